@@ -1,0 +1,57 @@
+# How Kiln's own targets are made: one place for warnings, sanitizers, linker and compiler cache.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_library(kiln_options INTERFACE)
+target_compile_options(kiln_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+  -Woverloaded-virtual -Wimplicit-fallthrough -Werror=switch -Werror=return-type)
+if(KILN_WERROR)
+  target_compile_options(kiln_options INTERFACE -Werror)
+endif()
+target_include_directories(kiln_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_link_libraries(kiln_options INTERFACE fmt::fmt Threads::Threads)
+
+if(KILN_SANITIZE)
+  add_compile_options(-fsanitize=${KILN_SANITIZE} -fno-omit-frame-pointer -g1
+    -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${KILN_SANITIZE})
+endif()
+
+# kiln_library(name SOURCES a.cc ... DEPS lib ...): a static library of one folder.
+function(kiln_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC kiln_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+endfunction()
+
+# kiln_executable(name SOURCES main.cc DEPS lib ...): lands in bin/.
+function(kiln_executable name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE kiln_options ${ARG_DEPS})
+endfunction()
+
+# kiln_test(dir DEPS lib ...): every *_test.cc in tests/<dir> becomes one test program, so that a
+# new test file needs no change to a list.
+function(kiln_test dir)
+  cmake_parse_arguments(ARG "" "" "DEPS;LABELS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${dir}/*_test.cc)
+  if(NOT sources)
+    return()
+  endif()
+  string(REPLACE "/" "_" name ${dir})
+  add_executable(${name}_test ${sources})
+  target_link_libraries(${name}_test PRIVATE kiln_options ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name}_test PRIVATE
+    KILN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KILN_BINARY_DIR="${CMAKE_BINARY_DIR}"
+    KILN_GRAPHS_DIR="${PROJECT_SOURCE_DIR}/tests/graphs")
+  set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  gtest_discover_tests(${name}_test TEST_PREFIX "${dir}: " DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
+endfunction()

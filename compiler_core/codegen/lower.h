@@ -1,0 +1,25 @@
+// Code generation: a workload and a schedule become source text and a launch recipe. Pure.
+#pragma once
+
+#include <string>
+
+#include "compiler_core/program/artifact.h"
+#include "compiler_core/program/target.h"
+#include "compiler_core/tune/schedule.h"
+
+namespace kiln {
+
+struct Source {
+  std::string text;   // one self-contained translation unit, no system headers
+  Recipe recipe;
+};
+
+// kUnsupported when the workload has something the family's templates do not cover; kInvalidArgument
+// when the schedule is not one of the family's.
+Result<Source> lower(const Workload& workload, const Schedule& schedule, const Target& target);
+
+// Digest of every template and source file of plan, tune and codegen in this build: a changed
+// generator can't serve an old winner.
+const Digest& codegen_identity();
+
+}  // namespace kiln

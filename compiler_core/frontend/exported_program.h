@@ -1,0 +1,42 @@
+// ExportedProgram: what torch.export.save wrote: the graph, lowered to core ops, and the tensors
+// that belong to it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler_core/base/file.h"
+#include "compiler_core/base/tensor.h"
+#include "compiler_core/ir/graph.h"
+
+namespace kiln {
+
+struct ExportedInput {
+  enum class Kind : uint8_t { kUser, kParameter, kBuffer, kConstantTensor };
+  Kind kind = Kind::kUser;
+  std::string name;           // the user's name: "net.0.weight", "x"
+  DType dtype = DType::kF32;
+  Shape shape;                // as the model sees it
+  std::vector<Dim> strides;   // as exported. When not row-major dense, the graph's input is the flat
+                              // storage and a View gives it `shape`
+  std::string payload;        // path in the archive of the bytes; empty for user inputs
+  bool has_payload = false;   // a graph-only archive carries none
+};
+
+struct ExportedProgram {
+  Graph graph;
+  std::vector<ExportedInput> inputs;   // one per graph input, in order
+};
+
+// Reads `path` and lowers its graph. Errors: kNotFound, kInvalidArgument (truncated, not a zip,
+// another schema version, dangling references, overflowing shapes: the message says which and
+// where), kUnsupported (an op or dtype Kiln does not cover: names the op, the line of the user's
+// source from the archive, and what to do).
+Result<ExportedProgram> read_exported_program(const Path& path);
+
+// The stored bytes of one parameter, buffer or constant as a dense tensor in the layout the graph's
+// input expects. kNotFound when the archive has none.
+Result<Tensor> read_payload(const Path& archive, const ExportedInput& input);
+
+}  // namespace kiln

@@ -1,0 +1,93 @@
+// Graph: an immutable dataflow DAG over tensors. Nodes stand in topological order (operands before
+// users), equal nodes are one node, inputs are known by position. Shared freely between threads.
+// GraphBuilder is the only way to make one; see builder.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler_core/base/dtype.h"
+#include "compiler_core/ir/op.h"
+#include "compiler_core/ir/shape.h"
+
+namespace kiln {
+
+using NodeId = int32_t;  // an index into Graph::nodes()
+inline constexpr NodeId kInvalidNode = -1;
+
+struct InputAttr {
+  int index = 0;  // position among the graph's inputs
+  bool operator==(const InputAttr&) const = default;
+};
+struct ConstantAttr {
+  // The value: the bits of a double for float dtypes (already rounded to the dtype), of an int64
+  // for integers and bool. NaNs are one canonical NaN.
+  uint64_t bits = 0;
+  double as_double() const;
+  int64_t as_int() const { return static_cast<int64_t>(bits); }
+  bool operator==(const ConstantAttr&) const = default;
+};
+struct ViewAttr {
+  std::vector<Dim> strides;  // one per output axis, in elements of the flattened operand
+  Dim offset;
+  bool operator==(const ViewAttr&) const = default;
+};
+struct PadAttr {
+  std::vector<Dim> low, high;  // one per axis, not negative
+  ConstantAttr value;
+  bool operator==(const PadAttr&) const = default;
+};
+struct AxisAttr {  // concat, scan
+  int axis = 0;
+  bool operator==(const AxisAttr&) const = default;
+};
+struct ReduceAttr {
+  std::vector<int> axes;  // ascending, without repetition
+  bool operator==(const ReduceAttr&) const = default;
+};
+using Attr = std::variant<std::monostate, InputAttr, ConstantAttr, ViewAttr, PadAttr, AxisAttr,
+                          ReduceAttr>;
+
+struct Node {
+  Op op = Op::kInput;
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::vector<NodeId> operands;
+  Attr attr;
+  bool operator==(const Node&) const = default;
+};
+
+struct Symbol {
+  SymbolRange range;
+  int64_t hint = 0;  // the size it was exported with; 0 when unknown; not part of any digest
+  bool operator==(const Symbol&) const = default;
+};
+
+class Graph {
+ public:
+  Graph() = default;
+
+  std::span<const Node> nodes() const { return nodes_; }
+  const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
+  int size() const { return static_cast<int>(nodes_.size()); }
+  std::span<const NodeId> inputs() const { return inputs_; }    // the kInput nodes, by position
+  std::span<const NodeId> outputs() const { return outputs_; }  // may repeat a node
+  std::span<const Symbol> symbols() const { return symbols_; }
+
+  bool operator==(const Graph&) const = default;
+
+ private:
+  friend class GraphBuilder;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> inputs_;
+  std::vector<NodeId> outputs_;
+  std::vector<Symbol> symbols_;
+};
+
+// users[i] are the nodes that read node i, ascending, with repetition.
+std::vector<std::vector<NodeId>> users_of(const Graph& graph);
+
+}  // namespace kiln

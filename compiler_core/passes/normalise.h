@@ -1,0 +1,27 @@
+// Normalisation: equal computations get equal graphs and equal digests, whatever their names, node
+// order or spelling. The pipeline of passes is in normalise.cc and reads top to bottom.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/base/digest.h"
+#include "compiler_core/ir/graph.h"
+
+namespace kiln {
+
+struct NormalForm {
+  Graph graph;                   // canonical: nodes, inputs and symbols in canonical order
+  Digest digest;                 // GraphDigest
+  std::vector<int> input_order;  // input_order[i] is the caller's input that is canonical input i;
+                                 // inputs that no output needs do not occur
+};
+
+Result<NormalForm> normalise(const Graph& graph);
+
+// Part of every digest; a change to what normal form means bumps it.
+inline constexpr int64_t kNormaliserVersion = 1;
+
+// The digest of a graph as it stands, node by node: GraphDigest when `canonical` is in normal form.
+Digest digest_of(const Graph& canonical, std::string_view domain);
+
+}  // namespace kiln

@@ -1,0 +1,23 @@
+// Plan: a canonical graph cut into kernels, with the buffers between them. Pure: the same graph
+// gives the same plan.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/plan/workload.h"
+#include "compiler_core/program/program.h"
+
+namespace kiln {
+
+struct Plan {
+  std::vector<Workload> kernels;     // distinct
+  std::vector<Buffer> buffers;
+  std::vector<Launch> launches;      // kernel: an index into kernels
+  std::vector<int> output_buffers;
+  Dim arena_bytes;
+};
+
+// kUnsupported names the op that no kernel family covers.
+Result<Plan> plan(const Graph& canonical);
+
+}  // namespace kiln

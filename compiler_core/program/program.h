@@ -1,0 +1,71 @@
+// Program: a compiled graph: kernels, launches, buffer plan. What a client runs. Immutable.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler_core/program/artifact.h"
+#include "compiler_core/program/target.h"
+
+namespace kiln {
+
+// How a kernel was found; reported to people and scripts.
+struct KernelReport {
+  int candidates = 0;   // schedules in the search space that were tried
+  int measured = 0;     // compiled, verified and timed
+  int rejected = 0;     // compile_failed, wrong_result, out_of_bounds, timed_out, ...
+  double best_us = 0;   // median of the winner; 0 in default mode
+  double first_us = 0;  // median of the cost model's first guess
+  bool operator==(const KernelReport&) const = default;
+};
+
+struct ProgramKernel {
+  Digest workload;      // WorkloadDigest
+  Digest key;           // KernelKey
+  std::string family;   // "pointwise", "row_reduction", "column_reduction", "matmul"
+  std::string schedule; // text form of tune/schedule.h
+  Digest blob;          // digest of the binary
+  Recipe recipe;
+  KernelReport report;
+  bool operator==(const ProgramKernel&) const = default;
+};
+
+struct Buffer {
+  enum class Kind : uint8_t { kInput = 1, kOutput = 2, kTemporary = 3 };
+  Kind kind = Kind::kTemporary;
+  int index = 0;        // position among the program's inputs or outputs; 0 for temporaries
+  TensorSpec spec;
+  Dim arena_offset;     // bytes into the arena, for temporaries
+  bool operator==(const Buffer&) const = default;
+};
+
+struct Launch {
+  int kernel = 0;            // index into kernels
+  std::vector<int> args;     // indices into buffers: the kernel's inputs, then outputs
+  bool operator==(const Launch&) const = default;
+};
+
+struct Program {
+  Digest key;           // ProgramKey
+  Digest graph;         // GraphDigest
+  Target target;
+  Mode mode = Mode::kDefault;
+  Digest codegen;       // code generator identity
+  std::vector<ProgramKernel> kernels;  // distinct; launches refer to them
+  std::vector<Buffer> buffers;
+  std::vector<Launch> launches;        // in order
+  std::vector<int> output_buffers;     // one per program output, in order; may repeat, and may be an
+                                       // input buffer when an output is an input unchanged
+  Dim arena_bytes;
+  bool operator==(const Program&) const = default;
+};
+
+std::string program_to_json(const Program& program);
+// kCorruption when the text is not a program; safe on hostile text: indices are in range, sizes
+// valid, arena offsets inside the arena.
+Result<Program> program_from_json(std::string_view json);
+
+// ProgramKey: GraphDigest, Target, mode, code generator identity.
+Digest program_key(const Digest& graph, const Target& target, Mode mode, const Digest& codegen);
+
+}  // namespace kiln

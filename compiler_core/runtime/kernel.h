@@ -1,0 +1,35 @@
+// Kernel: a loaded artifact. Loading checks the digest; nothing is mapped as code before that.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "compiler_core/program/artifact.h"
+#include "compiler_core/runtime/thread_pool.h"
+
+namespace kiln {
+
+class Kernel {
+ public:
+  // kCorruption when the binary's digest is not artifact.digest; kInvalidArgument when an entry is
+  // missing or the loader refuses. The binary goes through a memfd, never a path on disk.
+  static Result<Kernel> load(const Artifact& artifact);
+  Kernel(Kernel&&) noexcept;
+  Kernel& operator=(Kernel&&) noexcept;
+  ~Kernel();
+
+  const Recipe& recipe() const;
+  // `args`: inputs then outputs, as the recipe lists them. `dims`: symbol values. `workspace`: at
+  // least the recipe's bytes, 64-byte aligned, or null when it needs none. Per-thread scratch is
+  // kept inside. Blocks until done. One launch at a time.
+  void launch(std::span<void* const> args, std::span<const int64_t> dims, void* workspace,
+              ThreadPool& pool) const;
+
+ private:
+  struct Impl;
+  explicit Kernel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kiln
