@@ -23,9 +23,17 @@ if(KILN_SANITIZE)
   add_link_options(-fsanitize=${KILN_SANITIZE})
 endif()
 
-# kiln_library(name SOURCES a.cc ... DEPS lib ...): a static library of one folder.
+# kiln_library(name DEPS lib ... PRIVATE_DEPS lib ...): a static library of every .cc in this folder,
+# except the *main.cc of its programs; or of SOURCES alone.
 function(kiln_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  if(NOT ARG_SOURCES)
+    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+    list(FILTER ARG_SOURCES EXCLUDE REGEX "main\\.cc$")
+  endif()
+  if(NOT ARG_SOURCES)
+    return()
+  endif()
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC kiln_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()
