@@ -5,6 +5,7 @@
 
 #include "compiler_core/base/file.h"
 #include "compiler_core/codegen/lower.h"
+#include "compiler_core/program/program.h"
 
 namespace kiln {
 

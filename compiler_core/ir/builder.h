@@ -5,6 +5,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <unordered_map>
 
 #include "compiler_core/ir/graph.h"
