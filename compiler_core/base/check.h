@@ -12,8 +12,8 @@ namespace kiln {
 }  // namespace kiln
 
 // CHECK(condition, "why this always holds")
-#define CHECK(condition, message)                                          \
-  do {                                                                     \
-    if (!(condition)) [[unlikely]]                                         \
-      ::kiln::check_failed(__FILE__, __LINE__, #condition, (message));     \
+#define CHECK(condition, message)                                      \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]]                                     \
+      ::kiln::check_failed(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

@@ -34,9 +34,13 @@ std::string Digest::hex() const {
   return text;
 }
 
-std::string Digest::short_hex() const { return hex().substr(0, 12); }
+std::string Digest::short_hex() const {
+  return hex().substr(0, 12);
+}
 
-bool Digest::is_zero() const { return *this == Digest{}; }
+bool Digest::is_zero() const {
+  return *this == Digest{};
+}
 
 Result<Digest> Digest::parse(std::string_view hex) {
   Digest digest;

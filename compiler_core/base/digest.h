@@ -20,9 +20,9 @@ struct Digest {
   std::array<uint8_t, 32> bytes{};
 
   auto operator<=>(const Digest&) const = default;
-  std::string hex() const;                      // 64 lower-case hex digits
-  std::string short_hex() const;                // the first 12, for people
-  bool is_zero() const;                         // the value of a default-constructed Digest
+  std::string hex() const;        // 64 lower-case hex digits
+  std::string short_hex() const;  // the first 12, for people
+  bool is_zero() const;           // the value of a default-constructed Digest
   static Result<Digest> parse(std::string_view hex);
   static Digest of(std::span<const uint8_t> data);
   static Digest of(std::string_view data);
@@ -33,13 +33,13 @@ class Hasher {
   // `domain` separates kinds of key ("kiln.graph.v1"); it is part of every digest.
   explicit Hasher(std::string_view domain);
 
-  Hasher& add(std::string_view text);           // tag, length, bytes
+  Hasher& add(std::string_view text);  // tag, length, bytes
   Hasher& add(const char* text) { return add(std::string_view(text)); }
-  Hasher& add(int64_t value);                   // tag, 8 bytes little-endian
-  Hasher& add(const Digest& digest);            // tag, 32 bytes
-  Hasher& begin_list(size_t size);              // tag, length; the items follow
+  Hasher& add(int64_t value);         // tag, 8 bytes little-endian
+  Hasher& add(const Digest& digest);  // tag, 32 bytes
+  Hasher& begin_list(size_t size);    // tag, length; the items follow
 
-  Digest finish();                              // once
+  Digest finish();  // once
 
  private:
   void raw(const void* data, size_t size);

@@ -57,7 +57,9 @@ Dim operator+(const Dim& a, const Dim& b) {
   return Dim::from_terms(std::move(terms), valid);
 }
 
-Dim operator-(const Dim& a, const Dim& b) { return a + b * Dim(-1); }
+Dim operator-(const Dim& a, const Dim& b) {
+  return a + b * Dim(-1);
+}
 
 Dim operator*(const Dim& a, const Dim& b) {
   Dim result;
@@ -110,8 +112,8 @@ bool Dim::operator==(const Dim& other) const {
 
 std::strong_ordering Dim::operator<=>(const Dim& other) const {
   if (!terms_ && !other.terms_) return constant_ <=> other.constant_;
-  if (!terms_ || !other.terms_) return !terms_ ? std::strong_ordering::less
-                                               : std::strong_ordering::greater;
+  if (!terms_ || !other.terms_)
+    return !terms_ ? std::strong_ordering::less : std::strong_ordering::greater;
   return *terms_ <=> *other.terms_;
 }
 
@@ -133,14 +135,30 @@ Result<int64_t> Dim::evaluate(std::span<const int64_t> symbols) const {
   return total;
 }
 
+int64_t Dim::lower_bound(const std::function<SymbolRange(SymbolId)>& range_of) const {
+  if (!terms_) return constant_;
+  int64_t total = 0;
+  for (const Term& term : *terms_) {
+    // A positive term is least at the least sizes, a negative one at the greatest.
+    int64_t product = term.coefficient;
+    for (SymbolId id : term.factors) {
+      const SymbolRange range = range_of(id);
+      if (__builtin_mul_overflow(product, term.coefficient > 0 ? range.min : range.max, &product))
+        return INT64_MIN;
+    }
+    if (__builtin_add_overflow(total, product, &total)) return INT64_MIN;
+  }
+  return total;
+}
+
 Dim Dim::substitute(std::span<const Dim> replacements) const {
   if (!terms_) return *this;
   Dim total = 0;
   for (const Term& term : *terms_) {
     Dim product = term.coefficient;
     for (SymbolId id : term.factors)
-      product = product * (static_cast<size_t>(id) < replacements.size() ? replacements[id]
-                                                                         : symbol(id));
+      product =
+          product * (static_cast<size_t>(id) < replacements.size() ? replacements[id] : symbol(id));
     total = total + product;
   }
   total.valid_ &= valid_;
@@ -150,7 +168,8 @@ Dim Dim::substitute(std::span<const Dim> replacements) const {
 std::vector<SymbolId> Dim::symbols() const {
   std::vector<SymbolId> ids;
   if (terms_)
-    for (const Term& term : *terms_) ids.insert(ids.end(), term.factors.begin(), term.factors.end());
+    for (const Term& term : *terms_)
+      ids.insert(ids.end(), term.factors.begin(), term.factors.end());
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
@@ -162,8 +181,10 @@ std::string Dim::to_string() const {
   std::string text;
   // The constant term sorts first; people expect it last.
   const auto print = [&text](const Term& term) {
-    if (!text.empty()) text += term.coefficient < 0 ? " - " : " + ";
-    else if (term.coefficient < 0) text += "-";
+    if (!text.empty())
+      text += term.coefficient < 0 ? " - " : " + ";
+    else if (term.coefficient < 0)
+      text += "-";
     const uint64_t magnitude = term.coefficient < 0 ? -static_cast<uint64_t>(term.coefficient)
                                                     : static_cast<uint64_t>(term.coefficient);
     std::string product;
@@ -207,7 +228,8 @@ Result<Dim> Dim::parse(std::string_view text) {
     for (;;) {
       const bool is_symbol = at < text.size() && text[at] == 's';
       if (is_symbol) ++at;
-      if (at >= text.size() || std::isdigit(static_cast<unsigned char>(text[at])) == 0) return bad();
+      if (at >= text.size() || std::isdigit(static_cast<unsigned char>(text[at])) == 0)
+        return bad();
       uint64_t value = 0;
       const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), value);
       if (error != std::errc()) return bad();

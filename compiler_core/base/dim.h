@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,6 +50,9 @@ class Dim {
 
   // The value for given symbols. kInvalidArgument when a symbol is unbound or it overflows.
   Result<int64_t> evaluate(std::span<const int64_t> symbols) const;
+  // A lower bound given each symbol's range (interval arithmetic term by term); INT64_MIN when it
+  // does not fit. REQUIRES: ranges are not negative.
+  int64_t lower_bound(const std::function<SymbolRange(SymbolId)>& range_of) const;
   // The same expression with symbol i replaced by `replacements[i]`.
   Dim substitute(std::span<const Dim> replacements) const;
   // Symbols that occur, ascending.
@@ -68,8 +72,8 @@ class Dim {
   static Dim from_terms(Terms terms, bool valid);
   Terms terms() const;
 
-  int64_t constant_ = 0;                 // the value when terms_ is null
-  std::shared_ptr<const Terms> terms_;   // at least one term with factors, or null
+  int64_t constant_ = 0;                // the value when terms_ is null
+  std::shared_ptr<const Terms> terms_;  // at least one term with factors, or null
   bool valid_ = true;
 };
 

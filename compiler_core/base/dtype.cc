@@ -24,11 +24,15 @@ constexpr std::array<Row, 12> kRows = {{{DType::kF64, "f64", 8},
                                         {DType::kU8, "u8", 1},
                                         {DType::kBool, "bool", 1}}};
 
-const Row& row_of(DType dtype) { return kRows[static_cast<size_t>(dtype) - 1]; }
+const Row& row_of(DType dtype) {
+  return kRows[static_cast<size_t>(dtype) - 1];
+}
 
 }  // namespace
 
-std::string_view to_string(DType dtype) { return row_of(dtype).name; }
+std::string_view to_string(DType dtype) {
+  return row_of(dtype).name;
+}
 
 Result<DType> parse_dtype(std::string_view name) {
   for (const Row& row : kRows)
@@ -36,10 +40,20 @@ Result<DType> parse_dtype(std::string_view name) {
   return fail(Code::kInvalidArgument, "unknown dtype '" + std::string(name.substr(0, 32)) + "'");
 }
 
-int64_t size_of(DType dtype) { return row_of(dtype).size; }
-bool is_float(DType dtype) { return dtype <= DType::kF8E5M2; }
-bool is_integer(DType dtype) { return dtype >= DType::kI8 && dtype <= DType::kU8; }
-bool is_half(DType dtype) { return dtype >= DType::kF16 && dtype <= DType::kF8E5M2; }
-DType compute_type(DType dtype) { return is_half(dtype) ? DType::kF32 : dtype; }
+int64_t size_of(DType dtype) {
+  return row_of(dtype).size;
+}
+bool is_float(DType dtype) {
+  return dtype <= DType::kF8E5M2;
+}
+bool is_integer(DType dtype) {
+  return dtype >= DType::kI8 && dtype <= DType::kU8;
+}
+bool is_half(DType dtype) {
+  return dtype >= DType::kF16 && dtype <= DType::kF8E5M2;
+}
+DType compute_type(DType dtype) {
+  return is_half(dtype) ? DType::kF32 : dtype;
+}
 
 }  // namespace kiln

@@ -10,15 +10,25 @@ namespace kiln {
 
 // Persisted and sent over the wire; never renumbered.
 enum class DType : uint8_t {
-  kF64 = 1, kF32 = 2, kF16 = 3, kBF16 = 4, kF8E4M3 = 5, kF8E5M2 = 6,
-  kI8 = 7, kI16 = 8, kI32 = 9, kI64 = 10, kU8 = 11, kBool = 12,
+  kF64 = 1,
+  kF32 = 2,
+  kF16 = 3,
+  kBF16 = 4,
+  kF8E4M3 = 5,
+  kF8E5M2 = 6,
+  kI8 = 7,
+  kI16 = 8,
+  kI32 = 9,
+  kI64 = 10,
+  kU8 = 11,
+  kBool = 12,
 };
 
-std::string_view to_string(DType dtype);            // "f32", "bf16", "i64", "bool", ...
-Result<DType> parse_dtype(std::string_view name);   // the inverse
-int64_t size_of(DType dtype);                       // bytes an element
+std::string_view to_string(DType dtype);           // "f32", "bf16", "i64", "bool", ...
+Result<DType> parse_dtype(std::string_view name);  // the inverse
+int64_t size_of(DType dtype);                      // bytes an element
 bool is_float(DType dtype);
-bool is_integer(DType dtype);                       // i8..i64, u8; bool is not
+bool is_integer(DType dtype);  // i8..i64, u8; bool is not
 // f16, bf16 and the f8 types: computed and accumulated in f32.
 bool is_half(DType dtype);
 // f32 for the half types, the type itself otherwise.

@@ -26,8 +26,8 @@ std::string_view to_string(Code code);
 
 struct [[nodiscard]] Error {
   Code code = Code::kInternal;
-  std::string message;          // one sentence for a person, starting in lower case
-  int64_t retry_after_ms = 0;   // meaningful for kOverloaded only
+  std::string message;         // one sentence for a person, starting in lower case
+  int64_t retry_after_ms = 0;  // meaningful for kOverloaded only
 
   // The same error with "context: " in front of the message.
   Error within(std::string_view context) const;
@@ -41,7 +41,9 @@ using Status = Result<void>;
 inline tl::unexpected<Error> fail(Code code, std::string message) {
   return tl::unexpected<Error>(Error{code, std::move(message), 0});
 }
-inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
+inline tl::unexpected<Error> fail(Error error) {
+  return tl::unexpected<Error>(std::move(error));
+}
 
 }  // namespace kiln
 
@@ -51,13 +53,13 @@ inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(st
 //   TRY(auto bytes, read_file(path));
 #define TRY(declaration, expression) \
   TRY_IMPL(KILN_CONCAT(try_result_, __LINE__), declaration, expression)
-#define TRY_IMPL(name, declaration, expression)                      \
-  auto name = (expression);                                          \
+#define TRY_IMPL(name, declaration, expression)                               \
+  auto name = (expression);                                                   \
   if (!name) return ::tl::unexpected<::kiln::Error>(std::move(name).error()); \
   declaration = *std::move(name)
 // TRY_STATUS(expression): for a Status, returns the error to our caller.
-#define TRY_STATUS(expression)                                                          \
-  do {                                                                                  \
-    if (auto try_status = (expression); !try_status)                                    \
-      return ::tl::unexpected<::kiln::Error>(std::move(try_status).error());            \
+#define TRY_STATUS(expression)                                               \
+  do {                                                                       \
+    if (auto try_status = (expression); !try_status)                         \
+      return ::tl::unexpected<::kiln::Error>(std::move(try_status).error()); \
   } while (false)

@@ -27,7 +27,9 @@ class Tensor {
   std::span<const uint8_t> bytes() const { return {data_.get(), static_cast<size_t>(byte_size())}; }
   // REQUIRES: sizeof(T) is the element size.
   template <class T>
-  std::span<T> as() { return {reinterpret_cast<T*>(data_.get()), static_cast<size_t>(numel_)}; }
+  std::span<T> as() {
+    return {reinterpret_cast<T*>(data_.get()), static_cast<size_t>(numel_)};
+  }
   template <class T>
   std::span<const T> as() const {
     return {reinterpret_cast<const T*>(data_.get()), static_cast<size_t>(numel_)};
@@ -42,7 +44,9 @@ class Tensor {
   Tensor clone() const;
 
  private:
-  struct Free { void operator()(uint8_t* p) const; };
+  struct Free {
+    void operator()(uint8_t* p) const;
+  };
   DType dtype_ = DType::kF32;
   std::vector<int64_t> sizes_;
   int64_t numel_ = 0;

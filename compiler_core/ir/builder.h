@@ -18,20 +18,20 @@ class GraphBuilder {
 
   // Inputs are positional, in call order.
   NodeId input(DType dtype, Shape shape);
-  NodeId constant(DType dtype, double value);     // rounded to dtype
+  NodeId constant(DType dtype, double value);  // rounded to dtype
   NodeId constant_int(DType dtype, int64_t value);
   NodeId iota(DType dtype, Dim size);
 
   // Elementwise. `op` of the matching kind; operands of equal shape (binary, compare: equal dtype).
-  NodeId unary(Op op, NodeId x);                  // not kCast
-  NodeId binary(Op op, NodeId a, NodeId b);       // arithmetic, logic and comparisons
+  NodeId unary(Op op, NodeId x);             // not kCast
+  NodeId binary(Op op, NodeId a, NodeId b);  // arithmetic, logic and comparisons
   NodeId select(NodeId condition, NodeId a, NodeId b);
-  NodeId cast(NodeId x, DType dtype);             // x itself when nothing changes
+  NodeId cast(NodeId x, DType dtype);  // x itself when nothing changes
 
   // Index maps. All but pad and concat become one View, composed with the operand's own when the
   // result is still one View, and nothing at all when the map is the identity.
   NodeId view(NodeId x, Shape shape, std::vector<Dim> strides, Dim offset);
-  NodeId reshape(NodeId x, Shape shape);          // equal numel
+  NodeId reshape(NodeId x, Shape shape);  // equal numel
   NodeId permute(NodeId x, std::span<const int> axes);
   NodeId permute(NodeId x, std::initializer_list<int> axes) {
     return permute(x, std::span<const int>(axes.begin(), axes.size()));
@@ -67,19 +67,11 @@ class GraphBuilder {
   Result<Graph> finish(std::vector<NodeId> outputs);
 
  private:
-  struct NodeHash {
-    const GraphBuilder* builder;
-    size_t operator()(NodeId id) const;
-  };
-  struct NodeEqual {
-    const GraphBuilder* builder;
-    bool operator()(NodeId a, NodeId b) const;
-  };
   NodeId intern(Node node);
   bool valid(std::initializer_list<NodeId> ids) const;
 
   Graph graph_;
-  std::unordered_multimap<size_t, NodeId> interned_;
+  std::unordered_multimap<size_t, NodeId> interned_;  // by hash of the node
   std::optional<Error> error_;
 };
 

@@ -48,8 +48,8 @@ struct ReduceAttr {
   std::vector<int> axes;  // ascending, without repetition
   bool operator==(const ReduceAttr&) const = default;
 };
-using Attr = std::variant<std::monostate, InputAttr, ConstantAttr, ViewAttr, PadAttr, AxisAttr,
-                          ReduceAttr>;
+using Attr =
+    std::variant<std::monostate, InputAttr, ConstantAttr, ViewAttr, PadAttr, AxisAttr, ReduceAttr>;
 
 struct Node {
   Op op = Op::kInput;

@@ -37,7 +37,9 @@ constexpr std::array<OpTraits, kOpCount> kTraits = {{
 
 }  // namespace
 
-const OpTraits& traits(Op op) { return kTraits[static_cast<size_t>(op)]; }
+const OpTraits& traits(Op op) {
+  return kTraits[static_cast<size_t>(op)];
+}
 
 Result<Op> parse_op(std::string_view name) {
   for (int i = 0; i < kOpCount; ++i)

@@ -8,7 +8,8 @@
 //  - NaN: max and min propagate it; comparisons with it are false, except Ne, which is true.
 //  - Integers wrap in two's complement. Div truncates towards zero on integers; division by zero
 //    on integers is the caller's error and gives an unspecified value. Rem is C's fmod / %.
-//  - Float to integer truncates towards zero; out of range is unspecified. Anything to bool is != 0.
+//  - Float to integer truncates towards zero; out of range is unspecified. Anything to bool is !=
+//  0.
 //  - Round is half to even. Sign of NaN is NaN, of zero zero.
 //  - Select(c, a, b) is a where c holds, else b; c is bool.
 //  - And, Or, Xor, Not act bitwise on integers and logically on bool.
@@ -34,34 +35,88 @@
 namespace kiln {
 
 enum class Op : uint8_t {
-  kInput, kConstant, kIota,
+  kInput,
+  kConstant,
+  kIota,
   // Unary, elementwise.
-  kNeg, kAbs, kSign, kFloor, kCeil, kTrunc, kRound, kSqrt, kRsqrt, kReciprocal,
-  kExp, kExpm1, kLog, kLog1p, kSin, kCos, kTan, kTanh, kErf, kNot, kCast,
+  kNeg,
+  kAbs,
+  kSign,
+  kFloor,
+  kCeil,
+  kTrunc,
+  kRound,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kExp,
+  kExpm1,
+  kLog,
+  kLog1p,
+  kSin,
+  kCos,
+  kTan,
+  kTanh,
+  kErf,
+  kNot,
+  kCast,
   // Binary, elementwise, both operands of the result's dtype.
-  kAdd, kSub, kMul, kDiv, kRem, kPow, kAtan2, kMax, kMin, kAnd, kOr, kXor,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kRem,
+  kPow,
+  kAtan2,
+  kMax,
+  kMin,
+  kAnd,
+  kOr,
+  kXor,
   // Comparisons, elementwise, to bool.
-  kEq, kNe, kLt, kLe,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
   kSelect,
   // Index maps.
-  kView, kPad, kConcat,
+  kView,
+  kPad,
+  kConcat,
   // Across elements.
-  kReduceSum, kReduceMax, kReduceMin, kScanSum, kMatmul, kGather,
+  kReduceSum,
+  kReduceMax,
+  kReduceMin,
+  kScanSum,
+  kMatmul,
+  kGather,
 };
 inline constexpr int kOpCount = static_cast<int>(Op::kGather) + 1;
 
-enum class OpKind : uint8_t { kSource, kUnary, kBinary, kCompare, kSelect, kIndexMap, kReduce,
-                              kScan, kContract, kGather };
+enum class OpKind : uint8_t {
+  kSource,
+  kUnary,
+  kBinary,
+  kCompare,
+  kSelect,
+  kIndexMap,
+  kReduce,
+  kScan,
+  kContract,
+  kGather
+};
 
 struct OpTraits {
   std::string_view name;  // in text form and digests: persisted, never renamed
   OpKind kind;
-  int arity;              // -1: one or more
+  int arity;  // -1: one or more
   bool commutative;
 };
 
 const OpTraits& traits(Op op);
-inline std::string_view to_string(Op op) { return traits(op).name; }
+inline std::string_view to_string(Op op) {
+  return traits(op).name;
+}
 Result<Op> parse_op(std::string_view name);
 
 // One output element depends on the same element of each operand only.

@@ -9,7 +9,8 @@
 namespace kiln {
 
 // Whether `node` is valid given the nodes before it. kInvalidArgument names op and rule.
-Status verify_node(const Node& node, std::span<const Node> earlier, std::span<const Symbol> symbols);
+Status verify_node(const Node& node, std::span<const Node> earlier,
+                   std::span<const Symbol> symbols);
 Status verify(const Graph& graph);
 
 }  // namespace kiln

@@ -1,0 +1,119 @@
+#include "compiler_core/ir/affine.h"
+
+#include <algorithm>
+
+namespace kiln {
+namespace {
+
+// One axis of a View after neighbouring axes that are walked with one stride were merged.
+struct Axis {
+  Dim size;
+  Dim flat_stride;    // in the flattening of the view's result
+  Dim source_stride;  // in the view's operand
+  Dim base = 0;       // constant part of the coordinate
+  Dim low = 0;        // sum of the negative excursions
+  Dim high = 0;       // sum of the positive ones
+};
+
+std::vector<Axis> merged_axes(const Node& view_node) {
+  const auto& view = std::get<ViewAttr>(view_node.attr);
+  const std::vector<Dim> flat = contiguous_strides(view_node.shape);
+  std::vector<Axis> axes;
+  for (size_t i = 0; i < view_node.shape.size(); ++i) {
+    if (view_node.shape[i].is(1)) continue;
+    if (!axes.empty() && axes.back().source_stride == view.strides[i] * view_node.shape[i] &&
+        axes.back().flat_stride == flat[i] * view_node.shape[i]) {
+      axes.back().size = axes.back().size * view_node.shape[i];
+      axes.back().source_stride = view.strides[i];
+      axes.back().flat_stride = flat[i];
+    } else {
+      axes.push_back({view_node.shape[i], flat[i], view.strides[i]});
+    }
+  }
+  return axes;
+}
+
+// Adds the constant `offset` to the coordinates, outermost axis first. False when it does not
+// split.
+bool split_offset(std::vector<Axis>& axes, const Dim& offset) {
+  Dim rest = offset;
+  for (Axis& axis : axes) {
+    if (rest.is(0)) return true;
+    if (rest.is_constant() && axis.flat_stride.is_constant() && axis.flat_stride.constant() > 0) {
+      const int64_t quotient = rest.constant() / axis.flat_stride.constant();
+      axis.base = quotient;
+      rest = rest - axis.flat_stride * Dim(quotient);
+    } else if (const auto exact = Dim::divide_exact(rest, axis.flat_stride)) {
+      axis.base = *exact;
+      rest = 0;
+    }
+  }
+  return rest.is(0);
+}
+
+}  // namespace
+
+std::optional<ViewAttr> compose_views(const Node& inner, const Shape& shape,
+                                      const ViewAttr& outer) {
+  const auto& source_view = std::get<ViewAttr>(inner.attr);
+  for (const Dim& dim : shape)
+    if (dim.is(0)) return std::nullopt;
+  std::vector<Axis> axes = merged_axes(inner);
+  if (!split_offset(axes, outer.offset)) return std::nullopt;
+
+  ViewAttr result;
+  result.strides.assign(shape.size(), Dim(0));
+  for (size_t k = 0; k < shape.size(); ++k) {
+    const Dim& stride = outer.strides[k];
+    if (shape[k].is(1) || stride.is(0)) continue;
+    bool placed = false;
+    for (Axis& axis : axes) {
+      const auto quotient = Dim::divide_exact(stride, axis.flat_stride);
+      if (!quotient) continue;
+      if (!quotient->is_constant()) return std::nullopt;
+      const Dim reach = *quotient * (shape[k] - Dim(1));
+      (quotient->constant() > 0 ? axis.high : axis.low) =
+          (quotient->constant() > 0 ? axis.high : axis.low) + reach;
+      result.strides[k] = *quotient * axis.source_stride;
+      placed = true;
+      break;
+    }
+    if (!placed) return std::nullopt;
+  }
+
+  result.offset = source_view.offset;
+  for (const Axis& axis : axes) {
+    // The coordinate must stay inside the axis, or it would carry into its neighbour.
+    const Dim least = axis.base + axis.low;
+    const Dim room = axis.size - Dim(1) - axis.base - axis.high;
+    if (!least.is_constant() || least.constant() < 0) return std::nullopt;
+    if (!room.is_constant() || room.constant() < 0) return std::nullopt;
+    result.offset = result.offset + axis.base * axis.source_stride;
+  }
+  return result;
+}
+
+ViewAttr canonical_view(const Shape& shape, ViewAttr view) {
+  for (size_t i = 0; i < shape.size() && i < view.strides.size(); ++i)
+    if (shape[i].is(1)) view.strides[i] = 0;
+  return view;
+}
+
+bool is_identity_view(const Shape& operand, const Shape& shape, const ViewAttr& view) {
+  if (operand != shape || !view.offset.is(0)) return false;
+  const std::vector<Dim> flat = contiguous_strides(shape);
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (!shape[i].is(1) && view.strides[i] != flat[i]) return false;
+  return true;
+}
+
+int64_t lower_bound(const Dim& dim, std::span<const Symbol> symbols) {
+  if (!dim.is_valid()) return INT64_MIN;
+  if (dim.is_constant()) return dim.constant();
+  return dim.lower_bound([symbols](SymbolId id) {
+    return static_cast<size_t>(id) < symbols.size() ? symbols[static_cast<size_t>(id)].range
+                                                    : SymbolRange{};
+  });
+}
+
+}  // namespace kiln
