@@ -33,9 +33,10 @@ struct ProgramKernel {
 struct Buffer {
   enum class Kind : uint8_t { kInput = 1, kOutput = 2, kTemporary = 3 };
   Kind kind = Kind::kTemporary;
-  int index = 0;        // position among the program's inputs or outputs; 0 for temporaries
+  int index = 0;        // position among the program's inputs or outputs; 0 for temporaries. For an
+                        // output, output_buffers[index] is this buffer
   TensorSpec spec;
-  Dim arena_offset;     // bytes into the arena, for temporaries
+  Dim arena_offset;     // bytes into the arena, for temporaries; a multiple of 64
   bool operator==(const Buffer&) const = default;
 };
 
@@ -64,6 +65,10 @@ std::string program_to_json(const Program& program);
 // kCorruption when the text is not a program; safe on hostile text: indices are in range, sizes
 // valid, arena offsets inside the arena.
 Result<Program> program_from_json(std::string_view json);
+
+// One kernel's entry of the manifest, alone: what the cache keeps per kernel. Errors as above.
+std::string kernel_to_json(const ProgramKernel& kernel);
+Result<ProgramKernel> kernel_from_json(std::string_view json);
 
 // ProgramKey: GraphDigest, Target, mode, code generator identity.
 Digest program_key(const Digest& graph, const Target& target, Mode mode, const Digest& codegen);

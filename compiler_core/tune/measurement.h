@@ -24,12 +24,15 @@ enum class Verdict : uint8_t {
 };
 std::string_view to_string(Verdict verdict);
 Result<Verdict> parse_verdict(std::string_view name);
+// True for what another try cannot change: ok, and the verdicts marked terminal. kTimedOut is false:
+// whoever retries counts the tries.
 bool is_terminal(Verdict verdict);
 
 struct Measurement {
   std::vector<double> samples_us;  // in the order taken, all of them
   double median_us() const;        // 0 when empty
   double spread_us() const;        // interquartile range
+  double quantile_us(double fraction) const;  // interpolated; 0 when empty
 };
 
 struct TuningRecord {

@@ -1,0 +1,80 @@
+#include "compiler_core/program/artifact.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "compiler_core/program/json_fields.h"
+
+namespace kiln {
+namespace {
+
+constexpr size_t kMaxEntryLength = 256;
+
+bool is_c_identifier(std::string_view name) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !name.empty() && name.size() <= kMaxEntryLength && is_letter(name[0]) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return is_letter(c) || is_digit(c); });
+}
+
+Json specs_to_json(const std::vector<TensorSpec>& specs) {
+  Json list = Json::array();
+  for (const TensorSpec& spec : specs) list.push_back(spec_to_json(spec));
+  return list;
+}
+
+Result<std::vector<TensorSpec>> specs_field(const Json& json, const char* name) {
+  std::vector<TensorSpec> specs;
+  TRY(const Json* list, array_field(json, name));
+  for (const Json& item : *list) {
+    TRY(TensorSpec spec, spec_from_json(item));
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+}  // namespace
+
+Json recipe_to_json_value(const Recipe& recipe) {
+  Json phases = Json::array();
+  for (const Phase& phase : recipe.phases)
+    phases.push_back({{"entry", phase.entry}, {"grid", dim_to_json(phase.grid)}});
+  return {{"inputs", specs_to_json(recipe.inputs)},
+          {"outputs", specs_to_json(recipe.outputs)},
+          {"phases", std::move(phases)},
+          {"workspace_bytes", dim_to_json(recipe.workspace_bytes)},
+          {"scratch_bytes", recipe.scratch_bytes}};
+}
+
+Result<Recipe> recipe_from_json_value(const Json& json) {
+  Recipe recipe;
+  TRY(recipe.inputs, specs_field(json, "inputs"));
+  TRY(recipe.outputs, specs_field(json, "outputs"));
+  TRY(const Json* phases, array_field(json, "phases"));
+  for (const Json& item : *phases) {
+    Phase phase;
+    TRY(phase.entry, string_field(item, "entry"));
+    if (!is_c_identifier(phase.entry))
+      return fail(Code::kCorruption, "the entry of a phase is not an identifier");
+    TRY(phase.grid, dim_field(item, "grid"));
+    recipe.phases.push_back(std::move(phase));
+  }
+  TRY(recipe.workspace_bytes, dim_field(json, "workspace_bytes"));
+  if (recipe.workspace_bytes.is_constant() && recipe.workspace_bytes.constant() > kMaxSizeBytes)
+    return fail(Code::kCorruption, "field 'workspace_bytes' is not in range");
+  TRY(recipe.scratch_bytes, int_field(json, "scratch_bytes", 0, kMaxSizeBytes));
+  return recipe;
+}
+
+std::string recipe_to_json(const Recipe& recipe) {
+  return print_json(recipe_to_json_value(recipe));
+}
+
+Result<Recipe> recipe_from_json(std::string_view text) {
+  TRY(const Json json, parse_json(text));
+  return recipe_from_json_value(json);
+}
+
+}  // namespace kiln
