@@ -4,7 +4,7 @@
 //   s0 = symbol 1..4096 hint 32
 //   %0 = input 0 : f32[s0,16]
 //   %1 = constant 0x1p-1 : f32[]
-//   %2 = view %1 strides=[0,0] offset=0 : f32[s0,16]
+//   %2 = view %1 strides=[0,0] offset=[0] : f32[s0,16]
 //   %3 = mul %0 %2 : f32[s0,16]
 //   return %3
 //

@@ -1,0 +1,590 @@
+#include "compiler_core/ir/interpreter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compiler_core/base/check.h"
+#include "compiler_core/base/half.h"
+
+namespace kiln {
+namespace {
+
+// The elements of one node: doubles for float dtypes, int64 for integers and bool.
+struct Value {
+  std::vector<int64_t> sizes;
+  std::vector<double> f;
+  std::vector<int64_t> i;
+};
+
+int64_t count(std::span<const int64_t> sizes) {
+  int64_t product = 1;
+  for (int64_t size : sizes) product *= size;
+  return product;
+}
+
+std::vector<int64_t> row_major(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t k = sizes.size(); k-- > 1;) strides[k - 1] = strides[k] * sizes[k];
+  return strides;
+}
+
+// Calls body(position, index) for every position of `sizes` in row-major order, where index is
+// offset + sum of coordinate * stride.
+template <class Body>
+void walk(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, int64_t offset,
+          Body body) {
+  const int64_t total = count(sizes);
+  if (total == 0) return;
+  const size_t rank = sizes.size();
+  const int64_t inner = rank == 0 ? 1 : sizes[rank - 1];
+  const int64_t step = rank == 0 ? 0 : strides[rank - 1];
+  std::vector<int64_t> at(rank, 0);
+  int64_t base = offset;
+  for (int64_t position = 0; position < total;) {
+    for (int64_t j = 0; j < inner; ++j) body(position + j, base + j * step);
+    position += inner;
+    for (size_t k = rank < 2 ? 0 : rank - 1; k-- > 0;) {
+      base += strides[k];
+      if (++at[k] < sizes[k]) break;
+      base -= strides[k] * sizes[k];
+      at[k] = 0;
+    }
+  }
+}
+
+// Wraps an integer to its dtype.
+int64_t wrap(DType dtype, int64_t v) {
+  switch (dtype) {
+    case DType::kI8:
+      return static_cast<int8_t>(v);
+    case DType::kI16:
+      return static_cast<int16_t>(v);
+    case DType::kI32:
+      return static_cast<int32_t>(v);
+    case DType::kU8:
+      return static_cast<uint8_t>(v);
+    case DType::kBool:
+      return v != 0;
+    default:
+      return v;
+  }
+}
+
+double round_to(DType dtype, double v, Precision precision) {
+  switch (dtype) {
+    case DType::kF32:
+      return precision == Precision::kHigh ? v : static_cast<float>(v);
+    case DType::kBF16:
+      return bf16_to_f32(f32_to_bf16(static_cast<float>(v)));
+    case DType::kF16:
+      return f16_to_f32(f32_to_f16(static_cast<float>(v)));
+    default:
+      return v;
+  }
+}
+
+double unary(Op op, double x) {
+  switch (op) {
+    case Op::kNeg:
+      return -x;
+    case Op::kAbs:
+      return std::fabs(x);
+    case Op::kSign:
+      return std::isnan(x) ? x : static_cast<double>((x > 0) - (x < 0));
+    case Op::kFloor:
+      return std::floor(x);
+    case Op::kCeil:
+      return std::ceil(x);
+    case Op::kTrunc:
+      return std::trunc(x);
+    case Op::kRound:
+      return std::nearbyint(x);
+    case Op::kSqrt:
+      return std::sqrt(x);
+    case Op::kRsqrt:
+      return 1 / std::sqrt(x);
+    case Op::kReciprocal:
+      return 1 / x;
+    case Op::kExp:
+      return std::exp(x);
+    case Op::kExpm1:
+      return std::expm1(x);
+    case Op::kLog:
+      return std::log(x);
+    case Op::kLog1p:
+      return std::log1p(x);
+    case Op::kSin:
+      return std::sin(x);
+    case Op::kCos:
+      return std::cos(x);
+    case Op::kTan:
+      return std::tan(x);
+    case Op::kTanh:
+      return std::tanh(x);
+    case Op::kErf:
+      return std::erf(x);
+    default:
+      CHECK(false, "not a float unary op");
+      return 0;
+  }
+}
+
+int64_t unary(Op op, int64_t x, DType dtype) {
+  switch (op) {
+    case Op::kNeg:
+      return static_cast<int64_t>(-static_cast<uint64_t>(x));
+    case Op::kAbs:
+      return x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x;
+    case Op::kSign:
+      return (x > 0) - (x < 0);
+    case Op::kNot:
+      return dtype == DType::kBool ? static_cast<int64_t>(x == 0) : ~x;
+    default:
+      CHECK(false, "not an integer unary op");
+      return 0;
+  }
+}
+
+double binary(Op op, double a, double b) {
+  switch (op) {
+    case Op::kAdd:
+      return a + b;
+    case Op::kSub:
+      return a - b;
+    case Op::kMul:
+      return a * b;
+    case Op::kDiv:
+      return a / b;
+    case Op::kRem:
+      return std::fmod(a, b);
+    case Op::kPow:
+      return std::pow(a, b);
+    case Op::kAtan2:
+      return std::atan2(a, b);
+    case Op::kMax:
+      return std::isnan(a) || a > b ? a : b;
+    case Op::kMin:
+      return std::isnan(a) || a < b ? a : b;
+    default:
+      CHECK(false, "not a float binary op");
+      return 0;
+  }
+}
+
+int64_t integer_power(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 != 0 ? -1 : 1) : 0;
+  uint64_t result = 1, factor = static_cast<uint64_t>(base);
+  for (; exponent != 0; exponent >>= 1, factor *= factor)
+    if ((exponent & 1) != 0) result *= factor;
+  return static_cast<int64_t>(result);
+}
+
+int64_t binary(Op op, int64_t a, int64_t b) {
+  const auto u = [](int64_t v) { return static_cast<uint64_t>(v); };
+  switch (op) {
+    case Op::kAdd:
+      return static_cast<int64_t>(u(a) + u(b));
+    case Op::kSub:
+      return static_cast<int64_t>(u(a) - u(b));
+    case Op::kMul:
+      return static_cast<int64_t>(u(a) * u(b));
+    case Op::kDiv:
+      return b == 0 ? 0 : b == -1 ? static_cast<int64_t>(-u(a)) : a / b;
+    case Op::kRem:
+      return b == 0 || b == -1 ? 0 : a % b;
+    case Op::kPow:
+      return integer_power(a, b);
+    case Op::kMax:
+      return std::max(a, b);
+    case Op::kMin:
+      return std::min(a, b);
+    case Op::kAnd:
+      return a & b;
+    case Op::kOr:
+      return a | b;
+    case Op::kXor:
+      return a ^ b;
+    default:
+      CHECK(false, "not an integer binary op");
+      return 0;
+  }
+}
+
+template <class T>
+bool compare(Op op, T a, T b) {
+  switch (op) {
+    case Op::kEq:
+      return a == b;
+    case Op::kNe:
+      return a != b;
+    case Op::kLt:
+      return a < b;
+    case Op::kLe:
+      return a <= b;
+    default:
+      CHECK(false, "not a comparison");
+      return false;
+  }
+}
+
+// out[0..n) += a * b[0..n): the only loop here that is worth vectorising, since a reference matmul
+// would otherwise take minutes.
+__attribute__((target_clones("avx512f", "avx2", "default"))) void axpy(double* out, double a,
+                                                                       const double* b, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) out[j] += a * b[j];
+}
+void axpy(int64_t* out, int64_t a, const int64_t* b, int64_t n) {
+  for (int64_t j = 0; j < n; ++j)
+    out[j] = static_cast<int64_t>(static_cast<uint64_t>(out[j]) +
+                                  static_cast<uint64_t>(a) * static_cast<uint64_t>(b[j]));
+}
+
+template <class T>
+void matmul(std::vector<T>& out, const std::vector<T>& a, const std::vector<T>& b, int64_t batches,
+            int64_t m, int64_t n, int64_t k) {
+  for (int64_t batch = 0; batch < batches; ++batch)
+    for (int64_t row = 0; row < m; ++row)
+      for (int64_t p = 0; p < k; ++p)
+        axpy(&out[static_cast<size_t>((batch * m + row) * n)],
+             a[static_cast<size_t>((batch * m + row) * k + p)],
+             &b[static_cast<size_t>((batch * k + p) * n)], n);
+}
+
+class Interpreter {
+ public:
+  Interpreter(const Graph& graph, std::span<const Tensor* const> inputs,
+              std::vector<int64_t> symbols, Precision precision)
+      : graph_(graph),
+        inputs_(inputs),
+        symbols_(std::move(symbols)),
+        precision_(precision),
+        values_(static_cast<size_t>(graph.size())) {}
+
+  Result<std::vector<Tensor>> run() {
+    const std::vector<NodeId> last_use = last_uses();
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      TRY(values_[static_cast<size_t>(id)].sizes, evaluate(node.shape));
+      TRY_STATUS(checked_bytes(DType::kF64, value(id).sizes).map([](int64_t) {}));
+      TRY_STATUS(evaluate_node(id));
+      for (NodeId operand : node.operands)
+        if (last_use[static_cast<size_t>(operand)] == id) value(operand) = {};
+    }
+    std::vector<Tensor> outputs;
+    for (NodeId id : graph_.outputs())
+      outputs.push_back(to_tensor(graph_.node(id).dtype, value(id)));
+    return outputs;
+  }
+
+ private:
+  Value& value(NodeId id) { return values_[static_cast<size_t>(id)]; }
+
+  std::vector<NodeId> last_uses() const {
+    std::vector<NodeId> last(static_cast<size_t>(graph_.size()), kInvalidNode);
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      for (NodeId operand : graph_.node(id).operands) last[static_cast<size_t>(operand)] = id;
+    for (NodeId id : graph_.outputs()) last[static_cast<size_t>(id)] = kInvalidNode;
+    return last;
+  }
+
+  Result<std::vector<int64_t>> evaluate(const std::vector<Dim>& dims) const {
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : dims) {
+      TRY(const int64_t size, dim.evaluate(symbols_));
+      sizes.push_back(size);
+    }
+    return sizes;
+  }
+
+  static Tensor to_tensor(DType dtype, const Value& value) {
+    Tensor tensor(dtype, value.sizes);
+    for (int64_t k = 0; k < tensor.numel(); ++k) {
+      if (is_float(dtype))
+        tensor.set(k, value.f[static_cast<size_t>(k)]);
+      else
+        tensor.set_int(k, value.i[static_cast<size_t>(k)]);
+    }
+    return tensor;
+  }
+
+  void read_input(Value& out, const Tensor& tensor) const {
+    for (int64_t k = 0; k < tensor.numel(); ++k) {
+      if (is_float(tensor.dtype()))
+        out.f[static_cast<size_t>(k)] = tensor.get(k);
+      else
+        out.i[static_cast<size_t>(k)] = tensor.get_int(k);
+    }
+  }
+
+  Status evaluate_node(NodeId id) {
+    const Node& node = graph_.node(id);
+    Value& out = value(id);
+    const size_t total = static_cast<size_t>(count(out.sizes));
+    (is_float(node.dtype) ? (void)out.f.resize(total) : (void)out.i.resize(total));
+    switch (traits(node.op).kind) {
+      case OpKind::kSource:
+        source(node, out);
+        break;
+      case OpKind::kUnary:
+      case OpKind::kBinary:
+      case OpKind::kCompare:
+      case OpKind::kSelect:
+        elementwise(node, out);
+        break;
+      case OpKind::kIndexMap:
+        TRY_STATUS(index_map(node, out));
+        break;
+      case OpKind::kReduce:
+        reduce(node, out);
+        break;
+      case OpKind::kScan:
+        scan(node, out);
+        break;
+      case OpKind::kContract:
+        contract(node, out);
+        break;
+      case OpKind::kGather:
+        gather(node, out);
+        break;
+    }
+    if (is_float(node.dtype)) {
+      for (double& v : out.f) v = round_to(node.dtype, v, precision_);
+    } else {
+      for (int64_t& v : out.i) v = wrap(node.dtype, v);
+    }
+    return {};
+  }
+
+  void source(const Node& node, Value& out) {
+    if (node.op == Op::kInput) {
+      read_input(out, *inputs_[static_cast<size_t>(std::get<InputAttr>(node.attr).index)]);
+    } else if (node.op == Op::kConstant) {
+      const auto& constant = std::get<ConstantAttr>(node.attr);
+      if (is_float(node.dtype))
+        out.f[0] = constant.as_double();
+      else
+        out.i[0] = constant.as_int();
+    } else {
+      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = static_cast<double>(k);
+      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = static_cast<int64_t>(k);
+    }
+  }
+
+  void elementwise(const Node& node, Value& out) {
+    const Value& a = value(node.operands[0]);
+    const OpKind kind = traits(node.op).kind;
+    if (node.op == Op::kCast) return cast(node, a, out);
+    if (kind == OpKind::kUnary) {
+      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = unary(node.op, a.f[k]);
+      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = unary(node.op, a.i[k], node.dtype);
+      return;
+    }
+    const Value& b = value(node.operands[1]);
+    if (kind == OpKind::kSelect) {
+      const Value& c = value(node.operands[2]);
+      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = a.i[k] != 0 ? b.f[k] : c.f[k];
+      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = a.i[k] != 0 ? b.i[k] : c.i[k];
+    } else if (kind == OpKind::kCompare) {
+      const bool floats = is_float(graph_.node(node.operands[0]).dtype);
+      for (size_t k = 0; k < out.i.size(); ++k)
+        out.i[k] = floats ? compare(node.op, a.f[k], b.f[k]) : compare(node.op, a.i[k], b.i[k]);
+    } else {
+      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = binary(node.op, a.f[k], b.f[k]);
+      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = binary(node.op, a.i[k], b.i[k]);
+    }
+  }
+
+  void cast(const Node& node, const Value& a, Value& out) {
+    const bool from_float = is_float(graph_.node(node.operands[0]).dtype);
+    for (size_t k = 0; k < out.f.size(); ++k)
+      out.f[k] = from_float ? a.f[k] : static_cast<double>(a.i[k]);
+    for (size_t k = 0; k < out.i.size(); ++k) {
+      if (!from_float)
+        out.i[k] = a.i[k];
+      else if (node.dtype == DType::kBool)
+        out.i[k] = a.f[k] != 0;
+      else
+        out.i[k] = std::fabs(a.f[k]) < 0x1p63 ? static_cast<int64_t>(a.f[k]) : INT64_MIN;
+    }
+  }
+
+  // Copies element `from` of `in` to element `to` of `out`.
+  static void copy(Value& out, int64_t to, const Value& in, int64_t from) {
+    if (!out.f.empty())
+      out.f[static_cast<size_t>(to)] = in.f[static_cast<size_t>(from)];
+    else
+      out.i[static_cast<size_t>(to)] = in.i[static_cast<size_t>(from)];
+  }
+
+  Status index_map(const Node& node, Value& out) {
+    if (node.op == Op::kConcat) {
+      concat(node, out);
+      return {};
+    }
+    const Value& x = value(node.operands[0]);
+    if (node.op == Op::kView) {
+      const auto& view = std::get<ViewAttr>(node.attr);
+      TRY(const std::vector<int64_t> strides, evaluate(view.strides));
+      TRY(const int64_t offset, view.offset.evaluate(symbols_));
+      walk(out.sizes, strides, offset, [&](int64_t to, int64_t from) { copy(out, to, x, from); });
+      return {};
+    }
+    const auto& pad = std::get<PadAttr>(node.attr);
+    TRY(const std::vector<int64_t> low, evaluate(pad.low));
+    std::fill(out.f.begin(), out.f.end(), is_float(node.dtype) ? pad.value.as_double() : 0);
+    std::fill(out.i.begin(), out.i.end(), pad.value.as_int());
+    const std::vector<int64_t> strides = row_major(out.sizes);
+    int64_t offset = 0;
+    for (size_t k = 0; k < low.size(); ++k) offset += low[k] * strides[k];
+    walk(x.sizes, strides, offset, [&](int64_t from, int64_t to) { copy(out, to, x, from); });
+    return {};
+  }
+
+  void concat(const Node& node, Value& out) {
+    const size_t axis = static_cast<size_t>(std::get<AxisAttr>(node.attr).axis);
+    const std::vector<int64_t> strides = row_major(out.sizes);
+    int64_t start = 0;
+    for (NodeId operand : node.operands) {
+      const Value& x = value(operand);
+      walk(x.sizes, strides, start * strides[axis],
+           [&](int64_t from, int64_t to) { copy(out, to, x, from); });
+      start += x.sizes[axis];
+    }
+  }
+
+  void reduce(const Node& node, Value& out) {
+    const Value& x = value(node.operands[0]);
+    const auto& axes = std::get<ReduceAttr>(node.attr).axes;
+    // The result's stride of each operand axis; 0 along the reduced ones.
+    const std::vector<int64_t> kept = row_major(out.sizes);
+    std::vector<int64_t> strides;
+    size_t next = 0;
+    for (size_t k = 0; k < x.sizes.size(); ++k)
+      strides.push_back(
+          std::binary_search(axes.begin(), axes.end(), static_cast<int>(k)) ? 0 : kept[next++]);
+    const bool sum = node.op == Op::kReduceSum;
+    const Op combine = sum ? Op::kAdd : node.op == Op::kReduceMax ? Op::kMax : Op::kMin;
+    const double infinity = std::numeric_limits<double>::infinity();
+    std::fill(out.f.begin(), out.f.end(), sum ? 0 : combine == Op::kMax ? -infinity : infinity);
+    std::fill(out.i.begin(), out.i.end(),
+              sum                   ? 0
+              : combine == Op::kMax ? integer_least(node.dtype)
+                                    : integer_greatest(node.dtype));
+    walk(x.sizes, strides, 0, [&](int64_t from, int64_t to) {
+      const size_t f = static_cast<size_t>(from), t = static_cast<size_t>(to);
+      if (!x.f.empty())
+        out.f[t] = binary(combine, out.f[t], x.f[f]);
+      else
+        out.i[t] = binary(combine, out.i[t], x.i[f]);
+    });
+  }
+
+  static int64_t integer_least(DType dtype) {
+    if (dtype == DType::kU8) return 0;
+    return INT64_MIN >> (64 - 8 * size_of(dtype));
+  }
+  static int64_t integer_greatest(DType dtype) {
+    if (dtype == DType::kU8) return 255;
+    return INT64_MAX >> (64 - 8 * size_of(dtype));
+  }
+
+  void scan(const Node& node, Value& out) {
+    const Value& x = value(node.operands[0]);
+    const size_t axis = static_cast<size_t>(std::get<AxisAttr>(node.attr).axis);
+    const int64_t step = row_major(out.sizes)[axis], size = out.sizes[axis];
+    for (int64_t k = 0; k < count(out.sizes); ++k) {
+      copy(out, k, x, k);
+      if (k / step % size == 0) continue;
+      const size_t at = static_cast<size_t>(k), before = static_cast<size_t>(k - step);
+      if (!out.f.empty())
+        out.f[at] += out.f[before];
+      else
+        out.i[at] = binary(Op::kAdd, out.i[at], out.i[before]);
+    }
+  }
+
+  void contract(const Node& node, Value& out) {
+    const Value &a = value(node.operands[0]), &b = value(node.operands[1]);
+    const size_t rank = out.sizes.size();
+    const int64_t m = out.sizes[rank - 2], n = out.sizes[rank - 1], k = a.sizes[rank - 1];
+    const int64_t batches = count(std::span(out.sizes).first(rank - 2));
+    if (is_float(node.dtype))
+      matmul(out.f, a.f, b.f, batches, m, n, k);
+    else
+      matmul(out.i, a.i, b.i, batches, m, n, k);
+  }
+
+  void gather(const Node& node, Value& out) {
+    const Value &x = value(node.operands[0]), &index = value(node.operands[1]);
+    const int64_t rows = x.sizes[0];
+    const int64_t row = count(std::span(x.sizes).subspan(1));
+    if (rows == 0) return;
+    for (size_t k = 0; k < index.i.size(); ++k) {
+      int64_t at = index.i[k] < 0 ? index.i[k] + rows : index.i[k];
+      at = std::clamp<int64_t>(at, 0, rows - 1);
+      for (int64_t j = 0; j < row; ++j)
+        copy(out, static_cast<int64_t>(k) * row + j, x, at * row + j);
+    }
+  }
+
+  const Graph& graph_;
+  const std::span<const Tensor* const> inputs_;
+  const std::vector<int64_t> symbols_;
+  const Precision precision_;
+  std::vector<Value> values_;
+};
+
+}  // namespace
+
+Result<std::vector<int64_t>> bind_symbols(const Graph& graph,
+                                          std::span<const Tensor* const> inputs) {
+  if (inputs.size() != graph.inputs().size())
+    return fail(Code::kInvalidArgument, "the graph has " + std::to_string(graph.inputs().size()) +
+                                            " inputs, " + std::to_string(inputs.size()) +
+                                            " were given");
+  std::vector<int64_t> values(graph.symbols().size(), -1);
+  const auto mismatch = [&](size_t i, std::string_view what) {
+    const Node& node = graph.node(graph.inputs()[i]);
+    std::string given(to_string(inputs[i]->dtype()));
+    given += to_string(Shape(inputs[i]->sizes().begin(), inputs[i]->sizes().end()));
+    return fail(Code::kInvalidArgument, "input " + std::to_string(i) + " is " + given +
+                                            " but the graph takes " +
+                                            std::string(to_string(node.dtype)) +
+                                            to_string(node.shape) + ": " + std::string(what));
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Node& node = graph.node(graph.inputs()[i]);
+    if (inputs[i]->dtype() != node.dtype) return mismatch(i, "dtypes differ");
+    if (inputs[i]->sizes().size() != node.shape.size()) return mismatch(i, "ranks differ");
+    for (size_t k = 0; k < node.shape.size(); ++k) {
+      const std::vector<SymbolId> ids = node.shape[k].symbols();
+      if (ids.size() == 1 && node.shape[k] == Dim::symbol(ids[0]))
+        values[static_cast<size_t>(ids[0])] = inputs[i]->sizes()[k];
+    }
+  }
+  for (size_t s = 0; s < values.size(); ++s) {
+    const SymbolRange& range = graph.symbols()[s].range;
+    if (values[s] < range.min || values[s] > range.max)
+      return fail(Code::kInvalidArgument,
+                  values[s] < 0 ? "no input has size s" + std::to_string(s)
+                                : "size " + std::to_string(values[s]) + " is outside " +
+                                      std::to_string(range.min) + ".." + std::to_string(range.max));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Node& node = graph.node(graph.inputs()[i]);
+    for (size_t k = 0; k < node.shape.size(); ++k) {
+      TRY(const int64_t size, node.shape[k].evaluate(values));
+      if (size != inputs[i]->sizes()[k]) return mismatch(i, "sizes differ");
+    }
+  }
+  return values;
+}
+
+Result<std::vector<Tensor>> interpret(const Graph& graph, std::span<const Tensor* const> inputs,
+                                      Precision precision) {
+  TRY(std::vector<int64_t> symbols, bind_symbols(graph, inputs));
+  return Interpreter(graph, inputs, std::move(symbols), precision).run();
+}
+
+}  // namespace kiln
