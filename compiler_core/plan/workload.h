@@ -1,6 +1,49 @@
 // Workload: one kernel's canonical subgraph. Its inputs and outputs are dense row-major buffers;
 // every view between them is part of the graph. Equal workloads have equal digests, in whatever
-// model they stand.
+// model they stand. Values; freely shared.
+//
+// What code generation may rely on, and what classify() checks:
+//
+// Every family
+//  - Sizes are constants, at least 1. Every node is needed by an output. No ScanSum.
+//  - Half types (f16, bf16, f8) are only moved or converted: they occur on inputs, constants, View,
+//    Pad, Concat, Gather, Matmul operands and Cast; a Cast with a half type has f32 on its other
+//    side. All arithmetic, comparison and reduction is in f32, f64, integers or bool.
+//  - A View's operand is a leaf (Input, Constant, Iota) unless the family says otherwise. Constants
+//    are scalars of shape []; elsewhere than in a space of shape [] they are read through a View
+//    whose strides are all 0. Elementwise nodes never stand below a View, so that all arithmetic
+//    happens in the family's iteration space (recomputed under a broadcast: loads are dearer).
+//  - Adjacent axes of the iteration space are merged where every View allows it, axes of size 1 are
+//    dropped, and an input that is read only through Views is declared one-dimensional (a View
+//    indexes the flattened operand anyway). Expect low ranks, but handle any rank, 0 included.
+//  - Outputs are distinct nodes, none is an Input. An output may be read inside the workload too.
+//
+// kPointwise: no Reduce, no Matmul. Iteration space S: every output has shape S. An output's cone
+//  is elementwise nodes of shape S over Inputs of shape S and Views, Pads, Concats and Gathers of
+//  shape S. Those four may stand on anything pointwise: a View that could not be composed on
+//  View, Pad, Concat or Gather; a Pad, Concat or Gather on elementwise nodes of its operand's own
+//  shape. "The value of node N at index I" is a recursive expression, total for every I inside N.
+//  May have no inputs at all (a filled buffer, an iota).
+//
+// kRowReduction and kColumnReduction: at least one Reduce, no Matmul, Pad, Concat, Gather. One
+//  iteration space S, the shape of every Reduce's operand; all Reduces have the same axes. They are
+//  one run of adjacent axes: S = batch ++ reduced ++ kept. Row: kept is empty (the reduced axes are
+//  innermost). Column: kept is not empty. Reduced space T = batch ++ kept, the shape of every Reduce.
+//  Each node is one of:
+//   full     shape S: an Input, a View of a leaf, an elementwise node over full nodes;
+//   reduced  shape T: a Reduce, an Input, a View of a leaf, an elementwise node over reduced nodes;
+//   spread   a View of shape S of a reduced node (a Reduce or elementwise), which repeats it along
+//            the reduced axes: its strides are T's contiguous strides, 0 on the reduced axes,
+//            offset 0. It counts as full.
+//  Outputs are full or reduced nodes, in any mixture. A Reduce may depend on another (layernorm:
+//  a full node over the spread of the first mean feeds the second). S != T, as reduced sizes > 1.
+//
+// kMatmul: exactly one Matmul, [b..., m, k] x [b..., k, n] -> T = [b..., m, n], no Reduce, Pad,
+//  Concat, Gather. Each Matmul operand is an Input or a View of an Input (a permutation, a slice, a
+//  batch broadcast: any strides and offset inside the buffer), both of one dtype. Exactly one
+//  output, of shape T: the Matmul itself, or elementwise nodes of shape T over the Matmul, Inputs of
+//  shape T and Views of leaves (bias, residual). The Matmul is never read through a View. Batch
+//  axes are not merged with m or n.
 #pragma once
 
 #include <string_view>
@@ -17,7 +60,7 @@ enum class Family : uint8_t {
   kColumnReduction = 3,  // reductions over outer axes, contiguous axis kept: vertical vectors
   kMatmul = 4,           // one batched matmul with an elementwise epilogue
 };
-std::string_view to_string(Family family);
+std::string_view to_string(Family family);  // "pointwise", "row_reduction", ...
 Result<Family> parse_family(std::string_view name);
 
 struct Workload {
@@ -26,15 +69,28 @@ struct Workload {
   Digest digest;     // WorkloadDigest: normaliser version, graph, family
 };
 
-// Canonicalises `subgraph` and classifies it. input_order and output order as in NormalForm:
-// `input_order[i]` is the subgraph input that is workload input i.
+// Canonicalises `subgraph` and classifies it. `input_order[i]` is the subgraph input that is
+// workload input i; inputs that no output needs do not occur. Outputs keep their order; their shapes
+// may have been merged to lower ranks, so that an argument agrees with its buffer in dtype and
+// number of elements, not always in shape.
 struct WorkloadBinding {
   Workload workload;
   std::vector<int> input_order;
 };
 Result<WorkloadBinding> make_workload(const Graph& subgraph);
 
-// kUnsupported when no family covers it.
+// The family whose rules above `subgraph` keeps. kUnsupported says which op or rule stands against
+// the nearest one.
 Result<Family> classify(const Graph& subgraph);
+
+// The iteration space of a reduction: S = batch ++ reduced ++ kept, by axis numbers of S.
+struct ReductionSpace {
+  Shape shape;             // S
+  int reduced_begin = 0;   // axes [reduced_begin, reduced_end) are reduced
+  int reduced_end = 0;
+  bool operator==(const ReductionSpace&) const = default;
+};
+// REQUIRES: workload is kRowReduction or kColumnReduction.
+ReductionSpace reduction_space(const Graph& workload);
 
 }  // namespace kiln
