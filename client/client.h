@@ -1,5 +1,5 @@
-// Client: the library a program links to get tuned kernels. Thread-safe. Local disk tier first, then
-// the coordinator, then, when that is away, a `default` compile on this machine.
+// Client: the library a program links to get tuned kernels. Thread-safe. Local disk tier first,
+// then the coordinator, then, when that is away, a `default` compile on this machine.
 #pragma once
 
 #include <chrono>
@@ -16,11 +16,12 @@
 namespace kiln {
 
 struct ClientOptions {
-  std::string coordinator;        // "tcp://127.0.0.1:7557"; empty: no service, local only
-  std::string cache_dir;          // local disk tier; empty: none
+  std::string coordinator;  // "tcp://127.0.0.1:7557"; empty: no service, local only
+  std::string cache_dir;    // local disk tier; empty: none
   std::chrono::milliseconds connect_timeout{2000};
-  bool allow_fallback = true;     // compile locally when the service is away
-  int threads = 0;                // of the launch pool; 0: every core we may use
+  bool allow_fallback = true;  // compile locally when the service is away
+  std::string compiler;        // of the fallback; empty: the first of g++, c++, clang++ on PATH
+  int threads = 0;             // of the launch pool; 0: every core we may use
 };
 
 enum class ServiceState : uint8_t { kUnknown, kReachable, kAway };  // kAway: circuit breaker open
@@ -31,10 +32,10 @@ struct CompileProgress {
 };
 
 struct CompileOptions {
-  Target target;                  // default: this machine's CPU
+  Target target;  // default: this machine's CPU
   Mode mode = Mode::kDefault;
-  std::chrono::milliseconds deadline{600'000};   // kDeadlineExceeded after it
-  bool check_only = false;        // kNotFound on a miss, start nothing
+  std::chrono::milliseconds deadline{600'000};              // kDeadlineExceeded after it
+  bool check_only = false;                                  // kNotFound on a miss, start nothing
   std::function<void(const CompileProgress&)> on_progress;  // from the calling thread
 };
 
@@ -43,8 +44,8 @@ class CompiledProgram {
  public:
   ~CompiledProgram();
   const Program& program() const;
-  std::string_view outcome() const;     // "tuned", "joined", "hit" or "local"
-  double seconds() const;               // the compile() call
+  std::string_view outcome() const;  // "tuned", "joined", "hit" or "local"
+  double seconds() const;            // the compile() call
 
   // Caller's inputs in the graph's order, and outputs in order: dense row-major, 64-byte aligned.
   // kInvalidArgument when a count, dtype or size is wrong. One call at a time per object.
@@ -64,7 +65,8 @@ class Client {
   static Result<std::unique_ptr<Client>> create(ClientOptions options);
   ~Client();
 
-  Result<std::unique_ptr<CompiledProgram>> compile(const Graph& graph, const CompileOptions& options);
+  Result<std::unique_ptr<CompiledProgram>> compile(const Graph& graph,
+                                                   const CompileOptions& options);
   // Reads a `.pt2` or text file first.
   Result<std::unique_ptr<CompiledProgram>> compile_file(const Path& file,
                                                         const CompileOptions& options);

@@ -1,0 +1,61 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/exit_code.h"
+#include "client/cli/options.h"
+#include "client/cli/report.h"
+#include "client/cli/session.h"
+
+namespace kiln::cli {
+namespace {
+
+// Compiles one file and prints what came of it.
+int compile_file(Client& client, const Options& options, CompileOptions compile,
+                 const std::string& file) {
+  Result<std::unique_ptr<CompiledProgram>> program = fail(Code::kInternal, "not asked");
+  {
+    ProgressLine line(file);
+    compile.on_progress = [&line](const CompileProgress& progress) { line.show(progress); };
+    program = client.compile_file(file, compile);
+  }
+  if (program) {
+    if (options.json)
+      std::printf("%s\n", program_json(file, **program).dump().c_str());
+    else
+      std::fputs(program_text(file, **program).c_str(), stdout);
+    std::fflush(stdout);
+    return kDone;
+  }
+  const Error& error = program.error();
+  const bool miss = options.check && error.code == Code::kNotFound && std::filesystem::exists(file);
+  if (options.json) std::printf("%s\n", error_json(file, error).dump().c_str());
+  if (miss)
+    std::fprintf(stderr, "kiln: %s: not in the cache\n", file.c_str());
+  else
+    print_error(file, error);
+  return miss ? kMiss : exit_code_of(error);
+}
+
+}  // namespace
+
+int compile_command(const Options& options) {
+  auto compile = compile_options(options);
+  if (!compile) {
+    print_error("", compile.error());
+    return exit_code_of(compile.error());
+  }
+  auto client = make_client(options);
+  if (!client) {
+    print_error("", client.error());
+    return exit_code_of(client.error());
+  }
+  // Every file is tried; the first failure decides the exit code.
+  int code = kDone;
+  for (const std::string& file : options.files) {
+    const int one = compile_file(**client, options, *compile, file);
+    if (code == kDone) code = one;
+  }
+  return code;
+}
+
+}  // namespace kiln::cli

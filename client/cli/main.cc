@@ -1,0 +1,125 @@
+// `kiln`: the program for people and CI. Parses the command line and the environment once; each
+// command is a function in its own file.
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+
+#include "client/cli/exit_code.h"
+#include "client/cli/options.h"
+
+namespace {
+
+using kiln::cli::Options;
+
+constexpr char kDescription[] =
+    "Kiln compiles and tunes tensor programs once for a whole fleet.\n\n"
+    "  kiln up                                        a service on this machine, in the "
+    "foreground\n"
+    "  kiln compile model.pt2 --mode max-autotune     tune it, or fetch what was tuned before\n"
+    "  kiln run model.pt2 --expect expected.safetensors   run it and check the answer\n\n"
+    "FILE is what torch.export.save wrote (.pt2), or Kiln's text form.";
+
+constexpr char kFooter[] =
+    "Environment: KILN_COORDINATOR stands for --coordinator, KILN_CACHE_DIR for --cache-dir;\n"
+    "KILN_CXX names the host compiler of the local fallback (default: g++).\n"
+    "Exit codes: 0 done; 1 ran, and the answer is no; 2 usage or bad input; 3 service unreachable "
+    "and\n"
+    "no fallback allowed; 4 miss under --check; 5 overloaded or deadline; 6 unsupported operation.";
+
+std::string from_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+void add_json(CLI::App* command, Options& options) {
+  command->add_flag("--json", options.json, "One JSON object a file on stdout");
+}
+
+void add_coordinator(CLI::App* command, Options& options) {
+  command->add_option("--coordinator", options.coordinator,
+                      "The service, e.g. tcp://127.0.0.1:7557 [KILN_COORDINATOR]");
+}
+
+void add_compile_options(CLI::App* command, Options& options) {
+  command->add_option("--target", options.target, "cpu, or cpu:x86-64-v3, cpu:x86-64-v4")
+      ->capture_default_str();
+  command
+      ->add_option("--mode", options.mode,
+                   "default: the best guess, untimed; max-autotune: search and measure")
+      ->capture_default_str();
+  add_coordinator(command, options);
+  command->add_option("--cache-dir", options.cache_dir,
+                      "Keep programs on this machine too, in this directory [KILN_CACHE_DIR]");
+  command->add_flag("--no-fallback", options.no_fallback,
+                    "Fail with 3 instead of compiling here when the service is away");
+  command->add_option("--deadline", options.deadline_s, "Seconds to wait for the answer")
+      ->capture_default_str();
+  command->add_option("--threads", options.threads,
+                      "Threads of a launch; 0: every core we may use");
+  add_json(command, options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  options.coordinator = from_environment("KILN_COORDINATOR");
+  options.cache_dir = from_environment("KILN_CACHE_DIR");
+  options.compiler = from_environment("KILN_CXX");
+  const std::string home = from_environment("HOME");
+  const std::string xdg = from_environment("XDG_DATA_HOME");
+  options.data_dir = (xdg.empty() ? (home.empty() ? "." : home + "/.local/share") : xdg) + "/kiln";
+
+  CLI::App app{kDescription, "kiln"};
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "kiln " KILN_VERSION);
+
+  auto* compile =
+      app.add_subcommand("compile", "Get the program of each file: from the cache, or tuned");
+  compile->add_option("FILE", options.files, "Programs")->required();
+  add_compile_options(compile, options);
+  compile->add_flag("--check", options.check, "Only look: exit 4 when it is not in the cache");
+
+  auto* run = app.add_subcommand("run", "Get the program of a file and run it");
+  run->add_option("FILE", options.files, "Program")->required()->expected(1);
+  run->add_option("--inputs", options.inputs,
+                  "safetensors with in0, in1, ...: the user inputs in order");
+  run->add_option(
+      "--expect", options.expect,
+      "safetensors with out0, out1, ... to compare with; gives the inputs too when it has "
+      "them and --inputs is not given");
+  run->add_option("--rtol", options.rtol, "Relative tolerance (default: by dtype)");
+  run->add_option("--atol", options.atol, "Absolute tolerance (default: by dtype and magnitude)");
+  run->add_option("--runs", options.runs, "Timed runs (default: what fits a fifth of a second)");
+  add_compile_options(run, options);
+
+  auto* digest = app.add_subcommand("digest", "Print the graph digest of each file");
+  digest->add_option("FILE", options.files, "Programs")->required();
+  add_json(digest, options);
+
+  auto* stats = app.add_subcommand("stats", "What a service did and has");
+  add_coordinator(stats, options);
+  add_json(stats, options);
+
+  auto* up = app.add_subcommand(
+      "up", "Run a coordinator and workers on this machine's CPU; prints `ready tcp://HOST:PORT`");
+  up->add_option("--data-dir", options.data_dir, "Where the cache lives")->capture_default_str();
+  up->add_option("--listen", options.listen, "Loopback endpoint; port 0 picks one")
+      ->capture_default_str();
+  up->add_option("--workers", options.workers, "How many workers")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  up->add_option("--threads", options.threads, "Threads of a launch in a worker; 0: every core");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : kiln::cli::kBadInput;
+  }
+  if (compile->parsed()) return kiln::cli::compile_command(options);
+  if (run->parsed()) return kiln::cli::run_command(options);
+  if (digest->parsed()) return kiln::cli::digest_command(options);
+  if (stats->parsed()) return kiln::cli::stats_command(options);
+  return kiln::cli::up_command(options);
+}

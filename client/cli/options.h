@@ -1,0 +1,43 @@
+// Everything `kiln` was asked on its command line and through the environment, read once in main.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kiln::cli {
+
+struct Options {
+  bool json = false;
+
+  // Which service, which cache, which code.
+  std::string coordinator;  // --coordinator, else KILN_COORDINATOR; empty: none
+  std::string cache_dir;    // --cache-dir, else KILN_CACHE_DIR; empty: none
+  std::string compiler;     // KILN_CXX
+  std::string target = "cpu";
+  std::string mode = "default";
+  bool no_fallback = false;
+  bool check = false;
+  double deadline_s = 600;
+  int threads = 0;
+
+  std::vector<std::string> files;
+
+  // run
+  std::string inputs, expect;
+  double rtol = -1, atol = -1;  // negative: by dtype
+  int runs = 0;                 // 0: as many as fit a fifth of a second
+
+  // up
+  std::string data_dir;
+  std::string listen = "tcp://127.0.0.1:7557";
+  int workers = 1;
+};
+
+// Each returns an exit code.
+int compile_command(const Options& options);
+int run_command(const Options& options);
+int digest_command(const Options& options);
+int stats_command(const Options& options);
+int up_command(const Options& options);
+
+}  // namespace kiln::cli

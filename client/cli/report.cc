@@ -1,0 +1,97 @@
+#include "client/cli/report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace kiln::cli {
+namespace {
+
+std::string_view advice(const Error& error) {
+  switch (error.code) {
+    case Code::kUnavailable:
+      return "start a service with `kiln up`, name it with --coordinator or KILN_COORDINATOR, or "
+             "allow the local fallback";
+    case Code::kOverloaded:
+      return "try again a little later";
+    case Code::kDeadlineExceeded:
+      return "give it longer with --deadline";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+nlohmann::ordered_json program_json(const std::string& file, const CompiledProgram& compiled) {
+  const Program& program = compiled.program();
+  nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
+  for (const ProgramKernel& kernel : program.kernels)
+    kernels.push_back({{"workload", kernel.workload.hex()},
+                       {"family", kernel.family},
+                       {"candidates", kernel.report.candidates},
+                       {"measured", kernel.report.measured},
+                       {"rejected", kernel.report.rejected},
+                       {"best_us", kernel.report.best_us},
+                       {"first_us", kernel.report.first_us},
+                       {"schedule", kernel.schedule}});
+  return {{"file", file},
+          {"graph_digest", program.graph.hex()},
+          {"program_key", program.key.hex()},
+          {"cache", compiled.outcome()},
+          {"seconds", compiled.seconds()},
+          {"target", program.target.to_string()},
+          {"mode", to_string(program.mode)},
+          {"launches", program.launches.size()},
+          {"kernels", std::move(kernels)}};
+}
+
+nlohmann::ordered_json error_json(const std::string& file, const Error& error) {
+  return {{"file", file}, {"error", {{"code", to_string(error.code)}, {"message", error.message}}}};
+}
+
+std::string program_text(const std::string& file, const CompiledProgram& compiled) {
+  const Program& program = compiled.program();
+  std::string text = fmt::format("{}  {}  {}  {:.3f} s  {} {}\n", file, program.graph.short_hex(),
+                                 compiled.outcome(), compiled.seconds(), program.target.to_string(),
+                                 to_string(program.mode));
+  for (const ProgramKernel& kernel : program.kernels) {
+    const KernelReport& report = kernel.report;
+    text += fmt::format("  {:<17} {}", kernel.family, kernel.workload.short_hex());
+    if (report.best_us > 0)
+      text +=
+          fmt::format("  {:>9.1f} us  ({:.2f}x the first guess, {} candidates, {} rejected)",
+                      report.best_us, report.best_us > 0 ? report.first_us / report.best_us : 0.0,
+                      report.candidates, report.rejected);
+    text += fmt::format("\n    {}\n", kernel.schedule);
+  }
+  return text;
+}
+
+void print_error(const std::string& subject, const Error& error) {
+  std::string text =
+      fmt::format("kiln: {}{}{}\n", subject, subject.empty() ? "" : ": ", error.message);
+  if (const auto next = advice(error); !next.empty()) text += fmt::format("      {}\n", next);
+  std::fputs(text.c_str(), stderr);
+}
+
+ProgressLine::ProgressLine(std::string subject)
+    : subject_(std::move(subject)), terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+ProgressLine::~ProgressLine() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+}
+
+void ProgressLine::show(const CompileProgress& p) {
+  if (!terminal_) return;
+  const std::string line =
+      fmt::format("\r\033[K{}  kernels {}/{}  candidates {}/{}  {:.1f} s", subject_, p.kernels_done,
+                  p.kernels, p.candidates_done, p.candidates, p.elapsed_s);
+  std::fputs(line.c_str(), stderr);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,37 @@
+// What `kiln` prints: tables for people, objects with stable field names for scripts, and one
+// progress line on a terminal. One thread.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "client/client.h"
+
+namespace kiln::cli {
+
+// The --json object of a compiled program: file, graph_digest, program_key, cache, seconds, target,
+// mode, kernels[].
+nlohmann::ordered_json program_json(const std::string& file, const CompiledProgram& program);
+nlohmann::ordered_json error_json(const std::string& file, const Error& error);
+
+// One paragraph about a compiled program, for people.
+std::string program_text(const std::string& file, const CompiledProgram& program);
+
+// "kiln: FILE: message", with what to do next, on stderr.
+void print_error(const std::string& subject, const Error& error);
+
+// A line on stderr that overwrites itself while a compile waits; nothing when stderr is no
+// terminal.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string subject);
+  ~ProgressLine();  // wipes the line
+  void show(const CompileProgress& progress);
+
+ private:
+  const std::string subject_;
+  const bool terminal_;
+  bool shown_ = false;
+};
+
+}  // namespace kiln::cli

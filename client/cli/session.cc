@@ -1,0 +1,40 @@
+#include "client/cli/session.h"
+
+#include <cmath>
+
+namespace kiln::cli {
+
+Result<std::unique_ptr<Client>> make_client(const Options& options) {
+  ClientOptions client;
+  client.coordinator = options.coordinator;
+  client.cache_dir = options.cache_dir;
+  client.allow_fallback = !options.no_fallback && !options.check;
+  client.compiler = options.compiler;
+  client.threads = options.threads;
+  return Client::create(std::move(client));
+}
+
+Result<CompileOptions> compile_options(const Options& options) {
+  CompileOptions compile;
+  TRY(compile.target, Target::parse(options.target));
+  if (compile.target.backend == Backend::kCpu) {
+    const Target host = host_cpu_target();
+    if (compile.target.isa.empty()) {
+      compile.target = host;
+    } else {
+      if (!host.can_run(compile.target))
+        return fail(Code::kInvalidArgument, "this machine is " + host.to_string() +
+                                                " and cannot run " + compile.target.to_string());
+      compile.target.device_model = host.device_model;
+      compile.target.units = host.units;
+    }
+  }
+  TRY(compile.mode, parse_mode(options.mode));
+  if (!(options.deadline_s > 0) || options.deadline_s > 1e6)
+    return fail(Code::kInvalidArgument, "--deadline is a number of seconds above 0");
+  compile.deadline = std::chrono::milliseconds(std::llround(options.deadline_s * 1000));
+  compile.check_only = options.check;
+  return compile;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,232 @@
+// `kiln up`: a coordinator and CPU workers on this machine, in the foreground. The children are
+// separate programs; this one starts them, restarts a worker that dies, and takes them all down
+// with it, also when it is killed (they ask the kernel to be told, PR_SET_PDEATHSIG).
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "client/cli/exit_code.h"
+#include "client/cli/options.h"
+#include "client/cli/report.h"
+#include "client/remote.h"
+
+namespace kiln::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kReadyTimeout{30};
+constexpr std::chrono::seconds kStopTimeout{10};
+constexpr std::chrono::milliseconds kRestartPause{500};  // so that a worker that cannot start
+                                                         // does not spin
+
+Path beside_this_program(std::string_view name) {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / name;
+}
+
+// Starts `arguments`; its stdout is `stdout_fd` unless that is negative. The child gets `death`
+// when this process ends, however it ends.
+Result<pid_t> spawn(const std::vector<std::string>& arguments, int stdout_fd, int death) {
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return fail(Code::kUnavailable, std::string("cannot fork: ") + std::strerror(errno));
+  if (pid > 0) return pid;
+  ::setpgid(0, 0);  // Ctrl-C reaches us alone; we pass it on in order
+  ::prctl(PR_SET_PDEATHSIG, death);
+  if (::getppid() != parent) ::_exit(127);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (stdout_fd >= 0) ::dup2(stdout_fd, STDOUT_FILENO);
+  ::execv(argv[0], argv.data());
+  const std::string message =
+      fmt::format("kiln: cannot run {}: {}\n", arguments[0], std::strerror(errno));
+  (void)!::write(STDERR_FILENO, message.data(), message.size());
+  ::_exit(127);
+}
+
+// Reads the coordinator's stdout until its ready line; the endpoint.
+Result<std::string> await_ready(int fd, pid_t pid) {
+  std::string text;
+  const auto deadline = Clock::now() + kReadyTimeout;
+  while (Clock::now() < deadline) {
+    pollfd poll_fd{fd, POLLIN, 0};
+    if (::poll(&poll_fd, 1, 100) > 0) {
+      std::array<char, 512> chunk;
+      const ssize_t n = ::read(fd, chunk.data(), chunk.size());
+      if (n <= 0) break;
+      text.append(chunk.data(), static_cast<size_t>(n));
+    }
+    const size_t ready = text.find("ready ");
+    const size_t end = ready == std::string::npos ? ready : text.find('\n', ready);
+    if (end != std::string::npos) return text.substr(ready + 6, end - ready - 6);
+  }
+  ::kill(pid, SIGKILL);
+  return fail(Code::kInvalidArgument, "the coordinator did not start; its message stands above");
+}
+
+class Household {
+ public:
+  explicit Household(const Options& options) : options_(options) {}
+
+  Status start() {
+    block_signals();
+    TRY_STATUS(start_coordinator());
+    for (int i = 0; i < options_.workers; ++i) {
+      workers_.push_back(-1);
+      TRY_STATUS(start_worker(workers_.size() - 1));
+    }
+    return await_workers();
+  }
+
+  const std::string& endpoint() const { return endpoint_; }
+
+  // Until a signal asks to stop (kDone) or the coordinator dies.
+  int watch() {
+    for (;;) {
+      pollfd poll_fd{signals_, POLLIN, 0};
+      ::poll(&poll_fd, 1, 1000);
+      signalfd_siginfo info;
+      while (::read(signals_, &info, sizeof info) == sizeof info)
+        if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM) return kDone;
+      if (!reap()) return kAnswerIsNo;
+    }
+  }
+
+  void stop() {
+    for (pid_t pid : workers_) end(pid, SIGTERM);
+    for (pid_t& pid : workers_) wait_for(pid);
+    end(coordinator_, SIGTERM);
+    wait_for(coordinator_);
+  }
+
+ private:
+  void block_signals() {
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (int signal : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&set, signal);
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+    signals_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+  }
+
+  Status start_coordinator() {
+    std::array<int, 2> pipe_fds;
+    if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0)
+      return fail(Code::kUnavailable, std::string("cannot make a pipe: ") + std::strerror(errno));
+    const auto pid = spawn({beside_this_program("kiln-coordinator").string(), "--data-dir",
+                            options_.data_dir, "--listen", options_.listen},
+                           pipe_fds[1], SIGKILL);
+    ::close(pipe_fds[1]);
+    if (!pid) return fail(pid.error());
+    coordinator_ = *pid;
+    auto ready = await_ready(pipe_fds[0], coordinator_);
+    ::close(pipe_fds[0]);
+    if (!ready) return fail(std::move(ready).error());
+    endpoint_ = *std::move(ready);
+    return {};
+  }
+
+  Status start_worker(size_t index) {
+    std::vector<std::string> arguments = {beside_this_program("kiln-worker").string(),
+                                          "--coordinator",
+                                          endpoint_,
+                                          "--name",
+                                          fmt::format("local-{}", index),
+                                          "--cache-dir",
+                                          (Path(options_.data_dir) / "worker").string()};
+    if (options_.threads > 0) {
+      arguments.emplace_back("--threads");
+      arguments.push_back(std::to_string(options_.threads));
+    }
+    TRY(workers_[index], spawn(arguments, STDERR_FILENO, SIGTERM));
+    return {};
+  }
+
+  // The service serves once its workers have reported.
+  Status await_workers() const {
+    Remote remote(endpoint_, std::chrono::milliseconds(2000));
+    const auto deadline = Clock::now() + kReadyTimeout;
+    while (Clock::now() < deadline) {
+      const auto stats = remote.stats(Clock::now() + std::chrono::seconds(2));
+      if (stats && stats->workers.size() >= workers_.size()) return {};
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return fail(Code::kUnavailable, "the workers did not report; their messages stand above");
+  }
+
+  // Restarts workers that ended. False when the coordinator did.
+  bool reap() {
+    int status = 0;
+    for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (pid == coordinator_) {
+        coordinator_ = -1;
+        print_error("", {Code::kInternal,
+                         "the coordinator ended; what it stored is in " + options_.data_dir +
+                             ", start `kiln up` again",
+                         0});
+        return false;
+      }
+      const auto at = std::find(workers_.begin(), workers_.end(), pid);
+      if (at == workers_.end()) continue;
+      *at = -1;
+      std::fputs("kiln: a worker ended; starting it again\n", stderr);
+      std::this_thread::sleep_for(kRestartPause);
+      if (auto started = start_worker(static_cast<size_t>(at - workers_.begin())); !started)
+        print_error("", started.error());
+    }
+    return true;
+  }
+
+  static void end(pid_t pid, int signal) {
+    if (pid > 0) ::kill(pid, signal);
+  }
+
+  static void wait_for(pid_t& pid) {
+    if (pid <= 0) return;
+    const auto deadline = Clock::now() + kStopTimeout;
+    while (::waitpid(pid, nullptr, WNOHANG) == 0) {
+      if (Clock::now() > deadline) ::kill(pid, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    pid = -1;
+  }
+
+  const Options& options_;
+  std::string endpoint_;
+  pid_t coordinator_ = -1;
+  std::vector<pid_t> workers_;
+  int signals_ = -1;
+};
+
+}  // namespace
+
+int up_command(const Options& options) {
+  Household household(options);
+  if (const auto started = household.start(); !started) {
+    print_error("", started.error());
+    household.stop();
+    return kBadInput;
+  }
+  std::printf("ready %s\n", household.endpoint().c_str());
+  std::fflush(stdout);
+  const int code = household.watch();
+  household.stop();
+  return code;
+}
+
+}  // namespace kiln::cli

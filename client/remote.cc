@@ -1,0 +1,170 @@
+#include "client/remote.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace kiln {
+namespace {
+
+constexpr std::chrono::seconds kBreakerOpen{5};
+constexpr size_t kMaxIdle = 8;
+
+int remaining_ms(Remote::Clock::time_point deadline) {
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Remote::Clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1 << 30));
+}
+
+// The next message that answers `request`; a Refusal is the error it carries.
+template <class Reply>
+bool answers(const Message& message, uint64_t request) {
+  const auto* reply = std::get_if<Reply>(&message);
+  return reply != nullptr && reply->request == request;
+}
+
+Result<Message> receive(Connection& connection, Remote::Clock::time_point deadline) {
+  TRY(Message message, connection.receive(remaining_ms(deadline)));
+  if (auto* refusal = std::get_if<Refusal>(&message)) return fail(refusal->error);
+  return message;
+}
+
+}  // namespace
+
+bool Remote::breaker_open() const {
+  std::lock_guard lock(mu_);
+  return Clock::now() < closed_until_;
+}
+
+bool Remote::ever_reached() const {
+  std::lock_guard lock(mu_);
+  return reached_;
+}
+
+uint64_t Remote::next_request() {
+  std::lock_guard lock(mu_);
+  return ++last_request_;
+}
+
+void Remote::trip() {
+  std::lock_guard lock(mu_);
+  idle_.clear();
+  closed_until_ = Clock::now() + kBreakerOpen;
+}
+
+Result<std::unique_ptr<Connection>> Remote::acquire(bool& kept_one) {
+  {
+    std::lock_guard lock(mu_);
+    if (Clock::now() < closed_until_)
+      return fail(Code::kUnavailable,
+                  "the coordinator at " + endpoint_ + " did not answer a moment ago");
+    kept_one = kept_one && !idle_.empty();
+    if (kept_one) {
+      auto connection = std::move(idle_.back());
+      idle_.pop_back();
+      return connection;
+    }
+  }
+  auto connection =
+      Connection::open(endpoint_, Role::kClient, static_cast<int>(connect_timeout_.count()));
+  if (connection) {
+    std::lock_guard lock(mu_);
+    reached_ = true;
+  }
+  return connection;
+}
+
+void Remote::release(std::unique_ptr<Connection> connection) {
+  std::lock_guard lock(mu_);
+  if (idle_.size() < kMaxIdle) idle_.push_back(std::move(connection));
+}
+
+template <class T>
+Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& call) {
+  for (bool kept_one = true;;) {
+    auto connection = acquire(kept_one);
+    if (!connection) {
+      if (connection.error().code == Code::kUnavailable && !breaker_open()) trip();
+      return fail(std::move(connection).error());
+    }
+    Result<T> result = call(**connection);
+    // After a deadline, late replies may still come: such a connection is not used again.
+    const bool reusable = result || (result.error().code != Code::kDeadlineExceeded &&
+                                     result.error().code != Code::kUnavailable);
+    if (reusable) release(*std::move(connection));
+    // A kept connection may be to a coordinator that was restarted since: once more on a fresh one.
+    if (!kept_one || result || result.error().code != Code::kUnavailable) return result;
+    kept_one = false;
+  }
+}
+
+Result<Remote::Answer> Remote::compile(const CompileRequest& original,
+                                       const std::function<std::string()>& graph_text,
+                                       const std::function<void(const Progress&)>& on_progress,
+                                       Clock::time_point deadline) {
+  CompileRequest request = original;
+  request.request = next_request();
+  return with_connection<Answer>([&](Connection& connection) -> Result<Answer> {
+    TRY_STATUS(connection.send(request));
+    for (;;) {
+      auto message = receive(connection, deadline);
+      if (!message) {
+        if (message.error().code == Code::kDeadlineExceeded)
+          (void)connection.send(Cancel{request.request});
+        return fail(std::move(message).error());
+      }
+      if (answers<NeedGraph>(*message, request.request)) {
+        CompileRequest full = request;
+        full.graph_text = graph_text();
+        TRY_STATUS(connection.send(full));
+      } else if (answers<Progress>(*message, request.request)) {
+        if (on_progress) on_progress(std::get<Progress>(*message));
+      } else if (answers<CompileReply>(*message, request.request)) {
+        auto& reply = std::get<CompileReply>(*message);
+        if (!reply.outcome) return fail(reply.outcome.error());
+        TRY(Program program, program_from_json(reply.program_json));
+        return Answer{*reply.outcome, std::move(program)};
+      }
+    }
+  });
+}
+
+Result<std::vector<std::string>> Remote::fetch(const std::vector<Digest>& digests,
+                                               Clock::time_point deadline) {
+  using Blobs = std::vector<std::string>;
+  const BlobRequest request{next_request(), digests};
+  return with_connection<Blobs>([&](Connection& connection) -> Result<Blobs> {
+    TRY_STATUS(connection.send(request));
+    std::unordered_map<Digest, std::string> received;
+    for (bool last = false; !last;) {
+      TRY(Message message, receive(connection, deadline));
+      if (!answers<BlobReply>(message, request.request)) continue;
+      auto& reply = std::get<BlobReply>(message);
+      last = reply.last;
+      for (std::string& blob : reply.blobs) {
+        const Digest digest = Digest::of(blob);
+        received.emplace(digest, std::move(blob));
+      }
+    }
+    Blobs blobs;
+    for (const Digest& digest : digests) {
+      const auto found = received.find(digest);
+      if (found == received.end())
+        return fail(Code::kNotFound, "the coordinator no longer has blob " + digest.short_hex());
+      blobs.push_back(found->second);
+    }
+    return blobs;
+  });
+}
+
+Result<Stats> Remote::stats(Clock::time_point deadline) {
+  const StatsRequest request{next_request()};
+  return with_connection<Stats>([&](Connection& connection) -> Result<Stats> {
+    TRY_STATUS(connection.send(request));
+    for (;;) {
+      TRY(Message message, receive(connection, deadline));
+      if (answers<StatsReply>(message, request.request)) return std::get<StatsReply>(message).stats;
+    }
+  });
+}
+
+}  // namespace kiln

@@ -1,0 +1,67 @@
+// Remote: the coordinator as a client sees it. Connections are opened on demand and kept; after a
+// failure the circuit breaker answers kUnavailable at once for a while, so that a service that is
+// away costs one bounded wait and not one per call. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "schema/messages.h"
+#include "schema/transport.h"
+
+namespace kiln {
+
+class Remote {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Remote(std::string endpoint, std::chrono::milliseconds connect_timeout)
+      : endpoint_(std::move(endpoint)), connect_timeout_(connect_timeout) {}
+
+  struct Answer {
+    CacheOutcome outcome = CacheOutcome::kHit;
+    Program program;
+  };
+  // Asks for a program; uploads `graph_text` only when the coordinator wants it. `on_progress` may
+  // be empty. kUnavailable when nobody answers, kDeadlineExceeded, or what the coordinator said.
+  Result<Answer> compile(const CompileRequest& request,
+                         const std::function<std::string()>& graph_text,
+                         const std::function<void(const Progress&)>& on_progress,
+                         Clock::time_point deadline);
+
+  // The bytes of each digest, checked. kNotFound names the first one missing.
+  Result<std::vector<std::string>> fetch(const std::vector<Digest>& digests,
+                                         Clock::time_point deadline);
+
+  Result<Stats> stats(Clock::time_point deadline);
+
+  bool breaker_open() const;
+  bool ever_reached() const;
+
+ private:
+  // A kept connection if `kept_one` asks for it and there is one (it says so), else a new one.
+  Result<std::unique_ptr<Connection>> acquire(bool& kept_one);
+  void release(std::unique_ptr<Connection> connection);
+  // Remembers that the service failed us.
+  void trip();
+  // Sends and receives on one connection; on success the connection is kept for later calls.
+  template <class T>
+  Result<T> with_connection(const std::function<Result<T>(Connection&)>& call);
+  uint64_t next_request();
+
+  const std::string endpoint_;
+  const std::chrono::milliseconds connect_timeout_;
+
+  mutable std::mutex mu_;
+  // Guarded by mu_.
+  std::vector<std::unique_ptr<Connection>> idle_;
+  Clock::time_point closed_until_{};
+  bool reached_ = false;
+  uint64_t last_request_ = 0;
+};
+
+}  // namespace kiln
