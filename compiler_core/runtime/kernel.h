@@ -1,4 +1,5 @@
 // Kernel: a loaded artifact. Loading checks the digest; nothing is mapped as code before that.
+// Immutable once loaded: threads may launch one kernel at once, each with its own pool and buffers.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,8 @@ namespace kiln {
 class Kernel {
  public:
   // kCorruption when the binary's digest is not artifact.digest; kInvalidArgument when an entry is
-  // missing or the loader refuses. The binary goes through a memfd, never a path on disk.
+  // missing or the loader refuses. The binary goes through a memfd, never a path on disk. Its pages
+  // and relocations are ready when this returns, so that the first launch pays nothing.
   static Result<Kernel> load(const Artifact& artifact);
   Kernel(Kernel&&) noexcept;
   Kernel& operator=(Kernel&&) noexcept;
@@ -22,7 +24,7 @@ class Kernel {
   const Recipe& recipe() const;
   // `args`: inputs then outputs, as the recipe lists them. `dims`: symbol values. `workspace`: at
   // least the recipe's bytes, 64-byte aligned, or null when it needs none. Per-thread scratch is
-  // kept inside. Blocks until done. One launch at a time.
+  // the pool's. Blocks until done. REQUIRES: `dims` binds every symbol of the recipe.
   void launch(std::span<void* const> args, std::span<const int64_t> dims, void* workspace,
               ThreadPool& pool) const;
 

@@ -1,0 +1,111 @@
+#include "compiler_core/runtime/executable.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler_core/base/tensor.h"
+#include "tests/compiler_core/runtime/test_artifact.h"
+
+namespace kiln {
+namespace {
+
+// in0 i64[s0] -> t i64[1] (twice its sum) -> out0 i64[1] (twice that); out1 is out0, out2 is in0.
+class ExecutableTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    artifacts_ = {running_sum_artifact(1), running_sum_artifact(1)};
+    Artifact& second = artifacts_[1];
+    second.recipe.inputs[0].shape = {Dim(1)};
+    for (const Artifact& artifact : artifacts_) {
+      ProgramKernel kernel;
+      kernel.blob = artifact.digest;
+      kernel.recipe = artifact.recipe;
+      program_.kernels.push_back(kernel);
+    }
+    program_.buffers = {
+        {Buffer::Kind::kInput, 0, {DType::kI64, {Dim::symbol(0)}}, Dim(0)},
+        {Buffer::Kind::kTemporary, 0, {DType::kI64, {Dim(1)}}, Dim(64)},
+        {Buffer::Kind::kOutput, 0, {DType::kI64, {Dim(1)}}, Dim(0)},
+    };
+    program_.launches = {{0, {0, 1}}, {1, {1, 2}}};
+    program_.output_buffers = {2, 2, 0};
+    program_.arena_bytes = Dim(128);
+  }
+
+  Code load_error() const {
+    const auto loaded = Executable::load(program_, artifacts_);
+    EXPECT_FALSE(loaded);
+    return loaded ? Code::kInternal : loaded.error().code;
+  }
+
+  std::vector<Artifact> artifacts_;
+  Program program_;
+};
+
+TEST_F(ExecutableTest, RunsLaunchesInOrderAndFillsSharedOutputs) {
+  auto executable = Executable::load(program_, artifacts_);
+  ASSERT_TRUE(executable) << executable.error().message;
+  ThreadPool pool(2);
+  // The second kernel takes s0 as its own size too; both bind to 1.
+  Tensor in(DType::kI64, {1}), out0(DType::kI64, {1}), out1(DType::kI64, {1}),
+      out2(DType::kI64, {1});
+  for (const int64_t value : {5, -7}) {
+    in.set_int(0, value);
+    void* const inputs[] = {in.data()};
+    void* const outputs[] = {out0.data(), out1.data(), out2.data()};
+    const auto status = executable->run(inputs, outputs, pool, std::vector<int64_t>{1});
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_EQ(out0.get_int(0), 4 * value);
+    EXPECT_EQ(out1.get_int(0), 4 * value);
+    EXPECT_EQ(out2.get_int(0), value);
+  }
+}
+
+TEST_F(ExecutableTest, RefusesBuffersItCannotUse) {
+  auto executable = Executable::load(program_, artifacts_);
+  ASSERT_TRUE(executable);
+  ThreadPool pool(1);
+  Tensor a(DType::kI64, {64});
+  void* const good[] = {a.data(), a.data(), a.data()};
+  void* const null[] = {nullptr, a.data(), a.data()};
+  void* const crooked[] = {static_cast<char*>(a.data()) + 8, a.data(), a.data()};
+  const std::vector<int64_t> one{1};
+  const auto code = [&](std::span<void* const> in, std::span<void* const> out,
+                        std::span<const int64_t> dims) {
+    const Status status = executable->run(in, out, pool, dims);
+    return status ? Code::kInternal : status.error().code;
+  };
+  EXPECT_EQ(code({}, good, one), Code::kInvalidArgument);
+  EXPECT_EQ(code({good, 1}, {good, 2}, one), Code::kInvalidArgument);
+  EXPECT_EQ(code({null, 1}, good, one), Code::kInvalidArgument);
+  EXPECT_EQ(code({good, 1}, crooked, one), Code::kInvalidArgument);
+  EXPECT_EQ(code({good, 1}, good, {}), Code::kInvalidArgument);
+}
+
+TEST_F(ExecutableTest, RefusesAnArtifactOfAnotherKernel) {
+  program_.kernels[1].blob = Digest::of("another");
+  EXPECT_EQ(load_error(), Code::kCorruption);
+}
+
+TEST_F(ExecutableTest, RefusesAMissingArtifact) {
+  artifacts_.pop_back();
+  EXPECT_EQ(load_error(), Code::kInvalidArgument);
+}
+
+TEST_F(ExecutableTest, RefusesABufferThatIsNotWhatTheKernelTakes) {
+  program_.buffers[1].spec.dtype = DType::kI32;
+  EXPECT_EQ(load_error(), Code::kCorruption);
+}
+
+TEST_F(ExecutableTest, RefusesIndicesOutOfRange) {
+  program_.launches[0].args[1] = 3;
+  EXPECT_EQ(load_error(), Code::kCorruption);
+  program_.launches[0].args[1] = 1;
+  program_.launches[1].kernel = -1;
+  EXPECT_EQ(load_error(), Code::kCorruption);
+  program_.launches[1].kernel = 1;
+  program_.output_buffers[0] = 9;
+  EXPECT_EQ(load_error(), Code::kCorruption);
+}
+
+}  // namespace
+}  // namespace kiln
