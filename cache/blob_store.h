@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -18,20 +19,27 @@ class BlobStore {
  public:
   static Result<std::unique_ptr<BlobStore>> open(Path root);
 
-  // Stores `bytes` unless they are there. kUnavailable on a full disk.
+  // Stores `bytes` unless they are there (a damaged copy is quarantined and replaced). kUnavailable
+  // on a full disk.
   Result<Digest> put(std::string_view bytes);
   Result<std::string> get(const Digest& digest);
   bool contains(const Digest& digest) const;
-  Status remove(const Digest& digest);
+  Status remove(const Digest& digest);  // removing what is not there is fine
+
+  // Removes what a killed process left half-written. REQUIRES: nobody else writes under this root.
+  void remove_leftovers();
 
   int64_t corrupt_count() const { return corrupt_; }
 
  private:
   explicit BlobStore(Path root) : root_(std::move(root)) {}
   Path path_of(const Digest& digest) const;
+  // Looks again and, if the blob is damaged still, moves it away and answers kCorruption.
+  Result<std::string> read_or_quarantine(const Digest& digest);
 
   const Path root_;
   std::atomic<int64_t> corrupt_{0};
+  std::mutex quarantine_mu_;  // held to look again and move: a repaired blob must not be moved
 };
 
 }  // namespace kiln

@@ -30,19 +30,23 @@ class KernelCache {
  public:
   static Result<std::unique_ptr<KernelCache>> open(const Path& directory);
   ~KernelCache();
+  // What open() had to set aside (a damaged index; the cache then starts empty); usually empty. For
+  // the log.
+  const std::string& warning() const;
 
   // Look-ups. kNotFound; kCorruption when a row does not parse (the row is dropped).
-  Result<std::string> program(const Digest& program_key);          // manifest JSON
+  Result<std::string> program(const Digest& program_key);  // manifest; only if its blobs are present
   Result<StoredKernel> kernel(const Digest& kernel_key);           // only if its blob is present
-  Result<std::string> blob(const Digest& digest);
+  Result<std::string> blob(const Digest& digest);                  // checked against its digest
 
   // Writes. `done` runs on the writer thread once the write is durable, or with the error (a full
-  // disk is kUnavailable). Order of calls is kept.
+  // disk is kUnavailable, a full queue kOverloaded). Order of calls is kept. `done` may call put_*
+  // but not flush.
   using Done = std::function<void(Status)>;
   void put_blob(std::string bytes, Done done);
   void put_kernel(StoredKernel kernel, Done done);                 // REQUIRES: its blob was put
   void put_program(const Program& program, Done done);             // REQUIRES: its blobs were put
-  void put_record(TuningRecord record, Done done);
+  void put_record(TuningRecord record, Done done);                 // the same one again is kept once
   // Drops a program or kernel row whose blob turned out bad, so that it is tuned again.
   void forget(const Digest& key, Done done);
   // Waits until everything put so far is durable.

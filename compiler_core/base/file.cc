@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -109,6 +110,20 @@ Status publish_file(const Path& path, std::string_view bytes) {
     return written;
   }
   return sync_directory(path.parent_path().empty() ? Path(".") : path.parent_path());
+}
+
+Status make_directories(const Path& path) {
+  const Path parent = path.parent_path().empty() ? Path(".") : path.parent_path();
+  if (::mkdir(path.c_str(), 0777) == 0) return sync_directory(parent);
+  const int error = errno;
+  std::error_code ignored;
+  if (error == EEXIST && std::filesystem::is_directory(path, ignored)) return {};
+  if (error != ENOENT || path.empty() || path == parent)
+    return system_error("cannot create directory", path, error);
+  TRY_STATUS(make_directories(parent));
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+    return system_error("cannot create directory", path, errno);
+  return sync_directory(parent);
 }
 
 Result<TempDir> TempDir::create(std::string_view prefix) {

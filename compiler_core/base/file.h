@@ -24,6 +24,9 @@ Status write_file(const Path& path, std::string_view bytes);
 // where that sequence is written down.
 Status publish_file(const Path& path, std::string_view bytes);
 
+// Creates the directories of `path` that are missing; they survive power loss.
+Status make_directories(const Path& path);
+
 // A directory that is removed, with what is in it, when the object goes.
 class TempDir {
  public:
