@@ -1,0 +1,126 @@
+// ExpressionPrinter: prints the elementwise part of a workload as C++ statements over vectors of
+// LANES values (templates/*.h defines the vocabulary). One owner, one thread; keeps a reference to
+// the graph, which must outlive it.
+//
+// Registers. A value lives in a vector of its register type: f64 in vf64, f32 and the half types in
+// vf32 (a half is an f32 that the type can represent), i64 in vi64, the smaller integers in vi32
+// (wrapped to their range), bool in vi32 as 0 or -1. Values that do not vary by lane are splats.
+//
+// Levels. A statement is emitted at the outermost level where its operands are known, so a value
+// that a broadcast repeats is computed once a row. The caller asks for the text of each level with
+// take() and puts it at the head of that loop's body, or, when it prints several loops after one
+// another, the outer text in front of the loop that needs it.
+//
+// Names in the generated code: `in0..`, `out0..` are typed pointers to the arguments (see
+// argument_pointers), `live` says how many lanes exist: AllLanes, or SomeLanes with a count, so
+// that one body serves whole vectors and tails without reading or writing past an end.
+//
+// A matmul epilogue, for an output of shape [b, m, n]:
+//   ExpressionPrinter printer(graph);
+//   printer.bind(matmul, {"acc", Level::kInner});
+//   const std::vector<Index> at = {batch, row, column};       // column: LoopVar::Kind::kVector
+//   printer.store(0, at);
+//   body = printer.take(Level::kKernel) + ... printer.take(Level::kOuter) + ...
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler_core/base/result.h"
+#include "compiler_core/codegen/index.h"
+#include "compiler_core/ir/graph.h"
+
+namespace kiln {
+
+struct Register {
+  std::string name;
+  Level level = Level::kInner;
+};
+
+// Refuses what no expression covers: sizes that are not constant, f8 types, scans.
+Status check_printable(const Graph& graph);
+
+// REQUIRES everywhere: check_printable(graph).
+class ExpressionPrinter {
+ public:
+  explicit ExpressionPrinter(const Graph& graph);
+
+  // `node` is in this register, whatever the index: an accumulator, a reduction's result. A half
+  // type's register is f32 rounded to it.
+  void bind(NodeId node, Register at);
+  // `node` lies in memory as its dtype at `pointer` (an expression), element sum(index * stride).
+  void bind_buffer(NodeId node, std::string pointer, std::vector<int64_t> strides);
+  void unbind(NodeId node);
+
+  // The value of `node` at an index of its own shape. REQUIRES: reductions and matmuls are bound.
+  Register value(NodeId node, std::span<const Index> at);
+
+  // Stores output `position` of the graph at an index of its shape, in the innermost statements.
+  // `stream`: with stores that go past the caches (whole vectors only; tails are plain).
+  void store(int position, std::span<const Index> at, bool stream = false);
+  // The same for one element: lane 0, printed at the value's own level.
+  void store_one(int position, std::span<const Index> at);
+  // Stores a value as `node`'s dtype to memory of the kernel's own (see bind_buffer).
+  void store_to(NodeId node, const Register& value, const std::string& pointer, const Index& at);
+
+  // Statements of this level since the last take(), each line indented by `indent`. Values of the
+  // level kInner are forgotten by take(Level::kInner): the next loop computes its own.
+  std::string take(Level level, int indent);
+
+  // A raw statement at `level`.
+  void emit(Level level, const std::string& statement);
+  // A fresh name: v0, v1, ...
+  std::string fresh();
+
+  // Where a Pad or Concat cuts the range of the vector variable `name`: splitting that loop there
+  // leaves no per-lane selection. Known after the values were printed once.
+  const std::vector<int64_t>& cuts() const { return cuts_; }
+
+ private:
+  struct Buffer {
+    std::string pointer;
+    std::vector<int64_t> strides;
+  };
+  using Indices = std::span<const Index>;
+
+  Register compute(NodeId id, Indices at);
+  Register define(Level level, const Node& node, const std::string& expression);
+  Register constant(const Node& node, const ConstantAttr& value);
+  Register iota(const Node& node, const Index& at);
+  Register elementwise(NodeId id, Indices at);
+  Register load(DType dtype, const std::string& pointer, const Index& at);
+  Register view(const Node& node, Indices at);
+  Register pad(const Node& node, Indices at);
+  Register concat(const Node& node, Indices at);
+  Register gather(const Node& node, Indices at);
+  Register select(const Node& node, const Register& condition, bool by_lane, const Register& yes,
+                  const Register& no);
+  std::vector<Index> coordinates(const Index& flat, const Shape& shape);
+  Index opaque(const Index& index, const std::string& format, int64_t begin, int64_t end);
+  // `at` where it lies in [0, size), the nearest edge elsewhere.
+  Index clamp(const Index& at, int64_t size);
+  std::string key(NodeId id, Indices at) const;
+
+  const Graph& graph_;
+  std::map<NodeId, Register> bound_;
+  std::map<NodeId, Buffer> buffers_;
+  std::map<std::string, Register> known_;
+  std::string text_[3];  // by level
+  std::vector<int64_t> cuts_;
+  int next_ = 0;
+};
+
+// "vf32" and so on: the register type of a dtype; "float", "bf16" and so on: its memory type.
+std::string_view register_type(DType dtype);
+std::string_view memory_type(DType dtype);
+
+// The statements that declare in0.., out0.. from `args`, indented by 2.
+std::string argument_pointers(const Graph& graph);
+
+// The text every source starts with: LANES, the vocabulary of templates/*.h.
+std::string preamble(int lanes);
+
+}  // namespace kiln

@@ -1,0 +1,72 @@
+// Index: where a generated loop reads or writes, as an affine expression over the loop variables
+// with known ranges; so that views compose on paper and a division is printed only when the ranges
+// do not decide it. A value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kiln {
+
+// How often a value changes in the generated loop nest, outermost first. A statement is printed at
+// the outermost level where all it needs is known.
+enum class Level : uint8_t {
+  kKernel,  // once a call
+  kOuter,   // once an iteration of the outer loop (a row; a slab of columns)
+  kInner,   // once a vector
+};
+
+struct LoopVar {
+  enum class Kind : uint8_t {
+    kScalar,  // an int64_t, the same for all lanes
+    kVector,  // an int64_t for lane 0; lane l has the value name + l
+    kLanes,   // a vi64: every lane has its own value
+  };
+  std::string name;  // in the generated code
+  Kind kind = Kind::kScalar;
+  Level level = Level::kInner;
+  int64_t begin = 0, end = 1;  // its values lie in [begin, end)
+};
+
+class Index {
+ public:
+  Index(int64_t constant = 0) : constant_(constant) {}  // NOLINT: a number is an Index
+  Index(LoopVar var);                                   // NOLINT: a variable is an Index
+
+  friend Index operator+(const Index& a, const Index& b);
+  friend Index operator*(const Index& a, int64_t factor);
+
+  int64_t least() const;  // bounds that the ranges of the variables imply
+  int64_t greatest() const;
+  Level level() const;
+  bool is_constant() const { return terms_.empty(); }
+  // Lane l is at lane 0's index + l * lane_stride(); meaningful when !has_lanes().
+  int64_t lane_stride() const;
+  bool has_lanes() const;  // some kLanes variable occurs
+  bool varies_by_lane() const { return has_lanes() || lane_stride() != 0; }
+
+  // Quotient and remainder, when the ranges show that they are affine too.
+  std::optional<std::pair<Index, Index>> divide(int64_t divisor) const;
+  // The constant c when this is exactly `variable + c`.
+  std::optional<int64_t> distance_from(const std::string& variable) const;
+
+  // C text of lane 0 (kLanes variables left out), "" never: "0" at least.
+  std::string text() const;
+  // C text of a vi64 with every lane's index.
+  std::string lanes_text() const;
+
+ private:
+  struct Term {
+    LoopVar var;
+    int64_t factor;
+  };
+  void add(const LoopVar& var, int64_t factor);
+
+  int64_t constant_ = 0;
+  std::vector<Term> terms_;  // ascending by name, no zero factor
+};
+
+}  // namespace kiln
