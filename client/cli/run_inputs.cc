@@ -56,14 +56,14 @@ Result<RunInputs> gather_inputs(const Path& archive, const ExportedProgram& prog
         return fail(Code::kInvalidArgument,
                     fmt::format("the inputs file has no tensor '{}' (for '{}')", name, input.name));
       TRY_STATUS(check_given(found->second, input, sizes, name));
-      TRY(Tensor stored, to_storage(found->second, input));
+      TRY(Tensor stored, to_input_layout(found->second, input));
       result.tensors.push_back(std::move(stored));
     } else if (input.kind != ExportedInput::Kind::kUser && (input.has_payload || !allow_made_up)) {
       TRY(Tensor weight, read_payload(archive, input));
       result.tensors.push_back(std::move(weight));
     } else {
       const uint64_t seed = result.tensors.size() + 1;
-      TRY(Tensor stored, to_storage(make_up(input.dtype, sizes, seed), input));
+      TRY(Tensor stored, to_input_layout(make_up(input.dtype, sizes, seed), input));
       result.tensors.push_back(std::move(stored));
       ++result.made_up;
     }
