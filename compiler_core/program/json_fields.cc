@@ -108,12 +108,13 @@ Result<TensorSpec> spec_from_json(const Json& json) {
   if (!parsed) return bad_field("dtype", "a dtype");
   spec.dtype = *parsed;
   TRY(const Json* shape, array_field(json, "shape"));
+  // Of the constant sizes only: a product of symbolic ones could be made to grow without end.
+  // Checked at every step, so that a later 0 cannot hide an overflow.
   Dim bytes = size_of(spec.dtype);
   for (const Json& item : *shape) {
     TRY(Dim dim, dim_from_json(item, "shape"));
-    bytes = bytes * dim;
-    // Checked at every step, so that a later 0 cannot hide an overflow.
-    if (!bytes.is_valid() || (bytes.is_constant() && bytes.constant() > kMaxSizeBytes))
+    if (dim.is_constant()) bytes = bytes * dim;
+    if (!bytes.is_valid() || bytes.constant() > kMaxSizeBytes)
       return bad_field("shape", "of a size that fits");
     spec.shape.push_back(std::move(dim));
   }

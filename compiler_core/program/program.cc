@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "compiler_core/program/json_fields.h"
@@ -140,18 +141,21 @@ Result<std::vector<int>> indices_field(const Json& json, const char* name, size_
 
 // ---- Checking what the parts say of each other ----
 
-Dim element_count(const TensorSpec& spec) {
-  Dim count = 1;
-  for (const Dim& dim : spec.shape) count = count * dim;
+// Nothing when a size is symbolic. Cannot overflow: reading a spec bounds its size.
+std::optional<int64_t> element_count(const TensorSpec& spec) {
+  int64_t count = 1;
+  for (const Dim& dim : spec.shape) {
+    if (!dim.is_constant()) return std::nullopt;
+    count *= dim.constant();
+  }
   return count;
 }
 
 // A kernel's own shapes may be folded, and its symbols numbered, differently from the program's:
 // what counts for memory is the dtype and, where it is a number, the element count.
 bool fits(const TensorSpec& buffer, const TensorSpec& argument) {
-  const Dim held = element_count(buffer), used = element_count(argument);
-  if (buffer.dtype != argument.dtype) return false;
-  return !held.is_constant() || !used.is_constant() || held == used;
+  const auto held = element_count(buffer), used = element_count(argument);
+  return buffer.dtype == argument.dtype && (!held || !used || *held == *used);
 }
 
 Status check_buffer(const Program& program, const Buffer& buffer, int position) {
@@ -164,11 +168,11 @@ Status check_buffer(const Program& program, const Buffer& buffer, int position) 
   if (buffer.kind != Buffer::Kind::kTemporary || !buffer.arena_offset.is_constant()) return {};
   const int64_t offset = buffer.arena_offset.constant();
   if (offset % kAlignment != 0) return damaged("a temporary is not aligned");
-  const Dim bytes = element_count(buffer.spec) * size_of(buffer.spec.dtype);
-  if (!bytes.is_constant() || !program.arena_bytes.is_constant()) return {};
+  const auto elements = element_count(buffer.spec);
+  if (!elements || !program.arena_bytes.is_constant()) return {};
   // Neither passes kMaxSizeBytes after the first comparison, so the sum cannot overflow.
   const int64_t arena = program.arena_bytes.constant();
-  if (offset > arena || offset + bytes.constant() > arena)
+  if (offset > arena || offset + *elements * size_of(buffer.spec.dtype) > arena)
     return damaged("a temporary lies outside the arena");
   return {};
 }
