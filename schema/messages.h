@@ -7,8 +7,8 @@
 //   client:  CompileRequest -> [NeedGraph -> CompileRequest with the graph] -> Progress* ->
 //            CompileReply;  BlobRequest -> BlobReply;  StatsRequest -> StatsReply;  Cancel.
 //   worker:  WorkerReport (what it has and does, results not yet acknowledged), at least once a
-//            second and whenever something finishes -> WorkerOrders (what it should do, which results
-//            are stored). Both are state, not deltas: a lost one heals with the next.
+//            second and whenever something finishes -> WorkerOrders (what it should do, which
+//            results are stored). Both are state, not deltas: a lost one heals with the next.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@
 namespace kiln {
 
 inline constexpr uint32_t kProtocolVersion = 1;
-inline constexpr size_t kMaxMessageBytes = 32 << 20;   // graphs of 100,000 nodes, batches of blobs
+inline constexpr size_t kMaxMessageBytes = 32 << 20;  // graphs of 100,000 nodes, batches of blobs
 inline constexpr size_t kMaxBlobBytes = 16 << 20;
 
 enum class Role : uint8_t { kClient = 1, kWorker = 2 };
@@ -29,24 +29,24 @@ enum class Role : uint8_t { kClient = 1, kWorker = 2 };
 struct Hello {
   uint32_t protocol = kProtocolVersion;
   Role role = Role::kClient;
-  std::string software;       // "kiln 0.1.0", for logs
+  std::string software;  // "kiln 0.1.0", for logs
 };
 struct Welcome {
   uint32_t protocol = kProtocolVersion;
   std::string software;
-  Digest codegen;             // the coordinator's code generator identity
+  Digest codegen;  // the coordinator's code generator identity
 };
-struct Refusal {              // the connection, or a message, is refused; says why
+struct Refusal {  // the connection, or a message, is refused; says why
   Error error;
 };
 
 struct CompileRequest {
-  uint64_t request = 0;       // chosen by the client, unique on its connection
-  Digest graph;               // GraphDigest
+  uint64_t request = 0;  // chosen by the client, unique on its connection
+  Digest graph;          // GraphDigest
   Target target;
   Mode mode = Mode::kDefault;
-  bool check_only = false;    // answer kNotFound on a miss and start nothing
-  std::string graph_text;     // canonical graph; empty on the first try
+  bool check_only = false;  // answer kNotFound on a miss and start nothing
+  std::string graph_text;   // canonical graph; empty on the first try
 };
 struct NeedGraph {
   uint64_t request = 0;
@@ -58,20 +58,20 @@ struct Progress {
   double elapsed_s = 0;
 };
 enum class CacheOutcome : uint8_t { kTuned = 1, kJoined = 2, kHit = 3, kLocal = 4 };
-std::string_view to_string(CacheOutcome outcome);      // "tuned", "joined", "hit", "local"
+std::string_view to_string(CacheOutcome outcome);  // "tuned", "joined", "hit", "local"
 
 struct CompileReply {
   uint64_t request = 0;
   Result<CacheOutcome> outcome = CacheOutcome::kHit;
-  std::string program_json;   // manifest, when there is one
+  std::string program_json;  // manifest, when there is one
 };
 struct BlobRequest {
   uint64_t request = 0;
-  std::vector<Digest> digests;   // at most 4096
+  std::vector<Digest> digests;  // at most 4096
 };
-struct BlobReply {               // one or more per request; `last` ends it
+struct BlobReply {  // one or more per request; `last` ends it
   uint64_t request = 0;
-  std::vector<std::string> blobs;    // content; the receiver names them by digest
+  std::vector<std::string> blobs;  // content; the receiver names them by digest
   std::vector<Digest> missing;
   bool last = true;
 };
@@ -87,13 +87,13 @@ struct WorkerStats {
   std::string toolkit;
   int leases = 0;
   int64_t compiled = 0, measured = 0;
-  double idle_s = 0;             // since its last report
+  double idle_s = 0;  // since its last report
 };
 struct Stats {
   int64_t hits = 0, misses = 0, joined = 0;
   int64_t candidates_compiled = 0, candidates_measured = 0;
   int64_t flights_open = 0, retries = 0;
-  int64_t entries = 0, bytes = 0;      // programs + kernels stored; bytes of blobs
+  int64_t entries = 0, bytes = 0;  // programs + kernels stored; bytes of blobs
   int64_t corrupt_blobs = 0, malformed_messages = 0, store_failures = 0;
   double uptime_s = 0;
   std::vector<WorkerStats> workers;
@@ -106,27 +106,27 @@ struct StatsReply {
 // ---- Worker ----
 
 struct CandidateJob {
-  int index = 0;               // within the kernel's search space
+  int index = 0;  // within the kernel's search space
   Schedule schedule;
-  std::string recipe_json;     // kFinal: compiled already, binary follows
+  std::string recipe_json;  // kFinal: compiled already, binary follows
   std::string binary;
 };
 struct Job {
   enum class Kind : uint8_t {
-    kCompile = 1,   // compile and verify, no timing (default mode)
-    kScreen = 2,    // compile, verify, race against incumbent_us
-    kFinal = 3,     // time the given binaries interleaved
+    kCompile = 1,  // compile and verify, no timing (default mode)
+    kScreen = 2,   // compile, verify, race against incumbent_us
+    kFinal = 3,    // time the given binaries interleaved
   };
-  uint64_t lease = 0;          // unique for the coordinator's lifetime
-  uint64_t epoch = 0;          // of the flight; results under another epoch are dropped
+  uint64_t lease = 0;  // unique for the coordinator's lifetime
+  uint64_t epoch = 0;  // of the flight; results under another epoch are dropped
   Kind kind = Kind::kScreen;
   Digest kernel_key;
   Target target;
   Family family = Family::kPointwise;
-  std::string workload_text;   // the workload's graph
+  std::string workload_text;  // the workload's graph
   MeasurementPolicy policy;
   uint64_t seed = 0;
-  double incumbent_us = 0;     // best so far elsewhere; 0: none
+  double incumbent_us = 0;  // best so far elsewhere; 0: none
   std::vector<CandidateJob> candidates;
 };
 struct CandidateResult {
@@ -134,32 +134,32 @@ struct CandidateResult {
   Digest kernel_key;
   int index = 0;
   Verdict verdict = Verdict::kOk;
-  bool compiled = false;       // a compiler ran for it (false: found by candidate key)
+  bool compiled = false;  // a compiler ran for it (false: found by candidate key)
   std::string log;
-  Measurement measurement;     // empty when dropped before timing, or kCompile
-  std::string recipe_json;     // with `binary`, for candidates still in the race
+  Measurement measurement;  // empty when dropped before timing, or kCompile
+  std::string recipe_json;  // with `binary`, for candidates still in the race
   std::string binary;
   double compile_ms = 0, verify_ms = 0, measure_ms = 0;
 };
 struct LeaseState {
   uint64_t lease = 0, epoch = 0;
-  int done = 0;                // candidates finished: progress, not a mere heartbeat
+  int done = 0;  // candidates finished: progress, not a mere heartbeat
 };
 struct WorkerReport {
-  std::string worker;          // stable name, unique per process
+  std::string worker;  // stable name, unique per process
   Target target;
-  std::string toolkit;         // compiler build
-  int slots = 1;               // leases it wants at once
+  std::string toolkit;                   // compiler build
+  int slots = 1;                         // leases it wants at once
   std::vector<LeaseState> leases;        // what it works on
   std::vector<CandidateResult> results;  // finished and not yet acknowledged
-  bool draining = false;       // give it nothing new
+  bool draining = false;                 // give it nothing new
 };
 struct ResultAck {
   uint64_t lease = 0;
   int index = 0;
 };
 struct WorkerOrders {
-  std::vector<Job> jobs;       // leases it should hold and does not report yet
+  std::vector<Job> jobs;         // leases it should hold and does not report yet
   std::vector<uint64_t> leases;  // every lease it should hold; others are dropped
   std::vector<ResultAck> acks;   // results stored (or refused as stale): forget them
 };

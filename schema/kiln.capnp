@@ -1,0 +1,267 @@
+@0x9b72a1400ae9b649;
+
+# Kiln's protocol: what client, coordinator and worker say to each other.
+#
+# One frame is one Envelope: a Cap'n Proto message, unpacked, with its segment table, at most 32 MiB.
+# A frame travels as the only part of a ZeroMQ message between a DEALER (client or worker) and the
+# coordinator's ROUTER. An empty frame is a probe of the connection and carries no meaning.
+#
+# A connection opens with Hello; the coordinator answers Welcome, or Refusal when it does not speak
+# that protocol version. Anything else before Hello is refused. A frame that does not decode, or holds
+# a value out of its range, costs its sender the connection.
+#
+# Rules for change. Fields and union members are only ever added, at the end, with a default that
+# means "as before"; numbers of enums equal those of the C++ enums and are never renumbered. A change
+# that an old peer would misread raises the protocol version (messages.h).
+#
+# Digests are 32 bytes of BLAKE2b. Times are what their unit says; counts are never negative, and
+# samples and times are finite.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("kiln::wire");
+
+struct Envelope {
+  union {
+    unset @0 :Void;
+    hello @1 :Hello;
+    welcome @2 :Welcome;
+    refusal @3 :Error;
+    compileRequest @4 :CompileRequest;
+    needGraph @5 :UInt64;         # the request whose graph the coordinator wants
+    progress @6 :Progress;
+    compileReply @7 :CompileReply;
+    blobRequest @8 :BlobRequest;
+    blobReply @9 :BlobReply;
+    cancel @10 :UInt64;           # the request nobody waits for any more
+    statsRequest @11 :UInt64;
+    statsReply @12 :StatsReply;
+    workerReport @13 :WorkerReport;
+    workerOrders @14 :WorkerOrders;
+  }
+}
+
+# ---- Values that several messages share ----
+
+enum Role { unset @0; client @1; worker @2; }
+enum Backend { unset @0; cpu @1; cuda @2; }
+enum Mode { unset @0; default @1; maxAutotune @2; }
+enum Family { unset @0; pointwise @1; rowReduction @2; columnReduction @3; matmul @4; }
+enum CacheOutcome { unset @0; tuned @1; joined @2; hit @3; local @4; }
+enum JobKind { unset @0; compile @1; screen @2; final @3; }
+
+enum Verdict {
+  unset @0;
+  ok @1;
+  compileFailed @2;
+  wrongResult @3;
+  outOfBounds @4;
+  timedOut @5;
+  runnerDied @6;
+  deviceLost @7;
+}
+
+enum Code {
+  unset @0;
+  invalidArgument @1;
+  unsupported @2;
+  notFound @3;
+  overloaded @4;
+  unavailable @5;
+  deadlineExceeded @6;
+  corruption @7;
+  permissionDenied @8;
+  internal @9;
+}
+
+struct Error {
+  code @0 :Code;
+  message @1 :Text;
+  retryAfterMs @2 :UInt64;        # for overloaded
+}
+
+struct Target {
+  backend @0 :Backend;
+  isa @1 :Text;
+  deviceModel @2 :Text;           # empty: any
+  units @3 :UInt32;               # 0: any
+}
+
+struct Schedule {
+  family @0 :Family;
+  decisions @1 :List(Decision);   # in order
+
+  struct Decision {
+    name @0 :Text;
+    value @1 :Int64;
+  }
+}
+
+struct MeasurementPolicy {
+  screenRuns @0 :UInt32;
+  screenDrop @1 :Float64;
+  raceRuns @2 :UInt32;
+  raceDrop @3 :Float64;
+  finalists @4 :UInt32;
+  finalRuns @5 :UInt32;
+  tie @6 :Float64;
+  launchTimeoutMs @7 :UInt64;
+}
+
+# ---- Opening a connection ----
+
+struct Hello {
+  protocol @0 :UInt32;
+  role @1 :Role;
+  software @2 :Text;              # for logs
+}
+
+struct Welcome {
+  protocol @0 :UInt32;
+  software @1 :Text;
+  codegen @2 :Data;               # digest: the coordinator's code generator identity
+}
+
+# ---- Client and coordinator ----
+#
+# A client asks by digest first. A coordinator that has neither the program nor a flight for it sends
+# needGraph, and the client repeats the request with the canonical text of its graph. Every accepted
+# request ends in one CompileReply; Progress may come before it. Binaries are asked for afterwards, by
+# digest, and only those that the client does not hold.
+
+struct CompileRequest {
+  request @0 :UInt64;             # chosen by the client, unique on its connection
+  graph @1 :Data;                 # digest of the canonical graph
+  target @2 :Target;
+  mode @3 :Mode;
+  checkOnly @4 :Bool;             # answer notFound on a miss and start nothing
+  graphText @5 :Text;             # empty on the first try
+}
+
+struct Progress {
+  request @0 :UInt64;
+  kernels @1 :UInt32;
+  kernelsDone @2 :UInt32;
+  candidates @3 :UInt32;
+  candidatesDone @4 :UInt32;
+  elapsedS @5 :Float64;
+}
+
+struct CompileReply {
+  request @0 :UInt64;
+  union {
+    error @1 :Error;
+    outcome @2 :CacheOutcome;
+  }
+  programJson @3 :Text;           # the manifest, beside an outcome
+}
+
+struct BlobRequest {
+  request @0 :UInt64;
+  digests @1 :List(Data);         # at most 4096
+}
+
+# One or more answer a BlobRequest; `last` ends the answer. The receiver names blobs by their digest.
+struct BlobReply {
+  request @0 :UInt64;
+  blobs @1 :List(Data);
+  missing @2 :List(Data);         # digests
+  last @3 :Bool;
+}
+
+struct StatsReply {
+  request @0 :UInt64;
+  hits @1 :UInt64;
+  misses @2 :UInt64;
+  joined @3 :UInt64;
+  candidatesCompiled @4 :UInt64;
+  candidatesMeasured @5 :UInt64;
+  flightsOpen @6 :UInt64;
+  retries @7 :UInt64;
+  entries @8 :UInt64;
+  bytes @9 :UInt64;
+  corruptBlobs @10 :UInt64;
+  malformedMessages @11 :UInt64;
+  storeFailures @12 :UInt64;
+  uptimeS @13 :Float64;
+  workers @14 :List(Worker);
+
+  struct Worker {
+    name @0 :Text;
+    target @1 :Target;
+    toolkit @2 :Text;
+    leases @3 :UInt32;
+    compiled @4 :UInt64;
+    measured @5 :UInt64;
+    idleS @6 :Float64;
+  }
+}
+
+# ---- Worker and coordinator ----
+#
+# State, not deltas. A report says what the worker holds and every result that has not been
+# acknowledged; orders say what it should hold and which results may be forgotten. A lost message
+# heals with the next pair.
+
+struct WorkerReport {
+  worker @0 :Text;                # stable name, unique per process
+  target @1 :Target;
+  toolkit @2 :Text;               # compiler build
+  slots @3 :UInt32;               # leases it wants at once
+  leases @4 :List(Lease);
+  results @5 :List(CandidateResult);
+  draining @6 :Bool;              # give it nothing new
+
+  struct Lease {
+    lease @0 :UInt64;
+    epoch @1 :UInt64;
+    done @2 :UInt32;              # candidates finished
+  }
+}
+
+struct CandidateResult {
+  lease @0 :UInt64;
+  epoch @1 :UInt64;
+  kernelKey @2 :Data;             # digest
+  index @3 :UInt32;               # within the kernel's search space
+  verdict @4 :Verdict;
+  compiled @5 :Bool;              # a compiler ran for it
+  log @6 :Text;
+  samplesUs @7 :List(Float64);    # in the order taken
+  recipeJson @8 :Text;
+  binary @9 :Data;
+  compileMs @10 :Float64;
+  verifyMs @11 :Float64;
+  measureMs @12 :Float64;
+}
+
+struct WorkerOrders {
+  jobs @0 :List(Job);             # leases it should hold and does not report yet
+  leases @1 :List(UInt64);        # every lease it should hold; others are dropped
+  acks @2 :List(Ack);             # results that are stored, or refused as stale
+
+  struct Ack {
+    lease @0 :UInt64;
+    index @1 :UInt32;
+  }
+}
+
+struct Job {
+  lease @0 :UInt64;
+  epoch @1 :UInt64;               # of the flight; results under another epoch are dropped
+  kind @2 :JobKind;
+  kernelKey @3 :Data;             # digest
+  target @4 :Target;
+  family @5 :Family;
+  workloadText @6 :Text;
+  policy @7 :MeasurementPolicy;
+  seed @8 :UInt64;
+  incumbentUs @9 :Float64;        # 0: none yet
+  candidates @10 :List(Candidate);
+
+  struct Candidate {
+    index @0 :UInt32;
+    schedule @1 :Schedule;
+    recipeJson @2 :Text;          # final: compiled already, the binary follows
+    binary @3 :Data;
+  }
+}

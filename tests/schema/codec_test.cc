@@ -1,0 +1,334 @@
+#include "schema/codec.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "tests/schema/sample_messages.h"
+
+namespace kiln {
+
+// Field-by-field equality, for the tests only: the messages themselves are never compared.
+bool operator==(const Error& a, const Error& b) {
+  return a.code == b.code && a.message == b.message && a.retry_after_ms == b.retry_after_ms;
+}
+bool operator==(const MeasurementPolicy& a, const MeasurementPolicy& b) {
+  return a.screen_runs == b.screen_runs && a.screen_drop == b.screen_drop &&
+         a.race_runs == b.race_runs && a.race_drop == b.race_drop && a.finalists == b.finalists &&
+         a.final_runs == b.final_runs && a.tie == b.tie &&
+         a.launch_timeout_ms == b.launch_timeout_ms;
+}
+bool operator==(const Hello& a, const Hello& b) {
+  return a.protocol == b.protocol && a.role == b.role && a.software == b.software;
+}
+bool operator==(const Welcome& a, const Welcome& b) {
+  return a.protocol == b.protocol && a.software == b.software && a.codegen == b.codegen;
+}
+bool operator==(const Refusal& a, const Refusal& b) {
+  return a.error == b.error;
+}
+bool operator==(const CompileRequest& a, const CompileRequest& b) {
+  return a.request == b.request && a.graph == b.graph && a.target == b.target && a.mode == b.mode &&
+         a.check_only == b.check_only && a.graph_text == b.graph_text;
+}
+bool operator==(const NeedGraph& a, const NeedGraph& b) {
+  return a.request == b.request;
+}
+bool operator==(const Progress& a, const Progress& b) {
+  return a.request == b.request && a.kernels == b.kernels && a.kernels_done == b.kernels_done &&
+         a.candidates == b.candidates && a.candidates_done == b.candidates_done &&
+         a.elapsed_s == b.elapsed_s;
+}
+bool operator==(const CompileReply& a, const CompileReply& b) {
+  return a.request == b.request && a.outcome == b.outcome && a.program_json == b.program_json;
+}
+bool operator==(const BlobRequest& a, const BlobRequest& b) {
+  return a.request == b.request && a.digests == b.digests;
+}
+bool operator==(const BlobReply& a, const BlobReply& b) {
+  return a.request == b.request && a.blobs == b.blobs && a.missing == b.missing && a.last == b.last;
+}
+bool operator==(const Cancel& a, const Cancel& b) {
+  return a.request == b.request;
+}
+bool operator==(const StatsRequest& a, const StatsRequest& b) {
+  return a.request == b.request;
+}
+bool operator==(const WorkerStats& a, const WorkerStats& b) {
+  return a.name == b.name && a.target == b.target && a.toolkit == b.toolkit &&
+         a.leases == b.leases && a.compiled == b.compiled && a.measured == b.measured &&
+         a.idle_s == b.idle_s;
+}
+bool operator==(const Stats& a, const Stats& b) {
+  return a.hits == b.hits && a.misses == b.misses && a.joined == b.joined &&
+         a.candidates_compiled == b.candidates_compiled &&
+         a.candidates_measured == b.candidates_measured && a.flights_open == b.flights_open &&
+         a.retries == b.retries && a.entries == b.entries && a.bytes == b.bytes &&
+         a.corrupt_blobs == b.corrupt_blobs && a.malformed_messages == b.malformed_messages &&
+         a.store_failures == b.store_failures && a.uptime_s == b.uptime_s && a.workers == b.workers;
+}
+bool operator==(const StatsReply& a, const StatsReply& b) {
+  return a.request == b.request && a.stats == b.stats;
+}
+bool operator==(const CandidateJob& a, const CandidateJob& b) {
+  return a.index == b.index && a.schedule == b.schedule && a.recipe_json == b.recipe_json &&
+         a.binary == b.binary;
+}
+bool operator==(const Job& a, const Job& b) {
+  return a.lease == b.lease && a.epoch == b.epoch && a.kind == b.kind &&
+         a.kernel_key == b.kernel_key && a.target == b.target && a.family == b.family &&
+         a.workload_text == b.workload_text && a.policy == b.policy && a.seed == b.seed &&
+         a.incumbent_us == b.incumbent_us && a.candidates == b.candidates;
+}
+bool operator==(const CandidateResult& a, const CandidateResult& b) {
+  return a.lease == b.lease && a.epoch == b.epoch && a.kernel_key == b.kernel_key &&
+         a.index == b.index && a.verdict == b.verdict && a.compiled == b.compiled &&
+         a.log == b.log && a.measurement.samples_us == b.measurement.samples_us &&
+         a.recipe_json == b.recipe_json && a.binary == b.binary && a.compile_ms == b.compile_ms &&
+         a.verify_ms == b.verify_ms && a.measure_ms == b.measure_ms;
+}
+bool operator==(const LeaseState& a, const LeaseState& b) {
+  return a.lease == b.lease && a.epoch == b.epoch && a.done == b.done;
+}
+bool operator==(const WorkerReport& a, const WorkerReport& b) {
+  return a.worker == b.worker && a.target == b.target && a.toolkit == b.toolkit &&
+         a.slots == b.slots && a.leases == b.leases && a.results == b.results &&
+         a.draining == b.draining;
+}
+bool operator==(const ResultAck& a, const ResultAck& b) {
+  return a.lease == b.lease && a.index == b.index;
+}
+bool operator==(const WorkerOrders& a, const WorkerOrders& b) {
+  return a.jobs == b.jobs && a.leases == b.leases && a.acks == b.acks;
+}
+
+namespace {
+
+void expect_refused(const Message& message) {
+  const auto decoded = decode(encode(message));
+  ASSERT_FALSE(decoded.has_value());
+  EXPECT_EQ(decoded.error().code, Code::kInvalidArgument);
+}
+
+TEST(Codec, EveryMessageRoundTripsWithAllItsFields) {
+  std::vector<bool> seen(std::variant_size_v<Message>, false);
+  for (const Message& message : sample_messages()) {
+    seen[message.index()] = true;
+    const auto decoded = decode(encode(message));
+    ASSERT_TRUE(decoded.has_value()) << message.index() << ": " << decoded.error().message;
+    EXPECT_TRUE(*decoded == message) << message.index();
+  }
+  for (size_t kind = 0; kind < seen.size(); ++kind) EXPECT_TRUE(seen[kind]) << kind;
+}
+
+TEST(Codec, DefaultMessagesRoundTrip) {
+  for (const Message& message :
+       {Message(CompileRequest{}), Message(CompileReply{}), Message(BlobReply{}),
+        Message(WorkerReport{}), Message(WorkerOrders{}), Message(StatsReply{})}) {
+    const auto decoded = decode(encode(message));
+    ASSERT_TRUE(decoded.has_value()) << decoded.error().message;
+    EXPECT_TRUE(*decoded == message);
+  }
+}
+
+TEST(Codec, EveryErrorCodeAndOutcomeRoundTrips) {
+  for (int code = 1; code <= static_cast<int>(Code::kInternal); ++code) {
+    const Message message = Refusal{{static_cast<Code>(code), "why", 0}};
+    EXPECT_TRUE(decode(encode(message)) == message);
+  }
+  for (int outcome = 1; outcome <= static_cast<int>(CacheOutcome::kLocal); ++outcome) {
+    const Message message = CompileReply{1, static_cast<CacheOutcome>(outcome), "{}"};
+    EXPECT_TRUE(decode(encode(message)) == message);
+  }
+}
+
+TEST(Codec, RefusesEnumsOutOfRange) {
+  expect_refused(Hello{1, static_cast<Role>(0), ""});
+  expect_refused(Hello{1, static_cast<Role>(3), ""});
+  expect_refused(Refusal{{static_cast<Code>(10), "", 0}});
+  expect_refused(CompileReply{1, static_cast<CacheOutcome>(9), ""});
+  CompileRequest request;
+  request.mode = static_cast<Mode>(200);
+  expect_refused(request);
+  request.mode = Mode::kDefault;
+  request.target.backend = static_cast<Backend>(0);
+  expect_refused(request);
+  WorkerReport report = sample_report();
+  report.results[0].verdict = static_cast<Verdict>(8);
+  expect_refused(report);
+  Job job = sample_job();
+  job.kind = static_cast<Job::Kind>(4);
+  expect_refused(WorkerOrders{{job}, {}, {}});
+  job = sample_job();
+  job.candidates[0].schedule.family = static_cast<Family>(77);
+  expect_refused(WorkerOrders{{job}, {}, {}});
+}
+
+TEST(Codec, RefusesNegativeCountsAndAmounts) {
+  Progress progress;
+  progress.kernels_done = -1;
+  expect_refused(progress);
+  StatsReply stats;
+  stats.stats.hits = -1;
+  expect_refused(stats);
+  WorkerReport report = sample_report();
+  report.slots = -1;
+  expect_refused(report);
+  report = sample_report();
+  report.results[0].index = std::numeric_limits<int>::min();
+  expect_refused(report);
+  expect_refused(Refusal{{Code::kOverloaded, "", -5}});
+  CompileRequest request;
+  request.target.units = -1;
+  expect_refused(request);
+}
+
+TEST(Codec, RefusesQuantitiesThatAreNotFiniteOrNegative) {
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL, -0.5}) {
+    WorkerReport report = sample_report();
+    report.results[0].measurement.samples_us[1] = bad;
+    expect_refused(report);
+    Progress progress;
+    progress.elapsed_s = bad;
+    expect_refused(progress);
+    Job job = sample_job();
+    job.policy.tie = bad;
+    expect_refused(WorkerOrders{{job}, {}, {}});
+  }
+}
+
+TEST(Codec, RefusesTooManyBlobDigestsInOneRequest) {
+  const BlobRequest most{1, std::vector<Digest>(4096)};
+  EXPECT_TRUE(decode(encode(most)).has_value());
+  expect_refused(BlobRequest{1, std::vector<Digest>(4097)});
+}
+
+TEST(Codec, RefusesMoreListItemsThanAFrameMayHold) {
+  expect_refused(WorkerOrders{{}, std::vector<uint64_t>(200'000), {}});
+}
+
+TEST(Codec, RefusesFramesThatAreEmptyGarbageOrTruncated) {
+  EXPECT_FALSE(decode("").has_value());
+  EXPECT_FALSE(decode("hello").has_value());
+  EXPECT_FALSE(decode(std::string(64, '\0')).has_value());
+  EXPECT_FALSE(decode(std::string(64, '\xff')).has_value());
+  for (const Message& message : sample_messages()) {
+    const std::string frame = encode(message);
+    for (size_t size = 0; size < frame.size(); size += size < 256 ? 1 : 61) {
+      EXPECT_FALSE(decode(std::string_view(frame).substr(0, size)).has_value());
+    }
+    EXPECT_FALSE(decode(frame + std::string(8, '\0')).has_value());
+  }
+}
+
+TEST(Codec, RefusesFramesAboveTheLimit) {
+  BlobReply reply;
+  reply.blobs = {std::string(kMaxMessageBytes, 'x')};
+  expect_refused(reply);
+  EXPECT_FALSE(decode(std::string(kMaxMessageBytes + 8, '\0')).has_value());
+}
+
+TEST(Codec, CarriesBlobsUpToTheirLimit) {
+  BlobReply reply;
+  reply.blobs = {std::string(kMaxBlobBytes, 'x')};
+  const auto decoded = decode(encode(reply));
+  ASSERT_TRUE(decoded.has_value()) << decoded.error().message;
+  EXPECT_TRUE(std::get<BlobReply>(*decoded) == reply);
+}
+
+TEST(Codec, ReadsFramesAtAnyAlignment) {
+  const Message message = sample_report();
+  const std::string frame = encode(message);
+  for (size_t offset = 0; offset < 8; ++offset) {
+    const std::string shifted = std::string(offset, '#') + frame;
+    EXPECT_TRUE(decode(std::string_view(shifted).substr(offset)) == message) << offset;
+  }
+}
+
+// A list of structs of no size costs no bytes on the wire, whatever number of them it claims.
+TEST(Codec, RefusesAListOfCountlessEmptyStructs) {
+  int bombs = 0;
+  for (const Message& message : sample_messages()) {
+    const std::string frame = encode(message);
+    for (size_t at = 8; at + 8 <= frame.size(); at += 8) {
+      uint64_t pointer = 0;  // to a composite list: kind 1, element size 7
+      std::memcpy(&pointer, frame.data() + at, sizeof pointer);
+      if ((pointer & 3) != 1 || (pointer >> 32 & 7) != 7) continue;
+      const int64_t tag_at =
+          static_cast<int64_t>(at) + 8 + (static_cast<int32_t>(pointer) >> 2) * 8;
+      if (tag_at < 8 || tag_at + 8 > static_cast<int64_t>(frame.size())) continue;
+      std::string bomb = frame;
+      const uint64_t no_words = pointer & 0x7ffffffff;
+      const uint64_t tag = uint64_t{500'000'000} << 2;
+      std::memcpy(bomb.data() + at, &no_words, sizeof no_words);
+      std::memcpy(bomb.data() + tag_at, &tag, sizeof tag);
+      EXPECT_FALSE(decode(bomb).has_value());
+      ++bombs;
+    }
+  }
+  EXPECT_GT(bombs, 5);
+}
+
+TEST(Codec, SurvivesEverySingleBitFlip) {
+  int accepted = 0, refused = 0;
+  for (const Message& message : sample_messages()) {
+    const std::string frame = encode(message);
+    const size_t bits = std::min<size_t>(frame.size(), 600) * 8;
+    for (size_t bit = 0; bit < bits; ++bit) {
+      std::string flipped = frame;
+      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+      const auto decoded = decode(flipped);
+      decoded ? ++accepted : ++refused;
+      if (decoded) {
+        EXPECT_TRUE(decode(encode(*decoded)) == *decoded);
+      }
+    }
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_GT(refused, 0);
+}
+
+TEST(Codec, SurvivesThousandsOfSeededMutations) {
+  std::mt19937_64 random(20240607);
+  const std::vector<Message> messages = sample_messages();
+  std::vector<std::string> frames;
+  for (const Message& message : messages) frames.push_back(encode(message));
+  int accepted = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string frame = frames[random() % frames.size()];
+    for (uint64_t edits = 1 + random() % 6; edits > 0; --edits) {
+      const size_t at = random() % frame.size();
+      switch (random() % 4) {
+        case 0:
+          frame[at] = static_cast<char>(random());
+          break;
+        case 1: {  // an interesting word: pointers and counts live in whole words
+          const uint64_t words[] = {0, ~uint64_t{0}, 1, uint64_t{1} << 31, random()};
+          const uint64_t word = words[random() % 5];
+          std::memcpy(frame.data() + at / 8 * 8, &word, sizeof word);
+          break;
+        }
+        case 2: {  // a piece of another message
+          const std::string& other = frames[random() % frames.size()];
+          const size_t size = std::min({other.size(), frame.size() - at / 8 * 8, size_t{16}});
+          std::memcpy(frame.data() + at / 8 * 8, other.data(), size);
+          break;
+        }
+        default:
+          frame.resize(std::max<size_t>(8, random() % (frame.size() + 16) / 8 * 8));
+          break;
+      }
+    }
+    if (const auto decoded = decode(frame)) {
+      ++accepted;
+      EXPECT_TRUE(decode(encode(*decoded)) == *decoded);
+    }
+  }
+  EXPECT_GT(accepted, 100);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,128 @@
+// One message of every kind, with every field set to something that is not its default, for the
+// tests of the codec and of the transport.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schema/messages.h"
+
+namespace kiln {
+
+inline Digest sample_digest(std::string_view seed) {
+  return Digest::of(seed);
+}
+
+inline Target sample_target() {
+  return {Backend::kCuda, "sm_90a", "NVIDIA H200", 132};
+}
+
+inline Schedule sample_schedule() {
+  return {Family::kMatmul, {{"tile_m", 128}, {"stage", -1}, {"order", INT64_MIN}}};
+}
+
+inline MeasurementPolicy sample_policy() {
+  MeasurementPolicy policy;
+  policy.screen_runs = 4;
+  policy.screen_drop = 2.5;
+  policy.race_runs = 21;
+  policy.race_drop = 1.25;
+  policy.finalists = 5;
+  policy.final_runs = 41;
+  policy.tie = 0.02;
+  policy.launch_timeout_ms = 9'999;
+  return policy;
+}
+
+inline CandidateResult sample_result() {
+  CandidateResult result;
+  result.lease = 7;
+  result.epoch = 3;
+  result.kernel_key = sample_digest("kernel");
+  result.index = 17;
+  result.verdict = Verdict::kDeviceLost;
+  result.compiled = true;
+  result.log = "line one\nline two";
+  result.measurement.samples_us = {1.5, 2.25, 0.125};
+  result.recipe_json = "{\"phases\":[]}";
+  result.binary = std::string(
+      "\x7f"
+      "ELF\0binary",
+      11);
+  result.compile_ms = 12.5;
+  result.verify_ms = 0.5;
+  result.measure_ms = 3.75;
+  return result;
+}
+
+inline Job sample_job() {
+  Job job;
+  job.lease = UINT64_MAX;
+  job.epoch = 5;
+  job.kind = Job::Kind::kFinal;
+  job.kernel_key = sample_digest("kernel");
+  job.target = sample_target();
+  job.family = Family::kColumnReduction;
+  job.workload_text = "kiln.graph 1\n";
+  job.policy = sample_policy();
+  job.seed = 0x123456789abcdef;
+  job.incumbent_us = 42.5;
+  job.candidates = {{3, sample_schedule(), "{}", std::string(1000, '\xff')},
+                    {4, {Family::kPointwise, {}}, "", ""}};
+  return job;
+}
+
+inline Stats sample_stats() {
+  Stats stats;
+  stats.hits = 1;
+  stats.misses = 2;
+  stats.joined = 3;
+  stats.candidates_compiled = 4;
+  stats.candidates_measured = 5;
+  stats.flights_open = 6;
+  stats.retries = 7;
+  stats.entries = 8;
+  stats.bytes = INT64_MAX;
+  stats.corrupt_blobs = 9;
+  stats.malformed_messages = 10;
+  stats.store_failures = 11;
+  stats.uptime_s = 12.5;
+  stats.workers = {{"host:1", sample_target(), "g++ 12.2", 1, 2, 3, 0.25}, {}};
+  return stats;
+}
+
+inline WorkerReport sample_report() {
+  WorkerReport report;
+  report.worker = "host:1";
+  report.target = sample_target();
+  report.toolkit = "g++ 12.2";
+  report.slots = 3;
+  report.leases = {{7, 3, 2}, {8, 3, 0}};
+  report.results = {sample_result(), CandidateResult{}};
+  report.draining = true;
+  return report;
+}
+
+inline std::vector<Message> sample_messages() {
+  const Digest a = sample_digest("a"), b = sample_digest("b");
+  const Error error{Code::kOverloaded, "too many requests", 250};
+  CompileReply tuned{11, CacheOutcome::kTuned, "{\"kernels\":[]}"};
+  CompileReply refused{12, fail(error), ""};
+  return {Hello{2, Role::kWorker, "kiln 9"},
+          Welcome{3, "kiln 8", a},
+          Refusal{error},
+          CompileRequest{13, a, sample_target(), Mode::kMaxAutotune, true, "kiln.graph 1\n"},
+          NeedGraph{14},
+          Progress{15, 4, 3, 20, 10, 1.5},
+          tuned,
+          refused,
+          BlobRequest{16, {a, b}},
+          BlobReply{17, {"first", std::string("\0second", 7), ""}, {b}, false},
+          Cancel{18},
+          StatsRequest{19},
+          StatsReply{20, sample_stats()},
+          sample_report(),
+          WorkerOrders{{sample_job(), Job{}}, {1, UINT64_MAX}, {{7, 17}, {8, 0}}}};
+}
+
+}  // namespace kiln

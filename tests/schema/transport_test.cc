@@ -1,0 +1,345 @@
+#include "schema/transport.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "schema/codec.h"
+#include "tests/schema/sample_messages.h"
+#include "tests/support/raw_peer.h"
+
+namespace kiln {
+namespace {
+
+constexpr char kAnyPort[] = "tcp://127.0.0.1:0";
+
+// A coordinator that answers Hello with Welcome and every StatsRequest with a StatsReply.
+class EchoServer {
+ public:
+  EchoServer() : EchoServer(kAnyPort) {}
+  explicit EchoServer(const std::string& endpoint) {
+    auto bound = Listener::bind(endpoint);
+    EXPECT_TRUE(bound.has_value()) << bound.error().message;
+    listener_ = *std::move(bound);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~EchoServer() {
+    stopping_ = true;
+    listener_->wake();
+    thread_.join();
+  }
+  const std::string& endpoint() const { return listener_->endpoint(); }
+  int64_t malformed() const { return listener_->malformed_count(); }
+
+ private:
+  void run() {
+    while (!stopping_) {
+      const auto received = listener_->receive(60'000);
+      if (!received) continue;
+      if (std::get_if<Hello>(&received->message) != nullptr) {
+        listener_->send(received->peer,
+                        Welcome{kProtocolVersion, "test", sample_digest("codegen")});
+      } else if (const auto* asked = std::get_if<StatsRequest>(&received->message)) {
+        listener_->send(received->peer, StatsReply{asked->request, {}});
+      }
+    }
+  }
+
+  std::unique_ptr<Listener> listener_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+bool answers(Connection& connection, uint64_t request) {
+  if (!connection.send(StatsRequest{request})) return false;
+  const auto reply = connection.receive(5'000);
+  const auto* stats = reply ? std::get_if<StatsReply>(&*reply) : nullptr;
+  return stats != nullptr && stats->request == request;
+}
+
+void expect_serving(const EchoServer& server) {
+  auto connection = Connection::open(server.endpoint(), Role::kClient, 5'000);
+  ASSERT_TRUE(connection.has_value()) << connection.error().message;
+  EXPECT_TRUE(answers(**connection, 99));
+}
+
+template <class Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 500; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return condition();
+}
+
+TEST(Transport, OpensAndCarriesMessagesBothWays) {
+  const EchoServer server;
+  auto connection = Connection::open(server.endpoint(), Role::kWorker, 5'000);
+  ASSERT_TRUE(connection.has_value()) << connection.error().message;
+  EXPECT_EQ((*connection)->welcome().codegen, sample_digest("codegen"));
+  for (uint64_t request = 1; request <= 100; ++request) {
+    EXPECT_TRUE(answers(**connection, request));
+  }
+}
+
+TEST(Transport, RefusesEndpointsBeyondLoopback) {
+  for (const char* endpoint : {"tcp://0.0.0.0:0", "tcp://*:0", "tcp://192.168.1.1:80",
+                               "tcp://example.com:80", "tcp://127.evil.com:80"}) {
+    const auto listener = Listener::bind(endpoint);
+    ASSERT_FALSE(listener.has_value()) << endpoint;
+    EXPECT_EQ(listener.error().code, Code::kPermissionDenied) << endpoint;
+    EXPECT_NE(listener.error().message.find("127.0.0.1"), std::string::npos);
+    const auto connection = Connection::open(endpoint, Role::kClient, 100);
+    ASSERT_FALSE(connection.has_value());
+    EXPECT_EQ(connection.error().code, Code::kPermissionDenied) << endpoint;
+  }
+}
+
+TEST(Transport, RefusesEndpointsThatAreNone) {
+  for (const char* endpoint : {"", "tcp://", "127.0.0.1:80", "tcp://127.0.0.1", "tcp://127.0.0.1:x",
+                               "tcp://127.0.0.1:99999", "ipc:///tmp/x", "tcp://127.0.0.1:80/"}) {
+    const auto listener = Listener::bind(endpoint);
+    ASSERT_FALSE(listener.has_value()) << endpoint;
+    EXPECT_EQ(listener.error().code, Code::kInvalidArgument) << endpoint;
+  }
+}
+
+TEST(Transport, LocalhostIsLoopback) {
+  const EchoServer server("tcp://localhost:0");
+  expect_serving(server);
+}
+
+TEST(Transport, ATakenPortIsUnavailable) {
+  const EchoServer server;
+  const auto second = Listener::bind(server.endpoint());
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code, Code::kUnavailable);
+}
+
+TEST(Transport, NobodyThereIsUnavailableWithinTheTimeout) {
+  std::string endpoint;
+  { endpoint = EchoServer().endpoint(); }
+  const auto connection = Connection::open(endpoint, Role::kClient, 100);
+  ASSERT_FALSE(connection.has_value());
+  EXPECT_EQ(connection.error().code, Code::kUnavailable);
+}
+
+TEST(Transport, FindsACoordinatorThatComesUpWhileItWaits) {
+  std::string endpoint;
+  { endpoint = EchoServer().endpoint(); }
+  std::unique_ptr<EchoServer> late;
+  std::thread starter([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    late = std::make_unique<EchoServer>(endpoint);
+  });
+  const auto connection = Connection::open(endpoint, Role::kClient, 10'000);
+  starter.join();
+  EXPECT_TRUE(connection.has_value());
+}
+
+TEST(Transport, AnotherProtocolVersionIsInvalidArgument) {
+  auto listener = *Listener::bind(kAnyPort);
+  std::thread old([&] {
+    if (const auto received = listener->receive(5'000)) {
+      listener->send(received->peer, Welcome{kProtocolVersion + 1, "later", {}});
+    }
+    listener->receive(500);  // lets the answer out
+  });
+  const auto connection = Connection::open(listener->endpoint(), Role::kClient, 5'000);
+  old.join();
+  ASSERT_FALSE(connection.has_value());
+  EXPECT_EQ(connection.error().code, Code::kInvalidArgument);
+}
+
+TEST(Transport, ARefusedHelloCarriesItsReason) {
+  auto listener = *Listener::bind(kAnyPort);
+  std::thread strict([&] {
+    if (const auto received = listener->receive(5'000)) {
+      listener->send(received->peer, Refusal{{Code::kInvalidArgument, "too old", 0}});
+    }
+    listener->receive(500);
+  });
+  const auto connection = Connection::open(listener->endpoint(), Role::kClient, 5'000);
+  strict.join();
+  ASSERT_FALSE(connection.has_value());
+  EXPECT_EQ(connection.error().message, "too old");
+}
+
+TEST(Transport, ACoordinatorThatGoesAwayIsUnavailableForGood) {
+  auto server = std::make_unique<EchoServer>();
+  const std::string endpoint = server->endpoint();
+  auto connection = *Connection::open(endpoint, Role::kClient, 5'000);
+  server.reset();
+  const auto lost = connection->receive(10'000);
+  ASSERT_FALSE(lost.has_value());
+  EXPECT_EQ(lost.error().code, Code::kUnavailable);
+  const EchoServer restarted(endpoint);
+  EXPECT_FALSE(connection->send(StatsRequest{1}).has_value());
+  expect_serving(restarted);
+}
+
+TEST(Transport, WakeEndsAReceiveFromAnotherThread) {
+  const EchoServer server;
+  auto connection = *Connection::open(server.endpoint(), Role::kClient, 5'000);
+  std::thread waker([&] { connection->wake(); });
+  const auto woken = connection->receive(60'000);
+  waker.join();
+  ASSERT_FALSE(woken.has_value());
+  EXPECT_EQ(woken.error().code, Code::kDeadlineExceeded);
+  EXPECT_TRUE(answers(*connection, 5));
+}
+
+TEST(Transport, WakesBeforeAReceiveAreNotLost) {
+  auto listener = *Listener::bind(kAnyPort);
+  listener->wake();
+  listener->wake();
+  EXPECT_FALSE(listener->receive(60'000).has_value());
+}
+
+TEST(Transport, KnowsWhichPeersAreThere) {
+  auto listener = *Listener::bind(kAnyPort);
+  PeerId peer;
+  std::thread client([&] {
+    auto connection = *Connection::open(listener->endpoint(), Role::kClient, 5'000);
+    (void)connection->receive(300);  // takes probes for nothing
+  });
+  const auto received = listener->receive(5'000);
+  ASSERT_TRUE(received.has_value());
+  peer = received->peer;
+  EXPECT_TRUE(listener->send(peer, Welcome{}));
+  EXPECT_TRUE(listener->alive(peer));
+  client.join();
+  EXPECT_TRUE(eventually([&] { return !listener->alive(peer); }));
+  EXPECT_FALSE(listener->send(peer, NeedGraph{1}));
+  EXPECT_FALSE(listener->send("nobody", NeedGraph{1}));
+}
+
+TEST(Transport, APeerThatDoesNotReadIsDroppedAndOthersAreServed) {
+  auto listener = *Listener::bind(kAnyPort);
+  RawPeer deaf(listener->endpoint());
+  deaf.shake_hands();
+  deaf.write_frame(encode(Hello{}));
+  const auto received = listener->receive(5'000);
+  ASSERT_TRUE(received.has_value());
+  const std::string blob(1 << 20, 'x');
+  int sent = 0;
+  while (sent < 1'000 && listener->send(received->peer, BlobReply{1, {blob}, {}, false})) ++sent;
+  EXPECT_LT(sent, 400);  // some 100 in ZeroMQ, 64 here, a few in the kernel
+  EXPECT_FALSE(listener->congested(received->peer));  // nothing is kept for it
+  EXPECT_FALSE(listener->send(received->peer, NeedGraph{1}));
+  deaf.write_frame(encode(StatsRequest{1}));  // it cannot know: its connection ends
+  EXPECT_FALSE(listener->receive(300).has_value());
+  EXPECT_TRUE(deaf.closed_by_peer());
+  EXPECT_EQ(listener->malformed_count(), 0);
+}
+
+TEST(Transport, AMomentOfCongestionLosesNothing) {
+  auto listener = *Listener::bind(kAnyPort);
+  auto opened = std::thread([&] {
+    auto connection = *Connection::open(listener->endpoint(), Role::kClient, 5'000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    for (uint64_t expected = 0; expected < 3'000; ++expected) {
+      const auto message = connection->receive(10'000);
+      ASSERT_TRUE(message.has_value()) << message.error().message;
+      ASSERT_EQ(std::get<NeedGraph>(*message).request, expected);
+    }
+  });
+  const auto received = listener->receive(5'000);
+  ASSERT_TRUE(received.has_value());
+  listener->send(received->peer, Welcome{});
+  for (uint64_t i = 0; i < 3'000; ++i) EXPECT_TRUE(listener->send(received->peer, NeedGraph{i}));
+  EXPECT_TRUE(eventually([&] {
+    listener->receive(1);
+    return !listener->congested(received->peer);
+  }));
+  opened.join();
+}
+
+// ---- What no well-behaved peer sends ----
+
+TEST(HostilePeer, GarbageInsteadOfAHandshakeDoesNotHurt) {
+  const EchoServer server;
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20; ++i) {
+    RawPeer peer(server.endpoint());
+    std::string garbage(4'096, '\0');
+    for (char& c : garbage) c = static_cast<char>(random());
+    peer.write(garbage);
+  }
+  { RawPeer(server.endpoint()).write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); }
+  expect_serving(server);
+}
+
+TEST(HostilePeer, AFrameOfGarbageIsCountedAndCostsItsConnection) {
+  const EchoServer server;
+  RawPeer peer(server.endpoint());
+  peer.shake_hands();
+  peer.write_frame("this is no message of Kiln's at all");
+  EXPECT_TRUE(peer.closed_by_peer());
+  EXPECT_EQ(server.malformed(), 1);
+  expect_serving(server);
+}
+
+TEST(HostilePeer, ABitFlippedFrameIsCountedAndCostsItsConnection) {
+  const EchoServer server;
+  RawPeer peer(server.endpoint());
+  peer.shake_hands();
+  std::string frame = encode(sample_report());
+  frame[9] = static_cast<char>(frame[9] ^ 0x40);
+  ASSERT_FALSE(decode(frame).has_value());
+  peer.write_frame(frame);
+  EXPECT_TRUE(peer.closed_by_peer());
+  EXPECT_EQ(server.malformed(), 1);
+  expect_serving(server);
+}
+
+TEST(HostilePeer, ASlightlyTooLargeFrameIsCounted) {
+  const EchoServer server;
+  RawPeer peer(server.endpoint());
+  peer.shake_hands();
+  peer.write_frame(std::string(kMaxMessageBytes + 8, '\0'));
+  EXPECT_TRUE(peer.closed_by_peer());
+  EXPECT_EQ(server.malformed(), 1);
+  expect_serving(server);
+}
+
+TEST(HostilePeer, AFrameThatClaimsTerabytesIsClosedBeforeItIsRead) {
+  const EchoServer server;
+  RawPeer peer(server.endpoint());
+  peer.shake_hands();
+  peer.write_frame("x", false, uint64_t{1} << 42);
+  EXPECT_TRUE(peer.closed_by_peer());
+  expect_serving(server);
+}
+
+TEST(HostilePeer, AMessageOfSeveralFramesIsCountedAndCostsItsConnection) {
+  const EchoServer server;
+  RawPeer peer(server.endpoint());
+  peer.shake_hands();
+  for (int i = 0; i < 100; ++i) peer.write_frame(encode(Hello{}), /*more=*/true);
+  peer.write_frame(encode(Hello{}));
+  EXPECT_TRUE(peer.closed_by_peer());
+  EXPECT_EQ(server.malformed(), 1);
+  expect_serving(server);
+}
+
+TEST(HostilePeer, ACoordinatorThatTalksNonsenseIsUnavailable) {
+  auto listener = *Listener::bind(kAnyPort);
+  std::thread liar([&] {
+    const auto received = listener->receive(5'000);
+    if (!received) return;
+    WorkerReport negative;
+    negative.slots = -1;  // encodes, does not decode
+    listener->send(received->peer, negative);
+    listener->receive(500);
+  });
+  const auto connection = Connection::open(listener->endpoint(), Role::kClient, 5'000);
+  liar.join();
+  ASSERT_FALSE(connection.has_value());
+  EXPECT_EQ(connection.error().code, Code::kUnavailable);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,80 @@
+// RawPeer: a TCP connection that speaks to a ZeroMQ socket byte by byte, to send what no
+// well-behaved peer would. Header only, for tests; one thread.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace kiln {
+
+class RawPeer {
+ public:
+  // `endpoint` is "tcp://127.0.0.1:PORT".
+  explicit RawPeer(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    const timeval patience{5, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  RawPeer(const RawPeer&) = delete;
+  RawPeer& operator=(const RawPeer&) = delete;
+  ~RawPeer() { close(fd_); }
+
+  // False once the other side has closed.
+  bool write(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+    return true;
+  }
+
+  // ZMTP 3.0 greeting (NULL mechanism) and READY of a DEALER, RFC 23.
+  void shake_hands() {
+    std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
+    greeting.resize(64, '\0');
+    write(greeting);
+    const std::string ready = std::string("\x05READY\x0bSocket-Type\0\0\0\x06", 22) + "DEALER";
+    write(std::string("\x04", 1) + static_cast<char>(ready.size()) + ready);
+  }
+
+  // One ZMTP frame; `claimed` is the size in its header.
+  bool write_frame(std::string_view body, bool more, uint64_t claimed) {
+    std::string header(1, static_cast<char>(more ? 3 : 2));  // long frame
+    for (int shift = 56; shift >= 0; shift -= 8) {
+      header += static_cast<char>(claimed >> shift & 0xff);
+    }
+    return write(header) && write(body);
+  }
+  bool write_frame(std::string_view body, bool more = false) {
+    return write_frame(body, more, body.size());
+  }
+
+  // Waits until the other side closes; false after five seconds.
+  bool closed_by_peer() {
+    char buffer[4096];
+    for (;;) {
+      const ssize_t got = recv(fd_, buffer, sizeof buffer, 0);
+      if (got == 0 || (got < 0 && errno == ECONNRESET)) return true;
+      if (got < 0) return false;
+    }
+  }
+
+ private:
+  const int fd_;
+};
+
+}  // namespace kiln
