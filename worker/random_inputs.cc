@@ -1,0 +1,125 @@
+#include "worker/random_inputs.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kiln::runner {
+namespace {
+
+constexpr int64_t kMaxInputBytes = int64_t{8} << 30;
+constexpr int64_t kUnknownSymbol = 32;  // a size for symbols that were exported without one
+
+// splitmix64 (Steele, Lea, Flood 2014): every seed is a good one.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t next() {
+    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  // Four 16-bit uniforms: variance 4/12 before scaling.
+  double normal() {
+    const uint64_t bits = next();
+    const uint64_t sum = (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
+    return (static_cast<double>(sum) + 2.0 - 131072.0) / 65536.0 * std::sqrt(3.0);
+  }
+  double positive() { return 0.5 + static_cast<double>(next() >> 11) * 0x1p-53; }
+  // In [min, max].
+  int64_t integer(int64_t min, int64_t max) {
+    return min + static_cast<int64_t>(next() % static_cast<uint64_t>(max - min + 1));
+  }
+
+ private:
+  uint64_t state_;
+};
+
+struct IntegerRange {
+  int64_t min = -8, max = 8;
+};
+
+bool divides_integers(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return (node.op == Op::kDiv || node.op == Op::kRem) && !is_float(node.dtype);
+  });
+}
+
+// Narrows the ranges of all integer inputs that `id` is computed from to [0, size).
+void narrow(const Graph& graph, NodeId id, int64_t size, std::vector<IntegerRange>& ranges) {
+  std::vector<bool> seen(static_cast<size_t>(graph.size()));
+  std::vector<NodeId> open{id};
+  while (!open.empty()) {
+    const NodeId at = open.back();
+    open.pop_back();
+    if (seen[static_cast<size_t>(at)]) continue;
+    seen[static_cast<size_t>(at)] = true;
+    const Node& node = graph.node(at);
+    if (node.op == Op::kInput) {
+      IntegerRange& range = ranges[static_cast<size_t>(std::get<InputAttr>(node.attr).index)];
+      range = {0, std::max<int64_t>(0, std::min(range.min == 0 ? range.max : size - 1, size - 1))};
+    }
+    open.insert(open.end(), node.operands.begin(), node.operands.end());
+  }
+}
+
+Result<std::vector<IntegerRange>> integer_ranges(const Graph& graph,
+                                                 std::span<const int64_t> symbols) {
+  const IntegerRange usual = divides_integers(graph) ? IntegerRange{1, 8} : IntegerRange{-8, 8};
+  std::vector<IntegerRange> ranges(graph.inputs().size(), usual);
+  for (const Node& node : graph.nodes()) {
+    if (node.op != Op::kGather) continue;
+    TRY(const int64_t size, graph.node(node.operands[0]).shape[0].evaluate(symbols));
+    narrow(graph, node.operands[1], size, ranges);
+  }
+  return ranges;
+}
+
+void fill(Tensor& tensor, Random& random, IntegerRange range, Floats floats) {
+  if (tensor.dtype() == DType::kBool) range = {0, 1};
+  if (tensor.dtype() == DType::kU8) range.min = std::max<int64_t>(range.min, 0);
+  if (tensor.dtype() == DType::kI8 || tensor.dtype() == DType::kU8)
+    range.max = std::min<int64_t>(range.max, 127);
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    if (is_float(tensor.dtype()))
+      tensor.set(i, floats == Floats::kNormal ? random.normal() : random.positive());
+    else
+      tensor.set_int(i, random.integer(range.min, range.max));
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> measured_symbols(const Graph& graph) {
+  std::vector<int64_t> sizes;
+  for (const Symbol& symbol : graph.symbols())
+    sizes.push_back(std::clamp(symbol.hint > 0 ? symbol.hint : kUnknownSymbol, symbol.range.min,
+                               std::max(symbol.range.min, symbol.range.max)));
+  return sizes;
+}
+
+Result<std::vector<Tensor>> random_inputs(const Graph& graph, std::span<const int64_t> symbols,
+                                          uint64_t seed, Floats floats) {
+  TRY(const auto ranges, integer_ranges(graph, symbols));
+  std::vector<Tensor> tensors;
+  int64_t total = 0;
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const Node& node = graph.node(graph.inputs()[i]);
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : node.shape) {
+      TRY(const int64_t size, dim.evaluate(symbols));
+      sizes.push_back(size);
+    }
+    TRY(const int64_t bytes, checked_bytes(node.dtype, sizes));
+    if (bytes > kMaxInputBytes - total)
+      return fail(Code::kUnavailable, "the workload's inputs are larger than a runner holds");
+    total += bytes;
+    Tensor tensor(node.dtype, std::move(sizes));
+    Random random(seed + 0x632be59bd9b4e019u * (i + 1));
+    fill(tensor, random, ranges[i], floats);
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+}  // namespace kiln::runner

@@ -1,0 +1,26 @@
+// Inputs for a workload, from a seed: the same seed gives the same tensors on every machine.
+//   floats    near normal (the sum of four uniforms, variance 1, within 3.47), rounded to the dtype;
+//             where those give NaN (a log, a root), `kPositive` draws from [0.5, 1.5) instead
+//   integers  small, and never 0 in a graph that divides integers; what a gather reads as an index is
+//             in range
+//   bool      a fair coin
+// Pure functions.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/base/tensor.h"
+#include "compiler_core/ir/graph.h"
+
+namespace kiln::runner {
+
+enum class Floats { kNormal, kPositive };
+
+// What a workload is measured at: its symbols at their exported sizes, within their ranges.
+std::vector<int64_t> measured_symbols(const Graph& graph);
+
+// kUnavailable when they are larger than what a runner holds.
+Result<std::vector<Tensor>> random_inputs(const Graph& graph, std::span<const int64_t> symbols,
+                                          uint64_t seed, Floats floats);
+
+}  // namespace kiln::runner

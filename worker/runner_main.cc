@@ -1,0 +1,92 @@
+// kiln-runner: the process in which kernels that nobody trusts yet are verified and timed. Started by
+// kiln-worker with one end of a socket pair; may be killed at any moment, and dies with its worker.
+// Writes no files and prints nothing.
+//
+//   kiln-runner --socket FD --parent PID --threads N
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+
+#include "worker/runner_session.h"
+
+namespace {
+
+using namespace kiln;
+using namespace kiln::runner;
+
+// Enough for any honest kernel; a kernel that spins without end is killed by the worker much sooner.
+constexpr rlim_t kCpuSecondsPerRequest = 1800;
+
+void limit(__rlimit_resource resource, rlim_t value) {
+  rlimit current{};
+  if (::getrlimit(resource, &current) != 0) return;
+  current.rlim_cur = std::min(value, current.rlim_max);
+  ::setrlimit(resource, &current);
+}
+
+// No core files, and no more memory than leaves the machine usable.
+void limit_resources() {
+  limit(RLIMIT_CORE, 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve terabytes
+  const auto physical = static_cast<rlim_t>(::sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+  limit(RLIMIT_AS, std::max<rlim_t>(physical / 4 * 3, rlim_t{1} << 30));
+#endif
+}
+
+void grant_cpu_time() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  limit(RLIMIT_CPU, static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                        kCpuSecondsPerRequest);
+}
+
+// Serves until the worker closes its end. Nonzero when it speaks another language.
+int serve(int socket, int threads) {
+  RunnerSession session(threads);
+  for (;;) {
+    const auto body = receive_frame(socket, -1);
+    if (!body) return body.error().code == Code::kUnavailable ? 0 : 1;
+    const auto request = decode_request(*body);
+    if (!request) return 1;
+    grant_cpu_time();
+    auto last = std::chrono::steady_clock::now();
+    const auto alive = [&] {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last < std::chrono::milliseconds(kProgressPeriodMs)) return;
+      last = now;
+      (void)send_frame(socket, encode(Reply(Progress{})), -1);
+    };
+    const Reply reply = session.handle(*request, alive);
+    if (!send_frame(socket, encode(reply), -1)) return 0;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int socket = -1, threads = 0, parent = 0;
+  CLI::App app(
+      "Verifies and times kernels for kiln-worker, which starts it. Not meant to be run by hand.");
+  app.add_option("--socket", socket, "Connected socket that requests arrive on")->required();
+  app.add_option("--parent", parent, "Process id of the worker; the runner dies with it")
+      ->required();
+  app.add_option("--threads", threads, "Threads a launch uses; 0: one per core");
+  CLI11_PARSE(app, argc, argv);
+
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) return 1;  // it died before we asked
+  struct stat status {};
+  if (::fstat(socket, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+    std::cerr << "kiln-runner is started by kiln-worker, with a socket\n";
+    return 2;
+  }
+  limit_resources();
+  return serve(socket, threads);
+}

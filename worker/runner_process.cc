@@ -1,0 +1,151 @@
+#include "worker/runner_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kRunnerSocket = 3;      // where the child finds its end
+constexpr auto kExitPatience = 500ms;  // between its last word and its exit status
+
+// What the child inherits: nothing but stderr and its socket, no blocked signals, its own group.
+Result<pid_t> spawn(const Path& executable, int threads, int socket) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, socket, kRunnerSocket);
+  ::posix_spawnattr_init(&attributes);
+  sigset_t none, defaults;
+  ::sigemptyset(&none);
+  ::sigfillset(&defaults);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setsigdefault(&attributes, &defaults);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                              POSIX_SPAWN_SETPGROUP);
+  std::vector<std::string> words{executable.string(),
+                                 "--socket", std::to_string(kRunnerSocket),
+                                 "--parent", std::to_string(::getpid()),
+                                 "--threads", std::to_string(threads)};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int error =
+      ::posix_spawn(&pid, executable.c_str(), &actions, &attributes, argv.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error != 0)
+    return fail(Code::kNotFound,
+                fmt::format("cannot start {}: {}", executable.string(), std::strerror(error)));
+  return pid;
+}
+
+std::string describe_status(int status) {
+  if (WIFSIGNALED(status)) {
+    const int number = WTERMSIG(status);
+    const char* name = ::sigdescr_np(number);
+    return fmt::format("the runner died of signal {} ({})", number, name ? name : "unknown");
+  }
+  return fmt::format("the runner exited with status {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+RunnerProcess::~RunnerProcess() { reap(); }
+
+Status RunnerProcess::start() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail(Code::kUnavailable, std::string("no socket for a runner: ") + std::strerror(errno));
+  auto pid = spawn(options_.executable, options_.threads, ends[1]);
+  ::close(ends[1]);
+  if (!pid) {
+    ::close(ends[0]);
+    return fail(pid.error());
+  }
+  socket_ = ends[0];
+  const std::lock_guard lock(mu_);
+  pid_ = *pid;
+  return {};
+}
+
+bool RunnerProcess::is_running() const {
+  const pid_t child = pid();
+  siginfo_t info{};
+  if (child == 0) return false;
+  return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0;
+}
+
+pid_t RunnerProcess::pid() const {
+  const std::lock_guard lock(mu_);
+  return pid_;
+}
+
+void RunnerProcess::kill() {
+  const std::lock_guard lock(mu_);
+  if (pid_ > 0) ::kill(-pid_, SIGKILL);
+}
+
+std::string RunnerProcess::reap() {
+  if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+  const std::lock_guard lock(mu_);
+  if (pid_ <= 0) return "no runner";
+  int status = 0;
+  pid_t ended = 0;
+  for (auto waited = 0ms; ended == 0 && waited < kExitPatience; waited += 5ms) {
+    ended = ::waitpid(pid_, &status, WNOHANG);
+    if (ended == 0) std::this_thread::sleep_for(5ms);
+  }
+  ::kill(-pid_, SIGKILL);  // it, or children it may have left
+  if (ended == 0) ::waitpid(pid_, &status, 0);
+  pid_ = 0;
+  return describe_status(status);
+}
+
+Result<runner::Reply> RunnerProcess::exchange(const runner::Request& request, int64_t quiet_ms) {
+  TRY_STATUS(runner::send_frame(socket_, runner::encode(request), quiet_ms));
+  for (;;) {
+    TRY(const std::string body, runner::receive_frame(socket_, quiet_ms));
+    TRY(runner::Reply reply, runner::decode_reply(body));
+    if (!std::holds_alternative<runner::Progress>(reply)) return reply;
+  }
+}
+
+Result<runner::Reply> RunnerProcess::call(const runner::Request& request, int64_t quiet_ms) {
+  if (!is_running()) {
+    reap();  // killed between two calls: nobody's fault
+    TRY_STATUS(start());
+  }
+  auto reply = exchange(request, quiet_ms);
+  if (reply) return reply;
+  if (reply.error().code == Code::kDeadlineExceeded) {
+    kill();
+    reap();
+    return fail(Code::kDeadlineExceeded, fmt::format("silent for {} ms, killed", quiet_ms));
+  }
+  if (reply.error().code == Code::kCorruption) {
+    kill();
+    reap();
+    return fail(Code::kUnavailable, "the runner answered nonsense: " + reply.error().message);
+  }
+  return fail(Code::kUnavailable, reap());
+}
+
+}  // namespace kiln

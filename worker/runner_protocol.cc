@@ -1,0 +1,293 @@
+#include "worker/runner_protocol.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln::runner {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "frames are written as memory is");
+
+// Sent; never renumbered while a worker and a runner of two builds could meet.
+enum class Kind : uint8_t {
+  kOpenWorkload = 1,
+  kVerifyKernel = 2,
+  kRaceKernel = 3,
+  kTimeFinalists = 4,
+  kOpened = 65,
+  kVerified = 66,
+  kRaced = 67,
+  kFinalistsTimed = 68,
+  kProgress = 69,
+  kFailed = 70,
+};
+
+class Writer {
+ public:
+  explicit Writer(Kind kind) : bytes_(sizeof(uint32_t), '\0') {
+    bytes_.push_back(static_cast<char>(kind));
+  }
+  Writer& u64(uint64_t value) { return raw(&value, sizeof value); }
+  Writer& i64(int64_t value) { return raw(&value, sizeof value); }
+  Writer& f64(double value) { return raw(&value, sizeof value); }
+  Writer& text(std::string_view value) {
+    u64(value.size());
+    bytes_.append(value);
+    return *this;
+  }
+  std::string finish() {
+    const uint32_t size = static_cast<uint32_t>(bytes_.size() - sizeof(uint32_t));
+    CHECK(bytes_.size() <= kMaxFrameBytes, "the caller bounds what it sends");
+    std::memcpy(bytes_.data(), &size, sizeof size);
+    return std::move(bytes_);
+  }
+
+ private:
+  Writer& raw(const void* data, size_t size) {
+    bytes_.append(static_cast<const char*>(data), size);
+    return *this;
+  }
+  std::string bytes_;
+};
+
+// Reads what Writer wrote. The first thing out of bounds sticks; done() tells.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+  uint64_t u64(uint64_t max) {
+    const uint64_t value = raw<uint64_t>();
+    if (value > max) ok_ = false;
+    return ok_ ? value : 0;
+  }
+  int64_t i64(int64_t min, int64_t max) {
+    const int64_t value = raw<int64_t>();
+    if (value < min || value > max) ok_ = false;
+    return ok_ ? value : min;
+  }
+  double f64(double min) {
+    const double value = raw<double>();
+    if (!std::isfinite(value) || value < min) ok_ = false;
+    return ok_ ? value : min;
+  }
+  std::string text(size_t max) {
+    const uint64_t size = u64(max);
+    if (size > rest_.size()) ok_ = false;
+    if (!ok_) return {};
+    std::string value(rest_.substr(0, size));
+    rest_.remove_prefix(size);
+    return value;
+  }
+  Digest digest() {
+    Digest digest;
+    const std::string bytes = text(digest.bytes.size());
+    if (bytes.size() != digest.bytes.size()) ok_ = false;
+    if (ok_) std::memcpy(digest.bytes.data(), bytes.data(), bytes.size());
+    return digest;
+  }
+  bool ok() const { return ok_; }
+  bool done() const { return ok_ && rest_.empty(); }
+
+ private:
+  template <class T>
+  T raw() {
+    T value{};
+    if (rest_.size() < sizeof value) ok_ = false;
+    if (!ok_) return value;
+    std::memcpy(&value, rest_.data(), sizeof value);
+    rest_.remove_prefix(sizeof value);
+    return value;
+  }
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+void write(Writer& out, const MeasurementPolicy& policy) {
+  out.i64(policy.screen_runs).f64(policy.screen_drop);
+  out.i64(policy.race_runs).f64(policy.race_drop);
+  out.i64(policy.finalists).i64(policy.final_runs).f64(policy.tie).i64(policy.launch_timeout_ms);
+}
+
+MeasurementPolicy read_policy(Reader& in) {
+  MeasurementPolicy policy;
+  const auto runs = [&in] { return static_cast<int>(in.i64(0, kMaxSamples)); };
+  policy.screen_runs = runs();
+  policy.screen_drop = in.f64(0);
+  policy.race_runs = runs();
+  policy.race_drop = in.f64(0);
+  policy.finalists = runs();
+  policy.final_runs = runs();
+  policy.tie = in.f64(0);
+  policy.launch_timeout_ms = in.i64(1, INT32_MAX);
+  return policy;
+}
+
+void write(Writer& out, const Measurement& measurement) {
+  out.u64(measurement.samples_us.size());
+  for (const double sample : measurement.samples_us) out.f64(sample);
+}
+
+Measurement read_measurement(Reader& in) {
+  Measurement measurement;
+  const uint64_t count = in.u64(kMaxSamples);
+  for (uint64_t i = 0; i < count && in.ok(); ++i) measurement.samples_us.push_back(in.f64(0));
+  return measurement;
+}
+
+struct RequestWriter {
+  std::string operator()(const OpenWorkload& m) const {
+    return Writer(Kind::kOpenWorkload).u64(m.seed).text(m.graph_text).finish();
+  }
+  std::string operator()(const VerifyKernel& m) const {
+    Writer out(Kind::kVerifyKernel);
+    out.u64(m.slot).text(m.recipe_json).text(m.binary);
+    return out.text({reinterpret_cast<const char*>(m.digest.bytes.data()), m.digest.bytes.size()})
+        .finish();
+  }
+  std::string operator()(const RaceKernel& m) const {
+    Writer out(Kind::kRaceKernel);
+    out.u64(m.slot).f64(m.incumbent_us);
+    write(out, m.policy);
+    return out.finish();
+  }
+  std::string operator()(const TimeFinalists& m) const {
+    Writer out(Kind::kTimeFinalists);
+    out.u64(m.slots.size());
+    for (const uint64_t slot : m.slots) out.u64(slot);
+    write(out, m.policy);
+    return out.finish();
+  }
+};
+
+struct ReplyWriter {
+  std::string operator()(const Opened& m) const {
+    return Writer(Kind::kOpened).f64(m.reference_ms).finish();
+  }
+  std::string operator()(const Verified& m) const {
+    Writer out(Kind::kVerified);
+    out.u64(static_cast<uint64_t>(m.verdict));
+    return out.text(std::string_view(m.log).substr(0, kMaxLogBytes)).finish();
+  }
+  std::string operator()(const Raced& m) const {
+    Writer out(Kind::kRaced);
+    out.u64(m.dropped);
+    write(out, m.measurement);
+    return out.finish();
+  }
+  std::string operator()(const FinalistsTimed& m) const {
+    Writer out(Kind::kFinalistsTimed);
+    out.u64(m.measurements.size());
+    for (const Measurement& measurement : m.measurements) write(out, measurement);
+    return out.finish();
+  }
+  std::string operator()(const Progress&) const { return Writer(Kind::kProgress).finish(); }
+  std::string operator()(const Failed& m) const {
+    Writer out(Kind::kFailed);
+    out.u64(static_cast<uint64_t>(m.error.code));
+    return out.text(std::string_view(m.error.message).substr(0, kMaxLogBytes)).finish();
+  }
+};
+
+Request read_open(Reader& in) {
+  OpenWorkload m;
+  m.seed = in.u64(UINT64_MAX);
+  m.graph_text = in.text(kMaxFrameBytes);
+  return m;
+}
+
+Request read_verify(Reader& in) {
+  VerifyKernel m;
+  m.slot = in.u64(kMaxSlots - 1);
+  m.recipe_json = in.text(kMaxFrameBytes);
+  m.binary = in.text(kMaxFrameBytes);
+  m.digest = in.digest();
+  return m;
+}
+
+Request read_race(Reader& in) {
+  RaceKernel m;
+  m.slot = in.u64(kMaxSlots - 1);
+  m.incumbent_us = in.f64(0);
+  m.policy = read_policy(in);
+  return m;
+}
+
+Request read_finalists(Reader& in) {
+  TimeFinalists m;
+  const uint64_t count = in.u64(kMaxSlots);
+  for (uint64_t i = 0; i < count && in.ok(); ++i) m.slots.push_back(in.u64(kMaxSlots - 1));
+  m.policy = read_policy(in);
+  return m;
+}
+
+Reply read_verified(Reader& in) {
+  Verified m;
+  m.verdict = static_cast<Verdict>(in.i64(static_cast<int64_t>(Verdict::kOk),
+                                          static_cast<int64_t>(Verdict::kDeviceLost)));
+  m.log = in.text(kMaxLogBytes);
+  return m;
+}
+
+Reply read_raced(Reader& in) {
+  Raced m;
+  m.dropped = in.u64(1) != 0;
+  m.measurement = read_measurement(in);
+  return m;
+}
+
+Reply read_finalists_timed(Reader& in) {
+  FinalistsTimed m;
+  const uint64_t count = in.u64(kMaxSlots);
+  for (uint64_t i = 0; i < count && in.ok(); ++i) m.measurements.push_back(read_measurement(in));
+  return m;
+}
+
+Reply read_failed(Reader& in) {
+  Failed m;
+  m.error.code = static_cast<Code>(in.i64(static_cast<int64_t>(Code::kInvalidArgument),
+                                          static_cast<int64_t>(Code::kInternal)));
+  m.error.message = in.text(kMaxLogBytes);
+  return m;
+}
+
+}  // namespace
+
+std::string encode(const Request& request) { return std::visit(RequestWriter{}, request); }
+
+std::string encode(const Reply& reply) { return std::visit(ReplyWriter{}, reply); }
+
+Result<Request> decode_request(std::string_view body) {
+  if (body.empty()) return fail(Code::kCorruption, "empty frame");
+  Reader in(body.substr(1));
+  Request request;
+  switch (static_cast<Kind>(body[0])) {
+    case Kind::kOpenWorkload: request = read_open(in); break;
+    case Kind::kVerifyKernel: request = read_verify(in); break;
+    case Kind::kRaceKernel: request = read_race(in); break;
+    case Kind::kTimeFinalists: request = read_finalists(in); break;
+    default: return fail(Code::kCorruption, "unknown kind of request");
+  }
+  if (!in.done()) return fail(Code::kCorruption, "malformed request");
+  return request;
+}
+
+Result<Reply> decode_reply(std::string_view body) {
+  if (body.empty()) return fail(Code::kCorruption, "empty frame");
+  Reader in(body.substr(1));
+  Reply reply;
+  switch (static_cast<Kind>(body[0])) {
+    case Kind::kOpened: reply = Opened{in.f64(0)}; break;
+    case Kind::kVerified: reply = read_verified(in); break;
+    case Kind::kRaced: reply = read_raced(in); break;
+    case Kind::kFinalistsTimed: reply = read_finalists_timed(in); break;
+    case Kind::kProgress: reply = Progress{}; break;
+    case Kind::kFailed: reply = read_failed(in); break;
+    default: return fail(Code::kCorruption, "unknown kind of reply");
+  }
+  if (!in.done()) return fail(Code::kCorruption, "malformed reply");
+  return reply;
+}
+
+}  // namespace kiln::runner

@@ -1,0 +1,82 @@
+// The conversation between kiln-worker and kiln-runner, over one socket pair. The worker asks, the
+// runner answers; one request at a time. Both ends validate: the runner may be full of a hostile
+// kernel's damage, so nothing it says is taken on trust.
+//
+// A frame, little-endian:   u32 size | u8 kind | payload         size counts kind and payload
+// In payloads: integers and doubles as 8 bytes, strings as length and bytes, lists as length and
+// items, digests as strings of 32 bytes. Kinds are the enum values below.
+//
+//   OpenWorkload   -> Opened           graph and seed: inputs are made, the reference computed
+//   VerifyKernel   -> Verified         loads an artifact into a slot, launches and compares it
+//   RaceKernel     -> Raced            times one verified slot against the incumbent
+//   TimeFinalists  -> FinalistsTimed   times verified slots in interleaved rounds
+//   any            -> Progress* first  the runner is alive: at most one each kProgressPeriodMs
+//   any            -> Failed           the request cannot be served; says why
+//
+// Values only; the functions are pure. frame_socket.h carries the frames.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "compiler_core/tune/measurement.h"
+#include "worker/frame_socket.h"
+
+namespace kiln::runner {
+
+inline constexpr uint64_t kMaxSlots = 64;
+inline constexpr uint64_t kMaxSamples = 1 << 16;  // a list of samples
+inline constexpr size_t kMaxLogBytes = 4096;
+inline constexpr int64_t kProgressPeriodMs = 500;
+
+struct OpenWorkload {
+  uint64_t seed = 0;
+  std::string graph_text;
+};
+struct VerifyKernel {
+  uint64_t slot = 0;
+  std::string recipe_json;
+  std::string binary;
+  Digest digest;  // of the binary, as it was compiled
+};
+struct RaceKernel {
+  uint64_t slot = 0;
+  MeasurementPolicy policy;
+  double incumbent_us = 0;
+};
+struct TimeFinalists {
+  std::vector<uint64_t> slots;
+  MeasurementPolicy policy;
+};
+using Request = std::variant<OpenWorkload, VerifyKernel, RaceKernel, TimeFinalists>;
+
+struct Opened {
+  double reference_ms = 0;  // what the reference took, when it was computed
+};
+struct Verified {
+  Verdict verdict = Verdict::kOk;
+  std::string log;
+};
+struct Raced {
+  bool dropped = false;
+  Measurement measurement;
+};
+struct FinalistsTimed {
+  std::vector<Measurement> measurements;  // one a slot, in the order asked
+};
+struct Progress {};
+struct Failed {
+  Error error;
+};
+using Reply = std::variant<Opened, Verified, Raced, FinalistsTimed, Progress, Failed>;
+
+// The whole frame. REQUIRES: it fits kMaxFrameBytes.
+std::string encode(const Request& request);
+std::string encode(const Reply& reply);
+// `body` is a frame without its size. kCorruption on anything that encode would not have written.
+Result<Request> decode_request(std::string_view body);
+Result<Reply> decode_reply(std::string_view body);
+
+}  // namespace kiln::runner

@@ -1,0 +1,47 @@
+// When is a kernel's result right? Compared with a reference in higher precision (f32 evaluated in
+// f64), an element of a float output is right when
+//
+//   |got - want| <= r * (|want| + s),   r = 4 u + (256 + 8 sqrt(K)) v
+//
+//   u  unit roundoff of the coarsest float dtype that the graph rounds to on its way (2^-8 bf16,
+//      2^-11 f16, 2^-24 f32, 2^-53 f64): 4 u is two units in the last place
+//   v  unit roundoff of the compute type (2^-24, or 2^-53 for f64): functions good to some units in
+//      the last place, chained (256), and sums of K terms in any order, whose error grows as
+//      sqrt(K) for random data (Higham, Accuracy and Stability of Numerical Algorithms, ch. 4)
+//   K  the product of the lengths of all reductions, contractions and scans in the graph
+//   s  the root mean square of the finite elements of `want`: what cancellation is measured against
+//
+// NaN must meet NaN, and an infinity the same infinity. Integers and bool must be equal.
+//
+// Where that fails, two properties of the graph itself may excuse it. An ill-conditioned graph: the
+// same graph evaluated as declared (op.h) also strays, and `got` strays no further than 8 times that.
+// A step (a float comparison, a rounding): 1 in 65,536 elements may fall on the other side.
+// Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "compiler_core/base/tensor.h"
+#include "compiler_core/ir/graph.h"
+
+namespace kiln::runner {
+
+struct Tolerance {
+  double relative = 0;      // r
+  bool has_steps = false;
+};
+Tolerance tolerance_of(const Graph& graph, std::span<const int64_t> symbols);
+
+struct Difference {
+  int64_t count = 0;        // elements that are wrong
+  int64_t first = 0;        // the first of them
+};
+// Nothing when every element is right. `declared` may be null. REQUIRES: equal dtypes and sizes.
+std::optional<Difference> compare(const Tensor& got, const Tensor& want, const Tensor* declared,
+                                  const Tolerance& tolerance);
+
+// "element 17 [1,1] is 0.5, expected 0.25" for people.
+std::string describe_element(const Tensor& got, const Tensor& want, int64_t index);
+
+}  // namespace kiln::runner

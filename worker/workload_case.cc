@@ -1,0 +1,83 @@
+#include "worker/workload_case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler_core/ir/interpreter.h"
+#include "compiler_core/ir/text.h"
+#include "worker/random_inputs.h"
+
+namespace kiln::runner {
+namespace {
+
+std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
+  std::vector<const Tensor*> result;
+  for (const Tensor& tensor : tensors) result.push_back(&tensor);
+  return result;
+}
+
+bool has_nan(const Tensor& tensor) {
+  if (!is_float(tensor.dtype())) return false;
+  for (int64_t i = 0; i < tensor.numel(); ++i)
+    if (std::isnan(tensor.get(i))) return true;
+  return false;
+}
+
+Status check_tensors(std::string_view what, std::span<const TensorSpec> specs,
+                     std::span<const Tensor> tensors, std::span<const int64_t> symbols) {
+  if (specs.size() != tensors.size())
+    return fail(Code::kInvalidArgument, fmt::format("the recipe has {} {}s, the workload {}",
+                                                    specs.size(), what, tensors.size()));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    bool same = specs[i].dtype == tensors[i].dtype() &&
+                specs[i].shape.size() == tensors[i].sizes().size();
+    for (size_t axis = 0; same && axis < specs[i].shape.size(); ++axis)
+      same = specs[i].shape[axis].evaluate(symbols) == tensors[i].sizes()[axis];
+    if (!same)
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{} {} of the recipe is not the workload's", what, i));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<WorkloadCase> WorkloadCase::make(std::string_view graph_text, uint64_t seed) {
+  WorkloadCase made;
+  TRY(made.graph_, parse_graph(graph_text));
+  made.symbols_ = measured_symbols(made.graph_);
+  made.tolerance_ = tolerance_of(made.graph_, made.symbols_);
+  // A result that is mostly NaN would check nothing: positive inputs keep roots and logs real.
+  for (const Floats floats : {Floats::kNormal, Floats::kPositive}) {
+    TRY(made.inputs_, random_inputs(made.graph_, made.symbols_, seed, floats));
+    TRY(made.expected_, interpret(made.graph_, pointers(made.inputs_), Precision::kHigh));
+    if (std::none_of(made.expected_.begin(), made.expected_.end(), has_nan)) break;
+  }
+  return made;
+}
+
+int64_t WorkloadCase::byte_size() const {
+  int64_t total = 0;
+  for (const Tensor& tensor : inputs_) total += tensor.byte_size();
+  for (const Tensor& tensor : expected_) total += tensor.byte_size();
+  return total;
+}
+
+Status WorkloadCase::check_recipe(const Recipe& recipe) const {
+  TRY_STATUS(check_tensors("input", recipe.inputs, inputs_, symbols_));
+  return check_tensors("output", recipe.outputs, expected_, symbols_);
+}
+
+std::optional<Difference> WorkloadCase::compare_output(size_t index, const Tensor& got) {
+  auto difference = compare(got, expected_[index], nullptr, tolerance_);
+  if (!difference) return std::nullopt;
+  if (declared_.empty())
+    if (auto declared = interpret(graph_, pointers(inputs_), Precision::kDeclared))
+      declared_ = *std::move(declared);
+  if (declared_.empty()) return difference;
+  return compare(got, expected_[index], &declared_[index], tolerance_);
+}
+
+}  // namespace kiln::runner
