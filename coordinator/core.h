@@ -1,17 +1,20 @@
 // Core: the coordinator's decisions as a pure state machine. No I/O, no clock, no threads, no
 // randomness: step(now, event) changes the state and returns what the shell (service.h) should do.
-// One thread.
+// One thread. Every event may come twice, late or out of order without harm.
 //
 // A program flight is the work everyone shares who asks for one ProgramKey; it waits for kernel
 // flights, one per KernelKey, shared by programs.
 //
-//   program flight:  start -> wait_graph -> planning -> looking_up -> tuning -> storing -> answered
-//   kernel flight:   queued -> screening -> finals -> storing -> done | failed
+//   program flight:  looking_up -> wait_graph -> planning -> tuning -> storing -> answered
+//   kernel flight:   screening -> [rebuilding] -> [finals] -> [rebuilding] -> storing -> done | failed
 //
-// (the .cc names the function behind each transition). Invariants, checked by the simulation tests:
+// (program_flight.h and kernel_flight.h name the function behind each transition; RequestDesk holds
+// the former, TuningFloor the latter with leases and workers; core.cc only routes.) Invariants,
+// checked by the simulation tests after every step:
 //  1. at most one accepted winner per kernel key and epoch; results under a stale epoch change
 //     nothing but are acknowledged;
-//  2. every accepted request ends in exactly one answer, whatever dies;
+//  2. every accepted request ends in exactly one answer, whatever dies (a client that cancels or
+//     goes away asked for none);
 //  3. a finished measurement is never taken again because of a crash elsewhere;
 //  4. no queue exceeds its bound: beyond it a request is answered `overloaded`;
 //  5. "stored" is answered only after the store said so, or after it failed and said so (the program
@@ -20,6 +23,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -27,18 +32,28 @@
 
 namespace kiln {
 
-using ClientId = std::string;
-using WorkerId = std::string;
+using ClientId = std::string;   // one connection of a client
+using WorkerId = std::string;   // WorkerReport.worker: a reconnected worker is the same worker
 
 struct CoreOptions {
   Digest codegen;
   MeasurementPolicy policy;
-  int batch_size = 4;               // candidates a lease, while more workers could help
-  int max_open_requests = 100'000;
-  int max_retries = 3;              // per candidate, for transient failures
-  int64_t lease_timeout_ms = 30'000;   // without progress
-  int64_t worker_timeout_ms = 10'000;  // without a report
-  int64_t max_waiting_for_worker_ms = 0;  // 0: a target nobody has fails at once
+  int batch_size = 4;                    // candidates a lease, while more workers could help
+  int max_open_requests = 100'000;       // beyond it: overloaded
+  int max_open_requests_a_client = 20'000;  // so that one client cannot take every place
+  int64_t retry_after_ms = 1'000;        // what an overloaded client is told
+  int max_retries = 3;                   // per candidate, for transient failures
+  int64_t lease_timeout_ms = 30'000;     // without progress
+  int64_t worker_timeout_ms = 10'000;    // without a report
+  int64_t max_waiting_for_worker_ms = 0; // 0: a target nobody has fails at once
+  int64_t worker_grace_ms = 30'000;      // a target whose workers all went away since
+  int64_t graph_timeout_ms = 5'000;      // then another waiting client is asked for the graph
+  int64_t progress_interval_ms = 200;
+  int64_t failure_memory_ms = 600'000;   // repeated asks for what failed for good fail fast so long
+  int max_failures_remembered = 4'096;
+  // Lease ids count up from here. Workers outlive coordinators, so no earlier life may have used
+  // an id from here on: the shell passes the wall clock in microseconds.
+  uint64_t first_lease = 1;
 };
 
 // ---- What happened ----
@@ -51,21 +66,26 @@ struct PlannedKernel {
   Family family = Family::kPointwise;
   std::string workload_text;
   std::vector<Schedule> schedules;          // the search space, best guess first
-  std::optional<ProgramKernel> cached;      // the store has a winner
-  std::vector<TuningRecord> records;        // measured before a crash: not taken again
+  std::optional<ProgramKernel> cached;      // the store has a winner, and its blob
+  std::vector<TuningRecord> records;        // measured before a crash: not taken again; oldest first
 };
+// program: complete but for `kernels`, which the core fills in the order of `kernels` below.
+// kInvalidArgument blames the graph text of the client that sent it: another one is asked.
 struct PlanFinished { Digest key; Result<Program> program; std::vector<PlannedKernel> kernels; };
 struct ReportReceived { WorkerId worker; WorkerReport report; };
 struct WorkerGone { WorkerId worker; };
 struct KernelStored { Digest kernel; Status status; };
 struct ProgramStored { Digest key; Status status; };
-struct RecordsStored { WorkerId worker; std::vector<ResultAck> acks; };  // durable: may be forgotten
-struct Tick {};
+// Durable, so the worker may forget them. Also sent when the store failed for good (a full disk):
+// the flight has the result, and the worker could do nothing with it.
+struct RecordsStored { WorkerId worker; std::vector<ResultAck> acks; };
+struct Tick {};                             // about every 100 ms
 using Event = std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp,
                            PlanFinished, ReportReceived, WorkerGone, KernelStored, ProgramStored,
                            RecordsStored, Tick>;
 
 // ---- What to do ----
+// Each look-up, plan and store is answered by its event exactly once, with an error if need be.
 struct LookUpProgram { Digest key; };
 struct AskForGraph { ClientId client; uint64_t request = 0; };
 struct StartPlan { Digest key; Digest graph; Target target; Mode mode; std::string graph_text; };
@@ -73,8 +93,9 @@ struct Answer { ClientId client; CompileReply reply; };
 struct SendProgress { ClientId client; Progress progress; };
 struct SendOrders { WorkerId worker; WorkerOrders orders; };
 struct StoreRecords { WorkerId worker; std::vector<TuningRecord> records; std::vector<ResultAck> acks; };
+// When storing fails the shell keeps the binary for a while, since the program is still answered.
 struct StoreKernel { ProgramKernel kernel; Target tuned_on; std::string binary; };
-struct StoreProgram { Program program; };
+struct StoreProgram { Program program; };   // only when every kernel of it is stored
 using Action = std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
                             StoreRecords, StoreKernel, StoreProgram>;
 
@@ -84,6 +105,8 @@ class Core {
   ~Core();
   // `now_ms` never goes back (the shell's monotonic clock).
   std::vector<Action> step(int64_t now_ms, const Event& event);
+  // Events own what they carry: binaries and graphs are moved, not copied.
+  std::vector<Action> step(int64_t now_ms, Event&& event);
   Stats stats(int64_t now_ms) const;   // entries, bytes, uptime are the shell's to fill in
 
  private:

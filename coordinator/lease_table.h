@@ -1,0 +1,46 @@
+// LeaseTable: who works on what, until when. A lease is a time-bounded assignment of candidates of
+// one kernel flight to one worker; its id is never used again and its epoch is the flight's when it
+// was opened. A result counts only while its lease is open under that epoch: whoever lost a lease
+// changes nothing any more. Plain value; one thread.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "coordinator/core.h"
+
+namespace kiln {
+
+struct Lease {
+  uint64_t id = 0, epoch = 0;
+  Digest kernel;
+  WorkerId worker;
+  Job::Kind kind = Job::Kind::kScreen;
+  std::vector<int> candidates;   // as leased
+  std::vector<int> outstanding;  // without a result yet
+  int done = 0;                  // as the worker reported
+  bool seen = false;             // the worker knows of it: the job need not be sent again
+  int64_t progress_ms = 0;       // when it last moved
+};
+
+class LeaseTable {
+ public:
+  explicit LeaseTable(uint64_t first_id) : next_id_(first_id) {}
+
+  Lease& open(Lease lease);  // fills in the id
+  Lease* find(uint64_t id);
+  void close(uint64_t id);
+
+  // Ids, oldest first.
+  std::vector<uint64_t> of_worker(const WorkerId& worker) const;
+  std::vector<uint64_t> of_kernel(const Digest& kernel) const;
+  std::vector<uint64_t> without_progress_since(int64_t time_ms) const;
+  int count(const WorkerId& worker) const;
+
+ private:
+  uint64_t next_id_;
+  std::map<uint64_t, Lease> leases_;
+  std::map<WorkerId, int> held_;  // how many each worker has; no zeros
+};
+
+}  // namespace kiln

@@ -1,0 +1,56 @@
+// ProgramFlight: one program that clients wait for. Plain value; RequestDesk, its owner, moves it:
+//
+//   looking_up --hit (looked_up)--------------------------------------------> answered
+//       | miss              | only check_only waiters, no worker: answered with the reason
+//       v (looked_up)
+//   wait_graph <--the graph was bad (plan_finished)--+
+//       | a waiter sends it (start_plan)             |
+//       v                                            |
+//   planning ----------------------------------------+--fails--> answered with the reason
+//       | (plan_finished)
+//       v
+//   tuning --a kernel failed (kernel_settled)--> answered with the reason
+//       | every kernel is done (kernel_settled)
+//       v
+//   storing --ProgramStored, or a kernel could not be stored--> answered
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/core.h"
+
+namespace kiln {
+
+using RequestId = std::pair<ClientId, uint64_t>;
+
+struct ProgramFlight {
+  enum class Stage : uint8_t { kLookingUp, kWaitGraph, kPlanning, kTuning, kStoring };
+  struct Waiter {
+    bool check_only = false;
+  };
+
+  Digest key, graph;
+  Target target;
+  Mode mode = Mode::kDefault;
+  Stage stage = Stage::kLookingUp;
+  int64_t started_ms = 0;
+  std::map<RequestId, Waiter> waiters;
+  std::optional<RequestId> starter;  // the first that caused work; the others joined
+
+  std::string graph_text;          // until the plan starts
+  std::optional<RequestId> asked;  // kWaitGraph: for the graph
+  int64_t asked_ms = 0;
+  std::optional<RequestId> uploader;  // whose graph it is
+  uint64_t plan_ticket = 0;
+
+  Program program;
+  std::vector<Digest> pending;  // kTuning: kernels not done, in the program's order
+  bool all_stored = true;
+  std::string program_json;  // kStoring
+  int64_t progress_ms = 0;   // last sent
+};
+
+}  // namespace kiln

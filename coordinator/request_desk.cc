@@ -1,0 +1,351 @@
+#include "coordinator/request_desk.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln {
+namespace {
+
+Answer refusal(const RequestId& id, Error error) {
+  CompileReply reply;
+  reply.request = id.second;
+  reply.outcome = fail(std::move(error));
+  return Answer{id.first, std::move(reply)};
+}
+
+Error not_cached() {
+  return Error{Code::kNotFound, "the program is not in the cache", 0};
+}
+
+}  // namespace
+
+ProgramFlight* RequestDesk::find(const Digest& key) {
+  const auto found = flights_.find(key);
+  return found == flights_.end() ? nullptr : &found->second;
+}
+
+// ---- Requests come and go ----
+
+void RequestDesk::request(int64_t now_ms, const ClientId& client, CompileRequest request,
+                          Actions& out) {
+  const RequestId id{client, request.request};
+  if (const auto known = open_.find(client);
+      known != open_.end() && known->second.contains(request.request))
+    return repeated(id, std::move(request), out);
+  const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
+  if (refuse(now_ms, id, key, request.check_only, out)) return;
+
+  open_[client].emplace(request.request, key);
+  ++open_requests_;
+  auto [entry, is_new] = flights_.try_emplace(key);
+  ProgramFlight& flight = entry->second;
+  if (!is_new) return join(id, flight, std::move(request), out);
+  flight.key = key;
+  flight.graph = request.graph;
+  flight.target = request.target;
+  flight.mode = request.mode;
+  flight.started_ms = now_ms;
+  await_look_up(id, flight, std::move(request));
+  out.push_back(LookUpProgram{key});
+}
+
+bool RequestDesk::refuse(int64_t now_ms, const RequestId& id, const Digest& key, bool check_only,
+                         Actions& out) {
+  const auto theirs = open_.find(id.first);
+  if (open_requests_ >= options_.max_open_requests ||
+      (theirs != open_.end() &&
+       std::ssize(theirs->second) >= options_.max_open_requests_a_client)) {
+    out.push_back(
+        refusal(id, {Code::kOverloaded, "too many requests are waiting", options_.retry_after_ms}));
+    return true;
+  }
+  const Error* known = failures_.find(now_ms, key);
+  if (known != nullptr) out.push_back(refusal(id, check_only ? not_cached() : *known));
+  return known != nullptr;
+}
+
+void RequestDesk::join(const RequestId& id, ProgramFlight& flight, CompileRequest request,
+                       Actions& out) {
+  if (flight.stage == Stage::kLookingUp) return await_look_up(id, flight, std::move(request));
+  flight.waiters[id].check_only = request.check_only;
+  if (request.check_only) return answer(flight, id, fail(not_cached()), {}, out);
+  ++joined_;
+  if (flight.stage == Stage::kWaitGraph && !request.graph_text.empty())
+    start_plan(flight, id, std::move(request.graph_text), out);
+}
+
+void RequestDesk::await_look_up(const RequestId& id, ProgramFlight& flight,
+                                CompileRequest request) {
+  flight.waiters[id].check_only = request.check_only;
+  if (!request.check_only && !flight.starter) flight.starter = id;
+  if (request.graph_text.empty() || !flight.graph_text.empty()) return;
+  flight.graph_text = std::move(request.graph_text);
+  flight.uploader = id;
+}
+
+// The same request again: the graph that we asked for, or a repetition because something was lost.
+void RequestDesk::repeated(const RequestId& id, CompileRequest request, Actions& out) {
+  ProgramFlight* flight = find(open_[id.first][id.second]);
+  CHECK(flight != nullptr, "an open request waits for a flight");
+  if (flight->graph != request.graph) return;  // another question under a number in use
+  if (flight->stage == Stage::kLookingUp) return await_look_up(id, *flight, std::move(request));
+  if (flight->stage != Stage::kWaitGraph) return;
+  if (!request.graph_text.empty())
+    start_plan(*flight, id, std::move(request.graph_text), out);
+  else if (flight->asked == id)
+    out.push_back(AskForGraph{id.first, id.second});
+}
+
+void RequestDesk::cancel(int64_t now_ms, const RequestId& request, Actions& out) {
+  const auto known = open_.find(request.first);
+  if (known != open_.end() && known->second.contains(request.second))
+    withdraw(now_ms, request, out);
+}
+
+void RequestDesk::client_gone(int64_t now_ms, const ClientId& client, Actions& out) {
+  const auto known = open_.find(client);
+  if (known == open_.end()) return;
+  const auto requests = known->second;
+  for (const auto& [request, key] : requests) withdraw(now_ms, {client, request}, out);
+}
+
+void RequestDesk::withdraw(int64_t now_ms, const RequestId& id, Actions& out) {
+  const auto client = open_.find(id.first);
+  ProgramFlight* flight = find(client->second.at(id.second));
+  CHECK(flight != nullptr, "an open request waits for a flight");
+  client->second.erase(id.second);
+  if (client->second.empty()) open_.erase(client);
+  --open_requests_;
+  flight->waiters.erase(id);
+  if (flight->waiters.empty())
+    abandon(*flight);
+  else if (flight->stage == Stage::kWaitGraph && flight->asked == id)
+    ask_for_graph(now_ms, *flight, out);
+}
+
+void RequestDesk::abandon(ProgramFlight& flight) {
+  // The store or a planner is at it: its event ends the flight, unless somebody joined meanwhile.
+  if (flight.stage == Stage::kLookingUp || flight.stage == Stage::kPlanning ||
+      flight.stage == Stage::kStoring)
+    return;
+  end(flight);
+}
+
+void RequestDesk::end(ProgramFlight& flight) {
+  CHECK(flight.waiters.empty(), "a flight ends when all who waited are answered or gone");
+  const Digest key = flight.key;
+  const auto pending = std::move(flight.pending);
+  flights_.erase(key);
+  for (const Digest& kernel : pending) floor_.release(key, kernel);
+}
+
+void RequestDesk::answer(ProgramFlight& flight, const RequestId& id, Result<CacheOutcome> outcome,
+                         const std::string& program_json, Actions& out) {
+  CompileReply reply;
+  reply.request = id.second;
+  reply.outcome = std::move(outcome);
+  reply.program_json = program_json;
+  out.push_back(Answer{id.first, std::move(reply)});
+  flight.waiters.erase(id);
+  const auto client = open_.find(id.first);
+  client->second.erase(id.second);
+  if (client->second.empty()) open_.erase(client);
+  --open_requests_;
+}
+
+// ---- A flight goes on ----
+
+void RequestDesk::looked_up(int64_t now_ms, ProgramLookedUp event, Actions& out) {
+  ProgramFlight* flight = find(event.key);
+  if (flight == nullptr || flight->stage != Stage::kLookingUp) return;
+  if (event.program_json.empty()) return missed(now_ms, *flight, out);
+  hits_ += std::ssize(flight->waiters);
+  while (!flight->waiters.empty())
+    answer(*flight, RequestId(flight->waiters.begin()->first), CacheOutcome::kHit,
+           event.program_json, out);
+  end(*flight);
+}
+
+void RequestDesk::missed(int64_t now_ms, ProgramFlight& flight, Actions& out) {
+  std::vector<RequestId> checks;
+  for (const auto& [id, waiter] : flight.waiters)
+    if (waiter.check_only) checks.push_back(id);
+  for (const RequestId& id : checks) answer(flight, id, fail(not_cached()), {}, out);
+  misses_ += std::ssize(checks);
+  if (flight.waiters.empty()) return end(flight);
+  ++misses_;
+  joined_ += std::ssize(flight.waiters) - 1;
+  flight.stage = Stage::kWaitGraph;
+  if (const Status possible = floor_.check_target(flight.target); !possible)
+    return fail_flight(now_ms, flight, possible.error(), out);
+  if (flight.graph_text.empty()) return ask_for_graph(now_ms, flight, out);
+  start_plan(flight, *flight.uploader, std::move(flight.graph_text), out);
+}
+
+// The next waiting client after the one asked last, so that one that never answers is passed over.
+void RequestDesk::ask_for_graph(int64_t now_ms, ProgramFlight& flight, Actions& out) {
+  auto next = flight.asked ? flight.waiters.upper_bound(*flight.asked) : flight.waiters.begin();
+  if (next == flight.waiters.end()) next = flight.waiters.begin();
+  flight.asked = next->first;
+  flight.asked_ms = now_ms;
+  out.push_back(AskForGraph{next->first.first, next->first.second});
+}
+
+void RequestDesk::start_plan(ProgramFlight& flight, const RequestId& uploader, std::string text,
+                             Actions& out) {
+  flight.stage = Stage::kPlanning;
+  flight.asked.reset();
+  flight.uploader = uploader;
+  flight.plan_ticket = floor_.plan_started();
+  out.push_back(StartPlan{flight.key, flight.graph, flight.target, flight.mode, std::move(text)});
+}
+
+void RequestDesk::plan_finished(int64_t now_ms, PlanFinished event, Actions& out) {
+  ProgramFlight* flight = find(event.key);
+  if (flight == nullptr || flight->stage != Stage::kPlanning) return;
+  // The ticket is given back last: until then the floor keeps what the plan may not know.
+  const uint64_t ticket = flight->plan_ticket;
+  if (flight->waiters.empty())
+    end(*flight);
+  else if (!event.program)
+    plan_failed(now_ms, *flight, event.program.error(), out);
+  else
+    start_tuning(now_ms, *flight, std::move(event), out);
+  floor_.plan_finished(ticket);
+}
+
+void RequestDesk::plan_failed(int64_t now_ms, ProgramFlight& flight, const Error& error,
+                              Actions& out) {
+  if (error.code != Code::kInvalidArgument) return fail_flight(now_ms, flight, error, out);
+  // The graph was not what its digest says: only who sent it is to blame.
+  const RequestId uploader = *flight.uploader;
+  if (flight.waiters.contains(uploader)) answer(flight, uploader, fail(error), {}, out);
+  if (flight.waiters.empty()) return end(flight);
+  flight.stage = Stage::kWaitGraph;
+  ask_for_graph(now_ms, flight, out);
+}
+
+void RequestDesk::start_tuning(int64_t now_ms, ProgramFlight& flight, PlanFinished event,
+                               Actions& out) {
+  flight.stage = Stage::kTuning;
+  flight.program = *std::move(event.program);
+  flight.program.kernels.clear();
+  for (const PlannedKernel& planned : event.kernels) {
+    ProgramKernel kernel;
+    kernel.key = planned.key;
+    flight.program.kernels.push_back(planned.cached.value_or(kernel));
+    if (!planned.cached) flight.pending.push_back(planned.key);
+  }
+  for (PlannedKernel& planned : event.kernels)
+    if (!planned.cached)
+      floor_.need(now_ms, flight.key, std::move(planned), flight.target, flight.mode, out);
+  if (flight.pending.empty()) kernels_done(flight, out);
+}
+
+void RequestDesk::kernels_settled(int64_t now_ms, Actions& out) {
+  for (const Digest& key : floor_.take_settled()) {
+    const KernelFlight* kernel = floor_.find(key);
+    if (kernel == nullptr) continue;
+    const auto programs = kernel->programs;  // releasing them changes it, and may end the flight
+    for (const Digest& program : programs) {
+      ProgramFlight* flight = find(program);
+      CHECK(flight != nullptr, "a kernel flight's programs are open");
+      kernel_settled(now_ms, *flight, *kernel, out);
+    }
+  }
+}
+
+void RequestDesk::kernel_settled(int64_t now_ms, ProgramFlight& flight, const KernelFlight& kernel,
+                                 Actions& out) {
+  if (kernel.stage() == KernelFlight::Stage::kFailed) {
+    const Error error = kernel.error();
+    return fail_flight(now_ms, flight, error, out);
+  }
+  const Digest key = kernel.key();
+  for (ProgramKernel& slot : flight.program.kernels)
+    if (slot.key == key) slot = kernel.winner();
+  flight.all_stored = flight.all_stored && kernel.stored();
+  std::erase(flight.pending, key);
+  floor_.release(flight.key, key);
+  if (flight.pending.empty()) kernels_done(flight, out);
+}
+
+void RequestDesk::kernels_done(ProgramFlight& flight, Actions& out) {
+  flight.stage = Stage::kStoring;
+  flight.program_json = program_to_json(flight.program);
+  // A program whose kernels are not all stored would be found again without its binaries.
+  if (!flight.all_stored) return finish(flight, out);
+  out.push_back(StoreProgram{std::move(flight.program)});
+}
+
+void RequestDesk::program_stored(const ProgramStored& event, Actions& out) {
+  ProgramFlight* flight = find(event.key);
+  if (flight == nullptr || flight->stage != Stage::kStoring) return;
+  if (!event.status) ++store_failures_;
+  finish(*flight, out);
+}
+
+void RequestDesk::finish(ProgramFlight& flight, Actions& out) {
+  while (!flight.waiters.empty()) {
+    const RequestId id = flight.waiters.begin()->first;
+    answer(flight, id, id == flight.starter ? CacheOutcome::kTuned : CacheOutcome::kJoined,
+           flight.program_json, out);
+  }
+  end(flight);
+}
+
+void RequestDesk::fail_flight(int64_t now_ms, ProgramFlight& flight, const Error& error,
+                              Actions& out) {
+  // What the program itself is to blame for stays so; an absent worker or store does not.
+  if (error.code == Code::kUnsupported || error.code == Code::kInternal)
+    failures_.remember(now_ms, flight.key, error);
+  while (!flight.waiters.empty())
+    answer(flight, RequestId(flight.waiters.begin()->first), fail(error), {}, out);
+  end(flight);
+}
+
+// ---- Time passes ----
+
+void RequestDesk::tick(int64_t now_ms, Actions& out) {
+  for (auto& [key, flight] : flights_) {
+    if (flight.stage == Stage::kWaitGraph && now_ms - flight.asked_ms >= options_.graph_timeout_ms)
+      ask_for_graph(now_ms, flight, out);
+    if (flight.stage == Stage::kTuning &&
+        now_ms - flight.progress_ms >= options_.progress_interval_ms)
+      send_progress(now_ms, flight, out);
+  }
+}
+
+void RequestDesk::send_progress(int64_t now_ms, ProgramFlight& flight, Actions& out) {
+  Progress progress;
+  progress.kernels = static_cast<int>(flight.program.kernels.size());
+  progress.kernels_done = progress.kernels - static_cast<int>(flight.pending.size());
+  for (const ProgramKernel& kernel : flight.program.kernels) {
+    if (const KernelFlight* tuning = floor_.find(kernel.key); tuning != nullptr) {
+      progress.candidates += tuning->candidates();
+      progress.candidates_done += tuning->settled();
+    } else {
+      progress.candidates += kernel.report.candidates;
+      progress.candidates_done += kernel.report.candidates;
+    }
+  }
+  progress.elapsed_s = static_cast<double>(now_ms - flight.started_ms) / 1000;
+  for (const auto& [id, waiter] : flight.waiters) {
+    progress.request = id.second;
+    out.push_back(SendProgress{id.first, progress});
+  }
+  flight.progress_ms = now_ms;
+}
+
+void RequestDesk::add_stats(Stats& stats) const {
+  stats.hits += hits_;
+  stats.misses += misses_;
+  stats.joined += joined_;
+  stats.flights_open += std::ssize(flights_);
+  stats.store_failures += store_failures_;
+}
+
+}  // namespace kiln

@@ -1,0 +1,66 @@
+// RequestDesk: every open request and the program flight it waits for. Answers each request once:
+// a request is open from RequestReceived until its Answer, its cancellation or its client's end;
+// anything that comes for it later is ignored. A flight that nobody waits for is abandoned, except
+// while the store or a planner works on it; what was measured is in the records, so that asking
+// again resumes. One thread; owned by Core.
+#pragma once
+
+#include <unordered_map>
+
+#include "coordinator/program_flight.h"
+#include "coordinator/tuning_floor.h"
+
+namespace kiln {
+
+class RequestDesk {
+ public:
+  RequestDesk(const CoreOptions& options, TuningFloor& floor)
+      : options_(options), floor_(floor), failures_(options) {}
+
+  void request(int64_t now_ms, const ClientId& client, CompileRequest request, Actions& out);
+  void cancel(int64_t now_ms, const RequestId& request, Actions& out);
+  void client_gone(int64_t now_ms, const ClientId& client, Actions& out);
+  void looked_up(int64_t now_ms, ProgramLookedUp event, Actions& out);
+  void plan_finished(int64_t now_ms, PlanFinished event, Actions& out);
+  void program_stored(const ProgramStored& event, Actions& out);
+  // After whatever the floor did: programs whose last kernel is done, or one of them failed.
+  void kernels_settled(int64_t now_ms, Actions& out);
+  void tick(int64_t now_ms, Actions& out);
+
+  void add_stats(Stats& stats) const;
+
+ private:
+  using Stage = ProgramFlight::Stage;
+  void repeated(const RequestId& id, CompileRequest request, Actions& out);
+  bool refuse(int64_t now_ms, const RequestId& id, const Digest& key, bool check_only,
+              Actions& out);
+  void join(const RequestId& id, ProgramFlight& flight, CompileRequest request, Actions& out);
+  void await_look_up(const RequestId& id, ProgramFlight& flight, CompileRequest request);
+  void missed(int64_t now_ms, ProgramFlight& flight, Actions& out);
+  void ask_for_graph(int64_t now_ms, ProgramFlight& flight, Actions& out);
+  void start_plan(ProgramFlight& flight, const RequestId& uploader, std::string text, Actions& out);
+  void plan_failed(int64_t now_ms, ProgramFlight& flight, const Error& error, Actions& out);
+  void start_tuning(int64_t now_ms, ProgramFlight& flight, PlanFinished event, Actions& out);
+  void kernel_settled(int64_t now_ms, ProgramFlight& flight, const KernelFlight& kernel,
+                      Actions& out);
+  void kernels_done(ProgramFlight& flight, Actions& out);
+  void finish(ProgramFlight& flight, Actions& out);
+  void fail_flight(int64_t now_ms, ProgramFlight& flight, const Error& error, Actions& out);
+  void withdraw(int64_t now_ms, const RequestId& id, Actions& out);
+  void abandon(ProgramFlight& flight);
+  void end(ProgramFlight& flight);
+  void answer(ProgramFlight& flight, const RequestId& id, Result<CacheOutcome> outcome,
+              const std::string& program_json, Actions& out);
+  void send_progress(int64_t now_ms, ProgramFlight& flight, Actions& out);
+  ProgramFlight* find(const Digest& key);
+
+  const CoreOptions& options_;
+  TuningFloor& floor_;
+  FailureMemory failures_;
+  std::unordered_map<Digest, ProgramFlight> flights_;
+  std::map<ClientId, std::map<uint64_t, Digest>> open_;  // open requests; no empty clients
+  int open_requests_ = 0;
+  int64_t hits_ = 0, misses_ = 0, joined_ = 0, store_failures_ = 0;
+};
+
+}  // namespace kiln

@@ -1,0 +1,338 @@
+#include "coordinator/tuning_floor.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace kiln {
+
+Status TuningFloor::check_target(const Target& target) const {
+  if (target.isa.empty())
+    return fail(Code::kInvalidArgument,
+                fmt::format("the target '{}' names no instruction set", target.to_string()));
+  if (options_.max_waiting_for_worker_ms > 0 || workers_.serves(target)) return {};
+  return fail(Code::kUnavailable, fmt::format("no worker for {}; the workers there are have: {}",
+                                              target.to_string(), workers_.targets()));
+}
+
+void TuningFloor::need(int64_t now_ms, const Digest& program, PlannedKernel planned,
+                       const Target& target, Mode mode, Actions& out) {
+  const Digest key = planned.key;
+  auto found = flights_.find(key);
+  if (found == flights_.end()) {
+    found = flights_.emplace(key, KernelFlight(std::move(planned), target, mode, options_)).first;
+    // Without a limit for waiting, check_target saw a worker before the plan was made.
+    found->second.was_served = options_.max_waiting_for_worker_ms == 0;
+    if (const Error* known = failures_.find(now_ms, key)) found->second.fail(*known);
+  }
+  found->second.programs.insert(program);
+  found->second.retired_at = -1;
+  settle(now_ms, found->second, out);
+}
+
+void TuningFloor::release(const Digest& program, const Digest& kernel) {
+  const auto found = flights_.find(kernel);
+  if (found == flights_.end() || found->second.programs.erase(program) == 0) return;
+  KernelFlight& flight = found->second;
+  if (!flight.programs.empty()) return;
+  if (flight.stage() == KernelFlight::Stage::kFailed) {
+    queue_.remove(flight.target(), kernel);
+    flights_.erase(found);
+    return;
+  }
+  close_leases(flight);
+  queue_.remove(flight.target(), kernel);
+  flight.recall();
+  retire(flight);
+}
+
+const KernelFlight* TuningFloor::find(const Digest& kernel) const {
+  const auto found = flights_.find(kernel);
+  return found == flights_.end() ? nullptr : &found->second;
+}
+
+std::vector<Digest> TuningFloor::take_settled() {
+  return std::exchange(settled_, {});
+}
+
+uint64_t TuningFloor::plan_started() {
+  plans_out_.insert(++plans_);
+  return plans_;
+}
+
+void TuningFloor::plan_finished(uint64_t ticket) {
+  plans_out_.erase(ticket);
+  forget_retired();
+}
+
+// Nobody needs it, and the store knows all that it knows: plans that start from now on need not
+// find it here.
+void TuningFloor::retire(KernelFlight& flight) {
+  if (!flight.programs.empty() || flight.unstored_records > 0 || flight.retired_at >= 0 ||
+      flight.stage() == KernelFlight::Stage::kStoring)
+    return;
+  flight.retired_at = static_cast<int64_t>(plans_);
+  retired_.emplace_back(plans_, flight.key());
+  forget_retired();
+}
+
+void TuningFloor::forget_retired() {
+  while (!retired_.empty() &&
+         (plans_out_.empty() || *plans_out_.begin() > retired_.front().first)) {
+    const auto [since, key] = retired_.front();
+    retired_.pop_front();
+    const auto found = flights_.find(key);
+    if (found != flights_.end() && found->second.retired_at == static_cast<int64_t>(since))
+      flights_.erase(found);
+  }
+}
+
+// ---- Events ----
+
+void TuningFloor::report(int64_t now_ms, const WorkerId& id, WorkerReport report, Actions& out) {
+  workers_.report(now_ms, id, report);
+  StoreRecords store{id, {}, {}};
+  for (CandidateResult& result : report.results)
+    take_result(now_ms, id, std::move(result), store, out);
+  if (!store.records.empty()) out.push_back(std::move(store));
+  keep_leases(now_ms, id, report.leases, out);
+  changed_.insert(id);
+  dispatch_due_ = true;
+}
+
+void TuningFloor::take_result(int64_t now_ms, const WorkerId& id, CandidateResult result,
+                              StoreRecords& store, Actions& out) {
+  const ResultAck ack{result.lease, result.index};
+  if (storing_.contains({ack.lease, ack.index})) return;  // acknowledged when it is durable
+  Lease* lease = leases_.find(result.lease);
+  if (lease == nullptr || lease->worker != id || lease->epoch != result.epoch ||
+      lease->kernel != result.kernel_key || std::erase(lease->outstanding, result.index) == 0) {
+    acks_[id].push_back(ack);
+    return;
+  }
+  lease->seen = true;
+  lease->progress_ms = now_ms;
+  const Job::Kind kind = lease->kind;
+  if (lease->outstanding.empty()) leases_.close(lease->id);
+
+  Worker& worker = *workers_.find(id);
+  KernelFlight& flight = flights_.at(result.kernel_key);
+  const int retries = flight.retries();
+  compiled_ += result.compiled;
+  worker.compiled += result.compiled;
+  TuningRecord record = flight.accept(std::move(result), kind, id, worker.target);
+  const bool measured = kind == Job::Kind::kScreen && !record.measurement.samples_us.empty();
+  measured_ += measured;
+  worker.measured += measured;
+  retries_ += flight.retries() - retries;
+
+  storing_.emplace(ResultId{ack.lease, ack.index}, flight.key());
+  ++flight.unstored_records;
+  store.records.push_back(std::move(record));
+  store.acks.push_back(ack);
+  settle(now_ms, flight, out);
+}
+
+void TuningFloor::keep_leases(int64_t now_ms, const WorkerId& id,
+                              const std::vector<LeaseState>& reported, Actions& out) {
+  for (uint64_t lease_id : leases_.of_worker(id)) {
+    Lease* lease = leases_.find(lease_id);
+    if (lease == nullptr) continue;  // closed with the flight of one before it
+    const auto state = std::find_if(reported.begin(), reported.end(), [&](const LeaseState& s) {
+      return s.lease == lease_id && s.epoch == lease->epoch;
+    });
+    if (state == reported.end()) {
+      if (lease->seen) take_back(now_ms, lease_id, out);
+      continue;
+    }
+    lease->seen = true;
+    if (state->done <= lease->done) continue;
+    lease->done = state->done;
+    lease->progress_ms = now_ms;
+  }
+}
+
+void TuningFloor::take_back(int64_t now_ms, uint64_t lease_id, Actions& out) {
+  Lease* found = leases_.find(lease_id);
+  if (found == nullptr) return;
+  const Lease lease = std::move(*found);
+  leases_.close(lease_id);
+  changed_.insert(lease.worker);
+  KernelFlight& flight = flights_.at(lease.kernel);
+  const int retries = flight.retries();
+  flight.give_back(lease.outstanding, lease.kind, lease.worker);
+  retries_ += flight.retries() - retries;
+  settle(now_ms, flight, out);
+}
+
+void TuningFloor::worker_gone(int64_t now_ms, const WorkerId& id, Actions& out) {
+  workers_.remove(id);
+  for (uint64_t lease : leases_.of_worker(id)) take_back(now_ms, lease, out);
+  acks_.erase(id);
+}
+
+void TuningFloor::kernel_stored(const Digest& kernel, const Status& status) {
+  const auto found = flights_.find(kernel);
+  if (found == flights_.end() || found->second.stage() != KernelFlight::Stage::kStoring) return;
+  if (!status) ++store_failures_;
+  found->second.set_stored(status.has_value());
+  settled_.push_back(kernel);
+  retire(found->second);
+}
+
+void TuningFloor::records_stored(const WorkerId& worker, const std::vector<ResultAck>& acks) {
+  for (const ResultAck& ack : acks) {
+    const auto found = storing_.find({ack.lease, ack.index});
+    if (found == storing_.end()) continue;
+    const auto flight = flights_.find(found->second);
+    storing_.erase(found);
+    if (workers_.find(worker) != nullptr) {
+      acks_[worker].push_back(ack);
+      changed_.insert(worker);
+    }
+    if (flight == flights_.end()) continue;
+    --flight->second.unstored_records;
+    retire(flight->second);
+  }
+}
+
+void TuningFloor::tick(int64_t now_ms, Actions& out) {
+  for (const WorkerId& id : workers_.silent_since(now_ms - options_.worker_timeout_ms))
+    worker_gone(now_ms, id, out);
+  for (uint64_t lease : leases_.without_progress_since(now_ms - options_.lease_timeout_ms))
+    take_back(now_ms, lease, out);
+  fail_unserved(now_ms, out);
+}
+
+void TuningFloor::fail_unserved(int64_t now_ms, Actions& out) {
+  for (auto& [key, flight] : flights_) {
+    if (flight.stage() >= KernelFlight::Stage::kStoring || flight.waiting() == 0) continue;
+    if (workers_.serves(flight.target())) {
+      flight.was_served = true;
+      flight.unserved_since_ms = -1;
+      continue;
+    }
+    if (flight.unserved_since_ms < 0) flight.unserved_since_ms = now_ms;
+    const int64_t limit_ms =
+        flight.was_served ? options_.worker_grace_ms : options_.max_waiting_for_worker_ms;
+    if (now_ms - flight.unserved_since_ms < limit_ms) continue;
+    // Failed before settle() looks: not remembered, since the next worker may be on its way.
+    flight.fail(Error{Code::kUnavailable,
+                      fmt::format("no worker for {} since {} s; the workers there are have: {}",
+                                  flight.target().to_string(),
+                                  (now_ms - flight.unserved_since_ms) / 1000, workers_.targets()),
+                      0});
+    settle(now_ms, flight, out);
+  }
+}
+
+// ---- Work ----
+
+// After anything that a flight learnt: moves it on and sees to what its stage asks for.
+void TuningFloor::settle(int64_t now_ms, KernelFlight& flight, Actions& out) {
+  using Stage = KernelFlight::Stage;
+  const bool failed_before = flight.stage() == Stage::kFailed;
+  flight.advance();
+  if (flight.stage() < Stage::kStoring) {
+    if (flight.waiting() > 0) queue_.add(flight.target(), flight.key());
+    dispatch_due_ = true;
+    return;
+  }
+  close_leases(flight);
+  queue_.remove(flight.target(), flight.key());
+  if (auto store = flight.take_winner()) out.push_back(*std::move(store));
+  if (flight.stage() == Stage::kFailed && !failed_before)
+    failures_.remember(now_ms, flight.key(), flight.error());
+  if (flight.stage() != Stage::kStoring) settled_.push_back(flight.key());
+}
+
+void TuningFloor::close_leases(const KernelFlight& flight) {
+  for (uint64_t id : leases_.of_kernel(flight.key())) {
+    changed_.insert(leases_.find(id)->worker);
+    leases_.close(id);
+    dispatch_due_ = true;
+  }
+}
+
+void TuningFloor::dispatch(int64_t now_ms, Actions& out) {
+  bool leased = std::exchange(dispatch_due_, false);
+  while (leased && !queue_.empty()) {
+    leased = false;  // one lease a worker and round, so that work is spread
+    for (const auto& [id, worker] : workers_.all())
+      if (!worker.draining && leases_.count(id) < worker.slots)
+        leased = lease_next(now_ms, id, worker) || leased;
+  }
+  for (const WorkerId& id : std::exchange(changed_, {}))
+    if (workers_.find(id) != nullptr) out.push_back(SendOrders{id, orders_for(id)});
+}
+
+bool TuningFloor::lease_next(int64_t now_ms, const WorkerId& id, const Worker& worker) {
+  KernelFlight* served = nullptr;
+  const bool leased = queue_.serve_next(worker.target, [&](const Digest& kernel) {
+    served = &flights_.at(kernel);
+    return lease_to(now_ms, id, *served);
+  });
+  if (leased && served->waiting() == 0) queue_.remove(served->target(), served->key());
+  return leased;
+}
+
+bool TuningFloor::lease_to(int64_t now_ms, const WorkerId& id, KernelFlight& flight) {
+  const int slots = std::max(1, workers_.slots_for(flight.target()));
+  const int share = (flight.waiting() + slots - 1) / slots;
+  const int limit = std::clamp(share, 1, std::max(1, options_.batch_size));
+  auto batch = flight.take(id, limit, workers_.serves(flight.target(), id));
+  if (batch.candidates.empty()) return false;
+  Lease lease;
+  lease.epoch = flight.epoch();
+  lease.kernel = flight.key();
+  lease.worker = id;
+  lease.kind = batch.kind;
+  lease.candidates = std::move(batch.candidates);
+  lease.progress_ms = now_ms;
+  leases_.open(std::move(lease));
+  changed_.insert(id);
+  return true;
+}
+
+WorkerOrders TuningFloor::orders_for(const WorkerId& id) {
+  WorkerOrders orders;
+  for (uint64_t lease_id : leases_.of_worker(id)) {
+    const Lease& lease = *leases_.find(lease_id);
+    orders.leases.push_back(lease_id);
+    if (lease.seen) continue;
+    const KernelFlight& flight = flights_.at(lease.kernel);
+    Job job;
+    job.lease = lease.id;
+    job.epoch = lease.epoch;
+    job.kind = lease.kind;
+    flight.describe(job);
+    for (int candidate : lease.candidates)
+      job.candidates.push_back(flight.job(candidate, lease.kind));
+    orders.jobs.push_back(std::move(job));
+  }
+  if (const auto acks = acks_.find(id); acks != acks_.end()) {
+    orders.acks = std::move(acks->second);
+    acks_.erase(acks);
+  }
+  return orders;
+}
+
+void TuningFloor::add_stats(int64_t now_ms, Stats& stats) const {
+  stats.candidates_compiled += compiled_;
+  stats.candidates_measured += measured_;
+  stats.retries += retries_;
+  stats.store_failures += store_failures_;
+  for (const auto& [id, worker] : workers_.all()) {
+    WorkerStats row;
+    row.name = id;
+    row.target = worker.target;
+    row.toolkit = worker.toolkit;
+    row.leases = leases_.count(id);
+    row.compiled = worker.compiled;
+    row.measured = worker.measured;
+    row.idle_s = static_cast<double>(now_ms - worker.report_ms) / 1000;
+    stats.workers.push_back(std::move(row));
+  }
+}
+
+}  // namespace kiln

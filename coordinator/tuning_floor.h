@@ -1,0 +1,94 @@
+// TuningFloor: kernel flights, the workers, and the leases between them. Told by RequestDesk which
+// kernels are needed, it tells which are settled. One thread; owned by Core.
+//
+//   lease:  open (dispatch) -> every result in (take_result) -> closed
+//                           -> lost: worker gone or silent, no progress, or reported once and not
+//                              any more (take_back): its candidates are queued under a new epoch
+//
+// Late results: a result whose lease is closed, or that comes twice, is acknowledged and changes
+// nothing, even if the measurement in it is fine: it could only be told apart from a lie by taking
+// it again. A result accepted is not acknowledged before its record is durable; until then it is
+// remembered here, so that its repetition is neither taken as stale nor acknowledged early.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "coordinator/failure_memory.h"
+#include "coordinator/kernel_flight.h"
+#include "coordinator/lease_table.h"
+#include "coordinator/work_queue.h"
+#include "coordinator/worker_roster.h"
+
+namespace kiln {
+
+using Actions = std::vector<Action>;
+
+class TuningFloor {
+ public:
+  explicit TuningFloor(const CoreOptions& options)
+      : options_(options), leases_(options.first_lease), failures_(options) {}
+
+  // ---- for RequestDesk ----
+  // A new program for `target` may start: some worker could run it, or may yet come.
+  Status check_target(const Target& target) const;
+  // `program` waits for this kernel from now on; what its flight knows already is kept.
+  void need(int64_t now_ms, const Digest& program, PlannedKernel planned, const Target& target,
+            Mode mode, Actions& out);
+  // It no longer does. A flight that nobody needs gives up its leases.
+  void release(const Digest& program, const Digest& kernel);
+  const KernelFlight* find(const Digest& kernel) const;
+  // Kernels done or failed since the last call; release() each that a program waited for.
+  std::vector<Digest> take_settled();
+  // Between these two a planner may have read records that are older than what a flight knows, so
+  // no flight is forgotten before.
+  uint64_t plan_started();
+  void plan_finished(uint64_t ticket);
+
+  // ---- events ----
+  void report(int64_t now_ms, const WorkerId& id, WorkerReport report, Actions& out);
+  void worker_gone(int64_t now_ms, const WorkerId& id, Actions& out);
+  void kernel_stored(const Digest& kernel, const Status& status);
+  void records_stored(const WorkerId& worker, const std::vector<ResultAck>& acks);
+  void tick(int64_t now_ms, Actions& out);
+  // At the end of every step: new leases, and orders to the workers something changed for.
+  void dispatch(int64_t now_ms, Actions& out);
+
+  void add_stats(int64_t now_ms, Stats& stats) const;
+
+ private:
+  using ResultId = std::pair<uint64_t, int>;  // lease, candidate
+  void take_result(int64_t now_ms, const WorkerId& id, CandidateResult result, StoreRecords& store,
+                   Actions& out);
+  void keep_leases(int64_t now_ms, const WorkerId& id, const std::vector<LeaseState>& reported,
+                   Actions& out);
+  void take_back(int64_t now_ms, uint64_t lease_id, Actions& out);
+  void close_leases(const KernelFlight& flight);
+  bool lease_to(int64_t now_ms, const WorkerId& id, KernelFlight& flight);
+  bool lease_next(int64_t now_ms, const WorkerId& id, const Worker& worker);
+  void settle(int64_t now_ms, KernelFlight& flight, Actions& out);
+  void fail_unserved(int64_t now_ms, Actions& out);
+  void retire(KernelFlight& flight);
+  void forget_retired();
+  WorkerOrders orders_for(const WorkerId& id);
+
+  const CoreOptions& options_;
+  std::unordered_map<Digest, KernelFlight> flights_;
+  LeaseTable leases_;
+  WorkerRoster workers_;
+  WorkQueue queue_;
+  FailureMemory failures_;
+  std::map<ResultId, Digest> storing_;               // accepted, record not durable yet
+  std::map<WorkerId, std::vector<ResultAck>> acks_;  // to be sent with the next orders
+  std::set<WorkerId> changed_;                       // orders are due
+  bool dispatch_due_ = false;                        // work or a slot came free
+  std::vector<Digest> settled_;
+  uint64_t plans_ = 0;
+  std::set<uint64_t> plans_out_;
+  std::deque<std::pair<uint64_t, Digest>> retired_;  // needed by nobody since that many plans
+  int64_t compiled_ = 0, measured_ = 0, retries_ = 0, store_failures_ = 0;
+};
+
+}  // namespace kiln
