@@ -268,6 +268,13 @@ TEST(HostilePeer, GarbageInsteadOfAHandshakeDoesNotHurt) {
     for (char& c : garbage) c = static_cast<char>(random());
     peer.write(garbage);
   }
+  {  // a greeting, then nonsense where READY should be
+    RawPeer peer(server.endpoint());
+    peer.write(std::string("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16) + std::string(48, '\0') +
+               std::string("\x04\x05WHAT?", 7));
+    EXPECT_TRUE(peer.closed_by_peer());
+    EXPECT_TRUE(eventually([&] { return server.malformed() > 0; }));
+  }
   { RawPeer(server.endpoint()).write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); }
   expect_serving(server);
 }

@@ -42,13 +42,16 @@ class RawPeer {
     return true;
   }
 
-  // ZMTP 3.0 greeting (NULL mechanism) and READY of a DEALER, RFC 23.
+  // ZMTP 3.0 greeting (NULL mechanism) and READY of a DEALER, RFC 23. Waits for the other side's:
+  // frames that come before it is done count as a broken handshake.
   void shake_hands() {
     std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
     greeting.resize(64, '\0');
     write(greeting);
     const std::string ready = std::string("\x05READY\x0bSocket-Type\0\0\0\x06", 22) + "DEALER";
     write(std::string("\x04", 1) + static_cast<char>(ready.size()) + ready);
+    const std::string theirs = read(64 + 2);  // greeting, then flags and size of READY
+    if (theirs.size() == 66) read(static_cast<uint8_t>(theirs[65]));
   }
 
   // One ZMTP frame; `claimed` is the size in its header.
@@ -61,6 +64,19 @@ class RawPeer {
   }
   bool write_frame(std::string_view body, bool more = false) {
     return write_frame(body, more, body.size());
+  }
+
+  // `size` bytes; fewer when the other side closes or is silent for five seconds.
+  std::string read(size_t size) {
+    std::string bytes(size, '\0');
+    size_t have = 0;
+    while (have < size) {
+      const ssize_t got = recv(fd_, bytes.data() + have, size - have, 0);
+      if (got <= 0) break;
+      have += static_cast<size_t>(got);
+    }
+    bytes.resize(have);
+    return bytes;
   }
 
   // Waits until the other side closes; false after five seconds.
