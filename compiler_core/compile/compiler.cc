@@ -1,0 +1,97 @@
+#include "compiler_core/compile/compiler.h"
+
+#include <fmt/core.h>
+
+#include "compiler_core/compile/child_process.h"
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kVersionTimeoutMs = 10'000;
+// Names inside the compile's own directory: they reach the binary, so they never vary.
+constexpr const char* kSourceName = "kernel.cc";
+constexpr const char* kObjectName = "kernel.so";
+
+// The first line of --version, or the error of starting it.
+Result<std::string> ask_build(const std::string& path) {
+  TRY(const TempDir dir, TempDir::create("kiln-cxx"));
+  TRY(const ChildOutcome outcome, run_child({path, "--version"}, dir.path(), kVersionTimeoutMs));
+  if (outcome.exit_status != 0)
+    return fail(Code::kNotFound, fmt::format("{} is not a usable compiler", path));
+  return outcome.output.substr(0, outcome.output.find('\n'));
+}
+
+// A path is made absolute: compiles run in another directory. A bare name stays one, for PATH.
+std::string absolute_command(std::string_view command) {
+  if (command.find('/') == std::string_view::npos) return std::string(command);
+  return std::filesystem::absolute(Path(command)).string();
+}
+
+Status check_target(const Target& target) {
+  if (target.backend == Backend::kCpu && target.isa.starts_with("x86-64")) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("the host compiler makes no code for {}", target.to_string()));
+}
+
+}  // namespace
+
+std::vector<std::string> compile_flags(const Target& target) {
+  std::vector<std::string> flags = {"-march=" + target.isa};
+  // GCC halves its vectors for v4 otherwise.
+  if (target.isa == "x86-64-v4") flags.emplace_back("-mprefer-vector-width=512");
+  flags.insert(flags.end(), source_flags().begin(), source_flags().end());
+  // No C++ runtime: what builtins call is in libm and libgcc. Equal source gives equal bytes.
+  for (const char* flag : {"-fPIC", "-shared", "-fno-stack-protector", "-nostdlib", "-lgcc",
+                           "-fno-ident", "-Wl,--build-id=none", "-s"})
+    flags.emplace_back(flag);
+  return flags;
+}
+
+Result<HostCompiler> HostCompiler::find(std::string_view preferred) {
+  if (!preferred.empty()) {
+    std::string path = absolute_command(preferred);
+    TRY(std::string build, ask_build(path));
+    return HostCompiler(std::move(path), std::move(build));
+  }
+  for (const char* name : {"g++", "c++", "clang++"})
+    if (Result<std::string> build = ask_build(name))
+      return HostCompiler(name, *std::move(build));
+    else if (build.error().code != Code::kNotFound)
+      return fail(std::move(build).error());
+  return fail(Code::kNotFound, "no C++ compiler on PATH: install g++, or name one");
+}
+
+Digest HostCompiler::candidate_key(const Source& source, const Target& target) const {
+  const std::vector<std::string> flags = compile_flags(target);
+  Hasher hasher("kiln.candidate.v1");
+  hasher.add(source.text).begin_list(flags.size());
+  for (const std::string& flag : flags) hasher.add(flag);
+  return hasher.add(build_).finish();
+}
+
+Result<Artifact> HostCompiler::compile(const Source& source, const Target& target,
+                                       int64_t timeout_ms) const {
+  TRY_STATUS(check_target(target));
+  TRY(const TempDir dir, TempDir::create("kiln-compile"));
+  TRY_STATUS(write_file(dir.path() / kSourceName, source.text));
+  std::vector<std::string> command = {path_, kSourceName, "-o", kObjectName};
+  for (std::string& flag : compile_flags(target)) command.push_back(std::move(flag));
+  auto outcome = run_child(command, dir.path(), timeout_ms);
+  if (!outcome && outcome.error().code == Code::kNotFound)
+    outcome.error().code = Code::kUnavailable;
+  if (!outcome) return fail(std::move(outcome).error());
+  // Killed from outside (memory, an operator): says nothing about the source.
+  if (outcome->exit_status > 128)
+    return fail(Code::kUnavailable,
+                fmt::format("the compiler died of signal {}", outcome->exit_status - 128));
+  if (outcome->exit_status != 0)
+    return fail(Code::kInvalidArgument,
+                fmt::format("the compiler refuses a kernel:\n{}", outcome->output));
+  Artifact artifact;
+  TRY(artifact.binary, read_file(dir.path() / kObjectName));
+  artifact.recipe = source.recipe;
+  artifact.digest = Digest::of(artifact.binary);
+  return artifact;
+}
+
+}  // namespace kiln
