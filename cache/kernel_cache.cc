@@ -79,8 +79,11 @@ struct KernelCache::Impl {
       : lock(std::move(held)),
         blobs(std::move(blob_store)),
         warning(std::move(note)),
-        readers(file),
-        writer(std::move(index)) {}
+        writer(std::move(index)),
+        readers(file) {}
+  // What is queued may still read. Then the writer's connection closes last: only it can fold the
+  // write-ahead log into the database.
+  ~Impl() { writer.stop(); }
 
   bool has_all(const std::vector<Digest>& digests) const {
     return std::all_of(digests.begin(), digests.end(),
@@ -99,8 +102,8 @@ struct KernelCache::Impl {
   const FileLock lock;
   const std::unique_ptr<BlobStore> blobs;
   const std::string warning;
+  Writer writer;
   Readers readers;
-  Writer writer;  // last: its thread is gone before what it uses
 };
 
 KernelCache::KernelCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -27,12 +27,16 @@ Status refused() {
 Writer::Writer(Index index) : index_(std::move(index)), thread_([this] { run(); }) {}
 
 Writer::~Writer() {
+  stop();
+}
+
+void Writer::stop() {
   {
     const std::scoped_lock lock(mu_);
     stopping_ = true;
   }
   work_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Writer::submit(size_t bytes, Job job, Done done) {

@@ -22,7 +22,9 @@ class Writer {
   using Done = std::function<void(Status)>;
 
   explicit Writer(Index index);
-  ~Writer();  // after everything submitted is done
+  ~Writer();  // stops
+  // Waits until everything submitted is answered, and ends the thread. Nobody submits any more.
+  void stop();
 
   // `bytes`: what the job holds in memory. Beyond the queue's bound the job is dropped at once and
   // `done`, in its turn, hears kOverloaded.

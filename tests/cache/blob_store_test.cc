@@ -1,0 +1,133 @@
+#include "cache/blob_store.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/cache/samples.h"
+
+namespace kiln {
+namespace {
+
+class BlobStoreTest : public testing::Test {
+ protected:
+  Path path_of(const Digest& digest) const {
+    return dir_.path() / digest.hex().substr(0, 2) / digest.hex();
+  }
+  Path aside(const Digest& digest) const { return dir_.path() / "quarantine" / digest.hex(); }
+
+  TempDir dir_ = TempDir::create("kiln-blobs").value();
+  std::unique_ptr<BlobStore> store_ = BlobStore::open(dir_.path()).value();
+};
+
+TEST_F(BlobStoreTest, GivesBackWhatWasPut) {
+  for (const std::string& bytes : {std::string(), std::string("x"), std::string(1 << 20, '\0')}) {
+    const Digest digest = store_->put(bytes).value();
+    EXPECT_EQ(digest, Digest::of(bytes));
+    EXPECT_TRUE(store_->contains(digest));
+    EXPECT_EQ(store_->get(digest).value(), bytes);
+  }
+}
+
+TEST_F(BlobStoreTest, LiesUnderTheDigestOfItsContent) {
+  const Digest digest = store_->put("content").value();
+  EXPECT_EQ(read_file(path_of(digest)).value(), "content");
+}
+
+TEST_F(BlobStoreTest, SaysWhenThereIsNone) {
+  const Digest nowhere = Digest::of("never put");
+  EXPECT_FALSE(store_->contains(nowhere));
+  EXPECT_EQ(store_->get(nowhere).error().code, Code::kNotFound);
+  EXPECT_TRUE(store_->remove(nowhere));
+}
+
+TEST_F(BlobStoreTest, ASecondPutLeavesTheFileAlone) {
+  const Digest digest = store_->put("content").value();
+  struct stat first = {}, second = {};
+  ASSERT_EQ(::stat(path_of(digest).c_str(), &first), 0);
+  EXPECT_EQ(store_->put("content").value(), digest);
+  ASSERT_EQ(::stat(path_of(digest).c_str(), &second), 0);
+  EXPECT_EQ(first.st_ino, second.st_ino);
+}
+
+TEST_F(BlobStoreTest, RemoveRemoves) {
+  const Digest digest = store_->put("content").value();
+  EXPECT_TRUE(store_->remove(digest));
+  EXPECT_EQ(store_->get(digest).error().code, Code::kNotFound);
+}
+
+TEST_F(BlobStoreTest, EveryFlippedBitIsNoticedAndTheBlobSetAside) {
+  const std::string bytes = "not long";
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    const Digest digest = store_->put(bytes).value();
+    std::string bad = bytes;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
+    ASSERT_TRUE(write_file(path_of(digest), bad));
+    EXPECT_EQ(store_->get(digest).error().code, Code::kCorruption);
+    EXPECT_EQ(store_->get(digest).error().code, Code::kNotFound) << "once is enough";
+    EXPECT_EQ(read_file(aside(digest)).value(), bad);
+    EXPECT_EQ(store_->corrupt_count(), static_cast<int64_t>(bit) + 1);
+  }
+}
+
+TEST_F(BlobStoreTest, TruncatedAndExtendedBlobsAreNoticed) {
+  const Digest digest = store_->put("content").value();
+  for (const char* bad : {"", "conten", "contents"}) {
+    ASSERT_TRUE(write_file(path_of(digest), bad));
+    EXPECT_EQ(store_->get(digest).error().code, Code::kCorruption);
+    EXPECT_EQ(store_->put("content").value(), digest);
+    EXPECT_EQ(store_->get(digest).value(), "content");
+  }
+}
+
+TEST_F(BlobStoreTest, APutReplacesADamagedCopyNobodyHasReadYet) {
+  const Digest digest = store_->put("content").value();
+  ASSERT_TRUE(write_file(path_of(digest), "damaged"));
+  EXPECT_EQ(store_->put("content").value(), digest);
+  EXPECT_EQ(store_->get(digest).value(), "content");
+  EXPECT_EQ(store_->corrupt_count(), 1);
+}
+
+TEST_F(BlobStoreTest, LeftoversOfAKilledProcessGoAndBlobsStay) {
+  const Digest digest = store_->put("content").value();
+  const Path leftover = Path(path_of(digest)) += ".tmp.4711.0";
+  ASSERT_TRUE(write_file(leftover, "cont"));
+  store_->remove_leftovers();
+  EXPECT_FALSE(std::filesystem::exists(leftover));
+  EXPECT_EQ(store_->get(digest).value(), "content");
+}
+
+TEST_F(BlobStoreTest, TwoStoresShareOneRoot) {
+  auto other = BlobStore::open(dir_.path()).value();
+  const Digest digest = store_->put("content").value();
+  EXPECT_EQ(other->put("content").value(), digest);
+  EXPECT_EQ(other->get(digest).value(), "content");
+}
+
+// A reader that finds damage moves the file away while a writer repairs it: what was repaired must
+// not be moved.
+TEST_F(BlobStoreTest, ARepairedBlobStaysUnderConcurrentReaders) {
+  const std::string bytes = samples::blob(3);
+  const Digest digest = store_->put(bytes).value();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i)
+    readers.emplace_back([&] {
+      while (!stop) {
+        const Result<std::string> read = store_->get(digest);
+        EXPECT_EQ(read.value_or(bytes), bytes);
+      }
+    });
+  for (int round = 0; round < 50; ++round) {
+    ASSERT_TRUE(write_file(path_of(digest), "damaged"));
+    ASSERT_TRUE(store_->put(bytes));
+    EXPECT_EQ(store_->get(digest).value_or("moved away"), bytes);
+  }
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
+}
+
+}  // namespace
+}  // namespace kiln
