@@ -1,0 +1,19 @@
+// The canonical form: nodes in the order of a traversal from the outputs that follows colours (see
+// colours.h), operands of commutative ops in the order of their colours, inputs and symbols numbered
+// as the traversal meets them. Drops whatever no output needs.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/ir/graph.h"
+
+namespace kiln {
+
+struct Canonical {
+  Graph graph;
+  std::vector<int> input_order;  // input_order[i] is the old input that is now input i
+};
+
+Result<Canonical> canonicalise(const Graph& graph);
+
+}  // namespace kiln

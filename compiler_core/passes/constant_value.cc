@@ -1,0 +1,52 @@
+#include "compiler_core/passes/constant_value.h"
+
+#include <cmath>
+
+#include "compiler_core/ir/interpreter.h"
+
+namespace kiln {
+namespace {
+
+bool unspecified(Op op, DType dtype, std::span<const DType> dtypes,
+                 std::span<const ConstantAttr> operands) {
+  if ((op == Op::kDiv || op == Op::kRem) && !is_float(dtype)) return operands[1].as_int() == 0;
+  if (op == Op::kCast && is_float(dtypes[0]) && is_integer(dtype)) {
+    const double limit = std::ldexp(1.0, static_cast<int>(8 * size_of(dtype)) - 1);
+    const double value = std::trunc(operands[0].as_double());
+    return !(dtype == DType::kU8 ? value >= 0 && value < 256 : value >= -limit && value < limit);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<ConstantAttr> constant_value(const GraphBuilder& builder, NodeId x) {
+  const Node* node = &builder.node(x);
+  while (node->op == Op::kView) node = &builder.node(node->operands[0]);
+  if (node->op != Op::kConstant) return std::nullopt;
+  return std::get<ConstantAttr>(node->attr);
+}
+
+NodeId filled(GraphBuilder& builder, DType dtype, ConstantAttr value, const Shape& shape) {
+  const NodeId scalar = builder.add({Op::kConstant, dtype, {}, {}, value});
+  return builder.view(scalar, shape, std::vector<Dim>(shape.size(), Dim(0)), 0);
+}
+
+std::optional<ConstantAttr> fold_constant(Op op, DType dtype, std::span<const DType> dtypes,
+                                          std::span<const ConstantAttr> operands) {
+  if (unspecified(op, dtype, dtypes, operands)) return std::nullopt;
+  GraphBuilder builder;
+  Node node{op, dtype, {}, {}, {}};
+  for (size_t i = 0; i < operands.size(); ++i)
+    node.operands.push_back(builder.add({Op::kConstant, dtypes[i], {}, {}, operands[i]}));
+  const NodeId result = builder.add(std::move(node));
+  auto graph = builder.finish({result});
+  if (!graph) return std::nullopt;
+  const auto values = interpret(*graph, {});
+  if (!values) return std::nullopt;
+  const Tensor& value = values->front();
+  if (is_float(dtype)) return constant_bits(dtype, value.get(0));
+  return ConstantAttr{static_cast<uint64_t>(value.get_int(0))};
+}
+
+}  // namespace kiln

@@ -1,0 +1,46 @@
+#include "compiler_core/passes/normalise.h"
+
+#include "compiler_core/ir/verify.h"
+#include "compiler_core/passes/canonicalise.h"
+#include "compiler_core/passes/expand_half.h"
+#include "compiler_core/passes/simplify.h"
+#include "compiler_core/passes/sink_views.h"
+
+namespace kiln {
+namespace {
+
+// A pass that breaks a graph is a bug of ours, named here rather than three stages later.
+Result<Graph> verified([[maybe_unused]] const char* pass, Result<Graph> graph) {
+  if (!graph) return fail(graph.error().within(pass));
+#ifdef KILN_VERIFY_PASSES
+  if (auto status = verify(*graph); !status)
+    return fail({Code::kInternal, status.error().within(pass).message, 0});
+#endif
+  return graph;
+}
+
+}  // namespace
+
+Result<NormalForm> normalise(const Graph& input) {
+  // First say what is computed: half types compute in f32. The casts this adds are ordinary nodes,
+  // and the rules below remove those that a neighbour undoes.
+  TRY(Graph graph, verified("expand_half", expand_half(input)));
+  // Then fewer nodes: constants are folded and no-ops go, so that views that had only a no-op
+  // between them meet in the next pass.
+  TRY(graph, verified("simplify", simplify(graph)));
+  // Views go below arithmetic and merge. What is left of a permutation is how a leaf is read.
+  TRY(graph, verified("sink_views", sink_views(graph, SinkLimit::kNoExtraWork)));
+  // With the views out of the way arithmetic meets arithmetic, and the same rules apply once more.
+  TRY(graph, verified("simplify", simplify(graph)));
+  // Last the order of everything, from colours that depend on nothing but the computation. No pass
+  // may follow: an order is only canonical for the graph it was made for.
+  TRY(Canonical canonical, canonicalise(graph));
+
+  NormalForm form;
+  form.digest = digest_of(canonical.graph, "kiln.graph");
+  form.graph = std::move(canonical.graph);
+  form.input_order = std::move(canonical.input_order);
+  return form;
+}
+
+}  // namespace kiln

@@ -1,0 +1,46 @@
+// Rewriting a graph into a fresh builder: what every pass shares. Graphs are immutable, so a pass
+// walks the old nodes, operands first, and emits what should stand for each. One owner, one thread.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "compiler_core/ir/builder.h"
+
+namespace kiln {
+
+struct Rewrite {
+  explicit Rewrite(const Graph& graph);  // declares the graph's symbols and inputs in the builder
+
+  // The new nodes that stand for `node`'s operands. REQUIRES: they were emitted.
+  std::vector<NodeId> operands(const Node& node) const;
+  NodeId& operator[](NodeId old) { return map[static_cast<size_t>(old)]; }
+  Result<Graph> finish();
+
+  const Graph& graph;
+  GraphBuilder builder;
+  std::vector<NodeId> map;  // old node -> new node; kInvalidNode until emitted
+};
+
+// Which nodes an output needs.
+std::vector<bool> live_nodes(const Graph& graph);
+
+// Emits `node` with these operands as it stands; a View is composed with its operand.
+NodeId emit(GraphBuilder& builder, const Node& node, std::vector<NodeId> operands);
+
+// A copy of `graph` in which `rule(builder, node, operands)` says what stands for each live node
+// but the inputs.
+template <class Rule>
+Result<Graph> rewrite_nodes(const Graph& graph, Rule rule) {
+  Rewrite rewrite(graph);
+  const std::vector<bool> live = live_nodes(graph);
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (!live[static_cast<size_t>(id)] || node.op == Op::kInput) continue;
+    rewrite[id] = rule(rewrite.builder, node, rewrite.operands(node));
+    if (rewrite[id] == kInvalidNode) break;  // the builder keeps the reason
+  }
+  return rewrite.finish();
+}
+
+}  // namespace kiln

@@ -1,0 +1,198 @@
+#include "compiler_core/passes/sink_views.h"
+
+#include <unordered_map>
+
+#include "compiler_core/ir/affine.h"
+#include "compiler_core/passes/rewrite.h"
+
+namespace kiln {
+namespace {
+
+// Values are demanded from the outputs down: "node n, read through view v". A demand on an
+// elementwise node becomes the same demand on its operands, a demand on a View node the composed
+// demand on its operand. Only what is demanded is built, each demand once, and with an explicit
+// stack, since graphs are deep.
+class Sinker {
+ public:
+  Sinker(const Graph& graph, SinkLimit limit)
+      : rewrite_(graph), graph_(graph), limit_(limit), pointwise_(pointwise_nodes()) {}
+
+  Result<Graph> run() {
+    for (NodeId id : graph_.outputs()) demand({id, kWhole});
+    return rewrite_.finish();
+  }
+
+ private:
+  // One View; a reading is a chain of them, innermost first: more than one where two would not
+  // compose. An index into readings_; kWhole reads the node as it stands.
+  struct OneView {
+    Shape shape;
+    ViewAttr attr;
+    bool operator==(const OneView&) const = default;
+  };
+  using Reading = std::vector<OneView>;
+  using ReadingId = int32_t;
+  static constexpr ReadingId kWhole = -1;
+  struct Demand {
+    NodeId node;
+    ReadingId reading;
+  };
+
+  // Inputs, constants, iotas, and elementwise nodes and Views over such nodes only.
+  std::vector<bool> pointwise_nodes() const {
+    std::vector<bool> pointwise;
+    for (const Node& node : graph_.nodes()) {
+      bool all = traits(node.op).kind == OpKind::kSource || is_elementwise(node.op) ||
+                 node.op == Op::kView;
+      for (NodeId operand : node.operands) all = all && pointwise[static_cast<size_t>(operand)];
+      pointwise.push_back(all);
+    }
+    return pointwise;
+  }
+
+  const Reading& reading(ReadingId id) const { return readings_[static_cast<size_t>(id)]; }
+
+  NodeId* built(const Demand& demand) {
+    if (demand.reading == kWhole) return &rewrite_[demand.node];
+    const uint64_t key =
+        static_cast<uint64_t>(demand.node) << 32 | static_cast<uint32_t>(demand.reading);
+    return &viewed_.try_emplace(key, kInvalidNode).first->second;
+  }
+
+  // The demand on the nearest node below that is no View.
+  Demand resolved(Demand demand) {
+    while (graph_.node(demand.node).op == Op::kView) {
+      const Node& node = graph_.node(demand.node);
+      Reading chain;
+      if (demand.reading != kWhole) chain = reading(demand.reading);
+      std::optional<ViewAttr> composed;
+      if (!chain.empty()) composed = compose_views(node, chain[0].shape, chain[0].attr);
+      if (composed)
+        chain[0].attr = *std::move(composed);
+      else
+        chain.insert(chain.begin(), {node.shape, std::get<ViewAttr>(node.attr)});
+      demand = {node.operands[0], intern(std::move(chain), node.operands[0])};
+    }
+    return demand;
+  }
+
+  ReadingId intern(Reading chain, NodeId below) {
+    chain[0].attr = canonical_view(chain[0].shape, std::move(chain[0].attr));
+    if (is_identity_view(graph_.node(below).shape, chain[0].shape, chain[0].attr))
+      chain.erase(chain.begin());
+    if (chain.empty()) return kWhole;
+    const size_t hash = hash_of(chain);
+    const auto [begin, end] = reading_ids_.equal_range(hash);
+    for (auto it = begin; it != end; ++it)
+      if (reading(it->second) == chain) return it->second;
+    readings_.push_back(std::move(chain));
+    const ReadingId id = static_cast<ReadingId>(readings_.size()) - 1;
+    reading_ids_.emplace(hash, id);
+    return id;
+  }
+
+  static size_t hash_of(const Reading& chain) {
+    size_t hash = chain.size();
+    const auto mix = [&hash](const Dim& dim) {
+      hash = (hash ^ (dim.is_constant() ? static_cast<size_t>(dim.constant()) : 7)) *
+             0x9e3779b97f4a7c15u;
+      hash ^= hash >> 29;
+    };
+    for (const OneView& view : chain) {
+      for (const Dim& dim : view.shape) mix(dim);
+      for (const Dim& dim : view.attr.strides) mix(dim);
+      mix(view.attr.offset);
+    }
+    return hash;
+  }
+
+  bool sinks_through(const Demand& demand) const {
+    const Node& node = graph_.node(demand.node);
+    if (!is_elementwise(node.op)) return false;
+    const Dim reads = numel(reading(demand.reading).back().shape), has = numel(node.shape);
+    const bool repeats = !(reads == has || (reads.is_constant() && has.is_constant() &&
+                                            reads.constant() <= has.constant()));
+    if (!repeats) return true;
+    return limit_ == SinkLimit::kRecomputePointwise &&
+           pointwise_[static_cast<size_t>(demand.node)];
+  }
+
+  // A broadcast above an elementwise node reads the flattened node, so the node's axes of size 1 say
+  // nothing: they are dropped, and keepdim=True meets keepdim=False.
+  ReadingId squeezed(NodeId id) {
+    const Node& node = graph_.node(id);
+    Shape shape;
+    for (const Dim& dim : node.shape)
+      if (!dim.is(1)) shape.push_back(dim);
+    if (!is_elementwise(node.op) || shape.size() == node.shape.size()) return kWhole;
+    std::vector<Dim> strides = contiguous_strides(shape);
+    return intern({{std::move(shape), {std::move(strides), 0}}}, id);
+  }
+
+  // How a demand is met: by demands below it, then by a node, or by its views on top.
+  struct Step {
+    std::vector<Demand> below;
+    bool views_on_top;
+  };
+  Step step_for(const Demand& demand) {
+    if (demand.reading != kWhole && !sinks_through(demand))
+      return {{{demand.node, squeezed(demand.node)}}, true};
+    Step step{{}, false};
+    for (NodeId operand : graph_.node(demand.node).operands)
+      step.below.push_back(resolved({operand, demand.reading}));
+    return step;
+  }
+
+  NodeId build(const Demand& demand, const Step& step) {
+    GraphBuilder& builder = rewrite_.builder;
+    const Node& node = graph_.node(demand.node);
+    if (step.views_on_top) {
+      NodeId result = *built(step.below[0]);
+      for (const OneView& view : reading(demand.reading))
+        result = builder.view(result, view.shape, view.attr.strides, view.attr.offset);
+      return result;
+    }
+    std::vector<NodeId> operands;
+    for (const Demand& below : step.below) operands.push_back(*built(below));
+    const Shape& shape =
+        demand.reading == kWhole ? node.shape : reading(demand.reading).back().shape;
+    return builder.add({node.op, node.dtype, shape, std::move(operands), node.attr});
+  }
+
+  void demand(Demand root) {
+    const NodeId output = root.node;
+    root = resolved(root);
+    std::vector<Demand> stack = {root};
+    while (!stack.empty() && rewrite_.builder.ok()) {
+      const Demand top = stack.back();
+      if (*built(top) != kInvalidNode) {
+        stack.pop_back();
+        continue;
+      }
+      const Step step = step_for(top);
+      const size_t before = stack.size();
+      for (const Demand& below : step.below)
+        if (*built(below) == kInvalidNode) stack.push_back(below);
+      if (stack.size() != before) continue;
+      *built(top) = build(top, step);
+      stack.pop_back();
+    }
+    rewrite_[output] = *built(root);  // the slot of a View node is free: demands skip Views
+  }
+
+  Rewrite rewrite_;
+  const Graph& graph_;
+  const SinkLimit limit_;
+  const std::vector<bool> pointwise_;
+  std::vector<Reading> readings_;
+  std::unordered_multimap<size_t, ReadingId> reading_ids_;
+  std::unordered_map<uint64_t, NodeId> viewed_;
+};
+
+}  // namespace
+
+Result<Graph> sink_views(const Graph& graph, SinkLimit limit) {
+  return Sinker(graph, limit).run();
+}
+
+}  // namespace kiln
