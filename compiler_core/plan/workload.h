@@ -16,7 +16,8 @@
 //  - Adjacent axes of the iteration space are merged where every View allows it, axes of size 1 are
 //    dropped, and an input that is read only through Views is declared one-dimensional (a View
 //    indexes the flattened operand anyway). Expect low ranks, but handle any rank, 0 included.
-//  - Outputs are distinct nodes, none is an Input. An output may be read inside the workload too.
+//  - Outputs are distinct nodes. An output may be read inside the workload too. Only in kPointwise
+//    may an output be an Input (a copy), a Constant, an Iota or a View (a rearrangement).
 //
 // kPointwise: no Reduce, no Matmul. Iteration space S: every output has shape S. An output's cone
 //  is elementwise nodes of shape S over Inputs of shape S and Views, Pads, Concats and Gathers of

@@ -1,0 +1,193 @@
+// classify: the rules of workload.h as a checker. What it accepts, code generation may rely on.
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "compiler_core/base/check.h"
+#include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/workload.h"
+
+namespace kiln {
+namespace {
+
+bool is_leaf(Op op) { return traits(op).kind == OpKind::kSource; }
+
+tl::unexpected<Error> refuse(const Node& node, std::string_view rule) {
+  return fail(Code::kUnsupported, std::string(to_string(node.op)) + " " +
+                                      std::string(to_string(node.dtype)) + to_string(node.shape) +
+                                      ": " + std::string(rule));
+}
+
+class Classifier {
+ public:
+  explicit Classifier(const Graph& graph) : graph_(graph) {}
+
+  Result<Family> run() {
+    TRY_STATUS(common());
+    int matmuls = 0, reduces = 0;
+    for (const Node& node : graph_.nodes()) {
+      matmuls += node.op == Op::kMatmul;
+      reduces += traits(node.op).kind == OpKind::kReduce;
+    }
+    if (matmuls > 0 && reduces > 0)
+      return fail(Code::kUnsupported, "no kernel has both a matmul and a reduction");
+    if (matmuls > 0) return matmul();
+    if (reduces > 0) return reduction();
+    return pointwise();
+  }
+
+ private:
+  const Node& operand(const Node& node, size_t i) const { return graph_.node(node.operands[i]); }
+
+  Status common() const {
+    if (!graph_.symbols().empty())
+      return fail(Code::kUnsupported, "dynamic sizes have no kernels yet");
+    const std::vector<bool> live = live_nodes(graph_);
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      if (!live[static_cast<size_t>(id)]) return refuse(node, "no output needs it");
+      for (const Dim& size : node.shape)
+        if (!size.is_constant() || size.constant() < 1)
+          return refuse(node, "a size is not a positive constant");
+      if (node.op == Op::kScanSum) return refuse(node, "running sums have no kernels yet");
+      TRY_STATUS(half_is_only_moved(node));
+    }
+    std::set<NodeId> seen;
+    if (graph_.outputs().empty()) return fail(Code::kUnsupported, "a kernel has outputs");
+    for (NodeId id : graph_.outputs()) {
+      if (!seen.insert(id).second) return refuse(graph_.node(id), "is an output twice");
+    }
+    return {};
+  }
+
+  Status half_is_only_moved(const Node& node) const {
+    if (node.op == Op::kCast) {
+      const DType from = operand(node, 0).dtype;
+      const bool direct = (!is_half(from) || node.dtype == DType::kF32) &&
+                          (!is_half(node.dtype) || from == DType::kF32);
+      return direct ? Status{} : Status(refuse(node, "half types convert through f32"));
+    }
+    if (!is_elementwise(node.op) && traits(node.op).kind != OpKind::kReduce) return {};
+    bool half = is_half(node.dtype);
+    for (size_t i = 0; i < node.operands.size(); ++i) half = half || is_half(operand(node, i).dtype);
+    return half ? Status(refuse(node, "half types are only moved or converted")) : Status{};
+  }
+
+  Status outputs_are_computed() const {
+    for (NodeId id : graph_.outputs())
+      if (is_leaf(graph_.node(id).op) || graph_.node(id).op == Op::kView)
+        return refuse(graph_.node(id), "is an output beside a matmul or reduction");
+    return {};
+  }
+
+  Result<Family> pointwise() const {
+    const Shape& space = graph_.node(graph_.outputs()[0]).shape;
+    for (NodeId id : graph_.outputs())
+      if (graph_.node(id).shape != space)
+        return refuse(graph_.node(id), "outputs of a pointwise kernel have one shape");
+    for (const Node& node : graph_.nodes())
+      if (node.op == Op::kView && is_elementwise(operand(node, 0).op))
+        return refuse(node, "a view stands on arithmetic");
+    return Family::kPointwise;
+  }
+
+  Result<Family> matmul() const {
+    std::optional<NodeId> product;
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (graph_.node(id).op != Op::kMatmul) continue;
+      if (product) return refuse(graph_.node(id), "a kernel has one matmul");
+      product = id;
+    }
+    const Node& matmul = graph_.node(*product);
+    TRY_STATUS(outputs_are_computed());
+    for (size_t i = 0; i < 2; ++i) {
+      const Node& x = operand(matmul, i);
+      const bool view = x.op == Op::kView && operand(x, 0).op == Op::kInput;
+      if (x.op != Op::kInput && !view) return refuse(matmul, "operands are views of inputs");
+    }
+    if (graph_.outputs().size() != 1) return refuse(matmul, "a matmul kernel has one output");
+    if (graph_.node(graph_.outputs()[0]).shape != matmul.shape)
+      return refuse(matmul, "the output has the product's shape");
+    for (const Node& node : graph_.nodes()) TRY_STATUS(epilogue(node, matmul.shape));
+    return Family::kMatmul;
+  }
+
+  Status epilogue(const Node& node, const Shape& space) const {
+    if (is_leaf(node.op) || node.op == Op::kMatmul) return {};
+    if (node.op == Op::kView)
+      return is_leaf(operand(node, 0).op) ? Status{} : Status(refuse(node, "is not a view of a leaf"));
+    if (!is_elementwise(node.op)) return refuse(node, "is no epilogue of a matmul");
+    return node.shape == space ? Status{} : Status(refuse(node, "is outside the product's shape"));
+  }
+
+  Result<Family> reduction() {
+    TRY_STATUS(find_space());
+    TRY_STATUS(outputs_are_computed());
+    for (NodeId id = 0; id < graph_.size(); ++id) TRY_STATUS(place(id));
+    for (NodeId id : graph_.outputs()) {
+      const Shape& shape = graph_.node(id).shape;
+      if (shape != space_.shape && shape != reduced_shape_)
+        return refuse(graph_.node(id), "an output is outside the iteration space");
+    }
+    const bool row = static_cast<size_t>(space_.reduced_end) == space_.shape.size();
+    return row ? Family::kRowReduction : Family::kColumnReduction;
+  }
+
+  Status find_space() {
+    bool found = false;
+    for (const Node& node : graph_.nodes()) {
+      if (traits(node.op).kind != OpKind::kReduce) continue;
+      const auto& axes = std::get<ReduceAttr>(node.attr).axes;
+      ReductionSpace space{operand(node, 0).shape, axes.front(), axes.back() + 1};
+      if (static_cast<int>(axes.size()) != space.reduced_end - space.reduced_begin)
+        return refuse(node, "reduced axes are not adjacent");
+      if (found && !(space == space_)) return refuse(node, "two reductions have different spaces");
+      found = true;
+      space_ = std::move(space);
+      reduced_shape_ = node.shape;
+    }
+    spread_strides_ = contiguous_strides(reduced_shape_);
+    const auto at = spread_strides_.begin() + space_.reduced_begin;
+    spread_strides_.insert(at, static_cast<size_t>(space_.reduced_end - space_.reduced_begin), Dim(0));
+    for (size_t i = 0; i < space_.shape.size(); ++i)
+      if (space_.shape[i].is(1)) spread_strides_[i] = 0;
+    return {};
+  }
+
+  Status place(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (is_leaf(node.op)) return {};
+    const bool full = node.shape == space_.shape, reduced = node.shape == reduced_shape_;
+    if (!full && !reduced) return refuse(node, "is outside the iteration space");
+    if (node.op == Op::kView) {
+      if (is_leaf(operand(node, 0).op)) return {};
+      const auto& view = std::get<ViewAttr>(node.attr);
+      const bool spread = full && operand(node, 0).shape == reduced_shape_ && view.offset.is(0) &&
+                          view.strides == spread_strides_ && operand(node, 0).op != Op::kView;
+      return spread ? Status{} : Status(refuse(node, "is neither a view of a leaf nor a spread"));
+    }
+    if (traits(node.op).kind != OpKind::kReduce && !is_elementwise(node.op))
+      return refuse(node, "does not occur beside a reduction");
+    return {};
+  }
+
+  const Graph& graph_;
+  ReductionSpace space_;
+  Shape reduced_shape_;
+  std::vector<Dim> spread_strides_;
+};
+
+}  // namespace
+
+Result<Family> classify(const Graph& subgraph) { return Classifier(subgraph).run(); }
+
+ReductionSpace reduction_space(const Graph& workload) {
+  for (const Node& node : workload.nodes()) {
+    if (traits(node.op).kind != OpKind::kReduce) continue;
+    const auto& axes = std::get<ReduceAttr>(node.attr).axes;
+    return {workload.node(node.operands[0]).shape, axes.front(), axes.back() + 1};
+  }
+  CHECK(false, "a reduction workload has a reduction");
+}
+
+}  // namespace kiln

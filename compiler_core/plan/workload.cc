@@ -1,0 +1,51 @@
+#include "compiler_core/plan/workload.h"
+
+#include "compiler_core/passes/canonicalise.h"
+#include "compiler_core/passes/expand_half.h"
+#include "compiler_core/passes/normalise.h"
+#include "compiler_core/passes/simplify.h"
+#include "compiler_core/passes/sink_views.h"
+#include "compiler_core/plan/merge_axes.h"
+
+namespace kiln {
+
+std::string_view to_string(Family family) {
+  switch (family) {
+    case Family::kPointwise: return "pointwise";
+    case Family::kRowReduction: return "row_reduction";
+    case Family::kColumnReduction: return "column_reduction";
+    case Family::kMatmul: return "matmul";
+  }
+  return "unknown";
+}
+
+Result<Family> parse_family(std::string_view name) {
+  for (const Family family : {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction,
+                              Family::kMatmul})
+    if (to_string(family) == name) return family;
+  return fail(Code::kInvalidArgument, "unknown family '" + std::string(name.substr(0, 32)) + "'");
+}
+
+Result<WorkloadBinding> make_workload(const Graph& subgraph) {
+  if (!subgraph.symbols().empty())
+    return fail(Code::kUnsupported, "dynamic sizes have no kernels yet");
+  // The passes of normalise, except that broadcasts go all the way down: within a kernel every
+  // value is computed where it is used.
+  TRY(Graph graph, expand_half(subgraph));
+  TRY(graph, simplify(graph));
+  TRY(graph, sink_views(graph, SinkLimit::kRecomputePointwise));
+  TRY(graph, simplify(graph));
+  TRY(graph, merge_axes(graph));
+  TRY(Canonical canonical, canonicalise(graph));
+  TRY(const Family family, classify(canonical.graph));
+
+  WorkloadBinding binding;
+  binding.workload.digest =
+      digest_of(canonical.graph, "kiln.workload." + std::string(to_string(family)));
+  binding.workload.graph = std::move(canonical.graph);
+  binding.workload.family = family;
+  binding.input_order = std::move(canonical.input_order);
+  return binding;
+}
+
+}  // namespace kiln
