@@ -95,7 +95,8 @@ void print_report(const Options& options, const std::string& file, const Compile
                                      {"max_rel_error", report.comparison.max_rel_error},
                                      {"median_us", report.median_us}};
     const auto compiled = program_json(file, program);
-    for (const char* name : {"cache", "seconds", "graph_digest", "program_key", "kernels"})
+    for (const char* name :
+         {"cache", "seconds", "graph_digest", "program_key", "launches", "kernels"})
       object[name] = compiled[name];
     std::printf("%s\n", object.dump().c_str());
     return;

@@ -1,0 +1,143 @@
+// Who may include whom (ARCHITECTURE.md), read from the #include lines themselves.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace kiln {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Include {
+  std::string file;  // relative to the repository
+  std::string header;
+  bool quoted = false;
+};
+
+const std::vector<std::string> kRooms = {"compiler_core", "cache",  "schema",
+                                         "coordinator",   "worker", "client"};
+
+std::vector<Include> all_includes() {
+  static const std::regex kInclude(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");
+  std::vector<Include> includes;
+  for (const std::string& room : kRooms)
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(KILN_SOURCE_DIR) / room)) {
+      const std::string extension = entry.path().extension();
+      if (extension != ".cc" && extension != ".h") continue;
+      std::ifstream in(entry.path());
+      const std::string file = fs::relative(entry.path(), KILN_SOURCE_DIR);
+      // Templates of generated code are text, not part of this build.
+      if (file.find("/templates/") != std::string::npos) continue;
+      std::smatch match;
+      for (std::string line; std::getline(in, line);)
+        if (std::regex_search(line, match, kInclude))
+          includes.push_back({file, match[2], match[1] == "\""});
+    }
+  return includes;
+}
+
+// "compiler_core/ir/graph.h" is in room "ir", "cache/x.h" in "cache".
+std::string room_of(const std::string& path) {
+  const size_t first = path.find('/');
+  const std::string top = path.substr(0, first);
+  if (top != "compiler_core") return top;
+  return path.substr(first + 1, path.find('/', first + 1) - first - 1);
+}
+
+const std::set<std::string> kGraphSide = {"base", "ir", "program"};
+const std::map<std::string, std::set<std::string>> kMayInclude = {
+    {"base", {}},
+    {"ir", {"base"}},
+    {"frontend", {"base", "ir"}},
+    {"passes", {"base", "ir"}},
+    {"program", {"base"}},
+    {"plan", {"base", "ir", "passes", "program"}},
+    {"tune", {"base", "ir", "passes", "program", "plan"}},
+    {"codegen", {"base", "ir", "passes", "program", "plan", "tune"}},
+    {"compile", {"base", "ir", "passes", "program", "plan", "tune", "codegen"}},
+    {"runtime", {"base", "program"}},
+    {"cache", {"base", "program", "plan", "tune"}},
+    {"schema", {"base", "ir", "program", "plan", "tune"}},
+    {"coordinator",
+     {"base", "ir", "passes", "program", "plan", "tune", "codegen", "cache", "schema"}},
+    {"worker",
+     {"base", "ir", "passes", "program", "plan", "tune", "codegen", "compile", "runtime",
+      "schema"}},
+    {"client",
+     {"base", "ir", "passes", "program", "plan", "tune", "codegen", "compile", "runtime",
+      "frontend", "cache", "schema"}},
+};
+
+TEST(IncludeRules, RoomsIncludeOnlyWhatStandsBelowThem) {
+  size_t checked = 0;
+  for (const Include& include : all_includes()) {
+    if (!include.quoted || include.header.find('/') == std::string::npos) continue;
+    const std::string from = room_of(include.file), to = room_of(include.header);
+    if (from == to) continue;
+    ++checked;
+    ASSERT_TRUE(kMayInclude.contains(from)) << include.file << " is in no known room";
+    EXPECT_TRUE(kMayInclude.at(from).contains(to))
+        << include.file << " includes " << include.header << ": " << from << " may not see " << to;
+  }
+  EXPECT_GT(checked, 100u) << "the test no longer finds the sources";
+}
+
+// A library that one folder hides from everybody else.
+TEST(IncludeRules, ForeignLibrariesStayInTheirRooms) {
+  const std::map<std::string, std::string> owners = {
+      {R"(sqlite3\.h)", "cache/"},
+      {R"(zmq\.h(pp)?)", "schema/"},
+      {R"((.*\.capnp|capnp/.*|kj/.*)\.h)", "schema/"},
+      {R"(cuda\.h|nvrtc\.h)", "compiler_core/"},
+      {R"(zip\.h|simdjson\.h)", "compiler_core/frontend/"},
+      {R"(dlfcn\.h)", "compiler_core/runtime/"},
+      {R"(sodium.*\.h)", "compiler_core/base/"},
+  };
+  for (const Include& include : all_includes())
+    for (const auto& [pattern, owner] : owners)
+      if (std::regex_match(include.header, std::regex(pattern))) {
+        EXPECT_TRUE(include.file.starts_with(owner))
+            << include.file << " includes " << include.header << ", which belongs to " << owner;
+        EXPECT_TRUE(include.file.ends_with(".cc"))
+            << include.file << " is a header and includes " << include.header;
+      }
+}
+
+TEST(IncludeRules, TheCoordinatorsCoreIsPure) {
+  const std::set<std::string> impure = {
+      "chrono",   "thread", "mutex",    "fstream",         "filesystem",        "random",
+      "unistd.h", "atomic", "iostream", "spdlog/spdlog.h", "condition_variable"};
+  for (const Include& include : all_includes()) {
+    static const std::set<std::string> kShell = {"service", "planner", "main", "cache"};
+    if (!include.file.starts_with("coordinator/")) continue;
+    std::ifstream in(fs::path(KILN_SOURCE_DIR) / "coordinator/CMakeLists.txt");
+    const std::string lists((std::istreambuf_iterator<char>(in)), {});
+    const size_t core = lists.find("kiln_coordinator_core");
+    ASSERT_NE(core, std::string::npos) << "the core is a library of its own";
+    const std::string sources = lists.substr(core, lists.find(')', core) - core);
+    const std::string stem = fs::path(include.file).stem();
+    if (sources.find(stem + ".cc") == std::string::npos) continue;
+    EXPECT_FALSE(impure.contains(include.header)) << include.file << " includes <" << include.header
+                                                  << ">: the core has no clock, no I/O, no threads";
+  }
+}
+
+TEST(IncludeRules, OnlyMainsReadTheEnvironment) {
+  for (const std::string& room : kRooms)
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(KILN_SOURCE_DIR) / room)) {
+      const std::string file = entry.path().filename();
+      if (entry.path().extension() != ".cc" || file.ends_with("main.cc")) continue;
+      std::ifstream in(entry.path());
+      const std::string text((std::istreambuf_iterator<char>(in)), {});
+      EXPECT_EQ(text.find("getenv("), std::string::npos) << entry.path();
+    }
+}
+
+}  // namespace
+}  // namespace kiln

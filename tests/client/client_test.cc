@@ -1,0 +1,142 @@
+// The client library with nobody to ask: local tier, fallback, breaker, buffers.
+#include "client/client.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/interpreter.h"
+
+namespace kiln {
+namespace {
+
+// tanh(a) - b: the order of inputs matters.
+Graph difference(int64_t rows) {
+  GraphBuilder builder;
+  const NodeId a = builder.input(DType::kF32, {rows, 5});
+  const NodeId b = builder.input(DType::kF32, {rows, 5});
+  return *builder.finish({builder.binary(Op::kSub, builder.unary(Op::kTanh, a), b)});
+}
+
+Tensor filled(std::vector<int64_t> sizes, double first) {
+  Tensor tensor(DType::kF32, std::move(sizes));
+  for (int64_t i = 0; i < tensor.numel(); ++i) tensor.set(i, first + 0.01 * static_cast<double>(i));
+  return tensor;
+}
+
+std::unique_ptr<Client> make_client(ClientOptions options = {}) {
+  auto client = Client::create(std::move(options));
+  EXPECT_TRUE(client) << client.error().message;
+  return *std::move(client);
+}
+
+TEST(Client, CompilesHereWhenThereIsNoServiceAndGivesTheOraclesAnswer) {
+  const Graph graph = difference(7);
+  auto program = make_client()->compile(graph, {});
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ((*program)->outcome(), "local");
+  const Tensor a = filled({7, 5}, -1), b = filled({7, 5}, 3);
+  const Tensor* inputs[] = {&a, &b};
+  const auto outputs = (*program)->run(inputs);
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  const auto expected = interpret(graph, inputs);
+  for (int64_t i = 0; i < a.numel(); ++i)
+    EXPECT_NEAR((*outputs)[0].get(i), (*expected)[0].get(i), 1e-5);
+}
+
+TEST(Client, WrongBuffersAreRefusedByName) {
+  auto program = make_client()->compile(difference(7), {});
+  ASSERT_TRUE(program);
+  const Tensor good = filled({7, 5}, 0), rows = filled({6, 5}, 0), type(DType::kF64, {7, 5});
+  const Tensor* count[] = {&good};
+  const Tensor* shape[] = {&good, &rows};
+  const Tensor* dtype[] = {&type, &good};
+  EXPECT_EQ((*program)->run(count).error().code, Code::kInvalidArgument);
+  EXPECT_NE((*program)->run(shape).error().message.find("input 1 is f32[6,5]"), std::string::npos);
+  EXPECT_NE((*program)->run(dtype).error().message.find("input 0 is f64"), std::string::npos);
+  const Tensor* inputs[] = {&good, &good};
+  Tensor small = filled({1, 5}, 0);
+  Tensor* outputs[] = {&small};
+  EXPECT_EQ((*program)->run(inputs, outputs).error().code, Code::kInvalidArgument);
+}
+
+TEST(Client, TheLocalTierServesANewClient) {
+  const auto dir = TempDir::create();
+  ASSERT_TRUE(dir);
+  ClientOptions options;
+  options.cache_dir = dir->path() / "tier";
+  ASSERT_TRUE(make_client(options)->compile(difference(3), {}));
+  options.allow_fallback = false;
+  auto again = make_client(options)->compile(difference(3), {});
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ((*again)->outcome(), "hit");
+  EXPECT_FALSE(make_client(options)->compile(difference(4), {}));
+}
+
+TEST(Client, ADamagedLocalTierIsAMissNotAFailure) {
+  const auto dir = TempDir::create();
+  ASSERT_TRUE(dir);
+  ClientOptions options;
+  options.cache_dir = dir->path();
+  ASSERT_TRUE(make_client(options)->compile(difference(3), {}));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir->path())) {
+    if (!entry.is_regular_file()) continue;
+    std::string bytes = *read_file(entry.path());
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+    ASSERT_TRUE(write_file(entry.path(), bytes));
+  }
+  auto again = make_client(options)->compile(difference(3), {});
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ((*again)->outcome(), "local");
+}
+
+TEST(Client, AServiceThatIsAwayTripsTheBreaker) {
+  ClientOptions options;
+  options.coordinator = "tcp://127.0.0.1:9";
+  options.connect_timeout = std::chrono::milliseconds(100);
+  options.allow_fallback = false;
+  const auto client = make_client(options);
+  EXPECT_EQ(client->service_state(), ServiceState::kUnknown);
+  EXPECT_EQ(client->compile(difference(3), {}).error().code, Code::kUnavailable);
+  EXPECT_EQ(client->service_state(), ServiceState::kAway);
+  const auto second = client->compile(difference(3), {});
+  EXPECT_NE(second.error().message.find("a moment ago"), std::string::npos)
+      << second.error().message;
+}
+
+TEST(Client, ThreadsMayShareOne) {
+  const auto client = make_client();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&client, t] {
+      auto program = client->compile(difference(2 + t % 2), {});
+      ASSERT_TRUE(program) << program.error().message;
+      const Tensor a = filled({2 + t % 2, 5}, 0);
+      const Tensor* inputs[] = {&a, &a};
+      for (int i = 0; i < 50; ++i) ASSERT_TRUE((*program)->run(inputs));
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Client, NaNAndInfinityFollowPyTorch) {
+  const Graph graph = difference(1);
+  auto program = make_client()->compile(graph, {});
+  ASSERT_TRUE(program);
+  const double infinity = std::numeric_limits<double>::infinity();
+  Tensor a(DType::kF32, {1, 5}), b(DType::kF32, {1, 5});
+  for (int64_t i = 0; i < 5; ++i)
+    a.set(i, std::array{std::nan(""), infinity, -infinity, 0.0, 1.0}[static_cast<size_t>(i)]);
+  b.set(3, infinity);
+  const Tensor* inputs[] = {&a, &b};
+  const auto outputs = (*program)->run(inputs);
+  ASSERT_TRUE(outputs);
+  EXPECT_TRUE(std::isnan((*outputs)[0].get(0)));
+  EXPECT_EQ((*outputs)[0].get(1), 1);
+  EXPECT_EQ((*outputs)[0].get(2), -1);
+  EXPECT_EQ((*outputs)[0].get(3), -infinity);
+}
+
+}  // namespace
+}  // namespace kiln

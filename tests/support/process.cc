@@ -1,0 +1,216 @@
+#include "tests/support/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void pause_ms(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+int code_of(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+pid_t spawn(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+            int out, int err) {
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t pid = ::fork();
+  CHECK(pid >= 0, "fork");
+  if (pid > 0) return pid;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const char* name : {"KILN_COORDINATOR", "KILN_CACHE_DIR"}) ::unsetenv(name);
+  for (const std::string& pair : environment) ::putenv(const_cast<char*>(pair.c_str()));
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(err, STDERR_FILENO);
+  ::execv(argv[0], argv.data());
+  ::_exit(127);
+}
+
+struct Pipe {
+  int read_end, write_end;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends;
+  CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe");
+  return {ends[0], ends[1]};
+}
+
+// The parent of `pid`, or 0.
+pid_t parent_of(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  const size_t close = text.rfind(')');
+  if (close == std::string::npos) return 0;
+  char state = 0;
+  int parent = 0;
+  std::sscanf(text.c_str() + close + 1, " %c %d", &state, &parent);
+  return parent;
+}
+
+}  // namespace
+
+nlohmann::json Finished::json() const {
+  return nlohmann::json::parse(out, nullptr, false);
+}
+
+Finished run(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+             int timeout_s) {
+  const Pipe out = make_pipe(), err = make_pipe();
+  const pid_t pid = spawn(arguments, environment, out.write_end, err.write_end);
+  ::close(out.write_end);
+  ::close(err.write_end);
+  Finished result;
+  const auto deadline = Clock::now() + std::chrono::seconds(timeout_s);
+  std::array<pollfd, 2> fds = {pollfd{out.read_end, POLLIN, 0}, pollfd{err.read_end, POLLIN, 0}};
+  std::array<std::string*, 2> texts = {&result.out, &result.err};
+  for (int open = 2; open > 0;) {
+    ::poll(fds.data(), fds.size(), 100);
+    for (size_t i = 0; i < fds.size(); ++i) {
+      if (fds[i].fd < 0 || (fds[i].revents & (POLLIN | POLLHUP)) == 0) continue;
+      std::array<char, 4096> chunk;
+      const ssize_t n = ::read(fds[i].fd, chunk.data(), chunk.size());
+      if (n > 0) {
+        texts[i]->append(chunk.data(), static_cast<size_t>(n));
+      } else {
+        ::close(fds[i].fd);
+        fds[i].fd = -1;
+        --open;
+      }
+    }
+    if (Clock::now() > deadline) ::kill(pid, SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  result.exit_code = code_of(status);
+  return result;
+}
+
+Child Child::start(const std::vector<std::string>& arguments, const Path& out, const Path& err) {
+  const int out_fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int err_fd = ::open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  CHECK(out_fd >= 0 && err_fd >= 0, "the test's own directory");
+  const pid_t pid = spawn(arguments, {}, out_fd, err_fd);
+  ::close(out_fd);
+  ::close(err_fd);
+  return Child(pid);
+}
+
+Child& Child::operator=(Child&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  return *this;
+}
+
+Child::~Child() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+void Child::signal(int number) const {
+  ::kill(pid_, number);
+}
+
+int Child::wait() {
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+  pid_ = -1;
+  return code_of(status);
+}
+
+bool Child::running() {
+  if (pid_ <= 0) return false;
+  if (::waitpid(pid_, nullptr, WNOHANG) == 0) return true;
+  pid_ = -1;
+  return false;
+}
+
+Service::Service(Path data_dir, std::vector<std::string> more)
+    : data_dir_(std::move(data_dir)), child_([&] {
+        std::filesystem::create_directories(data_dir_);
+        std::vector<std::string> arguments = {binary("kiln"),     "up",       "--data-dir",
+                                              data_dir_.string(), "--listen", "tcp://127.0.0.1:0"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        return Child::start(arguments, data_dir_ / "ready", data_dir_ / "log");
+      }()) {
+  for (int tries = 0; tries < 600 && endpoint_.empty() && child_.running(); ++tries) {
+    const std::string text = read_file(data_dir_ / "ready").value_or("");
+    if (text.starts_with("ready ") && text.back() == '\n')
+      endpoint_ = text.substr(6, text.size() - 7);
+    else
+      pause_ms(50);
+  }
+}
+
+std::string Service::log() const {
+  return read_file(data_dir_ / "log").value_or("");
+}
+
+void Service::kill() {
+  const pid_t household = child_.pid();
+  std::vector<pid_t> members;
+  for (const char* name : {"kiln-coordinator", "kiln-worker", "kiln-runner"})
+    for (pid_t pid : descendants(household, name)) members.push_back(pid);
+  child_.signal(SIGKILL);
+  child_.wait();
+  for (int tries = 0; tries < 100; ++tries) {
+    std::erase_if(members, [](pid_t pid) { return ::kill(pid, 0) != 0; });
+    if (members.empty()) return;
+    pause_ms(50);
+  }
+}
+
+int Service::stop() {
+  child_.signal(SIGTERM);
+  return child_.wait();
+}
+
+std::vector<pid_t> descendants(pid_t ancestor, const std::string& name) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string text = entry.path().filename();
+    if (text.find_first_not_of("0123456789") != std::string::npos) continue;
+    const pid_t pid = std::stoi(text);
+    std::error_code error;
+    const Path executable = std::filesystem::read_symlink(entry.path() / "exe", error);
+    if (error || executable.filename() != name) continue;
+    for (pid_t up = pid; up > 1; up = parent_of(up))
+      if (up == ancestor) {
+        found.push_back(pid);
+        break;
+      }
+  }
+  return found;
+}
+
+std::string binary(const std::string& name) {
+  std::error_code ignored;
+  const Path tests = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  return (tests.parent_path() / "bin" / name).string();
+}
+
+std::string small_graph(const std::string& name) {
+  return std::string(KILN_SOURCE_DIR) + "/tests/graphs/small/" + name;
+}
+
+}  // namespace kiln::testing

@@ -1,0 +1,68 @@
+// Real processes for system tests: run a command to its end, or keep one in the background.
+#pragma once
+
+#include <sys/types.h>
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler_core/base/file.h"
+
+namespace kiln::testing {
+
+struct Finished {
+  int exit_code = -1;  // 128 + N when signal N ended it
+  std::string out, err;
+  nlohmann::json json() const;  // of `out`; a discarded value when it is none
+};
+
+// Runs `arguments` (the first is a path) with `environment` added, at most `timeout_s`, then kills
+// it.
+Finished run(const std::vector<std::string>& arguments,
+             const std::vector<std::string>& environment = {}, int timeout_s = 120);
+
+// A child in the background, killed when the object goes.
+class Child {
+ public:
+  static Child start(const std::vector<std::string>& arguments, const Path& out, const Path& err);
+  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+  Child& operator=(Child&& other) noexcept;
+  ~Child();
+
+  pid_t pid() const { return pid_; }
+  void signal(int number) const;
+  int wait();  // exit code as in Finished
+  bool running();
+
+ private:
+  explicit Child(pid_t pid) : pid_(pid) {}
+  pid_t pid_ = -1;
+};
+
+// `kiln up` on a data directory, ready.
+class Service {
+ public:
+  explicit Service(Path data_dir, std::vector<std::string> more = {});
+  const std::string& endpoint() const { return endpoint_; }
+  Child& child() { return child_; }
+  std::string log() const;
+  void kill();  // -9, and waits for the whole household to be gone
+  int stop();   // SIGTERM; its exit code
+
+ private:
+  Path data_dir_;
+  Child child_;
+  std::string endpoint_;
+};
+
+// Processes below `ancestor` whose executable is named `name`.
+std::vector<pid_t> descendants(pid_t ancestor, const std::string& name);
+
+// build/.../bin/NAME.
+std::string binary(const std::string& name);
+// tests/graphs/small/NAME
+std::string small_graph(const std::string& name);
+
+}  // namespace kiln::testing

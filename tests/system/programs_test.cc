@@ -1,0 +1,68 @@
+// Every covered program of tests/graphs gives PyTorch's answer through the real service.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/process.h"
+
+namespace kiln::testing {
+namespace {
+
+struct Program {
+  const char* name;
+  size_t launches;  // a good human's plan
+};
+
+class Programs : public ::testing::TestWithParam<Program> {
+ protected:
+  static void SetUpTestSuite() {
+    dir_ = new TempDir(*TempDir::create());
+    service_ = new Service(dir_->path() / "data");
+    ASSERT_FALSE(service_->endpoint().empty()) << service_->log();
+  }
+  static void TearDownTestSuite() {
+    delete service_;
+    delete dir_;
+  }
+
+  static void expect_right(const std::string& mode) {
+    const Program& program = GetParam();
+    const Finished ran = run({binary("kiln"), "run", small_graph(program.name) + ".pt2", "--expect",
+                              small_graph(program.name) + ".safetensors", "--mode", mode,
+                              "--coordinator", service_->endpoint(), "--no-fallback", "--json"});
+    EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err << service_->log();
+    const nlohmann::json report = ran.json();
+    ASSERT_TRUE(report.is_object()) << ran.out;
+    EXPECT_TRUE(report["ok"].get<bool>()) << ran.out;
+    EXPECT_TRUE(report["compared"].get<bool>());
+    EXPECT_NE(report["cache"], "local");
+    EXPECT_EQ(report["launches"], program.launches) << ran.out;
+  }
+
+  static inline TempDir* dir_ = nullptr;
+  static inline Service* service_ = nullptr;
+};
+
+TEST_P(Programs, RunRightInDefaultMode) {
+  expect_right("default");
+}
+TEST_P(Programs, RunRightWhenTuned) {
+  expect_right("max-autotune");
+}
+
+INSTANTIATE_TEST_SUITE_P(, Programs,
+                         ::testing::Values(Program{"fused_gelu", 1}, Program{"sincos", 1},
+                                           Program{"sincos_broadcast", 1},
+                                           Program{"dup_and_dead", 1}, Program{"softmax", 1},
+                                           Program{"softmax_dim0", 1}, Program{"layernorm", 1},
+                                           Program{"rmsnorm_residual", 1}, Program{"swiglu", 1},
+                                           Program{"rope", 1}, Program{"colsum", 1},
+                                           Program{"relu_matmul", 1}, Program{"matmul", 1},
+                                           Program{"matmul_bf16", 1}, Program{"linear_decode", 1},
+                                           Program{"linear_bias_gelu", 1}, Program{"mlp_silu", 2},
+                                           Program{"mlp_relu", 2}, Program{"ffn_gelu", 2},
+                                           Program{"linear_ln_gelu", 2}, Program{"attention", 3}),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+}  // namespace
+}  // namespace kiln::testing
