@@ -1,5 +1,5 @@
 // ExportedProgram: what torch.export.save wrote: the graph, lowered to core ops, and the tensors
-// that belong to it.
+// that belong to it. Plain values; the functions may be called from any thread.
 #pragma once
 
 #include <optional>
@@ -15,18 +15,24 @@ namespace kiln {
 struct ExportedInput {
   enum class Kind : uint8_t { kUser, kParameter, kBuffer, kConstantTensor };
   Kind kind = Kind::kUser;
-  std::string name;           // the user's name: "net.0.weight", "x"
+  std::string name;  // the user's name: "net.0.weight", "x"
   DType dtype = DType::kF32;
-  Shape shape;                // as the model sees it
-  std::vector<Dim> strides;   // as exported. When not row-major dense, the graph's input is the flat
-                              // storage and a View gives it `shape`
-  std::string payload;        // path in the archive of the bytes; empty for user inputs
-  bool has_payload = false;   // a graph-only archive carries none
+  Shape shape;               // as the model sees it
+  std::vector<Dim> strides;  // as exported. When not row-major dense, the graph's input is the flat
+                             // storage and a View gives it `shape`
+  std::string payload;       // path in the archive of the bytes; empty for user inputs
+  bool has_payload = false;  // a graph-only archive carries none
+  // Where the elements lie in the payload, in elements. Meaningful with has_payload.
+  int64_t payload_offset = 0;
+  std::vector<int64_t> payload_strides;
 };
+
+// Whether the graph's input is the tensor itself, not a flat storage behind a View.
+bool is_dense(const ExportedInput& input);
 
 struct ExportedProgram {
   Graph graph;
-  std::vector<ExportedInput> inputs;   // one per graph input, in order
+  std::vector<ExportedInput> inputs;  // one per graph input, in order
 };
 
 // Reads `path` and lowers its graph. Errors: kNotFound, kInvalidArgument (truncated, not a zip,
@@ -38,5 +44,9 @@ Result<ExportedProgram> read_exported_program(const Path& path);
 // The stored bytes of one parameter, buffer or constant as a dense tensor in the layout the graph's
 // input expects. kNotFound when the archive has none.
 Result<Tensor> read_payload(const Path& archive, const ExportedInput& input);
+
+// `tensor`, which has `input`'s dtype and sizes, in the layout the graph's input expects: itself
+// when that is dense, else the flat storage with the elements at `input.strides`.
+Result<Tensor> to_input_layout(const Tensor& tensor, const ExportedInput& input);
 
 }  // namespace kiln

@@ -1,0 +1,198 @@
+#include <algorithm>
+
+#include "compiler_core/frontend/lowering.h"
+
+namespace kiln {
+namespace {
+
+std::string quoted(std::string_view name) {
+  return "'" + std::string(name) + "'";
+}
+
+}  // namespace
+
+NodeId Call::invalid(std::string why) {
+  return b.fail_with({Code::kInvalidArgument, std::move(why), 0});
+}
+
+NodeId Call::unsupported(std::string why) {
+  return b.fail_with({Code::kUnsupported, std::move(why), 0});
+}
+
+void Call::wrong(std::string_view name, std::string_view expected) {
+  const Argument* found = find(name);
+  if (const auto* other = found != nullptr ? std::get_if<OtherArgument>(found) : nullptr)
+    unsupported("argument " + quoted(name) + " of the form " + std::string(other->kind) +
+                " is not covered");
+  else
+    invalid("argument " + quoted(name) + " is missing or not " + std::string(expected));
+}
+
+const Argument* Call::find(std::string_view name) const {
+  for (const NamedArgument& argument : node_.inputs)
+    if (argument.name == name) return &argument.value;
+  return nullptr;
+}
+
+template <class T>
+const T* Call::require(std::string_view name, std::string_view expected) {
+  const Argument* argument = find(name);
+  const T* value = argument != nullptr ? std::get_if<T>(argument) : nullptr;
+  if (value == nullptr) wrong(name, expected);
+  return value;
+}
+
+bool Call::has(std::string_view name) const {
+  const Argument* argument = find(name);
+  if (argument == nullptr || std::holds_alternative<std::monostate>(*argument)) return false;
+  const auto* tensor = std::get_if<TensorName>(argument);
+  return tensor == nullptr || !tensor->name.empty();
+}
+
+NodeId Call::lookup(TensorName name) {
+  const auto found = values_.find(name.name);
+  if (found == values_.end())
+    return invalid("uses tensor " + quoted(name.name) +
+                   ", which no input and no node before it defines");
+  return found->second;
+}
+
+NodeId Call::tensor(std::string_view name) {
+  const auto* value = require<TensorName>(name, "a tensor");
+  return value != nullptr ? lookup(*value) : kInvalidNode;
+}
+
+NodeId Call::optional_tensor(std::string_view name) {
+  return has(name) ? tensor(name) : kInvalidNode;
+}
+
+std::vector<NodeId> Call::tensors(std::string_view name) {
+  std::vector<NodeId> ids = optional_tensors(name);
+  if (std::find(ids.begin(), ids.end(), kInvalidNode) != ids.end()) wrong(name, "all tensors");
+  return ids;
+}
+
+std::vector<NodeId> Call::optional_tensors(std::string_view name) {
+  std::vector<NodeId> ids;
+  if (const auto* list = require<std::vector<TensorName>>(name, "a list of tensors"))
+    for (const TensorName& each : *list)
+      ids.push_back(each.name.empty() ? kInvalidNode : lookup(each));
+  return ids;
+}
+
+Operand Call::operand(std::string_view name) {
+  const Argument* argument = find(name);
+  if (argument != nullptr && std::holds_alternative<TensorName>(*argument))
+    return {tensor(name), {}};
+  return {kInvalidNode, number(name)};
+}
+
+Number Call::number(std::string_view name) {
+  const Argument* argument = find(name);
+  if (argument != nullptr) {
+    if (const auto* flag = std::get_if<bool>(argument))
+      return {Number::Kind::kBool, *flag ? 1.0 : 0.0, *flag ? 1 : 0};
+    if (const auto* integer = std::get_if<Dim>(argument))
+      return {Number::Kind::kInt,
+              integer->is_constant() ? static_cast<double>(integer->constant()) : 0, *integer};
+    if (const auto* real = std::get_if<double>(argument)) return {Number::Kind::kFloat, *real, 0};
+  }
+  wrong(name, "a number");
+  return {};
+}
+
+double Call::real(std::string_view name, std::optional<double> fallback) {
+  if (fallback && !has(name)) return *fallback;
+  const Number value = number(name);
+  if (!value.integer.is_constant()) unsupported("argument " + quoted(name) + " is symbolic");
+  return value.value;
+}
+
+Dim Call::size(std::string_view name, std::optional<Dim> fallback) {
+  if (fallback && !has(name)) return *fallback;
+  const auto* value = require<Dim>(name, "an integer");
+  return value != nullptr ? *value : Dim(0);
+}
+
+std::vector<Dim> Call::sizes(std::string_view name) {
+  const auto* value = require<std::vector<Dim>>(name, "a list of integers");
+  return value != nullptr ? *value : std::vector<Dim>();
+}
+
+int64_t Call::integer(std::string_view name, std::optional<int64_t> fallback) {
+  if (fallback && !has(name)) return *fallback;
+  const Dim value = size(name);
+  if (!value.is_constant()) {
+    unsupported("argument " + quoted(name) + " is symbolic");
+    return 0;
+  }
+  return value.constant();
+}
+
+bool Call::flag(std::string_view name, bool fallback) {
+  if (!has(name)) return fallback;
+  const auto* value = require<bool>(name, "a bool");
+  return value != nullptr ? *value : fallback;
+}
+
+std::string_view Call::text(std::string_view name, std::string_view fallback) {
+  if (!has(name)) return fallback;
+  const auto* value = require<std::string_view>(name, "a string");
+  return value != nullptr ? *value : fallback;
+}
+
+DType Call::dtype(std::string_view name, DType fallback) {
+  if (!has(name)) return fallback;
+  const auto* code = require<ScalarTypeCode>(name, "a dtype");
+  if (code == nullptr) return fallback;
+  const Result<DType> type = to_dtype(*code);
+  if (!type) b.fail_with(type.error());
+  return type ? *type : fallback;
+}
+
+int Call::axis(std::string_view name, size_t rank, std::optional<int64_t> fallback) {
+  const int64_t given = integer(name, fallback);
+  const int64_t count = std::max<int64_t>(static_cast<int64_t>(rank), 1);
+  if (given < -count || given >= count) {
+    invalid("argument " + quoted(name) + " is " + std::to_string(given) + ", no axis of a tensor " +
+            "of rank " + std::to_string(rank));
+    return 0;
+  }
+  return static_cast<int>(given < 0 ? given + count : given);
+}
+
+std::vector<int> Call::axes(std::string_view name, size_t rank) {
+  std::vector<bool> chosen(std::max<size_t>(rank, 1), false);
+  bool any = false;
+  const auto choose = [&](const Dim& dim) {
+    const int64_t count = static_cast<int64_t>(chosen.size());
+    const int64_t given = dim.is_constant() ? dim.constant() : count;
+    if (given < -count || given >= count) {
+      invalid("argument " + quoted(name) + " has no axis of a tensor of rank " +
+              std::to_string(rank));
+      return;
+    }
+    chosen[static_cast<size_t>(given < 0 ? given + count : given)] = true;
+    any = true;
+  };
+  if (has(name)) {
+    // A single axis stands for a list of one.
+    if (std::holds_alternative<Dim>(*find(name)))
+      choose(size(name));
+    else
+      for (const Dim& dim : sizes(name)) choose(dim);
+  }
+  std::vector<int> result;
+  for (size_t i = 0; i < rank; ++i)
+    if (!any || chosen[i]) result.push_back(static_cast<int>(i));
+  return result;
+}
+
+size_t Call::output_count() const {
+  if (node_.outputs.size() == 1)
+    if (const auto* list = std::get_if<std::vector<TensorName>>(&node_.outputs[0]))
+      return list->size();
+  return node_.outputs.size();
+}
+
+}  // namespace kiln

@@ -1,0 +1,53 @@
+// Decompositions: what composite operations mean in core ops, for the lowerings that share them.
+// They follow ATen's CPU kernels: half types are computed in f32 and rounded once at the end.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "compiler_core/frontend/lowering.h"
+
+namespace kiln {
+
+// PyTorch's type promotion.
+DType promote_types(DType a, DType b);
+// Of tensors, scalars (rank 0) and Python numbers together: numbers and scalars only change the
+// result when they are of a higher kind (bool < integer < float).
+DType result_type(const GraphBuilder& b, std::span<const Operand> operands);
+// f32 for integers and bool: what sin() of an integer tensor gives.
+DType to_float_type(DType dtype);
+
+// The shape both broadcast to.
+Shape broadcast_shapes(GraphBuilder& b, const Shape& x, const Shape& y);
+// `operand` cast to `dtype` and broadcast to `shape`.
+NodeId materialise(GraphBuilder& b, const Operand& operand, DType dtype, Shape shape);
+
+// A scalar of `dtype`.
+NodeId scalar(GraphBuilder& b, DType dtype, const Number& value);
+Number to_number(double value);
+Number to_number(int64_t value);
+// `value` in the dtype and shape of `x`.
+NodeId constant_like(GraphBuilder& b, NodeId x, double value);
+// A size as a scalar of `dtype`.
+NodeId size_value(GraphBuilder& b, const Dim& size, DType dtype);
+// 0, 1, 2, ... along `axis` of `shape`, as i64.
+NodeId coordinate(GraphBuilder& b, const Shape& shape, size_t axis);
+
+NodeId sigmoid(GraphBuilder& b, NodeId x);
+// Over `axes`, which stay with size 1.
+NodeId mean(GraphBuilder& b, NodeId x, const std::vector<int>& axes);
+// The product of the sizes of `axes`, as a scalar of dtype.
+NodeId count_value(GraphBuilder& b, NodeId x, const std::vector<int>& axes, DType dtype);
+NodeId softmax(GraphBuilder& b, NodeId x, int axis);
+NodeId log_softmax(GraphBuilder& b, NodeId x, int axis);
+
+// Matrix product with PyTorch's broadcasting, operands of rank 2 at least. The result has the
+// compute type. A plain matrix on the right sees the rows of all batches as one matrix.
+NodeId matrix_product(GraphBuilder& b, NodeId x, NodeId y);
+NodeId swap_axes(GraphBuilder& b, NodeId x, int first, int second);
+
+// x[i0, i1, ...] for index tensors of one shape, one for each of the leading axes of x; negative
+// indices count from the end.
+NodeId gather_leading(GraphBuilder& b, NodeId x, const std::vector<NodeId>& indices);
+
+}  // namespace kiln

@@ -1,0 +1,486 @@
+#include "compiler_core/frontend/exported_model.h"
+
+#include <simdjson.h>
+
+#include <cmath>
+#include <limits>
+
+#include "compiler_core/frontend/symbolic_size.h"
+
+namespace kiln {
+namespace {
+
+namespace dom = simdjson::dom;
+using std::string_view;
+
+tl::unexpected<Error> invalid(std::string message) {
+  return fail(Code::kInvalidArgument, std::move(message));
+}
+
+// Adds where the error happened, outermost first: "graph: node 12 (aten.add.Tensor): ...".
+template <class T>
+Result<T> within(Result<T> result, const std::string& context) {
+  if (!result) return fail(result.error().within(context));
+  return result;
+}
+
+Result<dom::object> object_in(dom::object from, string_view key) {
+  dom::object value;
+  if (from[key].get(value) != simdjson::SUCCESS)
+    return invalid("'" + std::string(key) + "' is missing or no object");
+  return value;
+}
+Result<dom::array> array_in(dom::object from, string_view key) {
+  dom::array value;
+  if (from[key].get(value) != simdjson::SUCCESS)
+    return invalid("'" + std::string(key) + "' is missing or no list");
+  return value;
+}
+Result<string_view> string_in(dom::object from, string_view key) {
+  string_view value;
+  if (from[key].get(value) != simdjson::SUCCESS)
+    return invalid("'" + std::string(key) + "' is missing or no string");
+  return value;
+}
+Result<int64_t> integer_in(dom::object from, string_view key) {
+  int64_t value = 0;
+  if (from[key].get(value) != simdjson::SUCCESS)
+    return invalid("'" + std::string(key) + "' is missing or no integer");
+  return value;
+}
+Result<dom::object> as_object(dom::element element) {
+  dom::object value;
+  if (element.get(value) != simdjson::SUCCESS) return invalid("not an object");
+  return value;
+}
+// The schema's unions are objects of one member whose key names the form.
+Result<dom::key_value_pair> as_union(dom::element element) {
+  TRY(const dom::object object, as_object(element));
+  if (object.size() != 1) return invalid("not an object of one member");
+  return *object.begin();
+}
+
+// json.dumps cannot write these as numbers.
+Result<double> as_double(dom::element element) {
+  double value = 0;
+  if (element.get(value) == simdjson::SUCCESS) return value;
+  string_view text;
+  if (element.get(text) == simdjson::SUCCESS) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (text == "Infinity") return kInfinity;
+    if (text == "-Infinity") return -kInfinity;
+    if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  }
+  return invalid("not a number");
+}
+
+// Everything but the tree itself that turns JSON into values: the table of symbols grows as their
+// names are met.
+class ModelParser {
+ public:
+  explicit ModelParser(ExportedModel& model) : model_(model) {}
+
+  Status model(dom::object root) {
+    TRY(const dom::object version, object_in(root, "schema_version"));
+    TRY(const int64_t major, integer_in(version, "major"));
+    if (major != kExportSchemaMajor)
+      return fail(Code::kInvalidArgument,
+                  "schema version " + std::to_string(major) + " is not " +
+                      std::to_string(kExportSchemaMajor) +
+                      ", the one Kiln reads; export again with a PyTorch that writes it (2.8 to "
+                      "2.11)");
+    if (root["range_constraints"].get(ranges_) != simdjson::SUCCESS)
+      return invalid("'range_constraints' is missing or no object");
+    TRY(const dom::object module, object_in(root, "graph_module"));
+    TRY(const dom::object graph, object_in(module, "graph"));
+    TRY_STATUS(tensors(graph));
+    TRY_STATUS(integers(graph));
+    TRY_STATUS(nodes(graph));
+    TRY(const dom::object signature, object_in(module, "signature"));
+    TRY_STATUS(input_specs(signature));
+    return output_specs(signature);
+  }
+
+ private:
+  // A size is {"as_int": 4} or {"as_expr": {"expr_str": ..., "hint": {"as_int": 32} or null}}.
+  Result<Dim> size(dom::element element) {
+    TRY(const dom::key_value_pair form, as_union(element));
+    int64_t value = 0;
+    if (form.key == "as_int" && form.value.get(value) == simdjson::SUCCESS) return Dim(value);
+    if (form.key == "as_expr") return expression(form.value);
+    return invalid("'" + std::string(form.key) + "' is no form of a size");
+  }
+
+  Result<Dim> expression(dom::element element) {
+    TRY(const dom::object object, as_object(element));
+    TRY(const string_view text, string_in(object, "expr_str"));
+    int64_t hint = 0;
+    if (object["hint"]["as_int"].get(hint) != simdjson::SUCCESS) hint = 0;
+    return parse_symbolic_size(text, [&](string_view name) -> Result<Dim> {
+      // The hint is the whole expression's; it is the symbol's when that is all there is.
+      const bool alone = text.starts_with("Symbol(");
+      return symbol(name, alone && hint > 0 ? hint : 0);
+    });
+  }
+
+  Result<Dim> symbol(string_view name, int64_t hint) {
+    const auto [known, is_new] =
+        symbol_ids_.try_emplace(std::string(name), static_cast<SymbolId>(model_.symbols.size()));
+    if (is_new) {
+      TRY(const SymbolRange range, range_of(name));
+      model_.symbols.push_back({range, hint});
+    }
+    Symbol& entry = model_.symbols[static_cast<size_t>(known->second)];
+    if (entry.hint == 0) entry.hint = hint;
+    return Dim::symbol(known->second);
+  }
+
+  Result<SymbolRange> range_of(string_view name) const {
+    SymbolRange range;
+    dom::object bounds;
+    if (ranges_[name].get(bounds) != simdjson::SUCCESS) return range;
+    int64_t bound = 0;
+    if (bounds["min_val"].get(bound) == simdjson::SUCCESS) range.min = std::max<int64_t>(bound, 0);
+    if (bounds["max_val"].get(bound) == simdjson::SUCCESS) range.max = bound;
+    if (range.max < range.min)
+      return invalid("range_constraints: the range of '" + std::string(name) + "' is empty");
+    return range;
+  }
+
+  Result<std::vector<Dim>> sizes(dom::object from, string_view key) {
+    TRY(const dom::array list, array_in(from, key));
+    std::vector<Dim> dims;
+    dims.reserve(list.size());
+    for (const dom::element element : list) {
+      TRY(Dim dim, within(size(element), "'" + std::string(key) + "'"));
+      dims.push_back(std::move(dim));
+    }
+    return dims;
+  }
+
+  Result<DeclaredTensor> tensor(dom::element element) {
+    TRY(const dom::object object, as_object(element));
+    DeclaredTensor result;
+    TRY(result.dtype.code, integer_in(object, "dtype"));
+    TRY(result.shape, sizes(object, "sizes"));
+    TRY(result.strides, sizes(object, "strides"));
+    if (result.strides.size() != result.shape.size())
+      return invalid("'strides' and 'sizes' differ in length");
+    dom::element offset;
+    if (object["storage_offset"].get(offset) != simdjson::SUCCESS)
+      return invalid("'storage_offset' is missing");
+    TRY(result.storage_offset, size(offset));
+    constexpr int64_t kStrided = 7;
+    TRY(const int64_t layout, integer_in(object, "layout"));
+    result.strided = layout == kStrided;
+    return result;
+  }
+
+  Status tensors(dom::object graph) {
+    TRY(const dom::object values, object_in(graph, "tensor_values"));
+    // First those of the inputs, so that symbols are numbered as inputs bring them.
+    TRY(const dom::array inputs, array_in(graph, "inputs"));
+    std::unordered_map<string_view, dom::element> by_name;
+    by_name.reserve(values.size());
+    model_.tensors.reserve(values.size());
+    for (const dom::key_value_pair entry : values) by_name.emplace(entry.key, entry.value);
+    for (const dom::element input : inputs) {
+      string_view name;
+      if (input["as_tensor"]["name"].get(name) != simdjson::SUCCESS) continue;
+      const auto known = by_name.find(name);
+      if (known == by_name.end())
+        return invalid("graph: input '" + std::string(name) + "' has no entry in tensor_values");
+      TRY_STATUS(declare(name, known->second));
+    }
+    for (const auto& [name, element] : by_name) TRY_STATUS(declare(name, element));
+    return {};
+  }
+
+  Status declare(string_view name, dom::element element) {
+    if (model_.tensors.contains(name)) return {};
+    TRY(DeclaredTensor declared, within(tensor(element), "tensor '" + std::string(name) + "'"));
+    model_.tensors.emplace(name, std::move(declared));
+    return {};
+  }
+
+  Status integers(dom::object graph) {
+    dom::object values;
+    if (graph["sym_int_values"].get(values) != simdjson::SUCCESS) return {};
+    for (const dom::key_value_pair entry : values) {
+      TRY(Dim value, within(size(entry.value), "integer '" + std::string(entry.key) + "'"));
+      model_.integers.emplace(entry.key, std::move(value));
+    }
+    return {};
+  }
+
+  // {"as_name": "sym_size_int"} or {"as_int": 2}.
+  Result<Dim> named_integer(dom::element element) const {
+    TRY(const dom::key_value_pair form, as_union(element));
+    int64_t value = 0;
+    if (form.key == "as_int" && form.value.get(value) == simdjson::SUCCESS) return Dim(value);
+    string_view name;
+    if (form.key != "as_name" || form.value.get(name) != simdjson::SUCCESS)
+      return invalid("not a symbolic integer");
+    const auto known = model_.integers.find(name);
+    if (known == model_.integers.end())
+      return invalid("integer '" + std::string(name) + "' has no entry in sym_int_values");
+    return known->second;
+  }
+
+  static Result<TensorName> tensor_name(dom::element element) {
+    TRY(const dom::object object, as_object(element));
+    TRY(const string_view name, string_in(object, "name"));
+    if (name.empty()) return invalid("a tensor's name is empty");
+    return TensorName{name};
+  }
+  // {"as_tensor": {"name": ...}} or {"as_none": true}.
+  static Result<TensorName> optional_tensor_name(dom::element element) {
+    TRY(const dom::key_value_pair form, as_union(element));
+    if (form.key == "as_none") return TensorName{};
+    if (form.key != "as_tensor") return invalid("not an optional tensor");
+    return tensor_name(form.value);
+  }
+
+  template <class Item, class Read>
+  static Result<Argument> list(dom::element element, Read read) {
+    dom::array array;
+    if (element.get(array) != simdjson::SUCCESS) return invalid("not a list");
+    std::vector<Item> items;
+    items.reserve(array.size());
+    for (const dom::element each : array) {
+      TRY(Item item, read(each));
+      items.push_back(std::move(item));
+    }
+    return Argument(std::move(items));
+  }
+  template <class T>
+  static Result<T> plain(dom::element element) {
+    T value{};
+    if (element.get(value) != simdjson::SUCCESS) return invalid("a value has the wrong type");
+    return value;
+  }
+  static Result<Dim> plain_integer(dom::element element) {
+    TRY(const int64_t value, plain<int64_t>(element));
+    return Dim(value);
+  }
+  template <class T>
+  static Result<Argument> wrap(Result<T> value) {
+    if (!value) return fail(std::move(value).error());
+    return Argument(*std::move(value));
+  }
+
+  Result<Argument> argument(dom::element element) {
+    TRY(const dom::key_value_pair form, as_union(element));
+    const string_view kind = form.key;
+    const dom::element value = form.value;
+    if (kind == "as_none") return Argument();
+    if (kind == "as_tensor") return wrap(tensor_name(value));
+    if (kind == "as_optional_tensor") return wrap(optional_tensor_name(value));
+    if (kind == "as_tensors") return list<TensorName>(value, tensor_name);
+    if (kind == "as_optional_tensors") return list<TensorName>(value, optional_tensor_name);
+    if (kind == "as_int") return wrap(plain_integer(value));
+    if (kind == "as_ints") return list<Dim>(value, plain_integer);
+    if (kind == "as_sym_int") return wrap(named_integer(value));
+    if (kind == "as_sym_ints")
+      return list<Dim>(value, [this](dom::element each) { return named_integer(each); });
+    if (kind == "as_float") return wrap(as_double(value));
+    if (kind == "as_floats") return list<double>(value, as_double);
+    if (kind == "as_bool") return wrap(plain<bool>(value));
+    if (kind == "as_string") return wrap(plain<string_view>(value));
+    if (kind == "as_scalar_type") {
+      TRY(const int64_t code, plain<int64_t>(value));
+      return Argument(ScalarTypeCode{code});
+    }
+    return Argument(OtherArgument{kind});
+  }
+
+  Result<ExportedNode> node(dom::element element) {
+    TRY(const dom::object object, as_object(element));
+    ExportedNode result;
+    TRY(result.target, string_in(object, "target"));
+    TRY(const dom::array inputs, array_in(object, "inputs"));
+    result.inputs.reserve(inputs.size());
+    for (const dom::element input : inputs) {
+      TRY(const dom::object named, as_object(input));
+      NamedArgument entry;
+      TRY(entry.name, string_in(named, "name"));
+      dom::element value;
+      if (named["arg"].get(value) != simdjson::SUCCESS) return invalid("an input has no 'arg'");
+      TRY(entry.value, within(argument(value), "argument '" + std::string(entry.name) + "'"));
+      result.inputs.push_back(std::move(entry));
+    }
+    TRY(const dom::array outputs, array_in(object, "outputs"));
+    for (const dom::element output : outputs) {
+      TRY(Argument entry, within(argument(output), "output"));
+      result.outputs.push_back(std::move(entry));
+    }
+    if (object["metadata"]["stack_trace"].get(result.stack_trace) != simdjson::SUCCESS)
+      result.stack_trace = {};
+    return result;
+  }
+
+  Status nodes(dom::object graph) {
+    TRY(const dom::array list, array_in(graph, "nodes"));
+    model_.nodes.reserve(list.size());
+    for (const dom::element element : list) {
+      Result<ExportedNode> parsed = node(element);
+      if (!parsed) {
+        string_view target = "?";
+        if (element["target"].get(target) != simdjson::SUCCESS) target = "?";
+        return fail(parsed.error().within("graph: node " + std::to_string(model_.nodes.size()) +
+                                          " (" + std::string(target.substr(0, 80)) + ")"));
+      }
+      model_.nodes.push_back(*std::move(parsed));
+    }
+    return {};
+  }
+
+  // {"parameter": {"arg": {"name": "p_w"}, "parameter_name": "w"}},
+  // {"user_input": {"arg": {"as_tensor": {"name": "x"}}}}.
+  Status input_specs(dom::object signature) {
+    TRY(const dom::array list, array_in(signature, "input_specs"));
+    for (const dom::element element : list) {
+      TRY(const dom::key_value_pair form, within(as_union(element), "signature: input_specs"));
+      InputSpec spec{form.key, {}, {}};
+      if (form.value["arg"]["as_tensor"]["name"].get(spec.tensor) != simdjson::SUCCESS &&
+          form.value["arg"]["name"].get(spec.tensor) != simdjson::SUCCESS)
+        spec.tensor = {};
+      spec.user_name = spec.tensor;
+      for (const char* key : {"parameter_name", "buffer_name", "tensor_constant_name"})
+        if (string_view name; form.value[key].get(name) == simdjson::SUCCESS) spec.user_name = name;
+      model_.inputs.push_back(spec);
+    }
+    return {};
+  }
+
+  Status output_specs(dom::object signature) {
+    TRY(const dom::array list, array_in(signature, "output_specs"));
+    for (const dom::element element : list) {
+      TRY(const dom::key_value_pair form, within(as_union(element), "signature: output_specs"));
+      OutputSpec spec{form.key, {}};
+      if (form.value["arg"]["as_tensor"]["name"].get(spec.tensor) != simdjson::SUCCESS)
+        spec.tensor = {};
+      model_.outputs.push_back(spec);
+    }
+    return {};
+  }
+
+  ExportedModel& model_;
+  dom::object ranges_;
+  std::unordered_map<std::string, SymbolId> symbol_ids_;
+};
+
+Result<dom::object> parse_object(dom::parser& parser, const std::string& json) {
+  dom::element root;
+  if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS)
+    return invalid(std::string("not valid JSON: ") + simdjson::error_message(error));
+  return as_object(root);
+}
+
+Result<std::vector<int64_t>> constant_list(dom::object from, string_view key) {
+  TRY(const dom::array list, array_in(from, key));
+  std::vector<int64_t> values;
+  for (const dom::element element : list) {
+    int64_t value = 0;
+    if (element["as_int"].get(value) != simdjson::SUCCESS || value < 0)
+      return invalid("'" + std::string(key) + "' has an entry that is no size");
+    values.push_back(value);
+  }
+  return values;
+}
+
+Result<PayloadEntry> payload_entry(dom::element element) {
+  TRY(const dom::object object, as_object(element));
+  PayloadEntry entry;
+  TRY(const string_view path, string_in(object, "path_name"));
+  entry.path_name = path;
+  if (object["use_pickle"].get(entry.pickled) != simdjson::SUCCESS) entry.pickled = false;
+  TRY(const dom::object meta, object_in(object, "tensor_meta"));
+  TRY(entry.dtype.code, integer_in(meta, "dtype"));
+  TRY(entry.sizes, constant_list(meta, "sizes"));
+  TRY(entry.strides, constant_list(meta, "strides"));
+  if (entry.strides.size() != entry.sizes.size())
+    return invalid("'strides' and 'sizes' differ in length");
+  if (meta["storage_offset"]["as_int"].get(entry.storage_offset) != simdjson::SUCCESS ||
+      entry.storage_offset < 0)
+    return invalid("'storage_offset' is missing or no size");
+  return entry;
+}
+
+}  // namespace
+
+Result<DType> to_dtype(ScalarTypeCode code) {
+  const auto unsupported = [](std::string_view name) {
+    return fail(Code::kUnsupported, "dtype " + std::string(name) +
+                                        " is not covered; cast to a float, integer or bool dtype");
+  };
+  switch (code.code) {
+    case 1:
+      return DType::kU8;
+    case 2:
+      return DType::kI8;
+    case 3:
+      return DType::kI16;
+    case 4:
+      return DType::kI32;
+    case 5:
+      return DType::kI64;
+    case 6:
+      return DType::kF16;
+    case 7:
+      return DType::kF32;
+    case 8:
+      return DType::kF64;
+    case 9:
+      return unsupported("complex32");
+    case 10:
+      return unsupported("complex64");
+    case 11:
+      return unsupported("complex128");
+    case 12:
+      return DType::kBool;
+    case 13:
+      return DType::kBF16;
+    case 28:
+      return unsupported("uint16");
+    case 29:
+      return unsupported("float8_e4m3fn");
+    case 30:
+      return unsupported("float8_e5m2");
+    case 31:
+      return unsupported("float8_e4m3fnuz");
+    case 32:
+      return unsupported("float8_e5m2fnuz");
+    default:
+      return unsupported("number " + std::to_string(code.code) + " of the export schema");
+  }
+}
+
+size_t json_padding() {
+  return simdjson::SIMDJSON_PADDING;
+}
+
+Result<ExportedModel> parse_exported_model(const std::string& json) {
+  ExportedModel model;
+  const auto parser = std::make_shared<dom::parser>();
+  model.text = parser;
+  TRY(const dom::object root, parse_object(*parser, json));
+  TRY_STATUS(ModelParser(model).model(root));
+  return model;
+}
+
+Result<std::unordered_map<std::string, PayloadEntry>> parse_payload_config(
+    const std::string& json) {
+  dom::parser parser;
+  TRY(const dom::object root, parse_object(parser, json));
+  TRY(const dom::object config, object_in(root, "config"));
+  std::unordered_map<std::string, PayloadEntry> entries;
+  for (const dom::key_value_pair each : config) {
+    TRY(PayloadEntry entry,
+        within(payload_entry(each.value), "entry '" + std::string(each.key) + "'"));
+    entries.emplace(std::string(each.key), std::move(entry));
+  }
+  return entries;
+}
+
+}  // namespace kiln

@@ -1,0 +1,96 @@
+// ExportedModel: models/model.json as plain values, checked for form but not yet understood: ATen
+// nodes with named arguments, the declared type of every tensor, the signature. Immutable after
+// parsing; its string_views live as long as it does.
+//
+// The schema is torch/_export/serde/schema.py of PyTorch 2.8 and later, major version 8.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "compiler_core/base/result.h"
+#include "compiler_core/ir/graph.h"
+
+namespace kiln {
+
+inline constexpr int kExportSchemaMajor = 8;
+
+// A ScalarType as the schema numbers it; 0 is UNKNOWN.
+struct ScalarTypeCode {
+  int64_t code = 0;
+};
+// kUnsupported, naming the type, when Kiln has none of that kind.
+Result<DType> to_dtype(ScalarTypeCode code);
+
+struct DeclaredTensor {
+  ScalarTypeCode dtype;
+  Shape shape;
+  std::vector<Dim> strides;
+  Dim storage_offset;
+  bool strided = true;  // not sparse, not opaque
+};
+
+struct TensorName {
+  std::string_view name;  // empty for a None among optional tensors
+};
+struct OtherArgument {
+  std::string_view kind;  // "as_device", "as_graph", ...: a form that no lowering reads
+};
+// monostate is None. Sizes and integers are Dims, symbolic or not.
+using Argument =
+    std::variant<std::monostate, TensorName, std::vector<TensorName>, Dim, std::vector<Dim>, double,
+                 std::vector<double>, bool, std::string_view, ScalarTypeCode, OtherArgument>;
+
+struct NamedArgument {
+  std::string_view name;
+  Argument value;
+};
+
+struct ExportedNode {
+  std::string_view target;  // "torch.ops.aten.linear.default"
+  std::vector<NamedArgument> inputs;
+  std::vector<Argument> outputs;
+  std::string_view stack_trace;
+};
+
+struct InputSpec {
+  std::string_view kind;       // "user_input", "parameter", "buffer", "tensor_constant", ...
+  std::string_view tensor;     // the graph's name for it; empty when it is not a tensor
+  std::string_view user_name;  // "net.0.weight"
+};
+struct OutputSpec {
+  std::string_view kind;    // "user_output", "buffer_mutation", ...
+  std::string_view tensor;  // empty when it is not a tensor
+};
+
+struct ExportedModel {
+  std::vector<Symbol> symbols;
+  std::vector<ExportedNode> nodes;
+  std::unordered_map<std::string_view, DeclaredTensor> tensors;
+  std::unordered_map<std::string_view, Dim> integers;  // the named symbolic integers
+  std::vector<InputSpec> inputs;
+  std::vector<OutputSpec> outputs;
+  std::shared_ptr<const void> text;  // what the string_views look into
+};
+
+// `json` needs `json.capacity() >= json.size() + json_padding()`, or is copied. kInvalidArgument
+// says what is wrong and where; kUnsupported for a form that Kiln does not read.
+Result<ExportedModel> parse_exported_model(const std::string& json);
+size_t json_padding();
+
+// One entry of data/weights/model_weights_config.json or its twin for constants.
+struct PayloadEntry {
+  std::string path_name;  // "weight_0"
+  bool pickled = false;
+  ScalarTypeCode dtype;
+  std::vector<int64_t> sizes, strides;
+  int64_t storage_offset = 0;
+};
+Result<std::unordered_map<std::string, PayloadEntry>> parse_payload_config(const std::string& json);
+
+}  // namespace kiln

@@ -1,0 +1,45 @@
+#include "compiler_core/frontend/graph_file.h"
+
+#include <array>
+#include <fstream>
+
+#include "compiler_core/ir/text.h"
+
+namespace kiln {
+namespace {
+
+constexpr std::string_view kTextHeader = "kiln.graph ";
+// The text of a graph of some million nodes.
+constexpr uintmax_t kMaxTextBytes = uintmax_t{256} << 20;
+
+ExportedProgram as_program(Graph graph) {
+  ExportedProgram program;
+  for (const NodeId id : graph.inputs()) {
+    const Node& node = graph.node(id);
+    ExportedInput input;
+    input.name = "in" + std::to_string(program.inputs.size());
+    input.dtype = node.dtype;
+    input.shape = node.shape;
+    input.strides = contiguous_strides(node.shape);
+    program.inputs.push_back(std::move(input));
+  }
+  program.graph = std::move(graph);
+  return program;
+}
+
+}  // namespace
+
+Result<ExportedProgram> read_graph_file(const Path& path) {
+  std::array<char, kTextHeader.size()> head{};
+  std::ifstream(path, std::ios::binary).read(head.data(), head.size());
+  if (std::string_view(head.data(), head.size()) != kTextHeader) return read_exported_program(path);
+  std::error_code error;
+  if (std::filesystem::file_size(path, error) > kMaxTextBytes || error)
+    return fail(Code::kInvalidArgument, path.string() + " is too large for a graph's text form");
+  TRY(const std::string text, read_file(path));
+  auto graph = parse_graph(text);
+  if (!graph) return fail(graph.error().within(path.string()));
+  return as_program(*std::move(graph));
+}
+
+}  // namespace kiln

@@ -1,0 +1,106 @@
+// Lowering: ATen nodes to core ops. Each covered op has one small function that reads its arguments
+// by their schema names from a Call and writes core nodes through the Call's builder. Mistakes
+// stick to the builder, so that the functions read as plain expressions.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler_core/frontend/exported_model.h"
+#include "compiler_core/frontend/exported_program.h"
+#include "compiler_core/ir/builder.h"
+
+namespace kiln {
+
+// The graph and its inputs; payloads are not looked up yet. Errors as read_exported_program.
+Result<ExportedProgram> lower_exported_model(const ExportedModel& model);
+
+// A Python number among the arguments; it takes part in type promotion by its kind only.
+struct Number {
+  enum class Kind : uint8_t { kBool, kInt, kFloat };
+  Kind kind = Kind::kInt;
+  double value = 0;
+  Dim integer;  // exact, and perhaps symbolic, for kBool and kInt
+};
+
+// A tensor or a number.
+struct Operand {
+  NodeId id = kInvalidNode;
+  std::optional<Number> number;
+};
+
+using TensorValues = std::unordered_map<std::string_view, NodeId>;
+
+// The arguments of one ATen node. Every accessor that meets a wrong or missing argument records the
+// error in the builder and returns a harmless value.
+class Call {
+ public:
+  Call(GraphBuilder& builder, const ExportedModel& model, const ExportedNode& node,
+       const TensorValues& values)
+      : b(builder), model_(model), node_(node), values_(values) {}
+
+  GraphBuilder& b;
+
+  bool has(std::string_view name) const;  // given, and not None
+  NodeId tensor(std::string_view name);
+  NodeId optional_tensor(std::string_view name);  // kInvalidNode when absent
+  std::vector<NodeId> tensors(std::string_view name);
+  // kInvalidNode for a None among them.
+  std::vector<NodeId> optional_tensors(std::string_view name);
+  Operand operand(std::string_view name);
+  Number number(std::string_view name);
+  double real(std::string_view name, std::optional<double> fallback = {});
+  // A size or index, perhaps symbolic.
+  Dim size(std::string_view name, std::optional<Dim> fallback = {});
+  std::vector<Dim> sizes(std::string_view name);
+  int64_t integer(std::string_view name, std::optional<int64_t> fallback = {});
+  bool flag(std::string_view name, bool fallback);
+  std::string_view text(std::string_view name, std::string_view fallback);
+  DType dtype(std::string_view name, DType fallback);
+  // An axis of a tensor of `rank`, counted from the front; a scalar has the one axis 0.
+  int axis(std::string_view name, size_t rank, std::optional<int64_t> fallback = {});
+  // Ascending axes; all of them when absent or empty.
+  std::vector<int> axes(std::string_view name, size_t rank);
+
+  bool ok() const { return b.ok(); }
+  std::span<const Symbol> symbols() const { return model_.symbols; }
+  size_t output_count() const;
+  NodeId invalid(std::string why);      // the archive contradicts itself
+  NodeId unsupported(std::string why);  // this form of the op is not covered
+
+ private:
+  const Argument* find(std::string_view name) const;
+  NodeId lookup(TensorName name);
+  void wrong(std::string_view name, std::string_view expected);
+  template <class T>
+  const T* require(std::string_view name, std::string_view expected);
+
+  const ExportedModel& model_;
+  const ExportedNode& node_;
+  const TensorValues& values_;
+};
+
+// The op's outputs, in order; what they are does not matter once the builder holds an error.
+using Values = std::vector<NodeId>;
+struct Lowering {
+  std::string_view name;  // "aten.linear.default"
+  Values (*lower)(Call&);
+};
+
+// One list a subject; find_lowering knows them all. Null when the op is not covered.
+std::span<const Lowering> arithmetic_lowerings();
+std::span<const Lowering> activation_lowerings();
+std::span<const Lowering> view_lowerings();
+std::span<const Lowering> creation_lowerings();
+std::span<const Lowering> indexing_lowerings();
+std::span<const Lowering> reduction_lowerings();
+std::span<const Lowering> normalisation_lowerings();
+std::span<const Lowering> matmul_lowerings();
+std::span<const Lowering> attention_lowerings();
+const Lowering* find_lowering(std::string_view name);
+
+}  // namespace kiln
