@@ -1,0 +1,54 @@
+#include "coordinator/manifest_table.h"
+
+#include <algorithm>
+
+namespace kiln {
+
+const std::string* ManifestTable::find(const Digest& program_key) {
+  const auto found = by_key_.find(program_key);
+  if (found == by_key_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return &found->second->json;
+}
+
+void ManifestTable::insert(const Program& program, std::string json) {
+  if (const auto known = by_key_.find(program.key); known != by_key_.end()) erase(known->second);
+  Entry entry{program.key, std::move(json), {}};
+  for (const ProgramKernel& kernel : program.kernels) {
+    entry.kernels.push_back({kernel.key, kernel.blob});
+  }
+  if (entry.bytes() > max_bytes_) return;
+  bytes_ += entry.bytes();
+  entries_.push_front(std::move(entry));
+  by_key_[program.key] = entries_.begin();
+  for (const Kernel& kernel : entries_.front().kernels) {
+    by_blob_.emplace(kernel.blob, entries_.begin());
+  }
+  while (bytes_ > max_bytes_) erase(std::prev(entries_.end()));
+}
+
+ManifestTable::Users ManifestTable::take_users_of(const Digest& blob) {
+  Users users;
+  for (auto found = by_blob_.find(blob); found != by_blob_.end(); found = by_blob_.find(blob)) {
+    const auto entry = found->second;
+    users.programs.push_back(entry->key);
+    for (const Kernel& kernel : entry->kernels) {
+      const bool known = std::ranges::find(users.kernels, kernel.key) != users.kernels.end();
+      if (kernel.blob == blob && !known) users.kernels.push_back(kernel.key);
+    }
+    erase(entry);
+  }
+  return users;
+}
+
+void ManifestTable::erase(Entries::iterator entry) {
+  for (const Kernel& kernel : entry->kernels) {
+    auto [at, end] = by_blob_.equal_range(kernel.blob);
+    while (at != end) at = at->second == entry ? by_blob_.erase(at) : std::next(at);
+  }
+  bytes_ -= entry->bytes();
+  by_key_.erase(entry->key);
+  entries_.erase(entry);
+}
+
+}  // namespace kiln

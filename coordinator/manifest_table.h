@@ -1,0 +1,54 @@
+// ManifestTable: the manifests of programs asked for lately, in memory, in front of the cache's
+// index: a hit needs no disk and no parsing. Also knows which programs and kernels need a blob, so
+// that a bad blob can be traced to what has to be tuned again. Bounded; the least recently used
+// go first. One thread.
+#pragma once
+
+#include <list>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler_core/program/program.h"
+
+namespace kiln {
+
+class ManifestTable {
+ public:
+  explicit ManifestTable(size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  // Null when it is not here; valid until the next call.
+  const std::string* find(const Digest& program_key);
+  // `json` is the manifest that `program` was read from.
+  void insert(const Program& program, std::string json);
+
+  struct Users {
+    std::vector<Digest> programs, kernels;  // keys
+  };
+  // Drops every program here that needs `blob`, and names them and the kernels it was the binary
+  // of.
+  Users take_users_of(const Digest& blob);
+
+ private:
+  struct Kernel {
+    Digest key, blob;
+  };
+  struct Entry {
+    Digest key;
+    std::string json;
+    std::vector<Kernel> kernels;
+    size_t bytes() const { return json.size() + kernels.size() * kBytesAKernel + kBytesAnEntry; }
+  };
+  using Entries = std::list<Entry>;                                  // most recently used first
+  static constexpr size_t kBytesAKernel = 256, kBytesAnEntry = 256;  // with the indices' share
+
+  void erase(Entries::iterator entry);
+
+  const size_t max_bytes_;
+  size_t bytes_ = 0;
+  Entries entries_;
+  std::unordered_map<Digest, Entries::iterator> by_key_;
+  std::unordered_multimap<Digest, Entries::iterator> by_blob_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,445 @@
+// The loop, in the order of one turn (run()):
+//
+//   what other threads finished (Inbox)  -> events        | core -> actions -> perform()
+//   a tenth of a second passed           -> Tick          |
+//   a piece of a blob answer (BlobDesk)  -> sent          |
+//   messages, a few dozen                -> events        |
+//
+// A request whose manifest is in memory is answered at once, without the core: hits never wait
+// behind anything. Nothing in the loop waits for a disk beyond an indexed look-up or the read of a
+// few blobs.
+#include "coordinator/service.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <thread>
+
+#include "compiler_core/codegen/lower.h"
+#include "coordinator/blob_desk.h"
+#include "coordinator/flight_log.h"
+#include "coordinator/inbox.h"
+#include "coordinator/manifest_table.h"
+#include "coordinator/planner.h"
+#include "coordinator/session_table.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kMessagesATurn = 64;
+constexpr int64_t kTickMs = 100;
+constexpr int64_t kWorkerProbeMs = 1'000;   // how soon a vanished worker is noticed
+constexpr int64_t kClientProbeMs = 15'000;  // quiet for so long: is it still there?
+constexpr size_t kProbesATurn = 256;
+constexpr int kCongestedWaitMs = 5;
+constexpr size_t kMaxSessions = 50'000;
+constexpr char kSoftware[] = "kiln 0.1.0";
+
+}  // namespace
+
+struct Service::Impl {
+  Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened, std::unique_ptr<Listener> bound);
+
+  // ---- The loop ----
+  void run();
+  int64_t now_ms() const;
+  void step(Event event);
+  void perform(Action action);
+  void tick();
+  void probe(const PeerId& peer);
+  void close(const PeerId& peer);
+  void send_blob_pieces();
+  void note_missing_blobs();
+  void log(const std::string& line) const;
+
+  // ---- Messages ----
+  void handle(Received received);
+  void on(const PeerId& peer, const Hello& hello);
+  void on(const PeerId& peer, CompileRequest request);
+  void on(const PeerId& peer, BlobRequest request);
+  void on(const PeerId& peer, const Cancel& cancel);
+  void on(const PeerId& peer, const StatsRequest& request);
+  void on(const PeerId& peer, WorkerReport report);
+  void refuse(const PeerId& peer, Code code, std::string message);
+  bool send(const PeerId& peer, const Message& message);
+
+  // ---- Actions ----
+  void on(const LookUpProgram& action);
+  void on(const AskForGraph& action) { send(action.client, NeedGraph{action.request}); }
+  void on(StartPlan action);
+  void on(const Answer& action);
+  void on(const SendProgress& action) { send(action.client, action.progress); }
+  void on(const SendOrders& action);
+  void on(StoreRecords action);
+  void on(StoreKernel action);
+  void on(StoreProgram action);
+
+  // Constant after construction.
+  const ServiceOptions options;
+  const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+  const std::unique_ptr<Listener> listener;
+
+  // The loop's own.
+  Core core;
+  std::deque<Event> events;  // not yet stepped
+  bool stepping = false;
+  SessionTable sessions{kMaxSessions};
+  ManifestTable manifests;
+  BlobShelf shelf;
+  FlightLog flights;
+  int64_t next_tick_ms = 0, next_probe_ms = 0;
+  int64_t hits = 0;            // answered without the core
+  int64_t store_failures = 0;  // of records; the core counts the others
+
+  // Shared with the threads below. They stop before it goes.
+  Inbox inbox{[this] { listener->wake(); }};
+  std::atomic<bool> stopping{false};
+  std::unique_ptr<KernelCache> cache;
+  BlobDesk blobs{*cache, shelf};
+  std::unique_ptr<Planner> planner;
+  std::thread thread;
+};
+
+Service::Impl::Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
+                    std::unique_ptr<Listener> bound)
+    : options(std::move(given)),
+      listener(std::move(bound)),
+      core(options.core),
+      manifests(options.manifest_bytes),
+      shelf(options.blob_bytes),
+      flights(options.log),
+      cache(std::move(opened)) {
+  planner =
+      std::make_unique<Planner>(PlanContext{options.core.codegen, options.core.policy, cache.get()},
+                                options.planner_threads, [this](PlanFinished plan) {
+                                  inbox.post([this, plan = std::move(plan)]() mutable {
+                                    flights.planned(now_ms(), plan);
+                                    step(std::move(plan));
+                                  });
+                                });
+}
+
+// ---- The loop ----
+
+void Service::Impl::run() {
+  while (!stopping) {
+    for (Inbox::Task& task : inbox.take()) task();
+    if (now_ms() >= next_tick_ms) tick();
+    send_blob_pieces();
+    const int64_t until_tick_ms = std::max<int64_t>(next_tick_ms - now_ms(), 0);
+    int wait_ms = static_cast<int>(until_tick_ms);
+    if (!blobs.empty()) wait_ms = std::min(wait_ms, kCongestedWaitMs);
+    for (int i = 0; i < kMessagesATurn; ++i) {
+      auto received = listener->receive(i == 0 ? wait_ms : 0);
+      if (!received) break;
+      handle(*std::move(received));
+    }
+  }
+}
+
+int64_t Service::Impl::now_ms() const {
+  const auto passed = std::chrono::steady_clock::now() - started;
+  return 1 + std::chrono::duration_cast<std::chrono::milliseconds>(passed).count();
+}
+
+// Actions may cause events at once (a look-up is answered from memory): they wait their turn.
+void Service::Impl::step(Event event) {
+  events.push_back(std::move(event));
+  if (stepping) return;
+  stepping = true;
+  while (!events.empty()) {
+    Event next = std::move(events.front());
+    events.pop_front();
+    for (Action& action : core.step(now_ms(), std::move(next))) perform(std::move(action));
+  }
+  stepping = false;
+}
+
+void Service::Impl::perform(Action action) {
+  std::visit([this](auto&& alternative) { on(std::move(alternative)); }, std::move(action));
+}
+
+void Service::Impl::tick() {
+  const int64_t now = now_ms();
+  next_tick_ms = now + kTickMs;
+  shelf.expire(now);
+  step(Tick{});
+  if (now < next_probe_ms) return;
+  next_probe_ms = now + kWorkerProbeMs;
+  for (const PeerId& peer : sessions.workers()) probe(peer);
+  for (const PeerId& peer : sessions.quiet(now - kClientProbeMs, kProbesATurn)) probe(peer);
+}
+
+void Service::Impl::probe(const PeerId& peer) {
+  if (!listener->alive(peer)) close(peer);
+}
+
+void Service::Impl::close(const PeerId& peer) {
+  if (sessions.find(peer) == nullptr) return;
+  const Session session = sessions.close(peer);
+  blobs.remove(peer);
+  if (session.role == Role::kWorker) {
+    if (session.worker.empty()) return;
+    log(fmt::format("worker name={} state=gone", session.worker));
+    step(WorkerGone{session.worker});
+  } else {
+    flights.gone(now_ms(), peer);
+    step(ClientGone{peer});
+  }
+}
+
+void Service::Impl::send_blob_pieces() {
+  const auto can_take = [this](const PeerId& peer) { return !listener->congested(peer); };
+  if (auto piece = blobs.next(can_take)) send(piece->peer, std::move(piece->reply));
+  note_missing_blobs();
+}
+
+// What needs a blob that is gone has to be tuned again: memory must not answer for it any more. The
+// cache itself answers a miss for what lacks a blob.
+void Service::Impl::note_missing_blobs() {
+  for (const Digest& blob : blobs.take_missing()) {
+    const ManifestTable::Users users = manifests.take_users_of(blob);
+    for (const Digest& program : users.programs) {
+      log(fmt::format("blob digest={} state=missing program={}", blob.short_hex(),
+                      program.short_hex()));
+      cache->forget(program, nullptr);
+    }
+    for (const Digest& kernel : users.kernels) cache->forget(kernel, nullptr);
+  }
+}
+
+void Service::Impl::log(const std::string& line) const {
+  if (options.log) options.log(line);
+}
+
+// ---- Messages ----
+
+namespace {
+
+template <class T>
+constexpr bool kFromClient = std::is_same_v<T, CompileRequest> || std::is_same_v<T, BlobRequest> ||
+                             std::is_same_v<T, Cancel>;
+
+}  // namespace
+
+void Service::Impl::handle(Received received) {
+  const PeerId& peer = received.peer;
+  Session* session = sessions.find(peer);
+  if (session != nullptr) session->heard_ms = now_ms();
+  std::visit(
+      [&](auto&& message) {
+        using T = std::decay_t<decltype(message)>;
+        if constexpr (std::is_same_v<T, Hello>) {
+          on(peer, message);
+        } else if constexpr (kFromClient<T> || std::is_same_v<T, StatsRequest> ||
+                             std::is_same_v<T, WorkerReport>) {
+          const Role role = std::is_same_v<T, WorkerReport> ? Role::kWorker : Role::kClient;
+          if (session == nullptr) {
+            refuse(peer, Code::kInvalidArgument, "say Hello first");
+          } else if (session->role != role && !std::is_same_v<T, StatsRequest>) {
+            refuse(peer, Code::kInvalidArgument, "not a message of the role you said you have");
+          } else {
+            on(peer, std::move(message));
+          }
+        } else {
+          refuse(peer, Code::kInvalidArgument, "only a coordinator sends such a message");
+        }
+      },
+      std::move(received.message));
+}
+
+void Service::Impl::on(const PeerId& peer, const Hello& hello) {
+  if (hello.protocol != kProtocolVersion) {
+    return refuse(peer, Code::kInvalidArgument,
+                  fmt::format("this coordinator ({}) speaks protocol {}, you ({}) speak {}",
+                              kSoftware, kProtocolVersion, hello.software, hello.protocol));
+  }
+  close(peer);  // Hello again starts over
+  if (!sessions.open(peer, hello.role, now_ms())) {
+    return refuse(peer, Code::kOverloaded, "too many connections");
+  }
+  send(peer, Welcome{kProtocolVersion, kSoftware, options.core.codegen});
+}
+
+void Service::Impl::on(const PeerId& peer, CompileRequest request) {
+  const Digest key = program_key(request.graph, request.target, request.mode, options.core.codegen);
+  if (const std::string* manifest = manifests.find(key)) {
+    ++hits;
+    send(peer, CompileReply{request.request, CacheOutcome::kHit, *manifest});
+    return;
+  }
+  flights.asked(now_ms(), key, peer, request);
+  step(RequestReceived{peer, std::move(request)});
+}
+
+void Service::Impl::on(const PeerId& peer, BlobRequest request) {
+  const uint64_t number = request.request;
+  if (!blobs.add(peer, std::move(request))) {
+    refuse(peer, Code::kOverloaded, fmt::format("request {}: too many at once", number));
+  }
+}
+
+void Service::Impl::on(const PeerId& peer, const Cancel& cancel) {
+  flights.cancelled(now_ms(), peer, cancel.request);
+  step(RequestCancelled{peer, cancel.request});
+}
+
+void Service::Impl::on(const PeerId& peer, const StatsRequest& request) {
+  const KernelCache::Totals totals = cache->totals();
+  StatsReply reply{request.request, core.stats(now_ms())};
+  reply.stats.hits += hits;
+  reply.stats.store_failures += store_failures;
+  reply.stats.entries = totals.programs + totals.kernels;
+  reply.stats.bytes = totals.bytes;
+  reply.stats.corrupt_blobs = totals.corrupt_blobs;
+  reply.stats.malformed_messages = listener->malformed_count();
+  reply.stats.uptime_s = static_cast<double>(now_ms()) / 1000;
+  send(peer, reply);
+}
+
+void Service::Impl::on(const PeerId& peer, WorkerReport report) {
+  if (report.worker.empty()) return refuse(peer, Code::kInvalidArgument, "a worker has a name");
+  if (sessions.peer_of(report.worker) == nullptr) {
+    log(fmt::format("worker name={} state=here target={} toolkit={:?} slots={}", report.worker,
+                    report.target.to_string(), report.toolkit, report.slots));
+  }
+  sessions.bind_worker(peer, report.worker);
+  WorkerId worker = report.worker;
+  step(ReportReceived{std::move(worker), std::move(report)});
+}
+
+void Service::Impl::refuse(const PeerId& peer, Code code, std::string message) {
+  const int64_t retry_after_ms = code == Code::kOverloaded ? options.core.retry_after_ms : 0;
+  listener->send(peer, Refusal{{code, std::move(message), retry_after_ms}});
+}
+
+bool Service::Impl::send(const PeerId& peer, const Message& message) {
+  if (listener->send(peer, message)) return true;
+  // Not from inside the loop over the core's actions: the end of a peer is an event of its own.
+  inbox.post([this, peer] { probe(peer); });
+  return false;
+}
+
+// ---- Actions ----
+
+void Service::Impl::on(const LookUpProgram& action) {
+  ProgramLookedUp found{action.key, {}};
+  if (auto manifest = cache->program(action.key)) {
+    // Read once, so that memory serves nothing that a client could not read.
+    if (const auto program = program_from_json(*manifest)) {
+      found.program_json = *manifest;
+      manifests.insert(*program, *std::move(manifest));
+    } else {
+      log(fmt::format("program key={} state=corrupt reason={:?}", action.key.short_hex(),
+                      program.error().message));
+      cache->forget(action.key, nullptr);
+    }
+  }
+  step(std::move(found));
+}
+
+void Service::Impl::on(StartPlan action) {
+  flights.planning(now_ms(), action.key);
+  planner->submit(std::move(action));
+}
+
+void Service::Impl::on(const Answer& action) {
+  flights.answered(now_ms(), action.client, action.reply);
+  send(action.client, action.reply);
+}
+
+void Service::Impl::on(const SendOrders& action) {
+  if (const PeerId* peer = sessions.peer_of(action.worker)) send(*peer, action.orders);
+}
+
+// The acknowledgement follows the last record: puts are done in order.
+void Service::Impl::on(StoreRecords action) {
+  const size_t count = action.records.size();
+  for (size_t i = 0; i + 1 < count; ++i) {
+    cache->put_record(std::move(action.records[i]), [this](const Status& status) {
+      if (!status) inbox.post([this] { ++store_failures; });
+    });
+  }
+  RecordsStored stored{std::move(action.worker), std::move(action.acks)};
+  if (count == 0) return step(std::move(stored));
+  cache->put_record(std::move(action.records.back()),
+                    [this, stored = std::move(stored)](const Status& status) {
+                      inbox.post([this, stored, failed = !status] {
+                        store_failures += failed ? 1 : 0;
+                        step(stored);
+                      });
+                    });
+}
+
+// The blob stays in memory whatever the disk says: the clients that wait ask for it next.
+void Service::Impl::on(StoreKernel action) {
+  const Digest key = action.kernel.key, blob = action.kernel.blob;
+  shelf.put(blob, action.binary);
+  const auto blob_status = std::make_shared<Status>();
+  cache->put_blob(std::move(action.binary),
+                  [blob_status](Status status) { *blob_status = std::move(status); });
+  cache->put_kernel({std::move(action.kernel), std::move(action.tuned_on)},
+                    [this, key, blob, blob_status](Status status) {
+                      if (!*blob_status) status = *blob_status;  // the cause
+                      inbox.post([this, key, blob, status = std::move(status)] {
+                        if (!status) {
+                          shelf.hold(blob, now_ms() + options.hold_blobs_ms);
+                          log(fmt::format("kernel key={} state=not_stored reason={:?}",
+                                          key.short_hex(), status.error().message));
+                        }
+                        step(KernelStored{key, status});
+                      });
+                    });
+}
+
+void Service::Impl::on(StoreProgram action) {
+  const Digest key = action.program.key;
+  flights.storing(now_ms(), key);
+  cache->put_program(action.program, [this, key](const Status& status) {
+    inbox.post([this, key, status] {
+      if (!status) {
+        log(fmt::format("program key={} state=not_stored reason={:?}", key.short_hex(),
+                        status.error().message));
+      }
+      step(ProgramStored{key, status});
+    });
+  });
+}
+
+// ---- Service ----
+
+Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Service::~Service() {
+  stop();
+}
+const std::string& Service::endpoint() const {
+  return impl_->listener->endpoint();
+}
+
+Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
+  TRY(auto cache, KernelCache::open(options.data_dir));
+  TRY(auto listener, Listener::bind(options.endpoint));
+  if (options.core.codegen.is_zero()) options.core.codegen = codegen_identity();
+  // Workers outlive coordinators: no earlier life has used a lease from here on.
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  options.core.first_lease =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(wall).count());
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(cache), std::move(listener));
+  if (const std::string& warning = impl->cache->warning(); !warning.empty()) impl->log(warning);
+  impl->thread = std::thread([loop = impl.get()] { loop->run(); });
+  return std::unique_ptr<Service>(new Service(std::move(impl)));
+}
+
+void Service::stop() {
+  Impl& impl = *impl_;
+  if (!impl.thread.joinable()) return;
+  impl.stopping = true;
+  impl.listener->wake();
+  impl.thread.join();
+  impl.planner.reset();
+  impl.cache->flush();
+}
+
+}  // namespace kiln

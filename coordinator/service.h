@@ -1,0 +1,49 @@
+// Service: a coordinator that serves. One thread runs the loop: it receives messages, turns them
+// into events of the core, and carries out the core's actions; planner threads and the cache's
+// writer post what they finished back to it. The object is thread-safe; it owns its threads, the
+// data directory and the socket.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "compiler_core/base/file.h"
+#include "coordinator/core.h"
+
+namespace kiln {
+
+struct ServiceOptions {
+  Path data_dir;
+  std::string endpoint = "tcp://127.0.0.1:0";  // port 0 picks one
+  int planner_threads = 1;
+  // codegen: this build's identity when it is zero. first_lease: from the wall clock.
+  CoreOptions core;
+  size_t manifest_bytes = 256 << 20;  // manifests kept in memory
+  size_t blob_bytes = 256 << 20;      // blobs kept in memory
+  int64_t hold_blobs_ms = 600'000;    // those that the disk would not take
+  // One line for each flight and for what an operator should know; on the loop's thread. May be
+  // empty.
+  std::function<void(std::string_view line)> log;
+};
+
+class Service {
+ public:
+  // kUnavailable when another coordinator has the data directory, or the port is taken;
+  // kPermissionDenied for an endpoint beyond loopback.
+  static Result<std::unique_ptr<Service>> start(ServiceOptions options);
+  ~Service();  // stops
+
+  const std::string& endpoint() const;  // with the port that was picked
+  // Waits for the loop, the plans in progress and the writes that were begun. Clients and workers
+  // see their connection end. Idempotent.
+  void stop();
+
+ private:
+  struct Impl;
+  explicit Service(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kiln
