@@ -82,6 +82,7 @@ Status RunnerProcess::start() {
   socket_ = ends[0];
   const std::lock_guard lock(mu_);
   pid_ = *pid;
+  if (closed_) ::kill(-pid_, SIGKILL);
   return {};
 }
 
@@ -101,6 +102,14 @@ pid_t RunnerProcess::pid() const {
 void RunnerProcess::kill() {
   const std::lock_guard lock(mu_);
   if (pid_ > 0) ::kill(-pid_, SIGKILL);
+}
+
+void RunnerProcess::close() {
+  {
+    const std::lock_guard lock(mu_);
+    closed_ = true;
+  }
+  kill();
 }
 
 std::string RunnerProcess::reap() {

@@ -32,6 +32,7 @@ class RunnerProcess {
 
   // From any thread: ends the runner; a call in progress fails as kUnavailable.
   void kill();
+  void close();        // the same, and no other is started
   pid_t pid() const;  // 0: none
 
  private:
@@ -43,7 +44,8 @@ class RunnerProcess {
   Options options_;
   int socket_ = -1;
   mutable std::mutex mu_;
-  pid_t pid_ = 0;  // guarded by mu_, so that kill() never meets a reused id
+  pid_t pid_ = 0;        // guarded by mu_, so that kill() never meets a reused id
+  bool closed_ = false;  // guarded by mu_
 };
 
 }  // namespace kiln

@@ -135,9 +135,10 @@ std::string describe_element(const Tensor& got, const Tensor& want, int64_t inde
     position.insert(0, fmt::format("{}{}", axis == 0 ? "" : ",", rest % want.sizes()[axis]));
     rest /= want.sizes()[axis];
   }
+  const auto unsigned_nan = [](double x) { return std::isnan(x) ? std::fabs(x) : x; };
   if (is_float(want.dtype()))
     return fmt::format("element {} [{}] is {:.9g}, expected {:.9g}", index, position,
-                       got.get(index), want.get(index));
+                       unsigned_nan(got.get(index)), unsigned_nan(want.get(index)));
   return fmt::format("element {} [{}] is {}, expected {}", index, position, got.get_int(index),
                      want.get_int(index));
 }

@@ -1,0 +1,159 @@
+#include "worker/agent.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+namespace kiln {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int64_t kFirstPauseMs = 50, kLongestPauseMs = 2000;
+
+int left_ms(Clock::time_point until) {
+  const auto left = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
+  return static_cast<int>(std::max<int64_t>(left, 0));
+}
+
+// Trying again would not help.
+bool is_hopeless(const Error& error) {
+  return error.code == Code::kInvalidArgument || error.code == Code::kPermissionDenied;
+}
+
+}  // namespace
+
+Status Agent::run(const Work& work) {
+  std::mt19937_64 random(options_.jitter_seed);
+  int64_t pause_ms = kFirstPauseMs;
+  while (!stopping()) {
+    auto connected = connect();
+    if (!connected && is_hopeless(connected.error())) {
+      work.stop();
+      return fail(connected.error());
+    }
+    Status ended = connected ? converse(**connected, work) : Status(fail(connected.error()));
+    if (ended) return {};
+    if (connected) pause_ms = kFirstPauseMs;
+    spdlog::warn("{}; trying again", ended.error().message);
+    const int64_t jitter_ms = static_cast<int64_t>(random() % static_cast<uint64_t>(pause_ms));
+    if (!pause(pause_ms / 2 + jitter_ms)) break;
+    pause_ms = std::min(2 * pause_ms, kLongestPauseMs);
+  }
+  drain(nullptr, work);
+  return {};
+}
+
+Result<std::unique_ptr<Connection>> Agent::connect() const {
+  TRY(auto connection,
+      Connection::open(options_.coordinator, Role::kWorker, options_.connect_timeout_ms));
+  const Welcome& welcome = connection->welcome();
+  if (welcome.codegen != options_.codegen)
+    return fail(Code::kInvalidArgument,
+                "the coordinator at " + options_.coordinator + " (" + welcome.software +
+                    ") has another code generator than this worker; install one build on both");
+  spdlog::info("connected to {}", options_.coordinator);
+  return connection;
+}
+
+// Reports and takes orders until stop() (ok) or the connection ends (its error).
+Status Agent::converse(Connection& connection, const Work& work) {
+  attach(&connection);
+  Status status;
+  while (status && !stopping()) status = exchange(connection, work, options_.report_period_ms);
+  if (status) drain(&connection, work);
+  attach(nullptr);
+  return status;
+}
+
+// One report, then orders until `timeout_ms` have passed or there is something new to report.
+Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms) {
+  const auto until = Clock::now() + milliseconds(timeout_ms);
+  WorkerReport report;
+  {
+    const std::lock_guard lock(mu_);
+    report = ledger_.report();
+    news_ = false;
+  }
+  TRY_STATUS(connection.send(std::move(report)));
+  for (;;) {
+    {
+      const std::lock_guard lock(mu_);
+      if (news_) return {};
+    }
+    auto message = connection.receive(left_ms(until));
+    if (!message && message.error().code != Code::kDeadlineExceeded) return fail(message.error());
+    if (!message) {
+      if (left_ms(until) == 0 || stopping()) return {};
+      continue;
+    }
+    if (auto* refusal = std::get_if<Refusal>(&*message))
+      return fail(Code::kUnavailable, "refused: " + refusal->error.message);
+    auto* orders = std::get_if<WorkerOrders>(&*message);
+    if (orders == nullptr) return fail(Code::kUnavailable, "the coordinator answers as to a client");
+    WorkLedger::Changes changes;
+    {
+      const std::lock_guard lock(mu_);
+      changes = ledger_.apply(std::move(*orders));
+      if (stopping_ && !ledger_.has_results()) return {};
+    }
+    for (const uint64_t lease : changes.drop) work.drop(lease);
+    if (!changes.start.empty()) work.start(std::move(changes.start));
+  }
+}
+
+// Stops the work, gives the leases back and waits, a little, for the results to be stored.
+void Agent::drain(Connection* connection, const Work& work) {
+  work.stop();
+  {
+    const std::lock_guard lock(mu_);
+    ledger_.drain();
+    if (connection == nullptr) return;
+  }
+  const auto until = Clock::now() + milliseconds(options_.drain_timeout_ms);
+  for (;;) {
+    constexpr int kTryAgainMs = 100;
+    if (!exchange(*connection, work, std::min(kTryAgainMs, left_ms(until)))) return;
+    const std::lock_guard lock(mu_);
+    if (!ledger_.has_results() || left_ms(until) == 0) return;
+  }
+}
+
+void Agent::attach(Connection* connection) {
+  const std::lock_guard lock(mu_);
+  connection_ = connection;
+}
+
+bool Agent::pause(int64_t ms) {
+  std::unique_lock lock(mu_);
+  return !stopped_.wait_for(lock, milliseconds(ms), [this] { return stopping_; });
+}
+
+bool Agent::stopping() const {
+  const std::lock_guard lock(mu_);
+  return stopping_;
+}
+
+void Agent::stop() {
+  const std::lock_guard lock(mu_);
+  stopping_ = true;
+  stopped_.notify_all();
+  if (connection_ != nullptr) connection_->wake();
+}
+
+void Agent::stepped(uint64_t lease) {
+  const std::lock_guard lock(mu_);
+  ledger_.step(lease);
+}
+
+void Agent::finished(CandidateResult result) {
+  const std::lock_guard lock(mu_);
+  if (!ledger_.finish(std::move(result))) return;
+  news_ = true;
+  if (connection_ != nullptr) connection_->wake();
+}
+
+}  // namespace kiln

@@ -1,0 +1,67 @@
+// Agent: the worker's side of the conversation with the coordinator. Reports what the worker has and
+// does at least every second and whenever a result is there, passes orders on, and connects again,
+// with growing pauses and jitter, when the coordinator is away; work goes on meanwhile.
+//
+//   connecting ──> reporting ──connection lost──> connecting
+//        └───────────── stop ──────┴──> draining: leases given back, results handed over ──> done
+//
+// run() belongs to one thread; the other functions may be called from any.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+
+#include "schema/transport.h"
+#include "worker/work_ledger.h"
+
+namespace kiln {
+
+class Agent {
+ public:
+  struct Options {
+    std::string coordinator;    // "tcp://127.0.0.1:7557"
+    WorkerReport self;          // name, target, toolkit, slots
+    Digest codegen;             // our code generator: must be the coordinator's
+    int report_period_ms = 1000;
+    int connect_timeout_ms = 2000;
+    int drain_timeout_ms = 2000;
+    uint64_t jitter_seed = 0;
+  };
+  // What the agent hands orders to; called from run()'s thread without locks held.
+  struct Work {
+    std::function<void(std::vector<Job>)> start;
+    std::function<void(uint64_t lease)> drop;
+    std::function<void()> stop;  // forget everything
+  };
+
+  explicit Agent(Options options)
+      : options_(std::move(options)), ledger_(options_.self) {}
+
+  // Until stop(). kInvalidArgument when the coordinator is of another version of Kiln, or the
+  // endpoint is not one: trying again would not help.
+  Status run(const Work& work);
+  void stop();
+
+  void stepped(uint64_t lease);
+  void finished(CandidateResult result);
+
+ private:
+  Result<std::unique_ptr<Connection>> connect() const;
+  Status converse(Connection& connection, const Work& work);
+  Status exchange(Connection& connection, const Work& work, int timeout_ms);
+  void drain(Connection* connection, const Work& work);
+  void attach(Connection* connection);
+  bool pause(int64_t ms);  // false when stop() was called meanwhile
+  bool stopping() const;
+
+  const Options options_;
+  mutable std::mutex mu_;
+  std::condition_variable stopped_;
+  bool stopping_ = false;             // guarded by mu_
+  bool news_ = false;                 // guarded by mu_; a result nobody was told of
+  WorkLedger ledger_;                 // guarded by mu_
+  Connection* connection_ = nullptr;  // guarded by mu_; to wake run()
+};
+
+}  // namespace kiln

@@ -1,0 +1,38 @@
+// ObjectCache: compiled objects by candidate key in a directory, so that a restarted worker does not
+// compile again what it has. Bounded in size; the least recently used go first. Several workers may
+// share a directory: an entry appears whole or not at all, and one that vanishes is a miss.
+//
+// An entry is a file named by its key: "kiln-object 1 " + hex digest of the object + "\n" + object.
+// One that does not match its digest is removed and a miss. Thread-safe.
+#pragma once
+
+#include <mutex>
+#include <optional>
+
+#include "compiler_core/base/digest.h"
+#include "compiler_core/base/file.h"
+
+namespace kiln {
+
+class ObjectCache {
+ public:
+  // Makes the directory. kPermissionDenied, kUnavailable and the like: it cannot be written.
+  static Result<ObjectCache> open(Path directory, int64_t max_bytes);
+  ObjectCache(ObjectCache&& other) noexcept;
+
+  std::optional<std::string> find(const Digest& key);
+  // A full disk is not an error: the object is compiled again some day.
+  void insert(const Digest& key, std::string_view object);
+
+ private:
+  ObjectCache(Path directory, int64_t max_bytes);
+  Path path_of(const Digest& key) const { return directory_ / (key.hex() + ".object"); }
+  void trim();  // REQUIRES: mu_ is held
+
+  Path directory_;
+  int64_t max_bytes_;
+  std::mutex mu_;
+  int64_t bytes_ = 0;  // guarded by mu_; about what lies there, exact after trim()
+};
+
+}  // namespace kiln

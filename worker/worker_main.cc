@@ -1,0 +1,180 @@
+// kiln-worker: compiles, verifies and times candidates for a coordinator, until SIGTERM or SIGINT.
+//
+// Exit codes: 0 stopped as told; 2 bad usage, no compiler, or a coordinator of another build.
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "worker/agent.h"
+#include "worker/workbench.h"
+
+namespace {
+
+using namespace kiln;
+
+constexpr int64_t kObjectCacheBytes = int64_t{1} << 30;
+constexpr int kMaxSlots = 4;  // more would wait here too long for the device
+
+struct Flags {
+  std::string coordinator = "tcp://127.0.0.1:7557";
+  std::string name;
+  std::string cache_dir;
+  std::string runner;
+  std::string device_lock;
+  std::string compiler;
+  std::string log_level = "info";
+  int jobs = 0;
+  int threads = 0;
+};
+
+constexpr char kAbout[] =
+    "Kiln's worker: takes candidates from a coordinator, compiles them, checks each against an\n"
+    "independent reference, and times the right ones on this machine's CPU.\n"
+    "\n"
+    "  kiln-worker --coordinator tcp://127.0.0.1:7557\n"
+    "\n"
+    "(`kiln up` starts a coordinator and workers together.) Kernels run in kiln-runner, a process\n"
+    "of its own that may crash or be killed at any moment; the worker starts another and goes on.\n"
+    "When the coordinator is away the worker keeps its results and connects again. SIGTERM and\n"
+    "SIGINT give unfinished work back and end it within seconds. The log goes to stderr.";
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Defaults that depend on where we run; the only place that looks at the environment.
+void fill_in_defaults(Flags& flags) {
+  char host[256] = "worker";
+  ::gethostname(host, sizeof host - 1);
+  if (flags.name.empty()) flags.name = fmt::format("{}:{}", host, ::getpid());
+  if (flags.cache_dir.empty()) {
+    const std::string base = environment("XDG_CACHE_HOME"), home = environment("HOME");
+    const Path cache = !base.empty() ? Path(base) : Path(home.empty() ? "/tmp" : home) / ".cache";
+    flags.cache_dir = (cache / "kiln" / "worker").string();
+  }
+  if (flags.runner.empty())
+    flags.runner = std::filesystem::read_symlink("/proc/self/exe").replace_filename("kiln-runner");
+  if (flags.device_lock.empty()) {
+    const std::string runtime = environment("XDG_RUNTIME_DIR");
+    flags.device_lock = (Path(runtime.empty() ? "/tmp" : runtime) / "kiln-device-cpu.lock").string();
+  }
+  if (flags.compiler.empty()) flags.compiler = environment("KILN_CXX");
+}
+
+// Parses into `flags`; an exit code when the program should end now.
+std::optional<int> parse(int argc, char** argv, Flags& flags) {
+  CLI::App app(kAbout, "kiln-worker");
+  app.add_option("--coordinator", flags.coordinator, "where to take work from")
+      ->envname("KILN_COORDINATOR")
+      ->capture_default_str();
+  app.add_option("--name", flags.name, "as it appears in `kiln stats` (default: host:pid)");
+  app.add_option("--jobs", flags.jobs, "compilers at once (default: one per core)")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--threads", flags.threads, "threads a kernel runs on (default: one per core)")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--cache-dir", flags.cache_dir,
+                 "compiled objects, up to 1 GiB, so that a restart compiles nothing again\n"
+                 "(default: ~/.cache/kiln/worker)");
+  app.add_option("--runner", flags.runner, "the kiln-runner to use (default: beside this program)");
+  app.add_option("--device-lock", flags.device_lock,
+                 "file that the workers of this host lock while they measure\n"
+                 "(default: kiln-device-cpu.lock in $XDG_RUNTIME_DIR or /tmp)");
+  app.add_option("--compiler", flags.compiler, "C++ compiler (default: $KILN_CXX, then g++)");
+  app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  fill_in_defaults(flags);
+  return std::nullopt;
+}
+
+// What can be known to fail before there is any work.
+Status check_surroundings(const Flags& flags) {
+  if (::access(flags.runner.c_str(), X_OK) != 0)
+    return fail(Code::kNotFound, "no kiln-runner at " + flags.runner + "; --runner names it");
+  const auto lock = FileLock::try_acquire(flags.device_lock, FileLock::Mode::kShared);
+  if (!lock && lock.error().code != Code::kUnavailable)
+    return fail(lock.error().within("the device's lock; --device-lock names another"));
+  return {};
+}
+
+std::optional<ObjectCache> open_cache(const Flags& flags) {
+  auto cache = ObjectCache::open(flags.cache_dir, kObjectCacheBytes);
+  if (cache) return *std::move(cache);
+  spdlog::warn("{}; compiling again after each restart", cache.error().message);
+  return std::nullopt;
+}
+
+Agent::Options agent_options(const Flags& flags, const HostCompiler& compiler, int jobs) {
+  Agent::Options options;
+  options.coordinator = flags.coordinator;
+  options.codegen = codegen_identity();
+  options.jitter_seed = std::random_device()();
+  options.self.worker = flags.name;
+  options.self.target = host_cpu_target();
+  if (flags.threads > 0) options.self.target.units = flags.threads;
+  options.self.toolkit = compiler.build();
+  options.self.slots = std::clamp(jobs, 1, kMaxSlots);
+  return options;
+}
+
+Status serve(const Flags& flags, const sigset_t& stop_signals) {
+  TRY_STATUS(check_surroundings(flags));
+  TRY(const HostCompiler compiler, HostCompiler::find(flags.compiler));
+  const int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, host_cpu_target().units);
+  CompilePool compilers(compiler, jobs, open_cache(flags));
+  Agent agent(agent_options(flags, compiler, jobs));
+  Workbench workbench({{flags.runner, flags.threads}, flags.device_lock}, compilers,
+                      {[&](uint64_t lease) { agent.stepped(lease); },
+                       [&](CandidateResult result) { agent.finished(std::move(result)); }});
+  spdlog::info("worker {} on {} ({}), {} compilers at once", flags.name,
+               host_cpu_target().to_string(), compiler.build(), jobs);
+  std::thread listener([&agent, stop_signals] {
+    int signal = 0;
+    ::sigwait(&stop_signals, &signal);
+    agent.stop();
+  });
+  const Status served =
+      agent.run({[&](std::vector<Job> started) { workbench.submit(std::move(started)); },
+                 [&](uint64_t lease) { workbench.drop(lease); }, [&] { workbench.stop(); }});
+  ::pthread_kill(listener.native_handle(), SIGTERM);  // when it was not a signal that ended us
+  listener.join();
+  spdlog::info("worker {} stopped", flags.name);
+  return served;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  if (const auto code = parse(argc, argv, flags)) return *code;
+  // Blocked before any thread starts, so that only sigwait sees them.
+  sigset_t stop_signals;
+  ::sigemptyset(&stop_signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&stop_signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  const auto logger = spdlog::stderr_logger_mt("worker");
+  logger->set_level(spdlog::level::from_str(flags.log_level));
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %n %v");
+  spdlog::set_default_logger(logger);
+
+  if (const auto served = serve(flags, stop_signals); !served) {
+    fmt::print(stderr, "kiln-worker: {}\n", served.error().message);
+    return 2;
+  }
+  return 0;
+}
