@@ -38,6 +38,7 @@ namespace kiln {
 struct Register {
   std::string name;
   Level level = Level::kInner;
+  bool splat = false;  // every lane is known to hold the same value
 };
 
 // Refuses what no expression covers: sizes that are not constant, f8 types, scans.
@@ -63,8 +64,8 @@ class ExpressionPrinter {
   void store(int position, std::span<const Index> at, bool stream = false);
   // The same for one element: lane 0, printed at the value's own level.
   void store_one(int position, std::span<const Index> at);
-  // Stores a value as `node`'s dtype to memory of the kernel's own (see bind_buffer).
-  void store_to(NodeId node, const Register& value, const std::string& pointer, const Index& at);
+  // Stores a value to memory of the kernel's own, as the type of `pointer` (see bind_buffer).
+  void store_to(const Register& value, const std::string& pointer, const Index& at);
 
   // Statements of this level since the last take(), each line indented by `indent`. Values of the
   // level kInner are forgotten by take(Level::kInner): the next loop computes its own.
@@ -75,8 +76,8 @@ class ExpressionPrinter {
   // A fresh name: v0, v1, ...
   std::string fresh();
 
-  // Where a Pad or Concat cuts the range of the vector variable `name`: splitting that loop there
-  // leaves no per-lane selection. Known after the values were printed once.
+  // Where a Pad or Concat cuts the range of the vector variable, ascending: splitting that loop
+  // there leaves no per-lane selection. Known after the values were printed once.
   const std::vector<int64_t>& cuts() const { return cuts_; }
 
  private:
@@ -85,23 +86,24 @@ class ExpressionPrinter {
     std::vector<int64_t> strides;
   };
   using Indices = std::span<const Index>;
+  struct Condition;
 
   Register compute(NodeId id, Indices at);
-  Register define(Level level, const Node& node, const std::string& expression);
-  Register constant(const Node& node, const ConstantAttr& value);
-  Register iota(const Node& node, const Index& at);
-  Register elementwise(NodeId id, Indices at);
+  Register define(Level level, bool splat, DType dtype, const std::string& expression);
+  Register constant(DType dtype, const ConstantAttr& value);
+  Register iota(DType dtype, const Index& at);
+  Register elementwise(const Node& node, Indices at);
   Register load(DType dtype, const std::string& pointer, const Index& at);
   Register view(const Node& node, Indices at);
   Register pad(const Node& node, Indices at);
   Register concat(const Node& node, Indices at);
   Register gather(const Node& node, Indices at);
-  Register select(const Node& node, const Register& condition, bool by_lane, const Register& yes,
-                  const Register& no);
+  Register choose(DType dtype, const Condition& condition, const Register& yes, const Register& no);
   std::vector<Index> coordinates(const Index& flat, const Shape& shape);
-  Index opaque(const Index& index, const std::string& format, int64_t begin, int64_t end);
-  // `at` where it lies in [0, size), the nearest edge elsewhere.
-  Index clamp(const Index& at, int64_t size);
+  // A new variable with values in [begin, end): `scalar` or, per lane, `lanes` is its text.
+  Index variable(const Index& from, const std::string& before, const std::string& after,
+                 int64_t end);
+  void cut(const Index& at, int64_t boundary);
   std::string key(NodeId id, Indices at) const;
 
   const Graph& graph_;

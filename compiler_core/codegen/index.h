@@ -50,8 +50,8 @@ class Index {
 
   // Quotient and remainder, when the ranges show that they are affine too.
   std::optional<std::pair<Index, Index>> divide(int64_t divisor) const;
-  // The constant c when this is exactly `variable + c`.
-  std::optional<int64_t> distance_from(const std::string& variable) const;
+  // The constant c when this is exactly a kVector variable plus c.
+  std::optional<int64_t> past_vector_variable() const;
 
   // C text of lane 0 (kLanes variables left out), "" never: "0" at least.
   std::string text() const;

@@ -20,8 +20,9 @@ struct Source {
 // kInvalidArgument when the schedule is not one of the family's.
 Result<Source> lower(const Workload& workload, const Schedule& schedule, const Target& target);
 
-// Flags the sources are written for, beside -march, -shared and -fPIC; "-lm" comes last. Strict
-// IEEE apart from contraction into fused multiply-adds, errno and floating-point traps.
+// Flags the sources are written for, beside -march, -shared and -fPIC. libm's and memcpy's symbols
+// are the loading process's. Strict IEEE apart from contraction into fused multiply-adds, errno and
+// floating-point traps.
 std::span<const std::string_view> source_flags();
 
 // Digest of every template and source file of plan, tune and codegen in this build: a changed

@@ -1,0 +1,476 @@
+#include "compiler_core/codegen/expression.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln {
+namespace {
+
+// What brings a register of f32 or i32 lanes back into the range of a narrower dtype; "" when every
+// value of the register type is one of the dtype.
+std::string_view narrowing(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return "round_f16";
+    case DType::kBF16:
+      return "round_bf16";
+    case DType::kI8:
+      return "wrap_i8";
+    case DType::kI16:
+      return "wrap_i16";
+    case DType::kU8:
+      return "wrap_u8";
+    default:
+      return "";
+  }
+}
+
+std::string narrowed(DType dtype, const std::string& expression) {
+  const std::string_view function = narrowing(dtype);
+  return function.empty() ? expression : fmt::format("{}({})", function, expression);
+}
+
+std::string literal(DType dtype, const ConstantAttr& value) {
+  if (!is_float(dtype)) {
+    if (dtype == DType::kBool) return value.as_int() != 0 ? "-1" : "0";
+    if (value.as_int() == INT64_MIN) return "-9223372036854775807L - 1";
+    return std::to_string(value.as_int()) + (dtype == DType::kI64 ? "L" : "");
+  }
+  const double number = value.as_double();
+  const char* suffix = dtype == DType::kF64 ? "" : "f";
+  if (std::isnan(number)) return fmt::format("__builtin_nan{}(\"\")", suffix);
+  if (std::isinf(number)) return fmt::format("{}__builtin_inf{}()", number < 0 ? "-" : "", suffix);
+  return fmt::format("{:a}{}", number, suffix);
+}
+
+// The operator of a binary op that C writes infix and that needs no care.
+std::string_view infix(Op op) {
+  switch (op) {
+    case Op::kAdd:
+      return "+";
+    case Op::kSub:
+      return "-";
+    case Op::kMul:
+      return "*";
+    case Op::kAnd:
+      return "&";
+    case Op::kOr:
+      return "|";
+    case Op::kXor:
+      return "^";
+    default:
+      return "";
+  }
+}
+
+std::string cast_expression(DType from, DType to, const std::string& x) {
+  const std::string_view type = register_type(to);
+  if (to == DType::kBool) return fmt::format("op_ne({}, splat<{}>(0))", x, register_type(from));
+  if (from == DType::kBool) return fmt::format("convert<{}>({} & 1)", type, x);
+  const bool widens = is_half(from) && is_float(to);
+  const std::string converted =
+      register_type(from) == type ? x : fmt::format("convert<{}>({})", type, x);
+  return widens && !is_half(to) ? converted : narrowed(to, converted);
+}
+
+}  // namespace
+
+std::string_view register_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return "vf64";
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      return "vf32";
+    case DType::kI64:
+      return "vi64";
+    default:
+      return "vi32";
+  }
+}
+
+std::string_view memory_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return "double";
+    case DType::kF32:
+      return "float";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kI8:
+      return "signed char";
+    case DType::kI16:
+      return "short";
+    case DType::kI32:
+      return "int";
+    case DType::kI64:
+      return "int64_t";
+    case DType::kU8:
+      return "unsigned char";
+    case DType::kBool:
+      return "boolean";
+    default:
+      CHECK(false, "check_printable refuses the f8 types");
+      return "";
+  }
+}
+
+Status check_printable(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    if (!is_constant(node.shape))
+      return fail(Code::kUnsupported, "a kernel with sizes that are known only at run time");
+    if (node.dtype == DType::kF8E4M3 || node.dtype == DType::kF8E5M2)
+      return fail(Code::kUnsupported, fmt::format("{} on this target", to_string(node.dtype)));
+    if (node.op == Op::kScanSum)
+      return fail(Code::kUnsupported, "scan_sum: no kernel family covers it");
+  }
+  return {};
+}
+
+// Where two values meet: a condition that is the same for all lanes (`scalar`, C text) and one that
+// is not (`lanes`, a mask); empty text means it always holds.
+struct ExpressionPrinter::Condition {
+  std::string scalar, lanes;
+  Level level = Level::kKernel;
+
+  void require(const Index& at, const char* relation, int64_t bound) {
+    level = std::max(level, at.level());
+    if (!at.varies_by_lane()) {
+      if (!scalar.empty()) scalar += " && ";
+      scalar += fmt::format("{} {} {}", at.text(), relation, bound);
+    } else {
+      if (!lanes.empty()) lanes += " & ";
+      lanes += fmt::format("convert<vi32>(({}) {} {})", at.lanes_text(), relation, bound);
+    }
+  }
+  bool always() const { return scalar.empty() && lanes.empty(); }
+};
+
+ExpressionPrinter::ExpressionPrinter(const Graph& graph) : graph_(graph) {
+  for (NodeId id : graph.inputs()) {
+    const Node& node = graph.node(id);
+    std::vector<int64_t> strides;
+    for (const Dim& dim : contiguous_strides(node.shape)) strides.push_back(dim.constant());
+    bind_buffer(id, fmt::format("in{}", std::get<InputAttr>(node.attr).index), std::move(strides));
+  }
+}
+
+void ExpressionPrinter::bind(NodeId node, Register at) {
+  buffers_.erase(node);
+  bound_[node] = std::move(at);
+}
+
+void ExpressionPrinter::bind_buffer(NodeId node, std::string pointer,
+                                    std::vector<int64_t> strides) {
+  bound_.erase(node);
+  buffers_[node] = {std::move(pointer), std::move(strides)};
+}
+
+void ExpressionPrinter::unbind(NodeId node) {
+  bound_.erase(node);
+  buffers_.erase(node);
+}
+
+std::string ExpressionPrinter::fresh() {
+  return fmt::format("v{}", next_++);
+}
+
+void ExpressionPrinter::emit(Level level, const std::string& statement) {
+  text_[static_cast<size_t>(level)] += statement + "\n";
+}
+
+std::string ExpressionPrinter::take(Level level, int indent) {
+  std::string& lines = text_[static_cast<size_t>(level)];
+  std::string indented;
+  for (size_t begin = 0; begin < lines.size();) {
+    const size_t end = lines.find('\n', begin) + 1;
+    indented.append(static_cast<size_t>(indent), ' ').append(lines, begin, end - begin);
+    begin = end;
+  }
+  lines.clear();
+  if (level == Level::kInner)
+    std::erase_if(known_, [](const auto& entry) { return entry.second.level == Level::kInner; });
+  return indented;
+}
+
+std::string ExpressionPrinter::key(NodeId id, Indices at) const {
+  std::string key = std::to_string(id);
+  for (const Index& index : at)
+    key += '|' + (index.has_lanes() ? index.lanes_text() : index.text());
+  return key;
+}
+
+Register ExpressionPrinter::define(Level level, bool splat, DType dtype,
+                                   const std::string& expression) {
+  const std::string name = fresh();
+  emit(level, fmt::format("const {} {} = {};", register_type(dtype), name, expression));
+  return {name, level, splat};
+}
+
+Register ExpressionPrinter::value(NodeId id, Indices at) {
+  if (const auto bound = bound_.find(id); bound != bound_.end()) return bound->second;
+  const std::string name = key(id, at);
+  if (const auto known = known_.find(name); known != known_.end()) return known->second;
+  Register result = compute(id, at);
+  known_[name] = result;
+  return result;
+}
+
+Register ExpressionPrinter::compute(NodeId id, Indices at) {
+  const Node& node = graph_.node(id);
+  CHECK(at.size() == node.shape.size() || bound_.count(id) != 0, "one index for each axis");
+  if (const auto buffer = buffers_.find(id); buffer != buffers_.end()) {
+    Index flat;
+    for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * buffer->second.strides[k];
+    return load(node.dtype, buffer->second.pointer, flat);
+  }
+  switch (node.op) {
+    case Op::kConstant:
+      return constant(node.dtype, std::get<ConstantAttr>(node.attr));
+    case Op::kIota:
+      return iota(node.dtype, at[0]);
+    case Op::kView:
+      return view(node, at);
+    case Op::kPad:
+      return pad(node, at);
+    case Op::kConcat:
+      return concat(node, at);
+    case Op::kGather:
+      return gather(node, at);
+    default:
+      CHECK(is_elementwise(node.op), "reductions and matmuls are bound before they are read");
+      return elementwise(node, at);
+  }
+}
+
+Register ExpressionPrinter::constant(DType dtype, const ConstantAttr& value) {
+  return define(Level::kKernel, true, dtype,
+                fmt::format("splat<{}>({})", register_type(dtype), literal(dtype, value)));
+}
+
+Register ExpressionPrinter::iota(DType dtype, const Index& at) {
+  const bool splat = !at.varies_by_lane();
+  return define(
+      at.level(), splat, dtype,
+      narrowed(dtype, splat
+                          ? fmt::format("splat<{}>({})", register_type(dtype), at.text())
+                          : fmt::format("convert<{}>({})", register_type(dtype), at.lanes_text())));
+}
+
+Register ExpressionPrinter::load(DType dtype, const std::string& pointer, const Index& at) {
+  std::string expression;
+  if (at.has_lanes())
+    expression = fmt::format("load_lanes({}, {}, live)", pointer, at.lanes_text());
+  else if (const int64_t stride = at.lane_stride(); stride == 0)
+    expression = fmt::format("load_splat({} + {})", pointer, at.text());
+  else if (stride == 1)
+    expression = fmt::format("load({} + {}, live)", pointer, at.text());
+  else
+    expression = fmt::format("load_strided({} + {}, {}, live)", pointer, at.text(), stride);
+  return define(at.level(), !at.varies_by_lane(), dtype, expression);
+}
+
+Register ExpressionPrinter::elementwise(const Node& node, Indices at) {
+  std::vector<Register> x;
+  Level level = Level::kKernel;
+  bool splat = true;
+  for (NodeId operand : node.operands) {
+    x.push_back(value(operand, at));
+    level = std::max(level, x.back().level);
+    splat = splat && x.back().splat;
+  }
+  const DType from = graph_.node(node.operands[0]).dtype;
+  if (node.op == Op::kCast)
+    return define(level, splat, node.dtype, cast_expression(from, node.dtype, x[0].name));
+  // true is -1 in a register, so the order of bools is reversed.
+  if (from == DType::kBool && (node.op == Op::kLt || node.op == Op::kLe)) std::swap(x[0], x[1]);
+  std::string expression;
+  if (const std::string_view sign = infix(node.op); !sign.empty()) {
+    expression = fmt::format("{} {} {}", x[0].name, sign, x[1].name);
+  } else {
+    expression = fmt::format("op_{}(", to_string(node.op));
+    for (size_t i = 0; i < x.size(); ++i) expression += (i ? ", " : "") + x[i].name;
+    expression += ")";
+  }
+  const OpKind kind = traits(node.op).kind;
+  const bool exact = kind == OpKind::kCompare || kind == OpKind::kSelect;
+  return define(level, splat, node.dtype, exact ? expression : narrowed(node.dtype, expression));
+}
+
+Index ExpressionPrinter::variable(const Index& from, const std::string& before,
+                                  const std::string& after, int64_t end) {
+  const bool by_lane = from.varies_by_lane();
+  LoopVar var{fresh(), by_lane ? LoopVar::Kind::kLanes : LoopVar::Kind::kScalar, from.level(), 0,
+              end};
+  emit(var.level, fmt::format("const {} {} = {}{}{};", by_lane ? "vi64" : "int64_t", var.name,
+                              before, by_lane ? from.lanes_text() : from.text(), after));
+  return var;
+}
+
+std::vector<Index> ExpressionPrinter::coordinates(const Index& flat, const Shape& shape) {
+  std::vector<Index> at(shape.size());
+  Index rest = flat;
+  for (size_t k = shape.size(); k-- > 0;) {
+    const int64_t size = shape[k].constant();
+    if (k == 0) {
+      at[k] = rest;  // the index lies in the operand, so this lies on the axis
+    } else if (const auto split = rest.divide(size)) {
+      at[k] = split->second;
+      rest = split->first;
+    } else {
+      const int64_t quotients = rest.greatest() / size + 1;
+      at[k] = variable(rest, "(", fmt::format(") % {}", size), size);
+      rest = variable(rest, "(", fmt::format(") / {}", size), quotients);
+    }
+  }
+  return at;
+}
+
+Register ExpressionPrinter::view(const Node& node, Indices at) {
+  const auto& view = std::get<ViewAttr>(node.attr);
+  Index flat(view.offset.constant());
+  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * view.strides[k].constant();
+  const NodeId source = node.operands[0];
+  // A reduction's result is bound to a register whatever the index.
+  if (const auto bound = bound_.find(source); bound != bound_.end()) return bound->second;
+  if (graph_.node(source).op == Op::kInput) {
+    const Buffer& buffer = buffers_.at(source);
+    return load(node.dtype, buffer.pointer, flat);
+  }
+  return value(source, coordinates(flat, graph_.node(source).shape));
+}
+
+void ExpressionPrinter::cut(const Index& at, int64_t boundary) {
+  const auto past = at.past_vector_variable();
+  if (!past) return;
+  const int64_t place = boundary - *past;
+  const auto where = std::lower_bound(cuts_.begin(), cuts_.end(), place);
+  if (where == cuts_.end() || *where != place) cuts_.insert(where, place);
+}
+
+Register ExpressionPrinter::choose(DType dtype, const Condition& condition, const Register& yes,
+                                   const Register& no) {
+  const Level level = std::max({condition.level, yes.level, no.level});
+  Register chosen = yes;
+  if (!condition.lanes.empty())
+    chosen = define(level, false, dtype,
+                    fmt::format("op_select({}, {}, {})", condition.lanes, yes.name, no.name));
+  if (!condition.scalar.empty())
+    chosen = define(level, chosen.splat && no.splat, dtype,
+                    fmt::format("({}) ? {} : {}", condition.scalar, chosen.name, no.name));
+  return chosen;
+}
+
+Register ExpressionPrinter::pad(const Node& node, Indices at) {
+  const auto& pad = std::get<PadAttr>(node.attr);
+  const Shape& shape = graph_.node(node.operands[0]).shape;
+  std::vector<Index> inner;
+  Condition inside;
+  for (size_t k = 0; k < at.size(); ++k) {
+    const int64_t size = shape[k].constant();
+    Index index = at[k] + Index(-pad.low[k].constant());
+    if (index.greatest() < 0 || index.least() >= size) return constant(node.dtype, pad.value);
+    const bool below = index.least() < 0, above = index.greatest() >= size;
+    if (below) inside.require(index, ">=", 0);
+    if (above) inside.require(index, "<", size);
+    cut(index, 0);
+    cut(index, size);
+    inner.push_back(below || above
+                        ? variable(index, "clamp_index(", fmt::format(", {})", size - 1), size)
+                        : index);
+  }
+  const Register x = value(node.operands[0], inner);
+  return inside.always() ? x : choose(node.dtype, inside, x, constant(node.dtype, pad.value));
+}
+
+Register ExpressionPrinter::concat(const Node& node, Indices at) {
+  const auto axis = static_cast<size_t>(std::get<AxisAttr>(node.attr).axis);
+  const Index& along = at[axis];
+  std::optional<Register> result;  // of the parts from here on
+  int64_t end = node.shape[axis].constant();
+  for (size_t part = node.operands.size(); part-- > 0;) {
+    const int64_t size = graph_.node(node.operands[part]).shape[axis].constant();
+    const int64_t begin = end - size;
+    if (part > 0) cut(along, begin);
+    if (size > 0 && along.least() < end && along.greatest() >= begin) {
+      std::vector<Index> inner(at.begin(), at.end());
+      inner[axis] = along + Index(-begin);
+      if (along.least() < begin || along.greatest() >= end)
+        inner[axis] = variable(inner[axis], "clamp_index(", fmt::format(", {})", size - 1), size);
+      const Register x = value(node.operands[part], inner);
+      Condition before;
+      before.require(along, "<", end);
+      result = result ? choose(node.dtype, before, x, *result) : x;
+    }
+    end = begin;
+  }
+  CHECK(result.has_value(), "an index of a concat lies in one of its parts");
+  return *result;
+}
+
+Register ExpressionPrinter::gather(const Node& node, Indices at) {
+  const size_t index_rank = graph_.node(node.operands[1]).shape.size();
+  const Node& from = graph_.node(node.operands[0]);
+  const Register index = value(node.operands[1], at.first(index_rank));
+  const int64_t rows = from.shape[0].constant();
+  LoopVar row{fresh(), index.splat ? LoopVar::Kind::kScalar : LoopVar::Kind::kLanes, index.level, 0,
+              rows};
+  emit(index.level,
+       fmt::format("const {} {} = gather_row({}, {}){};", index.splat ? "int64_t" : "vi64",
+                   row.name, index.name, rows, index.splat ? "[0]" : ""));
+  std::vector<Index> inner = {row};
+  inner.insert(inner.end(), at.begin() + static_cast<std::ptrdiff_t>(index_rank), at.end());
+  return value(node.operands[0], inner);
+}
+
+void ExpressionPrinter::store(int position, Indices at, bool stream) {
+  const NodeId id = graph_.outputs()[static_cast<size_t>(position)];
+  const Register result = value(id, at);
+  Index flat;
+  const std::vector<Dim> strides = contiguous_strides(graph_.node(id).shape);
+  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k].constant();
+  emit(Level::kInner, fmt::format("{}(out{} + {}, {}, live);", stream ? "stream" : "store",
+                                  position, flat.text(), result.name));
+}
+
+void ExpressionPrinter::store_one(int position, Indices at) {
+  const NodeId id = graph_.outputs()[static_cast<size_t>(position)];
+  const Register result = value(id, at);
+  Index flat;
+  const std::vector<Dim> strides = contiguous_strides(graph_.node(id).shape);
+  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k].constant();
+  emit(std::max(result.level, flat.level()),
+       fmt::format("store_one(out{} + {}, {});", position, flat.text(), result.name));
+}
+
+void ExpressionPrinter::store_to(const Register& value, const std::string& pointer,
+                                 const Index& at) {
+  emit(Level::kInner, fmt::format("store({} + {}, {}, live);", pointer, at.text(), value.name));
+}
+
+std::string argument_pointers(const Graph& graph) {
+  std::string text;
+  int argument = 0;
+  for (NodeId id : graph.inputs()) {
+    text += fmt::format("  const {}* __restrict in{} = static_cast<const {}*>(args[{}]);\n",
+                        memory_type(graph.node(id).dtype), argument,
+                        memory_type(graph.node(id).dtype), argument);
+    ++argument;
+  }
+  for (size_t i = 0; i < graph.outputs().size(); ++i, ++argument) {
+    const std::string_view type = memory_type(graph.node(graph.outputs()[i]).dtype);
+    text += fmt::format("  {}* __restrict out{} = static_cast<{}*>(args[{}]);\n", type, i, type,
+                        argument);
+  }
+  return text;
+}
+
+}  // namespace kiln

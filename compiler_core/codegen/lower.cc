@@ -1,0 +1,41 @@
+#include "compiler_core/codegen/lower.h"
+
+#include <array>
+
+#include "compiler_core/codegen/embedded.h"
+#include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/pointwise.h"
+#include "compiler_core/tune/space_pointwise.h"
+#include "compiler_core/tune/vector_width.h"
+
+namespace kiln {
+
+Result<Source> lower(const Workload& workload, const Schedule& schedule, const Target& target) {
+  if (vector_bytes(target) == 0)
+    return fail(Code::kUnsupported, "no kernels are written for " + target.to_string());
+  TRY_STATUS(check_printable(workload.graph));
+  switch (workload.family) {
+    case Family::kPointwise: {
+      TRY(const PointwiseSchedule decisions, PointwiseSchedule::from(schedule));
+      return lower_pointwise(workload.graph, decisions);
+    }
+    default:
+      return fail(Code::kUnsupported,
+                  "no code for family " + std::string(to_string(workload.family)));
+  }
+}
+
+std::span<const std::string_view> source_flags() {
+  static constexpr std::array<std::string_view, 9> kFlags = {
+      "-std=gnu++17",       "-O3",     "-ffp-contract=fast",   "-fno-math-errno",
+      "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing", "-fno-exceptions",
+      "-Wno-psabi"};
+  return kFlags;
+}
+
+const Digest& codegen_identity() {
+  static const Digest identity = Digest::of(generator_hash());
+  return identity;
+}
+
+}  // namespace kiln

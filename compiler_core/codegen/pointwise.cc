@@ -1,0 +1,136 @@
+#include "compiler_core/codegen/pointwise.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler_core/base/check.h"
+#include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/kernel_text.h"
+
+namespace kiln {
+namespace {
+
+// More pieces of the innermost axis than this cost more code than they save selections.
+constexpr size_t kMostCuts = 8;
+
+class PointwiseKernel {
+ public:
+  PointwiseKernel(const Graph& graph, const PointwiseSchedule& schedule)
+      : graph_(graph), schedule_(schedule), printer_(graph) {
+    sizes_ = constant_sizes(graph.node(graph.outputs()[0]).shape);
+    for (size_t k = 0; k + 1 < sizes_.size(); ++k) rows_ *= sizes_[k];
+    if (!sizes_.empty()) columns_ = sizes_.back();
+    // A block is some whole rows, or a piece of one.
+    const int64_t vector = int64_t{schedule.lanes} * schedule.unroll;
+    block_columns_ = std::min(columns_, (schedule.block + vector - 1) / vector * vector);
+    block_rows_ = std::clamp<int64_t>(schedule.block / columns_, 1, rows_);
+    column_blocks_ = (columns_ + block_columns_ - 1) / block_columns_;
+  }
+
+  Source print() {
+    const std::vector<int64_t> edges = pieces();
+    stream_ = schedule_.stream &&
+              std::all_of(edges.begin(), edges.end() - 1,
+                          [&](int64_t edge) { return edge % schedule_.lanes == 0; }) &&
+              (rows_ == 1 || columns_ % schedule_.lanes == 0);
+    std::string loops;
+    std::string outer = print_row_index();
+    for (size_t i = 0; i + 1 < edges.size(); ++i) {
+      print_stores(edges[i], edges[i + 1]);
+      const std::string inner = printer_.take(Level::kInner, 10);
+      outer += printer_.take(Level::kOuter, 6);
+      loops += print_piece(edges[i], edges[i + 1], inner);
+    }
+    std::string body = printer_.take(Level::kKernel, 2);
+    body += fmt::format(
+        "  for (int64_t block = begin; block < end; ++block) {{\n"
+        "    const int64_t row_begin = block / {0} * {1}, row_end = smaller(row_begin + {1}, "
+        "{2});\n"
+        "    const int64_t column_begin = block % {0} * {3};\n"
+        "    const int64_t column_end = smaller(column_begin + {3}, {4});\n"
+        "    for (int64_t row = row_begin; row < row_end; ++row) {{\n",
+        column_blocks_, block_rows_, rows_, block_columns_, columns_);
+    body += outer + loops + "    }\n  }\n";
+    if (stream_) body += "  finish_streams();\n";
+
+    Source source;
+    source.text = preamble(schedule_.lanes) + entry_function("kernel", graph_, body);
+    source.recipe = argument_recipe(graph_);
+    const int64_t row_blocks = (rows_ + block_rows_ - 1) / block_rows_;
+    source.recipe.phases = {{"kernel", row_blocks * column_blocks_}};
+    return source;
+  }
+
+ private:
+  // The edges of the pieces of the innermost axis, within which every Pad and Concat along it is
+  // decided: found by printing once and throwing the text away.
+  std::vector<int64_t> pieces() const {
+    PointwiseKernel trial(*this, 0);
+    trial.print_stores(0, columns_);
+    std::vector<int64_t> edges = {0};
+    for (int64_t cut : trial.printer_.cuts())
+      if (cut > 0 && cut < columns_) edges.push_back(cut);
+    if (edges.size() > kMostCuts) edges.resize(1);
+    edges.push_back(columns_);
+    return edges;
+  }
+
+  PointwiseKernel(const PointwiseKernel& other, int)
+      : graph_(other.graph_),
+        schedule_(other.schedule_),
+        printer_(other.graph_),
+        sizes_(other.sizes_),
+        rows_(other.rows_),
+        columns_(other.columns_) {}
+
+  // The row's place on each outer axis.
+  std::string print_row_index() const {
+    std::string text;
+    int64_t stride = 1;
+    for (size_t k = sizes_.size() < 2 ? 0 : sizes_.size() - 1; k-- > 0;) {
+      text += fmt::format("      const int64_t i{} = row", k);
+      if (stride > 1) text += fmt::format(" / {}", stride);
+      if (k > 0) text += fmt::format(" % {}", sizes_[k]);
+      text += ";\n";
+      stride *= sizes_[k];
+    }
+    return text;
+  }
+
+  void print_stores(int64_t begin, int64_t end) {
+    std::vector<Index> at;
+    for (size_t k = 0; k + 1 < sizes_.size(); ++k)
+      at.push_back(
+          LoopVar{fmt::format("i{}", k), LoopVar::Kind::kScalar, Level::kOuter, 0, sizes_[k]});
+    if (!sizes_.empty())
+      at.push_back(LoopVar{"j", LoopVar::Kind::kVector, Level::kInner, begin, end});
+    for (size_t i = 0; i < graph_.outputs().size(); ++i)
+      printer_.store(static_cast<int>(i), at, stream_);
+  }
+
+  std::string print_piece(int64_t begin, int64_t end, const std::string& inner) const {
+    const bool whole = begin == 0 && end == columns_;
+    const std::string from =
+        whole ? "column_begin" : fmt::format("larger(column_begin, {})", begin);
+    const std::string to = whole ? "column_end" : fmt::format("smaller(column_end, {})", end);
+    return "      {\n" + fmt::format("        const int64_t to = {};\n", to) +
+           vector_loop("j", from, "to", schedule_.unroll, inner, 8) + "      }\n";
+  }
+
+  const Graph& graph_;
+  const PointwiseSchedule schedule_;
+  ExpressionPrinter printer_;
+  std::vector<int64_t> sizes_;
+  int64_t rows_ = 1, columns_ = 1;
+  int64_t block_rows_ = 1, block_columns_ = 1, column_blocks_ = 1;
+  bool stream_ = false;
+};
+
+}  // namespace
+
+Result<Source> lower_pointwise(const Graph& graph, const PointwiseSchedule& schedule) {
+  return PointwiseKernel(graph, schedule).print();
+}
+
+}  // namespace kiln

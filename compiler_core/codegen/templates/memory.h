@@ -1,0 +1,120 @@
+// Loads and stores. The memory types are told apart by their names; registers hold halves as f32,
+// small integers as i32 and bool as a mask. `live` says how many lanes exist: nothing is read or
+// written beyond them.
+namespace {
+
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+struct boolean { unsigned char bits; };
+
+struct AllLanes {};
+struct SomeLanes { int64_t count; };  // less than LANES
+
+KILN_INLINE vf32 from_f16(vu16 x);
+KILN_INLINE vu16 to_f16(vf32 x);
+
+// One memory type: `raw` as it lies in memory, `vector` in a register.
+template <class T>
+struct memory;
+#define KILN_MEMORY(TYPE, RAW, VECTOR, TO_REGISTER, TO_MEMORY)      \
+  template <>                                                       \
+  struct memory<TYPE> {                                             \
+    using raw = RAW;                                                \
+    using vector = VECTOR;                                          \
+    KILN_INLINE vector to_register(raw x) { return TO_REGISTER; }   \
+    KILN_INLINE raw to_memory(vector x) { return TO_MEMORY; }       \
+  };
+KILN_MEMORY(float, vf32, vf32, x, x)
+KILN_MEMORY(double, vf64, vf64, x, x)
+KILN_MEMORY(int, vi32, vi32, x, x)
+KILN_MEMORY(int64_t, vi64, vi64, x, x)
+KILN_MEMORY(short, vi16, vi32, convert<vi32>(x), convert<vi16>(x))
+KILN_MEMORY(signed char, vi8, vi32, convert<vi32>(x), convert<vi8>(x))
+KILN_MEMORY(unsigned char, vu8, vi32, convert<vi32>(x), convert<vu8>(x))
+KILN_MEMORY(boolean, vu8, vi32, convert<vi32>(x) != 0, convert<vu8>(x & 1))
+KILN_MEMORY(bf16, vu16, vf32, bits_as<vf32>(convert<vu32>(x) << 16),
+            convert<vu16>(bits_as<vu32>(x) >> 16))
+KILN_MEMORY(f16, vu16, vf32, from_f16(x), to_f16(x))
+#undef KILN_MEMORY
+
+template <class V>
+struct unaligned { V value; } __attribute__((packed, may_alias));
+
+template <class T>
+KILN_INLINE typename memory<T>::vector load(const T* p, AllLanes) {
+  using raw = typename memory<T>::raw;
+  return memory<T>::to_register(reinterpret_cast<const unaligned<raw>*>(p)->value);
+}
+template <class T>
+KILN_INLINE typename memory<T>::vector load(const T* p, SomeLanes live) {
+  typename memory<T>::raw x{};
+  __builtin_memcpy(&x, p, live.count * sizeof(T));
+  return memory<T>::to_register(x);
+}
+template <class T>
+KILN_INLINE typename memory<T>::vector load_splat(const T* p) {
+  typename memory<T>::raw x{};
+  __builtin_memcpy(&x, p, sizeof(T));
+  x = typename memory<T>::raw{} + x[0];
+  return memory<T>::to_register(x);
+}
+
+KILN_INLINE int64_t count_of(AllLanes) { return LANES; }
+KILN_INLINE int64_t count_of(SomeLanes live) { return live.count; }
+
+template <class T, class Live>
+KILN_INLINE typename memory<T>::vector load_strided(const T* p, int64_t stride, Live live) {
+  T lanes[LANES] = {};
+  for (int64_t l = 0; l < count_of(live); ++l) lanes[l] = p[l * stride];
+  return load(lanes, AllLanes{});
+}
+template <class T, class Live>
+KILN_INLINE typename memory<T>::vector load_lanes(const T* p, vi64 at, Live live) {
+  T lanes[LANES] = {};
+  for (int64_t l = 0; l < count_of(live); ++l) lanes[l] = p[at[l]];
+  return load(lanes, AllLanes{});
+}
+
+template <class T>
+KILN_INLINE void store(T* p, typename memory<T>::vector x, AllLanes) {
+  using raw = typename memory<T>::raw;
+  reinterpret_cast<unaligned<raw>*>(p)->value = memory<T>::to_memory(x);
+}
+template <class T>
+KILN_INLINE void store(T* p, typename memory<T>::vector x, SomeLanes live) {
+  const typename memory<T>::raw raw = memory<T>::to_memory(x);
+  __builtin_memcpy(p, &raw, live.count * sizeof(T));
+}
+// Past the caches, for outputs that are larger than they are. REQUIRES: p is aligned to the vector.
+// finish_streams() once before the kernel returns.
+template <class T>
+KILN_INLINE void stream(T* p, typename memory<T>::vector x, AllLanes) {
+  const typename memory<T>::raw raw = memory<T>::to_memory(x);
+  typedef long long pair __attribute__((vector_size(16)));
+  typedef long long quad __attribute__((vector_size(32)));
+  if constexpr (sizeof raw == 16) {
+    __builtin_ia32_movntdq(reinterpret_cast<pair*>(p), bits_as<pair>(raw));
+  } else if constexpr (sizeof raw == 32) {
+    __builtin_ia32_movntdq256(reinterpret_cast<quad*>(p), bits_as<quad>(raw));
+#ifdef __AVX512F__
+  } else if constexpr (sizeof raw == 64) {
+    typedef long long oct __attribute__((vector_size(64)));
+    __builtin_ia32_movntdq512(reinterpret_cast<oct*>(p), bits_as<oct>(raw));
+#endif
+  } else {
+    store(p, x, AllLanes{});
+  }
+}
+template <class T>
+KILN_INLINE void stream(T* p, typename memory<T>::vector x, SomeLanes live) {
+  store(p, x, live);
+}
+KILN_INLINE void finish_streams() { __builtin_ia32_sfence(); }
+
+template <class T>
+KILN_INLINE void store_one(T* p, typename memory<T>::vector x) {
+  const typename memory<T>::raw raw = memory<T>::to_memory(x);
+  __builtin_memcpy(p, &raw, sizeof(T));
+}
+
+}  // namespace

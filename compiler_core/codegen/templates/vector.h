@@ -1,0 +1,87 @@
+// Vectors of LANES values, masks, and lane-wise helpers: the words that generated kernels are
+// written in. GCC vector extensions, no headers. Masks are vi32 with 0 or -1 a lane.
+namespace {
+
+#define KILN_INLINE static inline __attribute__((always_inline))
+#define KILN_LAMBDA __attribute__((always_inline))
+
+using int64_t = long;
+using uint64_t = unsigned long;
+
+typedef float vf32 __attribute__((vector_size(4 * LANES)));
+typedef double vf64 __attribute__((vector_size(8 * LANES)));
+typedef int vi32 __attribute__((vector_size(4 * LANES)));
+typedef long vi64 __attribute__((vector_size(8 * LANES)));
+typedef unsigned vu32 __attribute__((vector_size(4 * LANES)));
+typedef unsigned long vu64 __attribute__((vector_size(8 * LANES)));
+typedef unsigned short vu16 __attribute__((vector_size(2 * LANES)));
+typedef short vi16 __attribute__((vector_size(2 * LANES)));
+typedef signed char vi8 __attribute__((vector_size(LANES)));
+typedef unsigned char vu8 __attribute__((vector_size(LANES)));
+
+template <class V>
+struct element;
+template <>
+struct element<vf32> { using type = float; };
+template <>
+struct element<vf64> { using type = double; };
+template <>
+struct element<vi32> { using type = int; };
+template <>
+struct element<vi64> { using type = long; };
+
+template <class V, class T>
+KILN_INLINE V splat(T x) {
+  return V{} + static_cast<typename element<V>::type>(x);
+}
+template <class V, class From>
+KILN_INLINE V convert(From x) {
+  return __builtin_convertvector(x, V);
+}
+template <class V, class From>
+KILN_INLINE V bits_as(From x) {
+  static_assert(sizeof(V) == sizeof(From), "a change of type, not of bits");
+  return reinterpret_cast<V>(x);
+}
+
+KILN_INLINE vi64 lane_numbers() {
+  vi64 v;
+  for (int l = 0; l < LANES; ++l) v[l] = l;
+  return v;
+}
+
+KILN_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+KILN_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+KILN_INLINE int64_t clamp_index(int64_t x, int64_t greatest) {
+  return x < 0 ? 0 : x > greatest ? greatest : x;
+}
+KILN_INLINE vi64 clamp_index(vi64 x, int64_t greatest) {
+  x = x < 0 ? vi64{} : x;
+  return x > greatest ? vi64{} + greatest : x;
+}
+// An index of op gather: negative counts from the end, out of range is clamped.
+KILN_INLINE vi64 gather_row(vi64 x, int64_t rows) {
+  return clamp_index(x < 0 ? x + rows : x, rows - 1);
+}
+KILN_INLINE vi64 gather_row(vi32 x, int64_t rows) { return gather_row(convert<vi64>(x), rows); }
+
+KILN_INLINE vi32 wrap_i8(vi32 x) { return (x << 24) >> 24; }
+KILN_INLINE vi32 wrap_i16(vi32 x) { return (x << 16) >> 16; }
+KILN_INLINE vi32 wrap_u8(vi32 x) { return x & 255; }
+
+KILN_INLINE vf32 op_select(vi32 mask, vf32 a, vf32 b) { return mask ? a : b; }
+KILN_INLINE vi32 op_select(vi32 mask, vi32 a, vi32 b) { return mask ? a : b; }
+KILN_INLINE vf64 op_select(vi32 mask, vf64 a, vf64 b) { return convert<vi64>(mask) ? a : b; }
+KILN_INLINE vi64 op_select(vi32 mask, vi64 a, vi64 b) { return convert<vi64>(mask) ? a : b; }
+
+template <class V>
+KILN_INLINE vi32 op_eq(V a, V b) { return convert<vi32>(a == b); }
+template <class V>
+KILN_INLINE vi32 op_ne(V a, V b) { return convert<vi32>(a != b); }
+template <class V>
+KILN_INLINE vi32 op_lt(V a, V b) { return convert<vi32>(a < b); }
+template <class V>
+KILN_INLINE vi32 op_le(V a, V b) { return convert<vi32>(a <= b); }
+
+}  // namespace

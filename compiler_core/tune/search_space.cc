@@ -1,0 +1,24 @@
+#include "compiler_core/tune/search_space.h"
+
+#include "compiler_core/tune/space_pointwise.h"
+#include "compiler_core/tune/vector_width.h"
+
+namespace kiln {
+
+Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target) {
+  if (vector_bytes(target) == 0)
+    return fail(Code::kUnsupported,
+                "no kernels are written for " + target.to_string() + " (cpu:x86-64-v3 and up are)");
+  for (const Node& node : workload.graph.nodes())
+    if (!is_constant(node.shape))
+      return fail(Code::kUnsupported, "a kernel with sizes that are known only at run time");
+  switch (workload.family) {
+    case Family::kPointwise:
+      return pointwise_space(workload, target);
+    default:
+      return fail(Code::kUnsupported,
+                  "no search space for " + std::string(to_string(workload.family)));
+  }
+}
+
+}  // namespace kiln

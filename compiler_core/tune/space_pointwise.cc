@@ -1,0 +1,65 @@
+#include "compiler_core/tune/space_pointwise.h"
+
+#include <algorithm>
+
+#include "compiler_core/tune/vector_width.h"
+
+namespace kiln {
+namespace {
+
+// From here on an output is larger than what a core's caches keep for its reader.
+constexpr int64_t kStreamBytes = int64_t{8} << 20;
+
+int64_t output_bytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (NodeId id : graph.outputs())
+    bytes += numel(graph.node(id).shape).constant() * size_of(graph.node(id).dtype);
+  return bytes;
+}
+
+}  // namespace
+
+Result<PointwiseSchedule> PointwiseSchedule::from(const Schedule& schedule) {
+  if (schedule.family != Family::kPointwise)
+    return fail(Code::kInvalidArgument, "not a pointwise schedule");
+  const int64_t lanes = schedule.get("lanes", 8), unroll = schedule.get("unroll", 1);
+  const int64_t block = schedule.get("block", 16384), stream = schedule.get("stream", 0);
+  TRY_STATUS(check_lanes(lanes));
+  if (unroll < 1 || unroll > 16 || block < 64 || block > int64_t{1} << 30 || stream < 0 ||
+      stream > 1)
+    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
+  return PointwiseSchedule{static_cast<int>(lanes), static_cast<int>(unroll), block, stream == 1};
+}
+
+Schedule PointwiseSchedule::to_schedule() const {
+  return {Family::kPointwise,
+          {{"lanes", lanes}, {"unroll", unroll}, {"block", block}, {"stream", stream}}};
+}
+
+std::vector<Schedule> pointwise_space(const Workload& workload, const Target& target) {
+  const Graph& graph = workload.graph;
+  const int64_t elements = numel(graph.node(graph.outputs()[0]).shape).constant();
+  const bool large = output_bytes(graph) >= kStreamBytes;
+  // At least some blocks a core, so that a core that falls behind gives work away.
+  const int64_t units = std::max(target.units, 1);
+  const int64_t share = std::max<int64_t>(elements / (units * 8), 1024);
+  std::vector<Schedule> space;
+  const auto add = [&](PointwiseSchedule schedule) {
+    schedule.block = std::min(schedule.block, share);
+    Schedule made = schedule.to_schedule();
+    if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
+  };
+  for (const int lanes : lane_choices(graph, target)) {
+    for (const bool stream : {large, !large}) {
+      if (stream && elements * 4 < kStreamBytes / 8) continue;
+      add({lanes, 2, 16384, stream});
+      add({lanes, 1, 16384, stream});
+      add({lanes, 4, 16384, stream});
+      add({lanes, 2, 65536, stream});
+      add({lanes, 1, 4096, stream});
+    }
+  }
+  return space;
+}
+
+}  // namespace kiln

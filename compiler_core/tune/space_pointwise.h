@@ -1,0 +1,25 @@
+// The schedules of pointwise kernels. Values.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/program/target.h"
+#include "compiler_core/tune/schedule.h"
+
+namespace kiln {
+
+struct PointwiseSchedule {
+  int lanes = 16;         // elements a vector
+  int unroll = 1;         // vectors an iteration
+  int64_t block = 16384;  // elements a block of the grid, about
+  bool stream = false;    // outputs go past the caches where they are aligned
+
+  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
+  static Result<PointwiseSchedule> from(const Schedule& schedule);
+  Schedule to_schedule() const;
+};
+
+// REQUIRES: workload.family is kPointwise, its sizes are constants.
+std::vector<Schedule> pointwise_space(const Workload& workload, const Target& target);
+
+}  // namespace kiln
