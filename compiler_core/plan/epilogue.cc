@@ -1,0 +1,115 @@
+#include "compiler_core/plan/epilogue.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compiler_core/plan/stored_values.h"
+
+namespace kiln {
+namespace {
+
+constexpr size_t kMaxStep = 48;       // nodes between two waists: gelu has some ten
+constexpr size_t kMaxEpilogue = 256;  // nodes in all
+
+// A View that only rearranges: it reads every element of its operand once.
+bool is_rearrangement(const Graph& graph, const Node& view) {
+  const auto& attr = std::get<ViewAttr>(view.attr);
+  if (!attr.offset.is(0) || numel(view.shape) != numel(graph.node(view.operands[0]).shape))
+    return false;
+  std::vector<std::pair<Dim, Dim>> axes;  // stride, size
+  for (size_t i = 0; i < view.shape.size(); ++i)
+    if (!view.shape[i].is(1)) axes.emplace_back(attr.strides[i], view.shape[i]);
+  std::sort(axes.begin(), axes.end());
+  Dim expected = 1;
+  for (const auto& [stride, size] : axes) {
+    if (stride != expected) return false;
+    expected = expected * size;
+  }
+  return true;
+}
+
+class Walk {
+ public:
+  Walk(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
+       const std::vector<bool>& is_output)
+      : graph_(graph), users_(users), is_output_(is_output) {}
+
+  Epilogue from(NodeId product) {
+    Epilogue epilogue{kInvalidNode, product, {}};
+    const NodeId view = only_user(product);
+    NodeId start = product;
+    if (view != kInvalidNode && graph_.node(view).op == Op::kView && !output(view) &&
+        is_rearrangement(graph_, graph_.node(view)))
+      start = epilogue.view = view;
+    NodeId end = start;
+    while (epilogue.nodes.size() < kMaxEpilogue && advance(end, epilogue.nodes)) {
+    }
+    end = narrowest(end, epilogue.nodes);
+    if (end == start || !may_store(epilogue.view, end)) return {kInvalidNode, product, {}};
+    epilogue.end = end;
+    return epilogue;
+  }
+
+ private:
+  bool output(NodeId id) const { return is_output_[static_cast<size_t>(id)]; }
+  const std::vector<NodeId>& users(NodeId id) const { return users_[static_cast<size_t>(id)]; }
+
+  NodeId only_user(NodeId id) const {
+    const auto& all = users(id);
+    const bool one = !output(id) && !all.empty() &&
+                     std::all_of(all.begin(), all.end(), [&](NodeId u) { return u == all[0]; });
+    return one ? all[0] : kInvalidNode;
+  }
+
+  // Moves `end` to the next waist and appends the nodes passed. False when there is none in reach.
+  bool advance(NodeId& end, std::vector<NodeId>& nodes) const {
+    if (output(end) || users(end).empty()) return false;
+    std::set<NodeId> pending(users(end).begin(), users(end).end());
+    std::vector<NodeId> passed;
+    while (passed.size() < kMaxStep) {
+      const NodeId next = *pending.begin();
+      if (!is_elementwise(graph_.node(next).op)) return false;
+      pending.erase(pending.begin());
+      passed.push_back(next);
+      if (pending.empty()) {  // everything met in `next`
+        end = next;
+        nodes.insert(nodes.end(), passed.begin(), passed.end());
+        return true;
+      }
+      if (output(next) || users(next).empty()) return false;
+      pending.insert(users(next).begin(), users(next).end());
+    }
+    return false;
+  }
+
+  // Storing a half and widening it again at every use costs half the memory traffic.
+  NodeId narrowest(NodeId end, std::vector<NodeId>& nodes) const {
+    while (!nodes.empty() && !output(end)) {
+      const Node& node = graph_.node(end);
+      const NodeId source = node.operands[0];
+      if (node.op != Op::kCast || !is_half(graph_.node(source).dtype)) break;
+      if (nodes.size() < 2 || nodes[nodes.size() - 2] != source || only_user(source) != end) break;
+      nodes.pop_back();
+      end = source;
+    }
+    return end;
+  }
+
+  // The buffer holds the product's order. An output of the program must come in its own.
+  bool may_store(NodeId view, NodeId end) const {
+    return view == kInvalidNode || !output(end) || is_reshape(graph_, graph_.node(view));
+  }
+
+  const Graph& graph_;
+  const std::vector<std::vector<NodeId>>& users_;
+  const std::vector<bool>& is_output_;
+};
+
+}  // namespace
+
+Epilogue find_epilogue(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
+                       const std::vector<bool>& is_output, NodeId product) {
+  return Walk(graph, users, is_output).from(product);
+}
+
+}  // namespace kiln

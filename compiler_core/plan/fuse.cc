@@ -1,0 +1,216 @@
+#include "compiler_core/plan/fuse.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "compiler_core/plan/kernel_graph.h"
+#include "compiler_core/plan/workload.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kMaxNodes = 256;      // computed in one kernel
+constexpr size_t kMaxBuffers = 32;  // read and written by one kernel
+constexpr int kMaxTrials = 8;       // joins tried for one kernel
+
+// What decides cheaply whether two kernels could share an iteration space.
+struct Kernel {
+  KernelOutputs outputs;            // empty: joined into another
+  std::vector<NodeId> reads;        // inputs and stored values
+  bool product = false;             // has a matmul
+  std::optional<ReductionSizes> reduction;
+  int64_t elements = 0;             // of the iteration space
+  int nodes = 0;
+};
+
+class Fuser {
+ public:
+  Fuser(const Graph& graph, StoredValues& values)
+      : graph_(graph),
+        values_(values),
+        is_output_(static_cast<size_t>(graph.size()), false),
+        owner_(static_cast<size_t>(graph.size()), -1),
+        readers_(static_cast<size_t>(graph.size())) {
+    for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
+  }
+
+  std::vector<KernelOutputs> run() {
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (values_[id]) add(describe({id}));
+    // Producers come before consumers, so that a kernel grows along the flow of data.
+    for (int k = 0; k < static_cast<int>(kernels_.size()); ++k) grow(k);
+    std::vector<KernelOutputs> result;
+    for (Kernel& kernel : kernels_)
+      if (!kernel.outputs.empty()) result.push_back(std::move(kernel.outputs));
+    return result;
+  }
+
+ private:
+  Kernel& at(int k) { return kernels_[static_cast<size_t>(k)]; }
+  int& owner(NodeId id) { return owner_[static_cast<size_t>(id)]; }
+  std::vector<int>& readers(NodeId id) { return readers_[static_cast<size_t>(id)]; }
+  int64_t elements(NodeId id) const { return numel(graph_.node(id).shape).constant(); }
+
+  Kernel describe(KernelOutputs outputs) const {
+    Kernel kernel;
+    std::vector<NodeId> stack(outputs.begin(), outputs.end());
+    std::vector<NodeId> seen;
+    const auto meet = [&seen](NodeId id) {
+      const auto at = std::lower_bound(seen.begin(), seen.end(), id);
+      if (at != seen.end() && *at == id) return false;
+      seen.insert(at, id);
+      return true;
+    };
+    kernel.elements = elements(outputs[0]);
+    while (!stack.empty()) {
+      const NodeId id = stack.back();
+      stack.pop_back();
+      if (!meet(id)) continue;
+      const Node& node = graph_.node(id);
+      const bool own = std::find(outputs.begin(), outputs.end(), id) != outputs.end();
+      if (node.op == Op::kInput || (values_[id] && !own)) {
+        kernel.reads.push_back(id);
+        continue;
+      }
+      ++kernel.nodes;
+      kernel.product = kernel.product || node.op == Op::kMatmul;
+      if (traits(node.op).kind == OpKind::kReduce) {
+        kernel.reduction = reduction_sizes(graph_, node);
+        kernel.elements = elements(node.operands[0]);
+      }
+      stack.insert(stack.end(), node.operands.begin(), node.operands.end());
+    }
+    kernel.outputs = std::move(outputs);
+    return kernel;
+  }
+
+  void add(Kernel kernel) {
+    const int k = static_cast<int>(kernels_.size());
+    kernels_.push_back(std::move(kernel));
+    enlist(k);
+  }
+  void enlist(int k) {
+    for (NodeId id : at(k).outputs) owner(id) = k;
+    for (NodeId id : at(k).reads) readers(id).push_back(k);
+  }
+  void delist(int k) {
+    for (NodeId id : at(k).reads) std::erase(readers(id), k);
+  }
+
+  void grow(int k) {
+    int trials = 0;
+    bool joined = true;
+    while (joined && trials < kMaxTrials) {
+      joined = false;
+      for (int other : candidates(k)) {
+        if (trials++ >= kMaxTrials) break;
+        joined = join(other, k);
+        if (joined) break;
+      }
+    }
+  }
+
+  // Kernels worth joining with k: those it reads from, then earlier ones that read a large part of
+  // what it reads.
+  std::vector<int> candidates(int k) {
+    std::vector<int> found;
+    const auto propose = [&](int other) {
+      if (other >= 0 && other != k && may_share_space(at(other), at(k)) &&
+          std::find(found.begin(), found.end(), other) == found.end())
+        found.push_back(other);
+    };
+    for (NodeId id : at(k).reads) propose(owner(id));
+    for (NodeId id : at(k).reads) {
+      if (elements(id) * 4 < at(k).elements) continue;
+      const auto& all = readers(id);
+      for (size_t i = all.size() > 8 ? all.size() - 8 : 0; i < all.size(); ++i)
+        if (all[i] < k) propose(all[i]);
+    }
+    return found;
+  }
+
+  static bool may_share_space(const Kernel& a, const Kernel& b) {
+    if (a.product || b.product || a.outputs.empty() || b.outputs.empty()) return false;
+    if (a.elements == 0 || b.elements == 0) return false;
+    if (a.nodes + b.nodes > kMaxNodes) return false;
+    if (a.reads.size() + b.reads.size() + a.outputs.size() + b.outputs.size() > kMaxBuffers)
+      return false;
+    if (a.reduction && b.reduction) return *a.reduction == *b.reduction;
+    if (!a.reduction && !b.reduction) return a.elements == b.elements;
+    const Kernel& reduction = a.reduction ? a : b;
+    const Kernel& pointwise = a.reduction ? b : a;
+    return pointwise.elements == reduction.elements ||
+           pointwise.elements == reduction.reduction->batch * reduction.reduction->kept;
+  }
+
+  // Whether data flows from `from` to `to` by way of a third kernel: joined, the two would wait for
+  // each other.
+  bool flows_around(int from, int to) {
+    std::vector<bool> seen(kernels_.size(), false);
+    std::vector<int> stack;
+    const auto push_readers = [&](int k) {
+      for (NodeId id : at(k).outputs)
+        for (int reader : readers(id))
+          if (!seen[static_cast<size_t>(reader)]) {
+            seen[static_cast<size_t>(reader)] = true;
+            stack.push_back(reader);
+          }
+    };
+    push_readers(from);
+    // The direct edge itself is no way around.
+    while (!stack.empty()) {
+      const int k = stack.back();
+      stack.pop_back();
+      if (k == to) continue;
+      for (NodeId id : at(k).outputs)
+        for (int reader : readers(id))
+          if (reader == to) return true;
+      push_readers(k);
+    }
+    return false;
+  }
+
+  bool join(int other, int k) {
+    if (flows_around(other, k) || flows_around(k, other)) return false;
+    KernelOutputs outputs, inner;
+    for (int source : {other, k})
+      for (NodeId id : at(source).outputs) {
+        const auto& all = readers(id);
+        const bool outside = std::any_of(all.begin(), all.end(),
+                                         [&](int r) { return r != other && r != k; });
+        (outside || is_output_[static_cast<size_t>(id)] ? outputs : inner).push_back(id);
+      }
+    std::sort(outputs.begin(), outputs.end());
+    for (NodeId id : inner) values_.stored[static_cast<size_t>(id)] = false;
+    if (outputs.empty() || !is_one_kernel(outputs)) {
+      for (NodeId id : inner) values_.stored[static_cast<size_t>(id)] = true;
+      return false;
+    }
+    delist(other);
+    delist(k);
+    at(other) = Kernel{};
+    at(k) = describe(std::move(outputs));
+    enlist(k);
+    return true;
+  }
+
+  bool is_one_kernel(const KernelOutputs& outputs) const {
+    const auto cut = cut_kernel(graph_, values_, outputs);
+    return cut && make_workload(cut->graph).has_value();
+  }
+
+  const Graph& graph_;
+  StoredValues& values_;
+  std::vector<bool> is_output_;
+  std::vector<Kernel> kernels_;
+  std::vector<int> owner_;                // by node: the kernel that stores it
+  std::vector<std::vector<int>> readers_; // by node: the kernels that read it from memory
+};
+
+}  // namespace
+
+std::vector<KernelOutputs> fuse_kernels(const Graph& graph, StoredValues& values) {
+  return Fuser(graph, values).run();
+}
+
+}  // namespace kiln

@@ -1,0 +1,160 @@
+#include "compiler_core/plan/partition.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+
+#include "compiler_core/base/check.h"
+#include "compiler_core/passes/sink_views.h"
+#include "compiler_core/plan/fuse.h"
+#include "compiler_core/plan/kernel_graph.h"
+#include "compiler_core/plan/split_reductions.h"
+
+namespace kiln {
+namespace {
+
+// What no family covers, whatever the cut.
+Status refuse_uncovered(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    const std::string what = std::string(to_string(node.op)) + " " +
+                             std::string(to_string(node.dtype)) + to_string(node.shape);
+    if (!is_constant(node.shape))
+      return fail(Code::kUnsupported,
+                  what + " has dynamic sizes, which have no kernels yet: export the program with "
+                         "static shapes");
+    if (node.op == Op::kScanSum)
+      return fail(Code::kUnsupported, what + ": running sums have no kernels yet");
+  }
+  return {};
+}
+
+class Partitioner {
+ public:
+  explicit Partitioner(const Graph& graph)
+      : graph_(graph), values_(choose_stored_values(graph)) {}
+
+  Result<std::vector<PlannedKernel>> run() {
+    std::vector<KernelOutputs> waiting = fuse_kernels(graph_, values_);
+    std::reverse(waiting.begin(), waiting.end());
+    while (!waiting.empty()) {
+      const KernelOutputs outputs = std::move(waiting.back());
+      waiting.pop_back();
+      if (is_empty(outputs)) continue;  // nothing to compute
+      auto kernel = make_kernel(outputs);
+      if (kernel) {
+        kernels_.push_back(*std::move(kernel));
+        continue;
+      }
+      const std::vector<NodeId> cuts = take_apart(outputs);
+      if (cuts.empty()) return fail(std::move(kernel).error());
+      for (NodeId id : cuts) waiting.push_back({id});
+      for (NodeId id : outputs) waiting.push_back({id});
+    }
+    return in_order();
+  }
+
+ private:
+  bool is_empty(const KernelOutputs& outputs) const {
+    return std::all_of(outputs.begin(), outputs.end(),
+                       [this](NodeId id) { return numel(graph_.node(id).shape).is(0); });
+  }
+
+  Result<PlannedKernel> make_kernel(const KernelOutputs& outputs) const {
+    TRY(const KernelGraph cut, cut_kernel(graph_, values_, outputs));
+    TRY(WorkloadBinding binding, make_workload(cut.graph));
+    PlannedKernel kernel;
+    for (int input : binding.input_order)
+      kernel.inputs.push_back(cut.inputs[static_cast<size_t>(input)]);
+    kernel.outputs = outputs;
+    kernel.workload = std::move(binding.workload);
+    return kernel;
+  }
+
+  // For a kernel that keeps no family's rules: stores the results of its matmuls and reductions and
+  // what they read, which leaves kernels of one such node and pointwise ones. What is newly stored.
+  std::vector<NodeId> take_apart(const KernelOutputs& outputs) {
+    std::vector<NodeId> cuts;
+    const auto store = [&](NodeId id) {
+      const bool source = traits(graph_.node(id).op).kind == OpKind::kSource;
+      if (source || values_[id]) return;
+      values_.stored[static_cast<size_t>(id)] = true;
+      cuts.push_back(id);
+    };
+    for (NodeId id : members(outputs)) {
+      const Node& node = graph_.node(id);
+      const OpKind kind = traits(node.op).kind;
+      if (kind != OpKind::kReduce && kind != OpKind::kContract) continue;
+      for (NodeId operand : node.operands) store(operand);
+      store(id);
+    }
+    for (NodeId id : outputs) values_.product_view.erase(id);
+    return cuts;
+  }
+
+  std::vector<NodeId> members(const KernelOutputs& outputs) const {
+    std::vector<bool> seen(static_cast<size_t>(graph_.size()), false);
+    std::vector<NodeId> stack(outputs.begin(), outputs.end()), found;
+    while (!stack.empty()) {
+      const NodeId id = stack.back();
+      stack.pop_back();
+      if (seen[static_cast<size_t>(id)]) continue;
+      seen[static_cast<size_t>(id)] = true;
+      const bool own = std::find(outputs.begin(), outputs.end(), id) != outputs.end();
+      if (values_[id] && !own) continue;
+      found.push_back(id);
+      const auto& operands = graph_.node(id).operands;
+      stack.insert(stack.end(), operands.begin(), operands.end());
+    }
+    return found;
+  }
+
+  // Producers before consumers; otherwise in the order of the graph.
+  std::vector<PlannedKernel> in_order() {
+    std::map<NodeId, int> owner;
+    for (int k = 0; k < static_cast<int>(kernels_.size()); ++k)
+      for (NodeId id : kernels_[static_cast<size_t>(k)].outputs) owner[id] = k;
+    std::vector<std::vector<int>> readers(kernels_.size());
+    std::vector<int> waits(kernels_.size(), 0);
+    for (int k = 0; k < static_cast<int>(kernels_.size()); ++k)
+      for (NodeId id : kernels_[static_cast<size_t>(k)].inputs)
+        if (const auto it = owner.find(id); it != owner.end()) {
+          readers[static_cast<size_t>(it->second)].push_back(k);
+          ++waits[static_cast<size_t>(k)];
+        }
+    using Ready = std::pair<NodeId, int>;
+    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+    const auto make_ready = [&](int k) {
+      ready.emplace(kernels_[static_cast<size_t>(k)].outputs.front(), k);
+    };
+    for (int k = 0; k < static_cast<int>(kernels_.size()); ++k)
+      if (waits[static_cast<size_t>(k)] == 0) make_ready(k);
+    std::vector<PlannedKernel> sorted;
+    while (!ready.empty()) {
+      const int k = ready.top().second;
+      ready.pop();
+      for (int reader : readers[static_cast<size_t>(k)])
+        if (--waits[static_cast<size_t>(reader)] == 0) make_ready(reader);
+      sorted.push_back(std::move(kernels_[static_cast<size_t>(k)]));
+    }
+    CHECK(sorted.size() == kernels_.size(), "joining kernels never makes a cycle");
+    return sorted;
+  }
+
+  const Graph& graph_;
+  StoredValues values_;
+  std::vector<PlannedKernel> kernels_;
+};
+
+}  // namespace
+
+Result<Partition> partition(const Graph& canonical) {
+  TRY_STATUS(refuse_uncovered(canonical));
+  TRY(Graph graph, split_reductions(canonical));
+  // Broadcasts of pointwise values go down before the cut, so that where a View still stands on
+  // arithmetic, the arithmetic is on stored values and small.
+  TRY(graph, sink_views(graph, SinkLimit::kRecomputePointwise));
+  TRY(std::vector<PlannedKernel> kernels, Partitioner(graph).run());
+  return Partition{std::move(graph), std::move(kernels)};
+}
+
+}  // namespace kiln

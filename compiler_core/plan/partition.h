@@ -1,0 +1,24 @@
+// Partition: a graph cut into kernels, in the order in which they run.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/plan/workload.h"
+
+namespace kiln {
+
+struct PlannedKernel {
+  Workload workload;
+  std::vector<NodeId> inputs;   // what each workload input is: an input of the graph or a stored value
+  std::vector<NodeId> outputs;  // the stored values, in the order of the workload's outputs
+};
+
+struct Partition {
+  Graph graph;  // what NodeIds refer to: the canonical graph, prepared for cutting
+  std::vector<PlannedKernel> kernels;
+};
+
+// kUnsupported names the op that no kernel family covers.
+Result<Partition> partition(const Graph& canonical);
+
+}  // namespace kiln

@@ -1,0 +1,106 @@
+#include "compiler_core/plan/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "compiler_core/base/check.h"
+#include "compiler_core/plan/memory.h"
+#include "compiler_core/plan/partition.h"
+
+namespace kiln {
+namespace {
+
+class Planner {
+ public:
+  explicit Planner(Partition partition) : partition_(std::move(partition)) {}
+
+  Plan run() {
+    declare_inputs();
+    declare_outputs();
+    for (const PlannedKernel& kernel : partition_.kernels)
+      for (NodeId id : kernel.outputs) buffer_of(id);
+    for (PlannedKernel& kernel : partition_.kernels) launch(kernel);
+    place_temporaries();
+    return std::move(plan_);
+  }
+
+ private:
+  const Graph& graph() const { return partition_.graph; }
+
+  int add_buffer(NodeId id, Buffer::Kind kind, int index) {
+    const Node& node = graph().node(id);
+    plan_.buffers.push_back({kind, index, {node.dtype, node.shape}, 0});
+    buffers_[id] = static_cast<int>(plan_.buffers.size()) - 1;
+    return buffers_[id];
+  }
+
+  void declare_inputs() {
+    int index = 0;
+    for (NodeId id : graph().inputs()) add_buffer(id, Buffer::Kind::kInput, index++);
+  }
+
+  // An output that is an input, or an output already, has that one's buffer.
+  void declare_outputs() {
+    int index = 0;
+    for (NodeId id : graph().outputs()) {
+      const auto it = buffers_.find(id);
+      plan_.output_buffers.push_back(
+          it != buffers_.end() ? it->second : add_buffer(id, Buffer::Kind::kOutput, index));
+      ++index;
+    }
+  }
+
+  int buffer_of(NodeId id) {
+    const auto it = buffers_.find(id);
+    return it != buffers_.end() ? it->second : add_buffer(id, Buffer::Kind::kTemporary, 0);
+  }
+
+  void launch(PlannedKernel& kernel) {
+    Launch launch;
+    for (NodeId id : kernel.inputs) launch.args.push_back(buffer_of(id));
+    for (NodeId id : kernel.outputs) launch.args.push_back(buffer_of(id));
+    const auto [it, fresh] =
+        kernels_.try_emplace(kernel.workload.digest, static_cast<int>(plan_.kernels.size()));
+    if (fresh) plan_.kernels.push_back(std::move(kernel.workload));
+    launch.kernel = it->second;
+    plan_.launches.push_back(std::move(launch));
+  }
+
+  void place_temporaries() {
+    std::vector<Lifetime> lifetimes(plan_.buffers.size());
+    std::vector<bool> used(plan_.buffers.size(), false);
+    for (int i = 0; i < static_cast<int>(plan_.launches.size()); ++i)
+      for (int arg : plan_.launches[static_cast<size_t>(i)].args) {
+        Lifetime& life = lifetimes[static_cast<size_t>(arg)];
+        if (!used[static_cast<size_t>(arg)]) life.first = i;
+        used[static_cast<size_t>(arg)] = true;
+        life.last = i;
+      }
+    std::vector<Lifetime> temporaries;
+    std::vector<Buffer*> placed;
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      Buffer& buffer = plan_.buffers[i];
+      if (buffer.kind != Buffer::Kind::kTemporary) continue;
+      lifetimes[i].bytes = numel(buffer.spec.shape).constant() * size_of(buffer.spec.dtype);
+      temporaries.push_back(lifetimes[i]);
+      placed.push_back(&buffer);
+    }
+    const ArenaPlan arena = plan_arena(temporaries);
+    for (size_t i = 0; i < placed.size(); ++i) placed[i]->arena_offset = arena.offsets[i];
+    plan_.arena_bytes = arena.bytes;
+  }
+
+  Partition partition_;
+  Plan plan_;
+  std::map<NodeId, int> buffers_;
+  std::map<Digest, int> kernels_;
+};
+
+}  // namespace
+
+Result<Plan> plan(const Graph& canonical) {
+  TRY(Partition parts, partition(canonical));
+  return Planner(std::move(parts)).run();
+}
+
+}  // namespace kiln

@@ -1,0 +1,279 @@
+#include "compiler_core/plan/stored_values.h"
+
+#include <algorithm>
+
+#include "compiler_core/plan/epilogue.h"
+
+namespace kiln {
+namespace {
+
+// A chain of arithmetic longer than this is cut: compilers take more than linear time over one
+// expression.
+constexpr int kMaxDepth = 128;
+
+int64_t count(const Shape& shape) { return numel(shape).constant(); }
+
+// Axes as (size, stride) with those walked as one merged: equal lists walk a buffer alike.
+using Walk = std::vector<std::pair<int64_t, int64_t>>;
+void append(Walk& walk, int64_t size, int64_t stride) {
+  if (size == 1) return;
+  if (!walk.empty() && walk.back().second == stride * size) {
+    walk.back() = {walk.back().first * size, stride};
+  } else {
+    walk.emplace_back(size, stride);
+  }
+}
+
+// Whether `view` repeats a reduced value of `sizes` along the reduced axes, in row-major order.
+bool is_spread(const Node& view, const ReductionSizes& sizes) {
+  const auto& attr = std::get<ViewAttr>(view.attr);
+  if (!attr.offset.is(0)) return false;
+  Walk reads, expected;
+  for (size_t i = 0; i < view.shape.size(); ++i)
+    append(reads, view.shape[i].constant(), attr.strides[i].constant());
+  append(expected, sizes.batch, sizes.kept);
+  append(expected, sizes.reduced, 0);
+  append(expected, sizes.kept, 1);
+  return reads == expected;
+}
+
+// What a value that is not stored is made of, as far as one kernel must know.
+struct State {
+  enum Kind { kFree, kFull, kReduced };
+  Kind kind = kFree;     // free: pointwise from stored values; else part of a reduction's space
+  ReductionSizes sizes;  // unless free
+  bool indirect = false; // free, and reads through more than one View, or a Pad, Concat, Gather
+  int depth = 0;
+};
+
+class Chooser {
+ public:
+  explicit Chooser(const Graph& graph)
+      : graph_(graph),
+        users_(users_of(graph)),
+        is_output_(static_cast<size_t>(graph.size()), false),
+        epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
+        states_(static_cast<size_t>(graph.size())) {
+    values_.stored.assign(static_cast<size_t>(graph.size()), false);
+    for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
+  }
+
+  StoredValues run() {
+    for (NodeId id = 0; id < graph_.size(); ++id) visit(id);
+    for (NodeId id : graph_.outputs()) store(id);
+    store_shared_values();
+    return std::move(values_);
+  }
+
+ private:
+  bool stored(NodeId id) const { return values_[id]; }
+  const Node& node(NodeId id) const { return graph_.node(id); }
+  bool is_buffer(NodeId id) const { return stored(id) || node(id).op == Op::kInput; }
+  State state(NodeId id) const {
+    return is_buffer(id) ? State{} : states_[static_cast<size_t>(id)];
+  }
+  void store(NodeId id) {
+    if (node(id).op != Op::kInput) values_.stored[static_cast<size_t>(id)] = true;
+  }
+  // Stores `id`, or what it is a mere widening of.
+  void store_narrow(NodeId id) {
+    const Node& n = node(id);
+    const bool widens = n.op == Op::kCast && is_half(node(n.operands[0]).dtype);
+    store(widens ? n.operands[0] : id);
+  }
+
+  void visit(NodeId id) {
+    const Node& n = node(id);
+    State& result = states_[static_cast<size_t>(id)];
+    switch (traits(n.op).kind) {
+      case OpKind::kSource: break;
+      case OpKind::kUnary:
+      case OpKind::kBinary:
+      case OpKind::kCompare:
+      case OpKind::kSelect: result = elementwise(id); break;
+      case OpKind::kIndexMap: result = n.op == Op::kView ? view(id) : indirect(n); break;
+      case OpKind::kReduce: result = reduce(n); break;
+      case OpKind::kContract: matmul(id); break;
+      case OpKind::kScan:
+      case OpKind::kGather: result = indirect(n); break;
+    }
+    if (result.depth > kMaxDepth) store(id);
+  }
+
+  // A kernel beside a matmul or a reduction reads plain Views of buffers only.
+  void store_unless_plain(NodeId id) {
+    const State s = state(id);
+    if (s.kind != State::kFree || s.indirect) store_narrow(id);
+  }
+
+  State elementwise(NodeId id) {
+    const Node& n = node(id);
+    if (epilogue_of_[static_cast<size_t>(id)] != kInvalidNode) {
+      for (NodeId operand : n.operands)
+        if (!in_epilogue(operand, epilogue_of_[static_cast<size_t>(id)])) store_unless_plain(operand);
+      return {};
+    }
+    // The operand computed last leads: the others, where they do not belong to its space, are read
+    // from memory.
+    NodeId lead = kInvalidNode;
+    State result;
+    for (NodeId operand : n.operands) {
+      const State s = state(operand);
+      if (s.kind != State::kFree) lead = std::max(lead, operand);
+      result.indirect = result.indirect || s.indirect;
+      result.depth = std::max(result.depth, s.depth);
+    }
+    if (lead != kInvalidNode) {
+      const State led = state(lead);
+      for (NodeId operand : n.operands) {
+        const State s = state(operand);
+        if (s.kind != led.kind || s.sizes != led.sizes)
+          if (s.kind != State::kFree || s.indirect) store_narrow(operand);
+      }
+      result.kind = led.kind;
+      result.sizes = led.sizes;
+      result.indirect = false;
+    }
+    ++result.depth;
+    return result;
+  }
+
+  bool in_epilogue(NodeId id, NodeId product) const {
+    return id == product || epilogue_of_[static_cast<size_t>(id)] == product;
+  }
+
+  State view(NodeId id) {
+    const Node& n = node(id);
+    const NodeId x = n.operands[0];
+    if (epilogue_of_[static_cast<size_t>(id)] != kInvalidNode) return {};
+    const State s = state(x);
+    const OpKind kind = traits(node(x).op).kind;
+    if (is_buffer(x) || kind == OpKind::kSource) return {};
+    if (s.kind != State::kFree) {
+      if (is_reshape(graph_, n)) return s;
+      if (s.kind == State::kReduced && is_spread(n, s.sizes))
+        return {State::kFull, s.sizes, false, s.depth};
+      store_narrow(x);
+      return {};
+    }
+    // Arithmetic below a View is arithmetic on fewer elements: worth a small buffer.
+    if (is_elementwise(node(x).op)) {
+      store_narrow(x);
+      return {};
+    }
+    return {State::kFree, {}, true, s.depth};
+  }
+
+  State indirect(const Node& n) {
+    State result;
+    result.indirect = true;
+    for (NodeId operand : n.operands) {
+      if (state(operand).kind != State::kFree) store_narrow(operand);
+      result.depth = std::max(result.depth, state(operand).depth + 1);
+    }
+    return result;
+  }
+
+  State reduce(const Node& n) {
+    const NodeId x = n.operands[0];
+    const ReductionSizes sizes = reduction_sizes(graph_, n);
+    const State s = state(x);
+    const bool joins = s.kind == State::kFull && s.sizes == sizes;
+    if (!joins && (s.kind != State::kFree || s.indirect)) store_narrow(x);
+    return {State::kReduced, sizes, false, state(x).depth + 1};
+  }
+
+  void matmul(NodeId id) {
+    for (NodeId operand : node(id).operands) {
+      const Node& x = node(operand);
+      if (is_buffer(operand) || (x.op == Op::kView && is_buffer(x.operands[0]))) continue;
+      const bool small = x.op == Op::kView && is_elementwise(node(x.operands[0]).op);
+      store(small ? x.operands[0] : operand);
+    }
+    const Epilogue epilogue = find_epilogue(graph_, users_, is_output_, id);
+    store(epilogue.end);
+    if (epilogue.view == kInvalidNode && epilogue.nodes.empty()) return;
+    if (epilogue.view != kInvalidNode) {
+      values_.product_view[epilogue.end] = epilogue.view;
+      epilogue_of_[static_cast<size_t>(epilogue.view)] = id;
+    }
+    for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = id;
+  }
+
+  // The kernels that compute a value: none, one, or several.
+  struct Needs {
+    NodeId kernel = kInvalidNode;
+    bool several = false;
+    void add(const Needs& other) {
+      if (other.kernel == kInvalidNode) return;
+      several = several || other.several || (kernel != kInvalidNode && kernel != other.kernel);
+      kernel = other.kernel;
+    }
+  };
+
+  // A value that several kernels would each compute is stored when that takes more than reading it
+  // back: when it is more than one operation on one buffer.
+  void store_shared_values() {
+    std::vector<Needs> needs(static_cast<size_t>(graph_.size()));
+    for (NodeId id = graph_.size(); id-- > 0;) {
+      Needs need = needs[static_cast<size_t>(id)];
+      if (need.several && !is_buffer(id) && worth_storing(id)) store(id);
+      if (stored(id)) need = {id, false};
+      for (NodeId operand : node(id).operands) needs[static_cast<size_t>(operand)].add(need);
+    }
+  }
+
+  bool worth_storing(NodeId id) const {
+    const Node& n = node(id);
+    if (traits(n.op).kind == OpKind::kSource || n.op == Op::kView) return false;
+    if (!is_elementwise(n.op)) return true;
+    if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) return false;
+    int reads = 0;
+    for (NodeId operand : n.operands) {
+      const Node* x = &node(operand);
+      if (!is_buffer(operand) && is_elementwise(x->op)) return true;
+      while (x->op == Op::kView) x = &node(x->operands[0]);
+      reads += x->op != Op::kConstant;
+    }
+    return reads >= 2;
+  }
+
+  const Graph& graph_;
+  const std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> is_output_;
+  std::vector<NodeId> epilogue_of_;  // by node: the matmul it is an epilogue of
+  std::vector<State> states_;
+  StoredValues values_;
+};
+
+}  // namespace
+
+ReductionSizes reduction_sizes(const Graph& graph, const Node& reduce) {
+  const Shape& shape = graph.node(reduce.operands[0]).shape;
+  const auto& axes = std::get<ReduceAttr>(reduce.attr).axes;
+  ReductionSizes sizes;
+  for (int i = 0; i < static_cast<int>(shape.size()); ++i) {
+    const int64_t size = shape[static_cast<size_t>(i)].constant();
+    if (i < axes.front())
+      sizes.batch *= size;
+    else if (i > axes.back())
+      sizes.kept *= size;
+    else
+      sizes.reduced *= size;
+  }
+  return sizes;
+}
+
+bool is_reshape(const Graph& graph, const Node& view) {
+  const auto& attr = std::get<ViewAttr>(view.attr);
+  if (!attr.offset.is(0) || count(view.shape) != count(graph.node(view.operands[0]).shape))
+    return false;
+  const std::vector<Dim> strides = contiguous_strides(view.shape);
+  for (size_t i = 0; i < strides.size(); ++i)
+    if (!view.shape[i].is(1) && attr.strides[i] != strides[i]) return false;
+  return true;
+}
+
+StoredValues choose_stored_values(const Graph& graph) { return Chooser(graph).run(); }
+
+}  // namespace kiln
