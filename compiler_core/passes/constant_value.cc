@@ -27,9 +27,10 @@ std::optional<ConstantAttr> constant_value(const GraphBuilder& builder, NodeId x
   return std::get<ConstantAttr>(node->attr);
 }
 
-NodeId filled(GraphBuilder& builder, DType dtype, ConstantAttr value, const Shape& shape) {
+NodeId filled(GraphBuilder& builder, DType dtype, ConstantAttr value, Shape shape) {
   const NodeId scalar = builder.add({Op::kConstant, dtype, {}, {}, value});
-  return builder.view(scalar, shape, std::vector<Dim>(shape.size(), Dim(0)), 0);
+  std::vector<Dim> strides(shape.size(), Dim(0));
+  return builder.view(scalar, std::move(shape), std::move(strides), 0);
 }
 
 std::optional<ConstantAttr> fold_constant(Op op, DType dtype, std::span<const DType> dtypes,
