@@ -93,7 +93,8 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
     if (auto* refusal = std::get_if<Refusal>(&*message))
       return fail(Code::kUnavailable, "refused: " + refusal->error.message);
     auto* orders = std::get_if<WorkerOrders>(&*message);
-    if (orders == nullptr) return fail(Code::kUnavailable, "the coordinator answers as to a client");
+    if (orders == nullptr)
+      return fail(Code::kUnavailable, "the coordinator answers as to a client");
     WorkLedger::Changes changes;
     {
       const std::lock_guard lock(mu_);

@@ -1,6 +1,6 @@
-// Agent: the worker's side of the conversation with the coordinator. Reports what the worker has and
-// does at least every second and whenever a result is there, passes orders on, and connects again,
-// with growing pauses and jitter, when the coordinator is away; work goes on meanwhile.
+// Agent: the worker's side of the conversation with the coordinator. Reports what the worker has
+// and does at least every second and whenever a result is there, passes orders on, and connects
+// again, with growing pauses and jitter, when the coordinator is away; work goes on meanwhile.
 //
 //   connecting ──> reporting ──connection lost──> connecting
 //        └───────────── stop ──────┴──> draining: leases given back, results handed over ──> done
@@ -20,9 +20,9 @@ namespace kiln {
 class Agent {
  public:
   struct Options {
-    std::string coordinator;    // "tcp://127.0.0.1:7557"
-    WorkerReport self;          // name, target, toolkit, slots
-    Digest codegen;             // our code generator: must be the coordinator's
+    std::string coordinator;  // "tcp://127.0.0.1:7557"
+    WorkerReport self;        // name, target, toolkit, slots
+    Digest codegen;           // our code generator: must be the coordinator's
     int report_period_ms = 1000;
     int connect_timeout_ms = 2000;
     int drain_timeout_ms = 2000;
@@ -35,8 +35,7 @@ class Agent {
     std::function<void()> stop;  // forget everything
   };
 
-  explicit Agent(Options options)
-      : options_(std::move(options)), ledger_(options_.self) {}
+  explicit Agent(Options options) : options_(std::move(options)), ledger_(options_.self) {}
 
   // Until stop(). kInvalidArgument when the coordinator is of another version of Kiln, or the
   // endpoint is not one: trying again would not help.

@@ -31,7 +31,9 @@ int64_t l2_bytes(int threads) {
 }
 
 // One more line than it needs, so that buffers of a power of two do not share their cache sets.
-int64_t stride_of(const Tensor& tensor) { return (tensor.byte_size() + 63) / 64 * 64 + 64; }
+int64_t stride_of(const Tensor& tensor) {
+  return (tensor.byte_size() + 63) / 64 * 64 + 64;
+}
 
 }  // namespace
 
@@ -92,9 +94,8 @@ void KernelTimer::warm_up(const Alive& alive) {
     alive();
     fastest_us = std::min(fastest_us, launch_us(1));
   }
-  launches_per_sample_ = static_cast<int>(
-      std::clamp<double>(std::ceil(kSampleUs / std::max(fastest_us, 1e-3)), 1,
-                         kMaxLaunchesPerSample));
+  launches_per_sample_ = static_cast<int>(std::clamp<double>(
+      std::ceil(kSampleUs / std::max(fastest_us, 1e-3)), 1, kMaxLaunchesPerSample));
 }
 
 double KernelTimer::sample_us(const Alive& alive) {

@@ -1,10 +1,10 @@
 // Bench: how long a verified kernel takes, on random data and on a steady clock.
 //
-// Launches rotate over copies of the buffers whose total exceeds 3 times the L2 of the cores used, so
-// that a launch finds its data where the kernel before it in a real program would leave it at best:
-// in L3. (The last level cannot be exceeded on every machine; it may have hundreds of megabytes.)
-// A sample is the mean of as many launches as last 50 microseconds, so that reading the clock and
-// waking the pool once do not count. One thread.
+// Launches rotate over copies of the buffers whose total exceeds 3 times the L2 of the cores used,
+// so that a launch finds its data where the kernel before it in a real program would leave it at
+// best: in L3. (The last level cannot be exceeded on every machine; it may have hundreds of
+// megabytes.) A sample is the mean of as many launches as last 50 microseconds, so that reading the
+// clock and waking the pool once do not count. One thread.
 #pragma once
 
 #include "compiler_core/runtime/kernel.h"
@@ -30,7 +30,8 @@ class RotatingBuffers {
 
 class KernelTimer {
  public:
-  // `kernel`, `buffers`, `symbols` and `pool` outlive it. kUnavailable: no memory for its workspace.
+  // `kernel`, `buffers`, `symbols` and `pool` outlive it. kUnavailable: no memory for its
+  // workspace.
   static Result<KernelTimer> make(const Kernel& kernel, RotatingBuffers& buffers,
                                   std::span<const int64_t> symbols, ThreadPool& pool);
   void warm_up(const Alive& alive);  // and finds how many launches a sample needs

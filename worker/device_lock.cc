@@ -10,8 +10,8 @@ constexpr auto kPause = std::chrono::milliseconds(3);
 
 }  // namespace
 
-// flock() has no timeout, hence the pauses. Nobody starves: a worker compiles, then measures, so that
-// those who hold the lock shared all come to want it exclusively.
+// flock() has no timeout, hence the pauses. Nobody starves: a worker compiles, then measures, so
+// that those who hold the lock shared all come to want it exclusively.
 Result<FileLock> lock_device(const Path& path, FileLock::Mode mode,
                              const std::function<bool()>& give_up) {
   for (;;) {

@@ -1,6 +1,6 @@
 // DeviceLock: keeps measurements on a device quiet, whoever takes them on this host. Everybody who
-// measures holds it exclusively, everybody whose work would disturb a measurement (on the CPU target:
-// compiling) holds it shared. Released by the system when its process dies.
+// measures holds it exclusively, everybody whose work would disturb a measurement (on the CPU
+// target: compiling) holds it shared. Released by the system when its process dies.
 #pragma once
 
 #include <functional>

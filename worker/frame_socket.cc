@@ -72,7 +72,8 @@ Result<std::string> receive_frame(int socket, int64_t timeout_ms) {
   const Deadline deadline(timeout_ms);
   uint32_t size = 0;
   TRY_STATUS(receive_exactly(socket, reinterpret_cast<char*>(&size), sizeof size, deadline));
-  if (size == 0 || size > kMaxFrameBytes) return fail(Code::kCorruption, "frame size out of bounds");
+  if (size == 0 || size > kMaxFrameBytes)
+    return fail(Code::kCorruption, "frame size out of bounds");
   std::string body(size, '\0');
   TRY_STATUS(receive_exactly(socket, body.data(), size, deadline));
   return body;

@@ -16,7 +16,8 @@ inline constexpr size_t kMaxFrameBytes = 64 << 20;
 // read for `timeout_ms` (negative: no limit).
 Status send_frame(int socket, std::string_view frame, int64_t timeout_ms);
 // The body of the next frame. kUnavailable when the other end closed, kDeadlineExceeded when it is
-// not complete within `timeout_ms` (negative: no limit), kCorruption when its size is beyond bounds.
+// not complete within `timeout_ms` (negative: no limit), kCorruption when its size is beyond
+// bounds.
 Result<std::string> receive_frame(int socket, int64_t timeout_ms);
 
 }  // namespace kiln::runner

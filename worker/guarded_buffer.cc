@@ -13,16 +13,21 @@ namespace {
 constexpr int64_t kPage = 4096;
 
 // Never twice the same over a vector's width, and unlike the poison of outputs (verify.h).
-uint8_t pattern(int64_t index) { return static_cast<uint8_t>(0xA5 ^ (index * 37)); }
+uint8_t pattern(int64_t index) {
+  return static_cast<uint8_t>(0xA5 ^ (index * 37));
+}
 
-int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+int64_t round_up(int64_t value, int64_t to) {
+  return (value + to - 1) / to * to;
+}
 
 }  // namespace
 
 Result<GuardedBuffer> GuardedBuffer::allocate(int64_t bytes, int64_t skew) {
   CHECK(bytes >= 0 && skew >= 0 && skew < kPage && skew % 64 == 0, "a valid size and skew");
   const auto no_memory = [bytes] {
-    return fail(Code::kUnavailable, "no memory for a buffer of " + std::to_string(bytes) + " bytes");
+    return fail(Code::kUnavailable,
+                "no memory for a buffer of " + std::to_string(bytes) + " bytes");
   };
   if (bytes > INT64_MAX / 2) return no_memory();
   GuardedBuffer buffer;
@@ -41,7 +46,9 @@ Result<GuardedBuffer> GuardedBuffer::allocate(int64_t bytes, int64_t skew) {
   return buffer;
 }
 
-GuardedBuffer::GuardedBuffer(GuardedBuffer&& other) noexcept { *this = std::move(other); }
+GuardedBuffer::GuardedBuffer(GuardedBuffer&& other) noexcept {
+  *this = std::move(other);
+}
 
 GuardedBuffer& GuardedBuffer::operator=(GuardedBuffer&& other) noexcept {
   std::swap(map_, other.map_);

@@ -1,6 +1,7 @@
 // GuardedBuffer: memory lent to a kernel that is not trusted yet.
 //
-//   | PROT_NONE page | guard: >= 4 KiB of pattern | data | guard: >= 4 KiB of pattern | PROT_NONE page |
+//   | PROT_NONE page | guard: >= 4 KiB of pattern | data | guard: >= 4 KiB of pattern | PROT_NONE
+//   page |
 //
 // A write near the data changes the pattern and is found by damage(); one far away faults and kills
 // the runner instead of corrupting it. The pattern depends on the position, so that a kernel that
@@ -28,15 +29,15 @@ class GuardedBuffer {
 
   void* data() const { return data_; }  // 64-byte aligned
   std::span<uint8_t> bytes() const { return {data_, static_cast<size_t>(bytes_)}; }
-  void fill(uint8_t value) const;       // all of data
+  void fill(uint8_t value) const;  // all of data
 
   // Where the nearest overwritten guard byte is, counted from data(): negative, or >= bytes.
   std::optional<int64_t> damage() const;
-  void repair() const;                  // writes the pattern anew
+  void repair() const;  // writes the pattern anew
 
  private:
   GuardedBuffer() = default;
-  uint8_t* map_ = nullptr;   // whole mapping
+  uint8_t* map_ = nullptr;  // whole mapping
   size_t map_bytes_ = 0;
   uint8_t* guard_begin_ = nullptr;  // the readable part
   uint8_t* guard_end_ = nullptr;

@@ -56,7 +56,8 @@ std::optional<std::string> ObjectCache::find(const Digest& key) {
   auto bytes = read_file(path);
   if (!bytes) return std::nullopt;
   std::error_code ignored;
-  const bool framed = bytes->size() >= kHeaderBytes && bytes->starts_with(kMagic);
+  const bool framed = bytes->size() >= kHeaderBytes && bytes->starts_with(kMagic) &&
+                      (*bytes)[kHeaderBytes - 1] == '\n';
   std::string object = framed ? bytes->substr(kHeaderBytes) : std::string();
   if (!framed || bytes->substr(kMagic.size(), 64) != Digest::of(object).hex()) {
     std::filesystem::remove(path, ignored);

@@ -1,6 +1,6 @@
-// ObjectCache: compiled objects by candidate key in a directory, so that a restarted worker does not
-// compile again what it has. Bounded in size; the least recently used go first. Several workers may
-// share a directory: an entry appears whole or not at all, and one that vanishes is a miss.
+// ObjectCache: compiled objects by candidate key in a directory, so that a restarted worker does
+// not compile again what it has. Bounded in size; the least recently used go first. Several workers
+// may share a directory: an entry appears whole or not at all, and one that vanishes is a miss.
 //
 // An entry is a file named by its key: "kiln-object 1 " + hex digest of the object + "\n" + object.
 // One that does not match its digest is removed and a miss. Thread-safe.

@@ -22,7 +22,8 @@ class Random {
   // Four 16-bit uniforms: variance 4/12 before scaling.
   double normal() {
     const uint64_t bits = next();
-    const uint64_t sum = (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
+    const uint64_t sum =
+        (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
     return (static_cast<double>(sum) + 2.0 - 131072.0) / 65536.0 * std::sqrt(3.0);
   }
   double positive() { return 0.5 + static_cast<double>(next() >> 11) * 0x1p-53; }

@@ -1,7 +1,9 @@
 // Inputs for a workload, from a seed: the same seed gives the same tensors on every machine.
-//   floats    near normal (the sum of four uniforms, variance 1, within 3.47), rounded to the dtype;
+//   floats    near normal (the sum of four uniforms, variance 1, within 3.47), rounded to the
+//   dtype;
 //             where those give NaN (a log, a root), `kPositive` draws from [0.5, 1.5) instead
-//   integers  small, and never 0 in a graph that divides integers; what a gather reads as an index is
+//   integers  small, and never 0 in a graph that divides integers; what a gather reads as an index
+//   is
 //             in range
 //   bool      a fair coin
 // Pure functions.

@@ -1,6 +1,6 @@
-// kiln-runner: the process in which kernels that nobody trusts yet are verified and timed. Started by
-// kiln-worker with one end of a socket pair; may be killed at any moment, and dies with its worker.
-// Writes no files and prints nothing.
+// kiln-runner: the process in which kernels that nobody trusts yet are verified and timed. Started
+// by kiln-worker with one end of a socket pair; may be killed at any moment, and dies with its
+// worker. Writes no files and prints nothing.
 //
 //   kiln-runner --socket FD --parent PID --threads N
 #include <signal.h>
@@ -20,7 +20,8 @@ namespace {
 using namespace kiln;
 using namespace kiln::runner;
 
-// Enough for any honest kernel; a kernel that spins without end is killed by the worker much sooner.
+// Enough for any honest kernel; a kernel that spins without end is killed by the worker much
+// sooner.
 constexpr rlim_t kCpuSecondsPerRequest = 1800;
 
 void limit(__rlimit_resource resource, rlim_t value) {
@@ -34,8 +35,8 @@ void limit(__rlimit_resource resource, rlim_t value) {
 void limit_resources() {
   limit(RLIMIT_CORE, 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve terabytes
-  const auto physical = static_cast<rlim_t>(::sysconf(_SC_PHYS_PAGES)) *
-                        static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+  const auto physical =
+      static_cast<rlim_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
   limit(RLIMIT_AS, std::max<rlim_t>(physical / 4 * 3, rlim_t{1} << 30));
 #endif
 }
@@ -43,8 +44,8 @@ void limit_resources() {
 void grant_cpu_time() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
-  limit(RLIMIT_CPU, static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-                        kCpuSecondsPerRequest);
+  limit(RLIMIT_CPU,
+        static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + kCpuSecondsPerRequest);
 }
 
 // Serves until the worker closes its end. Nonzero when it speaks another language.

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kRunnerSocket = 3;      // where the child finds its end
+constexpr int kRunnerSocket = 3;       // where the child finds its end
 constexpr auto kExitPatience = 500ms;  // between its last word and its exit status
 
 // What the child inherits: nothing but stderr and its socket, no blocked signals, its own group.
@@ -36,12 +36,11 @@ Result<pid_t> spawn(const Path& executable, int threads, int socket) {
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setsigdefault(&attributes, &defaults);
   ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                              POSIX_SPAWN_SETPGROUP);
-  std::vector<std::string> words{executable.string(),
-                                 "--socket", std::to_string(kRunnerSocket),
-                                 "--parent", std::to_string(::getpid()),
-                                 "--threads", std::to_string(threads)};
+  ::posix_spawnattr_setflags(
+      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  std::vector<std::string> words{
+      executable.string(),        "--socket",  std::to_string(kRunnerSocket), "--parent",
+      std::to_string(::getpid()), "--threads", std::to_string(threads)};
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -67,7 +66,9 @@ std::string describe_status(int status) {
 
 }  // namespace
 
-RunnerProcess::~RunnerProcess() { reap(); }
+RunnerProcess::~RunnerProcess() {
+  reap();
+}
 
 Status RunnerProcess::start() {
   int ends[2];

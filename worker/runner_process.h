@@ -1,10 +1,10 @@
-// RunnerProcess: the worker's side of kiln-runner: starts it when it is needed, talks to it, kills it
-// when it is silent for too long, and starts another for the next request.
+// RunnerProcess: the worker's side of kiln-runner: starts it when it is needed, talks to it, kills
+// it when it is silent for too long, and starts another for the next request.
 //
 //   none ──call──> running ──silent, crashed, or talks nonsense──> none
 //
-// The child dies with the thread that started it (PR_SET_PDEATHSIG), so that thread must last as long
-// as the object. One thread, except kill().
+// The child dies with the thread that started it (PR_SET_PDEATHSIG), so that thread must last as
+// long as the object. One thread, except kill().
 #pragma once
 
 #include <sys/types.h>
@@ -32,7 +32,7 @@ class RunnerProcess {
 
   // From any thread: ends the runner; a call in progress fails as kUnavailable.
   void kill();
-  void close();        // the same, and no other is started
+  void close();       // the same, and no other is started
   pid_t pid() const;  // 0: none
 
  private:

@@ -224,8 +224,8 @@ Request read_finalists(Reader& in) {
 
 Reply read_verified(Reader& in) {
   Verified m;
-  m.verdict = static_cast<Verdict>(in.i64(static_cast<int64_t>(Verdict::kOk),
-                                          static_cast<int64_t>(Verdict::kDeviceLost)));
+  m.verdict = static_cast<Verdict>(
+      in.i64(static_cast<int64_t>(Verdict::kOk), static_cast<int64_t>(Verdict::kDeviceLost)));
   m.log = in.text(kMaxLogBytes);
   return m;
 }
@@ -246,28 +246,41 @@ Reply read_finalists_timed(Reader& in) {
 
 Reply read_failed(Reader& in) {
   Failed m;
-  m.error.code = static_cast<Code>(in.i64(static_cast<int64_t>(Code::kInvalidArgument),
-                                          static_cast<int64_t>(Code::kInternal)));
+  m.error.code = static_cast<Code>(
+      in.i64(static_cast<int64_t>(Code::kInvalidArgument), static_cast<int64_t>(Code::kInternal)));
   m.error.message = in.text(kMaxLogBytes);
   return m;
 }
 
 }  // namespace
 
-std::string encode(const Request& request) { return std::visit(RequestWriter{}, request); }
+std::string encode(const Request& request) {
+  return std::visit(RequestWriter{}, request);
+}
 
-std::string encode(const Reply& reply) { return std::visit(ReplyWriter{}, reply); }
+std::string encode(const Reply& reply) {
+  return std::visit(ReplyWriter{}, reply);
+}
 
 Result<Request> decode_request(std::string_view body) {
   if (body.empty()) return fail(Code::kCorruption, "empty frame");
   Reader in(body.substr(1));
   Request request;
   switch (static_cast<Kind>(body[0])) {
-    case Kind::kOpenWorkload: request = read_open(in); break;
-    case Kind::kVerifyKernel: request = read_verify(in); break;
-    case Kind::kRaceKernel: request = read_race(in); break;
-    case Kind::kTimeFinalists: request = read_finalists(in); break;
-    default: return fail(Code::kCorruption, "unknown kind of request");
+    case Kind::kOpenWorkload:
+      request = read_open(in);
+      break;
+    case Kind::kVerifyKernel:
+      request = read_verify(in);
+      break;
+    case Kind::kRaceKernel:
+      request = read_race(in);
+      break;
+    case Kind::kTimeFinalists:
+      request = read_finalists(in);
+      break;
+    default:
+      return fail(Code::kCorruption, "unknown kind of request");
   }
   if (!in.done()) return fail(Code::kCorruption, "malformed request");
   return request;
@@ -278,13 +291,26 @@ Result<Reply> decode_reply(std::string_view body) {
   Reader in(body.substr(1));
   Reply reply;
   switch (static_cast<Kind>(body[0])) {
-    case Kind::kOpened: reply = Opened{in.f64(0)}; break;
-    case Kind::kVerified: reply = read_verified(in); break;
-    case Kind::kRaced: reply = read_raced(in); break;
-    case Kind::kFinalistsTimed: reply = read_finalists_timed(in); break;
-    case Kind::kProgress: reply = Progress{}; break;
-    case Kind::kFailed: reply = read_failed(in); break;
-    default: return fail(Code::kCorruption, "unknown kind of reply");
+    case Kind::kOpened:
+      reply = Opened{in.f64(0)};
+      break;
+    case Kind::kVerified:
+      reply = read_verified(in);
+      break;
+    case Kind::kRaced:
+      reply = read_raced(in);
+      break;
+    case Kind::kFinalistsTimed:
+      reply = read_finalists_timed(in);
+      break;
+    case Kind::kProgress:
+      reply = Progress{};
+      break;
+    case Kind::kFailed:
+      reply = read_failed(in);
+      break;
+    default:
+      return fail(Code::kCorruption, "unknown kind of reply");
   }
   if (!in.done()) return fail(Code::kCorruption, "malformed reply");
   return reply;

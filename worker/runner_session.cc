@@ -72,22 +72,22 @@ Result<KernelTimer*> RunnerSession::timer_of(uint64_t slot) {
     TRY(opened.buffers, RotatingBuffers::make(opened.workload, pool_.threads()));
   }
   if (!timed.timer) {
-    TRY(KernelTimer timer, KernelTimer::make(timed.kernel, *opened.buffers,
-                                             opened.workload.symbols(), pool_));
+    TRY(KernelTimer timer,
+        KernelTimer::make(timed.kernel, *opened.buffers, opened.workload.symbols(), pool_));
     timed.timer = std::make_unique<KernelTimer>(std::move(timer));
   }
   return timed.timer.get();
 }
 
 Result<Reply> RunnerSession::serve(const RaceKernel& request, const Alive& alive) {
-  TRY(KernelTimer* timer, timer_of(request.slot));
+  TRY(KernelTimer * timer, timer_of(request.slot));
   return race(*timer, request.policy, request.incumbent_us, alive);
 }
 
 Result<Reply> RunnerSession::serve(const TimeFinalists& request, const Alive& alive) {
   std::vector<KernelTimer*> timers;
   for (const uint64_t slot : request.slots) {
-    TRY(KernelTimer* timer, timer_of(slot));
+    TRY(KernelTimer * timer, timer_of(slot));
     timers.push_back(timer);
   }
   return time_finalists(timers, request.policy, alive);

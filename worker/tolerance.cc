@@ -12,18 +12,25 @@ namespace {
 
 double unit_roundoff(DType dtype) {
   switch (dtype) {
-    case DType::kF64: return 0x1p-53;
-    case DType::kF32: return 0x1p-24;
-    case DType::kF16: return 0x1p-11;
-    case DType::kBF16: return 0x1p-8;
-    case DType::kF8E4M3: return 0x1p-4;
-    case DType::kF8E5M2: return 0x1p-3;
+    case DType::kF64:
+      return 0x1p-53;
+    case DType::kF32:
+      return 0x1p-24;
+    case DType::kF16:
+      return 0x1p-11;
+    case DType::kBF16:
+      return 0x1p-8;
+    case DType::kF8E4M3:
+      return 0x1p-4;
+    case DType::kF8E5M2:
+      return 0x1p-3;
     case DType::kI8:
     case DType::kI16:
     case DType::kI32:
     case DType::kI64:
     case DType::kU8:
-    case DType::kBool: return 0;
+    case DType::kBool:
+      return 0;
   }
   return 0;
 }
@@ -65,9 +72,12 @@ bool is_step(const Graph& graph, const Node& node) {
     case Op::kEq:
     case Op::kNe:
     case Op::kLt:
-    case Op::kLe: return true;
-    case Op::kCast: return !is_float(node.dtype);
-    default: return false;
+    case Op::kLe:
+      return true;
+    case Op::kCast:
+      return !is_float(node.dtype);
+    default:
+      return false;
   }
 }
 

@@ -14,8 +14,8 @@
 // NaN must meet NaN, and an infinity the same infinity. Integers and bool must be equal.
 //
 // Where that fails, two properties of the graph itself may excuse it. An ill-conditioned graph: the
-// same graph evaluated as declared (op.h) also strays, and `got` strays no further than 8 times that.
-// A step (a float comparison, a rounding): 1 in 65,536 elements may fall on the other side.
+// same graph evaluated as declared (op.h) also strays, and `got` strays no further than 8 times
+// that. A step (a float comparison, a rounding): 1 in 65,536 elements may fall on the other side.
 // Pure functions.
 #pragma once
 
@@ -28,14 +28,14 @@
 namespace kiln::runner {
 
 struct Tolerance {
-  double relative = 0;      // r
+  double relative = 0;  // r
   bool has_steps = false;
 };
 Tolerance tolerance_of(const Graph& graph, std::span<const int64_t> symbols);
 
 struct Difference {
-  int64_t count = 0;        // elements that are wrong
-  int64_t first = 0;        // the first of them
+  int64_t count = 0;  // elements that are wrong
+  int64_t first = 0;  // the first of them
 };
 // Nothing when every element is right. `declared` may be null. REQUIRES: equal dtypes and sizes.
 std::optional<Difference> compare(const Tensor& got, const Tensor& want, const Tensor* declared,

@@ -16,8 +16,7 @@ double ms_since(Clock::time_point start) {
 }
 
 void judge(Trial& trial, const Error& error) {
-  trial.verdict =
-      error.code == Code::kDeadlineExceeded ? Verdict::kTimedOut : Verdict::kRunnerDied;
+  trial.verdict = error.code == Code::kDeadlineExceeded ? Verdict::kTimedOut : Verdict::kRunnerDied;
   trial.log = error.message;
 }
 

@@ -14,7 +14,7 @@ struct Trial {
   Verdict verdict = Verdict::kOk;
   std::string log;
   Measurement measurement;
-  bool dropped = false;      // lost the race: right, but slower than the incumbent
+  bool dropped = false;  // lost the race: right, but slower than the incumbent
   double verify_ms = 0, measure_ms = 0;
 };
 

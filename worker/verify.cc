@@ -13,7 +13,9 @@ namespace {
 // As bytes: a NaN in every float type, and a plain number in every type.
 constexpr uint8_t kPoisons[] = {0xFF, 0x5C};
 
-Verified out_of_bounds(std::string log) { return {Verdict::kOutOfBounds, std::move(log)}; }
+Verified out_of_bounds(std::string log) {
+  return {Verdict::kOutOfBounds, std::move(log)};
+}
 
 struct Lent {
   std::string name;  // "input 0", "output 1", "workspace"
@@ -85,9 +87,9 @@ std::optional<Verified> check_outputs(const LentBuffers& lent, WorkloadCase& wor
     std::ranges::copy(bytes, got.bytes().begin());
     const auto difference = workload.compare_output(i, got);
     if (!difference) continue;
-    const auto element = bytes.subspan(
-        static_cast<size_t>(difference->first * size_of(want.dtype())),
-        static_cast<size_t>(size_of(want.dtype())));
+    const auto element =
+        bytes.subspan(static_cast<size_t>(difference->first * size_of(want.dtype())),
+                      static_cast<size_t>(size_of(want.dtype())));
     const bool unwritten = std::ranges::all_of(element, [=](uint8_t b) { return b == poison; });
     return Verified{
         Verdict::kWrongResult,

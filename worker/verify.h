@@ -12,8 +12,8 @@ namespace kiln::runner {
 
 using Alive = std::function<void()>;  // called between launches: still working
 
-// Launches twice, in guarded buffers (guarded_buffer.h), outputs and workspace filled with one poison
-// and then with another, so that no value a kernel forgot to write is right both times.
+// Launches twice, in guarded buffers (guarded_buffer.h), outputs and workspace filled with one
+// poison and then with another, so that no value a kernel forgot to write is right both times.
 //   kOutOfBounds   a guard zone or an input was written
 //   kWrongResult   an output differs (tolerance.h) or was left unwritten
 // The log says the first bad place. kUnavailable: no memory for it.

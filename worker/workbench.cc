@@ -25,9 +25,14 @@ Trial failed_compile(const Error& error) {
   Trial trial;
   trial.log = error.message;
   switch (error.code) {
-    case Code::kDeadlineExceeded: trial.verdict = Verdict::kTimedOut; break;
-    case Code::kUnavailable: trial.verdict = Verdict::kRunnerDied; break;
-    default: trial.verdict = Verdict::kCompileFailed;
+    case Code::kDeadlineExceeded:
+      trial.verdict = Verdict::kTimedOut;
+      break;
+    case Code::kUnavailable:
+      trial.verdict = Verdict::kRunnerDied;
+      break;
+    default:
+      trial.verdict = Verdict::kCompileFailed;
   }
   return trial;
 }
@@ -134,9 +139,9 @@ void Workbench::compile(Bench& bench) {
       bench.compiled[i] = compiled_already(job.candidates[i]);
       continue;
     }
-    auto source = graph ? lower(Workload{*graph, job.family, {}}, job.candidates[i].schedule,
-                                job.target)
-                        : fail(graph.error());
+    auto source =
+        graph ? lower(Workload{*graph, job.family, {}}, job.candidates[i].schedule, job.target)
+              : fail(graph.error());
     if (source)
       bench.compiling[i] = compilers_.compile(*std::move(source), job.target);
     else
@@ -157,8 +162,7 @@ void Workbench::collect(Bench& bench) {
     auto& artifact = bench.compiled[i]->artifact;
     if (artifact && artifact->binary.size() > kMaxBlobBytes)
       artifact = fail(Code::kUnsupported, "the object is larger than what is stored or sent");
-    if (!artifact)
-      finish(bench, i, failed_compile(artifact.error()));
+    if (!artifact) finish(bench, i, failed_compile(artifact.error()));
   }
 }
 

@@ -4,8 +4,8 @@
 //   submit ──> queued ──wave: compile all (device lock shared)──> try each (exclusive) ──> finished
 //                 └────────────────────── drop, stop ──────────────────────> forgotten, no results
 //
-// All queued jobs make one wave, so that the compile pool is busy; while it measures, nothing of this
-// worker compiles. Thread-safe; its own thread does the work and calls back.
+// All queued jobs make one wave, so that the compile pool is busy; while it measures, nothing of
+// this worker compiles. Thread-safe; its own thread does the work and calls back.
 #pragma once
 
 #include <atomic>
@@ -59,9 +59,9 @@ class Workbench {
 
   mutable std::mutex mu_;
   std::condition_variable changed_;
-  std::deque<Job> queue_;        // guarded by mu_
-  std::set<uint64_t> dropped_;   // guarded by mu_; leases of the wave at work
-  bool stopping_ = false;        // guarded by mu_
+  std::deque<Job> queue_;       // guarded by mu_
+  std::set<uint64_t> dropped_;  // guarded by mu_; leases of the wave at work
+  bool stopping_ = false;       // guarded by mu_
   std::thread thread_;
 };
 

@@ -65,7 +65,8 @@ void fill_in_defaults(Flags& flags) {
     flags.runner = std::filesystem::read_symlink("/proc/self/exe").replace_filename("kiln-runner");
   if (flags.device_lock.empty()) {
     const std::string runtime = environment("XDG_RUNTIME_DIR");
-    flags.device_lock = (Path(runtime.empty() ? "/tmp" : runtime) / "kiln-device-cpu.lock").string();
+    flags.device_lock =
+        (Path(runtime.empty() ? "/tmp" : runtime) / "kiln-device-cpu.lock").string();
   }
   if (flags.compiler.empty()) flags.compiler = environment("KILN_CXX");
 }

@@ -31,8 +31,8 @@ Status check_tensors(std::string_view what, std::span<const TensorSpec> specs,
     return fail(Code::kInvalidArgument, fmt::format("the recipe has {} {}s, the workload {}",
                                                     specs.size(), what, tensors.size()));
   for (size_t i = 0; i < specs.size(); ++i) {
-    bool same = specs[i].dtype == tensors[i].dtype() &&
-                specs[i].shape.size() == tensors[i].sizes().size();
+    bool same =
+        specs[i].dtype == tensors[i].dtype() && specs[i].shape.size() == tensors[i].sizes().size();
     for (size_t axis = 0; same && axis < specs[i].shape.size(); ++axis)
       same = specs[i].shape[axis].evaluate(symbols) == tensors[i].sizes()[axis];
     if (!same)

@@ -24,8 +24,8 @@ class WorkloadCase {
   // kInvalidArgument unless `recipe` takes these inputs and gives these outputs.
   Status check_recipe(const Recipe& recipe) const;
 
-  // Whether `got` is output `index`. When it seems not, the graph is evaluated as declared too, once:
-  // see tolerance.h.
+  // Whether `got` is output `index`. When it seems not, the graph is evaluated as declared too,
+  // once: see tolerance.h.
   std::optional<Difference> compare_output(size_t index, const Tensor& got);
   double relative_tolerance() const { return tolerance_.relative; }
 

@@ -29,16 +29,17 @@ inline Recipe add_recipe() {
 // A kernel whose body sees `first`, `last` (its elements), `begin` (its first block), a, b, out,
 // workspace. Bodies may declare what they need of libc before it with `prelude`.
 inline Source kernel_source(const std::string& body, const std::string& prelude = "") {
-  return {prelude +
-              "\nextern \"C\" void kernel(void* const* args, const long* dims, long begin, long end,"
-              " void* workspace, void* scratch) {\n"
-              "  const long first = begin * 100, last = end * 100;\n"
-              "  float* a = (float*)args[0]; float* b = (float*)args[1];\n"
-              "  float* out = (float*)args[2];\n"
-              "  (void)first; (void)last; (void)a; (void)b; (void)out;\n"
-              "  (void)dims; (void)workspace; (void)scratch;\n" +
-              body + "\n}\n",
-          add_recipe()};
+  return {
+      prelude +
+          "\nextern \"C\" void kernel(void* const* args, const long* dims, long begin, long end,"
+          " void* workspace, void* scratch) {\n"
+          "  const long first = begin * 100, last = end * 100;\n"
+          "  float* a = (float*)args[0]; float* b = (float*)args[1];\n"
+          "  float* out = (float*)args[2];\n"
+          "  (void)first; (void)last; (void)a; (void)b; (void)out;\n"
+          "  (void)dims; (void)workspace; (void)scratch;\n" +
+          body + "\n}\n",
+      add_recipe()};
 }
 
 inline const HostCompiler& compiler() {
@@ -47,8 +48,7 @@ inline const HostCompiler& compiler() {
 }
 
 inline Artifact compile_kernel(const std::string& body, const std::string& prelude = "") {
-  auto artifact =
-      compiler().compile(kernel_source(body, prelude), host_cpu_target(), 60'000);
+  auto artifact = compiler().compile(kernel_source(body, prelude), host_cpu_target(), 60'000);
   EXPECT_TRUE(artifact.has_value()) << (artifact ? "" : artifact.error().message);
   return artifact ? *std::move(artifact) : Artifact{};
 }
@@ -66,6 +66,8 @@ inline Job add_job(Job::Kind kind = Job::Kind::kScreen) {
   return job;
 }
 
-inline Path runner_path() { return Path(KILN_BINARY_DIR) / "bin" / "kiln-runner"; }
+inline Path runner_path() {
+  return Path(KILN_BINARY_DIR) / "bin" / "kiln-runner";
+}
 
 }  // namespace kiln::test

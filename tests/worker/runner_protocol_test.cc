@@ -25,7 +25,9 @@ std::vector<Reply> some_replies() {
           Failed{{Code::kUnavailable, "no memory", 0}}};
 }
 
-std::string body_of(const std::string& frame) { return frame.substr(sizeof(uint32_t)); }
+std::string body_of(const std::string& frame) {
+  return frame.substr(sizeof(uint32_t));
+}
 
 TEST(RunnerProtocol, RequestsRoundTrip) {
   for (const Request& request : some_requests()) {

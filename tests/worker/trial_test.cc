@@ -1,5 +1,5 @@
-// Kernels that misbehave in every way, tried in a real runner: each gets its verdict, none is ok, and
-// a right one that comes after is still measured.
+// Kernels that misbehave in every way, tried in a real runner: each gets its verdict, none is ok,
+// and a right one that comes after is still measured.
 #include "worker/trial.h"
 
 #include <gtest/gtest.h>
@@ -35,13 +35,15 @@ const Misbehaviour kMisbehaviours[] = {
     {"one_before", Verdict::kOutOfBounds, "before output 0",
      "for (long i = first; i < last; ++i) out[i] = a[i] + b[i];\n if (begin == 0) out[-1] = 1;"},
     {"one_behind", Verdict::kOutOfBounds, "wrote 0 bytes behind output 0",
-     "for (long i = first; i < last; ++i) out[i] = a[i] + b[i];\n if (last == 1000) out[last] = 1;"},
+     "for (long i = first; i < last; ++i) out[i] = a[i] + b[i];\n if (last == 1000) out[last] = "
+     "1;"},
     {"behind_an_input", Verdict::kOutOfBounds, "behind input 1",
      "for (long i = first; i < last; ++i) out[i] = a[i] + b[i];\n if (last == 1000) b[last] = 1;"},
     {"writes_an_input", Verdict::kOutOfBounds, "wrote into input 0 at element 41",
      "for (long i = first; i < last; ++i) out[i] = a[i] + b[i];\n if (begin == 0) a[41] += 1;"},
     {"far_away", Verdict::kRunnerDied, "signal 11",
-     "for (long i = first; i < last; ++i) out[i] = a[i] + b[i];\n if (begin == 0) out[1 << 14] = 1;"},
+     "for (long i = first; i < last; ++i) out[i] = a[i] + b[i];\n if (begin == 0) out[1 << 14] = "
+     "1;"},
     {"null", Verdict::kRunnerDied, "signal 11", "*(volatile int*)0 = 1;"},
     {"abort", Verdict::kRunnerDied, "signal 6", "abort();", "extern \"C\" void abort();"},
     {"exits", Verdict::kRunnerDied, "exited with status 0", "_exit(0);",
@@ -49,7 +51,8 @@ const Misbehaviour kMisbehaviours[] = {
     {"illegal_instruction", Verdict::kRunnerDied, "signal 4", "__builtin_trap();"},
     {"never_ends", Verdict::kTimedOut, "killed", "for (volatile int i = 0;; ) i = i + 1;"},
     {"takes_all_memory", Verdict::kRunnerDied, "signal 11",
-     "for (;;) { volatile char* p = (char*)malloc(1L << 36); for (long i = 0; i < 1L << 36; i += 4096)"
+     "for (;;) { volatile char* p = (char*)malloc(1L << 36); for (long i = 0; i < 1L << 36; i += "
+     "4096)"
      " p[i] = 1; }",
      "extern \"C\" void* malloc(unsigned long);"},
 };
@@ -72,7 +75,9 @@ class TrialTest : public testing::Test {
   const Artifact right_ = compile_kernel(kRight);
 };
 
-TEST_F(TrialTest, ARightKernelIsVerifiedAndTimed) { expect_right_kernel_still_runs(); }
+TEST_F(TrialTest, ARightKernelIsVerifiedAndTimed) {
+  expect_right_kernel_still_runs();
+}
 
 TEST_F(TrialTest, EveryMisbehaviourHasItsVerdictAndHarmsNobodyElse) {
   for (const Misbehaviour& bad : kMisbehaviours) {

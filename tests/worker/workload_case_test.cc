@@ -88,8 +88,8 @@ TEST(WorkloadCase, HostileGraphsAreRefused) {
   EXPECT_EQ(WorkloadCase::make("", 1).error().code, Code::kInvalidArgument);
   EXPECT_EQ(WorkloadCase::make("kiln.graph 1\nreturn %0\n", 1).error().code,
             Code::kInvalidArgument);
-  const auto huge = WorkloadCase::make(
-      "kiln.graph 1\n%0 = input 0 : f32[1000000,1000000]\nreturn %0\n", 1);
+  const auto huge =
+      WorkloadCase::make("kiln.graph 1\n%0 = input 0 : f32[1000000,1000000]\nreturn %0\n", 1);
   EXPECT_FALSE(huge.has_value());
 }
 

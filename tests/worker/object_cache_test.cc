@@ -1,0 +1,65 @@
+#include "worker/object_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace kiln {
+namespace {
+
+class ObjectCacheTest : public testing::Test {
+ protected:
+  ObjectCache open(int64_t max_bytes = 1 << 20) {
+    return ObjectCache::open(dir_.path() / "objects", max_bytes).value();
+  }
+  Path file_of(const Digest& key) { return dir_.path() / "objects" / (key.hex() + ".object"); }
+  TempDir dir_ = TempDir::create().value();
+  const Digest key_ = Digest::of("key");
+};
+
+TEST_F(ObjectCacheTest, KeepsObjectsAcrossRestarts) {
+  const std::string object("\0binary\n", 8);
+  EXPECT_EQ(open().find(key_), std::nullopt);
+  open().insert(key_, object);
+  EXPECT_EQ(open().find(key_), object);
+}
+
+TEST_F(ObjectCacheTest, ADamagedEntryIsAMissAndGoes) {
+  auto cache = open();
+  cache.insert(key_, "object");
+  std::string bytes = read_file(file_of(key_)).value();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] ^= 4;
+    ASSERT_TRUE(write_file(file_of(key_), damaged));
+    EXPECT_EQ(cache.find(key_), std::nullopt) << i;
+    EXPECT_FALSE(std::filesystem::exists(file_of(key_)));
+  }
+  ASSERT_TRUE(write_file(file_of(key_), bytes.substr(0, bytes.size() - 1)));
+  EXPECT_EQ(cache.find(key_), std::nullopt);
+}
+
+TEST_F(ObjectCacheTest, StaysBelowItsBoundAndForgetsTheLeastRecentlyUsed) {
+  auto cache = open(10'000);
+  std::vector<Digest> keys;
+  for (int i = 0; i < 30; ++i) {
+    keys.push_back(Digest::of("key " + std::to_string(i)));
+    cache.insert(keys.back(), std::string(900, 'x'));
+    EXPECT_TRUE(cache.find(keys[0]).has_value()) << i;          // used all the time
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // file times have a grain
+  }
+  int64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_.path() / "objects"))
+    bytes += static_cast<int64_t>(entry.file_size());
+  EXPECT_LE(bytes, 10'000);
+  EXPECT_FALSE(cache.find(keys[1]).has_value());
+  EXPECT_TRUE(cache.find(keys[29]).has_value());
+}
+
+TEST_F(ObjectCacheTest, ADirectoryThatCannotBeMadeIsAnError) {
+  ASSERT_TRUE(write_file(dir_.path() / "file", ""));
+  EXPECT_FALSE(ObjectCache::open(dir_.path() / "file" / "objects", 1000).has_value());
+}
+
+}  // namespace
+}  // namespace kiln
