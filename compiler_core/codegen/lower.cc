@@ -4,8 +4,11 @@
 
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/matmul.h"
 #include "compiler_core/codegen/pointwise.h"
+#include "compiler_core/codegen/row_reduction.h"
 #include "compiler_core/tune/space_pointwise.h"
+#include "compiler_core/tune/space_row_reduction.h"
 #include "compiler_core/tune/vector_width.h"
 
 namespace kiln {
@@ -18,6 +21,14 @@ Result<Source> lower(const Workload& workload, const Schedule& schedule, const T
     case Family::kPointwise: {
       TRY(const PointwiseSchedule decisions, PointwiseSchedule::from(schedule));
       return lower_pointwise(workload.graph, decisions);
+    }
+    case Family::kMatmul: {
+      TRY(const MatmulSchedule decisions, MatmulSchedule::from(schedule));
+      return lower_matmul(workload.graph, decisions);
+    }
+    case Family::kRowReduction: {
+      TRY(const RowReductionSchedule decisions, RowReductionSchedule::from(schedule));
+      return lower_row_reduction(workload.graph, decisions);
     }
     default:
       return fail(Code::kUnsupported,

@@ -1,6 +1,8 @@
 #include "compiler_core/tune/search_space.h"
 
+#include "compiler_core/tune/space_matmul.h"
 #include "compiler_core/tune/space_pointwise.h"
+#include "compiler_core/tune/space_row_reduction.h"
 #include "compiler_core/tune/vector_width.h"
 
 namespace kiln {
@@ -15,6 +17,10 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
   switch (workload.family) {
     case Family::kPointwise:
       return pointwise_space(workload, target);
+    case Family::kMatmul:
+      return matmul_space(workload, target);
+    case Family::kRowReduction:
+      return row_reduction_space(workload, target);
     default:
       return fail(Code::kUnsupported,
                   "no search space for " + std::string(to_string(workload.family)));

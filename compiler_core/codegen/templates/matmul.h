@@ -4,7 +4,7 @@
 //   struct Problem   `stored` (memory type of the operands), `real` (register type of the result),
 //                    sizes m, n, k, and strides in elements: a_row, a_depth, b_depth, b_column
 //   struct Tiling    rows (MR), columns (NR, whole vectors), depth (kc), block_rows (mc),
-//                    block_columns (nc), pack_b, rows_first
+//                    block_columns (nc), pack_b
 //
 // and behind it the epilogue and the entries. Two phases: pack, then multiply. A panel of A holds
 // MR rows, a panel of B NR columns, both as [k][width] in the result's type, so that the inner loop
@@ -16,7 +16,6 @@ using Real = Problem::real;
 using Value = element<Real>::type;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // ---- Packing ----
 

@@ -10,7 +10,6 @@ using Real = Problem::real;
 using Value = element<Real>::type;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 struct DotOperand {
   static constexpr int64_t depth = ceil_div(Problem::k, LANES) * LANES;

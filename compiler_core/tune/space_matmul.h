@@ -1,0 +1,33 @@
+// The schedules of matmul kernels. Values.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/program/target.h"
+#include "compiler_core/tune/matmul_problem.h"
+#include "compiler_core/tune/schedule.h"
+
+namespace kiln {
+
+struct MatmulSchedule {
+  int lanes = 16;       // elements a vector
+  bool dot = false;     // dot products along k instead of panels; then only mr, nr, nc count
+  int mr = 8, nr = 32;  // register tile: rows, columns
+  int64_t kc = 256;     // depth kept in the first cache at a time
+  int64_t mc = 96;      // a block of the grid: rows, columns
+  int64_t nc = 256;
+  bool pack_b = true;      // copy b into panels first, or read it where it lies
+  bool rows_first = true;  // neighbouring blocks share columns of b
+
+  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
+  static Result<MatmulSchedule> from(const Schedule& schedule);
+  Schedule to_schedule() const;
+};
+
+// Whether `schedule` can be written for `problem`: vectors have to be contiguous.
+bool fits(const MatmulSchedule& schedule, const MatmulProblem& problem);
+
+// REQUIRES: workload.family is kMatmul, its sizes are constants.
+std::vector<Schedule> matmul_space(const Workload& workload, const Target& target);
+
+}  // namespace kiln
