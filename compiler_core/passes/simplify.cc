@@ -192,6 +192,9 @@ class Simplifier {
   NodeId simpler_add(NodeId x, NodeId y) {
     if (adds_nothing(x)) return y;
     if (adds_nothing(y)) return x;
+    // Two negations first, or the result would depend on which operand stands where.
+    if (is_op(x, Op::kNeg) && is_op(y, Op::kNeg))
+      return unary(Op::kNeg, binary(Op::kAdd, operand(x, 0), operand(y, 0)));
     if (is_op(y, Op::kNeg)) return binary(Op::kSub, x, operand(y, 0));
     if (is_op(x, Op::kNeg)) return binary(Op::kSub, y, operand(x, 0));
     return kInvalidNode;

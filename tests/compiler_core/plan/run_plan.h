@@ -1,0 +1,82 @@
+// Runs a plan with the interpreter as its kernels, on the plan's own buffers: temporaries lie in one
+// poisoned arena at their offsets, so that an overlap of live buffers shows as a wrong result.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "compiler_core/ir/interpreter.h"
+#include "compiler_core/plan/plan.h"
+
+namespace kiln::testing {
+
+class PlanRunner {
+ public:
+  PlanRunner(const Plan& plan, const std::vector<const Tensor*>& inputs) : plan_(plan) {
+    arena_.assign(static_cast<size_t>(plan.arena_bytes.constant()), 0xa5);
+    for (const Buffer& buffer : plan.buffers) {
+      owned_.emplace_back(buffer.spec.dtype, constant_sizes(buffer.spec.shape));
+      if (buffer.kind == Buffer::Kind::kInput)
+        owned_.back() = inputs[static_cast<size_t>(buffer.index)]->clone();
+    }
+  }
+
+  std::vector<Tensor> run() {
+    for (const Launch& launch : plan_.launches) run(launch);
+    std::vector<Tensor> outputs;
+    for (int buffer : plan_.output_buffers) outputs.push_back(owned_[static_cast<size_t>(buffer)].clone());
+    return outputs;
+  }
+
+ private:
+  uint8_t* data(int index) {
+    const Buffer& buffer = plan_.buffers[static_cast<size_t>(index)];
+    Tensor& tensor = owned_[static_cast<size_t>(index)];
+    if (buffer.kind != Buffer::Kind::kTemporary) return tensor.bytes().data();
+    const int64_t offset = buffer.arena_offset.constant();
+    EXPECT_EQ(offset % 64, 0);
+    EXPECT_LE(offset + tensor.byte_size(), static_cast<int64_t>(arena_.size()));
+    return arena_.data() + offset;
+  }
+
+  void run(const Launch& launch) {
+    const Workload& kernel = plan_.kernels[static_cast<size_t>(launch.kernel)];
+    const size_t inputs = kernel.graph.inputs().size();
+    ASSERT_EQ(launch.args.size(), inputs + kernel.graph.outputs().size());
+    std::vector<Tensor> arguments;
+    for (size_t i = 0; i < inputs; ++i) {
+      const Node& node = kernel.graph.node(kernel.graph.inputs()[i]);
+      Tensor argument(node.dtype, constant_sizes(node.shape));
+      expect_fits(argument, launch.args[i]);
+      if (argument.byte_size() > 0)
+        std::memcpy(argument.bytes().data(), data(launch.args[i]), argument.bytes().size());
+      arguments.push_back(std::move(argument));
+    }
+    std::vector<const Tensor*> pointers;
+    for (const Tensor& argument : arguments) pointers.push_back(&argument);
+    const auto results = interpret(kernel.graph, pointers);
+    ASSERT_TRUE(results.has_value()) << results.error().message;
+    for (size_t i = 0; i < results->size(); ++i) {
+      expect_fits((*results)[i], launch.args[inputs + i]);
+      EXPECT_NE(plan_.buffers[static_cast<size_t>(launch.args[inputs + i])].kind, Buffer::Kind::kInput);
+      std::memcpy(data(launch.args[inputs + i]), (*results)[i].bytes().data(), (*results)[i].bytes().size());
+    }
+  }
+
+  void expect_fits(const Tensor& argument, int buffer) {
+    EXPECT_EQ(argument.dtype(), owned_[static_cast<size_t>(buffer)].dtype());
+    EXPECT_EQ(argument.numel(), owned_[static_cast<size_t>(buffer)].numel());
+  }
+
+  const Plan& plan_;
+  std::vector<uint8_t> arena_;
+  std::vector<Tensor> owned_;  // one per buffer; a temporary's own memory is not used
+};
+
+inline std::vector<Tensor> run_plan(const Plan& plan, const std::vector<const Tensor*>& inputs) {
+  return PlanRunner(plan, inputs).run();
+}
+
+}  // namespace kiln::testing
