@@ -230,8 +230,10 @@ bool compare(Op op, T a, T b) {
 
 // out[0..n) += a * b[0..n): the only loop here that is worth vectorising, since a reference matmul
 // would otherwise take minutes.
-__attribute__((target_clones("avx512f", "avx2", "default"))) void axpy(double* out, double a,
-                                                                       const double* b, int64_t n) {
+#if !defined(__SANITIZE_THREAD__)  // its runtime is not up yet when the clone is resolved
+__attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+void axpy(double* out, double a, const double* b, int64_t n) {
   for (int64_t j = 0; j < n; ++j) out[j] += a * b[j];
 }
 void axpy(int64_t* out, int64_t a, const int64_t* b, int64_t n) {
