@@ -34,12 +34,20 @@ class Partitioner {
       : graph_(graph), values_(choose_stored_values(graph)) {}
 
   Result<std::vector<PlannedKernel>> run() {
-    std::vector<KernelOutputs> waiting = fuse_kernels(graph_, values_);
-    std::reverse(waiting.begin(), waiting.end());
-    while (!waiting.empty()) {
-      const KernelOutputs outputs = std::move(waiting.back());
-      waiting.pop_back();
+    // First every kernel as it was fused. What is stored later to take others apart must not reach
+    // into these: between two outputs of one kernel it would close a cycle.
+    std::vector<KernelOutputs> refused;
+    for (const KernelOutputs& outputs : fuse_kernels(graph_, values_)) {
       if (is_empty(outputs)) continue;  // nothing to compute
+      auto kernel = make_kernel(outputs);
+      if (kernel)
+        kernels_.push_back(*std::move(kernel));
+      else
+        refused.push_back(outputs);
+    }
+    while (!refused.empty()) {
+      const KernelOutputs outputs = std::move(refused.back());
+      refused.pop_back();
       auto kernel = make_kernel(outputs);
       if (kernel) {
         kernels_.push_back(*std::move(kernel));
@@ -47,8 +55,8 @@ class Partitioner {
       }
       const std::vector<NodeId> cuts = take_apart(outputs);
       if (cuts.empty()) return fail(std::move(kernel).error());
-      for (NodeId id : cuts) waiting.push_back({id});
-      for (NodeId id : outputs) waiting.push_back({id});
+      for (NodeId id : cuts) refused.push_back({id});
+      refused.push_back(outputs);
     }
     return in_order();
   }
@@ -87,7 +95,6 @@ class Partitioner {
       for (NodeId operand : node.operands) store(operand);
       store(id);
     }
-    for (NodeId id : outputs) values_.product_view.erase(id);
     return cuts;
   }
 

@@ -54,7 +54,7 @@ TEST(NormaliseProperty, GraphsWithSumsKeepTheirValueUpToReassociation) {
     const NormalForm form = normal_form(graph);
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + print(graph) + print(form.graph));
     ASSERT_TRUE(verify(form.graph).has_value());
-    ASSERT_NO_FATAL_FAILURE(expect_same_function(graph, form.graph, form.input_order, seed, 1e-4));
+    ASSERT_NO_FATAL_FAILURE(expect_same_function(graph, form.graph, form.input_order, seed, 1e-6));
   }
 }
 
@@ -72,7 +72,7 @@ TEST(NormaliseProperty, EverySpellingHasOneDigestAndInputOrderSaysWhichInputIsWh
       std::vector<int> order;
       for (int i : copy_form.input_order) order.push_back(copy.inputs[static_cast<size_t>(i)]);
       ASSERT_NO_FATAL_FAILURE(expect_same_function(graph, copy_form.graph, order, seed,
-                                                   kinds == Kinds::kExact ? 0 : 1e-4));
+                                                   kinds == Kinds::kExact ? 0 : 1e-6));
     }
   }
 }
@@ -104,7 +104,7 @@ TEST(NormaliseProperty, EveryPassAloneKeepsTheFunctionAndIsValid) {
       ASSERT_TRUE(after.has_value()) << after.error().message;
       ASSERT_TRUE(verify(*after).has_value());
       ASSERT_NO_FATAL_FAILURE(expect_same_function(graph, *after, order, seed,
-                                                   kinds == Kinds::kExact ? 0 : 1e-4));
+                                                   kinds == Kinds::kExact ? 0 : 1e-6));
     }
   }
 }

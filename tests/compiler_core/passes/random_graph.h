@@ -26,7 +26,8 @@ const T& one_of(Random& random, const std::vector<T>& items) {
 
 enum class Kinds {
   kExact,   // no sums: every correct rewrite gives the same bits. Halves, integers and bool occur
-  kSmooth,  // sums and matmuls of f32, and functions that magnify no rounding
+  kSmooth,  // sums, matmuls and smooth functions, in f64 so that reassociation stays far below any
+            // tolerance, whatever magnifies it
 };
 
 // Grows a graph node by node from what is there.
@@ -58,7 +59,7 @@ class GraphGrower {
   int rank(NodeId id) const { return static_cast<int>(shape(id).size()); }
   int64_t size(NodeId id, int axis) const { return shape(id)[static_cast<size_t>(axis)].constant(); }
   DType random_dtype() {
-    if (!exact()) return DType::kF32;
+    if (!exact()) return DType::kF64;
     return one_of<DType>(random_, {DType::kF32, DType::kF32, DType::kBF16, DType::kF16, DType::kI64,
                                    DType::kI32, DType::kBool});
   }

@@ -51,7 +51,7 @@ TEST_P(PlanProperty, KernelByKernelGivesWhatTheGraphGives) {
     }
     SCOPED_TRACE(describe(form->graph, *made));
     ASSERT_NO_FATAL_FAILURE(expect_plan_computes(
-        form->graph, *made, seed, GetParam() == Kinds::kExact ? 0 : 2e-4));
+        form->graph, *made, seed, GetParam() == Kinds::kExact ? 0 : 1e-6));
   }
 }
 
