@@ -155,7 +155,7 @@ void TuningFloor::keep_leases(int64_t now_ms, const WorkerId& id,
 void TuningFloor::take_back(int64_t now_ms, uint64_t lease_id, Actions& out) {
   Lease* found = leases_.find(lease_id);
   if (found == nullptr) return;
-  const Lease lease = std::move(*found);
+  const Lease lease = *found;  // a copy: close() reads whose it was
   leases_.close(lease_id);
   changed_.insert(lease.worker);
   KernelFlight& flight = flights_.at(lease.kernel);
