@@ -79,6 +79,20 @@ class RawPeer {
     return bytes;
   }
 
+  // The body of the next frame that is not empty and no command.
+  std::string read_frame() {
+    for (;;) {
+      const std::string flags = read(1);
+      if (flags.empty()) return {};
+      uint64_t size = 0;
+      for (const char c : read((flags[0] & 2) != 0 ? 8 : 1)) {
+        size = size << 8 | static_cast<uint8_t>(c);
+      }
+      std::string body = read(size);
+      if ((flags[0] & 4) == 0 && !body.empty()) return body;
+    }
+  }
+
   // Waits until the other side closes; false after five seconds.
   bool closed_by_peer() {
     char buffer[4096];
