@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "worker/agent.h"
+#include "worker/scratch.h"
 #include "worker/workbench.h"
 
 namespace {
@@ -168,6 +169,12 @@ int main(int argc, char** argv) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&stop_signals, signal);
   ::pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  const auto scratch = Scratch::create();
+  if (!scratch) {
+    fmt::print(stderr, "kiln-worker: {}\n", scratch.error().message);
+    return 2;
+  }
+  ::setenv("TMPDIR", scratch->path().c_str(), 1);  // compilers work there; TempDir follows it
   const auto logger = spdlog::stderr_logger_mt("worker");
   logger->set_level(spdlog::level::from_str(flags.log_level));
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %n %v");
