@@ -1,7 +1,7 @@
 // BlobStore: files named by the digest of what is in them: <root>/<first 2 hex>/<64 hex>. Published
 // with base/file's publish_file; read back with the digest checked. A bad blob is moved to
-// <root>/quarantine and answers kCorruption once, then kNotFound. Thread-safe; several processes may
-// share one root (names are contents, so they cannot disagree).
+// <root>/quarantine and answers kCorruption once, then kNotFound. Thread-safe; several processes
+// may share one root (names are contents, so they cannot disagree).
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// KernelCache: the persistent store of a coordinator: programs, kernels (index rows in SQLite, blobs
-// beside it) and tuning records. One writer thread with group commit; reads are answered on the
-// caller's thread. Thread-safe. Layout of `directory`: index.sqlite, blobs/, lock.
+// KernelCache: the persistent store of a coordinator: programs, kernels (index rows in SQLite,
+// blobs beside it) and tuning records. One writer thread with group commit; reads are answered on
+// the caller's thread. Thread-safe. Layout of `directory`: index.sqlite, blobs/, lock.
 //
 // Invariants:
 //  1. a row that names a blob is written only after the blob is durable;
@@ -34,19 +34,21 @@ class KernelCache {
   // the log.
   const std::string& warning() const;
 
-  // Look-ups. kNotFound; kCorruption when a row does not parse (the row is dropped).
-  Result<std::string> program(const Digest& program_key);  // manifest; only if its blobs are present
-  Result<StoredKernel> kernel(const Digest& kernel_key);           // only if its blob is present
-  Result<std::string> blob(const Digest& digest);                  // checked against its digest
+  // Look-ups. kNotFound, also when a blob that the row needs is gone; kCorruption when a row does
+  // not match its seal (it is dropped) or a blob its digest (it is set aside): once, then
+  // kNotFound.
+  Result<std::string> program(const Digest& program_key);  // the manifest
+  Result<StoredKernel> kernel(const Digest& kernel_key);
+  Result<std::string> blob(const Digest& digest);
 
   // Writes. `done` runs on the writer thread once the write is durable, or with the error (a full
   // disk is kUnavailable, a full queue kOverloaded). Order of calls is kept. `done` may call put_*
   // but not flush.
   using Done = std::function<void(Status)>;
   void put_blob(std::string bytes, Done done);
-  void put_kernel(StoredKernel kernel, Done done);                 // REQUIRES: its blob was put
-  void put_program(const Program& program, Done done);             // REQUIRES: its blobs were put
-  void put_record(TuningRecord record, Done done);                 // the same one again is kept once
+  void put_kernel(StoredKernel kernel, Done done);      // REQUIRES: its blob was put
+  void put_program(const Program& program, Done done);  // REQUIRES: its blobs were put
+  void put_record(TuningRecord record, Done done);      // the same one again is kept once
   // Drops a program or kernel row whose blob turned out bad, so that it is tuned again.
   void forget(const Digest& key, Done done);
   // Waits until everything put so far is durable.

@@ -6,9 +6,9 @@
 //   extern "C" void ENTRY(void* const* args, const int64_t* dims, int64_t begin, int64_t end,
 //                         void* workspace, void* scratch);
 //
-// called with consecutive, disjoint ranges [begin, end) of the phase's grid, from any thread, in any
-// order; phases are separated by a barrier. `args` are the kernel's inputs, then its outputs, dense
-// row-major and 64-byte aligned (so a kernel may assume both); `dims` the symbol values;
+// called with consecutive, disjoint ranges [begin, end) of the phase's grid, from any thread, in
+// any order; phases are separated by a barrier. `args` are the kernel's inputs, then its outputs,
+// dense row-major and 64-byte aligned (so a kernel may assume both); `dims` the symbol values;
 // `workspace` is shared by all blocks of a launch, `scratch` belongs to the calling thread.
 #pragma once
 
@@ -36,15 +36,15 @@ struct TensorSpec {
 struct Recipe {
   std::vector<TensorSpec> inputs, outputs;  // args, in this order
   std::vector<Phase> phases;
-  Dim workspace_bytes;       // one block of memory a launch, 64-byte aligned
-  int64_t scratch_bytes = 0; // per thread, 64-byte aligned
+  Dim workspace_bytes;        // one block of memory a launch, 64-byte aligned
+  int64_t scratch_bytes = 0;  // per thread, 64-byte aligned
   bool operator==(const Recipe&) const = default;
 };
 
 struct Artifact {
   Recipe recipe;
   std::string binary;
-  Digest digest;             // Digest::of(binary)
+  Digest digest;  // Digest::of(binary)
 };
 
 // JSON, stable field names; parse is safe on hostile text.

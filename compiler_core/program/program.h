@@ -20,11 +20,11 @@ struct KernelReport {
 };
 
 struct ProgramKernel {
-  Digest workload;      // WorkloadDigest
-  Digest key;           // KernelKey
-  std::string family;   // "pointwise", "row_reduction", "column_reduction", "matmul"
-  std::string schedule; // text form of tune/schedule.h
-  Digest blob;          // digest of the binary
+  Digest workload;       // WorkloadDigest
+  Digest key;            // KernelKey
+  std::string family;    // "pointwise", "row_reduction", "column_reduction", "matmul"
+  std::string schedule;  // text form of tune/schedule.h
+  Digest blob;           // digest of the binary
   Recipe recipe;
   KernelReport report;
   bool operator==(const ProgramKernel&) const = default;
@@ -33,30 +33,30 @@ struct ProgramKernel {
 struct Buffer {
   enum class Kind : uint8_t { kInput = 1, kOutput = 2, kTemporary = 3 };
   Kind kind = Kind::kTemporary;
-  int index = 0;        // position among the program's inputs or outputs; 0 for temporaries. For an
-                        // output, output_buffers[index] is this buffer
+  int index = 0;  // position among the program's inputs or outputs; 0 for temporaries. For an
+                  // output, output_buffers[index] is this buffer
   TensorSpec spec;
-  Dim arena_offset;     // bytes into the arena, for temporaries; a multiple of 64
+  Dim arena_offset;  // bytes into the arena, for temporaries; a multiple of 64
   bool operator==(const Buffer&) const = default;
 };
 
 struct Launch {
-  int kernel = 0;            // index into kernels
-  std::vector<int> args;     // indices into buffers: the kernel's inputs, then outputs
+  int kernel = 0;         // index into kernels
+  std::vector<int> args;  // indices into buffers: the kernel's inputs, then outputs
   bool operator==(const Launch&) const = default;
 };
 
 struct Program {
-  Digest key;           // ProgramKey
-  Digest graph;         // GraphDigest
+  Digest key;    // ProgramKey
+  Digest graph;  // GraphDigest
   Target target;
   Mode mode = Mode::kDefault;
-  Digest codegen;       // code generator identity
+  Digest codegen;                      // code generator identity
   std::vector<ProgramKernel> kernels;  // distinct; launches refer to them
   std::vector<Buffer> buffers;
-  std::vector<Launch> launches;        // in order
-  std::vector<int> output_buffers;     // one per program output, in order; may repeat, and may be an
-                                       // input buffer when an output is an input unchanged
+  std::vector<Launch> launches;     // in order
+  std::vector<int> output_buffers;  // one per program output, in order; may repeat, and may be an
+                                    // input buffer when an output is an input unchanged
   Dim arena_bytes;
   bool operator==(const Program&) const = default;
 };

@@ -31,7 +31,7 @@ struct Target {
 Target host_cpu_target();
 
 enum class Mode : uint8_t { kDefault = 1, kMaxAutotune = 2 };
-std::string_view to_string(Mode mode);               // "default", "max-autotune"
+std::string_view to_string(Mode mode);  // "default", "max-autotune"
 Result<Mode> parse_mode(std::string_view text);
 
 }  // namespace kiln

@@ -15,49 +15,49 @@ namespace kiln {
 // remembered with it; transient ones may go away elsewhere.
 enum class Verdict : uint8_t {
   kOk = 1,
-  kCompileFailed = 2,   // terminal
-  kWrongResult = 3,     // terminal
-  kOutOfBounds = 4,     // terminal: wrote into a guard zone
-  kTimedOut = 5,        // terminal after retries elsewhere
-  kRunnerDied = 6,      // transient: crash or kill
-  kDeviceLost = 7,      // transient
+  kCompileFailed = 2,  // terminal
+  kWrongResult = 3,    // terminal
+  kOutOfBounds = 4,    // terminal: wrote into a guard zone
+  kTimedOut = 5,       // terminal after retries elsewhere
+  kRunnerDied = 6,     // transient: crash or kill
+  kDeviceLost = 7,     // transient
 };
 std::string_view to_string(Verdict verdict);
 Result<Verdict> parse_verdict(std::string_view name);
-// True for what another try cannot change: ok, and the verdicts marked terminal. kTimedOut is false:
-// whoever retries counts the tries.
+// True for what another try cannot change: ok, and the verdicts marked terminal. kTimedOut is
+// false: whoever retries counts the tries.
 bool is_terminal(Verdict verdict);
 
 struct Measurement {
-  std::vector<double> samples_us;  // in the order taken, all of them
-  double median_us() const;        // 0 when empty
-  double spread_us() const;        // interquartile range
+  std::vector<double> samples_us;             // in the order taken, all of them
+  double median_us() const;                   // 0 when empty
+  double spread_us() const;                   // interquartile range
   double quantile_us(double fraction) const;  // interpolated; 0 when empty
 };
 
 struct TuningRecord {
   Digest kernel_key;
   Digest workload;
-  Target target;         // as the worker describes its device
+  Target target;  // as the worker describes its device
   Schedule schedule;
   Verdict verdict = Verdict::kOk;
-  std::string log;       // why, for anything but ok; bounded to 4 KiB
+  std::string log;  // why, for anything but ok; bounded to 4 KiB
   Measurement measurement;
-  Digest binary;         // zero when nothing was compiled
-  std::string worker;    // who took it
+  Digest binary;            // zero when nothing was compiled
+  std::string worker;       // who took it
   int64_t taken_at_ms = 0;  // Unix time
-  uint64_t seed = 0;     // of the random inputs
+  uint64_t seed = 0;        // of the random inputs
 };
 
 // Thresholds of racing (DESIGN §8). Part of the KernelKey.
 struct MeasurementPolicy {
-  int screen_runs = 3;         // verify, then this many; beyond screen_drop x incumbent: dropped
+  int screen_runs = 3;  // verify, then this many; beyond screen_drop x incumbent: dropped
   double screen_drop = 2.0;
   int race_runs = 20;
   double race_drop = 1.15;
   int finalists = 4;
-  int final_runs = 40;         // interleaved
-  double tie = 0.01;           // closer than this keeps the incumbent
+  int final_runs = 40;  // interleaved
+  double tie = 0.01;    // closer than this keeps the incumbent
   int64_t launch_timeout_ms = 10'000;
   void add_to(Hasher& hasher) const;
 };
