@@ -201,10 +201,12 @@ std::string ExpressionPrinter::take(Level level, int indent) {
   return indented;
 }
 
+// An index and the range it has: in another piece of a loop a Pad may have another value.
 std::string ExpressionPrinter::key(NodeId id, Indices at) const {
   std::string key = std::to_string(id);
   for (const Index& index : at)
-    key += '|' + (index.has_lanes() ? index.lanes_text() : index.text());
+    key += fmt::format("|{}@{}:{}", index.has_lanes() ? index.lanes_text() : index.text(),
+                       index.least(), index.greatest());
   return key;
 }
 

@@ -27,20 +27,27 @@ std::string entry_function(const std::string& entry, const Graph& graph, const s
       entry, argument_pointers(graph), body);
 }
 
-std::string vector_loop(const std::string& variable, const std::string& from, const std::string& to,
-                        int unroll, const std::string& statements, int indent) {
-  const std::string margin(static_cast<size_t>(indent), ' ');
-  std::string text;
-  text += fmt::format("{}const auto body = [&](int64_t {}, auto live) KILN_LAMBDA {{\n", margin,
-                      variable);
-  text += statements;
-  text += fmt::format("{}}};\n", margin);
-  text += fmt::format("{}int64_t {} = {};\n", margin, variable, from);
-  if (unroll > 1) text += fmt::format("{}#pragma GCC unroll {}\n", margin, unroll);
-  text += fmt::format("{}for (; {} + LANES <= {}; {} += LANES) body({}, AllLanes{{}});\n", margin,
-                      variable, to, variable, variable);
-  text += fmt::format("{}if ({} < {}) body({}, SomeLanes{{{} - {}}});\n", margin, variable, to,
-                      variable, to, variable);
+std::string VectorLoop::text(int indent) const {
+  const auto passed = [&](int u) { return arguments ? arguments(u) : std::string(); };
+  std::string text = fmt::format("const auto body = [&](int64_t {}, auto live{}) KILN_LAMBDA {{\n",
+                                 variable, parameters);
+  text = std::string(static_cast<size_t>(indent), ' ') + text + body;
+  const auto line = [&](const std::string& statement) {
+    text += std::string(static_cast<size_t>(indent), ' ') + statement + "\n";
+  };
+  line("};");
+  line(fmt::format("int64_t {} = {};", variable, from));
+  if (unroll > 1) {
+    line(fmt::format("for (; {0} + {1} * LANES <= {2}; {0} += {1} * LANES) {{", variable, unroll,
+                     to));
+    for (int u = 0; u < unroll; ++u)
+      line(fmt::format("  body({} + {} * LANES, AllLanes{{}}{});", variable, u, passed(u)));
+    line("}");
+  }
+  line(fmt::format("for (; {0} + LANES <= {1}; {0} += LANES) body({0}, AllLanes{{}}{2});", variable,
+                   to, passed(0)));
+  line(
+      fmt::format("if ({0} < {1}) body({0}, SomeLanes{{{1} - {0}}}{2});", variable, to, passed(0)));
   return text;
 }
 
@@ -48,7 +55,7 @@ std::string preamble(int lanes) {
   std::string text = fmt::format("#define LANES {}\n", lanes);
   // In this order: each uses the ones before it.
   for (const char* name :
-       {"vector.h", "memory.h", "half.h", "math_f32.h", "math_f64.h", "integer.h"})
+       {"vector.h", "memory.h", "half.h", "math_f32.h", "math_f64.h", "integer.h", "reduce.h"})
     text += template_text(name);
   return text + "\n// ---- The kernel.\n";
 }

@@ -2,6 +2,7 @@
 // model's signature, the recipe's argument lists. One owner.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "compiler_core/codegen/lower.h"
@@ -16,10 +17,18 @@ Recipe argument_recipe(const Graph& graph);
 // BODY is statements indented by 2.
 std::string entry_function(const std::string& entry, const Graph& graph, const std::string& body);
 
-// The loop over the vectors of [from, to) (C expressions): `statements` is the body in terms of the
-// vector variable `variable` and of `live`, indented by `indent` + 2. Whole vectors run `unroll` at
-// a time; what is left over runs once with SomeLanes.
-std::string vector_loop(const std::string& variable, const std::string& from, const std::string& to,
-                        int unroll, const std::string& statements, int indent);
+// The loop over the vectors of [from, to) (C expressions), as statements indented by `indent`.
+struct VectorLoop {
+  std::string variable, from, to;
+  int unroll = 1;
+  // In terms of the variable and of `live`, indented by `indent` + 2.
+  std::string body;
+  // More parameters of the body (", vf32& acc"), and what the u-th unrolled vector passes for them.
+  std::string parameters;
+  std::function<std::string(int u)> arguments;
+
+  // Whole vectors run `unroll` at a time; what is left over one by one, the last with SomeLanes.
+  std::string text(int indent) const;
+};
 
 }  // namespace kiln

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "compiler_core/codegen/column_reduction.h"
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
 #include "compiler_core/codegen/matmul.h"
@@ -30,17 +31,27 @@ Result<Source> lower(const Workload& workload, const Schedule& schedule, const T
       TRY(const RowReductionSchedule decisions, RowReductionSchedule::from(schedule));
       return lower_row_reduction(workload.graph, decisions);
     }
-    default:
-      return fail(Code::kUnsupported,
-                  "no code for family " + std::string(to_string(workload.family)));
+    case Family::kColumnReduction: {
+      TRY(const ColumnReductionSchedule decisions, ColumnReductionSchedule::from(schedule));
+      return lower_column_reduction(workload.graph, decisions);
+    }
   }
+  return fail(Code::kInvalidArgument, "a workload of no known family");
 }
 
 std::span<const std::string_view> source_flags() {
-  static constexpr std::array<std::string_view, 9> kFlags = {
-      "-std=gnu++17",       "-O3",     "-ffp-contract=fast",   "-fno-math-errno",
-      "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing", "-fno-exceptions",
-      "-Wno-psabi"};
+  // GCC 12's superword vectoriser miscompiles selections between lanes (x / x gave -1); vectors are
+  // written out here, so nothing is lost without it.
+  static constexpr std::array<std::string_view, 10> kFlags = {"-std=gnu++17",
+                                                              "-O3",
+                                                              "-fno-tree-slp-vectorize",
+                                                              "-ffp-contract=fast",
+                                                              "-fno-math-errno",
+                                                              "-fno-trapping-math",
+                                                              "-fwrapv",
+                                                              "-fno-strict-aliasing",
+                                                              "-fno-exceptions",
+                                                              "-Wno-psabi"};
   return kFlags;
 }
 

@@ -110,9 +110,9 @@ class MatmulKernel {
         "struct Tiling {{\n"
         "  static constexpr int64_t rows = {}, columns = {}, depth = {};\n"
         "  static constexpr int64_t block_rows = {}, block_columns = {};\n"
-        "  static constexpr bool pack_b = {};\n}};\n",
+        "  static constexpr int b_from = {};\n}};\n",
         schedule_.mr, schedule_.nr, std::min(schedule_.kc, problem_.k), block_rows(),
-        block_columns(), schedule_.pack_b);
+        block_columns(), static_cast<int>(schedule_.b_from));
   }
 
   std::string print_dot_tiling() const {
@@ -170,9 +170,18 @@ class MatmulKernel {
                        value_bytes(problem_.result));
   }
   int64_t packed_b_bytes() const {
-    if (!schedule_.pack_b) return 0;
+    if (schedule_.b_from != BFrom::kPacked) return 0;
     return cache_lines(ceil_div(problem_.n, schedule_.nr) * schedule_.nr * problem_.k *
                        value_bytes(problem_.result));
+  }
+
+  // The tiles of a block, when the depth is cut; then its slab of B.
+  int64_t panel_scratch_bytes() const {
+    const int64_t depth = std::min(schedule_.kc, problem_.k);
+    const int64_t tiles =
+        depth == problem_.k ? 1 : block_rows() / schedule_.mr * (block_columns() / schedule_.nr);
+    const int64_t slab = schedule_.b_from == BFrom::kSlab ? depth * block_columns() : 0;
+    return (tiles * schedule_.mr * schedule_.nr + slab) * value_bytes(problem_.result);
   }
 
   void print_panel_entries(Source& source) const {
@@ -218,14 +227,12 @@ extern "C" void multiply(void* const* args, const int64_t*, int64_t begin, int64
                                                    : fmt::format("place / {}", column_blocks)),
         fmt::arg("column_block", schedule_.rows_first ? fmt::format("place / {}", row_blocks)
                                                       : fmt::format("place % {}", column_blocks)));
-    const int64_t tiles = schedule_.kc >= problem_.k
-                              ? 1
-                              : block_rows() / schedule_.mr * (block_columns() / schedule_.nr);
-    source.recipe.scratch_bytes = tiles * schedule_.mr * schedule_.nr * value;
+    source.recipe.scratch_bytes = panel_scratch_bytes();
     source.recipe.workspace_bytes = a_batches() * packed_a_bytes() + b_batches() * packed_b_bytes();
     const int64_t pieces =
         a_batches() * pack_pieces(problem_.m, schedule_.mr) +
-        (schedule_.pack_b ? b_batches() * pack_pieces(problem_.n, schedule_.nr) : 0);
+        (schedule_.b_from == BFrom::kPacked ? b_batches() * pack_pieces(problem_.n, schedule_.nr)
+                                            : 0);
     source.recipe.phases = {{"pack", pieces},
                             {"multiply", problem_.batches * row_blocks * column_blocks}};
   }

@@ -114,8 +114,9 @@ class PointwiseKernel {
     const std::string from =
         whole ? "column_begin" : fmt::format("larger(column_begin, {})", begin);
     const std::string to = whole ? "column_end" : fmt::format("smaller(column_end, {})", end);
-    return "      {\n" + fmt::format("        const int64_t to = {};\n", to) +
-           vector_loop("j", from, "to", schedule_.unroll, inner, 8) + "      }\n";
+    const VectorLoop loop{"j", from, "to", schedule_.unroll, inner, "", {}};
+    return "      {\n" + fmt::format("        const int64_t to = {};\n", to) + loop.text(8) +
+           "      }\n";
   }
 
   const Graph& graph_;

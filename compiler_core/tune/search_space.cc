@@ -1,5 +1,6 @@
 #include "compiler_core/tune/search_space.h"
 
+#include "compiler_core/tune/space_column_reduction.h"
 #include "compiler_core/tune/space_matmul.h"
 #include "compiler_core/tune/space_pointwise.h"
 #include "compiler_core/tune/space_row_reduction.h"
@@ -21,10 +22,10 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
       return matmul_space(workload, target);
     case Family::kRowReduction:
       return row_reduction_space(workload, target);
-    default:
-      return fail(Code::kUnsupported,
-                  "no search space for " + std::string(to_string(workload.family)));
+    case Family::kColumnReduction:
+      return column_reduction_space(workload, target);
   }
+  return fail(Code::kInvalidArgument, "a workload of no known family");
 }
 
 }  // namespace kiln

@@ -4,16 +4,20 @@
 //   struct Problem   `stored` (memory type of the operands), `real` (register type of the result),
 //                    sizes m, n, k, and strides in elements: a_row, a_depth, b_depth, b_column
 //   struct Tiling    rows (MR), columns (NR, whole vectors), depth (kc), block_rows (mc),
-//                    block_columns (nc), pack_b
+//                    block_columns (nc), b_from: where the inner loop reads B
 //
 // and behind it the epilogue and the entries. Two phases: pack, then multiply. A panel of A holds
 // MR rows, a panel of B NR columns, both as [k][width] in the result's type, so that the inner loop
-// reads memory in order; missing rows and columns are zero. B may stay where it is instead.
+// reads memory in order; missing rows and columns are zero. A is packed whole in the first phase. B
+// is too (kPacked), or each block packs its part of it to scratch (kSlab: less memory traffic, but
+// packed again for every block of rows), or it stays where it is (kInPlace).
 namespace {
 
 using Stored = Problem::stored;
 using Real = Problem::real;
 using Value = element<Real>::type;
+
+constexpr int kInPlace = 0, kPacked = 1, kSlab = 2;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -65,12 +69,20 @@ KILN_INLINE void pack_panel(const Stored* from, int64_t live, int64_t begin, int
   } else if constexpr (DEPTH == 1) {
     for (int64_t i = 0; i < WIDTH; i += LANES) {
       const int64_t width = smaller(WIDTH - i, LANES), here = smaller(live - i, width);
-      for (int64_t p = begin; p < end; p += LANES) {
+      int64_t p = begin;
+      if (here == LANES)
+        for (; p + LANES <= end; p += LANES) {
+          Real x[LANES];
+#pragma GCC unroll 16
+          for (int l = 0; l < LANES; ++l) x[l] = load(from + (i + l) * ALONG + p, AllLanes{});
+          transpose(x);
+#pragma GCC unroll 16
+          for (int l = 0; l < LANES; ++l) store(panel + (p + l) * WIDTH + i, x[l], AllLanes{});
+        }
+      for (; p < end; p += LANES) {
         const int64_t deep = smaller(end - p, LANES);
-        Real x[LANES];
-        for (int64_t l = 0; l < LANES; ++l) {
-          x[l] = Real{};
-          if (l >= here) continue;
+        Real x[LANES] = {};
+        for (int64_t l = 0; l < here; ++l) {
           const Stored* row = from + (i + l) * ALONG + p;
           x[l] = deep == LANES ? load(row, AllLanes{}) : load(row, SomeLanes{deep});
         }
@@ -182,43 +194,58 @@ KILN_INLINE void finish_row(const Value* results, int64_t columns, int64_t batch
              SomeLanes{columns - done});
 }
 
-// The blocks of C, one batch after the other.
 struct Blocks {
-  static constexpr int64_t rows = ceil_div(Problem::m, Tiling::block_rows);
-  static constexpr int64_t columns = ceil_div(Problem::n, Tiling::block_columns);
-  // Tiles of a block; with the whole depth at once one tile is used again and again.
-  static constexpr bool whole_depth = Tiling::depth >= Problem::k;
   static constexpr int64_t tile_size = Tiling::rows * Tiling::columns;
+  // Scratch holds a block's tiles, where the depth is cut; else one is used again and again.
+  static constexpr int64_t tiles =
+      Tiling::depth >= Problem::k
+          ? 1
+          : Tiling::block_rows / Tiling::rows * (Tiling::block_columns / Tiling::columns);
 };
 
-// Rows [row, row_end) and columns [column, column_end) of one batch. `a`: packed panels of the
-// batch; `b`: packed panels or the operand itself; `tiles`: scratch.
+// Columns [column, column_end) and `depth` of B from `p` on, as panels of Tiling::depth.
+KILN_INLINE void pack_slab(const Stored* b, int64_t column, int64_t column_end, int64_t p,
+                           int64_t depth, Value* slab) {
+  for (; column < column_end; column += Tiling::columns, slab += Tiling::columns * Tiling::depth)
+    pack_panel<Tiling::columns, Problem::b_column, Problem::b_depth>(
+        b + column * Problem::b_column + p * Problem::b_depth,
+        smaller(column_end - column, Tiling::columns), 0, depth, slab);
+}
+
+// One block of one batch. `a`: packed panels of the batch; `packed_b`: those of B, when there are;
+// `b`: the operand itself.
 template <class Epilogue>
 KILN_INLINE void multiply_block(const Value* a, const Value* packed_b, const Stored* b,
                                 int64_t batch, int64_t row_block, int64_t column_block,
-                                Value* tiles, const Epilogue& epilogue) {
+                                Value* scratch, const Epilogue& epilogue) {
   constexpr int64_t k = Problem::k, MR = Tiling::rows, NR = Tiling::columns;
   const int64_t row_begin = row_block * Tiling::block_rows;
   const int64_t row_end = smaller(row_begin + Tiling::block_rows, Problem::m);
   const int64_t column_begin = column_block * Tiling::block_columns;
   const int64_t column_end = smaller(column_begin + Tiling::block_columns, Problem::n);
+  Value* const slab = scratch + Blocks::tiles * Blocks::tile_size;
   for (int64_t p = 0; p < k; p += Tiling::depth) {
     const int64_t depth = smaller(k - p, Tiling::depth);
-    Value* tile = tiles;
+    if constexpr (Tiling::b_from == kSlab)
+      pack_slab(b, column_begin, column_end, p, depth, slab);
+    Value* tile = scratch;
     for (int64_t column = column_begin; column < column_end; column += NR)
       for (int64_t row = row_begin; row < row_end; row += MR) {
         const Value* a_panel = a + row * k + p * MR;
         const int64_t columns = smaller(column_end - column, NR);
-        if constexpr (Tiling::pack_b)
+        if constexpr (Tiling::b_from == kPacked)
           multiply_tile<NR / LANES>(a_panel, packed_b + column * k + p * NR, NR, depth, AllLanes{},
                                     p == 0, tile);
+        else if constexpr (Tiling::b_from == kSlab)
+          multiply_tile<NR / LANES>(a_panel, slab + (column - column_begin) * Tiling::depth, NR,
+                                    depth, AllLanes{}, p == 0, tile);
         else
           multiply_in_place(a_panel, b + p * Problem::b_depth + column, depth, columns, p == 0,
                             tile);
         if (p + Tiling::depth >= k)
           for (int64_t r = 0; r < smaller(row_end - row, MR); ++r)
             finish_row(tile + r * NR, columns, batch, row + r, column, epilogue);
-        if (!Blocks::whole_depth) tile += Blocks::tile_size;
+        if (Blocks::tiles > 1) tile += Blocks::tile_size;
       }
   }
 }

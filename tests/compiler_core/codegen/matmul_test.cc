@@ -80,16 +80,18 @@ TEST(Matmul, AgreesForEveryDtype) {
 TEST(Matmul, AgreesHoweverItIsBlocked) {
   const int lanes = targets()[0].isa == "x86-64-v4" ? 16 : 8;
   const Workload rows = plain(DType::kF32, 61, 101, 57);
-  for (const bool pack_b : {true, false})
+  for (const BFrom b_from : {BFrom::kInPlace, BFrom::kPacked, BFrom::kSlab})
     for (const bool rows_first : {true, false}) {
-      MatmulSchedule schedule{lanes, false, 5, 2 * lanes, 16, 20, 64, pack_b, rows_first};
+      MatmulSchedule schedule{lanes, false, 5, 2 * lanes, 16, 20, 64, b_from, rows_first};
       EXPECT_EQ(check_on_host(rows, schedule), "");
       schedule.kc = 1000;
       EXPECT_EQ(check_on_host(rows, schedule), "");
     }
   const Workload columns = plain(DType::kBF16, 11, 101, 57, true);
   for (const int columns_at_once : {1, 3})
-    EXPECT_EQ(check_on_host(columns, {lanes, true, 4, columns_at_once, 1, 1, 40, false, true}), "");
+    EXPECT_EQ(
+        check_on_host(columns, {lanes, true, 4, columns_at_once, 1, 1, 40, BFrom::kInPlace, true}),
+        "");
 }
 
 TEST(Matmul, ReadsBatchedStridedOperands) {
@@ -163,7 +165,7 @@ TEST(Matmul, RefusesAScheduleThatNeedsOtherStrides) {
   EXPECT_EQ(lower_matmul(plain(DType::kF32, 4, 40, 30).graph, dot).error().code,
             Code::kInvalidArgument);
   MatmulSchedule in_place;
-  in_place.pack_b = false;
+  in_place.b_from = BFrom::kInPlace;
   EXPECT_EQ(lower_matmul(plain(DType::kF32, 4, 40, 30, true).graph, in_place).error().code,
             Code::kInvalidArgument);
 }

@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler_core/ir/builder.h"
+#include <limits>
+
 #include "compiler_core/ir/text.h"
 #include "tests/compiler_core/codegen/kernel_harness.h"
+#include "tests/compiler_core/codegen/random_graph.h"
 
 namespace kiln {
 namespace {
 
 using testing::check_space;
 using testing::random_inputs;
+using testing::RandomGraph;
 using testing::targets;
 
 std::string check(const Graph& graph, int limit = 100) {
@@ -28,6 +31,18 @@ TEST(Pointwise, SumOfSineAndCosineUnderEverySchedule) {
   const NodeId x = b.input(DType::kF32, {50, 61}), y = b.input(DType::kF32, {50, 61});
   const NodeId sum = b.binary(Op::kAdd, b.unary(Op::kSin, x), b.unary(Op::kCos, y));
   EXPECT_EQ(check(*b.finish({sum})), "");
+}
+
+TEST(Pointwise, RandomGraphsAgreeWithTheInterpreter) {
+  const Shape shapes[] = {{},       {1},      {7},        {16},       {333},         {3, 5},
+                          {17, 33}, {64, 48}, {2, 3, 24}, {5, 1, 19}, {4, 3, 2, 17}, {1030}};
+  uint32_t seed = 1;
+  for (const Shape& shape : shapes)
+    for (int i = 0; i < 5; ++i, ++seed) {
+      RandomGraph random(seed);
+      const Graph graph = random.pointwise(shape, static_cast<int>(random.pick(1, 8)), i % 2 == 1);
+      EXPECT_EQ(check(graph, 1), "") << "seed " << seed;
+    }
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+#include "compiler_core/tune/space_column_reduction.h"
+
+#include <algorithm>
+
+#include "compiler_core/tune/vector_width.h"
+
+namespace kiln {
+namespace {
+
+using Keep = ReductionPasses::Keep;
+
+// Past this a block's kept values fall out of a core's second-level cache.
+constexpr int64_t kMostKeptBytes = int64_t{1} << 20;
+// Going down columns touches a page a row: above this size streaming through whole rows wins.
+constexpr int64_t kStreamElements = int64_t{1} << 18;
+constexpr int64_t kLeastSplitElements = int64_t{1} << 14;
+
+struct Extent {
+  int64_t groups = 1, rows = 1, columns = 1;
+};
+Extent extent_of(const ReductionSpace& space) {
+  Extent extent;
+  const std::vector<int64_t> sizes = constant_sizes(space.shape);
+  const int last = static_cast<int>(sizes.size()) - 1;
+  for (int k = 0; k <= last; ++k) {
+    const int64_t size = sizes[static_cast<size_t>(k)];
+    const bool reduced = k >= space.reduced_begin && k < space.reduced_end;
+    (k == last ? extent.columns : reduced ? extent.rows : extent.groups) *= size;
+  }
+  return extent;
+}
+
+}  // namespace
+
+Result<ColumnReductionSchedule> ColumnReductionSchedule::from(const Schedule& schedule) {
+  if (schedule.family != Family::kColumnReduction)
+    return fail(Code::kInvalidArgument, "not a column reduction's schedule");
+  const int64_t lanes = schedule.get("lanes", 8), vectors = schedule.get("vectors", 1);
+  const int64_t unroll = schedule.get("unroll", 1), keep = schedule.get("keep", 0);
+  const int64_t split = schedule.get("split", 0);
+  TRY_STATUS(check_lanes(lanes));
+  if (vectors < 1 || vectors > 16 || unroll < 1 || unroll > 16 || keep < 0 || keep > 2 ||
+      split < 0 || split > 4096)
+    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
+  return ColumnReductionSchedule{static_cast<int>(lanes), static_cast<int>(vectors),
+                                 static_cast<int>(unroll), static_cast<Keep>(keep), split};
+}
+
+Schedule ColumnReductionSchedule::to_schedule() const {
+  return {Family::kColumnReduction,
+          {{"lanes", lanes},
+           {"vectors", vectors},
+           {"unroll", unroll},
+           {"keep", static_cast<int64_t>(keep)},
+           {"split", split}}};
+}
+
+std::vector<Schedule> column_reduction_space(const Workload& workload, const Target& target) {
+  const Graph& graph = workload.graph;
+  const ReductionPasses plain = ReductionPasses::of(graph, Keep::kNothing);
+  const Extent extent = extent_of(plain.space);
+  const int64_t units = std::max(target.units, 1);
+  const int64_t elements = extent.groups * extent.rows * extent.columns;
+
+  std::vector<Schedule> down, streaming;
+  const auto add = [](std::vector<Schedule>& to, ColumnReductionSchedule schedule) {
+    Schedule made = schedule.to_schedule();
+    if (std::find(to.begin(), to.end(), made) == to.end()) to.push_back(made);
+  };
+  for (const int lanes : lane_choices(graph, target)) {
+    const int fitting = static_cast<int>(std::clamp<int64_t>(extent.columns / lanes, 1, 4));
+    std::vector<Keep> keeps = {Keep::kNothing};
+    const int64_t kept = ReductionPasses::of(graph, Keep::kCostly).kept_bytes_per_element(graph);
+    if (kept > 0 && kept * extent.rows * fitting * lanes <= kMostKeptBytes)
+      keeps.insert(keeps.begin(), Keep::kCostly);
+    for (const Keep keep : keeps)
+      for (const int vectors : {fitting, std::max(1, fitting / 2)})
+        for (const int unroll : {2, 1, 4}) add(down, {lanes, vectors, unroll, keep, 0});
+    // Pieces: enough for all cores and some balance, of at least 8 rows.
+    const int64_t most = std::clamp<int64_t>(extent.rows / 8, 1, 4096);
+    if (elements >= kLeastSplitElements && most > 1)
+      for (const int64_t pieces : {4 * units, 16 * units})
+        for (const int unroll : {4, 8, 2})
+          add(streaming, {lanes, 1, unroll, Keep::kNothing, std::min(pieces, most)});
+  }
+  const bool stream_first = extent.rows * extent.columns >= kStreamElements;
+  std::vector<Schedule>& first = stream_first ? streaming : down;
+  std::vector<Schedule>& second = stream_first ? down : streaming;
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+}  // namespace kiln

@@ -1,0 +1,107 @@
+#include "compiler_core/tune/space_row_reduction.h"
+
+#include <algorithm>
+
+#include "compiler_core/tune/vector_width.h"
+
+namespace kiln {
+namespace {
+
+using Keep = ReductionPasses::Keep;
+
+// Past this a row's kept values fall out of a core's second-level cache.
+constexpr int64_t kMostKeptBytes = int64_t{1} << 20;
+// From here on an output is larger than what the caches keep for its reader.
+constexpr int64_t kStreamBytes = int64_t{8} << 20;
+constexpr int64_t kSplitElements = 65536;  // rows shorter than this are not worth two phases
+
+struct Extent {
+  int64_t rows = 1, row = 1;  // rows, and elements of one
+};
+Extent extent_of(const ReductionSpace& space) {
+  Extent extent;
+  const std::vector<int64_t> sizes = constant_sizes(space.shape);
+  for (size_t k = 0; k < sizes.size(); ++k)
+    (static_cast<int>(k) < space.reduced_begin ? extent.rows : extent.row) *= sizes[k];
+  return extent;
+}
+
+}  // namespace
+
+Result<RowReductionSchedule> RowReductionSchedule::from(const Schedule& schedule) {
+  if (schedule.family != Family::kRowReduction)
+    return fail(Code::kInvalidArgument, "not a row reduction's schedule");
+  const int64_t lanes = schedule.get("lanes", 8), unroll = schedule.get("unroll", 1);
+  const int64_t rows = schedule.get("rows", 1), keep = schedule.get("keep", 0);
+  const int64_t stream = schedule.get("stream", 0), split = schedule.get("split", 1);
+  TRY_STATUS(check_lanes(lanes));
+  if (unroll < 1 || unroll > 16 || rows < 1 || rows > int64_t{1} << 30 || keep < 0 || keep > 2 ||
+      stream < 0 || stream > 1 || split < 1 || split > 4096)
+    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
+  return RowReductionSchedule{static_cast<int>(lanes),
+                              static_cast<int>(unroll),
+                              rows,
+                              static_cast<Keep>(keep),
+                              stream == 1,
+                              split};
+}
+
+Schedule RowReductionSchedule::to_schedule() const {
+  return {Family::kRowReduction,
+          {{"lanes", lanes},
+           {"unroll", unroll},
+           {"rows", rows},
+           {"keep", static_cast<int64_t>(keep)},
+           {"stream", stream},
+           {"split", split}}};
+}
+
+std::vector<Schedule> row_reduction_space(const Workload& workload, const Target& target) {
+  const Graph& graph = workload.graph;
+  const ReductionPasses plain = ReductionPasses::of(graph, Keep::kNothing);
+  const Extent extent = extent_of(plain.space);
+  const int64_t units = std::max(target.units, 1);
+
+  // Only what keeps different values, and keeps them in cache.
+  std::vector<Keep> keeps = {Keep::kNothing};
+  int64_t kept_before = 0;
+  for (Keep keep : {Keep::kCostly, Keep::kAnything}) {
+    const int64_t kept = ReductionPasses::of(graph, keep).kept_bytes_per_element(graph);
+    if (kept == kept_before || kept * extent.row > kMostKeptBytes) continue;
+    // Costly values first, what is cheap to compute again last.
+    keeps.insert(keep == Keep::kCostly ? keeps.begin() : keeps.end(), keep);
+    kept_before = kept;
+  }
+  int64_t full_outputs = 0;
+  for (const ReductionPasses::Pass& pass : plain.passes)
+    full_outputs += static_cast<int64_t>(pass.outputs.size());
+  const bool large = full_outputs * extent.rows * extent.row * 2 >= kStreamBytes;
+
+  std::vector<Schedule> space;
+  const auto add = [&](RowReductionSchedule schedule) {
+    Schedule made = schedule.to_schedule();
+    if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
+  };
+  // Blocks of some 16 K elements, and several for each core.
+  const int64_t rows =
+      std::clamp<int64_t>(std::min(16384 / extent.row, extent.rows / (units * 8)), 1, extent.rows);
+  if (extent.rows < 2 * units && extent.row >= kSplitElements)
+    for (const int lanes : lane_choices(graph, target))
+      for (const int64_t pieces : {4 * units, 2 * units, 16 * units})
+        for (const int unroll : {4, 8})
+          add({lanes, unroll, 1, Keep::kNothing, large, std::min<int64_t>(pieces, 4096)});
+  for (const int lanes : lane_choices(graph, target)) {
+    const int fitting = static_cast<int>(std::clamp<int64_t>(extent.row / lanes, 1, 4));
+    for (const Keep keep : keeps)
+      for (const bool stream : {large, !large}) {
+        if (stream && !large) continue;
+        for (const int unroll : {fitting, 2, 1, 8}) {
+          if (unroll > fitting * 2) continue;
+          add({lanes, unroll, rows, keep, stream, 1});
+        }
+      }
+  }
+  return space;
+}
+
+}  // namespace kiln
