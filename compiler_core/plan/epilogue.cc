@@ -31,8 +31,8 @@ bool is_rearrangement(const Graph& graph, const Node& view) {
 class Walk {
  public:
   Walk(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
-       const std::vector<bool>& is_output)
-      : graph_(graph), users_(users), is_output_(is_output) {}
+       const std::vector<bool>& is_output, const std::vector<NodeId>& owner)
+      : graph_(graph), users_(users), is_output_(is_output), owner_(owner) {}
 
   Epilogue from(NodeId product) {
     Epilogue epilogue{kInvalidNode, product, {}};
@@ -68,7 +68,8 @@ class Walk {
     std::vector<NodeId> passed;
     while (passed.size() < kMaxStep) {
       const NodeId next = *pending.begin();
-      if (!is_elementwise(graph_.node(next).op)) return false;
+      const bool claimed = owner_[static_cast<size_t>(next)] != kInvalidNode;
+      if (claimed || !is_elementwise(graph_.node(next).op)) return false;
       pending.erase(pending.begin());
       passed.push_back(next);
       if (pending.empty()) {  // everything met in `next`
@@ -103,13 +104,15 @@ class Walk {
   const Graph& graph_;
   const std::vector<std::vector<NodeId>>& users_;
   const std::vector<bool>& is_output_;
+  const std::vector<NodeId>& owner_;
 };
 
 }  // namespace
 
 Epilogue find_epilogue(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
-                       const std::vector<bool>& is_output, NodeId product) {
-  return Walk(graph, users, is_output).from(product);
+                       const std::vector<bool>& is_output, const std::vector<NodeId>& owner,
+                       NodeId product) {
+  return Walk(graph, users, is_output, owner).from(product);
 }
 
 }  // namespace kiln

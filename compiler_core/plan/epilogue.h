@@ -15,8 +15,10 @@ struct Epilogue {
 
 // From waist to waist: `end` is the last node, within reach, that every use of the product passes
 // through by way of arithmetic alone. So a matmul kernel has one output, and values with several
-// different uses are stored once.
+// different uses are stored once. It stops before nodes that another matmul has claimed
+// (`owner[node]` is not kInvalidNode): where two products meet, one reads the other's result.
 Epilogue find_epilogue(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
-                       const std::vector<bool>& is_output, NodeId product);
+                       const std::vector<bool>& is_output, const std::vector<NodeId>& owner,
+                       NodeId product);
 
 }  // namespace kiln

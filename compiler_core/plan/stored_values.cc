@@ -190,7 +190,7 @@ class Chooser {
       const bool small = x.op == Op::kView && is_elementwise(node(x.operands[0]).op);
       store(small ? x.operands[0] : operand);
     }
-    const Epilogue epilogue = find_epilogue(graph_, users_, is_output_, id);
+    const Epilogue epilogue = find_epilogue(graph_, users_, is_output_, epilogue_of_, id);
     store(epilogue.end);
     if (epilogue.view == kInvalidNode && epilogue.nodes.empty()) return;
     if (epilogue.view != kInvalidNode) {

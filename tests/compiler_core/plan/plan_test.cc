@@ -1,0 +1,305 @@
+// How programs fall into kernels: the counts and families that people will see.
+#include "compiler_core/plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/text.h"
+#include "compiler_core/passes/normalise.h"
+#include "tests/compiler_core/passes/random_graph.h"
+#include "tests/compiler_core/plan/run_plan.h"
+
+namespace kiln {
+namespace {
+
+constexpr DType kF32 = DType::kF32;
+constexpr DType kBF16 = DType::kBF16;
+
+class Program : public GraphBuilder {
+ public:
+  NodeId like(double value, NodeId x) { return broadcast(constant(dtype(x), value), Shape(shape(x))); }
+  NodeId add(NodeId a, NodeId b) { return with(Op::kAdd, a, b); }
+  NodeId sub(NodeId a, NodeId b) { return with(Op::kSub, a, b); }
+  NodeId mul(NodeId a, NodeId b) { return with(Op::kMul, a, b); }
+  NodeId div(NodeId a, NodeId b) { return with(Op::kDiv, a, b); }
+  NodeId sum(NodeId x, int axis) { return reduce(Op::kReduceSum, x, {axis}, true); }
+  NodeId mean(NodeId x, int axis) {
+    const NodeId s = sum(x, axis);
+    return div(s, like(static_cast<double>(shape(x)[static_cast<size_t>(axis)].constant()), s));
+  }
+  NodeId softmax(NodeId x, int axis) {
+    const NodeId e = unary(Op::kExp, sub(x, reduce(Op::kReduceMax, x, {axis}, true)));
+    return div(e, sum(e, axis));
+  }
+  NodeId layernorm(NodeId x, NodeId weight, NodeId bias) {
+    const int axis = static_cast<int>(shape(x).size()) - 1;
+    const NodeId centred = sub(x, mean(x, axis));
+    const NodeId variance = mean(mul(centred, centred), axis);
+    const NodeId scale = unary(Op::kRsqrt, add(variance, like(1e-5, variance)));
+    return add(mul(mul(centred, scale), weight), bias);
+  }
+  NodeId gelu(NodeId x) {
+    const NodeId e = unary(Op::kErf, mul(x, like(0.7071, x)));
+    return mul(mul(x, like(0.5, x)), add(e, like(1, x)));
+  }
+  NodeId silu(NodeId x) {
+    return mul(x, unary(Op::kReciprocal, add(like(1, x), unary(Op::kExp, unary(Op::kNeg, x)))));
+  }
+  NodeId linear(NodeId x, NodeId weight) { return matmul(x, permute(weight, {1, 0})); }
+  NodeId linear(NodeId x, NodeId weight, NodeId bias) {
+    const NodeId product = linear(x, weight);
+    return add(product, bias);
+  }
+  NodeId f32(Shape shape) { return input(kF32, std::move(shape)); }
+
+ private:
+  // b is broadcast to a.
+  NodeId with(Op op, NodeId a, NodeId b) { return binary(op, a, broadcast(b, Shape(shape(a)))); }
+};
+
+Graph graph_of(const std::function<std::vector<NodeId>(Program&)>& write) {
+  Program program;
+  std::vector<NodeId> outputs = write(program);
+  auto graph = program.finish(std::move(outputs));
+  EXPECT_TRUE(graph.has_value()) << graph.error().message;
+  return graph ? *std::move(graph) : Graph();
+}
+
+// Plans the program and checks that the plan computes what the graph does.
+Plan plan_of(const Graph& graph) {
+  const auto form = normalise(graph);
+  EXPECT_TRUE(form.has_value()) << form.error().message;
+  if (!form) return {};
+  auto made = plan(form->graph);
+  EXPECT_TRUE(made.has_value()) << made.error().message;
+  if (!made) return {};
+  const auto inputs = testing::random_inputs(form->graph, 1);
+  const auto expected = testing::evaluate(form->graph, testing::in_order(inputs));
+  const auto actual = testing::run_plan(*made, testing::in_order(inputs));
+  EXPECT_EQ(expected.size(), actual.size());
+  for (size_t i = 0; i < std::min(expected.size(), actual.size()); ++i)
+    testing::expect_equal(expected[i], actual[i], 0.02);
+  return *std::move(made);
+}
+
+std::string families(const Plan& plan) {
+  std::string text;
+  for (const Launch& launch : plan.launches)
+    text += (text.empty() ? "" : " ") +
+            std::string(to_string(plan.kernels[static_cast<size_t>(launch.kernel)].family));
+  return text;
+}
+void expect_families(const std::string& expected,
+                     const std::function<std::vector<NodeId>(Program&)>& write) {
+  const Graph graph = graph_of(write);
+  EXPECT_EQ(families(plan_of(graph)), expected) << print(graph);
+}
+
+TEST(Plan, PointwiseProgramsAreOneKernel) {
+  expect_families("pointwise", [](Program& p) {
+    const NodeId x = p.f32({8, 16});
+    return std::vector{p.gelu(x)};
+  });
+  expect_families("pointwise", [](Program& p) {  // two results of one read
+    const NodeId x = p.f32({8, 16});
+    return std::vector{p.unary(Op::kSin, x), p.unary(Op::kCos, x)};
+  });
+  expect_families("pointwise", [](Program& p) {
+    const NodeId a = p.unary(Op::kSin, p.f32({8, 1, 24})), b = p.unary(Op::kCos, p.f32({6, 1}));
+    return std::vector{p.add(p.broadcast(a, {8, 6, 24}), b)};
+  });
+  expect_families("pointwise", [](Program& p) {
+    const NodeId gate = p.input(kBF16, {8, 16}), up = p.input(kBF16, {8, 16});
+    return std::vector{p.mul(p.silu(gate), up)};
+  });
+}
+
+TEST(Plan, RotaryEmbeddingIsOneKernelWithItsConcat) {
+  expect_families("pointwise", [](Program& p) {
+    const NodeId x = p.f32({2, 4, 6, 8}), cos = p.f32({6, 8}), sin = p.f32({6, 8});
+    const std::vector<NodeId> halves = {p.unary(Op::kNeg, p.slice(x, 3, 4, 4)), p.slice(x, 3, 0, 4)};
+    return std::vector{p.add(p.mul(x, cos), p.mul(p.concat(halves, 3), sin))};
+  });
+}
+
+TEST(Plan, EachNormalisationIsOneRowKernel) {
+  expect_families("row_reduction", [](Program& p) {
+    return std::vector{p.softmax(p.f32({8, 16}), 1)};
+  });
+  expect_families("row_reduction", [](Program& p) {
+    const NodeId x = p.f32({2, 8, 16}), w = p.f32({16}), b = p.f32({16});
+    return std::vector{p.gelu(p.layernorm(x, w, b))};
+  });
+  expect_families("row_reduction", [](Program& p) {  // the sum with the residual is a result too
+    const NodeId h = p.add(p.input(kBF16, {8, 16}), p.input(kBF16, {8, 16}));
+    const NodeId x = p.cast(h, kF32), square = p.mean(p.mul(x, x), 1);
+    const NodeId scale = p.unary(Op::kRsqrt, p.add(square, p.like(1e-6, square)));
+    const NodeId y = p.mul(p.cast(p.mul(x, scale), kBF16), p.input(kBF16, {16}));
+    return std::vector{y, h};
+  });
+  expect_families("row_reduction", [](Program& p) {  // all of it to one number
+    return std::vector{p.reduce(Op::kReduceSum, p.f32({8, 16}), {0, 1})};
+  });
+  expect_families("row_reduction", [](Program& p) {  // two statistics of one read
+    const NodeId x = p.f32({8, 16});
+    return std::vector{p.reduce(Op::kReduceSum, x, {1}), p.reduce(Op::kReduceMax, x, {1})};
+  });
+}
+
+TEST(Plan, ReductionsOverOuterAxesAreColumnKernels) {
+  expect_families("column_reduction", [](Program& p) {
+    return std::vector{p.reduce(Op::kReduceSum, p.f32({9, 7}), {0})};
+  });
+  expect_families("column_reduction", [](Program& p) {
+    return std::vector{p.softmax(p.f32({9, 7}), 0)};
+  });
+  expect_families("column_reduction", [](Program& p) {  // batch, reduced, kept
+    return std::vector{p.softmax(p.f32({2, 9, 7}), 1)};
+  });
+}
+
+TEST(Plan, AReductionOverScatteredAxesIsTwoKernels) {
+  expect_families("row_reduction column_reduction", [](Program& p) {
+    return std::vector{p.reduce(Op::kReduceSum, p.f32({3, 5, 7}), {0, 2})};
+  });
+}
+
+TEST(Plan, AMatmulTakesItsEpilogue) {
+  expect_families("matmul", [](Program& p) {
+    return std::vector{p.matmul(p.f32({4, 8}), p.f32({8, 6}))};
+  });
+  expect_families("matmul", [](Program& p) {
+    const NodeId x = p.f32({4, 8}), w = p.f32({6, 8}), b = p.f32({6});
+    return std::vector{p.gelu(p.linear(x, w, b))};
+  });
+  expect_families("matmul", [](Program& p) {  // bf16 in, bf16 out
+    return std::vector{p.cast(p.matmul(p.input(kBF16, {4, 8}), p.input(kBF16, {8, 6})), kBF16)};
+  });
+  expect_families("matmul", [](Program& p) {  // residual, and the reshape around a linear layer
+    const NodeId x = p.f32({2, 4, 8}), w = p.f32({8, 8});
+    const NodeId y = p.reshape(p.linear(p.reshape(x, {8, 8}), w), {2, 4, 8});
+    return std::vector{p.add(p.add(y, p.f32({8})), x)};
+  });
+}
+
+TEST(Plan, AnEpilogueThatStandsInAPermutationOfTheProductIsStillFused) {
+  expect_families("matmul matmul", [](Program& p) {
+    const NodeId x = p.f32({6, 8}), w = p.f32({8, 8}), b = p.f32({8}), k = p.f32({2, 4, 6});
+    const NodeId heads = p.permute(p.reshape(p.linear(x, w, b), {6, 2, 4}), {1, 0, 2});
+    return std::vector{p.matmul(heads, k)};
+  });
+}
+
+TEST(Plan, LayersOfMatmulsAreOneKernelEach) {
+  expect_families("matmul matmul", [](Program& p) {
+    const NodeId x = p.f32({4, 8}), w = p.f32({16, 8}), v = p.f32({8, 16});
+    return std::vector{p.linear(p.silu(p.linear(x, w)), v)};
+  });
+  expect_families("matmul row_reduction", [](Program& p) {
+    const NodeId x = p.f32({4, 8}), w = p.f32({16, 8}), b = p.f32({16});
+    return std::vector{p.gelu(p.layernorm(p.linear(x, w, b), p.f32({16}), p.f32({16})))};
+  });
+  expect_families("matmul row_reduction matmul", [](Program& p) {
+    const NodeId q = p.f32({2, 3, 5, 4}), k = p.f32({2, 3, 5, 4}), v = p.f32({2, 3, 5, 4});
+    const NodeId scores = p.matmul(q, p.permute(k, {0, 1, 3, 2}));
+    return std::vector{p.matmul(p.softmax(p.div(scores, p.like(2, scores)), 3), v)};
+  });
+}
+
+TEST(Plan, AGatedProductStoresOneGateAndReadsIt) {
+  expect_families("matmul matmul", [](Program& p) {
+    const NodeId x = p.f32({4, 8}), w = p.f32({16, 8}), v = p.f32({16, 8});
+    return std::vector{p.mul(p.silu(p.linear(x, w)), p.linear(x, v))};
+  });
+}
+
+TEST(Plan, EqualKernelsAreOneEntry) {
+  const Plan made = plan_of(graph_of([](Program& p) {
+    NodeId x = p.f32({8, 8});
+    for (int layer = 0; layer < 6; ++layer) x = p.gelu(p.linear(x, p.f32({8, 8}), p.f32({8})));
+    return std::vector{x};
+  }));
+  EXPECT_EQ(made.launches.size(), 6u);
+  EXPECT_EQ(made.kernels.size(), 1u);
+}
+
+TEST(Plan, RanksAreMergedSoThatEqualKernelsMeet) {
+  const auto digest = [](Shape shape) {
+    return plan_of(graph_of([&](Program& p) {
+             return std::vector{p.gelu(p.f32(shape))};
+           })).kernels[0].digest;
+  };
+  EXPECT_EQ(digest({4, 8}), digest({32}));
+  EXPECT_EQ(digest({2, 2, 1, 8}), digest({32}));
+  EXPECT_NE(digest({4, 9}), digest({32}));
+}
+
+TEST(Plan, AnOutputThatIsAnInputNeedsNoKernel) {
+  const Plan made = plan_of(graph_of([](Program& p) {
+    const NodeId x = p.f32({4});
+    return std::vector{x, p.unary(Op::kExp, x), x};
+  }));
+  EXPECT_EQ(made.launches.size(), 1u);
+  EXPECT_EQ(made.output_buffers[0], made.output_buffers[2]);
+  EXPECT_EQ(made.buffers[static_cast<size_t>(made.output_buffers[0])].kind, Buffer::Kind::kInput);
+}
+
+TEST(Plan, AViewOfAnInputAsOutputIsACopyKernel) {
+  expect_families("pointwise", [](Program& p) {
+    return std::vector{p.permute(p.f32({4, 6}), {1, 0})};
+  });
+  expect_families("pointwise", [](Program& p) {
+    return std::vector{p.reshape(p.f32({4, 6}), {24})};
+  });
+  expect_families("pointwise", [](Program& p) { return std::vector{p.like(3, p.f32({4}))}; });
+}
+
+TEST(Plan, TwoOutputsThatAreOneNodeShareABuffer) {
+  const Plan made = plan_of(graph_of([](Program& p) {
+    const NodeId y = p.unary(Op::kExp, p.f32({4}));
+    return std::vector{y, y};
+  }));
+  EXPECT_EQ(made.output_buffers, (std::vector<int>{1, 1}));
+}
+
+TEST(Plan, EmptyResultsNeedNoKernel) {
+  const Plan made = plan_of(graph_of([](Program& p) {
+    return std::vector{p.unary(Op::kExp, p.f32({0, 4})), p.unary(Op::kExp, p.f32({3}))};
+  }));
+  EXPECT_EQ(made.launches.size(), 1u);
+}
+
+TEST(Plan, ALongChainOfArithmeticIsCut) {
+  const Plan made = plan_of(graph_of([](Program& p) {
+    NodeId x = p.f32({4});
+    for (int i = 0; i < 1000; ++i) x = p.unary(i % 2 == 0 ? Op::kSin : Op::kCos, x);
+    return std::vector{x};
+  }));
+  EXPECT_GT(made.launches.size(), 3u);
+  EXPECT_LT(made.launches.size(), 20u);
+}
+
+Error refusal(const std::function<std::vector<NodeId>(Program&)>& write) {
+  const auto form = normalise(graph_of(write));
+  EXPECT_TRUE(form.has_value());
+  const auto made = plan(form->graph);
+  EXPECT_FALSE(made.has_value());
+  return made ? Error{} : made.error();
+}
+
+TEST(Plan, RefusesWhatNoFamilyCoversByName) {
+  const Error scan = refusal([](Program& p) { return std::vector{p.scan_sum(p.f32({4, 6}), 1)}; });
+  EXPECT_EQ(scan.code, Code::kUnsupported);
+  EXPECT_NE(scan.message.find("scan_sum f32[4,6]"), std::string::npos) << scan.message;
+  const Error dynamic = refusal([](Program& p) {
+    const Dim n = Dim::symbol(p.symbol({1, 64}, 8));
+    return std::vector{p.unary(Op::kExp, p.f32({n, 4}))};
+  });
+  EXPECT_EQ(dynamic.code, Code::kUnsupported);
+  EXPECT_NE(dynamic.message.find("dynamic sizes"), std::string::npos) << dynamic.message;
+}
+
+}  // namespace
+}  // namespace kiln
