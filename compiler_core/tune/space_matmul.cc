@@ -1,7 +1,9 @@
 #include "compiler_core/tune/space_matmul.h"
 
 #include <algorithm>
-#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
 
 #include "compiler_core/tune/vector_width.h"
 
@@ -15,27 +17,32 @@ int64_t round_up(int64_t a, int64_t b) {
   return ceil_div(a, b) * b;
 }
 
-// What a core is taken to have: enough to rank schedules, never to reject one.
-constexpr double kPackNanosPerByte = 0.12;    // read once, written once, at memory speed
-constexpr double kStreamNanosPerByte = 0.08;  // read once
-constexpr double kFlopsPerNano = 150;
+// What a core is taken to have: enough to rank schedules, never to reject one. Measured on one
+// Sapphire Rapids core; see tests/bench/LOG.md.
+constexpr double kFlopsPerNano = 160;
+constexpr double kPackNanosPerByte = 0.11;     // read once, written once
+constexpr double kStreamNanosPerByte = 0.035;  // read once, in order
+constexpr double kSlabNanosPerElement = 0.3;
+constexpr double kTileNanosPerByte = 0.02;
 constexpr size_t kMostCandidates = 14;
+constexpr int kMostOfAKind = 2;
 
 struct RegisterTile {
-  int rows, vectors;
+  int rows, vectors;  // of panels: vectors of columns; of dot products: columns
 };
 
-// Register tiles by how many accumulators they keep: rows x vectors and the vectors of b have to
-// fit 32 registers of 64 bytes, or 16 of 32.
+// Register tiles for panels: rows x vectors sums and the vectors of b fit 32 registers of 64 bytes,
+// or 16 of 32.
 std::vector<RegisterTile> panel_tiles(const Target& target) {
   if (vector_bytes(target) == 64)
-    return {{14, 2}, {9, 3}, {6, 4}, {12, 2}, {8, 3}, {16, 1}, {4, 4}, {2, 4}, {1, 8}};
-  return {{6, 2}, {4, 3}, {5, 2}, {8, 1}, {2, 4}, {1, 4}};
+    return {{8, 3}, {14, 2}, {12, 2}, {6, 4}, {16, 1}, {4, 4}, {3, 4}, {2, 4}, {1, 4}};
+  return {{6, 2}, {4, 3}, {5, 2}, {8, 1}, {3, 3}, {2, 4}, {1, 4}};
 }
 
+// For dot products: rows x columns sums, the rows of a and one vector of b.
 std::vector<RegisterTile> dot_tiles(const Target& target) {
-  if (vector_bytes(target) == 64) return {{8, 3}, {4, 6}, {6, 4}, {5, 4}, {3, 6}, {2, 8}, {1, 8}};
-  return {{4, 3}, {3, 4}, {2, 5}, {1, 8}};
+  if (vector_bytes(target) == 64) return {{4, 6}, {5, 5}, {6, 4}, {3, 6}, {2, 8}, {1, 8}};
+  return {{3, 4}, {4, 2}, {2, 5}, {1, 6}};
 }
 
 }  // namespace
@@ -46,15 +53,15 @@ Result<MatmulSchedule> MatmulSchedule::from(const Schedule& schedule) {
   const int64_t lanes = schedule.get("lanes", 8), dot = schedule.get("dot", 0);
   const int64_t mr = schedule.get("mr", 4), nr = schedule.get("nr", 16);
   const int64_t kc = schedule.get("kc", 256), mc = schedule.get("mc", 96);
-  const int64_t nc = schedule.get("nc", 256), pack_b = schedule.get("pack_b", 1);
+  const int64_t nc = schedule.get("nc", 256), b_from = schedule.get("b_from", 1);
   const int64_t rows_first = schedule.get("rows_first", 1);
   TRY_STATUS(check_lanes(lanes));
   const auto flag = [](int64_t value) { return value == 0 || value == 1; };
   const auto block = [](int64_t value) { return value >= 1 && value <= int64_t{1} << 24; };
   const bool tile = mr >= 1 && nr >= 1 && mr <= 32 && nr <= 32 * lanes &&
                     (dot == 1 ? mr * nr <= 64 : nr % lanes == 0 && mr * (nr / lanes) <= 64);
-  if (!tile || !flag(dot) || !flag(pack_b) || !flag(rows_first) || !block(kc) || !block(mc) ||
-      !block(nc))
+  if (!tile || !flag(dot) || b_from < 0 || b_from > 2 || !flag(rows_first) || !block(kc) ||
+      !block(mc) || !block(nc))
     return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
   return MatmulSchedule{static_cast<int>(lanes),
                         dot == 1,
@@ -63,7 +70,7 @@ Result<MatmulSchedule> MatmulSchedule::from(const Schedule& schedule) {
                         kc,
                         mc,
                         nc,
-                        pack_b == 1,
+                        static_cast<BFrom>(b_from),
                         rows_first == 1};
 }
 
@@ -76,82 +83,135 @@ Schedule MatmulSchedule::to_schedule() const {
            {"kc", kc},
            {"mc", mc},
            {"nc", nc},
-           {"pack_b", pack_b},
+           {"b_from", static_cast<int64_t>(b_from)},
            {"rows_first", rows_first}}};
 }
 
 bool fits(const MatmulSchedule& schedule, const MatmulProblem& problem) {
   const bool one_column = problem.n == 1, one_deep = problem.k == 1;
   if (schedule.dot) return problem.b.row_stride == 1 || one_deep;
-  return schedule.pack_b || problem.b.column_stride == 1 || one_column;
+  return schedule.b_from != BFrom::kInPlace || problem.b.column_stride == 1 || one_column;
 }
 
 namespace {
 
-// Nanoseconds on one core, roughly.
+// Nanoseconds of all cores together, roughly.
 double estimate(const MatmulSchedule& schedule, const MatmulProblem& problem, int units) {
+  const int vectors = schedule.dot ? schedule.nr : schedule.nr / schedule.lanes;
   const double m = static_cast<double>(round_up(problem.m, schedule.mr));
   const double n = static_cast<double>(round_up(problem.n, schedule.nr));
   const double k = static_cast<double>(problem.k), batches = static_cast<double>(problem.batches);
   const double stored = static_cast<double>(size_of(problem.stored));
   const double value = static_cast<double>(size_of(compute_type(problem.stored)));
-  // Loads against multiply-adds: two of each a cycle.
-  const double vectors =
-      schedule.dot ? schedule.nr : static_cast<double>(schedule.nr) / schedule.lanes;
-  const double fmas = schedule.mr * vectors;
-  const double loads = schedule.mr + vectors;
-  // Fewer than ten independent sums leave the units waiting.
-  const double efficiency = std::min(1.0, fmas / (loads * 1.6)) * std::min(1.0, fmas / 10);
-  double nanos = 2 * m * n * k * batches / (kFlopsPerNano * efficiency);
-  const double b_bytes = n * k * (problem.b.is_shared() ? 1 : batches);
-  if (!schedule.dot && schedule.pack_b) {
-    nanos += b_bytes * (stored + value) * kPackNanosPerByte;
-    if (problem.b.row_stride == 1) nanos += b_bytes * value * 0.05;  // transposed on the way
-  } else {
-    nanos += b_bytes * stored * kStreamNanosPerByte;
-    // Every later pass over the rows converts b again, and reads it with long strides.
+  // Two multiply-adds and two loads a cycle; below sixteen sums their latency shows.
+  const double fmas = schedule.mr * vectors, loads = schedule.mr + vectors;
+  const double efficiency = std::min(1.0, fmas / loads) * (fmas < 16 ? fmas / 24 : 1.0) *
+                            (1.08 - 0.15 * loads / fmas) * (schedule.dot ? 0.8 : 1.0);
+  const double compute = 2 * m * n * k * batches / (kFlopsPerNano * efficiency);
+
+  const double b_elements = n * k * (problem.b.is_shared() ? 1 : batches);
+  const double a_elements = m * k * (problem.a.is_shared() ? 1 : batches);
+  const double stream = b_elements * stored * kStreamNanosPerByte;
+  double nanos = a_elements * (stored + value) * kPackNanosPerByte;
+  if (schedule.dot || schedule.b_from == BFrom::kInPlace) {
+    nanos += std::max(compute, stream) + 0.3 * std::min(compute, stream);
+    // Later passes over b convert it again; deep ones with long strides miss the cache.
     const double passes = m / schedule.mr - 1;
-    nanos += passes * b_bytes * (stored < value ? 0.02 : 0.005) * (schedule.dot ? 1 : 2);
+    if (stored < value) nanos += passes * b_elements * 0.015;
+    if (!schedule.dot && schedule.kc > 64) nanos += passes * b_elements * 0.15;
+  } else if (schedule.b_from == BFrom::kPacked) {
+    nanos += compute + b_elements * (stored + value) * kPackNanosPerByte;
+  } else {
+    const double times = static_cast<double>(ceil_div(problem.m, schedule.mc));
+    nanos += compute + stream + times * b_elements * kSlabNanosPerElement;
   }
-  if (!schedule.dot) nanos += m * k * batches * (stored + value) * kPackNanosPerByte;
+  if (!schedule.dot)  // tiles wait in scratch between the pieces of depth
+    nanos += (ceil_div(problem.k, schedule.kc) - 1) * m * n * batches * value * kTileNanosPerByte;
   const int64_t blocks = problem.batches * ceil_div(problem.n, schedule.nc) *
                          (schedule.dot ? 1 : ceil_div(problem.m, schedule.mc));
   const int64_t rounds = ceil_div(blocks, units) * units;
   return nanos * static_cast<double>(rounds) / static_cast<double>(blocks);
 }
 
+// About `wanted` of `size` in equal blocks of whole tiles.
+int64_t even_block(int64_t size, int64_t wanted, int64_t tile) {
+  return round_up(ceil_div(size, ceil_div(size, wanted)), tile);
+}
+
+std::vector<MatmulSchedule> panel_schedules(const MatmulProblem& problem, const Target& target,
+                                            int lanes) {
+  std::vector<MatmulSchedule> all;
+  for (const RegisterTile tile : panel_tiles(target)) {
+    if (tile.rows < 4 && problem.m > 2 * tile.rows) continue;  // made for one or two passes
+    const int nr = tile.vectors * lanes;
+    const auto add = [&](BFrom b_from, int64_t kc, int64_t mc, int64_t nc, bool rows_first) {
+      all.push_back({lanes, false, tile.rows, nr, std::min(kc, problem.k),
+                     even_block(problem.m, mc, tile.rows), even_block(problem.n, nc, nr), b_from,
+                     rows_first});
+    };
+    for (const int64_t kc : {512, 256, 2048}) {
+      add(BFrom::kPacked, kc, 144, 512, true);
+      add(BFrom::kPacked, kc, 288, 256, true);
+      add(BFrom::kPacked, kc, 144, 256, false);
+    }
+    for (const int64_t kc : {256, 512}) {
+      add(BFrom::kSlab, kc, 512, 256, true);
+      add(BFrom::kSlab, kc, 256, 384, true);
+    }
+    for (const int64_t kc : {64, 32, 512}) {
+      add(BFrom::kInPlace, kc, 144, 512, true);
+      add(BFrom::kInPlace, kc, 288, 256, true);
+    }
+  }
+  return all;
+}
+
+std::vector<MatmulSchedule> dot_schedules(const MatmulProblem& problem, const Target& target,
+                                          int lanes) {
+  std::vector<MatmulSchedule> all;
+  // Results wait in a row of scratch for each row of a: beyond this they leave the cache.
+  if (problem.m > 512) return all;
+  for (const RegisterTile tile : dot_tiles(target))
+    all.push_back({lanes, true, tile.rows, tile.vectors, problem.k, problem.m,
+                   even_block(problem.n, 96, tile.vectors), BFrom::kInPlace, true});
+  return all;
+}
+
+struct Ranked {
+  double nanos;
+  MatmulSchedule schedule;
+};
+
+// Best first, few of one kind: near relatives differ by less than the estimate's error.
+std::vector<Schedule> most_promising(const std::vector<Ranked>& ranked) {
+  std::vector<Schedule> space;
+  std::map<std::tuple<bool, BFrom, int, int>, int> of_kind;
+  for (const auto& [nanos, schedule] : ranked) {
+    Schedule made = schedule.to_schedule();
+    if (space.size() == kMostCandidates ||
+        std::find(space.begin(), space.end(), made) != space.end())
+      continue;
+    if (of_kind[{schedule.dot, schedule.b_from, schedule.mr, schedule.nr}]++ < kMostOfAKind)
+      space.push_back(std::move(made));
+  }
+  return space;
+}
+
 }  // namespace
 
 std::vector<Schedule> matmul_space(const Workload& workload, const Target& target) {
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
-  const int lanes = static_cast<int>(vector_bytes(target) /
-                                     std::max<int64_t>(4, size_of(compute_type(problem.stored))));
-  const int units = std::max(target.units, 1);
-  std::vector<MatmulSchedule> all;
-  const auto add = [&](MatmulSchedule schedule) {
-    if (fits(schedule, problem)) all.push_back(schedule);
-  };
-  for (const RegisterTile tile : panel_tiles(target)) {
-    const int nr = tile.vectors * lanes;
-    for (const bool pack_b : {true, false})
-      for (const int64_t kc : {int64_t{256}, int64_t{384}, int64_t{1024}, problem.k}) {
-        if (kc > problem.k) continue;
-        const int64_t mc = tile.rows * std::max<int64_t>(1, 144 / tile.rows);
-        add({lanes, false, tile.rows, nr, kc, mc, round_up(512, nr), pack_b, true});
-        add({lanes, false, tile.rows, nr, kc, mc * 2, round_up(256, nr), pack_b, true});
-        add({lanes, false, tile.rows, nr, kc, mc * 2, round_up(1024, nr), pack_b, false});
-      }
-  }
-  if (problem.m <= 256)
-    for (const RegisterTile tile : dot_tiles(target))
-      add({lanes, true, tile.rows, tile.vectors, problem.k, problem.m, 96, false, true});
-  std::stable_sort(all.begin(), all.end(), [&](const MatmulSchedule& x, const MatmulSchedule& y) {
-    return estimate(x, problem, units) < estimate(y, problem, units);
-  });
-  if (all.size() > kMostCandidates) all.resize(kMostCandidates);
-  std::vector<Schedule> space;
-  for (const MatmulSchedule& schedule : all) space.push_back(schedule.to_schedule());
-  return space;
+  const int64_t value = std::max<int64_t>(4, size_of(compute_type(problem.stored)));
+  const int lanes = static_cast<int>(vector_bytes(target) / value);
+  std::vector<Ranked> ranked;
+  for (const auto& family :
+       {panel_schedules(problem, target, lanes), dot_schedules(problem, target, lanes)})
+    for (const MatmulSchedule& schedule : family)
+      if (fits(schedule, problem))
+        ranked.push_back({estimate(schedule, problem, std::max(target.units, 1)), schedule});
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const Ranked& x, const Ranked& y) { return x.nanos < y.nanos; });
+  return most_promising(ranked);
 }
 
 }  // namespace kiln

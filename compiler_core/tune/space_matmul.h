@@ -9,6 +9,13 @@
 
 namespace kiln {
 
+// Where the inner loop of a panel kernel reads b. Persisted as numbers.
+enum class BFrom : uint8_t {
+  kInPlace = 0,
+  kPacked = 1,  // all of it copied into panels first, once
+  kSlab = 2,    // each block copies the part it needs, as deep as kc
+};
+
 struct MatmulSchedule {
   int lanes = 16;       // elements a vector
   bool dot = false;     // dot products along k instead of panels; then only mr, nr, nc count
@@ -16,7 +23,7 @@ struct MatmulSchedule {
   int64_t kc = 256;     // depth kept in the first cache at a time
   int64_t mc = 96;      // a block of the grid: rows, columns
   int64_t nc = 256;
-  bool pack_b = true;      // copy b into panels first, or read it where it lies
+  BFrom b_from = BFrom::kPacked;
   bool rows_first = true;  // neighbouring blocks share columns of b
 
   // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
