@@ -30,6 +30,7 @@ struct ProgramFlight {
   enum class Stage : uint8_t { kLookingUp, kWaitGraph, kPlanning, kTuning, kStoring };
   struct Waiter {
     bool check_only = false;
+    int times_asked = 0;  // for the graph
   };
 
   Digest key, graph;

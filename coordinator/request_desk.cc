@@ -16,6 +16,8 @@ Answer refusal(const RequestId& id, Error error) {
   return Answer{id.first, std::move(reply)};
 }
 
+constexpr int kMaxAsks = 3;  // each client, for one graph
+
 Error not_cached() {
   return Error{Code::kNotFound, "the program is not in the cache", 0};
 }
@@ -185,13 +187,23 @@ void RequestDesk::missed(int64_t now_ms, ProgramFlight& flight, Actions& out) {
   start_plan(flight, *flight.uploader, std::move(flight.graph_text), out);
 }
 
-// The next waiting client after the one asked last, so that one that never answers is passed over.
+// The next waiting client after the one asked last, so that one that never answers is passed over,
+// and in the end answered itself.
 void RequestDesk::ask_for_graph(int64_t now_ms, ProgramFlight& flight, Actions& out) {
-  auto next = flight.asked ? flight.waiters.upper_bound(*flight.asked) : flight.waiters.begin();
-  if (next == flight.waiters.end()) next = flight.waiters.begin();
-  flight.asked = next->first;
-  flight.asked_ms = now_ms;
-  out.push_back(AskForGraph{next->first.first, next->first.second});
+  while (!flight.waiters.empty()) {
+    auto next = flight.asked ? flight.waiters.upper_bound(*flight.asked) : flight.waiters.begin();
+    if (next == flight.waiters.end()) next = flight.waiters.begin();
+    const RequestId id = next->first;
+    flight.asked = id;
+    flight.asked_ms = now_ms;
+    if (++next->second.times_asked <= kMaxAsks) {
+      out.push_back(AskForGraph{id.first, id.second});
+      return;
+    }
+    answer(flight, id, fail(Code::kDeadlineExceeded, "the graph was asked for and never came"), {},
+           out);
+  }
+  end(flight);
 }
 
 void RequestDesk::start_plan(ProgramFlight& flight, const RequestId& uploader, std::string text,
@@ -310,13 +322,15 @@ void RequestDesk::fail_flight(int64_t now_ms, ProgramFlight& flight, const Error
 // ---- Time passes ----
 
 void RequestDesk::tick(int64_t now_ms, Actions& out) {
+  std::vector<Digest> unsent;
   for (auto& [key, flight] : flights_) {
     if (flight.stage == Stage::kWaitGraph && now_ms - flight.asked_ms >= options_.graph_timeout_ms)
-      ask_for_graph(now_ms, flight, out);
+      unsent.push_back(key);
     if (flight.stage == Stage::kTuning &&
         now_ms - flight.progress_ms >= options_.progress_interval_ms)
       send_progress(now_ms, flight, out);
   }
+  for (const Digest& key : unsent) ask_for_graph(now_ms, flights_.at(key), out);
 }
 
 void RequestDesk::send_progress(int64_t now_ms, ProgramFlight& flight, Actions& out) {

@@ -1,0 +1,219 @@
+#include "tests/simulation/checker.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace kiln::simulation {
+namespace {
+
+// Two measurements of equal candidates, and the choice of finalists by a third, differ by no more.
+constexpr double kWinnerSlack = 1.10;
+
+}  // namespace
+
+void Checker::fail(int invariant, const std::string& what) {
+  if (!violation_) violation_ = fmt::format("invariant {}: {}", invariant, what);
+}
+
+void Checker::life_begins(const Store& store) {
+  open_.clear();
+  workers_.clear();
+  leases_.clear();
+  reported_.clear();
+  accepted_.clear();
+  durable_.clear();
+  finished_.clear();
+  winners_.clear();
+  programs_found_.clear();
+  programs_settled_.clear();
+  kernels_unstored_.clear();
+  for (const auto& [key, records] : store.records)
+    for (const TuningRecord& record : records)
+      if (is_terminal(record.verdict) &&
+          (record.verdict != Verdict::kOk || !record.measurement.samples_us.empty()))
+        finished_[{key, record.schedule.to_string()}] = record.verdict;
+  for (const auto& [key, kernel] : store.kernels) winners_.insert(key);
+}
+
+void Checker::record_lost(const TuningRecord& record) {
+  finished_.erase({record.kernel_key, record.schedule.to_string()});
+}
+
+// ---- Events ----
+
+void Checker::saw(const Event& event) {
+  if (std::ssize(open_) > options_.max_open_requests) fail(4, "more open requests than the bound");
+  if (const auto* e = std::get_if<RequestReceived>(&event)) saw_request(*e);
+  if (const auto* e = std::get_if<RequestCancelled>(&event)) open_.erase({e->client, e->request});
+  if (const auto* e = std::get_if<ClientGone>(&event))
+    std::erase_if(open_, [&](const auto& entry) { return entry.first.first == e->client; });
+  if (const auto* e = std::get_if<ProgramLookedUp>(&event); e != nullptr && !e->program_json.empty())
+    programs_found_.insert(e->key);
+  if (const auto* e = std::get_if<ProgramStored>(&event)) programs_settled_.insert(e->key);
+  if (const auto* e = std::get_if<KernelStored>(&event); e != nullptr && !e->status) {
+    winners_.erase(e->kernel);
+    kernels_unstored_.insert(e->kernel);
+  }
+  if (const auto* e = std::get_if<ReportReceived>(&event)) {
+    workers_[e->worker] = e->report;
+    for (const CandidateResult& result : e->report.results)
+      reported_.emplace(result.lease, result.epoch, result.index);
+  }
+  if (const auto* e = std::get_if<WorkerGone>(&event)) {
+    workers_.erase(e->worker);
+    std::erase_if(leases_, [&](const auto& lease) { return lease.second.worker == e->worker; });
+  }
+  if (const auto* e = std::get_if<RecordsStored>(&event))
+    for (const ResultAck& ack : e->acks) durable_.emplace(ack.lease, ack.index);
+}
+
+void Checker::saw_request(const RequestReceived& event) {
+  open_.try_emplace({event.client, event.request.request}, event.request);
+}
+
+// ---- Actions ----
+
+void Checker::saw(const Action& action) {
+  if (const auto* a = std::get_if<Answer>(&action)) saw_answer(*a);
+  if (const auto* a = std::get_if<SendOrders>(&action)) saw_orders(*a);
+  if (const auto* a = std::get_if<StoreRecords>(&action)) saw_records(*a);
+  if (const auto* a = std::get_if<StoreKernel>(&action)) saw_winner(*a);
+  if (const auto* a = std::get_if<StoreProgram>(&action))
+    for (const ProgramKernel& kernel : a->program.kernels)
+      if (kernels_unstored_.contains(kernel.key) && !winners_.contains(kernel.key))
+        fail(5, "a program is stored whose kernel is not");
+}
+
+void Checker::saw_answer(const Answer& answer) {
+  const auto open = open_.find({answer.client, answer.reply.request});
+  if (open == open_.end())
+    return fail(2, fmt::format("{} is answered request {}, which is not open", answer.client,
+                               answer.reply.request));
+  const CompileRequest request = open->second;
+  open_.erase(open);
+  if (!answer.reply.outcome) return;
+  const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
+  saw_program(key, *answer.reply.outcome, answer);
+
+  const TrueProgram& truth = truth_.by_graph(request.graph);
+  const auto program = program_from_json(answer.reply.program_json);
+  if (!program || program->key != key || program->kernels.size() != truth.kernels.size())
+    return fail(2, "the answer is not the program that was asked for");
+  for (size_t i = 0; i < truth.kernels.size(); ++i) {
+    const auto* candidate = truth_.kernel(truth.kernels[i]).find(program->kernels[i].schedule);
+    if (candidate == nullptr || candidate->verdict != Verdict::kOk)
+      fail(2, fmt::format("the answer has a kernel that is wrong: {}", program->kernels[i].schedule));
+  }
+}
+
+void Checker::saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer) {
+  if (outcome == CacheOutcome::kHit) {
+    if (!programs_found_.contains(key)) fail(5, "a hit that the store does not have");
+    return;
+  }
+  if (programs_settled_.contains(key)) return;
+  const auto program = program_from_json(answer.reply.program_json);
+  const bool unstored =
+      program && std::any_of(program->kernels.begin(), program->kernels.end(), [&](const auto& k) {
+        return kernels_unstored_.contains(k.key);
+      });
+  if (!unstored) fail(5, "answered before the store said anything");
+}
+
+void Checker::saw_orders(const SendOrders& orders) {
+  const std::set<uint64_t> held(orders.orders.leases.begin(), orders.orders.leases.end());
+  std::erase_if(leases_, [&](const auto& entry) {
+    return entry.second.worker == orders.worker && !held.contains(entry.first);
+  });
+  if (std::ssize(held) > workers_[orders.worker].slots) fail(4, "more leases than slots");
+  for (const Job& job : orders.orders.jobs) saw_job(orders.worker, job);
+  for (const ResultAck& ack : orders.orders.acks) {
+    const ResultId id{ack.lease, ack.index};
+    if (accepted_.contains(id) && !durable_.contains(id))
+      fail(5, "a result is acknowledged before its record is durable");
+  }
+}
+
+void Checker::saw_job(const WorkerId& worker, const Job& job) {
+  if (leases_.contains(job.lease)) return;  // sent again
+  if (!lease_ids_.insert(job.lease).second) fail(1, "a lease id is used twice");
+  if (!workers_[worker].target.can_run(job.target)) fail(4, "a job goes where it cannot run");
+  KnownLease lease{worker, job.epoch, job.kind, job.kernel_key, {}};
+  for (const CandidateJob& candidate : job.candidates) {
+    const std::string schedule = candidate.schedule.to_string();
+    lease.outstanding.emplace(candidate.index, candidate.schedule);
+    const auto known = finished_.find({job.kernel_key, schedule});
+    if (known != finished_.end() &&
+        (job.kind == Job::Kind::kScreen || known->second != Verdict::kOk))
+      fail(3, fmt::format("{} is taken again", schedule));
+    for (const auto& [id, other] : leases_)
+      if (other.kernel == job.kernel_key && other.epoch == job.epoch &&
+          other.outstanding.contains(candidate.index))
+        fail(1, fmt::format("{} is leased twice under one epoch", schedule));
+    if (job.kind == Job::Kind::kFinal &&
+        candidate.binary != Truth::binary(job.kernel_key, candidate.schedule))
+      fail(1, "a final with the wrong binary");
+  }
+  leases_.emplace(job.lease, std::move(lease));
+}
+
+void Checker::saw_records(const StoreRecords& store) {
+  for (size_t i = 0; i < store.acks.size(); ++i) {
+    const ResultAck& ack = store.acks[i];
+    const auto lease = leases_.find(ack.lease);
+    if (lease == leases_.end() || lease->second.worker != store.worker ||
+        !lease->second.outstanding.contains(ack.index))
+      return fail(1, "a result is accepted that is under no open lease");
+    if (!reported_.contains({ack.lease, lease->second.epoch, ack.index}))
+      return fail(1, "a result is accepted under an epoch that it does not have");
+    lease->second.outstanding.erase(ack.index);
+    accepted_.emplace(ack.lease, ack.index);
+    ++accepted_count_;
+    const TuningRecord& record = store.records.at(i);
+    check_record(record);
+    if (!is_terminal(record.verdict)) continue;
+    if (record.verdict != Verdict::kOk || lease->second.kind == Job::Kind::kScreen)
+      finished_[{record.kernel_key, record.schedule.to_string()}] = record.verdict;
+  }
+}
+
+// What is recorded of a schedule must be what is true of it.
+void Checker::check_record(const TuningRecord& record) {
+  const TrueCandidate* truth = truth_.by_key(record.kernel_key).find(record.schedule);
+  if (truth == nullptr) return fail(1, "a record of a schedule that there is not");
+  if (is_terminal(record.verdict) && record.verdict != truth->verdict)
+    fail(1, fmt::format("a record says {} of {}, which is {}", to_string(record.verdict),
+                        record.schedule.to_string(), to_string(truth->verdict)));
+  for (double us : record.measurement.samples_us)
+    if (us < truth->us * (1 - 2 * kNoise) || us > truth->us * (1 + 2 * kNoise))
+      return fail(1, "a record has the times of another schedule");
+}
+
+void Checker::saw_winner(const StoreKernel& store) {
+  const Digest& key = store.kernel.key;
+  if (!winners_.insert(key).second) return fail(1, "a second winner of one kernel");
+  const TrueKernel& kernel = truth_.by_key(key);
+  const TrueCandidate* winner = kernel.find(store.kernel.schedule);
+  if (winner == nullptr || winner->verdict != Verdict::kOk) return fail(1, "the winner is wrong");
+  if (store.binary != Truth::binary(key, winner->schedule) ||
+      store.kernel.blob != Digest::of(store.binary))
+    return fail(1, "the winner's binary is another one");
+  if (store.kernel.report.best_us == 0 || set_aside(store)) return;  // default mode
+  for (const TrueCandidate& other : kernel.candidates) {
+    const auto known = finished_.find({key, other.schedule.to_string()});
+    if (known != finished_.end() && known->second == Verdict::kOk &&
+        winner->us > other.us * kWinnerSlack)
+      fail(1, fmt::format("{} us wins over {} us", winner->us, other.us));
+  }
+}
+
+// Some candidate was given up for transient failures: the best one may be missing.
+bool Checker::set_aside(const StoreKernel& store) const {
+  const auto terminal = std::count_if(finished_.begin(), finished_.end(), [&](const auto& entry) {
+    return entry.first.first == store.kernel.key && entry.second != Verdict::kOk;
+  });
+  return store.kernel.report.rejected > terminal;
+}
+
+}  // namespace kiln::simulation

@@ -1,0 +1,73 @@
+// Checker: watches every event that reaches the core and every action that comes out, keeps its own
+// small model of what is open, leased, accepted and durable, and says at once when an invariant of
+// coordinator/core.h is broken. Knows nothing of how the core works.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "tests/simulation/store.h"
+#include "tests/simulation/truth.h"
+
+namespace kiln::simulation {
+
+class Checker {
+ public:
+  Checker(const Truth& truth, const CoreOptions& options) : truth_(truth), options_(options) {}
+
+  // A coordinator starts; what is in the store is what it may know.
+  void life_begins(const Store& store);
+  void saw(const Event& event);
+  void saw(const Action& action);
+  // A record that the full disk kept out of the store may be measured again.
+  void record_lost(const TuningRecord& record);
+
+  size_t open_requests() const { return open_.size(); }
+  // The first violation: "invariant N: ...".
+  const std::optional<std::string>& violation() const { return violation_; }
+  int64_t accepted() const { return accepted_count_; }
+
+ private:
+  using RequestId = std::pair<ClientId, uint64_t>;
+  using ResultId = std::pair<uint64_t, int>;
+  using CandidateId = std::pair<Digest, std::string>;   // kernel key, schedule
+  struct KnownLease {
+    WorkerId worker;
+    uint64_t epoch = 0;
+    Job::Kind kind = Job::Kind::kScreen;
+    Digest kernel;
+    std::map<int, Schedule> outstanding;
+  };
+  void fail(int invariant, const std::string& what);
+  void saw_request(const RequestReceived& event);
+  void saw_answer(const Answer& answer);
+  void saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer);
+  void saw_orders(const SendOrders& orders);
+  void saw_job(const WorkerId& worker, const Job& job);
+  void saw_records(const StoreRecords& store);
+  void saw_winner(const StoreKernel& store);
+  void check_record(const TuningRecord& record);
+  bool set_aside(const StoreKernel& store) const;
+
+  const Truth& truth_;
+  const CoreOptions& options_;
+  std::optional<std::string> violation_;
+  int64_t accepted_count_ = 0;
+
+  // Of this life of the coordinator:
+  std::map<RequestId, CompileRequest> open_;              // accepted and not answered
+  std::map<WorkerId, WorkerReport> workers_;              // as last reported
+  std::map<uint64_t, KnownLease> leases_;                 // not taken back
+  std::set<uint64_t> lease_ids_;                          // ever
+  std::set<std::tuple<uint64_t, uint64_t, int>> reported_;   // lease, epoch, index a worker sent
+  std::set<ResultId> accepted_, durable_;
+  std::map<CandidateId, Verdict> finished_;               // screened, or rejected for good
+  std::set<Digest> winners_;                              // stored, or being stored
+  std::set<Digest> programs_found_;                       // the store had them
+  std::set<Digest> programs_settled_;                     // the store answered, well or badly
+  std::set<Digest> kernels_unstored_;                     // the store failed
+};
+
+}  // namespace kiln::simulation

@@ -1,0 +1,45 @@
+// Client: asks for programs, sends the graph when asked (sometimes garbage), repeats what is not
+// answered, cancels, dies and comes back under another name.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tests/simulation/network.h"
+#include "tests/simulation/random.h"
+#include "tests/simulation/truth.h"
+
+namespace kiln::simulation {
+
+class Client {
+ public:
+  Client(std::string name, Network& network, Random& random, const Truth& truth)
+      : name_(std::move(name)), network_(network), random_(random), truth_(truth) {}
+
+  void start();
+  const ClientId& id() const { return id_; }
+  bool idle() const { return open_.empty() && asked_ >= kRequests; }
+  int64_t answers() const { return answers_; }
+  void graph_wanted(uint64_t request);
+  void answered(const CompileReply& reply);
+
+ private:
+  static constexpr int kRequests = 6;
+  void live();
+  void ask();
+  void send(uint64_t request);
+  void die();
+
+  const std::string name_;
+  Network& network_;
+  Random& random_;
+  const Truth& truth_;
+  ClientId id_;
+  int life_ = 0;
+  uint64_t next_request_ = 1;
+  int asked_ = 0;
+  int64_t answers_ = 0;
+  std::map<uint64_t, CompileRequest> open_;
+};
+
+}  // namespace kiln::simulation

@@ -1,0 +1,310 @@
+#include "tests/simulation/cluster.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace kiln::simulation {
+namespace {
+
+constexpr int64_t kTickMs = 100;
+constexpr int64_t kFaultsMs = 15'000;
+constexpr int64_t kPatienceMs = 120'000;   // to answer everybody once the faults are over
+
+}  // namespace
+
+Cluster::Cluster(uint64_t seed, Planted planted, bool trace)
+    : random_(seed),
+      planted_(planted),
+      trace_(trace),
+      truth_(random_),
+      options_(make_options()),
+      checker_(truth_, options_),
+      faults_end_ms_(kFaultsMs) {
+  if (random_.chance(0.8)) loss_ = random_.fraction() * 0.2;
+  if (random_.chance(0.8)) duplication_ = random_.fraction() * 0.2;
+  if (random_.chance(0.3)) disk_full_ = random_.fraction() * 0.5;
+  const auto clients = random_.between(1, 6);
+  for (int i = 0; i < clients; ++i)
+    clients_.push_back(
+        std::make_unique<Client>("client" + std::to_string(i), *this, random_, truth_));
+  const auto workers = random_.between(1, 4);
+  for (int i = 0; i < workers; ++i)
+    workers_.push_back(std::make_unique<Worker>("worker" + std::to_string(i),
+                                                random_.chance(0.6) ? target_v4() : target_v3(),
+                                                *this, random_, truth_));
+}
+
+CoreOptions Cluster::make_options() {
+  CoreOptions options;
+  options.batch_size = static_cast<int>(random_.between(1, 4));
+  options.policy.finalists = static_cast<int>(random_.between(1, 4));
+  options.lease_timeout_ms = 2'500;
+  options.worker_timeout_ms = 3'000;
+  options.worker_grace_ms = 6'000;
+  options.graph_timeout_ms = 1'000;
+  options.failure_memory_ms = 4'000;
+  if (random_.chance(0.3)) options.max_open_requests = static_cast<int>(random_.between(1, 5));
+  if (random_.chance(0.3)) options.max_open_requests_a_client = 1;
+  if (random_.chance(0.3)) options.max_waiting_for_worker_ms = 2'000;
+  return options;
+}
+
+Outcome Cluster::run() {
+  start_coordinator();
+  for (auto& worker : workers_) worker->start();
+  for (auto& client : clients_) client->start();
+  after(kTickMs, [this] { tick(); });
+  while (!checker_.violation() && now_ms_ < faults_end_ms_ + kPatienceMs) {
+    if (!faults() && all_quiet()) break;
+    Timer timer = timers_.top();
+    timers_.pop();
+    now_ms_ = timer.at_ms;
+    timer.run();
+  }
+  outcome_.violation = checker_.violation();
+  if (!outcome_.violation && !all_quiet())
+    outcome_.violation = fmt::format("invariant 2: {} requests are not answered {} s after the "
+                                     "last fault",
+                                     checker_.open_requests(), kPatienceMs / 1000);
+  for (const auto& client : clients_) outcome_.answers += client->answers();
+  outcome_.accepted = checker_.accepted();
+  if (core_ != nullptr) outcome_.stats = core_->stats(now_ms_);
+  return std::move(outcome_);
+}
+
+bool Cluster::all_quiet() const {
+  return core_ != nullptr && checker_.open_requests() == 0 &&
+         core_->stats(now_ms_).flights_open == 0 &&
+         std::all_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->idle(); });
+}
+
+void Cluster::note(const std::string& text) {
+  if (trace_) fmt::print("{:>7} ms  {}\n", now_ms_, text);
+}
+
+// ---- The coordinator's process ----
+
+void Cluster::start_coordinator() {
+  ++life_;
+  ++outcome_.lives;
+  writer_free_ms_ = now_ms_;
+  evict();
+  const bool reuse = planted_ == Planted::kReuseLeaseIds;
+  options_.first_lease = reuse ? 1 : static_cast<uint64_t>(life_) * 1'000'000;
+  core_ = std::make_unique<Core>(options_);
+  checker_.life_begins(store_);
+  note(fmt::format("coordinator starts, life {}", life_));
+}
+
+// Between two lives the cache may have been trimmed; records outlive binaries.
+void Cluster::evict() {
+  if (random_.chance(0.3)) store_.programs.clear();
+  if (random_.chance(0.3)) {
+    store_.programs.clear();
+    std::erase_if(store_.kernels, [&](const auto&) { return random_.chance(0.5); });
+  }
+}
+
+void Cluster::crash_coordinator() {
+  note("coordinator dies");
+  core_.reset();
+  ++life_;
+  after(random_.between(50, 2'000), [this] { start_coordinator(); });
+}
+
+void Cluster::tick() {
+  after(kTickMs, [this] { tick(); });
+  if (core_ == nullptr) return;
+  if (planted_ != Planted::kLoseDeaths) step(Tick{});
+  if (faults() && random_.chance(0.01)) crash_coordinator();
+}
+
+void Cluster::step(Event event) {
+  if (core_ == nullptr || checker_.violation()) return;
+  checker_.saw(event);
+  if (planted_ == Planted::kAcceptStale) accept_stale(event);
+  if (planted_ == Planted::kLoseDeaths && std::holds_alternative<WorkerGone>(event)) return;
+  feed(std::move(event));
+}
+
+void Cluster::feed(Event event) {
+  ++outcome_.steps;
+  for (Action& action : core_->step(now_ms_, std::move(event))) {
+    checker_.saw(action);
+    if (planted_ == Planted::kAnswerTwice && std::holds_alternative<Answer>(action))
+      checker_.saw(action);
+    act(std::move(action));
+  }
+  if (checker_.violation()) note(*checker_.violation());
+}
+
+// ---- What the core asks for ----
+
+void Cluster::act(Action action) {
+  act_on_client(action);
+  if (auto* a = std::get_if<SendOrders>(&action)) {
+    for (const Job& job : a->orders.jobs) {
+      note(fmt::format("lease {} epoch {} kind {} of {} to {}", job.lease, job.epoch,
+                       static_cast<int>(job.kind), job.kernel_key.short_hex(), a->worker));
+      if (planted_ == Planted::kAcceptStale) jobs_[job.lease] = {a->worker, job};
+    }
+    return to_worker(a->worker, std::move(a->orders));
+  }
+  if (auto* a = std::get_if<StartPlan>(&action)) return plan(std::move(*a));
+  if (auto* a = std::get_if<LookUpProgram>(&action)) {
+    after(random_.between(0, 20), [this, key = a->key, life = life_] {
+      if (life != life_) return;
+      const auto found = store_.programs.find(key);
+      step(ProgramLookedUp{key, found == store_.programs.end() ? "" : found->second});
+    });
+    return;
+  }
+  act_on_store(std::move(action));
+}
+
+void Cluster::act_on_client(const Action& action) {
+  if (const auto* a = std::get_if<Answer>(&action)) {
+    const auto& outcome = a->reply.outcome;
+    note(fmt::format("{} request {} is answered: {}", a->client, a->reply.request,
+                     outcome ? std::to_string(static_cast<int>(*outcome))
+                             : outcome.error().message.substr(0, 100)));
+    to_client(a->client, [reply = a->reply](Client& client) { client.answered(reply); });
+  }
+  if (const auto* a = std::get_if<AskForGraph>(&action))
+    to_client(a->client, [request = a->request](Client& c) { c.graph_wanted(request); });
+}
+
+void Cluster::act_on_store(Action action) {
+  if (auto* a = std::get_if<StoreRecords>(&action)) {
+    const RecordsStored stored{a->worker, a->acks};
+    if (planted_ == Planted::kAckUnstored)
+      after(0, [this, stored, life = life_] { if (life == life_) feed(stored); });
+    write([this, stored, records = std::move(a->records)](const Status& status) {
+      for (const TuningRecord& record : records) {
+        if (status)
+          store_.records[record.kernel_key].push_back(record);
+        else
+          checker_.record_lost(record);
+      }
+      step(stored);
+    });
+  } else if (auto* k = std::get_if<StoreKernel>(&action)) {
+    note(fmt::format("winner of {}: {}", k->kernel.key.short_hex(), k->kernel.schedule));
+    write([this, kernel = std::move(*k)](const Status& status) {
+      if (status) store_.kernels.insert_or_assign(kernel.kernel.key, kernel);
+      step(KernelStored{kernel.kernel.key, status});
+    });
+  } else if (auto* p = std::get_if<StoreProgram>(&action)) {
+    const Digest key = p->program.key;
+    if (planted_ == Planted::kAnswerUnstored)
+      after(0, [this, key, life = life_] { if (life == life_) feed(ProgramStored{key, {}}); });
+    write([this, key, json = program_to_json(p->program)](const Status& status) {
+      if (status) store_.programs[key] = json;
+      step(ProgramStored{key, status});
+    });
+  }
+}
+
+// One writer: in order, each after a while, none after the process died.
+void Cluster::write(std::function<void(Status)> apply) {
+  writer_free_ms_ = std::max(writer_free_ms_, now_ms_) + random_.between(1, 60);
+  const bool full = faults() && random_.chance(disk_full_);
+  after(writer_free_ms_ - now_ms_, [this, full, apply = std::move(apply), life = life_] {
+    if (life != life_) return;
+    apply(full ? Status(fail(Code::kUnavailable, "no space left on device")) : Status());
+  });
+}
+
+// Reads the store at one moment and answers at a later one.
+void Cluster::plan(StartPlan start) {
+  after(random_.between(1, 150), [this, start = std::move(start), life = life_] {
+    if (life != life_) return;
+    const TrueProgram& truth = truth_.by_graph(start.graph);
+    PlanFinished finished{start.key, Program{}, {}};
+    finished.program->key = start.key;
+    finished.program->graph = start.graph;
+    finished.program->target = start.target;
+    finished.program->mode = start.mode;
+    if (start.graph_text != truth.graph_text)
+      finished.program = fail(Code::kInvalidArgument, "the graph is not its digest");
+    else if (!truth.supported)
+      finished.program = fail(Code::kUnsupported, "an op that no kernel family covers");
+    else
+      for (int kernel : truth.kernels) finished.kernels.push_back(planned(kernel, start));
+    after(random_.between(1, 300), [this, finished = std::move(finished), life] {
+      if (life == life_) step(finished);
+    });
+  });
+}
+
+PlannedKernel Cluster::planned(int kernel, const StartPlan& start) {
+  const TrueKernel& truth = truth_.kernel(kernel);
+  PlannedKernel planned;
+  planned.key = truth_.kernel_key(kernel, start.target, start.mode);
+  planned.workload = Digest::of(truth.name);
+  planned.workload_text = truth.name;
+  for (const TrueCandidate& candidate : truth.candidates)
+    planned.schedules.push_back(candidate.schedule);
+  // Earlier winners come first, so an index means another schedule in another life.
+  std::rotate(planned.schedules.begin(),
+              planned.schedules.begin() + life_ % std::ssize(planned.schedules),
+              planned.schedules.end());
+  if (const auto cached = store_.kernels.find(planned.key); cached != store_.kernels.end())
+    planned.cached = cached->second.kernel;
+  if (planted_ != Planted::kForgetRecords) planned.records = store_.records[planned.key];
+  return planned;
+}
+
+// ---- The network ----
+
+void Cluster::after(int64_t ms, std::function<void()> run) {
+  timers_.push(Timer{now_ms_ + ms, ++orders_, std::move(run)});
+}
+
+void Cluster::lossy(std::function<void()> deliver) {
+  if (faults() && random_.chance(loss_)) return;
+  const int copies = faults() && random_.chance(duplication_) ? 2 : 1;
+  for (int i = 0; i < copies; ++i)
+    after(random_.between(1, faults() ? 80 : 5), deliver);
+}
+
+void Cluster::to_coordinator(Event event) {
+  lossy([this, event = std::move(event)] { step(event); });
+}
+
+void Cluster::tell_coordinator(Event event) {
+  step(std::move(event));
+}
+
+void Cluster::to_client(const ClientId& id, std::function<void(Client&)> deliver) {
+  lossy([this, id, deliver = std::move(deliver)] {
+    for (auto& client : clients_)
+      if (client->id() == id) return deliver(*client);
+  });
+}
+
+void Cluster::to_worker(const WorkerId& id, WorkerOrders orders) {
+  lossy([this, id, orders = std::move(orders)] {
+    for (auto& worker : workers_)
+      if (worker->id() == id) return worker->ordered(orders);
+  });
+}
+
+void Cluster::accept_stale(Event& event) const {
+  auto* report = std::get_if<ReportReceived>(&event);
+  if (report == nullptr) return;
+  for (CandidateResult& result : report->report.results)
+    for (const auto& [lease, sent] : jobs_) {
+      const auto& [worker, job] = sent;
+      if (lease <= result.lease || worker != report->worker) continue;
+      if (job.kernel_key != result.kernel_key) continue;
+      for (const CandidateJob& candidate : job.candidates)
+        if (candidate.index == result.index) {
+          result.lease = lease;
+          result.epoch = job.epoch;
+        }
+    }
+}
+
+}  // namespace kiln::simulation

@@ -1,0 +1,104 @@
+// Cluster: clients, workers, a store, planners, a lossy network and one coordinator core at a time,
+// all from one seed. Faults (loss, duplication, reordering, death, stalls, lies, a full disk) stop
+// after a while; then everything still asked must be answered.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+
+#include "tests/simulation/checker.h"
+#include "tests/simulation/client.h"
+#include "tests/simulation/random.h"
+#include "tests/simulation/store.h"
+#include "tests/simulation/truth.h"
+#include "tests/simulation/worker.h"
+
+namespace kiln::simulation {
+
+// Mistakes planted between the core and its world, to see that the checker finds them.
+enum class Planted : uint8_t {
+  kNone,
+  kAcceptStale,       // results of a lease that was taken back count for the one that followed
+  kAnswerTwice,
+  kAnswerUnstored,    // the core is told that a program is stored when the write is only queued
+  kAckUnstored,       // the same for records
+  kForgetRecords,     // the planner does not read what was measured before
+  kReuseLeaseIds,     // a restarted coordinator counts leases from 1 again
+  kLoseDeaths,        // nobody notices dead workers and lost leases
+};
+
+struct Outcome {
+  std::optional<std::string> violation;
+  int64_t steps = 0, answers = 0, accepted = 0, lives = 0;   // how much happened
+  Stats stats;                                               // of the last life
+};
+
+class Cluster : public Network {
+ public:
+  Cluster(uint64_t seed, Planted planted, bool trace);
+  Outcome run();
+
+ private:
+  struct Timer {
+    int64_t at_ms = 0;
+    uint64_t order = 0;
+    std::function<void()> run;
+    bool operator>(const Timer& other) const {
+      return std::tie(at_ms, order) > std::tie(other.at_ms, other.order);
+    }
+  };
+
+  // Network: what clients and workers see of the cluster.
+  void after(int64_t ms, std::function<void()> run) override;
+  void to_coordinator(Event event) override;
+  void tell_coordinator(Event event) override;
+  bool faults() const override { return now_ms_ < faults_end_ms_; }
+  int64_t now_ms() const override { return now_ms_; }
+
+  void start_coordinator();
+  void crash_coordinator();
+  void tick();
+  void step(Event event);
+  void feed(Event event);
+  void act(Action action);
+  void act_on_client(const Action& action);
+  void act_on_store(Action action);
+  void to_client(const ClientId& client, std::function<void(Client&)> deliver);
+  void to_worker(const WorkerId& worker, WorkerOrders orders);
+  void lossy(std::function<void()> deliver);
+  void write(std::function<void(Status)> apply);
+  void plan(StartPlan start);
+  PlannedKernel planned(int kernel, const StartPlan& start);
+  void accept_stale(Event& event) const;
+  void evict();
+  bool all_quiet() const;
+  CoreOptions make_options();
+  void note(const std::string& text);
+
+  Random random_;
+  const Planted planted_;
+  const bool trace_;
+  const Truth truth_;
+  CoreOptions options_;
+  Checker checker_;
+  Store store_;
+
+  int64_t now_ms_ = 0;
+  int64_t faults_end_ms_ = 0;
+  uint64_t orders_ = 0;
+  std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+
+  std::unique_ptr<Core> core_;         // null while it is down
+  int64_t life_ = 0;                   // events of an earlier one are lost
+  int64_t writer_free_ms_ = 0;         // one writer: writes keep their order
+  double loss_ = 0, duplication_ = 0, disk_full_ = 0;
+  Outcome outcome_;
+  std::map<uint64_t, std::pair<WorkerId, Job>> jobs_;   // kAcceptStale: all ever sent, by lease
+};
+
+}  // namespace kiln::simulation

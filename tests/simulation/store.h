@@ -1,0 +1,20 @@
+// Store: what survives the coordinator in a simulation. A write is durable when it is applied here;
+// the cluster decides when, in order, and which fail.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/core.h"
+
+namespace kiln::simulation {
+
+struct Store {
+  std::map<Digest, std::string> programs;             // manifests
+  std::map<Digest, StoreKernel> kernels;
+  std::map<Digest, std::vector<TuningRecord>> records;   // by kernel key, oldest first
+};
+
+}  // namespace kiln::simulation

@@ -1,0 +1,57 @@
+// Truth: what the simulated world is like: programs, their kernels, and how each candidate really
+// behaves. Workers measure it (with noise), the checker knows it. Constant after construction.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coordinator/core.h"
+#include "tests/simulation/random.h"
+
+namespace kiln::simulation {
+
+inline constexpr double kNoise = 0.02;   // of every measurement, to either side
+
+struct TrueCandidate {
+  Schedule schedule;
+  Verdict verdict = Verdict::kOk;
+  double us = 0;
+};
+struct TrueKernel {
+  std::string name;
+  std::vector<TrueCandidate> candidates;   // best guess first
+  const TrueCandidate* find(const Schedule& schedule) const;
+  const TrueCandidate* find(const std::string& schedule) const;
+};
+struct TrueProgram {
+  Digest graph;
+  std::string graph_text;
+  Target target;
+  std::vector<int> kernels;
+  bool supported = true;
+};
+
+class Truth {
+ public:
+  explicit Truth(Random& random);
+
+  const std::vector<TrueProgram>& programs() const { return programs_; }
+  const TrueKernel& kernel(int index) const { return kernels_[index]; }
+  Digest kernel_key(int kernel, const Target& target, Mode mode) const;
+  // REQUIRES: kernel_key() gave it.
+  const TrueKernel& by_key(const Digest& key) const { return *by_key_.at(key); }
+  const TrueProgram& by_graph(const Digest& graph) const;
+  // What a compiler makes of a candidate.
+  static std::string binary(const Digest& kernel_key, const Schedule& schedule);
+
+ private:
+  std::vector<TrueKernel> kernels_;
+  std::vector<TrueProgram> programs_;
+  std::map<Digest, const TrueKernel*> by_key_;
+};
+
+Target target_v3();
+Target target_v4();
+
+}  // namespace kiln::simulation

@@ -1,0 +1,59 @@
+// Worker: holds leases as its orders say, takes its time over each candidate, reports what it has
+// and does. Stalls, dies and comes back under another name, and sometimes repeats an old result or
+// makes one up under another epoch.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/network.h"
+#include "tests/simulation/random.h"
+#include "tests/simulation/truth.h"
+
+namespace kiln::simulation {
+
+class Worker {
+ public:
+  Worker(std::string name, Target target, Network& network, Random& random, const Truth& truth)
+      : name_(std::move(name)),
+        target_(std::move(target)),
+        slots_(static_cast<int>(random.between(1, 2))),
+        network_(network),
+        random_(random),
+        truth_(truth) {}
+
+  void start();
+  const WorkerId& id() const { return id_; }
+  void ordered(const WorkerOrders& orders);
+
+ private:
+  struct Held {
+    Job job;
+    size_t done = 0;
+  };
+  void live();
+  void report();
+  void work(uint64_t lease);
+  void finish(uint64_t lease);
+  CandidateResult try_candidate(const Job& job, const CandidateJob& candidate);
+  void lie(WorkerReport& report);
+  void die();
+
+  const std::string name_;
+  const Target target_;
+  const int slots_;
+  Network& network_;
+  Random& random_;
+  const Truth& truth_;
+  WorkerId id_;
+  int life_ = 0;
+  int64_t stalled_until_ms_ = 0;
+  std::map<uint64_t, Held> leases_;
+  std::set<uint64_t> ended_;                 // never taken up again
+  std::vector<CandidateResult> results_;     // not acknowledged
+  std::vector<CandidateResult> history_;     // to lie with
+};
+
+}  // namespace kiln::simulation
