@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
 
   const auto logger = spdlog::stderr_logger_mt("coordinator");
   logger->set_level(spdlog::level::from_str(flags.log_level));
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %n %v");
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
 
   kiln::ServiceOptions options;
   options.data_dir = flags.data_dir;

@@ -4,8 +4,6 @@
 // thread.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <chrono>
 #include <map>
