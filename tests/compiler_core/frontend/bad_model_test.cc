@@ -1,0 +1,209 @@
+// Models that lie, dangle or ask for what is not covered: each refused by name and place.
+#include "compiler_core/ir/text.h"
+#include "tests/compiler_core/frontend/model_text.h"
+
+namespace kiln {
+namespace {
+
+using namespace kiln::testing;  // NOLINT: the vocabulary of these tests
+
+const std::string kX = tensor("self", "x");
+
+ModelText relu() {
+  ModelText model;
+  model.input("x", kFloat, {2, 3}).node("aten.relu.default", {kX}, "y", kFloat, {2, 3}).output("y");
+  return model;
+}
+
+void expect_refused(const std::string& json, Code code, const std::vector<std::string>& parts) {
+  const auto program = lower(json);
+  ASSERT_FALSE(program) << print(program->graph);
+  EXPECT_EQ(program.error().code, code) << program.error().message;
+  for (const std::string& part : parts)
+    EXPECT_NE(program.error().message.find(part), std::string::npos)
+        << "'" << part << "' in: " << program.error().message;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(BadModel, the_model_that_the_others_break_is_good) {
+  EXPECT_TRUE(lower(relu().json()));
+}
+
+TEST(BadModel, no_json) {
+  expect_refused("", Code::kInvalidArgument, {"JSON"});
+  expect_refused("[]", Code::kInvalidArgument, {"object"});
+  expect_refused(relu().json().substr(0, 200), Code::kInvalidArgument, {"JSON"});
+  expect_refused(std::string(5000, '['), Code::kInvalidArgument, {"JSON"});
+}
+
+TEST(BadModel, another_schema_version) {
+  for (const int major : {7, 9})
+    expect_refused(relu().schema_major(major).json(), Code::kInvalidArgument,
+                   {"schema version " + std::to_string(major), "8", "export again"});
+}
+
+TEST(BadModel, a_reference_to_nothing) {
+  ModelText model;
+  model.input("x", kFloat, {2})
+      .node("aten.relu.default", {tensor("self", "ghost")}, "y", kFloat, {2})
+      .output("y");
+  expect_refused(model.json(), Code::kInvalidArgument, {"node 0", "aten.relu.default", "'ghost'"});
+}
+
+TEST(BadModel, a_cycle) {
+  ModelText model;
+  model.input("x", kFloat, {2})
+      .node("aten.add.Tensor", {kX, tensor("other", "b")}, "a", kFloat, {2})
+      .node("aten.relu.default", {tensor("self", "a")}, "b", kFloat, {2})
+      .output("b");
+  expect_refused(model.json(), Code::kInvalidArgument, {"node 0", "'b'", "before it"});
+}
+
+TEST(BadModel, an_output_that_nothing_defines) {
+  expect_refused(relu().output("ghost").json(), Code::kInvalidArgument, {"output 1", "'ghost'"});
+}
+
+TEST(BadModel, a_name_defined_twice) {
+  expect_refused(relu().node("aten.neg.default", {kX}, "y", kFloat, {2, 3}).json(),
+                 Code::kInvalidArgument, {"node 1", "'y'", "already"});
+}
+
+TEST(BadModel, a_tensor_without_a_declared_type) {
+  expect_refused(replaced(relu().json(), R"("y":{"dtype")", R"("q":{"dtype")"),
+                 Code::kInvalidArgument, {"'y'", "tensor_values"});
+}
+
+TEST(BadModel, a_declared_type_that_the_operands_do_not_imply) {
+  ModelText shape, dtype;
+  shape.input("x", kFloat, {2, 3}).node("aten.relu.default", {kX}, "y", kFloat, {3, 2}).output("y");
+  expect_refused(shape.json(), Code::kInvalidArgument, {"node 0", "f32[3,2]", "f32[2,3]"});
+  dtype.input("x", kFloat, {2}).node("aten.relu.default", {kX}, "y", kDouble, {2}).output("y");
+  expect_refused(dtype.json(), Code::kInvalidArgument, {"f64[2]", "f32[2]"});
+}
+
+TEST(BadModel, a_shape_whose_product_overflows) {
+  ModelText model;
+  model.input("x", kFloat, {int64_t{1} << 40, int64_t{1} << 40}, {1, 1})
+      .node("aten.relu.default", {kX}, "y", kFloat, {int64_t{1} << 40, int64_t{1} << 40})
+      .output("y");
+  expect_refused(model.json(), Code::kInvalidArgument, {"'x'", "overflow"});
+  ModelText expanded;
+  expanded.input("x", kFloat, {1})
+      .node("aten.expand.default", {kX, integers("size", {int64_t{1} << 40, int64_t{1} << 40})},
+            "y", kFloat, {1, 1})
+      .output("y");
+  expect_refused(expanded.json(), Code::kInvalidArgument, {"aten.expand.default", "overflow"});
+}
+
+TEST(BadModel, a_negative_size) {
+  ModelText model;
+  model.input("x", kFloat, {-4}, {1})
+      .node("aten.relu.default", {kX}, "y", kFloat, {-4})
+      .output("y");
+  expect_refused(model.json(), Code::kInvalidArgument, {"'x'", "negative"});
+}
+
+TEST(BadModel, a_dtype_that_is_not_covered) {
+  for (const auto& [code, name] : std::vector<std::pair<int, std::string>>{{9, "complex32"},
+                                                                           {10, "complex64"},
+                                                                           {28, "uint16"},
+                                                                           {29, "float8_e4m3fn"},
+                                                                           {99, "number 99"}}) {
+    ModelText model;
+    model.input("x", code, {2}).node("aten.relu.default", {kX}, "y", code, {2}).output("y");
+    expect_refused(model.json(), Code::kUnsupported, {"'x'", name, "cast"});
+  }
+}
+
+TEST(BadModel, an_op_that_is_not_covered_names_the_users_line_and_what_to_do) {
+  ModelText model;
+  model
+      .stack_trace(
+          R"x("File \"net.py\", line 7, in forward\n    return torch.fft.fft(x)\n  File \"lib/site-packages/torch/fft.py\", line 1, in fft\n    return inner(x)")x")
+      .input("x", kFloat, {2})
+      .node("aten.fft_fft.default", {kX}, "y", kFloat, {2})
+      .output("y");
+  expect_refused(
+      model.json(), Code::kUnsupported,
+      {"aten.fft_fft.default", "net.py:7: return torch.fft.fft(x)", "run_decompositions"});
+}
+
+TEST(BadModel, an_operator_with_a_missing_or_wrong_argument) {
+  ModelText missing, wrong;
+  missing.input("x", kFloat, {2}).node("aten.softmax.int", {kX}, "y", kFloat, {2}).output("y");
+  expect_refused(missing.json(), Code::kInvalidArgument, {"aten.softmax.int", "'dim'", "missing"});
+  wrong.input("x", kFloat, {2})
+      .node("aten.softmax.int", {kX, text("dim", "one")}, "y", kFloat, {2})
+      .output("y");
+  expect_refused(wrong.json(), Code::kInvalidArgument, {"'dim'"});
+}
+
+TEST(BadModel, an_axis_that_is_not_there) {
+  ModelText model;
+  model.input("x", kFloat, {2})
+      .node("aten.softmax.int", {kX, integer("dim", 1)}, "y", kFloat, {2})
+      .output("y");
+  expect_refused(model.json(), Code::kInvalidArgument, {"'dim'", "rank 1"});
+}
+
+TEST(BadModel, outputs_and_inputs_that_are_no_tensors_or_change_state) {
+  expect_refused(
+      relu().output_spec(R"({"buffer_mutation":{"arg":{"name":"y"},"buffer_name":"b"}})").json(),
+      Code::kUnsupported, {"buffer_mutation"});
+  expect_refused(
+      relu()
+          .output_spec(R"({"user_input_mutation":{"arg":{"name":"y"},"user_input_name":"x"}})")
+          .json(),
+      Code::kUnsupported, {"user_input_mutation"});
+  expect_refused(relu().output_spec(R"({"user_output":{"arg":{"as_int":3}}})").json(),
+                 Code::kUnsupported, {"output 1", "not a tensor"});
+  expect_refused(
+      relu().input_spec(R"({"custom_obj":{"arg":{"name":"o"},"custom_obj_name":"o"}})").json(),
+      Code::kUnsupported, {"custom_obj"});
+}
+
+TEST(BadModel, a_symbolic_size_that_no_sum_or_product_expresses) {
+  const std::string json =
+      R"x({"expr_str":"FloorDiv(Symbol('s0', integer=True), Integer(2))","hint":null})x";
+  const std::string broken =
+      replaced(relu().json(), R"({"as_int":2})", R"({"as_expr":)" + json + "}");
+  expect_refused(broken, Code::kUnsupported, {"FloorDiv"});
+}
+
+TEST(BadModel, an_empty_range_of_a_symbol) {
+  ModelText model;
+  model.symbolic_input("x", kFloat, {"s0"})
+      .range("s0", R"({"min_val":8,"max_val":4})")
+      .symbolic_node("aten.relu.default", {kX}, "y", kFloat, {"s0"})
+      .output("y");
+  expect_refused(model.json(), Code::kInvalidArgument, {"range", "'s0'"});
+}
+
+TEST(BadModel, indices_that_would_divide_by_zero_or_make_millions_of_nodes) {
+  ModelText split;
+  split.input("x", kFloat, {1 << 24})
+      .declare("y", kFloat, {"1"})
+      .raw_node("aten.split.Tensor", {kX, integer("split_size", 1)},
+                R"([{"as_tensors":[{"name":"y"}]}])")
+      .output("y");
+  expect_refused(split.json(), Code::kInvalidArgument, {"too many pieces"});
+  ModelText step;
+  step.input("x", kFloat, {4})
+      .node("aten.slice.Tensor", {kX, integer("dim", 0), integer("step", 0)}, "y", kFloat, {4})
+      .output("y");
+  expect_refused(step.json(), Code::kInvalidArgument, {"step"});
+  ModelText range;
+  range
+      .node("aten.arange.start_step",
+            {integer("start", 0), integer("end", INT64_MIN), integer("step", -1)}, "y", kLong, {1})
+      .output("y");
+  expect_refused(range.json(), Code::kInvalidArgument, {"overflow"});
+}
+
+}  // namespace
+}  // namespace kiln
