@@ -80,6 +80,9 @@ class FakeWorker {
     CHECK(opened.has_value(), opened ? "" : opened.error().message);
     connection_ = *std::move(opened);
     report();
+    const auto orders = connection_->receive(5'000);  // from here on the coordinator knows it
+    CHECK(orders.has_value(), "a report is answered");
+    obey(std::get<WorkerOrders>(*orders));
     thread_ = std::thread([this] { run(); });
   }
   ~FakeWorker() {

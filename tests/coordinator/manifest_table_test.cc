@@ -1,0 +1,76 @@
+#include "coordinator/manifest_table.h"
+
+#include <gtest/gtest.h>
+
+namespace kiln {
+namespace {
+
+Digest named(const std::string& name) {
+  return Digest::of(name);
+}
+
+// A program whose kernels are called `kernels`; kernel "k" has blob "blob k".
+Program program_of(const std::string& name, const std::vector<std::string>& kernels) {
+  Program program;
+  program.key = named(name);
+  for (const std::string& kernel : kernels) {
+    ProgramKernel entry;
+    entry.key = named(kernel);
+    entry.blob = named("blob " + kernel);
+    program.kernels.push_back(entry);
+  }
+  return program;
+}
+
+TEST(ManifestTable, FindsWhatWasInserted) {
+  ManifestTable table(1 << 20);
+  table.insert(program_of("p", {"a"}), "{p}");
+  ASSERT_NE(table.find(named("p")), nullptr);
+  EXPECT_EQ(*table.find(named("p")), "{p}");
+  EXPECT_EQ(table.find(named("q")), nullptr);
+}
+
+TEST(ManifestTable, InsertingAgainReplaces) {
+  ManifestTable table(1 << 20);
+  table.insert(program_of("p", {"a"}), "{old}");
+  table.insert(program_of("p", {"b"}), "{new}");
+  EXPECT_EQ(*table.find(named("p")), "{new}");
+  EXPECT_TRUE(table.take_users_of(named("blob a")).programs.empty());
+  EXPECT_EQ(table.take_users_of(named("blob b")).programs.size(), 1u);
+}
+
+TEST(ManifestTable, TheLeastRecentlyUsedGoesFirst) {
+  ManifestTable table(4'000);
+  table.insert(program_of("a", {"k"}), std::string(1'000, 'a'));
+  table.insert(program_of("b", {"k"}), std::string(1'000, 'b'));
+  EXPECT_NE(table.find(named("a")), nullptr);
+  table.insert(program_of("c", {"k"}), std::string(1'000, 'c'));
+  EXPECT_NE(table.find(named("a")), nullptr);
+  EXPECT_EQ(table.find(named("b")), nullptr);
+  EXPECT_NE(table.find(named("c")), nullptr);
+}
+
+TEST(ManifestTable, WhatIsLargerThanTheTableIsNotKept) {
+  ManifestTable table(4'000);
+  table.insert(program_of("small", {"k"}), "{}");
+  table.insert(program_of("large", {"k"}), std::string(5'000, 'x'));
+  EXPECT_EQ(table.find(named("large")), nullptr);
+  EXPECT_NE(table.find(named("small")), nullptr);
+}
+
+TEST(ManifestTable, ABadBlobNamesAndDropsWhatNeedsIt) {
+  ManifestTable table(1 << 20);
+  table.insert(program_of("p", {"shared", "own", "shared"}), "{p}");
+  table.insert(program_of("q", {"shared"}), "{q}");
+  table.insert(program_of("r", {"other"}), "{r}");
+  const ManifestTable::Users users = table.take_users_of(named("blob shared"));
+  EXPECT_EQ(users.programs.size(), 2u);
+  EXPECT_EQ(users.kernels, std::vector<Digest>{named("shared")});
+  EXPECT_EQ(table.find(named("p")), nullptr);
+  EXPECT_EQ(table.find(named("q")), nullptr);
+  EXPECT_NE(table.find(named("r")), nullptr);
+  EXPECT_TRUE(table.take_users_of(named("blob own")).programs.empty());
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,131 @@
+#include "coordinator/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+#include <mutex>
+
+#include "compiler_core/tune/search_space.h"
+#include "tests/coordinator/fake_fleet.h"
+
+namespace kiln {
+namespace {
+
+class PlannerTest : public ::testing::Test {
+ protected:
+  StartPlan request_for(const NormalForm& graph) const {
+    StartPlan request;
+    request.graph = graph.digest;
+    request.target = test_target();
+    request.mode = Mode::kMaxAutotune;
+    request.key = program_key(graph.digest, request.target, request.mode, context_.codegen);
+    request.graph_text = print(graph.graph);
+    return request;
+  }
+  // Stores `schedule` as the winner of the planned kernel, under `key`.
+  void store_winner(const PlannedKernel& planned, const Digest& key, const Schedule& schedule) {
+    StoredKernel stored;
+    stored.kernel.key = key;
+    stored.kernel.workload = planned.workload;
+    stored.kernel.family = to_string(planned.family);
+    stored.kernel.schedule = schedule.to_string();
+    stored.kernel.blob = Digest::of("binary");
+    stored.kernel.recipe.phases = {{"kernel", 1}};
+    stored.tuned_on = test_target();
+    cache_->put_blob("binary", nullptr);
+    cache_->put_kernel(stored, nullptr);
+    cache_->flush();
+  }
+
+  const TempDir dir_ = *TempDir::create("kiln-planner");
+  const std::unique_ptr<KernelCache> cache_ = *KernelCache::open(dir_.path());
+  const PlanContext context_{Digest::of("codegen"), MeasurementPolicy{}, cache_.get()};
+};
+
+TEST_F(PlannerTest, PlansACanonicalGraph) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlanFinished finished = make_plan(request, context_);
+  ASSERT_TRUE(finished.program.has_value()) << finished.program.error().message;
+  EXPECT_EQ(finished.key, request.key);
+  EXPECT_EQ(finished.program->key, request.key);
+  EXPECT_EQ(finished.program->graph, request.graph);
+  EXPECT_EQ(finished.program->codegen, context_.codegen);
+  ASSERT_EQ(finished.kernels.size(), 1u);
+  EXPECT_FALSE(finished.kernels[0].cached.has_value());
+  EXPECT_GT(finished.kernels[0].schedules.size(), 1u);
+  EXPECT_TRUE(parse_graph(finished.kernels[0].workload_text).has_value());
+}
+
+TEST_F(PlannerTest, RefusesAGraphUnderAnothersDigest) {
+  StartPlan request = request_for(test_graph(3));
+  request.graph_text = print(test_graph(4).graph);
+  const PlanFinished finished = make_plan(request, context_);
+  ASSERT_FALSE(finished.program.has_value());
+  EXPECT_EQ(finished.program.error().code, Code::kInvalidArgument);
+  EXPECT_TRUE(finished.kernels.empty());
+}
+
+TEST_F(PlannerTest, FindsAKernelThatIsCached) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel planned = make_plan(request, context_).kernels.at(0);
+  store_winner(planned, planned.key, planned.schedules[1]);
+  const PlannedKernel again = make_plan(request, context_).kernels.at(0);
+  ASSERT_TRUE(again.cached.has_value());
+  EXPECT_EQ(again.cached->schedule, planned.schedules[1].to_string());
+}
+
+TEST_F(PlannerTest, PutsAnEarlierWinnerFirstAndKeepsTheRestInOrder) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel before = make_plan(request, context_).kernels.at(0);
+  const Schedule winner = before.schedules.back();
+  store_winner(before, Digest::of("of another code generator"), winner);
+  const PlannedKernel after = make_plan(request, context_).kernels.at(0);
+  EXPECT_FALSE(after.cached.has_value());
+  std::vector<Schedule> expected = before.schedules;
+  std::rotate(expected.begin(), expected.end() - 1, expected.end());
+  EXPECT_EQ(after.schedules, expected);
+}
+
+TEST_F(PlannerTest, AnEarlierWinnerThatIsNotLegalAnyMoreIsLeftOut) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel before = make_plan(request, context_).kernels.at(0);
+  store_winner(before, Digest::of("old"), {Family::kPointwise, {{"no_such_decision", 1}}});
+  EXPECT_EQ(make_plan(request, context_).kernels.at(0).schedules, before.schedules);
+}
+
+TEST_F(PlannerTest, BringsTheRecordsOfAnEarlierLife) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel planned = make_plan(request, context_).kernels.at(0);
+  TuningRecord record;
+  record.kernel_key = planned.key;
+  record.workload = planned.workload;
+  record.target = test_target();
+  record.schedule = planned.schedules[0];
+  record.measurement.samples_us = {1, 2, 3};
+  cache_->put_record(record, nullptr);
+  cache_->flush();
+  const PlannedKernel again = make_plan(request, context_).kernels.at(0);
+  ASSERT_EQ(again.records.size(), 1u);
+  EXPECT_EQ(again.records[0].schedule, planned.schedules[0]);
+}
+
+TEST_F(PlannerTest, ThreadsAnswerEverySubmission) {
+  std::mutex mutex;
+  std::vector<Digest> answered;
+  std::promise<void> all;
+  Planner planner(context_, 2, [&](const PlanFinished& finished) {
+    const std::lock_guard lock(mutex);
+    answered.push_back(finished.key);
+    if (answered.size() == 10) all.set_value();
+  });
+  for (int constant = 3; constant < 13; ++constant) {
+    planner.submit(request_for(test_graph(constant)));
+  }
+  ASSERT_EQ(all.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  std::ranges::sort(answered);
+  EXPECT_EQ(std::unique(answered.begin(), answered.end()), answered.end());
+}
+
+}  // namespace
+}  // namespace kiln
