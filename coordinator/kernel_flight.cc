@@ -46,7 +46,7 @@ uint64_t seed_of(const Digest& key) {
 
 }  // namespace
 
-KernelFlight::KernelFlight(PlannedKernel planned, Target target, Mode mode,
+KernelFlight::KernelFlight(PlannedKernel planned, Target target, Mode mode, uint64_t epoch,
                            const CoreOptions& options)
     : key_(planned.key),
       workload_(planned.workload),
@@ -55,7 +55,8 @@ KernelFlight::KernelFlight(PlannedKernel planned, Target target, Mode mode,
       target_(std::move(target)),
       mode_(mode),
       policy_(options.policy),
-      max_retries_(options.max_retries) {
+      max_retries_(options.max_retries),
+      epoch_(epoch) {
   candidates_.resize(planned.schedules.size());
   for (size_t i = 0; i < candidates_.size(); ++i)
     candidates_[i].schedule = std::move(planned.schedules[i]);
@@ -275,8 +276,8 @@ void KernelFlight::keep(Candidate& c, CandidateResult result, Job::Kind kind, Re
 }
 
 void KernelFlight::give_back(const std::vector<int>& candidates, Job::Kind kind,
-                             const WorkerId& worker) {
-  ++epoch_;
+                             const WorkerId& worker, uint64_t new_epoch) {
+  epoch_ = new_epoch;
   if (kind == Job::Kind::kFinal) {
     ++finals_cut_short_;
     ++retries_;
@@ -289,8 +290,8 @@ void KernelFlight::give_back(const std::vector<int>& candidates, Job::Kind kind,
   }
 }
 
-void KernelFlight::recall() {
-  ++epoch_;
+void KernelFlight::recall(uint64_t new_epoch) {
+  epoch_ = new_epoch;
   queue_.clear();
   for (Candidate& c : candidates_) c.work = Candidate::Work::kNone;
 }

@@ -33,7 +33,8 @@ class KernelFlight {
     std::vector<int> candidates;  // empty: nothing for this worker now
   };
 
-  KernelFlight(PlannedKernel planned, Target target, Mode mode, const CoreOptions& options);
+  KernelFlight(PlannedKernel planned, Target target, Mode mode, uint64_t epoch,
+               const CoreOptions& options);
 
   const Digest& key() const { return key_; }
   const Target& target() const { return target_; }
@@ -60,9 +61,10 @@ class KernelFlight {
   TuningRecord accept(CandidateResult result, Job::Kind kind, const WorkerId& worker,
                       const Target& device);
   // The lease was lost before these were finished: queued again under a new epoch.
-  void give_back(const std::vector<int>& candidates, Job::Kind kind, const WorkerId& worker);
+  void give_back(const std::vector<int>& candidates, Job::Kind kind, const WorkerId& worker,
+                 uint64_t new_epoch);
   // Nobody needs the flight now: all leases end, without blame; advance() queues the work again.
-  void recall();
+  void recall(uint64_t new_epoch);
   void fail(Error error);
 
   // kStoring: the winner, with its binary, once. Later calls: std::nullopt.
@@ -121,7 +123,7 @@ class KernelFlight {
   int max_retries_;
 
   Stage stage_ = Stage::kScreening;
-  uint64_t epoch_ = 1;
+  uint64_t epoch_;
   std::vector<Candidate> candidates_;
   std::deque<int> queue_;
   std::vector<int> finalists_;  // leader of the screening first

@@ -1,6 +1,6 @@
 // LeaseTable: who works on what, until when. A lease is a time-bounded assignment of candidates of
 // one kernel flight to one worker; its id is never used again and its epoch is the flight's when it
-// was opened. A result counts only while its lease is open under that epoch: whoever lost a lease
+// was opened; a flight gets a new one whenever work is taken back from somebody. A result counts only while its lease is open under that epoch: whoever lost a lease
 // changes nothing any more. Plain value; one thread.
 #pragma once
 
@@ -25,9 +25,11 @@ struct Lease {
 
 class LeaseTable {
  public:
-  explicit LeaseTable(uint64_t first_id) : next_id_(first_id) {}
+  explicit LeaseTable(uint64_t first_id) : next_id_(first_id), next_epoch_(first_id) {}
 
   Lease& open(Lease lease);  // fills in the id
+  // Later than every one before it, also for a kernel that is tuned once more.
+  uint64_t new_epoch() { return next_epoch_++; }
   Lease* find(uint64_t id);
   void close(uint64_t id);
 
@@ -38,7 +40,7 @@ class LeaseTable {
   int count(const WorkerId& worker) const;
 
  private:
-  uint64_t next_id_;
+  uint64_t next_id_, next_epoch_;
   std::map<uint64_t, Lease> leases_;
   std::map<WorkerId, int> held_;  // how many each worker has; no zeros
 };

@@ -20,7 +20,8 @@ void TuningFloor::need(int64_t now_ms, const Digest& program, PlannedKernel plan
   const Digest key = planned.key;
   auto found = flights_.find(key);
   if (found == flights_.end()) {
-    found = flights_.emplace(key, KernelFlight(std::move(planned), target, mode, options_)).first;
+    KernelFlight flight(std::move(planned), target, mode, leases_.new_epoch(), options_);
+    found = flights_.emplace(key, std::move(flight)).first;
     // Without a limit for waiting, check_target saw a worker before the plan was made.
     found->second.was_served = options_.max_waiting_for_worker_ms == 0;
     if (const Error* known = failures_.find(now_ms, key)) found->second.fail(*known);
@@ -42,7 +43,7 @@ void TuningFloor::release(const Digest& program, const Digest& kernel) {
   }
   close_leases(flight);
   queue_.remove(flight.target(), kernel);
-  flight.recall();
+  flight.recall(leases_.new_epoch());
   retire(flight);
 }
 
@@ -160,7 +161,7 @@ void TuningFloor::take_back(int64_t now_ms, uint64_t lease_id, Actions& out) {
   changed_.insert(lease.worker);
   KernelFlight& flight = flights_.at(lease.kernel);
   const int retries = flight.retries();
-  flight.give_back(lease.outstanding, lease.kind, lease.worker);
+  flight.give_back(lease.outstanding, lease.kind, lease.worker, leases_.new_epoch());
   retries_ += flight.retries() - retries;
   settle(now_ms, flight, out);
 }

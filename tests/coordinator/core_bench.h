@@ -16,7 +16,9 @@ inline Target cpu_target() {
   return target;
 }
 
-inline Digest digest_of(std::string_view name) { return Digest::of(name); }
+inline Digest digest_of(std::string_view name) {
+  return Digest::of(name);
+}
 
 inline Schedule schedule_of(int index) {
   return Schedule{Family::kPointwise, {{"vector", index}}};
@@ -165,7 +167,7 @@ class CoreBench {
 
   int64_t now_ms = 1'000;
   std::vector<Action> done;
-  std::vector<TuningRecord> records;      // what store_all() stored
+  std::vector<TuningRecord> records;  // what store_all() stored
   std::vector<StoreKernel> kernels;
   std::vector<Program> programs;
   Core& core() { return core_; }

@@ -45,7 +45,8 @@ TEST(CoreLease, ResultIsAcknowledgedOnlyWhenItsRecordIsDurable) {
   EXPECT_EQ(store.records[0].worker, "w");
   EXPECT_EQ(store.records[0].binary, Digest::of("binary 0"));
   EXPECT_TRUE(bench.one<SendOrders>().orders.acks.empty());
-  bench.report("w", {}, {ok_result(job, 0, 10)});  // repeated: not taken twice, not acknowledged yet
+  bench.report("w", {},
+               {ok_result(job, 0, 10)});  // repeated: not taken twice, not acknowledged yet
   EXPECT_TRUE(bench.none<StoreRecords>());
   EXPECT_TRUE(bench.one<SendOrders>().orders.acks.empty());
   bench.step(RecordsStored{"w", store.acks});
@@ -225,8 +226,9 @@ TEST(CoreLease, FinalThatNeverEndsLeavesTheOrderOfTheScreening) {
   for (int i = 0; i <= options.max_retries; ++i) {
     job = bench.job_of("w");
     ASSERT_EQ(job.kind, Job::Kind::kFinal) << i;
-    bench.report("w", {}, {bad_result(job, 0, Verdict::kDeviceLost),
-                           bad_result(job, 1, Verdict::kDeviceLost)});
+    bench.report(
+        "w", {},
+        {bad_result(job, 0, Verdict::kDeviceLost), bad_result(job, 1, Verdict::kDeviceLost)});
     if (i >= 1) break;  // two failures each time
   }
   bench.store_all();
@@ -280,8 +282,8 @@ TEST(CoreLease, KernelsTakeTurns) {
     order.push_back(job.workload_text);
     bench.report("w", {}, {ok_result(job, job.candidates.at(0).index, 10)});
   }
-  EXPECT_EQ(order, (std::vector<std::string>{"workload k", "workload l", "workload k",
-                                             "workload l"}));
+  EXPECT_EQ(order,
+            (std::vector<std::string>{"workload k", "workload l", "workload k", "workload l"}));
 }
 
 TEST(CoreLease, BatchesShrinkSoThatEveryWorkerHelps) {

@@ -91,8 +91,7 @@ TEST(CoreTuning, FinalistsAreRacedOnOneWorkerAndTheFinalDecides) {
       ++finals;
       final_job = job;
       if (job.kind == Job::Kind::kFinal)
-        bench.report(orders.worker, {},
-                     {ok_result(job, 1, 10.5, 40), ok_result(job, 2, 10.0, 40)});
+        bench.report(orders.worker, {}, {ok_result(job, 1, 10.5, 40), ok_result(job, 2, 10.0, 40)});
     }
   EXPECT_EQ(finals, 1);
   EXPECT_EQ(final_job.kind, Job::Kind::kFinal);
@@ -126,8 +125,9 @@ TEST(CoreTuning, NoFinalWhenScreeningLeftOneCandidate) {
   bench.report("w");
   bench.start({planned_kernel("k", 3)});
   const Job job = bench.job_of("w");
-  bench.report("w", {}, {ok_result(job, 0, 20), ok_result(job, 1, 10),
-                         bad_result(job, 2, Verdict::kWrongResult)});
+  bench.report(
+      "w", {},
+      {ok_result(job, 0, 20), ok_result(job, 1, 10), bad_result(job, 2, Verdict::kWrongResult)});
   EXPECT_EQ(bench.job_of("w").lease, 0u);
   bench.store_all();
   const Program program = program_from_json(bench.one<Answer>().reply.program_json).value();
@@ -139,8 +139,9 @@ TEST(CoreTuning, KernelWithoutSurvivorsFailsWithItsLogAndIsRemembered) {
   bench.report("w");
   bench.start({planned_kernel("k", 2), planned_kernel("l", 2)});
   const Job job = bench.job_of("w");
-  bench.report("w", {}, {bad_result(job, 0, Verdict::kCompileFailed, "error: oops"),
-                         bad_result(job, 1, Verdict::kWrongResult)});
+  bench.report("w", {},
+               {bad_result(job, 0, Verdict::kCompileFailed, "error: oops"),
+                bad_result(job, 1, Verdict::kWrongResult)});
   const Error error = bench.one<Answer>().reply.outcome.error();
   EXPECT_EQ(error.code, Code::kInternal);
   EXPECT_NE(error.message.find("1 compile_failed, 1 wrong_result"), std::string::npos);

@@ -48,7 +48,8 @@ void Checker::saw(const Event& event) {
   if (const auto* e = std::get_if<RequestCancelled>(&event)) open_.erase({e->client, e->request});
   if (const auto* e = std::get_if<ClientGone>(&event))
     std::erase_if(open_, [&](const auto& entry) { return entry.first.first == e->client; });
-  if (const auto* e = std::get_if<ProgramLookedUp>(&event); e != nullptr && !e->program_json.empty())
+  if (const auto* e = std::get_if<ProgramLookedUp>(&event);
+      e != nullptr && !e->program_json.empty())
     programs_found_.insert(e->key);
   if (const auto* e = std::get_if<ProgramStored>(&event)) programs_settled_.insert(e->key);
   if (const auto* e = std::get_if<KernelStored>(&event); e != nullptr && !e->status) {
@@ -103,7 +104,8 @@ void Checker::saw_answer(const Answer& answer) {
   for (size_t i = 0; i < truth.kernels.size(); ++i) {
     const auto* candidate = truth_.kernel(truth.kernels[i]).find(program->kernels[i].schedule);
     if (candidate == nullptr || candidate->verdict != Verdict::kOk)
-      fail(2, fmt::format("the answer has a kernel that is wrong: {}", program->kernels[i].schedule));
+      fail(2,
+           fmt::format("the answer has a kernel that is wrong: {}", program->kernels[i].schedule));
   }
 }
 
@@ -115,9 +117,8 @@ void Checker::saw_program(const Digest& key, CacheOutcome outcome, const Answer&
   if (programs_settled_.contains(key)) return;
   const auto program = program_from_json(answer.reply.program_json);
   const bool unstored =
-      program && std::any_of(program->kernels.begin(), program->kernels.end(), [&](const auto& k) {
-        return kernels_unstored_.contains(k.key);
-      });
+      program && std::any_of(program->kernels.begin(), program->kernels.end(),
+                             [&](const auto& k) { return kernels_unstored_.contains(k.key); });
   if (!unstored) fail(5, "answered before the store said anything");
 }
 

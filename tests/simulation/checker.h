@@ -32,7 +32,7 @@ class Checker {
  private:
   using RequestId = std::pair<ClientId, uint64_t>;
   using ResultId = std::pair<uint64_t, int>;
-  using CandidateId = std::pair<Digest, std::string>;   // kernel key, schedule
+  using CandidateId = std::pair<Digest, std::string>;  // kernel key, schedule
   struct KnownLease {
     WorkerId worker;
     uint64_t epoch = 0;
@@ -57,17 +57,17 @@ class Checker {
   int64_t accepted_count_ = 0;
 
   // Of this life of the coordinator:
-  std::map<RequestId, CompileRequest> open_;              // accepted and not answered
-  std::map<WorkerId, WorkerReport> workers_;              // as last reported
-  std::map<uint64_t, KnownLease> leases_;                 // not taken back
-  std::set<uint64_t> lease_ids_;                          // ever
-  std::set<std::tuple<uint64_t, uint64_t, int>> reported_;   // lease, epoch, index a worker sent
+  std::map<RequestId, CompileRequest> open_;                // accepted and not answered
+  std::map<WorkerId, WorkerReport> workers_;                // as last reported
+  std::map<uint64_t, KnownLease> leases_;                   // not taken back
+  std::set<uint64_t> lease_ids_;                            // ever
+  std::set<std::tuple<uint64_t, uint64_t, int>> reported_;  // lease, epoch, index a worker sent
   std::set<ResultId> accepted_, durable_;
-  std::map<CandidateId, Verdict> finished_;               // screened, or rejected for good
-  std::set<Digest> winners_;                              // stored, or being stored
-  std::set<Digest> programs_found_;                       // the store had them
-  std::set<Digest> programs_settled_;                     // the store answered, well or badly
-  std::set<Digest> kernels_unstored_;                     // the store failed
+  std::map<CandidateId, Verdict> finished_;  // screened, or rejected for good
+  std::set<Digest> winners_;                 // stored, or being stored
+  std::set<Digest> programs_found_;          // the store had them
+  std::set<Digest> programs_settled_;        // the store answered, well or badly
+  std::set<Digest> kernels_unstored_;        // the store failed
 };
 
 }  // namespace kiln::simulation

@@ -61,9 +61,8 @@ void Client::answered(const CompileReply& reply) {
 
 void Client::die() {
   open_.clear();
-  network_.after(random_.between(10, 500), [this, gone = id_] {
-    network_.tell_coordinator(ClientGone{gone});
-  });
+  network_.after(random_.between(10, 500),
+                 [this, gone = id_] { network_.tell_coordinator(ClientGone{gone}); });
   start();
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kFaultsMs = 15'000;
-constexpr int64_t kPatienceMs = 120'000;   // to answer everybody once the faults are over
+constexpr int64_t kPatienceMs = 120'000;  // to answer everybody once the faults are over
 
 }  // namespace
 
@@ -64,9 +64,10 @@ Outcome Cluster::run() {
   }
   outcome_.violation = checker_.violation();
   if (!outcome_.violation && !all_quiet())
-    outcome_.violation = fmt::format("invariant 2: {} requests are not answered {} s after the "
-                                     "last fault",
-                                     checker_.open_requests(), kPatienceMs / 1000);
+    outcome_.violation = fmt::format(
+        "invariant 2: {} requests are not answered {} s after the "
+        "last fault",
+        checker_.open_requests(), kPatienceMs / 1000);
   for (const auto& client : clients_) outcome_.answers += client->answers();
   outcome_.accepted = checker_.accepted();
   if (core_ != nullptr) outcome_.stats = core_->stats(now_ms_);
@@ -179,7 +180,9 @@ void Cluster::act_on_store(Action action) {
   if (auto* a = std::get_if<StoreRecords>(&action)) {
     const RecordsStored stored{a->worker, a->acks};
     if (planted_ == Planted::kAckUnstored)
-      after(0, [this, stored, life = life_] { if (life == life_) feed(stored); });
+      after(0, [this, stored, life = life_] {
+        if (life == life_) feed(stored);
+      });
     write([this, stored, records = std::move(a->records)](const Status& status) {
       for (const TuningRecord& record : records) {
         if (status)
@@ -198,7 +201,9 @@ void Cluster::act_on_store(Action action) {
   } else if (auto* p = std::get_if<StoreProgram>(&action)) {
     const Digest key = p->program.key;
     if (planted_ == Planted::kAnswerUnstored)
-      after(0, [this, key, life = life_] { if (life == life_) feed(ProgramStored{key, {}}); });
+      after(0, [this, key, life = life_] {
+        if (life == life_) feed(ProgramStored{key, {}});
+      });
     write([this, key, json = program_to_json(p->program)](const Status& status) {
       if (status) store_.programs[key] = json;
       step(ProgramStored{key, status});
@@ -265,8 +270,7 @@ void Cluster::after(int64_t ms, std::function<void()> run) {
 void Cluster::lossy(std::function<void()> deliver) {
   if (faults() && random_.chance(loss_)) return;
   const int copies = faults() && random_.chance(duplication_) ? 2 : 1;
-  for (int i = 0; i < copies; ++i)
-    after(random_.between(1, faults() ? 80 : 5), deliver);
+  for (int i = 0; i < copies; ++i) after(random_.between(1, faults() ? 80 : 5), deliver);
 }
 
 void Cluster::to_coordinator(Event event) {

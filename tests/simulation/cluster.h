@@ -21,19 +21,19 @@ namespace kiln::simulation {
 // Mistakes planted between the core and its world, to see that the checker finds them.
 enum class Planted : uint8_t {
   kNone,
-  kAcceptStale,       // results of a lease that was taken back count for the one that followed
+  kAcceptStale,  // results of a lease that was taken back count for the one that followed
   kAnswerTwice,
-  kAnswerUnstored,    // the core is told that a program is stored when the write is only queued
-  kAckUnstored,       // the same for records
-  kForgetRecords,     // the planner does not read what was measured before
-  kReuseLeaseIds,     // a restarted coordinator counts leases from 1 again
-  kLoseDeaths,        // nobody notices dead workers and lost leases
+  kAnswerUnstored,  // the core is told that a program is stored when the write is only queued
+  kAckUnstored,     // the same for records
+  kForgetRecords,   // the planner does not read what was measured before
+  kReuseLeaseIds,   // a restarted coordinator counts leases from 1 again
+  kLoseDeaths,      // nobody notices dead workers and lost leases
 };
 
 struct Outcome {
   std::optional<std::string> violation;
-  int64_t steps = 0, answers = 0, accepted = 0, lives = 0;   // how much happened
-  Stats stats;                                               // of the last life
+  int64_t steps = 0, answers = 0, accepted = 0, lives = 0;  // how much happened
+  Stats stats;                                              // of the last life
 };
 
 class Cluster : public Network {
@@ -93,12 +93,12 @@ class Cluster : public Network {
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<std::unique_ptr<Worker>> workers_;
 
-  std::unique_ptr<Core> core_;         // null while it is down
-  int64_t life_ = 0;                   // events of an earlier one are lost
-  int64_t writer_free_ms_ = 0;         // one writer: writes keep their order
+  std::unique_ptr<Core> core_;  // null while it is down
+  int64_t life_ = 0;            // events of an earlier one are lost
+  int64_t writer_free_ms_ = 0;  // one writer: writes keep their order
   double loss_ = 0, duplication_ = 0, disk_full_ = 0;
   Outcome outcome_;
-  std::map<uint64_t, std::pair<WorkerId, Job>> jobs_;   // kAcceptStale: all ever sent, by lease
+  std::map<uint64_t, std::pair<WorkerId, Job>> jobs_;  // kAcceptStale: all ever sent, by lease
 };
 
 }  // namespace kiln::simulation

@@ -7,7 +7,7 @@
 namespace kiln::simulation {
 namespace {
 
-constexpr uint64_t kSeeds = 500;
+constexpr uint64_t kSeeds = 1000;
 
 TEST(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
   int64_t lives = 0, answers = 0, accepted = 0;

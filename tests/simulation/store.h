@@ -12,9 +12,9 @@
 namespace kiln::simulation {
 
 struct Store {
-  std::map<Digest, std::string> programs;             // manifests
+  std::map<Digest, std::string> programs;  // manifests
   std::map<Digest, StoreKernel> kernels;
-  std::map<Digest, std::vector<TuningRecord>> records;   // by kernel key, oldest first
+  std::map<Digest, std::vector<TuningRecord>> records;  // by kernel key, oldest first
 };
 
 }  // namespace kiln::simulation

@@ -31,8 +31,12 @@ TrueKernel make_kernel(Random& random, int number) {
 
 }  // namespace
 
-Target target_v3() { return target_of("x86-64-v3"); }
-Target target_v4() { return target_of("x86-64-v4"); }
+Target target_v3() {
+  return target_of("x86-64-v3");
+}
+Target target_v4() {
+  return target_of("x86-64-v4");
+}
 
 const TrueCandidate* TrueKernel::find(const Schedule& schedule) const {
   for (const TrueCandidate& candidate : candidates)

@@ -11,7 +11,7 @@
 
 namespace kiln::simulation {
 
-inline constexpr double kNoise = 0.02;   // of every measurement, to either side
+inline constexpr double kNoise = 0.02;  // of every measurement, to either side
 
 struct TrueCandidate {
   Schedule schedule;
@@ -20,7 +20,7 @@ struct TrueCandidate {
 };
 struct TrueKernel {
   std::string name;
-  std::vector<TrueCandidate> candidates;   // best guess first
+  std::vector<TrueCandidate> candidates;  // best guess first
   const TrueCandidate* find(const Schedule& schedule) const;
   const TrueCandidate* find(const std::string& schedule) const;
 };

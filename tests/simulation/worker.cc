@@ -128,9 +128,8 @@ CandidateResult Worker::try_candidate(const Job& job, const CandidateJob& candid
 void Worker::die() {
   // A killed process is noticed when its connection breaks; a lost host only by its silence.
   if (random_.chance(0.5))
-    network_.after(random_.between(10, 500), [this, gone = id_] {
-      network_.tell_coordinator(WorkerGone{gone});
-    });
+    network_.after(random_.between(10, 500),
+                   [this, gone = id_] { network_.tell_coordinator(WorkerGone{gone}); });
   ++life_;
   id_.clear();
   network_.after(random_.between(100, 3'000), [this] { start(); });

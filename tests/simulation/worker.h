@@ -51,9 +51,9 @@ class Worker {
   int life_ = 0;
   int64_t stalled_until_ms_ = 0;
   std::map<uint64_t, Held> leases_;
-  std::set<uint64_t> ended_;                 // never taken up again
-  std::vector<CandidateResult> results_;     // not acknowledged
-  std::vector<CandidateResult> history_;     // to lie with
+  std::set<uint64_t> ended_;              // never taken up again
+  std::vector<CandidateResult> results_;  // not acknowledged
+  std::vector<CandidateResult> history_;  // to lie with
 };
 
 }  // namespace kiln::simulation
