@@ -56,16 +56,19 @@ Pipe make_pipe() {
   return {ends[0], ends[1]};
 }
 
-// The parent of `pid`, or 0.
-pid_t parent_of(pid_t pid) {
+struct ProcessState {
+  char letter = 'X';  // as in /proc/PID/stat; X: there is no such process
+  pid_t parent = 0;
+};
+
+ProcessState state_of(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
   std::string text((std::istreambuf_iterator<char>(in)), {});
   const size_t close = text.rfind(')');
-  if (close == std::string::npos) return 0;
-  char state = 0;
-  int parent = 0;
-  std::sscanf(text.c_str() + close + 1, " %c %d", &state, &parent);
-  return parent;
+  ProcessState state;
+  if (close != std::string::npos)
+    std::sscanf(text.c_str() + close + 1, " %c %d", &state.letter, &state.parent);
+  return state;
 }
 
 }  // namespace
@@ -173,11 +176,7 @@ void Service::kill() {
     for (pid_t pid : descendants(household, name)) members.push_back(pid);
   child_.signal(SIGKILL);
   child_.wait();
-  for (int tries = 0; tries < 100; ++tries) {
-    std::erase_if(members, [](pid_t pid) { return ::kill(pid, 0) != 0; });
-    if (members.empty()) return;
-    pause_ms(50);
-  }
+  for (pid_t pid : members) CHECK(ends(pid), "the household dies with `kiln up`");
 }
 
 int Service::stop() {
@@ -194,13 +193,22 @@ std::vector<pid_t> descendants(pid_t ancestor, const std::string& name) {
     std::error_code error;
     const Path executable = std::filesystem::read_symlink(entry.path() / "exe", error);
     if (error || executable.filename() != name) continue;
-    for (pid_t up = pid; up > 1; up = parent_of(up))
+    for (pid_t up = pid; up > 1; up = state_of(up).parent)
       if (up == ancestor) {
         found.push_back(pid);
         break;
       }
   }
   return found;
+}
+
+bool ends(pid_t pid) {
+  for (int tries = 0; tries < 100; ++tries) {
+    const char letter = state_of(pid).letter;
+    if (letter == 'X' || letter == 'Z') return true;
+    pause_ms(20);
+  }
+  return false;
 }
 
 std::string binary(const std::string& name) {

@@ -60,6 +60,9 @@ class Service {
 // Processes below `ancestor` whose executable is named `name`.
 std::vector<pid_t> descendants(pid_t ancestor, const std::string& name);
 
+// Waits up to two seconds for `pid` to end; a zombie has ended.
+bool ends(pid_t pid);
+
 // build/.../bin/NAME.
 std::string binary(const std::string& name);
 // tests/graphs/small/NAME
