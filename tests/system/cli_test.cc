@@ -151,8 +151,8 @@ TEST_F(Cli, AnUncoveredOpExits6AndNamesOpAndLine) {
 
 TEST_F(Cli, AWrongAnswerExits1) {
   const Finished wrong =
-      kiln({"run", small_graph("matmul.pt2"), "--inputs", small_graph("matmul.safetensors"),
-            "--expect", small_graph("matmul.safetensors"), "--rtol", "0", "--atol", "0"});
+      kiln({"run", small_graph("ffn_gelu.pt2"), "--inputs", small_graph("ffn_gelu.safetensors"),
+            "--expect", small_graph("ffn_gelu.safetensors"), "--rtol", "0", "--atol", "0"});
   EXPECT_EQ(wrong.exit_code, 1) << wrong.out;
   EXPECT_NE(wrong.out.find("out0 element"), std::string::npos) << wrong.out;
 }
