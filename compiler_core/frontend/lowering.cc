@@ -9,10 +9,10 @@ namespace kiln {
 namespace {
 
 // Checks that only constrain the exporter's own tracing.
-constexpr std::array<std::string_view, 6> kIgnored = {
+constexpr std::array<std::string_view, 5> kIgnored = {
     "aten._assert_tensor_metadata.default",      "aten._assert_scalar.default",
     "aten.sym_constrain_range.default",          "aten._assert_async.msg",
-    "aten.sym_constrain_range_for_size.default", "_guards_fn",
+    "aten.sym_constrain_range_for_size.default",
 };
 
 std::string type_text(DType dtype, const Shape& shape) {

@@ -694,6 +694,29 @@ TEST(Normalisation, layer_norm_is_its_other_spelling_and_gives_its_statistics) {
   EXPECT_EQ(values_of((*outputs)[2]), (Doubles{1, 0.5}));
 }
 
+TEST(Normalisation, layer_norm_is_its_decomposition) {
+  ModelText composite, written_out;
+  for (ModelText* model : {&composite, &written_out})
+    model->input("x", kFloat, {2, 4}).input("w", kFloat, {4}).input("c", kFloat, {4});
+  composite
+      .node("aten.layer_norm.default",
+            {tensor("input", "x"), integers("normalized_shape", {4}), tensor("weight", "w"),
+             tensor("bias", "c"), real("eps", "1e-05")},
+            "y", kFloat, {2, 4})
+      .output("y");
+  const std::string keep = flag("keepdim", true), last = integers("dim", {-1});
+  written_out.node("aten.mean.dim", {kX, last, keep}, "m", kFloat, {2, 1})
+      .node("aten.var.correction", {kX, last, integer("correction", 0), keep}, "v", kFloat, {2, 1})
+      .node("aten.sub.Tensor", {kX, tensor("other", "m")}, "d", kFloat, {2, 4})
+      .node("aten.add.Tensor", {tensor("self", "v"), real("other", "1e-05")}, "e", kFloat, {2, 1})
+      .node("aten.rsqrt.default", {tensor("self", "e")}, "r", kFloat, {2, 1})
+      .node("aten.mul.Tensor", {tensor("self", "d"), tensor("other", "r")}, "n", kFloat, {2, 4})
+      .node("aten.mul.Tensor", {tensor("self", "n"), tensor("other", "w")}, "s", kFloat, {2, 4})
+      .node("aten.add.Tensor", {tensor("self", "s"), tensor("other", "c")}, "y", kFloat, {2, 4})
+      .output("y");
+  EXPECT_EQ(graph_text(composite), graph_text(written_out));
+}
+
 TEST(Normalisation, batch_norm_uses_the_running_statistics) {
   expect_values({"aten.batch_norm.default",
                  {tensor("input", "x"), none("weight"), none("bias"), tensor("running_mean", "z"),

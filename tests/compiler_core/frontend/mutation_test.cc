@@ -60,6 +60,16 @@ class Mutator {
   }
   size_t below(size_t limit) { return static_cast<size_t>(random_() % limit); }
 
+  // The next number in the text becomes another: keeps JSON valid, and reaches the lowering.
+  void replace_number(std::string& text, size_t at) {
+    const size_t begin = text.find_first_of("0123456789", at);
+    if (begin == std::string::npos) return;
+    const size_t end = std::min(text.find_first_not_of("0123456789", begin), text.size());
+    const char* numbers[] = {
+        "0", "1", "2", "-1", "-2", "3", "16", "64", "9223372036854775807", "1099511627776"};
+    text.replace(begin, end - begin, numbers[below(std::size(numbers))]);
+  }
+
  private:
   void edit(std::string& text) {
     const size_t at = below(text.size());
@@ -90,16 +100,6 @@ class Mutator {
   void swap_token(std::string& text, size_t at) {
     text.replace(at, below(8), kTokens[below(std::size(kTokens))]);
   }
-  // The next number in the text becomes another: keeps JSON valid, and reaches the lowering.
-  void replace_number(std::string& text, size_t at) {
-    const size_t begin = text.find_first_of("0123456789", at);
-    if (begin == std::string::npos) return;
-    const size_t end = std::min(text.find_first_not_of("0123456789", begin), text.size());
-    const char* numbers[] = {
-        "0", "1", "2", "-1", "-2", "3", "16", "64", "9223372036854775807", "1099511627776"};
-    text.replace(begin, end - begin, numbers[below(std::size(numbers))]);
-  }
-
   std::mt19937_64 random_;
 };
 
@@ -146,6 +146,40 @@ TEST(WholeModelMutation, of_llama_gives_an_error_or_a_valid_graph) {
     const auto program = lower_exported_model(*model);
     if (!program) continue;
     EXPECT_TRUE(verify(program->graph)) << "mutation " << i;
+  }
+}
+
+std::vector<std::string> covered_ops() {
+  std::vector<std::string> names;
+  for (const auto list : {arithmetic_lowerings(), activation_lowerings(), view_lowerings(),
+                          creation_lowerings(), indexing_lowerings(), reduction_lowerings(),
+                          normalisation_lowerings(), matmul_lowerings(), attention_lowerings()})
+    for (const Lowering& lowering : list) names.emplace_back(lowering.name);
+  return names;
+}
+
+// Every lowering meets arguments that were meant for another: JSON stays valid, so all of it
+// reaches the lowerings.
+TEST(WholeModelMutation, an_op_given_anothers_arguments_gives_an_error_or_a_valid_graph) {
+  const std::vector<std::string> ops = covered_ops();
+  const std::string prefix = "torch.ops.aten.";
+  for (const char* name : {"attention", "rope", "layernorm", "train_step_mlp", "sdpa_causal"}) {
+    const std::string original = model_of(name);
+    Mutator mutate(std::hash<std::string>{}(name));
+    for (int i = 0; i < 400; ++i) {
+      std::string text = original;
+      size_t at = text.find(prefix, mutate.below(text.size()));
+      if (at == std::string::npos) at = text.find(prefix);
+      at += prefix.size() - std::string("aten.").size();
+      text.replace(at, text.find('"', at) - at, ops[mutate.below(ops.size())]);
+      for (int edits = 0; edits < 2; ++edits)
+        mutate.replace_number(text, mutate.below(text.size()));
+      const auto model = parse_exported_model(text);
+      if (!model) continue;
+      const auto program = lower_exported_model(*model);
+      if (!program) continue;
+      EXPECT_TRUE(verify(program->graph)) << name << " mutation " << i;
+    }
   }
 }
 
