@@ -104,7 +104,8 @@ class Canonicaliser {
       for (const Dim& dim : graph_.node(id).shape) {
         std::vector<SymbolId> symbols = dim.symbols();
         std::stable_sort(symbols.begin(), symbols.end(), [this](SymbolId a, SymbolId b) {
-          return colours_.symbols[static_cast<size_t>(a)] < colours_.symbols[static_cast<size_t>(b)];
+          return colours_.symbols[static_cast<size_t>(a)] <
+                 colours_.symbols[static_cast<size_t>(b)];
         });
         for (SymbolId symbol : symbols) {
           if (numbered[static_cast<size_t>(symbol)]) continue;
@@ -156,6 +157,8 @@ class Canonicaliser {
 
 }  // namespace
 
-Result<Canonical> canonicalise(const Graph& graph) { return Canonicaliser(graph).run(); }
+Result<Canonical> canonicalise(const Graph& graph) {
+  return Canonicaliser(graph).run();
+}
 
 }  // namespace kiln

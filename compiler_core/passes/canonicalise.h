@@ -1,6 +1,6 @@
 // The canonical form: nodes in the order of a traversal from the outputs that follows colours (see
-// colours.h), operands of commutative ops in the order of their colours, inputs and symbols numbered
-// as the traversal meets them. Drops whatever no output needs.
+// colours.h), operands of commutative ops in the order of their colours, inputs and symbols
+// numbered as the traversal meets them. Drops whatever no output needs.
 #pragma once
 
 #include <vector>

@@ -33,8 +33,8 @@ class Refiner {
       op_colours_.push_back(text_colour(to_string(static_cast<Op>(op))));
     colours_.nodes.assign(static_cast<size_t>(graph.size()), 0);
     for (const Symbol& symbol : graph.symbols())
-      colours_.symbols.push_back(mix(static_cast<Colour>(symbol.range.min),
-                                     static_cast<Colour>(symbol.range.max)));
+      colours_.symbols.push_back(
+          mix(static_cast<Colour>(symbol.range.min), static_cast<Colour>(symbol.range.max)));
     start_locals();
   }
 
@@ -86,7 +86,8 @@ class Refiner {
   Colour dim_colour(Colour colour, const Dim& dim) const {
     if (dim.is_constant()) return mix(colour, static_cast<Colour>(dim.constant()));
     std::vector<int64_t> point;
-    for (Colour symbol : colours_.symbols) point.push_back(static_cast<int64_t>(symbol & 0xffff) + 1);
+    for (Colour symbol : colours_.symbols)
+      point.push_back(static_cast<int64_t>(symbol & 0xffff) + 1);
     const auto value = dim.evaluate(point);
     return mix(mix(colour, 0xd1), value ? static_cast<Colour>(*value) : 0);
   }
@@ -112,7 +113,8 @@ class Refiner {
       if (node.operands.empty()) continue;
       Colour colour = mix(this->node(id), local_[static_cast<size_t>(id)]);
       if (traits(node.op).commutative) {
-        const auto [low, high] = std::minmax(this->node(node.operands[0]), this->node(node.operands[1]));
+        const auto [low, high] =
+            std::minmax(this->node(node.operands[0]), this->node(node.operands[1]));
         colour = mix(mix(colour, low), high);
       } else {
         for (NodeId operand : node.operands) colour = mix(colour, this->node(operand));
@@ -174,8 +176,8 @@ class Refiner {
 
   bool all_inputs_differ() { return first_tied_input() == kInvalidNode; }
 
-  // An input of the least colour that several have. Which one of them does not matter where they are
-  // interchangeable, and they nearly always are.
+  // An input of the least colour that several have. Which one of them does not matter where they
+  // are interchangeable, and they nearly always are.
   NodeId first_tied_input() {
     const auto inputs = sorted_inputs();
     for (size_t i = 1; i < inputs.size(); ++i)
@@ -193,6 +195,8 @@ class Refiner {
 
 }  // namespace
 
-Colours refine_colours(const Graph& graph) { return Refiner(graph).run(); }
+Colours refine_colours(const Graph& graph) {
+  return Refiner(graph).run();
+}
 
 }  // namespace kiln

@@ -1,11 +1,11 @@
-// Colour refinement (Weisfeiler and Leman): a colour for every node and symbol that follows from what
-// the graph computes, and not from the order in which it was written. Equal colours mean that
+// Colour refinement (Weisfeiler and Leman): a colour for every node and symbol that follows from
+// what the graph computes, and not from the order in which it was written. Equal colours mean that
 // refinement cannot tell two apart.
 //
 // A node starts with its op, dtype, shape and attributes. A sweep upwards adds what it is computed
-// from, a sweep downwards what it is used for; sweeps repeat until no colour splits further. Distinct
-// nodes of equal colour stem from inputs of equal colour (equal nodes are one node), so that one of
-// those inputs is then singled out and refinement goes on, until all inputs differ.
+// from, a sweep downwards what it is used for; sweeps repeat until no colour splits further.
+// Distinct nodes of equal colour stem from inputs of equal colour (equal nodes are one node), so
+// that one of those inputs is then singled out and refinement goes on, until all inputs differ.
 #pragma once
 
 #include <cstdint>

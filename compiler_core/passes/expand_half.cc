@@ -18,7 +18,8 @@ NodeId widen(GraphBuilder& builder, NodeId x) {
 
 NodeId expand(GraphBuilder& builder, const Node& node, std::vector<NodeId> operands) {
   const auto touches_half = [&builder](NodeId id) { return is_half(builder.dtype(id)); };
-  const bool half = is_half(node.dtype) || std::any_of(operands.begin(), operands.end(), touches_half);
+  const bool half =
+      is_half(node.dtype) || std::any_of(operands.begin(), operands.end(), touches_half);
   if (!half) return emit(builder, node, std::move(operands));
   if (node.op == Op::kConstant || node.op == Op::kIota) {
     Node wide = node;

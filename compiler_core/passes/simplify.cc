@@ -14,18 +14,30 @@ namespace {
 // Significant bits of the integers a dtype holds exactly.
 int integer_bits(DType dtype) {
   switch (dtype) {
-    case DType::kF64: return 53;
-    case DType::kF32: return 24;
-    case DType::kF16: return 11;
-    case DType::kBF16: return 8;
-    case DType::kF8E4M3: return 4;
-    case DType::kF8E5M2: return 3;
-    case DType::kI64: return 63;
-    case DType::kI32: return 31;
-    case DType::kI16: return 15;
-    case DType::kU8: return 8;
-    case DType::kI8: return 7;
-    case DType::kBool: return 1;
+    case DType::kF64:
+      return 53;
+    case DType::kF32:
+      return 24;
+    case DType::kF16:
+      return 11;
+    case DType::kBF16:
+      return 8;
+    case DType::kF8E4M3:
+      return 4;
+    case DType::kF8E5M2:
+      return 3;
+    case DType::kI64:
+      return 63;
+    case DType::kI32:
+      return 31;
+    case DType::kI16:
+      return 15;
+    case DType::kU8:
+      return 8;
+    case DType::kI8:
+      return 7;
+    case DType::kBool:
+      return 1;
   }
   return 0;
 }
@@ -118,9 +130,15 @@ class Simplifier {
       std::swap(operands[0], operands[1]);
     NodeId simpler = kInvalidNode;
     switch (operands.size()) {
-      case 1: simpler = simpler_unary(node, operands[0]); break;
-      case 2: simpler = simpler_binary(node, operands[0], operands[1]); break;
-      case 3: simpler = simpler_select(operands[0], operands[1], operands[2]); break;
+      case 1:
+        simpler = simpler_unary(node, operands[0]);
+        break;
+      case 2:
+        simpler = simpler_binary(node, operands[0], operands[1]);
+        break;
+      case 3:
+        simpler = simpler_select(operands[0], operands[1], operands[2]);
+        break;
     }
     return simpler != kInvalidNode ? simpler : emit(b_, node, std::move(operands));
   }
@@ -139,8 +157,10 @@ class Simplifier {
 
   NodeId simpler_unary(const Node& node, NodeId x) {
     switch (node.op) {
-      case Op::kCast: return simpler_cast(x, node.dtype);
-      case Op::kNeg: return is_op(x, Op::kNeg) ? operand(x, 0) : kInvalidNode;
+      case Op::kCast:
+        return simpler_cast(x, node.dtype);
+      case Op::kNeg:
+        return is_op(x, Op::kNeg) ? operand(x, 0) : kInvalidNode;
       case Op::kAbs:
         if (is_op(x, Op::kNeg)) return unary(Op::kAbs, operand(x, 0));
         return is_op(x, Op::kAbs) ? x : kInvalidNode;
@@ -149,13 +169,12 @@ class Simplifier {
         if (is_op(x, Op::kEq)) return negated_comparison(Op::kNe, x);
         if (is_op(x, Op::kNe)) return negated_comparison(Op::kEq, x);
         return kInvalidNode;
-      default: return kInvalidNode;
+      default:
+        return kInvalidNode;
     }
   }
 
-  NodeId negated_comparison(Op op, NodeId x) {
-    return b_.binary(op, operand(x, 0), operand(x, 1));
-  }
+  NodeId negated_comparison(Op op, NodeId x) { return b_.binary(op, operand(x, 0), operand(x, 1)); }
 
   NodeId simpler_cast(NodeId x, DType to) {
     const DType middle = b_.dtype(x);
@@ -166,23 +185,32 @@ class Simplifier {
     if (!holds_exactly(middle, from)) return kInvalidNode;
     if (from == to) return source;
     // Half types convert to and from f32 only; see expand_half.
-    const bool direct = (!is_half(from) || to == DType::kF32) && (!is_half(to) || from == DType::kF32);
+    const bool direct =
+        (!is_half(from) || to == DType::kF32) && (!is_half(to) || from == DType::kF32);
     return direct ? make({Op::kCast, to, b_.shape(x), {}, {}}, {source}) : kInvalidNode;
   }
 
   NodeId simpler_binary(const Node& node, NodeId x, NodeId y) {
     switch (node.op) {
-      case Op::kAdd: return simpler_add(x, y);
-      case Op::kSub: return simpler_sub(x, y);
-      case Op::kMul: return simpler_mul(x, y);
-      case Op::kDiv: return simpler_div(x, y);
-      case Op::kPow: return simpler_pow(x, y);
+      case Op::kAdd:
+        return simpler_add(x, y);
+      case Op::kSub:
+        return simpler_sub(x, y);
+      case Op::kMul:
+        return simpler_mul(x, y);
+      case Op::kDiv:
+        return simpler_div(x, y);
+      case Op::kPow:
+        return simpler_pow(x, y);
       case Op::kMax:
-      case Op::kMin: return x == y ? x : kInvalidNode;
+      case Op::kMin:
+        return x == y ? x : kInvalidNode;
       case Op::kAnd:
       case Op::kOr:
-      case Op::kXor: return simpler_logic(node, x, y);
-      default: return kInvalidNode;
+      case Op::kXor:
+        return simpler_logic(node, x, y);
+      default:
+        return kInvalidNode;
     }
   }
 
@@ -244,8 +272,7 @@ class Simplifier {
     if (constant(x)) std::swap(x, y);
     const int64_t all = node.dtype == DType::kBool ? 1 : node.dtype == DType::kU8 ? 255 : -1;
     if (is(y, 0)) return node.op == Op::kAnd ? y : x;
-    if (is(y, static_cast<double>(all)) && node.op != Op::kXor)
-      return node.op == Op::kAnd ? x : y;
+    if (is(y, static_cast<double>(all)) && node.op != Op::kXor) return node.op == Op::kAnd ? x : y;
     return kInvalidNode;
   }
 
@@ -345,10 +372,10 @@ class Simplifier {
 }  // namespace
 
 Result<Graph> simplify(const Graph& graph) {
-  return rewrite_nodes(graph, [](GraphBuilder& builder, const Node& node,
-                                 std::vector<NodeId> operands) {
-    return Simplifier(builder).make(node, std::move(operands));
-  });
+  return rewrite_nodes(graph,
+                       [](GraphBuilder& builder, const Node& node, std::vector<NodeId> operands) {
+                         return Simplifier(builder).make(node, std::move(operands));
+                       });
 }
 
 }  // namespace kiln

@@ -113,12 +113,11 @@ class Sinker {
     const bool repeats = !(reads == has || (reads.is_constant() && has.is_constant() &&
                                             reads.constant() <= has.constant()));
     if (!repeats) return true;
-    return limit_ == SinkLimit::kRecomputePointwise &&
-           pointwise_[static_cast<size_t>(demand.node)];
+    return limit_ == SinkLimit::kRecomputePointwise && pointwise_[static_cast<size_t>(demand.node)];
   }
 
-  // A broadcast above an elementwise node reads the flattened node, so the node's axes of size 1 say
-  // nothing: they are dropped, and keepdim=True meets keepdim=False.
+  // A broadcast above an elementwise node reads the flattened node, so the node's axes of size 1
+  // say nothing: they are dropped, and keepdim=True meets keepdim=False.
   ReadingId squeezed(NodeId id) {
     const Node& node = graph_.node(id);
     Shape shape;

@@ -10,7 +10,9 @@
 namespace kiln {
 namespace {
 
-bool is_leaf(Op op) { return traits(op).kind == OpKind::kSource; }
+bool is_leaf(Op op) {
+  return traits(op).kind == OpKind::kSource;
+}
 
 tl::unexpected<Error> refuse(const Node& node, std::string_view rule) {
   return fail(Code::kUnsupported, std::string(to_string(node.op)) + " " +
@@ -69,7 +71,8 @@ class Classifier {
     }
     if (!is_elementwise(node.op) && traits(node.op).kind != OpKind::kReduce) return {};
     bool half = is_half(node.dtype);
-    for (size_t i = 0; i < node.operands.size(); ++i) half = half || is_half(operand(node, i).dtype);
+    for (size_t i = 0; i < node.operands.size(); ++i)
+      half = half || is_half(operand(node, i).dtype);
     return half ? Status(refuse(node, "half types are only moved or converted")) : Status{};
   }
 
@@ -115,7 +118,8 @@ class Classifier {
   Status epilogue(const Node& node, const Shape& space) const {
     if (is_leaf(node.op) || node.op == Op::kMatmul) return {};
     if (node.op == Op::kView)
-      return is_leaf(operand(node, 0).op) ? Status{} : Status(refuse(node, "is not a view of a leaf"));
+      return is_leaf(operand(node, 0).op) ? Status{}
+                                          : Status(refuse(node, "is not a view of a leaf"));
     if (!is_elementwise(node.op)) return refuse(node, "is no epilogue of a matmul");
     return node.shape == space ? Status{} : Status(refuse(node, "is outside the product's shape"));
   }
@@ -148,7 +152,8 @@ class Classifier {
     }
     spread_strides_ = contiguous_strides(reduced_shape_);
     const auto at = spread_strides_.begin() + space_.reduced_begin;
-    spread_strides_.insert(at, static_cast<size_t>(space_.reduced_end - space_.reduced_begin), Dim(0));
+    spread_strides_.insert(at, static_cast<size_t>(space_.reduced_end - space_.reduced_begin),
+                           Dim(0));
     for (size_t i = 0; i < space_.shape.size(); ++i)
       if (space_.shape[i].is(1)) spread_strides_[i] = 0;
     return {};
@@ -179,7 +184,9 @@ class Classifier {
 
 }  // namespace
 
-Result<Family> classify(const Graph& subgraph) { return Classifier(subgraph).run(); }
+Result<Family> classify(const Graph& subgraph) {
+  return Classifier(subgraph).run();
+}
 
 ReductionSpace reduction_space(const Graph& workload) {
   for (const Node& node : workload.nodes()) {

@@ -15,11 +15,11 @@ constexpr int kMaxTrials = 8;       // joins tried for one kernel
 
 // What decides cheaply whether two kernels could share an iteration space.
 struct Kernel {
-  KernelOutputs outputs;            // empty: joined into another
-  std::vector<NodeId> reads;        // inputs and stored values
-  bool product = false;             // has a matmul
+  KernelOutputs outputs;      // empty: joined into another
+  std::vector<NodeId> reads;  // inputs and stored values
+  bool product = false;       // has a matmul
   std::optional<ReductionSizes> reduction;
-  int64_t elements = 0;             // of the iteration space
+  int64_t elements = 0;  // of the iteration space
   int nodes = 0;
 };
 
@@ -176,8 +176,8 @@ class Fuser {
     for (int source : {other, k})
       for (NodeId id : at(source).outputs) {
         const auto& all = readers(id);
-        const bool outside = std::any_of(all.begin(), all.end(),
-                                         [&](int r) { return r != other && r != k; });
+        const bool outside =
+            std::any_of(all.begin(), all.end(), [&](int r) { return r != other && r != k; });
         (outside || is_output_[static_cast<size_t>(id)] ? outputs : inner).push_back(id);
       }
     std::sort(outputs.begin(), outputs.end());
@@ -203,8 +203,8 @@ class Fuser {
   StoredValues& values_;
   std::vector<bool> is_output_;
   std::vector<Kernel> kernels_;
-  std::vector<int> owner_;                // by node: the kernel that stores it
-  std::vector<std::vector<int>> readers_; // by node: the kernels that read it from memory
+  std::vector<int> owner_;                 // by node: the kernel that stores it
+  std::vector<std::vector<int>> readers_;  // by node: the kernels that read it from memory
 };
 
 }  // namespace

@@ -102,7 +102,8 @@ class Cutter {
       return undone(value, graph_.node(rearranged->second));
     if (!reduced_.empty()) {
       if (numel(node.shape) == numel(space_)) return builder_.reshape(value, space_);
-      if (numel(node.shape) == numel(reduced_space_)) return builder_.reshape(value, reduced_space_);
+      if (numel(node.shape) == numel(reduced_space_))
+        return builder_.reshape(value, reduced_space_);
       return value;
     }
     const Shape& first = graph_.node(outputs_[0]).shape;
@@ -117,8 +118,7 @@ class Cutter {
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return strides[static_cast<size_t>(a)] > strides[static_cast<size_t>(b)];
     });
-    return builder_.reshape(builder_.permute(value, order),
-                            graph_.node(view.operands[0]).shape);
+    return builder_.reshape(builder_.permute(value, order), graph_.node(view.operands[0]).shape);
   }
 
   const Graph& graph_;

@@ -9,8 +9,9 @@ namespace kiln {
 
 struct KernelGraph {
   Graph graph;
-  std::vector<NodeId> inputs;  // inputs[i]: the input or stored value that is the subgraph's input i
-  int nodes = 0;               // of the original graph that are computed inside
+  std::vector<NodeId>
+      inputs;     // inputs[i]: the input or stored value that is the subgraph's input i
+  int nodes = 0;  // of the original graph that are computed inside
 };
 
 // The subgraph that computes `outputs` from inputs and other stored values, brought into one

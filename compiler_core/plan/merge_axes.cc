@@ -8,7 +8,9 @@
 namespace kiln {
 namespace {
 
-bool is_leaf(Op op) { return traits(op).kind == OpKind::kSource; }
+bool is_leaf(Op op) {
+  return traits(op).kind == OpKind::kSource;
+}
 
 // How the axes of the iteration space fall into runs, each of which becomes one axis.
 class AxisMerger {
@@ -52,7 +54,8 @@ class AxisMerger {
   bool pin(const Node& node) {
     if (node.op == Op::kConcat || node.op == Op::kPad || node.op == Op::kMatmul)
       if (node.shape.size() != rank()) return false;
-    if (node.op == Op::kConcat) pinned_[static_cast<size_t>(std::get<AxisAttr>(node.attr).axis)] = true;
+    if (node.op == Op::kConcat)
+      pinned_[static_cast<size_t>(std::get<AxisAttr>(node.attr).axis)] = true;
     if (node.op == Op::kMatmul) pinned_[rank() - 1] = pinned_[rank() - 2] = true;
     if (node.op == Op::kPad) {
       const auto& pad = std::get<PadAttr>(node.attr);
@@ -111,8 +114,8 @@ class AxisMerger {
 
   bool droppable(size_t axis) const { return !pinned_[axis] && space_[axis].is(1); }
 
-  // runs_ lists, for each axis of the result, the old axes [first, last] it is made of; axes of size
-  // 1 are in none.
+  // runs_ lists, for each axis of the result, the old axes [first, last] it is made of; axes of
+  // size 1 are in none.
   void find_runs() {
     for (size_t i = 0; i < rank(); ++i) {
       if (droppable(i)) continue;
@@ -187,7 +190,8 @@ class AxisMerger {
     }
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
-      if (!live(id) || node.op != Op::kView || direct[static_cast<size_t>(node.operands[0])]) continue;
+      if (!live(id) || node.op != Op::kView || direct[static_cast<size_t>(node.operands[0])])
+        continue;
       const Shape shape = merged_shape(node.shape);
       if (numel(shape) == numel(graph_.node(node.operands[0]).shape) &&
           std::get<ViewAttr>(node.attr).offset.is(0) &&
@@ -262,6 +266,8 @@ class AxisMerger {
 
 }  // namespace
 
-Result<Graph> merge_axes(const Graph& graph) { return AxisMerger(graph).run(); }
+Result<Graph> merge_axes(const Graph& graph) {
+  return AxisMerger(graph).run();
+}
 
 }  // namespace kiln

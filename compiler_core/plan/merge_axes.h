@@ -1,7 +1,7 @@
-// Brings a kernel's iteration space to its lowest rank: axes of size 1 are dropped, neighbouring axes
-// that every View walks as one are merged, and inputs are declared in the shape in which they are
-// read densely (one axis when they never are). So a kernel does not depend on how many axes a model
-// writes, and code generation sees the long loops.
+// Brings a kernel's iteration space to its lowest rank: axes of size 1 are dropped, neighbouring
+// axes that every View walks as one are merged, and inputs are declared in the shape in which they
+// are read densely (one axis when they never are). So a kernel does not depend on how many axes a
+// model writes, and code generation sees the long loops.
 #pragma once
 
 #include "compiler_core/ir/graph.h"

@@ -20,8 +20,9 @@ Status refuse_uncovered(const Graph& graph) {
                              std::string(to_string(node.dtype)) + to_string(node.shape);
     if (!is_constant(node.shape))
       return fail(Code::kUnsupported,
-                  what + " has dynamic sizes, which have no kernels yet: export the program with "
-                         "static shapes");
+                  what +
+                      " has dynamic sizes, which have no kernels yet: export the program with "
+                      "static shapes");
     if (node.op == Op::kScanSum)
       return fail(Code::kUnsupported, what + ": running sums have no kernels yet");
   }
@@ -30,8 +31,7 @@ Status refuse_uncovered(const Graph& graph) {
 
 class Partitioner {
  public:
-  explicit Partitioner(const Graph& graph)
-      : graph_(graph), values_(choose_stored_values(graph)) {}
+  explicit Partitioner(const Graph& graph) : graph_(graph), values_(choose_stored_values(graph)) {}
 
   Result<std::vector<PlannedKernel>> run() {
     // First every kernel as it was fused. What is stored later to take others apart must not reach

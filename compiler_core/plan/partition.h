@@ -9,7 +9,8 @@ namespace kiln {
 
 struct PlannedKernel {
   Workload workload;
-  std::vector<NodeId> inputs;   // what each workload input is: an input of the graph or a stored value
+  std::vector<NodeId>
+      inputs;  // what each workload input is: an input of the graph or a stored value
   std::vector<NodeId> outputs;  // the stored values, in the order of the workload's outputs
 };
 

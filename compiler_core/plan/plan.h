@@ -10,9 +10,9 @@
 namespace kiln {
 
 struct Plan {
-  std::vector<Workload> kernels;     // distinct
+  std::vector<Workload> kernels;  // distinct
   std::vector<Buffer> buffers;
-  std::vector<Launch> launches;      // kernel: an index into kernels
+  std::vector<Launch> launches;  // kernel: an index into kernels
   std::vector<int> output_buffers;
   Dim arena_bytes;
 };

@@ -30,6 +30,8 @@ NodeId split(GraphBuilder& builder, const Node& node, std::vector<NodeId> operan
 
 }  // namespace
 
-Result<Graph> split_reductions(const Graph& graph) { return rewrite_nodes(graph, split); }
+Result<Graph> split_reductions(const Graph& graph) {
+  return rewrite_nodes(graph, split);
+}
 
 }  // namespace kiln

@@ -11,7 +11,9 @@ namespace {
 // expression.
 constexpr int kMaxDepth = 128;
 
-int64_t count(const Shape& shape) { return numel(shape).constant(); }
+int64_t count(const Shape& shape) {
+  return numel(shape).constant();
+}
 
 // Axes as (size, stride) with those walked as one merged: equal lists walk a buffer alike.
 using Walk = std::vector<std::pair<int64_t, int64_t>>;
@@ -40,9 +42,9 @@ bool is_spread(const Node& view, const ReductionSizes& sizes) {
 // What a value that is not stored is made of, as far as one kernel must know.
 struct State {
   enum Kind { kFree, kFull, kReduced };
-  Kind kind = kFree;     // free: pointwise from stored values; else part of a reduction's space
-  ReductionSizes sizes;  // unless free
-  bool indirect = false; // free, and reads through more than one View, or a Pad, Concat, Gather
+  Kind kind = kFree;      // free: pointwise from stored values; else part of a reduction's space
+  ReductionSizes sizes;   // unless free
+  bool indirect = false;  // free, and reads through more than one View, or a Pad, Concat, Gather
   int depth = 0;
 };
 
@@ -86,16 +88,27 @@ class Chooser {
     const Node& n = node(id);
     State& result = states_[static_cast<size_t>(id)];
     switch (traits(n.op).kind) {
-      case OpKind::kSource: break;
+      case OpKind::kSource:
+        break;
       case OpKind::kUnary:
       case OpKind::kBinary:
       case OpKind::kCompare:
-      case OpKind::kSelect: result = elementwise(id); break;
-      case OpKind::kIndexMap: result = n.op == Op::kView ? view(id) : indirect(n); break;
-      case OpKind::kReduce: result = reduce(n); break;
-      case OpKind::kContract: matmul(id); break;
+      case OpKind::kSelect:
+        result = elementwise(id);
+        break;
+      case OpKind::kIndexMap:
+        result = n.op == Op::kView ? view(id) : indirect(n);
+        break;
+      case OpKind::kReduce:
+        result = reduce(n);
+        break;
+      case OpKind::kContract:
+        matmul(id);
+        break;
       case OpKind::kScan:
-      case OpKind::kGather: result = indirect(n); break;
+      case OpKind::kGather:
+        result = indirect(n);
+        break;
     }
     if (result.depth > kMaxDepth) store(id);
   }
@@ -110,7 +123,8 @@ class Chooser {
     const Node& n = node(id);
     if (epilogue_of_[static_cast<size_t>(id)] != kInvalidNode) {
       for (NodeId operand : n.operands)
-        if (!in_epilogue(operand, epilogue_of_[static_cast<size_t>(id)])) store_unless_plain(operand);
+        if (!in_epilogue(operand, epilogue_of_[static_cast<size_t>(id)]))
+          store_unless_plain(operand);
       return {};
     }
     // The operand computed last leads: the others, where they do not belong to its space, are read
@@ -274,6 +288,8 @@ bool is_reshape(const Graph& graph, const Node& view) {
   return true;
 }
 
-StoredValues choose_stored_values(const Graph& graph) { return Chooser(graph).run(); }
+StoredValues choose_stored_values(const Graph& graph) {
+  return Chooser(graph).run();
+}
 
 }  // namespace kiln

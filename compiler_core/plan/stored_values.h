@@ -1,6 +1,6 @@
 // Which values of a graph get a buffer: the first decision of a plan. Every stored value is the
-// output of one kernel, which computes it from other stored values and the inputs; what is not stored
-// is computed wherever it is needed.
+// output of one kernel, which computes it from other stored values and the inputs; what is not
+// stored is computed wherever it is needed.
 #pragma once
 
 #include <unordered_map>

@@ -11,17 +11,21 @@ namespace kiln {
 
 std::string_view to_string(Family family) {
   switch (family) {
-    case Family::kPointwise: return "pointwise";
-    case Family::kRowReduction: return "row_reduction";
-    case Family::kColumnReduction: return "column_reduction";
-    case Family::kMatmul: return "matmul";
+    case Family::kPointwise:
+      return "pointwise";
+    case Family::kRowReduction:
+      return "row_reduction";
+    case Family::kColumnReduction:
+      return "column_reduction";
+    case Family::kMatmul:
+      return "matmul";
   }
   return "unknown";
 }
 
 Result<Family> parse_family(std::string_view name) {
-  for (const Family family : {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction,
-                              Family::kMatmul})
+  for (const Family family :
+       {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction, Family::kMatmul})
     if (to_string(family) == name) return family;
   return fail(Code::kInvalidArgument, "unknown family '" + std::string(name.substr(0, 32)) + "'");
 }

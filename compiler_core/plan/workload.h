@@ -29,8 +29,8 @@
 // kRowReduction and kColumnReduction: at least one Reduce, no Matmul, Pad, Concat, Gather. One
 //  iteration space S, the shape of every Reduce's operand; all Reduces have the same axes. They are
 //  one run of adjacent axes: S = batch ++ reduced ++ kept. Row: kept is empty (the reduced axes are
-//  innermost). Column: kept is not empty. Reduced space T = batch ++ kept, the shape of every Reduce.
-//  Each node is one of:
+//  innermost). Column: kept is not empty. Reduced space T = batch ++ kept, the shape of every
+//  Reduce. Each node is one of:
 //   full     shape S: an Input, a View of a leaf, an elementwise node over full nodes;
 //   reduced  shape T: a Reduce, an Input, a View of a leaf, an elementwise node over reduced nodes;
 //   spread   a View of shape S of a reduced node (a Reduce or elementwise), which repeats it along
@@ -42,8 +42,8 @@
 // kMatmul: exactly one Matmul, [b..., m, k] x [b..., k, n] -> T = [b..., m, n], no Reduce, Pad,
 //  Concat, Gather. Each Matmul operand is an Input or a View of an Input (a permutation, a slice, a
 //  batch broadcast: any strides and offset inside the buffer), both of one dtype. Exactly one
-//  output, of shape T: the Matmul itself, or elementwise nodes of shape T over the Matmul, Inputs of
-//  shape T and Views of leaves (bias, residual). The Matmul is never read through a View. Batch
+//  output, of shape T: the Matmul itself, or elementwise nodes of shape T over the Matmul, Inputs
+//  of shape T and Views of leaves (bias, residual). The Matmul is never read through a View. Batch
 //  axes are not merged with m or n.
 #pragma once
 
@@ -65,15 +65,15 @@ std::string_view to_string(Family family);  // "pointwise", "row_reduction", ...
 Result<Family> parse_family(std::string_view name);
 
 struct Workload {
-  Graph graph;       // in normal form
+  Graph graph;  // in normal form
   Family family = Family::kPointwise;
-  Digest digest;     // WorkloadDigest: normaliser version, graph, family
+  Digest digest;  // WorkloadDigest: normaliser version, graph, family
 };
 
 // Canonicalises `subgraph` and classifies it. `input_order[i]` is the subgraph input that is
-// workload input i; inputs that no output needs do not occur. Outputs keep their order; their shapes
-// may have been merged to lower ranks, so that an argument agrees with its buffer in dtype and
-// number of elements, not always in shape.
+// workload input i; inputs that no output needs do not occur. Outputs keep their order; their
+// shapes may have been merged to lower ranks, so that an argument agrees with its buffer in dtype
+// and number of elements, not always in shape.
 struct WorkloadBinding {
   Workload workload;
   std::vector<int> input_order;
@@ -86,8 +86,8 @@ Result<Family> classify(const Graph& subgraph);
 
 // The iteration space of a reduction: S = batch ++ reduced ++ kept, by axis numbers of S.
 struct ReductionSpace {
-  Shape shape;             // S
-  int reduced_begin = 0;   // axes [reduced_begin, reduced_end) are reduced
+  Shape shape;            // S
+  int reduced_begin = 0;  // axes [reduced_begin, reduced_end) are reduced
   int reduced_end = 0;
   bool operator==(const ReductionSpace&) const = default;
 };

@@ -66,7 +66,8 @@ TEST(NormaliseProperty, EverySpellingHasOneDigestAndInputOrderSaysWhichInputIsWh
     for (uint64_t other = 1; other <= 3; ++other) {
       const Respelled copy = respell(graph, seed * 10 + other);
       const NormalForm copy_form = normal_form(copy.graph);
-      SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + print(graph) + print(form.graph) + print(copy_form.graph));
+      SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + print(graph) + print(form.graph) +
+                   print(copy_form.graph));
       ASSERT_EQ(form.digest, copy_form.digest);
       ASSERT_EQ(form.graph, copy_form.graph);
       std::vector<int> order;
@@ -81,7 +82,8 @@ TEST(NormaliseProperty, NormalFormIsAFixedPoint) {
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
     const Graph graph = random_graph(seed, seed % 2 == 0 ? Kinds::kExact : Kinds::kSmooth, 12);
     const NormalForm once = normal_form(graph), twice = normal_form(once.graph);
-    SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + print(graph) + print(once.graph) + print(twice.graph));
+    SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + print(graph) + print(once.graph) +
+                 print(twice.graph));
     ASSERT_EQ(once.graph, twice.graph);
     ASSERT_EQ(once.digest, twice.digest);
   }
@@ -90,8 +92,7 @@ TEST(NormaliseProperty, NormalFormIsAFixedPoint) {
 TEST(NormaliseProperty, EveryPassAloneKeepsTheFunctionAndIsValid) {
   using Pass = Result<Graph> (*)(const Graph&);
   const std::vector<Pass> passes = {
-      expand_half, simplify,
-      [](const Graph& g) { return sink_views(g, SinkLimit::kNoExtraWork); },
+      expand_half, simplify, [](const Graph& g) { return sink_views(g, SinkLimit::kNoExtraWork); },
       [](const Graph& g) { return sink_views(g, SinkLimit::kRecomputePointwise); }};
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
     const Kinds kinds = seed % 2 == 0 ? Kinds::kExact : Kinds::kSmooth;
@@ -99,12 +100,13 @@ TEST(NormaliseProperty, EveryPassAloneKeepsTheFunctionAndIsValid) {
     std::vector<int> order;
     for (size_t i = 0; i < graph.inputs().size(); ++i) order.push_back(static_cast<int>(i));
     for (size_t p = 0; p < passes.size(); ++p) {
-      SCOPED_TRACE("seed " + std::to_string(seed) + " pass " + std::to_string(p) + "\n" + print(graph));
+      SCOPED_TRACE("seed " + std::to_string(seed) + " pass " + std::to_string(p) + "\n" +
+                   print(graph));
       const auto after = passes[p](graph);
       ASSERT_TRUE(after.has_value()) << after.error().message;
       ASSERT_TRUE(verify(*after).has_value());
-      ASSERT_NO_FATAL_FAILURE(expect_same_function(graph, *after, order, seed,
-                                                   kinds == Kinds::kExact ? 0 : 1e-6));
+      ASSERT_NO_FATAL_FAILURE(
+          expect_same_function(graph, *after, order, seed, kinds == Kinds::kExact ? 0 : 1e-6));
     }
   }
 }

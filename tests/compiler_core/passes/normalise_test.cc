@@ -104,7 +104,9 @@ TEST(GraphDigest, DoesNotDependOnTheOrderOfInputsAndSaysWhichIsWhich) {
 }
 
 TEST(GraphDigest, DoesNotDependOnDeadCodeOrUnusedInputs) {
-  const Program lean = [](GraphBuilder& b) { return std::vector{b.unary(Op::kSin, b.input(kF32, {4}))}; };
+  const Program lean = [](GraphBuilder& b) {
+    return std::vector{b.unary(Op::kSin, b.input(kF32, {4}))};
+  };
   const Program fat = [](GraphBuilder& b) {
     const NodeId unused = b.input(kF32, {9}), x = b.input(kF32, {4});
     b.unary(Op::kCos, unused);
@@ -147,9 +149,12 @@ TEST(GraphDigest, ChainsOfViewsThatComposeToOneMapAreOne) {
     return std::vector{b.permute(b.unary(Op::kExp, x), {2, 0, 1})};
   });
   expect_same(
-      [](GraphBuilder& b) { return std::vector{b.unary(Op::kExp, b.slice(b.input(kF32, {16}), 0, 6, 4))}; },
       [](GraphBuilder& b) {
-        return std::vector{b.unary(Op::kExp, b.slice(b.slice(b.input(kF32, {16}), 0, 4, 8), 0, 2, 4))};
+        return std::vector{b.unary(Op::kExp, b.slice(b.input(kF32, {16}), 0, 6, 4))};
+      },
+      [](GraphBuilder& b) {
+        return std::vector{
+            b.unary(Op::kExp, b.slice(b.slice(b.input(kF32, {16}), 0, 4, 8), 0, 2, 4))};
       });
 }
 
@@ -235,7 +240,8 @@ TEST(GraphDigest, SymmetricInputsAreNumberedAlikeHoweverTheyArePaired) {
       std::vector<NodeId> x;
       for (int i = 0; i < 4; ++i) x.push_back(b.input(kF32, {4}));
       const auto at = [&](int i) { return x[static_cast<size_t>(i)]; };
-      return std::vector{b.binary(Op::kMul, b.binary(Op::kAdd, at(p), at(q)), b.binary(Op::kAdd, at(r), at(s)))};
+      return std::vector{
+          b.binary(Op::kMul, b.binary(Op::kAdd, at(p), at(q)), b.binary(Op::kAdd, at(r), at(s)))};
     };
   };
   expect_same(pairs(0, 1, 2, 3), pairs(0, 2, 1, 3));
@@ -264,7 +270,8 @@ Program program(const Variant& v) {
     if (v.plus_zero) x = b.binary(Op::kAdd, x, number(b, 0, x));
     x = b.unary(v.op, b.reduce(Op::kReduceSum, x, {v.axis}));
     std::vector<NodeId> outputs = {x, b.unary(Op::kNeg, x)};
-    return std::vector{outputs[static_cast<size_t>(v.order[0])], outputs[static_cast<size_t>(v.order[1])]};
+    return std::vector{outputs[static_cast<size_t>(v.order[0])],
+                       outputs[static_cast<size_t>(v.order[1])]};
   };
 }
 
@@ -301,6 +308,49 @@ TEST(GraphDigest, StridesAndOffsetsCount) {
   expect_different(sliced(0, 1), sliced(1, 1));
   expect_different(sliced(0, 1), sliced(0, 2));
   expect_different(sliced(3, 1), sliced(3, -1));
+}
+
+TEST(GraphDigest, EveryAttributeCounts) {
+  const auto padded = [](int64_t low, int64_t high, double value) {
+    return [=](GraphBuilder& b) {
+      const NodeId x = b.input(kF32, {4, 4});
+      return std::vector{b.pad(x, {low, 0}, {high, 0}, constant_bits(kF32, value))};
+    };
+  };
+  expect_different(padded(1, 2, 0), padded(2, 1, 0));
+  expect_different(padded(1, 2, 0), padded(1, 2, 1));
+  expect_different(padded(1, 2, 0), padded(1, 2, -0.0));
+  const auto joined = [](int axis, bool swapped) {
+    return [=](GraphBuilder& b) {
+      const NodeId x = b.input(kF32, {4, 4}), y = b.unary(Op::kSin, x);
+      const std::vector<NodeId> parts = swapped ? std::vector{y, x} : std::vector{x, y};
+      return std::vector{b.concat(parts, axis), b.concat(parts, 1)};
+    };
+  };
+  expect_different(joined(0, false), joined(1, false));
+  expect_different(joined(0, false), joined(0, true));
+  const auto scanned = [](int axis) {
+    return [=](GraphBuilder& b) { return std::vector{b.scan_sum(b.input(kF32, {4, 4}), axis)}; };
+  };
+  expect_different(scanned(0), scanned(1));
+  const auto counted = [](DType dtype, int64_t size) {
+    return [=](GraphBuilder& b) { return std::vector{b.iota(dtype, size)}; };
+  };
+  expect_different(counted(kF32, 4), counted(kF32, 5));
+  expect_different(counted(kF32, 4), counted(DType::kI64, 4));
+  const auto product = [](bool swapped) {
+    return [=](GraphBuilder& b) {
+      const NodeId x = b.input(kF32, {4, 4}), y = b.unary(Op::kSin, x);
+      return std::vector{swapped ? b.matmul(y, x) : b.matmul(x, y)};
+    };
+  };
+  expect_different(product(false), product(true));
+  const auto picked = [](DType index) {
+    return [=](GraphBuilder& b) {
+      return std::vector{b.gather(b.input(kF32, {4, 4}), b.input(index, {2}))};
+    };
+  };
+  expect_different(picked(DType::kI64), picked(DType::kI32));
 }
 
 TEST(GraphDigest, DomainSeparatesKindsOfKey) {

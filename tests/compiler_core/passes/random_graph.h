@@ -1,5 +1,5 @@
-// Random graphs, random inputs, and other spellings of the same computation, for property tests. All
-// from a seed, so that a failure names the graph that shows it.
+// Random graphs, random inputs, and other spellings of the same computation, for property tests.
+// All from a seed, so that a failure names the graph that shows it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,8 +41,12 @@ class GraphGrower {
     for (int i = 0; i < steps; ++i) keep(step());
     std::vector<NodeId> outputs;
     const int64_t count = pick(random_, 1, 3);
-    for (int64_t i = 0; i < count; ++i) outputs.push_back(values_[values_.size() - 1 - static_cast<size_t>(
-        pick(random_, 0, std::min<int64_t>(4, static_cast<int64_t>(values_.size()) - 1)))]);
+    for (int64_t i = 0; i < count; ++i)
+      outputs.push_back(
+          values_[values_.size() - 1 -
+                  static_cast<size_t>(
+                      pick(random_, 0,
+                           std::min<int64_t>(4, static_cast<int64_t>(values_.size()) - 1)))]);
     auto graph = builder_.finish(std::move(outputs));
     EXPECT_TRUE(graph.has_value()) << graph.error().message;
     return graph ? *std::move(graph) : Graph();
@@ -53,11 +57,17 @@ class GraphGrower {
   void keep(NodeId id) {
     if (id != kInvalidNode) values_.push_back(id);
   }
-  NodeId any() { return values_[values_.size() - 1 - static_cast<size_t>(
-      pick(random_, 0, std::min<int64_t>(6, static_cast<int64_t>(values_.size()) - 1)))]; }
+  NodeId any() {
+    return values_[values_.size() - 1 -
+                   static_cast<size_t>(
+                       pick(random_, 0,
+                            std::min<int64_t>(6, static_cast<int64_t>(values_.size()) - 1)))];
+  }
   const Shape& shape(NodeId id) const { return builder_.shape(id); }
   int rank(NodeId id) const { return static_cast<int>(shape(id).size()); }
-  int64_t size(NodeId id, int axis) const { return shape(id)[static_cast<size_t>(axis)].constant(); }
+  int64_t size(NodeId id, int axis) const {
+    return shape(id)[static_cast<size_t>(axis)].constant();
+  }
   DType random_dtype() {
     if (!exact()) return DType::kF64;
     return one_of<DType>(random_, {DType::kF32, DType::kF32, DType::kBF16, DType::kF16, DType::kI64,
@@ -73,28 +83,40 @@ class GraphGrower {
   NodeId step() {
     const NodeId x = any();
     switch (pick(random_, 0, 11)) {
-      case 0: return unary(x);
+      case 0:
+        return unary(x);
       case 1:
-      case 2: return binary(x, matching(x));
-      case 3: return with_constant(x);
-      case 4: return exact() ? builder_.cast(x, random_dtype()) : unary(x);
-      case 5: return rearranged(x);
-      case 6: return repeated(x);
-      case 7: return joined(x);
+      case 2:
+        return binary(x, matching(x));
+      case 3:
+        return with_constant(x);
+      case 4:
+        return exact() ? builder_.cast(x, random_dtype()) : unary(x);
+      case 5:
+        return rearranged(x);
+      case 6:
+        return repeated(x);
+      case 7:
+        return joined(x);
       case 8:
-      case 9: return reduced(x);
-      case 10: return exact() ? chosen(x) : product(x);
-      default: return exact() ? gathered(x) : product(x);
+      case 9:
+        return reduced(x);
+      case 10:
+        return exact() ? chosen(x) : product(x);
+      default:
+        return exact() ? gathered(x) : product(x);
     }
   }
 
   NodeId unary(NodeId x) {
     const DType dtype = builder_.dtype(x);
     if (dtype == DType::kBool) return builder_.unary(Op::kNot, x);
-    if (!is_float(dtype)) return builder_.unary(one_of<Op>(random_, {Op::kNeg, Op::kAbs, Op::kNot}), x);
+    if (!is_float(dtype))
+      return builder_.unary(one_of<Op>(random_, {Op::kNeg, Op::kAbs, Op::kNot}), x);
     if (!exact()) return builder_.unary(one_of<Op>(random_, {Op::kNeg, Op::kTanh, Op::kSin}), x);
     return builder_.unary(one_of<Op>(random_, {Op::kNeg, Op::kAbs, Op::kSign, Op::kFloor, Op::kSqrt,
-                                               Op::kExp, Op::kTanh, Op::kSin}), x);
+                                               Op::kExp, Op::kTanh, Op::kSin}),
+                          x);
   }
 
   NodeId binary(NodeId a, NodeId b) {
@@ -103,27 +125,32 @@ class GraphGrower {
     if (dtype == DType::kBool)
       return builder_.binary(one_of<Op>(random_, {Op::kAnd, Op::kOr, Op::kXor, Op::kEq}), a, b);
     if (!exact()) return builder_.binary(one_of<Op>(random_, {Op::kAdd, Op::kSub, Op::kMul}), a, b);
-    return builder_.binary(one_of<Op>(random_, {Op::kAdd, Op::kSub, Op::kMul, Op::kMax, Op::kMin,
-                                                Op::kLt, Op::kEq}), a, b);
+    return builder_.binary(
+        one_of<Op>(random_, {Op::kAdd, Op::kSub, Op::kMul, Op::kMax, Op::kMin, Op::kLt, Op::kEq}),
+        a, b);
   }
 
   NodeId with_constant(NodeId x) {
     const DType dtype = builder_.dtype(x);
     if (dtype == DType::kBool) return builder_.unary(Op::kNot, x);
     const double number = one_of<double>(random_, {0, 1, -1, 2, 0.5, 4, 3});
-    const NodeId c = builder_.broadcast(builder_.constant(dtype, is_float(dtype) ? number : std::floor(number)), shape(x));
+    const NodeId c = builder_.broadcast(
+        builder_.constant(dtype, is_float(dtype) ? number : std::floor(number)), shape(x));
     if (!exact()) return builder_.binary(one_of<Op>(random_, {Op::kAdd, Op::kMul, Op::kSub}), x, c);
     const bool divides = is_float(dtype) && number != 0;
-    return builder_.binary(one_of<Op>(random_, {Op::kAdd, Op::kMul, Op::kSub, divides ? Op::kDiv : Op::kMax}), x, c);
+    return builder_.binary(
+        one_of<Op>(random_, {Op::kAdd, Op::kMul, Op::kSub, divides ? Op::kDiv : Op::kMax}), x, c);
   }
 
   // A value of x's dtype brought to x's shape: an older one where broadcasting allows, or x itself.
   NodeId matching(NodeId x) {
     for (int attempt = 0; attempt < 4; ++attempt) {
       NodeId y = any();
-      if (builder_.dtype(y) != builder_.dtype(x) && builder_.dtype(y) != DType::kBool && builder_.dtype(x) != DType::kBool)
+      if (builder_.dtype(y) != builder_.dtype(x) && builder_.dtype(y) != DType::kBool &&
+          builder_.dtype(x) != DType::kBool)
         y = exact() ? builder_.cast(y, builder_.dtype(x)) : y;
-      if (builder_.dtype(y) == builder_.dtype(x) && broadcasts(y, x)) return builder_.broadcast(y, Shape(shape(x)));
+      if (builder_.dtype(y) == builder_.dtype(x) && broadcasts(y, x))
+        return builder_.broadcast(y, Shape(shape(x)));
     }
     return x;
   }
@@ -141,7 +168,8 @@ class GraphGrower {
       case 0:
         std::shuffle(axes.begin(), axes.end(), random_);
         return builder_.permute(x, axes);
-      case 1: return builder_.reshape(x, {numel(shape(x))});
+      case 1:
+        return builder_.reshape(x, {numel(shape(x))});
       case 2: {
         Shape with_one = shape(x);
         with_one.insert(with_one.begin() + pick(random_, 0, rank(x)), Dim(1));
@@ -151,7 +179,8 @@ class GraphGrower {
         if (rank(x) == 0) return x;
         const int axis = static_cast<int>(pick(random_, 0, rank(x) - 1));
         const int64_t start = pick(random_, 0, size(x, axis) - 1);
-        if (pick(random_, 0, 3) == 0) return builder_.slice(x, axis, size(x, axis) - 1, size(x, axis), -1);
+        if (pick(random_, 0, 3) == 0)
+          return builder_.slice(x, axis, size(x, axis) - 1, size(x, axis), -1);
         return builder_.slice(x, axis, start, pick(random_, 1, size(x, axis) - start));
       }
     }
@@ -237,7 +266,8 @@ inline std::vector<Tensor> random_inputs(const Graph& graph, uint64_t seed) {
       if (is_float(tensor.dtype()))
         tensor.set(i, std::uniform_real_distribution<double>(-1.5, 1.5)(random));
       else
-        tensor.set_int(i, tensor.dtype() == DType::kBool ? pick(random, 0, 1) : pick(random, -3, 3));
+        tensor.set_int(i,
+                       tensor.dtype() == DType::kBool ? pick(random, 0, 1) : pick(random, -3, 3));
     }
     tensors.push_back(std::move(tensor));
   }
@@ -263,8 +293,8 @@ inline std::vector<Tensor> evaluate(const Graph& graph, const std::vector<const 
   return outputs ? *std::move(outputs) : std::vector<Tensor>();
 }
 
-// Equal within `tolerance` of the larger value; 0 asks for the same value, NaN for NaN. The sign of a
-// zero is free, since max and min are commutative and do not say which zero they return.
+// Equal within `tolerance` of the larger value; 0 asks for the same value, NaN for NaN. The sign of
+// a zero is free, since max and min are commutative and do not say which zero they return.
 inline void expect_equal(const Tensor& a, const Tensor& b, double tolerance) {
   ASSERT_EQ(a.dtype(), b.dtype());
   ASSERT_EQ(a.numel(), b.numel());
@@ -278,7 +308,8 @@ inline void expect_equal(const Tensor& a, const Tensor& b, double tolerance) {
       ASSERT_EQ(std::isnan(x), std::isnan(y)) << "element " << i;
     } else if (x != y) {
       const double limit = tolerance * std::max({1.0, std::fabs(x), std::fabs(y)});
-      ASSERT_TRUE(tolerance > 0 && std::fabs(x - y) <= limit) << "element " << i << ": " << x << ", " << y;
+      ASSERT_TRUE(tolerance > 0 && std::fabs(x - y) <= limit)
+          << "element " << i << ": " << x << ", " << y;
     }
   }
 }
@@ -310,13 +341,15 @@ inline Respelled respell(const Graph& graph, uint64_t seed) {
     if (waits[static_cast<size_t>(id)] == 0) ready.push_back(id);
   }
   while (!ready.empty()) {
-    std::swap(ready[static_cast<size_t>(pick(random, 0, static_cast<int64_t>(ready.size()) - 1))], ready.back());
+    std::swap(ready[static_cast<size_t>(pick(random, 0, static_cast<int64_t>(ready.size()) - 1))],
+              ready.back());
     const NodeId id = ready.back();
     ready.pop_back();
     if (map[static_cast<size_t>(id)] == kInvalidNode) {
       Node node = graph.node(id);
       for (NodeId& operand : node.operands) operand = map[static_cast<size_t>(operand)];
-      if (traits(node.op).commutative && pick(random, 0, 1) == 0) std::swap(node.operands[0], node.operands[1]);
+      if (traits(node.op).commutative && pick(random, 0, 1) == 0)
+        std::swap(node.operands[0], node.operands[1]);
       map[static_cast<size_t>(id)] = builder.add(std::move(node));
     }
     for (NodeId user : users[static_cast<size_t>(id)])

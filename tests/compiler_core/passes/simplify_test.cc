@@ -63,7 +63,8 @@ TEST(Simplify, RemovesWhatChangesNothing) {
   expect_becomes(with(Op::kAdd, -0.0), kItself);
   expect_becomes(with(Op::kAdd, 0), kItself, DType::kI64);
   expect_becomes(with(Op::kPow, 1), kItself);
-  expect_becomes([](GraphBuilder& b, NodeId x) { return b.unary(Op::kNeg, b.unary(Op::kNeg, x)); }, kItself);
+  expect_becomes([](GraphBuilder& b, NodeId x) { return b.unary(Op::kNeg, b.unary(Op::kNeg, x)); },
+                 kItself);
   expect_becomes([](GraphBuilder& b, NodeId x) { return b.binary(Op::kMax, x, x); }, kItself);
 }
 
@@ -86,7 +87,8 @@ TEST(Simplify, HasOneSpellingForTheSameArithmetic) {
 }
 
 TEST(Simplify, PowersBecomeWhatPyTorchComputes) {
-  expect_becomes(with(Op::kPow, 2), [](GraphBuilder& b, NodeId x) { return b.binary(Op::kMul, x, x); });
+  expect_becomes(with(Op::kPow, 2),
+                 [](GraphBuilder& b, NodeId x) { return b.binary(Op::kMul, x, x); });
   expect_becomes(with(Op::kPow, 0.5), alone(Op::kSqrt));
   expect_becomes(with(Op::kPow, -0.5), alone(Op::kRsqrt));
   expect_becomes(with(Op::kPow, -1), alone(Op::kReciprocal));
@@ -112,7 +114,8 @@ TEST(Simplify, FoldsConstantsInTheirOwnDtype) {
 }
 
 TEST(Simplify, DoesNotFoldWhatHasNoSpecifiedValue) {
-  expect_stays([](GraphBuilder& b, NodeId x) { return b.binary(Op::kDiv, number(b, 3, x), number(b, 0, x)); },
+  expect_stays([](GraphBuilder& b,
+                  NodeId x) { return b.binary(Op::kDiv, number(b, 3, x), number(b, 0, x)); },
                DType::kI64);
   expect_stays([](GraphBuilder& b, NodeId x) { return b.cast(number(b, 1e30, x), DType::kI32); });
 }

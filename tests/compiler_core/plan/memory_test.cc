@@ -42,7 +42,9 @@ TEST(PlanArena, AChainNeedsRoomForTwo) {
   EXPECT_EQ(plan_arena(lives).bytes, 2 * 640);
 }
 
-TEST(PlanArena, NothingNeedsNothing) { EXPECT_EQ(plan_arena({}).bytes, 0); }
+TEST(PlanArena, NothingNeedsNothing) {
+  EXPECT_EQ(plan_arena({}).bytes, 0);
+}
 
 }  // namespace
 }  // namespace kiln

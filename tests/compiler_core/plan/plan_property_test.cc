@@ -50,8 +50,8 @@ TEST_P(PlanProperty, KernelByKernelGivesWhatTheGraphGives) {
       ASSERT_EQ(*family, kernel.family);
     }
     SCOPED_TRACE(describe(form->graph, *made));
-    ASSERT_NO_FATAL_FAILURE(expect_plan_computes(
-        form->graph, *made, seed, GetParam() == Kinds::kExact ? 0 : 1e-6));
+    ASSERT_NO_FATAL_FAILURE(
+        expect_plan_computes(form->graph, *made, seed, GetParam() == Kinds::kExact ? 0 : 1e-6));
   }
 }
 

@@ -19,7 +19,9 @@ constexpr DType kBF16 = DType::kBF16;
 
 class Program : public GraphBuilder {
  public:
-  NodeId like(double value, NodeId x) { return broadcast(constant(dtype(x), value), Shape(shape(x))); }
+  NodeId like(double value, NodeId x) {
+    return broadcast(constant(dtype(x), value), Shape(shape(x)));
+  }
   NodeId add(NodeId a, NodeId b) { return with(Op::kAdd, a, b); }
   NodeId sub(NodeId a, NodeId b) { return with(Op::kSub, a, b); }
   NodeId mul(NodeId a, NodeId b) { return with(Op::kMul, a, b); }
@@ -119,7 +121,8 @@ TEST(Plan, PointwiseProgramsAreOneKernel) {
 TEST(Plan, RotaryEmbeddingIsOneKernelWithItsConcat) {
   expect_families("pointwise", [](Program& p) {
     const NodeId x = p.f32({2, 4, 6, 8}), cos = p.f32({6, 8}), sin = p.f32({6, 8});
-    const std::vector<NodeId> halves = {p.unary(Op::kNeg, p.slice(x, 3, 4, 4)), p.slice(x, 3, 0, 4)};
+    const std::vector<NodeId> halves = {p.unary(Op::kNeg, p.slice(x, 3, 4, 4)),
+                                        p.slice(x, 3, 0, 4)};
     return std::vector{p.add(p.mul(x, cos), p.mul(p.concat(halves, 3), sin))};
   });
 }
@@ -227,9 +230,9 @@ TEST(Plan, EqualKernelsAreOneEntry) {
 
 TEST(Plan, RanksAreMergedSoThatEqualKernelsMeet) {
   const auto digest = [](Shape shape) {
-    return plan_of(graph_of([&](Program& p) {
-             return std::vector{p.gelu(p.f32(shape))};
-           })).kernels[0].digest;
+    return plan_of(graph_of([&](Program& p) { return std::vector{p.gelu(p.f32(shape))}; }))
+        .kernels[0]
+        .digest;
   };
   EXPECT_EQ(digest({4, 8}), digest({32}));
   EXPECT_EQ(digest({2, 2, 1, 8}), digest({32}));

@@ -1,5 +1,5 @@
-// Runs a plan with the interpreter as its kernels, on the plan's own buffers: temporaries lie in one
-// poisoned arena at their offsets, so that an overlap of live buffers shows as a wrong result.
+// Runs a plan with the interpreter as its kernels, on the plan's own buffers: temporaries lie in
+// one poisoned arena at their offsets, so that an overlap of live buffers shows as a wrong result.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ class PlanRunner {
   std::vector<Tensor> run() {
     for (const Launch& launch : plan_.launches) run(launch);
     std::vector<Tensor> outputs;
-    for (int buffer : plan_.output_buffers) outputs.push_back(owned_[static_cast<size_t>(buffer)].clone());
+    for (int buffer : plan_.output_buffers)
+      outputs.push_back(owned_[static_cast<size_t>(buffer)].clone());
     return outputs;
   }
 
@@ -60,8 +61,10 @@ class PlanRunner {
     ASSERT_TRUE(results.has_value()) << results.error().message;
     for (size_t i = 0; i < results->size(); ++i) {
       expect_fits((*results)[i], launch.args[inputs + i]);
-      EXPECT_NE(plan_.buffers[static_cast<size_t>(launch.args[inputs + i])].kind, Buffer::Kind::kInput);
-      std::memcpy(data(launch.args[inputs + i]), (*results)[i].bytes().data(), (*results)[i].bytes().size());
+      EXPECT_NE(plan_.buffers[static_cast<size_t>(launch.args[inputs + i])].kind,
+                Buffer::Kind::kInput);
+      std::memcpy(data(launch.args[inputs + i]), (*results)[i].bytes().data(),
+                  (*results)[i].bytes().size());
     }
   }
 

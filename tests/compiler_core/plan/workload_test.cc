@@ -38,8 +38,8 @@ return %7
 )";
 
 TEST(Family, NamesRoundTrip) {
-  for (const Family family : {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction,
-                              Family::kMatmul})
+  for (const Family family :
+       {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction, Family::kMatmul})
     EXPECT_EQ(parse_family(to_string(family)).value(), family);
   EXPECT_FALSE(parse_family("convolution").has_value());
 }
@@ -65,7 +65,8 @@ TEST(MakeWorkload, AxesAreMergedAndUnitsDropped) {
 %6 = view %5 strides=[2,0,1,0] offset=[0] : f32[2,1,2,8]
 %7 = div %4 %6 : f32[2,1,2,8]
 return %7
-)").workload;
+)")
+                            .workload;
   EXPECT_EQ(flat.digest, deep.digest) << print(deep.graph);
 }
 
@@ -76,7 +77,8 @@ TEST(MakeWorkload, AxesThatAMaskWalksDifferentlyStayApart) {
 %2 = view %1 strides=[0,5,1] offset=[0] : f32[2,3,5]
 %3 = add %0 %2 : f32[2,3,5]
 return %3
-)").workload;
+)")
+                            .workload;
   const Node& sum = made.graph.node(made.graph.outputs()[0]);
   EXPECT_EQ(sum.shape, (Shape{2, 15})) << print(made.graph);
 }
@@ -87,7 +89,8 @@ TEST(MakeWorkload, ArithmeticGoesBelowABroadcast) {
 %1 = exp %0 : f32[8]
 %2 = view %1 strides=[0,1] offset=[0] : f32[4,8]
 return %2
-)").workload;
+)")
+                            .workload;
   EXPECT_EQ(made.graph.node(made.graph.outputs()[0]).op, Op::kExp) << print(made.graph);
 }
 
@@ -111,28 +114,42 @@ return %2
 }
 
 TEST(Classify, RefusesWhatTheRulesExclude) {
-  expect_refused("kiln.graph 1\n%0 = input 0 : f32[4]\n%1 = scan_sum %0 axis=0 : f32[4]\nreturn %1\n",
-                 "scan_sum");
+  expect_refused(
+      "kiln.graph 1\n%0 = input 0 : f32[4]\n%1 = scan_sum %0 axis=0 : f32[4]\nreturn %1\n",
+      "scan_sum");
   expect_refused("kiln.graph 1\n%0 = input 0 : bf16[4]\n%1 = exp %0 : bf16[4]\nreturn %1\n",
                  "only moved or converted");
-  expect_refused("kiln.graph 1\n%0 = input 0 : f32[4]\n%1 = exp %0 : f32[4]\n"
-                 "%2 = view %1 strides=[0,1] offset=[0] : f32[2,4]\nreturn %2\n",
-                 "view stands on arithmetic");
-  expect_refused("kiln.graph 1\n%0 = input 0 : f32[2,3,4]\n%1 = reduce_sum %0 axes=[0,2] : f32[3]\n"
-                 "return %1\n", "not adjacent");
-  expect_refused("kiln.graph 1\n%0 = input 0 : f32[4,4]\n%1 = matmul %0 %0 : f32[4,4]\n"
-                 "%2 = matmul %1 %0 : f32[4,4]\nreturn %2\n", "one matmul");
-  expect_refused("kiln.graph 1\n%0 = input 0 : f32[4,4]\n%1 = matmul %0 %0 : f32[4,4]\n"
-                 "%2 = reduce_sum %1 axes=[1] : f32[4]\nreturn %2\n", "both a matmul and a reduction");
-  expect_refused("kiln.graph 1\n%0 = input 0 : f32[4,4]\n%1 = exp %0 : f32[4,4]\n"
-                 "%2 = matmul %1 %0 : f32[4,4]\nreturn %2\n", "views of inputs");
-  expect_refused("kiln.graph 1\n%0 = input 0 : f32[4,4]\n%1 = matmul %0 %0 : f32[4,4]\n"
-                 "%2 = exp %1 : f32[4,4]\nreturn %1 %2\n", "one output");
+  expect_refused(
+      "kiln.graph 1\n%0 = input 0 : f32[4]\n%1 = exp %0 : f32[4]\n"
+      "%2 = view %1 strides=[0,1] offset=[0] : f32[2,4]\nreturn %2\n",
+      "view stands on arithmetic");
+  expect_refused(
+      "kiln.graph 1\n%0 = input 0 : f32[2,3,4]\n%1 = reduce_sum %0 axes=[0,2] : f32[3]\n"
+      "return %1\n",
+      "not adjacent");
+  expect_refused(
+      "kiln.graph 1\n%0 = input 0 : f32[4,4]\n%1 = matmul %0 %0 : f32[4,4]\n"
+      "%2 = matmul %1 %0 : f32[4,4]\nreturn %2\n",
+      "one matmul");
+  expect_refused(
+      "kiln.graph 1\n%0 = input 0 : f32[4,4]\n%1 = matmul %0 %0 : f32[4,4]\n"
+      "%2 = reduce_sum %1 axes=[1] : f32[4]\nreturn %2\n",
+      "both a matmul and a reduction");
+  expect_refused(
+      "kiln.graph 1\n%0 = input 0 : f32[4,4]\n%1 = exp %0 : f32[4,4]\n"
+      "%2 = matmul %1 %0 : f32[4,4]\nreturn %2\n",
+      "views of inputs");
+  expect_refused(
+      "kiln.graph 1\n%0 = input 0 : f32[4,4]\n%1 = matmul %0 %0 : f32[4,4]\n"
+      "%2 = exp %1 : f32[4,4]\nreturn %1 %2\n",
+      "one output");
   expect_refused("kiln.graph 1\n%0 = input 0 : f32[0]\n%1 = exp %0 : f32[0]\nreturn %1\n",
                  "positive constant");
-  expect_refused("kiln.graph 1\n%0 = input 0 : f32[4,4]\n%1 = reduce_sum %0 axes=[1] : f32[4]\n"
-                 "%2 = view %1 strides=[0,1] offset=[0] : f32[4,4]\n%3 = add %0 %2 : f32[4,4]\n"
-                 "return %3\n", "neither a view of a leaf nor a spread");
+  expect_refused(
+      "kiln.graph 1\n%0 = input 0 : f32[4,4]\n%1 = reduce_sum %0 axes=[1] : f32[4]\n"
+      "%2 = view %1 strides=[0,1] offset=[0] : f32[4,4]\n%3 = add %0 %2 : f32[4,4]\n"
+      "return %3\n",
+      "neither a view of a leaf nor a spread");
 }
 
 TEST(Classify, TellsColumnsFromRows) {
