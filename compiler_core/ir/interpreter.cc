@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler_core/base/check.h"
 #include "compiler_core/base/half.h"
+#include "compiler_core/ir/scalar_ops.h"
 
 namespace kiln {
 namespace {
@@ -53,24 +53,6 @@ void walk(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides
   }
 }
 
-// Wraps an integer to its dtype.
-int64_t wrap(DType dtype, int64_t v) {
-  switch (dtype) {
-    case DType::kI8:
-      return static_cast<int8_t>(v);
-    case DType::kI16:
-      return static_cast<int16_t>(v);
-    case DType::kI32:
-      return static_cast<int32_t>(v);
-    case DType::kU8:
-      return static_cast<uint8_t>(v);
-    case DType::kBool:
-      return v != 0;
-    default:
-      return v;
-  }
-}
-
 double round_to(DType dtype, double v, Precision precision) {
   switch (dtype) {
     case DType::kF32:
@@ -81,150 +63,6 @@ double round_to(DType dtype, double v, Precision precision) {
       return f16_to_f32(f32_to_f16(static_cast<float>(v)));
     default:
       return v;
-  }
-}
-
-double unary(Op op, double x) {
-  switch (op) {
-    case Op::kNeg:
-      return -x;
-    case Op::kAbs:
-      return std::fabs(x);
-    case Op::kSign:
-      return std::isnan(x) ? x : static_cast<double>((x > 0) - (x < 0));
-    case Op::kFloor:
-      return std::floor(x);
-    case Op::kCeil:
-      return std::ceil(x);
-    case Op::kTrunc:
-      return std::trunc(x);
-    case Op::kRound:
-      return std::nearbyint(x);
-    case Op::kSqrt:
-      return std::sqrt(x);
-    case Op::kRsqrt:
-      return 1 / std::sqrt(x);
-    case Op::kReciprocal:
-      return 1 / x;
-    case Op::kExp:
-      return std::exp(x);
-    case Op::kExpm1:
-      return std::expm1(x);
-    case Op::kLog:
-      return std::log(x);
-    case Op::kLog1p:
-      return std::log1p(x);
-    case Op::kSin:
-      return std::sin(x);
-    case Op::kCos:
-      return std::cos(x);
-    case Op::kTan:
-      return std::tan(x);
-    case Op::kTanh:
-      return std::tanh(x);
-    case Op::kErf:
-      return std::erf(x);
-    default:
-      CHECK(false, "not a float unary op");
-      return 0;
-  }
-}
-
-int64_t unary(Op op, int64_t x, DType dtype) {
-  switch (op) {
-    case Op::kNeg:
-      return static_cast<int64_t>(-static_cast<uint64_t>(x));
-    case Op::kAbs:
-      return x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x;
-    case Op::kSign:
-      return (x > 0) - (x < 0);
-    case Op::kNot:
-      return dtype == DType::kBool ? static_cast<int64_t>(x == 0) : ~x;
-    default:
-      CHECK(false, "not an integer unary op");
-      return 0;
-  }
-}
-
-double binary(Op op, double a, double b) {
-  switch (op) {
-    case Op::kAdd:
-      return a + b;
-    case Op::kSub:
-      return a - b;
-    case Op::kMul:
-      return a * b;
-    case Op::kDiv:
-      return a / b;
-    case Op::kRem:
-      return std::fmod(a, b);
-    case Op::kPow:
-      return std::pow(a, b);
-    case Op::kAtan2:
-      return std::atan2(a, b);
-    case Op::kMax:
-      return std::isnan(a) || a > b ? a : b;
-    case Op::kMin:
-      return std::isnan(a) || a < b ? a : b;
-    default:
-      CHECK(false, "not a float binary op");
-      return 0;
-  }
-}
-
-int64_t integer_power(int64_t base, int64_t exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 != 0 ? -1 : 1) : 0;
-  uint64_t result = 1, factor = static_cast<uint64_t>(base);
-  for (; exponent != 0; exponent >>= 1, factor *= factor)
-    if ((exponent & 1) != 0) result *= factor;
-  return static_cast<int64_t>(result);
-}
-
-int64_t binary(Op op, int64_t a, int64_t b) {
-  const auto u = [](int64_t v) { return static_cast<uint64_t>(v); };
-  switch (op) {
-    case Op::kAdd:
-      return static_cast<int64_t>(u(a) + u(b));
-    case Op::kSub:
-      return static_cast<int64_t>(u(a) - u(b));
-    case Op::kMul:
-      return static_cast<int64_t>(u(a) * u(b));
-    case Op::kDiv:
-      return b == 0 ? 0 : b == -1 ? static_cast<int64_t>(-u(a)) : a / b;
-    case Op::kRem:
-      return b == 0 || b == -1 ? 0 : a % b;
-    case Op::kPow:
-      return integer_power(a, b);
-    case Op::kMax:
-      return std::max(a, b);
-    case Op::kMin:
-      return std::min(a, b);
-    case Op::kAnd:
-      return a & b;
-    case Op::kOr:
-      return a | b;
-    case Op::kXor:
-      return a ^ b;
-    default:
-      CHECK(false, "not an integer binary op");
-      return 0;
-  }
-}
-
-template <class T>
-bool compare(Op op, T a, T b) {
-  switch (op) {
-    case Op::kEq:
-      return a == b;
-    case Op::kNe:
-      return a != b;
-    case Op::kLt:
-      return a < b;
-    case Op::kLe:
-      return a <= b;
-    default:
-      CHECK(false, "not a comparison");
-      return false;
   }
 }
 
@@ -353,7 +191,7 @@ class Interpreter {
     if (is_float(node.dtype)) {
       for (double& v : out.f) v = round_to(node.dtype, v, precision_);
     } else {
-      for (int64_t& v : out.i) v = wrap(node.dtype, v);
+      for (int64_t& v : out.i) v = wrap_to(node.dtype, v);
     }
     return {};
   }
@@ -378,8 +216,8 @@ class Interpreter {
     const OpKind kind = traits(node.op).kind;
     if (node.op == Op::kCast) return cast(node, a, out);
     if (kind == OpKind::kUnary) {
-      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = unary(node.op, a.f[k]);
-      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = unary(node.op, a.i[k], node.dtype);
+      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = apply_unary(node.op, a.f[k]);
+      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = apply_unary(node.op, a.i[k], node.dtype);
       return;
     }
     const Value& b = value(node.operands[1]);
@@ -390,10 +228,11 @@ class Interpreter {
     } else if (kind == OpKind::kCompare) {
       const bool floats = is_float(graph_.node(node.operands[0]).dtype);
       for (size_t k = 0; k < out.i.size(); ++k)
-        out.i[k] = floats ? compare(node.op, a.f[k], b.f[k]) : compare(node.op, a.i[k], b.i[k]);
+        out.i[k] = floats ? apply_compare(node.op, a.f[k], b.f[k])
+                          : apply_compare(node.op, a.i[k], b.i[k]);
     } else {
-      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = binary(node.op, a.f[k], b.f[k]);
-      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = binary(node.op, a.i[k], b.i[k]);
+      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = apply_binary(node.op, a.f[k], b.f[k]);
+      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = apply_binary(node.op, a.i[k], b.i[k]);
     }
   }
 
@@ -476,9 +315,9 @@ class Interpreter {
     walk(x.sizes, strides, 0, [&](int64_t from, int64_t to) {
       const size_t f = static_cast<size_t>(from), t = static_cast<size_t>(to);
       if (!x.f.empty())
-        out.f[t] = binary(combine, out.f[t], x.f[f]);
+        out.f[t] = apply_binary(combine, out.f[t], x.f[f]);
       else
-        out.i[t] = binary(combine, out.i[t], x.i[f]);
+        out.i[t] = apply_binary(combine, out.i[t], x.i[f]);
     });
   }
 
@@ -502,7 +341,7 @@ class Interpreter {
       if (!out.f.empty())
         out.f[at] += out.f[before];
       else
-        out.i[at] = binary(Op::kAdd, out.i[at], out.i[before]);
+        out.i[at] = apply_binary(Op::kAdd, out.i[at], out.i[before]);
     }
   }
 
