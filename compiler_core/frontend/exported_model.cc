@@ -377,84 +377,7 @@ Result<dom::object> parse_object(dom::parser& parser, const std::string& json) {
   return as_object(root);
 }
 
-Result<std::vector<int64_t>> constant_list(dom::object from, string_view key) {
-  TRY(const dom::array list, array_in(from, key));
-  std::vector<int64_t> values;
-  for (const dom::element element : list) {
-    int64_t value = 0;
-    if (element["as_int"].get(value) != simdjson::SUCCESS || value < 0)
-      return invalid("'" + std::string(key) + "' has an entry that is no size");
-    values.push_back(value);
-  }
-  return values;
-}
-
-Result<PayloadEntry> payload_entry(dom::element element) {
-  TRY(const dom::object object, as_object(element));
-  PayloadEntry entry;
-  TRY(const string_view path, string_in(object, "path_name"));
-  entry.path_name = path;
-  if (object["use_pickle"].get(entry.pickled) != simdjson::SUCCESS) entry.pickled = false;
-  TRY(const dom::object meta, object_in(object, "tensor_meta"));
-  TRY(entry.dtype.code, integer_in(meta, "dtype"));
-  TRY(entry.sizes, constant_list(meta, "sizes"));
-  TRY(entry.strides, constant_list(meta, "strides"));
-  if (entry.strides.size() != entry.sizes.size())
-    return invalid("'strides' and 'sizes' differ in length");
-  if (meta["storage_offset"]["as_int"].get(entry.storage_offset) != simdjson::SUCCESS ||
-      entry.storage_offset < 0)
-    return invalid("'storage_offset' is missing or no size");
-  return entry;
-}
-
 }  // namespace
-
-Result<DType> to_dtype(ScalarTypeCode code) {
-  const auto unsupported = [](std::string_view name) {
-    return fail(Code::kUnsupported, "dtype " + std::string(name) +
-                                        " is not covered; cast to a float, integer or bool dtype");
-  };
-  switch (code.code) {
-    case 1:
-      return DType::kU8;
-    case 2:
-      return DType::kI8;
-    case 3:
-      return DType::kI16;
-    case 4:
-      return DType::kI32;
-    case 5:
-      return DType::kI64;
-    case 6:
-      return DType::kF16;
-    case 7:
-      return DType::kF32;
-    case 8:
-      return DType::kF64;
-    case 9:
-      return unsupported("complex32");
-    case 10:
-      return unsupported("complex64");
-    case 11:
-      return unsupported("complex128");
-    case 12:
-      return DType::kBool;
-    case 13:
-      return DType::kBF16;
-    case 28:
-      return unsupported("uint16");
-    case 29:
-      return unsupported("float8_e4m3fn");
-    case 30:
-      return unsupported("float8_e5m2");
-    case 31:
-      return unsupported("float8_e4m3fnuz");
-    case 32:
-      return unsupported("float8_e5m2fnuz");
-    default:
-      return unsupported("number " + std::to_string(code.code) + " of the export schema");
-  }
-}
 
 size_t json_padding() {
   return simdjson::SIMDJSON_PADDING;
@@ -467,20 +390,6 @@ Result<ExportedModel> parse_exported_model(const std::string& json) {
   TRY(const dom::object root, parse_object(*parser, json));
   TRY_STATUS(ModelParser(model).model(root));
   return model;
-}
-
-Result<std::unordered_map<std::string, PayloadEntry>> parse_payload_config(
-    const std::string& json) {
-  dom::parser parser;
-  TRY(const dom::object root, parse_object(parser, json));
-  TRY(const dom::object config, object_in(root, "config"));
-  std::unordered_map<std::string, PayloadEntry> entries;
-  for (const dom::key_value_pair each : config) {
-    TRY(PayloadEntry entry,
-        within(payload_entry(each.value), "entry '" + std::string(each.key) + "'"));
-    entries.emplace(std::string(each.key), std::move(entry));
-  }
-  return entries;
 }
 
 }  // namespace kiln

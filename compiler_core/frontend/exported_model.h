@@ -83,14 +83,4 @@ struct ExportedModel {
 Result<ExportedModel> parse_exported_model(const std::string& json);
 size_t json_padding();
 
-// One entry of data/weights/model_weights_config.json or its twin for constants.
-struct PayloadEntry {
-  std::string path_name;  // "weight_0"
-  bool pickled = false;
-  ScalarTypeCode dtype;
-  std::vector<int64_t> sizes, strides;
-  int64_t storage_offset = 0;
-};
-Result<std::unordered_map<std::string, PayloadEntry>> parse_payload_config(const std::string& json);
-
 }  // namespace kiln

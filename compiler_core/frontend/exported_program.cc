@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "compiler_core/frontend/lowering.h"
+#include "compiler_core/frontend/payload_config.h"
 #include "compiler_core/frontend/pt2_archive.h"
 
 namespace kiln {
