@@ -16,6 +16,7 @@
 #include <chrono>
 #include <deque>
 #include <thread>
+#include <unordered_map>
 
 #include "compiler_core/codegen/lower.h"
 #include "coordinator/blob_desk.h"
@@ -24,6 +25,7 @@
 #include "coordinator/manifest_table.h"
 #include "coordinator/planner.h"
 #include "coordinator/session_table.h"
+#include "coordinator/store_desk.h"
 
 namespace kiln {
 namespace {
@@ -51,8 +53,8 @@ struct Service::Impl {
   void probe(const PeerId& peer);
   void close(const PeerId& peer);
   void send_blob_pieces();
-  void note_missing_blobs();
-  void log(const std::string& line) const;
+  void planned(PlanFinished plan);
+  void log(std::string_view line) const;
 
   // ---- Messages ----
   void handle(Received received);
@@ -62,19 +64,20 @@ struct Service::Impl {
   void on(const PeerId& peer, const Cancel& cancel);
   void on(const PeerId& peer, const StatsRequest& request);
   void on(const PeerId& peer, WorkerReport report);
+  void overloaded(const PeerId& peer, uint64_t request);
   void refuse(const PeerId& peer, Code code, std::string message);
   bool send(const PeerId& peer, const Message& message);
 
   // ---- Actions ----
-  void on(const LookUpProgram& action);
+  void on(const LookUpProgram& action) { store.look_up(action.key); }
   void on(const AskForGraph& action) { send(action.client, NeedGraph{action.request}); }
   void on(StartPlan action);
   void on(const Answer& action);
   void on(const SendProgress& action) { send(action.client, action.progress); }
   void on(const SendOrders& action);
-  void on(StoreRecords action);
-  void on(StoreKernel action);
-  void on(StoreProgram action);
+  void on(StoreRecords action) { store.store(std::move(action)); }
+  void on(StoreKernel action) { store.store(std::move(action)); }
+  void on(const StoreProgram& action);
 
   // Constant after construction.
   const ServiceOptions options;
@@ -90,14 +93,17 @@ struct Service::Impl {
   BlobShelf shelf;
   FlightLog flights;
   int64_t next_tick_ms = 0, next_probe_ms = 0;
-  int64_t hits = 0;            // answered without the core
-  int64_t store_failures = 0;  // of records; the core counts the others
+  std::unordered_map<Digest, size_t> planning;  // bytes of the graph, by program
+  size_t planning_bytes = 0;                    // their sum
+  int64_t malformed_logged = 0;
+  int64_t hits = 0;  // answered without the core
 
   // Shared with the threads below. They stop before it goes.
   Inbox inbox{[this] { listener->wake(); }};
   std::atomic<bool> stopping{false};
   std::unique_ptr<KernelCache> cache;
   BlobDesk blobs{*cache, shelf};
+  StoreDesk store;
   std::unique_ptr<Planner> planner;
   std::thread thread;
 };
@@ -110,7 +116,10 @@ Service::Impl::Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
       manifests(options.manifest_bytes),
       shelf(options.blob_bytes),
       flights(options.log),
-      cache(std::move(opened)) {
+      cache(std::move(opened)),
+      store(*cache, manifests, shelf, options.hold_blobs_ms,
+            {inbox, [this](Event event) { step(std::move(event)); }, [this] { return now_ms(); },
+             [this](std::string_view line) { log(line); }}) {
   planner =
       std::make_unique<Planner>(PlanContext{options.core.codegen, options.core.policy, cache.get()},
                                 options.planner_threads, [this](PlanFinished plan) {
@@ -168,6 +177,10 @@ void Service::Impl::tick() {
   step(Tick{});
   if (now < next_probe_ms) return;
   next_probe_ms = now + kWorkerProbeMs;
+  if (const int64_t malformed = listener->malformed_count(); malformed != malformed_logged) {
+    malformed_logged = malformed;
+    log(fmt::format("peer state=malformed total={}", malformed));
+  }
   for (const PeerId& peer : sessions.workers()) probe(peer);
   for (const PeerId& peer : sessions.quiet(now - kClientProbeMs, kProbesATurn)) probe(peer);
 }
@@ -193,24 +206,10 @@ void Service::Impl::close(const PeerId& peer) {
 void Service::Impl::send_blob_pieces() {
   const auto can_take = [this](const PeerId& peer) { return !listener->congested(peer); };
   if (auto piece = blobs.next(can_take)) send(piece->peer, std::move(piece->reply));
-  note_missing_blobs();
+  for (const Digest& blob : blobs.take_missing()) store.blob_is_missing(blob);
 }
 
-// What needs a blob that is gone has to be tuned again: memory must not answer for it any more. The
-// cache itself answers a miss for what lacks a blob.
-void Service::Impl::note_missing_blobs() {
-  for (const Digest& blob : blobs.take_missing()) {
-    const ManifestTable::Users users = manifests.take_users_of(blob);
-    for (const Digest& program : users.programs) {
-      log(fmt::format("blob digest={} state=missing program={}", blob.short_hex(),
-                      program.short_hex()));
-      cache->forget(program, nullptr);
-    }
-    for (const Digest& kernel : users.kernels) cache->forget(kernel, nullptr);
-  }
-}
-
-void Service::Impl::log(const std::string& line) const {
+void Service::Impl::log(std::string_view line) const {
   if (options.log) options.log(line);
 }
 
@@ -270,8 +269,23 @@ void Service::Impl::on(const PeerId& peer, CompileRequest request) {
     send(peer, CompileReply{request.request, CacheOutcome::kHit, *manifest});
     return;
   }
+  if (!request.graph_text.empty() &&
+      planning_bytes + request.graph_text.size() > options.graph_bytes) {
+    return overloaded(peer, request.request);
+  }
   flights.asked(now_ms(), key, peer, request);
   step(RequestReceived{peer, std::move(request)});
+}
+
+// The core may know the request already, and wait for its graph.
+void Service::Impl::overloaded(const PeerId& peer, uint64_t request) {
+  flights.cancelled(now_ms(), peer, request);
+  step(RequestCancelled{peer, request});
+  CompileReply reply;
+  reply.request = request;
+  reply.outcome = fail(
+      Error{Code::kOverloaded, "too many graphs wait to be planned", options.core.retry_after_ms});
+  send(peer, reply);
 }
 
 void Service::Impl::on(const PeerId& peer, BlobRequest request) {
@@ -290,7 +304,7 @@ void Service::Impl::on(const PeerId& peer, const StatsRequest& request) {
   const KernelCache::Totals totals = cache->totals();
   StatsReply reply{request.request, core.stats(now_ms())};
   reply.stats.hits += hits;
-  reply.stats.store_failures += store_failures;
+  reply.stats.store_failures += store.record_failures();
   reply.stats.entries = totals.programs + totals.kernels;
   reply.stats.bytes = totals.bytes;
   reply.stats.corrupt_blobs = totals.corrupt_blobs;
@@ -324,25 +338,20 @@ bool Service::Impl::send(const PeerId& peer, const Message& message) {
 
 // ---- Actions ----
 
-void Service::Impl::on(const LookUpProgram& action) {
-  ProgramLookedUp found{action.key, {}};
-  if (auto manifest = cache->program(action.key)) {
-    // Read once, so that memory serves nothing that a client could not read.
-    if (const auto program = program_from_json(*manifest)) {
-      found.program_json = *manifest;
-      manifests.insert(*program, *std::move(manifest));
-    } else {
-      log(fmt::format("program key={} state=corrupt reason={:?}", action.key.short_hex(),
-                      program.error().message));
-      cache->forget(action.key, nullptr);
-    }
-  }
-  step(std::move(found));
-}
-
 void Service::Impl::on(StartPlan action) {
   flights.planning(now_ms(), action.key);
+  planning[action.key] += action.graph_text.size();
+  planning_bytes += action.graph_text.size();
   planner->submit(std::move(action));
+}
+
+void Service::Impl::planned(PlanFinished plan) {
+  if (const auto found = planning.find(plan.key); found != planning.end()) {
+    planning_bytes -= found->second;
+    planning.erase(found);
+  }
+  flights.planned(now_ms(), plan);
+  step(std::move(plan));
 }
 
 void Service::Impl::on(const Answer& action) {
@@ -354,58 +363,9 @@ void Service::Impl::on(const SendOrders& action) {
   if (const PeerId* peer = sessions.peer_of(action.worker)) send(*peer, action.orders);
 }
 
-// The acknowledgement follows the last record: puts are done in order.
-void Service::Impl::on(StoreRecords action) {
-  const size_t count = action.records.size();
-  for (size_t i = 0; i + 1 < count; ++i) {
-    cache->put_record(std::move(action.records[i]), [this](const Status& status) {
-      if (!status) inbox.post([this] { ++store_failures; });
-    });
-  }
-  RecordsStored stored{std::move(action.worker), std::move(action.acks)};
-  if (count == 0) return step(std::move(stored));
-  cache->put_record(std::move(action.records.back()),
-                    [this, stored = std::move(stored)](const Status& status) {
-                      inbox.post([this, stored, failed = !status] {
-                        store_failures += failed ? 1 : 0;
-                        step(stored);
-                      });
-                    });
-}
-
-// The blob stays in memory whatever the disk says: the clients that wait ask for it next.
-void Service::Impl::on(StoreKernel action) {
-  const Digest key = action.kernel.key, blob = action.kernel.blob;
-  shelf.put(blob, action.binary);
-  const auto blob_status = std::make_shared<Status>();
-  cache->put_blob(std::move(action.binary),
-                  [blob_status](Status status) { *blob_status = std::move(status); });
-  cache->put_kernel({std::move(action.kernel), std::move(action.tuned_on)},
-                    [this, key, blob, blob_status](Status status) {
-                      if (!*blob_status) status = *blob_status;  // the cause
-                      inbox.post([this, key, blob, status = std::move(status)] {
-                        if (!status) {
-                          shelf.hold(blob, now_ms() + options.hold_blobs_ms);
-                          log(fmt::format("kernel key={} state=not_stored reason={:?}",
-                                          key.short_hex(), status.error().message));
-                        }
-                        step(KernelStored{key, status});
-                      });
-                    });
-}
-
-void Service::Impl::on(StoreProgram action) {
-  const Digest key = action.program.key;
-  flights.storing(now_ms(), key);
-  cache->put_program(action.program, [this, key](const Status& status) {
-    inbox.post([this, key, status] {
-      if (!status) {
-        log(fmt::format("program key={} state=not_stored reason={:?}", key.short_hex(),
-                        status.error().message));
-      }
-      step(ProgramStored{key, status});
-    });
-  });
+void Service::Impl::on(const StoreProgram& action) {
+  flights.storing(now_ms(), action.program.key);
+  store.store(action);
 }
 
 // ---- Service ----

@@ -17,8 +17,7 @@ class ServiceTest : public ::testing::Test {
  protected:
   ServiceTest() : dir_(*TempDir::create("kiln-service")) { start(); }
 
-  void start() {
-    ServiceOptions options;
+  void start(ServiceOptions options = {}) {
     options.data_dir = dir_.path() / "data";
     options.log = [this](std::string_view line) {
       const std::lock_guard lock(log_mutex_);
@@ -299,6 +298,25 @@ TEST_F(ServiceTest, TextThatIsNoGraphIsInvalidArgument) {
     ASSERT_FALSE(reply.outcome.has_value());
     EXPECT_EQ(reply.outcome.error().code, Code::kInvalidArgument);
   }
+}
+
+TEST_F(ServiceTest, TooManyBytesOfGraphsAreOverloadedAndNotForever) {
+  service_.reset();
+  ServiceOptions options;
+  options.graph_bytes = 10;
+  start(std::move(options));
+  const FakeWorker worker(endpoint(), tally_);
+  TestClient client(endpoint());
+  const CompileReply reply = client.compile(test_graph(3));
+  ASSERT_FALSE(reply.outcome.has_value());
+  EXPECT_EQ(reply.outcome.error().code, Code::kOverloaded);
+  EXPECT_GT(reply.outcome.error().retry_after_ms, 0);
+  EXPECT_EQ(client.uploads, 1);
+  EXPECT_EQ(client.stats().flights_open, 0);
+  service_.reset();
+  start();
+  const FakeWorker other(endpoint(), tally_);
+  EXPECT_TRUE(TestClient(endpoint()).compile(test_graph(3)).outcome.has_value());
 }
 
 // ---- Blobs ----

@@ -1,0 +1,91 @@
+#include "coordinator/store_desk.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+namespace kiln {
+
+void StoreDesk::look_up(const Digest& program_key) {
+  ProgramLookedUp found{program_key, {}};
+  if (auto manifest = cache_.program(program_key)) {
+    // Read once, so that memory serves nothing that a client could not read.
+    if (const auto program = program_from_json(*manifest)) {
+      found.program_json = *manifest;
+      manifests_.insert(*program, *std::move(manifest));
+    } else {
+      loop_.log(fmt::format("program key={} state=corrupt reason={:?}", program_key.short_hex(),
+                            program.error().message));
+      cache_.forget(program_key, nullptr);
+    }
+  }
+  loop_.step(std::move(found));
+}
+
+// The acknowledgement follows the last record: puts are done in order.
+void StoreDesk::store(StoreRecords action) {
+  RecordsStored stored{std::move(action.worker), std::move(action.acks)};
+  if (action.records.empty()) return loop_.step(std::move(stored));
+  TuningRecord last = std::move(action.records.back());
+  action.records.pop_back();
+  for (TuningRecord& record : action.records) {
+    cache_.put_record(std::move(record), [this](const Status& status) {
+      if (!status) loop_.inbox.post([this] { ++record_failures_; });
+    });
+  }
+  cache_.put_record(std::move(last), [this, stored = std::move(stored)](const Status& status) {
+    loop_.inbox.post([this, stored, failed = !status] {
+      record_failures_ += failed ? 1 : 0;
+      loop_.step(stored);
+    });
+  });
+}
+
+// The blob stays in memory whatever the disk says: the clients that wait ask for it next.
+void StoreDesk::store(StoreKernel action) {
+  const Digest key = action.kernel.key, blob = action.kernel.blob;
+  shelf_.put(blob, action.binary);
+  const auto put_blob = std::make_shared<Status>();
+  cache_.put_blob(std::move(action.binary),
+                  [put_blob](Status status) { *put_blob = std::move(status); });
+  const auto done = [this, key, blob](const Status& status) {
+    if (!status) {
+      shelf_.hold(blob, loop_.now_ms() + hold_blobs_ms_);
+      loop_.log(fmt::format("kernel key={} state=not_stored reason={:?}", key.short_hex(),
+                            status.error().message));
+    }
+    loop_.step(KernelStored{key, status});
+  };
+  cache_.put_kernel({std::move(action.kernel), std::move(action.tuned_on)},
+                    [this, put_blob, done](const Status& put_kernel) {
+                      const Status& cause = *put_blob ? put_kernel : *put_blob;
+                      loop_.inbox.post([done, cause] { done(cause); });
+                    });
+}
+
+void StoreDesk::store(const StoreProgram& action) {
+  const Digest key = action.program.key;
+  cache_.put_program(action.program, [this, key](const Status& status) {
+    loop_.inbox.post([this, key, status] {
+      if (!status) {
+        loop_.log(fmt::format("program key={} state=not_stored reason={:?}", key.short_hex(),
+                              status.error().message));
+      }
+      loop_.step(ProgramStored{key, status});
+    });
+  });
+}
+
+// Memory must not answer for these programs any more; the cache itself answers a miss for what
+// lacks a blob.
+void StoreDesk::blob_is_missing(const Digest& blob) {
+  const ManifestTable::Users users = manifests_.take_users_of(blob);
+  for (const Digest& program : users.programs) {
+    loop_.log(fmt::format("blob digest={} state=missing program={}", blob.short_hex(),
+                          program.short_hex()));
+    cache_.forget(program, nullptr);
+  }
+  for (const Digest& kernel : users.kernels) cache_.forget(kernel, nullptr);
+}
+
+}  // namespace kiln

@@ -1,0 +1,52 @@
+// StoreDesk: carries out what the core wants looked up and stored. Programs come from memory or
+// from the cache's index; stores go to the cache's writer, whose word comes back to the loop as an
+// event. When the disk takes no more, the binaries that clients wait for are held in memory for a
+// while. One thread, the loop's; everything it is given outlives it.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "cache/kernel_cache.h"
+#include "coordinator/blob_shelf.h"
+#include "coordinator/core.h"
+#include "coordinator/inbox.h"
+#include "coordinator/manifest_table.h"
+
+namespace kiln {
+
+class StoreDesk {
+ public:
+  struct Loop {
+    Inbox& inbox;
+    std::function<void(Event)> step;
+    std::function<int64_t()> now_ms;
+    std::function<void(std::string_view)> log;
+  };
+  StoreDesk(KernelCache& cache, ManifestTable& manifests, BlobShelf& shelf, int64_t hold_blobs_ms,
+            Loop loop)
+      : cache_(cache),
+        manifests_(manifests),
+        shelf_(shelf),
+        hold_blobs_ms_(hold_blobs_ms),
+        loop_(std::move(loop)) {}
+
+  void look_up(const Digest& program_key);
+  void store(StoreRecords records);
+  void store(StoreKernel kernel);
+  void store(const StoreProgram& program);
+  // What needs this blob has to be tuned again.
+  void blob_is_missing(const Digest& blob);
+
+  int64_t record_failures() const { return record_failures_; }
+
+ private:
+  KernelCache& cache_;
+  ManifestTable& manifests_;
+  BlobShelf& shelf_;
+  const int64_t hold_blobs_ms_;
+  const Loop loop_;
+  int64_t record_failures_ = 0;
+};
+
+}  // namespace kiln
