@@ -194,9 +194,18 @@ class Fuser {
     return true;
   }
 
+  // The last word. A View on a View, as arises when values of equal size but different shape are
+  // brought together, would cost divisions at every element: not worth a join.
   bool is_one_kernel(const KernelOutputs& outputs) const {
     const auto cut = cut_kernel(graph_, values_, outputs);
-    return cut && make_workload(cut->graph).has_value();
+    if (!cut) return false;
+    const auto made = make_workload(cut->graph);
+    if (!made) return false;
+    const Graph& graph = made->workload.graph;
+    const auto nodes = graph.nodes();
+    return std::none_of(nodes.begin(), nodes.end(), [&](const Node& node) {
+      return node.op == Op::kView && graph.node(node.operands[0]).op == Op::kView;
+    });
   }
 
   const Graph& graph_;
