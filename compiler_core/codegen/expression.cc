@@ -13,12 +13,12 @@ namespace {
 
 // What brings a register of f32 or i32 lanes back into the range of a narrower dtype; "" when every
 // value of the register type is one of the dtype.
-std::string_view narrowing(DType dtype) {
+std::string_view narrowing(DType dtype, bool plain_nans) {
   switch (dtype) {
     case DType::kF16:
       return "round_f16";
     case DType::kBF16:
-      return "round_bf16";
+      return plain_nans ? "round_bf16_plain" : "round_bf16";
     case DType::kI8:
       return "wrap_i8";
     case DType::kI16:
@@ -30,9 +30,22 @@ std::string_view narrowing(DType dtype) {
   }
 }
 
-std::string narrowed(DType dtype, const std::string& expression) {
-  const std::string_view function = narrowing(dtype);
+std::string narrowed(DType dtype, bool plain_nans, const std::string& expression) {
+  const std::string_view function = narrowing(dtype, plain_nans);
   return function.empty() ? expression : fmt::format("{}({})", function, expression);
+}
+
+// Nodes whose NaNs have no payload that rounding to bf16 could carry into infinity or zero: those
+// that no input of a wider type reaches.
+std::vector<bool> find_plain_nans(const Graph& graph) {
+  std::vector<bool> plain;
+  for (const Node& node : graph.nodes()) {
+    const bool wide = is_float(node.dtype) && node.dtype != DType::kBF16;
+    plain.push_back(!(node.op == Op::kInput && wide) &&
+                    std::all_of(node.operands.begin(), node.operands.end(),
+                                [&](NodeId id) { return plain[static_cast<size_t>(id)]; }));
+  }
+  return plain;
 }
 
 std::string literal(DType dtype, const ConstantAttr& value) {
@@ -68,14 +81,14 @@ std::string_view infix(Op op) {
   }
 }
 
-std::string cast_expression(DType from, DType to, const std::string& x) {
+std::string cast_expression(DType from, DType to, bool plain_nans, const std::string& x) {
   const std::string_view type = register_type(to);
   if (to == DType::kBool) return fmt::format("op_ne({}, splat<{}>(0))", x, register_type(from));
   if (from == DType::kBool) return fmt::format("convert<{}>({} & 1)", type, x);
   const bool widens = is_half(from) && is_float(to);
   const std::string converted =
       register_type(from) == type ? x : fmt::format("convert<{}>({})", type, x);
-  return widens && !is_half(to) ? converted : narrowed(to, converted);
+  return widens && !is_half(to) ? converted : narrowed(to, plain_nans, converted);
 }
 
 }  // namespace
@@ -154,7 +167,8 @@ struct ExpressionPrinter::Condition {
   bool always() const { return scalar.empty() && lanes.empty(); }
 };
 
-ExpressionPrinter::ExpressionPrinter(const Graph& graph) : graph_(graph) {
+ExpressionPrinter::ExpressionPrinter(const Graph& graph)
+    : graph_(graph), plain_nans_(find_plain_nans(graph)) {
   for (NodeId id : graph.inputs()) {
     const Node& node = graph.node(id);
     std::vector<int64_t> strides;
@@ -262,9 +276,9 @@ Register ExpressionPrinter::iota(DType dtype, const Index& at) {
   const bool splat = !at.varies_by_lane();
   return define(
       at.level(), splat, dtype,
-      narrowed(dtype, splat
-                          ? fmt::format("splat<{}>({})", register_type(dtype), at.text())
-                          : fmt::format("convert<{}>({})", register_type(dtype), at.lanes_text())));
+      narrowed(dtype, true,
+               splat ? fmt::format("splat<{}>({})", register_type(dtype), at.text())
+                     : fmt::format("convert<{}>({})", register_type(dtype), at.lanes_text())));
 }
 
 Register ExpressionPrinter::load(DType dtype, const std::string& pointer, const Index& at) {
@@ -290,8 +304,10 @@ Register ExpressionPrinter::elementwise(const Node& node, Indices at) {
     splat = splat && x.back().splat;
   }
   const DType from = graph_.node(node.operands[0]).dtype;
+  const bool plain = std::all_of(node.operands.begin(), node.operands.end(),
+                                 [&](NodeId id) { return plain_nans_[static_cast<size_t>(id)]; });
   if (node.op == Op::kCast)
-    return define(level, splat, node.dtype, cast_expression(from, node.dtype, x[0].name));
+    return define(level, splat, node.dtype, cast_expression(from, node.dtype, plain, x[0].name));
   // true is -1 in a register, so the order of bools is reversed.
   if (from == DType::kBool && (node.op == Op::kLt || node.op == Op::kLe)) std::swap(x[0], x[1]);
   std::string expression;
@@ -304,7 +320,8 @@ Register ExpressionPrinter::elementwise(const Node& node, Indices at) {
   }
   const OpKind kind = traits(node.op).kind;
   const bool exact = kind == OpKind::kCompare || kind == OpKind::kSelect;
-  return define(level, splat, node.dtype, exact ? expression : narrowed(node.dtype, expression));
+  return define(level, splat, node.dtype,
+                exact ? expression : narrowed(node.dtype, plain, expression));
 }
 
 Index ExpressionPrinter::variable(const Index& from, const std::string& before,

@@ -107,6 +107,7 @@ class ExpressionPrinter {
   std::string key(NodeId id, Indices at) const;
 
   const Graph& graph_;
+  const std::vector<bool> plain_nans_;  // of each node: see find_plain_nans
   std::map<NodeId, Register> bound_;
   std::map<NodeId, Buffer> buffers_;
   std::map<std::string, Register> known_;

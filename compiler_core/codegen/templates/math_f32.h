@@ -20,14 +20,35 @@ KILN_INLINE vf32 op_sign(vf32 x) {
 }
 KILN_INLINE vf32 op_div(vf32 a, vf32 b) { return a / b; }
 KILN_INLINE vf32 op_reciprocal(vf32 x) { return 1.0f / x; }
-// NaN wins on either side.
-KILN_INLINE vf32 op_max(vf32 a, vf32 b) {
-  const vf32 greater = a > b ? a : b;  // b when either is NaN
-  return a != a ? a : greater;
+// The instructions' own idea: a < b ? a : b, so b when either is NaN.
+KILN_INLINE vf32 least_or_second(vf32 a, vf32 b) {
+#if LANES == 16 && defined(__AVX512F__)
+  return __builtin_ia32_minps512_mask(a, b, a, -1, 4);
+#elif LANES == 8 && defined(__AVX__)
+  return __builtin_ia32_minps256(a, b);
+#elif LANES == 4
+  return __builtin_ia32_minps(a, b);
+#else
+  return a < b ? a : b;
+#endif
 }
-KILN_INLINE vf32 op_min(vf32 a, vf32 b) {
-  const vf32 less = a < b ? a : b;
-  return a != a ? a : less;
+KILN_INLINE vf32 greatest_or_second(vf32 a, vf32 b) {
+#if LANES == 16 && defined(__AVX512F__)
+  return __builtin_ia32_maxps512_mask(a, b, a, -1, 4);
+#elif LANES == 8 && defined(__AVX__)
+  return __builtin_ia32_maxps256(a, b);
+#elif LANES == 4
+  return __builtin_ia32_maxps(a, b);
+#else
+  return a > b ? a : b;
+#endif
+}
+// NaN wins on either side.
+KILN_INLINE vf32 op_max(vf32 a, vf32 b) { return a != a ? a : greatest_or_second(a, b); }
+KILN_INLINE vf32 op_min(vf32 a, vf32 b) { return a != a ? a : least_or_second(a, b); }
+// x brought into [least, greatest]; NaN stays.
+KILN_INLINE vf32 clamp(vf32 x, float least, float greatest) {
+  return greatest_or_second(splat<vf32>(least), least_or_second(splat<vf32>(greatest), x));
 }
 
 // Whether a lane of the mask is set.
@@ -105,21 +126,27 @@ KILN_INLINE vf32 exp_tail(vf32 r) {
   return p * (r * r);
 }
 
-KILN_INLINE vf32 op_exp(vf32 x) {
-  x = x > 89.0f ? splat<vf32>(89) : x;  // overflows; NaN passes both
-  x = x < -104.0f ? splat<vf32>(-104) : x;
-  const ExpReduction at = reduce_exp(x);
-  const vf32 y = 1.0f + (at.r + exp_tail(at.r));
+// y * 2^n for whole n in [-252, 254], rounded once where the product is subnormal.
+KILN_INLINE vf32 scale(vf32 y, vf32 n) {
+#if LANES == 16 && defined(__AVX512F__)
+  return __builtin_ia32_scalefps512_mask(y, n, y, -1, 4);
+#elif LANES == 8 && defined(__AVX512VL__)
+  return __builtin_ia32_scalefps256_mask(y, n, y, -1);
+#else
   // In two steps: 2^n itself may be out of range.
-  const vi32 n = convert<vi32>(at.n), half = n >> 1;
-  return y * power_of_two(half) * power_of_two(n - half);
+  const vi32 whole = convert<vi32>(n), half = whole >> 1;
+  return y * power_of_two(half) * power_of_two(whole - half);
+#endif
+}
+
+KILN_INLINE vf32 op_exp(vf32 x) {
+  const ExpReduction at = reduce_exp(clamp(x, -104, 89));  // beyond: 0 and infinity
+  return scale(1.0f + (at.r + exp_tail(at.r)), at.n);
 }
 
 KILN_INLINE vf32 op_expm1(vf32 x) {
   const vf32 given = x;
-  x = x > 89.0f ? splat<vf32>(89) : x;
-  x = x < -20.0f ? splat<vf32>(-20) : x;
-  const ExpReduction at = reduce_exp(x);
+  const ExpReduction at = reduce_exp(clamp(x, -20, 89));
   const vf32 p = at.r + exp_tail(at.r);
   const vi32 n = convert<vi32>(at.n) - 1;  // 2^128 is out of range
   const vf32 half = power_of_two(n);
@@ -231,18 +258,14 @@ KILN_INLINE vf32 op_tan(vf32 x) {
   return x == 0 ? x : y;
 }
 
+// tanh|x| = e / (e + 2) with e = exp(2|x|) - 1; from 2|x| = 20 on it rounds to 1.
 KILN_INLINE vf32 op_tanh(vf32 x) {
-  // tanh(x) = x + x^3 p(x^2) on |x| <= 0.625.
-  const vf32 z = x * x;
-  vf32 p = z * 0.00214421058f + -0.0081791691f;
-  p = p * z + 0.0217016057f;
-  p = p * z + -0.0539469668f;
-  p = p * z + 0.13333208f;
-  p = p * z + -0.333333309f;
-  const vf32 near = x + x * (z * p);
-  const vf32 magnitude = op_abs(x);
-  const vf32 far = 1.0f - 2.0f / (op_exp(magnitude * 2.0f) + 1.0f);
-  return magnitude < 0.625f ? near : with_sign_of(far, x);
+  const vf32 twice = least_or_second(splat<vf32>(20), op_abs(x) * 2.0f);
+  const ExpReduction at = reduce_exp(twice);
+  const vf32 p = at.r + exp_tail(at.r);
+  const vf32 power = power_of_two(convert<vi32>(at.n));
+  const vf32 e = power * p + (power - 1.0f);
+  return with_sign_of(e / (e + 2.0f), x);
 }
 
 KILN_INLINE vf32 op_erf(vf32 x) {
@@ -256,8 +279,7 @@ KILN_INLINE vf32 op_erf(vf32 x) {
   p = p * z + 0.128379166f;
   const vf32 near = x + x * p;
   // log(erfc(t)) on 1 <= t <= 4; from there on erf rounds to 1.
-  vf32 t = op_abs(x);
-  t = t > 4.0f ? splat<vf32>(4) : t;
+  const vf32 t = least_or_second(splat<vf32>(4), op_abs(x));
   vf32 e = t * 0.000185572586f + -0.00293959306f;
   e = e * t + 0.0218052604f;
   e = e * t + -0.103037246f;
