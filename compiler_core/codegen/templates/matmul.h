@@ -48,12 +48,38 @@ KILN_INLINE void transpose(Real (&x)[LANES]) {
   if constexpr (LANES > 8) exchange<8>(x);
 }
 
-// One panel's part of depth [begin, end): `live` of WIDTH rows (or columns) exist.
+// LANES rows at most, [i, i + width) of a panel, contiguous along the depth: through registers.
+template <int64_t WIDTH, int64_t ALONG>
+KILN_INLINE void pack_across(const Stored* from, int64_t here, int64_t width, int64_t begin,
+                             int64_t end, Value* panel) {
+  int64_t p = begin;
+  if (here == width)
+    for (; p + LANES <= end; p += LANES) {
+      Real x[LANES];
+#pragma GCC unroll 16
+      for (int l = 0; l < LANES; ++l)
+        x[l] = l < width ? load(from + l * ALONG + p, AllLanes{}) : Real{};
+      transpose(x);
+#pragma GCC unroll 16
+      for (int l = 0; l < LANES; ++l)
+        if (width == LANES)
+          store(panel + (p + l) * WIDTH, x[l], AllLanes{});
+        else
+          store(panel + (p + l) * WIDTH, x[l], SomeLanes{width});
+    }
+  for (; p < end; ++p)
+    for (int64_t l = 0; l < width; ++l)
+      panel[p * WIDTH + l] = l < here ? load_splat(from + l * ALONG + p)[0] : Value{};
+}
+
+// One panel's part of depth [begin, end): `live` of WIDTH rows (or columns) exist. Inlined once
+// with `live` known, for whole panels.
 template <int64_t WIDTH, int64_t ALONG, int64_t DEPTH>
-KILN_INLINE void pack_panel(const Stored* from, int64_t live, int64_t begin, int64_t end,
-                            Value* panel) {
+KILN_INLINE void pack_live(const Stored* from, int64_t live, int64_t begin, int64_t end,
+                           Value* panel) {
   if constexpr (ALONG == 1) {
     for (int64_t p = begin; p < end; ++p)
+#pragma GCC unroll 8
       for (int64_t i = 0; i < WIDTH; i += LANES) {
         const int64_t width = smaller(WIDTH - i, LANES), here = smaller(live - i, width);
         Real x{};
@@ -67,40 +93,26 @@ KILN_INLINE void pack_panel(const Stored* from, int64_t live, int64_t begin, int
           store(panel + p * WIDTH + i, x, SomeLanes{width});
       }
   } else if constexpr (DEPTH == 1) {
+#pragma GCC unroll 8
     for (int64_t i = 0; i < WIDTH; i += LANES) {
-      const int64_t width = smaller(WIDTH - i, LANES), here = smaller(live - i, width);
-      int64_t p = begin;
-      if (here == LANES)
-        for (; p + LANES <= end; p += LANES) {
-          Real x[LANES];
-#pragma GCC unroll 16
-          for (int l = 0; l < LANES; ++l) x[l] = load(from + (i + l) * ALONG + p, AllLanes{});
-          transpose(x);
-#pragma GCC unroll 16
-          for (int l = 0; l < LANES; ++l) store(panel + (p + l) * WIDTH + i, x[l], AllLanes{});
-        }
-      for (; p < end; p += LANES) {
-        const int64_t deep = smaller(end - p, LANES);
-        Real x[LANES] = {};
-        for (int64_t l = 0; l < here; ++l) {
-          const Stored* row = from + (i + l) * ALONG + p;
-          x[l] = deep == LANES ? load(row, AllLanes{}) : load(row, SomeLanes{deep});
-        }
-        transpose(x);
-        for (int64_t l = 0; l < deep; ++l) {
-          Value* to = panel + (p + l) * WIDTH + i;
-          if (width == LANES)
-            store(to, x[l], AllLanes{});
-          else
-            store(to, x[l], SomeLanes{width});
-        }
-      }
+      const int64_t width = smaller(WIDTH - i, LANES);
+      pack_across<WIDTH, ALONG>(from + i * ALONG, smaller(live - i, width), width, begin, end,
+                                panel + i);
     }
   } else {
     for (int64_t p = begin; p < end; ++p)
       for (int64_t i = 0; i < WIDTH; ++i)
         panel[p * WIDTH + i] = i < live ? load_splat(from + i * ALONG + p * DEPTH)[0] : Value{};
   }
+}
+
+template <int64_t WIDTH, int64_t ALONG, int64_t DEPTH>
+KILN_INLINE void pack_panel(const Stored* from, int64_t live, int64_t begin, int64_t end,
+                            Value* panel) {
+  if (live == WIDTH)
+    pack_live<WIDTH, ALONG, DEPTH>(from, WIDTH, begin, end, panel);
+  else
+    pack_live<WIDTH, ALONG, DEPTH>(from, live, begin, end, panel);
 }
 
 // A piece of packing: kPanels panels, kDepth deep; sources are read in runs of that length.
