@@ -48,12 +48,12 @@ Result<RotatingBuffers> RotatingBuffers::make(const WorkloadCase& workload, int 
   uint8_t* at = static_cast<uint8_t*>(buffers.memory_.data());
   for (int64_t copy = 0; copy < copies; ++copy) {
     std::vector<void*>& set = buffers.sets_.emplace_back();
-    for (const Tensor& input : workload.inputs()) {
-      std::ranges::copy(input.bytes(), at);
-      set.push_back(std::exchange(at, at + stride_of(input)));
+    for (const auto* tensors : {&workload.inputs(), &workload.expected()}) {
+      for (const Tensor& tensor : *tensors) {
+        std::ranges::copy(tensor.bytes(), at);  // outputs too: no page is touched first in a sample
+        set.push_back(std::exchange(at, at + stride_of(tensor)));
+      }
     }
-    for (const Tensor& output : workload.expected())
-      set.push_back(std::exchange(at, at + stride_of(output)));
     at += 64;
   }
   return buffers;
@@ -68,6 +68,7 @@ Result<KernelTimer> KernelTimer::make(const Kernel& kernel, RotatingBuffers& buf
                                       std::span<const int64_t> symbols, ThreadPool& pool) {
   TRY(const int64_t bytes, kernel.recipe().workspace_bytes.evaluate(symbols));
   TRY(GuardedBuffer workspace, GuardedBuffer::allocate(bytes, 0));
+  workspace.fill(0);
   return KernelTimer(kernel, buffers, symbols, pool, std::move(workspace));
 }
 

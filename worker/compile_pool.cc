@@ -15,12 +15,14 @@ CompilePool::CompilePool(HostCompiler compiler, int jobs, std::optional<ObjectCa
   for (int i = 0; i < std::max(1, jobs); ++i) threads_.emplace_back([this] { work(); });
 }
 
-CompilePool::~CompilePool() {
-  {
-    const std::lock_guard lock(mu_);
-    stopping_ = true;
-  }
+void CompilePool::stop() {
+  const std::lock_guard lock(mu_);
+  stopping_ = true;
   changed_.notify_all();
+}
+
+CompilePool::~CompilePool() {
+  stop();
   for (std::thread& thread : threads_) thread.join();
   for (auto& [key, waiting] : open_)
     for (auto& promise : waiting)

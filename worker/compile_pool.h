@@ -28,6 +28,7 @@ class CompilePool {
   ~CompilePool();  // what has not started fails as kUnavailable; waits for what has
 
   std::future<Compiled> compile(Source source, const Target& target);
+  void stop();  // starts no compiler any more
 
  private:
   struct Task {

@@ -135,6 +135,7 @@ Result<runner::Reply> RunnerProcess::exchange(const runner::Request& request, in
     TRY(const std::string body, runner::receive_frame(socket_, quiet_ms));
     TRY(runner::Reply reply, runner::decode_reply(body));
     if (!std::holds_alternative<runner::Progress>(reply)) return reply;
+    if (options_.progressed) options_.progressed();
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <mutex>
 
 #include "compiler_core/base/file.h"
@@ -20,7 +21,8 @@ class RunnerProcess {
  public:
   struct Options {
     Path executable;
-    int threads = 0;  // a launch uses; 0: one per core
+    int threads = 0;                   // a launch uses; 0: one per core
+    std::function<void()> progressed;  // called in call(), now and then while it gets on
   };
   explicit RunnerProcess(Options options) : options_(std::move(options)) {}
   ~RunnerProcess();

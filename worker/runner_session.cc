@@ -2,12 +2,40 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 namespace kiln::runner {
 namespace {
 
 constexpr size_t kMaxWorkloads = 8;
 constexpr int64_t kMaxWorkloadBytes = int64_t{1} << 30;
+
+// Says that we are alive while something of ours, that is slow but ends, runs in its scope.
+class Heartbeat {
+ public:
+  explicit Heartbeat(const Alive& alive) : thread_([this, &alive] { beat(alive); }) {}
+  ~Heartbeat() {
+    {
+      const std::lock_guard lock(mu_);
+      over_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  void beat(const Alive& alive) {
+    constexpr std::chrono::milliseconds kPeriod(kProgressPeriodMs);
+    std::unique_lock lock(mu_);
+    while (!changed_.wait_for(lock, kPeriod, [this] { return over_; })) alive();
+  }
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool over_ = false;  // guarded by mu_
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -30,6 +58,7 @@ Result<Reply> RunnerSession::serve(const OpenWorkload& request, const Alive& ali
   if (known != opened_.end()) {
     opened_.splice(opened_.begin(), opened_, known);
   } else {
+    const Heartbeat heartbeat(alive);
     const auto start = std::chrono::steady_clock::now();
     TRY(WorkloadCase workload, WorkloadCase::make(request.graph_text, request.seed));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;

@@ -29,6 +29,12 @@ bool kill_inhabitants(const std::string& directory) {
   return found;
 }
 
+void evict_all(const Path& directory) {
+  constexpr int kRounds = 20;  // a compiler may just be starting its next pass
+  for (int round = 0; round < kRounds && kill_inhabitants(directory.string()); ++round)
+    ::usleep(10'000);
+}
+
 [[noreturn]] void wait_and_clean(int parent_alive, const Path& directory) {
   ::prctl(PR_SET_NAME, "kiln-janitor");
   sigset_t all;
@@ -39,9 +45,7 @@ bool kill_inhabitants(const std::string& directory) {
   char byte;
   while (::read(parent_alive, &byte, 1) < 0 && errno == EINTR) {
   }
-  constexpr int kRounds = 20;  // a compiler may just be starting its next pass
-  for (int round = 0; round < kRounds && kill_inhabitants(directory.string()); ++round)
-    ::usleep(10'000);
+  evict_all(directory);
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
   ::_exit(0);
@@ -65,6 +69,10 @@ Result<Scratch> Scratch::create() {
     return fail(Code::kUnavailable, std::string("cannot fork: ") + std::strerror(errno));
   }
   return Scratch(std::move(dir), ends[1]);
+}
+
+void Scratch::evict() const {
+  evict_all(dir_.path());
 }
 
 Scratch::~Scratch() {

@@ -49,7 +49,7 @@ Workbench::Workbench(Options options, CompilePool& compilers, Callbacks callback
     : options_(std::move(options)),
       compilers_(compilers),
       callbacks_(std::move(callbacks)),
-      runner_(options_.runner),
+      runner_({options_.runner, options_.threads, [this] { callbacks_.stepped(measuring_); }}),
       thread_([this] { work(); }) {}
 
 void Workbench::submit(std::vector<Job> jobs) {
@@ -112,6 +112,7 @@ void Workbench::run_wave(std::vector<Job> jobs) {
     const uint64_t lease = bench.job.lease;
     const auto lock = lock_for(FileLock::Mode::kExclusive, [=, this] { return is_dropped(lease); });
     if (is_dropped(lease)) continue;
+    measuring_ = lease;
     bench.job.kind == Job::Kind::kFinal ? measure_finals(bench) : measure(bench);
     spdlog::info("lease {}: {} candidates of {} {}, best {:.2f} us", lease,
                  bench.job.candidates.size(), to_string(bench.job.family),

@@ -23,12 +23,13 @@ namespace kiln {
 class Workbench {
  public:
   struct Options {
-    RunnerProcess::Options runner;
+    Path runner;      // the executable
+    int threads = 0;  // a launch uses; 0: one per core
     Path device_lock;
   };
   // Called from the workbench's thread, without locks held.
   struct Callbacks {
-    std::function<void(uint64_t lease)> stepped;  // a compile or a trial ended: progress
+    std::function<void(uint64_t lease)> stepped;  // progress: a compile ended, a trial gets on
     std::function<void(CandidateResult result)> finished;
   };
   // `compilers` outlives it.
@@ -56,6 +57,8 @@ class Workbench {
   CompilePool& compilers_;
   const Callbacks callbacks_;
   RunnerProcess runner_;  // of the worker thread; kill() from others
+
+  uint64_t measuring_ = 0;  // of the worker thread: the lease in the runner
 
   mutable std::mutex mu_;
   std::condition_variable changed_;

@@ -133,13 +133,13 @@ Agent::Options agent_options(const Flags& flags, const HostCompiler& compiler, i
   return options;
 }
 
-Status serve(const Flags& flags, const sigset_t& stop_signals) {
+Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
   TRY_STATUS(check_surroundings(flags));
   TRY(const HostCompiler compiler, HostCompiler::find(flags.compiler));
   const int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, host_cpu_target().units);
   CompilePool compilers(compiler, jobs, open_cache(flags));
   Agent agent(agent_options(flags, compiler, jobs));
-  Workbench workbench({{flags.runner, flags.threads}, flags.device_lock}, compilers,
+  Workbench workbench({flags.runner, flags.threads, flags.device_lock}, compilers,
                       {[&](uint64_t lease) { agent.stepped(lease); },
                        [&](CandidateResult result) { agent.finished(std::move(result)); }});
   spdlog::info("worker {} on {} ({}), {} compilers at once", flags.name,
@@ -154,6 +154,8 @@ Status serve(const Flags& flags, const sigset_t& stop_signals) {
                  [&](uint64_t lease) { workbench.drop(lease); }, [&] { workbench.stop(); }});
   ::pthread_kill(listener.native_handle(), SIGTERM);  // when it was not a signal that ended us
   listener.join();
+  compilers.stop();
+  scratch.evict();  // nobody waits for what they make
   spdlog::info("worker {} stopped", flags.name);
   return served;
 }
@@ -180,7 +182,7 @@ int main(int argc, char** argv) {
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %n %v");
   spdlog::set_default_logger(logger);
 
-  if (const auto served = serve(flags, stop_signals); !served) {
+  if (const auto served = serve(flags, *scratch, stop_signals); !served) {
     fmt::print(stderr, "kiln-worker: {}\n", served.error().message);
     return 2;
   }

@@ -58,7 +58,7 @@ const Misbehaviour kMisbehaviours[] = {
 
 class TrialTest : public testing::Test {
  protected:
-  TrialTest() : runner_({runner_path(), 2}) {
+  TrialTest() : runner_({runner_path(), 2, {}}) {
     job_ = add_job();
     job_.policy.launch_timeout_ms = 300;
     job_.policy.race_runs = 5;
@@ -175,7 +175,7 @@ TEST_F(TrialTest, ARunnerKilledBetweenTrialsIsNotTheNextOnesFault) {
 }
 
 TEST_F(TrialTest, AMissingRunnerIsSaid) {
-  RunnerProcess missing({"/nonexistent/kiln-runner", 1});
+  RunnerProcess missing({"/nonexistent/kiln-runner", 1, {}});
   const Trial trial = try_candidate(missing, job_, right_, 0);
   EXPECT_EQ(trial.verdict, Verdict::kRunnerDied);
   EXPECT_NE(trial.log.find("cannot start"), std::string::npos) << trial.log;

@@ -52,6 +52,9 @@ bool eventually(Predicate holds) {
   return false;
 }
 
+constexpr auto kAny = [](const WorkerReport&) { return true; };
+constexpr auto kHasResult = [](const WorkerReport& report) { return !report.results.empty(); };
+
 class WorkerProcess : public testing::Test {
  protected:
   void SetUp() override {
@@ -127,6 +130,24 @@ class WorkerProcess : public testing::Test {
     return job;
   }
 
+  // With a job whose compile takes longer than any test.
+  void start_with_a_slow_compiler() {
+    const Path slow = dir_.path() / "slow-compiler";
+    ASSERT_TRUE(write_file(
+        slow, "#!/bin/sh\ncase \"$*\" in *version*) echo slow 1.0;; *) sleep 1000; echo;; esac\n"));
+    std::filesystem::permissions(slow, std::filesystem::perms::owner_all);
+    orders_ = {{screen_job(1)}, {1}, {}};
+    start({"--compiler", slow.string()});
+    ASSERT_TRUE(report_where(kAny));
+    ASSERT_TRUE(eventually([this] { return compilers() > 0; }));
+  }
+  bool has_scratch() const {
+    return std::ranges::any_of(std::filesystem::directory_iterator(dir_.path()),
+                               [](const auto& entry) {
+                                 return entry.path().filename().string().starts_with("kiln-worker");
+                               });
+  }
+
   std::vector<pid_t> children() const {
     std::vector<pid_t> result;
     for (const auto& [pid, info] : processes())
@@ -158,9 +179,6 @@ class WorkerProcess : public testing::Test {
   WorkerOrders orders_;
   pid_t pid_ = 0;
 };
-
-constexpr auto kAny = [](const WorkerReport&) { return true; };
-constexpr auto kHasResult = [](const WorkerReport& report) { return !report.results.empty(); };
 
 TEST_F(WorkerProcess, TunesAndARestartedOneCompilesNothingAgain) {
   orders_ = {{screen_job(1)}, {1}, {}};
@@ -207,23 +225,20 @@ TEST_F(WorkerProcess, KilledItTakesItsRunnerAlong) {
 }
 
 TEST_F(WorkerProcess, KilledItTakesItsCompilersAndTheirFilesAlong) {
-  const Path slow = dir_.path() / "slow-compiler";
-  ASSERT_TRUE(write_file(
-      slow, "#!/bin/sh\ncase \"$*\" in *version*) echo slow 1.0;; *) sleep 1000; echo;; esac\n"));
-  std::filesystem::permissions(slow, std::filesystem::perms::owner_all);
-  orders_ = {{screen_job(1)}, {1}, {}};
-  start({"--compiler", slow.string()});
-  ASSERT_TRUE(report_where(kAny));
-  ASSERT_TRUE(eventually([this] { return compilers() > 0; }));
+  start_with_a_slow_compiler();
   ::kill(pid_, SIGKILL);
   wait_for_exit();
-  EXPECT_TRUE(eventually([this] { return compilers() == 0; }));
-  EXPECT_TRUE(eventually([this] {
-    return std::ranges::none_of(
-        std::filesystem::directory_iterator(dir_.path()), [](const auto& entry) {
-          return entry.path().filename().string().starts_with("kiln-worker");
-        });
-  }));
+  EXPECT_TRUE(eventually([this] { return compilers() == 0 && !has_scratch(); }));
+}
+
+TEST_F(WorkerProcess, ToldToStopItDoesNotWaitForItsCompilers) {
+  start_with_a_slow_compiler();
+  ::kill(pid_, SIGTERM);
+  ASSERT_TRUE(report_where([](const WorkerReport& report) { return report.draining; }));
+  const int status = wait_for_exit();
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(eventually([this] { return compilers() == 0 && !has_scratch(); }));
 }
 
 TEST_F(WorkerProcess, AKilledRunnerIsReplaced) {
