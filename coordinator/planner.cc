@@ -89,8 +89,8 @@ PlanFinished make_plan(const StartPlan& request, const PlanContext& context) {
   return finished;
 }
 
-Planner::Planner(PlanContext context, int threads, Done done)
-    : context_(std::move(context)), done_(std::move(done)) {
+Planner::Planner(const PlanContext& context, int threads, Done done)
+    : context_(context), done_(std::move(done)) {
   for (int i = 0; i < std::max(threads, 1); ++i) threads_.emplace_back([this] { run(); });
 }
 

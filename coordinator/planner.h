@@ -30,7 +30,7 @@ class Planner {
  public:
   using Done = std::function<void(PlanFinished)>;  // on a planner thread, once for each submit
 
-  Planner(PlanContext context, int threads, Done done);
+  Planner(const PlanContext& context, int threads, Done done);
   // Waits for the plans in progress; those not begun are forgotten.
   ~Planner();
   // Never blocks. As many wait here as there are open program flights, which the core bounds.

@@ -167,7 +167,8 @@ void Service::Impl::step(Event event) {
 }
 
 void Service::Impl::perform(Action action) {
-  std::visit([this](auto&& alternative) { on(std::move(alternative)); }, std::move(action));
+  std::visit([this](auto&& alternative) { on(std::forward<decltype(alternative)>(alternative)); },
+             std::move(action));
 }
 
 void Service::Impl::tick() {
@@ -240,7 +241,7 @@ void Service::Impl::handle(Received received) {
           } else if (session->role != role && !std::is_same_v<T, StatsRequest>) {
             refuse(peer, Code::kInvalidArgument, "not a message of the role you said you have");
           } else {
-            on(peer, std::move(message));
+            on(peer, std::forward<decltype(message)>(message));
           }
         } else {
           refuse(peer, Code::kInvalidArgument, "only a coordinator sends such a message");

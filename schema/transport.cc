@@ -243,7 +243,7 @@ std::optional<Received> Listener::Impl::take(bool& nothing_left) {
       cut_connection(frame);
       continue;
     }
-    if (frame.size() == 0 && !multipart) continue;  // a probe
+    if (frame.empty() && !multipart) continue;  // a probe
     auto message = multipart ? fail(Code::kInvalidArgument, "several frames")
                              : decode({frame.data<char>(), frame.size()});
     if (message) return Received{std::move(peer), *std::move(message)};
@@ -367,7 +367,7 @@ std::optional<Result<Message>> Connection::Impl::take() {
     zmq::message_t frame;
     if (!receive_frame(dealer, frame)) return std::nullopt;
     const bool multipart = discard_rest(dealer, frame);
-    if (frame.size() == 0 && !multipart) continue;  // a probe
+    if (frame.empty() && !multipart) continue;  // a probe
     if (!multipart) {
       auto message = decode({frame.data<char>(), frame.size()});
       if (message) return message;
