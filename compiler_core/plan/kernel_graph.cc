@@ -1,6 +1,7 @@
 #include "compiler_core/plan/kernel_graph.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "compiler_core/ir/builder.h"
@@ -113,8 +114,8 @@ class Cutter {
   // The value in the order of what `view` rearranges: its axes sorted by the stride they walk.
   NodeId undone(NodeId value, const Node& view) {
     const auto& strides = std::get<ViewAttr>(view.attr).strides;
-    std::vector<int> order;
-    for (int i = 0; i < static_cast<int>(strides.size()); ++i) order.push_back(i);
+    std::vector<int> order(strides.size());
+    std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return strides[static_cast<size_t>(a)] > strides[static_cast<size_t>(b)];
     });
