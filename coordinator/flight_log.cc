@@ -80,7 +80,10 @@ void FlightLog::leave(int64_t now_ms, std::map<RequestId, Digest>::iterator requ
     flight.reason = reply->outcome.error().message;
   }
   if (--flight.waiting > 0) return;
-  if (sink_) sink_(line(now_ms, key, flight));
+  // What the index knew, or was asked about and did not know, was no flight to speak of.
+  const bool looked_up_only =
+      flight.planning_ms == 0 && (flight.outcome == "hit" || flight.outcome == "not_found");
+  if (sink_ && !looked_up_only) sink_(line(now_ms, key, flight));
   flights_.erase(found);
 }
 

@@ -24,7 +24,7 @@ class FlightLog {
   void planning(int64_t now_ms, const Digest& key);
   void planned(int64_t now_ms, const PlanFinished& plan);
   void storing(int64_t now_ms, const Digest& key);
-  // The line is written when the last one who waited is answered or gone.
+  // The line is written when the last one who waited is answered or gone; none for mere look-ups.
   void answered(int64_t now_ms, const ClientId& client, const CompileReply& reply);
   void cancelled(int64_t now_ms, const ClientId& client, uint64_t request);
   void gone(int64_t now_ms, const ClientId& client);

@@ -54,6 +54,14 @@ TEST_F(FlightLogTest, SaysWhyAFlightFailed) {
   EXPECT_TRUE(said("reason=\"no kernel for \\\"scan\\\"\""));
 }
 
+TEST_F(FlightLogTest, LookUpsAloneAreSilent) {
+  ask(1'000, "a", 1);
+  answer(1'001, "a", 1, CacheOutcome::kHit);
+  ask(1'000, "a", 2);
+  answer(1'001, "a", 2, fail(Code::kNotFound, "not in the cache"));
+  EXPECT_TRUE(lines_.empty());
+}
+
 TEST_F(FlightLogTest, ARepeatedRequestIsOne) {
   ask(1'000, "a", 1);
   ask(1'100, "a", 1);
