@@ -1,6 +1,7 @@
 // Accumulators: the text around a reduction loop: declaring an accumulator for each reduction and
 // unrolled vector, combining them, folding them across lanes. Pure functions over names:
-// reduction N has the accumulators acc{N}_{u} and the result sum{N} (a splat of its register type).
+// reduction N has the accumulators acc{N}_{u} and the result result{N} (a splat of its register
+// type).
 #pragma once
 
 #include <span>

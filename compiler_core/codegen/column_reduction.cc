@@ -85,7 +85,7 @@ class Slab {
     for (NodeId id : pass.reduces)
       for (int v = 0; v < vectors_; ++v) {
         parameters += fmt::format(", {}& {}", register_type(node(id).dtype), name("acc", id, v));
-        text += fmt::format("      {} {};\n", register_type(node(id).dtype), name("sum", id, v));
+        text += fmt::format("      {} {};\n", register_type(node(id).dtype), name("result", id, v));
       }
     text += "      {\n" + declare(pass);
     text +=
@@ -139,8 +139,8 @@ class Slab {
         for (int u = 1; u < columns_.schedule.unroll; ++u)
           text += fmt::format("        {0}_0 = {1}::combine({0}_0, {0}_{2});\n", acc,
                               combiner(node(id).op), u);
-        text +=
-            fmt::format("        {} = {};\n", name("sum", id, v), finished(node(id), acc + "_0"));
+        text += fmt::format("        {} = {};\n", name("result", id, v),
+                            finished(node(id), acc + "_0"));
       }
     return text;
   }
@@ -149,7 +149,7 @@ class Slab {
   void enter(int v) {
     for (NodeId id = 0; id < columns_.graph.size(); ++id)
       if (traits(node(id).op).kind == OpKind::kReduce)
-        printer_.bind(id, {name("sum", id, v), Level::kOuter, false});
+        printer_.bind(id, {name("result", id, v), Level::kOuter, false});
   }
 
   std::string loop_body(const ReductionPasses::Pass& pass) {

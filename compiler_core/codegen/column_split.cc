@@ -152,11 +152,11 @@ class SplitColumns {
           "        for (int64_t piece = 0; piece < {3}; ++piece)\n"
           "          acc{1} = {4}::combine(acc{1}, load({5} + (group * {3} + piece) * {6} + j, "
           "live));\n"
-          "        const {0} sum{1} = {7};\n"
-          "        store({8} + group * {6} + j, sum{1}, live);\n",
+          "        const {0} result{1} = {7};\n"
+          "        store({8} + group * {6} + j, result{1}, live);\n",
           type, id, identity_text(node(id)), pieces_, combiner(node(id).op), partials_.at(id),
           columns_.columns, finished(node(id), fmt::format("acc{}", id)), results_.at(id));
-      printer.bind(id, {fmt::format("sum{}", id), Level::kInner, false});
+      printer.bind(id, {fmt::format("result{}", id), Level::kInner, false});
     }
     // All reductions are known after the last loop but one: the last takes none.
     if (p + 2 == columns_.passes.passes.size())

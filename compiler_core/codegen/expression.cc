@@ -306,6 +306,8 @@ Register ExpressionPrinter::elementwise(const Node& node, Indices at) {
   const DType from = graph_.node(node.operands[0]).dtype;
   const bool plain = std::all_of(node.operands.begin(), node.operands.end(),
                                  [&](NodeId id) { return plain_nans_[static_cast<size_t>(id)]; });
+  if (node.op == Op::kCast && is_half(from) && node.dtype == DType::kF32)
+    return x[0];  // it lies in an f32 register already
   if (node.op == Op::kCast)
     return define(level, splat, node.dtype, cast_expression(from, node.dtype, plain, x[0].name));
   // true is -1 in a register, so the order of bools is reversed.

@@ -22,8 +22,9 @@ Recipe argument_recipe(const Graph& graph) {
 
 std::string entry_function(const std::string& entry, const Graph& graph, const std::string& body) {
   return fmt::format(
-      "extern \"C\" void {}(void* const* args, const int64_t*, int64_t begin, int64_t end,\n"
-      "                     void* workspace, void* scratch) {{\n{}{}}}\n",
+      "extern \"C\" void {}(\n"
+      "    void* const* args, const int64_t*, int64_t begin, int64_t end,\n"
+      "    [[maybe_unused]] void* workspace, [[maybe_unused]] void* scratch) {{\n{}{}}}\n",
       entry, argument_pointers(graph), body);
 }
 

@@ -107,12 +107,12 @@ class RowFunction {
                              reductions.parameters(),
                              [&](int u) { return reductions.arguments(u); }};
     for (NodeId id : pass.reduces)
-      text += fmt::format("    {} sum{};\n", register_type(node(id).dtype), id);
+      text += fmt::format("    {} result{};\n", register_type(node(id).dtype), id);
     text += "    {\n";
     if (!stretches) text += reductions.declare(6);
     for (NodeId id : pass.reduces)
       if (stretches)
-        text += fmt::format("      sum{} = splat<{}>({});\n", id, register_type(node(id).dtype),
+        text += fmt::format("      result{} = splat<{}>({});\n", id, register_type(node(id).dtype),
                             identity_text(node(id)));
     if (rows_.repeats > 1) {
       text +=
@@ -125,11 +125,11 @@ class RowFunction {
     if (rows_.repeats > 1) text += "      }\n";
     if (!stretches) text += reductions.combine(6);
     for (NodeId id : pass.reduces)
-      text += fmt::format(
-          "      sum{} = {};\n", id,
-          finished(node(id),
-                   fmt::format("across_lanes<{}>({})", combiner(node(id).op),
-                               stretches ? fmt::format("sum{}", id) : fmt::format("acc{}_0", id))));
+      text +=
+          fmt::format("      result{} = {};\n", id,
+                      finished(node(id), fmt::format("across_lanes<{}>({})", combiner(node(id).op),
+                                                     stretches ? fmt::format("result{}", id)
+                                                               : fmt::format("acc{}_0", id))));
     text += "    }\n";
     return text + publish(p);
   }
@@ -183,7 +183,7 @@ class RowFunction {
   std::string close_stretch(const ReductionPasses::Pass& pass, const ReductionLoop& reductions) {
     std::string text = reductions.combine(6);
     for (NodeId id : pass.reduces)
-      text += fmt::format("      sum{0} = {1}::combine(sum{0}, acc{0}_0);\n", id,
+      text += fmt::format("      result{0} = {1}::combine(result{0}, acc{0}_0);\n", id,
                           combiner(node(id).op));
     return text + "      }\n";
   }
@@ -193,8 +193,8 @@ class RowFunction {
   std::string publish(size_t p) {
     std::string text;
     for (NodeId id : rows_.passes.passes[p].reduces) {
-      printer_.bind(id, {fmt::format("sum{}", id), Level::kOuter, true});
-      if (is_cut()) text += fmt::format("    store_one({} + block, sum{});\n", partials(id), id);
+      printer_.bind(id, {fmt::format("result{}", id), Level::kOuter, true});
+      if (is_cut()) text += fmt::format("    store_one({} + block, result{});\n", partials(id), id);
     }
     return text;
   }
@@ -210,14 +210,15 @@ class RowFunction {
     std::string text;
     for (NodeId id : rows_.passes.passes[p].reduces) {
       const std::string_view type = register_type(node(id).dtype);
-      text +=
-          fmt::format("    {} sum{} = splat<{}>({});\n", type, id, type, identity_text(node(id)));
+      text += fmt::format("    {} result{} = splat<{}>({});\n", type, id, type,
+                          identity_text(node(id)));
       text += fmt::format(
           "    for (int64_t other = 0; other < {0}; ++other)\n"
-          "      sum{1} = {2}::combine(sum{1}, load_splat({3} + row * {0} + other));\n",
+          "      result{1} = {2}::combine(result{1}, load_splat({3} + row * {0} + other));\n",
           rows_.pieces, id, combiner(node(id).op), partials(id));
-      text += fmt::format("    sum{0} = {1};\n", id, finished(node(id), fmt::format("sum{}", id)));
-      printer_.bind(id, {fmt::format("sum{}", id), Level::kOuter, true});
+      text += fmt::format("    result{0} = {1};\n", id,
+                          finished(node(id), fmt::format("result{}", id)));
+      printer_.bind(id, {fmt::format("result{}", id), Level::kOuter, true});
     }
     return text;
   }

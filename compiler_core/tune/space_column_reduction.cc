@@ -67,21 +67,25 @@ std::vector<Schedule> column_reduction_space(const Workload& workload, const Tar
     Schedule made = schedule.to_schedule();
     if (std::find(to.begin(), to.end(), made) == to.end()) to.push_back(made);
   };
-  for (const int lanes : lane_choices(graph, target)) {
-    const int fitting = static_cast<int>(std::clamp<int64_t>(extent.columns / lanes, 1, 4));
-    std::vector<Keep> keeps = {Keep::kNothing};
-    const int64_t kept = ReductionPasses::of(graph, Keep::kCostly).kept_bytes_per_element(graph);
-    if (kept > 0 && kept * extent.rows * fitting * lanes <= kMostKeptBytes)
-      keeps.insert(keeps.begin(), Keep::kCostly);
-    for (const Keep keep : keeps)
-      for (const int vectors : {fitting, std::max(1, fitting / 2)})
-        for (const int unroll : {2, 1, 4}) add(down, {lanes, vectors, unroll, keep, 0});
-    // Pieces: enough for all cores and some balance, of at least 8 rows.
-    const int64_t most = std::clamp<int64_t>(extent.rows / 8, 1, 4096);
-    if (elements >= kLeastSplitElements && most > 1)
-      for (const int64_t pieces : {4 * units, 16 * units})
-        for (const int unroll : {4, 8, 2})
-          add(streaming, {lanes, 1, unroll, Keep::kNothing, std::min(pieces, most)});
+  const std::vector<int> lanes = lane_choices(graph, target);
+  const int fitting = static_cast<int>(std::clamp<int64_t>(extent.columns / lanes[0], 1, 4));
+  std::vector<Keep> keeps = {Keep::kNothing};
+  const int64_t kept = ReductionPasses::of(graph, Keep::kCostly).kept_bytes_per_element(graph);
+  if (kept > 0 && kept * extent.rows * fitting * lanes[0] <= kMostKeptBytes)
+    keeps.insert(keeps.begin(), Keep::kCostly);
+  for (const Keep keep : keeps)
+    for (const int vectors : {fitting, std::max(1, fitting / 2)})
+      for (const int unroll : {2, 1, 4}) add(down, {lanes[0], vectors, unroll, keep, 0});
+  // Pieces: enough for all cores and some balance, of at least 8 rows.
+  const int64_t most = std::clamp<int64_t>(extent.rows / 8, 1, 4096);
+  const bool splits = elements >= kLeastSplitElements && most > 1;
+  if (splits)
+    for (const int64_t pieces : {4 * units, 16 * units})
+      for (const int unroll : {4, 8, 2})
+        add(streaming, {lanes[0], 1, unroll, Keep::kNothing, std::min(pieces, most)});
+  for (size_t i = 1; i < lanes.size(); ++i) {
+    add(down, {lanes[i], fitting, 2, keeps[0], 0});
+    if (splits) add(streaming, {lanes[i], 1, 4, Keep::kNothing, std::min(4 * units, most)});
   }
   const bool stream_first = extent.rows * extent.columns >= kStreamElements;
   std::vector<Schedule>& first = stream_first ? streaming : down;

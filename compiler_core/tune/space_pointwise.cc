@@ -49,15 +49,18 @@ std::vector<Schedule> pointwise_space(const Workload& workload, const Target& ta
     Schedule made = schedule.to_schedule();
     if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
   };
-  for (const int lanes : lane_choices(graph, target)) {
-    for (const bool stream : {large, !large}) {
-      if (stream && elements * 4 < kStreamBytes / 8) continue;
-      add({lanes, 2, 16384, stream});
-      add({lanes, 1, 16384, stream});
-      add({lanes, 4, 16384, stream});
-      add({lanes, 2, 65536, stream});
-      add({lanes, 1, 4096, stream});
-    }
+  const std::vector<int> lanes = lane_choices(graph, target);
+  for (const bool stream : {large, !large}) {
+    if (stream && elements * 4 < kStreamBytes / 8) continue;
+    add({lanes[0], 2, 16384, stream});
+    add({lanes[0], 1, 16384, stream});
+    add({lanes[0], 4, 16384, stream});
+    add({lanes[0], 2, 65536, stream});
+    add({lanes[0], 1, 4096, stream});
+  }
+  for (size_t i = 1; i < lanes.size(); ++i) {
+    add({lanes[i], 2, 16384, large});
+    add({lanes[i], 4, 16384, large});
   }
   return space;
 }

@@ -85,22 +85,24 @@ std::vector<Schedule> row_reduction_space(const Workload& workload, const Target
   // Blocks of some 16 K elements, and several for each core.
   const int64_t rows =
       std::clamp<int64_t>(std::min(16384 / extent.row, extent.rows / (units * 8)), 1, extent.rows);
+  const std::vector<int> lanes = lane_choices(graph, target);
   if (extent.rows < 2 * units && extent.row >= kSplitElements)
-    for (const int lanes : lane_choices(graph, target))
-      for (const int64_t pieces : {4 * units, 2 * units, 16 * units})
-        for (const int unroll : {4, 8})
-          add({lanes, unroll, 1, Keep::kNothing, large, std::min<int64_t>(pieces, 4096)});
-  for (const int lanes : lane_choices(graph, target)) {
-    const int fitting = static_cast<int>(std::clamp<int64_t>(extent.row / lanes, 1, 4));
-    for (const Keep keep : keeps)
-      for (const bool stream : {large, !large}) {
-        if (stream && !large) continue;
-        for (const int unroll : {fitting, 2, 1, 8}) {
-          if (unroll > fitting * 2) continue;
-          add({lanes, unroll, rows, keep, stream, 1});
-        }
-      }
-  }
+    for (const int64_t pieces : {4 * units, 2 * units, 16 * units})
+      for (const int unroll : {4, 8})
+        add({lanes[0], unroll, 1, Keep::kNothing, large, std::min<int64_t>(pieces, 4096)});
+  const auto fitting = [&](int width) {
+    return static_cast<int>(std::clamp<int64_t>(extent.row / width, 1, 4));
+  };
+  const int unroll = fitting(lanes[0]);
+  for (const Keep keep : keeps)
+    for (const int vectors : {unroll, std::max(1, unroll / 2), 2 * unroll})
+      add({lanes[0], vectors, rows, keep, large, 1});
+  if (large)
+    for (const Keep keep : keeps) add({lanes[0], unroll, rows, keep, false, 1});
+  for (const int64_t block : {int64_t{1}, rows * 4})
+    add({lanes[0], unroll, std::min(block, extent.rows), keeps[0], large, 1});
+  for (size_t i = 1; i < lanes.size(); ++i)
+    for (const Keep keep : keeps) add({lanes[i], fitting(lanes[i]), rows, keep, large, 1});
   return space;
 }
 

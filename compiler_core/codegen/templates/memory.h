@@ -48,6 +48,42 @@ KILN_MEMORY(f16, vu16, vf32, from_f16(x), to_f16(x))
 template <class V>
 struct unaligned { V value; } __attribute__((packed, may_alias));
 
+// The first `bytes` bytes of a vector, from 1 to all but one; zeros behind them when loaded.
+typedef char char64 __attribute__((vector_size(64)));
+typedef char char32 __attribute__((vector_size(32)));
+typedef char char16 __attribute__((vector_size(16)));
+template <class V>
+KILN_INLINE V load_bytes(const void* p, int64_t bytes) {
+#ifdef __AVX512BW__
+  const uint64_t mask = ~uint64_t{0} >> (64 - bytes);
+  if constexpr (sizeof(V) == 64)
+    return bits_as<V>(
+        __builtin_ia32_loaddquqi512_mask(static_cast<const char*>(p), char64{}, mask));
+  if constexpr (sizeof(V) == 32)
+    return bits_as<V>(
+        __builtin_ia32_loaddquqi256_mask(static_cast<const char*>(p), char32{}, mask));
+  if constexpr (sizeof(V) == 16)
+    return bits_as<V>(
+        __builtin_ia32_loaddquqi128_mask(static_cast<const char*>(p), char16{}, mask));
+#endif
+  V x{};
+  __builtin_memcpy(&x, p, bytes);
+  return x;
+}
+template <class V>
+KILN_INLINE void store_bytes(void* p, V x, int64_t bytes) {
+#ifdef __AVX512BW__
+  const uint64_t mask = ~uint64_t{0} >> (64 - bytes);
+  if constexpr (sizeof(V) == 64)
+    return __builtin_ia32_storedquqi512_mask(static_cast<char*>(p), bits_as<char64>(x), mask);
+  if constexpr (sizeof(V) == 32)
+    return __builtin_ia32_storedquqi256_mask(static_cast<char*>(p), bits_as<char32>(x), mask);
+  if constexpr (sizeof(V) == 16)
+    return __builtin_ia32_storedquqi128_mask(static_cast<char*>(p), bits_as<char16>(x), mask);
+#endif
+  __builtin_memcpy(p, &x, bytes);
+}
+
 template <class T>
 KILN_INLINE typename memory<T>::vector load(const T* p, AllLanes) {
   using raw = typename memory<T>::raw;
@@ -55,9 +91,8 @@ KILN_INLINE typename memory<T>::vector load(const T* p, AllLanes) {
 }
 template <class T>
 KILN_INLINE typename memory<T>::vector load(const T* p, SomeLanes live) {
-  typename memory<T>::raw x{};
-  __builtin_memcpy(&x, p, live.count * sizeof(T));
-  return memory<T>::to_register(x);
+  using raw = typename memory<T>::raw;
+  return memory<T>::to_register(load_bytes<raw>(p, live.count * sizeof(T)));
 }
 template <class T>
 KILN_INLINE typename memory<T>::vector load_splat(const T* p) {
@@ -90,8 +125,7 @@ KILN_INLINE void store(T* p, typename memory<T>::vector x, AllLanes) {
 }
 template <class T>
 KILN_INLINE void store(T* p, typename memory<T>::vector x, SomeLanes live) {
-  const typename memory<T>::raw raw = memory<T>::to_memory(x);
-  __builtin_memcpy(p, &raw, live.count * sizeof(T));
+  store_bytes(p, memory<T>::to_memory(x), live.count * sizeof(T));
 }
 // Past the caches, for outputs that are larger than they are. REQUIRES: p is aligned to the vector.
 // finish_streams() once before the kernel returns.

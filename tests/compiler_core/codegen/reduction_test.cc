@@ -17,9 +17,11 @@ using testing::targets;
 std::string check(const Graph& graph, Family family, int limit) {
   std::mt19937 random(7);
   const std::vector<Tensor> inputs = random_inputs(graph, random);
+  // Every schedule on this machine's own target, a first guess on the other.
   for (const Target& target : targets()) {
     const std::string wrong = check_space({graph, family, {}}, target, inputs, limit);
     if (!wrong.empty()) return wrong + "\n" + print(graph);
+    limit = 1;
   }
   return "";
 }
@@ -47,7 +49,7 @@ TEST(RowReduction, RandomGraphsAgreeWithTheInterpreter) {
                         {{9, 130}, 1}, {{2, 3, 40}, 2}, {{4, 3, 5, 17}, 2}, {{2, 5, 33}, 1}};
   uint32_t seed = 100;
   for (const Case& c : cases)
-    for (int i = 0; i < 4; ++i, ++seed) {
+    for (int i = 0; i < 3; ++i, ++seed) {
       RandomGraph random(seed);
       const Graph graph = random.reduction(c.shape, c.begin, static_cast<int>(c.shape.size()));
       EXPECT_EQ(check(graph, Family::kRowReduction, 2), "") << "seed " << seed;
@@ -85,7 +87,7 @@ TEST(ColumnReduction, RandomGraphsAgreeWithTheInterpreter) {
                         {{5, 3, 2, 33}, 0, 1}, {{2, 31, 2, 70}, 1, 2}};
   uint32_t seed = 200;
   for (const Case& c : cases)
-    for (int i = 0; i < 4; ++i, ++seed) {
+    for (int i = 0; i < 3; ++i, ++seed) {
       RandomGraph random(seed);
       const Graph graph = random.reduction(c.shape, c.begin, c.end);
       EXPECT_EQ(check(graph, Family::kColumnReduction, 2), "") << "seed " << seed;

@@ -1,0 +1,133 @@
+// The generated text of a few kernels, as a person would review it: tests/golden/NAME.cc.golden.
+// After a deliberate change, KILN_UPDATE_GOLDEN=1 in this test's environment rewrites them; read
+// the diff.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "compiler_core/base/file.h"
+#include "compiler_core/codegen/lower.h"
+#include "compiler_core/ir/text.h"
+
+namespace kiln {
+namespace {
+
+struct Golden {
+  const char* name;
+  const char* schedule;
+  const char* graph;
+};
+
+constexpr Golden kGoldens[] = {
+    {"sincos_broadcast", "pointwise lanes=16 unroll=2 block=4096 stream=0", R"(kiln.graph 1
+%0 = input 0 : f32[24]
+%1 = view %0 strides=[0,1] offset=[0] : f32[6,24]
+%2 = sin %1 : f32[6,24]
+%3 = input 1 : f32[6]
+%4 = view %3 strides=[1,0] offset=[0] : f32[6,24]
+%5 = cos %4 : f32[6,24]
+%6 = add %2 %5 : f32[6,24]
+return %6
+)"},
+    {"rotated_halves", "pointwise lanes=16 unroll=1 block=4096 stream=0", R"(kiln.graph 1
+%0 = input 0 : f32[512]
+%1 = view %0 strides=[64,1] offset=[32] : f32[8,32]
+%2 = neg %1 : f32[8,32]
+%3 = view %0 strides=[64,1] offset=[0] : f32[8,32]
+%4 = concat %2 %3 axis=1 : f32[8,64]
+return %4
+)"},
+    {"softmax_bf16", "row_reduction lanes=16 unroll=2 rows=1 keep=1 stream=0 split=1",
+     R"(kiln.graph 1
+%0 = input 0 : bf16[37,515]
+%1 = cast %0 : f32[37,515]
+%2 = reduce_max %1 axes=[1] : f32[37]
+%3 = view %2 strides=[1,0] offset=[0] : f32[37,515]
+%4 = sub %1 %3 : f32[37,515]
+%5 = exp %4 : f32[37,515]
+%6 = reduce_sum %5 axes=[1] : f32[37]
+%7 = view %6 strides=[1,0] offset=[0] : f32[37,515]
+%8 = div %5 %7 : f32[37,515]
+%9 = cast %8 : bf16[37,515]
+return %9
+)"},
+    {"column_sum_split", "column_reduction lanes=16 vectors=1 unroll=4 keep=0 split=8",
+     R"(kiln.graph 1
+%0 = input 0 : f32[1024,512]
+%1 = reduce_sum %0 axes=[0] : f32[512]
+return %1
+)"},
+    {"column_max_slabs", "column_reduction lanes=16 vectors=2 unroll=2 keep=0 split=0",
+     R"(kiln.graph 1
+%0 = input 0 : f32[129,40]
+%1 = reduce_max %0 axes=[0] : f32[40]
+return %1
+)"}};
+
+class GoldenSource : public ::testing::TestWithParam<Golden> {};
+
+TEST_P(GoldenSource, IsWhatWasReviewed) {
+  const Golden& golden = GetParam();
+  const Graph graph = *parse_graph(golden.graph);
+  const Schedule schedule = *Schedule::parse(golden.schedule);
+  const auto source =
+      lower({graph, schedule.family, {}}, schedule, *Target::parse("cpu:x86-64-v4"));
+  ASSERT_TRUE(source) << source.error().message;
+  // The vocabulary in front of the kernel is the templates themselves.
+  const std::string text = source->text.substr(source->text.find("// ---- The kernel."));
+  const Path path =
+      Path(KILN_SOURCE_DIR) / "tests/golden" / (golden.name + std::string(".cc.golden"));
+  if (std::getenv("KILN_UPDATE_GOLDEN") != nullptr) {
+    ASSERT_TRUE(write_file(path, text));
+  }
+  const auto reviewed = read_file(path);
+  ASSERT_TRUE(reviewed) << reviewed.error().message;
+  EXPECT_EQ(text, *reviewed) << "KILN_UPDATE_GOLDEN=1 rewrites " << path;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, GoldenSource, ::testing::ValuesIn(kGoldens),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Lower, SameInputsGiveTheSameText) {
+  const Graph graph = *parse_graph(kGoldens[0].graph);
+  const Schedule schedule = *Schedule::parse(kGoldens[0].schedule);
+  const Target target = *Target::parse("cpu:x86-64-v4");
+  EXPECT_EQ(lower({graph, schedule.family, {}}, schedule, target)->text,
+            lower({graph, schedule.family, {}}, schedule, target)->text);
+}
+
+TEST(Lower, RefusesAnotherFamilysSchedule) {
+  const Graph graph = *parse_graph(kGoldens[0].graph);
+  const auto source = lower({graph, Family::kPointwise, {}}, *Schedule::parse("row_reduction"),
+                            *Target::parse("cpu:x86-64-v4"));
+  ASSERT_FALSE(source);
+  EXPECT_EQ(source.error().code, Code::kInvalidArgument);
+}
+
+TEST(Lower, RefusesAnIsaItHasNoKernelsFor) {
+  const Graph graph = *parse_graph(kGoldens[0].graph);
+  for (const char* name : {"cpu:x86-64-v2", "cuda:sm_90a"}) {
+    const auto source =
+        lower({graph, Family::kPointwise, {}}, *Schedule::parse("pointwise"), *Target::parse(name));
+    ASSERT_FALSE(source);
+    EXPECT_EQ(source.error().code, Code::kUnsupported);
+  }
+}
+
+TEST(Lower, RefusesDecisionsOutOfRange) {
+  const Graph graph = *parse_graph(kGoldens[0].graph);
+  for (const char* text : {"pointwise lanes=3", "pointwise lanes=-8", "pointwise unroll=0",
+                           "pointwise unroll=1000000", "pointwise block=1"}) {
+    const auto source = lower({graph, Family::kPointwise, {}}, *Schedule::parse(text),
+                              *Target::parse("cpu:x86-64-v3"));
+    ASSERT_FALSE(source) << text;
+    EXPECT_EQ(source.error().code, Code::kInvalidArgument);
+  }
+}
+
+TEST(Lower, IdentityIsNotEmpty) {
+  EXPECT_FALSE(codegen_identity().is_zero());
+}
+
+}  // namespace
+}  // namespace kiln
