@@ -6,7 +6,8 @@
 // flights, one per KernelKey, shared by programs.
 //
 //   program flight:  looking_up -> wait_graph -> planning -> tuning -> storing -> answered
-//   kernel flight:   screening -> [rebuilding] -> [finals] -> [rebuilding] -> storing -> done | failed
+//   kernel flight:   screening -> [rebuilding] -> [finals] -> [rebuilding] -> storing -> done |
+//   failed
 //
 // (program_flight.h and kernel_flight.h name the function behind each transition; RequestDesk holds
 // the former, TuningFloor the latter with leases and workers; core.cc only routes.) Invariants,
@@ -17,7 +18,8 @@
 //     goes away asked for none);
 //  3. a finished measurement is never taken again because of a crash elsewhere;
 //  4. no queue exceeds its bound: beyond it a request is answered `overloaded`;
-//  5. "stored" is answered only after the store said so, or after it failed and said so (the program
+//  5. "stored" is answered only after the store said so, or after it failed and said so (the
+//  program
 //     is still returned).
 #pragma once
 
@@ -32,24 +34,24 @@
 
 namespace kiln {
 
-using ClientId = std::string;   // one connection of a client
-using WorkerId = std::string;   // WorkerReport.worker: a reconnected worker is the same worker
+using ClientId = std::string;  // one connection of a client
+using WorkerId = std::string;  // WorkerReport.worker: a reconnected worker is the same worker
 
 struct CoreOptions {
   Digest codegen;
   MeasurementPolicy policy;
-  int batch_size = 4;                    // candidates a lease, while more workers could help
-  int max_open_requests = 100'000;       // beyond it: overloaded
+  int batch_size = 4;                       // candidates a lease, while more workers could help
+  int max_open_requests = 100'000;          // beyond it: overloaded
   int max_open_requests_a_client = 20'000;  // so that one client cannot take every place
-  int64_t retry_after_ms = 1'000;        // what an overloaded client is told
-  int max_retries = 3;                   // per candidate, for transient failures
-  int64_t lease_timeout_ms = 30'000;     // without progress
-  int64_t worker_timeout_ms = 10'000;    // without a report
-  int64_t max_waiting_for_worker_ms = 0; // 0: a target nobody has fails at once
-  int64_t worker_grace_ms = 30'000;      // a target whose workers all went away since
-  int64_t graph_timeout_ms = 5'000;      // then another waiting client is asked for the graph
+  int64_t retry_after_ms = 1'000;           // what an overloaded client is told
+  int max_retries = 3;                      // per candidate, for transient failures
+  int64_t lease_timeout_ms = 30'000;        // without progress
+  int64_t worker_timeout_ms = 10'000;       // without a report
+  int64_t max_waiting_for_worker_ms = 0;    // 0: a target nobody has fails at once
+  int64_t worker_grace_ms = 30'000;         // a target whose workers all went away since
+  int64_t graph_timeout_ms = 5'000;         // then another waiting client is asked for the graph
   int64_t progress_interval_ms = 200;
-  int64_t failure_memory_ms = 600'000;   // repeated asks for what failed for good fail fast so long
+  int64_t failure_memory_ms = 600'000;  // repeated asks for what failed for good fail fast so long
   int max_failures_remembered = 4'096;
   // Lease ids count up from here. Workers outlive coordinators, so no earlier life may have used
   // an id from here on: the shell passes the wall clock in microseconds.
@@ -57,45 +59,104 @@ struct CoreOptions {
 };
 
 // ---- What happened ----
-struct RequestReceived { ClientId client; CompileRequest request; };
-struct RequestCancelled { ClientId client; uint64_t request = 0; };
-struct ClientGone { ClientId client; };
-struct ProgramLookedUp { Digest key; std::string program_json; };       // empty: a miss
+struct RequestReceived {
+  ClientId client;
+  CompileRequest request;
+};
+struct RequestCancelled {
+  ClientId client;
+  uint64_t request = 0;
+};
+struct ClientGone {
+  ClientId client;
+};
+struct ProgramLookedUp {
+  Digest key;
+  std::string program_json;
+};  // empty: a miss
 struct PlannedKernel {
   Digest key, workload;
   Family family = Family::kPointwise;
   std::string workload_text;
-  std::vector<Schedule> schedules;          // the search space, best guess first
-  std::optional<ProgramKernel> cached;      // the store has a winner, and its blob
-  std::vector<TuningRecord> records;        // measured before a crash: not taken again; oldest first
+  std::vector<Schedule> schedules;      // the search space, best guess first
+  std::optional<ProgramKernel> cached;  // the store has a winner, and its blob
+  std::vector<TuningRecord> records;    // measured before a crash: not taken again; oldest first
 };
 // program: complete but for `kernels`, which the core fills in the order of `kernels` below.
 // kInvalidArgument blames the graph text of the client that sent it: another one is asked.
-struct PlanFinished { Digest key; Result<Program> program; std::vector<PlannedKernel> kernels; };
-struct ReportReceived { WorkerId worker; WorkerReport report; };
-struct WorkerGone { WorkerId worker; };
-struct KernelStored { Digest kernel; Status status; };
-struct ProgramStored { Digest key; Status status; };
+struct PlanFinished {
+  Digest key;
+  Result<Program> program;
+  std::vector<PlannedKernel> kernels;
+};
+struct ReportReceived {
+  WorkerId worker;
+  WorkerReport report;
+};
+struct WorkerGone {
+  WorkerId worker;
+};
+struct KernelStored {
+  Digest kernel;
+  Status status;
+};
+struct ProgramStored {
+  Digest key;
+  Status status;
+};
 // Durable, so the worker may forget them. Also sent when the store failed for good (a full disk):
 // the flight has the result, and the worker could do nothing with it.
-struct RecordsStored { WorkerId worker; std::vector<ResultAck> acks; };
-struct Tick {};                             // about every 100 ms
-using Event = std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp,
-                           PlanFinished, ReportReceived, WorkerGone, KernelStored, ProgramStored,
-                           RecordsStored, Tick>;
+struct RecordsStored {
+  WorkerId worker;
+  std::vector<ResultAck> acks;
+};
+struct Tick {};  // about every 100 ms
+using Event =
+    std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp, PlanFinished,
+                 ReportReceived, WorkerGone, KernelStored, ProgramStored, RecordsStored, Tick>;
 
 // ---- What to do ----
 // Each look-up, plan and store is answered by its event exactly once, with an error if need be.
-struct LookUpProgram { Digest key; };
-struct AskForGraph { ClientId client; uint64_t request = 0; };
-struct StartPlan { Digest key; Digest graph; Target target; Mode mode; std::string graph_text; };
-struct Answer { ClientId client; CompileReply reply; };
-struct SendProgress { ClientId client; Progress progress; };
-struct SendOrders { WorkerId worker; WorkerOrders orders; };
-struct StoreRecords { WorkerId worker; std::vector<TuningRecord> records; std::vector<ResultAck> acks; };
+struct LookUpProgram {
+  Digest key;
+};
+struct AskForGraph {
+  ClientId client;
+  uint64_t request = 0;
+};
+struct StartPlan {
+  Digest key;
+  Digest graph;
+  Target target;
+  Mode mode;
+  std::string graph_text;
+};
+struct Answer {
+  ClientId client;
+  CompileReply reply;
+};
+struct SendProgress {
+  ClientId client;
+  Progress progress;
+};
+struct SendOrders {
+  WorkerId worker;
+  WorkerOrders orders;
+};
+struct StoreRecords {
+  WorkerId worker;
+  std::vector<TuningRecord> records;
+  std::vector<ResultAck> acks;
+};
 // When storing fails the shell keeps the binary for a while, since the program is still answered.
-struct StoreKernel { ProgramKernel kernel; Target tuned_on; std::string binary; };
-struct StoreProgram { Program program; };   // only when every kernel of it is stored
+struct StoreKernel {
+  ProgramKernel kernel;
+  Target tuned_on;
+  std::string binary;
+};
+struct StoreProgram {
+  Program program;
+};  // only when every kernel of it is stored
 using Action = std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
                             StoreRecords, StoreKernel, StoreProgram>;
 
@@ -107,7 +168,7 @@ class Core {
   std::vector<Action> step(int64_t now_ms, const Event& event);
   // Events own what they carry: binaries and graphs are moved, not copied.
   std::vector<Action> step(int64_t now_ms, Event&& event);
-  Stats stats(int64_t now_ms) const;   // entries, bytes, uptime are the shell's to fill in
+  Stats stats(int64_t now_ms) const;  // entries, bytes, uptime are the shell's to fill in
 
  private:
   struct State;

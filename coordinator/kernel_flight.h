@@ -76,6 +76,7 @@ class KernelFlight {
   const Error& error() const { return error_; }            // REQUIRES: kFailed
   int retries() const { return retries_; }                 // attempts that had to be repeated
 
+  ClientId owner;                  // who asked first: work is shared out among owners
   std::set<Digest> programs;       // program flights that wait for it
   int unstored_records = 0;        // results on their way to the store
   int64_t unserved_since_ms = -1;  // no worker for its target since; -1: there is one

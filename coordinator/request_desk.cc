@@ -253,7 +253,8 @@ void RequestDesk::start_tuning(int64_t now_ms, ProgramFlight& flight, PlanFinish
   }
   for (PlannedKernel& planned : event.kernels)
     if (!planned.cached)
-      floor_.need(now_ms, flight.key, std::move(planned), flight.target, flight.mode, out);
+      floor_.need(now_ms, flight.key, std::move(planned), flight.starter->first, flight.target,
+                  flight.mode, out);
   if (flight.pending.empty()) kernels_done(flight, out);
 }
 

@@ -16,11 +16,12 @@ Status TuningFloor::check_target(const Target& target) const {
 }
 
 void TuningFloor::need(int64_t now_ms, const Digest& program, PlannedKernel planned,
-                       const Target& target, Mode mode, Actions& out) {
+                       const ClientId& owner, const Target& target, Mode mode, Actions& out) {
   const Digest key = planned.key;
   auto found = flights_.find(key);
   if (found == flights_.end()) {
     KernelFlight flight(std::move(planned), target, mode, leases_.new_epoch(), options_);
+    flight.owner = owner;
     found = flights_.emplace(key, std::move(flight)).first;
     // Without a limit for waiting, check_target saw a worker before the plan was made.
     found->second.was_served = options_.max_waiting_for_worker_ms == 0;
@@ -37,12 +38,12 @@ void TuningFloor::release(const Digest& program, const Digest& kernel) {
   KernelFlight& flight = found->second;
   if (!flight.programs.empty()) return;
   if (flight.stage() == KernelFlight::Stage::kFailed) {
-    queue_.remove(flight.target(), kernel);
+    queue_.remove(kernel);
     flights_.erase(found);
     return;
   }
   close_leases(flight);
-  queue_.remove(flight.target(), kernel);
+  queue_.remove(kernel);
   flight.recall(leases_.new_epoch());
   retire(flight);
 }
@@ -143,7 +144,8 @@ void TuningFloor::keep_leases(int64_t now_ms, const WorkerId& id,
       return s.lease == lease_id && s.epoch == lease->epoch;
     });
     if (state == reported.end()) {
-      if (lease->seen) take_back(now_ms, lease_id, out);
+      // Orders not there yet are sent again, unless it takes none any more.
+      if (lease->seen || workers_.find(id)->draining) take_back(now_ms, lease_id, out);
       continue;
     }
     lease->seen = true;
@@ -235,12 +237,12 @@ void TuningFloor::settle(int64_t now_ms, KernelFlight& flight, Actions& out) {
   const bool failed_before = flight.stage() == Stage::kFailed;
   flight.advance();
   if (flight.stage() < Stage::kStoring) {
-    if (flight.waiting() > 0) queue_.add(flight.target(), flight.key());
+    if (flight.waiting() > 0) queue_.add(flight.target(), flight.owner, flight.key());
     dispatch_due_ = true;
     return;
   }
   close_leases(flight);
-  queue_.remove(flight.target(), flight.key());
+  queue_.remove(flight.key());
   if (auto store = flight.take_winner()) out.push_back(*std::move(store));
   if (flight.stage() == Stage::kFailed && !failed_before)
     failures_.remember(now_ms, flight.key(), flight.error());
@@ -273,7 +275,7 @@ bool TuningFloor::lease_next(int64_t now_ms, const WorkerId& id, const Worker& w
     served = &flights_.at(kernel);
     return lease_to(now_ms, id, *served);
   });
-  if (leased && served->waiting() == 0) queue_.remove(served->target(), served->key());
+  if (leased && served->waiting() == 0) queue_.remove(served->key());
   return leased;
 }
 

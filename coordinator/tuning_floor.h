@@ -34,9 +34,10 @@ class TuningFloor {
   // ---- for RequestDesk ----
   // A new program for `target` may start: some worker could run it, or may yet come.
   Status check_target(const Target& target) const;
-  // `program` waits for this kernel from now on; what its flight knows already is kept.
-  void need(int64_t now_ms, const Digest& program, PlannedKernel planned, const Target& target,
-            Mode mode, Actions& out);
+  // `program` waits for this kernel from now on; what its flight knows already is kept. Work is
+  // shared out among owners first: the clients that started it.
+  void need(int64_t now_ms, const Digest& program, PlannedKernel planned, const ClientId& owner,
+            const Target& target, Mode mode, Actions& out);
   // It no longer does. A flight that nobody needs gives up its leases.
   void release(const Digest& program, const Digest& kernel);
   const KernelFlight* find(const Digest& kernel) const;

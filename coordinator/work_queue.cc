@@ -5,25 +5,32 @@
 
 namespace kiln {
 
-void WorkQueue::add(const Target& target, const Digest& kernel) {
-  Ring& ring = rings_[target.to_string()];
+void WorkQueue::add(const Target& target, const std::string& owner, const Digest& kernel) {
+  RingId id{target.to_string(), owner};
+  if (!member_of_.emplace(kernel, id).second) return;
+  const auto [entry, is_new] = rings_.try_emplace(std::move(id));
+  Ring& ring = entry->second;
+  ring.turn.push_back(kernel);
+  if (!is_new) return;
   ring.target = target;
-  if (ring.members.insert(kernel).second) ring.turn.push_back(kernel);
+  ring.served = ++turns_;  // behind those who wait already
 }
 
-void WorkQueue::remove(const Target& target, const Digest& kernel) {
-  const auto found = rings_.find(target.to_string());
-  if (found == rings_.end() || found->second.members.erase(kernel) == 0) return;
-  std::erase(found->second.turn, kernel);
-  if (found->second.members.empty()) rings_.erase(found);
+void WorkQueue::remove(const Digest& kernel) {
+  const auto member = member_of_.find(kernel);
+  if (member == member_of_.end()) return;
+  const auto ring = rings_.find(member->second);
+  member_of_.erase(member);
+  std::erase(ring->second.turn, kernel);
+  if (ring->second.turn.empty()) rings_.erase(ring);
 }
 
 bool WorkQueue::serve_next(const Target& device, const std::function<bool(const Digest&)>& serve) {
   std::vector<Ring*> rings;
-  for (auto& [name, ring] : rings_)
+  for (auto& [id, ring] : rings_)
     if (device.can_run(ring.target)) rings.push_back(&ring);
-  std::stable_sort(rings.begin(), rings.end(),
-                   [](const Ring* a, const Ring* b) { return a->served < b->served; });
+  std::sort(rings.begin(), rings.end(),
+            [](const Ring* a, const Ring* b) { return a->served < b->served; });
   for (Ring* ring : rings) {
     for (auto it = ring->turn.begin(); it != ring->turn.end(); ++it) {
       const Digest kernel = *it;

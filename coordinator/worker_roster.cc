@@ -35,7 +35,7 @@ int WorkerRoster::slots_for(const Target& target) const {
 bool WorkerRoster::serves(const Target& target, const WorkerId& except) const {
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
     const auto& [id, worker] = entry;
-    return id != except && !worker.draining && worker.slots > 0 && worker.target.can_run(target);
+    return id != except && !worker.draining && worker.target.can_run(target);
   });
 }
 

@@ -271,6 +271,48 @@ TEST(CoreLease, DrainingWorkerKeepsItsLeasesAndGetsNothingNew) {
   EXPECT_TRUE(bench.one<SendOrders>().orders.jobs.empty());
 }
 
+TEST(CoreLease, WorkerThatDrainsBeforeItsOrdersComeGivesTheLeaseBackAtOnce) {
+  CoreBench bench;
+  bench.report("w");
+  bench.start({planned_kernel("k", 1)});
+  EXPECT_NE(bench.job_of("w").lease, 0u);
+  WorkerReport draining = bench.report_of("w");
+  draining.draining = true;
+  bench.step(ReportReceived{"w", draining});
+  bench.report("v");
+  EXPECT_EQ(indices(bench.job_of("v")), (std::vector<int>{0}));
+}
+
+TEST(CoreLease, WorkerWithoutAFreeSlotStillServesItsTarget) {
+  CoreBench bench;
+  WorkerReport full = bench.report_of("w");
+  full.slots = 0;
+  bench.step(ReportReceived{"w", full});
+  bench.start({planned_kernel("k", 1)});
+  EXPECT_TRUE(bench.none<Answer>());
+  EXPECT_EQ(bench.job_of("w").lease, 0u);
+  bench.report("w");
+  EXPECT_NE(bench.job_of("w").lease, 0u);
+}
+
+TEST(CoreLease, ClientWithManyKernelsDoesNotKeepAnotherWaiting) {
+  CoreBench bench(one_at_a_time());
+  bench.report("w");
+  std::vector<PlannedKernel> many;
+  for (int i = 0; i < 20; ++i) many.push_back(planned_kernel("many" + std::to_string(i), 4));
+  bench.start(many, Mode::kMaxAutotune, "large", "greedy", 1);
+  bench.start({planned_kernel("one", 2)}, Mode::kMaxAutotune, "small", "modest", 1);
+  int turns = 0;
+  for (bool answered = false; !answered; ++turns) {
+    ASSERT_LT(turns, 6);
+    const Job job = bench.job_of("w");
+    const int index = job.candidates.at(0).index;
+    bench.report("w", {}, {ok_result(job, index, 10 + 10 * index)});
+    bench.store_all();
+    answered = !bench.none<Answer>();
+  }
+}
+
 TEST(CoreLease, KernelsTakeTurns) {
   CoreOptions options = one_at_a_time();
   CoreBench bench(options);
