@@ -302,7 +302,7 @@ void Service::Impl::on(const PeerId& peer, const Cancel& cancel) {
 }
 
 void Service::Impl::on(const PeerId& peer, const StatsRequest& request) {
-  const KernelCache::Totals totals = cache->totals();
+  const KernelCache::Totals& totals = store.totals();
   StatsReply reply{request.request, core.stats(now_ms())};
   reply.stats.hits += hits;
   reply.stats.store_failures += store.record_failures();

@@ -76,6 +76,15 @@ void StoreDesk::store(const StoreProgram& action) {
   });
 }
 
+const KernelCache::Totals& StoreDesk::totals() {
+  const int64_t start_ms = loop_.now_ms();
+  if (start_ms < count_again_ms_) return totals_;
+  totals_ = cache_.totals();
+  const int64_t end_ms = loop_.now_ms();
+  count_again_ms_ = end_ms + 20 * (end_ms - start_ms);
+  return totals_;
+}
+
 // Memory must not answer for these programs any more; the cache itself answers a miss for what
 // lacks a blob.
 void StoreDesk::blob_is_missing(const Digest& blob) {
