@@ -189,7 +189,7 @@ struct Listener::Impl {
   void flush_backlogs();
   void watch_handshakes();
   void drop(const PeerId& peer);
-  void cut_connection(zmq::message_t& frame);
+  void cut_connection(const PeerId& peer, zmq::message_t& frame);
   std::optional<Received> take(bool& nothing_left);
 };
 
@@ -224,8 +224,10 @@ void Listener::Impl::drop(const PeerId& peer) {
   dropped.insert(peer);
 }
 
-// A ROUTER has no call that closes one connection, but a received frame knows its socket.
-void Listener::Impl::cut_connection(zmq::message_t& frame) {
+// A ROUTER has no call that closes one connection, but a received frame knows its socket. That of a
+// peer that left already may be another peer's by now: the probe tells.
+void Listener::Impl::cut_connection(const PeerId& peer, zmq::message_t& frame) {
+  if (send_now(peer, {}) == Sent::kGone) return;
   const int fd = zmq_msg_get(frame.handle(), ZMQ_SRCFD);
   if (fd >= 0) shutdown(fd, SHUT_RDWR);
 }
@@ -240,7 +242,7 @@ std::optional<Received> Listener::Impl::take(bool& nothing_left) {
     PeerId peer = id.to_string();
     const bool multipart = discard_rest(router, frame);
     if (dropped.contains(peer)) {
-      cut_connection(frame);
+      cut_connection(peer, frame);
       continue;
     }
     if (frame.empty() && !multipart) continue;  // a probe
@@ -249,7 +251,7 @@ std::optional<Received> Listener::Impl::take(bool& nothing_left) {
     if (message) return Received{std::move(peer), *std::move(message)};
     ++malformed;
     drop(peer);
-    cut_connection(frame);
+    cut_connection(peer, frame);
   }
   return std::nullopt;
 }

@@ -332,6 +332,23 @@ TEST(HostilePeer, AMessageOfSeveralFramesIsCountedAndCostsItsConnection) {
   expect_serving(server);
 }
 
+TEST(HostilePeer, OneThatLeavesAfterItsGarbageCostsNobodyElseTheirConnection) {
+  auto listener = *Listener::bind(kAnyPort);
+  {
+    RawPeer peer(listener->endpoint());
+    peer.shake_hands();
+    peer.write_frame("garbage, read only after the next peer took over the descriptor");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // received, not yet read
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  RawPeer honest(listener->endpoint());
+  honest.shake_hands();
+  EXPECT_FALSE(listener->receive(100).has_value());
+  EXPECT_EQ(listener->malformed_count(), 1);
+  honest.write_frame(encode(Hello{}));
+  EXPECT_TRUE(listener->receive(5'000).has_value());
+}
+
 TEST(HostilePeer, ACoordinatorThatTalksNonsenseIsUnavailable) {
   auto listener = *Listener::bind(kAnyPort);
   std::thread liar([&] {
