@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 
 namespace kiln {
@@ -26,6 +27,9 @@ void StoreDesk::look_up(const Digest& program_key) {
 void StoreDesk::store(StoreRecords action) {
   RecordsStored stored{std::move(action.worker), std::move(action.acks)};
   if (action.records.empty()) return loop_.step(std::move(stored));
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  for (TuningRecord& record : action.records)
+    record.taken_at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
   TuningRecord last = std::move(action.records.back());
   action.records.pop_back();
   for (TuningRecord& record : action.records) {
