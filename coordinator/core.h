@@ -6,8 +6,7 @@
 // flights, one per KernelKey, shared by programs.
 //
 //   program flight:  looking_up -> wait_graph -> planning -> tuning -> storing -> answered
-//   kernel flight:   screening -> [rebuilding] -> [finals] -> [rebuilding] -> storing -> done |
-//   failed
+//   kernel flight:   screening -> [rebuilding -> finals] -> storing -> done | failed
 //
 // (program_flight.h and kernel_flight.h name the function behind each transition; RequestDesk holds
 // the former, TuningFloor the latter with leases and workers; core.cc only routes.) Invariants,
@@ -19,8 +18,7 @@
 //  3. a finished measurement is never taken again because of a crash elsewhere;
 //  4. no queue exceeds its bound: beyond it a request is answered `overloaded`;
 //  5. "stored" is answered only after the store said so, or after it failed and said so (the
-//  program
-//     is still returned).
+//     program is still returned).
 #pragma once
 
 #include <cstdint>
@@ -53,8 +51,8 @@ struct CoreOptions {
   int64_t progress_interval_ms = 200;
   int64_t failure_memory_ms = 600'000;  // repeated asks for what failed for good fail fast so long
   int max_failures_remembered = 4'096;
-  // Lease ids count up from here. Workers outlive coordinators, so no earlier life may have used
-  // an id from here on: the shell passes the wall clock in microseconds.
+  // Lease ids and epochs count up from here. Workers outlive coordinators, so no earlier life may
+  // have used one from here on: the shell passes the wall clock in microseconds.
   uint64_t first_lease = 1;
 };
 
@@ -143,6 +141,7 @@ struct SendOrders {
   WorkerId worker;
   WorkerOrders orders;
 };
+// The shell fills in taken_at_ms: the core knows no wall clock.
 struct StoreRecords {
   WorkerId worker;
   std::vector<TuningRecord> records;

@@ -1,7 +1,8 @@
 // LeaseTable: who works on what, until when. A lease is a time-bounded assignment of candidates of
-// one kernel flight to one worker; its id is never used again and its epoch is the flight's when it
-// was opened; a flight gets a new one whenever work is taken back from somebody. A result counts only while its lease is open under that epoch: whoever lost a lease
-// changes nothing any more. Plain value; one thread.
+// one kernel flight to one worker. Its id is never used again; its epoch is the flight's when it
+// was opened, and a flight gets a new one whenever work is taken back from somebody. A result
+// counts only while its lease is open under that epoch: whoever lost a lease changes nothing any
+// more. Plain value; one thread.
 #pragma once
 
 #include <map>
