@@ -95,7 +95,8 @@ KILN_INLINE void dot_block(const Value* a, const Stored* b, int64_t batch, int64
     int64_t done = 0;
     for (; done + LANES <= columns; done += LANES)
       epilogue(load(from + done, AllLanes{}), batch, row, column_begin + done, AllLanes{});
-    if (Problem::n % LANES != 0 && done < columns)
+    // A block's width need not be whole vectors, even where n is.
+    if ((Problem::n % LANES != 0 || width % LANES != 0) && done < columns)
       epilogue(load(from + done, AllLanes{}), batch, row, column_begin + done,
                SomeLanes{columns - done});
   }
