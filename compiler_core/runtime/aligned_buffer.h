@@ -6,13 +6,16 @@
 #include <cstdlib>
 #include <memory>
 
+#include "compiler_core/base/result.h"
+
 namespace kiln {
 
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  // Grows to at least `bytes`; what was in it is lost when it grows. REQUIRES: bytes >= 0.
-  void reserve(int64_t bytes);
+  // Grows to at least `bytes`; what was in it is lost when it grows. kUnavailable when there is no
+  // such memory; then it is empty. REQUIRES: bytes >= 0.
+  Status reserve(int64_t bytes);
   // Null while nothing was reserved.
   void* data() const { return memory_.get(); }
   int64_t size() const { return size_; }

@@ -23,6 +23,12 @@ Result<int64_t> byte_size(const TensorSpec& spec, std::span<const int64_t> dims)
   return elements * size_of(spec.dtype);
 }
 
+Result<int64_t> memory_bytes(const Dim& size, std::span<const int64_t> dims) {
+  TRY(const int64_t bytes, size.evaluate(dims));
+  if (bytes >= 0) return bytes;
+  return fail(Code::kInvalidArgument, fmt::format("memory of {} bytes for these sizes", bytes));
+}
+
 bool in_range(int index, size_t size) {
   return index >= 0 && static_cast<size_t>(index) < size;
 }
@@ -93,11 +99,11 @@ struct Executable::Impl {
   }
 
   Status reserve(std::span<const int64_t> dims) {
-    TRY(const int64_t arena_bytes, program.arena_bytes.evaluate(dims));
-    arena.reserve(arena_bytes);
+    TRY(const int64_t arena_bytes, memory_bytes(program.arena_bytes, dims));
+    TRY_STATUS(arena.reserve(arena_bytes));
     for (const Kernel& kernel : kernels) {
-      TRY(const int64_t bytes, kernel.recipe().workspace_bytes.evaluate(dims));
-      workspace.reserve(bytes);
+      TRY(const int64_t bytes, memory_bytes(kernel.recipe().workspace_bytes, dims));
+      TRY_STATUS(workspace.reserve(bytes));
     }
     return {};
   }

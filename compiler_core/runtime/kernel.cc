@@ -17,6 +17,9 @@ namespace {
 using Entry = void (*)(void* const* args, const int64_t* dims, int64_t begin, int64_t end,
                        void* workspace, void* scratch);
 
+// Far beyond what any kernel keeps in a core's caches.
+constexpr int64_t kMostScratchBytes = int64_t{1} << 28;
+
 struct CloseLibrary {
   void operator()(void* library) const { ::dlclose(library); }
 };
@@ -115,8 +118,9 @@ Result<Kernel> Kernel::load(const Artifact& artifact) {
   if (Digest::of(artifact.binary) != artifact.digest)
     return fail(Code::kCorruption,
                 fmt::format("a kernel's bytes are not those of {}", artifact.digest.short_hex()));
-  if (artifact.recipe.scratch_bytes < 0)
-    return fail(Code::kInvalidArgument, "a recipe's scratch is negative");
+  const int64_t scratch = artifact.recipe.scratch_bytes;
+  if (scratch < 0 || scratch > kMostScratchBytes)
+    return fail(Code::kInvalidArgument, fmt::format("scratch of {} bytes a thread", scratch));
   auto impl = std::make_unique<Impl>();
   impl->recipe = artifact.recipe;
   TRY(impl->library, open_library(artifact.binary));

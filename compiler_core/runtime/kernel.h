@@ -14,8 +14,9 @@ namespace kiln {
 class Kernel {
  public:
   // kCorruption when the binary's digest is not artifact.digest; kInvalidArgument when an entry is
-  // missing or the loader refuses. The binary goes through a memfd, never a path on disk. Its pages
-  // and relocations are ready when this returns, so that the first launch pays nothing.
+  // missing, the loader refuses or the scratch is beyond reason. The binary goes through a memfd,
+  // never a path on disk. Its pages and relocations are ready when this returns, so that the first
+  // launch pays nothing.
   static Result<Kernel> load(const Artifact& artifact);
   Kernel(Kernel&&) noexcept;
   Kernel& operator=(Kernel&&) noexcept;

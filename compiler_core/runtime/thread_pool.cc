@@ -145,7 +145,8 @@ void ThreadPool::run(int64_t blocks, Body body, void* context) {
 }
 
 void ThreadPool::reserve_scratch(int64_t bytes) {
-  for (AlignedBuffer& buffer : impl_->scratch) buffer.reserve(bytes);
+  for (AlignedBuffer& buffer : impl_->scratch)
+    CHECK(buffer.reserve(bytes).has_value(), "scratch is a few megabytes a thread");
 }
 
 void* ThreadPool::scratch(int thread) const {

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "compiler_core/base/check.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/runtime/aligned_buffer.h"
 #include "tests/bench/kernel_cases.h"
@@ -69,7 +70,7 @@ double max_abs_error(const std::vector<Tensor>& got, const std::vector<Tensor>& 
 class CopyProbe {
  public:
   explicit CopyProbe(double bytes) : half_(static_cast<int64_t>(bytes / 2)) {
-    buffer_.reserve(2 * half_ + 1);
+    CHECK(buffer_.reserve(2 * half_ + 1).has_value(), "memory for a copy");
     std::memset(buffer_.data(), 1, static_cast<size_t>(2 * half_));
   }
   void run(ThreadPool& pool) { pool.run((half_ + kPiece - 1) / kPiece, copy, this); }

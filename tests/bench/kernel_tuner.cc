@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "compiler_core/base/check.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/runtime/aligned_buffer.h"
 #include "compiler_core/tune/search_space.h"
@@ -75,7 +76,8 @@ Result<std::vector<Candidate>> make_candidates(const Workload& workload,
 }
 
 void run_once(Candidate& candidate, Arguments& arguments, ThreadPool& pool, bool counts) {
-  arguments.workspace.reserve(candidate.kernel->recipe().workspace_bytes.constant());
+  const int64_t workspace = candidate.kernel->recipe().workspace_bytes.constant();
+  CHECK(arguments.workspace.reserve(workspace).has_value(), "memory for a workspace");
   const double us = microseconds_of(
       [&] { candidate.kernel->launch(arguments.pointers, {}, arguments.workspace.data(), pool); });
   if (counts) candidate.samples.push_back(us);

@@ -81,6 +81,13 @@ TEST_F(ExecutableTest, RefusesBuffersItCannotUse) {
   EXPECT_EQ(code({good, 1}, good, {}), Code::kInvalidArgument);
 }
 
+TEST_F(ExecutableTest, RefusesSizesThatNoMachineHas) {
+  program_.arena_bytes = Dim(int64_t{1} << 60);
+  artifacts_[0].recipe.workspace_bytes = program_.kernels[0].recipe.workspace_bytes = Dim(64);
+  artifacts_[1].recipe.workspace_bytes = program_.kernels[1].recipe.workspace_bytes = Dim(64);
+  EXPECT_EQ(load_error(), Code::kUnavailable);
+}
+
 TEST_F(ExecutableTest, RefusesAnArtifactOfAnotherKernel) {
   program_.kernels[1].blob = Digest::of("another");
   EXPECT_EQ(load_error(), Code::kCorruption);

@@ -26,9 +26,7 @@ TEST_F(KernelTest, RunsItsPhasesOneAfterTheOther) {
   ThreadPool pool(3);
   AlignedBuffer in, out, workspace;
   for (const int64_t n : {1, 2, 100, 1000}) {
-    in.reserve(n * 8);
-    out.reserve(8);
-    workspace.reserve(n * 8);
+    ASSERT_TRUE(in.reserve(n * 8) && out.reserve(8) && workspace.reserve(n * 8));
     auto* values = static_cast<int64_t*>(in.data());
     std::iota(values, values + n, 1);
     void* const args[] = {in.data(), out.data()};
@@ -58,7 +56,7 @@ TEST_F(KernelTest, KernelsLoadedTogetherStayApart) {
   }
   ThreadPool pool(1);
   AlignedBuffer memory;
-  memory.reserve(192);
+  ASSERT_TRUE(memory.reserve(192));
   auto* values = static_cast<int64_t*>(memory.data());
   void* const args[] = {values, values + 8};
   for (int factor = 2; factor < 5; ++factor) {
@@ -87,6 +85,16 @@ TEST_F(KernelTest, RefusesAMissingEntry) {
   ASSERT_FALSE(kernel);
   EXPECT_EQ(kernel.error().code, Code::kInvalidArgument);
   EXPECT_NE(kernel.error().message.find("no_such_phase"), std::string::npos);
+}
+
+TEST_F(KernelTest, RefusesScratchBeyondReason) {
+  for (const int64_t bytes : {int64_t{-1}, int64_t{1} << 40}) {
+    Artifact greedy = artifact();
+    greedy.recipe.scratch_bytes = bytes;
+    const auto kernel = Kernel::load(greedy);
+    ASSERT_FALSE(kernel);
+    EXPECT_EQ(kernel.error().code, Code::kInvalidArgument);
+  }
 }
 
 TEST_F(KernelTest, RefusesWhatIsNoSharedObject) {
