@@ -52,7 +52,7 @@ endfunction()
 # kiln_test(dir DEPS lib ...): every *_test.cc in tests/<dir> becomes one test program, so that a
 # new test file needs no change to a list.
 function(kiln_test dir)
-  cmake_parse_arguments(ARG "" "RESOURCE_LOCK" "DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${dir}/*_test.cc)
   if(NOT sources)
     return()
@@ -65,5 +65,5 @@ function(kiln_test dir)
     KILN_GRAPHS_DIR="${PROJECT_SOURCE_DIR}/tests/graphs")
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   gtest_discover_tests(${name}_test TEST_PREFIX "${dir}: " DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}" RESOURCE_LOCK "${ARG_RESOURCE_LOCK}")
+    PROPERTIES TIMEOUT 300)
 endfunction()
