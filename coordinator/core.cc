@@ -8,22 +8,24 @@ namespace kiln {
 // Routes each event to the desk (clients, programs) or the floor (workers, kernels); the order at
 // the end of a step is: kernels settled -> programs go on -> work is leased -> orders are sent.
 struct Core::State {
-  explicit State(CoreOptions given) : options(std::move(given)) {}
+  explicit State(const CoreOptions& given) : options(given) {}
 
   void on(RequestReceived event) {
     desk.request(now_ms, event.client, std::move(event.request), out);
   }
-  void on(RequestCancelled event) { desk.cancel(now_ms, {event.client, event.request}, out); }
-  void on(ClientGone event) { desk.client_gone(now_ms, event.client, out); }
-  void on(ProgramLookedUp event) { desk.looked_up(now_ms, std::move(event), out); }
+  void on(const RequestCancelled& event) {
+    desk.cancel(now_ms, {event.client, event.request}, out);
+  }
+  void on(const ClientGone& event) { desk.client_gone(now_ms, event.client, out); }
+  void on(const ProgramLookedUp& event) { desk.looked_up(now_ms, event, out); }
   void on(PlanFinished event) { desk.plan_finished(now_ms, std::move(event), out); }
   void on(ReportReceived event) {
     floor.report(now_ms, event.worker, std::move(event.report), out);
   }
-  void on(WorkerGone event) { floor.worker_gone(now_ms, event.worker, out); }
-  void on(KernelStored event) { floor.kernel_stored(event.kernel, event.status); }
-  void on(ProgramStored event) { desk.program_stored(event, out); }
-  void on(RecordsStored event) { floor.records_stored(event.worker, event.acks); }
+  void on(const WorkerGone& event) { floor.worker_gone(now_ms, event.worker, out); }
+  void on(const KernelStored& event) { floor.kernel_stored(event.kernel, event.status); }
+  void on(const ProgramStored& event) { desk.program_stored(event, out); }
+  void on(const RecordsStored& event) { floor.records_stored(event.worker, event.acks); }
   void on(Tick) {
     floor.tick(now_ms, out);
     desk.tick(now_ms, out);
@@ -36,7 +38,7 @@ struct Core::State {
   RequestDesk desk{options, floor};
 };
 
-Core::Core(CoreOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+Core::Core(CoreOptions options) : state_(std::make_unique<State>(options)) {}
 Core::~Core() = default;
 
 std::vector<Action> Core::step(int64_t now_ms, const Event& event) {
@@ -46,7 +48,7 @@ std::vector<Action> Core::step(int64_t now_ms, const Event& event) {
 std::vector<Action> Core::step(int64_t now_ms, Event&& event) {
   State& s = *state_;
   s.now_ms = now_ms;
-  std::visit([&s](auto&& e) { s.on(std::move(e)); }, std::move(event));
+  std::visit([&s](auto& e) { s.on(std::move(e)); }, event);
   s.desk.kernels_settled(now_ms, s.out);
   s.floor.dispatch(now_ms, s.out);
   return std::exchange(s.out, {});

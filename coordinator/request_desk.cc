@@ -160,7 +160,7 @@ void RequestDesk::answer(ProgramFlight& flight, const RequestId& id, Result<Cach
 
 // ---- A flight goes on ----
 
-void RequestDesk::looked_up(int64_t now_ms, ProgramLookedUp event, Actions& out) {
+void RequestDesk::looked_up(int64_t now_ms, const ProgramLookedUp& event, Actions& out) {
   ProgramFlight* flight = find(event.key);
   if (flight == nullptr || flight->stage != Stage::kLookingUp) return;
   if (event.program_json.empty()) return missed(now_ms, *flight, out);
@@ -274,8 +274,7 @@ void RequestDesk::kernels_settled(int64_t now_ms, Actions& out) {
 void RequestDesk::kernel_settled(int64_t now_ms, ProgramFlight& flight, const KernelFlight& kernel,
                                  Actions& out) {
   if (kernel.stage() == KernelFlight::Stage::kFailed) {
-    const Error error = kernel.error();
-    return fail_flight(now_ms, flight, error, out);
+    return fail_flight(now_ms, flight, kernel.error(), out);
   }
   const Digest key = kernel.key();
   for (ProgramKernel& slot : flight.program.kernels)

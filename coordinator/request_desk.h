@@ -20,7 +20,7 @@ class RequestDesk {
   void request(int64_t now_ms, const ClientId& client, CompileRequest request, Actions& out);
   void cancel(int64_t now_ms, const RequestId& request, Actions& out);
   void client_gone(int64_t now_ms, const ClientId& client, Actions& out);
-  void looked_up(int64_t now_ms, ProgramLookedUp event, Actions& out);
+  void looked_up(int64_t now_ms, const ProgramLookedUp& event, Actions& out);
   void plan_finished(int64_t now_ms, PlanFinished event, Actions& out);
   void program_stored(const ProgramStored& event, Actions& out);
   // After whatever the floor did: programs whose last kernel is done, or one of them failed.
