@@ -21,10 +21,11 @@ class PointwiseKernel {
     sizes_ = constant_sizes(graph.node(graph.outputs()[0]).shape);
     for (size_t k = 0; k + 1 < sizes_.size(); ++k) rows_ *= sizes_[k];
     if (!sizes_.empty()) columns_ = sizes_.back();
-    // A block is some whole rows, or a piece of one.
+    // A block is some whole rows, a piece of one, or a tile.
     const int64_t vector = int64_t{schedule.lanes} * schedule.unroll;
-    block_columns_ = std::min(columns_, (schedule.block + vector - 1) / vector * vector);
-    block_rows_ = std::clamp<int64_t>(schedule.block / columns_, 1, rows_);
+    const int64_t most = schedule.columns > 0 ? schedule.columns : schedule.block;
+    block_columns_ = std::min(columns_, (most + vector - 1) / vector * vector);
+    block_rows_ = std::clamp<int64_t>(schedule.block / block_columns_, 1, rows_);
     column_blocks_ = (columns_ + block_columns_ - 1) / block_columns_;
   }
 

@@ -17,6 +17,18 @@ int64_t output_bytes(const Graph& graph) {
   return bytes;
 }
 
+// Whether an input is read across its contiguous axis: a transpose.
+bool reads_across(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+    if (node.op != Op::kView || node.shape.size() < 2) return false;
+    if (graph.node(node.operands[0]).op != Op::kInput) return false;
+    const std::vector<Dim>& strides = std::get<ViewAttr>(node.attr).strides;
+    const auto far = [](const Dim& stride) { return !stride.is(0) && !stride.is(1); };
+    return far(strides.back()) && std::any_of(strides.begin(), strides.end() - 1,
+                                              [&](const Dim& stride) { return stride.is(1); });
+  });
+}
+
 }  // namespace
 
 Result<PointwiseSchedule> PointwiseSchedule::from(const Schedule& schedule) {
@@ -24,16 +36,22 @@ Result<PointwiseSchedule> PointwiseSchedule::from(const Schedule& schedule) {
     return fail(Code::kInvalidArgument, "not a pointwise schedule");
   const int64_t lanes = schedule.get("lanes", 8), unroll = schedule.get("unroll", 1);
   const int64_t block = schedule.get("block", 16384), stream = schedule.get("stream", 0);
+  const int64_t columns = schedule.get("columns", 0);
   TRY_STATUS(check_lanes(lanes));
   if (unroll < 1 || unroll > 16 || block < 64 || block > int64_t{1} << 30 || stream < 0 ||
-      stream > 1)
+      stream > 1 || columns < 0 || columns > int64_t{1} << 30)
     return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return PointwiseSchedule{static_cast<int>(lanes), static_cast<int>(unroll), block, stream == 1};
+  return PointwiseSchedule{static_cast<int>(lanes), static_cast<int>(unroll), block, columns,
+                           stream == 1};
 }
 
 Schedule PointwiseSchedule::to_schedule() const {
   return {Family::kPointwise,
-          {{"lanes", lanes}, {"unroll", unroll}, {"block", block}, {"stream", stream}}};
+          {{"lanes", lanes},
+           {"unroll", unroll},
+           {"block", block},
+           {"columns", columns},
+           {"stream", stream}}};
 }
 
 std::vector<Schedule> pointwise_space(const Workload& workload, const Target& target) {
@@ -50,17 +68,21 @@ std::vector<Schedule> pointwise_space(const Workload& workload, const Target& ta
     if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
   };
   const std::vector<int> lanes = lane_choices(graph, target);
+  // Tiles: a line of the input that is read across serves all rows of the tile.
+  if (reads_across(graph))
+    for (const int64_t columns : {32, 16, 64})
+      for (const int64_t block : {4096, 1024}) add({lanes[0], 1, block, columns, false});
   for (const bool stream : {large, !large}) {
     if (stream && elements * 4 < kStreamBytes / 8) continue;
-    add({lanes[0], 2, 16384, stream});
-    add({lanes[0], 1, 16384, stream});
-    add({lanes[0], 4, 16384, stream});
-    add({lanes[0], 2, 65536, stream});
-    add({lanes[0], 1, 4096, stream});
+    add({lanes[0], 2, 16384, 0, stream});
+    add({lanes[0], 1, 16384, 0, stream});
+    add({lanes[0], 4, 16384, 0, stream});
+    add({lanes[0], 2, 65536, 0, stream});
+    add({lanes[0], 1, 4096, 0, stream});
   }
   for (size_t i = 1; i < lanes.size(); ++i) {
-    add({lanes[i], 2, 16384, large});
-    add({lanes[i], 4, 16384, large});
+    add({lanes[i], 2, 16384, 0, large});
+    add({lanes[i], 4, 16384, 0, large});
   }
   return space;
 }

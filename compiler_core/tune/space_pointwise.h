@@ -12,6 +12,7 @@ struct PointwiseSchedule {
   int lanes = 16;         // elements a vector
   int unroll = 1;         // vectors an iteration
   int64_t block = 16384;  // elements a block of the grid, about
+  int64_t columns = 0;    // most elements of the innermost axis a block takes; 0: no limit
   bool stream = false;    // outputs go past the caches where they are aligned
 
   // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.

@@ -21,28 +21,30 @@ KILN_INLINE vu32 widen(vu16 x) {
 KILN_INLINE vf32 from_f16(vu16 x);
 KILN_INLINE vu16 to_f16(vf32 x);
 
-// One memory type: `raw` as it lies in memory, `vector` in a register.
+// One memory type: `element` and `raw` as it lies in memory, one and LANES of them; `vector` in a
+// register.
 template <class T>
 struct memory;
-#define KILN_MEMORY(TYPE, RAW, VECTOR, TO_REGISTER, TO_MEMORY)      \
+#define KILN_MEMORY(TYPE, ELEMENT, RAW, VECTOR, TO_REGISTER, TO_MEMORY) \
   template <>                                                       \
   struct memory<TYPE> {                                             \
+    using element = ELEMENT;                                        \
     using raw = RAW;                                                \
     using vector = VECTOR;                                          \
     KILN_INLINE vector to_register(raw x) { return TO_REGISTER; }   \
     KILN_INLINE raw to_memory(vector x) { return TO_MEMORY; }       \
   };
-KILN_MEMORY(float, vf32, vf32, x, x)
-KILN_MEMORY(double, vf64, vf64, x, x)
-KILN_MEMORY(int, vi32, vi32, x, x)
-KILN_MEMORY(int64_t, vi64, vi64, x, x)
-KILN_MEMORY(short, vi16, vi32, convert<vi32>(x), convert<vi16>(x))
-KILN_MEMORY(signed char, vi8, vi32, convert<vi32>(x), convert<vi8>(x))
-KILN_MEMORY(unsigned char, vu8, vi32, convert<vi32>(x), convert<vu8>(x))
-KILN_MEMORY(boolean, vu8, vi32, convert<vi32>(x) != 0, convert<vu8>(x & 1))
-KILN_MEMORY(bf16, vu16, vf32, bits_as<vf32>(widen(x) << 16),
+KILN_MEMORY(float, float, vf32, vf32, x, x)
+KILN_MEMORY(double, double, vf64, vf64, x, x)
+KILN_MEMORY(int, int, vi32, vi32, x, x)
+KILN_MEMORY(int64_t, long, vi64, vi64, x, x)
+KILN_MEMORY(short, short, vi16, vi32, convert<vi32>(x), convert<vi16>(x))
+KILN_MEMORY(signed char, signed char, vi8, vi32, convert<vi32>(x), convert<vi8>(x))
+KILN_MEMORY(unsigned char, unsigned char, vu8, vi32, convert<vi32>(x), convert<vu8>(x))
+KILN_MEMORY(boolean, unsigned char, vu8, vi32, convert<vi32>(x) != 0, convert<vu8>(x & 1))
+KILN_MEMORY(bf16, unsigned short, vu16, vf32, bits_as<vf32>(widen(x) << 16),
             convert<vu16>(bits_as<vu32>(x) >> 16))
-KILN_MEMORY(f16, vu16, vf32, from_f16(x), to_f16(x))
+KILN_MEMORY(f16, unsigned short, vu16, vf32, from_f16(x), to_f16(x))
 #undef KILN_MEMORY
 
 template <class V>
@@ -102,20 +104,28 @@ KILN_INLINE typename memory<T>::vector load_splat(const T* p) {
   return memory<T>::to_register(x);
 }
 
-KILN_INLINE int64_t count_of(AllLanes) { return LANES; }
-KILN_INLINE int64_t count_of(SomeLanes live) { return live.count; }
-
-template <class T, class Live>
-KILN_INLINE typename memory<T>::vector load_strided(const T* p, int64_t stride, Live live) {
+// Lane by lane from p[index(l)]. Whole vectors are put together in a register: on the way through
+// memory the load would wait for every store.
+template <class T, class Place>
+KILN_INLINE typename memory<T>::vector load_each(const T* p, Place index, AllLanes) {
+  typename memory<T>::raw x{};
+  const auto* elements = reinterpret_cast<const typename memory<T>::element*>(p);
+  for (int l = 0; l < LANES; ++l) x[l] = elements[index(l)];
+  return memory<T>::to_register(x);
+}
+template <class T, class Place>
+KILN_INLINE typename memory<T>::vector load_each(const T* p, Place index, SomeLanes live) {
   T lanes[LANES] = {};
-  for (int64_t l = 0; l < count_of(live); ++l) lanes[l] = p[l * stride];
+  for (int l = 0; l < live.count; ++l) lanes[l] = p[index(l)];
   return load(lanes, AllLanes{});
 }
 template <class T, class Live>
+KILN_INLINE typename memory<T>::vector load_strided(const T* p, int64_t stride, Live live) {
+  return load_each(p, [&](int l) KILN_LAMBDA { return l * stride; }, live);
+}
+template <class T, class Live>
 KILN_INLINE typename memory<T>::vector load_lanes(const T* p, vi64 at, Live live) {
-  T lanes[LANES] = {};
-  for (int64_t l = 0; l < count_of(live); ++l) lanes[l] = p[at[l]];
-  return load(lanes, AllLanes{});
+  return load_each(p, [&](int l) KILN_LAMBDA { return at[l]; }, live);
 }
 
 template <class T>

@@ -34,6 +34,14 @@ TEST(Pointwise, SumOfSineAndCosineUnderEverySchedule) {
   EXPECT_EQ(check(*b.finish({sum})), "");
 }
 
+TEST(Pointwise, TransposesAreTiled) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kI64}) {
+    GraphBuilder b;
+    const NodeId x = b.input(dtype, {70, 3, 133});
+    EXPECT_EQ(check(*b.finish({b.permute(x, {2, 1, 0})}), 6), "");
+  }
+}
+
 TEST(Pointwise, RandomGraphsAgreeWithTheInterpreter) {
   const Shape shapes[] = {{},       {1},      {7},        {16},       {333},         {3, 5},
                           {17, 33}, {64, 48}, {2, 3, 24}, {5, 1, 19}, {4, 3, 2, 17}, {1030}};
