@@ -11,6 +11,7 @@ namespace kiln::runner {
 namespace {
 
 constexpr int64_t kPage = 4096;
+constexpr int64_t kFence = 1 << 20;  // address space only
 
 // Never twice the same over a vector's width, and unlike the poison of outputs (verify.h).
 uint8_t pattern(int64_t index) {
@@ -32,11 +33,11 @@ Result<GuardedBuffer> GuardedBuffer::allocate(int64_t bytes, int64_t skew) {
   if (bytes > INT64_MAX / 2) return no_memory();
   GuardedBuffer buffer;
   const int64_t readable = round_up(kPage + skew + bytes + kPage, kPage);
-  buffer.map_bytes_ = static_cast<size_t>(readable + 2 * kPage);
+  buffer.map_bytes_ = static_cast<size_t>(readable + 2 * kFence);
   void* map = ::mmap(nullptr, buffer.map_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) return no_memory();
   buffer.map_ = static_cast<uint8_t*>(map);
-  buffer.guard_begin_ = buffer.map_ + kPage;
+  buffer.guard_begin_ = buffer.map_ + kFence;
   buffer.guard_end_ = buffer.guard_begin_ + readable;
   buffer.data_ = buffer.guard_begin_ + kPage + skew;
   buffer.bytes_ = bytes;

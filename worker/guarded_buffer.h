@@ -1,12 +1,11 @@
 // GuardedBuffer: memory lent to a kernel that is not trusted yet.
 //
-//   | PROT_NONE page | guard: >= 4 KiB of pattern | data | guard: >= 4 KiB of pattern | PROT_NONE
-//   page |
+//   | fence | guard: >= 4 KiB of pattern | data | guard: >= 4 KiB of pattern | fence |
 //
-// A write near the data changes the pattern and is found by damage(); one far away faults and kills
-// the runner instead of corrupting it. The pattern depends on the position, so that a kernel that
-// stores one value everywhere cannot hide. The guard behind begins at the very next byte.
-// Owns its mapping; one thread.
+// A write near the data changes the pattern and is found by damage(); one farther away hits a fence
+// (1 MiB that nobody may touch) and kills the runner instead of corrupting it. The pattern depends
+// on the position, so that a kernel that stores one value everywhere cannot hide. The guard behind
+// begins at the very next byte. Owns its mapping; one thread.
 #pragma once
 
 #include <cstdint>

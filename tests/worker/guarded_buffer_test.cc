@@ -47,6 +47,7 @@ TEST(GuardedBufferDeathTest, AWildWriteFaults) {
   auto* data = static_cast<volatile uint8_t*>(buffer->data());
   EXPECT_DEATH(data[64 + 2 * 4096] = 1, "");
   EXPECT_DEATH(data[-4096 - 1] = 1, "");
+  EXPECT_DEATH(data[1 << 20] = 1, "");
 }
 
 TEST(GuardedBuffer, NoMemoryIsAnErrorNotACrash) {
