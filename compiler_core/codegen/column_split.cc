@@ -135,7 +135,7 @@ class SplitColumns {
     body += columns_.coordinates("(row + u)", columns_.reduced_axes, 12) + inner + "          }\n";
     for (NodeId id : pass.reduces)
       body += fmt::format("          store(partial{0} + j, acc{0}, live);\n", id);
-    const VectorLoop loop{"j", "strip", "strip_end", 1, body, "", {}};
+    const VectorLoop loop{"j", "strip", "strip_end", 1, body};
     return loop.text(8);
   }
 
@@ -172,7 +172,7 @@ class SplitColumns {
         blocks, kCombineColumns, columns_.columns);
     text += columns_.coordinates("group", columns_.group_axes, 4);
     text += printer.take(Level::kOuter, 4);
-    text += VectorLoop{"j", "column_begin", "column_end", 1, body, "", {}}.text(4) + "  }\n";
+    text += VectorLoop{"j", "column_begin", "column_end", 1, body}.text(4) + "  }\n";
     add_phase(fmt::format("combine{}", p), text, columns_.groups * blocks);
   }
 

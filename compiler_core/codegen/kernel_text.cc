@@ -37,8 +37,19 @@ std::string VectorLoop::text(int indent) const {
     text += std::string(static_cast<size_t>(indent), ' ') + statement + "\n";
   };
   line("};");
+  if (!wide_body.empty()) {
+    line(fmt::format("const auto wide = [&](int64_t {0}0) KILN_LAMBDA {{", variable));
+    line("  const AllLanes live;");
+    for (int u = 1; u < unroll; ++u)
+      line(fmt::format("  const int64_t {0}{1} = {0}0 + {1} * LANES;", variable, u));
+    text += wide_body;
+    line("};");
+  }
   line(fmt::format("int64_t {} = {};", variable, from));
-  if (unroll > 1) {
+  if (!wide_body.empty()) {
+    line(fmt::format("for (; {0} + {1} * LANES <= {2}; {0} += {1} * LANES) wide({0});", variable,
+                     unroll, to));
+  } else if (unroll > 1) {
     line(fmt::format("for (; {0} + {1} * LANES <= {2}; {0} += {1} * LANES) {{", variable, unroll,
                      to));
     for (int u = 0; u < unroll; ++u)

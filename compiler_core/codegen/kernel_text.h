@@ -19,13 +19,16 @@ std::string entry_function(const std::string& entry, const Graph& graph, const s
 
 // The loop over the vectors of [from, to) (C expressions), as statements indented by `indent`.
 struct VectorLoop {
-  std::string variable, from, to;
+  std::string variable = {}, from = {}, to = {};
   int unroll = 1;
   // In terms of the variable and of `live`, indented by `indent` + 2.
-  std::string body;
+  std::string body = {};
+  // When not empty: `unroll` vectors at once, in terms of {variable}0, {variable}1, ...; else they
+  // are `unroll` calls of the body.
+  std::string wide_body = {};
   // More parameters of the body (", vf32& acc"), and what the u-th unrolled vector passes for them.
-  std::string parameters;
-  std::function<std::string(int u)> arguments;
+  std::string parameters = {};
+  std::function<std::string(int u)> arguments = {};
 
   // Whole vectors run `unroll` at a time; what is left over one by one, the last with SomeLanes.
   std::string text(int indent) const;

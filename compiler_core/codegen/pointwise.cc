@@ -38,10 +38,14 @@ class PointwiseKernel {
     std::string loops;
     std::string outer = print_row_index();
     for (size_t i = 0; i + 1 < edges.size(); ++i) {
-      print_stores(edges[i], edges[i + 1]);
-      const std::string inner = printer_.take(Level::kInner, 10);
+      print_stores({"j"}, edges[i], edges[i + 1]);
+      VectorLoop loop{"j", "", "to", schedule_.unroll, printer_.take(Level::kInner, 10)};
+      if (schedule_.unroll > 1) {
+        print_stores(wide_names(), edges[i], edges[i + 1]);
+        loop.wide_body = printer_.take(Level::kInner, 10);
+      }
       outer += printer_.take(Level::kOuter, 6);
-      loops += print_piece(edges[i], edges[i + 1], inner);
+      loops += print_piece(edges[i], edges[i + 1], std::move(loop));
     }
     std::string body = printer_.take(Level::kKernel, 2);
     body += fmt::format(
@@ -68,7 +72,7 @@ class PointwiseKernel {
   // decided: found by printing once and throwing the text away.
   std::vector<int64_t> pieces() const {
     PointwiseKernel trial(*this, 0);
-    trial.print_stores(0, columns_);
+    trial.print_stores({"j"}, 0, columns_);
     std::vector<int64_t> edges = {0};
     for (int64_t cut : trial.printer_.cuts())
       if (cut > 0 && cut < columns_) edges.push_back(cut);
@@ -99,23 +103,48 @@ class PointwiseKernel {
     return text;
   }
 
-  void print_stores(int64_t begin, int64_t end) {
-    std::vector<Index> at;
-    for (size_t k = 0; k + 1 < sizes_.size(); ++k)
-      at.push_back(
-          LoopVar{fmt::format("i{}", k), LoopVar::Kind::kScalar, Level::kOuter, 0, sizes_[k]});
-    if (!sizes_.empty())
-      at.push_back(LoopVar{"j", LoopVar::Kind::kVector, Level::kInner, begin, end});
-    for (size_t i = 0; i < graph_.outputs().size(); ++i)
-      printer_.store(static_cast<int>(i), at, stream_);
+  std::vector<std::string> wide_names() const {
+    std::vector<std::string> names;
+    for (int u = 0; u < schedule_.unroll; ++u) names.push_back(fmt::format("j{}", u));
+    return names;
   }
 
-  std::string print_piece(int64_t begin, int64_t end, const std::string& inner) const {
+  // The outputs at vectors of the innermost axis, with values in [begin, end). Several vectors are
+  // computed operation by operation, so that one's latency hides behind the others.
+  void print_stores(const std::vector<std::string>& vectors, int64_t begin, int64_t end) {
+    std::vector<std::vector<Index>> at(vectors.size());
+    for (size_t v = 0; v < vectors.size(); ++v) {
+      for (size_t k = 0; k + 1 < sizes_.size(); ++k)
+        at[v].push_back(
+            LoopVar{fmt::format("i{}", k), LoopVar::Kind::kScalar, Level::kOuter, 0, sizes_[k]});
+      if (!sizes_.empty())
+        at[v].push_back(LoopVar{vectors[v], LoopVar::Kind::kVector, Level::kInner, begin, end});
+    }
+    if (vectors.size() > 1)
+      for (NodeId id = 0; id < graph_.size(); ++id)
+        if (in_space_[static_cast<size_t>(id)])
+          for (const auto& place : at) printer_.value(id, place);
+    for (size_t i = 0; i < graph_.outputs().size(); ++i)
+      for (const auto& place : at) printer_.store(static_cast<int>(i), place, stream_);
+  }
+
+  // The elementwise nodes that are computed at the outputs' own indices: not only below a Pad or
+  // Concat.
+  std::vector<bool> find_in_space() const {
+    std::vector<bool> found(static_cast<size_t>(graph_.size()), false);
+    for (NodeId id : graph_.outputs()) found[static_cast<size_t>(id)] = true;
+    for (NodeId id = graph_.size(); id-- > 0;) {
+      const Node& node = graph_.node(id);
+      if (!found[static_cast<size_t>(id)] || !is_elementwise(node.op)) continue;
+      for (NodeId operand : node.operands) found[static_cast<size_t>(operand)] = true;
+    }
+    return found;
+  }
+
+  std::string print_piece(int64_t begin, int64_t end, VectorLoop loop) const {
     const bool whole = begin == 0 && end == columns_;
-    const std::string from =
-        whole ? "column_begin" : fmt::format("larger(column_begin, {})", begin);
+    loop.from = whole ? "column_begin" : fmt::format("larger(column_begin, {})", begin);
     const std::string to = whole ? "column_end" : fmt::format("smaller(column_end, {})", end);
-    const VectorLoop loop{"j", from, "to", schedule_.unroll, inner, "", {}};
     return "      {\n" + fmt::format("        const int64_t to = {};\n", to) + loop.text(8) +
            "      }\n";
   }
@@ -123,6 +152,7 @@ class PointwiseKernel {
   const Graph& graph_;
   const PointwiseSchedule schedule_;
   ExpressionPrinter printer_;
+  const std::vector<bool> in_space_ = find_in_space();
   std::vector<int64_t> sizes_;
   int64_t rows_ = 1, columns_ = 1;
   int64_t block_rows_ = 1, block_columns_ = 1, column_blocks_ = 1;

@@ -99,13 +99,14 @@ class RowFunction {
     const std::string body = loop_body(pass);
     std::string text = printer_.take(Level::kOuter, 4);
     const bool stretches = needs_stretches(pass);
-    const VectorLoop vectors{"j",
-                             is_cut() || stretches ? "from" : "0",
-                             is_cut() || stretches ? "to" : std::to_string(rows_.columns),
-                             unroll,
-                             body,
-                             reductions.parameters(),
-                             [&](int u) { return reductions.arguments(u); }};
+    const bool bounded = is_cut() || stretches;
+    const VectorLoop vectors{.variable = "j",
+                             .from = bounded ? "from" : "0",
+                             .to = bounded ? "to" : std::to_string(rows_.columns),
+                             .unroll = unroll,
+                             .body = body,
+                             .parameters = reductions.parameters(),
+                             .arguments = [&](int u) { return reductions.arguments(u); }};
     for (NodeId id : pass.reduces)
       text += fmt::format("    {} result{};\n", register_type(node(id).dtype), id);
     text += "    {\n";

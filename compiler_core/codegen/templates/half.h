@@ -10,8 +10,16 @@ typedef float float8 __attribute__((vector_size(32)));
 // no others.
 KILN_INLINE vf32 round_bf16_plain(vf32 x) {
   const vu32 bits = bits_as<vu32>(x);
-  const vu32 odd = (bits >> 16) & 1;
-  return bits_as<vf32>((bits + 0x7fff + odd) & 0xffff0000);
+#if LANES == 16 && defined(__AVX512F__)
+  // A mask of the odd results costs one operation less than their last bit.
+  const vi32 odd_bit = splat<vi32>(0x10000), to_even = splat<vi32>(0x8000);
+  const unsigned short odd = __builtin_ia32_ptestmd512(bits_as<vi32>(bits), odd_bit, -1);
+  const vi32 rounded = __builtin_ia32_paddd512_mask(bits_as<vi32>(bits), to_even,
+                                                    bits_as<vi32>(bits + 0x7fff), odd);
+  return bits_as<vf32>(bits_as<vu32>(rounded) & 0xffff0000);
+#else
+  return bits_as<vf32>((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000);
+#endif
 }
 // The same for any f32: NaN stays NaN.
 KILN_INLINE vf32 round_bf16(vf32 x) {

@@ -100,7 +100,7 @@ template <class T>
 KILN_INLINE typename memory<T>::vector load_splat(const T* p) {
   typename memory<T>::raw x{};
   __builtin_memcpy(&x, p, sizeof(T));
-  x = typename memory<T>::raw{} + x[0];
+  x = x[0] - typename memory<T>::raw{};
   return memory<T>::to_register(x);
 }
 

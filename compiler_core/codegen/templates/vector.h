@@ -30,9 +30,10 @@ struct element<vi32> { using type = int; };
 template <>
 struct element<vi64> { using type = long; };
 
+// x - 0 is x, and the compiler knows it; 0 + x is not, for -0.
 template <class V, class T>
 KILN_INLINE V splat(T x) {
-  return V{} + static_cast<typename element<V>::type>(x);
+  return static_cast<typename element<V>::type>(x) - V{};
 }
 template <class V, class From>
 KILN_INLINE V convert(From x) {

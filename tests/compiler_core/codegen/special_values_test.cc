@@ -86,6 +86,19 @@ TEST(SpecialValues, ElementwiseOperationsFollowIeee) {
   }
 }
 
+TEST(SpecialValues, NegativeZeroStaysNegativeInConstantsAndBroadcasts) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {1});
+  const Shape shape = {3, 40};
+  const NodeId spread = b.broadcast(x, shape);
+  const NodeId constant = b.broadcast(b.constant(DType::kF32, -0.0), shape);
+  Tensor zero(DType::kF32, {1});
+  zero.set(0, -0.0);
+  EXPECT_EQ(check(*b.finish({b.unary(Op::kReciprocal, spread), b.unary(Op::kReciprocal, constant)}),
+                  Family::kPointwise, std::move(zero)),
+            "");
+}
+
 TEST(SpecialValues, EveryNaNOfBf16SurvivesRounding) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kBF16, {128});
