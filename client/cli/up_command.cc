@@ -40,6 +40,7 @@ Path beside_this_program(std::string_view name) {
 // when this process ends, however it ends.
 Result<pid_t> spawn(const std::vector<std::string>& arguments, int stdout_fd, int death) {
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const pid_t parent = ::getpid();

@@ -19,10 +19,10 @@ namespace kiln {
 struct Digest {
   std::array<uint8_t, 32> bytes{};
 
-  auto operator<=>(const Digest&) const = default;
-  std::string hex() const;        // 64 lower-case hex digits
-  std::string short_hex() const;  // the first 12, for people
-  bool is_zero() const;           // the value of a default-constructed Digest
+  auto operator<=>(const Digest&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14
+  std::string hex() const;                          // 64 lower-case hex digits
+  std::string short_hex() const;                    // the first 12, for people
+  bool is_zero() const;                             // the value of a default-constructed Digest
   static Result<Digest> parse(std::string_view hex);
   static Digest of(std::span<const uint8_t> data);
   static Digest of(std::string_view data);
