@@ -2,6 +2,8 @@
 // To watch one:  bin/simulation --seed N --trace
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "tests/simulation/cluster.h"
 
 namespace kiln::simulation {
@@ -42,23 +44,31 @@ std::string first_violation(Planted planted, uint64_t seeds) {
 }
 
 struct Mistake {
+  const char* name;
   Planted planted;
   const char* found_as;
 };
+// ctest and gtest print parameters: by name, so that the list of tests is the same every time.
+void PrintTo(const Mistake& mistake, std::ostream* out) {
+  *out << mistake.name;
+}
+
 class PlantedMistake : public testing::TestWithParam<Mistake> {};
 
 TEST_P(PlantedMistake, IsFound) {
   EXPECT_EQ(first_violation(GetParam().planted, 100).substr(0, 11), GetParam().found_as);
 }
 
-INSTANTIATE_TEST_SUITE_P(Simulation, PlantedMistake,
-                         testing::Values(Mistake{Planted::kAcceptStale, "invariant 1"},
-                                         Mistake{Planted::kAnswerTwice, "invariant 2"},
-                                         Mistake{Planted::kAnswerUnstored, "invariant 5"},
-                                         Mistake{Planted::kAckUnstored, "invariant 5"},
-                                         Mistake{Planted::kForgetRecords, "invariant 3"},
-                                         Mistake{Planted::kReuseLeaseIds, "invariant 1"},
-                                         Mistake{Planted::kLoseDeaths, "invariant 2"}));
+INSTANTIATE_TEST_SUITE_P(
+    Simulation, PlantedMistake,
+    testing::Values(Mistake{"AcceptStale", Planted::kAcceptStale, "invariant 1"},
+                    Mistake{"AnswerTwice", Planted::kAnswerTwice, "invariant 2"},
+                    Mistake{"AnswerUnstored", Planted::kAnswerUnstored, "invariant 5"},
+                    Mistake{"AckUnstored", Planted::kAckUnstored, "invariant 5"},
+                    Mistake{"ForgetRecords", Planted::kForgetRecords, "invariant 3"},
+                    Mistake{"ReuseLeaseIds", Planted::kReuseLeaseIds, "invariant 1"},
+                    Mistake{"LoseDeaths", Planted::kLoseDeaths, "invariant 2"}),
+    [](const auto& mistake) { return mistake.param.name; });
 
 }  // namespace
 }  // namespace kiln::simulation
