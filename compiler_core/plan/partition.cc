@@ -33,7 +33,7 @@ class Partitioner {
  public:
   explicit Partitioner(const Graph& graph) : graph_(graph), values_(choose_stored_values(graph)) {}
 
-  Result<std::vector<PlannedKernel>> run() {
+  Result<std::vector<FusedKernel>> run() {
     // First every kernel as it was fused. What is stored later to take others apart must not reach
     // into these: between two outputs of one kernel it would close a cycle.
     std::vector<KernelOutputs> refused;
@@ -67,10 +67,10 @@ class Partitioner {
                        [this](NodeId id) { return numel(graph_.node(id).shape).is(0); });
   }
 
-  Result<PlannedKernel> make_kernel(const KernelOutputs& outputs) const {
+  Result<FusedKernel> make_kernel(const KernelOutputs& outputs) const {
     TRY(const KernelGraph cut, cut_kernel(graph_, values_, outputs));
     TRY(WorkloadBinding binding, make_workload(cut.graph));
-    PlannedKernel kernel;
+    FusedKernel kernel;
     for (int input : binding.input_order)
       kernel.inputs.push_back(cut.inputs[static_cast<size_t>(input)]);
     kernel.outputs = outputs;
@@ -116,7 +116,7 @@ class Partitioner {
   }
 
   // Producers before consumers; otherwise in the order of the graph.
-  std::vector<PlannedKernel> in_order() {
+  std::vector<FusedKernel> in_order() {
     std::map<NodeId, int> owner;
     for (int k = 0; k < static_cast<int>(kernels_.size()); ++k)
       for (NodeId id : kernels_[static_cast<size_t>(k)].outputs) owner[id] = k;
@@ -135,7 +135,7 @@ class Partitioner {
     };
     for (int k = 0; k < static_cast<int>(kernels_.size()); ++k)
       if (waits[static_cast<size_t>(k)] == 0) make_ready(k);
-    std::vector<PlannedKernel> sorted;
+    std::vector<FusedKernel> sorted;
     while (!ready.empty()) {
       const int k = ready.top().second;
       ready.pop();
@@ -149,7 +149,7 @@ class Partitioner {
 
   const Graph& graph_;
   StoredValues values_;
-  std::vector<PlannedKernel> kernels_;
+  std::vector<FusedKernel> kernels_;
 };
 
 }  // namespace
@@ -160,7 +160,7 @@ Result<Partition> partition(const Graph& canonical) {
   // Broadcasts of pointwise values go down before the cut, so that where a View still stands on
   // arithmetic, the arithmetic is on stored values and small.
   TRY(graph, sink_views(graph, SinkLimit::kRecomputePointwise));
-  TRY(std::vector<PlannedKernel> kernels, Partitioner(graph).run());
+  TRY(std::vector<FusedKernel> kernels, Partitioner(graph).run());
   return Partition{std::move(graph), std::move(kernels)};
 }
 

@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-struct PlannedKernel {
+struct FusedKernel {
   Workload workload;
   std::vector<NodeId>
       inputs;  // what each workload input is: an input of the graph or a stored value
@@ -16,7 +16,7 @@ struct PlannedKernel {
 
 struct Partition {
   Graph graph;  // what NodeIds refer to: the canonical graph, prepared for cutting
-  std::vector<PlannedKernel> kernels;
+  std::vector<FusedKernel> kernels;
 };
 
 // kUnsupported names the op that no kernel family covers.

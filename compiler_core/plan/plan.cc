@@ -17,9 +17,9 @@ class Planner {
   Plan run() {
     declare_inputs();
     declare_outputs();
-    for (const PlannedKernel& kernel : partition_.kernels)
+    for (const FusedKernel& kernel : partition_.kernels)
       for (NodeId id : kernel.outputs) buffer_of(id);
-    for (PlannedKernel& kernel : partition_.kernels) launch(kernel);
+    for (FusedKernel& kernel : partition_.kernels) launch(kernel);
     place_temporaries();
     return std::move(plan_);
   }
@@ -55,7 +55,7 @@ class Planner {
     return it != buffers_.end() ? it->second : add_buffer(id, Buffer::Kind::kTemporary, 0);
   }
 
-  void launch(PlannedKernel& kernel) {
+  void launch(FusedKernel& kernel) {
     Launch launch;
     for (NodeId id : kernel.inputs) launch.args.push_back(buffer_of(id));
     for (NodeId id : kernel.outputs) launch.args.push_back(buffer_of(id));
