@@ -210,8 +210,11 @@ std::string ExpressionPrinter::take(Level level, int indent) {
     begin = end;
   }
   lines.clear();
-  if (level == Level::kInner)
-    std::erase_if(known_, [](const auto& entry) { return entry.second.level == Level::kInner; });
+  const auto is_inner = [](const auto& entry) { return entry.second.level == Level::kInner; };
+  if (level == Level::kInner) {
+    std::erase_if(known_, is_inner);
+    std::erase_if(defined_, is_inner);
+  }
   return indented;
 }
 
@@ -226,9 +229,13 @@ std::string ExpressionPrinter::key(NodeId id, Indices at) const {
 
 Register ExpressionPrinter::define(Level level, bool splat, DType dtype,
                                    const std::string& expression) {
-  const std::string name = fresh();
-  emit(level, fmt::format("const {} {} = {};", register_type(dtype), name, expression));
-  return {name, level, splat};
+  // What a broadcast repeats has other indices and the same text.
+  const std::string text = fmt::format("{} {}", register_type(dtype), expression);
+  if (const auto defined = defined_.find(text); defined != defined_.end()) return defined->second;
+  const Register result{fresh(), level, splat};
+  emit(level, fmt::format("const {} {} = {};", register_type(dtype), result.name, expression));
+  defined_[text] = result;
+  return result;
 }
 
 Register ExpressionPrinter::value(NodeId id, Indices at) {

@@ -110,8 +110,9 @@ class ExpressionPrinter {
   const std::vector<bool> plain_nans_;  // of each node: see find_plain_nans
   std::map<NodeId, Register> bound_;
   std::map<NodeId, Buffer> buffers_;
-  std::map<std::string, Register> known_;
-  std::string text_[3];  // by level
+  std::map<std::string, Register> known_;    // by node and index
+  std::map<std::string, Register> defined_;  // by the text of type and expression
+  std::string text_[3];                      // by level
   std::vector<int64_t> cuts_;
   int next_ = 0;
 };
