@@ -129,9 +129,9 @@ Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
 
 }  // namespace
 
-Result<Index> Index::open_for_writing(const Path& file) {
+Result<CacheIndex> CacheIndex::open_for_writing(const Path& file) {
   TRY(Database db, Database::open(file, Database::Access::kReadWrite));
-  Index index(std::move(db));
+  CacheIndex index(std::move(db));
   // FULL: what is reported as stored survives the loss of power, not only of the process.
   TRY_STATUS(index.db_.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
   {
@@ -145,7 +145,7 @@ Result<Index> Index::open_for_writing(const Path& file) {
   return index;
 }
 
-Status Index::prepare_schema() {
+Status CacheIndex::prepare_schema() {
   int64_t version = 0;
   {
     Query query(db_, "PRAGMA user_version");
@@ -166,12 +166,12 @@ Status Index::prepare_schema() {
   return commit();
 }
 
-Result<Index> Index::open_for_reading(const Path& file) {
+Result<CacheIndex> CacheIndex::open_for_reading(const Path& file) {
   TRY(Database db, Database::open(file, Database::Access::kReadOnly));
-  return Index(std::move(db));
+  return CacheIndex(std::move(db));
 }
 
-Result<ProgramRow> Index::program(const Digest& key) {
+Result<ProgramRow> CacheIndex::program(const Digest& key) {
   Query query(db_, "SELECT manifest, blobs, seal FROM programs WHERE key = ?");
   TRY(const bool found, query.bind(key).next());
   if (!found) return fail(Code::kNotFound, "no program " + key.short_hex());
@@ -181,7 +181,7 @@ Result<ProgramRow> Index::program(const Digest& key) {
   return ProgramRow{std::string(query.bytes(0)), split(query.bytes(1))};
 }
 
-Result<KernelRow> Index::kernel(const Digest& key) {
+Result<KernelRow> CacheIndex::kernel(const Digest& key) {
   Query query(db_, "SELECT kernel, target, seal FROM kernels WHERE key = ?");
   TRY(const bool found, query.bind(key).next());
   if (!found) return fail(Code::kNotFound, "no kernel " + key.short_hex());
@@ -194,7 +194,7 @@ Result<KernelRow> Index::kernel(const Digest& key) {
   return KernelRow{*std::move(kernel), *std::move(target)};
 }
 
-Result<std::vector<TuningRecord>> Index::records(const Digest& kernel_key) {
+Result<std::vector<TuningRecord>> CacheIndex::records(const Digest& kernel_key) {
   Query query(
       db_,
       "SELECT workload, target, schedule, verdict, log, samples, binary, worker, taken_at_ms,"
@@ -209,7 +209,7 @@ Result<std::vector<TuningRecord>> Index::records(const Digest& kernel_key) {
   }
 }
 
-Result<std::vector<Schedule>> Index::earlier_winners(const Digest& workload) {
+Result<std::vector<Schedule>> CacheIndex::earlier_winners(const Digest& workload) {
   Query query(db_, "SELECT schedule FROM winners WHERE workload = ? ORDER BY id DESC");
   query.bind(workload);
   std::vector<Schedule> schedules;
@@ -222,7 +222,7 @@ Result<std::vector<Schedule>> Index::earlier_winners(const Digest& workload) {
   }
 }
 
-Result<Index::Counts> Index::counts() {
+Result<CacheIndex::Counts> CacheIndex::counts() {
   Query query(db_,
               "SELECT (SELECT count(*) FROM programs), (SELECT count(*) FROM kernels),"
               " (SELECT count(*) FROM records), (SELECT coalesce(sum(bytes), 0) FROM blobs)");
@@ -230,11 +230,11 @@ Result<Index::Counts> Index::counts() {
   return Counts{query.integer(0), query.integer(1), query.integer(2), query.integer(3)};
 }
 
-Status Index::put_blob(const Digest& digest, int64_t bytes) {
+Status CacheIndex::put_blob(const Digest& digest, int64_t bytes) {
   return Query(db_, "INSERT OR REPLACE INTO blobs VALUES (?, ?)").bind(digest).bind(bytes).run();
 }
 
-Status Index::put_program(const Digest& key, const ProgramRow& row) {
+Status CacheIndex::put_program(const Digest& key, const ProgramRow& row) {
   const std::string blobs = joined(row.blobs);
   return Query(db_, "INSERT OR REPLACE INTO programs VALUES (?, ?, ?, ?)")
       .bind(key)
@@ -244,7 +244,7 @@ Status Index::put_program(const Digest& key, const ProgramRow& row) {
       .run();
 }
 
-Status Index::put_kernel(const KernelRow& row) {
+Status CacheIndex::put_kernel(const KernelRow& row) {
   const std::string kernel = kernel_to_json(row.kernel), target = target_to_text(row.tuned_on);
   TRY_STATUS(Query(db_, "INSERT OR REPLACE INTO kernels VALUES (?, ?, ?, ?)")
                  .bind(row.kernel.key)
@@ -258,7 +258,7 @@ Status Index::put_kernel(const KernelRow& row) {
       .run();
 }
 
-Status Index::put_record(const TuningRecord& record) {
+Status CacheIndex::put_record(const TuningRecord& record) {
   return Query(db_,
                "INSERT INTO records (kernel_key, workload, target, schedule, verdict, log, samples,"
                " binary, worker, taken_at_ms, seed, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
@@ -278,12 +278,12 @@ Status Index::put_record(const TuningRecord& record) {
       .run();
 }
 
-Status Index::remove(const Digest& key) {
+Status CacheIndex::remove(const Digest& key) {
   TRY_STATUS(Query(db_, "DELETE FROM programs WHERE key = ?").bind(key).run());
   return Query(db_, "DELETE FROM kernels WHERE key = ?").bind(key).run();
 }
 
-Status Index::remove_damaged(const Digest& key) {
+Status CacheIndex::remove_damaged(const Digest& key) {
   const auto is_damaged = [](const auto& row) {
     return !row && row.error().code == Code::kCorruption;
   };

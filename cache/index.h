@@ -1,6 +1,6 @@
-// Index: the tables of a KernelCache as seen through one database connection. The format is written
-// down in index.cc. Rows carry a seal, a digest of what is in them, so that a damaged row is
-// noticed and never served. One thread at a time.
+// CacheIndex: the tables of a KernelCache as seen through one database connection. The format is
+// written down in index.cc. Rows carry a seal, a digest of what is in them, so that a damaged row
+// is noticed and never served. One thread at a time.
 #pragma once
 
 #include <optional>
@@ -23,13 +23,13 @@ struct KernelRow {
   Target tuned_on;
 };
 
-class Index {
+class CacheIndex {
  public:
   // The writer's: creates or checks the database. kCorruption when it is damaged, kUnsupported when
   // a newer Kiln wrote it.
-  static Result<Index> open_for_writing(const Path& file);
+  static Result<CacheIndex> open_for_writing(const Path& file);
   // REQUIRES: a writer has opened it before.
-  static Result<Index> open_for_reading(const Path& file);
+  static Result<CacheIndex> open_for_reading(const Path& file);
 
   // One transaction of the writer.
   Status begin() { return db_.run("BEGIN IMMEDIATE"); }
@@ -61,7 +61,7 @@ class Index {
   Status remove_damaged(const Digest& key);
 
  private:
-  explicit Index(Database db) : db_(std::move(db)) {}
+  explicit CacheIndex(Database db) : db_(std::move(db)) {}
   Status prepare_schema();
 
   Database db_;

@@ -21,10 +21,10 @@ class Readers {
  public:
   explicit Readers(Path file) : file_(std::move(file)) {}
 
-  // `read(Index&)` with a connection of its own.
+  // `read(CacheIndex&)` with a connection of its own.
   template <class Read>
-  auto with(Read read) -> decltype(read(std::declval<Index&>())) {
-    TRY(Index index, take());
+  auto with(Read read) -> decltype(read(std::declval<CacheIndex&>())) {
+    TRY(CacheIndex index, take());
     auto result = read(index);
     const std::scoped_lock lock(mu_);
     if (free_.size() < kMaxFree) free_.push_back(std::move(index));
@@ -34,21 +34,21 @@ class Readers {
  private:
   static constexpr size_t kMaxFree = 16;
 
-  Result<Index> take() {
+  Result<CacheIndex> take() {
     {
       const std::scoped_lock lock(mu_);
       if (!free_.empty()) {
-        Index index = std::move(free_.back());
+        CacheIndex index = std::move(free_.back());
         free_.pop_back();
         return index;
       }
     }
-    return Index::open_for_reading(file_);
+    return CacheIndex::open_for_reading(file_);
   }
 
   const Path file_;
   std::mutex mu_;
-  std::vector<Index> free_;  // guarded by mu_
+  std::vector<CacheIndex> free_;  // guarded by mu_
 };
 
 // Moves a damaged database out of the way, with the files that belong to it.
@@ -74,7 +74,7 @@ Result<Path> set_aside(const Path& file) {
 }  // namespace
 
 struct KernelCache::Impl {
-  Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, Index index, const Path& file,
+  Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, CacheIndex index, const Path& file,
        std::string note)
       : lock(std::move(held)),
         blobs(std::move(blob_store)),
@@ -95,7 +95,7 @@ struct KernelCache::Impl {
   Result<T> dropping_damage(const Digest& key, Result<T> row) {
     if (!row && row.error().code == Code::kCorruption)
       writer.submit(
-          0, [key](Index& index) { return index.remove_damaged(key); }, nullptr);
+          0, [key](CacheIndex& index) { return index.remove_damaged(key); }, nullptr);
     return row;
   }
 
@@ -120,13 +120,13 @@ Result<std::unique_ptr<KernelCache>> KernelCache::open(const Path& directory) {
 
   const Path file = directory / "index.sqlite";
   std::string warning;
-  Result<Index> index = Index::open_for_writing(file);
+  Result<CacheIndex> index = CacheIndex::open_for_writing(file);
   if (!index && index.error().code == Code::kCorruption) {
     const std::string reason = index.error().message;
     TRY(const Path aside, set_aside(file));
     warning = fmt::format("{} is damaged ({}); it was moved to {} and the cache starts empty",
                           file.string(), reason, aside.string());
-    index = Index::open_for_writing(file);
+    index = CacheIndex::open_for_writing(file);
   }
   if (!index) return fail(index.error().within(directory.string()));
   auto impl = std::make_unique<Impl>(*std::move(lock), std::move(blobs), *std::move(index), file,
@@ -139,16 +139,17 @@ const std::string& KernelCache::warning() const {
 }
 
 Result<std::string> KernelCache::program(const Digest& program_key) {
-  TRY(ProgramRow row, impl_->dropping_damage(program_key, impl_->readers.with([&](Index& index) {
-    return index.program(program_key);
-  })));
+  TRY(ProgramRow row,
+      impl_->dropping_damage(program_key, impl_->readers.with([&](CacheIndex& index) {
+        return index.program(program_key);
+      })));
   if (!impl_->has_all(row.blobs))
     return fail(Code::kNotFound, fmt::format("program {} lacks a blob", program_key.short_hex()));
   return std::move(row.manifest);
 }
 
 Result<StoredKernel> KernelCache::kernel(const Digest& kernel_key) {
-  TRY(KernelRow row, impl_->dropping_damage(kernel_key, impl_->readers.with([&](Index& index) {
+  TRY(KernelRow row, impl_->dropping_damage(kernel_key, impl_->readers.with([&](CacheIndex& index) {
     return index.kernel(kernel_key);
   })));
   if (!impl_->blobs->contains(row.kernel.blob))
@@ -164,7 +165,7 @@ void KernelCache::put_blob(std::string bytes, Done done) {
   const size_t size = bytes.size();
   impl_->writer.submit(
       size,
-      [blobs = impl_->blobs.get(), bytes = std::move(bytes)](Index& index) -> Status {
+      [blobs = impl_->blobs.get(), bytes = std::move(bytes)](CacheIndex& index) -> Status {
         TRY(const Digest digest, blobs->put(bytes));
         return index.put_blob(digest, static_cast<int64_t>(bytes.size()));
       },
@@ -177,7 +178,7 @@ void KernelCache::put_kernel(StoredKernel kernel, Done done) {
   KernelRow row{std::move(kernel.kernel), std::move(kernel.tuned_on)};
   impl_->writer.submit(
       sizeof row,
-      [impl = impl_.get(), row = std::move(row)](Index& index) -> Status {
+      [impl = impl_.get(), row = std::move(row)](CacheIndex& index) -> Status {
         if (!impl->blobs->contains(row.kernel.blob))
           return fail(Code::kUnavailable, "the kernel's blob is not stored");
         return index.put_kernel(row);
@@ -192,7 +193,7 @@ void KernelCache::put_program(const Program& program, Done done) {
   const size_t size = row.manifest.size();
   impl_->writer.submit(
       size,
-      [impl = impl_.get(), key = program.key, row = std::move(row)](Index& index) -> Status {
+      [impl = impl_.get(), key = program.key, row = std::move(row)](CacheIndex& index) -> Status {
         if (!impl->has_all(row.blobs))
           return fail(Code::kUnavailable, "a blob of the program is not stored");
         return index.put_program(key, row);
@@ -203,13 +204,13 @@ void KernelCache::put_program(const Program& program, Done done) {
 void KernelCache::put_record(TuningRecord record, Done done) {
   const size_t size = record.log.size() + record.measurement.samples_us.size() * sizeof(double);
   impl_->writer.submit(
-      size, [record = std::move(record)](Index& index) { return index.put_record(record); },
+      size, [record = std::move(record)](CacheIndex& index) { return index.put_record(record); },
       std::move(done));
 }
 
 void KernelCache::forget(const Digest& key, Done done) {
   impl_->writer.submit(
-      0, [key](Index& index) { return index.remove(key); }, std::move(done));
+      0, [key](CacheIndex& index) { return index.remove(key); }, std::move(done));
 }
 
 void KernelCache::flush() {
@@ -217,17 +218,17 @@ void KernelCache::flush() {
 }
 
 Result<std::vector<TuningRecord>> KernelCache::records(const Digest& kernel_key) {
-  return impl_->readers.with([&](Index& index) { return index.records(kernel_key); });
+  return impl_->readers.with([&](CacheIndex& index) { return index.records(kernel_key); });
 }
 
 Result<std::vector<Schedule>> KernelCache::earlier_winners(const Digest& workload) {
-  return impl_->readers.with([&](Index& index) { return index.earlier_winners(workload); });
+  return impl_->readers.with([&](CacheIndex& index) { return index.earlier_winners(workload); });
 }
 
 KernelCache::Totals KernelCache::totals() const {
   Totals totals;
   totals.corrupt_blobs = impl_->blobs->corrupt_count();
-  const auto counts = impl_->readers.with([](Index& index) { return index.counts(); });
+  const auto counts = impl_->readers.with([](CacheIndex& index) { return index.counts(); });
   if (!counts) return totals;  // numbers for people: not worth an error of their own
   totals.programs = counts->programs;
   totals.kernels = counts->kernels;

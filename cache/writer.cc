@@ -24,7 +24,7 @@ Status refused() {
 
 }  // namespace
 
-Writer::Writer(Index index) : index_(std::move(index)), thread_([this] { run(); }) {}
+Writer::Writer(CacheIndex index) : index_(std::move(index)), thread_([this] { run(); }) {}
 
 Writer::~Writer() {
   stop();

@@ -1,5 +1,5 @@
-// Writer: the one thread that changes an Index. Jobs run in the order they were submitted, many to
-// a transaction (group commit), so that a burst pays for one sync of the disk. Thread-safe.
+// Writer: the one thread that changes an CacheIndex. Jobs run in the order they were submitted,
+// many to a transaction (group commit), so that a burst pays for one sync of the disk. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -17,11 +17,11 @@ class Writer {
  public:
   // Runs inside a transaction, on the writer's thread. May run twice, when the transaction that
   // held it had to be undone, so it must be idempotent.
-  using Job = std::function<Status(Index&)>;
+  using Job = std::function<Status(CacheIndex&)>;
   // Runs on the writer's thread once the job is durable, or has failed. May submit; must not flush.
   using Done = std::function<void(Status)>;
 
-  explicit Writer(Index index);
+  explicit Writer(CacheIndex index);
   ~Writer();  // stops
   // Waits until everything submitted is answered, and ends the thread. Nobody submits any more.
   void stop();
@@ -44,7 +44,7 @@ class Writer {
   bool apply_part(const Entry& entry, Status& result);
   Status apply_alone(const Entry& entry);
 
-  Index index_;  // the thread's own
+  CacheIndex index_;  // the thread's own
 
   std::mutex mu_;
   std::condition_variable work_, idle_;

@@ -14,7 +14,7 @@ class WriterTest : public testing::Test {
   // Holds the thread in a done, so that what is submitted next becomes one batch.
   void hold() {
     writer_.submit(
-        0, [](Index&) -> Status { return {}; },
+        0, [](CacheIndex&) -> Status { return {}; },
         [started = &started_, released = release_.get_future().share()](Status) {
           started->set_value();
           released.wait();
@@ -32,7 +32,7 @@ class WriterTest : public testing::Test {
     writer_.flush();
   }
   std::vector<int64_t> stored() {
-    Index reader = Index::open_for_reading(dir_.path() / "index.sqlite").value();
+    CacheIndex reader = CacheIndex::open_for_reading(dir_.path() / "index.sqlite").value();
     std::vector<int64_t> numbers;
     const std::vector<TuningRecord> records = reader.records(record(0).kernel_key).value();
     for (const TuningRecord& found : records) numbers.push_back(found.schedule.get("vector", -1));
@@ -40,19 +40,19 @@ class WriterTest : public testing::Test {
   }
 
   TempDir dir_ = TempDir::create("kiln-writer").value();
-  Writer writer_{Index::open_for_writing(dir_.path() / "index.sqlite").value()};
+  Writer writer_{CacheIndex::open_for_writing(dir_.path() / "index.sqlite").value()};
   std::promise<void> started_, release_;
   std::vector<Status> answers_;
 };
 
 Writer::Job put(int n) {
-  return [n](Index& index) { return index.put_record(record(n)); };
+  return [n](CacheIndex& index) { return index.put_record(record(n)); };
 }
 
 TEST_F(WriterTest, AJobThatFailsUndoesItsOwnPartOnly) {
   hold();
   submit(put(1));
-  submit([](Index& index) -> Status {
+  submit([](CacheIndex& index) -> Status {
     TRY_STATUS(index.put_record(record(2)));
     return fail(Code::kInternal, "after half of it");
   });
@@ -68,7 +68,7 @@ TEST_F(WriterTest, AJobThatFailsUndoesItsOwnPartOnly) {
 TEST_F(WriterTest, WhenTheTransactionIsLostEveryOtherJobIsDoneAgain) {
   hold();
   submit(put(1));
-  submit([](Index& index) -> Status {
+  submit([](CacheIndex& index) -> Status {
     index.roll_back();
     return fail(Code::kUnavailable, "no space");
   });
@@ -84,7 +84,7 @@ TEST_F(WriterTest, OneBatchIsOneTransaction) {
   std::vector<size_t> visible;  // to others, while the batch runs
   hold();
   for (int n = 0; n < 3; ++n)
-    submit([&, n](Index& index) -> Status {
+    submit([&, n](CacheIndex& index) -> Status {
       visible.push_back(stored().size());
       return index.put_record(record(n));
     });
