@@ -10,7 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "coordinator/core.h"
+#include "coordinator/core/core.h"
 
 namespace kiln {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "compiler_core/base/file.h"
-#include "coordinator/core.h"
+#include "coordinator/core/core.h"
 
 namespace kiln {
 

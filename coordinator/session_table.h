@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core.h"
+#include "coordinator/core/core.h"
 #include "schema/transport.h"
 
 namespace kiln {

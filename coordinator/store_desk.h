@@ -9,7 +9,7 @@
 
 #include "cache/kernel_cache.h"
 #include "coordinator/blob_shelf.h"
-#include "coordinator/core.h"
+#include "coordinator/core/core.h"
 #include "coordinator/inbox.h"
 #include "coordinator/manifest_table.h"
 

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "coordinator/core.h"
+#include "coordinator/core/core.h"
 
 namespace kiln::simulation {
 

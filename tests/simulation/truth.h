@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core.h"
+#include "coordinator/core/core.h"
 #include "tests/simulation/random.h"
 
 namespace kiln::simulation {

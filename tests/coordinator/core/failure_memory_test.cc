@@ -1,4 +1,4 @@
-#include "coordinator/failure_memory.h"
+#include "coordinator/core/failure_memory.h"
 
 #include <gtest/gtest.h>
 

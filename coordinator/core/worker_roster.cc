@@ -1,4 +1,4 @@
-#include "coordinator/worker_roster.h"
+#include "coordinator/core/worker_roster.h"
 
 #include <algorithm>
 #include <set>

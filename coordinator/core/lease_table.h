@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "coordinator/core.h"
+#include "coordinator/core/core.h"
 
 namespace kiln {
 

@@ -1,4 +1,4 @@
-#include "coordinator/tuning_floor.h"
+#include "coordinator/core/tuning_floor.h"
 
 #include <fmt/core.h>
 

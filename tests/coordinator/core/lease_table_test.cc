@@ -1,4 +1,4 @@
-#include "coordinator/lease_table.h"
+#include "coordinator/core/lease_table.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <deque>
 #include <unordered_map>
 
-#include "coordinator/core.h"
+#include "coordinator/core/core.h"
 
 namespace kiln {
 

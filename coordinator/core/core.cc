@@ -1,7 +1,7 @@
-#include "coordinator/core.h"
+#include "coordinator/core/core.h"
 
-#include "coordinator/request_desk.h"
-#include "coordinator/tuning_floor.h"
+#include "coordinator/core/request_desk.h"
+#include "coordinator/core/tuning_floor.h"
 
 namespace kiln {
 

@@ -1,4 +1,4 @@
-#include "coordinator/work_queue.h"
+#include "coordinator/core/work_queue.h"
 
 #include <algorithm>
 #include <vector>

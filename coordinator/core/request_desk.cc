@@ -1,4 +1,4 @@
-#include "coordinator/request_desk.h"
+#include "coordinator/core/request_desk.h"
 
 #include <fmt/core.h>
 

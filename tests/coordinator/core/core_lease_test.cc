@@ -1,5 +1,5 @@
 // Workers and leases: fencing, acknowledgements, retries, who gets which work.
-#include "tests/coordinator/core_bench.h"
+#include "tests/coordinator/core/core_bench.h"
 
 namespace kiln {
 namespace {

@@ -1,5 +1,5 @@
 // Requests: look-up, joining, the graph, bounds, failures remembered, who goes away.
-#include "tests/coordinator/core_bench.h"
+#include "tests/coordinator/core/core_bench.h"
 
 namespace kiln {
 namespace {

@@ -16,11 +16,11 @@
 #include <set>
 #include <unordered_map>
 
-#include "coordinator/failure_memory.h"
-#include "coordinator/kernel_flight.h"
-#include "coordinator/lease_table.h"
-#include "coordinator/work_queue.h"
-#include "coordinator/worker_roster.h"
+#include "coordinator/core/failure_memory.h"
+#include "coordinator/core/kernel_flight.h"
+#include "coordinator/core/lease_table.h"
+#include "coordinator/core/work_queue.h"
+#include "coordinator/core/worker_roster.h"
 
 namespace kiln {
 

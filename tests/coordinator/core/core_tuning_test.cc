@@ -1,7 +1,7 @@
 // From candidates to a winner: modes, screening, finals, resuming from records, storing.
 #include <algorithm>
 
-#include "tests/coordinator/core_bench.h"
+#include "tests/coordinator/core/core_bench.h"
 
 namespace kiln {
 namespace {

@@ -1,4 +1,4 @@
-#include "coordinator/kernel_flight.h"
+#include "coordinator/core/kernel_flight.h"
 
 #include <fmt/core.h>
 

@@ -7,8 +7,8 @@
 
 #include <unordered_map>
 
-#include "coordinator/program_flight.h"
-#include "coordinator/tuning_floor.h"
+#include "coordinator/core/program_flight.h"
+#include "coordinator/core/tuning_floor.h"
 
 namespace kiln {
 

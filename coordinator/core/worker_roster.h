@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core.h"
+#include "coordinator/core/core.h"
 
 namespace kiln {
 
