@@ -66,7 +66,7 @@ class Dim {
   struct Term {
     std::vector<SymbolId> factors;  // ascending, with repetition; empty for the constant term
     int64_t coefficient;
-    auto operator<=>(const Term&) const = default;
+    auto operator<=>(const Term&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   using Terms = std::vector<Term>;  // ascending by factors, no zero coefficient
   static Dim from_terms(Terms terms, bool valid);

@@ -45,8 +45,8 @@ class SplitColumns {
   // Room in the workspace for `copies` results of a reduction: the C text of a pointer to it.
   std::string allocate(int64_t copies, NodeId id) {
     const std::string_view type = memory_type(node(id).dtype);
-    const std::string pointer = fmt::format(
-        "reinterpret_cast<{}*>(static_cast<char*>(workspace) + {})", type, workspace_bytes_);
+    std::string pointer = fmt::format("reinterpret_cast<{}*>(static_cast<char*>(workspace) + {})",
+                                      type, workspace_bytes_);
     const int64_t bytes = copies * columns_.groups * columns_.columns * size_of(node(id).dtype);
     workspace_bytes_ += (bytes + 63) / 64 * 64;
     return pointer;

@@ -11,7 +11,7 @@ int64_t floor_divide(int64_t a, int64_t b) {
 
 }  // namespace
 
-Index::Index(LoopVar var) {
+Index::Index(const LoopVar& var) {
   add(var, 1);
 }
 

@@ -34,7 +34,7 @@ struct LoopVar {
 class Index {
  public:
   Index(int64_t constant = 0) : constant_(constant) {}  // NOLINT: a number is an Index
-  Index(LoopVar var);                                   // NOLINT: a variable is an Index
+  Index(const LoopVar& var);                            // NOLINT: a variable is an Index
 
   friend Index operator+(const Index& a, const Index& b);
   friend Index operator*(const Index& a, int64_t factor);

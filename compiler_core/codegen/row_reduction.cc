@@ -226,7 +226,7 @@ class RowFunction {
 
   std::string reduced_outputs() {
     for (int output : rows_.passes.reduced_outputs) printer_.store_one(output, at_reduced_);
-    const std::string stores = printer_.take(Level::kOuter, is_cut() ? 6 : 4);
+    std::string stores = printer_.take(Level::kOuter, is_cut() ? 6 : 4);
     if (!is_cut() || rows_.last_pass_is_empty() || stores.empty()) return stores;
     return "    if (block % " + std::to_string(rows_.pieces) + " == 0) {\n" + stores + "    }\n";
   }

@@ -61,7 +61,7 @@ bool is_one(const Number& number) {
 }
 
 // self + alpha * other, and the like for subtraction.
-NodeId add_scaled(Call& c, Op op, Operand x, Operand y) {
+NodeId add_scaled(Call& c, Op op, const Operand& x, const Operand& y) {
   GraphBuilder& b = c.b;
   if (!b.ok()) return kInvalidNode;
   const DType type = result_type(b, std::array{x, y});

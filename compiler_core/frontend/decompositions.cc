@@ -102,7 +102,7 @@ NodeId scalar(GraphBuilder& b, DType dtype, const Number& value) {
   }
   switch (dtype) {
     case DType::kI8:
-      integer = static_cast<int8_t>(integer);
+      integer = static_cast<int8_t>(integer);  // NOLINT(bugprone-signed-char-misuse): it wraps
       break;
     case DType::kI16:
       integer = static_cast<int16_t>(integer);

@@ -230,7 +230,7 @@ NodeId GraphBuilder::broadcast(NodeId x, Shape to) {
   return broadcast_in(x, std::move(to), axes);
 }
 
-NodeId GraphBuilder::slice(NodeId x, int axis, Dim start, Dim size, int64_t step) {
+NodeId GraphBuilder::slice(NodeId x, int axis, const Dim& start, Dim size, int64_t step) {
   if (!valid({x})) return kInvalidNode;
   if (axis < 0 || static_cast<size_t>(axis) >= shape(x).size() || step == 0)
     return fail_with({Code::kInvalidArgument, "slice has a bad axis or a step of 0", 0});

@@ -41,7 +41,7 @@ class GraphBuilder {
   // `axes[i]` is the output axis that operand axis i becomes; the others repeat.
   NodeId broadcast_in(NodeId x, Shape shape, std::span<const int> axes);
   // Elements start, start+step, ... along `axis`, `size` of them; step may be negative.
-  NodeId slice(NodeId x, int axis, Dim start, Dim size, int64_t step = 1);
+  NodeId slice(NodeId x, int axis, const Dim& start, Dim size, int64_t step = 1);
   NodeId pad(NodeId x, std::vector<Dim> low, std::vector<Dim> high, ConstantAttr value);
   NodeId concat(std::span<const NodeId> xs, int axis);
 
