@@ -209,11 +209,16 @@ std::string ExpressionPrinter::key(NodeId id, Indices at) const {
 
 Register ExpressionPrinter::define(Level level, bool splat, DType dtype,
                                    const std::string& expression) {
+  return define(level, splat, register_type(dtype), expression);
+}
+
+Register ExpressionPrinter::define(Level level, bool splat, std::string_view type,
+                                   const std::string& expression) {
   // What a broadcast repeats has other indices and the same text.
-  const std::string text = fmt::format("{} {}", register_type(dtype), expression);
+  const std::string text = fmt::format("{} {}", type, expression);
   if (const auto defined = defined_.find(text); defined != defined_.end()) return defined->second;
   Register result{fresh(), level, splat};
-  emit(level, fmt::format("const {} {} = {};", register_type(dtype), result.name, expression));
+  emit(level, fmt::format("const {} {} = {};", type, result.name, expression));
   defined_[text] = result;
   return result;
 }
@@ -300,7 +305,12 @@ Register ExpressionPrinter::elementwise(const Node& node, Indices at) {
   // true is -1 in a register, so the order of bools is reversed.
   if (from == DType::kBool && (node.op == Op::kLt || node.op == Op::kLe)) std::swap(x[0], x[1]);
   std::string expression;
-  if (const std::string_view sign = infix(node.op); !sign.empty()) {
+  if (node.op == Op::kDiv && register_type(node.dtype) == "vf32" && x[1].level < x[0].level) {
+    // The same divisor serves a whole loop.
+    const Register by =
+        define(x[1].level, x[1].splat, "Divisor", fmt::format("divisor({})", x[1].name));
+    expression = fmt::format("divide_by({}, {})", x[0].name, by.name);
+  } else if (const std::string_view sign = infix(node.op); !sign.empty()) {
     expression = fmt::format("{} {} {}", x[0].name, sign, x[1].name);
   } else {
     expression = fmt::format("op_{}(", to_string(node.op));

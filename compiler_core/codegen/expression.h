@@ -90,6 +90,7 @@ class ExpressionPrinter {
 
   Register compute(NodeId id, Indices at);
   Register define(Level level, bool splat, DType dtype, const std::string& expression);
+  Register define(Level level, bool splat, std::string_view type, const std::string& expression);
   Register constant(DType dtype, const ConstantAttr& value);
   Register iota(DType dtype, const Index& at);
   Register elementwise(const Node& node, Indices at);

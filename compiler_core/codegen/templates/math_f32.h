@@ -68,6 +68,32 @@ KILN_INLINE bool any(vi32 mask) {
 #endif
 }
 
+// Division by what many values are divided by. With the reciprocal rounded to nearest, one exact
+// remainder corrects the product to the quotient's own rounding (P. Markstein, "Computation of
+// elementary functions on the IBM RISC System/6000 processor", 1990), in a quarter of the time.
+struct Divisor {
+  vf32 value, reciprocal;
+  bool plain;  // no lane is so small or large that the reciprocal loses bits
+};
+KILN_INLINE Divisor divisor(vf32 x) {
+  const vf32 magnitude = op_abs(x);
+  return {x, 1.0f / x, !any(~((magnitude > 0x1p-100f) & (magnitude < 0x1p100f)))};
+}
+KILN_INLINE vf32 divide_by(vf32 x, Divisor by) {
+  if (__builtin_expect(!by.plain, 0)) return x / by.value;
+  const vf32 quotient = x * by.reciprocal;
+  const vf32 rest = x - quotient * by.value;
+  const vf32 corrected = quotient + rest * by.reciprocal;
+  // Zero has its sign, an infinity or NaN is one, before the correction.
+#if LANES == 16 && defined(__AVX512DQ__)
+  const unsigned short special = __builtin_ia32_fpclassps512_mask(corrected, 0x9f, -1);
+  return __builtin_ia32_blendmps_512_mask(corrected, quotient, special);
+#else
+  const vf32 magnitude = op_abs(corrected);
+  return (magnitude > 0) & (magnitude < KILN_INF_F32) ? corrected : quotient;
+#endif
+}
+
 // Rounding to integers. From 2^23 on every float is one.
 KILN_INLINE vf32 op_trunc(vf32 x) {
   const vf32 whole = convert<vf32>(convert<vi32>(x));

@@ -135,6 +135,45 @@ TEST(Math, PowerFollowsAnnexF) {
   }
 }
 
+// One divisor for a whole row takes another path than a division of two rows.
+TEST(Math, DivisionByARowsValueIsExact) {
+  const float divisors[] = {3,        -7,        0.1f, 1e20f, 1e-20f,   0x1.fffffep0f, 0x1p-120f,
+                            0x1p120f, 0x1p-140f, 0.0f, -0.0f, INFINITY, -INFINITY,     NAN};
+  const std::vector<float> values = samples();
+  const auto rows = static_cast<int64_t>(std::size(divisors));
+  const auto columns = static_cast<int64_t>(values.size());
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {columns}), y = b.input(DType::kF32, {rows, 1});
+  const Shape shape = {rows, columns};
+  const Workload workload{
+      *b.finish({b.binary(Op::kDiv, b.broadcast(x, shape), b.broadcast(y, shape))}),
+      Family::kPointwise,
+      {}};
+  std::vector<Tensor> inputs;
+  inputs.push_back(tensor_of(values));
+  inputs.emplace_back(DType::kF32, std::vector<int64_t>{rows, 1});
+  std::copy(std::begin(divisors), std::end(divisors), inputs[1].as<float>().begin());
+  for (const Target& target : testing::targets()) {
+    const Schedule schedule{Family::kPointwise,
+                            {{"lanes", target.isa == "x86-64-v4" ? 16 : 8}, {"unroll", 2}}};
+    const auto results = testing::run_source(*lower(workload, schedule, target), target, inputs);
+    ASSERT_TRUE(results) << results.error().message;
+    for (size_t r = 0; r < std::size(divisors); ++r)
+      for (size_t i = 0; i < values.size(); ++i) {
+        const float got = (*results)[0].as<float>()[r * values.size() + i];
+        const float want = values[i] / divisors[r];
+        if (std::isnan(want)) {
+          ASSERT_TRUE(std::isnan(got)) << values[i] << " / " << divisors[r];
+          continue;
+        }
+        // Where the remainder itself is subnormal, the last bit may differ.
+        const bool tiny = std::fabs(values[i]) < 0x1p-98f || std::fabs(want) < 0x1p-98f;
+        ASSERT_LE(ulps(got, want), tiny ? 1 : 0) << values[i] << " / " << divisors[r];
+        ASSERT_EQ(std::signbit(got), std::signbit(want)) << values[i] << " / " << divisors[r];
+      }
+  }
+}
+
 TEST(Math, HalvesRoundToNearestEvenAndKeepNaN) {
   const std::vector<float> values = samples();
   GraphBuilder b;
