@@ -19,6 +19,7 @@ int compile_file(Client& client, const Options& options, CompileOptions compile,
     program = client.compile_file(file, compile);
   }
   if (program) {
+    note_fallback(file, compile.mode, **program);
     if (options.json)
       std::printf("%s\n", program_json(file, **program).dump().c_str());
     else

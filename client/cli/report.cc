@@ -77,6 +77,13 @@ void print_error(const std::string& subject, const Error& error) {
   std::fputs(text.c_str(), stderr);
 }
 
+void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& program) {
+  if (wanted == program.program().mode) return;
+  const std::string text =
+      fmt::format("kiln: {}: no service to tune it; compiled here with the first guess\n", file);
+  std::fputs(text.c_str(), stderr);
+}
+
 ProgressLine::ProgressLine(std::string subject)
     : subject_(std::move(subject)), terminal_(::isatty(STDERR_FILENO) == 1) {}
 

@@ -20,6 +20,9 @@ std::string program_text(const std::string& file, const CompiledProgram& program
 // "kiln: FILE: message", with what to do next, on stderr.
 void print_error(const std::string& subject, const Error& error);
 
+// Says on stderr that `program` was compiled here untimed though `wanted` asked for a search.
+void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& program);
+
 // A line on stderr that overwrites itself while a compile waits; nothing when stderr is no
 // terminal.
 class ProgressLine {

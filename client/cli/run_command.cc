@@ -129,6 +129,7 @@ Result<int> run_file(const Options& options, const std::string& file) {
     program = client->compile(exported.graph, compile);
   }
   if (!program) return fail(std::move(program).error());
+  note_fallback(file, compile.mode, **program);
   TRY(const RunReport report, run_program(options, file, exported, **program));
   print_report(options, file, **program, report);
   return report.comparison.ok ? kDone : kAnswerIsNo;
