@@ -71,8 +71,10 @@ std::string program_text(const std::string& file, const CompiledProgram& compile
 }
 
 void print_error(const std::string& subject, const Error& error) {
+  // Whoever read the file may have named it already.
+  const bool named = subject.empty() || error.message.starts_with(subject);
   std::string text =
-      fmt::format("kiln: {}{}{}\n", subject, subject.empty() ? "" : ": ", error.message);
+      fmt::format("kiln: {}{}{}\n", named ? "" : subject, named ? "" : ": ", error.message);
   if (const auto next = advice(error); !next.empty()) text += fmt::format("      {}\n", next);
   std::fputs(text.c_str(), stderr);
 }
