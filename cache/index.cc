@@ -42,18 +42,23 @@ CREATE INDEX records_of_kernel ON records (kernel_key, id);
 PRAGMA user_version = 1;
 )sql";
 
-// "cpu:x86-64-v4|2|Intel(R) Xeon(R) Processor": the model comes last, it may hold anything.
+// "cpu:x86-64-v4|2|Intel(R) Xeon(R) Processor", "cuda:sm_90a|132 cuda-13|NVIDIA H200": the model
+// comes last, it may hold anything.
 std::string target_to_text(const Target& target) {
-  return fmt::format("{}|{}|{}", target.to_string(), target.units, target.device_model);
+  return fmt::format("{}|{}{}{}|{}", target.to_string(), target.units,
+                     target.toolkit.empty() ? "" : " ", target.toolkit, target.device_model);
 }
 
 Result<Target> target_from_text(std::string_view text) {
   const size_t first = text.find('|'), second = text.find('|', first + 1);
   if (second == std::string_view::npos) return fail(Code::kCorruption, "index: not a target");
   TRY(Target target, Target::parse(text.substr(0, first)));
-  const auto parsed = std::from_chars(text.data() + first + 1, text.data() + second, target.units);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + second)
+  const std::string_view facts = text.substr(first + 1, second - first - 1);
+  const size_t units_end = std::min(facts.find(' '), facts.size());
+  const auto parsed = std::from_chars(facts.data(), facts.data() + units_end, target.units);
+  if (parsed.ec != std::errc() || parsed.ptr != facts.data() + units_end)
     return fail(Code::kCorruption, "index: not a target");
+  if (units_end < facts.size()) target.toolkit = facts.substr(units_end + 1);
   target.device_model = text.substr(second + 1);
   return target;
 }

@@ -23,12 +23,16 @@ if(KILN_SANITIZE)
   add_link_options(-fsanitize=${KILN_SANITIZE})
 endif()
 
-# kiln_library(name DEPS lib ... PRIVATE_DEPS lib ...): a static library of every .cc in this folder,
-# except the *main.cc of its programs; or of SOURCES alone.
+# kiln_library(name FOLDERS dir ... DEPS lib ... PRIVATE_DEPS lib ...): a static library of every .cc
+# in this folder and in FOLDERS below it, except the *main.cc of its programs; or of SOURCES alone.
 function(kiln_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;FOLDERS;DEPS;PRIVATE_DEPS" ${ARGN})
   if(NOT ARG_SOURCES)
-    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+    set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+    foreach(folder IN LISTS ARG_FOLDERS)
+      list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
+    endforeach()
+    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${patterns})
     list(FILTER ARG_SOURCES EXCLUDE REGEX "main\\.cc$")
   endif()
   if(NOT ARG_SOURCES)

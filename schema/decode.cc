@@ -81,7 +81,7 @@ Error error(wire::Error::Reader in) {
 
 Target target(wire::Target::Reader in) {
   return {enumerator<Backend::kCuda>(in.getBackend()), text(in.getIsa()), text(in.getDeviceModel()),
-          count(in.getUnits())};
+          count(in.getUnits()), text(in.getToolkit())};
 }
 
 MeasurementPolicy policy(wire::MeasurementPolicy::Reader in) {

@@ -84,6 +84,7 @@ struct Target {
   isa @1 :Text;
   deviceModel @2 :Text;           # empty: any
   units @3 :UInt32;               # 0: any
+  toolkit @4 :Text;               # empty: any
 }
 
 struct Schedule {

@@ -2,15 +2,15 @@
 
 #include <array>
 
-#include "compiler_core/codegen/column_reduction.h"
+#include "compiler_core/codegen/cpu/column_reduction.h"
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
-#include "compiler_core/codegen/matmul.h"
-#include "compiler_core/codegen/pointwise.h"
-#include "compiler_core/codegen/row_reduction.h"
-#include "compiler_core/tune/space_pointwise.h"
-#include "compiler_core/tune/space_row_reduction.h"
-#include "compiler_core/tune/vector_width.h"
+#include "compiler_core/codegen/cpu/matmul.h"
+#include "compiler_core/codegen/cpu/pointwise.h"
+#include "compiler_core/codegen/cpu/row_reduction.h"
+#include "compiler_core/tune/cpu/space_pointwise.h"
+#include "compiler_core/tune/cpu/space_row_reduction.h"
+#include "compiler_core/tune/cpu/vector_width.h"
 
 namespace kiln {
 

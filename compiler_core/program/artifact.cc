@@ -9,6 +9,10 @@ namespace kiln {
 namespace {
 
 constexpr size_t kMaxEntryLength = 256;
+// What no CUDA device exceeds.
+constexpr int64_t kMaxBlockThreads = 1024;
+constexpr int64_t kMaxCluster = 16;
+constexpr int64_t kMaxSharedBytes = 1 << 20;
 
 bool is_c_identifier(std::string_view name) {
   const auto is_letter = [](char c) {
@@ -39,8 +43,15 @@ Result<std::vector<TensorSpec>> specs_field(const Json& json, const char* name) 
 
 Json recipe_to_json_value(const Recipe& recipe) {
   Json phases = Json::array();
-  for (const Phase& phase : recipe.phases)
-    phases.push_back({{"entry", phase.entry}, {"grid", dim_to_json(phase.grid)}});
+  for (const Phase& phase : recipe.phases) {
+    Json item = {{"entry", phase.entry}, {"grid", dim_to_json(phase.grid)}};
+    // A CPU phase has none of these, and is written as it always was.
+    if (phase.threads > 0)
+      item.update({{"threads", phase.threads},
+                   {"cluster", phase.cluster},
+                   {"shared_bytes", phase.shared_bytes}});
+    phases.push_back(std::move(item));
+  }
   return {{"inputs", specs_to_json(recipe.inputs)},
           {"outputs", specs_to_json(recipe.outputs)},
           {"phases", std::move(phases)},
@@ -59,6 +70,14 @@ Result<Recipe> recipe_from_json_value(const Json& json) {
     if (!is_c_identifier(phase.entry))
       return fail(Code::kCorruption, "the entry of a phase is not an identifier");
     TRY(phase.grid, dim_field(item, "grid"));
+    if (item.contains("threads")) {
+      TRY(const int64_t threads, int_field(item, "threads", 1, kMaxBlockThreads));
+      TRY(const int64_t cluster, int_field(item, "cluster", 1, kMaxCluster));
+      TRY(const int64_t shared_bytes, int_field(item, "shared_bytes", 0, kMaxSharedBytes));
+      phase.threads = static_cast<int>(threads);
+      phase.cluster = static_cast<int>(cluster);
+      phase.shared_bytes = static_cast<int>(shared_bytes);
+    }
     recipe.phases.push_back(std::move(phase));
   }
   TRY(recipe.workspace_bytes, dim_field(json, "workspace_bytes"));

@@ -10,6 +10,15 @@
 // any order; phases are separated by a barrier. `args` are the kernel's inputs, then its outputs,
 // dense row-major and 64-byte aligned (so a kernel may assume both); `dims` the symbol values;
 // `workspace` is shared by all blocks of a launch, `scratch` belongs to the calling thread.
+//
+// Launch model of the CUDA target. A binary is a cubin. Each phase of the recipe is one kernel
+//
+//   extern "C" __global__ void ENTRY(IN0* in0, ..., OUT0* out0, ..., char* workspace);
+//
+// launched on the caller's stream with `grid` blocks of `threads` threads in one dimension, in
+// clusters of `cluster` blocks, with `shared_bytes` of dynamic shared memory; phases follow each
+// other on the stream. Pointers are to device memory, dense row-major and 16-byte aligned;
+// `workspace` is null when it has no bytes. One int64_t a symbol follows, in order.
 #pragma once
 
 #include <string>
@@ -24,6 +33,10 @@ namespace kiln {
 struct Phase {
   std::string entry;  // symbol in the binary
   Dim grid;           // number of blocks
+  // Of the CUDA target; as below on the CPU.
+  int threads = 0;       // a block
+  int cluster = 1;       // blocks of a thread block cluster; divides the grid
+  int shared_bytes = 0;  // dynamic shared memory a block
   bool operator==(const Phase&) const = default;
 };
 
@@ -36,7 +49,7 @@ struct TensorSpec {
 struct Recipe {
   std::vector<TensorSpec> inputs, outputs;  // args, in this order
   std::vector<Phase> phases;
-  Dim workspace_bytes;        // one block of memory a launch, 64-byte aligned
+  Dim workspace_bytes;        // one block of memory a launch, 64-byte aligned (CUDA: 256)
   int64_t scratch_bytes = 0;  // per thread, 64-byte aligned
   bool operator==(const Recipe&) const = default;
 };

@@ -42,7 +42,10 @@ Result<Buffer::Kind> parse_kind(std::string_view name) {
 // ---- Writing ----
 
 Json to_json(const Target& target) {
-  return {{"isa", target.to_string()}, {"model", target.device_model}, {"units", target.units}};
+  Json json = {
+      {"isa", target.to_string()}, {"model", target.device_model}, {"units", target.units}};
+  if (!target.toolkit.empty()) json["toolkit"] = target.toolkit;  // no CPU target has one
+  return json;
 }
 
 Json to_json(const KernelReport& report) {
@@ -79,6 +82,9 @@ Result<Target> target_from_json(const Json& json) {
   TRY(target->device_model, string_field(json, "model"));
   TRY(const int64_t units, int_field(json, "units", 0, kMaxIndex));
   target->units = static_cast<int>(units);
+  if (json.contains("toolkit")) {
+    TRY(target->toolkit, string_field(json, "toolkit"));
+  }
   return target;
 }
 

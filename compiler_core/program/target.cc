@@ -40,6 +40,14 @@ SmVersion sm_version(std::string_view isa) {
   return {};
 }
 
+// "cuda-13": 13; 0 when it names none.
+int toolkit_major(std::string_view toolkit) {
+  if (!toolkit.starts_with("cuda-")) return 0;
+  int major = 0;
+  std::from_chars(toolkit.data() + 5, toolkit.data() + toolkit.size(), major);
+  return major;
+}
+
 std::string cpu_model_name() {
   std::ifstream cpuinfo("/proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line);) {
@@ -112,11 +120,12 @@ Result<Target> Target::parse(std::string_view text) {
 }
 
 void Target::add_to(Hasher& hasher) const {
-  hasher.add(backend_name(backend)).add(isa).add(device_model).add(int64_t{units});
+  hasher.add(backend_name(backend)).add(isa).add(device_model).add(int64_t{units}).add(toolkit);
 }
 
 bool Target::can_run(const Target& other) const {
   if (backend != other.backend || isa.empty() || other.isa.empty()) return false;
+  if (!toolkit.empty() && toolkit_major(other.toolkit) > toolkit_major(toolkit)) return false;
   if (isa == other.isa) return true;
   if (backend == Backend::kCpu) {
     const int theirs = x86_level(other.isa);

@@ -1,10 +1,10 @@
 #include "compiler_core/tune/search_space.h"
 
-#include "compiler_core/tune/space_column_reduction.h"
-#include "compiler_core/tune/space_matmul.h"
-#include "compiler_core/tune/space_pointwise.h"
-#include "compiler_core/tune/space_row_reduction.h"
-#include "compiler_core/tune/vector_width.h"
+#include "compiler_core/tune/cpu/space_column_reduction.h"
+#include "compiler_core/tune/cpu/space_matmul.h"
+#include "compiler_core/tune/cpu/space_pointwise.h"
+#include "compiler_core/tune/cpu/space_row_reduction.h"
+#include "compiler_core/tune/cpu/vector_width.h"
 
 namespace kiln {
 

@@ -25,7 +25,7 @@ inline std::string blob(int n) {
 
 inline StoredKernel kernel(int n) {
   StoredKernel stored;
-  stored.tuned_on = {Backend::kCpu, "x86-64-v3", "a | strange \"model\"", 2};
+  stored.tuned_on = {Backend::kCpu, "x86-64-v3", "a | strange \"model\"", 2, {}};
   ProgramKernel& kernel = stored.kernel;
   kernel.workload = key("workload", n);
   kernel.key = key("kernel", n);
@@ -43,7 +43,7 @@ inline Program program(int n) {
   Program program;
   program.key = key("program", n);
   program.graph = key("graph", n);
-  program.target = {Backend::kCpu, "x86-64-v3", "model", 2};
+  program.target = {Backend::kCpu, "x86-64-v3", "model", 2, {}};
   program.mode = Mode::kMaxAutotune;
   program.kernels = {kernel(n).kernel};
   const TensorSpec spec{DType::kF32, {256}};
@@ -58,7 +58,7 @@ inline TuningRecord record(int n) {
   TuningRecord record;
   record.kernel_key = key("kernel", 0);
   record.workload = key("workload", 0);
-  record.target = {Backend::kCpu, "x86-64-v4", "model", 2};
+  record.target = {Backend::kCpu, "x86-64-v4", "model", 2, {}};
   record.schedule = {Family::kPointwise, {{"vector", n}}};
   record.verdict = n % 3 == 0 ? Verdict::kWrongResult : Verdict::kOk;
   record.log = n % 3 == 0 ? "differs at 7" : "";

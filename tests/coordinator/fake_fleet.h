@@ -31,7 +31,7 @@ bool eventually(Condition condition, int seconds = 20) {
 }
 
 inline Target test_target() {
-  return {Backend::kCpu, "x86-64-v3", "", 0};
+  return {Backend::kCpu, "x86-64-v3", "", 0, {}};
 }
 
 // A pointwise program; another `constant` is another program.

@@ -10,7 +10,7 @@ class FlightLogTest : public ::testing::Test {
   void ask(int64_t now_ms, const ClientId& client, uint64_t number) {
     CompileRequest request;
     request.request = number;
-    request.target = {Backend::kCpu, "x86-64-v3", "", 0};
+    request.target = {Backend::kCpu, "x86-64-v3", "", 0, {}};
     log_.asked(now_ms, key_, client, request);
   }
   void answer(int64_t now_ms, const ClientId& client, uint64_t number,

@@ -197,7 +197,7 @@ TEST_F(ServiceTest, ATargetNobodyHasFailsAtOnceAndNamesThoseThereAre) {
   TestClient client(endpoint());
   EXPECT_TRUE(eventually([&] { return client.stats().workers.size() == 1; }));
   CompileRequest request = client.request_for(test_graph(3));
-  request.target = {Backend::kCuda, "sm_90a", "", 0};
+  request.target = {Backend::kCuda, "sm_90a", "", 0, {}};
   const CompileReply reply = client.compile(test_graph(3), request);
   ASSERT_FALSE(reply.outcome.has_value());
   EXPECT_EQ(reply.outcome.error().code, Code::kUnavailable);

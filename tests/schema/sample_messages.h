@@ -14,7 +14,7 @@ inline Digest sample_digest(std::string_view seed) {
 }
 
 inline Target sample_target() {
-  return {Backend::kCuda, "sm_90a", "NVIDIA H200", 132};
+  return {Backend::kCuda, "sm_90a", "NVIDIA H200", 132, "cuda-13"};
 }
 
 inline Schedule sample_schedule() {

@@ -1,4 +1,4 @@
-#include "compiler_core/codegen/matmul.h"
+#include "compiler_core/codegen/cpu/matmul.h"
 
 #include <gtest/gtest.h>
 

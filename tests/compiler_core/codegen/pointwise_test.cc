@@ -1,4 +1,4 @@
-#include "compiler_core/codegen/pointwise.h"
+#include "compiler_core/codegen/cpu/pointwise.h"
 
 #include <gtest/gtest.h>
 

@@ -30,7 +30,7 @@ Program two_kernels() {
   Program program;
   program.key = Digest::of("key");
   program.graph = Digest::of("graph");
-  program.target = {Backend::kCpu, "x86-64-v3", "some \"model\"", 2};
+  program.target = {Backend::kCpu, "x86-64-v3", "some \"model\"", 2, {}};
   program.mode = Mode::kMaxAutotune;
   program.codegen = Digest::of("codegen");
   program.kernels = {kernel("f", {kVector}), kernel("g", {kVector, kVector})};
@@ -204,11 +204,11 @@ TEST(KernelJson, RoundTrips) {
 
 TEST(ProgramKey, EveryPartChangesIt) {
   const Digest graph = Digest::of("graph"), codegen = Digest::of("codegen");
-  const Target target{Backend::kCpu, "x86-64-v3", "", 0};
+  const Target target{Backend::kCpu, "x86-64-v3", "", 0, {}};
   const Digest key = program_key(graph, target, Mode::kDefault, codegen);
   EXPECT_EQ(key, program_key(graph, target, Mode::kDefault, codegen));
   EXPECT_NE(key, program_key(codegen, target, Mode::kDefault, codegen));
-  EXPECT_NE(key, program_key(graph, {Backend::kCpu, "x86-64-v4", "", 0}, Mode::kDefault, codegen));
+  EXPECT_NE(key, program_key(graph, {Backend::kCpu, "x86-64-v4", "", 0, {}}, Mode::kDefault, codegen));
   EXPECT_NE(key, program_key(graph, target, Mode::kMaxAutotune, codegen));
   EXPECT_NE(key, program_key(graph, target, Mode::kDefault, graph));
 }

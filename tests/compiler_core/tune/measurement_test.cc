@@ -43,7 +43,7 @@ TEST(Verdict, OnlyWhatAnotherTryCannotChangeIsTerminal) {
 
 TEST(KernelKey, EveryPartChangesIt) {
   const Digest workload = Digest::of("workload"), codegen = Digest::of("codegen");
-  const Target target{Backend::kCpu, "x86-64-v3", "model", 2};
+  const Target target{Backend::kCpu, "x86-64-v3", "model", 2, {}};
   const MeasurementPolicy policy;
   const Digest key = kernel_key(workload, target, Mode::kDefault, codegen, policy);
   EXPECT_EQ(key, kernel_key(workload, target, Mode::kDefault, codegen, policy));

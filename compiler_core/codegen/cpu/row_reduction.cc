@@ -1,12 +1,12 @@
-#include "compiler_core/codegen/row_reduction.h"
+#include "compiler_core/codegen/cpu/row_reduction.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 
-#include "compiler_core/codegen/accumulators.h"
+#include "compiler_core/codegen/cpu/accumulators.h"
 #include "compiler_core/codegen/expression.h"
-#include "compiler_core/codegen/kernel_text.h"
+#include "compiler_core/codegen/cpu/kernel_text.h"
 
 namespace kiln {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler_core/codegen/lower.h"
-#include "compiler_core/tune/space_column_reduction.h"
+#include "compiler_core/tune/cpu/space_column_reduction.h"
 
 namespace kiln {
 

@@ -1,8 +1,8 @@
-#include "compiler_core/tune/space_pointwise.h"
+#include "compiler_core/tune/cpu/space_pointwise.h"
 
 #include <algorithm>
 
-#include "compiler_core/tune/vector_width.h"
+#include "compiler_core/tune/cpu/vector_width.h"
 
 namespace kiln {
 namespace {

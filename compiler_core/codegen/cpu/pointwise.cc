@@ -1,4 +1,4 @@
-#include "compiler_core/codegen/pointwise.h"
+#include "compiler_core/codegen/cpu/pointwise.h"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/codegen/expression.h"
-#include "compiler_core/codegen/kernel_text.h"
+#include "compiler_core/codegen/cpu/kernel_text.h"
 
 namespace kiln {
 namespace {

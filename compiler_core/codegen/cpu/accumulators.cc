@@ -1,4 +1,4 @@
-#include "compiler_core/codegen/accumulators.h"
+#include "compiler_core/codegen/cpu/accumulators.h"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "compiler_core/codegen/matmul.h"
+#include "compiler_core/codegen/cpu/matmul.h"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
-#include "compiler_core/codegen/kernel_text.h"
+#include "compiler_core/codegen/cpu/kernel_text.h"
 
 namespace kiln {
 namespace {

@@ -1,10 +1,10 @@
-#include "compiler_core/codegen/column_reduction.h"
+#include "compiler_core/codegen/cpu/column_reduction.h"
 
 #include <fmt/core.h>
 
-#include "compiler_core/codegen/accumulators.h"
+#include "compiler_core/codegen/cpu/accumulators.h"
 #include "compiler_core/codegen/expression.h"
-#include "compiler_core/codegen/kernel_text.h"
+#include "compiler_core/codegen/cpu/kernel_text.h"
 
 namespace kiln {
 

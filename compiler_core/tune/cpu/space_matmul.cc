@@ -1,11 +1,11 @@
-#include "compiler_core/tune/space_matmul.h"
+#include "compiler_core/tune/cpu/space_matmul.h"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
 
-#include "compiler_core/tune/vector_width.h"
+#include "compiler_core/tune/cpu/vector_width.h"
 
 namespace kiln {
 namespace {

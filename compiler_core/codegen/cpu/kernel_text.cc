@@ -1,4 +1,4 @@
-#include "compiler_core/codegen/kernel_text.h"
+#include "compiler_core/codegen/cpu/kernel_text.h"
 
 #include <fmt/core.h>
 

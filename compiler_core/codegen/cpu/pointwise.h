@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler_core/codegen/lower.h"
-#include "compiler_core/tune/space_pointwise.h"
+#include "compiler_core/tune/cpu/space_pointwise.h"
 
 namespace kiln {
 

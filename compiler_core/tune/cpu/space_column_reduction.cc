@@ -1,8 +1,8 @@
-#include "compiler_core/tune/space_column_reduction.h"
+#include "compiler_core/tune/cpu/space_column_reduction.h"
 
 #include <algorithm>
 
-#include "compiler_core/tune/vector_width.h"
+#include "compiler_core/tune/cpu/vector_width.h"
 
 namespace kiln {
 namespace {

@@ -1,4 +1,4 @@
-#include "compiler_core/tune/vector_width.h"
+#include "compiler_core/tune/cpu/vector_width.h"
 
 #include <algorithm>
 #include <string>

@@ -1,0 +1,53 @@
+// Nvrtc: CUDA C++ to a cubin in this process, through NVRTC, which is opened at run time. Needs no
+// GPU and no CUDA headers. Immutable; thread-safe, but NVRTC does not scale over threads: the
+// worker runs several processes, each with one.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "compiler_core/codegen/lower.h"
+
+namespace kiln {
+
+// What ptxas says of the entries of a cubin: the greatest of each over them.
+struct KernelResources {
+  int registers = 0;
+  int spill_bytes = 0;  // stores and loads of spilled registers
+  int stack_bytes = 0;  // local memory: arrays that are not in registers
+  int shared_bytes = 0;  // static
+  bool operator==(const KernelResources&) const = default;
+};
+
+class Nvrtc {
+ public:
+  // `library`: a file or soname; empty: $CUDA_HOME is main's to pass here as a path; else the usual
+  // names and install places, newest first. kNotFound names where it looked.
+  static Result<Nvrtc> find(const std::string& library = {});
+
+  const std::string& build() const;    // "nvrtc 13.0.88": part of the candidate key
+  const std::string& toolkit() const;  // "cuda-13": Target::toolkit
+
+  Digest candidate_key(const Source& source, const Target& target) const;
+
+  struct Object {
+    Artifact artifact;
+    KernelResources resources;
+  };
+  // The same source, target and build give the same bytes. kInvalidArgument with NVRTC's log when
+  // the source is refused; kDeadlineExceeded when `cancelled` became true meanwhile (NVRTC asks now
+  // and then; it may be null); kUnsupported for a target that is not an SM.
+  Result<Object> compile(const Source& source, const Target& target,
+                         const std::atomic<bool>* cancelled = nullptr) const;
+
+ private:
+  struct Library;
+  explicit Nvrtc(std::shared_ptr<const Library> library);
+  std::shared_ptr<const Library> library_;
+};
+
+// What NVRTC is told; no paths.
+std::vector<std::string> nvrtc_flags(const Target& target);
+
+}  // namespace kiln

@@ -1,0 +1,39 @@
+// CudaKernel: a loaded cubin, see the CUDA launch model in program/artifact.h. Loading checks the
+// digest; nothing is handed to the driver before that. Immutable once loaded; threads may launch it
+// at once on their own streams.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "compiler_core/program/artifact.h"
+#include "compiler_core/runtime/cuda_device.h"
+
+namespace kiln {
+
+class CudaKernel {
+ public:
+  // Through cuLibraryLoadData, every entry touched (cuKernelGetFunction) and its shared memory and
+  // cluster attributes set, so that the first launch pays nothing. kCorruption: the binary's digest
+  // is not artifact.digest. kInvalidArgument: the driver refuses the binary, an entry is missing, or
+  // a phase asks for more threads or shared memory than the device has.
+  static Result<CudaKernel> load(std::shared_ptr<const CudaDevice> device,
+                                 const Artifact& artifact);
+  CudaKernel(CudaKernel&&) noexcept;
+  CudaKernel& operator=(CudaKernel&&) noexcept;
+  ~CudaKernel();
+
+  const Recipe& recipe() const;
+  // Puts every phase on `stream`; does not wait. `args`: inputs then outputs. `workspace`: at least
+  // the recipe's bytes, or 0. Phases with an empty grid are left out. kUnavailable: the driver
+  // refuses, as it does after a fault. REQUIRES: `dims` binds every symbol of the recipe.
+  Status launch(std::span<const DevicePtr> args, DevicePtr workspace,
+                std::span<const int64_t> dims, CudaStream stream) const;
+
+ private:
+  struct Impl;
+  explicit CudaKernel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kiln
