@@ -6,6 +6,7 @@
 #include "client/local_tier.h"
 #include "client/remote.h"
 #include "compiler_core/compile/compiler.h"
+#include "compiler_core/compile/local.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/normalise.h"

@@ -1,9 +1,9 @@
-// compile_locally: the whole of `default` mode in one process.
+#include "compiler_core/compile/local.h"
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
 
-#include "compiler_core/compile/compiler.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/tune/measurement.h"
 #include "compiler_core/tune/search_space.h"
@@ -19,7 +19,7 @@ struct LocalKernel {
 };
 
 Result<LocalKernel> make_kernel(const Workload& workload, const Target& target,
-                                const HostCompiler& compiler) {
+                                const KernelCompiler& compiler) {
   TRY(const std::vector<Schedule> schedules, search_space(workload, target));
   const Schedule& first = schedules.front();
   TRY(const Source source, lower(workload, first, target));
@@ -38,7 +38,7 @@ Result<LocalKernel> make_kernel(const Workload& workload, const Target& target,
 
 // Every kernel, at most `jobs` at once; in order. Each thread takes the next one that is left.
 std::vector<Result<LocalKernel>> make_kernels(const std::vector<Workload>& workloads,
-                                              const Target& target, const HostCompiler& compiler,
+                                              const Target& target, const KernelCompiler& compiler,
                                               int jobs) {
   std::vector<Result<LocalKernel>> made(workloads.size(), fail(Code::kInternal, "not compiled"));
   std::atomic<size_t> next{0};
@@ -57,7 +57,7 @@ std::vector<Result<LocalKernel>> make_kernels(const std::vector<Workload>& workl
 }  // namespace
 
 Result<LocalCompilation> compile_locally(const Graph& canonical, const Digest& graph_digest,
-                                         const Target& target, const HostCompiler& compiler,
+                                         const Target& target, const KernelCompiler& compiler,
                                          int jobs) {
   TRY(Plan planned, plan(canonical));
   LocalCompilation local;

@@ -3,9 +3,11 @@
 // worker runs several processes, each with one.
 #pragma once
 
-#include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "compiler_core/codegen/lower.h"
 
@@ -14,8 +16,8 @@ namespace kiln {
 // What ptxas says of the entries of a cubin: the greatest of each over them.
 struct KernelResources {
   int registers = 0;
-  int spill_bytes = 0;  // stores and loads of spilled registers
-  int stack_bytes = 0;  // local memory: arrays that are not in registers
+  int spill_bytes = 0;   // stores and loads of spilled registers
+  int stack_bytes = 0;   // local memory: spilled registers, and arrays that are not in any
   int shared_bytes = 0;  // static
   bool operator==(const KernelResources&) const = default;
 };
@@ -36,10 +38,11 @@ class Nvrtc {
     KernelResources resources;
   };
   // The same source, target and build give the same bytes. kInvalidArgument with NVRTC's log when
-  // the source is refused; kDeadlineExceeded when `cancelled` became true meanwhile (NVRTC asks now
-  // and then; it may be null); kUnsupported for a target that is not an SM.
+  // the source is refused; kDeadlineExceeded when `give_up` said so (NVRTC asks now and then, on
+  // this thread); kUnsupported for a target that is not an SM this NVRTC knows; kUnavailable when
+  // it lacks memory or fails for reasons of its own.
   Result<Object> compile(const Source& source, const Target& target,
-                         const std::atomic<bool>* cancelled = nullptr) const;
+                         const std::function<bool()>& give_up = {}) const;
 
  private:
   struct Library;
@@ -47,7 +50,10 @@ class Nvrtc {
   std::shared_ptr<const Library> library_;
 };
 
-// What NVRTC is told; no paths.
+// What every NVRTC is told; no paths. (One with a cache on disk is also told not to use it.)
 std::vector<std::string> nvrtc_flags(const Target& target);
+
+// Reads ptxas's words out of NVRTC's log. Pure.
+KernelResources parse_resources(std::string_view log);
 
 }  // namespace kiln

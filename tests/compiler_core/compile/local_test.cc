@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compiler_core/compile/compiler.h"
+#include "compiler_core/compile/local.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/passes/normalise.h"
