@@ -29,11 +29,6 @@ std::string_view narrowing(DType dtype, bool plain_nans) {
   }
 }
 
-std::string narrowed(DType dtype, bool plain_nans, const std::string& expression) {
-  const std::string_view function = narrowing(dtype, plain_nans);
-  return function.empty() ? expression : fmt::format("{}({})", function, expression);
-}
-
 // Nodes whose NaNs have no payload that rounding to bf16 could carry into infinity or zero: those
 // that no input of a wider type reaches.
 std::vector<bool> find_plain_nans(const Graph& graph) {
@@ -55,8 +50,9 @@ std::string literal(DType dtype, const ConstantAttr& value) {
   }
   const double number = value.as_double();
   const char* suffix = dtype == DType::kF64 ? "" : "f";
-  if (std::isnan(number)) return fmt::format("__builtin_nan{}(\"\")", suffix);
-  if (std::isinf(number)) return fmt::format("{}__builtin_inf{}()", number < 0 ? "-" : "", suffix);
+  const char* type = dtype == DType::kF64 ? "f64" : "f32";
+  if (std::isnan(number)) return fmt::format("nan_{}()", type);
+  if (std::isinf(number)) return fmt::format("{}infinity_{}()", number < 0 ? "-" : "", type);
   return fmt::format("{:a}{}", number, suffix);
 }
 
@@ -80,14 +76,24 @@ std::string_view infix(Op op) {
   }
 }
 
-std::string cast_expression(DType from, DType to, bool plain_nans, const std::string& x) {
-  const std::string_view type = register_type(to);
-  if (to == DType::kBool) return fmt::format("op_ne({}, splat<{}>(0))", x, register_type(from));
-  if (from == DType::kBool) return fmt::format("convert<{}>({} & 1)", type, x);
-  const bool widens = is_half(from) && is_float(to);
-  const std::string converted =
-      register_type(from) == type ? x : fmt::format("convert<{}>({})", type, x);
-  return widens && !is_half(to) ? converted : narrowed(to, plain_nans, converted);
+// Whether some node's result jumps where its operand moves a little.
+bool has_steps(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+    if (node.operands.empty() || !is_float(graph.node(node.operands[0]).dtype)) return false;
+    switch (node.op) {
+      case Op::kSign:
+      case Op::kFloor:
+      case Op::kCeil:
+      case Op::kTrunc:
+      case Op::kRound:
+      case Op::kRem:
+        return true;
+      case Op::kCast:
+        return !is_float(node.dtype);
+      default:
+        return traits(node.op).kind == OpKind::kCompare;
+    }
+  });
 }
 
 }  // namespace
@@ -147,8 +153,29 @@ Status check_printable(const Graph& graph) {
   return {};
 }
 
-ExpressionPrinter::ExpressionPrinter(const Graph& graph)
-    : graph_(graph), plain_nans_(find_plain_nans(graph)) {
+std::string ExpressionPrinter::narrowed(DType dtype, bool plain_nans,
+                                        const std::string& expression) const {
+  if (is_half(dtype) && !rounds_halves_) return expression;
+  const std::string_view function = narrowing(dtype, plain_nans);
+  return function.empty() ? expression : fmt::format("{}({})", function, expression);
+}
+
+std::string ExpressionPrinter::cast_expression(DType from, DType to, bool plain_nans,
+                                               const std::string& x) const {
+  const std::string_view type = register_type(to);
+  if (to == DType::kBool) return fmt::format("op_ne({}, splat<{}>(0))", x, register_type(from));
+  if (from == DType::kBool) return fmt::format("convert<{}>({} & 1)", type, x);
+  const bool widens = is_half(from) && is_float(to);
+  const std::string converted =
+      register_type(from) == type ? x : fmt::format("convert<{}>({})", type, x);
+  return widens && !is_half(to) ? converted : narrowed(to, plain_nans, converted);
+}
+
+ExpressionPrinter::ExpressionPrinter(const Graph& graph, Dialect dialect)
+    : graph_(graph),
+      dialect_(dialect),
+      rounds_halves_(dialect == Dialect::kCpu || has_steps(graph)),
+      plain_nans_(find_plain_nans(graph)) {
   for (NodeId id : graph.inputs()) {
     const Node& node = graph.node(id);
     std::vector<int64_t> strides;
@@ -273,6 +300,13 @@ Register ExpressionPrinter::iota(DType dtype, const Index& at) {
                      : fmt::format("convert<{}>({})", register_type(dtype), at.lanes_text())));
 }
 
+// "load", or "load<4>" where the vocabulary wants to know.
+std::string ExpressionPrinter::aligned(std::string_view function, const Index& at) const {
+  constexpr int64_t kWidest = 16;  // elements of one byte in the widest access
+  if (dialect_ == Dialect::kCpu) return std::string(function);
+  return fmt::format("{}<{}>", function, at.alignment(kWidest));
+}
+
 Register ExpressionPrinter::load(DType dtype, const std::string& pointer, const Index& at) {
   std::string expression;
   if (at.has_lanes())
@@ -280,7 +314,7 @@ Register ExpressionPrinter::load(DType dtype, const std::string& pointer, const 
   else if (const int64_t stride = at.lane_stride(); stride == 0)
     expression = fmt::format("load_splat({} + {})", pointer, at.text());
   else if (stride == 1)
-    expression = fmt::format("load({} + {}, live)", pointer, at.text());
+    expression = fmt::format("{}({} + {}, live)", aligned("load", at), pointer, at.text());
   else
     expression = fmt::format("load_strided({} + {}, {}, live)", pointer, at.text(), stride);
   return define(at.level(), !at.varies_by_lane(), dtype, expression);
@@ -329,8 +363,9 @@ void ExpressionPrinter::store(int position, Indices at, bool stream) {
   Index flat;
   const std::vector<Dim> strides = contiguous_strides(graph_.node(id).shape);
   for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k].constant();
-  emit(Level::kInner, fmt::format("{}(out{} + {}, {}, live);", stream ? "stream" : "store",
-                                  position, flat.text(), result.name));
+  emit(Level::kInner,
+       fmt::format("{}(out{} + {}, {}, live);", aligned(stream ? "stream" : "store", flat),
+                   position, flat.text(), result.name));
 }
 
 void ExpressionPrinter::store_one(int position, Indices at) {
@@ -345,24 +380,8 @@ void ExpressionPrinter::store_one(int position, Indices at) {
 
 void ExpressionPrinter::store_to(const Register& value, const std::string& pointer,
                                  const Index& at) {
-  emit(Level::kInner, fmt::format("store({} + {}, {}, live);", pointer, at.text(), value.name));
-}
-
-std::string argument_pointers(const Graph& graph) {
-  std::string text;
-  int argument = 0;
-  for (NodeId id : graph.inputs()) {
-    text += fmt::format("  const {}* __restrict in{} = static_cast<const {}*>(args[{}]);\n",
-                        memory_type(graph.node(id).dtype), argument,
-                        memory_type(graph.node(id).dtype), argument);
-    ++argument;
-  }
-  for (size_t i = 0; i < graph.outputs().size(); ++i, ++argument) {
-    const std::string_view type = memory_type(graph.node(graph.outputs()[i]).dtype);
-    text += fmt::format("  {}* __restrict out{} = static_cast<{}*>(args[{}]);\n", type, i, type,
-                        argument);
-  }
-  return text;
+  emit(Level::kInner,
+       fmt::format("{}({} + {}, {}, live);", aligned("store", at), pointer, at.text(), value.name));
 }
 
 }  // namespace kiln

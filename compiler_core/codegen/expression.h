@@ -1,6 +1,6 @@
 // ExpressionPrinter: prints the elementwise part of a workload as C++ statements over vectors of
-// LANES values (templates/*.h defines the vocabulary). One owner, one thread; keeps a reference to
-// the graph, which must outlive it.
+// LANES values (templates/ has the vocabulary of each target). One owner, one thread; keeps a
+// reference to the graph, which must outlive it.
 //
 // Registers. A value lives in a vector of its register type: f64 in vf64, f32 and the half types in
 // vf32 (a half is an f32 that the type can represent), i64 in vi64, the smaller integers in vi32
@@ -11,9 +11,9 @@
 // take() and puts it at the head of that loop's body, or, when it prints several loops after one
 // another, the outer text in front of the loop that needs it.
 //
-// Names in the generated code: `in0..`, `out0..` are typed pointers to the arguments (see
-// argument_pointers), `live` says how many lanes exist: AllLanes, or SomeLanes with a count, so
-// that one body serves whole vectors and tails without reading or writing past an end.
+// Names in the generated code: `in0..`, `out0..` are typed pointers to the arguments, `live` says
+// how many lanes exist: AllLanes, or SomeLanes with a count, so that one body serves whole vectors
+// and tails without reading or writing past an end.
 //
 // A matmul epilogue, for an output of shape [b, m, n]:
 //   ExpressionPrinter printer(graph);
@@ -41,13 +41,19 @@ struct Register {
   bool splat = false;  // every lane is known to hold the same value
 };
 
+// Both targets have the same vocabulary. A CUDA load or store says how far its address is aligned,
+// which decides how wide it is; and a half in the middle of a computation keeps the precision of
+// the f32 it lies in, as in Inductor's kernels, unless the graph has a step that rounding first
+// would move (a comparison, floor, ...).
+enum class Dialect : uint8_t { kCpu, kCuda };
+
 // Refuses what no expression covers: sizes that are not constant, f8 types, scans.
 Status check_printable(const Graph& graph);
 
 // REQUIRES everywhere: check_printable(graph).
 class ExpressionPrinter {
  public:
-  explicit ExpressionPrinter(const Graph& graph);
+  explicit ExpressionPrinter(const Graph& graph, Dialect dialect = Dialect::kCpu);
 
   // `node` is in this register, whatever the index: an accumulator, a reduction's result. A half
   // type's register is f32 rounded to it.
@@ -89,6 +95,10 @@ class ExpressionPrinter {
   struct Condition;
 
   Register compute(NodeId id, Indices at);
+  // `expression` brought back into the range of a narrower dtype.
+  std::string narrowed(DType dtype, bool plain_nans, const std::string& expression) const;
+  std::string cast_expression(DType from, DType to, bool plain_nans, const std::string& x) const;
+  std::string aligned(std::string_view function, const Index& at) const;
   Register define(Level level, bool splat, DType dtype, const std::string& expression);
   Register define(Level level, bool splat, std::string_view type, const std::string& expression);
   Register constant(DType dtype, const ConstantAttr& value);
@@ -108,6 +118,8 @@ class ExpressionPrinter {
   std::string key(NodeId id, Indices at) const;
 
   const Graph& graph_;
+  const Dialect dialect_;
+  const bool rounds_halves_;            // where a value becomes a half, not only where it is stored
   const std::vector<bool> plain_nans_;  // of each node: see find_plain_nans
   std::map<NodeId, Register> bound_;
   std::map<NodeId, Buffer> buffers_;
@@ -121,11 +133,5 @@ class ExpressionPrinter {
 // "vf32" and so on: the register type of a dtype; "float", "bf16" and so on: its memory type.
 std::string_view register_type(DType dtype);
 std::string_view memory_type(DType dtype);
-
-// The statements that declare in0.., out0.. from `args`, indented by 2.
-std::string argument_pointers(const Graph& graph);
-
-// The text every source starts with: LANES, the vocabulary of templates/*.h.
-std::string preamble(int lanes);
 
 }  // namespace kiln

@@ -33,7 +33,7 @@ Index ExpressionPrinter::variable(const Index& from, const std::string& before,
   const bool by_lane = from.varies_by_lane();
   LoopVar var{fresh(), by_lane ? LoopVar::Kind::kLanes : LoopVar::Kind::kScalar, from.level(), 0,
               end};
-  emit(var.level, fmt::format("const {} {} = {}{}{};", by_lane ? "vi64" : "int64_t", var.name,
+  emit(var.level, fmt::format("const {} {} = {}{}{};", by_lane ? "vindex" : "index_t", var.name,
                               before, by_lane ? from.lanes_text() : from.text(), after));
   return var;
 }
@@ -147,7 +147,7 @@ Register ExpressionPrinter::gather(const Node& node, Indices at) {
   LoopVar row{fresh(), index.splat ? LoopVar::Kind::kScalar : LoopVar::Kind::kLanes, index.level, 0,
               rows};
   emit(index.level,
-       fmt::format("const {} {} = gather_row({}, {}){};", index.splat ? "int64_t" : "vi64",
+       fmt::format("const {} {} = gather_row({}, {}){};", index.splat ? "index_t" : "vindex",
                    row.name, index.name, rows, index.splat ? "[0]" : ""));
   std::vector<Index> inner = {row};
   inner.insert(inner.end(), at.begin() + static_cast<std::ptrdiff_t>(index_rank), at.end());

@@ -68,6 +68,17 @@ int64_t Index::lane_stride() const {
   return stride;
 }
 
+int64_t Index::alignment(int64_t most) const {
+  const auto divides = [this](int64_t power) {
+    return constant_ % power == 0 && std::all_of(terms_.begin(), terms_.end(), [&](const Term& t) {
+             return t.factor % power * (t.var.multiple % power) % power == 0;
+           });
+  };
+  int64_t power = 1;
+  while (power < most && divides(power * 2)) power *= 2;
+  return power;
+}
+
 bool Index::has_lanes() const {
   return std::any_of(terms_.begin(), terms_.end(),
                      [](const Term& t) { return t.var.kind == LoopVar::Kind::kLanes; });
@@ -109,7 +120,7 @@ std::string Index::text() const {
 }
 
 std::string Index::lanes_text() const {
-  std::string text = "splat<vi64>(" + this->text() + ")";
+  std::string text = "splat<vindex>(" + this->text() + ")";
   if (const int64_t stride = lane_stride(); stride != 0)
     text += " + lane_numbers() * " + std::to_string(stride);
   for (const Term& t : terms_)

@@ -21,14 +21,15 @@ enum class Level : uint8_t {
 
 struct LoopVar {
   enum class Kind : uint8_t {
-    kScalar,  // an int64_t, the same for all lanes
-    kVector,  // an int64_t for lane 0; lane l has the value name + l
-    kLanes,   // a vi64: every lane has its own value
+    kScalar,  // an index_t, the same for all lanes
+    kVector,  // an index_t for lane 0; lane l has the value name + l
+    kLanes,   // a vindex: every lane has its own value
   };
   std::string name;  // in the generated code
   Kind kind = Kind::kScalar;
   Level level = Level::kInner;
   int64_t begin = 0, end = 1;  // its values lie in [begin, end)
+  int64_t multiple = 1;        // of which they (for kVector: lane 0's) are multiples
 };
 
 class Index {
@@ -46,6 +47,8 @@ class Index {
   // Lane l is at lane 0's index + l * lane_stride(); meaningful when !has_lanes().
   int64_t lane_stride() const;
   bool has_lanes() const;  // some kLanes variable occurs
+  // The greatest power of two, at most `most`, of which lane 0's index is always a multiple.
+  int64_t alignment(int64_t most) const;
   bool varies_by_lane() const { return has_lanes() || lane_stride() != 0; }
 
   // Quotient and remainder, when the ranges show that they are affine too.
@@ -55,7 +58,7 @@ class Index {
 
   // C text of lane 0 (kLanes variables left out), "" never: "0" at least.
   std::string text() const;
-  // C text of a vi64 with every lane's index.
+  // C text of a vindex with every lane's index.
   std::string lanes_text() const;
 
  private:

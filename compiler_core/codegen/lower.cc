@@ -3,21 +3,25 @@
 #include <array>
 
 #include "compiler_core/codegen/cpu/column_reduction.h"
-#include "compiler_core/codegen/embedded.h"
-#include "compiler_core/codegen/expression.h"
 #include "compiler_core/codegen/cpu/matmul.h"
 #include "compiler_core/codegen/cpu/pointwise.h"
 #include "compiler_core/codegen/cpu/row_reduction.h"
+#include "compiler_core/codegen/cuda/column_reduction.h"
+#include "compiler_core/codegen/cuda/matmul.h"
+#include "compiler_core/codegen/cuda/pointwise.h"
+#include "compiler_core/codegen/cuda/row_reduction.h"
+#include "compiler_core/codegen/embedded.h"
+#include "compiler_core/codegen/expression.h"
 #include "compiler_core/tune/cpu/space_pointwise.h"
 #include "compiler_core/tune/cpu/space_row_reduction.h"
 #include "compiler_core/tune/cpu/vector_width.h"
+#include "compiler_core/tune/cuda/device_limits.h"
 
 namespace kiln {
 
-Result<Source> lower(const Workload& workload, const Schedule& schedule, const Target& target) {
-  if (vector_bytes(target) == 0)
-    return fail(Code::kUnsupported, "no kernels are written for " + target.to_string());
-  TRY_STATUS(check_printable(workload.graph));
+namespace {
+
+Result<Source> lower_cpu(const Workload& workload, const Schedule& schedule) {
   switch (workload.family) {
     case Family::kPointwise: {
       TRY(const PointwiseSchedule decisions, PointwiseSchedule::from(schedule));
@@ -37,6 +41,51 @@ Result<Source> lower(const Workload& workload, const Schedule& schedule, const T
     }
   }
   return fail(Code::kInvalidArgument, "a workload of no known family");
+}
+
+Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
+                          const Target& target) {
+  switch (workload.family) {
+    case Family::kPointwise: {
+      TRY(const CudaPointwiseSchedule decisions, CudaPointwiseSchedule::from(schedule));
+      return lower_cuda_pointwise(workload.graph, decisions);
+    }
+    case Family::kMatmul: {
+      TRY(const CudaMatmulSchedule decisions, CudaMatmulSchedule::from(schedule));
+      return lower_cuda_matmul(workload.graph, decisions);
+    }
+    case Family::kRowReduction: {
+      TRY(const CudaRowReductionSchedule decisions, CudaRowReductionSchedule::from(schedule));
+      return lower_cuda_row_reduction(workload.graph, decisions, target);
+    }
+    case Family::kColumnReduction: {
+      TRY(const CudaColumnReductionSchedule decisions, CudaColumnReductionSchedule::from(schedule));
+      return lower_cuda_column_reduction(workload.graph, decisions);
+    }
+  }
+  return fail(Code::kInvalidArgument, "a workload of no known family");
+}
+
+}  // namespace
+
+Result<Source> lower(const Workload& workload, const Schedule& schedule, const Target& target) {
+  TRY_STATUS(check_printable(workload.graph));
+  if (target.backend == Backend::kCuda && sm_number(target) >= 80)
+    return lower_cuda(workload, schedule, target);
+  if (vector_bytes(target) == 0)
+    return fail(Code::kUnsupported, "no kernels are written for " + target.to_string());
+  return lower_cpu(workload, schedule);
+}
+
+Recipe argument_recipe(const Graph& graph) {
+  Recipe recipe;
+  const auto spec = [&](NodeId id) {
+    const Node& node = graph.node(id);
+    return TensorSpec{node.dtype, node.shape};
+  };
+  for (NodeId id : graph.inputs()) recipe.inputs.push_back(spec(id));
+  for (NodeId id : graph.outputs()) recipe.outputs.push_back(spec(id));
+  return recipe;
 }
 
 std::span<const std::string_view> source_flags() {

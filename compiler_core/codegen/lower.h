@@ -20,6 +20,9 @@ struct Source {
 // kInvalidArgument when the schedule is not one of the family's.
 Result<Source> lower(const Workload& workload, const Schedule& schedule, const Target& target);
 
+// A recipe with the graph's inputs and outputs; phases and memory are the family's to add.
+Recipe argument_recipe(const Graph& graph);
+
 // Flags the sources are written for, beside -march, -shared and -fPIC. libm's and memcpy's symbols
 // are the loading process's. Strict IEEE apart from contraction into fused multiply-adds, errno and
 // floating-point traps.

@@ -2,9 +2,9 @@
 
 #include <fmt/core.h>
 
-#include "compiler_core/codegen/cpu/accumulators.h"
-#include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/accumulators.h"
 #include "compiler_core/codegen/cpu/kernel_text.h"
+#include "compiler_core/codegen/expression.h"
 
 namespace kiln {
 

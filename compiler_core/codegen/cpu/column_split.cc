@@ -3,10 +3,10 @@
 // order into the result, which later phases read as any other operand.
 #include <fmt/core.h>
 
-#include "compiler_core/codegen/cpu/accumulators.h"
+#include "compiler_core/codegen/accumulators.h"
 #include "compiler_core/codegen/cpu/column_reduction.h"
-#include "compiler_core/codegen/expression.h"
 #include "compiler_core/codegen/cpu/kernel_text.h"
+#include "compiler_core/codegen/expression.h"
 
 namespace kiln {
 namespace {

@@ -9,17 +9,6 @@
 
 namespace kiln {
 
-Recipe argument_recipe(const Graph& graph) {
-  Recipe recipe;
-  const auto spec = [&](NodeId id) {
-    const Node& node = graph.node(id);
-    return TensorSpec{node.dtype, node.shape};
-  };
-  for (NodeId id : graph.inputs()) recipe.inputs.push_back(spec(id));
-  for (NodeId id : graph.outputs()) recipe.outputs.push_back(spec(id));
-  return recipe;
-}
-
 std::string entry_function(const std::string& entry, const Graph& graph, const std::string& body) {
   return fmt::format(
       "extern \"C\" void {}(\n"
@@ -60,6 +49,23 @@ std::string VectorLoop::text(int indent) const {
                    to, passed(0)));
   line(
       fmt::format("if ({0} < {1}) body({0}, SomeLanes{{{1} - {0}}}{2});", variable, to, passed(0)));
+  return text;
+}
+
+std::string argument_pointers(const Graph& graph) {
+  std::string text;
+  int argument = 0;
+  for (NodeId id : graph.inputs()) {
+    text += fmt::format("  const {}* __restrict in{} = static_cast<const {}*>(args[{}]);\n",
+                        memory_type(graph.node(id).dtype), argument,
+                        memory_type(graph.node(id).dtype), argument);
+    ++argument;
+  }
+  for (size_t i = 0; i < graph.outputs().size(); ++i, ++argument) {
+    const std::string_view type = memory_type(graph.node(graph.outputs()[i]).dtype);
+    text += fmt::format("  {}* __restrict out{} = static_cast<{}*>(args[{}]);\n", type, i, type,
+                        argument);
+  }
   return text;
 }
 

@@ -10,8 +10,11 @@
 
 namespace kiln {
 
-// A recipe with the graph's inputs and outputs; phases and memory are the family's to add.
-Recipe argument_recipe(const Graph& graph);
+// The statements that declare in0.., out0.. from `args`, indented by 2.
+std::string argument_pointers(const Graph& graph);
+
+// The text every source starts with: LANES, the vocabulary of templates/cpu/*.h.
+std::string preamble(int lanes);
 
 // extern "C" void ENTRY(args, dims, begin, end, workspace, scratch) { in0.. out0.. BODY }, where
 // BODY is statements indented by 2.

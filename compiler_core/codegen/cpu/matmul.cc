@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "compiler_core/codegen/cpu/kernel_text.h"
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
-#include "compiler_core/codegen/cpu/kernel_text.h"
 
 namespace kiln {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "compiler_core/base/check.h"
-#include "compiler_core/codegen/expression.h"
 #include "compiler_core/codegen/cpu/kernel_text.h"
+#include "compiler_core/codegen/expression.h"
 
 namespace kiln {
 namespace {

@@ -7,11 +7,13 @@ namespace {
 
 using int64_t = long;
 using uint64_t = unsigned long;
+using index_t = int64_t;  // places in a loop or buffer
 
 typedef float vf32 __attribute__((vector_size(4 * LANES)));
 typedef double vf64 __attribute__((vector_size(8 * LANES)));
 typedef int vi32 __attribute__((vector_size(4 * LANES)));
 typedef long vi64 __attribute__((vector_size(8 * LANES)));
+typedef vi64 vindex;
 typedef unsigned vu32 __attribute__((vector_size(4 * LANES)));
 typedef unsigned long vu64 __attribute__((vector_size(8 * LANES)));
 typedef unsigned short vu16 __attribute__((vector_size(2 * LANES)));
@@ -50,6 +52,11 @@ KILN_INLINE vi64 lane_numbers() {
   for (int l = 0; l < LANES; ++l) v[l] = l;
   return v;
 }
+
+KILN_INLINE float infinity_f32() { return __builtin_inff(); }
+KILN_INLINE float nan_f32() { return __builtin_nanf(""); }
+KILN_INLINE double infinity_f64() { return __builtin_inf(); }
+KILN_INLINE double nan_f64() { return __builtin_nan(""); }
 
 KILN_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 KILN_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }

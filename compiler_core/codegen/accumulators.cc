@@ -1,4 +1,4 @@
-#include "compiler_core/codegen/cpu/accumulators.h"
+#include "compiler_core/codegen/accumulators.h"
 
 #include <fmt/core.h>
 
@@ -25,8 +25,8 @@ std::string identity_text(const Node& reduce) {
   if (reduce.op == Op::kReduceSum) return "0";
   const bool max = reduce.op == Op::kReduceMax;
   if (is_float(reduce.dtype))
-    return fmt::format("{}__builtin_inf{}()", max ? "-" : "",
-                       reduce.dtype == DType::kF64 ? "" : "f");
+    return fmt::format("{}infinity_{}()", max ? "-" : "",
+                       reduce.dtype == DType::kF64 ? "f64" : "f32");
   if (reduce.dtype == DType::kU8) return max ? "0" : "255";
   const int64_t greatest = INT64_MAX >> (64 - 8 * size_of(reduce.dtype));
   return max ? fmt::format("-{} - 1", greatest) : std::to_string(greatest);

@@ -1,0 +1,50 @@
+#include "compiler_core/codegen/cuda/kernel_text.h"
+
+#include <fmt/core.h>
+
+#include "compiler_core/codegen/embedded.h"
+#include "compiler_core/codegen/expression.h"
+
+namespace kiln {
+namespace {
+
+// Room for what an index adds to a buffer's end before it is compared with it.
+constexpr int64_t kMostIntElements = int64_t{1} << 30;
+
+bool needs_long_indices(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    int64_t elements = 1;
+    for (const Dim& dim : node.shape) elements *= dim.constant();
+    if (elements > kMostIntElements) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string cuda_preamble(const Graph& graph, int lanes,
+                          std::initializer_list<std::string_view> extra) {
+  std::string text = fmt::format("#define LANES {}\nusing index_t = {};\n", lanes,
+                                 needs_long_indices(graph) ? "long" : "int");
+  // In this order: each uses the ones before it.
+  for (const char* name : {"device.cuh", "vector.cuh", "memory.cuh", "math.cuh", "reduce.cuh"})
+    text += template_text(name);
+  for (const std::string_view name : extra) text += template_text(name);
+  return text + "\n// ---- The kernel.\n";
+}
+
+std::string cuda_kernel(const std::string& entry, const Graph& graph, int threads, int blocks_an_sm,
+                        const std::string& body) {
+  std::string parameters;
+  int input = 0;
+  for (NodeId id : graph.inputs())
+    parameters +=
+        fmt::format("const {}* __restrict__ in{}, ", memory_type(graph.node(id).dtype), input++);
+  for (size_t i = 0; i < graph.outputs().size(); ++i)
+    parameters += fmt::format("{}* __restrict__ out{}, ",
+                              memory_type(graph.node(graph.outputs()[i]).dtype), i);
+  return fmt::format("KILN_KERNEL({}, {}) {}({}char* __restrict__ workspace) {{\n{}}}\n", threads,
+                     blocks_an_sm, entry, parameters, body);
+}
+
+}  // namespace kiln

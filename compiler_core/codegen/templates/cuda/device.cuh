@@ -1,0 +1,151 @@
+// What of a CUDA device generated kernels use that C++ has no words for. All PTX and all builtins
+// that need a real device stand in this file: the tests put a file of the same names in its place
+// and run everything after it on the CPU, one fiber a thread.
+#ifndef KILN_ON_HOST
+
+#define KILN_INLINE static __device__ __forceinline__
+#define KILN_MEMBER __device__ __forceinline__
+#define KILN_CONSTANT static constexpr __device__
+#define KILN_OUTLINE static __device__ __noinline__
+#define KILN_KERNEL(threads, blocks_an_sm) \
+  extern "C" __global__ void __launch_bounds__(threads, blocks_an_sm)
+
+extern __shared__ char4 kiln_shared_words[];
+
+namespace {
+
+// ---- Where this thread stands. The grid has one dimension.
+KILN_INLINE int thread_index() { return threadIdx.x; }
+KILN_INLINE unsigned block_index() { return blockIdx.x; }
+// The dynamic shared memory of this block, 16-byte aligned.
+KILN_INLINE char* shared_memory() { return reinterpret_cast<char*>(kiln_shared_words); }
+
+// ---- Meeting and exchanging. Every thread of the block (warp, cluster) calls these together.
+KILN_INLINE void block_barrier() { __syncthreads(); }
+KILN_INLINE void warp_barrier() { __syncwarp(); }
+// The value that lane (own lane ^ mask) of the warp brings. T has 4 or 8 bytes.
+template <class T>
+KILN_INLINE T shuffle_xor(T x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+
+#if __CUDA_ARCH__ >= 900
+// This block's number in its cluster.
+KILN_INLINE int cluster_rank() {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+KILN_INLINE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// What lies at this address of shared memory in block `rank` of the cluster.
+KILN_INLINE unsigned remote_shared(const void* mine, int rank) {
+  unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(mine)), remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+}
+KILN_INLINE unsigned cluster_load(const unsigned* mine, int rank) {
+  unsigned x;
+  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(x) : "r"(remote_shared(mine, rank)));
+  return x;
+}
+#endif
+
+// ---- Global memory, `Bits` of 1, 2, 4, 8 or 16 bytes in 4-byte words; addresses are multiples of
+// the size. Inputs do not change during a launch, so reading them goes past coherence.
+template <int bytes>
+struct Bits {
+  unsigned word[bytes < 4 ? 1 : bytes / 4];
+};
+KILN_INLINE void load_input(const void* p, Bits<16>& x) {
+  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(x.word[0]), "=r"(x.word[1]), "=r"(x.word[2]), "=r"(x.word[3])
+      : "l"(p));
+}
+KILN_INLINE void load_input(const void* p, Bits<8>& x) {
+  asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(x.word[0]), "=r"(x.word[1]) : "l"(p));
+}
+KILN_INLINE void load_input(const void* p, Bits<4>& x) {
+  asm("ld.global.nc.u32 %0, [%1];" : "=r"(x.word[0]) : "l"(p));
+}
+KILN_INLINE void load_input(const void* p, Bits<2>& x) {
+  unsigned short half;
+  asm("ld.global.nc.u16 %0, [%1];" : "=h"(half) : "l"(p));
+  x.word[0] = half;
+}
+KILN_INLINE void load_input(const void* p, Bits<1>& x) {
+  asm("ld.global.nc.u8 %0, [%1];" : "=r"(x.word[0]) : "l"(p));
+}
+
+KILN_INLINE void store_output(void* p, const Bits<16>& x) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(x.word[0]),
+               "r"(x.word[1]), "r"(x.word[2]), "r"(x.word[3])
+               : "memory");
+}
+KILN_INLINE void store_output(void* p, const Bits<8>& x) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(x.word[0]), "r"(x.word[1])
+               : "memory");
+}
+KILN_INLINE void store_output(void* p, const Bits<4>& x) {
+  *static_cast<unsigned*>(p) = x.word[0];
+}
+KILN_INLINE void store_output(void* p, const Bits<2>& x) {
+  *static_cast<unsigned short*>(p) = static_cast<unsigned short>(x.word[0]);
+}
+KILN_INLINE void store_output(void* p, const Bits<1>& x) {
+  *static_cast<unsigned char*>(p) = static_cast<unsigned char>(x.word[0]);
+}
+// The same for what nobody reads soon: first to leave the L2.
+KILN_INLINE void stream_output(void* p, const Bits<16>& x) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(x.word[0]),
+               "r"(x.word[1]), "r"(x.word[2]), "r"(x.word[3])
+               : "memory");
+}
+KILN_INLINE void stream_output(void* p, const Bits<8>& x) {
+  asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(x.word[0]), "r"(x.word[1])
+               : "memory");
+}
+template <int bytes>
+KILN_INLINE void stream_output(void* p, const Bits<bytes>& x) { store_output(p, x); }
+
+// ---- The half types: two a word, the first in the low half. To nearest even.
+KILN_INLINE unsigned pack_bf16(float low, float high) {
+  unsigned x;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+  return x;
+}
+KILN_INLINE unsigned pack_f16(float low, float high) {
+  unsigned x;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+  return x;
+}
+KILN_INLINE float f16_to_f32(unsigned short x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}
+
+// ---- Bits and numbers.
+KILN_INLINE float as_float(unsigned x) { return __uint_as_float(x); }
+KILN_INLINE unsigned as_bits(float x) { return __float_as_uint(x); }
+KILN_INLINE double as_double(unsigned low, unsigned high) {
+  return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
+}
+KILN_INLINE unsigned low_bits(double x) { return static_cast<unsigned>(__double2loint(x)); }
+KILN_INLINE unsigned high_bits(double x) { return static_cast<unsigned>(__double2hiint(x)); }
+KILN_INLINE float max_or_nan(float a, float b) {
+  float x;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
+}
+KILN_INLINE float min_or_nan(float a, float b) {
+  float x;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
+}
+KILN_INLINE float infinity_f32() { return __int_as_float(0x7f800000); }
+KILN_INLINE float nan_f32() { return __int_as_float(0x7fffffff); }
+KILN_INLINE double infinity_f64() { return __longlong_as_double(0x7ff0000000000000); }
+KILN_INLINE double nan_f64() { return __longlong_as_double(0x7fffffffffffffff); }
+
+}  // namespace
+#endif  // KILN_ON_HOST

@@ -1,0 +1,263 @@
+// Loads and stores. The memory types are told apart by their names; registers hold halves as f32,
+// small integers as i32 and bool as a mask. `live` says how many lanes exist: nothing is read or
+// written beyond them. Packed<T> is a vector as it lies in memory: what a row that is read once
+// waits in.
+namespace {
+
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+struct boolean { unsigned char bits; };
+
+struct AllLanes {};
+struct SomeLanes { index_t count; };  // less than LANES
+
+template <class T>
+struct alignas(LANES * sizeof(T) <= 4 ? 4 : LANES * sizeof(T) < 16 ? LANES * sizeof(T) : 16) Packed {
+  static constexpr int bytes = LANES * sizeof(T);
+  unsigned word[bytes < 4 ? 1 : bytes / 4];
+  // Element l's bits, in the low end.
+  KILN_MEMBER unsigned bits(int l) const {
+    if constexpr (sizeof(T) == 1) return word[l / 4] >> (l % 4 * 8) & 0xff;
+    if constexpr (sizeof(T) == 2) return word[l / 2] >> (l % 2 * 16) & 0xffff;
+    return word[l * (sizeof(T) / 4)];
+  }
+  KILN_MEMBER unsigned high_bits(int l) const { return word[l * 2 + 1]; }  // of 8-byte types
+  KILN_MEMBER void set(int l, unsigned x) {  // on zeros
+    if constexpr (sizeof(T) == 1) word[l / 4] |= (x & 0xff) << (l % 4 * 8);
+    if constexpr (sizeof(T) == 2) word[l / 2] |= (x & 0xffff) << (l % 2 * 16);
+    if constexpr (sizeof(T) >= 4) word[l * (sizeof(T) / 4)] = x;
+  }
+  KILN_MEMBER void clear() {
+    _Pragma("unroll") for (unsigned& w : word) w = 0;
+  }
+};
+
+// ---- Between memory and registers.
+template <class T>
+struct memory;
+#define KILN_MEMORY(TYPE, VECTOR, FROM, TO)                     \
+  template <>                                                   \
+  struct memory<TYPE> {                                         \
+    using vector = VECTOR;                                      \
+    KILN_INLINE vector unpack(const Packed<TYPE>& p) {          \
+      vector x;                                                 \
+      KILN_EACH_LANE x[l] = FROM;                               \
+      return x;                                                 \
+    }                                                           \
+    KILN_INLINE Packed<TYPE> pack(const vector& x) {            \
+      Packed<TYPE> p;                                           \
+      p.clear();                                                \
+      KILN_EACH_LANE p.set(l, TO);                              \
+      return p;                                                 \
+    }                                                           \
+  };
+KILN_MEMORY(float, vf32, as_float(p.bits(l)), as_bits(x[l]))
+KILN_MEMORY(int, vi32, static_cast<int>(p.bits(l)), static_cast<unsigned>(x[l]))
+KILN_MEMORY(short, vi32, static_cast<short>(p.bits(l)), static_cast<unsigned>(x[l]))
+KILN_MEMORY(signed char, vi32, static_cast<signed char>(p.bits(l)), static_cast<unsigned>(x[l]))
+KILN_MEMORY(unsigned char, vi32, static_cast<int>(p.bits(l)), static_cast<unsigned>(x[l]))
+KILN_MEMORY(boolean, vi32, p.bits(l) != 0 ? -1 : 0, x[l] != 0 ? 1 : 0)
+#undef KILN_MEMORY
+template <>
+struct memory<double> {
+  using vector = vf64;
+  KILN_INLINE vector unpack(const Packed<double>& p) {
+    vector x;
+    KILN_EACH_LANE x[l] = as_double(p.bits(l), p.high_bits(l));
+    return x;
+  }
+  KILN_INLINE Packed<double> pack(const vector& x) {
+    Packed<double> p;
+    KILN_EACH_LANE {
+      p.word[l * 2] = low_bits(x[l]);
+      p.word[l * 2 + 1] = high_bits(x[l]);
+    }
+    return p;
+  }
+};
+template <>
+struct memory<int64_t> {
+  using vector = vi64;
+  KILN_INLINE vector unpack(const Packed<int64_t>& p) {
+    vector x;
+    KILN_EACH_LANE x[l] =
+        static_cast<int64_t>(static_cast<uint64_t>(p.high_bits(l)) << 32 | p.bits(l));
+    return x;
+  }
+  KILN_INLINE Packed<int64_t> pack(const vector& x) {
+    Packed<int64_t> p;
+    KILN_EACH_LANE {
+      p.word[l * 2] = static_cast<unsigned>(x[l]);
+      p.word[l * 2 + 1] = static_cast<unsigned>(static_cast<uint64_t>(x[l]) >> 32);
+    }
+    return p;
+  }
+};
+template <>
+struct memory<bf16> {
+  using vector = vf32;
+  KILN_INLINE vector unpack(const Packed<bf16>& p) {
+    vector x;
+    // The high half is the upper end of an f32 where it stands.
+    KILN_EACH_LANE x[l] =
+        as_float(l % 2 != 0 ? p.word[l / 2] & 0xffff0000u : p.word[l / 2] << 16);
+    return x;
+  }
+  KILN_INLINE Packed<bf16> pack(const vector& x) {
+    Packed<bf16> p;
+    if constexpr (LANES == 1) {
+      p.word[0] = pack_bf16(x[0], 0.0f);
+    } else {
+      _Pragma("unroll") for (int l = 0; l < LANES / 2; ++l) p.word[l] =
+          pack_bf16(x[2 * l], x[2 * l + 1]);
+    }
+    return p;
+  }
+};
+template <>
+struct memory<f16> {
+  using vector = vf32;
+  KILN_INLINE vector unpack(const Packed<f16>& p) {
+    vector x;
+    KILN_EACH_LANE x[l] = f16_to_f32(static_cast<unsigned short>(p.bits(l)));
+    return x;
+  }
+  KILN_INLINE Packed<f16> pack(const vector& x) {
+    Packed<f16> p;
+    if constexpr (LANES == 1) {
+      p.word[0] = pack_f16(x[0], 0.0f);
+    } else {
+      _Pragma("unroll") for (int l = 0; l < LANES / 2; ++l) p.word[l] =
+          pack_f16(x[2 * l], x[2 * l + 1]);
+    }
+    return p;
+  }
+};
+template <class T>
+KILN_INLINE typename memory<T>::vector unpack(const Packed<T>& p) { return memory<T>::unpack(p); }
+template <class T>
+KILN_INLINE Packed<T> pack(const typename memory<T>::vector& x) { return memory<T>::pack(x); }
+
+KILN_INLINE vf32 round_bf16(const vf32& x) { return unpack(pack<bf16>(x)); }
+KILN_INLINE vf32 round_bf16_plain(const vf32& x) { return round_bf16(x); }
+KILN_INLINE vf32 round_f16(const vf32& x) { return unpack(pack<f16>(x)); }
+
+// ---- Whole vectors from global memory. `aligned`: the address is a multiple of so many elements
+// (1, 2, 4, ...), which decides how wide the accesses are.
+KILN_CONSTANT int access_bytes(int vector_bytes, int aligned_bytes) {
+  const int most = vector_bytes < 16 ? vector_bytes : 16;
+  return aligned_bytes < most ? aligned_bytes : most;
+}
+template <int aligned, class T>
+KILN_INLINE Packed<T> load_packed(const T* p, AllLanes) {
+  constexpr int bytes = access_bytes(Packed<T>::bytes, aligned * sizeof(T));
+  Packed<T> x;
+  if constexpr (bytes >= 4) {
+    _Pragma("unroll") for (int i = 0; i < Packed<T>::bytes / bytes; ++i) {
+      Bits<bytes> part;
+      load_input(reinterpret_cast<const char*>(p) + i * bytes, part);
+      _Pragma("unroll") for (int w = 0; w < bytes / 4; ++w) x.word[i * (bytes / 4) + w] =
+          part.word[w];
+    }
+  } else {
+    x.clear();
+    KILN_EACH_LANE {
+      Bits<sizeof(T)> part;
+      load_input(p + l, part);
+      x.set(l, part.word[0]);
+    }
+  }
+  return x;
+}
+// One element.
+template <class T>
+KILN_INLINE void load_element(const T* p, Packed<T>& x, int l) {
+  Bits<sizeof(T)> part;
+  load_input(p, part);
+  x.set(l, part.word[0]);
+  if constexpr (sizeof(T) == 8) x.word[l * 2 + 1] = part.word[1];
+}
+template <int aligned, class T>
+KILN_INLINE Packed<T> load_packed(const T* p, SomeLanes live) {
+  Packed<T> x;
+  x.clear();
+  KILN_EACH_LANE if (l < live.count) load_element(p + l, x, l);
+  return x;
+}
+template <int aligned, class T, class Live>
+KILN_INLINE typename memory<T>::vector load(const T* p, Live live) {
+  return unpack(load_packed<aligned>(p, live));
+}
+template <class T>
+KILN_INLINE typename memory<T>::vector load_splat(const T* p) {
+  Packed<T> x;
+  x.clear();
+  load_element(p, x, 0);
+  return splat<typename memory<T>::vector>(unpack(x)[0]);
+}
+
+KILN_INLINE bool is_live(AllLanes, int) { return true; }
+KILN_INLINE bool is_live(SomeLanes live, int l) { return l < live.count; }
+
+template <class T, class Live>
+KILN_INLINE Packed<T> load_strided_packed(const T* p, index_t stride, Live live) {
+  Packed<T> x;
+  x.clear();
+  KILN_EACH_LANE if (is_live(live, l)) load_element(p + l * stride, x, l);
+  return x;
+}
+template <class T, class Live>
+KILN_INLINE typename memory<T>::vector load_strided(const T* p, index_t stride, Live live) {
+  return unpack(load_strided_packed(p, stride, live));
+}
+template <class T, class Live>
+KILN_INLINE typename memory<T>::vector load_lanes(const T* p, const vindex& at, Live live) {
+  Packed<T> x;
+  x.clear();
+  KILN_EACH_LANE if (is_live(live, l)) load_element(p + at[l], x, l);
+  return unpack(x);
+}
+
+// ---- And back. `Streamed` goes to memory that nobody reads soon.
+template <int aligned, bool streamed, class T>
+KILN_INLINE void store_packed(T* p, const Packed<T>& x, AllLanes) {
+  constexpr int bytes = access_bytes(Packed<T>::bytes, aligned * sizeof(T));
+  if constexpr (bytes >= 4) {
+    _Pragma("unroll") for (int i = 0; i < Packed<T>::bytes / bytes; ++i) {
+      Bits<bytes> part;
+      _Pragma("unroll") for (int w = 0; w < bytes / 4; ++w) part.word[w] =
+          x.word[i * (bytes / 4) + w];
+      if constexpr (streamed)
+        stream_output(reinterpret_cast<char*>(p) + i * bytes, part);
+      else
+        store_output(reinterpret_cast<char*>(p) + i * bytes, part);
+    }
+  } else {
+    KILN_EACH_LANE store_output(p + l, Bits<sizeof(T)>{{x.bits(l)}});
+  }
+}
+template <class T>
+KILN_INLINE void store_element(T* p, const Packed<T>& x, int l) {
+  Bits<sizeof(T)> part;
+  part.word[0] = x.bits(l);
+  if constexpr (sizeof(T) == 8) part.word[1] = x.high_bits(l);
+  store_output(p, part);
+}
+template <int aligned, bool streamed, class T>
+KILN_INLINE void store_packed(T* p, const Packed<T>& x, SomeLanes live) {
+  KILN_EACH_LANE if (l < live.count) store_element(p + l, x, l);
+}
+template <int aligned, class T, class Live>
+KILN_INLINE void store(T* p, const typename memory<T>::vector& x, Live live) {
+  store_packed<aligned, false>(p, pack<T>(x), live);
+}
+template <int aligned, class T, class Live>
+KILN_INLINE void stream(T* p, const typename memory<T>::vector& x, Live live) {
+  store_packed<aligned, true>(p, pack<T>(x), live);
+}
+template <class T>
+KILN_INLINE void store_one(T* p, const typename memory<T>::vector& x) {
+  store_element(p, pack<T>(x), 0);
+}
+
+}  // namespace

@@ -1,0 +1,66 @@
+// Reductions: accumulators of one vector a thread, folded across lanes, threads, the block and the
+// cluster. Every thread gets the same bits, in an order that never changes.
+namespace {
+
+// Lanes past a tail leave an accumulator as it was.
+template <class V>
+KILN_INLINE V where_live(AllLanes, const V& now, const V&) { return now; }
+template <class V>
+KILN_INLINE V where_live(SomeLanes live, V now, const V& before) {
+  KILN_EACH_LANE now[l] = l < live.count ? now[l] : before[l];
+  return now;
+}
+
+struct Sum {
+  template <class T>
+  KILN_INLINE T one(T a, T b) { return a + b; }
+  template <class V>
+  KILN_INLINE V combine(const V& a, const V& b) { return a + b; }
+};
+struct Max {
+  template <class T>
+  KILN_INLINE T one(T a, T b) { return greatest(a, b); }
+  template <class V>
+  KILN_INLINE V combine(const V& a, const V& b) { return op_max(a, b); }
+};
+struct Min {
+  template <class T>
+  KILN_INLINE T one(T a, T b) { return least(a, b); }
+  template <class V>
+  KILN_INLINE V combine(const V& a, const V& b) { return op_min(a, b); }
+};
+
+// The lanes of one thread's vector, as a tree.
+template <class How, class V>
+KILN_INLINE typename element<V>::type across_lanes(V x) {
+  _Pragma("unroll") for (int width = LANES / 2; width > 0; width /= 2)
+    _Pragma("unroll") for (int l = 0; l < width; ++l) x[l] = How::one(x[l], x[l + width]);
+  return x[0];
+}
+
+// Neighbouring `threads` (a power of two, at most 32) of a warp.
+template <class How, int threads, class T>
+KILN_INLINE T across_warp(T x) {
+  _Pragma("unroll") for (int mask = threads / 2; mask > 0; mask /= 2) x =
+      How::one(x, shuffle_xor(x, mask));
+  return x;
+}
+
+// The groups of `threads` (a power of two) neighbouring threads that the block consists of. Groups
+// of more than a warp meet at `exchange`: shared memory of one T a warp of the block, that nobody
+// else uses before the next barrier. Calls block_barrier() then: every thread of the block takes
+// part.
+template <class How, int threads, class T>
+KILN_INLINE T across_threads(T x, T* exchange) {
+  x = across_warp<How, (threads < 32 ? threads : 32)>(x);
+  if constexpr (threads > 32) {
+    constexpr int warps = threads / 32;
+    const int warp = thread_index() / 32, lane = thread_index() % 32;
+    if (lane == 0) exchange[warp] = x;
+    block_barrier();
+    x = across_warp<How, warps>(exchange[warp / warps * warps + lane % warps]);
+  }
+  return x;
+}
+
+}  // namespace
