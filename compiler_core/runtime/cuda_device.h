@@ -3,7 +3,8 @@
 //
 // open() retains the device's primary context, the one PyTorch and the CUDA runtime use, so the
 // caller's own pointers and streams are valid here. Immutable; shared by threads: every function
-// makes the context current on the calling thread first. Memory is plain cuMemAlloc.
+// makes the context current on the calling thread first. Memory is plain cuMemAlloc. Streams made
+// here do not wait for the default stream, nor it for them.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +23,11 @@ using CudaStream = void*;    // CUstream; null is the default stream
 // As the device and its driver describe themselves.
 struct CudaFacts {
   int ordinal = 0;
-  std::string name;       // "NVIDIA H200"
-  std::string bus_id;     // "0000:1b:00.0": names the card on this host, whoever sees it
-  int capability = 0;     // 90 for 9.0
+  std::string name;    // "NVIDIA H200"
+  std::string bus_id;  // "0000:1b:00.0": names the card on this host, whoever sees it
+  int capability = 0;  // 90 for 9.0
   int sms = 0;
-  int driver = 0;         // 13000: the newest CUDA whose cubins it loads
+  int driver = 0;  // 13000: the newest CUDA whose cubins it loads
   int64_t l2_bytes = 0;
   int64_t memory_bytes = 0;
   int max_shared_bytes = 0;  // dynamic, a block, opted in
@@ -40,6 +41,8 @@ class CudaDevice {
   // kNotFound: no such device. `libcuda`: the library to open; empty: libcuda.so.1.
   static Result<std::shared_ptr<const CudaDevice>> open(int ordinal = 0,
                                                         const std::string& libcuda = {});
+  // The same device's facts alone, without a context, which takes the longest. Errors as open().
+  static Result<CudaFacts> probe(int ordinal = 0, const std::string& libcuda = {});
   ~CudaDevice();
   CudaDevice(const CudaDevice&) = delete;
 
