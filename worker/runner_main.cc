@@ -1,8 +1,10 @@
-// kiln-runner: the process in which kernels that nobody trusts yet are verified and timed. Started
-// by kiln-worker with one end of a socket pair; may be killed at any moment, and dies with its
-// worker. Writes no files and prints nothing.
+// kiln-runner: the process in which kernels that nobody trusts yet are verified and timed, or, in
+// the role `compile`, one in which NVRTC compiles them. Started by kiln-worker with one end of a
+// socket pair; may be killed at any moment, and dies with its worker. Writes no files and prints
+// nothing.
 //
 //   kiln-runner --socket FD --parent PID --threads N
+//   kiln-runner --socket FD --parent PID --role compile --libnvrtc FILE
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -12,7 +14,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
+#include "worker/compile_session.h"
 #include "worker/runner_session.h"
 
 namespace {
@@ -48,14 +52,16 @@ void grant_cpu_time() {
         static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + kCpuSecondsPerRequest);
 }
 
+using Handle = std::function<Reply(const Request&, const Alive&)>;
+
 // Serves until the worker closes its end. Nonzero when it speaks another language.
-int serve(int socket, int threads) {
-  RunnerSession session(threads);
+int serve(int socket, const Handle& handle) {
   for (;;) {
     const auto body = receive_frame(socket, -1);
     if (!body) return body.error().code == Code::kUnavailable ? 0 : 1;
     const auto request = decode_request(*body);
     if (!request) return 1;
+    if (std::holds_alternative<CancelCompile>(*request)) continue;  // it came too late
     grant_cpu_time();
     auto last = std::chrono::steady_clock::now();
     const auto alive = [&] {
@@ -64,7 +70,7 @@ int serve(int socket, int threads) {
       last = now;
       (void)send_frame(socket, encode(Reply(Progress{})), -1);
     };
-    const Reply reply = session.handle(*request, alive);
+    const Reply reply = handle(*request, alive);
     if (!send_frame(socket, encode(reply), -1)) return 0;
   }
 }
@@ -73,12 +79,16 @@ int serve(int socket, int threads) {
 
 int main(int argc, char** argv) {
   int socket = -1, threads = 0, parent = 0;
+  std::string role = "bench", libnvrtc;
   CLI::App app(
       "Verifies and times kernels for kiln-worker, which starts it. Not meant to be run by hand.");
   app.add_option("--socket", socket, "Connected socket that requests arrive on")->required();
   app.add_option("--parent", parent, "Process id of the worker; the runner dies with it")
       ->required();
   app.add_option("--threads", threads, "Threads a launch uses; 0: one per core");
+  app.add_option("--role", role, "bench, or compile (with NVRTC)")
+      ->check(CLI::IsMember({"bench", "compile"}));
+  app.add_option("--libnvrtc", libnvrtc, "NVRTC's library");
   CLI11_PARSE(app, argc, argv);
 
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -89,5 +99,13 @@ int main(int argc, char** argv) {
     return 2;
   }
   limit_resources();
-  return serve(socket, threads);
+  if (role == "compile") {
+    CompileSession session(libnvrtc, socket);
+    return serve(socket,
+                 [&](const Request& request, const Alive&) { return session.handle(request); });
+  }
+  RunnerSession session(threads);
+  return serve(socket, [&](const Request& request, const Alive& alive) {
+    return session.handle(request, alive);
+  });
 }

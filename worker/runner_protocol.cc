@@ -11,18 +11,23 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "frames are written as memory is");
 
+constexpr size_t kMaxTargetBytes = 64;
+
 // Sent; never renumbered while a worker and a runner of two builds could meet.
 enum class Kind : uint8_t {
   kOpenWorkload = 1,
   kVerifyKernel = 2,
   kRaceKernel = 3,
   kTimeFinalists = 4,
+  kCompileSource = 8,
+  kCancelCompile = 9,
   kOpened = 65,
   kVerified = 66,
   kRaced = 67,
   kFinalistsTimed = 68,
   kProgress = 69,
   kFailed = 70,
+  kCompiledObject = 72,
 };
 
 class Writer {
@@ -159,9 +164,22 @@ struct RequestWriter {
     write(out, m.policy);
     return out.finish();
   }
+  std::string operator()(const CompileSource& m) const {
+    return Writer(Kind::kCompileSource).text(m.target).text(m.text).finish();
+  }
+  std::string operator()(const CancelCompile&) const {
+    return Writer(Kind::kCancelCompile).finish();
+  }
 };
 
 struct ReplyWriter {
+  std::string operator()(const CompiledObject& m) const {
+    Writer out(Kind::kCompiledObject);
+    const KernelResources& r = m.resources;
+    for (const int number : {r.registers, r.spill_bytes, r.stack_bytes, r.shared_bytes})
+      out.i64(number);
+    return out.text(m.binary).finish();
+  }
   std::string operator()(const Opened& m) const {
     return Writer(Kind::kOpened).f64(m.reference_ms).finish();
   }
@@ -222,6 +240,22 @@ Request read_finalists(Reader& in) {
   return m;
 }
 
+Request read_compile(Reader& in) {
+  CompileSource m;
+  m.target = in.text(kMaxTargetBytes);
+  m.text = in.text(kMaxFrameBytes);
+  return m;
+}
+
+Reply read_object(Reader& in) {
+  CompiledObject m;
+  KernelResources& r = m.resources;
+  for (int* number : {&r.registers, &r.spill_bytes, &r.stack_bytes, &r.shared_bytes})
+    *number = static_cast<int>(in.i64(0, INT32_MAX));
+  m.binary = in.text(kMaxFrameBytes);
+  return m;
+}
+
 Reply read_verified(Reader& in) {
   Verified m;
   m.verdict = static_cast<Verdict>(
@@ -279,6 +313,12 @@ Result<Request> decode_request(std::string_view body) {
     case Kind::kTimeFinalists:
       request = read_finalists(in);
       break;
+    case Kind::kCompileSource:
+      request = read_compile(in);
+      break;
+    case Kind::kCancelCompile:
+      request = CancelCompile{};
+      break;
     default:
       return fail(Code::kCorruption, "unknown kind of request");
   }
@@ -302,6 +342,9 @@ Result<Reply> decode_reply(std::string_view body) {
       break;
     case Kind::kFinalistsTimed:
       reply = read_finalists_timed(in);
+      break;
+    case Kind::kCompiledObject:
+      reply = read_object(in);
       break;
     case Kind::kProgress:
       reply = Progress{};

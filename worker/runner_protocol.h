@@ -10,6 +10,9 @@
 //   VerifyKernel   -> Verified         loads an artifact into a slot, launches and compares it
 //   RaceKernel     -> Raced            times one verified slot against the incumbent
 //   TimeFinalists  -> FinalistsTimed   times verified slots in interleaved rounds
+//   CompileSource  -> CompiledObject   source text becomes a binary (--role compile)
+//   CancelCompile  -> nothing          the compile in progress, if any, fails; so the worker may
+//                                      send it while it waits for the answer
 //   any            -> Progress* first  the runner is alive: at most one each kProgressPeriodMs
 //   any            -> Failed           the request cannot be served; says why
 //
@@ -21,6 +24,7 @@
 #include <variant>
 #include <vector>
 
+#include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/tune/measurement.h"
 #include "worker/frame_socket.h"
 
@@ -50,7 +54,13 @@ struct TimeFinalists {
   std::vector<uint64_t> slots;
   MeasurementPolicy policy;
 };
-using Request = std::variant<OpenWorkload, VerifyKernel, RaceKernel, TimeFinalists>;
+struct CompileSource {
+  std::string target;  // Target::to_string
+  std::string text;
+};
+struct CancelCompile {};
+using Request = std::variant<OpenWorkload, VerifyKernel, RaceKernel, TimeFinalists, CompileSource,
+                             CancelCompile>;
 
 struct Opened {
   double reference_ms = 0;  // what the reference took, when it was computed
@@ -66,11 +76,16 @@ struct Raced {
 struct FinalistsTimed {
   std::vector<Measurement> measurements;  // one a slot, in the order asked
 };
+struct CompiledObject {
+  std::string binary;
+  KernelResources resources;
+};
 struct Progress {};
 struct Failed {
   Error error;
 };
-using Reply = std::variant<Opened, Verified, Raced, FinalistsTimed, Progress, Failed>;
+using Reply =
+    std::variant<Opened, Verified, Raced, FinalistsTimed, CompiledObject, Progress, Failed>;
 
 // The whole frame. REQUIRES: it fits kMaxFrameBytes.
 std::string encode(const Request& request);

@@ -39,6 +39,11 @@ class RunnerSession {
   Result<Reply> serve(const VerifyKernel& request, const Alive& alive);
   Result<Reply> serve(const RaceKernel& request, const Alive& alive);
   Result<Reply> serve(const TimeFinalists& request, const Alive& alive);
+  // Requests to runners of another role.
+  template <class Other>
+  Result<Reply> serve(const Other&, const Alive&) {
+    return fail(Code::kUnsupported, "this runner was started for something else");
+  }
   Result<KernelTimer*> timer_of(uint64_t slot);
   void forget_old_workloads();
 

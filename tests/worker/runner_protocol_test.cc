@@ -13,7 +13,10 @@ std::vector<Request> some_requests() {
   policy.launch_timeout_ms = 123;
   return {OpenWorkload{42, "kiln.graph 1\n"},
           VerifyKernel{3, "{}", std::string("\0\1\2", 3), Digest::of("x")},
-          RaceKernel{1, policy, 12.5}, TimeFinalists{{0, 2, 5}, policy}};
+          RaceKernel{1, policy, 12.5},
+          TimeFinalists{{0, 2, 5}, policy},
+          CompileSource{"cuda:sm_90a", "extern \"C\" __global__ void k() {}"},
+          CancelCompile{}};
 }
 
 std::vector<Reply> some_replies() {
@@ -21,6 +24,7 @@ std::vector<Reply> some_replies() {
           Verified{Verdict::kOutOfBounds, "wrote 4 bytes before output 0"},
           Raced{true, {{1.0, 2.0, 3.5}}},
           FinalistsTimed{{{{1.0}}, {{2.0, 2.5}}}},
+          CompiledObject{std::string("\177ELF\0", 5), {40, 8, 16, 1024}},
           Progress{},
           Failed{{Code::kUnavailable, "no memory", 0}}};
 }
