@@ -1,0 +1,260 @@
+// The device primitives of codegen/templates/cuda/device.cuh on a CPU: forced into every generated
+// source (-include), whose own text of them is left out by KILN_ON_HOST. Every device thread is a
+// fiber of the engine (grid.h); what a GPU would do wrong quietly ends the launch with an error
+// here: misaligned vectors, lanes that do not come to a meeting, undefined behaviour that the
+// compiler can see. Includes no system header, so that a kernel compiles quickly.
+#pragma once
+
+#include "device_thread.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__
+#define __constant__ const
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __grid_constant__
+#define KILN_INLINE [[maybe_unused]] static inline
+#define KILN_MEMBER inline
+#define KILN_CONSTANT static constexpr
+#define KILN_OUTLINE [[maybe_unused]] static __attribute__((noinline))
+#define KILN_KERNEL(threads, blocks_an_sm) extern "C" void
+
+static kiln_fake::Thread* kiln_fake_current;
+
+#include "shim_math.h"
+
+namespace kiln_fake {
+
+template <class To, class From>
+inline To bits_to(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+[[noreturn]] inline void fault(FaultKind kind, const char* message, const void* address) {
+  kiln_fake_current->fault(kind, message, address, 0);
+  __builtin_unreachable();
+}
+
+// What a GPU requires of an address.
+template <int bytes>
+inline void check_aligned(const void* p) {
+  if (reinterpret_cast<unsigned long>(p) % bytes != 0)
+    fault(FaultKind::kMisaligned,
+          bytes == 16  ? "misaligned access of 16 bytes"
+          : bytes == 8 ? "misaligned access of 8 bytes"
+                       : "misaligned access",
+          p);
+}
+
+// Shows `words` to the warp and waits for the others' at a meeting of the same kind. The result:
+// which half of everybody's `exchange` holds them.
+inline int exchange(const unsigned* words, int count, Meeting kind) {
+  Thread* self = kiln_fake_current;
+  const int turn = self->turn;
+  self->turn ^= 1;
+  for (int i = 0; i < count; ++i) self->exchange[turn][i] = words[i];
+  self->meet(kind);
+  return turn;
+}
+template <class T>
+inline T shuffle_from(T x, int lane) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  unsigned words[2] = {};
+  __builtin_memcpy(words, &x, sizeof x);
+  const int turn = exchange(words, sizeof(T) / 4, Meeting::kShuffle);
+  Thread* self = kiln_fake_current;
+  if (lane < 0 || lane >= self->warp_lanes)
+    fault(FaultKind::kLaunchFailed, "a shuffle reads a lane that does not exist", nullptr);
+  __builtin_memcpy(&x, self->warp[lane].exchange[turn], sizeof x);
+  return x;
+}
+
+// The address in block `rank` of the cluster that `mine` is in this one.
+inline const char* in_cluster(const void* mine, int bytes, int rank) {
+  Thread* self = kiln_fake_current;
+  const long offset = static_cast<const char*>(mine) - self->shared;
+  if (rank < 0 || rank >= self->cluster_size)
+    fault(FaultKind::kIllegalAddress, "a load from a block that the cluster lacks", nullptr);
+  if (offset < 0 || offset + bytes > self->shared_bytes)
+    fault(FaultKind::kIllegalAddress, "a cluster load outside shared memory", mine);
+  Thread* other = self->cluster + static_cast<long>(rank) * self->block_threads;
+  int left = 0;
+  for (int i = 0; i < self->block_threads && left == 0; ++i) left += other[i].ended ? 0 : 1;
+  if (left == 0)
+    fault(FaultKind::kIllegalAddress,
+          "a load from a block of the cluster that has ended: a cluster barrier is missing",
+          nullptr);
+  return other->shared + offset;
+}
+
+// f32 to a half type, to nearest even, as the CPU's own conversion has it.
+inline unsigned bf16_bits(float x) {
+  const unsigned bits = bits_to<unsigned>(x);
+  if (x != x) return 0x7fff;  // the NaN that the GPU's conversion gives
+  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+inline unsigned f16_bits(float x) {
+  if (x != x) return 0x7fff;
+  return bits_to<unsigned short>(static_cast<_Float16>(x));
+}
+inline float f16_value(unsigned short x) {
+  return static_cast<float>(bits_to<_Float16>(x));
+}
+
+// Calls a kernel with what the parameters point at.
+template <int... I>
+struct Indices {};
+template <class... P, int... I>
+inline void call_with(void (*kernel)(P...), void* const* parameters, Indices<I...>) {
+  static_assert(((sizeof(P) == 8) && ...), "a kernel takes pointers and int64_t alone");
+  kernel(*static_cast<P*>(parameters[I])...);
+}
+template <class... P>
+inline void call(void (*kernel)(P...), void* const* parameters) {
+  call_with(kernel, parameters, Indices<__integer_pack(sizeof...(P))...>());
+}
+template <class... P>
+constexpr int parameter_count(void (*)(P...)) {
+  return sizeof...(P);
+}
+
+}  // namespace kiln_fake
+
+namespace {
+
+// ---- Where this thread stands.
+KILN_INLINE int thread_index() {
+  return kiln_fake_current->index;
+}
+KILN_INLINE unsigned block_index() {
+  return kiln_fake_current->block;
+}
+KILN_INLINE char* shared_memory() {
+  return kiln_fake_current->shared;
+}
+
+// ---- Meeting and exchanging.
+KILN_INLINE void block_barrier() {
+  kiln_fake_current->meet(kiln_fake::Meeting::kBlock);
+}
+KILN_INLINE void warp_barrier() {
+  kiln_fake_current->meet(kiln_fake::Meeting::kWarp);
+}
+template <class T>
+KILN_INLINE T shuffle_xor(T x, int mask) {
+  return kiln_fake::shuffle_from(x, kiln_fake_current->index % kiln_fake::kWarpThreads ^ mask);
+}
+template <class T>
+KILN_INLINE T shuffle(T x, int lane) {
+  return kiln_fake::shuffle_from(x, lane);
+}
+KILN_INLINE int cluster_rank() {
+  return kiln_fake_current->rank;
+}
+KILN_INLINE void cluster_barrier() {
+  kiln_fake_current->meet(kiln_fake::Meeting::kCluster);
+}
+template <class T>
+KILN_INLINE T cluster_load(const T* mine, int rank) {
+  kiln_fake::check_aligned<sizeof(T)>(mine);
+  T x;
+  __builtin_memcpy(&x, kiln_fake::in_cluster(mine, sizeof(T), rank), sizeof x);
+  return x;
+}
+
+// ---- Global memory.
+template <int bytes>
+struct Bits {
+  unsigned word[bytes < 4 ? 1 : bytes / 4];
+};
+template <int bytes>
+KILN_INLINE void load_input(const void* p, Bits<bytes>& x) {
+  kiln_fake::check_aligned<bytes>(p);
+  x.word[0] = 0;
+  __builtin_memcpy(x.word, p, bytes);
+}
+template <int bytes>
+KILN_INLINE void store_output(void* p, const Bits<bytes>& x) {
+  kiln_fake::check_aligned<bytes>(p);
+  __builtin_memcpy(p, x.word, bytes);
+}
+template <int bytes>
+KILN_INLINE void stream_output(void* p, const Bits<bytes>& x) {
+  store_output(p, x);
+}
+
+// ---- The half types.
+KILN_INLINE unsigned pack_bf16(float low, float high) {
+  return kiln_fake::bf16_bits(low) | kiln_fake::bf16_bits(high) << 16;
+}
+KILN_INLINE unsigned pack_f16(float low, float high) {
+  return kiln_fake::f16_bits(low) | kiln_fake::f16_bits(high) << 16;
+}
+KILN_INLINE float f16_to_f32(unsigned short x) {
+  return kiln_fake::f16_value(x);
+}
+
+// ---- Bits and numbers.
+KILN_INLINE float as_float(unsigned x) {
+  return kiln_fake::bits_to<float>(x);
+}
+KILN_INLINE unsigned as_bits(float x) {
+  return kiln_fake::bits_to<unsigned>(x);
+}
+KILN_INLINE double as_double(unsigned low, unsigned high) {
+  return kiln_fake::bits_to<double>(static_cast<unsigned long>(high) << 32 | low);
+}
+KILN_INLINE unsigned low_bits(double x) {
+  return static_cast<unsigned>(kiln_fake::bits_to<unsigned long>(x));
+}
+KILN_INLINE unsigned high_bits(double x) {
+  return static_cast<unsigned>(kiln_fake::bits_to<unsigned long>(x) >> 32);
+}
+KILN_INLINE float max_or_nan(float a, float b) {
+  return a != a || b != b ? as_float(0x7fffffff) : fmaxf(a, b);
+}
+KILN_INLINE float min_or_nan(float a, float b) {
+  return a != a || b != b ? as_float(0x7fffffff) : fminf(a, b);
+}
+KILN_INLINE float infinity_f32() {
+  return as_float(0x7f800000);
+}
+KILN_INLINE float nan_f32() {
+  return as_float(0x7fffffff);
+}
+KILN_INLINE double infinity_f64() {
+  return as_double(0, 0x7ff00000);
+}
+KILN_INLINE double nan_f64() {
+  return as_double(0xffffffff, 0x7fffffff);
+}
+
+}  // namespace
+
+#include "shim_matrix.h"
+
+// ---- What the compiler checks (-fsanitize=alignment,bounds-strict) is reported like a fault of
+// the device. The layouts are those of GCC's calls.
+struct KilnFakeSourceLocation {
+  const char* file;
+  unsigned line, column;
+};
+extern "C" {
+__attribute__((visibility("hidden"))) void __ubsan_handle_type_mismatch_v1_abort(void* at,
+                                                                                 void* address) {
+  kiln_fake_current->fault(kiln_fake::FaultKind::kMisaligned, "misaligned access", address,
+                           static_cast<KilnFakeSourceLocation*>(at)->line);
+}
+__attribute__((visibility("hidden"))) void __ubsan_handle_out_of_bounds_abort(void* at,
+                                                                              void* index) {
+  kiln_fake_current->fault(kiln_fake::FaultKind::kIllegalAddress, "an index beyond a local array",
+                           index, static_cast<KilnFakeSourceLocation*>(at)->line);
+}
+}

@@ -1,0 +1,58 @@
+// What a kernel that runs on the CPU and the engine that runs it know of each other. Included by
+// the engine and, through cuda_shim.h, by every generated source, so it includes nothing.
+//
+// A compiled source is a shared object that exports one symbol, kiln_fake_module.
+#pragma once
+
+namespace kiln_fake {
+
+// Why a thread stops until others have come as far.
+enum class Meeting : int { kNone, kWarp, kShuffle, kMatrix, kBlock, kCluster };
+
+enum class FaultKind : int { kIllegalAddress, kMisaligned, kLaunchFailed };
+
+inline constexpr int kWarpThreads = 32;
+inline constexpr int kExchangeWords = 8;  // a lane shows to its warp at one meeting
+
+struct Thread {
+  int index;  // in its block
+  unsigned block;
+  int rank, cluster_size;  // of its block in its cluster
+  char* shared;            // of its block; shared[-1] and below are not its own
+  int shared_bytes;
+  Thread* warp;     // lane 0 of its warp; the lanes lie side by side
+  int warp_lanes;   // less than 32 in the last warp of an odd block
+  Thread* cluster;  // thread 0 of block 0 of the cluster
+  int block_threads;
+  bool ended;
+  // What this lane shows to its warp. Consecutive meetings take turns, so one meeting an exchange
+  // is enough: nobody writes a half again before all have read it.
+  int turn;
+  alignas(16) unsigned exchange[2][kExchangeWords];
+  // Returns when all have come. One that does not get there ends the launch with an error.
+  void (*meet)(Meeting);
+  // Asynchronous copies of 16 bytes: `bytes` of them from `global`, the rest zeros.
+  void (*copy_later)(void* shared, const void* global, int bytes);
+  void (*commit_copies)();
+  void (*finish_copies)(int groups_left);
+  // Ends the launch. Does not return. `line` is of the source; 0: unknown.
+  void (*fault)(FaultKind, const char* message, const void* address, unsigned line);
+};
+
+struct Entry {
+  const char* name;
+  void (*call)(void* const* parameters);  // each points at its value
+  int parameter_count;                    // of 8 bytes each
+  int max_threads;                        // __launch_bounds__; 0: none given
+};
+
+struct Module {
+  const char* architecture;  // "sm_90a"
+  const Entry* entries;
+  int entry_count;
+  // Which device thread the code is running as; set by the engine before it lets a thread run. One
+  // launch runs at a time in a process.
+  Thread** current;
+};
+
+}  // namespace kiln_fake

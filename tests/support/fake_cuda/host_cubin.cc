@@ -1,0 +1,200 @@
+#include "tests/support/fake_cuda/host_cubin.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <thread>
+
+extern char** environ;
+
+namespace kiln::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct EntryHead {
+  std::string name;
+  int max_threads = 0;
+};
+
+// The kernels of a source, from the heads that generated ones have:
+//   KILN_KERNEL(128, 4) name(
+//   extern "C" __global__ void __launch_bounds__(128, 4) name(
+std::vector<EntryHead> find_entries(const std::string& source) {
+  static const std::regex kHead(
+      R"re((?:KILN_KERNEL\s*\(\s*(\d*)[^)]*\)|extern\s+"C"\s+__global__\s+void(?:\s+__launch_bounds__\s*\(\s*(\d*)[^)]*\))?)\s+(?:__cluster_dims__\s*\([^)]*\)\s*)?(\w+)\s*\()re");
+  std::vector<EntryHead> entries;
+  for (std::sregex_iterator match(source.begin(), source.end(), kHead), end; match != end;
+       ++match) {
+    const std::string bound = (*match)[1].str() + (*match)[2].str();
+    entries.push_back({(*match)[3], bound.empty() ? 0 : std::stoi(bound)});
+  }
+  return entries;
+}
+
+// What follows the source: the table through which the engine finds and calls its kernels.
+std::string module_text(const std::vector<EntryHead>& entries, const std::string& architecture) {
+  std::string text = "\nnamespace {\n";
+  for (const EntryHead& entry : entries)
+    text += fmt::format(
+        "void kiln_fake_call_{0}(void* const* parameters) {{ kiln_fake::call({0}, parameters); "
+        "}}\n",
+        entry.name);
+  text += "const kiln_fake::Entry kiln_fake_entries[] = {\n";
+  for (const EntryHead& entry : entries)
+    text +=
+        fmt::format("  {{\"{0}\", kiln_fake_call_{0}, kiln_fake::parameter_count({0}), {1}}},\n",
+                    entry.name, entry.max_threads);
+  return text + fmt::format(
+                    "}};\n}}\nextern \"C\" __attribute__((visibility(\"default\"))) const "
+                    "kiln_fake::Module kiln_fake_module;\nconst kiln_fake::Module "
+                    "kiln_fake_module = {{\"{}\", kiln_fake_entries, {}, &kiln_fake_current}};\n",
+                    architecture, entries.size());
+}
+
+// "sm_90a" is 900.
+std::string architecture_number(const std::string& architecture) {
+  std::string digits;
+  for (char c : architecture)
+    if (c >= '0' && c <= '9') digits += c;
+  return digits + "0";
+}
+
+std::vector<std::string> command_line(const HostCubinOptions& options) {
+  std::vector<std::string> command = {
+      KILN_FAKE_CXX,
+      "-std=gnu++17",
+      "-O1",
+      "-march=x86-64-v3",
+      "-ffp-contract=fast",
+      "-fPIC",
+      "-shared",
+      "-w",
+      "-fno-exceptions",
+      "-fno-rtti",
+      "-fvisibility=hidden",
+      "-fno-math-errno",
+      "-fno-strict-aliasing",
+      "-fwrapv",
+      "-fsanitize=alignment,bounds-strict",
+      "-fno-sanitize-recover=all",
+      "-DKILN_ON_HOST=1",
+      "-D__CUDA_ARCH__=" + architecture_number(options.architecture),
+      "-include",
+      KILN_FAKE_SHIM};
+  for (const std::string& define : options.defines) command.push_back("-D" + define);
+  command.insert(command.end(), {"-x", "c++", "kernel.cu", "-o", "kernel.so", "-lm"});
+  return command;
+}
+
+// A folder of its own for one compilation.
+struct Workplace {
+  Workplace() {
+    std::string pattern = fs::temp_directory_path() / "kiln-fake-XXXXXX";
+    if (::mkdtemp(pattern.data()) != nullptr) path = pattern;
+  }
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+  ~Workplace() {
+    std::error_code ignored;
+    if (!path.empty()) fs::remove_all(path, ignored);
+  }
+  fs::path path;
+};
+
+std::string read_all(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The compiler's exit status; its messages go to messages.txt. -1: it was cancelled.
+Result<int> run_compiler(std::vector<std::string> command, const fs::path& folder,
+                         const std::function<bool()>& cancelled) {
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+  ::posix_spawn_file_actions_addopen(&actions, 1, "messages.txt", O_WRONLY | O_CREAT | O_TRUNC,
+                                     0600);
+  ::posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  const int error =
+      ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error != 0)
+    return fail(Code::kNotFound,
+                fmt::format("cannot start {}: {}", command[0], std::strerror(error)));
+  int status = 0;
+  while (::waitpid(child, &status, cancelled ? WNOHANG : 0) != child) {
+    if (!cancelled) continue;
+    if (cancelled()) {
+      ::kill(child, SIGKILL);
+      while (::waitpid(child, &status, 0) != child) {
+      }
+      return -1;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+}  // namespace
+
+Result<HostCubin> compile_host_cubin(std::string_view source, const HostCubinOptions& options) {
+  const Workplace workplace;
+  if (workplace.path.empty()) return fail(Code::kUnavailable, "no temporary folder");
+  const std::string text(source);
+  const std::vector<EntryHead> entries = find_entries(text);
+  if (entries.empty()) return fail(Code::kInvalidArgument, "the source has no kernel");
+  std::ofstream(workplace.path / "kernel.cu") << "#line 1 \"kernel.cu\"\n"
+                                              << text << module_text(entries, options.architecture);
+  TRY(const int status, run_compiler(command_line(options), workplace.path, options.cancelled));
+  if (status < 0) return fail(Code::kDeadlineExceeded, "the compilation was cancelled");
+  if (status != 0) return fail(Code::kInvalidArgument, read_all(workplace.path / "messages.txt"));
+  HostCubin cubin;
+  cubin.bytes = read_all(workplace.path / "kernel.so");
+  for (const EntryHead& entry : entries) cubin.entries.push_back(entry.name);
+  return cubin;
+}
+
+// Through a file that is gone at once: the loader takes two files of one path for the same object,
+// which rules out /proc/self/fd.
+Result<std::shared_ptr<const HostModule>> HostModule::load(std::string_view bytes) {
+  std::string path = fs::temp_directory_path() / "kiln-fake-cubin-XXXXXX";
+  const int file = ::mkostemp(path.data(), O_CLOEXEC);
+  if (file < 0 || ::write(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    return fail(Code::kUnavailable, "cannot write a cubin into " + path);
+  ::close(file);
+  void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ::unlink(path.c_str());
+  if (handle == nullptr) return fail(Code::kInvalidArgument, ::dlerror());
+  const auto* module = static_cast<const kiln_fake::Module*>(::dlsym(handle, "kiln_fake_module"));
+  if (module != nullptr) return std::shared_ptr<const HostModule>(new HostModule(handle, module));
+  ::dlclose(handle);
+  return fail(Code::kInvalidArgument, "the shared object is no fake cubin");
+}
+
+HostModule::~HostModule() {
+  ::dlclose(handle_);
+}
+
+const kiln_fake::Entry* HostModule::find(std::string_view entry) const {
+  for (int i = 0; i < module_->entry_count; ++i)
+    if (module_->entries[i].name == entry) return &module_->entries[i];
+  return nullptr;
+}
+
+}  // namespace kiln::testing

@@ -1,0 +1,162 @@
+#include "tests/support/fake_cuda/host_launch.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "tests/support/fake_cuda/grid.h"
+#include "tests/support/fake_cuda/guarded_memory.h"
+#include "tests/support/fake_cuda/host_cubin.h"
+
+namespace kiln::testing {
+namespace {
+
+constexpr size_t kAlignment = 16;  // of every buffer, as program/artifact.h promises
+
+Result<std::shared_ptr<const HostModule>> module_of(const std::string& text) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::string, std::shared_ptr<const HostModule>, std::less<>>;
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(text); found != known.end()) return found->second;
+  }
+  TRY(const HostCubin cubin, compile_host_cubin(text));
+  TRY(std::shared_ptr<const HostModule> module, HostModule::load(cubin.bytes));
+  const std::lock_guard lock(mutex);
+  return known.emplace(text, std::move(module)).first->second;
+}
+
+// A launch's memory: inputs, outputs, workspace.
+struct LaunchMemory {
+  std::vector<GuardedMemory> buffers;
+  std::vector<std::string> names;
+
+  uint8_t* add(std::string name, size_t bytes) {
+    names.push_back(std::move(name));
+    buffers.push_back(GuardedMemory::poison(bytes, kAlignment));
+    return buffers.back().data();
+  }
+  // "12 bytes past the end of input 0 (64 bytes)", when the address is near a buffer.
+  std::string describe(const void* address) const {
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (!buffers[i].is_near(address)) continue;
+      const int64_t offset = static_cast<const uint8_t*>(address) - buffers[i].data();
+      const auto bytes = static_cast<int64_t>(buffers[i].bytes());
+      const std::string of = fmt::format("{} ({} bytes)", names[i], bytes);
+      if (offset < 0) return fmt::format(": {} bytes before {}", -offset, of);
+      return offset < bytes ? fmt::format(": byte {} of {}", offset, of)
+                            : fmt::format(": {} bytes past the end of {}", offset - bytes, of);
+    }
+    return "";
+  }
+};
+
+Result<std::vector<int64_t>> sizes_of(const TensorSpec& spec, std::span<const int64_t> dims) {
+  std::vector<int64_t> sizes;
+  for (const Dim& size : spec.shape) {
+    TRY(const int64_t value, size.evaluate(dims));
+    sizes.push_back(value);
+  }
+  return sizes;
+}
+
+Status check_inputs(const Recipe& recipe, std::span<const Tensor> inputs,
+                    std::span<const int64_t> dims) {
+  if (inputs.size() != recipe.inputs.size())
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} inputs for a recipe of {}", inputs.size(), recipe.inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    TRY(const std::vector<int64_t> sizes, sizes_of(recipe.inputs[i], dims));
+    if (inputs[i].dtype() != recipe.inputs[i].dtype || inputs[i].sizes() != sizes)
+      return fail(Code::kInvalidArgument, fmt::format("input {} is not what the recipe says", i));
+  }
+  return {};
+}
+
+Status launch_phase(const HostModule& module, const Phase& phase, std::vector<uint64_t>& values,
+                    const LaunchMemory& memory, std::span<const int64_t> dims, bool reversed) {
+  const kiln_fake::Entry* entry = module.find(phase.entry);
+  if (entry == nullptr)
+    return fail(Code::kInternal, fmt::format("the source has no kernel {}", phase.entry));
+  if (entry->parameter_count != static_cast<int>(values.size()))
+    return fail(Code::kInternal, fmt::format("kernel {} takes {} parameters, the launch model {}",
+                                             phase.entry, entry->parameter_count, values.size()));
+  TRY(const int64_t grid, phase.grid.evaluate(dims));
+  if (phase.threads <= 0 || phase.threads > 1024 || phase.cluster <= 0 ||
+      grid % phase.cluster != 0 || phase.shared_bytes < 0)
+    return fail(Code::kInternal,
+                fmt::format("no device launches kernel {}: {} blocks of {} threads in clusters of "
+                            "{}, {} bytes of shared memory",
+                            phase.entry, grid, phase.threads, phase.cluster, phase.shared_bytes));
+  if (entry->max_threads != 0 && phase.threads > entry->max_threads)
+    return fail(Code::kInternal, fmt::format("kernel {} is bounded to {} threads, {} are launched",
+                                             phase.entry, entry->max_threads, phase.threads));
+  std::vector<void*> parameters;
+  for (uint64_t& value : values) parameters.push_back(&value);
+  const auto fault =
+      run_grid({*entry, module.module().current, parameters.data(), static_cast<unsigned>(grid),
+                phase.threads, phase.cluster, phase.shared_bytes, reversed});
+  if (!fault) return {};
+  return fail(Code::kInternal, fault->message + memory.describe(fault->address));
+}
+
+Result<std::vector<Tensor>> run_in_order(const HostModule& module, const Recipe& recipe,
+                                         std::span<const Tensor> inputs,
+                                         std::span<const int64_t> dims, bool reversed) {
+  LaunchMemory memory;
+  std::vector<uint64_t> values;
+  const auto add = [&](std::string name, size_t bytes) {
+    values.push_back(reinterpret_cast<uint64_t>(memory.add(std::move(name), bytes)));
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    add(fmt::format("input {}", i), inputs[i].bytes().size());
+    std::memcpy(memory.buffers.back().data(), inputs[i].data(), inputs[i].bytes().size());
+  }
+  std::vector<Tensor> outputs;
+  for (const TensorSpec& spec : recipe.outputs) {
+    TRY(std::vector<int64_t> sizes, sizes_of(spec, dims));
+    outputs.emplace_back(spec.dtype, std::move(sizes));
+    add(fmt::format("output {}", outputs.size() - 1), outputs.back().bytes().size());
+  }
+  TRY(const int64_t workspace, recipe.workspace_bytes.evaluate(dims));
+  if (workspace > 0)
+    add("the workspace", static_cast<size_t>(workspace));
+  else
+    values.push_back(0);
+  for (int64_t dim : dims) values.push_back(static_cast<uint64_t>(dim));
+
+  for (const Phase& phase : recipe.phases)
+    TRY_STATUS(launch_phase(module, phase, values, memory, dims, reversed));
+  for (size_t i = 0; i < memory.buffers.size(); ++i) {
+    if (const std::string damage = memory.buffers[i].damage(); !damage.empty())
+      return fail(Code::kInternal, fmt::format("wrote outside {}, {}", memory.names[i], damage));
+    if (i < inputs.size() &&
+        std::memcmp(memory.buffers[i].data(), inputs[i].data(), inputs[i].bytes().size()) != 0)
+      return fail(Code::kInternal, fmt::format("wrote into input {}", i));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i)
+    std::memcpy(outputs[i].data(), memory.buffers[inputs.size() + i].data(),
+                outputs[i].bytes().size());
+  return outputs;
+}
+
+}  // namespace
+
+Result<std::vector<Tensor>> run_on_fake_gpu(const Source& source, std::span<const Tensor> inputs,
+                                            std::span<const int64_t> dims) {
+  TRY_STATUS(check_inputs(source.recipe, inputs, dims));
+  TRY(const std::shared_ptr<const HostModule> module, module_of(source.text));
+  TRY(std::vector<Tensor> outputs, run_in_order(*module, source.recipe, inputs, dims, false));
+  TRY(const std::vector<Tensor> again, run_in_order(*module, source.recipe, inputs, dims, true));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (std::memcmp(outputs[i].data(), again[i].data(), outputs[i].bytes().size()) != 0)
+      return fail(
+          Code::kInternal,
+          fmt::format("output {} depends on the order of the threads: a barrier is missing", i));
+  return outputs;
+}
+
+}  // namespace kiln::testing
