@@ -1,0 +1,223 @@
+"""Kiln beside PyTorch on one GPU, in one run.
+
+    python3 bench.py --kiln BIN --graphs DIR --coordinator tcp://... [--only A,B] [--peers eager,default,max_autotune]
+                     [--json FILE] [--rounds N]
+
+For each workload (workloads.py): Kiln tunes it from an empty cache (timed), answers it from the cache to a
+fresh process (timed), its kernels are checked against PyTorch's result, and then timed in turn with
+PyTorch's: every arm is a captured CUDA graph on the same tensors; 256 MB of L2 are overwritten before each
+replay; medians of N rounds. Exit code 1 when a result is wrong or a program cannot be compiled.
+
+Without PyTorch only Kiln's own times are taken."""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import torch
+    from kiln_program import KilnProgram, schedule_text
+    from workloads import WORKLOADS
+except ImportError:
+    torch = None
+
+FLUSH_BYTES = 256 << 20
+MODES = {"default": None, "max_autotune": "max-autotune-no-cudagraphs"}
+
+
+def run_kiln(options, *arguments):
+    command = [os.path.join(options.kiln, "kiln"), *arguments, "--coordinator", options.coordinator, "--json"]
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True)
+    wall = time.monotonic() - started
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}")
+    return json.loads(done.stdout.splitlines()[-1]), wall
+
+
+def capture(function):
+    """`function` as a CUDA graph; its first result."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            function()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = function()
+    graph.kept = result
+    return graph
+
+
+def time_in_turn(graphs, rounds):
+    """Median microseconds of each graph's replay, interleaved."""
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    events = {name: [] for name in graphs}
+    names = list(graphs)
+    for turn in range(rounds + 3):
+        for name in names[turn % len(names):] + names[:turn % len(names)]:
+            flush.zero_()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graphs[name].replay()
+            end.record()
+            if turn >= 3:
+                events[name].append((start, end))
+        torch.cuda.synchronize()
+    return {name: statistics.median(a.elapsed_time(b) * 1e3 for a, b in pairs) for name, pairs in events.items()}
+
+
+def relative_error(got, want):
+    got, want = got.double(), want.double()
+    if not torch.equal(got.isnan(), want.isnan()):
+        return math.inf
+    return ((got - want).norm() / want.norm().clamp_min(1e-30)).item()
+
+
+def as_list(result):
+    return [result] if torch.is_tensor(result) else list(result)
+
+
+def check(outputs, expected):
+    limits = {torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.float32: 1e-4}
+    errors = [relative_error(g, w) for g, w in zip(outputs, expected)]
+    right = all(e <= limits[w.dtype] and g.shape == w.shape and g.dtype == w.dtype
+                for e, g, w in zip(errors, outputs, expected))
+    return right, max(errors)
+
+
+def measure(workload, options, scratch):
+    graph_file = os.path.join(options.graphs, workload.name + ".pt2")
+    out = os.path.join(scratch, workload.name)
+    compiled, cold = run_kiln(options, "compile", graph_file, "--target", "cuda", "--mode", "max-autotune",
+                              "--out", out)
+    row = {"name": workload.name, "kiln_cold_s": compiled["seconds"], "kiln_cold_wall_s": cold,
+           "candidates": sum(k["candidates"] for k in compiled["kernels"])}
+    warm, _ = run_kiln(options, "run", graph_file, "--target", "cuda", "--mode", "max-autotune", "--runs", "3")
+    row["warm"] = warm.get("timings")
+    inputs = workload.make_inputs("cuda")
+    program = KilnProgram(out).bind(inputs)
+    row["schedule"] = schedule_text(program.manifest)
+    expected = as_list(workload.function(*inputs))
+    row["bytes"] = workload.bytes_moved(expected)
+    program.launch()
+    torch.cuda.synchronize()
+    row["right"], row["error"] = check(program.outputs, expected)
+    del expected
+    arms = {"kiln": capture(program.launch)}
+    for peer in options.peers:
+        if peer == "eager":
+            arms[peer] = capture(lambda: workload.function(*inputs))
+            continue
+        torch._dynamo.reset()
+        function = torch.compile(workload.module(), mode=MODES[peer])
+        started = time.monotonic()
+        function(*inputs)
+        torch.cuda.synchronize()
+        row[peer + "_compile_s"] = time.monotonic() - started
+        arms[peer] = capture(lambda: function(*inputs))
+    row["us"] = time_in_turn(arms, options.rounds)
+    return row
+
+
+def copy_bandwidth(options):
+    """Bytes read plus written a second, of a large copy timed as everything else is."""
+    x = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    y = torch.empty_like(x)
+    us = time_in_turn({"copy": capture(lambda: y.copy_(x))}, options.rounds)["copy"]
+    return 2 * x.numel() / us * 1e6
+
+
+def print_row(row, copy):
+    us = row["us"]
+    share = row["bytes"] / us["kiln"] * 1e6 / copy
+    best = us.get("max_autotune")
+    cells = [f"{row['name']:18s}", f"{us['kiln']:8.1f}", f"{share * 100:5.0f} %"]
+    cells += [f"{us[p]:9.1f}" if p in us else "        -" for p in ("eager", "default", "max_autotune")]
+    cells += [f"{best / us['kiln']:6.2f}" if best else "     -", f"{row['kiln_cold_s']:6.2f}",
+              f"{row.get('max_autotune_compile_s', float('nan')):6.1f}", f"{row['error']:8.1e}",
+              "" if row["right"] else "WRONG"]
+    print(" ".join(cells), flush=True)
+
+
+def print_header(copy):
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, copy {copy / 1e12:.2f} TB/s; times in us")
+    print(f"{'workload':18s} {'kiln':>8s} {'copy':>7s} {'eager':>9s} {'default':>9s} {'autotune':>9s} {'ratio':>6s} "
+          f"{'cold s':>6s} {'a.t. s':>6s} {'error':>8s}")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kiln", required=True)
+    parser.add_argument("--graphs", required=True)
+    parser.add_argument("--coordinator", required=True)
+    parser.add_argument("--only", type=lambda s: s.split(","), default=[])
+    parser.add_argument("--peers", type=lambda s: [p for p in s.split(",") if p], default=["eager", "default", "max_autotune"])
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--json")
+    return parser.parse_args()
+
+
+def kiln_alone(options):
+    failed = False
+    for name in sorted(os.listdir(options.graphs)):
+        path = os.path.join(options.graphs, name)
+        if not name.endswith(".pt2") or (options.only and name[:-4] not in options.only):
+            continue
+        cold, _ = run_kiln(options, "compile", path, "--target", "cuda", "--mode", "max-autotune")
+        warm, _ = run_kiln(options, "run", path, "--target", "cuda", "--mode", "max-autotune")
+        print(f"{name:24s} {warm['median_us']:9.1f} us  cold {cold['seconds']:.2f} s", flush=True)
+    return 1 if failed else 0
+
+
+def main():
+    options = parse()
+    if torch is None:
+        print("PyTorch is not installed: Kiln's own times only")
+        return kiln_alone(options)
+    if "default" in options.peers or "max_autotune" in options.peers:
+        # The compiler's own start-up is not any workload's.
+        torch.compile(lambda x: x.sin() + 1, mode=MODES["max_autotune"])(torch.ones(1000, device="cuda"))
+    copy = copy_bandwidth(options)
+    print_header(copy)
+    rows, failed = [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        for workload in WORKLOADS:
+            if options.only and workload.name not in options.only:
+                continue
+            try:
+                row = measure(workload, options, scratch)
+            except Exception as error:  # the other rows still count
+                failed.append(workload.name)
+                print(f"{workload.name:18s} FAILED: {error}", flush=True)
+                continue
+            finally:
+                torch.cuda.empty_cache()
+            rows.append(row)
+            print_row(row, copy)
+            if not row["right"]:
+                failed.append(workload.name)
+    ratios = [r["us"]["max_autotune"] / r["us"]["kiln"] for r in rows if "max_autotune" in r["us"]]
+    if ratios:
+        print(f"geometric mean over max-autotune: {statistics.geometric_mean(ratios):.2f}; least {min(ratios):.2f}")
+    faster = [r["max_autotune_compile_s"] / r["kiln_cold_s"] for r in rows if "max_autotune_compile_s" in r]
+    if faster:
+        print(f"cold tuning against max-autotune's compile: least {min(faster):.1f} times, geometric mean "
+              f"{statistics.geometric_mean(faster):.1f}; Kiln's longest {max(r['kiln_cold_s'] for r in rows):.2f} s")
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"copy_bytes_s": copy, "rows": rows, "failed": failed}, file, indent=1)
+    if failed:
+        print("wrong or failed: " + ", ".join(failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
