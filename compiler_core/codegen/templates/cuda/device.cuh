@@ -107,6 +107,72 @@ KILN_INLINE void stream_output(void* p, const Bits<8>& x) {
 template <int bytes>
 KILN_INLINE void stream_output(void* p, const Bits<bytes>& x) { store_output(p, x); }
 
+// From global to this block's shared memory without a stop in registers, for the thread that copies
+// alone to read, after copies_arrived(). Any number may be under way.
+template <int bytes>
+KILN_INLINE void copy_input(const void* from, void* to) {
+  const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  if constexpr (bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(bytes)
+                 : "memory");
+}
+KILN_INLINE void copies_arrived() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// ---- Copies of 16 bytes from global into shared memory that go on while the thread does other
+// work; both addresses are multiples of 16. `bytes` (0 to 16) are read, the rest become zeros.
+KILN_INLINE unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+KILN_INLINE void cp_async_16(void* shared, const void* global, int bytes = 16) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+               "l"(global), "r"(bytes)
+               : "memory");
+}
+// Ends a group of copies; waits until at most `groups_left` of this thread's groups are under way.
+KILN_INLINE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int groups_left>
+KILN_INLINE void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(groups_left) : "memory");
+}
+
+// ---- The tensor cores, a whole warp together; fragments as the PTX ISA lays them over lanes.
+// d [16, 8] += a [16, 16] * b [16, 8] of half types; tf32 (f32 bits, the low 13 ignored): depth 8.
+KILN_INLINE void mma_bf16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+KILN_INLINE void mma_f16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+KILN_INLINE void mma_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// Four matrices of 8 rows of 16 bytes in shared memory: lane 8i + r brings the address of row r of
+// matrix i. Of each, a lane gets word lane % 4 of row lane / 4; transposed (16-bit elements), rows
+// 2 (lane % 4) and the next of column lane / 4.
+KILN_INLINE void ldmatrix_x4(unsigned (&x)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+KILN_INLINE void ldmatrix_x4_trans(unsigned (&x)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
 // ---- The half types: two a word, the first in the low half. To nearest even.
 KILN_INLINE unsigned pack_bf16(float low, float high) {
   unsigned x;
