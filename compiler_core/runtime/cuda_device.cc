@@ -89,8 +89,8 @@ Status CudaDevice::make_current() const {
   return impl_->check(impl_->driver.cuCtxSetCurrent(impl_->context), "using the GPU's context");
 }
 
-bool CudaDevice::is_lost() const {
-  return impl_->lost.load(std::memory_order_relaxed);
+CudaDevice::Fault CudaDevice::fault() const {
+  return impl_->fault.load(std::memory_order_relaxed);
 }
 
 Result<DevicePtr> CudaDevice::allocate(int64_t bytes) const {
@@ -106,11 +106,14 @@ void CudaDevice::release(DevicePtr memory) const {
   if (make_current()) static_cast<void>(impl_->driver.cuMemFree(memory));
 }
 
+// The driver's copy returns once pageable bytes are in its own buffers, and streams that do not
+// wait for the default one would overtake the rest.
 Status CudaDevice::copy_to_device(DevicePtr to, std::span<const uint8_t> from) const {
   if (from.empty()) return {};
   TRY_STATUS(make_current());
-  return impl_->check(impl_->driver.cuMemcpyHtoD(to, from.data(), from.size()),
-                      "copying to the GPU");
+  TRY_STATUS(
+      impl_->check(impl_->driver.cuMemcpyHtoD(to, from.data(), from.size()), "copying to the GPU"));
+  return synchronize(nullptr);
 }
 
 Status CudaDevice::copy_to_host(std::span<uint8_t> to, DevicePtr from) const {

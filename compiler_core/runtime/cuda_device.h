@@ -52,8 +52,9 @@ class CudaDevice {
   // so for the life of the process: is_lost() tells.
   Result<DevicePtr> allocate(int64_t bytes) const;
   void release(DevicePtr memory) const;
-  Status copy_to_device(DevicePtr to, std::span<const uint8_t> from) const;  // blocking
-  Status copy_to_host(std::span<uint8_t> to, DevicePtr from) const;          // blocking
+  // Both block until the bytes are there.
+  Status copy_to_device(DevicePtr to, std::span<const uint8_t> from) const;
+  Status copy_to_host(std::span<uint8_t> to, DevicePtr from) const;
   Status copy_on_device(DevicePtr to, DevicePtr from, int64_t bytes, CudaStream stream) const;
   Status fill(DevicePtr memory, uint8_t value, int64_t bytes, CudaStream stream) const;
   Status synchronize(CudaStream stream) const;  // what faulted on it is reported here
@@ -62,7 +63,15 @@ class CudaDevice {
   Result<CudaStream> create_stream() const;
   void destroy_stream(CudaStream stream) const;
   Status make_current() const;
-  bool is_lost() const;
+  bool is_lost() const { return fault() != Fault::kNone; }
+  // What the device was lost to, as far as the driver says.
+  enum class Fault {
+    kNone,
+    kAddress,  // an illegal address
+    kKernel,   // something else that no kernel may do: a misaligned access, an illegal instruction
+    kOther,    // a launch that failed without a reason, the hardware, the driver
+  };
+  Fault fault() const;
   // SM clock in MHz now, and whether the card is slowing itself down (power, heat); zero and false
   // when NVML is not there to ask.
   struct Clocks {

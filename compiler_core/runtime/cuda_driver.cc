@@ -8,25 +8,29 @@
 namespace kiln {
 namespace {
 
-// The cards' context is gone after these, for every call and until the process ends.
-bool is_sticky(CUresult result) {
+using Fault = CudaDevice::Fault;
+
+// The card's context is gone after these, for every call and until the process ends.
+Fault fault_of(CUresult result) {
   switch (static_cast<int>(result)) {
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+      return Fault::kAddress;
     case CUDA_ERROR_ASSERT:
     case CUDA_ERROR_HARDWARE_STACK_ERROR:
     case CUDA_ERROR_ILLEGAL_INSTRUCTION:
     case CUDA_ERROR_MISALIGNED_ADDRESS:
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
+      return Fault::kKernel;
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
     case CUDA_ERROR_LAUNCH_FAILED:
     case CUDA_ERROR_EXTERNAL_DEVICE:
     case CUDA_ERROR_UNKNOWN:
-      return true;
+      return Fault::kOther;
     default:
-      return false;
+      return Fault::kNone;
   }
 }
 
@@ -80,8 +84,10 @@ Status CudaDriver::check(CUresult result, std::string_view doing, Code code) con
 
 Status CudaDevice::Impl::check(CUresult result, std::string_view doing, Code code) const {
   if (result == CUDA_SUCCESS) return {};
-  if (!is_sticky(result)) return driver.check(result, doing, code);
-  lost.store(true, std::memory_order_relaxed);
+  const Fault found = fault_of(result);
+  if (found == Fault::kNone) return driver.check(result, doing, code);
+  Fault none = Fault::kNone;
+  fault.compare_exchange_strong(none, found);
   return driver.check(result, doing, Code::kUnavailable);
 }
 

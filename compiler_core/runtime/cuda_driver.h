@@ -19,10 +19,11 @@
 #define KILN_CUDA_FUNCTIONS(FUNCTION)                                                              \
   FUNCTION(cuInit)                                                                                 \
   FUNCTION(cuDriverGetVersion)                                                                     \
-  FUNCTION(cuGetErrorName) FUNCTION(cuGetErrorString) FUNCTION(cuDeviceGetCount)                   \
-      FUNCTION(cuDeviceGet) FUNCTION(cuDeviceGetName) FUNCTION(cuDeviceGetPCIBusId) FUNCTION(      \
-          cuDeviceGetAttribute) FUNCTION(cuDeviceTotalMem) FUNCTION(cuDevicePrimaryCtxRetain)      \
-          FUNCTION(cuDevicePrimaryCtxRelease) FUNCTION(cuCtxSetCurrent) FUNCTION(cuMemAlloc)       \
+  FUNCTION(cuGetErrorName)                                                                         \
+  FUNCTION(cuGetErrorString) FUNCTION(cuDeviceGetCount) FUNCTION(cuDeviceGet)                      \
+      FUNCTION(cuDeviceGetName) FUNCTION(cuDeviceGetPCIBusId) FUNCTION(cuDeviceGetAttribute)       \
+          FUNCTION(cuDeviceTotalMem) FUNCTION(cuDevicePrimaryCtxRetain) FUNCTION(                  \
+              cuDevicePrimaryCtxRelease) FUNCTION(cuCtxSetCurrent) FUNCTION(cuMemAlloc)            \
               FUNCTION(cuMemFree) FUNCTION(cuMemcpyHtoD) FUNCTION(cuMemcpyDtoH) FUNCTION(          \
                   cuMemcpyDtoDAsync) FUNCTION(cuMemsetD8Async) FUNCTION(cuStreamCreate)            \
                   FUNCTION(cuStreamDestroy) FUNCTION(cuStreamSynchronize) FUNCTION(cuStreamQuery)  \
@@ -56,13 +57,13 @@ struct CudaDriver {
 #undef KILN_CUDA_FIELD
 };
 
-// Constant after construction, but for `lost` and what `nvml_once` guards.
+// Constant after construction, but for `fault` and what `nvml_once` guards.
 struct CudaDevice::Impl {
   CudaDriver driver;
   CUdevice device = 0;
   CUcontext context = nullptr;
   CudaFacts facts;
-  mutable std::atomic<bool> lost{false};
+  mutable std::atomic<Fault> fault{Fault::kNone};  // the first
   mutable std::once_flag nvml_once;
   mutable Nvml nvml;
 

@@ -3,6 +3,7 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/runtime/cuda_graph.h"
 #include "compiler_core/runtime/cuda_kernel.h"
+#include "compiler_core/runtime/cuda_module.h"
 
 namespace kiln {
 namespace {
@@ -21,6 +22,9 @@ struct CudaKernel::Impl {
   Recipe recipe;
 };
 struct CudaGraph::Impl {};
+struct CudaModule::Impl {
+  std::shared_ptr<const CudaDevice> device;
+};
 
 Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(int, const std::string&) {
   return no_cuda();
@@ -62,8 +66,8 @@ void CudaDevice::destroy_stream(CudaStream) const {}
 Status CudaDevice::make_current() const {
   return no_cuda();
 }
-bool CudaDevice::is_lost() const {
-  return false;
+CudaDevice::Fault CudaDevice::fault() const {
+  return Fault::kNone;
 }
 CudaDevice::Clocks CudaDevice::clocks() const {
   return {};
@@ -109,6 +113,22 @@ Status CudaEvent::record(CudaStream) const {
   return no_cuda();
 }
 Result<double> CudaEvent::us_since(const CudaEvent&) const {
+  return no_cuda();
+}
+
+CudaModule::CudaModule(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CudaModule::CudaModule(CudaModule&&) noexcept = default;
+CudaModule& CudaModule::operator=(CudaModule&&) noexcept = default;
+CudaModule::~CudaModule() = default;
+Result<CudaModule> CudaModule::load(std::shared_ptr<const CudaDevice>, std::string_view,
+                                    const Digest&) {
+  return no_cuda();
+}
+const std::shared_ptr<const CudaDevice>& CudaModule::device() const {
+  return impl_->device;
+}
+Status CudaModule::launch(const std::string&, int64_t, int, std::span<const int64_t>,
+                          CudaStream) const {
   return no_cuda();
 }
 
