@@ -5,7 +5,7 @@
 #include "client/compiled_program.h"
 #include "client/local_tier.h"
 #include "client/remote.h"
-#include "compiler_core/compile/compiler.h"
+#include "client/toolchains.h"
 #include "compiler_core/compile/local.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/text.h"
@@ -29,16 +29,34 @@ bool is_away(const Error& error) {
   return error.code == Code::kUnavailable;
 }
 
+// The GPU refuses a context or memory: for the caller that is a machine too busy, no service away.
+Error no_room(Error error) {
+  if (error.code == Code::kUnavailable) error.code = Code::kOverloaded;
+  return error;
+}
+
+double ms_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
 }  // namespace
 
-// Constant after construction, but for what mu_ guards.
+// Constant after construction, but for what mu guards.
 struct Client::Impl {
-  ClientOptions options;
+  explicit Impl(ClientOptions wanted)
+      : options(std::move(wanted)),
+        gpu(options.libcuda, options.open_gpu),
+        toolchains(options.compiler, options.libnvrtc, gpu) {}
+
+  const ClientOptions options;
+  const GpuOpening gpu;
+  const Toolchains toolchains;
   std::unique_ptr<LocalTier> local;  // null: none
   std::unique_ptr<Remote> remote;    // null: none
-  std::shared_ptr<ThreadPool> pool;
-  std::shared_ptr<std::mutex> pool_mu;
+  const std::shared_ptr<std::mutex> pool_mu = std::make_shared<std::mutex>();
+
   std::mutex mu;
+  std::shared_ptr<ThreadPool> pool;  // null until a program for the CPU is loaded
   std::unordered_map<Digest, SharedFiles> remembered;
 
   SharedFiles recall(const Digest& key) {
@@ -107,9 +125,9 @@ struct Client::Impl {
   }
 
   Result<Found> compile_here(const NormalForm& form, const Target& target) {
-    TRY(const HostCompiler compiler, HostCompiler::find(options.compiler));
-    TRY(LocalCompilation made,
-        compile_locally(form.graph, form.digest, target, compiler, pool->threads()));
+    TRY(const auto compiler, toolchains.compiler_for(target));
+    const int jobs = options.threads > 0 ? options.threads : host_cpu_target().units;
+    TRY(LocalCompilation made, compile_locally(form.graph, form.digest, target, *compiler, jobs));
     return Found{std::make_shared<const ProgramFiles>(
                      ProgramFiles{std::move(made.program), std::move(made.artifacts)}),
                  CacheOutcome::kLocal};
@@ -146,21 +164,59 @@ struct Client::Impl {
     keep(made_key, made.files, true);
     return made;
   }
+
+  std::shared_ptr<ThreadPool> shared_pool() {
+    std::lock_guard lock(mu);
+    if (pool == nullptr) pool = std::make_shared<ThreadPool>(options.threads);
+    return pool;
+  }
+
+  // Before anything is fetched or compiled: whether what comes of it can be loaded here.
+  Status check_loadable(const Target& target) const {
+    if (target.backend != Backend::kCuda) return {};
+    const Result<CudaFacts>& facts = gpu.facts();
+    const std::string why = "cannot run code for " + target.to_string() + " on this machine: ";
+    if (!facts) return fail(Code::kUnsupported, why + facts.error().message);
+    if (facts->target().can_run(target)) return {};
+    return fail(Code::kUnsupported,
+                why + "its GPU is " + facts->name + ", " + facts->target().to_string());
+  }
+
+  Status load(const CompileOptions& wanted, CompiledProgram::Impl& program) {
+    const ProgramFiles& files = *program.files;
+    if (wanted.target.backend == Backend::kCuda) {
+      const auto asked = Clock::now();
+      const GpuOpening::DeviceResult& device = gpu.device();
+      const auto opened = Clock::now();
+      program.start_up.context_wait_ms += ms_between(asked, opened);
+      if (!device) return fail(no_room(device.error()));
+      auto loaded =
+          GpuProgram::load(*device, files.program, files.artifacts, wanted.reduce_overhead);
+      if (!loaded) return fail(no_room(std::move(loaded).error()));
+      program.loaded = *std::move(loaded);
+      program.start_up.context_ms = gpu.context_ms();
+      program.start_up.load_ms = ms_between(opened, Clock::now());
+      return {};
+    }
+    const auto started = Clock::now();
+    TRY(Executable executable, Executable::load(files.program, files.artifacts));
+    program.loaded = CpuProgram{std::move(executable), shared_pool(), pool_mu};
+    program.start_up.load_ms = ms_between(started, Clock::now());
+    return {};
+  }
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 
 Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
-  auto impl = std::make_unique<Impl>();
-  if (!options.cache_dir.empty()) {
-    TRY(impl->local, LocalTier::open(options.cache_dir));
+  auto impl = std::make_unique<Impl>(std::move(options));
+  const ClientOptions& given = impl->options;
+  if (!given.cache_dir.empty()) {
+    TRY(impl->local, LocalTier::open(given.cache_dir));
   }
-  if (!options.coordinator.empty())
-    impl->remote = std::make_unique<Remote>(options.coordinator, options.connect_timeout);
-  impl->pool = std::make_shared<ThreadPool>(options.threads);
-  impl->pool_mu = std::make_shared<std::mutex>();
-  impl->options = std::move(options);
+  if (!given.coordinator.empty())
+    impl->remote = std::make_unique<Remote>(given.coordinator, given.connect_timeout);
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 
@@ -168,18 +224,21 @@ Result<std::unique_ptr<CompiledProgram>> Client::compile(const Graph& graph,
                                                          const CompileOptions& options) {
   const auto started = Clock::now();
   CompileOptions wanted = options;
-  if (wanted.target.isa.empty()) {
-    if (wanted.target.backend != Backend::kCpu)
-      return fail(Code::kUnsupported, "the cuda target is not covered yet; use --target cpu");
-    wanted.target = host_cpu_target();
-  }
+  auto program = std::make_unique<CompiledProgram::Impl>();
+  TRY(wanted.target, impl_->toolchains.complete(options.target));
+  if (wanted.load) TRY_STATUS(impl_->check_loadable(wanted.target));
+  const auto targeted = Clock::now();
+  if (wanted.target.backend == Backend::kCuda)
+    program->start_up.context_wait_ms = ms_between(started, targeted);
   TRY(NormalForm form, normalise(graph));
   TRY(Found found, impl_->find(form, wanted, started + options.deadline));
-  TRY(Executable executable, Executable::load(found.files->program, found.files->artifacts));
-  const std::chrono::duration<double> seconds = Clock::now() - started;
-  auto program = std::make_unique<CompiledProgram::Impl>(CompiledProgram::Impl{
-      std::move(executable), std::move(form.input_order), static_cast<int>(graph.inputs().size()),
-      to_string(found.outcome), seconds.count(), impl_->pool, impl_->pool_mu});
+  program->start_up.fetch_ms = ms_between(targeted, Clock::now());
+  program->files = std::move(found.files);
+  program->input_order = std::move(form.input_order);
+  program->caller_inputs = static_cast<int>(graph.inputs().size());
+  program->outcome = to_string(found.outcome);
+  if (wanted.load) TRY_STATUS(impl_->load(wanted, *program));
+  program->seconds = ms_between(started, Clock::now()) / 1000;
   return std::unique_ptr<CompiledProgram>(new CompiledProgram(std::move(program)));
 }
 

@@ -1,5 +1,6 @@
 // Client: the library a program links to get tuned kernels. Thread-safe. Local disk tier first,
-// then the coordinator, then, when that is away, a `default` compile on this machine.
+// then the coordinator, then, when that is away, a `default` compile on this machine. Programs for
+// a GPU are launched on the caller's stream and device memory, in the GPU's primary context.
 #pragma once
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include "compiler_core/base/tensor.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/program/program.h"
+#include "compiler_core/runtime/cuda_device.h"
 
 namespace kiln {
 
@@ -22,6 +24,10 @@ struct ClientOptions {
   bool allow_fallback = true;  // compile locally when the service is away
   std::string compiler;        // of the fallback; empty: the first of g++, c++, clang++ on PATH
   int threads = 0;             // of the launch pool; 0: every core we may use
+  std::string libcuda;         // the NVIDIA driver; empty: libcuda.so.1
+  std::string libnvrtc;        // NVRTC, of the fallback; empty: the usual places
+  // Open the GPU at once, in the background, instead of when it is first needed.
+  bool open_gpu = false;
 };
 
 enum class ServiceState : uint8_t { kUnknown, kReachable, kAway };  // kAway: circuit breaker open
@@ -32,26 +38,59 @@ struct CompileProgress {
 };
 
 struct CompileOptions {
-  Target target;  // default: this machine's CPU
+  // Default: this machine's CPU. What follows from this machine's CPU or GPU need not be said: a
+  // backend alone means the one here. kUnsupported or kNotFound when that is a GPU and there is
+  // none.
+  Target target;
   Mode mode = Mode::kDefault;
   std::chrono::milliseconds deadline{600'000};              // kDeadlineExceeded after it
   bool check_only = false;                                  // kNotFound on a miss, start nothing
   std::function<void(const CompileProgress&)> on_progress;  // from the calling thread
+  // Make the program ready to run on this machine. False: only get it, which any machine can.
+  // kUnsupported when the target is a GPU that is not here, kOverloaded when it has no room.
+  bool load = true;
+  // On a GPU: launches are captured into a CUDA graph and replayed. Same programs, same results.
+  bool reduce_overhead = false;
 };
 
-// A loaded program, bound to the order of inputs of the graph it was compiled for.
+// Where the time of one compile() went.
+struct StartUp {
+  double context_ms = 0;       // opening the GPU, in the background when it was begun ahead
+  double context_wait_ms = 0;  // of it, what this call waited for
+  double fetch_ms = 0;         // from graph to binaries: normalise, look up, fetch or compile
+  double load_ms = 0;
+};
+
+// A program, bound to the order of inputs of the graph it was compiled for. Loaded unless
+// CompileOptions said otherwise: then run() and launch() answer kUnsupported.
 class CompiledProgram {
  public:
   ~CompiledProgram();
   const Program& program() const;
-  std::string_view outcome() const;  // "tuned", "joined", "hit" or "local"
-  double seconds() const;            // the compile() call
+  std::span<const Artifact> artifacts() const;  // one per program().kernels
+  std::string_view outcome() const;             // "tuned", "joined", "hit" or "local"
+  double seconds() const;                       // the compile() call
+  const StartUp& start_up() const;
+  // The GPU it is loaded on; null on the CPU.
+  std::shared_ptr<const CudaDevice> device() const;
 
-  // Caller's inputs in the graph's order, and outputs in order: dense row-major, 64-byte aligned.
-  // kInvalidArgument when a count, dtype or size is wrong. One call at a time per object.
+  // Caller's inputs in the graph's order, and outputs in order: dense row-major, 64-byte aligned,
+  // in the host's memory. kInvalidArgument when a count, dtype or size is wrong; on a GPU also
+  // kUnavailable, with the driver's words. One call at a time per object. On a GPU it copies there
+  // and back: programs that keep their tensors there use launch().
   Status run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const;
   // Allocates the outputs.
   Result<std::vector<Tensor>> run(std::span<const Tensor* const> inputs) const;
+  // Tensors of the outputs' dtypes and sizes.
+  Result<std::vector<Tensor>> make_outputs() const;
+
+  // On the GPU's memory, same order: dense row-major, 16-byte aligned, of the program's dtypes and
+  // sizes, which cannot be checked. Puts the work on `stream` and returns; null is the default
+  // stream. Launches of one object share its arena, so their streams must order them. One call at
+  // a time per object. kInvalidArgument: a count, a null or badly aligned pointer; kUnavailable:
+  // the driver refuses, with its words; kUnsupported: not loaded on a GPU.
+  Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
+                CudaStream stream) const;
 
  private:
   friend class Client;

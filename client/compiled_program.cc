@@ -23,12 +23,31 @@ Status check_tensor(const Tensor& tensor, const TensorSpec& spec, std::string_vi
                                                   describe(spec.dtype, expected)));
 }
 
+Status check_counts(const Program& program, int caller_inputs, size_t inputs, size_t outputs) {
+  if (inputs != static_cast<size_t>(caller_inputs))
+    return fail(Code::kInvalidArgument,
+                fmt::format("the program takes {} inputs, {} were given", caller_inputs, inputs));
+  if (outputs != program.output_buffers.size())
+    return fail(Code::kInvalidArgument, fmt::format("the program has {} outputs, {} were given",
+                                                    program.output_buffers.size(), outputs));
+  return {};
+}
+
+tl::unexpected<Error> not_loaded() {
+  return fail(Code::kUnsupported,
+              "the program is not loaded where this call runs it: compile it with load, for the "
+              "CPU or GPU here");
+}
+
 }  // namespace
 
 CompiledProgram::CompiledProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CompiledProgram::~CompiledProgram() = default;
 const Program& CompiledProgram::program() const {
-  return impl_->executable.program();
+  return impl_->files->program;
+}
+std::span<const Artifact> CompiledProgram::artifacts() const {
+  return impl_->files->artifacts;
 }
 std::string_view CompiledProgram::outcome() const {
   return impl_->outcome;
@@ -36,16 +55,18 @@ std::string_view CompiledProgram::outcome() const {
 double CompiledProgram::seconds() const {
   return impl_->seconds;
 }
+const StartUp& CompiledProgram::start_up() const {
+  return impl_->start_up;
+}
+std::shared_ptr<const CudaDevice> CompiledProgram::device() const {
+  const auto* gpu = std::get_if<GpuProgram>(&impl_->loaded);
+  return gpu == nullptr ? nullptr : gpu->device();
+}
 
 Status CompiledProgram::run(std::span<const Tensor* const> inputs,
                             std::span<Tensor* const> outputs) const {
   const Program& program = this->program();
-  if (inputs.size() != static_cast<size_t>(impl_->caller_inputs))
-    return fail(Code::kInvalidArgument, fmt::format("the program takes {} inputs, {} were given",
-                                                    impl_->caller_inputs, inputs.size()));
-  if (outputs.size() != program.output_buffers.size())
-    return fail(Code::kInvalidArgument, fmt::format("the program has {} outputs, {} were given",
-                                                    program.output_buffers.size(), outputs.size()));
+  TRY_STATUS(check_counts(program, impl_->caller_inputs, inputs.size(), outputs.size()));
   std::vector<void*> input_pointers(impl_->input_order.size());
   for (const Buffer& buffer : program.buffers) {
     if (buffer.kind != Buffer::Kind::kInput) continue;
@@ -60,11 +81,27 @@ Status CompiledProgram::run(std::span<const Tensor* const> inputs,
     TRY_STATUS(check_tensor(*outputs[i], buffer.spec, "output", i));
     output_pointers.push_back(outputs[i]->data());
   }
-  std::lock_guard lock(*impl_->pool_mu);
-  return impl_->executable.run(input_pointers, output_pointers, *impl_->pool);
+  if (auto* gpu = std::get_if<GpuProgram>(&impl_->loaded))
+    return gpu->run(input_pointers, output_pointers);
+  const auto* cpu = std::get_if<CpuProgram>(&impl_->loaded);
+  if (cpu == nullptr) return not_loaded();
+  std::lock_guard lock(*cpu->pool_mu);
+  return cpu->executable.run(input_pointers, output_pointers, *cpu->pool);
 }
 
-Result<std::vector<Tensor>> CompiledProgram::run(std::span<const Tensor* const> inputs) const {
+Status CompiledProgram::launch(std::span<const DevicePtr> inputs,
+                               std::span<const DevicePtr> outputs, CudaStream stream) const {
+  const auto* gpu = std::get_if<GpuProgram>(&impl_->loaded);
+  if (gpu == nullptr) return not_loaded();
+  TRY_STATUS(check_counts(program(), impl_->caller_inputs, inputs.size(), outputs.size()));
+  std::vector<DevicePtr> canonical;
+  canonical.reserve(impl_->input_order.size());
+  for (const int caller : impl_->input_order)
+    canonical.push_back(inputs[static_cast<size_t>(caller)]);
+  return gpu->launch(canonical, outputs, stream);
+}
+
+Result<std::vector<Tensor>> CompiledProgram::make_outputs() const {
   std::vector<Tensor> outputs;
   for (int index : program().output_buffers) {
     const TensorSpec& spec = program().buffers[static_cast<size_t>(index)].spec;
@@ -76,6 +113,11 @@ Result<std::vector<Tensor>> CompiledProgram::run(std::span<const Tensor* const> 
     TRY_STATUS(checked_bytes(spec.dtype, sizes).map([](int64_t) {}));
     outputs.emplace_back(spec.dtype, std::move(sizes));
   }
+  return outputs;
+}
+
+Result<std::vector<Tensor>> CompiledProgram::run(std::span<const Tensor* const> inputs) const {
+  TRY(std::vector<Tensor> outputs, make_outputs());
   std::vector<Tensor*> pointers;
   for (Tensor& tensor : outputs) pointers.push_back(&tensor);
   TRY_STATUS(run(inputs, pointers));

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/exit_code.h"
+#include "client/cli/export_program.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/session.h"
@@ -18,6 +19,9 @@ int compile_file(Client& client, const Options& options, CompileOptions compile,
     compile.on_progress = [&line](const CompileProgress& progress) { line.show(progress); };
     program = client.compile_file(file, compile);
   }
+  if (program && !options.out.empty())
+    if (const Status written = export_program(**program, options.out); !written)
+      program = fail(written.error().within("--out"));
   if (program) {
     note_fallback(file, compile.mode, **program);
     if (options.json)
@@ -45,6 +49,12 @@ int compile_command(const Options& options) {
     print_error("", compile.error());
     return exit_code_of(compile.error());
   }
+  if (!options.out.empty() && options.files.size() > 1) {
+    print_error("", {Code::kInvalidArgument, "--out takes the program of one FILE", 0});
+    return kBadInput;
+  }
+  // To get a program for a GPU takes none.
+  compile->load = compile->target.backend == Backend::kCpu;
   auto client = make_client(options);
   if (!client) {
     print_error("", client.error());

@@ -1,7 +1,10 @@
 // `kiln`: the program for people and CI. Parses the command line and the environment once; each
 // command is a function in its own file.
+#include <time.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <filesystem>
 
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
@@ -20,7 +23,8 @@ constexpr char kDescription[] =
 
 constexpr char kFooter[] =
     "Environment: KILN_COORDINATOR stands for --coordinator, KILN_CACHE_DIR for --cache-dir;\n"
-    "KILN_CXX names the host compiler of the local fallback (default: g++).\n"
+    "KILN_CXX names the host compiler of the local fallback (default: g++), KILN_LIBNVRTC its\n"
+    "NVRTC, KILN_LIBCUDA the NVIDIA driver (default: the system's).\n"
     "Exit codes: 0 done; 1 ran, and the answer is no; 2 usage or bad input; 3 service unreachable "
     "and\n"
     "no fallback allowed; 4 miss under --check; 5 overloaded or deadline; 6 unsupported operation.";
@@ -28,6 +32,22 @@ constexpr char kFooter[] =
 std::string from_environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+// What loading this program took, before main began.
+double cpu_ms() {
+  timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return 1e3 * static_cast<double>(used.tv_sec) + 1e-6 * static_cast<double>(used.tv_nsec);
+}
+
+// $KILN_LIBNVRTC, else that of the toolkit CUDA_HOME names.
+std::string nvrtc_from_environment() {
+  if (std::string named = from_environment("KILN_LIBNVRTC"); !named.empty()) return named;
+  const std::string home = from_environment("CUDA_HOME");
+  const std::filesystem::path file = std::filesystem::path(home) / "lib64" / "libnvrtc.so";
+  std::error_code ignored;
+  return !home.empty() && std::filesystem::exists(file, ignored) ? file.string() : "";
 }
 
 void add_json(CLI::App* command, Options& options) {
@@ -40,7 +60,9 @@ void add_coordinator(CLI::App* command, Options& options) {
 }
 
 void add_compile_options(CLI::App* command, Options& options) {
-  command->add_option("--target", options.target, "cpu, or cpu:x86-64-v3, cpu:x86-64-v4")
+  command
+      ->add_option("--target", options.target,
+                   "cpu, cpu:x86-64-v3, cpu:x86-64-v4; cuda: the GPU here; cuda:sm_90a, cuda:sm_80")
       ->capture_default_str();
   command
       ->add_option("--mode", options.mode,
@@ -55,6 +77,9 @@ void add_compile_options(CLI::App* command, Options& options) {
       ->capture_default_str();
   command->add_option("--threads", options.threads,
                       "Threads of a launch; 0: every core we may use");
+  // For tests and unusual installations, so not in the help.
+  command->add_option("--libcuda", options.libcuda)->group("");
+  command->add_option("--libnvrtc", options.libnvrtc)->group("");
   add_json(command, options);
 }
 
@@ -62,9 +87,13 @@ void add_compile_options(CLI::App* command, Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
+  options.exec_ms = cpu_ms();
+  options.started = std::chrono::steady_clock::now();
   options.coordinator = from_environment("KILN_COORDINATOR");
   options.cache_dir = from_environment("KILN_CACHE_DIR");
   options.compiler = from_environment("KILN_CXX");
+  options.libcuda = from_environment("KILN_LIBCUDA");
+  options.libnvrtc = nvrtc_from_environment();
   const std::string home = from_environment("HOME");
   const std::string xdg = from_environment("XDG_DATA_HOME");
   options.data_dir = (xdg.empty() ? (home.empty() ? "." : home + "/.local/share") : xdg) + "/kiln";
@@ -79,6 +108,9 @@ int main(int argc, char** argv) {
   compile->add_option("FILE", options.files, "Programs")->required();
   add_compile_options(compile, options);
   compile->add_flag("--check", options.check, "Only look: exit 4 when it is not in the cache");
+  compile->add_option("--out", options.out,
+                      "Write the program of one FILE to this directory: manifest.json, and each "
+                      "kernel as <blob digest>.so, or .cubin for GPUs");
 
   auto* run = app.add_subcommand("run", "Get the program of a file and run it");
   run->add_option("FILE", options.files, "Program")->required()->expected(1);
@@ -91,6 +123,8 @@ int main(int argc, char** argv) {
   run->add_option("--rtol", options.rtol, "Relative tolerance (default: by dtype)");
   run->add_option("--atol", options.atol, "Absolute tolerance (default: by dtype and magnitude)");
   run->add_option("--runs", options.runs, "Timed runs (default: what fits a fifth of a second)");
+  run->add_flag("--reduce-overhead", options.reduce_overhead,
+                "On a GPU: capture the launches into a CUDA graph and replay it");
   add_compile_options(run, options);
 
   auto* digest = app.add_subcommand("digest", "Print the graph digest of each file");

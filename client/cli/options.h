@@ -1,18 +1,25 @@
 // Everything `kiln` was asked on its command line and through the environment, read once in main.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
 namespace kiln::cli {
 
 struct Options {
+  // When main began, and what the system took to get there, in CPU time.
+  std::chrono::steady_clock::time_point started;
+  double exec_ms = 0;
+
   bool json = false;
 
   // Which service, which cache, which code.
   std::string coordinator;  // --coordinator, else KILN_COORDINATOR; empty: none
   std::string cache_dir;    // --cache-dir, else KILN_CACHE_DIR; empty: none
   std::string compiler;     // KILN_CXX
+  std::string libcuda;      // --libcuda, else KILN_LIBCUDA; empty: libcuda.so.1
+  std::string libnvrtc;     // --libnvrtc, else KILN_LIBNVRTC, else CUDA_HOME's; empty: searched
   std::string target = "cpu";
   std::string mode = "default";
   bool no_fallback = false;
@@ -22,7 +29,11 @@ struct Options {
 
   std::vector<std::string> files;
 
+  // compile
+  std::string out;  // directory; empty: none
+
   // run
+  bool reduce_overhead = false;
   std::string inputs, expect;
   double rtol = -1, atol = -1;  // negative: by dtype
   int runs = 0;                 // 0: as many as fit a fifth of a second

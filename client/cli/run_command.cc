@@ -6,6 +6,7 @@
 
 #include "client/cli/comparison.h"
 #include "client/cli/exit_code.h"
+#include "client/cli/gpu_run.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/run_inputs.h"
@@ -16,19 +17,33 @@
 namespace kiln::cli {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using Tensors = std::map<std::string, Tensor>;
+
+// From the start of the process to the first finished launch; what compile() took is its own.
+struct Timings {
+  double read_ms = 0;          // the graph
+  double inputs_ms = 0;        // the tensors to run on: read, or made up
+  double upload_ms = 0;        // to the GPU
+  double first_launch_ms = 0;  // until it was done
+  double total_ms = 0;         // from main to there, whatever ran side by side
+};
 
 struct RunReport {
   Comparison comparison;
   bool compared = false;
   double median_us = 0;
   int made_up = 0;
+  Timings timings;
 };
 
-// Runs once for the answer, then a few times more for the clock.
+double ms_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+// A few runs for the clock.
 Result<double> time_runs(const CompiledProgram& program, std::span<const Tensor* const> inputs,
                          std::span<Tensor* const> outputs, int wanted) {
-  using Clock = std::chrono::steady_clock;
   std::vector<double> samples_us;
   const auto stop = Clock::now() + std::chrono::milliseconds(200);
   while (wanted > 0 ? static_cast<int>(samples_us.size()) < wanted
@@ -57,32 +72,66 @@ Result<Comparison> compare_outputs(const std::vector<Tensor>& outputs, const Ten
   return total;
 }
 
+// Runs once for the answer, then for the clock. The outputs of the first run.
+Result<std::vector<Tensor>> run_and_time(const Options& options, const CompiledProgram& program,
+                                         std::span<const Tensor* const> inputs, RunReport& report) {
+  Timings& timings = report.timings;
+  if (program.device() != nullptr) {
+    TRY(GpuRun run, run_on_gpu(program, inputs, options.runs));
+    timings.upload_ms = run.upload_ms;
+    timings.first_launch_ms = run.first_launch_ms;
+    timings.total_ms = ms_between(options.started, run.first_finished);
+    report.median_us = run.median_us;
+    return std::move(run.outputs);
+  }
+  const auto launching = Clock::now();
+  TRY(std::vector<Tensor> outputs, program.run(inputs));
+  timings.first_launch_ms = ms_between(launching, Clock::now());
+  timings.total_ms = ms_between(options.started, Clock::now());
+  TRY(std::vector<Tensor> timed, program.make_outputs());
+  std::vector<Tensor*> targets;
+  for (Tensor& tensor : timed) targets.push_back(&tensor);
+  TRY(report.median_us, time_runs(program, inputs, targets, options.runs));
+  return outputs;
+}
+
 Result<RunReport> run_program(const Options& options, const std::string& file,
                               const ExportedProgram& exported, const CompiledProgram& program) {
+  RunReport report;
+  const auto reading = Clock::now();
   // One file may hold both in0.. and out0..: --expect then stands for --inputs too.
   Tensors given, expected;
   const std::string& inputs_file = options.inputs.empty() ? options.expect : options.inputs;
   if (!inputs_file.empty()) {
     TRY(given, read_safetensors(inputs_file));
   }
-  if (!options.expect.empty()) {
-    TRY(expected, read_safetensors(options.expect));
-  }
   TRY(const RunInputs inputs, gather_inputs(file, exported, inputs_file.empty() ? nullptr : &given,
                                             options.expect.empty()));
   std::vector<const Tensor*> pointers;
   for (const Tensor& tensor : inputs.tensors) pointers.push_back(&tensor);
-  TRY(std::vector<Tensor> outputs, program.run(pointers));
-  RunReport report;
   report.made_up = inputs.made_up;
-  if (!options.expect.empty()) {
-    TRY(report.comparison, compare_outputs(outputs, expected, options));
-    report.compared = true;
-  }
-  std::vector<Tensor*> targets;
-  for (Tensor& tensor : outputs) targets.push_back(&tensor);
-  TRY(report.median_us, time_runs(program, pointers, targets, options.runs));
+  report.timings.inputs_ms = ms_between(reading, Clock::now());
+  TRY(const std::vector<Tensor> outputs, run_and_time(options, program, pointers, report));
+  if (options.expect.empty()) return report;
+  TRY(expected, read_safetensors(options.expect));
+  TRY(report.comparison, compare_outputs(outputs, expected, options));
+  report.compared = true;
   return report;
+}
+
+nlohmann::ordered_json timings_json(const Options& options, const CompiledProgram& program,
+                                    const Timings& timings) {
+  const StartUp& start_up = program.start_up();
+  return {{"exec_ms", options.exec_ms},
+          {"read_ms", timings.read_ms},
+          {"context_ms", start_up.context_ms},
+          {"context_wait_ms", start_up.context_wait_ms},
+          {"fetch_ms", start_up.fetch_ms},
+          {"load_ms", start_up.load_ms},
+          {"inputs_ms", timings.inputs_ms},
+          {"upload_ms", timings.upload_ms},
+          {"first_launch_ms", timings.first_launch_ms},
+          {"total_ms", timings.total_ms}};
 }
 
 void print_report(const Options& options, const std::string& file, const CompiledProgram& program,
@@ -96,8 +145,10 @@ void print_report(const Options& options, const std::string& file, const Compile
                                      {"median_us", report.median_us}};
     const auto compiled = program_json(file, program);
     for (const char* name :
-         {"cache", "seconds", "graph_digest", "program_key", "launches", "kernels"})
+         {"cache", "seconds", "graph_digest", "program_key", "target", "launches", "kernels"})
       object[name] = compiled[name];
+    if (program.device() != nullptr) object["device"] = program.device()->facts().name;
+    object["timings"] = timings_json(options, program, report.timings);
     std::printf("%s\n", object.dump().c_str());
     return;
   }
@@ -120,8 +171,12 @@ void print_report(const Options& options, const std::string& file, const Compile
 
 Result<int> run_file(const Options& options, const std::string& file) {
   TRY(CompileOptions compile, compile_options(options));
-  TRY(const std::unique_ptr<Client> client, make_client(options));
+  // The GPU opens while the graph is read and the service is asked.
+  const bool gpu = compile.target.backend == Backend::kCuda;
+  TRY(const std::unique_ptr<Client> client, make_client(options, gpu));
+  const auto reading = Clock::now();
   TRY(const ExportedProgram exported, read_graph_file(file));
+  const double read_ms = ms_between(reading, Clock::now());
   Result<std::unique_ptr<CompiledProgram>> program = fail(Code::kInternal, "not asked");
   {
     ProgressLine line(file);
@@ -130,7 +185,8 @@ Result<int> run_file(const Options& options, const std::string& file) {
   }
   if (!program) return fail(std::move(program).error());
   note_fallback(file, compile.mode, **program);
-  TRY(const RunReport report, run_program(options, file, exported, **program));
+  TRY(RunReport report, run_program(options, file, exported, **program));
+  report.timings.read_ms = read_ms;
   print_report(options, file, **program, report);
   return report.comparison.ok ? kDone : kAnswerIsNo;
 }

@@ -4,13 +4,16 @@
 
 namespace kiln::cli {
 
-Result<std::unique_ptr<Client>> make_client(const Options& options) {
+Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gpu) {
   ClientOptions client;
   client.coordinator = options.coordinator;
   client.cache_dir = options.cache_dir;
   client.allow_fallback = !options.no_fallback && !options.check;
   client.compiler = options.compiler;
   client.threads = options.threads;
+  client.libcuda = options.libcuda;
+  client.libnvrtc = options.libnvrtc;
+  client.open_gpu = open_gpu;
   return Client::create(std::move(client));
 }
 
@@ -34,6 +37,7 @@ Result<CompileOptions> compile_options(const Options& options) {
     return fail(Code::kInvalidArgument, "--deadline is a number of seconds above 0");
   compile.deadline = std::chrono::milliseconds(std::llround(options.deadline_s * 1000));
   compile.check_only = options.check;
+  compile.reduce_overhead = options.reduce_overhead;
   return compile;
 }
 

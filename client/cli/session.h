@@ -6,8 +6,9 @@
 
 namespace kiln::cli {
 
-Result<std::unique_ptr<Client>> make_client(const Options& options);
-// Target, mode, deadline, check.
+// `open_gpu`: begin to open it at once.
+Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gpu = false);
+// Target, mode, deadline, check, CUDA graphs.
 Result<CompileOptions> compile_options(const Options& options);
 
 }  // namespace kiln::cli

@@ -1,0 +1,14 @@
+#include "client/cli/export_program.h"
+
+namespace kiln::cli {
+
+Status export_program(const CompiledProgram& program, const Path& directory) {
+  TRY_STATUS(make_directories(directory));
+  const bool cuda = program.program().target.backend == Backend::kCuda;
+  for (const Artifact& artifact : program.artifacts())
+    TRY_STATUS(publish_file(directory / (artifact.digest.hex() + (cuda ? ".cubin" : ".so")),
+                            artifact.binary));
+  return publish_file(directory / "manifest.json", program_to_json(program.program()) + "\n");
+}
+
+}  // namespace kiln::cli

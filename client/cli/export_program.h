@@ -1,0 +1,13 @@
+// A program as files that others can read: <directory>/manifest.json, what program/program.h
+// prints, and each kernel's binary as <digest>.cubin or <digest>.so.
+#pragma once
+
+#include "client/client.h"
+#include "compiler_core/base/file.h"
+
+namespace kiln::cli {
+
+// Makes the directory. Errors of the disk.
+Status export_program(const CompiledProgram& program, const Path& directory);
+
+}  // namespace kiln::cli

@@ -1,0 +1,104 @@
+#include "client/cli/gpu_run.h"
+
+#include <algorithm>
+
+#include "compiler_core/runtime/cuda_graph.h"
+
+namespace kiln::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Device = std::shared_ptr<const CudaDevice>;
+
+constexpr int kWarmUpLaunches = 3;
+constexpr int kBatch = 10;  // launches put on the stream before anybody waits
+constexpr size_t kMostSamples = 1000;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// What the device says under another code: it is no service that is away.
+template <class T>
+Result<T> on_device(Result<T> result, Code code) {
+  if (!result && result.error().code == Code::kUnavailable) result.error().code = code;
+  return result;
+}
+
+struct DeviceTensors {
+  std::vector<DeviceBuffer> buffers;
+  std::vector<DevicePtr> pointers;
+
+  Result<DevicePtr> add(const Device& device, int64_t bytes) {
+    TRY(DeviceBuffer buffer, on_device(DeviceBuffer::allocate(device, bytes), Code::kOverloaded));
+    pointers.push_back(buffer.data());
+    buffers.push_back(std::move(buffer));
+    return pointers.back();
+  }
+};
+
+// Batches of launches with events between them, until there are enough samples.
+Result<double> time_launches(const Device& device, const std::function<Status()>& launch,
+                             int runs) {
+  for (int i = 0; i < kWarmUpLaunches; ++i) TRY_STATUS(launch());
+  std::vector<CudaEvent> events;
+  for (int i = 0; i <= kBatch; ++i) {
+    TRY(CudaEvent event, CudaEvent::create(device));
+    events.push_back(std::move(event));
+  }
+  std::vector<double> samples_us;
+  const auto stop = Clock::now() + std::chrono::milliseconds(200);
+  const size_t wanted = runs > 0 ? static_cast<size_t>(runs) : kMostSamples;
+  while (samples_us.empty() || (samples_us.size() < wanted && (runs > 0 || Clock::now() < stop))) {
+    TRY_STATUS(events[0].record(nullptr));
+    for (int i = 0; i < kBatch; ++i) {
+      TRY_STATUS(launch());
+      TRY_STATUS(events[static_cast<size_t>(i) + 1].record(nullptr));
+    }
+    TRY_STATUS(device->synchronize(nullptr));
+    for (size_t i = 0; i < kBatch; ++i) {
+      TRY(const double us, events[i + 1].us_since(events[i]));
+      samples_us.push_back(us);
+    }
+  }
+  const auto middle = samples_us.begin() + static_cast<int64_t>(samples_us.size() / 2);
+  std::nth_element(samples_us.begin(), middle, samples_us.end());
+  return *middle;
+}
+
+Result<GpuRun> run_tensors(const CompiledProgram& program, std::span<const Tensor* const> inputs,
+                           int runs) {
+  const Device device = program.device();
+  GpuRun run;
+  TRY(run.outputs, program.make_outputs());
+  const auto uploading = Clock::now();
+  DeviceTensors in, out;
+  for (const Tensor* tensor : inputs) {
+    TRY(const DevicePtr to, in.add(device, tensor->byte_size()));
+    TRY_STATUS(device->copy_to_device(to, tensor->bytes()));
+  }
+  for (const Tensor& tensor : run.outputs)
+    TRY_STATUS(out.add(device, tensor.byte_size()).map([](DevicePtr) {}));
+  run.upload_ms = ms_since(uploading);
+
+  const auto launching = Clock::now();
+  const auto launch = [&] { return program.launch(in.pointers, out.pointers, nullptr); };
+  TRY_STATUS(launch());
+  TRY_STATUS(device->synchronize(nullptr));
+  run.first_launch_ms = ms_since(launching);
+  run.first_finished = Clock::now();
+
+  for (size_t i = 0; i < run.outputs.size(); ++i)
+    TRY_STATUS(device->copy_to_host(run.outputs[i].bytes(), out.pointers[i]));
+  TRY(run.median_us, time_launches(device, launch, runs));
+  return run;
+}
+
+}  // namespace
+
+Result<GpuRun> run_on_gpu(const CompiledProgram& program, std::span<const Tensor* const> inputs,
+                          int runs) {
+  return on_device(run_tensors(program, inputs, runs), Code::kInternal);
+}
+
+}  // namespace kiln::cli

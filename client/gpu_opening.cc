@@ -1,0 +1,32 @@
+#include "client/gpu_opening.h"
+
+#include <chrono>
+
+namespace kiln {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+GpuOpening::GpuOpening(const std::string& libcuda, bool at_once) {
+  const std::launch when = at_once ? std::launch::async : std::launch::deferred;
+  facts_ = std::async(when, [libcuda] {
+    const auto started = Clock::now();
+    auto facts = CudaDevice::probe(0, libcuda);
+    return Timed<Result<CudaFacts>>{std::move(facts), ms_since(started)};
+  });
+  device_ = std::async(when, [libcuda, facts = facts_] {
+    if (const Result<CudaFacts>& known = facts.get().result; !known)
+      return Timed<DeviceResult>{fail(known.error())};
+    const auto started = Clock::now();
+    auto device = CudaDevice::open(0, libcuda);
+    return Timed<DeviceResult>{std::move(device), ms_since(started)};
+  });
+}
+
+}  // namespace kiln
