@@ -1,9 +1,311 @@
 #include "compiler_core/codegen/cuda/matmul.h"
 
-namespace kiln {
+#include <fmt/core.h>
 
-Result<Source> lower_cuda_matmul(const Graph&, const CudaMatmulSchedule&) {
-  return fail(Code::kUnsupported, "not written yet");
+#include <algorithm>
+#include <numeric>
+
+#include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/codegen/expression.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kFinishThreads = 256;  // of the kernel that adds the sums of splits
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// The type of a sum.
+std::string_view value_type(DType result) {
+  switch (result) {
+    case DType::kF32:
+      return "float";
+    case DType::kF64:
+      return "double";
+    case DType::kI64:
+      return "int64_t";
+    default:
+      return "int";
+  }
+}
+
+// What brings a sum back into the range of a small integer type.
+std::string_view wrapping(DType dtype) {
+  switch (dtype) {
+    case DType::kI8:
+      return "wrap_i8";
+    case DType::kI16:
+      return "wrap_i16";
+    case DType::kU8:
+      return "wrap_u8";
+    default:
+      return "";
+  }
+}
+
+// An operand seen as [lines, depth]: the rows of a, the columns of b.
+struct LinesOfOperand {
+  int64_t lines = 1, depth = 1;
+  int64_t line_stride = 0, depth_stride = 0;
+  bool depth_inner = true;  // the axis along which chunks are read
+  bool async = false;       // chunks of 16 bytes are contiguous and aligned
+  int64_t piece = 1;        // else so many elements are
+};
+
+// Contiguous if there is such an axis; else neighbouring threads read what lies nearest.
+bool reads_along_depth(const LinesOfOperand& x) {
+  if (x.depth_stride == 1 || x.line_stride == 1) return x.depth_stride == 1;
+  if (x.line_stride == 0 || x.depth_stride == 0) return x.line_stride == 0;
+  return std::abs(x.depth_stride) <= std::abs(x.line_stride);
+}
+
+// `x` has the sizes and strides of `operand`; the rest is decided here.
+LinesOfOperand with_access(LinesOfOperand x, const MatmulOperand& operand, int64_t element_bytes) {
+  if (x.lines == 1) x.line_stride = 0;
+  if (x.depth == 1) x.depth_stride = 0;
+  x.depth_inner = reads_along_depth(x);
+  if ((x.depth_inner ? x.depth_stride : x.line_stride) != 1) return x;
+  int64_t common = std::gcd(operand.offset, 16 / element_bytes);
+  common = std::gcd(common, x.depth_inner ? x.line_stride : x.depth_stride);
+  for (const int64_t stride : operand.batch_strides) common = std::gcd(common, stride);
+  x.async = common * element_bytes == 16;
+  x.piece = std::gcd(common, x.depth_inner ? x.depth : x.lines);
+  return x;
+}
+
+class CudaMatmulKernel {
+ public:
+  CudaMatmulKernel(const Graph& graph, const CudaMatmulSchedule& schedule)
+      : graph_(graph),
+        schedule_(schedule),
+        problem_(MatmulProblem::of(graph)),
+        lanes_(whole_vectors()),
+        tile_rows_(ceil_div(problem_.m, schedule.bm)),
+        tile_columns_(ceil_div(problem_.n, schedule.bn)),
+        steps_(ceil_div(problem_.k, schedule.bk)) {}
+
+  Source print() const {
+    Source source;
+    source.recipe = argument_recipe(graph_);
+    source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh"});
+    source.text += print_operand("A", rows_of_a()) + print_operand("B", columns_of_b());
+    source.text += print_tiling();
+    source.text +=
+        cuda_kernel("multiply", graph_, schedule_.threads(), blocks_an_sm(), print_multiply());
+    source.recipe.phases.push_back(
+        {"multiply", problem_.batches * tile_rows_ * tile_columns_ * schedule_.splits,
+         schedule_.threads(), 1, schedule_.shared_bytes(problem_)});
+    if (schedule_.splits > 1) {
+      source.text += cuda_kernel("finish", graph_, kFinishThreads, 1, print_finish());
+      source.recipe.phases.push_back(
+          {"finish", ceil_div(elements() / lanes_, kFinishThreads), kFinishThreads, 1, 0});
+      source.recipe.workspace_bytes = schedule_.splits * elements() * size_of(value_dtype());
+    }
+    return source;
+  }
+
+ private:
+  LinesOfOperand rows_of_a() const {
+    const MatmulOperand& a = problem_.a;
+    return with_access({problem_.m, problem_.k, a.row_stride, a.column_stride}, a,
+                       size_of(problem_.stored));
+  }
+  LinesOfOperand columns_of_b() const {
+    const MatmulOperand& b = problem_.b;
+    return with_access({problem_.n, problem_.k, b.column_stride, b.row_stride}, b,
+                       size_of(problem_.stored));
+  }
+  int64_t elements() const { return problem_.batches * problem_.m * problem_.n; }
+  DType value_dtype() const {
+    const DType result = problem_.result;
+    return is_float(result) || result == DType::kI64 ? result : DType::kI32;
+  }
+
+  // Results a vector: as many as fit 16 bytes of the output and divide a row, so that no vector is
+  // only partly there.
+  int whole_vectors() const {
+    const DType out = graph_.node(graph_.outputs()[0]).dtype;
+    return static_cast<int>(std::gcd(problem_.n, std::min<int64_t>(8, 16 / size_of(out))));
+  }
+
+  // As many as the registers are enough for, as far as shared memory lets them.
+  int blocks_an_sm() const {
+    const int by_registers =
+        65536 / (schedule_.threads() * ((schedule_.registers(problem_) + 7) / 8 * 8));
+    const int by_shared = (228 << 10) / (schedule_.shared_bytes(problem_) + 1024);
+    return std::clamp(std::min(by_registers, by_shared), 1, 2048 / schedule_.threads());
+  }
+
+  std::string print_operand(std::string_view name, const LinesOfOperand& operand) const {
+    return fmt::format(
+        "struct {} {{\n"
+        "  using stored = {};\n"
+        "  static constexpr int lines = {}, depth = {};\n"
+        "  static constexpr index_t line_stride = {}, depth_stride = {};\n"
+        "  static constexpr bool depth_inner = {}, async = {};\n"
+        "  static constexpr int piece = {};\n}};\n",
+        name, memory_type(problem_.stored), operand.lines, operand.depth, operand.line_stride,
+        operand.depth_stride, operand.depth_inner, operand.async, operand.piece);
+  }
+
+  std::string_view sums_type() const {
+    switch (problem_.stored) {
+      case DType::kBF16:
+        return "WarpSums<MmaBf16, A, B, Tiling>";
+      case DType::kF16:
+        return "WarpSums<MmaF16, A, B, Tiling>";
+      case DType::kF32:
+        return "WarpSums<MmaF32, A, B, Tiling>";
+      default:
+        return "ThreadSums<Value, A, B, Tiling>";
+    }
+  }
+
+  std::string print_tiling() const {
+    return fmt::format(
+        "using Value = {};\n"
+        "struct Tiling {{\n"
+        "  static constexpr int rows = {}, columns = {}, depth = {}, stages = {};\n"
+        "  static constexpr int warp_rows = {}, warp_columns = {};\n}};\n",
+        value_type(problem_.result), schedule_.bm, schedule_.bn, schedule_.bk, schedule_.stages,
+        schedule_.warps_m, schedule_.warps_n);
+  }
+
+  // Coordinate `axis` of the number `batch`, where the axes inside it have `inner` elements.
+  std::string batch_coordinate(size_t axis, int64_t inner) const {
+    std::string text = inner == 1 ? "batch" : fmt::format("batch / {}", inner);
+    return axis == 0 ? text : fmt::format("{} % {}", text, problem_.batch[axis]);
+  }
+
+  // Pointers `a` and `b` to the matrices of batch number `batch`.
+  std::string print_operands() const {
+    std::string text;
+    for (const auto& [name, operand] : {std::pair{"a", &problem_.a}, std::pair{"b", &problem_.b}}) {
+      text += fmt::format("  const {}* {} = in{} + ({}L", memory_type(problem_.stored), name,
+                          operand->input, operand->offset);
+      int64_t inner = 1;
+      for (size_t axis = problem_.batch.size(); axis-- > 0;) {
+        if (operand->batch_strides[axis] != 0)
+          text += fmt::format(" + {} * {}L", batch_coordinate(axis, inner),
+                              operand->batch_strides[axis]);
+        inner *= problem_.batch[axis];
+      }
+      text += ");\n";
+    }
+    return text;
+  }
+
+  struct EpilogueText {
+    std::string once;    // needs `batch`
+    std::string vector;  // needs `sums`, `row`, `column`; a and b for f32
+  };
+  EpilogueText print_epilogue() const {
+    ExpressionPrinter printer(graph_, Dialect::kCuda);
+    printer.bind(problem_.product, {"acc", Level::kInner});
+    std::vector<Index> at;
+    EpilogueText text;
+    int64_t inner = 1;
+    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
+      const std::string name = fmt::format("batch{}", axis);
+      text.once += fmt::format("  const index_t {} = {};\n", name, batch_coordinate(axis, inner));
+      at.insert(at.begin(),
+                LoopVar{name, LoopVar::Kind::kScalar, Level::kKernel, 0, problem_.batch[axis]});
+      inner *= problem_.batch[axis];
+    }
+    at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.m});
+    at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, problem_.n, lanes_});
+    printer.store(0, at);
+    text.once += printer.take(Level::kKernel, 2);
+    text.vector = "    const AllLanes live{};\n";
+    if (matmul_core(problem_) == MatmulCore::kF32)
+      text.vector +=
+          "    KILN_EACH_LANE if (sums[l] != sums[l]) sums[l] = plain_sum<A, B>(a, b, row, column "
+          "+ "
+          "l);\n";
+    text.vector += fmt::format("    const {} acc = {}(sums);\n", register_type(problem_.result),
+                               wrapping(problem_.result));
+    text.vector += printer.take(Level::kOuter, 4);
+    text.vector += printer.take(Level::kInner, 4);
+    return text;
+  }
+
+  // Where LANES sums of split `split` lie in the workspace.
+  std::string partial_sums(std::string_view split) const {
+    return fmt::format(
+        "reinterpret_cast<Value*>(workspace) + (({} * {}L + batch) * {}L + row) * {}L + column",
+        split, problem_.batches, problem_.m, problem_.n);
+  }
+
+  std::string print_multiply() const {
+    const int64_t tiles = tile_rows_ * tile_columns_;
+    const int64_t split_steps = ceil_div(steps_, schedule_.splits);
+    const bool splits = schedule_.splits > 1;
+    const EpilogueText epilogue = print_epilogue();
+    std::string text = fmt::format(
+        "  const int block = static_cast<int>(block_index());\n"
+        "  const int split = {}, batch = block / {} % {};\n"
+        "  const TilePlace tile(block % {}, {}, {}, {});\n"
+        "  const int row0 = tile.row * Tiling::rows, column0 = tile.column * Tiling::columns;\n",
+        splits ? fmt::format("block / {}", tiles * problem_.batches) : "0", tiles, problem_.batches,
+        tiles, tile_rows_, tile_columns_, schedule_.group);
+    text += print_operands();
+    text += fmt::format(
+        "  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n"
+        "  multiply_tile<{}, A, B, Tiling>(a, b, row0, column0, begin, end, shared_memory());\n",
+        split_steps, split_steps, steps_, split_steps, steps_, sums_type());
+    if (!splits) text += epilogue.once;
+    text += fmt::format(
+        "  _Pragma(\"unroll 2\") for (int i = thread_index(); i < Tiling::rows * Tiling::columns / "
+        "LANES; i += {}) {{\n"
+        "    const int tile_row = i / (Tiling::columns / LANES);\n"
+        "    const int tile_column = i % (Tiling::columns / LANES) * LANES;\n"
+        "    const index_t row = row0 + tile_row, column = column0 + tile_column;\n"
+        "    if (row >= {} || column >= {}) continue;\n"
+        "    Vec<Value> sums = staged_sums<Tiling, Value>(shared_memory(), tile_row, "
+        "tile_column);\n",
+        schedule_.threads(), problem_.m, problem_.n);
+    text += splits
+                ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n", partial_sums("split"))
+                : epilogue.vector;
+    return text + "  }\n";
+  }
+
+  std::string print_finish() const {
+    const EpilogueText epilogue = print_epilogue();
+    std::string text = fmt::format(
+        "  const index_t i = static_cast<index_t>(block_index()) * {} + thread_index();\n"
+        "  if (i >= {}) return;\n"
+        "  const index_t batch = i / {}, row = i / {} % {}, column = i % {} * LANES;\n",
+        kFinishThreads, elements() / lanes_, problem_.m * problem_.n / lanes_, problem_.n / lanes_,
+        problem_.m, problem_.n / lanes_);
+    text += print_operands() + epilogue.once;
+    text += fmt::format(
+        "  Vec<Value> sums = load<LANES>({}, AllLanes{{}});\n"
+        "  _Pragma(\"unroll 4\") for (int split = 1; split < {}; ++split)\n"
+        "    sums = sums + load<LANES>({}, AllLanes{{}});\n",
+        partial_sums("0"), schedule_.splits, partial_sums("split"));
+    return text + epilogue.vector;
+  }
+
+  const Graph& graph_;
+  const CudaMatmulSchedule schedule_;
+  const MatmulProblem problem_;
+  const int lanes_;
+  const int64_t tile_rows_, tile_columns_, steps_;
+};
+
+}  // namespace
+
+Result<Source> lower_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& schedule) {
+  const MatmulProblem problem = MatmulProblem::of(graph);
+  if (problem.stored == DType::kBool)
+    return fail(Code::kUnsupported, "a matmul of bool on this target");
+  if (!fits(schedule, problem))
+    return fail(Code::kInvalidArgument,
+                "the operands do not allow " + schedule.to_schedule().to_string());
+  return CudaMatmulKernel(graph, schedule).print();
 }
 
 }  // namespace kiln

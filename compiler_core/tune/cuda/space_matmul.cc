@@ -1,17 +1,275 @@
 #include "compiler_core/tune/cuda/space_matmul.h"
 
-namespace kiln {
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
 
-Result<CudaMatmulSchedule> CudaMatmulSchedule::from(const Schedule&) {
-  return fail(Code::kUnsupported, "not written yet");
+#include "compiler_core/tune/cuda/device_limits.h"
+
+namespace kiln {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Of any target that kernels are written for.
+constexpr int kMostSharedBytes = 227 << 10;
+constexpr int kMostSums = 128;       // registers of a thread's sums
+constexpr int kOtherRegisters = 56;  // addresses, counters
+constexpr size_t kMostCandidates = 10;
+constexpr int kMostOfATile = 2;
+
+int stored_bytes(const MatmulProblem& problem) {
+  return static_cast<int>(size_of(problem.stored));
+}
+// Bytes of a sum.
+int value_bytes(const MatmulProblem& problem) {
+  return problem.result == DType::kF64 || problem.result == DType::kI64 ? 8 : 4;
+}
+// The depth of one instruction.
+int core_depth(MatmulCore core) {
+  switch (core) {
+    case MatmulCore::kHalves:
+      return 16;
+    case MatmulCore::kF32:
+      return 8;
+    case MatmulCore::kThreads:
+      return 1;
+  }
+  return 1;
+}
+
+int sums_of_a_thread(const CudaMatmulSchedule& schedule) {
+  return schedule.bm * schedule.bn / schedule.threads();
+}
+
+// Rows of so many bytes fall into chunks of 16 that templates/cuda/mma.cuh can lay out.
+bool has_whole_chunks(int bytes) {
+  const int chunks = bytes / 16;
+  return bytes % 16 == 0 && (chunks % 8 == 0 || chunks == 1 || chunks == 2 || chunks == 4);
+}
+
+}  // namespace
+
+MatmulCore matmul_core(const MatmulProblem& problem) {
+  if (problem.stored == DType::kF32) return MatmulCore::kF32;
+  return is_half(problem.stored) ? MatmulCore::kHalves : MatmulCore::kThreads;
+}
+
+Result<CudaMatmulSchedule> CudaMatmulSchedule::from(const Schedule& schedule) {
+  if (schedule.family != Family::kMatmul)
+    return fail(Code::kInvalidArgument, "not a matmul schedule");
+  const CudaMatmulSchedule usual;
+  CudaMatmulSchedule made;
+  const auto read = [&](const char* name, int fallback, int64_t least, int64_t most, int& value) {
+    const int64_t given = schedule.get(name, fallback);
+    value = static_cast<int>(given);
+    return given >= least && given <= most;
+  };
+  const bool in_range = read("bm", usual.bm, 16, 256, made.bm) &&
+                        read("bn", usual.bn, 16, 256, made.bn) &&
+                        read("bk", usual.bk, 16, 128, made.bk) &&
+                        read("warps_m", usual.warps_m, 1, 8, made.warps_m) &&
+                        read("warps_n", usual.warps_n, 1, 8, made.warps_n) &&
+                        read("stages", usual.stages, 2, 8, made.stages) &&
+                        read("splits", usual.splits, 1, 64, made.splits) &&
+                        read("group", usual.group, 1, 64, made.group);
+  if (!in_range || made.bm % 16 != 0 || made.bn % 16 != 0 || made.bk % 16 != 0 ||
+      made.threads() > 512)
+    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
+  return made;
 }
 
 Schedule CudaMatmulSchedule::to_schedule() const {
-  return {Family::kMatmul, {}};
+  return {Family::kMatmul,
+          {{"bm", bm},
+           {"bn", bn},
+           {"bk", bk},
+           {"warps_m", warps_m},
+           {"warps_n", warps_n},
+           {"stages", stages},
+           {"splits", splits},
+           {"group", group}}};
 }
 
-std::vector<Schedule> cuda_matmul_space(const Workload&, const Target&) {
-  return {CudaMatmulSchedule{}.to_schedule()};
+int CudaMatmulSchedule::shared_bytes(const MatmulProblem& problem) const {
+  const int pipeline = stages * (bm + bn) * bk * stored_bytes(problem);
+  const int staged = bm * (bn + 8) * value_bytes(problem);  // matmul.cuh: Staging
+  return std::max(pipeline, staged);
+}
+
+int CudaMatmulSchedule::registers(const MatmulProblem& problem) const {
+  const MatmulCore core = matmul_core(problem);
+  const int sums = sums_of_a_thread(*this) * value_bytes(problem) / 4;
+  if (core == MatmulCore::kThreads)
+    return sums + kOtherRegisters +
+           (bm / (4 * warps_m) + bn / (8 * warps_n)) * value_bytes(problem) / 4;
+  const int fragments = bm / warps_m / 16 * 4 + bn / warps_n / 8 * 2;
+  return sums + fragments * (core == MatmulCore::kF32 ? 2 : 1) + kOtherRegisters;
+}
+
+bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
+  const MatmulCore core = matmul_core(problem);
+  const int size = stored_bytes(problem);
+  const bool threads = core == MatmulCore::kThreads;
+  const int rows = threads ? 4 : 16, columns = threads ? 8 : 16;  // of one warp, at least
+  const bool shape = schedule.bm % (rows * schedule.warps_m) == 0 &&
+                     schedule.bn % (columns * schedule.warps_n) == 0 &&
+                     schedule.bk % core_depth(core) == 0;
+  const bool chunks = has_whole_chunks(schedule.bm * size) &&
+                      has_whole_chunks(schedule.bn * size) && has_whole_chunks(schedule.bk * size);
+  const int64_t tiles =
+      ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn) * problem.batches;
+  return shape && chunks && sums_of_a_thread(schedule) * value_bytes(problem) / 4 <= kMostSums &&
+         schedule.shared_bytes(problem) <= kMostSharedBytes &&
+         schedule.splits <= ceil_div(problem.k, schedule.bk) &&
+         tiles * schedule.splits < int64_t{1} << 31;
+}
+
+namespace {
+
+struct BlockTile {
+  int bm, bn, warps_m, warps_n;
+};
+constexpr std::array<BlockTile, 13> kHalfTiles = {{{128, 256, 2, 4},
+                                                   {256, 128, 4, 2},
+                                                   {128, 192, 2, 4},
+                                                   {128, 128, 2, 2},
+                                                   {128, 128, 2, 4},
+                                                   {128, 64, 2, 2},
+                                                   {64, 128, 2, 2},
+                                                   {64, 64, 2, 2},
+                                                   {32, 128, 1, 4},
+                                                   {32, 64, 1, 4},
+                                                   {128, 16, 4, 1},
+                                                   {16, 128, 1, 4},
+                                                   {16, 64, 1, 4}}};
+constexpr std::array<BlockTile, 9> kF32Tiles = {{{128, 128, 4, 2},
+                                                 {128, 64, 2, 2},
+                                                 {64, 128, 2, 2},
+                                                 {64, 64, 2, 2},
+                                                 {32, 128, 1, 4},
+                                                 {32, 64, 1, 4},
+                                                 {128, 16, 4, 1},
+                                                 {16, 128, 1, 4},
+                                                 {16, 64, 1, 4}}};
+constexpr std::array<BlockTile, 4> kThreadTiles = {
+    {{64, 64, 4, 2}, {32, 64, 4, 2}, {64, 32, 4, 2}, {16, 64, 2, 2}}};
+
+std::span<const BlockTile> tiles_for(MatmulCore core) {
+  if (core == MatmulCore::kHalves) return kHalfTiles;
+  if (core == MatmulCore::kF32) return kF32Tiles;
+  return kThreadTiles;
+}
+
+// What an SM is taken to do in a cycle: enough to rank schedules, never to reject one.
+constexpr double kSharedBytes = 128, kL2Bytes = 40, kMemoryBytes = 20;
+constexpr double kBlockCycles = 2000;   // until the first step, and after the last
+constexpr double kLaunchCycles = 4000;  // of a second kernel
+double products_a_cycle(MatmulCore core) {
+  switch (core) {
+    case MatmulCore::kHalves:
+      return 1400;
+    case MatmulCore::kF32:
+      return 220;
+    case MatmulCore::kThreads:
+      return 40;
+  }
+  return 1;
+}
+
+int blocks_an_sm(const CudaMatmulSchedule& schedule, const MatmulProblem& problem,
+                 const CudaLimits& limits) {
+  const int by_shared = limits.sm_shared_bytes / (schedule.shared_bytes(problem) + 1024);
+  const int by_registers =
+      limits.sm_registers / (schedule.threads() * (schedule.registers(problem) + 8));
+  return std::clamp(std::min(by_shared, by_registers), 1, limits.sm_threads / schedule.threads());
+}
+
+// Cycles of the whole launch, roughly.
+double estimate(const CudaMatmulSchedule& schedule, const MatmulProblem& problem,
+                const CudaLimits& limits) {
+  const double bm = schedule.bm, bn = schedule.bn, size = stored_bytes(problem);
+  const int64_t steps = ceil_div(ceil_div(problem.k, schedule.bk), schedule.splits);
+  const double depth = static_cast<double>(steps * schedule.bk);
+  // The cycles that a block keeps each part of its SM busy: the slowest decides.
+  const double compute = bm * bn * depth / products_a_cycle(matmul_core(problem));
+  const double fragments =
+      depth * size * (bm * schedule.warps_n + bn * schedule.warps_m) / kSharedBytes;
+  const double operands = depth * size * (bm + bn) / kL2Bytes;
+  const double busy = std::max({compute, fragments, operands}) +
+                      0.15 * (compute + fragments + operands) + bm * bn / 12;
+  const int64_t blocks = problem.batches * ceil_div(problem.m, schedule.bm) *
+                         ceil_div(problem.n, schedule.bn) * schedule.splits;
+  const int64_t rounds = ceil_div(blocks, limits.sms);  // blocks that the busiest SM gets
+  const int64_t together = std::min<int64_t>(blocks_an_sm(schedule, problem, limits), rounds);
+  const double warps = static_cast<double>(together * schedule.threads()) / 32;
+  const double hidden = warps >= 8 ? 1.0 : 1.0 + (8 - warps) * 0.06;  // latencies that show
+  double cycles = static_cast<double>(rounds) * busy * hidden +
+                  kBlockCycles * static_cast<double>(ceil_div(rounds, together));
+  // What must come from memory, however it is cut; few blocks have few bytes under way.
+  const double a = static_cast<double>(problem.m * problem.k) *
+                   (problem.a.is_shared() ? 1 : 1e0 * static_cast<double>(problem.batches));
+  const double b = static_cast<double>(problem.n * problem.k) *
+                   (problem.b.is_shared() ? 1 : 1e0 * static_cast<double>(problem.batches));
+  const double used = static_cast<double>(std::min<int64_t>(blocks, limits.sms));
+  const double in_flight =
+      static_cast<double>(together * (schedule.stages - 1)) * size * (bm + bn) * schedule.bk;
+  const double rate = kMemoryBytes * std::min(1.0, in_flight / 40e3);
+  cycles = std::max(cycles, (a + b) * size / (used * rate) + kBlockCycles);
+  if (schedule.splits > 1)
+    cycles += kLaunchCycles +
+              static_cast<double>(schedule.splits * problem.batches * problem.m * problem.n) * 8 /
+                  (kL2Bytes * limits.sms);
+  return cycles;
+}
+
+struct RankedTile {
+  double cycles;
+  CudaMatmulSchedule schedule;
+};
+
+std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
+  const MatmulCore core = matmul_core(problem);
+  const bool halves = core == MatmulCore::kHalves;
+  std::vector<CudaMatmulSchedule> all;
+  for (const BlockTile tile : tiles_for(core)) {
+    // A tile of which at most half is used has a smaller sister.
+    if ((tile.bm > 16 && tile.bm >= 2 * problem.m) || (tile.bn > 64 && tile.bn >= 2 * problem.n))
+      continue;
+    for (const int bk : {16, 32, 64, 128})
+      for (const int stages : {2, 3, 4, 6})
+        for (const int splits : {1, 2, 4, 8, 16, 32}) {
+          if (core == MatmulCore::kThreads ? stages != 2 : stages == 2) continue;
+          if (halves ? bk < 32 : bk == 128) continue;
+          if (bk == 128 && tile.bm > 32 && tile.bn > 32) continue;
+          all.push_back({tile.bm, tile.bn, bk, tile.warps_m, tile.warps_n, stages, splits, 8});
+        }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Schedule> cuda_matmul_space(const Workload& workload, const Target& target) {
+  const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  const CudaLimits limits = cuda_limits(target);
+  std::vector<RankedTile> ranked;
+  for (const CudaMatmulSchedule& schedule : all_schedules(problem))
+    if (fits(schedule, problem) && schedule.shared_bytes(problem) <= limits.block_shared_bytes)
+      ranked.push_back({estimate(schedule, problem, limits), schedule});
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const RankedTile& x, const RankedTile& y) { return x.cycles < y.cycles; });
+  // Few of one tile: near relatives differ by less than the estimate's error.
+  std::vector<Schedule> space;
+  std::map<std::array<int, 3>, int> of_tile;
+  for (const auto& [cycles, schedule] : ranked)
+    if (space.size() < kMostCandidates &&
+        of_tile[{schedule.bm, schedule.bn, schedule.warps_n}]++ < kMostOfATile)
+      space.push_back(schedule.to_schedule());
+  return space;
 }
 
 }  // namespace kiln
