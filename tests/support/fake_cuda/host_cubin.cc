@@ -1,6 +1,7 @@
 #include "tests/support/fake_cuda/host_cubin.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
@@ -168,6 +169,16 @@ Result<HostCubin> compile_host_cubin(std::string_view source, const HostCubinOpt
   cubin.bytes = read_all(workplace.path / "kernel.so");
   for (const EntryHead& entry : entries) cubin.entries.push_back(entry.name);
   return cubin;
+}
+
+std::optional<std::string_view> host_cubin_bytes(const void* code) {
+  if (std::strncmp(static_cast<const char*>(code), ELFMAG, SELFMAG) != 0) return std::nullopt;
+  Elf64_Ehdr header;
+  std::memcpy(&header, code, sizeof header);
+  if (header.e_type != ET_DYN || header.e_machine != EM_X86_64) return std::nullopt;
+  // The table of sections is the last thing in the file.
+  const size_t bytes = header.e_shoff + size_t{header.e_shnum} * header.e_shentsize;
+  return std::string_view(static_cast<const char*>(code), bytes);
 }
 
 // Through a file that is gone at once: the loader takes two files of one path for the same object,

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,9 @@ struct HostCubinOptions {
 // Equal input gives equal bytes. kInvalidArgument with the compiler's messages; kDeadlineExceeded
 // when `cancelled` said so.
 Result<HostCubin> compile_host_cubin(std::string_view source, const HostCubinOptions& options = {});
+
+// The cubin that starts at `code`, by the sizes in its own header; nothing when it is none.
+std::optional<std::string_view> host_cubin_bytes(const void* code);
 
 // A loaded cubin; its code goes with the last owner.
 class HostModule {
