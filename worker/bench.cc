@@ -6,8 +6,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "compiler_core/tune/race.h"
-
 namespace kiln::runner {
 namespace {
 
@@ -17,8 +15,6 @@ constexpr double kSampleUs = 50;
 constexpr double kWarmUpUs = 2000;
 constexpr int kMaxLaunchesPerSample = 4096;
 constexpr int kMaxWarmUpLaunches = 256;
-constexpr double kRaceBudgetUs = 3e6;    // a candidate; at least screen_runs samples are taken
-constexpr double kFinalBudgetUs = 10e6;  // all finalists
 constexpr int64_t kMaxCopies = 4096;
 
 double us_since(Clock::time_point start) {
@@ -88,7 +84,7 @@ double KernelTimer::launch_us(int launches) {
   return us_since(start) / launches;
 }
 
-void KernelTimer::warm_up(const Alive& alive) {
+Status KernelTimer::warm_up(const Alive& alive) {
   const auto start = Clock::now();
   double fastest_us = INFINITY;
   for (int i = 0; i < kMaxWarmUpLaunches && us_since(start) < kWarmUpUs; ++i) {
@@ -97,48 +93,12 @@ void KernelTimer::warm_up(const Alive& alive) {
   }
   launches_per_sample_ = static_cast<int>(std::clamp<double>(
       std::ceil(kSampleUs / std::max(fastest_us, 1e-3)), 1, kMaxLaunchesPerSample));
+  return {};
 }
 
-double KernelTimer::sample_us(const Alive& alive) {
+Result<double> KernelTimer::sample_us(const Alive& alive) {
   alive();
   return launch_us(launches_per_sample_);
-}
-
-Raced race(KernelTimer& timer, const MeasurementPolicy& policy, double incumbent_us,
-           const Alive& alive) {
-  timer.warm_up(alive);
-  const auto start = Clock::now();
-  MeasurementPolicy affordable = policy;
-  Raced raced;
-  std::vector<double>& samples = raced.measurement.samples_us;
-  for (;;) {
-    const RaceStep step = next_step(affordable, incumbent_us, samples);
-    if (step.kind == RaceStep::Kind::kDrop) raced.dropped = true;
-    if (step.kind != RaceStep::Kind::kRunMore) return raced;
-    for (int run = 0; run < step.runs; ++run) {
-      samples.push_back(timer.sample_us(alive));
-      const int taken = static_cast<int>(samples.size());
-      if (us_since(start) < kRaceBudgetUs || taken < policy.screen_runs) continue;
-      affordable.race_runs = taken;  // decide with what there is
-      break;
-    }
-  }
-}
-
-FinalistsTimed time_finalists(std::span<KernelTimer* const> timers, const MeasurementPolicy& policy,
-                              const Alive& alive) {
-  for (KernelTimer* timer : timers) timer->warm_up(alive);
-  const auto start = Clock::now();
-  FinalistsTimed timed;
-  timed.measurements.resize(timers.size());
-  for (int round = 0; round < policy.final_runs; ++round) {
-    const bool enough = round >= policy.screen_runs;
-    if (enough && finals_decided(policy, timed.measurements)) break;
-    if (enough && us_since(start) > kFinalBudgetUs) break;
-    for (size_t i = 0; i < timers.size(); ++i)
-      timed.measurements[i].samples_us.push_back(timers[i]->sample_us(alive));
-  }
-  return timed;
 }
 
 }  // namespace kiln::runner

@@ -1,4 +1,4 @@
-// Bench: how long a verified kernel takes, on random data and on a steady clock.
+// Bench: how long a verified kernel takes on the CPU, on random data and on a steady clock.
 //
 // Launches rotate over copies of the buffers whose total exceeds 3 times the L2 of the cores used,
 // so that a launch finds its data where the kernel before it in a real program would leave it at
@@ -28,15 +28,17 @@ class RotatingBuffers {
   size_t next_ = 0;
 };
 
-class KernelTimer {
+inline constexpr double kRaceBudgetUs = 3e6;    // a candidate
+inline constexpr double kFinalBudgetUs = 10e6;  // all finalists
+
+class KernelTimer : public TimedKernel {
  public:
   // `kernel`, `buffers`, `symbols` and `pool` outlive it. kUnavailable: no memory for its
   // workspace.
   static Result<KernelTimer> make(const Kernel& kernel, RotatingBuffers& buffers,
                                   std::span<const int64_t> symbols, ThreadPool& pool);
-  void warm_up(const Alive& alive);  // and finds how many launches a sample needs
-  // REQUIRES: warm_up was called.
-  double sample_us(const Alive& alive);
+  Status warm_up(const Alive& alive) override;  // and finds how many launches a sample needs
+  Result<double> sample_us(const Alive& alive) override;
 
  private:
   KernelTimer(const Kernel& kernel, RotatingBuffers& buffers, std::span<const int64_t> symbols,
@@ -50,14 +52,5 @@ class KernelTimer {
   GuardedBuffer workspace_;
   int launches_per_sample_ = 1;
 };
-
-// Samples until tune/race.h drops the kernel or calls it a finalist; fewer for kernels so slow that
-// they would take longer than a few seconds.
-Raced race(KernelTimer& timer, const MeasurementPolicy& policy, double incumbent_us,
-           const Alive& alive);
-
-// Rounds of one sample of each until their order is clear (tune/race.h).
-FinalistsTimed time_finalists(std::span<KernelTimer* const> timers, const MeasurementPolicy& policy,
-                              const Alive& alive);
 
 }  // namespace kiln::runner

@@ -76,16 +76,21 @@ Result<std::vector<IntegerRange>> integer_ranges(const Graph& graph,
   return ranges;
 }
 
-void fill(Tensor& tensor, Random& random, IntegerRange range, Floats floats) {
-  if (tensor.dtype() == DType::kBool) range = {0, 1};
-  if (tensor.dtype() == DType::kU8) range.min = std::max<int64_t>(range.min, 0);
-  if (tensor.dtype() == DType::kI8 || tensor.dtype() == DType::kU8)
-    range.max = std::min<int64_t>(range.max, 127);
+// What of the range a dtype has.
+IntegerRange narrowed(IntegerRange range, DType dtype) {
+  if (dtype == DType::kBool) return {0, 1};
+  if (dtype == DType::kU8) range.min = std::max<int64_t>(range.min, 0);
+  if (dtype == DType::kI8 || dtype == DType::kU8) range.max = std::min<int64_t>(range.max, 127);
+  return range;
+}
+
+void fill(Tensor& tensor, const InputDraw& draw, Floats floats) {
+  Random random(draw.seed);
   for (int64_t i = 0; i < tensor.numel(); ++i) {
-    if (is_float(tensor.dtype()))
+    if (is_float(draw.dtype))
       tensor.set(i, floats == Floats::kNormal ? random.normal() : random.positive());
     else
-      tensor.set_int(i, random.integer(range.min, range.max));
+      tensor.set_int(i, random.integer(draw.min, draw.max));
   }
 }
 
@@ -99,25 +104,35 @@ std::vector<int64_t> measured_symbols(const Graph& graph) {
   return sizes;
 }
 
-Result<std::vector<Tensor>> random_inputs(const Graph& graph, std::span<const int64_t> symbols,
-                                          uint64_t seed, Floats floats) {
+Result<std::vector<InputDraw>> input_draws(const Graph& graph, std::span<const int64_t> symbols,
+                                           uint64_t seed) {
   TRY(const auto ranges, integer_ranges(graph, symbols));
-  std::vector<Tensor> tensors;
+  std::vector<InputDraw> draws;
   int64_t total = 0;
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Node& node = graph.node(graph.inputs()[i]);
-    std::vector<int64_t> sizes;
+    const IntegerRange range = narrowed(ranges[i], node.dtype);
+    InputDraw draw{node.dtype, {}, seed + 0x632be59bd9b4e019u * (i + 1), range.min, range.max};
     for (const Dim& dim : node.shape) {
       TRY(const int64_t size, dim.evaluate(symbols));
-      sizes.push_back(size);
+      draw.sizes.push_back(size);
     }
-    TRY(const int64_t bytes, checked_bytes(node.dtype, sizes));
+    TRY(const int64_t bytes, checked_bytes(draw.dtype, draw.sizes));
     if (bytes > kMaxInputBytes - total)
       return fail(Code::kUnavailable, "the workload's inputs are larger than a runner holds");
     total += bytes;
-    Tensor tensor(node.dtype, std::move(sizes));
-    Random random(seed + 0x632be59bd9b4e019u * (i + 1));
-    fill(tensor, random, ranges[i], floats);
+    draws.push_back(std::move(draw));
+  }
+  return draws;
+}
+
+Result<std::vector<Tensor>> random_inputs(const Graph& graph, std::span<const int64_t> symbols,
+                                          uint64_t seed, Floats floats) {
+  TRY(const auto draws, input_draws(graph, symbols, seed));
+  std::vector<Tensor> tensors;
+  for (const InputDraw& draw : draws) {
+    Tensor tensor(draw.dtype, draw.sizes);
+    fill(tensor, draw, floats);
     tensors.push_back(std::move(tensor));
   }
   return tensors;

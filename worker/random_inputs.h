@@ -21,7 +21,19 @@ enum class Floats { kNormal, kPositive };
 // What a workload is measured at: its symbols at their exported sizes, within their ranges.
 std::vector<int64_t> measured_symbols(const Graph& graph);
 
-// kUnavailable when they are larger than what a runner holds.
+// What one input is drawn from. Element i is made of word i of splitmix64 from `seed` alone, so a
+// device can draw all at once.
+struct InputDraw {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> sizes;
+  uint64_t seed = 0;
+  int64_t min = 0, max = 0;  // of integers and bool
+};
+// One an input. kUnavailable when they are larger than what a runner holds.
+Result<std::vector<InputDraw>> input_draws(const Graph& graph, std::span<const int64_t> symbols,
+                                           uint64_t seed);
+
+// The inputs themselves, on the host. Errors of input_draws.
 Result<std::vector<Tensor>> random_inputs(const Graph& graph, std::span<const int64_t> symbols,
                                           uint64_t seed, Floats floats);
 

@@ -12,6 +12,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "frames are written as memory is");
 
 constexpr size_t kMaxTargetBytes = 64;
+constexpr size_t kMaxNameBytes = 256;  // of a device
 
 // Sent; never renumbered while a worker and a runner of two builds could meet.
 enum class Kind : uint8_t {
@@ -19,6 +20,7 @@ enum class Kind : uint8_t {
   kVerifyKernel = 2,
   kRaceKernel = 3,
   kTimeFinalists = 4,
+  kPrepareDevice = 5,
   kCompileSource = 8,
   kCancelCompile = 9,
   kOpened = 65,
@@ -27,7 +29,9 @@ enum class Kind : uint8_t {
   kFinalistsTimed = 68,
   kProgress = 69,
   kFailed = 70,
+  kDevicePrepared = 71,
   kCompiledObject = 72,
+  kLeaving = 73,
 };
 
 class Writer {
@@ -42,6 +46,9 @@ class Writer {
     u64(value.size());
     bytes_.append(value);
     return *this;
+  }
+  Writer& digest(const Digest& value) {
+    return text({reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()});
   }
   std::string finish() {
     const uint32_t size = static_cast<uint32_t>(bytes_.size() - sizeof(uint32_t));
@@ -147,9 +154,7 @@ struct RequestWriter {
   }
   std::string operator()(const VerifyKernel& m) const {
     Writer out(Kind::kVerifyKernel);
-    out.u64(m.slot).text(m.recipe_json).text(m.binary);
-    return out.text({reinterpret_cast<const char*>(m.digest.bytes.data()), m.digest.bytes.size()})
-        .finish();
+    return out.u64(m.slot).text(m.recipe_json).text(m.binary).digest(m.digest).finish();
   }
   std::string operator()(const RaceKernel& m) const {
     Writer out(Kind::kRaceKernel);
@@ -170,6 +175,9 @@ struct RequestWriter {
   std::string operator()(const CancelCompile&) const {
     return Writer(Kind::kCancelCompile).finish();
   }
+  std::string operator()(const PrepareDevice& m) const {
+    return Writer(Kind::kPrepareDevice).text(m.binary).digest(m.digest).finish();
+  }
 };
 
 struct ReplyWriter {
@@ -181,7 +189,7 @@ struct ReplyWriter {
     return out.text(m.binary).finish();
   }
   std::string operator()(const Opened& m) const {
-    return Writer(Kind::kOpened).f64(m.reference_ms).finish();
+    return Writer(Kind::kOpened).f64(m.reference_ms).f64(m.open_ms).finish();
   }
   std::string operator()(const Verified& m) const {
     Writer out(Kind::kVerified);
@@ -192,15 +200,27 @@ struct ReplyWriter {
     Writer out(Kind::kRaced);
     out.u64(m.dropped);
     write(out, m.measurement);
-    return out.finish();
+    return out.text(std::string_view(m.note).substr(0, kMaxLogBytes)).finish();
   }
   std::string operator()(const FinalistsTimed& m) const {
     Writer out(Kind::kFinalistsTimed);
     out.u64(m.measurements.size());
     for (const Measurement& measurement : m.measurements) write(out, measurement);
+    return out.text(std::string_view(m.note).substr(0, kMaxLogBytes)).finish();
+  }
+  std::string operator()(const DevicePrepared& m) const {
+    Writer out(Kind::kDevicePrepared);
+    const CudaFacts& f = m.facts;
+    out.text(std::string_view(f.name).substr(0, kMaxNameBytes));
+    out.text(std::string_view(f.bus_id).substr(0, kMaxNameBytes));
+    for (const int64_t number :
+         {int64_t{f.ordinal}, int64_t{f.capability}, int64_t{f.sms}, int64_t{f.driver},
+          int64_t{f.max_shared_bytes}, f.l2_bytes, f.memory_bytes})
+      out.i64(number);
     return out.finish();
   }
   std::string operator()(const Progress&) const { return Writer(Kind::kProgress).finish(); }
+  std::string operator()(const Leaving&) const { return Writer(Kind::kLeaving).finish(); }
   std::string operator()(const Failed& m) const {
     Writer out(Kind::kFailed);
     out.u64(static_cast<uint64_t>(m.error.code));
@@ -247,6 +267,32 @@ Request read_compile(Reader& in) {
   return m;
 }
 
+Request read_prepare(Reader& in) {
+  PrepareDevice m;
+  m.binary = in.text(kMaxFrameBytes);
+  m.digest = in.digest();
+  return m;
+}
+
+Reply read_opened(Reader& in) {
+  Opened m;
+  m.reference_ms = in.f64(0);
+  m.open_ms = in.f64(0);
+  return m;
+}
+
+Reply read_prepared(Reader& in) {
+  DevicePrepared m;
+  CudaFacts& f = m.facts;
+  f.name = in.text(kMaxNameBytes);
+  f.bus_id = in.text(kMaxNameBytes);
+  for (int* number : {&f.ordinal, &f.capability, &f.sms, &f.driver, &f.max_shared_bytes})
+    *number = static_cast<int>(in.i64(0, INT32_MAX));
+  f.l2_bytes = in.i64(0, INT64_MAX);
+  f.memory_bytes = in.i64(0, INT64_MAX);
+  return m;
+}
+
 Reply read_object(Reader& in) {
   CompiledObject m;
   KernelResources& r = m.resources;
@@ -268,6 +314,7 @@ Reply read_raced(Reader& in) {
   Raced m;
   m.dropped = in.u64(1) != 0;
   m.measurement = read_measurement(in);
+  m.note = in.text(kMaxLogBytes);
   return m;
 }
 
@@ -275,6 +322,7 @@ Reply read_finalists_timed(Reader& in) {
   FinalistsTimed m;
   const uint64_t count = in.u64(kMaxSlots);
   for (uint64_t i = 0; i < count && in.ok(); ++i) m.measurements.push_back(read_measurement(in));
+  m.note = in.text(kMaxLogBytes);
   return m;
 }
 
@@ -319,6 +367,9 @@ Result<Request> decode_request(std::string_view body) {
     case Kind::kCancelCompile:
       request = CancelCompile{};
       break;
+    case Kind::kPrepareDevice:
+      request = read_prepare(in);
+      break;
     default:
       return fail(Code::kCorruption, "unknown kind of request");
   }
@@ -332,7 +383,7 @@ Result<Reply> decode_reply(std::string_view body) {
   Reply reply;
   switch (static_cast<Kind>(body[0])) {
     case Kind::kOpened:
-      reply = Opened{in.f64(0)};
+      reply = read_opened(in);
       break;
     case Kind::kVerified:
       reply = read_verified(in);
@@ -346,8 +397,14 @@ Result<Reply> decode_reply(std::string_view body) {
     case Kind::kCompiledObject:
       reply = read_object(in);
       break;
+    case Kind::kDevicePrepared:
+      reply = read_prepared(in);
+      break;
     case Kind::kProgress:
       reply = Progress{};
+      break;
+    case Kind::kLeaving:
+      reply = Leaving{};
       break;
     case Kind::kFailed:
       reply = read_failed(in);

@@ -6,6 +6,7 @@
 // In payloads: integers and doubles as 8 bytes, strings as length and bytes, lists as length and
 // items, digests as strings of 32 bytes. Kinds are the enum values below.
 //
+//   PrepareDevice  -> DevicePrepared   opens the GPU, loads the runner's own kernels on it
 //   OpenWorkload   -> Opened           graph and seed: inputs are made, the reference computed
 //   VerifyKernel   -> Verified         loads an artifact into a slot, launches and compares it
 //   RaceKernel     -> Raced            times one verified slot against the incumbent
@@ -15,6 +16,8 @@
 //                                      send it while it waits for the answer
 //   any            -> Progress* first  the runner is alive: at most one each kProgressPeriodMs
 //   any            -> Failed           the request cannot be served; says why
+//   any            -> Leaving first    the reply that follows is the runner's last: its device is
+//                                      lost to it, and another runner is needed for what comes
 //
 // Values only; the functions are pure. frame_socket.h carries the frames.
 #pragma once
@@ -25,6 +28,7 @@
 #include <vector>
 
 #include "compiler_core/compile/nvrtc.h"
+#include "compiler_core/runtime/cuda_device.h"
 #include "compiler_core/tune/measurement.h"
 #include "worker/frame_socket.h"
 
@@ -35,6 +39,10 @@ inline constexpr uint64_t kMaxSamples = 1 << 16;  // a list of samples
 inline constexpr size_t kMaxLogBytes = 4096;
 inline constexpr int64_t kProgressPeriodMs = 500;
 
+struct PrepareDevice {
+  std::string binary;  // of instruments_source(); empty: to learn of the device alone
+  Digest digest;       // of `binary`
+};
 struct OpenWorkload {
   uint64_t seed = 0;
   std::string graph_text;
@@ -60,10 +68,14 @@ struct CompileSource {
 };
 struct CancelCompile {};
 using Request = std::variant<OpenWorkload, VerifyKernel, RaceKernel, TimeFinalists, CompileSource,
-                             CancelCompile>;
+                             CancelCompile, PrepareDevice>;
 
 struct Opened {
   double reference_ms = 0;  // what the reference took, when it was computed
+  double open_ms = 0;       // all of this request; little for a workload that was open before
+};
+struct DevicePrepared {
+  CudaFacts facts;
 };
 struct Verified {
   Verdict verdict = Verdict::kOk;
@@ -72,20 +84,23 @@ struct Verified {
 struct Raced {
   bool dropped = false;
   Measurement measurement;
+  std::string note;  // what disturbed the clock, for the log; mostly empty
 };
 struct FinalistsTimed {
   std::vector<Measurement> measurements;  // one a slot, in the order asked
+  std::string note;                       // as Raced's
 };
 struct CompiledObject {
   std::string binary;
   KernelResources resources;
 };
 struct Progress {};
+struct Leaving {};
 struct Failed {
   Error error;
 };
-using Reply =
-    std::variant<Opened, Verified, Raced, FinalistsTimed, CompiledObject, Progress, Failed>;
+using Reply = std::variant<Opened, Verified, Raced, FinalistsTimed, CompiledObject, DevicePrepared,
+                           Progress, Leaving, Failed>;
 
 // The whole frame. REQUIRES: it fits kMaxFrameBytes.
 std::string encode(const Request& request);

@@ -139,18 +139,30 @@ std::optional<Difference> compare(const Tensor& got, const Tensor& want, const T
 }
 
 std::string describe_element(const Tensor& got, const Tensor& want, int64_t index) {
+  const auto alone = [index](const Tensor& tensor) {
+    Tensor element(tensor.dtype(), {});
+    const auto bytes = static_cast<size_t>(size_of(tensor.dtype()));
+    const auto from = tensor.bytes().subspan(static_cast<size_t>(index) * bytes, bytes);
+    std::ranges::copy(from, element.bytes().begin());
+    return element;
+  };
+  return describe_element(want.sizes(), index, alone(got), alone(want));
+}
+
+std::string describe_element(std::span<const int64_t> sizes, int64_t index, const Tensor& got,
+                             const Tensor& want) {
   std::string position;
   int64_t rest = index;
-  for (size_t axis = want.sizes().size(); axis-- > 0;) {
-    position.insert(0, fmt::format("{}{}", axis == 0 ? "" : ",", rest % want.sizes()[axis]));
-    rest /= want.sizes()[axis];
+  for (size_t axis = sizes.size(); axis-- > 0;) {
+    position.insert(0, fmt::format("{}{}", axis == 0 ? "" : ",", rest % sizes[axis]));
+    rest /= sizes[axis];
   }
   const auto unsigned_nan = [](double x) { return std::isnan(x) ? std::fabs(x) : x; };
   if (is_float(want.dtype()))
     return fmt::format("element {} [{}] is {:.9g}, expected {:.9g}", index, position,
-                       unsigned_nan(got.get(index)), unsigned_nan(want.get(index)));
-  return fmt::format("element {} [{}] is {}, expected {}", index, position, got.get_int(index),
-                     want.get_int(index));
+                       unsigned_nan(got.get(0)), unsigned_nan(want.get(0)));
+  return fmt::format("element {} [{}] is {}, expected {}", index, position, got.get_int(0),
+                     want.get_int(0));
 }
 
 }  // namespace kiln::runner

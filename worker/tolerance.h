@@ -43,5 +43,8 @@ std::optional<Difference> compare(const Tensor& got, const Tensor& want, const T
 
 // "element 17 [1,1] is 0.5, expected 0.25" for people.
 std::string describe_element(const Tensor& got, const Tensor& want, int64_t index);
+// The same of an element of a tensor of `sizes` whose values are the only ones in `got` and `want`.
+std::string describe_element(std::span<const int64_t> sizes, int64_t index, const Tensor& got,
+                             const Tensor& want);
 
 }  // namespace kiln::runner

@@ -2,15 +2,12 @@
 // trusts yet; the caller is a process that may die of it.
 #pragma once
 
-#include <functional>
-
 #include "compiler_core/runtime/kernel.h"
 #include "worker/runner_protocol.h"
+#include "worker/timing.h"
 #include "worker/workload_case.h"
 
 namespace kiln::runner {
-
-using Alive = std::function<void()>;  // called between launches: still working
 
 // Launches twice, in guarded buffers (guarded_buffer.h), outputs and workspace filled with one
 // poison and then with another, so that no value a kernel forgot to write is right both times.

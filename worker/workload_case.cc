@@ -26,15 +26,15 @@ bool has_nan(const Tensor& tensor) {
 }
 
 Status check_tensors(std::string_view what, std::span<const TensorSpec> specs,
-                     std::span<const Tensor> tensors, std::span<const int64_t> symbols) {
+                     std::span<const TensorForm> tensors, std::span<const int64_t> symbols) {
   if (specs.size() != tensors.size())
     return fail(Code::kInvalidArgument, fmt::format("the recipe has {} {}s, the workload {}",
                                                     specs.size(), what, tensors.size()));
   for (size_t i = 0; i < specs.size(); ++i) {
     bool same =
-        specs[i].dtype == tensors[i].dtype() && specs[i].shape.size() == tensors[i].sizes().size();
+        specs[i].dtype == tensors[i].dtype && specs[i].shape.size() == tensors[i].sizes.size();
     for (size_t axis = 0; same && axis < specs[i].shape.size(); ++axis)
-      same = specs[i].shape[axis].evaluate(symbols) == tensors[i].sizes()[axis];
+      same = specs[i].shape[axis].evaluate(symbols) == tensors[i].sizes[axis];
     if (!same)
       return fail(Code::kInvalidArgument,
                   fmt::format("{} {} of the recipe is not the workload's", what, i));
@@ -42,7 +42,19 @@ Status check_tensors(std::string_view what, std::span<const TensorSpec> specs,
   return {};
 }
 
+std::vector<TensorForm> forms_of(std::span<const Tensor> tensors) {
+  std::vector<TensorForm> forms;
+  for (const Tensor& tensor : tensors) forms.push_back({tensor.dtype(), tensor.sizes()});
+  return forms;
+}
+
 }  // namespace
+
+Status check_recipe(const Recipe& recipe, std::span<const TensorForm> inputs,
+                    std::span<const TensorForm> outputs, std::span<const int64_t> symbols) {
+  TRY_STATUS(check_tensors("input", recipe.inputs, inputs, symbols));
+  return check_tensors("output", recipe.outputs, outputs, symbols);
+}
 
 Result<WorkloadCase> WorkloadCase::make(std::string_view graph_text, uint64_t seed) {
   WorkloadCase made;
@@ -66,8 +78,7 @@ int64_t WorkloadCase::byte_size() const {
 }
 
 Status WorkloadCase::check_recipe(const Recipe& recipe) const {
-  TRY_STATUS(check_tensors("input", recipe.inputs, inputs_, symbols_));
-  return check_tensors("output", recipe.outputs, expected_, symbols_);
+  return runner::check_recipe(recipe, forms_of(inputs_), forms_of(expected_), symbols_);
 }
 
 std::optional<Difference> WorkloadCase::compare_output(size_t index, const Tensor& got) {

@@ -10,6 +10,15 @@
 
 namespace kiln::runner {
 
+// A dense tensor, wherever its elements are.
+struct TensorForm {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> sizes;
+};
+// kInvalidArgument unless `recipe` takes such inputs and gives such outputs.
+Status check_recipe(const Recipe& recipe, std::span<const TensorForm> inputs,
+                    std::span<const TensorForm> outputs, std::span<const int64_t> symbols);
+
 class WorkloadCase {
  public:
   // Parses the graph, draws inputs and evaluates it in high precision (which takes as long as the

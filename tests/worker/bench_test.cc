@@ -58,7 +58,7 @@ TEST_F(BenchTest, ARaceWithoutAnIncumbentTakesAllItsRuns) {
   KernelTimer timed = timer();
   MeasurementPolicy policy;
   policy.race_runs = 7;
-  const Raced raced = race(timed, policy, 0, kSilent);
+  const Raced raced = race(timed, policy, 0, kRaceBudgetUs, kSilent).value();
   EXPECT_FALSE(raced.dropped);
   EXPECT_EQ(raced.measurement.samples_us.size(), 7u);
   for (const double sample : raced.measurement.samples_us) EXPECT_GT(sample, 0);
@@ -66,7 +66,7 @@ TEST_F(BenchTest, ARaceWithoutAnIncumbentTakesAllItsRuns) {
 
 TEST_F(BenchTest, ALostRaceStopsAtTheScreen) {
   KernelTimer timed = timer();
-  const Raced raced = race(timed, MeasurementPolicy{}, 1e-9, kSilent);
+  const Raced raced = race(timed, MeasurementPolicy{}, 1e-9, kRaceBudgetUs, kSilent).value();
   EXPECT_TRUE(raced.dropped);
   EXPECT_EQ(raced.measurement.samples_us.size(), 3u);
 }
@@ -75,12 +75,12 @@ TEST_F(BenchTest, FinalistsGetEqualRoundsAndALoneOneIsTimedToo) {
   KernelTimer first = timer(), second = timer();
   MeasurementPolicy policy;
   policy.final_runs = 12;
-  KernelTimer* both[] = {&first, &second};
-  const FinalistsTimed timed = time_finalists(both, policy, kSilent);
+  TimedKernel* both[] = {&first, &second};
+  const FinalistsTimed timed = time_finalists(both, policy, kFinalBudgetUs, kSilent).value();
   ASSERT_EQ(timed.measurements.size(), 2u);
   EXPECT_EQ(timed.measurements[0].samples_us.size(), timed.measurements[1].samples_us.size());
   EXPECT_GE(timed.measurements[0].samples_us.size(), 10u);
-  const FinalistsTimed alone = time_finalists({both, 1}, policy, kSilent);
+  const FinalistsTimed alone = time_finalists({both, 1}, policy, kFinalBudgetUs, kSilent).value();
   EXPECT_EQ(alone.measurements[0].samples_us.size(), static_cast<size_t>(policy.screen_runs));
 }
 

@@ -16,14 +16,23 @@ std::vector<Request> some_requests() {
           RaceKernel{1, policy, 12.5},
           TimeFinalists{{0, 2, 5}, policy},
           CompileSource{"cuda:sm_90a", "extern \"C\" __global__ void k() {}"},
-          CancelCompile{}};
+          CancelCompile{},
+          PrepareDevice{std::string("\177ELF\0", 5), Digest::of("instruments")}};
 }
 
 std::vector<Reply> some_replies() {
-  return {Opened{1.5},
+  CudaFacts facts;
+  facts.name = "NVIDIA H200";
+  facts.bus_id = "0000:1b:00.0";
+  facts.capability = 90;
+  facts.sms = 132;
+  facts.memory_bytes = int64_t{141} << 30;
+  return {Opened{1.5, 2.5},
           Verified{Verdict::kOutOfBounds, "wrote 4 bytes before output 0"},
-          Raced{true, {{1.0, 2.0, 3.5}}},
-          FinalistsTimed{{{{1.0}}, {{2.0, 2.5}}}},
+          Raced{true, {{1.0, 2.0, 3.5}}, "drifted"},
+          FinalistsTimed{{{{1.0}}, {{2.0, 2.5}}}, ""},
+          DevicePrepared{facts},
+          Leaving{},
           CompiledObject{std::string("\177ELF\0", 5), {40, 8, 16, 1024}},
           Progress{},
           Failed{{Code::kUnavailable, "no memory", 0}}};
