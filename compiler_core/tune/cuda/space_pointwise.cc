@@ -1,17 +1,152 @@
 #include "compiler_core/tune/cuda/space_pointwise.h"
 
-namespace kiln {
+#include <algorithm>
 
-Result<CudaPointwiseSchedule> CudaPointwiseSchedule::from(const Schedule&) {
-  return fail(Code::kUnsupported, "not written yet");
+#include "compiler_core/tune/cuda/device_limits.h"
+#include "compiler_core/tune/cuda/pointwise_streams.h"
+
+namespace kiln {
+namespace {
+
+// From here on an output is larger than what the L2 keeps for its reader.
+constexpr int64_t kStreamBytes = int64_t{48} << 20;
+// More statements than this in one thread's code take longer to compile than they gain.
+constexpr int64_t kMostOperations = 640;
+constexpr int kMostLanes = 16;
+
+bool is_power_of_two(int64_t x) {
+  return x > 0 && (x & (x - 1)) == 0;
+}
+
+// What a thread can hold at a time of a vector's arithmetic.
+int bounded_unroll(const PointwiseStreams& streams, int lanes, int unroll) {
+  while (unroll > 1 && int64_t{streams.arithmetic} * lanes * unroll > kMostOperations) unroll /= 2;
+  return unroll;
+}
+
+class Space {
+ public:
+  Space(const Workload& workload, const Target& target)
+      : streams_(pointwise_streams(workload.graph)),
+        limits_(cuda_limits(target)),
+        large_(streams_.bytes_written >= kStreamBytes) {
+    // 16 bytes of the narrowest operand, unless the widest would need too many registers then.
+    widest_ = std::min({16 / streams_.narrowest_bytes, 32 / streams_.widest_bytes, kMostLanes});
+    widest_ = std::max(widest_, 1);
+  }
+
+  std::vector<Schedule> list() {
+    if (!streams_.across.empty()) add_tiles();
+    const bool whole = !streams_.rows_differ || streams_.rows == 1;
+    // Rows that are no whole number of vectors: narrower vectors, or vectors across rows.
+    const int64_t known =
+        whole ? widest_ : std::min(streams_.alignment, lowest_bit(streams_.columns));
+    const int fitting = static_cast<int>(std::min<int64_t>(known, widest_));
+    if (fitting < widest_ && streams_.alignment >= widest_) add_lanes(widest_, PointwiseMap::kFlat);
+    add_lanes(fitting, PointwiseMap::kRows);
+    if (fitting < widest_ && streams_.alignment < widest_) add_lanes(widest_, PointwiseMap::kFlat);
+    return space_;
+  }
+
+ private:
+  static int64_t lowest_bit(int64_t x) { return x & -x; }
+
+  void add(CudaPointwiseSchedule schedule) {
+    Schedule made = schedule.to_schedule();
+    if (std::find(space_.begin(), space_.end(), made) == space_.end()) space_.push_back(made);
+  }
+
+  void add_tiles() {
+    const int64_t both = lowest_bit(streams_.columns) | lowest_bit(streams_.across_size);
+    const int lanes = static_cast<int>(std::min<int64_t>(lowest_bit(both), widest_));
+    for (const auto& [tile, threads] : {std::pair(64, 256), {32, 256}, {64, 512}, {128, 512}}) {
+      if (tile * tile < lanes * threads || tile * tile > lanes * threads * 16) continue;
+      if (int64_t{tile} * (tile + 4) * streams_.widest_bytes *
+              static_cast<int64_t>(streams_.across.size()) >
+          kMostTileBytes)
+        continue;
+      add({lanes, threads, 1, PointwiseMap::kRows, tile, 0, false});
+      if (large_ && tile == 64) add({lanes, threads, 1, PointwiseMap::kRows, tile, 0, true});
+    }
+  }
+
+  void add_lanes(int lanes, PointwiseMap map) {
+    const int64_t vectors = std::max<int64_t>(streams_.rows * streams_.columns / lanes, 1);
+    // As many bytes in flight as wide vectors have.
+    const int more = std::clamp(widest_ / lanes, 1, 4);
+    const bool down = map == PointwiseMap::kRows && streams_.repeats_rows && streams_.rows >= 64;
+    const auto try_one = [&](int threads, int unroll, PointwiseMap how, bool stream,
+                             int64_t waves) {
+      unroll = bounded_unroll(streams_, lanes, unroll * more);
+      // Every SM gets a block before a thread gets a second vector.
+      while (unroll > 1 && vectors < int64_t{limits_.sms} * threads * unroll) unroll /= 2;
+      while (threads > 64 && vectors < int64_t{limits_.sms} * threads) threads /= 2;
+      const int64_t chunks = vectors / (int64_t{threads} * unroll);
+      const int64_t walkers = waves * limits_.sms * (limits_.sm_threads / threads);
+      if (waves > 0 && chunks < 2 * walkers) return;
+      add({lanes, threads, unroll, how, 0, waves > 0 ? walkers : 0, stream});
+    };
+    if (down) {
+      try_one(256, 4, PointwiseMap::kDown, false, 0);
+      if (large_) try_one(256, 4, PointwiseMap::kDown, true, 0);
+      try_one(128, 8, PointwiseMap::kDown, false, 0);
+    }
+    try_one(256, 2, map, false, 0);
+    try_one(256, 1, map, false, 0);
+    if (large_) try_one(256, 2, map, true, 0);
+    try_one(256, 4, map, false, 0);
+    if (large_) try_one(256, 4, map, true, 0);
+    try_one(128, 4, map, false, 0);
+    try_one(512, 2, map, false, 0);
+    try_one(256, 4, map, large_, 1);
+  }
+
+  static constexpr int64_t kMostTileBytes = 96 << 10;
+  const PointwiseStreams streams_;
+  const CudaLimits limits_;
+  const bool large_;
+  int widest_ = 1;
+  std::vector<Schedule> space_;
+};
+
+}  // namespace
+
+Result<CudaPointwiseSchedule> CudaPointwiseSchedule::from(const Schedule& schedule) {
+  if (schedule.family != Family::kPointwise)
+    return fail(Code::kInvalidArgument, "not a pointwise schedule");
+  const int64_t lanes = schedule.get("lanes", 4), threads = schedule.get("threads", 256);
+  const int64_t unroll = schedule.get("unroll", 1), map = schedule.get("map", 0);
+  const int64_t tile = schedule.get("tile", 0), blocks = schedule.get("blocks", 0);
+  const int64_t stream = schedule.get("stream", 0);
+  const bool ok = is_power_of_two(lanes) && lanes <= kMostLanes && is_power_of_two(threads) &&
+                  threads >= 32 && threads <= 1024 && is_power_of_two(unroll) && unroll <= 16 &&
+                  map >= 0 && map <= 2 && blocks >= 0 && blocks < int64_t{1} << 31 &&
+                  (stream == 0 || stream == 1);
+  const bool tile_ok = tile == 0 || (is_power_of_two(tile) && tile >= 16 && tile <= 128 &&
+                                     tile * tile >= lanes * threads);
+  if (!ok || !tile_ok) return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
+  return CudaPointwiseSchedule{static_cast<int>(lanes),
+                               static_cast<int>(threads),
+                               static_cast<int>(unroll),
+                               static_cast<PointwiseMap>(map),
+                               static_cast<int>(tile),
+                               blocks,
+                               stream == 1};
 }
 
 Schedule CudaPointwiseSchedule::to_schedule() const {
-  return {Family::kPointwise, {}};
+  return {Family::kPointwise,
+          {{"lanes", lanes},
+           {"threads", threads},
+           {"unroll", unroll},
+           {"map", static_cast<int64_t>(map)},
+           {"tile", tile},
+           {"blocks", blocks},
+           {"stream", stream}}};
 }
 
-std::vector<Schedule> cuda_pointwise_space(const Workload&, const Target&) {
-  return {CudaPointwiseSchedule{}.to_schedule()};
+std::vector<Schedule> cuda_pointwise_space(const Workload& workload, const Target& target) {
+  return Space(workload, target).list();
 }
 
 }  // namespace kiln

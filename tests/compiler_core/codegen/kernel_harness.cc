@@ -11,6 +11,7 @@
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/runtime/kernel.h"
 #include "compiler_core/tune/search_space.h"
+#include "tests/support/fake_cuda/host_launch.h"
 
 namespace kiln::testing {
 namespace {
@@ -157,7 +158,9 @@ std::string check_schedule(const Workload& workload, const Schedule& schedule, c
                            std::span<const Tensor> inputs) {
   const auto check = [&]() -> Result<std::string> {
     TRY(const Source source, lower(workload, schedule, target));
-    TRY(const std::vector<Tensor> outputs, run_source(source, target, inputs));
+    const bool cuda = target.backend == Backend::kCuda;
+    TRY(const std::vector<Tensor> outputs,
+        cuda ? run_on_fake_gpu(source, inputs) : run_source(source, target, inputs));
     return disagreement(workload.graph, inputs, outputs);
   };
   Result<std::string> outcome = check();

@@ -1,5 +1,6 @@
-// Compiles a workload under a schedule with the real compiler, runs it on the thread pool between
-// guard pages, and compares with the interpreter. For the tests of every kernel family.
+// Compiles a workload under a schedule, runs it between guard pages and compares with the
+// interpreter: for the CPU with the real compiler on the thread pool, for CUDA on the fake GPU
+// (tests/support/fake_cuda). For the tests of every kernel family.
 #pragma once
 
 #include <random>

@@ -101,6 +101,34 @@ KILN_COMPARISON(>=)
 KILN_INLINE index_t smaller(index_t a, index_t b) { return a < b ? a : b; }
 KILN_INLINE index_t larger(index_t a, index_t b) { return a > b ? a : b; }
 
+// Indices that are not negative by a constant: divided as unsigned numbers, which is cheaper.
+template <class T>
+struct Natural;
+template <>
+struct Natural<int> { using type = unsigned; };
+template <>
+struct Natural<int64_t> { using type = uint64_t; };
+KILN_INLINE index_t quotient(index_t x, index_t by) {
+  using N = Natural<index_t>::type;
+  return static_cast<index_t>(static_cast<N>(x) / static_cast<N>(by));
+}
+KILN_INLINE vindex operator/(vindex x, index_t by) {
+  KILN_EACH_LANE x[l] = quotient(x[l], by);
+  return x;
+}
+KILN_INLINE vindex operator%(vindex x, index_t by) {
+  KILN_EACH_LANE x[l] = x[l] - quotient(x[l], by) * by;
+  return x;
+}
+// The quotients of `first` and its LANES - 1 successors.
+KILN_INLINE vindex quotients(index_t first, index_t by) {
+  if (by < LANES) return (splat<vindex>(first) + lane_numbers()) / by;
+  const index_t low = quotient(first, by), rest = first - low * by;
+  vindex v;
+  KILN_EACH_LANE v[l] = low + (rest + l >= by);
+  return v;
+}
+
 KILN_INLINE index_t clamp_index(index_t x, index_t greatest) {
   return x < 0 ? 0 : x > greatest ? greatest : x;
 }
