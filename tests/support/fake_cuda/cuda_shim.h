@@ -181,6 +181,13 @@ KILN_INLINE void load_input(const void* p, Bits<bytes>& x) {
   __builtin_memcpy(x.word, p, bytes);
 }
 template <int bytes>
+KILN_INLINE void copy_input(const void* from, void* to) {
+  kiln_fake::check_aligned<bytes>(from);
+  kiln_fake::check_aligned<bytes>(to);
+  __builtin_memcpy(to, from, bytes);
+}
+KILN_INLINE void copies_arrived() {}
+template <int bytes>
 KILN_INLINE void store_output(void* p, const Bits<bytes>& x) {
   kiln_fake::check_aligned<bytes>(p);
   __builtin_memcpy(p, x.word, bytes);

@@ -12,7 +12,7 @@ enum class Meeting : int { kNone, kWarp, kShuffle, kMatrix, kBlock, kCluster };
 enum class FaultKind : int { kIllegalAddress, kMisaligned, kLaunchFailed };
 
 inline constexpr int kWarpThreads = 32;
-inline constexpr int kExchangeWords = 8;  // a lane shows to its warp at one meeting
+inline constexpr int kExchangeWords = 12;  // a lane shows to its warp at one meeting
 
 struct Thread {
   int index;  // in its block

@@ -5,7 +5,8 @@
 
 namespace kiln::testing {
 
-// What a function call must preserve, on the stack that is left; the rest is the caller's.
+// What a function call must preserve, on the stack that is left; the rest is the caller's. A jump
+// ends it: the processor would predict a return to go to the other stack's caller.
 asm(R"(
 .text
 .globl kiln_fake_switch
@@ -30,12 +31,13 @@ kiln_fake_resume:
   popq %r12
   popq %rbx
   popq %rbp
-  ret
+  popq %rcx
+  jmpq *%rcx
 .size kiln_fake_switch, . - kiln_fake_switch
 )");
 
 void* fresh_stack(char* memory, long bytes, void (*function)()) {
-  // Six registers, the address that `ret` takes, and the return address that `function` believes
+  // Six registers, the address that is jumped to, and the return address that `function` believes
   // it has: 8 modulo 16 as after a call.
   const auto top = (reinterpret_cast<uintptr_t>(memory) + static_cast<uintptr_t>(bytes)) & ~15ul;
   auto* place = reinterpret_cast<void**>(top) - 8;

@@ -36,7 +36,8 @@ using kiln_fake::kWarpThreads;
 using kiln_fake::Meeting;
 using kiln_fake::Thread;
 
-constexpr long kStackBytes = 64 << 10;
+// Not a power of two: the tops of all stacks would share a few lines of the cache.
+constexpr long kStackBytes = (64 << 10) + 13 * 64;
 constexpr uint64_t kStackEnd = 0x6b696c6e66616b65;  // at a stack's far end, to see it overflow
 
 struct CopyLater {
@@ -225,11 +226,10 @@ void Grid::resume(int i) {
   running_ = i;
   *launch_->current = &thread;
   kiln_fake_switch(&engine_place_, fiber.place);
-  if (faulted_) return;
+  if (faulted_ || !thread.ended) return;
   uint64_t end;
   std::memcpy(&end, fiber.stack, sizeof end);
   if (end != kStackEnd) set_fault(FaultKind::kLaunchFailed, "its stack overflowed", nullptr);
-  if (!thread.ended) return;
   stacks_.give(fiber.stack);
   fiber.stack = nullptr;
 }

@@ -34,7 +34,7 @@ struct EntryHead {
 //   extern "C" __global__ void __launch_bounds__(128, 4) name(
 std::vector<EntryHead> find_entries(const std::string& source) {
   static const std::regex kHead(
-      R"re((?:KILN_KERNEL\s*\(\s*(\d*)[^)]*\)|extern\s+"C"\s+__global__\s+void(?:\s+__launch_bounds__\s*\(\s*(\d*)[^)]*\))?)\s+(?:__cluster_dims__\s*\([^)]*\)\s*)?(\w+)\s*\()re");
+      R"re((?:KILN_KERNEL\s*\(\s*(\d*)[^)]*\)|extern\s+"C"\s+__global__\s+void(?:\s+__launch_bounds__\s*\(\s*(\d*)[^)]*\))?)\s+(?:__cluster_dims__\s*\([^)]*\)\s*)?(?!__)(\w+)\s*\()re");
   std::vector<EntryHead> entries;
   for (std::sregex_iterator match(source.begin(), source.end(), kHead), end; match != end;
        ++match) {

@@ -15,44 +15,53 @@ inline void need_whole_warp() {
           nullptr);
 }
 
+// Element `half` of a register of a fragment. kHalves: elements in a register.
 struct MatrixBf16 {
-  static constexpr int kDepth = 16;
-  static float value(const unsigned word, int half) {
+  static constexpr int kHalves = 2;
+  static float value(unsigned word, int half) {
     return bits_to<float>(half != 0 ? word & 0xffff0000u : word << 16);
   }
 };
 struct MatrixF16 {
-  static constexpr int kDepth = 16;
+  static constexpr int kHalves = 2;
   static float value(unsigned word, int half) {
     return f16_value(static_cast<unsigned short>(word >> (16 * half)));
   }
 };
 struct MatrixTf32 {
-  static constexpr int kDepth = 8;
+  static constexpr int kHalves = 1;
   // The tensor cores do not look at the low 13 bits.
   static float value(unsigned word, int) { return bits_to<float>(word & 0xffffe000u); }
 };
 
-// d += a * b: 16 by 8, over the depth of the type. Each lane shows its a and b.
+// d += a * b: 16 by 8, over 8 registers' depth. Of a row of A (a column of B) a lane has a register
+// at depth t and one at depth t + 4; it shows them as f32, one vector a row.
+typedef float Depths __attribute__((vector_size(16)));
 template <class Type>
 inline void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   need_whole_warp();
-  const unsigned shown[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
-  const int turn = exchange(shown, 6, Meeting::kMatrix);
-  const Thread* warp = kiln_fake_current->warp;
-  const int group = lane() / 4, t = lane() % 4;
-  constexpr int kHalves = Type::kDepth / 8;  // elements in a word
-  for (int i = 0; i < 4; ++i) {
-    const int row_half = i / 2, column = 2 * t + i % 2;
-    float sum = 0;
-    for (int k = 0; k < Type::kDepth; ++k) {
-      const int upper = k / (4 * kHalves), owner = k / kHalves % 4, half = k % kHalves;
-      const unsigned* of_a = warp[group * 4 + owner].exchange[turn];
-      const unsigned* of_b = warp[column * 4 + owner].exchange[turn];
-      sum += Type::value(of_a[row_half + 2 * upper], half) * Type::value(of_b[4 + upper], half);
+  float shown[12] = {};  // A's row group, A's row group + 8, B's column group
+  for (int deeper = 0; deeper < 2; ++deeper)
+    for (int half = 0; half < Type::kHalves; ++half) {
+      const int at = deeper * 2 + half;
+      shown[at] = Type::value(a[deeper * 2], half);
+      shown[4 + at] = Type::value(a[deeper * 2 + 1], half);
+      shown[8 + at] = Type::value(b[deeper], half);
     }
-    d[i] += sum;
-  }
+  unsigned words[12];
+  __builtin_memcpy(words, shown, sizeof words);
+  const int turn = exchange(words, 12, Meeting::kMatrix);
+  const Thread* of_a = kiln_fake_current->warp + lane() / 4 * 4;
+  const Thread* of_b = kiln_fake_current->warp + lane() % 4 * 8;
+  Depths sum[4] = {};
+  for (int t = 0; t < 4; ++t)
+    for (int i = 0; i < 4; ++i) {
+      Depths row, column;
+      __builtin_memcpy(&row, of_a[t].exchange[turn] + i / 2 * 4, sizeof row);
+      __builtin_memcpy(&column, of_b[i % 2 * 4 + t].exchange[turn] + 8, sizeof column);
+      sum[i] += row * column;
+    }
+  for (int i = 0; i < 4; ++i) d[i] += (sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3]);
 }
 
 // Lane 8i + r brings the address of row r (16 bytes) of matrix i. A lane gets, of each matrix,
