@@ -1,0 +1,174 @@
+// The client library and GPUs: on the fake one, and on a machine without.
+#include <gtest/gtest.h>
+
+#include "client/client.h"
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/interpreter.h"
+
+namespace kiln {
+namespace {
+
+#ifdef KILN_FAKE_LIBCUDA
+
+constexpr char kNowhere[] = "/nonexistent/lib.so";
+
+// tanh(a) - b: the order of inputs matters.
+Graph difference(int64_t rows) {
+  GraphBuilder builder;
+  const NodeId a = builder.input(DType::kF32, {rows, 64});
+  const NodeId b = builder.input(DType::kF32, {rows, 64});
+  return *builder.finish({builder.binary(Op::kSub, builder.unary(Op::kTanh, a), b)});
+}
+
+Tensor filled(int64_t rows, double first) {
+  Tensor tensor(DType::kF32, {rows, 64});
+  for (int64_t i = 0; i < tensor.numel(); ++i) tensor.set(i, first + 0.01 * static_cast<double>(i));
+  return tensor;
+}
+
+ClientOptions with_gpu() {
+  ClientOptions options;
+  options.libcuda = KILN_FAKE_LIBCUDA;
+  options.libnvrtc = KILN_FAKE_LIBNVRTC;
+  return options;
+}
+
+ClientOptions without_gpu() {
+  ClientOptions options = with_gpu();
+  options.libcuda = kNowhere;
+  return options;
+}
+
+CompileOptions compile_for(std::string_view target, bool load = true) {
+  CompileOptions options;
+  options.target = *Target::parse(target);
+  options.load = load;
+  return options;
+}
+
+std::unique_ptr<Client> make_client(ClientOptions options) {
+  auto client = Client::create(std::move(options));
+  EXPECT_TRUE(client) << client.error().message;
+  return *std::move(client);
+}
+
+void expect_difference(const Graph& graph, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const Tensor* inputs[] = {&a, &b};
+  const auto expected = interpret(graph, inputs);
+  ASSERT_TRUE(expected);
+  for (int64_t i = 0; i < out.numel(); ++i)
+    ASSERT_NEAR(out.get(i), (*expected)[0].get(i), 1e-5) << i;
+}
+
+TEST(CudaClient, CompilesHereAndRunsTheHostsTensorsOnTheGpu) {
+  const Graph graph = difference(3);
+  ClientOptions options = with_gpu();
+  options.open_gpu = true;
+  const auto client = make_client(options);
+  for (const bool reduce_overhead : {false, true}) {
+    CompileOptions wanted = compile_for("cuda");
+    wanted.reduce_overhead = reduce_overhead;
+    const auto program = client->compile(graph, wanted);
+    ASSERT_TRUE(program) << program.error().message;
+    EXPECT_EQ((*program)->outcome(), reduce_overhead ? "hit" : "local")
+        << "one program serves both";
+    ASSERT_NE((*program)->device(), nullptr);
+    EXPECT_EQ((*program)->program().target, (*program)->device()->facts().target());
+    for (const double first : {-1.0, 2.0}) {
+      const Tensor a = filled(3, first), b = filled(3, 3);
+      const Tensor* inputs[] = {&a, &b};
+      const auto outputs = (*program)->run(inputs);
+      ASSERT_TRUE(outputs) << outputs.error().message;
+      expect_difference(graph, a, b, (*outputs)[0]);
+    }
+  }
+}
+
+TEST(CudaClient, LaunchTakesTheCallersPointersInTheCallersOrder) {
+  const Graph graph = difference(2);
+  const auto program = make_client(with_gpu())->compile(graph, compile_for("cuda:sm_90a"));
+  ASSERT_TRUE(program) << program.error().message;
+  const auto gpu = (*program)->device();
+  const Tensor a = filled(2, -1), b = filled(2, 3);
+  const auto x = DeviceBuffer::allocate(gpu, a.byte_size());
+  const auto y = DeviceBuffer::allocate(gpu, b.byte_size());
+  const auto z = DeviceBuffer::allocate(gpu, a.byte_size());
+  ASSERT_TRUE(x && y && z);
+  ASSERT_TRUE(gpu->copy_to_device(x->data(), a.bytes()));
+  ASSERT_TRUE(gpu->copy_to_device(y->data(), b.bytes()));
+  const DevicePtr inputs[] = {x->data(), y->data()}, outputs[] = {z->data()};
+  const auto stream = gpu->create_stream();
+  ASSERT_TRUE(stream);
+  const Status launched = (*program)->launch(inputs, outputs, *stream);
+  ASSERT_TRUE(launched) << launched.error().message;
+  ASSERT_TRUE(gpu->synchronize(*stream));
+  auto answer = (*program)->make_outputs();
+  ASSERT_TRUE(answer);
+  ASSERT_TRUE(gpu->copy_to_host((*answer)[0].bytes(), z->data()));
+  expect_difference(graph, a, b, (*answer)[0]);
+  EXPECT_EQ((*program)->launch({inputs, 1}, outputs, *stream).error().code, Code::kInvalidArgument);
+  gpu->destroy_stream(*stream);
+}
+
+TEST(CudaClient, WithoutAGpuAProgramIsMadeButNotLoaded) {
+  const auto client = make_client(without_gpu());
+  const auto program = client->compile(difference(2), compile_for("cuda:sm_90a", false));
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ((*program)->outcome(), "local");
+  EXPECT_EQ((*program)->device(), nullptr);
+  EXPECT_TRUE((*program)->program().target.toolkit.starts_with("cuda-"));
+  EXPECT_EQ((*program)->program().target.device_model, "");
+  ASSERT_EQ((*program)->artifacts().size(), (*program)->program().kernels.size());
+  EXPECT_FALSE((*program)->artifacts()[0].binary.empty());
+  const Tensor a = filled(2, 0);
+  const Tensor* inputs[] = {&a, &a};
+  EXPECT_EQ((*program)->run(inputs).error().code, Code::kUnsupported);
+  EXPECT_EQ((*program)->launch({}, {}, nullptr).error().code, Code::kUnsupported);
+}
+
+TEST(CudaClient, WhatCannotRunHereIsSaidBeforeAnythingIsMade) {
+  const auto nobody = make_client(without_gpu());
+  const auto no_gpu = nobody->compile(difference(2), compile_for("cuda:sm_90a"));
+  ASSERT_FALSE(no_gpu);
+  EXPECT_EQ(no_gpu.error().code, Code::kUnsupported);
+  EXPECT_NE(no_gpu.error().message.find("cuda:sm_90a"), std::string::npos);
+  const auto which = nobody->compile(difference(2), compile_for("cuda", false));
+  ASSERT_FALSE(which);
+  EXPECT_EQ(which.error().code, Code::kUnsupported);
+  EXPECT_NE(which.error().message.find("name the one to compile for"), std::string::npos)
+      << which.error().message;
+  // Another architecture than the GPU's.
+  const auto client = make_client(with_gpu());
+  EXPECT_TRUE(client->compile(difference(2), compile_for("cuda:sm_80", false)));
+  const auto older = client->compile(difference(2), compile_for("cuda:sm_80"));
+  ASSERT_FALSE(older);
+  EXPECT_EQ(older.error().code, Code::kUnsupported);
+  EXPECT_NE(older.error().message.find("sm_90a"), std::string::npos) << older.error().message;
+}
+
+TEST(CudaClient, WithoutNvrtcAndServiceItSaysWhatToInstall) {
+  ClientOptions options = with_gpu();
+  options.libnvrtc = kNowhere;
+  const auto program = make_client(options)->compile(difference(2), compile_for("cuda"));
+  ASSERT_FALSE(program);
+  EXPECT_EQ(program.error().code, Code::kUnavailable);
+  EXPECT_NE(program.error().message.find("KILN_LIBNVRTC"), std::string::npos)
+      << program.error().message;
+}
+
+TEST(CudaClient, TheLocalTierServesAMachineWithoutNvrtc) {
+  const auto dir = TempDir::create();
+  ASSERT_TRUE(dir);
+  ClientOptions options = with_gpu();
+  options.cache_dir = dir->path();
+  ASSERT_TRUE(make_client(options)->compile(difference(2), compile_for("cuda")));
+  options.libnvrtc = kNowhere;
+  const auto again = make_client(options)->compile(difference(2), compile_for("cuda"));
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ((*again)->outcome(), "hit");
+}
+
+#endif  // KILN_FAKE_LIBCUDA
+
+}  // namespace
+}  // namespace kiln
