@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "compiler_core/base/digest.h"
 #include "tests/support/process.h"
 
 namespace kiln::testing {
