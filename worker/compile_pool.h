@@ -1,7 +1,11 @@
-// CompilePool: at most `jobs` compiler processes at once. What was compiled before, in this process
-// or an earlier one, comes from the object cache; what is being compiled is waited for, not started
+// CompilePool: at most `jobs` compilers at once. What was compiled before, in this process or an
+// earlier one, comes from the object cache; what is being compiled is waited for, not started
 // twice. Thread-safe. Its threads live as long as it does, since a compiler process dies with the
 // thread that started it.
+//
+//   asked for ──> queued ──> compiling ──> answered
+//                   │            └── everybody who asked cancelled: interrupted ──> answered
+//                   └── everybody who asked cancelled ──> answered
 #pragma once
 
 #include <condition_variable>
@@ -10,8 +14,8 @@
 #include <thread>
 #include <unordered_map>
 
-#include "compiler_core/compile/compiler.h"
 #include "worker/object_cache.h"
+#include "worker/toolchain.h"
 
 namespace kiln {
 
@@ -19,34 +23,46 @@ struct Compiled {
   Result<Artifact> artifact;
   bool ran = false;  // a compiler ran for this request
   double ms = 0;
+  KernelResources resources = {};
 };
 
 class CompilePool {
  public:
   // Without a cache, compiles again after a restart.
-  CompilePool(HostCompiler compiler, int jobs, std::optional<ObjectCache> cache);
+  CompilePool(Toolchain toolchain, int jobs, std::optional<ObjectCache> cache);
   ~CompilePool();  // what has not started fails as kUnavailable; waits for what has
 
-  std::future<Compiled> compile(Source source, const Target& target);
+  // On behalf of `owner`, a lease.
+  std::future<Compiled> compile(Source source, const Target& target, uint64_t owner = 0);
+  // What `owner` still waits for fails as kUnavailable, and ends when nobody else waits for it.
+  void cancel(uint64_t owner);
   void stop();  // starts no compiler any more
 
  private:
-  struct Task {
-    Digest key;
-    Source source;
-    Target target;
+  struct Waiter {
+    uint64_t owner = 0;
+    std::promise<Compiled> promise;
+  };
+  struct Compile {
+    Source source;  // constant
+    Target target;  // constant
+    std::vector<Waiter> waiters;
+    CompileTool* tool = nullptr;  // that compiles it now
+    bool interrupted = false;
   };
   void work();
-  Compiled run(const Task& task);
+  void serve(CompileTool& tool);
+  Compiled run(const Digest& key, const Compile& compile, CompileTool& tool);
 
-  const HostCompiler compiler_;
+  const Toolchain toolchain_;
   std::optional<ObjectCache> cache_;  // itself thread-safe
   std::mutex mu_;
   std::condition_variable changed_;
-  bool stopping_ = false;                                                 // guarded by mu_
-  std::deque<Task> tasks_;                                                // guarded by mu_
-  std::unordered_map<Digest, std::vector<std::promise<Compiled>>> open_;  // guarded by mu_
-  std::vector<std::thread> threads_;  // constant after construction
+  bool stopping_ = false;                     // guarded by mu_
+  std::deque<Digest> queue_;                  // guarded by mu_; of open_
+  std::unordered_map<Digest, Compile> open_;  // guarded by mu_
+  std::vector<CompileTool*> tools_;           // guarded by mu_
+  std::vector<std::thread> threads_;          // constant after construction
 };
 
 }  // namespace kiln

@@ -18,11 +18,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kRunnerSocket = 3;       // where the child finds its end
-constexpr auto kExitPatience = 500ms;  // between its last word and its exit status
+constexpr int kRunnerSocket = 3;             // where the child finds its end
+constexpr auto kExitPatience = 500ms;        // between its last word and its exit status
+constexpr int64_t kPrepareQuietMs = 60'000;  // a driver may take its time with its first context
 
 // What the child inherits: nothing but stderr and its socket, no blocked signals, its own group.
-Result<pid_t> spawn(const Path& executable, int threads, int socket) {
+Result<pid_t> spawn(const RunnerProcess::Options& options, int socket) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   ::posix_spawn_file_actions_init(&actions);
@@ -38,9 +39,11 @@ Result<pid_t> spawn(const Path& executable, int threads, int socket) {
   ::posix_spawnattr_setpgroup(&attributes, 0);
   ::posix_spawnattr_setflags(
       &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  const Path& executable = options.executable;
   std::vector<std::string> words{
-      executable.string(),        "--socket",  std::to_string(kRunnerSocket), "--parent",
-      std::to_string(::getpid()), "--threads", std::to_string(threads)};
+      executable.string(),        "--socket",  std::to_string(kRunnerSocket),  "--parent",
+      std::to_string(::getpid()), "--threads", std::to_string(options.threads)};
+  words.insert(words.end(), options.arguments.begin(), options.arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -74,17 +77,42 @@ Status RunnerProcess::start() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return fail(Code::kUnavailable, std::string("no socket for a runner: ") + std::strerror(errno));
-  auto pid = spawn(options_.executable, options_.threads, ends[1]);
+  auto pid = spawn(options_, ends[1]);
   ::close(ends[1]);
   if (!pid) {
     ::close(ends[0]);
     return fail(pid.error());
   }
-  socket_ = ends[0];
+  {
+    const std::lock_guard lock(sending_);
+    socket_ = ends[0];
+  }
   const std::lock_guard lock(mu_);
   pid_ = *pid;
   if (closed_) ::kill(-pid_, SIGKILL);
   return {};
+}
+
+Status RunnerProcess::prepare() {
+  if (!options_.prepare) return {};
+  const auto request = options_.prepare();
+  if (!request) {
+    end();
+    return fail(Code::kUnavailable, request.error().message);
+  }
+  auto reply = exchange(*request, kPrepareQuietMs);
+  if (!reply) return fail(ended(reply.error(), kPrepareQuietMs).within("preparing a runner"));
+  const auto* failed = std::get_if<runner::Failed>(&*reply);
+  if (failed == nullptr) return {};
+  end();
+  return fail(Code::kUnavailable, "the runner cannot be prepared: " + failed->error.message);
+}
+
+void RunnerProcess::interrupt() {
+  const std::lock_guard lock(sending_);
+  constexpr int64_t kPatienceMs = 100;
+  if (socket_ >= 0)
+    (void)runner::send_frame(socket_, runner::encode(runner::CancelCompile{}), kPatienceMs);
 }
 
 bool RunnerProcess::is_running() const {
@@ -105,6 +133,11 @@ void RunnerProcess::kill() {
   if (pid_ > 0) ::kill(-pid_, SIGKILL);
 }
 
+void RunnerProcess::end() {
+  kill();
+  reap();
+}
+
 void RunnerProcess::close() {
   {
     const std::lock_guard lock(mu_);
@@ -114,7 +147,10 @@ void RunnerProcess::close() {
 }
 
 std::string RunnerProcess::reap() {
-  if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+  {
+    const std::lock_guard lock(sending_);
+    if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+  }
   const std::lock_guard lock(mu_);
   if (pid_ <= 0) return "no runner";
   int status = 0;
@@ -130,33 +166,50 @@ std::string RunnerProcess::reap() {
 }
 
 Result<runner::Reply> RunnerProcess::exchange(const runner::Request& request, int64_t quiet_ms) {
-  TRY_STATUS(runner::send_frame(socket_, runner::encode(request), quiet_ms));
+  {
+    const std::lock_guard lock(sending_);
+    TRY_STATUS(runner::send_frame(socket_, runner::encode(request), quiet_ms));
+  }
   for (;;) {
     TRY(const std::string body, runner::receive_frame(socket_, quiet_ms));
     TRY(runner::Reply reply, runner::decode_reply(body));
-    if (!std::holds_alternative<runner::Progress>(reply)) return reply;
-    if (options_.progressed) options_.progressed();
+    if (std::holds_alternative<runner::Leaving>(reply)) {
+      leaving_ = true;
+    } else if (!std::holds_alternative<runner::Progress>(reply)) {
+      return reply;
+    } else if (options_.progressed) {
+      options_.progressed();
+    }
   }
 }
 
+Status RunnerProcess::make_ready() {
+  if (is_running()) return {};
+  reap();  // killed between two calls: nobody's fault
+  leaving_ = false;
+  TRY_STATUS(start());
+  return prepare();
+}
+
+// Ends what is left of the runner after a conversation that failed; what to tell the caller.
+Error RunnerProcess::ended(const Error& why, int64_t quiet_ms) {
+  if (why.code == Code::kDeadlineExceeded) {
+    end();
+    return {Code::kDeadlineExceeded, fmt::format("silent for {} ms, killed", quiet_ms), 0};
+  }
+  if (why.code == Code::kCorruption) {
+    end();
+    return {Code::kUnavailable, "the runner answered nonsense: " + why.message, 0};
+  }
+  return {Code::kUnavailable, reap(), 0};
+}
+
 Result<runner::Reply> RunnerProcess::call(const runner::Request& request, int64_t quiet_ms) {
-  if (!is_running()) {
-    reap();  // killed between two calls: nobody's fault
-    TRY_STATUS(start());
-  }
+  TRY_STATUS(make_ready());
   auto reply = exchange(request, quiet_ms);
-  if (reply) return reply;
-  if (reply.error().code == Code::kDeadlineExceeded) {
-    kill();
-    reap();
-    return fail(Code::kDeadlineExceeded, fmt::format("silent for {} ms, killed", quiet_ms));
-  }
-  if (reply.error().code == Code::kCorruption) {
-    kill();
-    reap();
-    return fail(Code::kUnavailable, "the runner answered nonsense: " + reply.error().message);
-  }
-  return fail(Code::kUnavailable, reap());
+  if (!reply) return fail(ended(reply.error(), quiet_ms));
+  if (leaving_) end();
+  return reply;
 }
 
 }  // namespace kiln

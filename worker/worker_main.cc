@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "worker/agent.h"
+#include "worker/local_device.h"
 #include "worker/scratch.h"
 #include "worker/workbench.h"
 
@@ -25,11 +26,16 @@ constexpr int64_t kObjectCacheBytes = int64_t{1} << 30;
 constexpr int kMaxSlots = 4;  // more would wait here too long for the device
 
 struct Flags {
+  std::string device = "cpu";
+  std::string libcuda;
+  std::string libnvrtc;
+  bool list_devices = false;
   std::string coordinator = "tcp://127.0.0.1:7557";
   std::string name;
   std::string cache_dir;
   std::string runner;
   std::string device_lock;
+  std::string lock_dir;
   std::string compiler;
   std::string log_level = "info";
   int jobs = 0;
@@ -38,9 +44,10 @@ struct Flags {
 
 constexpr char kAbout[] =
     "Kiln's worker: takes candidates from a coordinator, compiles them, checks each against an\n"
-    "independent reference, and times the right ones on this machine's CPU.\n"
+    "independent reference, and times the right ones on one device: this machine's CPU, or a GPU.\n"
     "\n"
     "  kiln-worker --coordinator tcp://127.0.0.1:7557\n"
+    "  kiln-worker --coordinator tcp://127.0.0.1:7557 --device cuda:0\n"
     "\n"
     "(`kiln up` starts a coordinator and workers together.) Kernels run in kiln-runner, a process\n"
     "of its own that may crash or be killed at any moment; the worker starts another and goes on.\n"
@@ -64,12 +71,12 @@ void fill_in_defaults(Flags& flags) {
   }
   if (flags.runner.empty())
     flags.runner = std::filesystem::read_symlink("/proc/self/exe").replace_filename("kiln-runner");
-  if (flags.device_lock.empty()) {
-    const std::string runtime = environment("XDG_RUNTIME_DIR");
-    flags.device_lock =
-        (Path(runtime.empty() ? "/tmp" : runtime) / "kiln-device-cpu.lock").string();
-  }
+  const std::string runtime = environment("XDG_RUNTIME_DIR");
+  flags.lock_dir = runtime.empty() ? "/tmp" : runtime;
   if (flags.compiler.empty()) flags.compiler = environment("KILN_CXX");
+  if (flags.libcuda.empty()) flags.libcuda = environment("KILN_LIBCUDA");
+  if (flags.libnvrtc.empty()) flags.libnvrtc = environment("KILN_LIBNVRTC");
+  if (flags.libnvrtc.empty()) flags.libnvrtc = environment("CUDA_HOME");
 }
 
 // Parses into `flags`; an exit code when the program should end now.
@@ -79,6 +86,15 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       ->envname("KILN_COORDINATOR")
       ->capture_default_str();
   app.add_option("--name", flags.name, "as it appears in `kiln stats` (default: host:pid)");
+  app.add_option("--device", flags.device, "cpu, cuda (the first GPU) or cuda:N")
+      ->capture_default_str();
+  app.add_flag("--list-devices", flags.list_devices,
+               "print this machine's GPUs, one a line, and end");
+  app.add_option("--libcuda", flags.libcuda,
+                 "the GPU driver's library (default: $KILN_LIBCUDA, then libcuda.so.1)");
+  app.add_option("--libnvrtc", flags.libnvrtc,
+                 "NVRTC's library, or the folder of a CUDA toolkit (default: $KILN_LIBNVRTC, then\n"
+                 "$CUDA_HOME, then libnvrtc.so.13 or .12, also in /usr/local/cuda)");
   app.add_option("--jobs", flags.jobs, "compilers at once (default: one per core)")
       ->check(CLI::Range(0, 1024));
   app.add_option("--threads", flags.threads, "threads a kernel runs on (default: one per core)")
@@ -89,7 +105,7 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--runner", flags.runner, "the kiln-runner to use (default: beside this program)");
   app.add_option("--device-lock", flags.device_lock,
                  "file that the workers of this host lock while they measure\n"
-                 "(default: kiln-device-cpu.lock in $XDG_RUNTIME_DIR or /tmp)");
+                 "(default: kiln-device-NAME.lock in $XDG_RUNTIME_DIR or /tmp)");
   app.add_option("--compiler", flags.compiler, "C++ compiler (default: $KILN_CXX, then g++)");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
@@ -107,10 +123,17 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
 Status check_surroundings(const Flags& flags) {
   if (::access(flags.runner.c_str(), X_OK) != 0)
     return fail(Code::kNotFound, "no kiln-runner at " + flags.runner + "; --runner names it");
-  const auto lock = FileLock::try_acquire(flags.device_lock, FileLock::Mode::kShared);
+  return {};
+}
+
+Result<Path> device_lock(const Flags& flags, const LocalDevice& device) {
+  const Path path = flags.device_lock.empty()
+                        ? Path(flags.lock_dir) / ("kiln-device-" + device.name + ".lock")
+                        : Path(flags.device_lock);
+  const auto lock = FileLock::try_acquire(path, FileLock::Mode::kShared);
   if (!lock && lock.error().code != Code::kUnavailable)
     return fail(lock.error().within("the device's lock; --device-lock names another"));
-  return {};
+  return path;
 }
 
 std::optional<ObjectCache> open_cache(const Flags& flags) {
@@ -120,30 +143,33 @@ std::optional<ObjectCache> open_cache(const Flags& flags) {
   return std::nullopt;
 }
 
-Agent::Options agent_options(const Flags& flags, const HostCompiler& compiler, int jobs) {
+Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int jobs) {
   Agent::Options options;
   options.coordinator = flags.coordinator;
   options.codegen = codegen_identity();
   options.jitter_seed = std::random_device()();
   options.self.worker = flags.name;
-  options.self.target = host_cpu_target();
-  if (flags.threads > 0) options.self.target.units = flags.threads;
-  options.self.toolkit = compiler.build();
+  options.self.target = device.target;
+  options.self.toolkit = device.toolchain.build;
   options.self.slots = std::clamp(jobs, 1, kMaxSlots);
   return options;
 }
 
 Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
   TRY_STATUS(check_surroundings(flags));
-  TRY(const HostCompiler compiler, HostCompiler::find(flags.compiler));
+  TRY(const LocalDevice device,
+      open_device(flags.device,
+                  {flags.runner, flags.threads, flags.compiler, flags.libcuda, flags.libnvrtc}));
+  TRY(const Path lock, device_lock(flags, device));
   const int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, host_cpu_target().units);
-  CompilePool compilers(compiler, jobs, open_cache(flags));
-  Agent agent(agent_options(flags, compiler, jobs));
-  Workbench workbench({flags.runner, flags.threads, flags.device_lock}, compilers,
+  CompilePool compilers(device.toolchain, jobs, open_cache(flags));
+  Agent agent(agent_options(flags, device, jobs));
+  Workbench workbench({prepared_runner(device, compilers), lock, device.compiling_disturbs},
+                      compilers,
                       {[&](uint64_t lease) { agent.stepped(lease); },
                        [&](CandidateResult result) { agent.finished(std::move(result)); }});
-  spdlog::info("worker {} on {} ({}), {} compilers at once", flags.name,
-               host_cpu_target().to_string(), compiler.build(), jobs);
+  spdlog::info("worker {} on {}, {} ({}), {} compilers at once", flags.name,
+               device.target.to_string(), device.target.device_model, device.toolchain.build, jobs);
   std::thread listener([&agent, stop_signals] {
     int signal = 0;
     ::sigwait(&stop_signals, &signal);
@@ -165,6 +191,10 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
 int main(int argc, char** argv) {
   Flags flags;
   if (const auto code = parse(argc, argv, flags)) return *code;
+  if (flags.list_devices) {
+    for (const std::string& line : list_gpus(flags.libcuda)) fmt::print("{}\n", line);
+    return 0;
+  }
   // Blocked before any thread starts, so that only sigwait sees them.
   sigset_t stop_signals;
   ::sigemptyset(&stop_signals);

@@ -19,7 +19,7 @@ class CompilePoolTest : public testing::Test {
 };
 
 TEST_F(CompilePoolTest, EqualSourcesAskedForAtOnceAreCompiledOnce) {
-  CompilePool pool(compiler(), 2, std::nullopt);
+  CompilePool pool(host_toolchain(compiler()), 2, std::nullopt);
   std::vector<std::future<Compiled>> compiling;
   for (int i = 0; i < 6; ++i)
     compiling.push_back(pool.compile(kernel_source(i % 2 == 0 ? kRight : ""), target_));
@@ -36,13 +36,13 @@ TEST_F(CompilePoolTest, ARestartedPoolCompilesNothingAgain) {
   const Source source = kernel_source(kRight);
   std::string binary;
   {
-    CompilePool pool(compiler(), 1, cache());
+    CompilePool pool(host_toolchain(compiler()), 1, cache());
     const Compiled compiled = pool.compile(source, target_).get();
     ASSERT_TRUE(compiled.artifact.has_value());
     EXPECT_TRUE(compiled.ran);
     binary = compiled.artifact->binary;
   }
-  CompilePool pool(compiler(), 1, cache());
+  CompilePool pool(host_toolchain(compiler()), 1, cache());
   const Compiled found = pool.compile(source, target_).get();
   ASSERT_TRUE(found.artifact.has_value());
   EXPECT_FALSE(found.ran);
@@ -52,7 +52,7 @@ TEST_F(CompilePoolTest, ARestartedPoolCompilesNothingAgain) {
 }
 
 TEST_F(CompilePoolTest, ARefusedSourceIsAnErrorWithTheCompilersWords) {
-  CompilePool pool(compiler(), 1, cache());
+  CompilePool pool(host_toolchain(compiler()), 1, cache());
   const Compiled compiled = pool.compile(kernel_source("no such thing;"), target_).get();
   ASSERT_FALSE(compiled.artifact.has_value());
   EXPECT_EQ(compiled.artifact.error().code, Code::kInvalidArgument);
@@ -62,7 +62,7 @@ TEST_F(CompilePoolTest, ARefusedSourceIsAnErrorWithTheCompilersWords) {
 TEST_F(CompilePoolTest, EveryRequestIsAnsweredWhenThePoolStops) {
   std::vector<std::future<Compiled>> compiling;
   {
-    CompilePool pool(compiler(), 1, std::nullopt);
+    CompilePool pool(host_toolchain(compiler()), 1, std::nullopt);
     for (int i = 0; i < 5; ++i)
       compiling.push_back(
           pool.compile(kernel_source("out[0] = " + std::to_string(i) + ";"), target_));

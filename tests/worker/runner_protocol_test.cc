@@ -101,7 +101,7 @@ TEST(RunnerProtocol, WhatSurvivesMutationIsStillWithinBounds) {
 }
 
 TEST(RunnerProtocol, NonsenseValuesAreRefused) {
-  Raced raced{false, {{1.0}}};
+  Raced raced{false, {{1.0}}, ""};
   raced.measurement.samples_us[0] = -1;
   EXPECT_FALSE(decode_reply(body_of(encode(Reply(raced)))).has_value());
   raced.measurement.samples_us[0] = std::numeric_limits<double>::infinity();

@@ -21,7 +21,7 @@ class WorkbenchTest : public testing::Test {
     if (schedules) schedules_ = *schedules;
   }
 
-  Workbench::Options options() { return {runner_path(), 2, lock_path()}; }
+  Workbench::Options options() { return {{runner_path(), 2, {}}, lock_path()}; }
   Path lock_path() const { return dir_.path() / "lock"; }
   Workbench::Callbacks callbacks() {
     return {[this](uint64_t) { ++steps_; },
@@ -35,6 +35,7 @@ class WorkbenchTest : public testing::Test {
     Job job = add_job(kind);
     job.lease = lease;
     job.policy.race_runs = 4;
+    job.policy.screen_drop = job.policy.race_drop = 1e9;  // a busy machine drops nobody
     for (size_t i = 0; i < candidates; ++i)
       job.candidates.push_back({static_cast<int>(i), schedules_[i % schedules_.size()], "", ""});
     return job;
@@ -53,7 +54,7 @@ class WorkbenchTest : public testing::Test {
   std::vector<CandidateResult> results_;  // guarded by mu_
   std::atomic<int> steps_ = 0;
   std::vector<Schedule> schedules_;
-  CompilePool pool_{compiler(), 2, std::nullopt};
+  CompilePool pool_{host_toolchain(compiler()), 2, std::nullopt};
   Workbench bench_;
 };
 

@@ -1,0 +1,100 @@
+#include "worker/local_device.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "compiler_core/runtime/cuda_device.h"
+#include "worker/compile_pool.h"
+#include "worker/cuda_instruments.h"
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kDescribeQuietMs = 60'000;
+
+// "cuda": 0, "cuda:3": 3; nothing for what is no GPU.
+std::optional<int> gpu_number(std::string_view device) {
+  if (device == "cuda") return 0;
+  if (!device.starts_with("cuda:")) return std::nullopt;
+  const char* const end = device.data() + device.size();
+  int number = -1;
+  const auto [at, error] = std::from_chars(device.data() + 5, end, number);
+  return error == std::errc() && at == end && number >= 0 ? std::optional(number) : std::nullopt;
+}
+
+Result<LocalDevice> open_cpu(const DeviceOptions& options) {
+  TRY(const HostCompiler compiler, HostCompiler::find(options.compiler));
+  LocalDevice device;
+  device.target = host_cpu_target();
+  if (options.threads > 0) device.target.units = options.threads;
+  device.name = "cpu";
+  device.toolchain = host_toolchain(compiler);
+  device.runner = {options.runner, options.threads, {}};
+  return device;
+}
+
+Result<CudaFacts> describe(RunnerProcess& runner) {
+  TRY(const runner::Reply reply, runner.call(runner::PrepareDevice{}, kDescribeQuietMs));
+  if (const auto* prepared = std::get_if<runner::DevicePrepared>(&reply)) return prepared->facts;
+  if (const auto* failed = std::get_if<runner::Failed>(&reply)) return fail(failed->error);
+  return fail(Code::kUnavailable, "the runner answered another question");
+}
+
+Result<LocalDevice> open_gpu(int number, const DeviceOptions& options) {
+  LocalDevice device;
+  device.runner = {options.runner, 0, {}, {"--device", fmt::format("cuda:{}", number)}};
+  if (!options.libcuda.empty())
+    device.runner.arguments.insert(device.runner.arguments.end(), {"--libcuda", options.libcuda});
+  RunnerProcess runner(device.runner);
+  TRY(const CudaFacts facts, describe(runner));
+  TRY(const Nvrtc nvrtc, Nvrtc::find(options.libnvrtc));
+  device.target = facts.target();
+  Target made = device.target;
+  made.toolkit = nvrtc.toolkit();
+  if (!device.target.can_run(made))
+    return fail(
+        Code::kUnsupported,
+        fmt::format("{} makes code that the driver of {} ({}) is too old for; name an NVRTC "
+                    "of its age with --libnvrtc, or install a newer driver",
+                    nvrtc.build(), facts.name, device.target.toolkit));
+  device.name = "cuda-" + facts.bus_id;
+  device.toolchain = nvrtc_toolchain(nvrtc, options.runner, options.libnvrtc, device.target);
+  device.compiling_disturbs = false;
+  return device;
+}
+
+}  // namespace
+
+Result<LocalDevice> open_device(std::string_view device, const DeviceOptions& options) {
+  if (device == "cpu") return open_cpu(options);
+  if (const auto number = gpu_number(device)) return open_gpu(*number, options);
+  return fail(Code::kInvalidArgument,
+              fmt::format("'{}' is not a device; write cpu, cuda or cuda:0", device));
+}
+
+RunnerProcess::Options prepared_runner(const LocalDevice& device, CompilePool& compilers) {
+  RunnerProcess::Options options = device.runner;
+  if (device.target.backend != Backend::kCuda) return options;
+  const std::shared_future<Compiled> instruments =
+      compilers.compile(instruments_source(), device.target).share();
+  options.prepare = [instruments]() -> Result<runner::Request> {
+    const auto& artifact = instruments.get().artifact;
+    if (!artifact) return fail(artifact.error().within("the runner's own kernels"));
+    return runner::PrepareDevice{artifact->binary, artifact->digest};
+  };
+  return options;
+}
+
+std::vector<std::string> list_gpus(const std::string& libcuda) {
+  std::vector<std::string> lines;
+  for (int number = 0;; ++number) {
+    const auto device = CudaDevice::open(number, libcuda);
+    if (!device) return lines;
+    const CudaFacts& facts = (*device)->facts();
+    lines.push_back(
+        fmt::format("cuda:{} {} {} {}", number, facts.target().isa, facts.bus_id, facts.name));
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,43 @@
+// LocalDevice: the device that a worker measures on, and what it needs to compile for it and to run
+// on it. The worker itself never opens a GPU: a fault there would be the end of it. What it knows
+// of one it learns from a runner.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "worker/toolchain.h"
+#include "worker/workbench.h"
+
+namespace kiln {
+
+struct LocalDevice {
+  Target target;     // with every fact
+  std::string name;  // of its lock on this host: "cpu", "cuda-0000:1b:00.0"
+  Toolchain toolchain;
+  RunnerProcess::Options runner;
+  bool compiling_disturbs = true;
+};
+
+// Where things are; empty: the usual places.
+struct DeviceOptions {
+  Path runner;           // the executable
+  int threads = 0;       // CPU: a launch uses; 0: one per core
+  std::string compiler;  // CPU: HostCompiler::find
+  std::string libcuda;   // CUDA: CudaDevice::open
+  std::string libnvrtc;  // CUDA: Nvrtc::find
+};
+
+// `device`: "cpu", "cuda" (the first GPU) or "cuda:N". kInvalidArgument: no such name; kNotFound,
+// kUnavailable, kUnsupported: what is missing for it.
+Result<LocalDevice> open_device(std::string_view device, const DeviceOptions& options);
+
+// What runners of `device` are prepared with: on a GPU their own kernels, which `compilers` make
+// while the first runner starts. Both outlive the workbench that it is for.
+RunnerProcess::Options prepared_runner(const LocalDevice& device, CompilePool& compilers);
+
+// "cuda:0 sm_90a 0000:1b:00.0 NVIDIA H200", one a GPU. Opens them in this process, so it is not for
+// one that goes on.
+std::vector<std::string> list_gpus(const std::string& libcuda);
+
+}  // namespace kiln
