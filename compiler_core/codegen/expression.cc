@@ -42,6 +42,17 @@ std::vector<bool> find_plain_nans(const Graph& graph) {
   return plain;
 }
 
+// Nodes that are read by conversions to a half type and by nothing else.
+std::vector<bool> find_only_rounded(const Graph& graph) {
+  std::vector<bool> rounded;
+  for (const std::vector<NodeId>& users : users_of(graph))
+    rounded.push_back(!users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId user) {
+      return graph.node(user).op == Op::kCast && is_half(graph.node(user).dtype);
+    }));
+  for (NodeId id : graph.outputs()) rounded[static_cast<size_t>(id)] = false;
+  return rounded;
+}
+
 std::string literal(DType dtype, const ConstantAttr& value) {
   if (!is_float(dtype)) {
     if (dtype == DType::kBool) return value.as_int() != 0 ? "-1" : "0";
@@ -175,7 +186,8 @@ ExpressionPrinter::ExpressionPrinter(const Graph& graph, Dialect dialect)
     : graph_(graph),
       dialect_(dialect),
       rounds_halves_(dialect == Dialect::kCpu || has_steps(graph)),
-      plain_nans_(find_plain_nans(graph)) {
+      plain_nans_(find_plain_nans(graph)),
+      only_rounded_(find_only_rounded(graph)) {
   for (NodeId id : graph.inputs()) {
     const Node& node = graph.node(id);
     std::vector<int64_t> strides;
@@ -195,9 +207,14 @@ void ExpressionPrinter::bind_buffer(NodeId node, std::string pointer,
   buffers_[node] = {std::move(pointer), std::move(strides)};
 }
 
+void ExpressionPrinter::bind_packed(NodeId node, std::string packed) {
+  packed_[node] = std::move(packed);
+}
+
 void ExpressionPrinter::unbind(NodeId node) {
   bound_.erase(node);
   buffers_.erase(node);
+  packed_.erase(node);
 }
 
 std::string ExpressionPrinter::fresh() {
@@ -262,11 +279,10 @@ Register ExpressionPrinter::value(NodeId id, Indices at) {
 Register ExpressionPrinter::compute(NodeId id, Indices at) {
   const Node& node = graph_.node(id);
   CHECK(at.size() == node.shape.size() || bound_.count(id) != 0, "one index for each axis");
-  if (const auto buffer = buffers_.find(id); buffer != buffers_.end()) {
-    Index flat;
-    for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * buffer->second.strides[k];
-    return load(node.dtype, buffer->second.pointer, flat);
-  }
+  if (const auto packed = packed_.find(id); packed != packed_.end())
+    return define(Level::kInner, false, node.dtype, fmt::format("unpack({})", packed->second));
+  if (const auto buffer = buffers_.find(id); buffer != buffers_.end())
+    return load(node.dtype, buffer->second.pointer, place(id, at));
   switch (node.op) {
     case Op::kConstant:
       return constant(node.dtype, std::get<ConstantAttr>(node.attr));
@@ -282,7 +298,7 @@ Register ExpressionPrinter::compute(NodeId id, Indices at) {
       return gather(node, at);
     default:
       CHECK(is_elementwise(node.op), "reductions and matmuls are bound before they are read");
-      return elementwise(node, at);
+      return elementwise(id, at);
   }
 }
 
@@ -320,7 +336,41 @@ Register ExpressionPrinter::load(DType dtype, const std::string& pointer, const 
   return define(at.level(), !at.varies_by_lane(), dtype, expression);
 }
 
-Register ExpressionPrinter::elementwise(const Node& node, Indices at) {
+Index ExpressionPrinter::place(NodeId id, Indices at) const {
+  const Node& node = graph_.node(id);
+  Index flat;
+  if (node.op == Op::kView) {
+    const auto& view = std::get<ViewAttr>(node.attr);
+    flat = Index(view.offset.constant());
+    for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * view.strides[k].constant();
+  } else {
+    const std::vector<int64_t>& strides = buffers_.at(id).strides;
+    for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k];
+  }
+  return flat;
+}
+
+void ExpressionPrinter::load_packed(NodeId id, Indices at, const std::string& packed, bool copies) {
+  const Node& node = graph_.node(id);
+  const Index from = place(id, at);
+  const std::string& pointer = buffers_.at(node.op == Op::kView ? node.operands[0] : id).pointer;
+  const int64_t stride = from.lane_stride();
+  if (from.has_lanes())
+    emit(Level::kInner,
+         fmt::format("{} = load_lanes_packed({}, {}, live);", packed, pointer, from.lanes_text()));
+  else if (stride != 1)
+    emit(Level::kInner, fmt::format("{} = load_strided_packed({} + {}, {}, live);", packed, pointer,
+                                    from.text(), stride));
+  else if (copies)
+    emit(Level::kInner, fmt::format("{}({} + {}, live, {});", aligned("copy_packed", from), pointer,
+                                    from.text(), packed));
+  else
+    emit(Level::kInner, fmt::format("{} = {}({} + {}, live);", packed, aligned("load_packed", from),
+                                    pointer, from.text()));
+}
+
+Register ExpressionPrinter::elementwise(NodeId id, Indices at) {
+  const Node& node = graph_.node(id);
   std::vector<Register> x;
   Level level = Level::kKernel;
   bool splat = true;
@@ -330,8 +380,9 @@ Register ExpressionPrinter::elementwise(const Node& node, Indices at) {
     splat = splat && x.back().splat;
   }
   const DType from = graph_.node(node.operands[0]).dtype;
-  const bool plain = std::all_of(node.operands.begin(), node.operands.end(),
-                                 [&](NodeId id) { return plain_nans_[static_cast<size_t>(id)]; });
+  const bool plain = std::all_of(node.operands.begin(), node.operands.end(), [&](NodeId from_id) {
+    return plain_nans_[static_cast<size_t>(from_id)];
+  });
   if (node.op == Op::kCast && is_half(from) && node.dtype == DType::kF32)
     return x[0];  // it lies in an f32 register already
   if (node.op == Op::kCast)
@@ -343,7 +394,9 @@ Register ExpressionPrinter::elementwise(const Node& node, Indices at) {
     // The same divisor serves a whole loop.
     const Register by =
         define(x[1].level, x[1].splat, "Divisor", fmt::format("divisor({})", x[1].name));
-    expression = fmt::format("divide_by({}, {})", x[0].name, by.name);
+    const bool roughly = dialect_ == Dialect::kCuda && only_rounded_[static_cast<size_t>(id)];
+    expression =
+        fmt::format("{}({}, {})", roughly ? "divide_roughly_by" : "divide_by", x[0].name, by.name);
   } else if (const std::string_view sign = infix(node.op); !sign.empty()) {
     expression = fmt::format("{} {} {}", x[0].name, sign, x[1].name);
   } else {

@@ -60,7 +60,16 @@ class ExpressionPrinter {
   void bind(NodeId node, Register at);
   // `node` lies in memory as its dtype at `pointer` (an expression), element sum(index * stride).
   void bind_buffer(NodeId node, std::string pointer, std::vector<int64_t> strides);
+  // `node` waits as it lies in memory in `packed`, a Packed of its dtype (CUDA): it is unpacked in
+  // every loop that reads it.
+  void bind_packed(NodeId node, std::string packed);
   void unbind(NodeId node);
+
+  // Emits, in the innermost statements, what brings an input or a View of one to `packed`: an
+  // assignment, or, where `copies` and it lies there as a vector, a copy_packed() into it.
+  void load_packed(NodeId node, std::span<const Index> at, const std::string& packed, bool copies);
+  // The element of its buffer that an input, or a View of one, reads at an index.
+  Index place(NodeId node, std::span<const Index> at) const;
 
   // The value of `node` at an index of its own shape. REQUIRES: reductions and matmuls are bound.
   Register value(NodeId node, std::span<const Index> at);
@@ -103,7 +112,7 @@ class ExpressionPrinter {
   Register define(Level level, bool splat, std::string_view type, const std::string& expression);
   Register constant(DType dtype, const ConstantAttr& value);
   Register iota(DType dtype, const Index& at);
-  Register elementwise(const Node& node, Indices at);
+  Register elementwise(NodeId id, Indices at);
   Register load(DType dtype, const std::string& pointer, const Index& at);
   Register view(const Node& node, Indices at);
   Register pad(const Node& node, Indices at);
@@ -121,8 +130,10 @@ class ExpressionPrinter {
   const Dialect dialect_;
   const bool rounds_halves_;            // where a value becomes a half, not only where it is stored
   const std::vector<bool> plain_nans_;  // of each node: see find_plain_nans
+  const std::vector<bool> only_rounded_;  // of each node: read by conversions to a half alone
   std::map<NodeId, Register> bound_;
   std::map<NodeId, Buffer> buffers_;
+  std::map<NodeId, std::string> packed_;
   std::map<std::string, Register> known_;    // by node and index
   std::map<std::string, Register> defined_;  // by the text of type and expression
   std::string text_[3];                      // by level

@@ -1,10 +1,115 @@
 #include "compiler_core/codegen/cuda/row_reduction.h"
 
-namespace kiln {
+#include <fmt/core.h>
 
-Result<Source> lower_cuda_row_reduction(const Graph&, const CudaRowReductionSchedule&,
-                                        const Target&) {
-  return fail(Code::kUnsupported, "not written yet");
+#include <algorithm>
+
+#include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/codegen/cuda/row_loops.h"
+#include "compiler_core/tune/cuda/device_limits.h"
+
+namespace kiln {
+namespace {
+
+Status check(const RowLayout& layout, const Target& target) {
+  const CudaRowReductionSchedule& schedule = layout.schedule;
+  const CudaLimits limits = cuda_limits(target);
+  const auto refuse = [&](std::string_view why) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: {}", schedule.to_schedule().to_string(), why));
+  };
+  if (schedule.threads * schedule.rows > limits.max_block_threads)
+    return refuse("too many threads a block");
+  if (schedule.cluster > limits.max_cluster) return refuse("too large a cluster for this device");
+  if (layout.shape.repeats > 1 && layout.shape.columns % schedule.lanes != 0)
+    return refuse("vectors would straddle two of several reduced axes");
+  if (schedule.storage != RowStorage::kReread && layout.vectors > 64)
+    return refuse("more of a row than a thread can hold");
+  return {};
+}
+
+// The row and the block's part in it.
+std::string row_text(const RowLayout& layout) {
+  const CudaRowReductionSchedule& s = layout.schedule;
+  std::string text = "  const int member = thread_index()";
+  if (s.rows > 1) text += fmt::format(" % {}", s.threads);
+  if (s.cluster > 1) text += fmt::format(" + cluster_rank() * {}", s.threads);
+  text += ";\n  const index_t row = ";
+  if (s.rows > 1) {
+    const std::string row = fmt::format(
+        "static_cast<index_t>(block_index()) * {} + "
+        "thread_index() / {}",
+        s.rows, s.threads);
+    // Past the last row groups do the last one again, so that barriers see every thread.
+    text += layout.shape.rows % s.rows == 0
+                ? row
+                : fmt::format("smaller({}, {})", row, layout.shape.rows - 1);
+  } else {
+    text += "static_cast<index_t>(block_index())";
+    if (const int64_t parts = s.cluster * layout.pieces; parts > 1)
+      text += fmt::format(" / {}", parts);
+  }
+  return text + ";\n";
+}
+
+// All loops over a row in one kernel.
+Status print_whole(const RowLayout& layout, const Target& target, Source& source) {
+  const CudaRowReductionSchedule& s = layout.schedule;
+  RowLoops loops(layout, 0, layout.passes.passes.size());
+  const std::string body = row_text(layout) + loops.text();
+  const int threads = s.threads * s.rows;
+  if (loops.shared_bytes() > cuda_limits(target).block_shared_bytes)
+    return fail(Code::kInvalidArgument,
+                s.to_schedule().to_string() + ": more than a block's shared memory");
+  source.text += cuda_kernel("kernel", layout.graph, threads, s.blocks, loops.head() + body);
+  source.recipe.phases = {{"kernel", (layout.shape.rows + s.rows - 1) / s.rows * s.cluster, threads,
+                           s.cluster, loops.shared_bytes()}};
+  return {};
+}
+
+// Rows cut into pieces: one phase a loop, its reductions meet in the workspace.
+void print_cut(const RowLayout& layout, Source& source) {
+  const CudaRowReductionSchedule& s = layout.schedule;
+  int64_t reduces = 0;
+  for (size_t p = 0; p < layout.passes.passes.size(); ++p) {
+    const ReductionPasses::Pass& pass = layout.passes.passes[p];
+    reduces += static_cast<int64_t>(pass.reduces.size());
+    // What has no loop is done once a row.
+    const int64_t pieces = pass.empty() ? 1 : layout.pieces;
+    if (pass.empty() && layout.passes.reduced_outputs.empty()) continue;
+    RowLoops loops(layout, p, p + 1);
+    const std::string body = loops.text();
+    std::string head = loops.head() + "  const int member = thread_index();\n";
+    head +=
+        fmt::format("  const index_t row = static_cast<index_t>(block_index()) / {};\n", pieces);
+    if (!pass.empty())
+      head += fmt::format(
+          "  const index_t piece = static_cast<index_t>(block_index()) % {0};\n"
+          "  const index_t begin = piece * {1}, end = smaller(begin + {1}, {2});\n",
+          pieces, layout.piece_vectors, layout.row_vectors);
+    const std::string entry = fmt::format("phase{}", p);
+    source.text += cuda_kernel(entry, layout.graph, s.threads, s.blocks, head + body);
+    source.recipe.phases.push_back(
+        {entry, layout.shape.rows * pieces, s.threads, 1, loops.shared_bytes()});
+  }
+  source.recipe.workspace_bytes = reduces * layout.shape.rows * layout.pieces * 8;
+}
+
+}  // namespace
+
+Result<Source> lower_cuda_row_reduction(const Graph& graph,
+                                        const CudaRowReductionSchedule& schedule,
+                                        const Target& target) {
+  const RowLayout layout(graph, schedule);
+  TRY_STATUS(check(layout, target));
+  Source source;
+  source.text = cuda_preamble(graph, schedule.lanes);
+  source.recipe = argument_recipe(graph);
+  if (layout.pieces > 1)
+    print_cut(layout, source);
+  else
+    TRY_STATUS(print_whole(layout, target, source));
+  return source;
 }
 
 }  // namespace kiln

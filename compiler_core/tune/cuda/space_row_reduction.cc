@@ -1,17 +1,267 @@
 #include "compiler_core/tune/cuda/space_row_reduction.h"
 
-namespace kiln {
+#include <fmt/core.h>
 
-Result<CudaRowReductionSchedule> CudaRowReductionSchedule::from(const Schedule&) {
-  return fail(Code::kUnsupported, "not written yet");
+#include <algorithm>
+#include <cmath>
+
+#include "compiler_core/tune/cuda/device_limits.h"
+#include "compiler_core/tune/cuda/row_shape.h"
+
+namespace kiln {
+namespace {
+
+using Keep = ReductionPasses::Keep;
+
+constexpr int kMostRegisters = 200;        // a thread; 255 there are
+constexpr int kLoneRegisters = 28;         // addresses, indices, a vector in the making
+constexpr int64_t kBytesInFlight = 65536;  // an SM asks for at once to keep the memory busy
+// From here on an output is larger than what the L2 keeps for its reader.
+constexpr int64_t kStreamBytes = int64_t{32} << 20;
+// Rows shorter than this are not worth two phases.
+constexpr int64_t kSplitElements = 32768;
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+bool is_power_of_two(int64_t x) {
+  return x > 0 && (x & (x - 1)) == 0;
+}
+
+// A workload's candidates, each with a guess of how well it keeps the memory busy: 1 is best.
+class RowSpace {
+ public:
+  RowSpace(const Workload& workload, const Target& target)
+      : graph_(workload.graph),
+        limits_(cuda_limits(target)),
+        shape_(RowShape::of(graph_)),
+        plain_(ReductionPasses::of(graph_, Keep::kNothing)) {
+    int64_t widest = 1;
+    for (NodeId id : shape_.reads) widest = std::max(widest, size_of(graph_.node(id).dtype));
+    int64_t stored = 0;
+    size_t most = 1;
+    for (const ReductionPasses::Pass& pass : plain_.passes) {
+      for (int output : pass.outputs) {
+        const DType dtype = graph_.node(graph_.outputs()[static_cast<size_t>(output)]).dtype;
+        stored += size_of(dtype);
+        widest = std::max(widest, size_of(dtype));
+      }
+      most = std::max(most, pass.reduces.size());
+    }
+    reduces_ = static_cast<int>(most);
+    stream_ = stored * shape_.rows * shape_.elements() >= kStreamBytes;
+    // Whole 16 bytes of the narrowest, so that nothing is read in smaller pieces; then of the
+    // widest.
+    int64_t narrowest = widest;
+    for (NodeId id : shape_.reads) narrowest = std::min(narrowest, size_of(graph_.node(id).dtype));
+    for (const int64_t bytes : {narrowest, widest}) {
+      int64_t lanes = std::min({16 / bytes, shape_.alignment, int64_t{8}});
+      while (lanes > shape_.elements()) lanes /= 2;
+      if (std::find(lanes_.begin(), lanes_.end(), lanes) == lanes_.end())
+        lanes_.push_back(static_cast<int>(lanes));
+    }
+  }
+
+  std::vector<Schedule> run() {
+    const bool few = shape_.rows * 2 < limits_.sms && shape_.elements() >= kSplitElements;
+    const Keep keep = kept(Keep::kCostly) > 0 ? Keep::kCostly : Keep::kNothing;
+    if (few) add_split();
+    std::vector<Guess> guesses = guess(RowStorage::kRegisters, lanes_[0], keep);
+    take(guesses, 4);
+    if (keep != Keep::kNothing) take(guess(RowStorage::kRegisters, lanes_[0], Keep::kNothing), 2);
+    if (lanes_.size() > 1) take(guess(RowStorage::kRegisters, lanes_[1], keep), 2);
+    take(guess(RowStorage::kShared, lanes_[0], Keep::kNothing), 3);
+    if (stream_ && !guesses.empty()) {
+      guesses[0].schedule.stream = false;
+      take(guesses, 1);
+    }
+    if (space_.empty() || shape_.elements() * shape_.read_bytes > 131072) add_reread();
+    return std::move(space_);
+  }
+
+ private:
+  struct Guess {
+    CudaRowReductionSchedule schedule;
+    double score = 0;
+  };
+
+  int64_t kept(Keep keep) const {
+    return ReductionPasses::of(graph_, keep).kept_bytes_per_element(graph_);
+  }
+
+  // 32-bit registers a thread needs, when it has `vectors` at once.
+  int64_t registers(const CudaRowReductionSchedule& s, int64_t vectors) const {
+    // What is kept takes the place of what it was computed from, vector by vector.
+    const int64_t reads = shape_.read_bytes, keeps = kept(s.keep);
+    int64_t held = reads;
+    if (s.storage == RowStorage::kShared) held = 0;
+    if (s.storage == RowStorage::kRegisters)
+      held = std::max(reads, keeps) + std::min(reads, keeps) / 4;
+    return vectors * s.lanes * held / 4 + (reduces_ + 2) * s.lanes + kLoneRegisters;
+  }
+
+  std::vector<Guess> guess(RowStorage storage, int lanes, Keep keep) const {
+    std::vector<Guess> guesses;
+    for (int cluster = 1; cluster <= limits_.max_cluster; cluster *= 2)
+      for (int threads = 1; threads <= limits_.max_block_threads; threads *= 2) {
+        CudaRowReductionSchedule s;
+        s.lanes = lanes;
+        s.threads = threads;
+        s.cluster = cluster;
+        s.storage = storage;
+        s.keep = keep;
+        s.stream = stream_;
+        s.rows = cluster > 1 ? 1 : std::max(1, 128 / threads);
+        while (s.rows > 1 && s.rows * threads > 32 && s.rows / 2 >= shape_.rows) s.rows /= 2;
+        if (s.rows * threads < 32) continue;
+        if (const double score = rate(s); score > 0) guesses.push_back({s, score});
+      }
+    std::stable_sort(guesses.begin(), guesses.end(),
+                     [](const Guess& a, const Guess& b) { return a.score > b.score; });
+    return guesses;
+  }
+
+  // 0 when it can't be written. Sets how many blocks are to fit an SM.
+  double rate(CudaRowReductionSchedule& s) const {
+    const int64_t row_vectors = divide_up(shape_.elements(), s.lanes);
+    const int64_t members = int64_t{s.threads} * s.cluster;
+    const int64_t vectors = divide_up(row_vectors, members);
+    if (members > 1 && members >= 2 * row_vectors) return 0;
+    if (s.cluster > 1 && (s.threads < 128 || vectors < 2)) return 0;
+    if (vectors > 32 || (s.storage == RowStorage::kRegisters && vectors * s.lanes > 64)) return 0;
+    const int64_t needed = registers(s, vectors);
+    if (needed > kMostRegisters) return 0;
+    const int64_t threads = int64_t{s.threads} * s.rows;
+    int64_t blocks =
+        std::min<int64_t>(limits_.sm_threads / threads, limits_.sm_registers / (threads * needed));
+    const int64_t shared = s.storage == RowStorage::kShared
+                               ? vectors * threads * s.lanes * shape_.read_bytes + 1024
+                               : 0;
+    if (shared > limits_.block_shared_bytes) return 0;
+    if (shared > 0) blocks = std::min<int64_t>(blocks, limits_.sm_shared_bytes / (shared + 1024));
+    if (blocks == 0) return 0;
+    s.blocks = static_cast<int>(std::min<int64_t>(blocks, 32));
+    const auto ratio = [](int64_t a, int64_t b) {
+      return std::min(1.0, static_cast<double>(a) / static_cast<double>(b));
+    };
+    // What an SM asks for at once; how many of its threads have work; warps to hide arithmetic.
+    double score = ratio(blocks * threads * vectors * s.lanes * shape_.read_bytes, kBytesInFlight);
+    score *= ratio(row_vectors, vectors * members);
+    score *= std::pow(ratio(blocks * threads, 1024), 0.3);
+    // Long unrolled code: dear to compile, and to fetch.
+    if (s.storage == RowStorage::kRegisters && vectors * s.lanes > 32) score *= 0.8;
+    // Meetings: between warps, between blocks.
+    for (int64_t more = 32; more < members; more *= 2) score *= more < 256 ? 0.99 : 0.97;
+    if (s.cluster > 1) score *= 0.95;
+    // A row's few vectors share the price of its reductions.
+    if (s.threads > 1 && vectors == 1) score *= 0.93;
+    // The last wave of blocks leaves SMs without work.
+    const double waves = static_cast<double>(shape_.rows * s.cluster) /
+                         static_cast<double>(s.rows * blocks * limits_.sms);
+    if (waves > 1) score *= std::sqrt(waves / std::ceil(waves));
+    return score;
+  }
+
+  void take(const std::vector<Guess>& guesses, size_t most) {
+    for (size_t i = 0; i < std::min(most, guesses.size()); ++i) add(guesses[i].schedule);
+  }
+  void add(const CudaRowReductionSchedule& schedule) {
+    Schedule made = schedule.to_schedule();
+    if (std::find(space_.begin(), space_.end(), made) == space_.end()) space_.push_back(made);
+  }
+
+  CudaRowReductionSchedule rereading(int threads, int vectors) const {
+    CudaRowReductionSchedule s;
+    s.lanes = lanes_[0];
+    s.storage = RowStorage::kReread;
+    s.stream = stream_;
+    s.threads = threads;
+    s.vectors = vectors;
+    s.blocks = static_cast<int>(
+        std::clamp<int64_t>(limits_.sm_registers / (threads * registers(s, vectors)), 1, 16));
+    return s;
+  }
+  int loads() const {
+    const int64_t words = std::max<int64_t>(lanes_[0] * shape_.read_bytes / 4, 1);
+    return static_cast<int>(std::clamp<int64_t>(16 / words, 1, 4));
+  }
+  void add_reread() {
+    for (const int threads : {512, 1024}) add(rereading(threads, loads()));
+  }
+  void add_split() {
+    for (const int64_t waves : {4, 2, 8}) {
+      CudaRowReductionSchedule s = rereading(256, loads());
+      const int64_t chunks = divide_up(shape_.elements(), int64_t{s.lanes} * s.vectors * s.threads);
+      s.split =
+          std::clamp<int64_t>(limits_.sms * waves / shape_.rows, 2, std::max<int64_t>(chunks, 2));
+      add(s);
+    }
+  }
+
+  const Graph& graph_;
+  const CudaLimits limits_;
+  const RowShape shape_;
+  const ReductionPasses plain_;
+  std::vector<int> lanes_;  // best guess first
+  int reduces_ = 1;         // of one loop
+  bool stream_ = false;
+  std::vector<Schedule> space_;
+};
+
+}  // namespace
+
+Result<CudaRowReductionSchedule> CudaRowReductionSchedule::from(const Schedule& schedule) {
+  if (schedule.family != Family::kRowReduction)
+    return fail(Code::kInvalidArgument, "not a row reduction's schedule");
+  const auto get = [&](std::string_view name, int64_t fallback) {
+    return schedule.get(name, fallback);
+  };
+  const int64_t lanes = get("lanes", 1), threads = get("threads", 128), rows = get("rows", 1);
+  const int64_t cluster = get("cluster", 1), storage = get("storage", 2);
+  const int64_t vectors = get("vectors", 1), keep = get("keep", 0), stream = get("stream", 0);
+  const int64_t blocks = get("blocks", 1), split = get("split", 1);
+  const auto power = [](int64_t x, int64_t most) { return is_power_of_two(x) && x <= most; };
+  const bool whole_warps = rows >= 1 && rows <= 1024 && threads * rows % 32 == 0;
+  if (!power(lanes, 16) || !power(threads, 1024) || !power(cluster, 8) || !whole_warps ||
+      storage < 0 || storage > 2 || vectors < 1 || vectors > 16 || keep < 0 || keep > 2 ||
+      stream < 0 || stream > 1 || blocks < 1 || blocks > 32 || split < 1 || split > 65536)
+    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
+  const bool rereads = storage == static_cast<int64_t>(RowStorage::kReread);
+  if ((cluster > 1 && rows > 1) || (split > 1 && (!rereads || cluster > 1 || rows > 1)) ||
+      (keep > 0 && storage != 0))
+    return fail(Code::kInvalidArgument,
+                "decisions that do not go together: " + schedule.to_string());
+  CudaRowReductionSchedule s;
+  s.lanes = static_cast<int>(lanes);
+  s.threads = static_cast<int>(threads);
+  s.rows = static_cast<int>(rows);
+  s.cluster = static_cast<int>(cluster);
+  s.storage = static_cast<RowStorage>(storage);
+  s.vectors = static_cast<int>(vectors);
+  s.keep = static_cast<Keep>(keep);
+  s.stream = stream == 1;
+  s.blocks = static_cast<int>(blocks);
+  s.split = split;
+  return s;
 }
 
 Schedule CudaRowReductionSchedule::to_schedule() const {
-  return {Family::kRowReduction, {}};
+  return {Family::kRowReduction,
+          {{"lanes", lanes},
+           {"threads", threads},
+           {"rows", rows},
+           {"cluster", cluster},
+           {"storage", static_cast<int64_t>(storage)},
+           {"vectors", vectors},
+           {"keep", static_cast<int64_t>(keep)},
+           {"stream", stream},
+           {"blocks", blocks},
+           {"split", split}}};
 }
 
-std::vector<Schedule> cuda_row_reduction_space(const Workload&, const Target&) {
-  return {CudaRowReductionSchedule{}.to_schedule()};
+std::vector<Schedule> cuda_row_reduction_space(const Workload& workload, const Target& target) {
+  return RowSpace(workload, target).run();
 }
 
 }  // namespace kiln

@@ -45,8 +45,31 @@ KILN_INLINE unsigned remote_shared(const void* mine, int rank) {
 }
 KILN_INLINE unsigned cluster_load(const unsigned* mine, int rank) {
   unsigned x;
-  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(x) : "r"(remote_shared(mine, rank)));
+  asm volatile("ld.shared::cluster.u32 %0, [%1];"
+               : "=r"(x)
+               : "r"(remote_shared(mine, rank))
+               : "memory");
   return x;
+}
+KILN_INLINE int cluster_load(const int* mine, int rank) {
+  return static_cast<int>(cluster_load(reinterpret_cast<const unsigned*>(mine), rank));
+}
+KILN_INLINE float cluster_load(const float* mine, int rank) {
+  return __uint_as_float(cluster_load(reinterpret_cast<const unsigned*>(mine), rank));
+}
+KILN_INLINE unsigned long cluster_load(const unsigned long* mine, int rank) {
+  unsigned long x;
+  asm volatile("ld.shared::cluster.u64 %0, [%1];"
+               : "=l"(x)
+               : "r"(remote_shared(mine, rank))
+               : "memory");
+  return x;
+}
+KILN_INLINE long cluster_load(const long* mine, int rank) {
+  return static_cast<long>(cluster_load(reinterpret_cast<const unsigned long*>(mine), rank));
+}
+KILN_INLINE double cluster_load(const double* mine, int rank) {
+  return __longlong_as_double(cluster_load(reinterpret_cast<const long*>(mine), rank));
 }
 #endif
 

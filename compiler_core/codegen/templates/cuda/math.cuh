@@ -65,31 +65,34 @@ KILN_INTEGER_FUNCTIONS(int)
 KILN_INTEGER_FUNCTIONS(int64_t)
 #undef KILN_INTEGER_FUNCTIONS
 
-// Division by what many values are divided by: with the reciprocal rounded to nearest, one exact
-// remainder corrects the product to the quotient's own rounding (P. Markstein, "Computation of
-// elementary functions on the IBM RISC System/6000 processor", 1990). Where a product leaves the
-// normal range it is an ordinary division.
+// Division by what many values are divided by. Where the divisor is near an end of the range, both
+// are brought nearer to 1 first: a quotient that this changes is no number that f32 has.
 struct Divisor {
-  vf32 divisor, reciprocal;
-  bool tame;  // no lane is near the ends of the range, where a reciprocal is not normal
+  vf32 divisor, reciprocal, scale;
 };
 KILN_INLINE Divisor divisor(const vf32& x) {
-  Divisor by{x, op_reciprocal(x), true};
-  KILN_EACH_LANE by.tame = by.tame && fabsf(x[l]) > 0x1p-120f && fabsf(x[l]) < 0x1p120f;
+  Divisor by;
+  KILN_EACH_LANE by.scale[l] =
+      fabsf(x[l]) > 0x1p100f ? 0x1p-64f : fabsf(x[l]) < 0x1p-100f ? 0x1p64f : 1.0f;
+  by.divisor = x * by.scale;
+  by.reciprocal = op_reciprocal(by.divisor);
   return by;
 }
-KILN_OUTLINE float ordinary_quotient(float x, float y) { return x / y; }
+// With the reciprocal rounded to nearest, one exact remainder corrects the product to the
+// quotient's own rounding (P. Markstein, "Computation of elementary functions on the IBM RISC
+// System/6000 processor", 1990).
 KILN_INLINE vf32 divide_by(vf32 x, const Divisor& by) {
-  if (!by.tame) {
-    KILN_EACH_LANE x[l] = ordinary_quotient(x[l], by.divisor[l]);
-    return x;
-  }
   KILN_EACH_LANE {
-    const float quotient = x[l] * by.reciprocal[l];
+    const float scaled = x[l] * by.scale[l], quotient = scaled * by.reciprocal[l];
     const float corrected =
-        fmaf(fmaf(-quotient, by.divisor[l], x[l]), by.reciprocal[l], quotient);
+        fmaf(fmaf(-quotient, by.divisor[l], scaled), by.reciprocal[l], quotient);
     x[l] = corrected == corrected ? corrected : quotient;  // an infinity has no remainder
   }
+  return x;
+}
+// The same within two units in the last place: for what is rounded to a half.
+KILN_INLINE vf32 divide_roughly_by(vf32 x, const Divisor& by) {
+  KILN_EACH_LANE x[l] = x[l] * by.scale[l] * by.reciprocal[l];
   return x;
 }
 

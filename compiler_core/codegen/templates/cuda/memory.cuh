@@ -211,11 +211,32 @@ KILN_INLINE typename memory<T>::vector load_strided(const T* p, index_t stride, 
   return unpack(load_strided_packed(p, stride, live));
 }
 template <class T, class Live>
-KILN_INLINE typename memory<T>::vector load_lanes(const T* p, const vindex& at, Live live) {
+KILN_INLINE Packed<T> load_lanes_packed(const T* p, const vindex& at, Live live) {
   Packed<T> x;
   x.clear();
   KILN_EACH_LANE if (is_live(live, l)) load_element(p + at[l], x, l);
-  return unpack(x);
+  return x;
+}
+template <class T, class Live>
+KILN_INLINE typename memory<T>::vector load_lanes(const T* p, const vindex& at, Live live) {
+  return unpack(load_lanes_packed(p, at, live));
+}
+
+// A vector from global to shared memory without a stop in registers: there after copies_arrived().
+template <int aligned, class T>
+KILN_INLINE void copy_packed(const T* p, AllLanes live, Packed<T>& to) {
+  constexpr int bytes = access_bytes(Packed<T>::bytes, aligned * sizeof(T));
+  if constexpr (bytes >= 4) {
+    _Pragma("unroll") for (int i = 0; i < Packed<T>::bytes / bytes; ++i)
+        copy_input<bytes>(reinterpret_cast<const char*>(p) + i * bytes,
+                          reinterpret_cast<char*>(&to) + i * bytes);
+  } else {
+    to = load_packed<aligned>(p, live);
+  }
+}
+template <int aligned, class T>
+KILN_INLINE void copy_packed(const T* p, SomeLanes live, Packed<T>& to) {
+  to = load_packed<aligned>(p, live);
 }
 
 // ---- And back. `Streamed` goes to memory that nobody reads soon.

@@ -63,4 +63,16 @@ KILN_INLINE T across_threads(T x, T* exchange) {
   return x;
 }
 
+#if defined(KILN_ON_HOST) || __CUDA_ARCH__ >= 900
+// The `blocks` (a power of two) of a cluster, from what each block's threads agree on. `exchange`:
+// one T of shared memory that nobody else uses. Calls cluster_barrier(); a block must not end
+// before the others have read it: one more cluster_barrier().
+template <class How, int blocks, class T>
+KILN_INLINE T across_cluster(T x, T* exchange) {
+  if (thread_index() == 0) *exchange = x;
+  cluster_barrier();
+  return across_warp<How, blocks>(cluster_load(exchange, thread_index() % blocks));
+}
+#endif
+
 }  // namespace

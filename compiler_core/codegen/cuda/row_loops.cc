@@ -1,0 +1,282 @@
+#include "compiler_core/codegen/cuda/row_loops.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler_core/codegen/accumulators.h"
+
+namespace kiln {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+RowLayout::RowLayout(const Graph& g, const CudaRowReductionSchedule& s)
+    : graph(g),
+      schedule(s),
+      shape(RowShape::of(g)),
+      passes(ReductionPasses::of(g, s.keep)),
+      sizes(constant_sizes(passes.space.shape)),
+      batch_rank(static_cast<size_t>(passes.space.reduced_begin)),
+      step(int64_t{s.threads} * s.cluster),
+      row_vectors(divide_up(shape.elements(), s.lanes)) {
+  piece_vectors = divide_up(row_vectors, s.split);
+  pieces = divide_up(row_vectors, piece_vectors);
+  vectors = rereads() ? s.vectors : divide_up(row_vectors, step);
+}
+
+RowLoops::RowLoops(const RowLayout& layout, size_t first, size_t last)
+    : layout_(layout), printer_(layout.graph, Dialect::kCuda), first_(first), last_(last) {
+  const size_t rank = layout.sizes.size();
+  for (size_t k = 0; k < rank; ++k) {
+    const bool batch = k < layout.batch_rank, inner = k + 1 == rank;
+    at_.push_back(LoopVar{inner ? "j" : fmt::format("i{}", k),
+                          inner ? LoopVar::Kind::kVector : LoopVar::Kind::kScalar,
+                          batch ? Level::kOuter : Level::kInner, 0, layout.sizes[k],
+                          inner ? layout.schedule.lanes : 1});
+  }
+  at_reduced_.assign(at_.begin(), at_.begin() + static_cast<std::ptrdiff_t>(layout.batch_rank));
+}
+
+std::string RowLoops::text() {
+  const auto& passes = layout_.passes.passes;
+  std::string text = coordinates("row", 0, layout_.batch_rank, 2);
+  if (!layout_.rereads()) text += hold(layout_.shape.reads, "0", 2);
+  for (size_t p = 0; p < first_; ++p) text += read_partials(p);
+  for (size_t p = first_; p < last_; ++p) text += loop(p);
+  if (last_ == passes.size()) text += reduced_outputs();
+  // A block's shared memory is there as long as the others of its cluster may read it.
+  if (layout_.schedule.cluster > 1) text += "  cluster_barrier();\n";
+  return text;
+}
+
+std::string RowLoops::element_type(NodeId id) const {
+  return fmt::format("element<{}>::type", register_type(node(id).dtype));
+}
+
+std::string RowLoops::coordinates(const std::string& flat, size_t begin, size_t end,
+                                  int indent) const {
+  std::string text;
+  int64_t stride = 1;
+  for (size_t k = end; k-- > begin;) {
+    text += fmt::format("{:{}}const index_t {} = {}", "", indent,
+                        k + 1 == layout_.sizes.size() ? "j" : fmt::format("i{}", k), flat);
+    if (stride > 1) text += fmt::format(" / {}", stride);
+    if (k > begin) text += fmt::format(" % {}", layout_.sizes[k]);
+    text += ";\n";
+    stride *= layout_.sizes[k];
+  }
+  return text;
+}
+
+// What the loop reads, beside what earlier ones kept.
+std::vector<NodeId> RowLoops::reads_of(const ReductionPasses::Pass& pass) const {
+  std::vector<bool> needed(static_cast<size_t>(layout_.graph.size()), false);
+  for (NodeId id : pass.reduces) needed[static_cast<size_t>(node(id).operands[0])] = true;
+  for (int output : pass.outputs)
+    needed[static_cast<size_t>(layout_.graph.outputs()[static_cast<size_t>(output)])] = true;
+  std::vector<NodeId> reads;
+  for (NodeId id = layout_.graph.size(); id-- > 0;) {
+    if (!needed[static_cast<size_t>(id)] || !layout_.passes.is_full(layout_.graph, id)) continue;
+    const auto& all = layout_.shape.reads;
+    if (std::find(all.begin(), all.end(), id) != all.end()) reads.push_back(id);
+    for (NodeId operand : node(id).operands) needed[static_cast<size_t>(operand)] = true;
+  }
+  std::reverse(reads.begin(), reads.end());
+  return reads;
+}
+
+std::string RowLoops::shared(int64_t bytes) {
+  std::string address = fmt::format("shared_memory() + {}", shared_bytes_);
+  shared_bytes_ += divide_up(bytes, 16) * 16;
+  return address;
+}
+
+std::string RowLoops::hold(const std::vector<NodeId>& reads, const std::string& from, int indent) {
+  const CudaRowReductionSchedule& s = layout_.schedule;
+  const bool in_shared = s.storage == RowStorage::kShared;
+  std::string declared;
+  for (NodeId id : reads) {
+    const std::string_view type = memory_type(node(id).dtype);
+    std::string packed = fmt::format("held{}[u]", id);
+    if (in_shared) {
+      const int64_t threads = s.threads * s.rows;
+      // Never less than a word a vector: see Packed.
+      const int64_t bytes = std::max<int64_t>(s.lanes * size_of(node(id).dtype), 4);
+      declared += fmt::format(
+          "{:{}}Packed<{}>* const held{} = reinterpret_cast<Packed<{}>*>({}) + thread_index();\n",
+          "", indent, type, id, type, shared(layout_.vectors * threads * bytes));
+      packed = fmt::format("held{}[u * {}]", id, threads);
+    } else {
+      declared +=
+          fmt::format("{:{}}Packed<{}> held{}[{}];\n", "", indent, type, id, layout_.vectors);
+    }
+    printer_.load_packed(id, at_, packed, in_shared);
+    printer_.bind_packed(id, packed);
+  }
+  const std::string body = printer_.take(Level::kInner, indent + 4);
+  if (reads.empty()) return "";
+  std::string text = printer_.take(Level::kOuter, indent) + declared;
+  text += each_vector(body, from, indent);
+  if (in_shared) text += fmt::format("{:{}}copies_arrived();\n", "", indent);
+  return text;
+}
+
+std::string RowLoops::each_vector(const std::string& body, const std::string& from,
+                                  int indent) const {
+  const int lanes = layout_.schedule.lanes;
+  const int64_t elements = layout_.shape.elements();
+  const bool several = layout_.shape.repeats > 1;
+  const std::string first = several ? "e" : "j";
+  std::string text;
+  const auto line = [&](int more, const std::string& statement) {
+    text += fmt::format("{:{}}{}\n", "", indent + more, statement);
+  };
+  // Registers have no addresses: what waits in them is unrolled altogether.
+  const bool in_shared = layout_.schedule.storage == RowStorage::kShared;
+  line(0, fmt::format("_Pragma(\"unroll{}\") for (int u = 0; u < {}; ++u) {{",
+                      in_shared ? " 4" : "", layout_.vectors));
+  std::string vector = fmt::format("u * {} + member", layout_.step);
+  if (from != "0") vector = from + " + " + vector;
+  line(2, fmt::format("const index_t {} = ({}) * {};", first, vector, lanes));
+  if (several) text += coordinates("e", layout_.batch_rank, layout_.sizes.size(), indent + 2);
+
+  // How many of a member's vectors are whole, whoever it is.
+  const int64_t whole_vectors = elements / lanes;
+  int64_t whole = whole_vectors / layout_.step;
+  if (layout_.rereads())
+    whole = is_cut() || whole_vectors % (layout_.step * layout_.vectors) != 0 ? 0 : layout_.vectors;
+  const bool tail = elements % lanes != 0;
+  std::string inside;
+  if (whole == 0 || whole < layout_.vectors) {
+    inside = tail ? fmt::format("{} + {} <= {}", first, lanes, elements)
+                  : fmt::format("{} < {}", first, elements);
+    if (is_cut())
+      inside = fmt::format("{} < end * {}", first, lanes) + (tail ? " && " + inside : "");
+    if (whole > 0) inside = fmt::format("u < {} || {}", whole, inside);
+  }
+  line(2, inside.empty() ? "{" : fmt::format("if ({}) {{", inside));
+  line(4, "const AllLanes live;");
+  text += body;
+  if (tail && !inside.empty()) {
+    const std::string some =
+        fmt::format("{} < {}", first,
+                    is_cut() ? fmt::format("smaller(end * {}, {})", lanes, elements)
+                             : std::to_string(elements));
+    line(2, fmt::format("}} else if ({}) {{", some));
+    line(4, fmt::format("const SomeLanes live{{{} - {}}};", elements, first));
+    text += body;
+  }
+  line(2, "}");
+  line(0, "}");
+  return text;
+}
+
+std::string RowLoops::loop(size_t p) {
+  const ReductionPasses::Pass& pass = layout_.passes.passes[p];
+  if (pass.empty()) return "";
+  const bool rereads = layout_.rereads();
+  std::string held, declared;
+  if (rereads) held = hold(reads_of(pass), "from", 4);
+  const std::string body = loop_body(pass);
+  std::string text = printer_.take(Level::kOuter, 2);
+  for (NodeId id : pass.kept)
+    text += fmt::format("  {} kept{}[{}];\n", register_type(node(id).dtype), id, layout_.vectors);
+  text += ReductionLoop{layout_.graph, pass.reduces}.declare(2);
+  if (rereads) {
+    text += fmt::format(
+        "  for (index_t from = {}; from < {}; from += {}) {{\n", is_cut() ? "begin" : "0",
+        is_cut() ? "end" : std::to_string(layout_.row_vectors), layout_.step * layout_.vectors);
+    text += held + each_vector(body, "from", 4) + "  }\n";
+  } else {
+    text += each_vector(body, "0", 2);
+  }
+  for (NodeId id : pass.reduces) text += fold(id);
+  return text;
+}
+
+std::string RowLoops::loop_body(const ReductionPasses::Pass& pass) {
+  for (NodeId id : pass.reduces) {
+    const Register x = printer_.value(node(id).operands[0], at_);
+    printer_.emit(Level::kInner,
+                  fmt::format("acc{0}_0 = where_live(live, {1}::combine(acc{0}_0, {2}), acc{0}_0);",
+                              id, combiner(node(id).op), x.name));
+  }
+  for (int output : pass.outputs) printer_.store(output, at_, layout_.schedule.stream);
+  for (NodeId id : pass.kept)
+    printer_.emit(Level::kInner, fmt::format("kept{}[u] = {};", id, printer_.value(id, at_).name));
+  const std::string body = printer_.take(Level::kInner, layout_.rereads() ? 8 : 6);
+  for (NodeId id : pass.kept)
+    printer_.bind(id, {fmt::format("kept{}[u]", id), Level::kInner, false});
+  return body;
+}
+
+// After its loop a reduction is known: to every thread of its row, or, of a piece, in the
+// workspace, where the next phase finds it.
+std::string RowLoops::fold(NodeId id) {
+  const CudaRowReductionSchedule& s = layout_.schedule;
+  const std::string type = element_type(id);
+  std::string folded = fmt::format("across_lanes<{}>(acc{}_0)", combiner(node(id).op), id);
+  const auto exchange = [&](int64_t values) {
+    return fmt::format("reinterpret_cast<{}*>({})", type, shared(values * 8));
+  };
+  folded = fmt::format("across_threads<{}, {}>({}, {})", combiner(node(id).op), s.threads, folded,
+                       s.threads > 32 ? exchange(s.threads * s.rows / 32)
+                                      : fmt::format("static_cast<{}*>(nullptr)", type));
+  if (s.cluster > 1)
+    folded = fmt::format("across_cluster<{}, {}>({}, {})", combiner(node(id).op), s.cluster, folded,
+                         exchange(1));
+  const std::string_view vector = register_type(node(id).dtype);
+  if (is_cut())
+    return fmt::format(
+        "  const {0} partial{1} = splat<{0}>({2});\n"
+        "  if (member == 0) store_one({3} + block_index(), partial{1});\n",
+        vector, id, folded, partials(id));
+  printer_.bind(id, {fmt::format("result{}", id), Level::kOuter, true});
+  return fmt::format("  const {} result{} = {};\n", vector, id,
+                     finished(node(id), fmt::format("splat<{}>({})", vector, folded)));
+}
+
+// The partial results of reduction `id` in the workspace: one for each row and piece.
+std::string RowLoops::partials(NodeId id) const {
+  int64_t offset = 0;
+  for (NodeId other = 0; other < id; ++other)
+    if (traits(node(other).op).kind == OpKind::kReduce)
+      offset += layout_.shape.rows * layout_.pieces * 8;
+  return fmt::format("reinterpret_cast<{}*>(workspace + {})", memory_type(node(id).dtype), offset);
+}
+
+std::string RowLoops::read_partials(size_t p) {
+  std::string text;
+  for (NodeId id : layout_.passes.passes[p].reduces) {
+    const std::string_view vector = register_type(node(id).dtype);
+    const std::string type = element_type(id);
+    text +=
+        fmt::format("  {} acc{}_0 = splat<{}>({});\n", vector, id, vector, identity_text(node(id)));
+    text += fmt::format(
+        "  for (index_t other = member; other < {0}; other += {4})\n"
+        "    acc{1}_0 = {2}::combine(acc{1}_0, load_splat({3} + row * {0} + other));\n",
+        layout_.pieces, id, combiner(node(id).op), partials(id), layout_.step);
+    const std::string folded = fmt::format(
+        "across_threads<{}, {}>(acc{}_0[0], reinterpret_cast<{}*>({}))", combiner(node(id).op),
+        layout_.schedule.threads, id, type, shared(layout_.schedule.threads / 32 * 8));
+    text += fmt::format("  const {} result{} = {};\n", vector, id,
+                        finished(node(id), fmt::format("splat<{}>({})", vector, folded)));
+    printer_.bind(id, {fmt::format("result{}", id), Level::kOuter, true});
+  }
+  return text;
+}
+
+std::string RowLoops::reduced_outputs() {
+  for (int output : layout_.passes.reduced_outputs) printer_.store_one(output, at_reduced_);
+  const std::string stores = printer_.take(Level::kOuter, 4);
+  if (stores.empty()) return "";
+  const bool once = is_cut() && !layout_.passes.passes.back().empty();
+  return fmt::format("  if (member == 0{}) {{\n{}  }}\n", once ? " && piece == 0" : "", stores);
+}
+
+}  // namespace kiln

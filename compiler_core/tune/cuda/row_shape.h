@@ -1,0 +1,27 @@
+// RowShape: the iteration space of a row reduction as rows of so many elements, and what of it a
+// CUDA kernel reads. Schedules and code generation read the same answer. A value.
+#pragma once
+
+#include "compiler_core/tune/reduction_passes.h"
+
+namespace kiln {
+
+struct RowShape {
+  int64_t rows = 1;
+  int64_t repeats = 1;  // product of the reduced axes but the last
+  int64_t columns = 1;  // the last axis
+  int64_t elements() const { return repeats * columns; }  // of one row
+
+  // Inputs, and Views of inputs, that hold an element of their own for every element of the space:
+  // what a kernel wants to read once. Others repeat along a row or are the same for every row.
+  std::vector<NodeId> reads;
+  int64_t read_bytes = 0;  // of an element of the space, over all reads
+  // Up to here, vectors of a power of two lanes are aligned in everything that lies in memory as
+  // the space does, and never straddle the end of the last axis where there are several.
+  int64_t alignment = 1;
+
+  // REQUIRES: workload.h's rules of kRowReduction.
+  static RowShape of(const Graph& graph);
+};
+
+}  // namespace kiln

@@ -1,0 +1,202 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "compiler_core/ir/text.h"
+#include "compiler_core/plan/workload.h"
+#include "compiler_core/tune/cuda/space_row_reduction.h"
+#include "tests/compiler_core/codegen/kernel_harness.h"
+#include "tests/compiler_core/codegen/random_graph.h"
+
+namespace kiln {
+namespace {
+
+using testing::check_schedule;
+using testing::check_space;
+using testing::random_inputs;
+using testing::RandomGraph;
+
+Target hopper() {
+  Target target = *Target::parse("cuda:sm_90a");
+  target.units = 132;
+  return target;
+}
+
+std::string check(const Graph& graph, int limit) {
+  std::mt19937 random(7);
+  const auto made = make_workload(graph);
+  if (!made) return made.error().message;
+  if (made->workload.family != Family::kRowReduction) return "not a row reduction";
+  const Graph& workload = made->workload.graph;
+  const std::string wrong =
+      check_space(made->workload, hopper(), random_inputs(workload, random), limit);
+  return wrong.empty() ? "" : wrong + "\n" + print(workload);
+}
+
+// Row kernels as people write them, in f32 between `dtype` at both ends.
+class Rows {
+ public:
+  Rows(DType dtype, int64_t rows, int64_t columns) : dtype_(dtype), rows_(rows), columns_(columns) {
+    input_ = b_.input(dtype, {rows, columns});
+    x_ = wide(input_);
+  }
+  Graph softmax() {
+    const NodeId e = b_.unary(Op::kExp, b_.binary(Op::kSub, x_, spread(Op::kReduceMax, x_)));
+    return finish({narrow(b_.binary(Op::kDiv, e, spread(Op::kReduceSum, e)))});
+  }
+  // Two chained reductions, operands that are the same for every row.
+  Graph layernorm() {
+    const NodeId count = number(static_cast<double>(columns_));
+    const NodeId mean = b_.binary(Op::kDiv, spread(Op::kReduceSum, x_), count);
+    const NodeId centred = b_.binary(Op::kSub, x_, mean);
+    const NodeId squares = spread(Op::kReduceSum, b_.binary(Op::kMul, centred, centred));
+    const NodeId variance = b_.binary(Op::kAdd, b_.binary(Op::kDiv, squares, count), number(1e-5));
+    const NodeId scaled = b_.binary(Op::kMul, centred, b_.unary(Op::kRsqrt, variance));
+    const NodeId weighted = b_.binary(Op::kMul, scaled, vector());
+    return finish({narrow(b_.binary(Op::kAdd, weighted, vector()))});
+  }
+  // Two full outputs, one of them read by the reduction.
+  Graph residual_rmsnorm() {
+    const NodeId sum = narrow(b_.binary(Op::kAdd, x_, wide(b_.input(dtype_, b_.shape(x_)))));
+    const NodeId h = wide(sum);
+    const NodeId squares = spread(Op::kReduceSum, b_.binary(Op::kMul, h, h));
+    const NodeId mean = b_.binary(Op::kDiv, squares, number(static_cast<double>(columns_)));
+    const NodeId scale = b_.unary(Op::kRsqrt, b_.binary(Op::kAdd, mean, number(1e-6)));
+    return finish({sum, narrow(b_.binary(Op::kMul, b_.binary(Op::kMul, h, scale), vector()))});
+  }
+  // Reduced outputs and a full one.
+  Graph log_sum_exp_beside_it() {
+    const NodeId greatest = b_.reduce(Op::kReduceMax, x_, {1});
+    const NodeId below =
+        b_.binary(Op::kSub, x_, b_.broadcast(b_.reshape(greatest, {rows_, 1}), b_.shape(x_)));
+    const NodeId log =
+        b_.unary(Op::kLog, b_.reduce(Op::kReduceSum, b_.unary(Op::kExp, below), {1}));
+    const NodeId spread = b_.broadcast(b_.reshape(log, {rows_, 1}), b_.shape(x_));
+    return finish(
+        {b_.binary(Op::kAdd, log, greatest), greatest, b_.binary(Op::kSub, below, spread)});
+  }
+  Graph sum() { return finish({b_.reduce(Op::kReduceSum, x_, {1})}); }
+
+ private:
+  Graph finish(std::vector<NodeId> outputs) { return *b_.finish(std::move(outputs)); }
+  NodeId wide(NodeId x) { return b_.dtype(x) == DType::kF32 ? x : b_.cast(x, DType::kF32); }
+  NodeId narrow(NodeId x) { return dtype_ == DType::kF32 ? x : b_.cast(x, dtype_); }
+  NodeId number(double x) { return b_.broadcast(b_.constant(DType::kF32, x), b_.shape(x_)); }
+  NodeId vector() { return b_.broadcast(wide(b_.input(dtype_, {columns_})), b_.shape(x_)); }
+  NodeId spread(Op op, NodeId x) { return b_.broadcast(b_.reduce(op, x, {1}, true), b_.shape(x)); }
+
+  GraphBuilder b_;
+  const DType dtype_;
+  const int64_t rows_, columns_;
+  NodeId input_ = 0, x_ = 0;
+};
+
+TEST(CudaRowReduction, SoftmaxOfEveryLength) {
+  for (const int64_t columns : {2, 7, 63, 64, 65, 130, 1000, 4095, 4096})
+    for (const int64_t rows : {1, 3, 37}) {
+      if (rows > 3 && columns > 130) continue;
+      EXPECT_EQ(check(Rows(DType::kBF16, rows, columns).softmax(), 2), "")
+          << rows << "x" << columns;
+    }
+}
+
+TEST(CudaRowReduction, EveryScheduleOfTheSpace) {
+  EXPECT_EQ(check(Rows(DType::kBF16, 3, 1000).softmax(), 100), "");
+  EXPECT_EQ(check(Rows(DType::kF32, 5, 515).layernorm(), 100), "");
+  EXPECT_EQ(check(Rows(DType::kF16, 2, 40000).softmax(), 100), "");
+}
+
+TEST(CudaRowReduction, SeveralOutputs) {
+  EXPECT_EQ(check(Rows(DType::kBF16, 5, 2048).residual_rmsnorm(), 4), "");
+  EXPECT_EQ(check(Rows(DType::kF16, 3, 99).log_sum_exp_beside_it(), 4), "");
+  EXPECT_EQ(check(Rows(DType::kBF16, 9, 768).layernorm(), 4), "");
+}
+
+// Every form, on rows that fill it, that leave threads idle, and that end in a short vector.
+TEST(CudaRowReduction, EveryForm) {
+  const auto form = [](RowStorage storage, int threads, int rows, int cluster, int64_t split) {
+    CudaRowReductionSchedule s;
+    s.lanes = 4;
+    s.threads = threads;
+    s.rows = rows;
+    s.cluster = cluster;
+    s.storage = storage;
+    s.vectors = 2;
+    s.split = split;
+    return s;
+  };
+  using enum RowStorage;
+  const CudaRowReductionSchedule forms[] = {
+      form(kRegisters, 8, 4, 1, 1),  form(kRegisters, 32, 2, 1, 1), form(kRegisters, 64, 3, 1, 1),
+      form(kRegisters, 64, 1, 4, 1), form(kShared, 4, 16, 1, 1),    form(kShared, 128, 1, 1, 1),
+      form(kShared, 32, 1, 2, 1),    form(kReread, 16, 2, 1, 1),    form(kReread, 64, 1, 1, 1),
+      form(kReread, 32, 1, 2, 1),    form(kReread, 64, 1, 1, 3),    form(kReread, 32, 1, 1, 40)};
+  for (const int64_t columns : {512, 252, 256, 508}) {
+    std::mt19937 random(11);
+    const Workload workload = make_workload(Rows(DType::kF32, 5, columns).softmax())->workload;
+    const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+    for (const CudaRowReductionSchedule& s : forms)
+      EXPECT_EQ(check_schedule(workload, s.to_schedule(), hopper(), inputs), "") << columns;
+    CudaRowReductionSchedule odd = forms[0];
+    odd.lanes = 1;
+    EXPECT_EQ(check_schedule(workload, odd.to_schedule(), hopper(), inputs), "") << columns;
+  }
+}
+
+// One row alone has vectors that begin aligned and end anywhere.
+TEST(CudaRowReduction, OneLongRowInPieces) {
+  EXPECT_EQ(check(Rows(DType::kF32, 1, 70001).softmax(), 100), "");
+  EXPECT_EQ(check(Rows(DType::kBF16, 1, 300007).sum(), 1), "");
+}
+
+TEST(CudaRowReduction, SpecialValues) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<std::vector<double>> rows = {
+      {1, 2, 3, nan},        {kInfinity, 0, 1, 2},
+      {-kInfinity, 0, 1, 2}, {-kInfinity, -kInfinity, -kInfinity, -kInfinity},
+      {3e38, -3e38, 1, 0},   {0, -0.0, 1e-40, 1}};
+  const auto count = static_cast<int64_t>(rows.size());
+  const Workload workload = make_workload(Rows(DType::kF32, count, 64).softmax())->workload;
+  Tensor x(DType::kF32, {count, 64});
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t j = 0; j < 64; ++j)
+      x.set(i * 64 + j, rows[static_cast<size_t>(i)][j == 37 ? 3 : static_cast<size_t>(j % 3)]);
+  EXPECT_EQ(check_space(workload, hopper(), std::span(&x, 1), 100), "");
+  CudaRowReductionSchedule reread;
+  reread.lanes = 4;
+  reread.threads = 32;
+  reread.storage = RowStorage::kReread;
+  EXPECT_EQ(check_schedule(workload, reread.to_schedule(), hopper(), std::span(&x, 1)), "");
+}
+
+TEST(CudaRowReduction, RandomGraphsAgreeWithTheInterpreter) {
+  struct Case {
+    Shape shape;
+    int begin;
+  };
+  const Case cases[] = {{{7}, 0},      {{1000}, 0},     {{5, 3}, 1},        {{3, 64}, 1},
+                        {{9, 130}, 1}, {{2, 3, 40}, 2}, {{4, 3, 5, 17}, 2}, {{2, 5, 33}, 1}};
+  uint32_t seed = 100;
+  for (const Case& c : cases)
+    for (int i = 0; i < 3; ++i, ++seed) {
+      RandomGraph random(seed);
+      const Graph graph = random.reduction(c.shape, c.begin, static_cast<int>(c.shape.size()));
+      EXPECT_EQ(check(graph, 2), "") << "seed " << seed;
+    }
+}
+
+TEST(CudaRowReduction, SchedulesThatCannotBeWrittenAreRefused) {
+  const auto parses = [](const std::string& decisions) {
+    return CudaRowReductionSchedule::from(*Schedule::parse("row_reduction " + decisions))
+        .has_value();
+  };
+  EXPECT_TRUE(parses("lanes=8 threads=64 rows=2 cluster=1 storage=0"));
+  EXPECT_FALSE(parses("lanes=3 threads=64 rows=2 cluster=1 storage=0"));
+  EXPECT_FALSE(parses("lanes=8 threads=4 rows=2 cluster=1 storage=0"));
+  EXPECT_FALSE(parses("lanes=8 threads=64 rows=2 cluster=2 storage=0"));
+  EXPECT_FALSE(parses("lanes=8 threads=64 rows=1 cluster=1 storage=0 split=2"));
+}
+
+}  // namespace
+}  // namespace kiln
