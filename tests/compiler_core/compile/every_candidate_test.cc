@@ -1,0 +1,153 @@
+// Every schedule of every kernel of the test programs, through the real NVRTC: what no GPU is
+// needed to notice. Skipped where there is no NVRTC.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "compiler_core/compile/nvrtc.h"
+#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/ir/text.h"
+#include "compiler_core/passes/normalise.h"
+#include "compiler_core/plan/plan.h"
+#include "compiler_core/tune/search_space.h"
+
+namespace kiln {
+namespace {
+
+struct Job {
+  std::string name;  // "layernorm.pt2: row_reduction ..."
+  Family family;
+  Source source;
+};
+
+// Workloads that no program above happens to have.
+constexpr const char* kOddGraphs[] = {
+    R"(kiln.graph 1
+%0 = input 0 : f32[4099,1021]
+%1 = view %0 strides=[1,1021] offset=[0] : f32[1021,4099]
+%2 = tan %1 : f32[1021,4099]
+return %2
+)",
+    R"(kiln.graph 1
+%0 = input 0 : f64[3000,1001]
+%1 = input 1 : f64[1001]
+%2 = view %1 strides=[0,1] offset=[0] : f64[3000,1001]
+%3 = pow %0 %2 : f64[3000,1001]
+%4 = sin %0 : f64[3000,1001]
+%5 = atan2 %3 %4 : f64[3000,1001]
+return %5
+)",
+    R"(kiln.graph 1
+%0 = input 0 : i64[77,130]
+%1 = input 1 : i64[77,130]
+%2 = div %0 %1 : i64[77,130]
+%3 = rem %2 %1 : i64[77,130]
+return %3
+)",
+    R"(kiln.graph 1
+%0 = input 0 : u8[1048577]
+%1 = cast %0 : f32[1048577]
+%2 = erf %1 : f32[1048577]
+%3 = cast %2 : f16[1048577]
+return %3
+)"};
+
+class EveryCandidate : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    static const Result<Nvrtc> found = Nvrtc::find();
+    if (!found) GTEST_SKIP() << found.error().message;
+    nvrtc_ = &*found;
+    target_ = *Target::parse(GetParam());
+    target_.units = target_.isa == "sm_80" ? 108 : 132;
+  }
+
+  // One for each different source.
+  std::vector<Job> jobs() const {
+    std::vector<Job> jobs;
+    std::map<std::string, int> seen;
+    for (const auto& [name, workload] : workloads()) {
+      const auto space = search_space(workload, target_);
+      if (!space) {
+        ADD_FAILURE() << name << ": " << space.error().message;
+        continue;
+      }
+      for (const Schedule& schedule : *space) {
+        auto source = lower(workload, schedule, target_);
+        if (!source && source.error().code == Code::kUnsupported) break;
+        if (!source) {
+          ADD_FAILURE() << name << " " << schedule.to_string() << ": " << source.error().message;
+        } else if (seen[source->text]++ == 0) {
+          jobs.push_back({name + ": " + schedule.to_string(), workload.family, std::move(*source)});
+        }
+      }
+    }
+    return jobs;
+  }
+
+  static const std::vector<std::pair<std::string, Workload>>& workloads() {
+    static const auto kAll = [] {
+      std::vector<std::pair<std::string, Workload>> all;
+      std::map<Digest, bool> seen;
+      const auto add = [&](const std::string& name, const Graph& graph) {
+        const auto form = normalise(graph);
+        if (!form) return;
+        const auto planned = plan(form->graph);
+        if (!planned) return;  // what the planner refuses is another test's business
+        for (const Workload& kernel : planned->kernels)
+          if (seen.emplace(kernel.digest, true).second) all.emplace_back(name, kernel);
+      };
+      for (const char* folder : {"bench", "small"})
+        for (const auto& file :
+             std::filesystem::directory_iterator(Path(KILN_SOURCE_DIR) / "tests/graphs" / folder))
+          if (file.path().extension() == ".pt2")
+            if (const auto program = read_graph_file(file.path()))
+              add(file.path().filename().string(), program->graph);
+      for (const char* text : kOddGraphs) add("odd", *parse_graph(text));
+      return all;
+    }();
+    return kAll;
+  }
+
+  const Nvrtc* nvrtc_ = nullptr;
+  Target target_;
+};
+
+TEST_P(EveryCandidate, CompilesAndStaysInRegisters) {
+  const std::vector<Job> all = jobs();
+  ASSERT_GT(all.size(), 100U);
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::string complaints;
+  const auto compile_some = [&] {
+    for (size_t i = next++; i < all.size(); i = next++) {
+      const auto object = nvrtc_->compile(all[i].source, target_);
+      const bool ok =
+          object && object->resources.spill_bytes == 0 && object->resources.stack_bytes == 0;
+      if (ok) continue;
+      const std::lock_guard lock(mutex);
+      complaints += all[i].name + ": ";
+      complaints += object ? fmt::format("{} registers, {} bytes spilled, {} of stack",
+                                         object->resources.registers, object->resources.spill_bytes,
+                                         object->resources.stack_bytes)
+                           : object.error().message.substr(0, 1000);
+      complaints += "\n";
+    }
+  };
+  std::thread second(compile_some);
+  compile_some();
+  second.join();
+  EXPECT_EQ(complaints, "");
+  RecordProperty("candidates", static_cast<int>(all.size()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, EveryCandidate, testing::Values("cuda:sm_80", "cuda:sm_90a"),
+                         [](const auto& test) { return std::string(test.param).substr(5); });
+
+}  // namespace
+}  // namespace kiln
