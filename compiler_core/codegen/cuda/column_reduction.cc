@@ -1,9 +1,67 @@
 #include "compiler_core/codegen/cuda/column_reduction.h"
 
-namespace kiln {
+#include <fmt/core.h>
 
-Result<Source> lower_cuda_column_reduction(const Graph&, const CudaColumnReductionSchedule&) {
-  return fail(Code::kUnsupported, "not written yet");
+#include <algorithm>
+
+#include "compiler_core/codegen/cuda/column_walk.h"
+#include "compiler_core/codegen/cuda/kernel_text.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kWantedThreads = 1024;  // resident on an SM; 64 registers each
+constexpr int kKeepingThreads = 512;  // that hold rows: 128 registers each
+
+// A block goes down its strip of columns once for every loop.
+Source print_strips(const Graph& graph, const ReductionPasses& passes, const ColumnExtent& extent,
+                    const CudaColumnReductionSchedule& schedule) {
+  ColumnWalk walk(graph, extent, schedule, extent.rows);
+  for (const ReductionPasses::Pass& pass : passes.passes)
+    for (NodeId id : pass.reduces)
+      walk.printer().bind(id, {fmt::format("result{}", id), Level::kOuter, false});
+  const ThreadRows rows{schedule.across, schedule.threads(), schedule.lanes};
+
+  std::string loops;
+  int shared_bytes = 0;
+  for (const ReductionPasses::Pass& pass : passes.passes) {
+    if (pass.empty()) continue;
+    loops += walk.pass(pass);
+    if (pass.reduces.empty()) continue;
+    loops += rows.fold(graph, pass.reduces, shared_bytes > 0);
+    shared_bytes = std::max(shared_bytes, rows.shared_bytes(graph, pass.reduces));
+  }
+  loops += walk.reduced_outputs(passes.reduced_outputs);
+  const int most = schedule.keep ? kKeepingThreads : kWantedThreads;
+  const std::string body = walk.position() + walk.printer().take(Level::kKernel, 2) + loops;
+
+  Source source;
+  source.text = cuda_preamble(graph, schedule.lanes, {"columns.cuh"}) +
+                cuda_kernel("kernel", graph, schedule.threads(),
+                            std::max(1, most / schedule.threads()), body);
+  source.recipe = argument_recipe(graph);
+  source.recipe.phases = {{"kernel", walk.blocks(), schedule.threads(), 1, shared_bytes}};
+  return source;
+}
+
+}  // namespace
+
+int column_blocks_an_sm(int threads) {
+  return std::max(1, kWantedThreads / threads);
+}
+
+Result<Source> lower_cuda_column_reduction(const Graph& graph,
+                                           const CudaColumnReductionSchedule& schedule) {
+  const ReductionPasses passes = ReductionPasses::of(graph, ReductionPasses::Keep::kNothing);
+  const ColumnExtent extent(passes.space);
+  if (extent.columns % schedule.lanes != 0)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} lanes do not divide {} columns", schedule.lanes, extent.columns));
+  if (schedule.keep && extent.rows > kMostKeptRows * schedule.down)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} rows are too many to keep in registers", extent.rows));
+  return schedule.split > 0 ? print_cuda_split_columns(graph, passes, extent, schedule)
+                            : print_strips(graph, passes, extent, schedule);
 }
 
 }  // namespace kiln

@@ -1,17 +1,262 @@
 #include "compiler_core/tune/cuda/space_column_reduction.h"
 
-namespace kiln {
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
 
-Result<CudaColumnReductionSchedule> CudaColumnReductionSchedule::from(const Schedule&) {
-  return fail(Code::kUnsupported, "not written yet");
+#include "compiler_core/tune/column_extent.h"
+#include "compiler_core/tune/cuda/device_limits.h"
+#include "compiler_core/tune/reduction_passes.h"
+
+namespace kiln {
+namespace {
+
+// Figures of the H200 (and not far from the A100's): what ranks the schedules, nothing else.
+constexpr double kBytesAnUs = 4.3e6;        // to and from device memory
+constexpr double kSmInFlight = 32 << 10;    // bytes that keep an SM's share of it busy
+constexpr double kMostInFlight = 48 << 10;  // more do not make an SM faster
+constexpr double kBlockUs = 1.5;            // of a block's life without loads in flight
+constexpr double kPhaseUs = 2.5;            // of a launch after another
+constexpr double kNarrowBytes = 64;         // per row of a strip: cost as much as 64 more
+constexpr size_t kMostSchedules = 10;
+constexpr long kMostAlike = 2;   // of one form and strip width
+constexpr long kMostOfForm = 6;  // whole, split or kept
+constexpr int kWidest = 16;      // bytes of one load
+
+// What a workload asks of the memory and of registers, a row and column of its space.
+struct Traffic {
+  int narrowest = 8;  // bytes of the narrowest full operand or output
+  double read = 0, written = 0;
+  int reductions = 0;  // of the pass that has most
+  int passes = 0;
+  int words = 0;         // registers of a lane's full operands
+  int accumulators = 0;  // registers of a lane's accumulators
+};
+
+bool is_leaf(const Graph& graph, const ReductionPasses& passes, NodeId id) {
+  const Node& node = graph.node(id);
+  if (!passes.is_full(graph, id)) return false;
+  if (node.op == Op::kInput) return true;
+  // A broadcast is read from caches.
+  return node.op == Op::kView && graph.node(node.operands[0]).op == Op::kInput &&
+         graph.node(node.operands[0]).shape.size() > 0 &&
+         std::none_of(std::get<ViewAttr>(node.attr).strides.begin(),
+                      std::get<ViewAttr>(node.attr).strides.end(),
+                      [](const Dim& stride) { return stride.constant() == 0; });
+}
+
+Traffic traffic_of(const Graph& graph, const ReductionPasses& passes) {
+  Traffic traffic;
+  const auto note = [&](NodeId id) {
+    const int bytes = static_cast<int>(size_of(graph.node(id).dtype));
+    traffic.narrowest = std::min(traffic.narrowest, bytes);
+    return bytes;
+  };
+  for (NodeId id = 0; id < graph.size(); ++id)
+    if (is_leaf(graph, passes, id)) {
+      traffic.read += note(id);
+      traffic.words +=
+          graph.node(id).dtype == DType::kF64 || graph.node(id).dtype == DType::kI64 ? 2 : 1;
+    }
+  for (const ReductionPasses::Pass& pass : passes.passes) {
+    int accumulators = 0;
+    for (NodeId id : pass.reduces) accumulators += size_of(graph.node(id).dtype) > 4 ? 2 : 1;
+    traffic.accumulators = std::max(traffic.accumulators, accumulators);
+    for (int output : pass.outputs)
+      traffic.written += note(graph.outputs()[static_cast<size_t>(output)]);
+    traffic.passes += pass.empty() ? 0 : 1;
+  }
+  return traffic;
+}
+
+class ColumnRanking {
+ public:
+  ColumnRanking(const Workload& workload, const Target& target)
+      : passes_(ReductionPasses::of(workload.graph, ReductionPasses::Keep::kNothing)),
+        extent_(passes_.space),
+        traffic_(traffic_of(workload.graph, passes_)),
+        limits_(cuda_limits(target)) {}
+
+  std::vector<Schedule> best() {
+    list();
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const Ranked& a, const Ranked& b) { return a.us < b.us; });
+    std::vector<Ranked> chosen;
+    for (const Ranked& next : found_) {
+      const CudaColumnReductionSchedule& a = next.schedule;
+      long of_form = 0, alike = 0, twins = 0;
+      for (const Ranked& other : chosen) {
+        const CudaColumnReductionSchedule& b = other.schedule;
+        if ((a.split > 0) != (b.split > 0) || a.keep != b.keep) continue;
+        ++of_form;
+        alike += a.lanes * a.across == b.lanes * b.across ? 1 : 0;
+        // Of schedules that differ in their unrolling alone, the best guess.
+        twins +=
+            a.lanes == b.lanes && a.across == b.across && a.down == b.down && a.split == b.split
+                ? 1
+                : 0;
+      }
+      if (of_form == kMostOfForm || alike == kMostAlike || twins > 0) continue;
+      chosen.push_back(next);
+      if (chosen.size() == kMostSchedules) break;
+    }
+    std::vector<Schedule> schedules;
+    for (const Ranked& ranked : chosen) schedules.push_back(ranked.schedule.to_schedule());
+    return schedules;
+  }
+
+ private:
+  struct Ranked {
+    CudaColumnReductionSchedule schedule;
+    double us;
+  };
+
+  void list() {
+    int widest = kWidest / traffic_.narrowest;
+    while (extent_.columns % widest != 0) widest /= 2;
+    for (int lanes = widest; lanes >= 1 && lanes * 4 >= widest; lanes /= 2)
+      for (int across = 4; across <= 128; across *= 2) {
+        if (across > 4 && int64_t{across} * lanes / 2 >= extent_.columns) break;
+        for (int down = 1; down <= 256; down *= 2)
+          for (const int unroll : {2, 4, 8}) list_forms({lanes, across, down, unroll, 0, false});
+      }
+    // Whatever the figures say, there is a kernel.
+    if (found_.empty()) found_.push_back({{1, 32, 8, 1, 0, false}, 0});
+  }
+
+  void list_forms(CudaColumnReductionSchedule schedule) {
+    const int threads = schedule.threads();
+    if (threads < 128 || threads > limits_.max_block_threads) return;
+    const int64_t thread_rows = (extent_.rows + schedule.down - 1) / schedule.down;
+    if (schedule.down > extent_.rows && threads > 128) return;
+    add(schedule);
+    // A thread's rows are what it has in flight; they fit half of its registers at 512 threads.
+    if (traffic_.passes > 1 && schedule.unroll == 4 && thread_rows <= kMostKeptRows &&
+        thread_rows * schedule.lanes * traffic_.words <= 48) {
+      CudaColumnReductionSchedule kept = schedule;
+      kept.keep = true;
+      kept.unroll = 1;
+      if (threads <= 512) add(kept);
+    }
+    for (const int waves : {1, 2, 4}) {
+      const int64_t pieces = waves * slots(schedule) / (extent_.groups * strips(schedule));
+      if (pieces < 2 || pieces > 256 || extent_.rows / pieces < 2 * schedule.down) continue;
+      schedule.split = pieces;
+      add(schedule);
+    }
+  }
+
+  void add(const CudaColumnReductionSchedule& schedule) {
+    if (registers(schedule) > 65536 / std::max(schedule.keep ? 512 : 1024, schedule.threads()))
+      return;
+    if (exchange_bytes(schedule) > limits_.block_shared_bytes) return;
+    found_.push_back({schedule, estimated_us(schedule)});
+  }
+
+  int64_t strips(const CudaColumnReductionSchedule& schedule) const {
+    const int64_t width = int64_t{schedule.across} * schedule.lanes;
+    return (extent_.columns + width - 1) / width;
+  }
+  // An estimate: what ptxas makes of it decides, and a spill shows in its log.
+  int registers(const CudaColumnReductionSchedule& schedule) const {
+    const int64_t thread_rows = (extent_.rows + schedule.down - 1) / schedule.down;
+    const double word = static_cast<double>(std::max(traffic_.narrowest, 1)) / 4;
+    const double in_flight = schedule.keep ? static_cast<double>(thread_rows) * traffic_.words
+                                           : schedule.unroll * traffic_.read / 4;
+    const double scratch = word < 1 ? 24 : 20;
+    return static_cast<int>(schedule.lanes * (in_flight + traffic_.accumulators) + scratch);
+  }
+  int exchange_bytes(const CudaColumnReductionSchedule& schedule) const {
+    return schedule.threads() * schedule.lanes * traffic_.accumulators * 4;
+  }
+  int64_t resident(const CudaColumnReductionSchedule& schedule) const {
+    // Registers are handed out to a warp in units of 8 a thread.
+    const int a_thread = (registers(schedule) + 7) / 8 * 8;
+    return std::max(1, std::min(limits_.sm_threads / schedule.threads(),
+                                limits_.sm_registers / (a_thread * schedule.threads())));
+  }
+  int64_t slots(const CudaColumnReductionSchedule& schedule) const {
+    return limits_.sms * resident(schedule);
+  }
+
+  double estimated_us(const CudaColumnReductionSchedule& schedule) const {
+    const int64_t pieces = std::max<int64_t>(schedule.split, 1);
+    const int64_t piece = (extent_.rows + pieces - 1) / pieces;
+    const auto blocks = static_cast<double>(extent_.groups * strips(schedule) * pieces);
+    const auto slots = static_cast<double>(this->slots(schedule));
+    const double thread_rows = std::ceil(static_cast<double>(piece) / schedule.down);
+    const double at_once =
+        schedule.keep ? thread_rows : std::min<double>(schedule.unroll, thread_rows);
+    // Columns past the end are idle threads.
+    const double busy = static_cast<double>(extent_.columns) /
+                        static_cast<double>(strips(schedule) * schedule.across * schedule.lanes);
+    // Bytes in flight on an SM that has blocks.
+    const double sms = std::min<double>(blocks, limits_.sms);
+    const double in_flight = std::min(blocks, slots) / sms * schedule.threads() * at_once *
+                             schedule.lanes * std::max(traffic_.read, 1.0) * busy;
+    const double share =
+        std::min(1.0, sms * std::min(in_flight, kMostInFlight) / (kSmInFlight * limits_.sms));
+    const double row_bytes = schedule.across * schedule.lanes * traffic_.narrowest;
+    const double reads = schedule.keep ? 1 : traffic_.passes;
+    const auto elements = static_cast<double>(extent_.groups * extent_.rows * extent_.columns);
+    const double bytes = elements * (traffic_.read * reads + traffic_.written) *
+                         (1 + kNarrowBytes / (row_bytes * row_bytes / 64 + row_bytes));
+    const double waves = std::ceil(blocks / slots);
+    // Several short waves balance better than two long ones.
+    const double idle = waves > 1 ? 0.3 * (waves * slots / blocks - 1) : 0;
+    const double phases = schedule.split > 0 ? 2.0 * traffic_.passes - (traffic_.passes > 1) : 1;
+    const double partials = schedule.split > 0 ? static_cast<double>(pieces * extent_.groups) *
+                                                     static_cast<double>(extent_.columns) * 8
+                                               : 0;
+    return bytes / (kBytesAnUs * share) * (1 + idle) + partials / kBytesAnUs +
+           kBlockUs * (std::min(waves, 4.0) + reads - 1) + kPhaseUs * (phases - 1) +
+           0.02 * schedule.unroll;
+  }
+
+  const ReductionPasses passes_;
+  const ColumnExtent extent_;
+  const Traffic traffic_;
+  const CudaLimits limits_;
+  std::vector<Ranked> found_;
+};
+
+bool is_power_of_two(int64_t x, int64_t least, int64_t most) {
+  return x >= least && x <= most && std::has_single_bit(static_cast<uint64_t>(x));
+}
+
+}  // namespace
+
+Result<CudaColumnReductionSchedule> CudaColumnReductionSchedule::from(const Schedule& schedule) {
+  if (schedule.family != Family::kColumnReduction)
+    return fail(Code::kInvalidArgument, "not a column reduction's schedule");
+  const int64_t lanes = schedule.get("lanes", 1), across = schedule.get("across", 32);
+  const int64_t down = schedule.get("down", 8), unroll = schedule.get("unroll", 1);
+  const int64_t split = schedule.get("split", 0), keep = schedule.get("keep", 0);
+  if (!is_power_of_two(lanes, 1, 16) || !is_power_of_two(across, 2, 1024) ||
+      !is_power_of_two(down, 1, 512) || across * down < 32 || across * down > 1024 || unroll < 1 ||
+      unroll > 16 || split < 0 || split > 256 || keep < 0 || keep > 1 || (keep == 1 && split > 0))
+    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
+  return CudaColumnReductionSchedule{static_cast<int>(lanes),
+                                     static_cast<int>(across),
+                                     static_cast<int>(down),
+                                     static_cast<int>(unroll),
+                                     split,
+                                     keep == 1};
 }
 
 Schedule CudaColumnReductionSchedule::to_schedule() const {
-  return {Family::kColumnReduction, {}};
+  return {Family::kColumnReduction,
+          {{"lanes", lanes},
+           {"across", across},
+           {"down", down},
+           {"unroll", unroll},
+           {"split", split},
+           {"keep", keep ? 1 : 0}}};
 }
 
-std::vector<Schedule> cuda_column_reduction_space(const Workload&, const Target&) {
-  return {CudaColumnReductionSchedule{}.to_schedule()};
+std::vector<Schedule> cuda_column_reduction_space(const Workload& workload, const Target& target) {
+  return ColumnRanking(workload, target).best();
 }
 
 }  // namespace kiln

@@ -1,4 +1,7 @@
 // Column reductions (an axis that is kept is innermost) on CUDA: their schedules. Values.
+//
+// A block's threads stand `across` wide over a strip of across * lanes columns and `down` deep; the
+// rows of threads share the rows of the matrix and then meet.
 #pragma once
 
 #include <vector>
@@ -9,10 +12,26 @@
 namespace kiln {
 
 struct CudaColumnReductionSchedule {
+  int lanes = 4;    // neighbouring columns a thread; divides the number of columns
+  int across = 32;  // threads across a strip
+  int down = 8;     // rows of threads
+  int unroll = 4;   // rows a thread has in flight
+  // 0: a block goes down all rows of its strip, for all loops, in one launch. More: the rows are
+  // cut into so many pieces, each streams through its rows into partial results, which another
+  // phase combines.
+  int64_t split = 0;
+  // A thread reads its rows once and holds them in registers for all loops. Only without split.
+  bool keep = false;
+
+  int threads() const { return across * down; }
+
   // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
   static Result<CudaColumnReductionSchedule> from(const Schedule& schedule);
   Schedule to_schedule() const;
 };
+
+// More rows than this a thread are never kept: registers would not hold them.
+inline constexpr int64_t kMostKeptRows = 32;
 
 // REQUIRES: workload.family is kColumnReduction, its sizes are constants.
 std::vector<Schedule> cuda_column_reduction_space(const Workload& workload, const Target& target);

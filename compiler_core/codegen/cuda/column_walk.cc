@@ -1,0 +1,252 @@
+#include "compiler_core/codegen/cuda/column_walk.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler_core/codegen/accumulators.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kWarp = 32;
+
+int64_t ceil_divide(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+int register_bytes(DType dtype) {
+  const std::string_view type = register_type(dtype);
+  return type == "vf64" || type == "vi64" ? 8 : 4;
+}
+
+}  // namespace
+
+std::string column_coordinates(const ColumnExtent& extent, const std::string& flat,
+                               const std::vector<size_t>& axes, const std::string& suffix) {
+  std::string text;
+  int64_t stride = 1;
+  for (size_t k = axes.size(); k-- > 0;) {
+    text += fmt::format("const index_t i{}{} = {}", axes[k], suffix, flat);
+    if (stride > 1) text += fmt::format(" / {}", stride);
+    if (k > 0) text += fmt::format(" % {}", extent.sizes[axes[k]]);
+    text += ";\n";
+    stride *= extent.sizes[axes[k]];
+  }
+  return text;
+}
+
+ColumnWalk::ColumnWalk(const Graph& graph, const ColumnExtent& extent,
+                       const CudaColumnReductionSchedule& schedule, int64_t piece)
+    : graph_(graph),
+      extent_(extent),
+      schedule_(schedule),
+      piece_(piece),
+      pieces_(ceil_divide(extent.rows, piece)),
+      strips_(ceil_divide(extent.columns, int64_t{schedule.across} * schedule.lanes)),
+      kept_(schedule.keep ? static_cast<int>(ceil_divide(extent.rows, schedule.down)) : 0),
+      even_rows_(piece % (int64_t{schedule.down} * rows_at_once()) == 0 &&
+                 extent.rows % (int64_t{schedule.down} * rows_at_once()) == 0),
+      even_strips_(extent.columns % (int64_t{schedule.across} * schedule.lanes) == 0),
+      printer_(graph, Dialect::kCuda) {}
+
+std::string ColumnWalk::position() const {
+  const int64_t width = int64_t{schedule_.across} * schedule_.lanes;
+  std::string text = fmt::format(
+      "  constexpr AllLanes live{{}};\n"
+      "  const index_t block = block_index();\n"
+      "  const index_t group = {0}, piece = {1};\n"
+      "  const index_t place = block % {2} * {3} + thread_index() % {4} * LANES;\n"
+      "  const index_t down = thread_index() / {4};\n",
+      extent_.groups > 1 ? fmt::format("block / {}", pieces_ * strips_) : "0",
+      pieces_ > 1 ? fmt::format("block / {} % {}", strips_, pieces_) : "0", strips_, width,
+      schedule_.across);
+  if (even_strips_)
+    text += "  constexpr bool mine = true;\n  const index_t j = place;\n";
+  else
+    text +=
+        fmt::format("  const bool mine = place < {};\n  const index_t j = smaller(place, {});\n",
+                    extent_.columns, extent_.columns - schedule_.lanes);
+  const std::string end = extent_.rows % piece_ == 0
+                              ? fmt::format("row_begin + {}", piece_)
+                              : fmt::format("smaller(row_begin + {}, {})", piece_, extent_.rows);
+  text += fmt::format(
+      "  const index_t row_begin = piece * {};\n"
+      "  const index_t row_end = {};\n"
+      "  const index_t first_row = row_begin + down;\n",
+      piece_, even_strips_ ? end : fmt::format("mine ? {} : 0", end));
+  std::string rest = column_coordinates(extent_, "group", extent_.group_axes);
+  if (schedule_.keep) rest += kept_rows();
+  for (size_t at = 0; at < rest.size(); at = rest.find('\n', at) + 1) rest.insert(at, "  ");
+  return text + rest;
+}
+
+// Which rows a thread keeps: `alive{u}` says that row u exists, and row{u} then is it.
+std::string ColumnWalk::kept_rows() const {
+  std::string text;
+  const bool guarded = !even_rows_ || !even_strips_;
+  for (int u = 0; u < kept_; ++u) {
+    const std::string row = fmt::format("first_row + {}", u * schedule_.down);
+    if (guarded)
+      text += fmt::format(
+          "const bool alive{0} = {1} < row_end;\n"
+          "const index_t row{0} = smaller({1}, {2});\n",
+          u, row, extent_.rows - 1);
+    if (extent_.reduced_axes.size() > 1)
+      text += column_coordinates(extent_, guarded ? fmt::format("row{}", u) : "(" + row + ")",
+                                 extent_.reduced_axes, fmt::format("_{}", u));
+  }
+  return text;
+}
+
+// The indices of row u of a batch. What they need is printed when they are asked for.
+std::vector<Index> ColumnWalk::indices(int u, bool guarded) {
+  const Level level = schedule_.keep ? Level::kOuter : Level::kInner;
+  const int64_t offset = int64_t{u} * schedule_.down;
+  const std::string base = schedule_.keep ? "first_row" : "row";
+  const std::string row = guarded ? fmt::format("row{}", u) : base;
+  if (guarded && !schedule_.keep)
+    printer_.emit(level, fmt::format("const bool alive{0} = row + {1} < row_end;\n"
+                                     "const index_t row{0} = smaller(row + {1}, row_end - 1);",
+                                     u, offset));
+  const bool one_axis = extent_.reduced_axes.size() == 1;
+  const std::string suffix = fmt::format("_{}", u);
+  if (!one_axis && !schedule_.keep) {
+    const std::string flat = guarded ? row : fmt::format("({} + {})", row, offset);
+    std::string text = column_coordinates(extent_, flat, extent_.reduced_axes, suffix);
+    text.pop_back();  // emit() ends the line
+    printer_.emit(level, text);
+  }
+  std::vector<Index> at;
+  for (size_t k = 0; k + 1 < extent_.sizes.size(); ++k) {
+    if (!extent_.is_reduced(k))
+      at.push_back(LoopVar{fmt::format("i{}", k), LoopVar::Kind::kScalar, Level::kOuter, 0,
+                           extent_.sizes[k]});
+    else if (!one_axis)
+      at.push_back(LoopVar{fmt::format("i{}{}", k, suffix), LoopVar::Kind::kScalar, level, 0,
+                           extent_.sizes[k]});
+    else if (guarded)
+      at.push_back(LoopVar{row, LoopVar::Kind::kScalar, level, 0, extent_.rows});
+    else
+      at.push_back(Index(LoopVar{row, LoopVar::Kind::kScalar, level, 0,
+                                 extent_.rows - (rows_at_once() - 1) * schedule_.down}) +
+                   Index(offset));
+  }
+  at.push_back(
+      LoopVar{"j", LoopVar::Kind::kVector, Level::kOuter, 0, extent_.columns, schedule_.lanes});
+  return at;
+}
+
+// What a batch reads of full operands, before it computes anything: the loads of all its rows are
+// in flight together.
+void ColumnWalk::load_leaves(NodeId id, const std::vector<Index>& at, std::vector<bool>& visited) {
+  if (visited[static_cast<size_t>(id)]) return;
+  visited[static_cast<size_t>(id)] = true;
+  const Node& x = node(id);
+  if (x.op == Op::kInput || x.op == Op::kView) {
+    printer_.value(id, at);
+  } else if (is_elementwise(x.op)) {
+    for (NodeId operand : x.operands) load_leaves(operand, at, visited);
+  }
+}
+
+void ColumnWalk::batch(const ReductionPasses::Pass& pass, bool guarded) {
+  std::vector<std::vector<Index>> rows;
+  for (int u = 0; u < rows_at_once(); ++u) {
+    rows.push_back(indices(u, guarded));
+    std::vector<bool> visited(static_cast<size_t>(graph_.size()), false);
+    for (NodeId id : pass.reduces) load_leaves(node(id).operands[0], rows.back(), visited);
+    for (int output : pass.outputs)
+      load_leaves(graph_.outputs()[static_cast<size_t>(output)], rows.back(), visited);
+  }
+  for (int u = 0; u < rows_at_once(); ++u) {
+    const std::vector<Index>& at = rows[static_cast<size_t>(u)];
+    const std::string condition = guarded ? fmt::format("if (alive{}) ", u) : "";
+    for (NodeId id : pass.reduces) {
+      const Register x = printer_.value(node(id).operands[0], at);
+      printer_.emit(Level::kInner, fmt::format("{0}acc{1} = {2}::combine(acc{1}, {3});", condition,
+                                               id, combiner(node(id).op), x.name));
+    }
+    for (int output : pass.outputs) {
+      // Known before the store, which then is one statement that the condition governs.
+      printer_.value(graph_.outputs()[static_cast<size_t>(output)], at);
+      if (guarded) printer_.emit(Level::kInner, condition);
+      printer_.store(output, at);
+    }
+  }
+}
+
+std::string ColumnWalk::pass(const ReductionPasses::Pass& pass) {
+  std::string text;
+  for (NodeId id : pass.reduces)
+    text += fmt::format("  {0} acc{1} = splat<{0}>({2});\n", register_type(node(id).dtype), id,
+                        identity_text(node(id)));
+  if (schedule_.keep) {
+    batch(pass, !even_rows_ || !even_strips_);
+    text = printer_.take(Level::kOuter, 2) + text;
+    return text + printer_.take(Level::kInner, 2);
+  }
+  const int64_t batch_rows = int64_t{schedule_.unroll} * schedule_.down;
+  std::string loop = "  {\n    index_t row = first_row;\n";
+  if (piece_ > batch_rows - schedule_.down) {
+    batch(pass, false);
+    loop += fmt::format("    for (; row + {} < row_end; row += {}) {{\n{}    }}\n",
+                        batch_rows - schedule_.down, batch_rows, printer_.take(Level::kInner, 6));
+  }
+  if (!even_rows_) {
+    batch(pass, true);
+    loop += fmt::format("    if (row < row_end) {{\n{}    }}\n", printer_.take(Level::kInner, 6));
+  }
+  return printer_.take(Level::kOuter, 2) + text + loop + "  }\n";
+}
+
+std::string ColumnWalk::reduced_outputs(const std::vector<int>& outputs) {
+  if (outputs.empty()) return "";
+  std::vector<Index> at;
+  for (size_t k : extent_.group_axes)
+    at.push_back(
+        LoopVar{fmt::format("i{}", k), LoopVar::Kind::kScalar, Level::kOuter, 0, extent_.sizes[k]});
+  at.push_back(
+      LoopVar{"j", LoopVar::Kind::kVector, Level::kOuter, 0, extent_.columns, schedule_.lanes});
+  for (int output : outputs) printer_.store(output, at);
+  const std::string outer = printer_.take(Level::kOuter, 4);
+  return "  if (down == 0 && mine) {\n" + outer + printer_.take(Level::kInner, 4) + "  }\n";
+}
+
+int ThreadRows::shared_bytes(const Graph& graph, std::span<const NodeId> reduces) const {
+  const int rows = threads / std::max(across, kWarp);
+  int bytes = 0;
+  if (rows > 1)
+    for (NodeId id : reduces) bytes += rows * across * lanes * register_bytes(graph.node(id).dtype);
+  return bytes;
+}
+
+std::string ThreadRows::fold(const Graph& graph, std::span<const NodeId> reduces,
+                             bool again) const {
+  const bool meets = shared_bytes(graph, reduces) > 0;
+  std::string put, combine, get;
+  int offset = 0;
+  for (const NodeId id : reduces) {
+    const Node& reduce = graph.node(id);
+    const std::string_view type = register_type(reduce.dtype), how = combiner(reduce.op);
+    std::string result = fmt::format("acc{}", id);
+    if (across < kWarp)
+      put += fmt::format("  acc{0} = down_warp<{1}, {2}>(acc{0});\n", id, how, across);
+    if (meets) {
+      put += fmt::format(
+          "  auto* const rows{0} = reinterpret_cast<element<{1}>::type*>(shared_memory() + {2});\n"
+          "  put_row<{3}>(rows{0}, acc{0});\n",
+          id, type, offset, across);
+      combine += fmt::format("  fold_rows<{}, {}, {}>(rows{});\n", how, across, threads, id);
+      result = fmt::format("combined_row<{}>(rows{})", across, id);
+    }
+    const NodeId one[] = {id};
+    offset += shared_bytes(graph, one);
+    get += fmt::format("  const {} result{} = {};\n", type, id, finished(reduce, result));
+  }
+  if (!meets) return put + get;
+  return (again ? "  block_barrier();\n" : "") + put + "  block_barrier();\n" + combine +
+         "  block_barrier();\n" + get;
+}
+
+}  // namespace kiln
