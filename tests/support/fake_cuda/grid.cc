@@ -47,6 +47,15 @@ struct CopyLater {
   int group;
 };
 
+// What ends a launch, as it is noted where little may run: on a fiber's stack, which is left for
+// good, or in a signal handler.
+struct FaultNote {
+  FaultKind kind = FaultKind::kLaunchFailed;
+  const char* message = nullptr;  // null: none
+  const void* address = nullptr;
+  unsigned line = 0;  // of the source; 0: unknown
+};
+
 struct Fiber {
   void* place = nullptr;  // where it goes on
   char* stack = nullptr;  // null before the first resume and after the end
@@ -105,6 +114,10 @@ bool is_of_warp(Meeting meeting) {
   return meeting == Meeting::kWarp || meeting == Meeting::kShuffle || meeting == Meeting::kMatrix;
 }
 
+// For functions on a fiber's stack that may be left for good: a sanitizer would take what it has
+// marked of their frames for errors of the next fiber.
+#define KILN_NO_SANITIZERS __attribute__((no_sanitize("address", "thread", "undefined")))
+
 class Grid {
  public:
   std::optional<GridFault> run(const GridLaunch& launch);
@@ -114,12 +127,13 @@ class Grid {
 
  private:
   // On a fiber's stack.
-  static void run_thread();
-  static void meet(Meeting meeting);
+  KILN_NO_SANITIZERS static void run_thread();
+  KILN_NO_SANITIZERS static void meet(Meeting meeting);
   static void copy_later(void* shared, const void* global, int bytes);
   static void commit_copies();
   static void finish_copies(int groups_left);
-  static void fault(FaultKind kind, const char* message, const void* address, unsigned line);
+  KILN_NO_SANITIZERS static void fault(FaultKind kind, const char* message, const void* address,
+                                       unsigned line);
 
   // On the caller's.
   void prepare(const GridLaunch& launch);
@@ -144,6 +158,7 @@ class Grid {
   StackPool stacks_;
   void* engine_place_ = nullptr;  // where resume() goes on
   volatile int running_ = -1;     // the fiber that runs
+  FaultNote note_;                // by the fiber or a signal handler, while one runs
   bool faulted_ = false;
   GridFault fault_;
 };
@@ -196,8 +211,7 @@ void Grid::finish_copies(int groups_left) {
 
 void Grid::fault(FaultKind kind, const char* message, const void* address, unsigned line) {
   Grid& g = grid();
-  g.set_fault(kind, line == 0 ? message : fmt::format("{}, line {} of the source", message, line),
-              address);
+  g.note_ = {kind, message, address, line};
   void* nowhere;
   kiln_fake_switch(&nowhere, g.engine_place_);
 }
@@ -226,6 +240,11 @@ void Grid::resume(int i) {
   running_ = i;
   *launch_->current = &thread;
   kiln_fake_switch(&engine_place_, fiber.place);
+  if (note_.message != nullptr) {
+    const std::string line =
+        note_.line == 0 ? "" : fmt::format(", line {} of the source", note_.line);
+    set_fault(note_.kind, note_.message + line, note_.address);
+  }
   if (faulted_ || !thread.ended) return;
   uint64_t end;
   std::memcpy(&end, fiber.stack, sizeof end);
@@ -341,6 +360,7 @@ void Grid::run_cluster(unsigned first_block) {
 
 void Grid::prepare(const GridLaunch& launch) {
   launch_ = &launch;
+  note_ = {};
   faulted_ = false;
   fault_ = {};
   fibers_count_ = launch.threads * launch.cluster;
@@ -397,14 +417,13 @@ bool Grid::take_signal(int signal, const void* address, ucontext_t* context) {
   if (running_ < 0) return false;
   switch (signal) {
     case SIGFPE:
-      set_fault(FaultKind::kLaunchFailed, "integer division by zero", nullptr);
+      note_ = {FaultKind::kLaunchFailed, "integer division by zero", nullptr, 0};
       break;
     case SIGILL:
-      set_fault(FaultKind::kLaunchFailed, "a trap", nullptr);
+      note_ = {FaultKind::kLaunchFailed, "a trap", nullptr, 0};
       break;
     default:
-      set_fault(FaultKind::kIllegalAddress,
-                fmt::format("access to {}, which is no memory", address), address);
+      note_ = {FaultKind::kIllegalAddress, "access to what is no memory", address, 0};
   }
   context->uc_mcontext.gregs[REG_RSP] = reinterpret_cast<greg_t>(engine_place_);
   context->uc_mcontext.gregs[REG_RIP] = reinterpret_cast<greg_t>(&kiln_fake_resume);

@@ -9,12 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <thread>
 
 extern char** environ;
@@ -29,18 +31,63 @@ struct EntryHead {
   int max_threads = 0;
 };
 
+// A reader of the little of C++ that stands in a kernel's head.
+struct HeadReader {
+  std::string_view rest;
+
+  void skip_spaces() { rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(" \t\n"))); }
+  bool take(std::string_view word) {
+    skip_spaces();
+    if (!rest.starts_with(word)) return false;
+    rest.remove_prefix(word.size());
+    return true;
+  }
+  std::string_view take_name() {
+    skip_spaces();
+    size_t length = 0;
+    while (length < rest.size() &&
+           (std::isalnum(static_cast<unsigned char>(rest[length])) != 0 || rest[length] == '_'))
+      ++length;
+    const std::string_view name = rest.substr(0, length);
+    rest.remove_prefix(length);
+    return name;
+  }
+  // "(128, 4)": the first number; 0 when it is none.
+  int take_arguments() {
+    if (!take("(")) return 0;
+    int first = 0;
+    std::from_chars(rest.data(), rest.data() + rest.size(), first);
+    rest.remove_prefix(std::min(rest.size(), rest.find(')') + 1));
+    return first;
+  }
+};
+
+// The kernel whose head begins at `text`; no name when none does.
+EntryHead read_head(std::string_view text) {
+  EntryHead head;
+  HeadReader reader{text};
+  if (reader.take("KILN_KERNEL")) {
+    head.max_threads = reader.take_arguments();
+  } else if (!reader.take("extern") || !reader.take("\"C\"") || !reader.take("__global__") ||
+             !reader.take("void")) {
+    return head;
+  }
+  if (reader.take("__launch_bounds__")) head.max_threads = reader.take_arguments();
+  if (reader.take("__cluster_dims__")) reader.take_arguments();
+  const std::string_view name = reader.take_name();
+  if (reader.take("(")) head.name = name;
+  return head;
+}
+
 // The kernels of a source, from the heads that generated ones have:
 //   KILN_KERNEL(128, 4) name(
 //   extern "C" __global__ void __launch_bounds__(128, 4) name(
-std::vector<EntryHead> find_entries(const std::string& source) {
-  static const std::regex kHead(
-      R"re((?:KILN_KERNEL\s*\(\s*(\d*)[^)]*\)|extern\s+"C"\s+__global__\s+void(?:\s+__launch_bounds__\s*\(\s*(\d*)[^)]*\))?)\s+(?:__cluster_dims__\s*\([^)]*\)\s*)?(?!__)(\w+)\s*\()re");
+std::vector<EntryHead> find_entries(std::string_view source) {
   std::vector<EntryHead> entries;
-  for (std::sregex_iterator match(source.begin(), source.end(), kHead), end; match != end;
-       ++match) {
-    const std::string bound = (*match)[1].str() + (*match)[2].str();
-    entries.push_back({(*match)[3], bound.empty() ? 0 : std::stoi(bound)});
-  }
+  for (const std::string_view opening : {"KILN_KERNEL", "extern"})
+    for (size_t at = 0; (at = source.find(opening, at)) != source.npos; at += opening.size())
+      if (EntryHead head = read_head(source.substr(at)); !head.name.empty())
+        entries.push_back(std::move(head));
   return entries;
 }
 
@@ -81,6 +128,7 @@ std::vector<std::string> command_line(const HostCubinOptions& options) {
       "-ffp-contract=fast",
       "-fPIC",
       "-shared",
+      "-Wl,-Bsymbolic",
       "-w",
       "-fno-exceptions",
       "-fno-rtti",
@@ -157,11 +205,11 @@ Result<int> run_compiler(std::vector<std::string> command, const fs::path& folde
 Result<HostCubin> compile_host_cubin(std::string_view source, const HostCubinOptions& options) {
   const Workplace workplace;
   if (workplace.path.empty()) return fail(Code::kUnavailable, "no temporary folder");
-  const std::string text(source);
-  const std::vector<EntryHead> entries = find_entries(text);
+  const std::vector<EntryHead> entries = find_entries(source);
   if (entries.empty()) return fail(Code::kInvalidArgument, "the source has no kernel");
-  std::ofstream(workplace.path / "kernel.cu") << "#line 1 \"kernel.cu\"\n"
-                                              << text << module_text(entries, options.architecture);
+  std::ofstream(workplace.path / "kernel.cu")
+      << "#line 1 \"kernel.cu\"\n"
+      << source << module_text(entries, options.architecture);
   TRY(const int status, run_compiler(command_line(options), workplace.path, options.cancelled));
   if (status < 0) return fail(Code::kDeadlineExceeded, "the compilation was cancelled");
   if (status != 0) return fail(Code::kInvalidArgument, read_all(workplace.path / "messages.txt"));

@@ -16,7 +16,7 @@ namespace kiln::testing {
 
 struct HostCubin {
   std::string bytes;
-  std::vector<std::string> entries;  // in the order of the source
+  std::vector<std::string> entries;
 };
 
 struct HostCubinOptions {

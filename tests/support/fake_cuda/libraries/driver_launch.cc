@@ -47,7 +47,7 @@ struct Launch {
     const auto fault = run_grid({entry, module->module().current, parameters.data(), blocks,
                                  threads, cluster, shared_bytes, false});
     if (!fault) return CUDA_SUCCESS;
-    fmt::print(stderr, "fake GPU: {}\n", fault->message);
+    fmt::print(stderr, "fake GPU: {} (address {})\n", fault->message, fault->address);
     return error_of(*fault);
   }
 };

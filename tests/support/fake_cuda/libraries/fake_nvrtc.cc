@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kMajor = 13, kMinor = 0;
 constexpr std::array kArchitectures = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
+
+constexpr std::string_view kPtxasMark = "// fake ptxas:";
 
 struct FakeProgram {
   std::string text, log, cubin, ptx;
@@ -71,13 +73,10 @@ std::string parse(const std::vector<std::string>& words, Options& options) {
 
 std::string ptxas_words(const FakeProgram& program, const HostCubin& cubin,
                         const std::string& architecture) {
-  static const std::regex kSet(
-      R"(// fake ptxas: (\d+) registers, (\d+) bytes stack, (\d+) bytes spill)");
-  std::smatch set;
-  const bool is_set = std::regex_search(program.text, set, kSet);
-  const std::string registers = is_set ? set[1] : std::string("32");
-  const std::string stack = is_set ? set[2] : std::string("0");
-  const std::string spill = is_set ? set[3] : std::string("0");
+  int registers = 32, stack = 0, spill = 0;
+  if (const size_t set = program.text.find(kPtxasMark); set != std::string::npos)
+    std::sscanf(program.text.c_str() + set + kPtxasMark.size(),
+                " %d registers, %d bytes stack, %d bytes spill", &registers, &stack, &spill);
   std::string words = "ptxas info    : 0 bytes gmem\n";
   for (auto entry = cubin.entries.rbegin(); entry != cubin.entries.rend(); ++entry)
     words += fmt::format(
@@ -87,7 +86,7 @@ std::string ptxas_words(const FakeProgram& program, const HostCubin& cubin,
         "ptxas info    : Used {4} registers, used 1 barriers{5}\n"
         "ptxas info    : Compile time = 1.692 ms\n",
         *entry, architecture, stack, spill, registers,
-        stack == "0" ? "" : ", " + stack + " bytes cumulative stack size");
+        stack == 0 ? "" : fmt::format(", {} bytes cumulative stack size", stack));
   return words;
 }
 
