@@ -142,6 +142,7 @@ std::vector<std::string> command_line(const HostCubinOptions& options) {
       "-D__CUDA_ARCH__=" + architecture_number(options.architecture),
       "-include",
       KILN_FAKE_SHIM};
+  if (*KILN_FAKE_LINKER != '\0') command.emplace_back(KILN_FAKE_LINKER);
   for (const std::string& define : options.defines) command.push_back("-D" + define);
   command.insert(command.end(), {"-x", "c++", "kernel.cu", "-o", "kernel.so", "-lm"});
   return command;

@@ -18,8 +18,9 @@ int64_t now_ns() {
 FakeGraph& graph_of(void* handle) {
   return *static_cast<FakeGraph*>(handle);
 }
-FakeEvent& event_of(CUevent event) {
-  return *reinterpret_cast<FakeEvent*>(event);
+// Shared with the work that is queued with it.
+std::shared_ptr<FakeEvent>& event_of(CUevent event) {
+  return *reinterpret_cast<std::shared_ptr<FakeEvent>*>(event);
 }
 
 // Calls that wait for a stream that is captured spoil the capture.
@@ -163,13 +164,11 @@ CUresult cuGraphExecDestroy(CUgraphExec instance) {
 
 CUresult cuEventCreate(CUevent* event, unsigned) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
-  *event = reinterpret_cast<CUevent>(new FakeEvent);
+  *event = reinterpret_cast<CUevent>(new std::shared_ptr(std::make_shared<FakeEvent>()));
   return CUDA_SUCCESS;
 }
 
-// What is queued with it still writes into it.
 CUresult cuEventDestroy(CUevent event) {
-  FakeDevice::instance().wait(event_of(event).number);
   delete &event_of(event);
   return ready();
 }
@@ -178,9 +177,9 @@ CUresult cuEventDestroy(CUevent event) {
 CUresult cuEventRecord(CUevent handle, CUstream stream) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
   if (stream_of(stream).capture != nullptr) return CUDA_SUCCESS;
-  FakeEvent& event = event_of(handle);
-  event.number = stream_of(stream).last = FakeDevice::instance().submit([&event] {
-    event.time_ns = now_ns();
+  const std::shared_ptr<FakeEvent> event = event_of(handle);
+  event->number = stream_of(stream).last = FakeDevice::instance().submit([event] {
+    event->time_ns = now_ns();
     return CUDA_SUCCESS;
   });
   return CUDA_SUCCESS;
@@ -188,22 +187,22 @@ CUresult cuEventRecord(CUevent handle, CUstream stream) {
 
 CUresult cuEventQuery(CUevent event) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
-  return FakeDevice::instance().is_done(event_of(event).number) ? CUDA_SUCCESS
-                                                                : CUDA_ERROR_NOT_READY;
+  return FakeDevice::instance().is_done(event_of(event)->number) ? CUDA_SUCCESS
+                                                                 : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent event) {
   if (const CUresult result = ready_outside_capture(); result != CUDA_SUCCESS) return result;
-  return FakeDevice::instance().wait(event_of(event).number);
+  return FakeDevice::instance().wait(event_of(event)->number);
 }
 
 CUresult cuEventElapsedTime(float* ms, CUevent start, CUevent end) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
-  if (event_of(start).number == 0 || event_of(end).number == 0) return CUDA_ERROR_INVALID_HANDLE;
-  if (!FakeDevice::instance().is_done(event_of(start).number) ||
-      !FakeDevice::instance().is_done(event_of(end).number))
+  if (event_of(start)->number == 0 || event_of(end)->number == 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (!FakeDevice::instance().is_done(event_of(start)->number) ||
+      !FakeDevice::instance().is_done(event_of(end)->number))
     return CUDA_ERROR_NOT_READY;
-  *ms = static_cast<float>(event_of(end).time_ns - event_of(start).time_ns) * 1e-6f;
+  *ms = static_cast<float>(event_of(end)->time_ns - event_of(start)->time_ns) * 1e-6f;
   return CUDA_SUCCESS;
 }
 
