@@ -7,6 +7,7 @@
 
 #include "compiler_core/codegen/cuda/kernel_text.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/tune/cuda/matmul_lines.h"
 
 namespace kiln {
 namespace {
@@ -45,36 +46,6 @@ std::string_view wrapping(DType dtype) {
   }
 }
 
-// An operand seen as [lines, depth]: the rows of a, the columns of b.
-struct LinesOfOperand {
-  int64_t lines = 1, depth = 1;
-  int64_t line_stride = 0, depth_stride = 0;
-  bool depth_inner = true;  // the axis along which chunks are read
-  bool async = false;       // chunks of 16 bytes are contiguous and aligned
-  int64_t piece = 1;        // else so many elements are
-};
-
-// Contiguous if there is such an axis; else neighbouring threads read what lies nearest.
-bool reads_along_depth(const LinesOfOperand& x) {
-  if (x.depth_stride == 1 || x.line_stride == 1) return x.depth_stride == 1;
-  if (x.line_stride == 0 || x.depth_stride == 0) return x.line_stride == 0;
-  return std::abs(x.depth_stride) <= std::abs(x.line_stride);
-}
-
-// `x` has the sizes and strides of `operand`; the rest is decided here.
-LinesOfOperand with_access(LinesOfOperand x, const MatmulOperand& operand, int64_t element_bytes) {
-  if (x.lines == 1) x.line_stride = 0;
-  if (x.depth == 1) x.depth_stride = 0;
-  x.depth_inner = reads_along_depth(x);
-  if ((x.depth_inner ? x.depth_stride : x.line_stride) != 1) return x;
-  int64_t common = std::gcd(operand.offset, 16 / element_bytes);
-  common = std::gcd(common, x.depth_inner ? x.line_stride : x.depth_stride);
-  for (const int64_t stride : operand.batch_strides) common = std::gcd(common, stride);
-  x.async = common * element_bytes == 16;
-  x.piece = std::gcd(common, x.depth_inner ? x.depth : x.lines);
-  return x;
-}
-
 class CudaMatmulKernel {
  public:
   CudaMatmulKernel(const Graph& graph, const CudaMatmulSchedule& schedule)
@@ -90,7 +61,8 @@ class CudaMatmulKernel {
     Source source;
     source.recipe = argument_recipe(graph_);
     source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh"});
-    source.text += print_operand("A", rows_of_a()) + print_operand("B", columns_of_b());
+    source.text += print_operand("A", matmul_rows_of_a(problem_)) +
+                   print_operand("B", matmul_columns_of_b(problem_));
     source.text += print_tiling();
     source.text +=
         cuda_kernel("multiply", graph_, schedule_.threads(), blocks_an_sm(), print_multiply());
@@ -107,16 +79,6 @@ class CudaMatmulKernel {
   }
 
  private:
-  LinesOfOperand rows_of_a() const {
-    const MatmulOperand& a = problem_.a;
-    return with_access({problem_.m, problem_.k, a.row_stride, a.column_stride}, a,
-                       size_of(problem_.stored));
-  }
-  LinesOfOperand columns_of_b() const {
-    const MatmulOperand& b = problem_.b;
-    return with_access({problem_.n, problem_.k, b.column_stride, b.row_stride}, b,
-                       size_of(problem_.stored));
-  }
   int64_t elements() const { return problem_.batches * problem_.m * problem_.n; }
   DType value_dtype() const {
     const DType result = problem_.result;
@@ -138,7 +100,7 @@ class CudaMatmulKernel {
     return std::clamp(std::min(by_registers, by_shared), 1, 2048 / schedule_.threads());
   }
 
-  std::string print_operand(std::string_view name, const LinesOfOperand& operand) const {
+  std::string print_operand(std::string_view name, const MatmulLines& operand) const {
     return fmt::format(
         "struct {} {{\n"
         "  using stored = {};\n"
@@ -199,7 +161,7 @@ class CudaMatmulKernel {
 
   struct EpilogueText {
     std::string once;    // needs `batch`
-    std::string vector;  // needs `sums`, `row`, `column`; a and b for f32
+    std::string vector;  // needs `sums`, `row`, `column`
   };
   EpilogueText print_epilogue() const {
     ExpressionPrinter printer(graph_, Dialect::kCuda);
@@ -219,11 +181,6 @@ class CudaMatmulKernel {
     printer.store(0, at);
     text.once += printer.take(Level::kKernel, 2);
     text.vector = "    const AllLanes live{};\n";
-    if (matmul_core(problem_) == MatmulCore::kF32)
-      text.vector +=
-          "    KILN_EACH_LANE if (sums[l] != sums[l]) sums[l] = plain_sum<A, B>(a, b, row, column "
-          "+ "
-          "l);\n";
     text.vector += fmt::format("    const {} acc = {}(sums);\n", register_type(problem_.result),
                                wrapping(problem_.result));
     text.vector += printer.take(Level::kOuter, 4);
@@ -242,6 +199,7 @@ class CudaMatmulKernel {
     const int64_t tiles = tile_rows_ * tile_columns_;
     const int64_t split_steps = ceil_div(steps_, schedule_.splits);
     const bool splits = schedule_.splits > 1;
+    const bool repairs = matmul_core(problem_) == MatmulCore::kF32;
     const EpilogueText epilogue = print_epilogue();
     std::string text = fmt::format(
         "  const int block = static_cast<int>(block_index());\n"
@@ -263,9 +221,12 @@ class CudaMatmulKernel {
         "    const int tile_column = i % (Tiling::columns / LANES) * LANES;\n"
         "    const index_t row = row0 + tile_row, column = column0 + tile_column;\n"
         "    if (row >= {} || column >= {}) continue;\n"
-        "    Vec<Value> sums = staged_sums<Tiling, Value>(shared_memory(), tile_row, "
-        "tile_column);\n",
-        schedule_.threads(), problem_.m, problem_.n);
+        "    const Vec<Value> sums = {};\n",
+        schedule_.threads(), problem_.m, problem_.n,
+        repairs && !splits
+            ? "staged_f32_sums<Tiling, A, B>(shared_memory(), tile_row, tile_column, a, b, row, "
+              "column)"
+            : "staged_sums<Tiling, Value>(shared_memory(), tile_row, tile_column)");
     text += splits
                 ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n", partial_sums("split"))
                 : epilogue.vector;
@@ -286,6 +247,10 @@ class CudaMatmulKernel {
         "  _Pragma(\"unroll 4\") for (int split = 1; split < {}; ++split)\n"
         "    sums = sums + load<LANES>({}, AllLanes{{}});\n",
         partial_sums("0"), schedule_.splits, partial_sums("split"));
+    if (matmul_core(problem_) == MatmulCore::kF32)
+      text +=
+          "  KILN_EACH_LANE if (sums[l] != sums[l])\n"
+          "    sums[l] = plain_sum<A, B>(a, b, row, column + l);\n";
     return text + epilogue.vector;
   }
 

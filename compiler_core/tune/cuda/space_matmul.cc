@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler_core/tune/cuda/device_limits.h"
+#include "compiler_core/tune/cuda/matmul_lines.h"
 
 namespace kiln {
 namespace {
@@ -102,12 +103,19 @@ int CudaMatmulSchedule::shared_bytes(const MatmulProblem& problem) const {
 
 int CudaMatmulSchedule::registers(const MatmulProblem& problem) const {
   const MatmulCore core = matmul_core(problem);
-  const int sums = sums_of_a_thread(*this) * value_bytes(problem) / 4;
+  const int words = value_bytes(problem) / 4;
+  int count = sums_of_a_thread(*this) * words + kOtherRegisters;
+  // Of one step, what is multiplied; some of the next.
   if (core == MatmulCore::kThreads)
-    return sums + kOtherRegisters +
-           (bm / (4 * warps_m) + bn / (8 * warps_n)) * value_bytes(problem) / 4;
-  const int fragments = bm / warps_m / 16 * 4 + bn / warps_n / 8 * 2;
-  return sums + fragments * (core == MatmulCore::kF32 ? 2 : 1) + kOtherRegisters;
+    count += 2 * (bm / (4 * warps_m) + bn / (8 * warps_n)) * words;
+  else
+    count += core == MatmulCore::kF32 ? bm / warps_m / 16 * 10 + bn / warps_n / 8 * 6
+                                      : bn / warps_n / 8 * 3;
+  // What waits in registers for its way into shared memory.
+  const int chunk_words = bk * stored_bytes(problem) / 4;
+  if (!matmul_rows_of_a(problem).async) count += bm * chunk_words / threads() + 16;
+  if (!matmul_columns_of_b(problem).async) count += bn * chunk_words / threads() + 16;
+  return count;
 }
 
 bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {

@@ -166,7 +166,7 @@ struct TilePlace {
   }
 };
 
-// The f32 sum of one element, for one that the split into tf32 numbers has made NaN.
+// ---- The f32 sum of one element, for one that the split into tf32 numbers has made NaN.
 template <class A, class B>
 KILN_INLINE float plain_sum(const float* a, const float* b, int row, int column) {
   float sum = 0;
@@ -178,6 +178,21 @@ KILN_INLINE float plain_sum(const float* a, const float* b, int row, int column)
     b += B::depth_stride;
   }
   return sum;
+}
+
+// Staged sums of the product of a and b, of which those from (row, column) on are NaN no more than
+// they should be.
+template <class Tiling, class A, class B>
+KILN_INLINE Vec<float> staged_f32_sums(char* shared, int tile_row, int tile_column, const float* a,
+                                       const float* b, int row, int column) {
+  const Vec<float> x = staged_sums<Tiling, float>(shared, tile_row, tile_column);
+  bool all_numbers = true;
+  KILN_EACH_LANE all_numbers &= x[l] == x[l];
+  if (all_numbers) return x;
+  float* at = reinterpret_cast<float*>(shared) + tile_row * Staging<Tiling>::pitch + tile_column;
+  _Pragma("unroll 1") for (int l = 0; l < LANES; ++l)
+    if (at[l] != at[l]) at[l] = plain_sum<A, B>(a, b, row, column + l);
+  return staged_sums<Tiling, float>(shared, tile_row, tile_column);
 }
 
 }  // namespace

@@ -50,20 +50,20 @@ KILN_INLINE void load_fragment(unsigned (&x)[4], const char* tile, int line, int
   }
 }
 
-// ---- What the tensor cores multiply.
+// ---- What the tensor cores multiply, `depth` at a time; `unroll` times that fits the registers.
 template <int words>
 struct Halves {
   unsigned word[words];
   KILN_MEMBER void set(int i, unsigned x) { word[i] = x; }
 };
 struct MmaBf16 {
-  static constexpr int depth = 16;
+  static constexpr int depth = 16, unroll = 2;
   using A = Halves<4>;
   using B = Halves<2>;
   KILN_INLINE void multiply(float (&d)[4], const A& a, const B& b) { mma_bf16(d, a.word, b.word); }
 };
 struct MmaF16 {
-  static constexpr int depth = 16;
+  static constexpr int depth = 16, unroll = 2;
   using A = Halves<4>;
   using B = Halves<2>;
   KILN_INLINE void multiply(float (&d)[4], const A& a, const B& b) { mma_f16(d, a.word, b.word); }
@@ -80,7 +80,7 @@ struct SplitFloats {
   }
 };
 struct MmaF32 {
-  static constexpr int depth = 8;
+  static constexpr int depth = 8, unroll = 1;
   using A = SplitFloats<4>;
   using B = SplitFloats<2>;
   KILN_INLINE void multiply(float (&d)[4], const A& a, const B& b) {
@@ -111,20 +111,19 @@ struct WarpSums {
         _Pragma("unroll") for (float& x : matrix) x = 0;
   }
   KILN_MEMBER void multiply(const char* tile_a, const char* tile_b) {
-    _Pragma("unroll 2") for (int depth = 0; depth < Tiling::depth; depth += Core::depth) {
-      typename Core::A a[rows / 16];
+    _Pragma("unroll Core::unroll") for (int depth = 0; depth < Tiling::depth; depth += Core::depth) {
       typename Core::B b[columns / 8];
       unsigned x[4];
-      _Pragma("unroll") for (int i = 0; i < rows / 16; ++i) {
-        load_fragment<A, TileA, true>(x, tile_a, first_row() + i * 16, depth);
-        _Pragma("unroll") for (int w = 0; w < 4; ++w) a[i].set(w, x[w]);
-      }
       _Pragma("unroll") for (int j = 0; j < columns / 8; j += 2) {
         load_fragment<B, TileB, false>(x, tile_b, first_column() + j * 8, depth);
         _Pragma("unroll") for (int w = 0; w < 4; ++w) b[j + w / 2].set(w % 2, x[w]);
       }
-      _Pragma("unroll") for (int i = 0; i < rows / 16; ++i)
-        _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) Core::multiply(sum[i][j], a[i], b[j]);
+      _Pragma("unroll") for (int i = 0; i < rows / 16; ++i) {
+        typename Core::A a;  // one at a time: registers
+        load_fragment<A, TileA, true>(x, tile_a, first_row() + i * 16, depth);
+        _Pragma("unroll") for (int w = 0; w < 4; ++w) a.set(w, x[w]);
+        _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) Core::multiply(sum[i][j], a, b[j]);
+      }
     }
   }
   // To `staged`, [rows, columns] of the block with rows `pitch` apart.
