@@ -1,0 +1,105 @@
+// Every candidate of every kernel of a program, compiled for a GPU that need not be here: what
+// tests/gpu/candidates.py times. For looking at a search space, not for users.
+//
+//   candidates FILE... --out DIR [--target cuda:sm_90a]
+//
+// writes DIR/<program>/<kernel>-<candidate>/{manifest.json, <blob>.cubin}: the program with that
+// candidate in the kernel's place, and the first schedule everywhere else; and prints what each
+// one uses of the device.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "compiler_core/compile/local.h"
+#include "compiler_core/compile/nvrtc.h"
+#include "compiler_core/compile/nvrtc_compiler.h"
+#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/passes/normalise.h"
+#include "compiler_core/plan/plan.h"
+#include "compiler_core/tune/search_space.h"
+
+namespace {
+
+using namespace kiln;
+
+// H200: what `cuda` means on the card that this is for.
+Target full_target(Target target) {
+  if (target.isa == "sm_90a") target.units = 132;
+  return target;
+}
+
+Status write_program(const Path& directory, const Program& program,
+                     const std::vector<int>& input_order, std::span<const Artifact> artifacts) {
+  std::filesystem::create_directories(directory);
+  auto manifest = nlohmann::json::parse(program_to_json(program));
+  manifest["input_order"] = input_order;
+  TRY_STATUS(write_file(directory / "manifest.json", manifest.dump()));
+  for (const Artifact& artifact : artifacts)
+    TRY_STATUS(write_file(directory / (artifact.digest.hex() + ".cubin"), artifact.binary));
+  return {};
+}
+
+Status export_candidates(const Path& file, const Path& out, const Target& target,
+                         const Nvrtc& nvrtc) {
+  TRY(const ExportedProgram exported, read_graph_file(file));
+  TRY(const NormalForm form, normalise(exported.graph));
+  TRY(const Plan planned, plan(form.graph));
+  const NvrtcCompiler compiler(nvrtc);
+  TRY(LocalCompilation base, compile_locally(form.graph, form.digest, target, compiler, 2));
+  std::set<Digest> seen;
+  for (size_t k = 0; k < planned.kernels.size(); ++k) {
+    TRY(const std::vector<Schedule> schedules, search_space(planned.kernels[k], target));
+    for (size_t i = 0; i < schedules.size(); ++i) {
+      auto source = lower(planned.kernels[k], schedules[i], target);
+      if (!source) {
+        fmt::print("{} {}-{} {}: {}\n", file.stem().string(), k, i, schedules[i].to_string(),
+                   source.error().message);
+        continue;
+      }
+      TRY(Nvrtc::Object object, nvrtc.compile(*source, target));
+      const KernelResources& used = object.resources;
+      fmt::print("{} {}-{} {}: {} registers, {} bytes spilled, {} stack, {} shared, {} bytes{}\n",
+                 file.stem().string(), k, i, schedules[i].to_string(), used.registers,
+                 used.spill_bytes, used.stack_bytes, source->recipe.phases[0].shared_bytes,
+                 object.artifact.binary.size(),
+                 seen.insert(object.artifact.digest).second ? "" : " (a twin)");
+      std::fflush(stdout);
+      LocalCompilation made = base;
+      made.program.kernels[k].schedule = schedules[i].to_string();
+      made.program.kernels[k].blob = object.artifact.digest;
+      made.program.kernels[k].recipe = object.artifact.recipe;
+      made.artifacts[k] = std::move(object.artifact);
+      TRY_STATUS(write_program(out / file.stem() / fmt::format("{}-{}", k, i), made.program,
+                               form.input_order, made.artifacts));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> files;
+  std::string out, target_text = "cuda:sm_90a";
+  CLI::App app("Compiles every candidate of every kernel of programs, for tests/gpu/candidates.py");
+  app.add_option("FILE", files, "programs")->required();
+  app.add_option("--out", out, "directory to write")->required();
+  app.add_option("--target", target_text);
+  CLI11_PARSE(app, argc, argv);
+  const auto target = Target::parse(target_text);
+  const auto nvrtc = Nvrtc::find();
+  if (!target || !nvrtc) {
+    fmt::print(stderr, "{}\n", (!target ? target.error() : nvrtc.error()).message);
+    return 2;
+  }
+  int failed = 0;
+  for (const std::string& file : files)
+    if (const Status done = export_candidates(file, out, full_target(*target), *nvrtc); !done) {
+      fmt::print(stderr, "{}: {}\n", file, done.error().message);
+      ++failed;
+    }
+  return failed > 0 ? 1 : 0;
+}
