@@ -24,10 +24,19 @@ struct Found {
   CacheOutcome outcome = CacheOutcome::kHit;
 };
 
-// The service is away, rather than answering "no".
-bool is_away(const Error& error) {
-  return error.code == Code::kUnavailable;
-}
+// Why the service gave nothing.
+struct Refused {
+  Refused(Error why) : error(std::move(why)) {}  // NOLINT: an error that happened to us
+  Refused(Error why, bool says_so) : error(std::move(why)), by_service(says_so) {}
+  Error error;
+  bool by_service = false;  // its own word; else it was not reached, or was lost
+
+  // Nobody is there to do it; for what needs no search, this machine can.
+  bool may_compile_here(Mode mode) const {
+    return error.code == Code::kUnavailable && (!by_service || mode == Mode::kDefault);
+  }
+};
+using Asked = tl::expected<Found, Refused>;
 
 // The GPU refuses a context or memory: for the caller that is a machine too busy, no service away.
 Error no_room(Error error) {
@@ -100,8 +109,7 @@ struct Client::Impl {
     return std::make_shared<const ProgramFiles>(std::move(files));
   }
 
-  Result<Found> ask(const NormalForm& form, const CompileOptions& wanted,
-                    Clock::time_point deadline) {
+  Asked ask(const NormalForm& form, const CompileOptions& wanted, Clock::time_point deadline) {
     CompileRequest request;
     request.graph = form.digest;
     request.target = wanted.target;
@@ -113,15 +121,17 @@ struct Client::Impl {
         wanted.on_progress(
             {p.kernels, p.kernels_done, p.candidates, p.candidates_done, p.elapsed_s});
     };
-    TRY(Remote::Answer answer, remote->compile(request, text, progress, deadline));
-    auto files = fetch(answer.program, deadline);
+    TRY(Remote::Word answer, remote->compile(request, text, progress, deadline));
+    if (!answer) return tl::unexpected(Refused(answer.error(), true));
+    auto files = fetch(answer->program, deadline);
     if (!files && files.error().code == Code::kNotFound && !wanted.check_only) {
       // A blob was lost between the two questions; the coordinator now knows, and tunes it again.
       TRY(answer, remote->compile(request, text, progress, deadline));
-      files = fetch(std::move(answer.program), deadline);
+      if (!answer) return tl::unexpected(Refused(answer.error(), true));
+      files = fetch(std::move(answer->program), deadline);
     }
     if (!files) return fail(std::move(files).error());
-    return Found{*std::move(files), answer.outcome};
+    return Found{*std::move(files), answer->outcome};
   }
 
   Result<Found> compile_here(const NormalForm& form, const Target& target) {
@@ -150,10 +160,10 @@ struct Client::Impl {
       auto found = ask(form, wanted, deadline);
       if (found) {
         keep(key, found->files, true);
-        return found;
+        return *std::move(found);
       }
-      why = std::move(found).error();
-      if (!is_away(why)) return fail(std::move(why));
+      if (!found.error().may_compile_here(wanted.mode)) return fail(found.error().error);
+      why = std::move(found).error().error;
     }
     if (wanted.check_only)
       return fail(remote ? why : Error{Code::kNotFound, "not in the cache", 0});

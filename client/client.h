@@ -1,6 +1,7 @@
 // Client: the library a program links to get tuned kernels. Thread-safe. Local disk tier first,
-// then the coordinator, then, when that is away, a `default` compile on this machine. Programs for
-// a GPU are launched on the caller's stream and device memory, in the GPU's primary context.
+// then the coordinator, then, when that is away, a `default` compile on this machine. (A search
+// that the coordinator has no worker for is refused; see CompileOptions::mode.) Programs for a GPU
+// are launched on the caller's stream and device memory, in the GPU's primary context.
 #pragma once
 
 #include <chrono>
@@ -42,6 +43,8 @@ struct CompileOptions {
   // backend alone means the one here. kUnsupported or kNotFound when that is a GPU and there is
   // none.
   Target target;
+  // kMaxAutotune: kUnavailable, with the targets there are, when the service has no worker for this
+  // one; kDefault needs no search, so then it is compiled here.
   Mode mode = Mode::kDefault;
   std::chrono::milliseconds deadline{600'000};              // kDeadlineExceeded after it
   bool check_only = false;                                  // kNotFound on a miss, start nothing

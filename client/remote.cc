@@ -97,13 +97,13 @@ Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& c
   }
 }
 
-Result<Remote::Answer> Remote::compile(const CompileRequest& original,
-                                       const std::function<std::string()>& graph_text,
-                                       const std::function<void(const Progress&)>& on_progress,
-                                       Clock::time_point deadline) {
+Result<Remote::Word> Remote::compile(const CompileRequest& original,
+                                     const std::function<std::string()>& graph_text,
+                                     const std::function<void(const Progress&)>& on_progress,
+                                     Clock::time_point deadline) {
   CompileRequest request = original;
   request.request = next_request();
-  return with_connection<Answer>([&](Connection& connection) -> Result<Answer> {
+  return with_connection<Word>([&](Connection& connection) -> Result<Word> {
     TRY_STATUS(connection.send(request));
     for (;;) {
       auto message = receive(connection, deadline);
@@ -120,9 +120,9 @@ Result<Remote::Answer> Remote::compile(const CompileRequest& original,
         if (on_progress) on_progress(std::get<Progress>(*message));
       } else if (answers<CompileReply>(*message, request.request)) {
         auto& reply = std::get<CompileReply>(*message);
-        if (!reply.outcome) return fail(reply.outcome.error());
+        if (!reply.outcome) return Word(fail(reply.outcome.error()));
         TRY(Program program, program_from_json(reply.program_json));
-        return Answer{*reply.outcome, std::move(program)};
+        return Word(Answer{*reply.outcome, std::move(program)});
       }
     }
   });

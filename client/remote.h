@@ -26,12 +26,14 @@ class Remote {
     CacheOutcome outcome = CacheOutcome::kHit;
     Program program;
   };
+  // What the coordinator says: a program, or why there is none. kUnavailable: no worker for it.
+  using Word = Result<Answer>;
   // Asks for a program; uploads `graph_text` only when the coordinator wants it. `on_progress` may
-  // be empty. kUnavailable when nobody answers, kDeadlineExceeded, or what the coordinator said.
-  Result<Answer> compile(const CompileRequest& request,
-                         const std::function<std::string()>& graph_text,
-                         const std::function<void(const Progress&)>& on_progress,
-                         Clock::time_point deadline);
+  // be empty. kUnavailable when nobody answers, kDeadlineExceeded, or what ended the connection.
+  Result<Word> compile(const CompileRequest& request,
+                       const std::function<std::string()>& graph_text,
+                       const std::function<void(const Progress&)>& on_progress,
+                       Clock::time_point deadline);
 
   // The bytes of each digest, checked. kNotFound names the first one missing.
   Result<std::vector<std::string>> fetch(const std::vector<Digest>& digests,

@@ -12,8 +12,8 @@ namespace {
 std::string_view advice(const Error& error) {
   switch (error.code) {
     case Code::kUnavailable:
-      return "start a service with `kiln up`, name it with --coordinator or KILN_COORDINATOR, or "
-             "allow the local fallback";
+      return "start a service with `kiln up`, name it with --coordinator or KILN_COORDINATOR, give "
+             "it a\n      worker of this target, or allow the local fallback with --mode default";
     case Code::kOverloaded:
       return "try again a little later";
     case Code::kDeadlineExceeded:

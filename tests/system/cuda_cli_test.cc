@@ -84,6 +84,22 @@ TEST_F(GpuCommands, WhatCannotBeDoneHereIsSaidWithItsExitCode) {
   EXPECT_EQ(kiln({"compile", file, "--target", "cuda:sm_9"}).exit_code, 2);
 }
 
+TEST_F(GpuCommands, ASearchThatNoWorkerCanDoFailsAtOnceAndNamesTheTargetsThereAre) {
+  const Service service(dir_.path() / "data");
+  ASSERT_FALSE(service.endpoint().empty()) << service.log();
+  const std::string file = small_graph("softmax.pt2");
+  const Finished search = kiln({"compile", file, "--target", "cuda:sm_90a", "--mode",
+                                "max-autotune", "--coordinator", service.endpoint(), "--json"});
+  EXPECT_EQ(search.exit_code, 3) << search.out;
+  EXPECT_EQ(search.json()["error"]["code"], "unavailable");
+  EXPECT_NE(search.err.find("no worker for cuda:sm_90a"), std::string::npos) << search.err;
+  EXPECT_NE(search.err.find("cpu:x86-64"), std::string::npos) << search.err;
+  const Finished guess = kiln(
+      {"compile", file, "--target", "cuda:sm_90a", "--coordinator", service.endpoint(), "--json"});
+  EXPECT_EQ(guess.exit_code, 0) << guess.err;
+  EXPECT_EQ(guess.json()["cache"], "local");
+}
+
 TEST_F(GpuCommands, ANewProcessRunsWhatTheLocalTierHas) {
   const std::string file = small_graph("softmax.pt2"), cache = (dir_.path() / "cache").string();
   ASSERT_EQ(kiln({"compile", file, "--target", "cuda", "--cache-dir", cache}).exit_code, 0);
