@@ -39,6 +39,7 @@ struct CoreOptions {
   Digest codegen;
   MeasurementPolicy policy;
   int batch_size = 4;                       // candidates a lease, while more workers could help
+  int gpu_batch_size = 32;                  // the same for GPUs
   int max_open_requests = 100'000;          // beyond it: overloaded
   int max_open_requests_a_client = 20'000;  // so that one client cannot take every place
   int64_t retry_after_ms = 1'000;           // what an overloaded client is told

@@ -37,6 +37,7 @@ void RequestDesk::request(int64_t now_ms, const ClientId& client, CompileRequest
   if (const auto known = open_.find(client);
       known != open_.end() && known->second.contains(request.request))
     return repeated(id, std::move(request), out);
+  request.target = floor_.resolve(request.target);
   const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
   if (refuse(now_ms, id, key, request.check_only, out)) return;
 

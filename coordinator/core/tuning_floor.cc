@@ -12,7 +12,7 @@ Status TuningFloor::check_target(const Target& target) const {
                 fmt::format("the target '{}' names no instruction set", target.to_string()));
   if (options_.max_waiting_for_worker_ms > 0 || workers_.serves(target)) return {};
   return fail(Code::kUnavailable, fmt::format("no worker for {}; the workers there are have: {}",
-                                              target.to_string(), workers_.targets()));
+                                              describe(target), workers_.targets()));
 }
 
 void TuningFloor::need(int64_t now_ms, const Digest& program, PlannedKernel planned,
@@ -222,7 +222,7 @@ void TuningFloor::fail_unserved(int64_t now_ms, Actions& out) {
     // Failed before settle() looks: not remembered, since the next worker may be on its way.
     flight.fail(Error{Code::kUnavailable,
                       fmt::format("no worker for {} since {} s; the workers there are have: {}",
-                                  flight.target().to_string(),
+                                  describe(flight.target()),
                                   (now_ms - flight.unserved_since_ms) / 1000, workers_.targets()),
                       0});
     settle(now_ms, flight, out);
@@ -280,9 +280,14 @@ bool TuningFloor::lease_next(int64_t now_ms, const WorkerId& id, const Worker& w
 }
 
 bool TuningFloor::lease_to(int64_t now_ms, const WorkerId& id, KernelFlight& flight) {
-  const int slots = std::max(1, workers_.slots_for(flight.target()));
-  const int share = (flight.waiting() + slots - 1) / slots;
-  const int limit = std::clamp(share, 1, std::max(1, options_.batch_size));
+  // A GPU tries a candidate in milliseconds, while its worker compiles the next ones: its share is
+  // one lease, in which all race against one incumbent.
+  const bool is_gpu = flight.target().backend == Backend::kCuda;
+  const int parts = std::max(
+      1, is_gpu ? workers_.count_for(flight.target()) : workers_.slots_for(flight.target()));
+  const int share = (flight.waiting() + parts - 1) / parts;
+  const int most = is_gpu ? options_.gpu_batch_size : options_.batch_size;
+  const int limit = std::clamp(share, 1, std::max(1, most));
   auto batch = flight.take(id, limit, workers_.serves(flight.target(), id));
   if (batch.candidates.empty()) return false;
   Lease lease;

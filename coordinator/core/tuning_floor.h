@@ -32,6 +32,7 @@ class TuningFloor {
       : options_(options), leases_(options.first_lease), failures_(options) {}
 
   // ---- for RequestDesk ----
+  Target resolve(const Target& target) const { return workers_.resolve(target); }
   // A new program for `target` may start: some worker could run it, or may yet come.
   Status check_target(const Target& target) const;
   // `program` waits for this kernel from now on; what its flight knows already is kept. Work is

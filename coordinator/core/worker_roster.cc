@@ -10,6 +10,10 @@ constexpr int kMaxSlots = 64;  // a worker that asks for more is mistaken
 
 }  // namespace
 
+std::string describe(const Target& target) {
+  return target.to_string() + (target.toolkit.empty() ? "" : " (" + target.toolkit + ")");
+}
+
 Worker& WorkerRoster::report(int64_t now_ms, const WorkerId& id, const WorkerReport& report) {
   Worker& worker = workers_[id];
   worker.target = report.target;
@@ -46,9 +50,31 @@ std::vector<WorkerId> WorkerRoster::silent_since(int64_t time_ms) const {
   return silent;
 }
 
+int WorkerRoster::count_for(const Target& target) const {
+  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    return !entry.second.draining && entry.second.target.can_run(target);
+  }));
+}
+
+Target WorkerRoster::resolve(const Target& target) const {
+  const bool named = target.device_model.empty() && target.units == 0;
+  if (target.backend != Backend::kCuda || target.isa.empty() || !named) return target;
+  const Target* found = nullptr;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.draining || !worker.target.can_run(target)) continue;
+    const bool better =
+        found == nullptr || (found->isa != target.isa && worker.target.isa == target.isa);
+    if (better) found = &worker.target;
+  }
+  if (found == nullptr) return target;
+  Target resolved = *found;
+  resolved.isa = target.isa;
+  return resolved;
+}
+
 std::string WorkerRoster::targets() const {
   std::set<std::string> names;
-  for (const auto& [id, worker] : workers_) names.insert(worker.target.to_string());
+  for (const auto& [id, worker] : workers_) names.insert(describe(worker.target));
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text.empty() ? "none" : text;

@@ -18,6 +18,9 @@ struct Worker {
   int64_t compiled = 0, measured = 0;
 };
 
+// "cuda:sm_90a (cuda-13)": the hard facts, for people.
+std::string describe(const Target& target);
+
 class WorkerRoster {
  public:
   Worker& report(int64_t now_ms, const WorkerId& id, const WorkerReport& report);
@@ -29,8 +32,15 @@ class WorkerRoster {
   // there is one besides `except`.
   int slots_for(const Target& target) const;
   bool serves(const Target& target, const WorkerId& except = {}) const;
+  // How many workers that is.
+  int count_for(const Target& target) const;
   std::vector<WorkerId> silent_since(int64_t time_ms) const;
-  // "cpu:x86-64-v4, cuda:sm_90a", or "none": for people.
+  // A GPU's target that somebody named without having one ("cuda:sm_90a"), with the facts of a
+  // worker that can run it, so that it has the keys of those who ask from such a machine: the first
+  // by name with that very ISA, else the first by name. Any other target, or without such a worker:
+  // as it is.
+  Target resolve(const Target& target) const;
+  // "cpu:x86-64-v4, cuda:sm_90a (cuda-13)", or "none": for people.
   std::string targets() const;
 
  private:
