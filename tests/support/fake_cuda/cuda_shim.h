@@ -10,7 +10,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__
+#define __shared__ static  // of the one block that runs; not for clusters
 #define __constant__ const
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
@@ -76,14 +76,30 @@ inline T shuffle_from(T x, int lane) {
   return x;
 }
 
+// `bytes` at `p` are shared memory of this block.
+inline void check_shared(const void* p, int bytes) {
+  const long offset = static_cast<const char*>(p) - kiln_fake_current->shared;
+  if (offset < 0 || offset + bytes > kiln_fake_current->shared_bytes)
+    fault(FaultKind::kIllegalAddress, "an access outside shared memory", p);
+}
+
+// `bytes` of `size` from global into shared memory, the rest zeros. What is copied appears only
+// when the copying thread waits for it, so a kernel that forgets to wait reads what was there.
+template <int size>
+inline void copy_async(void* shared, const void* global, int bytes) {
+  check_aligned<size>(shared);
+  check_shared(shared, size);
+  if (bytes > 0) check_aligned<size>(global);
+  kiln_fake_current->copy_later(shared, global, bytes, size);
+}
+
 // The address in block `rank` of the cluster that `mine` is in this one.
 inline const char* in_cluster(const void* mine, int bytes, int rank) {
   Thread* self = kiln_fake_current;
   const long offset = static_cast<const char*>(mine) - self->shared;
   if (rank < 0 || rank >= self->cluster_size)
     fault(FaultKind::kIllegalAddress, "a load from a block that the cluster lacks", nullptr);
-  if (offset < 0 || offset + bytes > self->shared_bytes)
-    fault(FaultKind::kIllegalAddress, "a cluster load outside shared memory", mine);
+  check_shared(mine, bytes);
   Thread* other = self->cluster + static_cast<long>(rank) * self->block_threads;
   int left = 0;
   for (int i = 0; i < self->block_threads && left == 0; ++i) left += other[i].ended ? 0 : 1;
@@ -108,6 +124,11 @@ inline float f16_value(unsigned short x) {
   return static_cast<float>(bits_to<_Float16>(x));
 }
 
+// threadIdx and its like: x alone.
+struct Index {
+  unsigned x, y, z;
+};
+
 // Calls a kernel with what the parameters point at.
 template <int... I>
 struct Indices {};
@@ -129,7 +150,13 @@ constexpr int parameter_count(void (*)(P...)) {
 
 namespace {
 
-// ---- Where this thread stands.
+// ---- Where this thread stands; CUDA's own words are for sources that have no device.cuh.
+#define threadIdx (kiln_fake::Index{static_cast<unsigned>(kiln_fake_current->index), 0, 0})
+#define blockIdx (kiln_fake::Index{kiln_fake_current->block, 0, 0})
+#define blockDim (kiln_fake::Index{static_cast<unsigned>(kiln_fake_current->block_threads), 1, 1})
+#define gridDim (kiln_fake::Index{kiln_fake_current->blocks, 1, 1})
+#define __syncthreads() block_barrier()
+#define __syncwarp() warp_barrier()
 KILN_INLINE int thread_index() {
   return kiln_fake_current->index;
 }
@@ -182,11 +209,11 @@ KILN_INLINE void load_input(const void* p, Bits<bytes>& x) {
 }
 template <int bytes>
 KILN_INLINE void copy_input(const void* from, void* to) {
-  kiln_fake::check_aligned<bytes>(from);
-  kiln_fake::check_aligned<bytes>(to);
-  __builtin_memcpy(to, from, bytes);
+  kiln_fake::copy_async<bytes>(to, from, bytes);
 }
-KILN_INLINE void copies_arrived() {}
+KILN_INLINE void copies_arrived() {
+  kiln_fake_current->finish_copies(-1);
+}
 template <int bytes>
 KILN_INLINE void store_output(void* p, const Bits<bytes>& x) {
   kiln_fake::check_aligned<bytes>(p);
@@ -223,6 +250,9 @@ KILN_INLINE unsigned low_bits(double x) {
 }
 KILN_INLINE unsigned high_bits(double x) {
   return static_cast<unsigned>(kiln_fake::bits_to<unsigned long>(x) >> 32);
+}
+KILN_INLINE unsigned long high_product(unsigned long a, unsigned long b) {
+  return static_cast<unsigned long>(static_cast<unsigned __int128>(a) * b >> 64);
 }
 KILN_INLINE float max_or_nan(float a, float b) {
   return a != a || b != b ? as_float(0x7fffffff) : fmaxf(a, b);

@@ -16,7 +16,7 @@ inline constexpr int kExchangeWords = 12;  // a lane shows to its warp at one me
 
 struct Thread {
   int index;  // in its block
-  unsigned block;
+  unsigned block, blocks;
   int rank, cluster_size;  // of its block in its cluster
   char* shared;            // of its block; shared[-1] and below are not its own
   int shared_bytes;
@@ -31,10 +31,10 @@ struct Thread {
   alignas(16) unsigned exchange[2][kExchangeWords];
   // Returns when all have come. One that does not get there ends the launch with an error.
   void (*meet)(Meeting);
-  // Asynchronous copies of 16 bytes: `bytes` of them from `global`, the rest zeros.
-  void (*copy_later)(void* shared, const void* global, int bytes);
+  // An asynchronous copy into `size` bytes: `bytes` of them from `global`, the rest zeros.
+  void (*copy_later)(void* shared, const void* global, int bytes, int size);
   void (*commit_copies)();
-  void (*finish_copies)(int groups_left);
+  void (*finish_copies)(int groups_left);  // -1: also those that no commit has put in a group
   // Ends the launch. Does not return. `line` is of the source; 0: unknown.
   void (*fault)(FaultKind, const char* message, const void* address, unsigned line);
 };

@@ -43,7 +43,7 @@ constexpr uint64_t kStackEnd = 0x6b696c6e66616b65;  // at a stack's far end, to 
 struct CopyLater {
   char* to;
   const char* from;
-  int bytes;
+  int bytes, size;
   int group;
 };
 
@@ -129,7 +129,7 @@ class Grid {
   // On a fiber's stack.
   KILN_NO_SANITIZERS static void run_thread();
   KILN_NO_SANITIZERS static void meet(Meeting meeting);
-  static void copy_later(void* shared, const void* global, int bytes);
+  static void copy_later(void* shared, const void* global, int bytes, int size);
   static void commit_copies();
   static void finish_copies(int groups_left);
   KILN_NO_SANITIZERS static void fault(FaultKind kind, const char* message, const void* address,
@@ -187,10 +187,10 @@ void Grid::meet(Meeting meeting) {
   kiln_fake_switch(&fiber.place, g.engine_place_);
 }
 
-void Grid::copy_later(void* shared, const void* global, int bytes) {
+void Grid::copy_later(void* shared, const void* global, int bytes, int size) {
   Fiber& fiber = grid().current_fiber();
   fiber.copies.push_back(
-      {static_cast<char*>(shared), static_cast<const char*>(global), bytes, fiber.groups});
+      {static_cast<char*>(shared), static_cast<const char*>(global), bytes, size, fiber.groups});
 }
 
 void Grid::commit_copies() {
@@ -203,7 +203,7 @@ void Grid::finish_copies(int groups_left) {
   for (; done < fiber.copies.size() && fiber.copies[done].group < fiber.groups - groups_left;
        ++done) {
     const CopyLater& copy = fiber.copies[done];
-    std::memset(copy.to, 0, 16);
+    std::memset(copy.to, 0, static_cast<size_t>(copy.size));
     std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
   }
   fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + static_cast<ptrdiff_t>(done));
@@ -336,7 +336,7 @@ void Grid::run_cluster(unsigned first_block) {
     fiber.copies.clear();
   }
   for (int b = 0; b < cluster; ++b)
-    std::memset(shared_[static_cast<size_t>(b)].data(), 0xff,
+    std::memset(shared_[static_cast<size_t>(b)].data(), launch_->poison,
                 static_cast<size_t>(launch_->shared_bytes));
   for (;;) {
     for (int n = 0; n < cluster; ++n) {
@@ -370,7 +370,7 @@ void Grid::prepare(const GridLaunch& launch) {
   if (shared_bytes_ != launch.shared_bytes) shared_.clear();
   shared_bytes_ = launch.shared_bytes;
   while (shared_.size() < static_cast<size_t>(launch.cluster))
-    shared_.push_back(GuardedMemory::poison(static_cast<size_t>(launch.shared_bytes), 16));
+    shared_.push_back(GuardedMemory::make({static_cast<size_t>(launch.shared_bytes), 16}));
   for (int i = 0; i < fibers_count_; ++i) {
     Thread& thread = threads_[static_cast<size_t>(i)];
     fibers_[static_cast<size_t>(i)].waits = Meeting::kNone;
@@ -379,6 +379,7 @@ void Grid::prepare(const GridLaunch& launch) {
     thread.index = index;
     thread.rank = i / launch.threads;
     thread.cluster_size = launch.cluster;
+    thread.blocks = launch.blocks;
     thread.shared = reinterpret_cast<char*>(shared_[static_cast<size_t>(thread.rank)].data());
     thread.shared_bytes = launch.shared_bytes;
     thread.warp = &thread - lane;

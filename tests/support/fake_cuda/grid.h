@@ -22,7 +22,8 @@ struct GridLaunch {
   int threads = 0;      // a block; at most 1024
   int cluster = 1;
   int shared_bytes = 0;
-  bool reversed = false;  // the last block, warp and lane first
+  bool reversed = false;        // the last block, warp and lane first
+  unsigned char poison = 0xff;  // what shared memory is full of at first
 };
 
 struct GridFault {

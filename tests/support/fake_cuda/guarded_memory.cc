@@ -11,39 +11,27 @@ constexpr size_t kPage = 4096;
 constexpr size_t kGuardPages = 16;  // on each side
 }  // namespace
 
-GuardedMemory GuardedMemory::map(size_t bytes, size_t alignment) {
+GuardedMemory GuardedMemory::make(const Layout& layout) {
+  const auto [bytes, alignment, at_start, pattern] = layout;
   GuardedMemory memory;
   // One alignment more than is needed leaves room to step to an odd multiple.
   const size_t padded = (bytes + alignment - 1) / alignment * alignment + alignment;
   const size_t inner = (padded + kPage - 1) / kPage * kPage;
-  const size_t mapped = inner + 2 * kGuardPages * kPage;
-  void* base =
-      ::mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return memory;
+  memory.mapped_ = inner + 2 * kGuardPages * kPage;
+  void* base = ::mmap(nullptr, memory.mapped_, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return {};
   memory.base_ = static_cast<uint8_t*>(base);
-  memory.mapped_ = mapped;
-  uint8_t* start = memory.base_ + kGuardPages * kPage;
-  if (::mprotect(start, inner, PROT_READ | PROT_WRITE) != 0) return {};
-  memory.data_ = start + inner - padded + alignment;
-  if (reinterpret_cast<uintptr_t>(memory.data_) / alignment % 2 == 0 && alignment < kPage)
-    memory.data_ -= alignment;
-  memory.bytes_ = bytes;
-  return memory;
-}
-
-GuardedMemory GuardedMemory::zeros(size_t bytes, size_t alignment) {
-  GuardedMemory memory = map(bytes, alignment);
-  if (memory.data_ == nullptr) return memory;
   uint8_t* const start = memory.base_ + kGuardPages * kPage;
-  uint8_t* const end = memory.base_ + memory.mapped_ - kGuardPages * kPage;
-  std::memset(start, kPoison, static_cast<size_t>(memory.data_ - start));
-  std::memset(memory.data_ + bytes, kPoison, static_cast<size_t>(end - memory.data_) - bytes);
-  return memory;
-}
-
-GuardedMemory GuardedMemory::poison(size_t bytes, size_t alignment) {
-  GuardedMemory memory = zeros(bytes, alignment);
-  if (memory.data_ != nullptr) std::memset(memory.data_, kPoison, bytes);
+  if (::mprotect(start, inner, PROT_READ | PROT_WRITE) != 0) return {};
+  memory.data_ = at_start ? start : start + inner - padded + alignment;
+  if (reinterpret_cast<uintptr_t>(memory.data_) / alignment % 2 == 0 && alignment < kPage)
+    memory.data_ += at_start ? alignment : -alignment;
+  memory.bytes_ = bytes;
+  memory.pattern_ = pattern;
+  std::memset(start, pattern, static_cast<size_t>(memory.data_ - start));
+  uint8_t* const end = memory.data_ + bytes;
+  std::memset(end, pattern, static_cast<size_t>(start + inner - end));
   return memory;
 }
 
@@ -52,6 +40,7 @@ GuardedMemory& GuardedMemory::operator=(GuardedMemory&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(mapped_, other.mapped_);
+  std::swap(pattern_, other.pattern_);
   return *this;
 }
 
@@ -63,9 +52,9 @@ std::string GuardedMemory::damage() const {
   if (data_ == nullptr) return "";
   const uint8_t* end = base_ + mapped_ - kGuardPages * kPage;
   for (const uint8_t* p = data_; p-- > base_ + kGuardPages * kPage;)
-    if (*p != kPoison) return fmt::format("{} bytes before the start", data_ - p);
+    if (*p != pattern_) return fmt::format("{} bytes before the start", data_ - p);
   for (const uint8_t* p = data_ + bytes_; p < end; ++p)
-    if (*p != kPoison)
+    if (*p != pattern_)
       return fmt::format("byte {} past the end", p - data_ - static_cast<ptrdiff_t>(bytes_));
   return "";
 }

@@ -14,7 +14,8 @@
 namespace kiln::testing {
 namespace {
 
-constexpr size_t kAlignment = 16;  // of every buffer, as program/artifact.h promises
+constexpr size_t kAlignment = 16;           // of every buffer, as program/artifact.h promises
+constexpr int kMaxSharedBytes = 227 << 10;  // a block's, of compute capability 9.0
 
 Result<std::shared_ptr<const HostModule>> module_of(const std::string& text) {
   static std::mutex mutex;
@@ -29,14 +30,24 @@ Result<std::shared_ptr<const HostModule>> module_of(const std::string& text) {
   return known.emplace(text, std::move(module)).first->second;
 }
 
+// How a source is run.
+struct Conditions {
+  bool reversed = false;
+  uint8_t poison = 0xff;
+  bool at_start = false;  // of their pages: the buffers
+};
+
 // A launch's memory: inputs, outputs, workspace.
 struct LaunchMemory {
+  Conditions conditions;
   std::vector<GuardedMemory> buffers;
   std::vector<std::string> names;
 
   uint8_t* add(std::string name, size_t bytes) {
     names.push_back(std::move(name));
-    buffers.push_back(GuardedMemory::poison(bytes, kAlignment));
+    buffers.push_back(
+        GuardedMemory::make({bytes, kAlignment, conditions.at_start, conditions.poison}));
+    std::memset(buffers.back().data(), conditions.poison, bytes);
     return buffers.back().data();
   }
   // "12 bytes past the end of input 0 (64 bytes)", when the address is near a buffer.
@@ -77,7 +88,7 @@ Status check_inputs(const Recipe& recipe, std::span<const Tensor> inputs,
 }
 
 Status launch_phase(const HostModule& module, const Phase& phase, std::vector<uint64_t>& values,
-                    const LaunchMemory& memory, std::span<const int64_t> dims, bool reversed) {
+                    const LaunchMemory& memory, std::span<const int64_t> dims) {
   const kiln_fake::Entry* entry = module.find(phase.entry);
   if (entry == nullptr)
     return fail(Code::kInternal, fmt::format("the source has no kernel {}", phase.entry));
@@ -85,8 +96,8 @@ Status launch_phase(const HostModule& module, const Phase& phase, std::vector<ui
     return fail(Code::kInternal, fmt::format("kernel {} takes {} parameters, the launch model {}",
                                              phase.entry, entry->parameter_count, values.size()));
   TRY(const int64_t grid, phase.grid.evaluate(dims));
-  if (phase.threads <= 0 || phase.threads > 1024 || phase.cluster <= 0 ||
-      grid % phase.cluster != 0 || phase.shared_bytes < 0)
+  if (phase.threads <= 0 || phase.threads > 1024 || phase.cluster <= 0 || phase.cluster > 16 ||
+      grid % phase.cluster != 0 || phase.shared_bytes < 0 || phase.shared_bytes > kMaxSharedBytes)
     return fail(Code::kInternal,
                 fmt::format("no device launches kernel {}: {} blocks of {} threads in clusters of "
                             "{}, {} bytes of shared memory",
@@ -98,15 +109,16 @@ Status launch_phase(const HostModule& module, const Phase& phase, std::vector<ui
   for (uint64_t& value : values) parameters.push_back(&value);
   const auto fault =
       run_grid({*entry, module.module().current, parameters.data(), static_cast<unsigned>(grid),
-                phase.threads, phase.cluster, phase.shared_bytes, reversed});
+                phase.threads, phase.cluster, phase.shared_bytes, memory.conditions.reversed,
+                memory.conditions.poison});
   if (!fault) return {};
   return fail(Code::kInternal, fault->message + memory.describe(fault->address));
 }
 
-Result<std::vector<Tensor>> run_in_order(const HostModule& module, const Recipe& recipe,
-                                         std::span<const Tensor> inputs,
-                                         std::span<const int64_t> dims, bool reversed) {
-  LaunchMemory memory;
+Result<std::vector<Tensor>> run_under(const HostModule& module, const Recipe& recipe,
+                                      std::span<const Tensor> inputs, std::span<const int64_t> dims,
+                                      const Conditions& conditions) {
+  LaunchMemory memory{conditions, {}, {}};
   std::vector<uint64_t> values;
   const auto add = [&](std::string name, size_t bytes) {
     values.push_back(reinterpret_cast<uint64_t>(memory.add(std::move(name), bytes)));
@@ -129,7 +141,7 @@ Result<std::vector<Tensor>> run_in_order(const HostModule& module, const Recipe&
   for (int64_t dim : dims) values.push_back(static_cast<uint64_t>(dim));
 
   for (const Phase& phase : recipe.phases)
-    TRY_STATUS(launch_phase(module, phase, values, memory, dims, reversed));
+    TRY_STATUS(launch_phase(module, phase, values, memory, dims));
   for (size_t i = 0; i < memory.buffers.size(); ++i) {
     if (const std::string damage = memory.buffers[i].damage(); !damage.empty())
       return fail(Code::kInternal, fmt::format("wrote outside {}, {}", memory.names[i], damage));
@@ -143,20 +155,31 @@ Result<std::vector<Tensor>> run_in_order(const HostModule& module, const Recipe&
   return outputs;
 }
 
+// The first output that is not the same, bit for bit; -1: none.
+int first_difference(std::span<const Tensor> a, std::span<const Tensor> b) {
+  for (size_t i = 0; i < a.size(); ++i)
+    if (std::memcmp(a[i].data(), b[i].data(), a[i].bytes().size()) != 0) return static_cast<int>(i);
+  return -1;
+}
+
 }  // namespace
 
 Result<std::vector<Tensor>> run_on_fake_gpu(const Source& source, std::span<const Tensor> inputs,
                                             std::span<const int64_t> dims) {
   TRY_STATUS(check_inputs(source.recipe, inputs, dims));
   TRY(const std::shared_ptr<const HostModule> module, module_of(source.text));
-  TRY(std::vector<Tensor> outputs, run_in_order(*module, source.recipe, inputs, dims, false));
-  TRY(const std::vector<Tensor> again, run_in_order(*module, source.recipe, inputs, dims, true));
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (std::memcmp(outputs[i].data(), again[i].data(), outputs[i].bytes().size()) != 0)
-      return fail(
-          Code::kInternal,
-          fmt::format("output {} depends on the order of the threads: a barrier is missing", i));
-  return outputs;
+  const auto run = [&](const Conditions& conditions) {
+    return run_under(*module, source.recipe, inputs, dims, conditions);
+  };
+  TRY(std::vector<Tensor> outputs, run({}));
+  TRY(const std::vector<Tensor> again, run({true, 0x5a, true}));
+  const int differing = first_difference(outputs, again);
+  if (differing < 0) return outputs;
+  TRY(const std::vector<Tensor> other_order, run({true, Conditions{}.poison, true}));
+  return fail(Code::kInternal, fmt::format("output {} depends on {}", differing,
+                                           first_difference(outputs, other_order) < 0
+                                               ? "memory that nobody wrote, or is not all written"
+                                               : "the order of the threads: a barrier is missing"));
 }
 
 }  // namespace kiln::testing

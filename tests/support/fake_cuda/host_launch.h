@@ -12,13 +12,14 @@ namespace kiln::testing {
 
 // The outputs. The source is compiled (once in a process for equal text), every phase launched on
 // buffers that are 16-byte aligned and no more and stand between pages that can't be touched;
-// outputs and workspace start poisoned. All of it twice, in opposite orders of threads and blocks.
+// all that a kernel must write before it reads starts poisoned. All of it twice, with threads and
+// blocks in opposite orders, different poison, and the buffers' other ends close to the pages.
 // `dims`: a value for each symbol of the recipe.
 //
 // kInvalidArgument: the source does not compile, with the compiler's messages, or the inputs are
 // not the recipe's. kInternal: what the kernel did wrong: an access outside its buffers (and near
 // which one), a misaligned one, a barrier that not all threads reach, or results that depend on
-// the order of threads.
+// the order of threads or on memory that nobody wrote.
 Result<std::vector<Tensor>> run_on_fake_gpu(const Source& source, std::span<const Tensor> inputs,
                                             std::span<const int64_t> dims = {});
 

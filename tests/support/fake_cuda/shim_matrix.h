@@ -69,7 +69,10 @@ inline void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[
 template <int matrices, bool transposed>
 inline void load_matrices(unsigned* x, const void* row) {
   need_whole_warp();
-  if (lane() < 8 * matrices) check_aligned<16>(row);
+  if (lane() < 8 * matrices) {
+    check_aligned<16>(row);
+    check_shared(row, 16);
+  }
   unsigned words[2];
   __builtin_memcpy(words, &row, sizeof row);
   const int turn = exchange(words, 2, Meeting::kMatrix);
@@ -91,12 +94,9 @@ inline void load_matrices(unsigned* x, const void* row) {
 
 namespace {
 
-// ---- Copies into shared memory: `bytes` of the 16, the rest zeros. What is copied appears only
-// when the copying thread waits for it, so a kernel that forgets to wait reads what was there.
+// ---- Copies into shared memory.
 KILN_INLINE void cp_async_16(void* shared, const void* global, int bytes = 16) {
-  kiln_fake::check_aligned<16>(shared);
-  if (bytes > 0) kiln_fake::check_aligned<16>(global);
-  kiln_fake_current->copy_later(shared, global, bytes);
+  kiln_fake::copy_async<16>(shared, global, bytes);
 }
 KILN_INLINE void cp_async_commit() {
   kiln_fake_current->commit_copies();

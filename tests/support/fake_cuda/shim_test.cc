@@ -197,6 +197,25 @@ TEST(FakeGpu, AccessesOutsideABufferNameIt) {
   EXPECT_TRUE(says(error_of(input), "wrote into input 0"));
 }
 
+TEST(FakeGpu, WhatNobodyWroteIsNoticed) {
+  const Kernel unwritten{R"(KILN_KERNEL(32, 1) k(const float*, float* out, char*) {
+    if (thread_index() != 9) out[thread_index()] = 1;
+  })",
+                         {1},
+                         {32}};
+  EXPECT_TRUE(says(error_of(unwritten), "output 0 depends on memory that nobody wrote"));
+  const Kernel shared{R"(KILN_KERNEL(32, 1) k(const float*, float* out, char*) {
+    out[thread_index()] = reinterpret_cast<float*>(shared_memory())[thread_index()];
+  })", {1}, {32}, 1, 32, 1, 128};
+  EXPECT_TRUE(says(error_of(shared), "output 0 depends on memory that nobody wrote"));
+  const Kernel behind{R"(KILN_KERNEL(32, 1) k(const float* in, float* out, char*) {
+    out[thread_index()] = in[thread_index()];
+  })",
+                      {31},
+                      {32}};
+  EXPECT_TRUE(says(error_of(behind), "output 0 depends on memory that nobody wrote"));
+}
+
 TEST(FakeGpu, SharedMemoryEndsWhereItsSizeSays) {
   const Kernel kernel{R"(KILN_KERNEL(32, 1) k(const float*, float* out, char*) {
     reinterpret_cast<float*>(shared_memory())[thread_index() + 2] = 1;
@@ -354,15 +373,40 @@ constexpr char kCopying[] = R"(KILN_KERNEL(32, 1) k(const float* in, float* out,
 TEST(FakeGpu, AsynchronousCopiesAppearAtTheWait) {
   const std::vector<float> all =
       run({replaced(kCopying, "WAIT", "0"), {128}, {256}, 1, 32, 1, 1024});
-  const std::vector<float> one =
-      run({replaced(kCopying, "WAIT", "1"), {128}, {256}, 1, 32, 1, 1024});
   ASSERT_EQ(all.size(), 256u);
-  ASSERT_EQ(one.size(), 256u);
-  for (size_t i = 0; i < 256; ++i) {
-    const auto value = static_cast<float>(i / 8 * 4 + i % 4);
-    EXPECT_EQ(all[i], i % 8 < 6 ? value : 0);
-    EXPECT_TRUE(i % 8 < 4 ? one[i] == value : std::isnan(one[i])) << i;
-  }
+  for (size_t i = 0; i < 256; ++i)
+    EXPECT_EQ(all[i], i % 8 < 6 ? static_cast<float>(i / 8 * 4 + i % 4) : 0) << i;
+  const Kernel early{replaced(kCopying, "WAIT", "1"), {128}, {256}, 1, 32, 1, 1024};
+  EXPECT_TRUE(says(error_of(early), "depends on memory that nobody wrote"));
+  const Kernel simple{R"(KILN_KERNEL(32, 1) k(const float* in, float* out, char*) {
+    float* shared = reinterpret_cast<float*>(shared_memory());
+    copy_input<4>(in + thread_index(), shared + thread_index());
+    ARRIVED
+    out[thread_index()] = shared[thread_index()];
+  })", {32}, {32}, 1, 32, 1, 128};
+  Kernel arrived = simple, forgotten = simple;
+  arrived.text = replaced(simple.text, "ARRIVED", "copies_arrived();");
+  forgotten.text = replaced(simple.text, "ARRIVED", "");
+  EXPECT_EQ(error_of(arrived), "");
+  EXPECT_TRUE(says(error_of(forgotten), "depends on memory that nobody wrote"));
+  arrived.shared_bytes = 64;
+  EXPECT_TRUE(says(error_of(arrived), "an access outside shared memory"));
+}
+
+TEST(FakeGpu, CudasOwnWordsForIndexes) {
+  const Kernel kernel{R"(extern "C" __global__ void k(const float* in, float* out, char*) {
+    __shared__ float last;
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x == blockDim.x - 1) last = in[i];
+    __syncthreads();
+    out[i] = last + gridDim.x;
+  })",
+                      {64},
+                      {64},
+                      2};
+  const std::vector<float> out = run(kernel);
+  ASSERT_EQ(out.size(), 64u);
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], i < 32 ? 33.0f : 65.0f);
 }
 
 TEST(FakeGpu, CompileErrorsCarryTheCompilersWords) {

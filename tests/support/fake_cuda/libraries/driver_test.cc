@@ -168,6 +168,17 @@ TEST_F(FakeDriver, TheHostGoesOnWhileAKernelRuns) {
   EXPECT_EQ(KILN_DRIVER(cuStreamQuery)(stream_), CUDA_SUCCESS);
 }
 
+TEST_F(FakeDriver, AHangingKernelLeavesTheProcessFreeToEnd) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";  // the device's thread is no child's
+  const auto hang = [this] {
+    const float no = 0;
+    KILN_DRIVER(cuMemcpyHtoD)(in_, &no, 4);
+    launch("patient", {in_});
+    std::exit(KILN_DRIVER(cuStreamQuery)(stream_) == CUDA_ERROR_NOT_READY ? 7 : 1);
+  };
+  EXPECT_EXIT(hang(), testing::ExitedWithCode(7), "");
+}
+
 TEST_F(FakeDriver, SharedMemoryBeyondTheOrdinaryIsAskedFor) {
   const unsigned bytes = 64 << 10;
   EXPECT_EQ(launch("shared", {out_, bytes / 4}, 1, 32, bytes), CUDA_ERROR_INVALID_VALUE);

@@ -79,7 +79,7 @@ CUresult FakeDevice::allocate(size_t bytes, CUdeviceptr* memory) {
   const std::lock_guard lock(mutex_);
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > static_cast<size_t>(kMemoryBytes) - used_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
-  GuardedMemory block = GuardedMemory::zeros(bytes, 256);
+  GuardedMemory block = GuardedMemory::make({bytes, 256});
   if (block.data() == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   used_bytes_ += bytes;
   *memory = reinterpret_cast<CUdeviceptr>(block.data());
