@@ -133,8 +133,7 @@ class Classifier {
       if (shape != space_.shape && shape != reduced_shape_)
         return refuse(graph_.node(id), "an output is outside the iteration space");
     }
-    const bool row = static_cast<size_t>(space_.reduced_end) == space_.shape.size();
-    return row ? Family::kRowReduction : Family::kColumnReduction;
+    return row() ? Family::kRowReduction : Family::kColumnReduction;
   }
 
   Status find_space() {
@@ -161,7 +160,7 @@ class Classifier {
 
   Status place(NodeId id) const {
     const Node& node = graph_.node(id);
-    if (is_leaf(node.op)) return {};
+    if (is_leaf(node.op) || is_table(id)) return {};
     const bool full = node.shape == space_.shape, reduced = node.shape == reduced_shape_;
     if (!full && !reduced) return refuse(node, "is outside the iteration space");
     if (node.op == Op::kView) {
@@ -171,9 +170,26 @@ class Classifier {
                           view.strides == spread_strides_ && operand(node, 0).op != Op::kView;
       return spread ? Status{} : Status(refuse(node, "is neither a view of a leaf nor a spread"));
     }
+    if (node.op == Op::kGather) {
+      const bool picks = reduced && row() && is_table(node.operands[0]);
+      return picks ? Status{} : Status(refuse(node, "does not pick one element a row"));
+    }
     if (traits(node.op).kind != OpKind::kReduce && !is_elementwise(node.op))
       return refuse(node, "does not occur beside a reduction");
     return {};
+  }
+
+  bool row() const { return static_cast<size_t>(space_.reduced_end) == space_.shape.size(); }
+  // An input, flattened, that Gathers alone read.
+  bool is_table(NodeId id) const {
+    const Node& node = graph_.node(id);
+    const bool input =
+        node.op == Op::kInput || (node.op == Op::kView && operand(node, 0).op == Op::kInput);
+    if (!input || node.shape.size() != 1) return false;
+    for (const Node& user : graph_.nodes())
+      for (size_t i = 0; i < user.operands.size(); ++i)
+        if (user.operands[i] == id && (user.op != Op::kGather || i > 0)) return false;
+    return true;
   }
 
   const Graph& graph_;

@@ -8,6 +8,7 @@
 #include "compiler_core/passes/sink_views.h"
 #include "compiler_core/plan/fuse.h"
 #include "compiler_core/plan/kernel_graph.h"
+#include "compiler_core/plan/sink_gathers.h"
 #include "compiler_core/plan/split_reductions.h"
 
 namespace kiln {
@@ -157,6 +158,8 @@ class Partitioner {
 Result<Partition> partition(const Graph& canonical) {
   TRY_STATUS(refuse_uncovered(canonical));
   TRY(Graph graph, split_reductions(canonical));
+  // Before the views are sunk: it leaves some to sink.
+  TRY(graph, sink_gathers(graph));
   // Broadcasts of pointwise values go down before the cut, so that where a View still stands on
   // arithmetic, the arithmetic is on stored values and small.
   TRY(graph, sink_views(graph, SinkLimit::kRecomputePointwise));

@@ -46,6 +46,7 @@ struct State {
   ReductionSizes sizes;   // unless free
   bool indirect = false;  // free, and reads through more than one View, or a Pad, Concat, Gather
   int depth = 0;
+  bool picked = false;  // indirect, but only through Gathers of elements of buffers
 };
 
 class Chooser {
@@ -134,6 +135,8 @@ class Chooser {
     for (NodeId operand : n.operands) {
       const State s = state(operand);
       if (s.kind != State::kFree) lead = std::max(lead, operand);
+      result.picked =
+          result.indirect == result.picked && s.indirect == s.picked && (result.picked || s.picked);
       result.indirect = result.indirect || s.indirect;
       result.depth = std::max(result.depth, s.depth);
     }
@@ -141,12 +144,13 @@ class Chooser {
       const State led = state(lead);
       for (NodeId operand : n.operands) {
         const State s = state(operand);
+        const bool picks = led.kind == State::kReduced && s.picked;  // one element a row
         if (s.kind != led.kind || s.sizes != led.sizes)
-          if (s.kind != State::kFree || s.indirect) store_narrow(operand);
+          if (s.kind != State::kFree || (s.indirect && !picks)) store_narrow(operand);
       }
       result.kind = led.kind;
       result.sizes = led.sizes;
-      result.indirect = false;
+      result.indirect = result.picked = false;
     }
     ++result.depth;
     return result;
@@ -184,6 +188,13 @@ class Chooser {
     for (NodeId operand : n.operands) {
       if (state(operand).kind != State::kFree) store_narrow(operand);
       result.depth = std::max(result.depth, state(operand).depth + 1);
+    }
+    if (n.op == Op::kGather) {
+      const Node& table = node(n.operands[0]);
+      const bool buffer =
+          table.op == Op::kView ? is_buffer(table.operands[0]) : is_buffer(n.operands[0]);
+      result.picked =
+          buffer && n.shape == node(n.operands[1]).shape && !state(n.operands[1]).indirect;
     }
     return result;
   }

@@ -26,13 +26,15 @@
 //  shape. "The value of node N at index I" is a recursive expression, total for every I inside N.
 //  May have no inputs at all (a filled buffer, an iota).
 //
-// kRowReduction and kColumnReduction: at least one Reduce, no Matmul, Pad, Concat, Gather. One
-//  iteration space S, the shape of every Reduce's operand; all Reduces have the same axes. They are
+// kRowReduction and kColumnReduction: at least one Reduce, no Matmul, Pad, Concat. One iteration
+//  space S, the shape of every Reduce's operand; all Reduces have the same axes. They are
 //  one run of adjacent axes: S = batch ++ reduced ++ kept. Row: kept is empty (the reduced axes are
 //  innermost). Column: kept is not empty. Reduced space T = batch ++ kept, the shape of every
 //  Reduce. Each node is one of:
 //   full     shape S: an Input, a View of a leaf, an elementwise node over full nodes;
 //   reduced  shape T: a Reduce, an Input, a View of a leaf, an elementwise node over reduced nodes;
+//            in kRowReduction also a Gather with a reduced index, one element a row, from a table:
+//            an Input, or a View of one, of one axis, that Gathers alone read;
 //   spread   a View of shape S of a reduced node (a Reduce or elementwise), which repeats it along
 //            the reduced axes: its strides are T's contiguous strides, 0 on the reduced axes,
 //            offset 0. It counts as full.

@@ -75,6 +75,20 @@ class Rows {
     return finish(
         {b_.binary(Op::kAdd, log, greatest), greatest, b_.binary(Op::kSub, below, spread)});
   }
+  // log(sum of exp) less one element of the row, which an index picks.
+  Graph cross_entropy() {
+    const NodeId target = b_.input(DType::kI64, {rows_});
+    const NodeId from = b_.binary(Op::kMul, b_.iota(DType::kI64, rows_),
+                                  b_.broadcast(b_.constant_int(DType::kI64, columns_), {rows_}));
+    const NodeId entry =
+        wide(b_.gather(b_.reshape(input_, {rows_ * columns_}), b_.binary(Op::kAdd, from, target)));
+    const NodeId greatest = b_.reduce(Op::kReduceMax, x_, {1});
+    const NodeId below =
+        b_.binary(Op::kSub, x_, b_.broadcast(b_.reshape(greatest, {rows_, 1}), b_.shape(x_)));
+    const NodeId log =
+        b_.unary(Op::kLog, b_.reduce(Op::kReduceSum, b_.unary(Op::kExp, below), {1}));
+    return finish({b_.binary(Op::kSub, b_.binary(Op::kSub, entry, greatest), log)});
+  }
   Graph sum() { return finish({b_.reduce(Op::kReduceSum, x_, {1})}); }
 
  private:
@@ -110,6 +124,11 @@ TEST(CudaRowReduction, SeveralOutputs) {
   EXPECT_EQ(check(Rows(DType::kBF16, 5, 2048).residual_rmsnorm(), 4), "");
   EXPECT_EQ(check(Rows(DType::kF16, 3, 99).log_sum_exp_beside_it(), 4), "");
   EXPECT_EQ(check(Rows(DType::kBF16, 9, 768).layernorm(), 4), "");
+}
+
+TEST(CudaRowReduction, ARowsElementPickedByAnIndex) {
+  EXPECT_EQ(check(Rows(DType::kBF16, 5, 1000).cross_entropy(), 4), "");
+  EXPECT_EQ(check(Rows(DType::kF32, 3, 70001).cross_entropy(), 2), "");
 }
 
 // Every form, on rows that fill it, that leave threads idle, and that end in a short vector.

@@ -56,6 +56,19 @@ TEST(RowReduction, RandomGraphsAgreeWithTheInterpreter) {
     }
 }
 
+TEST(RowReduction, ARowsElementPickedByAnIndex) {
+  for (const int64_t columns : {50, 40000}) {
+    GraphBuilder b;
+    const NodeId x = b.input(DType::kF32, {2, columns}), column = b.input(DType::kI64, {2});
+    const NodeId row = b.binary(Op::kMul, b.iota(DType::kI64, 2),
+                                b.broadcast(b.constant_int(DType::kI64, columns), {2}));
+    const NodeId entry = b.gather(b.reshape(x, {2 * columns}), b.binary(Op::kAdd, row, column));
+    EXPECT_EQ(check(*b.finish({b.binary(Op::kSub, b.reduce(Op::kReduceSum, x, {1}), entry)}),
+                    Family::kRowReduction, 100),
+              "");
+  }
+}
+
 TEST(RowReduction, LongRowsAreCutIntoPieces) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {2, 70001});

@@ -151,6 +151,41 @@ TEST(Plan, EachNormalisationIsOneRowKernel) {
   });
 }
 
+// x[i, column[i]] of a [rows, columns] value, as the frontend lowers gather along an axis.
+NodeId pick(Program& p, NodeId x, NodeId column) {
+  const int64_t rows = p.shape(x)[0].constant(), columns = p.shape(x)[1].constant();
+  const NodeId number = p.broadcast_in(p.iota(DType::kI64, rows), {rows, 1}, std::vector{0});
+  const NodeId from = p.mul(number, p.like(static_cast<double>(columns), number));
+  return p.gather(p.reshape(x, {rows * columns}), p.add(p.reshape(column, {rows, 1}), from));
+}
+
+TEST(Plan, TheTargetsEntryOfALogSoftmaxBelongsToItsRowKernel) {
+  const auto cross_entropy = [](Program& p, DType dtype) {
+    const NodeId x = p.cast(p.input(dtype, {9, 16}), kF32), target = p.input(DType::kI64, {9});
+    const NodeId inside =
+        p.binary(Op::kMax, p.binary(Op::kMin, target, p.like(15, target)), p.like(0, target));
+    const NodeId below = p.sub(x, p.reduce(Op::kReduceMax, x, {1}, true));
+    const NodeId logs = p.sub(below, p.unary(Op::kLog, p.sum(p.unary(Op::kExp, below), 1)));
+    const NodeId loss = p.reshape(p.unary(Op::kNeg, pick(p, logs, inside)), {9});
+    const NodeId kept = p.binary(Op::kNe, target, p.like(-100, target));
+    return std::pair(p.select(kept, loss, p.like(0, loss)), logs);
+  };
+  expect_families("row_reduction",
+                  [&](Program& p) { return std::vector{cross_entropy(p, kBF16).first}; });
+  expect_families("row_reduction row_reduction", [&](Program& p) {  // and the mean over the rows
+    return std::vector{p.reduce(Op::kReduceSum, cross_entropy(p, kF32).first, {0})};
+  });
+  expect_families("row_reduction", [&](Program& p) {
+    const auto [loss, logs] = cross_entropy(p, kF32);
+    return std::vector{loss, logs};
+  });
+  // What has no reduction in it stays a gather of what is stored, or of an input.
+  expect_families("pointwise", [](Program& p) {
+    return std::vector{
+        p.unary(Op::kExp, pick(p, p.f32({9, 16}), p.like(3, p.iota(DType::kI64, 9))))};
+  });
+}
+
 TEST(Plan, ReductionsOverOuterAxesAreColumnKernels) {
   expect_families("column_reduction", [](Program& p) {
     return std::vector{p.reduce(Op::kReduceSum, p.f32({9, 7}), {0})};

@@ -152,6 +152,24 @@ TEST(Classify, RefusesWhatTheRulesExclude) {
       "neither a view of a leaf nor a spread");
 }
 
+TEST(Classify, AGatherOfARowReductionPicksOneElementARow) {
+  constexpr std::string_view kPicked =
+      "kiln.graph 1\n%0 = input 0 : f32[4,8]\n%1 = reduce_sum %0 axes=[1] : f32[4]\n"
+      "%2 = input 1 : i64[4]\n%3 = view %0 strides=[1] offset=[0] : f32[32]\n"
+      "%4 = gather %3 %2 : f32[4]\n%5 = add %1 %4 : f32[4]\nreturn %5\n";
+  EXPECT_EQ(classify(parsed(kPicked)).value(), Family::kRowReduction);
+  expect_refused(  // of columns
+      "kiln.graph 1\n%0 = input 0 : f32[8,4]\n%1 = reduce_sum %0 axes=[0] : f32[4]\n"
+      "%2 = input 1 : i64[4]\n%3 = input 2 : f32[32]\n"
+      "%4 = gather %3 %2 : f32[4]\n%5 = add %1 %4 : f32[4]\nreturn %5\n",
+      "one element a row");
+  expect_refused(  // whole rows of a table
+      "kiln.graph 1\n%0 = input 0 : f32[4,8]\n%1 = input 1 : f32[9,8]\n"
+      "%2 = input 2 : i64[4]\n%3 = gather %1 %2 : f32[4,8]\n%4 = add %0 %3 : f32[4,8]\n"
+      "%5 = reduce_sum %4 axes=[1] : f32[4]\nreturn %5\n",
+      "one element a row");
+}
+
 TEST(Classify, TellsColumnsFromRows) {
   const auto column = classify(parsed(
       "kiln.graph 1\n%0 = input 0 : f32[4,8]\n%1 = reduce_sum %0 axes=[0] : f32[8]\nreturn %1\n"));
