@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
 
@@ -20,6 +22,12 @@ bool needs_long_indices(const Graph& graph) {
   return false;
 }
 
+bool has_trigonometry(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return node.op == Op::kSin || node.op == Op::kCos || node.op == Op::kTan;
+  });
+}
+
 }  // namespace
 
 std::string cuda_preamble(const Graph& graph, int lanes,
@@ -29,6 +37,7 @@ std::string cuda_preamble(const Graph& graph, int lanes,
   // In this order: each uses the ones before it.
   for (const char* name : {"device.cuh", "vector.cuh", "memory.cuh", "math.cuh", "reduce.cuh"})
     text += template_text(name);
+  if (has_trigonometry(graph)) text += template_text("trig.cuh");
   for (const std::string_view name : extra) text += template_text(name);
   return text + "\n// ---- The kernel.\n";
 }

@@ -13,6 +13,7 @@ constexpr int64_t kStreamBytes = int64_t{48} << 20;
 // More statements than this in one thread's code take longer to compile than they gain.
 constexpr int64_t kMostOperations = 640;
 constexpr int kMostLanes = 16;
+constexpr int kMostUnroll = 16;
 
 bool is_power_of_two(int64_t x) {
   return x > 0 && (x & (x - 1)) == 0;
@@ -77,7 +78,7 @@ class Space {
     const bool down = map == PointwiseMap::kRows && streams_.repeats_rows && streams_.rows >= 64;
     const auto try_one = [&](int threads, int unroll, PointwiseMap how, bool stream,
                              int64_t waves) {
-      unroll = bounded_unroll(streams_, lanes, unroll * more);
+      unroll = bounded_unroll(streams_, lanes, std::min(unroll * more, kMostUnroll));
       // Every SM gets a block before a thread gets a second vector.
       while (unroll > 1 && vectors < int64_t{limits_.sms} * threads * unroll) unroll /= 2;
       while (threads > 64 && vectors < int64_t{limits_.sms} * threads) threads /= 2;
@@ -119,9 +120,9 @@ Result<CudaPointwiseSchedule> CudaPointwiseSchedule::from(const Schedule& schedu
   const int64_t tile = schedule.get("tile", 0), blocks = schedule.get("blocks", 0);
   const int64_t stream = schedule.get("stream", 0);
   const bool ok = is_power_of_two(lanes) && lanes <= kMostLanes && is_power_of_two(threads) &&
-                  threads >= 32 && threads <= 1024 && is_power_of_two(unroll) && unroll <= 16 &&
-                  map >= 0 && map <= 2 && blocks >= 0 && blocks < int64_t{1} << 31 &&
-                  (stream == 0 || stream == 1);
+                  threads >= 32 && threads <= 1024 && is_power_of_two(unroll) &&
+                  unroll <= kMostUnroll && map >= 0 && map <= 2 && blocks >= 0 &&
+                  blocks < int64_t{1} << 31 && (stream == 0 || stream == 1);
   const bool tile_ok = tile == 0 || (is_power_of_two(tile) && tile >= 16 && tile <= 128 &&
                                      tile * tile >= lanes * threads);
   if (!ok || !tile_ok) return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());

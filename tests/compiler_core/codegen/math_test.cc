@@ -9,6 +9,7 @@
 
 #include "compiler_core/ir/builder.h"
 #include "tests/compiler_core/codegen/kernel_harness.h"
+#include "tests/support/fake_cuda/host_launch.h"
 
 namespace kiln {
 namespace {
@@ -99,6 +100,39 @@ TEST(Math, UnaryFunctionsAreAccurateOverTheWholeRange) {
                 << to_string(functions[f].op) << "(" << values[i] << ")";
           }
         }
+    }
+}
+
+// The rest of CUDA's functions are the device library's; the fake GPU has libm's in their place.
+TEST(Math, TrigonometryOnCudaIsAccurateOverTheWholeRange) {
+  const Function functions[] = {{Op::kSin, sinl, 1.6}, {Op::kCos, cosl, 1.6}, {Op::kTan, tanl, 3}};
+  const std::vector<float> values = samples();
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {static_cast<int64_t>(values.size())});
+  const NodeId wide = b.cast(x, DType::kF64);
+  std::vector<NodeId> outputs;
+  for (const Function& f : functions) outputs.push_back(b.unary(f.op, x));
+  for (const Function& f : functions) outputs.push_back(b.unary(f.op, wide));
+  const Workload workload{*b.finish(outputs), Family::kPointwise, {}};
+  const Schedule schedule = *Schedule::parse("pointwise lanes=4 threads=256 unroll=1");
+  std::vector<Tensor> inputs;
+  inputs.push_back(tensor_of(values));
+  const auto results =
+      testing::run_on_fake_gpu(*lower(workload, schedule, *Target::parse("cuda:sm_90a")), inputs);
+  ASSERT_TRUE(results) << results.error().message;
+  for (size_t f = 0; f < std::size(functions); ++f)
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float got = (*results)[f].as<float>()[i];
+      const double in_f64 = (*results)[f + std::size(functions)].as<double>()[i];
+      const long double want = functions[f].reference(values[i]);
+      ASSERT_LE(ulps(got, want), functions[f].most_ulps)
+          << to_string(functions[f].op) << "(" << values[i] << ") = " << got;
+      ASSERT_TRUE(std::isnan(want) ? std::isnan(in_f64)
+                                   : std::fabs(in_f64 - want) <= 7e-16L * std::fabs(want))
+          << to_string(functions[f].op) << "(" << values[i] << ") = " << in_f64;
+      if (want == 0) {
+        ASSERT_EQ(std::signbit(got), std::signbit(want));
+      }
     }
 }
 

@@ -28,9 +28,6 @@ KILN_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
   KILN_LANEWISE1(op_expm1, T, expm1##S(a))                                     \
   KILN_LANEWISE1(op_log, T, log##S(a))                                         \
   KILN_LANEWISE1(op_log1p, T, log1p##S(a))                                     \
-  KILN_LANEWISE1(op_sin, T, sin##S(a))                                         \
-  KILN_LANEWISE1(op_cos, T, cos##S(a))                                         \
-  KILN_LANEWISE1(op_tan, T, tan##S(a))                                         \
   KILN_LANEWISE1(op_tanh, T, tanh##S(a))                                       \
   KILN_LANEWISE1(op_erf, T, erf##S(a))                                         \
   KILN_LANEWISE2(op_div, T, a / b)                                             \
