@@ -14,7 +14,8 @@ constexpr double kLongUs = 100;  // such a launch is a sample of its own
 constexpr int kMaxLaunches = 256;
 constexpr int64_t kMaxCopies = 1024;
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kSentinelBytes = int64_t{32} << 20;
+constexpr int64_t kMinSentinelBytes = int64_t{1} << 20;
+constexpr int64_t kMaxSentinelBytes = int64_t{32} << 20;
 constexpr int kSentinelRuns = 5;
 constexpr double kMaxDrift = 0.05;
 constexpr double kMinClock = 0.9;  // of the warm one
@@ -36,8 +37,11 @@ int64_t padded(int64_t bytes) {
 
 Result<Sentinel> Sentinel::make(DeviceInstruments& instruments) {
   Sentinel sentinel(instruments);
-  TRY(sentinel.memory_, instruments.pool().allocate(2 * kSentinelBytes));
-  TRY_STATUS(instruments.device()->fill(sentinel.memory_.data(), 0x3c, 2 * kSentinelBytes,
+  // From and to together beyond the L2, so that it is memory that is looked at.
+  sentinel.bytes_ = std::clamp(instruments.device()->facts().l2_bytes / 16 * 16, kMinSentinelBytes,
+                               kMaxSentinelBytes);
+  TRY(sentinel.memory_, instruments.pool().allocate(2 * sentinel.bytes_));
+  TRY_STATUS(instruments.device()->fill(sentinel.memory_.data(), 0x3c, 2 * sentinel.bytes_,
                                         instruments.stream()));
   TRY(sentinel.begin_, CudaEvent::create(instruments.device()));
   TRY(sentinel.end_, CudaEvent::create(instruments.device()));
@@ -45,9 +49,9 @@ Result<Sentinel> Sentinel::make(DeviceInstruments& instruments) {
 }
 
 Status Sentinel::launch() const {
-  const int64_t words = kSentinelBytes / 16;
+  const int64_t words = bytes_ / 16;
   const int64_t from = parameter(memory_.data());
-  return instruments_->launch("kiln_copy", words, {from + kSentinelBytes, from, words});
+  return instruments_->launch("kiln_copy", words, {from + bytes_, from, words});
 }
 
 Result<double> Sentinel::time_us() const {

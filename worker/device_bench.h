@@ -31,6 +31,7 @@ class Sentinel {
  private:
   explicit Sentinel(DeviceInstruments& instruments) : instruments_(&instruments) {}
   DeviceInstruments* instruments_;
+  int64_t bytes_ = 0;  // copied
   PooledMemory memory_;
   std::optional<CudaEvent> begin_, end_;
 };

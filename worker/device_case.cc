@@ -9,7 +9,8 @@
 namespace kiln::runner {
 namespace {
 
-constexpr int64_t kGuard = int64_t{64} << 10;
+constexpr int64_t kGuard = int64_t{64} << 10;  // at least, on each side
+constexpr int64_t kMaxGuard = int64_t{4} << 20;
 constexpr size_t kMaxBuffers = DeviceInstruments::kMaxTallies / 4;
 
 Result<std::vector<int64_t>> evaluate_shape(const Shape& shape, std::span<const int64_t> symbols) {
@@ -47,12 +48,19 @@ DevicePtr LentMemory::data() const {
   return memory_.data() + static_cast<DevicePtr>(kGuard);
 }
 
+// What is left of the block, but a block of the pool may be far larger than what was asked for.
+int64_t LentMemory::guard_behind() const {
+  return std::min(memory_.bytes() - kGuard - bytes_, kMaxGuard);
+}
+
 Status LentMemory::repair(DeviceInstruments& instruments) const {
-  return instruments.launch("kiln_guard", kGuard, {parameter(data()), bytes_, kGuard});
+  return instruments.launch("kiln_guard", kGuard + guard_behind(),
+                            {parameter(data()), bytes_, kGuard, guard_behind()});
 }
 
 Status LentMemory::check(DeviceInstruments& instruments) const {
-  return instruments.tally("kiln_check_guard", kGuard, {parameter(data()), bytes_, kGuard});
+  return instruments.tally("kiln_check_guard", kGuard + guard_behind(),
+                           {parameter(data()), bytes_, kGuard, guard_behind()});
 }
 
 std::optional<int64_t> LentMemory::damage(const Tally& tally) const {

@@ -34,6 +34,8 @@ class LentMemory {
   std::optional<int64_t> damage(const Tally& tally) const;
 
  private:
+  int64_t guard_behind() const;
+
   std::string name_;
   int64_t bytes_ = 0;
   PooledMemory memory_;

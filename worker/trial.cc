@@ -31,14 +31,17 @@ Result<T> ask(RunnerProcess& runner, const runner::Request& request, int64_t qui
   return fail(Code::kUnavailable, "the runner answered another question");
 }
 
-// Opens the job's workload; how long the runner may then be silent. Comparing may take the time of
-// a second reference (tolerance.h).
-Result<int64_t> open(RunnerProcess& runner, const Job& job) {
+struct OpenedJob {
+  double ms = 0;
+  int64_t quiet_ms = 0;  // the runner may be silent for so long
+};
+// Opens the job's workload. Comparing may take the time of a second reference (tolerance.h).
+Result<OpenedJob> open(RunnerProcess& runner, const Job& job) {
   TRY(const auto opened,
       ask<runner::Opened>(runner, runner::OpenWorkload{job.seed, job.workload_text}, kOpenQuietMs));
   const double reference_ms = std::min<double>(opened.reference_ms, kOpenQuietMs);
-  return job.policy.launch_timeout_ms + runner::kProgressPeriodMs + kSlackMs +
-         static_cast<int64_t>(2 * reference_ms);
+  return OpenedJob{opened.open_ms, job.policy.launch_timeout_ms + runner::kProgressPeriodMs +
+                                       kSlackMs + static_cast<int64_t>(2 * reference_ms)};
 }
 
 void verify(RunnerProcess& runner, const Artifact& artifact, uint64_t slot, int64_t quiet_ms,
@@ -57,31 +60,34 @@ void verify(RunnerProcess& runner, const Artifact& artifact, uint64_t slot, int6
 // Verifies `members` and times the right ones. False when the runner went down while timing.
 bool time_together(RunnerProcess& runner, const Job& job, std::span<const Artifact> artifacts,
                    std::span<const size_t> members, std::vector<Trial>& trials) {
-  auto quiet_ms = open(runner, job);
+  const auto opened = open(runner, job);
   std::vector<uint64_t> slots;
   for (size_t i = 0; i < members.size(); ++i) {
     Trial& trial = trials[members[i]];
-    if (!quiet_ms) {
-      judge(trial, quiet_ms.error());
+    if (!opened) {
+      judge(trial, opened.error());
       continue;
     }
-    verify(runner, artifacts[members[i]], i, *quiet_ms, trial);
+    trial.open_ms = i == 0 ? opened->ms : 0;
+    verify(runner, artifacts[members[i]], i, opened->quiet_ms, trial);
     if (trial.verdict == Verdict::kOk) slots.push_back(i);
     if (runner.pid() == 0) return false;  // with the slots verified so far
   }
   if (slots.empty()) return true;
   const auto start = Clock::now();
-  auto timed =
-      ask<runner::FinalistsTimed>(runner, runner::TimeFinalists{slots, job.policy}, *quiet_ms);
+  auto timed = ask<runner::FinalistsTimed>(runner, runner::TimeFinalists{slots, job.policy},
+                                           opened->quiet_ms);
   if (timed && timed->measurements.size() != slots.size())
     timed = fail(Code::kUnavailable, "the runner answered for other finalists");
   for (size_t i = 0; i < slots.size(); ++i) {
     Trial& trial = trials[members[slots[i]]];
     trial.measure_ms = ms_since(start) / static_cast<double>(slots.size());
-    if (timed)
-      trial.measurement = std::move(timed->measurements[i]);
-    else
+    if (!timed) {
       judge(trial, timed.error());
+      continue;
+    }
+    trial.measurement = std::move(timed->measurements[i]);
+    trial.log = timed->note;
   }
   return timed.has_value();
 }
@@ -91,22 +97,24 @@ bool time_together(RunnerProcess& runner, const Job& job, std::span<const Artifa
 Trial try_candidate(RunnerProcess& runner, const Job& job, const Artifact& artifact,
                     double incumbent_us) {
   Trial trial;
-  const auto quiet_ms = open(runner, job);
-  if (!quiet_ms) {
-    judge(trial, quiet_ms.error());
+  const auto opened = open(runner, job);
+  if (!opened) {
+    judge(trial, opened.error());
     return trial;
   }
-  verify(runner, artifact, 0, *quiet_ms, trial);
+  trial.open_ms = opened->ms;
+  verify(runner, artifact, 0, opened->quiet_ms, trial);
   if (trial.verdict != Verdict::kOk || job.kind == Job::Kind::kCompile) return trial;
   const auto start = Clock::now();
   auto raced =
-      ask<runner::Raced>(runner, runner::RaceKernel{0, job.policy, incumbent_us}, *quiet_ms);
+      ask<runner::Raced>(runner, runner::RaceKernel{0, job.policy, incumbent_us}, opened->quiet_ms);
   trial.measure_ms = ms_since(start);
   if (!raced) {
     judge(trial, raced.error());
     return trial;
   }
   trial.dropped = raced->dropped;
+  trial.log = std::move(raced->note);
   trial.measurement = std::move(raced->measurement);
   return trial;
 }

@@ -12,9 +12,11 @@ namespace kiln {
 
 struct Trial {
   Verdict verdict = Verdict::kOk;
-  std::string log;
+  std::string
+      log;  // why, for anything but ok; for a right one what disturbed its clock, if anything
   Measurement measurement;
   bool dropped = false;  // lost the race: right, but slower than the incumbent
+  double open_ms = 0;    // inputs and reference, where they had to be made
   double verify_ms = 0, measure_ms = 0;
 };
 

@@ -193,21 +193,20 @@ KILN_KERNEL(256, 1) kiln_check_random(const void* data, i64 count, i64 dtype, u6
   tallies[self_index()] = tally;
 }
 
-// The guards of `zone` bytes before and behind `bytes` of data.
-KILN_KERNEL(256, 1) kiln_guard(unsigned char* data, i64 bytes, i64 zone, i64 threads) {
-  for (i64 i = self_index(); i < zone; i += threads) {
-    data[-1 - i] = guard_byte(-1 - i);
-    data[bytes + i] = guard_byte(i);
-  }
+// The guards: `before` bytes in front of `bytes` of data, `behind` bytes after them.
+KILN_KERNEL(256, 1) kiln_guard(unsigned char* data, i64 bytes, i64 before, i64 behind,
+                               i64 threads) {
+  for (i64 i = self_index(); i < before; i += threads) data[-1 - i] = guard_byte(-1 - i);
+  for (i64 i = self_index(); i < behind; i += threads) data[bytes + i] = guard_byte(i);
 }
-// Damage at distance d before the data is noted at d - 1, d bytes behind it at zone + d.
-KILN_KERNEL(256, 1) kiln_check_guard(const unsigned char* data, i64 bytes, i64 zone, Tally* tallies,
-                            i64 threads) {
+// Damage d bytes before the data is noted at d - 1, at offset d behind it at before + d.
+KILN_KERNEL(256, 1) kiln_check_guard(const unsigned char* data, i64 bytes, i64 before, i64 behind,
+                                     Tally* tallies, i64 threads) {
   Tally tally = {0, kNowhere, 0, 0};
-  for (i64 i = self_index(); i < zone; i += threads) {
+  for (i64 i = self_index(); i < before; i += threads)
     if (data[-1 - i] != guard_byte(-1 - i)) note(tally, i);
-    if (data[bytes + i] != guard_byte(i)) note(tally, zone + i);
-  }
+  for (i64 i = self_index(); i < behind; i += threads)
+    if (data[bytes + i] != guard_byte(i)) note(tally, before + i);
   tallies[self_index()] = tally;
 }
 

@@ -1,0 +1,50 @@
+#include "tests/gpu/gpu_lab.h"
+
+#include "compiler_core/codegen/embedded.h"
+#include "worker/cuda_instruments.h"
+
+namespace kiln::test {
+namespace {
+
+GpuFlags& the_flags() {
+  static GpuFlags flags;
+  return flags;
+}
+
+}  // namespace
+
+void GpuLab::set_flags(GpuFlags flags) {
+  the_flags() = std::move(flags);
+}
+
+Result<GpuLab*> GpuLab::instance() {
+  static const Result<std::unique_ptr<GpuLab>> lab = make();
+  if (!lab) return fail(lab.error());
+  return lab->get();
+}
+
+Result<std::unique_ptr<GpuLab>> GpuLab::make() {
+  auto lab = std::make_unique<GpuLab>();
+  lab->flags_ = the_flags();
+  TRY(lab->device_, CudaDevice::open(lab->flags_.ordinal, lab->flags_.libcuda));
+  TRY(lab->nvrtc_, Nvrtc::find(lab->flags_.libnvrtc));
+  auto compiled = lab->nvrtc_->compile(instruments_source(), lab->device_->facts().target());
+  if (!compiled) {
+    ADD_FAILURE() << compiled.error().message;
+    return fail(compiled.error());
+  }
+  lab->instruments_artifact_ = std::move(compiled->artifact);
+  TRY(lab->instruments_,
+      runner::DeviceInstruments::load(lab->device_, lab->instruments_artifact_.binary,
+                                      lab->instruments_artifact_.digest));
+  return lab;
+}
+
+Artifact GpuLab::compile(const std::string& body, Recipe recipe) const {
+  const std::string text = std::string(template_text("device.cuh")) + body;
+  auto compiled = nvrtc_->compile({text, std::move(recipe)}, device_->facts().target());
+  EXPECT_TRUE(compiled.has_value()) << (compiled ? "" : compiled.error().message);
+  return compiled ? std::move(compiled->artifact) : Artifact{};
+}
+
+}  // namespace kiln::test

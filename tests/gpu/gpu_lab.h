@@ -1,0 +1,54 @@
+// GpuLab: what the GPU tests share: a device, a compiler for it, the bench runner's kernels on it,
+// and where the runner is. Made once a process, since all of these take a while.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "compiler_core/compile/nvrtc.h"
+#include "worker/device_instruments.h"
+
+namespace kiln::test {
+
+struct GpuFlags {
+  std::string libcuda, libnvrtc;  // empty: the usual ones
+  std::string runner;             // the kiln-runner to start
+  int ordinal = 0;
+};
+
+class GpuLab {
+ public:
+  // Called by main, before any test.
+  static void set_flags(GpuFlags flags);
+  // kNotFound or kUnsupported: there is no GPU here.
+  static Result<GpuLab*> instance();
+
+  const GpuFlags& flags() const { return flags_; }
+  const std::shared_ptr<const CudaDevice>& device() const { return device_; }
+  runner::DeviceInstruments& instruments() { return *instruments_; }
+  const Artifact& instruments_artifact() const { return instruments_artifact_; }
+  // `body` stands behind device.cuh. Fails the test and gives nothing when it is refused.
+  Artifact compile(const std::string& body, Recipe recipe) const;
+
+ private:
+  static Result<std::unique_ptr<GpuLab>> make();
+
+  GpuFlags flags_;
+  std::shared_ptr<const CudaDevice> device_;
+  std::optional<Nvrtc> nvrtc_;
+  Artifact instruments_artifact_;
+  std::unique_ptr<runner::DeviceInstruments> instruments_;
+};
+
+// Skips its tests where there is no GPU.
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto lab = GpuLab::instance();
+    if (!lab) GTEST_SKIP() << lab.error().message;
+    lab_ = *lab;
+  }
+  runner::DeviceInstruments& instruments() const { return lab_->instruments(); }
+  GpuLab* lab_ = nullptr;
+};
+
+}  // namespace kiln::test
