@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "compiler_core/tune/cuda/device_limits.h"
@@ -17,9 +18,10 @@ int64_t ceil_div(int64_t a, int64_t b) {
 
 // Of any target that kernels are written for.
 constexpr int kMostSharedBytes = 227 << 10;
+constexpr int kMostRegisters = 272;  // as registers() counts them: beyond, a thread's 255 spill
 constexpr int kMostSums = 128;       // registers of a thread's sums
 constexpr int kOtherRegisters = 56;  // addresses, counters
-constexpr size_t kMostCandidates = 10;
+constexpr int kMostCandidates = 10, kFewCandidates = 6;
 constexpr int kMostOfATile = 2;
 
 int stored_bytes(const MatmulProblem& problem) {
@@ -141,7 +143,7 @@ namespace {
 struct BlockTile {
   int bm, bn, warps_m, warps_n;
 };
-constexpr std::array<BlockTile, 13> kHalfTiles = {{{128, 256, 2, 4},
+constexpr std::array<BlockTile, 15> kHalfTiles = {{{128, 256, 2, 4},
                                                    {256, 128, 4, 2},
                                                    {128, 192, 2, 4},
                                                    {128, 128, 2, 2},
@@ -152,17 +154,20 @@ constexpr std::array<BlockTile, 13> kHalfTiles = {{{128, 256, 2, 4},
                                                    {32, 128, 1, 4},
                                                    {32, 64, 1, 4},
                                                    {128, 16, 4, 1},
+                                                   {32, 32, 1, 2},
                                                    {16, 128, 1, 4},
-                                                   {16, 64, 1, 4}}};
-constexpr std::array<BlockTile, 9> kF32Tiles = {{{128, 128, 4, 2},
-                                                 {128, 64, 2, 2},
-                                                 {64, 128, 2, 2},
-                                                 {64, 64, 2, 2},
-                                                 {32, 128, 1, 4},
-                                                 {32, 64, 1, 4},
-                                                 {128, 16, 4, 1},
-                                                 {16, 128, 1, 4},
-                                                 {16, 64, 1, 4}}};
+                                                   {16, 64, 1, 4},
+                                                   {16, 32, 1, 2}}};
+constexpr std::array<BlockTile, 10> kF32Tiles = {{{128, 128, 4, 2},
+                                                  {128, 64, 2, 2},
+                                                  {64, 128, 2, 2},
+                                                  {64, 64, 2, 2},
+                                                  {32, 128, 1, 4},
+                                                  {32, 64, 1, 4},
+                                                  {128, 16, 4, 1},
+                                                  {16, 128, 1, 4},
+                                                  {16, 64, 1, 4},
+                                                  {16, 32, 1, 2}}};
 constexpr std::array<BlockTile, 4> kThreadTiles = {
     {{64, 64, 4, 2}, {32, 64, 4, 2}, {64, 32, 4, 2}, {16, 64, 2, 2}}};
 
@@ -175,6 +180,8 @@ std::span<const BlockTile> tiles_for(MatmulCore core) {
 // What an SM is taken to do in a cycle: enough to rank schedules, never to reject one.
 constexpr double kSharedBytes = 128, kL2Bytes = 40, kMemoryBytes = 20;
 constexpr double kBlockCycles = 2000;   // until the first step, and after the last
+constexpr double kCopyCycles = 900;     // until a copy from memory has come
+constexpr double kBarrierCycles = 30;   // of a step
 constexpr double kLaunchCycles = 4000;  // of a second kernel
 double products_a_cycle(MatmulCore core) {
   switch (core) {
@@ -196,37 +203,45 @@ int blocks_an_sm(const CudaMatmulSchedule& schedule, const MatmulProblem& proble
   return std::clamp(std::min(by_shared, by_registers), 1, limits.sm_threads / schedule.threads());
 }
 
+// Cycles that one step of a block keeps its SM busy: the slowest part of it decides.
+double step_cycles(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
+  const double bm = schedule.bm, bn = schedule.bn, bk = schedule.bk, size = stored_bytes(problem);
+  const double compute = bm * bn * bk / products_a_cycle(matmul_core(problem));
+  const double fragments =
+      bk * size * (bm * schedule.warps_n + bn * schedule.warps_m) / kSharedBytes;
+  const double operands = bk * size * (bm + bn) / kL2Bytes;
+  return std::max({compute, fragments, operands}) + 0.15 * (compute + fragments + operands) +
+         kBarrierCycles;
+}
+
+// Cycles until all operands have come from memory, at the best.
+double memory_cycles(const MatmulProblem& problem, int64_t sms) {
+  const auto bytes = [&](const MatmulOperand& operand, int64_t elements) {
+    return static_cast<double>(elements * stored_bytes(problem) *
+                               (operand.is_shared() ? 1 : problem.batches));
+  };
+  return (bytes(problem.a, problem.m * problem.k) + bytes(problem.b, problem.n * problem.k)) /
+         (kMemoryBytes * static_cast<double>(sms));
+}
+
 // Cycles of the whole launch, roughly.
 double estimate(const CudaMatmulSchedule& schedule, const MatmulProblem& problem,
                 const CudaLimits& limits) {
-  const double bm = schedule.bm, bn = schedule.bn, size = stored_bytes(problem);
   const int64_t steps = ceil_div(ceil_div(problem.k, schedule.bk), schedule.splits);
-  const double depth = static_cast<double>(steps * schedule.bk);
-  // The cycles that a block keeps each part of its SM busy: the slowest decides.
-  const double compute = bm * bn * depth / products_a_cycle(matmul_core(problem));
-  const double fragments =
-      depth * size * (bm * schedule.warps_n + bn * schedule.warps_m) / kSharedBytes;
-  const double operands = depth * size * (bm + bn) / kL2Bytes;
-  const double busy = std::max({compute, fragments, operands}) +
-                      0.15 * (compute + fragments + operands) + bm * bn / 12;
   const int64_t blocks = problem.batches * ceil_div(problem.m, schedule.bm) *
                          ceil_div(problem.n, schedule.bn) * schedule.splits;
-  const int64_t rounds = ceil_div(blocks, limits.sms);  // blocks that the busiest SM gets
-  const int64_t together = std::min<int64_t>(blocks_an_sm(schedule, problem, limits), rounds);
+  const int64_t most = ceil_div(blocks, limits.sms);  // blocks that the busiest SM gets
+  const int64_t together = std::min<int64_t>(blocks_an_sm(schedule, problem, limits), most);
   const double warps = static_cast<double>(together * schedule.threads()) / 32;
-  const double hidden = warps >= 8 ? 1.0 : 1.0 + (8 - warps) * 0.06;  // latencies that show
-  double cycles = static_cast<double>(rounds) * busy * hidden +
-                  kBlockCycles * static_cast<double>(ceil_div(rounds, together));
-  // What must come from memory, however it is cut; few blocks have few bytes under way.
-  const double a = static_cast<double>(problem.m * problem.k) *
-                   (problem.a.is_shared() ? 1 : 1e0 * static_cast<double>(problem.batches));
-  const double b = static_cast<double>(problem.n * problem.k) *
-                   (problem.b.is_shared() ? 1 : 1e0 * static_cast<double>(problem.batches));
-  const double used = static_cast<double>(std::min<int64_t>(blocks, limits.sms));
-  const double in_flight =
-      static_cast<double>(together * (schedule.stages - 1)) * size * (bm + bn) * schedule.bk;
-  const double rate = kMemoryBytes * std::min(1.0, in_flight / 40e3);
-  cycles = std::max(cycles, (a + b) * size / (used * rate) + kBlockCycles);
+  // All blocks of the SM do a step; its copies have been under way for stages - 1 of them.
+  const double step = static_cast<double>(together) * step_cycles(schedule, problem) *
+                      (warps >= 8 ? 1.0 : 1.0 + (8 - warps) * 0.06);
+  const double wait = std::max(0.0, kCopyCycles / (schedule.stages - 1) - step);
+  const double block = static_cast<double>(steps) * (step + wait) + kBlockCycles +
+                       static_cast<double>(together * schedule.bm * schedule.bn) / 12;
+  const double rounds = static_cast<double>(most) / static_cast<double>(together);
+  double cycles = std::max(
+      rounds * block, memory_cycles(problem, std::min<int64_t>(blocks, limits.sms)) + kBlockCycles);
   if (schedule.splits > 1)
     cycles += kLaunchCycles +
               static_cast<double>(schedule.splits * problem.batches * problem.m * problem.n) * 8 /
@@ -248,7 +263,7 @@ std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
     if ((tile.bm > 16 && tile.bm >= 2 * problem.m) || (tile.bn > 64 && tile.bn >= 2 * problem.n))
       continue;
     for (const int bk : {16, 32, 64, 128})
-      for (const int stages : {2, 3, 4, 6})
+      for (const int stages : {2, 4, 3, 6})
         for (const int splits : {1, 2, 4, 8, 16, 32}) {
           if (core == MatmulCore::kThreads ? stages != 2 : stages == 2) continue;
           if (halves ? bk < 32 : bk == 128) continue;
@@ -259,6 +274,28 @@ std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
   return all;
 }
 
+// Best first, few of one tile: near relatives differ by less than the estimate's error. Where there
+// are few tiles, more of each.
+std::vector<Schedule> most_promising(const std::vector<RankedTile>& ranked) {
+  std::vector<Schedule> space;
+  std::map<std::array<int, 3>, int> of_tile;
+  std::set<std::array<int, 5>> kinds;
+  const auto add = [&](const CudaMatmulSchedule& schedule) {
+    Schedule made = schedule.to_schedule();
+    if (std::find(space.begin(), space.end(), made) == space.end())
+      space.push_back(std::move(made));
+  };
+  for (const auto& [cycles, x] : ranked)
+    if (std::ssize(space) < kMostCandidates && of_tile[{x.bm, x.bn, x.warps_n}] < kMostOfATile &&
+        kinds.insert({x.bm, x.bn, x.warps_n, x.bk, x.splits}).second) {
+      ++of_tile[{x.bm, x.bn, x.warps_n}];
+      add(x);
+    }
+  for (const auto& [cycles, x] : ranked)
+    if (std::ssize(space) < kFewCandidates) add(x);
+  return space;
+}
+
 }  // namespace
 
 std::vector<Schedule> cuda_matmul_space(const Workload& workload, const Target& target) {
@@ -266,18 +303,12 @@ std::vector<Schedule> cuda_matmul_space(const Workload& workload, const Target& 
   const CudaLimits limits = cuda_limits(target);
   std::vector<RankedTile> ranked;
   for (const CudaMatmulSchedule& schedule : all_schedules(problem))
-    if (fits(schedule, problem) && schedule.shared_bytes(problem) <= limits.block_shared_bytes)
+    if (fits(schedule, problem) && schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
+        schedule.registers(problem) <= kMostRegisters)
       ranked.push_back({estimate(schedule, problem, limits), schedule});
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const RankedTile& x, const RankedTile& y) { return x.cycles < y.cycles; });
-  // Few of one tile: near relatives differ by less than the estimate's error.
-  std::vector<Schedule> space;
-  std::map<std::array<int, 3>, int> of_tile;
-  for (const auto& [cycles, schedule] : ranked)
-    if (space.size() < kMostCandidates &&
-        of_tile[{schedule.bm, schedule.bn, schedule.warps_n}]++ < kMostOfATile)
-      space.push_back(schedule.to_schedule());
-  return space;
+  return most_promising(ranked);
 }
 
 }  // namespace kiln
