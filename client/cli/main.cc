@@ -135,15 +135,21 @@ int main(int argc, char** argv) {
   add_coordinator(stats, options);
   add_json(stats, options);
 
-  auto* up = app.add_subcommand(
-      "up", "Run a coordinator and workers on this machine's CPU; prints `ready tcp://HOST:PORT`");
+  auto* up = app.add_subcommand("up",
+                                "Run a coordinator and workers for this machine's CPU and GPUs; "
+                                "prints `ready tcp://HOST:PORT`");
   up->add_option("--data-dir", options.data_dir, "Where the cache lives")->capture_default_str();
   up->add_option("--listen", options.listen, "Loopback endpoint; port 0 picks one")
       ->capture_default_str();
-  up->add_option("--workers", options.workers, "How many workers")
+  up->add_option("--device", options.devices,
+                 "cpu, cuda:0, ...: what to run workers for (default: cpu and every GPU)");
+  up->add_option("--workers", options.workers, "How many workers for the CPU")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
-  up->add_option("--threads", options.threads, "Threads of a launch in a worker; 0: every core");
+  up->add_option("--threads", options.threads,
+                 "Threads of a launch in a worker for the CPU; 0: every core");
+  up->add_option("--libcuda", options.libcuda)->group("");
+  up->add_option("--libnvrtc", options.libnvrtc)->group("");
 
   try {
     app.parse(argc, argv);

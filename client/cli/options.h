@@ -41,7 +41,8 @@ struct Options {
   // up
   std::string data_dir;
   std::string listen = "tcp://127.0.0.1:7557";
-  int workers = 1;
+  int workers = 1;                   // for the CPU
+  std::vector<std::string> devices;  // "cpu", "cuda:1"; empty: the CPU and every GPU there is
 };
 
 // Each returns an exit code.

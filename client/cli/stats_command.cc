@@ -51,9 +51,10 @@ std::string stats_text(const std::string& endpoint, const Stats& s) {
       s.corrupt_blobs, s.malformed_messages, s.store_failures);
   if (s.workers.empty()) text += "  no workers\n";
   for (const WorkerStats& w : s.workers)
-    text += fmt::format("  worker {}  {} ({}, {} cores)  {}  {} leases, {} compiled, {} measured\n",
+    text += fmt::format("  worker {}  {} ({}, {} {})  {}  {} leases, {} compiled, {} measured\n",
                         w.name, w.target.to_string(), w.target.device_model, w.target.units,
-                        w.toolkit, w.leases, w.compiled, w.measured);
+                        w.target.backend == Backend::kCuda ? "SMs" : "cores", w.toolkit, w.leases,
+                        w.compiled, w.measured);
   return text;
 }
 

@@ -1,6 +1,6 @@
-// `kiln up`: a coordinator and CPU workers on this machine, in the foreground. The children are
-// separate programs; this one starts them, restarts a worker that dies, and takes them all down
-// with it, also when it is killed (they ask the kernel to be told, PR_SET_PDEATHSIG).
+// `kiln up`: a coordinator and workers for this machine's CPU and GPUs, in the foreground. The
+// children are separate programs; this one starts them, restarts a worker that dies, and takes them
+// all down with it, also when it is killed (they ask the kernel to be told, PR_SET_PDEATHSIG).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -81,6 +81,60 @@ Result<std::string> await_ready(int fd, pid_t pid) {
   return fail(Code::kInvalidArgument, "the coordinator did not start; its message stands above");
 }
 
+// The GPUs of this machine, as kiln-worker names them: "cuda:0", ... It is asked in a process of
+// its own, which opens them and ends. None when it cannot say.
+std::vector<std::string> find_gpus(const std::string& libcuda) {
+  std::array<int, 2> pipe_fds;
+  if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0) return {};
+  std::vector<std::string> arguments = {beside_this_program("kiln-worker").string(),
+                                        "--list-devices"};
+  if (!libcuda.empty()) arguments.insert(arguments.end(), {"--libcuda", libcuda});
+  const auto pid = spawn(arguments, pipe_fds[1], SIGKILL);
+  ::close(pipe_fds[1]);
+  std::string text;
+  std::array<char, 512> chunk;
+  const auto deadline = Clock::now() + kReadyTimeout;
+  while (pid && Clock::now() < deadline) {
+    pollfd poll_fd{pipe_fds[0], POLLIN, 0};
+    if (::poll(&poll_fd, 1, 100) <= 0) continue;
+    const ssize_t n = ::read(pipe_fds[0], chunk.data(), chunk.size());
+    if (n <= 0) break;
+    text.append(chunk.data(), static_cast<size_t>(n));
+  }
+  ::close(pipe_fds[0]);
+  if (pid) {
+    ::kill(*pid, SIGKILL);
+    ::waitpid(*pid, nullptr, 0);
+  }
+  std::vector<std::string> gpus;
+  for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+    const size_t end = text.find_first_of(" \n", at);
+    if (end == std::string::npos || text.find('\n', at) == std::string::npos) break;
+    gpus.push_back(text.substr(at, end - at));
+  }
+  return gpus;
+}
+
+struct LocalWorker {
+  std::string device, name;
+  pid_t pid = -1;
+};
+
+std::vector<LocalWorker> planned_workers(const Options& options) {
+  std::vector<std::string> devices = options.devices;
+  if (devices.empty()) {
+    devices = find_gpus(options.libcuda);
+    devices.insert(devices.begin(), "cpu");
+  }
+  std::vector<LocalWorker> workers;
+  for (const std::string& device : devices) {
+    if (device != "cpu") workers.push_back({device, "local-" + device});
+    for (int i = 0; device == "cpu" && i < options.workers; ++i)
+      workers.push_back({device, fmt::format("local-{}", i)});
+  }
+  return workers;
+}
+
 class Household {
  public:
   explicit Household(const Options& options) : options_(options) {}
@@ -88,10 +142,8 @@ class Household {
   Status start() {
     block_signals();
     TRY_STATUS(start_coordinator());
-    for (int i = 0; i < options_.workers; ++i) {
-      workers_.push_back(-1);
-      TRY_STATUS(start_worker(workers_.size() - 1));
-    }
+    workers_ = planned_workers(options_);
+    for (LocalWorker& worker : workers_) TRY_STATUS(start_worker(worker));
     return await_workers();
   }
 
@@ -110,8 +162,8 @@ class Household {
   }
 
   void stop() {
-    for (pid_t pid : workers_) end(pid, SIGTERM);
-    for (pid_t& pid : workers_) wait_for(pid);
+    for (const LocalWorker& worker : workers_) end(worker.pid, SIGTERM);
+    for (LocalWorker& worker : workers_) wait_for(worker.pid);
     end(coordinator_, SIGTERM);
     wait_for(coordinator_);
   }
@@ -142,29 +194,39 @@ class Household {
     return {};
   }
 
-  Status start_worker(size_t index) {
+  Status start_worker(LocalWorker& worker) {
     std::vector<std::string> arguments = {beside_this_program("kiln-worker").string(),
                                           "--coordinator",
                                           endpoint_,
                                           "--name",
-                                          fmt::format("local-{}", index),
+                                          worker.name,
+                                          "--device",
+                                          worker.device,
                                           "--cache-dir",
                                           (Path(options_.data_dir) / "worker").string()};
-    if (options_.threads > 0) {
-      arguments.emplace_back("--threads");
-      arguments.push_back(std::to_string(options_.threads));
-    }
-    TRY(workers_[index], spawn(arguments, STDERR_FILENO, SIGTERM));
+    const auto add = [&](const char* flag, const std::string& value) {
+      if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
+    };
+    if (options_.threads > 0) add("--threads", std::to_string(options_.threads));
+    if (worker.device != "cpu") add("--libcuda", options_.libcuda);
+    if (worker.device != "cpu") add("--libnvrtc", options_.libnvrtc);
+    TRY(worker.pid, spawn(arguments, STDERR_FILENO, SIGTERM));
     return {};
   }
 
   // The service serves once its workers have reported.
-  Status await_workers() const {
+  Status await_workers() {
     Remote remote(endpoint_, std::chrono::milliseconds(2000));
     const auto deadline = Clock::now() + kReadyTimeout;
     while (Clock::now() < deadline) {
       const auto stats = remote.stats(Clock::now() + std::chrono::seconds(2));
       if (stats && stats->workers.size() >= workers_.size()) return {};
+      for (LocalWorker& worker : workers_)
+        if (::waitpid(worker.pid, nullptr, WNOHANG) == worker.pid) {
+          worker.pid = -1;
+          return fail(Code::kUnavailable, "the worker for " + worker.device +
+                                              " did not start; its message stands above");
+        }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     return fail(Code::kUnavailable, "the workers did not report; their messages stand above");
@@ -182,13 +244,12 @@ class Household {
                          0});
         return false;
       }
-      const auto at = std::find(workers_.begin(), workers_.end(), pid);
+      const auto at = std::ranges::find(workers_, pid, &LocalWorker::pid);
       if (at == workers_.end()) continue;
-      *at = -1;
+      at->pid = -1;
       std::fputs("kiln: a worker ended; starting it again\n", stderr);
       std::this_thread::sleep_for(kRestartPause);
-      if (auto started = start_worker(static_cast<size_t>(at - workers_.begin())); !started)
-        print_error("", started.error());
+      if (auto started = start_worker(*at); !started) print_error("", started.error());
     }
     return true;
   }
@@ -210,7 +271,7 @@ class Household {
   const Options& options_;
   std::string endpoint_;
   pid_t coordinator_ = -1;
-  std::vector<pid_t> workers_;
+  std::vector<LocalWorker> workers_;
   int signals_ = -1;
 };
 
