@@ -86,8 +86,7 @@ struct Loader {
       _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
         const Place place(turn);
         if (!place.mine) continue;
-        unsigned* to = reinterpret_cast<unsigned*>(tile + Tile::chunk_at(place.row, place.chunk));
-        _Pragma("unroll") for (int w = 0; w < 4; ++w) to[w] = waiting[turn].word[w];
+        store_words(tile + Tile::chunk_at(place.row, place.chunk), waiting[turn].word);
       }
     }
   }
@@ -149,9 +148,7 @@ KILN_INLINE void multiply_tile(const typename A::stored* a, const typename B::st
 template <class Tiling, class Value>
 KILN_INLINE Vec<Value> staged_sums(const char* shared, int row, int column) {
   const Value* at = reinterpret_cast<const Value*>(shared) + row * Staging<Tiling>::pitch + column;
-  Vec<Value> x;
-  KILN_EACH_LANE x[l] = at[l];
-  return x;
+  return unpack(*reinterpret_cast<const Packed<Value>*>(at));
 }
 
 // Tile number `tile` of rows x columns of them. Neighbouring numbers lie in `group` rows, so that

@@ -22,6 +22,16 @@ struct SharedTile {
   }
 };
 
+// Stores words to shared memory at once. Their size divides the address.
+template <int words>
+struct alignas(words * 4) AlignedWords { unsigned word[words]; };
+template <int words>
+KILN_INLINE void store_words(void* to, const unsigned (&x)[words]) {
+  AlignedWords<words> all;
+  _Pragma("unroll") for (int w = 0; w < words; ++w) all.word[w] = x[w];
+  *static_cast<AlignedWords<words>*>(to) = all;
+}
+
 // How an operand's tile lies in shared memory: along the axis that it is contiguous along.
 template <class Operand, int lines, int depth>
 using TileOf = SharedTile<typename Operand::stored, Operand::depth_inner ? lines : depth,
@@ -133,9 +143,8 @@ struct WarpSums {
     _Pragma("unroll") for (int i = 0; i < rows / 16; ++i)
       _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
         _Pragma("unroll") for (int half = 0; half < 2; ++half) {
-          float* pair = at + (i * 16 + half * 8) * pitch + j * 8;
-          pair[0] = sum[i][j][half * 2];
-          pair[1] = sum[i][j][half * 2 + 1];
+          const unsigned pair[2] = {as_bits(sum[i][j][half * 2]), as_bits(sum[i][j][half * 2 + 1])};
+          store_words(at + (i * 16 + half * 8) * pitch + j * 8, pair);
         }
   }
 };
