@@ -45,12 +45,21 @@ endfunction()
 
 include(GNUInstallDirs)
 
+# kiln_bundled(name): installed into bin/, as a component of its own, so that ops/bundle can take it
+# alone. Libraries that lie in lib/ beside bin/ go before the system's: RPATH, because RUNPATH would
+# not hold for what those libraries need themselves.
+function(kiln_bundled name)
+  set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${name} ${ARGN})
+endfunction()
+
 # kiln_executable(name SOURCES main.cc DEPS lib ...): lands in bin/, and is installed.
 function(kiln_executable name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE kiln_options ${ARG_DEPS})
-  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  kiln_bundled(${name})
 endfunction()
 
 # kiln_test(dir DEPS lib ...): every *_test.cc in tests/<dir> becomes one test program, so that a
