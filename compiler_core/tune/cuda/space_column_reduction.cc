@@ -20,18 +20,18 @@ constexpr double kBlockUs = 1.5;            // of a block's life without loads i
 constexpr double kPhaseUs = 2.5;            // of a launch after another
 constexpr double kNarrowBytes = 64;         // per row of a strip: cost as much as 64 more
 constexpr size_t kMostSchedules = 10;
-constexpr long kMostAlike = 2;   // of one form and strip width
-constexpr long kMostOfForm = 6;  // whole, split or kept
-constexpr int kWidest = 16;      // bytes of one load
+constexpr int kLargeBlock = 512;  // threads
+constexpr long kMostOfForm = 6;   // whole, split or kept
+constexpr int kWidest = 16;       // bytes of one load
 
 // What a workload asks of the memory and of registers, a row and column of its space.
 struct Traffic {
   int narrowest = 8;  // bytes of the narrowest full operand or output
   double read = 0, written = 0;
-  int reductions = 0;  // of the pass that has most
   int passes = 0;
   int words = 0;         // registers of a lane's full operands
-  int accumulators = 0;  // registers of a lane's accumulators
+  int accumulators = 0;  // registers of a lane's accumulators, and of what is known of its column
+  int scratch = 22;      // registers of addresses, counters and the work on one vector
 };
 
 bool is_leaf(const Graph& graph, const ReductionPasses& passes, NodeId id) {
@@ -59,13 +59,22 @@ Traffic traffic_of(const Graph& graph, const ReductionPasses& passes) {
       traffic.words +=
           graph.node(id).dtype == DType::kF64 || graph.node(id).dtype == DType::kI64 ? 2 : 1;
     }
+  // What one loop found is known of the column in the next.
+  int known = 0;
+  const bool divides = std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                                   [](const Node& node) { return node.op == Op::kDiv; });
   for (const ReductionPasses::Pass& pass : passes.passes) {
     int accumulators = 0;
     for (NodeId id : pass.reduces) accumulators += size_of(graph.node(id).dtype) > 4 ? 2 : 1;
-    traffic.accumulators = std::max(traffic.accumulators, accumulators);
+    traffic.accumulators = std::max(traffic.accumulators, known + accumulators);
     for (int output : pass.outputs)
       traffic.written += note(graph.outputs()[static_cast<size_t>(output)]);
     traffic.passes += pass.empty() ? 0 : 1;
+    known += accumulators;
+  }
+  if (traffic.passes > 1 && divides) {
+    traffic.accumulators += 1;  // the divisor's reciprocal
+    traffic.scratch += 6;       // a call
   }
   return traffic;
 }
@@ -85,19 +94,18 @@ class ColumnRanking {
     std::vector<Ranked> chosen;
     for (const Ranked& next : found_) {
       const CudaColumnReductionSchedule& a = next.schedule;
-      long of_form = 0, alike = 0, twins = 0;
+      long of_form = 0, alike = 0;
       for (const Ranked& other : chosen) {
         const CudaColumnReductionSchedule& b = other.schedule;
         if ((a.split > 0) != (b.split > 0) || a.keep != b.keep) continue;
         ++of_form;
-        alike += a.lanes * a.across == b.lanes * b.across ? 1 : 0;
-        // Of schedules that differ in their unrolling alone, the best guess.
-        twins +=
-            a.lanes == b.lanes && a.across == b.across && a.down == b.down && a.split == b.split
-                ? 1
-                : 0;
+        // Schedules of one strip width whose blocks are all large, or all small, run alike.
+        alike += a.lanes * a.across == b.lanes * b.across &&
+                         (a.threads() >= kLargeBlock) == (b.threads() >= kLargeBlock)
+                     ? 1
+                     : 0;
       }
-      if (of_form == kMostOfForm || alike == kMostAlike || twins > 0) continue;
+      if (of_form == kMostOfForm || alike > 0) continue;
       chosen.push_back(next);
       if (chosen.size() == kMostSchedules) break;
     }
@@ -148,8 +156,7 @@ class ColumnRanking {
   }
 
   void add(const CudaColumnReductionSchedule& schedule) {
-    if (registers(schedule) > 65536 / std::max(schedule.keep ? 512 : 1024, schedule.threads()))
-      return;
+    if (registers(schedule) > limits_.sm_registers / resident_threads(schedule)) return;
     if (exchange_bytes(schedule) > limits_.block_shared_bytes) return;
     found_.push_back({schedule, estimated_us(schedule)});
   }
@@ -161,20 +168,21 @@ class ColumnRanking {
   // An estimate: what ptxas makes of it decides, and a spill shows in its log.
   int registers(const CudaColumnReductionSchedule& schedule) const {
     const int64_t thread_rows = (extent_.rows + schedule.down - 1) / schedule.down;
-    const double word = static_cast<double>(std::max(traffic_.narrowest, 1)) / 4;
     const double in_flight = schedule.keep ? static_cast<double>(thread_rows) * traffic_.words
-                                           : schedule.unroll * traffic_.read / 4;
-    const double scratch = word < 1 ? 24 : 20;
-    return static_cast<int>(schedule.lanes * (in_flight + traffic_.accumulators) + scratch);
+                                           : schedule.unroll * std::max(traffic_.read / 4, 0.5);
+    return static_cast<int>(schedule.lanes * (in_flight + traffic_.accumulators)) +
+           traffic_.scratch;
   }
   int exchange_bytes(const CudaColumnReductionSchedule& schedule) const {
     return schedule.threads() * schedule.lanes * traffic_.accumulators * 4;
   }
+  // As the launch bounds of the printed kernels have it.
   int64_t resident(const CudaColumnReductionSchedule& schedule) const {
-    // Registers are handed out to a warp in units of 8 a thread.
-    const int a_thread = (registers(schedule) + 7) / 8 * 8;
-    return std::max(1, std::min(limits_.sm_threads / schedule.threads(),
-                                limits_.sm_registers / (a_thread * schedule.threads())));
+    return std::max(1, resident_threads(schedule) / schedule.threads());
+  }
+  // So that each has 64 registers, or 128 to hold rows in.
+  static int resident_threads(const CudaColumnReductionSchedule& schedule) {
+    return schedule.keep ? 512 : 1024;
   }
   int64_t slots(const CudaColumnReductionSchedule& schedule) const {
     return limits_.sms * resident(schedule);
