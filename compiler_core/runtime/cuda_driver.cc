@@ -62,6 +62,8 @@ Result<CudaDriver> CudaDriver::open(const std::string& library) {
 #define KILN_CUDA_FIND(name) TRY_STATUS(find_into(handle, KILN_TEXT(name), driver.name));
   KILN_CUDA_FUNCTIONS(KILN_CUDA_FIND)
 #undef KILN_CUDA_FIND
+  static_cast<void>(find_into(handle, KILN_TEXT(cuOccupancyMaxActiveClusters),
+                              driver.cuOccupancyMaxActiveClusters));
   const CUresult started = driver.cuInit(0);
   if (started == CUDA_ERROR_NO_DEVICE) return fail(Code::kNotFound, "no NVIDIA GPU here");
   TRY_STATUS(driver.check(started, "starting the NVIDIA driver", Code::kUnsupported));

@@ -20,25 +20,21 @@
   FUNCTION(cuInit)                                                                                 \
   FUNCTION(cuDriverGetVersion)                                                                     \
   FUNCTION(cuGetErrorName)                                                                         \
-  FUNCTION(cuGetErrorString) FUNCTION(cuDeviceGetCount) FUNCTION(cuDeviceGet)                      \
-      FUNCTION(cuDeviceGetName) FUNCTION(cuDeviceGetPCIBusId) FUNCTION(cuDeviceGetAttribute)       \
-          FUNCTION(cuDeviceTotalMem) FUNCTION(cuDevicePrimaryCtxRetain) FUNCTION(                  \
-              cuDevicePrimaryCtxRelease) FUNCTION(cuCtxSetCurrent) FUNCTION(cuMemAlloc)            \
-              FUNCTION(cuMemFree) FUNCTION(cuMemcpyHtoD) FUNCTION(cuMemcpyDtoH) FUNCTION(          \
-                  cuMemcpyDtoDAsync) FUNCTION(cuMemsetD8Async) FUNCTION(cuStreamCreate)            \
-                  FUNCTION(cuStreamDestroy) FUNCTION(cuStreamSynchronize) FUNCTION(cuStreamQuery)  \
-                      FUNCTION(cuStreamBeginCapture) FUNCTION(cuStreamEndCapture)                  \
-                          FUNCTION(cuGraphInstantiate) FUNCTION(cuGraphExecUpdate)                 \
-                              FUNCTION(cuGraphLaunch) FUNCTION(cuGraphDestroy)                     \
-                                  FUNCTION(cuGraphExecDestroy) FUNCTION(cuEventCreate)             \
-                                      FUNCTION(cuEventDestroy) FUNCTION(cuEventRecord)             \
-                                          FUNCTION(cuEventElapsedTime) FUNCTION(cuLibraryLoadData) \
-                                              FUNCTION(cuLibraryUnload)                            \
-                                                  FUNCTION(cuLibraryGetKernel)                     \
-                                                      FUNCTION(cuKernelGetFunction)                \
-                                                          FUNCTION(cuFuncGetAttribute)             \
-                                                              FUNCTION(cuFuncSetAttribute)         \
-                                                                  FUNCTION(cuLaunchKernelEx)
+  FUNCTION(cuGetErrorString)                                                                       \
+  FUNCTION(cuDeviceGetCount) FUNCTION(cuDeviceGet) FUNCTION(cuDeviceGetName) FUNCTION(             \
+      cuDeviceGetPCIBusId) FUNCTION(cuDeviceGetAttribute) FUNCTION(cuDeviceTotalMem)               \
+      FUNCTION(cuDevicePrimaryCtxRetain) FUNCTION(cuDevicePrimaryCtxRelease) FUNCTION(             \
+          cuCtxSetCurrent) FUNCTION(cuMemAlloc) FUNCTION(cuMemFree) FUNCTION(cuMemcpyHtoD)         \
+          FUNCTION(cuMemcpyDtoH) FUNCTION(cuMemcpyDtoDAsync) FUNCTION(cuMemsetD8Async) FUNCTION(   \
+              cuStreamCreate) FUNCTION(cuStreamDestroy) FUNCTION(cuStreamSynchronize)              \
+              FUNCTION(cuStreamQuery) FUNCTION(cuStreamBeginCapture) FUNCTION(cuStreamEndCapture)  \
+                  FUNCTION(cuGraphInstantiate) FUNCTION(cuGraphExecUpdate) FUNCTION(cuGraphLaunch) \
+                      FUNCTION(cuGraphDestroy) FUNCTION(cuGraphExecDestroy)                        \
+                          FUNCTION(cuEventCreate) FUNCTION(cuEventDestroy) FUNCTION(cuEventRecord) \
+                              FUNCTION(cuEventElapsedTime) FUNCTION(cuLibraryLoadData)             \
+                                  FUNCTION(cuLibraryUnload) FUNCTION(cuLibraryGetKernel)           \
+                                      FUNCTION(cuKernelGetFunction) FUNCTION(cuFuncGetAttribute)   \
+                                          FUNCTION(cuFuncSetAttribute) FUNCTION(cuLaunchKernelEx)
 
 namespace kiln {
 
@@ -55,6 +51,8 @@ struct CudaDriver {
 #define KILN_CUDA_FIELD(name) decltype(&::name) name = nullptr;
   KILN_CUDA_FUNCTIONS(KILN_CUDA_FIELD)
 #undef KILN_CUDA_FIELD
+  // Null when the library lacks it.
+  decltype(&::cuOccupancyMaxActiveClusters) cuOccupancyMaxActiveClusters = nullptr;
 };
 
 // Constant after construction, but for `fault` and what `nvml_once` guards.

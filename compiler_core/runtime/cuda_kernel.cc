@@ -68,6 +68,47 @@ Status check_function(const CudaDevice::Impl& impl, CUfunction function, const P
   return {};
 }
 
+// `cluster` is part of what is returned.
+CUlaunchConfig launch_config(const Phase& phase, int64_t blocks, CUstream stream,
+                             CUlaunchAttribute& cluster) {
+  CUlaunchConfig config{};
+  config.gridDimX = static_cast<unsigned>(blocks);
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = static_cast<unsigned>(phase.threads);
+  config.blockDimY = config.blockDimZ = 1;
+  config.sharedMemBytes = static_cast<unsigned>(phase.shared_bytes);
+  config.hStream = stream;
+  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  cluster.value.clusterDim = {static_cast<unsigned>(phase.cluster), 1, 1};
+  if (phase.cluster > 1) {
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+  }
+  return config;
+}
+
+// The driver refuses this launch, rather than any.
+bool is_about_the_launch(CUresult result) {
+  return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CLUSTER_SIZE ||
+         result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+}
+
+// Whether the SMs of one cluster's reach hold it: that depends on registers and shared memory.
+Status check_cluster(const CudaDevice::Impl& impl, CUfunction function, const Phase& phase) {
+  const auto ask = impl.driver.cuOccupancyMaxActiveClusters;
+  if (phase.cluster == 1 || ask == nullptr) return {};
+  CUlaunchAttribute cluster{};
+  const CUlaunchConfig config = launch_config(phase, phase.cluster, nullptr, cluster);
+  int clusters = 0;
+  const std::string what = fmt::format(
+      "a cluster of {} blocks of '{}' with {} bytes of shared "
+      "memory each",
+      phase.cluster, phase.entry, phase.shared_bytes);
+  TRY_STATUS(impl.check(ask(&clusters, function, &config), what, Code::kInvalidArgument));
+  if (clusters > 0) return {};
+  return fail(Code::kInvalidArgument, what + " does not fit the device");
+}
+
 // The entry of `phase`, on the device and ready for what any phase of the recipe asks of it.
 Result<CUfunction> find_entry(const CudaLibrary& library, const Recipe& recipe,
                               const Phase& phase) {
@@ -86,6 +127,7 @@ Result<CUfunction> find_entry(const CudaLibrary& library, const Recipe& recipe,
   if (cluster > kUsualCluster)
     TRY_STATUS(
         set_attribute(impl, function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+  TRY_STATUS(check_cluster(impl, function, phase));
   return function;
 }
 
@@ -97,22 +139,11 @@ int64_t value_of(const Dim& dim, std::span<const int64_t> dims) {
 
 Status launch_phase(const CudaDevice::Impl& impl, CUfunction function, const Phase& phase,
                     int64_t blocks, void** parameters, CUstream stream) {
-  CUlaunchConfig config{};
-  config.gridDimX = static_cast<unsigned>(blocks);
-  config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = static_cast<unsigned>(phase.threads);
-  config.blockDimY = config.blockDimZ = 1;
-  config.sharedMemBytes = static_cast<unsigned>(phase.shared_bytes);
-  config.hStream = stream;
   CUlaunchAttribute cluster{};
-  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  cluster.value.clusterDim = {static_cast<unsigned>(phase.cluster), 1, 1};
-  if (phase.cluster > 1) {
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-  }
-  return impl.check(impl.driver.cuLaunchKernelEx(&config, function, parameters, nullptr),
-                    "launching a kernel");
+  const CUlaunchConfig config = launch_config(phase, blocks, stream, cluster);
+  const CUresult launched = impl.driver.cuLaunchKernelEx(&config, function, parameters, nullptr);
+  return impl.check(launched, "launching a kernel",
+                    is_about_the_launch(launched) ? Code::kInvalidArgument : Code::kUnavailable);
 }
 
 }  // namespace

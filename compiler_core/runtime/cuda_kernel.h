@@ -16,7 +16,7 @@ class CudaKernel {
   // Through cuLibraryLoadData, every entry touched (cuKernelGetFunction) and its shared memory and
   // cluster attributes set, so that the first launch pays nothing. kCorruption: the binary's digest
   // is not artifact.digest. kInvalidArgument: the driver refuses the binary, an entry is missing,
-  // or a phase asks for more threads or shared memory than the device has.
+  // or a phase asks for more threads, shared memory or blocks of a cluster than the device has.
   static Result<CudaKernel> load(std::shared_ptr<const CudaDevice> device,
                                  const Artifact& artifact);
   CudaKernel(CudaKernel&&) noexcept;
@@ -25,8 +25,9 @@ class CudaKernel {
 
   const Recipe& recipe() const;
   // Puts every phase on `stream`; does not wait. `args`: inputs then outputs. `workspace`: at least
-  // the recipe's bytes, or 0. Phases with an empty grid are left out. kUnavailable: the driver
-  // refuses, as it does after a fault. REQUIRES: `dims` binds every symbol of the recipe.
+  // the recipe's bytes, or 0. Phases with an empty grid are left out. kInvalidArgument: the driver
+  // refuses this launch; kUnavailable: any, as it does after a fault. REQUIRES: `dims` binds every
+  // symbol of the recipe.
   Status launch(std::span<const DevicePtr> args, DevicePtr workspace, std::span<const int64_t> dims,
                 CudaStream stream) const;
 
