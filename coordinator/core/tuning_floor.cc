@@ -283,8 +283,9 @@ bool TuningFloor::lease_to(int64_t now_ms, const WorkerId& id, KernelFlight& fli
   // A GPU tries a candidate in milliseconds, while its worker compiles the next ones: its share is
   // one lease, in which all race against one incumbent.
   const bool is_gpu = flight.target().backend == Backend::kCuda;
-  const int parts = std::max(
-      1, is_gpu ? workers_.count_for(flight.target()) : workers_.slots_for(flight.target()));
+  const int others = static_cast<int>(leases_.of_kernel(flight.key()).size());
+  const int parts = std::max(1, is_gpu ? workers_.count_for(flight.target()) - others
+                                       : workers_.slots_for(flight.target()));
   const int share = (flight.waiting() + parts - 1) / parts;
   const int most = is_gpu ? options_.gpu_batch_size : options_.batch_size;
   const int limit = std::clamp(share, 1, std::max(1, most));

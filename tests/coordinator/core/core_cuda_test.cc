@@ -1,0 +1,129 @@
+// GPUs: what "cuda:sm_90a" from a machine without one means, and how much a GPU is leased at once.
+#include "tests/coordinator/core/core_bench.h"
+
+namespace kiln {
+namespace {
+
+Target gpu(const std::string& isa, const std::string& model = "", int units = 0,
+           const std::string& toolkit = "") {
+  return {Backend::kCuda, isa, model, units, toolkit};
+}
+
+void report_gpu(CoreBench& bench, const WorkerId& id, const Target& target, bool draining = false) {
+  WorkerReport report = bench.report_of(id);
+  report.target = target;
+  report.slots = 4;
+  report.draining = draining;
+  bench.step(ReportReceived{id, std::move(report)});
+}
+
+// The key that is looked up when `target` is asked for.
+Digest looked_up(CoreBench& bench, const Target& target, const ClientId& client = "c") {
+  CompileRequest request;
+  request.request = 1;
+  request.graph = digest_of("g");
+  request.target = target;
+  request.mode = Mode::kMaxAutotune;
+  bench.step(RequestReceived{client, request});
+  const auto asked = bench.take<LookUpProgram>();
+  return asked.empty() ? Digest{} : asked.front().key;
+}
+
+Digest key_for(const Target& target) {
+  return program_key(digest_of("g"), target, Mode::kMaxAutotune, Digest{});
+}
+
+const Target kH200 = gpu("sm_90a", "NVIDIA H200", 132, "cuda-13");
+const Target kH100 = gpu("sm_90a", "NVIDIA H100", 114, "cuda-12");
+
+TEST(CoreCuda, ATargetNamedWithoutAGpuHasTheKeyOfThoseWhoHaveOne) {
+  CoreBench bench;
+  report_gpu(bench, "w2", kH200);
+  EXPECT_EQ(looked_up(bench, gpu("sm_90a")), key_for(kH200));
+  EXPECT_EQ(looked_up(bench, kH200, "replica"), Digest{}) << "it joins the same flight";
+}
+
+TEST(CoreCuda, TheFirstWorkerByNameDecides) {
+  for (const bool h200_first : {false, true}) {
+    CoreBench bench;
+    report_gpu(bench, h200_first ? "a" : "b", kH200);
+    report_gpu(bench, h200_first ? "b" : "a", kH100);
+    EXPECT_EQ(looked_up(bench, gpu("sm_90a")), key_for(h200_first ? kH200 : kH100));
+  }
+}
+
+TEST(CoreCuda, AWorkerOfThatVeryArchitectureComesBeforeOneThatRunsItToo) {
+  CoreBench bench;
+  const Target a10 = gpu("sm_86", "NVIDIA A10", 72, "cuda-13");
+  const Target a100 = gpu("sm_80", "NVIDIA A100", 108, "cuda-13");
+  report_gpu(bench, "a", a10);
+  Target as_a10 = a10;
+  as_a10.isa = "sm_80";
+  EXPECT_EQ(looked_up(bench, gpu("sm_80")), key_for(as_a10));
+  report_gpu(bench, "b", a100);
+  EXPECT_EQ(looked_up(bench, gpu("sm_80"), "d"), key_for(a100));
+}
+
+TEST(CoreCuda, WithoutAFittingWorkerTheTargetStandsAsItIs) {
+  CoreBench bench;
+  bench.report("cpu worker");
+  report_gpu(bench, "leaving", kH200, true);
+  EXPECT_EQ(looked_up(bench, gpu("sm_90a")), key_for(gpu("sm_90a")));
+  bench.miss(key_for(gpu("sm_90a")));
+  const Answer answer = bench.one<Answer>();
+  ASSERT_FALSE(answer.reply.outcome.has_value());
+  EXPECT_EQ(answer.reply.outcome.error().code, Code::kUnavailable);
+  const std::string& message = answer.reply.outcome.error().message;
+  EXPECT_NE(message.find("cuda:sm_90a"), std::string::npos) << message;
+  EXPECT_NE(message.find("cpu:x86-64-v3"), std::string::npos) << message;
+}
+
+TEST(CoreCuda, ADriverThatIsTooOldIsSeenInTheAnswer) {
+  CoreBench bench;
+  report_gpu(bench, "w", kH100);
+  looked_up(bench, kH200);
+  bench.miss(key_for(kH200));
+  const std::string message = bench.one<Answer>().reply.outcome.error().message;
+  EXPECT_NE(message.find("cuda:sm_90a (cuda-13)"), std::string::npos) << message;
+  EXPECT_NE(message.find("cuda:sm_90a (cuda-12)"), std::string::npos) << message;
+}
+
+TEST(CoreCuda, NamedFactsAreLeftAsTheyAre) {
+  CoreBench bench;
+  report_gpu(bench, "w", kH200);
+  const Target asked = gpu("sm_90a", "NVIDIA H20", 78, "cuda-13");
+  EXPECT_EQ(looked_up(bench, asked), key_for(asked));
+}
+
+class LeasesOnGpus : public testing::TestWithParam<int> {};
+
+// All candidates of a kernel go out at once, one lease a GPU.
+TEST_P(LeasesOnGpus, EachGetsItsShareInOneLease) {
+  CoreBench bench;
+  for (int i = 0; i < GetParam(); ++i) report_gpu(bench, "w" + std::to_string(i), kH200);
+  const Digest key = looked_up(bench, kH200);
+  bench.miss(key);
+  CompileRequest request;
+  request.request = 1;
+  request.graph = digest_of("g");
+  request.target = kH200;
+  request.mode = Mode::kMaxAutotune;
+  bench.upload("c", request);
+  bench.done.clear();
+  Program program;
+  program.key = key;
+  program.target = kH200;
+  bench.step(PlanFinished{key, program, {planned_kernel("k", 12)}});
+  size_t leased = 0;
+  for (const SendOrders& orders : bench.take<SendOrders>()) {
+    ASSERT_EQ(orders.orders.jobs.size(), 1u);
+    EXPECT_EQ(orders.orders.jobs.front().candidates.size(), 12u / GetParam());
+    leased += orders.orders.jobs.front().candidates.size();
+  }
+  EXPECT_EQ(leased, 12u);
+}
+
+INSTANTIATE_TEST_SUITE_P(OneToThree, LeasesOnGpus, testing::Values(1, 2, 3));
+
+}  // namespace
+}  // namespace kiln
