@@ -158,6 +158,7 @@ class Evaluation {
 
   Status launch() {
     const auto* bytes = reinterpret_cast<const uint8_t*>(shape_words_.data());
+    TRY_STATUS(instruments_.synchronize());  // the copy is not ordered after what is queued
     if (!shape_words_.empty())
       TRY_STATUS(instruments_.device()->copy_to_device(
           shapes_.data(), {bytes, shape_words_.size() * sizeof(int64_t)}));

@@ -1,0 +1,134 @@
+// Timing on the device: what is launched over which memory, and how races and finals end.
+#include "worker/device_bench.h"
+
+#include <set>
+
+#include "tests/gpu/gpu_lab.h"
+
+namespace kiln::runner {
+namespace {
+
+const Alive kSilent = [] {};
+
+constexpr char kNegGraph[] =
+    "kiln.graph 1\n%0 = input 0 : f32[1000]\n%1 = neg %0 : f32[1000]\nreturn %1\n";
+constexpr char kNegKernel[] =
+    "KILN_KERNEL(256, 1) kernel(float* x, float* out, char*) {\n"
+    "  const long i = block_index() * 256l + thread_index();\n"
+    "  if (i < 1000) out[i] = -x[i];\n"
+    "}\n";
+
+class DevicePoolTest : public test::GpuTest {};
+
+TEST_F(DevicePoolTest, PooledMemoryIsUsedAgainAndTrimmed) {
+  DevicePool pool(lab_->device());
+  auto first = pool.allocate(1'000'000);
+  ASSERT_TRUE(first.has_value());
+  const DevicePtr data = first->data();
+  EXPECT_GE(first->bytes(), 1'000'000);
+  *first = {};
+  EXPECT_GE(pool.free_bytes(), 1'000'000);
+  auto again = pool.allocate(990'000);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->data(), data);
+  EXPECT_EQ(pool.free_bytes(), 0);
+  auto small = pool.allocate(10);
+  ASSERT_TRUE(small.has_value());
+  EXPECT_NE(small->data(), data);
+  *again = {};
+  pool.trim(0);
+  EXPECT_EQ(pool.free_bytes(), 0);
+  EXPECT_EQ(pool.allocate(int64_t{1} << 60).error().code, Code::kUnavailable);
+}
+
+class DeviceBenchTest : public test::GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped() || HasFailure()) return;
+    const TensorSpec spec{DType::kF32, {1000}};
+    const Artifact artifact =
+        lab_->compile(kNegKernel, {{spec}, {spec}, {{"kernel", 4, 256, 1, 0}}, 0, 0});
+    kernel_.emplace(CudaKernel::load(lab_->device(), artifact).value());
+    workload_.emplace(DeviceCase::make(instruments(), kNegGraph, 7).value());
+    copies_.emplace(DeviceCopies::make(instruments(), *workload_).value());
+    sentinel_.emplace(Sentinel::make(instruments()).value());
+  }
+  std::unique_ptr<DeviceTimer> timer() {
+    return DeviceTimer::make(*kernel_, instruments(), *sentinel_, *copies_, workload_->symbols())
+        .value();
+  }
+
+  std::optional<CudaKernel> kernel_;
+  std::optional<DeviceCase> workload_;
+  std::optional<DeviceCopies> copies_;
+  std::optional<Sentinel> sentinel_;
+};
+
+TEST_F(DeviceBenchTest, CopiesAreManyAlignedDistinctAndAlike) {
+  EXPECT_GT(copies_->count(), 1u);
+  const auto read = [&](DevicePtr from) {
+    std::vector<uint8_t> bytes(4000);
+    EXPECT_TRUE(instruments().synchronize());
+    EXPECT_TRUE(lab_->device()->copy_to_host(bytes, from));
+    return bytes;
+  };
+  const std::vector<uint8_t> drawn = read(workload_->inputs()[0].data());
+  std::set<DevicePtr> seen;
+  for (size_t i = 0; i < 2 * copies_->count(); ++i) {
+    const auto args = copies_->next();
+    ASSERT_EQ(args.size(), 2u);
+    for (const DevicePtr arg : args) {
+      EXPECT_EQ(arg % 256, 0u);
+      seen.insert(arg);
+    }
+    if (i % 61 == 0) {
+      EXPECT_EQ(read(args[0]), drawn) << "copy " << i;
+    }
+  }
+  EXPECT_EQ(seen.size(), 2 * copies_->count());
+  // Either beyond three times the L2 or as many as there may be.
+  const int64_t bytes = static_cast<int64_t>(copies_->count()) * workload_->byte_size();
+  EXPECT_TRUE(bytes > 2 * lab_->device()->facts().l2_bytes || copies_->count() == 1024) << bytes;
+}
+
+TEST_F(DeviceBenchTest, ASampleOfAShortKernelIsManyLaunches) {
+  const auto timed = timer();
+  ASSERT_TRUE(timed->warm_up(kSilent));
+  const auto us = timed->sample_us(kSilent);
+  ASSERT_TRUE(us.has_value()) << us.error().message;
+  EXPECT_GT(*us, 0);
+  if (*us < 50) {
+    EXPECT_GT(timed->launches_per_sample(), 1);
+  }
+}
+
+TEST_F(DeviceBenchTest, ALostRaceStopsAtTheScreenAndOneWithoutAnIncumbentGoesOn) {
+  const auto timed = timer();
+  MeasurementPolicy policy;
+  policy.race_runs = 7;
+  const auto lost = race_on_device(*timed, *sentinel_, policy, 1e-9, kSilent);
+  ASSERT_TRUE(lost.has_value()) << lost.error().message;
+  EXPECT_TRUE(lost->dropped);
+  EXPECT_EQ(lost->measurement.samples_us.size(), 3u);
+  const auto won = race_on_device(*timed, *sentinel_, policy, 0, kSilent);
+  ASSERT_TRUE(won.has_value());
+  EXPECT_FALSE(won->dropped);
+  EXPECT_GE(won->measurement.samples_us.size(), 3u);
+  EXPECT_LE(won->measurement.samples_us.size(), 7u);
+}
+
+TEST_F(DeviceBenchTest, FinalistsGetEqualRounds) {
+  const auto first = timer(), second = timer();
+  MeasurementPolicy policy;
+  policy.final_runs = 12;
+  DeviceTimer* both[] = {first.get(), second.get()};
+  const auto timed = time_finalists_on_device(both, *sentinel_, policy, kSilent);
+  ASSERT_TRUE(timed.has_value()) << timed.error().message;
+  ASSERT_EQ(timed->measurements.size(), 2u);
+  EXPECT_EQ(timed->measurements[0].samples_us.size(), timed->measurements[1].samples_us.size());
+  EXPECT_GE(timed->measurements[0].samples_us.size(), 3u);
+}
+
+}  // namespace
+}  // namespace kiln::runner
