@@ -8,6 +8,7 @@
 #include "compiler_core/codegen/cpu/row_reduction.h"
 #include "compiler_core/codegen/cuda/column_reduction.h"
 #include "compiler_core/codegen/cuda/matmul.h"
+#include "compiler_core/codegen/cuda/needed_text.h"
 #include "compiler_core/codegen/cuda/pointwise.h"
 #include "compiler_core/codegen/cuda/row_reduction.h"
 #include "compiler_core/codegen/embedded.h"
@@ -70,8 +71,11 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
 
 Result<Source> lower(const Workload& workload, const Schedule& schedule, const Target& target) {
   TRY_STATUS(check_printable(workload.graph));
-  if (target.backend == Backend::kCuda && sm_number(target) >= 80)
-    return lower_cuda(workload, schedule, target);
+  if (target.backend == Backend::kCuda && sm_number(target) >= 80) {
+    TRY(Source source, lower_cuda(workload, schedule, target));
+    source.text = needed_text(source.text);
+    return source;
+  }
   if (vector_bytes(target) == 0)
     return fail(Code::kUnsupported, "no kernels are written for " + target.to_string());
   return lower_cpu(workload, schedule);

@@ -13,32 +13,50 @@ KILN_INLINE int least(int a, int b) { return a < b ? a : b; }
 KILN_INLINE int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 KILN_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-#define KILN_FLOAT_FUNCTIONS(T, S)                                             \
-  KILN_LANEWISE1(op_neg, T, -a)                                                \
-  KILN_LANEWISE1(op_abs, T, fabs##S(a))                                        \
-  KILN_LANEWISE1(op_sign, T, a != a ? a : a > 0 ? T(1) : a < 0 ? T(-1) : T(0)) \
-  KILN_LANEWISE1(op_floor, T, floor##S(a))                                     \
-  KILN_LANEWISE1(op_ceil, T, ceil##S(a))                                       \
-  KILN_LANEWISE1(op_trunc, T, trunc##S(a))                                     \
-  KILN_LANEWISE1(op_round, T, rint##S(a))                                      \
-  KILN_LANEWISE1(op_sqrt, T, sqrt##S(a))                                       \
-  KILN_LANEWISE1(op_rsqrt, T, rsqrt##S(a))                                     \
-  KILN_LANEWISE1(op_reciprocal, T, T(1) / a)                                   \
-  KILN_LANEWISE1(op_exp, T, exp##S(a))                                         \
-  KILN_LANEWISE1(op_expm1, T, expm1##S(a))                                     \
-  KILN_LANEWISE1(op_log, T, log##S(a))                                         \
-  KILN_LANEWISE1(op_log1p, T, log1p##S(a))                                     \
-  KILN_LANEWISE1(op_tanh, T, tanh##S(a))                                       \
-  KILN_LANEWISE1(op_erf, T, erf##S(a))                                         \
-  KILN_LANEWISE2(op_div, T, a / b)                                             \
-  KILN_LANEWISE2(op_rem, T, fmod##S(a, b))                                     \
-  KILN_LANEWISE2(op_pow, T, pow##S(a, b))                                      \
-  KILN_LANEWISE2(op_atan2, T, atan2##S(a, b))                                  \
-  KILN_LANEWISE2(op_max, T, greatest(a, b))                                    \
-  KILN_LANEWISE2(op_min, T, least(a, b))
-KILN_FLOAT_FUNCTIONS(float, f)
-KILN_FLOAT_FUNCTIONS(double, )
-#undef KILN_FLOAT_FUNCTIONS
+KILN_LANEWISE1(op_neg, float, -a)
+KILN_LANEWISE1(op_abs, float, fabsf(a))
+KILN_LANEWISE1(op_sign, float, a != a ? a : a > 0 ? float(1) : a < 0 ? float(-1) : float(0))
+KILN_LANEWISE1(op_floor, float, floorf(a))
+KILN_LANEWISE1(op_ceil, float, ceilf(a))
+KILN_LANEWISE1(op_trunc, float, truncf(a))
+KILN_LANEWISE1(op_round, float, rintf(a))
+KILN_LANEWISE1(op_sqrt, float, sqrtf(a))
+KILN_LANEWISE1(op_rsqrt, float, rsqrtf(a))
+KILN_LANEWISE1(op_reciprocal, float, float(1) / a)
+KILN_LANEWISE1(op_exp, float, expf(a))
+KILN_LANEWISE1(op_expm1, float, expm1f(a))
+KILN_LANEWISE1(op_log, float, logf(a))
+KILN_LANEWISE1(op_log1p, float, log1pf(a))
+KILN_LANEWISE1(op_tanh, float, tanhf(a))
+KILN_LANEWISE1(op_erf, float, erff(a))
+KILN_LANEWISE2(op_div, float, a / b)
+KILN_LANEWISE2(op_rem, float, fmodf(a, b))
+KILN_LANEWISE2(op_pow, float, powf(a, b))
+KILN_LANEWISE2(op_atan2, float, atan2f(a, b))
+KILN_LANEWISE2(op_max, float, greatest(a, b))
+KILN_LANEWISE2(op_min, float, least(a, b))
+KILN_LANEWISE1(op_neg, double, -a)
+KILN_LANEWISE1(op_abs, double, fabs(a))
+KILN_LANEWISE1(op_sign, double, a != a ? a : a > 0 ? double(1) : a < 0 ? double(-1) : double(0))
+KILN_LANEWISE1(op_floor, double, floor(a))
+KILN_LANEWISE1(op_ceil, double, ceil(a))
+KILN_LANEWISE1(op_trunc, double, trunc(a))
+KILN_LANEWISE1(op_round, double, rint(a))
+KILN_LANEWISE1(op_sqrt, double, sqrt(a))
+KILN_LANEWISE1(op_rsqrt, double, rsqrt(a))
+KILN_LANEWISE1(op_reciprocal, double, double(1) / a)
+KILN_LANEWISE1(op_exp, double, exp(a))
+KILN_LANEWISE1(op_expm1, double, expm1(a))
+KILN_LANEWISE1(op_log, double, log(a))
+KILN_LANEWISE1(op_log1p, double, log1p(a))
+KILN_LANEWISE1(op_tanh, double, tanh(a))
+KILN_LANEWISE1(op_erf, double, erf(a))
+KILN_LANEWISE2(op_div, double, a / b)
+KILN_LANEWISE2(op_rem, double, fmod(a, b))
+KILN_LANEWISE2(op_pow, double, pow(a, b))
+KILN_LANEWISE2(op_atan2, double, atan2(a, b))
+KILN_LANEWISE2(op_max, double, greatest(a, b))
+KILN_LANEWISE2(op_min, double, least(a, b))
 
 template <class T>
 KILN_INLINE T power(T base, T exponent) {
@@ -48,19 +66,24 @@ KILN_INLINE T power(T base, T exponent) {
     if (exponent & 1) result *= base;
   return result;
 }
-#define KILN_INTEGER_FUNCTIONS(T)                                     \
-  KILN_LANEWISE1(op_neg, T, -a)                                       \
-  KILN_LANEWISE1(op_not, T, ~a)                                       \
-  KILN_LANEWISE1(op_abs, T, a < 0 ? -a : a)                           \
-  KILN_LANEWISE1(op_sign, T, (a > 0) - (a < 0))                       \
-  KILN_LANEWISE2(op_max, T, greatest(a, b))                           \
-  KILN_LANEWISE2(op_min, T, least(a, b))                              \
-  KILN_LANEWISE2(op_div, T, b == 0 ? 0 : b == -1 ? -a : a / b)        \
-  KILN_LANEWISE2(op_rem, T, b == 0 || b == -1 ? 0 : a % b)            \
-  KILN_LANEWISE2(op_pow, T, power<T>(a, b))
-KILN_INTEGER_FUNCTIONS(int)
-KILN_INTEGER_FUNCTIONS(int64_t)
-#undef KILN_INTEGER_FUNCTIONS
+KILN_LANEWISE1(op_neg, int, -a)
+KILN_LANEWISE1(op_not, int, ~a)
+KILN_LANEWISE1(op_abs, int, a < 0 ? -a : a)
+KILN_LANEWISE1(op_sign, int, (a > 0) - (a < 0))
+KILN_LANEWISE2(op_max, int, greatest(a, b))
+KILN_LANEWISE2(op_min, int, least(a, b))
+KILN_LANEWISE2(op_div, int, b == 0 ? 0 : b == -1 ? -a : a / b)
+KILN_LANEWISE2(op_rem, int, b == 0 || b == -1 ? 0 : a % b)
+KILN_LANEWISE2(op_pow, int, power<int>(a, b))
+KILN_LANEWISE1(op_neg, int64_t, -a)
+KILN_LANEWISE1(op_not, int64_t, ~a)
+KILN_LANEWISE1(op_abs, int64_t, a < 0 ? -a : a)
+KILN_LANEWISE1(op_sign, int64_t, (a > 0) - (a < 0))
+KILN_LANEWISE2(op_max, int64_t, greatest(a, b))
+KILN_LANEWISE2(op_min, int64_t, least(a, b))
+KILN_LANEWISE2(op_div, int64_t, b == 0 ? 0 : b == -1 ? -a : a / b)
+KILN_LANEWISE2(op_rem, int64_t, b == 0 || b == -1 ? 0 : a % b)
+KILN_LANEWISE2(op_pow, int64_t, power<int64_t>(a, b))
 
 // Division by what many values are divided by. Where the divisor is near an end of the range, both
 // are brought nearer to 1 first: a quotient that this changes is no number that f32 has.
