@@ -102,15 +102,10 @@ KILN_INLINE index_t smaller(index_t a, index_t b) { return a < b ? a : b; }
 KILN_INLINE index_t larger(index_t a, index_t b) { return a > b ? a : b; }
 
 // Indices that are not negative by a constant: divided as unsigned numbers, which is cheaper.
-template <class T>
-struct Natural;
-template <>
-struct Natural<int> { using type = unsigned; };
-template <>
-struct Natural<int64_t> { using type = uint64_t; };
+KILN_INLINE unsigned natural(int x) { return static_cast<unsigned>(x); }
+KILN_INLINE uint64_t natural(int64_t x) { return static_cast<uint64_t>(x); }
 KILN_INLINE index_t quotient(index_t x, index_t by) {
-  using N = Natural<index_t>::type;
-  return static_cast<index_t>(static_cast<N>(x) / static_cast<N>(by));
+  return static_cast<index_t>(natural(x) / natural(by));
 }
 KILN_INLINE vindex operator/(vindex x, index_t by) {
   KILN_EACH_LANE x[l] = quotient(x[l], by);
