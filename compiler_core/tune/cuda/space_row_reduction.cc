@@ -53,9 +53,10 @@ class RowSpace {
     stream_ = stored * shape_.rows * shape_.elements() >= kStreamBytes;
     // Whole 16 bytes of the narrowest, so that nothing is read in smaller pieces; then of the
     // widest.
-    int64_t narrowest = widest;
-    for (NodeId id : shape_.reads) narrowest = std::min(narrowest, size_of(graph_.node(id).dtype));
-    for (const int64_t bytes : {narrowest, widest}) {
+    narrowest_ = widest;
+    for (NodeId id : shape_.reads)
+      narrowest_ = std::min(narrowest_, size_of(graph_.node(id).dtype));
+    for (const int64_t bytes : {narrowest_, widest}) {
       int64_t lanes = std::min({16 / bytes, shape_.alignment, int64_t{8}});
       while (lanes > shape_.elements()) lanes /= 2;
       if (std::find(lanes_.begin(), lanes_.end(), lanes) == lanes_.end())
@@ -67,11 +68,21 @@ class RowSpace {
     const bool few = shape_.rows * 2 < limits_.sms && shape_.elements() >= kSplitElements;
     const Keep keep = kept(Keep::kCostly) > 0 ? Keep::kCostly : Keep::kNothing;
     if (few) add_split();
+    // The best of both, then what each has left.
     std::vector<Guess> guesses = guess(RowStorage::kRegisters, lanes_[0], keep);
+    const std::vector<Guess> shared = guess(RowStorage::kShared, lanes_[0], Keep::kNothing);
+    for (size_t i = 0, j = 0; i + j < 4;) {
+      if (i < guesses.size() && (j >= shared.size() || guesses[i].score >= shared[j].score))
+        add(guesses[i++].schedule);
+      else if (j < shared.size())
+        add(shared[j++].schedule);
+      else
+        break;
+    }
     take(guesses, 4);
+    take(shared, 2);
     if (keep != Keep::kNothing) take(guess(RowStorage::kRegisters, lanes_[0], Keep::kNothing), 2);
     if (lanes_.size() > 1) take(guess(RowStorage::kRegisters, lanes_[1], keep), 2);
-    take(guess(RowStorage::kShared, lanes_[0], Keep::kNothing), 3);
     if (stream_ && !guesses.empty()) {
       guesses[0].schedule.stream = false;
       take(guesses, 1);
@@ -126,6 +137,8 @@ class RowSpace {
   double rate(CudaRowReductionSchedule& s) const {
     const int64_t row_vectors = divide_up(shape_.elements(), s.lanes);
     const int64_t members = int64_t{s.threads} * s.cluster;
+    // Copies past the registers have 4 bytes at least.
+    if (s.storage == RowStorage::kShared && s.lanes * narrowest_ < 4) return 0;
     const int64_t vectors = divide_up(row_vectors, members);
     if (members > 1 && members >= 2 * row_vectors) return 0;
     if (s.cluster > 1 && (s.threads < 128 || vectors < 2)) return 0;
@@ -141,7 +154,9 @@ class RowSpace {
     if (shared > limits_.block_shared_bytes) return 0;
     if (shared > 0) blocks = std::min<int64_t>(blocks, limits_.sm_shared_bytes / (shared + 1024));
     if (blocks == 0) return 0;
-    s.blocks = static_cast<int>(std::min<int64_t>(blocks, 32));
+    // The compiler has its own mind about when to load: what it wants is bounded with a margin.
+    const int64_t bounded = limits_.sm_registers / (threads * (needed + needed / 3));
+    s.blocks = static_cast<int>(std::clamp<int64_t>(std::min(blocks, bounded), 1, 32));
     const auto ratio = [](int64_t a, int64_t b) {
       return std::min(1.0, static_cast<double>(a) / static_cast<double>(b));
     };
@@ -149,11 +164,19 @@ class RowSpace {
     double score = ratio(blocks * threads * vectors * s.lanes * shape_.read_bytes, kBytesInFlight);
     score *= ratio(row_vectors, vectors * members);
     score *= std::pow(ratio(blocks * threads, 1024), 0.3);
+    // What waits in shared memory is unpacked, and what is dear computed, in every loop again.
+    if (s.storage == RowStorage::kShared) score *= 0.85;
     // Long unrolled code: dear to compile, and to fetch.
     if (s.storage == RowStorage::kRegisters && vectors * s.lanes > 32) score *= 0.8;
     // Meetings: between warps, between blocks.
     for (int64_t more = 32; more < members; more *= 2) score *= more < 256 ? 0.99 : 0.97;
-    if (s.cluster > 1) score *= 0.95;
+    for (int more = 1; more < s.cluster; more *= 2) score *= 0.93;
+    // While one block computes, another loads.
+    if (blocks < 3) score *= blocks == 1 ? 0.8 : 0.93;
+    // Neighbouring threads are to read whole sectors, or better whole lines, of memory.
+    const int64_t run = std::min(members, row_vectors) * s.lanes * narrowest_;
+    if (run < 128 && run < shape_.elements() * narrowest_)
+      score *= run >= 64 ? 0.96 : run >= 32 ? 0.8 : 0.5;
     // A row's few vectors share the price of its reductions.
     if (s.threads > 1 && vectors == 1) score *= 0.93;
     // The last wave of blocks leaves SMs without work.
@@ -205,6 +228,7 @@ class RowSpace {
   const ReductionPasses plain_;
   std::vector<int> lanes_;  // best guess first
   int reduces_ = 1;         // of one loop
+  int64_t narrowest_ = 1;   // bytes of the narrowest element that a row reads
   bool stream_ = false;
   std::vector<Schedule> space_;
 };

