@@ -1,4 +1,5 @@
-// The generated text of a few kernels, as a person would review it: tests/golden/NAME.cc.golden.
+// The generated text of a few kernels, as a person would review it: tests/golden/NAME.cc.golden,
+// and NAME.cu.golden for CUDA.
 // After a deliberate change, KILN_UPDATE_GOLDEN=1 in this test's environment rewrites them; read
 // the diff.
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@ struct Golden {
   const char* name;
   const char* schedule;
   const char* graph;
+  const char* target = "cpu:x86-64-v4";
 };
 
 constexpr Golden kGoldens[] = {
@@ -62,7 +64,35 @@ return %1
 %0 = input 0 : f32[129,40]
 %1 = reduce_max %0 axes=[0] : f32[40]
 return %1
-)"}};
+)"},
+    // On CUDA.
+    {"cuda_bias_rows", "pointwise lanes=4 threads=256 unroll=2 map=2", R"(kiln.graph 1
+%0 = input 0 : f32[4096,1024]
+%1 = input 1 : f32[1024]
+%2 = view %1 strides=[0,1] offset=[0] : f32[4096,1024]
+%3 = add %0 %2 : f32[4096,1024]
+return %3
+)",
+     "cuda:sm_90a"},
+    {"cuda_odd_rows", "pointwise lanes=8 threads=256 unroll=1 map=1", R"(kiln.graph 1
+%0 = input 0 : bf16[1000,1021]
+%1 = input 1 : bf16[1021]
+%2 = view %1 strides=[0,1] offset=[0] : bf16[1000,1021]
+%3 = cast %0 : f32[1000,1021]
+%4 = cast %2 : f32[1000,1021]
+%5 = mul %3 %4 : f32[1000,1021]
+%6 = cast %5 : bf16[1000,1021]
+return %6
+)",
+     "cuda:sm_90a"},
+    {"cuda_transpose", "pointwise lanes=4 threads=256 tile=32 stream=1", R"(kiln.graph 1
+%0 = input 0 : f32[262144]
+%1 = view %0 strides=[1,512] offset=[0] : f32[512,512]
+%2 = input 1 : f32[512,512]
+%3 = add %1 %2 : f32[512,512]
+return %3
+)",
+     "cuda:sm_90a"}};
 
 class GoldenSource : public ::testing::TestWithParam<Golden> {};
 
@@ -70,13 +100,13 @@ TEST_P(GoldenSource, IsWhatWasReviewed) {
   const Golden& golden = GetParam();
   const Graph graph = *parse_graph(golden.graph);
   const Schedule schedule = *Schedule::parse(golden.schedule);
-  const auto source =
-      lower({graph, schedule.family, {}}, schedule, *Target::parse("cpu:x86-64-v4"));
+  const auto source = lower({graph, schedule.family, {}}, schedule, *Target::parse(golden.target));
   ASSERT_TRUE(source) << source.error().message;
   // The vocabulary in front of the kernel is the templates themselves.
   const std::string text = source->text.substr(source->text.find("// ---- The kernel."));
-  const Path path =
-      Path(KILN_SOURCE_DIR) / "tests/golden" / (golden.name + std::string(".cc.golden"));
+  const bool cuda = Target::parse(golden.target)->backend == Backend::kCuda;
+  const Path path = Path(KILN_SOURCE_DIR) / "tests/golden" /
+                    (golden.name + std::string(cuda ? ".cu.golden" : ".cc.golden"));
   if (std::getenv("KILN_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(write_file(path, text));
   }
@@ -106,7 +136,7 @@ TEST(Lower, RefusesAnotherFamilysSchedule) {
 
 TEST(Lower, RefusesAnIsaItHasNoKernelsFor) {
   const Graph graph = *parse_graph(kGoldens[0].graph);
-  for (const char* name : {"cpu:x86-64-v2", "cuda:sm_90a"}) {
+  for (const char* name : {"cpu:x86-64-v2", "cuda:sm_75"}) {
     const auto source =
         lower({graph, Family::kPointwise, {}}, *Schedule::parse("pointwise"), *Target::parse(name));
     ASSERT_FALSE(source);
