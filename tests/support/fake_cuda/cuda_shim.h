@@ -254,6 +254,12 @@ KILN_INLINE unsigned high_bits(double x) {
 KILN_INLINE unsigned long high_product(unsigned long a, unsigned long b) {
   return static_cast<unsigned long>(static_cast<unsigned __int128>(a) * b >> 64);
 }
+KILN_INLINE float quick_exp2(float x) {
+  return exp2f(x);
+}
+KILN_INLINE float quick_reciprocal(float x) {
+  return 1 / x;
+}
 KILN_INLINE float max_or_nan(float a, float b) {
   return a != a || b != b ? as_float(0x7fffffff) : fmaxf(a, b);
 }

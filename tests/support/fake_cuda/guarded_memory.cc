@@ -8,7 +8,7 @@
 namespace kiln::testing {
 namespace {
 constexpr size_t kPage = 4096;
-constexpr size_t kGuardPages = 16;  // on each side
+constexpr size_t kGuardPages = 16384;  // on each side: 64 MiB of addresses, which cost nothing
 }  // namespace
 
 GuardedMemory GuardedMemory::make(const Layout& layout) {

@@ -1,5 +1,6 @@
-// GuardedMemory: memory between pages that cannot be touched, less than twice `alignment` away from
-// one of them; what lies between is filled with a pattern and can be checked.
+// GuardedMemory: memory between 64 MiB of pages that cannot be touched, so that a wrong index does
+// not end in somebody else's memory, and less than twice `alignment` away from one of them; what
+// lies between is filled with a pattern and can be checked.
 #pragma once
 
 #include <cstddef>

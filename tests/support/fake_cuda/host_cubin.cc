@@ -19,8 +19,6 @@
 #include <iterator>
 #include <thread>
 
-extern char** environ;
-
 namespace kiln::testing {
 namespace {
 

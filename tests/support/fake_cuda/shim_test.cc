@@ -182,6 +182,7 @@ TEST(FakeGpu, AccessesOutsideABufferNameIt) {
   EXPECT_EQ(error_of(reading(32)), "");
   EXPECT_TRUE(says(error_of(reading(5000)), "past the end of input 0 (256 bytes)"));
   EXPECT_TRUE(says(error_of(reading(-3000)), "before input 0 (256 bytes)"));
+  EXPECT_TRUE(says(error_of(reading(10 << 20)), "past the end of input 0 (256 bytes)"));
   const Kernel writing{R"(KILN_KERNEL(32, 1) k(const float*, float* out, char*) {
     out[thread_index()] = 1;
     if (thread_index() == 3) out[32] = 1;
