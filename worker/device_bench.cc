@@ -12,7 +12,7 @@ namespace {
 constexpr double kSampleUs = 200;
 constexpr double kLongUs = 100;  // such a launch is a sample of its own
 constexpr int kMaxLaunches = 256;
-constexpr int64_t kMaxCopies = 1024;
+constexpr int64_t kMaxCopies = 16384;
 constexpr int64_t kAlignment = 256;
 constexpr int64_t kMinSentinelBytes = int64_t{1} << 20;
 constexpr int64_t kMaxSentinelBytes = int64_t{32} << 20;

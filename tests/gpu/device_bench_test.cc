@@ -89,7 +89,7 @@ TEST_F(DeviceBenchTest, CopiesAreManyAlignedDistinctAndAlike) {
   EXPECT_EQ(seen.size(), 2 * copies_->count());
   // Either beyond three times the L2 or as many as there may be.
   const int64_t bytes = static_cast<int64_t>(copies_->count()) * workload_->byte_size();
-  EXPECT_TRUE(bytes > 2 * lab_->device()->facts().l2_bytes || copies_->count() == 1024) << bytes;
+  EXPECT_TRUE(bytes > 2 * lab_->device()->facts().l2_bytes || copies_->count() == 16384) << bytes;
 }
 
 TEST_F(DeviceBenchTest, ASampleOfAShortKernelIsManyLaunches) {

@@ -144,6 +144,27 @@ TEST_F(DeviceCompareTest, PlantedDifferencesAreTheHosts) {
   }
 }
 
+TEST_F(DeviceCaseTest, AnInfinityMeetsTheSameInfinityOnly) {
+  const std::string text =
+      "kiln.graph 1\n%0 = input 0 : f32[1000]\n%1 = constant 1e30 : f32[]\n"
+      "%2 = view %1 strides=[0] offset=[0] : f32[1000]\n"
+      "%3 = mul %0 %2 : f32[1000]\n%4 = mul %3 %2 : f32[1000]\nreturn %4\n";
+  DeviceCase there = made(text);
+  Tensor got = WorkloadCase::make(text, 7)->expected()[0].clone();
+  ASSERT_TRUE(std::isinf(got.get(17)));
+  write(there.outputs()[0].data(), got.bytes());
+  const auto wrong = [&] {
+    EXPECT_TRUE(there.compare_output(0, false));
+    return instruments().take().value()[0];
+  };
+  EXPECT_EQ(wrong().count, 0);
+  got.set(17, -got.get(17));
+  got.set(23, 3e38);
+  write(there.outputs()[0].data(), got.bytes());
+  EXPECT_EQ(wrong().count, 2);
+  EXPECT_EQ(wrong().first, 17);
+}
+
 TEST_F(DeviceCaseTest, WhatTheGraphAsDeclaredStraysByIsExcused) {
   // (x + 1e8) - 1e8 in f32 keeps almost nothing of x.
   DeviceCase there = made(
