@@ -25,8 +25,43 @@ RowLayout::RowLayout(const Graph& g, const CudaRowReductionSchedule& s)
       step(int64_t{s.threads} * s.cluster),
       row_vectors(divide_up(shape.elements(), s.lanes)) {
   piece_vectors = divide_up(row_vectors, s.split);
+  if (piece_vectors > 256) piece_vectors = divide_up(piece_vectors, 32) * 32;  // whole lines
   pieces = divide_up(row_vectors, piece_vectors);
   vectors = rereads() ? s.vectors : divide_up(row_vectors, step);
+  if (rereads()) take_sums_online();
+}
+
+// The maximum of x, when `sum` adds exp(x - maximum); else kInvalidNode.
+NodeId RowLayout::maximum_below(NodeId sum) const {
+  const Node& reduce = graph.node(sum);
+  if (reduce.op != Op::kReduceSum || reduce.dtype != DType::kF32) return kInvalidNode;
+  const Node& exp = graph.node(reduce.operands[0]);
+  if (exp.op != Op::kExp) return kInvalidNode;
+  const Node& below = graph.node(exp.operands[0]);
+  if (below.op != Op::kSub || graph.node(below.operands[1]).op != Op::kView) return kInvalidNode;
+  const NodeId maximum = graph.node(below.operands[1]).operands[0];
+  const bool of_it = graph.node(maximum).op == Op::kReduceMax &&
+                     graph.node(maximum).operands[0] == below.operands[0];
+  return of_it ? maximum : kInvalidNode;
+}
+
+void RowLayout::take_sums_online() {
+  for (size_t p = 1; p < passes.passes.size(); ++p) {
+    auto &before = passes.passes[p - 1].reduces, &now = passes.passes[p].reduces;
+    for (size_t i = 0; i < now.size();) {
+      const NodeId sum = now[i], maximum = maximum_below(sum);
+      if (std::find(before.begin(), before.end(), maximum) == before.end()) {
+        ++i;
+        continue;
+      }
+      online[sum] = maximum;
+      before.push_back(sum);
+      now.erase(now.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    // What it leaves without work is no loop; the last may be empty anyway.
+    if (passes.passes[p].empty() && p + 1 < passes.passes.size())
+      passes.passes.erase(passes.passes.begin() + static_cast<std::ptrdiff_t>(p--));
+  }
 }
 
 RowLoops::RowLoops(const RowLayout& layout, size_t first, size_t last)
@@ -201,7 +236,16 @@ std::string RowLoops::loop(size_t p) {
 
 std::string RowLoops::loop_body(const ReductionPasses::Pass& pass) {
   for (NodeId id : pass.reduces) {
+    if (layout_.online.count(id) != 0) continue;
     const Register x = printer_.value(node(id).operands[0], at_);
+    bool with_sum = false;
+    for (const auto& [sum, maximum] : layout_.online)
+      if (maximum == id) {
+        with_sum = true;
+        printer_.emit(Level::kInner,
+                      fmt::format("add_online(live, acc{}_0, acc{}_0, {});", id, sum, x.name));
+      }
+    if (with_sum) continue;
     printer_.emit(Level::kInner,
                   fmt::format("acc{0}_0 = where_live(live, {1}::combine(acc{0}_0, {2}), acc{0}_0);",
                               id, combiner(node(id).op), x.name));
@@ -220,6 +264,14 @@ std::string RowLoops::loop_body(const ReductionPasses::Pass& pass) {
 std::string RowLoops::fold(NodeId id) {
   const CudaRowReductionSchedule& s = layout_.schedule;
   const std::string type = element_type(id);
+  std::string text, special;
+  if (const auto online = layout_.online.find(id); online != layout_.online.end()) {
+    const std::string_view known = is_cut() ? "partial" : "result";
+    text = fmt::format("  acc{0}_0 = rescaled(acc{0}_0, acc{1}_0, {2}{1});\n", id, online->second,
+                       known);
+    // Under an infinite maximum exp(x - maximum) is NaN somewhere.
+    special = fmt::format(" + (result{0} - result{0})", online->second);
+  }
   std::string folded = fmt::format("across_lanes<{}>(acc{}_0)", combiner(node(id).op), id);
   const auto exchange = [&](int64_t values) {
     return fmt::format("reinterpret_cast<{}*>({})", type, shared(values * 8));
@@ -232,13 +284,14 @@ std::string RowLoops::fold(NodeId id) {
                          exchange(1));
   const std::string_view vector = register_type(node(id).dtype);
   if (is_cut())
-    return fmt::format(
-        "  const {0} partial{1} = splat<{0}>({2});\n"
-        "  if (member == 0) store_one({3} + block_index(), partial{1});\n",
-        vector, id, folded, partials(id));
+    return text + fmt::format(
+                      "  const {0} partial{1} = splat<{0}>({2});\n"
+                      "  if (member == 0) store_one({3} + block_index(), partial{1});\n",
+                      vector, id, folded, partials(id));
   printer_.bind(id, {fmt::format("result{}", id), Level::kOuter, true});
-  return fmt::format("  const {} result{} = {};\n", vector, id,
-                     finished(node(id), fmt::format("splat<{}>({})", vector, folded)));
+  return text + fmt::format("  const {} result{} = {}{};\n", vector, id,
+                            finished(node(id), fmt::format("splat<{}>({})", vector, folded)),
+                            special);
 }
 
 // The partial results of reduction `id` in the workspace: one for each row and piece.
@@ -257,15 +310,24 @@ std::string RowLoops::read_partials(size_t p) {
     const std::string type = element_type(id);
     text +=
         fmt::format("  {} acc{}_0 = splat<{}>({});\n", vector, id, vector, identity_text(node(id)));
+    const auto partial = [&](NodeId reduce) {
+      return fmt::format("load_splat({} + row * {} + other)", partials(reduce), layout_.pieces);
+    };
+    std::string other = partial(id), special;
+    if (const auto online = layout_.online.find(id); online != layout_.online.end()) {
+      const NodeId maximum = online->second;
+      other = fmt::format("rescaled({}, {}, result{})", other, partial(maximum), maximum);
+      special = fmt::format(" + (result{0} - result{0})", maximum);
+    }
     text += fmt::format(
-        "  for (index_t other = member; other < {0}; other += {4})\n"
-        "    acc{1}_0 = {2}::combine(acc{1}_0, load_splat({3} + row * {0} + other));\n",
-        layout_.pieces, id, combiner(node(id).op), partials(id), layout_.step);
+        "  for (index_t other = member; other < {}; other += {})\n"
+        "    acc{}_0 = {}::combine(acc{}_0, {});\n",
+        layout_.pieces, layout_.step, id, combiner(node(id).op), id, other);
     const std::string folded = fmt::format(
         "across_threads<{}, {}>(acc{}_0[0], reinterpret_cast<{}*>({}))", combiner(node(id).op),
         layout_.schedule.threads, id, type, shared(layout_.schedule.threads / 32 * 8));
-    text += fmt::format("  const {} result{} = {};\n", vector, id,
-                        finished(node(id), fmt::format("splat<{}>({})", vector, folded)));
+    text += fmt::format("  const {} result{} = {}{};\n", vector, id,
+                        finished(node(id), fmt::format("splat<{}>({})", vector, folded)), special);
     printer_.bind(id, {fmt::format("result{}", id), Level::kOuter, true});
   }
   return text;

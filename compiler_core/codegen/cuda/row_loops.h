@@ -7,6 +7,7 @@
 // [v * LANES, (v + 1) * LANES), and a member takes v = member, member + step, ...
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,15 @@ struct RowLayout {
   int64_t vectors = 1;        // of a member at a time: the whole row's, unless it is reread
   int64_t pieces = 1;         // a row is cut into
   int64_t piece_vectors = 1;  // of each
+  // A sum of exp(x - the row's maximum) and that maximum: taken in one loop where rows are reread.
+  std::map<NodeId, NodeId> online;
 
   RowLayout(const Graph& graph, const CudaRowReductionSchedule& schedule);
   bool rereads() const { return schedule.storage == RowStorage::kReread; }
+
+ private:
+  NodeId maximum_below(NodeId sum) const;
+  void take_sums_online();
 };
 
 class RowLoops {

@@ -170,10 +170,13 @@ TEST(CudaRowReduction, OneLongRowInPieces) {
 TEST(CudaRowReduction, SpecialValues) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<std::vector<double>> rows = {
-      {1, 2, 3, nan},        {kInfinity, 0, 1, 2},
-      {-kInfinity, 0, 1, 2}, {-kInfinity, -kInfinity, -kInfinity, -kInfinity},
-      {3e38, -3e38, 1, 0},   {0, -0.0, 1e-40, 1}};
+  const std::vector<std::vector<double>> rows = {{1, 2, 3, nan},
+                                                 {kInfinity, 0, 1, 2},
+                                                 {-kInfinity, 0, 1, 2},
+                                                 {-kInfinity, -kInfinity, -kInfinity, -kInfinity},
+                                                 {-kInfinity, -kInfinity, -kInfinity, 5},
+                                                 {3e38, -3e38, 1, 0},
+                                                 {0, -0.0, 1e-40, 1}};
   const auto count = static_cast<int64_t>(rows.size());
   const Workload workload = make_workload(Rows(DType::kF32, count, 64).softmax())->workload;
   Tensor x(DType::kF32, {count, 64});
@@ -185,6 +188,10 @@ TEST(CudaRowReduction, SpecialValues) {
   reread.lanes = 4;
   reread.threads = 32;
   reread.storage = RowStorage::kReread;
+  reread.vectors = 1;
+  EXPECT_EQ(check_schedule(workload, reread.to_schedule(), hopper(), std::span(&x, 1)), "");
+  reread.split = 4;
+  reread.lanes = 1;
   EXPECT_EQ(check_schedule(workload, reread.to_schedule(), hopper(), std::span(&x, 1)), "");
 }
 

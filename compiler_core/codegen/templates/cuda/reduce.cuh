@@ -63,6 +63,25 @@ KILN_INLINE T across_threads(T x, T* exchange) {
   return x;
 }
 
+// The maximum and the sum of exp(x - maximum) in one reading (M. Milakov, N. Gimelshein, "Online
+// normalizer calculation for softmax", 2018): where a new maximum comes, the sum is rescaled. -inf
+// adds nothing, so that a row may begin with it.
+template <class Live>
+KILN_INLINE void add_online(Live live, vf32& greatest_yet, vf32& sum, const vf32& x) {
+  KILN_EACH_LANE if (is_live(live, l)) {
+    const float before = greatest_yet[l];
+    const float ratio = expf(-fabsf(x[l] - before));
+    const float more = x[l] > before ? fmaf(sum[l], ratio, 1.0f) : sum[l] + ratio;
+    sum[l] = x[l] == -infinity_f32() ? sum[l] : more;
+    greatest_yet[l] = greatest(before, x[l]);
+  }
+}
+// A sum that was taken under one maximum, under a greater one.
+KILN_INLINE vf32 rescaled(vf32 sum, const vf32& under, const vf32& greater) {
+  KILN_EACH_LANE sum[l] = under[l] == greater[l] ? sum[l] : sum[l] * expf(under[l] - greater[l]);
+  return sum;
+}
+
 #if defined(KILN_ON_HOST) || __CUDA_ARCH__ >= 900
 // The `blocks` (a power of two) of a cluster, from what each block's threads agree on. `exchange`:
 // one T of shared memory that nobody else uses. Calls cluster_barrier(); a block must not end
