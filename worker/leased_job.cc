@@ -139,7 +139,7 @@ void LeasedJob::screen(RunnerProcess& runner, KnownTrials& known) {
   while (wait_for_work()) {
     const auto ready = next(false);
     const size_t candidate = ready ? *ready : *next(true);
-    if (!ready && any_right_)
+    if (!ready && right_without_spills_)
       finish(candidate, pruned(candidates_[candidate].compiled->resources));
     else
       try_one(candidate, runner, known);
@@ -160,7 +160,8 @@ void LeasedJob::try_one(size_t candidate, RunnerProcess& runner, KnownTrials& kn
     trial = try_candidate(runner, job_, artifact, best_us_);
     if (screening) known.remember(job_.kernel_key, artifact, index, trial);
   }
-  any_right_ = any_right_ || trial.verdict == Verdict::kOk;
+  if (trial.verdict == Verdict::kOk && !spills(candidates_[candidate]))
+    right_without_spills_ = true;
   const double median_us = trial.measurement.median_us();
   if (!trial.dropped && median_us > 0 && (best_us_ <= 0 || median_us < best_us_))
     best_us_ = median_us;

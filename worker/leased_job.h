@@ -5,7 +5,7 @@
 //
 // Every candidate is finished once, unless the job is dropped: then no more are. Spills (of GPU
 // kernels) are looked at before anything is run: in a screening, a candidate whose registers or
-// arrays live in local memory is tried only when no other one came out right. One thread.
+// arrays live in local memory is tried only when none that does without came out right. One thread.
 #pragma once
 
 #include <functional>
@@ -58,7 +58,7 @@ class LeasedJob {
   const Callbacks& callbacks_;
   std::vector<Candidate> candidates_;  // as job_.candidates
   double best_us_ = 0;
-  bool any_right_ = false;
+  bool right_without_spills_ = false;  // some candidate was
 };
 
 }  // namespace kiln

@@ -6,7 +6,9 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -154,6 +156,8 @@ Service::Service(Path data_dir, std::vector<std::string> more)
         std::vector<std::string> arguments = {binary("kiln"),     "up",       "--data-dir",
                                               data_dir_.string(), "--listen", "tcp://127.0.0.1:0"};
         arguments.insert(arguments.end(), more.begin(), more.end());
+        if (std::ranges::find(more, "--device") == more.end())  // also where there are GPUs
+          arguments.insert(arguments.end(), {"--device", "cpu"});
         return Child::start(arguments, data_dir_ / "ready", data_dir_ / "log");
       }()) {
   for (int tries = 0; tries < 600 && endpoint_.empty() && child_.running(); ++tries) {
