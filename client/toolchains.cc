@@ -34,10 +34,9 @@ Result<std::unique_ptr<const KernelCompiler>> Toolchains::compiler_for(const Tar
   }
   const Result<Nvrtc>& nvrtc = nvrtc_.get();
   if (!nvrtc)
-    return fail(nvrtc.error().code == Code::kNotFound ? Code::kUnavailable : nvrtc.error().code,
-                fmt::format("cannot compile for {} here: {}; install NVRTC, or name it with "
-                            "KILN_LIBNVRTC",
-                            target.to_string(), nvrtc.error().message));
+    return fail(
+        nvrtc.error().code == Code::kNotFound ? Code::kUnavailable : nvrtc.error().code,
+        fmt::format("cannot compile for {} here: {}", target.to_string(), nvrtc.error().message));
   TRY_STATUS(check_toolkit(target, nvrtc->toolkit()));
   return std::make_unique<const NvrtcCompiler>(*nvrtc);
 }

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <filesystem>
 
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
@@ -39,15 +38,6 @@ double cpu_ms() {
   timespec used{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return 1e3 * static_cast<double>(used.tv_sec) + 1e-6 * static_cast<double>(used.tv_nsec);
-}
-
-// $KILN_LIBNVRTC, else that of the toolkit CUDA_HOME names.
-std::string nvrtc_from_environment() {
-  if (std::string named = from_environment("KILN_LIBNVRTC"); !named.empty()) return named;
-  const std::string home = from_environment("CUDA_HOME");
-  const std::filesystem::path file = std::filesystem::path(home) / "lib64" / "libnvrtc.so";
-  std::error_code ignored;
-  return !home.empty() && std::filesystem::exists(file, ignored) ? file.string() : "";
 }
 
 void add_json(CLI::App* command, Options& options) {
@@ -93,7 +83,8 @@ int main(int argc, char** argv) {
   options.cache_dir = from_environment("KILN_CACHE_DIR");
   options.compiler = from_environment("KILN_CXX");
   options.libcuda = from_environment("KILN_LIBCUDA");
-  options.libnvrtc = nvrtc_from_environment();
+  options.libnvrtc = from_environment("KILN_LIBNVRTC");
+  if (options.libnvrtc.empty()) options.libnvrtc = from_environment("CUDA_HOME");
   const std::string home = from_environment("HOME");
   const std::string xdg = from_environment("XDG_DATA_HOME");
   options.data_dir = (xdg.empty() ? (home.empty() ? "." : home + "/.local/share") : xdg) + "/kiln";
@@ -109,8 +100,8 @@ int main(int argc, char** argv) {
   add_compile_options(compile, options);
   compile->add_flag("--check", options.check, "Only look: exit 4 when it is not in the cache");
   compile->add_option("--out", options.out,
-                      "Write the program of one FILE to this directory: manifest.json, and each "
-                      "kernel as <blob digest>.so, or .cubin for GPUs");
+                      "Write the program of one FILE to this directory: manifest.json, the order "
+                      "of its inputs, and each kernel as <blob digest>.so, or .cubin for GPUs");
 
   auto* run = app.add_subcommand("run", "Get the program of a file and run it");
   run->add_option("FILE", options.files, "Program")->required()->expected(1);
