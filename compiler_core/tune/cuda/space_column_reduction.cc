@@ -76,6 +76,12 @@ Traffic traffic_of(const Graph& graph, const ReductionPasses& passes) {
     traffic.accumulators += 1;  // the divisor's reciprocal
     traffic.scratch += 6;       // a call
   }
+  // The functions of f64 are long sequences of instructions.
+  const auto is_long = [&](const Node& node) {
+    return node.dtype == DType::kF64 && is_elementwise(node.op) && node.op != Op::kAdd &&
+           node.op != Op::kSub && node.op != Op::kMul && node.op != Op::kCast;
+  };
+  if (std::any_of(graph.nodes().begin(), graph.nodes().end(), is_long)) traffic.scratch += 14;
   return traffic;
 }
 
