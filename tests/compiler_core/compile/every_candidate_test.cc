@@ -55,6 +55,28 @@ return %3
 %2 = erf %1 : f32[1048577]
 %3 = cast %2 : f16[1048577]
 return %3
+)",
+    R"(kiln.graph 1
+%0 = input 0 : f32[2043,2047]
+%1 = input 1 : f32[2043,2045]
+%2 = view %0 strides=[1,2047] offset=[0] : f32[2047,2043]
+%3 = matmul %2 %1 : f32[2047,2045]
+return %3
+)",
+    R"(kiln.graph 1
+%0 = input 0 : bf16[4099,40001]
+%1 = input 1 : bf16[33333,4099]
+%2 = view %0 strides=[1,40001] offset=[0] : bf16[40001,4099]
+%3 = view %1 strides=[1,4099] offset=[0] : bf16[4099,33333]
+%4 = matmul %2 %3 : f32[40001,33333]
+%5 = cast %4 : bf16[40001,33333]
+return %5
+)",
+    R"(kiln.graph 1
+%0 = input 0 : i64[77,1000]
+%1 = input 1 : i64[1000,99]
+%2 = matmul %0 %1 : i64[77,99]
+return %2
 )"};
 
 class EveryCandidate : public testing::TestWithParam<const char*> {
