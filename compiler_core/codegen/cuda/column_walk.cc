@@ -170,7 +170,7 @@ void ColumnWalk::batch(const ReductionPasses::Pass& pass, bool guarded) {
     for (int output : pass.outputs) {
       // Known before the store, which then is one statement that the condition governs.
       printer_.value(graph_.outputs()[static_cast<size_t>(output)], at);
-      if (guarded) printer_.emit(Level::kInner, condition);
+      if (guarded) printer_.emit(Level::kInner, fmt::format("if (alive{})", u));
       printer_.store(output, at);
     }
   }

@@ -92,6 +92,27 @@ return %6
 %3 = add %1 %2 : f32[512,512]
 return %3
 )",
+     "cuda:sm_90a"},
+    {"cuda_column_sum_split", "column_reduction lanes=4 across=32 down=8 unroll=4 split=33 keep=0",
+     R"(kiln.graph 1
+%0 = input 0 : f32[16384,4096]
+%1 = reduce_sum %0 axes=[0] : f32[4096]
+return %1
+)",
+     "cuda:sm_90a"},
+    {"cuda_column_softmax_kept",
+     "column_reduction lanes=2 across=8 down=32 unroll=1 split=0 keep=1",
+     R"(kiln.graph 1
+%0 = input 0 : f32[120,50]
+%1 = reduce_max %0 axes=[0] : f32[50]
+%2 = view %1 strides=[0,1] offset=[0] : f32[120,50]
+%3 = sub %0 %2 : f32[120,50]
+%4 = exp %3 : f32[120,50]
+%5 = reduce_sum %4 axes=[0] : f32[50]
+%6 = view %5 strides=[0,1] offset=[0] : f32[120,50]
+%7 = div %4 %6 : f32[120,50]
+return %7
+)",
      "cuda:sm_90a"}};
 
 class GoldenSource : public ::testing::TestWithParam<Golden> {};

@@ -57,6 +57,42 @@ return %3
 return %3
 )",
     R"(kiln.graph 1
+%0 = input 0 : f32[8192,1024]
+%1 = constant 0x1p-13 : f32[]
+%2 = view %1 strides=[0] offset=[0] : f32[1024]
+%3 = reduce_sum %0 axes=[0] : f32[1024]
+%4 = mul %3 %2 : f32[1024]
+%5 = view %4 strides=[0,1] offset=[0] : f32[8192,1024]
+%6 = sub %0 %5 : f32[8192,1024]
+%7 = mul %6 %6 : f32[8192,1024]
+%8 = reduce_sum %7 axes=[0] : f32[1024]
+%9 = mul %8 %2 : f32[1024]
+%10 = sqrt %9 : f32[1024]
+%11 = view %10 strides=[0,1] offset=[0] : f32[8192,1024]
+%12 = div %6 %11 : f32[8192,1024]
+return %12 %4 %9
+)",
+    R"(kiln.graph 1
+%0 = input 0 : f64[5000,514]
+%1 = sin %0 : f64[5000,514]
+%2 = reduce_sum %1 axes=[0] : f64[514]
+%3 = reduce_max %0 axes=[0] : f64[514]
+return %2 %3
+)",
+    R"(kiln.graph 1
+%0 = input 0 : bf16[64,200,768]
+%1 = cast %0 : f32[64,200,768]
+%2 = reduce_sum %1 axes=[1] : f32[64,768]
+%3 = view %2 strides=[768,0,1] offset=[0] : f32[64,200,768]
+%4 = sub %1 %3 : f32[64,200,768]
+%5 = exp %4 : f32[64,200,768]
+%6 = reduce_sum %5 axes=[1] : f32[64,768]
+%7 = view %6 strides=[768,0,1] offset=[0] : f32[64,200,768]
+%8 = div %5 %7 : f32[64,200,768]
+%9 = cast %8 : bf16[64,200,768]
+return %9
+)",
+    R"(kiln.graph 1
 %0 = input 0 : f32[2043,2047]
 %1 = input 1 : f32[2043,2045]
 %2 = view %0 strides=[1,2047] offset=[0] : f32[2047,2043]
