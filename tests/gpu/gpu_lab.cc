@@ -27,16 +27,17 @@ Result<std::unique_ptr<GpuLab>> GpuLab::make() {
   auto lab = std::make_unique<GpuLab>();
   lab->flags_ = the_flags();
   TRY(lab->device_, CudaDevice::open(lab->flags_.ordinal, lab->flags_.libcuda));
-  TRY(lab->nvrtc_, Nvrtc::find(lab->flags_.libnvrtc));
+  const auto broken = [](const Error& error) { return fail(Code::kInternal, error.message); };
+  auto nvrtc = Nvrtc::find(lab->flags_.libnvrtc);
+  if (!nvrtc) return broken(nvrtc.error());
+  lab->nvrtc_.emplace(*std::move(nvrtc));
   auto compiled = lab->nvrtc_->compile(instruments_source(), lab->device_->facts().target());
-  if (!compiled) {
-    ADD_FAILURE() << compiled.error().message;
-    return fail(compiled.error());
-  }
+  if (!compiled) return broken(compiled.error());
   lab->instruments_artifact_ = std::move(compiled->artifact);
-  TRY(lab->instruments_,
-      runner::DeviceInstruments::load(lab->device_, lab->instruments_artifact_.binary,
-                                      lab->instruments_artifact_.digest));
+  auto loaded = runner::DeviceInstruments::load(lab->device_, lab->instruments_artifact_.binary,
+                                                lab->instruments_artifact_.digest);
+  if (!loaded) return broken(loaded.error());
+  lab->instruments_ = *std::move(loaded);
   return lab;
 }
 

@@ -19,7 +19,8 @@ class GpuLab {
  public:
   // Called by main, before any test.
   static void set_flags(GpuFlags flags);
-  // kNotFound or kUnsupported: there is no GPU here.
+  // kNotFound or kUnsupported: there is no GPU here. kInternal: there is one, but what the tests
+  // need beside it is missing or broken.
   static Result<GpuLab*> instance();
 
   const GpuFlags& flags() const { return flags_; }
@@ -44,6 +45,7 @@ class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto lab = GpuLab::instance();
+    if (!lab && lab.error().code == Code::kInternal) FAIL() << lab.error().message;
     if (!lab) GTEST_SKIP() << lab.error().message;
     lab_ = *lab;
   }
