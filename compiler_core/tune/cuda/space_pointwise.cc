@@ -39,13 +39,22 @@ class Space {
   std::vector<Schedule> list() {
     if (!streams_.across.empty()) add_tiles();
     const bool whole = !streams_.rows_differ || streams_.rows == 1;
-    // Rows that are no whole number of vectors: narrower vectors, or vectors across rows.
-    const int64_t known =
-        whole ? widest_ : std::min(streams_.alignment, lowest_bit(streams_.columns));
-    const int fitting = static_cast<int>(std::min<int64_t>(known, widest_));
-    if (fitting < widest_ && streams_.alignment >= widest_) add_lanes(widest_, PointwiseMap::kFlat);
-    add_lanes(fitting, PointwiseMap::kRows);
-    if (fitting < widest_ && streams_.alignment < widest_) add_lanes(widest_, PointwiseMap::kFlat);
+    const int64_t row_bits = whole ? widest_ : lowest_bit(streams_.columns);
+    const int fitting =
+        static_cast<int>(std::min({int64_t{widest_}, row_bits, whole ? 16 : streams_.alignment}));
+    if (fitting == widest_) {
+      add_lanes(widest_, PointwiseMap::kRows, kAll);
+    } else if (row_bits < widest_) {
+      // Rows that are no whole number of vectors: vectors across rows, or narrow ones.
+      add_lanes(widest_, PointwiseMap::kFlat, kAll);
+      add_lanes(static_cast<int>(std::min<int64_t>(row_bits, widest_)), PointwiseMap::kRows, kFew);
+    } else {
+      // Some operand's rows begin anywhere: its elements are loaded one by one, the rest as
+      // vectors, of which narrow ones leave fewer lines to each load.
+      add_lanes(std::min(2 * fitting, widest_), PointwiseMap::kRows, kAll);
+      add_lanes(widest_, PointwiseMap::kRows, kFew);
+      add_lanes(fitting, PointwiseMap::kRows, kFew);
+    }
     return space_;
   }
 
@@ -71,7 +80,8 @@ class Space {
     }
   }
 
-  void add_lanes(int lanes, PointwiseMap map) {
+  enum Extent { kFew, kAll };
+  void add_lanes(int lanes, PointwiseMap map, Extent extent) {
     const int64_t vectors = std::max<int64_t>(streams_.rows * streams_.columns / lanes, 1);
     // As many bytes in flight as wide vectors have.
     const int more = std::clamp(widest_ / lanes, 1, 4);
@@ -93,8 +103,9 @@ class Space {
       try_one(128, 8, PointwiseMap::kDown, false, 0);
     }
     try_one(256, 2, map, false, 0);
-    try_one(256, 1, map, false, 0);
     if (large_) try_one(256, 2, map, true, 0);
+    if (extent == kFew) return;
+    try_one(256, 1, map, false, 0);
     try_one(256, 4, map, false, 0);
     if (large_) try_one(256, 4, map, true, 0);
     try_one(128, 4, map, false, 0);

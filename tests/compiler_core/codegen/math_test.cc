@@ -104,8 +104,9 @@ TEST(Math, UnaryFunctionsAreAccurateOverTheWholeRange) {
 }
 
 // The rest of CUDA's functions are the device library's; the fake GPU has libm's in their place.
-TEST(Math, TrigonometryOnCudaIsAccurateOverTheWholeRange) {
-  const Function functions[] = {{Op::kSin, sinl, 1.6}, {Op::kCos, cosl, 1.6}, {Op::kTan, tanl, 3}};
+TEST(Math, CudaFunctionsOfOurOwnAreAccurateOverTheWholeRange) {
+  const Function functions[] = {
+      {Op::kSin, sinl, 1.6}, {Op::kCos, cosl, 1.6}, {Op::kTan, tanl, 3}, {Op::kTanh, tanhl, 3}};
   const std::vector<float> values = samples();
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {static_cast<int64_t>(values.size())});

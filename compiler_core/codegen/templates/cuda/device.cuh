@@ -222,6 +222,17 @@ KILN_INLINE double as_double(unsigned low, unsigned high) {
 KILN_INLINE unsigned low_bits(double x) { return static_cast<unsigned>(__double2loint(x)); }
 KILN_INLINE unsigned high_bits(double x) { return static_cast<unsigned>(__double2hiint(x)); }
 KILN_INLINE unsigned long high_product(unsigned long a, unsigned long b) { return __umul64hi(a, b); }
+// Within two units in the last place; what is not normal is zero.
+KILN_INLINE float quick_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+KILN_INLINE float quick_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 KILN_INLINE float max_or_nan(float a, float b) {
   float x;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));

@@ -13,6 +13,19 @@ KILN_INLINE int least(int a, int b) { return a < b ? a : b; }
 KILN_INLINE int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 KILN_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// 1 - 2 / (exp(2|x|) + 1), and near zero, where that cancels, a polynomial; without branches, for
+// what activations spend their time on. Three units in the last place.
+KILN_INLINE float hyperbolic_tangent(float x) {
+  const float e = quick_exp2(fabsf(x) * 0x1.715476p1f);
+  const float far = fmaf(-2.0f, quick_reciprocal(e + 1.0f), 1.0f), s = x * x;
+  float p = fmaf(-0.00626911973f, s, 0.0211109591f);
+  p = fmaf(p, s, -0.0538739489f);
+  p = fmaf(p, s, 0.133329154f);
+  p = fmaf(p, s, -0.333333303f);
+  const float near = fmaf(p * s, x, x);
+  return copysignf(fabsf(x) < 0.6f ? near : far, x);
+}
+
 KILN_LANEWISE1(op_neg, float, -a)
 KILN_LANEWISE1(op_abs, float, fabsf(a))
 KILN_LANEWISE1(op_sign, float, a != a ? a : a > 0 ? float(1) : a < 0 ? float(-1) : float(0))
@@ -27,7 +40,7 @@ KILN_LANEWISE1(op_exp, float, expf(a))
 KILN_LANEWISE1(op_expm1, float, expm1f(a))
 KILN_LANEWISE1(op_log, float, logf(a))
 KILN_LANEWISE1(op_log1p, float, log1pf(a))
-KILN_LANEWISE1(op_tanh, float, tanhf(a))
+KILN_LANEWISE1(op_tanh, float, hyperbolic_tangent(a))
 KILN_LANEWISE1(op_erf, float, erff(a))
 KILN_LANEWISE2(op_div, float, a / b)
 KILN_LANEWISE2(op_rem, float, fmodf(a, b))
