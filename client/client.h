@@ -73,6 +73,8 @@ class CompiledProgram {
   std::span<const Artifact> artifacts() const;  // one per program().kernels
   std::string_view outcome() const;             // "tuned", "joined", "hit" or "local"
   double seconds() const;                       // the compile() call
+  // The manifest's input i is the caller's input_order()[i].
+  std::span<const int> input_order() const;
   const StartUp& start_up() const;
   // The GPU it is loaded on; null on the CPU.
   std::shared_ptr<const CudaDevice> device() const;

@@ -52,6 +52,9 @@ std::span<const Artifact> CompiledProgram::artifacts() const {
 std::string_view CompiledProgram::outcome() const {
   return impl_->outcome;
 }
+std::span<const int> CompiledProgram::input_order() const {
+  return impl_->input_order;
+}
 double CompiledProgram::seconds() const {
   return impl_->seconds;
 }

@@ -1,5 +1,7 @@
 #include "client/cli/export_program.h"
 
+#include <nlohmann/json.hpp>
+
 namespace kiln::cli {
 
 Status export_program(const CompiledProgram& program, const Path& directory) {
@@ -8,6 +10,8 @@ Status export_program(const CompiledProgram& program, const Path& directory) {
   for (const Artifact& artifact : program.artifacts())
     TRY_STATUS(publish_file(directory / (artifact.digest.hex() + (cuda ? ".cubin" : ".so")),
                             artifact.binary));
+  const nlohmann::json binding = {{"input_order", program.input_order()}};
+  TRY_STATUS(publish_file(directory / "binding.json", binding.dump() + "\n"));
   return publish_file(directory / "manifest.json", program_to_json(program.program()) + "\n");
 }
 

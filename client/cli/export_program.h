@@ -1,5 +1,6 @@
 // A program as files that others can read: <directory>/manifest.json, what program/program.h
-// prints, and each kernel's binary as <digest>.cubin or <digest>.so.
+// prints, each kernel's binary as <digest>.cubin or <digest>.so, and binding.json: {"input_order":
+// the caller's input for each of the manifest's}.
 #pragma once
 
 #include "client/client.h"

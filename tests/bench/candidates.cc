@@ -3,7 +3,7 @@
 //
 //   candidates FILE... --out DIR [--target cuda:sm_90a]
 //
-// writes DIR/<program>/<kernel>-<candidate>/{manifest.json, <blob>.cubin}: the program with that
+// writes DIR/<program>/<kernel>-<candidate>/{manifest.json, binding.json, <blob>.cubin}: the program with that
 // candidate in the kernel's place, and the first schedule everywhere else; and prints what each
 // one uses of the device.
 #include <fmt/format.h>
@@ -34,9 +34,9 @@ Target full_target(Target target) {
 Status write_program(const Path& directory, const Program& program,
                      const std::vector<int>& input_order, std::span<const Artifact> artifacts) {
   std::filesystem::create_directories(directory);
-  auto manifest = nlohmann::json::parse(program_to_json(program));
-  manifest["input_order"] = input_order;
-  TRY_STATUS(write_file(directory / "manifest.json", manifest.dump()));
+  TRY_STATUS(write_file(directory / "manifest.json", program_to_json(program)));
+  TRY_STATUS(write_file(directory / "binding.json",
+                        nlohmann::json({{"input_order", input_order}}).dump()));
   for (const Artifact& artifact : artifacts)
     TRY_STATUS(write_file(directory / (artifact.digest.hex() + ".cubin"), artifact.binary));
   return {};

@@ -55,7 +55,8 @@ class KilnProgram:
     def __init__(self, directory):
         with open(os.path.join(directory, "manifest.json")) as file:
             self.manifest = json.load(file)
-        self.input_order = self.manifest.get("input_order")
+        with open(os.path.join(directory, "binding.json")) as file:
+            self.input_order = json.load(file)["input_order"]
         self.kernels = []
         for kernel in self.manifest["kernels"]:
             with open(os.path.join(directory, kernel["blob"] + ".cubin"), "rb") as file:
@@ -74,8 +75,7 @@ class KilnProgram:
 
     def bind(self, inputs):
         """The launches on these inputs, ready to be put on a stream by launch()."""
-        order = self.input_order or range(len(inputs))
-        canonical = [inputs[caller] for caller in order]
+        canonical = [inputs[caller] for caller in self.input_order]
         for tensor in canonical:
             assert tensor.is_contiguous() and tensor.data_ptr() % 16 == 0
         pointers = []
