@@ -104,7 +104,8 @@ class RowSpace {
   // 32-bit registers a thread needs, when it has `vectors` at once.
   int64_t registers(const CudaRowReductionSchedule& s, int64_t vectors) const {
     // What is kept takes the place of what it was computed from, vector by vector.
-    const int64_t reads = shape_.read_bytes, keeps = kept(s.keep);
+    // Where nothing is to be kept the compiler likes to keep it itself.
+    const int64_t reads = shape_.read_bytes, keeps = kept(Keep::kCostly);
     int64_t held = reads;
     if (s.storage == RowStorage::kShared) held = 0;
     if (s.storage == RowStorage::kRegisters)
@@ -155,7 +156,8 @@ class RowSpace {
     if (shared > 0) blocks = std::min<int64_t>(blocks, limits_.sm_shared_bytes / (shared + 1024));
     if (blocks == 0) return 0;
     // The compiler has its own mind about when to load: what it wants is bounded with a margin.
-    const int64_t bounded = limits_.sm_registers / (threads * (needed + needed / 3));
+    const int64_t margin = vectors * s.lanes > 32 ? needed : needed / 3;
+    const int64_t bounded = limits_.sm_registers / (threads * (needed + margin));
     s.blocks = static_cast<int>(std::clamp<int64_t>(std::min(blocks, bounded), 1, 32));
     const auto ratio = [](int64_t a, int64_t b) {
       return std::min(1.0, static_cast<double>(a) / static_cast<double>(b));

@@ -28,6 +28,38 @@ struct Job {
 // Workloads that no program above happens to have.
 constexpr const char* kOddGraphs[] = {
     R"(kiln.graph 1
+%0 = input 0 : f64[500,5003]
+%1 = reduce_max %0 axes=[1] : f64[500]
+%2 = view %1 strides=[1,0] offset=[0] : f64[500,5003]
+%3 = sub %0 %2 : f64[500,5003]
+%4 = exp %3 : f64[500,5003]
+%5 = reduce_sum %4 axes=[1] : f64[500]
+%6 = view %5 strides=[1,0] offset=[0] : f64[500,5003]
+%7 = div %4 %6 : f64[500,5003]
+return %7
+)",
+    R"(kiln.graph 1
+%0 = input 0 : bf16[1000,4100]
+%1 = view %0 strides=[1,4100] offset=[0] : bf16[4100,1000]
+%2 = cast %1 : f32[4100,1000]
+%3 = tanh %2 : f32[4100,1000]
+%4 = reduce_sum %3 axes=[1] : f32[4100]
+%5 = view %4 strides=[1,0] offset=[0] : f32[4100,1000]
+%6 = div %3 %5 : f32[4100,1000]
+%7 = cast %6 : f16[4100,1000]
+return %7 %4
+)",
+    R"(kiln.graph 1
+%0 = input 0 : i64[3000,129]
+%1 = reduce_sum %0 axes=[1] : i64[3000]
+%2 = reduce_min %0 axes=[1] : i64[3000]
+%3 = input 1 : i64[3000]
+%4 = view %0 strides=[1] offset=[0] : i64[387000]
+%5 = gather %4 %3 : i64[3000]
+%6 = add %5 %1 : i64[3000]
+return %6 %2
+)",
+    R"(kiln.graph 1
 %0 = input 0 : f32[4099,1021]
 %1 = view %0 strides=[1,1021] offset=[0] : f32[1021,4099]
 %2 = tan %1 : f32[1021,4099]
