@@ -53,6 +53,12 @@ CompilePool::CompilePool(Toolchain toolchain, int jobs, std::optional<ObjectCach
 void CompilePool::stop() {
   const std::lock_guard lock(mu_);
   stopping_ = true;
+  for (const Digest& key : queue_) {
+    auto unstarted = open_.extract(key);
+    for (Waiter& waiter : unstarted.mapped().waiters)
+      waiter.promise.set_value(unavailable("the worker is stopping"));
+  }
+  queue_.clear();
   for (CompileTool* tool : tools_) tool->close();
   changed_.notify_all();
 }
@@ -60,9 +66,6 @@ void CompilePool::stop() {
 CompilePool::~CompilePool() {
   stop();
   for (std::thread& thread : threads_) thread.join();
-  for (auto& [key, compile] : open_)
-    for (Waiter& waiter : compile.waiters)
-      waiter.promise.set_value(unavailable("the worker is stopping"));
 }
 
 std::future<Compiled> CompilePool::compile(Source source, const Target& target, uint64_t owner) {
@@ -70,6 +73,10 @@ std::future<Compiled> CompilePool::compile(Source source, const Target& target, 
   Waiter waiter{owner, {}};
   std::future<Compiled> future = waiter.promise.get_future();
   const std::lock_guard lock(mu_);
+  if (stopping_) {
+    waiter.promise.set_value(unavailable("the worker is stopping"));
+    return future;
+  }
   auto [at, is_new] = open_.try_emplace(key);
   at->second.waiters.push_back(std::move(waiter));
   if (is_new) {
@@ -144,7 +151,7 @@ void CompilePool::serve(CompileTool& tool) {
     lock.lock();
     compile.tool = nullptr;
     if (std::exchange(compile.interrupted, false) && !compiled.artifact &&
-        !compile.waiters.empty()) {
+        !compile.waiters.empty() && !stopping_) {
       queue_.push_back(key);  // somebody has asked for it since
       continue;
     }

@@ -30,13 +30,15 @@ class CompilePool {
  public:
   // Without a cache, compiles again after a restart.
   CompilePool(Toolchain toolchain, int jobs, std::optional<ObjectCache> cache);
-  ~CompilePool();  // what has not started fails as kUnavailable; waits for what has
+  ~CompilePool();  // stops, and waits for what has started
 
   // On behalf of `owner`, a lease.
   std::future<Compiled> compile(Source source, const Target& target, uint64_t owner = 0);
   // What `owner` still waits for fails as kUnavailable, and ends when nobody else waits for it.
   void cancel(uint64_t owner);
-  void stop();  // starts no compiler any more
+  // What has not started, and what is still asked for, fails as kUnavailable; what has, ends soon
+  // where its tool can be closed.
+  void stop();
 
  private:
   struct Waiter {

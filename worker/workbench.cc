@@ -54,6 +54,7 @@ void Workbench::stop() {
   }
   changed_.notify_one();
   runner_.close();
+  compilers_.stop();  // the thread may wait for one, and reports nothing any more
   if (thread_.joinable()) thread_.join();
 }
 

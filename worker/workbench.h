@@ -39,7 +39,8 @@ class Workbench {
 
   void submit(std::vector<Job> jobs);
   void drop(uint64_t lease);
-  void stop();  // forgets all jobs, ends the runner; returns when no callback can come any more
+  // Forgets all jobs, ends the runner and the pool; returns when no callback can come any more.
+  void stop();
 
  private:
   using Jobs = std::vector<std::unique_ptr<LeasedJob>>;
