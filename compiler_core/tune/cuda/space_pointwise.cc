@@ -38,20 +38,22 @@ class Space {
 
   std::vector<Schedule> list() {
     if (!streams_.across.empty()) add_tiles();
+    // Beside tiles the others are there for axes that are too short for them.
+    const Extent most = streams_.across.empty() ? kAll : kFew;
     const bool whole = !streams_.rows_differ || streams_.rows == 1;
     const int64_t row_bits = whole ? widest_ : lowest_bit(streams_.columns);
     const int fitting =
         static_cast<int>(std::min({int64_t{widest_}, row_bits, whole ? 16 : streams_.alignment}));
     if (fitting == widest_) {
-      add_lanes(widest_, PointwiseMap::kRows, kAll);
+      add_lanes(widest_, PointwiseMap::kRows, most);
     } else if (row_bits < widest_) {
       // Rows that are no whole number of vectors: vectors across rows, or narrow ones.
-      add_lanes(widest_, PointwiseMap::kFlat, kAll);
+      add_lanes(widest_, PointwiseMap::kFlat, most);
       add_lanes(static_cast<int>(std::min<int64_t>(row_bits, widest_)), PointwiseMap::kRows, kFew);
     } else {
       // Some operand's rows begin anywhere: its elements are loaded one by one, the rest as
       // vectors, of which narrow ones leave fewer lines to each load.
-      add_lanes(std::min(2 * fitting, widest_), PointwiseMap::kRows, kAll);
+      add_lanes(std::min(2 * fitting, widest_), PointwiseMap::kRows, most);
       add_lanes(widest_, PointwiseMap::kRows, kFew);
       add_lanes(fitting, PointwiseMap::kRows, kFew);
     }
