@@ -180,7 +180,6 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
                  [&](uint64_t lease) { workbench.drop(lease); }, [&] { workbench.stop(); }});
   ::pthread_kill(listener.native_handle(), SIGTERM);  // when it was not a signal that ended us
   listener.join();
-  compilers.stop();
   scratch.evict();  // nobody waits for what they make
   spdlog::info("worker {} stopped", flags.name);
   return served;
