@@ -42,15 +42,66 @@ std::vector<bool> find_plain_nans(const Graph& graph) {
   return plain;
 }
 
-// Nodes that are read by conversions to a half type and by nothing else.
-std::vector<bool> find_only_rounded(const Graph& graph) {
-  std::vector<bool> rounded;
-  for (const std::vector<NodeId>& users : users_of(graph))
-    rounded.push_back(!users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId user) {
-      return graph.node(user).op == Op::kCast && is_half(graph.node(user).dtype);
-    }));
-  for (NodeId id : graph.outputs()) rounded[static_cast<size_t>(id)] = false;
-  return rounded;
+std::string narrowed(DType dtype, bool plain_nans, const std::string& expression) {
+  const std::string_view function = narrowing(dtype, plain_nans);
+  return function.empty() ? expression : fmt::format("{}({})", function, expression);
+}
+
+std::string cast_expression(DType from, DType to, bool plain_nans, const std::string& x) {
+  const std::string_view type = register_type(to);
+  if (to == DType::kBool) return fmt::format("op_ne({}, splat<{}>(0))", x, register_type(from));
+  if (from == DType::kBool) return fmt::format("convert<{}>({} & 1)", type, x);
+  const bool widens = is_half(from) && is_float(to);
+  const std::string converted =
+      register_type(from) == type ? x : fmt::format("convert<{}>({})", type, x);
+  return widens && !is_half(to) ? converted : narrowed(to, plain_nans, converted);
+}
+
+// Of the functions whose quick forms (templates/cuda/math.cuh) save most.
+std::string_view rough_suffix(const Node& node) {
+  if (register_type(node.dtype) != "vf32") return "";
+  switch (node.op) {
+    case Op::kDiv:
+    case Op::kReciprocal:
+    case Op::kExp:
+    case Op::kErf:
+      return "_roughly";
+    default:
+      return "";
+  }
+}
+
+// Whether a result jumps where an operand moves a little.
+bool is_step(Op op) {
+  switch (op) {
+    case Op::kSign:
+    case Op::kFloor:
+    case Op::kCeil:
+    case Op::kTrunc:
+    case Op::kRound:
+    case Op::kRem:
+      return true;
+    default:
+      return traits(op).kind == OpKind::kCompare;
+  }
+}
+
+// Nodes whose values end in halves, however they go on: rounded to one last, or stored as one. What
+// an integer, a condition or a wider output takes from a node does not.
+std::vector<bool> find_ending_in_halves(const Graph& graph) {
+  std::vector<bool> ends(static_cast<size_t>(graph.size()));
+  const std::vector<std::vector<NodeId>> users = users_of(graph);
+  for (NodeId id = graph.size(); id-- > 0;)
+    ends[static_cast<size_t>(id)] =
+        std::all_of(users[static_cast<size_t>(id)].begin(), users[static_cast<size_t>(id)].end(),
+                    [&](NodeId user) {
+                      const Node& reader = graph.node(user);
+                      return is_float(reader.dtype) && !is_step(reader.op) &&
+                             (is_half(reader.dtype) || ends[static_cast<size_t>(user)]);
+                    });
+  for (NodeId id : graph.outputs())
+    if (!is_half(graph.node(id).dtype)) ends[static_cast<size_t>(id)] = false;
+  return ends;
 }
 
 std::string literal(DType dtype, const ConstantAttr& value) {
@@ -85,26 +136,6 @@ std::string_view infix(Op op) {
     default:
       return "";
   }
-}
-
-// Whether some node's result jumps where its operand moves a little.
-bool has_steps(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
-    if (node.operands.empty() || !is_float(graph.node(node.operands[0]).dtype)) return false;
-    switch (node.op) {
-      case Op::kSign:
-      case Op::kFloor:
-      case Op::kCeil:
-      case Op::kTrunc:
-      case Op::kRound:
-      case Op::kRem:
-        return true;
-      case Op::kCast:
-        return !is_float(node.dtype);
-      default:
-        return traits(node.op).kind == OpKind::kCompare;
-    }
-  });
 }
 
 }  // namespace
@@ -164,30 +195,13 @@ Status check_printable(const Graph& graph) {
   return {};
 }
 
-std::string ExpressionPrinter::narrowed(DType dtype, bool plain_nans,
-                                        const std::string& expression) const {
-  if (is_half(dtype) && !rounds_halves_) return expression;
-  const std::string_view function = narrowing(dtype, plain_nans);
-  return function.empty() ? expression : fmt::format("{}({})", function, expression);
-}
-
-std::string ExpressionPrinter::cast_expression(DType from, DType to, bool plain_nans,
-                                               const std::string& x) const {
-  const std::string_view type = register_type(to);
-  if (to == DType::kBool) return fmt::format("op_ne({}, splat<{}>(0))", x, register_type(from));
-  if (from == DType::kBool) return fmt::format("convert<{}>({} & 1)", type, x);
-  const bool widens = is_half(from) && is_float(to);
-  const std::string converted =
-      register_type(from) == type ? x : fmt::format("convert<{}>({})", type, x);
-  return widens && !is_half(to) ? converted : narrowed(to, plain_nans, converted);
-}
-
 ExpressionPrinter::ExpressionPrinter(const Graph& graph, Dialect dialect)
     : graph_(graph),
       dialect_(dialect),
-      rounds_halves_(dialect == Dialect::kCpu || has_steps(graph)),
       plain_nans_(find_plain_nans(graph)),
-      only_rounded_(find_only_rounded(graph)) {
+      ends_in_halves_(dialect == Dialect::kCuda
+                          ? find_ending_in_halves(graph)
+                          : std::vector<bool>(static_cast<size_t>(graph.size()))) {
   for (NodeId id : graph.inputs()) {
     const Node& node = graph.node(id);
     std::vector<int64_t> strides;
@@ -369,6 +383,20 @@ void ExpressionPrinter::load_packed(NodeId id, Indices at, const std::string& pa
                                     pointer, from.text()));
 }
 
+// Whether the node's value may be good to some units in the last place of f32 only: all that comes
+// of it is rounded to halves; or it is an exponential of what a row's maximum was taken from, which
+// is at most 1, and off by less than an f32 next to 1 is.
+bool ExpressionPrinter::allows_rough(NodeId id) const {
+  if (dialect_ != Dialect::kCuda) return false;
+  if (ends_in_halves_[static_cast<size_t>(id)]) return true;
+  const Node& node = graph_.node(id);
+  if (node.op != Op::kExp) return false;
+  const Node& operand = graph_.node(node.operands[0]);
+  if (operand.op != Op::kSub) return false;
+  const Node& subtrahend = graph_.node(operand.operands[1]);
+  return subtrahend.op == Op::kView && graph_.node(subtrahend.operands[0]).op == Op::kReduceMax;
+}
+
 Register ExpressionPrinter::elementwise(NodeId id, Indices at) {
   const Node& node = graph_.node(id);
   std::vector<Register> x;
@@ -385,6 +413,9 @@ Register ExpressionPrinter::elementwise(NodeId id, Indices at) {
   });
   if (node.op == Op::kCast && is_half(from) && node.dtype == DType::kF32)
     return x[0];  // it lies in an f32 register already
+  const bool roughly = allows_rough(id);
+  if (node.op == Op::kCast && is_half(node.dtype) && register_type(from) == "vf32" && roughly)
+    return x[0];  // and is rounded where it ends
   if (node.op == Op::kCast)
     return define(level, splat, node.dtype, cast_expression(from, node.dtype, plain, x[0].name));
   // true is -1 in a register, so the order of bools is reversed.
@@ -394,13 +425,12 @@ Register ExpressionPrinter::elementwise(NodeId id, Indices at) {
     // The same divisor serves a whole loop.
     const Register by =
         define(x[1].level, x[1].splat, "Divisor", fmt::format("divisor({})", x[1].name));
-    const bool roughly = dialect_ == Dialect::kCuda && only_rounded_[static_cast<size_t>(id)];
     expression =
         fmt::format("{}({}, {})", roughly ? "divide_roughly_by" : "divide_by", x[0].name, by.name);
   } else if (const std::string_view sign = infix(node.op); !sign.empty()) {
     expression = fmt::format("{} {} {}", x[0].name, sign, x[1].name);
   } else {
-    expression = fmt::format("op_{}(", to_string(node.op));
+    expression = fmt::format("op_{}{}(", to_string(node.op), roughly ? rough_suffix(node) : "");
     for (size_t i = 0; i < x.size(); ++i) expression += (i ? ", " : "") + x[i].name;
     expression += ")";
   }

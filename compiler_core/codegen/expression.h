@@ -42,9 +42,9 @@ struct Register {
 };
 
 // Both targets have the same vocabulary. A CUDA load or store says how far its address is aligned,
-// which decides how wide it is; and a half in the middle of a computation keeps the precision of
-// the f32 it lies in, as in Inductor's kernels, unless the graph has a step that rounding first
-// would move (a comparison, floor, ...).
+// which decides how wide it is. Where all that comes of a value is rounded to halves in the end, it
+// is computed to some units in the last place of f32, and a half on the way keeps the precision of
+// the f32 it lies in, as in Inductor's kernels.
 enum class Dialect : uint8_t { kCpu, kCuda };
 
 // Refuses what no expression covers: sizes that are not constant, f8 types, scans.
@@ -104,9 +104,7 @@ class ExpressionPrinter {
   struct Condition;
 
   Register compute(NodeId id, Indices at);
-  // `expression` brought back into the range of a narrower dtype.
-  std::string narrowed(DType dtype, bool plain_nans, const std::string& expression) const;
-  std::string cast_expression(DType from, DType to, bool plain_nans, const std::string& x) const;
+  bool allows_rough(NodeId id) const;
   std::string aligned(std::string_view function, const Index& at) const;
   Register define(Level level, bool splat, DType dtype, const std::string& expression);
   Register define(Level level, bool splat, std::string_view type, const std::string& expression);
@@ -128,9 +126,8 @@ class ExpressionPrinter {
 
   const Graph& graph_;
   const Dialect dialect_;
-  const bool rounds_halves_;            // where a value becomes a half, not only where it is stored
-  const std::vector<bool> plain_nans_;  // of each node: see find_plain_nans
-  const std::vector<bool> only_rounded_;  // of each node: read by conversions to a half alone
+  const std::vector<bool> plain_nans_;      // of each node: see find_plain_nans
+  const std::vector<bool> ends_in_halves_;  // of each node: all that comes of it is rounded to one
   std::map<NodeId, Register> bound_;
   std::map<NodeId, Buffer> buffers_;
   std::map<NodeId, std::string> packed_;

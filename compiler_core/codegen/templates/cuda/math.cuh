@@ -71,6 +71,27 @@ KILN_LANEWISE2(op_atan2, double, atan2(a, b))
 KILN_LANEWISE2(op_max, double, greatest(a, b))
 KILN_LANEWISE2(op_min, double, least(a, b))
 
+// For what ends in halves: some units in the last place of f32, where a half has 2^13 of them. What
+// is not normal becomes zero.
+KILN_LANEWISE1(op_exp_roughly, float, quick_exp2(a * 0x1.715476p0f))
+KILN_LANEWISE1(op_reciprocal_roughly, float, quick_reciprocal(a))
+KILN_LANEWISE2(op_div_roughly, float, a * quick_reciprocal(b))
+// 1 - p(t) exp(-x^2), t = 1 / (1 + 0.3275911 x): Abramowitz and Stegun, 7.1.26, to 1.5e-7; and near
+// zero, where that cancels, the power series.
+KILN_INLINE float rough_error_function(float x) {
+  const float magnitude = fabsf(x), s = x * x;
+  const float t = quick_reciprocal(fmaf(0.3275911f, magnitude, 1.0f));
+  float p = fmaf(1.061405429f, t, -1.453152027f);
+  p = fmaf(p, t, 1.421413741f);
+  p = fmaf(p, t, -0.284496736f);
+  p = fmaf(p, t, 0.254829592f);
+  const float far = fmaf(-p * t, quick_exp2(s * -0x1.715476p0f), 1.0f);
+  const float near = x * fmaf(fmaf(fmaf(-0.0268661706f, s, 0.112837917f), s, -0.376126389f), s,
+                              1.12837917f);
+  return magnitude < 0.25f ? near : copysignf(far, x);
+}
+KILN_LANEWISE1(op_erf_roughly, float, rough_error_function(a))
+
 template <class T>
 KILN_INLINE T power(T base, T exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 != 0 ? -1 : 1) : 0;
