@@ -64,6 +64,7 @@ std::string_view rough_suffix(const Node& node) {
     case Op::kDiv:
     case Op::kReciprocal:
     case Op::kExp:
+    case Op::kTanh:
     case Op::kErf:
       return "_roughly";
     default:

@@ -76,6 +76,8 @@ KILN_LANEWISE2(op_min, double, least(a, b))
 KILN_LANEWISE1(op_exp_roughly, float, quick_exp2(a * 0x1.715476p0f))
 KILN_LANEWISE1(op_reciprocal_roughly, float, quick_reciprocal(a))
 KILN_LANEWISE2(op_div_roughly, float, a * quick_reciprocal(b))
+KILN_LANEWISE1(op_tanh_roughly, float,
+               fmaf(-2.0f, quick_reciprocal(quick_exp2(a * 0x1.715476p1f) + 1.0f), 1.0f))
 // 1 - p(t) exp(-x^2), t = 1 / (1 + 0.3275911 x): Abramowitz and Stegun, 7.1.26, to 1.5e-7; and near
 // zero, where that cancels, the power series.
 KILN_INLINE float rough_error_function(float x) {
