@@ -61,7 +61,7 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
     }
     case Family::kColumnReduction: {
       TRY(const CudaColumnReductionSchedule decisions, CudaColumnReductionSchedule::from(schedule));
-      return lower_cuda_column_reduction(workload.graph, decisions);
+      return lower_cuda_column_reduction(workload.graph, decisions, target);
     }
   }
   return fail(Code::kInvalidArgument, "a workload of no known family");

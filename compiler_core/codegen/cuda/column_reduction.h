@@ -10,11 +10,13 @@ namespace kiln {
 
 // REQUIRES: check_printable(graph), the guarantees of kColumnReduction.
 Result<Source> lower_cuda_column_reduction(const Graph& graph,
-                                           const CudaColumnReductionSchedule& schedule);
+                                           const CudaColumnReductionSchedule& schedule,
+                                           const Target& target);
 
-// schedule.split > 0: the phases that stream through pieces of the rows (column_split.cc).
+// schedule.split > 0: the phases that stream through pieces of the rows (column_split.cc), of
+// folded rows where `folded` has them (tune/cuda/column_fold.h).
 Source print_cuda_split_columns(const Graph& graph, const ReductionPasses& passes,
-                                const ColumnExtent& extent,
+                                const ColumnExtent& extent, const Graph* folded,
                                 const CudaColumnReductionSchedule& schedule);
 
 // Blocks that shall fit an SM at once, which bounds the registers of a thread to 64.

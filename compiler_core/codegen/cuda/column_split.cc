@@ -12,6 +12,7 @@
 #include "compiler_core/codegen/cuda/column_reduction.h"
 #include "compiler_core/codegen/cuda/column_walk.h"
 #include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/tune/cuda/column_fold.h"
 
 namespace kiln {
 namespace {
@@ -28,13 +29,17 @@ int64_t ceil_divide(int64_t a, int64_t b) {
 class SplitPhases {
  public:
   SplitPhases(const Graph& graph, const ReductionPasses& passes, const ColumnExtent& extent,
-              const CudaColumnReductionSchedule& schedule)
+              const Graph* folded, const CudaColumnReductionSchedule& schedule)
       : graph_(graph),
         passes_(passes),
         extent_(extent),
         schedule_(schedule),
-        piece_(ceil_divide(extent.rows, schedule.split)),
-        pieces_(ceil_divide(extent.rows, piece_)) {
+        fold_(folded != nullptr ? column_fold(extent.columns, schedule.lanes) : 1),
+        streamed_{folded != nullptr ? *folded : graph,
+                  ReductionPasses::of(folded != nullptr ? *folded : graph,
+                                      ReductionPasses::Keep::kNothing)},
+        piece_(ceil_divide(extent.rows / fold_, schedule.split)),
+        pieces_(ceil_divide(extent.rows / fold_, piece_) * fold_) {
     for (const ReductionPasses::Pass& pass : passes.passes)
       for (NodeId id : pass.reduces) {
         partials_[id] = allocate(pieces_, id);
@@ -78,30 +83,38 @@ class SplitPhases {
       }
   }
 
-  // Loop p: a block takes a strip of a piece.
+  // Loop p: a block takes a strip of a piece. Of folded rows it leaves as many partial results.
   void print_stream(size_t p) {
-    const ReductionPasses::Pass& pass = passes_.passes[p];
-    ColumnWalk walk(graph_, extent_, schedule_, piece_);
+    const Graph& graph = streamed_.graph;
+    const ColumnExtent extent(streamed_.passes.space);
+    ReductionPasses::Pass pass = passes_.passes[p];
+    if (fold_ > 1) pass.reduces.assign(graph.outputs().begin(), graph.outputs().end());
+    ColumnWalk walk(graph, extent, schedule_, piece_, schedule_.lanes);
     bind_results(walk.printer(), p);
-    const ThreadRows rows{schedule_.across, schedule_.threads(), schedule_.lanes};
+    const ThreadRows rows{schedule_.across, schedule_.threads(), schedule_.lanes, 1,
+                          walk.copy_bytes()};
     std::string loop = walk.pass(pass);
     if (!pass.reduces.empty()) {
-      loop += rows.fold(graph_, pass.reduces, false) + "  if (down == 0 && mine) {\n";
-      for (NodeId id : pass.reduces)
+      loop += rows.fold(graph, pass.reduces, false) + "  if (down == 0 && mine) {\n";
+      for (size_t k = 0; k < pass.reduces.size(); ++k)
         loop +=
             fmt::format("    store<LANES>({} + (group * {} + piece) * {} + j, result{}, live);\n",
-                        partials_.at(id), pieces_, extent_.columns, id);
+                        partials_.at(passes_.passes[p].reduces[k]), pieces_ / fold_, extent.columns,
+                        pass.reduces[k]);
       loop += "  }\n";
     }
     add_phase(fmt::format("stream{}", p),
               walk.position() + walk.printer().take(Level::kKernel, 2) + loop,
-              {"", walk.blocks(), rows.threads, 1, rows.shared_bytes(graph_, pass.reduces)});
+              {"", walk.blocks(), rows.threads, 1,
+               walk.copy_bytes() + rows.shared_bytes(graph, pass.reduces)});
   }
 
   // How the threads of a combining block stand: narrow strips, so that there are many blocks, and
   // no more pieces a thread than it can have in flight.
   CudaColumnReductionSchedule combining() const {
-    CudaColumnReductionSchedule threads{schedule_.lanes, 32, 1, 1, 0, false};
+    CudaColumnReductionSchedule threads;
+    threads.lanes = static_cast<int>(schedule_.lanes / fold_);
+    threads.down = threads.unroll = 1;
     const auto blocks = [&] {
       return extent_.groups * ceil_divide(extent_.columns, int64_t{threads.across} * threads.lanes);
     };
@@ -117,20 +130,20 @@ class SplitPhases {
   void print_combine(size_t p) {
     const ReductionPasses::Pass& pass = passes_.passes[p];
     const CudaColumnReductionSchedule threads = combining();
-    ColumnWalk walk(graph_, extent_, threads, extent_.rows);
+    ColumnWalk walk(graph_, extent_, threads, extent_.rows, schedule_.lanes);
     bind_results(walk.printer(), p);
     const ThreadRows rows{threads.across, threads.threads(), threads.lanes};
     std::string body;
     for (NodeId id : pass.reduces) {
-      body += partial_loads(id, static_cast<int>(ceil_divide(pieces_, threads.down)), threads.down);
+      body += partial_loads(id, threads);
       walk.printer().bind(id, {fmt::format("result{}", id), Level::kOuter, false});
     }
     body += rows.fold(graph_, pass.reduces, false);
     if (is_read_later())
       for (NodeId id : pass.reduces)
         body += fmt::format(
-            "  if (down == 0 && mine) store<LANES>({} + group * {} + j, result{}, live);\n",
-            results_.at(id), extent_.columns, id);
+            "  if (down == 0 && mine) store<{}>({} + group * {} + j, result{}, live);\n",
+            threads.lanes, results_.at(id), extent_.columns, id);
     // All reductions are known after the last loop but one: the last takes none.
     if (p + 2 == passes_.passes.size()) body += walk.reduced_outputs(passes_.reduced_outputs);
     add_phase(fmt::format("combine{}", p),
@@ -139,7 +152,9 @@ class SplitPhases {
   }
 
   // acc{id}: every `down`-th piece from the thread's own row on, all of them loaded at once.
-  std::string partial_loads(NodeId id, int count, int down) const {
+  std::string partial_loads(NodeId id, const CudaColumnReductionSchedule& threads) const {
+    const int down = threads.down;
+    const auto count = static_cast<int>(ceil_divide(pieces_, down));
     std::string text = fmt::format("  {0} acc{1} = splat<{0}>({2});\n",
                                    register_type(node(id).dtype), id, identity_text(node(id)));
     std::string combines;
@@ -148,9 +163,10 @@ class SplitPhases {
       const bool guarded = int64_t{u + 1} * down > pieces_;
       const std::string piece = fmt::format("down + {}", u * down);
       text += fmt::format(
-          "  const {0} x{1}_{2} = load<LANES>({3} + (group * {4} + {5}) * {6} + j, live);\n",
+          "  const {0} x{1}_{2} = load<{7}>({3} + (group * {4} + {5}) * {6} + j, live);\n",
           register_type(node(id).dtype), id, u, partials_.at(id), pieces_,
-          guarded ? fmt::format("smaller({}, {})", piece, pieces_ - 1) : piece, extent_.columns);
+          guarded ? fmt::format("smaller({}, {})", piece, pieces_ - 1) : piece, extent_.columns,
+          threads.lanes);
       combines += fmt::format("  {0}acc{1} = {2}::combine(acc{1}, x{1}_{3});\n",
                               guarded ? fmt::format("if ({} < {}) ", piece, pieces_) : "", id,
                               combiner(node(id).op), u);
@@ -169,7 +185,14 @@ class SplitPhases {
   const ReductionPasses& passes_;
   const ColumnExtent& extent_;
   const CudaColumnReductionSchedule schedule_;
-  const int64_t piece_, pieces_;
+  // The graph that blocks stream through: of folded rows, `fold_` of which are one.
+  struct Streamed {
+    const Graph& graph;
+    ReductionPasses passes;
+  };
+  const int64_t fold_;
+  const Streamed streamed_;
+  const int64_t piece_, pieces_;  // rows of a piece as they are streamed; partial results
   std::map<NodeId, std::string> partials_, results_;  // pointers into the workspace
   int64_t workspace_bytes_ = 0;
   Source source_;
@@ -178,9 +201,9 @@ class SplitPhases {
 }  // namespace
 
 Source print_cuda_split_columns(const Graph& graph, const ReductionPasses& passes,
-                                const ColumnExtent& extent,
+                                const ColumnExtent& extent, const Graph* folded,
                                 const CudaColumnReductionSchedule& schedule) {
-  return SplitPhases(graph, passes, extent, schedule).print();
+  return SplitPhases(graph, passes, extent, folded, schedule).print();
 }
 
 }  // namespace kiln

@@ -37,37 +37,46 @@ std::string column_coordinates(const ColumnExtent& extent, const std::string& fl
 }
 
 ColumnWalk::ColumnWalk(const Graph& graph, const ColumnExtent& extent,
-                       const CudaColumnReductionSchedule& schedule, int64_t piece)
+                       const CudaColumnReductionSchedule& schedule, int64_t piece, int vector)
     : graph_(graph),
       extent_(extent),
       schedule_(schedule),
+      vector_(vector),
       piece_(piece),
-      pieces_(ceil_divide(extent.rows, piece)),
+      pieces_(std::max<int64_t>(ceil_divide(extent.rows, piece), schedule.cluster)),
       strips_(ceil_divide(extent.columns, int64_t{schedule.across} * schedule.lanes)),
-      kept_(schedule.keep ? static_cast<int>(ceil_divide(extent.rows, schedule.down)) : 0),
-      even_rows_(piece % (int64_t{schedule.down} * rows_at_once()) == 0 &&
+      kept_(schedule.keep ? static_cast<int>(ceil_divide(piece, schedule.down)) : 0),
+      even_rows_((schedule.cluster == 1 || piece * pieces_ == extent.rows) &&
+                 piece % (int64_t{schedule.down} * rows_at_once()) == 0 &&
                  extent.rows % (int64_t{schedule.down} * rows_at_once()) == 0),
       even_strips_(extent.columns % (int64_t{schedule.across} * schedule.lanes) == 0),
       printer_(graph, Dialect::kCuda) {}
 
 std::string ColumnWalk::position() const {
   const int64_t width = int64_t{schedule_.across} * schedule_.lanes;
+  const bool is_cluster = schedule_.cluster > 1;
   std::string text = fmt::format(
-      "  constexpr AllLanes live{{}};\n"
-      "  const index_t block = block_index();\n"
-      "  const index_t group = {0}, piece = {1};\n"
-      "  const index_t place = block % {2} * {3} + thread_index() % {4} * LANES;\n"
-      "  const index_t down = thread_index() / {4};\n",
-      extent_.groups > 1 ? fmt::format("block / {}", pieces_ * strips_) : "0",
-      pieces_ > 1 ? fmt::format("block / {} % {}", strips_, pieces_) : "0", strips_, width,
-      schedule_.across);
+      "  constexpr {0};\n"
+      "  const index_t block = block_index(){1};\n"
+      "  const index_t group = {2}, piece = {3};\n"
+      "  const index_t place = block % {4} * {5} + thread_index() % {6} * {7};\n"
+      "  const index_t down = thread_index() / {6};\n",
+      vector_ > schedule_.lanes ? fmt::format("SomeLanes live{{{}}}", schedule_.lanes)
+                                : "AllLanes live{}",
+      is_cluster ? fmt::format(" / {}", schedule_.cluster) : "",
+      extent_.groups > 1 ? fmt::format("block / {}", is_cluster ? strips_ : pieces_ * strips_)
+                         : "0",
+      is_cluster    ? "cluster_rank()"
+      : pieces_ > 1 ? fmt::format("block / {} % {}", strips_, pieces_)
+                    : "0",
+      strips_, width, schedule_.across, schedule_.lanes);
   if (even_strips_)
     text += "  constexpr bool mine = true;\n  const index_t j = place;\n";
   else
     text +=
         fmt::format("  const bool mine = place < {};\n  const index_t j = smaller(place, {});\n",
                     extent_.columns, extent_.columns - schedule_.lanes);
-  const std::string end = extent_.rows % piece_ == 0
+  const std::string end = piece_ * pieces_ == extent_.rows
                               ? fmt::format("row_begin + {}", piece_)
                               : fmt::format("smaller(row_begin + {}, {})", piece_, extent_.rows);
   text += fmt::format(
@@ -128,9 +137,11 @@ std::vector<Index> ColumnWalk::indices(int u, bool guarded) {
     else if (guarded)
       at.push_back(LoopVar{row, LoopVar::Kind::kScalar, level, 0, extent_.rows});
     else
-      at.push_back(Index(LoopVar{row, LoopVar::Kind::kScalar, level, 0,
-                                 extent_.rows - (rows_at_once() - 1) * schedule_.down}) +
-                   Index(offset));
+      at.push_back(
+          Index(LoopVar{row, LoopVar::Kind::kScalar, level, 0,
+                        schedule_.copy ? extent_.rows
+                                       : extent_.rows - (rows_at_once() - 1) * schedule_.down}) +
+          Index(offset));
   }
   at.push_back(
       LoopVar{"j", LoopVar::Kind::kVector, Level::kOuter, 0, extent_.columns, schedule_.lanes});
@@ -160,20 +171,106 @@ void ColumnWalk::batch(const ReductionPasses::Pass& pass, bool guarded) {
       load_leaves(graph_.outputs()[static_cast<size_t>(output)], rows.back(), visited);
   }
   for (int u = 0; u < rows_at_once(); ++u) {
-    const std::vector<Index>& at = rows[static_cast<size_t>(u)];
-    const std::string condition = guarded ? fmt::format("if (alive{}) ", u) : "";
-    for (NodeId id : pass.reduces) {
-      const Register x = printer_.value(node(id).operands[0], at);
-      printer_.emit(Level::kInner, fmt::format("{0}acc{1} = {2}::combine(acc{1}, {3});", condition,
-                                               id, combiner(node(id).op), x.name));
-    }
-    for (int output : pass.outputs) {
-      // Known before the store, which then is one statement that the condition governs.
-      printer_.value(graph_.outputs()[static_cast<size_t>(output)], at);
-      if (guarded) printer_.emit(Level::kInner, fmt::format("if (alive{})", u));
-      printer_.store(output, at);
-    }
+    row(pass, rows[static_cast<size_t>(u)], guarded ? fmt::format("if (alive{})", u) : "");
   }
+}
+
+// What becomes of one row, where `condition` holds.
+void ColumnWalk::row(const ReductionPasses::Pass& pass, const std::vector<Index>& at,
+                     const std::string& condition) {
+  for (NodeId id : pass.reduces) {
+    const Register x = printer_.value(node(id).operands[0], at);
+    printer_.emit(Level::kInner,
+                  fmt::format("{0}{1}acc{2} = {3}::combine(acc{2}, {4});", condition,
+                              condition.empty() ? "" : " ", id, combiner(node(id).op), x.name));
+  }
+  for (int output : pass.outputs) {
+    // Known before the store, which then is one statement that the condition governs.
+    printer_.value(graph_.outputs()[static_cast<size_t>(output)], at);
+    if (!condition.empty()) printer_.emit(Level::kInner, condition);
+    printer_.store(output, at);
+  }
+}
+
+// The full operands that vectors of a row are copied of as they lie.
+std::vector<NodeId> ColumnWalk::copied_leaves(const ReductionPasses::Pass& pass) {
+  std::vector<NodeId> found;
+  std::vector<bool> visited(static_cast<size_t>(graph_.size()), false);
+  const std::vector<Index> at = indices(0, false);
+  for (NodeId id : pass.reduces) find_copied(node(id).operands[0], at, visited, found);
+  for (int output : pass.outputs)
+    find_copied(graph_.outputs()[static_cast<size_t>(output)], at, visited, found);
+  printer_.take(Level::kInner, 0);
+  return found;
+}
+
+void ColumnWalk::find_copied(NodeId id, const std::vector<Index>& at, std::vector<bool>& visited,
+                             std::vector<NodeId>& found) {
+  if (visited[static_cast<size_t>(id)]) return;
+  visited[static_cast<size_t>(id)] = true;
+  const Node& x = node(id);
+  if (x.op == Op::kInput || (x.op == Op::kView && node(x.operands[0]).op == Op::kInput)) {
+    const Index place = printer_.place(id, at);
+    if (place.level() == Level::kInner && !place.has_lanes() && place.lane_stride() == 1)
+      found.push_back(id);
+  } else if (is_elementwise(x.op)) {
+    for (NodeId operand : x.operands) find_copied(operand, at, visited, found);
+  }
+}
+
+// Asks for row u from `row` on, if there is one; a group of copies either way.
+std::string ColumnWalk::row_copies(const std::vector<NodeId>& leaves, int u) {
+  const std::vector<Index> at = indices(u, false);
+  for (NodeId id : leaves)
+    printer_.load_packed(
+        id, at, fmt::format("ring{}[{}]", id, u % schedule_.unroll * schedule_.threads()), true);
+  return fmt::format("    if (row + {} < row_end) {{\n{}    }}\n    cp_async_commit();\n",
+                     u * schedule_.down, printer_.take(Level::kInner, 6));
+}
+
+int ColumnWalk::ring_bytes(NodeId id) const {
+  return schedule_.unroll * schedule_.threads() *
+         std::max(4, vector_ * static_cast<int>(size_of(node(id).dtype)));
+}
+
+// Of all full operands, so that one place after them serves all loops.
+int ColumnWalk::copy_bytes() const {
+  if (!schedule_.copy) return 0;
+  int bytes = 0;
+  for (NodeId id = 0; id < graph_.size(); ++id)
+    if ((node(id).op == Op::kInput || node(id).op == Op::kView) &&
+        constant_sizes(node(id).shape) == extent_.sizes)
+      bytes += ring_bytes(id);
+  return bytes;
+}
+
+// A ring of `unroll` rows a thread in shared memory, its own: nobody else waits for them.
+std::string ColumnWalk::copying_loop(const ReductionPasses::Pass& pass) {
+  const std::vector<NodeId> leaves = copied_leaves(pass);
+  std::string text = "    index_t row = first_row;\n";
+  int bytes = 0;
+  for (NodeId id : leaves) {
+    const std::string type = fmt::format("Packed<{}>", memory_type(node(id).dtype));
+    text += fmt::format(
+        "    {0}* const ring{1} = reinterpret_cast<{0}*>(shared_memory() + {2}) + "
+        "thread_index();\n",
+        type, id, bytes);
+    bytes += ring_bytes(id);
+  }
+  for (int u = 0; u < schedule_.unroll; ++u) text += row_copies(leaves, u);
+  text += fmt::format("    for (; row < row_end; row += {}) {{\n",
+                      int64_t{schedule_.unroll} * schedule_.down);
+  for (int u = 0; u < schedule_.unroll; ++u) {
+    for (NodeId id : leaves)
+      printer_.bind_packed(id, fmt::format("ring{}[{}]", id, u * schedule_.threads()));
+    row(pass, indices(u, false), "");
+    text += fmt::format(
+        "    cp_async_wait<{}>();\n    {}{{\n{}    }}\n", schedule_.unroll - 1,
+        even_rows_ || u == 0 ? "" : fmt::format("if (row + {} < row_end) ", u * schedule_.down),
+        printer_.take(Level::kInner, 6));
+    text += row_copies(leaves, u + schedule_.unroll);
+  }
+  return text + "    }\n";
 }
 
 std::string ColumnWalk::pass(const ReductionPasses::Pass& pass) {
@@ -185,6 +282,10 @@ std::string ColumnWalk::pass(const ReductionPasses::Pass& pass) {
     batch(pass, !even_rows_ || !even_strips_);
     text = printer_.take(Level::kOuter, 2) + text;
     return text + printer_.take(Level::kInner, 2);
+  }
+  if (schedule_.copy) {
+    const std::string loop = copying_loop(pass);
+    return printer_.take(Level::kOuter, 2) + text + "  {\n" + loop + "  }\n";
   }
   const int64_t batch_rows = int64_t{schedule_.unroll} * schedule_.down;
   std::string loop = "  {\n    index_t row = first_row;\n";
@@ -214,7 +315,8 @@ std::string ColumnWalk::reduced_outputs(const std::vector<int>& outputs) {
 }
 
 int ThreadRows::shared_bytes(const Graph& graph, std::span<const NodeId> reduces) const {
-  const int rows = threads / std::max(across, kWarp);
+  // A cluster's sums have a row of their own.
+  const int rows = threads / std::max(across, kWarp) + (cluster > 1 ? 1 : 0);
   int bytes = 0;
   if (rows > 1)
     for (NodeId id : reduces) bytes += rows * across * lanes * register_bytes(graph.node(id).dtype);
@@ -224,8 +326,8 @@ int ThreadRows::shared_bytes(const Graph& graph, std::span<const NodeId> reduces
 std::string ThreadRows::fold(const Graph& graph, std::span<const NodeId> reduces,
                              bool again) const {
   const bool meets = shared_bytes(graph, reduces) > 0;
-  std::string put, combine, get;
-  int offset = 0;
+  std::string put, combine, meet, get;
+  int at = offset;
   for (const NodeId id : reduces) {
     const Node& reduce = graph.node(id);
     const std::string_view type = register_type(reduce.dtype), how = combiner(reduce.op);
@@ -235,18 +337,26 @@ std::string ThreadRows::fold(const Graph& graph, std::span<const NodeId> reduces
     if (meets) {
       put += fmt::format(
           "  auto* const rows{0} = reinterpret_cast<element<{1}>::type*>(shared_memory() + {2});\n"
-          "  put_row<{3}>(rows{0}, acc{0});\n",
-          id, type, offset, across);
-      combine += fmt::format("  fold_rows<{}, {}, {}>(rows{});\n", how, across, threads, id);
-      result = fmt::format("combined_row<{}>(rows{})", across, id);
+          "  put_row<{3}, {4}>(rows{0}, acc{0});\n",
+          id, type, at, across, lanes);
+      const std::string shape =
+          fmt::format("{}, {}, {}", across * lanes, threads, threads / std::max(across, kWarp));
+      combine += fmt::format("  fold_rows<{}, {}>(rows{});\n", how, shape, id);
+      if (cluster > 1)
+        meet += fmt::format("  fold_cluster<{}, {}, {}>(rows{});\n", how, cluster, shape, id);
+      const int sums = cluster > 1 ? across * lanes * (threads / std::max(across, kWarp)) : 0;
+      result = fmt::format("combined_row<{}, {}>(rows{} + {})", across, lanes, id, sums);
     }
     const NodeId one[] = {id};
-    offset += shared_bytes(graph, one);
+    at += shared_bytes(graph, one);
     get += fmt::format("  const {} result{} = {};\n", type, id, finished(reduce, result));
   }
   if (!meets) return put + get;
-  return (again ? "  block_barrier();\n" : "") + put + "  block_barrier();\n" + combine +
-         "  block_barrier();\n" + get;
+  const std::string_view barrier = cluster > 1 ? "  cluster_barrier();\n" : "  block_barrier();\n";
+  put = (again ? "  block_barrier();\n" : "") + put + "  block_barrier();\n" + combine;
+  put += barrier;
+  if (cluster > 1) (put += meet) += barrier;
+  return put + get;
 }
 
 }  // namespace kiln

@@ -17,9 +17,10 @@ namespace kiln {
 
 class ColumnWalk {
  public:
-  // Blocks walk `piece` rows each (the last one of a group perhaps fewer).
+  // Blocks walk `piece` rows each (the last ones of a group perhaps fewer). `vector` is LANES: of
+  // more than schedule.lanes, the first ones live.
   ColumnWalk(const Graph& graph, const ColumnExtent& extent,
-             const CudaColumnReductionSchedule& schedule, int64_t piece);
+             const CudaColumnReductionSchedule& schedule, int64_t piece, int vector);
 
   ExpressionPrinter& printer() { return printer_; }
 
@@ -31,18 +32,29 @@ class ColumnWalk {
   // The reduced outputs, by the first row of threads. REQUIRES: results are bound.
   std::string reduced_outputs(const std::vector<int>& outputs);
   int64_t blocks() const { return extent_.groups * pieces_ * strips_; }
+  // Of the shared memory's beginning, for the rows that are on their way.
+  int copy_bytes() const;
 
  private:
   const Node& node(NodeId id) const { return graph_.node(id); }
   void batch(const ReductionPasses::Pass& pass, bool guarded);
+  std::string copying_loop(const ReductionPasses::Pass& pass);
+  std::vector<NodeId> copied_leaves(const ReductionPasses::Pass& pass);
+  void find_copied(NodeId id, const std::vector<Index>& at, std::vector<bool>& visited,
+                   std::vector<NodeId>& found);
+  std::string row_copies(const std::vector<NodeId>& leaves, int u);
+  void row(const ReductionPasses::Pass& pass, const std::vector<Index>& at,
+           const std::string& condition);
   std::vector<Index> indices(int u, bool guarded);
   void load_leaves(NodeId id, const std::vector<Index>& at, std::vector<bool>& visited);
   std::string kept_rows() const;
+  int ring_bytes(NodeId id) const;
   int rows_at_once() const { return schedule_.keep ? kept_ : schedule_.unroll; }
 
   const Graph& graph_;
   const ColumnExtent& extent_;
   const CudaColumnReductionSchedule schedule_;
+  const int vector_;
   const int64_t piece_, pieces_, strips_;
   const int kept_;        // rows a thread keeps
   const bool even_rows_;  // every piece is whole batches of every thread
@@ -50,12 +62,15 @@ class ColumnWalk {
   ExpressionPrinter printer_;
 };
 
-// A block of threads, `across` wide, that combines its rows of threads through shared memory.
+// Blocks of threads, `across` wide, that combine their rows of threads through shared memory, from
+// its byte `offset` on.
 struct ThreadRows {
-  int across = 32, threads = 256, lanes = 4;
+  int across = 32, threads = 256, lanes = 4, cluster = 1;
+  int offset = 0;
 
   // acc{N} of all rows of threads into result{N} of each: two barriers for all of `reduces`.
   // `again`: another fold of this kernel may still be reading the shared memory.
+  // In a cluster, no block ends before the others have read what they need of it.
   std::string fold(const Graph& graph, std::span<const NodeId> reduces, bool again) const;
   int shared_bytes(const Graph& graph, std::span<const NodeId> reduces) const;
 };

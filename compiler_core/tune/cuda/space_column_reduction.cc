@@ -247,16 +247,21 @@ Result<CudaColumnReductionSchedule> CudaColumnReductionSchedule::from(const Sche
   const int64_t lanes = schedule.get("lanes", 1), across = schedule.get("across", 32);
   const int64_t down = schedule.get("down", 8), unroll = schedule.get("unroll", 1);
   const int64_t split = schedule.get("split", 0), keep = schedule.get("keep", 0);
+  const int64_t cluster = schedule.get("cluster", 1), copy = schedule.get("copy", 0);
   if (!is_power_of_two(lanes, 1, 16) || !is_power_of_two(across, 2, 1024) ||
       !is_power_of_two(down, 1, 512) || across * down < 32 || across * down > 1024 || unroll < 1 ||
-      unroll > 16 || split < 0 || split > 256 || keep < 0 || keep > 1 || (keep == 1 && split > 0))
+      unroll > 16 || split < 0 || split > 256 || keep < 0 || keep > 1 || (keep == 1 && split > 0) ||
+      !is_power_of_two(cluster, 1, 8) || (cluster > 1 && split > 0) || copy < 0 || copy > 1 ||
+      (copy == 1 && keep == 1))
     return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
   return CudaColumnReductionSchedule{static_cast<int>(lanes),
                                      static_cast<int>(across),
                                      static_cast<int>(down),
                                      static_cast<int>(unroll),
                                      split,
-                                     keep == 1};
+                                     keep == 1,
+                                     static_cast<int>(cluster),
+                                     copy == 1};
 }
 
 Schedule CudaColumnReductionSchedule::to_schedule() const {
@@ -266,7 +271,9 @@ Schedule CudaColumnReductionSchedule::to_schedule() const {
            {"down", down},
            {"unroll", unroll},
            {"split", split},
-           {"keep", keep ? 1 : 0}}};
+           {"keep", keep ? 1 : 0},
+           {"cluster", cluster},
+           {"copy", copy ? 1 : 0}}};
 }
 
 std::vector<Schedule> cuda_column_reduction_space(const Workload& workload, const Target& target) {

@@ -12,7 +12,9 @@
 namespace kiln {
 
 struct CudaColumnReductionSchedule {
-  int lanes = 4;    // neighbouring columns a thread; divides the number of columns
+  // Neighbouring columns a thread. Where it does not divide the number of columns, rows are taken
+  // several at a time (column_fold.h), which needs split > 0.
+  int lanes = 4;
   int across = 32;  // threads across a strip
   int down = 8;     // rows of threads
   int unroll = 4;   // rows a thread has in flight
@@ -22,6 +24,12 @@ struct CudaColumnReductionSchedule {
   int64_t split = 0;
   // A thread reads its rows once and holds them in registers for all loops. Only without split.
   bool keep = false;
+  // Blocks of a cluster that share a strip: each takes a part of the rows and all loops, and what
+  // they found meets in their shared memory. Only without split.
+  int cluster = 1;
+  // The rows in flight are on their way to shared memory, not to registers: a thread asks for
+  // another row with each that it takes, so that as many are in flight at all times. Not with keep.
+  bool copy = false;
 
   int threads() const { return across * down; }
 

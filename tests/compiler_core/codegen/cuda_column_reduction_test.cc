@@ -58,12 +58,63 @@ constexpr std::initializer_list<const char*> kForms = {
     "column_reduction lanes=2 across=8 down=16 unroll=1 split=0 keep=1",
     "column_reduction lanes=1 across=64 down=2 unroll=2 split=3 keep=0",
     "column_reduction lanes=2 across=8 down=4 unroll=4 split=7 keep=0",
-    "column_reduction lanes=1 across=16 down=8 unroll=1 split=40 keep=0"};
+    "column_reduction lanes=1 across=16 down=8 unroll=1 split=40 keep=0",
+    "column_reduction lanes=2 across=8 down=8 unroll=4 cluster=4",
+    "column_reduction lanes=1 across=32 down=4 unroll=2 cluster=8",
+    "column_reduction lanes=1 across=64 down=1 unroll=2 cluster=2",
+    "column_reduction lanes=2 across=16 down=4 unroll=1 cluster=4 keep=1",
+    "column_reduction lanes=2 across=8 down=4 unroll=4 copy=1",
+    "column_reduction lanes=1 across=32 down=2 unroll=3 copy=1 cluster=2",
+    "column_reduction lanes=2 across=16 down=4 unroll=8 copy=1 split=5"};
 
 TEST(CudaColumnReduction, EveryFormOfASum) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {131, 70});
   EXPECT_EQ(check_with(*b.finish({b.reduce(Op::kReduceSum, x, {0})}), kForms), "");
+}
+
+// Rows that no vector divides are taken several at a time.
+constexpr std::initializer_list<const char*> kFoldedForms = {
+    "column_reduction lanes=8 across=8 down=8 unroll=2 split=3",
+    "column_reduction lanes=8 across=32 down=2 unroll=4 split=1 copy=1",
+    "column_reduction lanes=4 across=16 down=4 unroll=2 split=5 copy=1",
+    "column_reduction lanes=2 across=4 down=16 unroll=1 split=2"};
+
+TEST(CudaColumnReduction, FoldedRowsOfHalves) {
+  for (const int64_t columns : {37, 70}) {
+    GraphBuilder b;
+    const Shape shape = {136, columns};
+    const NodeId x = b.cast(b.input(DType::kBF16, shape), DType::kF32);
+    const NodeId scale = b.broadcast(b.input(DType::kF32, {1}), shape);
+    const NodeId weight = b.input(DType::kBF16, {columns});
+    const NodeId scaled = b.binary(Op::kMul, b.binary(Op::kMul, x, scale),
+                                   b.broadcast(b.constant(DType::kF32, 0.5), shape));
+    const NodeId sum =
+        b.binary(Op::kMul, b.reduce(Op::kReduceSum, scaled, {0}), b.cast(weight, DType::kF32));
+    const Graph graph = *b.finish({b.cast(sum, DType::kBF16), b.reduce(Op::kReduceMax, x, {0})});
+    EXPECT_EQ(check_with(graph, kFoldedForms), "") << columns;
+  }
+}
+
+TEST(CudaColumnReduction, FoldsNoRowsThatKnowTheirColumnOrAreLeftOver) {
+  const auto refuses = [](const Graph& graph) {
+    const auto source = lower({graph, Family::kColumnReduction, {}},
+                              *Schedule::parse(*kFoldedForms.begin()), kHopper);
+    return !source && source.error().code == Code::kInvalidArgument;
+  };
+  const Shape shape = {136, 37};
+  {
+    GraphBuilder b;
+    const NodeId weight = b.broadcast(b.input(DType::kF32, {37}), shape);
+    const NodeId x = b.binary(Op::kMul, b.input(DType::kF32, shape), weight);
+    EXPECT_TRUE(refuses(*b.finish({b.reduce(Op::kReduceSum, x, {0})})));
+  }
+  {
+    GraphBuilder b;
+    EXPECT_TRUE(refuses(*b.finish({softmax(b, b.input(DType::kF32, shape))})));
+  }
+  GraphBuilder b;
+  EXPECT_TRUE(refuses(*b.finish({b.reduce(Op::kReduceSum, b.input(DType::kF32, {135, 37}), {0})})));
 }
 
 TEST(CudaColumnReduction, IntegersAndDoubles) {
@@ -161,6 +212,9 @@ TEST(CudaColumnReduction, RefusesWhatNoKernelIsWrittenFor) {
        {"column_reduction lanes=4", "column_reduction lanes=3", "column_reduction across=2048",
         "column_reduction across=2 down=2", "column_reduction unroll=0",
         "column_reduction split=1000", "column_reduction split=4 keep=1",
+        "column_reduction lanes=2 cluster=16", "column_reduction lanes=2 cluster=2 split=2",
+        "column_reduction lanes=2 copy=1 keep=1",
+        "column_reduction lanes=2 across=64 down=16 unroll=16 copy=1 split=0 keep=2",
         "column_reduction across=32 down=1 keep=1", "row_reduction"}) {
     const auto source = lower(workload, *Schedule::parse(text), kHopper);
     ASSERT_FALSE(source) << text;
