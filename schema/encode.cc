@@ -37,7 +37,7 @@ void put(wire::Target::Builder out, const Target& in) {
   out.setIsa(text(in.isa));
   out.setDeviceModel(text(in.device_model));
   out.setUnits(static_cast<uint32_t>(in.units));
-  out.setToolkit(in.toolkit);
+  out.setToolkit(text(in.toolkit));
 }
 
 void put(wire::Schedule::Builder out, const Schedule& in) {
