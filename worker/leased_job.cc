@@ -121,6 +121,14 @@ std::optional<size_t> LeasedJob::next(bool spilling) const {
 }
 
 bool LeasedJob::wait_for_work() {
+  const auto start = std::chrono::steady_clock::now();
+  const bool found = await_candidate();
+  const std::chrono::duration<double, std::milli> waited = std::chrono::steady_clock::now() - start;
+  stage_times_.compile += waited.count();
+  return found;
+}
+
+bool LeasedJob::await_candidate() {
   while (!is_dropped()) {
     const bool compiling = collect(next(false) ? 0ms : 1ms);
     if (next(false)) return true;
@@ -146,6 +154,12 @@ void LeasedJob::screen(RunnerProcess& runner, KnownTrials& known) {
   }
 }
 
+void LeasedJob::account(const Trial& trial) {
+  stage_times_.open += trial.open_ms;
+  stage_times_.verify += trial.verify_ms;
+  stage_times_.time += trial.measure_ms;
+}
+
 void LeasedJob::try_one(size_t candidate, RunnerProcess& runner, KnownTrials& known) {
   const Artifact& artifact = *candidates_[candidate].compiled->artifact;
   const bool screening = job_.kind == Job::Kind::kScreen;
@@ -158,6 +172,7 @@ void LeasedJob::try_one(size_t candidate, RunnerProcess& runner, KnownTrials& kn
                             trial.log.empty() ? "" : ": ", trial.log);
   } else {
     trial = try_candidate(runner, job_, artifact, best_us_);
+    account(trial);
     if (screening) known.remember(job_.kernel_key, artifact, index, trial);
   }
   if (trial.verdict == Verdict::kOk && !spills(candidates_[candidate]))
@@ -180,6 +195,7 @@ void LeasedJob::time_finalists(RunnerProcess& runner) {
     if (same == artifacts.end()) artifacts.push_back(artifact);
   }
   const std::vector<Trial> trials = try_finalists(runner, job_, artifacts);
+  for (const Trial& trial : trials) account(trial);
   for (const auto& [candidate, artifact] : members) {
     const double median_us = trials[artifact].measurement.median_us();
     if (median_us > 0 && (best_us_ <= 0 || median_us < best_us_)) best_us_ = median_us;

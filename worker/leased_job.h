@@ -27,7 +27,16 @@ class LeasedJob {
   // The pool and the callbacks outlive it.
   LeasedJob(Job job, CompilePool& compilers, const Callbacks& callbacks);
 
+  // Where the job's time went, in milliseconds that do not overlap.
+  struct StageTimes {
+    double compile = 0;  // waiting for compilers with nothing to measure
+    double open = 0;     // inputs and reference
+    double verify = 0;
+    double time = 0;
+  };
+
   const Job& job() const { return job_; }
+  const StageTimes& stage_times() const { return stage_times_; }
   double best_us() const { return best_us_; }  // of this job, or the incumbent
 
   void start_compiling();
@@ -46,6 +55,8 @@ class LeasedJob {
   };
   bool is_dropped() const { return callbacks_.is_dropped(job_.lease); }
   bool collect(std::chrono::milliseconds patience);
+  bool await_candidate();
+  void account(const Trial& trial);
   std::optional<size_t> next(bool spilling) const;
   bool spills(const Candidate& candidate) const;
   void screen(RunnerProcess& runner, KnownTrials& known);
@@ -57,6 +68,7 @@ class LeasedJob {
   CompilePool& compilers_;
   const Callbacks& callbacks_;
   std::vector<Candidate> candidates_;  // as job_.candidates
+  StageTimes stage_times_;
   double best_us_ = 0;
   bool right_without_spills_ = false;  // some candidate was
 };

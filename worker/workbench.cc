@@ -99,9 +99,12 @@ void Workbench::run_wave(const Jobs& jobs) {
     if (is_dropped(job.lease)) continue;
     measuring_ = job.lease;
     leased->measure(runner_, known_);
-    spdlog::info("lease {}: {} candidates of {} {}, best {:.2f} us", job.lease,
-                 job.candidates.size(), to_string(job.family), job.kernel_key.short_hex(),
-                 leased->best_us());
+    const LeasedJob::StageTimes& spent = leased->stage_times();
+    spdlog::info(
+        "lease {}: {} candidates of {} {}, best {:.2f} us; waited for compilers {:.0f} ms, open "
+        "{:.0f}, verify {:.0f}, time {:.0f}",
+        job.lease, job.candidates.size(), to_string(job.family), job.kernel_key.short_hex(),
+        leased->best_us(), spent.compile, spent.open, spent.verify, spent.time);
   }
 }
 

@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -39,6 +40,19 @@ def run_kiln(options, *arguments):
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}")
     return json.loads(done.stdout.splitlines()[-1]), wall
+
+
+def stages(options):
+    """Seconds of the last flight by stage, from what the service wrote to its log since the last call."""
+    with open(options.log) as file:
+        file.seek(options.log_read)
+        text = file.read()
+        options.log_read = file.tell()
+    spent = {"plan": sum(map(float, re.findall(r"flight .* plan_s=([0-9.]+)", text)))}
+    for stage, pattern in (("compile", r"waited for compilers (\d+) ms"), ("open", r", open (\d+)"),
+                           ("verify", r", verify (\d+)"), ("time", r", time (\d+)")):
+        spent[stage] = sum(int(ms) for ms in re.findall(pattern, text)) / 1e3
+    return spent
 
 
 def capture(function):
@@ -100,6 +114,8 @@ def measure(workload, options, scratch):
                               "--out", out)
     row = {"name": workload.name, "kiln_cold_s": compiled["seconds"], "kiln_cold_wall_s": cold,
            "candidates": sum(k["candidates"] for k in compiled["kernels"])}
+    if options.log:
+        row["stages_s"] = stages(options)
     warm, _ = run_kiln(options, "run", graph_file, "--target", "cuda", "--mode", "max-autotune", "--runs", "3")
     row["warm"] = warm.get("timings")
     inputs = workload.make_inputs("cuda")
@@ -161,6 +177,19 @@ def print_header(copy):
           f"{'cold s':>6s} {'a.t. s':>6s} {'error':>8s}")
 
 
+def print_start_up(rows):
+    """Cold: where the tuning's seconds went. Warm: a fresh process up to its first finished launch."""
+    print("\ncold, s           total   plan compile   open verify   time  tried   warm, ms: "
+          "exec   read  fetch   load launch    sum")
+    for row in rows:
+        spent, warm = row.get("stages_s", {}), row["warm"]
+        parts = [warm[p + "_ms"] for p in ("exec", "read", "fetch", "load", "first_launch")]
+        print(f"{row['name']:18s}{row['kiln_cold_s']:5.2f}  "
+              + " ".join(f"{spent.get(s, math.nan):6.3f}" for s in ("plan", "compile", "open", "verify", "time"))
+              + f" {row['candidates']:6d}             "
+              + " ".join(f"{p:6.2f}" for p in parts) + f" {sum(parts):6.1f}")
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kiln", required=True)
@@ -169,6 +198,7 @@ def parse():
     parser.add_argument("--only", type=lambda s: s.split(","), default=[])
     parser.add_argument("--peers", type=lambda s: [p for p in s.split(",") if p], default=["eager", "default", "max_autotune"])
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--log", help="what the service writes: for the table of cold times by stage")
     parser.add_argument("--json")
     return parser.parse_args()
 
@@ -187,6 +217,7 @@ def kiln_alone(options):
 
 def main():
     options = parse()
+    options.log_read = 0
     if torch is None:
         print("PyTorch is not installed: Kiln's own times only")
         return kiln_alone(options)
@@ -219,6 +250,8 @@ def main():
     if faster:
         print(f"cold tuning against max-autotune's compile: least {min(faster):.1f} times, geometric mean "
               f"{statistics.geometric_mean(faster):.1f}; Kiln's longest {max(r['kiln_cold_s'] for r in rows):.2f} s")
+    if rows:
+        print_start_up(rows)
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"copy_bytes_s": copy, "rows": rows, "failed": failed}, file, indent=1)
