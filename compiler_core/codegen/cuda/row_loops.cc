@@ -28,40 +28,8 @@ RowLayout::RowLayout(const Graph& g, const CudaRowReductionSchedule& s)
   if (piece_vectors > 256) piece_vectors = divide_up(piece_vectors, 32) * 32;  // whole lines
   pieces = divide_up(row_vectors, piece_vectors);
   vectors = rereads() ? s.vectors : divide_up(row_vectors, step);
-  if (rereads()) take_sums_online();
-}
-
-// The maximum of x, when `sum` adds exp(x - maximum); else kInvalidNode.
-NodeId RowLayout::maximum_below(NodeId sum) const {
-  const Node& reduce = graph.node(sum);
-  if (reduce.op != Op::kReduceSum || reduce.dtype != DType::kF32) return kInvalidNode;
-  const Node& exp = graph.node(reduce.operands[0]);
-  if (exp.op != Op::kExp) return kInvalidNode;
-  const Node& below = graph.node(exp.operands[0]);
-  if (below.op != Op::kSub || graph.node(below.operands[1]).op != Op::kView) return kInvalidNode;
-  const NodeId maximum = graph.node(below.operands[1]).operands[0];
-  const bool of_it = graph.node(maximum).op == Op::kReduceMax &&
-                     graph.node(maximum).operands[0] == below.operands[0];
-  return of_it ? maximum : kInvalidNode;
-}
-
-void RowLayout::take_sums_online() {
-  for (size_t p = 1; p < passes.passes.size(); ++p) {
-    auto &before = passes.passes[p - 1].reduces, &now = passes.passes[p].reduces;
-    for (size_t i = 0; i < now.size();) {
-      const NodeId sum = now[i], maximum = maximum_below(sum);
-      if (std::find(before.begin(), before.end(), maximum) == before.end()) {
-        ++i;
-        continue;
-      }
-      online[sum] = maximum;
-      before.push_back(sum);
-      now.erase(now.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-    // What it leaves without work is no loop; the last may be empty anyway.
-    if (passes.passes[p].empty() && p + 1 < passes.passes.size())
-      passes.passes.erase(passes.passes.begin() + static_cast<std::ptrdiff_t>(p--));
-  }
+  // In registers the second look at a row costs less than rescaling does.
+  if (s.storage != RowStorage::kRegisters) online = take_sums_online(graph, passes);
 }
 
 RowLoops::RowLoops(const RowLayout& layout, size_t first, size_t last)

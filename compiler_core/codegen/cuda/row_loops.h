@@ -7,11 +7,11 @@
 // [v * LANES, (v + 1) * LANES), and a member takes v = member, member + step, ...
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/tune/cuda/online_sums.h"
 #include "compiler_core/tune/cuda/row_shape.h"
 #include "compiler_core/tune/cuda/space_row_reduction.h"
 
@@ -30,15 +30,10 @@ struct RowLayout {
   int64_t vectors = 1;        // of a member at a time: the whole row's, unless it is reread
   int64_t pieces = 1;         // a row is cut into
   int64_t piece_vectors = 1;  // of each
-  // A sum of exp(x - the row's maximum) and that maximum: taken in one loop where rows are reread.
-  std::map<NodeId, NodeId> online;
+  OnlineSums online;          // taken so: a row costs less to look at once
 
   RowLayout(const Graph& graph, const CudaRowReductionSchedule& schedule);
   bool rereads() const { return schedule.storage == RowStorage::kReread; }
-
- private:
-  NodeId maximum_below(NodeId sum) const;
-  void take_sums_online();
 };
 
 class RowLoops {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler_core/tune/cuda/device_limits.h"
+#include "compiler_core/tune/cuda/online_sums.h"
 #include "compiler_core/tune/cuda/row_shape.h"
 
 namespace kiln {
@@ -14,6 +15,7 @@ namespace {
 using Keep = ReductionPasses::Keep;
 
 constexpr int kMostRegisters = 200;        // a thread; 255 there are
+constexpr int kFewRegisters = 40;          // that any kernel of shared memory gets by with
 constexpr int kLoneRegisters = 28;         // addresses, indices, a vector in the making
 constexpr int64_t kBytesInFlight = 65536;  // an SM asks for at once to keep the memory busy
 // From here on an output is larger than what the L2 keeps for its reader.
@@ -50,6 +52,10 @@ class RowSpace {
       most = std::max(most, pass.reduces.size());
     }
     reduces_ = static_cast<int>(most);
+    ReductionPasses online = plain_;
+    take_sums_online(graph_, online);
+    read_once_ = std::count_if(online.passes.begin(), online.passes.end(),
+                               [](const auto& pass) { return !pass.empty(); }) == 1;
     stream_ = stored * shape_.rows * shape_.elements() >= kStreamBytes;
     // Whole 16 bytes of the narrowest, so that nothing is read in smaller pieces; then of the
     // widest.
@@ -68,6 +74,7 @@ class RowSpace {
     const bool few = shape_.rows * 2 < limits_.sms && shape_.elements() >= kSplitElements;
     const Keep keep = kept(Keep::kCostly) > 0 ? Keep::kCostly : Keep::kNothing;
     if (few) add_split();
+    if (read_once_) add_stream();
     // The best of both, then what each has left.
     std::vector<Guess> guesses = guess(RowStorage::kRegisters, lanes_[0], keep);
     const std::vector<Guess> shared = guess(RowStorage::kShared, lanes_[0], Keep::kNothing);
@@ -81,6 +88,7 @@ class RowSpace {
     }
     take(guesses, 4);
     take(shared, 2);
+    add_crowded(shared);
     if (keep != Keep::kNothing) take(guess(RowStorage::kRegisters, lanes_[0], Keep::kNothing), 2);
     if (lanes_.size() > 1) take(guess(RowStorage::kRegisters, lanes_[1], keep), 2);
     if (stream_ && !guesses.empty()) {
@@ -196,6 +204,22 @@ class RowSpace {
     if (std::find(space_.begin(), space_.end(), made) == space_.end()) space_.push_back(made);
   }
 
+  // As many blocks an SM as its shared memory has room for, so that some load while others compute:
+  // where the compiler can do with fewer registers than it would take.
+  void add_crowded(const std::vector<Guess>& shared) {
+    for (size_t i = 0; i < std::min<size_t>(2, shared.size()); ++i) {
+      CudaRowReductionSchedule s = shared[i].schedule;
+      const int64_t row_bytes = shape_.elements() * shape_.read_bytes / s.cluster * s.rows;
+      const int64_t threads = int64_t{s.threads} * s.rows;
+      const int64_t blocks =
+          std::min({limits_.sm_shared_bytes / (row_bytes + 2048), limits_.sm_threads / threads,
+                    limits_.sm_registers / (threads * kFewRegisters)});
+      if (blocks <= s.blocks || blocks > 8) continue;
+      s.blocks = static_cast<int>(blocks);
+      add(s);
+    }
+  }
+
   CudaRowReductionSchedule rereading(int threads, int vectors) const {
     CudaRowReductionSchedule s;
     s.lanes = lanes_[0];
@@ -213,6 +237,15 @@ class RowSpace {
   }
   void add_reread() {
     for (const int threads : {512, 1024}) add(rereading(threads, loads()));
+  }
+  // What looks at a row once need not hold it: many small blocks, each with a few vectors in
+  // flight.
+  void add_stream() {
+    constexpr std::pair<int, int> kForms[] = {{256, 4}, {128, 4}, {256, 8}, {512, 4}, {128, 8}};
+    const int64_t row_vectors = shape_.elements() / lanes_[0];
+    for (const auto& [threads, vectors] : kForms)
+      if (vectors <= 2 * loads() && row_vectors >= int64_t{2} * threads * vectors)
+        add(rereading(threads, vectors));
   }
   void add_split() {
     for (const int64_t waves : {4, 2, 8}) {
@@ -232,6 +265,7 @@ class RowSpace {
   int reduces_ = 1;         // of one loop
   int64_t narrowest_ = 1;   // bytes of the narrowest element that a row reads
   bool stream_ = false;
+  bool read_once_ = false;  // one loop takes everything, where nothing is held
   std::vector<Schedule> space_;
 };
 

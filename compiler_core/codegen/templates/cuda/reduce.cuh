@@ -64,17 +64,18 @@ KILN_INLINE T across_threads(T x, T* exchange) {
 }
 
 // The maximum and the sum of exp(x - maximum) in one reading (M. Milakov, N. Gimelshein, "Online
-// normalizer calculation for softmax", 2018): where a new maximum comes, the sum is rescaled. -inf
-// adds nothing, so that a row may begin with it.
+// normalizer calculation for softmax", 2018): where a new maximum comes, the sum is rescaled, once
+// a vector. A thread's own are lane 0. -inf adds nothing, so that a row may begin with it.
 template <class Live>
-KILN_INLINE void add_online(Live live, vf32& greatest_yet, vf32& sum, const vf32& x) {
-  KILN_EACH_LANE if (is_live(live, l)) {
-    const float before = greatest_yet[l];
-    const float ratio = expf(-fabsf(x[l] - before));
-    const float more = x[l] > before ? fmaf(sum[l], ratio, 1.0f) : sum[l] + ratio;
-    sum[l] = x[l] == -infinity_f32() ? sum[l] : more;
-    greatest_yet[l] = greatest(before, x[l]);
-  }
+KILN_INLINE void add_online(Live live, vf32& greatest_yet, vf32& sum, vf32 x) {
+  constexpr float kLog2E = 0x1.715476p0f;
+  KILN_EACH_LANE x[l] = is_live(live, l) ? x[l] : -infinity_f32();
+  const float now = greatest(greatest_yet[0], across_lanes<Max>(x));
+  const float base = now == -infinity_f32() ? 0.0f : now;
+  const float ratio = quick_exp2((greatest_yet[0] - base) * kLog2E);
+  KILN_EACH_LANE x[l] = quick_exp2((x[l] - base) * kLog2E);
+  sum[0] = fmaf(sum[0], ratio, across_lanes<Sum>(x));
+  greatest_yet[0] = now;
 }
 // A sum that was taken under one maximum, under a greater one.
 KILN_INLINE vf32 rescaled(vf32 sum, const vf32& under, const vf32& greater) {
