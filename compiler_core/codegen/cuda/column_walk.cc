@@ -218,14 +218,12 @@ void ColumnWalk::find_copied(NodeId id, const std::vector<Index>& at, std::vecto
   }
 }
 
-// Asks for row u from `row` on, if there is one; a group of copies either way.
-std::string ColumnWalk::row_copies(const std::vector<NodeId>& leaves, int u) {
-  const std::vector<Index> at = indices(u, false);
-  for (NodeId id : leaves)
-    printer_.load_packed(
-        id, at, fmt::format("ring{}[{}]", id, u % schedule_.unroll * schedule_.threads()), true);
-  return fmt::format("    if (row + {} < row_end) {{\n{}    }}\n    cp_async_commit();\n",
-                     u * schedule_.down, printer_.take(Level::kInner, 6));
+// Asks for `row` + `ahead`, if there is one; a group of copies either way.
+std::string ColumnWalk::row_copies(const std::vector<NodeId>& leaves, int ahead) {
+  const std::vector<Index> at = indices(ahead, false);
+  for (NodeId id : leaves) printer_.load_packed(id, at, fmt::format("ring{}[slot]", id), true);
+  return fmt::format("      if (row + {} < row_end) {{\n{}      }}\n      cp_async_commit();\n",
+                     int64_t{ahead} * schedule_.down, printer_.take(Level::kInner, 8));
 }
 
 int ColumnWalk::ring_bytes(NodeId id) const {
@@ -244,33 +242,36 @@ int ColumnWalk::copy_bytes() const {
   return bytes;
 }
 
-// A ring of `unroll` rows a thread in shared memory, its own: nobody else waits for them.
+// A ring of `unroll` rows a thread in shared memory, its own: nobody else waits for them. The loop
+// is small, and not unrolled: it waits for memory.
 std::string ColumnWalk::copying_loop(const ReductionPasses::Pass& pass) {
   const std::vector<NodeId> leaves = copied_leaves(pass);
-  std::string text = "    index_t row = first_row;\n";
+  std::string text;
   int bytes = 0;
   for (NodeId id : leaves) {
-    const std::string type = fmt::format("Packed<{}>", memory_type(node(id).dtype));
     text += fmt::format(
-        "    {0}* const ring{1} = reinterpret_cast<{0}*>(shared_memory() + {2}) + "
+        "    auto* const ring{0} = reinterpret_cast<Packed<{1}>*>(shared_memory() + {2}) + "
         "thread_index();\n",
-        type, id, bytes);
+        id, memory_type(node(id).dtype), bytes);
     bytes += ring_bytes(id);
+    printer_.bind_packed(id, fmt::format("ring{}[slot]", id));
   }
-  for (int u = 0; u < schedule_.unroll; ++u) text += row_copies(leaves, u);
-  text += fmt::format("    for (; row < row_end; row += {}) {{\n",
-                      int64_t{schedule_.unroll} * schedule_.down);
-  for (int u = 0; u < schedule_.unroll; ++u) {
-    for (NodeId id : leaves)
-      printer_.bind_packed(id, fmt::format("ring{}[{}]", id, u * schedule_.threads()));
-    row(pass, indices(u, false), "");
-    text += fmt::format(
-        "    cp_async_wait<{}>();\n    {}{{\n{}    }}\n", schedule_.unroll - 1,
-        even_rows_ || u == 0 ? "" : fmt::format("if (row + {} < row_end) ", u * schedule_.down),
-        printer_.take(Level::kInner, 6));
-    text += row_copies(leaves, u + schedule_.unroll);
-  }
-  return text + "    }\n";
+  const int threads = schedule_.threads(), slots = schedule_.unroll * threads;
+  text += fmt::format(
+      "    index_t row = first_row;\n"
+      "    _Pragma(\"unroll 1\") for (int slot = 0; slot < {}; slot += {}) {{\n{}"
+      "      row += {};\n"
+      "    }}\n"
+      "    row = first_row;\n",
+      slots, threads, row_copies(leaves, 0), schedule_.down);
+  row(pass, indices(0, false), "");
+  text += fmt::format(
+      "    _Pragma(\"unroll 1\") for (int slot = 0; row < row_end; row += {}) {{\n"
+      "      cp_async_wait<{}>();\n{}",
+      schedule_.down, schedule_.unroll - 1, printer_.take(Level::kInner, 6));
+  text += row_copies(leaves, schedule_.unroll);
+  return text + fmt::format("      slot = slot == {} ? 0 : slot + {};\n    }}\n", slots - threads,
+                            threads);
 }
 
 std::string ColumnWalk::pass(const ReductionPasses::Pass& pass) {

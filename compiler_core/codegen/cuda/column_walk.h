@@ -42,7 +42,7 @@ class ColumnWalk {
   std::vector<NodeId> copied_leaves(const ReductionPasses::Pass& pass);
   void find_copied(NodeId id, const std::vector<Index>& at, std::vector<bool>& visited,
                    std::vector<NodeId>& found);
-  std::string row_copies(const std::vector<NodeId>& leaves, int u);
+  std::string row_copies(const std::vector<NodeId>& leaves, int ahead);
   void row(const ReductionPasses::Pass& pass, const std::vector<Index>& at,
            const std::string& condition);
   std::vector<Index> indices(int u, bool guarded);

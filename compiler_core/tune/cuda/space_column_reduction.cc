@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "compiler_core/tune/column_extent.h"
+#include "compiler_core/tune/cuda/column_fold.h"
 #include "compiler_core/tune/cuda/device_limits.h"
 #include "compiler_core/tune/reduction_passes.h"
 
@@ -14,15 +15,18 @@ namespace {
 
 // Figures of the H200 (and not far from the A100's): what ranks the schedules, nothing else.
 constexpr double kBytesAnUs = 4.3e6;        // to and from device memory
-constexpr double kSmInFlight = 32 << 10;    // bytes that keep an SM's share of it busy
-constexpr double kMostInFlight = 48 << 10;  // more do not make an SM faster
+constexpr double kSmInFlight = 32 << 10;    // bytes that an SM's share of it takes for a latency
+constexpr double kMostInFlight = 96 << 10;  // more do not make an SM faster
 constexpr double kBlockUs = 1.5;            // of a block's life without loads in flight
 constexpr double kPhaseUs = 2.5;            // of a launch after another
-constexpr double kNarrowBytes = 64;         // per row of a strip: cost as much as 64 more
-constexpr size_t kMostSchedules = 10;
-constexpr int kLargeBlock = 512;  // threads
-constexpr long kMostOfForm = 6;   // whole, split or kept
-constexpr int kWidest = 16;       // bytes of one load
+constexpr double kClusterUs = 1;            // of blocks that meet
+constexpr double kNarrowBytes = 16;         // rows of a strip that cost twice their bytes
+constexpr double kBatchShare = 0.6;         // of a batch's bytes in flight, on the average
+constexpr size_t kMostSchedules = 12;
+constexpr int kLargeBlock = 512;   // threads
+constexpr double kHopeless = 1.4;  // times the best estimate: left out
+constexpr long kMostOfForm = 4;    // whole, split, kept, in clusters; copied ahead or not
+constexpr int kWidest = 16;        // bytes of one load
 
 // What a workload asks of the memory and of registers, a row and column of its space.
 struct Traffic {
@@ -88,7 +92,8 @@ Traffic traffic_of(const Graph& graph, const ReductionPasses& passes) {
 class ColumnRanking {
  public:
   ColumnRanking(const Workload& workload, const Target& target)
-      : passes_(ReductionPasses::of(workload.graph, ReductionPasses::Keep::kNothing)),
+      : graph_(workload.graph),
+        passes_(ReductionPasses::of(workload.graph, ReductionPasses::Keep::kNothing)),
         extent_(passes_.space),
         traffic_(traffic_of(workload.graph, passes_)),
         limits_(cuda_limits(target)) {}
@@ -99,14 +104,17 @@ class ColumnRanking {
                      [](const Ranked& a, const Ranked& b) { return a.us < b.us; });
     std::vector<Ranked> chosen;
     for (const Ranked& next : found_) {
+      if (next.us > kHopeless * found_[0].us) break;
       const CudaColumnReductionSchedule& a = next.schedule;
       long of_form = 0, alike = 0;
       for (const Ranked& other : chosen) {
         const CudaColumnReductionSchedule& b = other.schedule;
-        if ((a.split > 0) != (b.split > 0) || a.keep != b.keep) continue;
+        if ((a.split > 0) != (b.split > 0) || a.keep != b.keep || a.copy != b.copy ||
+            (a.cluster > 1) != (b.cluster > 1))
+          continue;
         ++of_form;
         // Schedules of one strip width whose blocks are all large, or all small, run alike.
-        alike += a.lanes * a.across == b.lanes * b.across &&
+        alike += a.lanes * a.across == b.lanes * b.across && (!a.copy || a.unroll == b.unroll) &&
                          (a.threads() >= kLargeBlock) == (b.threads() >= kLargeBlock)
                      ? 1
                      : 0;
@@ -128,34 +136,54 @@ class ColumnRanking {
 
   void list() {
     int widest = kWidest / traffic_.narrowest;
+    if (const int64_t fold = column_fold(extent_.columns, widest);
+        fold > 1 && fold_columns(graph_, passes_, extent_, fold))
+      list_lanes(widest);
     while (extent_.columns % widest != 0) widest /= 2;
-    for (int lanes = widest; lanes >= 1 && lanes * 4 >= widest; lanes /= 2)
-      for (int across = 4; across <= 128; across *= 2) {
-        if (across > 4 && int64_t{across} * lanes / 2 >= extent_.columns) break;
-        for (int down = 1; down <= 256; down *= 2)
-          for (const int unroll : {2, 4, 8}) list_forms({lanes, across, down, unroll, 0, false});
-      }
+    for (int lanes = widest; lanes >= 1 && lanes * 4 >= widest; lanes /= 2) list_lanes(lanes);
     // Whatever the figures say, there is a kernel.
     if (found_.empty()) found_.push_back({{1, 32, 8, 1, 0, false}, 0});
+  }
+
+  void list_lanes(int lanes) {
+    CudaColumnReductionSchedule schedule;
+    schedule.lanes = lanes;
+    for (schedule.across = 4; schedule.across <= 128; schedule.across *= 2) {
+      if (schedule.across > 4 && int64_t{schedule.across} * lanes / 2 >= columns(schedule)) break;
+      for (schedule.down = 1; schedule.down <= 256; schedule.down *= 2)
+        for (const int unroll : {2, 4, 8}) {
+          schedule.unroll = unroll;
+          schedule.copy = false;
+          list_forms(schedule);
+          schedule.copy = true;
+          // Four bytes at least are copied.
+          if (unroll >= 4 && lanes * traffic_.narrowest >= 4) list_forms(schedule);
+        }
+    }
   }
 
   void list_forms(CudaColumnReductionSchedule schedule) {
     const int threads = schedule.threads();
     if (threads < 128 || threads > limits_.max_block_threads) return;
-    const int64_t thread_rows = (extent_.rows + schedule.down - 1) / schedule.down;
-    if (schedule.down > extent_.rows && threads > 128) return;
-    add(schedule);
-    // A thread's rows are what it has in flight; they fit half of its registers at 512 threads.
-    if (traffic_.passes > 1 && schedule.unroll == 4 && thread_rows <= kMostKeptRows &&
-        thread_rows * schedule.lanes * traffic_.words <= 48) {
-      CudaColumnReductionSchedule kept = schedule;
-      kept.keep = true;
-      kept.unroll = 1;
-      if (threads <= 512) add(kept);
+    if (schedule.down > rows(schedule) && threads > 128) return;
+    const int64_t fewest = fold(schedule) > 1 ? 1 : 2;
+    for (; fold(schedule) == 1 && schedule.cluster <= limits_.max_cluster; schedule.cluster *= 2) {
+      if (schedule.cluster > 1 && extent_.rows / schedule.cluster < 2 * schedule.down) break;
+      add(schedule);
+      // A thread's rows are what it has in flight; they fit half of its registers at 512 threads.
+      const int64_t kept_rows = thread_rows(schedule);
+      if (traffic_.passes > 1 && schedule.unroll == 4 && !schedule.copy &&
+          kept_rows <= kMostKeptRows && kept_rows * schedule.lanes * traffic_.words <= 48) {
+        CudaColumnReductionSchedule kept = schedule;
+        kept.keep = true;
+        kept.unroll = 1;
+        if (threads <= 512) add(kept);
+      }
     }
+    schedule.cluster = 1;
     for (const int waves : {1, 2, 4}) {
       const int64_t pieces = waves * slots(schedule) / (extent_.groups * strips(schedule));
-      if (pieces < 2 || pieces > 256 || extent_.rows / pieces < 2 * schedule.down) continue;
+      if (pieces < fewest || pieces > 256 || rows(schedule) / pieces < 2 * schedule.down) continue;
       schedule.split = pieces;
       add(schedule);
     }
@@ -163,71 +191,95 @@ class ColumnRanking {
 
   void add(const CudaColumnReductionSchedule& schedule) {
     if (registers(schedule) > limits_.sm_registers / resident_threads(schedule)) return;
-    if (exchange_bytes(schedule) > limits_.block_shared_bytes) return;
+    if (shared_bytes(schedule) > limits_.block_shared_bytes) return;
     found_.push_back({schedule, estimated_us(schedule)});
   }
 
   int64_t strips(const CudaColumnReductionSchedule& schedule) const {
     const int64_t width = int64_t{schedule.across} * schedule.lanes;
-    return (extent_.columns + width - 1) / width;
+    return (columns(schedule) + width - 1) / width;
+  }
+  // Of the matrix as it is streamed through.
+  int64_t fold(const CudaColumnReductionSchedule& schedule) const {
+    return column_fold(extent_.columns, schedule.lanes);
+  }
+  int64_t rows(const CudaColumnReductionSchedule& schedule) const {
+    return extent_.rows / fold(schedule);
+  }
+  int64_t columns(const CudaColumnReductionSchedule& schedule) const {
+    return extent_.columns * fold(schedule);
+  }
+  static int64_t pieces(const CudaColumnReductionSchedule& schedule) {
+    return std::max<int64_t>({schedule.split, schedule.cluster, 1});
+  }
+  int64_t thread_rows(const CudaColumnReductionSchedule& schedule) const {
+    const int64_t each = pieces(schedule) * schedule.down;
+    return (rows(schedule) + each - 1) / each;
   }
   // An estimate: what ptxas makes of it decides, and a spill shows in its log.
   int registers(const CudaColumnReductionSchedule& schedule) const {
-    const int64_t thread_rows = (extent_.rows + schedule.down - 1) / schedule.down;
-    const double in_flight = schedule.keep ? static_cast<double>(thread_rows) * traffic_.words
-                                           : schedule.unroll * std::max(traffic_.read / 4, 0.5);
+    const double in_flight = schedule.keep
+                                 ? static_cast<double>(thread_rows(schedule)) * traffic_.words
+                             : schedule.copy ? traffic_.words
+                                             : schedule.unroll * std::max(traffic_.read / 4, 0.5);
     return static_cast<int>(schedule.lanes * (in_flight + traffic_.accumulators)) +
            traffic_.scratch;
   }
-  int exchange_bytes(const CudaColumnReductionSchedule& schedule) const {
-    return schedule.threads() * schedule.lanes * traffic_.accumulators * 4;
+  int shared_bytes(const CudaColumnReductionSchedule& schedule) const {
+    const int ring = schedule.copy ? schedule.unroll * static_cast<int>(traffic_.read) : 0;
+    return schedule.threads() * schedule.lanes * (ring + traffic_.accumulators * 4);
   }
   // As the launch bounds of the printed kernels have it.
   int64_t resident(const CudaColumnReductionSchedule& schedule) const {
-    return std::max(1, resident_threads(schedule) / schedule.threads());
+    const int by_shared = limits_.sm_shared_bytes / (shared_bytes(schedule) + 1024);
+    return std::max(1, std::min(by_shared, resident_threads(schedule) / schedule.threads()));
   }
   // So that each has 64 registers, or 128 to hold rows in.
   static int resident_threads(const CudaColumnReductionSchedule& schedule) {
     return schedule.keep ? 512 : 1024;
   }
   int64_t slots(const CudaColumnReductionSchedule& schedule) const {
-    return limits_.sms * resident(schedule);
+    // Clusters stay inside a GPC, of 16 or 18 SMs.
+    const int64_t blocks = resident(schedule);
+    const int64_t sms = 2 * blocks % schedule.cluster == 0 ? limits_.sms : limits_.sms / 16 * 16;
+    return sms * blocks;
   }
 
   double estimated_us(const CudaColumnReductionSchedule& schedule) const {
-    const int64_t pieces = std::max<int64_t>(schedule.split, 1);
-    const int64_t piece = (extent_.rows + pieces - 1) / pieces;
+    const int64_t pieces = this->pieces(schedule);
     const auto blocks = static_cast<double>(extent_.groups * strips(schedule) * pieces);
     const auto slots = static_cast<double>(this->slots(schedule));
-    const double thread_rows = std::ceil(static_cast<double>(piece) / schedule.down);
+    const auto thread_rows = static_cast<double>(this->thread_rows(schedule));
     const double at_once =
         schedule.keep ? thread_rows : std::min<double>(schedule.unroll, thread_rows);
     // Columns past the end are idle threads.
-    const double busy = static_cast<double>(extent_.columns) /
+    const double busy = static_cast<double>(columns(schedule)) /
                         static_cast<double>(strips(schedule) * schedule.across * schedule.lanes);
     // Bytes in flight on an SM that has blocks.
     const double sms = std::min<double>(blocks, limits_.sms);
     const double in_flight = std::min(blocks, slots) / sms * schedule.threads() * at_once *
-                             schedule.lanes * std::max(traffic_.read, 1.0) * busy;
-    const double share =
-        std::min(1.0, sms * std::min(in_flight, kMostInFlight) / (kSmInFlight * limits_.sms));
+                             schedule.lanes * std::max(traffic_.read, 1.0) * busy *
+                             (schedule.copy ? 1 : kBatchShare);
+    const double times = sms * std::min(in_flight, kMostInFlight) / (kSmInFlight * limits_.sms);
+    const double share = times / std::cbrt(1 + times * times * times);
     const double row_bytes = schedule.across * schedule.lanes * traffic_.narrowest;
     const double reads = schedule.keep ? 1 : traffic_.passes;
     const auto elements = static_cast<double>(extent_.groups * extent_.rows * extent_.columns);
     const double bytes = elements * (traffic_.read * reads + traffic_.written) *
-                         (1 + kNarrowBytes / (row_bytes * row_bytes / 64 + row_bytes));
+                         (1 + kNarrowBytes * kNarrowBytes / (row_bytes * row_bytes));
     const double waves = std::ceil(blocks / slots);
     // Several short waves balance better than two long ones.
     const double idle = waves > 1 ? 0.3 * (waves * slots / blocks - 1) : 0;
     const double phases = schedule.split > 0 ? 2.0 * traffic_.passes - (traffic_.passes > 1) : 1;
     const double partials = schedule.split > 0 ? static_cast<double>(pieces * extent_.groups) *
-                                                     static_cast<double>(extent_.columns) * 8
+                                                     static_cast<double>(columns(schedule)) * 8
                                                : 0;
     return bytes / (kBytesAnUs * share) * (1 + idle) + partials / kBytesAnUs +
            kBlockUs * (std::min(waves, 4.0) + reads - 1) + kPhaseUs * (phases - 1) +
-           0.02 * schedule.unroll;
+           (schedule.cluster > 1 ? kClusterUs * traffic_.passes : 0) + 0.02 * schedule.unroll;
   }
 
+  const Graph& graph_;
   const ReductionPasses passes_;
   const ColumnExtent extent_;
   const Traffic traffic_;
