@@ -297,7 +297,7 @@ Register ExpressionPrinter::compute(NodeId id, Indices at) {
   if (const auto packed = packed_.find(id); packed != packed_.end())
     return define(Level::kInner, false, node.dtype, fmt::format("unpack({})", packed->second));
   if (const auto buffer = buffers_.find(id); buffer != buffers_.end())
-    return load(node.dtype, buffer->second.pointer, place(id, at));
+    return load(node.dtype, buffer->second.pointer, place(id, at), numel(node.shape).constant());
   switch (node.op) {
     case Op::kConstant:
       return constant(node.dtype, std::get<ConstantAttr>(node.attr));
@@ -331,21 +331,46 @@ Register ExpressionPrinter::iota(DType dtype, const Index& at) {
                      : fmt::format("convert<{}>({})", register_type(dtype), at.lanes_text())));
 }
 
-// "load", or "load<4>" where the vocabulary wants to know.
-std::string ExpressionPrinter::aligned(std::string_view function, const Index& at) const {
-  constexpr int64_t kWidest = 16;  // elements of one byte in the widest access
-  if (dialect_ == Dialect::kCpu) return std::string(function);
-  return fmt::format("{}<{}>", function, at.alignment(kWidest));
+void ExpressionPrinter::align(Index at, Index inner, int64_t lanes) {
+  rows_ = Rows{std::move(at), std::move(inner), lanes};
 }
 
-Register ExpressionPrinter::load(DType dtype, const std::string& pointer, const Index& at) {
+// Of lane 0, in elements.
+int64_t ExpressionPrinter::alignment(const Index& at) const {
+  constexpr int64_t kWidest = 16;  // elements of one byte in the widest access
+  const int64_t known = at.alignment(kWidest);
+  return rows_ ? std::max(known, (at + rows_->at * -1).alignment(rows_->lanes)) : known;
+}
+
+std::string ExpressionPrinter::live(const Index& at, int64_t elements) const {
+  if (!rows_ || alignment(at) < rows_->lanes) return "live";
+  return fmt::format("bounded(live, {})", (at * -1 + Index(elements)).text());
+}
+
+// Whole vectors around it lie in the buffer when every element that it may stand for does.
+bool ExpressionPrinter::is_shifted(const Index& at, int64_t elements) const {
+  return rows_ && at.least() >= 0 && at.greatest() < elements && alignment(at) < rows_->lanes &&
+         (at + rows_->inner * -1).alignment(rows_->lanes) == rows_->lanes;
+}
+
+// "load", or "load<4>" where the vocabulary wants to know.
+std::string ExpressionPrinter::aligned(std::string_view function, const Index& at) const {
+  if (dialect_ == Dialect::kCpu) return std::string(function);
+  return fmt::format("{}<{}>", function, alignment(at));
+}
+
+Register ExpressionPrinter::load(DType dtype, const std::string& pointer, const Index& at,
+                                 int64_t elements) {
   std::string expression;
   if (at.has_lanes())
     expression = fmt::format("load_lanes({}, {}, live)", pointer, at.lanes_text());
   else if (const int64_t stride = at.lane_stride(); stride == 0)
     expression = fmt::format("load_splat({} + {})", pointer, at.text());
+  else if (stride == 1 && is_shifted(at, elements))
+    expression = fmt::format("load_shifted({} + {}, phase, live)", pointer, at.text());
   else if (stride == 1)
-    expression = fmt::format("{}({} + {}, live)", aligned("load", at), pointer, at.text());
+    expression =
+        fmt::format("{}({} + {}, {})", aligned("load", at), pointer, at.text(), live(at, elements));
   else
     expression = fmt::format("load_strided({} + {}, {}, live)", pointer, at.text(), stride);
   return define(at.level(), !at.varies_by_lane(), dtype, expression);
@@ -368,7 +393,9 @@ Index ExpressionPrinter::place(NodeId id, Indices at) const {
 void ExpressionPrinter::load_packed(NodeId id, Indices at, const std::string& packed, bool copies) {
   const Node& node = graph_.node(id);
   const Index from = place(id, at);
-  const std::string& pointer = buffers_.at(node.op == Op::kView ? node.operands[0] : id).pointer;
+  const NodeId source = node.op == Op::kView ? node.operands[0] : id;
+  const std::string& pointer = buffers_.at(source).pointer;
+  const std::string lanes = live(from, numel(graph_.node(source).shape).constant());
   const int64_t stride = from.lane_stride();
   if (from.has_lanes())
     emit(Level::kInner,
@@ -377,11 +404,11 @@ void ExpressionPrinter::load_packed(NodeId id, Indices at, const std::string& pa
     emit(Level::kInner, fmt::format("{} = load_strided_packed({} + {}, {}, live);", packed, pointer,
                                     from.text(), stride));
   else if (copies)
-    emit(Level::kInner, fmt::format("{}({} + {}, live, {});", aligned("copy_packed", from), pointer,
-                                    from.text(), packed));
+    emit(Level::kInner, fmt::format("{}({} + {}, {}, {});", aligned("copy_packed", from), pointer,
+                                    from.text(), lanes, packed));
   else
-    emit(Level::kInner, fmt::format("{} = {}({} + {}, live);", packed, aligned("load_packed", from),
-                                    pointer, from.text()));
+    emit(Level::kInner, fmt::format("{} = {}({} + {}, {});", packed, aligned("load_packed", from),
+                                    pointer, from.text(), lanes));
 }
 
 // Whether the node's value may be good to some units in the last place of f32 only: all that comes

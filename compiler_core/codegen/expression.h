@@ -71,6 +71,12 @@ class ExpressionPrinter {
   // The element of its buffer that an input, or a View of one, reads at an index.
   Index place(NodeId node, std::span<const Index> at) const;
 
+  // Tells of rows that begin anywhere (CUDA): every vector stands where `at` is a multiple of
+  // `lanes`, and `inner` a multiple less the variable `phase`. Buffers that lie as `at` does are
+  // read and written in whole vectors, those that lie as `inner` does in shifted ones. Dead lanes
+  // of a row's first and last vector are read as far as their buffer goes.
+  void align(Index at, Index inner, int64_t lanes);
+
   // The value of `node` at an index of its own shape. REQUIRES: reductions and matmuls are bound.
   Register value(NodeId node, std::span<const Index> at);
 
@@ -105,13 +111,18 @@ class ExpressionPrinter {
 
   Register compute(NodeId id, Indices at);
   bool allows_rough(NodeId id) const;
+  int64_t alignment(const Index& at) const;
   std::string aligned(std::string_view function, const Index& at) const;
+  // What a load of lanes next to one another at `at` says of them: "live".
+  std::string live(const Index& at, int64_t elements) const;
+  bool is_shifted(const Index& at, int64_t elements) const;
   Register define(Level level, bool splat, DType dtype, const std::string& expression);
   Register define(Level level, bool splat, std::string_view type, const std::string& expression);
   Register constant(DType dtype, const ConstantAttr& value);
   Register iota(DType dtype, const Index& at);
   Register elementwise(NodeId id, Indices at);
-  Register load(DType dtype, const std::string& pointer, const Index& at);
+  // `elements`: of the buffer.
+  Register load(DType dtype, const std::string& pointer, const Index& at, int64_t elements);
   Register view(const Node& node, Indices at);
   Register pad(const Node& node, Indices at);
   Register concat(const Node& node, Indices at);
@@ -131,6 +142,11 @@ class ExpressionPrinter {
   std::map<NodeId, Register> bound_;
   std::map<NodeId, Buffer> buffers_;
   std::map<NodeId, std::string> packed_;
+  struct Rows {
+    Index at, inner;
+    int64_t lanes = 1;
+  };
+  std::optional<Rows> rows_;                 // of align()
   std::map<std::string, Register> known_;    // by node and index
   std::map<std::string, Register> defined_;  // by the text of type and expression
   std::string text_[3];                      // by level

@@ -66,7 +66,7 @@ Register ExpressionPrinter::view(const Node& node, Indices at) {
   if (const auto bound = bound_.find(source); bound != bound_.end()) return bound->second;
   if (graph_.node(source).op == Op::kInput) {
     const Buffer& buffer = buffers_.at(source);
-    return load(node.dtype, buffer.pointer, flat);
+    return load(node.dtype, buffer.pointer, flat, numel(graph_.node(source).shape).constant());
   }
   return value(source, coordinates(flat, graph_.node(source).shape));
 }

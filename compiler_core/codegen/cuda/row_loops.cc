@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler_core/codegen/accumulators.h"
+#include "compiler_core/codegen/cuda/row_edges.h"
 
 namespace kiln {
 namespace {
@@ -23,7 +24,7 @@ RowLayout::RowLayout(const Graph& g, const CudaRowReductionSchedule& s)
       sizes(constant_sizes(passes.space.shape)),
       batch_rank(static_cast<size_t>(passes.space.reduced_begin)),
       step(int64_t{s.threads} * s.cluster),
-      row_vectors(divide_up(shape.elements(), s.lanes)) {
+      row_vectors(shape.vectors(s.lanes)) {
   piece_vectors = divide_up(row_vectors, s.split);
   if (piece_vectors > 256) piece_vectors = divide_up(piece_vectors, 32) * 32;  // whole lines
   pieces = divide_up(row_vectors, piece_vectors);
@@ -40,14 +41,22 @@ RowLoops::RowLoops(const RowLayout& layout, size_t first, size_t last)
     at_.push_back(LoopVar{inner ? "j" : fmt::format("i{}", k),
                           inner ? LoopVar::Kind::kVector : LoopVar::Kind::kScalar,
                           batch ? Level::kOuter : Level::kInner, 0, layout.sizes[k],
-                          inner ? layout.schedule.lanes : 1});
+                          !inner           ? 1
+                          : layout.peels() ? layout.shape.alignment
+                                           : layout.schedule.lanes});
+  }
+  if (layout.peels()) {
+    Index flat;
+    int64_t stride = 1;
+    for (size_t k = rank; k-- > 0; stride *= layout.sizes[k]) flat = flat + at_[k] * stride;
+    printer_.align(flat, at_.back(), layout.schedule.lanes);
   }
   at_reduced_.assign(at_.begin(), at_.begin() + static_cast<std::ptrdiff_t>(layout.batch_rank));
 }
 
 std::string RowLoops::text() {
   const auto& passes = layout_.passes.passes;
-  std::string text = coordinates("row", 0, layout_.batch_rank, 2);
+  std::string text = coordinates("row", 0, layout_.batch_rank, 2) + phase_text(layout_);
   if (!layout_.rereads()) text += hold(layout_.shape.reads, "0", 2);
   for (size_t p = 0; p < first_; ++p) text += read_partials(p);
   for (size_t p = first_; p < last_; ++p) text += loop(p);
@@ -131,8 +140,6 @@ std::string RowLoops::hold(const std::vector<NodeId>& reads, const std::string& 
 
 std::string RowLoops::each_vector(const std::string& body, const std::string& from,
                                   int indent) const {
-  const int lanes = layout_.schedule.lanes;
-  const int64_t elements = layout_.shape.elements();
   const bool several = layout_.shape.repeats > 1;
   const std::string first = several ? "e" : "j";
   std::string text;
@@ -145,36 +152,10 @@ std::string RowLoops::each_vector(const std::string& body, const std::string& fr
                       in_shared ? " 4" : "", layout_.vectors));
   std::string vector = fmt::format("u * {} + member", layout_.step);
   if (from != "0") vector = from + " + " + vector;
-  line(2, fmt::format("const index_t {} = ({}) * {};", first, vector, lanes));
-  if (several) text += coordinates("e", layout_.batch_rank, layout_.sizes.size(), indent + 2);
-
-  // How many of a member's vectors are whole, whoever it is.
-  const int64_t whole_vectors = elements / lanes;
-  int64_t whole = whole_vectors / layout_.step;
-  if (layout_.rereads())
-    whole = is_cut() || whole_vectors % (layout_.step * layout_.vectors) != 0 ? 0 : layout_.vectors;
-  const bool tail = elements % lanes != 0;
-  std::string inside;
-  if (whole == 0 || whole < layout_.vectors) {
-    inside = tail ? fmt::format("{} + {} <= {}", first, lanes, elements)
-                  : fmt::format("{} < {}", first, elements);
-    if (is_cut())
-      inside = fmt::format("{} < end * {}", first, lanes) + (tail ? " && " + inside : "");
-    if (whole > 0) inside = fmt::format("u < {} || {}", whole, inside);
-  }
-  line(2, inside.empty() ? "{" : fmt::format("if ({}) {{", inside));
-  line(4, "const AllLanes live;");
-  text += body;
-  if (tail && !inside.empty()) {
-    const std::string some =
-        fmt::format("{} < {}", first,
-                    is_cut() ? fmt::format("smaller(end * {}, {})", lanes, elements)
-                             : std::to_string(elements));
-    line(2, fmt::format("}} else if ({}) {{", some));
-    line(4, fmt::format("const SomeLanes live{{{} - {}}};", elements, first));
-    text += body;
-  }
-  line(2, "}");
+  text += vector_text(
+      layout_, vector, first,
+      several ? coordinates("e", layout_.batch_rank, layout_.sizes.size(), indent + 2) : "", body,
+      indent + 2);
   line(0, "}");
   return text;
 }

@@ -4,7 +4,8 @@
 //
 // The threads that share a row are its members. `member` (a number below `step`), `row`, and of a
 // cut row `begin` and `end` are known where the text stands; vector v of a row is elements
-// [v * LANES, (v + 1) * LANES), and a member takes v = member, member + step, ...
+// [v * LANES, (v + 1) * LANES), less `phase` where it is peeled (row_edges.h), and a member takes
+// v = member, member + step, ...
 #pragma once
 
 #include <string>
@@ -34,6 +35,8 @@ struct RowLayout {
 
   RowLayout(const Graph& graph, const CudaRowReductionSchedule& schedule);
   bool rereads() const { return schedule.storage == RowStorage::kReread; }
+  bool is_cut() const { return pieces > 1; }
+  bool peels() const { return shape.peels(schedule.lanes); }
 };
 
 class RowLoops {
@@ -48,7 +51,7 @@ class RowLoops {
 
  private:
   const Node& node(NodeId id) const { return layout_.graph.node(id); }
-  bool is_cut() const { return layout_.pieces > 1; }
+  bool is_cut() const { return layout_.is_cut(); }
   std::string element_type(NodeId id) const;
   // Declares i{begin}.. i{end - 1} from the flat index `flat`.
   std::string coordinates(const std::string& flat, size_t begin, size_t end, int indent) const;

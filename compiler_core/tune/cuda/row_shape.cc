@@ -31,6 +31,13 @@ bool reads_an_input(const Graph& graph, const Node& node) {
          (node.op == Op::kView && graph.node(node.operands[0]).op == Op::kInput);
 }
 
+bool lies_in_step(const Walk& walk, const std::vector<int64_t>& sizes) {
+  int64_t stride = 1;
+  for (size_t k = sizes.size(); k-- > 0; stride *= sizes[k])
+    if (sizes[k] > 1 && walk.strides[k] != stride) return false;
+  return walk.offset % kMostLanes == 0;
+}
+
 }  // namespace
 
 RowShape RowShape::of(const Graph& graph) {
@@ -56,6 +63,7 @@ RowShape RowShape::of(const Graph& graph) {
     if (shape.rows > 1 && !moves(walk, 0, batch_rank)) continue;
     shape.reads.push_back(id);
     shape.read_bytes += size_of(node.dtype);
+    shape.in_step = shape.in_step && lies_in_step(walk, sizes);
     if (walk.strides.back() != 1) continue;
     common = std::gcd(common, walk.offset);
     for (size_t k = 0; k + 1 < sizes.size(); ++k)

@@ -19,6 +19,17 @@ struct RowShape {
   // Up to here, vectors of a power of two lanes are aligned in everything that lies in memory as
   // the space does, and never straddle the end of the last axis where there are several.
   int64_t alignment = 1;
+  // All of `reads` lie in memory as the space does: a row begins at the same place in each of them
+  // and in every full output.
+  bool in_step = true;
+
+  // Whether vectors of so many lanes stand on aligned places, though rows begin between them: the
+  // first and the last of a row are short. Else they begin with the row.
+  bool peels(int lanes) const { return lanes > alignment && rows > 1 && repeats == 1 && in_step; }
+  // Of a row, or as many as a row may have.
+  int64_t vectors(int lanes) const {
+    return (elements() + (peels(lanes) ? lanes - alignment : 0) + lanes - 1) / lanes;
+  }
 
   // REQUIRES: workload.h's rules of kRowReduction.
   static RowShape of(const Graph& graph);

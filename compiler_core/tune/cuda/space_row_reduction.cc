@@ -20,6 +20,8 @@ constexpr int kLoneRegisters = 28;         // addresses, indices, a vector in th
 constexpr int64_t kBytesInFlight = 65536;  // an SM asks for at once to keep the memory busy
 // From here on an output is larger than what the L2 keeps for its reader.
 constexpr int64_t kStreamBytes = int64_t{32} << 20;
+// Rows shorter than this have little but a first and a last vector.
+constexpr int64_t kPeeledElements = 64;
 // Rows shorter than this are not worth two phases.
 constexpr int64_t kSplitElements = 32768;
 
@@ -62,12 +64,15 @@ class RowSpace {
     narrowest_ = widest;
     for (NodeId id : shape_.reads)
       narrowest_ = std::min(narrowest_, size_of(graph_.node(id).dtype));
-    for (const int64_t bytes : {narrowest_, widest}) {
-      int64_t lanes = std::min({16 / bytes, shape_.alignment, int64_t{8}});
+    const auto add_lanes = [&](int64_t bytes, int64_t limit) {
+      int64_t lanes = std::min({16 / bytes, limit, int64_t{8}});
       while (lanes > shape_.elements()) lanes /= 2;
       if (std::find(lanes_.begin(), lanes_.end(), lanes) == lanes_.end())
         lanes_.push_back(static_cast<int>(lanes));
-    }
+    };
+    // Peeled, where rows are long enough to have vectors between their first and their last.
+    if (shape_.peels(8) && shape_.elements() >= kPeeledElements) add_lanes(narrowest_, 8);
+    for (const int64_t bytes : {narrowest_, widest}) add_lanes(bytes, shape_.alignment);
   }
 
   std::vector<Schedule> run() {
@@ -144,7 +149,7 @@ class RowSpace {
 
   // 0 when it can't be written. Sets how many blocks are to fit an SM.
   double rate(CudaRowReductionSchedule& s) const {
-    const int64_t row_vectors = divide_up(shape_.elements(), s.lanes);
+    const int64_t row_vectors = shape_.vectors(s.lanes);
     const int64_t members = int64_t{s.threads} * s.cluster;
     // Copies past the registers have 4 bytes at least.
     if (s.storage == RowStorage::kShared && s.lanes * narrowest_ < 4) return 0;

@@ -161,6 +161,67 @@ TEST(CudaRowReduction, EveryForm) {
   }
 }
 
+// Rows that begin between aligned places: their first and last vectors are short, dead lanes are
+// neither counted nor written, and nothing is read past a buffer.
+TEST(CudaRowReduction, PeeledRowsOfEveryLength) {
+  for (const int64_t columns : {63, 65, 66, 100, 1001}) {
+    EXPECT_EQ(check(Rows(DType::kF32, 5, columns).softmax(), 1), "") << columns;
+    EXPECT_EQ(check(Rows(DType::kF16, 9, columns).layernorm(), 1), "") << columns;
+  }
+  EXPECT_EQ(check(Rows(DType::kF32, 3, 4095).softmax(), 2), "");
+  EXPECT_EQ(check(Rows(DType::kF16, 3, 5003).residual_rmsnorm(), 2), "");
+  EXPECT_EQ(check(Rows(DType::kF16, 2, 50257).log_sum_exp_beside_it(), 3), "");
+}
+
+TEST(CudaRowReduction, PeeledRowsInEveryForm) {
+  struct Form {
+    RowStorage storage;
+    int threads, rows, cluster;
+    int64_t split;
+  };
+  using enum RowStorage;
+  const Form forms[] = {{kRegisters, 16, 2, 1, 1}, {kRegisters, 64, 1, 1, 1},
+                        {kRegisters, 32, 1, 2, 1}, {kShared, 8, 4, 1, 1},
+                        {kShared, 64, 1, 4, 1},    {kReread, 16, 2, 1, 1},
+                        {kReread, 32, 1, 2, 1},    {kReread, 32, 1, 1, 3}};
+  for (const int64_t columns : {503, 1001}) {
+    const DType dtype = columns == 503 ? DType::kBF16 : DType::kF32;
+    std::mt19937 random(3);
+    const Workload workload = make_workload(Rows(dtype, 9, columns).layernorm())->workload;
+    const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+    for (const Form& form : forms) {
+      CudaRowReductionSchedule s;
+      s.lanes = dtype == DType::kF32 ? 4 : 8;
+      s.threads = form.threads;
+      s.rows = form.rows;
+      s.cluster = form.cluster;
+      s.storage = form.storage;
+      s.vectors = 2;
+      s.split = form.split;
+      s.stream = form.rows > 1;
+      EXPECT_EQ(check_schedule(workload, s.to_schedule(), hopper(), inputs), "") << columns;
+    }
+  }
+}
+
+// Operands of other widths and other places than the rows' own.
+TEST(CudaRowReduction, PeeledRowsBesideOtherOperands) {
+  for (const DType dtype : {DType::kU8, DType::kI64}) {
+    GraphBuilder b;
+    const Shape shape = {7, 133};
+    const NodeId x = b.cast(b.input(dtype, shape), DType::kF32);
+    const NodeId y = b.cast(b.input(DType::kF16, shape), DType::kF32);
+    const NodeId weight = b.broadcast(b.cast(b.input(DType::kU8, {133}), DType::kF32), shape);
+    const NodeId by_row = b.broadcast(b.input(DType::kF32, {7, 1}), shape);
+    const NodeId sum =
+        b.binary(Op::kAdd, b.binary(Op::kAdd, x, y), b.binary(Op::kMul, weight, by_row));
+    const NodeId greatest = b.broadcast(b.reduce(Op::kReduceMax, sum, {1}, true), shape);
+    const NodeId below = b.binary(Op::kSub, sum, greatest);
+    EXPECT_EQ(check(*b.finish({below, b.cast(below, DType::kF16)}), 2), "");
+  }
+  EXPECT_EQ(check(Rows(DType::kBF16, 5, 1001).cross_entropy(), 1), "");
+}
+
 // One row alone has vectors that begin aligned and end anywhere.
 TEST(CudaRowReduction, OneLongRowInPieces) {
   EXPECT_EQ(check(Rows(DType::kF32, 1, 70001).softmax(), 100), "");

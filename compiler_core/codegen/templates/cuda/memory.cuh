@@ -10,6 +10,17 @@ struct boolean { unsigned char bits; };
 
 struct AllLanes {};
 struct SomeLanes { index_t count; };  // less than LANES
+// Lanes first .. last - 1, first below 0 and last past LANES where the vector lies in the middle.
+// Dead lanes may be read where they lie in the buffer too: see bounded().
+struct LanesWithin {
+  index_t first, last, readable;
+};
+// `left`: what the buffer holds from this vector's (aligned) begin on.
+template <class Live>
+KILN_INLINE Live bounded(Live live, index_t) { return live; }
+KILN_INLINE LanesWithin bounded(LanesWithin live, index_t left) {
+  return {live.first, live.last, left};
+}
 
 template <class T>
 struct alignas(LANES * sizeof(T) <= 4 ? 4 : LANES * sizeof(T) < 16 ? LANES * sizeof(T) : 16) Packed {
@@ -184,6 +195,14 @@ KILN_INLINE Packed<T> load_packed(const T* p, SomeLanes live) {
   KILN_EACH_LANE if (l < live.count) load_element(p + l, x, l);
   return x;
 }
+template <int aligned, class T>
+KILN_INLINE Packed<T> load_packed(const T* p, LanesWithin live) {
+  if (aligned >= LANES && live.readable >= LANES) return load_packed<aligned>(p, AllLanes{});
+  Packed<T> x;
+  x.clear();
+  KILN_EACH_LANE if (l >= live.first && l < live.last) load_element(p + l, x, l);
+  return x;
+}
 template <int aligned, class T, class Live>
 KILN_INLINE typename memory<T>::vector load(const T* p, Live live) {
   return unpack(load_packed<aligned>(p, live));
@@ -198,6 +217,49 @@ KILN_INLINE typename memory<T>::vector load_splat(const T* p) {
 
 KILN_INLINE bool is_live(AllLanes, int) { return true; }
 KILN_INLINE bool is_live(SomeLanes live, int l) { return l < live.count; }
+KILN_INLINE bool is_live(LanesWithin live, int l) { return l >= live.first && l < live.last; }
+
+// A vector that begins `phase` (below LANES) elements before an aligned place: two whole vectors,
+// shifted into one another. The second lies in the buffer altogether, the first, where phase is not
+// 0, too.
+template <class T>
+KILN_INLINE Packed<T> load_shifted_packed(const T* p, int phase, AllLanes live) {
+  if constexpr (Packed<T>::bytes < 4) {
+    return load_packed<1>(p, live);
+  } else {
+    constexpr int words = Packed<T>::bytes / 4;
+    const Packed<T> second = load_packed<LANES>(p + phase, live);
+    const Packed<T> first = load_packed<LANES>(p + phase - (phase != 0 ? LANES : 0), live);
+    unsigned both[2 * words];
+    _Pragma("unroll") for (int i = 0; i < words; ++i) {
+      both[i] = first.word[i];
+      both[words + i] = second.word[i];
+    }
+    const int bytes = (phase != 0 ? LANES - phase : 0) * static_cast<int>(sizeof(T));
+    _Pragma("unroll") for (int step = words / 2; step > 0; step /= 2) {
+      const bool moves = (bytes / 4 & step) != 0;
+      _Pragma("unroll") for (int i = 0; i + step < 2 * words; ++i) both[i] =
+          moves ? both[i + step] : both[i];
+    }
+    Packed<T> x;
+    _Pragma("unroll") for (int i = 0; i < words; ++i) {
+      if constexpr (sizeof(T) >= 4)
+        x.word[i] = both[i];
+      else
+        x.word[i] = static_cast<unsigned>(
+            (static_cast<uint64_t>(both[i + 1]) << 32 | both[i]) >> bytes % 4 * 8);
+    }
+    return x;
+  }
+}
+template <class T>
+KILN_INLINE Packed<T> load_shifted_packed(const T* p, int, LanesWithin live) {
+  return load_packed<1>(p, live);
+}
+template <class T, class Live>
+KILN_INLINE typename memory<T>::vector load_shifted(const T* p, int phase, Live live) {
+  return unpack(load_shifted_packed(p, phase, live));
+}
 
 template <class T, class Live>
 KILN_INLINE Packed<T> load_strided_packed(const T* p, index_t stride, Live live) {
@@ -238,6 +300,13 @@ template <int aligned, class T>
 KILN_INLINE void copy_packed(const T* p, SomeLanes live, Packed<T>& to) {
   to = load_packed<aligned>(p, live);
 }
+template <int aligned, class T>
+KILN_INLINE void copy_packed(const T* p, LanesWithin live, Packed<T>& to) {
+  if (aligned >= LANES && live.readable >= LANES)
+    copy_packed<aligned>(p, AllLanes{}, to);
+  else
+    to = load_packed<1>(p, live);
+}
 
 // ---- And back. `Streamed` goes to memory that nobody reads soon.
 template <int aligned, bool streamed, class T>
@@ -267,6 +336,10 @@ KILN_INLINE void store_element(T* p, const Packed<T>& x, int l) {
 template <int aligned, bool streamed, class T>
 KILN_INLINE void store_packed(T* p, const Packed<T>& x, SomeLanes live) {
   KILN_EACH_LANE if (l < live.count) store_element(p + l, x, l);
+}
+template <int aligned, bool streamed, class T>
+KILN_INLINE void store_packed(T* p, const Packed<T>& x, LanesWithin live) {
+  KILN_EACH_LANE if (l >= live.first && l < live.last) store_element(p + l, x, l);
 }
 template <int aligned, class T, class Live>
 KILN_INLINE void store(T* p, const typename memory<T>::vector& x, Live live) {

@@ -10,6 +10,11 @@ KILN_INLINE V where_live(SomeLanes live, V now, const V& before) {
   KILN_EACH_LANE now[l] = l < live.count ? now[l] : before[l];
   return now;
 }
+template <class V>
+KILN_INLINE V where_live(LanesWithin live, V now, const V& before) {
+  KILN_EACH_LANE now[l] = is_live(live, l) ? now[l] : before[l];
+  return now;
+}
 
 struct Sum {
   template <class T>
