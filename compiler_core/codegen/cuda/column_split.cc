@@ -126,14 +126,17 @@ class SplitPhases {
     return threads;
   }
 
-  // The pieces of each result, in order; then, in the last such phase, the reduced outputs.
+  // Rows that were too few to fold, and the pieces of each result, in order; then, in the last such
+  // phase, the reduced outputs.
   void print_combine(size_t p) {
     const ReductionPasses::Pass& pass = passes_.passes[p];
     const CudaColumnReductionSchedule threads = combining();
-    ColumnWalk walk(graph_, extent_, threads, extent_.rows, schedule_.lanes);
+    const int64_t left_over = extent_.rows % fold_;
+    ColumnWalk walk(graph_, extent_, threads, left_over > 0 ? left_over : extent_.rows,
+                    schedule_.lanes, left_over > 0 ? extent_.rows - left_over : 0);
     bind_results(walk.printer(), p);
     const ThreadRows rows{threads.across, threads.threads(), threads.lanes};
-    std::string body;
+    std::string body = left_over > 0 ? walk.pass(pass) : declare_accumulators(graph_, pass.reduces);
     for (NodeId id : pass.reduces) {
       body += partial_loads(id, threads);
       walk.printer().bind(id, {fmt::format("result{}", id), Level::kOuter, false});
@@ -151,13 +154,11 @@ class SplitPhases {
               {"", walk.blocks(), rows.threads, 1, rows.shared_bytes(graph_, pass.reduces)});
   }
 
-  // acc{id}: every `down`-th piece from the thread's own row on, all of them loaded at once.
+  // Into acc{id}: every `down`-th piece from the thread's own row on, all of them loaded at once.
   std::string partial_loads(NodeId id, const CudaColumnReductionSchedule& threads) const {
     const int down = threads.down;
     const auto count = static_cast<int>(ceil_divide(pieces_, down));
-    std::string text = fmt::format("  {0} acc{1} = splat<{0}>({2});\n",
-                                   register_type(node(id).dtype), id, identity_text(node(id)));
-    std::string combines;
+    std::string text, combines;
     for (int u = 0; u < count; ++u) {
       // The last of them may not exist for all rows of threads.
       const bool guarded = int64_t{u + 1} * down > pieces_;

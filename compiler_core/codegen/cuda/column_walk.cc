@@ -37,18 +37,21 @@ std::string column_coordinates(const ColumnExtent& extent, const std::string& fl
 }
 
 ColumnWalk::ColumnWalk(const Graph& graph, const ColumnExtent& extent,
-                       const CudaColumnReductionSchedule& schedule, int64_t piece, int vector)
+                       const CudaColumnReductionSchedule& schedule, int64_t piece, int vector,
+                       int64_t begin)
     : graph_(graph),
       extent_(extent),
       schedule_(schedule),
       vector_(vector),
+      begin_(begin),
+      rows_(extent.rows - begin),
       piece_(piece),
-      pieces_(std::max<int64_t>(ceil_divide(extent.rows, piece), schedule.cluster)),
+      pieces_(std::max<int64_t>(ceil_divide(rows_, piece), schedule.cluster)),
       strips_(ceil_divide(extent.columns, int64_t{schedule.across} * schedule.lanes)),
       kept_(schedule.keep ? static_cast<int>(ceil_divide(piece, schedule.down)) : 0),
-      even_rows_((schedule.cluster == 1 || piece * pieces_ == extent.rows) &&
+      even_rows_((schedule.cluster == 1 || piece * pieces_ == rows_) &&
                  piece % (int64_t{schedule.down} * rows_at_once()) == 0 &&
-                 extent.rows % (int64_t{schedule.down} * rows_at_once()) == 0),
+                 rows_ % (int64_t{schedule.down} * rows_at_once()) == 0),
       even_strips_(extent.columns % (int64_t{schedule.across} * schedule.lanes) == 0),
       printer_(graph, Dialect::kCuda) {}
 
@@ -76,14 +79,15 @@ std::string ColumnWalk::position() const {
     text +=
         fmt::format("  const bool mine = place < {};\n  const index_t j = smaller(place, {});\n",
                     extent_.columns, extent_.columns - schedule_.lanes);
-  const std::string end = piece_ * pieces_ == extent_.rows
+  const std::string end = piece_ * pieces_ == rows_
                               ? fmt::format("row_begin + {}", piece_)
                               : fmt::format("smaller(row_begin + {}, {})", piece_, extent_.rows);
   text += fmt::format(
-      "  const index_t row_begin = piece * {};\n"
+      "  const index_t row_begin = {}piece * {};\n"
       "  const index_t row_end = {};\n"
       "  const index_t first_row = row_begin + down;\n",
-      piece_, even_strips_ ? end : fmt::format("mine ? {} : 0", end));
+      begin_ > 0 ? fmt::format("{} + ", begin_) : "", piece_,
+      even_strips_ ? end : fmt::format("mine ? {} : 0", end));
   std::string rest = column_coordinates(extent_, "group", extent_.group_axes);
   if (schedule_.keep) rest += kept_rows();
   for (size_t at = 0; at < rest.size(); at = rest.find('\n', at) + 1) rest.insert(at, "  ");
@@ -274,15 +278,20 @@ std::string ColumnWalk::copying_loop(const ReductionPasses::Pass& pass) {
                             threads);
 }
 
-std::string ColumnWalk::pass(const ReductionPasses::Pass& pass) {
+std::string declare_accumulators(const Graph& graph, std::span<const NodeId> reduces) {
   std::string text;
-  for (NodeId id : pass.reduces)
-    text += fmt::format("  {0} acc{1} = splat<{0}>({2});\n", register_type(node(id).dtype), id,
-                        identity_text(node(id)));
+  for (NodeId id : reduces)
+    text += fmt::format("  {0} acc{1} = splat<{0}>({2});\n", register_type(graph.node(id).dtype),
+                        id, identity_text(graph.node(id)));
+  return text;
+}
+
+std::string ColumnWalk::pass(const ReductionPasses::Pass& pass) {
+  const std::string text = declare_accumulators(graph_, pass.reduces);
   if (schedule_.keep) {
     batch(pass, !even_rows_ || !even_strips_);
-    text = printer_.take(Level::kOuter, 2) + text;
-    return text + printer_.take(Level::kInner, 2);
+    const std::string outer = printer_.take(Level::kOuter, 2);
+    return outer + text + printer_.take(Level::kInner, 2);
   }
   if (schedule_.copy) {
     const std::string loop = copying_loop(pass);
@@ -295,7 +304,7 @@ std::string ColumnWalk::pass(const ReductionPasses::Pass& pass) {
     loop += fmt::format("    for (; row + {} < row_end; row += {}) {{\n{}    }}\n",
                         batch_rows - schedule_.down, batch_rows, printer_.take(Level::kInner, 6));
   }
-  if (!even_rows_) {
+  if (!even_rows_ && schedule_.unroll > 1) {
     batch(pass, true);
     loop += fmt::format("    if (row < row_end) {{\n{}    }}\n", printer_.take(Level::kInner, 6));
   }

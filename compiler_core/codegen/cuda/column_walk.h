@@ -17,10 +17,11 @@ namespace kiln {
 
 class ColumnWalk {
  public:
-  // Blocks walk `piece` rows each (the last ones of a group perhaps fewer). `vector` is LANES: of
-  // more than schedule.lanes, the first ones live.
+  // Blocks walk `piece` rows each (the last ones of a group perhaps fewer), from row `begin` of the
+  // group on. `vector` is LANES: of more than schedule.lanes, the first ones live.
   ColumnWalk(const Graph& graph, const ColumnExtent& extent,
-             const CudaColumnReductionSchedule& schedule, int64_t piece, int vector);
+             const CudaColumnReductionSchedule& schedule, int64_t piece, int vector,
+             int64_t begin = 0);
 
   ExpressionPrinter& printer() { return printer_; }
 
@@ -55,12 +56,16 @@ class ColumnWalk {
   const ColumnExtent& extent_;
   const CudaColumnReductionSchedule schedule_;
   const int vector_;
+  const int64_t begin_, rows_;  // of a group that are walked
   const int64_t piece_, pieces_, strips_;
   const int kept_;        // rows a thread keeps
   const bool even_rows_;  // every piece is whole batches of every thread
   const bool even_strips_;
   ExpressionPrinter printer_;
 };
+
+// acc{N}, set to the identity.
+std::string declare_accumulators(const Graph& graph, std::span<const NodeId> reduces);
 
 // Blocks of threads, `across` wide, that combine their rows of threads through shared memory, from
 // its byte `offset` on.

@@ -83,7 +83,7 @@ int64_t column_fold(int64_t columns, int lanes) {
 
 std::optional<Graph> fold_columns(const Graph& graph, const ReductionPasses& passes,
                                   const ColumnExtent& extent, int64_t fold) {
-  if (extent.groups > 1 || extent.rows % fold != 0 || extent.rows / fold < 2) return std::nullopt;
+  if (extent.groups > 1 || extent.rows / fold < 2) return std::nullopt;
   for (size_t p = 0; p < passes.passes.size(); ++p)
     if (!passes.passes[p].outputs.empty() || (p > 0 && !passes.passes[p].empty()))
       return std::nullopt;

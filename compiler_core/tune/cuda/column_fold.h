@@ -15,8 +15,9 @@ namespace kiln {
 int64_t column_fold(int64_t columns, int lanes);
 
 // The reductions of `graph` over folded rows: the same inputs (those of the full shape folded), and
-// for outputs the reductions, in the order of passes.passes[0].reduces. Nothing where a value knows
-// which column it is in, or is needed after the reductions, or rows are left over.
+// for outputs the reductions, in the order of passes.passes[0].reduces. The last rows % fold rows
+// are not among them. Nothing where a value knows which column it is in, or where full outputs or
+// another loop need more than the reductions.
 // REQUIRES: `passes` and `extent` are those of `graph`, a column reduction of constant sizes.
 std::optional<Graph> fold_columns(const Graph& graph, const ReductionPasses& passes,
                                   const ColumnExtent& extent, int64_t fold);
