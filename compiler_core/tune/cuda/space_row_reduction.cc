@@ -15,15 +15,19 @@ namespace {
 using Keep = ReductionPasses::Keep;
 
 constexpr int kMostRegisters = 200;        // a thread; 255 there are
-constexpr int kFewRegisters = 40;          // that any kernel of shared memory gets by with
+constexpr int kFewRegisters = 24;          // that a kernel gets by with, beside its vectors
 constexpr int kLoneRegisters = 28;         // addresses, indices, a vector in the making
-constexpr int64_t kBytesInFlight = 65536;  // an SM asks for at once to keep the memory busy
+constexpr int64_t kBytesInFlight = 40960;  // an SM asks for at once to keep the memory busy
 // From here on an output is larger than what the L2 keeps for its reader.
 constexpr int64_t kStreamBytes = int64_t{32} << 20;
 // Rows shorter than this have little but a first and a last vector.
 constexpr int64_t kPeeledElements = 64;
 // Rows shorter than this are not worth two phases.
 constexpr int64_t kSplitElements = 32768;
+// Rows shorter than this are not worth a cluster.
+constexpr int64_t kClusterBytes = 65536;
+// So large a block has an SM to itself, and its threads wait for one another.
+constexpr int kMostThreads = 512;
 
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -94,6 +98,7 @@ class RowSpace {
     take(guesses, 4);
     take(shared, 2);
     add_crowded(shared);
+    add_tight(guesses);
     if (keep != Keep::kNothing) take(guess(RowStorage::kRegisters, lanes_[0], Keep::kNothing), 2);
     if (lanes_.size() > 1) take(guess(RowStorage::kRegisters, lanes_[1], keep), 2);
     if (stream_ && !guesses.empty()) {
@@ -129,7 +134,7 @@ class RowSpace {
   std::vector<Guess> guess(RowStorage storage, int lanes, Keep keep) const {
     std::vector<Guess> guesses;
     for (int cluster = 1; cluster <= limits_.max_cluster; cluster *= 2)
-      for (int threads = 1; threads <= limits_.max_block_threads; threads *= 2) {
+      for (int threads = 1; threads <= kMostThreads; threads *= 2) {
         CudaRowReductionSchedule s;
         s.lanes = lanes;
         s.threads = threads;
@@ -156,6 +161,7 @@ class RowSpace {
     const int64_t vectors = divide_up(row_vectors, members);
     if (members > 1 && members >= 2 * row_vectors) return 0;
     if (s.cluster > 1 && (s.threads < 128 || vectors < 2)) return 0;
+    if (s.cluster > 1 && shape_.elements() * shape_.read_bytes < kClusterBytes) return 0;
     if (vectors > 32 || (s.storage == RowStorage::kRegisters && vectors * s.lanes > 64)) return 0;
     const int64_t needed = registers(s, vectors);
     if (needed > kMostRegisters) return 0;
@@ -180,18 +186,18 @@ class RowSpace {
     score *= ratio(row_vectors, vectors * members);
     score *= std::pow(ratio(blocks * threads, 1024), 0.3);
     // What waits in shared memory is unpacked, and what is dear computed, in every loop again.
-    if (s.storage == RowStorage::kShared) score *= 0.85;
+    if (s.storage == RowStorage::kShared) score *= kept(Keep::kCostly) > 0 ? 0.65 : 0.75;
     // Long unrolled code: dear to compile, and to fetch.
     if (s.storage == RowStorage::kRegisters && vectors * s.lanes > 32) score *= 0.8;
     // Meetings: between warps, between blocks.
     for (int64_t more = 32; more < members; more *= 2) score *= more < 256 ? 0.99 : 0.97;
-    for (int more = 1; more < s.cluster; more *= 2) score *= 0.93;
+    for (int more = 1; more < s.cluster; more *= 2) score *= 0.75;
     // While one block computes, another loads.
-    if (blocks < 3) score *= blocks == 1 ? 0.8 : 0.93;
+    if (blocks < 3) score *= blocks == 1 ? 0.6 : 0.85;
     // Neighbouring threads are to read whole sectors, or better whole lines, of memory.
     const int64_t run = std::min(members, row_vectors) * s.lanes * narrowest_;
     if (run < 128 && run < shape_.elements() * narrowest_)
-      score *= run >= 64 ? 0.96 : run >= 32 ? 0.8 : 0.5;
+      score *= run >= 64 ? 0.96 : run >= 32 ? 0.7 : 0.5;
     // A row's few vectors share the price of its reductions.
     if (s.threads > 1 && vectors == 1) score *= 0.93;
     // The last wave of blocks leaves SMs without work.
@@ -216,13 +222,24 @@ class RowSpace {
       CudaRowReductionSchedule s = shared[i].schedule;
       const int64_t row_bytes = shape_.elements() * shape_.read_bytes / s.cluster * s.rows;
       const int64_t threads = int64_t{s.threads} * s.rows;
-      const int64_t blocks =
-          std::min({limits_.sm_shared_bytes / (row_bytes + 2048), limits_.sm_threads / threads,
-                    limits_.sm_registers / (threads * kFewRegisters)});
+      const int64_t blocks = std::min(
+          {limits_.sm_shared_bytes / (row_bytes + 2048), limits_.sm_threads / threads,
+           limits_.sm_registers / (threads * (kFewRegisters + s.lanes * shape_.read_bytes))});
       if (blocks <= s.blocks || blocks > 8) continue;
       s.blocks = static_cast<int>(blocks);
       add(s);
     }
+  }
+
+  // The best without a margin of registers.
+  void add_tight(const std::vector<Guess>& guesses) {
+    if (guesses.empty()) return;
+    CudaRowReductionSchedule s = guesses[0].schedule;
+    const int64_t vectors = divide_up(shape_.elements(), int64_t{s.lanes} * s.threads * s.cluster);
+    if (vectors * s.lanes > 32 || vectors == 1) return;
+    const int64_t most = limits_.sm_registers / (s.threads * s.rows * registers(s, vectors));
+    s.blocks = static_cast<int>(std::clamp<int64_t>(most, 1, 7));
+    add(s);
   }
 
   CudaRowReductionSchedule rereading(int threads, int vectors) const {
