@@ -213,7 +213,7 @@ void ColumnWalk::find_copied(NodeId id, const std::vector<Index>& at, std::vecto
   if (visited[static_cast<size_t>(id)]) return;
   visited[static_cast<size_t>(id)] = true;
   const Node& x = node(id);
-  if (x.op == Op::kInput || (x.op == Op::kView && node(x.operands[0]).op == Op::kInput)) {
+  if (is_streamed(graph_, extent_.sizes, id)) {
     const Index place = printer_.place(id, at);
     if (place.level() == Level::kInner && !place.has_lanes() && place.lane_stride() == 1)
       found.push_back(id);
@@ -240,9 +240,7 @@ int ColumnWalk::copy_bytes() const {
   if (!schedule_.copy) return 0;
   int bytes = 0;
   for (NodeId id = 0; id < graph_.size(); ++id)
-    if ((node(id).op == Op::kInput || node(id).op == Op::kView) &&
-        constant_sizes(node(id).shape) == extent_.sizes)
-      bytes += ring_bytes(id);
+    if (is_streamed(graph_, extent_.sizes, id)) bytes += ring_bytes(id);
   return bytes;
 }
 

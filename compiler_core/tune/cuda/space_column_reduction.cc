@@ -23,8 +23,9 @@ constexpr double kClusterUs = 1;            // of blocks that meet
 constexpr double kNarrowBytes = 16;         // rows of a strip that cost twice their bytes
 constexpr double kBatchShare = 0.6;         // of a batch's bytes in flight, on the average
 constexpr size_t kMostSchedules = 12;
-constexpr int kLargeBlock = 512;   // threads
-constexpr double kHopeless = 1.4;  // times the best estimate: left out
+constexpr int kLargeBlock = 512;  // threads
+constexpr size_t kFewSchedules = 5;
+constexpr double kHopeless = 1.4;  // times the best estimate: not among more than few
 constexpr long kMostOfForm = 4;    // whole, split, kept, in clusters; copied ahead or not
 constexpr int kWidest = 16;        // bytes of one load
 
@@ -38,19 +39,8 @@ struct Traffic {
   int scratch = 22;      // registers of addresses, counters and the work on one vector
 };
 
-bool is_leaf(const Graph& graph, const ReductionPasses& passes, NodeId id) {
-  const Node& node = graph.node(id);
-  if (!passes.is_full(graph, id)) return false;
-  if (node.op == Op::kInput) return true;
-  // A broadcast is read from caches.
-  return node.op == Op::kView && graph.node(node.operands[0]).op == Op::kInput &&
-         graph.node(node.operands[0]).shape.size() > 0 &&
-         std::none_of(std::get<ViewAttr>(node.attr).strides.begin(),
-                      std::get<ViewAttr>(node.attr).strides.end(),
-                      [](const Dim& stride) { return stride.constant() == 0; });
-}
-
 Traffic traffic_of(const Graph& graph, const ReductionPasses& passes) {
+  const std::vector<int64_t> sizes = constant_sizes(passes.space.shape);
   Traffic traffic;
   const auto note = [&](NodeId id) {
     const int bytes = static_cast<int>(size_of(graph.node(id).dtype));
@@ -58,7 +48,7 @@ Traffic traffic_of(const Graph& graph, const ReductionPasses& passes) {
     return bytes;
   };
   for (NodeId id = 0; id < graph.size(); ++id)
-    if (is_leaf(graph, passes, id)) {
+    if (is_streamed(graph, sizes, id)) {
       traffic.read += note(id);
       traffic.words +=
           graph.node(id).dtype == DType::kF64 || graph.node(id).dtype == DType::kI64 ? 2 : 1;
@@ -104,7 +94,7 @@ class ColumnRanking {
                      [](const Ranked& a, const Ranked& b) { return a.us < b.us; });
     std::vector<Ranked> chosen;
     for (const Ranked& next : found_) {
-      if (next.us > kHopeless * found_[0].us) break;
+      if (chosen.size() >= kFewSchedules && next.us > kHopeless * found_[0].us) break;
       const CudaColumnReductionSchedule& a = next.schedule;
       long of_form = 0, alike = 0;
       for (const Ranked& other : chosen) {
@@ -292,6 +282,16 @@ bool is_power_of_two(int64_t x, int64_t least, int64_t most) {
 }
 
 }  // namespace
+
+bool is_streamed(const Graph& graph, const std::vector<int64_t>& sizes, NodeId id) {
+  const Node& node = graph.node(id);
+  if (constant_sizes(node.shape) != sizes) return false;
+  if (node.op != Op::kView) return node.op == Op::kInput;
+  const std::vector<Dim>& strides = std::get<ViewAttr>(node.attr).strides;
+  return graph.node(node.operands[0]).op == Op::kInput &&
+         std::none_of(strides.begin(), strides.end(),
+                      [](const Dim& stride) { return stride.constant() == 0; });
+}
 
 Result<CudaColumnReductionSchedule> CudaColumnReductionSchedule::from(const Schedule& schedule) {
   if (schedule.family != Family::kColumnReduction)

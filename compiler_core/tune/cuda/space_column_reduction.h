@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "compiler_core/ir/graph.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
 
@@ -40,6 +41,10 @@ struct CudaColumnReductionSchedule {
 
 // More rows than this a thread are never kept: registers would not hold them.
 inline constexpr int64_t kMostKeptRows = 32;
+
+// Whether a reduction over a space of these sizes reads the node from memory, all of it: a full
+// input, or a View of one that repeats nothing. (A broadcast comes from caches.)
+bool is_streamed(const Graph& graph, const std::vector<int64_t>& sizes, NodeId id);
 
 // REQUIRES: workload.family is kColumnReduction, its sizes are constants.
 std::vector<Schedule> cuda_column_reduction_space(const Workload& workload, const Target& target);
