@@ -367,7 +367,8 @@ Register ExpressionPrinter::load(DType dtype, const std::string& pointer, const 
   else if (const int64_t stride = at.lane_stride(); stride == 0)
     expression = fmt::format("load_splat({} + {})", pointer, at.text());
   else if (stride == 1 && is_shifted(at, elements))
-    expression = fmt::format("load_shifted({} + {}, phase, live)", pointer, at.text());
+    expression = fmt::format("load_shifted({0} + {1}, phase, bounded(live, {2}))", pointer,
+                             at.text(), (at * -1 + Index(elements)).text());
   else if (stride == 1)
     expression =
         fmt::format("{}({} + {}, {})", aligned("load", at), pointer, at.text(), live(at, elements));

@@ -20,8 +20,9 @@ constexpr int kLoneRegisters = 28;         // addresses, indices, a vector in th
 constexpr int64_t kBytesInFlight = 40960;  // an SM asks for at once to keep the memory busy
 // From here on an output is larger than what the L2 keeps for its reader.
 constexpr int64_t kStreamBytes = int64_t{32} << 20;
-// Rows shorter than this have little but a first and a last vector.
-constexpr int64_t kPeeledElements = 64;
+// Rows shorter than this have little but a first and a last vector; of rows longer than that those
+// are little.
+constexpr int64_t kPeeledElements = 64, kLongPeeled = 256;
 // Rows shorter than this are not worth two phases.
 constexpr int64_t kSplitElements = 32768;
 // Rows shorter than this are not worth a cluster.
@@ -74,9 +75,10 @@ class RowSpace {
       if (std::find(lanes_.begin(), lanes_.end(), lanes) == lanes_.end())
         lanes_.push_back(static_cast<int>(lanes));
     };
-    // Peeled, where rows are long enough to have vectors between their first and their last.
-    if (shape_.peels(8) && shape_.elements() >= kPeeledElements) add_lanes(narrowest_, 8);
+    // Peeled: first where rows are long, not at all where they are a few vectors.
+    if (shape_.peels(8) && shape_.elements() >= kLongPeeled) add_lanes(narrowest_, 8);
     for (const int64_t bytes : {narrowest_, widest}) add_lanes(bytes, shape_.alignment);
+    if (shape_.peels(8) && shape_.elements() >= kPeeledElements) add_lanes(narrowest_, 8);
   }
 
   std::vector<Schedule> run() {
@@ -100,7 +102,7 @@ class RowSpace {
     add_crowded(shared);
     add_tight(guesses);
     if (keep != Keep::kNothing) take(guess(RowStorage::kRegisters, lanes_[0], Keep::kNothing), 2);
-    if (lanes_.size() > 1) take(guess(RowStorage::kRegisters, lanes_[1], keep), 2);
+    if (lanes_.size() > 1) take(guess(RowStorage::kRegisters, lanes_.back(), keep), 2);
     if (stream_ && !guesses.empty()) {
       guesses[0].schedule.stream = false;
       take(guesses, 1);

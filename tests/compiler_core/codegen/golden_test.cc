@@ -113,6 +113,22 @@ return %1
 %7 = div %4 %6 : f32[120,50]
 return %7
 )",
+     "cuda:sm_90a"},
+    {"cuda_peeled_rows",
+     "row_reduction lanes=8 threads=128 rows=1 cluster=1 storage=0 stream=1 blocks=4",
+     R"(kiln.graph 1
+%0 = input 0 : f16[9,2003]
+%1 = input 1 : f16[2003]
+%2 = view %1 strides=[0,1] offset=[0] : f16[9,2003]
+%3 = cast %0 : f32[9,2003]
+%4 = cast %2 : f32[9,2003]
+%5 = reduce_max %3 axes=[1] : f32[9]
+%6 = view %5 strides=[1,0] offset=[0] : f32[9,2003]
+%7 = sub %3 %6 : f32[9,2003]
+%8 = mul %7 %4 : f32[9,2003]
+%9 = cast %8 : f16[9,2003]
+return %9
+)",
      "cuda:sm_90a"}};
 
 class GoldenSource : public ::testing::TestWithParam<Golden> {};

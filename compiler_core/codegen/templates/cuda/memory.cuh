@@ -219,41 +219,54 @@ KILN_INLINE bool is_live(AllLanes, int) { return true; }
 KILN_INLINE bool is_live(SomeLanes live, int l) { return l < live.count; }
 KILN_INLINE bool is_live(LanesWithin live, int l) { return l >= live.first && l < live.last; }
 
-// A vector that begins `phase` (below LANES) elements before an aligned place: two whole vectors,
-// shifted into one another. The second lies in the buffer altogether, the first, where phase is not
-// 0, too.
+// The vector that begins `phase` (below LANES) elements before `second` does, where `first` ends;
+// where phase is 0 they are the same.
+template <class T>
+KILN_INLINE Packed<T> shifted(const Packed<T>& first, const Packed<T>& second, int phase) {
+  constexpr int words = Packed<T>::bytes / 4;
+  unsigned both[2 * words];
+  _Pragma("unroll") for (int i = 0; i < words; ++i) {
+    both[i] = first.word[i];
+    both[words + i] = second.word[i];
+  }
+  const int bytes = (LANES - phase) * static_cast<int>(sizeof(T));
+  _Pragma("unroll") for (int step = words / 2; step > 0; step /= 2) {
+    const bool moves = (bytes / 4 & step) != 0;
+    _Pragma("unroll") for (int i = 0; i + step < 2 * words; ++i) both[i] =
+        moves ? both[i + step] : both[i];
+  }
+  Packed<T> x;
+  _Pragma("unroll") for (int i = 0; i < words; ++i) {
+    if constexpr (sizeof(T) >= 4)
+      x.word[i] = both[i];
+    else
+      x.word[i] = static_cast<unsigned>(
+          (static_cast<uint64_t>(both[i + 1]) << 32 | both[i]) >> bytes % 4 * 8);
+  }
+  return x;
+}
+// A vector `phase` elements before an aligned place, from the two whole ones that it lies in; where
+// it is whole and its row begins `phase` elements past such a place they lie in the buffer.
 template <class T>
 KILN_INLINE Packed<T> load_shifted_packed(const T* p, int phase, AllLanes live) {
   if constexpr (Packed<T>::bytes < 4) {
     return load_packed<1>(p, live);
   } else {
-    constexpr int words = Packed<T>::bytes / 4;
-    const Packed<T> second = load_packed<LANES>(p + phase, live);
-    const Packed<T> first = load_packed<LANES>(p + phase - (phase != 0 ? LANES : 0), live);
-    unsigned both[2 * words];
-    _Pragma("unroll") for (int i = 0; i < words; ++i) {
-      both[i] = first.word[i];
-      both[words + i] = second.word[i];
-    }
-    const int bytes = (phase != 0 ? LANES - phase : 0) * static_cast<int>(sizeof(T));
-    _Pragma("unroll") for (int step = words / 2; step > 0; step /= 2) {
-      const bool moves = (bytes / 4 & step) != 0;
-      _Pragma("unroll") for (int i = 0; i + step < 2 * words; ++i) both[i] =
-          moves ? both[i + step] : both[i];
-    }
-    Packed<T> x;
-    _Pragma("unroll") for (int i = 0; i < words; ++i) {
-      if constexpr (sizeof(T) >= 4)
-        x.word[i] = both[i];
-      else
-        x.word[i] = static_cast<unsigned>(
-            (static_cast<uint64_t>(both[i + 1]) << 32 | both[i]) >> bytes % 4 * 8);
-    }
-    return x;
+    const T* const place = p + phase;
+    return shifted(load_packed<LANES>(place - (phase != 0 ? LANES : 0), live),
+                   load_packed<LANES>(place, live), phase);
   }
 }
 template <class T>
-KILN_INLINE Packed<T> load_shifted_packed(const T* p, int, LanesWithin live) {
+KILN_INLINE Packed<T> load_shifted_packed(const T* p, int phase, LanesWithin live) {
+  if constexpr (Packed<T>::bytes >= 4)
+    if (live.readable >= phase + LANES) {
+      // Nothing of a row lies before the aligned place that follows its begin.
+      const T* const place = p + phase;
+      return shifted(load_packed<LANES>(place - (live.first <= 0 && phase != 0 ? LANES : 0),
+                                        AllLanes{}),
+                     load_packed<LANES>(place, AllLanes{}), phase);
+    }
   return load_packed<1>(p, live);
 }
 template <class T, class Live>
@@ -339,7 +352,10 @@ KILN_INLINE void store_packed(T* p, const Packed<T>& x, SomeLanes live) {
 }
 template <int aligned, bool streamed, class T>
 KILN_INLINE void store_packed(T* p, const Packed<T>& x, LanesWithin live) {
-  KILN_EACH_LANE if (l >= live.first && l < live.last) store_element(p + l, x, l);
+  if (live.first <= 0 && live.last >= LANES)
+    store_packed<aligned, streamed>(p, x, AllLanes{});
+  else
+    KILN_EACH_LANE if (l >= live.first && l < live.last) store_element(p + l, x, l);
 }
 template <int aligned, class T, class Live>
 KILN_INLINE void store(T* p, const typename memory<T>::vector& x, Live live) {
