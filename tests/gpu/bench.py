@@ -127,7 +127,9 @@ def measure(workload, options, scratch):
     torch.cuda.synchronize()
     row["right"], row["error"] = check(program.outputs, expected)
     del expected
-    arms = {"kiln": capture(program.launch)}
+    source = torch.randn(row["bytes"] // 8, device="cuda")
+    copied = torch.empty_like(source)
+    arms = {"kiln": capture(program.launch), "copy": capture(lambda: torch.mul(source, 1.0, out=copied))}
     for peer in options.peers:
         if peer == "eager":
             arms[peer] = capture(lambda: workload.function(*inputs))
@@ -163,7 +165,8 @@ def print_row(row, copy):
     us = row["us"]
     share = row["bytes"] / us["kiln"] * 1e6 / copy
     best = us.get("max_autotune")
-    cells = [f"{row['name']:18s}", f"{us['kiln']:8.1f}", f"{share * 100:5.0f} %"]
+    cells = [f"{row['name']:18s}", f"{us['kiln']:8.1f}", f"{share * 100:5.0f} %",
+             f"{us['copy'] / us['kiln'] * 100:5.0f} %"]
     cells += [f"{us[p]:9.1f}" if p in us else "        -" for p in ("eager", "default", "max_autotune")]
     cells += [f"{best / us['kiln']:6.2f}" if best else "     -", f"{row['kiln_cold_s']:6.2f}",
               f"{row.get('max_autotune_compile_s', float('nan')):6.1f}", f"{row['error']:8.1e}",
@@ -173,7 +176,8 @@ def print_row(row, copy):
 
 def print_header(copy):
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, copy {copy / 1e12:.2f} TB/s; times in us")
-    print(f"{'workload':18s} {'kiln':>8s} {'copy':>7s} {'eager':>9s} {'default':>9s} {'autotune':>9s} {'ratio':>6s} "
+    print("share: of the bandwidth of a copy of 4 GB; alike: of a copy that moves as many bytes, timed in turn with it")
+    print(f"{'workload':18s} {'kiln':>8s} {'share':>7s} {'alike':>7s} {'eager':>9s} {'default':>9s} {'autotune':>9s} {'ratio':>6s} "
           f"{'cold s':>6s} {'a.t. s':>6s} {'error':>8s}")
 
 
