@@ -55,9 +55,46 @@ RowLoops::RowLoops(const RowLayout& layout, size_t first, size_t last)
 }
 
 std::string RowLoops::text() {
-  const auto& passes = layout_.passes.passes;
   std::string text = coordinates("row", 0, layout_.batch_rank, 2) + phase_text(layout_);
   if (!layout_.rereads()) text += hold(layout_.shape.reads, "0", 2);
+  return text + loops();
+}
+
+std::string RowLoops::walk_text(
+    const std::function<std::string(const std::string& group)>& row_of) {
+  const CudaRowReductionSchedule& s = layout_.schedule;
+  const int64_t groups = divide_up(layout_.shape.rows, s.rows);
+  std::string next, held;
+  for (NodeId id : layout_.shape.reads) {
+    const std::string_view type = memory_type(node(id).dtype);
+    next += fmt::format("  Packed<{}> next{}[{}];\n", type, id, layout_.vectors);
+    held += fmt::format(
+        "  Packed<{0}> held{1}[{2}];\n"
+        "  _Pragma(\"unroll\") for (int u = 0; u < {2}; ++u) held{1}[u] = next{1}[u];\n",
+        type, id, layout_.vectors);
+    printer_.load_packed(id, at_, fmt::format("next{}[u]", id), false);
+    printer_.bind_packed(id, fmt::format("held{}[u]", id));
+  }
+  const std::string body = printer_.take(Level::kInner, 6);
+  const std::string begin = coordinates("row", 0, layout_.batch_rank, 2) + phase_text(layout_) +
+                            printer_.take(Level::kOuter, 2);
+  const std::string load = begin + each_vector(body, "0", 2);
+  std::string text = next + "  {\n" + row_of("block_index()") + load + "  }\n";
+  text += fmt::format("  for (index_t group = block_index(); group < {}; group += {}) {{\n{}",
+                      groups, s.walk, held);
+  text += fmt::format("  if (group + {} < {}) {{\n{}{}  }}\n", s.walk, groups,
+                      row_of(fmt::format("(group + {})", s.walk)), load);
+  text += row_of("group") + begin + loops();
+  size_t meetings = 0;
+  for (const ReductionPasses::Pass& pass : layout_.passes.passes) meetings += pass.reduces.size();
+  // Who reads what was exchanged may be late; another meeting waits for it.
+  if (s.threads > 32 && meetings == 1) text += "  block_barrier();\n";
+  return text + "  }\n";
+}
+
+std::string RowLoops::loops() {
+  const auto& passes = layout_.passes.passes;
+  std::string text;
   for (size_t p = 0; p < first_; ++p) text += read_partials(p);
   for (size_t p = first_; p < last_; ++p) text += loop(p);
   if (last_ == passes.size()) text += reduced_outputs();

@@ -8,6 +8,7 @@
 // v = member, member + step, ...
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ class RowLoops {
   RowLoops(const RowLayout& layout, size_t first, size_t last);
 
   std::string text();  // statements of a row, indented by 2; once
+  // The same for a block that goes through groups of rows; `row_of` declares `row` of a group.
+  std::string walk_text(const std::function<std::string(const std::string& group)>& row_of);
   // After text(): what stands before it, and the shared memory it uses.
   std::string head() { return printer_.take(Level::kKernel, 2); }
   int shared_bytes() const { return static_cast<int>(shared_bytes_); }
@@ -60,6 +63,7 @@ class RowLoops {
   // Reads a member's vectors from `from` on, and says where they wait.
   std::string hold(const std::vector<NodeId>& reads, const std::string& from, int indent);
   std::string each_vector(const std::string& body, const std::string& from, int indent) const;
+  std::string loops();  // all of them, on the row that is held
   std::string loop(size_t p);
   std::string loop_body(const ReductionPasses::Pass& pass);
   std::string fold(NodeId reduce);

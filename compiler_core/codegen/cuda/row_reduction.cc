@@ -28,24 +28,30 @@ Status check(const RowLayout& layout, const Target& target) {
   return {};
 }
 
-// The row and the block's part in it.
-std::string row_text(const RowLayout& layout) {
+// The thread's part in its row.
+std::string member_text(const RowLayout& layout) {
   const CudaRowReductionSchedule& s = layout.schedule;
   std::string text = "  const int member = thread_index()";
   if (s.rows > 1) text += fmt::format(" % {}", s.threads);
   if (s.cluster > 1) text += fmt::format(" + cluster_rank() * {}", s.threads);
-  text += ";\n  const index_t row = ";
+  return text + ";\n";
+}
+
+// The row, in group `group`.
+std::string row_text(const RowLayout& layout, const std::string& group) {
+  const CudaRowReductionSchedule& s = layout.schedule;
+  std::string text = "  const index_t row = ";
   if (s.rows > 1) {
     const std::string row = fmt::format(
-        "static_cast<index_t>(block_index()) * {} + "
+        "static_cast<index_t>({}) * {} + "
         "thread_index() / {}",
-        s.rows, s.threads);
+        group, s.rows, s.threads);
     // Past the last row groups do the last one again, so that barriers see every thread.
     text += layout.shape.rows % s.rows == 0
                 ? row
                 : fmt::format("smaller({}, {})", row, layout.shape.rows - 1);
   } else {
-    text += "static_cast<index_t>(block_index())";
+    text += fmt::format("static_cast<index_t>({})", group);
     if (const int64_t parts = s.cluster * layout.pieces; parts > 1)
       text += fmt::format(" / {}", parts);
   }
@@ -56,14 +62,17 @@ std::string row_text(const RowLayout& layout) {
 Status print_whole(const RowLayout& layout, const Target& target, Source& source) {
   const CudaRowReductionSchedule& s = layout.schedule;
   RowLoops loops(layout, 0, layout.passes.passes.size());
-  const std::string body = row_text(layout) + loops.text();
+  const int64_t groups = (layout.shape.rows + s.rows - 1) / s.rows;
+  const auto row_of = [&](const std::string& group) { return row_text(layout, group); };
+  std::string body = member_text(layout);
+  body += s.walk > 0 ? loops.walk_text(row_of) : row_of("block_index()") + loops.text();
   const int threads = s.threads * s.rows;
   if (loops.shared_bytes() > cuda_limits(target).block_shared_bytes)
     return fail(Code::kInvalidArgument,
                 s.to_schedule().to_string() + ": more than a block's shared memory");
   source.text += cuda_kernel("kernel", layout.graph, threads, s.blocks, loops.head() + body);
-  source.recipe.phases = {{"kernel", (layout.shape.rows + s.rows - 1) / s.rows * s.cluster, threads,
-                           s.cluster, loops.shared_bytes()}};
+  const int64_t grid = s.walk > 0 ? std::min(s.walk, groups) : groups * s.cluster;
+  source.recipe.phases = {{"kernel", grid, threads, s.cluster, loops.shared_bytes()}};
   return {};
 }
 

@@ -63,6 +63,9 @@ class RowSpace {
     take_sums_online(graph_, online);
     read_once_ = std::count_if(online.passes.begin(), online.passes.end(),
                                [](const auto& pass) { return !pass.empty(); }) == 1;
+    size_t inputs = 0;
+    for (NodeId id = 0; id < graph_.size(); ++id) inputs += graph_.node(id).op == Op::kInput;
+    has_weights_ = inputs > shape_.reads.size();
     stream_ = stored * shape_.rows * shape_.elements() >= kStreamBytes;
     // Whole 16 bytes of the narrowest, so that nothing is read in smaller pieces; then of the
     // widest.
@@ -101,6 +104,7 @@ class RowSpace {
     take(shared, 2);
     add_crowded(shared);
     add_tight(guesses);
+    add_walking();
     if (keep != Keep::kNothing) take(guess(RowStorage::kRegisters, lanes_[0], Keep::kNothing), 2);
     if (lanes_.size() > 1) take(guess(RowStorage::kRegisters, lanes_.back(), keep), 2);
     if (stream_ && !guesses.empty()) {
@@ -244,6 +248,24 @@ class RowSpace {
     add(s);
   }
 
+  // Blocks that stay, and read a row while they work on the one before.
+  void add_walking() {
+    std::vector<Guess> guesses = guess(RowStorage::kRegisters, lanes_[0], Keep::kNothing);
+    for (size_t i = 0; i < std::min<size_t>(2, guesses.size()); ++i) {
+      CudaRowReductionSchedule& s = guesses[i].schedule;
+      const int64_t threads = int64_t{s.threads} * s.rows;
+      const int64_t lanes = divide_up(shape_.vectors(s.lanes), s.threads) * s.lanes;
+      if (s.cluster > 1 || lanes > 32) continue;
+      const int64_t needed = lanes * shape_.read_bytes / 2 + (reduces_ + 1) * s.lanes +
+                             kLoneRegisters + (has_weights_ && lanes > 16 ? lanes / 2 : 0);
+      const int64_t blocks = std::min<int64_t>(limits_.sm_registers / (threads * needed),
+                                               limits_.sm_threads / threads);
+      s.blocks = static_cast<int>(std::clamp<int64_t>(blocks, 1, 32));
+      s.walk = s.blocks * limits_.sms;
+      if (s.walk * s.rows * 4 <= shape_.rows) add(s);
+    }
+  }
+
   CudaRowReductionSchedule rereading(int threads, int vectors) const {
     CudaRowReductionSchedule s;
     s.lanes = lanes_[0];
@@ -285,9 +307,10 @@ class RowSpace {
   const CudaLimits limits_;
   const RowShape shape_;
   const ReductionPasses plain_;
-  std::vector<int> lanes_;  // best guess first
-  int reduces_ = 1;         // of one loop
-  int64_t narrowest_ = 1;   // bytes of the narrowest element that a row reads
+  std::vector<int> lanes_;    // best guess first
+  int reduces_ = 1;           // of one loop
+  int64_t narrowest_ = 1;     // bytes of the narrowest element that a row reads
+  bool has_weights_ = false;  // reads what is the same for every row, too
   bool stream_ = false;
   bool read_once_ = false;  // one loop takes everything, where nothing is held
   std::vector<Schedule> space_;
@@ -305,15 +328,17 @@ Result<CudaRowReductionSchedule> CudaRowReductionSchedule::from(const Schedule& 
   const int64_t cluster = get("cluster", 1), storage = get("storage", 2);
   const int64_t vectors = get("vectors", 1), keep = get("keep", 0), stream = get("stream", 0);
   const int64_t blocks = get("blocks", 1), split = get("split", 1);
+  const int64_t walk = get("walk", 0);
   const auto power = [](int64_t x, int64_t most) { return is_power_of_two(x) && x <= most; };
   const bool whole_warps = rows >= 1 && rows <= 1024 && threads * rows % 32 == 0;
   if (!power(lanes, 16) || !power(threads, 1024) || !power(cluster, 8) || !whole_warps ||
       storage < 0 || storage > 2 || vectors < 1 || vectors > 16 || keep < 0 || keep > 2 ||
-      stream < 0 || stream > 1 || blocks < 1 || blocks > 32 || split < 1 || split > 65536)
+      stream < 0 || stream > 1 || blocks < 1 || blocks > 32 || split < 1 || split > 65536 ||
+      walk < 0 || walk > 65536)
     return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
   const bool rereads = storage == static_cast<int64_t>(RowStorage::kReread);
   if ((cluster > 1 && rows > 1) || (split > 1 && (!rereads || cluster > 1 || rows > 1)) ||
-      (keep > 0 && storage != 0))
+      (keep > 0 && storage != 0) || (walk > 0 && (storage != 0 || cluster > 1)))
     return fail(Code::kInvalidArgument,
                 "decisions that do not go together: " + schedule.to_string());
   CudaRowReductionSchedule s;
@@ -327,6 +352,7 @@ Result<CudaRowReductionSchedule> CudaRowReductionSchedule::from(const Schedule& 
   s.stream = stream == 1;
   s.blocks = static_cast<int>(blocks);
   s.split = split;
+  s.walk = walk;
   return s;
 }
 
@@ -341,7 +367,8 @@ Schedule CudaRowReductionSchedule::to_schedule() const {
            {"keep", static_cast<int64_t>(keep)},
            {"stream", stream},
            {"blocks", blocks},
-           {"split", split}}};
+           {"split", split},
+           {"walk", walk}}};
 }
 
 std::vector<Schedule> cuda_row_reduction_space(const Workload& workload, const Target& target) {

@@ -27,6 +27,9 @@ struct CudaRowReductionSchedule {
   bool stream = false;  // what is stored is the first to leave the L2
   int blocks = 1;       // that must fit an SM at once: bounds a thread's registers
   int64_t split = 1;    // blocks that share a row through memory, one phase a loop; of kReread
+  // Blocks in all, each of which goes through rows and reads one while it works on the one before;
+  // 0: a block for each row, or each `rows`. Of kRegisters without a cluster.
+  int64_t walk = 0;
 
   // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
   static Result<CudaRowReductionSchedule> from(const Schedule& schedule);

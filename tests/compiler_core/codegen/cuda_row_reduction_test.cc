@@ -232,6 +232,29 @@ TEST(CudaRowReduction, PeeledRowsBesideOtherOperands) {
   EXPECT_EQ(check(Rows(DType::kBF16, 5, 1001).cross_entropy(), 1), "");
 }
 
+// Blocks that go through rows: some have one more than others; what a row leaves is not the next's.
+TEST(CudaRowReduction, WalkingBlocks) {
+  const auto check_form = [](const Graph& graph, int threads, int rows, int64_t walk) {
+    CudaRowReductionSchedule s;
+    s.lanes = 4;
+    s.threads = threads;
+    s.rows = rows;
+    s.walk = walk;
+    std::mt19937 random(13);
+    const Workload workload = make_workload(graph)->workload;
+    return check_schedule(workload, s.to_schedule(), hopper(),
+                          random_inputs(workload.graph, random));
+  };
+  for (const int64_t columns : {512, 250}) {
+    EXPECT_EQ(check_form(Rows(DType::kF32, 23, columns).softmax(), 64, 1, 5), "") << columns;
+    EXPECT_EQ(check_form(Rows(DType::kF32, 23, columns).softmax(), 32, 4, 2), "") << columns;
+    EXPECT_EQ(check_form(Rows(DType::kF32, 9, columns).sum(), 128, 1, 2), "") << columns;
+    EXPECT_EQ(check_form(Rows(DType::kBF16, 11, columns).residual_rmsnorm(), 64, 1, 3), "")
+        << columns;
+    EXPECT_EQ(check_form(Rows(DType::kBF16, 3, columns).layernorm(), 64, 2, 40), "") << columns;
+  }
+}
+
 // One row alone has vectors that begin aligned and end anywhere.
 TEST(CudaRowReduction, OneLongRowInPieces) {
   EXPECT_EQ(check(Rows(DType::kF32, 1, 70001).softmax(), 100), "");
@@ -292,6 +315,7 @@ TEST(CudaRowReduction, SchedulesThatCannotBeWrittenAreRefused) {
   EXPECT_FALSE(parses("lanes=8 threads=4 rows=2 cluster=1 storage=0"));
   EXPECT_FALSE(parses("lanes=8 threads=64 rows=2 cluster=2 storage=0"));
   EXPECT_FALSE(parses("lanes=8 threads=64 rows=1 cluster=1 storage=0 split=2"));
+  EXPECT_FALSE(parses("lanes=8 threads=64 rows=1 cluster=2 storage=0 walk=8"));
 }
 
 }  // namespace
