@@ -5,13 +5,18 @@
 namespace kiln {
 namespace {
 
+// Whether rows end within a vector; peeled ones do.
+bool has_tail(const RowLayout& layout) {
+  return layout.shape.elements() % layout.schedule.lanes != 0;
+}
+
 // How many of a member's vectors end in the row, whoever it is. Vector v ends at (v + 1) * lanes at
 // most, peeled or not.
 int64_t whole_vectors(const RowLayout& layout) {
   const int64_t whole = layout.shape.elements() / layout.schedule.lanes;
   if (!layout.rereads()) return whole / layout.step;
   const bool even =
-      !layout.is_cut() && !layout.peels() && whole % (layout.step * layout.vectors) == 0;
+      !layout.is_cut() && !has_tail(layout) && whole % (layout.step * layout.vectors) == 0;
   return even ? layout.vectors : 0;
 }
 
@@ -23,12 +28,11 @@ std::string inside_text(const RowLayout& layout, const std::string& first) {
   const std::string begin = layout.peels() ? first + " + phase" : first;
   std::string inside;
   if (whole < layout.vectors) {
-    inside = elements % lanes != 0 || layout.peels()
-                 ? fmt::format("{} + {} <= {}", begin, lanes, elements)
-                 : fmt::format("{} < {}", begin, elements);
+    inside = has_tail(layout) ? fmt::format("{} + {} <= {}", begin, lanes, elements)
+                              : fmt::format("{} < {}", begin, elements);
     if (layout.is_cut())
-      inside = fmt::format("{} < end * {}", begin, lanes) +
-               (elements % lanes != 0 || layout.peels() ? " && " + inside : "");
+      inside =
+          fmt::format("{} < end * {}", begin, lanes) + (has_tail(layout) ? " && " + inside : "");
     if (whole > 0) inside = fmt::format("u < {} || {}", whole, inside);
   }
   if (!layout.peels()) return inside;
@@ -61,7 +65,7 @@ std::string vector_text(const RowLayout& layout, const std::string& vector,
   line(0, inside.empty() ? "{" : fmt::format("if ({}) {{", inside));
   line(2, "const AllLanes live;");
   text += body;
-  if (!inside.empty() && (layout.peels() || elements % lanes != 0)) {
+  if (!inside.empty() && has_tail(layout)) {
     const std::string some = fmt::format("{} < {}", first, elements);
     const std::string begin = layout.peels() ? first + " + phase" : first;
     line(0, fmt::format("}} else if ({}{}) {{", some,

@@ -261,6 +261,20 @@ TEST(CudaRowReduction, OneLongRowInPieces) {
   EXPECT_EQ(check(Rows(DType::kBF16, 1, 300007).sum(), 1), "");
 }
 
+// The tail of a reread row alone needs one more round of the loop.
+TEST(CudaRowReduction, ATailBehindWholeRounds) {
+  CudaRowReductionSchedule s;
+  s.lanes = 4;
+  s.threads = 32;
+  s.vectors = 2;
+  s.storage = RowStorage::kReread;
+  std::mt19937 random(13);
+  const Workload workload = make_workload(Rows(DType::kF32, 1, 257).softmax())->workload;
+  EXPECT_EQ(
+      check_schedule(workload, s.to_schedule(), hopper(), random_inputs(workload.graph, random)),
+      "");
+}
+
 TEST(CudaRowReduction, SpecialValues) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
