@@ -216,7 +216,12 @@ std::string RowLoops::loop(size_t p) {
   } else {
     text += each_vector(body, "0", 2);
   }
-  for (NodeId id : pass.reduces) text += fold(id);
+  for (NodeId id : pass.reduces)
+    if (is_cut() || !is_online(id)) text += fold(id);
+  if (!is_cut())
+    for (const auto& [sum, maximum] : layout_.online)
+      if (std::find(pass.reduces.begin(), pass.reduces.end(), sum) != pass.reduces.end())
+        text += fold_online(maximum, sum);
   return text;
 }
 
@@ -245,19 +250,16 @@ std::string RowLoops::loop_body(const ReductionPasses::Pass& pass) {
   return body;
 }
 
+bool RowLoops::is_online(NodeId id) const {
+  const auto has = [&](const auto& pair) { return pair.first == id || pair.second == id; };
+  return std::any_of(layout_.online.begin(), layout_.online.end(), has);
+}
+
 // After its loop a reduction is known: to every thread of its row, or, of a piece, in the
 // workspace, where the next phase finds it.
 std::string RowLoops::fold(NodeId id) {
   const CudaRowReductionSchedule& s = layout_.schedule;
   const std::string type = element_type(id);
-  std::string text, special;
-  if (const auto online = layout_.online.find(id); online != layout_.online.end()) {
-    const std::string_view known = is_cut() ? "partial" : "result";
-    text = fmt::format("  acc{0}_0 = rescaled(acc{0}_0, acc{1}_0, {2}{1});\n", id, online->second,
-                       known);
-    // Under an infinite maximum exp(x - maximum) is NaN somewhere.
-    special = fmt::format(" + (result{0} - result{0})", online->second);
-  }
   std::string folded = fmt::format("across_lanes<{}>(acc{}_0)", combiner(node(id).op), id);
   const auto exchange = [&](int64_t values) {
     return fmt::format("reinterpret_cast<{}*>({})", type, shared(values * 8));
@@ -268,16 +270,42 @@ std::string RowLoops::fold(NodeId id) {
   if (s.cluster > 1)
     folded = fmt::format("across_cluster<{}, {}>({}, {})", combiner(node(id).op), s.cluster, folded,
                          exchange(1));
-  const std::string_view vector = register_type(node(id).dtype);
-  if (is_cut())
-    return text + fmt::format(
-                      "  const {0} partial{1} = splat<{0}>({2});\n"
-                      "  if (member == 0) store_one({3} + block_index(), partial{1});\n",
-                      vector, id, folded, partials(id));
-  printer_.bind(id, {fmt::format("result{}", id), Level::kOuter, true});
-  return text + fmt::format("  const {} result{} = {}{};\n", vector, id,
-                            finished(node(id), fmt::format("splat<{}>({})", vector, folded)),
-                            special);
+  if (!is_cut()) return result(id, folded, "");
+  std::string text;
+  if (const auto online = layout_.online.find(id); online != layout_.online.end())
+    text =
+        fmt::format("  acc{0}_0 = rescaled(acc{0}_0, acc{1}_0, partial{1});\n", id, online->second);
+  return text + fmt::format(
+                    "  const {0} partial{1} = splat<{0}>({2});\n"
+                    "  if (member == 0) store_one({3} + block_index(), partial{1});\n",
+                    register_type(node(id).dtype), id, folded, partials(id));
+}
+
+// A maximum and its sum, in one meeting.
+std::string RowLoops::fold_online(NodeId maximum, NodeId sum) {
+  const CudaRowReductionSchedule& s = layout_.schedule;
+  const auto exchange = [&](int64_t values) {
+    return fmt::format("reinterpret_cast<Online*>({})", shared(values * 8));
+  };
+  std::string folded = fmt::format(
+      "online_across_threads<{}>(Online{{acc{}_0[0], acc{}_0[0]}}, {})", s.threads, maximum, sum,
+      s.threads > 32 ? exchange(s.threads * s.rows / 32)
+                     : std::string("static_cast<Online*>(nullptr)"));
+  if (s.cluster > 1)
+    folded = fmt::format("online_across_cluster<{}>({}, {})", s.cluster, folded, exchange(1));
+  std::string text = fmt::format("  const Online both{} = {};\n", sum, folded);
+  text += result(maximum, fmt::format("both{}.greatest", sum), "");
+  // Under an infinite maximum exp(x - maximum) is NaN somewhere.
+  return text + result(sum, fmt::format("both{}.sum", sum),
+                       fmt::format(" + (result{0} - result{0})", maximum));
+}
+
+// Declares what `reduce` is for the whole row.
+std::string RowLoops::result(NodeId reduce, const std::string& value, const std::string& special) {
+  const std::string_view vector = register_type(node(reduce).dtype);
+  printer_.bind(reduce, {fmt::format("result{}", reduce), Level::kOuter, true});
+  return fmt::format("  const {} result{} = {}{};\n", vector, reduce,
+                     finished(node(reduce), fmt::format("splat<{}>({})", vector, value)), special);
 }
 
 // The partial results of reduction `id` in the workspace: one for each row and piece.

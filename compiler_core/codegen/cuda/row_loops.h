@@ -55,6 +55,7 @@ class RowLoops {
  private:
   const Node& node(NodeId id) const { return layout_.graph.node(id); }
   bool is_cut() const { return layout_.is_cut(); }
+  bool is_online(NodeId reduce) const;  // it is one of a maximum and its sum
   std::string element_type(NodeId id) const;
   // Declares i{begin}.. i{end - 1} from the flat index `flat`.
   std::string coordinates(const std::string& flat, size_t begin, size_t end, int indent) const;
@@ -67,6 +68,8 @@ class RowLoops {
   std::string loop(size_t p);
   std::string loop_body(const ReductionPasses::Pass& pass);
   std::string fold(NodeId reduce);
+  std::string fold_online(NodeId maximum, NodeId sum);
+  std::string result(NodeId reduce, const std::string& value, const std::string& special);
   std::string partials(NodeId id) const;
   std::string read_partials(size_t p);
   std::string reduced_outputs();

@@ -27,7 +27,9 @@ OnlineSums take_sums_online(const Graph& graph, ReductionPasses& of) {
     auto &before = of.passes[p - 1].reduces, &now = of.passes[p].reduces;
     for (size_t i = 0; i < now.size();) {
       const NodeId sum = now[i], maximum = maximum_below(graph, sum);
-      if (std::find(before.begin(), before.end(), maximum) == before.end()) {
+      const bool taken = std::any_of(online.begin(), online.end(),
+                                     [&](const auto& pair) { return pair.second == maximum; });
+      if (taken || std::find(before.begin(), before.end(), maximum) == before.end()) {
         ++i;
         continue;
       }

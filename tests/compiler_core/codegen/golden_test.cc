@@ -66,6 +66,18 @@ return %1
 return %1
 )"},
     // On CUDA.
+    {"cuda_softmax_rows", "row_reduction lanes=4 threads=64 storage=1 stream=1", R"(kiln.graph 1
+%0 = input 0 : f32[37,512]
+%1 = reduce_max %0 axes=[1] : f32[37]
+%2 = view %1 strides=[1,0] offset=[0] : f32[37,512]
+%3 = sub %0 %2 : f32[37,512]
+%4 = exp %3 : f32[37,512]
+%5 = reduce_sum %4 axes=[1] : f32[37]
+%6 = view %5 strides=[1,0] offset=[0] : f32[37,512]
+%7 = div %4 %6 : f32[37,512]
+return %7
+)",
+     "cuda:sm_90a"},
     {"cuda_bias_rows", "pointwise lanes=4 threads=256 unroll=2 map=2", R"(kiln.graph 1
 %0 = input 0 : f32[4096,1024]
 %1 = input 1 : f32[1024]

@@ -88,7 +88,38 @@ KILN_INLINE vf32 rescaled(vf32 sum, const vf32& under, const vf32& greater) {
   return sum;
 }
 
+// Both, folded together: as across_lanes() and so on, but that all meet once.
+struct Online {
+  float greatest, sum;
+};
+template <int threads>
+KILN_INLINE Online online_across_warp(Online x) {
+  const float all = across_warp<Max, threads>(x.greatest);
+  const float ratio = x.greatest == all ? 1.0f : quick_exp2((x.greatest - all) * 0x1.715476p0f);
+  return {all, across_warp<Sum, threads>(x.sum * ratio)};
+}
+template <int threads>
+KILN_INLINE Online online_across_threads(Online x, Online* exchange) {
+  x = online_across_warp<(threads < 32 ? threads : 32)>(x);
+  if constexpr (threads > 32) {
+    constexpr int warps = threads / 32;
+    const int warp = thread_index() / 32, lane = thread_index() % 32;
+    if (lane == 0) exchange[warp] = x;
+    block_barrier();
+    x = online_across_warp<warps>(exchange[warp / warps * warps + lane % warps]);
+  }
+  return x;
+}
+
 #if defined(KILN_ON_HOST) || __CUDA_ARCH__ >= 900
+template <int blocks>
+KILN_INLINE Online online_across_cluster(Online x, Online* exchange) {
+  if (thread_index() == 0) *exchange = x;
+  cluster_barrier();
+  const int rank = thread_index() % blocks;
+  return online_across_warp<blocks>(
+      {cluster_load(&exchange->greatest, rank), cluster_load(&exchange->sum, rank)});
+}
 // The `blocks` (a power of two) of a cluster, from what each block's threads agree on. `exchange`:
 // one T of shared memory that nobody else uses. Calls cluster_barrier(); a block must not end
 // before the others have read it: one more cluster_barrier().
