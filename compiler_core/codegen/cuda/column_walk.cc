@@ -297,15 +297,11 @@ std::string ColumnWalk::pass(const ReductionPasses::Pass& pass) {
   }
   const int64_t batch_rows = int64_t{schedule_.unroll} * schedule_.down;
   std::string loop = "  {\n    index_t row = first_row;\n";
-  if (piece_ > batch_rows - schedule_.down) {
-    batch(pass, false);
-    loop += fmt::format("    for (; row + {} < row_end; row += {}) {{\n{}    }}\n",
-                        batch_rows - schedule_.down, batch_rows, printer_.take(Level::kInner, 6));
-  }
-  if (!even_rows_ && schedule_.unroll > 1) {
-    batch(pass, true);
-    loop += fmt::format("    if (row < row_end) {{\n{}    }}\n", printer_.take(Level::kInner, 6));
-  }
+  // One batch in the text, however the rows end: twice as many instructions compile for twice as
+  // long, and the loop waits for memory either way.
+  batch(pass, !even_rows_ && schedule_.unroll > 1);
+  loop += fmt::format("    _Pragma(\"unroll 1\") for (; row < row_end; row += {}) {{\n{}    }}\n",
+                      batch_rows, printer_.take(Level::kInner, 6));
   return printer_.take(Level::kOuter, 2) + text + loop + "  }\n";
 }
 

@@ -18,15 +18,17 @@ constexpr double kBytesAnUs = 4.3e6;        // to and from device memory
 constexpr double kSmInFlight = 32 << 10;    // bytes that an SM's share of it takes for a latency
 constexpr double kMostInFlight = 96 << 10;  // more do not make an SM faster
 constexpr double kBlockUs = 1.5;            // of a block's life without loads in flight
-constexpr double kPhaseUs = 2.5;            // of a launch after another
-constexpr double kClusterUs = 1;            // of blocks that meet
+constexpr double kPhaseUs = 3;              // of a launch after another
+constexpr double kClusterUs = 6;            // of blocks that meet
+constexpr double kCopyCost = 1.03;          // times the bytes that go through shared memory
 constexpr double kNarrowBytes = 16;         // rows of a strip that cost twice their bytes
-constexpr double kBatchShare = 0.6;         // of a batch's bytes in flight, on the average
+constexpr double kBatchShare = 0.75;        // of a batch's bytes in flight, on the average
 constexpr size_t kMostSchedules = 12;
-constexpr int kLargeBlock = 512;  // threads
+constexpr double kLargeBlockUs = 0.2;  // more threads end later
+constexpr int kLargeBlock = 512;       // threads
 constexpr size_t kFewSchedules = 5;
 constexpr double kHopeless = 1.4;  // times the best estimate: not among more than few
-constexpr long kMostOfForm = 4;    // whole, split, kept, in clusters; copied ahead or not
+constexpr long kMostOfForm = 3;    // see is_same_form
 constexpr int kWidest = 16;        // bytes of one load
 
 // What a workload asks of the memory and of registers, a row and column of its space.
@@ -99,9 +101,7 @@ class ColumnRanking {
       long of_form = 0, alike = 0;
       for (const Ranked& other : chosen) {
         const CudaColumnReductionSchedule& b = other.schedule;
-        if ((a.split > 0) != (b.split > 0) || a.keep != b.keep || a.copy != b.copy ||
-            (a.cluster > 1) != (b.cluster > 1))
-          continue;
+        if (!is_same_form(a, b)) continue;
         ++of_form;
         // Schedules of one strip width whose blocks are all large, or all small, run alike.
         alike += a.lanes * a.across == b.lanes * b.across && (!a.copy || a.unroll == b.unroll) &&
@@ -119,6 +119,13 @@ class ColumnRanking {
   }
 
  private:
+  // Both whole, split or kept; in clusters or not; copied ahead or not; all at once or in waves.
+  bool is_same_form(const CudaColumnReductionSchedule& a,
+                    const CudaColumnReductionSchedule& b) const {
+    return (a.split > 0) == (b.split > 0) && a.keep == b.keep && a.copy == b.copy &&
+           (a.cluster > 1) == (b.cluster > 1) && (waves(a) > 1) == (waves(b) > 1);
+  }
+
   struct Ranked {
     CudaColumnReductionSchedule schedule;
     double us;
@@ -171,7 +178,7 @@ class ColumnRanking {
       }
     }
     schedule.cluster = 1;
-    for (const int waves : {1, 2, 4}) {
+    for (const int waves : {1, 2, 4, 8}) {
       const int64_t pieces = waves * slots(schedule) / (extent_.groups * strips(schedule));
       if (pieces < fewest || pieces > 256 || rows(schedule) / pieces < 2 * schedule.down) continue;
       schedule.split = pieces;
@@ -235,9 +242,16 @@ class ColumnRanking {
     return sms * blocks;
   }
 
+  int64_t blocks(const CudaColumnReductionSchedule& schedule) const {
+    return extent_.groups * strips(schedule) * pieces(schedule);
+  }
+  int64_t waves(const CudaColumnReductionSchedule& schedule) const {
+    return (blocks(schedule) + slots(schedule) - 1) / slots(schedule);
+  }
+
   double estimated_us(const CudaColumnReductionSchedule& schedule) const {
     const int64_t pieces = this->pieces(schedule);
-    const auto blocks = static_cast<double>(extent_.groups * strips(schedule) * pieces);
+    const auto blocks = static_cast<double>(this->blocks(schedule));
     const auto slots = static_cast<double>(this->slots(schedule));
     const auto thread_rows = static_cast<double>(this->thread_rows(schedule));
     const double at_once =
@@ -256,8 +270,11 @@ class ColumnRanking {
     const double reads = schedule.keep ? 1 : traffic_.passes;
     const auto elements = static_cast<double>(extent_.groups * extent_.rows * extent_.columns);
     const double bytes = elements * (traffic_.read * reads + traffic_.written) *
+                         (schedule.copy ? kCopyCost : 1) *
                          (1 + kNarrowBytes * kNarrowBytes / (row_bytes * row_bytes));
-    const double waves = std::ceil(blocks / slots);
+    const auto waves = static_cast<double>(this->waves(schedule));
+    // Blocks beside each other begin and end at different times.
+    const double begins = 1 + std::min(waves - 1, 3.0) / static_cast<double>(resident(schedule));
     // Several short waves balance better than two long ones.
     const double idle = waves > 1 ? 0.3 * (waves * slots / blocks - 1) : 0;
     const double phases = schedule.split > 0 ? 2.0 * traffic_.passes - (traffic_.passes > 1) : 1;
@@ -265,8 +282,9 @@ class ColumnRanking {
                                                      static_cast<double>(columns(schedule)) * 8
                                                : 0;
     return bytes / (kBytesAnUs * share) * (1 + idle) + partials / kBytesAnUs +
-           kBlockUs * (std::min(waves, 4.0) + reads - 1) + kPhaseUs * (phases - 1) +
-           (schedule.cluster > 1 ? kClusterUs * traffic_.passes : 0) + 0.02 * schedule.unroll;
+           kBlockUs * (begins + reads - 1) + kPhaseUs * (phases - 1) +
+           (schedule.cluster > 1 ? kClusterUs * traffic_.passes : 0) + 0.02 * schedule.unroll +
+           kLargeBlockUs * schedule.threads() / kLargeBlock;
   }
 
   const Graph& graph_;

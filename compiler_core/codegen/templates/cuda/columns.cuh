@@ -34,9 +34,9 @@ KILN_INLINE void put_row(T* rows, const Vec<T>& x) {
 // by one of the block's `threads`.
 template <class How, int width, int threads, int count, class T>
 KILN_INLINE void fold_rows(T* rows) {
-  for (int at = thread_index(); at < width; at += threads) {
+  _Pragma("unroll 1") for (int at = thread_index(); at < width; at += threads) {
     T x = rows[at];
-    _Pragma("unroll 8") for (int row = 1; row < count; ++row) x = How::one(x, rows[row * width + at]);
+    _Pragma("unroll 4") for (int row = 1; row < count; ++row) x = How::one(x, rows[row * width + at]);
     rows[at] = x;
   }
 }
@@ -45,7 +45,7 @@ KILN_INLINE void fold_rows(T* rows) {
 // rows of all `blocks`, which every block takes in the same order.
 template <class How, int blocks, int width, int threads, int count, class T>
 KILN_INLINE void fold_cluster(T* rows) {
-  for (int at = thread_index(); at < width; at += threads) {
+  _Pragma("unroll 1") for (int at = thread_index(); at < width; at += threads) {
     T x = cluster_load(rows + at, 0);
     _Pragma("unroll") for (int block = 1; block < blocks; ++block) x =
         How::one(x, cluster_load(rows + at, block));
