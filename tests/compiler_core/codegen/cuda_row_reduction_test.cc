@@ -308,8 +308,9 @@ TEST(CudaRowReduction, RandomGraphsAgreeWithTheInterpreter) {
     Shape shape;
     int begin;
   };
-  const Case cases[] = {{{7}, 0},      {{1000}, 0},     {{5, 3}, 1},        {{3, 64}, 1},
-                        {{9, 130}, 1}, {{2, 3, 40}, 2}, {{4, 3, 5, 17}, 2}, {{2, 5, 33}, 1}};
+  const Case cases[] = {{{7}, 0},           {{1000}, 0},     {{5, 3}, 1},
+                        {{3, 64}, 1},       {{9, 130}, 1},   {{2, 3, 40}, 2},
+                        {{4, 3, 5, 17}, 2}, {{2, 5, 33}, 1}, {{3, 5, 277}, 2}};
   uint32_t seed = 100;
   for (const Case& c : cases)
     for (int i = 0; i < 2; ++i, ++seed) {
