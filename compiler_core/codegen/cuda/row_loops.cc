@@ -10,6 +10,9 @@
 namespace kiln {
 namespace {
 
+// Vectors of a thread that a loop waits for at once; of the 32 at most that a row has, 8 groups.
+constexpr int64_t kCopyGroup = 4;
+
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -170,13 +173,19 @@ std::string RowLoops::hold(const std::vector<NodeId>& reads, const std::string& 
   const std::string body = printer_.take(Level::kInner, indent + 4);
   if (reads.empty()) return "";
   std::string text = printer_.take(Level::kOuter, indent) + declared;
-  text += each_vector(body, from, indent);
-  if (in_shared) text += fmt::format("{:{}}copies_arrived();\n", "", indent);
+  const bool groups = in_shared && layout_.vectors >= 2 * kCopyGroup;
+  text += each_vector(
+      body, from, indent, "",
+      groups ? fmt::format("if (u % {0} == {0} - 1) cp_async_commit();", kCopyGroup) : "");
+  if (!groups) return text + (in_shared ? fmt::format("{:{}}copies_arrived();\n", "", indent) : "");
+  copy_groups_ = divide_up(layout_.vectors, kCopyGroup);
+  if (layout_.vectors % kCopyGroup != 0)
+    text += fmt::format("{:{}}cp_async_commit();\n", "", indent);
   return text;
 }
 
-std::string RowLoops::each_vector(const std::string& body, const std::string& from,
-                                  int indent) const {
+std::string RowLoops::each_vector(const std::string& body, const std::string& from, int indent,
+                                  const std::string& before, const std::string& after) const {
   const bool several = layout_.shape.repeats > 1;
   const std::string first = several ? "e" : "j";
   std::string text;
@@ -189,10 +198,12 @@ std::string RowLoops::each_vector(const std::string& body, const std::string& fr
                       in_shared ? " 4" : "", layout_.vectors));
   std::string vector = fmt::format("u * {} + member", layout_.step);
   if (from != "0") vector = from + " + " + vector;
+  if (!before.empty()) line(2, before);
   text += vector_text(
       layout_, vector, first,
       several ? coordinates("e", layout_.batch_rank, layout_.sizes.size(), indent + 2) : "", body,
       indent + 2);
+  if (!after.empty()) line(2, after);
   line(0, "}");
   return text;
 }
@@ -214,7 +225,12 @@ std::string RowLoops::loop(size_t p) {
         is_cut() ? "end" : std::to_string(layout_.row_vectors), layout_.step * layout_.vectors);
     text += held + each_vector(body, "from", 4) + "  }\n";
   } else {
-    text += each_vector(body, "0", 2);
+    std::string wait;
+    if (copy_groups_ > 0)
+      wait = fmt::format("if (u % {0} == 0) copies_arrived_but({1} - u / {0});", kCopyGroup,
+                         copy_groups_ - 1);
+    copy_groups_ = 0;
+    text += each_vector(body, "0", 2, wait);
   }
   for (NodeId id : pass.reduces)
     if (is_cut() || !is_online(id)) text += fold(id);

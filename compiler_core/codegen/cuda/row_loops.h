@@ -63,7 +63,9 @@ class RowLoops {
 
   // Reads a member's vectors from `from` on, and says where they wait.
   std::string hold(const std::vector<NodeId>& reads, const std::string& from, int indent);
-  std::string each_vector(const std::string& body, const std::string& from, int indent) const;
+  // `before` and `after`: statements of every u, live or not.
+  std::string each_vector(const std::string& body, const std::string& from, int indent,
+                          const std::string& before = "", const std::string& after = "") const;
   std::string loops();  // all of them, on the row that is held
   std::string loop(size_t p);
   std::string loop_body(const ReductionPasses::Pass& pass);
@@ -80,6 +82,7 @@ class RowLoops {
   const size_t first_, last_;
   std::vector<Index> at_, at_reduced_;
   int64_t shared_bytes_ = 0;
+  int64_t copy_groups_ = 0;  // under way: the next loop waits for each where it comes to it
 };
 
 }  // namespace kiln

@@ -321,6 +321,20 @@ KILN_INLINE void copy_packed(const T* p, LanesWithin live, Packed<T>& to) {
     to = load_packed<1>(p, live);
 }
 
+// Waits until all groups of copies (cp_async_commit()) but the last so many, at most 7, are there.
+KILN_INLINE void copies_arrived_but(int groups) {
+  switch (groups) {
+    case 7: return cp_async_wait<7>();
+    case 6: return cp_async_wait<6>();
+    case 5: return cp_async_wait<5>();
+    case 4: return cp_async_wait<4>();
+    case 3: return cp_async_wait<3>();
+    case 2: return cp_async_wait<2>();
+    case 1: return cp_async_wait<1>();
+    default: return cp_async_wait<0>();
+  }
+}
+
 // ---- And back. `Streamed` goes to memory that nobody reads soon.
 template <int aligned, bool streamed, class T>
 KILN_INLINE void store_packed(T* p, const Packed<T>& x, AllLanes) {
