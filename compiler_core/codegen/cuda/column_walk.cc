@@ -349,7 +349,8 @@ std::string ThreadRows::fold(const Graph& graph, std::span<const NodeId> reduces
       if (cluster > 1)
         meet += fmt::format("  fold_cluster<{}, {}, {}>(rows{});\n", how, cluster, shape, id);
       const int sums = cluster > 1 ? across * lanes * (threads / std::max(across, kWarp)) : 0;
-      result = fmt::format("combined_row<{}, {}>(rows{} + {})", across, lanes, id, sums);
+      result = fmt::format("combined_row<{}, {}>(rows{}{})", across, lanes, id,
+                           sums > 0 ? fmt::format(" + {}", sums) : "");
     }
     const NodeId one[] = {id};
     at += shared_bytes(graph, one);

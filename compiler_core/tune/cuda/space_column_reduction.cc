@@ -77,7 +77,7 @@ Traffic traffic_of(const Graph& graph, const ReductionPasses& passes) {
     return node.dtype == DType::kF64 && is_elementwise(node.op) && node.op != Op::kAdd &&
            node.op != Op::kSub && node.op != Op::kMul && node.op != Op::kCast;
   };
-  if (std::any_of(graph.nodes().begin(), graph.nodes().end(), is_long)) traffic.scratch += 14;
+  if (std::any_of(graph.nodes().begin(), graph.nodes().end(), is_long)) traffic.scratch += 18;
   return traffic;
 }
 
