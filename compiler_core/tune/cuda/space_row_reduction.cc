@@ -25,6 +25,8 @@ constexpr int64_t kStreamBytes = int64_t{32} << 20;
 constexpr int64_t kPeeledElements = 64, kLongPeeled = 256;
 // Rows shorter than this are not worth two phases.
 constexpr int64_t kSplitElements = 32768;
+// Rows shorter than this leave room for enough blocks anyway.
+constexpr int64_t kCrowdedElements = 4096;
 // Rows shorter than this are not worth a cluster.
 constexpr int64_t kClusterBytes = 65536;
 // So large a block has an SM to itself, and its threads wait for one another.
@@ -169,6 +171,8 @@ class RowSpace {
     if (s.cluster > 1 && (s.threads < 128 || vectors < 2)) return 0;
     if (s.cluster > 1 && shape_.elements() * shape_.read_bytes < kClusterBytes) return 0;
     if (vectors > 32 || (s.storage == RowStorage::kRegisters && vectors * s.lanes > 64)) return 0;
+    // Neighbouring threads would read far apart; and the compiler, given so much, spills.
+    if (s.threads <= 2 && vectors * s.lanes >= 16) return 0;
     const int64_t needed = registers(s, vectors);
     if (needed > kMostRegisters) return 0;
     const int64_t threads = int64_t{s.threads} * s.rows;
@@ -196,7 +200,7 @@ class RowSpace {
     // Long unrolled code: dear to compile, and to fetch.
     if (s.storage == RowStorage::kRegisters && vectors * s.lanes > 32) score *= 0.8;
     // Meetings: between warps, between blocks.
-    for (int64_t more = 32; more < members; more *= 2) score *= more < 256 ? 0.99 : 0.97;
+    for (int64_t more = 32; more < members; more *= 2) score *= more < 128 ? 0.99 : 0.96;
     for (int more = 1; more < s.cluster; more *= 2) score *= 0.75;
     // While one block computes, another loads.
     if (blocks < 3) score *= blocks == 1 ? 0.6 : 0.85;
@@ -224,6 +228,7 @@ class RowSpace {
   // As many blocks an SM as its shared memory has room for, so that some load while others compute:
   // where the compiler can do with fewer registers than it would take.
   void add_crowded(const std::vector<Guess>& shared) {
+    if (shape_.elements() < kCrowdedElements || narrowest_ > 4) return;
     for (size_t i = 0; i < std::min<size_t>(2, shared.size()); ++i) {
       CudaRowReductionSchedule s = shared[i].schedule;
       const int64_t row_bytes = shape_.elements() * shape_.read_bytes / s.cluster * s.rows;
