@@ -185,7 +185,8 @@ class RowSpace {
     if (shared > 0) blocks = std::min<int64_t>(blocks, limits_.sm_shared_bytes / (shared + 1024));
     if (blocks == 0) return 0;
     // The compiler has its own mind about when to load: what it wants is bounded with a margin.
-    const int64_t margin = vectors * s.lanes > 32 ? needed : needed / 3;
+    const bool wide = vectors * s.lanes > 32 || s.storage == RowStorage::kShared;
+    const int64_t margin = wide ? needed : needed / 3;
     const int64_t bounded = limits_.sm_registers / (threads * (needed + margin));
     s.blocks = static_cast<int>(std::clamp<int64_t>(std::min(blocks, bounded), 1, 32));
     const auto ratio = [](int64_t a, int64_t b) {
