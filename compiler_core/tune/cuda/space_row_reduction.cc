@@ -14,7 +14,8 @@ namespace {
 
 using Keep = ReductionPasses::Keep;
 
-constexpr int kMostRegisters = 200;        // a thread; 255 there are
+constexpr int kMostRegisters = 200;  // a thread; 255 there are
+constexpr int64_t kUnrolledRegisters = 112;
 constexpr int kFewRegisters = 24;          // that a kernel gets by with, beside its vectors
 constexpr int kLoneRegisters = 28;         // addresses, indices, a vector in the making
 constexpr int64_t kBytesInFlight = 40960;  // an SM asks for at once to keep the memory busy
@@ -187,7 +188,10 @@ class RowSpace {
     // The compiler has its own mind about when to load: what it wants is bounded with a margin.
     const bool wide = vectors * s.lanes > 32 || s.storage == RowStorage::kShared;
     const int64_t margin = wide ? needed : needed / 3;
-    const int64_t bounded = limits_.sm_registers / (threads * (needed + margin));
+    // Several short rows a block, and values of two registers, are unrolled beyond the estimate.
+    const bool unrolled = s.storage == RowStorage::kShared && (s.rows > 1 || narrowest_ == 8);
+    const int64_t least = unrolled ? kUnrolledRegisters : 0;
+    const int64_t bounded = limits_.sm_registers / (threads * std::max(needed + margin, least));
     s.blocks = static_cast<int>(std::clamp<int64_t>(std::min(blocks, bounded), 1, 32));
     const auto ratio = [](int64_t a, int64_t b) {
       return std::min(1.0, static_cast<double>(a) / static_cast<double>(b));
