@@ -16,25 +16,23 @@
 #include "compiler_core/runtime/nvml.h"
 
 // The list is a macro because a name is wanted three ways: as a field, as its type, as text.
-#define KILN_CUDA_FUNCTIONS(FUNCTION)                                                              \
-  FUNCTION(cuInit)                                                                                 \
-  FUNCTION(cuDriverGetVersion)                                                                     \
-  FUNCTION(cuGetErrorName)                                                                         \
-  FUNCTION(cuGetErrorString)                                                                       \
-  FUNCTION(cuDeviceGetCount) FUNCTION(cuDeviceGet) FUNCTION(cuDeviceGetName) FUNCTION(             \
-      cuDeviceGetPCIBusId) FUNCTION(cuDeviceGetAttribute) FUNCTION(cuDeviceTotalMem)               \
-      FUNCTION(cuDevicePrimaryCtxRetain) FUNCTION(cuDevicePrimaryCtxRelease) FUNCTION(             \
-          cuCtxSetCurrent) FUNCTION(cuMemAlloc) FUNCTION(cuMemFree) FUNCTION(cuMemcpyHtoD)         \
-          FUNCTION(cuMemcpyDtoH) FUNCTION(cuMemcpyDtoDAsync) FUNCTION(cuMemsetD8Async) FUNCTION(   \
-              cuStreamCreate) FUNCTION(cuStreamDestroy) FUNCTION(cuStreamSynchronize)              \
-              FUNCTION(cuStreamQuery) FUNCTION(cuStreamBeginCapture) FUNCTION(cuStreamEndCapture)  \
-                  FUNCTION(cuGraphInstantiate) FUNCTION(cuGraphExecUpdate) FUNCTION(cuGraphLaunch) \
-                      FUNCTION(cuGraphDestroy) FUNCTION(cuGraphExecDestroy)                        \
-                          FUNCTION(cuEventCreate) FUNCTION(cuEventDestroy) FUNCTION(cuEventRecord) \
-                              FUNCTION(cuEventElapsedTime) FUNCTION(cuLibraryLoadData)             \
-                                  FUNCTION(cuLibraryUnload) FUNCTION(cuLibraryGetKernel)           \
-                                      FUNCTION(cuKernelGetFunction) FUNCTION(cuFuncGetAttribute)   \
-                                          FUNCTION(cuFuncSetAttribute) FUNCTION(cuLaunchKernelEx)
+// clang-format off
+#define KILN_CUDA_FUNCTIONS(FUNCTION) \
+  FUNCTION(cuInit) FUNCTION(cuDriverGetVersion) FUNCTION(cuGetErrorName) \
+  FUNCTION(cuGetErrorString) FUNCTION(cuDeviceGetCount) FUNCTION(cuDeviceGet) \
+  FUNCTION(cuDeviceGetName) FUNCTION(cuDeviceGetPCIBusId) FUNCTION(cuDeviceGetAttribute) \
+  FUNCTION(cuDeviceTotalMem) FUNCTION(cuDevicePrimaryCtxRetain) FUNCTION(cuDevicePrimaryCtxRelease) \
+  FUNCTION(cuCtxSetCurrent) FUNCTION(cuMemAlloc) FUNCTION(cuMemFree) \
+  FUNCTION(cuMemcpyHtoD) FUNCTION(cuMemcpyDtoH) FUNCTION(cuMemcpyDtoDAsync) \
+  FUNCTION(cuMemsetD8Async) FUNCTION(cuStreamCreate) FUNCTION(cuStreamDestroy) \
+  FUNCTION(cuStreamSynchronize) FUNCTION(cuStreamQuery) FUNCTION(cuStreamBeginCapture) \
+  FUNCTION(cuStreamEndCapture) FUNCTION(cuGraphInstantiate) FUNCTION(cuGraphExecUpdate) \
+  FUNCTION(cuGraphLaunch) FUNCTION(cuGraphDestroy) FUNCTION(cuGraphExecDestroy) \
+  FUNCTION(cuEventCreate) FUNCTION(cuEventDestroy) FUNCTION(cuEventRecord) \
+  FUNCTION(cuEventElapsedTime) FUNCTION(cuLibraryLoadData) FUNCTION(cuLibraryUnload) \
+  FUNCTION(cuLibraryGetKernel) FUNCTION(cuKernelGetFunction) FUNCTION(cuFuncGetAttribute) \
+  FUNCTION(cuFuncSetAttribute) FUNCTION(cuLaunchKernelEx)
+// clang-format on
 
 namespace kiln {
 

@@ -3,9 +3,9 @@
 //
 //   candidates FILE... --out DIR [--target cuda:sm_90a]
 //
-// writes DIR/<program>/<kernel>-<candidate>/{manifest.json, binding.json, <blob>.cubin}: the program with that
-// candidate in the kernel's place, and the first schedule everywhere else; and prints what each
-// one uses of the device.
+// writes DIR/<program>/<kernel>-<candidate>/{manifest.json, binding.json, <blob>.cubin}: the
+// program with that candidate in the kernel's place, and the first schedule everywhere else; and
+// prints what each one uses of the device.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -87,32 +87,25 @@ class Space {
     const int64_t vectors = std::max<int64_t>(streams_.rows * streams_.columns / lanes, 1);
     // As many bytes in flight as wide vectors have.
     const int more = std::clamp(widest_ / lanes, 1, 4);
-    const bool down = map == PointwiseMap::kRows && streams_.repeats_rows && streams_.rows >= 64;
-    const auto try_one = [&](int threads, int unroll, PointwiseMap how, bool stream,
-                             int64_t waves) {
+    const auto try_one = [&](int threads, int unroll, PointwiseMap how, bool stream) {
       unroll = bounded_unroll(streams_, lanes, std::min(unroll * more, kMostUnroll));
       // Every SM gets a block before a thread gets a second vector.
       while (unroll > 1 && vectors < int64_t{limits_.sms} * threads * unroll) unroll /= 2;
       while (threads > 64 && vectors < int64_t{limits_.sms} * threads) threads /= 2;
-      const int64_t chunks = vectors / (int64_t{threads} * unroll);
-      const int64_t walkers = waves * limits_.sms * (limits_.sm_threads / threads);
-      if (waves > 0 && chunks < 2 * walkers) return;
-      add({lanes, threads, unroll, how, 0, waves > 0 ? walkers : 0, stream});
+      add({lanes, threads, unroll, how, 0, 0, stream});
     };
-    if (down) {
-      try_one(256, 4, PointwiseMap::kDown, false, 0);
-      if (large_) try_one(256, 4, PointwiseMap::kDown, true, 0);
-      try_one(128, 8, PointwiseMap::kDown, false, 0);
+    const bool repeats = map == PointwiseMap::kRows && streams_.repeats_rows && streams_.rows >= 64;
+    if (repeats && extent == kAll) {
+      try_one(256, 4, PointwiseMap::kDown, false);
+      if (large_) try_one(256, 4, PointwiseMap::kDown, true);
+      try_one(128, 8, PointwiseMap::kDown, false);
     }
-    try_one(256, 2, map, false, 0);
-    if (large_) try_one(256, 2, map, true, 0);
+    try_one(256, 2, map, false);
     if (extent == kFew) return;
-    try_one(256, 1, map, false, 0);
-    try_one(256, 4, map, false, 0);
-    if (large_) try_one(256, 4, map, true, 0);
-    try_one(128, 4, map, false, 0);
-    try_one(512, 2, map, false, 0);
-    try_one(256, 4, map, large_, 1);
+    if (large_) try_one(256, 2, map, true);
+    try_one(256, 1, map, false);
+    try_one(128, 4, map, false);
+    try_one(512, 2, map, false);
   }
 
   static constexpr int64_t kMostTileBytes = 96 << 10;

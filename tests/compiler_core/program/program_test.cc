@@ -208,7 +208,8 @@ TEST(ProgramKey, EveryPartChangesIt) {
   const Digest key = program_key(graph, target, Mode::kDefault, codegen);
   EXPECT_EQ(key, program_key(graph, target, Mode::kDefault, codegen));
   EXPECT_NE(key, program_key(codegen, target, Mode::kDefault, codegen));
-  EXPECT_NE(key, program_key(graph, {Backend::kCpu, "x86-64-v4", "", 0, {}}, Mode::kDefault, codegen));
+  EXPECT_NE(key,
+            program_key(graph, {Backend::kCpu, "x86-64-v4", "", 0, {}}, Mode::kDefault, codegen));
   EXPECT_NE(key, program_key(graph, target, Mode::kMaxAutotune, codegen));
   EXPECT_NE(key, program_key(graph, target, Mode::kDefault, graph));
 }
