@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -59,13 +60,16 @@ Status export_candidates(const Path& file, const Path& out, const Target& target
                    source.error().message);
         continue;
       }
+      const std::clock_t start = std::clock();
       TRY(Nvrtc::Object object, nvrtc.compile(*source, target));
+      const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
       const KernelResources& used = object.resources;
-      fmt::print("{} {}-{} {}: {} registers, {} bytes spilled, {} stack, {} shared, {} bytes{}\n",
-                 file.stem().string(), k, i, schedules[i].to_string(), used.registers,
-                 used.spill_bytes, used.stack_bytes, source->recipe.phases[0].shared_bytes,
-                 object.artifact.binary.size(),
-                 seen.insert(object.artifact.digest).second ? "" : " (a twin)");
+      fmt::print(
+          "{} {}-{} {}: {} registers, {} bytes spilled, {} stack, {} shared, {} bytes, "
+          "{:.0f} ms{}\n",
+          file.stem().string(), k, i, schedules[i].to_string(), used.registers, used.spill_bytes,
+          used.stack_bytes, source->recipe.phases[0].shared_bytes, object.artifact.binary.size(),
+          ms, seen.insert(object.artifact.digest).second ? "" : " (a twin)");
       std::fflush(stdout);
       LocalCompilation made = base;
       made.program.kernels[k].schedule = schedules[i].to_string();
