@@ -3,59 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/codegen/precision.h"
 
 namespace kiln {
 namespace {
-
-// What brings a register of f32 or i32 lanes back into the range of a narrower dtype; "" when every
-// value of the register type is one of the dtype.
-std::string_view narrowing(DType dtype, bool plain_nans) {
-  switch (dtype) {
-    case DType::kF16:
-      return "round_f16";
-    case DType::kBF16:
-      return plain_nans ? "round_bf16_plain" : "round_bf16";
-    case DType::kI8:
-      return "wrap_i8";
-    case DType::kI16:
-      return "wrap_i16";
-    case DType::kU8:
-      return "wrap_u8";
-    default:
-      return "";
-  }
-}
-
-// Nodes whose NaNs have no payload that rounding to bf16 could carry into infinity or zero: those
-// that no input of a wider type reaches.
-std::vector<bool> find_plain_nans(const Graph& graph) {
-  std::vector<bool> plain;
-  for (const Node& node : graph.nodes()) {
-    const bool wide = is_float(node.dtype) && node.dtype != DType::kBF16;
-    plain.push_back(!(node.op == Op::kInput && wide) &&
-                    std::all_of(node.operands.begin(), node.operands.end(),
-                                [&](NodeId id) { return plain[static_cast<size_t>(id)]; }));
-  }
-  return plain;
-}
-
-std::string narrowed(DType dtype, bool plain_nans, const std::string& expression) {
-  const std::string_view function = narrowing(dtype, plain_nans);
-  return function.empty() ? expression : fmt::format("{}({})", function, expression);
-}
-
-std::string cast_expression(DType from, DType to, bool plain_nans, const std::string& x) {
-  const std::string_view type = register_type(to);
-  if (to == DType::kBool) return fmt::format("op_ne({}, splat<{}>(0))", x, register_type(from));
-  if (from == DType::kBool) return fmt::format("convert<{}>({} & 1)", type, x);
-  const bool widens = is_half(from) && is_float(to);
-  const std::string converted =
-      register_type(from) == type ? x : fmt::format("convert<{}>({})", type, x);
-  return widens && !is_half(to) ? converted : narrowed(to, plain_nans, converted);
-}
 
 // Of the functions whose quick forms (templates/cuda/math.cuh) save most.
 std::string_view rough_suffix(const Node& node) {
@@ -72,117 +25,7 @@ std::string_view rough_suffix(const Node& node) {
   }
 }
 
-// Whether a result jumps where an operand moves a little.
-bool is_step(Op op) {
-  switch (op) {
-    case Op::kSign:
-    case Op::kFloor:
-    case Op::kCeil:
-    case Op::kTrunc:
-    case Op::kRound:
-    case Op::kRem:
-      return true;
-    default:
-      return traits(op).kind == OpKind::kCompare;
-  }
-}
-
-// Nodes whose values end in halves, however they go on: rounded to one last, or stored as one. What
-// an integer, a condition or a wider output takes from a node does not.
-std::vector<bool> find_ending_in_halves(const Graph& graph) {
-  std::vector<bool> ends(static_cast<size_t>(graph.size()));
-  const std::vector<std::vector<NodeId>> users = users_of(graph);
-  for (NodeId id = graph.size(); id-- > 0;)
-    ends[static_cast<size_t>(id)] =
-        std::all_of(users[static_cast<size_t>(id)].begin(), users[static_cast<size_t>(id)].end(),
-                    [&](NodeId user) {
-                      const Node& reader = graph.node(user);
-                      return is_float(reader.dtype) && !is_step(reader.op) &&
-                             (is_half(reader.dtype) || ends[static_cast<size_t>(user)]);
-                    });
-  for (NodeId id : graph.outputs())
-    if (!is_half(graph.node(id).dtype)) ends[static_cast<size_t>(id)] = false;
-  return ends;
-}
-
-std::string literal(DType dtype, const ConstantAttr& value) {
-  if (!is_float(dtype)) {
-    if (dtype == DType::kBool) return value.as_int() != 0 ? "-1" : "0";
-    if (value.as_int() == INT64_MIN) return "-9223372036854775807L - 1";
-    return std::to_string(value.as_int()) + (dtype == DType::kI64 ? "L" : "");
-  }
-  const double number = value.as_double();
-  const char* suffix = dtype == DType::kF64 ? "" : "f";
-  const char* type = dtype == DType::kF64 ? "f64" : "f32";
-  if (std::isnan(number)) return fmt::format("nan_{}()", type);
-  if (std::isinf(number)) return fmt::format("{}infinity_{}()", number < 0 ? "-" : "", type);
-  return fmt::format("{:a}{}", number, suffix);
-}
-
-// The operator of a binary op that C writes infix and that needs no care.
-std::string_view infix(Op op) {
-  switch (op) {
-    case Op::kAdd:
-      return "+";
-    case Op::kSub:
-      return "-";
-    case Op::kMul:
-      return "*";
-    case Op::kAnd:
-      return "&";
-    case Op::kOr:
-      return "|";
-    case Op::kXor:
-      return "^";
-    default:
-      return "";
-  }
-}
-
 }  // namespace
-
-std::string_view register_type(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return "vf64";
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-      return "vf32";
-    case DType::kI64:
-      return "vi64";
-    default:
-      return "vi32";
-  }
-}
-
-std::string_view memory_type(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return "double";
-    case DType::kF32:
-      return "float";
-    case DType::kF16:
-      return "f16";
-    case DType::kBF16:
-      return "bf16";
-    case DType::kI8:
-      return "signed char";
-    case DType::kI16:
-      return "short";
-    case DType::kI32:
-      return "int";
-    case DType::kI64:
-      return "int64_t";
-    case DType::kU8:
-      return "unsigned char";
-    case DType::kBool:
-      return "boolean";
-    default:
-      CHECK(false, "check_printable refuses the f8 types");
-      return "";
-  }
-}
 
 Status check_printable(const Graph& graph) {
   for (const Node& node : graph.nodes()) {

@@ -31,6 +31,7 @@
 
 #include "compiler_core/base/result.h"
 #include "compiler_core/codegen/index.h"
+#include "compiler_core/codegen/value_text.h"
 #include "compiler_core/ir/graph.h"
 
 namespace kiln {
@@ -153,9 +154,5 @@ class ExpressionPrinter {
   std::vector<int64_t> cuts_;
   int next_ = 0;
 };
-
-// "vf32" and so on: the register type of a dtype; "float", "bf16" and so on: its memory type.
-std::string_view register_type(DType dtype);
-std::string_view memory_type(DType dtype);
 
 }  // namespace kiln

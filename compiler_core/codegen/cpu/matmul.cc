@@ -24,20 +24,6 @@ int64_t cache_lines(int64_t bytes) {
   return ceil_div(bytes, 64) * 64;
 }
 
-// What brings a sum back into the range of a small integer type.
-std::string_view wrapping(DType dtype) {
-  switch (dtype) {
-    case DType::kI8:
-      return "wrap_i8";
-    case DType::kI16:
-      return "wrap_i16";
-    case DType::kU8:
-      return "wrap_u8";
-    default:
-      return "";
-  }
-}
-
 class MatmulKernel {
  public:
   MatmulKernel(const Graph& graph, const MatmulSchedule& schedule)

@@ -32,20 +32,6 @@ std::string_view value_type(DType result) {
   }
 }
 
-// What brings a sum back into the range of a small integer type.
-std::string_view wrapping(DType dtype) {
-  switch (dtype) {
-    case DType::kI8:
-      return "wrap_i8";
-    case DType::kI16:
-      return "wrap_i16";
-    case DType::kU8:
-      return "wrap_u8";
-    default:
-      return "";
-  }
-}
-
 class CudaMatmulKernel {
  public:
   CudaMatmulKernel(const Graph& graph, const CudaMatmulSchedule& schedule)
