@@ -38,8 +38,7 @@ class CudaPointwiseKernel {
     source.text = cuda_preamble(graph_, schedule_.lanes) +
                   cuda_kernel("kernel", graph_, schedule_.threads, 1, body);
     source.recipe = argument_recipe(graph_);
-    const int64_t grid = walks() ? schedule_.blocks : std::max<int64_t>(chunks_, 1);
-    source.recipe.phases = {{"kernel", grid, schedule_.threads, 1, 0}};
+    source.recipe.phases = {{"kernel", std::max<int64_t>(chunks_, 1), schedule_.threads, 1, 0}};
     return source;
   }
 
@@ -60,14 +59,10 @@ class CudaPointwiseKernel {
     chunk_ = int64_t{schedule_.threads} * (down ? 1 : schedule_.unroll);
     chunks_ = (numbers_ + chunk_ - 1) / chunk_;
   }
-  bool walks() const { return schedule_.blocks > 0 && schedule_.blocks < chunks_; }
   const char* number_type() const { return numbers_ < kMostShortNumber ? "unsigned" : "uint64_t"; }
 
   std::string print_chunks() {
-    std::string text =
-        walks() ? fmt::format("  for ({0} chunk = block_index(); chunk < {1}; chunk += {2}) {{\n",
-                              number_type(), chunks_, schedule_.blocks)
-                : fmt::format("  {{\n    const {} chunk = block_index();\n", number_type());
+    std::string text = fmt::format("  {{\n    const {} chunk = block_index();\n", number_type());
     std::string places;
     const std::vector<Place> at = schedule_.map == PointwiseMap::kFlat   ? flat_places(places)
                                   : schedule_.map == PointwiseMap::kDown ? places_below(places)

@@ -77,8 +77,8 @@ class Space {
               static_cast<int64_t>(streams_.across.size()) >
           kMostTileBytes)
         continue;
-      add({lanes, threads, 1, PointwiseMap::kRows, tile, 0, false});
-      if (large_ && tile == 64) add({lanes, threads, 1, PointwiseMap::kRows, tile, 0, true});
+      add({lanes, threads, 1, PointwiseMap::kRows, tile, false});
+      if (large_ && tile == 64) add({lanes, threads, 1, PointwiseMap::kRows, tile, true});
     }
   }
 
@@ -92,7 +92,7 @@ class Space {
       // Every SM gets a block before a thread gets a second vector.
       while (unroll > 1 && vectors < int64_t{limits_.sms} * threads * unroll) unroll /= 2;
       while (threads > 64 && vectors < int64_t{limits_.sms} * threads) threads /= 2;
-      add({lanes, threads, unroll, how, 0, 0, stream});
+      add({lanes, threads, unroll, how, 0, stream});
     };
     const bool repeats = map == PointwiseMap::kRows && streams_.repeats_rows && streams_.rows >= 64;
     if (repeats && extent == kAll) {
@@ -123,22 +123,17 @@ Result<CudaPointwiseSchedule> CudaPointwiseSchedule::from(const Schedule& schedu
     return fail(Code::kInvalidArgument, "not a pointwise schedule");
   const int64_t lanes = schedule.get("lanes", 4), threads = schedule.get("threads", 256);
   const int64_t unroll = schedule.get("unroll", 1), map = schedule.get("map", 0);
-  const int64_t tile = schedule.get("tile", 0), blocks = schedule.get("blocks", 0);
+  const int64_t tile = schedule.get("tile", 0);
   const int64_t stream = schedule.get("stream", 0);
   const bool ok = is_power_of_two(lanes) && lanes <= kMostLanes && is_power_of_two(threads) &&
                   threads >= 32 && threads <= 1024 && is_power_of_two(unroll) &&
-                  unroll <= kMostUnroll && map >= 0 && map <= 2 && blocks >= 0 &&
-                  blocks < int64_t{1} << 31 && (stream == 0 || stream == 1);
+                  unroll <= kMostUnroll && map >= 0 && map <= 2 && (stream == 0 || stream == 1);
   const bool tile_ok = tile == 0 || (is_power_of_two(tile) && tile >= 16 && tile <= 128 &&
                                      tile * tile >= lanes * threads);
   if (!ok || !tile_ok) return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CudaPointwiseSchedule{static_cast<int>(lanes),
-                               static_cast<int>(threads),
-                               static_cast<int>(unroll),
-                               static_cast<PointwiseMap>(map),
-                               static_cast<int>(tile),
-                               blocks,
-                               stream == 1};
+  return CudaPointwiseSchedule{static_cast<int>(lanes),  static_cast<int>(threads),
+                               static_cast<int>(unroll), static_cast<PointwiseMap>(map),
+                               static_cast<int>(tile),   stream == 1};
 }
 
 Schedule CudaPointwiseSchedule::to_schedule() const {
@@ -148,7 +143,6 @@ Schedule CudaPointwiseSchedule::to_schedule() const {
            {"unroll", unroll},
            {"map", static_cast<int64_t>(map)},
            {"tile", tile},
-           {"blocks", blocks},
            {"stream", stream}}};
 }
 

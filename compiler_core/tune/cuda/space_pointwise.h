@@ -26,7 +26,6 @@ struct CudaPointwiseSchedule {
   // 0, or the side of a square that a block brings through shared memory, from inputs that lie
   // across the space (transposes). `unroll` and `map` mean nothing then.
   int tile = 0;
-  int64_t blocks = 0;   // of a grid that walks over the space; 0: each block takes one chunk
   bool stream = false;  // what is stored is the first to leave the L2
 
   // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
