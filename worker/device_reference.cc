@@ -59,6 +59,7 @@ int64_t integer_greatest(DType dtype) {
 int64_t identity(Op op, DType dtype) {
   const double infinity = std::numeric_limits<double>::infinity();
   if (op == Op::kReduceSum) return 0;  // of either kind
+  if (op == Op::kReduceProd) return is_float(dtype) ? parameter(1.0) : 1;
   const bool max = op == Op::kReduceMax;
   if (is_float(dtype)) return parameter(max ? -infinity : infinity);
   return max ? integer_least(dtype) : integer_greatest(dtype);
@@ -185,13 +186,23 @@ class Evaluation {
       case OpKind::kScan:
         return scan(node, out);
       case OpKind::kContract:
+        if (node.op == Op::kConvolution) return not_yet(node);
         contract(node, out);
         return {};
       case OpKind::kGather:
         gather(node, out);
         return {};
+      case OpKind::kScatter:
+      case OpKind::kSort:
+      case OpKind::kRandom:
+      case OpKind::kCustom:
+        return not_yet(node);
     }
     return {};
+  }
+  static Status not_yet(const Node& node) {
+    return fail(Code::kUnsupported,
+                "no reference on a GPU for " + std::string(to_string(node.op)) + " yet");
   }
 
   void source(const Node& node, const Value& out, std::span<const DevicePtr> inputs) {
@@ -274,9 +285,10 @@ class Evaluation {
       (reduced ? sizes : kept_sizes).push_back(x.sizes[k]);
       (reduced ? reduced_strides : kept_strides).push_back(strides[k]);
     }
-    const Op combine = node.op == Op::kReduceSum   ? Op::kAdd
-                       : node.op == Op::kReduceMax ? Op::kMax
-                                                   : Op::kMin;
+    const Op combine = node.op == Op::kReduceSum    ? Op::kAdd
+                       : node.op == Op::kReduceProd ? Op::kMul
+                       : node.op == Op::kReduceMax  ? Op::kMax
+                                                    : Op::kMin;
     const bool floats = is_float(node.dtype);
     Sizes kept = shape_list(kept_sizes, kept_strides), reduced = shape_list(sizes, reduced_strides);
     int64_t length = count(sizes), from = parameter(x.memory.data());

@@ -22,6 +22,11 @@ namespace kiln {
 
 namespace {
 
+tl::unexpected<Error> no_kernels(const Workload& workload) {
+  return fail(Code::kUnsupported, "no kernels are written for the family " +
+                                      std::string(to_string(workload.family)) + " yet");
+}
+
 Result<Source> lower_cpu(const Workload& workload, const Schedule& schedule) {
   switch (workload.family) {
     case Family::kPointwise: {
@@ -40,8 +45,15 @@ Result<Source> lower_cpu(const Workload& workload, const Schedule& schedule) {
       TRY(const ColumnReductionSchedule decisions, ColumnReductionSchedule::from(schedule));
       return lower_column_reduction(workload.graph, decisions);
     }
+    case Family::kScan:
+    case Family::kSort:
+    case Family::kScatter:
+    case Family::kConvolution:
+    case Family::kAttention:
+    case Family::kCustom:
+      break;
   }
-  return fail(Code::kInvalidArgument, "a workload of no known family");
+  return no_kernels(workload);
 }
 
 Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
@@ -63,8 +75,15 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
       TRY(const CudaColumnReductionSchedule decisions, CudaColumnReductionSchedule::from(schedule));
       return lower_cuda_column_reduction(workload.graph, decisions, target);
     }
+    case Family::kScan:
+    case Family::kSort:
+    case Family::kScatter:
+    case Family::kConvolution:
+    case Family::kAttention:
+    case Family::kCustom:
+      break;
   }
-  return fail(Code::kInvalidArgument, "a workload of no known family");
+  return no_kernels(workload);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/half.h"
 #include "compiler_core/ir/affine.h"
+#include "compiler_core/ir/convolution.h"
+#include "compiler_core/ir/custom_call.h"
 #include "compiler_core/ir/verify.h"
 
 namespace kiln {
@@ -43,6 +45,16 @@ struct AttrHash {
     for (int axis : a.axes) hash = mix(hash, static_cast<size_t>(axis));
     return hash;
   }
+  size_t operator()(const ConvolutionAttr& a) const {
+    size_t hash = mix(4, static_cast<size_t>(a.groups));
+    for (const auto* list : {&a.stride, &a.dilation, &a.low, &a.high})
+      for (const int64_t value : *list) hash = mix(hash, static_cast<size_t>(value));
+    return hash;
+  }
+  size_t operator()(const ScatterAttr& a) const { return static_cast<size_t>(a.combine); }
+  size_t operator()(const SortAttr& a) const { return static_cast<size_t>(a.descending); }
+  size_t operator()(const PhiloxAttr& a) const { return static_cast<size_t>(a.stream); }
+  size_t operator()(const CustomAttr& a) const { return std::hash<std::string>{}(a.call->name); }
 };
 
 size_t hash_node(const Node& node) {
@@ -305,6 +317,44 @@ NodeId GraphBuilder::matmul(NodeId a, NodeId b) {
   Shape to = shape(a);
   if (to.size() >= 2 && shape(b).size() >= 2) to.back() = shape(b).back();
   return intern({Op::kMatmul, compute_type(dtype(a)), std::move(to), {a, b}, {}});
+}
+
+NodeId GraphBuilder::convolution(NodeId x, NodeId w, ConvolutionAttr attr) {
+  if (!valid({x, w})) return kInvalidNode;
+  auto to = convolution_shape(shape(x), shape(w), attr);
+  if (!to) return fail_with(std::move(to).error());
+  return intern(
+      {Op::kConvolution, compute_type(dtype(x)), *std::move(to), {x, w}, std::move(attr)});
+}
+
+NodeId GraphBuilder::scatter(NodeId x, NodeId index, NodeId updates, Combine combine) {
+  if (!valid({x, index, updates})) return kInvalidNode;
+  return intern({Op::kScatter, dtype(x), shape(x), {x, index, updates}, ScatterAttr{combine}});
+}
+
+NodeId GraphBuilder::argsort(NodeId x, bool descending) {
+  if (!valid({x})) return kInvalidNode;
+  return intern({Op::kArgsort, DType::kI64, shape(x), {x}, SortAttr{descending}});
+}
+
+NodeId GraphBuilder::philox(NodeId seed, Shape to, int64_t stream) {
+  if (!valid({seed})) return kInvalidNode;
+  return intern({Op::kPhilox, DType::kI64, std::move(to), {seed}, PhiloxAttr{stream}});
+}
+
+NodeId GraphBuilder::custom_call(std::shared_ptr<const CustomCall> call,
+                                 std::span<const NodeId> operands) {
+  for (NodeId id : operands)
+    if (!valid({id})) return kInvalidNode;
+  if (call == nullptr || call->reference.outputs().size() != 1)
+    return fail_with(
+        {Code::kInvalidArgument, "a custom call needs a reference with one output", 0});
+  const Node& result = call->reference.node(call->reference.outputs()[0]);
+  return intern({Op::kCustomCall,
+                 result.dtype,
+                 result.shape,
+                 {operands.begin(), operands.end()},
+                 CustomAttr{std::move(call)}});
 }
 
 NodeId GraphBuilder::gather(NodeId x, NodeId index) {

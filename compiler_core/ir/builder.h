@@ -48,7 +48,13 @@ class GraphBuilder {
   NodeId reduce(Op op, NodeId x, std::vector<int> axes, bool keep_dims = false);
   NodeId scan_sum(NodeId x, int axis);
   NodeId matmul(NodeId a, NodeId b);
+  // `low`, `high`, `stride`, `dilation`: one entry for each spatial axis of x [n, channels, ...].
+  NodeId convolution(NodeId x, NodeId w, ConvolutionAttr attr);
   NodeId gather(NodeId x, NodeId index);
+  NodeId scatter(NodeId x, NodeId index, NodeId updates, Combine combine);
+  NodeId argsort(NodeId x, bool descending);  // along the last axis
+  NodeId philox(NodeId seed, Shape shape, int64_t stream);
+  NodeId custom_call(std::shared_ptr<const CustomCall> call, std::span<const NodeId> operands);
 
   // Adds `node` as it stands after checking it (the text form, rewrites).
   NodeId add(Node node);

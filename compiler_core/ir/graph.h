@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <variant>
@@ -48,8 +49,35 @@ struct ReduceAttr {
   std::vector<int> axes;  // ascending, without repetition
   bool operator==(const ReduceAttr&) const = default;
 };
+struct ConvolutionAttr {                  // one entry for each spatial axis
+  std::vector<int64_t> stride, dilation;  // at least 1
+  std::vector<int64_t> low, high;         // zeros before and after; not negative
+  int64_t groups = 1;
+  bool operator==(const ConvolutionAttr&) const = default;
+};
+enum class Combine : uint8_t { kSet, kAdd, kMul, kMax, kMin };  // persisted by name
+std::string_view to_string(Combine combine);                    // "set", "add", ...
+Result<Combine> parse_combine(std::string_view name);
+struct ScatterAttr {
+  Combine combine = Combine::kSet;
+  bool operator==(const ScatterAttr&) const = default;
+};
+struct SortAttr {
+  bool descending = false;
+  bool operator==(const SortAttr&) const = default;
+};
+struct PhiloxAttr {
+  int64_t stream = 0;  // not negative; differs between the random values of one graph
+  bool operator==(const PhiloxAttr&) const = default;
+};
+struct CustomCall;
+struct CustomAttr {
+  std::shared_ptr<const CustomCall> call;          // not null
+  bool operator==(const CustomAttr& other) const;  // by what they say, not by address
+};
 using Attr =
-    std::variant<std::monostate, InputAttr, ConstantAttr, ViewAttr, PadAttr, AxisAttr, ReduceAttr>;
+    std::variant<std::monostate, InputAttr, ConstantAttr, ViewAttr, PadAttr, AxisAttr, ReduceAttr,
+                 ConvolutionAttr, ScatterAttr, SortAttr, PhiloxAttr, CustomAttr>;
 
 struct Node {
   Op op = Op::kInput;

@@ -5,23 +5,15 @@
 #include <limits>
 
 #include "compiler_core/base/half.h"
+#include "compiler_core/ir/custom_call.h"
+#include "compiler_core/ir/oracle_ops.h"
 #include "compiler_core/ir/scalar_ops.h"
 
 namespace kiln {
 namespace {
 
-// The elements of one node: doubles for float dtypes, int64 for integers and bool.
-struct Value {
-  std::vector<int64_t> sizes;
-  std::vector<double> f;
-  std::vector<int64_t> i;
-};
-
-int64_t count(std::span<const int64_t> sizes) {
-  int64_t product = 1;
-  for (int64_t size : sizes) product *= size;
-  return product;
-}
+using oracle::count;
+using oracle::Value;
 
 std::vector<int64_t> row_major(const std::vector<int64_t>& sizes) {
   std::vector<int64_t> strides(sizes.size(), 1);
@@ -182,10 +174,27 @@ class Interpreter {
         scan(node, out);
         break;
       case OpKind::kContract:
-        contract(node, out);
+        if (node.op == Op::kMatmul)
+          contract(node, out);
+        else
+          oracle::convolution(std::get<ConvolutionAttr>(node.attr), value(node.operands[0]),
+                              value(node.operands[1]), out);
         break;
       case OpKind::kGather:
         gather(node, out);
+        break;
+      case OpKind::kScatter:
+        oracle::scatter(std::get<ScatterAttr>(node.attr), node.dtype, value(node.operands[0]),
+                        value(node.operands[1]), value(node.operands[2]), out);
+        break;
+      case OpKind::kSort:
+        oracle::argsort(std::get<SortAttr>(node.attr), value(node.operands[0]), out);
+        break;
+      case OpKind::kRandom:
+        oracle::philox(std::get<PhiloxAttr>(node.attr), value(node.operands[0]).i[0], out);
+        break;
+      case OpKind::kCustom:
+        TRY_STATUS(custom_call(node, out));
         break;
     }
     if (is_float(node.dtype)) {
@@ -304,14 +313,9 @@ class Interpreter {
     for (size_t k = 0; k < x.sizes.size(); ++k)
       strides.push_back(
           std::binary_search(axes.begin(), axes.end(), static_cast<int>(k)) ? 0 : kept[next++]);
-    const bool sum = node.op == Op::kReduceSum;
-    const Op combine = sum ? Op::kAdd : node.op == Op::kReduceMax ? Op::kMax : Op::kMin;
-    const double infinity = std::numeric_limits<double>::infinity();
-    std::fill(out.f.begin(), out.f.end(), sum ? 0 : combine == Op::kMax ? -infinity : infinity);
-    std::fill(out.i.begin(), out.i.end(),
-              sum                   ? 0
-              : combine == Op::kMax ? integer_least(node.dtype)
-                                    : integer_greatest(node.dtype));
+    const Op combine = combining_op(node.op);
+    std::fill(out.f.begin(), out.f.end(), neutral_real(combine));
+    std::fill(out.i.begin(), out.i.end(), neutral_integer(combine, node.dtype));
     walk(x.sizes, strides, 0, [&](int64_t from, int64_t to) {
       const size_t f = static_cast<size_t>(from), t = static_cast<size_t>(to);
       if (!x.f.empty())
@@ -321,6 +325,27 @@ class Interpreter {
     });
   }
 
+  static Op combining_op(Op reduce) {
+    switch (reduce) {
+      case Op::kReduceSum:
+        return Op::kAdd;
+      case Op::kReduceProd:
+        return Op::kMul;
+      case Op::kReduceMax:
+        return Op::kMax;
+      default:
+        return Op::kMin;
+    }
+  }
+  static double neutral_real(Op combine) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    if (combine == Op::kAdd || combine == Op::kMul) return combine == Op::kMul;
+    return combine == Op::kMax ? -infinity : infinity;
+  }
+  static int64_t neutral_integer(Op combine, DType dtype) {
+    if (combine == Op::kAdd || combine == Op::kMul) return combine == Op::kMul;
+    return combine == Op::kMax ? integer_least(dtype) : integer_greatest(dtype);
+  }
   static int64_t integer_least(DType dtype) {
     if (dtype == DType::kU8) return 0;
     return INT64_MIN >> (64 - 8 * size_of(dtype));
@@ -367,6 +392,21 @@ class Interpreter {
       for (int64_t j = 0; j < row; ++j)
         copy(out, static_cast<int64_t>(k) * row + j, x, at * row + j);
     }
+  }
+
+  // The reference, on the operands as they are.
+  Status custom_call(const Node& node, Value& out) {
+    const Graph& reference = std::get<CustomAttr>(node.attr).call->reference;
+    std::vector<Tensor> operands;
+    for (size_t i = 0; i < node.operands.size(); ++i)
+      operands.push_back(to_tensor(graph_.node(node.operands[i]).dtype, value(node.operands[i])));
+    std::vector<const Tensor*> inputs;
+    for (const Tensor& operand : operands) inputs.push_back(&operand);
+    TRY(const std::vector<Tensor> results, interpret(reference, inputs, precision_));
+    if (results[0].sizes() != out.sizes)
+      return fail(Code::kInvalidArgument, "a custom call's reference gives another shape");
+    read_input(out, results[0]);
+    return {};
   }
 
   const Graph& graph_;

@@ -18,12 +18,29 @@
 //    and reverse (negative stride).
 //  - Pad(x): `low` and `high` elements of a constant around each axis. Concat: along one axis.
 //  - Reduce*: over the listed axes, which disappear; accumulated in the compute type of the dtype
-//    (f32 for the halves). ReduceSum of nothing is 0, of Max -inf (or the least integer).
+//    (f32 for the halves). ReduceSum of nothing is 0, of Prod 1, of Max -inf (or the least
+//    integer).
 //  - ScanSum: inclusive cumulative sum along one axis.
 //  - Matmul: [b..., m, k] x [b..., k, n] -> [b..., m, n], equal batch sizes; the result has the
 //    compute type of the operands (f32 for the halves), so that an epilogue sees the accumulator.
+//  - Convolution(x, w): x [n, g*c, spatial...] with one to three spatial axes, w [o, c, window...],
+//    o a multiple of the groups g -> [n, o, spatial'...]; cross-correlation, as in PyTorch. x is
+//    padded with zeros, `low` and `high` of them at each spatial axis; spatial' = (low + spatial +
+//    high - dilation * (window - 1) - 1) / stride + 1. Like Matmul it gives the compute type of its
+//    operands.
 //  - Gather(x, index): x [n, rest...], index [i...] of i64 -> [i..., rest...]; a negative index
 //    counts from the end; out of range is the caller's error and reads a clamped element.
+//  - Scatter(x, index, updates): x [n, rest...], index [i...] of i64, updates [i..., rest...] -> x
+//  with
+//    each update combined into the row that its index names: set (of several the one last in
+//    row-major order stays), add, mul, max, min; in the compute type, rounded once. A negative
+//    index counts from the end; an update whose index is out of range is dropped.
+//  - Argsort(x): along the last axis, the i64 positions of its elements in order, ascending or
+//    descending, stable both ways. NaN is greater than everything and equal to itself, -0 equals 0.
+//  - Philox(seed): seed an i64 scalar -> i64 of any shape, uniform in [0, 2^32): the element at
+//    row-major position p is word p % 4 of Philox4x32-10 with key (low, high word of the seed) and
+//    counter (low, high word of p / 4, low, high word of the attribute `stream`).
+//  - CustomCall(x...): what a user's kernel computes; ir/custom_call.h says what it means.
 //  - Iota: 0, 1, 2, ... of shape [n]. Constant: a scalar of shape [].
 #pragma once
 
@@ -87,11 +104,17 @@ enum class Op : uint8_t {
   kReduceSum,
   kReduceMax,
   kReduceMin,
+  kReduceProd,
   kScanSum,
   kMatmul,
+  kConvolution,
   kGather,
+  kScatter,
+  kArgsort,
+  kPhilox,
+  kCustomCall,
 };
-inline constexpr int kOpCount = static_cast<int>(Op::kGather) + 1;
+inline constexpr int kOpCount = static_cast<int>(Op::kCustomCall) + 1;
 
 enum class OpKind : uint8_t {
   kSource,
@@ -102,8 +125,12 @@ enum class OpKind : uint8_t {
   kIndexMap,
   kReduce,
   kScan,
-  kContract,
-  kGather
+  kContract,  // matmul and convolution: sums of products, with an epilogue
+  kGather,
+  kScatter,
+  kSort,
+  kRandom,
+  kCustom
 };
 
 struct OpTraits {
@@ -118,6 +145,14 @@ inline std::string_view to_string(Op op) {
   return traits(op).name;
 }
 Result<Op> parse_op(std::string_view name);
+
+// The result depends on elements anywhere in the operands, and nothing is fused with it: such a
+// node is a kernel of its own, which reads stored values and stores its result.
+inline bool stands_alone(Op op) {
+  const OpKind kind = traits(op).kind;
+  return kind == OpKind::kScan || kind == OpKind::kScatter || kind == OpKind::kSort ||
+         kind == OpKind::kCustom;
+}
 
 // One output element depends on the same element of each operand only.
 inline bool is_elementwise(Op op) {

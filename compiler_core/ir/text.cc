@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/custom_call.h"
 
 namespace kiln {
 namespace {
@@ -45,6 +46,26 @@ struct AttrPrinter {
   std::string operator()(const ReduceAttr& a) const {
     std::vector<Dim> axes(a.axes.begin(), a.axes.end());
     return " axes=" + print_list(axes);
+  }
+  std::string operator()(const ConvolutionAttr& a) const {
+    return " stride=" + numbers(a.stride) + " dilation=" + numbers(a.dilation) +
+           " low=" + numbers(a.low) + " high=" + numbers(a.high) +
+           " groups=" + std::to_string(a.groups);
+  }
+  std::string operator()(const ScatterAttr& a) const {
+    return " combine=" + std::string(to_string(a.combine));
+  }
+  std::string operator()(const SortAttr& a) const {
+    return a.descending ? " descending=1" : " descending=0";
+  }
+  std::string operator()(const PhiloxAttr& a) const {
+    return " stream=" + std::to_string(a.stream);
+  }
+  std::string operator()(const CustomAttr& a) const {
+    return " call=" + print_custom_call(*a.call);
+  }
+  static std::string numbers(const std::vector<int64_t>& values) {
+    return print_list({values.begin(), values.end()});
   }
 };
 
@@ -240,7 +261,8 @@ class Parser {
       }
       case Op::kReduceSum:
       case Op::kReduceMax:
-      case Op::kReduceMin: {
+      case Op::kReduceMin:
+      case Op::kReduceProd: {
         if (!line.take("axes=")) return line.bad("expected axes=[..]");
         TRY(const std::vector<Dim> list, line.list());
         std::vector<int> axes;
@@ -251,9 +273,53 @@ class Parser {
         }
         return ReduceAttr{std::move(axes)};
       }
+      case Op::kConvolution: {
+        ConvolutionAttr attr;
+        TRY(attr.stride, numbers(line, "stride="));
+        TRY(attr.dilation, numbers(line, "dilation="));
+        TRY(attr.low, numbers(line, "low="));
+        TRY(attr.high, numbers(line, "high="));
+        if (!line.take("groups=")) return line.bad("expected groups=N");
+        TRY(attr.groups, line.integer());
+        return attr;
+      }
+      case Op::kScatter: {
+        if (!line.take("combine=")) return line.bad("expected combine=WAY");
+        auto combine = parse_combine(line.word());
+        if (!combine) return line.bad(combine.error().message);
+        return ScatterAttr{*combine};
+      }
+      case Op::kArgsort: {
+        if (!line.take("descending=")) return line.bad("expected descending=0 or 1");
+        TRY(const int64_t descending, line.integer());
+        if (descending != 0 && descending != 1) return line.bad("expected descending=0 or 1");
+        return SortAttr{descending == 1};
+      }
+      case Op::kPhilox: {
+        if (!line.take("stream=")) return line.bad("expected stream=N");
+        TRY(const int64_t stream, line.integer());
+        return PhiloxAttr{stream};
+      }
+      case Op::kCustomCall: {
+        if (!line.take("call=")) return line.bad("expected call=DEFINITION");
+        auto call = parse_custom_call(line.word());
+        if (!call) return line.bad(call.error().message);
+        return CustomAttr{std::make_shared<const CustomCall>(*std::move(call))};
+      }
       default:
         return Attr{};
     }
+  }
+
+  static Result<std::vector<int64_t>> numbers(Line& line, std::string_view name) {
+    if (!line.take(name)) return line.bad("expected " + std::string(name) + "[..]");
+    TRY(const std::vector<Dim> list, line.list());
+    std::vector<int64_t> values;
+    for (const Dim& value : list) {
+      if (!value.is_constant()) return line.bad("expected numbers");
+      values.push_back(value.constant());
+    }
+    return values;
   }
 
   // %3 = mul %0 %2 : f32[s0,16]

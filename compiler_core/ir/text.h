@@ -9,7 +9,10 @@
 //   return %3
 //
 // Attributes: input INDEX; constant VALUE (hex float, inf, -inf, nan, or integer); view strides,
-// offset; pad low=[..] high=[..] value=V; concat/scan_sum axis=N; reduce_* axes=[..].
+// offset; pad low=[..] high=[..] value=V; concat/scan_sum axis=N; reduce_* axes=[..];
+// convolution stride=[..] dilation=[..] low=[..] high=[..] groups=N; scatter
+// combine=set|add|mul|max|min; argsort descending=0|1; philox stream=N; custom_call call=DEFINITION
+// (one word, see custom_call.h).
 #pragma once
 
 #include <string>

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "compiler_core/ir/affine.h"
+#include "compiler_core/ir/convolution.h"
+#include "compiler_core/ir/custom_call.h"
 
 namespace kiln {
 namespace {
@@ -227,6 +229,68 @@ struct Checker {
                                   : Status(refuse("the result has the index's axes first"));
   }
 
+  Status convolution() const {
+    const Node &x = operand(0), &w = operand(1);
+    const auto* attr = this->attr<ConvolutionAttr>();
+    if (attr == nullptr) return refuse("needs strides and paddings");
+    if (x.dtype != w.dtype || x.dtype == DType::kBool)
+      return refuse("operands have one numeric dtype");
+    if (node.dtype != compute_type(x.dtype)) return refuse("gives the compute type");
+    const auto shape = convolution_shape(x.shape, w.shape, *attr);
+    if (!shape) return refuse(shape.error().message);
+    for (const Dim& size : *shape)
+      if (!not_negative(size)) return refuse("the window is larger than the padded operand");
+    return *shape == node.shape ? Status{} : Status(refuse("sizes do not match"));
+  }
+
+  Status scatter() const {
+    const Node &x = operand(0), &index = operand(1), &updates = operand(2);
+    if (attr<ScatterAttr>() == nullptr) return refuse("needs a way to combine");
+    if (x.dtype != node.dtype || updates.dtype != node.dtype)
+      return refuse("operand, updates and result have one dtype");
+    if (index.dtype != DType::kI64) return refuse("the index is i64");
+    if (node.dtype == DType::kBool && attr<ScatterAttr>()->combine != Combine::kSet)
+      return refuse("bool can only be set");
+    if (x.shape.empty()) return refuse("needs an axis to scatter to");
+    Shape expected = index.shape;
+    expected.insert(expected.end(), x.shape.begin() + 1, x.shape.end());
+    if (updates.shape != expected) return refuse("the updates have the index's axes first");
+    return x.shape == node.shape ? Status{} : Status(refuse("keeps its operand's shape"));
+  }
+
+  Status argsort() const {
+    if (attr<SortAttr>() == nullptr) return refuse("needs a direction");
+    if (node.dtype != DType::kI64) return refuse("gives i64");
+    if (node.shape.empty()) return refuse("needs an axis to sort along");
+    return operand(0).shape == node.shape ? Status{} : Status(refuse("keeps its operand's shape"));
+  }
+
+  Status philox() const {
+    const auto* attr = this->attr<PhiloxAttr>();
+    if (attr == nullptr || attr->stream < 0) return refuse("needs a stream");
+    if (operand(0).dtype != DType::kI64 || !operand(0).shape.empty())
+      return refuse("the seed is an i64 scalar");
+    return node.dtype == DType::kI64 ? Status{} : Status(refuse("gives i64"));
+  }
+
+  Status custom_call() const {
+    const auto* attr = this->attr<CustomAttr>();
+    if (attr == nullptr || attr->call == nullptr) return refuse("needs a definition");
+    const Graph& reference = attr->call->reference;
+    if (reference.outputs().size() != 1) return refuse("its reference has one output");
+    if (reference.inputs().size() != node.operands.size())
+      return refuse("its reference takes another number of operands");
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const Node& input = reference.node(reference.inputs()[i]);
+      if (input.dtype != operand(i).dtype || input.shape != operand(i).shape)
+        return refuse("its reference takes other operands");
+    }
+    const Node& result = reference.node(reference.outputs()[0]);
+    if (result.dtype != node.dtype || result.shape != node.shape)
+      return refuse("its reference gives another result");
+    return {};
+  }
+
   Status run() const {
     const OpTraits& op = traits(node.op);
     const size_t count = node.operands.size();
@@ -252,9 +316,17 @@ struct Checker {
       case OpKind::kScan:
         return scan();
       case OpKind::kContract:
-        return matmul();
+        return node.op == Op::kMatmul ? matmul() : convolution();
       case OpKind::kGather:
         return gather();
+      case OpKind::kScatter:
+        return scatter();
+      case OpKind::kSort:
+        return argsort();
+      case OpKind::kRandom:
+        return philox();
+      case OpKind::kCustom:
+        return custom_call();
     }
     return refuse("is of no known kind");
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler_core/ir/custom_call.h"
 #include "compiler_core/passes/rewrite.h"
 
 namespace kiln {
@@ -73,6 +74,21 @@ class Refiner {
       return mix(colour, static_cast<Colour>(axis->axis));
     if (const auto* reduce = std::get_if<ReduceAttr>(&node.attr))
       for (int axis : reduce->axes) colour = mix(colour, static_cast<Colour>(axis));
+    if (const auto* convolution = std::get_if<ConvolutionAttr>(&node.attr)) {
+      colour = mix(colour, static_cast<Colour>(convolution->groups));
+      for (const auto* list :
+           {&convolution->stride, &convolution->dilation, &convolution->low, &convolution->high})
+        for (const int64_t value : *list) colour = mix(colour, static_cast<Colour>(value));
+    }
+    if (const auto* scatter = std::get_if<ScatterAttr>(&node.attr))
+      return mix(colour, static_cast<Colour>(scatter->combine));
+    if (const auto* sort = std::get_if<SortAttr>(&node.attr))
+      return mix(colour, static_cast<Colour>(sort->descending));
+    if (const auto* philox = std::get_if<PhiloxAttr>(&node.attr))
+      return mix(colour, static_cast<Colour>(philox->stream));
+    if (const auto* custom = std::get_if<CustomAttr>(&node.attr))
+      for (const char c : print_custom_call(*custom->call))
+        colour = mix(colour, static_cast<Colour>(c));
     return colour;
   }
 

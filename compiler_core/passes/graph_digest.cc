@@ -1,5 +1,6 @@
 // What a graph's digest is made of, field by field. Ops and dtypes go in by name, so that a new
 // enum value changes no digest; symbols by range, since a hint changes nothing that is computed.
+#include "compiler_core/ir/custom_call.h"
 #include "compiler_core/passes/normalise.h"
 
 namespace kiln {
@@ -60,6 +61,24 @@ class GraphHasher {
   void add_attr(const ReduceAttr& attr) {
     hasher_.begin_list(attr.axes.size());
     for (int axis : attr.axes) hasher_.add(int64_t{axis});
+  }
+  void add(const std::vector<int64_t>& numbers) {
+    hasher_.begin_list(numbers.size());
+    for (int64_t number : numbers) hasher_.add(number);
+  }
+  void add_attr(const ConvolutionAttr& attr) {
+    hasher_.begin_list(5);
+    add(attr.stride);
+    add(attr.dilation);
+    add(attr.low);
+    add(attr.high);
+    hasher_.add(attr.groups);
+  }
+  void add_attr(const ScatterAttr& attr) { hasher_.begin_list(1).add(to_string(attr.combine)); }
+  void add_attr(const SortAttr& attr) { hasher_.begin_list(1).add(int64_t{attr.descending}); }
+  void add_attr(const PhiloxAttr& attr) { hasher_.begin_list(1).add(attr.stream); }
+  void add_attr(const CustomAttr& attr) {
+    hasher_.begin_list(1).add(print_custom_call(*attr.call));
   }
 
   Hasher hasher_;

@@ -87,6 +87,7 @@ class Simplifier {
       case OpKind::kReduce:
         return reduce(node, operands[0]);
       case OpKind::kContract:
+        if (node.op == Op::kConvolution) return emit(b_, node, std::move(operands));
         return matmul(node, std::move(operands));
       case OpKind::kIndexMap:
         if (node.op == Op::kConcat) return concat(node, operands);
@@ -95,6 +96,10 @@ class Simplifier {
       case OpKind::kSource:
       case OpKind::kScan:
       case OpKind::kGather:
+      case OpKind::kScatter:
+      case OpKind::kSort:
+      case OpKind::kRandom:
+      case OpKind::kCustom:
         return emit(b_, node, std::move(operands));
     }
     return kInvalidNode;

@@ -28,6 +28,9 @@ class Classifier {
     TRY_STATUS(common());
     int matmuls = 0, reduces = 0;
     for (const Node& node : graph_.nodes()) {
+      if (stands_alone(node.op)) return alone(node);
+      if (node.op == Op::kConvolution) return refuse(node, "convolutions have no kernels yet");
+      if (node.op == Op::kPhilox) return refuse(node, "random values have no kernels yet");
       matmuls += node.op == Op::kMatmul;
       reduces += traits(node.op).kind == OpKind::kReduce;
     }
@@ -51,7 +54,6 @@ class Classifier {
       for (const Dim& size : node.shape)
         if (!size.is_constant() || size.constant() < 1)
           return refuse(node, "a size is not a positive constant");
-      if (node.op == Op::kScanSum) return refuse(node, "running sums have no kernels yet");
       TRY_STATUS(half_is_only_moved(node));
     }
     std::set<NodeId> seen;
@@ -74,6 +76,23 @@ class Classifier {
     for (size_t i = 0; i < node.operands.size(); ++i)
       half = half || is_half(operand(node, i).dtype);
     return half ? Status(refuse(node, "half types are only moved or converted")) : Status{};
+  }
+
+  Result<Family> alone(const Node& node) const {
+    if (graph_.outputs().size() != 1 || &graph_.node(graph_.outputs()[0]) != &node)
+      return refuse(node, "is a kernel of its own");
+    for (size_t i = 0; i < node.operands.size(); ++i)
+      if (operand(node, i).op != Op::kInput) return refuse(node, "reads inputs only");
+    switch (traits(node.op).kind) {
+      case OpKind::kScan:
+        return Family::kScan;
+      case OpKind::kSort:
+        return Family::kSort;
+      case OpKind::kScatter:
+        return Family::kScatter;
+      default:
+        return Family::kCustom;
+    }
   }
 
   Status outputs_are_computed() const {

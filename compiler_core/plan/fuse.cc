@@ -17,7 +17,7 @@ constexpr int kMaxTrials = 8;       // joins tried for one kernel
 struct Kernel {
   KernelOutputs outputs;      // empty: joined into another
   std::vector<NodeId> reads;  // inputs and stored values
-  bool product = false;       // has a matmul
+  bool product = false;       // has a matmul, a convolution or a node that stands alone
   std::optional<ReductionSizes> reduction;
   int64_t elements = 0;  // of the iteration space
   int nodes = 0;
@@ -73,7 +73,8 @@ class Fuser {
         continue;
       }
       ++kernel.nodes;
-      kernel.product = kernel.product || node.op == Op::kMatmul;
+      kernel.product =
+          kernel.product || traits(node.op).kind == OpKind::kContract || stands_alone(node.op);
       if (traits(node.op).kind == OpKind::kReduce) {
         kernel.reduction = reduction_sizes(graph_, node);
         kernel.elements = elements(node.operands[0]);

@@ -24,8 +24,6 @@ Status refuse_uncovered(const Graph& graph) {
                   what +
                       " has dynamic sizes, which have no kernels yet: export the program with "
                       "static shapes");
-    if (node.op == Op::kScanSum)
-      return fail(Code::kUnsupported, what + ": running sums have no kernels yet");
   }
   return {};
 }
@@ -92,7 +90,7 @@ class Partitioner {
     for (NodeId id : members(outputs)) {
       const Node& node = graph_.node(id);
       const OpKind kind = traits(node.op).kind;
-      if (kind != OpKind::kReduce && kind != OpKind::kContract) continue;
+      if (kind != OpKind::kReduce && kind != OpKind::kContract && !stands_alone(node.op)) continue;
       for (NodeId operand : node.operands) store(operand);
       store(id);
     }

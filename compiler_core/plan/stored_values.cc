@@ -106,9 +106,18 @@ class Chooser {
       case OpKind::kContract:
         matmul(id);
         break;
-      case OpKind::kScan:
       case OpKind::kGather:
         result = indirect(n);
+        break;
+      case OpKind::kScan:
+      case OpKind::kScatter:
+      case OpKind::kSort:
+      case OpKind::kCustom:
+        for (NodeId operand : n.operands) store(operand);
+        store(id);
+        break;
+      case OpKind::kRandom:
+        store_unless_plain(n.operands[0]);
         break;
     }
     if (result.depth > kMaxDepth) store(id);

@@ -47,6 +47,16 @@
 //  output, of shape T: the Matmul itself, or elementwise nodes of shape T over the Matmul, Inputs
 //  of shape T and Views of leaves (bias, residual). The Matmul is never read through a View. Batch
 //  axes are not merged with m or n.
+//
+// kScan, kSort, kScatter, kCustom: exactly one such node, whose operands are Inputs, and which is
+// the
+//  one output.
+//
+// kConvolution: as kMatmul, with a Convolution [n, c, spatial...] x [o, c/groups, window...] for
+// the
+//  Matmul; T is its shape.
+//
+// kAttention: see plan/attention.h.
 #pragma once
 
 #include <string_view>
@@ -62,6 +72,12 @@ enum class Family : uint8_t {
   kRowReduction = 2,     // reductions over the innermost axes: softmax, layernorm, rmsnorm
   kColumnReduction = 3,  // reductions over outer axes, contiguous axis kept: vertical vectors
   kMatmul = 4,           // one batched matmul with an elementwise epilogue
+  kScan = 5,             // running sums along an axis
+  kSort = 6,             // positions in order along the last axis
+  kScatter = 7,          // updates combined into rows that an index names
+  kConvolution = 8,      // one convolution with an elementwise epilogue
+  kAttention = 9,        // matmul, softmax, matmul in one pass
+  kCustom = 10,          // a user's kernel
 };
 std::string_view to_string(Family family);  // "pointwise", "row_reduction", ...
 Result<Family> parse_family(std::string_view name);

@@ -32,8 +32,16 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
     case Family::kColumnReduction:
       return cuda ? cuda_column_reduction_space(workload, target)
                   : column_reduction_space(workload, target);
+    case Family::kScan:
+    case Family::kSort:
+    case Family::kScatter:
+    case Family::kConvolution:
+    case Family::kAttention:
+    case Family::kCustom:
+      break;
   }
-  return fail(Code::kInvalidArgument, "a workload of no known family");
+  return fail(Code::kUnsupported, "no kernels are written for the family " +
+                                      std::string(to_string(workload.family)) + " yet");
 }
 
 }  // namespace kiln
