@@ -1,5 +1,7 @@
 #include "compiler_core/program/artifact.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +15,7 @@ constexpr size_t kMaxEntryLength = 256;
 constexpr int64_t kMaxBlockThreads = 1024;
 constexpr int64_t kMaxCluster = 16;
 constexpr int64_t kMaxSharedBytes = 1 << 20;
+constexpr size_t kMaxGridAxes = 16;
 
 bool is_c_identifier(std::string_view name) {
   const auto is_letter = [](char c) {
@@ -39,12 +42,53 @@ Result<std::vector<TensorSpec>> specs_field(const Json& json, const char* name) 
   return specs;
 }
 
+// A number; with symbols, a list of [size, step].
+Json grid_to_json(const Grid& grid) {
+  if (grid.is_constant()) return grid.constant();
+  Json axes = Json::array();
+  if (!grid.factor().is(1)) axes.push_back({dim_to_json(grid.factor()), 1});
+  for (const GridAxis& axis : grid.axes()) axes.push_back({dim_to_json(axis.size), axis.step});
+  return axes;
+}
+
+Result<Grid> grid_field(const Json& item) {
+  const auto damaged = [] { return fail(Code::kCorruption, "field 'grid' is not a grid"); };
+  if (!item.contains("grid") || !item["grid"].is_array()) {
+    TRY(const Dim blocks, dim_field(item, "grid"));
+    return Grid(blocks);
+  }
+  std::vector<GridAxis> axes;
+  for (const Json& entry : item["grid"]) {
+    if (axes.size() == kMaxGridAxes || !entry.is_array() || entry.size() != 2) return damaged();
+    GridAxis axis;
+    TRY(axis.size, dim_from_json(entry[0], "grid"));
+    if (!entry[1].is_number_unsigned() || entry[1].get<uint64_t>() - 1 >= kMaxSizeBytes)
+      return damaged();
+    axis.step = entry[1].get<int64_t>();
+    axes.push_back(std::move(axis));
+  }
+  Grid grid(axes);
+  if (axes.empty() || !grid.factor().is_valid()) return damaged();
+  return grid;
+}
+
 }  // namespace
+
+Result<int64_t> element_count(const TensorSpec& spec, std::span<const int64_t> symbols) {
+  int64_t count = 1;
+  for (const Dim& dim : spec.shape) {
+    TRY(const int64_t size, dim.evaluate(symbols));
+    if (size < 0) return fail(Code::kInvalidArgument, fmt::format("a size of {}", size));
+    if (__builtin_mul_overflow(count, size, &count))
+      return fail(Code::kInvalidArgument, "a tensor has more elements than can be counted");
+  }
+  return count;
+}
 
 Json recipe_to_json_value(const Recipe& recipe) {
   Json phases = Json::array();
   for (const Phase& phase : recipe.phases) {
-    Json item = {{"entry", phase.entry}, {"grid", dim_to_json(phase.grid)}};
+    Json item = {{"entry", phase.entry}, {"grid", grid_to_json(phase.grid)}};
     // A CPU phase has none of these, and is written as it always was.
     if (phase.threads > 0)
       item.update({{"threads", phase.threads},
@@ -69,7 +113,7 @@ Result<Recipe> recipe_from_json_value(const Json& json) {
     TRY(phase.entry, string_field(item, "entry"));
     if (!is_c_identifier(phase.entry))
       return fail(Code::kCorruption, "the entry of a phase is not an identifier");
-    TRY(phase.grid, dim_field(item, "grid"));
+    TRY(phase.grid, grid_field(item));
     if (item.contains("threads")) {
       TRY(const int64_t threads, int_field(item, "threads", 1, kMaxBlockThreads));
       TRY(const int64_t cluster, int_field(item, "cluster", 1, kMaxCluster));

@@ -27,12 +27,13 @@
 #include "compiler_core/base/digest.h"
 #include "compiler_core/base/dim.h"
 #include "compiler_core/base/dtype.h"
+#include "compiler_core/program/grid.h"
 
 namespace kiln {
 
 struct Phase {
   std::string entry;  // symbol in the binary
-  Dim grid;           // number of blocks
+  Grid grid;          // number of blocks
   // Of the CUDA target; as below on the CPU.
   int threads = 0;       // a block
   int cluster = 1;       // blocks of a thread block cluster; divides the grid
@@ -45,6 +46,10 @@ struct TensorSpec {
   std::vector<Dim> shape;
   bool operator==(const TensorSpec&) const = default;
 };
+
+// Elements of a tensor for given symbols. kInvalidArgument when one is unbound, a size is negative,
+// or the product overflows. Allocates nothing when it succeeds.
+Result<int64_t> element_count(const TensorSpec& spec, std::span<const int64_t> symbols);
 
 struct Recipe {
   std::vector<TensorSpec> inputs, outputs;  // args, in this order

@@ -12,6 +12,20 @@ tl::unexpected<Error> bad_field(std::string_view name, std::string_view want) {
   return fail(Code::kCorruption, fmt::format("field '{}' is not {}", name, want));
 }
 
+const Json* find(const Json& object, const char* name) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(name);
+  return found == object.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Result<Json> parse_json(std::string_view text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return fail(Code::kCorruption, "the text is not a JSON object");
+  return json;
+}
+
 Result<Dim> dim_from_json(const Json& json, const char* name) {
   Dim dim;
   if (json.is_number_unsigned() && json.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)) {
@@ -25,20 +39,6 @@ Result<Dim> dim_from_json(const Json& json, const char* name) {
   }
   if (dim.is_constant() && dim.constant() < 0) return bad_field(name, "a size");
   return dim;
-}
-
-const Json* find(const Json& object, const char* name) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(name);
-  return found == object.end() ? nullptr : &*found;
-}
-
-}  // namespace
-
-Result<Json> parse_json(std::string_view text) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return fail(Code::kCorruption, "the text is not a JSON object");
-  return json;
 }
 
 Result<const Json*> array_field(const Json& object, const char* name) {

@@ -23,6 +23,7 @@ Result<int64_t> int_field(const Json& object, const char* name, int64_t min, int
 Result<double> number_field(const Json& object, const char* name);  // finite, not negative
 Result<Digest> digest_field(const Json& object, const char* name);
 // Valid, and not negative when constant.
+Result<Dim> dim_from_json(const Json& json, const char* name);
 Result<Dim> dim_field(const Json& object, const char* name);
 
 Json dim_to_json(const Dim& dim);  // a number, or a text when it has symbols

@@ -4,8 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 
 #include "compiler_core/program/json_fields.h"
@@ -71,6 +71,20 @@ Json to_json(const Buffer& buffer) {
   else
     json["index"] = buffer.index;
   return json;
+}
+
+Json to_json(const Launch& launch) {
+  Json json = {{"kernel", launch.kernel}, {"args", launch.args}};
+  for (const Dim& dim : launch.dims) json["dims"].push_back(dim_to_json(dim));
+  return json;
+}
+
+Json to_json(const ProgramSymbol& symbol) {
+  return {{"min", symbol.min}, {"max", symbol.max}, {"hint", symbol.hint}};
+}
+
+Json to_json(const Guard& guard) {
+  return {{"value", dim_to_json(guard.value)}, {"min", guard.min}, {"max", guard.max}};
 }
 
 // ---- Reading ----
@@ -145,57 +159,146 @@ Result<std::vector<int>> indices_field(const Json& json, const char* name, size_
   return indices;
 }
 
+Result<Launch> launch_from_json(const Json& json, size_t kernels, size_t buffers) {
+  Launch launch;
+  TRY(const int64_t kernel, int_field(json, "kernel", 0, static_cast<int64_t>(kernels) - 1));
+  launch.kernel = static_cast<int>(kernel);
+  TRY(launch.args, indices_field(json, "args", buffers));
+  if (!json.contains("dims")) return launch;
+  TRY(const Json* dims, array_field(json, "dims"));
+  for (const Json& item : *dims) {
+    TRY(Dim dim, dim_from_json(item, "dims"));
+    launch.dims.push_back(std::move(dim));
+  }
+  return launch;
+}
+
+Result<ProgramSymbol> symbol_from_json(const Json& json) {
+  ProgramSymbol symbol;
+  TRY(symbol.min, int_field(json, "min", 0, INT64_MAX));
+  TRY(symbol.max, int_field(json, "max", symbol.min, INT64_MAX));
+  TRY(symbol.hint, int_field(json, "hint", 0, INT64_MAX));
+  return symbol;
+}
+
+Result<Guard> guard_from_json(const Json& json) {
+  Guard guard;
+  TRY(guard.value, dim_field(json, "value"));
+  TRY(guard.min, int_field(json, "min", INT64_MIN, INT64_MAX));
+  TRY(guard.max, int_field(json, "max", guard.min, INT64_MAX));
+  return guard;
+}
+
+// Fields that only a program with symbols has.
+Status read_symbols(const Json& json, Program& program) {
+  if (!json.contains("symbols")) return {};
+  TRY(const Json* symbols, array_field(json, "symbols"));
+  for (const Json& item : *symbols) {
+    TRY(const ProgramSymbol symbol, symbol_from_json(item));
+    program.symbols.push_back(symbol);
+  }
+  if (!json.contains("guards")) return {};
+  TRY(const Json* guards, array_field(json, "guards"));
+  for (const Json& item : *guards) {
+    TRY(Guard guard, guard_from_json(item));
+    program.guards.push_back(std::move(guard));
+  }
+  return {};
+}
+
 // ---- Checking what the parts say of each other ----
 
-// Nothing when a size is symbolic. Cannot overflow: reading a spec bounds its size.
-std::optional<int64_t> element_count(const TensorSpec& spec) {
-  int64_t count = 1;
-  for (const Dim& dim : spec.shape) {
-    if (!dim.is_constant()) return std::nullopt;
-    count *= dim.constant();
-  }
-  return count;
+// Whether every symbol of `dim` is one of the first `count`.
+bool is_bound(const Dim& dim, size_t count) {
+  const std::vector<SymbolId> ids = dim.symbols();
+  return ids.empty() || static_cast<size_t>(ids.back()) < count;
 }
 
-// A kernel's own shapes may be folded, and its symbols numbered, differently from the program's:
-// what counts for memory is the dtype and, where it is a number, the element count.
-bool fits(const TensorSpec& buffer, const TensorSpec& argument) {
-  const auto held = element_count(buffer), used = element_count(argument);
-  return buffer.dtype == argument.dtype && (!held || !used || *held == *used);
+bool is_bound(const std::vector<TensorSpec>& specs, size_t count) {
+  return std::all_of(specs.begin(), specs.end(), [count](const TensorSpec& spec) {
+    return std::all_of(spec.shape.begin(), spec.shape.end(),
+                       [count](const Dim& dim) { return is_bound(dim, count); });
+  });
 }
 
-Status check_buffer(const Program& program, const Buffer& buffer, int position) {
+bool is_bound(const Recipe& recipe, size_t count) {
+  for (const Phase& phase : recipe.phases)
+    for (const GridAxis& axis : phase.grid.axes())
+      if (!is_bound(axis.size, count)) return false;
+  return is_bound(recipe.inputs, count) && is_bound(recipe.outputs, count) &&
+         is_bound(recipe.workspace_bytes, count);
+}
+
+// A size is used only where the program or, in a kernel, its launch gives it a value.
+Status check_symbols(const Program& program) {
+  const size_t count = program.symbols.size();
+  const auto bound = [count](const Dim& dim) { return is_bound(dim, count); };
+  bool ok = bound(program.arena_bytes);
+  for (const Buffer& buffer : program.buffers)
+    ok = ok && is_bound({buffer.spec}, count) && bound(buffer.arena_offset);
+  for (const Guard& guard : program.guards) ok = ok && bound(guard.value);
+  for (const Launch& launch : program.launches)
+    ok = ok && std::all_of(launch.dims.begin(), launch.dims.end(), bound) &&
+         is_bound(program.kernels[static_cast<size_t>(launch.kernel)].recipe, launch.dims.size());
+  return ok ? Status{} : Status(damaged("a size has a symbol that nothing binds"));
+}
+
+Status check_buffer(const Program& program, const Buffer& buffer, int position,
+                    std::span<const int64_t> sizes) {
   if (buffer.kind == Buffer::Kind::kOutput) {
     // An output buffer stands for the first place where it is returned.
     if (static_cast<size_t>(buffer.index) >= program.output_buffers.size() ||
         program.output_buffers[static_cast<size_t>(buffer.index)] != position)
       return damaged("an output buffer is not returned");
   }
-  if (buffer.kind != Buffer::Kind::kTemporary || !buffer.arena_offset.is_constant()) return {};
-  const int64_t offset = buffer.arena_offset.constant();
-  if (offset % kAlignment != 0) return damaged("a temporary is not aligned");
-  const auto elements = element_count(buffer.spec);
-  if (!elements || !program.arena_bytes.is_constant()) return {};
-  // Neither passes kMaxSizeBytes after the first comparison, so the sum cannot overflow.
-  const int64_t arena = program.arena_bytes.constant();
-  if (offset > arena || offset + *elements * size_of(buffer.spec.dtype) > arena)
+  if (buffer.kind != Buffer::Kind::kTemporary) return {};
+  const auto offset = buffer.arena_offset.evaluate(sizes);
+  if (!offset || *offset < 0 || *offset % kAlignment != 0)
+    return damaged("a temporary is not aligned");
+  const auto elements = element_count(buffer.spec, sizes);
+  const auto arena = program.arena_bytes.evaluate(sizes);
+  // None passes kMaxSizeBytes after the first comparisons, so the sum cannot overflow.
+  if (!elements || !arena || *offset > *arena || *elements > kMaxSizeBytes ||
+      *offset + *elements * size_of(buffer.spec.dtype) > *arena)
     return damaged("a temporary lies outside the arena");
   return {};
 }
 
-Status check_launch(const Program& program, const Launch& launch) {
+// A kernel's own shapes may be folded differently from the program's: what counts for memory is the
+// dtype and the element count.
+bool fits(const TensorSpec& buffer, std::span<const int64_t> sizes, const TensorSpec& argument,
+          std::span<const int64_t> dims) {
+  const auto held = element_count(buffer, sizes), used = element_count(argument, dims);
+  return buffer.dtype == argument.dtype && held && used && *held == *used;
+}
+
+Status check_launch(const Program& program, const Launch& launch, std::span<const int64_t> sizes) {
   const Recipe& recipe = program.kernels[static_cast<size_t>(launch.kernel)].recipe;
   const size_t inputs = recipe.inputs.size();
   if (launch.args.size() != inputs + recipe.outputs.size())
     return damaged("a launch has the wrong number of arguments");
+  std::vector<int64_t> dims;
+  for (const Dim& dim : launch.dims) {
+    const auto value = dim.evaluate(sizes);
+    if (!value || *value < 0) return damaged("a launch has a size that overflows");
+    dims.push_back(*value);
+  }
   for (size_t i = 0; i < launch.args.size(); ++i) {
     const Buffer& buffer = program.buffers[static_cast<size_t>(launch.args[i])];
     const bool written = i >= inputs;
     if (written && buffer.kind == Buffer::Kind::kInput)
       return damaged("a launch writes into an input");
-    if (!fits(buffer.spec, written ? recipe.outputs[i - inputs] : recipe.inputs[i]))
+    if (!fits(buffer.spec, sizes, written ? recipe.outputs[i - inputs] : recipe.inputs[i], dims))
       return damaged("an argument does not fit its buffer");
   }
+  return {};
+}
+
+// What can be said of the parts for one set of sizes.
+Status check_at(const Program& program, std::span<const int64_t> sizes) {
+  for (size_t i = 0; i < program.buffers.size(); ++i)
+    TRY_STATUS(check_buffer(program, program.buffers[i], static_cast<int>(i), sizes));
+  for (const Launch& launch : program.launches) TRY_STATUS(check_launch(program, launch, sizes));
   return {};
 }
 
@@ -203,16 +306,15 @@ Status check_program(const Program& program) {
   if (program.arena_bytes.is_constant() && program.arena_bytes.constant() > kMaxSizeBytes)
     return damaged("its arena is too large");
   std::set<int> inputs;
-  for (size_t i = 0; i < program.buffers.size(); ++i) {
-    const Buffer& buffer = program.buffers[i];
+  for (const Buffer& buffer : program.buffers)
     if (buffer.kind == Buffer::Kind::kInput && !inputs.insert(buffer.index).second)
       return damaged("two buffers are the same input");
-    TRY_STATUS(check_buffer(program, buffer, static_cast<int>(i)));
-  }
   for (int index : program.output_buffers)
     if (program.buffers[static_cast<size_t>(index)].kind == Buffer::Kind::kTemporary)
       return damaged("an output is a temporary");
-  for (const Launch& launch : program.launches) TRY_STATUS(check_launch(program, launch));
+  TRY_STATUS(check_symbols(program));
+  for (const std::vector<int64_t>& sizes : sample_sizes(program))
+    TRY_STATUS(check_at(program, sizes));
   return {};
 }
 
@@ -244,15 +346,12 @@ Result<Program> read_program(const Json& json) {
   }
   TRY(const Json* launches, array_field(json, "launches"));
   for (const Json& item : *launches) {
-    Launch launch;
-    TRY(const int64_t kernel,
-        int_field(item, "kernel", 0, static_cast<int64_t>(program.kernels.size()) - 1));
-    launch.kernel = static_cast<int>(kernel);
-    TRY(launch.args, indices_field(item, "args", program.buffers.size()));
+    TRY(Launch launch, launch_from_json(item, program.kernels.size(), program.buffers.size()));
     program.launches.push_back(std::move(launch));
   }
   TRY(program.output_buffers, indices_field(json, "output_buffers", program.buffers.size()));
   TRY(program.arena_bytes, dim_field(json, "arena_bytes"));
+  TRY_STATUS(read_symbols(json, program));
   return program;
 }
 
@@ -262,19 +361,21 @@ std::string program_to_json(const Program& program) {
   Json kernels = Json::array(), buffers = Json::array(), launches = Json::array();
   for (const ProgramKernel& kernel : program.kernels) kernels.push_back(to_json(kernel));
   for (const Buffer& buffer : program.buffers) buffers.push_back(to_json(buffer));
-  for (const Launch& launch : program.launches)
-    launches.push_back({{"kernel", launch.kernel}, {"args", launch.args}});
-  return print_json({{"kiln_program", kFormatVersion},
-                     {"key", program.key.hex()},
-                     {"graph", program.graph.hex()},
-                     {"target", to_json(program.target)},
-                     {"mode", to_string(program.mode)},
-                     {"codegen", program.codegen.hex()},
-                     {"kernels", std::move(kernels)},
-                     {"buffers", std::move(buffers)},
-                     {"launches", std::move(launches)},
-                     {"output_buffers", program.output_buffers},
-                     {"arena_bytes", dim_to_json(program.arena_bytes)}});
+  for (const Launch& launch : program.launches) launches.push_back(to_json(launch));
+  Json json = {{"kiln_program", kFormatVersion},
+               {"key", program.key.hex()},
+               {"graph", program.graph.hex()},
+               {"target", to_json(program.target)},
+               {"mode", to_string(program.mode)},
+               {"codegen", program.codegen.hex()},
+               {"kernels", std::move(kernels)},
+               {"buffers", std::move(buffers)},
+               {"launches", std::move(launches)},
+               {"output_buffers", program.output_buffers},
+               {"arena_bytes", dim_to_json(program.arena_bytes)}};
+  for (const ProgramSymbol& symbol : program.symbols) json["symbols"].push_back(to_json(symbol));
+  for (const Guard& guard : program.guards) json["guards"].push_back(to_json(guard));
+  return print_json(json);
 }
 
 Result<Program> program_from_json(std::string_view text) {
@@ -291,6 +392,22 @@ std::string kernel_to_json(const ProgramKernel& kernel) {
 Result<ProgramKernel> kernel_from_json(std::string_view text) {
   TRY(const Json json, parse_json(text));
   return kernel_from_json_value(json);
+}
+
+std::vector<std::vector<int64_t>> sample_sizes(const Program& program) {
+  std::vector<int64_t> least, tuned, between;
+  int64_t step = 1;
+  for (const ProgramSymbol& symbol : program.symbols) {
+    const auto clamped = [&symbol](int64_t size) {
+      return std::clamp(size, symbol.min, symbol.max);
+    };
+    step = step * 2 % 1021 + 1;  // so that no two symbols have one size
+    least.push_back(symbol.min);
+    tuned.push_back(clamped(symbol.hint));
+    between.push_back(symbol.min > INT64_MAX - step ? symbol.max : clamped(symbol.min + step));
+  }
+  if (program.symbols.empty()) return {least};
+  return {std::move(least), std::move(tuned), std::move(between)};
 }
 
 Digest program_key(const Digest& graph, const Target& target, Mode mode, const Digest& codegen) {

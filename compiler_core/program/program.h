@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler_core/program/artifact.h"
+#include "compiler_core/program/guard.h"
 #include "compiler_core/program/target.h"
 
 namespace kiln {
@@ -41,8 +42,9 @@ struct Buffer {
 };
 
 struct Launch {
-  int kernel = 0;         // index into kernels
-  std::vector<int> args;  // indices into buffers: the kernel's inputs, then outputs
+  int kernel = 0;              // index into kernels
+  std::vector<int> args;       // indices into buffers: the kernel's inputs, then outputs
+  std::vector<Dim> dims = {};  // the values of the kernel's symbols, in the program's symbols
   bool operator==(const Launch&) const = default;
 };
 
@@ -58,12 +60,18 @@ struct Program {
   std::vector<int> output_buffers;  // one per program output, in order; may repeat, and may be an
                                     // input buffer when an output is an input unchanged
   Dim arena_bytes;
+  std::vector<ProgramSymbol> symbols;  // sizes that calls bind, in the order of their SymbolIds
+  std::vector<Guard> guards;           // what must hold of them besides their ranges
   bool operator==(const Program&) const = default;
 };
 
+// Some values of the symbols inside their ranges, to check at what cannot be proven in general: the
+// least, the tuned ones and some between. One empty set when there are no symbols.
+std::vector<std::vector<int64_t>> sample_sizes(const Program& program);
+
 std::string program_to_json(const Program& program);
 // kCorruption when the text is not a program; safe on hostile text: indices are in range, sizes
-// valid, arena offsets inside the arena.
+// valid, arena offsets inside the arena, symbols declared, ranges not contradictory.
 Result<Program> program_from_json(std::string_view json);
 
 // One kernel's entry of the manifest, alone: what the cache keeps per kernel. Errors as above.

@@ -131,10 +131,10 @@ Result<CUfunction> find_entry(const CudaLibrary& library, const Recipe& recipe,
   return function;
 }
 
-int64_t value_of(const Dim& dim, std::span<const int64_t> dims) {
-  const Result<int64_t> value = dim.evaluate(dims);
-  CHECK(value.has_value() && *value >= 0, "a launch binds every symbol of its recipe");
-  return *value;
+int64_t blocks_of(const Phase& phase, std::span<const int64_t> dims) {
+  const Result<int64_t> blocks = phase.grid.blocks(dims);
+  CHECK(blocks.has_value(), "a launch binds every symbol of its recipe");
+  return *blocks;
 }
 
 Status launch_phase(const CudaDevice::Impl& impl, CUfunction function, const Phase& phase,
@@ -188,7 +188,7 @@ Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
   parameters.push_back(&workspace);
   for (const int64_t& dim : dims) parameters.push_back(const_cast<int64_t*>(&dim));
   for (size_t i = 0; i < recipe.phases.size(); ++i) {
-    const int64_t blocks = value_of(recipe.phases[i].grid, dims);
+    const int64_t blocks = blocks_of(recipe.phases[i], dims);
     if (blocks == 0) continue;
     if (blocks > kMostBlocks)
       return fail(Code::kInvalidArgument,

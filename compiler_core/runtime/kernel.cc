@@ -81,10 +81,10 @@ Result<Entry> find_entry(const Library& library, const std::string& name) {
   return reinterpret_cast<Entry>(symbol);
 }
 
-int64_t value_of(const Dim& dim, std::span<const int64_t> dims) {
-  const Result<int64_t> value = dim.evaluate(dims);
-  CHECK(value.has_value() && *value >= 0, "a launch binds every symbol of its recipe");
-  return *value;
+int64_t blocks_of(const Phase& phase, std::span<const int64_t> dims) {
+  const Result<int64_t> blocks = phase.grid.blocks(dims);
+  CHECK(blocks.has_value(), "a launch binds every symbol of its recipe");
+  return *blocks;
 }
 
 // What the pool's threads need to call one phase.
@@ -142,7 +142,7 @@ void Kernel::launch(std::span<void* const> args, std::span<const int64_t> dims, 
   pool.reserve_scratch(recipe.scratch_bytes);
   for (size_t i = 0; i < recipe.phases.size(); ++i) {
     PhaseCall call{impl_->entries[i], args.data(), dims.data(), workspace, &pool};
-    pool.run(value_of(recipe.phases[i].grid, dims), call_phase, &call);
+    pool.run(blocks_of(recipe.phases[i], dims), call_phase, &call);
   }
 }
 

@@ -12,7 +12,8 @@ Recipe softmax_recipe() {
   Recipe recipe;
   recipe.inputs = {{DType::kF32, {Dim::symbol(0), 1024}}};
   recipe.outputs = {{DType::kBF16, {Dim::symbol(0), 1024}}};
-  recipe.phases = {{"reduce", Dim::symbol(0)}, {"finish", 4}};
+  recipe.phases = {
+      {"reduce", Dim::symbol(0)}, {"sum", Grid({{Dim::symbol(0), 4}, {6, 2}})}, {"finish", 4}};
   recipe.workspace_bytes = Dim::symbol(0) * 64;
   recipe.scratch_bytes = 4096;
   return recipe;
@@ -54,6 +55,26 @@ TEST(RecipeJson, RefusesDamage) {
       {"empty entry", [](Json& json) { json["phases"][0]["entry"] = ""; }},
       {"phase that is no object", [](Json& json) { json["phases"][0] = "reduce"; }},
       {"no grid", [](Json& json) { json["phases"][0].erase("grid"); }},
+      {"grid of a step of zero",
+       [](Json& json) {
+         json["phases"][0]["grid"] = Json::array({Json::array({"s0", 0})});
+       }},
+      {"grid of a negative step",
+       [](Json& json) {
+         json["phases"][0]["grid"] = Json::array({Json::array({"s0", -4})});
+       }},
+      {"grid of no axes", [](Json& json) { json["phases"][0]["grid"] = Json::array(); }},
+      {"grid axis without a step",
+       [](Json& json) { json["phases"][0]["grid"] = Json::array({Json::array({"s0"})}); }},
+      {"grid that overflows",
+       [](Json& json) {
+         json["phases"][0]["grid"] =
+             Json::array({Json::array({INT64_MAX, 1}), Json::array({INT64_MAX, 1})});
+       }},
+      {"grid of very many axes",
+       [](Json& json) {
+         json["phases"][0]["grid"] = Json(1000, Json::array({"s0", 1}));
+       }},
       {"negative scratch", [](Json& json) { json["scratch_bytes"] = -64; }},
       {"scratch beyond any device", [](Json& json) { json["scratch_bytes"] = INT64_MAX; }},
       {"workspace beyond any device", [](Json& json) { json["workspace_bytes"] = INT64_MAX; }},

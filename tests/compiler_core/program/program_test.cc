@@ -50,18 +50,81 @@ TEST(ProgramJson, RoundTrips) {
   EXPECT_EQ(*read, program);
 }
 
-TEST(ProgramJson, RoundTripsWithSymbols) {
+// The kernels take 8 rows a launch and know the size as their own s1.
+Program with_symbols() {
   Program program = two_kernels();
   const TensorSpec rows{DType::kF32, {Dim::symbol(0), 8}};
   for (Buffer& buffer : program.buffers) buffer.spec = rows;
   for (ProgramKernel& kernel : program.kernels) {
-    for (TensorSpec& spec : kernel.recipe.inputs) spec = rows;
-    kernel.recipe.outputs = {rows};
+    const TensorSpec folded{DType::kF32, {Dim::symbol(1)}};
+    for (TensorSpec& spec : kernel.recipe.inputs) spec = folded;
+    kernel.recipe.outputs = {folded};
+    kernel.recipe.phases[0].grid = Grid({{Dim::symbol(1), 64}, {6, 2}});
   }
-  program.arena_bytes = Dim::symbol(0) * 32 + 64;
+  for (Launch& launch : program.launches) launch.dims = {5, Dim::symbol(0) * 8};
+  program.arena_bytes = Dim::symbol(0) * 64 + 64;
+  program.symbols = {{1, 4096, 31}};
+  program.guards = {{Dim::symbol(0), 1, 128}};
+  return program;
+}
+
+TEST(ProgramJson, RoundTripsWithSymbols) {
+  const Program program = with_symbols();
   const Result<Program> read = program_from_json(program_to_json(program));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(*read, program);
+}
+
+TEST(ProgramJson, APlainProgramHasNoFieldsForSymbols) {
+  const std::string text = program_to_json(two_kernels());
+  for (const char* field : {"symbols", "guards", "dims"})
+    EXPECT_EQ(text.find(field), std::string::npos) << field;
+}
+
+TEST(ProgramJson, SymbolsAreCheckedForEverySizeOfASample) {
+  const std::vector<std::pair<const char*, std::function<void(Program&)>>> harms = {
+      {"arena that is large enough for small sizes only",
+       [](Program& p) { p.arena_bytes = 64 + 16 * 32; }},
+      {"temporary that some size takes off its alignment",
+       [](Program& p) { p.buffers[1].arena_offset = Dim::symbol(0) * 32; }},
+      {"temporary below the arena",
+       [](Program& p) { p.buffers[1].arena_offset = Dim::symbol(0) * 64 - 640; }},
+      {"argument of another size", [](Program& p) { p.launches[0].dims[1] = Dim::symbol(0) * 7; }},
+      {"argument of a size that overflows",
+       [](Program& p) { p.launches[0].dims[1] = Dim::symbol(0) * INT64_MAX; }},
+      {"kernel symbol that the launch does not bind",
+       [](Program& p) { p.launches[0].dims.pop_back(); }},
+      {"grid of a symbol that the launch does not bind",
+       [](Program& p) { p.kernels[0].recipe.phases[0].grid = Dim::symbol(2); }},
+      {"launch of a symbol that is not there",
+       [](Program& p) { p.launches[0].dims[0] = Dim::symbol(1); }},
+      {"buffer of a symbol that is not there",
+       [](Program& p) {
+         p.buffers.push_back({Buffer::Kind::kInput, 1, {DType::kF32, {Dim::symbol(1)}}, 0});
+       }},
+      {"guard of a symbol that is not there",
+       [](Program& p) { p.guards[0].value = Dim::symbol(1); }},
+      {"guard that nothing can keep", [](Program& p) { p.guards[0].min = 129; }},
+      {"contradictory range", [](Program& p) { p.symbols[0].max = 0; }},
+      {"negative size", [](Program& p) { p.symbols[0].min = -1; }},
+      {"no symbols at all", [](Program& p) { p.symbols.clear(); }},
+  };
+  for (const auto& [name, harm] : harms) {
+    Program program = with_symbols();
+    harm(program);
+    const Result<Program> read = program_from_json(program_to_json(program));
+    ASSERT_FALSE(read) << name;
+    EXPECT_EQ(read.error().code, Code::kCorruption) << name;
+  }
+}
+
+TEST(ProgramJson, EveryFieldOfASymbolIsRequired) {
+  const Json flat = Json::parse(program_to_json(with_symbols())).flatten();
+  for (const auto& [path, value] : flat.items()) {
+    Json damaged = flat;
+    damaged[path] = nullptr;
+    EXPECT_FALSE(program_from_json(damaged.unflatten().dump())) << path;
+  }
 }
 
 TEST(ProgramJson, AProgramWithoutKernelsRoundTrips) {
@@ -147,7 +210,8 @@ TEST(ProgramJson, ReadsHugePolynomialsWithoutMultiplyingThem) {
   Program program = two_kernels();
   Dim sum = 0;
   for (SymbolId id = 0; id < 64; ++id) sum = sum + Dim::symbol(id);
-  program.buffers[0].spec.shape.assign(64, sum);
+  program.symbols.assign(64, {0, 4096, 7});
+  program.buffers.push_back({Buffer::Kind::kInput, 1, {DType::kF32, std::vector<Dim>(64, sum)}, 0});
   EXPECT_TRUE(program_from_json(program_to_json(program)));
 }
 

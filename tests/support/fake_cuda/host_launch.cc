@@ -95,7 +95,7 @@ Status launch_phase(const HostModule& module, const Phase& phase, std::vector<ui
   if (entry->parameter_count != static_cast<int>(values.size()))
     return fail(Code::kInternal, fmt::format("kernel {} takes {} parameters, the launch model {}",
                                              phase.entry, entry->parameter_count, values.size()));
-  TRY(const int64_t grid, phase.grid.evaluate(dims));
+  TRY(const int64_t grid, phase.grid.blocks(dims));
   if (phase.threads <= 0 || phase.threads > 1024 || phase.cluster <= 0 || phase.cluster > 16 ||
       grid % phase.cluster != 0 || phase.shared_bytes < 0 || phase.shared_bytes > kMaxSharedBytes)
     return fail(Code::kInternal,
