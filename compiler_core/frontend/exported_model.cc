@@ -93,9 +93,9 @@ class ModelParser {
       return invalid("'range_constraints' is missing or no object");
     TRY(const dom::object module, object_in(root, "graph_module"));
     TRY(const dom::object graph, object_in(module, "graph"));
-    TRY_STATUS(tensors(graph));
+    TRY_STATUS(tensors(graph, model_.tensors));
     TRY_STATUS(integers(graph));
-    TRY_STATUS(nodes(graph));
+    TRY_STATUS(nodes(graph, model_.nodes));
     TRY(const dom::object signature, object_in(module, "signature"));
     TRY_STATUS(input_specs(signature));
     return output_specs(signature);
@@ -158,31 +158,46 @@ class ModelParser {
     return dims;
   }
 
+  // An expression that is not covered is refused where the tensor is used, which knows the line of
+  // the user's source.
+  template <class T>
+  static Status covered(Result<T> value, T& to, std::string& refusal) {
+    if (value)
+      to = *std::move(value);
+    else if (value.error().code == Code::kUnsupported)
+      refusal = value.error().message;
+    else
+      return fail(std::move(value).error());
+    return {};
+  }
+
   Result<DeclaredTensor> tensor(dom::element element) {
     TRY(const dom::object object, as_object(element));
     DeclaredTensor result;
     TRY(result.dtype.code, integer_in(object, "dtype"));
-    TRY(result.shape, sizes(object, "sizes"));
-    TRY(result.strides, sizes(object, "strides"));
-    if (result.strides.size() != result.shape.size())
+    TRY_STATUS(covered(sizes(object, "sizes"), result.shape, result.refusal));
+    TRY_STATUS(covered(sizes(object, "strides"), result.strides, result.refusal));
+    if (result.refusal.empty() && result.strides.size() != result.shape.size())
       return invalid("'strides' and 'sizes' differ in length");
     dom::element offset;
     if (object["storage_offset"].get(offset) != simdjson::SUCCESS)
       return invalid("'storage_offset' is missing");
-    TRY(result.storage_offset, size(offset));
+    TRY_STATUS(covered(size(offset), result.storage_offset, result.refusal));
     constexpr int64_t kStrided = 7;
     TRY(const int64_t layout, integer_in(object, "layout"));
     result.strided = layout == kStrided;
     return result;
   }
 
-  Status tensors(dom::object graph) {
+  using DeclaredTensors = std::unordered_map<string_view, DeclaredTensor>;
+
+  Status tensors(dom::object graph, DeclaredTensors& to) {
     TRY(const dom::object values, object_in(graph, "tensor_values"));
     // First those of the inputs, so that symbols are numbered as inputs bring them.
     TRY(const dom::array inputs, array_in(graph, "inputs"));
     std::unordered_map<string_view, dom::element> by_name;
     by_name.reserve(values.size());
-    model_.tensors.reserve(values.size());
+    to.reserve(values.size());
     for (const dom::key_value_pair entry : values) by_name.emplace(entry.key, entry.value);
     for (const dom::element input : inputs) {
       string_view name;
@@ -190,16 +205,16 @@ class ModelParser {
       const auto known = by_name.find(name);
       if (known == by_name.end())
         return invalid("graph: input '" + std::string(name) + "' has no entry in tensor_values");
-      TRY_STATUS(declare(name, known->second));
+      TRY_STATUS(declare(name, known->second, to));
     }
-    for (const auto& [name, element] : by_name) TRY_STATUS(declare(name, element));
+    for (const auto& [name, element] : by_name) TRY_STATUS(declare(name, element, to));
     return {};
   }
 
-  Status declare(string_view name, dom::element element) {
-    if (model_.tensors.contains(name)) return {};
+  Status declare(string_view name, dom::element element, DeclaredTensors& to) {
+    if (to.contains(name)) return {};
     TRY(DeclaredTensor declared, within(tensor(element), "tensor '" + std::string(name) + "'"));
-    model_.tensors.emplace(name, std::move(declared));
+    to.emplace(name, std::move(declared));
     return {};
   }
 
@@ -207,8 +222,10 @@ class ModelParser {
     dom::object values;
     if (graph["sym_int_values"].get(values) != simdjson::SUCCESS) return {};
     for (const dom::key_value_pair entry : values) {
-      TRY(Dim value, within(size(entry.value), "integer '" + std::string(entry.key) + "'"));
-      model_.integers.emplace(entry.key, std::move(value));
+      Result<Dim> value = within(size(entry.value), "integer '" + std::string(entry.key) + "'");
+      if (!value && value.error().code != Code::kUnsupported)
+        return fail(std::move(value).error());
+      integers_.insert_or_assign(entry.key, std::move(value));
     }
     return {};
   }
@@ -221,8 +238,8 @@ class ModelParser {
     string_view name;
     if (form.key != "as_name" || form.value.get(name) != simdjson::SUCCESS)
       return invalid("not a symbolic integer");
-    const auto known = model_.integers.find(name);
-    if (known == model_.integers.end())
+    const auto known = integers_.find(name);
+    if (known == integers_.end())
       return invalid("integer '" + std::string(name) + "' has no entry in sym_int_values");
     return known->second;
   }
@@ -253,6 +270,23 @@ class ModelParser {
     }
     return Argument(std::move(items));
   }
+  // A size that is not covered matters only to who uses it.
+  static Result<Argument> or_uncovered(Result<Argument> argument) {
+    if (!argument && argument.error().code == Code::kUnsupported)
+      return Argument(UncoveredSize{std::move(argument).error().message});
+    return argument;
+  }
+  // {"as_name": ...} or {"as_float": 0.5}; only the number is read.
+  template <class T>
+  static Result<Argument> symbolic_or(dom::element element, string_view kind, string_view form) {
+    TRY(const dom::key_value_pair value, as_union(element));
+    if (value.key != form) return Argument(OtherArgument{kind});
+    if constexpr (std::is_same_v<T, bool>)
+      return wrap(plain<bool>(value.value));
+    else
+      return wrap(as_double(value.value));
+  }
+
   template <class T>
   static Result<T> plain(dom::element element) {
     T value{};
@@ -280,9 +314,14 @@ class ModelParser {
     if (kind == "as_optional_tensors") return list<TensorName>(value, optional_tensor_name);
     if (kind == "as_int") return wrap(plain_integer(value));
     if (kind == "as_ints") return list<Dim>(value, plain_integer);
-    if (kind == "as_sym_int") return wrap(named_integer(value));
+    if (kind == "as_sym_int") return or_uncovered(wrap(named_integer(value)));
     if (kind == "as_sym_ints")
-      return list<Dim>(value, [this](dom::element each) { return named_integer(each); });
+      return or_uncovered(
+          list<Dim>(value, [this](dom::element each) { return named_integer(each); }));
+    if (kind == "as_sym_float") return symbolic_or<double>(value, kind, "as_float");
+    if (kind == "as_sym_bool") return symbolic_or<bool>(value, kind, "as_bool");
+    if (kind == "as_bools") return list<bool>(value, plain<bool>);
+    if (kind == "as_graph") return subgraph(value);
     if (kind == "as_float") return wrap(as_double(value));
     if (kind == "as_floats") return list<double>(value, as_double);
     if (kind == "as_bool") return wrap(plain<bool>(value));
@@ -316,21 +355,52 @@ class ModelParser {
     }
     if (object["metadata"]["stack_trace"].get(result.stack_trace) != simdjson::SUCCESS)
       result.stack_trace = {};
+    if (object["metadata"]["nn_module_stack"].get(result.module_stack) != simdjson::SUCCESS)
+      result.module_stack = {};
     return result;
   }
 
-  Status nodes(dom::object graph) {
+  Result<std::vector<Argument>> arguments(dom::object graph, string_view key) {
+    TRY(const dom::array list, array_in(graph, key));
+    std::vector<Argument> result;
+    for (const dom::element each : list) {
+      TRY(Argument value, within(argument(each), "'" + std::string(key) + "'"));
+      result.push_back(std::move(value));
+    }
+    return result;
+  }
+
+  // {"name": "true_graph_0", "graph": {...}}. It names integers of its own.
+  Result<Argument> subgraph(dom::element element) {
+    constexpr int kMaxNesting = 16;
+    TRY(const dom::object object, as_object(element));
+    TRY(const dom::object graph, object_in(object, "graph"));
+    if (++nesting_ > kMaxNesting) return invalid("graphs are nested too deeply");
+    const Integers outer = integers_;
+    auto result = std::make_unique<ExportedGraph>();
+    TRY_STATUS(tensors(graph, result->tensors));
+    TRY_STATUS(integers(graph));
+    TRY(result->inputs, arguments(graph, "inputs"));
+    TRY_STATUS(nodes(graph, result->nodes));
+    TRY(result->outputs, arguments(graph, "outputs"));
+    integers_ = outer;
+    --nesting_;
+    model_.subgraphs.push_back(std::move(result));
+    return Argument(model_.subgraphs.back().get());
+  }
+
+  Status nodes(dom::object graph, std::vector<ExportedNode>& to) {
     TRY(const dom::array list, array_in(graph, "nodes"));
-    model_.nodes.reserve(list.size());
+    to.reserve(list.size());
     for (const dom::element element : list) {
       Result<ExportedNode> parsed = node(element);
       if (!parsed) {
         string_view target = "?";
         if (element["target"].get(target) != simdjson::SUCCESS) target = "?";
-        return fail(parsed.error().within("graph: node " + std::to_string(model_.nodes.size()) +
+        return fail(parsed.error().within("graph: node " + std::to_string(to.size()) +
                                           " (" + std::string(target.substr(0, 80)) + ")"));
       }
-      model_.nodes.push_back(*std::move(parsed));
+      to.push_back(*std::move(parsed));
     }
     return {};
   }
@@ -357,16 +427,25 @@ class ModelParser {
     TRY(const dom::array list, array_in(signature, "output_specs"));
     for (const dom::element element : list) {
       TRY(const dom::key_value_pair form, within(as_union(element), "signature: output_specs"));
-      OutputSpec spec{form.key, {}};
-      if (form.value["arg"]["as_tensor"]["name"].get(spec.tensor) != simdjson::SUCCESS)
+      OutputSpec spec{form.key, {}, {}, false};
+      if (form.value["arg"]["as_tensor"]["name"].get(spec.tensor) != simdjson::SUCCESS &&
+          form.value["arg"]["name"].get(spec.tensor) != simdjson::SUCCESS)
         spec.tensor = {};
+      for (const char* key : {"parameter_name", "buffer_name", "user_input_name"})
+        if (string_view name; form.value[key].get(name) == simdjson::SUCCESS) spec.target = name;
+      dom::element none;
+      spec.is_none = form.value["arg"]["as_none"].get(none) == simdjson::SUCCESS;
       model_.outputs.push_back(spec);
     }
     return {};
   }
 
+  using Integers = std::unordered_map<string_view, Result<Dim>>;
+
   ExportedModel& model_;
   dom::object ranges_;
+  Integers integers_;  // the symbolic integers that have names
+  int nesting_ = 0;    // of subgraphs
   std::unordered_map<std::string, SymbolId> symbol_ids_;
 };
 

@@ -33,18 +33,25 @@ struct DeclaredTensor {
   std::vector<Dim> strides;
   Dim storage_offset;
   bool strided = true;  // not sparse, not opaque
+  std::string refusal;  // why a size is not covered; empty when they all are
 };
 
 struct TensorName {
   std::string_view name;  // empty for a None among optional tensors
 };
 struct OtherArgument {
-  std::string_view kind;  // "as_device", "as_graph", ...: a form that no lowering reads
+  std::string_view kind;  // "as_device", "as_layout", ...: a form that no lowering reads
 };
+// An integer, or a list of them, in an expression that Kiln does not cover.
+struct UncoveredSize {
+  std::string why;
+};
+struct ExportedGraph;
 // monostate is None. Sizes and integers are Dims, symbolic or not.
 using Argument =
     std::variant<std::monostate, TensorName, std::vector<TensorName>, Dim, std::vector<Dim>, double,
-                 std::vector<double>, bool, std::string_view, ScalarTypeCode, OtherArgument>;
+                 std::vector<double>, bool, std::vector<bool>, std::string_view, ScalarTypeCode,
+                 const ExportedGraph*, UncoveredSize, OtherArgument>;
 
 struct NamedArgument {
   std::string_view name;
@@ -56,6 +63,14 @@ struct ExportedNode {
   std::vector<NamedArgument> inputs;
   std::vector<Argument> outputs;
   std::string_view stack_trace;
+  std::string_view module_stack;  // metadata's nn_module_stack
+};
+
+// The body of a higher-order op: tensors of its own, bound to the op's operands by position.
+struct ExportedGraph {
+  std::vector<ExportedNode> nodes;
+  std::unordered_map<std::string_view, DeclaredTensor> tensors;
+  std::vector<Argument> inputs, outputs;
 };
 
 struct InputSpec {
@@ -66,13 +81,15 @@ struct InputSpec {
 struct OutputSpec {
   std::string_view kind;    // "user_output", "buffer_mutation", ...
   std::string_view tensor;  // empty when it is not a tensor
+  std::string_view target;  // "bn.running_mean": what a mutation or a gradient belongs to
+  bool is_none = false;
 };
 
 struct ExportedModel {
   std::vector<Symbol> symbols;
   std::vector<ExportedNode> nodes;
   std::unordered_map<std::string_view, DeclaredTensor> tensors;
-  std::unordered_map<std::string_view, Dim> integers;  // the named symbolic integers
+  std::vector<std::unique_ptr<const ExportedGraph>> subgraphs;  // what the arguments point to
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::shared_ptr<const void> text;  // what the string_views look into

@@ -119,6 +119,7 @@ class ModelLowering {
     if (computes_sizes_only(node)) return {};
     const Lowering* lowering = find_lowering(name);
     if (lowering == nullptr) return refuse(node, name, "is not covered");
+    b_.begin_origin(origin_of(node, name));
     Call call(b_, model_, node, values_);
     const Values results = lowering->lower(call);
     if (const Error* error = b_.error()) {
@@ -135,6 +136,11 @@ class ModelLowering {
     return !node.outputs.empty() &&
            std::all_of(node.outputs.begin(), node.outputs.end(),
                        [](const Argument& output) { return std::holds_alternative<Dim>(output); });
+  }
+
+  static Origin origin_of(const ExportedNode& node, std::string_view name) {
+    return {std::string(name.substr(0, 80)), source_place(node.stack_trace),
+            module_path(node.module_stack)};
   }
 
   static std::string place(const ExportedNode& node, std::string_view name, size_t index) {

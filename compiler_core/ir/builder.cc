@@ -101,6 +101,7 @@ NodeId GraphBuilder::intern(Node node) {
     return fail_with(std::move(status).error());
   const NodeId id = graph_.size();
   graph_.nodes_.push_back(std::move(node));
+  graph_.origin_of_.push_back(origin_);
   interned_.emplace(hash, id);
   return id;
 }
@@ -114,6 +115,18 @@ NodeId GraphBuilder::add(Node node) {
     return input(node.dtype, std::move(node.shape));
   }
   return intern(std::move(node));
+}
+
+void GraphBuilder::begin_origin(Origin origin) {
+  if (!new_origins_) new_origins_ = std::make_shared<std::vector<Origin>>();
+  if (new_origins_->empty() || new_origins_->back() != origin)
+    new_origins_->push_back(std::move(origin));
+  graph_.origins_ = new_origins_;
+  origin_ = static_cast<OriginId>(new_origins_->size()) - 1;
+}
+
+void GraphBuilder::carry_origins(const Graph& graph) {
+  graph_.origins_ = graph.origins_;
 }
 
 SymbolId GraphBuilder::symbol(SymbolRange range, int64_t hint) {

@@ -59,6 +59,13 @@ class GraphBuilder {
   // Adds `node` as it stands after checking it (the text form, rewrites).
   NodeId add(Node node);
 
+  // New nodes come from `origin` from here on; a node that exists already keeps its own.
+  void begin_origin(Origin origin);
+  // The same for a rewrite of `graph`: its origins are this builder's, and new nodes come from
+  // `origin`, one of them or kNoOrigin.
+  void carry_origins(const Graph& graph);
+  void set_origin(OriginId origin) { origin_ = origin; }
+
   // REQUIRES: id is a node of this builder. The sticky-error node answers as a scalar f32.
   const Node& node(NodeId id) const;
   const Shape& shape(NodeId id) const { return node(id).shape; }
@@ -78,6 +85,8 @@ class GraphBuilder {
 
   Graph graph_;
   std::unordered_multimap<size_t, NodeId> interned_;  // by hash of the node
+  std::shared_ptr<std::vector<Origin>> new_origins_;  // what begin_origin() was told
+  OriginId origin_ = kNoOrigin;
   std::optional<Error> error_;
 };
 

@@ -30,6 +30,11 @@ bool CustomAttr::operator==(const CustomAttr& other) const {
   return call == other.call || *call == *other.call;
 }
 
+bool Graph::operator==(const Graph& other) const {
+  return nodes_ == other.nodes_ && inputs_ == other.inputs_ && outputs_ == other.outputs_ &&
+         symbols_ == other.symbols_;
+}
+
 std::vector<std::vector<NodeId>> users_of(const Graph& graph) {
   std::vector<std::vector<NodeId>> users(static_cast<size_t>(graph.size()));
   for (NodeId id = 0; id < graph.size(); ++id)

@@ -94,6 +94,17 @@ struct Symbol {
   bool operator==(const Symbol&) const = default;
 };
 
+// Where a node came from in the user's program. No part of what a graph computes: ==, digests and
+// the text form do not know of it.
+struct Origin {
+  std::string op;      // "aten.linear.default"
+  std::string source;  // "model.py:42 in forward"; empty when not known
+  std::string module;  // the submodule's path: "layers.0.mlp"; empty for the model itself
+  bool operator==(const Origin&) const = default;
+};
+using OriginId = int32_t;  // an index into Graph::origins()
+inline constexpr OriginId kNoOrigin = -1;
+
 class Graph {
  public:
   Graph() = default;
@@ -105,7 +116,13 @@ class Graph {
   std::span<const NodeId> outputs() const { return outputs_; }  // may repeat a node
   std::span<const Symbol> symbols() const { return symbols_; }
 
-  bool operator==(const Graph&) const = default;
+  // Of the op that `node` was first made for; kNoOrigin when nobody said.
+  OriginId origin_of(NodeId node) const { return origin_of_[static_cast<size_t>(node)]; }
+  std::span<const Origin> origins() const {
+    return origins_ ? std::span<const Origin>(*origins_) : std::span<const Origin>();
+  }
+
+  bool operator==(const Graph& other) const;  // origins aside
 
  private:
   friend class GraphBuilder;
@@ -113,6 +130,8 @@ class Graph {
   std::vector<NodeId> inputs_;
   std::vector<NodeId> outputs_;
   std::vector<Symbol> symbols_;
+  std::vector<OriginId> origin_of_;                     // by node
+  std::shared_ptr<const std::vector<Origin>> origins_;  // null when there are none
 };
 
 // users[i] are the nodes that read node i, ascending, with repetition.

@@ -13,7 +13,9 @@ class Canonicaliser {
   explicit Canonicaliser(const Graph& graph)
       : graph_(graph),
         colours_(refine_colours(graph)),
-        map_(static_cast<size_t>(graph.size()), kInvalidNode) {}
+        map_(static_cast<size_t>(graph.size()), kInvalidNode) {
+    builder_.carry_origins(graph);
+  }
 
   Result<Canonical> run() {
     for (NodeId id : graph_.outputs()) visit(id);
@@ -125,6 +127,7 @@ class Canonicaliser {
   }
 
   void emit(NodeId id) {
+    builder_.set_origin(graph_.origin_of(id));
     Node node = graph_.node(id);
     if (!graph_.symbols().empty()) {
       renumber(node.shape);

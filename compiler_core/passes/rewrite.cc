@@ -4,6 +4,7 @@ namespace kiln {
 
 Rewrite::Rewrite(const Graph& old)
     : graph(old), map(static_cast<size_t>(old.size()), kInvalidNode) {
+  builder.carry_origins(graph);
   for (const Symbol& symbol : graph.symbols()) builder.symbol(symbol.range, symbol.hint);
   for (NodeId id : graph.inputs()) {
     const Node& node = graph.node(id);

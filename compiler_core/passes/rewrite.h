@@ -37,6 +37,7 @@ Result<Graph> rewrite_nodes(const Graph& graph, Rule rule) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     if (!live[static_cast<size_t>(id)] || node.op == Op::kInput) continue;
+    rewrite.builder.set_origin(graph.origin_of(id));
     rewrite[id] = rule(rewrite.builder, node, rewrite.operands(node));
     if (rewrite[id] == kInvalidNode) break;  // the builder keeps the reason
   }

@@ -18,7 +18,7 @@ class Sinker {
       : rewrite_(graph), graph_(graph), limit_(limit), pointwise_(pointwise_nodes()) {}
 
   Result<Graph> run() {
-    for (NodeId id : graph_.outputs()) demand({id, kWhole});
+    for (NodeId id : graph_.outputs()) demand({id, kWhole, kNoOrigin});
     return rewrite_.finish();
   }
 
@@ -36,6 +36,7 @@ class Sinker {
   struct Demand {
     NodeId node;
     ReadingId reading;
+    OriginId origin;  // of the View that the reading came from
   };
 
   // Inputs, constants, iotas, and elementwise nodes and Views over such nodes only.
@@ -71,7 +72,8 @@ class Sinker {
         chain[0].attr = *std::move(composed);
       else
         chain.insert(chain.begin(), {node.shape, std::get<ViewAttr>(node.attr)});
-      demand = {node.operands[0], intern(std::move(chain), node.operands[0])};
+      const OriginId origin = graph_.origin_of(demand.node);
+      demand = {node.operands[0], intern(std::move(chain), node.operands[0]), origin};
     }
     return demand;
   }
@@ -135,16 +137,17 @@ class Sinker {
   };
   Step step_for(const Demand& demand) {
     if (demand.reading != kWhole && !sinks_through(demand))
-      return {{{demand.node, squeezed(demand.node)}}, true};
+      return {{{demand.node, squeezed(demand.node), demand.origin}}, true};
     Step step{{}, false};
     for (NodeId operand : graph_.node(demand.node).operands)
-      step.below.push_back(resolved({operand, demand.reading}));
+      step.below.push_back(resolved({operand, demand.reading, demand.origin}));
     return step;
   }
 
   NodeId build(const Demand& demand, const Step& step) {
     GraphBuilder& builder = rewrite_.builder;
     const Node& node = graph_.node(demand.node);
+    builder.set_origin(step.views_on_top ? demand.origin : graph_.origin_of(demand.node));
     if (step.views_on_top) {
       NodeId result = *built(step.below[0]);
       for (const OneView& view : reading(demand.reading))

@@ -18,12 +18,16 @@ class Cutter {
   Result<KernelGraph> run() {
     collect();
     choose_space();
-    for (NodeId id : members_) map_[id] = is_input(id) ? read(id) : compute(graph_.node(id));
+    builder_.carry_origins(graph_);
+    for (NodeId id : members_) {
+      builder_.set_origin(graph_.origin_of(id));
+      map_[id] = is_input(id) ? read(id) : compute(graph_.node(id));
+    }
     std::vector<NodeId> outputs;
     for (NodeId id : outputs_) outputs.push_back(in_space(id, map_.at(id)));
     TRY(Graph graph, builder_.finish(std::move(outputs)));
-    const int computed = static_cast<int>(members_.size() - inputs_.size());
-    return KernelGraph{std::move(graph), std::move(inputs_), computed};
+    std::erase_if(members_, [this](NodeId id) { return is_input(id); });
+    return KernelGraph{std::move(graph), std::move(inputs_), std::move(members_)};
   }
 
  private:

@@ -10,8 +10,8 @@ namespace kiln {
 struct KernelGraph {
   Graph graph;
   std::vector<NodeId>
-      inputs;     // inputs[i]: the input or stored value that is the subgraph's input i
-  int nodes = 0;  // of the original graph that are computed inside
+      inputs;  // inputs[i]: the input or stored value that is the subgraph's input i
+  std::vector<NodeId> computed;  // of the original graph, inside the kernel; ascending
 };
 
 // The subgraph that computes `outputs` from inputs and other stored values, brought into one

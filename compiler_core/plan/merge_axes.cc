@@ -208,6 +208,7 @@ class AxisMerger {
 
   Result<Graph> rebuild() {
     GraphBuilder builder;
+    builder.carry_origins(graph_);
     std::vector<NodeId> map(static_cast<size_t>(graph_.size()), kInvalidNode);
     const std::vector<Shape> shapes = input_shapes();
     for (size_t i = 0; i < shapes.size(); ++i) {
@@ -219,6 +220,7 @@ class AxisMerger {
       if (!live(id) || node.op == Op::kInput) continue;
       std::vector<NodeId> operands;
       for (NodeId operand : node.operands) operands.push_back(map[static_cast<size_t>(operand)]);
+      builder.set_origin(graph_.origin_of(id));
       map[static_cast<size_t>(id)] = emit_merged(builder, node, std::move(operands));
     }
     std::vector<NodeId> outputs;

@@ -67,9 +67,10 @@ class Partitioner {
   }
 
   Result<FusedKernel> make_kernel(const KernelOutputs& outputs) const {
-    TRY(const KernelGraph cut, cut_kernel(graph_, values_, outputs));
+    TRY(KernelGraph cut, cut_kernel(graph_, values_, outputs));
     TRY(WorkloadBinding binding, make_workload(cut.graph));
     FusedKernel kernel;
+    kernel.computed = std::move(cut.computed);
     for (int input : binding.input_order)
       kernel.inputs.push_back(cut.inputs[static_cast<size_t>(input)]);
     kernel.outputs = outputs;

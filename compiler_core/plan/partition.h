@@ -11,7 +11,8 @@ struct FusedKernel {
   Workload workload;
   std::vector<NodeId>
       inputs;  // what each workload input is: an input of the graph or a stored value
-  std::vector<NodeId> outputs;  // the stored values, in the order of the workload's outputs
+  std::vector<NodeId> outputs;   // the stored values, in the order of the workload's outputs
+  std::vector<NodeId> computed;  // every node that the kernel computes, ascending
 };
 
 struct Partition {

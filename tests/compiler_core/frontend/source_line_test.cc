@@ -35,5 +35,29 @@ TEST(SourceLine, of_anything_else_is_empty) {
     EXPECT_EQ(source_line(text), "") << text;
 }
 
+TEST(SourcePlace, is_the_innermost_frame_outside_torch) {
+  EXPECT_EQ(source_place(
+                "File \"model.py\", line 5, in forward\n    s.m(ids)\n"
+                "  File \"site-packages/transformers/llama/modeling_llama.py\", line 122, in norm\n"
+                "    freqs = a @ b\n"
+                "  File \"site-packages/torch/nn/modules/sparse.py\", line 189, in forward\n"
+                "    return F.embedding("),
+            "modeling_llama.py:122 in norm");
+}
+
+TEST(SourcePlace, without_such_a_frame_is_the_innermost) {
+  EXPECT_EQ(source_place("File \"a/site-packages/torch/x.py\", line 7, in f\n    g()"),
+            "x.py:7 in f");
+  EXPECT_EQ(source_place("no frames here"), "");
+}
+
+TEST(ModulePath, is_the_innermost_submodules) {
+  EXPECT_EQ(module_path("L__self__,,main.<locals>.W;L__self__m,m,a.Llama;"
+                        "L__self__m.layers.0,m.layers.0,a.Layer"),
+            "m.layers.0");
+  EXPECT_EQ(module_path("L__self__,,main.Fn"), "");
+  EXPECT_EQ(module_path(""), "");
+}
+
 }  // namespace
 }  // namespace kiln
