@@ -2,6 +2,8 @@
 // order or spelling. The pipeline of passes is in normalise.cc and reads top to bottom.
 #pragma once
 
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "compiler_core/base/digest.h"
@@ -16,7 +18,10 @@ struct NormalForm {
                                  // inputs that no output needs do not occur
 };
 
-Result<NormalForm> normalise(const Graph& graph);
+// Told what each pass of a pipeline left, by the pass's name, in order. May be empty.
+using PassObserver = std::function<void(std::string_view pass, const Graph& graph)>;
+
+Result<NormalForm> normalise(const Graph& graph, const PassObserver& after = {});
 
 // Part of every digest; a change to what normal form means bumps it.
 inline constexpr int64_t kNormaliserVersion = 1;

@@ -30,13 +30,14 @@ Status refuse_uncovered(const Graph& graph) {
 
 class Partitioner {
  public:
-  explicit Partitioner(const Graph& graph) : graph_(graph), values_(choose_stored_values(graph)) {}
+  Partitioner(const Graph& graph, bool fuse)
+      : graph_(graph), fuse_(fuse), values_(choose_stored_values(graph)) {}
 
   Result<std::vector<FusedKernel>> run() {
     // First every kernel as it was fused. What is stored later to take others apart must not reach
     // into these: between two outputs of one kernel it would close a cycle.
     std::vector<KernelOutputs> refused;
-    for (const KernelOutputs& outputs : fuse_kernels(graph_, values_)) {
+    for (const KernelOutputs& outputs : fuse_ ? fuse_kernels(graph_, values_) : op_by_op()) {
       if (is_empty(outputs)) continue;  // nothing to compute
       auto kernel = make_kernel(outputs);
       if (kernel)
@@ -59,8 +60,25 @@ class Partitioner {
     }
     return in_order();
   }
+  const StoredValues& stored_values() const { return values_; }
 
  private:
+  // A kernel for each stored value, and each value stored that leaves the op it came from.
+  std::vector<KernelOutputs> op_by_op() {
+    const auto users = users_of(graph_);
+    std::vector<KernelOutputs> kernels;
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Op op = graph_.node(id).op;
+      if (traits(op).kind == OpKind::kSource) continue;
+      const bool leaves =
+          std::any_of(users[static_cast<size_t>(id)].begin(), users[static_cast<size_t>(id)].end(),
+                      [&](NodeId user) { return graph_.origin_of(user) != graph_.origin_of(id); });
+      if (leaves && op != Op::kView) values_.stored[static_cast<size_t>(id)] = true;
+      if (values_[id]) kernels.push_back({id});
+    }
+    return kernels;
+  }
+
   bool is_empty(const KernelOutputs& outputs) const {
     return std::all_of(outputs.begin(), outputs.end(),
                        [this](NodeId id) { return numel(graph_.node(id).shape).is(0); });
@@ -148,22 +166,28 @@ class Partitioner {
   }
 
   const Graph& graph_;
+  const bool fuse_;
   StoredValues values_;
   std::vector<FusedKernel> kernels_;
 };
 
 }  // namespace
 
-Result<Partition> partition(const Graph& canonical) {
+Result<Partition> partition(const Graph& canonical, const PartitionOptions& options) {
+  const auto told = [&options](std::string_view pass, Result<Graph> graph) {
+    if (options.after && graph) options.after(pass, *graph);
+    return graph;
+  };
   TRY_STATUS(refuse_uncovered(canonical));
-  TRY(Graph graph, split_reductions(canonical));
+  TRY(Graph graph, told("split_reductions", split_reductions(canonical)));
   // Before the views are sunk: it leaves some to sink.
-  TRY(graph, sink_gathers(graph));
+  TRY(graph, told("sink_gathers", sink_gathers(graph)));
   // Broadcasts of pointwise values go down before the cut, so that where a View still stands on
   // arithmetic, the arithmetic is on stored values and small.
-  TRY(graph, sink_views(graph, SinkLimit::kRecomputePointwise));
-  TRY(std::vector<FusedKernel> kernels, Partitioner(graph).run());
-  return Partition{std::move(graph), std::move(kernels)};
+  TRY(graph, told("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
+  Partitioner partitioner(graph, options.fuse);
+  TRY(std::vector<FusedKernel> kernels, partitioner.run());
+  return Partition{std::move(graph), std::move(kernels), partitioner.stored_values()};
 }
 
 }  // namespace kiln

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "compiler_core/passes/normalise.h"
+#include "compiler_core/plan/stored_values.h"
 #include "compiler_core/plan/workload.h"
 
 namespace kiln {
@@ -18,9 +20,17 @@ struct FusedKernel {
 struct Partition {
   Graph graph;  // what NodeIds refer to: the canonical graph, prepared for cutting
   std::vector<FusedKernel> kernels;
+  StoredValues stored;  // what the kernels hand each other
+};
+
+struct PartitionOptions {
+  // False: what one op of the user's program gives another is stored, as when ops run one by one.
+  // To measure what fusion is worth.
+  bool fuse = true;
+  PassObserver after;
 };
 
 // kUnsupported names the op that no kernel family covers.
-Result<Partition> partition(const Graph& canonical);
+Result<Partition> partition(const Graph& canonical, const PartitionOptions& options = {});
 
 }  // namespace kiln

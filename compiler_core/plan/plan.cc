@@ -100,6 +100,10 @@ class Planner {
 
 Result<Plan> plan(const Graph& canonical) {
   TRY(Partition parts, partition(canonical));
+  return plan(std::move(parts));
+}
+
+Result<Plan> plan(Partition parts) {
   return Planner(std::move(parts)).run();
 }
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "compiler_core/plan/workload.h"
+#include "compiler_core/plan/partition.h"
 #include "compiler_core/program/program.h"
 
 namespace kiln {
@@ -19,5 +19,7 @@ struct Plan {
 
 // kUnsupported names the op that no kernel family covers.
 Result<Plan> plan(const Graph& canonical);
+// The same for a graph that is cut already: launch i is of partition.kernels[i].
+Result<Plan> plan(Partition partition);
 
 }  // namespace kiln
