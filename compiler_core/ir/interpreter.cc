@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler_core/base/check.h"
 #include "compiler_core/base/half.h"
 #include "compiler_core/ir/custom_call.h"
 #include "compiler_core/ir/oracle_ops.h"
@@ -194,8 +195,7 @@ class Interpreter {
         oracle::philox(std::get<PhiloxAttr>(node.attr), value(node.operands[0]).i[0], out);
         break;
       case OpKind::kCustom:
-        TRY_STATUS(custom_call(node, out));
-        break;
+        CHECK(false, "interpret() put its reference in its place");
     }
     if (is_float(node.dtype)) {
       for (double& v : out.f) v = round_to(node.dtype, v, precision_);
@@ -394,21 +394,6 @@ class Interpreter {
     }
   }
 
-  // The reference, on the operands as they are.
-  Status custom_call(const Node& node, Value& out) {
-    const Graph& reference = std::get<CustomAttr>(node.attr).call->reference;
-    std::vector<Tensor> operands;
-    for (size_t i = 0; i < node.operands.size(); ++i)
-      operands.push_back(to_tensor(graph_.node(node.operands[i]).dtype, value(node.operands[i])));
-    std::vector<const Tensor*> inputs;
-    for (const Tensor& operand : operands) inputs.push_back(&operand);
-    TRY(const std::vector<Tensor> results, interpret(reference, inputs, precision_));
-    if (results[0].sizes() != out.sizes)
-      return fail(Code::kInvalidArgument, "a custom call's reference gives another shape");
-    read_input(out, results[0]);
-    return {};
-  }
-
   const Graph& graph_;
   const std::span<const Tensor* const> inputs_;
   const std::vector<int64_t> symbols_;
@@ -464,6 +449,10 @@ Result<std::vector<int64_t>> bind_symbols(const Graph& graph,
 
 Result<std::vector<Tensor>> interpret(const Graph& graph, std::span<const Tensor* const> inputs,
                                       Precision precision) {
+  if (has_custom_calls(graph)) {
+    TRY(const Graph plain, inline_custom_calls(graph));
+    return interpret(plain, inputs, precision);
+  }
   TRY(std::vector<int64_t> symbols, bind_symbols(graph, inputs));
   return Interpreter(graph, inputs, std::move(symbols), precision).run();
 }

@@ -276,8 +276,9 @@ struct Checker {
   Status custom_call() const {
     const auto* attr = this->attr<CustomAttr>();
     if (attr == nullptr || attr->call == nullptr) return refuse("needs a definition");
+    if (const Status good = verify_custom_call(*attr->call); !good)
+      return refuse(good.error().message);
     const Graph& reference = attr->call->reference;
-    if (reference.outputs().size() != 1) return refuse("its reference has one output");
     if (reference.inputs().size() != node.operands.size())
       return refuse("its reference takes another number of operands");
     for (size_t i = 0; i < node.operands.size(); ++i) {

@@ -36,7 +36,21 @@ Graph everything() {
   const NodeId joined = b.concat(both, 1);
   const NodeId counted =
       b.binary(Op::kAdd, b.scan_sum(b.iota(DType::kI64, 5), 0), b.broadcast(least, {5}));
-  auto graph = b.finish({sum, joined, counted, nan, x, sum});
+  const NodeId image = b.input(DType::kF32, {2, 4, 5, 6}),
+               taps = b.input(DType::kF32, {6, 2, 3, 1});
+  const NodeId image2 = b.convolution(image, taps, {{2, 1}, {1, 3}, {0, 2}, {1, 0}, 2});
+  const NodeId powers = b.reduce(Op::kReduceProd, image2, {0, 3});
+  const NodeId updates = b.input(DType::kBF16, {3, 8});
+  std::vector<NodeId> outputs = {sum, joined, counted, nan, x, sum, powers};
+  for (const Combine combine :
+       {Combine::kSet, Combine::kAdd, Combine::kMul, Combine::kMax, Combine::kMin})
+    outputs.push_back(b.scatter(y, index, updates, combine));
+  outputs.push_back(b.argsort(image, true));
+  outputs.push_back(b.argsort(y, false));
+  const NodeId seed = b.input(DType::kI64, {});
+  outputs.push_back(b.philox(seed, {3, 5}, 0));
+  outputs.push_back(b.philox(seed, {7}, INT64_MAX));
+  auto graph = b.finish(std::move(outputs));
   EXPECT_TRUE(graph) << graph.error().message;
   return *std::move(graph);
 }
@@ -49,6 +63,44 @@ TEST(Text, RoundTripsExactly) {
   EXPECT_EQ(*parsed, graph);
   EXPECT_EQ(print(*parsed), text);
   EXPECT_TRUE(verify(*parsed));
+}
+
+TEST(Text, AttributesOfTheNewOpsAreChecked) {
+  const std::string head =
+      "kiln.graph 1\n%0 = input 0 : f32[1,2,5]\n%1 = input 1 : f32[3,2,2]\n"
+      "%2 = input 2 : i64[]\n%3 = input 3 : i64[4]\n%4 = input 4 : f32[4,2,5]\n";
+  const auto parses = [&](const std::string& node) {
+    const auto parsed = parse_graph(head + "%5 = " + node + "\nreturn %5\n");
+    EXPECT_TRUE(parsed || parsed.error().code == Code::kInvalidArgument) << node;
+    return parsed.has_value();
+  };
+  const std::string convolution = "convolution %0 %1 stride=[1] dilation=[1] low=[0] high=[0] ";
+  EXPECT_TRUE(parses(convolution + "groups=1 : f32[1,3,4]"));
+  EXPECT_FALSE(parses(convolution + "groups=1 : f32[1,3,5]"));
+  EXPECT_FALSE(parses(convolution + "groups=1 : bf16[1,3,4]"));
+  EXPECT_FALSE(parses(convolution + "groups=0 : f32[1,3,4]"));
+  EXPECT_FALSE(parses(convolution + ": f32[1,3,4]"));
+  EXPECT_FALSE(parses(
+      "convolution %0 %1 stride=[9223372036854775807] dilation=[1] low=[0] high=[0] groups=1 : "
+      "f32[1,3,1]"));
+  EXPECT_FALSE(
+      parses("convolution %0 %1 stride=[s0] dilation=[1] low=[0] high=[0] groups=1 : f32[1,3,4]"));
+  EXPECT_TRUE(parses("scatter %0 %3 %4 combine=add : f32[1,2,5]"));
+  EXPECT_FALSE(parses("scatter %0 %3 %4 combine=xor : f32[1,2,5]"));
+  EXPECT_FALSE(parses("scatter %0 %3 %0 combine=add : f32[1,2,5]"));
+  EXPECT_FALSE(parses("scatter %0 %4 %3 combine=add : f32[1,2,5]"));
+  EXPECT_TRUE(parses("argsort %0 descending=1 : i64[1,2,5]"));
+  EXPECT_FALSE(parses("argsort %0 descending=2 : i64[1,2,5]"));
+  EXPECT_FALSE(parses("argsort %2 descending=1 : i64[]"));
+  EXPECT_FALSE(parses("argsort %0 descending=1 : i32[1,2,5]"));
+  EXPECT_TRUE(parses("philox %2 stream=3 : i64[2,2]"));
+  EXPECT_FALSE(parses("philox %2 stream=-1 : i64[2,2]"));
+  EXPECT_FALSE(parses("philox %3 stream=0 : i64[2,2]"));
+  EXPECT_FALSE(parses("philox %2 stream=0 : f32[2,2]"));
+  EXPECT_TRUE(parses("reduce_prod %0 axes=[1] : f32[1,5]"));
+  EXPECT_FALSE(parses("reduce_prod %0 axes=[3] : f32[1,2,5]"));
+  EXPECT_FALSE(parses("custom_call %0 call=00 : f32[1,2,5]"));
+  EXPECT_FALSE(parses("custom_call %0 : f32[1,2,5]"));
 }
 
 TEST(Text, ErrorsNameTheLine) {
