@@ -15,6 +15,8 @@ std::string_view combiner(Op op) {
       return "Max";
     case Op::kReduceMin:
       return "Min";
+    case Op::kReduceProd:
+      return "Prod";
     default:
       CHECK(false, "not a reduction");
       return "";
@@ -23,6 +25,7 @@ std::string_view combiner(Op op) {
 
 std::string identity_text(const Node& reduce) {
   if (reduce.op == Op::kReduceSum) return "0";
+  if (reduce.op == Op::kReduceProd) return "1";
   const bool max = reduce.op == Op::kReduceMax;
   if (is_float(reduce.dtype))
     return fmt::format("{}infinity_{}()", max ? "-" : "",

@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-// "Sum", "Max" or "Min": the template argument for a reduction's op.
+// "Sum", "Prod", "Max" or "Min": the template argument for a reduction's op.
 std::string_view combiner(Op op);
 // C text of the value that changes nothing under the reduction.
 std::string identity_text(const Node& reduce);

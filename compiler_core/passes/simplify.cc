@@ -293,6 +293,8 @@ class Simplifier {
   ConstantAttr neutral(Op op, DType dtype) const {
     const double infinity = std::numeric_limits<double>::infinity();
     if (op == Op::kReduceSum) return constant_bits(dtype, 0);
+    if (op == Op::kReduceProd)
+      return is_float(dtype) ? constant_bits(dtype, 1) : ConstantAttr{uint64_t{1}};
     const bool max = op == Op::kReduceMax;
     if (is_float(dtype)) return constant_bits(dtype, max ? -infinity : infinity);
     if (dtype == DType::kU8) return {max ? uint64_t{0} : uint64_t{255}};

@@ -19,6 +19,10 @@ struct Sum {
   template <class V>
   KILN_INLINE V combine(V a, V b) { return a + b; }
 };
+struct Prod {
+  template <class V>
+  KILN_INLINE V combine(V a, V b) { return a * b; }
+};
 struct Max {
   template <class V>
   KILN_INLINE V combine(V a, V b) { return op_max(a, b); }

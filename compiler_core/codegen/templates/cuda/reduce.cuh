@@ -22,6 +22,12 @@ struct Sum {
   template <class V>
   KILN_INLINE V combine(const V& a, const V& b) { return a + b; }
 };
+struct Prod {
+  template <class T>
+  KILN_INLINE T one(T a, T b) { return a * b; }
+  template <class V>
+  KILN_INLINE V combine(const V& a, const V& b) { return a * b; }
+};
 struct Max {
   template <class T>
   KILN_INLINE T one(T a, T b) { return greatest(a, b); }
