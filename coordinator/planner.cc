@@ -66,16 +66,12 @@ Result<Program> plan_program(const StartPlan& request, const PlanContext& contex
     TRY(PlannedKernel kernel, plan_kernel(workload, request, context));
     kernels.push_back(std::move(kernel));
   }
-  Program program;
+  Program program = program_of(std::move(cut));
   program.key = request.key;
   program.graph = request.graph;
   program.target = request.target;
   program.mode = request.mode;
   program.codegen = context.codegen;
-  program.buffers = std::move(cut.buffers);
-  program.launches = std::move(cut.launches);
-  program.output_buffers = std::move(cut.output_buffers);
-  program.arena_bytes = cut.arena_bytes;
   return program;
 }
 

@@ -60,8 +60,10 @@ Result<LocalCompilation> compile_locally(const Graph& canonical, const Digest& g
                                          const Target& target, const KernelCompiler& compiler,
                                          int jobs) {
   TRY(Plan planned, plan(canonical));
+  const std::vector<Workload> workloads = std::move(planned.kernels);
   LocalCompilation local;
-  for (Result<LocalKernel>& made : make_kernels(planned.kernels, target, compiler, jobs)) {
+  local.program = program_of(std::move(planned));
+  for (Result<LocalKernel>& made : make_kernels(workloads, target, compiler, jobs)) {
     if (!made) return fail(std::move(made).error());
     local.program.kernels.push_back(std::move(made->kernel));
     local.artifacts.push_back(std::move(made->artifact));
@@ -72,10 +74,6 @@ Result<LocalCompilation> compile_locally(const Graph& canonical, const Digest& g
   program.target = target;
   program.mode = Mode::kDefault;
   program.codegen = codegen_identity();
-  program.buffers = std::move(planned.buffers);
-  program.launches = std::move(planned.launches);
-  program.output_buffers = std::move(planned.output_buffers);
-  program.arena_bytes = planned.arena_bytes;
   return local;
 }
 

@@ -17,15 +17,15 @@ class Canonicaliser {
     builder_.carry_origins(graph);
   }
 
-  Result<Canonical> run() {
+  Result<Canonical> run(UnusedInputs unused) {
     for (NodeId id : graph_.outputs()) visit(id);
-    keep_inputs_that_bind_symbols();
+    if (unused == UnusedInputs::kKeepWhatBindsSymbols) keep_inputs_that_bind_symbols();
     number_symbols();
     for (NodeId id : order_) emit(id);
     std::vector<NodeId> outputs;
     for (NodeId id : graph_.outputs()) outputs.push_back(at(id));
     TRY(Graph graph, builder_.finish(std::move(outputs)));
-    return Canonical{std::move(graph), std::move(input_order_)};
+    return Canonical{std::move(graph), std::move(input_order_), std::move(symbol_order_)};
   }
 
  private:
@@ -113,6 +113,7 @@ class Canonicaliser {
           if (numbered[static_cast<size_t>(symbol)]) continue;
           numbered[static_cast<size_t>(symbol)] = true;
           const Symbol& old = graph_.symbols()[static_cast<size_t>(symbol)];
+          symbol_order_.push_back(symbol);
           symbol_map_[static_cast<size_t>(symbol)] =
               Dim::symbol(builder_.symbol(old.range, old.hint));
         }
@@ -155,13 +156,14 @@ class Canonicaliser {
   std::vector<NodeId> order_;
   std::vector<Dim> symbol_map_;
   std::vector<int> input_order_;
+  std::vector<SymbolId> symbol_order_;
   GraphBuilder builder_;
 };
 
 }  // namespace
 
-Result<Canonical> canonicalise(const Graph& graph) {
-  return Canonicaliser(graph).run();
+Result<Canonical> canonicalise(const Graph& graph, UnusedInputs unused) {
+  return Canonicaliser(graph).run(unused);
 }
 
 }  // namespace kiln

@@ -11,9 +11,14 @@ namespace kiln {
 
 struct Canonical {
   Graph graph;
-  std::vector<int> input_order;  // input_order[i] is the old input that is now input i
+  std::vector<int> input_order;        // input_order[i] is the old input that is now input i
+  std::vector<SymbolId> symbol_order;  // the old symbol that is now symbol i
 };
 
-Result<Canonical> canonicalise(const Graph& graph);
+// A size may be known only from an input that is otherwise not needed.
+enum class UnusedInputs { kKeepWhatBindsSymbols, kDrop };
+
+Result<Canonical> canonicalise(const Graph& graph,
+                               UnusedInputs unused = UnusedInputs::kKeepWhatBindsSymbols);
 
 }  // namespace kiln

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/ir/affine.h"
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/workload.h"
 
@@ -45,15 +46,13 @@ class Classifier {
   const Node& operand(const Node& node, size_t i) const { return graph_.node(node.operands[i]); }
 
   Status common() const {
-    if (!graph_.symbols().empty())
-      return fail(Code::kUnsupported, "dynamic sizes have no kernels yet");
     const std::vector<bool> live = live_nodes(graph_);
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
       if (!live[static_cast<size_t>(id)]) return refuse(node, "no output needs it");
       for (const Dim& size : node.shape)
-        if (!size.is_constant() || size.constant() < 1)
-          return refuse(node, "a size is not a positive constant");
+        if (size.is_constant() ? size.constant() < 1 : lower_bound(size, graph_.symbols()) < 0)
+          return refuse(node, "a size is not a positive constant, or may be negative");
       TRY_STATUS(half_is_only_moved(node));
     }
     std::set<NodeId> seen;

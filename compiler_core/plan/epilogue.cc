@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler_core/plan/sizes.h"
 #include "compiler_core/plan/stored_values.h"
 
 namespace kiln {
@@ -10,23 +11,6 @@ namespace {
 
 constexpr size_t kMaxStep = 48;       // nodes between two waists: gelu has some ten
 constexpr size_t kMaxEpilogue = 256;  // nodes in all
-
-// A View that only rearranges: it reads every element of its operand once.
-bool is_rearrangement(const Graph& graph, const Node& view) {
-  const auto& attr = std::get<ViewAttr>(view.attr);
-  if (!attr.offset.is(0) || numel(view.shape) != numel(graph.node(view.operands[0]).shape))
-    return false;
-  std::vector<std::pair<Dim, Dim>> axes;  // stride, size
-  for (size_t i = 0; i < view.shape.size(); ++i)
-    if (!view.shape[i].is(1)) axes.emplace_back(attr.strides[i], view.shape[i]);
-  std::sort(axes.begin(), axes.end());
-  Dim expected = 1;
-  for (const auto& [stride, size] : axes) {
-    if (stride != expected) return false;
-    expected = expected * size;
-  }
-  return true;
-}
 
 class Walk {
  public:
@@ -39,7 +23,7 @@ class Walk {
     const NodeId view = only_user(product);
     NodeId start = product;
     if (view != kInvalidNode && graph_.node(view).op == Op::kView && !output(view) &&
-        is_rearrangement(graph_, graph_.node(view)))
+        walk_order(graph_, graph_.node(view)))
       start = epilogue.view = view;
     NodeId end = start;
     while (epilogue.nodes.size() < kMaxEpilogue && advance(end, epilogue.nodes)) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler_core/plan/kernel_graph.h"
+#include "compiler_core/plan/sizes.h"
 #include "compiler_core/plan/workload.h"
 
 namespace kiln {
@@ -19,7 +20,7 @@ struct Kernel {
   std::vector<NodeId> reads;  // inputs and stored values
   bool product = false;       // has a matmul, a convolution or a node that stands alone
   std::optional<ReductionSizes> reduction;
-  int64_t elements = 0;  // of the iteration space
+  Dim elements;  // of the iteration space
   int nodes = 0;
 };
 
@@ -49,7 +50,7 @@ class Fuser {
   Kernel& at(int k) { return kernels_[static_cast<size_t>(k)]; }
   int& owner(NodeId id) { return owner_[static_cast<size_t>(id)]; }
   std::vector<int>& readers(NodeId id) { return readers_[static_cast<size_t>(id)]; }
-  int64_t elements(NodeId id) const { return numel(graph_.node(id).shape).constant(); }
+  Dim elements(NodeId id) const { return numel(graph_.node(id).shape); }
 
   Kernel describe(KernelOutputs outputs) const {
     Kernel kernel;
@@ -122,7 +123,7 @@ class Fuser {
     };
     for (NodeId id : at(k).reads) propose(owner(id));
     for (NodeId id : at(k).reads) {
-      if (elements(id) * 4 < at(k).elements) continue;
+      if (size_at_hints(graph_, elements(id) * 4) < size_at_hints(graph_, at(k).elements)) continue;
       const auto& all = readers(id);
       for (size_t i = all.size() > 8 ? all.size() - 8 : 0; i < all.size(); ++i)
         if (all[i] < k) propose(all[i]);
@@ -132,7 +133,7 @@ class Fuser {
 
   static bool may_share_space(const Kernel& a, const Kernel& b) {
     if (a.product || b.product || a.outputs.empty() || b.outputs.empty()) return false;
-    if (a.elements == 0 || b.elements == 0) return false;
+    if (a.elements.is(0) || b.elements.is(0)) return false;
     if (a.nodes + b.nodes > kMaxNodes) return false;
     if (a.reads.size() + b.reads.size() + a.outputs.size() + b.outputs.size() > kMaxBuffers)
       return false;

@@ -1,11 +1,11 @@
 #include "compiler_core/plan/kernel_graph.h"
 
 #include <algorithm>
-#include <numeric>
 #include <unordered_map>
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/sizes.h"
 
 namespace kiln {
 namespace {
@@ -19,6 +19,7 @@ class Cutter {
     collect();
     choose_space();
     builder_.carry_origins(graph_);
+    for (const Symbol& symbol : graph_.symbols()) builder_.symbol(symbol.range, symbol.hint);
     for (NodeId id : members_) {
       builder_.set_origin(graph_.origin_of(id));
       map_[id] = is_input(id) ? read(id) : compute(graph_.node(id));
@@ -115,14 +116,12 @@ class Cutter {
     return numel(node.shape) == numel(first) ? builder_.reshape(value, first) : value;
   }
 
-  // The value in the order of what `view` rearranges: its axes sorted by the stride they walk.
+  // The value in the order of what `view` rearranges: its axes as they walk that, those of size 1
+  // anywhere.
   NodeId undone(NodeId value, const Node& view) {
-    const auto& strides = std::get<ViewAttr>(view.attr).strides;
-    std::vector<int> order(strides.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-      return strides[static_cast<size_t>(a)] > strides[static_cast<size_t>(b)];
-    });
+    std::vector<int> order = *walk_order(graph_, view);
+    for (int axis = 0; axis < static_cast<int>(view.shape.size()); ++axis)
+      if (view.shape[static_cast<size_t>(axis)].is(1)) order.push_back(axis);
     return builder_.reshape(builder_.permute(value, order), graph_.node(view.operands[0]).shape);
   }
 

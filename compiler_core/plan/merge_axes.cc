@@ -211,6 +211,7 @@ class AxisMerger {
     builder.carry_origins(graph_);
     std::vector<NodeId> map(static_cast<size_t>(graph_.size()), kInvalidNode);
     const std::vector<Shape> shapes = input_shapes();
+    for (const Symbol& symbol : graph_.symbols()) builder.symbol(symbol.range, symbol.hint);
     for (size_t i = 0; i < shapes.size(); ++i) {
       const NodeId old = graph_.inputs()[i];
       map[static_cast<size_t>(old)] = builder.input(graph_.node(old).dtype, shapes[i]);

@@ -8,7 +8,7 @@
 
 namespace kiln {
 
-// REQUIRES: sizes are constants. The graph itself where its nodes do not share one iteration space.
+// The graph itself where its nodes do not share one iteration space.
 Result<Graph> merge_axes(const Graph& graph);
 
 }  // namespace kiln

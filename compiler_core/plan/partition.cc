@@ -14,20 +14,6 @@
 namespace kiln {
 namespace {
 
-// What no family covers, whatever the cut.
-Status refuse_uncovered(const Graph& graph) {
-  for (const Node& node : graph.nodes()) {
-    const std::string what = std::string(to_string(node.op)) + " " +
-                             std::string(to_string(node.dtype)) + to_string(node.shape);
-    if (!is_constant(node.shape))
-      return fail(Code::kUnsupported,
-                  what +
-                      " has dynamic sizes, which have no kernels yet: export the program with "
-                      "static shapes");
-  }
-  return {};
-}
-
 class Partitioner {
  public:
   Partitioner(const Graph& graph, bool fuse)
@@ -92,6 +78,7 @@ class Partitioner {
     for (int input : binding.input_order)
       kernel.inputs.push_back(cut.inputs[static_cast<size_t>(input)]);
     kernel.outputs = outputs;
+    kernel.dims = std::move(binding.dims);
     kernel.workload = std::move(binding.workload);
     return kernel;
   }
@@ -178,7 +165,6 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
     if (options.after && graph) options.after(pass, *graph);
     return graph;
   };
-  TRY_STATUS(refuse_uncovered(canonical));
   TRY(Graph graph, told("split_reductions", split_reductions(canonical)));
   // Before the views are sunk: it leaves some to sink.
   TRY(graph, told("sink_gathers", sink_gathers(graph)));

@@ -12,7 +12,8 @@ namespace kiln {
 struct FusedKernel {
   Workload workload;
   std::vector<NodeId>
-      inputs;  // what each workload input is: an input of the graph or a stored value
+      inputs;             // what each workload input is: an input of the graph or a stored value
+  std::vector<Dim> dims;  // the values of the workload's symbols, in the graph's
   std::vector<NodeId> outputs;   // the stored values, in the order of the workload's outputs
   std::vector<NodeId> computed;  // every node that the kernel computes, ascending
 };

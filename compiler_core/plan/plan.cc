@@ -6,6 +6,7 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/plan/memory.h"
 #include "compiler_core/plan/partition.h"
+#include "compiler_core/plan/sizes.h"
 
 namespace kiln {
 namespace {
@@ -15,6 +16,8 @@ class Planner {
   explicit Planner(Partition partition) : partition_(std::move(partition)) {}
 
   Plan run() {
+    for (const Symbol& symbol : graph().symbols())
+      plan_.symbols.push_back({symbol.range.min, symbol.range.max, symbol.hint});
     declare_inputs();
     declare_outputs();
     for (const FusedKernel& kernel : partition_.kernels)
@@ -63,10 +66,33 @@ class Planner {
         kernels_.try_emplace(kernel.workload.digest, static_cast<int>(plan_.kernels.size()));
     if (fresh) plan_.kernels.push_back(std::move(kernel.workload));
     launch.kernel = it->second;
+    launch.dims = std::move(kernel.dims);
     plan_.launches.push_back(std::move(launch));
   }
 
+  // Buffers that grow together, as one unit does, share memory as if the unit were one; those that
+  // grow differently have regions of their own, since either may be the larger.
   void place_temporaries() {
+    std::vector<Lifetime> lifetimes = lifetimes_of_buffers();
+    std::map<Dim, std::vector<size_t>> regions;  // by unit: 1, of fixed sizes, comes first
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const Buffer& buffer = plan_.buffers[i];
+      if (buffer.kind != Buffer::Kind::kTemporary) continue;
+      FactoredSize size = factored(buffer.spec.shape);
+      lifetimes[i].bytes = size.number * size_of(buffer.spec.dtype);
+      regions[std::move(size.unit)].push_back(i);
+    }
+    for (const auto& [unit, members] : regions) {
+      std::vector<Lifetime> temporaries;
+      for (const size_t i : members) temporaries.push_back(lifetimes[i]);
+      const ArenaPlan arena = plan_arena(temporaries);
+      for (size_t k = 0; k < members.size(); ++k)
+        plan_.buffers[members[k]].arena_offset = plan_.arena_bytes + unit * Dim(arena.offsets[k]);
+      plan_.arena_bytes = plan_.arena_bytes + unit * Dim(arena.bytes);
+    }
+  }
+
+  std::vector<Lifetime> lifetimes_of_buffers() const {
     std::vector<Lifetime> lifetimes(plan_.buffers.size());
     std::vector<bool> used(plan_.buffers.size(), false);
     for (int i = 0; i < static_cast<int>(plan_.launches.size()); ++i)
@@ -76,18 +102,7 @@ class Planner {
         used[static_cast<size_t>(arg)] = true;
         life.last = i;
       }
-    std::vector<Lifetime> temporaries;
-    std::vector<Buffer*> placed;
-    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
-      Buffer& buffer = plan_.buffers[i];
-      if (buffer.kind != Buffer::Kind::kTemporary) continue;
-      lifetimes[i].bytes = numel(buffer.spec.shape).constant() * size_of(buffer.spec.dtype);
-      temporaries.push_back(lifetimes[i]);
-      placed.push_back(&buffer);
-    }
-    const ArenaPlan arena = plan_arena(temporaries);
-    for (size_t i = 0; i < placed.size(); ++i) placed[i]->arena_offset = arena.offsets[i];
-    plan_.arena_bytes = arena.bytes;
+    return lifetimes;
   }
 
   Partition partition_;
@@ -105,6 +120,16 @@ Result<Plan> plan(const Graph& canonical) {
 
 Result<Plan> plan(Partition parts) {
   return Planner(std::move(parts)).run();
+}
+
+Program program_of(Plan plan) {
+  Program program;
+  program.buffers = std::move(plan.buffers);
+  program.launches = std::move(plan.launches);
+  program.output_buffers = std::move(plan.output_buffers);
+  program.arena_bytes = std::move(plan.arena_bytes);
+  program.symbols = std::move(plan.symbols);
+  return program;
 }
 
 }  // namespace kiln

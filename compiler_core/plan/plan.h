@@ -14,12 +14,16 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<Launch> launches;  // kernel: an index into kernels
   std::vector<int> output_buffers;
-  Dim arena_bytes;
+  Dim arena_bytes;  // offsets and size hold for every value of the symbols
+  std::vector<ProgramSymbol> symbols;
 };
 
 // kUnsupported names the op that no kernel family covers.
 Result<Plan> plan(const Graph& canonical);
 // The same for a graph that is cut already: launch i is of partition.kernels[i].
 Result<Plan> plan(Partition partition);
+
+// The program of `plan`, but for its identity and kernels.
+Program program_of(Plan plan);
 
 }  // namespace kiln

@@ -20,8 +20,8 @@ class GatherSinker {
     const auto columns = row_stride();
     if (!columns || builder_.shape(table_).size() != 1) return std::nullopt;
     columns_ = *columns;
-    rows_ = numel(shape).constant();
-    if (columns_ < 2 || !numel(builder_.shape(table_)).is(rows_ * columns_)) return std::nullopt;
+    rows_ = numel(shape);
+    if (columns_ < 2 || numel(builder_.shape(table_)) != rows_ * Dim(columns_)) return std::nullopt;
     if (!has_reduction(table_)) return std::nullopt;
     index_ = builder_.reshape(index_, {rows_});
     return builder_.reshape(picked(table_), shape);
@@ -58,10 +58,10 @@ class GatherSinker {
   static bool walks_in_order(const Node& view, size_t rank) {
     const auto& attr = std::get<ViewAttr>(view.attr);
     if (!attr.offset.is(0)) return false;
-    int64_t stride = 1;
+    Dim stride = 1;
     for (size_t k = rank; k-- > 0;) {
-      if (!view.shape[k].is(1) && !attr.strides[k].is(stride)) return false;
-      stride *= view.shape[k].constant();
+      if (!view.shape[k].is(1) && attr.strides[k] != stride) return false;
+      stride = stride * view.shape[k];
     }
     return true;
   }
@@ -76,7 +76,7 @@ class GatherSinker {
     const bool repeats = rank > 0 && spread.shape[rank - 1].is(columns_) &&
                          std::get<ViewAttr>(spread.attr).strides[rank - 1].is(0) &&
                          walks_in_order(spread, rank - 1);
-    if (!repeats || !numel(builder_.shape(spread.operands[0])).is(rows_)) return kInvalidNode;
+    if (!repeats || numel(builder_.shape(spread.operands[0])) != rows_) return kInvalidNode;
     return spread.operands[0];
   }
 
@@ -113,7 +113,8 @@ class GatherSinker {
   GraphBuilder& builder_;
   const NodeId table_;
   NodeId index_;
-  int64_t rows_ = 0, columns_ = 0;
+  Dim rows_;
+  int64_t columns_ = 0;
   std::unordered_map<NodeId, bool> reduced_;
   std::unordered_map<NodeId, NodeId> picked_;
 };

@@ -4,6 +4,7 @@
 
 #include "compiler_core/plan/epilogue.h"
 
+#include "compiler_core/plan/sizes.h"
 namespace kiln {
 namespace {
 
@@ -11,14 +12,10 @@ namespace {
 // expression.
 constexpr int kMaxDepth = 128;
 
-int64_t count(const Shape& shape) {
-  return numel(shape).constant();
-}
-
 // Axes as (size, stride) with those walked as one merged: equal lists walk a buffer alike.
-using Walk = std::vector<std::pair<int64_t, int64_t>>;
-void append(Walk& walk, int64_t size, int64_t stride) {
-  if (size == 1) return;
+using Walk = std::vector<std::pair<Dim, Dim>>;
+void append(Walk& walk, const Dim& size, const Dim& stride) {
+  if (size.is(1)) return;
   if (!walk.empty() && walk.back().second == stride * size) {
     walk.back() = {walk.back().first * size, stride};
   } else {
@@ -31,8 +28,7 @@ bool is_spread(const Node& view, const ReductionSizes& sizes) {
   const auto& attr = std::get<ViewAttr>(view.attr);
   if (!attr.offset.is(0)) return false;
   Walk reads, expected;
-  for (size_t i = 0; i < view.shape.size(); ++i)
-    append(reads, view.shape[i].constant(), attr.strides[i].constant());
+  for (size_t i = 0; i < view.shape.size(); ++i) append(reads, view.shape[i], attr.strides[i]);
   append(expected, sizes.batch, sizes.kept);
   append(expected, sizes.reduced, 0);
   append(expected, sizes.kept, 1);
@@ -287,20 +283,15 @@ ReductionSizes reduction_sizes(const Graph& graph, const Node& reduce) {
   const auto& axes = std::get<ReduceAttr>(reduce.attr).axes;
   ReductionSizes sizes;
   for (int i = 0; i < static_cast<int>(shape.size()); ++i) {
-    const int64_t size = shape[static_cast<size_t>(i)].constant();
-    if (i < axes.front())
-      sizes.batch *= size;
-    else if (i > axes.back())
-      sizes.kept *= size;
-    else
-      sizes.reduced *= size;
+    Dim& part = i < axes.front() ? sizes.batch : i > axes.back() ? sizes.kept : sizes.reduced;
+    part = part * shape[static_cast<size_t>(i)];
   }
   return sizes;
 }
 
 bool is_reshape(const Graph& graph, const Node& view) {
   const auto& attr = std::get<ViewAttr>(view.attr);
-  if (!attr.offset.is(0) || count(view.shape) != count(graph.node(view.operands[0]).shape))
+  if (!attr.offset.is(0) || numel(view.shape) != numel(graph.node(view.operands[0]).shape))
     return false;
   const std::vector<Dim> strides = contiguous_strides(view.shape);
   for (size_t i = 0; i < strides.size(); ++i)

@@ -13,10 +13,10 @@ namespace kiln {
 // Sizes of batch ++ reduced ++ kept of a reduction. Nodes that walk these in one row-major order
 // belong to one iteration space, however their axes are written.
 struct ReductionSizes {
-  int64_t batch = 1, reduced = 1, kept = 1;
+  Dim batch = 1, reduced = 1, kept = 1;
   bool operator==(const ReductionSizes&) const = default;
 };
-// REQUIRES: the reduced axes are neighbours (split_reductions), sizes are constants.
+// REQUIRES: the reduced axes are neighbours (split_reductions).
 ReductionSizes reduction_sizes(const Graph& graph, const Node& reduce);
 
 // Whether `view` reads its operand's elements all, once and in order: a reshape.
@@ -31,7 +31,7 @@ struct StoredValues {
   bool operator[](NodeId id) const { return stored[static_cast<size_t>(id)]; }
 };
 
-// REQUIRES: sizes are constants, reductions are split, broadcasts of pointwise values sunk.
+// REQUIRES: reductions are split, broadcasts of pointwise values sunk.
 StoredValues choose_stored_values(const Graph& graph);
 
 }  // namespace kiln

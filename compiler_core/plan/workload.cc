@@ -44,8 +44,6 @@ Result<Family> parse_family(std::string_view name) {
 }
 
 Result<WorkloadBinding> make_workload(const Graph& subgraph) {
-  if (!subgraph.symbols().empty())
-    return fail(Code::kUnsupported, "dynamic sizes have no kernels yet");
   // The passes of normalise, except that broadcasts go all the way down: within a kernel every
   // value is computed where it is used.
   TRY(Graph graph, expand_half(subgraph));
@@ -53,7 +51,7 @@ Result<WorkloadBinding> make_workload(const Graph& subgraph) {
   TRY(graph, sink_views(graph, SinkLimit::kRecomputePointwise));
   TRY(graph, simplify(graph));
   TRY(graph, merge_axes(graph));
-  TRY(Canonical canonical, canonicalise(graph));
+  TRY(Canonical canonical, canonicalise(graph, UnusedInputs::kDrop));
   TRY(const Family family, classify(canonical.graph));
 
   WorkloadBinding binding;
@@ -62,6 +60,7 @@ Result<WorkloadBinding> make_workload(const Graph& subgraph) {
   binding.workload.graph = std::move(canonical.graph);
   binding.workload.family = family;
   binding.input_order = std::move(canonical.input_order);
+  for (const SymbolId symbol : canonical.symbol_order) binding.dims.push_back(Dim::symbol(symbol));
   return binding;
 }
 

@@ -5,7 +5,9 @@
 // What code generation may rely on, and what classify() checks:
 //
 // Every family
-//  - Sizes are constants, at least 1. Every node is needed by an output. No ScanSum.
+//  - Sizes are constants, at least 1, or polynomials over symbols that are never negative; which
+//    of those a family has kernels for, its code generator says. Every node is needed by an output.
+//    No ScanSum.
 //  - Half types (f16, bf16, f8) are only moved or converted: they occur on inputs, constants, View,
 //    Pad, Concat, Gather, Matmul operands and Cast; a Cast with a half type has f32 on its other
 //    side. All arithmetic, comparison and reduction is in f32, f64, integers or bool.
@@ -95,6 +97,7 @@ struct Workload {
 struct WorkloadBinding {
   Workload workload;
   std::vector<int> input_order;
+  std::vector<Dim> dims;  // the value of each of the workload's symbols, in the subgraph's symbols
 };
 Result<WorkloadBinding> make_workload(const Graph& subgraph);
 

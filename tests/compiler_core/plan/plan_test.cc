@@ -331,12 +331,6 @@ TEST(Plan, RefusesWhatNoFamilyCoversByName) {
   const Error scan = refusal([](Program& p) { return std::vector{p.scan_sum(p.f32({4, 6}), 1)}; });
   EXPECT_EQ(scan.code, Code::kUnsupported);
   EXPECT_NE(scan.message.find("scan_sum f32[4,6]"), std::string::npos) << scan.message;
-  const Error dynamic = refusal([](Program& p) {
-    const Dim n = Dim::symbol(p.symbol({1, 64}, 8));
-    return std::vector{p.unary(Op::kExp, p.f32({n, 4}))};
-  });
-  EXPECT_EQ(dynamic.code, Code::kUnsupported);
-  EXPECT_NE(dynamic.message.find("dynamic sizes"), std::string::npos) << dynamic.message;
 }
 
 }  // namespace

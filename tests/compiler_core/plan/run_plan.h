@@ -1,5 +1,6 @@
 // Runs a plan with the interpreter as its kernels, on the plan's own buffers: temporaries lie in
 // one poisoned arena at their offsets, so that an overlap of live buffers shows as a wrong result.
+// A plan with symbols is run for one set of values.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,16 +9,21 @@
 #include <vector>
 
 #include "compiler_core/ir/interpreter.h"
+#include "compiler_core/passes/specialise.h"
 #include "compiler_core/plan/plan.h"
 
 namespace kiln::testing {
 
 class PlanRunner {
  public:
-  PlanRunner(const Plan& plan, const std::vector<const Tensor*>& inputs) : plan_(plan) {
-    arena_.assign(static_cast<size_t>(plan.arena_bytes.constant()), 0xa5);
+  PlanRunner(const Plan& plan, const std::vector<const Tensor*>& inputs,
+             std::vector<int64_t> symbols)
+      : plan_(plan), symbols_(std::move(symbols)) {
+    arena_.assign(static_cast<size_t>(value(plan.arena_bytes)), 0xa5);
     for (const Buffer& buffer : plan.buffers) {
-      owned_.emplace_back(buffer.spec.dtype, constant_sizes(buffer.spec.shape));
+      std::vector<int64_t> sizes;
+      for (const Dim& size : buffer.spec.shape) sizes.push_back(value(size));
+      owned_.emplace_back(buffer.spec.dtype, std::move(sizes));
       if (buffer.kind == Buffer::Kind::kInput)
         owned_.back() = inputs[static_cast<size_t>(buffer.index)]->clone();
     }
@@ -32,23 +38,33 @@ class PlanRunner {
   }
 
  private:
+  int64_t value(const Dim& dim) const { return dim.evaluate(symbols_).value(); }
+
+  // The kernel for the sizes of this launch.
+  Graph sized(const Graph& kernel, const Launch& launch) const {
+    EXPECT_EQ(kernel.symbols().size(), launch.dims.size());
+    std::vector<Symbol> sizes;
+    for (const Dim& dim : launch.dims) sizes.push_back({{value(dim), value(dim)}, 0});
+    return specialise(kernel, sizes).value();
+  }
+
   uint8_t* data(int index) {
     const Buffer& buffer = plan_.buffers[static_cast<size_t>(index)];
     Tensor& tensor = owned_[static_cast<size_t>(index)];
     if (buffer.kind != Buffer::Kind::kTemporary) return tensor.bytes().data();
-    const int64_t offset = buffer.arena_offset.constant();
+    const int64_t offset = value(buffer.arena_offset);
     EXPECT_EQ(offset % 64, 0);
     EXPECT_LE(offset + tensor.byte_size(), static_cast<int64_t>(arena_.size()));
     return arena_.data() + offset;
   }
 
   void run(const Launch& launch) {
-    const Workload& kernel = plan_.kernels[static_cast<size_t>(launch.kernel)];
-    const size_t inputs = kernel.graph.inputs().size();
-    ASSERT_EQ(launch.args.size(), inputs + kernel.graph.outputs().size());
+    const Graph kernel = sized(plan_.kernels[static_cast<size_t>(launch.kernel)].graph, launch);
+    const size_t inputs = kernel.inputs().size();
+    ASSERT_EQ(launch.args.size(), inputs + kernel.outputs().size());
     std::vector<Tensor> arguments;
     for (size_t i = 0; i < inputs; ++i) {
-      const Node& node = kernel.graph.node(kernel.graph.inputs()[i]);
+      const Node& node = kernel.node(kernel.inputs()[i]);
       Tensor argument(node.dtype, constant_sizes(node.shape));
       expect_fits(argument, launch.args[i]);
       if (argument.byte_size() > 0)
@@ -57,7 +73,7 @@ class PlanRunner {
     }
     std::vector<const Tensor*> pointers;
     for (const Tensor& argument : arguments) pointers.push_back(&argument);
-    const auto results = interpret(kernel.graph, pointers);
+    const auto results = interpret(kernel, pointers);
     ASSERT_TRUE(results.has_value()) << results.error().message;
     for (size_t i = 0; i < results->size(); ++i) {
       expect_fits((*results)[i], launch.args[inputs + i]);
@@ -74,12 +90,14 @@ class PlanRunner {
   }
 
   const Plan& plan_;
+  const std::vector<int64_t> symbols_;
   std::vector<uint8_t> arena_;
   std::vector<Tensor> owned_;  // one per buffer; a temporary's own memory is not used
 };
 
-inline std::vector<Tensor> run_plan(const Plan& plan, const std::vector<const Tensor*>& inputs) {
-  return PlanRunner(plan, inputs).run();
+inline std::vector<Tensor> run_plan(const Plan& plan, const std::vector<const Tensor*>& inputs,
+                                    std::vector<int64_t> symbols = {}) {
+  return PlanRunner(plan, inputs, std::move(symbols)).run();
 }
 
 }  // namespace kiln::testing
