@@ -33,8 +33,6 @@ Status check_printable(const Graph& graph) {
       return fail(Code::kUnsupported, "a kernel with sizes that are known only at run time");
     if (node.dtype == DType::kF8E4M3 || node.dtype == DType::kF8E5M2)
       return fail(Code::kUnsupported, fmt::format("{} on this target", to_string(node.dtype)));
-    if (node.op == Op::kScanSum)
-      return fail(Code::kUnsupported, "scan_sum: no kernel family covers it");
   }
   return {};
 }

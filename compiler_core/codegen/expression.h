@@ -48,7 +48,7 @@ struct Register {
 // the f32 it lies in, as in Inductor's kernels.
 enum class Dialect : uint8_t { kCpu, kCuda };
 
-// Refuses what no expression covers: sizes that are not constant, f8 types, scans.
+// Refuses what no expression covers: sizes that are not constant, f8 types.
 Status check_printable(const Graph& graph);
 
 // REQUIRES everywhere: check_printable(graph).

@@ -6,6 +6,9 @@
 #include "compiler_core/codegen/cpu/matmul.h"
 #include "compiler_core/codegen/cpu/pointwise.h"
 #include "compiler_core/codegen/cpu/row_reduction.h"
+#include "compiler_core/codegen/cpu/scan.h"
+#include "compiler_core/codegen/cpu/scatter.h"
+#include "compiler_core/codegen/cpu/sort.h"
 #include "compiler_core/codegen/cuda/column_reduction.h"
 #include "compiler_core/codegen/cuda/matmul.h"
 #include "compiler_core/codegen/cuda/needed_text.h"
@@ -45,9 +48,18 @@ Result<Source> lower_cpu(const Workload& workload, const Schedule& schedule) {
       TRY(const ColumnReductionSchedule decisions, ColumnReductionSchedule::from(schedule));
       return lower_column_reduction(workload.graph, decisions);
     }
-    case Family::kScan:
-    case Family::kSort:
-    case Family::kScatter:
+    case Family::kScan: {
+      TRY(const ScanSchedule decisions, ScanSchedule::from(schedule));
+      return lower_scan(workload.graph, decisions);
+    }
+    case Family::kSort: {
+      TRY(const SortSchedule decisions, SortSchedule::from(schedule));
+      return lower_sort(workload.graph, decisions);
+    }
+    case Family::kScatter: {
+      TRY(const ScatterSchedule decisions, ScatterSchedule::from(schedule));
+      return lower_scatter(workload.graph, decisions);
+    }
     case Family::kConvolution:
     case Family::kAttention:
     case Family::kCustom:

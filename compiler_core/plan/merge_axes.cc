@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/merge_alone_axes.h"
 
 namespace kiln {
 namespace {
@@ -37,7 +38,7 @@ class AxisMerger {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
       if (!live(id)) continue;
-      if (node.op == Op::kGather || node.op == Op::kScanSum) return false;
+      if (node.op == Op::kGather || stands_alone(node.op)) return false;
       if (node.op == Op::kMatmul) space_ = node.shape;
       if (traits(node.op).kind != OpKind::kReduce) continue;
       space_ = graph_.node(node.operands[0]).shape;
@@ -270,6 +271,8 @@ class AxisMerger {
 }  // namespace
 
 Result<Graph> merge_axes(const Graph& graph) {
+  if (!graph.outputs().empty() && stands_alone(graph.node(graph.outputs()[0]).op))
+    return merge_alone_axes(graph);
   return AxisMerger(graph).run();
 }
 

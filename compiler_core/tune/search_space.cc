@@ -4,6 +4,9 @@
 #include "compiler_core/tune/cpu/space_matmul.h"
 #include "compiler_core/tune/cpu/space_pointwise.h"
 #include "compiler_core/tune/cpu/space_row_reduction.h"
+#include "compiler_core/tune/cpu/space_scan.h"
+#include "compiler_core/tune/cpu/space_scatter.h"
+#include "compiler_core/tune/cpu/space_sort.h"
 #include "compiler_core/tune/cpu/vector_width.h"
 #include "compiler_core/tune/cuda/device_limits.h"
 #include "compiler_core/tune/cuda/space_column_reduction.h"
@@ -33,8 +36,14 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
       return cuda ? cuda_column_reduction_space(workload, target)
                   : column_reduction_space(workload, target);
     case Family::kScan:
+      if (cuda) break;
+      return scan_space(workload, target);
     case Family::kSort:
+      if (cuda) break;
+      return sort_space(workload, target);
     case Family::kScatter:
+      if (cuda) break;
+      return scatter_space(workload, target);
     case Family::kConvolution:
     case Family::kAttention:
     case Family::kCustom:

@@ -13,8 +13,9 @@ namespace kiln {
 // The statements that declare in0.., out0.. from `args`, indented by 2.
 std::string argument_pointers(const Graph& graph);
 
-// The text every source starts with: LANES, the vocabulary of templates/cpu/*.h.
-std::string preamble(int lanes);
+// The text every source starts with: LANES, the vocabulary of templates/cpu/*.h. `extra`: further
+// template files, "scan.h".
+std::string preamble(int lanes, std::initializer_list<std::string_view> extra = {});
 
 // extern "C" void ENTRY(args, dims, begin, end, workspace, scratch) { in0.. out0.. BODY }, where
 // BODY is statements indented by 2.

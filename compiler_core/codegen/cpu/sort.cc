@@ -1,0 +1,100 @@
+#include "compiler_core/codegen/cpu/sort.h"
+
+#include <fmt/core.h>
+
+#include "compiler_core/codegen/cpu/kernel_text.h"
+#include "compiler_core/codegen/value_text.h"
+#include "compiler_core/tune/axis_extents.h"
+
+namespace kiln {
+namespace {
+
+class SortKernel {
+ public:
+  SortKernel(const Graph& graph, const SortSchedule& schedule)
+      : graph_(graph), schedule_(schedule), extent_(SortExtent::of(graph)) {
+    piece_ = (extent_.size + schedule.split - 1) / schedule.split;
+    pieces_ = (extent_.size + piece_ - 1) / piece_;
+  }
+
+  Source print() {
+    source_.text = preamble(8, {"sort.h"});
+    source_.recipe = argument_recipe(graph_);
+    const int64_t entry = sort_entry_bytes(extent_.dtype);
+    if (pieces_ == 1) {
+      source_.recipe.scratch_bytes = 2 * extent_.size * entry;
+      add_phase("kernel", "scratch", 0,
+                fmt::format("    Entry* row = entries;\n"
+                            "    fill_entries<{}>(in0 + block * {}, 0, {}, row);\n"
+                            "    row = sort_entries<{}>(row, entries + {}, {});\n"
+                            "    for (int64_t i = 0; i < {}; ++i)\n"
+                            "      out0[block * {} + i] = position(row[i]);\n",
+                            descending(), extent_.size, extent_.size, schedule_.digit, extent_.size,
+                            extent_.size, extent_.size, extent_.size));
+      return source_;
+    }
+    source_.recipe.workspace_bytes = 2 * extent_.rows * extent_.size * entry;
+    sort_pieces();
+    bool swapped = false;
+    for (int64_t run = piece_; run < extent_.size; run *= 2, swapped = !swapped)
+      merge_runs(run, swapped);
+    return source_;
+  }
+
+ private:
+  const char* descending() const { return extent_.descending ? "true" : "false"; }
+
+  // A block is a row, or a piece of one: `from` to `to` of the row at `base`. The workspace is two
+  // arrays of all rows' entries.
+  void add_phase(const std::string& entry, const char* memory, int64_t number,
+                 const std::string& block) {
+    std::string body = fmt::format(
+        "  using Entry = entry_of<{}>;\n"
+        "  Entry* entries = static_cast<Entry*>({});\n"
+        "  for (int64_t block = begin; block < end; ++block) {{\n",
+        memory_type(extent_.dtype), memory);
+    if (pieces_ > 1)
+      body += fmt::format(
+          "    const int64_t base = block / {0} * {1}, from = block % {0} * {2};\n"
+          "    const int64_t to = smaller(from + {2}, {1});\n",
+          pieces_, extent_.size, piece_);
+    const std::string name = number > 0 ? fmt::format("{}{}", entry, number) : entry;
+    source_.text += entry_function(name, graph_, body + block + "  }\n");
+    source_.recipe.phases.push_back({name, extent_.rows * pieces_});
+  }
+
+  void sort_pieces() {
+    add_phase("pieces", "workspace", 0,
+              fmt::format("    Entry* piece = entries + base + from;\n"
+                          "    fill_entries<{}>(in0 + base, from, to, piece);\n"
+                          "    Entry* sorted = sort_entries<{}>(piece, piece + {}, to - from);\n"
+                          "    if (sorted != piece)\n"
+                          "      __builtin_memcpy(piece, sorted, (to - from) * sizeof(Entry));\n",
+                          descending(), schedule_.digit, extent_.rows * extent_.size));
+  }
+
+  // The last merge leaves positions.
+  void merge_runs(int64_t run, bool swapped) {
+    const int64_t all = extent_.rows * extent_.size;
+    const bool last = 2 * run >= extent_.size;
+    const std::string to =
+        last ? "out0 + base" : fmt::format("entries + {} + base", swapped ? 0 : all);
+    add_phase("merge", "workspace", run,
+              fmt::format("    merge_runs(entries + {} + base, {}, {}, {}, from, to);\n",
+                          swapped ? all : 0, run, extent_.size, to));
+  }
+
+  const Graph& graph_;
+  const SortSchedule schedule_;
+  const SortExtent extent_;
+  int64_t piece_ = 1, pieces_ = 1;
+  Source source_;
+};
+
+}  // namespace
+
+Result<Source> lower_sort(const Graph& graph, const SortSchedule& schedule) {
+  return SortKernel(graph, schedule).print();
+}
+
+}  // namespace kiln
