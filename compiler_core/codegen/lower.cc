@@ -14,6 +14,7 @@
 #include "compiler_core/codegen/cuda/needed_text.h"
 #include "compiler_core/codegen/cuda/pointwise.h"
 #include "compiler_core/codegen/cuda/row_reduction.h"
+#include "compiler_core/codegen/custom.h"
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
 #include "compiler_core/tune/cpu/space_pointwise.h"
@@ -101,8 +102,11 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
 }  // namespace
 
 Result<Source> lower(const Workload& workload, const Schedule& schedule, const Target& target) {
+  const bool cuda = target.backend == Backend::kCuda && sm_number(target) >= 80;
+  if (workload.family == Family::kCustom && (cuda || vector_bytes(target) > 0))
+    return lower_custom(workload, schedule, target);
   TRY_STATUS(check_printable(workload.graph));
-  if (target.backend == Backend::kCuda && sm_number(target) >= 80) {
+  if (cuda) {
     TRY(Source source, lower_cuda(workload, schedule, target));
     source.text = needed_text(source.text);
     return source;

@@ -13,6 +13,7 @@
 #include "compiler_core/tune/cuda/space_matmul.h"
 #include "compiler_core/tune/cuda/space_pointwise.h"
 #include "compiler_core/tune/cuda/space_row_reduction.h"
+#include "compiler_core/tune/custom_space.h"
 
 namespace kiln {
 
@@ -46,8 +47,9 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
       return scatter_space(workload, target);
     case Family::kConvolution:
     case Family::kAttention:
-    case Family::kCustom:
       break;
+    case Family::kCustom:
+      return custom_space(workload, target);
   }
   return fail(Code::kUnsupported, "no kernels are written for the family " +
                                       std::string(to_string(workload.family)) + " yet");
