@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler_core/ir/custom_call.h"
 #include "compiler_core/ir/text.h"
 #include "worker/device_reference.h"
 
@@ -71,13 +72,14 @@ std::optional<int64_t> LentMemory::damage(const Tally& tally) const {
 Result<DeviceCase> DeviceCase::make(DeviceInstruments& instruments, std::string_view graph_text,
                                     uint64_t seed) {
   DeviceCase made(instruments);
-  TRY(made.graph_, parse_graph(graph_text));
+  TRY(const Graph graph, parse_graph(graph_text));
+  TRY(made.graph_, inline_custom_calls(graph));  // a custom call is checked by its reference
   made.symbols_ = measured_symbols(made.graph_);
   made.tolerance_ = tolerance_of(made.graph_, made.symbols_);
   TRY(made.draws_, input_draws(made.graph_, made.symbols_, seed));
   TRY_STATUS(made.lend());
   // A result that is mostly NaN would check nothing: positive inputs keep roots and logs real.
-  for (const Floats floats : {Floats::kNormal, Floats::kPositive}) {
+  for (const Floats floats : ways_to_draw(made.graph_)) {
     made.floats_ = floats;
     for (size_t i = 0; i < made.inputs_.size(); ++i)
       TRY_STATUS(made.draw_input(i, made.inputs_[i].data()));
@@ -142,7 +144,7 @@ Status DeviceCase::draw_input(size_t index, DevicePtr memory) const {
   return instruments_->launch(
       "kiln_random", count,
       {parameter(memory), count, static_cast<int64_t>(draw.dtype), static_cast<int64_t>(draw.seed),
-       floats_ == Floats::kPositive, draw.min, draw.max - draw.min + 1});
+       static_cast<int64_t>(floats_), draw.min, draw.max - draw.min + 1});
 }
 
 Status DeviceCase::check_input(size_t index) const {
@@ -151,7 +153,7 @@ Status DeviceCase::check_input(size_t index) const {
   return instruments_->tally("kiln_check_random", count,
                              {parameter(inputs_[index].data()), count,
                               static_cast<int64_t>(draw.dtype), static_cast<int64_t>(draw.seed),
-                              floats_ == Floats::kPositive, draw.min, draw.max - draw.min + 1});
+                              static_cast<int64_t>(floats_), draw.min, draw.max - draw.min + 1});
 }
 
 Status DeviceCase::compare_output(size_t index, bool leniently) {

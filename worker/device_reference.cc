@@ -6,6 +6,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/tensor.h"
+#include "compiler_core/ir/custom_call.h"
 
 namespace kiln::runner {
 namespace {
@@ -15,6 +16,7 @@ using Sizes = std::vector<int64_t>;
 constexpr int64_t kReduceItems = 64;          // a thread folds at least, where there are enough
 constexpr int64_t kReducePartials = 4 << 20;  // at most
 constexpr int64_t kScanChunk = 128;
+constexpr int64_t kScatterThreads = 1 << 16;
 constexpr int64_t kManyLines = 1 << 16;  // scanned whole, a thread each
 
 int64_t count(std::span<const int64_t> sizes) {
@@ -137,7 +139,8 @@ class Evaluation {
     steps_.push_back({entry, work, std::move(parameters)});
   }
 
-  // Room for every shape list there can be: three a node and operand and stage of a reduction.
+  // Room for every shape list there can be: three a node and operand and stage of a reduction; or
+  // what a convolution or a scatter needs.
   Status reserve_shapes() {
     size_t words = 0;
     for (const Node& node : graph_.nodes()) {
@@ -186,23 +189,25 @@ class Evaluation {
       case OpKind::kScan:
         return scan(node, out);
       case OpKind::kContract:
-        if (node.op == Op::kConvolution) return not_yet(node);
-        contract(node, out);
+        node.op == Op::kConvolution ? convolution(node, out) : contract(node, out);
         return {};
       case OpKind::kGather:
         gather(node, out);
         return {};
       case OpKind::kScatter:
+        scatter(node, out);
+        return {};
       case OpKind::kSort:
+        return argsort(node, out);
       case OpKind::kRandom:
+        add("kiln_philox", (out.count + 3) / 4,
+            {at(node.operands[0]), std::get<PhiloxAttr>(node.attr).stream,
+             parameter(out.memory.data()), out.count});
+        return {};
       case OpKind::kCustom:
-        return not_yet(node);
+        break;
     }
-    return {};
-  }
-  static Status not_yet(const Node& node) {
-    return fail(Code::kUnsupported,
-                "no reference on a GPU for " + std::string(to_string(node.op)) + " yet");
+    CHECK(false, "custom calls were replaced by their references");
   }
 
   void source(const Node& node, const Value& out, std::span<const DevicePtr> inputs) {
@@ -358,6 +363,71 @@ class Evaluation {
          code(node.dtype), high_});
   }
 
+  // Three spatial axes, whatever the node has: those in front are of size 1.
+  void convolution(const Node& node, const Value& out) {
+    const auto& attr = std::get<ConvolutionAttr>(node.attr);
+    const Sizes &x = value(node.operands[0]).sizes, &w = value(node.operands[1]).sizes;
+    Sizes list = {x[1], w[1], w[0], w[0] / attr.groups};
+    const auto put = [&](std::span<const int64_t> values, int64_t missing) {
+      list.insert(list.end(), 3 - values.size(), missing);
+      list.insert(list.end(), values.begin(), values.end());
+    };
+    for (const Sizes* sizes : {&x, &w, &out.sizes}) put(std::span(*sizes).subspan(2), 1);
+    put(attr.stride, 1);
+    put(attr.dilation, 1);
+    put(attr.low, 0);
+    add("kiln_convolution", out.count * 4,
+        {at(node.operands[0]), at(node.operands[1]), parameter(out.memory.data()), shape(list),
+         out.count, code(node.dtype), high_});
+  }
+
+  void scatter(const Node& node, const Value& out) {
+    const Value &x = value(node.operands[0]), &index = value(node.operands[1]);
+    const int64_t to = parameter(out.memory.data());
+    const int64_t rows = x.sizes[0], row = count(std::span(x.sizes).subspan(1));
+    const int64_t shares = std::clamp<int64_t>(kScatterThreads / std::max<int64_t>(row, 1), 1,
+                                               std::max<int64_t>(rows, 1));
+    add("kiln_place", x.count, {at(node.operands[0]), 0, shape({1, x.count, 1}), to, x.count});
+    add("kiln_scatter", shares * row * 4,
+        {scatter_op(std::get<ScatterAttr>(node.attr).combine), is_float(node.dtype), to, rows, row,
+         at(node.operands[1]), at(node.operands[2]), index.count, shares});
+    add("kiln_cast", out.count, {to, code(node.dtype), to, code(node.dtype), high_, out.count});
+  }
+  static int64_t scatter_op(Combine combine) {
+    switch (combine) {
+      case Combine::kSet:
+        return -1;
+      case Combine::kAdd:
+        return code(Op::kAdd);
+      case Combine::kMul:
+        return code(Op::kMul);
+      case Combine::kMax:
+        return code(Op::kMax);
+      case Combine::kMin:
+        return code(Op::kMin);
+    }
+    return -1;
+  }
+
+  // Merges runs of 1, 2, 4, ... positions, back and forth between two buffers.
+  Status argsort(const Node& node, const Value& out) {
+    const Value& x = value(node.operands[0]);
+    const int64_t size = x.sizes.back(), to = parameter(out.memory.data());
+    if (size == 0) return {};
+    TRY(const PooledMemory other, instruments_.pool().allocate(out.count * 8));
+    const int64_t merges = std::bit_width(static_cast<uint64_t>(size - 1));
+    int64_t from = merges % 2 == 0 ? to : parameter(other.data());
+    add("kiln_positions", out.count, {from, size, out.count});
+    for (int64_t run = 1; run < size; run *= 2) {
+      const int64_t next = from == to ? parameter(other.data()) : to;
+      add("kiln_merge_runs", out.count,
+          {at(node.operands[0]), is_float(graph_.node(node.operands[0]).dtype), from, next,
+           x.count / size, size, run, std::get<SortAttr>(node.attr).descending});
+      from = next;
+    }
+    return {};
+  }
+
   void gather(const Node& node, const Value& out) {
     const Value& x = value(node.operands[0]);
     const int64_t rows = x.sizes[0], row = count(std::span(x.sizes).subspan(1));
@@ -386,6 +456,10 @@ Status evaluate_on_device(DeviceInstruments& instruments, const Graph& graph,
                           std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs) {
   CHECK(inputs.size() == graph.inputs().size() && outputs.size() == graph.outputs().size(),
         "the graph's inputs and outputs");
+  if (has_custom_calls(graph)) {
+    TRY(const Graph plain, inline_custom_calls(graph));
+    return Evaluation(instruments, plain, symbols, precision).run(inputs, outputs);
+  }
   return Evaluation(instruments, graph, symbols, precision).run(inputs, outputs);
 }
 

@@ -1,6 +1,7 @@
 #include "worker/random_inputs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace kiln::runner {
@@ -27,6 +28,16 @@ class Random {
     return (static_cast<double>(sum) + 2.0 - 131072.0) / 65536.0 * std::sqrt(3.0);
   }
   double positive() { return 0.5 + static_cast<double>(next() >> 11) * 0x1p-53; }
+  double near_one() {
+    const uint64_t bits = next();
+    const double size = 1 + (static_cast<double>(bits >> 11) * 0x1p-53 - 0.5) * 0x1p-5;
+    return (bits & 1) != 0 ? -size : size;
+  }
+  double draw(Floats floats) {
+    return floats == Floats::kNormal     ? normal()
+           : floats == Floats::kPositive ? positive()
+                                         : near_one();
+  }
   // In [min, max].
   int64_t integer(int64_t min, int64_t max) {
     return min + static_cast<int64_t>(next() % static_cast<uint64_t>(max - min + 1));
@@ -39,6 +50,14 @@ class Random {
 struct IntegerRange {
   int64_t min = -8, max = 8;
 };
+
+bool multiplies_up(const Graph& graph, bool floats) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [floats](const Node& node) {
+    const auto* scatter = std::get_if<ScatterAttr>(&node.attr);
+    return is_float(node.dtype) == floats &&
+           (node.op == Op::kReduceProd || (scatter && scatter->combine == Combine::kMul));
+  });
+}
 
 bool divides_integers(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
@@ -66,7 +85,9 @@ void narrow(const Graph& graph, NodeId id, int64_t size, std::vector<IntegerRang
 
 Result<std::vector<IntegerRange>> integer_ranges(const Graph& graph,
                                                  std::span<const int64_t> symbols) {
-  const IntegerRange usual = divides_integers(graph) ? IntegerRange{1, 8} : IntegerRange{-8, 8};
+  const IntegerRange usual = multiplies_up(graph, false) ? IntegerRange{1, 3}
+                             : divides_integers(graph)   ? IntegerRange{1, 8}
+                                                         : IntegerRange{-8, 8};
   std::vector<IntegerRange> ranges(graph.inputs().size(), usual);
   for (const Node& node : graph.nodes()) {
     if (node.op != Op::kGather) continue;
@@ -88,13 +109,19 @@ void fill(Tensor& tensor, const InputDraw& draw, Floats floats) {
   Random random(draw.seed);
   for (int64_t i = 0; i < tensor.numel(); ++i) {
     if (is_float(draw.dtype))
-      tensor.set(i, floats == Floats::kNormal ? random.normal() : random.positive());
+      tensor.set(i, random.draw(floats));
     else
       tensor.set_int(i, random.integer(draw.min, draw.max));
   }
 }
 
 }  // namespace
+
+std::span<const Floats> ways_to_draw(const Graph& graph) {
+  static constexpr std::array kUsual = {Floats::kNormal, Floats::kPositive};
+  static constexpr std::array kProducts = {Floats::kNearOne, Floats::kPositive};
+  return multiplies_up(graph, true) ? kProducts : kUsual;
+}
 
 std::vector<int64_t> measured_symbols(const Graph& graph) {
   std::vector<int64_t> sizes;

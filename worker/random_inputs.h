@@ -1,9 +1,11 @@
 // Inputs for a workload, from a seed: the same seed gives the same tensors on every machine.
 //   floats    near normal (the sum of four uniforms, variance 1, within 3.47), rounded to the
 //   dtype;
-//             where those give NaN (a log, a root), `kPositive` draws from [0.5, 1.5) instead
-//   integers  small, and never 0 in a graph that divides integers; what a gather reads as an index
-//   is
+//             where those give NaN (a log, a root), `kPositive` draws from [0.5, 1.5) instead, and
+//             for long products `kNearOne` from [63/64, 65/64) with either sign: products of normal
+//             numbers are all 0
+//   integers  small, and never 0 in a graph that divides or multiplies up integers; what a gather
+//   reads as an index is
 //             in range
 //   bool      a fair coin
 // Pure functions.
@@ -16,7 +18,10 @@
 
 namespace kiln::runner {
 
-enum class Floats { kNormal, kPositive };
+enum class Floats { kNormal, kPositive, kNearOne };  // numbered as in instruments.cuh
+
+// The ways to draw floats for `graph`, the first that gives no NaN is it.
+std::span<const Floats> ways_to_draw(const Graph& graph);
 
 // What a workload is measured at: its symbols at their exported sizes, within their ranges.
 std::vector<int64_t> measured_symbols(const Graph& graph);

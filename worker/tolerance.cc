@@ -51,10 +51,22 @@ double terms(const Graph& graph, const Node& node, std::span<const int64_t> symb
   if (node.operands.empty()) return 1;
   const Shape& operand = graph.node(node.operands[0]).shape;
   if (node.op == Op::kMatmul) return size_at(operand.back(), symbols);
+  if (node.op == Op::kConvolution) {  // an output element: channels of a group * window
+    double taps = 1;
+    const Shape& weight = graph.node(node.operands[1]).shape;
+    for (size_t i = 1; i < weight.size(); ++i) taps *= size_at(weight[i], symbols);
+    return taps;
+  }
+  if (node.op == Op::kScatter) {  // every update may go to one row
+    const Combine combine = std::get<ScatterAttr>(node.attr).combine;
+    if (combine != Combine::kAdd && combine != Combine::kMul) return 1;
+    return 1 + size_at(numel(graph.node(node.operands[1]).shape), symbols);
+  }
   if (node.op == Op::kScanSum)
     return size_at(operand[static_cast<size_t>(std::get<AxisAttr>(node.attr).axis)], symbols);
   double product = 1;
-  if (node.op == Op::kReduceSum)
+  // A product's relative error is the sum of its factors'.
+  if (node.op == Op::kReduceSum || node.op == Op::kReduceProd)
     for (const int axis : std::get<ReduceAttr>(node.attr).axes)
       product *= size_at(operand[static_cast<size_t>(axis)], symbols);
   return product;

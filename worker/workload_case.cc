@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler_core/ir/custom_call.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/ir/text.h"
 #include "worker/random_inputs.h"
@@ -58,11 +59,12 @@ Status check_recipe(const Recipe& recipe, std::span<const TensorForm> inputs,
 
 Result<WorkloadCase> WorkloadCase::make(std::string_view graph_text, uint64_t seed) {
   WorkloadCase made;
-  TRY(made.graph_, parse_graph(graph_text));
+  TRY(const Graph graph, parse_graph(graph_text));
+  TRY(made.graph_, inline_custom_calls(graph));  // a custom call is checked by its reference
   made.symbols_ = measured_symbols(made.graph_);
   made.tolerance_ = tolerance_of(made.graph_, made.symbols_);
   // A result that is mostly NaN would check nothing: positive inputs keep roots and logs real.
-  for (const Floats floats : {Floats::kNormal, Floats::kPositive}) {
+  for (const Floats floats : ways_to_draw(made.graph_)) {
     TRY(made.inputs_, random_inputs(made.graph_, made.symbols_, seed, floats));
     TRY(made.expected_, interpret(made.graph_, pointers(made.inputs_), Precision::kHigh));
     if (std::none_of(made.expected_.begin(), made.expected_.end(), has_nan)) break;

@@ -52,6 +52,9 @@ TEST_F(DeviceCaseTest, InputsArePositiveIndicesOrDivisorsWhereTheHostsAre) {
   for (const std::string type : {"f64", "f32", "f16", "bf16"})
     expect_host_inputs("kiln.graph 1\n%0 = input 0 : " + type + "[900]\n%1 = sqrt %0 : " + type +
                        "[900]\nreturn %1\n");
+  for (const std::string type : {"f64", "f32", "bf16", "i32"})
+    expect_host_inputs("kiln.graph 1\n%0 = input 0 : " + type +
+                       "[9,500]\n%1 = reduce_prod %0 axes=[1] : " + type + "[9]\nreturn %1\n");
   expect_host_inputs(
       "kiln.graph 1\n%0 = input 0 : f32[3,5]\n%1 = input 1 : i64[400]\n"
       "%2 = gather %0 %1 : f32[400,5]\nreturn %2\n");

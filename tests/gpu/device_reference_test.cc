@@ -8,6 +8,7 @@
 
 #include "compiler_core/ir/builder.h"
 #include "tests/compiler_core/codegen/random_graph.h"
+#include "tests/compiler_core/ir/sample_custom_op.h"
 #include "tests/gpu/gpu_lab.h"
 #include "worker/random_inputs.h"
 
@@ -176,7 +177,7 @@ TEST_F(DeviceReferenceTest, ReductionsOverAnyAxes) {
     GraphBuilder b;
     const NodeId x = b.input(dtype, {6, 11, 4, 9});
     std::vector<NodeId> outputs;
-    for (const Op op : {Op::kReduceSum, Op::kReduceMax, Op::kReduceMin})
+    for (const Op op : {Op::kReduceSum, Op::kReduceMax, Op::kReduceMin, Op::kReduceProd})
       for (const std::vector<int>& axes :
            std::vector<std::vector<int>>{{3}, {0}, {1, 2}, {0, 2}, {0, 3}, {0, 1, 2, 3}})
         outputs.push_back(b.reduce(op, x, axes));
@@ -189,7 +190,7 @@ TEST_F(DeviceReferenceTest, LongReductionsTakeSeveralStages) {
   const NodeId x = b.input(DType::kF32, {3, 20000}), n = b.input(DType::kI64, {3, 20000});
   const NodeId tall = b.input(DType::kF32, {20000, 3}), none = b.input(DType::kF32, {4, 0});
   std::vector<NodeId> outputs;
-  for (const Op op : {Op::kReduceSum, Op::kReduceMax, Op::kReduceMin}) {
+  for (const Op op : {Op::kReduceSum, Op::kReduceMax, Op::kReduceMin, Op::kReduceProd}) {
     for (const NodeId wide : {x, n}) {
       outputs.push_back(b.reduce(op, wide, {1}));
       outputs.push_back(b.reduce(op, wide, {0, 1}));
@@ -217,6 +218,74 @@ TEST_F(DeviceReferenceTest, MatmulAndGather) {
   GraphBuilder b;
   const NodeId table = b.input(DType::kF16, {17, 3, 2}), index = b.input(DType::kI64, {4, 9});
   expect_interpreted(b.finish({b.gather(table, index)}));
+}
+
+TEST_F(DeviceReferenceTest, Convolutions) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kI32}) {
+    GraphBuilder b;
+    const NodeId line = b.input(dtype, {2, 4, 9}), image = b.input(dtype, {2, 6, 7, 5}),
+                 volume = b.input(dtype, {1, 2, 4, 3, 5});
+    expect_interpreted(b.finish({
+        b.convolution(line, b.input(dtype, {6, 4, 3}), {{1}, {2}, {1}, {0}, 1}),
+        b.convolution(line, b.input(dtype, {8, 1, 2}), {{3}, {1}, {0}, {2}, 4}),
+        b.convolution(image, b.input(dtype, {4, 3, 3, 2}), {{2, 1}, {1, 2}, {1, 0}, {2, 1}, 2}),
+        b.convolution(volume, b.input(dtype, {3, 2, 2, 1, 3}),
+                      {{1, 1, 2}, {1, 1, 1}, {0, 1, 1}, {1, 0, 0}, 1}),
+    }));
+  }
+}
+
+TEST_F(DeviceReferenceTest, ScattersEachWay) {
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kI8, DType::kI64}) {
+    GraphBuilder b;
+    // Drawn from -8..8: some of 6 rows are named twice, some from the end, some do not exist.
+    const NodeId index = b.input(DType::kI64, {3, 7}), x = b.input(dtype, {6, 5, 2}),
+                 updates = b.input(dtype, {3, 7, 5, 2});
+    const NodeId flat = b.input(dtype, {6}), few = b.input(dtype, {3, 7});
+    std::vector<NodeId> outputs;
+    for (const Combine combine :
+         {Combine::kSet, Combine::kAdd, Combine::kMul, Combine::kMax, Combine::kMin}) {
+      outputs.push_back(b.scatter(x, index, updates, combine));
+      outputs.push_back(b.scatter(flat, index, few, combine));
+    }
+    expect_interpreted(b.finish(outputs));
+  }
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kBool, {6}), updates = b.input(DType::kBool, {9});
+  expect_interpreted(b.finish({b.scatter(x, b.input(DType::kI64, {9}), updates, Combine::kSet)}));
+}
+
+TEST_F(DeviceReferenceTest, SortsRowsOfEveryLength) {
+  for (const int64_t size : {1, 2, 3, 7, 64, 1000, 5000})
+    for (const DType dtype : {DType::kF32, DType::kI8}) {
+      GraphBuilder b;
+      // Halved and rounded, floats have equals, both zeros and, of roots, NaN.
+      NodeId x = b.input(dtype, {3, size});
+      if (is_float(dtype)) {
+        const NodeId rounded = b.unary(Op::kRound, x);
+        const NodeId root = b.unary(Op::kSqrt, rounded);
+        expect_interpreted(b.finish({b.argsort(rounded, false), b.argsort(rounded, true),
+                                     b.argsort(root, false), b.argsort(root, true)}));
+      } else {
+        expect_interpreted(b.finish({b.argsort(x, false), b.argsort(x, true)}));
+      }
+    }
+}
+
+TEST_F(DeviceReferenceTest, RandomWords) {
+  GraphBuilder b;
+  const NodeId seed = b.input(DType::kI64, {});
+  const NodeId other = b.constant_int(DType::kI64, -0x123456789abcdef);
+  expect_interpreted(b.finish({b.philox(seed, {5}, 0), b.philox(seed, {3, 1001}, 7),
+                               b.philox(other, {64}, int64_t{5} << 40)}));
+}
+
+TEST_F(DeviceReferenceTest, ACustomCallIsItsReference) {
+  GraphBuilder b;
+  const NodeId in[] = {b.unary(Op::kSin, b.input(DType::kF32, {6, 7})),
+                       b.input(DType::kF32, {6, 7})};
+  const NodeId y = testing::swish_op().call(b, in);
+  expect_interpreted(b.finish({y, b.unary(Op::kNeg, y)}));
 }
 
 TEST_F(DeviceReferenceTest, RandomGraphs) {

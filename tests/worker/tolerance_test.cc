@@ -41,6 +41,29 @@ TEST(Tolerance, LongerSumsAndCoarserTypesAllowMore) {
   EXPECT_LT(sum("f32", "64"), 3e-5);
 }
 
+TEST(Tolerance, ProductsConvolutionsAndScattersHaveTermsToo) {
+  const auto relative = [](const std::string& nodes) {
+    return tolerance_of(graph_of("kiln.graph 1\n" + nodes), {}).relative;
+  };
+  const auto product = [&](const std::string& n) {
+    return relative("%0 = input 0 : f32[4," + n + "]\n%1 = reduce_prod %0 axes=[1] : f32[4]\n" +
+                    "return %1\n");
+  };
+  EXPECT_LT(product("64"), product("65536"));
+  const auto convolution = [&](const std::string& channels) {
+    return relative("%0 = input 0 : f32[1," + channels + ",9]\n%1 = input 1 : f32[2," + channels +
+                    ",3]\n%2 = convolution %0 %1 stride=[1] dilation=[1] low=[0] high=[0] " +
+                    "groups=1 : f32[1,2,7]\nreturn %2\n");
+  };
+  EXPECT_LT(convolution("1"), convolution("512"));
+  const auto scatter = [&](const std::string& combine) {
+    return relative("%0 = input 0 : f32[4]\n%1 = input 1 : i64[9999]\n%2 = input 2 : f32[9999]\n" +
+                    std::string("%3 = scatter %0 %1 %2 combine=") + combine +
+                    " : f32[4]\nreturn %3\n");
+  };
+  EXPECT_LT(scatter("set"), scatter("add"));
+}
+
 TEST(Tolerance, AnInputInHalfPrecisionAloneAllowsNothing) {
   const Graph graph = graph_of(
       "kiln.graph 1\n%0 = input 0 : bf16[8]\n%1 = cast %0 : f32[8]\n"

@@ -149,11 +149,17 @@ KILN_INLINE u64 random_word(u64 seed, i64 i) {
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
 }
-// Element i. `positive`: floats of [0.5, 1.5) instead of normal ones. Integers: min + [0, span).
-KILN_INLINE u64 random_bits(i64 dtype, u64 seed, i64 positive, i64 min, u64 span, i64 i) {
+// Element i. `floats`: 0 normal ones, 1 of [0.5, 1.5), 2 near 1 with either sign (enum Floats).
+// Integers: min + [0, span).
+KILN_INLINE u64 random_bits(i64 dtype, u64 seed, i64 floats, i64 min, u64 span, i64 i) {
   const u64 word = random_word(seed, i);
   if (!is_float(dtype)) return static_cast<u64>(min) + word % span;
-  if (positive) return bits_of_float(0.5 + static_cast<double>(word >> 11) * 0x1p-53, dtype);
+  const double uniform = static_cast<double>(word >> 11) * 0x1p-53;
+  if (floats == 1) return bits_of_float(0.5 + uniform, dtype);
+  if (floats == 2) {
+    const double size = 1 + (uniform - 0.5) * 0x1p-5;
+    return bits_of_float((word & 1) != 0 ? -size : size, dtype);
+  }
   const u64 sum = (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48);
   const double normal = (static_cast<double>(sum) + 2.0 - 131072.0) / 65536.0 * 0x1.bb67ae8584caap+0;
   return bits_of_float(normal, dtype);
@@ -173,14 +179,14 @@ KILN_INLINE bool is_close(double got, double want, double slack) {
 
 }  // namespace
 
-KILN_KERNEL(256, 1) kiln_random(void* data, i64 count, i64 dtype, u64 seed, i64 positive, i64 min, u64 span,
+KILN_KERNEL(256, 1) kiln_random(void* data, i64 count, i64 dtype, u64 seed, i64 floats, i64 min, u64 span,
                        i64 threads) {
   for (i64 i = self_index(); i < count; i += threads)
-    put_bits(data, dtype, i, random_bits(dtype, seed, positive, min, span, i));
+    put_bits(data, dtype, i, random_bits(dtype, seed, floats, min, span, i));
 }
 
 // Finds the elements that are no longer what kiln_random made them.
-KILN_KERNEL(256, 1) kiln_check_random(const void* data, i64 count, i64 dtype, u64 seed, i64 positive,
+KILN_KERNEL(256, 1) kiln_check_random(const void* data, i64 count, i64 dtype, u64 seed, i64 floats,
                              i64 min, u64 span, Tally* tallies, i64 threads) {
   Tally tally = {0, kNowhere, 0, 0};
   const u64 mask = dtype == dtype_f64 || dtype == dtype_i64   ? ~0ull
@@ -188,7 +194,7 @@ KILN_KERNEL(256, 1) kiln_check_random(const void* data, i64 count, i64 dtype, u6
                    : dtype == dtype_f16 || dtype == dtype_bf16 || dtype == dtype_i16 ? 0xffffull
                                                                                      : 0xffull;
   for (i64 i = self_index(); i < count; i += threads)
-    if (bits_at(data, dtype, i) != (random_bits(dtype, seed, positive, min, span, i) & mask))
+    if (bits_at(data, dtype, i) != (random_bits(dtype, seed, floats, min, span, i) & mask))
       note(tally, i);
   tallies[self_index()] = tally;
 }

@@ -137,6 +137,7 @@ KILN_INLINE i64 compared(i64 op, T a, T b) {
 template <class T>
 KILN_INLINE T combined(i64 op, T a, T b) {
   if (op == op_add) return binary(op_add, a, b);
+  if (op == op_mul) return binary(op_mul, a, b);
   return op == op_max ? binary(op_max, a, b) : binary(op_min, a, b);
 }
 
