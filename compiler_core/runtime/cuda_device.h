@@ -60,6 +60,8 @@ class CudaDevice {
   Status synchronize(CudaStream stream) const;  // what faulted on it is reported here
   // Whether all that was put on the stream is done.
   Result<bool> is_done(CudaStream stream) const;
+  // Whether somebody captures the stream, so that nothing may be allocated.
+  Result<bool> is_capturing(CudaStream stream) const;
   Result<CudaStream> create_stream() const;
   void destroy_stream(CudaStream stream) const;
   Status make_current() const;

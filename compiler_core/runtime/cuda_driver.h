@@ -25,7 +25,7 @@
   FUNCTION(cuCtxSetCurrent) FUNCTION(cuMemAlloc) FUNCTION(cuMemFree) \
   FUNCTION(cuMemcpyHtoD) FUNCTION(cuMemcpyDtoH) FUNCTION(cuMemcpyDtoDAsync) \
   FUNCTION(cuMemsetD8Async) FUNCTION(cuStreamCreate) FUNCTION(cuStreamDestroy) \
-  FUNCTION(cuStreamSynchronize) FUNCTION(cuStreamQuery) FUNCTION(cuStreamBeginCapture) \
+  FUNCTION(cuStreamSynchronize) FUNCTION(cuStreamQuery) FUNCTION(cuStreamIsCapturing) FUNCTION(cuStreamBeginCapture) \
   FUNCTION(cuStreamEndCapture) FUNCTION(cuGraphInstantiate) FUNCTION(cuGraphExecUpdate) \
   FUNCTION(cuGraphLaunch) FUNCTION(cuGraphDestroy) FUNCTION(cuGraphExecDestroy) \
   FUNCTION(cuEventCreate) FUNCTION(cuEventDestroy) FUNCTION(cuEventRecord) \

@@ -3,9 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <optional>
+#include <list>
 #include <vector>
 
+#include "compiler_core/runtime/call_sizes.h"
 #include "compiler_core/runtime/cuda_graph.h"
 #include "compiler_core/runtime/program_layout.h"
 
@@ -14,15 +15,11 @@ namespace {
 
 constexpr DevicePtr kAlignment = 16;
 
-bool has_no_bytes(const TensorSpec& spec, std::span<const int64_t> dims) {
-  const Result<int64_t> bytes = byte_size(spec, dims);
-  return bytes && *bytes == 0;
-}
+constexpr size_t kMaxReplays = 16;  // sizes that are captured at once
 
 // A tensor without elements may have no memory.
-Status check_pointer(DevicePtr pointer, const TensorSpec& spec, std::span<const int64_t> dims,
-                     std::string_view what) {
-  if (pointer != 0 ? pointer % kAlignment == 0 : has_no_bytes(spec, dims)) return {};
+Status check_pointer(DevicePtr pointer, int64_t bytes, std::string_view what) {
+  if (pointer != 0 ? pointer % kAlignment == 0 : bytes == 0) return {};
   return fail(Code::kInvalidArgument,
               fmt::format("{} is {}", what, pointer == 0 ? "null" : "not 16-byte aligned"));
 }
@@ -43,77 +40,102 @@ struct CudaExecutable::Impl {
   std::vector<CudaKernel> kernels;
 
   // Of one call at a time.
+  CallSizes sizes;  // of the last call
+  bool sized = false;
   DeviceBuffer arena, workspace;
   std::vector<DevicePtr> pointers;  // by buffer
   std::vector<DevicePtr> args;
 
-  // The launches as captured, and what they were captured for.
-  std::optional<CudaGraph> graph;
-  std::vector<DevicePtr> captured_pointers, captured_outputs;
-  std::vector<int64_t> captured_dims;
+  // The launches as captured for one set of sizes, and with what.
+  struct Replay {
+    std::vector<int64_t> symbols;
+    CudaGraph graph;
+    std::vector<DevicePtr> pointers, outputs;
+    DevicePtr workspace = 0;
+  };
+  std::list<Replay> replays;  // the last one used first; at most kMaxReplays
 
-  Status reserve(std::span<const int64_t> dims) {
-    TRY(const MemoryNeed need, memory_need(program, dims));
-    TRY_STATUS(grow(device, need.arena_bytes, arena));
-    return grow(device, need.workspace_bytes, workspace);
+  // Memory only grows, so that calls of mixed sizes settle. What the old memory was used for is
+  // done when it has been given back: freeing waits for the device.
+  Status size_for(std::span<const int64_t> dims, CudaStream stream) {
+    if (sized && std::equal(dims.begin(), dims.end(), sizes.symbols.begin(), sizes.symbols.end()))
+      return {};
+    sized = false;
+    TRY(sizes, sizes_of_call(program, dims));
+    if (sizes.arena_bytes > arena.bytes() || sizes.workspace_bytes > workspace.bytes()) {
+      TRY(const bool capturing, device->is_capturing(stream));
+      if (capturing)
+        return fail(
+            Code::kInvalidArgument,
+            "the program needs more memory for these sizes, which cannot be allocated while "
+            "the stream is captured: launch it once with them before");
+      TRY_STATUS(grow(device, sizes.arena_bytes, arena));
+      TRY_STATUS(grow(device, sizes.workspace_bytes, workspace));
+    }
+    sized = true;
+    return {};
   }
 
-  Status check_pointers(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
-                        std::span<const int64_t> dims) const {
-    for (const Buffer& buffer : program.buffers)
-      if (buffer.kind == Buffer::Kind::kInput)
-        TRY_STATUS(check_pointer(inputs[static_cast<size_t>(buffer.index)], buffer.spec, dims,
+  Status check_pointers(std::span<const DevicePtr> inputs,
+                        std::span<const DevicePtr> outputs) const {
+    for (size_t i = 0; i < program.buffers.size(); ++i)
+      if (const Buffer& buffer = program.buffers[i]; buffer.kind == Buffer::Kind::kInput)
+        TRY_STATUS(check_pointer(inputs[static_cast<size_t>(buffer.index)], sizes.bytes[i],
                                  "an input buffer"));
     for (size_t i = 0; i < outputs.size(); ++i) {
       const size_t buffer = static_cast<size_t>(program.output_buffers[i]);
-      TRY_STATUS(check_pointer(outputs[i], program.buffers[buffer].spec, dims, "an output buffer"));
+      TRY_STATUS(check_pointer(outputs[i], sizes.bytes[buffer], "an output buffer"));
     }
     return {};
   }
 
-  Status launch_all(std::span<const DevicePtr> outputs, std::span<const int64_t> dims,
-                    CudaStream stream) {
-    for (const Launch& launch : program.launches) {
+  Status launch_all(std::span<const DevicePtr> outputs, CudaStream stream) {
+    for (size_t i = 0; i < program.launches.size(); ++i) {
+      const Launch& launch = program.launches[i];
+      if (sizes.launches[i].empty) continue;
       args.clear();
       for (const int buffer : launch.args) args.push_back(pointers[static_cast<size_t>(buffer)]);
-      TRY_STATUS(
-          kernels[static_cast<size_t>(launch.kernel)].launch(args, workspace.data(), dims, stream));
+      const CudaKernel& kernel = kernels[static_cast<size_t>(launch.kernel)];
+      TRY_STATUS(kernel.launch(args, workspace.data(), sizes.launches[i].dims, stream));
     }
-    return copy_shared_outputs(outputs, dims, stream);
+    return copy_shared_outputs(outputs, stream);
   }
 
   // An output that is an input unchanged, or equal to an earlier output, has no buffer of its own.
-  Status copy_shared_outputs(std::span<const DevicePtr> outputs, std::span<const int64_t> dims,
-                             CudaStream stream) const {
+  Status copy_shared_outputs(std::span<const DevicePtr> outputs, CudaStream stream) const {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const size_t buffer = static_cast<size_t>(program.output_buffers[i]);
-      if (pointers[buffer] == outputs[i]) continue;
-      TRY(const int64_t bytes, byte_size(program.buffers[buffer].spec, dims));
-      TRY_STATUS(device->copy_on_device(outputs[i], pointers[buffer], bytes, stream));
+      if (pointers[buffer] == outputs[i] || sizes.bytes[buffer] == 0) continue;
+      TRY_STATUS(device->copy_on_device(outputs[i], pointers[buffer], sizes.bytes[buffer], stream));
     }
     return {};
   }
 
-  bool is_captured(std::span<const DevicePtr> outputs, std::span<const int64_t> dims) const {
-    return graph && captured_pointers == pointers &&
-           std::equal(outputs.begin(), outputs.end(), captured_outputs.begin(),
-                      captured_outputs.end()) &&
-           std::equal(dims.begin(), dims.end(), captured_dims.begin(), captured_dims.end());
+  bool is_of_this_call(const Replay& replay, std::span<const DevicePtr> outputs) const {
+    return replay.pointers == pointers && replay.workspace == workspace.data() &&
+           std::equal(outputs.begin(), outputs.end(), replay.outputs.begin(), replay.outputs.end());
   }
 
-  // Makes the graph be of this call's pointers.
-  Status capture(std::span<const DevicePtr> outputs, std::span<const int64_t> dims) {
-    if (is_captured(outputs, dims)) return {};
-    captured_pointers.clear();  // of nothing, should this fail
-    const auto launches = [&](CudaStream stream) { return launch_all(outputs, dims, stream); };
-    if (graph) {
-      TRY_STATUS(graph->update(launches));
+  // Makes replays.front() be of this call's sizes and pointers.
+  Status capture(std::span<const DevicePtr> outputs) {
+    const auto launches = [&](CudaStream stream) { return launch_all(outputs, stream); };
+    const auto found = std::find_if(replays.begin(), replays.end(), [&](const Replay& replay) {
+      return replay.symbols == sizes.symbols;
+    });
+    if (found == replays.end()) {
+      TRY(CudaGraph graph, CudaGraph::capture(device, launches));
+      if (replays.size() == kMaxReplays) replays.pop_back();
+      replays.push_front({sizes.symbols, std::move(graph), {}, {}, 0});
     } else {
-      TRY(graph, CudaGraph::capture(device, launches));
+      replays.splice(replays.begin(), replays, found);
+      if (is_of_this_call(replays.front(), outputs)) return {};
+      replays.front().pointers.clear();  // of nothing, should this fail
+      TRY_STATUS(replays.front().graph.update(launches));
     }
-    captured_pointers = pointers;
-    captured_outputs.assign(outputs.begin(), outputs.end());
-    captured_dims.assign(dims.begin(), dims.end());
+    Replay& replay = replays.front();
+    replay.pointers = pointers;
+    replay.outputs.assign(outputs.begin(), outputs.end());
+    replay.workspace = workspace.data();
     return {};
   }
 };
@@ -136,7 +158,7 @@ Result<CudaExecutable> CudaExecutable::load(std::shared_ptr<const CudaDevice> de
   impl->program = std::move(program);
   impl->options = options;
   // Sizes with symbols wait for the first call that binds them.
-  if (has_constant_memory_need(impl->program)) TRY_STATUS(impl->reserve({}));
+  if (impl->program.symbols.empty()) TRY_STATUS(impl->size_for({}, nullptr));
   return CudaExecutable(std::move(impl));
 }
 
@@ -151,13 +173,13 @@ const CudaDevice& CudaExecutable::device() const {
 Status CudaExecutable::launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
                               CudaStream stream, std::span<const int64_t> dims) const {
   TRY_STATUS(check_counts(impl_->program, inputs.size(), outputs.size()));
-  TRY_STATUS(impl_->check_pointers(inputs, outputs, dims));
-  TRY_STATUS(impl_->reserve(dims));
-  TRY_STATUS(place_buffers<DevicePtr>(impl_->program, inputs, outputs, impl_->arena.data(), dims,
-                                      impl_->pointers));
-  if (!impl_->options.reduce_overhead) return impl_->launch_all(outputs, dims, stream);
-  TRY_STATUS(impl_->capture(outputs, dims));
-  return impl_->graph->replay(stream);
+  TRY_STATUS(impl_->size_for(dims, stream));
+  TRY_STATUS(impl_->check_pointers(inputs, outputs));
+  place_buffers<DevicePtr>(impl_->program, inputs, outputs, impl_->arena.data(), impl_->sizes,
+                           impl_->pointers);
+  if (!impl_->options.reduce_overhead) return impl_->launch_all(outputs, stream);
+  TRY_STATUS(impl_->capture(outputs));
+  return impl_->replays.front().graph.replay(stream);
 }
 
 }  // namespace kiln

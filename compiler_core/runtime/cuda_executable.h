@@ -14,8 +14,8 @@ namespace kiln {
 class CudaExecutable {
  public:
   struct Options {
-    // Launches are captured into a CUDA graph and replayed; with other pointers the graph is
-    // updated first.
+    // Launches are captured into a CUDA graph and replayed, one for each of the last few sizes;
+    // with other pointers the graph is updated first.
     bool reduce_overhead = false;
   };
   // As Executable::load; errors also as CudaKernel::load.
@@ -29,7 +29,9 @@ class CudaExecutable {
   const CudaDevice& device() const;
   // Canonical inputs and outputs: dense row-major device memory, 16-byte aligned. Puts the work on
   // `stream` and returns; launches of one object must be ordered by their streams, since they share
-  // arena and workspace. One call at a time. Errors as Executable::run, and as CudaKernel::launch.
+  // arena and workspace. One call at a time. Memory for sizes larger than any before is allocated
+  // here: kInvalidArgument when `stream` is being captured then. Errors as Executable::run, and as
+  // CudaKernel::launch.
   Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
                 CudaStream stream, std::span<const int64_t> dims = {}) const;
 

@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "compiler_core/runtime/aligned_buffer.h"
+#include "compiler_core/runtime/call_sizes.h"
 #include "compiler_core/runtime/program_layout.h"
 
 namespace kiln {
@@ -27,33 +29,42 @@ struct Executable::Impl {
   std::vector<Kernel> kernels;
 
   // Of one call at a time.
+  CallSizes sizes;  // of the last call
+  bool sized = false;
   AlignedBuffer arena, workspace;
   std::vector<void*> pointers;  // by buffer
   std::vector<void*> args;
 
-  Status reserve(std::span<const int64_t> dims) {
-    TRY(const MemoryNeed need, memory_need(program, dims));
-    TRY_STATUS(arena.reserve(need.arena_bytes));
-    return workspace.reserve(need.workspace_bytes);
+  // Memory only grows, so that calls of mixed sizes settle.
+  Status size_for(std::span<const int64_t> dims) {
+    if (sized && std::equal(dims.begin(), dims.end(), sizes.symbols.begin(), sizes.symbols.end()))
+      return {};
+    sized = false;
+    TRY(sizes, sizes_of_call(program, dims));
+    TRY_STATUS(arena.reserve(sizes.arena_bytes));
+    TRY_STATUS(workspace.reserve(sizes.workspace_bytes));
+    sized = true;
+    return {};
   }
 
-  void launch_all(ThreadPool& pool, std::span<const int64_t> dims) {
-    for (const Launch& launch : program.launches) {
+  void launch_all(ThreadPool& pool) {
+    for (size_t i = 0; i < program.launches.size(); ++i) {
+      const Launch& launch = program.launches[i];
+      if (sizes.launches[i].empty) continue;
       args.clear();
       for (const int buffer : launch.args) args.push_back(pointers[static_cast<size_t>(buffer)]);
-      kernels[static_cast<size_t>(launch.kernel)].launch(args, dims, workspace.data(), pool);
+      kernels[static_cast<size_t>(launch.kernel)].launch(args, sizes.launches[i].dims,
+                                                         workspace.data(), pool);
     }
   }
 
   // An output that is an input unchanged, or equal to an earlier output, has no buffer of its own.
-  Status copy_shared_outputs(std::span<void* const> outputs, std::span<const int64_t> dims) {
+  void copy_shared_outputs(std::span<void* const> outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const size_t buffer = static_cast<size_t>(program.output_buffers[i]);
       if (pointers[buffer] == outputs[i]) continue;
-      TRY(const int64_t bytes, byte_size(program.buffers[buffer].spec, dims));
-      std::memcpy(outputs[i], pointers[buffer], static_cast<size_t>(bytes));
+      std::memcpy(outputs[i], pointers[buffer], static_cast<size_t>(sizes.bytes[buffer]));
     }
-    return {};
   }
 };
 
@@ -71,7 +82,7 @@ Result<Executable> Executable::load(Program program, std::span<const Artifact> a
   }
   impl->program = std::move(program);
   // Sizes with symbols wait for the first call that binds them.
-  if (has_constant_memory_need(impl->program)) TRY_STATUS(impl->reserve({}));
+  if (impl->program.symbols.empty()) TRY_STATUS(impl->size_for({}));
   return Executable(std::move(impl));
 }
 
@@ -84,11 +95,12 @@ Status Executable::run(std::span<void* const> inputs, std::span<void* const> out
   TRY_STATUS(check_counts(impl_->program, inputs.size(), outputs.size()));
   TRY_STATUS(check_pointers(inputs, "input"));
   TRY_STATUS(check_pointers(outputs, "output"));
-  TRY_STATUS(impl_->reserve(dims));
-  TRY_STATUS(place_buffers<void*>(impl_->program, inputs, outputs, impl_->arena.data(), dims,
-                                  impl_->pointers));
-  impl_->launch_all(pool, dims);
-  return impl_->copy_shared_outputs(outputs, dims);
+  TRY_STATUS(impl_->size_for(dims));
+  place_buffers<void*>(impl_->program, inputs, outputs, impl_->arena.data(), impl_->sizes,
+                       impl_->pointers);
+  impl_->launch_all(pool);
+  impl_->copy_shared_outputs(outputs);
+  return {};
 }
 
 }  // namespace kiln

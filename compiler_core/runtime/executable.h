@@ -22,8 +22,9 @@ class Executable {
 
   const Program& program() const;
   // Canonical inputs and outputs, dense row-major, 64-byte aligned; one call at a time. `dims`: the
-  // values of the program's symbols, none when it has none. kInvalidArgument for a wrong count of
-  // buffers, a null or badly aligned one, or an unbound symbol.
+  // values of the program's symbols, none when it has none; the arena grows with them.
+  // kInvalidArgument for a wrong count of buffers, a null or badly aligned one, an unbound symbol,
+  // or one outside its range.
   Status run(std::span<void* const> inputs, std::span<void* const> outputs, ThreadPool& pool,
              std::span<const int64_t> dims = {}) const;
 

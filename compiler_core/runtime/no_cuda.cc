@@ -59,6 +59,9 @@ Status CudaDevice::synchronize(CudaStream) const {
 Result<bool> CudaDevice::is_done(CudaStream) const {
   return no_cuda();
 }
+Result<bool> CudaDevice::is_capturing(CudaStream) const {
+  return no_cuda();
+}
 Result<CudaStream> CudaDevice::create_stream() const {
   return no_cuda();
 }

@@ -13,19 +13,14 @@ Dim numel(const TensorSpec& spec) {
   return product;
 }
 
-Result<int64_t> memory_bytes(const Dim& size, std::span<const int64_t> dims) {
-  TRY(const int64_t bytes, size.evaluate(dims));
-  if (bytes >= 0) return bytes;
-  return fail(Code::kInvalidArgument, fmt::format("memory of {} bytes for these sizes", bytes));
-}
-
 bool in_range(int index, size_t size) {
   return index >= 0 && static_cast<size_t>(index) < size;
 }
 
 // A kernel reads its buffer flat, so the sizes may differ where the number of elements does not.
-bool fits(const TensorSpec& buffer, const TensorSpec& arg) {
-  return buffer.dtype == arg.dtype && numel(buffer) == numel(arg);
+// `dims`: what the launch says the kernel's symbols are.
+bool fits(const TensorSpec& buffer, const TensorSpec& arg, std::span<const Dim> dims) {
+  return buffer.dtype == arg.dtype && numel(buffer) == numel(arg).substitute(dims);
 }
 
 Status check_launch(const Program& program, const Launch& launch) {
@@ -39,7 +34,7 @@ Status check_launch(const Program& program, const Launch& launch) {
     if (!in_range(launch.args[i], program.buffers.size()))
       return fail(Code::kCorruption, "a launch names a buffer that the program lacks");
     const TensorSpec& arg = i < inputs ? recipe.inputs[i] : recipe.outputs[i - inputs];
-    if (!fits(program.buffers[static_cast<size_t>(launch.args[i])].spec, arg))
+    if (!fits(program.buffers[static_cast<size_t>(launch.args[i])].spec, arg, launch.dims))
       return fail(Code::kCorruption,
                   fmt::format("buffer {} is not what argument {} of kernel {} takes",
                               launch.args[i], i, launch.kernel));
@@ -84,29 +79,6 @@ Status check_counts(const Program& program, size_t inputs, size_t outputs) {
   return fail(Code::kInvalidArgument,
               fmt::format("{} inputs and {} outputs for a program of {} and {}", inputs, outputs,
                           input_count, program.output_buffers.size()));
-}
-
-Result<MemoryNeed> memory_need(const Program& program, std::span<const int64_t> dims) {
-  MemoryNeed need;
-  TRY(need.arena_bytes, memory_bytes(program.arena_bytes, dims));
-  for (const ProgramKernel& kernel : program.kernels) {
-    TRY(const int64_t bytes, memory_bytes(kernel.recipe.workspace_bytes, dims));
-    need.workspace_bytes = std::max(need.workspace_bytes, bytes);
-  }
-  return need;
-}
-
-bool has_constant_memory_need(const Program& program) {
-  return program.arena_bytes.is_constant() &&
-         std::all_of(program.kernels.begin(), program.kernels.end(),
-                     [](const ProgramKernel& kernel) {
-                       return kernel.recipe.workspace_bytes.is_constant();
-                     });
-}
-
-Result<int64_t> byte_size(const TensorSpec& spec, std::span<const int64_t> dims) {
-  TRY(const int64_t elements, numel(spec).evaluate(dims));
-  return elements * size_of(spec.dtype);
 }
 
 }  // namespace kiln

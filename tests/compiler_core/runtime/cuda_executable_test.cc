@@ -1,5 +1,6 @@
 #include "compiler_core/runtime/cuda_executable.h"
 
+#include "compiler_core/runtime/cuda_graph.h"
 #include "tests/compiler_core/runtime/fake_gpu.h"
 
 namespace kiln {
@@ -78,6 +79,75 @@ TEST_F(CudaExecutableTest, AReplayReadsWhatIsThereNowAndFollowsTheCallersPointer
   const DeviceBuffer d = memory(256);
   EXPECT_EQ(run(other, d), ramp(60)) << "another output";
   EXPECT_EQ(run(in, a), ramp(0)) << "and back";
+}
+
+// in f32[s0] -> t (times 2) -> out (times 3).
+class SizedCudaExecutableTest : public CudaExecutableTest {
+ protected:
+  void SetUp() override {
+    FakeGpuTest::SetUp();
+    if (gpu_ == nullptr) return;
+    const TensorSpec spec{DType::kF32, {Dim::symbol(0)}};
+    for (const char* factor : {"2", "3"}) {
+      Recipe recipe;
+      recipe.inputs = recipe.outputs = {spec};
+      recipe.phases = {{"scale", Grid({{Dim::symbol(0), 32}}), 32}};
+      artifacts_.push_back(gpu_artifact(std::string(R"(
+KILN_KERNEL(32, 1) scale(const float* in, float* out, char*, long size) {
+  const long i = block_index() * 32 + thread_index();
+  if (i < size) out[i] = in[i] * )") + factor +
+                                            ";\n}",
+                                        std::move(recipe)));
+      ProgramKernel kernel;
+      kernel.blob = artifacts_.back().digest;
+      kernel.recipe = artifacts_.back().recipe;
+      program_.kernels.push_back(kernel);
+    }
+    program_.buffers = {{Buffer::Kind::kInput, 0, spec, Dim(0)},
+                        {Buffer::Kind::kTemporary, 0, spec, Dim(64)},
+                        {Buffer::Kind::kOutput, 0, spec, Dim(0)}};
+    program_.launches = {{0, {0, 1}, {Dim::symbol(0)}}, {1, {1, 2}, {Dim::symbol(0)}}};
+    program_.output_buffers = {2};
+    program_.arena_bytes = Dim::symbol(0) * 64 + Dim(64);
+    program_.symbols = {{0, 4096, 64}};
+  }
+};
+
+TEST_F(SizedCudaExecutableTest, OneProgramRunsEverySize) {
+  for (const bool reduce_overhead : {false, true}) {
+    const CudaExecutable executable = load(reduce_overhead);
+    // More sizes than are kept captured, and back to the first.
+    for (const int size :
+         {1, 33, 64, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 4096, 1, 33, 0}) {
+      const std::vector<float> values = ramp(1, static_cast<size_t>(size));
+      const DeviceBuffer in = upload(values), out = memory(size * 4);
+      const DevicePtr inputs[] = {in.data()}, outputs[] = {out.data()};
+      const Status launched =
+          executable.launch(inputs, outputs, nullptr, std::vector<int64_t>{size});
+      ASSERT_TRUE(launched) << launched.error().message;
+      ASSERT_TRUE(gpu_->synchronize(nullptr));
+      EXPECT_EQ(download(out), ramp(6, static_cast<size_t>(size))) << size;
+    }
+  }
+}
+
+TEST_F(SizedCudaExecutableTest, MemoryIsNotAllocatedWhileTheStreamIsCaptured) {
+  const CudaExecutable executable = load(false);
+  const DeviceBuffer in = upload(ramp(1)), out = memory(256);
+  const DevicePtr inputs[] = {in.data()}, outputs[] = {out.data()};
+  const auto launch = [&](CudaStream stream) {
+    return executable.launch(inputs, outputs, stream, std::vector<int64_t>{64});
+  };
+  const auto captured = CudaGraph::capture(gpu_, launch);
+  ASSERT_FALSE(captured);
+  EXPECT_EQ(captured.error().code, Code::kInvalidArgument);
+  ASSERT_TRUE(launch(nullptr));
+  const auto warm = CudaGraph::capture(gpu_, launch);
+  ASSERT_TRUE(warm) << warm.error().message;
+  ASSERT_TRUE(gpu_->fill(out.data(), 0, 256, nullptr));
+  ASSERT_TRUE(warm->replay(nullptr));
+  ASSERT_TRUE(gpu_->synchronize(nullptr));
+  EXPECT_EQ(download(out), ramp(6));
 }
 
 TEST_F(CudaExecutableTest, RefusesBuffersItCannotUse) {

@@ -26,9 +26,10 @@ class ExecutableTest : public testing::Test {
         {Buffer::Kind::kTemporary, 0, {DType::kI64, {Dim(1)}}, Dim(64)},
         {Buffer::Kind::kOutput, 0, {DType::kI64, {Dim(1)}}, Dim(0)},
     };
-    program_.launches = {{0, {0, 1}}, {1, {1, 2}}};
+    program_.launches = {{0, {0, 1}, {Dim::symbol(0)}}, {1, {1, 2}, {1}}};
     program_.output_buffers = {2, 2, 0};
     program_.arena_bytes = Dim(128);
+    program_.symbols = {{0, 1 << 20, 1}};
   }
 
   Code load_error() const {
@@ -45,7 +46,6 @@ TEST_F(ExecutableTest, RunsLaunchesInOrderAndFillsSharedOutputs) {
   auto executable = Executable::load(program_, artifacts_);
   ASSERT_TRUE(executable) << executable.error().message;
   ThreadPool pool(2);
-  // The second kernel takes s0 as its own size too; both bind to 1.
   Tensor in(DType::kI64, {1}), out0(DType::kI64, {1}), out1(DType::kI64, {1}),
       out2(DType::kI64, {1});
   for (const int64_t value : {5, -7}) {
@@ -57,6 +57,38 @@ TEST_F(ExecutableTest, RunsLaunchesInOrderAndFillsSharedOutputs) {
     EXPECT_EQ(out0.get_int(0), 4 * value);
     EXPECT_EQ(out1.get_int(0), 4 * value);
     EXPECT_EQ(out2.get_int(0), value);
+  }
+}
+
+TEST_F(ExecutableTest, TheArenaGrowsWithTheSizesOfACall) {
+  program_.buffers[1].arena_offset = Dim::symbol(0) * 64;
+  program_.arena_bytes = Dim::symbol(0) * 64 + Dim(64);
+  auto executable = Executable::load(program_, artifacts_);
+  ASSERT_TRUE(executable) << executable.error().message;
+  ThreadPool pool(2);
+  for (const int64_t size : {1, 3, 5000, 2, 0, 5001}) {
+    Tensor in(DType::kI64, {size}), out0(DType::kI64, {1}), out1(DType::kI64, {1}),
+        out2(DType::kI64, {size});
+    for (int64_t i = 0; i < size; ++i) in.set_int(i, i);
+    void* const inputs[] = {in.data()};
+    void* const outputs[] = {out0.data(), out1.data(), out2.data()};
+    const auto status = executable->run(inputs, outputs, pool, std::vector<int64_t>{size});
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_EQ(out0.get_int(0), 2 * size * (size - 1));
+    for (int64_t i = 0; i < size; ++i) ASSERT_EQ(out2.get_int(i), i);
+  }
+}
+
+TEST_F(ExecutableTest, RefusesSizesThatTheProgramDoesNotServe) {
+  auto executable = Executable::load(program_, artifacts_);
+  ASSERT_TRUE(executable);
+  ThreadPool pool(1);
+  Tensor a(DType::kI64, {64});
+  void* const pointers[] = {a.data(), a.data(), a.data()};
+  for (const int64_t size : {int64_t{-1}, int64_t{1} << 21, INT64_MAX}) {
+    const auto status = executable->run({pointers, 1}, pointers, pool, std::vector<int64_t>{size});
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, Code::kInvalidArgument);
   }
 }
 
@@ -83,8 +115,9 @@ TEST_F(ExecutableTest, RefusesBuffersItCannotUse) {
 
 TEST_F(ExecutableTest, RefusesSizesThatNoMachineHas) {
   program_.arena_bytes = Dim(int64_t{1} << 60);
-  artifacts_[0].recipe.workspace_bytes = program_.kernels[0].recipe.workspace_bytes = Dim(64);
-  artifacts_[1].recipe.workspace_bytes = program_.kernels[1].recipe.workspace_bytes = Dim(64);
+  program_.symbols.clear();  // all is known when it is loaded
+  program_.buffers[0].spec.shape = {1};
+  program_.launches[0].dims = {1};
   EXPECT_EQ(load_error(), Code::kUnavailable);
 }
 
