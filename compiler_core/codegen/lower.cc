@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "compiler_core/codegen/cpu/attention.h"
 #include "compiler_core/codegen/cpu/column_reduction.h"
 #include "compiler_core/codegen/cpu/matmul.h"
 #include "compiler_core/codegen/cpu/pointwise.h"
@@ -62,7 +63,11 @@ Result<Source> lower_cpu(const Workload& workload, const Schedule& schedule) {
       return lower_scatter(workload.graph, decisions);
     }
     case Family::kConvolution:
-    case Family::kAttention:
+      break;
+    case Family::kAttention: {
+      TRY(const AttentionSchedule decisions, AttentionSchedule::from(schedule));
+      return lower_attention(workload.graph, decisions);
+    }
     case Family::kCustom:
       break;
   }

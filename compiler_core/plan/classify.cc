@@ -6,6 +6,7 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/attention.h"
 #include "compiler_core/plan/workload.h"
 
 namespace kiln {
@@ -35,8 +36,10 @@ class Classifier {
       matmuls += node.op == Op::kMatmul;
       reduces += traits(node.op).kind == OpKind::kReduce;
     }
-    if (matmuls > 0 && reduces > 0)
-      return fail(Code::kUnsupported, "no kernel has both a matmul and a reduction");
+    if (matmuls > 0 && reduces > 0) {
+      TRY_STATUS(check_attention(graph_));
+      return Family::kAttention;
+    }
     if (matmuls > 0) return matmul();
     if (reduces > 0) return reduction();
     return pointwise();

@@ -56,6 +56,8 @@ class Cutter {
   // Of the shapes in which reductions write their common space, the one with most axes: splitting
   // an axis is always possible, joining two is not.
   void choose_space() {
+    for (NodeId id : members_)
+      if (!is_input(id) && graph_.node(id).op == Op::kMatmul) return;
     for (NodeId id : members_) {
       const Node& node = graph_.node(id);
       if (is_input(id) || traits(node.op).kind != OpKind::kReduce) continue;

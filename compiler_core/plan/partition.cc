@@ -6,6 +6,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/passes/sink_views.h"
+#include "compiler_core/plan/attention.h"
 #include "compiler_core/plan/fuse.h"
 #include "compiler_core/plan/kernel_graph.h"
 #include "compiler_core/plan/sink_gathers.h"
@@ -171,6 +172,7 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   // Broadcasts of pointwise values go down before the cut, so that where a View still stands on
   // arithmetic, the arithmetic is on stored values and small.
   TRY(graph, told("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
+  TRY(graph, told("lift_attention_casts", lift_attention_casts(graph)));
   Partitioner partitioner(graph, options.fuse);
   TRY(std::vector<FusedKernel> kernels, partitioner.run());
   return Partition{std::move(graph), std::move(kernels), partitioner.stored_values()};

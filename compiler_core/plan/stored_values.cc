@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
+#include "compiler_core/plan/attention.h"
 #include "compiler_core/plan/epilogue.h"
-
 #include "compiler_core/plan/sizes.h"
+
 namespace kiln {
 namespace {
 
@@ -50,6 +51,7 @@ class Chooser {
   explicit Chooser(const Graph& graph)
       : graph_(graph),
         users_(users_of(graph)),
+        attention_of_(attention_parts(graph, users_)),
         is_output_(static_cast<size_t>(graph.size()), false),
         epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
         states_(static_cast<size_t>(graph.size())) {
@@ -84,6 +86,7 @@ class Chooser {
   void visit(NodeId id) {
     const Node& n = node(id);
     State& result = states_[static_cast<size_t>(id)];
+    if (attention_of_[static_cast<size_t>(id)] != kInvalidNode) return attention(id);
     switch (traits(n.op).kind) {
       case OpKind::kSource:
         break;
@@ -230,6 +233,41 @@ class Chooser {
     for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = id;
   }
 
+  // Part of an attention: nothing between its two matmuls is stored. Its result is, in the order in
+  // which others read it.
+  void attention(NodeId id) {
+    const NodeId product = attention_of_[static_cast<size_t>(id)];
+    for (NodeId operand : node(id).operands) {
+      if (attention_of_[static_cast<size_t>(operand)] == product) continue;
+      if (node(id).op == Op::kMatmul)
+        store_below_views(operand);
+      else
+        store_unless_plain(operand);
+    }
+    if (id != product) return;
+    Epilogue epilogue = find_epilogue(graph_, users_, is_output_, epilogue_of_, product);
+    const auto& users = users_[static_cast<size_t>(product)];
+    if (epilogue.nodes.empty() && users.size() == 1 && !is_output_[static_cast<size_t>(product)])
+      if (node(users[0]).op == Op::kView && walk_order(graph_, node(users[0])))
+        epilogue.view = epilogue.end = users[0];
+    if (epilogue.view != kInvalidNode && !keeps_rows(node(epilogue.view)))
+      epilogue = {kInvalidNode, product, {}};
+    store(epilogue.end);
+    if (epilogue.view != kInvalidNode) epilogue_of_[static_cast<size_t>(epilogue.view)] = product;
+    for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = product;
+  }
+
+  static bool keeps_rows(const Node& view) {
+    return view.shape.back().is(1) || std::get<ViewAttr>(view.attr).strides.back().is(1);
+  }
+
+  void store_below_views(NodeId id) {
+    NodeId x = id;
+    while (node(x).op == Op::kView) x = node(x).operands[0];
+    if (is_buffer(x)) return;
+    store(traits(node(x).op).kind == OpKind::kSource ? id : x);
+  }
+
   // The kernels that compute a value: none, one, or several.
   struct Needs {
     NodeId kernel = kInvalidNode;
@@ -270,6 +308,7 @@ class Chooser {
 
   const Graph& graph_;
   const std::vector<std::vector<NodeId>> users_;
+  const std::vector<NodeId> attention_of_;  // by node: see attention_parts()
   std::vector<bool> is_output_;
   std::vector<NodeId> epilogue_of_;  // by node: the matmul it is an epilogue of
   std::vector<State> states_;

@@ -5,6 +5,7 @@
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/passes/simplify.h"
 #include "compiler_core/passes/sink_views.h"
+#include "compiler_core/plan/attention.h"
 #include "compiler_core/plan/merge_axes.h"
 
 namespace kiln {
@@ -50,7 +51,11 @@ Result<WorkloadBinding> make_workload(const Graph& subgraph) {
   TRY(graph, simplify(graph));
   TRY(graph, sink_views(graph, SinkLimit::kRecomputePointwise));
   TRY(graph, simplify(graph));
-  TRY(graph, merge_axes(graph));
+  if (find_attention(graph)) {
+    TRY(graph, arrange_attention(graph));
+  } else {
+    TRY(graph, merge_axes(graph));
+  }
   TRY(Canonical canonical, canonicalise(graph, UnusedInputs::kDrop));
   TRY(const Family family, classify(canonical.graph));
 

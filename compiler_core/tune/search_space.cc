@@ -1,5 +1,6 @@
 #include "compiler_core/tune/search_space.h"
 
+#include "compiler_core/tune/cpu/space_attention.h"
 #include "compiler_core/tune/cpu/space_column_reduction.h"
 #include "compiler_core/tune/cpu/space_matmul.h"
 #include "compiler_core/tune/cpu/space_pointwise.h"
@@ -46,8 +47,10 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
       if (cuda) break;
       return scatter_space(workload, target);
     case Family::kConvolution:
-    case Family::kAttention:
       break;
+    case Family::kAttention:
+      if (cuda) break;
+      return attention_space(workload, target);
     case Family::kCustom:
       return custom_space(workload, target);
   }

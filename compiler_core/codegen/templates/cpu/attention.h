@@ -1,0 +1,255 @@
+// Attention in one pass: blocks of query rows walk the keys a tile at a time and keep, for each
+// row, the greatest score so far, the sum of exponentials and the weighted sum of values, all
+// rescaled when the greatest score grows (Milakov, Gimelshein: Online normalizer calculation for
+// softmax, 2018; Dao: FlashAttention-2, 2023). Scores never leave scratch. The generated source
+// defines in front of this file
+//
+//   struct Problem   `stored` (memory type of query, key, value), sizes rows, keys, depth, columns,
+//                    the operands' row and column strides in elements, has_reach, reach
+//                    (AttentionProblem), normalised, guarded (AttentionPattern), and where a batch's
+//                    operands begin
+//   struct Tiling    mr rows x vectors: the register tile; queries, keys: the block
+//   struct Scores    operator()(sums, batch, row, column, live): scores from sums of products;
+//                    within(...) the same where the mask is known to show all
+//   struct Epilogue  operator()(value, sum, batch, row, column, live): stores a vector of results
+//
+// and behind it the entry.
+namespace {
+
+using Stored = Problem::stored;
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+// ---- Where things lie in scratch, in floats.
+struct Scratch {
+  static constexpr int64_t width = Tiling::vectors * LANES;  // of a panel of keys
+  static constexpr int64_t columns = round_up(Problem::columns, LANES);
+  static constexpr int64_t score_pitch = Tiling::keys + LANES;
+  static constexpr int64_t depth_pitch = round_up(Problem::depth, LANES) + LANES;
+  static constexpr int64_t query = 0;                                            // [queries][depth]
+  static constexpr int64_t key = query + Tiling::queries * depth_pitch;          // panels [depth][width]
+  static constexpr int64_t value = key + Tiling::keys * Problem::depth;          // [keys][columns]
+  static constexpr int64_t score = value + Tiling::keys * columns;               // [queries][keys]
+  static constexpr int64_t sums = score + Tiling::queries * score_pitch;         // [queries][columns]
+  static constexpr int64_t greatest = sums + Tiling::queries * columns;          // [queries]
+  static constexpr int64_t total = greatest + Tiling::queries;                   // [queries]
+  static constexpr int64_t factor = total + Tiling::queries;                     // [queries]
+  static constexpr int64_t size = factor + Tiling::queries;
+};
+
+// LANES elements of one row, contiguous or not.
+template <int64_t STRIDE, class Live>
+KILN_INLINE vf32 load_row(const Stored* p, Live live) {
+  if constexpr (STRIDE == 1)
+    return load(p, live);
+  else
+    return load_strided(p, STRIDE, live);
+}
+
+// `count` rows of WIDTH elements as floats, PITCH apart; zeros to the end of the last vector.
+template <int64_t WIDTH, int64_t ROW, int64_t COLUMN, int64_t PITCH>
+KILN_INLINE void copy_rows(const Stored* from, int64_t count, float* to) {
+  for (int64_t r = 0; r < count; ++r, from += ROW, to += PITCH) {
+    int64_t c = 0;
+    for (; c + LANES <= WIDTH; c += LANES)
+      store(to + c, load_row<COLUMN>(from + c * COLUMN, AllLanes{}), AllLanes{});
+    if constexpr (WIDTH % LANES != 0)
+      store(to + c, load_row<COLUMN>(from + c * COLUMN, SomeLanes{WIDTH - c}), AllLanes{});
+  }
+}
+
+// `count` keys, at most LANES, as columns of a panel. Missing ones are zeros.
+KILN_INLINE void transpose_keys(const Stored* from, int64_t count, float* panel) {
+  constexpr int64_t ROW = Problem::key_row, COLUMN = Problem::key_column;
+  if constexpr (ROW == 1) {  // columns already
+    for (int64_t p = 0; p < Problem::depth; ++p) {
+      const vf32 x = count == LANES  ? load(from + p * COLUMN, AllLanes{})
+                     : count > 0     ? load(from + p * COLUMN, SomeLanes{count})
+                                     : vf32{};
+      store(panel + p * Scratch::width, x, AllLanes{});
+    }
+    return;
+  }
+  int64_t p = 0;
+  for (; p + LANES <= Problem::depth; p += LANES) {
+    vf32 x[LANES];
+#pragma GCC unroll 16
+    for (int l = 0; l < LANES; ++l)
+      x[l] = l < count ? load_row<COLUMN>(from + l * ROW + p * COLUMN, AllLanes{}) : vf32{};
+    transpose_lanes(x);
+#pragma GCC unroll 16
+    for (int l = 0; l < LANES; ++l) store(panel + (p + l) * Scratch::width, x[l], AllLanes{});
+  }
+  for (; p < Problem::depth; ++p)
+    for (int64_t l = 0; l < LANES; ++l)
+      panel[p * Scratch::width + l] = l < count ? load_splat(from + l * ROW + p * COLUMN)[0] : 0;
+}
+
+KILN_INLINE void pack_keys(const Stored* from, int64_t count, float* panels) {
+  for (int64_t key = 0; key < count; key += LANES)
+    transpose_keys(from + key * Problem::key_row, smaller(count - key, LANES),
+                   panels + key / Scratch::width * Scratch::width * Problem::depth +
+                       key % Scratch::width);
+}
+
+// ---- Products: sums[r][v] += a[r][p] * b[p][v] over `depth`, rows of a and b so far apart.
+template <int VECTORS, int64_t A_PITCH, int64_t B_PITCH>
+KILN_INLINE void accumulate(const float* a, const float* b, int64_t depth,
+                            vf32 (&sums)[Tiling::mr][VECTORS]) {
+  for (int64_t p = 0; p < depth; ++p, b += B_PITCH) {
+    vf32 y[VECTORS];
+#pragma GCC unroll 8
+    for (int v = 0; v < VECTORS; ++v) y[v] = load(b + v * LANES, AllLanes{});
+#pragma GCC unroll 32
+    for (int r = 0; r < Tiling::mr; ++r) {
+      const vf32 x = a[r * A_PITCH + p] - vf32{};
+#pragma GCC unroll 8
+      for (int v = 0; v < VECTORS; ++v) sums[r][v] += x * y[v];
+    }
+  }
+}
+
+// The products of mr queries with a panel of keys.
+KILN_INLINE void multiply_keys(const float* query, const float* panel, float* score) {
+  vf32 sums[Tiling::mr][Tiling::vectors] = {};
+  accumulate<Tiling::vectors, Scratch::depth_pitch, Scratch::width>(query, panel, Problem::depth,
+                                                                    sums);
+#pragma GCC unroll 32
+  for (int r = 0; r < Tiling::mr; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < Tiling::vectors; ++v)
+      store(score + r * Scratch::score_pitch + v * LANES, sums[r][v], AllLanes{});
+}
+
+// mr rows of results: rescaled, plus `keys` weighted values, from column `c` on.
+template <int VECTORS>
+KILN_INLINE void add_values(const float* weight, const float* value, int64_t keys,
+                            const float* factor, float* result) {
+  vf32 sums[Tiling::mr][VECTORS];
+#pragma GCC unroll 32
+  for (int r = 0; r < Tiling::mr; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < VECTORS; ++v)
+      sums[r][v] = load(result + r * Scratch::columns + v * LANES, AllLanes{}) * factor[r];
+  accumulate<VECTORS, Scratch::score_pitch, Scratch::columns>(weight, value, keys, sums);
+#pragma GCC unroll 32
+  for (int r = 0; r < Tiling::mr; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < VECTORS; ++v)
+      store(result + r * Scratch::columns + v * LANES, sums[r][v], AllLanes{});
+}
+
+// ---- Softmax, a row of a tile: products become weights; the row's greatest score, its sum and the
+// factor for what it had before.
+template <class Score>
+KILN_INLINE void weigh_row(float* row, int64_t keys, const Score& score, float& greatest,
+                           float& total, float& factor) {
+  const vf32 least = splat<vf32>(-infinity_f32());
+  vf32 most = splat<vf32>(greatest);
+  int64_t k = 0;
+  for (; k + LANES <= keys; k += LANES) {
+    const vf32 s = score(load(row + k, AllLanes{}), k, AllLanes{});
+    store(row + k, s, AllLanes{});
+    most = op_max(most, s);
+  }
+  if (k < keys) {
+    const SomeLanes live{keys - k};
+    const vf32 s = where_live(live, score(load(row + k, AllLanes{}), k, live), least);
+    store(row + k, s, AllLanes{});
+    most = op_max(most, s);
+  }
+  most = across_lanes<Max>(most);
+  // A row of nothing but -inf so far: its weights are exp(-inf) = 0.
+  const vf32 from = most == least ? vf32{} : most;
+  vf32 sum{};
+  for (k = 0; k < keys; k += LANES) {
+    const vf32 e = op_exp(load(row + k, AllLanes{}) - from);
+    store(row + k, e, AllLanes{});
+    sum += e;
+  }
+  factor = op_exp(splat<vf32>(greatest) - from)[0];
+  total = total * factor + across_lanes<Sum>(sum)[0];
+  greatest = most[0];
+}
+
+// ---- A block: `rows` queries from `row` on, of one batch.
+template <class Epilogue>
+KILN_INLINE void finish_row(const float* sums, float greatest, float total, int64_t batch,
+                            int64_t row, const Epilogue& epilogue) {
+  const bool blind = greatest == -infinity_f32();
+  const float by = blind ? (Problem::guarded ? 0 : nan_f32()) : Problem::normalised ? total : 1;
+  const auto result = [&](int64_t c) KILN_LAMBDA {
+    const vf32 x = load(sums + c, AllLanes{});
+    return blind ? splat<vf32>(by) : x / by;
+  };
+  const vf32 sum = splat<vf32>(blind && !Problem::guarded ? nan_f32() : total);
+  int64_t c = 0;
+  for (; c + LANES <= Problem::columns; c += LANES)
+    epilogue(result(c), sum, batch, row, c, AllLanes{});
+  if constexpr (Problem::columns % LANES != 0)
+    epilogue(result(c), sum, batch, row, c, SomeLanes{Problem::columns - c});
+}
+
+template <class Scores, class Epilogue>
+KILN_INLINE void attend(const Stored* query, const Stored* key, const Stored* value, int64_t batch,
+                        int64_t row, float* scratch, const Scores& scores,
+                        const Epilogue& epilogue) {
+  const int64_t rows = smaller(Problem::rows - row, Tiling::queries);
+  float* const q = scratch + Scratch::query;
+  float* const sums = scratch + Scratch::sums;
+  float *const greatest = scratch + Scratch::greatest, *const total = scratch + Scratch::total;
+  float* const factor = scratch + Scratch::factor;
+  copy_rows<Problem::depth, Problem::query_row, Problem::query_column, Scratch::depth_pitch>(
+      query + row * Problem::query_row, rows, q);
+  for (int64_t i = rows * Scratch::depth_pitch; i < round_up(rows, Tiling::mr) * Scratch::depth_pitch;
+       ++i)
+    q[i] = 0;
+  for (int64_t i = 0; i < Tiling::queries * Scratch::columns; ++i) sums[i] = 0;
+  for (int64_t i = 0; i < Tiling::queries; ++i) {
+    greatest[i] = -infinity_f32();
+    total[i] = factor[i] = 0;
+  }
+  // Keys beyond are hidden from all rows of the block.
+  const int64_t end = Problem::has_reach
+                          ? smaller(Problem::keys, larger(0, row + rows + Problem::reach))
+                          : Problem::keys;
+  for (int64_t first = 0; first < end; first += Tiling::keys) {
+    const int64_t keys = smaller(end - first, Tiling::keys);
+    pack_keys(key + first * Problem::key_row, keys, scratch + Scratch::key);
+    copy_rows<Problem::columns, Problem::value_row, Problem::value_column, Scratch::columns>(
+        value + first * Problem::value_row, keys, scratch + Scratch::value);
+    for (int64_t r = 0; r < rows; r += Tiling::mr) {
+      float* const tile = scratch + Scratch::score + r * Scratch::score_pitch;
+      for (int64_t k = 0; k < keys; k += Scratch::width)
+        multiply_keys(q + r * Scratch::depth_pitch, scratch + Scratch::key + k * Problem::depth,
+                      tile + k);
+      for (int64_t i = 0; i < smaller(rows - r, Tiling::mr); ++i) {
+        const int64_t at = row + r + i;
+        const auto weigh = [&](auto score) KILN_LAMBDA {
+          weigh_row(tile + i * Scratch::score_pitch, keys, score, greatest[r + i], total[r + i],
+                    factor[r + i]);
+        };
+        if (Problem::has_within && first + keys - 1 <= at + Problem::reach)
+          weigh([&](vf32 x, int64_t k, auto live) KILN_LAMBDA {
+            return scores.within(x, batch, at, first + k, live);
+          });
+        else
+          weigh([&](vf32 x, int64_t k, auto live) KILN_LAMBDA {
+            return scores(x, batch, at, first + k, live);
+          });
+      }
+      float* const result = sums + r * Scratch::columns;
+      constexpr int64_t width = Scratch::width;
+      int64_t c = 0;
+      for (; c + width <= Scratch::columns; c += width)
+        add_values<Tiling::vectors>(tile, scratch + Scratch::value + c, keys, factor + r, result + c);
+      for (; c < Scratch::columns; c += LANES)
+        add_values<1>(tile, scratch + Scratch::value + c, keys, factor + r, result + c);
+    }
+  }
+  for (int64_t r = 0; r < rows; ++r)
+    finish_row(sums + r * Scratch::columns, greatest[r], total[r], batch, row + r, epilogue);
+}
+
+}  // namespace

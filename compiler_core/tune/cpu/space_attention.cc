@@ -1,0 +1,73 @@
+#include "compiler_core/tune/cpu/space_attention.h"
+
+#include <algorithm>
+
+#include "compiler_core/tune/cpu/vector_width.h"
+
+namespace kiln {
+namespace {
+
+int64_t round_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b * b;
+}
+
+}  // namespace
+
+Result<AttentionSchedule> AttentionSchedule::from(const Schedule& schedule) {
+  if (schedule.family != Family::kAttention)
+    return fail(Code::kInvalidArgument, "not an attention schedule");
+  const int64_t lanes = schedule.get("lanes", 8), mr = schedule.get("mr", 6);
+  const int64_t vectors = schedule.get("vectors", 2);
+  const int64_t queries = schedule.get("queries", 96), keys = schedule.get("keys", 128);
+  TRY_STATUS(check_lanes(lanes));
+  const bool tile = mr >= 1 && mr <= 32 && vectors >= 1 && mr * vectors <= 64;
+  if (!tile || queries < mr || queries > 4096 || queries % mr != 0 || keys < lanes * vectors ||
+      keys > 4096 || keys % (lanes * vectors) != 0)
+    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
+  return AttentionSchedule{static_cast<int>(lanes), static_cast<int>(mr), static_cast<int>(vectors),
+                           queries, keys};
+}
+
+Schedule AttentionSchedule::to_schedule() const {
+  return {
+      Family::kAttention,
+      {{"lanes", lanes}, {"mr", mr}, {"vectors", vectors}, {"queries", queries}, {"keys", keys}}};
+}
+
+std::vector<Schedule> attention_space(const Workload& workload, const Target& target) {
+  const AttentionProblem problem = AttentionProblem::of(workload.graph);
+  const int lanes = vector_bytes(target) / 4;
+  struct Tile {
+    int rows, vectors;
+  };
+  const std::vector<Tile> tiles = vector_bytes(target) == 64
+                                      ? std::vector<Tile>{{12, 2}, {6, 4}, {14, 2}, {8, 3}}
+                                      : std::vector<Tile>{{6, 2}, {4, 3}, {5, 2}};
+  // Queries a block: packing a tile of keys and values is shared by them.
+  constexpr std::pair<int64_t, int64_t> kBlocks[] = {{96, 128}, {192, 128}, {96, 256},
+                                                     {48, 256}, {288, 192}, {48, 64}};
+  const int64_t units = std::max(target.units, 1);
+  std::vector<Schedule> full, starved;
+  for (const auto& [queries, keys] : kBlocks)
+    for (const Tile& tile : tiles) {
+      if (&tile != &tiles[0] && (queries != 96 || keys != 128) && (queries != 192)) continue;
+      const int64_t width = int64_t{lanes} * tile.vectors;
+      AttentionSchedule made{lanes, tile.rows, tile.vectors, 0, 0};
+      made.queries = round_up(std::min(queries, problem.rows), tile.rows);
+      made.keys = round_up(std::min(keys, problem.keys), width);
+      const int64_t blocks = problem.batches * ((problem.rows + made.queries - 1) / made.queries);
+      std::vector<Schedule>& list = blocks < units ? starved : full;
+      const Schedule schedule = made.to_schedule();
+      if (std::find(list.begin(), list.end(), schedule) == list.end()) list.push_back(schedule);
+    }
+  if (full.empty()) {  // smaller blocks, so that nobody waits
+    AttentionSchedule made{lanes, tiles[0].rows, tiles[0].vectors, 0, 0};
+    made.queries = tiles[0].rows;
+    made.keys = round_up(std::min<int64_t>(128, problem.keys), int64_t{lanes} * made.vectors);
+    full.push_back(made.to_schedule());
+  }
+  full.insert(full.end(), starved.begin(), starved.end());
+  return full;
+}
+
+}  // namespace kiln

@@ -1,0 +1,36 @@
+// Attention in every form that models write it in, as workloads. For the tests of the kernels and
+// of the pattern.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/plan/workload.h"
+
+namespace kiln::testing {
+
+struct AttentionGraph {
+  enum class Mask { kNone, kCausal, kBool, kAdditive, kCausalAndBool };
+  enum class Division { kBefore, kAfter };  // of the weights, by their sum
+
+  DType dtype = DType::kF32;
+  std::vector<int64_t> batch = {};
+  int64_t rows = 16, keys = 16, depth = 16, columns = 16;
+  Mask mask = Mask::kNone;
+  int64_t reach = 0;     // of a causal mask: how far past its own place a row sees
+  bool guarded = false;  // rows that see nothing are 0
+  Division division = Division::kBefore;
+  int64_t shared_by = 1;    // rows of the last batch axis that have one key and value
+  bool transposed = false;  // the result as [rows, batch..., columns] within the first batch axis
+  bool output_bias = false;
+};
+inline constexpr AttentionGraph::Mask kEveryMask[] = {
+    AttentionGraph::Mask::kNone, AttentionGraph::Mask::kCausal, AttentionGraph::Mask::kBool,
+    AttentionGraph::Mask::kAdditive, AttentionGraph::Mask::kCausalAndBool};
+
+// REQUIRES: shared_by > 1 and transposed want a batch axis.
+Graph attention_graph(const AttentionGraph& wanted);
+// kUnsupported when it is none of kAttention.
+Result<Workload> attention_workload(const AttentionGraph& wanted);
+
+}  // namespace kiln::testing
