@@ -61,6 +61,10 @@ void add_compile_options(CLI::App* command, Options& options) {
   add_coordinator(command, options);
   command->add_option("--cache-dir", options.cache_dir,
                       "Keep programs on this machine too, in this directory [KILN_CACHE_DIR]");
+  command->add_option("--hint", options.hints,
+                      "Sizes to tune at, of a program whose sizes vary: s0=1,32,512, or x.0=1,32 "
+                      "for axis 0 of input x. One program for each, side by side")
+      ->type_name("NAME=SIZES");
   command->add_flag("--no-fallback", options.no_fallback,
                     "Fail with 3 instead of compiling here when the service is away");
   command->add_option("--deadline", options.deadline_s, "Seconds to wait for the answer")
@@ -122,6 +126,30 @@ int main(int argc, char** argv) {
   digest->add_option("FILE", options.files, "Programs")->required();
   add_json(digest, options);
 
+  auto* explain = app.add_subcommand(
+      "explain",
+      "What Kiln makes of a file: its kernels in order, each with the operators, source lines and\n"
+      "modules it came from, what keeps it apart from its neighbours, the bytes it moves and the\n"
+      "floor these imply, its schedule, and its time when a cache knows it. Compiles nothing.");
+  explain->add_option("FILE", options.files, "Program")->required()->expected(1);
+  explain->add_option("--graph", options.graph_pass,
+                      "Print the graph after this pass instead: read, expand_half, simplify, "
+                      "sink_views, simplify_again, canonicalise, split_reductions, sink_gathers, "
+                      "sink_broadcasts");
+  auto* source =
+      explain->add_option("--source", options.source_launch,
+                          "Print the generated code instead: of launch N, or of every kernel");
+  source->expected(0, 1)->type_name("[N]")->check(CLI::Range(0, 1'000'000));
+  explain->add_flag("--why-miss", options.why_miss,
+                    "Print what the program's and the kernels' keys are made of, against the "
+                    "nearest entries of the cache");
+  add_compile_options(explain, options);
+
+  auto* diff = app.add_subcommand(
+      "diff", "What differs between the computations of two files; exit 1 when they do");
+  diff->add_option("FILE", options.files, "Two programs")->required()->expected(2);
+  add_json(diff, options);
+
   auto* stats = app.add_subcommand("stats", "What a service did and has");
   add_coordinator(stats, options);
   add_json(stats, options);
@@ -150,6 +178,11 @@ int main(int argc, char** argv) {
   }
   if (compile->parsed()) return kiln::cli::compile_command(options);
   if (run->parsed()) return kiln::cli::run_command(options);
+  if (explain->parsed()) {
+    options.source = source->count() > 0;
+    return kiln::cli::explain_command(options);
+  }
+  if (diff->parsed()) return kiln::cli::diff_command(options);
   if (digest->parsed()) return kiln::cli::digest_command(options);
   if (stats->parsed()) return kiln::cli::stats_command(options);
   return kiln::cli::up_command(options);

@@ -27,6 +27,8 @@ struct Options {
   double deadline_s = 600;
   int threads = 0;
 
+  std::vector<std::string> hints;  // as hints.h reads them
+
   std::vector<std::string> files;
 
   // compile
@@ -37,6 +39,12 @@ struct Options {
   std::string inputs, expect;
   double rtol = -1, atol = -1;  // negative: by dtype
   int runs = 0;                 // 0: as many as fit a fifth of a second
+
+  // explain
+  std::string graph_pass;  // whose graph to print; empty: none
+  bool source = false;     // print the generated code
+  int source_launch = -1;  // of one launch; -1: of every kernel
+  bool why_miss = false;
 
   // up
   std::string data_dir;
@@ -49,6 +57,8 @@ struct Options {
 int compile_command(const Options& options);
 int run_command(const Options& options);
 int digest_command(const Options& options);
+int explain_command(const Options& options);
+int diff_command(const Options& options);
 int stats_command(const Options& options);
 int up_command(const Options& options);
 

@@ -1,0 +1,121 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/exit_code.h"
+#include "client/cli/explanation.h"
+#include "client/cli/host_peak.h"
+#include "client/cli/options.h"
+#include "client/cli/report.h"
+#include "client/cli/session.h"
+#include "client/gpu_opening.h"
+#include "client/toolchains.h"
+#include "compiler_core/codegen/lower.h"
+#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/ir/text.h"
+
+namespace kiln::cli {
+namespace {
+
+using Graphs = std::vector<std::pair<std::string, Graph>>;
+
+// What every pass leaves, in order, from the file to the cut.
+Result<Graphs> graphs_after_passes(const Graph& graph) {
+  Graphs graphs = {{"read", graph}};
+  const auto keep = [&graphs](std::string_view pass, const Graph& after) {
+    graphs.emplace_back(std::string(pass), after);
+  };
+  TRY(const NormalForm form, normalise(graph, keep));
+  // A program that no family covers still has the graphs before its cut.
+  (void)partition(form.graph, {.fuse = true, .after = keep});
+  return graphs;
+}
+
+Result<std::string> graph_text(const Graph& graph, const std::string& pass) {
+  TRY(const Graphs graphs, graphs_after_passes(graph));
+  std::string names;
+  for (const auto& [name, after] : graphs) {
+    if (name == pass) return print(after);
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return fail(Code::kInvalidArgument, "--graph: no pass '" + pass + "'; there are " + names);
+}
+
+Result<std::string> source_text(const Explanation& explanation, int launch) {
+  std::string text;
+  if (launch >= static_cast<int>(explanation.launches.size()))
+    return fail(Code::kInvalidArgument, "--source: there are launches 0 to " +
+                                            std::to_string(explanation.launches.size() - 1));
+  for (size_t k = 0; k < explanation.kernels.size(); ++k) {
+    const ExplainedKernel& kernel = explanation.kernels[k];
+    if (launch >= 0 &&
+        explanation.launches[static_cast<size_t>(launch)].kernel != static_cast<int>(k))
+      continue;
+    if (kernel.schedule.empty()) return fail(Code::kUnsupported, kernel.no_schedule);
+    TRY(const Schedule schedule, Schedule::parse(kernel.schedule));
+    TRY(const Source source, lower(kernel.workload, schedule, explanation.target));
+    text += "// kernel " + kernel.workload.digest.short_hex() + ": " + kernel.schedule + "\n" +
+            source.text + "\n";
+  }
+  return text;
+}
+
+// With what follows from this machine, which need not have such a GPU.
+Result<Target> complete_target(const Options& options, const Target& asked) {
+  const GpuOpening gpu(options.libcuda, false);
+  auto complete = Toolchains(options.compiler, options.libnvrtc, gpu).complete(asked);
+  return !complete && !asked.isa.empty() ? Result<Target>(asked) : complete;
+}
+
+// What the cache knows, without starting anything; its word about it in `cache`.
+std::unique_ptr<CompiledProgram> look_up(const Options& options, const Graph& graph,
+                                         CompileOptions wanted, std::string& cache) {
+  if (options.coordinator.empty() && options.cache_dir.empty()) {
+    cache = "not asked (no --coordinator, no --cache-dir)";
+    return nullptr;
+  }
+  wanted.check_only = true;
+  wanted.load = false;
+  auto client = make_client(options);
+  if (!client) {
+    cache = client.error().message;
+    return nullptr;
+  }
+  auto program = (*client)->compile(graph, wanted);
+  cache = program                                   ? "hit"
+          : program.error().code == Code::kNotFound ? "miss"
+                                                    : program.error().message;
+  return program ? *std::move(program) : nullptr;
+}
+
+Result<std::string> explain_file(const Options& options, const std::string& file) {
+  TRY(const ExportedProgram program, read_graph_file(file));
+  if (!options.graph_pass.empty()) return graph_text(program.graph, options.graph_pass);
+  TRY(CompileOptions wanted, compile_options(options));
+  TRY(wanted.target, complete_target(options, wanted.target));
+  std::string cache;
+  const auto tuned = look_up(options, program.graph, wanted, cache);
+  const DevicePeak peak =
+      wanted.target.backend == Backend::kCpu ? host_peak(wanted.target) : cuda_peak(wanted.target);
+  TRY(Explanation explanation,
+      explain(program, wanted.target, wanted.mode, tuned ? &tuned->program() : nullptr, peak));
+  explanation.cache = cache;
+  if (options.source) return source_text(explanation, options.source_launch);
+  if (options.json) return explanation_json(file, explanation).dump() + "\n";
+  return explanation_text(file, explanation);
+}
+
+}  // namespace
+
+int explain_command(const Options& options) {
+  const std::string& file = options.files.front();
+  const auto text = explain_file(options, file);
+  if (text) {
+    std::fputs(text->c_str(), stdout);
+    return kDone;
+  }
+  if (options.json) std::printf("%s\n", error_json(file, text.error()).dump().c_str());
+  print_error(file, text.error());
+  return exit_code_of(text.error());
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,157 @@
+#include "client/cli/explanation.h"
+
+#include <algorithm>
+#include <map>
+
+#include "compiler_core/codegen/lower.h"
+#include "compiler_core/plan/seams.h"
+#include "compiler_core/tune/search_space.h"
+
+namespace kiln::cli {
+namespace {
+
+std::string type_text(const Node& node) {
+  return std::string(to_string(node.dtype)) + to_string(node.shape);
+}
+
+void add_once(std::vector<std::string>& list, const std::string& text) {
+  if (!text.empty() && std::find(list.begin(), list.end(), text) == list.end())
+    list.push_back(text);
+}
+
+class Explainer {
+ public:
+  Explainer(const ExportedProgram& program, const NormalForm& form, const Partition& parts)
+      : program_(program), form_(form), parts_(parts), graph_(parts.graph) {
+    for (const Symbol& symbol : graph_.symbols())
+      explained_.sizes.push_back(std::max({symbol.hint, symbol.range.min, int64_t{1}}));
+    explained_.symbols.assign(graph_.symbols().begin(), graph_.symbols().end());
+    for (size_t k = 0; k < parts.kernels.size(); ++k)
+      for (NodeId id : parts.kernels[k].outputs) writer_[id] = static_cast<int>(k);
+  }
+
+  Result<Explanation> run(const Plan& plan, const Program* tuned, const Target& target,
+                          const DevicePeak& peak) {
+    explained_.peak = peak;
+    for (size_t k = 0; k < parts_.kernels.size(); ++k)
+      TRY_STATUS(add_launch(parts_.kernels[k], plan.launches[k].kernel));
+    for (Seam& seam : find_seams(parts_))
+      explained_.launches[static_cast<size_t>(seam.writer)].stored.push_back(
+          {type_text(graph_.node(seam.value)), std::move(seam.readers), std::move(seam.reason)});
+    for (const Workload& workload : plan.kernels)
+      explained_.kernels.push_back(explain_kernel(workload, tuned, target));
+    TRY_STATUS(add_memory(plan));
+    return std::move(explained_);
+  }
+
+ private:
+  Status add_launch(const FusedKernel& kernel, int distinct) {
+    ExplainedLaunch launch;
+    launch.kernel = distinct;
+    add_origins(kernel, launch);
+    for (NodeId id : kernel.inputs) launch.inputs.push_back(name_of(id));
+    for (NodeId id : kernel.outputs) launch.outputs.push_back(type_text(graph_.node(id)));
+    TRY(launch.cost, kernel_cost(parts_, kernel, explained_.sizes));
+    launch.floor_us = explained_.peak.floor_us(launch.cost);
+    explained_.launches.push_back(std::move(launch));
+    return {};
+  }
+
+  void add_origins(const FusedKernel& kernel, ExplainedLaunch& launch) const {
+    std::vector<OriginId> origins;
+    for (NodeId id : kernel.computed) origins.push_back(graph_.origin_of(id));
+    std::sort(origins.begin(), origins.end());
+    origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
+    std::erase(origins, kNoOrigin);
+    for (OriginId id : origins) {
+      const Origin& origin = graph_.origins()[static_cast<size_t>(id)];
+      launch.fused_ops.push_back(origin.op);
+      add_once(launch.sources, origin.source);
+      add_once(launch.modules, origin.module);
+    }
+    if (!origins.empty()) return;
+    for (NodeId id : kernel.computed) {  // a graph that says nothing: its own ops
+      const Op op = graph_.node(id).op;
+      if (traits(op).kind != OpKind::kSource && op != Op::kView)
+        launch.fused_ops.emplace_back(to_string(op));
+    }
+  }
+
+  std::string name_of(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (const auto written = writer_.find(id); written != writer_.end())
+      return "launch " + std::to_string(written->second) + " " + type_text(node);
+    const int canonical = std::get<InputAttr>(node.attr).index;
+    const int position = form_.input_order[static_cast<size_t>(canonical)];
+    return program_.inputs[static_cast<size_t>(position)].name + " " + type_text(node);
+  }
+
+  static ExplainedKernel explain_kernel(const Workload& workload, const Program* tuned,
+                                        const Target& target) {
+    ExplainedKernel kernel{workload, "", "", 0};
+    if (tuned != nullptr)
+      for (const ProgramKernel& known : tuned->kernels)
+        if (known.workload == workload.digest) {
+          kernel.schedule = known.schedule;
+          kernel.time_us = known.report.best_us;
+          return kernel;
+        }
+    const auto space = search_space(workload, target);
+    if (space)
+      kernel.schedule = space->front().to_string();
+    else
+      kernel.no_schedule = space.error().message;
+    return kernel;
+  }
+
+  Status add_memory(const Plan& plan) {
+    TRY(explained_.arena_bytes, plan.arena_bytes.evaluate(explained_.sizes));
+    std::vector<int64_t> bytes(plan.buffers.size(), 0);
+    std::vector<int> first(plan.buffers.size(), -1), last(plan.buffers.size(), -1);
+    for (size_t i = 0; i < plan.buffers.size(); ++i) {
+      const Buffer& buffer = plan.buffers[i];
+      if (buffer.kind != Buffer::Kind::kTemporary) continue;
+      TRY(const int64_t elements, element_count(buffer.spec, explained_.sizes));
+      bytes[i] = elements * size_of(buffer.spec.dtype);
+      explained_.temporary_bytes += bytes[i];
+    }
+    for (int k = 0; k < static_cast<int>(plan.launches.size()); ++k)
+      for (int arg : plan.launches[static_cast<size_t>(k)].args) {
+        const auto at = static_cast<size_t>(arg);
+        if (first[at] < 0) first[at] = k;
+        last[at] = k;
+      }
+    for (int k = 0; k < static_cast<int>(plan.launches.size()); ++k) {
+      int64_t live = 0;
+      for (size_t i = 0; i < bytes.size(); ++i)
+        if (first[i] <= k && k <= last[i]) live += bytes[i];
+      explained_.live_bytes = std::max(explained_.live_bytes, live);
+    }
+    return {};
+  }
+
+  const ExportedProgram& program_;
+  const NormalForm& form_;
+  const Partition& parts_;
+  const Graph& graph_;
+  std::map<NodeId, int> writer_;  // launches, by the value they store
+  Explanation explained_;
+};
+
+}  // namespace
+
+Result<Explanation> explain(const ExportedProgram& program, const Target& target, Mode mode,
+                            const Program* tuned, const DevicePeak& peak) {
+  TRY(const NormalForm form, normalise(program.graph));
+  TRY(const Partition parts, partition(form.graph));
+  TRY(const Plan cut, plan(Partition(parts)));
+  TRY(Explanation explanation, Explainer(program, form, parts).run(cut, tuned, target, peak));
+  explanation.graph = form.digest;
+  explanation.target = target;
+  explanation.mode = mode;
+  if (tuned != nullptr)
+    for (const Guard& guard : tuned->guards) explanation.guards.push_back(guard.to_string());
+  return explanation;
+}
+
+}  // namespace kiln::cli

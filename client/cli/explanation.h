@@ -1,0 +1,69 @@
+// Explanation: what Kiln makes of a program, in the user's terms: its kernels in the order in which
+// they are launched, where each comes from, what kept them apart, what they cost at least, and what
+// is known about how they run. A value.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler_core/frontend/exported_program.h"
+#include "compiler_core/passes/normalise.h"
+#include "compiler_core/plan/kernel_cost.h"
+#include "compiler_core/plan/plan.h"
+#include "compiler_core/program/program.h"
+#include "compiler_core/tune/device_peak.h"
+
+namespace kiln::cli {
+
+// A value that a launch leaves in memory for later ones.
+struct StoredFor {
+  std::string value;         // "f32[4,64]"
+  std::vector<int> readers;  // launches
+  std::string reason;
+};
+
+struct ExplainedLaunch {
+  int kernel = 0;                             // index into Explanation::kernels
+  std::vector<std::string> fused_ops;         // ATen ops in the program's order, with repetition
+  std::vector<std::string> sources, modules;  // each once, in the program's order
+  std::vector<std::string> inputs, outputs;   // "layers.0.weight f32[64,64]", "launch 3 f32[4,64]"
+  std::vector<StoredFor> stored;
+  KernelCost cost;
+  double floor_us = 0;  // 0: the target's speed is not known
+};
+
+struct ExplainedKernel {
+  Workload workload;
+  std::string schedule;  // empty: no schedule, and why
+  std::string no_schedule;
+  double time_us = 0;  // as measured when it was tuned; 0: not known
+};
+
+struct Explanation {
+  Digest graph;
+  Target target;
+  Mode mode = Mode::kDefault;
+  std::string cache;  // "hit", "miss", "not asked", or why nobody answered
+  std::vector<Symbol> symbols;
+  std::vector<std::string> guards;
+  std::vector<int64_t> sizes;            // what costs are computed for: the hints
+  std::vector<ExplainedKernel> kernels;  // distinct
+  std::vector<ExplainedLaunch> launches;
+  int64_t arena_bytes = 0;
+  int64_t temporary_bytes = 0;  // without an arena: the sum
+  int64_t live_bytes = 0;       // that no arena can do without: the most alive at one launch
+  DevicePeak peak;
+};
+
+// `tuned`: the program as the cache has it; null when it has none, then schedules are first
+// choices. kUnsupported when the program has no plan.
+Result<Explanation> explain(const ExportedProgram& program, const Target& target, Mode mode,
+                            const Program* tuned, const DevicePeak& peak);
+
+nlohmann::ordered_json explanation_json(const std::string& file, const Explanation& explanation);
+// At most 100 columns.
+std::string explanation_text(const std::string& file, const Explanation& explanation);
+
+}  // namespace kiln::cli

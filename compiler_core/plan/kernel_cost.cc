@@ -1,0 +1,97 @@
+#include "compiler_core/plan/kernel_cost.h"
+
+#include <algorithm>
+#include <map>
+
+namespace kiln {
+namespace {
+
+class CostCounter {
+ public:
+  CostCounter(const Graph& graph, std::span<const int64_t> sizes) : graph_(graph), sizes_(sizes) {}
+
+  Result<KernelCost> run(const FusedKernel& kernel) {
+    for (NodeId id : kernel.inputs) reads_[id] = 0;
+    for (NodeId id : kernel.computed) TRY_STATUS(count(graph_.node(id)));
+    for (NodeId id : kernel.outputs) {
+      TRY(const int64_t whole, count_elements(graph_.node(id).shape));
+      cost_.bytes += whole * size_of(graph_.node(id).dtype);
+    }
+    for (const auto& [id, elements] : reads_) {
+      TRY(const int64_t whole, count_elements(graph_.node(id).shape));
+      cost_.bytes += std::min(elements, whole) * size_of(graph_.node(id).dtype);
+    }
+    cost_.flops += cost_.contraction_flops;
+    return cost_;
+  }
+
+ private:
+  Result<int64_t> count_elements(const Shape& shape) const { return numel(shape).evaluate(sizes_); }
+
+  // How many elements of its operand a View touches: an axis of stride 0 repeats them.
+  Result<int64_t> touched(const Node& view) const {
+    const auto& strides = std::get<ViewAttr>(view.attr).strides;
+    Dim elements = 1;
+    for (size_t i = 0; i < strides.size(); ++i)
+      if (!strides[i].is(0)) elements = elements * view.shape[i];
+    return elements.evaluate(sizes_);
+  }
+
+  Status count(const Node& node) {
+    TRY(const int64_t elements, count_elements(node.shape));
+    for (size_t i = 0; i < node.operands.size(); ++i) TRY_STATUS(count_read(node, i, elements));
+    const OpKind kind = traits(node.op).kind;
+    if (is_elementwise(node.op) && node.op != Op::kCast && node.op != Op::kSelect)
+      cost_.flops += elements;
+    if (kind == OpKind::kReduce || kind == OpKind::kScan) {
+      TRY(const int64_t taken, count_elements(graph_.node(node.operands[0]).shape));
+      cost_.flops += taken;
+    }
+    if (kind == OpKind::kContract) TRY_STATUS(count_contraction(node, elements));
+    return {};
+  }
+
+  Status count_read(const Node& node, size_t operand, int64_t elements) {
+    const NodeId id = node.operands[operand];
+    const auto read = reads_.find(id);
+    if (read == reads_.end()) return {};
+    int64_t taken = 0;
+    if (node.op == Op::kView) {
+      TRY(taken, touched(node));
+    } else if (node.op == Op::kGather && operand == 0) {
+      taken = elements;
+    } else {
+      TRY(taken, count_elements(graph_.node(id).shape));
+    }
+    read->second += taken;  // no more than there are, in the end
+    return {};
+  }
+
+  // Each element of the result is a sum over what the second operand has for it.
+  Status count_contraction(const Node& node, int64_t elements) {
+    const Shape& b = graph_.node(node.operands[1]).shape;
+    Dim depth = b[b.size() - 2];
+    if (node.op == Op::kConvolution) {
+      depth = 1;
+      for (size_t i = 1; i < b.size(); ++i) depth = depth * b[i];
+    }
+    TRY(const int64_t terms, depth.evaluate(sizes_));
+    cost_.contraction_flops += 2 * elements * terms;
+    cost_.contracted = graph_.node(node.operands[0]).dtype;
+    return {};
+  }
+
+  const Graph& graph_;
+  const std::span<const int64_t> sizes_;
+  std::map<NodeId, int64_t> reads_;  // elements of each input
+  KernelCost cost_;
+};
+
+}  // namespace
+
+Result<KernelCost> kernel_cost(const Partition& partition, const FusedKernel& kernel,
+                               std::span<const int64_t> sizes) {
+  return CostCounter(partition.graph, sizes).run(kernel);
+}
+
+}  // namespace kiln

@@ -1,0 +1,26 @@
+// What a kernel has to move and to compute, whatever code is generated for it: the figures behind
+// its floor.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "compiler_core/plan/partition.h"
+
+namespace kiln {
+
+struct KernelCost {
+  int64_t bytes = 0;  // each element it needs read once, each it stores written once
+  int64_t flops =
+      0;  // contraction_flops, and one for each element of arithmetic and of a reduction
+  int64_t contraction_flops = 0;   // of matmuls and convolutions: a multiplication and an addition
+  DType contracted = DType::kF32;  // the operands' dtype, where there are any
+  bool operator==(const KernelCost&) const = default;
+};
+
+// `sizes`: the values of the graph's symbols. A table that is only gathered from counts with the
+// rows that are picked. kInvalidArgument when a size is unbound or overflows.
+Result<KernelCost> kernel_cost(const Partition& partition, const FusedKernel& kernel,
+                               std::span<const int64_t> sizes);
+
+}  // namespace kiln
