@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "compiler_core/frontend/decompositions.h"
+#include "compiler_core/frontend/expr.h"
 
 namespace kiln {
 namespace {
@@ -107,6 +107,30 @@ NodeId floor_quotient(GraphBuilder& b, NodeId x, NodeId y) {
   return b.select(inexact, b.binary(Op::kSub, quotient, constant_like(b, quotient, 1)), quotient);
 }
 
+// The same of floats, as ATen: from the remainder, so that a quotient that rounds up to a whole
+// number does not skip one.
+Expr floor_quotient_of_floats(Expr x, Expr y) {
+  const Expr rest = kiln::apply(Op::kRem, x, y), quotient = (x - rest) / y;
+  const Expr inexact = (rest != 0) & ((y < 0) != (rest < 0));
+  const Expr whole = choose(inexact, quotient - 1, quotient), down = floor(whole);
+  const Expr rounded = choose(whole - down > 0.5, down + 1, down);
+  // A zero has the sign of the quotient.
+  const Expr zero = (x / y) * 0;
+  return choose(y == 0, x / y, choose(whole == 0, zero, rounded));
+}
+
+NodeId floor_division(Call& c, const Operand& x, const Operand& y) {
+  GraphBuilder& b = c.b;
+  const DType type = result_type(b, std::array{x, y});
+  if (type == DType::kBool) return c.unsupported("floor division of bool is not covered");
+  const Shape shape = broadcast_shapes(b, shape_of(b, x), shape_of(b, y));
+  const DType compute = compute_type(type);
+  const NodeId left = b.cast(materialise(b, x, type, shape), compute);
+  const NodeId right = b.cast(materialise(b, y, type, shape), compute);
+  if (!is_float(type)) return floor_quotient(b, left, right);
+  return b.cast(floor_quotient_of_floats({&b, left}, {&b, right}).id, type);
+}
+
 Values divide(Call& c) {
   GraphBuilder& b = c.b;
   const Operand x = c.operand("self"), y = c.operand("other");
@@ -121,25 +145,18 @@ Values divide(Call& c) {
               {b.cast(materialise(b, y, type, shape_of(b, y)), compute), {}}, compute);
     return {b.cast(b.unary(Op::kTrunc, quotient), type)};
   }
-  if (is_float(type) || type == DType::kBool)
-    return {
-        c.unsupported("rounding mode '" + std::string(rounding) + "' of floats is not covered")};
+  if (rounding == "floor") return {floor_division(c, x, y)};
+  if (type == DType::kBool) return {c.unsupported("integer division of bool is not covered")};
   const Shape shape = broadcast_shapes(b, shape_of(b, x), shape_of(b, y));
   const NodeId left = materialise(b, x, type, shape), right = materialise(b, y, type, shape);
   if (rounding == "trunc") return {b.binary(Op::kDiv, left, right)};
-  if (rounding == "floor") return {floor_quotient(b, left, right)};
   return {c.invalid("there is no rounding mode '" + std::string(rounding) + "'")};
 }
 
 Values floor_divide(Call& c) {
-  GraphBuilder& b = c.b;
   const Operand x = c.operand("self"), y = c.operand("other");
   if (!c.ok()) return {};
-  const DType type = result_type(b, std::array{x, y});
-  if (is_float(type) || type == DType::kBool)
-    return {c.unsupported("floor division of floats is not covered")};
-  const Shape shape = broadcast_shapes(b, shape_of(b, x), shape_of(b, y));
-  return {floor_quotient(b, materialise(b, x, type, shape), materialise(b, y, type, shape))};
+  return {floor_division(c, x, y)};
 }
 
 // Python's %: the result has the divisor's sign.
@@ -290,6 +307,23 @@ Values convert(Call& c) {
   const NodeId x = c.tensor("self");
   return {c.b.cast(x, c.dtype("dtype", c.b.dtype(x)))};
 }
+template <DType type>
+Values convert_to(Call& c) {
+  return {c.b.cast(c.tensor("self"), type)};
+}
+// What `self` holds after copy_, fill_ and zero_: its own dtype and shape.
+Values copy(Call& c) {
+  const NodeId x = c.tensor("self"), source = c.tensor("src");
+  return {c.b.broadcast(c.b.cast(source, c.b.dtype(x)), c.b.shape(x))};
+}
+Values fill(Call& c) {
+  const NodeId x = c.tensor("self");
+  const Operand value = c.operand("value");
+  return {c.ok() ? materialise(c.b, value, c.b.dtype(x), c.b.shape(x)) : kInvalidNode};
+}
+Values zero(Call& c) {
+  return {constant_like(c.b, c.tensor("self"), 0)};
+}
 Values convert_like(Call& c) {
   const NodeId x = c.tensor("self"), other = c.tensor("other");
   return {c.b.cast(x, c.b.dtype(other))};
@@ -299,19 +333,30 @@ constexpr Lowering kLowerings[] = {
     {"aten.add.Tensor", add},
     {"aten.add.Scalar", add},
     {"aten.sub.Tensor", sub},
+    {"aten.subtract.Tensor", sub},
     {"aten.sub.Scalar", sub},
+    {"aten.subtract.Scalar", sub},
     {"aten.rsub.Scalar", rsub},
     {"aten.rsub.Tensor", rsub},
     {"aten.mul.Tensor", promoted<Op::kMul>},
+    {"aten.multiply.Tensor", promoted<Op::kMul>},
     {"aten.mul.Scalar", promoted<Op::kMul>},
+    {"aten.multiply.Scalar", promoted<Op::kMul>},
     {"aten.div.Tensor", divide},
+    {"aten.true_divide.Tensor", divide},
+    {"aten.divide.Tensor", divide},
     {"aten.div.Scalar", divide},
+    {"aten.divide.Scalar", divide},
+    {"aten.true_divide.Scalar", divide},
     {"aten.div.Tensor_mode", divide},
+    {"aten.divide.Tensor_mode", divide},
     {"aten.div.Scalar_mode", divide},
+    {"aten.divide.Scalar_mode", divide},
     {"aten.floor_divide.default", floor_divide},
     {"aten.floor_divide.Scalar", floor_divide},
     {"aten.remainder.Tensor", remainder},
     {"aten.remainder.Scalar", remainder},
+    {"aten.remainder.Scalar_Tensor", remainder},
     {"aten.fmod.Tensor", promoted<Op::kRem>},
     {"aten.fmod.Scalar", promoted<Op::kRem>},
     {"aten.maximum.default", promoted<Op::kMax>},
@@ -324,15 +369,25 @@ constexpr Lowering kLowerings[] = {
     {"aten.eq.Tensor", comparison<Op::kEq>},
     {"aten.eq.Scalar", comparison<Op::kEq>},
     {"aten.ne.Tensor", comparison<Op::kNe>},
+    {"aten.not_equal.Tensor", comparison<Op::kNe>},
     {"aten.ne.Scalar", comparison<Op::kNe>},
+    {"aten.not_equal.Scalar", comparison<Op::kNe>},
     {"aten.lt.Tensor", comparison<Op::kLt>},
+    {"aten.less.Tensor", comparison<Op::kLt>},
     {"aten.lt.Scalar", comparison<Op::kLt>},
+    {"aten.less.Scalar", comparison<Op::kLt>},
     {"aten.le.Tensor", comparison<Op::kLe>},
+    {"aten.less_equal.Tensor", comparison<Op::kLe>},
     {"aten.le.Scalar", comparison<Op::kLe>},
+    {"aten.less_equal.Scalar", comparison<Op::kLe>},
     {"aten.gt.Tensor", comparison<Op::kLt, true>},
+    {"aten.greater.Tensor", comparison<Op::kLt, true>},
     {"aten.gt.Scalar", comparison<Op::kLt, true>},
+    {"aten.greater.Scalar", comparison<Op::kLt, true>},
     {"aten.ge.Tensor", comparison<Op::kLe, true>},
+    {"aten.greater_equal.Tensor", comparison<Op::kLe, true>},
     {"aten.ge.Scalar", comparison<Op::kLe, true>},
+    {"aten.greater_equal.Scalar", comparison<Op::kLe, true>},
     {"aten.__and__.Tensor", promoted<Op::kAnd>},
     {"aten.__and__.Scalar", promoted<Op::kAnd>},
     {"aten.__or__.Tensor", promoted<Op::kOr>},
@@ -341,21 +396,28 @@ constexpr Lowering kLowerings[] = {
     {"aten.__xor__.Scalar", promoted<Op::kXor>},
     {"aten.bitwise_and.Tensor", promoted<Op::kAnd>},
     {"aten.bitwise_and.Scalar", promoted<Op::kAnd>},
+    {"aten.bitwise_and.Scalar_Tensor", promoted<Op::kAnd>},
     {"aten.bitwise_or.Tensor", promoted<Op::kOr>},
     {"aten.bitwise_or.Scalar", promoted<Op::kOr>},
+    {"aten.bitwise_or.Scalar_Tensor", promoted<Op::kOr>},
     {"aten.bitwise_xor.Tensor", promoted<Op::kXor>},
     {"aten.bitwise_xor.Scalar", promoted<Op::kXor>},
+    {"aten.bitwise_xor.Scalar_Tensor", promoted<Op::kXor>},
     {"aten.bitwise_not.default", bitwise_not},
     {"aten.logical_and.default", logical<Op::kAnd>},
     {"aten.logical_or.default", logical<Op::kOr>},
     {"aten.logical_xor.default", logical<Op::kXor>},
     {"aten.logical_not.default", logical_not},
     {"aten.neg.default", unary<Op::kNeg>},
+    {"aten.negative.default", unary<Op::kNeg>},
     {"aten.abs.default", unary<Op::kAbs>},
+    {"aten.absolute.default", unary<Op::kAbs>},
     {"aten.sign.default", unary<Op::kSign>},
+    {"aten.sgn.default", unary<Op::kSign>},
     {"aten.floor.default", rounding<Op::kFloor>},
     {"aten.ceil.default", rounding<Op::kCeil>},
     {"aten.trunc.default", rounding<Op::kTrunc>},
+    {"aten.fix.default", rounding<Op::kTrunc>},
     {"aten.round.default", rounding<Op::kRound>},
     {"aten.sqrt.default", float_unary<Op::kSqrt>},
     {"aten.rsqrt.default", float_unary<Op::kRsqrt>},
@@ -376,7 +438,9 @@ constexpr Lowering kLowerings[] = {
     {"aten.masked_fill.Scalar", masked_fill},
     {"aten.masked_fill.Tensor", masked_fill},
     {"aten.clamp.default", clamp},
+    {"aten.clip.default", clamp},
     {"aten.clamp.Tensor", clamp},
+    {"aten.clip.Tensor", clamp},
     {"aten.clamp_min.default", clamp},
     {"aten.clamp_min.Tensor", clamp},
     {"aten.clamp_max.default", clamp},
@@ -385,6 +449,16 @@ constexpr Lowering kLowerings[] = {
     {"aten.to.dtype_layout", convert},
     {"aten.to.device", convert},
     {"aten.to.other", convert_like},
+    {"aten.to.prim_Device", convert},
+    {"aten.to.prim_dtype", convert},
+    {"aten.float.default", convert_to<DType::kF32>},
+    {"aten.half.default", convert_to<DType::kF16>},
+    {"aten.double.default", convert_to<DType::kF64>},
+    {"aten.bfloat16.default", convert_to<DType::kBF16>},
+    {"aten.copy.default", copy},
+    {"aten.fill.Scalar", fill},
+    {"aten.fill.Tensor", fill},
+    {"aten.zero.default", zero},
     {"aten.type_as.default", convert_like},
     {"aten._to_copy.default", convert},
 };

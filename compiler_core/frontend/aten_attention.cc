@@ -44,15 +44,6 @@ NodeId apply_mask(Call& c, NodeId scores, NodeId mask) {
   return b.binary(Op::kAdd, scores, b.cast(wide, b.dtype(scores)));
 }
 
-// A row that sees nothing is 0, not NaN.
-NodeId softmax_or_zero(GraphBuilder& b, NodeId scores, int axis) {
-  if (!b.ok()) return kInvalidNode;
-  const NodeId greatest = b.reduce(Op::kReduceMax, scores, {axis}, true);
-  const NodeId blind = b.binary(Op::kEq, greatest, constant_like(b, greatest, kMinusInfinity));
-  const NodeId p = softmax(b, scores, axis);
-  return b.select(b.broadcast(blind, b.shape(p)), constant_like(b, p, 0), p);
-}
-
 Values attention(Call& c) {
   GraphBuilder& b = c.b;
   const NodeId query = c.tensor("query"), mask = c.optional_tensor("attn_mask");

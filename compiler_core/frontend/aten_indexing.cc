@@ -15,14 +15,6 @@ Values embedding(Call& c) {
   return {c.b.gather(weight, c.b.cast(indices, DType::kI64))};
 }
 
-// x with `axes` first, in their order, then the others in theirs.
-NodeId move_to_front(GraphBuilder& b, NodeId x, const std::vector<int>& axes) {
-  std::vector<int> order = axes;
-  for (int i = 0; i < static_cast<int>(b.shape(x).size()); ++i)
-    if (std::find(axes.begin(), axes.end(), i) == axes.end()) order.push_back(i);
-  return b.permute(x, order);
-}
-
 // The `count` leading axes of x moved behind the `before` axes that follow them.
 NodeId move_behind(GraphBuilder& b, NodeId x, size_t count, size_t before) {
   const size_t rank = b.shape(x).size();
@@ -76,46 +68,10 @@ Values index_select(Call& c) {
   return {index_axes(c, x, {axis}, {index})};
 }
 
-// out[i, j, k] = x[i, index[i, j, k], k] for axis 1: one index into the flattened x.
-NodeId gather_along(Call& c, NodeId x, int axis, NodeId index) {
-  GraphBuilder& b = c.b;
-  const Shape from = b.shape(x), to = b.shape(index);
-  if (!c.ok() || from.empty() || from.size() != to.size())
-    return c.invalid("gather needs a tensor and an index of one rank");
-  const std::vector<Dim> strides = contiguous_strides(from);
-  NodeId linear = kInvalidNode;
-  for (size_t i = 0; i < from.size(); ++i) {
-    // The only coordinate of an axis of size 1 is 0.
-    if (i != at(axis) && to[i].is(1)) continue;
-    NodeId term = i == at(axis) ? b.cast(index, DType::kI64) : coordinate(b, to, i);
-    if (!strides[i].is(1))
-      term = b.binary(Op::kMul, term, b.broadcast(size_value(b, strides[i], DType::kI64), to));
-    linear = linear == kInvalidNode ? term : b.binary(Op::kAdd, linear, term);
-    if (!c.ok()) return kInvalidNode;
-  }
-  return b.gather(b.reshape(x, {numel(from)}), linear);
-}
-
 Values gather(Call& c) {
   const NodeId x = c.tensor("self"), index = c.tensor("index");
-  return {gather_along(c, x, c.axis("dim", c.b.shape(x).size()), index)};
-}
-
-// One index along the axis: each element asks whether it is meant.
-Values scatter_value(Call& c) {
-  GraphBuilder& b = c.b;
-  const NodeId x = c.tensor("self"), index = c.tensor("index");
-  const int axis = c.axis("dim", b.shape(x).size());
-  const Number value = c.number("value");
-  if (!c.ok()) return {};
-  const Shape shape = b.shape(x);
-  Shape expected = shape;
-  if (!shape.empty()) expected[at(axis)] = 1;
-  if (shape.empty() || b.shape(index) != expected)
-    return {c.unsupported("scatter of more than one index along its axis is not covered")};
-  const NodeId wanted = b.broadcast(b.cast(index, DType::kI64), shape);
-  const NodeId here = b.binary(Op::kEq, coordinate(b, shape, at(axis)), wanted);
-  return {b.select(here, b.broadcast(scalar(b, b.dtype(x), value), shape), x)};
+  const int axis = c.axis("dim", c.b.shape(x).size());
+  return {c.ok() ? gather_along(c.b, x, axis, index) : kInvalidNode};
 }
 
 // x where column - row <= diagonal (tril) or >= diagonal (triu), else 0.
@@ -158,31 +114,34 @@ Values diff(Call& c) {
   return {x};
 }
 
-// log-softmax, the target's entry, the mean over what is not ignored.
-Values cross_entropy(Call& c) {
-  GraphBuilder& b = c.b;
-  const NodeId x = c.tensor("self"), target = b.cast(c.tensor("target"), DType::kI64);
-  const int64_t reduction = c.integer("reduction", 1), ignored = c.integer("ignore_index", -100);
+// The elements at places in the flattened x.
+Values take(Call& c) {
+  const NodeId x = c.tensor("self"), index = c.tensor("index");
   if (!c.ok()) return {};
-  const Shape classes = b.shape(x), samples = b.shape(target);
-  if (c.has("weight") || c.real("label_smoothing", 0) != 0 || classes.size() != 2 ||
-      samples.size() != 1 || !is_float(b.dtype(x)))
-    return {
-        c.unsupported("cross_entropy with weights, label smoothing, class probabilities or "
-                      "more than two axes is not covered")};
-  const DType type = b.dtype(x);
-  const NodeId logs = b.cast(log_softmax(b, b.cast(x, compute_type(type)), 1), type);
-  const NodeId kept =
-      b.binary(Op::kNe, target, constant_like(b, target, static_cast<double>(ignored)));
-  const NodeId safe = b.select(kept, target, constant_like(b, target, 0));
-  const NodeId entry = gather_along(c, logs, 1, b.reshape(safe, {samples[0], 1}));
-  const NodeId loss = b.unary(Op::kNeg, b.reshape(entry, samples));
-  const NodeId losses = b.select(kept, loss, constant_like(b, loss, 0));
-  if (reduction == 0) return {losses};
-  const NodeId total = b.reduce(Op::kReduceSum, losses, {0});
-  if (reduction == 2) return {total};
-  const NodeId count = b.reduce(Op::kReduceSum, b.cast(kept, DType::kI64), {0});
-  return {b.binary(Op::kDiv, total, b.cast(count, type))};
+  return {c.b.gather(c.b.reshape(x, {numel(c.b.shape(x))}), c.b.cast(index, DType::kI64))};
+}
+
+// gather whose index broadcasts against x outside the axis; without an axis, of the flattened x.
+Values take_along(Call& c) {
+  GraphBuilder& b = c.b;
+  NodeId x = c.tensor("self"), index = c.tensor("indices");
+  if (!c.ok()) return {};
+  if (!c.has("dim")) {
+    x = b.reshape(x, {numel(b.shape(x))});
+    index = b.reshape(index, {numel(b.shape(index))});
+    return {gather_along(b, x, 0, index)};
+  }
+  const int axis = c.axis("dim", b.shape(x).size());
+  Shape from = b.shape(x), to = b.shape(index);
+  if (!c.ok() || from.empty() || from.size() != to.size())
+    return {c.invalid("take_along_dim needs a tensor and an index of one rank")};
+  const Dim along = from[at(axis)], picked = to[at(axis)];
+  from[at(axis)] = to[at(axis)] = 1;
+  Shape shape = broadcast_shapes(b, from, to);
+  shape[at(axis)] = along;
+  x = b.broadcast(x, shape);
+  shape[at(axis)] = picked;
+  return {gather_along(b, x, axis, b.broadcast(index, shape))};
 }
 
 constexpr Lowering kLowerings[] = {
@@ -190,11 +149,11 @@ constexpr Lowering kLowerings[] = {
     {"aten.index.Tensor", index},
     {"aten.index_select.default", index_select},
     {"aten.gather.default", gather},
-    {"aten.scatter.value", scatter_value},
+    {"aten.take.default", take},
+    {"aten.take_along_dim.default", take_along},
     {"aten.tril.default", triangle<true>},
     {"aten.triu.default", triangle<false>},
     {"aten.diff.default", diff},
-    {"aten.cross_entropy_loss.default", cross_entropy},
 };
 
 }  // namespace

@@ -67,23 +67,89 @@ Values matmul(Call& c) {
 
 Values linear(Call& c) {
   GraphBuilder& b = c.b;
-  NodeId x = c.tensor("input");
-  const NodeId weight = c.tensor("weight"), bias = c.optional_tensor("bias");
+  NodeId x = c.tensor("input"), weight = c.tensor("weight");
+  const NodeId bias = c.optional_tensor("bias");
   if (!c.ok()) return {};
-  Shape shape = b.shape(x);
-  if (shape.empty() || b.shape(weight).size() != 2)
+  // A vector of weights is one row, whose axis goes.
+  const bool row = b.shape(weight).size() == 1;
+  if (row) weight = b.reshape(weight, {1, b.shape(weight)[0]});
+  if (b.shape(x).empty() || b.shape(weight).size() != 2)
     return {c.unsupported("linear with a weight that is not a matrix is not covered")};
-  const DType type = b.dtype(x);
-  // All rows as one matrix, and the bias on its accumulator: what addmm is.
-  const Dim width = shape.back();
+  const NodeId result = linear_of(b, x, weight, bias);
+  if (!row || !c.ok()) return {result};
+  Shape shape = b.shape(result);
   shape.pop_back();
-  x = b.reshape(x, {numel(shape), width});
-  NodeId product = b.matmul(x, swap_axes(b, weight, 0, 1));
+  return {b.reshape(result, shape)};
+}
+
+// beta * self + alpha * (x @ vec), and the sum of all batches' products for addbmm.
+Values addmv(Call& c) {
+  GraphBuilder& b = c.b;
+  const NodeId x = c.tensor("mat"), v = c.tensor("vec"), bias = c.tensor("self");
+  if (!c.ok() || b.shape(x).size() != 2 || b.shape(v).size() != 1)
+    return {c.invalid("needs a matrix and a vector")};
+  const Dim rows = b.shape(x)[0];
+  const NodeId product =
+      scaled(c, "alpha", b.reshape(b.matmul(x, b.reshape(v, {b.shape(v)[0], 1})), {rows}));
+  const NodeId addend = scaled(c, "beta", b.cast(bias, b.dtype(product)));
+  return {b.cast(b.binary(Op::kAdd, product, b.broadcast(addend, {rows})), b.dtype(x))};
+}
+Values addbmm(Call& c) {
+  GraphBuilder& b = c.b;
+  const NodeId x = c.tensor("batch1"), y = c.tensor("batch2"), bias = c.tensor("self");
+  if (!c.ok() || b.shape(x).size() != 3 || b.shape(y).size() != 3)
+    return {c.invalid("needs operands of rank 3")};
+  const NodeId sum = b.reduce(Op::kReduceSum, b.matmul(x, y), {0});
+  const NodeId product = scaled(c, "alpha", sum);
+  const NodeId addend = scaled(c, "beta", b.cast(bias, b.dtype(product)));
+  return {b.cast(b.binary(Op::kAdd, product, b.broadcast(addend, b.shape(product))), b.dtype(x))};
+}
+
+// The product of every pair: x as a column, y as a row.
+NodeId outer_product(Call& c, NodeId x, NodeId y) {
+  GraphBuilder& b = c.b;
+  if (!c.ok() || b.shape(x).size() != 1 || b.shape(y).size() != 1)
+    return c.invalid("needs two vectors");
+  const Operand both[] = {{x, {}}, {y, {}}};
+  const DType type = result_type(b, both);
+  const Shape shape = {b.shape(x)[0], b.shape(y)[0]};
+  const NodeId column = b.broadcast(b.reshape(b.cast(x, type), {shape[0], 1}), shape);
+  return b.binary(Op::kMul, column, b.broadcast(b.cast(y, type), shape));
+}
+Values outer(Call& c) {
+  const NodeId x = c.tensor("self"), y = c.tensor("vec2");
+  return {outer_product(c, x, y)};
+}
+Values addr(Call& c) {
+  GraphBuilder& b = c.b;
+  const NodeId x = c.tensor("vec1"), y = c.tensor("vec2"), bias = c.tensor("self");
+  const NodeId product = scaled(c, "alpha", outer_product(c, x, y));
+  const NodeId addend = scaled(c, "beta", b.cast(bias, b.dtype(product)));
+  return {b.binary(Op::kAdd, product, b.broadcast(addend, b.shape(product)))};
+}
+
+// out[n, o] = x[n, i] weight[o, i, j] y[n, j] + bias[o]
+Values bilinear(Call& c) {
+  GraphBuilder& b = c.b;
+  const NodeId x = c.tensor("input1"), y = c.tensor("input2"), weight = c.tensor("weight");
+  const NodeId bias = c.optional_tensor("bias");
+  if (!c.ok() || b.shape(weight).size() != 3 || b.shape(x).empty() || b.shape(y).empty())
+    return {c.invalid("bilinear needs a weight of rank 3")};
+  const DType type = b.dtype(x), compute = compute_type(type);
+  Shape rows = b.shape(x);
+  rows.pop_back();
+  const Dim count = numel(rows), in = b.shape(x).back(), out = b.shape(weight)[0],
+            other = b.shape(weight)[2];
+  // [n, i] x [i, o*j], then against y along j.
+  const NodeId flat = b.reshape(b.permute(weight, {1, 0, 2}), {in, out * other});
+  const NodeId partial = b.reshape(b.matmul(b.reshape(x, {count, in}), flat), {count, out, other});
+  const NodeId right =
+      b.broadcast(b.cast(b.reshape(y, {count, 1, other}), compute), {count, out, other});
+  NodeId result = b.reduce(Op::kReduceSum, b.binary(Op::kMul, partial, right), {2});
   if (bias != kInvalidNode)
-    product =
-        b.binary(Op::kAdd, product, b.broadcast(b.cast(bias, b.dtype(product)), b.shape(product)));
-  shape.push_back(b.shape(weight)[0]);
-  return {b.reshape(b.cast(product, type), shape)};
+    result = b.binary(Op::kAdd, result, b.broadcast(b.cast(bias, compute), b.shape(result)));
+  rows.push_back(out);
+  return {b.cast(b.reshape(result, rows), type)};
 }
 
 constexpr Lowering kLowerings[] = {
@@ -95,6 +161,14 @@ constexpr Lowering kLowerings[] = {
     {"aten.bmm.default", product_of_rank<3>},
     {"aten.addmm.default", addmm},
     {"aten.baddbmm.default", baddbmm},
+    {"aten.addmv.default", addmv},
+    {"aten.addbmm.default", addbmm},
+    {"aten.outer.default", outer},
+    {"aten.ger.default", outer},
+    {"aten.addr.default", addr},
+    {"aten.bilinear.default", bilinear},
+    {"aten.linalg_matmul.default", matmul},
+    {"aten.vdot.default", matmul},
 };
 
 }  // namespace

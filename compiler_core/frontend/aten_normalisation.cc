@@ -106,34 +106,29 @@ Values rms_norm(Call& c) {
 }
 
 // A vector of channels against axis 1 of `shape`.
-NodeId per_channel(GraphBuilder& b, NodeId x, const Shape& shape) {
+NodeId per_channel(GraphBuilder& b, NodeId x, const Shape& shape, DType compute) {
   if (x == kInvalidNode || !b.ok()) return x;
   const int axis = 1;
-  const NodeId wide = b.cast(x, DType::kF32);
+  const NodeId wide = b.cast(x, compute);
   return b.broadcast_in(wide, shape, std::span(&axis, 1));
 }
 
 Values batch_norm(Call& c) {
   GraphBuilder& b = c.b;
+  if (c.flag("training", false)) return batch_norm_in_training(c);
   const NodeId x = c.tensor("input");
   const NodeId weight = c.optional_tensor("weight"), bias = c.optional_tensor("bias");
-  if (c.flag("training", false))
-    return {
-        c.unsupported("batch_norm in training mode is not covered; call model.eval() before "
-                      "torch.export")};
   const NodeId mean = c.tensor("running_mean"), variance = c.tensor("running_var");
   const double eps = c.real("eps", 1e-5);
   const Shape shape = b.shape(x);
   if (!c.ok() || shape.size() < 2) return {c.invalid("batch_norm of a tensor without channels")};
-  if (compute_type(b.dtype(x)) != DType::kF32)
-    return {c.unsupported("batch_norm of a dtype other than f32 and the halves is not covered")};
-  const NodeId centred = b.binary(Op::kSub, b.cast(x, DType::kF32), per_channel(b, mean, shape));
-  const NodeId wide = b.cast(variance, DType::kF32);
+  const DType compute = compute_type(b.dtype(x));
+  const auto channels = [&](NodeId v) { return per_channel(b, v, shape, compute); };
+  const NodeId centred = b.binary(Op::kSub, b.cast(x, compute), channels(mean));
+  const NodeId wide = b.cast(variance, compute);
   const NodeId rstd = b.unary(Op::kRsqrt, b.binary(Op::kAdd, wide, constant_like(b, wide, eps)));
-  const NodeId value = b.binary(Op::kMul, centred, per_channel(b, rstd, shape));
-  return {
-      b.cast(scale_and_shift(b, value, per_channel(b, weight, shape), per_channel(b, bias, shape)),
-             b.dtype(x))};
+  const NodeId value = b.binary(Op::kMul, centred, channels(rstd));
+  return {b.cast(scale_and_shift(b, value, channels(weight), channels(bias)), b.dtype(x))};
 }
 // Also gives the saved statistics, which are empty at inference and have no users.
 Values native_batch_norm(Call& c) {
@@ -152,21 +147,23 @@ Values group_norm(Call& c) {
   const Shape shape = b.shape(x);
   if (!c.ok() || shape.size() < 2 || groups < 1)
     return {c.invalid("group_norm of a tensor without channels")};
-  if (compute_type(b.dtype(x)) != DType::kF32)
-    return {c.unsupported("group_norm of a dtype other than f32 and the halves is not covered")};
+  const DType compute = compute_type(b.dtype(x));
   const Dim rest = numel(Shape(shape.begin() + 1, shape.end()));
   const Result<Dim> row = Dim::divide_exact(rest, groups);
   if (!row) return {c.invalid("the channels do not divide into the groups")};
-  const NodeId rows = b.reshape(b.cast(x, DType::kF32), {shape[0], groups, *row});
+  const NodeId rows = b.reshape(b.cast(x, compute), {shape[0], groups, *row});
   const NodeId value = b.reshape(normalise(b, rows, {2}, eps).value, shape);
-  return {
-      b.cast(scale_and_shift(b, value, per_channel(b, weight, shape), per_channel(b, bias, shape)),
-             b.dtype(x))};
+  return {b.cast(scale_and_shift(b, value, per_channel(b, weight, shape, compute),
+                                 per_channel(b, bias, shape, compute)),
+                 b.dtype(x))};
 }
 
 constexpr Lowering kLowerings[] = {
     {"aten.softmax.int", along_axis<softmax>},
     {"aten._softmax.default", along_axis<softmax>},
+    {"aten._safe_softmax.default", along_axis<softmax_or_zero>},
+    {"aten.special_softmax.int", along_axis<softmax>},
+    {"aten.special_log_softmax.int", along_axis<log_softmax>},
     {"aten.log_softmax.int", along_axis<log_softmax>},
     {"aten._log_softmax.default", along_axis<log_softmax>},
     {"aten.layer_norm.default", native_layer_norm},
@@ -174,6 +171,8 @@ constexpr Lowering kLowerings[] = {
     {"aten.rms_norm.default", rms_norm},
     {"aten.batch_norm.default", batch_norm},
     {"aten._native_batch_norm_legit_no_training.default", native_batch_norm},
+    {"aten.native_batch_norm.default", native_batch_norm},
+    {"aten._native_batch_norm_legit.default", native_batch_norm},
     {"aten.group_norm.default", group_norm},
 };
 

@@ -116,6 +116,25 @@ Values transpose(Call& c) {
   const int first = c.axis("dim0", rank), second = c.axis("dim1", rank);
   return {c.ok() ? swap_axes(c.b, x, first, second) : kInvalidNode};
 }
+// swapaxes and swapdims name their axes otherwise.
+template <int form>
+Values transpose_axes(Call& c) {
+  const NodeId x = c.tensor("self");
+  const size_t rank = c.b.shape(x).size();
+  const int first = c.axis(form == 0 ? "axis0" : "dim0", rank);
+  const int second = c.axis(form == 0 ? "axis1" : "dim1", rank);
+  return {c.ok() ? swap_axes(c.b, x, first, second) : kInvalidNode};
+}
+Values reverse_axes(Call& c) {
+  const NodeId x = c.tensor("self");
+  std::vector<int> axes(c.b.shape(x).size());
+  std::iota(axes.rbegin(), axes.rend(), 0);
+  return {c.b.permute(x, axes)};
+}
+Values ravel(Call& c) {
+  const NodeId x = c.tensor("self");
+  return {c.b.reshape(x, {numel(c.b.shape(x))})};
+}
 // t() of a matrix; vectors and scalars stay.
 Values matrix_transpose(Call& c) {
   const NodeId x = c.tensor("self");
@@ -147,32 +166,14 @@ Values expand_as(Call& c) {
   return expand_to(c, c.b.shape(c.tensor("other")));
 }
 
-// A bound of a slice as Python counts it: from the end when negative, within 0 and the size.
-Dim clamp_bound(Call& c, Dim bound, const Dim& size) {
-  const auto never_negative = [&](const Dim& dim) { return lower_bound(dim, c.symbols()) >= 0; };
-  if (bound.is(INT64_MAX)) return size;
-  if (bound.is_constant() && bound.constant() < 0) bound = bound + size;
-  if (!never_negative(bound)) {
-    if (never_negative(Dim(0) - bound)) return 0;
-    c.unsupported("a slice of symbolic size " + size.to_string() +
-                  " that may start before it is not covered; give the Dim a min in torch.export");
-    return 0;
-  }
-  if (never_negative(size - bound)) return bound;
-  if (never_negative(bound - size)) return size;
-  c.unsupported("a slice to " + bound.to_string() + " of symbolic size " + size.to_string() +
-                " is not covered; give the Dim a min in torch.export");
-  return 0;
-}
-
 Values slice(Call& c) {
   const NodeId x = c.tensor("self");
   const Shape& shape = c.b.shape(x);
   const int axis = c.axis("dim", shape.size(), 0);
   if (!c.ok() || shape.empty()) return {c.invalid("a scalar cannot be sliced")};
   const Dim size = shape[at(axis)];
-  const Dim start = clamp_bound(c, c.size("start", Dim(0)), size);
-  const Dim end = clamp_bound(c, c.size("end", Dim(INT64_MAX)), size);
+  const Dim start = slice_bound(c, c.size("start", Dim(0)), size);
+  const Dim end = slice_bound(c, c.size("end", Dim(INT64_MAX)), size);
   const int64_t step = c.integer("step", 1);
   if (!c.ok()) return {};
   if (step < 1) return {c.invalid("the step of a slice is not positive")};
@@ -314,12 +315,10 @@ Values flip(Call& c) {
 }
 
 // Each axis becomes (repeats, size), and the two one axis.
-Values repeat(Call& c) {
-  const NodeId x = c.tensor("self");
-  const std::vector<Dim> repeats = c.sizes("repeats");
+NodeId repeated(Call& c, NodeId x, std::vector<Dim> repeats) {
   Shape shape = c.b.shape(x);
-  if (!c.ok()) return {};
-  if (repeats.size() < shape.size()) return {c.invalid("fewer repeats than axes")};
+  if (!c.ok()) return kInvalidNode;
+  if (repeats.size() < shape.size()) return c.invalid("fewer repeats than axes");
   shape.insert(shape.begin(), repeats.size() - shape.size(), Dim(1));
   Shape separate, spread, merged;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -327,11 +326,24 @@ Values repeat(Call& c) {
     spread.insert(spread.end(), {repeats[i], shape[i]});
     merged.push_back(repeats[i] * shape[i]);
   }
-  return {c.b.reshape(c.b.broadcast(c.b.reshape(x, separate), spread), merged)};
+  return c.b.reshape(c.b.broadcast(c.b.reshape(x, separate), spread), merged);
+}
+Values repeat(Call& c) {
+  const NodeId x = c.tensor("self");
+  return {repeated(c, x, c.sizes("repeats"))};
+}
+// Missing repeats in front are 1.
+Values tile(Call& c) {
+  const NodeId x = c.tensor("self");
+  std::vector<Dim> repeats = c.sizes("dims");
+  const size_t rank = c.b.shape(x).size();
+  if (repeats.size() < rank) repeats.insert(repeats.begin(), rank - repeats.size(), Dim(1));
+  return {repeated(c, x, std::move(repeats))};
 }
 
+// A negative pad cuts off.
 Values constant_pad(Call& c) {
-  const NodeId x = c.tensor("self");
+  NodeId x = c.tensor("self");
   const std::vector<Dim> pads = c.sizes("pad");
   const Number value = c.has("value") ? c.number("value") : to_number(int64_t{0});
   const size_t rank = c.b.shape(x).size();
@@ -339,15 +351,26 @@ Values constant_pad(Call& c) {
   if (pads.size() % 2 != 0 || pads.size() / 2 > rank) return {c.invalid("pads do not fit")};
   std::vector<Dim> low(rank, Dim(0)), high(rank, Dim(0));
   for (size_t i = 0; i < pads.size() / 2; ++i) {
-    low[rank - 1 - i] = pads[2 * i];
-    high[rank - 1 - i] = pads[2 * i + 1];
-    for (const Dim& pad : {pads[2 * i], pads[2 * i + 1]})
-      if (!pad.is_constant() || pad.constant() < 0)
-        return {c.unsupported("a pad that is negative or symbolic is not covered")};
+    const size_t axis = rank - 1 - i;
+    low[axis] = pads[2 * i];
+    high[axis] = pads[2 * i + 1];
+    Dim start = 0, size = c.b.shape(x)[axis];
+    for (Dim* pad : {&low[axis], &high[axis]}) {
+      if (lower_bound(*pad, c.symbols()) >= 0) continue;
+      if (!pad->is_constant()) return {c.unsupported("a pad of symbolic size is not covered")};
+      size = size + *pad;
+      if (pad == &low[axis]) start = Dim(0) - *pad;
+      *pad = 0;
+    }
+    if (size != c.b.shape(x)[axis]) x = c.b.slice(x, static_cast<int>(axis), start, size);
   }
   const NodeId fill = scalar(c.b, c.b.dtype(x), value);
   if (!c.ok()) return {};
   const ConstantAttr bits = std::get<ConstantAttr>(c.b.node(fill).attr);
+  const auto is_zero = [](const Dim& dim) { return dim.is(0); };
+  if (std::all_of(low.begin(), low.end(), is_zero) &&
+      std::all_of(high.begin(), high.end(), is_zero))
+    return {x};
   return {c.b.pad(x, std::move(low), std::move(high), bits)};
 }
 
@@ -373,6 +396,32 @@ constexpr Lowering kLowerings[] = {
     {"aten.slice.Tensor", slice},
     {"aten.select.int", select},
     {"aten.narrow.default", narrow},
+    {"aten.narrow_copy.default", narrow},
+    {"aten.view_copy.default", view},
+    {"aten._reshape_alias.default", view},
+    {"aten._reshape_copy.default", view},
+    {"aten.permute_copy.default", permute},
+    {"aten.transpose_copy.int", transpose},
+    {"aten.t_copy.default", matrix_transpose},
+    {"aten.expand_copy.default", expand},
+    {"aten.slice_copy.Tensor", slice},
+    {"aten.select_copy.int", select},
+    {"aten.unsqueeze_copy.default", unsqueeze},
+    {"aten.squeeze_copy.default", squeeze},
+    {"aten.squeeze_copy.dim", squeeze},
+    {"aten.squeeze_copy.dims", squeeze},
+    {"aten.split_copy.Tensor", split},
+    {"aten.split_with_sizes_copy.default", split_with_sizes},
+    {"aten.unbind_copy.int", unbind},
+    {"aten.unsafe_split.Tensor", split},
+    {"aten.unsafe_split_with_sizes.default", split_with_sizes},
+    {"aten.unsafe_chunk.default", chunk},
+    {"aten.swapaxes.default", transpose_axes<0>},
+    {"aten.swapdims.default", transpose_axes<1>},
+    {"aten.adjoint.default", last_transpose},
+    {"aten.numpy_T.default", reverse_axes},
+    {"aten.ravel.default", ravel},
+    {"aten.tile.default", tile},
     {"aten.split.Tensor", split},
     {"aten.split.sizes", split_with_sizes},
     {"aten.split_with_sizes.default", split_with_sizes},
@@ -380,6 +429,7 @@ constexpr Lowering kLowerings[] = {
     {"aten.unbind.int", unbind},
     {"aten.cat.default", cat},
     {"aten.concat.default", cat},
+    {"aten.concatenate.default", cat},
     {"aten.stack.default", stack},
     {"aten.flip.default", flip},
     {"aten.repeat.default", repeat},

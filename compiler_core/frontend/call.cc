@@ -21,7 +21,10 @@ NodeId Call::unsupported(std::string why) {
 
 void Call::wrong(std::string_view name, std::string_view expected) {
   const Argument* found = find(name);
-  if (const auto* other = found != nullptr ? std::get_if<OtherArgument>(found) : nullptr)
+  const auto* size = found != nullptr ? std::get_if<UncoveredSize>(found) : nullptr;
+  if (size != nullptr)
+    unsupported(size->why);
+  else if (const auto* other = found != nullptr ? std::get_if<OtherArgument>(found) : nullptr)
     unsupported("argument " + quoted(name) + " of the form " + std::string(other->kind) +
                 " is not covered");
   else
@@ -49,12 +52,17 @@ bool Call::has(std::string_view name) const {
   return tensor == nullptr || !tensor->name.empty();
 }
 
+bool Call::is_list(std::string_view name) const {
+  const Argument* argument = find(name);
+  return argument != nullptr && std::holds_alternative<std::vector<Dim>>(*argument);
+}
+
 NodeId Call::lookup(TensorName name) {
-  const auto found = values_.find(name.name);
-  if (found == values_.end())
+  if (!substituted_.tensor.empty() && name.name == substituted_.tensor) return substituted_.value;
+  if (!values_.contains(name.name))
     return invalid("uses tensor " + quoted(name.name) +
                    ", which no input and no node before it defines");
-  return found->second;
+  return values_.find(name.name);
 }
 
 NodeId Call::tensor(std::string_view name) {
@@ -133,6 +141,41 @@ bool Call::flag(std::string_view name, bool fallback) {
   if (!has(name)) return fallback;
   const auto* value = require<bool>(name, "a bool");
   return value != nullptr ? *value : fallback;
+}
+
+std::vector<bool> Call::flags(std::string_view name) {
+  if (!has(name)) return {};
+  const auto* value = require<std::vector<bool>>(name, "a list of bools");
+  return value != nullptr ? *value : std::vector<bool>();
+}
+
+std::vector<double> Call::reals(std::string_view name) {
+  if (!has(name)) return {};
+  std::vector<double> result;
+  if (const auto* integers = std::get_if<std::vector<Dim>>(find(name))) {
+    for (const Dim& each : *integers)
+      result.push_back(each.is_constant() ? static_cast<double>(each.constant()) : 0);
+    return result;
+  }
+  const auto* value = require<std::vector<double>>(name, "a list of numbers");
+  return value != nullptr ? *value : result;
+}
+
+NodeId Call::random_words(Shape shape) {
+  if (!ok()) return kInvalidNode;
+  if (random_.seed == kInvalidNode) random_.seed = b.input(DType::kI64, {});
+  return b.philox(random_.seed, std::move(shape), random_.next_stream++);
+}
+
+void Call::overwrite(std::string_view name, NodeId value) {
+  if (const auto* tensor = require<TensorName>(name, "a tensor"))
+    overwritten_.push_back({tensor->name, value});
+}
+
+std::string_view Call::first_tensor() const {
+  for (const NamedArgument& argument : node_.inputs)
+    if (const auto* tensor = std::get_if<TensorName>(&argument.value)) return tensor->name;
+  return {};
 }
 
 std::string_view Call::text(std::string_view name, std::string_view fallback) {

@@ -1,7 +1,10 @@
 #include "compiler_core/frontend/decompositions.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+
+#include "compiler_core/ir/affine.h"
 
 namespace kiln {
 namespace {
@@ -167,6 +170,14 @@ NodeId softmax(GraphBuilder& b, NodeId x, int axis) {
   return b.binary(Op::kDiv, e, b.broadcast(b.reduce(Op::kReduceSum, e, {axis}, true), shape));
 }
 
+NodeId softmax_or_zero(GraphBuilder& b, NodeId scores, int axis) {
+  if (!b.ok() || b.shape(scores).empty()) return softmax(b, scores, axis);
+  const NodeId greatest = b.reduce(Op::kReduceMax, scores, {axis}, true);
+  const NodeId blind = b.binary(Op::kEq, greatest, constant_like(b, greatest, -HUGE_VAL));
+  const NodeId p = softmax(b, scores, axis);
+  return b.select(b.broadcast(blind, b.shape(p)), constant_like(b, p, 0), p);
+}
+
 NodeId log_softmax(GraphBuilder& b, NodeId x, int axis) {
   if (b.shape(x).empty()) return constant_like(b, x, 0);
   const Shape shape = b.shape(x);
@@ -181,6 +192,37 @@ NodeId swap_axes(GraphBuilder& b, NodeId x, int first, int second) {
   std::iota(axes.begin(), axes.end(), 0);
   if (!axes.empty()) std::swap(axes[static_cast<size_t>(first)], axes[static_cast<size_t>(second)]);
   return b.permute(x, axes);
+}
+
+NodeId move_to_front(GraphBuilder& b, NodeId x, const std::vector<int>& axes) {
+  std::vector<int> order = axes;
+  for (int i = 0; i < static_cast<int>(b.shape(x).size()); ++i)
+    if (std::find(axes.begin(), axes.end(), i) == axes.end()) order.push_back(i);
+  return b.permute(x, order);
+}
+
+NodeId move_from_front(GraphBuilder& b, NodeId x, const std::vector<int>& axes) {
+  std::vector<int> order = axes;
+  for (int i = 0; i < static_cast<int>(b.shape(x).size()); ++i)
+    if (std::find(axes.begin(), axes.end(), i) == axes.end()) order.push_back(i);
+  std::vector<int> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    inverse[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  return b.permute(x, inverse);
+}
+
+NodeId gather_axis(GraphBuilder& b, NodeId x, int axis, NodeId index) {
+  const NodeId rows = b.gather(move_to_front(b, x, {axis}), b.cast(index, DType::kI64));
+  const size_t count = b.shape(index).size();
+  if (!b.ok() || axis == 0) return rows;
+  // The index's axes go behind the axes that were before the indexed one.
+  std::vector<int> order;
+  for (size_t i = 0; i < b.shape(rows).size(); ++i) {
+    const size_t before = static_cast<size_t>(axis);
+    const size_t from = i < before ? count + i : i < before + count ? i - before : i;
+    order.push_back(static_cast<int>(from));
+  }
+  return b.permute(rows, order);
 }
 
 NodeId matrix_product(GraphBuilder& b, NodeId x, NodeId y) {
@@ -202,13 +244,7 @@ NodeId matrix_product(GraphBuilder& b, NodeId x, NodeId y) {
   return b.matmul(b.broadcast(x, left), b.broadcast(y, right));
 }
 
-NodeId gather_leading(GraphBuilder& b, NodeId x, const std::vector<NodeId>& indices) {
-  if (indices.size() == 1) return b.gather(x, b.cast(indices[0], DType::kI64));
-  const Shape shape = b.shape(x);
-  if (indices.empty() || indices.size() > shape.size())
-    return b.fail_with({Code::kInvalidArgument, "has more indices than axes", 0});
-  // One index into the flattened leading axes.
-  Shape flat = {1};
+NodeId linear_index(GraphBuilder& b, const Shape& shape, const std::vector<NodeId>& indices) {
   NodeId linear = kInvalidNode;
   for (size_t i = 0; i < indices.size(); ++i) {
     NodeId index = b.cast(indices[i], DType::kI64);
@@ -217,10 +253,102 @@ NodeId gather_leading(GraphBuilder& b, NodeId x, const std::vector<NodeId>& indi
     const NodeId zero = b.broadcast(b.constant_int(DType::kI64, 0), at);
     index = b.select(b.binary(Op::kLt, index, zero), b.binary(Op::kAdd, index, size), index);
     linear = i == 0 ? index : b.binary(Op::kAdd, b.binary(Op::kMul, linear, size), index);
-    flat[0] = flat[0] * shape[i];
   }
-  flat.insert(flat.end(), shape.begin() + static_cast<std::ptrdiff_t>(indices.size()), shape.end());
-  return b.gather(b.reshape(x, flat), linear);
+  return linear;
+}
+
+NodeId gather_leading(GraphBuilder& b, NodeId x, const std::vector<NodeId>& indices) {
+  if (indices.size() == 1) return b.gather(x, b.cast(indices[0], DType::kI64));
+  const Shape shape = b.shape(x);
+  if (indices.empty() || indices.size() > shape.size())
+    return b.fail_with({Code::kInvalidArgument, "has more indices than axes", 0});
+  // One index into the flattened leading axes.
+  const auto rest = shape.begin() + static_cast<std::ptrdiff_t>(indices.size());
+  Shape flat = {numel(Shape(shape.begin(), rest))};
+  flat.insert(flat.end(), rest, shape.end());
+  return b.gather(b.reshape(x, flat), linear_index(b, shape, indices));
+}
+
+NodeId places_along(GraphBuilder& b, const Shape& from, int axis, NodeId index) {
+  const Shape to = b.shape(index);
+  if (!b.ok() || from.empty() || from.size() != to.size())
+    return b.fail_with(
+        {Code::kInvalidArgument, "needs a tensor and an index of one rank, at least 1", 0});
+  const std::vector<Dim> strides = contiguous_strides(from);
+  NodeId linear = kInvalidNode;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const bool along = static_cast<int>(i) == axis;
+    // The only coordinate of an axis of size 1 is 0.
+    if (!along && to[i].is(1)) continue;
+    NodeId term = along ? b.cast(index, DType::kI64) : coordinate(b, to, i);
+    if (!strides[i].is(1))
+      term = b.binary(Op::kMul, term, b.broadcast(size_value(b, strides[i], DType::kI64), to));
+    linear = linear == kInvalidNode ? term : b.binary(Op::kAdd, linear, term);
+    if (!b.ok()) return kInvalidNode;
+  }
+  return linear;
+}
+
+NodeId gather_along(GraphBuilder& b, NodeId x, int axis, NodeId index) {
+  const NodeId places = places_along(b, b.shape(x), axis, index);
+  return b.gather(b.reshape(x, {numel(b.shape(x))}), places);
+}
+
+Dim slice_bound(Call& c, Dim bound, const Dim& size) {
+  const auto never_negative = [&](const Dim& dim) { return lower_bound(dim, c.symbols()) >= 0; };
+  if (bound.is(INT64_MAX)) return size;
+  if (bound.is_constant() && bound.constant() < 0) bound = bound + size;
+  if (!never_negative(bound)) {
+    if (never_negative(Dim(0) - bound)) return 0;
+    c.unsupported("a slice of symbolic size " + size.to_string() +
+                  " that may start before it is not covered; give the Dim a min in torch.export");
+    return 0;
+  }
+  if (never_negative(size - bound)) return bound;
+  if (never_negative(bound - size)) return size;
+  c.unsupported("a slice to " + bound.to_string() + " of symbolic size " + size.to_string() +
+                " is not covered; give the Dim a min in torch.export");
+  return 0;
+}
+
+NodeId diagonal_of(Call& c, NodeId x, int64_t offset, int first, int second) {
+  GraphBuilder& b = c.b;
+  Shape shape = b.shape(x);
+  if (!c.ok() || shape.size() < 2 || first == second)
+    return c.invalid("a diagonal needs two different axes");
+  const Dim rows = shape[static_cast<size_t>(first)], columns = shape[static_cast<size_t>(second)];
+  if (!rows.is_constant() || !columns.is_constant())
+    return c.unsupported("a diagonal of a symbolic size is not covered");
+  std::vector<Dim> strides = contiguous_strides(shape);
+  const Dim down = strides[static_cast<size_t>(first)],
+            right = strides[static_cast<size_t>(second)];
+  const int64_t skipped_rows = std::max<int64_t>(-std::max<int64_t>(offset, -(INT64_MAX / 2)), 0);
+  const int64_t skipped_columns = std::max<int64_t>(offset, 0);
+  const int64_t length = std::max<int64_t>(
+      std::min(rows.constant() - skipped_rows, columns.constant() - skipped_columns), 0);
+  for (const int axis : {std::max(first, second), std::min(first, second)}) {
+    shape.erase(shape.begin() + axis);
+    strides.erase(strides.begin() + axis);
+  }
+  shape.emplace_back(length);
+  strides.push_back(down + right);
+  const Dim start = length == 0 ? Dim(0) : Dim(skipped_rows) * down + Dim(skipped_columns) * right;
+  return b.view(x, shape, strides, start);
+}
+
+NodeId linear_of(GraphBuilder& b, NodeId x, NodeId weight, NodeId bias) {
+  Shape shape = b.shape(x);
+  const DType type = b.dtype(x);
+  // All rows as one matrix, and the bias on its accumulator: what addmm is.
+  const Dim width = shape.back();
+  shape.pop_back();
+  x = b.reshape(x, {numel(shape), width});
+  NodeId product = b.matmul(x, swap_axes(b, weight, 0, 1));
+  if (bias != kInvalidNode)
+    product =
+        b.binary(Op::kAdd, product, b.broadcast(b.cast(bias, b.dtype(product)), b.shape(product)));
+  shape.push_back(b.shape(weight)[0]);
+  return b.reshape(b.cast(product, type), shape);
 }
 
 }  // namespace kiln

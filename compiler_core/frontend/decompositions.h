@@ -40,14 +40,40 @@ NodeId mean(GraphBuilder& b, NodeId x, const std::vector<int>& axes);
 NodeId count_value(GraphBuilder& b, NodeId x, const std::vector<int>& axes, DType dtype);
 NodeId softmax(GraphBuilder& b, NodeId x, int axis);
 NodeId log_softmax(GraphBuilder& b, NodeId x, int axis);
+// A row of -inf only, which sees nothing, is 0, not NaN.
+NodeId softmax_or_zero(GraphBuilder& b, NodeId x, int axis);
 
 // Matrix product with PyTorch's broadcasting, operands of rank 2 at least. The result has the
 // compute type. A plain matrix on the right sees the rows of all batches as one matrix.
 NodeId matrix_product(GraphBuilder& b, NodeId x, NodeId y);
 NodeId swap_axes(GraphBuilder& b, NodeId x, int first, int second);
+// x with `axes` first, in their order, then the others in theirs.
+NodeId move_to_front(GraphBuilder& b, NodeId x, const std::vector<int>& axes);
+// The inverse of move_to_front.
+NodeId move_from_front(GraphBuilder& b, NodeId x, const std::vector<int>& axes);
+// Rows of x along `axis` as the vector or tensor `index` names them, in place of the axis.
+NodeId gather_axis(GraphBuilder& b, NodeId x, int axis, NodeId index);
 
 // x[i0, i1, ...] for index tensors of one shape, one for each of the leading axes of x; negative
 // indices count from the end.
 NodeId gather_leading(GraphBuilder& b, NodeId x, const std::vector<NodeId>& indices);
+// The place in the flattened leading axes of `shape` that such indices name.
+NodeId linear_index(GraphBuilder& b, const Shape& shape, const std::vector<NodeId>& indices);
+// out[i, j, k] = x[i, index[i, j, k], k] for axis 1.
+NodeId gather_along(GraphBuilder& b, NodeId x, int axis, NodeId index);
+// The places in the flattened tensor of shape `from` that gather_along reads, and that scatter
+// along `axis` writes.
+NodeId places_along(GraphBuilder& b, const Shape& from, int axis, NodeId index);
+
+// A bound of a slice as Python counts it: from the end when negative, within 0 and `size`.
+Dim slice_bound(Call& c, Dim bound, const Dim& size);
+// The diagonal of two axes, as the last axis; `offset` above the main one.
+NodeId diagonal_of(Call& c, NodeId x, int64_t offset, int first, int second);
+// x times the transposed weight: x's last axis becomes the rows of `weight`; bias may be
+// kInvalidNode. In the compute type, rounded once.
+NodeId linear_of(GraphBuilder& b, NodeId x, NodeId weight, NodeId bias);
+
+// batch_norm with the statistics of the batch; the running ones are changed in place.
+Values batch_norm_in_training(Call& c);
 
 }  // namespace kiln

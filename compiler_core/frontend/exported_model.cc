@@ -223,8 +223,7 @@ class ModelParser {
     if (graph["sym_int_values"].get(values) != simdjson::SUCCESS) return {};
     for (const dom::key_value_pair entry : values) {
       Result<Dim> value = within(size(entry.value), "integer '" + std::string(entry.key) + "'");
-      if (!value && value.error().code != Code::kUnsupported)
-        return fail(std::move(value).error());
+      if (!value && value.error().code != Code::kUnsupported) return fail(std::move(value).error());
       integers_.insert_or_assign(entry.key, std::move(value));
     }
     return {};
@@ -376,14 +375,15 @@ class ModelParser {
     TRY(const dom::object object, as_object(element));
     TRY(const dom::object graph, object_in(object, "graph"));
     if (++nesting_ > kMaxNesting) return invalid("graphs are nested too deeply");
-    const Integers outer = integers_;
+    Integers outer;
+    std::swap(outer, integers_);
     auto result = std::make_unique<ExportedGraph>();
     TRY_STATUS(tensors(graph, result->tensors));
     TRY_STATUS(integers(graph));
     TRY(result->inputs, arguments(graph, "inputs"));
     TRY_STATUS(nodes(graph, result->nodes));
     TRY(result->outputs, arguments(graph, "outputs"));
-    integers_ = outer;
+    std::swap(outer, integers_);
     --nesting_;
     model_.subgraphs.push_back(std::move(result));
     return Argument(model_.subgraphs.back().get());
@@ -397,8 +397,8 @@ class ModelParser {
       if (!parsed) {
         string_view target = "?";
         if (element["target"].get(target) != simdjson::SUCCESS) target = "?";
-        return fail(parsed.error().within("graph: node " + std::to_string(to.size()) +
-                                          " (" + std::string(target.substr(0, 80)) + ")"));
+        return fail(parsed.error().within("graph: node " + std::to_string(to.size()) + " (" +
+                                          std::string(target.substr(0, 80)) + ")"));
       }
       to.push_back(*std::move(parsed));
     }

@@ -13,7 +13,8 @@
 namespace kiln {
 
 struct ExportedInput {
-  enum class Kind : uint8_t { kUser, kParameter, kBuffer, kConstantTensor };
+  // kSeed: an i64 scalar, the last input, there only when the program is random.
+  enum class Kind : uint8_t { kUser, kParameter, kBuffer, kConstantTensor, kSeed };
   Kind kind = Kind::kUser;
   std::string name;  // the user's name: "net.0.weight", "x"
   DType dtype = DType::kF32;
@@ -30,9 +31,17 @@ struct ExportedInput {
 // Whether the graph's input is the tensor itself, not a flat storage behind a View.
 bool is_dense(const ExportedInput& input);
 
+struct ExportedOutput {
+  // kMutation: what one of the inputs, named here, has become; behind all that the model returns.
+  enum class Kind : uint8_t { kUser, kMutation };
+  Kind kind = Kind::kUser;
+  std::string name;
+};
+
 struct ExportedProgram {
   Graph graph;
-  std::vector<ExportedInput> inputs;  // one per graph input, in order
+  std::vector<ExportedInput> inputs;    // one per graph input, in order
+  std::vector<ExportedOutput> outputs;  // one per graph output, in order
 };
 
 // Reads `path` and lowers its graph. Errors: kNotFound, kInvalidArgument (truncated, not a zip,

@@ -23,6 +23,7 @@ ExportedProgram as_program(Graph graph) {
     input.strides = contiguous_strides(node.shape);
     program.inputs.push_back(std::move(input));
   }
+  program.outputs.resize(graph.outputs().size());
   program.graph = std::move(graph);
   return program;
 }

@@ -1,56 +1,72 @@
+// From the exported model to the core graph: its inputs, its nodes one after the other, its
+// outputs.
 #include "compiler_core/frontend/lowering.h"
 
 #include <algorithm>
-#include <array>
 
+#include "compiler_core/frontend/refusals.h"
 #include "compiler_core/frontend/source_line.h"
 
 namespace kiln {
 namespace {
 
-// Checks that only constrain the exporter's own tracing.
-constexpr std::array<std::string_view, 5> kIgnored = {
-    "aten._assert_tensor_metadata.default",      "aten._assert_scalar.default",
-    "aten.sym_constrain_range.default",          "aten._assert_async.msg",
-    "aten.sym_constrain_range_for_size.default",
-};
-
 std::string type_text(DType dtype, const Shape& shape) {
   return std::string(to_string(dtype)) + to_string(shape);
 }
 
-// "torch.ops.aten.add.Tensor" is "aten.add.Tensor".
-std::string_view short_name(std::string_view target) {
-  constexpr std::string_view kPrefix = "torch.ops.";
-  return target.starts_with(kPrefix) ? target.substr(kPrefix.size()) : target;
-}
+constexpr std::string_view kCond = "higher_order.cond";
+
+// Names of one graph: the program's, or a body's of a higher-order op.
+struct Scope {
+  const std::unordered_map<std::string_view, DeclaredTensor>& tensors;
+  NamedValues values;
+};
 
 class ModelLowering {
  public:
-  explicit ModelLowering(const ExportedModel& model) : model_(model) {
-    values_.reserve(model.tensors.size());
-  }
+  explicit ModelLowering(const ExportedModel& model) : model_(model) {}
 
   Result<ExportedProgram> run() {
+    TRY_STATUS(refuse_uncovered_ops(model_));
     for (const Symbol& symbol : model_.symbols) b_.symbol(symbol.range, symbol.hint);
-    for (const InputSpec& spec : model_.inputs) TRY_STATUS(input(spec));
-    for (size_t i = 0; i < model_.nodes.size(); ++i) TRY_STATUS(node(model_.nodes[i], i));
+    Scope scope = scope_of(model_.tensors);
+    for (const InputSpec& spec : model_.inputs) TRY_STATUS(input(scope, spec));
+    TRY_STATUS(nodes(scope, model_.nodes));
     std::vector<NodeId> outputs;
-    for (const OutputSpec& spec : model_.outputs) TRY_STATUS(output(spec, outputs));
+    TRY_STATUS(user_outputs(scope, outputs));
+    TRY_STATUS(mutations(scope, outputs));
     if (outputs.empty()) return fail(Code::kUnsupported, "the program has no tensor output");
+    if (random_.seed != kInvalidNode)
+      program_.inputs.push_back(
+          {ExportedInput::Kind::kSeed, "seed", DType::kI64, {}, {}, {}, false, 0, {}});
     TRY(program_.graph, b_.finish(std::move(outputs)));
     return std::move(program_);
   }
 
  private:
-  Result<const DeclaredTensor*> declared(std::string_view name) const {
-    const auto found = model_.tensors.find(name);
-    if (found == model_.tensors.end())
+  Scope scope_of(const std::unordered_map<std::string_view, DeclaredTensor>& tensors) {
+    return {tensors, NamedValues(b_, [this](const ExportedNode& node, NodeId self) {
+              return replay(node, self);
+            })};
+  }
+
+  // A view op again, of another value; names do not matter but for the tensor it looks at.
+  Values replay(const ExportedNode& node, NodeId self) {
+    NamedValues nothing(b_, {});
+    Call call(b_, model_, node, nothing, random_);
+    call.substitute(call.first_tensor(), self);
+    return find_lowering(short_name(node.target))->lower(call);
+  }
+
+  static Result<const DeclaredTensor*> declared(const Scope& scope, std::string_view name) {
+    const auto found = scope.tensors.find(name);
+    if (found == scope.tensors.end())
       return fail(Code::kInvalidArgument,
                   "tensor '" + std::string(name) + "' has no entry in tensor_values");
     if (!found->second.strided)
       return fail(Code::kUnsupported,
                   "tensor '" + std::string(name) + "' is sparse; only dense tensors are covered");
+    if (!found->second.refusal.empty()) return fail(Code::kUnsupported, found->second.refusal);
     return &found->second;
   }
 
@@ -63,7 +79,7 @@ class ModelLowering {
                                         "' is not covered; pass tensors only");
   }
 
-  Status input(const InputSpec& spec) {
+  Status input(Scope& scope, const InputSpec& spec) {
     // A number or None given at export is baked into the nodes; nothing reads it.
     const bool is_number = spec.tensor.empty();
     if (spec.kind == "constant_input" || (spec.kind == "user_input" && is_number)) return {};
@@ -74,7 +90,7 @@ class ModelLowering {
     const auto in_context = [&](const Error& error) {
       return fail(error.within("input '" + input.name + "'"));
     };
-    const Result<const DeclaredTensor*> type = declared(spec.tensor);
+    const Result<const DeclaredTensor*> type = declared(scope, spec.tensor);
     if (!type) return in_context(type.error());
     const Result<DType> dtype = to_dtype((*type)->dtype);
     if (!dtype) return in_context(dtype.error());
@@ -83,7 +99,7 @@ class ModelLowering {
     input.strides = (*type)->strides;
     const Result<NodeId> id = input_node(input);
     if (!id) return in_context(id.error());
-    if (!values_.try_emplace(spec.tensor, *id).second)
+    if (!scope.values.define(spec.tensor, *id))
       return fail(Code::kInvalidArgument,
                   "tensor '" + std::string(spec.tensor) + "' is an input twice");
     program_.inputs.push_back(std::move(input));
@@ -113,29 +129,166 @@ class ModelLowering {
     return id;
   }
 
-  Status node(const ExportedNode& node, size_t index) {
-    const std::string_view name = short_name(node.target);
-    if (std::find(kIgnored.begin(), kIgnored.end(), name) != kIgnored.end()) return {};
-    if (computes_sizes_only(node)) return {};
-    const Lowering* lowering = find_lowering(name);
-    if (lowering == nullptr) return refuse(node, name, "is not covered");
-    b_.begin_origin(origin_of(node, name));
-    Call call(b_, model_, node, values_);
-    const Values results = lowering->lower(call);
-    if (const Error* error = b_.error()) {
-      if (error->code == Code::kUnsupported) return refuse(node, name, "- " + error->message);
-      return fail(error->within(place(node, name, index)));
-    }
-    if (auto status = define(node, results); !status)
-      return fail(status.error().within(place(node, name, index)));
+  Status nodes(Scope& scope, const std::vector<ExportedNode>& nodes) {
+    for (size_t i = 0; i < nodes.size(); ++i) TRY_STATUS(node(scope, nodes[i], i));
     return {};
   }
 
-  // Nodes on symbolic integers: their values stand in sym_int_values already.
+  Status node(Scope& scope, const ExportedNode& node, size_t index) {
+    const std::string_view name = short_name(node.target);
+    if (is_ignored_op(name) || computes_sizes_only(node)) return {};
+    b_.begin_origin(origin_of(node, name));
+    const Status done = is_region(name) ? region(scope, node) : tensor_op(scope, node, name);
+    if (done) return {};
+    if (done.error().code == Code::kUnsupported)
+      return fail(refusal_at(node, name, done.error().message));
+    return fail(done.error().within(place(node, name, index)));
+  }
+
+  Status tensor_op(Scope& scope, const ExportedNode& node, std::string_view name) {
+    const std::optional<std::string> functional = functional_op(name);
+    const Lowering* lowering = find_lowering(name);
+    if (lowering == nullptr && functional) lowering = find_lowering(*functional);
+    if (lowering == nullptr) return fail(Code::kUnsupported, "");
+    Call call(b_, model_, node, scope.values, random_);
+    Values results = lowering->lower(call);
+    if (functional && b_.ok()) TRY_STATUS(change_in_place(scope, call.first_tensor(), results));
+    if (!b_.ok()) return fail(*b_.error());
+    for (const Call::Overwritten& each : call.overwritten())
+      overwrite(scope, each.tensor, each.value);
+    const bool shares = functional || is_view_op(name);
+    return define_all(scope, node, results, shares ? call.first_tensor() : std::string_view(),
+                      functional ? nullptr : &node);
+  }
+
+  // What an op without the underscore gives, in the dtype and shape of the tensor it changes.
+  Status change_in_place(Scope& scope, std::string_view tensor, Values& results) {
+    if (results.empty() || !scope.values.contains(tensor))
+      return fail(Code::kInvalidArgument, "changes no tensor");
+    const NodeId before = scope.values.find(tensor);
+    if (b_.shape(results[0]) != b_.shape(before))
+      return fail(Code::kInvalidArgument, "changes " + to_string(b_.shape(before)) +
+                                              " in place to " + to_string(b_.shape(results[0])));
+    results[0] = b_.cast(results[0], b_.dtype(before));
+    if (results[0] == before) return {};
+    overwrite(scope, tensor, results[0]);
+    return b_.ok() ? Status{} : Status(fail(*b_.error()));
+  }
+
+  void overwrite(Scope& scope, std::string_view tensor, NodeId value) {
+    scope.values.overwrite(tensor, value);
+    const std::string_view root = scope.values.root_of(tensor);
+    if (std::find(changed_.begin(), changed_.end(), root) == changed_.end())
+      changed_.push_back(root);
+  }
+
+  // A higher-order op whose bodies stand in the archive.
+  Status region(Scope& scope, const ExportedNode& node) {
+    const size_t changed_before = changed_.size();
+    TRY(const Values results,
+        short_name(node.target) == kCond ? cond(scope, node) : wrapped(scope, node));
+    if (changed_.size() != changed_before)
+      return fail(Code::kUnsupported, "changes a tensor in place inside its body");
+    return define_all(scope, node, results, {}, nullptr);
+  }
+
+  static const ExportedGraph* body_of(const Argument& argument) {
+    const auto* body = std::get_if<const ExportedGraph*>(&argument);
+    return body != nullptr ? *body : nullptr;
+  }
+
+  // cond(predicate, true_graph, false_graph, operands): both branches are pure, so both are
+  // computed and the predicate chooses.
+  Result<Values> cond(Scope& scope, const ExportedNode& node) {
+    if (node.inputs.size() < 3 || body_of(node.inputs[1].value) == nullptr ||
+        body_of(node.inputs[2].value) == nullptr)
+      return fail(Code::kInvalidArgument, "has no two branches");
+    const Argument& given = node.inputs[0].value;
+    NodeId predicate = kInvalidNode;
+    if (const auto* constant = std::get_if<bool>(&given))
+      predicate = b_.constant_int(DType::kBool, *constant ? 1 : 0);
+    else if (const auto* tensor = std::get_if<TensorName>(&given))
+      predicate = scope.values.find(tensor->name);
+    else
+      return fail(Code::kUnsupported, "with a predicate on sizes is not covered");
+    if (predicate == kInvalidNode || !numel(b_.shape(predicate)).is(1))
+      return fail(Code::kInvalidArgument, "needs a predicate of one element");
+    predicate = b_.reshape(b_.cast(predicate, DType::kBool), {});
+    const std::vector<std::string_view> operands = operands_of(node, 3);
+    TRY(const Values yes, body(scope, *body_of(node.inputs[1].value), operands));
+    TRY(const Values no, body(scope, *body_of(node.inputs[2].value), operands));
+    if (yes.size() != no.size())
+      return fail(Code::kInvalidArgument, "has branches with different outputs");
+    Values results;
+    for (size_t i = 0; i < yes.size(); ++i)
+      results.push_back(yes[i] == no[i]
+                            ? yes[i]
+                            : b_.select(b_.broadcast(predicate, b_.shape(yes[i])), yes[i], no[i]));
+    if (!b_.ok()) return fail(*b_.error());
+    return results;
+  }
+
+  // Regions that change nothing about what is computed: the body, on the operands behind it.
+  Result<Values> wrapped(Scope& scope, const ExportedNode& node) {
+    size_t at = 0;
+    while (at < node.inputs.size() && body_of(node.inputs[at].value) == nullptr) ++at;
+    if (at == node.inputs.size()) return fail(Code::kInvalidArgument, "has no body");
+    const std::vector<std::string_view> operands = operands_of(node, at + 1);
+    const bool* autocast = at > 2 ? std::get_if<bool>(&node.inputs[2].value) : nullptr;
+    if (autocast != nullptr && *autocast)
+      return fail(Code::kUnsupported,
+                  "chooses dtypes that the archive does not show: cast in the model instead");
+    return body(scope, *body_of(node.inputs[at].value), operands);
+  }
+
+  // The tensors among the arguments; options stand between them.
+  static std::vector<std::string_view> operands_of(const ExportedNode& node, size_t from) {
+    std::vector<std::string_view> names;
+    for (size_t i = from; i < node.inputs.size(); ++i) {
+      const Argument& value = node.inputs[i].value;
+      if (const auto* tensor = std::get_if<TensorName>(&value)) {
+        names.push_back(tensor->name);
+      } else if (const auto* list = std::get_if<std::vector<TensorName>>(&value)) {
+        for (const TensorName& each : *list) names.push_back(each.name);
+      }
+    }
+    return names;
+  }
+
+  Result<Values> body(Scope& outer, const ExportedGraph& graph,
+                      const std::vector<std::string_view>& operands) {
+    if (graph.inputs.size() != operands.size())
+      return fail(Code::kUnsupported, "with operands that are no tensors is not covered");
+    Scope scope = scope_of(graph.tensors);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const auto* name = std::get_if<TensorName>(&graph.inputs[i]);
+      if (name == nullptr || !outer.values.contains(operands[i]))
+        return fail(Code::kInvalidArgument, "has an operand that is no tensor");
+      if (!scope.values.define(name->name, outer.values.find(operands[i])))
+        return fail(Code::kInvalidArgument, "binds a name of its body twice");
+    }
+    TRY_STATUS(nodes(scope, graph.nodes));
+    Values results;
+    for (const Argument& output : graph.outputs) {
+      const auto* name = std::get_if<TensorName>(&output);
+      if (name == nullptr)
+        return fail(Code::kUnsupported, "with an output that is no tensor is not covered");
+      if (!scope.values.contains(name->name))
+        return fail(Code::kInvalidArgument, "has an output that its body does not define");
+      results.push_back(scope.values.find(name->name));
+    }
+    return results;
+  }
+
+  // Nodes on symbolic integers: their values stand in sym_int_values already. What is computed of
+  // them for an assertion is nobody's tensor.
   static bool computes_sizes_only(const ExportedNode& node) {
     return !node.outputs.empty() &&
-           std::all_of(node.outputs.begin(), node.outputs.end(),
-                       [](const Argument& output) { return std::holds_alternative<Dim>(output); });
+           std::all_of(node.outputs.begin(), node.outputs.end(), [](const Argument& output) {
+             return std::holds_alternative<Dim>(output) ||
+                    std::holds_alternative<UncoveredSize>(output) ||
+                    std::holds_alternative<OtherArgument>(output);
+           });
   }
 
   static Origin origin_of(const ExportedNode& node, std::string_view name) {
@@ -149,23 +302,16 @@ class ModelLowering {
            (source.empty() ? "" : " at " + source) + ")";
   }
 
-  static tl::unexpected<Error> refuse(const ExportedNode& node, std::string_view name,
-                                      const std::string& why) {
-    const std::string source = source_line(node.stack_trace);
-    return fail(Code::kUnsupported,
-                std::string(name.substr(0, 80)) + " " + why +
-                    (source.empty() ? "" : ", used at " + source) +
-                    "; rewrite it with covered ops, or decompose the program before saving it "
-                    "(exported_program.run_decompositions())");
-  }
-
-  Status define(const ExportedNode& node, const Values& results) {
+  Status define_all(Scope& scope, const ExportedNode& node, const Values& results,
+                    std::string_view parent, const ExportedNode* view) {
     std::vector<std::string_view> names;
     for (const Argument& output : node.outputs) {
       if (const auto* tensor = std::get_if<TensorName>(&output)) {
         names.push_back(tensor->name);
       } else if (const auto* list = std::get_if<std::vector<TensorName>>(&output)) {
         for (const TensorName& each : *list) names.push_back(each.name);
+      } else if (std::holds_alternative<std::monostate>(output)) {
+        names.emplace_back();
       } else {
         return fail(Code::kInvalidArgument, "an output is no tensor");
       }
@@ -174,66 +320,82 @@ class ModelLowering {
       return fail(Code::kInvalidArgument, "has " + std::to_string(names.size()) +
                                               " outputs where the op gives " +
                                               std::to_string(results.size()));
-    for (size_t i = 0; i < names.size(); ++i)
-      if (!names[i].empty()) TRY_STATUS(define(names[i], results[i]));
+    for (size_t i = 0; i < names.size(); ++i) {
+      // An output that nobody may use has no value.
+      if (names[i].empty() || results[i] == kInvalidNode) continue;
+      TRY_STATUS(fits_declaration(scope, names[i], results[i]));
+      const bool is_new = parent.empty()
+                              ? scope.values.define(names[i], results[i])
+                              : scope.values.define_alias(names[i], results[i], parent, view, i);
+      if (!is_new)
+        return fail(Code::kInvalidArgument,
+                    "defines '" + std::string(names[i]) + "', which is defined already");
+    }
     return {};
   }
 
-  Status define(std::string_view name, NodeId id) {
-    if (id == kInvalidNode) return {};  // an output nobody may use
-    TRY(const DeclaredTensor* type, declared(name));
+  Status fits_declaration(const Scope& scope, std::string_view name, NodeId id) const {
+    TRY(const DeclaredTensor* type, declared(scope, name));
     TRY(const DType dtype, to_dtype(type->dtype));
-    if (b_.dtype(id) != dtype || b_.shape(id) != type->shape)
-      return fail(Code::kInvalidArgument, "the archive declares '" + std::string(name) + "' as " +
-                                              type_text(dtype, type->shape) +
-                                              ", but its operands imply " +
-                                              type_text(b_.dtype(id), b_.shape(id)));
-    if (!values_.try_emplace(name, id).second)
-      return fail(Code::kInvalidArgument,
-                  "defines '" + std::string(name) + "', which is defined already");
+    if (b_.dtype(id) == dtype && b_.shape(id) == type->shape) return {};
+    return fail(Code::kInvalidArgument, "the archive declares '" + std::string(name) + "' as " +
+                                            type_text(dtype, type->shape) +
+                                            ", but its operands imply " +
+                                            type_text(b_.dtype(id), b_.shape(id)));
+  }
+
+  static bool is_mutation(const OutputSpec& spec) { return spec.kind.ends_with("_mutation"); }
+
+  // What the model returns; a loss and gradients are returned like anything else.
+  Status user_outputs(Scope& scope, std::vector<NodeId>& outputs) {
+    for (const OutputSpec& spec : model_.outputs) {
+      if (is_mutation(spec) || spec.is_none) continue;
+      const bool returned = spec.kind == "user_output" || spec.kind == "loss_output" ||
+                            spec.kind.starts_with("gradient_to_");
+      if (!returned)
+        return fail(Code::kUnsupported, "an output of kind '" + std::string(spec.kind) +
+                                            "' is not covered: a program returns tensors");
+      TRY_STATUS(output(scope, spec, outputs));
+      program_.outputs.push_back({ExportedOutput::Kind::kUser, std::string(spec.target)});
+    }
     return {};
   }
 
-  Status output(const OutputSpec& spec, std::vector<NodeId>& outputs) {
-    if (spec.kind != "user_output")
-      return fail(Code::kUnsupported, "an output of kind '" + std::string(spec.kind) +
-                                          "' is not covered: the program may only return tensors, "
-                                          "not change its inputs or buffers");
+  // A compiled program changes no input: what the model would have made of one is a further output.
+  Status mutations(Scope& scope, std::vector<NodeId>& outputs) {
+    for (const OutputSpec& spec : model_.outputs) {
+      if (!is_mutation(spec)) continue;
+      TRY_STATUS(output(scope, spec, outputs));
+      program_.outputs.push_back({ExportedOutput::Kind::kMutation, std::string(spec.target)});
+    }
+    for (const InputSpec& spec : model_.inputs) {
+      if (std::find(changed_.begin(), changed_.end(), spec.tensor) == changed_.end()) continue;
+      outputs.push_back(scope.values.find(spec.tensor));
+      program_.outputs.push_back({ExportedOutput::Kind::kMutation, std::string(spec.user_name)});
+    }
+    return {};
+  }
+
+  Status output(Scope& scope, const OutputSpec& spec, std::vector<NodeId>& outputs) {
     if (spec.tensor.empty())
       return fail(Code::kUnsupported, "output " + std::to_string(outputs.size()) +
                                           " is not a tensor; return tensors only");
-    const auto found = values_.find(spec.tensor);
-    if (found == values_.end())
+    if (!scope.values.contains(spec.tensor))
       return fail(Code::kInvalidArgument, "output " + std::to_string(outputs.size()) +
                                               " is tensor '" + std::string(spec.tensor) +
                                               "', which no input and no node defines");
-    outputs.push_back(found->second);
-    return {};
+    outputs.push_back(scope.values.find(spec.tensor));
+    return b_.ok() ? Status{} : Status(fail(*b_.error()));
   }
 
   const ExportedModel& model_;
   GraphBuilder b_;
-  TensorValues values_;
+  RandomSource random_;
+  std::vector<std::string_view> changed_;  // roots that were changed in place
   ExportedProgram program_;
 };
 
-std::unordered_map<std::string_view, const Lowering*> make_table() {
-  std::unordered_map<std::string_view, const Lowering*> table;
-  for (const std::span<const Lowering> list :
-       {arithmetic_lowerings(), activation_lowerings(), view_lowerings(), creation_lowerings(),
-        indexing_lowerings(), reduction_lowerings(), normalisation_lowerings(), matmul_lowerings(),
-        attention_lowerings()})
-    for (const Lowering& lowering : list) table.emplace(lowering.name, &lowering);
-  return table;
-}
-
 }  // namespace
-
-const Lowering* find_lowering(std::string_view name) {
-  static const std::unordered_map<std::string_view, const Lowering*> kTable = make_table();
-  const auto found = kTable.find(name);
-  return found == kTable.end() ? nullptr : found->second;
-}
 
 Result<ExportedProgram> lower_exported_model(const ExportedModel& model) {
   return ModelLowering(model).run();

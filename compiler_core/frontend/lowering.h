@@ -12,6 +12,7 @@
 
 #include "compiler_core/frontend/exported_model.h"
 #include "compiler_core/frontend/exported_program.h"
+#include "compiler_core/frontend/named_values.h"
 #include "compiler_core/ir/builder.h"
 
 namespace kiln {
@@ -33,19 +34,25 @@ struct Operand {
   std::optional<Number> number;
 };
 
-using TensorValues = std::unordered_map<std::string_view, NodeId>;
+// Where the random values of a program come from: one seed for all of them, an input that exists
+// only when somebody asks for it, and a stream of its own for each.
+struct RandomSource {
+  NodeId seed = kInvalidNode;
+  int64_t next_stream = 0;
+};
 
 // The arguments of one ATen node. Every accessor that meets a wrong or missing argument records the
 // error in the builder and returns a harmless value.
 class Call {
  public:
   Call(GraphBuilder& builder, const ExportedModel& model, const ExportedNode& node,
-       const TensorValues& values)
-      : b(builder), model_(model), node_(node), values_(values) {}
+       NamedValues& values, RandomSource& random)
+      : b(builder), model_(model), node_(node), values_(values), random_(random) {}
 
   GraphBuilder& b;
 
-  bool has(std::string_view name) const;  // given, and not None
+  bool has(std::string_view name) const;      // given, and not None
+  bool is_list(std::string_view name) const;  // given as a list of integers
   NodeId tensor(std::string_view name);
   NodeId optional_tensor(std::string_view name);  // kInvalidNode when absent
   std::vector<NodeId> tensors(std::string_view name);
@@ -59,12 +66,28 @@ class Call {
   std::vector<Dim> sizes(std::string_view name);
   int64_t integer(std::string_view name, std::optional<int64_t> fallback = {});
   bool flag(std::string_view name, bool fallback);
+  std::vector<bool> flags(std::string_view name);    // empty when absent
+  std::vector<double> reals(std::string_view name);  // integers count; empty when absent
   std::string_view text(std::string_view name, std::string_view fallback);
   DType dtype(std::string_view name, DType fallback);
   // An axis of a tensor of `rank`, counted from the front; a scalar has the one axis 0.
   int axis(std::string_view name, size_t rank, std::optional<int64_t> fallback = {});
   // Ascending axes; all of them when absent or empty.
   std::vector<int> axes(std::string_view name, size_t rank);
+
+  // Uniform in [0, 2^32), as i64, from a stream of its own.
+  NodeId random_words(Shape shape);
+  // The tensor given as `name` is `value`, of its dtype and shape, once this op is done.
+  void overwrite(std::string_view name, NodeId value);
+  struct Overwritten {
+    std::string_view tensor;
+    NodeId value = kInvalidNode;
+  };
+  std::span<const Overwritten> overwritten() const { return overwritten_; }
+  // Stands for the tensor of that name among the arguments.
+  void substitute(std::string_view tensor, NodeId value) { substituted_ = {tensor, value}; }
+  // The name of the first tensor among the arguments; empty when there is none.
+  std::string_view first_tensor() const;
 
   bool ok() const { return b.ok(); }
   std::span<const Symbol> symbols() const { return model_.symbols; }
@@ -81,7 +104,10 @@ class Call {
 
   const ExportedModel& model_;
   const ExportedNode& node_;
-  const TensorValues& values_;
+  NamedValues& values_;
+  RandomSource& random_;
+  std::vector<Overwritten> overwritten_;
+  Overwritten substituted_;
 };
 
 // The op's outputs, in order; what they are does not matter once the builder holds an error.
@@ -100,7 +126,29 @@ std::span<const Lowering> indexing_lowerings();
 std::span<const Lowering> reduction_lowerings();
 std::span<const Lowering> normalisation_lowerings();
 std::span<const Lowering> matmul_lowerings();
+std::span<const Lowering> convolution_lowerings();
+std::span<const Lowering> pooling_lowerings();
 std::span<const Lowering> attention_lowerings();
+std::span<const Lowering> elementwise_lowerings();
+std::span<const Lowering> loss_lowerings();
+std::span<const Lowering> backward_lowerings();
+std::span<const Lowering> norm_backward_lowerings();
+std::span<const Lowering> scatter_lowerings();
+std::span<const Lowering> sorting_lowerings();
+std::span<const Lowering> random_lowerings();
+std::span<const Lowering> resampling_lowerings();
+std::span<const Lowering> rearranging_lowerings();
+std::span<const Lowering> embedding_bag_lowerings();
 const Lowering* find_lowering(std::string_view name);
+// Every op that has one, by name.
+std::vector<std::string_view> covered_ops();
+// Checks that only constrain the exporter's own tracing, and give no tensor.
+bool is_ignored_op(std::string_view name);
+// Whether the op's outputs share the memory of its first tensor: what is written to one is seen in
+// the other.
+bool is_view_op(std::string_view name);
+// "aten.add_.Tensor" is aten.add.Tensor and changes its first tensor; nothing when `name` changes
+// none.
+std::optional<std::string> functional_op(std::string_view name);
 
 }  // namespace kiln

@@ -107,6 +107,8 @@ class Parser {
       TRY(const int64_t value, integer());
       return Polynomial{value, 0};
     }
+    if (name == "FloorDiv" || name == "CleanDiv" || name == "Mod" || name == "PythonMod")
+      return quotient(name, depth);
     if (name != "Add" && name != "Mul" && name != "Pow")
       return fail(Code::kUnsupported,
                   quoted() + " uses " + std::string(name.substr(0, 32)) +
@@ -131,6 +133,22 @@ class Parser {
       product = {product.dim * value.dim, product.degree + value.degree};
     }
     return product;
+  }
+
+  // Exact ones only: (2*s0) // 2 is s0 and (2*s0) % 2 is 0, whatever s0.
+  Result<Polynomial> quotient(std::string_view name, int depth) {
+    TRY(const std::vector<Polynomial> values, arguments(depth));
+    if (values.size() != 2) return malformed("divides other than two values");
+    const bool by_constant = values[1].dim.is_constant() && values[1].dim.constant() > 0;
+    const Result<Dim> exact = by_constant ? Dim::divide_exact(values[0].dim, values[1].dim)
+                                          : Result<Dim>(fail(Code::kUnsupported, ""));
+    if (!exact)
+      return fail(Code::kUnsupported,
+                  quoted() + " uses " + std::string(name) +
+                      " with a rest; only sums and products of symbols are covered: export the "
+                      "dimension as a multiple (Dim(\"half\") * 2), or mark it static");
+    if (name == "Mod" || name == "PythonMod") return Polynomial{0, 0};
+    return Polynomial{*exact, values[0].degree};
   }
 
   std::string_view text_;

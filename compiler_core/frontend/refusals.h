@@ -1,0 +1,35 @@
+// Refusals: the ops that Kiln does not cover, with why and what to do instead, and the error for a
+// program that uses any. Pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "compiler_core/frontend/exported_model.h"
+
+namespace kiln {
+
+struct Refusal {
+  std::string_view op;   // without the overload: "aten.nonzero"
+  std::string_view why;  // and what to do: one sentence
+};
+// Every op that is refused on purpose, by name.
+std::span<const Refusal> refusals();
+// Null when nothing is known about `op`, "aten.nonzero.default".
+const Refusal* find_refusal(std::string_view op);
+
+// kUnsupported naming every op of the program that has no lowering: how often it is used, where
+// first, and what to do. Bodies of higher-order ops count.
+Status refuse_uncovered_ops(const ExportedModel& model);
+
+// One op at one place, with `why`.
+Error refusal_at(const ExportedNode& node, std::string_view op, const std::string& why);
+
+// Higher-order ops that are lowered by way of their bodies.
+bool is_region(std::string_view op);
+
+// "torch.ops.aten.add.Tensor" is "aten.add.Tensor".
+std::string_view short_name(std::string_view target);
+
+}  // namespace kiln
