@@ -61,9 +61,10 @@ void add_compile_options(CLI::App* command, Options& options) {
   add_coordinator(command, options);
   command->add_option("--cache-dir", options.cache_dir,
                       "Keep programs on this machine too, in this directory [KILN_CACHE_DIR]");
-  command->add_option("--hint", options.hints,
-                      "Sizes to tune at, of a program whose sizes vary: s0=1,32,512, or x.0=1,32 "
-                      "for axis 0 of input x. One program for each, side by side")
+  command
+      ->add_option("--hint", options.hints,
+                   "Sizes to tune at, of a program whose sizes vary: s0=1,32,512, or x.0=1,32 "
+                   "for axis 0 of input x. One program for each, side by side")
       ->type_name("NAME=SIZES");
   command->add_flag("--no-fallback", options.no_fallback,
                     "Fail with 3 instead of compiling here when the service is away");
@@ -117,6 +118,7 @@ int main(int argc, char** argv) {
       "them and --inputs is not given");
   run->add_option("--rtol", options.rtol, "Relative tolerance (default: by dtype)");
   run->add_option("--atol", options.atol, "Absolute tolerance (default: by dtype and magnitude)");
+  run->add_option("--seed", options.seed, "Seed of the program's random numbers (default: 0)");
   run->add_option("--runs", options.runs, "Timed runs (default: what fits a fifth of a second)");
   run->add_flag("--reduce-overhead", options.reduce_overhead,
                 "On a GPU: capture the launches into a CUDA graph and replay it");

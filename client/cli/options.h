@@ -38,6 +38,7 @@ struct Options {
   bool reduce_overhead = false;
   std::string inputs, expect;
   double rtol = -1, atol = -1;  // negative: by dtype
+  int64_t seed = 0;             // of a program's random numbers
   int runs = 0;                 // 0: as many as fit a fifth of a second
 
   // explain

@@ -16,8 +16,10 @@ struct RunInputs {
 };
 
 // kInvalidArgument when a given tensor does not fit the program or a name is missing. With
-// `allow_made_up` false, weights that a graph-only archive lacks are an error too.
+// `allow_made_up` false, weights that a graph-only archive lacks are an error too. `seed` is what a
+// random program gets.
 Result<RunInputs> gather_inputs(const Path& archive, const ExportedProgram& program,
-                                const std::map<std::string, Tensor>* given, bool allow_made_up);
+                                const std::map<std::string, Tensor>* given, bool allow_made_up,
+                                int64_t seed);
 
 }  // namespace kiln::cli
