@@ -4,6 +4,7 @@
 
 #include "compiler_core/codegen/cpu/attention.h"
 #include "compiler_core/codegen/cpu/column_reduction.h"
+#include "compiler_core/codegen/cpu/convolution.h"
 #include "compiler_core/codegen/cpu/matmul.h"
 #include "compiler_core/codegen/cpu/pointwise.h"
 #include "compiler_core/codegen/cpu/row_reduction.h"
@@ -11,6 +12,7 @@
 #include "compiler_core/codegen/cpu/scatter.h"
 #include "compiler_core/codegen/cpu/sort.h"
 #include "compiler_core/codegen/cuda/column_reduction.h"
+#include "compiler_core/codegen/cuda/convolution.h"
 #include "compiler_core/codegen/cuda/matmul.h"
 #include "compiler_core/codegen/cuda/needed_text.h"
 #include "compiler_core/codegen/cuda/pointwise.h"
@@ -62,8 +64,10 @@ Result<Source> lower_cpu(const Workload& workload, const Schedule& schedule) {
       TRY(const ScatterSchedule decisions, ScatterSchedule::from(schedule));
       return lower_scatter(workload.graph, decisions);
     }
-    case Family::kConvolution:
-      break;
+    case Family::kConvolution: {
+      TRY(const ConvolutionSchedule decisions, ConvolutionSchedule::from(schedule));
+      return lower_convolution(workload.graph, decisions);
+    }
     case Family::kAttention: {
       TRY(const AttentionSchedule decisions, AttentionSchedule::from(schedule));
       return lower_attention(workload.graph, decisions);
@@ -93,10 +97,13 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
       TRY(const CudaColumnReductionSchedule decisions, CudaColumnReductionSchedule::from(schedule));
       return lower_cuda_column_reduction(workload.graph, decisions, target);
     }
+    case Family::kConvolution: {
+      TRY(const CudaMatmulSchedule decisions, cuda_convolution_schedule(schedule));
+      return lower_cuda_convolution(workload.graph, decisions);
+    }
     case Family::kScan:
     case Family::kSort:
     case Family::kScatter:
-    case Family::kConvolution:
     case Family::kAttention:
     case Family::kCustom:
       break;

@@ -31,9 +31,8 @@ class Classifier {
     int matmuls = 0, reduces = 0;
     for (const Node& node : graph_.nodes()) {
       if (stands_alone(node.op)) return alone(node);
-      if (node.op == Op::kConvolution) return refuse(node, "convolutions have no kernels yet");
       if (node.op == Op::kPhilox) return refuse(node, "random values have no kernels yet");
-      matmuls += node.op == Op::kMatmul;
+      matmuls += traits(node.op).kind == OpKind::kContract;
       reduces += traits(node.op).kind == OpKind::kReduce;
     }
     if (matmuls > 0 && reduces > 0) {
@@ -118,8 +117,8 @@ class Classifier {
   Result<Family> matmul() const {
     std::optional<NodeId> product;
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (graph_.node(id).op != Op::kMatmul) continue;
-      if (product) return refuse(graph_.node(id), "a kernel has one matmul");
+      if (traits(graph_.node(id).op).kind != OpKind::kContract) continue;
+      if (product) return refuse(graph_.node(id), "a kernel has one product");
       product = id;
     }
     const Node& matmul = graph_.node(*product);
@@ -129,19 +128,22 @@ class Classifier {
       const bool view = x.op == Op::kView && operand(x, 0).op == Op::kInput;
       if (x.op != Op::kInput && !view) return refuse(matmul, "operands are views of inputs");
     }
-    if (graph_.outputs().size() != 1) return refuse(matmul, "a matmul kernel has one output");
+    if (graph_.outputs().size() != 1) return refuse(matmul, "a product's kernel has one output");
     if (graph_.node(graph_.outputs()[0]).shape != matmul.shape)
       return refuse(matmul, "the output has the product's shape");
     for (const Node& node : graph_.nodes()) TRY_STATUS(epilogue(node, matmul.shape));
-    return Family::kMatmul;
+    if (matmul.op == Op::kMatmul) return Family::kMatmul;
+    const bool constant = graph_.symbols().empty();
+    if (!constant) return refuse(matmul, "a convolution of sizes known at run time");
+    return Family::kConvolution;
   }
 
   Status epilogue(const Node& node, const Shape& space) const {
-    if (is_leaf(node.op) || node.op == Op::kMatmul) return {};
+    if (is_leaf(node.op) || traits(node.op).kind == OpKind::kContract) return {};
     if (node.op == Op::kView)
       return is_leaf(operand(node, 0).op) ? Status{}
                                           : Status(refuse(node, "is not a view of a leaf"));
-    if (!is_elementwise(node.op)) return refuse(node, "is no epilogue of a matmul");
+    if (!is_elementwise(node.op)) return refuse(node, "is no epilogue of a product");
     return node.shape == space ? Status{} : Status(refuse(node, "is outside the product's shape"));
   }
 

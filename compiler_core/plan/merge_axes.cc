@@ -39,6 +39,7 @@ class AxisMerger {
       const Node& node = graph_.node(id);
       if (!live(id)) continue;
       if (node.op == Op::kGather || stands_alone(node.op)) return false;
+      if (node.op == Op::kConvolution) return false;  // its attributes name its axes
       if (node.op == Op::kMatmul) space_ = node.shape;
       if (traits(node.op).kind != OpKind::kReduce) continue;
       space_ = graph_.node(node.operands[0]).shape;
@@ -210,9 +211,9 @@ class AxisMerger {
   Result<Graph> rebuild() {
     GraphBuilder builder;
     builder.carry_origins(graph_);
+    for (const Symbol& symbol : graph_.symbols()) builder.symbol(symbol.range, symbol.hint);
     std::vector<NodeId> map(static_cast<size_t>(graph_.size()), kInvalidNode);
     const std::vector<Shape> shapes = input_shapes();
-    for (const Symbol& symbol : graph_.symbols()) builder.symbol(symbol.range, symbol.hint);
     for (size_t i = 0; i < shapes.size(); ++i) {
       const NodeId old = graph_.inputs()[i];
       map[static_cast<size_t>(old)] = builder.input(graph_.node(old).dtype, shapes[i]);

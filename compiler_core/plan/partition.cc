@@ -9,8 +9,10 @@
 #include "compiler_core/plan/attention.h"
 #include "compiler_core/plan/fuse.h"
 #include "compiler_core/plan/kernel_graph.h"
+#include "compiler_core/plan/pointwise_convolutions.h"
 #include "compiler_core/plan/sink_gathers.h"
 #include "compiler_core/plan/split_reductions.h"
+#include "compiler_core/plan/unroll_windows.h"
 
 namespace kiln {
 namespace {
@@ -78,8 +80,8 @@ class Partitioner {
     kernel.computed = std::move(cut.computed);
     for (int input : binding.input_order)
       kernel.inputs.push_back(cut.inputs[static_cast<size_t>(input)]);
-    kernel.outputs = outputs;
     kernel.dims = std::move(binding.dims);
+    kernel.outputs = outputs;
     kernel.workload = std::move(binding.workload);
     return kernel;
   }
@@ -166,7 +168,12 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
     if (options.after && graph) options.after(pass, *graph);
     return graph;
   };
-  TRY(Graph graph, told("split_reductions", split_reductions(canonical)));
+  // 1x1 convolutions are matmuls and pooling is pointwise before kinds of kernels are told apart.
+  TRY(Graph graph, told("pointwise_convolutions", pointwise_convolutions(canonical)));
+  if (options.fuse) {
+    TRY(graph, told("unroll_windows", unroll_windows(graph)));
+  }
+  TRY(graph, told("split_reductions", split_reductions(graph)));
   // Before the views are sunk: it leaves some to sink.
   TRY(graph, told("sink_gathers", sink_gathers(graph)));
   // Broadcasts of pointwise values go down before the cut, so that where a View still stands on

@@ -2,6 +2,7 @@
 
 #include "compiler_core/tune/cpu/space_attention.h"
 #include "compiler_core/tune/cpu/space_column_reduction.h"
+#include "compiler_core/tune/cpu/space_convolution.h"
 #include "compiler_core/tune/cpu/space_matmul.h"
 #include "compiler_core/tune/cpu/space_pointwise.h"
 #include "compiler_core/tune/cpu/space_row_reduction.h"
@@ -11,6 +12,7 @@
 #include "compiler_core/tune/cpu/vector_width.h"
 #include "compiler_core/tune/cuda/device_limits.h"
 #include "compiler_core/tune/cuda/space_column_reduction.h"
+#include "compiler_core/tune/cuda/space_convolution.h"
 #include "compiler_core/tune/cuda/space_matmul.h"
 #include "compiler_core/tune/cuda/space_pointwise.h"
 #include "compiler_core/tune/cuda/space_row_reduction.h"
@@ -47,7 +49,7 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
       if (cuda) break;
       return scatter_space(workload, target);
     case Family::kConvolution:
-      break;
+      return cuda ? cuda_convolution_space(workload, target) : convolution_space(workload, target);
     case Family::kAttention:
       if (cuda) break;
       return attention_space(workload, target);

@@ -299,7 +299,10 @@ std::vector<Schedule> most_promising(const std::vector<RankedTile>& ranked) {
 }  // namespace
 
 std::vector<Schedule> cuda_matmul_space(const Workload& workload, const Target& target) {
-  const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  return cuda_matmul_space(MatmulProblem::of(workload.graph), target);
+}
+
+std::vector<Schedule> cuda_matmul_space(const MatmulProblem& problem, const Target& target) {
   const CudaLimits limits = cuda_limits(target);
   std::vector<RankedTile> ranked;
   for (const CudaMatmulSchedule& schedule : all_schedules(problem))

@@ -36,5 +36,7 @@ bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem);
 
 // REQUIRES: workload.family is kMatmul, its sizes are constants.
 std::vector<Schedule> cuda_matmul_space(const Workload& workload, const Target& target);
+// The same for what computes a product otherwise than as a Matmul.
+std::vector<Schedule> cuda_matmul_space(const MatmulProblem& problem, const Target& target);
 
 }  // namespace kiln

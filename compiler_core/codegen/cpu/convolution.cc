@@ -1,0 +1,304 @@
+#include "compiler_core/codegen/cpu/convolution.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler_core/codegen/cpu/kernel_text.h"
+#include "compiler_core/codegen/embedded.h"
+#include "compiler_core/codegen/epilogue_graph.h"
+#include "compiler_core/codegen/expression.h"
+
+namespace kiln {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+class ConvolutionKernel {
+ public:
+  ConvolutionKernel(const Graph& graph, const EpilogueGraph& epilogue,
+                    const ConvolutionProblem& problem, const ConvolutionSchedule& schedule)
+      : graph_(graph),
+        epilogue_(epilogue),
+        schedule_(schedule),
+        problem_(problem),
+        product_(problem.product) {}
+
+  Source print() const {
+    Source source;
+    source.text = preamble(schedule_.lanes) + print_problem() + print_tiling() + print_geometry() +
+                  print_source();
+    source.text += template_text("matmul.h");
+    source.text += template_text("convolution.h");
+    source.text += print_epilogue();
+    source.recipe = argument_recipe(graph_);
+    print_entries(source);
+    return source;
+  }
+
+ private:
+  bool copies() const { return schedule_.x_from != XFrom::kInPlace; }
+  int64_t value_bytes() const {
+    return product_.result == DType::kF64 || product_.result == DType::kI64 ? 8 : 4;
+  }
+  int64_t row_blocks() const { return ceil_div(product_.m, block_rows()); }
+  int64_t column_blocks() const { return ceil_div(product_.n, block_columns()); }
+  int64_t block_rows() const {
+    return std::min(ceil_div(schedule_.mc, schedule_.mr), ceil_div(product_.m, schedule_.mr)) *
+           schedule_.mr;
+  }
+  // Whole tiles; whole rows of positions when vectors slide along them.
+  int64_t block_columns() const {
+    const int64_t unit = schedule_.slide ? problem_.out[2] : schedule_.nr;
+    return std::min(ceil_div(schedule_.nc, unit), ceil_div(product_.n, unit)) * unit;
+  }
+  int64_t depth() const { return std::min(schedule_.kc, product_.k); }
+
+  static std::string list(const Spatial& x) {
+    return fmt::format("{{{}, {}, {}}}", x[0], x[1], x[2]);
+  }
+
+  // Where batch number `batch` (image * groups + group) of an operand begins.
+  std::string batch_offset(const MatmulOperand& operand) const {
+    return fmt::format("{}L + batch / {} * {}L + batch % {} * {}L", operand.offset, problem_.groups,
+                       operand.batch_strides[0], problem_.groups, operand.batch_strides[1]);
+  }
+
+  std::string print_problem() const {
+    return fmt::format(
+        "struct Problem {{\n  using stored = {0};\n  using real = {1};\n"
+        "  static constexpr int64_t m = {2}, n = {3}, k = {4};\n"
+        "  static constexpr int64_t a_row = {5}, a_depth = {6}, b_depth = 1, b_column = 1;\n"
+        "  KILN_INLINE const stored* a(void* const* args, int64_t batch) {{\n"
+        "    return static_cast<const stored*>(args[{7}]) + ({8});\n  }}\n"
+        "  KILN_INLINE const stored* x(void* const* args, int64_t batch) {{\n"
+        "    return static_cast<const stored*>(args[{9}]) + ({10});\n  }}\n}};\n",
+        memory_type(product_.stored), register_type(product_.result), product_.m, product_.n,
+        product_.k, product_.a.row_stride, problem_.flat_weight ? product_.a.column_stride : 1,
+        product_.a.input, batch_offset(product_.a), product_.b.input, batch_offset(product_.b));
+  }
+
+  std::string print_tiling() const {
+    return fmt::format(
+        "struct Tiling {{\n"
+        "  static constexpr int64_t rows = {}, columns = {}, depth = {};\n"
+        "  static constexpr int64_t block_rows = {}, block_columns = {};\n"
+        "  static constexpr int b_from = 1;\n"
+        "  static constexpr bool a_packed = {};\n"
+        "  static constexpr int64_t tiles = {};\n"
+        "  using weight = {};\n}};\n",
+        schedule_.mr, schedule_.nr, depth(), block_rows(), block_columns(), schedule_.a_packed,
+        tiles(), schedule_.a_packed ? value_type() : std::string(memory_type(product_.stored)));
+  }
+
+  std::string value_type() const {
+    return fmt::format("element<{}>::type", register_type(product_.result));
+  }
+
+  std::string print_geometry() const {
+    std::string text = "struct Geometry {\n";
+    const auto array = [&](const char* name, const Spatial& value) {
+      text += fmt::format("  static constexpr int64_t {}[3] = {};\n", name, list(value));
+    };
+    text +=
+        fmt::format("  static constexpr int64_t channels = {}, x_channel = {}, w_channel = {};\n",
+                    problem_.channels, problem_.x_channel, problem_.w_channel);
+    array("in", problem_.in);
+    array("out", problem_.out);
+    array("window", problem_.window);
+    array("stride", problem_.stride);
+    array("dilation", problem_.dilation);
+    array("low", problem_.low);
+    array("field", problem_.reach());
+    array("x_at", problem_.x_at);
+    array("w_at", problem_.w_at);
+    return text + "};\n";
+  }
+
+  std::string print_source() const {
+    const Spatial field = problem_.reach();
+    const Spatial dense = {field[1] * field[2], field[2], 1};
+    return fmt::format(
+        "struct Source {{\n  using stored = {};\n  static constexpr bool padded = {};\n"
+        "  static constexpr int64_t channel = {};\n  static constexpr int64_t at[3] = {};\n}};\n",
+        copies() ? value_type() : std::string(memory_type(product_.stored)), copies(),
+        copies() ? problem_.plane() : problem_.x_channel, list(copies() ? dense : problem_.x_at));
+  }
+
+  // Takes the sums of one vector of positions to the output.
+  std::string print_epilogue() const {
+    ExpressionPrinter printer(epilogue_.graph);
+    printer.bind(epilogue_.product, {"acc", Level::kInner});
+    const auto scalar = [](const char* name, int64_t end) {
+      return LoopVar{name, LoopVar::Kind::kScalar, Level::kOuter, 0, end};
+    };
+    const std::vector<Index> at = {
+        scalar("image", problem_.images),
+        Index(scalar("group", problem_.groups)) * product_.m + scalar("row", product_.m),
+        LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, product_.n}};
+    printer.store(0, at);
+    const std::string kernel = printer.take(Level::kKernel, 4);
+    const std::string outer = printer.take(Level::kOuter, 4);
+    return fmt::format(
+        "struct Epilogue {{\n  void* const* args;\n"
+        "  template <class Live>\n"
+        "  KILN_INLINE void store_vector(void* const* args, Real sums, int64_t batch, int64_t "
+        "row,\n"
+        "                                int64_t column, Live live) {{\n"
+        "{}    const Real acc = {}(sums);\n"
+        "    [[maybe_unused]] const int64_t image = batch / {}, group = batch % {};\n{}{}{}  }}\n"
+        "  template <class Live>\n"
+        "  __attribute__((always_inline)) void operator()(Real sums, int64_t batch, int64_t row,\n"
+        "                                                 int64_t column, Live live) const {{\n"
+        "    store_vector(args, sums, batch, row, column, live);\n  }}\n}};\n",
+        argument_pointers(graph_), wrapping(product_.result), problem_.groups, problem_.groups,
+        kernel, outer, printer.take(Level::kInner, 4));
+  }
+
+  // Elements of what the first phase leaves in the workspace: weights of a group, x of a batch.
+  int64_t packed_weight() const {
+    return schedule_.a_packed ? ceil_div(product_.m, schedule_.mr) * schedule_.mr * product_.k : 0;
+  }
+  int64_t copied_x() const { return problem_.channels * problem_.plane(); }
+  // Vectors of the last rows read past the end of a copy.
+  int64_t slack() const { return schedule_.nr * problem_.stride[2]; }
+
+  int64_t weight_pieces() const {
+    if (!schedule_.a_packed) return 0;
+    const int64_t panels = ceil_div(product_.m, schedule_.mr);
+    // As in templates/matmul.h: Packing::pieces.
+    return problem_.groups *
+           (problem_.flat_weight ? ceil_div(panels, 4) * ceil_div(product_.k, 256) : panels);
+  }
+  int64_t field_pieces() const {
+    return schedule_.x_from == XFrom::kField ? product_.batches * problem_.channels : 0;
+  }
+
+  void print_entries(Source& source) const {
+    const int64_t pieces = weight_pieces() + field_pieces();
+    if (pieces > 0) {
+      source.text += print_pack();
+      source.recipe.phases.push_back({"pack", pieces});
+    }
+    source.text += print_multiply();
+    source.recipe.phases.push_back({"multiply", product_.batches * row_blocks() * column_blocks()});
+    const int64_t field =
+        schedule_.x_from == XFrom::kField ? product_.batches * copied_x() + slack() : 0;
+    source.recipe.workspace_bytes = (problem_.groups * packed_weight() + field) * value_bytes();
+    source.recipe.scratch_bytes =
+        (tile_elements() + (schedule_.x_from == XFrom::kBlock ? copied_x() + slack() : 0)) *
+        value_bytes();
+  }
+
+  int64_t tiles() const {
+    return depth() == product_.k ? 1
+                                 : block_rows() / schedule_.mr * (block_columns() / schedule_.nr);
+  }
+  // Tiles that wait for more depth, then the slab of windows.
+  int64_t tile_elements() const {
+    const int64_t tile = schedule_.mr * schedule_.nr;
+    return schedule_.slide ? tile : tiles() * tile + depth() * block_columns();
+  }
+
+  std::string print_pack() const {
+    const std::string pack_weight =
+        problem_.flat_weight
+            ? "PackA::run(from, piece, panels)"
+            : fmt::format(
+                  "pack_weight_panel(from + piece * {} * Problem::a_row, "
+                  "smaller({} - piece * {}, {}), panels + piece * {} * Problem::k)",
+                  schedule_.mr, product_.m, schedule_.mr, schedule_.mr, schedule_.mr);
+    return fmt::format(
+        R"(
+extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t end, void* workspace,
+                     void*) {{
+  Value* const weights = static_cast<Value*>(workspace);
+  [[maybe_unused]] Value* const field = weights + {weights};
+  for (int64_t i = begin; i < end; ++i) {{
+    if (i < {weight_pieces}) {{
+      constexpr int64_t pieces = {pieces_a_group};
+      const int64_t group = i / pieces, piece = i % pieces;
+      const Stored* from = Problem::a(args, group);
+      Value* panels = weights + group * {weight};
+      {pack_weight};
+    }} else {{
+      const int64_t channel = i - {weight_pieces}, batch = channel / {channels};
+      copy_field(Problem::x(args, batch) + channel % {channels} * Geometry::x_channel,
+                 field + channel * {plane});
+    }}
+  }}
+}}
+)",
+        fmt::arg("weights", problem_.groups * packed_weight()),
+        fmt::arg("weight_pieces", weight_pieces()),
+        fmt::arg("pieces_a_group", std::max<int64_t>(1, weight_pieces() / problem_.groups)),
+        fmt::arg("weight", packed_weight()), fmt::arg("pack_weight", pack_weight),
+        fmt::arg("channels", problem_.channels), fmt::arg("plane", problem_.plane()));
+  }
+
+  std::string print_multiply() const {
+    std::string x = "Problem::x(args, batch)";
+    if (schedule_.x_from == XFrom::kField)
+      x = fmt::format("static_cast<const Field*>(workspace) + {} + batch * {}",
+                      problem_.groups * packed_weight(), copied_x());
+    std::string copy;
+    if (schedule_.x_from == XFrom::kBlock) {
+      x = "field";
+      copy = fmt::format(
+          "    Value* const field = tiles + {};\n"
+          "    for (int64_t channel = 0; channel < {}; ++channel)\n"
+          "      copy_field(Problem::x(args, batch) + channel * Geometry::x_channel,\n"
+          "                 field + channel * {});\n",
+          tile_elements(), problem_.channels, problem_.plane());
+    }
+    const std::string weights =
+        schedule_.a_packed ? fmt::format("static_cast<const Value*>(workspace) + batch % {} * {}",
+                                         problem_.groups, packed_weight())
+                           : fmt::format("Problem::a(args, batch % {})", problem_.groups);
+    return fmt::format(
+        R"(
+extern "C" void multiply(void* const* args, const int64_t*, int64_t begin, int64_t end,
+                         [[maybe_unused]] void* workspace, void* scratch) {{
+  const Epilogue epilogue{{args}};
+  Value* const tiles = static_cast<Value*>(scratch);
+  for (int64_t place = begin; place < end; ++place) {{
+    const int64_t batch = place / {blocks}, within = place % {blocks};
+    const int64_t row = within % {row_blocks} * Tiling::block_rows;
+    const int64_t column = within / {row_blocks} * Tiling::block_columns;
+    const Block block = {{batch, row, smaller(row + Tiling::block_rows, Problem::m), column,
+                         smaller(column + Tiling::block_columns, Problem::n)}};
+{copy}    {run}({weights}, {x}, block, tiles, epilogue);
+  }}
+}}
+)",
+        fmt::arg("blocks", row_blocks() * column_blocks()), fmt::arg("row_blocks", row_blocks()),
+        fmt::arg("copy", copy),
+        fmt::arg("run", schedule_.slide ? "slide_block" : "multiply_windows"),
+        fmt::arg("weights", weights), fmt::arg("x", x));
+  }
+
+  const Graph& graph_;
+  const EpilogueGraph& epilogue_;
+  const ConvolutionSchedule schedule_;
+  const ConvolutionProblem& problem_;
+  const MatmulProblem& product_;
+};
+
+}  // namespace
+
+Result<Source> lower_convolution(const Graph& graph, const ConvolutionSchedule& schedule) {
+  const ConvolutionProblem problem = ConvolutionProblem::of(graph);
+  const MatmulProblem& product = problem.product;
+  if (product.stored == DType::kBool)
+    return fail(Code::kUnsupported, "a convolution of bool on this target");
+  if (!fits(schedule, problem))
+    return fail(Code::kInvalidArgument,
+                "the operands do not allow " + schedule.to_schedule().to_string());
+  const Shape space = {problem.images, problem.groups * product.m, product.n};
+  TRY(const EpilogueGraph epilogue, epilogue_graph(graph, product.product, space));
+  return ConvolutionKernel(graph, epilogue, problem, schedule).print();
+}
+
+}  // namespace kiln

@@ -1,0 +1,307 @@
+#include "compiler_core/codegen/cuda/convolution.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/codegen/epilogue_graph.h"
+#include "compiler_core/codegen/expression.h"
+#include "compiler_core/tune/cuda/matmul_lines.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kFinishThreads = 256;  // of the kernel that adds the sums of splits
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+class CudaConvolutionKernel {
+ public:
+  CudaConvolutionKernel(const Graph& graph, const EpilogueGraph& epilogue,
+                        const ConvolutionProblem& problem, const CudaMatmulSchedule& schedule)
+      : graph_(graph),
+        epilogue_(epilogue),
+        schedule_(schedule),
+        problem_(problem),
+        product_(problem.product),
+        lanes_(whole_vectors()),
+        tile_rows_(ceil_div(product_.m, schedule.bm)),
+        tile_columns_(ceil_div(product_.n, schedule.bn)),
+        steps_(ceil_div(product_.k, schedule.bk)) {}
+
+  Source print() const {
+    Source source;
+    source.recipe = argument_recipe(graph_);
+    source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh", "convolution.cuh"});
+    source.text += print_weight() + print_windows() + print_tiling();
+    source.text +=
+        cuda_kernel("multiply", graph_, schedule_.threads(), blocks_an_sm(), print_multiply());
+    source.recipe.phases.push_back(
+        {"multiply", product_.batches * tile_rows_ * tile_columns_ * schedule_.splits,
+         schedule_.threads(), 1, schedule_.shared_bytes(product_)});
+    if (schedule_.splits > 1) {
+      source.text += cuda_kernel("finish", graph_, kFinishThreads, 1, print_finish());
+      source.recipe.phases.push_back(
+          {"finish", ceil_div(elements() / lanes_, kFinishThreads), kFinishThreads, 1, 0});
+      source.recipe.workspace_bytes = schedule_.splits * elements() * value_bytes();
+    }
+    return source;
+  }
+
+ private:
+  int64_t elements() const { return product_.batches * product_.m * product_.n; }
+  int64_t value_bytes() const {
+    return product_.result == DType::kF64 || product_.result == DType::kI64 ? 8 : 4;
+  }
+  std::string_view value_type() const {
+    switch (product_.result) {
+      case DType::kF32:
+        return "float";
+      case DType::kF64:
+        return "double";
+      case DType::kI64:
+        return "int64_t";
+      default:
+        return "int";
+    }
+  }
+
+  // Results a vector: as many as fit 16 bytes of the output and divide an image's positions.
+  int whole_vectors() const {
+    const DType out = graph_.node(graph_.outputs()[0]).dtype;
+    return static_cast<int>(std::gcd(product_.n, std::min<int64_t>(8, 16 / size_of(out))));
+  }
+
+  // As many as the registers are enough for, as far as shared memory lets them.
+  int blocks_an_sm() const {
+    const int by_registers =
+        65536 / (schedule_.threads() * ((schedule_.registers(product_) + 7) / 8 * 8));
+    const int by_shared = (228 << 10) / (schedule_.shared_bytes(product_) + 1024);
+    return std::clamp(std::min(by_registers, by_shared), 1, 2048 / schedule_.threads());
+  }
+
+  // "depth / 9 % 3": coordinates of the depth, channel first.
+  std::string depth_coordinates() const {
+    const Spatial& size = problem_.window;
+    return fmt::format(
+        "    [[maybe_unused]] const int c = depth / {}, d = depth / {} % {}, h = depth / {} % {}, "
+        "w "
+        "= depth % {};\n",
+        size[0] * size[1] * size[2], size[1] * size[2], size[0], size[2], size[1], size[2]);
+  }
+
+  // A weight whose channels and window are one axis is a matmul's operand; `locate` serves the
+  // repair of NaNs.
+  std::string print_weight() const {
+    const bool flat = problem_.flat_weight;
+    const MatmulLines a = matmul_rows_of_a(product_);
+    std::string text = fmt::format(
+        "struct {} {{\n  using stored = {};\n  static constexpr int lines = {}, depth = {};\n"
+        "  static constexpr bool depth_inner = {};\n",
+        flat ? "A" : "WeightMap", memory_type(product_.stored), product_.m, product_.k,
+        !flat || a.depth_inner);
+    if (flat)
+      text += fmt::format(
+          "  static constexpr index_t line_stride = {}, depth_stride = {};\n"
+          "  static constexpr bool async = {};\n  static constexpr int piece = {};\n",
+          a.line_stride, a.depth_stride, a.async, a.piece);
+    text += "  KILN_INLINE bool locate(int row, int depth, index_t& at) {\n";
+    if (flat) {
+      text += fmt::format(
+          "    at = static_cast<index_t>(row) * {} + static_cast<index_t>(depth) * {};\n",
+          a.line_stride, a.depth_stride);
+    } else {
+      text += depth_coordinates();
+      text += fmt::format(
+          "    at = static_cast<index_t>(row) * {} + static_cast<index_t>(c) * {} + d * "
+          "static_cast<index_t>({}) + h * static_cast<index_t>({}) + w * "
+          "static_cast<index_t>({});\n",
+          product_.a.row_stride, problem_.w_channel, problem_.w_at[0], problem_.w_at[1],
+          problem_.w_at[2]);
+    }
+    text += "    return true;\n  }\n};\n";
+    return flat ? text : text + "using A = Gathered<WeightMap>;\n";
+  }
+
+  std::string print_windows() const {
+    const ConvolutionProblem& p = problem_;
+    std::string text = fmt::format(
+        "struct WindowMap {{\n  using stored = {};\n  static constexpr int lines = {}, depth = "
+        "{};\n"
+        "  static constexpr bool depth_inner = false;\n"
+        "  KILN_INLINE bool locate(int position, int depth, index_t& at) {{\n",
+        memory_type(product_.stored), product_.n, product_.k);
+    text += depth_coordinates();
+    const std::string places[3] = {fmt::format("position / {}", p.out[1] * p.out[2]),
+                                   fmt::format("position / {} % {}", p.out[2], p.out[1]),
+                                   fmt::format("position % {}", p.out[2])};
+    const char* const depth[3] = {"d", "h", "w"};
+    std::string at = fmt::format("static_cast<index_t>(c) * {}", p.x_channel), inside;
+    for (size_t i = 0; i < 3; ++i) {
+      text += fmt::format("    const int x{} = ({}) * {} + {} * {} - {};\n", i, places[i],
+                          p.stride[i], depth[i], p.dilation[i], p.low[i]);
+      at += fmt::format(" + static_cast<index_t>(x{}) * {}", i, p.x_at[i]);
+      inside += fmt::format("{}static_cast<unsigned>(x{}) < {}u", i == 0 ? "" : " && ", i, p.in[i]);
+    }
+    return text +
+           fmt::format("    at = {};\n    return {};\n  }}\n}};\nusing B = Gathered<WindowMap>;\n",
+                       at, inside);
+  }
+
+  std::string_view sums_type() const {
+    switch (product_.stored) {
+      case DType::kBF16:
+        return "WarpSums<MmaBf16, A, B, Tiling>";
+      case DType::kF16:
+        return "WarpSums<MmaF16, A, B, Tiling>";
+      case DType::kF32:
+        return "WarpSums<MmaF32, A, B, Tiling>";
+      default:
+        return "ThreadSums<Value, A, B, Tiling>";
+    }
+  }
+
+  std::string print_tiling() const {
+    return fmt::format(
+        "using Value = {};\n"
+        "struct Tiling {{\n"
+        "  static constexpr int rows = {}, columns = {}, depth = {}, stages = {};\n"
+        "  static constexpr int warp_rows = {}, warp_columns = {};\n}};\n"
+        "using WindowLoader = Loader<B, Tiling, Tiling::columns>;\n",
+        value_type(), schedule_.bm, schedule_.bn, schedule_.bk, schedule_.stages, schedule_.warps_m,
+        schedule_.warps_n);
+  }
+
+  // Pointers `a` and `b` to the weights and the image of batch number `batch`.
+  std::string print_operands() const {
+    std::string text =
+        fmt::format("  [[maybe_unused]] const index_t image = batch / {}, group = batch % {};\n",
+                    problem_.groups, problem_.groups);
+    for (const auto& [name, operand] : {std::pair{"a", &product_.a}, std::pair{"b", &product_.b}})
+      text += fmt::format("  const {}* {} = in{} + ({}L + image * {}L + group * {}L);\n",
+                          memory_type(product_.stored), name, operand->input, operand->offset,
+                          operand->batch_strides[0], operand->batch_strides[1]);
+    return text;
+  }
+
+  struct EpilogueText {
+    std::string once;    // needs `image`, `group`
+    std::string vector;  // needs `sums`, `row`, `column`
+  };
+  EpilogueText print_epilogue() const {
+    ExpressionPrinter printer(epilogue_.graph, Dialect::kCuda);
+    printer.bind(epilogue_.product, {"acc", Level::kInner});
+    const auto scalar = [](const char* name, Level level, int64_t end) {
+      return Index(LoopVar{name, LoopVar::Kind::kScalar, level, 0, end});
+    };
+    const std::vector<Index> at = {
+        scalar("image", Level::kKernel, problem_.images),
+        scalar("group", Level::kKernel, problem_.groups) * product_.m +
+            scalar("row", Level::kOuter, product_.m),
+        LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, product_.n, lanes_}};
+    printer.store(0, at);
+    EpilogueText text;
+    text.once = printer.take(Level::kKernel, 2);
+    text.vector = "    const AllLanes live{};\n";
+    text.vector += fmt::format("    const {} acc = {}(sums);\n", register_type(product_.result),
+                               wrapping(product_.result));
+    text.vector += printer.take(Level::kOuter, 4);
+    text.vector += printer.take(Level::kInner, 4);
+    return text;
+  }
+
+  // Where LANES sums of split `split` lie in the workspace.
+  std::string partial_sums(std::string_view split) const {
+    return fmt::format(
+        "reinterpret_cast<Value*>(workspace) + (({} * {}L + batch) * {}L + row) * {}L + column",
+        split, product_.batches, product_.m, product_.n);
+  }
+
+  std::string print_multiply() const {
+    const int64_t tiles = tile_rows_ * tile_columns_;
+    const int64_t split_steps = ceil_div(steps_, schedule_.splits);
+    const bool splits = schedule_.splits > 1;
+    const bool repairs = matmul_core(product_) == MatmulCore::kF32 && !splits;
+    const EpilogueText epilogue = print_epilogue();
+    std::string text = fmt::format(
+        "  const int block = static_cast<int>(block_index());\n"
+        "  const int split = {}, batch = block / {} % {};\n"
+        "  const TilePlace tile(block % {}, {}, {}, {});\n"
+        "  const int row0 = tile.row * Tiling::rows, column0 = tile.column * Tiling::columns;\n",
+        splits ? fmt::format("block / {}", tiles * product_.batches) : "0", tiles, product_.batches,
+        tiles, tile_rows_, tile_columns_, schedule_.group);
+    text += print_operands();
+    text += fmt::format(
+        "  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n"
+        "  multiply_tile<{}, A, B, Tiling>(a, b, row0, column0, begin, end, shared_memory());\n",
+        split_steps, split_steps, steps_, split_steps, steps_, sums_type());
+    if (!splits) text += epilogue.once;
+    text += fmt::format(
+        "  _Pragma(\"unroll 2\") for (int i = thread_index(); i < Tiling::rows * Tiling::columns / "
+        "LANES; i += {}) {{\n"
+        "    const int tile_row = i / (Tiling::columns / LANES);\n"
+        "    const int tile_column = i % (Tiling::columns / LANES) * LANES;\n"
+        "    const index_t row = row0 + tile_row, column = column0 + tile_column;\n"
+        "    if (row >= {} || column >= {}) continue;\n"
+        "    const Vec<Value> sums = {};\n",
+        schedule_.threads(), product_.m, product_.n,
+        repairs
+            ? "staged_gathered_sums<Tiling, A, B>(shared_memory(), tile_row, tile_column, a, b, "
+              "row, column)"
+            : "staged_sums<Tiling, Value>(shared_memory(), tile_row, tile_column)");
+    text += splits
+                ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n", partial_sums("split"))
+                : epilogue.vector;
+    return text + "  }\n";
+  }
+
+  std::string print_finish() const {
+    const EpilogueText epilogue = print_epilogue();
+    std::string text = fmt::format(
+        "  const index_t i = static_cast<index_t>(block_index()) * {} + thread_index();\n"
+        "  if (i >= {}) return;\n"
+        "  const index_t batch = i / {}, row = i / {} % {}, column = i % {} * LANES;\n",
+        kFinishThreads, elements() / lanes_, product_.m * product_.n / lanes_, product_.n / lanes_,
+        product_.m, product_.n / lanes_);
+    text += print_operands() + epilogue.once;
+    text += fmt::format(
+        "  Vec<Value> sums = load<LANES>({}, AllLanes{{}});\n"
+        "  _Pragma(\"unroll 4\") for (int split = 1; split < {}; ++split)\n"
+        "    sums = sums + load<LANES>({}, AllLanes{{}});\n",
+        partial_sums("0"), schedule_.splits, partial_sums("split"));
+    if (matmul_core(product_) == MatmulCore::kF32)
+      text +=
+          "  KILN_EACH_LANE if (sums[l] != sums[l])\n"
+          "    sums[l] = gathered_sum<A, B>(a, b, row, column + l);\n";
+    return text + epilogue.vector;
+  }
+
+  const Graph& graph_;
+  const EpilogueGraph& epilogue_;
+  const CudaMatmulSchedule schedule_;
+  const ConvolutionProblem& problem_;
+  const MatmulProblem& product_;
+  const int lanes_;
+  const int64_t tile_rows_, tile_columns_, steps_;
+};
+
+}  // namespace
+
+Result<Source> lower_cuda_convolution(const Graph& graph, const CudaMatmulSchedule& schedule) {
+  const ConvolutionProblem problem = ConvolutionProblem::of(graph);
+  const MatmulProblem& product = problem.product;
+  if (product.stored == DType::kBool)
+    return fail(Code::kUnsupported, "a convolution of bool on this target");
+  if (!fits(schedule, product))
+    return fail(Code::kInvalidArgument,
+                "the operands do not allow " + schedule.to_schedule().to_string());
+  const Shape space = {problem.images, problem.groups * product.m, product.n};
+  TRY(const EpilogueGraph epilogue, epilogue_graph(graph, product.product, space));
+  return CudaConvolutionKernel(graph, epilogue, problem, schedule).print();
+}
+
+}  // namespace kiln

@@ -1,0 +1,78 @@
+// Convolution as a batched matmul (matmul.cuh) whose operands are found element by element: the
+// windows, and a weight that is no matrix. The generated source describes such an operand by a map
+//
+//   stored, lines, depth, depth_inner   as of a matmul's operand
+//   bool locate(line, depth, at)        where an element lies; false: it is a padding zero
+namespace {
+
+template <class Map>
+struct Gathered : Map { static constexpr bool async = false; };
+
+// Brings a tile into shared memory by way of registers, every element on its own.
+template <class Map, class Tiling, int lines>
+struct Loader<Gathered<Map>, Tiling, lines> {
+  using Stored = typename Map::stored;
+  using Tile = TileOf<Gathered<Map>, lines, Tiling::depth>;
+  static constexpr int threads = Tiling::warp_rows * Tiling::warp_columns * 32;
+  static constexpr int chunks = Tile::rows * Tile::chunks;
+  static constexpr int turns = (chunks + threads - 1) / threads;
+  Bits<16> waiting[turns];
+
+  KILN_INLINE void load_one(const Stored* operand, int line, int depth, int i, Bits<16>& x) {
+    index_t at = 0;
+    if (line >= Map::lines || depth >= Map::depth || !Map::locate(line, depth, at)) return;
+    constexpr int bytes = sizeof(Stored);
+    Bits<bytes> part;
+    load_input(operand + at, part);
+    if constexpr (bytes < 4) {
+      x.word[i * bytes / 4] |= part.word[0] << (i * bytes % 4 * 8);
+    } else {
+      _Pragma("unroll") for (int w = 0; w < bytes / 4; ++w) x.word[i * (bytes / 4) + w] =
+          part.word[w];
+    }
+  }
+  KILN_MEMBER void fetch(const Stored* operand, int line, int depth, char*) {
+    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
+      const int place = thread_index() + turn * threads;
+      const int row = place / Tile::chunks, inner = place % Tile::chunks * Tile::in_chunk;
+      _Pragma("unroll") for (unsigned& word : waiting[turn].word) word = 0;
+      if (chunks % threads != 0 && place >= chunks) continue;
+      _Pragma("unroll") for (int i = 0; i < Tile::in_chunk; ++i)
+        load_one(operand, line + (Map::depth_inner ? row : inner + i),
+                 depth + (Map::depth_inner ? inner + i : row), i, waiting[turn]);
+    }
+  }
+  KILN_MEMBER void keep(char* tile) {
+    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
+      const int place = thread_index() + turn * threads;
+      if (chunks % threads != 0 && place >= chunks) continue;
+      store_words(tile + Tile::chunk_at(place / Tile::chunks, place % Tile::chunks),
+                  waiting[turn].word);
+    }
+  }
+};
+
+// As plain_sum() and staged_f32_sums() in matmul.cuh.
+template <class A, class B>
+KILN_INLINE float gathered_sum(const float* a, const float* b, int row, int column) {
+  float sum = 0;
+  _Pragma("unroll 1") for (int k = 0; k < A::depth; ++k) {
+    index_t at_a = 0, at_b = 0;
+    if (A::locate(row, k, at_a) && B::locate(column, k, at_b)) sum += a[at_a] * b[at_b];
+  }
+  return sum;
+}
+template <class Tiling, class A, class B>
+KILN_INLINE Vec<float> staged_gathered_sums(char* shared, int tile_row, int tile_column,
+                                            const float* a, const float* b, int row, int column) {
+  const Vec<float> x = staged_sums<Tiling, float>(shared, tile_row, tile_column);
+  bool all_numbers = true;
+  KILN_EACH_LANE all_numbers &= x[l] == x[l];
+  if (all_numbers) return x;
+  float* at = reinterpret_cast<float*>(shared) + tile_row * Staging<Tiling>::pitch + tile_column;
+  _Pragma("unroll 1") for (int l = 0; l < LANES; ++l)
+    if (at[l] != at[l]) at[l] = gathered_sum<A, B>(a, b, row, column + l);
+  return staged_sums<Tiling, float>(shared, tile_row, tile_column);
+}
+
+}  // namespace
