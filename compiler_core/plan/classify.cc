@@ -118,7 +118,7 @@ class Classifier {
     std::optional<NodeId> product;
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (traits(graph_.node(id).op).kind != OpKind::kContract) continue;
-      if (product) return refuse(graph_.node(id), "a kernel has one product");
+      if (product) return refuse(graph_.node(id), "a kernel has one matmul or convolution");
       product = id;
     }
     const Node& matmul = graph_.node(*product);
