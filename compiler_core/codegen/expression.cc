@@ -152,6 +152,12 @@ Register ExpressionPrinter::compute(NodeId id, Indices at) {
       return concat(node, at);
     case Op::kGather:
       return gather(node, at);
+    case Op::kPhilox: {
+      Index flat;
+      const std::vector<Dim> strides = contiguous_strides(node.shape);
+      for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k].constant();
+      return random(node, flat);
+    }
     default:
       CHECK(is_elementwise(node.op), "reductions and matmuls are bound before they are read");
       return elementwise(id, at);

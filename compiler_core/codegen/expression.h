@@ -51,6 +51,9 @@ enum class Dialect : uint8_t { kCpu, kCuda };
 // Refuses what no expression covers: sizes that are not constant, f8 types.
 Status check_printable(const Graph& graph);
 
+// Whether some node is a Philox, which takes vocabulary of its own: random.h, random.cuh.
+bool has_random_values(const Graph& graph);
+
 // REQUIRES everywhere: check_printable(graph).
 class ExpressionPrinter {
  public:
@@ -128,6 +131,8 @@ class ExpressionPrinter {
   Register pad(const Node& node, Indices at);
   Register concat(const Node& node, Indices at);
   Register gather(const Node& node, Indices at);
+  // `at`: in the row-major order of the node.
+  Register random(const Node& node, const Index& at);
   Register choose(DType dtype, const Condition& condition, const Register& yes, const Register& no);
   std::vector<Index> coordinates(const Index& flat, const Shape& shape);
   // A new variable with values in [begin, end): `scalar` or, per lane, `lanes` is its text.

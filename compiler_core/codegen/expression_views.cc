@@ -68,6 +68,7 @@ Register ExpressionPrinter::view(const Node& node, Indices at) {
     const Buffer& buffer = buffers_.at(source);
     return load(node.dtype, buffer.pointer, flat, numel(graph_.node(source).shape).constant());
   }
+  if (graph_.node(source).op == Op::kPhilox) return random(graph_.node(source), flat);
   return value(source, coordinates(flat, graph_.node(source).shape));
 }
 

@@ -17,6 +17,9 @@
 #include "compiler_core/codegen/cuda/needed_text.h"
 #include "compiler_core/codegen/cuda/pointwise.h"
 #include "compiler_core/codegen/cuda/row_reduction.h"
+#include "compiler_core/codegen/cuda/scan.h"
+#include "compiler_core/codegen/cuda/scatter.h"
+#include "compiler_core/codegen/cuda/sort.h"
 #include "compiler_core/codegen/custom.h"
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
@@ -97,13 +100,22 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
       TRY(const CudaColumnReductionSchedule decisions, CudaColumnReductionSchedule::from(schedule));
       return lower_cuda_column_reduction(workload.graph, decisions, target);
     }
+    case Family::kScan: {
+      TRY(const CudaScanSchedule decisions, CudaScanSchedule::from(schedule));
+      return lower_cuda_scan(workload.graph, decisions);
+    }
+    case Family::kSort: {
+      TRY(const CudaSortSchedule decisions, CudaSortSchedule::from(schedule));
+      return lower_cuda_sort(workload.graph, decisions);
+    }
+    case Family::kScatter: {
+      TRY(const CudaScatterSchedule decisions, CudaScatterSchedule::from(schedule));
+      return lower_cuda_scatter(workload.graph, decisions);
+    }
     case Family::kConvolution: {
       TRY(const CudaMatmulSchedule decisions, cuda_convolution_schedule(schedule));
       return lower_cuda_convolution(workload.graph, decisions);
     }
-    case Family::kScan:
-    case Family::kSort:
-    case Family::kScatter:
     case Family::kAttention:
     case Family::kCustom:
       break;

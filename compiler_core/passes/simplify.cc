@@ -92,6 +92,7 @@ class Simplifier {
       case OpKind::kIndexMap:
         if (node.op == Op::kConcat) return concat(node, operands);
         if (node.op == Op::kPad) return pad(node, operands[0]);
+        if (reshapes_random(node, operands[0])) return reshaped_random(node, operands[0]);
         return emit(b_, node, std::move(operands));
       case OpKind::kSource:
       case OpKind::kScan:
@@ -117,6 +118,20 @@ class Simplifier {
   }
   bool is_op(NodeId x, Op op) const { return b_.node(x).op == op; }
   NodeId operand(NodeId x, size_t i) const { return b_.node(x).operands[i]; }
+
+  // Random values depend on their position in row-major order, not on the shape.
+  bool reshapes_random(const Node& view, NodeId x) const {
+    if (view.op != Op::kView || !is_op(x, Op::kPhilox)) return false;
+    const auto& attr = std::get<ViewAttr>(view.attr);
+    if (!attr.offset.is(0) || numel(view.shape) != numel(b_.shape(x))) return false;
+    const std::vector<Dim> strides = contiguous_strides(view.shape);
+    for (size_t i = 0; i < strides.size(); ++i)
+      if (!view.shape[i].is(1) && attr.strides[i] != strides[i]) return false;
+    return true;
+  }
+  NodeId reshaped_random(const Node& view, NodeId x) {
+    return b_.philox(operand(x, 0), view.shape, std::get<PhiloxAttr>(b_.node(x).attr).stream);
+  }
 
   NodeId number(double value, NodeId like) {
     const DType dtype = b_.dtype(like);

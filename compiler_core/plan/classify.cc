@@ -31,7 +31,6 @@ class Classifier {
     int matmuls = 0, reduces = 0;
     for (const Node& node : graph_.nodes()) {
       if (stands_alone(node.op)) return alone(node);
-      if (node.op == Op::kPhilox) return refuse(node, "random values have no kernels yet");
       matmuls += traits(node.op).kind == OpKind::kContract;
       reduces += traits(node.op).kind == OpKind::kReduce;
     }
@@ -108,10 +107,17 @@ class Classifier {
     for (NodeId id : graph_.outputs())
       if (graph_.node(id).shape != space)
         return refuse(graph_.node(id), "outputs of a pointwise kernel have one shape");
-    for (const Node& node : graph_.nodes())
+    for (const Node& node : graph_.nodes()) {
       if (node.op == Op::kView && is_elementwise(operand(node, 0).op))
         return refuse(node, "a view stands on arithmetic");
+      if (node.op == Op::kPhilox && !is_seed(operand(node, 0)))
+        return refuse(node, "the seed is neither a leaf nor a view of one");
+    }
     return Family::kPointwise;
+  }
+
+  bool is_seed(const Node& node) const {
+    return is_leaf(node.op) || (node.op == Op::kView && is_leaf(operand(node, 0).op));
   }
 
   Result<Family> matmul() const {

@@ -29,6 +29,8 @@ class AxisMerger {
 
   size_t rank() const { return space_.size(); }
   bool live(NodeId id) const { return live_[static_cast<size_t>(id)]; }
+  // A scalar outside the iteration space.
+  bool is_seed(NodeId id) const { return seeds_[static_cast<size_t>(id)]; }
 
   // The shape all arithmetic shares, and the axes that have to stay as they are: those along which
   // something is joined or contracted.
@@ -45,6 +47,9 @@ class AxisMerger {
       space_ = graph_.node(node.operands[0]).shape;
       reduced_axes_ = std::get<ReduceAttr>(node.attr).axes;
     }
+    seeds_.assign(static_cast<size_t>(graph_.size()), false);
+    for (const Node& node : graph_.nodes())
+      if (node.op == Op::kPhilox) seeds_[static_cast<size_t>(node.operands[0])] = true;
     pinned_.assign(rank(), false);
     for (NodeId id = 0; id < graph_.size(); ++id)
       if (live(id) && !pin(graph_.node(id))) return false;
@@ -88,12 +93,13 @@ class AxisMerger {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
       if (!live(id)) continue;
-      if (is_leaf(node.op)) continue;  // fits where it is read
+      if (is_leaf(node.op) || is_seed(id)) continue;  // fits where it is read
       if (!level_of(node.shape)) return false;
       if (node.op == Op::kView) {
         if (!is_leaf(graph_.node(node.operands[0]).op) && reduced_axes_.empty()) return false;
         continue;
       }
+      if (node.op == Op::kPhilox) continue;
       for (NodeId operand : node.operands)
         if (!level_of(graph_.node(operand).shape)) return false;
       if (traits(node.op).kind == OpKind::kReduce &&
@@ -132,7 +138,7 @@ class AxisMerger {
     if (pinned_[outer] || pinned_[inner] || reduced_[outer] != reduced_[inner]) return false;
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
-      if (!live(id) || node.op != Op::kView) continue;
+      if (!live(id) || node.op != Op::kView || is_seed(id)) continue;
       const auto& view = std::get<ViewAttr>(node.attr);
       const std::vector<size_t> axes = axes_of(*level_of(node.shape));
       const auto at = [&](size_t axis) -> std::optional<size_t> {
@@ -187,12 +193,17 @@ class AxisMerger {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
       if (!live(id)) continue;
-      if (node.op != Op::kView)
+      if (node.op == Op::kPhilox && graph_.node(node.operands[0]).op == Op::kInput) {
+        dense[static_cast<size_t>(node.operands[0])] = Shape{};
+        direct[static_cast<size_t>(node.operands[0])] = true;
+      } else if (node.op != Op::kView && node.op != Op::kPhilox) {
         for (NodeId operand : node.operands) read_directly(operand);
+      }
     }
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
-      if (!live(id) || node.op != Op::kView || direct[static_cast<size_t>(node.operands[0])])
+      if (!live(id) || node.op != Op::kView || direct[static_cast<size_t>(node.operands[0])] ||
+          is_seed(id))
         continue;
       const Shape shape = merged_shape(node.shape);
       if (numel(shape) == numel(graph_.node(node.operands[0]).shape) &&
@@ -224,7 +235,8 @@ class AxisMerger {
       std::vector<NodeId> operands;
       for (NodeId operand : node.operands) operands.push_back(map[static_cast<size_t>(operand)]);
       builder.set_origin(graph_.origin_of(id));
-      map[static_cast<size_t>(id)] = emit_merged(builder, node, std::move(operands));
+      map[static_cast<size_t>(id)] = is_seed(id) ? emit(builder, node, std::move(operands))
+                                                 : emit_merged(builder, node, std::move(operands));
     }
     std::vector<NodeId> outputs;
     for (NodeId id : graph_.outputs()) outputs.push_back(map[static_cast<size_t>(id)]);
@@ -263,6 +275,7 @@ class AxisMerger {
 
   const Graph& graph_;
   const std::vector<bool> live_;
+  std::vector<bool> seeds_;  // by node: a Philox reads it
   Shape space_;
   std::vector<int> reduced_axes_;
   std::vector<bool> pinned_, reduced_;

@@ -116,10 +116,18 @@ class Chooser {
         store(id);
         break;
       case OpKind::kRandom:
-        store_unless_plain(n.operands[0]);
+        seed(n.operands[0]);
+        // Ten rounds of integer arithmetic: for pointwise kernels, of which a mask may be left.
+        result.indirect = true;
         break;
     }
     if (result.depth > kMaxDepth) store(id);
+  }
+
+  void seed(NodeId id) {
+    const Node& n = node(id);
+    const NodeId below = n.op == Op::kView ? n.operands[0] : id;
+    if (!is_buffer(below) && traits(node(below).op).kind != OpKind::kSource) store(id);
   }
 
   // A kernel beside a matmul or a reduction reads plain Views of buffers only.

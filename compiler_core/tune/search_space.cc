@@ -16,6 +16,9 @@
 #include "compiler_core/tune/cuda/space_matmul.h"
 #include "compiler_core/tune/cuda/space_pointwise.h"
 #include "compiler_core/tune/cuda/space_row_reduction.h"
+#include "compiler_core/tune/cuda/space_scan.h"
+#include "compiler_core/tune/cuda/space_scatter.h"
+#include "compiler_core/tune/cuda/space_sort.h"
 #include "compiler_core/tune/custom_space.h"
 
 namespace kiln {
@@ -40,14 +43,11 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
       return cuda ? cuda_column_reduction_space(workload, target)
                   : column_reduction_space(workload, target);
     case Family::kScan:
-      if (cuda) break;
-      return scan_space(workload, target);
+      return cuda ? cuda_scan_space(workload, target) : scan_space(workload, target);
     case Family::kSort:
-      if (cuda) break;
-      return sort_space(workload, target);
+      return cuda ? cuda_sort_space(workload, target) : sort_space(workload, target);
     case Family::kScatter:
-      if (cuda) break;
-      return scatter_space(workload, target);
+      return cuda ? cuda_scatter_space(workload, target) : scatter_space(workload, target);
     case Family::kConvolution:
       return cuda ? cuda_convolution_space(workload, target) : convolution_space(workload, target);
     case Family::kAttention:

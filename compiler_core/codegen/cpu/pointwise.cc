@@ -60,7 +60,9 @@ class PointwiseKernel {
     if (stream_) body += "  finish_streams();\n";
 
     Source source;
-    source.text = preamble(schedule_.lanes) + entry_function("kernel", graph_, body);
+    source.text = has_random_values(graph_) ? preamble(schedule_.lanes, {"random.h"})
+                                            : preamble(schedule_.lanes);
+    source.text += entry_function("kernel", graph_, body);
     source.recipe = argument_recipe(graph_);
     const int64_t row_blocks = (rows_ + block_rows_ - 1) / block_rows_;
     source.recipe.phases = {{"kernel", row_blocks * column_blocks_}};

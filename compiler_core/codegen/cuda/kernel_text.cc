@@ -38,6 +38,7 @@ std::string cuda_preamble(const Graph& graph, int lanes,
   for (const char* name : {"device.cuh", "vector.cuh", "memory.cuh", "math.cuh", "reduce.cuh"})
     text += template_text(name);
   if (has_trigonometry(graph)) text += template_text("trig.cuh");
+  if (has_random_values(graph)) text += template_text("random.cuh");
   for (const std::string_view name : extra) text += template_text(name);
   return text + "\n// ---- The kernel.\n";
 }

@@ -50,11 +50,16 @@ std::string_view without_template(std::string_view item) {
 
 // A struct's name and, of a specialisation, what it is for.
 Needs needs_of_struct(std::string_view item) {
-  Needs needs = words_of(item.substr(0, item.find_first_of("{:;")));
-  needs.erase(needs.begin());  // "struct"
-  // struct alignas(...) Name
-  if (!needs.empty() && needs[0] == "alignas") needs = {needs.back()};
-  return needs;
+  item.remove_prefix(std::string_view("struct ").size());
+  if (item.starts_with("alignas(")) {
+    int depth = 0;
+    size_t i = item.find('(');
+    do {
+      depth += item[i] == '(' ? 1 : item[i] == ')' ? -1 : 0;
+    } while (depth > 0 && ++i < item.size());
+    item.remove_prefix(i);
+  }
+  return words_of(item.substr(0, item.find_first_of("{:;")));
 }
 
 // Of a function's overloads, those for f64 are for kernels that have such values.

@@ -26,6 +26,9 @@ KILN_INLINE void warp_barrier() { __syncwarp(); }
 // The value that lane (own lane ^ mask) of the warp brings. T has 4 or 8 bytes.
 template <class T>
 KILN_INLINE T shuffle_xor(T x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+// The value that lane `lane` of the warp brings.
+template <class T>
+KILN_INLINE T shuffle(T x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 
 #if __CUDA_ARCH__ >= 900
 // This block's number in its cluster.

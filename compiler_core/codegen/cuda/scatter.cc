@@ -1,0 +1,171 @@
+// Phases: the operand is copied; tiles of updates are sorted by row, and merged; each row that has
+// updates is computed anew.
+#include "compiler_core/codegen/cuda/scatter.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/codegen/value_text.h"
+#include "compiler_core/tune/axis_extents.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kCopyThreads = 256;
+constexpr int kCopyVectors = 4;  // a thread
+constexpr int kMergeThreads = 256;
+constexpr int64_t kChunk = 64;             // chunk_entries() in scatter.cuh
+constexpr int64_t kMostRows = 0xfffffffe;  // a key has 32 bits, one value of which is taken
+
+int64_t ceil_divide(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+std::string_view combination(Combine combine) {
+  switch (combine) {
+    case Combine::kSet:
+      return "Replace";
+    case Combine::kAdd:
+      return "Plus";
+    case Combine::kMul:
+      return "Times";
+    case Combine::kMax:
+      return "Greater";
+    case Combine::kMin:
+      return "Less";
+  }
+  return "";
+}
+
+class CudaScatterKernel {
+ public:
+  CudaScatterKernel(const Graph& graph, const CudaScatterSchedule& schedule)
+      : graph_(graph), schedule_(schedule), extent_(ScatterExtent::of(graph)) {}
+
+  Result<Source> print() {
+    if (extent_.row % schedule_.lanes != 0)
+      return fail(Code::kInvalidArgument, "the lanes of a scatter divide a row");
+    if (extent_.rows > kMostRows || extent_.count > kMostRows)
+      return fail(Code::kUnsupported, "a scatter of more than 2^32 rows or updates");
+    source_.text =
+        cuda_preamble(graph_, schedule_.lanes, {"sort_keys.h", "sort.cuh", "scatter.cuh"});
+    source_.recipe = argument_recipe(graph_);
+    source_.recipe.workspace_bytes =
+        entries_bytes() + ceil_divide(extent_.count, kChunk) * extent_.row * 8;
+    copy();
+    sort_tiles();
+    bool swapped = false;
+    for (int64_t run = schedule_.tile; run < extent_.count; run *= 2, swapped = !swapped)
+      merge_runs(run, swapped);
+    combine(swapped);
+    return std::move(source_);
+  }
+
+ private:
+  void copy() {
+    const int64_t elements = extent_.rows * extent_.row;
+    const int64_t block = int64_t{kCopyThreads} * kCopyVectors * schedule_.lanes;
+    const std::string body = fmt::format(
+        "  const int64_t first = int64_t{{block_index()}} * {0} + thread_index() * LANES;\n"
+        "  _Pragma(\"unroll\") for (int u = 0; u < {1}; ++u) {{\n"
+        "    const int64_t at = first + u * {2} * LANES;\n"
+        "    if (at < {3}) store<LANES>(out0 + at, load<LANES>(in{4} + at, AllLanes{{}}), "
+        "AllLanes{{}});\n"
+        "  }}\n",
+        block, kCopyVectors, kCopyThreads, elements, extent_.x);
+    add_phase("copy", body, ceil_divide(elements, block), kCopyThreads, 0);
+  }
+
+  void sort_tiles() {
+    const int threads = std::clamp(schedule_.tile / 2, 32, 1024);
+    const std::string body = fmt::format(
+        "  RowEntry* const entries = reinterpret_cast<RowEntry*>(shared_memory());\n"
+        "  const int64_t first = int64_t{{block_index()}} * {0};\n"
+        "  for (int i = thread_index(); i < {0}; i += {1})\n"
+        "    set_entry(entries[i], first + i < {2} ? scatter_row(in{3}[first + i], {4}) : "
+        "kDropped,\n"
+        "              static_cast<uint64_t>(first + i));\n"
+        "  sort_groups<{1}, {0}, {0}>(entries);\n"
+        "  for (int i = thread_index(); i < {0}; i += {1})\n"
+        "    if (first + i < {2}) reinterpret_cast<RowEntry*>(workspace)[first + i] = "
+        "entries[i];\n",
+        schedule_.tile, threads, extent_.count, extent_.index, extent_.rows);
+    add_phase("tiles", body, ceil_divide(extent_.count, schedule_.tile), threads,
+              schedule_.tile * 8);
+  }
+
+  void merge_runs(int64_t run, bool swapped) {
+    const std::string body = fmt::format(
+        "  const int64_t at = int64_t{{block_index()}} * {0} + thread_index();\n"
+        "  if (at >= {1}) return;\n"
+        "  RowEntry* const entries = reinterpret_cast<RowEntry*>(workspace);\n"
+        "  merge_entry(entries + {2}, {3}, {1}, at, entries + {4});\n",
+        kMergeThreads, extent_.count, swapped ? extent_.count : 0, run,
+        swapped ? 0 : extent_.count);
+    add_phase(fmt::format("merge{}", run), body, ceil_divide(extent_.count, kMergeThreads),
+              kMergeThreads, 0);
+  }
+
+  // Rows with more updates than one thread should take: chunks of them first.
+  void combine(bool swapped) {
+    const auto vectors = static_cast<uint64_t>(extent_.row / schedule_.lanes);
+    const int64_t across =
+        std::min<int64_t>(static_cast<int64_t>(std::bit_ceil(vectors)), schedule_.threads);
+    const int64_t groups = schedule_.threads / across;
+    const std::string arguments =
+        fmt::format("<{}, {}, {}>(entries, {}, at", combination(extent_.combine), across,
+                    register_type(extent_.dtype), extent_.count);
+    const std::string position =
+        fmt::format("  const int64_t at = int64_t{{block_index()}} * {} + thread_index() / {};\n",
+                    groups, across);
+    const std::string pointers = fmt::format(
+        "  const RowEntry* const entries = reinterpret_cast<const RowEntry*>(workspace) + {};\n"
+        "  {}* const partials = reinterpret_cast<{}*>(workspace + {});\n",
+        swapped ? extent_.count : 0, partial_type(), partial_type(), entries_bytes());
+    const int64_t chunks = ceil_divide(extent_.count, kChunk);
+    if (chunks > 1)
+      add_phase(
+          "partials",
+          position + fmt::format("  if (at == 0 || at >= {}) return;\n{}  combine_chunk{}, in{}, "
+                                 "partials, {});\n",
+                                 chunks, pointers, arguments, extent_.updates, extent_.row),
+          ceil_divide(chunks, groups), schedule_.threads, 0);
+    add_phase("kernel",
+              position + fmt::format("  if (at >= {}) return;\n{}  combine_row{}, in{}, in{}, "
+                                     "partials, out0, {});\n",
+                                     extent_.count, pointers, arguments, extent_.x, extent_.updates,
+                                     extent_.row),
+              ceil_divide(extent_.count, groups), schedule_.threads, 0);
+  }
+
+  std::string_view partial_type() const {
+    const std::string_view type = register_type(extent_.dtype);
+    return type == "vf32"   ? "float"
+           : type == "vf64" ? "double"
+           : type == "vi64" ? "int64_t"
+                            : "int";
+  }
+  int64_t entries_bytes() const { return ceil_divide(2 * extent_.count * 8, 256) * 256; }
+
+  void add_phase(const std::string& name, const std::string& body, int64_t blocks, int threads,
+                 int shared_bytes) {
+    source_.text += cuda_kernel(name, graph_, threads, 1, body);
+    source_.recipe.phases.push_back({name, blocks, threads, 1, shared_bytes});
+  }
+
+  const Graph& graph_;
+  const CudaScatterSchedule schedule_;
+  const ScatterExtent extent_;
+  Source source_;
+};
+
+}  // namespace
+
+Result<Source> lower_cuda_scatter(const Graph& graph, const CudaScatterSchedule& schedule) {
+  return CudaScatterKernel(graph, schedule).print();
+}
+
+}  // namespace kiln

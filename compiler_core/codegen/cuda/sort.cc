@@ -1,0 +1,109 @@
+#include "compiler_core/codegen/cuda/sort.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/codegen/value_text.h"
+#include "compiler_core/tune/axis_extents.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kMergeThreads = 256;
+
+class CudaSortKernel {
+ public:
+  CudaSortKernel(const Graph& graph, const CudaSortSchedule& schedule)
+      : graph_(graph), schedule_(schedule), extent_(SortExtent::of(graph)) {
+    const auto row = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent_.size)));
+    group_ = std::min<int64_t>(std::max<int64_t>(row, 2), schedule.tile);
+    pieces_ = (extent_.size + group_ - 1) / group_;
+    all_ = extent_.rows * extent_.size;
+  }
+
+  Source print() {
+    source_.text = cuda_preamble(graph_, 1, {"sort_keys.h", "sort.cuh"});
+    source_.recipe = argument_recipe(graph_);
+    sort_tiles();
+    bool swapped = false;
+    for (int64_t run = group_; run < extent_.size; run *= 2, swapped = !swapped)
+      merge_runs(run, swapped);
+    if (pieces_ > 1) source_.recipe.workspace_bytes = 2 * all_ * entry_bytes();
+    return std::move(source_);
+  }
+
+ private:
+  int64_t entry_bytes() const { return size_of(extent_.dtype) == 8 ? 16 : 8; }
+  std::string entry() const { return fmt::format("entry_of<{}>", memory_type(extent_.dtype)); }
+
+  // A tile is several groups, each a row or a piece of one.
+  void sort_tiles() {
+    std::string body = fmt::format(
+        "  using Entry = {0};\n"
+        "  Entry* const entries = reinterpret_cast<Entry*>(shared_memory());\n"
+        "  constexpr int tile = {1}, group = {2};\n"
+        "  const int64_t first = int64_t{{block_index()}} * (tile / group);\n"
+        "  for (int i = thread_index(); i < tile; i += {3}) {{\n"
+        "    const int64_t piece = first + i / group, row = piece / {4};\n"
+        "    const int64_t at = piece % {4} * group + i % group;\n"
+        "    const bool is_there = row < {5} && at < {6};\n"
+        "    set_entry(entries[i], is_there ? sort_key<{7}>(in0 + row * {6} + at)\n"
+        "                                   : greatest_key<{8}>(), is_there ? uint64_t(at) : ",
+        entry(), schedule_.tile, group_, schedule_.threads, pieces_, extent_.rows, extent_.size,
+        extent_.descending ? "true" : "false", memory_type(extent_.dtype));
+    body += "0xffffffff);\n  }\n";
+    body += fmt::format("  sort_groups<{}, group, tile>(entries);\n", schedule_.threads);
+    body += fmt::format(
+        "  for (int i = thread_index(); i < tile; i += {0}) {{\n"
+        "    const int64_t piece = first + i / group, row = piece / {1};\n"
+        "    const int64_t at = piece % {1} * group + i % group;\n"
+        "    if (row < {2} && at < {3}) {4};\n"
+        "  }}\n",
+        schedule_.threads, pieces_, extent_.rows, extent_.size,
+        pieces_ > 1 ? fmt::format("reinterpret_cast<Entry*>(workspace)[row * {} + at] = entries[i]",
+                                  extent_.size)
+                    : fmt::format("out0[row * {} + at] = position(entries[i])", extent_.size));
+    const int64_t groups = schedule_.tile / group_;
+    add_phase("tiles", body, (extent_.rows * pieces_ + groups - 1) / groups, schedule_.threads,
+              static_cast<int>(schedule_.tile * entry_bytes()));
+  }
+
+  // The last merge leaves positions.
+  void merge_runs(int64_t run, bool swapped) {
+    const bool last = 2 * run >= extent_.size;
+    const std::string to = last ? "out0" : fmt::format("entries + {}", swapped ? 0 : all_);
+    const std::string body = fmt::format(
+        "  const int64_t at = int64_t{{block_index()}} * {0} + thread_index();\n"
+        "  if (at >= {1}) return;\n"
+        "  auto* const entries = reinterpret_cast<{2}*>(workspace);\n"
+        "  const int64_t row = at / {3} * {3};\n"
+        "  merge_entry(entries + {4} + row, {5}, {3}, at - row, {6} + row);\n",
+        kMergeThreads, all_, entry(), extent_.size, swapped ? all_ : 0, run, to);
+    add_phase(fmt::format("merge{}", run), body, (all_ + kMergeThreads - 1) / kMergeThreads,
+              kMergeThreads, 0);
+  }
+
+  void add_phase(const std::string& name, const std::string& body, int64_t blocks, int threads,
+                 int shared_bytes) {
+    source_.text += cuda_kernel(name, graph_, threads, 1, body);
+    source_.recipe.phases.push_back({name, blocks, threads, 1, shared_bytes});
+  }
+
+  const Graph& graph_;
+  const CudaSortSchedule schedule_;
+  const SortExtent extent_;
+  int64_t group_ = 1, pieces_ = 1;  // entries sorted together; groups a row
+  int64_t all_ = 1;                 // entries of all rows
+  Source source_;
+};
+
+}  // namespace
+
+Result<Source> lower_cuda_sort(const Graph& graph, const CudaSortSchedule& schedule) {
+  return CudaSortKernel(graph, schedule).print();
+}
+
+}  // namespace kiln
