@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler_core/frontend/decompositions.h"
+#include "compiler_core/frontend/expr.h"
 
 namespace kiln {
 namespace {
@@ -44,42 +44,111 @@ NodeId apply_mask(Call& c, NodeId scores, NodeId mask) {
   return b.binary(Op::kAdd, scores, b.cast(wide, b.dtype(scores)));
 }
 
-Values attention(Call& c) {
+struct Attention {
+  NodeId output = kInvalidNode, scores = kInvalidNode, mask = kInvalidNode;
+};
+
+// softmax(scores), with what dropout leaves of it.
+NodeId probabilities(Call& c, const Attention& a) {
   GraphBuilder& b = c.b;
-  const NodeId query = c.tensor("query"), mask = c.optional_tensor("attn_mask");
+  if (!c.ok()) return kInvalidNode;
+  const int axis = static_cast<int>(b.shape(a.scores).size()) - 1;
+  return a.mask != kInvalidNode ? softmax_or_zero(b, a.scores, axis) : softmax(b, a.scores, axis);
+}
+
+double scale_of(Call& c, const Shape& query) {
+  if (c.has("scale")) return c.real("scale");
+  if (query.back().is_constant())
+    return 1 / std::sqrt(static_cast<double>(query.back().constant()));
+  c.unsupported("attention over a symbolic head size without scale is not covered");
+  return 1;
+}
+
+Attention attend(Call& c) {
+  GraphBuilder& b = c.b;
+  Attention a;
+  const NodeId query = c.tensor("query");
+  a.mask = c.optional_tensor(c.has("attn_bias") ? "attn_bias" : "attn_mask");
   NodeId key = c.tensor("key"), value = c.tensor("value");
-  if (c.real("dropout_p", 0) != 0)
-    return {
-        c.unsupported("attention with dropout is not covered; call model.eval() before "
-                      "torch.export")};
+  const double dropped = c.real("dropout_p", 0);
   const bool causal = c.flag("is_causal", false), grouped = c.flag("enable_gqa", false);
   const Shape shape = b.shape(query);
   if (!c.ok() || shape.size() < 2 || b.shape(key).size() != shape.size() ||
-      b.shape(value).size() != shape.size())
-    return {c.invalid("attention needs query, key and value of one rank")};
-  const bool has_scale = c.has("scale");
-  if (!has_scale && !shape.back().is_constant())
-    return {c.unsupported("attention over a symbolic head size without scale is not covered")};
-  const double scale =
-      has_scale ? c.real("scale") : 1 / std::sqrt(static_cast<double>(shape.back().constant()));
+      b.shape(value).size() != shape.size()) {
+    c.invalid("attention needs query, key and value of one rank");
+    return a;
+  }
+  const double scale = scale_of(c, shape);
   if (grouped && shape.size() >= 3) {
     key = repeat_heads(c, key, shape[shape.size() - 3]);
     value = repeat_heads(c, value, shape[shape.size() - 3]);
   }
-  if (!c.ok()) return {};
+  if (!c.ok()) return a;
   const int last = static_cast<int>(shape.size()) - 1;
-  NodeId scores = matrix_product(b, query, swap_axes(b, key, last - 1, last));
-  scores = b.binary(Op::kMul, scores, constant_like(b, scores, scale));
-  if (causal) scores = apply_mask(c, scores, causal_mask(b, scores));
-  if (mask != kInvalidNode) scores = apply_mask(c, scores, mask);
-  const int axis = static_cast<int>(b.shape(scores).size()) - 1;
-  const NodeId p =
-      mask != kInvalidNode ? softmax_or_zero(b, scores, axis) : softmax(b, scores, axis);
-  return {b.cast(matrix_product(b, b.cast(p, b.dtype(value)), value), b.dtype(query))};
+  a.scores = matrix_product(b, query, swap_axes(b, key, last - 1, last));
+  a.scores = b.binary(Op::kMul, a.scores, constant_like(b, a.scores, scale));
+  if (causal) a.scores = apply_mask(c, a.scores, causal_mask(b, a.scores));
+  if (a.mask != kInvalidNode) a.scores = apply_mask(c, a.scores, a.mask);
+  NodeId p = probabilities(c, a);
+  if (dropped != 0 && c.ok()) p = dropout_of(c, p, dropped);
+  if (!c.ok()) return a;
+  a.output = b.cast(matrix_product(b, b.cast(p, b.dtype(value)), value), b.dtype(query));
+  return a;
+}
+
+Values attention(Call& c) {
+  return {attend(c).output};
+}
+
+// The fused kernels' ops also give the logarithm of each row's sum, for the backward op. Their
+// further outputs are the state of a random generator, which nobody reads.
+template <size_t outputs>
+Values fused_attention(Call& c) {
+  GraphBuilder& b = c.b;
+  const Attention a = attend(c);
+  if (!c.ok()) return {};
+  const int axis = static_cast<int>(b.shape(a.scores).size()) - 1;
+  const Expr scores{&b, a.scores};
+  const Expr greatest{&b, b.reduce(Op::kReduceMax, a.scores, {axis}, true)};
+  const Expr sum = exp(scores - greatest).sum({axis});
+  Shape rows = scores.shape();
+  rows.pop_back();
+  Values values(outputs, kInvalidNode);
+  values[0] = a.output;
+  values[1] = (log(sum) + greatest).reshape(rows).id;
+  return values;
+}
+
+// By recomputation: p from the scores again, then the derivative of softmax.
+Values attention_backward(Call& c) {
+  GraphBuilder& b = c.b;
+  const Attention a = attend(c);
+  const Expr grad = tensor(c, c.has("grad_out") ? "grad_out" : "grad_out_");
+  if (c.real("dropout_p", 0) != 0)
+    return {c.unsupported("the gradient of attention with dropout is not covered")};
+  const Expr query = tensor(c, "query"), key = tensor(c, "key"), value = tensor(c, "value");
+  if (!c.ok()) return {};
+  const double scale = scale_of(c, query.shape());
+  const int last = static_cast<int>(query.shape().size()) - 1;
+  const auto product = [&](Expr x, Expr y) { return Expr{&b, matrix_product(b, x.id, y.id)}; };
+  const auto turned = [&](Expr x) { return Expr{&b, swap_axes(b, x.id, last - 1, last)}; };
+  const Expr p{&b, probabilities(c, a)};
+  const DType type = value.dtype();
+  const Expr dp = product(grad, turned(value));
+  const Expr ds = (p * (dp - (dp * p).sum({last})) * scale).cast(type);
+  return {product(ds, key).cast(type).id, product(turned(ds), query).cast(type).id,
+          product(turned(p.cast(type)), grad).cast(type).id, kInvalidNode};
 }
 
 constexpr Lowering kLowerings[] = {
     {"aten.scaled_dot_product_attention.default", attention},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", fused_attention<2>},
+    {"aten._scaled_dot_product_flash_attention.default", fused_attention<9>},
+    {"aten._scaled_dot_product_efficient_attention.default", fused_attention<4>},
+    {"aten._scaled_dot_product_cudnn_attention.default", fused_attention<9>},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention_backward},
+    {"aten._scaled_dot_product_flash_attention_backward.default", attention_backward},
+    {"aten._scaled_dot_product_efficient_attention_backward.default", attention_backward},
 };
 
 }  // namespace

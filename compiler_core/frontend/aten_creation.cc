@@ -30,6 +30,44 @@ Values scalar_tensor(Call& c) {
   return {scalar(c.b, c.dtype("dtype", DType::kF32), c.number("s"))};
 }
 
+// What is not set may hold anything: zeros.
+Values empty(Call& c) {
+  const DType fallback = c.has("self") ? c.b.dtype(c.tensor("self")) : DType::kF32;
+  const DType type = c.dtype("dtype", fallback);
+  const Shape shape = c.has("size") ? Shape(c.sizes("size")) : c.b.shape(c.tensor("self"));
+  return {filled(c.b, type, to_number(int64_t{0}), shape)};
+}
+
+Values eye(Call& c) {
+  GraphBuilder& b = c.b;
+  const Dim rows = c.size("n"), columns = c.size("m", rows);
+  const DType type = c.dtype("dtype", DType::kF32);
+  if (!c.ok()) return {};
+  const Shape shape = {rows, columns};
+  return {b.cast(b.binary(Op::kEq, coordinate(b, shape, 0), coordinate(b, shape, 1)), type)};
+}
+
+// From both ends towards the middle, as ATen, so that the ends are exact.
+Values linspace(Call& c) {
+  GraphBuilder& b = c.b;
+  const double start = c.real("start"), end = c.real("end");
+  const int64_t steps = c.integer("steps");
+  const DType type = c.dtype("dtype", DType::kF32);
+  if (!c.ok() || steps < 0) return {c.invalid("linspace of a negative number of steps")};
+  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  const DType compute = is_float(type) ? compute_type(type) : DType::kF64;
+  const NodeId i = b.cast(b.iota(DType::kI64, steps), compute);
+  const auto line = [&](double from, double by, NodeId at) {
+    return b.binary(Op::kAdd, constant_like(b, at, from),
+                    b.binary(Op::kMul, at, constant_like(b, at, by)));
+  };
+  const NodeId left = line(start, step, i);
+  const NodeId back = b.binary(Op::kSub, constant_like(b, i, static_cast<double>(steps - 1)), i);
+  const NodeId right = line(end, -step, back);
+  const NodeId first = b.binary(Op::kLt, i, constant_like(b, i, static_cast<double>(steps / 2)));
+  return {b.cast(steps == 1 ? left : b.select(first, left, right), type)};
+}
+
 // zeros, ones.
 template <int value>
 Values filled_size(Call& c) {
@@ -120,6 +158,15 @@ constexpr Lowering kLowerings[] = {
     {"aten.new_zeros.default", filled_new<0>},
     {"aten.new_ones.default", filled_new<1>},
     {"aten.scalar_tensor.default", scalar_tensor},
+    {"aten.empty.memory_format", empty},
+    {"aten.empty_like.default", empty},
+    {"aten.new_empty.default", empty},
+    {"aten.empty_strided.default", empty},
+    {"aten.new_empty_strided.default", empty},
+    {"aten.empty_permuted.default", empty},
+    {"aten.eye.default", eye},
+    {"aten.eye.m", eye},
+    {"aten.linspace.default", linspace},
 };
 
 }  // namespace

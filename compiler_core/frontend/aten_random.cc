@@ -212,6 +212,10 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
+NodeId dropout_of(Call& c, NodeId x, double p) {
+  return drop(c, {&c.b, x}, c.b.shape(x), p).value.id;
+}
+
 std::span<const Lowering> random_lowerings() {
   return kLowerings;
 }

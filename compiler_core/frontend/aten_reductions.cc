@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "compiler_core/frontend/decompositions.h"
+#include "compiler_core/frontend/expr.h"
 
 namespace kiln {
 namespace {
@@ -82,6 +82,7 @@ Values variance(Call& c) {
   if (root) result = b.unary(Op::kSqrt, result);
   return {b.cast(drop_axes(b, result, axes, c.flag("keepdim", false)), type)};
 }
+template <bool root>
 Values var_mean(Call& c) {
   GraphBuilder& b = c.b;
   const NodeId x = c.tensor("self");
@@ -89,17 +90,64 @@ Values var_mean(Call& c) {
   const double correction = correction_of(c);
   if (!c.ok()) return {};
   const DType type = b.dtype(x);
+  if (!is_float(type)) return {c.invalid("variance of a dtype that is not a float")};
   const bool keep = c.flag("keepdim", false);
   const Moments m = moments(c, b.cast(x, compute_type(type)), axes, correction);
-  return {b.cast(drop_axes(b, m.variance, axes, keep), type),
+  const NodeId spread = root ? b.unary(Op::kSqrt, m.variance) : m.variance;
+  return {b.cast(drop_axes(b, spread, axes, keep), type),
           b.cast(drop_axes(b, m.mean, axes, keep), type)};
+}
+
+Values product(Call& c) {
+  const NodeId x = c.tensor("self");
+  const std::vector<int> axes = c.axes("dim", c.b.shape(x).size());
+  const DType type = c.dtype("dtype", sum_type(c.b.dtype(x)));
+  if (!c.ok()) return {};
+  // In the compute type, as sums are; bool counts as integers.
+  const DType compute = type == DType::kBool ? DType::kU8 : type;
+  return {c.b.cast(
+      reduced(c.b, Op::kReduceProd, c.b.cast(x, compute), axes, c.flag("keepdim", false)), type)};
+}
+
+Values count_nonzero(Call& c) {
+  const NodeId x = c.tensor("self");
+  const std::vector<int> axes = c.axes("dim", c.b.shape(x).size());
+  const NodeId ones = c.b.cast(c.b.cast(x, DType::kBool), DType::kI64);
+  return {c.ok() ? reduced(c.b, Op::kReduceSum, ones, axes, false) : kInvalidNode};
+}
+
+// Sums and means of what is a number.
+template <bool averages>
+Values skipping_nan(Call& c) {
+  const Expr x = tensor(c, "self");
+  const std::vector<int> axes = c.axes("dim", x.shape().size());
+  const DType type = c.dtype("dtype", sum_type(x.dtype()));
+  const bool keep = c.flag("keepdim", false);
+  if (!c.ok()) return {};
+  const Expr v = x.cast(compute_type(type)), number = v == v;
+  const Expr total = choose(number, v, 0).sum(axes);
+  if (!averages) return {drop_axes(c.b, total.cast(type).id, axes, keep)};
+  const Expr mean = total / number.cast(v.dtype()).sum(axes);
+  return {drop_axes(c.b, mean.cast(type).id, axes, keep)};
+}
+
+Values aminmax(Call& c) {
+  const NodeId x = c.tensor("self");
+  const std::vector<int> axes = c.has("dim") ? std::vector<int>{c.axis("dim", c.b.shape(x).size())}
+                                             : c.axes("dim", c.b.shape(x).size());
+  const bool keep = c.flag("keepdim", false);
+  if (!c.ok() || c.b.shape(x).empty()) return {x, x};
+  return {reduced(c.b, Op::kReduceMin, x, axes, keep), reduced(c.b, Op::kReduceMax, x, axes, keep)};
 }
 
 template <Op op>
 Values extremum(Call& c) {
   const NodeId x = c.tensor("self");
   const std::vector<int> axes = c.axes("dim", c.b.shape(x).size());
-  return {c.ok() ? reduced(c.b, op, x, axes, c.flag("keepdim", false)) : kInvalidNode};
+  if (!c.ok()) return {};
+  // Bool goes by way of small integers.
+  const DType type = c.b.dtype(x), compute = type == DType::kBool ? DType::kU8 : type;
+  return {c.b.cast(reduced(c.b, op, c.b.cast(x, compute), axes, c.flag("keepdim", false)), type)};
 }
 
 // The first place of the extremum along `axis`; a NaN counts as the extremum.
@@ -134,10 +182,12 @@ Values place(Call& c) {
   const bool flat = !c.has("dim"), keep = c.flag("keepdim", false);
   if (!c.ok()) return {};
   if (b.shape(x).empty()) return {b.constant_int(DType::kI64, 0)};
-  if (flat && keep) return {c.unsupported("keepdim without dim is not covered")};
+  const size_t rank = b.shape(x).size();
+  if (b.dtype(x) == DType::kBool) x = b.cast(x, DType::kU8);
   if (flat) x = b.reshape(x, {numel(b.shape(x))});
-  const int axis = flat ? 0 : c.axis("dim", b.shape(x).size());
-  return {place_of(b, x, b.reduce(op, x, {axis}, true), axis, keep)};
+  const int axis = flat ? 0 : c.axis("dim", rank);
+  const NodeId found = place_of(b, x, b.reduce(op, x, {axis}, true), axis, keep && !flat);
+  return {flat && keep ? b.reshape(found, Shape(rank, Dim(1))) : found};
 }
 
 // any and all, by way of small integers.
@@ -190,7 +240,20 @@ constexpr Lowering kLowerings[] = {
     {"aten.std.correction", variance<true>},
     {"aten.std.dim", variance<true>},
     {"aten.std.default", variance<true>},
-    {"aten.var_mean.correction", var_mean},
+    {"aten.var_mean.correction", var_mean<false>},
+    {"aten.var_mean.dim", var_mean<false>},
+    {"aten.var_mean.default", var_mean<false>},
+    {"aten.std_mean.correction", var_mean<true>},
+    {"aten.std_mean.dim", var_mean<true>},
+    {"aten.std_mean.default", var_mean<true>},
+    {"aten.prod.default", product},
+    {"aten.prod.dim_int", product},
+    {"aten.count_nonzero.default", count_nonzero},
+    {"aten.count_nonzero.dim_IntList", count_nonzero},
+    {"aten.nansum.default", skipping_nan<false>},
+    {"aten.nanmean.default", skipping_nan<true>},
+    {"aten.aminmax.default", aminmax},
+    {"aten.special_logsumexp.default", logsumexp},
     {"aten.amax.default", extremum<Op::kReduceMax>},
     {"aten.amin.default", extremum<Op::kReduceMin>},
     {"aten.max.default", extremum<Op::kReduceMax>},

@@ -73,6 +73,8 @@ NodeId diagonal_of(Call& c, NodeId x, int64_t offset, int first, int second);
 // kInvalidNode. In the compute type, rounded once.
 NodeId linear_of(GraphBuilder& b, NodeId x, NodeId weight, NodeId bias);
 
+// x / (1 - p) where a coin of probability 1 - p keeps it, else 0.
+NodeId dropout_of(Call& c, NodeId x, double p);
 // batch_norm with the statistics of the batch; the running ones are changed in place.
 Values batch_norm_in_training(Call& c);
 

@@ -129,6 +129,8 @@ std::span<const Lowering> matmul_lowerings();
 std::span<const Lowering> convolution_lowerings();
 std::span<const Lowering> pooling_lowerings();
 std::span<const Lowering> attention_lowerings();
+std::span<const Lowering> einsum_lowerings();
+std::span<const Lowering> recurrent_lowerings();
 std::span<const Lowering> elementwise_lowerings();
 std::span<const Lowering> loss_lowerings();
 std::span<const Lowering> backward_lowerings();

@@ -68,8 +68,9 @@ Table make_table() {
         indexing_lowerings(),   scatter_lowerings(),       sorting_lowerings(),
         reduction_lowerings(),  normalisation_lowerings(), matmul_lowerings(),
         resampling_lowerings(), embedding_bag_lowerings(), convolution_lowerings(),
-        pooling_lowerings(),    attention_lowerings(),     loss_lowerings(),
-        random_lowerings(),     backward_lowerings(),      norm_backward_lowerings()})
+        pooling_lowerings(),    attention_lowerings(),     einsum_lowerings(),
+        recurrent_lowerings(),  loss_lowerings(),          random_lowerings(),
+        backward_lowerings(),   norm_backward_lowerings()})
     for (const Lowering& lowering : list) table.emplace(lowering.name, &lowering);
   return table;
 }

@@ -159,18 +159,6 @@ constexpr auto kRefusals = std::to_array<Refusal>({
     {"aten.histc", "its bins depend on the data: count with comparisons and sums"},
     {"aten._ctc_loss", "it is a recurrence over time: compute the loss outside the program"},
     {"aten.ctc_loss", "it is a recurrence over time: compute the loss outside the program"},
-    {"aten.lstm",
-     "recurrent layers keep no body in this form: decompose the program before saving it "
-     "(exported_program.run_decompositions()), which unrolls them"},
-    {"aten.gru",
-     "recurrent layers keep no body in this form: decompose the program before saving it "
-     "(exported_program.run_decompositions()), which unrolls them"},
-    {"aten.rnn_tanh",
-     "recurrent layers keep no body in this form: decompose the program before saving it "
-     "(exported_program.run_decompositions()), which unrolls them"},
-    {"aten.rnn_relu",
-     "recurrent layers keep no body in this form: decompose the program before saving it "
-     "(exported_program.run_decompositions()), which unrolls them"},
 });
 
 constexpr auto kRegions = std::to_array<std::string_view>({
