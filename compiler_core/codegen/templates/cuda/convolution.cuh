@@ -8,11 +8,12 @@ namespace {
 template <class Map>
 struct Gathered : Map { static constexpr bool async = false; };
 
-// Brings a tile into shared memory by way of registers, every element on its own.
-template <class Map, class Tiling, int lines>
-struct Loader<Gathered<Map>, Tiling, lines> {
-  using Stored = typename Map::stored;
-  using Tile = TileOf<Gathered<Map>, lines, Tiling::depth>;
+// Brings a tile into shared memory by way of registers, every element on its own. (Named as the
+// generated map is: needed_text.h keeps a specialisation whose words occur further down.)
+template <class WindowMap, class Tiling, int lines>
+struct Loader<Gathered<WindowMap>, Tiling, lines> {
+  using Stored = typename WindowMap::stored;
+  using Tile = TileOf<Gathered<WindowMap>, lines, Tiling::depth>;
   static constexpr int threads = Tiling::warp_rows * Tiling::warp_columns * 32;
   static constexpr int chunks = Tile::rows * Tile::chunks;
   static constexpr int turns = (chunks + threads - 1) / threads;
@@ -20,7 +21,7 @@ struct Loader<Gathered<Map>, Tiling, lines> {
 
   KILN_INLINE void load_one(const Stored* operand, int line, int depth, int i, Bits<16>& x) {
     index_t at = 0;
-    if (line >= Map::lines || depth >= Map::depth || !Map::locate(line, depth, at)) return;
+    if (line >= WindowMap::lines || depth >= WindowMap::depth || !WindowMap::locate(line, depth, at)) return;
     constexpr int bytes = sizeof(Stored);
     Bits<bytes> part;
     load_input(operand + at, part);
@@ -38,8 +39,8 @@ struct Loader<Gathered<Map>, Tiling, lines> {
       _Pragma("unroll") for (unsigned& word : waiting[turn].word) word = 0;
       if (chunks % threads != 0 && place >= chunks) continue;
       _Pragma("unroll") for (int i = 0; i < Tile::in_chunk; ++i)
-        load_one(operand, line + (Map::depth_inner ? row : inner + i),
-                 depth + (Map::depth_inner ? inner + i : row), i, waiting[turn]);
+        load_one(operand, line + (WindowMap::depth_inner ? row : inner + i),
+                 depth + (WindowMap::depth_inner ? inner + i : row), i, waiting[turn]);
     }
   }
   KILN_MEMBER void keep(char* tile) {
