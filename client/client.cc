@@ -44,6 +44,18 @@ Error no_room(Error error) {
   return error;
 }
 
+// The program's inputs as the caller numbers them.
+Result<SizeBinder> caller_binder(const Program& program, std::span<const int> input_order,
+                                 size_t caller_inputs) {
+  std::vector<const TensorSpec*> inputs(caller_inputs, nullptr);
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.kind == Buffer::Kind::kInput) {
+      const int caller = input_order[static_cast<size_t>(buffer.index)];
+      inputs[static_cast<size_t>(caller)] = &buffer.spec;
+    }
+  return SizeBinder::make(inputs, program.symbols);
+}
+
 double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
@@ -247,6 +259,7 @@ Result<std::unique_ptr<CompiledProgram>> Client::compile(const Graph& graph,
   program->input_order = std::move(form.input_order);
   program->caller_inputs = static_cast<int>(graph.inputs().size());
   program->outcome = to_string(found.outcome);
+  TRY(program->binder, caller_binder(program->files->program, program->input_order, graph.inputs().size()));
   if (wanted.load) TRY_STATUS(impl_->load(wanted, *program));
   program->seconds = ms_between(started, Clock::now()) / 1000;
   return std::unique_ptr<CompiledProgram>(new CompiledProgram(std::move(program)));

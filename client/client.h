@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "compiler_core/base/tensor.h"
 #include "compiler_core/frontend/exported_program.h"
@@ -54,6 +55,11 @@ struct CompileOptions {
   bool load = true;
   // On a GPU: launches are captured into a CUDA graph and replayed. Same programs, same results.
   bool reduce_overhead = false;
+
+  // Of compile_specialised(): by symbol of the graph, the sizes to tune at; fewer lists, or empty
+  // ones, leave the exported hint.
+  std::vector<std::vector<int64_t>> hints;
+  std::function<void(const std::string&)> on_message;  // what a person may want to know
 };
 
 // Where the time of one compile() went.
@@ -65,7 +71,8 @@ struct StartUp {
 };
 
 // A program, bound to the order of inputs of the graph it was compiled for. Loaded unless
-// CompileOptions said otherwise: then run() and launch() answer kUnsupported.
+// CompileOptions said otherwise: then run() and launch() answer kUnsupported. Where the graph has
+// symbols it serves every size in their ranges, of each call what its inputs have.
 class CompiledProgram {
  public:
   ~CompiledProgram();
@@ -79,6 +86,11 @@ class CompiledProgram {
   // The GPU it is loaded on; null on the CPU.
   std::shared_ptr<const CudaDevice> device() const;
 
+  // The values of program().symbols for inputs of these sizes, in the graph's order.
+  // kInvalidArgument names the input and axis that the program does not serve.
+  Result<std::vector<int64_t>> bind(std::span<const std::span<const int64_t>> input_sizes) const;
+  Result<std::vector<int64_t>> bind(std::span<const Tensor* const> inputs) const;
+
   // Caller's inputs in the graph's order, and outputs in order: dense row-major, 64-byte aligned,
   // in the host's memory. kInvalidArgument when a count, dtype or size is wrong; on a GPU also
   // kUnavailable, with the driver's words. One call at a time per object. On a GPU it copies there
@@ -86,16 +98,18 @@ class CompiledProgram {
   Status run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const;
   // Allocates the outputs.
   Result<std::vector<Tensor>> run(std::span<const Tensor* const> inputs) const;
-  // Tensors of the outputs' dtypes and sizes.
-  Result<std::vector<Tensor>> make_outputs() const;
+  // Tensors of the outputs' dtypes and sizes. `symbols`: as bind() tells.
+  Result<std::vector<Tensor>> make_outputs(std::span<const int64_t> symbols = {}) const;
 
   // On the GPU's memory, same order: dense row-major, 16-byte aligned, of the program's dtypes and
-  // sizes, which cannot be checked. Puts the work on `stream` and returns; null is the default
-  // stream. Launches of one object share its arena, so their streams must order them. One call at
-  // a time per object. kInvalidArgument: a count, a null or badly aligned pointer; kUnavailable:
-  // the driver refuses, with its words; kUnsupported: not loaded on a GPU.
+  // sizes, which cannot be checked; `symbols` as bind() tells. Puts the work on `stream` and
+  // returns; null is the default stream. Launches of one object share its arena, so their streams
+  // must order them. One call at a time per object. Memory for sizes larger than any before is
+  // allocated here, never while the stream is captured. kInvalidArgument: a count, a null or badly
+  // aligned pointer; kUnavailable: the driver refuses, with its words; kUnsupported: not loaded on
+  // a GPU.
   Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
-                CudaStream stream) const;
+                CudaStream stream, std::span<const int64_t> symbols = {}) const;
 
  private:
   friend class Client;
@@ -103,6 +117,8 @@ class CompiledProgram {
   explicit CompiledProgram(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+class SpecialisedProgram;
 
 class Client {
  public:
@@ -114,6 +130,10 @@ class Client {
   // Reads a `.pt2` or text file first.
   Result<std::unique_ptr<CompiledProgram>> compile_file(const Path& file,
                                                         const CompileOptions& options);
+  // Programs for parts of the sizes, side by side: see specialised_program.h. The client outlives
+  // what it returns.
+  Result<std::unique_ptr<SpecialisedProgram>> compile_specialised(const Graph& graph,
+                                                                  const CompileOptions& options);
   ServiceState service_state() const;
 
  private:

@@ -10,11 +10,11 @@ std::string describe(DType dtype, const std::vector<int64_t>& sizes) {
 }
 
 // Whether `tensor` is what a buffer of the program holds.
-Status check_tensor(const Tensor& tensor, const TensorSpec& spec, std::string_view what,
-                    size_t index) {
+Status check_tensor(const Tensor& tensor, const TensorSpec& spec, std::span<const int64_t> symbols,
+                    std::string_view what, size_t index) {
   std::vector<int64_t> expected;
   for (const Dim& dim : spec.shape) {
-    TRY(const int64_t size, dim.evaluate({}));
+    TRY(const int64_t size, dim.evaluate(symbols));
     expected.push_back(size);
   }
   if (tensor.dtype() == spec.dtype && tensor.sizes() == expected) return {};
@@ -66,34 +66,54 @@ std::shared_ptr<const CudaDevice> CompiledProgram::device() const {
   return gpu == nullptr ? nullptr : gpu->device();
 }
 
+Result<std::vector<int64_t>> CompiledProgram::bind(
+    std::span<const std::span<const int64_t>> input_sizes) const {
+  std::vector<int64_t> symbols;
+  if (program().symbols.empty()) return symbols;
+  TRY_STATUS(impl_->binder.bind(input_sizes, symbols));
+  return symbols;
+}
+
+Result<std::vector<int64_t>> CompiledProgram::bind(std::span<const Tensor* const> inputs) const {
+  std::vector<std::span<const int64_t>> sizes;
+  sizes.reserve(inputs.size());
+  for (const Tensor* input : inputs) sizes.emplace_back(input->sizes());
+  return bind(sizes);
+}
+
 Status CompiledProgram::run(std::span<const Tensor* const> inputs,
                             std::span<Tensor* const> outputs) const {
   const Program& program = this->program();
   TRY_STATUS(check_counts(program, impl_->caller_inputs, inputs.size(), outputs.size()));
+  std::vector<int64_t> symbols;
+  if (!program.symbols.empty()) {
+    TRY(symbols, bind(inputs));
+  }
   std::vector<void*> input_pointers(impl_->input_order.size());
   for (const Buffer& buffer : program.buffers) {
     if (buffer.kind != Buffer::Kind::kInput) continue;
     const size_t canonical = static_cast<size_t>(buffer.index);
     const size_t caller = static_cast<size_t>(impl_->input_order[canonical]);
-    TRY_STATUS(check_tensor(*inputs[caller], buffer.spec, "input", caller));
+    TRY_STATUS(check_tensor(*inputs[caller], buffer.spec, symbols, "input", caller));
     input_pointers[canonical] = const_cast<void*>(inputs[caller]->data());
   }
   std::vector<void*> output_pointers;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Buffer& buffer = program.buffers[static_cast<size_t>(program.output_buffers[i])];
-    TRY_STATUS(check_tensor(*outputs[i], buffer.spec, "output", i));
+    TRY_STATUS(check_tensor(*outputs[i], buffer.spec, symbols, "output", i));
     output_pointers.push_back(outputs[i]->data());
   }
   if (auto* gpu = std::get_if<GpuProgram>(&impl_->loaded))
-    return gpu->run(input_pointers, output_pointers);
+    return gpu->run(input_pointers, output_pointers, symbols);
   const auto* cpu = std::get_if<CpuProgram>(&impl_->loaded);
   if (cpu == nullptr) return not_loaded();
   std::lock_guard lock(*cpu->pool_mu);
-  return cpu->executable.run(input_pointers, output_pointers, *cpu->pool);
+  return cpu->executable.run(input_pointers, output_pointers, *cpu->pool, symbols);
 }
 
 Status CompiledProgram::launch(std::span<const DevicePtr> inputs,
-                               std::span<const DevicePtr> outputs, CudaStream stream) const {
+                               std::span<const DevicePtr> outputs, CudaStream stream,
+                               std::span<const int64_t> symbols) const {
   const auto* gpu = std::get_if<GpuProgram>(&impl_->loaded);
   if (gpu == nullptr) return not_loaded();
   TRY_STATUS(check_counts(program(), impl_->caller_inputs, inputs.size(), outputs.size()));
@@ -101,16 +121,16 @@ Status CompiledProgram::launch(std::span<const DevicePtr> inputs,
   canonical.reserve(impl_->input_order.size());
   for (const int caller : impl_->input_order)
     canonical.push_back(inputs[static_cast<size_t>(caller)]);
-  return gpu->launch(canonical, outputs, stream);
+  return gpu->launch(canonical, outputs, stream, symbols);
 }
 
-Result<std::vector<Tensor>> CompiledProgram::make_outputs() const {
+Result<std::vector<Tensor>> CompiledProgram::make_outputs(std::span<const int64_t> symbols) const {
   std::vector<Tensor> outputs;
   for (int index : program().output_buffers) {
     const TensorSpec& spec = program().buffers[static_cast<size_t>(index)].spec;
     std::vector<int64_t> sizes;
     for (const Dim& dim : spec.shape) {
-      TRY(const int64_t size, dim.evaluate({}));
+      TRY(const int64_t size, dim.evaluate(symbols));
       sizes.push_back(size);
     }
     TRY_STATUS(checked_bytes(spec.dtype, sizes).map([](int64_t) {}));
@@ -120,7 +140,8 @@ Result<std::vector<Tensor>> CompiledProgram::make_outputs() const {
 }
 
 Result<std::vector<Tensor>> CompiledProgram::run(std::span<const Tensor* const> inputs) const {
-  TRY(std::vector<Tensor> outputs, make_outputs());
+  TRY(const std::vector<int64_t> symbols, bind(inputs));
+  TRY(std::vector<Tensor> outputs, make_outputs(symbols));
   std::vector<Tensor*> pointers;
   for (Tensor& tensor : outputs) pointers.push_back(&tensor);
   TRY_STATUS(run(inputs, pointers));

@@ -9,6 +9,7 @@
 #include "client/gpu_program.h"
 #include "client/local_tier.h"
 #include "compiler_core/runtime/executable.h"
+#include "compiler_core/runtime/size_binder.h"
 
 namespace kiln {
 
@@ -22,6 +23,7 @@ struct CompiledProgram::Impl {
   std::shared_ptr<const ProgramFiles> files;
   std::vector<int> input_order;  // canonical input i is the caller's input_order[i]
   int caller_inputs = 0;
+  SizeBinder binder;  // of the caller's inputs
   std::string_view outcome;
   double seconds = 0;
   StartUp start_up;

@@ -5,13 +5,21 @@
 namespace kiln {
 namespace {
 
-Result<int64_t> constant_bytes(const TensorSpec& spec) {
-  int64_t bytes = size_of(spec.dtype);
-  for (const Dim& dim : spec.shape) {
-    TRY(const int64_t size, dim.evaluate({}));
-    bytes *= size;
-  }
-  return bytes;
+Result<int64_t> bytes_of(const TensorSpec& spec, std::span<const int64_t> symbols) {
+  TRY(const int64_t elements, element_count(spec, symbols));
+  return elements * size_of(spec.dtype);
+}
+
+// Sets entry `index` of both lists; memory that is there and large enough stays.
+Status provide(const std::shared_ptr<const CudaDevice>& device, size_t index, int64_t bytes,
+               std::vector<DeviceBuffer>& buffers, std::vector<int64_t>& sizes) {
+  if (buffers.size() <= index) buffers.resize(index + 1);
+  if (sizes.size() <= index) sizes.resize(index + 1, 0);
+  sizes[index] = bytes;
+  if (bytes <= buffers[index].bytes()) return {};
+  buffers[index] = DeviceBuffer();  // first, so that old and new never exist together
+  TRY(buffers[index], DeviceBuffer::allocate(device, bytes));
+  return {};
 }
 
 std::vector<DevicePtr> pointers_of(const std::vector<DeviceBuffer>& buffers) {
@@ -32,41 +40,36 @@ Result<GpuProgram> GpuProgram::load(std::shared_ptr<const CudaDevice> device,
   return GpuProgram(std::move(device), std::move(executable));
 }
 
-Status GpuProgram::allocate() {
+Status GpuProgram::allocate(std::span<const int64_t> symbols) {
   const Program& program = executable_.program();
-  std::vector<DeviceBuffer> inputs, outputs;
   for (const Buffer& buffer : program.buffers) {
     if (buffer.kind != Buffer::Kind::kInput) continue;
-    const size_t index = static_cast<size_t>(buffer.index);
-    if (inputs.size() <= index) inputs.resize(index + 1);
-    TRY(const int64_t bytes, constant_bytes(buffer.spec));
-    TRY(inputs[index], DeviceBuffer::allocate(device_, bytes));
+    TRY(const int64_t bytes, bytes_of(buffer.spec, symbols));
+    TRY_STATUS(provide(device_, static_cast<size_t>(buffer.index), bytes, inputs_, input_bytes_));
   }
-  for (const int output : program.output_buffers) {
-    TRY(const int64_t bytes, constant_bytes(program.buffers[static_cast<size_t>(output)].spec));
-    TRY(DeviceBuffer memory, DeviceBuffer::allocate(device_, bytes));
-    outputs.push_back(std::move(memory));
+  for (size_t i = 0; i < program.output_buffers.size(); ++i) {
+    const size_t buffer = static_cast<size_t>(program.output_buffers[i]);
+    TRY(const int64_t bytes, bytes_of(program.buffers[buffer].spec, symbols));
+    TRY_STATUS(provide(device_, i, bytes, outputs_, output_bytes_));
   }
-  inputs_ = std::move(inputs);
-  outputs_ = std::move(outputs);
   input_pointers_ = pointers_of(inputs_);
   output_pointers_ = pointers_of(outputs_);
   return {};
 }
 
-Status GpuProgram::run(std::span<void* const> inputs, std::span<void* const> outputs) {
-  if (outputs_.empty()) TRY_STATUS(allocate());
+Status GpuProgram::run(std::span<void* const> inputs, std::span<void* const> outputs,
+                       std::span<const int64_t> symbols) {
+  TRY_STATUS(allocate(symbols));
   CHECK(inputs.size() >= inputs_.size() && outputs.size() == outputs_.size(),
         "the caller has checked the tensors");
   for (size_t i = 0; i < inputs_.size(); ++i)
-    TRY_STATUS(device_->copy_to_device(
-        inputs_[i].data(),
-        {static_cast<const uint8_t*>(inputs[i]), static_cast<size_t>(inputs_[i].bytes())}));
-  TRY_STATUS(executable_.launch(input_pointers_, output_pointers_, nullptr));
+    TRY_STATUS(device_->copy_to_device(inputs_[i].data(), {static_cast<const uint8_t*>(inputs[i]),
+                                                           static_cast<size_t>(input_bytes_[i])}));
+  TRY_STATUS(executable_.launch(input_pointers_, output_pointers_, nullptr, symbols));
   TRY_STATUS(device_->synchronize(nullptr));
   for (size_t i = 0; i < outputs_.size(); ++i)
     TRY_STATUS(device_->copy_to_host(
-        {static_cast<uint8_t*>(outputs[i]), static_cast<size_t>(outputs_[i].bytes())},
+        {static_cast<uint8_t*>(outputs[i]), static_cast<size_t>(output_bytes_[i])},
         outputs_[i].data()));
   return {};
 }

@@ -3,16 +3,48 @@
 
 #include "client/cli/exit_code.h"
 #include "client/cli/export_program.h"
+#include "client/cli/hints.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/session.h"
+#include "compiler_core/frontend/graph_file.h"
 
 namespace kiln::cli {
 namespace {
 
+Result<std::unique_ptr<SpecialisedProgram>> specialised(Client& client, const Options& options,
+                                                        CompileOptions compile,
+                                                        const std::string& file) {
+  if (!options.out.empty())
+    return fail(Code::kInvalidArgument, "--out takes one program; --hint may make several");
+  TRY(const ExportedProgram exported, read_graph_file(file));
+  TRY(compile.hints, parse_hints(options.hints, exported));
+  ProgressLine line(file);
+  compile.on_progress = [&line](const CompileProgress& progress) { line.show(progress); };
+  return client.compile_specialised(exported.graph, compile);  // every part is compiled here
+}
+
+// One program for each part of the sizes that the hints make.
+int compile_parts(Client& client, const Options& options, CompileOptions compile,
+                  const std::string& file) {
+  const auto set = specialised(client, options, std::move(compile), file);
+  if (!set) {
+    if (options.json) std::printf("%s\n", error_json(file, set.error()).dump().c_str());
+    print_error(file, set.error());
+    return options.check && set.error().code == Code::kNotFound ? kMiss : exit_code_of(set.error());
+  }
+  std::fputs(
+      (options.json ? specialised_json(file, **set).dump() + "\n" : specialised_text(file, **set))
+          .c_str(),
+      stdout);
+  std::fflush(stdout);
+  return kDone;
+}
+
 // Compiles one file and prints what came of it.
 int compile_file(Client& client, const Options& options, CompileOptions compile,
                  const std::string& file) {
+  if (!options.hints.empty()) return compile_parts(client, options, std::move(compile), file);
   Result<std::unique_ptr<CompiledProgram>> program = fail(Code::kInternal, "not asked");
   {
     ProgressLine line(file);

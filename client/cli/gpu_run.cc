@@ -70,7 +70,8 @@ Result<GpuRun> run_tensors(const CompiledProgram& program, std::span<const Tenso
                            int runs) {
   const Device device = program.device();
   GpuRun run;
-  TRY(run.outputs, program.make_outputs());
+  TRY(const std::vector<int64_t> symbols, program.bind(inputs));
+  TRY(run.outputs, program.make_outputs(symbols));
   const auto uploading = Clock::now();
   DeviceTensors in, out;
   for (const Tensor* tensor : inputs) {
@@ -82,7 +83,7 @@ Result<GpuRun> run_tensors(const CompiledProgram& program, std::span<const Tenso
   run.upload_ms = ms_since(uploading);
 
   const auto launching = Clock::now();
-  const auto launch = [&] { return program.launch(in.pointers, out.pointers, nullptr); };
+  const auto launch = [&] { return program.launch(in.pointers, out.pointers, nullptr, symbols); };
   TRY_STATUS(launch());
   TRY_STATUS(device->synchronize(nullptr));
   run.first_launch_ms = ms_since(launching);

@@ -23,6 +23,17 @@ std::string_view advice(const Error& error) {
   }
 }
 
+nlohmann::ordered_json symbol_json(size_t id, int64_t min, int64_t max, int64_t hint) {
+  return {{"name", fmt::format("s{}", id)}, {"min", min}, {"max", max}, {"hint", hint}};
+}
+
+// "  for 1 <= s0 <= 4096, tuned at 31"
+std::string sizes_text(size_t id, int64_t min, int64_t max, int64_t hint) {
+  const Guard guard{Dim::symbol(static_cast<SymbolId>(id)), min, max};
+  const std::string tuned = hint > 0 ? fmt::format(", tuned at {}", hint) : "";
+  return fmt::format("  for {}{}\n", guard.to_string(), tuned);
+}
+
 }  // namespace
 
 nlohmann::ordered_json program_json(const std::string& file, const CompiledProgram& compiled) {
@@ -37,15 +48,38 @@ nlohmann::ordered_json program_json(const std::string& file, const CompiledProgr
                        {"best_us", kernel.report.best_us},
                        {"first_us", kernel.report.first_us},
                        {"schedule", kernel.schedule}});
-  return {{"file", file},
-          {"graph_digest", program.graph.hex()},
-          {"program_key", program.key.hex()},
-          {"cache", compiled.outcome()},
-          {"seconds", compiled.seconds()},
-          {"target", program.target.to_string()},
-          {"mode", to_string(program.mode)},
-          {"launches", program.launches.size()},
-          {"kernels", std::move(kernels)}};
+  nlohmann::ordered_json object = {{"file", file},
+                                   {"graph_digest", program.graph.hex()},
+                                   {"program_key", program.key.hex()},
+                                   {"cache", compiled.outcome()},
+                                   {"seconds", compiled.seconds()},
+                                   {"target", program.target.to_string()},
+                                   {"mode", to_string(program.mode)},
+                                   {"launches", program.launches.size()},
+                                   {"kernels", std::move(kernels)}};
+  for (size_t i = 0; i < program.symbols.size(); ++i) {
+    const ProgramSymbol& symbol = program.symbols[i];
+    object["symbols"].push_back(symbol_json(i, symbol.min, symbol.max, symbol.hint));
+  }
+  if (!program.symbols.empty()) object["guards"] = nlohmann::ordered_json::array();
+  for (const Guard& guard : program.guards) object["guards"].push_back(guard.to_string());
+  return object;
+}
+
+nlohmann::ordered_json specialised_json(const std::string& file, const SpecialisedProgram& set) {
+  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+  for (const SpecialisedProgram::Part& part : set.parts()) {
+    nlohmann::ordered_json object = program_json(file, *part.program);
+    object.erase("file");
+    object["guards"] = nlohmann::ordered_json::array();
+    for (const Guard& guard : part.guards) object["guards"].push_back(guard.to_string());
+    object["symbols"] = nlohmann::ordered_json::array();
+    for (size_t i = 0; i < part.sizes.size(); ++i)
+      object["symbols"].push_back(
+          symbol_json(i, part.sizes[i].range.min, part.sizes[i].range.max, part.sizes[i].hint));
+    parts.push_back(std::move(object));
+  }
+  return {{"file", file}, {"specialisations", std::move(parts)}};
 }
 
 nlohmann::ordered_json error_json(const std::string& file, const Error& error) {
@@ -57,6 +91,8 @@ std::string program_text(const std::string& file, const CompiledProgram& compile
   std::string text = fmt::format("{}  {}  {}  {:.3f} s  {} {}\n", file, program.graph.short_hex(),
                                  compiled.outcome(), compiled.seconds(), program.target.to_string(),
                                  to_string(program.mode));
+  for (size_t i = 0; i < program.symbols.size(); ++i)
+    text += sizes_text(i, program.symbols[i].min, program.symbols[i].max, program.symbols[i].hint);
   for (const ProgramKernel& kernel : program.kernels) {
     const KernelReport& report = kernel.report;
     text += fmt::format("  {:<17} {}", kernel.family, kernel.workload.short_hex());
@@ -66,6 +102,22 @@ std::string program_text(const std::string& file, const CompiledProgram& compile
                       report.best_us, report.best_us > 0 ? report.first_us / report.best_us : 0.0,
                       report.candidates, report.rejected);
     text += fmt::format("\n    {}\n", kernel.schedule);
+  }
+  return text;
+}
+
+std::string specialised_text(const std::string& file, const SpecialisedProgram& set) {
+  std::string text;
+  for (const SpecialisedProgram::Part& part : set.parts()) {
+    std::string own = program_text(file, *part.program);
+    // The graph's own symbols say it better than the program's.
+    std::string sizes;
+    for (size_t i = 0; i < part.sizes.size(); ++i)
+      sizes += sizes_text(i, part.sizes[i].range.min, part.sizes[i].range.max, part.sizes[i].hint);
+    const size_t line = own.find('\n') + 1;
+    size_t rest = line;
+    while (own.compare(rest, 6, "  for ") == 0) rest = own.find('\n', rest) + 1;
+    text += own.substr(0, line) + sizes + own.substr(rest);
   }
   return text;
 }

@@ -5,17 +5,23 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "client/client.h"
+#include "client/specialised_program.h"
 
 namespace kiln::cli {
 
 // The --json object of a compiled program: file, graph_digest, program_key, cache, seconds, target,
-// mode, kernels[].
+// mode, launches, kernels[]; of one whose sizes vary also symbols[] and guards[].
 nlohmann::ordered_json program_json(const std::string& file, const CompiledProgram& program);
 nlohmann::ordered_json error_json(const std::string& file, const Error& error);
 
+// The same of programs side by side: file, specialisations[], each with symbols and what the
+// program's own object has.
+nlohmann::ordered_json specialised_json(const std::string& file, const SpecialisedProgram& set);
+
 // One paragraph about a compiled program, for people.
 std::string program_text(const std::string& file, const CompiledProgram& program);
+
+std::string specialised_text(const std::string& file, const SpecialisedProgram& set);
 
 // "kiln: FILE: message", with what to do next, on stderr.
 void print_error(const std::string& subject, const Error& error);

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "client/cli/comparison.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/gpu_run.h"
+#include "client/cli/hints.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/run_inputs.h"
@@ -29,7 +31,11 @@ struct Timings {
   double total_ms = 0;         // from main to there, whatever ran side by side
 };
 
+// Which program serves these inputs.
+using ChooseProgram = std::function<Result<const CompiledProgram*>(std::span<const Tensor* const>)>;
+
 struct RunReport {
+  const CompiledProgram* program = nullptr;  // which ran
   Comparison comparison;
   bool compared = false;
   double median_us = 0;
@@ -58,10 +64,13 @@ Result<double> time_runs(const CompiledProgram& program, std::span<const Tensor*
   return samples_us[samples_us.size() / 2];
 }
 
-Result<Comparison> compare_outputs(const std::vector<Tensor>& outputs, const Tensors& expected,
+// What the model returns; what else it changes is not among the expected.
+Result<Comparison> compare_outputs(const ExportedProgram& exported,
+                                   const std::vector<Tensor>& outputs, const Tensors& expected,
                                    const Options& options) {
   Comparison total;
   for (size_t i = 0; i < outputs.size(); ++i) {
+    if (exported.outputs[i].kind != ExportedOutput::Kind::kUser) continue;
     const std::string name = fmt::format("out{}", i);
     const auto found = expected.find(name);
     if (found == expected.end())
@@ -88,7 +97,8 @@ Result<std::vector<Tensor>> run_and_time(const Options& options, const CompiledP
   TRY(std::vector<Tensor> outputs, program.run(inputs));
   timings.first_launch_ms = ms_between(launching, Clock::now());
   timings.total_ms = ms_between(options.started, Clock::now());
-  TRY(std::vector<Tensor> timed, program.make_outputs());
+  TRY(const std::vector<int64_t> symbols, program.bind(inputs));
+  TRY(std::vector<Tensor> timed, program.make_outputs(symbols));
   std::vector<Tensor*> targets;
   for (Tensor& tensor : timed) targets.push_back(&tensor);
   TRY(report.median_us, time_runs(program, inputs, targets, options.runs));
@@ -96,7 +106,7 @@ Result<std::vector<Tensor>> run_and_time(const Options& options, const CompiledP
 }
 
 Result<RunReport> run_program(const Options& options, const std::string& file,
-                              const ExportedProgram& exported, const CompiledProgram& program) {
+                              const ExportedProgram& exported, const ChooseProgram& choose) {
   RunReport report;
   const auto reading = Clock::now();
   // One file may hold both in0.. and out0..: --expect then stands for --inputs too.
@@ -106,15 +116,16 @@ Result<RunReport> run_program(const Options& options, const std::string& file,
     TRY(given, read_safetensors(inputs_file));
   }
   TRY(const RunInputs inputs, gather_inputs(file, exported, inputs_file.empty() ? nullptr : &given,
-                                            options.expect.empty()));
+                                            options.expect.empty(), options.seed));
   std::vector<const Tensor*> pointers;
   for (const Tensor& tensor : inputs.tensors) pointers.push_back(&tensor);
   report.made_up = inputs.made_up;
   report.timings.inputs_ms = ms_between(reading, Clock::now());
-  TRY(const std::vector<Tensor> outputs, run_and_time(options, program, pointers, report));
+  TRY(report.program, choose(pointers));
+  TRY(const std::vector<Tensor> outputs, run_and_time(options, *report.program, pointers, report));
   if (options.expect.empty()) return report;
   TRY(expected, read_safetensors(options.expect));
-  TRY(report.comparison, compare_outputs(outputs, expected, options));
+  TRY(report.comparison, compare_outputs(exported, outputs, expected, options));
   report.compared = true;
   return report;
 }
@@ -169,6 +180,43 @@ void print_report(const Options& options, const std::string& file, const Compile
         stdout);
 }
 
+// One program, or with --hint several.
+struct Programs {
+  std::unique_ptr<CompiledProgram> one;
+  std::unique_ptr<SpecialisedProgram> several;
+
+  Result<const CompiledProgram*> choose(std::span<const Tensor* const> inputs) const {
+    if (one != nullptr) return one.get();
+    std::vector<std::span<const int64_t>> sizes;
+    for (const Tensor* input : inputs) sizes.emplace_back(input->sizes());
+    std::vector<int64_t> symbols;
+    TRY_STATUS(several->bind(sizes, symbols));
+    return several->program_for(symbols);
+  }
+};
+
+Result<Programs> compile_programs(Client& client, const Graph& graph, CompileOptions compile,
+                                  const std::string& file) {
+  // A program that is compiled for a size later has no line to show.
+  const auto line = std::make_shared<std::optional<ProgressLine>>(file);
+  compile.on_progress = [line](const CompileProgress& progress) {
+    if (*line) (*line)->show(progress);
+  };
+  compile.on_message = [file](const std::string& message) {
+    std::fprintf(stderr, "kiln: %s: %s\n", file.c_str(), message.c_str());
+  };
+  const bool hinted = std::any_of(compile.hints.begin(), compile.hints.end(),
+                                  [](const auto& sizes) { return !sizes.empty(); });
+  Programs programs;
+  if (hinted) {
+    TRY(programs.several, client.compile_specialised(graph, compile));
+  } else {
+    TRY(programs.one, client.compile(graph, compile));
+  }
+  line->reset();
+  return programs;
+}
+
 Result<int> run_file(const Options& options, const std::string& file) {
   TRY(CompileOptions compile, compile_options(options));
   // The GPU opens while the graph is read and the service is asked.
@@ -177,17 +225,15 @@ Result<int> run_file(const Options& options, const std::string& file) {
   const auto reading = Clock::now();
   TRY(const ExportedProgram exported, read_graph_file(file));
   const double read_ms = ms_between(reading, Clock::now());
-  Result<std::unique_ptr<CompiledProgram>> program = fail(Code::kInternal, "not asked");
-  {
-    ProgressLine line(file);
-    compile.on_progress = [&line](const CompileProgress& progress) { line.show(progress); };
-    program = client->compile(exported.graph, compile);
-  }
-  if (!program) return fail(std::move(program).error());
-  note_fallback(file, compile.mode, **program);
-  TRY(RunReport report, run_program(options, file, exported, **program));
+  TRY(compile.hints, parse_hints(options.hints, exported));
+  TRY(const Programs programs, compile_programs(*client, exported.graph, compile, file));
+  const auto choose = [&](std::span<const Tensor* const> inputs) -> Result<const CompiledProgram*> {
+    return programs.choose(inputs);
+  };
+  TRY(RunReport report, run_program(options, file, exported, choose));
+  note_fallback(file, compile.mode, *report.program);
   report.timings.read_ms = read_ms;
-  print_report(options, file, **program, report);
+  print_report(options, file, *report.program, report);
   return report.comparison.ok ? kDone : kAnswerIsNo;
 }
 

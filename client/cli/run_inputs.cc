@@ -32,49 +32,78 @@ Tensor make_up(DType dtype, std::vector<int64_t> sizes, uint64_t seed) {
   return tensor;
 }
 
-Result<std::vector<int64_t>> sizes_of(const Shape& shape) {
-  if (!is_constant(shape))
-    return fail(Code::kUnsupported,
-                "the program has dynamic sizes, which this version does not "
-                "compile; export it with static shapes");
-  const std::vector<int64_t> sizes = constant_sizes(shape);
+Result<std::vector<int64_t>> sizes_of(const Shape& shape, std::span<const int64_t> symbols) {
+  std::vector<int64_t> sizes;
+  for (const Dim& dim : shape) {
+    TRY(const int64_t size, dim.evaluate(symbols));
+    sizes.push_back(size);
+  }
   TRY_STATUS(checked_bytes(DType::kF64, sizes).map([](int64_t) {}));
   return sizes;
 }
 
-// Whether a user's tensor is what the exported program declares.
-Status check_given(const Tensor& tensor, const ExportedInput& input,
-                   const std::vector<int64_t>& sizes, std::string_view name) {
-  if (tensor.dtype() == input.dtype && tensor.sizes() == sizes) return {};
+// Whether a user's tensor is what the exported program declares; sizes with symbols may be any.
+Status check_given(const Tensor& tensor, const ExportedInput& input, std::string_view name) {
+  bool fits = tensor.dtype() == input.dtype && tensor.sizes().size() == input.shape.size();
+  for (size_t i = 0; fits && i < input.shape.size(); ++i)
+    fits = !input.shape[i].is_constant() || input.shape[i].is(tensor.sizes()[i]);
+  if (fits) return {};
+  std::vector<std::string> sizes;
+  for (const Dim& dim : input.shape) sizes.push_back(dim.to_string());
   return fail(Code::kInvalidArgument,
               fmt::format("{} is {}[{}] but the program's input '{}' is {}[{}]", name,
                           to_string(tensor.dtype()), fmt::join(tensor.sizes(), ","), input.name,
                           to_string(input.dtype), fmt::join(sizes, ",")));
 }
 
+// The symbols' values for the tensors that are made up: what the given ones say, else what the
+// program was exported with.
+std::vector<int64_t> usual_sizes(const ExportedProgram& program,
+                                 const std::map<std::string, Tensor>* given) {
+  std::vector<int64_t> values;
+  for (const Symbol& symbol : program.graph.symbols())
+    values.push_back(std::clamp(symbol.hint, symbol.range.min, symbol.range.max));
+  int user_inputs = 0;
+  for (const ExportedInput& input : program.inputs) {
+    if (input.kind != ExportedInput::Kind::kUser || given == nullptr) continue;
+    const auto found = given->find(fmt::format("in{}", user_inputs++));
+    if (found == given->end() || found->second.sizes().size() != input.shape.size()) continue;
+    for (size_t axis = 0; axis < input.shape.size(); ++axis)
+      for (size_t id = 0; id < values.size(); ++id)
+        if (input.shape[axis] == Dim::symbol(static_cast<SymbolId>(id)))
+          values[id] = found->second.sizes()[axis];
+  }
+  return values;
+}
+
 }  // namespace
 
 Result<RunInputs> gather_inputs(const Path& archive, const ExportedProgram& program,
-                                const std::map<std::string, Tensor>* given, bool allow_made_up) {
+                                const std::map<std::string, Tensor>* given, bool allow_made_up,
+                                int64_t seed) {
   RunInputs result;
   int user_inputs = 0;
+  const std::vector<int64_t> symbols = usual_sizes(program, given);
   for (const ExportedInput& input : program.inputs) {
-    TRY(const std::vector<int64_t> sizes, sizes_of(input.shape));
-    if (input.kind == ExportedInput::Kind::kUser && given != nullptr) {
+    if (input.kind == ExportedInput::Kind::kSeed) {
+      result.tensors.emplace_back(DType::kI64, std::vector<int64_t>());
+      result.tensors.back().set_int(0, seed);
+    } else if (input.kind == ExportedInput::Kind::kUser && given != nullptr) {
       const std::string name = fmt::format("in{}", user_inputs++);
       const auto found = given->find(name);
       if (found == given->end())
         return fail(Code::kInvalidArgument,
                     fmt::format("the inputs file has no tensor '{}' (for '{}')", name, input.name));
-      TRY_STATUS(check_given(found->second, input, sizes, name));
+      TRY_STATUS(check_given(found->second, input, name));
       TRY(Tensor stored, to_input_layout(found->second, input));
       result.tensors.push_back(std::move(stored));
     } else if (input.kind != ExportedInput::Kind::kUser && (input.has_payload || !allow_made_up)) {
       TRY(Tensor weight, read_payload(archive, input));
       result.tensors.push_back(std::move(weight));
     } else {
-      const uint64_t seed = result.tensors.size() + 1;
-      TRY(Tensor stored, to_input_layout(make_up(input.dtype, sizes, seed), input));
+      TRY(const std::vector<int64_t> sizes, sizes_of(input.shape, symbols));
+      const uint64_t own_seed = result.tensors.size() + 1;
+      TRY(Tensor stored, to_input_layout(make_up(input.dtype, sizes, own_seed), input));
       result.tensors.push_back(std::move(stored));
       ++result.made_up;
     }
