@@ -90,7 +90,7 @@ Result<std::vector<IntegerRange>> integer_ranges(const Graph& graph,
                                                          : IntegerRange{-8, 8};
   std::vector<IntegerRange> ranges(graph.inputs().size(), usual);
   for (const Node& node : graph.nodes()) {
-    if (node.op != Op::kGather) continue;
+    if (node.op != Op::kGather && node.op != Op::kScatter) continue;
     TRY(const int64_t size, graph.node(node.operands[0]).shape[0].evaluate(symbols));
     narrow(graph, node.operands[1], size, ranges);
   }

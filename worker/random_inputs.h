@@ -5,8 +5,7 @@
 //             for long products `kNearOne` from [63/64, 65/64) with either sign: products of normal
 //             numbers are all 0
 //   integers  small, and never 0 in a graph that divides or multiplies up integers; what a gather
-//   reads as an index is
-//             in range
+//             or scatter reads as an index is in range
 //   bool      a fair coin
 // Pure functions.
 #pragma once

@@ -74,6 +74,25 @@ TEST(RandomInputs, IndicesOfAGatherAreInRange) {
   for (const int times : seen) EXPECT_GT(times, 0);
 }
 
+TEST(RandomInputs, IndicesOfAScatterNameAllItsRows) {
+  auto graph = parse_graph(
+      "kiln.graph 1\n"
+      "%0 = input 0 : f32[40,5]\n"
+      "%1 = input 1 : i64[2000]\n"
+      "%2 = input 2 : f32[2000,5]\n"
+      "%3 = scatter %0 %1 %2 combine=add : f32[40,5]\n"
+      "return %3\n");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  const auto inputs = random_inputs(*graph, {}, 9, Floats::kNormal);
+  ASSERT_TRUE(inputs.has_value());
+  std::vector<int> seen(40);
+  for (const int64_t index : (*inputs)[1].as<int64_t>()) {
+    ASSERT_TRUE(index >= 0 && index < 40) << index;
+    ++seen[static_cast<size_t>(index)];
+  }
+  for (const int times : seen) EXPECT_GT(times, 0);
+}
+
 TEST(RandomInputs, IntegerDivisorsAreNeverZero) {
   auto graph = parse_graph(
       "kiln.graph 1\n%0 = input 0 : i32[500]\n%1 = input 1 : i32[500]\n"

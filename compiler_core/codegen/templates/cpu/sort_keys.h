@@ -42,14 +42,14 @@ struct wide_entry {
   Key key;
   uint64_t position;
 };
-template <class Key, int bytes>
-struct entry_for { using type = narrow_entry<Key>; };
 template <class Key>
-struct entry_for<Key, 8> { using type = wide_entry<Key>; };
+struct entry_for { using type = narrow_entry<Key>; };
+template <>
+struct entry_for<uint64_t> { using type = wide_entry<uint64_t>; };
 template <class T>
 using key_type = decltype(key_of(static_cast<const T*>(nullptr)));
 template <class T>
-using entry_of = typename entry_for<key_type<T>, sizeof(key_type<T>)>::type;
+using entry_of = typename entry_for<key_type<T>>::type;
 
 template <class Key>
 KILN_INLINE void set_entry(narrow_entry<Key>& e, Key key, uint64_t position) {
