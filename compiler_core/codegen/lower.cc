@@ -11,6 +11,7 @@
 #include "compiler_core/codegen/cpu/scan.h"
 #include "compiler_core/codegen/cpu/scatter.h"
 #include "compiler_core/codegen/cpu/sort.h"
+#include "compiler_core/codegen/cuda/attention.h"
 #include "compiler_core/codegen/cuda/column_reduction.h"
 #include "compiler_core/codegen/cuda/convolution.h"
 #include "compiler_core/codegen/cuda/matmul.h"
@@ -116,7 +117,10 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
       TRY(const CudaMatmulSchedule decisions, cuda_convolution_schedule(schedule));
       return lower_cuda_convolution(workload.graph, decisions);
     }
-    case Family::kAttention:
+    case Family::kAttention: {
+      TRY(const CudaAttentionSchedule decisions, CudaAttentionSchedule::from(schedule));
+      return lower_cuda_attention(workload.graph, decisions);
+    }
     case Family::kCustom:
       break;
   }

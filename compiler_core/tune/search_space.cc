@@ -11,6 +11,7 @@
 #include "compiler_core/tune/cpu/space_sort.h"
 #include "compiler_core/tune/cpu/vector_width.h"
 #include "compiler_core/tune/cuda/device_limits.h"
+#include "compiler_core/tune/cuda/space_attention.h"
 #include "compiler_core/tune/cuda/space_column_reduction.h"
 #include "compiler_core/tune/cuda/space_convolution.h"
 #include "compiler_core/tune/cuda/space_matmul.h"
@@ -51,8 +52,7 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
     case Family::kConvolution:
       return cuda ? cuda_convolution_space(workload, target) : convolution_space(workload, target);
     case Family::kAttention:
-      if (cuda) break;
-      return attention_space(workload, target);
+      return cuda ? cuda_attention_space(workload, target) : attention_space(workload, target);
     case Family::kCustom:
       return custom_space(workload, target);
   }

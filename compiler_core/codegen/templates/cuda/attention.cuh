@@ -1,0 +1,276 @@
+// Attention in one pass: a block has some query rows of one batch, a warp 16 of them, and walks the
+// keys a tile at a time, the next tile on its way into shared memory meanwhile. Scores stay in the
+// registers that the tensor cores leave them in, are weighed there (online softmax, as in
+// cpu/attention.h), and are the first operand of the second product as they lie.
+//
+// The generated source says: struct Problem (rows, keys, depth, columns; has_reach, reach,
+// has_within, normalised, guarded), struct Tiling (warps, keys, stages, depth and columns rounded up
+// to whole chunks) and how Query, Key and Value lie: `stored`, token_stride, stride, `async` (rows in
+// aligned chunks of 16 bytes).
+//
+// Which barrier protects what. Tile t lies in stage t % stages. At the head of step t every thread
+// has waited for its own copies of tile t and then meets the others, so that tile t lies in shared
+// memory; at the end of the step they meet again, and its stage may be written.
+namespace {
+
+template <class Operand, int rows, int width>
+using TokenTile = SharedTile<typename Operand::stored, rows, width, 1>;
+
+// Brings tokens [first, first + rows) into a tile of rows. What is past `count` tokens or `size`
+// elements becomes zeros.
+template <class Operand, int rows, int width, int size>
+KILN_INLINE void fetch_tokens(const typename Operand::stored* operand, int first, int count,
+                              char* tile) {
+  using Stored = typename Operand::stored;
+  using Tile = TokenTile<Operand, rows, width>;
+  _Pragma("unroll 1") for (int i = thread_index(); i < rows * Tile::chunks;
+                           i += Tiling::warps * 32) {
+    const int row = i / Tile::chunks, chunk = i % Tile::chunks;
+    const int left = first + row < count ? size - chunk * Tile::in_chunk : 0;
+    const int exist = left < 0 ? 0 : left < Tile::in_chunk ? left : Tile::in_chunk;
+    const Stored* from = operand;  // an address that exists
+    if (exist > 0)
+      from += static_cast<index_t>(first + row) * Operand::token_stride +
+              static_cast<index_t>(chunk * Tile::in_chunk) * Operand::stride;
+    if constexpr (Operand::async) {
+      cp_async_16(tile + Tile::chunk_at(row, chunk), from, exist * static_cast<int>(sizeof(Stored)));
+    } else {
+      unsigned word[4] = {0, 0, 0, 0};
+      _Pragma("unroll") for (int e = 0; e < Tile::in_chunk; ++e) {
+        if (e >= exist) continue;
+        Bits<sizeof(Stored)> x;
+        load_input(from + e * Operand::stride, x);
+        const int byte = e * static_cast<int>(sizeof(Stored));
+        word[byte / 4] |= x.word[0] << (byte % 4 * 8);
+      }
+      store_words(tile + Tile::chunk_at(row, chunk), word);
+    }
+  }
+}
+
+// How a tile of tokens is read: along a head, or, as the second product wants its values, across.
+template <class T>
+struct Along {
+  using stored = T;
+  static constexpr bool depth_inner = true;
+};
+template <class T>
+struct Across {
+  using stored = T;
+  static constexpr bool depth_inner = false;
+};
+
+// ---- What lies in the registers of a matrix of scores as the first operand of a product. A lane
+// has columns 2t and 2t + 1 of rows g and g + 8 of each 16 x 8 matrix, t = lane % 4, g = lane / 4.
+template <class Core>
+struct Weights;
+template <>
+struct Weights<MmaBf16> {
+  KILN_INLINE float exponential(float x) { return quick_exp2(x * 0x1.715476p0f); }
+  KILN_INLINE void take(MmaBf16::A& a, const float (*s)[4]) {
+    _Pragma("unroll") for (int w = 0; w < 4; ++w)
+      a.set(w, pack_bf16(s[w / 2][w % 2 * 2], s[w / 2][w % 2 * 2 + 1]));
+  }
+  template <class Tile>
+  KILN_INLINE void values(unsigned (&x)[4], const char* tile, int column, int key) {
+    load_fragment<Across<bf16>, Tile, false>(x, tile, column, key);
+  }
+};
+template <>
+struct Weights<MmaF16> {
+  KILN_INLINE float exponential(float x) { return quick_exp2(x * 0x1.715476p0f); }
+  KILN_INLINE void take(MmaF16::A& a, const float (*s)[4]) {
+    _Pragma("unroll") for (int w = 0; w < 4; ++w)
+      a.set(w, pack_f16(s[w / 2][w % 2 * 2], s[w / 2][w % 2 * 2 + 1]));
+  }
+  template <class Tile>
+  KILN_INLINE void values(unsigned (&x)[4], const char* tile, int column, int key) {
+    load_fragment<Across<f16>, Tile, false>(x, tile, column, key);
+  }
+};
+// The product is over keys in the order 0, 2, 4, 6, 1, 3, 5, 7, in which the lanes have them.
+template <>
+struct Weights<MmaF32> {
+  KILN_INLINE float exponential(float x) { return expf(x); }
+  KILN_INLINE void take(MmaF32::A& a, const float (*s)[4]) {
+    _Pragma("unroll") for (int w = 0; w < 4; ++w) a.set(w, as_bits(s[0][w % 2 * 2 + w / 2]));
+  }
+  template <class Tile>
+  KILN_INLINE void values(unsigned (&x)[4], const char* tile, int column, int key) {
+    const int lane = thread_index() % 32;
+    _Pragma("unroll") for (int w = 0; w < 4; ++w) x[w] = *reinterpret_cast<const unsigned*>(
+        tile + Tile::element_at(key + lane % 4 * 2 + w % 2, column + w / 2 * 8 + lane / 4));
+  }
+};
+
+template <class Core>
+struct Attention {
+  using Stored = typename Query::stored;
+  static constexpr int block_rows = Tiling::warps * 16;
+  using QueryTile = TokenTile<Query, block_rows, Tiling::depth>;
+  using KeyTile = TokenTile<Key, Tiling::keys, Tiling::depth>;
+  using ValueTile = TokenTile<Value, Tiling::keys, Tiling::columns>;
+  static constexpr int stage_bytes = KeyTile::bytes + ValueTile::bytes;
+  static constexpr int used_depth = (Problem::depth + Core::depth - 1) / Core::depth * Core::depth;
+  static constexpr int used_columns = (Problem::columns + 15) / 16 * 16;
+
+  float score[Tiling::keys / 8][4];
+  float sum[used_columns / 8][4];
+  float greatest[2], total[2];  // of rows g and g + 8
+
+  KILN_INLINE void fetch(const Stored* key, const Stored* value, int tile, int end, char* shared) {
+    if (tile * Tiling::keys < end) {
+      char* stage = shared + QueryTile::bytes + tile % Tiling::stages * stage_bytes;
+      fetch_tokens<Key, Tiling::keys, Tiling::depth, Problem::depth>(key, tile * Tiling::keys,
+                                                                     Problem::keys, stage);
+      fetch_tokens<Value, Tiling::keys, Tiling::columns, Problem::columns>(
+          value, tile * Tiling::keys, Problem::keys, stage + KeyTile::bytes);
+    }
+    cp_async_commit();
+  }
+
+  // score = query * key^T
+  KILN_MEMBER void multiply_keys(const char* query, const char* key) {
+    _Pragma("unroll") for (auto& matrix : score)
+      _Pragma("unroll") for (float& x : matrix) x = 0;
+    const int first = thread_index() / 32 * 16;
+    _Pragma("unroll 1") for (int depth = 0; depth < used_depth; depth += Core::depth) {
+      typename Core::A a;
+      unsigned x[4];
+      load_fragment<Along<Stored>, QueryTile, true>(x, query, first, depth);
+      _Pragma("unroll") for (int w = 0; w < 4; ++w) a.set(w, x[w]);
+      _Pragma("unroll") for (int j = 0; j < Tiling::keys / 8; j += 2) {
+        typename Core::B b[2];
+        load_fragment<Along<Stored>, KeyTile, false>(x, key, j * 8, depth);
+        _Pragma("unroll") for (int w = 0; w < 4; ++w) b[w / 2].set(w % 2, x[w]);
+        Core::multiply(score[j], a, b[0]);
+        Core::multiply(score[j + 1], a, b[1]);
+      }
+    }
+  }
+
+  // sum += score * value
+  KILN_MEMBER void add_values(const char* value) {
+    constexpr int matrices = Core::depth / 8;
+    _Pragma("unroll") for (int k = 0; k < Tiling::keys / 8; k += matrices) {
+      typename Core::A a;
+      Weights<Core>::take(a, score + k);
+      _Pragma("unroll") for (int j = 0; j < used_columns / 8; j += 2) {
+        typename Core::B b[2];
+        unsigned x[4];
+        Weights<Core>::template values<ValueTile>(x, value, j * 8, k * 8);
+        _Pragma("unroll") for (int w = 0; w < 4; ++w) b[w / 2].set(w % 2, x[w]);
+        Core::multiply(sum[j], a, b[0]);
+        Core::multiply(sum[j + 1], a, b[1]);
+      }
+    }
+  }
+
+  // Products become scores, where there are a row and a key.
+  template <class Score>
+  KILN_MEMBER void finish_scores(int row, int key, const Score& scores) {
+    const int lane = thread_index() % 32;
+    row += thread_index() / 32 * 16 + lane / 4;
+    key += lane % 4 * 2;
+    _Pragma("unroll") for (int j = 0; j < Tiling::keys / 8; ++j)
+      _Pragma("unroll") for (int i = 0; i < 4; i += LANES) {
+        const int at_row = row + i / 2 * 8, at_key = key + j * 8 + i % 2;
+        const bool live = at_row < Problem::rows && at_key < Problem::keys;
+        Vec<float> x;
+        KILN_EACH_LANE x[l] = live ? score[j][i + l] : -infinity_f32();
+        if (live) x = scores(x, at_row, at_key);
+        KILN_EACH_LANE score[j][i + l] = x[l];
+      }
+  }
+
+  // Scores become weights; what was summed up before them is rescaled.
+  KILN_MEMBER void weigh() {
+    _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+      float most = greatest[half];
+      _Pragma("unroll") for (auto& s : score)
+        most = max_or_nan(most, max_or_nan(s[half * 2], s[half * 2 + 1]));
+      most = max_or_nan(most, shuffle_xor(most, 1));
+      most = max_or_nan(most, shuffle_xor(most, 2));
+      // A row of nothing but -inf so far: its weights are exp(-inf) = 0.
+      const float from = most == -infinity_f32() ? 0.0f : most;
+      const float factor = Weights<Core>::exponential(greatest[half] - from);
+      float added = 0;
+      _Pragma("unroll") for (auto& s : score)
+        _Pragma("unroll") for (int i = half * 2; i < half * 2 + 2; ++i) {
+          s[i] = Weights<Core>::exponential(s[i] - from);
+          added += s[i];
+        }
+      total[half] = total[half] * factor + added;  // of this lane's columns
+      greatest[half] = most;
+      _Pragma("unroll") for (auto& s : sum) {
+        s[half * 2] *= factor;
+        s[half * 2 + 1] *= factor;
+      }
+    }
+  }
+
+  template <class Finish>
+  KILN_MEMBER void finish(int row, const Finish& store) {
+    const int lane = thread_index() % 32;
+    row += thread_index() / 32 * 16 + lane / 4;
+    _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+      total[half] += shuffle_xor(total[half], 1);
+      total[half] += shuffle_xor(total[half], 2);
+    }
+    _Pragma("unroll") for (int j = 0; j < used_columns / 8; ++j)
+      _Pragma("unroll") for (int i = 0; i < 4; i += LANES) {
+        const int half = i / 2, at_row = row + half * 8, column = j * 8 + lane % 4 * 2 + i % 2;
+        if (at_row >= Problem::rows || column >= Problem::columns) continue;
+        const bool blind = greatest[half] == -infinity_f32();
+        const float none = Problem::guarded ? 0.0f : nan_f32();
+        Vec<float> x;
+        KILN_EACH_LANE x[l] = blind                  ? none
+                              : Problem::normalised ? sum[j][i + l] / total[half]
+                                                    : sum[j][i + l];
+        store(x, splat<Vec<float>>(blind && !Problem::guarded ? none : total[half]), at_row, column);
+      }
+  }
+};
+
+// A block of query rows from `row` on.
+template <class Core, class Score, class Within, class Finish>
+KILN_INLINE void attend(const typename Query::stored* query, const typename Query::stored* key,
+                        const typename Query::stored* value, int row, char* shared,
+                        const Score& scores, const Within& within, const Finish& store) {
+  using This = Attention<Core>;
+  This state;
+  _Pragma("unroll") for (auto& matrix : state.sum)
+    _Pragma("unroll") for (float& x : matrix) x = 0;
+  _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+    state.greatest[half] = -infinity_f32();
+    state.total[half] = 0;
+  }
+  // Keys beyond are hidden from all rows of the block.
+  const int last = (row + This::block_rows < Problem::rows ? row + This::block_rows : Problem::rows);
+  const int seen = last + Problem::reach;
+  const int end = !Problem::has_reach || seen > Problem::keys ? Problem::keys : seen;
+  fetch_tokens<Query, This::block_rows, Tiling::depth, Problem::depth>(query, row, Problem::rows,
+                                                                       shared);
+  _Pragma("unroll 1") for (int tile = 0; tile < Tiling::stages - 1; ++tile)
+    This::fetch(key, value, tile, end, shared);
+  _Pragma("unroll 1") for (int tile = 0; tile * Tiling::keys < end; ++tile) {
+    This::fetch(key, value, tile + Tiling::stages - 1, end, shared);
+    cp_async_wait<Tiling::stages - 1>();
+    block_barrier();
+    const char* stage =
+        shared + This::QueryTile::bytes + tile % Tiling::stages * This::stage_bytes;
+    state.multiply_keys(shared, stage);
+    const int first = tile * Tiling::keys;
+    if (Problem::has_within && first + Tiling::keys - 1 <= row + Problem::reach)
+      state.finish_scores(row, first, within);
+    else
+      state.finish_scores(row, first, scores);
+    state.weigh();
+    state.add_values(stage + This::KeyTile::bytes);
+    block_barrier();
+  }
+  cp_async_wait<0>();
+  state.finish(row, store);
+}
+
+}  // namespace
