@@ -1,0 +1,119 @@
+#include "client/cli/explanation.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "compiler_core/frontend/graph_file.h"
+
+namespace kiln::cli {
+namespace {
+
+const Target kTarget = {Backend::kCpu, "x86-64-v4", "", 2, ""};
+const DevicePeak kPeak = {10, 100, 100, 100, "a made-up machine"};
+
+Explanation explained(const std::string& name, const Program* tuned = nullptr) {
+  const auto program = read_graph_file(Path(KILN_GRAPHS_DIR) / "small" / (name + ".pt2"));
+  EXPECT_TRUE(program.has_value()) << program.error().message;
+  auto explanation = explain(*program, kTarget, Mode::kMaxAutotune, tuned, kPeak);
+  EXPECT_TRUE(explanation.has_value()) << explanation.error().message;
+  return explanation ? *std::move(explanation) : Explanation();
+}
+
+TEST(Explanation, NamesOperatorsModulesAndSources) {
+  const Explanation all = explained("linear_ln_gelu");
+  ASSERT_EQ(all.launches.size(), 2u);
+  EXPECT_EQ(all.launches[0].fused_ops, std::vector<std::string>{"aten.linear.default"});
+  EXPECT_EQ(all.launches[0].modules, std::vector<std::string>{"l"});
+  EXPECT_EQ(all.launches[1].fused_ops,
+            (std::vector<std::string>{"aten.layer_norm.default", "aten.gelu.default"}));
+  EXPECT_EQ(all.launches[1].modules, (std::vector<std::string>{"n", "g"}));
+  for (const ExplainedLaunch& launch : all.launches)
+    EXPECT_EQ(launch.sources, std::vector<std::string>{"model.py:96 in forward"});
+}
+
+TEST(Explanation, SaysWhatIsReadAndWhatStoppedFusion) {
+  const Explanation all = explained("linear_ln_gelu");
+  const auto& reads = all.launches[0].inputs;
+  EXPECT_NE(std::find(reads.begin(), reads.end(), "l.weight f32[96,32]"), reads.end());
+  ASSERT_EQ(all.launches[0].stored.size(), 1u);
+  EXPECT_EQ(all.launches[0].stored[0].readers, std::vector<int>{1});
+  EXPECT_EQ(all.launches[0].stored[0].reason, "a reduction reads the matmul's result");
+  EXPECT_TRUE(all.launches[1].stored.empty());
+}
+
+TEST(Explanation, CountsBytesAndFlops) {
+  const ExplainedLaunch linear = explained("linear_ln_gelu").launches[0];
+  EXPECT_EQ(linear.cost.bytes, 4 * (24 * 32 + 96 * 32 + 96 + 24 * 96));
+  EXPECT_EQ(linear.cost.contraction_flops, 2 * 24 * 32 * 96);
+  EXPECT_EQ(linear.cost.flops, 2 * 24 * 32 * 96 + 24 * 96);
+  EXPECT_DOUBLE_EQ(linear.floor_us, static_cast<double>(linear.cost.bytes) / 10e3);
+}
+
+TEST(Explanation, OneArenaIsNoLargerThanItsTemporariesAndNoSmallerThanWhatLives) {
+  const Explanation all = explained("bert");
+  EXPECT_LE(all.arena_bytes, all.temporary_bytes);
+  EXPECT_GE(all.arena_bytes, all.live_bytes);
+  EXPECT_GT(all.live_bytes, 0);
+}
+
+TEST(Explanation, TakesSchedulesAndTimesFromTheTunedProgram) {
+  const Explanation first = explained("softmax");
+  EXPECT_EQ(first.kernels[0].time_us, 0);
+  EXPECT_TRUE(first.kernels[0].schedule.starts_with("row_reduction "));
+  Program tuned;
+  tuned.kernels.push_back({});
+  tuned.kernels[0].workload = first.kernels[0].workload.digest;
+  tuned.kernels[0].schedule = "row_reduction lanes=8";
+  tuned.kernels[0].report.best_us = 12.5;
+  const Explanation all = explained("softmax", &tuned);
+  EXPECT_EQ(all.kernels[0].time_us, 12.5);
+  EXPECT_EQ(all.kernels[0].schedule, "row_reduction lanes=8");
+}
+
+TEST(Explanation, JsonHasAnEntryForEachLaunch) {
+  const Explanation all = explained("bert");
+  const auto json = explanation_json("bert.pt2", all);
+  ASSERT_EQ(json["kernels"].size(), all.launches.size());
+  EXPECT_LT(json["distinct_kernels"], all.launches.size()) << "equal layers cost one";
+  for (const auto& kernel : json["kernels"]) {
+    EXPECT_EQ(kernel["workload"].get<std::string>().size(), 64u);
+    EXPECT_FALSE(kernel["family"].get<std::string>().empty());
+    EXPECT_FALSE(kernel["fused_ops"].empty()) << kernel;
+    EXPECT_GT(kernel["bytes"].get<int64_t>(), 0);
+    EXPECT_GE(kernel["flops"].get<int64_t>(), 0);
+    EXPECT_GT(kernel["floor_us"].get<double>(), 0);
+  }
+}
+
+TEST(Explanation, TextFitsAHundredColumns) {
+  for (const char* name : {"bert", "llama", "train_step_mlp"}) {
+    std::istringstream text(
+        explanation_text("a/long/path/to/" + std::string(name) + ".pt2", explained(name)));
+    for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 100u) << line;
+  }
+}
+
+TEST(DevicePeak, FloorIsMemoryOrArithmetic) {
+  KernelCost cost;
+  cost.bytes = 1'000'000;
+  EXPECT_DOUBLE_EQ(kPeak.floor_us(cost), 100);
+  cost.flops = cost.contraction_flops = 100'000'000;
+  EXPECT_DOUBLE_EQ(kPeak.floor_us(cost), 1000);
+}
+
+TEST(DevicePeak, KnowsGpusByModelThenByIsa) {
+  const auto peak = [](const char* isa, const char* model) {
+    return cuda_peak({Backend::kCuda, isa, model, 0, ""});
+  };
+  EXPECT_EQ(peak("sm_90a", "NVIDIA H200").gb_per_s, 4300);
+  EXPECT_EQ(peak("sm_90a", "NVIDIA H100 80GB HBM3").gb_per_s, 3350);
+  EXPECT_EQ(peak("sm_80", "").gb_per_s, 2039);
+  EXPECT_NE(peak("sm_80", "").source.find("assumed"), std::string::npos);
+  EXPECT_EQ(peak("sm_120", "").gb_per_s, 0);
+}
+
+}  // namespace
+}  // namespace kiln::cli
