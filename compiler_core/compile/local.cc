@@ -60,6 +60,12 @@ Result<LocalCompilation> compile_locally(const Graph& canonical, const Digest& g
                                          const Target& target, const KernelCompiler& compiler,
                                          int jobs) {
   TRY(Plan planned, plan(canonical));
+  return compile_locally(std::move(planned), graph_digest, target, compiler, jobs);
+}
+
+Result<LocalCompilation> compile_locally(Plan planned, const Digest& graph_digest,
+                                         const Target& target, const KernelCompiler& compiler,
+                                         int jobs) {
   const std::vector<Workload> workloads = std::move(planned.kernels);
   LocalCompilation local;
   local.program = program_of(std::move(planned));

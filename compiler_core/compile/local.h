@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compiler_core/compile/kernel_compiler.h"
+#include "compiler_core/plan/plan.h"
 #include "compiler_core/program/program.h"
 
 namespace kiln {
@@ -15,6 +16,10 @@ struct LocalCompilation {
   std::vector<Artifact> artifacts;  // one per program.kernels
 };
 Result<LocalCompilation> compile_locally(const Graph& canonical, const Digest& graph_digest,
+                                         const Target& target, const KernelCompiler& compiler,
+                                         int jobs);
+// The same for a plan that is made already.
+Result<LocalCompilation> compile_locally(Plan planned, const Digest& graph_digest,
                                          const Target& target, const KernelCompiler& compiler,
                                          int jobs);
 
