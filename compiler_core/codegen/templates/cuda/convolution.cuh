@@ -8,16 +8,16 @@ namespace {
 template <class Map>
 struct Gathered : Map { static constexpr bool async = false; };
 
-// Brings a tile into shared memory by way of registers, every element on its own. (Named as the
-// generated map is: needed_text.h keeps a specialisation whose words occur further down.)
+// Brings a tile into shared memory, every element on its own: a chunk is put together in registers
+// and stored at once, one after another, since addresses of more would not fit the registers. The
+// stage is free when fetch() is called (matmul.cuh). (The parameter is named as the generated map:
+// needed_text.h keeps a specialisation whose words occur further down.)
 template <class WindowMap, class Tiling, int lines>
 struct Loader<Gathered<WindowMap>, Tiling, lines> {
   using Stored = typename WindowMap::stored;
   using Tile = TileOf<Gathered<WindowMap>, lines, Tiling::depth>;
   static constexpr int threads = Tiling::warp_rows * Tiling::warp_columns * 32;
   static constexpr int chunks = Tile::rows * Tile::chunks;
-  static constexpr int turns = (chunks + threads - 1) / threads;
-  Bits<16> waiting[turns];
 
   KILN_INLINE void load_one(const Stored* operand, int line, int depth, int i, Bits<16>& x) {
     index_t at = 0;
@@ -32,25 +32,19 @@ struct Loader<Gathered<WindowMap>, Tiling, lines> {
           part.word[w];
     }
   }
-  KILN_MEMBER void fetch(const Stored* operand, int line, int depth, char*) {
-    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
-      const int place = thread_index() + turn * threads;
-      const int row = place / Tile::chunks, inner = place % Tile::chunks * Tile::in_chunk;
-      _Pragma("unroll") for (unsigned& word : waiting[turn].word) word = 0;
-      if (chunks % threads != 0 && place >= chunks) continue;
+  KILN_MEMBER void fetch(const Stored* operand, int line, int depth, char* tile) {
+    _Pragma("unroll 1") for (int place = thread_index(); place < chunks; place += threads) {
+      const int row = place / Tile::chunks, chunk = place % Tile::chunks;
+      const int inner = chunk * Tile::in_chunk;
+      Bits<16> x;
+      _Pragma("unroll") for (unsigned& word : x.word) word = 0;
       _Pragma("unroll") for (int i = 0; i < Tile::in_chunk; ++i)
         load_one(operand, line + (WindowMap::depth_inner ? row : inner + i),
-                 depth + (WindowMap::depth_inner ? inner + i : row), i, waiting[turn]);
+                 depth + (WindowMap::depth_inner ? inner + i : row), i, x);
+      store_words(tile + Tile::chunk_at(row, chunk), x.word);
     }
   }
-  KILN_MEMBER void keep(char* tile) {
-    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
-      const int place = thread_index() + turn * threads;
-      if (chunks % threads != 0 && place >= chunks) continue;
-      store_words(tile + Tile::chunk_at(place / Tile::chunks, place % Tile::chunks),
-                  waiting[turn].word);
-    }
-  }
+  KILN_MEMBER void keep(char*) {}
 };
 
 // As plain_sum() and staged_f32_sums() in matmul.cuh.
