@@ -247,7 +247,7 @@ NodeId counts(GraphBuilder& b, const Windows& w, size_t i, bool with_padding) {
 }
 
 // What sums over windows are divided by, in `type` and the shape [lead..., out...].
-NodeId divisor(Call& c, const Windows& w, const Shape& shape, DType type) {
+NodeId divisor(Call& c, const Windows& w, Shape shape, DType type) {
   GraphBuilder& b = c.b;
   int64_t constant = 1;
   bool uniform = true;

@@ -85,7 +85,7 @@ NodeId transposed_convolution(GraphBuilder& b, NodeId x, NodeId w, const Convolu
 }
 
 NodeId convolution_input_gradient(GraphBuilder& b, NodeId gradient, NodeId w,
-                                  const ConvolutionAttr& attr, const Shape& x) {
+                                  const ConvolutionAttr& attr, Shape x) {
   if (!b.ok()) return kInvalidNode;
   std::vector<int64_t> rest;
   for (size_t i = 0; i < attr.stride.size(); ++i) {
@@ -102,7 +102,7 @@ NodeId convolution_input_gradient(GraphBuilder& b, NodeId gradient, NodeId w,
 }
 
 NodeId convolution_weight_gradient(GraphBuilder& b, NodeId gradient, NodeId x,
-                                   const ConvolutionAttr& attr, const Shape& w) {
+                                   const ConvolutionAttr& attr, Shape w) {
   if (!b.ok()) return kInvalidNode;
   const Shape from = b.shape(x), result = b.shape(gradient);
   if (!is_constant(from) || !is_constant(result) || !is_constant(w))

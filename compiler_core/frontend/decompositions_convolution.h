@@ -15,11 +15,11 @@ NodeId transposed_convolution(GraphBuilder& b, NodeId x, NodeId w, const Convolu
 // With respect to x of the shape `x`: a transposed convolution of the result's gradient.
 // Spatial sizes are constants.
 NodeId convolution_input_gradient(GraphBuilder& b, NodeId gradient, NodeId w,
-                                  const ConvolutionAttr& attr, const Shape& x);
+                                  const ConvolutionAttr& attr, Shape x);
 // With respect to a weight of the shape `w`: a convolution of x by the gradient, with batch and
 // channels exchanged, stride and dilation too. All sizes are constants.
 NodeId convolution_weight_gradient(GraphBuilder& b, NodeId gradient, NodeId x,
-                                   const ConvolutionAttr& attr, const Shape& w);
+                                   const ConvolutionAttr& attr, Shape w);
 // With respect to a bias a channel: [channels].
 NodeId convolution_bias_gradient(GraphBuilder& b, NodeId gradient);
 
