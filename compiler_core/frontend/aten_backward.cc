@@ -274,6 +274,30 @@ Values select_backward(Call& c) {
   return {b.pad(b.reshape(grad, one), low, high, constant_bits(b.dtype(grad), 0))};
 }
 
+// Output o averages the inputs from floor(o in / out) to ceil((o + 1) in / out): as a matrix
+// [out, in] of their weights.
+Expr averaging_weights(GraphBuilder& b, const Dim& in, const Dim& out, DType type) {
+  const Shape shape = {out, in};
+  const Expr row{&b, coordinate(b, shape, 0)}, place{&b, coordinate(b, shape, 1)};
+  const auto size = [&](const Dim& dim) { return Expr{&b, size_value(b, dim, DType::kI64)}; };
+  const Expr start = row * size(in) / size(out);
+  const Expr end = ((row + 1) * size(in) + (size(out) - 1)) / size(out);
+  const Expr inside = (start <= place) & (place < end);
+  return choose(inside, 1 / (end - start).cast(type), 0);
+}
+Values adaptive_avg_pool2d_backward(Call& c) {
+  GraphBuilder& b = c.b;
+  const Expr grad = tensor(c, "grad_output"), x = tensor(c, "self");
+  const Shape in = x.shape(), out = grad.shape();
+  if (!c.ok() || in.size() < 3 || out.size() != in.size()) return {c.invalid("needs an image")};
+  const size_t h = in.size() - 2, w = in.size() - 1;
+  const Expr g = wide(grad);
+  const Expr tall = averaging_weights(b, in[h], out[h], g.dtype());
+  const Expr broad = averaging_weights(b, in[w], out[w], g.dtype());
+  const NodeId wide_rows = matrix_product(b, g.id, broad.id);
+  return {b.cast(matrix_product(b, swap_axes(b, tall.id, 0, 1), wide_rows), x.dtype())};
+}
+
 constexpr Lowering kLowerings[] = {
     {"aten.threshold_backward.default", threshold_backward},
     {"aten.tanh_backward.default", tanh_backward},
@@ -302,6 +326,7 @@ constexpr Lowering kLowerings[] = {
     {"aten.nll_loss_backward.default", nll_loss_backward},
     {"aten.nll_loss2d_backward.default", nll_loss_backward},
     {"aten.native_dropout_backward.default", native_dropout_backward},
+    {"aten._adaptive_avg_pool2d_backward.default", adaptive_avg_pool2d_backward},
     {"aten.slice_backward.default", slice_backward},
     {"aten.select_backward.default", select_backward},
 };

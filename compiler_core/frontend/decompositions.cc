@@ -133,16 +133,17 @@ NodeId constant_like(GraphBuilder& b, NodeId x, double value) {
   return b.broadcast(scalar(b, b.dtype(x), to_number(value)), b.shape(x));
 }
 
-NodeId size_value(GraphBuilder& b, const Dim& size, DType dtype) {
+NodeId size_value(GraphBuilder& b, Dim size, DType dtype) {  // NOLINT: see the header
   if (size.is_constant()) return scalar(b, dtype, to_number(size.constant()));
   // A core graph has no values of sizes: it counts ones.
   const NodeId ones = b.broadcast(b.constant_int(DType::kI64, 1), {size});
   return b.cast(b.reduce(Op::kReduceSum, ones, {0}), dtype);
 }
 
-NodeId coordinate(GraphBuilder& b, const Shape& shape, size_t axis) {
+NodeId coordinate(GraphBuilder& b, Shape shape, size_t axis) {
   const int at = static_cast<int>(axis);
-  return b.broadcast_in(b.iota(DType::kI64, shape[axis]), shape, std::span(&at, 1));
+  const NodeId line = b.iota(DType::kI64, shape[axis]);
+  return b.broadcast_in(line, std::move(shape), std::span(&at, 1));
 }
 
 NodeId sigmoid(GraphBuilder& b, NodeId x) {
@@ -244,7 +245,8 @@ NodeId matrix_product(GraphBuilder& b, NodeId x, NodeId y) {
   return b.matmul(b.broadcast(x, left), b.broadcast(y, right));
 }
 
-NodeId linear_index(GraphBuilder& b, const Shape& shape, const std::vector<NodeId>& indices) {
+// NOLINTNEXTLINE(performance-unnecessary-value-param): see the header
+NodeId linear_index(GraphBuilder& b, Shape shape, const std::vector<NodeId>& indices) {
   NodeId linear = kInvalidNode;
   for (size_t i = 0; i < indices.size(); ++i) {
     NodeId index = b.cast(indices[i], DType::kI64);
@@ -269,7 +271,8 @@ NodeId gather_leading(GraphBuilder& b, NodeId x, const std::vector<NodeId>& indi
   return b.gather(b.reshape(x, flat), linear_index(b, shape, indices));
 }
 
-NodeId places_along(GraphBuilder& b, const Shape& from, int axis, NodeId index) {
+// NOLINTNEXTLINE(performance-unnecessary-value-param): see the header
+NodeId places_along(GraphBuilder& b, Shape from, int axis, NodeId index) {
   const Shape to = b.shape(index);
   if (!b.ok() || from.empty() || from.size() != to.size())
     return b.fail_with(

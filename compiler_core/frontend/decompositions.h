@@ -1,5 +1,8 @@
 // Decompositions: what composite operations mean in core ops, for the lowerings that share them.
 // They follow ATen's CPU kernels: half types are computed in f32 and rounded once at the end.
+//
+// A builder's shape() is a reference that the next node may move: what makes nodes takes shapes by
+// value.
 #pragma once
 
 #include <span>
@@ -29,9 +32,9 @@ Number to_number(int64_t value);
 // `value` in the dtype and shape of `x`.
 NodeId constant_like(GraphBuilder& b, NodeId x, double value);
 // A size as a scalar of `dtype`.
-NodeId size_value(GraphBuilder& b, const Dim& size, DType dtype);
+NodeId size_value(GraphBuilder& b, Dim size, DType dtype);
 // 0, 1, 2, ... along `axis` of `shape`, as i64.
-NodeId coordinate(GraphBuilder& b, const Shape& shape, size_t axis);
+NodeId coordinate(GraphBuilder& b, Shape shape, size_t axis);
 
 NodeId sigmoid(GraphBuilder& b, NodeId x);
 // Over `axes`, which stay with size 1.
@@ -58,12 +61,12 @@ NodeId gather_axis(GraphBuilder& b, NodeId x, int axis, NodeId index);
 // indices count from the end.
 NodeId gather_leading(GraphBuilder& b, NodeId x, const std::vector<NodeId>& indices);
 // The place in the flattened leading axes of `shape` that such indices name.
-NodeId linear_index(GraphBuilder& b, const Shape& shape, const std::vector<NodeId>& indices);
+NodeId linear_index(GraphBuilder& b, Shape shape, const std::vector<NodeId>& indices);
 // out[i, j, k] = x[i, index[i, j, k], k] for axis 1.
 NodeId gather_along(GraphBuilder& b, NodeId x, int axis, NodeId index);
 // The places in the flattened tensor of shape `from` that gather_along reads, and that scatter
 // along `axis` writes.
-NodeId places_along(GraphBuilder& b, const Shape& from, int axis, NodeId index);
+NodeId places_along(GraphBuilder& b, Shape from, int axis, NodeId index);
 
 // A bound of a slice as Python counts it: from the end when negative, within 0 and `size`.
 Dim slice_bound(Call& c, Dim bound, const Dim& size);

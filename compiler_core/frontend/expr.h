@@ -14,7 +14,7 @@ struct Expr {
   NodeId id = kInvalidNode;
 
   DType dtype() const { return b->dtype(id); }
-  const Shape& shape() const { return b->shape(id); }
+  Shape shape() const { return b->shape(id); }
   Expr cast(DType type) const { return {b, b->cast(id, type)}; }
   Expr broadcast(Shape to) const { return {b, b->broadcast(id, std::move(to))}; }
   Expr reshape(Shape to) const { return {b, b->reshape(id, std::move(to))}; }

@@ -1,6 +1,7 @@
 // Every covered program of tests/graphs gives PyTorch's answer through the real service.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/process.h"
@@ -10,7 +11,7 @@ namespace {
 
 struct Program {
   const char* name;
-  size_t launches;  // a good human's plan
+  size_t launches;  // a good human's plan; 0 where none is laid down
 };
 
 class Programs : public ::testing::TestWithParam<Program> {
@@ -27,15 +28,20 @@ class Programs : public ::testing::TestWithParam<Program> {
 
   static void expect_right(const std::string& mode) {
     const Program& program = GetParam();
-    const Finished ran = run({binary("kiln"), "run", small_graph(program.name) + ".pt2", "--expect",
-                              small_graph(program.name) + ".safetensors", "--mode", mode,
-                              "--coordinator", service_->endpoint(), "--no-fallback", "--json"});
+    const std::string archive = small_graph(program.name) + ".pt2";
+    // Training graphs written by hand are in text form.
+    const std::string file =
+        std::filesystem::exists(archive) ? archive : small_graph(program.name) + ".graph";
+    const Finished ran =
+        run({binary("kiln"), "run", file, "--expect", small_graph(program.name) + ".safetensors",
+             "--mode", mode, "--coordinator", service_->endpoint(), "--no-fallback", "--json"});
     EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err << service_->log();
     const nlohmann::json report = ran.json();
     ASSERT_TRUE(report.is_object()) << ran.out;
     EXPECT_TRUE(report["ok"].get<bool>()) << ran.out;
     EXPECT_TRUE(report["compared"].get<bool>());
     EXPECT_NE(report["cache"], "local");
+    if (program.launches == 0) return;
     EXPECT_EQ(report["launches"], program.launches) << ran.out;
   }
 
@@ -50,19 +56,22 @@ TEST_P(Programs, RunRightWhenTuned) {
   expect_right("max-autotune");
 }
 
-INSTANTIATE_TEST_SUITE_P(, Programs,
-                         ::testing::Values(Program{"fused_gelu", 1}, Program{"sincos", 1},
-                                           Program{"sincos_broadcast", 1},
-                                           Program{"dup_and_dead", 1}, Program{"softmax", 1},
-                                           Program{"softmax_dim0", 1}, Program{"layernorm", 1},
-                                           Program{"rmsnorm_residual", 1}, Program{"swiglu", 1},
-                                           Program{"rope", 1}, Program{"colsum", 1},
-                                           Program{"relu_matmul", 1}, Program{"matmul", 1},
-                                           Program{"matmul_bf16", 1}, Program{"linear_decode", 1},
-                                           Program{"linear_bias_gelu", 1}, Program{"mlp_silu", 2},
-                                           Program{"mlp_relu", 2}, Program{"ffn_gelu", 2},
-                                           Program{"linear_ln_gelu", 2}, Program{"attention", 3}),
-                         [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    , Programs,
+    ::testing::Values(
+        Program{"fused_gelu", 1}, Program{"sincos", 1}, Program{"sincos_broadcast", 1},
+        Program{"dup_and_dead", 1}, Program{"softmax", 1}, Program{"softmax_dim0", 1},
+        Program{"layernorm", 1}, Program{"rmsnorm_residual", 1}, Program{"swiglu", 1},
+        Program{"rope", 1}, Program{"colsum", 1}, Program{"relu_matmul", 1}, Program{"matmul", 1},
+        Program{"matmul_bf16", 1}, Program{"linear_decode", 1}, Program{"linear_bias_gelu", 1},
+        Program{"mlp_silu", 2}, Program{"mlp_relu", 2}, Program{"ffn_gelu", 2},
+        Program{"linear_ln_gelu", 2}, Program{"attention", 3}, Program{"argmax", 0},
+        Program{"where_on_sum", 0}, Program{"cross_entropy", 0}, Program{"sdpa_causal", 0},
+        Program{"cond_sin_cos", 0}, Program{"embedding_sum", 0}, Program{"train_step_mlp", 0},
+        Program{"attention_backward", 0}, Program{"layernorm_backward", 0},
+        Program{"conv_bn_relu", 0}, Program{"conv_residual", 0}, Program{"bert", 0},
+        Program{"gpt2", 0}, Program{"llama", 0}),
+    [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace
 }  // namespace kiln::testing

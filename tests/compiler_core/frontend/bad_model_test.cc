@@ -130,7 +130,7 @@ TEST(BadModel, an_op_that_is_not_covered_names_the_users_line_and_what_to_do) {
       .output("y");
   expect_refused(
       model.json(), Code::kUnsupported,
-      {"aten.fft_fft.default", "net.py:7: return torch.fft.fft(x)", "run_decompositions"});
+      {"aten.fft_fft.default", "net.py:7: return torch.fft.fft(x)", "real and imaginary parts"});
 }
 
 TEST(BadModel, an_operator_with_a_missing_or_wrong_argument) {
@@ -151,15 +151,7 @@ TEST(BadModel, an_axis_that_is_not_there) {
   expect_refused(model.json(), Code::kInvalidArgument, {"'dim'", "rank 1"});
 }
 
-TEST(BadModel, outputs_and_inputs_that_are_no_tensors_or_change_state) {
-  expect_refused(
-      relu().output_spec(R"({"buffer_mutation":{"arg":{"name":"y"},"buffer_name":"b"}})").json(),
-      Code::kUnsupported, {"buffer_mutation"});
-  expect_refused(
-      relu()
-          .output_spec(R"({"user_input_mutation":{"arg":{"name":"y"},"user_input_name":"x"}})")
-          .json(),
-      Code::kUnsupported, {"user_input_mutation"});
+TEST(BadModel, outputs_and_inputs_that_are_no_tensors) {
   expect_refused(relu().output_spec(R"({"user_output":{"arg":{"as_int":3}}})").json(),
                  Code::kUnsupported, {"output 1", "not a tensor"});
   expect_refused(
@@ -182,6 +174,30 @@ TEST(BadModel, an_empty_range_of_a_symbol) {
       .symbolic_node("aten.relu.default", {kX}, "y", kFloat, {"s0"})
       .output("y");
   expect_refused(model.json(), Code::kInvalidArgument, {"range", "'s0'"});
+}
+
+TEST(BadModel, every_op_that_is_not_covered_is_listed_with_its_uses) {
+  ModelText model;
+  model.input("x", kFloat, {2});
+  model.stack_trace(R"x("File \"net.py\", line 7, in forward\n    a = f(x)")x")
+      .node("aten.nonzero.default", {kX}, "a", kLong, {2, 1})
+      .node("mylib.frobnicate.default", {kX}, "b", kFloat, {2});
+  model.stack_trace(R"x("File \"net.py\", line 9, in forward\n    c = g(x)")x")
+      .node("mylib.frobnicate.default", {kX}, "y", kFloat, {2})
+      .output("y");
+  expect_refused(model.json(), Code::kUnsupported,
+                 {"2 ops are not covered", "aten.nonzero.default (1 use), used at net.py:7",
+                  "depends on the data", "mylib.frobnicate.default (2 uses), used at net.py:7",
+                  "run_decompositions"});
+}
+
+TEST(BadModel, a_loop_over_data_is_refused_by_name) {
+  ModelText model;
+  model.input("x", kFloat, {2})
+      .raw_node("higher_order.while_loop", {tensor("", "x")}, R"([{"as_tensors":[{"name":"y"}]}])")
+      .declare("y", kFloat, {"2"})
+      .output("y");
+  expect_refused(model.json(), Code::kUnsupported, {"higher_order.while_loop", "trip count"});
 }
 
 TEST(BadModel, indices_that_would_divide_by_zero_or_make_millions_of_nodes) {
