@@ -204,6 +204,7 @@ class Arranger {
     const auto& view = std::get<ViewAttr>(old.attr);
     if (traits(node(old.operands[0]).op).kind != OpKind::kSource) {
       Shape rows = builder_.shape(x);
+      if (rows == shape) return x;  // the same values in other axes
       rows.push_back(1);
       return builder_.broadcast(builder_.reshape(x, std::move(rows)), shape);
     }

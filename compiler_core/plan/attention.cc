@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/stored_values.h"
 
 namespace kiln {
 namespace {
@@ -43,21 +44,29 @@ class Matcher {
   const Node& node(NodeId id) const { return graph_.node(id); }
   NodeId operand(NodeId id, size_t i) const { return node(id).operands[i]; }
 
-  // The node below a View that repeats a value of one a row along the last axis.
+  // The node below a View that repeats a value of one a row along the last axis, however its own
+  // axes are written.
   NodeId repeated(NodeId id) const {
     const Node& view = node(id);
-    if (view.op != Op::kView) return kInvalidNode;
-    const Node& rows = node(view.operands[0]);
-    Shape shape = view.shape;
-    if (shape.empty()) return kInvalidNode;
-    shape.pop_back();
-    std::vector<Dim> strides = contiguous_strides(shape);
+    if (view.op != Op::kView || view.shape.empty()) return kInvalidNode;
+    Shape rows = view.shape;
+    rows.pop_back();
+    std::vector<Dim> strides = contiguous_strides(rows);
     strides.emplace_back(0);
     const auto& attr = std::get<ViewAttr>(view.attr);
     for (size_t i = 0; i < view.shape.size(); ++i)
       if (view.shape[i].is(1)) strides[i] = attr.strides[i];
-    return rows.shape == shape && attr.offset.is(0) && attr.strides == strides ? view.operands[0]
-                                                                               : kInvalidNode;
+    const bool all = numel(node(view.operands[0]).shape) == numel(rows);
+    return all && attr.offset.is(0) && attr.strides == strides ? view.operands[0] : kInvalidNode;
+  }
+
+  bool is_row_max(NodeId id) {
+    if (id == found_.row_max) return true;
+    const Node& view = node(id);
+    if (view.op != Op::kView || view.operands[0] != found_.row_max || !is_reshape(graph_, view))
+      return false;
+    take(id);
+    return true;
   }
 
   // The constant that a View repeats everywhere.
@@ -125,8 +134,8 @@ class Matcher {
     constexpr double kLeast = -std::numeric_limits<double>::infinity();
     found_.guarded = true;
     take(equal);
-    return (operand(equal, 0) == found_.row_max && constant(operand(equal, 1)) == kLeast) ||
-           (operand(equal, 1) == found_.row_max && constant(operand(equal, 0)) == kLeast);
+    return (constant(operand(equal, 1)) == kLeast && is_row_max(operand(equal, 0))) ||
+           (constant(operand(equal, 0)) == kLeast && is_row_max(operand(equal, 1)));
   }
 
   // The arithmetic of the scores: one matmul, and what depends on it is inside.
@@ -219,18 +228,22 @@ std::optional<AttentionPattern> find_attention(const Graph& graph) {
 }
 
 Result<Graph> lift_attention_casts(const Graph& graph) {
-  return rewrite_nodes(graph, [](GraphBuilder& b, const Node& node, std::vector<NodeId> operands) {
-    const auto is_view = [&](NodeId id) { return b.node(id).op == Op::kView; };
-    if (node.op == Op::kCast && is_half(node.dtype) && is_view(operands[0])) {
-      const Node reshape = b.node(operands[0]);
-      const NodeId reordered = reshape.operands[0];
-      if (is_view(reordered) && b.node(b.node(reordered).operands[0]).op == Op::kMatmul) {
+  bool lifted = false;
+  TRY(Graph rewritten,
+      rewrite_nodes(graph, [&](GraphBuilder& b, const Node& node, std::vector<NodeId> operands) {
+        const auto is_view = [&](NodeId id) { return b.node(id).op == Op::kView; };
+        if (node.op != Op::kCast || !is_half(node.dtype) || !is_view(operands[0]))
+          return emit(b, node, std::move(operands));
+        const Node reshape = b.node(operands[0]);
+        const NodeId reordered = reshape.operands[0];
+        if (!is_view(reordered) || b.node(b.node(reordered).operands[0]).op != Op::kMatmul)
+          return emit(b, node, std::move(operands));
+        lifted = true;
         const auto& view = std::get<ViewAttr>(reshape.attr);
         return b.view(b.cast(reordered, node.dtype), reshape.shape, view.strides, view.offset);
-      }
-    }
-    return emit(b, node, std::move(operands));
-  });
+      }));
+  if (!lifted) return graph;
+  return rewrite_nodes(rewritten, emit);  // without the reshapes that nobody reads any more
 }
 
 NodeId attention_result(const Graph& graph, const AttentionPattern& pattern) {

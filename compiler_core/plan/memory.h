@@ -1,4 +1,5 @@
-// Places temporaries in one arena: first fit over the time in which each is needed.
+// Places temporaries in one arena: first fit over the time in which each is needed, in the best of
+// several orders.
 #pragma once
 
 #include <cstdint>
@@ -22,5 +23,9 @@ struct ArenaPlan {
 // Buffers whose lifetimes overlap in time never overlap in memory. A launch's inputs and outputs
 // overlap in time.
 ArenaPlan plan_arena(const std::vector<Lifetime>& lifetimes);
+
+// What no arena can do without: the bytes that are alive together, at the launch where they are
+// most, each buffer rounded up to kBufferAlignment.
+int64_t most_live_bytes(const std::vector<Lifetime>& lifetimes);
 
 }  // namespace kiln

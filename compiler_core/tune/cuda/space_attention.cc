@@ -7,11 +7,14 @@
 namespace kiln {
 namespace {
 
-// Of a thread: sums, and scores as they come and go.
-constexpr int64_t kMostHeld = 192;
+// Registers of a thread that sums and scores take: scores twice, as they are and as weights on
+// their way into the second product, and both in two parts where f32 is multiplied so. Beyond, the
+// compiler spills.
+constexpr int64_t kMostHeld = 168;
 
 int64_t held(const CudaAttentionSchedule& schedule, const AttentionProblem& problem) {
-  return (problem.columns + 15) / 16 * 8 + schedule.keys / 2;
+  const int64_t scores = problem.stored == DType::kF32 ? 2 * schedule.keys : schedule.keys;
+  return (problem.columns + 15) / 16 * 8 + scores;
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(Family, NamesRoundTrip) {
   for (const Family family :
        {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction, Family::kMatmul})
     EXPECT_EQ(parse_family(to_string(family)).value(), family);
-  EXPECT_FALSE(parse_family("convolution").has_value());
+  EXPECT_FALSE(parse_family("gathering").has_value());
 }
 
 TEST(MakeWorkload, SoftmaxOverTheLastAxisIsARowReduction) {
