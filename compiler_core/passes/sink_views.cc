@@ -12,6 +12,15 @@ namespace {
 // elementwise node becomes the same demand on its operands, a demand on a View node the composed
 // demand on its operand. Only what is demanded is built, each demand once, and with an explicit
 // stack, since graphs are deep.
+//
+// Two bounds keep the work linear in the graph, where it could be its square or worse: a reading of
+// so many Views that do not compose ends at a View, which is built as it stands; and once there are
+// far more readings than nodes, Views stay above the nodes they read. No program a person writes
+// comes near either; a graph that does is right, and may have several digests.
+constexpr size_t kMostViewsOfAReading = 8;
+constexpr size_t kMostReadingsPerNode = 4;
+constexpr size_t kReadingsOfAnyGraph = 1 << 14;
+
 class Sinker {
  public:
   Sinker(const Graph& graph, SinkLimit limit)
@@ -68,6 +77,7 @@ class Sinker {
       if (demand.reading != kWhole) chain = reading(demand.reading);
       std::optional<ViewAttr> composed;
       if (!chain.empty()) composed = compose_views(node, chain[0].shape, chain[0].attr);
+      if (!composed && chain.size() >= kMostViewsOfAReading) break;
       if (composed)
         chain[0].attr = *std::move(composed);
       else
@@ -111,6 +121,8 @@ class Sinker {
   bool sinks_through(const Demand& demand) const {
     const Node& node = graph_.node(demand.node);
     if (!is_elementwise(node.op)) return false;
+    if (viewed_.size() > kReadingsOfAnyGraph + kMostReadingsPerNode * graph_.nodes().size())
+      return false;
     const Dim reads = numel(reading(demand.reading).back().shape), has = numel(node.shape);
     const bool repeats = !(reads == has || (reads.is_constant() && has.is_constant() &&
                                             reads.constant() <= has.constant()));
@@ -158,6 +170,7 @@ class Sinker {
     for (const Demand& below : step.below) operands.push_back(*built(below));
     const Shape& shape =
         demand.reading == kWhole ? node.shape : reading(demand.reading).back().shape;
+    if (node.op == Op::kView) return emit(builder, node, std::move(operands));
     return builder.add({node.op, node.dtype, shape, std::move(operands), node.attr});
   }
 
