@@ -6,6 +6,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/codegen/precision.h"
+#include "compiler_core/codegen/size.h"
 
 namespace kiln {
 namespace {
@@ -29,8 +30,6 @@ std::string_view rough_suffix(const Node& node) {
 
 Status check_printable(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
-    if (!is_constant(node.shape))
-      return fail(Code::kUnsupported, "a kernel with sizes that are known only at run time");
     if (node.dtype == DType::kF8E4M3 || node.dtype == DType::kF8E5M2)
       return fail(Code::kUnsupported, fmt::format("{} on this target", to_string(node.dtype)));
   }
@@ -46,9 +45,8 @@ ExpressionPrinter::ExpressionPrinter(const Graph& graph, Dialect dialect)
                           : std::vector<bool>(static_cast<size_t>(graph.size()))) {
   for (NodeId id : graph.inputs()) {
     const Node& node = graph.node(id);
-    std::vector<int64_t> strides;
-    for (const Dim& dim : contiguous_strides(node.shape)) strides.push_back(dim.constant());
-    bind_buffer(id, fmt::format("in{}", std::get<InputAttr>(node.attr).index), std::move(strides));
+    bind_buffer(id, fmt::format("in{}", std::get<InputAttr>(node.attr).index),
+                contiguous_strides(node.shape));
   }
 }
 
@@ -57,8 +55,7 @@ void ExpressionPrinter::bind(NodeId node, Register at) {
   bound_[node] = std::move(at);
 }
 
-void ExpressionPrinter::bind_buffer(NodeId node, std::string pointer,
-                                    std::vector<int64_t> strides) {
+void ExpressionPrinter::bind_buffer(NodeId node, std::string pointer, std::vector<Dim> strides) {
   bound_.erase(node);
   buffers_[node] = {std::move(pointer), std::move(strides)};
 }
@@ -138,7 +135,7 @@ Register ExpressionPrinter::compute(NodeId id, Indices at) {
   if (const auto packed = packed_.find(id); packed != packed_.end())
     return define(Level::kInner, false, node.dtype, fmt::format("unpack({})", packed->second));
   if (const auto buffer = buffers_.find(id); buffer != buffers_.end())
-    return load(node.dtype, buffer->second.pointer, place(id, at), numel(node.shape).constant());
+    return load(node.dtype, buffer->second.pointer, place(id, at), numel(node.shape));
   switch (node.op) {
     case Op::kConstant:
       return constant(node.dtype, std::get<ConstantAttr>(node.attr));
@@ -155,7 +152,7 @@ Register ExpressionPrinter::compute(NodeId id, Indices at) {
     case Op::kPhilox: {
       Index flat;
       const std::vector<Dim> strides = contiguous_strides(node.shape);
-      for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k].constant();
+      for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k];
       return random(node, flat);
     }
     default:
@@ -189,14 +186,15 @@ int64_t ExpressionPrinter::alignment(const Index& at) const {
   return rows_ ? std::max(known, (at + rows_->at * -1).alignment(rows_->lanes)) : known;
 }
 
-std::string ExpressionPrinter::live(const Index& at, int64_t elements) const {
+std::string ExpressionPrinter::live(const Index& at, const Dim& elements) const {
   if (!rows_ || alignment(at) < rows_->lanes) return "live";
   return fmt::format("bounded(live, {})", (at * -1 + Index(elements)).text());
 }
 
 // Whole vectors around it lie in the buffer when every element that it may stand for does.
-bool ExpressionPrinter::is_shifted(const Index& at, int64_t elements) const {
-  return rows_ && at.least() >= 0 && at.greatest() < elements && alignment(at) < rows_->lanes &&
+bool ExpressionPrinter::is_shifted(const Index& at, const Dim& elements) const {
+  return rows_ && is_at_least(at.least(), 0) && is_less(at.greatest(), elements) &&
+         alignment(at) < rows_->lanes &&
          (at + rows_->inner * -1).alignment(rows_->lanes) == rows_->lanes;
 }
 
@@ -207,20 +205,22 @@ std::string ExpressionPrinter::aligned(std::string_view function, const Index& a
 }
 
 Register ExpressionPrinter::load(DType dtype, const std::string& pointer, const Index& at,
-                                 int64_t elements) {
+                                 const Dim& elements) {
   std::string expression;
   if (at.has_lanes())
     expression = fmt::format("load_lanes({}, {}, live)", pointer, at.lanes_text());
-  else if (const int64_t stride = at.lane_stride(); stride == 0)
+  else if (const Dim stride = at.lane_stride(); stride.is(0))
     expression = fmt::format("load_splat({} + {})", pointer, at.text());
-  else if (stride == 1 && is_shifted(at, elements))
+  else if (stride.is(1) && is_shifted(at, elements))
     expression = fmt::format("load_shifted({0} + {1}, phase, bounded(live, {2}))", pointer,
                              at.text(), (at * -1 + Index(elements)).text());
-  else if (stride == 1)
+  else if (stride.is(1))
     expression =
         fmt::format("{}({} + {}, {})", aligned("load", at), pointer, at.text(), live(at, elements));
   else
     expression = fmt::format("load_strided({} + {}, {}, live)", pointer, at.text(), stride);
+  if (!readable_.empty())
+    expression = fmt::format("({}) ? {} : {}{{}}", readable_, expression, register_type(dtype));
   return define(at.level(), !at.varies_by_lane(), dtype, expression);
 }
 
@@ -229,10 +229,10 @@ Index ExpressionPrinter::place(NodeId id, Indices at) const {
   Index flat;
   if (node.op == Op::kView) {
     const auto& view = std::get<ViewAttr>(node.attr);
-    flat = Index(view.offset.constant());
-    for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * view.strides[k].constant();
+    flat = Index(view.offset);
+    for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * view.strides[k];
   } else {
-    const std::vector<int64_t>& strides = buffers_.at(id).strides;
+    const std::vector<Dim>& strides = buffers_.at(id).strides;
     for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k];
   }
   return flat;
@@ -243,12 +243,12 @@ void ExpressionPrinter::load_packed(NodeId id, Indices at, const std::string& pa
   const Index from = place(id, at);
   const NodeId source = node.op == Op::kView ? node.operands[0] : id;
   const std::string& pointer = buffers_.at(source).pointer;
-  const std::string lanes = live(from, numel(graph_.node(source).shape).constant());
-  const int64_t stride = from.lane_stride();
+  const std::string lanes = live(from, numel(graph_.node(source).shape));
+  const Dim stride = from.lane_stride();
   if (from.has_lanes())
     emit(Level::kInner,
          fmt::format("{} = load_lanes_packed({}, {}, live);", packed, pointer, from.lanes_text()));
-  else if (stride != 1)
+  else if (!stride.is(1))
     emit(Level::kInner, fmt::format("{} = load_strided_packed({} + {}, {}, live);", packed, pointer,
                                     from.text(), stride));
   else if (copies)
@@ -321,7 +321,7 @@ void ExpressionPrinter::store(int position, Indices at, bool stream) {
   const Register result = value(id, at);
   Index flat;
   const std::vector<Dim> strides = contiguous_strides(graph_.node(id).shape);
-  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k].constant();
+  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k];
   emit(Level::kInner,
        fmt::format("{}(out{} + {}, {}, live);", aligned(stream ? "stream" : "store", flat),
                    position, flat.text(), result.name));
@@ -332,7 +332,7 @@ void ExpressionPrinter::store_one(int position, Indices at) {
   const Register result = value(id, at);
   Index flat;
   const std::vector<Dim> strides = contiguous_strides(graph_.node(id).shape);
-  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k].constant();
+  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k];
   emit(std::max(result.level, flat.level()),
        fmt::format("store_one(out{} + {}, {});", position, flat.text(), result.name));
 }

@@ -11,7 +11,8 @@
 // take() and puts it at the head of that loop's body, or, when it prints several loops after one
 // another, the outer text in front of the loop that needs it.
 //
-// Names in the generated code: `in0..`, `out0..` are typed pointers to the arguments, `live` says
+// Names in the generated code: `in0..`, `out0..` are typed pointers to the arguments, `s0..` the
+// graph's symbols, `live` says
 // how many lanes exist: AllLanes, or SomeLanes with a count, so that one body serves whole vectors
 // and tails without reading or writing past an end.
 //
@@ -48,7 +49,7 @@ struct Register {
 // the f32 it lies in, as in Inductor's kernels.
 enum class Dialect : uint8_t { kCpu, kCuda };
 
-// Refuses what no expression covers: sizes that are not constant, f8 types.
+// Refuses what no expression covers: f8 types.
 Status check_printable(const Graph& graph);
 
 // Whether some node is a Philox, which takes vocabulary of its own: random.h, random.cuh.
@@ -63,7 +64,7 @@ class ExpressionPrinter {
   // type's register is f32 rounded to it.
   void bind(NodeId node, Register at);
   // `node` lies in memory as its dtype at `pointer` (an expression), element sum(index * stride).
-  void bind_buffer(NodeId node, std::string pointer, std::vector<int64_t> strides);
+  void bind_buffer(NodeId node, std::string pointer, std::vector<Dim> strides);
   // `node` waits as it lies in memory in `packed`, a Packed of its dtype (CUDA): it is unpacked in
   // every loop that reads it.
   void bind_packed(NodeId node, std::string packed);
@@ -108,7 +109,7 @@ class ExpressionPrinter {
  private:
   struct Buffer {
     std::string pointer;
-    std::vector<int64_t> strides;
+    std::vector<Dim> strides;
   };
   using Indices = std::span<const Index>;
   struct Condition;
@@ -118,16 +119,17 @@ class ExpressionPrinter {
   int64_t alignment(const Index& at) const;
   std::string aligned(std::string_view function, const Index& at) const;
   // What a load of lanes next to one another at `at` says of them: "live".
-  std::string live(const Index& at, int64_t elements) const;
-  bool is_shifted(const Index& at, int64_t elements) const;
+  std::string live(const Index& at, const Dim& elements) const;
+  bool is_shifted(const Index& at, const Dim& elements) const;
   Register define(Level level, bool splat, DType dtype, const std::string& expression);
   Register define(Level level, bool splat, std::string_view type, const std::string& expression);
   Register constant(DType dtype, const ConstantAttr& value);
   Register iota(DType dtype, const Index& at);
   Register elementwise(NodeId id, Indices at);
   // `elements`: of the buffer.
-  Register load(DType dtype, const std::string& pointer, const Index& at, int64_t elements);
+  Register load(DType dtype, const std::string& pointer, const Index& at, const Dim& elements);
   Register view(const Node& node, Indices at);
+  Register part(NodeId id, Indices at, const Dim& size);
   Register pad(const Node& node, Indices at);
   Register concat(const Node& node, Indices at);
   Register gather(const Node& node, Indices at);
@@ -137,8 +139,8 @@ class ExpressionPrinter {
   std::vector<Index> coordinates(const Index& flat, const Shape& shape);
   // A new variable with values in [begin, end): `scalar` or, per lane, `lanes` is its text.
   Index variable(const Index& from, const std::string& before, const std::string& after,
-                 int64_t end);
-  void cut(const Index& at, int64_t boundary);
+                 Dim end);
+  void cut(const Index& at, const Dim& boundary);
   std::string key(NodeId id, Indices at) const;
 
   const Graph& graph_;
@@ -153,6 +155,7 @@ class ExpressionPrinter {
     int64_t lanes = 1;
   };
   std::optional<Rows> rows_;                 // of align()
+  std::string readable_;  // C text: when the buffers that are read have elements; "" when they do
   std::map<std::string, Register> known_;    // by node and index
   std::map<std::string, Register> defined_;  // by the text of type and expression
   std::string text_[3];                      // by level

@@ -1,6 +1,6 @@
 // Index: where a generated loop reads or writes, as an affine expression over the loop variables
 // with known ranges; so that views compose on paper and a division is printed only when the ranges
-// do not decide it. A value.
+// do not decide it. Factors and the ends of ranges may have symbols (size.h). A value.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "compiler_core/base/dim.h"
 
 namespace kiln {
 
@@ -28,31 +30,33 @@ struct LoopVar {
   std::string name;  // in the generated code
   Kind kind = Kind::kScalar;
   Level level = Level::kInner;
-  int64_t begin = 0, end = 1;  // its values lie in [begin, end)
-  int64_t multiple = 1;        // of which they (for kVector: lane 0's) are multiples
+  Dim begin = 0, end = 1;  // its values lie in [begin, end)
+  int64_t multiple = 1;    // of which they (for kVector: lane 0's) are multiples
 };
 
 class Index {
  public:
-  Index(int64_t constant = 0) : constant_(constant) {}  // NOLINT: a number is an Index
-  Index(const LoopVar& var);                            // NOLINT: a variable is an Index
+  Index(int64_t constant = 0) : constant_(constant) {}     // NOLINT: a number is an Index
+  Index(Dim constant) : constant_(std::move(constant)) {}  // NOLINT: a size is an Index
+  Index(const LoopVar& var);                               // NOLINT: a variable is one
 
   friend Index operator+(const Index& a, const Index& b);
-  friend Index operator*(const Index& a, int64_t factor);
+  friend Index operator*(const Index& a, const Dim& factor);
 
-  int64_t least() const;  // bounds that the ranges of the variables imply
-  int64_t greatest() const;
+  // Bounds that the ranges of the variables imply; an invalid Dim when they imply none.
+  Dim least() const;
+  Dim greatest() const;
   Level level() const;
   bool is_constant() const { return terms_.empty(); }
   // Lane l is at lane 0's index + l * lane_stride(); meaningful when !has_lanes().
-  int64_t lane_stride() const;
+  Dim lane_stride() const;
   bool has_lanes() const;  // some kLanes variable occurs
   // The greatest power of two, at most `most`, of which lane 0's index is always a multiple.
   int64_t alignment(int64_t most) const;
-  bool varies_by_lane() const { return has_lanes() || lane_stride() != 0; }
+  bool varies_by_lane() const { return has_lanes() || !lane_stride().is(0); }
 
   // Quotient and remainder, when the ranges show that they are affine too.
-  std::optional<std::pair<Index, Index>> divide(int64_t divisor) const;
+  std::optional<std::pair<Index, Index>> divide(const Dim& divisor) const;
   // The constant c when this is exactly a kVector variable plus c.
   std::optional<int64_t> past_vector_variable() const;
 
@@ -64,11 +68,12 @@ class Index {
  private:
   struct Term {
     LoopVar var;
-    int64_t factor;
+    Dim factor;
   };
-  void add(const LoopVar& var, int64_t factor);
+  void add(const LoopVar& var, const Dim& factor);
+  Dim bound(bool greatest) const;
 
-  int64_t constant_ = 0;
+  Dim constant_ = 0;
   std::vector<Term> terms_;  // ascending by name, no zero factor
 };
 

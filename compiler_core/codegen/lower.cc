@@ -1,5 +1,7 @@
 #include "compiler_core/codegen/lower.h"
 
+#include <fmt/core.h>
+
 #include <array>
 
 #include "compiler_core/codegen/cpu/attention.h"
@@ -89,6 +91,10 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
       TRY(const CudaPointwiseSchedule decisions, CudaPointwiseSchedule::from(schedule));
       return lower_cuda_pointwise(workload.graph, decisions);
     }
+    case Family::kConvolution: {
+      TRY(const CudaMatmulSchedule decisions, cuda_convolution_schedule(schedule));
+      return lower_cuda_convolution(workload.graph, decisions);
+    }
     case Family::kMatmul: {
       TRY(const CudaMatmulSchedule decisions, CudaMatmulSchedule::from(schedule));
       return lower_cuda_matmul(workload.graph, decisions);
@@ -113,10 +119,6 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
       TRY(const CudaScatterSchedule decisions, CudaScatterSchedule::from(schedule));
       return lower_cuda_scatter(workload.graph, decisions);
     }
-    case Family::kConvolution: {
-      TRY(const CudaMatmulSchedule decisions, cuda_convolution_schedule(schedule));
-      return lower_cuda_convolution(workload.graph, decisions);
-    }
     case Family::kAttention: {
       TRY(const CudaAttentionSchedule decisions, CudaAttentionSchedule::from(schedule));
       return lower_cuda_attention(workload.graph, decisions);
@@ -127,6 +129,24 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
   return no_kernels(workload);
 }
 
+// Families that are written for constant sizes only.
+Status check_symbols(const Workload& workload, bool cuda) {
+  if (workload.graph.symbols().empty()) return {};
+  switch (workload.family) {
+    case Family::kPointwise:
+    case Family::kRowReduction:
+    case Family::kColumnReduction:
+    case Family::kMatmul:
+      if (!cuda) return {};
+      break;
+    default:
+      break;
+  }
+  return fail(Code::kUnsupported, fmt::format("{} kernels of the family {} are not written for "
+                                              "sizes known only at run time yet",
+                                              cuda ? "CUDA" : "CPU", to_string(workload.family)));
+}
+
 }  // namespace
 
 Result<Source> lower(const Workload& workload, const Schedule& schedule, const Target& target) {
@@ -134,6 +154,7 @@ Result<Source> lower(const Workload& workload, const Schedule& schedule, const T
   if (workload.family == Family::kCustom && (cuda || vector_bytes(target) > 0))
     return lower_custom(workload, schedule, target);
   TRY_STATUS(check_printable(workload.graph));
+  TRY_STATUS(check_symbols(workload, cuda));
   if (cuda) {
     TRY(Source source, lower_cuda(workload, schedule, target));
     source.text = needed_text(source.text);

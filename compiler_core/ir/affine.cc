@@ -116,4 +116,9 @@ int64_t lower_bound(const Dim& dim, std::span<const Symbol> symbols) {
   });
 }
 
+int64_t upper_bound(const Dim& dim, std::span<const Symbol> symbols) {
+  const int64_t least = lower_bound(dim * -1, symbols);
+  return least == INT64_MIN ? INT64_MAX : -least;
+}
+
 }  // namespace kiln

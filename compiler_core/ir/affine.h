@@ -21,5 +21,7 @@ bool is_identity_view(const Shape& operand, const Shape& shape, const ViewAttr& 
 
 // A proven lower bound of `dim` over all values of the symbols; INT64_MIN when none is known.
 int64_t lower_bound(const Dim& dim, std::span<const Symbol> symbols);
+// The same from above; INT64_MAX when none is known.
+int64_t upper_bound(const Dim& dim, std::span<const Symbol> symbols);
 
 }  // namespace kiln

@@ -21,6 +21,7 @@
 #include "compiler_core/tune/cuda/space_scatter.h"
 #include "compiler_core/tune/cuda/space_sort.h"
 #include "compiler_core/tune/custom_space.h"
+#include "compiler_core/tune/symbolic_space.h"
 
 namespace kiln {
 
@@ -29,9 +30,11 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
   if (!cuda && vector_bytes(target) == 0)
     return fail(Code::kUnsupported, "no kernels are written for " + target.to_string() +
                                         " (for cpu:x86-64-v3 and cuda:sm_80 and up they are)");
-  for (const Node& node : workload.graph.nodes())
-    if (!is_constant(node.shape))
-      return fail(Code::kUnsupported, "a kernel with sizes that are known only at run time");
+  if (!workload.graph.symbols().empty() && workload.family != Family::kCustom) {
+    TRY(const Workload sized, sized_workload(workload, measured_sizes(workload.graph.symbols())));
+    TRY(const std::vector<Schedule> chosen, search_space(sized, target));
+    return symbolic_space(workload, target, chosen);
+  }
   switch (workload.family) {
     case Family::kPointwise:
       return cuda ? cuda_pointwise_space(workload, target) : pointwise_space(workload, target);
@@ -51,10 +54,10 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
       return cuda ? cuda_scatter_space(workload, target) : scatter_space(workload, target);
     case Family::kConvolution:
       return cuda ? cuda_convolution_space(workload, target) : convolution_space(workload, target);
-    case Family::kAttention:
-      return cuda ? cuda_attention_space(workload, target) : attention_space(workload, target);
     case Family::kCustom:
       return custom_space(workload, target);
+    case Family::kAttention:
+      return cuda ? cuda_attention_space(workload, target) : attention_space(workload, target);
   }
   return fail(Code::kUnsupported, "no kernels are written for the family " +
                                       std::string(to_string(workload.family)) + " yet");

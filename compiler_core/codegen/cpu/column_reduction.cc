@@ -5,6 +5,8 @@
 #include "compiler_core/codegen/accumulators.h"
 #include "compiler_core/codegen/cpu/kernel_text.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/size.h"
+#include "compiler_core/ir/affine.h"
 
 namespace kiln {
 
@@ -12,31 +14,35 @@ Columns::Columns(const Graph& g, const ColumnReductionSchedule& s)
     : graph(g),
       schedule(s),
       passes(ReductionPasses::of(g, s.split > 0 ? ReductionPasses::Keep::kNothing : s.keep)),
-      sizes(constant_sizes(passes.space.shape)),
+      sizes(passes.space.shape),
       columns(sizes.back()) {
   for (size_t k = 0; k + 1 < sizes.size(); ++k) {
     const bool reduced = static_cast<int>(k) >= passes.space.reduced_begin &&
                          static_cast<int>(k) < passes.space.reduced_end;
     (reduced ? reduced_axes : group_axes).push_back(k);
-    (reduced ? rows : groups) *= sizes[k];
+    Dim& product = reduced ? rows : groups;
+    product = product * sizes[k];
   }
 }
 
 std::string Columns::coordinates(const std::string& flat, const std::vector<size_t>& axes,
                                  int indent) const {
   std::string text;
-  int64_t stride = 1;
+  Dim stride = 1;
   for (size_t k = axes.size(); k-- > 0;) {
     text += fmt::format("{:{}}const int64_t i{} = {}", "", indent, axes[k], flat);
-    if (stride > 1) text += fmt::format(" / {}", stride);
+    if (!stride.is(1)) text += fmt::format(" / {}", stride);
     if (k > 0) text += fmt::format(" % {}", sizes[axes[k]]);
     text += ";\n";
-    stride *= sizes[axes[k]];
+    stride = stride * sizes[axes[k]];
   }
   return text;
 }
 
 namespace {
+
+// Of the scratch of a thread, where only a symbol's range bounds it.
+constexpr int64_t kMostScratchBytes = int64_t{1} << 30;
 
 // A lambda that takes `vectors` adjacent vectors of columns through all loops.
 class Slab {
@@ -165,7 +171,7 @@ class Slab {
       for (int output : pass.outputs) printer_.store(output, at);
       for (NodeId id : pass.kept) {
         Index flat;
-        const std::vector<int64_t> strides = kept_strides();
+        const std::vector<Dim> strides = kept_strides();
         for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k];
         printer_.store_to(printer_.value(id, at), kept_pointer(id), flat);
       }
@@ -174,13 +180,13 @@ class Slab {
   }
 
   // Kept values of a slab lie row by row, as wide as the slab.
-  std::vector<int64_t> kept_strides() const {
-    std::vector<int64_t> strides(columns_.sizes.size(), 0);
+  std::vector<Dim> kept_strides() const {
+    std::vector<Dim> strides(columns_.sizes.size(), 0);
     strides.back() = 1;
-    int64_t stride = int64_t{vectors_} * columns_.schedule.lanes;
+    Dim stride = int64_t{vectors_} * columns_.schedule.lanes;
     for (size_t k = columns_.reduced_axes.size(); k-- > 0;) {
       strides[columns_.reduced_axes[k]] = stride;
-      stride *= columns_.sizes[columns_.reduced_axes[k]];
+      stride = stride * columns_.sizes[columns_.reduced_axes[k]];
     }
     return strides;
   }
@@ -191,7 +197,8 @@ class Slab {
     scratch_pointers_ += fmt::format(
         "      {0}* kept{1} = reinterpret_cast<{0}*>(static_cast<char*>(scratch) + {2});\n", type,
         id, scratch_bytes_);
-    const int64_t elements = columns_.rows * vectors_ * columns_.schedule.lanes;
+    const int64_t elements =
+        upper_bound(columns_.rows * vectors_ * columns_.schedule.lanes, columns_.graph.symbols());
     scratch_bytes_ += (elements * size_of(node(id).dtype) + 63) / 64 * 64;
   }
 
@@ -222,9 +229,8 @@ class Slab {
 Source print_slabs(const Columns& columns) {
   const int vectors = columns.schedule.vectors;
   const int64_t width = int64_t{vectors} * columns.schedule.lanes;
-  const int64_t slabs = (columns.columns + width - 1) / width;
   Slab wide(columns, vectors), narrow(columns, 1);
-  const bool has_wide = vectors > 1 && columns.columns >= width;
+  const bool has_wide = vectors > 1 && !is_less(columns.columns, width);
   std::string lambdas = narrow.text("narrow");
   lambdas = narrow.kernel_text() + lambdas;
   if (has_wide) {
@@ -238,7 +244,7 @@ Source print_slabs(const Columns& columns) {
       "    const int64_t group = block / {0};\n"
       "    const int64_t column_begin = block % {0} * {1};\n"
       "    const int64_t column_end = smaller(column_begin + {1}, {2});\n",
-      slabs, width, columns.columns);
+      ceil_text(columns.columns, width), width, columns.columns);
   body += columns.coordinates("group", columns.group_axes, 4) + lambdas;
   body += "    int64_t column = column_begin;\n";
   if (has_wide)
@@ -253,15 +259,25 @@ Source print_slabs(const Columns& columns) {
   Source source;
   source.text = preamble(columns.schedule.lanes) + entry_function("kernel", columns.graph, body);
   source.recipe = argument_recipe(columns.graph);
-  source.recipe.phases = {{"kernel", columns.groups * slabs}};
+  source.recipe.phases = {
+      {"kernel", Grid(std::vector<GridAxis>{{columns.groups, 1}, {columns.columns, width}})}};
   source.recipe.scratch_bytes = std::max(narrow.scratch_bytes(), wide.scratch_bytes());
   return source;
+}
+
+bool keeps_without_bound(const Columns& columns) {
+  const int64_t kept = columns.passes.kept_bytes_per_element(columns.graph);
+  const int64_t width = int64_t{columns.schedule.vectors} * columns.schedule.lanes;
+  return kept > 0 &&
+         upper_bound(columns.rows * (width * kept), columns.graph.symbols()) > kMostScratchBytes;
 }
 
 }  // namespace
 
 Result<Source> lower_column_reduction(const Graph& graph, const ColumnReductionSchedule& schedule) {
   const Columns columns(graph, schedule);
+  if (keeps_without_bound(columns))
+    return fail(Code::kInvalidArgument, "nothing bounds the values of a slab that would be kept");
   return schedule.split > 0 ? print_split_columns(columns) : print_slabs(columns);
 }
 

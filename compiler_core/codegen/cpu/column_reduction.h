@@ -16,10 +16,10 @@ struct Columns {
   const Graph& graph;
   ColumnReductionSchedule schedule;
   ReductionPasses passes;
-  std::vector<int64_t> sizes;      // of S
+  Shape sizes;                     // of S
   std::vector<size_t> group_axes;  // batch and kept axes but the last
   std::vector<size_t> reduced_axes;
-  int64_t groups = 1, rows = 1, columns = 1;
+  Dim groups = 1, rows = 1, columns = 1;
 
   Columns(const Graph& graph, const ColumnReductionSchedule& schedule);
   // Declares i{axis} for each of `axes`, outermost first, from the flat index named `flat`.

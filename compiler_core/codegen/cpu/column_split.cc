@@ -7,6 +7,7 @@
 #include "compiler_core/codegen/cpu/column_reduction.h"
 #include "compiler_core/codegen/cpu/kernel_text.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/size.h"
 
 namespace kiln {
 namespace {
@@ -18,8 +19,13 @@ constexpr int64_t kCombineColumns = 1024;  // columns a block combines
 class SplitColumns {
  public:
   explicit SplitColumns(const Columns& columns) : columns_(columns) {
-    piece_ = (columns.rows + columns.schedule.split - 1) / columns.schedule.split;
-    pieces_ = (columns.rows + piece_ - 1) / piece_;
+    pieces_ = columns.schedule.split;
+    if (columns.rows.is_constant()) {
+      const int64_t rows = columns.rows.constant(), piece = (rows + pieces_ - 1) / pieces_;
+      pieces_ = (rows + piece - 1) / piece;
+      piece_ = std::to_string(piece);
+      filled_ = std::to_string(pieces_);
+    }
     for (NodeId id = 0; id < columns.graph.size(); ++id) {
       if (traits(node(id).op).kind != OpKind::kReduce) continue;
       partials_[id] = allocate(pieces_, id);
@@ -47,9 +53,22 @@ class SplitColumns {
     const std::string_view type = memory_type(node(id).dtype);
     std::string pointer = fmt::format("reinterpret_cast<{}*>(static_cast<char*>(workspace) + {})",
                                       type, workspace_bytes_);
-    const int64_t bytes = copies * columns_.groups * columns_.columns * size_of(node(id).dtype);
-    workspace_bytes_ += (bytes + 63) / 64 * 64;
+    const Dim elements = columns_.groups * columns_.columns * copies;
+    // Sizes with symbols keep the next results aligned to their elements, whatever these are.
+    workspace_bytes_ =
+        workspace_bytes_ +
+        (elements.is_constant() ? round_up(elements * size_of(node(id).dtype), 64) : elements * 8);
     return pointer;
+  }
+
+  // Rows of a number known at run time make pieces of a length known then; the last may be empty,
+  // and leave their partial results unwritten.
+  std::string piece_text() const {
+    if (columns_.rows.is_constant()) return "";
+    return fmt::format(
+        "  const int64_t {0} = larger({1}, 1);\n"
+        "  [[maybe_unused]] const int64_t {2} = ({3} + {0} - 1) / {0};\n",
+        piece_, ceil_text(columns_.rows, pieces_), filled_, columns_.rows);
   }
 
   bool is_reduced(size_t axis) const {
@@ -60,11 +79,8 @@ class SplitColumns {
   // Reductions that are known before loop p are operands in memory.
   void bind_results(ExpressionPrinter& printer, size_t p) const {
     for (size_t q = 0; q < p; ++q)
-      for (NodeId id : columns_.passes.passes[q].reduces) {
-        std::vector<int64_t> strides;
-        for (const Dim& dim : contiguous_strides(node(id).shape)) strides.push_back(dim.constant());
-        printer.bind_buffer(id, results_.at(id), std::move(strides));
-      }
+      for (NodeId id : columns_.passes.passes[q].reduces)
+        printer.bind_buffer(id, results_.at(id), contiguous_strides(node(id).shape));
   }
 
   std::vector<Index> indices(bool reduced_too) const {
@@ -93,7 +109,7 @@ class SplitColumns {
     const std::string inner = printer.take(Level::kInner, 12);
     const std::string outer = printer.take(Level::kOuter, 4);
 
-    std::string body = printer.take(Level::kKernel, 2);
+    std::string body = printer.take(Level::kKernel, 2) + piece_text();
     body += "  for (int64_t block = begin; block < end; ++block) {\n";
     body += fmt::format(
         "    const int64_t group = block / {0};\n"
@@ -118,7 +134,7 @@ class SplitColumns {
         "      for (; row < row_end; ++row) rows(row, Rows<1>{{}}, row == row_begin);\n",
         unroll);
     body += "    }\n  }\n";
-    add_phase(fmt::format("stream{}", p), body, columns_.groups * pieces_);
+    add_phase(fmt::format("stream{}", p), body, Grid(columns_.groups * pieces_));
   }
 
   // The strip's vectors through `count` rows at once, so that a partial result is read and written
@@ -149,42 +165,45 @@ class SplitColumns {
       const std::string_view type = register_type(node(id).dtype);
       body += fmt::format(
           "        {0} acc{1} = splat<{0}>({2});\n"
-          "        for (int64_t piece = 0; piece < {3}; ++piece)\n"
+          "        for (int64_t piece = 0; piece < {9}; ++piece)\n"
           "          acc{1} = {4}::combine(acc{1}, load({5} + (group * {3} + piece) * {6} + j, "
           "live));\n"
           "        const {0} result{1} = {7};\n"
           "        store({8} + group * {6} + j, result{1}, live);\n",
           type, id, identity_text(node(id)), pieces_, combiner(node(id).op), partials_.at(id),
-          columns_.columns, finished(node(id), fmt::format("acc{}", id)), results_.at(id));
+          columns_.columns, finished(node(id), fmt::format("acc{}", id)), results_.at(id), filled_);
       printer.bind(id, {fmt::format("result{}", id), Level::kInner, false});
     }
     // All reductions are known after the last loop but one: the last takes none.
     if (p + 2 == columns_.passes.passes.size())
       for (int output : columns_.passes.reduced_outputs) printer.store(output, indices(false));
     body += printer.take(Level::kInner, 8);
-    const int64_t blocks = (columns_.columns + kCombineColumns - 1) / kCombineColumns;
-    std::string text = printer.take(Level::kKernel, 2);
+    std::string text = printer.take(Level::kKernel, 2) + piece_text();
     text += "  for (int64_t block = begin; block < end; ++block) {\n";
     text += fmt::format(
         "    const int64_t group = block / {0};\n"
         "    const int64_t column_begin = block % {0} * {1};\n"
         "    const int64_t column_end = smaller(column_begin + {1}, {2});\n",
-        blocks, kCombineColumns, columns_.columns);
+        ceil_text(columns_.columns, kCombineColumns), kCombineColumns, columns_.columns);
     text += columns_.coordinates("group", columns_.group_axes, 4);
     text += printer.take(Level::kOuter, 4);
     text += VectorLoop{"j", "column_begin", "column_end", 1, body}.text(4) + "  }\n";
-    add_phase(fmt::format("combine{}", p), text, columns_.groups * blocks);
+    add_phase(
+        fmt::format("combine{}", p), text,
+        Grid(std::vector<GridAxis>{{columns_.groups, 1}, {columns_.columns, kCombineColumns}}));
   }
 
-  void add_phase(const std::string& entry, const std::string& body, int64_t grid) {
+  void add_phase(const std::string& entry, const std::string& body, Grid grid) {
     source_.text += entry_function(entry, columns_.graph, body);
-    source_.recipe.phases.push_back({entry, grid});
+    source_.recipe.phases.push_back({entry, std::move(grid)});
   }
 
   const Columns& columns_;
-  int64_t piece_ = 1, pieces_ = 1;
+  int64_t pieces_ = 1;  // that there is room for
+  std::string piece_ = "rows_a_piece",
+              filled_ = "pieces";                     // C text: rows of one; those that have any
   std::map<NodeId, std::string> partials_, results_;  // pointers into the workspace
-  int64_t workspace_bytes_ = 0;
+  Dim workspace_bytes_ = 0;
   Source source_;
 };
 

@@ -12,9 +12,17 @@ namespace kiln {
 std::string entry_function(const std::string& entry, const Graph& graph, const std::string& body) {
   return fmt::format(
       "extern \"C\" void {}(\n"
-      "    void* const* args, const int64_t*, int64_t begin, int64_t end,\n"
-      "    [[maybe_unused]] void* workspace, [[maybe_unused]] void* scratch) {{\n{}{}}}\n",
-      entry, argument_pointers(graph), body);
+      "    void* const* args, const int64_t*{}, int64_t begin, int64_t end,\n"
+      "    [[maybe_unused]] void* workspace, [[maybe_unused]] void* scratch) {{\n{}{}{}}}\n",
+      entry, graph.symbols().empty() ? "" : " dims", argument_pointers(graph), symbol_values(graph),
+      body);
+}
+
+std::string symbol_values(const Graph& graph) {
+  std::string text;
+  for (size_t i = 0; i < graph.symbols().size(); ++i)
+    text += fmt::format("  [[maybe_unused]] const int64_t s{0} = dims[{0}];\n", i);
+  return text;
 }
 
 std::string VectorLoop::text(int indent) const {

@@ -13,6 +13,9 @@ namespace kiln {
 // The statements that declare in0.., out0.. from `args`, indented by 2.
 std::string argument_pointers(const Graph& graph);
 
+// The statements that declare s0.., the values of the symbols, from `dims`, indented by 2.
+std::string symbol_values(const Graph& graph);
+
 // The text every source starts with: LANES, the vocabulary of templates/cpu/*.h. `extra`: further
 // template files, "scan.h".
 std::string preamble(int lanes, std::initializer_list<std::string_view> extra = {});

@@ -7,6 +7,7 @@
 #include "compiler_core/codegen/cpu/kernel_text.h"
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/size.h"
 
 namespace kiln {
 namespace {
@@ -15,23 +16,25 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+// C text of a long: "512L", or "(16 * s0)".
+std::string long_text(const Dim& size) {
+  return size_text(size) + (size.is_constant() ? "L" : "");
+}
+
 // Bytes of an element in a register, and so in packed panels.
 int64_t value_bytes(DType result) {
   return result == DType::kF64 || result == DType::kI64 ? 8 : 4;
 }
 
-int64_t cache_lines(int64_t bytes) {
-  return ceil_div(bytes, 64) * 64;
-}
-
 class MatmulKernel {
  public:
   MatmulKernel(const Graph& graph, const MatmulSchedule& schedule)
-      : graph_(graph), schedule_(schedule), problem_(MatmulProblem::of(graph)) {}
+      : graph_(graph), schedule_(schedule), problem_(SizedMatmul::of(graph)) {}
 
   Source print() const {
     Source source;
     source.text = preamble(schedule_.lanes) + print_problem();
+    if (is_sized()) source.text += print_sizes();
     source.text += schedule_.dot ? print_dot_tiling() : print_panel_tiling();
     source.text += template_text(schedule_.dot ? "matmul_dot.h" : "matmul.h");
     source.text += print_epilogue();
@@ -44,25 +47,27 @@ class MatmulKernel {
   }
 
  private:
-  int64_t a_batches() const { return problem_.a.is_shared() ? 1 : problem_.batches; }
-  int64_t b_batches() const { return problem_.b.is_shared() ? 1 : problem_.batches; }
+  // Whether sizes are known only at run time: the functions of the templates are told them.
+  bool is_sized() const { return !graph_.symbols().empty(); }
+  Dim a_batches() const { return problem_.a.is_shared() ? Dim(1) : problem_.batches; }
+  Dim b_batches() const { return problem_.b.is_shared() ? Dim(1) : problem_.batches; }
 
   // "(batch / 4) % 8 * 512L + ...": where batch number `batch` of an operand begins.
-  std::string batch_offset(const MatmulOperand& operand) const {
-    std::string text = fmt::format("{}L", operand.offset);
-    int64_t inner = 1;
+  std::string batch_offset(const SizedMatmulOperand& operand) const {
+    std::string text = long_text(operand.offset);
+    Dim inner = 1;
     for (size_t axis = problem_.batch.size(); axis-- > 0;) {
       const std::string coordinate = batch_coordinate(axis, inner);
-      if (operand.batch_strides[axis] != 0)
-        text += fmt::format(" + {} * {}L", coordinate, operand.batch_strides[axis]);
-      inner *= problem_.batch[axis];
+      if (!operand.batch_strides[axis].is(0))
+        text += fmt::format(" + {} * {}", coordinate, long_text(operand.batch_strides[axis]));
+      inner = inner * problem_.batch[axis];
     }
     return text;
   }
 
   // Coordinate `axis` of the number `batch`, where the axes inside it have `inner` elements.
-  std::string batch_coordinate(size_t axis, int64_t inner) const {
-    std::string text = inner == 1 ? "batch" : fmt::format("batch / {}", inner);
+  std::string batch_coordinate(size_t axis, const Dim& inner) const {
+    std::string text = inner.is(1) ? "batch" : fmt::format("batch / {}", inner);
     return axis == 0 ? text : fmt::format("{} % {}", text, problem_.batch[axis]);
   }
 
@@ -70,25 +75,49 @@ class MatmulKernel {
     std::string text = "struct Problem {\n";
     text += fmt::format("  using stored = {};\n  using real = {};\n", memory_type(problem_.stored),
                         register_type(problem_.result));
-    const auto constant = [&](const char* name, int64_t value) {
-      text += fmt::format("  static constexpr int64_t {} = {};\n", name, value);
-    };
-    constant("m", problem_.m);
-    constant("n", problem_.n);
-    constant("k", problem_.k);
-    constant("a_row", problem_.a.row_stride);
-    constant("a_depth", problem_.a.column_stride);
-    constant("b_depth", problem_.b.row_stride);
-    constant("b_column", problem_.b.column_stride);
-    text += fmt::format(
-        "  KILN_INLINE const stored* a(void* const* args, int64_t batch) {{\n"
-        "    return static_cast<const stored*>(args[{}]) + ({});\n  }}\n",
-        problem_.a.input, batch_offset(problem_.a));
-    text += fmt::format(
-        "  KILN_INLINE const stored* b(void* const* args, int64_t batch) {{\n"
-        "    return static_cast<const stored*>(args[{}]) + ({});\n  }}\n",
-        problem_.b.input, batch_offset(problem_.b));
+    for (const auto& [name, size] : named_sizes())
+      text += fmt::format("  static constexpr int64_t {} = {};\n", name,
+                          size.is_constant()         ? std::to_string(size.constant())
+                          : name == std::string("k") ? "0x7fffffffffffffff"
+                                                     : "0");
+    if (!is_sized()) text += print_operands("KILN_INLINE", "");
     return text + "};\n";
+  }
+
+  std::vector<std::pair<const char*, Dim>> named_sizes() const {
+    return {{"m", problem_.m},
+            {"n", problem_.n},
+            {"k", problem_.k},
+            {"a_row", problem_.a.row_stride},
+            {"a_depth", problem_.a.column_stride},
+            {"b_depth", problem_.b.row_stride},
+            {"b_column", problem_.b.column_stride}};
+  }
+
+  // Functions that say where a batch of an operand begins.
+  std::string print_operands(const char* before, const char* behind) const {
+    std::string text;
+    for (const auto& [name, operand] : {std::pair("a", &problem_.a), std::pair("b", &problem_.b)})
+      text += fmt::format(
+          "  {} const {}stored* {}(void* const* args, int64_t batch){} {{\n"
+          "    return static_cast<const {}stored*>(args[{}]) + ({});\n  }}\n",
+          before, is_sized() ? "Problem::" : "", name, behind, is_sized() ? "Problem::" : "",
+          operand->input, batch_offset(*operand));
+    return text;
+  }
+
+  // What the problem is at run time: constants where they are, else members.
+  std::string print_sizes() const {
+    std::string symbols, text = "#define KILN_SIZES_AT_RUN_TIME\nstruct Sizes {\n";
+    for (size_t i = 0; i < graph_.symbols().size(); ++i) {
+      text += fmt::format("  int64_t s{};\n", i);
+      symbols += fmt::format("{}s{}(dims[{}])", i ? ", " : "", i, i);
+    }
+    text += fmt::format("  explicit Sizes(const int64_t* dims) : {} {{}}\n", symbols);
+    for (const auto& [name, size] : named_sizes())
+      text += fmt::format("  {}int64_t {} = {};\n", size.is_constant() ? "static constexpr " : "",
+                          name, size);
+    return text + print_operands("__attribute__((always_inline)) inline", " const") + "};\n";
   }
 
   std::string print_panel_tiling() const {
@@ -97,8 +126,8 @@ class MatmulKernel {
         "  static constexpr int64_t rows = {}, columns = {}, depth = {};\n"
         "  static constexpr int64_t block_rows = {}, block_columns = {};\n"
         "  static constexpr int b_from = {};\n}};\n",
-        schedule_.mr, schedule_.nr, std::min(schedule_.kc, problem_.k), block_rows(),
-        block_columns(), static_cast<int>(schedule_.b_from));
+        schedule_.mr, schedule_.nr, depth(), block_rows(), block_columns(),
+        static_cast<int>(schedule_.b_from));
   }
 
   std::string print_dot_tiling() const {
@@ -114,14 +143,17 @@ class MatmulKernel {
     printer.bind(problem_.product, {"acc", Level::kInner});
     std::vector<Index> at;
     std::string coordinates;
-    int64_t inner = 1;
+    if (is_sized())
+      for (size_t i = 0; i < graph_.symbols().size(); ++i)
+        coordinates += fmt::format("    [[maybe_unused]] const int64_t s{0} = sizes.s{0};\n", i);
+    Dim inner = 1;
     for (size_t axis = problem_.batch.size(); axis-- > 0;) {
       const std::string name = fmt::format("batch{}", axis);
       coordinates +=
           fmt::format("    const int64_t {} = {};\n", name, batch_coordinate(axis, inner));
       at.insert(at.begin(),
                 LoopVar{name, LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.batch[axis]});
-      inner *= problem_.batch[axis];
+      inner = inner * problem_.batch[axis];
     }
     at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.m});
     at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, problem_.n});
@@ -129,52 +161,55 @@ class MatmulKernel {
     const std::string kernel = printer.take(Level::kKernel, 4);
     const std::string outer = printer.take(Level::kOuter, 4);
     return fmt::format(
-        "struct Epilogue {{\n  void* const* args;\n"
+        "struct Epilogue {{\n  void* const* args;\n{}"
         "  template <class Live>\n"
-        "  KILN_INLINE void store_vector(void* const* args, Real sums, int64_t batch, int64_t "
+        "  KILN_INLINE void store_vector(void* const* args, {}Real sums, int64_t batch, int64_t "
         "row,\n"
         "                                int64_t column, Live live) {{\n"
         "{}    const Real acc = {}(sums);\n{}{}{}{}  }}\n"
         "  template <class Live>\n"
         "  __attribute__((always_inline)) void operator()(Real sums, int64_t batch, int64_t row,\n"
         "                                                 int64_t column, Live live) const {{\n"
-        "    store_vector(args, sums, batch, row, column, live);\n  }}\n}};\n",
+        "    store_vector(args, {}sums, batch, row, column, live);\n  }}\n}};\n",
+        is_sized() ? "  Sizes sizes;\n" : "", is_sized() ? "Sizes sizes, " : "",
         argument_pointers(graph_), wrapping(problem_.result), coordinates, kernel, outer,
-        printer.take(Level::kInner, 4));
+        printer.take(Level::kInner, 4), is_sized() ? "sizes, " : "");
   }
 
-  int64_t block_rows() const {
-    return std::min(ceil_div(schedule_.mc, schedule_.mr), ceil_div(problem_.m, schedule_.mr)) *
-           schedule_.mr;
+  // At most `wanted`, in whole tiles; no more of them than there are.
+  static int64_t block(const Dim& size, int64_t wanted, int64_t tile) {
+    const int64_t tiles = ceil_div(wanted, tile);
+    return (size.is_constant() ? std::min(tiles, ceil_div(size.constant(), tile)) : tiles) * tile;
   }
-  int64_t block_columns() const {
-    return std::min(ceil_div(schedule_.nc, schedule_.nr), ceil_div(problem_.n, schedule_.nr)) *
-           schedule_.nr;
+  int64_t block_rows() const { return block(problem_.m, schedule_.mc, schedule_.mr); }
+  int64_t block_columns() const { return block(problem_.n, schedule_.nc, schedule_.nr); }
+  int64_t depth() const {
+    return problem_.k.is_constant() ? std::min(schedule_.kc, problem_.k.constant()) : schedule_.kc;
   }
-  int64_t packed_a_bytes() const {  // a batch
-    return cache_lines(ceil_div(problem_.m, schedule_.mr) * schedule_.mr * problem_.k *
-                       value_bytes(problem_.result));
+  // Elements of a batch's panels, in whole cache lines.
+  Dim packed_elements(const Dim& size, int64_t width) const {
+    return round_up(round_up(size, width) * problem_.k, 64 / value_bytes(problem_.result));
   }
-  int64_t packed_b_bytes() const {
+  Dim packed_a_elements() const { return packed_elements(problem_.m, schedule_.mr); }
+  Dim packed_b_elements() const {
     if (schedule_.b_from != BFrom::kPacked) return 0;
-    return cache_lines(ceil_div(problem_.n, schedule_.nr) * schedule_.nr * problem_.k *
-                       value_bytes(problem_.result));
+    return packed_elements(problem_.n, schedule_.nr);
   }
 
   // The tiles of a block, when the depth is cut; then its slab of B.
   int64_t panel_scratch_bytes() const {
-    const int64_t depth = std::min(schedule_.kc, problem_.k);
     const int64_t tiles =
-        depth == problem_.k ? 1 : block_rows() / schedule_.mr * (block_columns() / schedule_.nr);
-    const int64_t slab = schedule_.b_from == BFrom::kSlab ? depth * block_columns() : 0;
+        problem_.k.is(depth()) ? 1 : block_rows() / schedule_.mr * (block_columns() / schedule_.nr);
+    const int64_t slab = schedule_.b_from == BFrom::kSlab ? depth() * block_columns() : 0;
     return (tiles * schedule_.mr * schedule_.nr + slab) * value_bytes(problem_.result);
   }
 
-  void print_panel_entries(Source& source) const {
-    const int64_t value = value_bytes(problem_.result);
-    const int64_t a_size = packed_a_bytes() / value, b_size = packed_b_bytes() / value;
-    const int64_t row_blocks = ceil_div(problem_.m, block_rows());
-    const int64_t column_blocks = ceil_div(problem_.n, block_columns());
+  Grid pack_grid(const Dim& batches, const Dim& size, int64_t width) const {
+    // As in templates/matmul.h: Packing::pieces.
+    return Grid(std::vector<GridAxis>{{batches, 1}, {size, 4 * width}, {problem_.k, 256}});
+  }
+
+  void print_pack(Source& source) const {
     source.text += fmt::format(
         R"(
 extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t end, void* workspace,
@@ -182,106 +217,160 @@ extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t e
   Value* packed_a = static_cast<Value*>(workspace);
   Value* packed_b = packed_a + {a_batches} * {a_size};
   for (int64_t piece = begin; piece < end; ++piece) {{
-    if (piece < {a_batches} * PackA::pieces) {{
-      const int64_t batch = piece / PackA::pieces;
-      PackA::run(Problem::a(args, batch), piece % PackA::pieces, packed_a + batch * {a_size});
+    if (piece < {a_batches} * PackA::pieces()) {{
+      const int64_t batch = piece / PackA::pieces();
+      PackA::run(Problem::a(args, batch), piece % PackA::pieces(), packed_a + batch * {a_size});
     }} else {{
-      const int64_t rest = piece - {a_batches} * PackA::pieces, batch = rest / PackB::pieces;
-      PackB::run(Problem::b(args, batch), rest % PackB::pieces, packed_b + batch * {b_size});
+      const int64_t rest = piece - {a_batches} * PackA::pieces(), batch = rest / PackB::pieces();
+      PackB::run(Problem::b(args, batch), rest % PackB::pieces(), packed_b + batch * {b_size});
     }}
   }}
 }}
+)",
+        fmt::arg("a_batches", a_batches()), fmt::arg("a_size", packed_a_elements()),
+        fmt::arg("b_size", packed_b_elements()));
+    int64_t pieces = pack_grid(a_batches(), problem_.m, schedule_.mr).constant();
+    if (schedule_.b_from == BFrom::kPacked)
+      pieces += pack_grid(b_batches(), problem_.n, schedule_.nr).constant();
+    source.recipe.phases = {{"pack", pieces}};
+  }
 
-extern "C" void multiply(void* const* args, const int64_t*, int64_t begin, int64_t end,
+  // How many pieces there are is a product of sizes for each operand, not of both: a phase each.
+  void print_sized_pack(Source& source) const {
+    const auto phase = [&](const char* name, const char* packing, const Dim& batches,
+                           const std::string& offset, const Dim& elements, Grid grid) {
+      source.text += entry_function(
+          fmt::format("pack_{}", name), graph_,
+          fmt::format("  const Sizes sizes(dims);\n"
+                      "  Value* packed = static_cast<Value*>(workspace) + {0};\n"
+                      "  for (int64_t piece = begin; piece < end; ++piece) {{\n"
+                      "    const int64_t batch = piece / {1}::pieces(sizes);\n"
+                      "    {1}::run(sizes.{2}(args, batch), piece % {1}::pieces(sizes),\n"
+                      "             packed + {3} * {4}, sizes);\n  }}\n",
+                      offset, packing, name, batches.is(1) ? "0" : "batch", elements));
+      source.recipe.phases.push_back({fmt::format("pack_{}", name), std::move(grid)});
+    };
+    phase("a", "PackA", a_batches(), "0", packed_a_elements(),
+          pack_grid(a_batches(), problem_.m, schedule_.mr));
+    if (schedule_.b_from == BFrom::kPacked)
+      phase("b", "PackB", b_batches(), size_text(a_batches() * packed_a_elements()),
+            packed_b_elements(), pack_grid(b_batches(), problem_.n, schedule_.nr));
+  }
+
+  void print_panel_entries(Source& source) const {
+    if (is_sized())
+      print_sized_pack(source);
+    else
+      print_pack(source);
+    const std::string row_blocks = ceil_text(problem_.m, block_rows());
+    const std::string column_blocks = ceil_text(problem_.n, block_columns());
+    const auto [blocks, multiply_grid] = blocks_of_a_batch();
+    source.text += fmt::format(
+        R"(
+extern "C" void multiply(void* const* args, const int64_t*{dims}, int64_t begin, int64_t end,
                          void* workspace, void* scratch) {{
-  const Value* packed_a = static_cast<const Value*>(workspace);
+{symbols}  const Value* packed_a = static_cast<const Value*>(workspace);
   const Value* packed_b = packed_a + {a_batches} * {a_size};
-  const Epilogue epilogue{{args}};
+  const Epilogue epilogue{{args{sizes}}};
   for (int64_t block = begin; block < end; ++block) {{
     const int64_t batch = block / {blocks}, place = block % {blocks};
     multiply_block(packed_a + {a_batch} * {a_size}, packed_b + {b_batch} * {b_size},
-                   Problem::b(args, batch), batch, {row_block}, {column_block},
-                   static_cast<Value*>(scratch), epilogue);
+                   {problem}b(args, batch), batch, {row_block}, {column_block},
+                   static_cast<Value*>(scratch), epilogue{sizes});
   }}
 }}
 )",
-        fmt::arg("a_batches", a_batches()), fmt::arg("a_size", a_size), fmt::arg("b_size", b_size),
-        fmt::arg("blocks", row_blocks * column_blocks),
-        fmt::arg("a_batch", a_batches() == 1 ? "0" : "batch"),
-        fmt::arg("b_batch", b_batches() == 1 ? "0" : "batch"),
+        fmt::arg("dims", is_sized() ? " dims" : ""),
+        fmt::arg("symbols",
+                 is_sized() ? symbol_values(graph_) + "  const Sizes sizes(dims);\n" : ""),
+        fmt::arg("sizes", is_sized() ? ", sizes" : ""),
+        fmt::arg("problem", is_sized() ? "sizes." : "Problem::"),
+        fmt::arg("a_batches", a_batches()), fmt::arg("a_size", packed_a_elements()),
+        fmt::arg("b_size", packed_b_elements()), fmt::arg("blocks", blocks),
+        fmt::arg("a_batch", a_batches().is(1) ? "0" : "batch"),
+        fmt::arg("b_batch", b_batches().is(1) ? "0" : "batch"),
         fmt::arg("row_block", schedule_.rows_first ? fmt::format("place % {}", row_blocks)
                                                    : fmt::format("place / {}", column_blocks)),
         fmt::arg("column_block", schedule_.rows_first ? fmt::format("place / {}", row_blocks)
                                                       : fmt::format("place % {}", column_blocks)));
     source.recipe.scratch_bytes = panel_scratch_bytes();
-    source.recipe.workspace_bytes = a_batches() * packed_a_bytes() + b_batches() * packed_b_bytes();
-    const int64_t pieces =
-        a_batches() * pack_pieces(problem_.m, schedule_.mr) +
-        (schedule_.b_from == BFrom::kPacked ? b_batches() * pack_pieces(problem_.n, schedule_.nr)
-                                            : 0);
-    source.recipe.phases = {{"pack", pieces},
-                            {"multiply", problem_.batches * row_blocks * column_blocks}};
+    source.recipe.workspace_bytes =
+        (a_batches() * packed_a_elements() + b_batches() * packed_b_elements()) *
+        value_bytes(problem_.result);
+    source.recipe.phases.push_back({"multiply", multiply_grid});
   }
 
-  // As in templates/matmul.h: Packing::pieces.
-  int64_t pack_pieces(int64_t size, int64_t width) const {
-    return ceil_div(ceil_div(size, width), 4) * ceil_div(problem_.k, 256);
+  // C text of how many blocks the product of a batch has, and the grid of all.
+  std::pair<std::string, Grid> blocks_of_a_batch() const {
+    const Grid grid(std::vector<GridAxis>{
+        {problem_.batches, 1}, {problem_.m, block_rows()}, {problem_.n, block_columns()}});
+    const auto rows = ceil_divide(problem_.m, block_rows());
+    const auto columns = ceil_divide(problem_.n, block_columns());
+    if (rows && columns) return {size_text(*rows * *columns), grid};
+    return {fmt::format("({} * {})", ceil_text(problem_.m, block_rows()),
+                        ceil_text(problem_.n, block_columns())),
+            grid};
   }
 
   // A converted to whole vectors of the result's type; where it lies so already, it is left there.
   bool dot_packs_a() const {
-    return problem_.stored != problem_.result || problem_.a.column_stride != 1 ||
-           problem_.a.row_stride != problem_.k || problem_.k % schedule_.lanes != 0;
+    return problem_.stored != problem_.result || !problem_.a.column_stride.is(1) ||
+           problem_.a.row_stride != problem_.k || !is_multiple(problem_.k, schedule_.lanes);
   }
 
   void print_dot_entries(Source& source) const {
     const int64_t value = value_bytes(problem_.result);
-    const int64_t depth = ceil_div(problem_.k, schedule_.lanes) * schedule_.lanes;
-    const int64_t column_blocks = ceil_div(problem_.n, block_columns());
+    const int64_t m = problem_.m.constant();
+    const Dim depth = round_up(problem_.k, schedule_.lanes);
+    const int64_t column_blocks = ceil_div(problem_.n.constant(), block_columns());
+    const std::string dims = is_sized() ? " dims" : "";
+    const std::string sizes = is_sized() ? "  const Sizes sizes(dims);\n" : "";
+    const std::string operands = is_sized() ? "sizes." : "Problem::";
     const std::string packed = fmt::format("static_cast<{}Value*>(workspace) + {} * {}", "{}",
-                                           a_batches() == 1 ? "0" : "batch", problem_.m * depth);
+                                           a_batches().is(1) ? "0" : "batch", depth * m);
     if (dot_packs_a())
       source.text += fmt::format(
           R"(
-extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t end, void* workspace,
+extern "C" void pack(void* const* args, const int64_t*{}, int64_t begin, int64_t end, void* workspace,
                      void*) {{
-  for (int64_t i = begin; i < end; ++i) {{
+{}  for (int64_t i = begin; i < end; ++i) {{
     const int64_t batch = i / {};
-    DotOperand::pack(Problem::a(args, batch), i % {}, {});
+    DotOperand::pack({}a(args, batch), i % {}, {});
   }}
 }}
 )",
-          problem_.m, problem_.m, fmt::format(fmt::runtime(packed), ""));
+          dims, sizes, m, operands, m, fmt::format(fmt::runtime(packed), ""));
     source.text += fmt::format(
         R"(
-extern "C" void multiply(void* const* args, const int64_t*, int64_t begin, int64_t end,
+extern "C" void multiply(void* const* args, const int64_t*{}, int64_t begin, int64_t end,
                          void* workspace, void* scratch) {{
-  const Epilogue epilogue{{args}};
+{}  const Epilogue epilogue{{args{}}};
   for (int64_t block = begin; block < end; ++block) {{
     const int64_t batch = block / {}, column = block % {} * Tiling::block_columns;
-    dot_block({}, Problem::b(args, batch), batch, column, static_cast<Value*>(scratch), epilogue);
+    dot_block({}, {}b(args, batch), batch, column, static_cast<Value*>(scratch), epilogue);
   }}
 }}
 )",
-        column_blocks, column_blocks,
-        dot_packs_a() ? fmt::format(fmt::runtime(packed), "const ") : "Problem::a(args, batch)");
+        dims, sizes, is_sized() ? ", sizes" : "", column_blocks, column_blocks,
+        dot_packs_a() ? fmt::format(fmt::runtime(packed), "const ") : operands + "a(args, batch)",
+        operands);
     if (dot_packs_a()) {
-      source.recipe.workspace_bytes = a_batches() * problem_.m * depth * value;
-      source.recipe.phases.push_back({"pack", a_batches() * problem_.m});
+      source.recipe.workspace_bytes = a_batches() * depth * (m * value);
+      source.recipe.phases.push_back({"pack", Grid(a_batches() * m)});
     }
-    source.recipe.phases.push_back({"multiply", problem_.batches * column_blocks});
-    source.recipe.scratch_bytes = problem_.m * block_columns() * value;
+    source.recipe.phases.push_back({"multiply", Grid(problem_.batches * column_blocks)});
+    source.recipe.scratch_bytes = m * block_columns() * value;
   }
 
   const Graph& graph_;
   const MatmulSchedule schedule_;
-  const MatmulProblem problem_;
+  const SizedMatmul problem_;
 };
 
 }  // namespace
 
 Result<Source> lower_matmul(const Graph& graph, const MatmulSchedule& schedule) {
-  const MatmulProblem problem = MatmulProblem::of(graph);
+  const SizedMatmul problem = SizedMatmul::of(graph);
   if (problem.stored == DType::kBool)
     return fail(Code::kUnsupported, "a matmul of bool on this target");
   if (!fits(schedule, problem))

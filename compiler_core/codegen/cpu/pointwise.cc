@@ -7,6 +7,7 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/codegen/cpu/kernel_text.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/size.h"
 
 namespace kiln {
 namespace {
@@ -18,23 +19,22 @@ class PointwiseKernel {
  public:
   PointwiseKernel(const Graph& graph, const PointwiseSchedule& schedule)
       : graph_(graph), schedule_(schedule), printer_(graph) {
-    sizes_ = constant_sizes(graph.node(graph.outputs()[0]).shape);
-    for (size_t k = 0; k + 1 < sizes_.size(); ++k) rows_ *= sizes_[k];
+    sizes_ = graph.node(graph.outputs()[0]).shape;
+    for (size_t k = 0; k + 1 < sizes_.size(); ++k) rows_ = rows_ * sizes_[k];
     if (!sizes_.empty()) columns_ = sizes_.back();
     // A block is some whole rows, a piece of one, or a tile.
     const int64_t vector = int64_t{schedule.lanes} * schedule.unroll;
     const int64_t most = schedule.columns > 0 ? schedule.columns : schedule.block;
-    block_columns_ = std::min(columns_, (most + vector - 1) / vector * vector);
-    block_rows_ = std::clamp<int64_t>(schedule.block / block_columns_, 1, rows_);
-    column_blocks_ = (columns_ + block_columns_ - 1) / block_columns_;
+    block_columns_ = at_most(columns_, (most + vector - 1) / vector * vector);
+    block_rows_ = at_most(rows_, std::max<int64_t>(schedule.block / block_columns_, 1));
   }
 
   Source print() {
-    const std::vector<int64_t> edges = pieces();
+    const std::vector<Dim> edges = pieces();
     stream_ = schedule_.stream &&
               std::all_of(edges.begin(), edges.end() - 1,
-                          [&](int64_t edge) { return edge % schedule_.lanes == 0; }) &&
-              (rows_ == 1 || columns_ % schedule_.lanes == 0);
+                          [&](const Dim& edge) { return is_multiple(edge, schedule_.lanes); }) &&
+              (rows_.is(1) || is_multiple(columns_, schedule_.lanes));
     std::string loops;
     std::string outer = print_row_index();
     for (size_t i = 0; i + 1 < edges.size(); ++i) {
@@ -55,7 +55,7 @@ class PointwiseKernel {
         "    const int64_t column_begin = block % {0} * {3};\n"
         "    const int64_t column_end = smaller(column_begin + {3}, {4});\n"
         "    for (int64_t row = row_begin; row < row_end; ++row) {{\n",
-        column_blocks_, block_rows_, rows_, block_columns_, columns_);
+        ceil_text(columns_, block_columns_), block_rows_, rows_, block_columns_, columns_);
     body += outer + loops + "    }\n  }\n";
     if (stream_) body += "  finish_streams();\n";
 
@@ -64,20 +64,25 @@ class PointwiseKernel {
                                             : preamble(schedule_.lanes);
     source.text += entry_function("kernel", graph_, body);
     source.recipe = argument_recipe(graph_);
-    const int64_t row_blocks = (rows_ + block_rows_ - 1) / block_rows_;
-    source.recipe.phases = {{"kernel", row_blocks * column_blocks_}};
+    source.recipe.phases = {
+        {"kernel", Grid(std::vector<GridAxis>{{rows_, block_rows_}, {columns_, block_columns_}})}};
     return source;
   }
 
  private:
+  // A block takes `step` of `size`, or all of it where that is known to be less.
+  static int64_t at_most(const Dim& size, int64_t step) {
+    return size.is_constant() ? std::min(size.constant(), step) : step;
+  }
+
   // The edges of the pieces of the innermost axis, within which every Pad and Concat along it is
   // decided: found by printing once and throwing the text away.
-  std::vector<int64_t> pieces() const {
+  std::vector<Dim> pieces() const {
     PointwiseKernel trial(*this, 0);
     trial.print_stores({"j"}, 0, columns_);
-    std::vector<int64_t> edges = {0};
+    std::vector<Dim> edges = {0};
     for (int64_t cut : trial.printer_.cuts())
-      if (cut > 0 && cut < columns_) edges.push_back(cut);
+      if (cut > 0 && !is_at_least(cut, columns_)) edges.emplace_back(cut);
     if (edges.size() > kMostCuts) edges.resize(1);
     edges.push_back(columns_);
     return edges;
@@ -94,13 +99,13 @@ class PointwiseKernel {
   // The row's place on each outer axis.
   std::string print_row_index() const {
     std::string text;
-    int64_t stride = 1;
+    Dim stride = 1;
     for (size_t k = sizes_.size() < 2 ? 0 : sizes_.size() - 1; k-- > 0;) {
       text += fmt::format("      const int64_t i{} = row", k);
-      if (stride > 1) text += fmt::format(" / {}", stride);
+      if (!stride.is(1)) text += fmt::format(" / {}", stride);
       if (k > 0) text += fmt::format(" % {}", sizes_[k]);
       text += ";\n";
-      stride *= sizes_[k];
+      stride = stride * sizes_[k];
     }
     return text;
   }
@@ -113,7 +118,7 @@ class PointwiseKernel {
 
   // The outputs at vectors of the innermost axis, with values in [begin, end). Several vectors are
   // computed operation by operation, so that one's latency hides behind the others.
-  void print_stores(const std::vector<std::string>& vectors, int64_t begin, int64_t end) {
+  void print_stores(const std::vector<std::string>& vectors, const Dim& begin, const Dim& end) {
     std::vector<std::vector<Index>> at(vectors.size());
     for (size_t v = 0; v < vectors.size(); ++v) {
       for (size_t k = 0; k + 1 < sizes_.size(); ++k)
@@ -143,8 +148,8 @@ class PointwiseKernel {
     return found;
   }
 
-  std::string print_piece(int64_t begin, int64_t end, VectorLoop loop) const {
-    const bool whole = begin == 0 && end == columns_;
+  std::string print_piece(const Dim& begin, const Dim& end, VectorLoop loop) const {
+    const bool whole = begin.is(0) && end == columns_;
     loop.from = whole ? "column_begin" : fmt::format("larger(column_begin, {})", begin);
     const std::string to = whole ? "column_end" : fmt::format("smaller(column_end, {})", end);
     return "      {\n" + fmt::format("        const int64_t to = {};\n", to) + loop.text(8) +
@@ -155,9 +160,9 @@ class PointwiseKernel {
   const PointwiseSchedule schedule_;
   ExpressionPrinter printer_;
   const std::vector<bool> in_space_ = find_in_space();
-  std::vector<int64_t> sizes_;
-  int64_t rows_ = 1, columns_ = 1;
-  int64_t block_rows_ = 1, block_columns_ = 1, column_blocks_ = 1;
+  Shape sizes_;
+  Dim rows_ = 1, columns_ = 1;
+  int64_t block_rows_ = 1, block_columns_ = 1;
   bool stream_ = false;
 };
 

@@ -7,6 +7,8 @@
 #include "compiler_core/codegen/accumulators.h"
 #include "compiler_core/codegen/cpu/kernel_text.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/size.h"
+#include "compiler_core/ir/affine.h"
 
 namespace kiln {
 namespace {
@@ -15,33 +17,44 @@ namespace {
 // grows with the length of a stretch and their number, not with their product.
 constexpr int64_t kStretch = 16384;
 
+// Of the scratch of a thread, where only a symbol's range bounds it.
+constexpr int64_t kMostScratchBytes = int64_t{1} << 30;
+
 // The shape of the problem, shared by the functions of a kernel.
 struct Rows {
   const Graph& graph;
   RowReductionSchedule schedule;
   ReductionPasses passes;
-  std::vector<int64_t> sizes;
+  Shape sizes;
   size_t batch_rank = 0;
-  int64_t rows = 1;
-  int64_t repeats = 1;            // product of the reduced axes but the last
-  int64_t columns = 1;            // the last axis
-  int64_t pieces = 1, piece = 0;  // a row's pieces, and elements of one
+  Dim rows = 1;
+  Dim repeats = 1;     // product of the reduced axes but the last
+  Dim columns = 1;     // the last axis
+  int64_t pieces = 1;  // of a row
+  Dim piece = 0;       // elements of one
 
   Rows(const Graph& g, const RowReductionSchedule& s)
       : graph(g),
         schedule(s),
         passes(ReductionPasses::of(g, s.split > 1 ? ReductionPasses::Keep::kNothing : s.keep)),
-        sizes(constant_sizes(passes.space.shape)),
+        sizes(passes.space.shape),
         batch_rank(static_cast<size_t>(passes.space.reduced_begin)),
         columns(sizes.back()) {
-    for (size_t k = 0; k + 1 < sizes.size(); ++k) (k < batch_rank ? rows : repeats) *= sizes[k];
-    // Pieces start at whole vectors; only a single reduced axis is cut.
-    const int64_t wanted = repeats == 1 ? schedule.split : 1;
-    piece = (columns + wanted - 1) / wanted;
-    piece = (piece + schedule.lanes - 1) / schedule.lanes * schedule.lanes;
-    pieces = (columns + piece - 1) / piece;
-    if (pieces == 1) piece = columns;
+    for (size_t k = 0; k + 1 < sizes.size(); ++k) {
+      Dim& product = k < batch_rank ? rows : repeats;
+      product = product * sizes[k];
+    }
+    piece = columns;
+    if (!can_be_cut()) return;
+    // Pieces start at whole vectors.
+    const int64_t size = columns.constant();
+    const int64_t vectors = ceil_div(ceil_div(size, schedule.split), schedule.lanes);
+    pieces = ceil_div(size, vectors * schedule.lanes);
+    if (pieces > 1) piece = vectors * schedule.lanes;
   }
+  // Only a single reduced axis of constant size is cut.
+  bool can_be_cut() const { return repeats.is(1) && columns.is_constant(); }
+  static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
   bool last_pass_is_empty() const { return passes.passes.back().empty(); }
 };
 
@@ -58,7 +71,7 @@ class RowFunction {
                             batch ? Level::kOuter : Level::kInner, 0, rows.sizes[k]});
     }
     at_reduced_.assign(at_.begin(), at_.begin() + static_cast<std::ptrdiff_t>(rows.batch_rank));
-    stream_ = rows.schedule.stream && rows.columns % rows.schedule.lanes == 0;
+    stream_ = rows.schedule.stream && is_multiple(rows.columns, rows.schedule.lanes);
   }
 
   // Statements of one row, indented by 4, where `row` (and `from`, `to` when it is cut) are known.
@@ -80,13 +93,13 @@ class RowFunction {
   // Declares i{begin}.. i{end - 1} from the flat index in `flat`.
   std::string coordinates(const std::string& flat, size_t begin, size_t end, int indent) const {
     std::string text;
-    int64_t stride = 1;
+    Dim stride = 1;
     for (size_t k = end; k-- > begin;) {
       text += fmt::format("{:{}}const int64_t i{} = {}", "", indent, k, flat);
-      if (stride > 1) text += fmt::format(" / {}", stride);
+      if (!stride.is(1)) text += fmt::format(" / {}", stride);
       if (k > begin) text += fmt::format(" % {}", rows_.sizes[k]);
       text += ";\n";
-      stride *= rows_.sizes[k];
+      stride = stride * rows_.sizes[k];
     }
     return text;
   }
@@ -102,7 +115,7 @@ class RowFunction {
     const bool bounded = is_cut() || stretches;
     const VectorLoop vectors{.variable = "j",
                              .from = bounded ? "from" : "0",
-                             .to = bounded ? "to" : std::to_string(rows_.columns),
+                             .to = bounded ? "to" : size_text(rows_.columns),
                              .unroll = unroll,
                              .body = body,
                              .parameters = reductions.parameters(),
@@ -115,7 +128,7 @@ class RowFunction {
       if (stretches)
         text += fmt::format("      result{} = splat<{}>({});\n", id, register_type(node(id).dtype),
                             identity_text(node(id)));
-    if (rows_.repeats > 1) {
+    if (!rows_.repeats.is(1)) {
       text +=
           fmt::format("      for (int64_t repeat = 0; repeat < {}; ++repeat) {{\n", rows_.repeats);
       text += coordinates("repeat", rows_.batch_rank, rows_.sizes.size() - 1, 6);
@@ -123,7 +136,7 @@ class RowFunction {
     if (stretches) text += open_stretch() + reductions.declare(6);
     text += vectors.text(6);
     if (stretches) text += close_stretch(pass, reductions);
-    if (rows_.repeats > 1) text += "      }\n";
+    if (!rows_.repeats.is(1)) text += "      }\n";
     if (!stretches) text += reductions.combine(6);
     for (NodeId id : pass.reduces)
       text +=
@@ -143,12 +156,9 @@ class RowFunction {
                                 combiner(node(id).op), x.name));
     }
     for (int output : pass.outputs) printer_.store(output, at_, stream_);
-    std::vector<int64_t> strides(rows_.batch_rank, 0);
-    for (size_t k = rows_.batch_rank; k < rows_.sizes.size(); ++k) {
-      int64_t stride = 1;
-      for (size_t inner = k + 1; inner < rows_.sizes.size(); ++inner) stride *= rows_.sizes[inner];
-      strides.push_back(stride);
-    }
+    // Of a row, as kept values lie.
+    std::vector<Dim> strides = contiguous_strides(rows_.sizes);
+    std::fill_n(strides.begin(), rows_.batch_rank, Dim(0));
     for (NodeId id : pass.kept) {
       Index flat;
       for (size_t k = 0; k < at_.size(); ++k) flat = flat + at_[k] * strides[k];
@@ -161,7 +171,8 @@ class RowFunction {
       scratch_pointers_ += fmt::format(
           "  {0}* kept{1} = reinterpret_cast<{0}*>(static_cast<char*>(scratch) + {2});\n", type, id,
           scratch_bytes_);
-      const int64_t bytes = rows_.repeats * rows_.columns * size_of(node(id).dtype);
+      const int64_t bytes = upper_bound(rows_.repeats * rows_.columns * size_of(node(id).dtype),
+                                        rows_.graph.symbols());
       scratch_bytes_ += (bytes + 63) / 64 * 64;
     }
     return body;
@@ -171,11 +182,11 @@ class RowFunction {
     const bool sums = std::any_of(pass.reduces.begin(), pass.reduces.end(), [&](NodeId id) {
       return node(id).op == Op::kReduceSum && node(id).dtype == DType::kF32;
     });
-    return sums && rows_.repeats * rows_.piece > 4 * kStretch;
+    return sums && !is_at_least(4 * kStretch, rows_.repeats * rows_.piece);
   }
   std::string open_stretch() const {
     const std::string begin = is_cut() ? "piece_begin" : "0";
-    const std::string end = is_cut() ? "piece_end" : std::to_string(rows_.columns);
+    const std::string end = is_cut() ? "piece_end" : size_text(rows_.columns);
     return fmt::format(
         "      for (int64_t from = {0}; from < {1}; from += {2}) {{\n"
         "      const int64_t to = smaller(from + {2}, {1});\n",
@@ -201,9 +212,10 @@ class RowFunction {
   }
   // The partial results of reduction `id` in the workspace: one for each row and piece.
   std::string partials(NodeId id) const {
-    int64_t offset = 0;
+    Dim offset = 0;
     for (NodeId other = 0; other < id; ++other)
-      if (traits(node(other).op).kind == OpKind::kReduce) offset += rows_.rows * rows_.pieces * 8;
+      if (traits(node(other).op).kind == OpKind::kReduce)
+        offset = offset + rows_.rows * rows_.pieces * 8;
     return fmt::format("reinterpret_cast<{}*>(static_cast<char*>(workspace) + {})",
                        memory_type(node(id).dtype), offset);
   }
@@ -244,7 +256,8 @@ class RowFunction {
 void print_whole(const Rows& rows, Source& source) {
   RowFunction function(rows, 0, rows.passes.passes.size());
   const std::string row = function.row_text();
-  const int64_t block = std::min(rows.schedule.rows, rows.rows);
+  const int64_t block = rows.rows.is_constant() ? std::min(rows.schedule.rows, rows.rows.constant())
+                                                : rows.schedule.rows;
   std::string body = function.kernel_text();
   body += fmt::format(
       "  const int64_t row_end = smaller(end * {0}, {1});\n"
@@ -253,7 +266,7 @@ void print_whole(const Rows& rows, Source& source) {
   body += row + "  }\n";
   if (function.streams()) body += "  finish_streams();\n";
   source.text += entry_function("kernel", rows.graph, body);
-  source.recipe.phases = {{"kernel", (rows.rows + block - 1) / block}};
+  source.recipe.phases = {{"kernel", Grid(std::vector<GridAxis>{{rows.rows, block}})}};
   source.recipe.scratch_bytes = function.scratch_bytes();
 }
 
@@ -279,16 +292,26 @@ void print_cut(const Rows& rows, Source& source) {
     if (function.streams()) body += "  finish_streams();\n";
     const std::string entry = fmt::format("phase{}", p);
     source.text += entry_function(entry, rows.graph, body);
-    source.recipe.phases.push_back({entry, rows.rows * pieces});
+    source.recipe.phases.push_back({entry, Grid(rows.rows * pieces)});
   }
   // Nothing left to do after the last reduction but reduced outputs, or nothing at all.
-  source.recipe.workspace_bytes = reduces * rows.rows * rows.pieces * 8;
+  source.recipe.workspace_bytes = rows.rows * (reduces * rows.pieces * 8);
+}
+
+bool keeps_without_bound(const Rows& rows) {
+  const int64_t kept = rows.passes.kept_bytes_per_element(rows.graph);
+  return kept > 0 &&
+         upper_bound(rows.repeats * rows.columns * kept, rows.graph.symbols()) > kMostScratchBytes;
 }
 
 }  // namespace
 
 Result<Source> lower_row_reduction(const Graph& graph, const RowReductionSchedule& schedule) {
   const Rows rows(graph, schedule);
+  if (schedule.split > 1 && !rows.columns.is_constant())
+    return fail(Code::kInvalidArgument, "rows whose length is known only at run time are not cut");
+  if (keeps_without_bound(rows))
+    return fail(Code::kInvalidArgument, "nothing bounds the values of a row that would be kept");
   Source source;
   source.text = preamble(schedule.lanes);
   source.recipe = argument_recipe(graph);

@@ -76,11 +76,8 @@ class SplitPhases {
   // Reductions that are known before loop p are operands in memory.
   void bind_results(ExpressionPrinter& printer, size_t p) const {
     for (size_t q = 0; q < p; ++q)
-      for (NodeId id : passes_.passes[q].reduces) {
-        std::vector<int64_t> strides;
-        for (const Dim& dim : contiguous_strides(node(id).shape)) strides.push_back(dim.constant());
-        printer.bind_buffer(id, results_.at(id), std::move(strides));
-      }
+      for (NodeId id : passes_.passes[q].reduces)
+        printer.bind_buffer(id, results_.at(id), contiguous_strides(node(id).shape));
   }
 
   // Loop p: a block takes a strip of a piece. Of folded rows it leaves as many partial results.

@@ -93,6 +93,14 @@ bool fits(const MatmulSchedule& schedule, const MatmulProblem& problem) {
   return schedule.b_from != BFrom::kInPlace || problem.b.column_stride == 1 || one_column;
 }
 
+bool fits(const MatmulSchedule& schedule, const SizedMatmul& problem) {
+  const bool constant =
+      is_constant({problem.m, problem.n, problem.k, problem.a.row_stride, problem.a.column_stride,
+                   problem.b.row_stride, problem.b.column_stride});
+  if (schedule.dot) return constant && (problem.b.row_stride.is(1) || problem.k.is(1));
+  return schedule.b_from != BFrom::kInPlace || problem.b.column_stride.is(1) || problem.n.is(1);
+}
+
 namespace {
 
 // Nanoseconds of all cores together, roughly.

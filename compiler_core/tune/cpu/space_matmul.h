@@ -31,8 +31,10 @@ struct MatmulSchedule {
   Schedule to_schedule() const;
 };
 
-// Whether `schedule` can be written for `problem`: vectors have to be contiguous.
+// Whether `schedule` can be written for `problem`: vectors have to be contiguous, and the matrices
+// of dot products of constant size.
 bool fits(const MatmulSchedule& schedule, const MatmulProblem& problem);
+bool fits(const MatmulSchedule& schedule, const SizedMatmul& problem);
 
 // REQUIRES: workload.family is kMatmul, its sizes are constants.
 std::vector<Schedule> matmul_space(const Workload& workload, const Target& target);

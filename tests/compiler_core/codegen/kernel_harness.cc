@@ -1,16 +1,18 @@
 #include "tests/compiler_core/codegen/kernel_harness.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/compile/compiler.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/runtime/kernel.h"
 #include "compiler_core/tune/search_space.h"
+#include "compiler_core/tune/symbolic_space.h"
 #include "tests/support/fake_cuda/host_launch.h"
 
 namespace kiln::testing {
@@ -105,10 +107,10 @@ std::vector<Tensor> random_inputs(const Graph& graph, std::mt19937& random) {
   return inputs;
 }
 
-Result<std::vector<Tensor>> run_source(const Source& source, const Target& target,
-                                       std::span<const Tensor> inputs) {
-  TRY(const Artifact artifact, compiler().compile(source, target, 60'000));
-  TRY(const Kernel kernel, Kernel::load(artifact));
+namespace {
+
+Result<std::vector<Tensor>> run_kernel(const Kernel& kernel, std::span<const Tensor> inputs,
+                                       std::span<const int64_t> dims) {
   std::vector<GuardedBuffer> buffers;
   std::vector<void*> args;
   for (const Tensor& tensor : inputs) {
@@ -116,13 +118,19 @@ Result<std::vector<Tensor>> run_source(const Source& source, const Target& targe
     std::memcpy(buffers.back().data(), tensor.data(), static_cast<size_t>(tensor.byte_size()));
   }
   std::vector<Tensor> outputs;
-  for (const TensorSpec& spec : source.recipe.outputs) {
-    outputs.emplace_back(spec.dtype, constant_sizes(spec.shape));
+  for (const TensorSpec& spec : kernel.recipe().outputs) {
+    std::vector<int64_t> sizes;
+    for (const Dim& size : spec.shape) {
+      TRY(const int64_t value, size.evaluate(dims));
+      sizes.push_back(value);
+    }
+    outputs.emplace_back(spec.dtype, std::move(sizes));
     buffers.emplace_back(static_cast<size_t>(outputs.back().byte_size()));
   }
-  buffers.emplace_back(static_cast<size_t>(source.recipe.workspace_bytes.constant()));
+  TRY(const int64_t workspace, kernel.recipe().workspace_bytes.evaluate(dims));
+  buffers.emplace_back(static_cast<size_t>(workspace));
   for (size_t i = 0; i + 1 < buffers.size(); ++i) args.push_back(buffers[i].data());
-  kernel.launch(args, {}, buffers.back().data(), pool());
+  kernel.launch(args, dims, buffers.back().data(), pool());
   for (size_t i = 0; i < buffers.size(); ++i)
     if (!buffers[i].intact())
       return fail(Code::kInternal, fmt::format("wrote outside buffer {}", i));
@@ -130,6 +138,15 @@ Result<std::vector<Tensor>> run_source(const Source& source, const Target& targe
     std::memcpy(outputs[i].data(), args[inputs.size() + i],
                 static_cast<size_t>(outputs[i].byte_size()));
   return outputs;
+}
+
+}  // namespace
+
+Result<std::vector<Tensor>> run_source(const Source& source, const Target& target,
+                                       std::span<const Tensor> inputs) {
+  TRY(const Artifact artifact, compiler().compile(source, target, 60'000));
+  TRY(const Kernel kernel, Kernel::load(artifact));
+  return run_kernel(kernel, inputs, {});
 }
 
 std::string disagreement(const Graph& graph, std::span<const Tensor> inputs,
@@ -162,6 +179,32 @@ std::string check_schedule(const Workload& workload, const Schedule& schedule, c
     TRY(const std::vector<Tensor> outputs,
         cuda ? run_on_fake_gpu(source, inputs) : run_source(source, target, inputs));
     return disagreement(workload.graph, inputs, outputs);
+  };
+  Result<std::string> outcome = check();
+  if (!outcome) outcome = outcome.error().message;
+  return outcome->empty() ? "" : target.to_string() + " " + schedule.to_string() + ": " + *outcome;
+}
+
+std::string check_sizes(const Workload& workload, const Schedule& schedule, const Target& target,
+                        const std::vector<std::vector<int64_t>>& sizes) {
+  std::mt19937 random(21);
+  const bool cuda = target.backend == Backend::kCuda;
+  const auto check = [&]() -> Result<std::string> {
+    TRY(const Source source, lower(workload, schedule, target));
+    std::optional<Kernel> kernel;
+    if (!cuda) {
+      TRY(const Artifact artifact, compiler().compile(source, target, 60'000));
+      TRY(kernel, Kernel::load(artifact));
+    }
+    for (const std::vector<int64_t>& dims : sizes) {
+      TRY(const Workload sized, sized_workload(workload, dims));
+      const std::vector<Tensor> inputs = random_inputs(sized.graph, random);
+      TRY(const std::vector<Tensor> outputs,
+          cuda ? run_on_fake_gpu(source, inputs, dims) : run_kernel(*kernel, inputs, dims));
+      const std::string wrong = disagreement(sized.graph, inputs, outputs);
+      if (!wrong.empty()) return fmt::format("at [{}]: {}", fmt::join(dims, ","), wrong);
+    }
+    return std::string();
   };
   Result<std::string> outcome = check();
   if (!outcome) outcome = outcome.error().message;

@@ -33,6 +33,10 @@ std::string check_schedule(const Workload& workload, const Schedule& schedule, c
 std::string check_space(const Workload& workload, const Target& target,
                         std::span<const Tensor> inputs, int limit);
 
+// The same of a workload with symbols: compiled once, run with the symbols at each of `sizes`.
+std::string check_sizes(const Workload& workload, const Schedule& schedule, const Target& target,
+                        const std::vector<std::vector<int64_t>>& sizes);
+
 // The targets of this machine: x86-64-v4 where it has it, and x86-64-v3.
 std::vector<Target> targets();
 

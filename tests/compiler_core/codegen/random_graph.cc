@@ -33,26 +33,27 @@ NodeId RandomGraph::leaf(DType dtype, const Shape& space) {
   }
   if (kind == 5) {  // every second element, maybe backwards
     const int axis = static_cast<int>(pick(0, static_cast<int64_t>(rank) - 1));
-    const int64_t size = space[static_cast<size_t>(axis)].constant();
+    const Dim size = space[static_cast<size_t>(axis)];
     const int64_t step = pick(0, 1) == 0 ? 2 : -pick(1, 2);
     Shape shape = space;
-    shape[static_cast<size_t>(axis)] = 2 * size + 3;
-    const Dim start = step > 0 ? Dim(pick(0, 3)) : Dim(2 * size + pick(0, 2));
+    shape[static_cast<size_t>(axis)] = size * 2 + 3;
+    const Dim start = step > 0 ? Dim(pick(0, 3)) : size * 2 + pick(0, 2);
     return builder_.slice(builder_.input(dtype, shape), axis, start, size, step);
   }
   if (kind == 6) {  // a scalar
     if (is_float(dtype)) return builder_.broadcast(builder_.constant(dtype, 0.75), space);
     return builder_.broadcast(builder_.constant_int(dtype, 3), space);
   }
+  if (!is_constant(space)) return builder_.input(dtype, space);
   return builder_.reshape(builder_.input(dtype, {numel(space)}), space);
 }
 
 NodeId RandomGraph::moved(DType dtype, const Shape& space) {
   const int axis = static_cast<int>(pick(0, static_cast<int64_t>(space.size()) - 1));
   const auto at = static_cast<size_t>(axis);
-  const int64_t size = space[at].constant();
-  if (size < 2) return leaf(dtype, space);
-  const int64_t first = pick(1, size - 1);
+  const Dim size = space[at];
+  if (size.is_constant() && size.constant() < 2) return leaf(dtype, space);
+  const Dim first = size.is_constant() ? Dim(pick(1, size.constant() - 1)) : size - 1;
   Shape part = space;
   part[at] = first;
   NodeId a = leaf(dtype, part);
@@ -62,8 +63,8 @@ NodeId RandomGraph::moved(DType dtype, const Shape& space) {
     return builder_.concat(parts, axis);
   }
   std::vector<Dim> low(space.size(), Dim(0)), high(space.size(), Dim(0));
-  low[at] = pick(0, size - first);
-  high[at] = Dim(size - first) - low[at];
+  low[at] = pick(0, (size - first).constant());
+  high[at] = size - first - low[at];
   const ConstantAttr value =
       is_float(dtype) ? constant_bits(dtype, -1.5) : ConstantAttr{dtype == DType::kBool ? 1u : 5u};
   return builder_.pad(a, low, high, value);

@@ -13,6 +13,9 @@ class RandomGraph {
  public:
   explicit RandomGraph(uint32_t seed) : random_(seed) {}
 
+  // A size that is known only at run time, at least 1. REQUIRES: called before the graph is made.
+  Dim symbol(int64_t hint) { return Dim::symbol(builder_.symbol({1, 4096}, hint)); }
+
   // Every output has shape `space`. `movable`: Pads and Concats too.
   Graph pointwise(const Shape& space, int operations, bool movable);
   // Reductions of `space` over [begin, end), of one another too, with full and reduced outputs.

@@ -11,8 +11,15 @@
 // reads memory in order; missing rows and columns are zero. A is packed whole in the first phase. B
 // is too (kPacked), or each block packs its part of it to scratch (kSlab: less memory traffic, but
 // packed again for every block of rows), or it stays where it is (kInPlace).
+//
+// Where sizes are known only at run time, the source defines KILN_SIZES_AT_RUN_TIME and a struct
+// Sizes with the same names as members; Problem then says what may be decided without them: 0 for a
+// size or stride that is not known, the greatest number for such a depth.
 namespace {
 
+#ifndef KILN_SIZES_AT_RUN_TIME
+using Sizes = Problem;
+#endif
 using Stored = Problem::stored;
 using Real = Problem::real;
 using Value = element<Real>::type;
@@ -49,16 +56,16 @@ KILN_INLINE void transpose(Real (&x)[LANES]) {
 }
 
 // LANES rows at most, [i, i + width) of a panel, contiguous along the depth: through registers.
-template <int64_t WIDTH, int64_t ALONG>
-KILN_INLINE void pack_across(const Stored* from, int64_t here, int64_t width, int64_t begin,
-                             int64_t end, Value* panel) {
+template <int64_t WIDTH>
+KILN_INLINE void pack_across(const Stored* from, int64_t along, int64_t here, int64_t width,
+                             int64_t begin, int64_t end, Value* panel) {
   int64_t p = begin;
   if (here == width)
     for (; p + LANES <= end; p += LANES) {
       Real x[LANES];
 #pragma GCC unroll 16
       for (int l = 0; l < LANES; ++l)
-        x[l] = l < width ? load(from + l * ALONG + p, AllLanes{}) : Real{};
+        x[l] = l < width ? load(from + l * along + p, AllLanes{}) : Real{};
       transpose(x);
 #pragma GCC unroll 16
       for (int l = 0; l < LANES; ++l)
@@ -69,75 +76,96 @@ KILN_INLINE void pack_across(const Stored* from, int64_t here, int64_t width, in
     }
   for (; p < end; ++p)
     for (int64_t l = 0; l < width; ++l)
-      panel[p * WIDTH + l] = l < here ? load_splat(from + l * ALONG + p)[0] : Value{};
+      panel[p * WIDTH + l] = l < here ? load_splat(from + l * along + p)[0] : Value{};
 }
 
-// One panel's part of depth [begin, end): `live` of WIDTH rows (or columns) exist. Inlined once
-// with `live` known, for whole panels.
-template <int64_t WIDTH, int64_t ALONG, int64_t DEPTH>
-KILN_INLINE void pack_live(const Stored* from, int64_t live, int64_t begin, int64_t end,
-                           Value* panel) {
-  if constexpr (ALONG == 1) {
+// What is packed: its panels' width, how many rows (or columns) there are, and the strides along
+// them and along the depth.
+struct OperandA {
+  static constexpr int64_t width = Tiling::rows;
+  static constexpr bool along_is_1 = Problem::a_row == 1, depth_is_1 = Problem::a_depth == 1;
+  KILN_INLINE int64_t size(Sizes sizes) { return sizes.m; }
+  KILN_INLINE int64_t along(Sizes sizes) { return sizes.a_row; }
+  KILN_INLINE int64_t depth(Sizes sizes) { return sizes.a_depth; }
+};
+struct OperandB {
+  static constexpr int64_t width = Tiling::columns;
+  static constexpr bool along_is_1 = Problem::b_column == 1, depth_is_1 = Problem::b_depth == 1;
+  KILN_INLINE int64_t size(Sizes sizes) { return sizes.n; }
+  KILN_INLINE int64_t along(Sizes sizes) { return sizes.b_column; }
+  KILN_INLINE int64_t depth(Sizes sizes) { return sizes.b_depth; }
+};
+
+// One panel's part of depth [begin, end): `live` of its rows (or columns) exist. Inlined once with
+// `live` known, for whole panels.
+template <class Operand>
+KILN_INLINE void pack_live(Sizes sizes, const Stored* from, int64_t live, int64_t begin,
+                           int64_t end, Value* panel) {
+  constexpr int64_t WIDTH = Operand::width;
+  const int64_t along = Operand::along(sizes), deep = Operand::depth(sizes);
+  if constexpr (Operand::along_is_1) {
     for (int64_t p = begin; p < end; ++p)
 #pragma GCC unroll 8
       for (int64_t i = 0; i < WIDTH; i += LANES) {
         const int64_t width = smaller(WIDTH - i, LANES), here = smaller(live - i, width);
         Real x{};
         if (here == LANES)
-          x = load(from + p * DEPTH + i, AllLanes{});
+          x = load(from + p * deep + i, AllLanes{});
         else if (here > 0)
-          x = load(from + p * DEPTH + i, SomeLanes{here});
+          x = load(from + p * deep + i, SomeLanes{here});
         if (width == LANES)
           store(panel + p * WIDTH + i, x, AllLanes{});
         else
           store(panel + p * WIDTH + i, x, SomeLanes{width});
       }
-  } else if constexpr (DEPTH == 1) {
+  } else if constexpr (Operand::depth_is_1) {
 #pragma GCC unroll 8
     for (int64_t i = 0; i < WIDTH; i += LANES) {
       const int64_t width = smaller(WIDTH - i, LANES);
-      pack_across<WIDTH, ALONG>(from + i * ALONG, smaller(live - i, width), width, begin, end,
-                                panel + i);
+      pack_across<WIDTH>(from + i * along, along, smaller(live - i, width), width, begin, end,
+                         panel + i);
     }
   } else {
     for (int64_t p = begin; p < end; ++p)
       for (int64_t i = 0; i < WIDTH; ++i)
-        panel[p * WIDTH + i] = i < live ? load_splat(from + i * ALONG + p * DEPTH)[0] : Value{};
+        panel[p * WIDTH + i] = i < live ? load_splat(from + i * along + p * deep)[0] : Value{};
   }
 }
 
-template <int64_t WIDTH, int64_t ALONG, int64_t DEPTH>
-KILN_INLINE void pack_panel(const Stored* from, int64_t live, int64_t begin, int64_t end,
-                            Value* panel) {
-  if (live == WIDTH)
-    pack_live<WIDTH, ALONG, DEPTH>(from, WIDTH, begin, end, panel);
+template <class Operand>
+KILN_INLINE void pack_panel(Sizes sizes, const Stored* from, int64_t live, int64_t begin,
+                            int64_t end, Value* panel) {
+  if (live == Operand::width)
+    pack_live<Operand>(sizes, from, Operand::width, begin, end, panel);
   else
-    pack_live<WIDTH, ALONG, DEPTH>(from, live, begin, end, panel);
+    pack_live<Operand>(sizes, from, live, begin, end, panel);
 }
 
 // A piece of packing: kPanels panels, kDepth deep; sources are read in runs of that length.
 constexpr int64_t kPanels = 4, kDepth = 256;
 
-template <int64_t WIDTH, int64_t SIZE, int64_t ALONG, int64_t DEPTH>
+template <class Operand>
 struct Packing {
-  static constexpr int64_t panels = ceil_div(SIZE, WIDTH);
-  static constexpr int64_t groups = ceil_div(panels, kPanels);
-  static constexpr int64_t slabs = ceil_div(Problem::k, kDepth);
-  static constexpr int64_t pieces = groups * slabs;  // a batch
+  static constexpr int64_t WIDTH = Operand::width;
+  KILN_INLINE int64_t slabs(Sizes sizes) { return ceil_div(sizes.k, kDepth); }
+  KILN_INLINE int64_t panels(Sizes sizes) { return ceil_div(Operand::size(sizes), WIDTH); }
+  KILN_INLINE int64_t pieces(Sizes sizes = {}) {  // a batch
+    return ceil_div(panels(sizes), kPanels) * slabs(sizes);
+  }
 
-  static void run(const Stored* from, int64_t piece, Value* packed) {
-    const int64_t group = piece / slabs, slab = piece % slabs;
-    const int64_t last = smaller((group + 1) * kPanels, panels);
+  static void run(const Stored* from, int64_t piece, Value* packed, Sizes sizes = {}) {
+    const int64_t group = piece / slabs(sizes), slab = piece % slabs(sizes);
+    const int64_t last = smaller((group + 1) * kPanels, panels(sizes));
     for (int64_t panel = group * kPanels; panel < last; ++panel)
-      pack_panel<WIDTH, ALONG, DEPTH>(from + panel * WIDTH * ALONG,
-                                      smaller(SIZE - panel * WIDTH, WIDTH), slab * kDepth,
-                                      smaller((slab + 1) * kDepth, Problem::k),
-                                      packed + panel * WIDTH * Problem::k);
+      pack_panel<Operand>(sizes, from + panel * WIDTH * Operand::along(sizes),
+                          smaller(Operand::size(sizes) - panel * WIDTH, WIDTH), slab * kDepth,
+                          smaller((slab + 1) * kDepth, sizes.k),
+                          packed + panel * WIDTH * sizes.k);
   }
 };
 
-using PackA = Packing<Tiling::rows, Problem::m, Problem::a_row, Problem::a_depth>;
-using PackB = Packing<Tiling::columns, Problem::n, Problem::b_column, Problem::b_depth>;
+using PackA = Packing<OperandA>;
+using PackB = Packing<OperandB>;
 
 // ---- Multiplying ----
 
@@ -178,14 +206,14 @@ KILN_INLINE void multiply_tile(const Value* a, const T* b, int64_t b_step, int64
 }
 
 // `live` columns of B, read in place: whole panels like packed ones, a last one vector by vector.
-KILN_INLINE void multiply_in_place(const Value* a, const Stored* b, int64_t depth, int64_t live,
-                                   bool first, Value* tile) {
-  constexpr int64_t step = Problem::b_depth;
+KILN_INLINE void multiply_in_place(Sizes sizes, const Value* a, const Stored* b, int64_t depth,
+                                   int64_t live, bool first, Value* tile) {
+  const int64_t step = sizes.b_depth;
   if (live >= Tiling::columns) {
     multiply_tile<Tiling::columns / LANES>(a, b, step, depth, AllLanes{}, first, tile);
     return;
   }
-  if constexpr (Problem::n % Tiling::columns != 0) {
+  if (sizes.n % Tiling::columns != 0) {
     int64_t column = 0;
     for (; column + LANES <= live; column += LANES)
       multiply_tile<1>(a, b + column, step, depth, AllLanes{}, first, tile + column);
@@ -196,12 +224,12 @@ KILN_INLINE void multiply_in_place(const Value* a, const Stored* b, int64_t dept
 
 // Hands the columns [0, columns) of one row of results to the epilogue.
 template <class Epilogue>
-KILN_INLINE void finish_row(const Value* results, int64_t columns, int64_t batch, int64_t row,
-                            int64_t column, const Epilogue& epilogue) {
+KILN_INLINE void finish_row(Sizes sizes, const Value* results, int64_t columns, int64_t batch,
+                            int64_t row, int64_t column, const Epilogue& epilogue) {
   int64_t done = 0;
   for (; done + LANES <= columns; done += LANES)
     epilogue(load(results + done, AllLanes{}), batch, row, column + done, AllLanes{});
-  if (Problem::n % LANES != 0 && done < columns)
+  if (sizes.n % LANES != 0 && done < columns)
     epilogue(load(results + done, AllLanes{}), batch, row, column + done,
              SomeLanes{columns - done});
 }
@@ -216,12 +244,11 @@ struct Blocks {
 };
 
 // Columns [column, column_end) and `depth` of B from `p` on, as panels of Tiling::depth.
-KILN_INLINE void pack_slab(const Stored* b, int64_t column, int64_t column_end, int64_t p,
-                           int64_t depth, Value* slab) {
+KILN_INLINE void pack_slab(Sizes sizes, const Stored* b, int64_t column, int64_t column_end,
+                           int64_t p, int64_t depth, Value* slab) {
   for (; column < column_end; column += Tiling::columns, slab += Tiling::columns * Tiling::depth)
-    pack_panel<Tiling::columns, Problem::b_column, Problem::b_depth>(
-        b + column * Problem::b_column + p * Problem::b_depth,
-        smaller(column_end - column, Tiling::columns), 0, depth, slab);
+    pack_panel<OperandB>(sizes, b + column * sizes.b_column + p * sizes.b_depth,
+                         smaller(column_end - column, Tiling::columns), 0, depth, slab);
 }
 
 // One block of one batch. `a`: packed panels of the batch; `packed_b`: those of B, when there are;
@@ -229,17 +256,19 @@ KILN_INLINE void pack_slab(const Stored* b, int64_t column, int64_t column_end, 
 template <class Epilogue>
 KILN_INLINE void multiply_block(const Value* a, const Value* packed_b, const Stored* b,
                                 int64_t batch, int64_t row_block, int64_t column_block,
-                                Value* scratch, const Epilogue& epilogue) {
-  constexpr int64_t k = Problem::k, MR = Tiling::rows, NR = Tiling::columns;
+                                Value* scratch, const Epilogue& epilogue, Sizes sizes = {}) {
+  constexpr int64_t MR = Tiling::rows, NR = Tiling::columns;
+  const int64_t k = sizes.k;
   const int64_t row_begin = row_block * Tiling::block_rows;
-  const int64_t row_end = smaller(row_begin + Tiling::block_rows, Problem::m);
+  const int64_t row_end = smaller(row_begin + Tiling::block_rows, sizes.m);
   const int64_t column_begin = column_block * Tiling::block_columns;
-  const int64_t column_end = smaller(column_begin + Tiling::block_columns, Problem::n);
+  const int64_t column_end = smaller(column_begin + Tiling::block_columns, sizes.n);
   Value* const slab = scratch + Blocks::tiles * Blocks::tile_size;
-  for (int64_t p = 0; p < k; p += Tiling::depth) {
+  int64_t p = 0;
+  do {  // once at least: without any depth the results are zeros
     const int64_t depth = smaller(k - p, Tiling::depth);
     if constexpr (Tiling::b_from == kSlab)
-      pack_slab(b, column_begin, column_end, p, depth, slab);
+      pack_slab(sizes, b, column_begin, column_end, p, depth, slab);
     Value* tile = scratch;
     for (int64_t column = column_begin; column < column_end; column += NR)
       for (int64_t row = row_begin; row < row_end; row += MR) {
@@ -252,14 +281,15 @@ KILN_INLINE void multiply_block(const Value* a, const Value* packed_b, const Sto
           multiply_tile<NR / LANES>(a_panel, slab + (column - column_begin) * Tiling::depth, NR,
                                     depth, AllLanes{}, p == 0, tile);
         else
-          multiply_in_place(a_panel, b + p * Problem::b_depth + column, depth, columns, p == 0,
-                            tile);
+          multiply_in_place(sizes, a_panel, b + p * sizes.b_depth + column, depth, columns,
+                            p == 0, tile);
         if (p + Tiling::depth >= k)
           for (int64_t r = 0; r < smaller(row_end - row, MR); ++r)
-            finish_row(tile + r * NR, columns, batch, row + r, column, epilogue);
+            finish_row(sizes, tile + r * NR, columns, batch, row + r, column, epilogue);
         if (Blocks::tiles > 1) tile += Blocks::tile_size;
       }
-  }
+    p += Tiling::depth;
+  } while (p < k);
 }
 
 }  // namespace

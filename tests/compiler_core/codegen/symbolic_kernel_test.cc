@@ -1,0 +1,204 @@
+// Kernels whose sizes have symbols: compiled once, right at every size.
+#include <gtest/gtest.h>
+
+#include "compiler_core/ir/text.h"
+#include "compiler_core/tune/search_space.h"
+#include "tests/compiler_core/codegen/kernel_harness.h"
+#include "tests/compiler_core/codegen/random_graph.h"
+
+namespace kiln {
+namespace {
+
+using testing::check_sizes;
+using testing::RandomGraph;
+using testing::targets;
+
+using Sizes = std::vector<std::vector<int64_t>>;
+
+const Sizes kOne = {{1}, {2}, {7}, {16}, {33}, {64}, {131}, {1000}};
+const Sizes kTwo = {{1, 1},   {3, 1},   {1, 17},    {5, 64},   {17, 31},
+                    {64, 16}, {33, 97}, {128, 129}, {2, 3000}, {1500, 3}};
+
+// Up to `limit` schedules of the search space, each at all sizes.
+std::string check(const Workload& workload, const Sizes& sizes, int limit,
+                  const std::vector<Target>& on) {
+  for (const Target& target : on) {
+    const auto space = search_space(workload, target);
+    if (!space) return space.error().message;
+    const size_t count = std::min(space->size(), static_cast<size_t>(limit));
+    for (size_t i = 0; i < count; ++i) {
+      const std::string wrong =
+          check_sizes(workload, (*space)[i * space->size() / count], target, sizes);
+      if (!wrong.empty()) return wrong + "\n" + print(workload.graph);
+    }
+  }
+  return "";
+}
+std::string check(const Workload& workload, const Sizes& sizes, int limit) {
+  return check(workload, sizes, limit, targets());
+}
+std::string check_on_host(const Workload& workload, const Sizes& sizes, int limit) {
+  return check(workload, sizes, limit, {targets()[0]});
+}
+
+Sizes with_zeros(Sizes sizes) {
+  const size_t symbols = sizes[0].size();
+  for (size_t i = 0; i < symbols; ++i) {
+    sizes.push_back(sizes[0]);
+    sizes.back()[i] = 0;
+  }
+  return sizes;
+}
+
+TEST(SymbolicPointwise, AgreesForRandomGraphsOfABatch) {
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    RandomGraph random(seed);
+    const Dim batch = random.symbol(64);
+    const Shape space = seed % 2 == 0 ? Shape{batch, random.pick(1, 40)}
+                                      : Shape{batch, random.pick(1, 5), random.pick(1, 40)};
+    const Graph graph = random.pointwise(space, 5, seed >= 3);
+    EXPECT_EQ(check_on_host({graph, Family::kPointwise, {}}, kOne, 1), "") << seed;
+  }
+}
+
+TEST(SymbolicPointwise, AgreesForRandomGraphsOfTwoSymbols) {
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    RandomGraph random(100 + seed);
+    const Dim a = random.symbol(64), b = random.symbol(48);
+    const Shape spaces[] = {{a, b}, {b, 3, a}, {a * 4, b}, {a * b}, {a, b, 5}, {7, a + b}};
+    const Graph graph = random.pointwise(spaces[seed], 5, true);
+    EXPECT_EQ(check_on_host({graph, Family::kPointwise, {}}, kTwo, 1), "") << seed;
+  }
+}
+
+TEST(SymbolicRows, AgreesForRandomGraphs) {
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    RandomGraph random(200 + seed);
+    const Dim a = random.symbol(64), b = random.symbol(48);
+    struct Case {
+      Shape space;
+      int begin;
+    };
+    const Case cases[] = {{{a, 45}, 1},    {{a, b}, 1},    {{12, b}, 1},    {{a, 3, b}, 1},
+                          {{a, 4, 32}, 2}, {{a, b, 8}, 1}, {{a, b, 17}, 2}, {{5, a * 2, b}, 2}};
+    const auto& [space, begin] = cases[seed];
+    const Graph graph = random.reduction(space, begin, static_cast<int>(space.size()));
+    const bool both = graph.symbols().size() == 2;
+    EXPECT_EQ(check_on_host({graph, Family::kRowReduction, {}}, both ? kTwo : kOne, 1), "") << seed;
+  }
+}
+
+TEST(SymbolicColumns, AgreesForRandomGraphs) {
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    RandomGraph random(300 + seed);
+    const Dim a = random.symbol(64), b = random.symbol(48);
+    struct Case {
+      Shape space;
+      int begin, end;
+    };
+    const Case cases[] = {{{a, 45}, 0, 1},   {{40, b, a}, 0, 1},   {{a, b}, 0, 1},
+                          {{a, b, 5}, 1, 2}, {{a, 6, b, 9}, 1, 3}, {{a, 33, 20}, 1, 2}};
+    const auto& [space, begin, end] = cases[seed];
+    const Graph graph = random.reduction(space, begin, end);
+    EXPECT_EQ(check_on_host({graph, Family::kColumnReduction, {}}, kTwo, 1), "") << seed;
+  }
+}
+
+Workload parsed(const char* text, Family family) {
+  const auto graph = parse_graph(text);
+  EXPECT_TRUE(graph) << graph.error().message;
+  return {*graph, family, {}};
+}
+
+Workload softmax() {
+  return parsed(R"(kiln.graph 1
+s0 = symbol 0..9223372036854775807 hint 7
+s1 = symbol 0..9223372036854775807 hint 13
+%0 = input 0 : f32[s0,s1]
+%1 = reduce_max %0 axes=[1] : f32[s0]
+%2 = view %1 strides=[1,0] offset=[0] : f32[s0,s1]
+%3 = sub %0 %2 : f32[s0,s1]
+%4 = exp %3 : f32[s0,s1]
+%5 = reduce_sum %4 axes=[1] : f32[s0]
+%6 = view %5 strides=[1,0] offset=[0] : f32[s0,s1]
+%7 = div %4 %6 : f32[s0,s1]
+return %7
+)",
+                Family::kRowReduction);
+}
+
+TEST(SymbolicRows, SoftmaxIsRightAtEverySize) {
+  Sizes sizes = with_zeros(kTwo);
+  sizes.push_back({2, 100'000});
+  EXPECT_EQ(check(softmax(), sizes, 2), "");
+}
+
+// Sums of columns whose rows are cut into a constant number of pieces, some of them empty.
+TEST(SymbolicColumns, CutRowsAreRightWhenThereAreFewerThanPieces) {
+  const Workload sum = parsed(R"(kiln.graph 1
+s0 = symbol 0..100000 hint 4096
+%0 = input 0 : f32[s0,50]
+%1 = reduce_sum %0 axes=[0] : f32[50]
+return %1
+)",
+                              Family::kColumnReduction);
+  EXPECT_EQ(check_on_host(sum, with_zeros({{1}, {3}, {30}, {33}, {600}}), 4), "");
+}
+
+enum class Which { kBatch, kRows, kColumns, kDepth, kAll };
+
+// x [batch, m, k] times w [k, n], or its transposed, and a bias.
+Workload matmul(Which which, DType dtype, bool transposed) {
+  GraphBuilder b;
+  const Dim s0 = Dim::symbol(b.symbol({0, 5000}, 24)), s1 = Dim::symbol(b.symbol({0, 5000}, 40));
+  const Dim batch = which == Which::kBatch ? s0 : Dim(2);
+  const Dim m = which == Which::kRows ? s0 : which == Which::kAll ? s1 : Dim(19);
+  const Dim n = which == Which::kColumns || which == Which::kAll ? s0 : Dim(35);
+  const Dim k = which == Which::kDepth ? s0 : which == Which::kAll ? s0 + s1 : Dim(21);
+  const NodeId x = b.input(dtype, {batch, m, k});
+  const NodeId w = b.input(dtype, transposed ? Shape{n, k} : Shape{k, n});
+  const NodeId bias = b.input(b.dtype(x) == DType::kF64 ? DType::kF64 : DType::kF32, {n});
+  const NodeId right = b.broadcast(transposed ? b.permute(w, {1, 0}) : w, {batch, k, n});
+  const NodeId product = b.matmul(x, right);
+  const NodeId sum = b.binary(Op::kAdd, product, b.broadcast(bias, b.shape(product)));
+  const auto graph = b.finish({which == Which::kBatch ? b.unary(Op::kTanh, sum) : sum});
+  EXPECT_TRUE(graph) << graph.error().message;
+  return {*graph, Family::kMatmul, {}};
+}
+
+TEST(SymbolicMatmul, AgreesWhicheverSizeIsOpen) {
+  const Sizes sizes = with_zeros({{1, 1}, {2, 3}, {17, 31}, {64, 5}, {97, 40}, {5, 130}});
+  for (const Which which :
+       {Which::kBatch, Which::kRows, Which::kColumns, Which::kDepth, Which::kAll})
+    for (const bool transposed : {false, true})
+      EXPECT_EQ(check_on_host(matmul(which, DType::kF32, transposed), sizes, 1), "")
+          << static_cast<int>(which) << transposed;
+}
+
+TEST(SymbolicMatmul, AgreesUnderSeveralSchedules) {
+  EXPECT_EQ(check(matmul(Which::kRows, DType::kF32, true), {{1, 0}, {40, 0}, {300, 0}}, 3), "");
+}
+
+TEST(SymbolicMatmul, AgreesForHalves) {
+  const Sizes sizes = {{1, 1}, {20, 33}, {70, 9}};
+  EXPECT_EQ(check_on_host(matmul(Which::kRows, DType::kBF16, true), sizes, 1), "");
+  EXPECT_EQ(check_on_host(matmul(Which::kAll, DType::kF16, false), sizes, 1), "");
+}
+
+TEST(SymbolicKernel, FamiliesWithoutFormsSaySo) {
+  const Workload sort = parsed(R"(kiln.graph 1
+s0 = symbol 1..100 hint 8
+%0 = input 0 : f32[s0,16]
+%1 = argsort %0 descending=0 : i64[s0,16]
+return %1
+)",
+                               Family::kSort);
+  for (const auto& outcome : {search_space(sort, targets()[0])}) {
+    ASSERT_FALSE(outcome);
+    EXPECT_EQ(outcome.error().code, Code::kUnsupported);
+    EXPECT_NE(outcome.error().message.find("sort"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace kiln
