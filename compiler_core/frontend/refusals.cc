@@ -37,7 +37,7 @@ constexpr std::string_view kStorage =
 constexpr std::string_view kScan =
     "only sums are scanned: for products take cumsum of the logarithms, or a custom call";
 
-constexpr auto kRefusals = std::to_array<Refusal>({
+constexpr auto kRefusals = std::to_array<RefusedOp>({
     {"aten.nonzero", kDataShape},
     {"aten.nonzero_static", kDataShape},
     {"aten.nonzero_numpy", kDataShape},
@@ -220,13 +220,13 @@ std::string used_at(const ExportedNode& node) {
 
 }  // namespace
 
-std::span<const Refusal> refusals() {
+std::span<const RefusedOp> refusals() {
   return kRefusals;
 }
 
-const Refusal* find_refusal(std::string_view op) {
+const RefusedOp* find_refusal(std::string_view op) {
   const std::string_view name = without_overload(op);
-  for (const Refusal& each : kRefusals)
+  for (const RefusedOp& each : kRefusals)
     if (each.op == name) return &each;
   return nullptr;
 }
@@ -241,7 +241,7 @@ std::string_view short_name(std::string_view target) {
 }
 
 Error refusal_at(const ExportedNode& node, std::string_view op, const std::string& why) {
-  const Refusal* known = find_refusal(op);
+  const RefusedOp* known = find_refusal(op);
   const std::string reason = !why.empty()       ? " - " + why
                              : known != nullptr ? " is not covered: " + std::string(known->why)
                                                 : " is not covered";
@@ -263,7 +263,7 @@ Status refuse_uncovered_ops(const ExportedModel& model) {
   std::string list;
   for (size_t i = 0; i < std::min(found.size(), kListed); ++i) {
     const Uncovered& each = found[i];
-    const Refusal* known = find_refusal(each.op);
+    const RefusedOp* known = find_refusal(each.op);
     list += "\n  " + std::string(each.op.substr(0, 80)) + " (" + std::to_string(each.uses) +
             (each.uses == 1 ? " use)" : " uses)") + used_at(*each.first) +
             (known != nullptr ? ": " + std::string(known->why) : "");

@@ -10,14 +10,14 @@
 
 namespace kiln {
 
-struct Refusal {
+struct RefusedOp {
   std::string_view op;   // without the overload: "aten.nonzero"
   std::string_view why;  // and what to do: one sentence
 };
 // Every op that is refused on purpose, by name.
-std::span<const Refusal> refusals();
+std::span<const RefusedOp> refusals();
 // Null when nothing is known about `op`, "aten.nonzero.default".
-const Refusal* find_refusal(std::string_view op);
+const RefusedOp* find_refusal(std::string_view op);
 
 // kUnsupported naming every op of the program that has no lowering: how often it is used, where
 // first, and what to do. Bodies of higher-order ops count.

@@ -76,7 +76,7 @@ TEST(OperatorTable, lists_everything_that_the_code_covers_or_refuses) {
   const std::map<std::string, TableRow> rows = read_table();
   for (const std::string_view op : covered_ops())
     EXPECT_TRUE(rows.contains(std::string(op))) << "docs/operators.md lacks " << op;
-  for (const Refusal& refusal : refusals())
+  for (const RefusedOp& refusal : refusals())
     EXPECT_TRUE(rows.contains(std::string(refusal.op))) << "docs/operators.md lacks " << refusal.op;
 }
 
