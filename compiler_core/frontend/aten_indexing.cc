@@ -147,6 +147,7 @@ Values take_along(Call& c) {
 constexpr Lowering kLowerings[] = {
     {"aten.embedding.default", embedding},
     {"aten.index.Tensor", index},
+    {"aten._unsafe_index.Tensor", index},
     {"aten.index_select.default", index_select},
     {"aten.gather.default", gather},
     {"aten.take.default", take},

@@ -59,6 +59,24 @@ Values native_layer_norm_backward(Call& c) {
           wanted(mask, 2, g.sum(lead, false).cast(type))};
 }
 
+// x^ = x * rstd: the mean of squares plays the part that the variance plays in layer_norm.
+Values rms_norm_backward(Call& c) {
+  const Expr grad = tensor(c, "grad_out"), x = tensor(c, "input"), rstd = tensor(c, "rstd");
+  const std::optional<Expr> weight = optional(c, "weight");
+  const std::vector<bool> mask = c.flags("output_mask");
+  const size_t rank = x.shape().size(), count = c.sizes("normalized_shape").size();
+  if (!c.ok() || count == 0 || count > rank) return {c.invalid("normalized_shape does not fit")};
+  std::vector<int> lead(rank - count), tail(count);
+  std::iota(lead.begin(), lead.end(), 0);
+  std::iota(tail.begin(), tail.end(), static_cast<int>(rank - count));
+  const Expr g = wide(grad), v = wide(x), scale = rstd.cast(v.dtype()), value = v * scale;
+  const Expr inner = weight ? g * weight->cast(v.dtype()) : g;
+  const Expr dx = scale * (inner - value * mean_over(inner * value, tail));
+  const DType type = weight ? weight->dtype() : x.dtype();
+  return {wanted(mask, 0, dx.cast(x.dtype())),
+          wanted(mask, 1, (g * value).sum(lead, false).cast(type))};
+}
+
 // Each group of channels of one sample is a row [n, groups, rest].
 struct Groups {
   Shape rows, shape;
@@ -256,6 +274,7 @@ Values native_batch_norm_backward(Call& c) {
 
 constexpr Lowering kLowerings[] = {
     {"aten.native_layer_norm_backward.default", native_layer_norm_backward},
+    {"aten._fused_rms_norm_backward.default", rms_norm_backward},
     {"aten.native_group_norm.default", native_group_norm},
     {"aten.native_group_norm_backward.default", native_group_norm_backward},
     {"aten.instance_norm.default", instance_norm},

@@ -102,7 +102,8 @@ Values rms_norm(Call& c) {
   const NodeId rstd =
       b.unary(Op::kRsqrt, b.binary(Op::kAdd, square, constant_like(b, square, eps)));
   const NodeId value = b.binary(Op::kMul, x, b.broadcast(rstd, b.shape(x)));
-  return {b.cast(scale_and_shift(b, value, weight, kInvalidNode), type)};
+  // The fused op also gives the scale, for its derivative.
+  return {b.cast(scale_and_shift(b, value, weight, kInvalidNode), type), rstd};
 }
 
 // A vector of channels against axis 1 of `shape`.
@@ -169,6 +170,7 @@ constexpr Lowering kLowerings[] = {
     {"aten.layer_norm.default", native_layer_norm},
     {"aten.native_layer_norm.default", native_layer_norm},
     {"aten.rms_norm.default", rms_norm},
+    {"aten._fused_rms_norm.default", rms_norm},
     {"aten.batch_norm.default", batch_norm},
     {"aten._native_batch_norm_legit_no_training.default", native_batch_norm},
     {"aten.native_batch_norm.default", native_batch_norm},

@@ -340,6 +340,36 @@ TEST(Gradients, of_layer_norm) {
                       {2, 1}});
 }
 
+TEST(Gradients, of_rms_norm) {
+  const std::vector<int64_t> sizes = {2, 4};
+  const Doubles x = spread_values(8, -2.3, 0.37), grad = spread_values(8, 0.5, 0.11),
+                weight = {0.5, -1, 2, 1.5};
+  const std::string shape = integers("normalized_shape", {4}), eps = real("eps", "0.001");
+  const auto f = [&](const Doubles& at) {
+    return first_output({"aten.rms_norm.default",
+                         {tensor("input", "x"), shape, tensor("weight", "z"), eps},
+                         {{kDouble, sizes, at}, {kDouble, {4}, weight}},
+                         kDouble,
+                         sizes});
+  };
+  Doubles rstd;
+  for (size_t row = 0; row < 2; ++row) {
+    double square = 0;
+    for (size_t i = 0; i < 4; ++i) square += x[row * 4 + i] * x[row * 4 + i] / 4;
+    rstd.push_back(1 / std::sqrt(square + 0.001));
+  }
+  const OneNode backward = {"aten._fused_rms_norm_backward.default",
+                            {tensor("grad_out", "z"), tensor("input", "x"), shape,
+                             tensor("rstd", "w"), tensor("weight", "v")},
+                            {{kDouble, sizes, x},
+                             {kDouble, sizes, grad},
+                             {kDouble, {2, 1}, rstd},
+                             {kDouble, {4}, weight}},
+                            kDouble,
+                            sizes};
+  expect_near(first_output(backward), slopes(f, x, grad), backward.op);
+}
+
 TEST(Gradients, of_group_norm) {
   const std::vector<std::string> sizes = {integer("N", 2), integer("C", 4), integer("HxW", 3),
                                           integer("group", 2)};
