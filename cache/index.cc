@@ -1,19 +1,26 @@
-// Format of index.sqlite, version 1 (PRAGMA user_version). Digests are 32-byte blobs.
+// Format of index.sqlite, version 2 (PRAGMA user_version). Digests are 32-byte blobs.
 //
 //   blobs     digest, bytes                    one row a published file
 //   programs  key, manifest, blobs, seal       manifest: program_to_json; blobs: their digests in a
 //   row kernels   key, kernel, target, seal        kernel: kernel_to_json; target: target_to_text
 //   winners   workload, schedule               every schedule that ever won; id grows with time
+//   kin       workload, kin, sizes             (since 2) workloads that differ in sizes only have
+//   one
+//                                              kin; sizes: little-endian i64
 //   records   kernel_key, ..., seal            tuning records, kept when binaries go; id grows with
 //                                              time; samples: little-endian f64; seed: its 64 bits
 //
-// A change that old readers cannot live with raises the version; files of a newer one are refused.
+// A change that old readers cannot live with raises the version; files of a newer one are refused,
+// those of an older one brought up to date when the writer opens them (kMigrations).
 #include "cache/index.h"
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 
 namespace kiln {
@@ -22,9 +29,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "samples are stored as they lie in memory");
 
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 
-constexpr const char* kSchema = R"sql(
+// kMigrations[v] makes version v + 1 of version v; 0 is an empty file. Never changed once released.
+constexpr std::array<const char*, kSchemaVersion> kMigrations = {R"sql(
 CREATE TABLE blobs (digest BLOB PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE programs (
   key BLOB PRIMARY KEY, manifest TEXT NOT NULL, blobs BLOB NOT NULL, seal BLOB NOT NULL);
@@ -40,7 +48,13 @@ CREATE TABLE records (
   seed INTEGER NOT NULL, seal BLOB NOT NULL UNIQUE ON CONFLICT IGNORE);
 CREATE INDEX records_of_kernel ON records (kernel_key, id);
 PRAGMA user_version = 1;
-)sql";
+)sql",
+                                                                 R"sql(
+CREATE TABLE kin (
+  workload BLOB PRIMARY KEY, kin BLOB NOT NULL, sizes BLOB NOT NULL) WITHOUT ROWID;
+CREATE INDEX workloads_of_kin ON kin (kin);
+PRAGMA user_version = 2;
+)sql"};
 
 // "cpu:x86-64-v4|2|Intel(R) Xeon(R) Processor", "cuda:sm_90a|132 cuda-13|NVIDIA H200": the model
 // comes last, it may hold anything.
@@ -65,6 +79,10 @@ Result<Target> target_from_text(std::string_view text) {
 
 std::string_view as_bytes(const std::vector<double>& samples) {
   return {reinterpret_cast<const char*>(samples.data()), samples.size() * sizeof(double)};
+}
+
+std::string_view as_bytes(const std::vector<int64_t>& sizes) {
+  return {reinterpret_cast<const char*>(sizes.data()), sizes.size() * sizeof(int64_t)};
 }
 
 std::string joined(const std::vector<Digest>& digests) {
@@ -158,16 +176,17 @@ Status CacheIndex::prepare_schema() {
     version = query.integer(0);
   }
   if (version == kSchemaVersion) return {};
-  if (version != 0)
+  if (version < 0 || version > kSchemaVersion)
     return fail(
         Code::kUnsupported,
         fmt::format("the index has version {}, this build knows {}: it belongs to a newer Kiln",
                     version, kSchemaVersion));
   TRY_STATUS(begin());
-  if (Status created = db_.run(kSchema); !created) {
-    roll_back();
-    return created;
-  }
+  for (; version < kSchemaVersion; ++version)
+    if (Status migrated = db_.run(kMigrations[static_cast<size_t>(version)]); !migrated) {
+      roll_back();
+      return migrated;
+    }
   return commit();
 }
 
@@ -227,6 +246,31 @@ Result<std::vector<Schedule>> CacheIndex::earlier_winners(const Digest& workload
   }
 }
 
+Result<std::vector<Schedule>> CacheIndex::kin_winners(const Kin& kin) {
+  Query query(db_,
+              "SELECT winners.schedule, kin.sizes FROM kin JOIN winners USING (workload)"
+              " WHERE kin.kin = ? ORDER BY winners.id DESC LIMIT 256");
+  query.bind(kin.digest);
+  std::vector<std::pair<double, Schedule>> found;
+  for (;;) {
+    TRY(const bool row, query.next());
+    if (!row) break;
+    const std::string_view bytes = query.bytes(1);
+    std::vector<int64_t> sizes(bytes.size() / sizeof(int64_t));
+    if (!sizes.empty()) std::memcpy(sizes.data(), bytes.data(), sizes.size() * sizeof(int64_t));
+    const double away = distance(sizes, kin.sizes);
+    Result<Schedule> schedule = Schedule::parse(query.bytes(0));
+    if (schedule && std::isfinite(away)) found.emplace_back(away, *std::move(schedule));
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Schedule> schedules;
+  for (auto& [away, schedule] : found)
+    if (std::find(schedules.begin(), schedules.end(), schedule) == schedules.end())
+      schedules.push_back(std::move(schedule));
+  return schedules;
+}
+
 Result<CacheIndex::Counts> CacheIndex::counts() {
   Query query(db_,
               "SELECT (SELECT count(*) FROM programs), (SELECT count(*) FROM kernels),"
@@ -257,9 +301,18 @@ Status CacheIndex::put_kernel(const KernelRow& row) {
                  .bind_text(target)
                  .bind(seal_kernel(row.kernel.key, kernel, target))
                  .run());
+  if (row.kernel.report.best_us <= 0) return {};  // a guess that was never timed has won nothing
   return Query(db_, "INSERT INTO winners (workload, schedule) VALUES (?, ?)")
       .bind(row.kernel.workload)
       .bind_text(row.kernel.schedule)
+      .run();
+}
+
+Status CacheIndex::put_kin(const Digest& workload, const Kin& kin) {
+  return Query(db_, "INSERT OR REPLACE INTO kin VALUES (?, ?, ?)")
+      .bind(workload)
+      .bind(kin.digest)
+      .bind_blob(as_bytes(kin.sizes))
       .run();
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/sqlite.h"
+#include "compiler_core/plan/kin.h"
 #include "compiler_core/program/program.h"
 #include "compiler_core/tune/measurement.h"
 
@@ -47,6 +48,9 @@ class CacheIndex {
   Result<std::vector<TuningRecord>> records(const Digest& kernel_key);
   // Newest first, each once.
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
+  // Of winners of workloads that differ from this in sizes only, the nearest sizes first, each
+  // once.
+  Result<std::vector<Schedule>> kin_winners(const Kin& kin);
   struct Counts {
     int64_t programs = 0, kernels = 0, records = 0, blob_bytes = 0;
   };
@@ -55,6 +59,7 @@ class CacheIndex {
   Status put_blob(const Digest& digest, int64_t bytes);
   Status put_program(const Digest& key, const ProgramRow& row);
   Status put_kernel(const KernelRow& row);
+  Status put_kin(const Digest& workload, const Kin& kin);
   Status put_record(const TuningRecord& record);
   Status remove(const Digest& key);  // the program and the kernel of that key
   // Removes the rows of `key` that do not match their seal.

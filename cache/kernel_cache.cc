@@ -208,6 +208,14 @@ void KernelCache::put_record(TuningRecord record, Done done) {
       std::move(done));
 }
 
+void KernelCache::put_kin(const Digest& workload, Kin kin, Done done) {
+  const size_t size = kin.sizes.size() * sizeof(int64_t);
+  impl_->writer.submit(
+      size,
+      [workload, kin = std::move(kin)](CacheIndex& index) { return index.put_kin(workload, kin); },
+      std::move(done));
+}
+
 void KernelCache::forget(const Digest& key, Done done) {
   impl_->writer.submit(
       0, [key](CacheIndex& index) { return index.remove(key); }, std::move(done));
@@ -223,6 +231,10 @@ Result<std::vector<TuningRecord>> KernelCache::records(const Digest& kernel_key)
 
 Result<std::vector<Schedule>> KernelCache::earlier_winners(const Digest& workload) {
   return impl_->readers.with([&](CacheIndex& index) { return index.earlier_winners(workload); });
+}
+
+Result<std::vector<Schedule>> KernelCache::kin_winners(const Kin& kin) {
+  return impl_->readers.with([&](CacheIndex& index) { return index.kin_winners(kin); });
 }
 
 KernelCache::Totals KernelCache::totals() const {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cache/blob_store.h"
+#include "compiler_core/plan/kin.h"
 #include "compiler_core/program/program.h"
 #include "compiler_core/tune/measurement.h"
 
@@ -49,6 +50,8 @@ class KernelCache {
   void put_kernel(StoredKernel kernel, Done done);      // REQUIRES: its blob was put
   void put_program(const Program& program, Done done);  // REQUIRES: its blobs were put
   void put_record(TuningRecord record, Done done);      // the same one again is kept once
+  // Says what a workload is kin to, so that its winners are found for others.
+  void put_kin(const Digest& workload, Kin kin, Done done);
   // Drops a program or kernel row whose blob turned out bad, so that it is tuned again.
   void forget(const Digest& key, Done done);
   // Waits until everything put so far is durable.
@@ -59,6 +62,9 @@ class KernelCache {
   Result<std::vector<TuningRecord>> records(const Digest& kernel_key);
   // Schedules of earlier winners of this workload on any target or generator, newest first.
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
+
+  // Of winners of workloads that differ from this in sizes only, the nearest sizes first.
+  Result<std::vector<Schedule>> kin_winners(const Kin& kin);
 
   struct Totals {
     int64_t programs = 0, kernels = 0, records = 0, bytes = 0, corrupt_blobs = 0;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "compiler_core/codegen/lower.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
 #include "compiler_core/passes/normalise.h"
+#include "compiler_core/plan/kin.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/tune/search_space.h"
 
@@ -37,6 +39,30 @@ void put_earlier_winners_first(std::vector<Schedule>& space, const std::vector<S
   }
 }
 
+// Whether `a` decides what `b` does, whatever the values.
+bool decide_the_same(const Schedule& a, const Schedule& b) {
+  return a.family == b.family &&
+         std::equal(a.decisions.begin(), a.decisions.end(), b.decisions.begin(), b.decisions.end(),
+                    [](const auto& x, const auto& y) { return x.name == y.name; });
+}
+
+// What won at the nearest sizes is tried first, even where the search space of these sizes does not
+// list it, as long as there is code for it.
+void put_kin_winner_first(std::vector<Schedule>& space, const Workload& workload,
+                          const Target& target, const std::vector<Schedule>& winners) {
+  for (const Schedule& winner : winners) {
+    const auto found = std::find(space.begin(), space.end(), winner);
+    if (found != space.end()) {
+      std::rotate(space.begin(), found, found + 1);
+      return;
+    }
+    if (decide_the_same(winner, space.front()) && lower(workload, winner, target)) {
+      space.insert(space.begin(), winner);
+      return;
+    }
+  }
+}
+
 Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& request,
                                   const PlanContext& context) {
   PlannedKernel kernel;
@@ -51,9 +77,17 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   kernel.workload_text = print(workload.graph);
   TRY(kernel.schedules, search_space(workload, request.target));
   // Without the cache's memory the search starts from nothing, which is slower and no less right.
+  const Kin kin = kin_of(workload);
+  // Only where it is measured: untimed, the cost model's guess at these sizes is the better one.
+  const bool measured = request.mode == Mode::kMaxAutotune;
+  if (const auto winners = context.cache->kin_winners(kin); winners && measured) {
+    put_kin_winner_first(kernel.schedules, workload, request.target, *winners);
+  }
   if (const auto winners = context.cache->earlier_winners(workload.digest)) {
     put_earlier_winners_first(kernel.schedules, *winners);
   }
+  // A row that is not kept costs the next size a better start.
+  context.cache->put_kin(workload.digest, kin, nullptr);
   if (auto records = context.cache->records(kernel.key)) kernel.records = *std::move(records);
   return kernel;
 }

@@ -215,6 +215,30 @@ TEST_F(KernelCacheTest, EarlierWinnersAreNewestFirstAndOutliveTheirKernel) {
                                                  "pointwise vector=8"}));
 }
 
+TEST_F(KernelCacheTest, WinnersOfKinComeByTheDistanceOfTheirSizes) {
+  const Digest kin = Digest::of("kin");
+  for (const int n : {1, 2, 3, 4}) {
+    ASSERT_TRUE(wait([&](auto done) { cache_->put_blob(blob(n), done); }));
+    StoredKernel stored = kernel(n);
+    if (n == 4) stored.kernel.report.best_us = 0;  // a guess
+    ASSERT_TRUE(wait([&](auto done) { cache_->put_kernel(stored, done); }));
+    const Digest own = n == 3 ? Digest::of("other kin") : kin;
+    ASSERT_TRUE(wait([&](auto done) {
+      cache_->put_kin(key("workload", n), {own, {1024, 64 * n}}, done);
+    }));
+  }
+  const auto winners = [&](std::vector<int64_t> sizes) {
+    std::vector<std::string> schedules;
+    const std::vector<Schedule> found = cache_->kin_winners({kin, std::move(sizes)}).value();
+    for (const Schedule& schedule : found) schedules.push_back(schedule.to_string());
+    return schedules;
+  };
+  const std::string first = kernel(1).kernel.schedule, second = kernel(2).kernel.schedule;
+  EXPECT_EQ(winners({1024, 65}), (std::vector<std::string>{first, second}));
+  EXPECT_EQ(winners({1024, 200}), (std::vector<std::string>{second, first}));
+  EXPECT_TRUE(winners({1024}).empty());
+}
+
 TEST_F(KernelCacheTest, TotalsCountWhatIsStored) {
   ASSERT_TRUE(put_all(*cache_, 1));
   ASSERT_TRUE(put_all(*cache_, 2));

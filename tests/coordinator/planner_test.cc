@@ -6,6 +6,7 @@
 #include <future>
 #include <mutex>
 
+#include "compiler_core/ir/builder.h"
 #include "compiler_core/tune/search_space.h"
 #include "tests/coordinator/fake_fleet.h"
 
@@ -31,6 +32,7 @@ class PlannerTest : public ::testing::Test {
     stored.kernel.family = to_string(planned.family);
     stored.kernel.schedule = schedule.to_string();
     stored.kernel.blob = Digest::of("binary");
+    stored.kernel.report.best_us = 1;
     stored.kernel.recipe.phases = {{"kernel", 1}};
     stored.tuned_on = test_target();
     cache_->put_blob("binary", nullptr);
@@ -85,6 +87,30 @@ TEST_F(PlannerTest, PutsAnEarlierWinnerFirstAndKeepsTheRestInOrder) {
   std::vector<Schedule> expected = before.schedules;
   std::rotate(expected.begin(), expected.end() - 1, expected.end());
   EXPECT_EQ(after.schedules, expected);
+}
+
+TEST_F(PlannerTest, WhatWonAtTheNearestSizeIsTheFirstCandidate) {
+  const auto softmax_like = [](int64_t rows, int64_t columns) {
+    GraphBuilder builder;
+    const NodeId x = builder.input(DType::kF32, {rows, columns});
+    const Graph graph = builder.finish({builder.reduce(Op::kReduceMax, x, {1})}).value();
+    return normalise(graph).value();
+  };
+  const auto planned = [&](int64_t rows, int64_t columns, Mode mode = Mode::kMaxAutotune) {
+    StartPlan request = request_for(softmax_like(rows, columns));
+    request.mode = mode;
+    PlanFinished finished = make_plan(request, context_);
+    cache_->flush();
+    return finished.kernels.at(0);
+  };
+  const PlannedKernel near = planned(64, 1024), far = planned(64, 65536);
+  ASSERT_GT(near.schedules.size(), 2u);
+  store_winner(near, near.key, near.schedules.at(2));
+  store_winner(far, far.key, far.schedules.at(1));
+  EXPECT_EQ(planned(64, 1040).schedules.at(0), near.schedules.at(2));
+  EXPECT_EQ(planned(64, 60000).schedules.at(0), far.schedules.at(1));
+  EXPECT_NE(planned(64, 1048, Mode::kDefault).schedules.at(0), near.schedules.at(2))
+      << "what is not measured is the cost model's to say";
 }
 
 TEST_F(PlannerTest, AnEarlierWinnerThatIsNotLegalAnyMoreIsLeftOut) {
