@@ -220,7 +220,7 @@ class ListReader {
 
  private:
   Schedule schedule(wire::Schedule::Reader in) {
-    return {enumerator<Family::kMatmul>(in.getFamily()),
+    return {enumerator<Family::kCustom>(in.getFamily()),
             read(in.getDecisions(), [](wire::Schedule::Decision::Reader decision) {
               return Decision{text(decision.getName()), decision.getValue()};
             })};
@@ -251,7 +251,7 @@ class ListReader {
     out.kind = enumerator<Job::Kind::kFinal>(in.getKind());
     out.kernel_key = digest(in.getKernelKey());
     out.target = target(in.getTarget());
-    out.family = enumerator<Family::kMatmul>(in.getFamily());
+    out.family = enumerator<Family::kCustom>(in.getFamily());
     out.workload_text = text(in.getWorkloadText());
     out.policy = policy(in.getPolicy());
     out.seed = in.getSeed();
