@@ -7,6 +7,7 @@
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/session.h"
+#include "client/cli/why_miss.h"
 #include "client/gpu_opening.h"
 #include "client/toolchains.h"
 #include "compiler_core/codegen/lower.h"
@@ -87,6 +88,31 @@ std::unique_ptr<CompiledProgram> look_up(const Options& options, const Graph& gr
   return program ? *std::move(program) : nullptr;
 }
 
+Result<std::string> miss_of(const Options& options, const std::string& file,
+                            const Explanation& explanation) {
+  if (options.cache_dir.empty())
+    return fail(Code::kInvalidArgument,
+                "--why-miss compares with the programs of --cache-dir; name one. The service says "
+                "only whether it has the program: " +
+                    explanation.cache);
+  Program wanted;
+  wanted.graph = explanation.graph;
+  wanted.target = explanation.target;
+  wanted.mode = explanation.mode;
+  wanted.codegen = codegen_identity();
+  wanted.key = program_key(wanted.graph, wanted.target, wanted.mode, wanted.codegen);
+  for (const ExplainedKernel& kernel : explanation.kernels) {
+    wanted.kernels.emplace_back();
+    wanted.kernels.back().workload = kernel.workload.digest;
+  }
+  TRY(const std::vector<Program> entries, cached_programs(options.cache_dir));
+  const MissReport report = why_miss(wanted, entries);
+  if (!options.json) return miss_text(report);
+  nlohmann::ordered_json object = miss_json(report);
+  object["file"] = file;
+  return object.dump() + "\n";
+}
+
 Result<std::string> explain_file(const Options& options, const std::string& file) {
   TRY(const ExportedProgram program, read_graph_file(file));
   if (!options.graph_pass.empty()) return graph_text(program.graph, options.graph_pass);
@@ -99,6 +125,7 @@ Result<std::string> explain_file(const Options& options, const std::string& file
   TRY(Explanation explanation,
       explain(program, wanted.target, wanted.mode, tuned ? &tuned->program() : nullptr, peak));
   explanation.cache = cache;
+  if (options.why_miss) return miss_of(options, file, explanation);
   if (options.source) return source_text(explanation, options.source_launch);
   if (options.json) return explanation_json(file, explanation).dump() + "\n";
   return explanation_text(file, explanation);

@@ -143,8 +143,8 @@ int main(int argc, char** argv) {
                           "Print the generated code instead: of launch N, or of every kernel");
   source->expected(0, 1)->type_name("[N]")->check(CLI::Range(0, 1'000'000));
   explain->add_flag("--why-miss", options.why_miss,
-                    "Print what the program's and the kernels' keys are made of, against the "
-                    "nearest entries of the cache");
+                    "Print what the program's key is made of, against the nearest program in "
+                    "--cache-dir");
   add_compile_options(explain, options);
 
   auto* diff = app.add_subcommand(
