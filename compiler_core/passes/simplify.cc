@@ -94,10 +94,17 @@ class Simplifier {
         if (node.op == Op::kPad) return pad(node, operands[0]);
         if (reshapes_random(node, operands[0])) return reshaped_random(node, operands[0]);
         return emit(b_, node, std::move(operands));
-      case OpKind::kSource:
       case OpKind::kScan:
-      case OpKind::kGather:
+        // Sums of one element.
+        if (node.shape[static_cast<size_t>(std::get<AxisAttr>(node.attr).axis)].is(1))
+          return operands[0];
+        return emit(b_, node, std::move(operands));
       case OpKind::kScatter:
+        // No updates.
+        if (numel(b_.shape(operands[1])).is(0)) return operands[0];
+        return emit(b_, node, std::move(operands));
+      case OpKind::kSource:
+      case OpKind::kGather:
       case OpKind::kSort:
       case OpKind::kRandom:
       case OpKind::kCustom:

@@ -50,6 +50,7 @@ Result<Graph> merge_alone_axes(const Graph& graph) {
   }
   GraphBuilder builder;
   builder.carry_origins(graph);
+  for (const Symbol& symbol : graph.symbols()) builder.symbol(symbol.range, symbol.hint);
   std::vector<NodeId> inputs, operands;
   for (size_t i = 0; i < declared.size(); ++i) {
     const Node& input = graph.node(graph.inputs()[i]);

@@ -26,7 +26,9 @@
 //  shape S. Those four may stand on anything pointwise: a View that could not be composed on
 //  View, Pad, Concat or Gather; a Pad, Concat or Gather on elementwise nodes of its operand's own
 //  shape. "The value of node N at index I" is a recursive expression, total for every I inside N.
-//  May have no inputs at all (a filled buffer, an iota).
+//  May have no inputs at all (a filled buffer, an iota). A Philox of any shape may stand wherever an
+//  elementwise node may, and Views on it; its seed is an Input, a Constant or a View of one, of shape
+//  []. Only here: elsewhere what comes of random values is stored first.
 //
 // kRowReduction and kColumnReduction: at least one Reduce, no Matmul, Pad, Concat. One iteration
 //  space S, the shape of every Reduce's operand; all Reduces have the same axes. They are
@@ -51,8 +53,10 @@
 //  axes are not merged with m or n.
 //
 // kScan, kSort, kScatter, kCustom: exactly one such node, whose operands are Inputs, and which is
-// the
-//  one output.
+//  the one output. The operand of a scan is [outer, size, inner], summed along axis 1; of a sort
+//  [rows, size]; of a scatter [rows, elements of one] with an index [updates], except where one
+//  input is two operands that this would give two shapes. Only a scatter's operands may be halves,
+//  and a sort's.
 //
 // kConvolution: as kMatmul, with a Convolution [n, c, spatial...] x [o, c/groups, window...] for
 // the

@@ -3,6 +3,7 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/plan/workload.h"
+#include "compiler_core/tune/search_space.h"
 #include "tests/compiler_core/codegen/kernel_harness.h"
 
 namespace kiln {
@@ -10,6 +11,7 @@ namespace {
 
 using testing::check_space;
 using testing::random_inputs;
+using testing::run_source;
 using testing::targets;
 
 Target hopper() {
@@ -45,6 +47,23 @@ TEST(RandomValues, AreThoseOfTheInterpreter) {
     const NodeId seed = b.input(DType::kI64, {});
     EXPECT_EQ(check(*b.finish({b.philox(seed, shape, 3)}), 2), "");
   }
+}
+
+// The generator's authors' answers for a key and counter of zeros.
+TEST(RandomValues, AreTheGeneratorsOwn) {
+  GraphBuilder b;
+  const auto made = make_workload(*b.finish({b.philox(b.input(DType::kI64, {}), {4}, 0)}));
+  std::vector<Tensor> seed;
+  seed.emplace_back(DType::kI64, std::vector<int64_t>{});
+  seed[0].set_int(0, 0);
+  const auto space = search_space(made->workload, targets()[0]);
+  ASSERT_TRUE(space.has_value());
+  const auto source = lower(made->workload, space->front(), targets()[0]);
+  ASSERT_TRUE(source.has_value());
+  const auto words = run_source(*source, targets()[0], seed);
+  ASSERT_TRUE(words.has_value());
+  const int64_t want[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ((*words)[0].get_int(i), want[i]);
 }
 
 // Dropout: what is kept, and what it becomes.

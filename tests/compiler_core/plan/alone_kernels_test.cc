@@ -98,6 +98,15 @@ TEST(AloneKernels, RandomValuesBesideAMatmulAreStoredFirst) {
   EXPECT_EQ(planned(*b.finish({dropout(b, seed, product, 2)})), "pointwise matmul");
 }
 
+TEST(AloneKernels, SumsOfOneElementAndScattersOfNothingAreNoKernels) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {4, 1});
+  const NodeId none = b.view(b.input(DType::kI64, {3}), {0}, {1}, 0);
+  const NodeId nothing = b.view(x, {0, 1}, {1, 1}, 0);
+  const NodeId y = b.scatter(b.scan_sum(x, 1), none, nothing, Combine::kAdd);
+  EXPECT_EQ(planned(*b.finish({b.unary(Op::kNeg, y)})), "pointwise");
+}
+
 TEST(AloneKernels, EqualScansOfDifferentRanksAreOneKernel) {
   const auto digest = [](Shape shape, int axis) {
     GraphBuilder b;
