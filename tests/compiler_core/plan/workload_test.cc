@@ -114,9 +114,6 @@ return %2
 }
 
 TEST(Classify, RefusesWhatTheRulesExclude) {
-  expect_refused(
-      "kiln.graph 1\n%0 = input 0 : f32[4]\n%1 = scan_sum %0 axis=0 : f32[4]\nreturn %1\n",
-      "scan_sum");
   expect_refused("kiln.graph 1\n%0 = input 0 : bf16[4]\n%1 = exp %0 : bf16[4]\nreturn %1\n",
                  "only moved or converted");
   expect_refused(
