@@ -403,7 +403,11 @@ Error KernelFlight::no_survivor() const {
                   key_.short_hex(), target_.to_string(), verdicts);
   if (!candidates_.empty() && !candidates_.front().log.empty())
     message += "\n" + candidates_.front().log;
-  return Error{fleet ? Code::kUnavailable : Code::kInternal, std::move(message), 0};
+  // A custom kernel that does not compile or compute what it says is its author's to mend.
+  const Code code = fleet                        ? Code::kUnavailable
+                    : family_ == Family::kCustom ? Code::kInvalidArgument
+                                                 : Code::kInternal;
+  return Error{code, std::move(message), 0};
 }
 
 }  // namespace kiln

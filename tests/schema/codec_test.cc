@@ -145,6 +145,15 @@ TEST(Codec, EveryErrorCodeAndOutcomeRoundTrips) {
   }
 }
 
+TEST(Codec, JobsOfEveryFamilyArrive) {
+  for (int family = 1; family <= static_cast<int>(Family::kCustom); ++family) {
+    Job job = sample_job();
+    job.family = job.candidates[0].schedule.family = static_cast<Family>(family);
+    const Message message = WorkerOrders{{job}, {}, {}};
+    EXPECT_TRUE(decode(encode(message)) == message) << to_string(job.family);
+  }
+}
+
 TEST(Codec, RefusesEnumsOutOfRange) {
   expect_refused(Hello{1, static_cast<Role>(0), ""});
   expect_refused(Hello{1, static_cast<Role>(3), ""});

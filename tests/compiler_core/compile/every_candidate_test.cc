@@ -28,6 +28,13 @@ struct Job {
 // Workloads that no program above happens to have.
 constexpr const char* kOddGraphs[] = {
     R"(kiln.graph 1
+%0 = input 0 : f32[3000,129]
+%1 = reduce_prod %0 axes=[1] : f32[3000]
+%2 = input 1 : f64[3000,129]
+%3 = reduce_prod %2 axes=[0] : f64[129]
+return %1 %3
+)",
+    R"(kiln.graph 1
 %0 = input 0 : f64[500,5003]
 %1 = reduce_max %0 axes=[1] : f64[500]
 %2 = view %1 strides=[1,0] offset=[0] : f64[500,5003]
