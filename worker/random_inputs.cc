@@ -4,11 +4,12 @@
 #include <array>
 #include <cmath>
 
+#include "compiler_core/tune/symbolic_space.h"
+
 namespace kiln::runner {
 namespace {
 
 constexpr int64_t kMaxInputBytes = int64_t{8} << 30;
-constexpr int64_t kUnknownSymbol = 32;  // a size for symbols that were exported without one
 
 // splitmix64 (Steele, Lea, Flood 2014): every seed is a good one.
 class Random {
@@ -124,11 +125,29 @@ std::span<const Floats> ways_to_draw(const Graph& graph) {
 }
 
 std::vector<int64_t> measured_symbols(const Graph& graph) {
-  std::vector<int64_t> sizes;
-  for (const Symbol& symbol : graph.symbols())
-    sizes.push_back(std::clamp(symbol.hint > 0 ? symbol.hint : kUnknownSymbol, symbol.range.min,
-                               std::max(symbol.range.min, symbol.range.max)));
-  return sizes;
+  return measured_sizes(graph.symbols());
+}
+
+std::vector<std::vector<int64_t>> other_symbols(const Graph& graph, bool costly) {
+  const std::vector<int64_t> measured = measured_symbols(graph);
+  std::vector<std::vector<int64_t>> others;
+  const auto add = [&](auto size_of_symbol) {
+    std::vector<int64_t> sizes;
+    for (size_t i = 0; i < measured.size(); ++i) {
+      const SymbolRange& range = graph.symbols()[i].range;
+      sizes.push_back(std::clamp(size_of_symbol(i), range.min, std::max(range.min, range.max)));
+    }
+    if (sizes != measured && std::ranges::find(others, sizes) == others.end())
+      others.push_back(std::move(sizes));
+  };
+  add([](size_t) { return int64_t{0}; });
+  add([](size_t) { return int64_t{1}; });
+  add([&](size_t i) { return std::min<int64_t>(i % 2 == 0 ? 37 : 5, measured[i] + 1); });
+  if (!costly) return others;
+  add([&](size_t i) { return measured[i] - 1; });
+  add([&](size_t i) { return measured[i] + 1; });
+  add([&](size_t i) { return i == 0 ? 2 * measured[i] + 3 : measured[i]; });
+  return others;
 }
 
 Result<std::vector<InputDraw>> input_draws(const Graph& graph, std::span<const int64_t> symbols,

@@ -24,6 +24,10 @@ std::span<const Floats> ways_to_draw(const Graph& graph);
 
 // What a workload is measured at: its symbols at their exported sizes, within their ranges.
 std::vector<int64_t> measured_symbols(const Graph& graph);
+// Other sizes that a kernel has to be right at: the least, 1, small odd ones, next to the measured
+// ones, and larger ones. The first cost less than the measured ones; `costly` asks for the others
+// too. None for a graph without symbols.
+std::vector<std::vector<int64_t>> other_symbols(const Graph& graph, bool costly);
 
 // What one input is drawn from. Element i is made of word i of splitmix64 from `seed` alone, so a
 // device can draw all at once.

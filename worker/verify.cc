@@ -101,10 +101,8 @@ std::optional<Verified> check_outputs(const LentBuffers& lent, WorkloadCase& wor
   return std::nullopt;
 }
 
-}  // namespace
-
-Result<Verified> verify(const Kernel& kernel, WorkloadCase& workload, ThreadPool& pool,
-                        const Alive& alive) {
+Result<Verified> verify_at(const Kernel& kernel, WorkloadCase& workload, ThreadPool& pool,
+                           const Alive& alive) {
   if (const auto fits = workload.check_recipe(kernel.recipe()); !fits)
     return Verified{Verdict::kWrongResult, fits.error().message};
   TRY(const int64_t workspace_bytes, kernel.recipe().workspace_bytes.evaluate(workload.symbols()));
@@ -120,6 +118,21 @@ Result<Verified> verify(const Kernel& kernel, WorkloadCase& workload, ThreadPool
     if (auto bad = check_outputs(lent, workload, poison)) return *std::move(bad);
   }
   return Verified{};
+}
+
+}  // namespace
+
+Result<Verified> verify(const Kernel& kernel, WorkloadCase& workload, ThreadPool& pool,
+                        const Alive& alive) {
+  TRY(Verified measured, verify_at(kernel, workload, pool, alive));
+  if (measured.verdict != Verdict::kOk) return measured;
+  for (WorkloadCase& other : workload.others()) {
+    TRY(Verified verified, verify_at(kernel, other, pool, alive));
+    if (verified.verdict == Verdict::kOk) continue;
+    verified.log = fmt::format("at sizes {}: {}", fmt::join(other.symbols(), ", "), verified.log);
+    return verified;
+  }
+  return measured;
 }
 
 }  // namespace kiln::runner

@@ -13,6 +13,7 @@ namespace kiln::runner {
 // poison and then with another, so that no value a kernel forgot to write is right both times.
 //   kOutOfBounds   a guard zone or an input was written
 //   kWrongResult   an output differs (tolerance.h) or was left unwritten
+// A workload with symbols is verified at all its sizes (workload_case.h).
 // The log says the first bad place. kUnavailable: no memory for it.
 Result<Verified> verify(const Kernel& kernel, WorkloadCase& workload, ThreadPool& pool,
                         const Alive& alive);

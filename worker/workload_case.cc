@@ -8,10 +8,14 @@
 #include "compiler_core/ir/custom_call.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/passes/specialise.h"
 #include "worker/random_inputs.h"
 
 namespace kiln::runner {
 namespace {
+
+// References of larger workloads take long enough at one size.
+constexpr int64_t kMostBytesOfOthers = int64_t{16} << 20;
 
 std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
   std::vector<const Tensor*> result;
@@ -58,14 +62,32 @@ Status check_recipe(const Recipe& recipe, std::span<const TensorForm> inputs,
 }
 
 Result<WorkloadCase> WorkloadCase::make(std::string_view graph_text, uint64_t seed) {
+  TRY(const Graph parsed, parse_graph(graph_text));
+  TRY(const Graph graph, inline_custom_calls(parsed));  // a custom call is checked by its reference
+  TRY(WorkloadCase made, make_at(graph, measured_symbols(graph), seed));
+  for (std::vector<int64_t>& symbols :
+       other_symbols(graph, made.byte_size() <= kMostBytesOfOthers)) {
+    // Some sizes of the ranges may not go together, or not fit.
+    auto other = make_at(graph, std::move(symbols), seed);
+    if (other) made.others_.push_back(*std::move(other));
+  }
+  return made;
+}
+
+Result<WorkloadCase> WorkloadCase::make_at(const Graph& graph, std::vector<int64_t> symbols,
+                                           uint64_t seed) {
   WorkloadCase made;
-  TRY(const Graph graph, parse_graph(graph_text));
-  TRY(made.graph_, inline_custom_calls(graph));  // a custom call is checked by its reference
-  made.symbols_ = measured_symbols(made.graph_);
-  made.tolerance_ = tolerance_of(made.graph_, made.symbols_);
+  made.symbols_ = std::move(symbols);
+  made.graph_ = graph;
+  if (!made.symbols_.empty()) {
+    std::vector<Symbol> constants;
+    for (const int64_t size : made.symbols_) constants.push_back({{size, size}, size});
+    TRY(made.graph_, specialise(graph, constants));
+  }
+  made.tolerance_ = tolerance_of(made.graph_, {});
   // A result that is mostly NaN would check nothing: positive inputs keep roots and logs real.
   for (const Floats floats : ways_to_draw(made.graph_)) {
-    TRY(made.inputs_, random_inputs(made.graph_, made.symbols_, seed, floats));
+    TRY(made.inputs_, random_inputs(made.graph_, {}, seed, floats));
     TRY(made.expected_, interpret(made.graph_, pointers(made.inputs_), Precision::kHigh));
     if (std::none_of(made.expected_.begin(), made.expected_.end(), has_nan)) break;
   }

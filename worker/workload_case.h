@@ -19,6 +19,8 @@ struct TensorForm {
 Status check_recipe(const Recipe& recipe, std::span<const TensorForm> inputs,
                     std::span<const TensorForm> outputs, std::span<const int64_t> symbols);
 
+// A workload with symbols is measured at one size of each and checked at others too: a kernel that
+// is right only where it was tuned is wrong.
 class WorkloadCase {
  public:
   // Parses the graph, draws inputs and evaluates it in high precision (which takes as long as the
@@ -26,6 +28,8 @@ class WorkloadCase {
   static Result<WorkloadCase> make(std::string_view graph_text, uint64_t seed);
 
   const std::vector<int64_t>& symbols() const { return symbols_; }
+  // The same workload at other sizes; none when it has no symbols.
+  std::vector<WorkloadCase>& others() { return others_; }
   const std::vector<Tensor>& inputs() const { return inputs_; }
   const std::vector<Tensor>& expected() const { return expected_; }
   int64_t byte_size() const;  // of inputs and outputs: what one launch works on
@@ -40,11 +44,14 @@ class WorkloadCase {
 
  private:
   WorkloadCase() = default;
-  Graph graph_;
+  static Result<WorkloadCase> make_at(const Graph& graph, std::vector<int64_t> symbols,
+                                      uint64_t seed);
+  Graph graph_;  // at these sizes
   std::vector<int64_t> symbols_;
   std::vector<Tensor> inputs_, expected_;
   std::vector<Tensor> declared_;  // empty until it is needed
   Tolerance tolerance_;
+  std::vector<WorkloadCase> others_;
 };
 
 }  // namespace kiln::runner
