@@ -56,10 +56,8 @@ Status SpecialisedProgram::add(std::vector<Symbol> sizes) {
 }
 
 const SpecialisedProgram::Part* SpecialisedProgram::find(std::span<const int64_t> symbols) const {
-  for (const Part& part : parts_) {
-    const Result<bool> holds = all_hold(part.guards, symbols);
-    if (holds && *holds) return &part;
-  }
+  for (const Part& part : parts_)
+    if (serves(part.sizes, symbols)) return &part;
   return nullptr;
 }
 

@@ -13,10 +13,17 @@
 
 namespace kiln {
 
+// Whether all symbols are in these ranges. A few nanoseconds: it decides at every call.
+inline bool serves(std::span<const Symbol> sizes, std::span<const int64_t> symbols) {
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (symbols[i] < sizes[i].range.min || symbols[i] > sizes[i].range.max) return false;
+  return true;
+}
+
 class SpecialisedProgram {
  public:
   struct Part {
-    std::vector<Guard> guards;  // over the graph's symbols
+    std::vector<Guard> guards;  // over the graph's symbols; say what `sizes` says, for people
     std::vector<Symbol> sizes;  // ranges and what they were tuned at, by symbol
     std::unique_ptr<CompiledProgram> program;
   };
@@ -36,7 +43,7 @@ class SpecialisedProgram {
               std::vector<int64_t>& symbols) const {
     return binder_.bind(input_sizes, symbols);
   }
-  // The part that serves these; null when none does.
+  // The part that serves these; null when none does. REQUIRES: a value for each symbol.
   const Part* find(std::span<const int64_t> symbols) const;
   // The same, compiled now if need be. Errors as Client::compile.
   Result<const CompiledProgram*> program_for(std::span<const int64_t> symbols);

@@ -51,7 +51,12 @@ Result<SizeBinder> SizeBinder::make(std::span<const TensorSpec* const> inputs,
   };
   for (size_t i = 0; i < inputs.size(); ++i)
     for (size_t axis = 0; binder.ranks_[i] > static_cast<int>(axis); ++axis)
-      if (!is_step(i, axis)) binder.checks_.push_back({i, axis, inputs[i]->shape[axis]});
+      if (!is_step(i, axis)) {
+        CheckedSize check{i, axis, inputs[i]->shape[axis]};
+        const std::vector<SymbolId> ids = check.size.symbols();
+        if (ids.size() == 1 && check.size == Dim::symbol(ids[0])) check.symbol = ids[0];
+        binder.checks_.push_back(std::move(check));
+      }
   return binder;
 }
 
@@ -125,6 +130,7 @@ Status SizeBinder::bind(std::span<const std::span<const int64_t>> sizes,
     TRY_STATUS(bind_one(id, sizes[steps_[id].input][steps_[id].axis], symbols[id]));
   for (const CheckedSize& check : checks_) {
     const int64_t actual = sizes[check.input][check.axis];
+    if (check.symbol >= 0 && symbols[static_cast<size_t>(check.symbol)] == actual) continue;
     const bool same = check.size.is_constant() ? check.size.constant() == actual : [&] {
       const auto expected = check.size.evaluate(symbols);
       return expected && *expected == actual;

@@ -35,6 +35,7 @@ class SizeBinder {
   struct CheckedSize {
     size_t input = 0, axis = 0;
     Dim size;
+    int symbol = -1;  // where the size is a symbol as it is, its number: no need to evaluate
   };
   static bool solves(const Dim& size, SymbolId symbol, Step& step);
   Status check_ranks(std::span<const std::span<const int64_t>> sizes) const;
