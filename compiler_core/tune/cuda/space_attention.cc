@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kMostHeld = 168;
 
 int64_t held(const CudaAttentionSchedule& schedule, const AttentionProblem& problem) {
-  const int64_t scores = problem.stored == DType::kF32 ? 2 * schedule.keys : schedule.keys;
+  const int64_t scores = problem.stored == DType::kF32 ? 3 * schedule.keys : schedule.keys;
   return (problem.columns + 15) / 16 * 8 + scores;
 }
 
@@ -55,18 +55,17 @@ int CudaAttentionSchedule::shared_bytes(const AttentionProblem& problem) const {
 std::vector<Schedule> cuda_attention_space(const Workload& workload, const Target& target) {
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
   const CudaLimits limits = cuda_limits(target);
-  constexpr CudaAttentionSchedule kSchedules[] = {{4, 64, 2}, {8, 64, 2},  {4, 32, 2},
-                                                  {8, 32, 2}, {4, 128, 2}, {4, 64, 1},
-                                                  {4, 32, 1}, {2, 32, 2},  {4, 16, 1}};
+  constexpr CudaAttentionSchedule kSchedules[] = {{4, 64, 2},  {8, 64, 2}, {4, 32, 2}, {8, 32, 2},
+                                                  {4, 128, 2}, {4, 64, 1}, {4, 32, 1}, {2, 32, 2}};
   std::vector<Schedule> space;
   for (const CudaAttentionSchedule& schedule : kSchedules) {
     const bool fits = schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
                       held(schedule, problem) <= kMostHeld;
     const bool wasteful = schedule.keys > 32 && schedule.keys >= 2 * problem.keys;
-    const bool last = &schedule == &kSchedules[std::size(kSchedules) - 1];
-    if (space.empty() ? fits && (!wasteful || last) : fits && !wasteful && !last)
-      space.push_back(schedule.to_schedule());
+    if (fits && !wasteful) space.push_back(schedule.to_schedule());
   }
+  // Wide heads of f32, on any target.
+  if (space.empty()) space.push_back(CudaAttentionSchedule{4, 16, 1}.to_schedule());
   return space;
 }
 
