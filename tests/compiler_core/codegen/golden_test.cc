@@ -65,6 +65,32 @@ return %1
 %1 = reduce_max %0 axes=[0] : f32[40]
 return %1
 )"},
+    // With sizes that are known only at run time.
+    {"symbolic_relu", "pointwise lanes=16 unroll=2 block=4096 stream=0", R"(kiln.graph 1
+s0 = symbol 1..4096 hint 24
+%0 = input 0 : f32[s0,24]
+%1 = input 1 : f32[24]
+%2 = view %1 strides=[0,1] offset=[0] : f32[s0,24]
+%3 = add %0 %2 : f32[s0,24]
+return %3
+)"},
+    {"symbolic_rows", "row_reduction lanes=16 unroll=2 rows=4 keep=0 stream=0 split=1",
+     R"(kiln.graph 1
+s0 = symbol 0..4096 hint 7
+s1 = symbol 0..4096 hint 13
+%0 = input 0 : f32[s0,s1]
+%1 = reduce_max %0 axes=[1] : f32[s0]
+%2 = view %1 strides=[1,0] offset=[0] : f32[s0,s1]
+%3 = sub %0 %2 : f32[s0,s1]
+return %3
+)"},
+    {"symbolic_column_split", "column_reduction lanes=16 vectors=1 unroll=4 keep=0 split=8",
+     R"(kiln.graph 1
+s0 = symbol 1..100000 hint 1024
+%0 = input 0 : f32[s0,512]
+%1 = reduce_sum %0 axes=[0] : f32[512]
+return %1
+)"},
     // On CUDA.
     {"cuda_softmax_rows", "row_reduction lanes=4 threads=64 storage=1 stream=1", R"(kiln.graph 1
 %0 = input 0 : f32[37,512]
