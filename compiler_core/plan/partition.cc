@@ -9,7 +9,6 @@
 #include "compiler_core/plan/attention.h"
 #include "compiler_core/plan/fuse.h"
 #include "compiler_core/plan/kernel_graph.h"
-#include "compiler_core/plan/pointwise_convolutions.h"
 #include "compiler_core/plan/sink_gathers.h"
 #include "compiler_core/plan/split_reductions.h"
 #include "compiler_core/plan/unroll_windows.h"
@@ -168,8 +167,7 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
     if (options.after && graph) options.after(pass, *graph);
     return graph;
   };
-  // 1x1 convolutions are matmuls and pooling is pointwise before kinds of kernels are told apart.
-  TRY(Graph graph, told("pointwise_convolutions", pointwise_convolutions(canonical)));
+  Graph graph = canonical;
   if (options.fuse) {
     TRY(graph, told("unroll_windows", unroll_windows(graph)));
   }

@@ -35,20 +35,38 @@ NodeId product(GraphBuilder& b, const Node& node, NodeId x, NodeId w) {
     matrix.insert(matrix.begin(), from[0]);
     a = b.broadcast(a, matrix);
   }
-  return b.reshape(b.matmul(a, b.reshape(x, image)), node.shape);
+  return b.matmul(a, b.reshape(x, image));
 }
 
 }  // namespace
 
 Result<Graph> pointwise_convolutions(const Graph& graph) {
   const auto nodes = graph.nodes();
-  if (std::none_of(nodes.begin(), nodes.end(),
-                   [&](const Node& node) { return applies(graph, node); }))
-    return graph;
-  return rewrite_nodes(graph, [&](GraphBuilder& b, const Node& node, std::vector<NodeId> operands) {
-    if (!applies(graph, node)) return emit(b, node, std::move(operands));
-    return product(b, node, operands[0], operands[1]);
-  });
+  const auto found = std::find_if(nodes.begin(), nodes.end(),
+                                  [&](const Node& node) { return applies(graph, node); });
+  if (found == nodes.end()) return graph;
+  Rewrite rewrite(graph);
+  GraphBuilder& b = rewrite.builder;
+  NodeId matmul = kInvalidNode;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op == Op::kInput) continue;
+    b.set_origin(graph.origin_of(id));
+    std::vector<NodeId> operands = rewrite.operands(node);
+    if (!applies(graph, node)) {
+      rewrite[id] = emit(b, node, std::move(operands));
+      continue;
+    }
+    matmul = product(b, node, operands[0], operands[1]);
+    rewrite[id] = b.reshape(matmul, node.shape);
+  }
+  // Results in the product's axes, where all arithmetic follows them.
+  const Shape space = b.shape(matmul);
+  std::vector<NodeId> outputs;
+  for (NodeId id : graph.outputs())
+    outputs.push_back(graph.node(id).shape == found->shape ? b.reshape(rewrite[id], space)
+                                                           : rewrite[id]);
+  return b.finish(std::move(outputs));
 }
 
 }  // namespace kiln

@@ -7,6 +7,7 @@
 #include "compiler_core/passes/sink_views.h"
 #include "compiler_core/plan/attention.h"
 #include "compiler_core/plan/merge_axes.h"
+#include "compiler_core/plan/pointwise_convolutions.h"
 
 namespace kiln {
 
@@ -47,7 +48,8 @@ Result<Family> parse_family(std::string_view name) {
 Result<WorkloadBinding> make_workload(const Graph& subgraph) {
   // The passes of normalise, except that broadcasts go all the way down: within a kernel every
   // value is computed where it is used.
-  TRY(Graph graph, expand_half(subgraph));
+  TRY(Graph graph, pointwise_convolutions(subgraph));
+  TRY(graph, expand_half(graph));
   TRY(graph, simplify(graph));
   TRY(graph, sink_views(graph, SinkLimit::kRecomputePointwise));
   TRY(graph, simplify(graph));
