@@ -69,6 +69,27 @@ KernelCase linear(const char* name, DType dtype, int64_t m, int64_t n, int64_t k
   return made;
 }
 
+// Layers of resnet18.
+KernelCase convolution(DType dtype, const SquareConvolution& shape) {
+  GraphBuilder b;
+  const auto& [n, c, size, o, window, stride, padding] = shape;
+  const NodeId x = b.input(dtype, {n, c, size, size});
+  const NodeId y =
+      b.convolution(x, b.input(dtype, {o, c, window, window}),
+                    {{stride, stride}, {1, 1}, {padding, padding}, {padding, padding}, 1});
+  KernelCase made;
+  made.name = fmt::format("convolution_{}", to_string(dtype));
+  made.shape = fmt::format("{0}x{1}x{2}x{2} by {3}x{4}x{4}/{5}", n, c, size, o, window, stride);
+  made.graph = *b.finish({b.cast(y, dtype)});
+  made.flops = 2.0 * static_cast<double>(n * o * shape.result() * shape.result()) *
+               static_cast<double>(c * window * window);
+  made.against = "oneDNN";
+  made.reference = [=](Tensors in, Tensors out) {
+    return onednn_convolution(dtype, shape, in[0].data(), in[1].data(), out[0].data());
+  };
+  return made;
+}
+
 // ---- Memory-bound programs: large/ itself, at full size ----
 
 Call softmax_call(Tensors in, Tensors out) {
@@ -136,6 +157,12 @@ Result<std::vector<KernelCase>> kernel_cases(std::string_view filter) {
   all.push_back(linear("linear_decode", DType::kBF16, 16, 14336, 4096, false));
   all.push_back(linear("linear_bias_gelu", DType::kF32, 256, 4096, 1024, true));
   all.push_back(linear("linear_bias_gelu", DType::kBF16, 256, 4096, 1024, true));
+  for (const SquareConvolution& shape : {SquareConvolution{1, 64, 56, 64, 3, 1, 1},
+                                         {1, 256, 14, 256, 3, 1, 1},
+                                         {1, 3, 224, 64, 7, 2, 3},
+                                         {1, 64, 56, 128, 1, 2, 0},
+                                         {1, 256, 14, 512, 1, 1, 0}})
+    all.push_back(convolution(DType::kF32, shape));
   const auto archive = [&](const char* name, const char* against, auto reference) -> Status {
     TRY(KernelCase made, from_archive(name, against, reference));
     all.push_back(std::move(made));

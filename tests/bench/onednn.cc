@@ -54,6 +54,23 @@ std::function<void()> onednn_matmul(DType dtype, int64_t m, int64_t n, int64_t k
                    arguments);
 }
 
+std::function<void()> onednn_convolution(DType dtype, const SquareConvolution& shape, void* x,
+                                         void* w, void* out) {
+  const auto type = type_of(dtype);
+  const auto& [n, c, size, o, window, stride, padding] = shape;
+  const memory::desc image({n, c, size, size}, type, memory::format_tag::nchw);
+  const memory::desc weight({o, c, window, window}, type, memory::format_tag::oihw);
+  const memory::desc target({n, o, shape.result(), shape.result()}, type, memory::format_tag::nchw);
+  const dnnl::convolution_forward::desc convolution(
+      dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, image, weight,
+      target, {stride, stride}, {padding, padding}, {padding, padding});
+  return executing(
+      dnnl::convolution_forward(dnnl::convolution_forward::primitive_desc(convolution, engine())),
+      {{DNNL_ARG_SRC, memory(image, engine(), x)},
+       {DNNL_ARG_WEIGHTS, memory(weight, engine(), w)},
+       {DNNL_ARG_DST, memory(target, engine(), out)}});
+}
+
 std::function<void()> onednn_softmax(DType dtype, int64_t rows, int64_t columns, void* x,
                                      void* out) {
   const memory::desc shape({rows, columns}, type_of(dtype), memory::format_tag::ab);

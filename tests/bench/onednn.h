@@ -16,6 +16,15 @@ namespace kiln::bench {
 std::function<void()> onednn_matmul(DType dtype, int64_t m, int64_t n, int64_t k, bool transposed,
                                     void* x, void* w, void* bias, void* out);
 
+// A square convolution of images [n, c, size, size] by weights [o, c, window, window], both as
+// PyTorch stores them.
+struct SquareConvolution {
+  int64_t n, c, size, o, window, stride, padding;
+  int64_t result() const { return (size + 2 * padding - window) / stride + 1; }
+};
+std::function<void()> onednn_convolution(DType dtype, const SquareConvolution& shape, void* x,
+                                         void* w, void* out);
+
 // Over the last axis of x[rows, columns].
 std::function<void()> onednn_softmax(DType dtype, int64_t rows, int64_t columns, void* x,
                                      void* out);
