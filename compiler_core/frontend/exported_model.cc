@@ -129,6 +129,7 @@ class ModelParser {
     if (is_new) {
       TRY(const SymbolRange range, range_of(name));
       model_.symbols.push_back({range, hint});
+      model_.symbol_names.emplace_back(name);
     }
     Symbol& entry = model_.symbols[static_cast<size_t>(known->second)];
     if (entry.hint == 0) entry.hint = hint;
@@ -137,13 +138,18 @@ class ModelParser {
 
   Result<SymbolRange> range_of(string_view name) const {
     SymbolRange range;
-    dom::object bounds;
-    if (ranges_[name].get(bounds) != simdjson::SUCCESS) return range;
-    int64_t bound = 0;
-    if (bounds["min_val"].get(bound) == simdjson::SUCCESS) range.min = std::max<int64_t>(bound, 0);
-    if (bounds["max_val"].get(bound) == simdjson::SUCCESS) range.max = bound;
+    // All that is said of it holds, should it be said twice.
+    for (const dom::key_value_pair entry : ranges_) {
+      dom::object bounds;
+      if (entry.key != name || entry.value.get(bounds) != simdjson::SUCCESS) continue;
+      int64_t bound = 0;
+      if (bounds["min_val"].get(bound) == simdjson::SUCCESS) range.min = std::max(range.min, bound);
+      if (bounds["max_val"].get(bound) == simdjson::SUCCESS) range.max = std::min(range.max, bound);
+    }
     if (range.max < range.min)
-      return invalid("range_constraints: the range of '" + std::string(name) + "' is empty");
+      return invalid("range_constraints: the range of '" + std::string(name) +
+                     "' is empty: at least " + std::to_string(range.min) + " and at most " +
+                     std::to_string(range.max) + "; export with constraints that some size meets");
     return range;
   }
 

@@ -87,6 +87,7 @@ struct OutputSpec {
 
 struct ExportedModel {
   std::vector<Symbol> symbols;
+  std::vector<std::string> symbol_names;  // as the archive has them: "s77"
   std::vector<ExportedNode> nodes;
   std::unordered_map<std::string_view, DeclaredTensor> tensors;
   std::vector<std::unique_ptr<const ExportedGraph>> subgraphs;  // what the arguments point to

@@ -30,6 +30,7 @@ class ModelLowering {
     TRY_STATUS(refuse_uncovered_ops(model_));
     for (const Symbol& symbol : model_.symbols) b_.symbol(symbol.range, symbol.hint);
     Scope scope = scope_of(model_.tensors);
+    is_bound_.assign(model_.symbols.size(), false);
     for (const InputSpec& spec : model_.inputs) TRY_STATUS(input(scope, spec));
     TRY_STATUS(nodes(scope, model_.nodes));
     std::vector<NodeId> outputs;
@@ -102,6 +103,8 @@ class ModelLowering {
     if (!scope.values.define(spec.tensor, *id))
       return fail(Code::kInvalidArgument,
                   "tensor '" + std::string(spec.tensor) + "' is an input twice");
+    for (const Dim& dim : input.shape)
+      for (const SymbolId symbol : dim.symbols()) is_bound_[static_cast<size_t>(symbol)] = true;
     program_.inputs.push_back(std::move(input));
     return {};
   }
@@ -337,11 +340,23 @@ class ModelLowering {
   Status fits_declaration(const Scope& scope, std::string_view name, NodeId id) const {
     TRY(const DeclaredTensor* type, declared(scope, name));
     TRY(const DType dtype, to_dtype(type->dtype));
-    if (b_.dtype(id) == dtype && b_.shape(id) == type->shape) return {};
+    if (b_.dtype(id) == dtype && b_.shape(id) == type->shape) return symbols_are_bound(name, id);
     return fail(Code::kInvalidArgument, "the archive declares '" + std::string(name) + "' as " +
                                             type_text(dtype, type->shape) +
                                             ", but its operands imply " +
                                             type_text(b_.dtype(id), b_.shape(id)));
+  }
+
+  Status symbols_are_bound(std::string_view name, NodeId id) const {
+    for (const Dim& dim : b_.shape(id))
+      for (const SymbolId symbol : dim.symbols())
+        if (!is_bound_[static_cast<size_t>(symbol)])
+          return fail(Code::kInvalidArgument,
+                      "'" + std::string(name) + "' has the size '" +
+                          model_.symbol_names[static_cast<size_t>(symbol)] +
+                          "', which is a size of no input tensor, so that no call says what it "
+                          "is; make it a constant, or a size of an input");
+    return {};
   }
 
   static bool is_mutation(const OutputSpec& spec) { return spec.kind.ends_with("_mutation"); }
@@ -391,6 +406,7 @@ class ModelLowering {
   const ExportedModel& model_;
   GraphBuilder b_;
   RandomSource random_;
+  std::vector<bool> is_bound_;             // by symbol: whether an input has it as a size
   std::vector<std::string_view> changed_;  // roots that were changed in place
   ExportedProgram program_;
 };

@@ -202,19 +202,26 @@ class Parser {
   // s0 = symbol 1..4096 hint 32
   Status symbol(Line& line) {
     const std::string expected = "s" + std::to_string(symbols_);
-    if (line.word() != expected || !line.take("=") || !line.take("symbol"))
+    const std::string_view name = line.word();
+    const auto number = [](std::string_view text, int64_t& value) {
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      return error == std::errc() && end == text.data() + text.size();
+    };
+    const bool declares = line.take("=") && line.take("symbol");
+    int64_t id = 0;
+    if (declares && name.starts_with('s') && number(name.substr(1), id) && id >= 0 && id < symbols_)
+      return line.bad(std::string(name) + " has a range already");
+    if (name != expected || !declares)
       return line.bad("expected '" + expected + " = symbol MIN..MAX hint N', a node or 'return'");
     if (next_ != 0) return line.bad("symbols come before nodes");
     std::string_view range = line.word();
     const size_t dots = range.find("..");
     SymbolRange bounds;
-    const auto number = [](std::string_view text, int64_t& value) {
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      return error == std::errc() && end == text.data() + text.size();
-    };
     if (dots == std::string_view::npos || !number(range.substr(0, dots), bounds.min) ||
-        !number(range.substr(dots + 2), bounds.max) || bounds.min < 0 || bounds.max < bounds.min)
+        !number(range.substr(dots + 2), bounds.max) || bounds.min < 0)
       return line.bad("expected a range MIN..MAX");
+    if (bounds.max < bounds.min)
+      return line.bad("the range of " + expected + " is empty: " + std::string(range));
     if (!line.take("hint")) return line.bad("expected 'hint N'");
     TRY(const int64_t hint, line.integer());
     if (!line.at_end()) return line.bad("trailing text");

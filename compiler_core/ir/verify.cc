@@ -37,9 +37,10 @@ struct Checker {
     std::vector<int64_t> sizes;
     for (const Dim& dim : node.shape) {
       if (!dim.is_valid()) return refuse("a size overflows");
-      if (!not_negative(dim)) return refuse("a size may be negative");
       for (SymbolId id : dim.symbols())
-        if (static_cast<size_t>(id) >= symbols.size()) return refuse("a symbol is not declared");
+        if (static_cast<size_t>(id) >= symbols.size())
+          return refuse("symbol s" + std::to_string(id) + " is not declared before it is used");
+      if (!not_negative(dim)) return refuse("a size may be negative");
       // A symbol's greatest value is bounded when it is bound to real tensors.
       if (dim.is_constant()) sizes.push_back(dim.constant());
     }

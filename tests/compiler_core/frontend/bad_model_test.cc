@@ -86,6 +86,39 @@ TEST(BadModel, a_declared_type_that_the_operands_do_not_imply) {
   expect_refused(dtype.json(), Code::kInvalidArgument, {"f64[2]", "f32[2]"});
 }
 
+// Whatever the op, in the middle or at the end, of one result or of several.
+TEST(BadModel, a_declared_shape_is_refused_with_the_op_both_shapes_and_the_users_line) {
+  const auto traced = [](ModelText model) {
+    return model.stack_trace(
+        R"x("File \"net.py\", line 7, in forward\n    y = f(x)\n  File \"lib/site-packages/torch/f.py\", line 1, in f\n    return g(x)")x");
+  };
+  const auto middle =
+      traced(ModelText().input("x", kFloat, {2, 3}))
+          .node("aten.sum.dim_IntList", {kX, integers("dim", {1})}, "a", kFloat, {3})
+          .node("aten.relu.default", {tensor("self", "a")}, "y", kFloat, {3})
+          .output("y");
+  expect_refused(
+      middle.json(), Code::kInvalidArgument,
+      {"node 0", "aten.sum.dim_IntList", "net.py:7: y = f(x)", "'a'", "f32[3]", "f32[2]"});
+  const auto last = traced(ModelText().input("x", kFloat, {2, 3}).input("w", kFloat, {5, 3}))
+                        .node("aten.relu.default", {kX}, "a", kFloat, {2, 3})
+                        .node("aten.linear.default", {tensor("input", "a"), tensor("weight", "w")},
+                              "y", kFloat, {2, 3})
+                        .output("y");
+  expect_refused(
+      last.json(), Code::kInvalidArgument,
+      {"node 1", "aten.linear.default", "net.py:7: y = f(x)", "'y'", "f32[2,3]", "f32[2,5]"});
+  const auto second = traced(ModelText().input("x", kFloat, {4, 3}))
+                          .declare("a", kFloat, {"1", "3"})
+                          .declare("y", kFloat, {"4", "3"})
+                          .raw_node("aten.split_with_sizes.default",
+                                    {kX, integers("split_sizes", {1, 3}), integer("dim", 0)},
+                                    R"([{"as_tensors":[{"name":"a"},{"name":"y"}]}])")
+                          .output("y");
+  expect_refused(second.json(), Code::kInvalidArgument,
+                 {"split_with_sizes", "net.py:7", "'y'", "f32[4,3]", "f32[3,3]"});
+}
+
 TEST(BadModel, a_shape_whose_product_overflows) {
   ModelText model;
   model.input("x", kFloat, {int64_t{1} << 40, int64_t{1} << 40}, {1, 1})
@@ -173,7 +206,47 @@ TEST(BadModel, an_empty_range_of_a_symbol) {
       .range("s0", R"({"min_val":8,"max_val":4})")
       .symbolic_node("aten.relu.default", {kX}, "y", kFloat, {"s0"})
       .output("y");
-  expect_refused(model.json(), Code::kInvalidArgument, {"range", "'s0'"});
+  expect_refused(model.json(), Code::kInvalidArgument,
+                 {"range", "'s0'", "at least 8", "at most 4"});
+}
+
+TEST(BadModel, two_ranges_of_a_symbol_hold_both) {
+  const auto with = [](const std::string& first, const std::string& second) {
+    ModelText model;
+    return model.symbolic_input("x", kFloat, {"s0"})
+        .range("s0", first)
+        .range("s0", second)
+        .symbolic_node("aten.relu.default", {kX}, "y", kFloat, {"s0"})
+        .output("y")
+        .json();
+  };
+  const auto met = lower(with(R"({"min_val":2,"max_val":8})", R"({"min_val":4,"max_val":16})"));
+  ASSERT_TRUE(met) << met.error().message;
+  EXPECT_EQ(met->graph.symbols()[0].range, (SymbolRange{4, 8}));
+  expect_refused(with(R"({"min_val":2,"max_val":4})", R"({"min_val":8,"max_val":16})"),
+                 Code::kInvalidArgument, {"'s0'", "at least 8", "at most 4"});
+  expect_refused(with(R"({"min_val":null,"max_val":-1})", R"({})"), Code::kInvalidArgument,
+                 {"'s0'", "at least 0", "at most -1"});
+}
+
+TEST(BadModel, a_symbol_that_no_input_has) {
+  ModelText free;
+  free.stack_trace(R"x("File \"net.py\", line 7, in forward\n    return zeros(n)")x")
+      .symbolic_input("x", kFloat, {"s0"})
+      .integer_value("n", "s7")
+      .symbolic_node("aten.zeros.default",
+                     {argument("size", "as_sym_ints", R"([{"as_name":"n"}])")}, "y", kFloat, {"s7"})
+      .output("y");
+  expect_refused(free.json(), Code::kInvalidArgument,
+                 {"node 0", "aten.zeros.default", "net.py:7", "'y'", "'s7'", "no input"});
+  ModelText bound;
+  bound.symbolic_input("x", kFloat, {"s0"})
+      .integer_value("n", "s0")
+      .symbolic_node("aten.zeros.default",
+                     {argument("size", "as_sym_ints", R"([{"as_name":"n"}])")}, "y", kFloat, {"s0"})
+      .output("y");
+  const auto good = lower(bound.json());
+  EXPECT_TRUE(good) << good.error().message;
 }
 
 TEST(BadModel, every_op_that_is_not_covered_is_listed_with_its_uses) {

@@ -156,5 +156,26 @@ TEST(Text, SurvivesDamage) {
   }
 }
 
+TEST(Text, ContradictoryRangesAndSymbolsBeforeTheirDeclarationAreRefusedByLineAndName) {
+  const auto refusal = [](const std::string& lines) {
+    const auto graph = parse_graph("kiln.graph 1\n" + lines);
+    EXPECT_FALSE(graph);
+    if (graph) return std::string();
+    EXPECT_EQ(graph.error().code, Code::kInvalidArgument);
+    return graph.error().message;
+  };
+  EXPECT_EQ(refusal("s0 = symbol 8..4 hint 4\n"), "line 2: the range of s0 is empty: 8..4");
+  EXPECT_EQ(refusal("s0 = symbol 1..4 hint 4\ns0 = symbol 8..16 hint 8\n"),
+            "line 3: s0 has a range already");
+  const std::string input = "%0 = input 0 : f32[s0]\n";
+  const std::string late = refusal(input + "s0 = symbol 1..4 hint 4\nreturn %0\n");
+  EXPECT_NE(late.find("line 2"), std::string::npos) << late;
+  EXPECT_NE(late.find("symbol s0 is not declared before it is used"), std::string::npos) << late;
+  const std::string other = refusal("s0 = symbol 1..4 hint 4\n" + input +
+                                    "%1 = view %0 strides=[1] offset=[0] : f32[s1]\nreturn %1\n");
+  EXPECT_NE(other.find("line 4"), std::string::npos) << other;
+  EXPECT_NE(other.find("symbol s1 is not declared before it is used"), std::string::npos) << other;
+}
+
 }  // namespace
 }  // namespace kiln
