@@ -106,6 +106,13 @@ void CudaDevice::release(DevicePtr memory) const {
   if (make_current()) static_cast<void>(impl_->driver.cuMemFree(memory));
 }
 
+Result<int64_t> CudaDevice::free_bytes() const {
+  TRY_STATUS(make_current());
+  size_t free = 0, total = 0;
+  TRY_STATUS(impl_->check(impl_->driver.cuMemGetInfo(&free, &total), "asking for free memory"));
+  return static_cast<int64_t>(free);
+}
+
 // The driver's copy returns once pageable bytes are in its own buffers, and streams that do not
 // wait for the default one would overtake the rest.
 Status CudaDevice::copy_to_device(DevicePtr to, std::span<const uint8_t> from) const {

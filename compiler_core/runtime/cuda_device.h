@@ -52,6 +52,8 @@ class CudaDevice {
   // so for the life of the process: is_lost() tells.
   Result<DevicePtr> allocate(int64_t bytes) const;
   void release(DevicePtr memory) const;
+  // What the driver could give out now, to this process or another.
+  Result<int64_t> free_bytes() const;
   // Both block until the bytes are there.
   Status copy_to_device(DevicePtr to, std::span<const uint8_t> from) const;
   Status copy_to_host(std::span<uint8_t> to, DevicePtr from) const;

@@ -22,7 +22,7 @@
   FUNCTION(cuGetErrorString) FUNCTION(cuDeviceGetCount) FUNCTION(cuDeviceGet) \
   FUNCTION(cuDeviceGetName) FUNCTION(cuDeviceGetPCIBusId) FUNCTION(cuDeviceGetAttribute) \
   FUNCTION(cuDeviceTotalMem) FUNCTION(cuDevicePrimaryCtxRetain) FUNCTION(cuDevicePrimaryCtxRelease) \
-  FUNCTION(cuCtxSetCurrent) FUNCTION(cuMemAlloc) FUNCTION(cuMemFree) \
+  FUNCTION(cuCtxSetCurrent) FUNCTION(cuMemAlloc) FUNCTION(cuMemFree) FUNCTION(cuMemGetInfo) \
   FUNCTION(cuMemcpyHtoD) FUNCTION(cuMemcpyDtoH) FUNCTION(cuMemcpyDtoDAsync) \
   FUNCTION(cuMemsetD8Async) FUNCTION(cuStreamCreate) FUNCTION(cuStreamDestroy) \
   FUNCTION(cuStreamSynchronize) FUNCTION(cuStreamQuery) FUNCTION(cuStreamIsCapturing) FUNCTION(cuStreamBeginCapture) \

@@ -8,6 +8,7 @@
 
 #include "compiler_core/runtime/call_sizes.h"
 #include "compiler_core/runtime/cuda_graph.h"
+#include "compiler_core/runtime/host_memory.h"
 #include "compiler_core/runtime/program_layout.h"
 
 namespace kiln {
@@ -62,13 +63,17 @@ struct CudaExecutable::Impl {
       return {};
     sized = false;
     TRY(sizes, sizes_of_call(program, dims));
-    if (sizes.arena_bytes > arena.bytes() || sizes.workspace_bytes > workspace.bytes()) {
+    const MemoryNeed needs[] = {{"arena", sizes.arena_bytes, arena.bytes()},
+                                {"workspace", sizes.workspace_bytes, workspace.bytes()}};
+    if (grows(needs)) {
       TRY(const bool capturing, device->is_capturing(stream));
       if (capturing)
         return fail(
             Code::kInvalidArgument,
             "the program needs more memory for these sizes, which cannot be allocated while "
             "the stream is captured: launch it once with them before");
+      TRY(const int64_t available, device->free_bytes());
+      TRY_STATUS(check_room(needs, available, "the GPU"));
       TRY_STATUS(grow(device, sizes.arena_bytes, arena));
       TRY_STATUS(grow(device, sizes.workspace_bytes, workspace));
     }

@@ -7,6 +7,7 @@
 
 #include "compiler_core/runtime/aligned_buffer.h"
 #include "compiler_core/runtime/call_sizes.h"
+#include "compiler_core/runtime/host_memory.h"
 #include "compiler_core/runtime/program_layout.h"
 
 namespace kiln {
@@ -41,6 +42,9 @@ struct Executable::Impl {
       return {};
     sized = false;
     TRY(sizes, sizes_of_call(program, dims));
+    const MemoryNeed needs[] = {{"arena", sizes.arena_bytes, arena.size()},
+                                {"workspace", sizes.workspace_bytes, workspace.size()}};
+    if (grows(needs)) TRY_STATUS(check_room(needs, available_host_memory(), "this machine"));
     TRY_STATUS(arena.reserve(sizes.arena_bytes));
     TRY_STATUS(workspace.reserve(sizes.workspace_bytes));
     sized = true;

@@ -14,7 +14,9 @@ class Executable {
  public:
   // `artifacts[i]` belongs to program.kernels[i]. Loads and touches every kernel, allocates the
   // arena and the workspace when their sizes are known. kCorruption when an artifact is not its
-  // kernel's, or a launch's buffers are not what its kernel reads and writes.
+  // kernel's, or a launch's buffers are not what its kernel reads and writes; kOverloaded, before
+  // anything is allocated, when the machine has no room for it, with the bytes needed and
+  // available.
   static Result<Executable> load(Program program, std::span<const Artifact> artifacts);
   Executable(Executable&&) noexcept;
   Executable& operator=(Executable&&) noexcept;
@@ -24,7 +26,7 @@ class Executable {
   // Canonical inputs and outputs, dense row-major, 64-byte aligned; one call at a time. `dims`: the
   // values of the program's symbols, none when it has none; the arena grows with them.
   // kInvalidArgument for a wrong count of buffers, a null or badly aligned one, an unbound symbol,
-  // or one outside its range.
+  // or one outside its range; kOverloaded as load() when these sizes need more memory.
   Status run(std::span<void* const> inputs, std::span<void* const> outputs, ThreadPool& pool,
              std::span<const int64_t> dims = {}) const;
 

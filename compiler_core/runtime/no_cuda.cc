@@ -41,6 +41,9 @@ Result<DevicePtr> CudaDevice::allocate(int64_t) const {
   return no_cuda();
 }
 void CudaDevice::release(DevicePtr) const {}
+Result<int64_t> CudaDevice::free_bytes() const {
+  return no_cuda();
+}
 Status CudaDevice::copy_to_device(DevicePtr, std::span<const uint8_t>) const {
   return no_cuda();
 }

@@ -175,10 +175,32 @@ TEST_F(CudaExecutableTest, RefusesAProgramThatIsNotSound) {
   EXPECT_EQ(load_error(), Code::kCorruption);
   program_ = good;
   program_.arena_bytes = Dim(int64_t{1} << 50);
-  EXPECT_EQ(load_error(), Code::kUnavailable);
+  EXPECT_EQ(load_error(), Code::kOverloaded);
   program_ = good;
   artifacts_.pop_back();
   EXPECT_EQ(load_error(), Code::kInvalidArgument);
+}
+
+// The fake GPU has 2 GiB.
+TEST_F(SizedCudaExecutableTest, SizesThatTheGpuHasNoRoomForAreRefusedBeforeAnythingIsAllocated) {
+  program_.arena_bytes = Dim::symbol(0) * Dim(int64_t{1} << 24) + Dim(64);
+  const CudaExecutable executable = load(false);
+  const DeviceBuffer in = upload(ramp(1)), out = memory(256);
+  const DevicePtr inputs[] = {in.data()}, outputs[] = {out.data()};
+  const auto launch = [&](int64_t size) {
+    return executable.launch(inputs, outputs, nullptr, std::vector<int64_t>{size});
+  };
+  const auto before = gpu_->free_bytes();
+  ASSERT_TRUE(before);
+  const Status refused = launch(2048);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kOverloaded);
+  for (const std::string& part : {std::string("needs 34359738432 bytes"),
+                                  std::to_string(*before) + " are available on the GPU"})
+    EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
+  EXPECT_EQ(gpu_->free_bytes().value_or(0), *before);
+  const Status fits = launch(8);
+  EXPECT_TRUE(fits) << fits.error().message;
 }
 
 }  // namespace

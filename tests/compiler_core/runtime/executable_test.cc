@@ -118,7 +118,33 @@ TEST_F(ExecutableTest, RefusesSizesThatNoMachineHas) {
   program_.symbols.clear();  // all is known when it is loaded
   program_.buffers[0].spec.shape = {1};
   program_.launches[0].dims = {1};
-  EXPECT_EQ(load_error(), Code::kUnavailable);
+  const auto loaded = Executable::load(program_, artifacts_);
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code, Code::kOverloaded);
+  const std::string& message = loaded.error().message;
+  EXPECT_NE(message.find("1152921504606846976 for its arena"), std::string::npos) << message;
+  EXPECT_NE(message.find("available on this machine"), std::string::npos) << message;
+}
+
+// A program that has run goes on running the sizes that fit.
+TEST_F(ExecutableTest, SizesThatTheMachineHasNoRoomForAreRefusedBeforeAnythingIsAllocated) {
+  program_.arena_bytes = Dim::symbol(0) * Dim(int64_t{1} << 42) + Dim(128);
+  auto executable = Executable::load(program_, artifacts_);
+  ASSERT_TRUE(executable) << executable.error().message;
+  ThreadPool pool(1);
+  Tensor in(DType::kI64, {64}), out(DType::kI64, {64});
+  void* const inputs[] = {in.data()};
+  void* const outputs[] = {out.data(), out.data(), out.data()};
+  const auto run = [&](int64_t size) {
+    return executable->run(inputs, outputs, pool, std::vector<int64_t>{size});
+  };
+  ASSERT_TRUE(run(0));
+  const Status refused = run(64);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kOverloaded);
+  EXPECT_NE(refused.error().message.find("281474976710784 for its arena"), std::string::npos)
+      << refused.error().message;
+  EXPECT_TRUE(run(0));
 }
 
 TEST_F(ExecutableTest, RefusesAnArtifactOfAnotherKernel) {
