@@ -137,6 +137,10 @@ Status check_symbols(const Workload& workload, bool cuda) {
     case Family::kRowReduction:
     case Family::kColumnReduction:
     case Family::kMatmul:
+    case Family::kConvolution:
+    case Family::kScan:
+    case Family::kSort:
+    case Family::kScatter:
       if (!cuda) return {};
       break;
     default:

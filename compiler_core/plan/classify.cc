@@ -28,6 +28,7 @@ class Classifier {
 
   Result<Family> run() {
     TRY_STATUS(common());
+    TRY_STATUS(dtypes_are_covered());
     int matmuls = 0, reduces = 0;
     for (const Node& node : graph_.nodes()) {
       if (stands_alone(node.op)) return alone(node);
@@ -61,6 +62,17 @@ class Classifier {
     for (NodeId id : graph_.outputs()) {
       if (!seen.insert(id).second) return refuse(graph_.node(id), "is an output twice");
     }
+    return {};
+  }
+
+  // Only kernels that their author wrote know of f8.
+  Status dtypes_are_covered() const {
+    const auto nodes = graph_.nodes();
+    for (const Node& node : nodes)
+      if (node.op == Op::kCustomCall) return {};
+    for (const Node& node : nodes)
+      if (node.dtype == DType::kF8E4M3 || node.dtype == DType::kF8E5M2)
+        return refuse(node, "no kernel computes with this dtype yet; cast to bf16 before");
     return {};
   }
 
@@ -139,9 +151,21 @@ class Classifier {
       return refuse(matmul, "the output has the product's shape");
     for (const Node& node : graph_.nodes()) TRY_STATUS(epilogue(node, matmul.shape));
     if (matmul.op == Op::kMatmul) return Family::kMatmul;
-    const bool constant = graph_.symbols().empty();
-    if (!constant) return refuse(matmul, "a convolution of sizes known at run time");
+    for (size_t i = 0; i < 2; ++i)
+      if (!walks_known_sizes(operand(matmul, i), i == 0 ? 1 : 0))
+        return refuse(matmul, "only how many images there are may be known at run time");
     return Family::kConvolution;
+  }
+
+  // Whether all is constant but the sizes of the first `open` axes.
+  static bool walks_known_sizes(const Node& x, size_t open) {
+    const auto constant = [](const Dim& dim) { return dim.is_constant(); };
+    const bool sizes =
+        std::all_of(x.shape.begin() + static_cast<std::ptrdiff_t>(open), x.shape.end(), constant);
+    if (x.op != Op::kView) return sizes;
+    const auto& view = std::get<ViewAttr>(x.attr);
+    return sizes && view.offset.is_constant() &&
+           std::all_of(view.strides.begin(), view.strides.end(), constant);
   }
 
   Status epilogue(const Node& node, const Shape& space) const {

@@ -5,7 +5,7 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kUsualSize = 64;
+constexpr int64_t kMostMeasured = 1024;  // of a symbol that nobody gave a hint for
 
 // `size` as number * unit. The number is what all coefficients have in common when there is one
 // monomial; of a sum it stays 1.
@@ -21,13 +21,20 @@ FactoredSize factored(const Dim& size) {
 
 }  // namespace
 
+std::vector<int64_t> measured_sizes(std::span<const Symbol> symbols) {
+  std::vector<int64_t> sizes;
+  for (const Symbol& symbol : symbols) {
+    const auto [min, max] = symbol.range;
+    const int64_t middle = std::min(min + (max - min) / 2, kMostMeasured);
+    const int64_t wanted = std::max<int64_t>(symbol.hint > 0 ? symbol.hint : middle, 2);
+    sizes.push_back(std::clamp(wanted, min, std::max(min, max)));
+  }
+  return sizes;
+}
+
 int64_t size_at_hints(const Graph& graph, const Dim& size) {
   if (size.is_constant()) return size.constant();
-  std::vector<int64_t> hints;
-  for (const Symbol& symbol : graph.symbols())
-    hints.push_back(
-        std::clamp(symbol.hint > 0 ? symbol.hint : kUsualSize, symbol.range.min, symbol.range.max));
-  return size.evaluate(hints).value_or(INT64_MAX);
+  return size.evaluate(measured_sizes(graph.symbols())).value_or(INT64_MAX);
 }
 
 std::optional<std::vector<int>> walk_order(const Graph& graph, const Node& view) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -10,8 +11,12 @@
 
 namespace kiln {
 
-// The value at the symbols' hints; a symbol without one counts as 64, or what its range has
-// nearest. INT64_MAX when it overflows.
+// What plans are weighed at, and kernels tuned and timed at: each symbol's hint, or, without one,
+// the middle of its range, but at most 1024; within its range, and not below 2 where the range
+// allows it.
+std::vector<int64_t> measured_sizes(std::span<const Symbol> symbols);
+
+// The value at the measured sizes. INT64_MAX when it overflows.
 int64_t size_at_hints(const Graph& graph, const Dim& size);
 
 // The axes of a View that reads every element of its operand once, outermost first by the order in

@@ -26,8 +26,9 @@
 //  shape S. Those four may stand on anything pointwise: a View that could not be composed on
 //  View, Pad, Concat or Gather; a Pad, Concat or Gather on elementwise nodes of its operand's own
 //  shape. "The value of node N at index I" is a recursive expression, total for every I inside N.
-//  May have no inputs at all (a filled buffer, an iota). A Philox of any shape may stand wherever an
-//  elementwise node may, and Views on it; its seed is an Input, a Constant or a View of one, of shape
+//  May have no inputs at all (a filled buffer, an iota). A Philox of any shape may stand wherever
+//  an elementwise node may, and Views on it; its seed is an Input, a Constant or a View of one, of
+//  shape
 //  []. Only here: elsewhere what comes of random values is stored first.
 //
 // kRowReduction and kColumnReduction: at least one Reduce, no Matmul, Pad, Concat. One iteration
@@ -59,8 +60,7 @@
 //  and a sort's.
 //
 // kConvolution: as kMatmul, with a Convolution [n, c, spatial...] x [o, c/groups, window...] for
-// the
-//  Matmul; T is its shape.
+//  the Matmul; T is its shape. Of the Convolution and its operands only n may have symbols.
 //
 // kAttention: see plan/attention.h.
 #pragma once

@@ -1,5 +1,5 @@
 // The workloads of kScan, kSort and kScatter in numbers: what their schedules are chosen by and
-// code is printed from. Values.
+// code is printed from; a Sized one is that of a workload whose sizes may have symbols. Values.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,41 @@
 namespace kiln {
 
 // Everywhere: argument positions among the workload's inputs. REQUIRES: the workload keeps the
-// rules of its family, its sizes are constants.
+// rules of its family; for a Size of int64_t, its sizes are constants.
 
-struct ScanExtent {
+template <class Size>
+struct ScanExtentOf {
   DType dtype = DType::kF32;
-  int64_t outer = 1, size = 1, inner = 1;  // the operand: [outer, size, inner], summed along size
-  static ScanExtent of(const Graph& workload);
+  Size outer = 1, size = 1, inner = 1;  // the operand: [outer, size, inner], summed along size
+  static ScanExtentOf of(const Graph& workload);
 };
+using ScanExtent = ScanExtentOf<int64_t>;
+using SizedScan = ScanExtentOf<Dim>;
 
-struct SortExtent {
+template <class Size>
+struct SortExtentOf {
   DType dtype = DType::kF32;
-  int64_t rows = 1, size = 1;  // the operand: `rows` rows of `size` elements
+  Size rows = 1, size = 1;  // the operand: `rows` rows of `size` elements
   bool descending = false;
-  static SortExtent of(const Graph& workload);
+  static SortExtentOf of(const Graph& workload);
 };
+using SortExtent = SortExtentOf<int64_t>;
+using SizedSort = SortExtentOf<Dim>;
 
-struct ScatterExtent {
+template <class Size>
+struct ScatterExtentOf {
   DType dtype = DType::kF32;
   Combine combine = Combine::kSet;
   int x = 0, index = 1, updates = 2;
-  int64_t rows = 1, row = 1;  // the operand: `rows` rows of `row` elements
-  int64_t count = 1;          // of updates, each a row
+  Size rows = 1, row = 1;  // the operand: `rows` rows of `row` elements
+  Size count = 1;          // of updates, each a row
   // Whether the updates of one element meet in f32 and are rounded to the half they become last.
   bool meets_in_f32() const {
     return is_half(dtype) && (combine == Combine::kAdd || combine == Combine::kMul);
   }
-  static ScatterExtent of(const Graph& workload);
+  static ScatterExtentOf of(const Graph& workload);
 };
+using ScatterExtent = ScatterExtentOf<int64_t>;
+using SizedScatter = ScatterExtentOf<Dim>;
 
 }  // namespace kiln

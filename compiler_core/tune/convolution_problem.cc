@@ -31,8 +31,11 @@ Source source_of(const Graph& graph, NodeId id) {
   return source;
 }
 
-// The last axes of `all` (after the leading two of a tensor, all of an attribute), behind axes of
-// `absent`.
+std::vector<int64_t> without_images(const Shape& shape) {
+  return constant_sizes(Shape(shape.begin() + 1, shape.end()));
+}
+
+// The axes of `all` from `first` on, behind axes of `absent`.
 Spatial spatial(const std::vector<int64_t>& all, size_t first, int64_t absent) {
   Spatial result;
   result.fill(absent);
@@ -86,16 +89,16 @@ ConvolutionProblem ConvolutionProblem::of(const Graph& workload) {
   const auto& attr = std::get<ConvolutionAttr>(node->attr);
   const Source x = source_of(workload, node->operands[0]);
   const Source w = source_of(workload, node->operands[1]);
-  const std::vector<int64_t> in = constant_sizes(workload.node(node->operands[0]).shape);
+  const Shape& images = workload.node(node->operands[0]).shape;
+  const std::vector<int64_t> in = without_images(images), out = without_images(node->shape);
   const std::vector<int64_t> weight = constant_sizes(workload.node(node->operands[1]).shape);
-  const std::vector<int64_t> out = constant_sizes(node->shape);
 
   ConvolutionProblem p;
-  p.images = in[0];
+  p.images = images[0];
   p.groups = attr.groups;
   p.channels = weight[1];
-  p.in = spatial(in, 2, 1);
-  p.out = spatial(out, 2, 1);
+  p.in = spatial(in, 1, 1);
+  p.out = spatial(out, 1, 1);
   p.window = spatial(weight, 2, 1);
   p.stride = spatial(attr.stride, 0, 1);
   p.dilation = spatial(attr.dilation, 0, 1);
@@ -111,8 +114,8 @@ ConvolutionProblem ConvolutionProblem::of(const Graph& workload) {
   product.product = static_cast<NodeId>(node - nodes.begin());
   product.stored = workload.node(node->operands[0]).dtype;
   product.result = node->dtype;
-  product.batch = {p.images, p.groups};
-  product.batches = p.images * p.groups;
+  product.batch = {p.images.is_constant() ? p.images.constant() : 1, p.groups};
+  product.batches = product.batch[0] * p.groups;
   product.m = weight[0] / p.groups;
   product.n = p.out[0] * p.out[1] * p.out[2];
   product.k = p.channels * p.window[0] * p.window[1] * p.window[2];

@@ -17,10 +17,12 @@ using Spatial = std::array<int64_t, 3>;
 // windows [k, n], where n counts positions of the result, k a group's channels times the window's
 // elements (in that order), m a group's results a position.
 struct ConvolutionProblem {
-  // Batch axes: images, groups. a is the weight, whose column stride only counts when the weight is
+  // Batch axes: images (of which it counts one where they are known only at run time), groups. a is
+  // the weight, whose column stride only counts when the weight is
   // flat. b is x, with the strides of its batch axes; its windows overlap, so it has no others.
   MatmulProblem product;
-  int64_t images = 1, groups = 1;
+  Dim images = 1;  // the one size that may have symbols
+  int64_t groups = 1;
   int64_t channels = 1;  // a group
   Spatial in{}, out{}, window{}, stride{}, dilation{};
   Spatial low{};          // zeros before x
@@ -37,7 +39,7 @@ struct ConvolutionProblem {
   // Elements of x, with its padding, that one channel's windows read from.
   int64_t plane() const;
 
-  // REQUIRES: `workload` keeps the rules of kConvolution, its sizes are constants.
+  // REQUIRES: `workload` keeps the rules of kConvolution.
   static ConvolutionProblem of(const Graph& workload);
 };
 

@@ -5,22 +5,36 @@
 
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/passes/specialise.h"
+#include "compiler_core/tune/axis_extents.h"
 #include "compiler_core/tune/cpu/space_column_reduction.h"
 #include "compiler_core/tune/cpu/space_matmul.h"
 #include "compiler_core/tune/cpu/space_pointwise.h"
 #include "compiler_core/tune/cpu/space_row_reduction.h"
+#include "compiler_core/tune/cpu/space_scan.h"
+#include "compiler_core/tune/cpu/space_sort.h"
 
 namespace kiln {
 namespace {
 
 using Keep = ReductionPasses::Keep;
 
-constexpr int64_t kMostMeasured = 1024;  // of a symbol that nobody gave a hint for
 constexpr int64_t kMostKeptBytes = int64_t{1} << 20;
 constexpr int64_t kLeastDepth = 256, kLeastBlock = 96;  // of products whose sizes may grow
 
 int64_t at_sizes(const Dim& size, std::span<const Symbol> symbols) {
   return size.evaluate(measured_sizes(symbols)).value_or(INT64_MAX);
+}
+
+// The summed axis is cut into pieces where it is known how long it is.
+std::optional<ScanSchedule> take_over(const Graph& graph, ScanSchedule schedule) {
+  if (!SizedScan::of(graph).size.is_constant()) schedule.split = 1;
+  return schedule;
+}
+
+// The same of rows that are sorted.
+std::optional<SortSchedule> take_over(const Graph& graph, SortSchedule schedule) {
+  if (!SizedSort::of(graph).size.is_constant()) schedule.split = 1;
+  return schedule;
 }
 
 // A block is whole rows only where it is known how long these are.
@@ -120,6 +134,13 @@ Result<std::vector<Schedule>> cpu_space(const Workload& workload,
       }
       return space;
     }
+    case Family::kScan:
+      return take_over_all<ScanSchedule>(workload.graph, chosen);
+    case Family::kSort:
+      return take_over_all<SortSchedule>(workload.graph, chosen);
+    case Family::kConvolution:  // but for the images all is known
+    case Family::kScatter:      // a constant number of parts, some of which may be empty
+      return std::vector<Schedule>(chosen.begin(), chosen.end());
     default:
       return fail(Code::kUnsupported, "kernels of the family " +
                                           std::string(to_string(workload.family)) +
@@ -128,17 +149,6 @@ Result<std::vector<Schedule>> cpu_space(const Workload& workload,
 }
 
 }  // namespace
-
-std::vector<int64_t> measured_sizes(std::span<const Symbol> symbols) {
-  std::vector<int64_t> sizes;
-  for (const Symbol& symbol : symbols) {
-    const auto [min, max] = symbol.range;
-    const int64_t middle = std::min(min + (max - min) / 2, kMostMeasured);
-    const int64_t wanted = std::max<int64_t>(symbol.hint > 0 ? symbol.hint : middle, 2);
-    sizes.push_back(std::clamp(wanted, min, std::max(min, max)));
-  }
-  return sizes;
-}
 
 Result<Workload> sized_workload(const Workload& workload, std::span<const int64_t> sizes) {
   std::vector<Symbol> symbols;

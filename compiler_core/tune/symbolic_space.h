@@ -1,18 +1,15 @@
 // Search spaces of workloads with symbols. A schedule is chosen as for the sizes that the symbols
-// are measured at, and taken over where the kernel can be written without knowing them: what sizes
-// memory or registers has to be a constant. Pure functions.
+// are measured at (plan/sizes.h), and taken over where the kernel can be written without knowing
+// them: what sizes memory or registers has to be a constant. Pure functions.
 #pragma once
 
 #include <vector>
 
+#include "compiler_core/plan/sizes.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
 
 namespace kiln {
-
-// What a workload is tuned and timed at: each symbol's hint, or, without one, the middle of its
-// range, but at most 1024; within its range, and not below 2 where the range allows it.
-std::vector<int64_t> measured_sizes(std::span<const Symbol> symbols);
 
 // The workload with its symbols at `sizes`: constants everywhere. kInvalidArgument: a size outside
 // a symbol's range.

@@ -8,6 +8,7 @@
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/epilogue_graph.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/size.h"
 
 namespace kiln {
 namespace {
@@ -39,6 +40,8 @@ class ConvolutionKernel {
   }
 
  private:
+  bool is_sized() const { return !graph_.symbols().empty(); }
+  Dim batches() const { return problem_.images * problem_.groups; }
   bool copies() const { return schedule_.x_from != XFrom::kInPlace; }
   int64_t value_bytes() const {
     return product_.result == DType::kF64 || product_.result == DType::kI64 ? 8 : 4;
@@ -131,7 +134,7 @@ class ConvolutionKernel {
   std::string print_epilogue() const {
     ExpressionPrinter printer(epilogue_.graph);
     printer.bind(epilogue_.product, {"acc", Level::kInner});
-    const auto scalar = [](const char* name, int64_t end) {
+    const auto scalar = [](const char* name, const Dim& end) {
       return LoopVar{name, LoopVar::Kind::kScalar, Level::kOuter, 0, end};
     };
     const std::vector<Index> at = {
@@ -142,19 +145,21 @@ class ConvolutionKernel {
     const std::string kernel = printer.take(Level::kKernel, 4);
     const std::string outer = printer.take(Level::kOuter, 4);
     return fmt::format(
-        "struct Epilogue {{\n  void* const* args;\n"
+        "struct Epilogue {{\n  void* const* args;\n{}"
         "  template <class Live>\n"
-        "  KILN_INLINE void store_vector(void* const* args, Real sums, int64_t batch, int64_t "
+        "  KILN_INLINE void store_vector(void* const* args, {}Real sums, int64_t batch, int64_t "
         "row,\n"
         "                                int64_t column, Live live) {{\n"
-        "{}    const Real acc = {}(sums);\n"
+        "{}{}    const Real acc = {}(sums);\n"
         "    [[maybe_unused]] const int64_t image = batch / {}, group = batch % {};\n{}{}{}  }}\n"
         "  template <class Live>\n"
         "  __attribute__((always_inline)) void operator()(Real sums, int64_t batch, int64_t row,\n"
         "                                                 int64_t column, Live live) const {{\n"
-        "    store_vector(args, sums, batch, row, column, live);\n  }}\n}};\n",
-        argument_pointers(graph_), wrapping(product_.result), problem_.groups, problem_.groups,
-        kernel, outer, printer.take(Level::kInner, 4));
+        "    store_vector(args, {}sums, batch, row, column, live);\n  }}\n}};\n",
+        is_sized() ? "  const int64_t* dims;\n" : "", is_sized() ? "const int64_t* dims, " : "",
+        argument_pointers(graph_), symbol_values(graph_), wrapping(product_.result),
+        problem_.groups, problem_.groups, kernel, outer, printer.take(Level::kInner, 4),
+        is_sized() ? "dims, " : "");
   }
 
   // Elements of what the first phase leaves in the workspace: weights of a group, x of a batch.
@@ -172,21 +177,21 @@ class ConvolutionKernel {
     return problem_.groups *
            (problem_.flat_weight ? ceil_div(panels, 4) * ceil_div(product_.k, 256) : panels);
   }
-  int64_t field_pieces() const {
-    return schedule_.x_from == XFrom::kField ? product_.batches * problem_.channels : 0;
+  Dim field_pieces() const {
+    return schedule_.x_from == XFrom::kField ? batches() * problem_.channels : 0;
   }
 
   void print_entries(Source& source) const {
-    const int64_t pieces = weight_pieces() + field_pieces();
-    if (pieces > 0) {
+    const Dim pieces = field_pieces() + weight_pieces();
+    if (!pieces.is(0)) {
       source.text += print_pack();
-      source.recipe.phases.push_back({"pack", pieces});
+      source.recipe.phases.push_back({"pack", Grid(pieces)});
     }
     source.text += print_multiply();
-    source.recipe.phases.push_back({"multiply", product_.batches * row_blocks() * column_blocks()});
-    const int64_t field =
-        schedule_.x_from == XFrom::kField ? product_.batches * copied_x() + slack() : 0;
-    source.recipe.workspace_bytes = (problem_.groups * packed_weight() + field) * value_bytes();
+    source.recipe.phases.push_back(
+        {"multiply", Grid(batches() * (row_blocks() * column_blocks()))});
+    const Dim field = schedule_.x_from == XFrom::kField ? batches() * copied_x() + slack() : Dim(0);
+    source.recipe.workspace_bytes = (field + problem_.groups * packed_weight()) * value_bytes();
     source.recipe.scratch_bytes =
         (tile_elements() + (schedule_.x_from == XFrom::kBlock ? copied_x() + slack() : 0)) *
         value_bytes();
@@ -259,9 +264,9 @@ extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t e
                            : fmt::format("Problem::a(args, batch % {})", problem_.groups);
     return fmt::format(
         R"(
-extern "C" void multiply(void* const* args, const int64_t*, int64_t begin, int64_t end,
+extern "C" void multiply(void* const* args, const int64_t*{dims}, int64_t begin, int64_t end,
                          [[maybe_unused]] void* workspace, void* scratch) {{
-  const Epilogue epilogue{{args}};
+  const Epilogue epilogue{{args{passed}}};
   Value* const tiles = static_cast<Value*>(scratch);
   for (int64_t place = begin; place < end; ++place) {{
     const int64_t batch = place / {blocks}, within = place % {blocks};
@@ -273,6 +278,7 @@ extern "C" void multiply(void* const* args, const int64_t*, int64_t begin, int64
   }}
 }}
 )",
+        fmt::arg("dims", is_sized() ? " dims" : ""), fmt::arg("passed", is_sized() ? ", dims" : ""),
         fmt::arg("blocks", row_blocks() * column_blocks()), fmt::arg("row_blocks", row_blocks()),
         fmt::arg("copy", copy),
         fmt::arg("run", schedule_.slide ? "slide_block" : "multiply_windows"),

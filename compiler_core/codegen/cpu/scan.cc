@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "compiler_core/codegen/cpu/kernel_text.h"
+#include "compiler_core/codegen/size.h"
 #include "compiler_core/codegen/value_text.h"
 #include "compiler_core/tune/axis_extents.h"
 
@@ -14,13 +15,16 @@ namespace {
 class ScanKernel {
  public:
   ScanKernel(const Graph& graph, const ScanSchedule& schedule)
-      : graph_(graph), schedule_(schedule), extent_(ScanExtent::of(graph)) {
-    piece_ = (extent_.size + schedule.split - 1) / schedule.split;
-    pieces_ = (extent_.size + piece_ - 1) / piece_;
-    if (extent_.inner > 1) {
-      columns_ = int64_t{schedule.lanes} * schedule.unroll;
-      strips_ = (extent_.inner + columns_ - 1) / columns_;
+      : graph_(graph), schedule_(schedule), extent_(SizedScan::of(graph)) {
+    piece_ = extent_.size;
+    if (extent_.size.is_constant()) {
+      const int64_t size = extent_.size.constant();
+      const int64_t piece = (size + schedule.split - 1) / schedule.split;
+      piece_ = piece;
+      pieces_ = (size + piece - 1) / piece;
     }
+    if (!extent_.inner.is(1)) columns_ = int64_t{schedule.lanes} * schedule.unroll;
+    strips_ = ceil_text(extent_.inner, columns_);
   }
 
   Source print() {
@@ -28,7 +32,7 @@ class ScanKernel {
     source_.recipe = argument_recipe(graph_);
     if (pieces_ > 1) {
       const bool wide = extent_.dtype == DType::kF32 || size_of(extent_.dtype) == 8;
-      source_.recipe.workspace_bytes = extent_.outer * pieces_ * extent_.inner * (wide ? 8 : 4);
+      source_.recipe.workspace_bytes = extent_.outer * extent_.inner * (pieces_ * (wide ? 8 : 4));
       add_phase("sums", "sum");
       add_offsets();
     }
@@ -57,7 +61,7 @@ class ScanKernel {
             ? fmt::format("totals + line * {} + strip * {}", extent_.inner, columns_)
             : fmt::format("static_cast<const total_of<{}>*>(nullptr)", memory_type(extent_.dtype));
     const std::string data = entry == "sums" ? "in0 + at" : "in0 + at, out0 + at";
-    if (extent_.inner == 1)
+    if (extent_.inner.is(1))
       body += fmt::format("    {}_row({}, count, {});\n", call, data, total);
     else
       body += fmt::format("    {}_columns<{}>({}, count, {}, smaller({}, {} - strip * {}), {});\n",
@@ -65,7 +69,8 @@ class ScanKernel {
                           columns_, total);
     body += "  }\n";
     source_.text += entry_function(entry, graph_, body);
-    source_.recipe.phases.push_back({entry, extent_.outer * pieces_ * strips_});
+    source_.recipe.phases.push_back(
+        {entry, Grid({{extent_.outer, 1}, {pieces_, 1}, {extent_.inner, columns_}})});
   }
 
   void add_offsets() {
@@ -73,16 +78,18 @@ class ScanKernel {
     body += fmt::format(
         "  for (int64_t outer = begin; outer < end; ++outer)\n"
         "    running_offsets(totals + outer * {0}, {1}, {2});\n",
-        pieces_ * extent_.inner, pieces_, extent_.inner);
+        extent_.inner * pieces_, pieces_, extent_.inner);
     source_.text += entry_function("offsets", graph_, body);
-    source_.recipe.phases.push_back({"offsets", extent_.outer});
+    source_.recipe.phases.push_back({"offsets", Grid(extent_.outer)});
   }
 
   const Graph& graph_;
   const ScanSchedule schedule_;
-  const ScanExtent extent_;
-  int64_t piece_ = 1, pieces_ = 1;
-  int64_t columns_ = 1, strips_ = 1;  // columns a strip
+  const SizedScan extent_;
+  Dim piece_ = 1;        // elements a piece
+  int64_t pieces_ = 1;   // one where the axis' size has symbols
+  int64_t columns_ = 1;  // a strip
+  std::string strips_;   // C text
   Source source_;
 };
 

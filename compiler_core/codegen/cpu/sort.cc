@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "compiler_core/codegen/cpu/kernel_text.h"
+#include "compiler_core/codegen/size.h"
 #include "compiler_core/codegen/value_text.h"
 #include "compiler_core/tune/axis_extents.h"
 
@@ -12,9 +13,11 @@ namespace {
 class SortKernel {
  public:
   SortKernel(const Graph& graph, const SortSchedule& schedule)
-      : graph_(graph), schedule_(schedule), extent_(SortExtent::of(graph)) {
-    piece_ = (extent_.size + schedule.split - 1) / schedule.split;
-    pieces_ = (extent_.size + piece_ - 1) / piece_;
+      : graph_(graph), schedule_(schedule), extent_(SizedSort::of(graph)) {
+    if (!extent_.size.is_constant()) return;
+    const int64_t size = extent_.size.constant();
+    piece_ = (size + schedule.split - 1) / schedule.split;
+    pieces_ = (size + piece_ - 1) / piece_;
   }
 
   Source print() {
@@ -22,21 +25,27 @@ class SortKernel {
     source_.recipe = argument_recipe(graph_);
     const int64_t entry = sort_entry_bytes(extent_.dtype);
     if (pieces_ == 1) {
-      source_.recipe.scratch_bytes = 2 * extent_.size * entry;
-      add_phase("kernel", "scratch", 0,
-                fmt::format("    Entry* row = entries;\n"
+      // Scratch is of constant size: rows of unknown length have places of their own.
+      const bool known = extent_.size.is_constant();
+      if (known)
+        source_.recipe.scratch_bytes = 2 * extent_.size.constant() * entry;
+      else
+        source_.recipe.workspace_bytes = extent_.rows * extent_.size * (2 * entry);
+      const std::string at = known ? "" : fmt::format(" + 2 * block * {}", extent_.size);
+      add_phase("kernel", known ? "scratch" : "workspace", 0,
+                fmt::format("    Entry* row = entries{};\n"
                             "    fill_entries<{}>(in0 + block * {}, 0, {}, row);\n"
-                            "    row = sort_entries<{}>(row, entries + {}, {});\n"
+                            "    row = sort_entries<{}>(row, row + {}, {});\n"
                             "    for (int64_t i = 0; i < {}; ++i)\n"
                             "      out0[block * {} + i] = position(row[i]);\n",
-                            descending(), extent_.size, extent_.size, schedule_.digit, extent_.size,
-                            extent_.size, extent_.size, extent_.size));
+                            at, descending(), extent_.size, extent_.size, schedule_.digit,
+                            extent_.size, extent_.size, extent_.size, extent_.size));
       return source_;
     }
-    source_.recipe.workspace_bytes = 2 * extent_.rows * extent_.size * entry;
+    source_.recipe.workspace_bytes = extent_.rows * extent_.size * (2 * entry);
     sort_pieces();
     bool swapped = false;
-    for (int64_t run = piece_; run < extent_.size; run *= 2, swapped = !swapped)
+    for (int64_t run = piece_; run < extent_.size.constant(); run *= 2, swapped = !swapped)
       merge_runs(run, swapped);
     return source_;
   }
@@ -60,7 +69,7 @@ class SortKernel {
           pieces_, extent_.size, piece_);
     const std::string name = number > 0 ? fmt::format("{}{}", entry, number) : entry;
     source_.text += entry_function(name, graph_, body + block + "  }\n");
-    source_.recipe.phases.push_back({name, extent_.rows * pieces_});
+    source_.recipe.phases.push_back({name, Grid(extent_.rows * pieces_)});
   }
 
   void sort_pieces() {
@@ -75,19 +84,19 @@ class SortKernel {
 
   // The last merge leaves positions.
   void merge_runs(int64_t run, bool swapped) {
-    const int64_t all = extent_.rows * extent_.size;
-    const bool last = 2 * run >= extent_.size;
+    const Dim all = extent_.rows * extent_.size;
+    const bool last = 2 * run >= extent_.size.constant();
     const std::string to =
-        last ? "out0 + base" : fmt::format("entries + {} + base", swapped ? 0 : all);
+        last ? "out0 + base" : fmt::format("entries + {} + base", swapped ? Dim(0) : all);
     add_phase("merge", "workspace", run,
               fmt::format("    merge_runs(entries + {} + base, {}, {}, {}, from, to);\n",
-                          swapped ? all : 0, run, extent_.size, to));
+                          swapped ? all : Dim(0), run, extent_.size, to));
   }
 
   const Graph& graph_;
   const SortSchedule schedule_;
-  const SortExtent extent_;
-  int64_t piece_ = 1, pieces_ = 1;
+  const SizedSort extent_;
+  int64_t piece_ = 1, pieces_ = 1;  // one piece where the size has symbols
   Source source_;
 };
 

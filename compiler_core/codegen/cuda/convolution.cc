@@ -195,7 +195,7 @@ class CudaConvolutionKernel {
   EpilogueText print_epilogue() const {
     ExpressionPrinter printer(epilogue_.graph, Dialect::kCuda);
     printer.bind(epilogue_.product, {"acc", Level::kInner});
-    const auto scalar = [](const char* name, Level level, int64_t end) {
+    const auto scalar = [](const char* name, Level level, const Dim& end) {
       return Index(LoopVar{name, LoopVar::Kind::kScalar, level, 0, end});
     };
     const std::vector<Index> at = {
