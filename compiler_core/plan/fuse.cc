@@ -1,6 +1,7 @@
 #include "compiler_core/plan/fuse.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "compiler_core/plan/kernel_graph.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr int kMaxNodes = 256;      // computed in one kernel
 constexpr size_t kMaxBuffers = 32;  // read and written by one kernel
 constexpr int kMaxTrials = 8;       // joins tried for one kernel
+constexpr int kMaxSearched = 4096;  // reads followed for one join: else it is left
 
 // What decides cheaply whether two kernels could share an iteration space.
 struct Kernel {
@@ -31,13 +33,16 @@ class Fuser {
         values_(values),
         is_output_(static_cast<size_t>(graph.size()), false),
         owner_(static_cast<size_t>(graph.size()), -1),
-        readers_(static_cast<size_t>(graph.size())) {
+        readers_(static_cast<size_t>(graph.size())),
+        block_(static_cast<size_t>(graph.size())) {
+    std::iota(block_.begin(), block_.end(), 0);
     for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
   }
 
   std::vector<KernelOutputs> run() {
     for (NodeId id = 0; id < graph_.size(); ++id)
       if (values_[id]) add(describe({id}));
+    met_.assign(kernels_.size(), 0);
     // Producers come before consumers, so that a kernel grows along the flow of data.
     for (int k = 0; k < static_cast<int>(kernels_.size()); ++k) grow(k);
     std::vector<KernelOutputs> result;
@@ -145,29 +150,41 @@ class Fuser {
            pointwise.elements == reduction.reduction->batch * reduction.reduction->kept;
   }
 
+  // Data flows from lower ids to higher ones, except through a kernel of several outputs: what
+  // comes in for the last may leave as the first. Ids that such kernels span are one block; data
+  // never flows from one block to an earlier one. A block is known by its first id.
+  NodeId block_of(NodeId id) {
+    const auto up = [this](NodeId x) -> NodeId& { return block_[static_cast<size_t>(x)]; };
+    while (up(id) != id) id = up(id) = up(up(id));
+    return id;
+  }
+  void make_block(NodeId first, NodeId last) {
+    for (NodeId start = block_of(last); start > first; start = block_of(start))
+      block_[static_cast<size_t>(start)] = start - 1;
+  }
+  bool may_flow(int from, int to) {
+    return block_of(at(from).outputs.front()) <= at(to).outputs.back();
+  }
+
   // Whether data flows from `from` to `to` by way of a third kernel: joined, the two would wait for
-  // each other.
+  // each other. True, to be safe, where that takes too long to find out.
   bool flows_around(int from, int to) {
-    std::vector<bool> seen(kernels_.size(), false);
-    std::vector<int> stack;
-    const auto push_readers = [&](int k) {
-      for (NodeId id : at(k).outputs)
-        for (int reader : readers(id))
-          if (!seen[static_cast<size_t>(reader)]) {
-            seen[static_cast<size_t>(reader)] = true;
-            stack.push_back(reader);
-          }
-    };
-    push_readers(from);
-    // The direct edge itself is no way around.
+    ++search_;
+    int searched = 0;
+    std::vector<int> stack = {from};
     while (!stack.empty()) {
       const int k = stack.back();
       stack.pop_back();
-      if (k == to) continue;
       for (NodeId id : at(k).outputs)
-        for (int reader : readers(id))
-          if (reader == to) return true;
-      push_readers(k);
+        for (int reader : readers(id)) {
+          if (++searched > kMaxSearched) return true;
+          // The direct edge itself is no way around.
+          if (reader == to && k != from) return true;
+          int& met = met_[static_cast<size_t>(reader)];
+          if (reader == to || met == search_ || !may_flow(reader, to)) continue;
+          met = search_;
+          stack.push_back(reader);
+        }
     }
     return false;
   }
@@ -191,6 +208,7 @@ class Fuser {
     delist(other);
     delist(k);
     at(other) = Kernel{};
+    make_block(outputs.front(), outputs.back());
     at(k) = describe(std::move(outputs));
     enlist(k);
     return true;
@@ -216,6 +234,9 @@ class Fuser {
   std::vector<Kernel> kernels_;
   std::vector<int> owner_;                 // by node: the kernel that stores it
   std::vector<std::vector<int>> readers_;  // by node: the kernels that read it from memory
+  std::vector<NodeId> block_;              // by node: an id before it in its block, or itself
+  std::vector<int> met_;                   // by kernel: the last search that met it
+  int search_ = 0;
 };
 
 }  // namespace

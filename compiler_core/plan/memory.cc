@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace kiln {
 namespace {
@@ -34,6 +35,86 @@ ArenaPlan place_in(const std::vector<size_t>& order, const std::vector<Lifetime>
   return plan;
 }
 
+// The free pieces of an arena that grows; no two touch.
+class FreePieces {
+ public:
+  // The smallest piece that takes `size` bytes; the arena grows where none does.
+  int64_t take(int64_t size) {
+    const auto fit = by_size_.lower_bound({size, 0});
+    if (fit == by_size_.end()) return grow(size);
+    const auto [offset, found] = remove(by_offset_.find(fit->second));
+    if (found > size) add(offset + size, found - size);
+    return offset;
+  }
+
+  void give_back(int64_t offset, int64_t size) {
+    auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.end() && next->first == offset + size) size += remove(next++).second;
+    if (next != by_offset_.begin()) {
+      const auto before = std::prev(next);
+      if (before->first + before->second == offset) {
+        offset = before->first;
+        size += remove(before).second;
+      }
+    }
+    add(offset, size);
+  }
+
+  int64_t end() const { return end_; }
+
+ private:
+  using Pieces = std::map<int64_t, int64_t>;  // size by offset
+
+  int64_t grow(int64_t size) {
+    int64_t offset = end_;
+    if (!by_offset_.empty()) {
+      const auto last = std::prev(by_offset_.end());
+      if (last->first + last->second == end_) offset = remove(last).first;
+    }
+    end_ = offset + size;
+    return offset;
+  }
+  void add(int64_t offset, int64_t size) {
+    by_offset_.emplace(offset, size);
+    by_size_.emplace(size, offset);
+  }
+  std::pair<int64_t, int64_t> remove(Pieces::iterator at) {
+    const std::pair<int64_t, int64_t> piece = *at;
+    by_size_.erase({piece.second, piece.first});
+    by_offset_.erase(at);
+    return piece;
+  }
+
+  Pieces by_offset_;
+  std::set<std::pair<int64_t, int64_t>> by_size_;  // the same, as (size, offset)
+  int64_t end_ = 0;
+};
+
+// One launch after the other, each buffer in the piece that fits best: takes little more than
+// linear time.
+ArenaPlan place_in_time(const std::vector<Lifetime>& lifetimes) {
+  ArenaPlan plan;
+  plan.offsets.assign(lifetimes.size(), 0);
+  std::vector<size_t> order(lifetimes.size()), ends(lifetimes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return lifetimes[a].first < lifetimes[b].first; });
+  std::iota(ends.begin(), ends.end(), size_t{0});
+  std::stable_sort(ends.begin(), ends.end(),
+                   [&](size_t a, size_t b) { return lifetimes[a].last < lifetimes[b].last; });
+  FreePieces pieces;
+  auto done = ends.begin();
+  for (const size_t i : order) {
+    // What ended before has begun before, so it has its place.
+    for (; lifetimes[*done].last < lifetimes[i].first; ++done)
+      if (lifetimes[*done].bytes > 0)
+        pieces.give_back(plan.offsets[*done], aligned(lifetimes[*done].bytes));
+    if (lifetimes[i].bytes > 0) plan.offsets[i] = pieces.take(aligned(lifetimes[i].bytes));
+  }
+  plan.bytes = pieces.end();
+  return plan;
+}
+
 // Buffers that are best placed early: by size, so that small ones fill the gaps between large ones;
 // by time, so that neighbours in time are neighbours in memory; by how long they are in the way.
 using Before = bool (*)(const Lifetime&, const Lifetime&);
@@ -46,7 +127,7 @@ constexpr Before kOrders[] = {
     },
     [](const Lifetime& a, const Lifetime& b) { return a.last > b.last; },
 };
-constexpr size_t kMostForAllOrders = 10'000;  // buffers: placing takes more than linear time
+constexpr size_t kMostForOrders = 4'000;  // buffers: each order takes more than linear time
 constexpr size_t kMostForRepair = 1'000;
 constexpr int kRepairs = 64;
 
@@ -64,6 +145,7 @@ int64_t most_live_bytes(const std::vector<Lifetime>& lifetimes) {
 }
 
 ArenaPlan plan_arena(const std::vector<Lifetime>& lifetimes) {
+  if (lifetimes.size() > kMostForOrders) return place_in_time(lifetimes);
   const int64_t enough = most_live_bytes(lifetimes);
   std::vector<size_t> order(lifetimes.size()), best_order;
   ArenaPlan best;
@@ -77,7 +159,7 @@ ArenaPlan plan_arena(const std::vector<Lifetime>& lifetimes) {
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return before(lifetimes[a], lifetimes[b]); });
     keep_if_better(place_in(order, lifetimes));
-    if (best.bytes == enough || lifetimes.size() > kMostForAllOrders) return best;
+    if (best.bytes == enough) return best;
   }
   if (lifetimes.size() > kMostForRepair) return best;
   // What lies on top would have done better with a choice: it goes first.

@@ -1,5 +1,5 @@
 // Places temporaries in one arena: first fit over the time in which each is needed, in the best of
-// several orders.
+// several orders; where there are thousands, one launch after the other.
 #pragma once
 
 #include <cstdint>

@@ -111,6 +111,20 @@ class Planner {
   std::map<Digest, int> kernels_;
 };
 
+// A program learns its sizes from its inputs.
+Status symbols_are_bound(const Graph& graph) {
+  std::vector<bool> bound(graph.symbols().size(), false);
+  for (const NodeId id : graph.inputs())
+    for (const Dim& dim : graph.node(id).shape)
+      for (const SymbolId symbol : dim.symbols()) bound[static_cast<size_t>(symbol)] = true;
+  const auto free = std::find(bound.begin(), bound.end(), false);
+  if (free == bound.end()) return {};
+  return fail(Code::kInvalidArgument,
+              "size s" + std::to_string(free - bound.begin()) +
+                  " is a size of no input, so that no call says what it is; make it a constant, or "
+                  "a size of an input");
+}
+
 }  // namespace
 
 Result<Plan> plan(const Graph& canonical) {
@@ -119,6 +133,7 @@ Result<Plan> plan(const Graph& canonical) {
 }
 
 Result<Plan> plan(Partition parts) {
+  TRY_STATUS(symbols_are_bound(parts.graph));
   return Planner(std::move(parts)).run();
 }
 

@@ -18,7 +18,8 @@ struct Plan {
   std::vector<ProgramSymbol> symbols;
 };
 
-// kUnsupported names the op that no kernel family covers.
+// kUnsupported names the op that no kernel family covers; kInvalidArgument a symbol that is a size
+// of no input.
 Result<Plan> plan(const Graph& canonical);
 // The same for a graph that is cut already: launch i is of partition.kernels[i].
 Result<Plan> plan(Partition partition);

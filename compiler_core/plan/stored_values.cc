@@ -12,6 +12,8 @@ namespace {
 // A chain of arithmetic longer than this is cut: compilers take more than linear time over one
 // expression.
 constexpr int kMaxDepth = 128;
+// Arithmetic on more buffers than this is cut: each is an argument of its kernel.
+constexpr size_t kMaxReads = 32;
 
 // Axes as (size, stride) with those walked as one merged: equal lists walk a buffer alike.
 using Walk = std::vector<std::pair<Dim, Dim>>;
@@ -54,7 +56,8 @@ class Chooser {
         attention_of_(attention_parts(graph, users_)),
         is_output_(static_cast<size_t>(graph.size()), false),
         epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
-        states_(static_cast<size_t>(graph.size())) {
+        states_(static_cast<size_t>(graph.size())),
+        reads_(static_cast<size_t>(graph.size())) {
     values_.stored.assign(static_cast<size_t>(graph.size()), false);
     for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
   }
@@ -87,6 +90,7 @@ class Chooser {
     const Node& n = node(id);
     State& result = states_[static_cast<size_t>(id)];
     if (attention_of_[static_cast<size_t>(id)] != kInvalidNode) return attention(id);
+    bound_reads(id);
     switch (traits(n.op).kind) {
       case OpKind::kSource:
         break;
@@ -122,6 +126,34 @@ class Chooser {
         break;
     }
     if (result.depth > kMaxDepth) store(id);
+  }
+
+  // Stores operands until `id` can be computed from few enough buffers. Where that is of no use,
+  // as for a Concat of many, the value counts as one read from there on.
+  void bound_reads(NodeId id) {
+    const Node& n = node(id);
+    std::vector<NodeId>& reads = reads_[static_cast<size_t>(id)];
+    while (true) {
+      NodeId widest = kInvalidNode;
+      size_t most = 1;
+      reads.clear();
+      for (NodeId operand : n.operands) {
+        const std::vector<NodeId>& below = reads_[static_cast<size_t>(operand)];
+        if (is_buffer(operand) || below.size() > kMaxReads) {
+          reads.push_back(operand);
+          continue;
+        }
+        reads.insert(reads.end(), below.begin(), below.end());
+        if (below.size() > most) most = below.size(), widest = operand;
+      }
+      std::sort(reads.begin(), reads.end());
+      reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+      const bool chosen = epilogue_of_[static_cast<size_t>(id)] != kInvalidNode;
+      if (reads.size() <= kMaxReads || widest == kInvalidNode || chosen || n.operands.size() > 3)
+        return;
+      store_narrow(widest);
+      if (!stored(widest)) reads_[static_cast<size_t>(widest)] = node(widest).operands;
+    }
   }
 
   void seed(NodeId id) {
@@ -320,6 +352,7 @@ class Chooser {
   std::vector<bool> is_output_;
   std::vector<NodeId> epilogue_of_;  // by node: the matmul it is an epilogue of
   std::vector<State> states_;
+  std::vector<std::vector<NodeId>> reads_;  // by node: the buffers that it is computed from
   StoredValues values_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace kiln {
@@ -39,6 +40,32 @@ TEST(PlanArena, BuffersLiveAtOnceNeverOverlap) {
 TEST(PlanArena, AChainNeedsRoomForTwo) {
   std::vector<Lifetime> lives;
   for (int i = 0; i < 10; ++i) lives.push_back({640, i, i + 1});
+  EXPECT_EQ(plan_arena(lives).bytes, 2 * 640);
+}
+
+// Thousands are placed one launch after the other: sound, and hardly more than what is alive.
+TEST(PlanArena, ThousandsOfBuffersArePlacedOneLaunchAfterTheOther) {
+  std::mt19937_64 random(11);
+  const auto pick = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  std::vector<Lifetime> lives;
+  for (int first = 0; first < 4500; ++first)
+    lives.push_back({pick(0, 8) * 1000, first, first + static_cast<int>(pick(0, 12))});
+  std::shuffle(lives.begin(), lives.end(), random);
+  const ArenaPlan plan = plan_arena(lives);
+  for (size_t i = 0; i < lives.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      const bool apart = plan.offsets[i] + lives[i].bytes <= plan.offsets[j] ||
+                         plan.offsets[j] + lives[j].bytes <= plan.offsets[i];
+      ASSERT_TRUE(apart || !overlap_in_time(lives[i], lives[j]));
+    }
+  EXPECT_LT(static_cast<double>(plan.bytes), 1.5 * static_cast<double>(most_live_bytes(lives)));
+}
+
+TEST(PlanArena, ALongChainNeedsRoomForTwo) {
+  std::vector<Lifetime> lives;
+  for (int i = 0; i < 100'000; ++i) lives.push_back({640, i, i + 1});
   EXPECT_EQ(plan_arena(lives).bytes, 2 * 640);
 }
 

@@ -319,6 +319,31 @@ TEST(Plan, ALongChainOfArithmeticIsCut) {
   EXPECT_LT(made.launches.size(), 20u);
 }
 
+// A kernel takes each buffer as an argument: no compiler likes thousands.
+TEST(Plan, ASumOfManyInputsIsCutIntoKernelsOfFewBuffers) {
+  for (const bool tree : {false, true}) {
+    const Plan made = plan_of(graph_of([tree](Program& p) {
+      std::vector<NodeId> level;
+      for (int i = 0; i < 500; ++i) level.push_back(p.f32({4}));
+      while (level.size() > 1) {
+        std::vector<NodeId> next;
+        if (tree) {
+          for (size_t i = 0; i + 1 < level.size(); i += 2)
+            next.push_back(p.binary(Op::kAdd, level[i], level[i + 1]));
+          if (level.size() % 2 == 1) next.push_back(level.back());
+        } else {
+          next.push_back(p.binary(Op::kAdd, level[0], level[1]));
+          next.insert(next.end(), level.begin() + 2, level.end());
+        }
+        level = std::move(next);
+      }
+      return level;
+    }));
+    for (const Launch& launch : made.launches) EXPECT_LE(launch.args.size(), 33u);
+    EXPECT_LE(made.launches.size(), tree ? 40u : 17u);
+  }
+}
+
 Error refusal(const std::function<std::vector<NodeId>(Program&)>& write) {
   const auto form = normalise(graph_of(write));
   EXPECT_TRUE(form.has_value());
@@ -328,9 +353,23 @@ Error refusal(const std::function<std::vector<NodeId>(Program&)>& write) {
 }
 
 TEST(Plan, RefusesWhatNoFamilyCoversByName) {
-  const Error scan = refusal([](Program& p) { return std::vector{p.scan_sum(p.f32({4, 6}), 1)}; });
-  EXPECT_EQ(scan.code, Code::kUnsupported);
-  EXPECT_NE(scan.message.find("scan_sum f32[4,6]"), std::string::npos) << scan.message;
+  const Error f8 = refusal([](Program& p) {
+    return std::vector{p.cast(p.f32({4, 6}), DType::kF8E4M3)};
+  });
+  EXPECT_EQ(f8.code, Code::kUnsupported);
+  EXPECT_NE(f8.message.find("cast f8e4m3"), std::string::npos) << f8.message;
+}
+
+TEST(Plan, RefusesASizeThatNoInputTells) {
+  GraphBuilder b;
+  const Dim bound = Dim::symbol(b.symbol({1, 8}, 4)), free = Dim::symbol(b.symbol({1, 8}, 4));
+  const NodeId x = b.input(DType::kF32, {bound});
+  const NodeId y = b.broadcast(b.constant(DType::kF32, 2), {free, bound});
+  const auto made = plan(*b.finish({b.binary(Op::kAdd, b.broadcast(x, {free, bound}), y)}));
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Code::kInvalidArgument);
+  EXPECT_NE(made.error().message.find("size s1 is a size of no input"), std::string::npos)
+      << made.error().message;
 }
 
 }  // namespace
