@@ -1,12 +1,14 @@
 // Milliseconds of every stage a graph passes on its way to a plan, at 12,500, 25,000, 50,000 and
-// 100,000 nodes, for the forms of tests/compiler_core/plan/large_graphs.h: they should double from
-// one line to the next.
+// 100,000 nodes, or from --least on, for the forms of tests/compiler_core/plan/large_graphs.h: they
+// should double from one line to the next.
 //
-//   scale_bench [--json] [FORM...]
+//   scale_bench [--json] [--least=NODES] [FORM...]
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -63,12 +65,18 @@ int measure(const kiln::testing::LargeGraph& form, int nodes, bool json) {
 int main(int argc, char** argv) {
   std::set<std::string> forms(argv + 1, argv + argc);
   const bool json = forms.erase("--json") != 0;
+  int least = 12'500;
+  for (const std::string& argument : std::set<std::string>(forms))
+    if (argument.starts_with("--least=")) {
+      least = std::max(std::atoi(argument.c_str() + 8), 100);
+      forms.erase(argument);
+    }
   if (!json)
     fmt::print("{:16} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "ms", "nodes", "parse",
                "verify", "normalise", "plan", "interpret", "launches");
   for (const auto& form : kiln::testing::kLargeGraphs) {
     if (!forms.empty() && forms.count(form.name) == 0) continue;
-    for (const int nodes : {12'500, 25'000, 50'000, 100'000})
+    for (int nodes = least; nodes <= 8 * least; nodes *= 2)
       if (const int failed = measure(form, nodes, json)) return failed;
   }
   return 0;
