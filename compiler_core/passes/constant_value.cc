@@ -10,15 +10,17 @@ namespace {
 bool unspecified(Op op, DType dtype, std::span<const DType> dtypes,
                  std::span<const ConstantAttr> operands) {
   if ((op == Op::kDiv || op == Op::kRem) && !is_float(dtype)) return operands[1].as_int() == 0;
-  if (op == Op::kCast && is_float(dtypes[0]) && is_integer(dtype)) {
-    const double limit = std::ldexp(1.0, static_cast<int>(8 * size_of(dtype)) - 1);
-    const double value = std::trunc(operands[0].as_double());
-    return !(dtype == DType::kU8 ? value >= 0 && value < 256 : value >= -limit && value < limit);
-  }
-  return false;
+  return op == Op::kCast && is_float(dtypes[0]) && is_integer(dtype) &&
+         !fits_integer(dtype, operands[0].as_double());
 }
 
 }  // namespace
+
+bool fits_integer(DType dtype, double value) {
+  const double limit = std::ldexp(1.0, static_cast<int>(8 * size_of(dtype)) - 1);
+  const double whole = std::trunc(value);
+  return dtype == DType::kU8 ? whole >= 0 && whole < 256 : whole >= -limit && whole < limit;
+}
 
 std::optional<ConstantAttr> constant_value(const GraphBuilder& builder, NodeId x) {
   const Node* node = &builder.node(x);

@@ -20,4 +20,7 @@ NodeId filled(GraphBuilder& builder, DType dtype, ConstantAttr value, Shape shap
 std::optional<ConstantAttr> fold_constant(Op op, DType dtype, std::span<const DType> dtypes,
                                           std::span<const ConstantAttr> operands);
 
+// Whether a cast of `value` to the integer `dtype` is specified.
+bool fits_integer(DType dtype, double value);
+
 }  // namespace kiln

@@ -3,6 +3,7 @@
 #include "compiler_core/ir/verify.h"
 #include "compiler_core/passes/canonicalise.h"
 #include "compiler_core/passes/expand_half.h"
+#include "compiler_core/passes/fold_constants.h"
 #include "compiler_core/passes/simplify.h"
 #include "compiler_core/passes/sink_views.h"
 
@@ -29,6 +30,9 @@ Result<NormalForm> normalise(const Graph& input, const PassObserver& after) {
   // Then fewer nodes: constants are folded and no-ops go, so that views that had only a no-op
   // between them meet in the next pass.
   TRY(graph, verified("simplify", simplify(graph), after));
+  // What depends on no input is known: masks over positions shrink to the comparisons that they
+  // are. Before broadcasts meet arithmetic, while these values are small.
+  TRY(graph, verified("fold_constants", fold_constants(graph), after));
   // Views go below arithmetic and merge. What is left of a permutation is how a leaf is read.
   TRY(graph, verified("sink_views", sink_views(graph, SinkLimit::kNoExtraWork), after));
   // With the views out of the way arithmetic meets arithmetic, and the same rules apply once more.

@@ -24,7 +24,7 @@ using PassObserver = std::function<void(std::string_view pass, const Graph& grap
 Result<NormalForm> normalise(const Graph& graph, const PassObserver& after = {});
 
 // Part of every digest; a change to what normal form means bumps it.
-inline constexpr int64_t kNormaliserVersion = 1;
+inline constexpr int64_t kNormaliserVersion = 2;
 
 // The digest of a graph as it stands, node by node: GraphDigest when `canonical` is in normal form.
 Digest digest_of(const Graph& canonical, std::string_view domain);

@@ -94,6 +94,8 @@ class Simplifier {
         if (node.op == Op::kPad) return pad(node, operands[0]);
         if (reshapes_random(node, operands[0])) return reshaped_random(node, operands[0]);
         return emit(b_, node, std::move(operands));
+      case OpKind::kGather:
+        return gather(node, std::move(operands));
       case OpKind::kScan:
         // Sums of one element.
         if (node.shape[static_cast<size_t>(std::get<AxisAttr>(node.attr).axis)].is(1))
@@ -104,7 +106,6 @@ class Simplifier {
         if (numel(b_.shape(operands[1])).is(0)) return operands[0];
         return emit(b_, node, std::move(operands));
       case OpKind::kSource:
-      case OpKind::kGather:
       case OpKind::kSort:
       case OpKind::kRandom:
       case OpKind::kCustom:
@@ -217,7 +218,30 @@ class Simplifier {
     return direct ? make({Op::kCast, to, b_.shape(x), {}, {}}, {source}) : kInvalidNode;
   }
 
+  // Integers against themselves; of floats only those that are no NaN are themselves.
+  NodeId against_itself(Op op, NodeId x) {
+    if (is_float(b_.dtype(x))) return kInvalidNode;
+    const auto everywhere = [&](DType dtype, uint64_t value) {
+      return filled(b_, dtype, ConstantAttr{value}, b_.shape(x));
+    };
+    switch (op) {
+      case Op::kSub:
+      case Op::kXor:
+        return everywhere(b_.dtype(x), 0);
+      case Op::kEq:
+      case Op::kLe:
+        return everywhere(DType::kBool, 1);
+      case Op::kNe:
+      case Op::kLt:
+        return everywhere(DType::kBool, 0);
+      default:
+        return kInvalidNode;
+    }
+  }
+
   NodeId simpler_binary(const Node& node, NodeId x, NodeId y) {
+    if (x == y)
+      if (const NodeId known = against_itself(node.op, x); known != kInvalidNode) return known;
     switch (node.op) {
       case Op::kAdd:
         return simpler_add(x, y);
@@ -264,6 +288,8 @@ class Simplifier {
   NodeId simpler_mul(NodeId x, NodeId y) {
     if (is(x, 1)) return y;
     if (is(y, 1)) return x;
+    if (!is_float(b_.dtype(x)) && is(x, 0)) return x;
+    if (!is_float(b_.dtype(y)) && is(y, 0)) return y;
     if (is(x, -1)) return unary(Op::kNeg, y);
     if (is(y, -1)) return unary(Op::kNeg, x);
     return kInvalidNode;
@@ -332,6 +358,9 @@ class Simplifier {
         return filled(b_, node.dtype, neutral(node.op, node.dtype), node.shape);
       if (!from[static_cast<size_t>(axis)].is(1)) axes.push_back(axis);
     }
+    const bool extreme = node.op == Op::kReduceMax || node.op == Op::kReduceMin;
+    if (const Value value = extreme ? constant(x) : std::nullopt; value && is_constant(from))
+      return filled(b_, node.dtype, *value, node.shape);
     if (axes.size() != std::get<ReduceAttr>(node.attr).axes.size()) {
       const NodeId rest = axes.empty() ? x : reduce_over(node.op, x, std::move(axes));
       return b_.reshape(rest, node.shape);
@@ -385,6 +414,13 @@ class Simplifier {
     return parts.empty() ? operands[0] : b_.concat(parts, axis);
   }
 
+  // Rows of one number.
+  NodeId gather(const Node& node, std::vector<NodeId> operands) {
+    const Value value = constant(operands[0]);
+    if (value && !b_.shape(operands[0])[0].is(0)) return filled(b_, node.dtype, *value, node.shape);
+    return emit(b_, node, std::move(operands));
+  }
+
   NodeId pad(const Node& node, NodeId x) {
     const auto& pad = std::get<PadAttr>(node.attr);
     const auto is_zero = [](const Dim& dim) { return dim.is(0); };
@@ -392,6 +428,7 @@ class Simplifier {
         std::all_of(pad.high.begin(), pad.high.end(), is_zero))
       return x;
     if (numel(b_.shape(x)).is(0)) return filled(b_, node.dtype, pad.value, node.shape);
+    if (constant(x) == pad.value) return filled(b_, node.dtype, pad.value, node.shape);
     return emit(b_, node, {x});
   }
 
