@@ -6,9 +6,11 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/passes/sink_views.h"
+#include "compiler_core/plan/arrange_products.h"
 #include "compiler_core/plan/attention.h"
 #include "compiler_core/plan/fuse.h"
 #include "compiler_core/plan/kernel_graph.h"
+#include "compiler_core/plan/share_reshapes.h"
 #include "compiler_core/plan/sink_gathers.h"
 #include "compiler_core/plan/split_reductions.h"
 #include "compiler_core/plan/unroll_windows.h"
@@ -170,6 +172,7 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   Graph graph = canonical;
   if (options.fuse) {
     TRY(graph, told("unroll_windows", unroll_windows(graph)));
+    TRY(graph, told("multiply_outer_products", multiply_outer_products(graph)));
   }
   TRY(graph, told("split_reductions", split_reductions(graph)));
   // Before the views are sunk: it leaves some to sink.
@@ -177,6 +180,10 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   // Broadcasts of pointwise values go down before the cut, so that where a View still stands on
   // arithmetic, the arithmetic is on stored values and small.
   TRY(graph, told("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
+  if (options.fuse) {
+    TRY(graph, told("share_reshapes", share_reshapes(graph)));
+    TRY(graph, told("arrange_products", arrange_products(graph)));
+  }
   TRY(graph, told("lift_attention_casts", lift_attention_casts(graph)));
   Partitioner partitioner(graph, options.fuse);
   TRY(std::vector<FusedKernel> kernels, partitioner.run());

@@ -30,10 +30,12 @@ class GatherSinker {
  private:
   const Node& node(NodeId id) const { return builder_.node(id); }
 
-  // The c of an index that is iota * c + something, where iota counts the index's elements.
+  // The c of an index that is iota * c + something, where iota counts the index's elements; known
+  // sizes have it as a View of an iota with stride c.
   std::optional<int64_t> row_stride() const {
     if (node(index_).op != Op::kAdd) return std::nullopt;
     for (NodeId term : node(index_).operands) {
+      if (const auto stride = counts_by(term)) return stride;
       if (node(term).op != Op::kMul) continue;
       const NodeId a = node(term).operands[0], b = node(term).operands[1];
       for (const auto& [number, factor] : {std::pair(a, b), std::pair(b, a)})
@@ -46,6 +48,16 @@ class GatherSinker {
     if (view.op != Op::kView || node(view.operands[0]).op != Op::kConstant) return std::nullopt;
     return std::get<ConstantAttr>(node(view.operands[0]).attr).as_int();
   }
+  std::optional<int64_t> counts_by(NodeId id) const {
+    const Node& view = node(id);
+    if (view.op != Op::kView || node(view.operands[0]).op != Op::kIota) return std::nullopt;
+    size_t last = view.shape.size();
+    while (last > 0 && view.shape[last - 1].is(1)) --last;
+    if (last == 0) return std::nullopt;
+    const Dim& step = std::get<ViewAttr>(view.attr).strides[last - 1];
+    if (!step.is_constant() || !walks_in_order(view, last, step)) return std::nullopt;
+    return step.constant();
+  }
   bool counts(NodeId id) const {
     if (node(id).op == Op::kIota) return true;
     if (node(id).op != Op::kView) return false;
@@ -54,11 +66,10 @@ class GatherSinker {
            walks_in_order(node(id), node(id).shape.size());
   }
 
-  // Whether the first `rank` axes of a View walk consecutive elements from the first on.
-  static bool walks_in_order(const Node& view, size_t rank) {
+  // Whether the first `rank` axes of a View walk elements `stride` apart from the first on.
+  static bool walks_in_order(const Node& view, size_t rank, Dim stride = 1) {
     const auto& attr = std::get<ViewAttr>(view.attr);
     if (!attr.offset.is(0)) return false;
-    Dim stride = 1;
     for (size_t k = rank; k-- > 0;) {
       if (!view.shape[k].is(1) && attr.strides[k] != stride) return false;
       stride = stride * view.shape[k];

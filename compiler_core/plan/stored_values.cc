@@ -341,7 +341,7 @@ class Chooser {
       const Node* x = &node(operand);
       if (!is_buffer(operand) && is_elementwise(x->op)) return true;
       while (x->op == Op::kView) x = &node(x->operands[0]);
-      reads += x->op != Op::kConstant;
+      reads += x->op != Op::kConstant && x->op != Op::kIota;
     }
     return reads >= 2;
   }
