@@ -33,6 +33,11 @@ std::vector<Axis> merged_axes(const Node& view_node) {
   return axes;
 }
 
+// Whatever the symbols are.
+bool is_never_negative(const Dim& dim) {
+  return dim.is_valid() && dim.lower_bound([](SymbolId) { return SymbolRange{}; }) >= 0;
+}
+
 // Adds the constant `offset` to the coordinates, outermost axis first. False when it does not
 // split.
 bool split_offset(std::vector<Axis>& axes, const Dim& offset) {
@@ -70,10 +75,10 @@ std::optional<ViewAttr> compose_views(const Node& inner, const Shape& shape,
     for (Axis& axis : axes) {
       const auto quotient = Dim::divide_exact(stride, axis.flat_stride);
       if (!quotient) continue;
-      if (!quotient->is_constant()) return std::nullopt;
-      const Dim reach = *quotient * (shape[k] - Dim(1));
-      (quotient->constant() > 0 ? axis.high : axis.low) =
-          (quotient->constant() > 0 ? axis.high : axis.low) + reach;
+      const bool ascends = is_never_negative(*quotient);
+      if (!ascends && !is_never_negative(*quotient * -1)) return std::nullopt;
+      Dim& excursion = ascends ? axis.high : axis.low;
+      excursion = excursion + *quotient * (shape[k] - Dim(1));
       result.strides[k] = *quotient * axis.source_stride;
       placed = true;
       break;

@@ -27,9 +27,8 @@
 //  View, Pad, Concat or Gather; a Pad, Concat or Gather on elementwise nodes of its operand's own
 //  shape. "The value of node N at index I" is a recursive expression, total for every I inside N.
 //  May have no inputs at all (a filled buffer, an iota). A Philox of any shape may stand wherever
-//  an elementwise node may, and Views on it; its seed is an Input, a Constant or a View of one, of
-//  shape
-//  []. Only here: elsewhere what comes of random values is stored first.
+//  an elementwise node may, and Views on it; its seed, of shape [], is an Input, a Constant or a
+//  View of one. Only here: elsewhere what comes of random values is stored first.
 //
 // kRowReduction and kColumnReduction: at least one Reduce, no Matmul, Pad, Concat. One iteration
 //  space S, the shape of every Reduce's operand; all Reduces have the same axes. They are

@@ -227,13 +227,17 @@ TEST(DynamicPrograms, EmbeddingsOfFixedPositions) {
 TEST(DynamicPrograms, ATransformerBlockOfAnyBatch) {
   Model m;
   const NodeId x = m.input(kF32, {m.size(64, 4), 12, 32});
-  expect_right(m.done({m.block(x, 2, 16)}), {{1}, {2}, {9}});
+  const NormalForm form = m.done({m.block(x, 2, 16)});
+  expect_right(form, {{1}, {2}, {9}});
+  EXPECT_EQ(plan(form.graph)->launches.size(), 12u);
 }
 
 TEST(DynamicPrograms, ATransformerBlockOfAnyBatchAndLength) {
   Model m;
-  const NodeId x = m.input(kF32, {m.size(64, 4), m.size(512, 12), 32});
-  expect_right(m.done({m.block(x, 2, 16)}), {{1, 1}, {2, 33}, {5, 7}, {1, 130}});
+  const NodeId x = m.input(kF32, {m.size(512, 4), m.size(512, 12), 32});
+  const NormalForm form = m.done({m.block(x, 2, 16)});
+  expect_right(form, {{1, 1}, {33, 2}, {7, 5}, {1, 130}});
+  EXPECT_EQ(plan(form.graph)->launches.size(), 12u);
 }
 
 // The five greatest of each row, running sums of what they are, and counts of where they lie.

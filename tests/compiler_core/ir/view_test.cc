@@ -168,6 +168,27 @@ TEST(View, SymbolicSizesCompose) {
   EXPECT_TRUE(builder.finish({builder.binary(Op::kMul, x, wide)}));
 }
 
+// Two symbolic axes joined and taken apart again.
+TEST(View, AxesOfTwoSymbolsCompose) {
+  GraphBuilder builder;
+  const Dim batch = Dim::symbol(builder.symbol({0, 64}, 4));
+  const Dim positions = Dim::symbol(builder.symbol({0, 512}, 12));
+  const NodeId x = builder.input(DType::kF32, {batch, positions, 6});
+  const NodeId flat = builder.reshape(x, {batch * positions, 6});
+  EXPECT_EQ(builder.reshape(flat, {batch, positions, 6}), x);
+  const NodeId heads =
+      builder.permute(builder.reshape(flat, {batch, positions, 2, 3}), {0, 2, 1, 3});
+  EXPECT_EQ(builder.node(heads).operands[0], x);
+  const NodeId bias = builder.input(DType::kF32, {6});
+  const NodeId repeated = builder.broadcast(bias, {batch * positions, 6});
+  EXPECT_EQ(builder.reshape(repeated, {batch, positions, 6}),
+            builder.broadcast(bias, {batch, positions, 6}));
+  // Other axes than those that were joined: whether they carry is not known.
+  const NodeId other = builder.reshape(builder.permute(x, {1, 0, 2}), {batch, positions, 6});
+  EXPECT_NE(builder.node(other).operands[0], x);
+  ASSERT_TRUE(builder.finish({heads, other}));
+}
+
 TEST(View, ReadsOutsideTheOperandAreRefused) {
   const auto refused = [](auto make) {
     GraphBuilder builder;
