@@ -202,7 +202,7 @@ TEST(DynamicPrograms, AConvolutionalNetworkOfAnyBatch) {
 
 TEST(DynamicPrograms, ALossOverAnEmbedding) {
   Model m;
-  const Dim batch = m.size(64, 4), positions = m.size(256, 16);
+  const Dim batch = m.size(256, 4), positions = m.size(256, 16);
   const NodeId ids = m.ids({batch, positions}), targets = m.ids({batch, positions});
   const NodeId logits = m.linear(m.gather(m.weight({50, 24}), ids), 50);
   const NodeId flat = m.reshape(logits, {batch * positions, 50});
