@@ -23,6 +23,8 @@
 #include "compiler_core/codegen/cuda/scan.h"
 #include "compiler_core/codegen/cuda/scatter.h"
 #include "compiler_core/codegen/cuda/sort.h"
+#include "compiler_core/codegen/cuda/symbolic_pointwise.h"
+#include "compiler_core/codegen/cuda/symbolic_rows.h"
 #include "compiler_core/codegen/custom.h"
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
@@ -84,8 +86,25 @@ Result<Source> lower_cpu(const Workload& workload, const Schedule& schedule) {
   return no_kernels(workload);
 }
 
+// Of check_symbols()'s families.
+Result<Source> lower_cuda_symbolic(const Workload& workload, const Schedule& schedule) {
+  switch (workload.family) {
+    case Family::kPointwise: {
+      TRY(const CudaPointwiseSchedule decisions, CudaPointwiseSchedule::from(schedule));
+      return lower_cuda_symbolic_pointwise(workload.graph, decisions);
+    }
+    case Family::kRowReduction: {
+      TRY(const CudaRowReductionSchedule decisions, CudaRowReductionSchedule::from(schedule));
+      return lower_cuda_symbolic_rows(workload.graph, decisions);
+    }
+    default:
+      return no_kernels(workload);
+  }
+}
+
 Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
                           const Target& target) {
+  if (!workload.graph.symbols().empty()) return lower_cuda_symbolic(workload, schedule);
   switch (workload.family) {
     case Family::kPointwise: {
       TRY(const CudaPointwiseSchedule decisions, CudaPointwiseSchedule::from(schedule));
@@ -135,6 +154,7 @@ Status check_symbols(const Workload& workload, bool cuda) {
   switch (workload.family) {
     case Family::kPointwise:
     case Family::kRowReduction:
+      return {};
     case Family::kColumnReduction:
     case Family::kMatmul:
     case Family::kConvolution:

@@ -12,6 +12,7 @@
 #include "compiler_core/tune/cpu/space_row_reduction.h"
 #include "compiler_core/tune/cpu/space_scan.h"
 #include "compiler_core/tune/cpu/space_sort.h"
+#include "compiler_core/tune/cuda/symbolic_schedules.h"
 
 namespace kiln {
 namespace {
@@ -159,9 +160,7 @@ Result<Workload> sized_workload(const Workload& workload, std::span<const int64_
 
 Result<std::vector<Schedule>> symbolic_space(const Workload& workload, const Target& target,
                                              std::span<const Schedule> chosen) {
-  if (target.backend == Backend::kCuda)
-    return fail(Code::kUnsupported,
-                "CUDA kernels are not written for sizes known only at run time yet");
+  if (target.backend == Backend::kCuda) return cuda_symbolic_schedules(workload, chosen);
   return cpu_space(workload, chosen);
 }
 

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kMostIntElements = int64_t{1} << 30;
 
 bool needs_long_indices(const Graph& graph) {
+  if (!graph.symbols().empty()) return true;
   for (const Node& node : graph.nodes()) {
     int64_t elements = 1;
     for (const Dim& dim : node.shape) elements *= dim.constant();
@@ -53,8 +54,11 @@ std::string cuda_kernel(const std::string& entry, const Graph& graph, int thread
   for (size_t i = 0; i < graph.outputs().size(); ++i)
     parameters += fmt::format("{}* __restrict__ out{}, ",
                               memory_type(graph.node(graph.outputs()[i]).dtype), i);
-  return fmt::format("KILN_KERNEL({}, {}) {}({}char* __restrict__ workspace) {{\n{}}}\n", threads,
-                     blocks_an_sm, entry, parameters, body);
+  parameters += "char* __restrict__ workspace";
+  for (size_t i = 0; i < graph.symbols().size(); ++i)
+    parameters += fmt::format(", const int64_t s{}", i);
+  return fmt::format("KILN_KERNEL({}, {}) {}({}) {{\n{}}}\n", threads, blocks_an_sm, entry,
+                     parameters, body);
 }
 
 }  // namespace kiln

@@ -41,6 +41,11 @@ std::string check_on_host(const Workload& workload, const Sizes& sizes, int limi
   return check(workload, sizes, limit, {targets()[0]});
 }
 
+// Several schedules of a GPU's, on the CPU.
+std::string check_on_gpu(const Workload& workload, const Sizes& sizes, int limit) {
+  return check(workload, sizes, limit, {*Target::parse("cuda:sm_90a")});
+}
+
 Sizes with_zeros(Sizes sizes) {
   const size_t symbols = sizes[0].size();
   for (size_t i = 0; i < symbols; ++i) {
@@ -68,6 +73,32 @@ TEST(SymbolicPointwise, AgreesForRandomGraphsOfTwoSymbols) {
     const Shape spaces[] = {{a, b}, {b, 3, a}, {a * 4, b}, {a * b}, {a, b, 5}, {7, a + b}};
     const Graph graph = random.pointwise(spaces[seed], 5, true);
     EXPECT_EQ(check_on_host({graph, Family::kPointwise, {}}, kTwo, 1), "") << seed;
+  }
+}
+
+TEST(CudaSymbolicPointwise, AgreesForRandomGraphs) {
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    RandomGraph random(400 + seed);
+    const Dim a = random.symbol(64), b = random.symbol(48);
+    const Shape spaces[] = {{a, b}, {a, 24}, {a * 4, b * 8}, {a * b}, {a, b, 5}, {7, a + b}};
+    const Graph graph = random.pointwise(spaces[seed], 5, true);
+    EXPECT_EQ(check_on_gpu({graph, Family::kPointwise, {}}, kTwo, 2), "") << seed;
+  }
+}
+
+TEST(CudaSymbolicRows, AgreesForRandomGraphs) {
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    RandomGraph random(500 + seed);
+    const Dim a = random.symbol(64), b = random.symbol(48);
+    struct Case {
+      Shape space;
+      int begin;
+    };
+    const Case cases[] = {
+        {{a, 48}, 1}, {{a, b}, 1}, {{a, 3, b}, 1}, {{a, b, 8}, 1}, {{a, b, 17}, 2}};
+    const auto& [space, begin] = cases[seed];
+    const Graph graph = random.reduction(space, begin, static_cast<int>(space.size()));
+    EXPECT_EQ(check_on_gpu({graph, Family::kRowReduction, {}}, kTwo, 1), "") << seed;
   }
 }
 
@@ -131,6 +162,7 @@ TEST(SymbolicRows, SoftmaxIsRightAtEverySize) {
   Sizes sizes = with_zeros(kTwo);
   sizes.push_back({2, 100'000});
   EXPECT_EQ(check(softmax(), sizes, 2), "");
+  EXPECT_EQ(check_on_gpu(softmax(), with_zeros(kTwo), 2), "");
 }
 
 // Sums of columns whose rows are cut into a constant number of pieces, some of them empty.

@@ -1,0 +1,15 @@
+// Row reductions (the reduced axes innermost) on CUDA whose sizes have symbols.
+#pragma once
+
+#include "compiler_core/codegen/lower.h"
+#include "compiler_core/tune/cuda/space_row_reduction.h"
+
+namespace kiln {
+
+// A block a row, which is read again by every loop over it. Of the schedule lanes (1 where rows are
+// not known to be whole vectors), threads and stream count. REQUIRES: check_printable(graph), the
+// guarantees of kRowReduction; threads are whole warps.
+Result<Source> lower_cuda_symbolic_rows(const Graph& graph,
+                                        const CudaRowReductionSchedule& schedule);
+
+}  // namespace kiln

@@ -1,0 +1,64 @@
+#include "compiler_core/tune/cuda/symbolic_schedules.h"
+
+#include <algorithm>
+
+#include "compiler_core/tune/cuda/space_pointwise.h"
+#include "compiler_core/tune/cuda/space_row_reduction.h"
+
+namespace kiln {
+namespace {
+
+bool has_whole_vectors(const Dim& size, int lanes) {
+  return Dim::divide_exact(size, lanes).has_value();
+}
+
+CudaPointwiseSchedule plain(const Graph& graph, const CudaPointwiseSchedule& chosen) {
+  const Shape& shape = graph.node(graph.outputs()[0]).shape;
+  CudaPointwiseSchedule schedule;
+  schedule.threads = chosen.tile > 0 ? schedule.threads : chosen.threads;
+  schedule.lanes =
+      shape.size() < 2 || has_whole_vectors(shape.back(), chosen.lanes) ? chosen.lanes : 1;
+  schedule.stream = chosen.stream;
+  return schedule;
+}
+
+// Rows of any length are a block's.
+CudaRowReductionSchedule plain(const Graph& graph, const CudaRowReductionSchedule& chosen) {
+  const Dim& columns = reduction_space(graph).shape.back();
+  CudaRowReductionSchedule schedule;
+  schedule.lanes = has_whole_vectors(columns, chosen.lanes) ? chosen.lanes : 1;
+  schedule.threads = std::clamp(chosen.threads * chosen.cluster, 32, 1024);
+  schedule.storage = RowStorage::kReread;
+  schedule.vectors = 1;
+  schedule.stream = chosen.stream;
+  return schedule;
+}
+
+template <class Decisions>
+Result<std::vector<Schedule>> plain_forms(const Graph& graph, std::span<const Schedule> chosen) {
+  std::vector<Schedule> space;
+  for (const Schedule& schedule : chosen) {
+    TRY(const Decisions decisions, Decisions::from(schedule));
+    Schedule made = plain(graph, decisions).to_schedule();
+    if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
+  }
+  return space;
+}
+
+}  // namespace
+
+Result<std::vector<Schedule>> cuda_symbolic_schedules(const Workload& workload,
+                                                      std::span<const Schedule> chosen) {
+  switch (workload.family) {
+    case Family::kPointwise:
+      return plain_forms<CudaPointwiseSchedule>(workload.graph, chosen);
+    case Family::kRowReduction:
+      return plain_forms<CudaRowReductionSchedule>(workload.graph, chosen);
+    default:
+      return fail(Code::kUnsupported, "CUDA kernels of the family " +
+                                          std::string(to_string(workload.family)) +
+                                          " are not written for sizes known only at run time yet");
+  }
+}
+
+}  // namespace kiln
