@@ -97,6 +97,10 @@ Result<Source> lower_cuda_symbolic(const Workload& workload, const Schedule& sch
       TRY(const CudaRowReductionSchedule decisions, CudaRowReductionSchedule::from(schedule));
       return lower_cuda_symbolic_rows(workload.graph, decisions);
     }
+    case Family::kMatmul: {
+      TRY(const CudaMatmulSchedule decisions, CudaMatmulSchedule::from(schedule));
+      return lower_cuda_matmul(workload.graph, decisions);
+    }
     default:
       return no_kernels(workload);
   }
@@ -154,9 +158,9 @@ Status check_symbols(const Workload& workload, bool cuda) {
   switch (workload.family) {
     case Family::kPointwise:
     case Family::kRowReduction:
+    case Family::kMatmul:
       return {};
     case Family::kColumnReduction:
-    case Family::kMatmul:
     case Family::kConvolution:
     case Family::kScan:
     case Family::kSort:

@@ -7,6 +7,7 @@
 
 #include "compiler_core/codegen/cuda/kernel_text.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/size.h"
 #include "compiler_core/tune/cuda/matmul_lines.h"
 
 namespace kiln {
@@ -32,14 +33,57 @@ std::string_view value_type(DType result) {
   }
 }
 
+// Rows that are counted at run time are numbered so that the last one has the number
+// kCountedRows - 1: the loader knows how many are left without knowing how many there are.
+constexpr int64_t kCountedRows = (int64_t{1} << 30) + 1;
+
+// In the place of a size with symbols: a number that has no more to do with vectors.
+int64_t stand_in(const Dim& size) {
+  if (size.is_constant()) return size.constant();
+  int64_t power = 1;
+  while (power < 16 && is_multiple(size, power * 2)) power *= 2;
+  return power;
+}
+MatmulOperand stand_in(const SizedMatmulOperand& operand) {
+  MatmulOperand made{operand.input,
+                     stand_in(operand.offset),
+                     {},
+                     stand_in(operand.row_stride),
+                     stand_in(operand.column_stride)};
+  for (const Dim& stride : operand.batch_strides) made.batch_strides.push_back(stand_in(stride));
+  return made;
+}
+
+// The problem in numbers; with symbols, in numbers that say no more than holds for all sizes.
+MatmulProblem numbers_of(const Graph& graph) {
+  if (graph.symbols().empty()) return MatmulProblem::of(graph);
+  const SizedMatmul sized = SizedMatmul::of(graph);
+  MatmulProblem problem;
+  problem.product = sized.product;
+  problem.stored = sized.stored;
+  problem.result = sized.result;
+  for (const Dim& size : sized.batch) problem.batch.push_back(stand_in(size));
+  problem.m = sized.m.is_constant() ? sized.m.constant() : kCountedRows;
+  problem.n = stand_in(sized.n);
+  problem.k = stand_in(sized.k);
+  problem.a = stand_in(sized.a);
+  problem.b = stand_in(sized.b);
+  return problem;
+}
+
+std::string long_text(const Dim& size) {
+  return size.is_constant() ? fmt::format("{}L", size.constant()) : size_text(size);
+}
+
 class CudaMatmulKernel {
  public:
   CudaMatmulKernel(const Graph& graph, const CudaMatmulSchedule& schedule)
       : graph_(graph),
         schedule_(schedule),
-        problem_(MatmulProblem::of(graph)),
+        problem_(numbers_of(graph)),
+        sized_(SizedMatmul::of(graph)),
         lanes_(whole_vectors()),
-        tile_rows_(ceil_div(problem_.m, schedule.bm)),
+        tile_rows_(ceil_text(sized_.m, schedule.bm)),
         tile_columns_(ceil_div(problem_.n, schedule.bn)),
         steps_(ceil_div(problem_.k, schedule.bk)) {}
 
@@ -52,9 +96,10 @@ class CudaMatmulKernel {
     source.text += print_tiling();
     source.text +=
         cuda_kernel("multiply", graph_, schedule_.threads(), blocks_an_sm(), print_multiply());
+    const Grid blocks({GridAxis{sized_.m, schedule_.bm},
+                       GridAxis{sized_.batches * (tile_columns_ * schedule_.splits)}});
     source.recipe.phases.push_back(
-        {"multiply", problem_.batches * tile_rows_ * tile_columns_ * schedule_.splits,
-         schedule_.threads(), 1, schedule_.shared_bytes(problem_)});
+        {"multiply", blocks, schedule_.threads(), 1, schedule_.shared_bytes(problem_)});
     if (schedule_.splits > 1) {
       source.text += cuda_kernel("finish", graph_, kFinishThreads, 1, print_finish());
       source.recipe.phases.push_back(
@@ -65,6 +110,7 @@ class CudaMatmulKernel {
   }
 
  private:
+  bool counts_rows() const { return !sized_.m.is_constant(); }
   int64_t elements() const { return problem_.batches * problem_.m * problem_.n; }
   DType value_dtype() const {
     const DType result = problem_.result;
@@ -122,26 +168,29 @@ class CudaMatmulKernel {
   }
 
   // Coordinate `axis` of the number `batch`, where the axes inside it have `inner` elements.
-  std::string batch_coordinate(size_t axis, int64_t inner) const {
-    std::string text = inner == 1 ? "batch" : fmt::format("batch / {}", inner);
-    return axis == 0 ? text : fmt::format("{} % {}", text, problem_.batch[axis]);
+  std::string batch_coordinate(size_t axis, const Dim& inner) const {
+    std::string text = inner.is(1) ? "batch" : fmt::format("batch / {}", inner);
+    return axis == 0 ? text : fmt::format("{} % {}", text, sized_.batch[axis]);
   }
 
   // Pointers `a` and `b` to the matrices of batch number `batch`.
   std::string print_operands() const {
     std::string text;
-    for (const auto& [name, operand] : {std::pair{"a", &problem_.a}, std::pair{"b", &problem_.b}}) {
-      text += fmt::format("  const {}* {} = in{} + ({}L", memory_type(problem_.stored), name,
-                          operand->input, operand->offset);
-      int64_t inner = 1;
-      for (size_t axis = problem_.batch.size(); axis-- > 0;) {
-        if (operand->batch_strides[axis] != 0)
-          text += fmt::format(" + {} * {}L", batch_coordinate(axis, inner),
-                              operand->batch_strides[axis]);
-        inner *= problem_.batch[axis];
+    for (const auto& [name, operand] : {std::pair{"a", &sized_.a}, std::pair{"b", &sized_.b}}) {
+      text += fmt::format("  const {}* {} = in{} + ({}", memory_type(problem_.stored), name,
+                          operand->input, long_text(operand->offset));
+      Dim inner = 1;
+      for (size_t axis = sized_.batch.size(); axis-- > 0;) {
+        if (!operand->batch_strides[axis].is(0))
+          text += fmt::format(" + {} * {}", batch_coordinate(axis, inner),
+                              long_text(operand->batch_strides[axis]));
+        inner = inner * sized_.batch[axis];
       }
       text += ");\n";
     }
+    if (counts_rows())
+      text += fmt::format("  const int64_t shift = {}L - {};\n  a -= shift * A::line_stride;\n",
+                          kCountedRows, sized_.m);
     return text;
   }
 
@@ -154,15 +203,15 @@ class CudaMatmulKernel {
     printer.bind(problem_.product, {"acc", Level::kInner});
     std::vector<Index> at;
     EpilogueText text;
-    int64_t inner = 1;
-    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
+    Dim inner = 1;
+    for (size_t axis = sized_.batch.size(); axis-- > 0;) {
       const std::string name = fmt::format("batch{}", axis);
       text.once += fmt::format("  const index_t {} = {};\n", name, batch_coordinate(axis, inner));
       at.insert(at.begin(),
-                LoopVar{name, LoopVar::Kind::kScalar, Level::kKernel, 0, problem_.batch[axis]});
-      inner *= problem_.batch[axis];
+                LoopVar{name, LoopVar::Kind::kScalar, Level::kKernel, 0, sized_.batch[axis]});
+      inner = inner * sized_.batch[axis];
     }
-    at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.m});
+    at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, sized_.m});
     at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, problem_.n, lanes_});
     printer.store(0, at);
     text.once += printer.take(Level::kKernel, 2);
@@ -182,7 +231,10 @@ class CudaMatmulKernel {
   }
 
   std::string print_multiply() const {
-    const int64_t tiles = tile_rows_ * tile_columns_;
+    const std::string tiles =
+        counts_rows() ? fmt::format("({} * {})", tile_rows_, tile_columns_)
+                      : std::to_string(ceil_div(problem_.m, schedule_.bm) * tile_columns_);
+    const std::string shift = counts_rows() ? " + shift" : "";
     const int64_t split_steps = ceil_div(steps_, schedule_.splits);
     const bool splits = schedule_.splits > 1;
     const bool repairs = matmul_core(problem_) == MatmulCore::kF32;
@@ -192,13 +244,15 @@ class CudaMatmulKernel {
         "  const int split = {}, batch = block / {} % {};\n"
         "  const TilePlace tile(block % {}, {}, {}, {});\n"
         "  const int row0 = tile.row * Tiling::rows, column0 = tile.column * Tiling::columns;\n",
-        splits ? fmt::format("block / {}", tiles * problem_.batches) : "0", tiles, problem_.batches,
-        tiles, tile_rows_, tile_columns_, schedule_.group);
+        splits ? fmt::format("block / {}",
+                             ceil_div(problem_.m, schedule_.bm) * tile_columns_ * problem_.batches)
+               : "0",
+        tiles, sized_.batches, tiles, tile_rows_, tile_columns_, schedule_.group);
     text += print_operands();
     text += fmt::format(
         "  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n"
-        "  multiply_tile<{}, A, B, Tiling>(a, b, row0, column0, begin, end, shared_memory());\n",
-        split_steps, split_steps, steps_, split_steps, steps_, sums_type());
+        "  multiply_tile<{}, A, B, Tiling>(a, b, row0{}, column0, begin, end, shared_memory());\n",
+        split_steps, split_steps, steps_, split_steps, steps_, sums_type(), shift);
     if (!splits) text += epilogue.once;
     text += fmt::format(
         "  _Pragma(\"unroll 2\") for (int i = thread_index(); i < Tiling::rows * Tiling::columns / "
@@ -208,10 +262,10 @@ class CudaMatmulKernel {
         "    const index_t row = row0 + tile_row, column = column0 + tile_column;\n"
         "    if (row >= {} || column >= {}) continue;\n"
         "    const Vec<Value> sums = {};\n",
-        schedule_.threads(), problem_.m, problem_.n,
+        schedule_.threads(), sized_.m, problem_.n,
         repairs && !splits
-            ? "staged_f32_sums<Tiling, A, B>(shared_memory(), tile_row, tile_column, a, b, row, "
-              "column)"
+            ? "staged_f32_sums<Tiling, A, B>(shared_memory(), tile_row, tile_column, a, b, row" +
+                  shift + ", column)"
             : "staged_sums<Tiling, Value>(shared_memory(), tile_row, tile_column)");
     text += splits
                 ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n", partial_sums("split"))
@@ -243,14 +297,28 @@ class CudaMatmulKernel {
   const Graph& graph_;
   const CudaMatmulSchedule schedule_;
   const MatmulProblem problem_;
+  const SizedMatmul sized_;
   const int lanes_;
-  const int64_t tile_rows_, tile_columns_, steps_;
+  const std::string tile_rows_;
+  const int64_t tile_columns_, steps_;
 };
+
+// What of a product may be open: how many rows and matrices there are.
+Status check_sizes(const Graph& graph, const CudaMatmulSchedule& schedule) {
+  if (graph.symbols().empty()) return {};
+  if (!has_open_rows_alone(SizedMatmul::of(graph)) || schedule.splits > 1)
+    return fail(Code::kUnsupported,
+                "CUDA kernels of products are written for constant columns and depth, and rows "
+                "that lie one behind the other, without splits");
+  return {};
+}
 
 }  // namespace
 
 Result<Source> lower_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& schedule) {
-  const MatmulProblem problem = MatmulProblem::of(graph);
+  TRY_STATUS(check_sizes(graph, schedule));
+  MatmulProblem problem = numbers_of(graph);
+  if (problem.m == kCountedRows) problem.m = schedule.bm;  // tiles are counted at the launch
   if (problem.stored == DType::kBool)
     return fail(Code::kUnsupported, "a matmul of bool on this target");
   if (!fits(schedule, problem))

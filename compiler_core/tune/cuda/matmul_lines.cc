@@ -41,4 +41,12 @@ MatmulLines matmul_columns_of_b(const MatmulProblem& problem) {
                      size_of(problem.stored));
 }
 
+bool has_open_rows_alone(const SizedMatmul& x) {
+  if (!x.n.is_constant() || !x.k.is_constant()) return false;
+  for (const Dim* stride :
+       {&x.a.row_stride, &x.a.column_stride, &x.b.row_stride, &x.b.column_stride})
+    if (!stride->is_constant()) return false;
+  return x.m.is_constant() || x.a.column_stride.is(1);
+}
+
 }  // namespace kiln

@@ -17,4 +17,8 @@ struct MatmulLines {
 MatmulLines matmul_rows_of_a(const MatmulProblem& problem);
 MatmulLines matmul_columns_of_b(const MatmulProblem& problem);
 
+// Whether symbols are in the number of rows and matrices alone, and rows lie one behind the other:
+// what kernels of products with symbols are written for.
+bool has_open_rows_alone(const SizedMatmul& problem);
+
 }  // namespace kiln

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler_core/tune/cuda/matmul_lines.h"
+#include "compiler_core/tune/cuda/space_matmul.h"
 #include "compiler_core/tune/cuda/space_pointwise.h"
 #include "compiler_core/tune/cuda/space_row_reduction.h"
 
@@ -34,6 +36,12 @@ CudaRowReductionSchedule plain(const Graph& graph, const CudaRowReductionSchedul
   return schedule;
 }
 
+// A split's sums lie in a workspace of constant size.
+CudaMatmulSchedule plain(const Graph& /*graph*/, CudaMatmulSchedule chosen) {
+  chosen.splits = 1;
+  return chosen;
+}
+
 template <class Decisions>
 Result<std::vector<Schedule>> plain_forms(const Graph& graph, std::span<const Schedule> chosen) {
   std::vector<Schedule> space;
@@ -54,6 +62,12 @@ Result<std::vector<Schedule>> cuda_symbolic_schedules(const Workload& workload,
       return plain_forms<CudaPointwiseSchedule>(workload.graph, chosen);
     case Family::kRowReduction:
       return plain_forms<CudaRowReductionSchedule>(workload.graph, chosen);
+    case Family::kMatmul:
+      if (!has_open_rows_alone(SizedMatmul::of(workload.graph)))
+        return fail(Code::kUnsupported,
+                    "CUDA kernels of products whose columns or depth are known only at run time, "
+                    "or whose rows do not lie one behind the other, are not written yet");
+      return plain_forms<CudaMatmulSchedule>(workload.graph, chosen);
     default:
       return fail(Code::kUnsupported, "CUDA kernels of the family " +
                                           std::string(to_string(workload.family)) +

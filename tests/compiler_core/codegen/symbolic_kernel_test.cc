@@ -219,6 +219,19 @@ TEST(SymbolicMatmul, AgreesForHalves) {
   EXPECT_EQ(check_on_host(matmul(Which::kAll, DType::kF16, false), sizes, 1), "");
 }
 
+TEST(CudaSymbolicMatmul, AgreesForAnyRowsAndBatch) {
+  const Sizes sizes = with_zeros({{1, 1}, {3, 3}, {64, 1}, {97, 40}, {301, 1}});
+  for (const Which which : {Which::kBatch, Which::kRows}) {
+    EXPECT_EQ(check_on_gpu(matmul(which, DType::kF32, true), sizes, 2), "");
+    EXPECT_EQ(check_on_gpu(matmul(which, DType::kBF16, false), sizes, 2), "");
+  }
+}
+
+TEST(CudaSymbolicMatmul, RefusesOpenColumnsAndDepth) {
+  for (const Which which : {Which::kColumns, Which::kDepth, Which::kAll})
+    EXPECT_NE(check_on_gpu(matmul(which, DType::kF32, true), {{1, 1}}, 1), "");
+}
+
 // x [images, 6, 9, 11] with padding; what is added to the result has its own value for each image.
 Workload convolution(int64_t groups, int64_t window, int64_t stride) {
   GraphBuilder b;
