@@ -23,6 +23,7 @@
 #include "compiler_core/codegen/cuda/scan.h"
 #include "compiler_core/codegen/cuda/scatter.h"
 #include "compiler_core/codegen/cuda/sort.h"
+#include "compiler_core/codegen/cuda/symbolic_columns.h"
 #include "compiler_core/codegen/cuda/symbolic_pointwise.h"
 #include "compiler_core/codegen/cuda/symbolic_rows.h"
 #include "compiler_core/codegen/custom.h"
@@ -97,6 +98,10 @@ Result<Source> lower_cuda_symbolic(const Workload& workload, const Schedule& sch
       TRY(const CudaRowReductionSchedule decisions, CudaRowReductionSchedule::from(schedule));
       return lower_cuda_symbolic_rows(workload.graph, decisions);
     }
+    case Family::kColumnReduction: {
+      TRY(const CudaColumnReductionSchedule decisions, CudaColumnReductionSchedule::from(schedule));
+      return lower_cuda_symbolic_columns(workload.graph, decisions);
+    }
     case Family::kMatmul: {
       TRY(const CudaMatmulSchedule decisions, CudaMatmulSchedule::from(schedule));
       return lower_cuda_matmul(workload.graph, decisions);
@@ -158,9 +163,9 @@ Status check_symbols(const Workload& workload, bool cuda) {
   switch (workload.family) {
     case Family::kPointwise:
     case Family::kRowReduction:
+    case Family::kColumnReduction:
     case Family::kMatmul:
       return {};
-    case Family::kColumnReduction:
     case Family::kConvolution:
     case Family::kScan:
     case Family::kSort:

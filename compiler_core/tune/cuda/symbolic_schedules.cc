@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler_core/tune/cuda/matmul_lines.h"
+#include "compiler_core/tune/cuda/space_column_reduction.h"
 #include "compiler_core/tune/cuda/space_matmul.h"
 #include "compiler_core/tune/cuda/space_pointwise.h"
 #include "compiler_core/tune/cuda/space_row_reduction.h"
@@ -36,6 +37,15 @@ CudaRowReductionSchedule plain(const Graph& graph, const CudaRowReductionSchedul
   return schedule;
 }
 
+// A thread a column.
+CudaColumnReductionSchedule plain(const Graph& /*graph*/,
+                                  const CudaColumnReductionSchedule& chosen) {
+  CudaColumnReductionSchedule schedule;
+  schedule.lanes = schedule.down = schedule.unroll = 1;
+  schedule.across = std::min(chosen.threads(), 256);
+  return schedule;
+}
+
 // A split's sums lie in a workspace of constant size.
 CudaMatmulSchedule plain(const Graph& /*graph*/, CudaMatmulSchedule chosen) {
   chosen.splits = 1;
@@ -62,6 +72,8 @@ Result<std::vector<Schedule>> cuda_symbolic_schedules(const Workload& workload,
       return plain_forms<CudaPointwiseSchedule>(workload.graph, chosen);
     case Family::kRowReduction:
       return plain_forms<CudaRowReductionSchedule>(workload.graph, chosen);
+    case Family::kColumnReduction:
+      return plain_forms<CudaColumnReductionSchedule>(workload.graph, chosen);
     case Family::kMatmul:
       if (!has_open_rows_alone(SizedMatmul::of(workload.graph)))
         return fail(Code::kUnsupported,

@@ -165,6 +165,25 @@ TEST(SymbolicRows, SoftmaxIsRightAtEverySize) {
   EXPECT_EQ(check_on_gpu(softmax(), with_zeros(kTwo), 2), "");
 }
 
+TEST(CudaSymbolicColumns, AgreesForRandomGraphs) {
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    RandomGraph random(600 + seed);
+    const Dim a = random.symbol(64), b = random.symbol(48);
+    struct Case {
+      Shape space;
+      int begin, end;
+    };
+    const Case cases[] = {{{a, 45}, 0, 1},
+                          {{40, b, a}, 0, 1},
+                          {{a, b}, 0, 1},
+                          {{a, b, 5}, 1, 2},
+                          {{a, 6, b, 9}, 1, 3}};
+    const auto& [space, begin, end] = cases[seed];
+    const Graph graph = random.reduction(space, begin, end);
+    EXPECT_EQ(check_on_gpu({graph, Family::kColumnReduction, {}}, kTwo, 1), "") << seed;
+  }
+}
+
 // Sums of columns whose rows are cut into a constant number of pieces, some of them empty.
 TEST(SymbolicColumns, CutRowsAreRightWhenThereAreFewerThanPieces) {
   const Workload sum = parsed(R"(kiln.graph 1
@@ -175,6 +194,7 @@ return %1
 )",
                               Family::kColumnReduction);
   EXPECT_EQ(check_on_host(sum, with_zeros({{1}, {3}, {30}, {33}, {600}}), 4), "");
+  EXPECT_EQ(check_on_gpu(sum, with_zeros({{1}, {1024}, {5000}}), 1), "");
 }
 
 enum class Which { kBatch, kRows, kColumns, kDepth, kAll };
