@@ -63,6 +63,17 @@ Result<std::vector<Schedule>> plain_forms(const Graph& graph, std::span<const Sc
   return space;
 }
 
+// What a row's threads were chosen for, rows that stay in registers, is not what they do here.
+Result<std::vector<Schedule>> with_other_threads(std::vector<Schedule> space) {
+  TRY(CudaRowReductionSchedule schedule, CudaRowReductionSchedule::from(space[0]));
+  for (const int threads : {64, 128, 256, 512, 1024}) {
+    schedule.threads = threads;
+    Schedule made = schedule.to_schedule();
+    if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
+  }
+  return space;
+}
+
 }  // namespace
 
 Result<std::vector<Schedule>> cuda_symbolic_schedules(const Workload& workload,
@@ -70,8 +81,11 @@ Result<std::vector<Schedule>> cuda_symbolic_schedules(const Workload& workload,
   switch (workload.family) {
     case Family::kPointwise:
       return plain_forms<CudaPointwiseSchedule>(workload.graph, chosen);
-    case Family::kRowReduction:
-      return plain_forms<CudaRowReductionSchedule>(workload.graph, chosen);
+    case Family::kRowReduction: {
+      TRY(std::vector<Schedule> space,
+          plain_forms<CudaRowReductionSchedule>(workload.graph, chosen));
+      return with_other_threads(space);
+    }
     case Family::kColumnReduction:
       return plain_forms<CudaColumnReductionSchedule>(workload.graph, chosen);
     case Family::kMatmul:

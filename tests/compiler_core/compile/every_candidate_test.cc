@@ -148,6 +148,16 @@ return %3
 return %5
 )",
     R"(kiln.graph 1
+s0 = symbol 0..9223372036854775807 hint 2000
+s1 = symbol 0..100000 hint 300
+%0 = input 0 : bf16[s0,s1,64]
+%1 = cast %0 : f32[s0,s1,64]
+%2 = reduce_sum %1 axes=[1] : f32[s0,64]
+%3 = reduce_max %0 axes=[2] : bf16[s0,s1]
+%4 = tanh %1 : f32[s0,s1,64]
+return %2 %3 %4
+)",
+    R"(kiln.graph 1
 %0 = input 0 : i64[77,1000]
 %1 = input 1 : i64[1000,99]
 %2 = matmul %0 %1 : i64[77,99]
