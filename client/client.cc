@@ -259,7 +259,8 @@ Result<std::unique_ptr<CompiledProgram>> Client::compile(const Graph& graph,
   program->input_order = std::move(form.input_order);
   program->caller_inputs = static_cast<int>(graph.inputs().size());
   program->outcome = to_string(found.outcome);
-  TRY(program->binder, caller_binder(program->files->program, program->input_order, graph.inputs().size()));
+  TRY(program->binder,
+      caller_binder(program->files->program, program->input_order, graph.inputs().size()));
   if (wanted.load) TRY_STATUS(impl_->load(wanted, *program));
   program->seconds = ms_between(started, Clock::now()) / 1000;
   return std::unique_ptr<CompiledProgram>(new CompiledProgram(std::move(program)));

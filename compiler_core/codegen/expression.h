@@ -138,8 +138,7 @@ class ExpressionPrinter {
   Register choose(DType dtype, const Condition& condition, const Register& yes, const Register& no);
   std::vector<Index> coordinates(const Index& flat, const Shape& shape);
   // A new variable with values in [begin, end): `scalar` or, per lane, `lanes` is its text.
-  Index variable(const Index& from, const std::string& before, const std::string& after,
-                 Dim end);
+  Index variable(const Index& from, const std::string& before, const std::string& after, Dim end);
   void cut(const Index& at, const Dim& boundary);
   std::string key(NodeId id, Indices at) const;
 
@@ -154,7 +153,7 @@ class ExpressionPrinter {
     Index at, inner;
     int64_t lanes = 1;
   };
-  std::optional<Rows> rows_;                 // of align()
+  std::optional<Rows> rows_;  // of align()
   std::string readable_;  // C text: when the buffers that are read have elements; "" when they do
   std::map<std::string, Register> known_;    // by node and index
   std::map<std::string, Register> defined_;  // by the text of type and expression

@@ -65,12 +65,12 @@ INSTANTIATE_TEST_SUITE_P(
         Program{"rope", 1}, Program{"colsum", 1}, Program{"relu_matmul", 1}, Program{"matmul", 1},
         Program{"matmul_bf16", 1}, Program{"linear_decode", 1}, Program{"linear_bias_gelu", 1},
         Program{"mlp_silu", 2}, Program{"mlp_relu", 2}, Program{"ffn_gelu", 2},
-        Program{"linear_ln_gelu", 2}, Program{"attention", 3}, Program{"argmax", 0},
-        Program{"where_on_sum", 0}, Program{"cross_entropy", 0}, Program{"sdpa_causal", 0},
-        Program{"cond_sin_cos", 0}, Program{"embedding_sum", 0}, Program{"train_step_mlp", 0},
+        Program{"linear_ln_gelu", 2}, Program{"attention", 1}, Program{"argmax", 1},
+        Program{"where_on_sum", 1}, Program{"cross_entropy", 2}, Program{"sdpa_causal", 1},
+        Program{"cond_sin_cos", 1}, Program{"embedding_sum", 2}, Program{"train_step_mlp", 17},
         Program{"attention_backward", 0}, Program{"layernorm_backward", 0},
-        Program{"conv_bn_relu", 0}, Program{"conv_residual", 0}, Program{"bert", 0},
-        Program{"gpt2", 0}, Program{"llama", 0}),
+        Program{"conv_bn_relu", 2}, Program{"conv_residual", 4}, Program{"bert", 21},
+        Program{"gpt2", 21}, Program{"llama", 29}),
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

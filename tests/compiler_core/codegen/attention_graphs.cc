@@ -82,7 +82,8 @@ class Writer {
     if (w_.mask == Mask::kAdditive)
       return b_.binary(Op::kAdd, s, b_.broadcast(b_.input(DType::kF32, {w_.rows, w_.keys}), full));
     const int rank = static_cast<int>(full.size());
-    const NodeId column = b_.broadcast_in(b_.iota(DType::kI64, w_.keys), full, std::array{rank - 1});
+    const NodeId column =
+        b_.broadcast_in(b_.iota(DType::kI64, w_.keys), full, std::array{rank - 1});
     NodeId row = b_.broadcast_in(b_.iota(DType::kI64, w_.rows), full, std::array{rank - 2});
     if (w_.reach != 0) {
       const NodeId far = b_.broadcast(b_.constant_int(DType::kI64, w_.reach), full);

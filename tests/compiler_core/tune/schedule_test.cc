@@ -29,7 +29,7 @@ TEST(Schedule, ADecisionThatIsNotThereHasItsDefault) {
 TEST(Schedule, RefusesEverythingElse) {
   for (const char* text : {"", " ", "unknown", "matmul ", "matmul  a=1", "matmul a",
                            "matmul a=", "matmul =1", "matmul a=1x", "matmul a=99999999999999999999",
-                           "matmul a=1 a=2", "matmul A=1", "matmul a=1\n", "matmul a=0x10"}) {
+                           "matmul a=1 a=2", "matmul a.b=1", "matmul a=1\n", "matmul a=0x10"}) {
     const Result<Schedule> parsed = Schedule::parse(text);
     ASSERT_FALSE(parsed) << "'" << text << "'";
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
