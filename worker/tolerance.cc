@@ -72,6 +72,21 @@ double terms(const Graph& graph, const Node& node, std::span<const int64_t> symb
   return product;
 }
 
+// Whether some exponential is taken of what was computed and rounded to a half on the way, as in
+// attention in halves. A kernel may keep such a value in f32; the exponential makes of its last
+// place, relative to it, an error relative to one: as many units as the value is large.
+bool exponentiates_halves(const Graph& graph) {
+  std::vector<bool> narrowed;  // by node: a half that was computed is among what it depends on
+  for (const Node& node : graph.nodes()) {
+    bool from_half = is_half(node.dtype) && rounds(node);
+    for (const NodeId id : node.operands)
+      from_half = from_half || narrowed[static_cast<size_t>(id)];
+    if (node.op == Op::kExp && from_half) return true;
+    narrowed.push_back(from_half);
+  }
+  return false;
+}
+
 bool is_step(const Graph& graph, const Node& node) {
   if (node.operands.empty() || !is_float(graph.node(node.operands[0]).dtype)) return false;
   switch (node.op) {
@@ -123,7 +138,8 @@ Tolerance tolerance_of(const Graph& graph, std::span<const int64_t> symbols) {
     if (rounds(node)) roundoff = std::max(roundoff, unit_roundoff(node.dtype));
     compute_roundoff = std::max(compute_roundoff, unit_roundoff(compute_type(node.dtype)));
   }
-  tolerance.relative = 4 * roundoff + (256 + 8 * std::sqrt(total_terms)) * compute_roundoff;
+  const double roundings = exponentiates_halves(graph) ? 12 : 4;
+  tolerance.relative = roundings * roundoff + (256 + 8 * std::sqrt(total_terms)) * compute_roundoff;
   return tolerance;
 }
 
