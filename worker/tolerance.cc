@@ -72,17 +72,18 @@ double terms(const Graph& graph, const Node& node, std::span<const int64_t> symb
   return product;
 }
 
-// Whether some exponential is taken of what was computed and rounded to a half on the way, as in
-// attention in halves. A kernel may keep such a value in f32; the exponential makes of its last
-// place, relative to it, an error relative to one: as many units as the value is large.
-bool exponentiates_halves(const Graph& graph) {
-  std::vector<bool> narrowed;  // by node: a half that was computed is among what it depends on
+// Whether what was computed and rounded to a half on the way goes into an exponential or a sum of
+// products, as in attention in halves. A kernel may round elsewhere (before a division instead of
+// after it) or not at all. The exponential turns the last place of its argument into as many units
+// as the argument is large; in the sum, terms that were rounded apart cancel.
+bool works_on_rounded_halves(const Graph& graph) {
+  std::vector<bool> rounded;  // by node: a half that was computed is among what it depends on
   for (const Node& node : graph.nodes()) {
     bool from_half = is_half(node.dtype) && rounds(node);
-    for (const NodeId id : node.operands)
-      from_half = from_half || narrowed[static_cast<size_t>(id)];
-    if (node.op == Op::kExp && from_half) return true;
-    narrowed.push_back(from_half);
+    for (const NodeId id : node.operands) from_half = from_half || rounded[static_cast<size_t>(id)];
+    const bool amplifies = node.op == Op::kExp || traits(node.op).kind == OpKind::kContract;
+    if (amplifies && from_half) return true;
+    rounded.push_back(from_half);
   }
   return false;
 }
@@ -138,7 +139,9 @@ Tolerance tolerance_of(const Graph& graph, std::span<const int64_t> symbols) {
     if (rounds(node)) roundoff = std::max(roundoff, unit_roundoff(node.dtype));
     compute_roundoff = std::max(compute_roundoff, unit_roundoff(compute_type(node.dtype)));
   }
-  const double roundings = exponentiates_halves(graph) ? 12 : 4;
+  const bool rounded = works_on_rounded_halves(graph);
+  tolerance.has_steps |= rounded;
+  const double roundings = rounded ? 12 : 4;
   tolerance.relative = roundings * roundoff + (256 + 8 * std::sqrt(total_terms)) * compute_roundoff;
   return tolerance;
 }
