@@ -136,8 +136,9 @@ int main(int argc, char** argv) {
   explain->add_option("FILE", options.files, "Program")->required()->expected(1);
   explain->add_option("--graph", options.graph_pass,
                       "Print the graph after this pass instead: read, expand_half, simplify, "
-                      "sink_views, simplify_again, canonicalise, split_reductions, sink_gathers, "
-                      "sink_broadcasts");
+                      "fold_constants, sink_views, simplify_again, canonicalise, unroll_windows, "
+                      "multiply_outer_products, split_reductions, sink_gathers, sink_broadcasts, "
+                      "share_reshapes, arrange_products, lift_attention_casts");
   auto* source =
       explain->add_option("--source", options.source_launch,
                           "Print the generated code instead: of launch N, or of every kernel");
