@@ -24,6 +24,9 @@ namespace {
 constexpr size_t kMaxItems = 1 << 17;
 constexpr size_t kMaxBlobDigests = 4096;  // of one BlobRequest
 constexpr int kMaxNesting = 32;
+constexpr size_t kTokenBytes = 16;
+constexpr size_t kSigningKeyBytes = 32;
+constexpr size_t kSignatureBytes = 64;
 
 // Thrown by the readers below, beside kj::Exception; both become an Error in decode().
 struct Malformed {
@@ -74,6 +77,20 @@ Digest digest(capnp::Data::Reader in) {
   return out;
 }
 
+// Of that many bytes, or empty where there is none.
+std::string sized(capnp::Data::Reader in, size_t size) {
+  if (in.size() != 0 && in.size() != size) throw Malformed{"bytes of another length than theirs"};
+  return bytes(in);
+}
+
+Priority priority(wire::Priority in) {
+  const auto number = static_cast<uint16_t>(in);
+  if (number > static_cast<uint16_t>(Priority::kWarmUp)) {
+    throw Malformed{"an enum has an unknown value"};
+  }
+  return static_cast<Priority>(number);
+}
+
 Error error(wire::Error::Reader in) {
   return {enumerator<Code::kInternal>(in.getCode()), text(in.getMessage()),
           amount(in.getRetryAfterMs())};
@@ -102,7 +119,8 @@ Hello hello(wire::Hello::Reader in) {
 }
 
 Welcome welcome(wire::Welcome::Reader in) {
-  return {in.getProtocol(), text(in.getSoftware()), digest(in.getCodegen())};
+  return {in.getProtocol(), text(in.getSoftware()), digest(in.getCodegen()),
+          sized(in.getSession(), kTokenBytes), sized(in.getSigningKey(), kSigningKeyBytes)};
 }
 
 CompileRequest compile_request(wire::CompileRequest::Reader in) {
@@ -113,6 +131,8 @@ CompileRequest compile_request(wire::CompileRequest::Reader in) {
   out.mode = enumerator<Mode::kMaxAutotune>(in.getMode());
   out.check_only = in.getCheckOnly();
   out.graph_text = text(in.getGraphText());
+  out.priority = priority(in.getPriority());
+  out.detach = in.getDetach();
   return out;
 }
 
@@ -135,13 +155,34 @@ CompileReply compile_reply(wire::CompileReply::Reader in) {
       out.outcome = fail(error(in.getError()));
       break;
     case wire::CompileReply::OUTCOME:
-      out.outcome = enumerator<CacheOutcome::kLocal>(in.getOutcome());
+      out.outcome = enumerator<CacheOutcome::kQueued>(in.getOutcome());
       break;
     default:
       throw Malformed{"a compile reply of unknown kind"};
   }
   out.program_json = text(in.getProgramJson());
+  out.signature = sized(in.getSignature(), kSignatureBytes);
   return out;
+}
+
+AdminRequest admin_request(wire::AdminRequest::Reader in) {
+  AdminRequest out;
+  out.request = in.getRequest();
+  out.kind = enumerator<AdminRequest::Kind::kCollect>(in.getKind());
+  out.worker = text(in.getWorker());
+  if (const auto key = in.getKey(); key.size() != 0) out.key = digest(key);
+  out.amount = amount(in.getAmount());
+  return out;
+}
+
+AdminReply admin_reply(wire::AdminReply::Reader in) {
+  switch (in.which()) {
+    case wire::AdminReply::ERROR:
+      return {in.getRequest(), fail(error(in.getError()))};
+    case wire::AdminReply::JSON:
+      return {in.getRequest(), text(in.getJson())};
+  }
+  throw Malformed{"an admin reply of unknown kind"};
 }
 
 // Turns lists into vectors, within the frame's allowance of items.
@@ -187,8 +228,16 @@ class ListReader {
       return WorkerStats{text(worker.getName()),       target(worker.getTarget()),
                          text(worker.getToolkit()),    count(worker.getLeases()),
                          amount(worker.getCompiled()), amount(worker.getMeasured()),
-                         quantity(worker.getIdleS())};
+                         quantity(worker.getIdleS()),  text(worker.getState()),
+                         text(worker.getReason()),     quantity(worker.getSentinelUs())};
     });
+    stats.requests_open = amount(in.getRequestsOpen());
+    stats.candidates_queued = amount(in.getCandidatesQueued());
+    stats.overloaded = amount(in.getOverloaded());
+    stats.hedged = amount(in.getHedged());
+    stats.set_aside = amount(in.getSetAside());
+    stats.evicted = amount(in.getEvicted());
+    stats.connections = amount(in.getConnections());
     return out;
   }
 
@@ -205,6 +254,8 @@ class ListReader {
       return candidate_result(result);
     });
     out.draining = in.getDraining();
+    out.sentinel_us = quantity(in.getSentinelUs());
+    out.device_errors = count(in.getDeviceErrors());
     return out;
   }
 
@@ -215,6 +266,7 @@ class ListReader {
     out.acks = read(in.getAcks(), [](wire::WorkerOrders::Ack::Reader ack) {
       return ResultAck{ack.getLease(), count(ack.getIndex())};
     });
+    out.drain = in.getDrain();
     return out;
   }
 
@@ -258,7 +310,8 @@ class ListReader {
     out.incumbent_us = quantity(in.getIncumbentUs());
     out.candidates = read(in.getCandidates(), [this](wire::Job::Candidate::Reader candidate) {
       return CandidateJob{count(candidate.getIndex()), schedule(candidate.getSchedule()),
-                          text(candidate.getRecipeJson()), bytes(candidate.getBinary())};
+                          text(candidate.getRecipeJson()), bytes(candidate.getBinary()),
+                          sized(candidate.getSignature(), kSignatureBytes)};
     });
     return out;
   }
@@ -299,6 +352,10 @@ Message read_envelope(wire::Envelope::Reader in) {
       return lists.worker_report(in.getWorkerReport());
     case wire::Envelope::WORKER_ORDERS:
       return lists.worker_orders(in.getWorkerOrders());
+    case wire::Envelope::ADMIN_REQUEST:
+      return admin_request(in.getAdminRequest());
+    case wire::Envelope::ADMIN_REPLY:
+      return admin_reply(in.getAdminReply());
   }
   throw Malformed{"a message of unknown kind"};
 }

@@ -72,6 +72,8 @@ void put(wire::Envelope::Builder out, const Welcome& in) {
   welcome.setProtocol(in.protocol);
   welcome.setSoftware(text(in.software));
   welcome.setCodegen(bytes(in.codegen));
+  welcome.setSession(bytes(in.session));
+  welcome.setSigningKey(bytes(in.signing_key));
 }
 
 void put(wire::Envelope::Builder out, const Refusal& in) {
@@ -86,6 +88,8 @@ void put(wire::Envelope::Builder out, const CompileRequest& in) {
   request.setMode(static_cast<wire::Mode>(in.mode));
   request.setCheckOnly(in.check_only);
   request.setGraphText(text(in.graph_text));
+  request.setPriority(static_cast<wire::Priority>(in.priority));
+  request.setDetach(in.detach);
 }
 
 void put(wire::Envelope::Builder out, const NeedGraph& in) {
@@ -111,6 +115,7 @@ void put(wire::Envelope::Builder out, const CompileReply& in) {
     put(reply.initError(), in.outcome.error());
   }
   reply.setProgramJson(text(in.program_json));
+  reply.setSignature(bytes(in.signature));
 }
 
 void put(wire::Envelope::Builder out, const BlobRequest& in) {
@@ -146,6 +151,9 @@ void put(wire::StatsReply::Worker::Builder out, const WorkerStats& in) {
   out.setCompiled(static_cast<uint64_t>(in.compiled));
   out.setMeasured(static_cast<uint64_t>(in.measured));
   out.setIdleS(in.idle_s);
+  out.setState(text(in.state));
+  out.setReason(text(in.reason));
+  out.setSentinelUs(in.sentinel_us);
 }
 
 void put(wire::Envelope::Builder out, const StatsReply& in) {
@@ -167,6 +175,13 @@ void put(wire::Envelope::Builder out, const StatsReply& in) {
   reply.setUptimeS(stats.uptime_s);
   auto workers = reply.initWorkers(list_size(stats.workers.size()));
   for (unsigned i = 0; i < workers.size(); ++i) put(workers[i], stats.workers[i]);
+  reply.setRequestsOpen(static_cast<uint64_t>(stats.requests_open));
+  reply.setCandidatesQueued(static_cast<uint64_t>(stats.candidates_queued));
+  reply.setOverloaded(static_cast<uint64_t>(stats.overloaded));
+  reply.setHedged(static_cast<uint64_t>(stats.hedged));
+  reply.setSetAside(static_cast<uint64_t>(stats.set_aside));
+  reply.setEvicted(static_cast<uint64_t>(stats.evicted));
+  reply.setConnections(static_cast<uint64_t>(stats.connections));
 }
 
 void put(wire::CandidateResult::Builder out, const CandidateResult& in) {
@@ -202,6 +217,8 @@ void put(wire::Envelope::Builder out, const WorkerReport& in) {
   auto results = report.initResults(list_size(in.results.size()));
   for (unsigned i = 0; i < results.size(); ++i) put(results[i], in.results[i]);
   report.setDraining(in.draining);
+  report.setSentinelUs(in.sentinel_us);
+  report.setDeviceErrors(static_cast<uint32_t>(in.device_errors));
 }
 
 void put(wire::Job::Builder out, const Job& in) {
@@ -222,6 +239,7 @@ void put(wire::Job::Builder out, const Job& in) {
     put(candidates[i].initSchedule(), from.schedule);
     candidates[i].setRecipeJson(text(from.recipe_json));
     candidates[i].setBinary(bytes(from.binary));
+    candidates[i].setSignature(bytes(from.signature));
   }
 }
 
@@ -235,6 +253,26 @@ void put(wire::Envelope::Builder out, const WorkerOrders& in) {
   for (unsigned i = 0; i < acks.size(); ++i) {
     acks[i].setLease(in.acks[i].lease);
     acks[i].setIndex(static_cast<uint32_t>(in.acks[i].index));
+  }
+  orders.setDrain(in.drain);
+}
+
+void put(wire::Envelope::Builder out, const AdminRequest& in) {
+  auto request = out.initAdminRequest();
+  request.setRequest(in.request);
+  request.setKind(static_cast<wire::AdminKind>(in.kind));
+  request.setWorker(text(in.worker));
+  if (in.key) request.setKey(bytes(*in.key));
+  request.setAmount(static_cast<uint64_t>(in.amount));
+}
+
+void put(wire::Envelope::Builder out, const AdminReply& in) {
+  auto reply = out.initAdminReply();
+  reply.setRequest(in.request);
+  if (in.outcome) {
+    reply.setJson(text(*in.outcome));
+  } else {
+    put(reply.initError(), in.outcome.error());
   }
 }
 

@@ -37,6 +37,8 @@ struct Envelope {
     statsReply @12 :StatsReply;
     workerReport @13 :WorkerReport;
     workerOrders @14 :WorkerOrders;
+    adminRequest @15 :AdminRequest;
+    adminReply @16 :AdminReply;
   }
 }
 
@@ -49,7 +51,8 @@ enum Family {
   unset @0; pointwise @1; rowReduction @2; columnReduction @3; matmul @4; scan @5; sort @6;
   scatter @7; convolution @8; attention @9; custom @10;
 }
-enum CacheOutcome { unset @0; tuned @1; joined @2; hit @3; local @4; }
+enum CacheOutcome { unset @0; tuned @1; joined @2; hit @3; local @4; queued @5; }
+enum Priority { interactive @0; warmUp @1; }
 enum JobKind { unset @0; compile @1; screen @2; final @3; }
 
 enum Verdict {
@@ -123,6 +126,8 @@ struct Welcome {
   protocol @0 :UInt32;
   software @1 :Text;
   codegen @2 :Data;               # digest: the coordinator's code generator identity
+  session @3 :Data;               # token: 16 random bytes; empty before version 2
+  signingKey @4 :Data;            # Ed25519 public key (32 bytes) of the artifacts; empty: unsigned
 }
 
 # ---- Client and coordinator ----
@@ -139,6 +144,8 @@ struct CompileRequest {
   mode @3 :Mode;
   checkOnly @4 :Bool;             # answer notFound on a miss and start nothing
   graphText @5 :Text;             # empty on the first try
+  priority @6 :Priority;
+  detach @7 :Bool;                # answer `queued` once the flight is durable; nobody waits for it
 }
 
 struct Progress {
@@ -157,6 +164,7 @@ struct CompileReply {
     outcome @2 :CacheOutcome;
   }
   programJson @3 :Text;           # the manifest, beside an outcome
+  signature @4 :Data;             # Ed25519 (64 bytes) over the manifest; empty: unsigned
 }
 
 struct BlobRequest {
@@ -188,6 +196,13 @@ struct StatsReply {
   storeFailures @12 :UInt64;
   uptimeS @13 :Float64;
   workers @14 :List(Worker);
+  requestsOpen @15 :UInt64;
+  candidatesQueued @16 :UInt64;
+  overloaded @17 :UInt64;         # requests refused since the start
+  hedged @18 :UInt64;             # batches given to a second worker
+  setAside @19 :UInt64;           # candidates given up after transient failures
+  evicted @20 :UInt64;            # entries
+  connections @21 :UInt64;
 
   struct Worker {
     name @0 :Text;
@@ -197,6 +212,9 @@ struct StatsReply {
     compiled @4 :UInt64;
     measured @5 :UInt64;
     idleS @6 :Float64;
+    state @7 :Text;               # serving, draining, quarantined
+    reason @8 :Text;              # why quarantined
+    sentinelUs @9 :Float64;       # as last reported; 0: not measured
   }
 }
 
@@ -214,6 +232,8 @@ struct WorkerReport {
   leases @4 :List(Lease);
   results @5 :List(CandidateResult);
   draining @6 :Bool;              # give it nothing new
+  sentinelUs @7 :Float64;         # the sentinel kernel's latest median; 0: not measured
+  deviceErrors @8 :UInt32;        # device faults since the worker started
 
   struct Lease {
     lease @0 :UInt64;
@@ -242,6 +262,7 @@ struct WorkerOrders {
   jobs @0 :List(Job);             # leases it should hold and does not report yet
   leases @1 :List(UInt64);        # every lease it should hold; others are dropped
   acks @2 :List(Ack);             # results that are stored, or refused as stale
+  drain @3 :Bool;                 # finish the leases, report, then exit
 
   struct Ack {
     lease @0 :UInt64;
@@ -267,5 +288,26 @@ struct Job {
     schedule @1 :Schedule;
     recipeJson @2 :Text;          # final: compiled already, the binary follows
     binary @3 :Data;
+    signature @4 :Data;           # the coordinator's, Ed25519 over recipe and binary; empty: unsigned
+  }
+}
+
+# ---- Operators ----
+
+enum AdminKind { unset @0; drain @1; pin @2; unpin @3; collect @4; }
+
+struct AdminRequest {
+  request @0 :UInt64;
+  kind @1 :AdminKind;
+  worker @2 :Text;                # drain: by name
+  key @3 :Data;                   # pin, unpin: the program's digest; else empty
+  amount @4 :UInt64;              # collect: bytes to shrink the cache to
+}
+
+struct AdminReply {
+  request @0 :UInt64;
+  union {
+    error @1 :Error;
+    json @2 :Text;                # what was done, as `--json` prints it
   }
 }

@@ -12,6 +12,8 @@ std::string_view to_string(CacheOutcome outcome) {
       return "hit";
     case CacheOutcome::kLocal:
       return "local";
+    case CacheOutcome::kQueued:
+      return "queued";
   }
   return "unknown";
 }

@@ -11,6 +11,7 @@
 //            results are stored). Both are state, not deltas: a lost one heals with the next.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,7 +21,7 @@
 
 namespace kiln {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr size_t kMaxMessageBytes = 32 << 20;  // graphs of 100,000 nodes, batches of blobs
 inline constexpr size_t kMaxBlobBytes = 16 << 20;
 
@@ -34,11 +35,15 @@ struct Hello {
 struct Welcome {
   uint32_t protocol = kProtocolVersion;
   std::string software;
-  Digest codegen;  // the coordinator's code generator identity
+  Digest codegen;           // the coordinator's code generator identity
+  std::string session{};      // token: 16 random bytes
+  std::string signing_key{};  // Ed25519 public key of the artifacts, 32 bytes; empty: unsigned
 };
 struct Refusal {  // the connection, or a message, is refused; says why
   Error error;
 };
+
+enum class Priority : uint8_t { kInteractive = 0, kWarmUp = 1 };
 
 struct CompileRequest {
   uint64_t request = 0;  // chosen by the client, unique on its connection
@@ -47,6 +52,8 @@ struct CompileRequest {
   Mode mode = Mode::kDefault;
   bool check_only = false;  // answer kNotFound on a miss and start nothing
   std::string graph_text;   // canonical graph; empty on the first try
+  Priority priority = Priority::kInteractive;
+  bool detach = false;  // answer kQueued once the flight is durable; nobody waits for it
 };
 struct NeedGraph {
   uint64_t request = 0;
@@ -57,13 +64,15 @@ struct Progress {
   int candidates = 0, candidates_done = 0;
   double elapsed_s = 0;
 };
-enum class CacheOutcome : uint8_t { kTuned = 1, kJoined = 2, kHit = 3, kLocal = 4 };
-std::string_view to_string(CacheOutcome outcome);  // "tuned", "joined", "hit", "local"
+// kQueued: of a detached request; the flight is durable and goes on without a client.
+enum class CacheOutcome : uint8_t { kTuned = 1, kJoined = 2, kHit = 3, kLocal = 4, kQueued = 5 };
+std::string_view to_string(CacheOutcome outcome);  // "tuned", "joined", "hit", "local", "queued"
 
 struct CompileReply {
   uint64_t request = 0;
   Result<CacheOutcome> outcome = CacheOutcome::kHit;
   std::string program_json;  // manifest, when there is one
+  std::string signature{};     // Ed25519 over the manifest, 64 bytes; empty: unsigned
 };
 struct BlobRequest {
   uint64_t request = 0;
@@ -87,7 +96,10 @@ struct WorkerStats {
   std::string toolkit;
   int leases = 0;
   int64_t compiled = 0, measured = 0;
-  double idle_s = 0;  // since its last report
+  double idle_s = 0;       // since its last report
+  std::string state{};       // "serving", "draining" or "quarantined"
+  std::string reason{};      // why quarantined
+  double sentinel_us = 0;  // as last reported; 0: not measured
 };
 struct Stats {
   int64_t hits = 0, misses = 0, joined = 0;
@@ -97,6 +109,12 @@ struct Stats {
   int64_t corrupt_blobs = 0, malformed_messages = 0, store_failures = 0;
   double uptime_s = 0;
   std::vector<WorkerStats> workers;
+  int64_t requests_open = 0, candidates_queued = 0;
+  int64_t overloaded = 0;  // requests refused since the start
+  int64_t hedged = 0;      // batches given to a second worker
+  int64_t set_aside = 0;   // candidates given up after transient failures
+  int64_t evicted = 0;     // entries
+  int64_t connections = 0;
 };
 struct StatsReply {
   uint64_t request = 0;
@@ -110,6 +128,7 @@ struct CandidateJob {
   Schedule schedule;
   std::string recipe_json;  // kFinal: compiled already, binary follows
   std::string binary;
+  std::string signature{};  // the coordinator's, Ed25519 over recipe and binary; empty: unsigned
 };
 struct Job {
   enum class Kind : uint8_t {
@@ -153,6 +172,8 @@ struct WorkerReport {
   std::vector<LeaseState> leases;        // what it works on
   std::vector<CandidateResult> results;  // finished and not yet acknowledged
   bool draining = false;                 // give it nothing new
+  double sentinel_us = 0;                // the sentinel kernel's latest median; 0: not measured
+  int device_errors = 0;                 // device faults since the worker started
 };
 struct ResultAck {
   uint64_t lease = 0;
@@ -162,10 +183,26 @@ struct WorkerOrders {
   std::vector<Job> jobs;         // leases it should hold and does not report yet
   std::vector<uint64_t> leases;  // every lease it should hold; others are dropped
   std::vector<ResultAck> acks;   // results stored (or refused as stale): forget them
+  bool drain = false;            // finish the leases, report, then exit
+};
+
+// ---- Operators ----
+
+struct AdminRequest {
+  enum class Kind : uint8_t { kDrain = 1, kPin = 2, kUnpin = 3, kCollect = 4 };
+  uint64_t request = 0;
+  Kind kind = Kind::kDrain;
+  std::string worker;         // kDrain: by name
+  std::optional<Digest> key;  // kPin, kUnpin: the program's
+  int64_t amount = 0;         // kCollect: bytes to shrink the cache to
+};
+struct AdminReply {
+  uint64_t request = 0;
+  Result<std::string> outcome;  // what was done, as `--json` prints it
 };
 
 using Message = std::variant<Hello, Welcome, Refusal, CompileRequest, NeedGraph, Progress,
                              CompileReply, BlobRequest, BlobReply, Cancel, StatsRequest, StatsReply,
-                             WorkerReport, WorkerOrders>;
+                             WorkerReport, WorkerOrders, AdminRequest, AdminReply>;
 
 }  // namespace kiln

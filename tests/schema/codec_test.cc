@@ -25,14 +25,16 @@ bool operator==(const Hello& a, const Hello& b) {
   return a.protocol == b.protocol && a.role == b.role && a.software == b.software;
 }
 bool operator==(const Welcome& a, const Welcome& b) {
-  return a.protocol == b.protocol && a.software == b.software && a.codegen == b.codegen;
+  return a.protocol == b.protocol && a.software == b.software && a.codegen == b.codegen &&
+         a.session == b.session && a.signing_key == b.signing_key;
 }
 bool operator==(const Refusal& a, const Refusal& b) {
   return a.error == b.error;
 }
 bool operator==(const CompileRequest& a, const CompileRequest& b) {
   return a.request == b.request && a.graph == b.graph && a.target == b.target && a.mode == b.mode &&
-         a.check_only == b.check_only && a.graph_text == b.graph_text;
+         a.check_only == b.check_only && a.graph_text == b.graph_text && a.priority == b.priority &&
+         a.detach == b.detach;
 }
 bool operator==(const NeedGraph& a, const NeedGraph& b) {
   return a.request == b.request;
@@ -43,7 +45,8 @@ bool operator==(const Progress& a, const Progress& b) {
          a.elapsed_s == b.elapsed_s;
 }
 bool operator==(const CompileReply& a, const CompileReply& b) {
-  return a.request == b.request && a.outcome == b.outcome && a.program_json == b.program_json;
+  return a.request == b.request && a.outcome == b.outcome && a.program_json == b.program_json &&
+         a.signature == b.signature;
 }
 bool operator==(const BlobRequest& a, const BlobRequest& b) {
   return a.request == b.request && a.digests == b.digests;
@@ -60,7 +63,8 @@ bool operator==(const StatsRequest& a, const StatsRequest& b) {
 bool operator==(const WorkerStats& a, const WorkerStats& b) {
   return a.name == b.name && a.target == b.target && a.toolkit == b.toolkit &&
          a.leases == b.leases && a.compiled == b.compiled && a.measured == b.measured &&
-         a.idle_s == b.idle_s;
+         a.idle_s == b.idle_s && a.state == b.state && a.reason == b.reason &&
+         a.sentinel_us == b.sentinel_us;
 }
 bool operator==(const Stats& a, const Stats& b) {
   return a.hits == b.hits && a.misses == b.misses && a.joined == b.joined &&
@@ -68,14 +72,18 @@ bool operator==(const Stats& a, const Stats& b) {
          a.candidates_measured == b.candidates_measured && a.flights_open == b.flights_open &&
          a.retries == b.retries && a.entries == b.entries && a.bytes == b.bytes &&
          a.corrupt_blobs == b.corrupt_blobs && a.malformed_messages == b.malformed_messages &&
-         a.store_failures == b.store_failures && a.uptime_s == b.uptime_s && a.workers == b.workers;
+         a.store_failures == b.store_failures && a.uptime_s == b.uptime_s &&
+         a.workers == b.workers && a.requests_open == b.requests_open &&
+         a.candidates_queued == b.candidates_queued && a.overloaded == b.overloaded &&
+         a.hedged == b.hedged && a.set_aside == b.set_aside && a.evicted == b.evicted &&
+         a.connections == b.connections;
 }
 bool operator==(const StatsReply& a, const StatsReply& b) {
   return a.request == b.request && a.stats == b.stats;
 }
 bool operator==(const CandidateJob& a, const CandidateJob& b) {
   return a.index == b.index && a.schedule == b.schedule && a.recipe_json == b.recipe_json &&
-         a.binary == b.binary;
+         a.binary == b.binary && a.signature == b.signature;
 }
 bool operator==(const Job& a, const Job& b) {
   return a.lease == b.lease && a.epoch == b.epoch && a.kind == b.kind &&
@@ -96,13 +104,21 @@ bool operator==(const LeaseState& a, const LeaseState& b) {
 bool operator==(const WorkerReport& a, const WorkerReport& b) {
   return a.worker == b.worker && a.target == b.target && a.toolkit == b.toolkit &&
          a.slots == b.slots && a.leases == b.leases && a.results == b.results &&
-         a.draining == b.draining;
+         a.draining == b.draining && a.sentinel_us == b.sentinel_us &&
+         a.device_errors == b.device_errors;
 }
 bool operator==(const ResultAck& a, const ResultAck& b) {
   return a.lease == b.lease && a.index == b.index;
 }
 bool operator==(const WorkerOrders& a, const WorkerOrders& b) {
-  return a.jobs == b.jobs && a.leases == b.leases && a.acks == b.acks;
+  return a.jobs == b.jobs && a.leases == b.leases && a.acks == b.acks && a.drain == b.drain;
+}
+bool operator==(const AdminRequest& a, const AdminRequest& b) {
+  return a.request == b.request && a.kind == b.kind && a.worker == b.worker && a.key == b.key &&
+         a.amount == b.amount;
+}
+bool operator==(const AdminReply& a, const AdminReply& b) {
+  return a.request == b.request && a.outcome == b.outcome;
 }
 
 namespace {

@@ -67,8 +67,9 @@ inline Job sample_job() {
   job.policy = sample_policy();
   job.seed = 0x123456789abcdef;
   job.incumbent_us = 42.5;
-  job.candidates = {{3, sample_schedule(), "{}", std::string(1000, '\xff')},
-                    {4, {Family::kPointwise, {}}, "", ""}};
+  job.candidates = {
+      {3, sample_schedule(), "{}", std::string(1000, '\xff'), std::string(64, '\x5a')},
+      {4, {Family::kPointwise, {}}, "", "", ""}};
   return job;
 }
 
@@ -87,7 +88,15 @@ inline Stats sample_stats() {
   stats.malformed_messages = 10;
   stats.store_failures = 11;
   stats.uptime_s = 12.5;
-  stats.workers = {{"host:1", sample_target(), "g++ 12.2", 1, 2, 3, 0.25}, {}};
+  stats.workers = {
+      {"host:1", sample_target(), "g++ 12.2", 1, 2, 3, 0.25, "quarantined", "drift", 7.5}, {}};
+  stats.requests_open = 13;
+  stats.candidates_queued = 14;
+  stats.overloaded = 15;
+  stats.hedged = 16;
+  stats.set_aside = 17;
+  stats.evicted = 18;
+  stats.connections = 19;
   return stats;
 }
 
@@ -100,18 +109,23 @@ inline WorkerReport sample_report() {
   report.leases = {{7, 3, 2}, {8, 3, 0}};
   report.results = {sample_result(), CandidateResult{}};
   report.draining = true;
+  report.sentinel_us = 5.25;
+  report.device_errors = 2;
   return report;
 }
 
 inline std::vector<Message> sample_messages() {
   const Digest a = sample_digest("a"), b = sample_digest("b");
   const Error error{Code::kOverloaded, "too many requests", 250};
-  CompileReply tuned{11, CacheOutcome::kTuned, "{\"kernels\":[]}"};
-  CompileReply refused{12, fail(error), ""};
+  CompileReply tuned{11, CacheOutcome::kTuned, "{\"kernels\":[]}", std::string(64, 's')};
+  CompileReply refused{12, fail(error), "", ""};
+  CompileRequest request{13, a, sample_target(), Mode::kMaxAutotune, true, "kiln.graph 1\n"};
+  request.priority = Priority::kWarmUp;
+  request.detach = true;
   return {Hello{2, Role::kWorker, "kiln 9"},
-          Welcome{3, "kiln 8", a},
+          Welcome{3, "kiln 8", a, std::string(16, 't'), std::string(32, 'k')},
           Refusal{error},
-          CompileRequest{13, a, sample_target(), Mode::kMaxAutotune, true, "kiln.graph 1\n"},
+          request,
           NeedGraph{14},
           Progress{15, 4, 3, 20, 10, 1.5},
           tuned,
@@ -122,7 +136,11 @@ inline std::vector<Message> sample_messages() {
           StatsRequest{19},
           StatsReply{20, sample_stats()},
           sample_report(),
-          WorkerOrders{{sample_job(), Job{}}, {1, UINT64_MAX}, {{7, 17}, {8, 0}}}};
+          WorkerOrders{{sample_job(), Job{}}, {1, UINT64_MAX}, {{7, 17}, {8, 0}}, true},
+          AdminRequest{21, AdminRequest::Kind::kPin, "host:1", a, 22},
+          AdminRequest{23, AdminRequest::Kind::kCollect, "", std::nullopt, INT64_MAX},
+          AdminReply{24, std::string("{}")},
+          AdminReply{25, fail(error)}};
 }
 
 }  // namespace kiln
