@@ -6,7 +6,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <algorithm>
 
 #include <algorithm>
 #include <array>
@@ -31,20 +30,40 @@ int code_of(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// This process's environment with `more` in place of what has the same names, and without what
+// would lead to a service or a cache of the person who runs the tests.
+std::vector<std::string> environment_with(const std::vector<std::string>& more) {
+  std::vector<std::string> environment = more;
+  const auto name_of = [](std::string_view pair) { return pair.substr(0, pair.find('=')); };
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string_view name = name_of(*at);
+    const bool hidden = name == "KILN_COORDINATOR" || name == "KILN_CACHE_DIR";
+    const bool replaced =
+        std::ranges::any_of(more, [&](const auto& pair) { return name_of(pair) == name; });
+    if (!hidden && !replaced) environment.emplace_back(*at);
+  }
+  return environment;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (const std::string& string : strings) result.push_back(const_cast<char*>(string.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+// Nothing between fork and exec that another thread's lock could stop.
 pid_t spawn(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
             int out, int err) {
-  std::vector<char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
+  const std::vector<std::string> whole = environment_with(environment);
+  const std::vector<char*> argv = pointers(arguments), envp = pointers(whole);
   const pid_t pid = ::fork();
   CHECK(pid >= 0, "fork");
   if (pid > 0) return pid;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (const char* name : {"KILN_COORDINATOR", "KILN_CACHE_DIR"}) ::unsetenv(name);
-  for (const std::string& pair : environment) ::putenv(const_cast<char*>(pair.c_str()));
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
-  ::execv(argv[0], argv.data());
+  ::execve(argv[0], argv.data(), envp.data());
   ::_exit(127);
 }
 
@@ -111,11 +130,12 @@ Finished run(const std::vector<std::string>& arguments, const std::vector<std::s
   return result;
 }
 
-Child Child::start(const std::vector<std::string>& arguments, const Path& out, const Path& err) {
+Child Child::start(const std::vector<std::string>& arguments, const Path& out, const Path& err,
+                   const std::vector<std::string>& environment) {
   const int out_fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   const int err_fd = ::open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   CHECK(out_fd >= 0 && err_fd >= 0, "the test's own directory");
-  const pid_t pid = spawn(arguments, {}, out_fd, err_fd);
+  const pid_t pid = spawn(arguments, environment, out_fd, err_fd);
   ::close(out_fd);
   ::close(err_fd);
   return Child(pid);
@@ -123,6 +143,7 @@ Child Child::start(const std::vector<std::string>& arguments, const Path& out, c
 
 Child& Child::operator=(Child&& other) noexcept {
   std::swap(pid_, other.pid_);
+  std::swap(exit_code_, other.exit_code_);
   return *this;
 }
 
@@ -133,19 +154,22 @@ Child::~Child() {
 }
 
 void Child::signal(int number) const {
-  ::kill(pid_, number);
+  if (pid_ > 0) ::kill(pid_, number);  // -1 would be everybody
 }
 
 int Child::wait() {
+  if (pid_ <= 0) return exit_code_;
   int status = 0;
   ::waitpid(pid_, &status, 0);
   pid_ = -1;
-  return code_of(status);
+  return exit_code_ = code_of(status);
 }
 
 bool Child::running() {
   if (pid_ <= 0) return false;
-  if (::waitpid(pid_, nullptr, WNOHANG) == 0) return true;
+  int status = 0;
+  if (::waitpid(pid_, &status, WNOHANG) == 0) return true;
+  exit_code_ = code_of(status);
   pid_ = -1;
   return false;
 }

@@ -26,19 +26,24 @@ Finished run(const std::vector<std::string>& arguments,
 // A child in the background, killed when the object goes.
 class Child {
  public:
-  static Child start(const std::vector<std::string>& arguments, const Path& out, const Path& err);
-  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+  // It ends when the thread that started it does.
+  static Child start(const std::vector<std::string>& arguments, const Path& out, const Path& err,
+                     const std::vector<std::string>& environment = {});
+  Child(Child&& other) noexcept
+      : pid_(std::exchange(other.pid_, -1)), exit_code_(other.exit_code_) {}
   Child& operator=(Child&& other) noexcept;
   ~Child();
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
-  int wait();  // exit code as in Finished
-  bool running();
+  int wait();                                   // exit code as in Finished
+  bool running();                               // false: it was waited for
+  int exit_code() const { return exit_code_; }  // once it no longer runs
 
  private:
   explicit Child(pid_t pid) : pid_(pid) {}
   pid_t pid_ = -1;
+  int exit_code_ = -1;
 };
 
 // `kiln up` on a data directory, ready.
