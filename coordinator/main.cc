@@ -22,6 +22,8 @@ struct Flags {
   std::string listen = "tcp://127.0.0.1:7557";
   std::string log_level = "info";
   int planner_threads = 1;
+  int64_t lease_timeout_ms = kiln::CoreOptions{}.lease_timeout_ms;
+  int64_t worker_timeout_ms = kiln::CoreOptions{}.worker_timeout_ms;
 };
 
 constexpr char kAbout[] =
@@ -53,6 +55,14 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       ->capture_default_str();
   app.add_option("--planner-threads", flags.planner_threads, "graphs planned at once")
       ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--lease-timeout-ms", flags.lease_timeout_ms,
+                 "work without progress for so long is given to somebody else")
+      ->check(CLI::Range(100, 3'600'000))
+      ->capture_default_str();
+  app.add_option("--worker-timeout-ms", flags.worker_timeout_ms,
+                 "a worker silent for so long is taken for gone; they report every second")
+      ->check(CLI::Range(100, 3'600'000))
       ->capture_default_str();
   try {
     app.parse(argc, argv);
@@ -92,6 +102,8 @@ int main(int argc, char** argv) {
   options.data_dir = flags.data_dir;
   options.endpoint = flags.listen;
   options.planner_threads = flags.planner_threads;
+  options.core.lease_timeout_ms = flags.lease_timeout_ms;
+  options.core.worker_timeout_ms = flags.worker_timeout_ms;
   options.log = [logger](std::string_view line) { logger->info(line); };
   const auto service = kiln::Service::start(std::move(options));
   if (!service) {
