@@ -23,6 +23,7 @@ struct Core::State {
     floor.report(now_ms, event.worker, std::move(event.report), out);
   }
   void on(const WorkerGone& event) { floor.worker_gone(now_ms, event.worker, out); }
+  void on(const DrainRequested& event) { floor.drain(event.worker); }
   void on(const KernelStored& event) { floor.kernel_stored(event.kernel, event.status); }
   void on(const ProgramStored& event) { desk.program_stored(event, out); }
   void on(const RecordsStored& event) { floor.records_stored(event.worker, event.acks); }

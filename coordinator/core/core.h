@@ -33,34 +33,49 @@
 namespace kiln {
 
 using ClientId = std::string;  // one connection of a client
+using ShareId = std::string;   // who work is shared out among: a user, or a connection without one
 using WorkerId = std::string;  // WorkerReport.worker: a reconnected worker is the same worker
 
 struct CoreOptions {
   Digest codegen;
   MeasurementPolicy policy;
-  int batch_size = 4;                       // candidates a lease, while more workers could help
-  int gpu_batch_size = 32;                  // the same for GPUs
-  int max_open_requests = 100'000;          // beyond it: overloaded
-  int max_open_requests_a_client = 20'000;  // so that one client cannot take every place
-  int64_t retry_after_ms = 1'000;           // what an overloaded client is told
-  int max_retries = 3;                      // per candidate, for transient failures
-  int64_t lease_timeout_ms = 30'000;        // without progress
-  int64_t worker_timeout_ms = 10'000;       // without a report
-  int64_t max_waiting_for_worker_ms = 0;    // 0: a target nobody has fails at once
-  int64_t worker_grace_ms = 30'000;         // a target whose workers all went away since
-  int64_t graph_timeout_ms = 5'000;         // then another waiting client is asked for the graph
+  int batch_size = 4;               // candidates of a lease while nothing is known of their pace
+  int gpu_batch_size = 32;          // the same for GPUs
+  int64_t lease_work_ms = 1'500;    // how long a lease's work should take, once its pace is known
+  int max_batch = 64;               // candidates of any lease
+  double hedge_after = 3.0;         // times as late as the median says: given to a second worker
+  int64_t hedge_least_ms = 1'000;   // and never before
+  int warm_up_turn = 8;             // one lease of so many goes to warm-up, while both wait
+  int max_open_requests = 100'000;  // beyond it: overloaded
+  int max_open_requests_a_client = 20'000;    // so that one share cannot take every place
+  int64_t max_candidates_queued = 2'000'000;  // beyond it no new program is planned: overloaded
+  int64_t retry_after_ms = 1'000;             // what an overloaded client is told
+  int max_retries = 3;                        // per candidate, for transient failures
+  int max_runner_deaths = 3;                  // a candidate that killed so many is set aside
+  int64_t transient_memory_ms = 10'000;       // see failure_memory.h
+  double sentinel_drift = 0.25;               // of a worker's own baseline: quarantined
+  int64_t quarantine_ms = 30'000;             // it leaves after so long without a bad reading
+  int64_t lease_timeout_ms = 30'000;          // without progress
+  int64_t worker_timeout_ms = 10'000;         // without a report
+  int64_t max_waiting_for_worker_ms = 0;      // 0: a target nobody has fails at once
+  int64_t worker_grace_ms = 30'000;           // a target whose workers all went away since
+  int64_t graph_timeout_ms = 5'000;           // then another waiting client is asked for the graph
   int64_t progress_interval_ms = 200;
   int64_t failure_memory_ms = 600'000;  // repeated asks for what failed for good fail fast so long
   int max_failures_remembered = 4'096;
   // Lease ids and epochs count up from here. Workers outlive coordinators, so no earlier life may
-  // have used one from here on: the shell passes the wall clock in microseconds.
+  // have used one from here on: the shell counts its lives on disk (generation.h), because a wall
+  // clock may be set back.
   uint64_t first_lease = 1;
 };
 
 // ---- What happened ----
+// `user`: who it is, as the wire authenticated it; work is shared out among users. Empty: the
+// connection is a share of its own.
 struct RequestReceived {
   ClientId client;
   CompileRequest request;
+  std::string user{};
 };
 struct RequestCancelled {
   ClientId client;
@@ -95,6 +110,10 @@ struct ReportReceived {
 struct WorkerGone {
   WorkerId worker;
 };
+// An operator wants it to finish what it has and to exit.
+struct DrainRequested {
+  WorkerId worker;
+};
 struct KernelStored {
   Digest kernel;
   Status status;
@@ -110,9 +129,9 @@ struct RecordsStored {
   std::vector<ResultAck> acks;
 };
 struct Tick {};  // about every 100 ms
-using Event =
-    std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp, PlanFinished,
-                 ReportReceived, WorkerGone, KernelStored, ProgramStored, RecordsStored, Tick>;
+using Event = std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp,
+                           PlanFinished, ReportReceived, WorkerGone, DrainRequested, KernelStored,
+                           ProgramStored, RecordsStored, Tick>;
 
 // ---- What to do ----
 // Each look-up, plan and store is answered by its event exactly once, with an error if need be.

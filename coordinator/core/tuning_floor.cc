@@ -174,6 +174,13 @@ void TuningFloor::worker_gone(int64_t now_ms, const WorkerId& id, Actions& out) 
   acks_.erase(id);
 }
 
+void TuningFloor::drain(const WorkerId& id) {
+  Worker* worker = workers_.find(id);
+  if (worker == nullptr) return;
+  worker->drain_ordered = true;
+  changed_.insert(id);
+}
+
 void TuningFloor::kernel_stored(const Digest& kernel, const Status& status) {
   const auto found = flights_.find(kernel);
   if (found == flights_.end() || found->second.stage() != KernelFlight::Stage::kStoring) return;
@@ -319,6 +326,7 @@ WorkerOrders TuningFloor::orders_for(const WorkerId& id) {
       job.candidates.push_back(flight.job(candidate, lease.kind));
     orders.jobs.push_back(std::move(job));
   }
+  orders.drain = workers_.find(id)->drain_ordered;
   if (const auto acks = acks_.find(id); acks != acks_.end()) {
     orders.acks = std::move(acks->second);
     acks_.erase(acks);

@@ -52,6 +52,7 @@ class TuningFloor {
   // ---- events ----
   void report(int64_t now_ms, const WorkerId& id, WorkerReport report, Actions& out);
   void worker_gone(int64_t now_ms, const WorkerId& id, Actions& out);
+  void drain(const WorkerId& id);
   void kernel_stored(const Digest& kernel, const Status& status);
   void records_stored(const WorkerId& worker, const std::vector<ResultAck>& acks);
   void tick(int64_t now_ms, Actions& out);

@@ -19,7 +19,7 @@ Worker& WorkerRoster::report(int64_t now_ms, const WorkerId& id, const WorkerRep
   worker.target = report.target;
   worker.toolkit = report.toolkit;
   worker.slots = std::clamp(report.slots, 0, kMaxSlots);
-  worker.draining = report.draining;
+  worker.draining = report.draining || worker.drain_ordered;
   worker.report_ms = now_ms;
   return worker;
 }

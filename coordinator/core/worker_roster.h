@@ -14,6 +14,7 @@ struct Worker {
   std::string toolkit;
   int slots = 1;          // leases it wants at once
   bool draining = false;  // nothing new for it
+  bool drain_ordered = false;
   int64_t report_ms = 0;  // its last report
   int64_t compiled = 0, measured = 0;
 };
