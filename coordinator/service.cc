@@ -39,6 +39,15 @@ constexpr int kCongestedWaitMs = 5;
 constexpr size_t kMaxSessions = 50'000;
 constexpr char kSoftware[] = "kiln 0.1.0";
 
+using Clock = std::chrono::steady_clock;
+
+double seconds(Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+double seconds_since(Clock::time_point start) {
+  return seconds(Clock::now() - start);
+}
+
 }  // namespace
 
 struct Service::Impl {
@@ -54,7 +63,9 @@ struct Service::Impl {
   void close(const PeerId& peer);
   void send_blob_pieces();
   void planned(PlanFinished plan);
-  void log(std::string_view line) const;
+  void publish_status();
+  Stats stats();
+  void log(const LogLine& line) const;
 
   // ---- Messages ----
   void handle(Received received);
@@ -69,8 +80,8 @@ struct Service::Impl {
   bool send(const PeerId& peer, const Message& message);
 
   // ---- Actions ----
-  void on(const LookUpProgram& action) { store.look_up(action.key); }
-  void on(const AskForGraph& action) { send(action.client, NeedGraph{action.request}); }
+  void on(const LookUpProgram& action);
+  void on(const AskForGraph& action);
   void on(StartPlan action);
   void on(const Answer& action);
   void on(const SendProgress& action) { send(action.client, action.progress); }
@@ -78,6 +89,8 @@ struct Service::Impl {
   void on(StoreRecords action) { store.store(std::move(action)); }
   void on(StoreKernel action) { store.store(std::move(action)); }
   void on(const StoreProgram& action);
+  void on(StoreFlight action) { store.store(std::move(action)); }
+  void on(const EndFlight& action) { store.end(action); }
 
   // Constant after construction.
   const ServiceOptions options;
@@ -96,7 +109,10 @@ struct Service::Impl {
   std::unordered_map<Digest, size_t> planning;  // bytes of the graph, by program
   size_t planning_bytes = 0;                    // their sum
   int64_t malformed_logged = 0;
-  int64_t hits = 0;  // answered without the core
+  int64_t hits = 0;       // answered without the core
+  int64_t overloads = 0;  // refused without the core
+  LoopTimes times;
+  Clock::time_point message_start;  // of the one being handled
 
   // Shared with the threads below. They stop before it goes.
   Inbox inbox{[this] { listener->wake(); }};
@@ -119,32 +135,34 @@ Service::Impl::Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
       cache(std::move(opened)),
       store(*cache, manifests, shelf, options.hold_blobs_ms,
             {inbox, [this](Event event) { step(std::move(event)); }, [this] { return now_ms(); },
-             [this](std::string_view line) { log(line); }}) {
-  planner =
-      std::make_unique<Planner>(PlanContext{options.core.codegen, options.core.policy, cache.get()},
-                                options.planner_threads, [this](PlanFinished plan) {
-                                  inbox.post([this, plan = std::move(plan)]() mutable {
-                                    flights.planned(now_ms(), plan);
-                                    step(std::move(plan));
-                                  });
-                                });
+             [this](const LogLine& line) { log(line); }}) {
+  planner = std::make_unique<Planner>(
+      PlanContext{options.core.codegen, options.core.policy, cache.get()}, options.planner_threads,
+      [this](PlanFinished plan) {
+        inbox.post([this, plan = std::move(plan)]() mutable { planned(std::move(plan)); });
+      });
 }
 
 // ---- The loop ----
 
 void Service::Impl::run() {
   while (!stopping) {
+    const auto turn_start = Clock::now();
     for (Inbox::Task& task : inbox.take()) task();
     if (now_ms() >= next_tick_ms) tick();
     send_blob_pieces();
     const int64_t until_tick_ms = std::max<int64_t>(next_tick_ms - now_ms(), 0);
     int wait_ms = static_cast<int>(until_tick_ms);
     if (!blobs.empty()) wait_ms = std::min(wait_ms, kCongestedWaitMs);
-    for (int i = 0; i < kMessagesATurn; ++i) {
-      auto received = listener->receive(i == 0 ? wait_ms : 0);
-      if (!received) break;
+    const auto wait_start = Clock::now();
+    auto received = listener->receive(wait_ms);
+    const auto wait_end = Clock::now();
+    for (int i = 1; received; ++i) {
       handle(*std::move(received));
+      if (i == kMessagesATurn) break;
+      received = listener->receive(0);
     }
+    times.turn.observe(seconds_since(wait_end) + seconds(wait_start - turn_start));
   }
 }
 
@@ -176,11 +194,15 @@ void Service::Impl::tick() {
   next_tick_ms = now + kTickMs;
   shelf.expire(now);
   step(Tick{});
+  if (options.board != nullptr) options.board->turned(Clock::now());
   if (now < next_probe_ms) return;
   next_probe_ms = now + kWorkerProbeMs;
+  publish_status();
   if (const int64_t malformed = listener->malformed_count(); malformed != malformed_logged) {
     malformed_logged = malformed;
-    log(fmt::format("peer state=malformed total={}", malformed));
+    log(LogLine("peer", LogLine::Level::kWarning)
+            .add("state", "malformed")
+            .add("total", malformed));
   }
   for (const PeerId& peer : sessions.workers()) probe(peer);
   for (const PeerId& peer : sessions.quiet(now - kClientProbeMs, kProbesATurn)) probe(peer);
@@ -196,7 +218,7 @@ void Service::Impl::close(const PeerId& peer) {
   blobs.remove(peer);
   if (session.role == Role::kWorker) {
     if (session.worker.empty()) return;
-    log(fmt::format("worker name={} state=gone", session.worker));
+    log(LogLine("worker").add("name", session.worker).add("state", "gone"));
     step(WorkerGone{session.worker});
   } else {
     flights.gone(now_ms(), peer);
@@ -210,7 +232,27 @@ void Service::Impl::send_blob_pieces() {
   for (const Digest& blob : blobs.take_missing()) store.blob_is_missing(blob);
 }
 
-void Service::Impl::log(std::string_view line) const {
+void Service::Impl::publish_status() {
+  if (options.board == nullptr) return;
+  options.board->publish({stats(), times, flights.times(), static_cast<int64_t>(planning_bytes)});
+}
+
+Stats Service::Impl::stats() {
+  const KernelCache::Totals& totals = store.totals();
+  Stats stats = core.stats(now_ms());
+  stats.hits += hits;
+  stats.overloaded += overloads;
+  stats.store_failures += store.record_failures();
+  stats.entries = totals.programs + totals.kernels;
+  stats.bytes = totals.bytes;
+  stats.corrupt_blobs = totals.corrupt_blobs;
+  stats.malformed_messages = listener->malformed_count();
+  stats.connections = static_cast<int64_t>(sessions.size());
+  stats.uptime_s = static_cast<double>(now_ms()) / 1000;
+  return stats;
+}
+
+void Service::Impl::log(const LogLine& line) const {
   if (options.log) options.log(line);
 }
 
@@ -225,6 +267,7 @@ constexpr bool kFromClient = std::is_same_v<T, CompileRequest> || std::is_same_v
 }  // namespace
 
 void Service::Impl::handle(Received received) {
+  message_start = Clock::now();
   const PeerId& peer = received.peer;
   Session* session = sessions.find(peer);
   if (session != nullptr) session->heard_ms = now_ms();
@@ -268,6 +311,7 @@ void Service::Impl::on(const PeerId& peer, CompileRequest request) {
   if (const std::string* manifest = manifests.find(key)) {
     ++hits;
     send(peer, CompileReply{request.request, CacheOutcome::kHit, *manifest});
+    times.from_memory.observe(seconds_since(message_start));
     return;
   }
   if (!request.graph_text.empty() &&
@@ -280,6 +324,7 @@ void Service::Impl::on(const PeerId& peer, CompileRequest request) {
 
 // The core may know the request already, and wait for its graph.
 void Service::Impl::overloaded(const PeerId& peer, uint64_t request) {
+  ++overloads;
   flights.cancelled(now_ms(), peer, request);
   step(RequestCancelled{peer, request});
   CompileReply reply;
@@ -302,23 +347,18 @@ void Service::Impl::on(const PeerId& peer, const Cancel& cancel) {
 }
 
 void Service::Impl::on(const PeerId& peer, const StatsRequest& request) {
-  const KernelCache::Totals& totals = store.totals();
-  StatsReply reply{request.request, core.stats(now_ms())};
-  reply.stats.hits += hits;
-  reply.stats.store_failures += store.record_failures();
-  reply.stats.entries = totals.programs + totals.kernels;
-  reply.stats.bytes = totals.bytes;
-  reply.stats.corrupt_blobs = totals.corrupt_blobs;
-  reply.stats.malformed_messages = listener->malformed_count();
-  reply.stats.uptime_s = static_cast<double>(now_ms()) / 1000;
-  send(peer, reply);
+  send(peer, StatsReply{request.request, stats()});
 }
 
 void Service::Impl::on(const PeerId& peer, WorkerReport report) {
   if (report.worker.empty()) return refuse(peer, Code::kInvalidArgument, "a worker has a name");
   if (sessions.peer_of(report.worker) == nullptr) {
-    log(fmt::format("worker name={} state=here target={} toolkit={:?} slots={}", report.worker,
-                    report.target.to_string(), report.toolkit, report.slots));
+    log(LogLine("worker")
+            .add("name", report.worker)
+            .add("state", "here")
+            .add("target", report.target.to_string())
+            .add("toolkit", report.toolkit)
+            .add("slots", report.slots));
   }
   sessions.bind_worker(peer, report.worker);
   WorkerId worker = report.worker;
@@ -338,6 +378,17 @@ bool Service::Impl::send(const PeerId& peer, const Message& message) {
 }
 
 // ---- Actions ----
+
+void Service::Impl::on(const LookUpProgram& action) {
+  const auto start = Clock::now();
+  store.look_up(action.key);
+  times.from_index.observe(seconds_since(start));
+}
+
+void Service::Impl::on(const AskForGraph& action) {
+  flights.waiting_for_graph(now_ms(), action.client, action.request);
+  send(action.client, NeedGraph{action.request});
+}
 
 void Service::Impl::on(StartPlan action) {
   flights.planning(now_ms(), action.key);
@@ -365,7 +416,7 @@ void Service::Impl::on(const SendOrders& action) {
 }
 
 void Service::Impl::on(const StoreProgram& action) {
-  flights.storing(now_ms(), action.program.key);
+  flights.storing(now_ms(), action.program);
   store.store(action);
 }
 
@@ -388,7 +439,9 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   options.core.first_lease =
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(wall).count());
   auto impl = std::make_unique<Impl>(std::move(options), std::move(cache), std::move(listener));
-  if (const std::string& warning = impl->cache->warning(); !warning.empty()) impl->log(warning);
+  if (const std::string& warning = impl->cache->warning(); !warning.empty()) {
+    impl->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));
+  }
   impl->thread = std::thread([loop = impl.get()] { loop->run(); });
   return std::unique_ptr<Service>(new Service(std::move(impl)));
 }

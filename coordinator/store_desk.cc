@@ -1,11 +1,18 @@
 #include "coordinator/store_desk.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <memory>
 
 namespace kiln {
+namespace {
+
+LogLine not_stored(std::string_view what, const Digest& key, const Error& error) {
+  LogLine line(what, LogLine::Level::kWarning);
+  line.add("key", key.short_hex()).add("state", "not_stored").add("reason", error.message);
+  return line;
+}
+
+}  // namespace
 
 void StoreDesk::look_up(const Digest& program_key) {
   ProgramLookedUp found{program_key, {}};
@@ -15,8 +22,10 @@ void StoreDesk::look_up(const Digest& program_key) {
       found.program_json = *manifest;
       manifests_.insert(*program, *std::move(manifest));
     } else {
-      loop_.log(fmt::format("program key={} state=corrupt reason={:?}", program_key.short_hex(),
-                            program.error().message));
+      loop_.log(LogLine("program", LogLine::Level::kWarning)
+                    .add("key", program_key.short_hex())
+                    .add("state", "corrupt")
+                    .add("reason", program.error().message));
       cache_.forget(program_key, nullptr);
     }
   }
@@ -55,8 +64,7 @@ void StoreDesk::store(StoreKernel action) {
   const auto done = [this, key, blob](const Status& status) {
     if (!status) {
       shelf_.hold(blob, loop_.now_ms() + hold_blobs_ms_);
-      loop_.log(fmt::format("kernel key={} state=not_stored reason={:?}", key.short_hex(),
-                            status.error().message));
+      loop_.log(not_stored("kernel", key, status.error()));
     }
     loop_.step(KernelStored{key, status});
   };
@@ -72,13 +80,18 @@ void StoreDesk::store(const StoreProgram& action) {
   cache_.put_program(action.program, [this, key](const Status& status) {
     loop_.inbox.post([this, key, status] {
       if (!status) {
-        loop_.log(fmt::format("program key={} state=not_stored reason={:?}", key.short_hex(),
-                              status.error().message));
+        loop_.log(not_stored("program", key, status.error()));
       }
       loop_.step(ProgramStored{key, status});
     });
   });
 }
+
+void StoreDesk::store(StoreFlight action) {
+  loop_.step(FlightStored{action.key, action.flight, fail(Code::kUnsupported, "not yet")});
+}
+
+void StoreDesk::end(const EndFlight&) {}
 
 const KernelCache::Totals& StoreDesk::totals() {
   const int64_t start_ms = loop_.now_ms();
@@ -94,8 +107,10 @@ const KernelCache::Totals& StoreDesk::totals() {
 void StoreDesk::blob_is_missing(const Digest& blob) {
   const ManifestTable::Users users = manifests_.take_users_of(blob);
   for (const Digest& program : users.programs) {
-    loop_.log(fmt::format("blob digest={} state=missing program={}", blob.short_hex(),
-                          program.short_hex()));
+    loop_.log(LogLine("blob", LogLine::Level::kWarning)
+                  .add("digest", blob.short_hex())
+                  .add("state", "missing")
+                  .add("program", program.short_hex()));
     cache_.forget(program, nullptr);
   }
   for (const Digest& kernel : users.kernels) cache_.forget(kernel, nullptr);

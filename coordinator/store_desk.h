@@ -5,12 +5,12 @@
 #pragma once
 
 #include <functional>
-#include <string_view>
 
 #include "cache/kernel_cache.h"
 #include "coordinator/blob_shelf.h"
 #include "coordinator/core/core.h"
 #include "coordinator/inbox.h"
+#include "coordinator/log_line.h"
 #include "coordinator/manifest_table.h"
 
 namespace kiln {
@@ -21,7 +21,7 @@ class StoreDesk {
     Inbox& inbox;
     std::function<void(Event)> step;
     std::function<int64_t()> now_ms;
-    std::function<void(std::string_view)> log;
+    std::function<void(const LogLine&)> log;
   };
   StoreDesk(KernelCache& cache, ManifestTable& manifests, BlobShelf& shelf, int64_t hold_blobs_ms,
             Loop loop)
@@ -35,6 +35,8 @@ class StoreDesk {
   void store(StoreRecords records);
   void store(StoreKernel kernel);
   void store(const StoreProgram& program);
+  void store(StoreFlight flight);
+  void end(const EndFlight& flight);
   // What needs this blob has to be tuned again.
   void blob_is_missing(const Digest& blob);
 

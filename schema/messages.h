@@ -101,6 +101,14 @@ struct WorkerStats {
   std::string reason{};      // why quarantined
   double sentinel_us = 0;  // as last reported; 0: not measured
 };
+// A program that is tuned though no client waits (CompileRequest::detach).
+struct DetachedStats {
+  Digest program, graph;
+  Target target;
+  Mode mode = Mode::kDefault;
+  std::string state;   // "queued", "running" or "failed"
+  std::string reason;  // why it failed, or had to wait
+};
 struct Stats {
   int64_t hits = 0, misses = 0, joined = 0;
   int64_t candidates_compiled = 0, candidates_measured = 0;
@@ -115,6 +123,8 @@ struct Stats {
   int64_t set_aside = 0;   // candidates given up after transient failures
   int64_t evicted = 0;     // entries
   int64_t connections = 0;
+  int64_t detached_queued = 0, detached_running = 0, detached_failed = 0;
+  std::vector<DetachedStats> detached{};  // the first hundred: failed, running, queued
 };
 struct StatsReply {
   uint64_t request = 0;

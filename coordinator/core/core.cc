@@ -25,8 +25,10 @@ struct Core::State {
   void on(const WorkerGone& event) { floor.worker_gone(now_ms, event.worker, out); }
   void on(const DrainRequested& event) { floor.drain(event.worker); }
   void on(const KernelStored& event) { floor.kernel_stored(event.kernel, event.status); }
-  void on(const ProgramStored& event) { desk.program_stored(event, out); }
+  void on(const ProgramStored& event) { desk.program_stored(now_ms, event, out); }
   void on(const RecordsStored& event) { floor.records_stored(event.worker, event.acks); }
+  void on(const FlightStored& event) { desk.flight_stored(event, out); }
+  void on(const FlightRecovered& event) { desk.flight_recovered(event, out); }
   void on(Tick) {
     floor.tick(now_ms, out);
     desk.tick(now_ms, out);

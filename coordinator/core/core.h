@@ -63,6 +63,8 @@ struct CoreOptions {
   int64_t progress_interval_ms = 200;
   int64_t failure_memory_ms = 600'000;  // repeated asks for what failed for good fail fast so long
   int max_failures_remembered = 4'096;
+  int max_detached = 10'000;      // programs queued without a client; beyond it: overloaded
+  int max_detached_running = 32;  // of them at once
   // Lease ids and epochs count up from here. Workers outlive coordinators, so no earlier life may
   // have used one from here on: the shell counts its lives on disk (generation.h), because a wall
   // clock may be set back.
@@ -128,10 +130,27 @@ struct RecordsStored {
   WorkerId worker;
   std::vector<ResultAck> acks;
 };
+// A program that goes on without a client (CompileRequest::detach); the store keeps it with the
+// text of its graph. It names no code generator: after an upgrade it is tuned for the new one.
+struct DetachedFlight {
+  Digest graph;
+  Target target;
+  Mode mode = Mode::kDefault;
+};
+struct FlightStored {
+  Digest key;
+  DetachedFlight flight;
+  Status status;
+};
+// At the start, one for each that the store has. `failure`: why it failed for good.
+struct FlightRecovered {
+  DetachedFlight flight;
+  std::optional<Error> failure{};
+};
 struct Tick {};  // about every 100 ms
 using Event = std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp,
                            PlanFinished, ReportReceived, WorkerGone, DrainRequested, KernelStored,
-                           ProgramStored, RecordsStored, Tick>;
+                           ProgramStored, RecordsStored, FlightStored, FlightRecovered, Tick>;
 
 // ---- What to do ----
 // Each look-up, plan and store is answered by its event exactly once, with an error if need be.
@@ -147,7 +166,7 @@ struct StartPlan {
   Digest graph;
   Target target;
   Mode mode;
-  std::string graph_text;
+  std::string graph_text;  // empty: that of the stored flight
 };
 struct Answer {
   ClientId client;
@@ -176,8 +195,19 @@ struct StoreKernel {
 struct StoreProgram {
   Program program;
 };  // only when every kernel of it is stored
+// Durable before FlightStored says so. What is stored of the same flight already is replaced.
+struct StoreFlight {
+  Digest key;
+  DetachedFlight flight;
+  std::string graph_text;
+};
+// It is done, and forgotten; or it failed for good, and the store keeps why, without the text.
+struct EndFlight {
+  DetachedFlight flight;
+  Status outcome;
+};
 using Action = std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
-                            StoreRecords, StoreKernel, StoreProgram>;
+                            StoreRecords, StoreKernel, StoreProgram, StoreFlight, EndFlight>;
 
 class Core {
  public:

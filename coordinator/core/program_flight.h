@@ -30,6 +30,7 @@ struct ProgramFlight {
   enum class Stage : uint8_t { kLookingUp, kWaitGraph, kPlanning, kTuning, kStoring };
   struct Waiter {
     bool check_only = false;
+    bool detach = false;  // to be answered as soon as the flight is stored
     int times_asked = 0;  // for the graph
   };
 
@@ -41,7 +42,8 @@ struct ProgramFlight {
   std::map<RequestId, Waiter> waiters;
   std::optional<RequestId> starter;  // the first that caused work; the others joined
 
-  std::string graph_text;          // until the plan starts
+  std::string graph_text;          // empty: not known, or the store's
+  bool saving = false;             // StoreFlight is on its way
   std::optional<RequestId> asked;  // kWaitGraph: for the graph
   int64_t asked_ms = 0;
   std::optional<RequestId> uploader;  // whose graph it is

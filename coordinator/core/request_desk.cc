@@ -16,7 +16,8 @@ Answer refusal(const RequestId& id, Error error) {
   return Answer{id.first, std::move(reply)};
 }
 
-constexpr int kMaxAsks = 3;  // each client, for one graph
+constexpr int kMaxAsks = 3;                    // each client, for one graph
+constexpr char kDetachedOwner[] = "detached";  // of work that no client of this life began
 
 Error not_cached() {
   return Error{Code::kNotFound, "the program is not in the cache", 0};
@@ -40,6 +41,7 @@ void RequestDesk::request(int64_t now_ms, const ClientId& client, CompileRequest
   request.target = floor_.resolve(request.target);
   const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
   if (refuse(now_ms, id, key, request.check_only, out)) return;
+  if (request.detach && answer_detached(id, key, out)) return;
 
   open_[client].emplace(request.request, key);
   ++open_requests_;
@@ -73,16 +75,17 @@ bool RequestDesk::refuse(int64_t now_ms, const RequestId& id, const Digest& key,
 void RequestDesk::join(const RequestId& id, ProgramFlight& flight, CompileRequest request,
                        Actions& out) {
   if (flight.stage == Stage::kLookingUp) return await_look_up(id, flight, std::move(request));
-  flight.waiters[id].check_only = request.check_only;
+  flight.waiters[id] = {request.check_only, request.detach};
   if (request.check_only) return answer(flight, id, fail(not_cached()), {}, out);
   ++joined_;
+  if (request.detach) save_if_asked(flight, out);
   if (flight.stage == Stage::kWaitGraph && !request.graph_text.empty())
     start_plan(flight, id, std::move(request.graph_text), out);
 }
 
 void RequestDesk::await_look_up(const RequestId& id, ProgramFlight& flight,
                                 CompileRequest request) {
-  flight.waiters[id].check_only = request.check_only;
+  flight.waiters[id] = {request.check_only, request.detach};
   if (!request.check_only && !flight.starter) flight.starter = id;
   if (request.graph_text.empty() || !flight.graph_text.empty()) return;
   flight.graph_text = std::move(request.graph_text);
@@ -123,7 +126,7 @@ void RequestDesk::withdraw(int64_t now_ms, const RequestId& id, Actions& out) {
   if (client->second.empty()) open_.erase(client);
   --open_requests_;
   flight->waiters.erase(id);
-  if (flight->waiters.empty())
+  if (!wanted(*flight))
     abandon(*flight);
   else if (flight->stage == Stage::kWaitGraph && flight->asked == id)
     ask_for_graph(now_ms, *flight, out);
@@ -169,6 +172,7 @@ void RequestDesk::looked_up(int64_t now_ms, const ProgramLookedUp& event, Action
   while (!flight->waiters.empty())
     answer(*flight, RequestId(flight->waiters.begin()->first), CacheOutcome::kHit,
            event.program_json, out);
+  detached_.ended(now_ms, event.key, {}, out);
   end(*flight);
 }
 
@@ -178,14 +182,15 @@ void RequestDesk::missed(int64_t now_ms, ProgramFlight& flight, Actions& out) {
     if (waiter.check_only) checks.push_back(id);
   for (const RequestId& id : checks) answer(flight, id, fail(not_cached()), {}, out);
   misses_ += std::ssize(checks);
-  if (flight.waiters.empty()) return end(flight);
+  if (!wanted(flight)) return end(flight);
   ++misses_;
-  joined_ += std::ssize(flight.waiters) - 1;
+  joined_ += std::max<int64_t>(std::ssize(flight.waiters) - 1, 0);
   flight.stage = Stage::kWaitGraph;
   if (const Status possible = floor_.check_target(flight.target); !possible)
     return fail_flight(now_ms, flight, possible.error(), out);
+  if (detached_.contains(flight.key)) return start_plan(flight, {}, {}, out);
   if (flight.graph_text.empty()) return ask_for_graph(now_ms, flight, out);
-  start_plan(flight, *flight.uploader, std::move(flight.graph_text), out);
+  start_plan(flight, flight.uploader, std::move(flight.graph_text), out);
 }
 
 // The next waiting client after the one asked last, so that one that never answers is passed over,
@@ -207,11 +212,13 @@ void RequestDesk::ask_for_graph(int64_t now_ms, ProgramFlight& flight, Actions& 
   end(flight);
 }
 
-void RequestDesk::start_plan(ProgramFlight& flight, const RequestId& uploader, std::string text,
-                             Actions& out) {
+// Without an uploader the text is empty: the planner takes the stored flight's.
+void RequestDesk::start_plan(ProgramFlight& flight, const std::optional<RequestId>& uploader,
+                             std::string text, Actions& out) {
   flight.stage = Stage::kPlanning;
   flight.asked.reset();
   flight.uploader = uploader;
+  flight.graph_text = text;  // kept for those who will ask with `detach`
   flight.plan_ticket = floor_.plan_started();
   out.push_back(StartPlan{flight.key, flight.graph, flight.target, flight.mode, std::move(text)});
 }
@@ -221,7 +228,7 @@ void RequestDesk::plan_finished(int64_t now_ms, PlanFinished event, Actions& out
   if (flight == nullptr || flight->stage != Stage::kPlanning) return;
   // The ticket is given back last: until then the floor keeps what the plan may not know.
   const uint64_t ticket = flight->plan_ticket;
-  if (flight->waiters.empty())
+  if (!wanted(*flight))
     end(*flight);
   else if (!event.program)
     plan_failed(now_ms, *flight, event.program.error(), out);
@@ -234,8 +241,11 @@ void RequestDesk::plan_failed(int64_t now_ms, ProgramFlight& flight, const Error
                               Actions& out) {
   if (error.code != Code::kInvalidArgument) return fail_flight(now_ms, flight, error, out);
   // The graph was not what its digest says: only who sent it is to blame.
-  const RequestId uploader = *flight.uploader;
-  if (flight.waiters.contains(uploader)) answer(flight, uploader, fail(error), {}, out);
+  flight.graph_text.clear();
+  detached_.ended(now_ms, flight.key, fail(error), out);  // it was the stored one
+  const auto uploader = flight.uploader;
+  if (uploader && flight.waiters.contains(*uploader))
+    answer(flight, *uploader, fail(error), {}, out);
   if (flight.waiters.empty()) return end(flight);
   flight.stage = Stage::kWaitGraph;
   ask_for_graph(now_ms, flight, out);
@@ -252,11 +262,12 @@ void RequestDesk::start_tuning(int64_t now_ms, ProgramFlight& flight, PlanFinish
     flight.program.kernels.push_back(planned.cached.value_or(kernel));
     if (!planned.cached) flight.pending.push_back(planned.key);
   }
+  const ClientId owner = flight.starter ? flight.starter->first : kDetachedOwner;
   for (PlannedKernel& planned : event.kernels)
     if (!planned.cached)
-      floor_.need(now_ms, flight.key, std::move(planned), flight.starter->first, flight.target,
-                  flight.mode, out);
-  if (flight.pending.empty()) kernels_done(flight, out);
+      floor_.need(now_ms, flight.key, std::move(planned), owner, flight.target, flight.mode, out);
+  if (flight.pending.empty()) return kernels_done(now_ms, flight, out);
+  save_if_asked(flight, out);
 }
 
 void RequestDesk::kernels_settled(int64_t now_ms, Actions& out) {
@@ -283,30 +294,35 @@ void RequestDesk::kernel_settled(int64_t now_ms, ProgramFlight& flight, const Ke
   flight.all_stored = flight.all_stored && kernel.stored();
   std::erase(flight.pending, key);
   floor_.release(flight.key, key);
-  if (flight.pending.empty()) kernels_done(flight, out);
+  if (flight.pending.empty()) kernels_done(now_ms, flight, out);
 }
 
-void RequestDesk::kernels_done(ProgramFlight& flight, Actions& out) {
+void RequestDesk::kernels_done(int64_t now_ms, ProgramFlight& flight, Actions& out) {
   flight.stage = Stage::kStoring;
   flight.program_json = program_to_json(flight.program);
   // A program whose kernels are not all stored would be found again without its binaries.
-  if (!flight.all_stored) return finish(flight, out);
+  if (!flight.all_stored)
+    return finish(now_ms, flight, fail(Code::kUnavailable, "a kernel could not be stored"), out);
   out.push_back(StoreProgram{std::move(flight.program)});
 }
 
-void RequestDesk::program_stored(const ProgramStored& event, Actions& out) {
+void RequestDesk::program_stored(int64_t now_ms, const ProgramStored& event, Actions& out) {
   ProgramFlight* flight = find(event.key);
   if (flight == nullptr || flight->stage != Stage::kStoring) return;
   if (!event.status) ++store_failures_;
-  finish(*flight, out);
+  Status stored = event.status;  // a store that failed may work again later
+  if (!stored) stored.error().code = Code::kUnavailable;
+  finish(now_ms, *flight, stored, out);
 }
 
-void RequestDesk::finish(ProgramFlight& flight, Actions& out) {
+void RequestDesk::finish(int64_t now_ms, ProgramFlight& flight, const Status& stored,
+                         Actions& out) {
   while (!flight.waiters.empty()) {
     const RequestId id = flight.waiters.begin()->first;
     answer(flight, id, id == flight.starter ? CacheOutcome::kTuned : CacheOutcome::kJoined,
            flight.program_json, out);
   }
+  detached_.ended(now_ms, flight.key, stored, out);
   end(flight);
 }
 
@@ -317,6 +333,7 @@ void RequestDesk::fail_flight(int64_t now_ms, ProgramFlight& flight, const Error
     failures_.remember(now_ms, flight.key, error);
   while (!flight.waiters.empty())
     answer(flight, RequestId(flight.waiters.begin()->first), fail(error), {}, out);
+  detached_.ended(now_ms, flight.key, fail(error), out);
   end(flight);
 }
 
@@ -332,6 +349,7 @@ void RequestDesk::tick(int64_t now_ms, Actions& out) {
       send_progress(now_ms, flight, out);
   }
   for (const Digest& key : unsent) ask_for_graph(now_ms, flights_.at(key), out);
+  start_detached(now_ms, out);
 }
 
 void RequestDesk::send_progress(int64_t now_ms, ProgramFlight& flight, Actions& out) {
@@ -361,6 +379,7 @@ void RequestDesk::add_stats(Stats& stats) const {
   stats.joined += joined_;
   stats.flights_open += std::ssize(flights_);
   stats.store_failures += store_failures_;
+  detached_.add_stats(stats);
 }
 
 }  // namespace kiln

@@ -7,6 +7,7 @@
 
 #include <unordered_map>
 
+#include "coordinator/core/detached_queue.h"
 #include "coordinator/core/program_flight.h"
 #include "coordinator/core/tuning_floor.h"
 
@@ -15,14 +16,16 @@ namespace kiln {
 class RequestDesk {
  public:
   RequestDesk(const CoreOptions& options, TuningFloor& floor)
-      : options_(options), floor_(floor), failures_(options) {}
+      : options_(options), floor_(floor), failures_(options), detached_(options) {}
 
   void request(int64_t now_ms, const ClientId& client, CompileRequest request, Actions& out);
   void cancel(int64_t now_ms, const RequestId& request, Actions& out);
   void client_gone(int64_t now_ms, const ClientId& client, Actions& out);
   void looked_up(int64_t now_ms, const ProgramLookedUp& event, Actions& out);
   void plan_finished(int64_t now_ms, PlanFinished event, Actions& out);
-  void program_stored(const ProgramStored& event, Actions& out);
+  void program_stored(int64_t now_ms, const ProgramStored& event, Actions& out);
+  void flight_stored(const FlightStored& event, Actions& out);
+  void flight_recovered(const FlightRecovered& event, Actions& out);
   // After whatever the floor did: programs whose last kernel is done, or one of them failed.
   void kernels_settled(int64_t now_ms, Actions& out);
   void tick(int64_t now_ms, Actions& out);
@@ -38,13 +41,14 @@ class RequestDesk {
   void await_look_up(const RequestId& id, ProgramFlight& flight, CompileRequest request);
   void missed(int64_t now_ms, ProgramFlight& flight, Actions& out);
   void ask_for_graph(int64_t now_ms, ProgramFlight& flight, Actions& out);
-  void start_plan(ProgramFlight& flight, const RequestId& uploader, std::string text, Actions& out);
+  void start_plan(ProgramFlight& flight, const std::optional<RequestId>& uploader, std::string text,
+                  Actions& out);
   void plan_failed(int64_t now_ms, ProgramFlight& flight, const Error& error, Actions& out);
   void start_tuning(int64_t now_ms, ProgramFlight& flight, PlanFinished event, Actions& out);
   void kernel_settled(int64_t now_ms, ProgramFlight& flight, const KernelFlight& kernel,
                       Actions& out);
-  void kernels_done(ProgramFlight& flight, Actions& out);
-  void finish(ProgramFlight& flight, Actions& out);
+  void kernels_done(int64_t now_ms, ProgramFlight& flight, Actions& out);
+  void finish(int64_t now_ms, ProgramFlight& flight, const Status& stored, Actions& out);
   void fail_flight(int64_t now_ms, ProgramFlight& flight, const Error& error, Actions& out);
   void withdraw(int64_t now_ms, const RequestId& id, Actions& out);
   void abandon(ProgramFlight& flight);
@@ -53,10 +57,16 @@ class RequestDesk {
               const std::string& program_json, Actions& out);
   void send_progress(int64_t now_ms, ProgramFlight& flight, Actions& out);
   ProgramFlight* find(const Digest& key);
+  // detached_requests.cc
+  bool answer_detached(const RequestId& id, const Digest& key, Actions& out);
+  bool wanted(const ProgramFlight& flight) const;
+  void save_if_asked(ProgramFlight& flight, Actions& out);
+  void start_detached(int64_t now_ms, Actions& out);
 
   const CoreOptions& options_;
   TuningFloor& floor_;
   FailureMemory failures_;
+  DetachedQueue detached_;
   std::unordered_map<Digest, ProgramFlight> flights_;
   std::map<ClientId, std::map<uint64_t, Digest>> open_;  // open requests; no empty clients
   int open_requests_ = 0;
