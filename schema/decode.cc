@@ -238,6 +238,15 @@ class ListReader {
     stats.set_aside = amount(in.getSetAside());
     stats.evicted = amount(in.getEvicted());
     stats.connections = amount(in.getConnections());
+    stats.detached_queued = amount(in.getDetachedQueued());
+    stats.detached_running = amount(in.getDetachedRunning());
+    stats.detached_failed = amount(in.getDetachedFailed());
+    stats.detached = read(in.getDetached(), [](wire::StatsReply::Detached::Reader flight) {
+      return DetachedStats{
+          digest(flight.getProgram()), digest(flight.getGraph()),
+          target(flight.getTarget()),  enumerator<Mode::kMaxAutotune>(flight.getMode()),
+          text(flight.getState()),     text(flight.getReason())};
+    });
     return out;
   }
 

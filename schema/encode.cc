@@ -156,6 +156,15 @@ void put(wire::StatsReply::Worker::Builder out, const WorkerStats& in) {
   out.setSentinelUs(in.sentinel_us);
 }
 
+void put(wire::StatsReply::Detached::Builder out, const DetachedStats& in) {
+  out.setProgram(bytes(in.program));
+  out.setGraph(bytes(in.graph));
+  put(out.initTarget(), in.target);
+  out.setMode(static_cast<wire::Mode>(in.mode));
+  out.setState(text(in.state));
+  out.setReason(text(in.reason));
+}
+
 void put(wire::Envelope::Builder out, const StatsReply& in) {
   auto reply = out.initStatsReply();
   const Stats& stats = in.stats;
@@ -182,6 +191,11 @@ void put(wire::Envelope::Builder out, const StatsReply& in) {
   reply.setSetAside(static_cast<uint64_t>(stats.set_aside));
   reply.setEvicted(static_cast<uint64_t>(stats.evicted));
   reply.setConnections(static_cast<uint64_t>(stats.connections));
+  reply.setDetachedQueued(static_cast<uint64_t>(stats.detached_queued));
+  reply.setDetachedRunning(static_cast<uint64_t>(stats.detached_running));
+  reply.setDetachedFailed(static_cast<uint64_t>(stats.detached_failed));
+  auto detached = reply.initDetached(list_size(stats.detached.size()));
+  for (unsigned i = 0; i < detached.size(); ++i) put(detached[i], stats.detached[i]);
 }
 
 void put(wire::CandidateResult::Builder out, const CandidateResult& in) {

@@ -203,6 +203,10 @@ struct StatsReply {
   setAside @19 :UInt64;           # candidates given up after transient failures
   evicted @20 :UInt64;            # entries
   connections @21 :UInt64;
+  detachedQueued @22 :UInt64;     # programs that are tuned though no client waits
+  detachedRunning @23 :UInt64;
+  detachedFailed @24 :UInt64;
+  detached @25 :List(Detached);   # the first hundred of them
 
   struct Worker {
     name @0 :Text;
@@ -215,6 +219,15 @@ struct StatsReply {
     state @7 :Text;               # serving, draining, quarantined
     reason @8 :Text;              # why quarantined
     sentinelUs @9 :Float64;       # as last reported; 0: not measured
+  }
+
+  struct Detached {
+    program @0 :Data;             # digest: its key
+    graph @1 :Data;               # digest
+    target @2 :Target;
+    mode @3 :Mode;
+    state @4 :Text;               # queued, running, failed
+    reason @5 :Text;              # why it failed, or had to wait
   }
 }
 

@@ -97,6 +97,11 @@ inline Stats sample_stats() {
   stats.set_aside = 17;
   stats.evicted = 18;
   stats.connections = 19;
+  stats.detached_queued = 20;
+  stats.detached_running = 21;
+  stats.detached_failed = 22;
+  stats.detached = {{Digest::of("program"), Digest::of("graph"), sample_target(),
+                     Mode::kMaxAutotune, "failed", "an op"}};
   return stats;
 }
 
