@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cache/flight_store.h"
 #include "compiler_core/codegen/lower.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
@@ -92,9 +93,16 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   return kernel;
 }
 
+// That of the request, or of the flight that was stored when it was accepted.
+Result<std::string> graph_text(const StartPlan& request, const PlanContext& context) {
+  if (!request.graph_text.empty() || context.flights == nullptr) return request.graph_text;
+  return context.flights->graph_text({request.graph, request.target, request.mode});
+}
+
 Result<Program> plan_program(const StartPlan& request, const PlanContext& context,
                              std::vector<PlannedKernel>& kernels) {
-  TRY(const Graph graph, checked_graph(request.graph_text, request.graph));
+  TRY(const std::string text, graph_text(request, context));
+  TRY(const Graph graph, checked_graph(text, request.graph));
   TRY(Plan cut, plan(graph));
   for (const Workload& workload : cut.kernels) {
     TRY(PlannedKernel kernel, plan_kernel(workload, request, context));

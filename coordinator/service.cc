@@ -51,7 +51,8 @@ double seconds_since(Clock::time_point start) {
 }  // namespace
 
 struct Service::Impl {
-  Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened, std::unique_ptr<Listener> bound);
+  Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
+       std::unique_ptr<FlightStore> detached_flights, std::unique_ptr<Listener> bound);
 
   // ---- The loop ----
   void run();
@@ -118,6 +119,7 @@ struct Service::Impl {
   Inbox inbox{[this] { listener->wake(); }};
   std::atomic<bool> stopping{false};
   std::unique_ptr<KernelCache> cache;
+  std::unique_ptr<FlightStore> detached;
   BlobDesk blobs{*cache, shelf};
   StoreDesk store;
   std::unique_ptr<Planner> planner;
@@ -125,7 +127,7 @@ struct Service::Impl {
 };
 
 Service::Impl::Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
-                    std::unique_ptr<Listener> bound)
+                    std::unique_ptr<FlightStore> detached_flights, std::unique_ptr<Listener> bound)
     : options(std::move(given)),
       listener(std::move(bound)),
       core(options.core),
@@ -133,12 +135,13 @@ Service::Impl::Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
       shelf(options.blob_bytes),
       flights(options.log),
       cache(std::move(opened)),
-      store(*cache, manifests, shelf, options.hold_blobs_ms,
+      detached(std::move(detached_flights)),
+      store(*cache, *detached, manifests, shelf, options.hold_blobs_ms,
             {inbox, [this](Event event) { step(std::move(event)); }, [this] { return now_ms(); },
              [this](const LogLine& line) { log(line); }}) {
   planner = std::make_unique<Planner>(
-      PlanContext{options.core.codegen, options.core.policy, cache.get()}, options.planner_threads,
-      [this](PlanFinished plan) {
+      PlanContext{options.core.codegen, options.core.policy, cache.get(), detached.get()},
+      options.planner_threads, [this](PlanFinished plan) {
         inbox.post([this, plan = std::move(plan)]() mutable { planned(std::move(plan)); });
       });
 }
@@ -432,16 +435,19 @@ const std::string& Service::endpoint() const {
 
 Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   TRY(auto cache, KernelCache::open(options.data_dir));
+  TRY(auto detached, FlightStore::open(options.data_dir / "flights.sqlite"));
   TRY(auto listener, Listener::bind(options.endpoint));
   if (options.core.codegen.is_zero()) options.core.codegen = codegen_identity();
   // Workers outlive coordinators: no earlier life has used a lease from here on.
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
   options.core.first_lease =
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(wall).count());
-  auto impl = std::make_unique<Impl>(std::move(options), std::move(cache), std::move(listener));
-  if (const std::string& warning = impl->cache->warning(); !warning.empty()) {
-    impl->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));
-  }
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(cache), std::move(detached),
+                                     std::move(listener));
+  for (const std::string& warning : {impl->cache->warning(), impl->detached->warning()})
+    if (!warning.empty())
+      impl->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));
+  impl->store.recover_flights();
   impl->thread = std::thread([loop = impl.get()] { loop->run(); });
   return std::unique_ptr<Service>(new Service(std::move(impl)));
 }
@@ -454,6 +460,7 @@ void Service::stop() {
   impl.thread.join();
   impl.planner.reset();
   impl.cache->flush();
+  impl.detached->flush();
 }
 
 }  // namespace kiln

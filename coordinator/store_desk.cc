@@ -88,10 +88,33 @@ void StoreDesk::store(const StoreProgram& action) {
 }
 
 void StoreDesk::store(StoreFlight action) {
-  loop_.step(FlightStored{action.key, action.flight, fail(Code::kUnsupported, "not yet")});
+  const DetachedFlight& flight = action.flight;
+  flights_.put({flight.graph, flight.target, flight.mode}, std::move(action.graph_text),
+               [this, stored = FlightStored{action.key, flight, {}}](Status status) mutable {
+                 stored.status = std::move(status);
+                 loop_.inbox.post([this, stored] { loop_.step(stored); });
+               });
 }
 
-void StoreDesk::end(const EndFlight&) {}
+// What cannot be written now is done again in the next life: found in the cache, or failing again.
+void StoreDesk::end(const EndFlight& action) {
+  const DetachedFlight& flight = action.flight;
+  const StoredFlight stored{flight.graph, flight.target, flight.mode};
+  if (action.outcome)
+    flights_.remove(stored, nullptr);
+  else
+    flights_.fail_for_good(stored, action.outcome.error(), nullptr);
+}
+
+void StoreDesk::recover_flights() {
+  const auto flights = flights_.all();
+  if (!flights)
+    return loop_.log(LogLine("flights", LogLine::Level::kWarning)
+                         .add("state", "unreadable")
+                         .add("reason", flights.error().message));
+  for (const StoredFlight& flight : *flights)
+    loop_.step(FlightRecovered{{flight.graph, flight.target, flight.mode}, flight.failure});
+}
 
 const KernelCache::Totals& StoreDesk::totals() {
   const int64_t start_ms = loop_.now_ms();

@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "cache/flight_store.h"
 #include "cache/kernel_cache.h"
 #include "coordinator/blob_shelf.h"
 #include "coordinator/core/core.h"
@@ -23,9 +24,10 @@ class StoreDesk {
     std::function<int64_t()> now_ms;
     std::function<void(const LogLine&)> log;
   };
-  StoreDesk(KernelCache& cache, ManifestTable& manifests, BlobShelf& shelf, int64_t hold_blobs_ms,
-            Loop loop)
+  StoreDesk(KernelCache& cache, FlightStore& flights, ManifestTable& manifests, BlobShelf& shelf,
+            int64_t hold_blobs_ms, Loop loop)
       : cache_(cache),
+        flights_(flights),
         manifests_(manifests),
         shelf_(shelf),
         hold_blobs_ms_(hold_blobs_ms),
@@ -37,6 +39,8 @@ class StoreDesk {
   void store(const StoreProgram& program);
   void store(StoreFlight flight);
   void end(const EndFlight& flight);
+  // Tells the core what was accepted in earlier lives and is not done.
+  void recover_flights();
   // What needs this blob has to be tuned again.
   void blob_is_missing(const Digest& blob);
 
@@ -47,6 +51,7 @@ class StoreDesk {
 
  private:
   KernelCache& cache_;
+  FlightStore& flights_;
   ManifestTable& manifests_;
   BlobShelf& shelf_;
   const int64_t hold_blobs_ms_;

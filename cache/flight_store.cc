@@ -1,0 +1,268 @@
+// Format of flights.sqlite, version 1 (PRAGMA user_version). Digests are 32-byte blobs.
+//
+//   flights  turn, id, graph, backend, isa, device_model, units, toolkit, mode, failure_code,
+//            failure, text_digest, seal, graph_text
+//
+// turn grows with time. id: a digest of graph, target and mode, the same whatever the code
+// generator. failure_code: the number of a Code, 0 while it has not failed; then graph_text is
+// empty. seal: a digest of the rest, with text_digest for graph_text, which may be large and is
+// read only when it is planned.
+#include "cache/flight_store.h"
+
+#include <fmt/core.h>
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kVersion = 1;
+constexpr size_t kMaxQueuedBytes = size_t{512} << 20;
+
+constexpr char kSchema[] = R"sql(
+BEGIN IMMEDIATE;
+CREATE TABLE flights (
+  turn INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE, graph BLOB NOT NULL,
+  backend INTEGER NOT NULL, isa TEXT NOT NULL, device_model TEXT NOT NULL, units INTEGER NOT NULL,
+  toolkit TEXT NOT NULL, mode TEXT NOT NULL, failure_code INTEGER NOT NULL, failure TEXT NOT NULL,
+  text_digest BLOB NOT NULL, seal BLOB NOT NULL, graph_text TEXT NOT NULL);
+PRAGMA user_version = 1;
+COMMIT;
+)sql";
+
+constexpr char kAll[] =
+    "SELECT graph, backend, isa, device_model, units, toolkit, mode, failure_code, failure,"
+    " text_digest, seal FROM flights ORDER BY turn";
+constexpr char kOne[] =
+    "SELECT graph, backend, isa, device_model, units, toolkit, mode, failure_code, failure,"
+    " text_digest, seal, graph_text FROM flights WHERE id = ?";
+
+Digest id_of(const StoredFlight& flight) {
+  Hasher hasher("kiln.flight.id.v1");
+  hasher.add(flight.graph);
+  flight.target.add_to(hasher);
+  return hasher.add(to_string(flight.mode)).finish();
+}
+
+struct Row {
+  StoredFlight flight;
+  Digest text_digest;
+
+  int64_t failure_code() const {
+    return flight.failure ? static_cast<int64_t>(flight.failure->code) : 0;
+  }
+  std::string_view failure() const {
+    return flight.failure ? std::string_view(flight.failure->message) : std::string_view();
+  }
+  Digest seal() const {
+    return Hasher("kiln.flight.v1")
+        .add(id_of(flight))
+        .add(text_digest)
+        .add(failure_code())
+        .add(failure())
+        .finish();
+  }
+};
+
+Result<Row> read_row(const Query& query) {
+  Row row;
+  TRY(row.flight.graph, query.digest(0));
+  const int64_t backend = query.integer(1);
+  row.flight.target.backend = backend == 2 ? Backend::kCuda : Backend::kCpu;
+  row.flight.target.isa = query.bytes(2);
+  row.flight.target.device_model = query.bytes(3);
+  row.flight.target.units = static_cast<int>(query.integer(4));
+  row.flight.target.toolkit = query.bytes(5);
+  TRY(row.flight.mode, parse_mode(query.bytes(6)));
+  const int64_t code = query.integer(7);
+  if (code > 0 && code <= static_cast<int64_t>(Code::kInternal))
+    row.flight.failure = Error{static_cast<Code>(code), std::string(query.bytes(8)), 0};
+  TRY(row.text_digest, query.digest(9));
+  TRY(const Digest seal, query.digest(10));
+  if (seal != row.seal()) return fail(Code::kCorruption, "a queued program's row is damaged");
+  return row;
+}
+
+Status write(Database& db, const StoredFlight& flight, std::string_view graph_text) {
+  const Row row{flight, Digest::of(graph_text)};
+  return Query(db,
+               "INSERT OR REPLACE INTO flights (id, graph, backend, isa, device_model, units,"
+               " toolkit, mode, failure_code, failure, text_digest, seal, graph_text)"
+               " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(id_of(flight))
+      .bind(flight.graph)
+      .bind(static_cast<int64_t>(flight.target.backend))
+      .bind_text(flight.target.isa)
+      .bind_text(flight.target.device_model)
+      .bind(int64_t{flight.target.units})
+      .bind_text(flight.target.toolkit)
+      .bind_text(to_string(flight.mode))
+      .bind(row.failure_code())
+      .bind_text(row.failure())
+      .bind(row.text_digest)
+      .bind(row.seal())
+      .bind_text(graph_text)
+      .run();
+}
+
+Result<bool> has(Database& db, const StoredFlight& flight) {
+  return Query(db, "SELECT 1 FROM flights WHERE id = ?").bind(id_of(flight)).next();
+}
+
+Result<Database> open_database(const Path& file) {
+  TRY(Database db, Database::open(file, Database::Access::kReadWrite));
+  // FULL: what is answered as queued survives the loss of power.
+  TRY_STATUS(db.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
+  {
+    Query check(db, "PRAGMA quick_check(1)");
+    TRY(const bool row, check.next());
+    if (!row || check.bytes(0) != "ok") return fail(Code::kCorruption, "it fails its check");
+  }
+  int64_t version = 0;
+  {
+    Query query(db, "PRAGMA user_version");
+    TRY([[maybe_unused]] const bool row, query.next());
+    version = query.integer(0);
+  }
+  if (version == 0) TRY_STATUS(db.run(kSchema));
+  if (version > kVersion)
+    return fail(Code::kUnsupported,
+                fmt::format("it has version {}, this build knows {}: a newer Kiln wrote it",
+                            version, kVersion));
+  return db;
+}
+
+Status set_aside(const Path& file, const Path& aside) {
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    std::error_code error;
+    std::filesystem::rename(file.string() + suffix, aside.string() + suffix, error);
+    if (error && *suffix == 0)
+      return fail(Code::kUnavailable,
+                  fmt::format("cannot set {} aside: {}", file.string(), error.message()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FlightStore>> FlightStore::open(const Path& file) {
+  std::string warning;
+  Result<Database> db = open_database(file);
+  if (!db && db.error().code == Code::kCorruption) {
+    Path aside = file;
+    for (int number = 1; aside == file || std::filesystem::exists(aside); ++number)
+      aside = file.string() + fmt::format(".damaged.{}", number);
+    warning = fmt::format("{} is damaged ({}); it was moved to {}: programs queued there are lost",
+                          file.string(), db.error().message, aside.string());
+    TRY_STATUS(set_aside(file, aside));
+    db = open_database(file);
+  }
+  if (!db) return fail(db.error().within(file.string()));
+  return std::unique_ptr<FlightStore>(new FlightStore(*std::move(db), std::move(warning)));
+}
+
+FlightStore::FlightStore(Database db, std::string warning)
+    : warning_(std::move(warning)), db_(std::move(db)), thread_([this] { run(); }) {}
+
+FlightStore::~FlightStore() {
+  {
+    const std::lock_guard lock(mu_);
+    stopping_ = true;
+  }
+  work_.notify_one();
+  thread_.join();
+}
+
+void FlightStore::put(const StoredFlight& flight, std::string graph_text, Done done) {
+  const size_t bytes = graph_text.size();
+  submit(
+      bytes,
+      [fresh = StoredFlight{flight.graph, flight.target, flight.mode},
+       text = std::move(graph_text)](Database& db) { return write(db, fresh, text); },
+      std::move(done));
+}
+
+void FlightStore::remove(const StoredFlight& flight, Done done) {
+  submit(
+      0,
+      [id = id_of(flight)](Database& db) {
+        return Query(db, "DELETE FROM flights WHERE id = ?").bind(id).run();
+      },
+      std::move(done));
+}
+
+void FlightStore::fail_for_good(const StoredFlight& flight, Error why, Done done) {
+  const size_t bytes = why.message.size();
+  submit(
+      bytes,
+      [failed = StoredFlight{flight.graph, flight.target, flight.mode, std::move(why)}](
+          Database& db) -> Status {
+        TRY(const bool known, has(db, failed));
+        return known ? write(db, failed, {}) : Status();
+      },
+      std::move(done));
+}
+
+void FlightStore::submit(size_t bytes, std::function<Status(Database&)> write_row, Done done) {
+  {
+    const std::lock_guard lock(mu_);
+    if (queued_bytes_ + bytes > kMaxQueuedBytes) {
+      bytes = 0;
+      write_row = [](Database&) -> Status {
+        return fail(Error{Code::kOverloaded, "too many queued programs to write", 1000});
+      };
+    }
+    queued_bytes_ += bytes;
+    queue_.push_back({bytes, std::move(write_row), std::move(done)});
+  }
+  work_.notify_one();
+}
+
+void FlightStore::flush() {
+  std::unique_lock lock(mu_);
+  idle_.wait(lock, [this] { return queue_.empty() && !writing_; });
+}
+
+void FlightStore::run() {
+  std::unique_lock lock(mu_);
+  for (;;) {
+    work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const Job job = std::move(queue_.front());
+    queue_.pop_front();
+    queued_bytes_ -= job.bytes;
+    writing_ = true;
+    lock.unlock();
+    Status status;
+    {
+      const std::lock_guard db_lock(db_mu_);
+      status = job.write(db_);  // one statement is one transaction
+    }
+    if (job.done) job.done(std::move(status));
+    lock.lock();
+    writing_ = false;
+    if (queue_.empty()) idle_.notify_all();
+  }
+}
+
+Result<std::vector<StoredFlight>> FlightStore::all() {
+  const std::lock_guard lock(db_mu_);
+  Query query(db_, kAll);
+  std::vector<StoredFlight> flights;
+  for (;;) {
+    TRY(const bool found, query.next());
+    if (!found) return flights;
+    if (Result<Row> row = read_row(query)) flights.push_back(std::move(row->flight));
+  }
+}
+
+Result<std::string> FlightStore::graph_text(const StoredFlight& flight) {
+  const std::lock_guard lock(db_mu_);
+  Query query(db_, kOne);
+  TRY(const bool found, query.bind(id_of(flight)).next());
+  if (!found) return fail(Code::kNotFound, "no such program is queued");
+  TRY(const Row row, read_row(query));
+  if (Digest::of(query.bytes(11)) != row.text_digest)
+    return fail(Code::kCorruption, "the graph of a queued program is damaged: queue it again");
+  return std::string(query.bytes(11));
+}
+
+}  // namespace kiln

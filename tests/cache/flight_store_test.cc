@@ -1,0 +1,135 @@
+#include "cache/flight_store.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+
+namespace kiln {
+namespace {
+
+StoredFlight flight_of(const std::string& name) {
+  StoredFlight flight;
+  flight.graph = Digest::of(name);
+  flight.target = {Backend::kCuda, "sm_90a", "NVIDIA H200", 132, "cuda-13"};
+  flight.mode = Mode::kMaxAutotune;
+  return flight;
+}
+
+class FlightStoreTest : public testing::Test {
+ protected:
+  void SetUp() override { reopen(); }
+  void reopen() {
+    store.reset();
+    auto opened = FlightStore::open(file);
+    ASSERT_TRUE(opened.has_value()) << opened.error().message;
+    store = *std::move(opened);
+  }
+  Status put(const StoredFlight& flight, const std::string& text) {
+    std::promise<Status> done;
+    store->put(flight, text, [&](Status status) { done.set_value(std::move(status)); });
+    return done.get_future().get();
+  }
+  std::vector<StoredFlight> all() {
+    auto flights = store->all();
+    EXPECT_TRUE(flights.has_value());
+    return flights.value_or(std::vector<StoredFlight>{});
+  }
+
+  const TempDir dir = *TempDir::create();
+  const Path file = dir.path() / "flights.sqlite";
+  std::unique_ptr<FlightStore> store;
+};
+
+TEST_F(FlightStoreTest, KeepsTheirOrderTheirTargetsAndTheirGraphs) {
+  const StoredFlight b = flight_of("b"), a = flight_of("a");
+  ASSERT_TRUE(put(b, "graph b").has_value());
+  ASSERT_TRUE(put(a, "graph a").has_value());
+  reopen();
+  const auto flights = all();
+  ASSERT_EQ(flights.size(), 2u);
+  EXPECT_EQ(flights[0].graph, b.graph);
+  EXPECT_EQ(flights[0].target, b.target);
+  EXPECT_EQ(flights[0].mode, b.mode);
+  EXPECT_FALSE(flights[0].failure);
+  EXPECT_EQ(flights[1].graph, a.graph);
+  EXPECT_EQ(store->graph_text(a).value(), "graph a");
+}
+
+TEST_F(FlightStoreTest, OneOfAnotherTargetOrModeIsAnother) {
+  StoredFlight other = flight_of("a");
+  other.target.isa = "sm_80";
+  StoredFlight guess = flight_of("a");
+  guess.mode = Mode::kDefault;
+  for (const StoredFlight& flight : {flight_of("a"), other, guess})
+    ASSERT_TRUE(put(flight, "graph").has_value());
+  EXPECT_EQ(all().size(), 3u);
+  ASSERT_TRUE(put(other, "again").has_value());
+  EXPECT_EQ(all().size(), 3u);
+  EXPECT_EQ(store->graph_text(other).value(), "again");
+}
+
+TEST_F(FlightStoreTest, WhatIsDoneIsForgotten) {
+  ASSERT_TRUE(put(flight_of("a"), "graph").has_value());
+  store->remove(flight_of("a"), nullptr);
+  store->flush();
+  EXPECT_TRUE(all().empty());
+  EXPECT_EQ(store->graph_text(flight_of("a")).error().code, Code::kNotFound);
+}
+
+TEST_F(FlightStoreTest, WhatFailedKeepsItsReasonAndNotItsGraph) {
+  ASSERT_TRUE(put(flight_of("a"), "graph").has_value());
+  store->fail_for_good(flight_of("a"), {Code::kUnsupported, "an op nobody knows", 0}, nullptr);
+  store->fail_for_good(flight_of("unknown"), {Code::kInternal, "no matter", 0}, nullptr);
+  store->flush();
+  reopen();
+  const auto flights = all();
+  ASSERT_EQ(flights.size(), 1u);
+  ASSERT_TRUE(flights[0].failure);
+  EXPECT_EQ(flights[0].failure->code, Code::kUnsupported);
+  EXPECT_EQ(flights[0].failure->message, "an op nobody knows");
+  EXPECT_EQ(store->graph_text(flight_of("a")).value(), "");
+  ASSERT_TRUE(put(flight_of("a"), "graph").has_value()) << "asked again, it starts afresh";
+  EXPECT_FALSE(all().at(0).failure);
+}
+
+TEST_F(FlightStoreTest, ADamagedRowIsLeftOutAndADamagedGraphRefused) {
+  ASSERT_TRUE(put(flight_of("a"), "graph a").has_value());
+  ASSERT_TRUE(put(flight_of("b"), "graph b").has_value());
+  store.reset();
+  {
+    auto db = Database::open(file, Database::Access::kReadWrite);
+    ASSERT_TRUE(db.has_value());
+    ASSERT_TRUE(
+        db->run("UPDATE flights SET units = 1 WHERE turn = 1;"
+                "UPDATE flights SET graph_text = 'graph c' WHERE turn = 2;"));
+  }
+  reopen();
+  ASSERT_EQ(all().size(), 1u);
+  EXPECT_EQ(all().at(0).graph, flight_of("b").graph);
+  EXPECT_EQ(store->graph_text(flight_of("b")).error().code, Code::kCorruption);
+}
+
+TEST_F(FlightStoreTest, ADamagedFileIsSetAsideAndSaysSo) {
+  ASSERT_TRUE(put(flight_of("a"), "graph").has_value());
+  store.reset();
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << std::string(8192, 'x');
+  reopen();
+  EXPECT_TRUE(all().empty());
+  EXPECT_NE(store->warning().find("flights.sqlite.damaged.1"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(file.string() + ".damaged.1"));
+}
+
+TEST_F(FlightStoreTest, AFileOfANewerKilnIsRefused) {
+  store.reset();
+  {
+    auto db = Database::open(file, Database::Access::kReadWrite);
+    ASSERT_TRUE(db.has_value() && db->run("PRAGMA user_version = 2"));
+  }
+  const auto opened = FlightStore::open(file);
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_EQ(opened.error().code, Code::kUnsupported);
+}
+
+}  // namespace
+}  // namespace kiln
