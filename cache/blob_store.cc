@@ -1,10 +1,15 @@
 #include "cache/blob_store.h"
 
+#include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <vector>
-
 namespace kiln {
+namespace {
+
+const std::string kTemporaryMark = ".tmp.";  // publish_file: NAME.tmp.PID.NUMBER
+
+}  // namespace
 
 Result<std::unique_ptr<BlobStore>> BlobStore::open(Path root) {
   TRY_STATUS(make_directories(root));
@@ -63,14 +68,31 @@ Status BlobStore::remove(const Digest& digest) {
   return {};
 }
 
-void BlobStore::remove_leftovers() {
+std::vector<BlobStore::File> BlobStore::list(int shelf) const {
+  std::vector<File> files;
   std::error_code error;
-  std::vector<Path> leftovers;
-  std::filesystem::recursive_directory_iterator entry(root_, error), end;
-  for (; !error && entry != end; entry.increment(error))
-    if (entry->path().filename().string().find(".tmp.") != std::string::npos)
-      leftovers.push_back(entry->path());
-  for (const Path& path : leftovers) std::filesystem::remove(path, error);
+  std::filesystem::directory_iterator entry(root_ / fmt::format("{:02x}", shelf), error), end;
+  for (; !error && entry != end; entry.increment(error)) {
+    struct stat facts = {};
+    if (::stat(entry->path().c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) continue;
+    File& file = files.emplace_back();
+    file.path = entry->path();
+    if (const auto digest = Digest::parse(file.path.filename().string())) file.digest = *digest;
+    file.bytes = facts.st_size;
+    file.written_ms = facts.st_mtim.tv_sec * int64_t{1000} + facts.st_mtim.tv_nsec / 1'000'000;
+  }
+  return files;
+}
+
+void BlobStore::remove_leftovers(int shelf, int64_t before_ms) {
+  const std::string ours = kTemporaryMark + std::to_string(::getpid()) + ".";
+  std::error_code error;
+  for (const File& file : list(shelf)) {
+    const std::string name = file.path.filename().string();
+    if (name.find(kTemporaryMark) == std::string::npos) continue;
+    if (file.written_ms < before_ms || name.find(ours) == std::string::npos)
+      std::filesystem::remove(file.path, error);
+  }
 }
 
 }  // namespace kiln

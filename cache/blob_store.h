@@ -7,8 +7,10 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compiler_core/base/digest.h"
 #include "compiler_core/base/file.h"
@@ -26,8 +28,19 @@ class BlobStore {
   bool contains(const Digest& digest) const;
   Status remove(const Digest& digest);  // removing what is not there is fine
 
-  // Removes what a killed process left half-written. REQUIRES: nobody else writes under this root.
-  void remove_leftovers();
+  // What lies on one of the shelves, as far as it can be read: for whoever sweeps, audits or makes
+  // room, a step at a time.
+  static constexpr int kShelves = 256;  // by the first byte of the digest
+  struct File {
+    Path path;
+    std::optional<Digest> digest;  // none: half-written, or not ours
+    int64_t bytes = 0;
+    int64_t written_ms = 0;  // wall clock
+  };
+  std::vector<File> list(int shelf) const;
+  // Removes from a shelf what a killed process left half-written: temporary files of another
+  // process, or from before `before_ms`. REQUIRES: no other process writes under this root.
+  void remove_leftovers(int shelf, int64_t before_ms);
 
   int64_t corrupt_count() const { return corrupt_; }
 

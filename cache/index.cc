@@ -1,60 +1,21 @@
-// Format of index.sqlite, version 2 (PRAGMA user_version). Digests are 32-byte blobs.
-//
-//   blobs     digest, bytes                    one row a published file
-//   programs  key, manifest, blobs, seal       manifest: program_to_json; blobs: their digests in a
-//   row kernels   key, kernel, target, seal        kernel: kernel_to_json; target: target_to_text
-//   winners   workload, schedule               every schedule that ever won; id grows with time
-//   kin       workload, kin, sizes             (since 2) workloads that differ in sizes only have
-//   one
-//                                              kin; sizes: little-endian i64
-//   records   kernel_key, ..., seal            tuning records, kept when binaries go; id grows with
-//                                              time; samples: little-endian f64; seed: its 64 bits
-//
-// A change that old readers cannot live with raises the version; files of a newer one are refused,
-// those of an older one brought up to date when the writer opens them (kMigrations).
 #include "cache/index.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+
+#include "cache/index_schema.h"
 
 namespace kiln {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "samples are stored as they lie in memory");
-
-constexpr int64_t kSchemaVersion = 2;
-
-// kMigrations[v] makes version v + 1 of version v; 0 is an empty file. Never changed once released.
-constexpr std::array<const char*, kSchemaVersion> kMigrations = {R"sql(
-CREATE TABLE blobs (digest BLOB PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE programs (
-  key BLOB PRIMARY KEY, manifest TEXT NOT NULL, blobs BLOB NOT NULL, seal BLOB NOT NULL);
-CREATE TABLE kernels (
-  key BLOB PRIMARY KEY, kernel TEXT NOT NULL, target TEXT NOT NULL, seal BLOB NOT NULL);
-CREATE TABLE winners (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, workload BLOB NOT NULL, schedule TEXT NOT NULL,
-  UNIQUE (workload, schedule) ON CONFLICT REPLACE);
-CREATE TABLE records (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, kernel_key BLOB NOT NULL, workload BLOB NOT NULL,
-  target TEXT NOT NULL, schedule TEXT NOT NULL, verdict INTEGER NOT NULL, log TEXT NOT NULL,
-  samples BLOB NOT NULL, binary BLOB NOT NULL, worker TEXT NOT NULL, taken_at_ms INTEGER NOT NULL,
-  seed INTEGER NOT NULL, seal BLOB NOT NULL UNIQUE ON CONFLICT IGNORE);
-CREATE INDEX records_of_kernel ON records (kernel_key, id);
-PRAGMA user_version = 1;
-)sql",
-                                                                 R"sql(
-CREATE TABLE kin (
-  workload BLOB PRIMARY KEY, kin BLOB NOT NULL, sizes BLOB NOT NULL) WITHOUT ROWID;
-CREATE INDEX workloads_of_kin ON kin (kin);
-PRAGMA user_version = 2;
-)sql"};
 
 // "cpu:x86-64-v4|2|Intel(R) Xeon(R) Processor", "cuda:sm_90a|132 cuda-13|NVIDIA H200": the model
 // comes last, it may hold anything.
@@ -122,6 +83,10 @@ Digest seal_record(const TuningRecord& record) {
       .finish();
 }
 
+int64_t bytes_on_disk(const ProgramRow& row) {
+  return static_cast<int64_t>(row.manifest.size() + row.blobs.size() * sizeof(Digest));
+}
+
 tl::unexpected<Error> damaged(std::string_view what, const Digest& key) {
   return fail(Code::kCorruption, fmt::format("the row of {} {} is damaged", what, key.short_hex()));
 }
@@ -152,47 +117,64 @@ Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
 
 }  // namespace
 
-Result<CacheIndex> CacheIndex::open_for_writing(const Path& file) {
-  TRY(Database db, Database::open(file, Database::Access::kReadWrite));
-  CacheIndex index(std::move(db));
-  // FULL: what is reported as stored survives the loss of power, not only of the process.
-  TRY_STATUS(index.db_.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
-  {
-    Query check(index.db_, "PRAGMA quick_check(1)");
-    TRY(const bool row, check.next());
-    if (!row || check.bytes(0) != "ok")
-      return fail(Code::kCorruption,
-                  fmt::format("index: {}", row ? check.bytes(0) : "no answer to quick_check"));
-  }
-  TRY_STATUS(index.prepare_schema());
-  return index;
+int64_t CacheIndex::wall_clock_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-Status CacheIndex::prepare_schema() {
-  int64_t version = 0;
-  {
-    Query query(db_, "PRAGMA user_version");
-    TRY([[maybe_unused]] const bool row, query.next());
-    version = query.integer(0);
-  }
-  if (version == kSchemaVersion) return {};
-  if (version < 0 || version > kSchemaVersion)
-    return fail(
-        Code::kUnsupported,
-        fmt::format("the index has version {}, this build knows {}: it belongs to a newer Kiln",
-                    version, kSchemaVersion));
-  TRY_STATUS(begin());
-  for (; version < kSchemaVersion; ++version)
-    if (Status migrated = db_.run(kMigrations[static_cast<size_t>(version)]); !migrated) {
-      roll_back();
-      return migrated;
-    }
-  return commit();
+Result<CacheIndex> CacheIndex::open_for_writing(const Path& file, Clock clock) {
+  TRY(Database db, Database::open(file, Database::Access::kReadWrite));
+  CacheIndex index(std::move(db), std::move(clock));
+  // FULL: what is reported as stored survives the loss of power, not only of the process.
+  TRY_STATUS(index.db_.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
+  std::error_code unknown;
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(file, unknown));
+  if (unknown || size <= kCheckedAtOnceBytes) TRY_STATUS(index.check());
+  TRY_STATUS(prepare_schema(index.db_, index.clock_()));
+  TRY_STATUS(index.ledger_.load(index.db_));
+  return index;
 }
 
 Result<CacheIndex> CacheIndex::open_for_reading(const Path& file) {
   TRY(Database db, Database::open(file, Database::Access::kReadOnly));
-  return CacheIndex(std::move(db));
+  TRY_STATUS(check_schema(db));
+  return CacheIndex(std::move(db), wall_clock_ms);
+}
+
+Status CacheIndex::check() {
+  Query check(db_, "PRAGMA quick_check(1)");
+  TRY(const bool row, check.next());
+  if (row && check.bytes(0) == "ok") return {};
+  return fail(Code::kCorruption,
+              fmt::format("index: {}", row ? check.bytes(0) : "no answer to quick_check"));
+}
+
+Status CacheIndex::begin() {
+  TRY_STATUS(Query(db_, "BEGIN IMMEDIATE").run());
+  in_transaction_ = true;
+  return ledger_.load(db_);
+}
+
+Status CacheIndex::commit() {
+  TRY_STATUS(ledger_.save(db_));
+  TRY_STATUS(Query(db_, "COMMIT").run());
+  in_transaction_ = false;
+  return {};
+}
+
+void CacheIndex::roll_back() {
+  (void)db_.run("ROLLBACK");
+  in_transaction_ = false;
+}
+
+Status CacheIndex::begin_part() {
+  ledger_.begin_part();
+  return Query(db_, "SAVEPOINT part").run();
+}
+
+Status CacheIndex::undo_part() {
+  ledger_.undo_part();
+  return db_.run("ROLLBACK TO part; RELEASE part;");
 }
 
 Result<ProgramRow> CacheIndex::program(const Digest& key) {
@@ -271,26 +253,32 @@ Result<std::vector<Schedule>> CacheIndex::kin_winners(const Kin& kin) {
   return schedules;
 }
 
-Result<CacheIndex::Counts> CacheIndex::counts() {
-  Query query(db_,
-              "SELECT (SELECT count(*) FROM programs), (SELECT count(*) FROM kernels),"
-              " (SELECT count(*) FROM records), (SELECT coalesce(sum(bytes), 0) FROM blobs)");
-  TRY([[maybe_unused]] const bool row, query.next());
-  return Counts{query.integer(0), query.integer(1), query.integer(2), query.integer(3)};
+Result<IndexTotals> CacheIndex::totals() {
+  if (in_transaction_) return ledger_.totals();
+  TRY_STATUS(ledger_.load(db_));
+  return ledger_.totals();
 }
 
 Status CacheIndex::put_blob(const Digest& digest, int64_t bytes) {
-  return Query(db_, "INSERT OR REPLACE INTO blobs VALUES (?, ?)").bind(digest).bind(bytes).run();
+  return ledger_.put_blob(db_, digest, bytes, clock_());
+}
+
+Result<std::vector<Digest>> CacheIndex::blobs_of(const Digest& program) {
+  Query query(db_, "SELECT blobs FROM programs WHERE key = ?");
+  TRY(const bool found, query.bind(program).next());
+  return found ? split(query.bytes(0)) : std::vector<Digest>{};
 }
 
 Status CacheIndex::put_program(const Digest& key, const ProgramRow& row) {
+  TRY(const std::vector<Digest> old_blobs, blobs_of(key));
   const std::string blobs = joined(row.blobs);
-  return Query(db_, "INSERT OR REPLACE INTO programs VALUES (?, ?, ?, ?)")
-      .bind(key)
-      .bind_text(row.manifest)
-      .bind_blob(blobs)
-      .bind(seal_program(key, row.manifest, blobs))
-      .run();
+  TRY_STATUS(Query(db_, "INSERT OR REPLACE INTO programs VALUES (?, ?, ?, ?)")
+                 .bind(key)
+                 .bind_text(row.manifest)
+                 .bind_blob(blobs)
+                 .bind(seal_program(key, row.manifest, blobs))
+                 .run());
+  return ledger_.put_program(db_, key, bytes_on_disk(row), old_blobs, row.blobs, clock_());
 }
 
 Status CacheIndex::put_kernel(const KernelRow& row) {
@@ -301,6 +289,9 @@ Status CacheIndex::put_kernel(const KernelRow& row) {
                  .bind_text(target)
                  .bind(seal_kernel(row.kernel.key, kernel, target))
                  .run());
+  TRY_STATUS(ledger_.put_kernel(db_, row.kernel.key,
+                                static_cast<int64_t>(kernel.size() + target.size()),
+                                row.kernel.blob, clock_()));
   if (row.kernel.report.best_us <= 0) return {};  // a guess that was never timed has won nothing
   return Query(db_, "INSERT INTO winners (workload, schedule) VALUES (?, ?)")
       .bind(row.kernel.workload)
@@ -317,39 +308,82 @@ Status CacheIndex::put_kin(const Digest& workload, const Kin& kin) {
 }
 
 Status CacheIndex::put_record(const TuningRecord& record) {
-  return Query(db_,
-               "INSERT INTO records (kernel_key, workload, target, schedule, verdict, log, samples,"
-               " binary, worker, taken_at_ms, seed, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-               "?)")
-      .bind(record.kernel_key)
-      .bind(record.workload)
-      .bind_text(target_to_text(record.target))
-      .bind_text(record.schedule.to_string())
-      .bind(static_cast<int64_t>(record.verdict))
-      .bind_text(record.log)
-      .bind_blob(as_bytes(record.measurement.samples_us))
-      .bind(record.binary)
-      .bind_text(record.worker)
-      .bind(record.taken_at_ms)
-      .bind(static_cast<int64_t>(record.seed))
-      .bind(seal_record(record))
-      .run();
+  TRY_STATUS(
+      Query(db_,
+            "INSERT INTO records (kernel_key, workload, target, schedule, verdict, log, samples,"
+            " binary, worker, taken_at_ms, seed, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+            "?)")
+          .bind(record.kernel_key)
+          .bind(record.workload)
+          .bind_text(target_to_text(record.target))
+          .bind_text(record.schedule.to_string())
+          .bind(static_cast<int64_t>(record.verdict))
+          .bind_text(record.log)
+          .bind_blob(as_bytes(record.measurement.samples_us))
+          .bind(record.binary)
+          .bind_text(record.worker)
+          .bind(record.taken_at_ms)
+          .bind(static_cast<int64_t>(record.seed))
+          .bind(seal_record(record))
+          .run());
+  ledger_.add_records(db_.changes());  // none when it is there already
+  return {};
+}
+
+Status CacheIndex::remove_program(const Digest& key) {
+  TRY(const std::vector<Digest> blobs, blobs_of(key));
+  TRY_STATUS(Query(db_, "DELETE FROM programs WHERE key = ?").bind(key).run());
+  return ledger_.remove_program(db_, key, blobs);
+}
+
+Status CacheIndex::remove_kernel(const Digest& key) {
+  TRY_STATUS(Query(db_, "DELETE FROM kernels WHERE key = ?").bind(key).run());
+  return ledger_.remove_kernel(db_, key);
 }
 
 Status CacheIndex::remove(const Digest& key) {
-  TRY_STATUS(Query(db_, "DELETE FROM programs WHERE key = ?").bind(key).run());
-  return Query(db_, "DELETE FROM kernels WHERE key = ?").bind(key).run();
+  TRY_STATUS(remove_program(key));
+  return remove_kernel(key);
 }
 
 Status CacheIndex::remove_damaged(const Digest& key) {
   const auto is_damaged = [](const auto& row) {
     return !row && row.error().code == Code::kCorruption;
   };
-  if (is_damaged(program(key)))
-    TRY_STATUS(Query(db_, "DELETE FROM programs WHERE key = ?").bind(key).run());
-  if (is_damaged(kernel(key)))
-    TRY_STATUS(Query(db_, "DELETE FROM kernels WHERE key = ?").bind(key).run());
+  if (is_damaged(program(key))) TRY_STATUS(remove_program(key));
+  if (is_damaged(kernel(key))) TRY_STATUS(remove_kernel(key));
   return {};
+}
+
+Status CacheIndex::evict(const Entry& entry, Evicted& evicted) {
+  switch (entry.id.kind) {
+    case EntryKind::kProgram:
+      TRY_STATUS(remove_program(entry.id.key));
+      evicted.programs.push_back(entry.id.key);
+      break;
+    case EntryKind::kKernel:
+      TRY_STATUS(remove_kernel(entry.id.key));
+      break;
+    case EntryKind::kBlob:
+      TRY_STATUS(ledger_.remove_blob(db_, entry.id.key));
+      evicted.blobs.push_back(entry.id.key);
+      break;
+  }
+  evicted.bytes += entry.bytes;
+  ++evicted.entries;
+  return {};
+}
+
+// One at a time: a program that goes frees its kernels, and those their files, which are then the
+// least recently used.
+Result<CacheIndex::Evicted> CacheIndex::evict(int64_t bytes, int64_t before_ms, int limit) {
+  Evicted evicted;
+  while (evicted.bytes < bytes && evicted.entries < limit) {
+    TRY(const auto oldest, Ledger::oldest(db_, before_ms));
+    if (!oldest) break;
+    TRY_STATUS(evict(*oldest, evicted));
+  }
+  return evicted;
 }
 
 }  // namespace kiln

@@ -1,12 +1,13 @@
 // CacheIndex: the tables of a KernelCache as seen through one database connection. The format is
-// written down in index.cc. Rows carry a seal, a digest of what is in them, so that a damaged row
-// is noticed and never served. One thread at a time.
+// written down in index_schema.cc. Rows carry a seal, a digest of what is in them, so that a
+// damaged row is noticed and never served. One thread at a time.
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "cache/ledger.h"
 #include "cache/sqlite.h"
 #include "compiler_core/plan/kin.h"
 #include "compiler_core/program/program.h"
@@ -26,20 +27,29 @@ struct KernelRow {
 
 class CacheIndex {
  public:
-  // The writer's: creates or checks the database. kCorruption when it is damaged, kUnsupported when
-  // a newer Kiln wrote it.
-  static Result<CacheIndex> open_for_writing(const Path& file);
-  // REQUIRES: a writer has opened it before.
+  // A file up to this size is checked whole before it serves: some tens of milliseconds.
+  static constexpr int64_t kCheckedAtOnceBytes = 32 << 20;
+
+  using Clock = std::function<int64_t()>;  // milliseconds of the wall clock
+  static int64_t wall_clock_ms();
+
+  // The writer's: creates or checks the database. kCorruption when it is damaged (a large one is
+  // checked in passing only: check() does the rest, at leisure), kUnsupported when a newer Kiln
+  // wrote it.
+  static Result<CacheIndex> open_for_writing(const Path& file, Clock clock = wall_clock_ms);
+  // REQUIRES: a writer has opened it before. kUnsupported when that was an older or a newer Kiln.
   static Result<CacheIndex> open_for_reading(const Path& file);
+  // Reads every page; kCorruption when the database is damaged.
+  Status check();
 
   // One transaction of the writer.
-  Status begin() { return db_.run("BEGIN IMMEDIATE"); }
-  Status commit() { return db_.run("COMMIT"); }
-  void roll_back() { (void)db_.run("ROLLBACK"); }
+  Status begin();
+  Status commit();
+  void roll_back();
   // A part of a transaction that can be undone alone.
-  Status begin_part() { return Query(db_, "SAVEPOINT part").run(); }
+  Status begin_part();
   Status end_part() { return Query(db_, "RELEASE part").run(); }
-  Status undo_part() { return db_.run("ROLLBACK TO part; RELEASE part;"); }
+  Status undo_part();
 
   // kNotFound; kCorruption when the row does not match its seal.
   Result<ProgramRow> program(const Digest& key);
@@ -51,10 +61,8 @@ class CacheIndex {
   // Of winners of workloads that differ from this in sizes only, the nearest sizes first, each
   // once.
   Result<std::vector<Schedule>> kin_winners(const Kin& kin);
-  struct Counts {
-    int64_t programs = 0, kernels = 0, records = 0, blob_bytes = 0;
-  };
-  Result<Counts> counts();
+  // Within a transaction of the writer: with what it did so far. Else: as committed.
+  Result<IndexTotals> totals();
 
   Status put_blob(const Digest& digest, int64_t bytes);
   Status put_program(const Digest& key, const ProgramRow& row);
@@ -65,11 +73,35 @@ class CacheIndex {
   // Removes the rows of `key` that do not match their seal.
   Status remove_damaged(const Digest& key);
 
+  // Gives up what was least recently used, and not since `before_ms`, until `bytes` are free or
+  // `limit` entries are gone. Records stay.
+  struct Evicted {
+    int64_t bytes = 0;
+    int entries = 0;
+    std::vector<Digest> programs;  // keys
+    std::vector<Digest> blobs;     // whose files go once this is committed
+  };
+  Result<Evicted> evict(int64_t bytes, int64_t before_ms, int limit);
+
+  Status touch(const EntryId& id, int64_t used_ms) { return ledger_.touch(db_, id, used_ms); }
+  Status pin(const Digest& program) { return ledger_.pin(db_, program, clock_()); }
+  Status unpin(const Digest& program) { return ledger_.unpin(db_, program); }
+  // Entries and totals made anew from the rows, for repair. Within a transaction.
+  Status rebuild_ledger() { return ledger_.rebuild(db_, clock_()); }
+  // kNotFound when there is none.
+  Result<Entry> entry(const EntryId& id) { return Ledger::find(db_, id); }
+
  private:
-  explicit CacheIndex(Database db) : db_(std::move(db)) {}
-  Status prepare_schema();
+  CacheIndex(Database db, Clock clock) : db_(std::move(db)), clock_(std::move(clock)) {}
+  Result<std::vector<Digest>> blobs_of(const Digest& program);
+  Status remove_program(const Digest& key);
+  Status remove_kernel(const Digest& key);
+  Status evict(const Entry& entry, Evicted& evicted);
 
   Database db_;
+  Clock clock_;
+  Ledger ledger_;  // of the transaction
+  bool in_transaction_ = false;
 };
 
 }  // namespace kiln

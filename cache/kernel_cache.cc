@@ -1,15 +1,21 @@
 // Life of a write: put_* -> Writer -> (blob: file, fsync, rename, fsync) -> row -> commit -> done.
 // Life of a read: a free connection -> row -> seal -> are its blobs there -> answer.
+// Life of an entry: put -> used ... -> the oldest when room is needed -> row removed -> commit ->
+// file removed. Room is made before a write when it must be, and else behind the other writes, from
+// kHighPercent of the bound down to kLowPercent.
 #include "cache/kernel_cache.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <utility>
 
+#include "cache/housekeeper.h"
 #include "cache/index.h"
+#include "cache/touches.h"
 #include "cache/writer.h"
 
 namespace kiln {
@@ -58,7 +64,7 @@ Result<Path> set_aside(const Path& file) {
     aside = file;
     aside += fmt::format(".damaged.{}", number);
   }
-  for (const char* suffix : {"", "-wal", "-shm"}) {
+  for (const char* suffix : {"", "-wal", "-shm", kDamageNote}) {
     Path from = file, to = aside;
     from += suffix;
     to += suffix;
@@ -71,19 +77,24 @@ Result<Path> set_aside(const Path& file) {
   return aside;
 }
 
+// Bounds on how long one step of eviction holds up the writer.
+constexpr int kEntriesAStep = 64;
+constexpr int kEntriesForAWrite = 512;
+constexpr int64_t kHighPercent = 96, kLowPercent = 92;
+
 }  // namespace
 
 struct KernelCache::Impl {
   Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, CacheIndex index, const Path& file,
-       std::string note)
-      : lock(std::move(held)),
-        blobs(std::move(blob_store)),
-        warning(std::move(note)),
-        writer(std::move(index)),
-        readers(file) {}
+       std::string note, CacheOptions given);
   // What is queued may still read. Then the writer's connection closes last: only it can fold the
   // write-ahead log into the database.
-  ~Impl() { writer.stop(); }
+  ~Impl() {
+    closing = true;
+    housekeeper->write_touches();
+    housekeeper.reset();
+    writer.stop();
+  }
 
   bool has_all(const std::vector<Digest>& digests) const {
     return std::all_of(digests.begin(), digests.end(),
@@ -99,38 +110,170 @@ struct KernelCache::Impl {
     return row;
   }
 
+  // A job that will store `disk_bytes`: room for them is made first.
+  void write(size_t queued_bytes, int64_t disk_bytes, Writer::Job job, Done done);
+  Status make_room(CacheIndex& index, int64_t bytes, CacheIndex::Evicted& evicted);
+  // The rows are durably gone: now the files go, and memory hears of it.
+  void after(const CacheIndex::Evicted& evicted);
+  // Begins to give up the oldest, when there is too much and nobody does so already.
+  void trim_soon(CacheIndex& index);
+  using CollectDone = std::function<void(Collected, Status)>;
+  void collect_step(int64_t max_bytes, Collected so_far, CollectDone done);
+  int64_t keep_from_ms() const { return options.now_ms() - options.keep_used_ms; }
+
+  const CacheOptions options;
   const FileLock lock;
   const std::unique_ptr<BlobStore> blobs;
   const std::string warning;
+  std::atomic<bool> closing{false}, trimming{false};
+  std::atomic<int64_t> evicted_programs{0};
+  Touches touches;
   Writer writer;
   Readers readers;
+  std::unique_ptr<Housekeeper> housekeeper;
 };
+
+KernelCache::Impl::Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, CacheIndex index,
+                        const Path& file, std::string note, CacheOptions given)
+    : options(std::move(given)),
+      lock(std::move(held)),
+      blobs(std::move(blob_store)),
+      warning(std::move(note)),
+      writer(std::move(index)),
+      readers(file) {
+  Housekeeper::Plan plan;
+  plan.index_file = file;
+  std::error_code unknown;
+  plan.check_index = static_cast<int64_t>(std::filesystem::file_size(file, unknown)) >
+                     CacheIndex::kCheckedAtOnceBytes;
+  plan.touch_every_ms = options.touch_every_ms;
+  plan.orphans_after_ms = options.orphans_after_ms;
+  plan.now_ms = options.now_ms;
+  plan.log = options.log;
+  housekeeper = std::make_unique<Housekeeper>(std::move(plan), *blobs, writer, touches);
+  // The bound may have been lowered since.
+  writer.submit(
+      0,
+      [this](CacheIndex& rows) -> Status {
+        trim_soon(rows);
+        return {};
+      },
+      nullptr);
+}
+
+void KernelCache::Impl::write(size_t queued_bytes, int64_t disk_bytes, Writer::Job job, Done done) {
+  const auto evicted = std::make_shared<CacheIndex::Evicted>();
+  writer.submit(
+      queued_bytes,
+      [this, disk_bytes, evicted, job = std::move(job)](CacheIndex& index) -> Status {
+        *evicted = {};  // a job may run twice
+        TRY_STATUS(make_room(index, disk_bytes, *evicted));
+        TRY_STATUS(job(index));
+        trim_soon(index);
+        return {};
+      },
+      [this, evicted, done = std::move(done)](Status status) {
+        if (status) after(*evicted);
+        if (done) done(std::move(status));
+      });
+}
+
+Status KernelCache::Impl::make_room(CacheIndex& index, int64_t bytes,
+                                    CacheIndex::Evicted& evicted) {
+  if (options.max_bytes == 0) return {};
+  TRY(const IndexTotals totals, index.totals());
+  const int64_t excess = totals.bytes + bytes - options.max_bytes;
+  if (excess <= 0) return {};
+  TRY(evicted, index.evict(excess, keep_from_ms(), kEntriesForAWrite));
+  if (evicted.bytes >= excess) return {};
+  return fail(
+      Code::kUnavailable,
+      fmt::format("the cache is full: {} of {} bytes are stored, and what is left is "
+                  "pinned or was used in the last {} s",
+                  totals.bytes - evicted.bytes, options.max_bytes, options.keep_used_ms / 1000));
+}
+
+void KernelCache::Impl::after(const CacheIndex::Evicted& evicted) {
+  if (!evicted.blobs.empty()) writer.submit(0, remove_unknown(*blobs, evicted.blobs), nullptr);
+  if (evicted.programs.empty()) return;
+  evicted_programs += static_cast<int64_t>(evicted.programs.size());
+  if (options.evicted) options.evicted(evicted.programs);
+}
+
+void KernelCache::Impl::trim_soon(CacheIndex& index) {
+  if (options.max_bytes == 0 || closing) return;
+  const Result<IndexTotals> totals = index.totals();
+  if (!totals || totals->bytes <= options.max_bytes / 100 * kHighPercent) return;
+  if (trimming.exchange(true)) return;
+  collect_step(options.max_bytes / 100 * kLowPercent, {},
+               [this](const Collected&, const Status&) { trimming = false; });
+}
+
+// One step a job, and each step submitted when the last is durable: other writes come between.
+void KernelCache::Impl::collect_step(int64_t max_bytes, Collected so_far, CollectDone done) {
+  const auto evicted = std::make_shared<CacheIndex::Evicted>();
+  const auto left = std::make_shared<int64_t>(0);  // bytes above the bound
+  writer.submit(
+      0,
+      [this, max_bytes, evicted, left](CacheIndex& index) -> Status {
+        *evicted = {};
+        TRY(const IndexTotals totals, index.totals());
+        TRY(*evicted, index.evict(totals.bytes - max_bytes, keep_from_ms(), kEntriesAStep));
+        *left = totals.bytes - evicted->bytes - max_bytes;
+        return {};
+      },
+      [this, max_bytes, so_far, evicted, left, done = std::move(done)](Status status) mutable {
+        if (!status) return done(so_far, std::move(status));
+        after(*evicted);
+        so_far.bytes += evicted->bytes;
+        so_far.programs += static_cast<int64_t>(evicted->programs.size());
+        so_far.entries += evicted->entries;
+        if (*left <= 0) return done(so_far, {});
+        if (closing) return done(so_far, fail(Code::kUnavailable, "the cache is being closed"));
+        if (evicted->entries > 0) return collect_step(max_bytes, so_far, std::move(done));
+        done(so_far, fail(Code::kUnavailable,
+                          fmt::format("{} bytes above the bound are pinned, or were used in the "
+                                      "last {} s",
+                                      *left, options.keep_used_ms / 1000)));
+      });
+}
 
 KernelCache::KernelCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 KernelCache::~KernelCache() = default;
 
-Result<std::unique_ptr<KernelCache>> KernelCache::open(const Path& directory) {
+namespace {
+
+// As the housekeeper of an earlier life found it, or as it is found now.
+Result<CacheIndex> open_index(const Path& file, const CacheOptions& options) {
+  if (const auto note = read_file(Path(file) += kDamageNote)) return fail(Code::kCorruption, *note);
+  return CacheIndex::open_for_writing(file, options.now_ms);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KernelCache>> KernelCache::open(const Path& directory,
+                                                       CacheOptions options) {
+  if (!options.now_ms) options.now_ms = CacheIndex::wall_clock_ms;
   TRY_STATUS(make_directories(directory));
   Result<FileLock> lock = FileLock::try_acquire(directory / "lock", FileLock::Mode::kExclusive);
   if (!lock && lock.error().code == Code::kUnavailable)
     return fail(Code::kUnavailable, fmt::format("another process serves {}", directory.string()));
   if (!lock) return fail(lock.error());
   TRY(std::unique_ptr<BlobStore> blobs, BlobStore::open(directory / "blobs"));
-  blobs->remove_leftovers();
 
   const Path file = directory / "index.sqlite";
   std::string warning;
-  Result<CacheIndex> index = CacheIndex::open_for_writing(file);
+  Result<CacheIndex> index = open_index(file, options);
   if (!index && index.error().code == Code::kCorruption) {
     const std::string reason = index.error().message;
     TRY(const Path aside, set_aside(file));
     warning = fmt::format("{} is damaged ({}); it was moved to {} and the cache starts empty",
                           file.string(), reason, aside.string());
-    index = CacheIndex::open_for_writing(file);
+    index = open_index(file, options);
   }
   if (!index) return fail(index.error().within(directory.string()));
   auto impl = std::make_unique<Impl>(*std::move(lock), std::move(blobs), *std::move(index), file,
-                                     std::move(warning));
+                                     std::move(warning), std::move(options));
   return std::unique_ptr<KernelCache>(new KernelCache(std::move(impl)));
 }
 
@@ -145,6 +288,7 @@ Result<std::string> KernelCache::program(const Digest& program_key) {
       })));
   if (!impl_->has_all(row.blobs))
     return fail(Code::kNotFound, fmt::format("program {} lacks a blob", program_key.short_hex()));
+  touch(program_key);
   return std::move(row.manifest);
 }
 
@@ -154,6 +298,7 @@ Result<StoredKernel> KernelCache::kernel(const Digest& kernel_key) {
   })));
   if (!impl_->blobs->contains(row.kernel.blob))
     return fail(Code::kNotFound, fmt::format("kernel {} lacks its blob", kernel_key.short_hex()));
+  impl_->touches.add({EntryKind::kKernel, kernel_key}, impl_->options.now_ms());
   return StoredKernel{std::move(row.kernel), std::move(row.tuned_on)};
 }
 
@@ -161,10 +306,14 @@ Result<std::string> KernelCache::blob(const Digest& digest) {
   return impl_->blobs->get(digest);
 }
 
+void KernelCache::touch(const Digest& program_key) {
+  impl_->touches.add({EntryKind::kProgram, program_key}, impl_->options.now_ms());
+}
+
 void KernelCache::put_blob(std::string bytes, Done done) {
   const size_t size = bytes.size();
-  impl_->writer.submit(
-      size,
+  impl_->write(
+      size, static_cast<int64_t>(size),
       [blobs = impl_->blobs.get(), bytes = std::move(bytes)](CacheIndex& index) -> Status {
         TRY(const Digest digest, blobs->put(bytes));
         return index.put_blob(digest, static_cast<int64_t>(bytes.size()));
@@ -176,8 +325,9 @@ void KernelCache::put_blob(std::string bytes, Done done) {
 // failed meanwhile.
 void KernelCache::put_kernel(StoredKernel kernel, Done done) {
   KernelRow row{std::move(kernel.kernel), std::move(kernel.tuned_on)};
-  impl_->writer.submit(
-      sizeof row,
+  const auto size = static_cast<int64_t>(kernel_to_json(row.kernel).size());
+  impl_->write(
+      sizeof row, size,
       [impl = impl_.get(), row = std::move(row)](CacheIndex& index) -> Status {
         if (!impl->blobs->contains(row.kernel.blob))
           return fail(Code::kUnavailable, "the kernel's blob is not stored");
@@ -191,8 +341,8 @@ void KernelCache::put_program(const Program& program, Done done) {
   for (const ProgramKernel& kernel : program.kernels) blobs.insert(kernel.blob);
   ProgramRow row{program_to_json(program), {blobs.begin(), blobs.end()}};
   const size_t size = row.manifest.size();
-  impl_->writer.submit(
-      size,
+  impl_->write(
+      size, static_cast<int64_t>(size),
       [impl = impl_.get(), key = program.key, row = std::move(row)](CacheIndex& index) -> Status {
         if (!impl->has_all(row.blobs))
           return fail(Code::kUnavailable, "a blob of the program is not stored");
@@ -221,8 +371,28 @@ void KernelCache::forget(const Digest& key, Done done) {
       0, [key](CacheIndex& index) { return index.remove(key); }, std::move(done));
 }
 
+void KernelCache::pin(const Digest& program_key, Done done) {
+  impl_->writer.submit(
+      0, [program_key](CacheIndex& index) { return index.pin(program_key); }, std::move(done));
+}
+
+void KernelCache::unpin(const Digest& program_key, Done done) {
+  impl_->writer.submit(
+      0, [program_key](CacheIndex& index) { return index.unpin(program_key); }, std::move(done));
+}
+
+void KernelCache::collect(int64_t max_bytes, std::function<void(Collected, Status)> done) {
+  impl_->housekeeper->write_touches();  // the order should be today's
+  impl_->collect_step(max_bytes, {}, std::move(done));
+}
+
 void KernelCache::flush() {
+  impl_->housekeeper->write_touches();
   impl_->writer.flush();
+}
+
+void KernelCache::wait_for_first_round() {
+  impl_->housekeeper->wait_for_first_round();
 }
 
 Result<std::vector<TuningRecord>> KernelCache::records(const Digest& kernel_key) {
@@ -240,12 +410,15 @@ Result<std::vector<Schedule>> KernelCache::kin_winners(const Kin& kin) {
 KernelCache::Totals KernelCache::totals() const {
   Totals totals;
   totals.corrupt_blobs = impl_->blobs->corrupt_count();
-  const auto counts = impl_->readers.with([](CacheIndex& index) { return index.counts(); });
-  if (!counts) return totals;  // numbers for people: not worth an error of their own
-  totals.programs = counts->programs;
-  totals.kernels = counts->kernels;
-  totals.records = counts->records;
-  totals.bytes = counts->blob_bytes;
+  totals.max_bytes = impl_->options.max_bytes;
+  totals.evicted = impl_->evicted_programs;
+  const auto stored = impl_->readers.with([](CacheIndex& index) { return index.totals(); });
+  if (!stored) return totals;  // numbers for people: not worth an error of their own
+  totals.programs = stored->programs;
+  totals.kernels = stored->kernels;
+  totals.records = stored->records;
+  totals.bytes = stored->blob_bytes;
+  totals.stored_bytes = stored->bytes;
   return totals;
 }
 

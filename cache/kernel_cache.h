@@ -2,10 +2,17 @@
 // blobs beside it) and tuning records. One writer thread with group commit; reads are answered on
 // the caller's thread. Thread-safe. Layout of `directory`: index.sqlite, blobs/, lock.
 //
+// Bounded in size when it is told to be: when there is too much, programs go by their last use, and
+// with each the kernels and blobs that no other program needs. Tuning records stay. What a stored
+// program names is never given up before the program, a pinned program never.
+//
 // Invariants:
 //  1. a row that names a blob is written only after the blob is durable;
 //  2. what a put's completion reported as stored survives kill -9;
-//  3. one process at a time: open() answers kUnavailable while another holds the directory.
+//  3. one process at a time: open() answers kUnavailable while another holds the directory;
+//  4. a blob's file is removed only after its row is durably gone;
+//  5. what is stored stays within the bound: room is made before something is written, and what has
+//     no room is refused.
 #pragma once
 
 #include <functional>
@@ -27,9 +34,22 @@ struct StoredKernel {
   Target tuned_on;
 };
 
+struct CacheOptions {
+  int64_t max_bytes = 0;  // of programs, kernels and blobs; 0: unbounded
+  // What was used since is not given up: somebody may be about to need it.
+  int64_t keep_used_ms = 10 * 60'000;
+  int64_t touch_every_ms = 60'000;       // how often uses are written down
+  int64_t orphans_after_ms = 3'600'000;  // files that no row knows go when they are this old
+  std::function<int64_t()> now_ms;       // wall clock; empty: the system's
+  std::function<void(std::string)> log;  // what an operator should know; from any thread
+  // Programs that were given up, from the writer's thread: memory must not serve them any more.
+  std::function<void(std::vector<Digest>)> evicted;
+};
+
 class KernelCache {
  public:
-  static Result<std::unique_ptr<KernelCache>> open(const Path& directory);
+  static Result<std::unique_ptr<KernelCache>> open(const Path& directory,
+                                                   CacheOptions options = {});
   ~KernelCache();
   // What open() had to set aside (a damaged index; the cache then starts empty); usually empty. For
   // the log.
@@ -41,10 +61,12 @@ class KernelCache {
   Result<std::string> program(const Digest& program_key);  // the manifest
   Result<StoredKernel> kernel(const Digest& kernel_key);
   Result<std::string> blob(const Digest& digest);
+  // A program was used without being looked up here. Look-ups count by themselves.
+  void touch(const Digest& program_key);
 
   // Writes. `done` runs on the writer thread once the write is durable, or with the error (a full
-  // disk is kUnavailable, a full queue kOverloaded). Order of calls is kept. `done` may call put_*
-  // but not flush.
+  // disk is kUnavailable, and so is a full cache of which nothing can go; a full queue
+  // kOverloaded). Order of calls is kept. `done` may call put_* but not flush.
   using Done = std::function<void(Status)>;
   void put_blob(std::string bytes, Done done);
   void put_kernel(StoredKernel kernel, Done done);      // REQUIRES: its blob was put
@@ -54,8 +76,21 @@ class KernelCache {
   void put_kin(const Digest& workload, Kin kin, Done done);
   // Drops a program or kernel row whose blob turned out bad, so that it is tuned again.
   void forget(const Digest& key, Done done);
-  // Waits until everything put so far is durable.
+  // A pinned program is never given up, nor is what it needs. pin: kNotFound unless it is stored;
+  // unpin: kNotFound unless it is pinned.
+  void pin(const Digest& program_key, Done done);
+  void unpin(const Digest& program_key, Done done);
+  // Gives up what was least recently used until no more than `max_bytes` are stored, in small steps
+  // between other writes. `done` hears how much went; kUnavailable, with a sentence, when the rest
+  // is pinned or in use.
+  struct Collected {
+    int64_t bytes = 0, programs = 0, entries = 0;
+  };
+  void collect(int64_t max_bytes, std::function<void(Collected, Status)> done);
+  // Waits until everything put or used so far is durable.
   void flush();
+  // Waits until the first sweep, and the reading of a large index, are over. For tests.
+  void wait_for_first_round();
 
   // Every record of a kernel key, oldest first. For resuming a flight after a restart, and for
   // tests.
@@ -67,8 +102,13 @@ class KernelCache {
   Result<std::vector<Schedule>> kin_winners(const Kin& kin);
 
   struct Totals {
-    int64_t programs = 0, kernels = 0, records = 0, bytes = 0, corrupt_blobs = 0;
+    int64_t programs = 0, kernels = 0, records = 0, corrupt_blobs = 0;
+    int64_t bytes = 0;         // of blobs
+    int64_t stored_bytes = 0;  // with the rows that name them: what the bound is about
+    int64_t max_bytes = 0;     // the bound; 0: none
+    int64_t evicted = 0;       // programs given up since open()
   };
+  // One look-up, whatever there is.
   Totals totals() const;
 
  private:

@@ -72,6 +72,10 @@ Status Database::run(const char* sql) {
   return {};
 }
 
+int64_t Database::changes() const {
+  return sqlite3_changes64(db_.get());
+}
+
 Result<sqlite3_stmt*> Database::statement(const char* sql) {
   if (const auto found = statements_.find(sql); found != statements_.end())
     return found->second.get();
@@ -122,6 +126,13 @@ Query& Query::bind_blob(std::string_view bytes) {
   const int result = bytes.empty() ? sqlite3_bind_zeroblob(statement_, ++parameter_, 0)
                                    : sqlite3_bind_blob64(statement_, ++parameter_, bytes.data(),
                                                          bytes.size(), SQLITE_TRANSIENT);
+  if (result != SQLITE_OK) status_ = sqlite_error(db_, result);
+  return *this;
+}
+
+Query& Query::bind_null() {
+  if (!status_) return *this;
+  const int result = sqlite3_bind_null(statement_, ++parameter_);
   if (result != SQLITE_OK) status_ = sqlite_error(db_, result);
   return *this;
 }

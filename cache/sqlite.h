@@ -23,6 +23,7 @@ class Database {
   static Result<Database> open(const Path& path, Access access);
   // Runs statements that have no parameters and whose rows nobody wants.
   Status run(const char* sql);
+  int64_t changes() const;  // rows that the last INSERT, UPDATE or DELETE touched
 
  private:
   friend class Query;
@@ -55,6 +56,7 @@ class Query {
   Query& bind(int64_t value);
   Query& bind_text(std::string_view text);
   Query& bind_blob(std::string_view bytes);
+  Query& bind_null();
 
   Result<bool> next();  // true: a row is there to read
   Status run();         // for statements without rows

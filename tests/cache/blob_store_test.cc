@@ -1,5 +1,6 @@
 #include "cache/blob_store.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -91,11 +92,31 @@ TEST_F(BlobStoreTest, APutReplacesADamagedCopyNobodyHasReadYet) {
 
 TEST_F(BlobStoreTest, LeftoversOfAKilledProcessGoAndBlobsStay) {
   const Digest digest = store_->put("content").value();
-  const Path leftover = Path(path_of(digest)) += ".tmp.4711.0";
-  ASSERT_TRUE(write_file(leftover, "cont"));
-  store_->remove_leftovers();
-  EXPECT_FALSE(std::filesystem::exists(leftover));
+  const std::string theirs = ".tmp.4711.0", ours = fmt::format(".tmp.{}.7", ::getpid());
+  const Path other = Path(path_of(digest)) += theirs, writing = Path(path_of(digest)) += ours;
+  ASSERT_TRUE(write_file(other, "cont"));
+  ASSERT_TRUE(write_file(writing, "cont"));
+  store_->remove_leftovers(digest.bytes[0], 0);
+  EXPECT_FALSE(std::filesystem::exists(other));
+  EXPECT_TRUE(std::filesystem::exists(writing)) << "it may be ours, being written";
+  store_->remove_leftovers(digest.bytes[0], INT64_MAX);
+  EXPECT_FALSE(std::filesystem::exists(writing)) << "a process of our number died before";
   EXPECT_EQ(store_->get(digest).value(), "content");
+}
+
+TEST_F(BlobStoreTest, AShelfListsItsFilesWithSizeAndAge) {
+  const Digest digest = store_->put("content").value();
+  ASSERT_TRUE(write_file(path_of(digest).parent_path() / "something else", "xy"));
+  const std::vector<BlobStore::File> files = store_->list(digest.bytes[0]);
+  ASSERT_EQ(files.size(), 2u);
+  const BlobStore::File& blob = files[0].digest ? files[0] : files[1];
+  const BlobStore::File& foreign = files[0].digest ? files[1] : files[0];
+  EXPECT_EQ(blob.digest, digest);
+  EXPECT_EQ(blob.bytes, 7);
+  EXPECT_NEAR(static_cast<double>(blob.written_ms), static_cast<double>(::time(nullptr)) * 1000,
+              60'000);
+  EXPECT_EQ(foreign.bytes, 2);
+  EXPECT_TRUE(store_->list(digest.bytes[0] ^ 1).empty());
 }
 
 TEST_F(BlobStoreTest, TwoStoresShareOneRoot) {

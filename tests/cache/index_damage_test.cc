@@ -73,24 +73,12 @@ TEST_F(IndexDamageTest, EveryDamagedFileKeepsItsOwnName) {
 }
 
 TEST_F(IndexDamageTest, ANewerVersionIsRefusedAndLeftAlone) {
-  edit("PRAGMA user_version = 3");
+  edit("PRAGMA user_version = 4");
   const auto cache = KernelCache::open(dir_.path());
   ASSERT_FALSE(cache);
   EXPECT_EQ(cache.error().code, Code::kUnsupported);
-  edit("PRAGMA user_version = 2");
+  edit("PRAGMA user_version = 3");
   EXPECT_TRUE(KernelCache::open(dir_.path()).value()->program(key("program", 1)));
-}
-
-TEST_F(IndexDamageTest, AnOlderVersionIsBroughtUpToDateWithWhatItHolds) {
-  edit("DROP TABLE kin; PRAGMA user_version = 1");
-  const auto cache = KernelCache::open(dir_.path()).value();
-  EXPECT_EQ(cache->warning(), "");
-  EXPECT_TRUE(cache->program(key("program", 1)));
-  Status put = fail(Code::kInternal, "not done");
-  cache->put_kin(key("workload", 1), {Digest::of("kin"), {8, 8}}, [&](Status done) { put = done; });
-  cache->flush();
-  EXPECT_TRUE(put);
-  EXPECT_EQ(cache->kin_winners({Digest::of("kin"), {8, 9}}).value().size(), 1u);
 }
 
 // SQLite has no checksums: only the seal notices a byte that changed inside a row.

@@ -1,0 +1,126 @@
+#include "cache/housekeeper.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+namespace kiln {
+namespace {
+
+constexpr size_t kTouchesAJob = 512;
+constexpr int64_t kBetweenShelvesMs = 2;
+constexpr int64_t kClockSlackMs = 2'000;  // between a file's time and ours
+
+}  // namespace
+
+Writer::Job remove_unknown(BlobStore& blobs, std::vector<Digest> digests) {
+  return [&blobs, digests = std::move(digests)](CacheIndex& index) -> Status {
+    for (const Digest& digest : digests) {
+      const Result<Entry> entry = index.entry({EntryKind::kBlob, digest});
+      if (!entry && entry.error().code == Code::kNotFound) TRY_STATUS(blobs.remove(digest));
+    }
+    return {};
+  };
+}
+
+Housekeeper::Housekeeper(Plan plan, BlobStore& blobs, Writer& writer, Touches& touches)
+    : plan_(std::move(plan)),
+      started_ms_(CacheIndex::wall_clock_ms()),
+      blobs_(blobs),
+      writer_(writer),
+      touches_(touches),
+      thread_([this] { run(); }) {}
+
+Housekeeper::~Housekeeper() {
+  {
+    const std::scoped_lock lock(mu_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+bool Housekeeper::pause(int64_t ms) {
+  std::unique_lock lock(mu_);
+  return !changed_.wait_for(lock, std::chrono::milliseconds(ms), [this] { return stopping_; });
+}
+
+void Housekeeper::run() {
+  sweep();
+  if (plan_.check_index) check_index();
+  {
+    const std::scoped_lock lock(mu_);
+    made_first_round_ = true;
+  }
+  changed_.notify_all();
+  int64_t until_sweep_ms = plan_.sweep_every_ms;
+  while (pause(plan_.touch_every_ms)) {
+    write_touches();
+    until_sweep_ms -= plan_.touch_every_ms;
+    if (until_sweep_ms > 0) continue;
+    sweep();
+    until_sweep_ms = plan_.sweep_every_ms;
+  }
+}
+
+void Housekeeper::write_touches() {
+  const auto touches =
+      std::make_shared<const std::vector<std::pair<EntryId, int64_t>>>(touches_.take());
+  for (size_t first = 0; first < touches->size(); first += kTouchesAJob) {
+    const size_t end = std::min(first + kTouchesAJob, touches->size());
+    writer_.submit((end - first) * sizeof(EntryId),
+                   [touches, first, end](CacheIndex& index) -> Status {
+                     for (size_t i = first; i < end; ++i)
+                       TRY_STATUS(index.touch((*touches)[i].first, (*touches)[i].second));
+                     return {};
+                   },
+                   nullptr);
+  }
+}
+
+// What is wrong with a page shows when it is read, as a miss; this tells before, and leaves a note
+// for the next start, which sets the file aside.
+void Housekeeper::check_index() {
+  Result<CacheIndex> index = CacheIndex::open_for_reading(plan_.index_file);
+  if (!index) return;
+  const Status checked = index->check();
+  if (checked || checked.error().code != Code::kCorruption) return;
+  Path note = plan_.index_file;
+  note += kDamageNote;
+  (void)write_file(note, checked.error().message);
+  if (plan_.log)
+    plan_.log(
+        fmt::format("index state=damaged file={} reason={:?} advice=\"restart: what can be "
+                    "read is served, the next start begins with an empty index\"",
+                    plan_.index_file.string(), checked.error().message));
+}
+
+void Housekeeper::sweep() {
+  Result<CacheIndex> index = CacheIndex::open_for_reading(plan_.index_file);
+  for (int shelf = 0; index && shelf < BlobStore::kShelves; ++shelf) {
+    sweep_shelf(*index, shelf);
+    if (!pause(kBetweenShelvesMs)) return;
+  }
+}
+
+void Housekeeper::sweep_shelf(CacheIndex& index, int shelf) {
+  blobs_.remove_leftovers(shelf, started_ms_ - kClockSlackMs);
+  const int64_t before_ms = plan_.now_ms() - plan_.orphans_after_ms;
+  std::vector<Digest> orphans;
+  for (const BlobStore::File& file : blobs_.list(shelf)) {
+    if (!file.digest || file.written_ms >= before_ms) continue;
+    const Result<Entry> entry = index.entry({EntryKind::kBlob, *file.digest});
+    if (!entry && entry.error().code == Code::kNotFound) orphans.push_back(*file.digest);
+  }
+  if (!orphans.empty()) writer_.submit(0, remove_unknown(blobs_, std::move(orphans)), nullptr);
+}
+
+void Housekeeper::wait_for_first_round() {
+  std::unique_lock lock(mu_);
+  changed_.wait(lock, [this] { return made_first_round_; });
+}
+
+}  // namespace kiln

@@ -1,0 +1,90 @@
+// An index that an older Kiln wrote is brought up to date with what it holds. The files are dumps
+// of real ones.
+#include <gtest/gtest.h>
+
+#include "cache/index.h"
+#include "cache/sqlite.h"
+#include "tests/cache/samples.h"
+
+namespace kiln {
+namespace {
+
+using namespace samples;  // NOLINT: the vocabulary of these tests
+
+class MigrationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string dump = read_file(KILN_GRAPHS_DIR "/../cache/index_version_2.sql").value();
+    auto db = Database::open(dir_.path() / "index.sqlite", Database::Access::kReadWrite).value();
+    const Status loaded = db.run(dump.c_str());
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    auto blobs = BlobStore::open(dir_.path() / "blobs").value();
+    for (int n = 1; n <= 5; ++n) ASSERT_TRUE(blobs->put(blob(n)));
+  }
+  std::unique_ptr<KernelCache> open(CacheOptions options = {}) {
+    auto cache = KernelCache::open(dir_.path(), std::move(options));
+    EXPECT_TRUE(cache) << cache.error().message;
+    EXPECT_EQ((*cache)->warning(), "");
+    return *std::move(cache);
+  }
+
+  TempDir dir_ = TempDir::create("kiln-migration").value();
+};
+
+TEST_F(MigrationTest, Version2KeepsEverythingAndIsCounted) {
+  const auto cache = open();
+  for (int n : {1, 2, 3}) EXPECT_TRUE(cache->program(key("program", n))) << n;
+  for (int n : {1, 2, 3, 4}) EXPECT_TRUE(cache->kernel(key("kernel", n))) << n;
+  for (int n : {1, 2, 3, 4, 5})
+    EXPECT_EQ(cache->blob(Digest::of(blob(n))).value_or("lost"), blob(n));
+  EXPECT_EQ(cache->records(record(0).kernel_key).value().size(), 3u);
+  EXPECT_EQ(cache->kin_winners({Digest::of("kin"), {8, 9}}).value().size(), 1u);
+  const KernelCache::Totals totals = cache->totals();
+  EXPECT_EQ(totals.programs, 3);
+  EXPECT_EQ(totals.kernels, 4);
+  EXPECT_EQ(totals.records, 3);
+  EXPECT_EQ(totals.bytes, 31740 + 7983 + 15902 + 39659 + 23821);
+  EXPECT_GT(totals.stored_bytes, totals.bytes);
+}
+
+// Program 3 names kernels 1 and 3: giving up program 1 leaves kernel 1, for 3 needs it.
+TEST_F(MigrationTest, Version2IsGivenUpInTheRightOrder) {
+  CacheOptions options;
+  options.keep_used_ms = -1'000'000;  // everything may go
+  const auto cache = open(options);
+  ASSERT_TRUE(wait([&](auto done) { cache->pin(key("program", 3), done); }));
+  const Status collected = wait([&](auto done) {
+    cache->collect(0, [done](KernelCache::Collected, Status status) { done(status); });
+  });
+  ASSERT_FALSE(collected) << "program 3 is pinned, so that not all can go";
+  EXPECT_EQ(collected.error().code, Code::kUnavailable);
+  EXPECT_TRUE(cache->program(key("program", 3)));
+  for (int n : {1, 3}) EXPECT_TRUE(cache->kernel(key("kernel", n))) << n;
+  for (int n : {1, 2}) EXPECT_FALSE(cache->program(key("program", n))) << n;
+  for (int n : {2, 4}) EXPECT_FALSE(cache->kernel(key("kernel", n))) << n;
+  for (int n : {2, 4, 5}) EXPECT_FALSE(cache->blob(Digest::of(blob(n)))) << n;
+  EXPECT_EQ(cache->records(record(0).kernel_key).value().size(), 3u) << "records outlive binaries";
+}
+
+TEST_F(MigrationTest, Version1Too) {
+  {
+    auto db = Database::open(dir_.path() / "index.sqlite", Database::Access::kReadWrite).value();
+    ASSERT_TRUE(db.run("DROP TABLE kin; PRAGMA user_version = 1"));
+  }
+  const auto cache = open();
+  EXPECT_TRUE(cache->program(key("program", 1)));
+  ASSERT_TRUE(wait([&](auto done) {
+    cache->put_kin(key("workload", 1), {Digest::of("kin"), {8, 8}}, done);
+  }));
+  EXPECT_EQ(cache->kin_winners({Digest::of("kin"), {8, 9}}).value().size(), 1u);
+}
+
+TEST_F(MigrationTest, AReaderOfAnOldFileSaysWhatToDo) {
+  const auto index = CacheIndex::open_for_reading(dir_.path() / "index.sqlite");
+  ASSERT_FALSE(index);
+  EXPECT_EQ(index.error().code, Code::kUnsupported);
+  EXPECT_NE(index.error().message.find("start a coordinator"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kiln
