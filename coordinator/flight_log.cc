@@ -5,11 +5,24 @@
 namespace kiln {
 namespace {
 
-double seconds(int64_t from_ms, int64_t to_ms) {
-  return from_ms == 0 || to_ms == 0 ? 0 : static_cast<double>(to_ms - from_ms) / 1000;
+double seconds(int64_t ms) {
+  return static_cast<double>(ms) / 1000;
 }
 
 }  // namespace
+
+FlightLog::Flight* FlightLog::find(const Digest& key) {
+  const auto found = flights_.find(key);
+  return found == flights_.end() ? nullptr : &found->second;
+}
+
+// A bad graph sends a flight back to an earlier stage: times of one stage add up.
+void FlightLog::enter(int64_t now_ms, FlightStage stage, Flight& flight) {
+  flight.stage_ms[static_cast<size_t>(flight.stage)] += now_ms - flight.stage_since_ms;
+  flight.stage = stage;
+  flight.stages_reached.set(static_cast<size_t>(stage));
+  flight.stage_since_ms = now_ms;
+}
 
 void FlightLog::asked(int64_t now_ms, const Digest& key, const ClientId& client,
                       const CompileRequest& request) {
@@ -17,7 +30,7 @@ void FlightLog::asked(int64_t now_ms, const Digest& key, const ClientId& client,
   if (!is_new) return;  // the same request again, with its graph
   Flight& flight = flights_[key];
   if (flight.requests++ == 0) {
-    flight.started_ms = now_ms;
+    flight.started_ms = flight.stage_since_ms = now_ms;
     flight.target = request.target.to_string();
     flight.mode = to_string(request.mode);
   }
@@ -25,25 +38,36 @@ void FlightLog::asked(int64_t now_ms, const Digest& key, const ClientId& client,
   flight.clients.insert(client);
 }
 
-void FlightLog::planning(int64_t now_ms, const Digest& key) {
-  if (const auto found = flights_.find(key); found != flights_.end()) {
-    found->second.planning_ms = now_ms;
+void FlightLog::waiting_for_graph(int64_t now_ms, const ClientId& client, uint64_t request) {
+  const auto asked = requests_.find({client, request});
+  if (asked == requests_.end()) return;
+  Flight* flight = find(asked->second);
+  if (flight != nullptr && flight->stage != FlightStage::kWaitGraph) {
+    enter(now_ms, FlightStage::kWaitGraph, *flight);
   }
+}
+
+void FlightLog::planning(int64_t now_ms, const Digest& key) {
+  if (Flight* flight = find(key)) enter(now_ms, FlightStage::kPlanning, *flight);
 }
 
 void FlightLog::planned(int64_t now_ms, const PlanFinished& plan) {
-  const auto found = flights_.find(plan.key);
-  if (found == flights_.end()) return;
-  found->second.planned_ms = now_ms;
-  found->second.kernels = plan.kernels.size();
-  found->second.cached = 0;
-  for (const PlannedKernel& kernel : plan.kernels) found->second.cached += kernel.cached ? 1 : 0;
+  Flight* flight = find(plan.key);
+  if (flight == nullptr || flight->stage != FlightStage::kPlanning) return;
+  enter(now_ms, FlightStage::kTuning, *flight);
+  flight->kernels = plan.kernels.size();
+  flight->cached = flight->candidates = 0;
+  for (const PlannedKernel& kernel : plan.kernels) {
+    flight->cached += kernel.cached ? 1 : 0;
+    flight->candidates += kernel.cached ? 0 : kernel.schedules.size();
+  }
 }
 
-void FlightLog::storing(int64_t now_ms, const Digest& key) {
-  if (const auto found = flights_.find(key); found != flights_.end()) {
-    found->second.storing_ms = now_ms;
-  }
+void FlightLog::storing(int64_t now_ms, const Program& program) {
+  Flight* flight = find(program.key);
+  if (flight == nullptr) return;
+  enter(now_ms, FlightStage::kStoring, *flight);
+  for (const ProgramKernel& kernel : program.kernels) flight->winners_us += kernel.report.best_us;
 }
 
 void FlightLog::answered(int64_t now_ms, const ClientId& client, const CompileReply& reply) {
@@ -81,23 +105,37 @@ void FlightLog::leave(int64_t now_ms, std::map<RequestId, Digest>::iterator requ
   }
   if (--flight.waiting > 0) return;
   // What the index knew, or was asked about and did not know, was no flight to speak of.
-  const bool looked_up_only =
-      flight.planning_ms == 0 && (flight.outcome == "hit" || flight.outcome == "not_found");
-  if (sink_ && !looked_up_only) sink_(line(now_ms, key, flight));
+  const bool looked_up_only = !flight.reached(FlightStage::kPlanning) &&
+                              (flight.outcome == "hit" || flight.outcome == "not_found");
+  if (!looked_up_only) {
+    enter(now_ms, flight.stage, flight);
+    end(key, flight, now_ms - flight.started_ms);
+  }
   flights_.erase(found);
 }
 
-std::string FlightLog::line(int64_t now_ms, const Digest& key, const Flight& flight) const {
-  std::string text = fmt::format(
-      "flight key={} target={} mode={} outcome={} requests={} clients={} kernels={} cached={} "
-      "plan_s={:.3f} tune_s={:.3f} store_s={:.3f} total_s={:.3f}",
-      key.short_hex(), flight.target, flight.mode, flight.outcome, flight.requests,
-      flight.clients.size(), flight.kernels, flight.cached,
-      seconds(flight.planning_ms, flight.planned_ms),
-      seconds(flight.planned_ms, flight.storing_ms != 0 ? flight.storing_ms : now_ms),
-      seconds(flight.storing_ms, now_ms), seconds(flight.started_ms, now_ms));
-  if (!flight.reason.empty()) text += fmt::format(" reason={:?}", flight.reason);
-  return text;
+void FlightLog::end(const Digest& key, const Flight& flight, int64_t total_ms) {
+  ++times_.outcomes[flight.outcome];
+  times_.total.observe(seconds(total_ms));
+  for (size_t i = 0; i < kFlightStages; ++i) {
+    if (flight.reached(static_cast<FlightStage>(i))) {
+      times_.stages[i].observe(seconds(flight.stage_ms[i]));
+    }
+  }
+  if (!sink_) return;
+  LogLine line("flight");
+  line.add("key", key.short_hex()).add("target", flight.target).add("mode", flight.mode);
+  line.add("outcome", flight.outcome).add("requests", flight.requests);
+  line.add("clients", flight.clients.size()).add("kernels", flight.kernels);
+  line.add("cached", flight.cached).add("candidates", flight.candidates);
+  line.add("winners_us", flight.winners_us);
+  for (size_t i = 0; i < kFlightStages; ++i) {
+    line.add(fmt::format("{}_s", to_string(static_cast<FlightStage>(i))),
+             seconds(flight.stage_ms[i]));
+  }
+  line.add("total_s", seconds(total_ms));
+  if (!flight.reason.empty()) line.add("reason", flight.reason);
+  sink_(line);
 }
 
 }  // namespace kiln

@@ -1,51 +1,73 @@
 // FlightLog: one line for each program flight's life: which key, who waited, how long each stage
-// took. Sees the requests that missed and the actions of the core; keeps what it needs of open
-// flights only. One thread.
+// took, what was tried; and the same durations as histograms. Sees the requests that missed and the
+// actions of the core; keeps what it needs of open flights only. One thread.
+//
+//   flight key=0123456789ab target=cpu:x86-64-v3 mode=max-autotune outcome=tuned requests=3
+//     clients=2 kernels=3 cached=1 candidates=24 winners_us=81.250 looking_up_s=0.000
+//     wait_graph_s=0.012 planning_s=0.050 tuning_s=2.000 storing_s=0.010 total_s=2.260
+//
+// candidates: of the kernels that were not cached; winners_us: the sum of the program's kernels'
+// medians, 0 in default mode. Stages that were not reached took 0.
 #pragma once
 
+#include <array>
+#include <bitset>
 #include <functional>
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 
 #include "coordinator/core/core.h"
+#include "coordinator/log_line.h"
+#include "coordinator/status_board.h"
 
 namespace kiln {
 
 class FlightLog {
  public:
-  using Sink = std::function<void(std::string_view line)>;
+  using Sink = std::function<void(const LogLine& line)>;
   explicit FlightLog(Sink sink) : sink_(std::move(sink)) {}
 
   void asked(int64_t now_ms, const Digest& key, const ClientId& client,
              const CompileRequest& request);
+  // The client was asked for the graph.
+  void waiting_for_graph(int64_t now_ms, const ClientId& client, uint64_t request);
   void planning(int64_t now_ms, const Digest& key);
   void planned(int64_t now_ms, const PlanFinished& plan);
-  void storing(int64_t now_ms, const Digest& key);
+  void storing(int64_t now_ms, const Program& program);
   // The line is written when the last one who waited is answered or gone; none for mere look-ups.
   void answered(int64_t now_ms, const ClientId& client, const CompileReply& reply);
   void cancelled(int64_t now_ms, const ClientId& client, uint64_t request);
   void gone(int64_t now_ms, const ClientId& client);
 
+  const FlightTimes& times() const { return times_; }  // of flights that ended
+
  private:
   using RequestId = std::pair<ClientId, uint64_t>;
   struct Flight {
     std::string target, mode;
-    int64_t started_ms = 0, planning_ms = 0, planned_ms = 0, storing_ms = 0;  // 0: not reached
-    size_t kernels = 0, cached = 0;
+    int64_t started_ms = 0, stage_since_ms = 0;
+    FlightStage stage = FlightStage::kLookingUp;
+    std::array<int64_t, kFlightStages> stage_ms{};
+    std::bitset<kFlightStages> stages_reached{1};  // looking_up
+    size_t kernels = 0, cached = 0, candidates = 0;
+    double winners_us = 0;
     size_t waiting = 0, requests = 0;
     std::set<ClientId> clients;
     std::string outcome = "abandoned", reason;
+    bool reached(FlightStage s) const { return stages_reached.test(static_cast<size_t>(s)); }
   };
+  static void enter(int64_t now_ms, FlightStage stage, Flight& flight);
+  Flight* find(const Digest& key);
   void leave(int64_t now_ms, std::map<RequestId, Digest>::iterator request,
              const CompileReply* reply);
-  std::string line(int64_t now_ms, const Digest& key, const Flight& flight) const;
+  void end(const Digest& key, const Flight& flight, int64_t total_ms);
 
   const Sink sink_;
   std::unordered_map<Digest, Flight> flights_;
   std::map<RequestId, Digest> requests_;  // open ones
+  FlightTimes times_;
 };
 
 }  // namespace kiln

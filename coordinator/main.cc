@@ -3,27 +3,40 @@
 //
 // Exit codes: 0 stopped as told; 2 it cannot start as it was told to (a flag, a data directory that
 // another coordinator serves, a port that is taken), and says why.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <spdlog/async.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "coordinator/http_port.h"
 #include "coordinator/service.h"
+#include "coordinator/status_pages.h"
 
+namespace kiln {
 namespace {
 
 struct Flags {
   std::string data_dir;
   std::string listen = "tcp://127.0.0.1:7557";
   std::string log_level = "info";
+  std::string log_format = "text";
+  std::string http = "127.0.0.1:9557";
+  bool http_asked_for = false;
+  std::string ready_file;
   int planner_threads = 1;
-  int64_t lease_timeout_ms = kiln::CoreOptions{}.lease_timeout_ms;
-  int64_t worker_timeout_ms = kiln::CoreOptions{}.worker_timeout_ms;
+  int64_t lease_timeout_ms = CoreOptions{}.lease_timeout_ms;
+  int64_t worker_timeout_ms = CoreOptions{}.worker_timeout_ms;
 };
 
 constexpr char kAbout[] =
@@ -35,6 +48,7 @@ constexpr char kAbout[] =
     "  kiln-worker --coordinator tcp://127.0.0.1:7557\n"
     "  kiln compile model.pt2 --coordinator tcp://127.0.0.1:7557\n"
     "\n"
+    "/metrics, /healthz and /readyz are served on --http (docs/operations.md says what to watch).\n"
     "(`kiln up` starts a coordinator and workers together.) Once it serves it prints a line\n"
     "`ready tcp://HOST:PORT` on stdout; its log, one line for each program that was tuned, goes "
     "to\n"
@@ -53,6 +67,20 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
+  app.add_option("--log-format", flags.log_format,
+                 "text: time, level and name=value fields; json: an object a line")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  auto* http =
+      app.add_option("--http", flags.http,
+                     "where /metrics, /healthz and /readyz are served: ADDRESS:PORT, port 0 picks "
+                     "one, 'none' for nowhere. When the default is taken the coordinator goes on "
+                     "without and says so")
+          ->capture_default_str();
+  app.add_option(
+      "--ready-file", flags.ready_file,
+      "once it serves, write {\"pid\", \"endpoint\", \"http\"} here as JSON: how scripts "
+      "learn the ports that were picked");
   app.add_option("--planner-threads", flags.planner_threads, "graphs planned at once")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -66,6 +94,7 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       ->capture_default_str();
   try {
     app.parse(argc, argv);
+    flags.http_asked_for = http->count() > 0;
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
@@ -80,9 +109,74 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Lines go through a queue of their own to stderr: whoever reads it, or does not, holds up nothing;
+// the oldest lines are dropped for the newest.
+class Log {
+ public:
+  explicit Log(const Flags& flags)
+      : json_(flags.log_format == "json"),
+        queue_(std::make_shared<spdlog::details::thread_pool>(kLines, 1)),
+        logger_(std::make_shared<spdlog::async_logger>(
+            "coordinator", std::make_shared<spdlog::sinks::stderr_sink_mt>(), queue_,
+            spdlog::async_overflow_policy::overrun_oldest)) {
+    logger_->set_level(spdlog::level::from_str(flags.log_level));
+    logger_->set_pattern(json_ ? "%v" : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  }
+
+  void write(const LogLine& line) {
+    const auto level =
+        line.level() == LogLine::Level::kInfo ? spdlog::level::info : spdlog::level::warn;
+    if (!logger_->should_log(level)) return;
+    logger_->log(level, "{}", json_ ? line.json(now()) : line.logfmt());
+  }
+  int64_t dropped() const { return static_cast<int64_t>(queue_->overrun_counter()); }
+
+ private:
+  static constexpr size_t kLines = 8192;
+  static std::string now() {
+    const auto time = std::chrono::system_clock::now();
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch());
+    return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
+                       fmt::gmtime(std::chrono::system_clock::to_time_t(time)), ms.count() % 1000);
+  }
+
+  const bool json_;
+  const std::shared_ptr<spdlog::details::thread_pool> queue_;
+  const std::shared_ptr<spdlog::async_logger> logger_;
+};
+
+// Null when it was not asked for, or the default port is somebody else's.
+Result<std::unique_ptr<HttpPort>> open_http(const Flags& flags,
+                                            const std::shared_ptr<StatusBoard>& board, Log& log) {
+  if (flags.http.empty() || flags.http == "none") return nullptr;
+  auto port = HttpPort::open(flags.http, [board, &log](std::string_view path) {
+    return status_page(*board, StatusBoard::Clock::now(), log.dropped(), path);
+  });
+  if (port || flags.http_asked_for || port.error().code != Code::kUnavailable) return port;
+  log.write(LogLine("http", LogLine::Level::kWarning)
+                .add("state", "off")
+                .add("reason", port.error().message + ": no /metrics; give --http another port"));
+  return nullptr;
+}
+
+Status write_ready_file(const Flags& flags, const Service& service, const HttpPort* http) {
+  if (flags.ready_file.empty()) return {};
+  nlohmann::ordered_json ready = {
+      {"pid", getpid()}, {"endpoint", service.endpoint()}, {"http", nullptr}};
+  if (http != nullptr) ready["http"] = http->endpoint();
+  return publish_file(flags.ready_file, ready.dump() + "\n");
+}
+
+int cannot_start(const Error& error) {
+  fmt::print(stderr, "kiln-coordinator: {}\n", error.message);
+  return 2;
+}
+
 }  // namespace
+}  // namespace kiln
 
 int main(int argc, char** argv) {
+  using namespace kiln;  // NOLINT(google-build-using-namespace)
   Flags flags;
   if (const auto code = parse(argc, argv, flags)) return *code;
   // Blocked before any thread starts, so that only sigwait below sees them.
@@ -94,30 +188,34 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   raise_descriptor_limit();
 
-  const auto logger = spdlog::stderr_logger_mt("coordinator");
-  logger->set_level(spdlog::level::from_str(flags.log_level));
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  Log log(flags);
+  const auto board = std::make_shared<StatusBoard>();
+  const auto http = open_http(flags, board, log);  // before the index is opened: it says "starting"
+  if (!http) return cannot_start(http.error());
 
-  kiln::ServiceOptions options;
+  ServiceOptions options;
   options.data_dir = flags.data_dir;
   options.endpoint = flags.listen;
   options.planner_threads = flags.planner_threads;
   options.core.lease_timeout_ms = flags.lease_timeout_ms;
   options.core.worker_timeout_ms = flags.worker_timeout_ms;
-  options.log = [logger](std::string_view line) { logger->info(line); };
-  const auto service = kiln::Service::start(std::move(options));
-  if (!service) {
-    fmt::print(stderr, "kiln-coordinator: {}\n", service.error().message);
-    return 2;
+  options.log = [&log](const LogLine& line) { log.write(line); };
+  options.board = board;
+  const auto service = Service::start(std::move(options));
+  if (!service) return cannot_start(service.error());
+  if (const Status written = write_ready_file(flags, **service, http->get()); !written) {
+    return cannot_start(written.error());
   }
   fmt::print("ready {}\n", (*service)->endpoint());
   std::fflush(stdout);
-  logger->info("coordinator state=serving endpoint={} data_dir={}", (*service)->endpoint(),
-               flags.data_dir);
+  LogLine serving("coordinator");
+  serving.add("state", "serving").add("endpoint", (*service)->endpoint());
+  if (*http != nullptr) serving.add("http", (*http)->endpoint());
+  log.write(serving.add("data_dir", flags.data_dir));
 
   int signal = 0;
   sigwait(&stop_signals, &signal);
-  logger->info("coordinator state=stopping signal={}", signal);
+  log.write(LogLine("coordinator").add("state", "stopping").add("signal", signal));
   (*service)->stop();
   return 0;
 }

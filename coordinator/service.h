@@ -7,10 +7,11 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "compiler_core/base/file.h"
 #include "coordinator/core/core.h"
+#include "coordinator/log_line.h"
+#include "coordinator/status_board.h"
 
 namespace kiln {
 
@@ -24,9 +25,10 @@ struct ServiceOptions {
   size_t blob_bytes = 256 << 20;      // blobs kept in memory
   size_t graph_bytes = 512 << 20;     // texts that wait for a planner; beyond: overloaded
   int64_t hold_blobs_ms = 600'000;    // those that the disk would not take
-  // One line for each flight and for what an operator should know; on the loop's thread. May be
-  // empty.
-  std::function<void(std::string_view line)> log;
+  // One line for each flight and for what an operator should know; on the loop's thread, so it
+  // must not block. May be empty.
+  std::function<void(const LogLine& line)> log;
+  std::shared_ptr<StatusBoard> board;  // kept up to date for whoever looks on; may be null
 };
 
 class Service {

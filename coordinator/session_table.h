@@ -32,6 +32,8 @@ class SessionTable {
   const PeerId* peer_of(const WorkerId& worker) const;  // null when it is not connected
   std::vector<PeerId> workers() const;
 
+  size_t size() const { return sessions_.size(); }
+
   // Up to `limit` peers not heard since `before_ms`. Calls go round the table, so that each gets
   // its turn.
   std::vector<PeerId> quiet(int64_t before_ms, size_t limit);

@@ -1,0 +1,72 @@
+// StatusBoard: where the loop leaves word of how it does, and the HTTP thread reads it: the loop
+// never waits for a reader, and no reader touches the loop's state. Thread-safe; a service and its
+// HTTP port share one.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "coordinator/histogram.h"
+#include "schema/messages.h"
+
+namespace kiln {
+
+// Where a program flight's time went, in the order of its life (core/program_flight.h).
+enum class FlightStage : uint8_t { kLookingUp, kWaitGraph, kPlanning, kTuning, kStoring };
+inline constexpr size_t kFlightStages = 5;
+std::string_view to_string(FlightStage stage);  // "looking_up", ...
+
+struct FlightTimes {
+  Histogram total{flight_bounds_s()};
+  std::array<Histogram, kFlightStages> stages{
+      Histogram(flight_bounds_s()), Histogram(flight_bounds_s()), Histogram(flight_bounds_s()),
+      Histogram(flight_bounds_s()), Histogram(flight_bounds_s())};
+  std::map<std::string, int64_t> outcomes;  // "tuned", "joined", ..., or the error's code
+};
+
+struct LoopTimes {
+  Histogram from_memory{loop_bounds_s()};  // a look-up: from its receipt to its answer's sending
+  Histogram from_index{loop_bounds_s()};   // the read of the index
+  Histogram turn{loop_bounds_s()};         // without the waiting
+};
+
+struct StatusSnapshot {
+  Stats stats;
+  LoopTimes loop;
+  FlightTimes flights;
+  int64_t graph_bytes_waiting = 0;  // texts that wait for a planner
+};
+
+class StatusBoard {
+ public:
+  using Clock = std::chrono::steady_clock;
+  enum class Phase : uint8_t { kStarting, kServing, kStopping };
+
+  void set_phase(Phase phase) { phase_ = phase; }
+  Phase phase() const { return phase_; }
+
+  // The loop: every tick that it turns, every second what it has counted.
+  void turned(Clock::time_point now) { turned_ = now; }
+  void publish(StatusSnapshot snapshot);
+
+  // Seconds since the loop last turned; 0 before it began.
+  double stalled_s(Clock::time_point now) const;
+  // What was published last; never null (zeros before the first).
+  std::shared_ptr<const StatusSnapshot> latest() const;
+  // The store has failed to write within the last `window`, as far as snapshots tell.
+  bool store_failed_within(Clock::time_point now, Clock::duration window) const;
+
+ private:
+  std::atomic<Phase> phase_{Phase::kStarting};
+  std::atomic<Clock::time_point> turned_{Clock::time_point{}};
+  mutable std::mutex mutex_;
+  std::shared_ptr<const StatusSnapshot> latest_ = std::make_shared<StatusSnapshot>();  // guarded
+  Clock::time_point store_failed_{};                                                   // guarded
+};
+
+}  // namespace kiln
