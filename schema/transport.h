@@ -1,28 +1,38 @@
 // Transport: Messages over ZeroMQ. Listener is the coordinator's ROUTER side, Connection a client's
 // or worker's DEALER side. Each object belongs to one thread, except the wake() functions.
 // Malformed frames never reach the caller: the listener counts them and drops the peer.
+//
+// With keys both ends speak CURVE: encrypted, the coordinator proven by the key that clients pin,
+// and everybody else by a key that the coordinator's list has (keyring.h). Without keys they speak
+// in the clear, and only on loopback.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "schema/key_file.h"
 #include "schema/messages.h"
 
 namespace kiln {
 
-using PeerId = std::string;  // opaque, as the ROUTER names it
+class Keyring;
+
+using PeerId = std::string;  // opaque, as the ROUTER names it; one connection, never used again
 
 struct Received {
   PeerId peer;
   Message message;
+  User user{};  // whose key the message came under; without keys: nobody, who may do everything
 };
 
 class Listener {
  public:
-  // `endpoint` "tcp://127.0.0.1:0" picks a port. First light speaks NULL security:
-  // kPermissionDenied on anything but loopback.
-  static Result<std::unique_ptr<Listener>> bind(const std::string& endpoint);
+  // `endpoint` "tcp://127.0.0.1:0" picks a port, "tcp://0.0.0.0:7557" is every interface.
+  // kPermissionDenied on anything but loopback when there is no `keyring`.
+  static Result<std::unique_ptr<Listener>> bind(const std::string& endpoint,
+                                                std::shared_ptr<Keyring> keyring = nullptr);
   ~Listener();
   const std::string& endpoint() const;  // with the port that was picked
 
@@ -33,11 +43,19 @@ class Listener {
   bool send(const PeerId& peer, const Message& message);
   // Some of what was sent to `peer` waits here: hold back what can wait (blobs).
   bool congested(const PeerId& peer) const;
-  // Whether the peer is still connected; costs it an empty frame, which it ignores.
-  bool alive(const PeerId& peer);
+  bool alive(const PeerId& peer);  // still connected
+  // Ends its connection; nothing it sent is delivered any more.
+  void drop(const PeerId& peer);
+  // Peers that were heard and whose connections ended since the last call, whoever ended them.
+  std::vector<PeerId> take_gone();
+  // Reads the list of keys again if it was changed, and drops whoever has no place on it any more
+  // or another one. Whether it was; kInvalidArgument when it cannot be read, and then nothing
+  // changes.
+  Result<bool> refresh_keys();
   void wake();  // from any thread: receive() returns soon
   // Frames that did not decode and handshakes that failed, so far. From any thread.
   int64_t malformed_count() const;
+  int64_t connection_count() const;  // TCP connections, whatever became of their handshakes
 
  private:
   struct Impl;
@@ -45,14 +63,20 @@ class Listener {
   std::unique_ptr<Impl> impl_;
 };
 
+struct ConnectOptions {
+  std::optional<ClientKey> key;  // none: in the clear, on loopback
+};
+
 // A Connection does not outlive its TCP connection: when the coordinator goes away or restarts,
 // send and receive answer kUnavailable from then on, and the owner opens another.
 class Connection {
  public:
   // Says Hello and waits for Welcome. kUnavailable when nobody answers within `timeout_ms`;
-  // kInvalidArgument on a refused version.
+  // kInvalidArgument on a refused version; kPermissionDenied when the coordinator does not know the
+  // key, or only one of the two has keys.
   static Result<std::unique_ptr<Connection>> open(const std::string& endpoint, Role role,
-                                                  int timeout_ms);
+                                                  int timeout_ms,
+                                                  const ConnectOptions& options = {});
   ~Connection();
   const Welcome& welcome() const;
 

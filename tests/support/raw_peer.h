@@ -43,12 +43,14 @@ class RawPeer {
   }
 
   // ZMTP 3.0 greeting (NULL mechanism) and READY of a DEALER, RFC 23. Waits for the other side's:
-  // frames that come before it is done count as a broken handshake.
-  void shake_hands() {
+  // frames that come before it is done count as a broken handshake. `properties` are added to
+  // READY.
+  void shake_hands(const std::string& properties = {}) {
     std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
     greeting.resize(64, '\0');
     write(greeting);
-    const std::string ready = std::string("\x05READY\x0bSocket-Type\0\0\0\x06", 22) + "DEALER";
+    const std::string ready =
+        std::string("\x05READY\x0bSocket-Type\0\0\0\x06", 22) + "DEALER" + properties;
     write(std::string("\x04", 1) + static_cast<char>(ready.size()) + ready);
     const std::string theirs = read(64 + 2);  // greeting, then flags and size of READY
     if (theirs.size() == 66) read(static_cast<uint8_t>(theirs[65]));

@@ -1,0 +1,70 @@
+#include "schema/connection_table.h"
+
+#include <sys/socket.h>
+
+#include <utility>
+
+namespace kiln {
+namespace {
+
+// 0 when it is no socket.
+uint64_t cookie_of(int fd) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
+
+}  // namespace
+
+void ConnectionTable::accepted(int fd) {
+  ended(fd);  // should its end have escaped us
+  PeerLink link;
+  link.fd = fd;
+  link.cookie = cookie_of(fd);
+  links_[fd] = std::move(link);
+}
+
+void ConnectionTable::ended(int fd) {
+  const auto found = links_.find(fd);
+  if (found == links_.end()) return;
+  if (const PeerId& peer = found->second.peer; !peer.empty()) {
+    by_peer_.erase(peer);
+    gone_.push_back(peer);
+  }
+  links_.erase(found);
+}
+
+PeerLink* ConnectionTable::find(const PeerId& peer) {
+  const auto found = by_peer_.find(peer);
+  return found == by_peer_.end() ? nullptr : &links_.at(found->second);
+}
+
+PeerLink* ConnectionTable::bind(int fd, const PeerId& peer, std::string key, User user) {
+  const auto found = links_.find(fd);
+  if (found == links_.end() || !found->second.peer.empty() || by_peer_.contains(peer)) {
+    return nullptr;
+  }
+  PeerLink& link = found->second;
+  link.peer = peer;
+  link.key = std::move(key);
+  link.user = std::move(user);
+  by_peer_[peer] = fd;
+  return &link;
+}
+
+void ConnectionTable::cut(PeerLink& link) {
+  link.dropped = true;
+  if (link.cookie != 0 && cookie_of(link.fd) == link.cookie) shutdown(link.fd, SHUT_RDWR);
+}
+
+void ConnectionTable::cut_all(const std::vector<PeerId>& peers) {
+  for (const PeerId& peer : peers) {
+    if (PeerLink* link = find(peer)) cut(*link);
+  }
+}
+
+std::vector<PeerId> ConnectionTable::take_gone() {
+  return std::exchange(gone_, {});
+}
+
+}  // namespace kiln

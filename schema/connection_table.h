@@ -1,0 +1,54 @@
+// ConnectionTable: the listener's TCP connections, as libzmq's I/O thread tells of them, and which
+// peer is at the end of each. ZeroMQ has no call that ends one connection; here it can be cut.
+//
+// A descriptor number is used again as soon as its connection ends, so each entry remembers the
+// kernel's cookie of its socket, and nothing is done to a socket with another. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "schema/transport.h"
+
+namespace kiln {
+
+struct PeerLink {
+  int fd = -1;
+  uint64_t cookie = 0;
+  PeerId peer;      // empty: not heard yet
+  std::string key;  // that it came in with; empty without keys
+  User user;
+  bool dropped = false;  // cut; its end is not reported yet
+};
+
+class ConnectionTable {
+ public:
+  void accepted(int fd);
+  void ended(int fd);
+
+  PeerLink* find(const PeerId& peer);  // null: no such peer, or gone; valid until the next call
+  // `peer` was first heard on `fd`. Null when that connection is gone or another's.
+  PeerLink* bind(int fd, const PeerId& peer, std::string key, User user);
+  void cut(PeerLink& link);
+  void cut_all(const std::vector<PeerId>& peers);
+  // Of links that a peer was heard on.
+  template <class Condition>
+  std::vector<PeerId> peers_where(Condition condition) const {
+    std::vector<PeerId> peers;
+    for (const auto& [peer, fd] : by_peer_)
+      if (condition(links_.at(fd))) peers.push_back(peer);
+    return peers;
+  }
+
+  std::vector<PeerId> take_gone();
+  size_t size() const { return links_.size(); }
+
+ private:
+  std::unordered_map<int, PeerLink> links_;  // by descriptor
+  std::unordered_map<PeerId, int> by_peer_;
+  std::vector<PeerId> gone_;
+};
+
+}  // namespace kiln

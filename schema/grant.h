@@ -1,0 +1,33 @@
+// Grant: what the holder of a key may ask of a coordinator. Three roles for people and programs,
+// each more than the one before, and one for machines that measure:
+//
+//   read     look-ups, binaries, statistics
+//   submit   and compile requests that start work: a graph, hence code that workers will run
+//   worker   reports of a worker, and nothing else. What they say is signed and served to
+//   everybody,
+//            so no client's key includes it
+//   admin    everything
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "compiler_core/base/result.h"
+
+namespace kiln {
+
+enum class Grant : uint8_t { kRead = 1, kSubmit = 2, kWorker = 3, kAdmin = 4 };
+
+std::string_view to_string(Grant grant);           // "read", "submit", "worker", "admin"
+Result<Grant> parse_grant(std::string_view text);  // kInvalidArgument names them
+bool covers(Grant held, Grant needed);
+
+// Whoever is at the other end of a connection, as the handshake proved it. On a loopback connection
+// without keys anybody who can reach it is the machine's own: no name, every right.
+struct User {
+  std::string name;
+  Grant grant = Grant::kAdmin;
+};
+
+}  // namespace kiln

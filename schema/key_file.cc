@@ -1,0 +1,235 @@
+#include "schema/key_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <sstream>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln {
+namespace {
+
+constexpr size_t kKeyCharacters = 40;
+constexpr size_t kMaxNameCharacters = 64;
+constexpr char kServerFile[] = "coordinator.key", kAuthorizedFile[] = "authorized_keys";
+
+Error system_error(std::string_view what, const Path& path, int error) {
+  return {error == ENOENT ? Code::kNotFound : Code::kInvalidArgument,
+          fmt::format("{} {}: {}", what, path.string(), std::strerror(error)), 0};
+}
+
+bool is_key(std::string_view text) {
+  std::array<uint8_t, 32> bytes;
+  return text.size() == kKeyCharacters &&
+         zmq_z85_decode(bytes.data(), std::string(text).c_str()) != nullptr;
+}
+
+bool is_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxNameCharacters && name.front() != '.' &&
+         std::ranges::all_of(name, [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                  std::string_view("._@-").find(c) != std::string_view::npos;
+         });
+}
+
+// Lines `name = value`. A value may hold any character but the end of the line.
+Result<std::map<std::string, std::string>> read_fields(const Path& file) {
+  TRY(const std::string text, read_file(file));
+  std::map<std::string, std::string> fields;
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty() || line.front() == '#') continue;
+    constexpr std::string_view kIs = " = ";
+    const size_t is = line.find(kIs);
+    const bool blank = line.ends_with(" =") && is == std::string::npos;
+    if (is == std::string::npos && !blank) {
+      return fail(Code::kInvalidArgument, fmt::format("{} line {}: not `name = value`; is it a key "
+                                                      "file of `kiln keys new`?",
+                                                      file.string(), number));
+    }
+    fields[line.substr(0, blank ? line.size() - 2 : is)] =
+        blank ? "" : line.substr(is + kIs.size());
+  }
+  return fields;
+}
+
+Result<std::string> key_field(const std::map<std::string, std::string>& fields,
+                              const std::string& name, const Path& file) {
+  const auto found = fields.find(name);
+  if (found != fields.end() && is_key(found->second)) return found->second;
+  return fail(Code::kInvalidArgument,
+              fmt::format("{} has no {} key of 40 characters; `kiln keys new` makes such files",
+                          file.string(), name));
+}
+
+// Nobody but its owner ever could read it, and it never replaces another.
+Status write_private(const Path& file, std::string_view text) {
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0 && errno == EEXIST) {
+    return fail(Code::kInvalidArgument,
+                file.string() + " is there already; move it away, or name another file");
+  }
+  if (fd < 0) return fail(system_error("cannot create", file, errno));
+  Status written;
+  while (written && !text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0) written = fail(system_error("cannot write", file, errno));
+    if (n > 0) text.remove_prefix(static_cast<size_t>(n));
+  }
+  if (written && ::fsync(fd) != 0) written = fail(system_error("cannot sync", file, errno));
+  ::close(fd);
+  if (!written) ::unlink(file.c_str());
+  return written;
+}
+
+Result<FileLock> lock(const Path& folder) {
+  return FileLock::acquire(folder / ".lock", FileLock::Mode::kExclusive);
+}
+
+Status write_authorized_keys(const Path& folder, const std::vector<AuthorizedKey>& keys) {
+  std::string text =
+      "# Who may speak to this coordinator: role, name, public key. `kiln keys` writes it; a\n"
+      "# coordinator that runs reads it again when it changes, and ends the sessions of whoever "
+      "left.\n";
+  for (const AuthorizedKey& key : keys)
+    text += fmt::format("{} {} {}\n", to_string(key.grant), key.name, key.public_key);
+  return publish_file(folder / kAuthorizedFile, text);
+}
+
+}  // namespace
+
+KeyPair make_key_pair() {
+  std::array<char, kKeyCharacters + 1> public_key, secret_key;
+  CHECK(zmq_curve_keypair(public_key.data(), secret_key.data()) == 0, "libzmq has CURVE");
+  return {public_key.data(), secret_key.data()};
+}
+
+Result<ClientKey> read_client_key(const Path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return fail(system_error("cannot read", file, errno));
+  if ((status.st_mode & S_IROTH) != 0) {
+    return fail(Code::kPermissionDenied,
+                fmt::format("anybody on this machine can read {}: chmod 600 it (and if somebody "
+                            "may have, revoke it and make another)",
+                            file.string()));
+  }
+  TRY(auto fields, read_fields(file));
+  ClientKey key;
+  key.name = fields["name"];
+  if (!is_name(key.name)) {
+    return fail(Code::kInvalidArgument,
+                file.string() + " does not say whose key it is; `kiln keys new` makes such files");
+  }
+  TRY(key.grant, parse_grant(fields["role"]));
+  TRY(key.pair.public_key, key_field(fields, "public", file));
+  TRY(key.pair.secret_key, key_field(fields, "secret", file));
+  TRY(key.server_key, key_field(fields, "server", file));
+  key.signing_key = fields["signing_key"];
+  return key;
+}
+
+Status write_client_key(const Path& file, const ClientKey& key) {
+  return write_private(
+      file, fmt::format("# Key of {} for a Kiln coordinator. Who has it acts in that name: keep it "
+                        "secret.\nname = {}\nrole = {}\npublic = {}\nsecret = {}\nserver = {}\n"
+                        "signing_key = {}\n",
+                        key.name, key.name, to_string(key.grant), key.pair.public_key,
+                        key.pair.secret_key, key.server_key, key.signing_key));
+}
+
+Result<KeyPair> read_server_keys(const Path& folder) {
+  const Path file = folder / kServerFile;
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored))
+    return fail(Code::kNotFound, "no keys in " + folder.string());
+  TRY(const auto fields, read_fields(file));
+  KeyPair pair;
+  TRY(pair.public_key, key_field(fields, "public", file));
+  TRY(pair.secret_key, key_field(fields, "secret", file));
+  return pair;
+}
+
+Result<KeyPair> ensure_server_keys(const Path& folder) {
+  TRY_STATUS(make_directories(folder));
+  ::chmod(folder.c_str(), 0700);
+  TRY(const FileLock held, lock(folder));
+  auto pair = read_server_keys(folder);
+  if (pair || pair.error().code != Code::kNotFound) return pair;
+  const KeyPair made = make_key_pair();
+  TRY_STATUS(
+      write_private(folder / kServerFile,
+                    fmt::format("# The coordinator's own key. Clients trust whoever has it.\n"
+                                "public = {}\nsecret = {}\n",
+                                made.public_key, made.secret_key)));
+  return made;
+}
+
+Result<std::vector<AuthorizedKey>> read_authorized_keys(const Path& folder) {
+  const Path file = folder / kAuthorizedFile;
+  std::vector<AuthorizedKey> keys;
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return keys;
+  TRY(const std::string text, read_file(file));
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line);
+    std::string role, more;
+    AuthorizedKey key;
+    if (!(words >> role) || role.front() == '#') continue;
+    const auto grant = parse_grant(role);
+    if (!grant || !(words >> key.name >> key.public_key) || words >> more || !is_name(key.name) ||
+        !is_key(key.public_key)) {
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{} line {}: not `role name public-key`", file.string(), number));
+    }
+    key.grant = *grant;
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+Status authorize(const Path& folder, const AuthorizedKey& key) {
+  if (!is_name(key.name)) {
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("'{}' cannot be the name of a key: up to {} letters, digits and . _ @ -",
+                    key.name, kMaxNameCharacters));
+  }
+  TRY(const FileLock held, lock(folder));
+  TRY(auto keys, read_authorized_keys(folder));
+  if (std::ranges::find(keys, key.name, &AuthorizedKey::name) != keys.end()) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("'{}' has a key; `kiln keys revoke {}` ends it, or choose another name",
+                            key.name, key.name));
+  }
+  keys.push_back(key);
+  return write_authorized_keys(folder, keys);
+}
+
+Status revoke(const Path& folder, const std::string& name) {
+  const Error nobody{Code::kNotFound,
+                     fmt::format("nobody is called '{}'; `kiln keys list` names them", name), 0};
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder / kAuthorizedFile, ignored)) return fail(nobody);
+  TRY(const FileLock held, lock(folder));
+  TRY(auto keys, read_authorized_keys(folder));
+  if (std::erase_if(keys, [&](const AuthorizedKey& key) { return key.name == name; }) == 0)
+    return fail(nobody);
+  return write_authorized_keys(folder, keys);
+}
+
+}  // namespace kiln

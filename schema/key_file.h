@@ -1,0 +1,65 @@
+// Keys on disk. A key is a CURVE25519 pair, written in Z85 (40 printable characters). Every file is
+// lines `name = value`; a line that starts with `#` is a comment; names that are not known are left
+// alone, so that later versions may add some.
+//
+//   NAME.key, mode 0600: what a client or worker is given; --key FILE or KILN_KEY names it.
+//       name         who it is, as the coordinator's log and `kiln keys list` say it
+//       role         read, submit, worker or admin: for people; the coordinator goes by its own
+//       list public, secret   the pair server       the coordinator's public key: no other machine
+//       can pose as it signing_key  the Ed25519 key that artifacts are signed with, 64 hex digits;
+//       empty: unsigned
+//
+// A coordinator's folder of keys (DATA_DIR/keys, or --keys DIR), mode 0700:
+//   coordinator.key, mode 0600: its own pair (public, secret)
+//   authorized_keys: one key a line: `role name public-key`, e.g. `submit ci
+//   rq:rM>}U?@Lns47E1%kR...`.
+//                    It may be edited; a coordinator that runs reads it again when it changes.
+//
+// Functions here do I/O and keep nothing; each change of a folder takes its lock.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler_core/base/file.h"
+#include "schema/grant.h"
+
+namespace kiln {
+
+struct KeyPair {
+  std::string public_key, secret_key;  // Z85
+};
+KeyPair make_key_pair();
+
+struct ClientKey {
+  std::string name;
+  Grant grant = Grant::kRead;
+  KeyPair pair;
+  std::string server_key;   // Z85
+  std::string signing_key;  // hex; empty: none
+};
+// kNotFound, kInvalidArgument (not such a file), kPermissionDenied (anybody on the machine may read
+// it).
+Result<ClientKey> read_client_key(const Path& file);
+// Mode 0600; kInvalidArgument when there is such a file already.
+Status write_client_key(const Path& file, const ClientKey& key);
+
+struct AuthorizedKey {
+  Grant grant = Grant::kRead;
+  std::string name;
+  std::string public_key;  // Z85
+};
+
+// The coordinator's own pair; kNotFound when the folder has none.
+Result<KeyPair> read_server_keys(const Path& folder);
+// The same; makes folder and pair when there are none.
+Result<KeyPair> ensure_server_keys(const Path& folder);
+// None when there is no such file. kInvalidArgument names the line that cannot be read.
+Result<std::vector<AuthorizedKey>> read_authorized_keys(const Path& folder);
+// kInvalidArgument: a bad name, or one that has a key already.
+Status authorize(const Path& folder, const AuthorizedKey& key);
+// kNotFound when nobody is called that.
+Status revoke(const Path& folder, const std::string& name);
+
+}  // namespace kiln

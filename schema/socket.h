@@ -1,0 +1,65 @@
+// What Listener and Connection share of ZeroMQ: waking a poll, the I/O thread's events, frames that
+// never block. Settings and what each is for:
+//   MAXMSGSIZE       one frame: above it libzmq closes the connection before it allocates. A little
+//                    above what a frame may be, so that slightly too large ones reach us and count.
+//   SNDHWM, RCVHWM   whole messages a peer, each way.
+//   HEARTBEAT_*      a dead host is noticed; they prove the I/O thread only, so that a worker's
+//                    progress is judged by the coordinator's core.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+namespace zmq {
+class context_t;
+class message_t;
+class socket_t;
+}  // namespace zmq
+
+namespace kiln {
+
+// Wakes a poll from another thread.
+class SocketWake {
+ public:
+  SocketWake();
+  ~SocketWake();
+  SocketWake(const SocketWake&) = delete;
+  SocketWake& operator=(const SocketWake&) = delete;
+  int fd() const { return fd_; }
+  void signal() const;
+  bool take() const;
+
+ private:
+  const int fd_;
+};
+
+// The events that libzmq's I/O thread reports about a socket. One a context.
+class SocketMonitor {
+ public:
+  struct Event {
+    int number = 0;  // ZMQ_EVENT_*
+    int value = 0;   // a descriptor, or an error's number
+  };
+  SocketMonitor(zmq::context_t& context, zmq::socket_t& watched, int events);
+  ~SocketMonitor();
+  void* handle();
+  std::optional<Event> take();  // nothing when there is none
+
+ private:
+  zmq::socket_t& watched_;
+  const std::unique_ptr<zmq::socket_t> events_;
+};
+
+void set_common_options(zmq::socket_t& socket);
+
+enum class Sent { kYes, kFull, kGone };
+Sent send_frame(zmq::socket_t& socket, std::string_view frame, int flags = 0);
+
+// False when there is nothing.
+bool receive_frame(zmq::socket_t& socket, zmq::message_t& frame);
+// Throws away what follows `frame` in its message; false when nothing did.
+bool discard_rest(zmq::socket_t& socket, const zmq::message_t& frame);
+
+}  // namespace kiln
