@@ -228,6 +228,7 @@ void KernelCache::Impl::collect_step(int64_t max_bytes, Collected so_far, Collec
         so_far.bytes += evicted->bytes;
         so_far.programs += static_cast<int64_t>(evicted->programs.size());
         so_far.entries += evicted->entries;
+        so_far.left_bytes = *left + max_bytes;
         if (*left <= 0) return done(so_far, {});
         if (closing) return done(so_far, fail(Code::kUnavailable, "the cache is being closed"));
         if (evicted->entries > 0) return collect_step(max_bytes, so_far, std::move(done));

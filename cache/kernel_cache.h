@@ -85,6 +85,7 @@ class KernelCache {
   // is pinned or in use.
   struct Collected {
     int64_t bytes = 0, programs = 0, entries = 0;
+    int64_t left_bytes = 0;  // stored now
   };
   void collect(int64_t max_bytes, std::function<void(Collected, Status)> done);
   // Waits until everything put or used so far is durable.

@@ -35,6 +35,7 @@ struct Flags {
   bool http_asked_for = false;
   std::string ready_file;
   int planner_threads = 1;
+  uint64_t cache_bytes = 0;
   int64_t lease_timeout_ms = CoreOptions{}.lease_timeout_ms;
   int64_t worker_timeout_ms = CoreOptions{}.worker_timeout_ms;
 };
@@ -81,6 +82,11 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       "--ready-file", flags.ready_file,
       "once it serves, write {\"pid\", \"endpoint\", \"http\"} here as JSON: how scripts "
       "learn the ports that were picked");
+  app.add_option("--cache-size", flags.cache_bytes,
+                 "how much the cache may hold on disk, as 500MiB or 20GiB: what was not used for "
+                 "the longest goes first, tuning records and pinned programs stay; 0: no bound")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
   app.add_option("--planner-threads", flags.planner_threads, "graphs planned at once")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -197,6 +203,7 @@ int main(int argc, char** argv) {
   options.data_dir = flags.data_dir;
   options.endpoint = flags.listen;
   options.planner_threads = flags.planner_threads;
+  options.cache_bytes = static_cast<int64_t>(flags.cache_bytes);
   options.core.lease_timeout_ms = flags.lease_timeout_ms;
   options.core.worker_timeout_ms = flags.worker_timeout_ms;
   options.log = [&log](const LogLine& line) { log.write(line); };

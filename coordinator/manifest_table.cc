@@ -1,6 +1,7 @@
 #include "coordinator/manifest_table.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kiln {
 
@@ -8,6 +9,7 @@ const std::string* ManifestTable::find(const Digest& program_key) {
   const auto found = by_key_.find(program_key);
   if (found == by_key_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
+  found->second->used = true;
   return &found->second->json;
 }
 
@@ -20,11 +22,34 @@ void ManifestTable::insert(const Program& program, std::string json) {
   if (entry.bytes() > max_bytes_) return;
   bytes_ += entry.bytes();
   entries_.push_front(std::move(entry));
+  ++inserted_;
   by_key_[program.key] = entries_.begin();
   for (const Kernel& kernel : entries_.front().kernels) {
     by_blob_.emplace(kernel.blob, entries_.begin());
   }
-  while (bytes_ > max_bytes_) erase(std::prev(entries_.end()));
+  while (bytes_ > max_bytes_) {
+    if (entries_.back().used) used_and_gone_.push_back(entries_.back().key);
+    erase(std::prev(entries_.end()));
+  }
+}
+
+void ManifestTable::remove(const Digest& program_key) {
+  if (const auto known = by_key_.find(program_key); known != by_key_.end()) erase(known->second);
+}
+
+// A new entry is not used, and stands in front of used ones.
+std::vector<Digest> ManifestTable::take_used() {
+  std::vector<Digest> used = std::exchange(used_and_gone_, {});
+  size_t unused = 0;
+  for (Entry& entry : entries_) {
+    if (std::exchange(entry.used, false)) {
+      used.push_back(entry.key);
+    } else if (++unused > inserted_) {
+      break;
+    }
+  }
+  inserted_ = 0;
+  return used;
 }
 
 ManifestTable::Users ManifestTable::take_users_of(const Digest& blob) {

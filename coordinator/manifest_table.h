@@ -22,6 +22,11 @@ class ManifestTable {
   // `json` is the manifest that `program` was read from.
   void insert(const Program& program, std::string json);
 
+  // What was given up by the cache; nothing happens when it is not here.
+  void remove(const Digest& program_key);
+  // The programs found since the last call, each once: their uses are written down now and then.
+  std::vector<Digest> take_used();
+
   struct Users {
     std::vector<Digest> programs, kernels;  // keys
   };
@@ -37,6 +42,7 @@ class ManifestTable {
     Digest key;
     std::string json;
     std::vector<Kernel> kernels;
+    bool used = false;  // since take_used()
     size_t bytes() const { return json.size() + kernels.size() * kBytesAKernel + kBytesAnEntry; }
   };
   using Entries = std::list<Entry>;                                  // most recently used first
@@ -49,6 +55,8 @@ class ManifestTable {
   Entries entries_;
   std::unordered_map<Digest, Entries::iterator> by_key_;
   std::unordered_multimap<Digest, Entries::iterator> by_blob_;
+  std::vector<Digest> used_and_gone_;
+  size_t inserted_ = 0;  // since take_used()
 };
 
 }  // namespace kiln

@@ -19,6 +19,7 @@
 #include <unordered_map>
 
 #include "compiler_core/codegen/lower.h"
+#include "coordinator/admin_desk.h"
 #include "coordinator/blob_desk.h"
 #include "coordinator/flight_log.h"
 #include "coordinator/inbox.h"
@@ -76,6 +77,7 @@ struct Service::Impl {
   void on(const PeerId& peer, const Cancel& cancel);
   void on(const PeerId& peer, const StatsRequest& request);
   void on(const PeerId& peer, WorkerReport report);
+  void on(const PeerId& peer, const AdminRequest& request) { admin.handle(peer, request); }
   void overloaded(const PeerId& peer, uint64_t request);
   void refuse(const PeerId& peer, Code code, std::string message);
   bool send(const PeerId& peer, const Message& message);
@@ -122,6 +124,7 @@ struct Service::Impl {
   std::unique_ptr<FlightStore> detached;
   BlobDesk blobs{*cache, shelf};
   StoreDesk store;
+  AdminDesk admin;
   std::unique_ptr<Planner> planner;
   std::thread thread;
 };
@@ -138,7 +141,10 @@ Service::Impl::Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
       detached(std::move(detached_flights)),
       store(*cache, *detached, manifests, shelf, options.hold_blobs_ms,
             {inbox, [this](Event event) { step(std::move(event)); }, [this] { return now_ms(); },
-             [this](const LogLine& line) { log(line); }}) {
+             [this](const LogLine& line) { log(line); }}),
+      admin(*cache, {inbox, [this](Event event) { step(std::move(event)); },
+                     [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); },
+                     [this](const LogLine& line) { log(line); }}) {
   planner = std::make_unique<Planner>(
       PlanContext{options.core.codegen, options.core.policy, cache.get(), detached.get()},
       options.planner_threads, [this](PlanFinished plan) {
@@ -149,6 +155,7 @@ Service::Impl::Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
 // ---- The loop ----
 
 void Service::Impl::run() {
+  if (options.board != nullptr) options.board->set_phase(StatusBoard::Phase::kServing);
   while (!stopping) {
     const auto turn_start = Clock::now();
     for (Inbox::Task& task : inbox.take()) task();
@@ -200,6 +207,7 @@ void Service::Impl::tick() {
   if (options.board != nullptr) options.board->turned(Clock::now());
   if (now < next_probe_ms) return;
   next_probe_ms = now + kWorkerProbeMs;
+  store.write_uses();
   publish_status();
   if (const int64_t malformed = listener->malformed_count(); malformed != malformed_logged) {
     malformed_logged = malformed;
@@ -241,7 +249,7 @@ void Service::Impl::publish_status() {
 }
 
 Stats Service::Impl::stats() {
-  const KernelCache::Totals& totals = store.totals();
+  const KernelCache::Totals totals = store.totals();
   Stats stats = core.stats(now_ms());
   stats.hits += hits;
   stats.overloaded += overloads;
@@ -249,6 +257,7 @@ Stats Service::Impl::stats() {
   stats.entries = totals.programs + totals.kernels;
   stats.bytes = totals.bytes;
   stats.corrupt_blobs = totals.corrupt_blobs;
+  stats.evicted = totals.evicted;
   stats.malformed_messages = listener->malformed_count();
   stats.connections = static_cast<int64_t>(sessions.size());
   stats.uptime_s = static_cast<double>(now_ms()) / 1000;
@@ -280,7 +289,7 @@ void Service::Impl::handle(Received received) {
         if constexpr (std::is_same_v<T, Hello>) {
           on(peer, message);
         } else if constexpr (kFromClient<T> || std::is_same_v<T, StatsRequest> ||
-                             std::is_same_v<T, WorkerReport>) {
+                             std::is_same_v<T, WorkerReport> || std::is_same_v<T, AdminRequest>) {
           const Role role = std::is_same_v<T, WorkerReport> ? Role::kWorker : Role::kClient;
           if (session == nullptr) {
             refuse(peer, Code::kInvalidArgument, "say Hello first");
@@ -434,7 +443,21 @@ const std::string& Service::endpoint() const {
 }
 
 Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
-  TRY(auto cache, KernelCache::open(options.data_dir));
+  // The cache is opened first; who hears of it is there later, and has nothing in memory before.
+  const auto hearer = std::make_shared<std::atomic<Impl*>>(nullptr);
+  CacheOptions stored;
+  stored.max_bytes = options.cache_bytes;
+  stored.log = [hearer](std::string line) {
+    if (Impl* impl = hearer->load())
+      impl->inbox.post([impl, line] {
+        impl->log(LogLine("cache", LogLine::Level::kWarning).add("warning", line));
+      });
+  };
+  stored.evicted = [hearer](std::vector<Digest> programs) {
+    if (Impl* impl = hearer->load())
+      impl->inbox.post([impl, programs = std::move(programs)] { impl->store.evicted(programs); });
+  };
+  TRY(auto cache, KernelCache::open(options.data_dir, std::move(stored)));
   TRY(auto detached, FlightStore::open(options.data_dir / "flights.sqlite"));
   TRY(auto listener, Listener::bind(options.endpoint));
   if (options.core.codegen.is_zero()) options.core.codegen = codegen_identity();
@@ -447,6 +470,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   for (const std::string& warning : {impl->cache->warning(), impl->detached->warning()})
     if (!warning.empty())
       impl->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));
+  hearer->store(impl.get());
   impl->store.recover_flights();
   impl->thread = std::thread([loop = impl.get()] { loop->run(); });
   return std::unique_ptr<Service>(new Service(std::move(impl)));
@@ -455,6 +479,9 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
 void Service::stop() {
   Impl& impl = *impl_;
   if (!impl.thread.joinable()) return;
+  if (impl.options.board != nullptr) {
+    impl.options.board->set_phase(StatusBoard::Phase::kStopping);
+  }
   impl.stopping = true;
   impl.listener->wake();
   impl.thread.join();

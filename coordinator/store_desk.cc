@@ -6,6 +6,11 @@
 namespace kiln {
 namespace {
 
+constexpr int64_t kWriteUsesMs = 60'000;
+
+}  // namespace
+namespace {
+
 LogLine not_stored(std::string_view what, const Digest& key, const Error& error) {
   LogLine line(what, LogLine::Level::kWarning);
   line.add("key", key.short_hex()).add("state", "not_stored").add("reason", error.message);
@@ -116,13 +121,14 @@ void StoreDesk::recover_flights() {
     loop_.step(FlightRecovered{{flight.graph, flight.target, flight.mode}, flight.failure});
 }
 
-const KernelCache::Totals& StoreDesk::totals() {
-  const int64_t start_ms = loop_.now_ms();
-  if (start_ms < count_again_ms_) return totals_;
-  totals_ = cache_.totals();
-  const int64_t end_ms = loop_.now_ms();
-  count_again_ms_ = end_ms + 20 * (end_ms - start_ms);
-  return totals_;
+void StoreDesk::write_uses() {
+  if (loop_.now_ms() < write_uses_ms_) return;
+  write_uses_ms_ = loop_.now_ms() + kWriteUsesMs;
+  for (const Digest& program : manifests_.take_used()) cache_.touch(program);
+}
+
+void StoreDesk::evicted(const std::vector<Digest>& programs) {
+  for (const Digest& program : programs) manifests_.remove(program);
 }
 
 // Memory must not answer for these programs any more; the cache itself answers a miss for what

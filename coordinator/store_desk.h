@@ -45,9 +45,11 @@ class StoreDesk {
   void blob_is_missing(const Digest& blob);
 
   int64_t record_failures() const { return record_failures_; }
-  // Counting takes longer the more there is, so that numbers may be some twenty times as old as it
-  // took to count them: a small cache is always up to date, a large one does not hold up the loop.
-  const KernelCache::Totals& totals();
+  KernelCache::Totals totals() { return cache_.totals(); }
+  // Once a minute, tells the cache what was answered from memory; cheap to call more often.
+  void write_uses();
+  // The cache gave these up: memory forgets them too.
+  void evicted(const std::vector<Digest>& programs);
 
  private:
   KernelCache& cache_;
@@ -57,8 +59,7 @@ class StoreDesk {
   const int64_t hold_blobs_ms_;
   const Loop loop_;
   int64_t record_failures_ = 0;
-  KernelCache::Totals totals_;
-  int64_t count_again_ms_ = 0;
+  int64_t write_uses_ms_ = 0;
 };
 
 }  // namespace kiln

@@ -72,5 +72,30 @@ TEST(ManifestTable, ABadBlobNamesAndDropsWhatNeedsIt) {
   EXPECT_TRUE(table.take_users_of(named("blob own")).programs.empty());
 }
 
+TEST(ManifestTable, WhatTheCacheGaveUpIsForgotten) {
+  ManifestTable table(1 << 20);
+  table.insert(program_of("p", {"a"}), "{p}");
+  table.remove(named("p"));
+  table.remove(named("p"));
+  EXPECT_EQ(table.find(named("p")), nullptr);
+  EXPECT_TRUE(table.take_users_of(named("blob a")).programs.empty());
+}
+
+TEST(ManifestTable, TellsOnceWhatWasUsed) {
+  ManifestTable table(4'000);
+  for (const char* name : {"a", "b", "c"}) table.insert(program_of(name, {"k"}), "{}");
+  EXPECT_TRUE(table.take_used().empty()) << "inserting is not using";
+  (void)table.find(named("b"));
+  (void)table.find(named("a"));
+  (void)table.find(named("a"));
+  table.insert(program_of("d", {"k"}), "{}");
+  EXPECT_EQ(table.take_used(), (std::vector<Digest>{named("a"), named("b")}));
+  EXPECT_TRUE(table.take_used().empty());
+  (void)table.find(named("c"));
+  table.insert(program_of("large", {"k"}), std::string(3'200, 'x'));
+  EXPECT_EQ(table.find(named("c")), nullptr) << "pushed out";
+  EXPECT_EQ(table.take_used(), std::vector<Digest>{named("c")}) << "and not forgotten";
+}
+
 }  // namespace
 }  // namespace kiln

@@ -1,0 +1,89 @@
+#include "coordinator/admin_desk.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace kiln {
+namespace {
+
+std::string describe(const AdminRequest& request) {
+  switch (request.kind) {
+    case AdminRequest::Kind::kDrain:
+      return "drain " + request.worker;
+    case AdminRequest::Kind::kPin:
+      return "pin " + request.key.value_or(Digest{}).short_hex();
+    case AdminRequest::Kind::kUnpin:
+      return "unpin " + request.key.value_or(Digest{}).short_hex();
+    case AdminRequest::Kind::kCollect:
+      return fmt::format("collect down to {} bytes", request.amount);
+  }
+  return "an unknown request";
+}
+
+// From any thread.
+void answer(const std::shared_ptr<const AdminDesk::Loop>& loop, const PeerId& peer,
+            const AdminRequest& request, Result<std::string> outcome) {
+  loop->inbox.post([loop, peer, request, outcome = std::move(outcome)] {
+    loop->log(LogLine("admin")
+                  .add("request", describe(request))
+                  .add("outcome", outcome ? *outcome : outcome.error().message));
+    loop->reply(peer, {request.request, outcome});
+  });
+}
+
+}  // namespace
+
+void AdminDesk::handle(const PeerId& peer, const AdminRequest& request) {
+  switch (request.kind) {
+    case AdminRequest::Kind::kPin:
+    case AdminRequest::Kind::kUnpin:
+      return pin(peer, request);
+    case AdminRequest::Kind::kCollect:
+      return collect(peer, request);
+    case AdminRequest::Kind::kDrain:
+      return drain(peer, request);
+  }
+  answer(loop_, peer, request, fail(Code::kUnsupported, "this coordinator knows no such request"));
+}
+
+void AdminDesk::pin(const PeerId& peer, const AdminRequest& request) {
+  if (!request.key) {
+    return answer(loop_, peer, request,
+                  fail(Code::kInvalidArgument, "which program? name its key"));
+  }
+  const bool pinned = request.kind == AdminRequest::Kind::kPin;
+  const auto done = [loop = loop_, peer, request, pinned](const Status& status) {
+    if (!status) return answer(loop, peer, request, fail(status.error()));
+    const nlohmann::ordered_json json = {{"program", request.key->hex()}, {"pinned", pinned}};
+    answer(loop, peer, request, json.dump());
+  };
+  if (pinned) {
+    cache_.pin(*request.key, done);
+  } else {
+    cache_.unpin(*request.key, done);
+  }
+}
+
+void AdminDesk::collect(const PeerId& peer, const AdminRequest& request) {
+  if (request.amount < 0) {
+    return answer(loop_, peer, request,
+                  fail(Code::kInvalidArgument, "a size in bytes is 0 or more"));
+  }
+  cache_.collect(request.amount, [loop = loop_, peer, request](KernelCache::Collected got,
+                                                               const Status& status) {
+    // What cannot go is no failure of the request: it is said.
+    const nlohmann::ordered_json json = {
+        {"freed_bytes", got.bytes},      {"programs", got.programs},
+        {"entries", got.entries},        {"stored_bytes", got.left_bytes},
+        {"reached", status.has_value()}, {"reason", status ? "" : status.error().message}};
+    answer(loop, peer, request, json.dump());
+  });
+}
+
+void AdminDesk::drain(const PeerId& peer, const AdminRequest& request) {
+  answer(loop_, peer, request, fail(Code::kUnsupported, "this coordinator drains no workers"));
+}
+
+}  // namespace kiln
