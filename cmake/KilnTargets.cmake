@@ -23,6 +23,25 @@ if(KILN_SANITIZE)
   add_link_options(-fsanitize=${KILN_SANITIZE})
 endif()
 
+# Precompiled standard headers (KILN_PCH), one set for libraries and one for tests, since the flags
+# must be the same: half of a small source's compile is its headers. Off by default, so that every
+# source is also compiled with its own includes alone, and because ccache keeps less with them.
+function(kiln_precompiled_headers name)
+  if(KILN_PCH)
+    target_precompile_headers(${name} REUSE_FROM ${ARGV1})
+  endif()
+endfunction()
+if(KILN_PCH)
+  if(CCACHE_PROGRAM)  # what it asks for before it caches what uses them
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+    add_compile_options(-fpch-preprocess)
+  endif()
+  add_library(kiln_headers OBJECT ${PROJECT_SOURCE_DIR}/cmake/headers.cc)
+  target_link_libraries(kiln_headers PRIVATE kiln_options)
+  target_precompile_headers(kiln_headers PRIVATE ${PROJECT_SOURCE_DIR}/cmake/headers.h)
+endif()
+
 # kiln_library(name FOLDERS dir ... DEPS lib ... PRIVATE_DEPS lib ...): a static library of every .cc
 # in this folder and in FOLDERS below it, except the *main.cc of its programs; or of SOURCES alone.
 function(kiln_library name)
@@ -41,6 +60,7 @@ function(kiln_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   set_property(GLOBAL APPEND PROPERTY KILN_LIBRARIES ${name})
   target_link_libraries(${name} PUBLIC kiln_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  kiln_precompiled_headers(${name} kiln_headers)
 endfunction()
 
 include(GNUInstallDirs)
@@ -62,6 +82,21 @@ function(kiln_executable name)
   kiln_bundled(${name})
 endfunction()
 
+# kiln_test_sources(name): how the sources of a test program are compiled. What is tested is in the
+# libraries; optimising its tests would cost a third of their compile.
+function(kiln_test_sources name)
+  target_compile_options(${name} PRIVATE -O0)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  kiln_precompiled_headers(${name} kiln_test_headers)
+endfunction()
+if(KILN_PCH AND KILN_TESTS)
+  add_executable(kiln_test_headers EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/headers.cc)
+  target_compile_options(kiln_test_headers PRIVATE -O0)
+  target_link_libraries(kiln_test_headers PRIVATE kiln_options GTest::gtest)
+  target_precompile_headers(kiln_test_headers PRIVATE ${PROJECT_SOURCE_DIR}/cmake/headers.h
+    <gtest/gtest.h>)
+endif()
+
 # kiln_test(dir DEPS lib ...): every *_test.cc in tests/<dir> becomes one test program, so that a
 # new test file needs no change to a list.
 function(kiln_test dir)
@@ -76,7 +111,7 @@ function(kiln_test dir)
   target_compile_definitions(${name}_test PRIVATE
     KILN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KILN_BINARY_DIR="${CMAKE_BINARY_DIR}"
     KILN_GRAPHS_DIR="${PROJECT_SOURCE_DIR}/tests/graphs")
-  set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  kiln_test_sources(${name}_test)
   gtest_discover_tests(${name}_test TEST_PREFIX "${dir}: " DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT 300)
 endfunction()

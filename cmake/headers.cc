@@ -1,0 +1,2 @@
+// Carries headers.h; see KilnTargets.cmake.
+int main() {}

@@ -1,0 +1,30 @@
+// What most sources include, precompiled when KILN_PCH is on. Only what never changes.
+#pragma once
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <tl/expected.hpp>
+#include <unordered_map>
+#include <utility>
+#include <vector>
