@@ -18,7 +18,9 @@
 //  3. a finished measurement is never taken again because of a crash elsewhere;
 //  4. no queue exceeds its bound: beyond it a request is answered `overloaded`;
 //  5. "stored" is answered only after the store said so, or after it failed and said so (the
-//     program is still returned).
+//     program is still returned);
+//  6. what is answered as queued is durable then, and goes on in every later life until its program
+//     is stored or has failed for a reason of its own.
 #pragma once
 
 #include <cstdint>

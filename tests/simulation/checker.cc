@@ -28,6 +28,8 @@ void Checker::life_begins(const Store& store) {
   programs_found_.clear();
   programs_settled_.clear();
   kernels_unstored_.clear();
+  programs_stored_.clear();
+  flights_stored_.clear();
   for (const auto& [key, records] : store.records)
     for (const TuningRecord& record : records)
       if (is_terminal(record.verdict) &&
@@ -49,9 +51,21 @@ void Checker::saw(const Event& event) {
   if (const auto* e = std::get_if<ClientGone>(&event))
     std::erase_if(open_, [&](const auto& entry) { return entry.first.first == e->client; });
   if (const auto* e = std::get_if<ProgramLookedUp>(&event);
-      e != nullptr && !e->program_json.empty())
+      e != nullptr && !e->program_json.empty()) {
     programs_found_.insert(e->key);
-  if (const auto* e = std::get_if<ProgramStored>(&event)) programs_settled_.insert(e->key);
+    programs_stored_.insert(e->key);
+    promised_.erase(e->key);
+  }
+  if (const auto* e = std::get_if<ProgramStored>(&event)) {
+    programs_settled_.insert(e->key);
+    if (e->status) programs_stored_.insert(e->key);
+    if (e->status) promised_.erase(e->key);
+  }
+  if (const auto* e = std::get_if<FlightStored>(&event); e != nullptr && e->status)
+    flights_stored_.insert(e->key);
+  if (const auto* e = std::get_if<FlightRecovered>(&event); e != nullptr && !e->failure)
+    flights_stored_.insert(
+        program_key(e->flight.graph, e->flight.target, e->flight.mode, options_.codegen));
   if (const auto* e = std::get_if<KernelStored>(&event); e != nullptr && !e->status) {
     winners_.erase(e->kernel);
     kernels_unstored_.insert(e->kernel);
@@ -80,6 +94,7 @@ void Checker::saw(const Action& action) {
   if (const auto* a = std::get_if<SendOrders>(&action)) saw_orders(*a);
   if (const auto* a = std::get_if<StoreRecords>(&action)) saw_records(*a);
   if (const auto* a = std::get_if<StoreKernel>(&action)) saw_winner(*a);
+  if (const auto* a = std::get_if<EndFlight>(&action)) saw_end(*a);
   if (const auto* a = std::get_if<StoreProgram>(&action))
     for (const ProgramKernel& kernel : a->program.kernels)
       if (kernels_unstored_.contains(kernel.key) && !winners_.contains(kernel.key))
@@ -95,6 +110,12 @@ void Checker::saw_answer(const Answer& answer) {
   open_.erase(open);
   if (!answer.reply.outcome) return;
   const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
+  if (*answer.reply.outcome == CacheOutcome::kQueued) {
+    if (!request.detach) return fail(2, "a client that waits is told that its program is queued");
+    if (!flights_stored_.contains(key)) fail(6, "queued is answered before the flight is stored");
+    promised_[key] = request.target;
+    return;
+  }
   saw_program(key, *answer.reply.outcome, answer);
 
   const TrueProgram& truth = truth_.by_graph(request.graph);
@@ -207,6 +228,18 @@ void Checker::saw_winner(const StoreKernel& store) {
         winner->us > other.us * kWinnerSlack)
       fail(1, fmt::format("{} us wins over {} us", winner->us, other.us));
   }
+}
+
+// Forgotten, it must be stored; failed, there must be a reason in the program itself.
+void Checker::saw_end(const EndFlight& end) {
+  const DetachedFlight& flight = end.flight;
+  const Digest key = program_key(flight.graph, flight.target, flight.mode, options_.codegen);
+  const bool was_stored = flights_stored_.erase(key) > 0;
+  if (end.outcome && was_stored && !programs_stored_.contains(key))
+    fail(6, "a queued program is forgotten and not stored");
+  if (!end.outcome && end.outcome.error().code == Code::kUnavailable)
+    fail(6, "a queued program fails for a worker that is away");
+  if (!end.outcome) promised_.erase(key);
 }
 
 // Some candidate was given up for transient failures: the best one may be missing.

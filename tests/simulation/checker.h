@@ -25,6 +25,8 @@ class Checker {
   void record_lost(const TuningRecord& record);
 
   size_t open_requests() const { return open_.size(); }
+  // Programs that were answered as queued and are neither stored nor failed: key, target.
+  const std::map<Digest, Target>& promised() const { return promised_; }
   // The first violation: "invariant N: ...".
   const std::optional<std::string>& violation() const { return violation_; }
   int64_t accepted() const { return accepted_count_; }
@@ -48,6 +50,7 @@ class Checker {
   void saw_job(const WorkerId& worker, const Job& job);
   void saw_records(const StoreRecords& store);
   void saw_winner(const StoreKernel& store);
+  void saw_end(const EndFlight& end);
   void check_record(const TuningRecord& record);
   bool set_aside(const StoreKernel& store) const;
 
@@ -55,6 +58,7 @@ class Checker {
   const CoreOptions& options_;
   std::optional<std::string> violation_;
   int64_t accepted_count_ = 0;
+  std::map<Digest, Target> promised_;  // in whatever life
 
   // Of this life of the coordinator:
   std::map<RequestId, CompileRequest> open_;                // accepted and not answered
@@ -68,6 +72,8 @@ class Checker {
   std::set<Digest> programs_found_;          // the store had them
   std::set<Digest> programs_settled_;        // the store answered, well or badly
   std::set<Digest> kernels_unstored_;        // the store failed
+  std::set<Digest> programs_stored_;         // or found
+  std::set<Digest> flights_stored_;          // detached, and not ended
 };
 
 }  // namespace kiln::simulation

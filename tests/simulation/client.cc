@@ -35,6 +35,7 @@ void Client::ask() {
   request.target = program.target;
   request.mode = random_.chance(0.7) ? Mode::kMaxAutotune : Mode::kDefault;
   request.check_only = random_.chance(0.1);
+  request.detach = random_.chance(0.15);
   if (random_.chance(0.1)) request.graph_text = program.graph_text;
   open_.emplace(request.request, request);
   send(request.request);

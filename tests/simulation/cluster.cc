@@ -63,6 +63,11 @@ Outcome Cluster::run() {
     timer.run();
   }
   outcome_.violation = checker_.violation();
+  if (!outcome_.violation && !detached_done())
+    outcome_.violation = fmt::format(
+        "invariant 6: a program that was answered as queued is neither stored nor failed {} s "
+        "after the last fault",
+        kPatienceMs / 1000);
   if (!outcome_.violation && !all_quiet())
     outcome_.violation = fmt::format(
         "invariant 2: {} requests are not answered {} s after the "
@@ -74,8 +79,16 @@ Outcome Cluster::run() {
   return std::move(outcome_);
 }
 
+// But for those whose target no worker has.
+bool Cluster::detached_done() const {
+  return std::ranges::all_of(checker_.promised(), [&](const auto& promised) {
+    return std::ranges::none_of(
+        workers_, [&](const auto& worker) { return worker->target().can_run(promised.second); });
+  });
+}
+
 bool Cluster::all_quiet() const {
-  return core_ != nullptr && checker_.open_requests() == 0 &&
+  return core_ != nullptr && checker_.open_requests() == 0 && detached_done() &&
          core_->stats(now_ms_).flights_open == 0 &&
          std::all_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->idle(); });
 }
@@ -96,6 +109,9 @@ void Cluster::start_coordinator() {
   core_ = std::make_unique<Core>(options_);
   checker_.life_begins(store_);
   note(fmt::format("coordinator starts, life {}", life_));
+  if (planted_ == Planted::kForgetFlights) return;
+  for (const auto& [key, stored] : store_.flights)
+    step(FlightRecovered{stored.flight, stored.failure});
 }
 
 // Between two lives the cache may have been trimmed; records outlive binaries.
@@ -208,6 +224,31 @@ void Cluster::act_on_store(Action action) {
       if (status) store_.programs[key] = json;
       step(ProgramStored{key, status});
     });
+  } else {
+    act_on_flights(std::move(action));
+  }
+}
+
+void Cluster::act_on_flights(Action action) {
+  if (auto* s = std::get_if<StoreFlight>(&action)) {
+    if (planted_ == Planted::kQueueUnstored)
+      after(0, [this, stored = FlightStored{s->key, s->flight, {}}, life = life_] {
+        if (life == life_) feed(stored);
+      });
+    write([this, store = std::move(*s)](const Status& status) {
+      if (status) store_.flights[store.key] = {store.flight, store.graph_text};
+      step(FlightStored{store.key, store.flight, status});
+    });
+  } else if (auto* e = std::get_if<EndFlight>(&action)) {
+    write([this, end = std::move(*e)](const Status& status) {
+      const DetachedFlight& flight = end.flight;
+      const Digest key = program_key(flight.graph, flight.target, flight.mode, options_.codegen);
+      if (!status) return;
+      if (end.outcome)
+        store_.flights.erase(key);
+      else if (store_.flights.contains(key))
+        store_.flights[key] = {flight, "", end.outcome.error()};
+    });
   }
 }
 
@@ -231,7 +272,9 @@ void Cluster::plan(StartPlan start) {
     finished.program->graph = start.graph;
     finished.program->target = start.target;
     finished.program->mode = start.mode;
-    if (start.graph_text != truth.graph_text)
+    const bool stored = start.graph_text.empty() && store_.flights.contains(start.key);
+    const std::string& text = stored ? store_.flights[start.key].graph_text : start.graph_text;
+    if (text != truth.graph_text)
       finished.program = fail(Code::kInvalidArgument, "the graph is not its digest");
     else if (!truth.supported)
       finished.program = fail(Code::kUnsupported, "an op that no kernel family covers");

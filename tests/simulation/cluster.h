@@ -28,6 +28,9 @@ enum class Planted : uint8_t {
   kForgetRecords,   // the planner does not read what was measured before
   kReuseLeaseIds,   // a restarted coordinator counts leases from 1 again
   kLoseDeaths,      // nobody notices dead workers and lost leases
+  kQueueUnstored,   // the core is told that a detached flight is stored when the write is only
+                    // queued
+  kForgetFlights,   // a restarted coordinator does not hear of the detached flights
 };
 
 struct Outcome {
@@ -66,6 +69,8 @@ class Cluster : public Network {
   void act(Action action);
   void act_on_client(const Action& action);
   void act_on_store(Action action);
+  void act_on_flights(Action action);
+  bool detached_done() const;
   void to_client(const ClientId& client, std::function<void(Client&)> deliver);
   void to_worker(const WorkerId& worker, WorkerOrders orders);
   void lossy(std::function<void()> deliver);

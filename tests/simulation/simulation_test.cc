@@ -67,7 +67,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"AckUnstored", Planted::kAckUnstored, "invariant 5"},
                     Mistake{"ForgetRecords", Planted::kForgetRecords, "invariant 3"},
                     Mistake{"ReuseLeaseIds", Planted::kReuseLeaseIds, "invariant 1"},
-                    Mistake{"LoseDeaths", Planted::kLoseDeaths, "invariant 2"}),
+                    Mistake{"LoseDeaths", Planted::kLoseDeaths, "invariant 2"},
+                    Mistake{"QueueUnstored", Planted::kQueueUnstored, "invariant 6"},
+                    Mistake{"ForgetFlights", Planted::kForgetFlights, "invariant 6"}),
     [](const auto& mistake) { return mistake.param.name; });
 
 }  // namespace

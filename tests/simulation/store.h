@@ -15,6 +15,12 @@ struct Store {
   std::map<Digest, std::string> programs;  // manifests
   std::map<Digest, StoreKernel> kernels;
   std::map<Digest, std::vector<TuningRecord>> records;  // by kernel key, oldest first
+  struct Flight {
+    DetachedFlight flight;
+    std::string graph_text;
+    std::optional<Error> failure{};
+  };
+  std::map<Digest, Flight> flights;  // detached, by program key
 };
 
 }  // namespace kiln::simulation

@@ -26,6 +26,7 @@ class Worker {
 
   void start();
   const WorkerId& id() const { return id_; }
+  const Target& target() const { return target_; }
   void ordered(const WorkerOrders& orders);
 
  private:

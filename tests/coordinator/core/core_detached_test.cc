@@ -1,0 +1,208 @@
+// Programs that are tuned without a client: what is stored when, and what comes of it.
+#include "tests/coordinator/core/core_bench.h"
+
+namespace kiln {
+namespace {
+
+class CoreDetached : public testing::Test {
+ protected:
+  CompileRequest ask_detached(const ClientId& client, uint64_t number,
+                              const std::string& graph = "g") {
+    CompileRequest request;
+    request.request = number;
+    request.graph = digest_of(graph);
+    request.target = cpu_target();
+    request.mode = Mode::kMaxAutotune;
+    request.detach = true;
+    bench.step(RequestReceived{client, request});
+    return request;
+  }
+  // As far as StoreFlight.
+  StoreFlight plan_detached(const std::string& graph = "g", const ClientId& client = "c") {
+    const CompileRequest request = ask_detached(client, 1, graph);
+    bench.miss(bench.key(graph));
+    bench.upload(client, request, "text of " + graph);
+    EXPECT_TRUE(bench.none<StoreFlight>()) << "not before the plan shows that the graph is good";
+    bench.plan({planned_kernel("k of " + graph, 1)}, Mode::kMaxAutotune, graph);
+    return bench.one<StoreFlight>();
+  }
+  Answer queue(const std::string& graph = "g", const ClientId& client = "c") {
+    const StoreFlight store = plan_detached(graph, client);
+    bench.step(FlightStored{store.key, store.flight, {}});
+    return bench.one<Answer>();
+  }
+  void tune() {
+    const Job job = bench.job_of("w");
+    ASSERT_EQ(job.candidates.size(), 1u);
+    bench.report("w", {}, {ok_result(job, 0, 10)});
+    bench.store_all();
+  }
+  Stats stats() { return bench.core().stats(bench.now_ms); }
+
+  CoreBench bench;
+  void SetUp() override {
+    bench.report("w");
+    bench.take<SendOrders>();
+  }
+};
+
+TEST_F(CoreDetached, QueuedIsAnsweredOnceTheGraphIsDurable) {
+  const StoreFlight store = plan_detached();
+  EXPECT_EQ(store.key, bench.key());
+  EXPECT_EQ(store.flight.graph, digest_of("g"));
+  EXPECT_EQ(store.graph_text, "text of g");
+  EXPECT_TRUE(bench.none<Answer>());
+  bench.step(FlightStored{store.key, store.flight, {}});
+  const Answer answer = bench.one<Answer>();
+  EXPECT_EQ(answer.reply.outcome.value(), CacheOutcome::kQueued);
+  EXPECT_EQ(stats().detached_running, 1);
+}
+
+TEST_F(CoreDetached, ItGoesOnWithoutTheClientAndEndsWhenItsProgramIsStored) {
+  queue();
+  bench.step(ClientGone{"c"});
+  tune();
+  ASSERT_EQ(bench.programs.size(), 1u);
+  const EndFlight end = bench.one<EndFlight>();
+  EXPECT_TRUE(end.outcome.has_value());
+  EXPECT_EQ(end.flight.graph, digest_of("g"));
+  EXPECT_EQ(stats().flights_open, 0);
+  EXPECT_EQ(stats().detached_running + stats().detached_queued, 0);
+}
+
+TEST_F(CoreDetached, AFlightThatCannotBeStoredIsRefusedAndGivenUp) {
+  const StoreFlight store = plan_detached();
+  bench.step(FlightStored{store.key, store.flight, fail(Code::kUnavailable, "disk full")});
+  const Answer answer = bench.one<Answer>();
+  ASSERT_FALSE(answer.reply.outcome.has_value());
+  EXPECT_NE(answer.reply.outcome.error().message.find("disk full"), std::string::npos);
+  EXPECT_EQ(stats().flights_open, 0);
+}
+
+TEST_F(CoreDetached, AskedAgainItIsAnsweredAtOnce) {
+  queue();
+  ask_detached("d", 7);
+  EXPECT_EQ(bench.one<Answer>().reply.outcome.value(), CacheOutcome::kQueued);
+  EXPECT_TRUE(bench.none<StoreFlight>());
+}
+
+TEST_F(CoreDetached, AskedForWhatOthersWaitForTheirGraphIsStored) {
+  bench.start({planned_kernel("k", 1)});
+  ask_detached("d", 7);
+  const StoreFlight store = bench.one<StoreFlight>();
+  EXPECT_EQ(store.graph_text, "graph");
+  bench.step(FlightStored{store.key, store.flight, {}});
+  const Answer answer = bench.one<Answer>();
+  EXPECT_EQ(answer.client, "d");
+  EXPECT_EQ(answer.reply.outcome.value(), CacheOutcome::kQueued);
+  bench.step(ClientGone{"c"});
+  EXPECT_EQ(stats().flights_open, 1) << "the queue wants it still";
+}
+
+TEST_F(CoreDetached, ARecoveredFlightIsPlannedFromTheStore) {
+  bench.step(FlightRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
+  EXPECT_EQ(stats().detached_queued, 1);
+  bench.tick(100);
+  EXPECT_EQ(bench.one<LookUpProgram>().key, bench.key());
+  bench.miss(bench.key());
+  EXPECT_EQ(bench.one<StartPlan>().graph_text, "");
+  bench.plan({planned_kernel("k", 1)});
+  EXPECT_TRUE(bench.none<StoreFlight>()) << "it is stored";
+  tune();
+  EXPECT_TRUE(bench.one<EndFlight>().outcome.has_value());
+}
+
+TEST_F(CoreDetached, ARecoveredFlightThatIsStoredAlreadyEnds) {
+  bench.step(FlightRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
+  bench.tick(100);
+  bench.step(ProgramLookedUp{bench.key(), "{}"});
+  EXPECT_TRUE(bench.one<EndFlight>().outcome.has_value());
+  EXPECT_EQ(stats().flights_open, 0);
+}
+
+TEST_F(CoreDetached, ARecoveredFlightWaitsForAWorker) {
+  Target other = cpu_target();
+  other.isa = "x86-64-v4";
+  bench.step(FlightRecovered{{digest_of("g"), other, Mode::kMaxAutotune}});
+  bench.tick(100);
+  EXPECT_TRUE(bench.none<LookUpProgram>());
+  WorkerReport report = bench.report_of("v4");
+  report.target = other;
+  bench.step(ReportReceived{"v4", report});
+  bench.tick(100);
+  EXPECT_EQ(bench.take<LookUpProgram>().size(), 1u);
+}
+
+TEST_F(CoreDetached, WhatFailsForGoodIsRememberedWithItsReason) {
+  queue();
+  const Job job = bench.job_of("w");
+  bench.report("w", {}, {bad_result(job, 0, Verdict::kWrongResult)});
+  bench.store_all();
+  const EndFlight end = bench.one<EndFlight>();
+  ASSERT_FALSE(end.outcome.has_value());
+  const Stats now = stats();
+  ASSERT_EQ(now.detached.size(), 1u);
+  EXPECT_EQ(now.detached[0].state, "failed");
+  EXPECT_EQ(now.detached[0].program, bench.key());
+  EXPECT_EQ(now.detached[0].reason, end.outcome.error().message);
+}
+
+TEST_F(CoreDetached, AStoreThatFailsPutsItOff) {
+  queue();
+  bench.report("w", {}, {ok_result(bench.job_of("w"), 0, 10)});
+  for (const auto& a : bench.take<StoreRecords>()) bench.step(RecordsStored{a.worker, a.acks});
+  const Digest kernel = bench.one<StoreKernel>().kernel.key;
+  bench.step(KernelStored{kernel, fail(Code::kUnavailable, "disk full")});
+  EXPECT_TRUE(bench.none<EndFlight>());
+  EXPECT_EQ(stats().detached_queued, 1);
+  bench.tick(1'000);
+  EXPECT_TRUE(bench.none<LookUpProgram>());
+  bench.tick(10'000);
+  EXPECT_EQ(bench.take<LookUpProgram>().size(), 1u);
+}
+
+TEST_F(CoreDetached, AGraphThatIsNotItsDigestIsNeverStored) {
+  const CompileRequest request = ask_detached("c", 1);
+  bench.miss(bench.key());
+  bench.upload("c", request, "garbage");
+  bench.step(PlanFinished{bench.key(), fail(Code::kInvalidArgument, "another graph"), {}});
+  EXPECT_EQ(bench.one<Answer>().reply.outcome.error().code, Code::kInvalidArgument);
+  EXPECT_TRUE(bench.none<StoreFlight>());
+}
+
+TEST_F(CoreDetached, OnlySoManyRunAtOnce) {
+  CoreOptions options;
+  options.max_detached_running = 2;
+  CoreBench few(options);
+  few.report("w");
+  for (const char* graph : {"a", "b", "c", "d"})
+    few.step(FlightRecovered{{digest_of(graph), cpu_target(), Mode::kMaxAutotune}});
+  few.tick(100);
+  EXPECT_EQ(few.take<LookUpProgram>().size(), 2u);
+  EXPECT_EQ(few.core().stats(few.now_ms).detached_running, 2);
+  few.step(ProgramLookedUp{few.key("a"), "{}"});
+  few.tick(100);
+  EXPECT_EQ(few.one<LookUpProgram>().key, few.key("c")) << "in the order they came";
+}
+
+TEST_F(CoreDetached, TooManyAreRefused) {
+  CoreOptions options;
+  options.max_detached = 1;
+  CoreBench full(options);
+  full.report("w");
+  full.step(FlightRecovered{{digest_of("a"), cpu_target(), Mode::kMaxAutotune}});
+  full.take<Answer>();
+  CompileRequest request;
+  request.request = 1;
+  request.graph = digest_of("b");
+  request.target = cpu_target();
+  request.detach = true;
+  full.step(RequestReceived{"c", request});
+  const Answer answer = full.one<Answer>();
+  ASSERT_FALSE(answer.reply.outcome.has_value());
+  EXPECT_EQ(answer.reply.outcome.error().code, Code::kOverloaded);
+  EXPECT_GT(answer.reply.outcome.error().retry_after_ms, 0);
+}
+
+}  // namespace
+}  // namespace kiln
