@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -25,11 +26,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned kMaxConnections = 32;
-constexpr size_t kMaxRequestBytes = 8 << 10;
-constexpr unsigned kSilenceTimeoutS = 5;
-constexpr auto kMaxAge = std::chrono::seconds(10);
-constexpr int kPollMs = 1'000;
+constexpr int kBacklog = 64;
+constexpr int64_t kPollMs = 1'000;
 
 struct Address {
   sockaddr_storage storage{};
@@ -73,7 +71,7 @@ Result<int> listen_on(const Address& address, const std::string& text) {
   const int yes = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) != 0 ||
-      listen(fd, static_cast<int>(kMaxConnections)) != 0) {
+      listen(fd, kBacklog) != 0) {
     const int error = errno;
     close(fd);
     return fail(error == EADDRINUSE ? Code::kUnavailable : Code::kInvalidArgument,
@@ -106,6 +104,7 @@ struct HttpPort::Impl {
   void run();
   void cut_the_old();
 
+  HttpLimits limits;
   Pages pages;
   std::string endpoint;
   int wake = -1, epoll = -1;
@@ -150,7 +149,7 @@ void connection_changed(void* self, MHD_Connection* connection, void**,
 void HttpPort::Impl::run() {
   while (!stopping) {
     std::array<pollfd, 2> fds = {pollfd{epoll, POLLIN, 0}, pollfd{wake, POLLIN, 0}};
-    poll(fds.data(), fds.size(), kPollMs);
+    poll(fds.data(), fds.size(), static_cast<int>(std::min(kPollMs, limits.age_ms)));
     MHD_run(daemon);
     cut_the_old();
   }
@@ -160,7 +159,7 @@ void HttpPort::Impl::run() {
 void HttpPort::Impl::cut_the_old() {
   const auto now = Clock::now();
   for (const auto& [connection, peer] : open) {
-    if (now - peer.since > kMaxAge) shutdown(peer.fd, SHUT_RDWR);
+    if (now - peer.since > std::chrono::milliseconds(limits.age_ms)) shutdown(peer.fd, SHUT_RDWR);
   }
 }
 
@@ -179,16 +178,18 @@ const std::string& HttpPort::endpoint() const {
   return impl_->endpoint;
 }
 
-Result<std::unique_ptr<HttpPort>> HttpPort::open(const std::string& address, Pages pages) {
+Result<std::unique_ptr<HttpPort>> HttpPort::open(const std::string& address, Pages pages,
+                                                 HttpLimits limits) {
   TRY(const Address parsed, parse_address(address));
   TRY(const int fd, listen_on(parsed, address));
   auto impl = std::make_unique<Impl>();
   impl->pages = std::move(pages);
+  impl->limits = limits;
   impl->endpoint = endpoint_of(fd);
   impl->daemon = MHD_start_daemon(
       MHD_USE_EPOLL, 0, nullptr, nullptr, answer, impl.get(), MHD_OPTION_LISTEN_SOCKET, fd,
-      MHD_OPTION_CONNECTION_LIMIT, kMaxConnections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-      kMaxRequestBytes, MHD_OPTION_CONNECTION_TIMEOUT, kSilenceTimeoutS,
+      MHD_OPTION_CONNECTION_LIMIT, limits.connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+      limits.request_bytes, MHD_OPTION_CONNECTION_TIMEOUT, limits.silence_s,
       MHD_OPTION_NOTIFY_CONNECTION, connection_changed, impl.get(), MHD_OPTION_END);
   if (impl->daemon == nullptr) {
     close(fd);

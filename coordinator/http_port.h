@@ -1,7 +1,6 @@
 // HttpPort: answers GET requests for a few small pages: what a scraper and an orchestrator ask. One
-// thread of its own serves all connections. Whoever asks slowly, endlessly or in crowds is bounded:
-// 32 connections, 8 KiB of request each, five seconds of silence, ten seconds in all; what is more
-// waits in the kernel's queue. Thread-safe.
+// thread of its own serves all connections. Whoever asks slowly, endlessly or in crowds is bounded
+// (HttpLimits); connections beyond the limit wait in the kernel's queue. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -19,6 +18,13 @@ struct HttpAnswer {
   std::string body;
 };
 
+struct HttpLimits {
+  unsigned connections = 32;
+  size_t request_bytes = 8 << 10;  // of each connection, with the library's own
+  unsigned silence_s = 5;          // then the connection is closed
+  int64_t age_ms = 10'000;         // then too, whatever it does
+};
+
 class HttpPort {
  public:
   // Called on the port's thread, one request at a time; should answer within milliseconds.
@@ -26,7 +32,8 @@ class HttpPort {
 
   // `address`: "127.0.0.1:9557", "[::1]:9557", "0.0.0.0:9557"; port 0 picks one.
   // kInvalidArgument when it is no address; kUnavailable when the port is taken.
-  static Result<std::unique_ptr<HttpPort>> open(const std::string& address, Pages pages);
+  static Result<std::unique_ptr<HttpPort>> open(const std::string& address, Pages pages,
+                                                HttpLimits limits = {});
   ~HttpPort();  // ends connections
 
   const std::string& endpoint() const;  // "http://127.0.0.1:9557", with the port that was picked

@@ -17,24 +17,37 @@ class FlightLogTest : public ::testing::Test {
               Result<CacheOutcome> outcome) {
     log_.answered(now_ms, client, CompileReply{number, std::move(outcome), "{}"});
   }
+  // Three kernels, one of them cached, the others with four candidates each.
+  PlanFinished plan() const {
+    PlanFinished plan{key_, Program{}, std::vector<PlannedKernel>(3)};
+    for (PlannedKernel& kernel : plan.kernels) kernel.schedules.resize(4);
+    plan.kernels[1].cached = ProgramKernel{};
+    return plan;
+  }
+  Program stored(size_t kernels) const {
+    Program program;
+    program.key = key_;
+    program.kernels.resize(kernels);
+    for (ProgramKernel& kernel : program.kernels) kernel.report.best_us = 12.5;
+    return program;
+  }
   bool said(const std::string& part) const {
     return lines_.size() == 1 && lines_[0].find(part) != std::string::npos;
   }
 
   const Digest key_ = Digest::of("program");
   std::vector<std::string> lines_;
-  FlightLog log_{[this](std::string_view line) { lines_.emplace_back(line); }};
+  FlightLog log_{[this](const LogLine& line) { lines_.push_back(line.logfmt()); }};
 };
 
 TEST_F(FlightLogTest, WritesOneLineWhenTheLastWaiterIsAnswered) {
   ask(1'000, "a", 1);
   ask(1'100, "b", 1);
   ask(1'150, "b", 2);
+  log_.waiting_for_graph(1'180, "a", 1);
   log_.planning(1'200, key_);
-  PlanFinished plan{key_, Program{}, std::vector<PlannedKernel>(3)};
-  plan.kernels[1].cached = ProgramKernel{};
-  log_.planned(1'250, plan);
-  log_.storing(3'250, key_);
+  log_.planned(1'250, plan());
+  log_.storing(3'250, stored(3));
   answer(3'260, "a", 1, CacheOutcome::kTuned);
   answer(3'260, "b", 1, CacheOutcome::kJoined);
   EXPECT_TRUE(lines_.empty());
@@ -42,7 +55,8 @@ TEST_F(FlightLogTest, WritesOneLineWhenTheLastWaiterIsAnswered) {
   ASSERT_EQ(lines_.size(), 1u);
   for (const char* part :
        {"key=", "target=cpu:x86-64-v3", "outcome=tuned", "requests=3", "clients=2", "kernels=3",
-        "cached=1", "plan_s=0.050", "tune_s=2.000", "store_s=0.010", "total_s=2.260"}) {
+        "cached=1", "candidates=8", "winners_us=37.500", "looking_up_s=0.180", "wait_graph_s=0.020",
+        "planning_s=0.050", "tuning_s=2.000", "storing_s=0.010", "total_s=2.260"}) {
     EXPECT_TRUE(said(part)) << part << " in " << lines_[0];
   }
 }
@@ -79,6 +93,42 @@ TEST_F(FlightLogTest, ClientsThatLeaveEndTheirWaiting) {
   EXPECT_TRUE(said("outcome=abandoned"));
   log_.gone(1'300, "b");
   EXPECT_EQ(lines_.size(), 1u);
+}
+
+// A first graph that was not what its digest said: the flight goes back and asks somebody else.
+TEST_F(FlightLogTest, TimesOfAStageThatIsEnteredTwiceAddUp) {
+  ask(1'000, "a", 1);
+  ask(1'000, "b", 1);
+  log_.waiting_for_graph(1'000, "a", 1);
+  log_.waiting_for_graph(1'100, "b", 1);  // asked in turn: still the same wait
+  log_.planning(1'200, key_);
+  answer(1'300, "a", 1, fail(Code::kInvalidArgument, "another graph"));
+  log_.waiting_for_graph(1'300, "b", 1);
+  log_.planning(1'350, key_);
+  log_.planned(1'360, plan());
+  log_.storing(1'400, stored(1));
+  answer(1'400, "b", 1, CacheOutcome::kJoined);
+  EXPECT_TRUE(said("wait_graph_s=0.250")) << lines_.at(0);
+  EXPECT_TRUE(said("planning_s=0.110")) << lines_.at(0);
+}
+
+TEST_F(FlightLogTest, CountsDurationsOfTheStagesThatWereReached) {
+  const auto count = [&](FlightStage stage) {
+    return log_.times().stages[static_cast<size_t>(stage)].count();
+  };
+  ask(1'000, "a", 1);
+  log_.planning(1'200, key_);  // its graph came with it
+  log_.planned(1'250, plan());
+  answer(2'250, "a", 1, fail(Code::kUnavailable, "no worker"));
+  EXPECT_EQ(count(FlightStage::kLookingUp), 1);
+  EXPECT_EQ(count(FlightStage::kWaitGraph), 0);
+  EXPECT_EQ(count(FlightStage::kTuning), 1);
+  EXPECT_EQ(count(FlightStage::kStoring), 0);
+  EXPECT_DOUBLE_EQ(log_.times().total.sum_s(), 1.25);
+  EXPECT_EQ(log_.times().outcomes.at("unavailable"), 1);
+  ask(3'000, "a", 2);
+  answer(3'000, "a", 2, CacheOutcome::kHit);  // a look-up alone is no flight
+  EXPECT_EQ(log_.times().total.count(), 1);
 }
 
 }  // namespace

@@ -3,9 +3,13 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "schema/transport.h"
 #include "tests/coordinator/fake_fleet.h"
+#include "tests/coordinator/http_get.h"
 #include "tests/support/process.h"
 
 namespace kiln {
@@ -14,12 +18,19 @@ namespace {
 class MainTest : public ::testing::Test {
  protected:
   // A coordinator on dir_/data.
-  testing::Child start() const {
-    return testing::Child::start(arguments(), dir_.path() / "out", dir_.path() / "err");
+  testing::Child start(const std::vector<std::string>& more = {}) const {
+    return testing::Child::start(arguments(more), dir_.path() / "out", dir_.path() / "err");
   }
-  std::vector<std::string> arguments() const {
-    return {testing::binary("kiln-coordinator"), "--data-dir", (dir_.path() / "data").string(),
-            "--listen", "tcp://127.0.0.1:0"};
+  std::vector<std::string> arguments(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all = {testing::binary("kiln-coordinator"),
+                                    "--data-dir",
+                                    (dir_.path() / "data").string(),
+                                    "--listen",
+                                    "tcp://127.0.0.1:0",
+                                    "--http",
+                                    "127.0.0.1:0"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
   }
   // The endpoint of the ready line, which stands alone on stdout.
   std::string endpoint() const {
@@ -78,6 +89,50 @@ TEST_F(MainTest, WhatWasAnsweredAsTunedIsThereAfterKillMinusNine) {
   EXPECT_EQ(after.program_json, before.program_json);
   const Program program = *program_from_json(after.program_json);
   EXPECT_EQ(client.fetch({program.kernels.at(0).blob}).blobs.size(), 1u);
+}
+
+TEST_F(MainTest, AReadyFileTellsScriptsThePortsAndHttpSaysHowItIs) {
+  const std::string ready_file = (dir_.path() / "ready.json").string();
+  auto coordinator = start({"--ready-file", ready_file, "--log-format", "json"});
+  const std::string serving = endpoint();
+  const auto ready = nlohmann::json::parse(read_file(ready_file).value_or(""));
+  EXPECT_EQ(ready.at("endpoint"), serving);
+  EXPECT_EQ(ready.at("pid"), coordinator.pid());
+  const std::string http = ready.at("http");
+  EXPECT_TRUE(
+      eventually([&] { return http_get(http, "/readyz").find("ready\n") != std::string::npos; }));
+  EXPECT_NE(http_get(http, "/readyz").find("degraded: no worker"), std::string::npos);
+  EXPECT_NE(http_get(http, "/healthz").find("200 OK"), std::string::npos);
+  Tally tally;
+  const FakeWorker worker(serving, tally);
+  ASSERT_TRUE(TestClient(serving).compile(test_graph(3)).outcome.has_value());
+  for (const char* line : {"kiln_lookup_misses_total 1", "kiln_workers{state=\"serving\"} 1",
+                           "kiln_flights_total{outcome=\"tuned\"} 1"})
+    EXPECT_TRUE(eventually([&] {
+      return http_get(http, "/metrics").find(line) != std::string::npos;
+    })) << line
+        << "\n"
+        << http_get(http, "/metrics");
+  coordinator.signal(SIGTERM);
+  EXPECT_EQ(coordinator.wait(), 0);
+  std::istringstream log(read_file(dir_.path() / "err").value_or(""));
+  std::set<std::string> events;
+  for (std::string line; std::getline(log, line);)
+    events.insert(nlohmann::json::parse(line).at("event").get<std::string>());
+  EXPECT_TRUE(events.contains("flight") && events.contains("worker") &&
+              events.contains("coordinator"));
+}
+
+TEST_F(MainTest, AnHttpPortThatIsTakenStopsOnlyWhoAskedForIt) {
+  const std::string ready_file = (dir_.path() / "ready.json").string();
+  const auto first = start({"--ready-file", ready_file});
+  endpoint();
+  const std::string http = nlohmann::json::parse(*read_file(ready_file)).at("http");
+  const testing::Finished second = testing::run({testing::binary("kiln-coordinator"), "--data-dir",
+                                                 (dir_.path() / "other").string(), "--listen",
+                                                 "tcp://127.0.0.1:0", "--http", http.substr(7)});
+  EXPECT_EQ(second.exit_code, 2);
+  EXPECT_NE(second.err.find("HTTP"), std::string::npos) << second.err;
 }
 
 TEST_F(MainTest, BadUsageExitsWithTwo) {

@@ -19,9 +19,9 @@ class ServiceTest : public ::testing::Test {
 
   void start(ServiceOptions options = {}) {
     options.data_dir = dir_.path() / "data";
-    options.log = [this](std::string_view line) {
+    options.log = [this](const LogLine& line) {
       const std::lock_guard lock(log_mutex_);
-      log_ += std::string(line) + "\n";
+      log_ += line.logfmt() + "\n";
     };
     auto started = Service::start(std::move(options));
     ASSERT_TRUE(started.has_value()) << started.error().message;

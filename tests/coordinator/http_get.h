@@ -1,0 +1,56 @@
+// HttpPeer: a raw socket to an HTTP port, which may say anything; http_get() asks properly.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln {
+
+class HttpPeer {
+ public:
+  explicit HttpPeer(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port =
+        htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0,
+          "the port is open");
+    const timeval limit{20, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  }
+  ~HttpPeer() { close(fd_); }
+  HttpPeer(const HttpPeer&) = delete;
+
+  bool say(std::string_view bytes) const {
+    return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == std::ssize(bytes);
+  }
+  // Everything until the port ends the connection.
+  std::string hear() const {
+    std::string text;
+    std::array<char, 4096> chunk;
+    for (ssize_t n = 0; (n = recv(fd_, chunk.data(), chunk.size(), 0)) > 0;)
+      text.append(chunk.data(), static_cast<size_t>(n));
+    return text;
+  }
+
+ private:
+  const int fd_;
+};
+
+// Status line, headers and body.
+inline std::string http_get(const std::string& endpoint, const std::string& path) {
+  const HttpPeer peer(endpoint);
+  peer.say("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+  return peer.hear();
+}
+
+}  // namespace kiln
