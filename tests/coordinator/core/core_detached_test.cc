@@ -149,6 +149,7 @@ TEST_F(CoreDetached, WhatFailsForGoodIsRememberedWithItsReason) {
 
 TEST_F(CoreDetached, AStoreThatFailsPutsItOff) {
   queue();
+  bench.take<LookUpProgram>();
   bench.report("w", {}, {ok_result(bench.job_of("w"), 0, 10)});
   for (const auto& a : bench.take<StoreRecords>()) bench.step(RecordsStored{a.worker, a.acks});
   const Digest kernel = bench.one<StoreKernel>().kernel.key;
