@@ -1,0 +1,195 @@
+#include "compiler_core/base/signature.h"
+
+#include <sodium/crypto_sign_ed25519.h>
+#include <sodium/randombytes.h>
+#include <sys/stat.h>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln {
+namespace {
+
+static_assert(kPublicKeyBytes == crypto_sign_ed25519_PUBLICKEYBYTES);
+static_assert(kSignatureBytes == crypto_sign_ed25519_BYTES);
+
+constexpr size_t kSeedBytes = crypto_sign_ed25519_SEEDBYTES;
+constexpr std::string_view kScheme = "ed25519 ";
+constexpr char kKeyFile[] = "ed25519.key", kPublicFile[] = "ed25519.pub";
+
+const unsigned char* bytes_of(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
+}
+unsigned char* bytes_of(std::string& text) {
+  return reinterpret_cast<unsigned char*>(text.data());
+}
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+Result<std::string> from_hex(std::string_view hex, size_t size) {
+  std::string bytes(size, '\0');
+  if (hex.size() != 2 * size) return fail(Code::kCorruption, "not as long as it should be");
+  for (size_t i = 0; i < size; ++i) {
+    const int high = hex_value(hex[2 * i]), low = hex_value(hex[2 * i + 1]);
+    if (high < 0 || low < 0) return fail(Code::kCorruption, "not hex digits");
+    bytes[i] = static_cast<char>(high << 4 | low);
+  }
+  return bytes;
+}
+
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// Enough of a key to tell it from others, as people read it.
+std::string name_of(std::string_view key) {
+  return key.empty() ? "nobody" : to_hex(key).substr(0, 16);
+}
+
+Status check_private(const Path& file) {
+  struct stat facts {};
+  if (::stat(file.c_str(), &facts) != 0 || (facts.st_mode & 077) == 0) return {};
+  return fail(Code::kPermissionDenied,
+              "others on this machine can read the signing key " + file.string() +
+                  ": chmod 600 it (if somebody did, remove it: a new one is made, which clients "
+                  "must be given)");
+}
+
+}  // namespace
+
+std::string to_hex(std::string_view bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (const char c : bytes) {
+    hex += kDigits[static_cast<unsigned char>(c) >> 4];
+    hex += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+  return hex;
+}
+
+Result<std::string> parse_public_key(std::string_view hex) {
+  auto key = from_hex(hex, kPublicKeyBytes);
+  if (!key) return fail(Code::kInvalidArgument, "a signing key has 64 hex digits");
+  return key;
+}
+
+std::string Signature::to_string() const {
+  if (bytes.empty()) return "";
+  return std::string(kScheme) + to_hex(signer) + " " + to_hex(bytes);
+}
+
+Result<Signature> Signature::parse(std::string_view text) {
+  Signature signature;
+  if (text.empty()) return signature;
+  const bool known = text.starts_with(kScheme);
+  const size_t gap = known ? text.find(' ', kScheme.size()) : std::string_view::npos;
+  if (gap == std::string_view::npos) return fail(Code::kCorruption, "not a signature");
+  const auto signer = from_hex(text.substr(kScheme.size(), gap - kScheme.size()), kPublicKeyBytes);
+  const auto bytes = from_hex(text.substr(gap + 1), kSignatureBytes);
+  if (!signer || !bytes) return fail(Code::kCorruption, "not a signature");
+  return Signature{*signer, *bytes};
+}
+
+SigningKey::SigningKey(std::string_view seed)
+    : public_key_(kPublicKeyBytes, '\0'), secret_key_(crypto_sign_ed25519_SECRETKEYBYTES, '\0') {
+  CHECK(seed.size() == kSeedBytes, "a seed has 32 bytes");
+  crypto_sign_ed25519_seed_keypair(bytes_of(public_key_), bytes_of(secret_key_), bytes_of(seed));
+}
+
+SigningKey SigningKey::generate() {
+  std::string seed(kSeedBytes, '\0');
+  randombytes_buf(seed.data(), seed.size());
+  return SigningKey(seed);
+}
+
+std::string SigningKey::seed() const {
+  return secret_key_.substr(0, kSeedBytes);  // RFC 8032: the secret key is seed and public key
+}
+
+Result<SigningKey> SigningKey::load_or_create(const Path& folder) {
+  const Path file = folder / kKeyFile;
+  auto text = read_file(file);
+  if (!text && text.error().code != Code::kNotFound) return fail(text.error());
+  if (!text) {
+    TRY_STATUS(make_directories(folder));
+    // The folder is closed before the key is in it.
+    if (::chmod(folder.c_str(), 0700) != 0)
+      return fail(Code::kUnavailable, "cannot close the folder " + folder.string());
+    const SigningKey made = generate();
+    TRY_STATUS(publish_file(file, to_hex(made.seed()) + "\n"));
+    if (::chmod(file.c_str(), 0600) != 0)
+      return fail(Code::kUnavailable, "cannot close the key " + file.string());
+    text = read_file(file);
+    if (!text) return fail(text.error());
+  }
+  TRY_STATUS(check_private(file));
+  const auto seed = from_hex(first_line(*text), kSeedBytes);
+  if (!seed)
+    return fail(Code::kCorruption,
+                file.string() +
+                    " is no signing key: restore it, or remove it and give clients the "
+                    "new one");
+  SigningKey key(*seed);
+  if (const auto known = read_public_key(folder); !known || *known != key.public_key())
+    TRY_STATUS(publish_file(folder / kPublicFile, to_hex(key.public_key()) + "\n"));
+  return key;
+}
+
+Result<std::string> read_public_key(const Path& folder) {
+  TRY(const std::string text, read_file(folder / kPublicFile));
+  return from_hex(first_line(text), kPublicKeyBytes);
+}
+
+Signature SigningKey::sign(const Digest& message) const {
+  Signature signature{public_key_, std::string(kSignatureBytes, '\0')};
+  crypto_sign_ed25519_detached(bytes_of(signature.bytes), nullptr, message.bytes.data(),
+                               message.bytes.size(), bytes_of(std::string_view(secret_key_)));
+  return signature;
+}
+
+Status verify_signature(const Digest& message, const Signature& signature, std::string_view trusted,
+                        std::string_view what) {
+  const std::string thing(what);
+  if (signature.bytes.empty())
+    return fail(Code::kPermissionDenied,
+                thing + " is unsigned and was not loaded: only what signer " + name_of(trusted) +
+                    " vouches for is; get it from that coordinator, or ask whoever runs it");
+  if (signature.signer != trusted)
+    return fail(Code::kPermissionDenied,
+                thing + " is signed by " + name_of(signature.signer) + ", not by " +
+                    name_of(trusted) +
+                    " whom this client trusts, and was not loaded: if the coordinator has a new "
+                    "signing key, get a new key file from whoever runs it");
+  const bool right_size =
+      trusted.size() == kPublicKeyBytes && signature.bytes.size() == kSignatureBytes;
+  if (right_size && crypto_sign_ed25519_verify_detached(bytes_of(std::string_view(signature.bytes)),
+                                                        message.bytes.data(), message.bytes.size(),
+                                                        bytes_of(trusted)) == 0)
+    return {};
+  return fail(Code::kCorruption, thing + " is not what " + name_of(trusted) +
+                                     " signed, and was not loaded: it was altered on the way or on "
+                                     "disk; ask for it again");
+}
+
+Digest signed_program(std::string_view manifest) {
+  return Hasher("kiln.signed.program.v1").add(manifest).finish();
+}
+
+Digest signed_candidate(const Digest& kernel_key, std::string_view schedule,
+                        std::string_view recipe_json, std::string_view binary) {
+  return Hasher("kiln.signed.candidate.v1")
+      .add(kernel_key)
+      .add(schedule)
+      .add(recipe_json)
+      .add(binary)
+      .finish();
+}
+
+Digest signed_copy(std::string_view manifest, std::string_view origin) {
+  return Hasher("kiln.signed.copy.v1").add(manifest).add(origin).finish();
+}
+
+}  // namespace kiln

@@ -1,0 +1,64 @@
+// Signatures (Ed25519, RFC 8032): who vouches for a program before it is loaded, because its
+// kernels are code. What is signed is a message: a digest that says what kind of thing it is about,
+// so that a signature of one kind is none of another. Plain values; thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "compiler_core/base/digest.h"
+#include "compiler_core/base/file.h"
+
+namespace kiln {
+
+inline constexpr size_t kPublicKeyBytes = 32, kSignatureBytes = 64;
+
+// `signer`: whose public key it claims to be made with. Both empty: unsigned.
+struct Signature {
+  std::string signer, bytes;
+
+  bool operator==(const Signature&) const = default;
+  std::string to_string() const;  // "ed25519 SIGNER SIGNATURE", in hex; "" when unsigned
+  static Result<Signature> parse(std::string_view text);  // kCorruption
+};
+
+std::string to_hex(std::string_view bytes);
+// kInvalidArgument unless it is a public key in hex.
+Result<std::string> parse_public_key(std::string_view hex);
+
+class SigningKey {
+ public:
+  static SigningKey generate();
+  // FOLDER/ed25519.key, mode 0600 in a folder of mode 0700, made when there is none;
+  // FOLDER/ed25519.pub beside it for others to read. kPermissionDenied when others may read the
+  // key, kCorruption when it is none.
+  static Result<SigningKey> load_or_create(const Path& folder);
+
+  const std::string& public_key() const { return public_key_; }
+  Signature sign(const Digest& message) const;
+
+ private:
+  explicit SigningKey(std::string_view seed);
+  std::string seed() const;
+  std::string public_key_, secret_key_;
+};
+
+// What stands in FOLDER/ed25519.pub. kNotFound; kCorruption.
+Result<std::string> read_public_key(const Path& folder);
+
+// Whether `trusted` (a public key) signed `message`. kPermissionDenied when nobody or somebody else
+// did, kCorruption when it is not what was signed. `what` names the thing in the error.
+Status verify_signature(const Digest& message, const Signature& signature, std::string_view trusted,
+                        std::string_view what);
+
+// ---- The messages that are signed ----
+
+// A program: its manifest, which holds its key and the digest of every binary.
+Digest signed_program(std::string_view manifest);
+// A kernel that one worker compiled and another is to run.
+Digest signed_candidate(const Digest& kernel_key, std::string_view schedule,
+                        std::string_view recipe_json, std::string_view binary);
+// A program that a machine keeps; `origin`: who had signed it, empty when it was made there.
+Digest signed_copy(std::string_view manifest, std::string_view origin);
+
+}  // namespace kiln

@@ -1,0 +1,142 @@
+#include "compiler_core/base/signature.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+namespace kiln {
+namespace {
+
+constexpr char kManifest[] = "{\"key\":\"abc\",\"kernels\":[{\"blob\":\"00ff\"}]}";
+
+std::string flipped(std::string text, size_t bit) {
+  text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << bit % 8));
+  return text;
+}
+
+Status check(const Signature& signature, const SigningKey& key, std::string_view manifest) {
+  return verify_signature(signed_program(manifest), signature, key.public_key(), "program abc");
+}
+
+TEST(Signature, OfTheTrustedSignerIsAccepted) {
+  const SigningKey key = SigningKey::generate();
+  EXPECT_TRUE(check(key.sign(signed_program(kManifest)), key, kManifest));
+}
+
+TEST(Signature, EveryFlippedBitOfTheManifestIsFound) {
+  const SigningKey key = SigningKey::generate();
+  const Signature signature = key.sign(signed_program(kManifest));
+  for (size_t bit = 0; bit < 8 * (sizeof kManifest - 1); ++bit) {
+    const Status status = check(signature, key, flipped(kManifest, bit));
+    ASSERT_FALSE(status.has_value()) << bit;
+    EXPECT_EQ(status.error().code, Code::kCorruption);
+    EXPECT_NE(status.error().message.find("program abc"), std::string::npos);
+  }
+}
+
+TEST(Signature, EveryFlippedBitOfTheSignatureIsFound) {
+  const SigningKey key = SigningKey::generate();
+  Signature signature = key.sign(signed_program(kManifest));
+  const std::string good = signature.bytes;
+  for (size_t bit = 0; bit < 8 * kSignatureBytes; ++bit) {
+    signature.bytes = flipped(good, bit);
+    EXPECT_FALSE(check(signature, key, kManifest).has_value()) << bit;
+  }
+  for (size_t size = 1; size < kSignatureBytes; ++size) {
+    signature.bytes = good.substr(0, size);
+    EXPECT_FALSE(check(signature, key, kManifest).has_value()) << size;
+  }
+}
+
+TEST(Signature, SomebodyElsesIsRefusedAndBothAreNamed) {
+  const SigningKey trusted = SigningKey::generate(), other = SigningKey::generate();
+  const Status status = check(other.sign(signed_program(kManifest)), trusted, kManifest);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, Code::kPermissionDenied);
+  for (const SigningKey* key : {&trusted, &other})
+    EXPECT_NE(status.error().message.find(to_hex(key->public_key()).substr(0, 16)),
+              std::string::npos);
+}
+
+TEST(Signature, OfSomebodyWhoPosesAsTheTrustedOneIsRefused) {
+  const SigningKey trusted = SigningKey::generate(), other = SigningKey::generate();
+  Signature forged = other.sign(signed_program(kManifest));
+  forged.signer = trusted.public_key();
+  EXPECT_EQ(check(forged, trusted, kManifest).error().code, Code::kCorruption);
+}
+
+TEST(Signature, WhatIsUnsignedIsRefused) {
+  const SigningKey trusted = SigningKey::generate();
+  const Status status = check({}, trusted, kManifest);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, Code::kPermissionDenied);
+  EXPECT_NE(status.error().message.find("unsigned"), std::string::npos);
+}
+
+TEST(Signature, OfOneKindIsNoneOfAnother) {
+  const SigningKey key = SigningKey::generate();
+  const Digest kernel = Digest::of("kernel");
+  const Digest messages[] = {signed_program(kManifest),
+                             signed_copy(kManifest, ""),
+                             signed_copy(kManifest, "x"),
+                             signed_candidate(kernel, "", "", "b"),
+                             signed_candidate(kernel, "s", "", "b"),
+                             signed_candidate(kernel, "", "s", "b"),
+                             signed_candidate(Digest::of("other"), "", "", "b")};
+  for (const Digest& signed_message : messages)
+    for (const Digest& claimed : messages)
+      EXPECT_EQ(
+          verify_signature(claimed, key.sign(signed_message), key.public_key(), "it").has_value(),
+          claimed == signed_message);
+}
+
+TEST(Signature, TextFormRoundTripsAndRefusesAnythingElse) {
+  const Signature signature = SigningKey::generate().sign(signed_program(kManifest));
+  const std::string text = signature.to_string();
+  EXPECT_EQ(Signature::parse(text).value(), signature);
+  EXPECT_EQ(Signature::parse("").value(), Signature{});
+  for (const std::string& bad : {text + "0", text.substr(1), text.substr(0, 80), std::string("x y"),
+                                 std::string("ed25519 "), std::string("ed25519 00 00")})
+    EXPECT_FALSE(Signature::parse(bad).has_value()) << bad;
+}
+
+class SigningKeyFile : public testing::Test {
+ protected:
+  static int mode_of(const Path& path) {
+    struct stat facts {};
+    EXPECT_EQ(::stat(path.c_str(), &facts), 0);
+    return facts.st_mode & 0777;
+  }
+  const TempDir dir = *TempDir::create();
+  const Path folder = dir.path() / "signing";
+};
+
+TEST_F(SigningKeyFile, IsMadeOnceAndNobodyElseCanReadIt) {
+  const auto made = SigningKey::load_or_create(folder);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_EQ(mode_of(folder / "ed25519.key"), 0600);
+  EXPECT_EQ(mode_of(folder), 0700);
+  const auto again = SigningKey::load_or_create(folder);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->public_key(), made->public_key());
+  EXPECT_EQ(read_public_key(folder).value(), made->public_key());
+}
+
+TEST_F(SigningKeyFile, ThatOthersCanReadIsRefused) {
+  ASSERT_TRUE(SigningKey::load_or_create(folder).has_value());
+  ASSERT_EQ(::chmod((folder / "ed25519.key").c_str(), 0644), 0);
+  const auto again = SigningKey::load_or_create(folder);
+  ASSERT_FALSE(again.has_value());
+  EXPECT_EQ(again.error().code, Code::kPermissionDenied);
+}
+
+TEST_F(SigningKeyFile, ThatIsNoneIsRefusedAndNotReplaced) {
+  ASSERT_TRUE(SigningKey::load_or_create(folder).has_value());
+  ASSERT_TRUE(write_file(folder / "ed25519.key", "torn").has_value());
+  const auto again = SigningKey::load_or_create(folder);
+  ASSERT_FALSE(again.has_value());
+  EXPECT_EQ(again.error().code, Code::kCorruption);
+  EXPECT_EQ(read_file(folder / "ed25519.key").value(), "torn");
+}
+
+}  // namespace
+}  // namespace kiln
