@@ -1,5 +1,7 @@
 #include "client/local_tier.h"
 
+#include "compiler_core/base/unpublished.h"
+
 namespace kiln {
 
 Result<std::unique_ptr<LocalTier>> LocalTier::open(const Path& root) {
@@ -9,7 +11,7 @@ Result<std::unique_ptr<LocalTier>> LocalTier::open(const Path& root) {
     return fail(Code::kUnavailable,
                 "cannot create the cache directory " + root.string() + ": " + error.message());
   TRY(std::unique_ptr<BlobStore> blobs, BlobStore::open(root / "blobs"));
-  return std::unique_ptr<LocalTier>(new LocalTier(root / "programs", std::move(blobs)));
+  return std::unique_ptr<LocalTier>(new LocalTier(root, std::move(blobs)));
 }
 
 Result<ProgramFiles> LocalTier::get(const Digest& key) {
@@ -23,7 +25,18 @@ Result<ProgramFiles> LocalTier::get(const Digest& key) {
   return files;
 }
 
+// What processes that were killed left half-written. Some three hundred directories: nothing for
+// whoever starts up with all it needs, little for whoever had to ask the service.
+void LocalTier::sweep() const {
+  remove_unpublished(programs_);
+  std::error_code error;
+  for (std::filesystem::directory_iterator shelf(shelves_, error), end; !error && shelf != end;
+       shelf.increment(error))
+    remove_unpublished(shelf->path());
+}
+
 Status LocalTier::put(const Digest& key, const ProgramFiles& files) {
+  std::call_once(swept_, [this] { sweep(); });
   for (const Artifact& artifact : files.artifacts)
     TRY_STATUS(blobs_->put(artifact.binary).map([](const Digest&) {}));
   return publish_file(programs_ / (key.hex() + ".json"), program_to_json(files.program));

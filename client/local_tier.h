@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "cache/blob_store.h"
@@ -25,14 +26,18 @@ class LocalTier {
   // kNotFound unless the manifest and every blob are there and sound.
   Result<ProgramFiles> get(const Digest& key);
   Result<std::string> blob(const Digest& digest) { return blobs_->get(digest); }
-  // Blobs first, manifest last. Failures (a full disk) are the caller's to ignore.
+  // Blobs first, manifest last; the first one sweeps up what killed processes left. Failures (a
+  // full disk) are the caller's to ignore.
   Status put(const Digest& key, const ProgramFiles& files);
 
  private:
-  LocalTier(Path programs, std::unique_ptr<BlobStore> blobs)
-      : programs_(std::move(programs)), blobs_(std::move(blobs)) {}
-  const Path programs_;
+  LocalTier(const Path& root, std::unique_ptr<BlobStore> blobs)
+      : programs_(root / "programs"), shelves_(root / "blobs"), blobs_(std::move(blobs)) {}
+  void sweep() const;
+
+  const Path programs_, shelves_;
   const std::unique_ptr<BlobStore> blobs_;
+  std::once_flag swept_;  // with the first put
 };
 
 }  // namespace kiln

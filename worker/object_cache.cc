@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler_core/base/unpublished.h"
+
 namespace kiln {
 namespace {
 
@@ -40,6 +42,7 @@ Result<ObjectCache> ObjectCache::open(Path directory, int64_t max_bytes) {
   const Path probe = directory / "writable";
   TRY_STATUS(write_file(probe, ""));
   std::filesystem::remove(probe, error);
+  remove_unpublished(directory);
   ObjectCache cache(std::move(directory), max_bytes);
   cache.trim();
   return cache;

@@ -1,6 +1,8 @@
 #include "worker/object_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -54,6 +56,17 @@ TEST_F(ObjectCacheTest, StaysBelowItsBoundAndForgetsTheLeastRecentlyUsed) {
   EXPECT_LE(bytes, 10'000);
   EXPECT_FALSE(cache.find(keys[1]).has_value());
   EXPECT_TRUE(cache.find(keys[29]).has_value());
+}
+
+TEST_F(ObjectCacheTest, WhatAKilledWorkerLeftHalfWrittenGoes) {
+  (void)open(10'000);
+  const pid_t killed = ::fork();
+  if (killed == 0) ::_exit(0);
+  ::waitpid(killed, nullptr, 0);
+  const Path half = file_of(key_).string() + ".tmp." + std::to_string(killed) + ".0";
+  ASSERT_TRUE(write_file(half, "half"));
+  (void)open(10'000);
+  EXPECT_FALSE(std::filesystem::exists(half));
 }
 
 TEST_F(ObjectCacheTest, ADirectoryThatCannotBeMadeIsAnError) {
