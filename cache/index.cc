@@ -126,7 +126,9 @@ Result<CacheIndex> CacheIndex::open_for_writing(const Path& file, Clock clock) {
   TRY(Database db, Database::open(file, Database::Access::kReadWrite));
   CacheIndex index(std::move(db), std::move(clock));
   // FULL: what is reported as stored survives the loss of power, not only of the process.
-  TRY_STATUS(index.db_.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
+  TRY_STATUS(
+      index.db_.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+                    "PRAGMA cache_size = -65536;"));  // KiB: keys come in no order
   std::error_code unknown;
   const auto size = static_cast<int64_t>(std::filesystem::file_size(file, unknown));
   if (unknown || size <= kCheckedAtOnceBytes) TRY_STATUS(index.check());
@@ -213,6 +215,29 @@ Result<std::vector<TuningRecord>> CacheIndex::records(const Digest& kernel_key) 
     if (Result<TuningRecord> record = read_record(query, kernel_key))
       records.push_back(*std::move(record));
   }
+}
+
+Result<CacheIndex::RecordPage> CacheIndex::check_records(int64_t after_id, int limit) {
+  Query query(
+      db_,
+      "SELECT workload, target, schedule, verdict, log, samples, binary, worker, taken_at_ms,"
+      " seed, seal, id, kernel_key FROM records WHERE id > ? ORDER BY id LIMIT ?");
+  query.bind(after_id).bind(static_cast<int64_t>(limit));
+  RecordPage page;
+  for (;;) {
+    TRY(const bool row, query.next());
+    if (!row) return page;
+    page.last_id = query.integer(11);
+    ++page.records;
+    const Result<Digest> kernel = query.digest(12);
+    if (!kernel || !read_record(query, *kernel)) page.damaged.push_back(page.last_id);
+  }
+}
+
+Status CacheIndex::remove_record(int64_t id) {
+  TRY_STATUS(Query(db_, "DELETE FROM records WHERE id = ?").bind(id).run());
+  ledger_.add_records(-db_.changes());
+  return {};
 }
 
 Result<std::vector<Schedule>> CacheIndex::earlier_winners(const Digest& workload) {

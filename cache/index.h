@@ -86,6 +86,17 @@ class CacheIndex {
   Status touch(const EntryId& id, int64_t used_ms) { return ledger_.touch(db_, id, used_ms); }
   Status pin(const Digest& program) { return ledger_.pin(db_, program, clock_()); }
   Status unpin(const Digest& program) { return ledger_.unpin(db_, program); }
+  // For who goes through everything, a page at a time: entries of a kind by key, after that key.
+  Result<std::vector<Entry>> entries(EntryKind kind, const Digest& after, int limit) {
+    return Ledger::page(db_, kind, after, limit);
+  }
+  struct RecordPage {
+    int64_t last_id = 0;  // 0: there are no more
+    int64_t records = 0;
+    std::vector<int64_t> damaged;  // ids
+  };
+  Result<RecordPage> check_records(int64_t after_id, int limit);
+  Status remove_record(int64_t id);
   // Entries and totals made anew from the rows, for repair. Within a transaction.
   Status rebuild_ledger() { return ledger_.rebuild(db_, clock_()); }
   // kNotFound when there is none.

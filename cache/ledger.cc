@@ -246,6 +246,21 @@ Result<std::optional<Entry>> Ledger::oldest(Database& db, int64_t before_ms) {
   return entry;
 }
 
+Result<std::vector<Entry>> Ledger::page(Database& db, EntryKind kind, const Digest& after,
+                                        int limit) {
+  Query query(db,
+              "SELECT kind, key, bytes, used_ms, held, blob FROM entries"
+              " WHERE kind = ? AND key > ? ORDER BY key LIMIT ?");
+  query.bind(number(kind)).bind(after).bind(static_cast<int64_t>(limit));
+  std::vector<Entry> entries;
+  for (;;) {
+    TRY(const bool row, query.next());
+    if (!row) return entries;
+    TRY(Entry entry, read_entry(query));
+    entries.push_back(std::move(entry));
+  }
+}
+
 // Blobs of no kernel and no program keep their entries, and leave in their turn.
 Status Ledger::rebuild(Database& db, int64_t now_ms) {
   TRY_STATUS(

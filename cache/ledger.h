@@ -13,6 +13,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "cache/sqlite.h"
 
@@ -73,6 +74,10 @@ class Ledger {
   static Result<std::optional<Entry>> oldest(Database& db, int64_t before_ms);
   // kNotFound when there is none.
   static Result<Entry> find(Database& db, const EntryId& id);
+
+  // Entries of a kind by key, after `after`.
+  static Result<std::vector<Entry>> page(Database& db, EntryKind kind, const Digest& after,
+                                         int limit);
 
   // Makes entries and totals anew from the rows of programs and kernels, and from the blobs that
   // entries name. For an index of an older version, and for repair. Within a transaction.

@@ -167,4 +167,19 @@ Result<Stats> Remote::stats(Clock::time_point deadline) {
   });
 }
 
+Result<std::string> Remote::admin(AdminRequest request, Clock::time_point deadline) {
+  request.request = next_request();
+  // Two results: what became of the connection, and what the coordinator says.
+  using Said = Result<std::string>;
+  TRY(Said said, with_connection<Said>([&](Connection& connection) -> Result<Said> {
+        TRY_STATUS(connection.send(request));
+        for (;;) {
+          TRY(Message message, receive(connection, deadline));
+          if (answers<AdminReply>(message, request.request))
+            return std::get<AdminReply>(message).outcome;
+        }
+      }));
+  return said;
+}
+
 }  // namespace kiln

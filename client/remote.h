@@ -40,6 +40,8 @@ class Remote {
                                          Clock::time_point deadline);
 
   Result<Stats> stats(Clock::time_point deadline);
+  // What an operator asks for; the answer is the coordinator's JSON.
+  Result<std::string> admin(AdminRequest request, Clock::time_point deadline);
 
   bool breaker_open() const;
   bool ever_reached() const;

@@ -78,6 +78,64 @@ void add_compile_options(CLI::App* command, Options& options) {
   add_json(command, options);
 }
 
+void add_data_dir(CLI::App* command, Options& options) {
+  command->add_option("--data-dir", options.data_dir, "The store's directory")
+      ->capture_default_str();
+}
+
+CLI::App* add_cache(CLI::App& app, Options& options) {
+  auto* cache = app.add_subcommand(
+      "cache",
+      "What a coordinator's store holds, whether it is sound, and making room in it:\n"
+      "  kiln cache ls --sort size --limit 20\n"
+      "  kiln cache verify\n"
+      "  kiln cache gc --max-size 10GiB --coordinator tcp://127.0.0.1:7557\n"
+      "ls and verify read the directory, also while a coordinator serves it. gc, pin and unpin go\n"
+      "through --coordinator when one serves it, and open the directory when none does.");
+  cache->require_subcommand(1);
+
+  auto* ls = cache->add_subcommand("ls", "Programs and kernels: size, last use, pinned or needed");
+  ls->add_option("--sort", options.sort, "use: latest first; size: largest first; key")
+      ->check(CLI::IsMember({"use", "size", "key"}))
+      ->capture_default_str();
+  ls->add_option("--limit", options.limit, "How many to show; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+
+  auto* verify = cache->add_subcommand(
+      "verify", "Read everything back and check it; exit 1 when something is bad");
+  verify->add_flag("--repair", options.repair,
+                   "Drop what is bad (of a store that nobody serves): it is tuned again when "
+                   "asked for");
+
+  auto* gc = cache->add_subcommand(
+      "gc",
+      "Give up what was not used for the longest, and sweep up orphans; pinned programs\n"
+      "stay; exit 1 when they keep it above the size");
+  gc->add_option("--max-size", options.max_size, "What may stay, as 500MiB or 20GiB")
+      ->transform(CLI::AsSizeValue(false));
+  auto* pin = cache->add_subcommand("pin", "Never give up this program, nor what it needs");
+  auto* unpin = cache->add_subcommand("unpin", "The end of a pin");
+  for (auto* command : {pin, unpin})
+    command->add_option("KEY", options.key, "The program's key: 64 hex digits")->required();
+  for (auto* command : {gc, pin, unpin}) add_coordinator(command, options);
+  for (auto* command : {ls, verify, gc, pin, unpin}) {
+    add_data_dir(command, options);
+    add_json(command, options);
+  }
+  return cache;
+}
+
+int cache_command(const CLI::App& cache, Options& options) {
+  const auto* command = cache.get_subcommands().front();
+  const std::string name = command->get_name();
+  if (name == "ls") return kiln::cli::cache_ls_command(options);
+  if (name == "verify") return kiln::cli::cache_verify_command(options);
+  if (name != "gc") return kiln::cli::cache_pin_command(options, name == "pin");
+  options.has_max_size = command->count("--max-size") > 0;
+  return kiln::cli::cache_gc_command(options);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -157,6 +215,8 @@ int main(int argc, char** argv) {
   add_coordinator(stats, options);
   add_json(stats, options);
 
+  auto* cache = add_cache(app, options);
+
   auto* up = app.add_subcommand("up",
                                 "Run a coordinator and workers for this machine's CPU and GPUs; "
                                 "prints `ready tcp://HOST:PORT`");
@@ -187,6 +247,7 @@ int main(int argc, char** argv) {
   }
   if (diff->parsed()) return kiln::cli::diff_command(options);
   if (digest->parsed()) return kiln::cli::digest_command(options);
+  if (cache->parsed()) return cache_command(*cache, options);
   if (stats->parsed()) return kiln::cli::stats_command(options);
   return kiln::cli::up_command(options);
 }

@@ -47,7 +47,15 @@ struct Options {
   int source_launch = -1;  // of one launch; -1: of every kernel
   bool why_miss = false;
 
-  // up
+  // cache
+  std::string sort = "use";  // "use", "size" or "key"
+  int64_t limit = 50;        // 0: all
+  uint64_t max_size = 0;
+  bool has_max_size = false;
+  bool repair = false;
+  std::string key;  // a program's, 64 hex digits
+
+  // up, cache
   std::string data_dir;
   std::string listen = "tcp://127.0.0.1:7557";
   int workers = 1;                   // for the CPU
@@ -61,6 +69,10 @@ int digest_command(const Options& options);
 int explain_command(const Options& options);
 int diff_command(const Options& options);
 int stats_command(const Options& options);
+int cache_ls_command(const Options& options);
+int cache_verify_command(const Options& options);
+int cache_gc_command(const Options& options);
+int cache_pin_command(const Options& options, bool pinned);
 int up_command(const Options& options);
 
 }  // namespace kiln::cli

@@ -1,0 +1,141 @@
+// `kiln cache gc`, `pin` and `unpin`: what changes a store. With --coordinator the service does it;
+// else the directory is opened here, which nobody may be serving.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <future>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cache/kernel_cache.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/options.h"
+#include "client/cli/report.h"
+#include "client/remote.h"
+
+namespace kiln::cli {
+namespace {
+
+constexpr auto kPatience = std::chrono::minutes(10);
+
+Result<nlohmann::ordered_json> ask(const Options& options, AdminRequest request) {
+  Remote remote(options.coordinator, std::chrono::milliseconds(2000));
+  TRY(const std::string text, remote.admin(std::move(request), Remote::Clock::now() + kPatience));
+  auto json = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (json.is_discarded()) return fail(Code::kInternal, "the coordinator's answer is no JSON");
+  return json;
+}
+
+// Everything may go, however lately it was used: nobody uses it now.
+Result<std::unique_ptr<KernelCache>> open_here(const Options& options) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(Path(options.data_dir) / "index.sqlite", ignored))
+    return fail(Code::kNotFound, options.data_dir + " holds no store; name one with --data-dir");
+  CacheOptions store;
+  store.keep_used_ms = -1000;
+  store.orphans_after_ms = 0;
+  auto cache = KernelCache::open(options.data_dir, std::move(store));
+  if (!cache && cache.error().code == Code::kUnavailable)
+    return fail(Code::kInvalidArgument,
+                cache.error().message + ": name it with --coordinator, and it does this itself");
+  return cache;
+}
+
+template <class Put>
+Status wait_for(Put put) {
+  auto answer = std::make_shared<std::promise<Status>>();
+  put([answer](Status status) { answer->set_value(std::move(status)); });
+  return answer->get_future().get();
+}
+
+Result<nlohmann::ordered_json> collect_here(const Options& options) {
+  TRY(const auto cache, open_here(options));
+  cache->wait_for_first_round();  // orphans and leftovers
+  cache->flush();
+  KernelCache::Collected collected;
+  Status reached;
+  if (options.has_max_size) {
+    reached = wait_for([&](auto done) {
+      cache->collect(static_cast<int64_t>(options.max_size),
+                     [&collected, done](KernelCache::Collected got, Status status) {
+                       collected = got;
+                       done(std::move(status));
+                     });
+    });
+    cache->flush();
+  }
+  return nlohmann::ordered_json{
+      {"freed_bytes", collected.bytes}, {"programs", collected.programs},
+      {"entries", collected.entries},   {"stored_bytes", cache->totals().stored_bytes},
+      {"reached", reached.has_value()}, {"reason", reached ? "" : reached.error().message}};
+}
+
+Result<nlohmann::ordered_json> collect(const Options& options) {
+  if (options.coordinator.empty()) return collect_here(options);
+  if (!options.has_max_size)
+    return fail(Code::kInvalidArgument,
+                "a coordinator sweeps by itself: say with --max-size how much may stay");
+  AdminRequest request;
+  request.kind = AdminRequest::Kind::kCollect;
+  request.amount = static_cast<int64_t>(options.max_size);
+  return ask(options, std::move(request));
+}
+
+Result<nlohmann::ordered_json> pin(const Options& options, bool pinned) {
+  const auto key = Digest::parse(options.key);
+  if (!key)
+    return fail(Code::kInvalidArgument,
+                "a program's key has 64 hex digits; `kiln cache ls` and `kiln compile --json` "
+                "print it");
+  if (!options.coordinator.empty()) {
+    AdminRequest request;
+    request.kind = pinned ? AdminRequest::Kind::kPin : AdminRequest::Kind::kUnpin;
+    request.key = *key;
+    return ask(options, std::move(request));
+  }
+  TRY(const auto cache, open_here(options));
+  TRY_STATUS(wait_for([&](auto done) {
+    if (pinned)
+      cache->pin(*key, done);
+    else
+      cache->unpin(*key, done);
+  }));
+  return nlohmann::ordered_json{{"program", key->hex()}, {"pinned", pinned}};
+}
+
+int failed(const Error& error) {
+  print_error("", error);
+  return exit_code_of(error);
+}
+
+}  // namespace
+
+int cache_gc_command(const Options& options) {
+  const auto done = collect(options);
+  if (!done) return failed(done.error());
+  const bool reached = done->value("reached", false);
+  if (options.json) {
+    std::printf("%s\n", done->dump().c_str());
+  } else {
+    std::fputs(fmt::format("freed {:.1f} MiB: {} programs, {} entries; {:.1f} MiB stored\n",
+                           static_cast<double>(done->value("freed_bytes", int64_t{0})) / (1 << 20),
+                           done->value("programs", int64_t{0}), done->value("entries", int64_t{0}),
+                           static_cast<double>(done->value("stored_bytes", int64_t{0})) / (1 << 20))
+                   .c_str(),
+               stdout);
+    if (!reached) print_error("", {Code::kUnavailable, done->value("reason", ""), 0});
+  }
+  return reached ? kDone : kAnswerIsNo;
+}
+
+int cache_pin_command(const Options& options, bool pinned) {
+  const auto done = pin(options, pinned);
+  if (!done) return failed(done.error());
+  if (options.json)
+    std::printf("%s\n", done->dump().c_str());
+  else
+    std::printf("%s %s\n", options.key.c_str(), pinned ? "is pinned" : "is not pinned any more");
+  return kDone;
+}
+
+}  // namespace kiln::cli
