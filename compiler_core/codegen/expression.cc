@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/codegen/precision.h"
@@ -273,8 +274,35 @@ bool ExpressionPrinter::allows_rough(NodeId id) const {
   return subtrahend.op == Op::kView && graph_.node(subtrahend.operands[0]).op == Op::kReduceMax;
 }
 
+std::optional<Register> ExpressionPrinter::position(NodeId id, Indices at) {
+  constexpr int64_t kGreatest = std::numeric_limits<int32_t>::max();
+  const Node& node = graph_.node(id);
+  if (node.op == Op::kView) {
+    const Op source = graph_.node(node.operands[0]).op;
+    if (source != Op::kIota && source != Op::kConstant) return std::nullopt;
+    const auto& view = std::get<ViewAttr>(node.attr);
+    Index flat(view.offset);
+    for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * view.strides[k];
+    return position(node.operands[0], coordinates(flat, graph_.node(node.operands[0]).shape));
+  }
+  if (node.op == Op::kIota && node.shape[0].is_constant() && node.shape[0].constant() <= kGreatest)
+    return iota(DType::kI32, at[0]);
+  if (node.op != Op::kConstant) return std::nullopt;
+  const auto& value = std::get<ConstantAttr>(node.attr);
+  if (value.as_int() > kGreatest || value.as_int() < -kGreatest) return std::nullopt;
+  return constant(DType::kI32, value);
+}
+
 Register ExpressionPrinter::elementwise(NodeId id, Indices at) {
   const Node& node = graph_.node(id);
+  // Vectors of i64 are two registers each, which compilers compare badly.
+  if (dialect_ == Dialect::kCpu && traits(node.op).kind == OpKind::kCompare &&
+      graph_.node(node.operands[0]).dtype == DType::kI64) {
+    const auto x = position(node.operands[0], at), y = position(node.operands[1], at);
+    if (x && y)
+      return define(std::max(x->level, y->level), x->splat && y->splat, node.dtype,
+                    fmt::format("op_{}({}, {})", to_string(node.op), x->name, y->name));
+  }
   std::vector<Register> x;
   Level level = Level::kKernel;
   bool splat = true;

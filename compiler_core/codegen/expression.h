@@ -125,6 +125,8 @@ class ExpressionPrinter {
   Register define(Level level, bool splat, std::string_view type, const std::string& expression);
   Register constant(DType dtype, const ConstantAttr& value);
   Register iota(DType dtype, const Index& at);
+  // An i64 that is a position along an axis or a constant, in a register of i32 if it fits.
+  std::optional<Register> position(NodeId id, Indices at);
   Register elementwise(NodeId id, Indices at);
   // `elements`: of the buffer.
   Register load(DType dtype, const std::string& pointer, const Index& at, const Dim& elements);

@@ -125,9 +125,9 @@ class MatmulKernel {
         "struct Tiling {{\n"
         "  static constexpr int64_t rows = {}, columns = {}, depth = {};\n"
         "  static constexpr int64_t block_rows = {}, block_columns = {};\n"
-        "  static constexpr int b_from = {};\n}};\n",
+        "  static constexpr int b_from = {};\n  static constexpr bool a_packed = {};\n}};\n",
         schedule_.mr, schedule_.nr, depth(), block_rows(), block_columns(),
-        static_cast<int>(schedule_.b_from));
+        static_cast<int>(schedule_.b_from), schedule_.a_packed);
   }
 
   std::string print_dot_tiling() const {
@@ -190,7 +190,9 @@ class MatmulKernel {
   Dim packed_elements(const Dim& size, int64_t width) const {
     return round_up(round_up(size, width) * problem_.k, 64 / value_bytes(problem_.result));
   }
-  Dim packed_a_elements() const { return packed_elements(problem_.m, schedule_.mr); }
+  Dim packed_a_elements() const {
+    return schedule_.a_packed ? packed_elements(problem_.m, schedule_.mr) : Dim(0);
+  }
   Dim packed_b_elements() const {
     if (schedule_.b_from != BFrom::kPacked) return 0;
     return packed_elements(problem_.n, schedule_.nr);
@@ -260,7 +262,7 @@ extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t e
   void print_panel_entries(Source& source) const {
     if (is_sized())
       print_sized_pack(source);
-    else
+    else if (schedule_.a_packed)
       print_pack(source);
     const std::string row_blocks = ceil_text(problem_.m, block_rows());
     const std::string column_blocks = ceil_text(problem_.n, block_columns());
@@ -269,12 +271,12 @@ extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t e
         R"(
 extern "C" void multiply(void* const* args, const int64_t*{dims}, int64_t begin, int64_t end,
                          void* workspace, void* scratch) {{
-{symbols}  const Value* packed_a = static_cast<const Value*>(workspace);
+{symbols}  [[maybe_unused]] const Value* packed_a = static_cast<const Value*>(workspace);
   const Value* packed_b = packed_a + {a_batches} * {a_size};
   const Epilogue epilogue{{args{sizes}}};
   for (int64_t block = begin; block < end; ++block) {{
     const int64_t batch = block / {blocks}, place = block % {blocks};
-    multiply_block(packed_a + {a_batch} * {a_size}, packed_b + {b_batch} * {b_size},
+    multiply_block({a}, packed_b + {b_batch} * {b_size},
                    {problem}b(args, batch), batch, {row_block}, {column_block},
                    static_cast<Value*>(scratch), epilogue{sizes});
   }}
@@ -287,7 +289,10 @@ extern "C" void multiply(void* const* args, const int64_t*{dims}, int64_t begin,
         fmt::arg("problem", is_sized() ? "sizes." : "Problem::"),
         fmt::arg("a_batches", a_batches()), fmt::arg("a_size", packed_a_elements()),
         fmt::arg("b_size", packed_b_elements()), fmt::arg("blocks", blocks),
-        fmt::arg("a_batch", a_batches().is(1) ? "0" : "batch"),
+        fmt::arg("a", schedule_.a_packed
+                          ? fmt::format("packed_a + {} * {}", a_batches().is(1) ? "0" : "batch",
+                                        packed_a_elements())
+                          : "Problem::a(args, batch)"),
         fmt::arg("b_batch", b_batches().is(1) ? "0" : "batch"),
         fmt::arg("row_block", schedule_.rows_first ? fmt::format("place % {}", row_blocks)
                                                    : fmt::format("place / {}", column_blocks)),

@@ -11,6 +11,32 @@ int64_t round_up(int64_t a, int64_t b) {
   return (a + b - 1) / b * b;
 }
 
+constexpr int64_t kFewRows = 64;
+constexpr int64_t kKeysATile = 128;
+
+struct Tile {
+  int rows, vectors;
+};
+
+// Best first. For a few rows, what a tile computes past the last row and the last key counts.
+std::vector<Tile> tiles_for(const AttentionProblem& problem, const Target& target, int lanes) {
+  const bool wide = vector_bytes(target) == 64;
+  if (problem.rows > kFewRows)
+    return wide ? std::vector<Tile>{{12, 2}, {6, 4}, {14, 2}, {8, 3}}
+                : std::vector<Tile>{{6, 2}, {4, 3}, {5, 2}};
+  std::vector<Tile> tiles =
+      wide ? std::vector<Tile>{{12, 2}, {6, 4}, {14, 2}, {8, 3}, {16, 1}, {8, 2}, {8, 1}}
+           : std::vector<Tile>{{6, 2}, {4, 3}, {5, 2}, {8, 1}, {4, 2}};
+  const auto computed = [&](const Tile& tile) {
+    return round_up(problem.rows, tile.rows) *
+           round_up(std::min(problem.keys, kKeysATile), int64_t{lanes} * tile.vectors);
+  };
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [&](const Tile& x, const Tile& y) { return computed(x) < computed(y); });
+  tiles.resize(4);
+  return tiles;
+}
+
 }  // namespace
 
 Result<AttentionSchedule> AttentionSchedule::from(const Schedule& schedule) {
@@ -37,12 +63,7 @@ Schedule AttentionSchedule::to_schedule() const {
 std::vector<Schedule> attention_space(const Workload& workload, const Target& target) {
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
   const int lanes = vector_bytes(target) / 4;
-  struct Tile {
-    int rows, vectors;
-  };
-  const std::vector<Tile> tiles = vector_bytes(target) == 64
-                                      ? std::vector<Tile>{{12, 2}, {6, 4}, {14, 2}, {8, 3}}
-                                      : std::vector<Tile>{{6, 2}, {4, 3}, {5, 2}};
+  const std::vector<Tile> tiles = tiles_for(problem, target, lanes);
   // Queries a block: packing a tile of keys and values is shared by them.
   constexpr std::pair<int64_t, int64_t> kBlocks[] = {{96, 128}, {192, 128}, {96, 256},
                                                      {48, 256}, {288, 192}, {48, 64}};

@@ -24,6 +24,10 @@ constexpr double kPackNanosPerByte = 0.11;     // read once, written once
 constexpr double kStreamNanosPerByte = 0.035;  // read once, in order
 constexpr double kSlabNanosPerElement = 0.3;
 constexpr double kTileNanosPerByte = 0.02;
+constexpr double kDotNanosPerSum = 0.5;  // a sum across lanes, sixteen at a time
+constexpr double kPhaseNanos = 400;      // until all cores have begun and ended one
+// Beyond this much of it, what is read of an unpacked a falls out of the first cache.
+constexpr int64_t kMostBytesInPlace = 1 << 18;
 constexpr size_t kMostCandidates = 14;
 constexpr int kMostOfAKind = 2;
 
@@ -35,7 +39,7 @@ struct RegisterTile {
 // or 16 of 32.
 std::vector<RegisterTile> panel_tiles(const Target& target) {
   if (vector_bytes(target) == 64)
-    return {{8, 3}, {14, 2}, {12, 2}, {6, 4}, {16, 1}, {4, 4}, {3, 4}, {2, 4}, {1, 4}};
+    return {{8, 3}, {14, 2}, {12, 2}, {8, 2}, {6, 4}, {16, 1}, {4, 4}, {3, 4}, {2, 4}, {1, 4}};
   return {{6, 2}, {4, 3}, {5, 2}, {8, 1}, {3, 3}, {2, 4}, {1, 4}};
 }
 
@@ -55,13 +59,16 @@ Result<MatmulSchedule> MatmulSchedule::from(const Schedule& schedule) {
   const int64_t kc = schedule.get("kc", 256), mc = schedule.get("mc", 96);
   const int64_t nc = schedule.get("nc", 256), b_from = schedule.get("b_from", 1);
   const int64_t rows_first = schedule.get("rows_first", 1);
+  const int64_t a_packed = schedule.get("a_packed", 1);
   TRY_STATUS(check_lanes(lanes));
   const auto flag = [](int64_t value) { return value == 0 || value == 1; };
   const auto block = [](int64_t value) { return value >= 1 && value <= int64_t{1} << 24; };
   const bool tile = mr >= 1 && nr >= 1 && mr <= 32 && nr <= 32 * lanes &&
                     (dot == 1 ? mr * nr <= 64 : nr % lanes == 0 && mr * (nr / lanes) <= 64);
-  if (!tile || !flag(dot) || b_from < 0 || b_from > 2 || !flag(rows_first) || !block(kc) ||
-      !block(mc) || !block(nc))
+  // What is packed once for all blocks has a phase of its own, as a's panels have.
+  const bool phases = a_packed == 1 || (dot == 0 && b_from != static_cast<int>(BFrom::kPacked));
+  if (!tile || !flag(dot) || b_from < 0 || b_from > 2 || !flag(rows_first) || !flag(a_packed) ||
+      !phases || !block(kc) || !block(mc) || !block(nc))
     return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
   return MatmulSchedule{static_cast<int>(lanes),
                         dot == 1,
@@ -71,7 +78,8 @@ Result<MatmulSchedule> MatmulSchedule::from(const Schedule& schedule) {
                         mc,
                         nc,
                         static_cast<BFrom>(b_from),
-                        rows_first == 1};
+                        rows_first == 1,
+                        a_packed == 1};
 }
 
 Schedule MatmulSchedule::to_schedule() const {
@@ -84,10 +92,23 @@ Schedule MatmulSchedule::to_schedule() const {
            {"mc", mc},
            {"nc", nc},
            {"b_from", static_cast<int64_t>(b_from)},
-           {"rows_first", rows_first}}};
+           {"rows_first", rows_first},
+           {"a_packed", a_packed}}};
 }
 
+namespace {
+
+template <class Size>
+bool a_needs_no_conversion(const MatmulProblemOf<Size>& problem) {
+  return problem.stored == problem.result &&
+         (problem.result == DType::kF32 || problem.result == DType::kF64);
+}
+
+}  // namespace
+
 bool fits(const MatmulSchedule& schedule, const MatmulProblem& problem) {
+  if (!schedule.a_packed && (problem.m < schedule.mr || !a_needs_no_conversion(problem)))
+    return false;
   const bool one_column = problem.n == 1, one_deep = problem.k == 1;
   if (schedule.dot) return problem.b.row_stride == 1 || one_deep;
   return schedule.b_from != BFrom::kInPlace || problem.b.column_stride == 1 || one_column;
@@ -97,6 +118,9 @@ bool fits(const MatmulSchedule& schedule, const SizedMatmul& problem) {
   const bool constant =
       is_constant({problem.m, problem.n, problem.k, problem.a.row_stride, problem.a.column_stride,
                    problem.b.row_stride, problem.b.column_stride});
+  if (!schedule.a_packed && (!constant || !problem.batches.is_constant() ||
+                             problem.m.constant() < schedule.mr || !a_needs_no_conversion(problem)))
+    return false;
   if (schedule.dot) return constant && (problem.b.row_stride.is(1) || problem.k.is(1));
   return schedule.b_from != BFrom::kInPlace || problem.b.column_stride.is(1) || problem.n.is(1);
 }
@@ -120,7 +144,10 @@ double estimate(const MatmulSchedule& schedule, const MatmulProblem& problem, in
   const double b_elements = n * k * (problem.b.is_shared() ? 1 : batches);
   const double a_elements = m * k * (problem.a.is_shared() ? 1 : batches);
   const double stream = b_elements * stored * kStreamNanosPerByte;
-  double nanos = a_elements * (stored + value) * kPackNanosPerByte;
+  const bool packs = schedule.a_packed || schedule.b_from == BFrom::kPacked;
+  double nanos = kPhaseNanos * units * (packs ? 2 : 1);
+  if (schedule.a_packed) nanos += a_elements * (stored + value) * kPackNanosPerByte;
+  if (schedule.dot) nanos += m * n * batches * kDotNanosPerSum;
   if (schedule.dot || schedule.b_from == BFrom::kInPlace) {
     nanos += std::max(compute, stream) + 0.3 * std::min(compute, stream);
     // Later passes over b convert it again; deep ones with long strides miss the cache.
@@ -174,6 +201,25 @@ std::vector<MatmulSchedule> panel_schedules(const MatmulProblem& problem, const 
   return all;
 }
 
+// One phase: for products so small that packing first costs more than it saves. Columns are shared
+// out, so that no two blocks of a batch pack the same part of b.
+std::vector<MatmulSchedule> one_phase_schedules(const MatmulProblem& problem, const Target& target,
+                                                int lanes) {
+  std::vector<MatmulSchedule> all;
+  if (problem.m * problem.k * size_of(problem.stored) > kMostBytesInPlace) return all;
+  for (const RegisterTile tile : panel_tiles(target)) {
+    if (tile.rows < 4 && problem.m > 2 * tile.rows) continue;
+    const int nr = tile.vectors * lanes;
+    for (const BFrom b_from : {BFrom::kSlab, BFrom::kInPlace})
+      for (const int64_t shares : {1, 2, 4}) {
+        const int64_t wanted = ceil_div(problem.n, std::max(target.units, 1) * shares);
+        all.push_back({lanes, false, tile.rows, nr, std::min<int64_t>(512, problem.k),
+                       round_up(problem.m, tile.rows), round_up(wanted, nr), b_from, true, false});
+      }
+  }
+  return all;
+}
+
 std::vector<MatmulSchedule> dot_schedules(const MatmulProblem& problem, const Target& target,
                                           int lanes) {
   std::vector<MatmulSchedule> all;
@@ -193,13 +239,14 @@ struct Ranked {
 // Best first, few of one kind: near relatives differ by less than the estimate's error.
 std::vector<Schedule> most_promising(const std::vector<Ranked>& ranked) {
   std::vector<Schedule> space;
-  std::map<std::tuple<bool, BFrom, int, int>, int> of_kind;
+  std::map<std::tuple<bool, bool, BFrom, int, int>, int> of_kind;
   for (const auto& [nanos, schedule] : ranked) {
     Schedule made = schedule.to_schedule();
     if (space.size() == kMostCandidates ||
         std::find(space.begin(), space.end(), made) != space.end())
       continue;
-    if (of_kind[{schedule.dot, schedule.b_from, schedule.mr, schedule.nr}]++ < kMostOfAKind)
+    if (of_kind[{schedule.dot, schedule.a_packed, schedule.b_from, schedule.mr, schedule.nr}]++ <
+        kMostOfAKind)
       space.push_back(std::move(made));
   }
   return space;
@@ -213,7 +260,8 @@ std::vector<Schedule> matmul_space(const Workload& workload, const Target& targe
   const int lanes = static_cast<int>(vector_bytes(target) / value);
   std::vector<Ranked> ranked;
   for (const auto& family :
-       {panel_schedules(problem, target, lanes), dot_schedules(problem, target, lanes)})
+       {panel_schedules(problem, target, lanes), one_phase_schedules(problem, target, lanes),
+        dot_schedules(problem, target, lanes)})
     for (const MatmulSchedule& schedule : family)
       if (fits(schedule, problem))
         ranked.push_back({estimate(schedule, problem, std::max(target.units, 1)), schedule});

@@ -25,6 +25,8 @@ struct MatmulSchedule {
   int64_t nc = 256;
   BFrom b_from = BFrom::kPacked;
   bool rows_first = true;  // neighbouring blocks share columns of b
+  // Panels of a; else it is read where it lies and no phase goes before: then b is no kPacked.
+  bool a_packed = true;
 
   // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
   static Result<MatmulSchedule> from(const Schedule& schedule);
@@ -32,7 +34,8 @@ struct MatmulSchedule {
 };
 
 // Whether `schedule` can be written for `problem`: vectors have to be contiguous, and the matrices
-// of dot products of constant size.
+// of dot products of constant size; an a that is not packed needs constant sizes too, a whole tile
+// of rows, and elements that need no conversion.
 bool fits(const MatmulSchedule& schedule, const MatmulProblem& problem);
 bool fits(const MatmulSchedule& schedule, const SizedMatmul& problem);
 

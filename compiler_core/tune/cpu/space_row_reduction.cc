@@ -13,6 +13,7 @@ using Keep = ReductionPasses::Keep;
 constexpr int64_t kMostKeptBytes = int64_t{1} << 20;
 // From here on an output is larger than what the caches keep for its reader.
 constexpr int64_t kStreamBytes = int64_t{8} << 20;
+constexpr int64_t kLeastBlock = 512;
 constexpr int64_t kSplitElements = 65536;  // rows shorter than this are not worth two phases
 
 struct Extent {
@@ -82,9 +83,10 @@ std::vector<Schedule> row_reduction_space(const Workload& workload, const Target
     Schedule made = schedule.to_schedule();
     if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
   };
-  // Blocks of some 16 K elements, and several for each core.
-  const int64_t rows =
-      std::clamp<int64_t>(std::min(16384 / extent.row, extent.rows / (units * 8)), 1, extent.rows);
+  // Blocks of some 16 K elements, and several for each core; of some hundreds at least, for which
+  // a core is worth waking.
+  const int64_t share = std::max(extent.rows / (units * 8), kLeastBlock / extent.row);
+  const int64_t rows = std::clamp<int64_t>(std::min(16384 / extent.row, share), 1, extent.rows);
   const std::vector<int> lanes = lane_choices(graph, target);
   if (extent.rows < 2 * units && extent.row >= kSplitElements)
     for (const int64_t pieces : {4 * units, 2 * units, 16 * units})

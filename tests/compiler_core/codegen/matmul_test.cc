@@ -87,6 +87,20 @@ TEST(Matmul, AgreesHoweverItIsBlocked) {
       schedule.kc = 1000;
       EXPECT_EQ(check_on_host(rows, schedule), "");
     }
+  // In one phase: a read where it lies, the last tile of rows moved up; with a's rows and columns
+  // exchanged too.
+  GraphBuilder b;
+  const Workload exchanged =
+      workload_of(b, b.matmul(b.permute(b.input(DType::kF32, {57, 61}), {1, 0}),
+                              b.permute(b.input(DType::kF32, {101, 57}), {1, 0})));
+  for (const BFrom b_from : {BFrom::kInPlace, BFrom::kSlab})
+    for (const int64_t kc : {16, 57}) {
+      const MatmulSchedule schedule{lanes, false, 5, 2 * lanes, kc, 20, 64, b_from, true, false};
+      EXPECT_EQ(check_on_host(rows, schedule), "");
+      if (b_from == BFrom::kSlab) {
+        EXPECT_EQ(check_on_host(exchanged, schedule), "");
+      }
+    }
   const Workload columns = plain(DType::kBF16, 11, 101, 57, true);
   for (const int columns_at_once : {1, 3})
     EXPECT_EQ(
@@ -168,6 +182,34 @@ TEST(Matmul, RefusesAScheduleThatNeedsOtherStrides) {
   in_place.b_from = BFrom::kInPlace;
   EXPECT_EQ(lower_matmul(plain(DType::kF32, 4, 40, 30, true).graph, in_place).error().code,
             Code::kInvalidArgument);
+}
+
+TEST(Matmul, RefusesToReadAnAThatMustBePacked) {
+  MatmulSchedule in_place;
+  in_place.a_packed = false;
+  in_place.b_from = BFrom::kSlab;
+  in_place.mr = 8;
+  const auto refused = [&](const Workload& workload) {
+    const auto source = lower_matmul(workload.graph, in_place);
+    return !source && source.error().code == Code::kInvalidArgument;
+  };
+  EXPECT_FALSE(refused(plain(DType::kF32, 8, 40, 30)));
+  EXPECT_TRUE(refused(plain(DType::kF32, 7, 40, 30))) << "no whole tile of rows";
+  EXPECT_TRUE(refused(plain(DType::kBF16, 8, 40, 30))) << "elements to convert";
+  in_place.b_from = BFrom::kPacked;
+  EXPECT_FALSE(MatmulSchedule::from(in_place.to_schedule())) << "a phase to pack b, none for a";
+}
+
+// Packing in a phase of its own is dear for a small product, and all cores get a block.
+TEST(Matmul, SmallProductsTakeOnePhaseAndAllCores) {
+  Target target = targets()[0];
+  target.units = 2;
+  const Workload workload = plain(DType::kF32, 32, 64, 64, true);
+  const auto source =
+      lower_matmul(workload.graph, *MatmulSchedule::from(matmul_space(workload, target).front()));
+  ASSERT_TRUE(source) << source.error().message;
+  ASSERT_EQ(source->recipe.phases.size(), 1u);
+  EXPECT_GE(*source->recipe.phases[0].grid.blocks({}), 2);
 }
 
 TEST(Matmul, SpaceIsDeterministicDistinctAndBounded) {

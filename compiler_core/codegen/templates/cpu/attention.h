@@ -122,6 +122,9 @@ KILN_INLINE void multiply_keys(const float* query, const float* panel, float* sc
       store(score + r * Scratch::score_pitch + v * LANES, sums[r][v], AllLanes{});
 }
 
+// One tile holds all keys: nothing is rescaled.
+constexpr bool kOneTile = Problem::keys <= Tiling::keys;
+
 // mr rows of results: rescaled, plus `keys` weighted values, from column `c` on.
 template <int VECTORS>
 KILN_INLINE void add_values(const float* weight, const float* value, int64_t keys,
@@ -131,7 +134,9 @@ KILN_INLINE void add_values(const float* weight, const float* value, int64_t key
   for (int r = 0; r < Tiling::mr; ++r)
 #pragma GCC unroll 8
     for (int v = 0; v < VECTORS; ++v)
-      sums[r][v] = load(result + r * Scratch::columns + v * LANES, AllLanes{}) * factor[r];
+      sums[r][v] = kOneTile
+                       ? vf32{}
+                       : load(result + r * Scratch::columns + v * LANES, AllLanes{}) * factor[r];
   accumulate<VECTORS, Scratch::score_pitch, Scratch::columns>(weight, value, keys, sums);
 #pragma GCC unroll 32
   for (int r = 0; r < Tiling::mr; ++r)
@@ -140,37 +145,56 @@ KILN_INLINE void add_values(const float* weight, const float* value, int64_t key
       store(result + r * Scratch::columns + v * LANES, sums[r][v], AllLanes{});
 }
 
-// ---- Softmax, a row of a tile: products become weights; the row's greatest score, its sum and the
-// factor for what it had before.
-template <class Score>
-KILN_INLINE void weigh_row(float* row, int64_t keys, const Score& score, float& greatest,
-                           float& total, float& factor) {
+// ---- Softmax, ROWS rows of a tile: products become weights; each row's greatest score, its sum and
+// the factor for what it had before. Several rows at a time, since what goes across the lanes of
+// one would wait for itself.
+template <int ROWS, class Score>
+KILN_INLINE void weigh_rows(float* rows, int64_t keys, const Score& score, float* greatest,
+                            float* total, float* factor) {
   const vf32 least = splat<vf32>(-infinity_f32());
-  vf32 most = splat<vf32>(greatest);
+  vf32 most[ROWS], from[ROWS], sum[ROWS] = {};
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) most[i] = kOneTile ? least : splat<vf32>(greatest[i]);
   int64_t k = 0;
-  for (; k + LANES <= keys; k += LANES) {
-    const vf32 s = score(load(row + k, AllLanes{}), k, AllLanes{});
-    store(row + k, s, AllLanes{});
-    most = op_max(most, s);
-  }
+  for (; k + LANES <= keys; k += LANES)
+#pragma GCC unroll 4
+    for (int i = 0; i < ROWS; ++i) {
+      float* const at = rows + i * Scratch::score_pitch + k;
+      const vf32 s = score(load(at, AllLanes{}), i, k, AllLanes{});
+      store(at, s, AllLanes{});
+      most[i] = op_max(most[i], s);
+    }
   if (k < keys) {
     const SomeLanes live{keys - k};
-    const vf32 s = where_live(live, score(load(row + k, AllLanes{}), k, live), least);
-    store(row + k, s, AllLanes{});
-    most = op_max(most, s);
+#pragma GCC unroll 4
+    for (int i = 0; i < ROWS; ++i) {
+      float* const at = rows + i * Scratch::score_pitch + k;
+      const vf32 s = where_live(live, score(load(at, AllLanes{}), i, k, live), least);
+      store(at, s, AllLanes{});
+      most[i] = op_max(most[i], s);
+    }
   }
-  most = across_lanes<Max>(most);
-  // A row of nothing but -inf so far: its weights are exp(-inf) = 0.
-  const vf32 from = most == least ? vf32{} : most;
-  vf32 sum{};
-  for (k = 0; k < keys; k += LANES) {
-    const vf32 e = op_exp(load(row + k, AllLanes{}) - from);
-    store(row + k, e, AllLanes{});
-    sum += e;
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) {
+    most[i] = across_lanes<Max>(most[i]);
+    // A row of nothing but -inf so far: its weights are exp(-inf) = 0.
+    from[i] = most[i] == least ? vf32{} : most[i];
   }
-  factor = op_exp(splat<vf32>(greatest) - from)[0];
-  total = total * factor + across_lanes<Sum>(sum)[0];
-  greatest = most[0];
+  for (k = 0; k < keys; k += LANES)
+#pragma GCC unroll 4
+    for (int i = 0; i < ROWS; ++i) {
+      float* const at = rows + i * Scratch::score_pitch + k;
+      const vf32 e = op_exp(load(at, AllLanes{}) - from[i]);
+      store(at, e, AllLanes{});
+      sum[i] += e;
+    }
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) {
+    const float added = across_lanes<Sum>(sum[i])[0];
+    if (!kOneTile) factor[i] = op_exp(splat<vf32>(greatest[i]) - from[i])[0];
+    total[i] = kOneTile ? added : total[i] * factor[i] + added;
+    greatest[i] = most[i][0];
+  }
 }
 
 // ---- A block: `rows` queries from `row` on, of one batch.
@@ -224,21 +248,26 @@ KILN_INLINE void attend(const Stored* query, const Stored* key, const Stored* va
       for (int64_t k = 0; k < keys; k += Scratch::width)
         multiply_keys(q + r * Scratch::depth_pitch, scratch + Scratch::key + k * Problem::depth,
                       tile + k);
-      for (int64_t i = 0; i < smaller(rows - r, Tiling::mr); ++i) {
+      const auto weigh = [&](int64_t i, auto at_once) KILN_LAMBDA {
+        constexpr int ROWS = decltype(at_once)::value;
+        float* const products = tile + i * Scratch::score_pitch;
         const int64_t at = row + r + i;
-        const auto weigh = [&](auto score) KILN_LAMBDA {
-          weigh_row(tile + i * Scratch::score_pitch, keys, score, greatest[r + i], total[r + i],
-                    factor[r + i]);
+        const auto with = [&](auto score) KILN_LAMBDA {
+          weigh_rows<ROWS>(products, keys, score, greatest + r + i, total + r + i, factor + r + i);
         };
         if (Problem::has_within && first + keys - 1 <= at + Problem::reach)
-          weigh([&](vf32 x, int64_t k, auto live) KILN_LAMBDA {
-            return scores.within(x, batch, at, first + k, live);
+          with([&](vf32 x, int64_t j, int64_t k, auto live) KILN_LAMBDA {
+            return scores.within(x, batch, at + j, first + k, live);
           });
         else
-          weigh([&](vf32 x, int64_t k, auto live) KILN_LAMBDA {
-            return scores(x, batch, at, first + k, live);
+          with([&](vf32 x, int64_t j, int64_t k, auto live) KILN_LAMBDA {
+            return scores(x, batch, at + j, first + k, live);
           });
-      }
+      };
+      const int64_t live_rows = smaller(rows - r, Tiling::mr);
+      int64_t i = 0;
+      for (; i + 4 <= live_rows; i += 4) weigh(i, Rows<4>{});
+      for (; i < live_rows; ++i) weigh(i, Rows<1>{});
       float* const result = sums + r * Scratch::columns;
       constexpr int64_t width = Scratch::width;
       int64_t c = 0;

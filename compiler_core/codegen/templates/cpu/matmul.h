@@ -4,13 +4,14 @@
 //   struct Problem   `stored` (memory type of the operands), `real` (register type of the result),
 //                    sizes m, n, k, and strides in elements: a_row, a_depth, b_depth, b_column
 //   struct Tiling    rows (MR), columns (NR, whole vectors), depth (kc), block_rows (mc),
-//                    block_columns (nc), b_from: where the inner loop reads B
+//                    block_columns (nc), b_from: where the inner loop reads B; a_packed
 //
 // and behind it the epilogue and the entries. Two phases: pack, then multiply. A panel of A holds
 // MR rows, a panel of B NR columns, both as [k][width] in the result's type, so that the inner loop
-// reads memory in order; missing rows and columns are zero. A is packed whole in the first phase. B
-// is too (kPacked), or each block packs its part of it to scratch (kSlab: less memory traffic, but
-// packed again for every block of rows), or it stays where it is (kInPlace).
+// reads memory in order; missing rows and columns are zero. A is packed whole in the first phase, or
+// (not a_packed: small products, for which a phase is dear) read where it lies. B is packed too
+// (kPacked), or each block packs its part of it to scratch (kSlab: less memory traffic, but packed
+// again for every block of rows), or it stays where it is (kInPlace).
 //
 // Where sizes are known only at run time, the source defines KILN_SIZES_AT_RUN_TIME and a struct
 // Sizes with the same names as members; Problem then says what may be decided without them: 0 for a
@@ -169,18 +170,34 @@ using PackB = Packing<OperandB>;
 
 // ---- Multiplying ----
 
+// How a tile walks A, in elements.
+struct StepsOfA {
+  static constexpr int64_t row = Tiling::a_packed ? 1 : Problem::a_row;
+  static constexpr int64_t depth = Tiling::a_packed ? Tiling::rows : Problem::a_depth;
+};
+
+// The first of the MR rows that a tile at `row` computes. Past the last row there are zeros in a
+// panel; where A lies, the tile moves up instead and finishes only the rows from `row` on.
+KILN_INLINE int64_t first_row(Sizes sizes, int64_t row) {
+  return Tiling::a_packed ? row : smaller(row, sizes.m - Tiling::rows);
+}
+KILN_INLINE const Value* rows_of_a(Sizes sizes, const Value* a, int64_t row, int64_t p) {
+  return Tiling::a_packed ? a + row * sizes.k + p * Tiling::rows
+                          : a + row * StepsOfA::row + p * StepsOfA::depth;
+}
+
 // sums[r][v] += a[p][r] * b[p][v] over `depth`: the loop that all time goes into. `live` of B's
 // columns exist when they are read in place.
 template <int VECTORS, class T, class Live>
 KILN_INLINE void accumulate(const Value* a, const T* b, int64_t b_step, int64_t depth, Live live,
                             Real (&sums)[Tiling::rows][VECTORS]) {
-  for (int64_t p = 0; p < depth; ++p, a += Tiling::rows, b += b_step) {
+  for (int64_t p = 0; p < depth; ++p, a += StepsOfA::depth, b += b_step) {
     Real y[VECTORS];
 #pragma GCC unroll 8
     for (int v = 0; v < VECTORS; ++v) y[v] = load(b + v * LANES, live);
 #pragma GCC unroll 32
     for (int r = 0; r < Tiling::rows; ++r) {
-      const Real x = a[r] - Real{};  // a splat that keeps the sign of zero and costs no addition
+      const Real x = a[r * StepsOfA::row] - Real{};  // a splat that keeps the sign of zero and costs no addition
 #pragma GCC unroll 8
       for (int v = 0; v < VECTORS; ++v) sums[r][v] += x * y[v];
     }
@@ -234,6 +251,16 @@ KILN_INLINE void finish_row(Sizes sizes, const Value* results, int64_t columns, 
              SomeLanes{columns - done});
 }
 
+// The rows [done, live) of a tile, whose first row is `row`. Not inlined: the epilogue's constants
+// would otherwise wait in registers throughout the loop above, and the sums be spilled.
+template <class Epilogue>
+__attribute__((noinline)) void finish_tile(Sizes sizes, const Value* tile, int64_t done,
+                                           int64_t live, int64_t columns, int64_t batch,
+                                           int64_t row, int64_t column, const Epilogue& epilogue) {
+  for (int64_t r = done; r < live; ++r)
+    finish_row(sizes, tile + r * Tiling::columns, columns, batch, row + r, column, epilogue);
+}
+
 struct Blocks {
   static constexpr int64_t tile_size = Tiling::rows * Tiling::columns;
   // Scratch holds a block's tiles, where the depth is cut; else one is used again and again.
@@ -251,7 +278,7 @@ KILN_INLINE void pack_slab(Sizes sizes, const Stored* b, int64_t column, int64_t
                          smaller(column_end - column, Tiling::columns), 0, depth, slab);
 }
 
-// One block of one batch. `a`: packed panels of the batch; `packed_b`: those of B, when there are;
+// One block of one batch. `a`: packed panels of the batch, or A itself; `packed_b`: those of B, when there are;
 // `b`: the operand itself.
 template <class Epilogue>
 KILN_INLINE void multiply_block(const Value* a, const Value* packed_b, const Stored* b,
@@ -272,7 +299,8 @@ KILN_INLINE void multiply_block(const Value* a, const Value* packed_b, const Sto
     Value* tile = scratch;
     for (int64_t column = column_begin; column < column_end; column += NR)
       for (int64_t row = row_begin; row < row_end; row += MR) {
-        const Value* a_panel = a + row * k + p * MR;
+        const int64_t first = first_row(sizes, row);
+        const Value* a_panel = rows_of_a(sizes, a, first, p);
         const int64_t columns = smaller(column_end - column, NR);
         if constexpr (Tiling::b_from == kPacked)
           multiply_tile<NR / LANES>(a_panel, packed_b + column * k + p * NR, NR, depth, AllLanes{},
@@ -284,8 +312,8 @@ KILN_INLINE void multiply_block(const Value* a, const Value* packed_b, const Sto
           multiply_in_place(sizes, a_panel, b + p * sizes.b_depth + column, depth, columns,
                             p == 0, tile);
         if (p + Tiling::depth >= k)
-          for (int64_t r = 0; r < smaller(row_end - row, MR); ++r)
-            finish_row(sizes, tile + r * NR, columns, batch, row + r, column, epilogue);
+          finish_tile(sizes, tile, row - first, smaller(row_end - first, MR), columns, batch,
+                      first, column, epilogue);
         if (Blocks::tiles > 1) tile += Blocks::tile_size;
       }
     p += Tiling::depth;

@@ -31,23 +31,36 @@ struct DotOperand {
   }
 };
 
+// Lane l of the result: the sum of vector l's lanes. A step for each bit of the lanes' numbers adds
+// what two vectors have in the lanes that differ in it, and leaves one vector of two.
 template <int HALF>
-KILN_INLINE Real fold(Real x) {
+KILN_INLINE Real fold(Real x, Real y) {
   typedef decltype(Real{} == Real{}) Mask;
-  Mask partner;
-  for (int l = 0; l < LANES; ++l) partner[l] = l ^ HALF;
-  return x + __builtin_shuffle(x, partner);
+  Mask own, across;
+  for (int l = 0; l < LANES; ++l) {
+    const int from = (l & HALF) != 0 ? LANES : 0;
+    own[l] = from + l;
+    across[l] = from + (l ^ HALF);
+  }
+  return __builtin_shuffle(x, y, own) + __builtin_shuffle(x, y, across);
 }
-KILN_INLINE Value sum_of_lanes(Real x) {
-  if constexpr (LANES > 8) x = fold<8>(x);
-  if constexpr (LANES > 4) x = fold<4>(x);
-  return fold<1>(fold<2>(x))[0];
+template <int HALF>
+KILN_INLINE void fold_all(Real (&x)[LANES]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < HALF; ++i) x[i] = fold<HALF>(x[i], x[i + HALF]);
+  if constexpr (HALF > 1) fold_all<HALF / 2>(x);
+}
+KILN_INLINE Real sums_of_lanes(Real (&x)[LANES]) {
+  fold_all<LANES / 2>(x);
+  return x[0];
 }
 
 // MR x NR dot products at once. Rows and columns past the end repeat the last one: computed, never
 // stored, so that no other shape of this loop is needed.
+// The result of row r and column c is results[r * NR + c].
+constexpr int kResults = ceil_div(Tiling::rows * Tiling::columns, LANES) * LANES;
 KILN_INLINE void dot_tile(const Value* (&a)[Tiling::rows], const Stored* (&b)[Tiling::columns],
-                          Value (&results)[Tiling::rows][Tiling::columns]) {
+                          Value (&results)[kResults]) {
   Real sums[Tiling::rows][Tiling::columns] = {};
   const auto step = [&](int64_t p, auto live) __attribute__((always_inline)) {
     Real x[Tiling::rows];
@@ -63,10 +76,17 @@ KILN_INLINE void dot_tile(const Value* (&a)[Tiling::rows], const Stored* (&b)[Ti
   constexpr int64_t whole = Problem::k / LANES * LANES;
   for (int64_t p = 0; p < whole; p += LANES) step(p, AllLanes{});
   if constexpr (whole < Problem::k) step(whole, SomeLanes{Problem::k - whole});
+#pragma GCC unroll 8
+  for (int first = 0; first < Tiling::rows * Tiling::columns; first += LANES) {
+    Real some[LANES];
 #pragma GCC unroll 16
-  for (int r = 0; r < Tiling::rows; ++r)
-#pragma GCC unroll 16
-    for (int c = 0; c < Tiling::columns; ++c) results[r][c] = sum_of_lanes(sums[r][c]);
+    for (int l = 0; l < LANES; ++l) {
+      const int at = first + l;
+      some[l] = at < Tiling::rows * Tiling::columns ? sums[at / Tiling::columns][at % Tiling::columns]
+                                                    : Real{};
+    }
+    store(results + first, sums_of_lanes(some), AllLanes{});
+  }
 }
 
 // All rows of the columns [column, column_end) of one batch; `results`: scratch, [m][nc].
@@ -83,11 +103,11 @@ KILN_INLINE void dot_block(const Value* a, const Stored* b, int64_t batch, int64
       const Value* a_rows[MR];
       for (int64_t r = 0; r < MR; ++r)
         a_rows[r] = a + smaller(row + r, Problem::m - 1) * DotOperand::depth;
-      Value tile[MR][NR];
+      Value tile[kResults];
       dot_tile(a_rows, b_columns, tile);
       for (int64_t r = 0; r < smaller(Problem::m - row, MR); ++r)
         for (int64_t c = 0; c < smaller(width - column, NR); ++c)
-          results[(row + r) * width + column + c] = tile[r][c];
+          results[(row + r) * width + column + c] = tile[r * NR + c];
     }
   }
   for (int64_t row = 0; row < Problem::m; ++row) {

@@ -3,9 +3,7 @@ namespace {
 
 // Which lanes of a tail exist.
 KILN_INLINE vi32 lane_mask(SomeLanes live) {
-  vi32 lanes;
-  for (int l = 0; l < LANES; ++l) lanes[l] = l;
-  return lanes < static_cast<int>(live.count);
+  return lane_numbers_as<vi32>() < static_cast<int>(live.count);
 }
 // Lanes past a tail leave an accumulator as it was.
 template <class V>
@@ -44,15 +42,14 @@ template <>
 struct lane_numbers_of<vi64> { using type = vi64; };
 
 // Every lane gets the combination of all of them, the same bits in each.
-template <class How, class V>
+template <class How, int DISTANCE = LANES / 2, class V>
 KILN_INLINE V across_lanes(V x) {
   using Numbers = typename lane_numbers_of<V>::type;
-  for (int distance = LANES / 2; distance > 0; distance /= 2) {
-    Numbers partner;
-    for (int l = 0; l < LANES; ++l) partner[l] = l ^ distance;
-    x = How::combine(x, __builtin_shuffle(x, partner));
-  }
-  return x;
+  x = How::combine(x, __builtin_shuffle(x, lane_numbers_as<Numbers, DISTANCE>()));
+  if constexpr (DISTANCE > 1)
+    return across_lanes<How, DISTANCE / 2>(x);
+  else
+    return x;
 }
 
 }  // namespace

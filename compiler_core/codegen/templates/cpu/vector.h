@@ -47,11 +47,16 @@ KILN_INLINE V bits_as(From x) {
   return reinterpret_cast<V>(x);
 }
 
-KILN_INLINE vi64 lane_numbers() {
-  vi64 v;
-  for (int l = 0; l < LANES; ++l) v[l] = l;
-  return v;
-}
+// Constants that differ by lane are written as lists: GCC builds what a loop assigns one lane after
+// the other, at run time.
+template <int... lane>
+struct LaneList {};
+template <class V, int DISTANCE, int... lane>
+KILN_INLINE V partners(LaneList<lane...>) { return V{(lane ^ DISTANCE)...}; }
+// Lane l's value: l, its bits changed where DISTANCE has one.
+template <class V, int DISTANCE = 0>
+KILN_INLINE V lane_numbers_as() { return partners<V, DISTANCE>(LaneList<__integer_pack(LANES)...>{}); }
+KILN_INLINE vi64 lane_numbers() { return lane_numbers_as<vi64>(); }
 
 KILN_INLINE float infinity_f32() { return __builtin_inff(); }
 KILN_INLINE float nan_f32() { return __builtin_nanf(""); }
