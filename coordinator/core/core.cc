@@ -11,7 +11,7 @@ struct Core::State {
   explicit State(const CoreOptions& given) : options(given) {}
 
   void on(RequestReceived event) {
-    desk.request(now_ms, event.client, std::move(event.request), out);
+    desk.request(now_ms, event.client, event.user, std::move(event.request), out);
   }
   void on(const RequestCancelled& event) {
     desk.cancel(now_ms, {event.client, event.request}, out);

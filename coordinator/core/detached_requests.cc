@@ -47,6 +47,7 @@ void RequestDesk::flight_stored(const FlightStored& event, Actions& out) {
     if (!event.status) outcome = fail(event.status.error().within("the queue cannot be stored"));
     answer(*flight, id, std::move(outcome), {}, out);
   }
+  demand_changed(*flight);
   if (!flight->waiters.empty()) return;
   if (detached_.contains(event.key)) {
     if (!detached_.crowded()) return;

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <unordered_map>
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/tune/race.h"
+#include "coordinator/core/failure_class.h"
 
 namespace kiln {
 namespace {
@@ -56,42 +57,33 @@ KernelFlight::KernelFlight(PlannedKernel planned, Target target, Mode mode, uint
       mode_(mode),
       policy_(options.policy),
       max_retries_(options.max_retries),
-      epoch_(epoch) {
-  candidates_.resize(planned.schedules.size());
-  for (size_t i = 0; i < candidates_.size(); ++i)
-    candidates_[i].schedule = std::move(planned.schedules[i]);
+      max_runner_deaths_(options.max_runner_deaths),
+      epoch_(epoch),
+      candidates_(planned.schedules) {
   resume(planned.records);
 }
 
 // What earlier lives of the flight measured. The first measurement of a schedule is its screening,
 // a later one its final. Transient failures are not remembered: they may have gone away.
 void KernelFlight::resume(const std::vector<TuningRecord>& records) {
+  if (records.empty()) return;
+  std::unordered_map<std::string, int> index;
+  for (int i = 0; i < candidates_.size(); ++i)
+    index.emplace(candidates_.schedule(i).to_string(), i);
   for (const TuningRecord& record : records) {
-    if (!is_terminal(record.verdict)) continue;
-    const auto found = std::find_if(candidates_.begin(), candidates_.end(),
-                                    [&](const auto& c) { return c.schedule == record.schedule; });
-    if (found == candidates_.end() || found->rejected) continue;
+    if (failure_class(record.verdict) == FailureClass::kTransient) continue;
+    const auto found = index.find(record.schedule.to_string());
+    if (found == index.end() || candidates_[found->second].rejected) continue;
+    const int i = found->second;
     if (record.verdict != Verdict::kOk) {
-      reject(static_cast<int>(found - candidates_.begin()), record.verdict, record.log);
+      reject(i, record.verdict, record.log);
     } else if (!record.measurement.samples_us.empty() && plausible(record.measurement)) {
-      (found->measured ? found->raced : found->screened) = record.measurement;
-      found->measured = true;
+      if (candidates_[i].measured)
+        raced_[i] = record.measurement;
+      else
+        candidates_.measured(i, record.measurement.median_us());
     }
   }
-}
-
-int KernelFlight::settled() const {
-  return static_cast<int>(std::count_if(candidates_.begin(), candidates_.end(),
-                                        [](const auto& c) { return c.measured || c.rejected; }));
-}
-
-double KernelFlight::incumbent_us() const {
-  double best = 0;
-  for (const Candidate& c : candidates_) {
-    const double us = c.screened.median_us();
-    if (!c.rejected && us > 0 && (best == 0 || us < best)) best = us;
-  }
-  return best;
 }
 
 void KernelFlight::advance() {
@@ -103,30 +95,27 @@ void KernelFlight::advance() {
 }
 
 void KernelFlight::advance_default() {
-  const auto first = std::find_if(candidates_.begin(), candidates_.end(),
-                                  [](const auto& c) { return !c.rejected; });
-  if (first == candidates_.end()) return fail(no_survivor());
-  const int index = static_cast<int>(first - candidates_.begin());
-  if (first->binary.empty())
-    want(index);
+  while (first_open_ < candidates_.size() && candidates_[first_open_].rejected) ++first_open_;
+  if (first_open_ == candidates_.size()) return fail(no_survivor());
+  if (has_binary(first_open_))
+    win(first_open_);
   else
-    win(index);
+    candidates_.want(first_open_);
 }
 
 void KernelFlight::advance_autotune() {
-  bool open = false;
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (candidates_[i].measured || candidates_[i].rejected) continue;
-    want(static_cast<int>(i));
-    open = true;
+  if (!screening_queued_) {
+    screening_queued_ = true;
+    for (int i = 0; i < candidates_.size(); ++i)
+      if (!candidates_[i].settled()) candidates_.want(i);
   }
-  if (open) return;
+  if (candidates_.settled() < candidates_.size()) return;
 
   std::erase_if(finalists_, [&](int i) { return candidates_[i].rejected; });
   if (finalists_.empty()) {
     std::vector<double> medians;
-    for (const Candidate& c : candidates_)
-      medians.push_back(c.rejected ? 0 : c.screened.median_us());
+    for (int i = 0; i < candidates_.size(); ++i)
+      medians.push_back(candidates_[i].rejected ? 0 : candidates_[i].screened_us);
     for (size_t i : pick_finalists(policy_, medians)) finalists_.push_back(static_cast<int>(i));
   }
   if (finalists_.empty()) return fail(no_survivor());
@@ -139,17 +128,17 @@ void KernelFlight::decide_winner() {
     winner = finalists_.front();
   } else if (all_raced()) {
     std::vector<Measurement> raced;
-    for (int i : finalists_) raced.push_back(candidates_[i].raced);
+    for (int i : finalists_) raced.push_back(raced_.at(i));
     winner = finalists_[rank(policy_, raced, 0).front()];
   }
-  if (winner >= 0 && !candidates_[winner].binary.empty()) return win(winner);
+  if (winner >= 0 && has_binary(winner)) return win(winner);
 
   stage_ = Stage::kRebuilding;
-  if (winner >= 0) return want(winner);
+  if (winner >= 0) return candidates_.want(winner);
   bool missing = false;
   for (int i : finalists_) {
-    if (!candidates_[i].binary.empty()) continue;
-    want(i);
+    if (has_binary(i)) continue;
+    candidates_.want(i);
     missing = true;
   }
   if (!missing) queue_finals();
@@ -157,80 +146,63 @@ void KernelFlight::decide_winner() {
 
 bool KernelFlight::all_raced() const {
   return std::all_of(finalists_.begin(), finalists_.end(),
-                     [&](int i) { return !candidates_[i].raced.samples_us.empty(); });
+                     [&](int i) { return raced_.contains(i); });
 }
 
 // Whole or not at all, and not while a part of an earlier run is still out.
 void KernelFlight::queue_finals() {
   stage_ = Stage::kFinals;
   for (int i : finalists_)
-    if (candidates_[i].work != Candidate::Work::kNone) return;
+    if (candidates_[i].queued || candidates_[i].leases > 0) return;
   for (int i : finalists_) {
-    candidates_[i].raced = {};
-    want(i);
+    raced_.erase(i);
+    candidates_.want(i);
   }
-}
-
-void KernelFlight::want(int candidate) {
-  Candidate& c = candidates_[candidate];
-  if (c.work != Candidate::Work::kNone) return;
-  c.work = Candidate::Work::kQueued;
-  queue_.push_back(candidate);
 }
 
 KernelFlight::Batch KernelFlight::take(const WorkerId& worker, int limit, bool others) {
-  Batch batch;
-  const bool finals = stage_ == Stage::kFinals;
-  batch.kind = finals ? Job::Kind::kFinal : Job::Kind::kScreen;
-  if (stage_ == Stage::kRebuilding || mode_ == Mode::kDefault) batch.kind = Job::Kind::kCompile;
-  if (finals) limit = static_cast<int>(queue_.size());
-  for (auto it = queue_.begin(); it != queue_.end() && std::ssize(batch.candidates) < limit;) {
-    Candidate& c = candidates_[*it];
-    const bool retried = c.attempts > 0 && !finals;
-    if (retried && ((others && c.avoid == worker) || !batch.candidates.empty())) {
-      ++it;
-      continue;
-    }
-    c.work = Candidate::Work::kLeased;
-    batch.candidates.push_back(*it);
-    it = queue_.erase(it);
-    if (retried) break;
-  }
-  return batch;
+  if (stage_ == Stage::kFinals) return {Job::Kind::kFinal, candidates_.take_all()};
+  const bool compile = stage_ == Stage::kRebuilding || mode_ == Mode::kDefault;
+  return {compile ? Job::Kind::kCompile : Job::Kind::kScreen,
+          candidates_.take(worker, limit, others)};
+}
+
+void KernelFlight::hedge(const std::vector<int>& candidates) {
+  for (int i : candidates) candidates_.lease_again(i);
 }
 
 CandidateJob KernelFlight::job(int candidate, Job::Kind kind) const {
-  const Candidate& c = candidates_[candidate];
-  CandidateJob job{candidate, c.schedule, {}, {}};
+  CandidateJob job{candidate, candidates_.schedule(candidate), {}, {}};
   if (kind == Job::Kind::kFinal) {
-    job.recipe_json = recipe_to_json(c.recipe);
-    job.binary = c.binary;
+    const CandidateBinary* built = candidates_.binary(candidate);
+    CHECK(built != nullptr, "a finalist has its binary");
+    job.recipe_json = recipe_to_json(built->recipe);
+    job.binary = built->bytes;
   }
   return job;
 }
 
-void KernelFlight::describe(Job& job) const {
+void KernelFlight::describe(Job& job, double calibration) const {
   job.kernel_key = key_;
   job.target = target_;
   job.family = family_;
   job.workload_text = workload_text_;
   job.policy = policy_;
   job.seed = seed_of(key_);
-  job.incumbent_us = incumbent_us();
+  job.incumbent_us = candidates_.best_us() / calibration;
 }
 
 TuningRecord KernelFlight::accept(CandidateResult result, Job::Kind kind, const WorkerId& worker,
-                                  const Target& device) {
+                                  const Target& device, double calibration) {
   const int index = result.index;
-  Candidate& c = candidates_[index];
-  CHECK(c.work == Candidate::Work::kLeased, "only a leased candidate has a result");
-  c.work = Candidate::Work::kNone;
+  CHECK(candidates_[index].leases > 0, "only a leased candidate has a result");
+  candidates_.release(index);
 
   TuningRecord record;
   record.kernel_key = key_;
   record.workload = workload_;
   record.target = device;
-  record.schedule = c.schedule;
+  record.schedule = candidates_.schedule(index);
   record.worker = worker;
   record.seed = seed_of(key_);
   if (!result.binary.empty()) record.binary = Digest::of(result.binary);
@@ -238,7 +210,7 @@ TuningRecord KernelFlight::accept(CandidateResult result, Job::Kind kind, const 
   auto recipe =
       result.binary.empty() ? Result<Recipe>(Recipe{}) : recipe_from_json(result.recipe_json);
   if (const char* fault = fault_of(result, kind, recipe.has_value()); fault != nullptr) {
-    result.verdict = Verdict::kRunnerDied;
+    result.verdict = Verdict::kDeviceLost;
     result.log = fault;
   }
   if (result.verdict == Verdict::kOk) record.measurement = result.measurement;
@@ -247,116 +219,111 @@ TuningRecord KernelFlight::accept(CandidateResult result, Job::Kind kind, const 
 
   if (result.verdict == Verdict::kOk) {
     if (kind == Job::Kind::kFinal)
-      c.raced = std::move(result.measurement);
+      raced_[index] = std::move(result.measurement);
     else
-      keep(c, std::move(result), kind, *std::move(recipe), device);
-  } else if (is_terminal(result.verdict)) {
+      keep(std::move(result), kind, *std::move(recipe), device, calibration);
+  } else if (failure_class(result.verdict) == FailureClass::kTerminal) {
     reject(index, result.verdict, std::move(result.log));
   } else if (kind == Job::Kind::kFinal) {
     ++finals_cut_short_;
     ++retries_;
   } else {
-    retry_or_reject(index, worker, result.verdict, std::move(result.log));
+    CandidateTrouble& trouble = candidates_.trouble(index);
+    trouble.runner_deaths += result.verdict == Verdict::kRunnerDied;
+    failed_transiently(index, worker, result.verdict, std::move(result.log));
   }
   return record;
 }
 
-void KernelFlight::keep(Candidate& c, CandidateResult result, Job::Kind kind, Recipe recipe,
-                        const Target& device) {
-  c.attempts = 0;
-  if (kind == Job::Kind::kScreen) {
-    c.screened = std::move(result.measurement);
-    c.measured = true;
-  }
+void KernelFlight::keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Target& device,
+                        double calibration) {
+  candidates_.no_trouble(result.index);
+  if (kind == Job::Kind::kScreen)
+    candidates_.measured(result.index, result.measurement.median_us() * calibration);
   if (result.binary.empty()) return;
-  c.recipe = std::move(recipe);
-  c.binary = std::move(result.binary);
-  c.device = device;
-  if (kind == Job::Kind::kScreen) drop_spare_binaries();
+  candidates_.keep_binary(result.index, {std::move(recipe), std::move(result.binary), device});
+  // Only the best `finalists` medians can reach the finals.
+  if (kind == Job::Kind::kScreen)
+    candidates_.keep_best_binaries(static_cast<size_t>(std::max(1, policy_.finalists)));
+}
+
+bool KernelFlight::is_settled(int candidate, Job::Kind kind) const {
+  const CandidateState& c = candidates_[candidate];
+  if (c.rejected) return true;
+  return kind == Job::Kind::kScreen ? c.measured : has_binary(candidate);
 }
 
 void KernelFlight::give_back(const std::vector<int>& candidates, Job::Kind kind,
-                             const WorkerId& worker, uint64_t new_epoch) {
+                             const WorkerId& worker, bool blamed, uint64_t new_epoch) {
   epoch_ = new_epoch;
-  if (kind == Job::Kind::kFinal) {
+  if (kind == Job::Kind::kFinal && blamed) {
     ++finals_cut_short_;
     ++retries_;
   }
   for (int index : candidates) {
-    candidates_[index].work = Candidate::Work::kNone;
-    if (kind != Job::Kind::kFinal)
-      retry_or_reject(index, worker, Verdict::kRunnerDied,
-                      "its worker went away or made no progress");
+    candidates_.release(index);
+    if (kind == Job::Kind::kFinal || candidates_[index].leases > 0) continue;
+    if (blamed)
+      failed_transiently(index, worker, Verdict::kRunnerDied,
+                         "its worker went away or made no progress");
+    else if (!candidates_[index].settled())
+      candidates_.want(index);
   }
 }
 
 void KernelFlight::recall(uint64_t new_epoch) {
   epoch_ = new_epoch;
-  queue_.clear();
-  for (Candidate& c : candidates_) c.work = Candidate::Work::kNone;
+  candidates_.recall();
+  screening_queued_ = false;
 }
 
-void KernelFlight::retry_or_reject(int candidate, const WorkerId& worker, Verdict verdict,
-                                   std::string log) {
-  Candidate& c = candidates_[candidate];
-  c.avoid = worker;
-  if (++c.attempts > max_retries_)
-    reject(candidate, verdict, std::move(log));
-  else
-    ++retries_;
+void KernelFlight::failed_transiently(int candidate, const WorkerId& worker, Verdict verdict,
+                                      std::string log) {
+  CandidateTrouble& trouble = candidates_.trouble(candidate);
+  trouble.avoid = worker;
+  ++trouble.failures;
+  if (trouble.failures > max_retries_ || trouble.runner_deaths >= max_runner_deaths_) {
+    ++set_aside_;
+    return reject(candidate, verdict, std::move(log));
+  }
+  ++retries_;
+  if (!candidates_[candidate].settled()) candidates_.want(candidate);
 }
 
 void KernelFlight::reject(int candidate, Verdict verdict, std::string log) {
-  Candidate& c = candidates_[candidate];
-  c.rejected = true;
-  c.verdict = verdict;
-  c.log = bounded(std::move(log));
-  c.binary.clear();
-}
-
-// Only the best `finalists` medians can reach the finals.
-void KernelFlight::drop_spare_binaries() {
-  std::vector<int> held;
-  for (size_t i = 0; i < candidates_.size(); ++i)
-    if (!candidates_[i].binary.empty()) held.push_back(static_cast<int>(i));
-  const auto keep = static_cast<size_t>(std::max(1, policy_.finalists));
-  if (held.size() <= keep) return;
-  const auto median = [&](int i) {
-    const double us = candidates_[i].screened.median_us();
-    return us > 0 ? us : std::numeric_limits<double>::infinity();
-  };
-  std::stable_sort(held.begin(), held.end(), [&](int a, int b) { return median(a) < median(b); });
-  for (size_t i = keep; i < held.size(); ++i) std::string().swap(candidates_[held[i]].binary);
+  candidates_.reject(candidate, verdict);
+  if (candidate == 0) first_log_ = bounded(std::move(log));
 }
 
 void KernelFlight::win(int candidate) {
-  const Candidate& c = candidates_[candidate];
+  const CandidateBinary& built = *candidates_.binary(candidate);
   winner_index_ = candidate;
   winner_.workload = workload_;
   winner_.key = key_;
   winner_.family = to_string(family_);
-  winner_.schedule = c.schedule.to_string();
-  winner_.blob = Digest::of(c.binary);
-  winner_.recipe = c.recipe;
+  winner_.schedule = candidates_.schedule(candidate).to_string();
+  winner_.blob = Digest::of(built.bytes);
+  winner_.recipe = built.recipe;
   winner_.report = report();
   stage_ = Stage::kStoring;
 }
 
 KernelReport KernelFlight::report() const {
-  const auto median = [](const Candidate& c) {
-    return c.raced.samples_us.empty() ? c.screened.median_us() : c.raced.median_us();
+  const auto median = [this](int i) {
+    const auto raced = raced_.find(i);
+    return raced == raced_.end() ? candidates_[i].screened_us : raced->second.median_us();
   };
   KernelReport report;
-  for (const Candidate& c : candidates_) {
-    report.measured += !c.screened.samples_us.empty();
-    report.rejected += c.rejected;
-    report.candidates += c.measured || c.rejected;
+  for (int i = 0; i < candidates_.size(); ++i) {
+    report.measured += candidates_[i].screened_us > 0;
+    report.rejected += candidates_[i].rejected;
+    report.candidates += candidates_[i].settled();
   }
   if (mode_ == Mode::kDefault) {
     report.candidates = report.rejected + 1;
   } else {
-    report.best_us = median(candidates_[winner_index_]);
-    report.first_us = median(candidates_.front());
+    report.best_us = median(winner_index_);
+    report.first_us = median(0);
   }
   return report;
 }
@@ -364,9 +331,9 @@ KernelReport KernelFlight::report() const {
 std::optional<StoreKernel> KernelFlight::take_winner() {
   if (stage_ != Stage::kStoring || winner_taken_) return std::nullopt;
   winner_taken_ = true;
-  Candidate& c = candidates_[winner_index_];
-  StoreKernel store{winner_, c.device, std::move(c.binary)};
-  for (Candidate& other : candidates_) std::string().swap(other.binary);
+  CandidateBinary& built = *candidates_.binary(winner_index_);
+  StoreKernel store{winner_, built.device, std::move(built.bytes)};
+  candidates_.drop_binaries();
   return store;
 }
 
@@ -379,7 +346,26 @@ void KernelFlight::set_stored(bool stored) {
 void KernelFlight::fail(Error error) {
   error_ = std::move(error);
   stage_ = Stage::kFailed;
-  queue_.clear();
+  candidates_.recall();
+}
+
+// ---- Who needs it ----
+
+void KernelFlight::set_demand(const Digest& program, Demand demand) {
+  programs_[program] = std::move(demand);
+  sum_demand();
+}
+
+bool KernelFlight::remove_demand(const Digest& program) {
+  if (programs_.erase(program) == 0) return false;
+  sum_demand();
+  return true;
+}
+
+void KernelFlight::sum_demand() {
+  demand_.clear();
+  for (const auto& [program, demand] : programs_)
+    for (const auto& [share, priority] : demand) add_demand(demand_, share, priority);
 }
 
 // The verdicts counted, and the log of the first guess: it is the one most likely to be mended.
@@ -388,21 +374,21 @@ Error KernelFlight::no_survivor() const {
   bool fleet = true;  // nothing but dead runners and lost devices: not the candidates' fault
   for (Verdict verdict : {Verdict::kCompileFailed, Verdict::kWrongResult, Verdict::kOutOfBounds,
                           Verdict::kTimedOut, Verdict::kRunnerDied, Verdict::kDeviceLost}) {
-    const auto n = std::count_if(candidates_.begin(), candidates_.end(),
-                                 [&](const auto& c) { return c.rejected && c.verdict == verdict; });
+    int n = 0;
+    for (int i = 0; i < candidates_.size(); ++i)
+      n += candidates_[i].rejected && candidates_[i].verdict == verdict;
     if (n == 0) continue;
-    fleet = fleet && !is_terminal(verdict);
+    fleet = fleet && failure_class(verdict) == FailureClass::kTransient;
     verdicts += fmt::format("{}{} {}", verdicts.empty() ? "" : ", ", n, to_string(verdict));
   }
   if (verdicts.empty()) {
     fleet = false;
-    verdicts = candidates_.empty() ? "its search space is empty" : "none could be timed";
+    verdicts = candidates_.size() == 0 ? "its search space is empty" : "none could be timed";
   }
   std::string message =
       fmt::format("no candidate of the {} kernel {} survived on {}: {}", to_string(family_),
                   key_.short_hex(), target_.to_string(), verdicts);
-  if (!candidates_.empty() && !candidates_.front().log.empty())
-    message += "\n" + candidates_.front().log;
+  if (!first_log_.empty()) message += "\n" + first_log_;
   // A custom kernel that does not compile or compute what it says is its author's to mend.
   const Code code = fleet                        ? Code::kUnavailable
                     : family_ == Family::kCustom ? Code::kInvalidArgument

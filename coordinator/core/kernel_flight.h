@@ -9,19 +9,20 @@
 //
 // advance() alone moves it, from what is known of the candidates; accept(), give_back() and
 // recall() only add to what is known. `default` mode has no finals: the first schedule that
-// compiles and verifies wins. Finals are skipped when screening left one candidate within
+// compiles and verifies wins. A candidate may be leased twice, when its first worker is late: the
+// first result that settles it counts. Finals are skipped when screening left one candidate within
 // `race_drop` of the best: racing drops the others anyway. An interleaved final is one measurement:
 // cut short, it is run again as a whole, and after max_retries such runs the order of the screening
 // stands.
 #pragma once
 
-#include <deque>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "coordinator/core/core.h"
+#include "coordinator/core/candidate_table.h"
+#include "coordinator/core/demand.h"
 
 namespace kiln {
 
@@ -38,13 +39,11 @@ class KernelFlight {
 
   const Digest& key() const { return key_; }
   const Target& target() const { return target_; }
+  Family family() const { return family_; }
   Stage stage() const { return stage_; }
   uint64_t epoch() const { return epoch_; }
-  int waiting() const { return static_cast<int>(queue_.size()); }  // candidates to be leased
-  int candidates() const { return static_cast<int>(candidates_.size()); }
-  int settled() const;  // measured or rejected
-  // Best median so far, 0 when there is none: what a racing worker compares with.
-  double incumbent_us() const;
+  const CandidateTable& candidates() const { return candidates_; }
+  int waiting() const { return candidates_.waiting(); }  // candidates to be leased
 
   // Decides what follows from what is known; a stage it leaves is left for good.
   void advance();
@@ -53,16 +52,25 @@ class KernelFlight {
   // on `worker` is left to another one while `others` can have it, and retried alone, so that a bad
   // one does not cost its neighbours their attempts.
   Batch take(const WorkerId& worker, int limit, bool others);
+  // Leases of `candidates`, which are leased, to a second worker.
+  void hedge(const std::vector<int>& candidates);
   // What the worker is told about one candidate.
   CandidateJob job(int candidate, Job::Kind kind) const;
-  void describe(Job& job) const;  // all fields but lease, kind, candidates
+  // All fields but lease, kind, candidates. `calibration`: of the worker's device; its times are
+  // multiplied by it before they are compared (worker_roster.h).
+  void describe(Job& job, double calibration) const;
 
-  // The result of a leased candidate. Returns what is to be remembered of it.
+  // The result of a leased candidate. Returns what is to be remembered of it: the raw samples.
   TuningRecord accept(CandidateResult result, Job::Kind kind, const WorkerId& worker,
-                      const Target& device);
-  // The lease was lost before these were finished: queued again under a new epoch.
+                      const Target& device, double calibration);
+  // Whether nothing more is to be learnt of a candidate by a job of that kind.
+  bool is_settled(int candidate, Job::Kind kind) const;
+  // Another lease of it ended, which settled it.
+  void release(int candidate) { candidates_.release(candidate); }
+  // The lease ended before these were finished: queued again under a new epoch, but for those that
+  // a second worker has. `blamed`: it counts as a failed attempt.
   void give_back(const std::vector<int>& candidates, Job::Kind kind, const WorkerId& worker,
-                 uint64_t new_epoch);
+                 bool blamed, uint64_t new_epoch);
   // Nobody needs the flight now: all leases end, without blame; advance() queues the work again.
   void recall(uint64_t new_epoch);
   void fail(Error error);
@@ -75,43 +83,33 @@ class KernelFlight {
   const ProgramKernel& winner() const { return winner_; }  // REQUIRES: kStoring or kDone
   const Error& error() const { return error_; }            // REQUIRES: kFailed
   int retries() const { return retries_; }                 // attempts that had to be repeated
+  int set_aside() const { return set_aside_; }  // candidates given up after transient failures
 
-  ClientId owner;                  // who asked first: work is shared out among owners
-  std::set<Digest> programs;       // program flights that wait for it
+  // ---- who needs it ----
+  void set_demand(const Digest& program, Demand demand);
+  bool remove_demand(const Digest& program);                              // false: it had none
+  const std::map<Digest, Demand>& programs() const { return programs_; }  // program flights
+  const Demand& demand() const { return demand_; }                        // of all together
+
   int unstored_records = 0;        // results on their way to the store
   int64_t unserved_since_ms = -1;  // no worker for its target since; -1: there is one
   bool was_served = false;         // some worker could run it at some time
   int64_t retired_at = -1;         // in plans started; -1: somebody needs it
 
  private:
-  struct Candidate {
-    enum class Work : uint8_t { kNone, kQueued, kLeased };
-    Schedule schedule;
-    Work work = Work::kNone;
-    bool measured = false;  // screening is over for it (its samples may be none)
-    bool rejected = false;  // a terminal verdict, or set aside after max_retries
-    int attempts = 0;       // transient failures since the last success
-    Verdict verdict = Verdict::kOk;
-    std::string log;  // why it was rejected
-    WorkerId avoid;   // where it failed last
-    Measurement screened, raced;
-    Recipe recipe;
-    std::string binary;  // kept for the best few only
-    Target device;       // where it was compiled
-  };
   void resume(const std::vector<TuningRecord>& records);
   void advance_default();
   void advance_autotune();
   void decide_winner();
   void win(int candidate);
-  void want(int candidate);
   void queue_finals();
   bool all_raced() const;
-  void retry_or_reject(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
+  bool has_binary(int candidate) const { return candidates_.binary(candidate) != nullptr; }
+  void failed_transiently(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
   void reject(int candidate, Verdict verdict, std::string log);
-  void keep(Candidate& c, CandidateResult result, Job::Kind kind, Recipe recipe,
-            const Target& device);
-  void drop_spare_binaries();
+  void keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Target& device,
+            double calibration);
+  void sum_demand();
   Error no_survivor() const;
   KernelReport report() const;
 
@@ -121,15 +119,20 @@ class KernelFlight {
   Target target_;
   Mode mode_;
   MeasurementPolicy policy_;
-  int max_retries_;
+  int max_retries_, max_runner_deaths_;
 
   Stage stage_ = Stage::kScreening;
   uint64_t epoch_;
-  std::vector<Candidate> candidates_;
-  std::deque<int> queue_;
-  std::vector<int> finalists_;  // leader of the screening first
+  CandidateTable candidates_;
+  bool screening_queued_ = false;  // every candidate not settled is queued, leased, or will be
+  int first_open_ = 0;             // kDefault: all before it are rejected
+  std::string first_log_;          // why the first guess was rejected
+  std::vector<int> finalists_;     // leader of the screening first
+  std::map<int, Measurement> raced_;
   int finals_cut_short_ = 0;
-  int retries_ = 0;
+  int retries_ = 0, set_aside_ = 0;
+  std::map<Digest, Demand> programs_;
+  Demand demand_;
   int winner_index_ = -1;
   ProgramKernel winner_;
   bool winner_taken_ = false;

@@ -31,6 +31,7 @@ struct ProgramFlight {
   struct Waiter {
     bool check_only = false;
     bool detach = false;  // to be answered as soon as the flight is stored
+    Priority priority = Priority::kInteractive;
     int times_asked = 0;  // for the graph
   };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler_core/base/check.h"
+#include "coordinator/core/failure_class.h"
 
 namespace kiln {
 namespace {
@@ -17,7 +18,7 @@ Answer refusal(const RequestId& id, Error error) {
 }
 
 constexpr int kMaxAsks = 3;                    // each client, for one graph
-constexpr char kDetachedOwner[] = "detached";  // of work that no client of this life began
+constexpr char kDetachedShare[] = "detached";  // of work that no client of this life began
 
 Error not_cached() {
   return Error{Code::kNotFound, "the program is not in the cache", 0};
@@ -32,19 +33,17 @@ ProgramFlight* RequestDesk::find(const Digest& key) {
 
 // ---- Requests come and go ----
 
-void RequestDesk::request(int64_t now_ms, const ClientId& client, CompileRequest request,
-                          Actions& out) {
+void RequestDesk::request(int64_t now_ms, const ClientId& client, const std::string& user,
+                          CompileRequest request, Actions& out) {
   const RequestId id{client, request.request};
-  if (const auto known = open_.find(client);
-      known != open_.end() && known->second.contains(request.request))
-    return repeated(id, std::move(request), out);
+  if (open_.find(id) != nullptr) return repeated(id, std::move(request), out);
+  const ShareId share = user.empty() ? "connection " + client : "user " + user;
   request.target = floor_.resolve(request.target);
   const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
-  if (refuse(now_ms, id, key, request.check_only, out)) return;
+  if (refuse(now_ms, id, share, key, request.check_only, out)) return;
   if (request.detach && answer_detached(id, key, out)) return;
 
-  open_[client].emplace(request.request, key);
-  ++open_requests_;
+  open_.add(id, share, key);
   auto [entry, is_new] = flights_.try_emplace(key);
   ProgramFlight& flight = entry->second;
   if (!is_new) return join(id, flight, std::move(request), out);
@@ -57,27 +56,44 @@ void RequestDesk::request(int64_t now_ms, const ClientId& client, CompileRequest
   out.push_back(LookUpProgram{key});
 }
 
-bool RequestDesk::refuse(int64_t now_ms, const RequestId& id, const Digest& key, bool check_only,
-                         Actions& out) {
-  const auto theirs = open_.find(id.first);
-  if (open_requests_ >= options_.max_open_requests ||
-      (theirs != open_.end() &&
-       std::ssize(theirs->second) >= options_.max_open_requests_a_client)) {
-    out.push_back(
-        refusal(id, {Code::kOverloaded, "too many requests are waiting", options_.retry_after_ms}));
+Error RequestDesk::overloaded(const char* what) {
+  ++overloaded_;
+  return {Code::kOverloaded, what, options_.retry_after_ms};
+}
+
+bool RequestDesk::refuse(int64_t now_ms, const RequestId& id, const ShareId& share,
+                         const Digest& key, bool check_only, Actions& out) {
+  if (open_.full(share)) {
+    out.push_back(refusal(id, overloaded("too many requests are waiting")));
     return true;
   }
-  const Error* known = failures_.find(now_ms, key);
-  if (known != nullptr) out.push_back(refusal(id, check_only ? not_cached() : *known));
-  return known != nullptr;
+  const auto known = failures_.find(now_ms, key);
+  if (known) out.push_back(refusal(id, check_only ? not_cached() : *known));
+  return known.has_value();
+}
+
+// On whose behalf its kernels are tuned.
+Demand RequestDesk::demand_of(const ProgramFlight& flight) const {
+  Demand demand;
+  for (const auto& [id, waiter] : flight.waiters)
+    if (!waiter.check_only) add_demand(demand, open_.share_of(id.first), waiter.priority);
+  if (demand.empty()) demand.emplace(kDetachedShare, Priority::kWarmUp);
+  return demand;
+}
+
+void RequestDesk::demand_changed(const ProgramFlight& flight) {
+  if (flight.stage != Stage::kTuning) return;
+  const Demand demand = demand_of(flight);
+  for (const Digest& kernel : flight.pending) floor_.set_demand(flight.key, kernel, demand);
 }
 
 void RequestDesk::join(const RequestId& id, ProgramFlight& flight, CompileRequest request,
                        Actions& out) {
   if (flight.stage == Stage::kLookingUp) return await_look_up(id, flight, std::move(request));
-  flight.waiters[id] = {request.check_only, request.detach};
+  flight.waiters[id] = {request.check_only, request.detach, request.priority};
   if (request.check_only) return answer(flight, id, fail(not_cached()), {}, out);
   ++joined_;
+  demand_changed(flight);
   if (request.detach) save_if_asked(flight, out);
   if (flight.stage == Stage::kWaitGraph && !request.graph_text.empty())
     start_plan(flight, id, std::move(request.graph_text), out);
@@ -85,7 +101,7 @@ void RequestDesk::join(const RequestId& id, ProgramFlight& flight, CompileReques
 
 void RequestDesk::await_look_up(const RequestId& id, ProgramFlight& flight,
                                 CompileRequest request) {
-  flight.waiters[id] = {request.check_only, request.detach};
+  flight.waiters[id] = {request.check_only, request.detach, request.priority};
   if (!request.check_only && !flight.starter) flight.starter = id;
   if (request.graph_text.empty() || !flight.graph_text.empty()) return;
   flight.graph_text = std::move(request.graph_text);
@@ -94,7 +110,7 @@ void RequestDesk::await_look_up(const RequestId& id, ProgramFlight& flight,
 
 // The same request again: the graph that we asked for, or a repetition because something was lost.
 void RequestDesk::repeated(const RequestId& id, CompileRequest request, Actions& out) {
-  ProgramFlight* flight = find(open_[id.first][id.second]);
+  ProgramFlight* flight = find(*open_.find(id));
   CHECK(flight != nullptr, "an open request waits for a flight");
   if (flight->graph != request.graph) return;  // another question under a number in use
   if (flight->stage == Stage::kLookingUp) return await_look_up(id, *flight, std::move(request));
@@ -106,30 +122,24 @@ void RequestDesk::repeated(const RequestId& id, CompileRequest request, Actions&
 }
 
 void RequestDesk::cancel(int64_t now_ms, const RequestId& request, Actions& out) {
-  const auto known = open_.find(request.first);
-  if (known != open_.end() && known->second.contains(request.second))
-    withdraw(now_ms, request, out);
+  if (open_.find(request) != nullptr) withdraw(now_ms, request, out);
 }
 
 void RequestDesk::client_gone(int64_t now_ms, const ClientId& client, Actions& out) {
-  const auto known = open_.find(client);
-  if (known == open_.end()) return;
-  const auto requests = known->second;
-  for (const auto& [request, key] : requests) withdraw(now_ms, {client, request}, out);
+  for (const RequestId& id : open_.of_client(client)) withdraw(now_ms, id, out);
 }
 
 void RequestDesk::withdraw(int64_t now_ms, const RequestId& id, Actions& out) {
-  const auto client = open_.find(id.first);
-  ProgramFlight* flight = find(client->second.at(id.second));
+  ProgramFlight* flight = find(*open_.find(id));
   CHECK(flight != nullptr, "an open request waits for a flight");
-  client->second.erase(id.second);
-  if (client->second.empty()) open_.erase(client);
-  --open_requests_;
+  open_.remove(id);
   flight->waiters.erase(id);
   if (!wanted(*flight))
     abandon(*flight);
   else if (flight->stage == Stage::kWaitGraph && flight->asked == id)
     ask_for_graph(now_ms, *flight, out);
+  else
+    demand_changed(*flight);
 }
 
 void RequestDesk::abandon(ProgramFlight& flight) {
@@ -156,10 +166,7 @@ void RequestDesk::answer(ProgramFlight& flight, const RequestId& id, Result<Cach
   reply.program_json = program_json;
   out.push_back(Answer{id.first, std::move(reply)});
   flight.waiters.erase(id);
-  const auto client = open_.find(id.first);
-  client->second.erase(id.second);
-  if (client->second.empty()) open_.erase(client);
-  --open_requests_;
+  open_.remove(id);
 }
 
 // ---- A flight goes on ----
@@ -188,6 +195,8 @@ void RequestDesk::missed(int64_t now_ms, ProgramFlight& flight, Actions& out) {
   flight.stage = Stage::kWaitGraph;
   if (const Status possible = floor_.check_target(flight.target); !possible)
     return fail_flight(now_ms, flight, possible.error(), out);
+  if (floor_.candidates_queued() >= options_.max_candidates_queued)
+    return fail_flight(now_ms, flight, overloaded("too many candidates wait for workers"), out);
   if (detached_.contains(flight.key)) return start_plan(flight, {}, {}, out);
   if (flight.graph_text.empty()) return ask_for_graph(now_ms, flight, out);
   start_plan(flight, flight.uploader, std::move(flight.graph_text), out);
@@ -262,10 +271,10 @@ void RequestDesk::start_tuning(int64_t now_ms, ProgramFlight& flight, PlanFinish
     flight.program.kernels.push_back(planned.cached.value_or(kernel));
     if (!planned.cached) flight.pending.push_back(planned.key);
   }
-  const ClientId owner = flight.starter ? flight.starter->first : kDetachedOwner;
+  const Demand demand = demand_of(flight);
   for (PlannedKernel& planned : event.kernels)
     if (!planned.cached)
-      floor_.need(now_ms, flight.key, std::move(planned), owner, flight.target, flight.mode, out);
+      floor_.need(now_ms, flight.key, std::move(planned), demand, flight.target, flight.mode, out);
   if (flight.pending.empty()) return kernels_done(now_ms, flight, out);
   save_if_asked(flight, out);
 }
@@ -274,8 +283,8 @@ void RequestDesk::kernels_settled(int64_t now_ms, Actions& out) {
   for (const Digest& key : floor_.take_settled()) {
     const KernelFlight* kernel = floor_.find(key);
     if (kernel == nullptr) continue;
-    const auto programs = kernel->programs;  // releasing them changes it, and may end the flight
-    for (const Digest& program : programs) {
+    const auto programs = kernel->programs();  // releasing them changes it, and may end the flight
+    for (const auto& [program, demand] : programs) {
       ProgramFlight* flight = find(program);
       CHECK(flight != nullptr, "a kernel flight's programs are open");
       kernel_settled(now_ms, *flight, *kernel, out);
@@ -329,7 +338,7 @@ void RequestDesk::finish(int64_t now_ms, ProgramFlight& flight, const Status& st
 void RequestDesk::fail_flight(int64_t now_ms, ProgramFlight& flight, const Error& error,
                               Actions& out) {
   // What the program itself is to blame for stays so; an absent worker or store does not.
-  if (error.code == Code::kUnsupported || error.code == Code::kInternal)
+  if (failure_class(error.code) == FailureClass::kTerminal)
     failures_.remember(now_ms, flight.key, error);
   while (!flight.waiters.empty())
     answer(flight, RequestId(flight.waiters.begin()->first), fail(error), {}, out);
@@ -358,8 +367,8 @@ void RequestDesk::send_progress(int64_t now_ms, ProgramFlight& flight, Actions& 
   progress.kernels_done = progress.kernels - static_cast<int>(flight.pending.size());
   for (const ProgramKernel& kernel : flight.program.kernels) {
     if (const KernelFlight* tuning = floor_.find(kernel.key); tuning != nullptr) {
-      progress.candidates += tuning->candidates();
-      progress.candidates_done += tuning->settled();
+      progress.candidates += tuning->candidates().size();
+      progress.candidates_done += tuning->candidates().settled();
     } else {
       progress.candidates += kernel.report.candidates;
       progress.candidates_done += kernel.report.candidates;
@@ -379,6 +388,8 @@ void RequestDesk::add_stats(Stats& stats) const {
   stats.joined += joined_;
   stats.flights_open += std::ssize(flights_);
   stats.store_failures += store_failures_;
+  stats.requests_open += open_.count();
+  stats.overloaded += overloaded_;
   detached_.add_stats(stats);
 }
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "coordinator/core/detached_queue.h"
-#include "coordinator/core/program_flight.h"
+#include "coordinator/core/open_requests.h"
 #include "coordinator/core/tuning_floor.h"
 
 namespace kiln {
@@ -16,9 +16,11 @@ namespace kiln {
 class RequestDesk {
  public:
   RequestDesk(const CoreOptions& options, TuningFloor& floor)
-      : options_(options), floor_(floor), failures_(options), detached_(options) {}
+      : options_(options), floor_(floor), failures_(options), detached_(options), open_(options) {}
 
-  void request(int64_t now_ms, const ClientId& client, CompileRequest request, Actions& out);
+  // `user`: empty, or who the client is.
+  void request(int64_t now_ms, const ClientId& client, const std::string& user,
+               CompileRequest request, Actions& out);
   void cancel(int64_t now_ms, const RequestId& request, Actions& out);
   void client_gone(int64_t now_ms, const ClientId& client, Actions& out);
   void looked_up(int64_t now_ms, const ProgramLookedUp& event, Actions& out);
@@ -35,8 +37,11 @@ class RequestDesk {
  private:
   using Stage = ProgramFlight::Stage;
   void repeated(const RequestId& id, CompileRequest request, Actions& out);
-  bool refuse(int64_t now_ms, const RequestId& id, const Digest& key, bool check_only,
-              Actions& out);
+  bool refuse(int64_t now_ms, const RequestId& id, const ShareId& share, const Digest& key,
+              bool check_only, Actions& out);
+  Demand demand_of(const ProgramFlight& flight) const;
+  void demand_changed(const ProgramFlight& flight);
+  Error overloaded(const char* what);
   void join(const RequestId& id, ProgramFlight& flight, CompileRequest request, Actions& out);
   void await_look_up(const RequestId& id, ProgramFlight& flight, CompileRequest request);
   void missed(int64_t now_ms, ProgramFlight& flight, Actions& out);
@@ -68,9 +73,8 @@ class RequestDesk {
   FailureMemory failures_;
   DetachedQueue detached_;
   std::unordered_map<Digest, ProgramFlight> flights_;
-  std::map<ClientId, std::map<uint64_t, Digest>> open_;  // open requests; no empty clients
-  int open_requests_ = 0;
-  int64_t hits_ = 0, misses_ = 0, joined_ = 0, store_failures_ = 0;
+  OpenRequests open_;
+  int64_t hits_ = 0, misses_ = 0, joined_ = 0, store_failures_ = 0, overloaded_ = 0;
 };
 
 }  // namespace kiln

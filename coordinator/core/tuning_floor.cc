@@ -16,34 +16,40 @@ Status TuningFloor::check_target(const Target& target) const {
 }
 
 void TuningFloor::need(int64_t now_ms, const Digest& program, PlannedKernel planned,
-                       const ClientId& owner, const Target& target, Mode mode, Actions& out) {
+                       const Demand& demand, const Target& target, Mode mode, Actions& out) {
   const Digest key = planned.key;
   auto found = flights_.find(key);
   if (found == flights_.end()) {
     KernelFlight flight(std::move(planned), target, mode, leases_.new_epoch(), options_);
-    flight.owner = owner;
+    queued_ += flight.candidates().size();
     found = flights_.emplace(key, std::move(flight)).first;
     // Without a limit for waiting, check_target saw a worker before the plan was made.
     found->second.was_served = options_.max_waiting_for_worker_ms == 0;
-    if (const Error* known = failures_.find(now_ms, key)) found->second.fail(*known);
+    if (const auto known = failures_.find(now_ms, key)) found->second.fail(*known);
   }
-  found->second.programs.insert(program);
+  found->second.set_demand(program, demand);
   found->second.retired_at = -1;
   settle(now_ms, found->second, out);
 }
 
+void TuningFloor::set_demand(const Digest& program, const Digest& kernel, const Demand& demand) {
+  const auto found = flights_.find(kernel);
+  if (found == flights_.end() || !found->second.programs().contains(program)) return;
+  found->second.set_demand(program, demand);
+  queue(found->second);
+}
+
 void TuningFloor::release(const Digest& program, const Digest& kernel) {
   const auto found = flights_.find(kernel);
-  if (found == flights_.end() || found->second.programs.erase(program) == 0) return;
+  if (found == flights_.end() || !found->second.remove_demand(program)) return;
   KernelFlight& flight = found->second;
-  if (!flight.programs.empty()) return;
+  if (!flight.programs().empty()) return queue(flight);
+  queue_.remove(kernel);
   if (flight.stage() == KernelFlight::Stage::kFailed) {
-    queue_.remove(kernel);
     flights_.erase(found);
     return;
   }
   close_leases(flight);
-  queue_.remove(kernel);
   flight.recall(leases_.new_epoch());
   retire(flight);
 }
@@ -70,7 +76,7 @@ void TuningFloor::plan_finished(uint64_t ticket) {
 // Nobody needs it, and the store knows all that it knows: plans that start from now on need not
 // find it here.
 void TuningFloor::retire(KernelFlight& flight) {
-  if (!flight.programs.empty() || flight.unstored_records > 0 || flight.retired_at >= 0 ||
+  if (!flight.programs().empty() || flight.unstored_records > 0 || flight.retired_at >= 0 ||
       flight.stage() == KernelFlight::Stage::kStoring)
     return;
   flight.retired_at = static_cast<int64_t>(plans_);
@@ -96,10 +102,23 @@ void TuningFloor::report(int64_t now_ms, const WorkerId& id, WorkerReport report
   StoreRecords store{id, {}, {}};
   for (CandidateResult& result : report.results)
     take_result(now_ms, id, std::move(result), store, out);
-  if (!store.records.empty()) out.push_back(std::move(store));
+  if (!store.records.empty()) {
+    Worker& worker = *workers_.find(id);
+    if (const KernelFlight* flight = find(store.records.front().kernel_key))
+      learn_pace(now_ms, worker, *flight, static_cast<int>(store.records.size()));
+    out.push_back(std::move(store));
+  }
   keep_leases(now_ms, id, report.leases, out);
+  empty_quarantine(now_ms, out);
   changed_.insert(id);
   dispatch_due_ = true;
+}
+
+void TuningFloor::learn_pace(int64_t now_ms, Worker& worker, const KernelFlight& flight,
+                             int results) {
+  if (flight.stage() != KernelFlight::Stage::kFinals)
+    pace_.saw(flight.target(), flight.family(), now_ms - worker.working_ms, results);
+  worker.working_ms = now_ms;
 }
 
 void TuningFloor::take_result(int64_t now_ms, const WorkerId& id, CandidateResult result,
@@ -113,26 +132,40 @@ void TuningFloor::take_result(int64_t now_ms, const WorkerId& id, CandidateResul
     return;
   }
   lease->seen = true;
-  lease->progress_ms = now_ms;
+  leases_.progressed(now_ms, *lease);
   const Job::Kind kind = lease->kind;
-  if (lease->outstanding.empty()) leases_.close(lease->id);
+  if (lease->outstanding.empty()) close(lease->id);
 
   Worker& worker = *workers_.find(id);
   KernelFlight& flight = flights_.at(result.kernel_key);
-  const int retries = flight.retries();
+  const int retries = flight.retries(), set_aside = flight.set_aside();
   compiled_ += result.compiled;
   worker.compiled += result.compiled;
-  TuningRecord record = flight.accept(std::move(result), kind, id, worker.target);
+  TuningRecord record =
+      flight.accept(std::move(result), kind, id, worker.target, workers_.calibration(id));
   const bool measured = kind == Job::Kind::kScreen && !record.measurement.samples_us.empty();
   measured_ += measured;
   worker.measured += measured;
   retries_ += flight.retries() - retries;
+  set_aside_ += flight.set_aside() - set_aside;
+  drop_twin(flight, ack.index, kind);
 
   storing_.emplace(ResultId{ack.lease, ack.index}, flight.key());
   ++flight.unstored_records;
   store.records.push_back(std::move(record));
   store.acks.push_back(ack);
   settle(now_ms, flight, out);
+}
+
+// A hedged candidate is settled: whoever else has it need not go on.
+void TuningFloor::drop_twin(KernelFlight& flight, int candidate, Job::Kind kind) {
+  if (flight.candidates()[candidate].leases == 0 || !flight.is_settled(candidate, kind)) return;
+  for (const uint64_t id : leases_.of_kernel(flight.key())) {
+    Lease& lease = *leases_.find(id);
+    if (std::erase(lease.outstanding, candidate) == 0) continue;
+    flight.release(candidate);
+    if (lease.outstanding.empty()) close(id);
+  }
 }
 
 void TuningFloor::keep_leases(int64_t now_ms, const WorkerId& id,
@@ -145,39 +178,47 @@ void TuningFloor::keep_leases(int64_t now_ms, const WorkerId& id,
     });
     if (state == reported.end()) {
       // Orders not there yet are sent again, unless it takes none any more.
-      if (lease->seen || workers_.find(id)->draining) take_back(now_ms, lease_id, out);
+      if (lease->seen || workers_.find(id)->draining) take_back(now_ms, lease_id, lease->seen, out);
       continue;
     }
     lease->seen = true;
     if (state->done <= lease->done) continue;
     lease->done = state->done;
-    lease->progress_ms = now_ms;
+    leases_.progressed(now_ms, *lease);
   }
 }
 
-void TuningFloor::take_back(int64_t now_ms, uint64_t lease_id, Actions& out) {
+void TuningFloor::take_back(int64_t now_ms, uint64_t lease_id, bool blamed, Actions& out) {
   Lease* found = leases_.find(lease_id);
   if (found == nullptr) return;
-  const Lease lease = *found;  // a copy: close() reads whose it was
-  leases_.close(lease_id);
-  changed_.insert(lease.worker);
+  const Lease lease = *found;  // a copy: it is closed first
+  close(lease_id);
   KernelFlight& flight = flights_.at(lease.kernel);
-  const int retries = flight.retries();
-  flight.give_back(lease.outstanding, lease.kind, lease.worker, leases_.new_epoch());
+  const int retries = flight.retries(), set_aside = flight.set_aside();
+  flight.give_back(lease.outstanding, lease.kind, lease.worker, blamed, leases_.new_epoch());
   retries_ += flight.retries() - retries;
+  set_aside_ += flight.set_aside() - set_aside;
   settle(now_ms, flight, out);
 }
 
 void TuningFloor::worker_gone(int64_t now_ms, const WorkerId& id, Actions& out) {
   workers_.remove(id);
-  for (uint64_t lease : leases_.of_worker(id)) take_back(now_ms, lease, out);
+  for (uint64_t lease : leases_.of_worker(id)) take_back(now_ms, lease, true, out);
   acks_.erase(id);
+  empty_quarantine(now_ms, out);
+}
+
+// What those who came into quarantine have is given elsewhere: nobody trusts their times.
+void TuningFloor::empty_quarantine(int64_t now_ms, Actions& out) {
+  for (const WorkerId& id : workers_.take_quarantined()) {
+    changed_.insert(id);
+    for (uint64_t lease : leases_.of_worker(id)) take_back(now_ms, lease, false, out);
+  }
 }
 
 void TuningFloor::drain(const WorkerId& id) {
-  Worker* worker = workers_.find(id);
-  if (worker == nullptr) return;
-  worker->drain_ordered = true;
+  if (workers_.find(id) == nullptr) return;
+  workers_.order_drain(id);
   changed_.insert(id);
 }
 
@@ -210,13 +251,19 @@ void TuningFloor::tick(int64_t now_ms, Actions& out) {
   for (const WorkerId& id : workers_.silent_since(now_ms - options_.worker_timeout_ms))
     worker_gone(now_ms, id, out);
   for (uint64_t lease : leases_.without_progress_since(now_ms - options_.lease_timeout_ms))
-    take_back(now_ms, lease, out);
+    take_back(now_ms, lease, true, out);
+  workers_.tick(now_ms);
+  empty_quarantine(now_ms, out);
   fail_unserved(now_ms, out);
+  dispatcher_.hedge_late(now_ms, changed_);
+  dispatch_due_ = true;  // somebody may have left the quarantine
 }
 
 void TuningFloor::fail_unserved(int64_t now_ms, Actions& out) {
+  queued_ = 0;
   for (auto& [key, flight] : flights_) {
     if (flight.stage() >= KernelFlight::Stage::kStoring || flight.waiting() == 0) continue;
+    queued_ += flight.waiting();
     if (workers_.serves(flight.target())) {
       flight.was_served = true;
       flight.unserved_since_ms = -1;
@@ -244,8 +291,7 @@ void TuningFloor::settle(int64_t now_ms, KernelFlight& flight, Actions& out) {
   const bool failed_before = flight.stage() == Stage::kFailed;
   flight.advance();
   if (flight.stage() < Stage::kStoring) {
-    if (flight.waiting() > 0) queue_.add(flight.target(), flight.owner, flight.key());
-    dispatch_due_ = true;
+    queue(flight);
     return;
   }
   close_leases(flight);
@@ -256,97 +302,57 @@ void TuningFloor::settle(int64_t now_ms, KernelFlight& flight, Actions& out) {
   if (flight.stage() != Stage::kStoring) settled_.push_back(flight.key());
 }
 
+void TuningFloor::queue(const KernelFlight& flight) {
+  if (flight.stage() >= KernelFlight::Stage::kStoring || flight.waiting() == 0) return;
+  queue_.add(flight.target(), flight.demand(), flight.key());
+  dispatch_due_ = true;
+}
+
+void TuningFloor::close(uint64_t lease_id) {
+  const WorkerId worker = leases_.find(lease_id)->worker;
+  leases_.close(lease_id);
+  workers_.set_leases(worker, leases_.count(worker));
+  changed_.insert(worker);
+  dispatch_due_ = true;
+}
+
 void TuningFloor::close_leases(const KernelFlight& flight) {
-  for (uint64_t id : leases_.of_kernel(flight.key())) {
-    changed_.insert(leases_.find(id)->worker);
-    leases_.close(id);
-    dispatch_due_ = true;
-  }
+  for (uint64_t id : leases_.of_kernel(flight.key())) close(id);
 }
 
 void TuningFloor::dispatch(int64_t now_ms, Actions& out) {
-  bool leased = std::exchange(dispatch_due_, false);
-  while (leased && !queue_.empty()) {
-    leased = false;  // one lease a worker and round, so that work is spread
-    for (const auto& [id, worker] : workers_.all())
-      if (!worker.draining && leases_.count(id) < worker.slots)
-        leased = lease_next(now_ms, id, worker) || leased;
+  if (std::exchange(dispatch_due_, false) && !queue_.empty())
+    dispatcher_.lease_work(now_ms, changed_);
+  for (const WorkerId& id : std::exchange(changed_, {})) {
+    if (workers_.find(id) == nullptr) continue;
+    SendOrders send{id, dispatcher_.orders_for(id)};
+    if (const auto acks = acks_.find(id); acks != acks_.end()) {
+      send.orders.acks = std::move(acks->second);
+      acks_.erase(acks);
+    }
+    out.push_back(std::move(send));
   }
-  for (const WorkerId& id : std::exchange(changed_, {}))
-    if (workers_.find(id) != nullptr) out.push_back(SendOrders{id, orders_for(id)});
-}
-
-bool TuningFloor::lease_next(int64_t now_ms, const WorkerId& id, const Worker& worker) {
-  KernelFlight* served = nullptr;
-  const bool leased = queue_.serve_next(worker.target, [&](const Digest& kernel) {
-    served = &flights_.at(kernel);
-    return lease_to(now_ms, id, *served);
-  });
-  if (leased && served->waiting() == 0) queue_.remove(served->key());
-  return leased;
-}
-
-bool TuningFloor::lease_to(int64_t now_ms, const WorkerId& id, KernelFlight& flight) {
-  // A GPU tries a candidate in milliseconds, while its worker compiles the next ones: its share is
-  // one lease, in which all race against one incumbent.
-  const bool is_gpu = flight.target().backend == Backend::kCuda;
-  const int others = static_cast<int>(leases_.of_kernel(flight.key()).size());
-  const int parts = std::max(1, is_gpu ? workers_.count_for(flight.target()) - others
-                                       : workers_.slots_for(flight.target()));
-  const int share = (flight.waiting() + parts - 1) / parts;
-  const int most = is_gpu ? options_.gpu_batch_size : options_.batch_size;
-  const int limit = std::clamp(share, 1, std::max(1, most));
-  auto batch = flight.take(id, limit, workers_.serves(flight.target(), id));
-  if (batch.candidates.empty()) return false;
-  Lease lease;
-  lease.epoch = flight.epoch();
-  lease.kernel = flight.key();
-  lease.worker = id;
-  lease.kind = batch.kind;
-  lease.candidates = std::move(batch.candidates);
-  lease.progress_ms = now_ms;
-  leases_.open(std::move(lease));
-  changed_.insert(id);
-  return true;
-}
-
-WorkerOrders TuningFloor::orders_for(const WorkerId& id) {
-  WorkerOrders orders;
-  for (uint64_t lease_id : leases_.of_worker(id)) {
-    const Lease& lease = *leases_.find(lease_id);
-    orders.leases.push_back(lease_id);
-    if (lease.seen) continue;
-    const KernelFlight& flight = flights_.at(lease.kernel);
-    Job job;
-    job.lease = lease.id;
-    job.epoch = lease.epoch;
-    job.kind = lease.kind;
-    flight.describe(job);
-    for (int candidate : lease.candidates)
-      job.candidates.push_back(flight.job(candidate, lease.kind));
-    orders.jobs.push_back(std::move(job));
-  }
-  orders.drain = workers_.find(id)->drain_ordered;
-  if (const auto acks = acks_.find(id); acks != acks_.end()) {
-    orders.acks = std::move(acks->second);
-    acks_.erase(acks);
-  }
-  return orders;
 }
 
 void TuningFloor::add_stats(int64_t now_ms, Stats& stats) const {
   stats.candidates_compiled += compiled_;
   stats.candidates_measured += measured_;
   stats.retries += retries_;
+  stats.set_aside += set_aside_;
+  stats.hedged += dispatcher_.hedged();
   stats.store_failures += store_failures_;
+  for (const auto& [key, flight] : flights_) stats.candidates_queued += flight.waiting();
   for (const auto& [id, worker] : workers_.all()) {
     WorkerStats row;
     row.name = id;
     row.target = worker.target;
     row.toolkit = worker.toolkit;
-    row.leases = leases_.count(id);
+    row.leases = worker.leases;
     row.compiled = worker.compiled;
     row.measured = worker.measured;
+    row.state = worker.quarantined ? "quarantined" : worker.draining ? "draining" : "serving";
+    row.reason = worker.health.reason();
+    row.sentinel_us = worker.health.sentinel_us();
     row.idle_s = static_cast<double>(now_ms - worker.report_ms) / 1000;
     stats.workers.push_back(std::move(row));
   }

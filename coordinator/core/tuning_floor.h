@@ -4,6 +4,9 @@
 //   lease:  open (dispatch) -> every result in (take_result) -> closed
 //                           -> lost: worker gone or silent, no progress, or reported once and not
 //                              any more (take_back): its candidates are queued under a new epoch
+//                           -> given elsewhere, without blame: its worker came into quarantine, or
+//                              drains and never took it
+//                           -> settled by its twin, when it was hedged
 //
 // Late results: a result whose lease is closed, or that comes twice, is acknowledged and changes
 // nothing, even if the measurement in it is fine: it could only be told apart from a lie by taking
@@ -16,11 +19,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "coordinator/core/dispatcher.h"
 #include "coordinator/core/failure_memory.h"
-#include "coordinator/core/kernel_flight.h"
-#include "coordinator/core/lease_table.h"
-#include "coordinator/core/work_queue.h"
-#include "coordinator/core/worker_roster.h"
 
 namespace kiln {
 
@@ -29,16 +29,25 @@ using Actions = std::vector<Action>;
 class TuningFloor {
  public:
   explicit TuningFloor(const CoreOptions& options)
-      : options_(options), leases_(options.first_lease), failures_(options) {}
+      : options_(options),
+        leases_(options.first_lease),
+        workers_(options),
+        queue_(options.warm_up_turn),
+        failures_(options) {}
+  TuningFloor(const TuningFloor&) = delete;
 
   // ---- for RequestDesk ----
   Target resolve(const Target& target) const { return workers_.resolve(target); }
   // A new program for `target` may start: some worker could run it, or may yet come.
   Status check_target(const Target& target) const;
-  // `program` waits for this kernel from now on; what its flight knows already is kept. Work is
-  // shared out among owners first: the clients that started it.
-  void need(int64_t now_ms, const Digest& program, PlannedKernel planned, const ClientId& owner,
+  // Candidates that wait for a worker, as of the last tick, and all of what came since.
+  int64_t candidates_queued() const { return queued_; }
+  // `program` waits for this kernel from now on, on behalf of `demand`; what its flight knows
+  // already is kept.
+  void need(int64_t now_ms, const Digest& program, PlannedKernel planned, const Demand& demand,
             const Target& target, Mode mode, Actions& out);
+  // Others wait for it now.
+  void set_demand(const Digest& program, const Digest& kernel, const Demand& demand);
   // It no longer does. A flight that nobody needs gives up its leases.
   void release(const Digest& program, const Digest& kernel);
   const KernelFlight* find(const Digest& kernel) const;
@@ -67,21 +76,25 @@ class TuningFloor {
                    Actions& out);
   void keep_leases(int64_t now_ms, const WorkerId& id, const std::vector<LeaseState>& reported,
                    Actions& out);
-  void take_back(int64_t now_ms, uint64_t lease_id, Actions& out);
+  void drop_twin(KernelFlight& flight, int candidate, Job::Kind kind);
+  void learn_pace(int64_t now_ms, Worker& worker, const KernelFlight& flight, int results);
+  void take_back(int64_t now_ms, uint64_t lease_id, bool blamed, Actions& out);
+  void empty_quarantine(int64_t now_ms, Actions& out);
+  void close(uint64_t lease_id);
   void close_leases(const KernelFlight& flight);
-  bool lease_to(int64_t now_ms, const WorkerId& id, KernelFlight& flight);
-  bool lease_next(int64_t now_ms, const WorkerId& id, const Worker& worker);
+  void queue(const KernelFlight& flight);
   void settle(int64_t now_ms, KernelFlight& flight, Actions& out);
   void fail_unserved(int64_t now_ms, Actions& out);
   void retire(KernelFlight& flight);
   void forget_retired();
-  WorkerOrders orders_for(const WorkerId& id);
 
   const CoreOptions& options_;
-  std::unordered_map<Digest, KernelFlight> flights_;
+  Dispatcher::Flights flights_;
   LeaseTable leases_;
   WorkerRoster workers_;
   WorkQueue queue_;
+  Pace pace_;
+  Dispatcher dispatcher_{options_, flights_, leases_, workers_, queue_, pace_};
   FailureMemory failures_;
   std::map<ResultId, Digest> storing_;               // accepted, record not durable yet
   std::map<WorkerId, std::vector<ResultAck>> acks_;  // to be sent with the next orders
@@ -91,7 +104,8 @@ class TuningFloor {
   uint64_t plans_ = 0;
   std::set<uint64_t> plans_out_;
   std::deque<std::pair<uint64_t, Digest>> retired_;  // needed by nobody since that many plans
-  int64_t compiled_ = 0, measured_ = 0, retries_ = 0, store_failures_ = 0;
+  int64_t queued_ = 0;
+  int64_t compiled_ = 0, measured_ = 0, retries_ = 0, set_aside_ = 0, store_failures_ = 0;
 };
 
 }  // namespace kiln

@@ -1,12 +1,15 @@
 #include "coordinator/core/worker_roster.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <set>
+#include <cmath>
 
 namespace kiln {
 namespace {
 
 constexpr int kMaxSlots = 64;  // a worker that asks for more is mistaken
+constexpr double kMaxCalibration = 2.0;
 
 }  // namespace
 
@@ -14,14 +17,33 @@ std::string describe(const Target& target) {
   return target.to_string() + (target.toolkit.empty() ? "" : " (" + target.toolkit + ")");
 }
 
-Worker& WorkerRoster::report(int64_t now_ms, const WorkerId& id, const WorkerReport& report) {
-  Worker& worker = workers_[id];
+void WorkerRoster::leave_class(const WorkerId& id, const Worker& worker) {
+  WorkerClass& entry = classes_[describe(worker.target)];
+  if (entry.serving.erase(id) > 0) entry.slots -= worker.slots;
+  entry.idle.erase({worker.leases, id});
+}
+
+void WorkerRoster::enter_class(const WorkerId& id, const Worker& worker) {
+  WorkerClass& entry = classes_[describe(worker.target)];
+  entry.target = worker.target;
+  if (!worker.takes_work()) return;
+  entry.serving.insert(id);
+  entry.slots += worker.slots;
+  if (worker.has_free_slot()) entry.idle.emplace(worker.leases, id);
+}
+
+void WorkerRoster::report(int64_t now_ms, const WorkerId& id, const WorkerReport& report) {
+  const auto [entry, is_new] = workers_.try_emplace(id);
+  Worker& worker = entry->second;
+  if (!is_new) leave_class(id, worker);
   worker.target = report.target;
   worker.toolkit = report.toolkit;
   worker.slots = std::clamp(report.slots, 0, kMaxSlots);
   worker.draining = report.draining || worker.drain_ordered;
   worker.report_ms = now_ms;
-  return worker;
+  worker.health.saw(now_ms, report.sentinel_us, report.device_errors, options_);
+  enter_class(id, worker);
+  judge(id, worker);
 }
 
 Worker* WorkerRoster::find(const WorkerId& id) {
@@ -29,17 +51,93 @@ Worker* WorkerRoster::find(const WorkerId& id) {
   return found == workers_.end() ? nullptr : &found->second;
 }
 
+void WorkerRoster::remove(const WorkerId& id) {
+  const auto found = workers_.find(id);
+  if (found == workers_.end()) return;
+  leave_class(id, found->second);
+  workers_.erase(found);
+  judge_drifting();
+}
+
+void WorkerRoster::order_drain(const WorkerId& id) {
+  Worker* worker = find(id);
+  if (worker == nullptr) return;
+  leave_class(id, *worker);
+  worker->draining = worker->drain_ordered = true;
+  enter_class(id, *worker);
+  judge_drifting();
+}
+
+void WorkerRoster::set_leases(const WorkerId& id, int leases) {
+  Worker* worker = find(id);
+  if (worker == nullptr || worker->leases == leases) return;
+  WorkerClass& entry = classes_[describe(worker->target)];
+  entry.idle.erase({worker->leases, id});
+  worker->leases = leases;
+  if (worker->has_free_slot()) entry.idle.emplace(leases, id);
+}
+
+void WorkerRoster::judge(const WorkerId& id, Worker& worker) {
+  const WorkerClass& entry = classes_[describe(worker.target)];
+  const bool others = entry.serving.size() > entry.serving.count(id);
+  const bool quarantined = worker.health.errs() || (worker.health.drifts() && others);
+  if (quarantined == worker.quarantined) return;
+  leave_class(id, worker);
+  worker.quarantined = quarantined;
+  enter_class(id, worker);
+  if (quarantined) quarantined_.push_back(id);
+}
+
+// Who else takes work may have changed.
+void WorkerRoster::judge_drifting() {
+  for (auto& [id, worker] : workers_)
+    if (worker.health.drifts()) judge(id, worker);
+}
+
+void WorkerRoster::tick(int64_t now_ms) {
+  std::map<Model, std::vector<double>> sentinels_us;
+  for (auto& [id, worker] : workers_) {
+    worker.health.review(now_ms, options_);
+    judge(id, worker);
+    if (worker.health.sentinel_us() > 0 && worker.takes_work())
+      sentinels_us[{describe(worker.target), worker.target.device_model}].push_back(
+          worker.health.sentinel_us());
+  }
+  for (auto& [model, us] : sentinels_us) {
+    if (reference_us_.contains(model)) continue;
+    std::sort(us.begin(), us.end());
+    reference_us_[model] = us[us.size() / 2];
+  }
+}
+
+double WorkerRoster::calibration(const WorkerId& id) const {
+  const auto worker = workers_.find(id);
+  if (worker == workers_.end() || worker->second.health.sentinel_us() <= 0) return 1;
+  const Target& target = worker->second.target;
+  const auto reference = reference_us_.find({describe(target), target.device_model});
+  if (reference == reference_us_.end()) return 1;
+  return std::clamp(reference->second / worker->second.health.sentinel_us(), 1 / kMaxCalibration,
+                    kMaxCalibration);
+}
+
 int WorkerRoster::slots_for(const Target& target) const {
   int slots = 0;
-  for (const auto& [id, worker] : workers_)
-    if (!worker.draining && worker.target.can_run(target)) slots += worker.slots;
+  for (const auto& [name, entry] : classes_)
+    if (entry.target.can_run(target)) slots += entry.slots;
   return slots;
 }
 
+int WorkerRoster::count_for(const Target& target) const {
+  size_t count = 0;
+  for (const auto& [name, entry] : classes_)
+    if (entry.target.can_run(target)) count += entry.serving.size();
+  return static_cast<int>(count);
+}
+
 bool WorkerRoster::serves(const Target& target, const WorkerId& except) const {
-  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
-    const auto& [id, worker] = entry;
-    return id != except && !worker.draining && worker.target.can_run(target);
+  return std::any_of(classes_.begin(), classes_.end(), [&](const auto& named) {
+    const WorkerClass& entry = named.second;
+    return entry.serving.size() > entry.serving.count(except) && entry.target.can_run(target);
   });
 }
 
@@ -50,18 +148,12 @@ std::vector<WorkerId> WorkerRoster::silent_since(int64_t time_ms) const {
   return silent;
 }
 
-int WorkerRoster::count_for(const Target& target) const {
-  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), [&](const auto& entry) {
-    return !entry.second.draining && entry.second.target.can_run(target);
-  }));
-}
-
 Target WorkerRoster::resolve(const Target& target) const {
   const bool named = target.device_model.empty() && target.units == 0;
   if (target.backend != Backend::kCuda || target.isa.empty() || !named) return target;
   const Target* found = nullptr;
   for (const auto& [id, worker] : workers_) {
-    if (worker.draining || !worker.target.can_run(target)) continue;
+    if (!worker.takes_work() || !worker.target.can_run(target)) continue;
     const bool better =
         found == nullptr || (found->isa != target.isa && worker.target.isa == target.isa);
     if (better) found = &worker.target;
@@ -73,10 +165,13 @@ Target WorkerRoster::resolve(const Target& target) const {
 }
 
 std::string WorkerRoster::targets() const {
-  std::set<std::string> names;
-  for (const auto& [id, worker] : workers_) names.insert(describe(worker.target));
+  std::map<std::string, int> names;  // with how many in quarantine
+  for (const auto& [id, worker] : workers_) names[describe(worker.target)] += worker.quarantined;
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  for (const auto& [name, quarantined] : names) {
+    text += (text.empty() ? "" : ", ") + name;
+    if (quarantined > 0) text += fmt::format(" [{} in quarantine]", quarantined);
+  }
   return text.empty() ? "none" : text;
 }
 

@@ -1,11 +1,17 @@
-// WorkerRoster: the workers there are, as their reports describe them. Plain value; one thread.
+// WorkerRoster: the workers there are, as their reports describe them, in classes of equal hard
+// facts: who takes work for a target, how many slots they have, who has one free. A step costs
+// O(log workers), and looks at few classes. Plain value; one thread.
+//
+// A worker takes new work unless it drains or is in quarantine: its device errs, or it drifts
+// (worker_health.h) while another of its class takes work: a slow clock is better than none.
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "coordinator/core/core.h"
+#include "coordinator/core/worker_health.h"
 
 namespace kiln {
 
@@ -15,8 +21,23 @@ struct Worker {
   int slots = 1;          // leases it wants at once
   bool draining = false;  // nothing new for it
   bool drain_ordered = false;
-  int64_t report_ms = 0;  // its last report
+  bool quarantined = false;
+  WorkerHealth health;
+  int leases = 0;          // open ones
+  int64_t report_ms = 0;   // its last report
+  int64_t working_ms = 0;  // since then it works on what it has not handed over
   int64_t compiled = 0, measured = 0;
+
+  bool takes_work() const { return !draining && !quarantined; }
+  bool has_free_slot() const { return takes_work() && leases < slots; }
+};
+
+// Workers of equal hard facts.
+struct WorkerClass {
+  Target target;
+  std::set<WorkerId> serving;               // take work
+  int slots = 0;                            // of those
+  std::set<std::pair<int, WorkerId>> idle;  // with a free slot, fewest leases first
 };
 
 // "cuda:sm_90a (cuda-13)": the hard facts, for people.
@@ -24,28 +45,52 @@ std::string describe(const Target& target);
 
 class WorkerRoster {
  public:
-  Worker& report(int64_t now_ms, const WorkerId& id, const WorkerReport& report);
-  Worker* find(const WorkerId& id);
-  void remove(const WorkerId& id) { workers_.erase(id); }
-  const std::map<WorkerId, Worker>& all() const { return workers_; }
+  explicit WorkerRoster(const CoreOptions& options) : options_(options) {}
 
-  // Of workers that take new work for `target`: how many slots they have together, and whether
-  // there is one besides `except`.
+  void report(int64_t now_ms, const WorkerId& id, const WorkerReport& report);
+  Worker* find(const WorkerId& id);
+  void remove(const WorkerId& id);
+  void order_drain(const WorkerId& id);
+  void set_leases(const WorkerId& id, int leases);
+  const std::map<WorkerId, Worker>& all() const { return workers_; }
+  const std::map<std::string, WorkerClass>& classes() const { return classes_; }
+  // Who came into quarantine since the last call.
+  std::vector<WorkerId> take_quarantined() { return std::exchange(quarantined_, {}); }
+  void tick(int64_t now_ms);
+
+  // Of workers that take new work for `target`: how many slots they have together, how many they
+  // are, and whether there is one besides `except`.
   int slots_for(const Target& target) const;
-  bool serves(const Target& target, const WorkerId& except = {}) const;
-  // How many workers that is.
   int count_for(const Target& target) const;
+  bool serves(const Target& target, const WorkerId& except = {}) const;
+  // Times from `worker`'s device are multiplied by it before they are compared with another's:
+  // between devices of one model, the fleet's median sentinel by its own. 1 when either is not
+  // known.
+  double calibration(const WorkerId& worker) const;
   std::vector<WorkerId> silent_since(int64_t time_ms) const;
   // A GPU's target that somebody named without having one ("cuda:sm_90a"), with the facts of a
   // worker that can run it, so that it has the keys of those who ask from such a machine: the first
   // by name with that very ISA, else the first by name. Any other target, or without such a worker:
   // as it is.
   Target resolve(const Target& target) const;
-  // "cpu:x86-64-v4, cuda:sm_90a (cuda-13)", or "none": for people.
+  // "cpu:x86-64-v4, cuda:sm_90a (cuda-13; 1 in quarantine)", or "none": for people.
   std::string targets() const;
 
  private:
+  using Model = std::pair<std::string, std::string>;  // hard facts, device model
+  void leave_class(const WorkerId& id, const Worker& worker);
+  void enter_class(const WorkerId& id, const Worker& worker);
+  void judge(const WorkerId& id, Worker& worker);
+  void judge_drifting();
+
+  const CoreOptions& options_;
   std::map<WorkerId, Worker> workers_;
+  std::map<std::string, WorkerClass> classes_;  // by describe(); none without workers but for
+                                                // those that take no work
+  std::vector<WorkerId> quarantined_;
+  // The fleet's median when the model was first measured; kept, so that what was compared once can
+  // be compared with what comes later, whoever came or went meanwhile.
+  std::map<Model, double> reference_us_;
 };
 
 }  // namespace kiln

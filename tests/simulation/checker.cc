@@ -169,15 +169,26 @@ void Checker::saw_job(const WorkerId& worker, const Job& job) {
     if (known != finished_.end() &&
         (job.kind == Job::Kind::kScreen || known->second != Verdict::kOk))
       fail(3, fmt::format("{} is taken again", schedule));
-    for (const auto& [id, other] : leases_)
-      if (other.kernel == job.kernel_key && other.epoch == job.epoch &&
-          other.outstanding.contains(candidate.index))
-        fail(1, fmt::format("{} is leased twice under one epoch", schedule));
+    check_hedge(lease, candidate);
     if (job.kind == Job::Kind::kFinal &&
         candidate.binary != Truth::binary(job.kernel_key, candidate.schedule))
       fail(1, "a final with the wrong binary");
   }
   leases_.emplace(job.lease, std::move(lease));
+}
+
+// Leased twice under one epoch: only to help a straggler, and only once.
+void Checker::check_hedge(const KnownLease& lease, const CandidateJob& candidate) {
+  int others = 0;
+  for (const auto& [id, other] : leases_) {
+    if (other.kernel != lease.kernel || other.epoch != lease.epoch ||
+        !other.outstanding.contains(candidate.index))
+      continue;
+    ++others;
+    if (other.worker == lease.worker || lease.kind == Job::Kind::kFinal)
+      fail(1, fmt::format("{} is leased twice under one epoch", candidate.schedule.to_string()));
+  }
+  if (others > 1) fail(1, fmt::format("{} is leased three times", candidate.schedule.to_string()));
 }
 
 void Checker::saw_records(const StoreRecords& store) {
@@ -197,6 +208,10 @@ void Checker::saw_records(const StoreRecords& store) {
     if (!is_terminal(record.verdict)) continue;
     if (record.verdict != Verdict::kOk || lease->second.kind == Job::Kind::kScreen)
       finished_[{record.kernel_key, record.schedule.to_string()}] = record.verdict;
+    // Nobody else's result of it counts any more.
+    for (auto& [id, other] : leases_)
+      if (other.kernel == record.kernel_key && other.epoch == lease->second.epoch)
+        other.outstanding.erase(ack.index);
   }
 }
 

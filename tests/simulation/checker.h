@@ -48,6 +48,7 @@ class Checker {
   void saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer);
   void saw_orders(const SendOrders& orders);
   void saw_job(const WorkerId& worker, const Job& job);
+  void check_hedge(const KnownLease& lease, const CandidateJob& candidate);
   void saw_records(const StoreRecords& store);
   void saw_winner(const StoreKernel& store);
   void saw_end(const EndFlight& end);

@@ -1,0 +1,40 @@
+// ScheduleList: the schedules of a search space, packed: the names of their decisions once, the
+// values flat. A million candidates wait in a few dozen megabytes. Constant after construction;
+// plain value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler_core/tune/schedule.h"
+
+namespace kiln {
+
+class ScheduleList {
+ public:
+  explicit ScheduleList(const std::vector<Schedule>& schedules);
+
+  int size() const { return static_cast<int>(entries_.size()); }
+  Schedule at(int index) const;
+  // The index of `schedule`, or -1. Looks through all.
+  int find(const Schedule& schedule) const;
+
+ private:
+  struct Form {  // what schedules have in common
+    Family family = Family::kPointwise;
+    std::vector<std::string> names;
+  };
+  struct Entry {
+    uint32_t form = 0;
+    uint32_t first_value = 0;
+  };
+  bool has_form(const Schedule& schedule, const Form& form) const;
+  uint32_t form_of(const Schedule& schedule);
+
+  std::vector<Form> forms_;
+  std::vector<Entry> entries_;
+  std::vector<int64_t> values_;
+};
+
+}  // namespace kiln
