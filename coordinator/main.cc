@@ -29,6 +29,7 @@ namespace {
 struct Flags {
   std::string data_dir;
   std::string listen = "tcp://127.0.0.1:7557";
+  std::string keys;
   std::string log_level = "info";
   std::string log_format = "text";
   std::string http = "127.0.0.1:9557";
@@ -50,6 +51,12 @@ constexpr char kAbout[] =
     "  kiln compile model.pt2 --coordinator tcp://127.0.0.1:7557\n"
     "\n"
     "/metrics, /healthz and /readyz are served on --http (docs/operations.md says what to watch).\n"
+    "\n"
+    "Other machines need a key each, then the connections are encrypted:\n"
+    "  kiln keys new ci --role submit --data-dir /var/lib/kiln    # writes ci.key, for KILN_KEY\n"
+    "  kiln-coordinator --data-dir /var/lib/kiln --listen tcp://0.0.0.0:7557\n"
+    "The list of keys is read again when it changes.\n"
+    "\n"
     "(`kiln up` starts a coordinator and workers together.) Once it serves it prints a line\n"
     "`ready tcp://HOST:PORT` on stdout; its log, one line for each program that was tuned, goes "
     "to\n"
@@ -63,8 +70,12 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "where the cache lives: created when absent, used by one coordinator at a time")
       ->required();
   app.add_option("--listen", flags.listen,
-                 "endpoint, on loopback; port 0 picks a free one (the ready line names it)")
+                 "endpoint; port 0 picks a free one (the ready line names it); beyond loopback it "
+                 "takes keys")
       ->capture_default_str();
+  app.add_option("--keys", flags.keys,
+                 "folder of keys that `kiln keys` made (default: DATA_DIR/keys when --listen is not "
+                 "on loopback, else none)");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
@@ -192,6 +203,7 @@ int main(int argc, char** argv) {
   sigaddset(&stop_signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);  // the list of keys is read again anyway
   raise_descriptor_limit();
 
   Log log(flags);
@@ -202,6 +214,7 @@ int main(int argc, char** argv) {
   ServiceOptions options;
   options.data_dir = flags.data_dir;
   options.endpoint = flags.listen;
+  options.keys = flags.keys;
   options.planner_threads = flags.planner_threads;
   options.cache_bytes = static_cast<int64_t>(flags.cache_bytes);
   options.core.lease_timeout_ms = flags.lease_timeout_ms;

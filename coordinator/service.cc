@@ -19,6 +19,7 @@
 #include <unordered_map>
 
 #include "compiler_core/codegen/lower.h"
+#include "coordinator/access.h"
 #include "coordinator/admin_desk.h"
 #include "coordinator/blob_desk.h"
 #include "coordinator/flight_log.h"
@@ -62,6 +63,7 @@ struct Service::Impl {
   void perform(Action action);
   void tick();
   void probe(const PeerId& peer);
+  void refresh_keys();
   void close(const PeerId& peer);
   void send_blob_pieces();
   void planned(PlanFinished plan);
@@ -71,7 +73,7 @@ struct Service::Impl {
 
   // ---- Messages ----
   void handle(Received received);
-  void on(const PeerId& peer, const Hello& hello);
+  void on(const PeerId& peer, const Hello& hello, const User& user);
   void on(const PeerId& peer, CompileRequest request);
   void on(const PeerId& peer, BlobRequest request);
   void on(const PeerId& peer, const Cancel& cancel);
@@ -80,13 +82,14 @@ struct Service::Impl {
   void on(const PeerId& peer, const AdminRequest& request) { admin.handle(peer, request); }
   void overloaded(const PeerId& peer, uint64_t request);
   void refuse(const PeerId& peer, Code code, std::string message);
+  void refuse(const PeerId& peer, Error error) { listener->send(peer, Refusal{std::move(error)}); }
   bool send(const PeerId& peer, const Message& message);
 
   // ---- Actions ----
   void on(const LookUpProgram& action);
   void on(const AskForGraph& action);
   void on(StartPlan action);
-  void on(const Answer& action);
+  void on(Answer action);
   void on(const SendProgress& action) { send(action.client, action.progress); }
   void on(const SendOrders& action);
   void on(StoreRecords action) { store.store(std::move(action)); }
@@ -205,9 +208,11 @@ void Service::Impl::tick() {
   shelf.expire(now);
   step(Tick{});
   if (options.board != nullptr) options.board->turned(Clock::now());
+  for (const PeerId& peer : listener->take_gone()) close(peer);
   if (now < next_probe_ms) return;
   next_probe_ms = now + kWorkerProbeMs;
   store.write_uses();
+  refresh_keys();
   publish_status();
   if (const int64_t malformed = listener->malformed_count(); malformed != malformed_logged) {
     malformed_logged = malformed;
@@ -221,6 +226,17 @@ void Service::Impl::tick() {
 
 void Service::Impl::probe(const PeerId& peer) {
   if (!listener->alive(peer)) close(peer);
+}
+
+void Service::Impl::refresh_keys() {
+  const auto changed = listener->refresh_keys();
+  if (!changed) {
+    log(LogLine("keys", LogLine::Level::kWarning)
+            .add("state", "kept")
+            .add("why", changed.error().message));
+  } else if (*changed) {
+    log(LogLine("keys").add("state", "read"));
+  }
 }
 
 void Service::Impl::close(const PeerId& peer) {
@@ -282,12 +298,17 @@ void Service::Impl::handle(Received received) {
   message_start = Clock::now();
   const PeerId& peer = received.peer;
   Session* session = sessions.find(peer);
+  if (session != nullptr && session->user.name != received.user.name) session = nullptr;
   if (session != nullptr) session->heard_ms = now_ms();
+  if (const Grant needed = grant_needed(received.message);
+      !covers(received.user.grant, needed)) {
+    return refuse(peer, not_granted(received.user, needed));
+  }
   std::visit(
       [&](auto&& message) {
         using T = std::decay_t<decltype(message)>;
         if constexpr (std::is_same_v<T, Hello>) {
-          on(peer, message);
+          on(peer, message, received.user);
         } else if constexpr (kFromClient<T> || std::is_same_v<T, StatsRequest> ||
                              std::is_same_v<T, WorkerReport> || std::is_same_v<T, AdminRequest>) {
           const Role role = std::is_same_v<T, WorkerReport> ? Role::kWorker : Role::kClient;
@@ -305,20 +326,20 @@ void Service::Impl::handle(Received received) {
       std::move(received.message));
 }
 
-void Service::Impl::on(const PeerId& peer, const Hello& hello) {
+void Service::Impl::on(const PeerId& peer, const Hello& hello, const User& user) {
   if (hello.protocol != kProtocolVersion) {
     return refuse(peer, Code::kInvalidArgument,
                   fmt::format("this coordinator ({}) speaks protocol {}, you ({}) speak {}",
                               kSoftware, kProtocolVersion, hello.software, hello.protocol));
   }
   close(peer);  // Hello again starts over
-  if (!sessions.open(peer, hello.role, now_ms())) {
-    return refuse(peer, Code::kOverloaded, "too many connections");
-  }
-  send(peer, Welcome{kProtocolVersion, kSoftware, options.core.codegen});
+  const Session* session = sessions.open(peer, {hello.role, now_ms(), user, hello.token});
+  if (session == nullptr) return refuse(peer, Code::kOverloaded, "too many connections");
+  send(peer, Welcome{kProtocolVersion, kSoftware, options.core.codegen, session->token});
 }
 
 void Service::Impl::on(const PeerId& peer, CompileRequest request) {
+  Session& session = *sessions.find(peer);
   const Digest key = program_key(request.graph, request.target, request.mode, options.core.codegen);
   if (const std::string* manifest = manifests.find(key)) {
     ++hits;
@@ -330,8 +351,9 @@ void Service::Impl::on(const PeerId& peer, CompileRequest request) {
       planning_bytes + request.graph_text.size() > options.graph_bytes) {
     return overloaded(peer, request.request);
   }
+  session.look_only(request);
   flights.asked(now_ms(), key, peer, request);
-  step(RequestReceived{peer, std::move(request)});
+  step(RequestReceived{peer, std::move(request), session.user.name});
 }
 
 // The core may know the request already, and wait for its graph.
@@ -354,6 +376,7 @@ void Service::Impl::on(const PeerId& peer, BlobRequest request) {
 }
 
 void Service::Impl::on(const PeerId& peer, const Cancel& cancel) {
+  sessions.find(peer)->looking.erase(cancel.request);
   flights.cancelled(now_ms(), peer, cancel.request);
   step(RequestCancelled{peer, cancel.request});
 }
@@ -372,14 +395,17 @@ void Service::Impl::on(const PeerId& peer, WorkerReport report) {
             .add("toolkit", report.toolkit)
             .add("slots", report.slots));
   }
-  sessions.bind_worker(peer, report.worker);
+  const auto connected = [this](const PeerId& other) { return listener->alive(other); };
+  const auto claimed = sessions.claim_worker(peer, report.worker, connected, now_ms());
+  if (!claimed) return refuse(peer, claimed.error());
+  if (!claimed->empty()) listener->drop(*claimed);
   WorkerId worker = report.worker;
   step(ReportReceived{std::move(worker), std::move(report)});
 }
 
 void Service::Impl::refuse(const PeerId& peer, Code code, std::string message) {
   const int64_t retry_after_ms = code == Code::kOverloaded ? options.core.retry_after_ms : 0;
-  listener->send(peer, Refusal{{code, std::move(message), retry_after_ms}});
+  refuse(peer, Error{code, std::move(message), retry_after_ms});
 }
 
 bool Service::Impl::send(const PeerId& peer, const Message& message) {
@@ -418,7 +444,8 @@ void Service::Impl::planned(PlanFinished plan) {
   step(std::move(plan));
 }
 
-void Service::Impl::on(const Answer& action) {
+void Service::Impl::on(Answer action) {
+  if (Session* session = sessions.find(action.client)) session->judge(action.reply);
   flights.answered(now_ms(), action.client, action.reply);
   send(action.client, action.reply);
 }
@@ -459,7 +486,8 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   };
   TRY(auto cache, KernelCache::open(options.data_dir, std::move(stored)));
   TRY(auto detached, FlightStore::open(options.data_dir / "flights.sqlite"));
-  TRY(auto listener, Listener::bind(options.endpoint));
+  TRY(auto keyring, open_keyring(options.endpoint, options.keys, options.data_dir));
+  TRY(auto listener, Listener::bind(options.endpoint, std::move(keyring)));
   if (options.core.codegen.is_zero()) options.core.codegen = codegen_identity();
   // Workers outlive coordinators: no earlier life has used a lease from here on.
   const auto wall = std::chrono::system_clock::now().time_since_epoch();

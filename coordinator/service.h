@@ -18,6 +18,7 @@ namespace kiln {
 struct ServiceOptions {
   Path data_dir;
   std::string endpoint = "tcp://127.0.0.1:0";  // port 0 picks one
+  Path keys;  // folder of keys (schema/key_file.h); empty: data_dir/keys beyond loopback, else none
   int planner_threads = 1;
   // codegen: this build's identity when it is zero. first_lease: from the wall clock.
   CoreOptions core;
@@ -35,7 +36,7 @@ struct ServiceOptions {
 class Service {
  public:
   // kUnavailable when another coordinator has the data directory, or the port is taken;
-  // kPermissionDenied for an endpoint beyond loopback.
+  // kPermissionDenied when the endpoint takes keys and nobody has one.
   static Result<std::unique_ptr<Service>> start(ServiceOptions options);
   ~Service();  // stops
 

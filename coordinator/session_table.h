@@ -1,8 +1,14 @@
-// SessionTable: who is connected: peers that said Hello, in which role, when they were last heard,
-// and which connection speaks for which worker. One thread.
+// SessionTable: who is connected: peers that said Hello, in which role, under whose key, when they
+// were last heard, and which connection speaks for which worker. One thread.
+//
+// A worker's name is its user's: as long as its connection lives, and for an hour after, nobody with
+// another key may report in that name. Of the same user's connections only one that shows the token
+// of the last (Welcome.session, Hello.token) takes over from one that still seems to live.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,21 +20,34 @@ namespace kiln {
 struct Session {
   Role role = Role::kClient;
   int64_t heard_ms = 0;
-  WorkerId worker;  // of a worker's connection, once it reported
+  User user{};
+  std::string resumes{};  // token of an earlier session, if the peer showed one
+  std::string token{};    // of this one; the table makes it
+  WorkerId worker{};      // of a worker's connection, once it reported
+  std::set<uint64_t> looking{};
+
+  // Whose key may only read gets no work started: the request becomes a look-up, and a miss is
+  // refused instead of answered with kNotFound.
+  void look_only(CompileRequest& request);
+  // The reply to such a request, in the words that fit.
+  void judge(CompileReply& reply);
 };
 
 class SessionTable {
  public:
   explicit SessionTable(size_t max_sessions) : max_sessions_(max_sessions) {}
 
-  // False when there are too many. Saying Hello again starts over.
-  bool open(const PeerId& peer, Role role, int64_t now_ms);
+  // Null when there are too many. Saying Hello again starts over.
+  const Session* open(const PeerId& peer, Session session);
   Session* find(const PeerId& peer);
   // What is forgotten with the peer; an empty worker when another connection speaks for it by now.
   Session close(const PeerId& peer);
 
-  // `peer` speaks for `worker` from now on.
-  void bind_worker(const PeerId& peer, const WorkerId& worker);
+  // `peer` speaks for `worker` from now on; the peer that did before, if it is still `connected`.
+  // kPermissionDenied: the name is another user's; kUnavailable: a live connection has it;
+  // kInvalidArgument: the peer speaks for another worker.
+  Result<PeerId> claim_worker(const PeerId& peer, const WorkerId& worker,
+                              const std::function<bool(const PeerId&)>& connected, int64_t now_ms);
   const PeerId* peer_of(const WorkerId& worker) const;  // null when it is not connected
   std::vector<PeerId> workers() const;
 
@@ -42,6 +61,11 @@ class SessionTable {
   const size_t max_sessions_;
   std::map<PeerId, Session> sessions_;
   std::map<WorkerId, PeerId> workers_;
+  struct Owner {
+    std::string user;
+    int64_t seen_ms = 0;
+  };
+  std::map<WorkerId, Owner> owners_;  // of names
   PeerId cursor_;  // of quiet()
 };
 

@@ -115,7 +115,8 @@ MeasurementPolicy policy(wire::MeasurementPolicy::Reader in) {
 }
 
 Hello hello(wire::Hello::Reader in) {
-  return {in.getProtocol(), enumerator<Role::kWorker>(in.getRole()), text(in.getSoftware())};
+  return {in.getProtocol(), enumerator<Role::kWorker>(in.getRole()), text(in.getSoftware()),
+          sized(in.getToken(), kTokenBytes)};
 }
 
 Welcome welcome(wire::Welcome::Reader in) {

@@ -65,6 +65,7 @@ void put(wire::Envelope::Builder out, const Hello& in) {
   hello.setProtocol(in.protocol);
   hello.setRole(static_cast<wire::Role>(in.role));
   hello.setSoftware(text(in.software));
+  hello.setToken(bytes(in.token));
 }
 
 void put(wire::Envelope::Builder out, const Welcome& in) {

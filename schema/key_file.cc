@@ -202,13 +202,15 @@ Result<std::vector<AuthorizedKey>> read_authorized_keys(const Path& folder) {
   return keys;
 }
 
+Status check_key_name(const std::string& name) {
+  if (is_name(name)) return {};
+  return fail(Code::kInvalidArgument,
+              fmt::format("'{}' cannot be the name of a key: up to {} letters, digits and . _ @ -",
+                          name, kMaxNameCharacters));
+}
+
 Status authorize(const Path& folder, const AuthorizedKey& key) {
-  if (!is_name(key.name)) {
-    return fail(
-        Code::kInvalidArgument,
-        fmt::format("'{}' cannot be the name of a key: up to {} letters, digits and . _ @ -",
-                    key.name, kMaxNameCharacters));
-  }
+  TRY_STATUS(check_key_name(key.name));
   TRY(const FileLock held, lock(folder));
   TRY(auto keys, read_authorized_keys(folder));
   if (std::ranges::find(keys, key.name, &AuthorizedKey::name) != keys.end()) {

@@ -57,6 +57,8 @@ Result<KeyPair> read_server_keys(const Path& folder);
 Result<KeyPair> ensure_server_keys(const Path& folder);
 // None when there is no such file. kInvalidArgument names the line that cannot be read.
 Result<std::vector<AuthorizedKey>> read_authorized_keys(const Path& folder);
+// kInvalidArgument when a key cannot be called that.
+Status check_key_name(const std::string& name);
 // kInvalidArgument: a bad name, or one that has a key already.
 Status authorize(const Path& folder, const AuthorizedKey& key);
 // kNotFound when nobody is called that.

@@ -120,6 +120,7 @@ struct Hello {
   protocol @0 :UInt32;
   role @1 :Role;
   software @2 :Text;              # for logs
+  token @3 :Data;                 # 16 bytes: Welcome.session of the session this one goes on from
 }
 
 struct Welcome {

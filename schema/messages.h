@@ -31,6 +31,9 @@ struct Hello {
   uint32_t protocol = kProtocolVersion;
   Role role = Role::kClient;
   std::string software;  // "kiln 0.1.0", for logs
+  // Welcome.session of this peer's last connection; empty: none. A worker shows it to take its name
+  // from that connection when the coordinator does not know yet that it is dead.
+  std::string token{};
 };
 struct Welcome {
   uint32_t protocol = kProtocolVersion;

@@ -65,6 +65,7 @@ class Listener {
 
 struct ConnectOptions {
   std::optional<ClientKey> key;  // none: in the clear, on loopback
+  std::string token;             // Welcome.session of the connection before; empty: none
 };
 
 // A Connection does not outlive its TCP connection: when the coordinator goes away or restarts,

@@ -10,7 +10,7 @@ namespace {
 TEST(SessionTable, KnowsWhoSaidHello) {
   SessionTable table(10);
   EXPECT_EQ(table.find("a"), nullptr);
-  EXPECT_TRUE(table.open("a", Role::kWorker, 5));
+  EXPECT_TRUE(table.open("a", {Role::kWorker, 5}));
   ASSERT_NE(table.find("a"), nullptr);
   EXPECT_EQ(table.find("a")->role, Role::kWorker);
   table.close("a");
@@ -19,12 +19,12 @@ TEST(SessionTable, KnowsWhoSaidHello) {
 
 TEST(SessionTable, IsBounded) {
   SessionTable table(2);
-  EXPECT_TRUE(table.open("a", Role::kClient, 0));
-  EXPECT_TRUE(table.open("b", Role::kClient, 0));
-  EXPECT_FALSE(table.open("c", Role::kClient, 0));
-  EXPECT_TRUE(table.open("b", Role::kClient, 0)) << "saying Hello again takes no other place";
+  EXPECT_TRUE(table.open("a", {Role::kClient, 0}));
+  EXPECT_TRUE(table.open("b", {Role::kClient, 0}));
+  EXPECT_FALSE(table.open("c", {Role::kClient, 0}));
+  EXPECT_TRUE(table.open("b", {Role::kClient, 0})) << "saying Hello again takes no other place";
   table.close("a");
-  EXPECT_TRUE(table.open("c", Role::kClient, 0));
+  EXPECT_TRUE(table.open("c", {Role::kClient, 0}));
 }
 
 TEST(SessionTable, AWorkerThatReconnectsIsTheSameWorker) {
@@ -42,7 +42,7 @@ TEST(SessionTable, AWorkerThatReconnectsIsTheSameWorker) {
 
 TEST(SessionTable, QuietPeersAreNamedInTurn) {
   SessionTable table(10);
-  for (const char* peer : {"a", "b", "c", "d", "e"}) table.open(peer, Role::kClient, 10);
+  for (const char* peer : {"a", "b", "c", "d", "e"}) table.open(peer, {Role::kClient, 10});
   table.find("c")->heard_ms = 100;
   std::vector<PeerId> seen;
   for (int round = 0; round < 2; ++round) {

@@ -22,7 +22,8 @@ bool operator==(const MeasurementPolicy& a, const MeasurementPolicy& b) {
          a.launch_timeout_ms == b.launch_timeout_ms;
 }
 bool operator==(const Hello& a, const Hello& b) {
-  return a.protocol == b.protocol && a.role == b.role && a.software == b.software;
+  return a.protocol == b.protocol && a.role == b.role && a.software == b.software &&
+         a.token == b.token;
 }
 bool operator==(const Welcome& a, const Welcome& b) {
   return a.protocol == b.protocol && a.software == b.software && a.codegen == b.codegen &&
