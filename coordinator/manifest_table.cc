@@ -5,17 +5,17 @@
 
 namespace kiln {
 
-const std::string* ManifestTable::find(const Digest& program_key) {
+const SignedManifest* ManifestTable::find(const Digest& program_key) {
   const auto found = by_key_.find(program_key);
   if (found == by_key_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
   found->second->used = true;
-  return &found->second->json;
+  return &found->second->manifest;
 }
 
-void ManifestTable::insert(const Program& program, std::string json) {
+void ManifestTable::insert(const Program& program, SignedManifest manifest) {
   if (const auto known = by_key_.find(program.key); known != by_key_.end()) erase(known->second);
-  Entry entry{program.key, std::move(json), {}};
+  Entry entry{program.key, std::move(manifest), {}};
   for (const ProgramKernel& kernel : program.kernels) {
     entry.kernels.push_back({kernel.key, kernel.blob});
   }

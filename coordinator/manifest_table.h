@@ -13,14 +13,18 @@
 
 namespace kiln {
 
+struct SignedManifest {
+  std::string json, signature;
+};
+
 class ManifestTable {
  public:
   explicit ManifestTable(size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // Null when it is not here; valid until the next call.
-  const std::string* find(const Digest& program_key);
-  // `json` is the manifest that `program` was read from.
-  void insert(const Program& program, std::string json);
+  const SignedManifest* find(const Digest& program_key);
+  // `manifest` is what `program` was read from.
+  void insert(const Program& program, SignedManifest manifest);
 
   // What was given up by the cache; nothing happens when it is not here.
   void remove(const Digest& program_key);
@@ -40,10 +44,12 @@ class ManifestTable {
   };
   struct Entry {
     Digest key;
-    std::string json;
+    SignedManifest manifest;
     std::vector<Kernel> kernels;
     bool used = false;  // since take_used()
-    size_t bytes() const { return json.size() + kernels.size() * kBytesAKernel + kBytesAnEntry; }
+    size_t bytes() const {
+      return manifest.json.size() + kernels.size() * kBytesAKernel + kBytesAnEntry;
+    }
   };
   using Entries = std::list<Entry>;                                  // most recently used first
   static constexpr size_t kBytesAKernel = 256, kBytesAnEntry = 256;  // with the indices' share

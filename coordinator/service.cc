@@ -27,6 +27,7 @@
 #include "coordinator/manifest_table.h"
 #include "coordinator/planner.h"
 #include "coordinator/session_table.h"
+#include "coordinator/signer.h"
 #include "coordinator/store_desk.h"
 
 namespace kiln {
@@ -40,6 +41,7 @@ constexpr size_t kProbesATurn = 256;
 constexpr int kCongestedWaitMs = 5;
 constexpr size_t kMaxSessions = 50'000;
 constexpr char kSoftware[] = "kiln 0.1.0";
+constexpr char kSigningFolder[] = "signing";  // of the data directory
 
 using Clock = std::chrono::steady_clock;
 
@@ -54,7 +56,8 @@ double seconds_since(Clock::time_point start) {
 
 struct Service::Impl {
   Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
-       std::unique_ptr<FlightStore> detached_flights, std::unique_ptr<Listener> bound);
+       std::unique_ptr<FlightStore> detached_flights, SigningKey signing_key,
+       std::unique_ptr<Listener> bound);
 
   // ---- The loop ----
   void run();
@@ -91,7 +94,7 @@ struct Service::Impl {
   void on(StartPlan action);
   void on(Answer action);
   void on(const SendProgress& action) { send(action.client, action.progress); }
-  void on(const SendOrders& action);
+  void on(SendOrders action);
   void on(StoreRecords action) { store.store(std::move(action)); }
   void on(StoreKernel action) { store.store(std::move(action)); }
   void on(const StoreProgram& action);
@@ -125,6 +128,7 @@ struct Service::Impl {
   std::atomic<bool> stopping{false};
   std::unique_ptr<KernelCache> cache;
   std::unique_ptr<FlightStore> detached;
+  Signer signer;
   BlobDesk blobs{*cache, shelf};
   StoreDesk store;
   AdminDesk admin;
@@ -133,7 +137,8 @@ struct Service::Impl {
 };
 
 Service::Impl::Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
-                    std::unique_ptr<FlightStore> detached_flights, std::unique_ptr<Listener> bound)
+                    std::unique_ptr<FlightStore> detached_flights, SigningKey signing_key,
+                    std::unique_ptr<Listener> bound)
     : options(std::move(given)),
       listener(std::move(bound)),
       core(options.core),
@@ -142,7 +147,8 @@ Service::Impl::Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
       flights(options.log),
       cache(std::move(opened)),
       detached(std::move(detached_flights)),
-      store(*cache, *detached, manifests, shelf, options.hold_blobs_ms,
+      signer(std::move(signing_key)),
+      store(*cache, *detached, signer, manifests, shelf, options.hold_blobs_ms,
             {inbox, [this](Event event) { step(std::move(event)); }, [this] { return now_ms(); },
              [this](const LogLine& line) { log(line); }}),
       admin(*cache, {inbox, [this](Event event) { step(std::move(event)); },
@@ -300,8 +306,7 @@ void Service::Impl::handle(Received received) {
   Session* session = sessions.find(peer);
   if (session != nullptr && session->user.name != received.user.name) session = nullptr;
   if (session != nullptr) session->heard_ms = now_ms();
-  if (const Grant needed = grant_needed(received.message);
-      !covers(received.user.grant, needed)) {
+  if (const Grant needed = grant_needed(received.message); !covers(received.user.grant, needed)) {
     return refuse(peer, not_granted(received.user, needed));
   }
   std::visit(
@@ -335,15 +340,17 @@ void Service::Impl::on(const PeerId& peer, const Hello& hello, const User& user)
   close(peer);  // Hello again starts over
   const Session* session = sessions.open(peer, {hello.role, now_ms(), user, hello.token});
   if (session == nullptr) return refuse(peer, Code::kOverloaded, "too many connections");
-  send(peer, Welcome{kProtocolVersion, kSoftware, options.core.codegen, session->token});
+  send(peer, Welcome{kProtocolVersion, kSoftware, options.core.codegen, session->token,
+                     signer.public_key()});
 }
 
 void Service::Impl::on(const PeerId& peer, CompileRequest request) {
   Session& session = *sessions.find(peer);
   const Digest key = program_key(request.graph, request.target, request.mode, options.core.codegen);
-  if (const std::string* manifest = manifests.find(key)) {
+  if (const SignedManifest* manifest = manifests.find(key)) {
     ++hits;
-    send(peer, CompileReply{request.request, CacheOutcome::kHit, *manifest});
+    send(peer,
+         CompileReply{request.request, CacheOutcome::kHit, manifest->json, manifest->signature});
     times.from_memory.observe(seconds_since(message_start));
     return;
   }
@@ -446,11 +453,13 @@ void Service::Impl::planned(PlanFinished plan) {
 
 void Service::Impl::on(Answer action) {
   if (Session* session = sessions.find(action.client)) session->judge(action.reply);
+  signer.sign(action.reply);
   flights.answered(now_ms(), action.client, action.reply);
   send(action.client, action.reply);
 }
 
-void Service::Impl::on(const SendOrders& action) {
+void Service::Impl::on(SendOrders action) {
+  signer.sign(action.orders);
   if (const PeerId* peer = sessions.peer_of(action.worker)) send(*peer, action.orders);
 }
 
@@ -486,6 +495,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   };
   TRY(auto cache, KernelCache::open(options.data_dir, std::move(stored)));
   TRY(auto detached, FlightStore::open(options.data_dir / "flights.sqlite"));
+  TRY(auto signing_key, SigningKey::load_or_create(options.data_dir / kSigningFolder));
   TRY(auto keyring, open_keyring(options.endpoint, options.keys, options.data_dir));
   TRY(auto listener, Listener::bind(options.endpoint, std::move(keyring)));
   if (options.core.codegen.is_zero()) options.core.codegen = codegen_identity();
@@ -494,7 +504,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   options.core.first_lease =
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(wall).count());
   auto impl = std::make_unique<Impl>(std::move(options), std::move(cache), std::move(detached),
-                                     std::move(listener));
+                                     std::move(signing_key), std::move(listener));
   for (const std::string& warning : {impl->cache->warning(), impl->detached->warning()})
     if (!warning.empty())
       impl->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));

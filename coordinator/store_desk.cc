@@ -25,7 +25,8 @@ void StoreDesk::look_up(const Digest& program_key) {
     // Read once, so that memory serves nothing that a client could not read.
     if (const auto program = program_from_json(*manifest)) {
       found.program_json = *manifest;
-      manifests_.insert(*program, *std::move(manifest));
+      const std::string signature = signer_.signature_of(*manifest);
+      manifests_.insert(*program, {*std::move(manifest), signature});
     } else {
       loop_.log(LogLine("program", LogLine::Level::kWarning)
                     .add("key", program_key.short_hex())

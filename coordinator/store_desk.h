@@ -13,6 +13,7 @@
 #include "coordinator/inbox.h"
 #include "coordinator/log_line.h"
 #include "coordinator/manifest_table.h"
+#include "coordinator/signer.h"
 
 namespace kiln {
 
@@ -24,10 +25,11 @@ class StoreDesk {
     std::function<int64_t()> now_ms;
     std::function<void(const LogLine&)> log;
   };
-  StoreDesk(KernelCache& cache, FlightStore& flights, ManifestTable& manifests, BlobShelf& shelf,
-            int64_t hold_blobs_ms, Loop loop)
+  StoreDesk(KernelCache& cache, FlightStore& flights, Signer& signer, ManifestTable& manifests,
+            BlobShelf& shelf, int64_t hold_blobs_ms, Loop loop)
       : cache_(cache),
         flights_(flights),
+        signer_(signer),
         manifests_(manifests),
         shelf_(shelf),
         hold_blobs_ms_(hold_blobs_ms),
@@ -54,6 +56,7 @@ class StoreDesk {
  private:
   KernelCache& cache_;
   FlightStore& flights_;
+  Signer& signer_;
   ManifestTable& manifests_;
   BlobShelf& shelf_;
   const int64_t hold_blobs_ms_;

@@ -188,8 +188,8 @@ Digest signed_candidate(const Digest& kernel_key, std::string_view schedule,
       .finish();
 }
 
-Digest signed_copy(std::string_view manifest, std::string_view origin) {
-  return Hasher("kiln.signed.copy.v1").add(manifest).add(origin).finish();
+Digest signed_copy(const Digest& key, std::string_view manifest, std::string_view origin) {
+  return Hasher("kiln.signed.copy.v1").add(key).add(manifest).add(origin).finish();
 }
 
 }  // namespace kiln

@@ -58,7 +58,8 @@ Digest signed_program(std::string_view manifest);
 // A kernel that one worker compiled and another is to run.
 Digest signed_candidate(const Digest& kernel_key, std::string_view schedule,
                         std::string_view recipe_json, std::string_view binary);
-// A program that a machine keeps; `origin`: who had signed it, empty when it was made there.
-Digest signed_copy(std::string_view manifest, std::string_view origin);
+// A program that a machine keeps under the key it was asked for by; `origin`: the signature that it
+// came with, empty when it was made there.
+Digest signed_copy(const Digest& key, std::string_view manifest, std::string_view origin);
 
 }  // namespace kiln

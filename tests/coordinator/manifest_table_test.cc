@@ -24,27 +24,28 @@ Program program_of(const std::string& name, const std::vector<std::string>& kern
 
 TEST(ManifestTable, FindsWhatWasInserted) {
   ManifestTable table(1 << 20);
-  table.insert(program_of("p", {"a"}), "{p}");
+  table.insert(program_of("p", {"a"}), {"{p}", "signature"});
   ASSERT_NE(table.find(named("p")), nullptr);
-  EXPECT_EQ(*table.find(named("p")), "{p}");
+  EXPECT_EQ(table.find(named("p"))->json, "{p}");
+  EXPECT_EQ(table.find(named("p"))->signature, "signature");
   EXPECT_EQ(table.find(named("q")), nullptr);
 }
 
 TEST(ManifestTable, InsertingAgainReplaces) {
   ManifestTable table(1 << 20);
-  table.insert(program_of("p", {"a"}), "{old}");
-  table.insert(program_of("p", {"b"}), "{new}");
-  EXPECT_EQ(*table.find(named("p")), "{new}");
+  table.insert(program_of("p", {"a"}), {"{old}", "signature"});
+  table.insert(program_of("p", {"b"}), {"{new}", "signature"});
+  EXPECT_EQ(table.find(named("p"))->json, "{new}");
   EXPECT_TRUE(table.take_users_of(named("blob a")).programs.empty());
   EXPECT_EQ(table.take_users_of(named("blob b")).programs.size(), 1u);
 }
 
 TEST(ManifestTable, TheLeastRecentlyUsedGoesFirst) {
   ManifestTable table(4'000);
-  table.insert(program_of("a", {"k"}), std::string(1'000, 'a'));
-  table.insert(program_of("b", {"k"}), std::string(1'000, 'b'));
+  table.insert(program_of("a", {"k"}), {std::string(1'000, 'a'), "signature"});
+  table.insert(program_of("b", {"k"}), {std::string(1'000, 'b'), "signature"});
   EXPECT_NE(table.find(named("a")), nullptr);
-  table.insert(program_of("c", {"k"}), std::string(1'000, 'c'));
+  table.insert(program_of("c", {"k"}), {std::string(1'000, 'c'), "signature"});
   EXPECT_NE(table.find(named("a")), nullptr);
   EXPECT_EQ(table.find(named("b")), nullptr);
   EXPECT_NE(table.find(named("c")), nullptr);
@@ -52,17 +53,17 @@ TEST(ManifestTable, TheLeastRecentlyUsedGoesFirst) {
 
 TEST(ManifestTable, WhatIsLargerThanTheTableIsNotKept) {
   ManifestTable table(4'000);
-  table.insert(program_of("small", {"k"}), "{}");
-  table.insert(program_of("large", {"k"}), std::string(5'000, 'x'));
+  table.insert(program_of("small", {"k"}), {"{}", "signature"});
+  table.insert(program_of("large", {"k"}), {std::string(5'000, 'x'), "signature"});
   EXPECT_EQ(table.find(named("large")), nullptr);
   EXPECT_NE(table.find(named("small")), nullptr);
 }
 
 TEST(ManifestTable, ABadBlobNamesAndDropsWhatNeedsIt) {
   ManifestTable table(1 << 20);
-  table.insert(program_of("p", {"shared", "own", "shared"}), "{p}");
-  table.insert(program_of("q", {"shared"}), "{q}");
-  table.insert(program_of("r", {"other"}), "{r}");
+  table.insert(program_of("p", {"shared", "own", "shared"}), {"{p}", "signature"});
+  table.insert(program_of("q", {"shared"}), {"{q}", "signature"});
+  table.insert(program_of("r", {"other"}), {"{r}", "signature"});
   const ManifestTable::Users users = table.take_users_of(named("blob shared"));
   EXPECT_EQ(users.programs.size(), 2u);
   EXPECT_EQ(users.kernels, std::vector<Digest>{named("shared")});
@@ -74,7 +75,7 @@ TEST(ManifestTable, ABadBlobNamesAndDropsWhatNeedsIt) {
 
 TEST(ManifestTable, WhatTheCacheGaveUpIsForgotten) {
   ManifestTable table(1 << 20);
-  table.insert(program_of("p", {"a"}), "{p}");
+  table.insert(program_of("p", {"a"}), {"{p}", "signature"});
   table.remove(named("p"));
   table.remove(named("p"));
   EXPECT_EQ(table.find(named("p")), nullptr);
@@ -83,16 +84,17 @@ TEST(ManifestTable, WhatTheCacheGaveUpIsForgotten) {
 
 TEST(ManifestTable, TellsOnceWhatWasUsed) {
   ManifestTable table(4'000);
-  for (const char* name : {"a", "b", "c"}) table.insert(program_of(name, {"k"}), "{}");
+  for (const char* name : {"a", "b", "c"})
+    table.insert(program_of(name, {"k"}), {"{}", "signature"});
   EXPECT_TRUE(table.take_used().empty()) << "inserting is not using";
   (void)table.find(named("b"));
   (void)table.find(named("a"));
   (void)table.find(named("a"));
-  table.insert(program_of("d", {"k"}), "{}");
+  table.insert(program_of("d", {"k"}), {"{}", "signature"});
   EXPECT_EQ(table.take_used(), (std::vector<Digest>{named("a"), named("b")}));
   EXPECT_TRUE(table.take_used().empty());
   (void)table.find(named("c"));
-  table.insert(program_of("large", {"k"}), std::string(3'200, 'x'));
+  table.insert(program_of("large", {"k"}), {std::string(3'200, 'x'), "signature"});
   EXPECT_EQ(table.find(named("c")), nullptr) << "pushed out";
   EXPECT_EQ(table.take_used(), std::vector<Digest>{named("c")}) << "and not forgotten";
 }

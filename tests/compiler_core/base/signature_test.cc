@@ -76,8 +76,8 @@ TEST(Signature, OfOneKindIsNoneOfAnother) {
   const SigningKey key = SigningKey::generate();
   const Digest kernel = Digest::of("kernel");
   const Digest messages[] = {signed_program(kManifest),
-                             signed_copy(kManifest, ""),
-                             signed_copy(kManifest, "x"),
+                             signed_copy(kernel, kManifest, ""),
+                             signed_copy(kernel, kManifest, "x"),
                              signed_candidate(kernel, "", "", "b"),
                              signed_candidate(kernel, "s", "", "b"),
                              signed_candidate(kernel, "", "s", "b"),
