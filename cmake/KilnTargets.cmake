@@ -43,9 +43,10 @@ if(KILN_PCH)
 endif()
 
 # kiln_library(name FOLDERS dir ... DEPS lib ... PRIVATE_DEPS lib ...): a static library of every .cc
-# in this folder and in FOLDERS below it, except the *main.cc of its programs; or of SOURCES alone.
+# in this folder and in FOLDERS below it, except the *main.cc of its programs and EXCEPT's, which
+# are another library's; or of SOURCES alone.
 function(kiln_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;FOLDERS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;EXCEPT;FOLDERS;DEPS;PRIVATE_DEPS" ${ARGN})
   if(NOT ARG_SOURCES)
     set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
     foreach(folder IN LISTS ARG_FOLDERS)
@@ -53,6 +54,9 @@ function(kiln_library name)
     endforeach()
     file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${patterns})
     list(FILTER ARG_SOURCES EXCLUDE REGEX "main\\.cc$")
+    foreach(source IN LISTS ARG_EXCEPT)
+      list(REMOVE_ITEM ARG_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    endforeach()
   endif()
   if(NOT ARG_SOURCES)
     return()
@@ -98,14 +102,24 @@ if(KILN_PCH AND KILN_TESTS)
 endif()
 
 # kiln_test(dir DEPS lib ...): every *_test.cc in tests/<dir> becomes one test program, so that a
-# new test file needs no change to a list.
+# new test file needs no change to a list. EXCEPT leaves some to another program, a kiln_test of the
+# same dir with SOURCES and a NAME.
 function(kiln_test dir)
-  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;EXCEPT;DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${dir}/*_test.cc)
+  foreach(source IN LISTS ARG_EXCEPT)
+    list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/tests/${dir}/${source})
+  endforeach()
+  if(ARG_SOURCES)
+    set(sources ${ARG_SOURCES})
+  endif()
   if(NOT sources)
     return()
   endif()
   string(REPLACE "/" "_" name ${dir})
+  if(ARG_NAME)
+    set(name ${ARG_NAME})
+  endif()
   add_executable(${name}_test ${sources})
   target_link_libraries(${name}_test PRIVATE kiln_options ${ARG_DEPS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <array>
-
 #include "compiler_core/codegen/cpu/attention.h"
 #include "compiler_core/codegen/cpu/column_reduction.h"
 #include "compiler_core/codegen/cpu/convolution.h"
@@ -207,22 +205,6 @@ Recipe argument_recipe(const Graph& graph) {
   for (NodeId id : graph.inputs()) recipe.inputs.push_back(spec(id));
   for (NodeId id : graph.outputs()) recipe.outputs.push_back(spec(id));
   return recipe;
-}
-
-std::span<const std::string_view> source_flags() {
-  // GCC 12's superword vectoriser miscompiles selections between lanes (x / x gave -1); vectors are
-  // written out here, so nothing is lost without it.
-  static constexpr std::array<std::string_view, 10> kFlags = {"-std=gnu++17",
-                                                              "-O3",
-                                                              "-fno-tree-slp-vectorize",
-                                                              "-ffp-contract=fast",
-                                                              "-fno-math-errno",
-                                                              "-fno-trapping-math",
-                                                              "-fwrapv",
-                                                              "-fno-strict-aliasing",
-                                                              "-fno-exceptions",
-                                                              "-Wno-psabi"};
-  return kFlags;
 }
 
 const Digest& codegen_identity() {

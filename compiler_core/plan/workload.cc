@@ -11,40 +11,6 @@
 
 namespace kiln {
 
-std::string_view to_string(Family family) {
-  switch (family) {
-    case Family::kPointwise:
-      return "pointwise";
-    case Family::kRowReduction:
-      return "row_reduction";
-    case Family::kColumnReduction:
-      return "column_reduction";
-    case Family::kMatmul:
-      return "matmul";
-    case Family::kScan:
-      return "scan";
-    case Family::kSort:
-      return "sort";
-    case Family::kScatter:
-      return "scatter";
-    case Family::kConvolution:
-      return "convolution";
-    case Family::kAttention:
-      return "attention";
-    case Family::kCustom:
-      return "custom";
-  }
-  return "unknown";
-}
-
-Result<Family> parse_family(std::string_view name) {
-  for (const Family family : {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction,
-                              Family::kMatmul, Family::kScan, Family::kSort, Family::kScatter,
-                              Family::kConvolution, Family::kAttention, Family::kCustom})
-    if (to_string(family) == name) return family;
-  return fail(Code::kInvalidArgument, "unknown family '" + std::string(name.substr(0, 32)) + "'");
-}
-
 Result<WorkloadBinding> make_workload(const Graph& subgraph) {
   // The passes of normalise, except that broadcasts go all the way down: within a kernel every
   // value is computed where it is used.
