@@ -82,7 +82,7 @@ Result<nlohmann::ordered_json> collect(const Options& options) {
 }
 
 Result<nlohmann::ordered_json> pin(const Options& options, bool pinned) {
-  const auto key = Digest::parse(options.key);
+  const auto key = Digest::parse(options.program_key);
   if (!key)
     return fail(Code::kInvalidArgument,
                 "a program's key has 64 hex digits; `kiln cache ls` and `kiln compile --json` "
@@ -134,7 +134,7 @@ int cache_pin_command(const Options& options, bool pinned) {
   if (options.json)
     std::printf("%s\n", done->dump().c_str());
   else
-    std::printf("%s %s\n", options.key.c_str(), pinned ? "is pinned" : "is not pinned any more");
+    std::printf("%s %s\n", options.program_key.c_str(), pinned ? "is pinned" : "is not pinned any more");
   return kDone;
 }
 

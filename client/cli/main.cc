@@ -117,7 +117,7 @@ CLI::App* add_cache(CLI::App& app, Options& options) {
   auto* pin = cache->add_subcommand("pin", "Never give up this program, nor what it needs");
   auto* unpin = cache->add_subcommand("unpin", "The end of a pin");
   for (auto* command : {pin, unpin})
-    command->add_option("KEY", options.key, "The program's key: 64 hex digits")->required();
+    command->add_option("KEY", options.program_key, "The program's key: 64 hex digits")->required();
   for (auto* command : {gc, pin, unpin}) add_coordinator(command, options);
   for (auto* command : {ls, verify, gc, pin, unpin}) {
     add_data_dir(command, options);

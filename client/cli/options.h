@@ -53,7 +53,7 @@ struct Options {
   uint64_t max_size = 0;
   bool has_max_size = false;
   bool repair = false;
-  std::string key;  // a program's, 64 hex digits
+  std::string program_key;  // 64 hex digits
 
   // up, cache
   std::string data_dir;
