@@ -5,6 +5,7 @@
 #include "client/compiled_program.h"
 #include "client/local_tier.h"
 #include "client/remote.h"
+#include "client/signed_program.h"
 #include "client/toolchains.h"
 #include "compiler_core/compile/local.h"
 #include "compiler_core/frontend/graph_file.h"
@@ -31,9 +32,11 @@ struct Refused {
   Error error;
   bool by_service = false;  // its own word; else it was not reached, or was lost
 
-  // Nobody is there to do it; for what needs no search, this machine can.
+  // Nobody is there to do it, or nobody may for our key; what needs no search, this machine can.
   bool may_compile_here(Mode mode) const {
-    return error.code == Code::kUnavailable && (!by_service || mode == Mode::kDefault);
+    if (error.code == Code::kUnavailable && !by_service) return true;
+    const bool not_for_us = by_service && error.code == Code::kPermissionDenied;
+    return mode == Mode::kDefault && (error.code == Code::kUnavailable || not_for_us);
   }
 };
 using Asked = tl::expected<Found, Refused>;
@@ -56,6 +59,15 @@ Result<SizeBinder> caller_binder(const Program& program, std::span<const int> in
   return SizeBinder::make(inputs, program.symbols);
 }
 
+CompileRequest request_for(const NormalForm& form, const CompileOptions& wanted) {
+  CompileRequest request;
+  request.graph = form.digest;
+  request.target = wanted.target;
+  request.mode = wanted.mode;
+  request.check_only = wanted.check_only;
+  return request;
+}
+
 double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
@@ -74,6 +86,7 @@ struct Client::Impl {
   const Toolchains toolchains;
   std::unique_ptr<LocalTier> local;  // null: none
   std::unique_ptr<Remote> remote;    // null: none
+  std::string signer;                // the public key that programs must be signed with; or empty
   const std::shared_ptr<std::mutex> pool_mu = std::make_shared<std::mutex>();
 
   std::mutex mu;
@@ -97,8 +110,17 @@ struct Client::Impl {
     if (on_disk && local) (void)local->put(key, *files);
   }
 
-  Result<SharedFiles> fetch(Program program, Clock::time_point deadline) {
-    ProgramFiles files{std::move(program), {}};
+  Result<ProgramFiles> recall_from_disk(const Digest& key, const CompileRequest& asked) {
+    TRY(ProgramFiles files, local->get(key, signer));
+    const Status is_asked = check_is_asked(asked, files.program, "the local tier");
+    if (is_asked) return files;
+    local->remove(key);
+    return fail(is_asked.error());
+  }
+
+  Result<SharedFiles> fetch(Remote::Answer answer, Clock::time_point deadline) {
+    ProgramFiles files{
+        std::move(answer.program), {}, std::move(answer.manifest), std::move(answer.signature)};
     std::vector<std::string> binaries(files.program.kernels.size());
     std::vector<Digest> missing;
     for (size_t i = 0; i < binaries.size(); ++i) {
@@ -122,11 +144,7 @@ struct Client::Impl {
   }
 
   Asked ask(const NormalForm& form, const CompileOptions& wanted, Clock::time_point deadline) {
-    CompileRequest request;
-    request.graph = form.digest;
-    request.target = wanted.target;
-    request.mode = wanted.mode;
-    request.check_only = wanted.check_only;
+    const CompileRequest request = request_for(form, wanted);
     const auto text = [&form] { return print(form.graph); };
     const auto progress = [&wanted](const Progress& p) {
       if (wanted.on_progress)
@@ -135,15 +153,17 @@ struct Client::Impl {
     };
     TRY(Remote::Word answer, remote->compile(request, text, progress, deadline));
     if (!answer) return tl::unexpected(Refused(answer.error(), true));
-    auto files = fetch(answer->program, deadline);
+    CacheOutcome outcome = answer->outcome;
+    auto files = fetch(*std::move(answer), deadline);
     if (!files && files.error().code == Code::kNotFound && !wanted.check_only) {
       // A blob was lost between the two questions; the coordinator now knows, and tunes it again.
       TRY(answer, remote->compile(request, text, progress, deadline));
       if (!answer) return tl::unexpected(Refused(answer.error(), true));
-      files = fetch(std::move(answer->program), deadline);
+      outcome = answer->outcome;
+      files = fetch(*std::move(answer), deadline);
     }
     if (!files) return fail(std::move(files).error());
-    return Found{*std::move(files), answer->outcome};
+    return Found{*std::move(files), outcome};
   }
 
   Result<Found> compile_here(const NormalForm& form, const Target& target) {
@@ -161,7 +181,10 @@ struct Client::Impl {
     const Digest key = program_key(form.digest, wanted.target, wanted.mode, codegen_identity());
     if (SharedFiles files = recall(key)) return Found{files, CacheOutcome::kHit};
     if (local) {
-      if (auto files = local->get(key)) {
+      auto files = recall_from_disk(key, request_for(form, wanted));
+      if (!files && files.error().code != Code::kNotFound && wanted.on_message)
+        wanted.on_message(files.error().message);
+      if (files) {
         auto shared = std::make_shared<const ProgramFiles>(*std::move(files));
         keep(key, shared, false);
         return Found{shared, CacheOutcome::kHit};
@@ -237,8 +260,14 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
   if (!given.cache_dir.empty()) {
     TRY(impl->local, LocalTier::open(given.cache_dir));
   }
-  if (!given.coordinator.empty())
+  if (!given.signing_key.empty()) {
+    TRY(impl->signer, parse_public_key(given.signing_key));
+  }
+  if (!given.coordinator.empty()) {
     impl->remote = std::make_unique<Remote>(given.coordinator, given.connect_timeout);
+    impl->remote->trust(impl->signer);
+    impl->remote->use_key(given.key_file);
+  }
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 

@@ -21,7 +21,11 @@ namespace kiln {
 
 struct ClientOptions {
   std::string coordinator;  // "tcp://127.0.0.1:7557"; empty: no service, local only
+  std::string key_file;     // what `kiln keys new` wrote, for a coordinator that takes keys
   std::string cache_dir;    // local disk tier; empty: none
+  // The Ed25519 public key, 64 hex digits, that every program must be signed with; empty: whichever
+  // the coordinator says it has.
+  std::string signing_key{};
   std::chrono::milliseconds connect_timeout{2000};
   bool allow_fallback = true;  // compile locally when the service is away
   std::string compiler;        // of the fallback; empty: the first of g++, c++, clang++ on PATH

@@ -14,10 +14,42 @@ Result<std::unique_ptr<LocalTier>> LocalTier::open(const Path& root) {
   return std::unique_ptr<LocalTier>(new LocalTier(root, std::move(blobs)));
 }
 
-Result<ProgramFiles> LocalTier::get(const Digest& key) {
-  TRY(const std::string json, read_file(programs_ / (key.hex() + ".json")));
+void LocalTier::remove(const Digest& key) const {
+  std::error_code ignored;
+  std::filesystem::remove(file(key, ".json"), ignored);
+  std::filesystem::remove(file(key, ".sig"), ignored);
+}
+
+// The signature that it came with.
+Result<Signature> LocalTier::check(const Digest& key, const std::string& manifest,
+                                   std::string_view signer) const {
+  const auto lines = read_file(file(key, ".sig"));
+  if (!lines && lines.error().code != Code::kNotFound) return fail(lines.error());
+  const std::string text = lines.value_or("\n\n");
+  const size_t end = text.find('\n');
+  const std::string origin = text.substr(0, end);
+  const size_t rest = end == std::string::npos ? text.size() : end + 1;
+  TRY(Signature came_with, Signature::parse(origin));
+  TRY(const Signature copied, Signature::parse(text.substr(rest, text.find('\n', rest) - rest)));
+  const std::string what = "program " + key.short_hex() + " in " + programs_.string();
+  const std::string own = read_public_key(signing_).value_or("");
+  TRY_STATUS(verify_signature(signed_copy(key, manifest, origin), copied, own, what));
+  if (!signer.empty() && !came_with.bytes.empty())
+    TRY_STATUS(verify_signature(signed_program(manifest), came_with, signer, what));
+  return came_with;
+}
+
+Result<ProgramFiles> LocalTier::get(const Digest& key, std::string_view signer) {
   ProgramFiles files;
-  TRY(files.program, program_from_json(json));
+  TRY(files.manifest, read_file(file(key, ".json")));
+  auto signature = check(key, files.manifest, signer);
+  auto program = program_from_json(files.manifest);
+  if (!signature || !program) {
+    remove(key);
+    return fail(signature ? program.error() : signature.error());
+  }
+  files.program = *std::move(program);
+  files.signature = *std::move(signature);
   for (const ProgramKernel& kernel : files.program.kernels) {
     TRY(std::string binary, blobs_->get(kernel.blob));
     files.artifacts.push_back({kernel.recipe, std::move(binary), kernel.blob});
@@ -39,7 +71,13 @@ Status LocalTier::put(const Digest& key, const ProgramFiles& files) {
   std::call_once(swept_, [this] { sweep(); });
   for (const Artifact& artifact : files.artifacts)
     TRY_STATUS(blobs_->put(artifact.binary).map([](const Digest&) {}));
-  return publish_file(programs_ / (key.hex() + ".json"), program_to_json(files.program));
+  const std::string manifest =
+      files.manifest.empty() ? program_to_json(files.program) : files.manifest;
+  TRY(const SigningKey own, SigningKey::load_or_create(signing_));
+  const std::string origin = files.signature.to_string();
+  const std::string copy = own.sign(signed_copy(key, manifest, origin)).to_string();
+  TRY_STATUS(publish_file(file(key, ".sig"), origin + "\n" + copy + "\n"));
+  return publish_file(file(key, ".json"), manifest);
 }
 
 }  // namespace kiln

@@ -2,6 +2,12 @@
 // BlobStore. Read before the service is asked, so that a replica starts even when it is away.
 // Thread-safe, and safe for several processes on one root: every file is published whole and named
 // by what it answers.
+//
+// Nothing is taken from it that is not signed. <ProgramKey>.sig has two lines (signature.h): the
+// coordinator's signature of the manifest, empty for what was compiled here; and the signature of
+// the tier's own key (<root>/signing, mode 0600) over key, manifest and first line, made when it
+// was put. The second must be good; the first too, for a client that was given the coordinator's
+// key. What is unsigned, wrongly signed or altered is removed and refused.
 #pragma once
 
 #include <memory>
@@ -9,6 +15,7 @@
 #include <vector>
 
 #include "cache/blob_store.h"
+#include "compiler_core/base/signature.h"
 #include "compiler_core/program/program.h"
 
 namespace kiln {
@@ -17,25 +24,37 @@ namespace kiln {
 struct ProgramFiles {
   Program program;
   std::vector<Artifact> artifacts;  // one per program.kernels
+  std::string manifest{};           // as it was signed; empty: compiled here
+  Signature signature{};            // the coordinator's
 };
 
 class LocalTier {
  public:
   static Result<std::unique_ptr<LocalTier>> open(const Path& root);
 
-  // kNotFound unless the manifest and every blob are there and sound.
-  Result<ProgramFiles> get(const Digest& key);
+  // kNotFound unless the manifest and every blob are there; kPermissionDenied or kCorruption when
+  // it is not to be trusted. `signer`: the coordinator's public key when it is known, else empty.
+  Result<ProgramFiles> get(const Digest& key, std::string_view signer);
   Result<std::string> blob(const Digest& digest) { return blobs_->get(digest); }
+  void remove(const Digest& key) const;
   // Blobs first, manifest last; the first one sweeps up what killed processes left. Failures (a
   // full disk) are the caller's to ignore.
   Status put(const Digest& key, const ProgramFiles& files);
 
  private:
   LocalTier(const Path& root, std::unique_ptr<BlobStore> blobs)
-      : programs_(root / "programs"), shelves_(root / "blobs"), blobs_(std::move(blobs)) {}
+      : programs_(root / "programs"),
+        shelves_(root / "blobs"),
+        signing_(root / "signing"),
+        blobs_(std::move(blobs)) {}
   void sweep() const;
+  Path file(const Digest& key, const char* ending) const {
+    return programs_ / (key.hex() + ending);
+  }
+  Result<Signature> check(const Digest& key, const std::string& manifest,
+                          std::string_view signer) const;
 
-  const Path programs_, shelves_;
+  const Path programs_, shelves_, signing_;
   const std::unique_ptr<BlobStore> blobs_;
   std::once_flag swept_;  // with the first put
 };

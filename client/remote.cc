@@ -1,7 +1,13 @@
 #include "client/remote.h"
 
 #include <algorithm>
+#include <random>
+#include <thread>
 #include <unordered_map>
+
+#include "client/backoff.h"
+
+#include "client/signed_program.h"
 
 namespace kiln {
 namespace {
@@ -29,6 +35,11 @@ Result<Message> receive(Connection& connection, Remote::Clock::time_point deadli
 }
 
 }  // namespace
+
+Remote::Patience Remote::real_patience() {
+  return {[] { return uint64_t{std::random_device()()}; },
+          [](std::chrono::milliseconds wait) { std::this_thread::sleep_for(wait); }};
+}
 
 bool Remote::breaker_open() const {
   std::lock_guard lock(mu_);
@@ -64,8 +75,12 @@ Result<std::unique_ptr<Connection>> Remote::acquire(bool& kept_one) {
       return connection;
     }
   }
-  auto connection =
-      Connection::open(endpoint_, Role::kClient, static_cast<int>(connect_timeout_.count()));
+  ConnectOptions options;
+  if (!key_file_.empty()) {
+    TRY(options.key, read_client_key(key_file_));
+  }
+  auto connection = Connection::open(endpoint_, Role::kClient,
+                                     static_cast<int>(connect_timeout_.count()), options);
   if (connection) {
     std::lock_guard lock(mu_);
     reached_ = true;
@@ -97,10 +112,26 @@ Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& c
   }
 }
 
-Result<Remote::Word> Remote::compile(const CompileRequest& original,
+Result<Remote::Word> Remote::compile(const CompileRequest& request,
                                      const std::function<std::string()>& graph_text,
                                      const std::function<void(const Progress&)>& on_progress,
                                      Clock::time_point deadline) {
+  Backoff backoff(patience_.jitter_seed());
+  for (;;) {
+    auto word = compile_once(request, graph_text, on_progress, deadline);
+    const Error* refused = !word ? &word.error() : !*word ? &word->error() : nullptr;
+    if (refused == nullptr || refused->code != Code::kOverloaded) return word;
+    const auto wait = backoff.next(std::chrono::milliseconds(refused->retry_after_ms),
+                                   std::chrono::milliseconds(remaining_ms(deadline)));
+    if (!wait) return word;
+    patience_.sleep(*wait);
+  }
+}
+
+Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
+                                          const std::function<std::string()>& graph_text,
+                                          const std::function<void(const Progress&)>& on_progress,
+                                          Clock::time_point deadline) {
   CompileRequest request = original;
   request.request = next_request();
   return with_connection<Word>([&](Connection& connection) -> Result<Word> {
@@ -121,8 +152,13 @@ Result<Remote::Word> Remote::compile(const CompileRequest& original,
       } else if (answers<CompileReply>(*message, request.request)) {
         auto& reply = std::get<CompileReply>(*message);
         if (!reply.outcome) return Word(fail(reply.outcome.error()));
-        TRY(Program program, program_from_json(reply.program_json));
-        return Word(Answer{*reply.outcome, std::move(program)});
+        if (*reply.outcome == CacheOutcome::kQueued) return Word(Answer{*reply.outcome, {}});
+        const std::string& signer = connection.welcome().signing_key;
+        auto program = checked_program(request, reply, signer,
+                                       trusted_signer_.empty() ? signer : trusted_signer_);
+        if (!program) return fail(std::move(program).error());  // no word of the service
+        return Word(Answer{*reply.outcome, *std::move(program), std::move(reply.program_json),
+                           Signature{signer, std::move(reply.signature)}});
       }
     }
   });

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler_core/base/signature.h"
 #include "schema/messages.h"
 #include "schema/transport.h"
 
@@ -19,17 +20,37 @@ class Remote {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Remote(std::string endpoint, std::chrono::milliseconds connect_timeout)
-      : endpoint_(std::move(endpoint)), connect_timeout_(connect_timeout) {}
+  // How it waits before it asks an overloaded service again; tests have their own.
+  struct Patience {
+    std::function<uint64_t()> jitter_seed;
+    std::function<void(std::chrono::milliseconds)> sleep;
+  };
+  static Patience real_patience();
+
+  Remote(std::string endpoint, std::chrono::milliseconds connect_timeout,
+         Patience patience = real_patience())
+      : endpoint_(std::move(endpoint)),
+        connect_timeout_(connect_timeout),
+        patience_(std::move(patience)) {}
+
+  // The file of a key (schema/key_file.h), read for each connection. REQUIRES: before the first call.
+  void use_key(Path file) { key_file_ = std::move(file); }
 
   struct Answer {
     CacheOutcome outcome = CacheOutcome::kHit;
-    Program program;
+    Program program;  // checked against its signature; of kQueued there is none
+    std::string manifest{};
+    Signature signature{};
   };
+  // Programs are taken from this signer only (a public key); until then, and with an empty one,
+  // from whoever the coordinator says it is. REQUIRES: before the first call.
+  void trust(std::string signer) { trusted_signer_ = std::move(signer); }
   // What the coordinator says: a program, or why there is none. kUnavailable: no worker for it.
   using Word = Result<Answer>;
   // Asks for a program; uploads `graph_text` only when the coordinator wants it. `on_progress` may
-  // be empty. kUnavailable when nobody answers, kDeadlineExceeded, or what ended the connection.
+  // be empty. An overloaded coordinator is asked again when it says (backoff.h), within the
+  // deadline. kUnavailable when nobody answers, kDeadlineExceeded, or what ended the connection;
+  // kPermissionDenied or kCorruption when the program is not to be trusted (signed_program.h).
   Result<Word> compile(const CompileRequest& request,
                        const std::function<std::string()>& graph_text,
                        const std::function<void(const Progress&)>& on_progress,
@@ -47,6 +68,10 @@ class Remote {
   bool ever_reached() const;
 
  private:
+  Result<Word> compile_once(const CompileRequest& request,
+                            const std::function<std::string()>& graph_text,
+                            const std::function<void(const Progress&)>& on_progress,
+                            Clock::time_point deadline);
   // A kept connection if `kept_one` asks for it and there is one (it says so), else a new one.
   Result<std::unique_ptr<Connection>> acquire(bool& kept_one);
   void release(std::unique_ptr<Connection> connection);
@@ -59,6 +84,9 @@ class Remote {
 
   const std::string endpoint_;
   const std::chrono::milliseconds connect_timeout_;
+  const Patience patience_;
+  std::string trusted_signer_;
+  Path key_file_;  // empty: none
 
   mutable std::mutex mu_;
   // Guarded by mu_.
