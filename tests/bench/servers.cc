@@ -1,0 +1,150 @@
+#include "tests/bench/servers.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "compiler_core/base/check.h"
+#include "tests/bench/dialogue.h"
+
+namespace kiln::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+sockaddr_in loopback(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = loopback(0);
+  socklen_t size = sizeof address;
+  CHECK(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0, "there is a free port");
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+// -1 when nobody listens.
+int connect_to(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const sockaddr_in address = loopback(port);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+template <class Condition>
+void wait_for(Condition condition, int seconds) {
+  for (int i = 0; i < seconds * 200; ++i) {
+    if (condition()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(false, "a server starts in time");
+}
+
+}  // namespace
+
+Server Server::kiln(const Path& directory, const std::vector<std::string>& more) {
+  const Path ready_file = directory / "ready.json";
+  std::filesystem::remove(ready_file);
+  std::vector<std::string> arguments = {testing::binary("kiln-coordinator"),
+                                        "--data-dir",
+                                        (directory / "data").string(),
+                                        "--listen",
+                                        "tcp://127.0.0.1:0",
+                                        "--http",
+                                        "none",
+                                        "--ready-file",
+                                        ready_file.string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const auto start = Clock::now();
+  auto child = testing::Child::start(arguments, directory / "kiln.out", directory / "kiln.err");
+  wait_for([&] { return std::filesystem::exists(ready_file); }, 120);
+  const double start_s = seconds_since(start);
+  const std::string endpoint =
+      nlohmann::json::parse(read_file(ready_file).value()).at("endpoint").get<std::string>();
+  return {std::move(child), std::stoi(endpoint.substr(endpoint.rfind(':') + 1)), start_s};
+}
+
+Server Server::redis(const Path& directory) {
+  constexpr const char* kProgram = "/usr/bin/redis-server";
+  CHECK(std::filesystem::exists(kProgram), "redis-server is installed: ops/setup --bench");
+  const int port = free_port();
+  const auto start = Clock::now();
+  auto child =
+      testing::Child::start({kProgram, "--port", std::to_string(port), "--bind", "127.0.0.1",
+                             "--save", "", "--appendonly", "no", "--maxclients", "20000",
+                             "--tcp-backlog", "4096", "--dir", directory.string()},
+                            directory / "redis.out", directory / "redis.err");
+  wait_for(
+      [&] {
+        const int fd = connect_to(port);
+        if (fd >= 0) close(fd);
+        return fd >= 0;
+      },
+      20);
+  return {std::move(child), port, seconds_since(start)};
+}
+
+std::string Server::endpoint() const {
+  return fmt::format("tcp://127.0.0.1:{}", port_);
+}
+
+ServerUse Server::use() const {
+  ServerUse use;
+  const std::string proc = fmt::format("/proc/{}/", child_.pid());
+  std::ifstream stat(proc + "stat");
+  std::string text((std::istreambuf_iterator<char>(stat)), {});
+  std::istringstream fields(text.substr(text.rfind(')') + 2));  // the name may contain anything
+  std::string field;
+  double user = 0, system = 0, pages = 0;
+  for (int i = 3; fields >> field; ++i) {  // proc(5) numbers fields from one
+    if (i == 14) user = std::stod(field);
+    if (i == 15) system = std::stod(field);
+    if (i == 24) pages = std::stod(field);
+  }
+  use.cpu_s = (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  use.resident_bytes = pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+  for ([[maybe_unused]] const auto& fd : std::filesystem::directory_iterator(proc + "fd"))
+    ++use.fds;
+  return use;
+}
+
+void Server::stop() {
+  child_.signal(SIGTERM);
+  child_.wait();
+}
+
+void fill_redis(int port, const std::vector<std::pair<std::string, std::string>>& pairs) {
+  const int fd = connect_to(port);
+  CHECK(fd >= 0, "the Redis is there");
+  for (const auto& [key, value] : pairs) {
+    const std::string command = resp_command({"SET", key, value});
+    CHECK(send(fd, command.data(), command.size(), 0) == std::ssize(command), "it takes a value");
+    char answer[5];
+    CHECK(recv(fd, answer, sizeof answer, MSG_WAITALL) == 5 && answer[0] == '+', "it says OK");
+  }
+  close(fd);
+}
+
+}  // namespace kiln::bench

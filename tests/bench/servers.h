@@ -1,0 +1,41 @@
+// The servers that service_bench measures, each a process of its own on a free port of loopback.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/support/process.h"
+
+namespace kiln::bench {
+
+struct ServerUse {
+  double cpu_s = 0;           // user and system, so far
+  double resident_bytes = 0;  // now
+  int fds = 0;
+};
+
+class Server {
+ public:
+  // kiln-coordinator on `directory`/data; waits until it is ready. `start_s`: how long that took.
+  static Server kiln(const Path& directory, const std::vector<std::string>& more = {});
+  // redis-server, which keeps nothing on disk. CHECKs that it is installed (ops/setup --bench).
+  static Server redis(const Path& directory);
+
+  int port() const { return port_; }
+  std::string endpoint() const;  // "tcp://127.0.0.1:PORT"
+  double start_s() const { return start_s_; }
+  ServerUse use() const;
+  void stop();
+
+ private:
+  Server(testing::Child child, int port, double start_s)
+      : child_(std::move(child)), port_(port), start_s_(start_s) {}
+  testing::Child child_;
+  int port_;
+  double start_s_;
+};
+
+// Puts `pairs` (key, value) into a Redis.
+void fill_redis(int port, const std::vector<std::pair<std::string, std::string>>& pairs);
+
+}  // namespace kiln::bench

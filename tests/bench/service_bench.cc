@@ -1,0 +1,277 @@
+// A coordinator under load: kiln-coordinator as a process, a thousand connections of a generator
+// beside it on the same cores, and redis-server answering GETs of the same sizes over as many
+// connections in turn with it, so that whatever else the machine does hits both.
+//
+//   service_bench [--json] [--connections N] [--rounds N] [--seconds S] [--rate N] [PART...]
+//
+// Parts, all by default: lookups blobs rate one-key storm. CPU time a request is the server's own,
+// so it says something on a busy machine too.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <set>
+
+#include "schema/codec.h"
+#include "tests/bench/crowd.h"
+#include "tests/bench/score.h"
+#include "tests/bench/servers.h"
+#include "tests/coordinator/fake_fleet.h"
+
+namespace kiln::bench {
+namespace {
+
+constexpr int kPrograms = 64;
+constexpr size_t kBlobBytes = 16 << 10;
+
+struct BenchOptions {
+  bool json = false;
+  size_t connections = 1'000;
+  int rounds = 5;
+  double seconds = 2, rate = 50'000;
+  std::vector<std::string> parts;
+  bool wants(const std::string& part) const {
+    return parts.empty() || std::ranges::find(parts, part) != parts.end();
+  }
+  std::chrono::milliseconds round() const {
+    return std::chrono::milliseconds(static_cast<int>(seconds * 1000));
+  }
+};
+
+// What the questions are about: programs that a scripted worker tuned.
+struct Stock {
+  std::vector<NormalForm> graphs;
+  std::vector<std::string> manifests;
+  std::vector<Digest> blobs;
+  size_t manifest_bytes() const { return manifests.front().size(); }
+};
+
+Stock fill(const std::string& endpoint) {
+  Tally tally;
+  FakeWorkerOptions options;
+  options.binary_bytes = kBlobBytes;
+  const FakeWorker worker(endpoint, tally, options);
+  TestClient client(endpoint);
+  Stock stock;
+  for (int i = 0; i < kPrograms; ++i) {
+    stock.graphs.push_back(test_graph(i + 3));
+    const NormalForm& graph = stock.graphs.back();
+    const CompileReply reply = client.compile(graph, client.request_for(graph, Mode::kDefault));
+    CHECK(reply.outcome.has_value(), reply.outcome ? "" : reply.outcome.error().message);
+    stock.manifests.push_back(reply.program_json);
+    stock.blobs.push_back(program_from_json(reply.program_json)->kernels.at(0).blob);
+  }
+  return stock;
+}
+
+KilnQuestions look_ups(const Stock& stock) {
+  KilnQuestions questions;
+  for (const NormalForm& graph : stock.graphs) {
+    CompileRequest request;
+    request.request = 1;
+    request.graph = graph.digest;
+    request.target = test_target();
+    request.mode = Mode::kDefault;
+    questions.frames.push_back(kiln_frame(request));
+  }
+  questions.check = [](const Message& answer) {
+    const auto* reply = std::get_if<CompileReply>(&answer);
+    return reply != nullptr && reply->outcome == CacheOutcome::kHit && !reply->program_json.empty();
+  };
+  return questions;
+}
+
+KilnQuestions blob_fetches(const Stock& stock) {
+  KilnQuestions questions;
+  for (const Digest& blob : stock.blobs)
+    questions.frames.push_back(kiln_frame(BlobRequest{1, {blob}}));
+  questions.check = [](const Message& answer) {
+    const auto* reply = std::get_if<BlobReply>(&answer);
+    return reply != nullptr && reply->blobs.size() == 1 && reply->blobs[0].size() == kBlobBytes;
+  };
+  return questions;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// One server's rounds.
+struct Rounds {
+  std::vector<double> per_s, p50_ms, p99_ms, cpu_us;
+  void take(Crowd& crowd, const Server& server, std::chrono::milliseconds time) {
+    const double before_s = server.use().cpu_s;
+    const Load load = crowd.saturate(1, time);
+    per_s.push_back(load.per_s());
+    p50_ms.push_back(load.p50_ms);
+    p99_ms.push_back(load.p99_ms);
+    cpu_us.push_back(1e6 * (server.use().cpu_s - before_s) / static_cast<double>(load.answers));
+  }
+  void add_to(Score& score, const std::string& name) const {
+    score.add(name, median(per_s), "/s");
+    score.add(name + ", p50", median(p50_ms), "ms");
+    score.add(name + ", p99", median(p99_ms), "ms");
+    score.add(name + ", the server's CPU time", median(cpu_us), "us each");
+  }
+};
+
+class Bench {
+ public:
+  explicit Bench(const BenchOptions& options)
+      : options_(options),
+        dir_(*TempDir::create("kiln-service-bench")),
+        kiln_(Server::kiln(dir_.path())),
+        stock_(fill(kiln_.endpoint())) {}
+
+  void run() {
+    if (options_.wants("lookups")) look_ups_beside_redis();
+    if (options_.wants("blobs")) blobs_beside_redis();
+    if (options_.wants("rate")) offered_load();
+    if (options_.wants("storm")) reconnect_storm();
+    if (options_.wants("one-key")) one_new_key();
+  }
+  const Score& score() const { return score_; }
+
+ private:
+  void look_ups_beside_redis() {
+    std::vector<std::pair<std::string, std::string>> pairs;
+    for (int i = 0; i < kPrograms; ++i)
+      pairs.emplace_back(stock_.graphs[i].digest.hex(), stock_.manifests[i]);
+    beside_redis(fmt::format("look-ups, manifests of {} bytes", stock_.manifest_bytes()),
+                 look_ups(stock_), pairs, "> 50000");
+  }
+
+  void blobs_beside_redis() {
+    std::vector<std::pair<std::string, std::string>> pairs;
+    for (int i = 0; i < kPrograms; ++i)
+      pairs.emplace_back(stock_.blobs[i].hex(), std::string(kBlobBytes, 'x'));
+    beside_redis("artifacts of 16 KiB", blob_fetches(stock_), pairs, "");
+  }
+
+  void beside_redis(const std::string& name, const KilnQuestions& questions,
+                    const std::vector<std::pair<std::string, std::string>>& pairs,
+                    const std::string& goal) {
+    const Server redis = Server::redis(dir_.path());
+    fill_redis(redis.port(), pairs);
+    RedisQuestions gets;
+    for (const auto& [key, value] : pairs) gets.keys.push_back(resp_command({"GET", key}));
+    Crowd ours(kiln_.port(), options_.connections, [&] { return kiln_dialogue(questions); });
+    Crowd theirs(redis.port(), options_.connections, [&] { return redis_dialogue(gets); });
+    ours.once();
+    theirs.once();
+    Rounds kiln, beside;
+    std::vector<double> ratios;
+    for (int i = 0; i < options_.rounds; ++i) {
+      kiln.take(ours, kiln_, options_.round());
+      beside.take(theirs, redis, options_.round());
+      ratios.push_back(kiln.per_s.back() / beside.per_s.back());
+    }
+    kiln.add_to(score_, name + ": kiln");
+    beside.add_to(score_, name + ": redis");
+    if (!goal.empty()) score_.add(name + ": kiln against 50,000/s", median(kiln.per_s), "/s", goal);
+    score_.add(name + ": kiln / redis, median of rounds", median(ratios), "x", "> 1.0");
+  }
+
+  void offered_load() {
+    const KilnQuestions questions = look_ups(stock_);
+    Crowd crowd(kiln_.port(), options_.connections, [&] { return kiln_dialogue(questions); });
+    crowd.once();
+    for (const double rate : {options_.rate / 5, options_.rate}) {
+      const Load load = crowd.offer(rate, 2 * options_.round());
+      const std::string name = fmt::format("look-ups offered at {:.0f}/s", rate);
+      score_.add(name + ": answered", load.per_s(), "/s");
+      score_.add(name + ": p50", load.p50_ms, "ms");
+      score_.add(name + ": p99", load.p99_ms, "ms", "< 5",
+                 fmt::format("max {:.1f} ms", load.max_ms));
+    }
+  }
+
+  // Everybody comes back at once, says hello and asks.
+  void reconnect_storm() {
+    constexpr size_t kClients = 5'000;
+    const KilnQuestions questions = look_ups(stock_);
+    for (int i = 0; i < 2; ++i) {
+      const auto start = Crowd::Clock::now();
+      Crowd crowd(kiln_.port(), kClients, [&] { return kiln_dialogue(questions); });
+      crowd.once();
+      const std::chrono::duration<double> took = Crowd::Clock::now() - start;
+      score_.add(fmt::format("{} clients connect and are answered, round {}", kClients, i + 1),
+                 took.count(), "s", "< 10");
+    }
+    score_.add("memory of the coordinator afterwards", kiln_.use().resident_bytes / (1 << 20),
+               "MiB");
+  }
+
+  // Everybody asks for a program that nobody has: one graph comes, each candidate is compiled once.
+  void one_new_key() {
+    const NormalForm graph = test_graph(1'000'003);
+    Tally tally;
+    const FakeWorker worker(kiln_.endpoint(), tally);
+    CompileRequest request;
+    request.request = 1;
+    request.graph = graph.digest;
+    request.target = test_target();
+    request.mode = Mode::kMaxAutotune;
+    const KilnQuestions questions{{kiln_frame(request)}, {}};
+    int uploads = 0, tuned = 0, joined = 0;
+    const auto on_message = [&](const Message& message) -> Heard {
+      if (std::holds_alternative<NeedGraph>(message)) {
+        ++uploads;
+        CompileRequest with_graph = request;
+        with_graph.graph_text = print(graph.graph);
+        return {false, encode(with_graph)};
+      }
+      const auto* reply = std::get_if<CompileReply>(&message);
+      if (reply == nullptr) return {};
+      CHECK(reply->outcome.has_value(), reply->outcome ? "" : reply->outcome.error().message);
+      ++(reply->outcome == CacheOutcome::kTuned ? tuned : joined);
+      return {true, ""};
+    };
+    Crowd crowd(kiln_.port(), options_.connections,
+                [&] { return kiln_conversation(questions, on_message); });
+    const Load load = crowd.once();
+    int most = 0;
+    for (const auto& [candidate, times] : tally.compiled()) most = std::max(most, times);
+    const std::string name = fmt::format("{} clients, one new key", options_.connections);
+    score_.add(name + ": compiles of a candidate, at most", most, "", "< 1.5",
+               fmt::format("{} candidates, {} uploads of the graph, {} tuned, {} joined",
+                           tally.compiled().size(), uploads, tuned, joined));
+    score_.add(name + ": until the last has its answer", load.max_ms, "ms");
+  }
+
+  const BenchOptions options_;
+  const TempDir dir_;
+  const Server kiln_;
+  const Stock stock_;
+  Score score_;
+};
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+}  // namespace kiln::bench
+
+int main(int argc, char** argv) {
+  kiln::bench::BenchOptions options;
+  CLI::App app("A coordinator under load, beside redis-server");
+  app.add_flag("--json", options.json);
+  app.add_option("--connections", options.connections)->capture_default_str();
+  app.add_option("--rounds", options.rounds)->capture_default_str();
+  app.add_option("--seconds", options.seconds, "of each round")->capture_default_str();
+  app.add_option("--rate", options.rate, "offered look-ups a second")->capture_default_str();
+  app.add_option("PART", options.parts)
+      ->check(CLI::IsMember({"lookups", "blobs", "rate", "one-key", "storm"}));
+  CLI11_PARSE(app, argc, argv);
+  kiln::bench::raise_descriptor_limit();
+  kiln::bench::Bench bench(options);
+  bench.run();
+  fmt::print("{}\n", options.json ? bench.score().json().dump(2) : bench.score().markdown());
+  return 0;
+}
