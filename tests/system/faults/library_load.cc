@@ -1,0 +1,103 @@
+#include "tests/system/faults/library_load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "client/client.h"
+
+namespace kiln::testing {
+namespace {
+
+constexpr std::chrono::seconds kDeadline{20}, kGrace{5};
+
+std::unique_ptr<Client> connect(const std::string& endpoint) {
+  ClientOptions options;
+  options.coordinator = endpoint;
+  options.allow_fallback = false;
+  options.threads = 1;
+  return Client::create(std::move(options)).value();
+}
+
+bool is_right(const CompiledProgram& compiled, const SmallProgram& program) {
+  const bool has_rows = program.out.size() == 2;
+  const auto count = static_cast<int64_t>(program.x.size());
+  const auto columns = has_rows ? static_cast<int64_t>(program.out[0].size()) : 1;
+  Tensor x(DType::kF32,
+           has_rows ? std::vector<int64_t>{count / columns, columns} : std::vector<int64_t>{count});
+  std::ranges::copy(program.x, x.as<float>().begin());
+  const Tensor* const inputs[] = {&x};
+  const auto outputs = compiled.run(inputs);
+  if (!outputs || outputs->size() != program.out.size()) return false;
+  for (size_t i = 0; i < program.out.size(); ++i)
+    if (!std::ranges::equal((*outputs)[i].as<float>(), program.out[i])) return false;
+  return true;
+}
+
+bool is_expected(Code code) {
+  return code == Code::kUnavailable || code == Code::kOverloaded || code == Code::kDeadlineExceeded;
+}
+
+}  // namespace
+
+LibraryLoad::LibraryLoad(std::string endpoint, Path programs, int threads, int first_program,
+                         int programs_each)
+    : endpoint_(std::move(endpoint)),
+      programs_(std::move(programs)),
+      programs_each_(programs_each) {
+  for (int n = 0; n < threads; ++n)
+    threads_.emplace_back([this, first = first_program + n * programs_each] { ask_on(first); });
+}
+
+LibraryLoad::~LibraryLoad() {
+  stop_ = true;
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::string LibraryLoad::complaint() const {
+  const std::lock_guard lock(mu_);
+  return complaint_;
+}
+
+void LibraryLoad::complain(const std::string& what) {
+  const std::lock_guard lock(mu_);
+  if (complaint_.empty()) complaint_ = what;
+}
+
+void LibraryLoad::ask_on(int first_program) {
+  std::mt19937_64 random(static_cast<uint64_t>(first_program));
+  std::unique_ptr<Client> client;
+  for (int n = 0; !stop_; ++n) {
+    // A client remembers what it had, so that every other ask comes from a new one.
+    if (n % 2 == 0) client = connect(endpoint_);
+    const auto number = static_cast<int>(random() % static_cast<uint64_t>(programs_each_));
+    const SmallProgram program = small_program(programs_, first_program + number);
+    const auto start = std::chrono::steady_clock::now();
+    CompileOptions options;
+    options.deadline = kDeadline;
+    const auto compiled = client->compile_file(program.graph, options);
+    const auto took = std::chrono::steady_clock::now() - start;
+    if (took > kDeadline + kGrace) {
+      ++tally_.late;
+      complain(fmt::format("program {} answered late", program.number));
+    }
+    if (!compiled) {
+      const Error& error = compiled.error();
+      ++(is_expected(error.code) ? tally_.errors : tally_.strange);
+      if (!is_expected(error.code)) complain(error.message);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      continue;
+    }
+    ++tally_.answers;
+    if ((*compiled)->outcome() == "hit") ++tally_.hits;
+    if (!is_right(**compiled, program)) {
+      ++tally_.wrong;
+      complain(fmt::format("program {} computes something else", program.number));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+}  // namespace kiln::testing

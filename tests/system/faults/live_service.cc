@@ -1,0 +1,209 @@
+#include "tests/system/faults/live_service.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void pause_ms(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+// A port that was free a moment ago: the coordinator keeps it over its restarts.
+int free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  CHECK(::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0, "a port");
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+std::vector<std::string> environment_of(const Path& root, const FaultControl& faults) {
+  std::vector<std::string> environment = faults.environment();
+  environment.push_back("TMPDIR=" + (root / "tmp").string());
+  environment.push_back("XDG_RUNTIME_DIR=" + (root / "run").string());
+  return environment;
+}
+
+}  // namespace
+
+LiveService::LiveService(Options options, const FaultControl& faults)
+    : options_(std::move(options)), environment_(environment_of(options_.root, faults)) {
+  for (const char* name : {"tmp", "run", "objects"})
+    std::filesystem::create_directories(options_.root / name);
+  const int port = free_port();
+  direct_ = endpoint_ = fmt::format("tcp://127.0.0.1:{}", port);
+  if (options_.proxied) {
+    proxy_ = std::make_unique<TcpProxy>(port);
+    endpoint_ = fmt::format("tcp://127.0.0.1:{}", proxy_->port());
+  }
+  start_coordinator();
+  for (int n = 0; n < options_.workers; ++n) {
+    workers_.push_back(Child::none());
+    start_worker(static_cast<size_t>(n));
+  }
+}
+
+LiveService::~LiveService() {
+  wake();
+  for (Child& worker : workers_) worker.signal(SIGKILL);
+  coordinator_.signal(SIGKILL);
+}
+
+void LiveService::start_coordinator() {
+  std::vector<std::string> arguments = {binary("kiln-coordinator"),
+                                        "--data-dir",
+                                        data().string(),
+                                        "--listen",
+                                        direct_,
+                                        "--http",
+                                        "none"};
+  arguments.insert(arguments.end(), options_.coordinator_flags.begin(),
+                   options_.coordinator_flags.end());
+  coordinator_ = Child::start(arguments, options_.root / "ready", log("coordinator"), environment_);
+}
+
+void LiveService::start_worker(size_t n) {
+  workers_[n] =
+      Child::start({binary("kiln-worker"), "--coordinator", endpoint_, "--name",
+                    fmt::format("w{}", n), "--threads", "1", "--cache-dir", objects().string()},
+                   "/dev/null", log(fmt::format("worker{}", n)), environment_);
+}
+
+void LiveService::tend() {
+  if (!coordinator_.running()) {
+    start_coordinator();
+    ++restarts_;
+  }
+  for (size_t n = 0; n < workers_.size(); ++n) {
+    if (workers_[n].running()) continue;
+    start_worker(n);
+    ++restarts_;
+  }
+}
+
+bool LiveService::await(int timeout_s) {
+  const auto deadline = Clock::now() + std::chrono::seconds(timeout_s);
+  while (Clock::now() < deadline) {
+    tend();
+    const auto stats = run_client({"stats", "--json"}, 5).json();
+    if (stats.is_object() && stats.contains("workers") &&
+        stats["workers"].size() == workers_.size())
+      return true;
+    pause_ms(20);
+  }
+  return false;
+}
+
+std::vector<pid_t> LiveService::runners() const {
+  return descendants(::getpid(), "kiln-runner");
+}
+
+void LiveService::wake() {
+  coordinator_.signal(SIGCONT);
+  for (Child& worker : workers_) worker.signal(SIGCONT);
+  for (const pid_t runner : runners()) ::kill(runner, SIGCONT);
+}
+
+void LiveService::kill() {
+  coordinator_.signal(SIGKILL);
+  for (Child& worker : workers_) worker.signal(SIGKILL);
+  coordinator_.wait();
+  for (Child& worker : workers_) worker.wait();
+}
+
+std::string LiveService::stop() {
+  std::string trouble;
+  const auto end = [&](Child& child, const std::string& name) {
+    child.signal(SIGTERM);
+    const auto deadline = Clock::now() + std::chrono::seconds(15);
+    while (child.running() && Clock::now() < deadline) pause_ms(10);
+    if (child.running()) {
+      trouble += name + " does not end at SIGTERM; ";
+      child.signal(SIGKILL);
+      child.wait();
+    } else if (child.exit_code() != 0) {
+      trouble += fmt::format("{} ended with {}; ", name, child.exit_code());
+    }
+  };
+  for (size_t n = 0; n < workers_.size(); ++n) end(workers_[n], fmt::format("worker {}", n));
+  end(coordinator_, "the coordinator");
+  return trouble;
+}
+
+Child LiveService::start_client(std::vector<std::string> arguments, const Path& out,
+                                const Path& err) const {
+  arguments.insert(arguments.begin(), binary("kiln"));
+  std::vector<std::string> environment = environment_;
+  environment.push_back("KILN_COORDINATOR=" + endpoint_);
+  return Child::start(arguments, out, err, environment);
+}
+
+Finished LiveService::run_client(std::vector<std::string> arguments, int timeout_s) const {
+  arguments.insert(arguments.begin(), binary("kiln"));
+  std::vector<std::string> environment = environment_;
+  environment.push_back("KILN_COORDINATOR=" + endpoint_);
+  return run(arguments, environment, timeout_s);
+}
+
+void adopt_orphans() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+std::vector<std::string> living_descendants() {
+  struct Process {
+    std::string name;
+    char state = 0;
+    pid_t parent = 0;
+  };
+  std::map<pid_t, Process> all;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string text = entry.path().filename();
+    if (text.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream in(entry.path() / "stat");
+    const std::string stat((std::istreambuf_iterator<char>(in)), {});
+    const size_t open = stat.find('('), close = stat.rfind(')');
+    if (close == std::string::npos) continue;
+    Process process{stat.substr(open + 1, close - open - 1), 0, 0};
+    std::sscanf(stat.c_str() + close + 1, " %c %d", &process.state, &process.parent);
+    all[std::stoi(text)] = process;
+  }
+  std::vector<std::string> found;
+  for (const auto& [pid, process] : all) {
+    pid_t up = process.parent;
+    while (up > 1 && up != ::getpid() && all.contains(up)) up = all[up].parent;
+    if (up != ::getpid()) continue;
+    if (process.state == 'Z') {
+      // Our own children are waited for by whoever started them, orphans that we adopted by nobody.
+      const bool own = process.name == "kiln" || process.name == "kiln-worker" ||
+                       process.name.starts_with("kiln-coord");
+      if (!own) ::waitpid(pid, nullptr, WNOHANG);
+      continue;
+    }
+    found.push_back(fmt::format("{} {}", process.name, pid));
+  }
+  return found;
+}
+
+}  // namespace kiln::testing

@@ -1,0 +1,74 @@
+// LiveService: a coordinator and workers as real processes with the fault shim in them, kept alive
+// as an init system would: whoever ends is started again. Everything they write lies below one
+// directory, so that what is left behind can be seen. One thread: it calls tend() often.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/process.h"
+#include "tests/system/faults/fault_control.h"
+#include "tests/system/faults/tcp_proxy.h"
+
+namespace kiln::testing {
+
+class LiveService {
+ public:
+  struct Options {
+    Path root;
+    int workers = 1;
+    bool proxied = false;  // everybody reaches the coordinator through proxy()
+    std::vector<std::string> coordinator_flags = {};
+  };
+  LiveService(Options options, const FaultControl& faults);
+  ~LiveService();
+
+  const std::string& endpoint() const { return endpoint_; }
+  TcpProxy* proxy() { return proxy_.get(); }
+  Child& coordinator() { return coordinator_; }
+  Child& worker(size_t n) { return workers_[n]; }
+  size_t workers() const { return workers_.size(); }
+  std::vector<pid_t> runners() const;
+
+  // Starts again whoever ended.
+  void tend();
+  // Tends until the coordinator answers and every worker has reported to it.
+  bool await(int timeout_s = 30);
+  // SIGCONT to everybody.
+  void wake();
+  // kill -9 of everybody, started again by tend().
+  void kill();
+  // SIGTERM to all; empty, or who did not end well.
+  std::string stop();
+
+  // `kiln` with this service and the shim, in the background.
+  Child start_client(std::vector<std::string> arguments, const Path& out, const Path& err) const;
+  Finished run_client(std::vector<std::string> arguments, int timeout_s) const;
+
+  const Path& root() const { return options_.root; }
+  Path data() const { return options_.root / "data"; }
+  Path objects() const { return options_.root / "objects"; }
+  Path temp() const { return options_.root / "tmp"; }
+  Path log(const std::string& who) const { return options_.root / (who + ".log"); }
+  int restarts() const { return restarts_; }
+
+ private:
+  void start_coordinator();
+  void start_worker(size_t n);
+
+  const Options options_;
+  const std::vector<std::string> environment_;
+  std::unique_ptr<TcpProxy> proxy_;
+  std::string direct_, endpoint_;  // the coordinator's own, and what others are told
+  Child coordinator_ = Child::none();
+  std::vector<Child> workers_;
+  int restarts_ = 0;
+};
+
+// Everything below this process, as /proc shows it: "kiln-worker 1234". Orphans of our children are
+// ours too, once adopt_orphans() was called; ended ones are reaped.
+void adopt_orphans();
+std::vector<std::string> living_descendants();
+
+}  // namespace kiln::testing

@@ -1,0 +1,206 @@
+// soak: trouble at random, from a seed, against a live service under load, for as long as one
+// likes.
+//
+//   soak --minutes 30 --seed 7 --json
+//   soak --rounds 1 --point coordinator.blob.sync --action 0 --after 1     one round of the tests
+//   again
+//
+// Every other sixth of the time coordinator and workers are not killed, only all else goes wrong:
+// only what lives a while shows whether it grows. Exit codes: 0 all was as promised; 1 not, and
+// stderr says what; 2 usage.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/system/faults/drill.h"
+#include "tests/system/faults/library_load.h"
+#include "tests/system/faults/vital_signs.h"
+
+namespace {
+
+using namespace kiln;           // NOLINT: a program
+using namespace kiln::testing;  // NOLINT
+
+struct Flags {
+  double minutes = 0;
+  int rounds = 0;
+  uint64_t seed = 1;
+  int workers = 2, threads = 2, programs = 60;
+  bool json = false;
+  // One trouble, named in full.
+  std::string point, killed, stopped;
+  int action = 0, after = 0, cut = 0;
+  Trouble trouble;
+};
+
+std::optional<int> parse(int argc, char** argv, Flags& flags) {
+  CLI::App app("Kiln's service under load and at fault, checked after every round.", "soak");
+  app.add_option("--minutes", flags.minutes, "how long");
+  app.add_option("--rounds", flags.rounds, "or how many rounds");
+  app.add_option("--seed", flags.seed, "of the troubles")->capture_default_str();
+  app.add_option("--workers", flags.workers, "")->capture_default_str()->check(CLI::Range(1, 16));
+  app.add_option("--threads", flags.threads, "of this program that ask all the time")
+      ->capture_default_str();
+  app.add_option("--programs", flags.programs, "there are; then old ones are asked for again")
+      ->capture_default_str();
+  app.add_flag("--json", flags.json, "figures as one JSON object on stdout");
+  app.add_option("--point", flags.point,
+                 "always at this point (docs/faults.md), with the next five");
+  app.add_option("--action", flags.action, "0 kill, 1 stop, 2 fail, 3 short, 4 torn, 5 delay");
+  app.add_option("--after", flags.after, "1: after the call");
+  app.add_option("--error", flags.trouble.fault.error, "errno of a failure");
+  app.add_option("--skip", flags.trouble.fault.skip, "passes let go first");
+  app.add_option("--times", flags.trouble.fault.times, "passes struck");
+  app.add_flag("--restart", flags.trouble.restarts, "the point's program is restarted first");
+  app.add_option("--kill", flags.killed, "always: client, worker, runner or coordinator");
+  app.add_option("--stop", flags.stopped, "the same");
+  app.add_option("--cut", flags.cut, "1 refuse, 2 bytes, 3 halves, 4 delay, 5 and 6 deaf");
+  app.add_flag("--drop", flags.trouble.drops, "connections are dropped");
+  app.add_flag("--rot", flags.trouble.rots, "a bit of a stored blob flips");
+  app.add_option("--after-ms", flags.trouble.after_ms, "when");
+  app.add_option("--for-ms", flags.trouble.for_ms, "for how long");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (flags.minutes <= 0 && flags.rounds <= 0) flags.rounds = 20;
+  return std::nullopt;
+}
+
+Victim victim(const std::string& text) {
+  for (int n = 1; n <= 4; ++n)
+    if (name(static_cast<Victim>(n)) == text) return static_cast<Victim>(n);
+  return Victim::kNobody;
+}
+
+// The trouble that the flags name, or none.
+std::optional<Trouble> named(const Flags& flags) {
+  Trouble trouble = flags.trouble;
+  trouble.at_point = !flags.point.empty();
+  trouble.fault.point = fault_point(flags.point);
+  trouble.fault.action = static_cast<FaultAction>(flags.action);
+  trouble.fault.after = flags.after != 0;
+  trouble.killed = victim(flags.killed);
+  trouble.stopped = victim(flags.stopped);
+  trouble.cut = static_cast<TcpProxy::Mode>(flags.cut);
+  const bool any = trouble.at_point || trouble.killed != Victim::kNobody || trouble.drops ||
+                   trouble.stopped != Victim::kNobody || trouble.rots || flags.cut != 0;
+  if (trouble.at_point && trouble.fault.point < 0) {
+    fmt::print(stderr, "soak: no point is called {}; docs/faults.md lists them\n", flags.point);
+    std::exit(2);
+  }
+  return any ? std::optional(trouble) : std::nullopt;
+}
+
+bool ends_a_service(const Trouble& trouble) {
+  if (trouble.killed == Victim::kCoordinator || trouble.killed == Victim::kWorker) return true;
+  if (!trouble.at_point) return false;
+  const std::string_view program = kFaultPoints[static_cast<size_t>(trouble.fault.point)].program;
+  const bool dies =
+      trouble.fault.action == FaultAction::kKill || trouble.fault.action == FaultAction::kTorn;
+  return (dies && (program == "kiln-coordinator" || program == "kiln-worker")) || trouble.restarts;
+}
+
+// "kill", "stop", ...: for the count of what was done.
+std::string kind(const Trouble& trouble) {
+  constexpr const char* kActions[] = {"kill", "stop", "fail", "short", "torn", "delay"};
+  if (trouble.at_point)
+    return fmt::format("{} at a point", kActions[static_cast<int>(trouble.fault.action)]);
+  if (trouble.killed != Victim::kNobody) return fmt::format("kill {}", name(trouble.killed));
+  if (trouble.stopped != Victim::kNobody) return fmt::format("stop {}", name(trouble.stopped));
+  if (trouble.rots) return "rot";
+  if (trouble.drops) return "wire dropped";
+  return fmt::format("wire {}", TcpProxy::name(trouble.cut));
+}
+
+int soak(const Flags& flags) {
+  using Clock = std::chrono::steady_clock;
+  adopt_orphans();
+  const TempDir dir = TempDir::create("kiln-soak").value();
+  FaultControl faults(dir.path() / "board");
+  LiveService::Options options{dir.path(), flags.workers, true, {}};
+  options.coordinator_flags = {"--lease-timeout-ms", "1500", "--worker-timeout-ms", "2500"};
+  LiveService service(options, faults);
+  Drill drill(service, faults, flags.seed);
+  drill.limit_programs(flags.programs);
+  std::vector<std::string> complaints;
+  const auto take = [&](const std::vector<std::string>& more, const std::string& about) {
+    for (const std::string& complaint : more) {
+      fmt::print(stderr, "soak: {}: {}\n", about, complaint);
+      complaints.push_back(about + ": " + complaint);
+    }
+  };
+  if (!service.await()) take({"the service does not start"}, "start");
+  take(drill.round({}), "nothing goes wrong");
+
+  LibraryLoad load(service.endpoint(), drill.programs(), flags.threads, 100'000, 8);
+  const std::optional<Trouble> always = named(flags);
+  std::mt19937_64 random(flags.seed);
+  std::map<std::string, int> kinds;
+  VitalSigns coordinator, worker;
+  const auto start = Clock::now();
+  const auto elapsed_s = [&] {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  for (int round = 0;; ++round) {
+    const double share = flags.minutes > 0 ? elapsed_s() / (60 * flags.minutes)
+                                           : static_cast<double>(round) / flags.rounds;
+    if (share >= 1) break;
+    const bool calm = static_cast<int>(share * 6) % 2 == 1;
+    Trouble trouble = always ? *always : draw(random, true);
+    while (!always && calm && ends_a_service(trouble)) trouble = draw(random, true);
+    ++kinds[kind(trouble)];
+    take(drill.round(trouble),
+         fmt::format("round {}, {} [{}]", round, describe(trouble), replay(trouble)));
+    coordinator.sample(elapsed_s(), service.coordinator().pid());
+    worker.sample(elapsed_s(), service.worker(0).pid());
+    if (!flags.json) fmt::print(stderr, "{:.0f} s: {}\n", elapsed_s(), describe(trouble));
+  }
+  const double minutes = elapsed_s() / 60;
+  take(drill.after_kill(), "after kill -9 of everybody");
+  const LibraryLoad::Tally& asked = load.tally();
+  if (const std::string complaint = load.complaint(); !complaint.empty()) take({complaint}, "load");
+  take(drill.after_stop(), "after the end");
+
+  const DrillTally& tally = drill.tally();
+  const nlohmann::json report = {
+      {"minutes", minutes},
+      {"seed", flags.seed},
+      {"rounds", tally.rounds},
+      {"troubles", kinds},
+      {"points_struck", tally.struck},
+      {"restarts", service.restarts()},
+      {"clients",
+       {{"answers", tally.answers},
+        {"hits", tally.hits},
+        {"errors", tally.errors},
+        {"killed", tally.killed},
+        {"longest_s", tally.longest_s}}},
+      {"load",
+       {{"answers", asked.answers.load()},
+        {"hits", asked.hits.load()},
+        {"errors", asked.errors.load()},
+        {"strange", asked.strange.load()}}},
+      {"lost", tally.lost},
+      {"wrong", tally.wrong + asked.wrong},
+      {"unanswered", tally.unanswered + asked.late},
+      {"coordinator", coordinator.report()},
+      {"worker", worker.report()},
+      {"complaints", complaints},
+  };
+  fmt::print("{}\n", report.dump(flags.json ? -1 : 2));
+  return complaints.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  if (const auto code = parse(argc, argv, flags)) return *code;
+  return soak(flags);
+}

@@ -1,0 +1,183 @@
+#include "tests/system/faults/tcp_proxy.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <vector>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln::testing {
+namespace {
+
+constexpr size_t kMaxWaiting = 256 << 10;
+constexpr int64_t kDelayMs = 50, kHalfMs = 5;
+constexpr int kBytesATurn = 256;
+
+int64_t now_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+sockaddr_in loopback(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+void send_at_once(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+bool is_open(TcpProxy::Mode mode, bool up) {
+  return mode != (up ? TcpProxy::Mode::kDeafToServer : TcpProxy::Mode::kDeafToClient);
+}
+
+}  // namespace
+
+std::string_view TcpProxy::name(Mode mode) {
+  constexpr std::string_view kNames[kModes] = {
+      "forward", "refuse", "bytes", "halves", "delay", "deaf to client", "deaf to server"};
+  return kNames[static_cast<int>(mode)];
+}
+
+TcpProxy::TcpProxy(int server_port) : server_port_(server_port) {
+  listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  sockaddr_in address = loopback(0);
+  socklen_t size = sizeof address;
+  CHECK(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) == 0, "a port");
+  CHECK(::listen(listener_, 512) == 0, "a port");
+  ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+  port_ = ntohs(address.sin_port);
+  thread_ = std::thread([this] { run(); });
+}
+
+TcpProxy::~TcpProxy() {
+  stop_ = true;
+  ::eventfd_write(wake_, 1);
+  thread_.join();
+  ::close(listener_);
+  ::close(wake_);
+}
+
+void TcpProxy::set(Mode mode) {
+  mode_ = mode;
+  ::eventfd_write(wake_, 1);
+}
+
+void TcpProxy::drop() {
+  drop_ = true;
+  ::eventfd_write(wake_, 1);
+}
+
+// With a reset instead of an end, as of a machine that has gone.
+void TcpProxy::reset(Pair& pair) {
+  const linger now{1, 0};
+  for (const int fd : {pair.up.from, pair.up.to}) {
+    ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    ::close(fd);
+  }
+}
+
+void TcpProxy::accept_one() {
+  const int client = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (client < 0) return;
+  // Blocking: on one machine it is answered at once.
+  const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const sockaddr_in address = loopback(server_port_);
+  const bool reached =
+      ::connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  ::fcntl(server, F_SETFL, O_NONBLOCK);
+  send_at_once(client);
+  send_at_once(server);
+  Pair& pair = pairs_.emplace_back();
+  pair.up.from = pair.down.to = client;
+  pair.up.to = pair.down.from = server;
+  pair.over = !reached || mode_ == Mode::kRefuse;
+}
+
+void TcpProxy::fill(Flow& flow, Mode mode) {
+  char chunk[1 << 14];
+  const ssize_t n = ::recv(flow.from, chunk, sizeof chunk, 0);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) {
+    flow.ended = true;
+    return;
+  }
+  const auto size = static_cast<size_t>(n);
+  flow.waiting += size;
+  const int64_t due = now_ms() + (mode == Mode::kDelay ? kDelayMs : 0);
+  const size_t half = mode == Mode::kHalves ? size / 2 : size;
+  flow.pieces.push_back({due, std::string(chunk, half)});
+  if (half < size) flow.pieces.push_back({due + kHalfMs, std::string(chunk + half, size - half)});
+}
+
+bool TcpProxy::drain(Flow& flow, Mode mode) {
+  for (int turn = 0; !flow.pieces.empty() && turn < kBytesATurn; ++turn) {
+    Piece& piece = flow.pieces.front();
+    if (piece.due_ms > now_ms()) return true;
+    const size_t size =
+        mode == Mode::kBytes ? std::min<size_t>(1, piece.bytes.size()) : piece.bytes.size();
+    const ssize_t n = ::send(flow.to, piece.bytes.data(), size, MSG_NOSIGNAL);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    piece.bytes.erase(0, static_cast<size_t>(n));
+    flow.waiting -= static_cast<size_t>(n);
+    if (piece.bytes.empty()) flow.pieces.pop_front();
+  }
+  return true;
+}
+
+void TcpProxy::run() {
+  while (!stop_) {
+    const Mode mode = mode_;
+    const bool drops = drop_.exchange(false) || mode == Mode::kRefuse;
+    std::vector<pollfd> waits = {{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
+    std::vector<Flow*> flows;
+    bool pending = false;
+    for (Pair& pair : pairs_) {
+      pair.over = pair.over || drops;
+      for (Flow* flow : {&pair.up, &pair.down}) {
+        if (pair.over) break;
+        const bool open = is_open(mode, flow == &pair.up);
+        if (open && !drain(*flow, mode)) pair.over = true;
+        if (flow->ended && flow->pieces.empty()) pair.over = true;
+        pending = pending || (open && !flow->pieces.empty());
+        if (!open || flow->ended || flow->waiting > kMaxWaiting) continue;
+        waits.push_back({flow->from, POLLIN, 0});
+        flows.push_back(flow);
+      }
+    }
+    bool any_over = false;
+    for (auto pair = pairs_.begin(); pair != pairs_.end();) {
+      if (!pair->over) {
+        ++pair;
+        continue;
+      }
+      reset(*pair);
+      pair = pairs_.erase(pair);
+      any_over = true;
+    }
+    if (any_over) continue;  // some of `waits` are closed
+    ::poll(waits.data(), waits.size(), pending ? 1 : 100);
+    eventfd_t ignored;
+    ::eventfd_read(wake_, &ignored);
+    for (size_t i = 0; i < flows.size(); ++i)
+      if (waits[i + 2].revents != 0) fill(*flows[i], mode);
+    if (waits[0].revents != 0) accept_one();
+  }
+  for (Pair& pair : pairs_) reset(pair);
+}
+
+}  // namespace kiln::testing

@@ -1,0 +1,141 @@
+#include "tests/system/faults/trouble.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+
+#include "tests/system/faults/fault_control.h"
+
+namespace kiln::testing {
+namespace {
+
+bool writes(FaultCall call) {
+  return call == FaultCall::kMakeDirectory || call == FaultCall::kCreate ||
+         call == FaultCall::kWrite || call == FaultCall::kSync || call == FaultCall::kRename;
+}
+
+bool on_disk(FaultCall call) {
+  return writes(call) || call == FaultCall::kRead;
+}
+
+int pick(std::mt19937_64& random, int from, int to) {  // both included
+  return from + static_cast<int>(random() % static_cast<uint64_t>(to - from + 1));
+}
+
+Trouble at_any_point(std::mt19937_64& random) {
+  Trouble trouble;
+  trouble.at_point = true;
+  const int point = pick(random, 0, static_cast<int>(kFaultPoints.size()) - 1);
+  const std::vector<Fault> faults = faults_of(point);
+  trouble.fault = faults[random() % faults.size()];
+  trouble.fault.skip = pick(random, 0, 3) == 0 ? pick(random, 1, 20) : pick(random, 0, 2);
+  if (trouble.fault.action == FaultAction::kFail && pick(random, 0, 1) == 0)
+    trouble.fault.times = pick(random, 2, 50);
+  trouble.restarts = kFaultPoints[static_cast<size_t>(point)].needs_restart;
+  trouble.for_ms = pick(random, 200, 3000);
+  return trouble;
+}
+
+}  // namespace
+
+std::string_view name(Victim victim) {
+  constexpr std::string_view kNames[] = {"nobody", "client", "worker", "runner", "coordinator"};
+  return kNames[static_cast<int>(victim)];
+}
+
+bool Trouble::loses_blobs() const {
+  return rots || (at_point && fault.action == FaultAction::kFail &&
+                  kFaultPoints[static_cast<size_t>(fault.point)].name == "coordinator.blob.read");
+}
+
+bool Trouble::hurts_the_store() const {
+  if (rots) return true;
+  if (!at_point) return false;
+  const FaultPoint& point = kFaultPoints[static_cast<size_t>(fault.point)];
+  return std::string_view(point.program) == "kiln-coordinator" && on_disk(point.call) &&
+         fault.action == FaultAction::kFail;
+}
+
+std::vector<Fault> faults_of(int point) {
+  const FaultCall call = kFaultPoints[static_cast<size_t>(point)].call;
+  std::vector<Fault> faults;
+  const auto add = [&](FaultAction action, bool after, int error) {
+    faults.push_back({point, action, after, error, 0, 0, 1});
+  };
+  add(FaultAction::kKill, false, 0);
+  add(FaultAction::kKill, true, 0);
+  if (call == FaultCall::kWrite || call == FaultCall::kSend) {
+    add(FaultAction::kTorn, false, 0);
+    add(FaultAction::kShort, false, 0);
+  }
+  if (writes(call)) add(FaultAction::kFail, false, call == FaultCall::kSync ? EIO : ENOSPC);
+  if (call == FaultCall::kWrite || call == FaultCall::kRead || call == FaultCall::kCreate)
+    add(FaultAction::kFail, false, EIO);
+  if (call == FaultCall::kSpawn) add(FaultAction::kFail, false, EAGAIN);
+  if (call == FaultCall::kSend || call == FaultCall::kReceive)
+    add(FaultAction::kFail, false, ECONNRESET);
+  return faults;
+}
+
+Trouble draw(std::mt19937_64& random, bool with_proxy) {
+  const int kind = pick(random, 0, with_proxy ? 99 : 74);
+  if (kind < 50) return at_any_point(random);
+  Trouble trouble;
+  trouble.after_ms = pick(random, 0, 300);
+  trouble.for_ms = pick(random, 50, 3500);
+  const auto victim = static_cast<Victim>(pick(random, 1, 4));
+  if (kind < 62) {
+    trouble.killed = victim;
+  } else if (kind < 72) {
+    trouble.stopped = victim;
+  } else if (kind < 75) {
+    trouble.rots = true;
+  } else if (kind < 82) {
+    trouble.drops = true;
+  } else {
+    trouble.cut = static_cast<TcpProxy::Mode>(pick(random, 1, TcpProxy::kModes - 1));
+    trouble.after_ms = pick(random, 0, 1) == 0 ? 0 : trouble.after_ms;
+  }
+  return trouble;
+}
+
+std::string describe(const Trouble& trouble) {
+  std::string text;
+  const auto add = [&text](std::string_view more) {
+    if (!text.empty()) text += "; ";
+    text += more;
+  };
+  if (trouble.restarts) add("the coordinator is restarted");
+  if (trouble.at_point) add(describe(trouble.fault));
+  if (trouble.killed != Victim::kNobody)
+    add(fmt::format("kill the {} after {} ms", name(trouble.killed), trouble.after_ms));
+  if (trouble.stopped != Victim::kNobody)
+    add(fmt::format("stop the {} after {} ms for {} ms", name(trouble.stopped), trouble.after_ms,
+                    trouble.for_ms));
+  if (trouble.cut != TcpProxy::Mode::kForward)
+    add(fmt::format("wire: {} after {} ms for {} ms", TcpProxy::name(trouble.cut), trouble.after_ms,
+                    trouble.for_ms));
+  if (trouble.drops) add(fmt::format("wire: dropped after {} ms", trouble.after_ms));
+  if (trouble.rots) add("a bit of a blob flips");
+  return text.empty() ? "nothing goes wrong" : text;
+}
+
+std::string replay(const Trouble& trouble) {
+  const Fault& fault = trouble.fault;
+  std::string text = "soak --rounds 1";
+  if (trouble.at_point)
+    text += fmt::format(" --point {} --action {} --after {} --error {} --skip {} --times {}",
+                        kFaultPoints[static_cast<size_t>(fault.point)].name,
+                        static_cast<int>(fault.action), fault.after ? 1 : 0, fault.error,
+                        fault.skip, fault.times);
+  if (trouble.restarts) text += " --restart";
+  if (trouble.killed != Victim::kNobody) text += fmt::format(" --kill {}", name(trouble.killed));
+  if (trouble.stopped != Victim::kNobody) text += fmt::format(" --stop {}", name(trouble.stopped));
+  if (trouble.cut != TcpProxy::Mode::kForward)
+    text += fmt::format(" --cut {}", static_cast<int>(trouble.cut));
+  if (trouble.drops) text += " --drop";
+  if (trouble.rots) text += " --rot";
+  return text + fmt::format(" --after-ms {} --for-ms {}", trouble.after_ms, trouble.for_ms);
+}
+
+}  // namespace kiln::testing
