@@ -29,6 +29,7 @@ class Child {
   // It ends when the thread that started it does.
   static Child start(const std::vector<std::string>& arguments, const Path& out, const Path& err,
                      const std::vector<std::string>& environment = {});
+  static Child none() { return Child(-1); }
   Child(Child&& other) noexcept
       : pid_(std::exchange(other.pid_, -1)), exit_code_(other.exit_code_) {}
   Child& operator=(Child&& other) noexcept;
