@@ -20,14 +20,15 @@ namespace {
 
 class Partitioner {
  public:
-  Partitioner(const Graph& graph, bool fuse)
-      : graph_(graph), fuse_(fuse), values_(choose_stored_values(graph)) {}
+  Partitioner(const Graph& graph, const PartitionOptions& options)
+      : graph_(graph), options_(options), values_(choose_stored_values(graph, options.rules)) {}
 
   Result<std::vector<FusedKernel>> run() {
     // First every kernel as it was fused. What is stored later to take others apart must not reach
     // into these: between two outputs of one kernel it would close a cycle.
     std::vector<KernelOutputs> refused;
-    for (const KernelOutputs& outputs : fuse_ ? fuse_kernels(graph_, values_) : op_by_op()) {
+    for (const KernelOutputs& outputs :
+         options_.fuse ? fuse_kernels(graph_, values_) : op_by_op()) {
       if (is_empty(outputs)) continue;  // nothing to compute
       auto kernel = make_kernel(outputs);
       if (kernel)
@@ -59,11 +60,16 @@ class Partitioner {
     std::vector<KernelOutputs> kernels;
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Op op = graph_.node(id).op;
-      if (traits(op).kind == OpKind::kSource) continue;
+      if (traits(op).kind == OpKind::kSource) {
+        if (values_[id]) kernels.push_back({id});  // an output
+        continue;
+      }
       const bool leaves =
           std::any_of(users[static_cast<size_t>(id)].begin(), users[static_cast<size_t>(id)].end(),
                       [&](NodeId user) { return graph_.origin_of(user) != graph_.origin_of(id); });
-      if (leaves && op != Op::kView) values_.stored[static_cast<size_t>(id)] = true;
+      // A conversion belongs to the arithmetic around it: halves are computed with in f32.
+      const bool alone = options_.core_ops && op != Op::kCast;
+      if ((leaves || alone) && op != Op::kView) values_.stored[static_cast<size_t>(id)] = true;
       if (values_[id]) kernels.push_back({id});
     }
     return kernels;
@@ -157,7 +163,7 @@ class Partitioner {
   }
 
   const Graph& graph_;
-  const bool fuse_;
+  const PartitionOptions& options_;
   StoredValues values_;
   std::vector<FusedKernel> kernels_;
 };
@@ -184,8 +190,10 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
     TRY(graph, told("share_reshapes", share_reshapes(graph)));
     TRY(graph, told("arrange_products", arrange_products(graph)));
   }
-  TRY(graph, told("lift_attention_casts", lift_attention_casts(graph)));
-  Partitioner partitioner(graph, options.fuse);
+  if (options.rules.attention) {
+    TRY(graph, told("lift_attention_casts", lift_attention_casts(graph)));
+  }
+  Partitioner partitioner(graph, options);
   TRY(std::vector<FusedKernel> kernels, partitioner.run());
   return Partition{std::move(graph), std::move(kernels), partitioner.stored_values()};
 }

@@ -29,6 +29,9 @@ struct PartitionOptions {
   // To measure what fusion is worth.
   bool fuse = true;
   PassObserver after;
+  // With fuse false: each op of the graph is stored, not each op of the user's program.
+  bool core_ops = false;
+  CutRules rules = {};
 };
 
 // kUnsupported names the op that no kernel family covers.

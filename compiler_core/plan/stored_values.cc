@@ -38,6 +38,24 @@ bool is_spread(const Node& view, const ReductionSizes& sizes) {
   return reads == expected;
 }
 
+// One instruction, on any target.
+bool is_simple(Op op) {
+  switch (op) {
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kMax:
+    case Op::kMin:
+    case Op::kNeg:
+    case Op::kAbs:
+    case Op::kCast:
+    case Op::kSelect:
+      return true;
+    default:
+      return traits(op).kind == OpKind::kCompare;
+  }
+}
+
 // What a value that is not stored is made of, as far as one kernel must know.
 struct State {
   enum Kind { kFree, kFull, kReduced };
@@ -50,10 +68,13 @@ struct State {
 
 class Chooser {
  public:
-  explicit Chooser(const Graph& graph)
+  Chooser(const Graph& graph, const CutRules& rules)
       : graph_(graph),
+        rules_(rules),
         users_(users_of(graph)),
-        attention_of_(attention_parts(graph, users_)),
+        attention_of_(rules.attention
+                          ? attention_parts(graph, users_)
+                          : std::vector<NodeId>(static_cast<size_t>(graph.size()), kInvalidNode)),
         is_output_(static_cast<size_t>(graph.size()), false),
         epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
         states_(static_cast<size_t>(graph.size())),
@@ -336,6 +357,7 @@ class Chooser {
     if (traits(n.op).kind == OpKind::kSource || n.op == Op::kView) return false;
     if (!is_elementwise(n.op)) return true;
     if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) return false;
+    if (!rules_.store_shared && is_cheap(id)) return false;
     int reads = 0;
     for (NodeId operand : n.operands) {
       const Node* x = &node(operand);
@@ -346,7 +368,31 @@ class Chooser {
     return reads >= 2;
   }
 
+  // A few simple operations on a few buffers.
+  bool is_cheap(NodeId id) const {
+    constexpr size_t kMostNodes = 8, kMostReads = 3;
+    std::vector<NodeId> stack = {id}, seen;
+    size_t reads = 0;
+    while (!stack.empty()) {
+      const NodeId at = stack.back();
+      stack.pop_back();
+      if (std::find(seen.begin(), seen.end(), at) != seen.end()) continue;
+      seen.push_back(at);
+      const Node& n = node(at);
+      if (is_buffer(at)) {
+        if (++reads > kMostReads) return false;
+        continue;
+      }
+      const bool simple =
+          n.op == Op::kView || traits(n.op).kind == OpKind::kSource || is_simple(n.op);
+      if (!simple || seen.size() > 2 * kMostNodes) return false;
+      stack.insert(stack.end(), n.operands.begin(), n.operands.end());
+    }
+    return true;
+  }
+
   const Graph& graph_;
+  const CutRules rules_;
   const std::vector<std::vector<NodeId>> users_;
   const std::vector<NodeId> attention_of_;  // by node: see attention_parts()
   std::vector<bool> is_output_;
@@ -379,8 +425,8 @@ bool is_reshape(const Graph& graph, const Node& view) {
   return true;
 }
 
-StoredValues choose_stored_values(const Graph& graph) {
-  return Chooser(graph).run();
+StoredValues choose_stored_values(const Graph& graph, const CutRules& rules) {
+  return Chooser(graph, rules).run();
 }
 
 }  // namespace kiln

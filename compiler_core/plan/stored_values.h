@@ -31,7 +31,15 @@ struct StoredValues {
   bool operator[](NodeId id) const { return stored[static_cast<size_t>(id)]; }
 };
 
+// Where rules decide what only a measurement could; see alternatives.h.
+struct CutRules {
+  bool attention = true;     // matmul, softmax, matmul is one kernel; else it is three
+  bool store_shared = true;  // cheap values that several kernels need are stored; else each
+                             // computes them
+  bool operator==(const CutRules&) const = default;
+};
+
 // REQUIRES: reductions are split, broadcasts of pointwise values sunk.
-StoredValues choose_stored_values(const Graph& graph);
+StoredValues choose_stored_values(const Graph& graph, const CutRules& rules = {});
 
 }  // namespace kiln

@@ -1,8 +1,14 @@
-// What fusion is worth: each program as planned against the same program op by op (each op of the
-// user's model its own kernel), both with first-choice schedules, interleaved on this machine's
-// CPU; and its arena against the sum of its temporaries.
+// What fusion is worth: each program as planned against the same program op by op, through the same
+// compiler, runtime and first-choice schedules, interleaved on this machine's CPU; and its arena
+// against the sum of its temporaries. Op by op is said in two ways: each op of the user's model
+// (softmax, layer_norm, linear, attention) its own kernel, as a framework runs it; and each op of
+// Kiln's graph, into which those decompose (add, exp, reduce_sum, matmul).
 //
-//   fusion_bench [--json] [RUNS] FILE...      default: 15 runs of tests/graphs/small
+//   fusion_bench [--json] [--threads=N] [RUNS] FILE...   default: 15 runs of tests/graphs/small,
+//                                                        all cores
+//
+// A program that is one kernel either way reads 1 by construction, and one without temporaries has
+// no arena: means are given with and without them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +32,7 @@ struct Side {
   Executable executable;
   size_t launches = 0;
   int64_t arena = 0, temporaries = 0;
+  int temporary_buffers = 0;
   std::vector<double> samples;
 };
 
@@ -36,8 +43,9 @@ std::vector<int64_t> hints_of(const Program& program) {
   return sizes;
 }
 
-Result<Side> make_side(const NormalForm& form, const HostCompiler& compiler, bool fuse) {
-  TRY(Partition parts, partition(form.graph, {.fuse = fuse, .after = {}}));
+Result<Side> make_side(const NormalForm& form, const HostCompiler& compiler,
+                       const PartitionOptions& options) {
+  TRY(Partition parts, partition(form.graph, options));
   TRY(Plan cut, plan(std::move(parts)));
   TRY(LocalCompilation made,
       compile_locally(std::move(cut), form.digest, host_cpu_target(), compiler, 2));
@@ -45,13 +53,15 @@ Result<Side> make_side(const NormalForm& form, const HostCompiler& compiler, boo
   const size_t launches = made.program.launches.size();
   TRY(const int64_t arena, made.program.arena_bytes.evaluate(sizes));
   int64_t temporaries = 0;
+  int temporary_buffers = 0;
   for (const Buffer& buffer : made.program.buffers)
     if (buffer.kind == Buffer::Kind::kTemporary) {
       TRY(const int64_t elements, element_count(buffer.spec, sizes));
       temporaries += elements * size_of(buffer.spec.dtype);
+      ++temporary_buffers;
     }
   TRY(Executable executable, Executable::load(std::move(made.program), made.artifacts));
-  return Side{std::move(executable), launches, arena, temporaries, {}};
+  return Side{std::move(executable), launches, arena, temporaries, temporary_buffers, {}};
 }
 
 // Tensors of a program's inputs, and of its outputs.
@@ -72,17 +82,22 @@ struct Tensors {
 };
 
 struct Ratio {
-  double fused_us = 0, apart_us = 0;
-  size_t fused_launches = 0, apart_launches = 0;
+  double fused_us = 0, ops_us = 0, core_us = 0;
+  size_t fused_launches = 0, ops_launches = 0, core_launches = 0;
   int64_t arena = 0, temporaries = 0;
+  int temporary_buffers = 0;
 };
 
 Result<Ratio> measure(const std::string& file, const HostCompiler& compiler, ThreadPool& pool,
                       int runs) {
   TRY(const ExportedProgram program, read_graph_file(file));
   TRY(const NormalForm form, normalise(program.graph));
-  TRY(Side fused, make_side(form, compiler, true));
-  TRY(Side apart, make_side(form, compiler, false));
+  TRY(Side fused, make_side(form, compiler, {}));
+  PartitionOptions apart;
+  apart.fuse = false;
+  TRY(Side ops, make_side(form, compiler, apart));
+  apart.core_ops = true;
+  TRY(Side core, make_side(form, compiler, apart));
   const Program& shape = fused.executable.program();
   const std::vector<int64_t> sizes = hints_of(shape);
   Tensors inputs, outputs;
@@ -91,16 +106,74 @@ Result<Ratio> measure(const std::string& file, const HostCompiler& compiler, Thr
   for (const int buffer : shape.output_buffers)
     TRY_STATUS(outputs.add(shape.buffers[static_cast<size_t>(buffer)].spec, sizes));
   for (int run = 0; run <= runs; ++run)
-    for (Side* side : {&fused, &apart}) {
+    for (Side* side : {&fused, &ops, &core}) {
       Status status;
       const double us = microseconds_of(
           [&] { status = side->executable.run(inputs.pointers, outputs.pointers, pool, sizes); });
       TRY_STATUS(status);
       if (run > 0) side->samples.push_back(us);
     }
-  return Ratio{median(fused.samples), median(apart.samples), fused.launches,
-               apart.launches,        fused.arena,           fused.temporaries};
+  return Ratio{median(fused.samples), median(ops.samples), median(core.samples),
+               fused.launches,        ops.launches,        core.launches,
+               fused.arena,           fused.temporaries,   fused.temporary_buffers};
 }
+
+class GeometricMean {
+ public:
+  void add(double x) {
+    logs_ += std::log(x);
+    ++count_;
+  }
+  double value() const { return count_ == 0 ? 0 : std::exp(logs_ / count_); }
+  int count() const { return count_; }
+
+ private:
+  double logs_ = 0;
+  int count_ = 0;
+};
+
+// Over all programs, and over those whose plan has fewer launches than op by op.
+struct Summary {
+  GeometricMean all, fused, core;
+  double shares = 0, shares_of_several = 0;  // arena / temporaries
+  int with_temporaries = 0, with_several = 0;
+  int64_t arena = 0, temporaries = 0;
+
+  void add(const Ratio& ratio) {
+    all.add(ratio.ops_us / ratio.fused_us);
+    core.add(ratio.core_us / ratio.fused_us);
+    if (ratio.fused_launches < ratio.ops_launches) fused.add(ratio.ops_us / ratio.fused_us);
+    if (ratio.temporaries == 0) return;
+    const double share = static_cast<double>(ratio.arena) / static_cast<double>(ratio.temporaries);
+    shares += share;
+    ++with_temporaries;
+    arena += ratio.arena;
+    temporaries += ratio.temporaries;
+    if (ratio.temporary_buffers < 2) return;
+    shares_of_several += share;
+    ++with_several;
+  }
+
+  void print(bool json) const {
+    const auto mean = [](double sum, int count) { return count == 0 ? 0 : sum / count; };
+    fmt::print(
+        fmt::runtime(
+            json ? R"({{"programs":{},"geometric_mean":{:.3f},"fused_programs":{},)"
+                   R"("geometric_mean_fused":{:.3f},"geometric_mean_core_ops":{:.3f},)"
+                   R"("arena_share":{:.3f},"programs_with_temporaries":{},)"
+                   R"("arena_share_of_several":{:.3f},"programs_with_several":{},)"
+                   R"("arena_share_of_bytes":{:.3f}}})"
+                   "\n"
+                 : "{} programs: {:.2f} times faster than op by op (geometric mean); the {} that "
+                   "are more launches op by op: {:.2f}; against each op of the graph: {:.2f}\n"
+                   "arenas: {:.2f} of the temporaries in the mean of the {} programs that have "
+                   "any, {:.2f} of the {} that have two or more, {:.2f} of all bytes together\n"),
+        all.count(), all.value(), fused.count(), fused.value(), core.value(),
+        mean(shares, with_temporaries), with_temporaries, mean(shares_of_several, with_several),
+        with_several,
+        temporaries == 0 ? 0 : static_cast<double>(arena) / static_cast<double>(temporaries));
+  }
+};
 
 std::vector<std::string> small_graphs() {
   std::vector<std::string> files;
@@ -110,15 +183,14 @@ std::vector<std::string> small_graphs() {
   return files;
 }
 
-int run(std::vector<std::string> files, int runs, bool json) {
+int run(std::vector<std::string> files, int runs, int threads, bool json) {
   const auto compiler = HostCompiler::find("");
   if (!compiler) {
     fmt::print(stderr, "{}\n", compiler.error().message);
     return 2;
   }
-  ThreadPool pool(0);
-  double logs = 0, arena_share = 0;
-  int counted = 0, with_temporaries = 0;
+  ThreadPool pool(threads);
+  Summary summary;
   if (files.empty()) files = small_graphs();
   for (const std::string& file : files) {
     const std::string name = std::filesystem::path(file).stem();
@@ -127,33 +199,23 @@ int run(std::vector<std::string> files, int runs, bool json) {
       fmt::print(stderr, "{}: left out: {}\n", name, ratio.error().message);
       continue;
     }
-    logs += std::log(ratio->apart_us / ratio->fused_us);
-    ++counted;
-    if (ratio->temporaries > 0) {
-      arena_share += static_cast<double>(ratio->arena) / static_cast<double>(ratio->temporaries);
-      ++with_temporaries;
-    }
+    summary.add(*ratio);
     fmt::print(
         fmt::runtime(
-            json ? R"({{"name":"{}","fused_us":{:.2f},"op_by_op_us":{:.2f},"launches":{},)"
-                   R"("op_by_op_launches":{},"arena_bytes":{},"temporary_bytes":{}}})"
-                   "\n"
-                 : "{:<20} fused {:>10.1f} us  op by op {:>10.1f} us  launches {:>3} of {:>4}  "
-                   "arena {:>8} of {:>8} B\n"),
-        name, ratio->fused_us, ratio->apart_us, ratio->fused_launches, ratio->apart_launches,
-        ratio->arena, ratio->temporaries);
+            json
+                ? R"({{"name":"{}","fused_us":{:.2f},"op_by_op_us":{:.2f},"core_ops_us":{:.2f},)"
+                  R"("launches":{},"op_by_op_launches":{},"core_op_launches":{},)"
+                  R"("arena_bytes":{},"temporary_bytes":{},"temporaries":{}}})"
+                  "\n"
+                : "{:<20} us: fused {:>7.1f}  op by op {:>7.1f}  core ops {:>7.1f}  launches {:>3} "
+                  "of {:>4} of {:>4}  arena {:>7} of {:>7} B in {:>3}\n"),
+        name, ratio->fused_us, ratio->ops_us, ratio->core_us, ratio->fused_launches,
+        ratio->ops_launches, ratio->core_launches, ratio->arena, ratio->temporaries,
+        ratio->temporary_buffers);
     std::fflush(stdout);
   }
-  const double mean = counted == 0 ? 0 : std::exp(logs / counted);
-  const double share = with_temporaries == 0 ? 0 : arena_share / with_temporaries;
-  fmt::print(
-      fmt::runtime(
-          json ? R"({{"programs":{},"geometric_mean":{:.3f},"arena_share":{:.3f}}})"
-                 "\n"
-               : "{} programs: {:.2f} times faster (geometric mean); arenas are {:.2f} of their "
-                 "temporaries\n"),
-      counted, mean, share);
-  return counted == 0 ? 2 : 0;
+  summary.print(json);
+  return summary.all.count() == 0 ? 2 : 0;
 }
 
 }  // namespace
@@ -161,16 +223,18 @@ int run(std::vector<std::string> files, int runs, bool json) {
 
 int main(int argc, char** argv) {
   bool json = false;
-  int runs = 15;
+  int runs = 15, threads = 0;
   std::vector<std::string> files;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--json")
       json = true;
+    else if (argument.starts_with("--threads="))
+      threads = std::max(0, std::atoi(argument.c_str() + 10));
     else if (const int number = std::atoi(argv[i]); number > 0)
       runs = number;
     else
       files.push_back(argument);
   }
-  return kiln::bench::run(std::move(files), runs, json);
+  return kiln::bench::run(std::move(files), runs, threads, json);
 }

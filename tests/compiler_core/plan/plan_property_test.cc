@@ -55,6 +55,26 @@ TEST_P(PlanProperty, KernelByKernelGivesWhatTheGraphGives) {
   }
 }
 
+TEST_P(PlanProperty, OtherRulesAndNoFusionGiveTheSame) {
+  std::vector<PartitionOptions> all(3);
+  all[0].rules = {.attention = false, .store_shared = false};
+  all[1].fuse = all[2].fuse = false;
+  all[2].core_ops = true;
+  for (uint64_t seed = 0; seed < kGraphs / 3; ++seed) {
+    const auto form = normalise(random_graph(seed, GetParam(), 14));
+    ASSERT_TRUE(form.has_value()) << form.error().message;
+    for (const PartitionOptions& options : all) {
+      auto parts = partition(form->graph, options);
+      ASSERT_TRUE(parts.has_value()) << parts.error().message << print(form->graph);
+      const auto made = plan(*std::move(parts));
+      ASSERT_TRUE(made.has_value()) << made.error().message;
+      SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + describe(form->graph, *made));
+      ASSERT_NO_FATAL_FAILURE(
+          expect_plan_computes(form->graph, *made, seed, GetParam() == Kinds::kExact ? 0 : 1e-6));
+    }
+  }
+}
+
 TEST_P(PlanProperty, EqualGraphsHaveEqualPlans) {
   for (uint64_t seed = 0; seed < kGraphs / 3; ++seed) {
     const Graph graph = random_graph(seed, GetParam(), 14);

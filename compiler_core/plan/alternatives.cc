@@ -1,0 +1,80 @@
+#include "compiler_core/plan/alternatives.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compiler_core/plan/attention.h"
+#include "compiler_core/plan/sizes.h"
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kFewRows = 64, kManyKeys = 512;
+constexpr int64_t kLargeBytes = int64_t{1} << 20;  // leaves a core's own caches
+
+bool is_unclear_attention(const Graph& graph, const AttentionPattern& pattern) {
+  const Shape& scores = graph.node(pattern.scores).shape;
+  return size_at_hints(graph, scores[scores.size() - 2]) <= kFewRows &&
+         size_at_hints(graph, scores.back()) >= kManyKeys;
+}
+
+bool has_unclear_attention(const Partition& parts) {
+  return std::any_of(parts.kernels.begin(), parts.kernels.end(), [](const FusedKernel& kernel) {
+    const auto pattern = find_attention(kernel.workload.graph);
+    return pattern && is_unclear_attention(kernel.workload.graph, *pattern);
+  });
+}
+
+// Whether a large value is written that two kernels or more need, so that computing it in each
+// might be worth it. The one that writes it needs it where it writes others too.
+bool stores_large_shared_value(const Partition& parts) {
+  std::vector<int> readers(static_cast<size_t>(parts.graph.size()), 0);
+  for (const FusedKernel& kernel : parts.kernels) {
+    std::set<NodeId> needed(kernel.inputs.begin(), kernel.inputs.end());
+    if (kernel.outputs.size() > 1) needed.insert(kernel.outputs.begin(), kernel.outputs.end());
+    for (const NodeId id : needed) ++readers[static_cast<size_t>(id)];
+  }
+  for (NodeId id = 0; id < parts.graph.size(); ++id) {
+    const Node& node = parts.graph.node(id);
+    if (readers[static_cast<size_t>(id)] < 2 || !parts.stored[id] || !is_elementwise(node.op))
+      continue;
+    const int64_t elements = size_at_hints(parts.graph, numel(node.shape));
+    if (elements >= kLargeBytes / size_of(node.dtype)) return true;
+  }
+  return false;
+}
+
+std::vector<Digest> digests(const Plan& plan) {
+  std::vector<Digest> all;
+  for (const Workload& workload : plan.kernels) all.push_back(workload.digest);
+  return all;
+}
+
+}  // namespace
+
+Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical) {
+  TRY(Partition parts, partition(canonical));
+  const bool attention = has_unclear_attention(parts);
+  const bool shared = stores_large_shared_value(parts);
+  std::vector<PlanAlternative> all;
+  TRY(Plan by_rules, plan(std::move(parts)));
+  all.push_back({"by rules", {}, std::move(by_rules)});
+  const auto add = [&](const char* name, const CutRules& rules) {
+    PartitionOptions options;
+    options.rules = rules;
+    auto cut = partition(canonical, options);
+    if (!cut) return;  // the rules' plan is there
+    auto made = plan(*std::move(cut));
+    if (!made) return;
+    const auto same = [&](const PlanAlternative& other) {
+      return made->launches.size() == other.plan.launches.size() &&
+             digests(*made) == digests(other.plan);
+    };
+    if (std::none_of(all.begin(), all.end(), same)) all.push_back({name, rules, *std::move(made)});
+  };
+  if (attention) add("attention in three kernels", {.attention = false, .store_shared = true});
+  if (shared) add("shared values computed again", {.attention = true, .store_shared = false});
+  return all;
+}
+
+}  // namespace kiln

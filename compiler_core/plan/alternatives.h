@@ -1,0 +1,28 @@
+// Alternatives: the ways to cut a graph into kernels where the rules cannot tell which is faster.
+// Tuned like others and chosen by their times; `default` mode, which times nothing, takes the
+// first. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler_core/plan/plan.h"
+
+namespace kiln {
+
+struct PlanAlternative {
+  std::string name;  // "attention in three kernels"; of the first: "by rules"
+  CutRules rules;
+  Plan plan;
+};
+
+// The plan by rules first, then those that differ from it in their kernels; three at most. Where
+// the choice is not clear:
+//  - attention in one kernel, or in three: for few rows of many keys, reading keys and values is
+//    all that counts, and three kernels share them out over more blocks;
+//  - a cheap value that several kernels need: stored, or computed by each of them, where it is so
+//    large that it goes through memory.
+// Errors as for plan().
+Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical);
+
+}  // namespace kiln

@@ -1,0 +1,108 @@
+#include "compiler_core/plan/alternatives.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/passes/normalise.h"
+#include "tests/compiler_core/passes/random_graph.h"
+#include "tests/compiler_core/plan/run_plan.h"
+
+namespace kiln {
+namespace {
+
+Graph canonical(GraphBuilder& b, const std::vector<NodeId>& outputs) {
+  auto graph = b.finish(outputs);
+  EXPECT_TRUE(graph) << graph.error().message;
+  return normalise(*graph)->graph;
+}
+
+// softmax(q kT) v over `rows` queries and `keys` keys of two heads.
+Graph attention(int64_t rows, int64_t keys) {
+  GraphBuilder b;
+  const NodeId q = b.input(DType::kF32, {2, rows, 16}), k = b.input(DType::kF32, {2, keys, 16});
+  const NodeId v = b.input(DType::kF32, {2, keys, 16});
+  const NodeId scores = b.matmul(q, b.permute(k, {0, 2, 1}));
+  const auto spread = [&](NodeId id) {
+    return b.broadcast(b.reshape(id, {2, rows, 1}), {2, rows, keys});
+  };
+  const NodeId most = spread(b.reduce(Op::kReduceMax, scores, {2}));
+  const NodeId e = b.unary(Op::kExp, b.binary(Op::kSub, scores, most));
+  const NodeId sum = spread(b.reduce(Op::kReduceSum, e, {2}));
+  return canonical(b, {b.matmul(b.binary(Op::kDiv, e, sum), v)});
+}
+
+// x + y, which a reduction along the rows and a product both need.
+Graph shared_sum(int64_t rows) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {rows, 64}), y = b.input(DType::kF32, {rows, 64});
+  const NodeId sum = b.binary(Op::kAdd, b.binary(Op::kMul, x, y), y);
+  const NodeId column = b.reduce(Op::kReduceSum, sum, {0});
+  const NodeId row = b.reduce(Op::kReduceMax, b.binary(Op::kMul, sum, x), {1});
+  return canonical(b, {column, row});
+}
+
+std::vector<std::string> names_of(const Graph& graph) {
+  const auto all = plan_alternatives(graph);
+  EXPECT_TRUE(all) << all.error().message;
+  std::vector<std::string> names;
+  for (const PlanAlternative& one : *all) names.push_back(one.name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(PlanAlternatives, WhatRulesDecideHasOne) {
+  EXPECT_EQ(names_of(attention(16, 16)), Names{"by rules"});
+  EXPECT_EQ(names_of(attention(128, 512)), Names{"by rules"}) << "many rows share what is read";
+  EXPECT_EQ(names_of(shared_sum(8)), Names{"by rules"}) << "small: it stays in the caches";
+}
+
+TEST(PlanAlternatives, FewRowsOfManyKeysMayBeThreeKernels) {
+  const auto all = plan_alternatives(attention(16, 512));
+  ASSERT_TRUE(all) << all.error().message;
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_EQ((*all)[0].plan.launches.size(), 1u);
+  EXPECT_EQ((*all)[1].name, "attention in three kernels");
+  EXPECT_FALSE((*all)[1].rules.attention);
+  EXPECT_EQ((*all)[1].plan.launches.size(), 3u);
+}
+
+TEST(PlanAlternatives, ALargeSharedValueMayBeComputedAgain) {
+  const auto all = plan_alternatives(shared_sum(8192));
+  ASSERT_TRUE(all) << all.error().message;
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_EQ((*all)[1].name, "shared values computed again");
+  EXPECT_NE((*all)[0].plan.arena_bytes, Dim(0));
+  EXPECT_EQ((*all)[1].plan.arena_bytes, Dim(0));
+}
+
+TEST(PlanAlternatives, TheFirstIsThePlanByRules) {
+  for (const Graph& graph : {attention(16, 512), shared_sum(8192)}) {
+    const auto all = plan_alternatives(graph);
+    const auto by_rules = plan(graph);
+    ASSERT_TRUE(all && by_rules);
+    EXPECT_EQ(all->front().plan.launches, by_rules->launches);
+    EXPECT_EQ(all->front().rules, CutRules{});
+  }
+}
+
+// Whatever is chosen, the program means the same.
+TEST(PlanAlternatives, AllComputeWhatTheGraphSays) {
+  for (const Graph& graph : {attention(16, 512), shared_sum(4096)}) {
+    const auto all = plan_alternatives(graph);
+    ASSERT_TRUE(all);
+    ASSERT_EQ(all->size(), 2u);
+    const std::vector<Tensor> inputs = testing::random_inputs(graph, 1);
+    const auto expected = testing::evaluate(graph, testing::in_order(inputs));
+    for (const PlanAlternative& one : *all) {
+      SCOPED_TRACE(one.name);
+      const auto actual = testing::run_plan(one.plan, testing::in_order(inputs));
+      ASSERT_EQ(expected.size(), actual.size());
+      for (size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NO_FATAL_FAILURE(testing::expect_equal(expected[i], actual[i], 1e-6));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kiln
