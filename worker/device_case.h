@@ -81,7 +81,8 @@ class DeviceCase {
  private:
   explicit DeviceCase(DeviceInstruments& instruments) : instruments_(&instruments) {}
   Status lend();
-  Status evaluate(Precision precision, std::vector<PooledMemory>& results) const;
+  Status evaluate(const Graph& graph, Precision precision,
+                  std::vector<PooledMemory>& results) const;
   Result<bool> survey_expected();  // false: there is a NaN
 
   DeviceInstruments* instruments_;

@@ -72,22 +72,6 @@ double terms(const Graph& graph, const Node& node, std::span<const int64_t> symb
   return product;
 }
 
-// Whether what was computed and rounded to a half on the way goes into an exponential or a sum of
-// products, as in attention in halves. A kernel may round elsewhere (before a division instead of
-// after it) or not at all. The exponential turns the last place of its argument into as many units
-// as the argument is large; in the sum, terms that were rounded apart cancel.
-bool works_on_rounded_halves(const Graph& graph) {
-  std::vector<bool> rounded;  // by node: a half that was computed is among what it depends on
-  for (const Node& node : graph.nodes()) {
-    bool from_half = is_half(node.dtype) && rounds(node);
-    for (const NodeId id : node.operands) from_half = from_half || rounded[static_cast<size_t>(id)];
-    const bool amplifies = node.op == Op::kExp || traits(node.op).kind == OpKind::kContract;
-    if (amplifies && from_half) return true;
-    rounded.push_back(from_half);
-  }
-  return false;
-}
-
 bool is_step(const Graph& graph, const Node& node) {
   if (node.operands.empty() || !is_float(graph.node(node.operands[0]).dtype)) return false;
   switch (node.op) {
@@ -139,10 +123,7 @@ Tolerance tolerance_of(const Graph& graph, std::span<const int64_t> symbols) {
     if (rounds(node)) roundoff = std::max(roundoff, unit_roundoff(node.dtype));
     compute_roundoff = std::max(compute_roundoff, unit_roundoff(compute_type(node.dtype)));
   }
-  const bool rounded = works_on_rounded_halves(graph);
-  tolerance.has_steps |= rounded;
-  const double roundings = rounded ? 12 : 4;
-  tolerance.relative = roundings * roundoff + (256 + 8 * std::sqrt(total_terms)) * compute_roundoff;
+  tolerance.relative = 4 * roundoff + (256 + 8 * std::sqrt(total_terms)) * compute_roundoff;
   return tolerance;
 }
 

@@ -4,9 +4,7 @@
 //   |got - want| <= r * (|want| + s),   r = 4 u + (256 + 8 sqrt(K)) v
 //
 //   u  unit roundoff of the coarsest float dtype that the graph rounds to on its way (2^-8 bf16,
-//      2^-11 f16, 2^-24 f32, 2^-53 f64): 4 u is two units in the last place. 12 u where a
-//      half is rounded on the way to an exponential or a contraction, which make more of it
-//      (attention in halves)
+//      2^-11 f16, 2^-24 f32, 2^-53 f64): 4 u is two units in the last place
 //   v  unit roundoff of the compute type (2^-24, or 2^-53 for f64): functions good to some units in
 //      the last place, chained (256), and sums of K terms in any order, whose error grows as
 //      sqrt(K) for random data (Higham, Accuracy and Stability of Numerical Algorithms, ch. 4)
@@ -16,10 +14,10 @@
 // NaN must meet NaN, and an infinity the same infinity. Integers and bool must be equal.
 //
 // Where that fails, two properties of the graph itself may excuse it. An ill-conditioned graph: the
-// same graph evaluated as declared (op.h) also strays, and `got` strays no further than 8 times
-// that. A step (a float comparison, a rounding), or halves that are rounded on
-// the way and then cancel: 1 in 65,536 elements may fall on the other side.
-// Pure functions.
+// same graph evaluated as declared (op.h), or with the halves between two of its computations
+// rounded in other places (rounded_elsewhere.h), also strays, and `got` strays no further than 8
+// times that. A step (a float comparison, a rounding): 1 in 65,536 elements may fall on the other
+// side. Pure functions.
 #pragma once
 
 #include <optional>
