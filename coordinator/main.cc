@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "compiler_core/base/standard_error.h"
 #include "coordinator/http_port.h"
 #include "coordinator/service.h"
 #include "coordinator/status_pages.h"
@@ -196,6 +197,7 @@ int main(int argc, char** argv) {
   using namespace kiln;  // NOLINT(google-build-using-namespace)
   Flags flags;
   if (const auto code = parse(argc, argv, flags)) return *code;
+  never_wait_for_stderr();
   // Blocked before any thread starts, so that only sigwait below sees them.
   sigset_t stop_signals;
   sigemptyset(&stop_signals);

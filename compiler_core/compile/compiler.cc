@@ -27,6 +27,18 @@ std::string absolute_command(std::string_view command) {
   return std::filesystem::absolute(Path(command)).string();
 }
 
+// The driver answers 1 also when the machine failed one of its passes. That says nothing about the
+// source, and must not be remembered against it.
+bool machine_failed(std::string_view output) {
+  for (const std::string_view words :
+       {"No space left on device", "Disk quota exceeded", "Input/output error",
+        "Killed signal terminated program", "Terminated signal terminated program",
+        "Cannot allocate memory", "out of memory", "virtual memory exhausted",
+        "Resource temporarily unavailable", "Too many open files", "Read-only file system"})
+    if (output.find(words) != std::string_view::npos) return true;
+  return false;
+}
+
 Status check_target(const Target& target) {
   if (target.backend == Backend::kCpu && target.isa.starts_with("x86-64")) return {};
   return fail(Code::kUnsupported,
@@ -84,6 +96,9 @@ Result<Artifact> HostCompiler::compile(const Source& source, const Target& targe
   if (outcome->exit_status > 128)
     return fail(Code::kUnavailable,
                 fmt::format("the compiler died of signal {}", outcome->exit_status - 128));
+  if (outcome->exit_status != 0 && machine_failed(outcome->output))
+    return fail(Code::kUnavailable,
+                fmt::format("the machine fails the compiler:\n{}", outcome->output));
   if (outcome->exit_status != 0)
     return fail(Code::kInvalidArgument,
                 fmt::format("the compiler refuses a kernel:\n{}", outcome->output));

@@ -56,6 +56,26 @@ TEST(HostCompiler, RefusedSourceIsAVerdictWithTheCompilersWords) {
   EXPECT_NE(artifact.error().message.find("nothing"), std::string::npos);
 }
 
+// g++ answers 1 for a source that is wrong and for a full disk alike.
+TEST(HostCompiler, WhatTheMachineDidIsNotHeldAgainstTheSource) {
+  const TempDir dir = TempDir::create().value();
+  const Path script = dir.path() / "g++";
+  for (const auto& [words, code] : std::initializer_list<std::pair<const char*, Code>>{
+           {"fatal error: Killed signal terminated program cc1plus", Code::kUnavailable},
+           {"/tmp/ccX.s: No space left on device", Code::kUnavailable},
+           {"error: expected ; before return", Code::kInvalidArgument}}) {
+    ASSERT_TRUE(write_file(script, std::string("#!/bin/sh\n[ \"$1\" = --version ] && exit 0\n") +
+                                       "echo \"" + words + "\" >&2\nexit 1\n"));
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    const auto compiler = HostCompiler::find(script.string());
+    ASSERT_TRUE(compiler) << compiler.error().message;
+    const auto artifact = compiler->compile(source("whatever"), v3(), kTimeoutMs);
+    ASSERT_FALSE(artifact);
+    EXPECT_EQ(artifact.error().code, code) << artifact.error().message;
+    EXPECT_NE(artifact.error().message.find(words), std::string::npos);
+  }
+}
+
 TEST(HostCompiler, KillsACompileThatTakesTooLong) {
   const Source endless = source(
       "template <int N, long P> struct Tree {\n"
