@@ -13,6 +13,7 @@
 #include <random>
 #include <thread>
 
+#include "compiler_core/base/standard_error.h"
 #include "worker/agent.h"
 #include "worker/local_device.h"
 #include "worker/scratch.h"
@@ -194,6 +195,7 @@ int main(int argc, char** argv) {
     for (const std::string& line : list_gpus(flags.libcuda)) fmt::print("{}\n", line);
     return 0;
   }
+  never_wait_for_stderr();
   // Blocked before any thread starts, so that only sigwait sees them.
   sigset_t stop_signals;
   ::sigemptyset(&stop_signals);
