@@ -6,11 +6,13 @@
 #include "client/local_tier.h"
 #include "client/remote.h"
 #include "client/signed_program.h"
+#include "client/specialised_program.h"
 #include "client/toolchains.h"
 #include "compiler_core/compile/local.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/normalise.h"
+#include "compiler_core/passes/specialise.h"
 
 namespace kiln {
 namespace {
@@ -65,6 +67,7 @@ CompileRequest request_for(const NormalForm& form, const CompileOptions& wanted)
   request.target = wanted.target;
   request.mode = wanted.mode;
   request.check_only = wanted.check_only;
+  request.priority = wanted.warm_up ? Priority::kWarmUp : Priority::kInteractive;
   return request;
 }
 
@@ -260,8 +263,13 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
   if (!given.cache_dir.empty()) {
     TRY(impl->local, LocalTier::open(given.cache_dir));
   }
-  if (!given.signing_key.empty()) {
-    TRY(impl->signer, parse_public_key(given.signing_key));
+  std::string signing_key = given.signing_key;
+  if (signing_key.empty() && !given.key_file.empty()) {
+    TRY(const ClientKey key, read_client_key(given.key_file));
+    signing_key = key.signing_key;
+  }
+  if (!signing_key.empty()) {
+    TRY(impl->signer, parse_public_key(signing_key));
   }
   if (!given.coordinator.empty()) {
     impl->remote = std::make_unique<Remote>(given.coordinator, given.connect_timeout);
@@ -299,6 +307,29 @@ Result<std::unique_ptr<CompiledProgram>> Client::compile_file(const Path& file,
                                                               const CompileOptions& options) {
   TRY(const ExportedProgram exported, read_graph_file(file));
   return compile(exported.graph, options);
+}
+
+Result<std::vector<Client::Queued>> Client::queue(const Graph& graph,
+                                                  const CompileOptions& options) {
+  if (!impl_->remote)
+    return fail(Code::kUnavailable, "no coordinator is configured: name one to queue this at");
+  const auto deadline = Clock::now() + options.deadline;
+  CompileOptions wanted = options;
+  TRY(wanted.target, impl_->toolchains.complete(options.target));
+  TRY(const auto parts, parts_of_hints(graph.symbols(), options.hints));
+  std::vector<Queued> queued;
+  for (const std::vector<Symbol>& sizes : parts) {
+    TRY(const Graph part, specialise(graph, sizes));
+    TRY(const NormalForm form, normalise(part));
+    CompileRequest request = request_for(form, wanted);
+    request.priority = Priority::kWarmUp;
+    request.detach = true;
+    TRY(const Remote::Word word, impl_->remote->compile(
+                                     request, [&form] { return print(form.graph); }, {}, deadline));
+    if (!word) return fail(word.error());
+    queued.push_back({form.digest, wanted.target, to_string(word->outcome)});
+  }
+  return queued;
 }
 
 ServiceState Client::service_state() const {

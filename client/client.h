@@ -23,8 +23,8 @@ struct ClientOptions {
   std::string coordinator;  // "tcp://127.0.0.1:7557"; empty: no service, local only
   std::string key_file;     // what `kiln keys new` wrote, for a coordinator that takes keys
   std::string cache_dir;    // local disk tier; empty: none
-  // The Ed25519 public key, 64 hex digits, that every program must be signed with; empty: whichever
-  // the coordinator says it has.
+  // The Ed25519 public key, 64 hex digits, that every program must be signed with; empty: the one
+  // in the key file; without one, whichever the coordinator says it has.
   std::string signing_key{};
   std::chrono::milliseconds connect_timeout{2000};
   bool allow_fallback = true;  // compile locally when the service is away
@@ -64,6 +64,8 @@ struct CompileOptions {
   // ones, leave the exported hint.
   std::vector<std::vector<int64_t>> hints;
   std::function<void(const std::string&)> on_message;  // what a person may want to know
+  // Nobody waits for it to run: those who do are served first.
+  bool warm_up = false;
 };
 
 // Where the time of one compile() went.
@@ -138,6 +140,16 @@ class Client {
   // what it returns.
   Result<std::unique_ptr<SpecialisedProgram>> compile_specialised(const Graph& graph,
                                                                   const CompileOptions& options);
+  // Has the service tune it though nobody waits: returns as soon as the service has it on disk,
+  // whatever becomes of service or client then. "queued", or "hit" when there is nothing to do. By
+  // program, in the order of the parts that `options.hints` make. kUnavailable without a service,
+  // or when it has no worker for the target.
+  struct Queued {
+    Digest graph;
+    Target target;
+    std::string_view outcome;
+  };
+  Result<std::vector<Queued>> queue(const Graph& graph, const CompileOptions& options);
   ServiceState service_state() const;
 
  private:

@@ -86,7 +86,8 @@ int compile_command(const Options& options) {
     return kBadInput;
   }
   // To get a program for a GPU takes none.
-  compile->load = compile->target.backend == Backend::kCpu;
+  compile->load = compile->target.backend == Backend::kCpu && !options.warm_up;
+  compile->warm_up = options.warm_up;
   auto client = make_client(options);
   if (!client) {
     print_error("", client.error());

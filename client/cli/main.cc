@@ -184,6 +184,21 @@ int main(int argc, char** argv) {
 
   auto* digest = app.add_subcommand("digest", "Print the graph digest of each file");
   digest->add_option("FILE", options.files, "Programs")->required();
+  auto* warm = app.add_subcommand(
+      "warm",
+      "Have a service tune each file before anybody needs it, after those who wait:\n"
+      "  kiln warm model.pt2 --mode max-autotune --coordinator tcp://kiln:7557\n"
+      "  kiln warm model.pt2 --mode max-autotune --detach     for CI: ends once it is queued on "
+      "disk\n"
+      "  kiln warm --status                                   what is queued, runs, or has failed");
+  warm->add_option("FILE", options.files, "Programs");
+  add_compile_options(warm, options);
+  warm->add_flag("--detach", options.detach,
+                 "Do not wait: end once the service has the program in its queue, which survives "
+                 "its restarts; exit 3 when there is no service or no worker for the target");
+  warm->add_flag("--status", options.warm_status,
+                 "What the service tunes without a client; exit 1 when something has failed");
+
   add_json(digest, options);
 
   auto* explain = app.add_subcommand(
@@ -251,3 +266,4 @@ int main(int argc, char** argv) {
   if (stats->parsed()) return kiln::cli::stats_command(options);
   return kiln::cli::up_command(options);
 }
+  if (warm->parsed()) return kiln::cli::warm_command(options);

@@ -35,6 +35,11 @@ struct Options {
   std::string out;  // directory; empty: none
 
   // run
+  // warm
+  bool detach = false;
+  bool warm_status = false;
+  bool warm_up = false;  // compile_command: after those who wait, and not to be run here
+
   bool reduce_overhead = false;
   std::string inputs, expect;
   double rtol = -1, atol = -1;  // negative: by dtype
@@ -72,6 +77,7 @@ int stats_command(const Options& options);
 int cache_ls_command(const Options& options);
 int cache_verify_command(const Options& options);
 int cache_gc_command(const Options& options);
+int warm_command(const Options& options);
 int cache_pin_command(const Options& options, bool pinned);
 int up_command(const Options& options);
 

@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/exit_code.h"
+#include "client/cli/hints.h"
+#include "client/cli/options.h"
+#include "client/cli/report.h"
+#include "client/cli/session.h"
+#include "client/remote.h"
+#include "compiler_core/frontend/graph_file.h"
+
+namespace kiln::cli {
+namespace {
+
+int failed(const Options& options, const std::string& file, const Error& error) {
+  if (options.json) std::printf("%s\n", error_json(file, error).dump().c_str());
+  print_error(file, error);
+  return exit_code_of(error);
+}
+
+Result<std::vector<Client::Queued>> queue(Client& client, CompileOptions compile,
+                                          const Options& options, const std::string& file) {
+  TRY(const ExportedProgram exported, read_graph_file(file));
+  TRY(compile.hints, parse_hints(options.hints, exported));
+  return client.queue(exported.graph, compile);
+}
+
+void print_queued(const Options& options, const std::string& file, const Client::Queued& queued) {
+  if (options.json) {
+    const nlohmann::ordered_json object = {{"file", file},
+                                           {"graph_digest", queued.graph.hex()},
+                                           {"target", queued.target.to_string()},
+                                           {"mode", options.mode},
+                                           {"cache", queued.outcome}};
+    std::printf("%s\n", object.dump().c_str());
+  } else {
+    fmt::print("{}  {}  {} for {}, {}\n", file, queued.outcome, queued.graph.short_hex(),
+               queued.target.to_string(), options.mode);
+  }
+  std::fflush(stdout);
+}
+
+int queue_files(const Options& options) {
+  auto compile = compile_options(options);
+  if (!compile) return failed(options, "", compile.error());
+  const auto client = make_client(options);
+  if (!client) return failed(options, "", client.error());
+  // Every file is tried; the first failure decides the exit code.
+  int code = kDone;
+  for (const std::string& file : options.files) {
+    const auto queued = queue(**client, *compile, options, file);
+    if (queued) {
+      for (const Client::Queued& each : *queued) print_queued(options, file, each);
+    } else {
+      const int one = failed(options, file, queued.error());
+      if (code == kDone) code = one;
+    }
+  }
+  return code;
+}
+
+nlohmann::ordered_json status_json(const Stats& stats) {
+  nlohmann::ordered_json flights = nlohmann::ordered_json::array();
+  for (const DetachedStats& flight : stats.detached)
+    flights.push_back({{"program_key", flight.program.hex()},
+                       {"graph_digest", flight.graph.hex()},
+                       {"target", flight.target.to_string()},
+                       {"mode", to_string(flight.mode)},
+                       {"state", flight.state},
+                       {"reason", flight.reason}});
+  return {{"queued", stats.detached_queued},
+          {"running", stats.detached_running},
+          {"failed", stats.detached_failed},
+          {"programs", std::move(flights)}};
+}
+
+std::string status_text(const Stats& stats) {
+  std::string text = fmt::format("{} queued, {} running, {} failed\n", stats.detached_queued,
+                                 stats.detached_running, stats.detached_failed);
+  for (const DetachedStats& flight : stats.detached)
+    text += fmt::format("  {:<8} graph {}  {}  {}{}{}\n", flight.state, flight.graph.short_hex(),
+                        flight.target.to_string(), to_string(flight.mode),
+                        flight.reason.empty() ? "" : "  ", flight.reason);
+  return text;
+}
+
+int show_status(const Options& options) {
+  Remote remote(options.coordinator, std::chrono::milliseconds(2000));
+  remote.use_key(options.key);
+  const auto stats = remote.stats(Remote::Clock::now() + std::chrono::seconds(5));
+  if (!stats) return failed(options, "", stats.error());
+  std::fputs((options.json ? status_json(*stats).dump() + "\n" : status_text(*stats)).c_str(),
+             stdout);
+  return stats->detached_failed > 0 ? kAnswerIsNo : kDone;
+}
+
+}  // namespace
+
+int warm_command(const Options& options) {
+  const auto bad_usage = [](const char* message) {
+    print_error("", {Code::kInvalidArgument, message, 0});
+    return kBadInput;
+  };
+  if (options.coordinator.empty())
+    return bad_usage("which service? name it with --coordinator or KILN_COORDINATOR");
+  if (options.warm_status) return show_status(options);
+  if (options.files.empty()) return bad_usage("which programs? name their files, or ask --status");
+  if (options.detach) return queue_files(options);
+  // What is compiled here warms nobody's cache.
+  Options waiting = options;
+  waiting.no_fallback = true;
+  waiting.warm_up = true;
+  return compile_command(waiting);
+}
+
+}  // namespace kiln::cli
