@@ -29,7 +29,7 @@ bool is_hopeless(const Error& error) {
 Status Agent::run(const Work& work) {
   std::mt19937_64 random(options_.jitter_seed);
   int64_t pause_ms = kFirstPauseMs;
-  while (!stopping()) {
+  while (!stopping() && !finished()) {
     auto connected = connect();
     if (!connected && is_hopeless(connected.error())) {
       work.stop();
@@ -63,7 +63,8 @@ Result<std::unique_ptr<Connection>> Agent::connect() const {
 Status Agent::converse(Connection& connection, const Work& work) {
   attach(&connection);
   Status status;
-  while (status && !stopping()) status = exchange(connection, work, options_.report_period_ms);
+  while (status && !stopping() && !finished())
+    status = exchange(connection, work, options_.report_period_ms);
   if (status) drain(&connection, work);
   attach(nullptr);
   return status;
@@ -98,7 +99,10 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
     WorkLedger::Changes changes;
     {
       const std::lock_guard lock(mu_);
+      const bool drain = orders->drain;
       changes = ledger_.apply(std::move(*orders));
+      if (drain) begin_to_finish();
+      if (finish_until_ && ledger_.is_idle()) return {};
       if (stopping_ && !ledger_.has_results()) return {};
     }
     for (const uint64_t lease : changes.drop) work.drop(lease);
@@ -136,6 +140,30 @@ bool Agent::pause(int64_t ms) {
 bool Agent::stopping() const {
   const std::lock_guard lock(mu_);
   return stopping_;
+}
+
+bool Agent::finished() const {
+  const std::lock_guard lock(mu_);
+  return finish_until_ && (ledger_.is_idle() || Clock::now() >= *finish_until_);
+}
+
+void Agent::begin_to_finish() {
+  ledger_.wind_down();
+  if (finish_until_) return;
+  spdlog::info("draining: no new leases; what is here is finished first");
+  finish_until_ = Clock::now() + milliseconds(options_.finish_timeout_ms);
+}
+
+void Agent::finish() {
+  const std::lock_guard lock(mu_);
+  begin_to_finish();
+  news_ = true;
+  if (connection_ != nullptr) connection_->wake();
+}
+
+void Agent::health(double sentinel_us, int device_errors) {
+  const std::lock_guard lock(mu_);
+  ledger_.set_health(sentinel_us, device_errors);
 }
 
 void Agent::stop() {

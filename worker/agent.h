@@ -3,14 +3,19 @@
 // again, with growing pauses and jitter, when the coordinator is away; work goes on meanwhile.
 //
 //   connecting ──> reporting ──connection lost──> connecting
-//        └───────────── stop ──────┴──> draining: leases given back, results handed over ──> done
+//        │             ├─ finish, or orders.drain ──> finishing: no new leases; those it has are
+//        │             │                              done and handed over, within a bound
+//        └──── stop ───┴─────────────────┴──> draining: leases given back, results handed over
+//                                                              └──> done
 //
 // run() belongs to one thread; the other functions may be called from any.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 
 #include "schema/transport.h"
 #include "worker/work_ledger.h"
@@ -26,6 +31,7 @@ class Agent {
     int report_period_ms = 1000;
     int connect_timeout_ms = 2000;
     int drain_timeout_ms = 2000;
+    int finish_timeout_ms = 20'000;  // for the leases it has, once it shall take no more
     uint64_t jitter_seed = 0;
   };
   // What the agent hands orders to; called from run()'s thread without locks held.
@@ -37,11 +43,14 @@ class Agent {
 
   explicit Agent(Options options) : options_(std::move(options)), ledger_(options_.self) {}
 
-  // Until stop(). kInvalidArgument when the coordinator is of another version of Kiln, or the
+  // Until stop(), or finish() and nothing is left to do. kInvalidArgument when the coordinator is of another version of Kiln, or the
   // endpoint is not one: trying again would not help.
   Status run(const Work& work);
   void stop();
+  // Takes nothing new, finishes what it has within finish_timeout_ms, hands it over, ends.
+  void finish();
 
+  void health(double sentinel_us, int device_errors);  // for the reports from now on
   void stepped(uint64_t lease);
   void finished(CandidateResult result);
 
@@ -53,11 +62,14 @@ class Agent {
   void attach(Connection* connection);
   bool pause(int64_t ms);  // false when stop() was called meanwhile
   bool stopping() const;
+  bool finished() const;
+  void begin_to_finish();  // REQUIRES: mu_ is held
 
   const Options options_;
   mutable std::mutex mu_;
   std::condition_variable stopped_;
-  bool stopping_ = false;             // guarded by mu_
+  bool stopping_ = false;                                              // guarded by mu_
+  std::optional<std::chrono::steady_clock::time_point> finish_until_;  // guarded by mu_
   bool news_ = false;                 // guarded by mu_; a result nobody was told of
   WorkLedger ledger_;                 // guarded by mu_
   Connection* connection_ = nullptr;  // guarded by mu_; to wake run()

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "worker/bench.h"
+#include "worker/cpu_sentinel.h"
 #include "worker/test_bench.h"
 
 namespace kiln::runner {
@@ -72,6 +73,8 @@ class CpuBench : public TestBench {
     }
     return time_finalists(timers, request.policy, kFinalBudgetUs, alive);
   }
+
+  Result<double> sentinel_us() override { return cpu_sentinel_us(); }
 
  private:
   struct OpenCase {

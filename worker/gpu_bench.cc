@@ -96,6 +96,11 @@ class GpuBench : public TestBench {
     return time_finalists_on_device(timers, *sentinel_, request.policy, alive);
   }
 
+  Result<double> sentinel_us() override {
+    if (!sentinel_) return fail(Code::kInvalidArgument, "no device is prepared");
+    return sentinel_->time_us();
+  }
+
   bool is_lost() const override { return device_ && device_->is_lost(); }
 
  private:

@@ -101,9 +101,13 @@ Status RunnerProcess::prepare() {
     return fail(Code::kUnavailable, request.error().message);
   }
   auto reply = exchange(*request, kPrepareQuietMs);
-  if (!reply) return fail(ended(reply.error(), kPrepareQuietMs).within("preparing a runner"));
+  if (!reply) {
+    ++device_failures_;
+    return fail(ended(reply.error(), kPrepareQuietMs).within("preparing a runner"));
+  }
   const auto* failed = std::get_if<runner::Failed>(&*reply);
   if (failed == nullptr) return {};
+  ++device_failures_;
   end();
   return fail(Code::kUnavailable, "the runner cannot be prepared: " + failed->error.message);
 }

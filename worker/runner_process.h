@@ -46,6 +46,9 @@ class RunnerProcess {
   void kill();
   void close();       // the same, and no other is started
   pid_t pid() const;  // 0: none
+  // Runners whose device could not be prepared: it is the device that fails then, and not what was
+  // to run on it. Of the calling thread.
+  int device_failures() const { return device_failures_; }
 
  private:
   Status start();
@@ -57,7 +60,8 @@ class RunnerProcess {
   Error ended(const Error& why, int64_t quiet_ms);
 
   Options options_;
-  std::mutex sending_;    // one frame at a time
+  std::mutex sending_;  // one frame at a time
+  int device_failures_ = 0;
   bool leaving_ = false;  // it said so: not to be used for another request
   int socket_ = -1;       // changed by the calling thread, under sending_
   mutable std::mutex mu_;

@@ -23,6 +23,7 @@ enum class Kind : uint8_t {
   kPrepareDevice = 5,
   kCompileSource = 8,
   kCancelCompile = 9,
+  kMeasureSentinel = 10,
   kOpened = 65,
   kVerified = 66,
   kRaced = 67,
@@ -32,6 +33,7 @@ enum class Kind : uint8_t {
   kDevicePrepared = 71,
   kCompiledObject = 72,
   kLeaving = 73,
+  kSentinelMeasured = 74,
 };
 
 class Writer {
@@ -175,6 +177,9 @@ struct RequestWriter {
   std::string operator()(const CancelCompile&) const {
     return Writer(Kind::kCancelCompile).finish();
   }
+  std::string operator()(const MeasureSentinel&) const {
+    return Writer(Kind::kMeasureSentinel).finish();
+  }
   std::string operator()(const PrepareDevice& m) const {
     return Writer(Kind::kPrepareDevice).text(m.binary).digest(m.digest).finish();
   }
@@ -218,6 +223,9 @@ struct ReplyWriter {
           int64_t{f.max_shared_bytes}, f.l2_bytes, f.memory_bytes})
       out.i64(number);
     return out.finish();
+  }
+  std::string operator()(const SentinelMeasured& m) const {
+    return Writer(Kind::kSentinelMeasured).f64(m.us).finish();
   }
   std::string operator()(const Progress&) const { return Writer(Kind::kProgress).finish(); }
   std::string operator()(const Leaving&) const { return Writer(Kind::kLeaving).finish(); }
@@ -367,6 +375,9 @@ Result<Request> decode_request(std::string_view body) {
     case Kind::kCancelCompile:
       request = CancelCompile{};
       break;
+    case Kind::kMeasureSentinel:
+      request = MeasureSentinel{};
+      break;
     case Kind::kPrepareDevice:
       request = read_prepare(in);
       break;
@@ -405,6 +416,9 @@ Result<Reply> decode_reply(std::string_view body) {
       break;
     case Kind::kLeaving:
       reply = Leaving{};
+      break;
+    case Kind::kSentinelMeasured:
+      reply = SentinelMeasured{in.f64(0)};
       break;
     case Kind::kFailed:
       reply = read_failed(in);

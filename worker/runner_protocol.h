@@ -11,6 +11,7 @@
 //   VerifyKernel   -> Verified         loads an artifact into a slot, launches and compares it
 //   RaceKernel     -> Raced            times one verified slot against the incumbent
 //   TimeFinalists  -> FinalistsTimed   times verified slots in interleaved rounds
+//   MeasureSentinel -> SentinelMeasured  times the device's own fixed kernel
 //   CompileSource  -> CompiledObject   source text becomes a binary (--role compile)
 //   CancelCompile  -> nothing          the compile in progress, if any, fails; so the worker may
 //                                      send it while it waits for the answer
@@ -67,8 +68,9 @@ struct CompileSource {
   std::string text;
 };
 struct CancelCompile {};
+struct MeasureSentinel {};
 using Request = std::variant<OpenWorkload, VerifyKernel, RaceKernel, TimeFinalists, CompileSource,
-                             CancelCompile, PrepareDevice>;
+                             CancelCompile, PrepareDevice, MeasureSentinel>;
 
 struct Opened {
   double reference_ms = 0;  // what the reference took, when it was computed
@@ -94,13 +96,16 @@ struct CompiledObject {
   std::string binary;
   KernelResources resources;
 };
+struct SentinelMeasured {
+  double us = 0;  // the least of a few runs
+};
 struct Progress {};
 struct Leaving {};
 struct Failed {
   Error error;
 };
 using Reply = std::variant<Opened, Verified, Raced, FinalistsTimed, CompiledObject, DevicePrepared,
-                           Progress, Leaving, Failed>;
+                           SentinelMeasured, Progress, Leaving, Failed>;
 
 // The whole frame. REQUIRES: it fits kMaxFrameBytes.
 std::string encode(const Request& request);

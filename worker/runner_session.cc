@@ -31,6 +31,12 @@ Result<Reply> RunnerSession::serve(const TimeFinalists& request, const Alive& al
   return bench_->time_slots(request, alive);
 }
 
+Result<Reply> RunnerSession::serve(const MeasureSentinel&, const Alive& alive) {
+  alive();
+  TRY(const double us, bench_->sentinel_us());
+  return SentinelMeasured{us};
+}
+
 Result<Reply> RunnerSession::serve(const CompileSource&, const Alive&) {
   return fail(Code::kUnsupported, "this runner was started in the role bench");
 }

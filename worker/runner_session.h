@@ -20,6 +20,7 @@ class RunnerSession {
   Result<Reply> serve(const VerifyKernel& request, const Alive& alive);
   Result<Reply> serve(const RaceKernel& request, const Alive& alive);
   Result<Reply> serve(const TimeFinalists& request, const Alive& alive);
+  Result<Reply> serve(const MeasureSentinel& request, const Alive& alive);
   Result<Reply> serve(const CompileSource& request, const Alive& alive);
   Result<Reply> serve(const CancelCompile& request, const Alive& alive);
 

@@ -29,6 +29,9 @@ class TestBench {
   virtual Result<Verified> verify(uint64_t slot, Artifact artifact, const Alive& alive) = 0;
   virtual Result<Raced> race_slot(const RaceKernel& request, const Alive& alive) = 0;
   virtual Result<FinalistsTimed> time_slots(const TimeFinalists& request, const Alive& alive) = 0;
+  // What the device's own fixed kernel takes now, the least of a few runs: it tells a slower clock,
+  // or a slower card, from a slower candidate. Some milliseconds.
+  virtual Result<double> sentinel_us() = 0;
   // The device answers no more in this process: after the reply at hand another one must take over.
   virtual bool is_lost() const { return false; }
 };

@@ -31,6 +31,11 @@ Result<T> ask(RunnerProcess& runner, const runner::Request& request, int64_t qui
   return fail(Code::kUnavailable, "the runner answered another question");
 }
 
+// No runner could be prepared meanwhile: the device failed, and not the candidate.
+bool device_failed(const RunnerProcess& runner, int failures_before) {
+  return runner.device_failures() > failures_before;
+}
+
 struct OpenedJob {
   double ms = 0;
   int64_t quiet_ms = 0;  // the runner may be silent for so long
@@ -60,12 +65,14 @@ void verify(RunnerProcess& runner, const Artifact& artifact, uint64_t slot, int6
 // Verifies `members` and times the right ones. False when the runner went down while timing.
 bool time_together(RunnerProcess& runner, const Job& job, std::span<const Artifact> artifacts,
                    std::span<const size_t> members, std::vector<Trial>& trials) {
+  const int failures = runner.device_failures();
   const auto opened = open(runner, job);
   std::vector<uint64_t> slots;
   for (size_t i = 0; i < members.size(); ++i) {
     Trial& trial = trials[members[i]];
     if (!opened) {
       judge(trial, opened.error());
+      if (device_failed(runner, failures)) trial.verdict = Verdict::kDeviceLost;
       continue;
     }
     trial.open_ms = i == 0 ? opened->ms : 0;
@@ -97,9 +104,11 @@ bool time_together(RunnerProcess& runner, const Job& job, std::span<const Artifa
 Trial try_candidate(RunnerProcess& runner, const Job& job, const Artifact& artifact,
                     double incumbent_us) {
   Trial trial;
+  const int failures = runner.device_failures();
   const auto opened = open(runner, job);
   if (!opened) {
     judge(trial, opened.error());
+    if (device_failed(runner, failures)) trial.verdict = Verdict::kDeviceLost;
     return trial;
   }
   trial.open_ms = opened->ms;

@@ -55,6 +55,11 @@ void WorkLedger::drain() {
   leases_.clear();
 }
 
+void WorkLedger::set_health(double sentinel_us, int device_errors) {
+  self_.sentinel_us = sentinel_us;
+  self_.device_errors = device_errors;
+}
+
 WorkerReport WorkLedger::report() const {
   WorkerReport report = self_;
   if (held_bytes_ > kMaxHeldBytes) report.slots = 0;

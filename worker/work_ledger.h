@@ -34,10 +34,14 @@ class WorkLedger {
   void step(uint64_t lease);  // progress: a compile ended
   // False when its lease is not ours any more; the result is then forgotten.
   bool finish(CandidateResult result);
+  // Asks for no new lease, and finishes those it has.
+  void wind_down() { self_.draining = true; }
   // Gives back every lease and asks for none. Results are still held.
   void drain();
+  void set_health(double sentinel_us, int device_errors);
 
   WorkerReport report() const;
+  bool is_idle() const { return leases_.empty() && results_.empty(); }
   bool has_results() const { return !results_.empty(); }
 
  private:

@@ -10,6 +10,10 @@
 namespace kiln {
 namespace {
 
+constexpr std::chrono::seconds kIdleLook{5};  // at a device that nobody uses
+constexpr int64_t kSentinelQuietMs = 10'000;
+constexpr size_t kSentinels = 5;
+
 RunnerProcess::Options with_progress(RunnerProcess::Options options,
                                      std::function<void()> progressed) {
   options.progressed = std::move(progressed);
@@ -24,6 +28,7 @@ Workbench::Workbench(Options options, CompilePool& compilers, const Callbacks& c
       callbacks_{callbacks.stepped, callbacks.finished,
                  [this](uint64_t lease) { return is_dropped(lease); }},
       runner_(with_progress(options_.runner, [this] { callbacks_.stepped(measuring_); })),
+      health_(callbacks.health),
       thread_([this] { work(); }) {}
 
 void Workbench::submit(std::vector<Job> jobs) {
@@ -73,17 +78,44 @@ void Workbench::work() {
   if (options_.runner.prepare)
     if (const auto ready = runner_.make_ready(); !ready && !is_stopping())
       spdlog::error("{}", ready.error().message);
-  for (;;) {
-    Jobs jobs;
-    {
-      std::unique_lock lock(mu_);
-      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-      if (stopping_) return;
-      jobs = std::exchange(queue_, {});
-      dropped_.clear();  // they were leases of earlier waves
-    }
-    run_wave(jobs);
+  if (options_.runner.prepare) look_at_device();
+  while (auto jobs = wait_for_jobs())
+    if (jobs->empty())
+      look_at_device();
+    else
+      run_wave(*jobs);
+}
+
+// None when there was nothing to do for a while.
+std::optional<Workbench::Jobs> Workbench::wait_for_jobs() {
+  std::unique_lock lock(mu_);
+  changed_.wait_for(lock, kIdleLook, [this] { return stopping_ || !queue_.empty(); });
+  if (stopping_) return std::nullopt;
+  dropped_.clear();  // they were leases of earlier waves
+  return std::exchange(queue_, {});
+}
+
+// A device that lies idle, in quarantine or not: does it work, and as fast as before?
+void Workbench::look_at_device() {
+  if (!health_) return;
+  const auto waited_for = [this] {
+    const std::lock_guard lock(mu_);
+    return stopping_ || !queue_.empty();
+  };
+  const auto lock = lock_for(FileLock::Mode::kExclusive, waited_for);
+  if (!waited_for()) measure_sentinel();
+}
+
+void Workbench::measure_sentinel() {
+  if (!health_) return;
+  const auto reply = runner_.call(runner::MeasureSentinel{}, kSentinelQuietMs);
+  const auto* measured = reply ? std::get_if<runner::SentinelMeasured>(&*reply) : nullptr;
+  if (measured != nullptr && measured->us > 0) {
+    sentinels_us_.push_back(measured->us);
+    if (sentinels_us_.size() > kSentinels) sentinels_us_.pop_front();
   }
+  const Measurement latest{{sentinels_us_.begin(), sentinels_us_.end()}};
+  health_(latest.median_us(), runner_.device_failures());
 }
 
 void Workbench::run_wave(const Jobs& jobs) {
@@ -99,6 +131,7 @@ void Workbench::run_wave(const Jobs& jobs) {
     if (is_dropped(job.lease)) continue;
     measuring_ = job.lease;
     leased->measure(runner_, known_);
+    measure_sentinel();
     const LeasedJob::StageTimes& spent = leased->stage_times();
     spdlog::info(
         "lease {}: {} candidates of {} {}, best {:.2f} us; waited for compilers {:.0f} ms, open "

@@ -32,6 +32,9 @@ class Workbench {
   struct Callbacks {
     std::function<void(uint64_t lease)> stepped;  // progress: a compile ended, a trial gets on
     std::function<void(CandidateResult result)> finished;
+    // After each lease, and now and then while there is none: the latest median of the sentinel
+    // kernel (0: not measured), and device faults since the start. May be empty.
+    std::function<void(double sentinel_us, int device_errors)> health{};
   };
   // `compilers` outlives it.
   Workbench(Options options, CompilePool& compilers, const Callbacks& callbacks);
@@ -46,6 +49,9 @@ class Workbench {
   using Jobs = std::vector<std::unique_ptr<LeasedJob>>;
   void work();
   void run_wave(const Jobs& jobs);
+  std::optional<Jobs> wait_for_jobs();  // nothing: it stops
+  void look_at_device();
+  void measure_sentinel();
   Result<FileLock> lock_for(FileLock::Mode mode, const std::function<bool()>& give_up) const;
   bool is_dropped(uint64_t lease) const;  // or everything is
   bool is_stopping() const;
@@ -56,7 +62,9 @@ class Workbench {
   RunnerProcess runner_;  // of the worker thread; kill() from others
   KnownTrials known_;     // of the worker thread
 
-  uint64_t measuring_ = 0;  // of the worker thread: the lease in the runner
+  const std::function<void(double sentinel_us, int device_errors)> health_;
+  uint64_t measuring_ = 0;           // of the worker thread: the lease in the runner
+  std::deque<double> sentinels_us_;  // of the worker thread: the latest few
 
   mutable std::mutex mu_;
   std::condition_variable changed_;

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <random>
 #include <thread>
@@ -41,6 +42,7 @@ struct Flags {
   std::string log_level = "info";
   int jobs = 0;
   int threads = 0;
+  int drain_timeout_s = 20;
 };
 
 constexpr char kAbout[] =
@@ -52,8 +54,11 @@ constexpr char kAbout[] =
     "\n"
     "(`kiln up` starts a coordinator and workers together.) Kernels run in kiln-runner, a process\n"
     "of its own that may crash or be killed at any moment; the worker starts another and goes on.\n"
-    "When the coordinator is away the worker keeps its results and connects again. SIGTERM and\n"
-    "SIGINT give unfinished work back and end it within seconds. The log goes to stderr.";
+    "When the coordinator is away the worker keeps its results and connects again. SIGTERM, like\n"
+    "`kiln drain`, lets it finish the leases it has (--drain-timeout) and takes no new ones; "
+    "SIGINT,\n"
+    "or a second SIGTERM, gives unfinished work back and ends it within seconds. The log goes to\n"
+    "stderr.";
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -100,6 +105,10 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       ->check(CLI::Range(0, 1024));
   app.add_option("--threads", flags.threads, "threads a kernel runs on (default: one per core)")
       ->check(CLI::Range(0, 1024));
+  app.add_option("--drain-timeout", flags.drain_timeout_s,
+                 "seconds that it may take to finish its leases after SIGTERM")
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
   app.add_option("--cache-dir", flags.cache_dir,
                  "compiled objects, up to 1 GiB, so that a restart compiles nothing again\n"
                  "(default: ~/.cache/kiln/worker)");
@@ -149,6 +158,7 @@ Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int 
   options.coordinator = flags.coordinator;
   options.codegen = codegen_identity();
   options.jitter_seed = std::random_device()();
+  options.finish_timeout_ms = flags.drain_timeout_s * 1000;
   options.self.worker = flags.name;
   options.self.target = device.target;
   options.self.toolkit = device.toolchain.build;
@@ -168,18 +178,25 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
   Workbench workbench({prepared_runner(device, compilers), lock, device.compiling_disturbs},
                       compilers,
                       {[&](uint64_t lease) { agent.stepped(lease); },
-                       [&](CandidateResult result) { agent.finished(std::move(result)); }});
+                       [&](CandidateResult result) { agent.finished(std::move(result)); },
+                       [&](double us, int errors) { agent.health(us, errors); }});
   spdlog::info("worker {} on {}, {} ({}), {} compilers at once", flags.name,
                device.target.to_string(), device.target.device_model, device.toolchain.build, jobs);
-  std::thread listener([&agent, stop_signals] {
+  std::atomic<bool> over{false};
+  std::thread listener([&agent, &over, stop_signals] {
     int signal = 0;
-    ::sigwait(&stop_signals, &signal);
+    // The first SIGTERM lets it finish what it has; anything else, or another one, does not.
+    if (::sigwait(&stop_signals, &signal) == 0 && signal == SIGTERM && !over) {
+      agent.finish();
+      ::sigwait(&stop_signals, &signal);
+    }
     agent.stop();
   });
   const Status served =
       agent.run({[&](std::vector<Job> started) { workbench.submit(std::move(started)); },
                  [&](uint64_t lease) { workbench.drop(lease); }, [&] { workbench.stop(); }});
-  ::pthread_kill(listener.native_handle(), SIGTERM);  // when it was not a signal that ended us
+  over = true;
+  ::pthread_kill(listener.native_handle(), SIGINT);  // when it was not a signal that ended us
   listener.join();
   scratch.evict();  // nobody waits for what they make
   spdlog::info("worker {} stopped", flags.name);

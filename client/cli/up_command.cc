@@ -162,7 +162,7 @@ class Household {
   }
 
   void stop() {
-    for (const LocalWorker& worker : workers_) end(worker.pid, SIGTERM);
+    for (const LocalWorker& worker : workers_) end(worker.pid, SIGINT);
     for (LocalWorker& worker : workers_) wait_for(worker.pid);
     end(coordinator_, SIGTERM);
     wait_for(coordinator_);
@@ -210,7 +210,7 @@ class Household {
     if (options_.threads > 0) add("--threads", std::to_string(options_.threads));
     if (worker.device != "cpu") add("--libcuda", options_.libcuda);
     if (worker.device != "cpu") add("--libnvrtc", options_.libnvrtc);
-    TRY(worker.pid, spawn(arguments, STDERR_FILENO, SIGTERM));
+    TRY(worker.pid, spawn(arguments, STDERR_FILENO, SIGINT));
     return {};
   }
 

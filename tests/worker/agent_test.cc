@@ -88,6 +88,7 @@ class AgentTest : public testing::Test {
     options.codegen = kCodegen;
     options.report_period_ms = report_period_ms;
     options.connect_timeout_ms = 500;
+    options.finish_timeout_ms = finish_timeout_ms_;
     agent_ = std::make_unique<Agent>(options);
     thread_ = std::thread([this] { ended_ = agent_->run(work_.hooks()); });
   }
@@ -121,6 +122,7 @@ class AgentTest : public testing::Test {
   }
   void order(WorkerOrders orders) { ASSERT_TRUE(listener_->send(peer_, std::move(orders))); }
 
+  int finish_timeout_ms_ = 20'000;
   std::unique_ptr<Listener> listener_;
   std::string endpoint_;
   PeerId peer_;
@@ -209,6 +211,64 @@ TEST_F(AgentTest, StoppingGivesLeasesBackAndHandsResultsOver) {
   thread_.join();
   EXPECT_TRUE(ended_.has_value());
   EXPECT_EQ(work_.times("stop"), 1);
+}
+
+TEST_F(AgentTest, FinishingTakesNothingNewAndEndsWhenWhatItHasIsStored) {
+  start();
+  ASSERT_TRUE(next_report().has_value());
+  order({{job(7, 1)}, {7}, {}});
+  ASSERT_TRUE(work_.was_told("start 7"));
+  agent_->finish();
+  const auto draining = report_where([](const WorkerReport& report) { return report.draining; });
+  ASSERT_TRUE(draining.has_value());
+  ASSERT_EQ(draining->leases.size(), 1u) << "it goes on with what it has";
+  order({{job(8, 1)}, {7, 8}, {}});
+  agent_->finished(result(7, 0));
+  ASSERT_TRUE(report_where([](const WorkerReport& report) { return !report.results.empty(); }));
+  EXPECT_EQ(work_.times("stop"), 0);
+  order({{}, {}, {{7, 0}}});
+  thread_.join();
+  EXPECT_TRUE(ended_.has_value());
+  EXPECT_EQ(work_.times("start 8"), 0);
+}
+
+TEST_F(AgentTest, ToldToDrainByTheCoordinatorItDoesTheSame) {
+  start();
+  ASSERT_TRUE(next_report().has_value());
+  WorkerOrders orders{{job(7, 1)}, {7}, {}};
+  order(orders);
+  ASSERT_TRUE(work_.was_told("start 7"));
+  orders.drain = true;
+  order(orders);
+  ASSERT_TRUE(report_where([](const WorkerReport& report) { return report.draining; }));
+  agent_->finished(result(7, 0));
+  ASSERT_TRUE(report_where([](const WorkerReport& report) { return !report.results.empty(); }));
+  order({{}, {}, {{7, 0}}, true});
+  thread_.join();
+  EXPECT_TRUE(ended_.has_value());
+}
+
+TEST_F(AgentTest, FinishingHasABound) {
+  finish_timeout_ms_ = 100;
+  start();
+  ASSERT_TRUE(next_report().has_value());
+  order({{job(7, 1)}, {7}, {}});
+  ASSERT_TRUE(work_.was_told("start 7"));
+  agent_->finish();
+  const auto last = report_where(
+      [](const WorkerReport& report) { return report.draining && report.leases.empty(); });
+  EXPECT_TRUE(last.has_value()) << "the lease is given back";
+  thread_.join();
+  EXPECT_TRUE(ended_.has_value());
+}
+
+TEST_F(AgentTest, ReportsHowItsDeviceIs) {
+  start();
+  ASSERT_TRUE(next_report().has_value());
+  agent_->health(123.5, 2);
+  EXPECT_TRUE(report_where([](const WorkerReport& report) {
+    return report.sentinel_us == 123.5 && report.device_errors == 2;
+  }));
 }
 
 TEST_F(AgentTest, StopsWhileTheCoordinatorIsAway) {

@@ -29,6 +29,12 @@ class WorkbenchTest : public testing::Test {
               const std::lock_guard lock(mu_);
               results_.push_back(std::move(result));
               changed_.notify_all();
+            },
+            [this](double sentinel_us, int device_errors) {
+              const std::lock_guard lock(mu_);
+              sentinel_us_ = sentinel_us;
+              device_errors_ = device_errors;
+              changed_.notify_all();
             }};
   }
   Job job_of(uint64_t lease, size_t candidates, Job::Kind kind = Job::Kind::kScreen) {
@@ -52,6 +58,8 @@ class WorkbenchTest : public testing::Test {
   std::mutex mu_;
   std::condition_variable changed_;
   std::vector<CandidateResult> results_;  // guarded by mu_
+  double sentinel_us_ = 0;                // guarded by mu_
+  int device_errors_ = -1;                // guarded by mu_
   std::atomic<int> steps_ = 0;
   std::vector<Schedule> schedules_;
   CompilePool pool_{host_toolchain(compiler()), 2, std::nullopt};
@@ -68,6 +76,16 @@ TEST_F(WorkbenchTest, ScreensEveryCandidateOfItsLeases) {
     EXPECT_TRUE(recipe_from_json(result.recipe_json).has_value());
   }
   EXPECT_GE(steps_, 3);
+}
+
+TEST_F(WorkbenchTest, TellsAfterALeaseHowItsDeviceIs) {
+  bench_.submit({job_of(1, 1)});
+  results(1);
+  std::unique_lock lock(mu_);
+  ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return sentinel_us_ > 0; }));
+  // 65,536 dependent multiply-adds of some four cycles, at 0.5 to 8 GHz.
+  EXPECT_GT(sentinel_us_, 65'536 * 3 / 8e3);
+  EXPECT_EQ(device_errors_, 0);
 }
 
 TEST_F(WorkbenchTest, FinalistsComeBackWithTheirTimes) {

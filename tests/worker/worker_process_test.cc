@@ -201,7 +201,7 @@ TEST_F(WorkerProcess, EndsWithZeroWhenToldToAndGivesItsLeaseBack) {
   start();
   ASSERT_TRUE(report_where([](const WorkerReport& report) { return !report.leases.empty(); }));
   ASSERT_TRUE(eventually([this] { return has_child("kiln-runner"); }));
-  ::kill(pid_, SIGTERM);
+  ::kill(pid_, SIGINT);
   const auto last = report_where([](const WorkerReport& report) { return report.draining; });
   ASSERT_TRUE(last.has_value());
   EXPECT_TRUE(last->leases.empty());
@@ -234,6 +234,8 @@ TEST_F(WorkerProcess, KilledItTakesItsCompilersAndTheirFilesAlong) {
 TEST_F(WorkerProcess, ToldToStopItDoesNotWaitForItsCompilers) {
   start_with_a_slow_compiler();
   ::kill(pid_, SIGTERM);
+  ASSERT_TRUE(report_where([](const WorkerReport& report) { return report.draining; }));
+  ::kill(pid_, SIGTERM);  // a second one does not let it finish
   ASSERT_TRUE(report_where([](const WorkerReport& report) { return report.draining; }));
   const int status = wait_for_exit();
   EXPECT_TRUE(WIFEXITED(status));
