@@ -50,7 +50,8 @@ struct Row {
     return flight.failure ? static_cast<int64_t>(flight.failure->code) : 0;
   }
   std::string_view failure() const {
-    return flight.failure ? std::string_view(flight.failure->message) : std::string_view();
+    return flight.failure ? std::string_view(flight.failure->message)
+                          : std::string_view("");  // not NULL
   }
   Digest seal() const {
     return Hasher("kiln.flight.v1")
@@ -196,7 +197,7 @@ void FlightStore::fail_for_good(const StoredFlight& flight, Error why, Done done
       [failed = StoredFlight{flight.graph, flight.target, flight.mode, std::move(why)}](
           Database& db) -> Status {
         TRY(const bool known, has(db, failed));
-        return known ? write(db, failed, {}) : Status();
+        return known ? write(db, failed, "") : Status();
       },
       std::move(done));
 }

@@ -96,6 +96,9 @@ int compile_command(const Options& options) {
   // Every file is tried; the first failure decides the exit code.
   int code = kDone;
   for (const std::string& file : options.files) {
+    compile->on_message = [&file](const std::string& message) {
+      std::fprintf(stderr, "kiln: %s: %s\n", file.c_str(), message.c_str());
+    };
     const int one = compile_file(**client, options, *compile, file);
     if (code == kDone) code = one;
   }

@@ -115,13 +115,16 @@ Result<SigningKey> SigningKey::load_or_create(const Path& folder) {
   if (!text && text.error().code != Code::kNotFound) return fail(text.error());
   if (!text) {
     TRY_STATUS(make_directories(folder));
-    // The folder is closed before the key is in it.
+    // Closed until the key in it is.
     if (::chmod(folder.c_str(), 0700) != 0)
       return fail(Code::kUnavailable, "cannot close the folder " + folder.string());
     const SigningKey made = generate();
     TRY_STATUS(publish_file(file, to_hex(made.seed()) + "\n"));
     if (::chmod(file.c_str(), 0600) != 0)
       return fail(Code::kUnavailable, "cannot close the key " + file.string());
+    // Others may read the public key.
+    if (::chmod(folder.c_str(), 0755) != 0)
+      return fail(Code::kUnavailable, "cannot open the folder " + folder.string());
     text = read_file(file);
     if (!text) return fail(text.error());
   }

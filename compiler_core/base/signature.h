@@ -29,8 +29,8 @@ Result<std::string> parse_public_key(std::string_view hex);
 class SigningKey {
  public:
   static SigningKey generate();
-  // FOLDER/ed25519.key, mode 0600 in a folder of mode 0700, made when there is none;
-  // FOLDER/ed25519.pub beside it for others to read. kPermissionDenied when others may read the
+  // FOLDER/ed25519.key, mode 0600, made when there is none, durable; FOLDER/ed25519.pub beside it
+  // for others to read. kPermissionDenied when others may read the
   // key, kCorruption when it is none.
   static Result<SigningKey> load_or_create(const Path& folder);
 
