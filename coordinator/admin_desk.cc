@@ -83,7 +83,21 @@ void AdminDesk::collect(const PeerId& peer, const AdminRequest& request) {
 }
 
 void AdminDesk::drain(const PeerId& peer, const AdminRequest& request) {
-  answer(loop_, peer, request, fail(Code::kUnsupported, "this coordinator drains no workers"));
+  const Stats stats = loop_->stats();
+  std::string there;
+  for (const WorkerStats& worker : stats.workers) {
+    if (worker.name != request.worker) {
+      there += (there.empty() ? "" : ", ") + worker.name;
+      continue;
+    }
+    loop_->step(DrainRequested{request.worker});
+    const nlohmann::ordered_json json = {
+        {"worker", worker.name}, {"state", "draining"}, {"leases", worker.leases}};
+    return answer(loop_, peer, request, json.dump());
+  }
+  answer(loop_, peer, request,
+         fail(Code::kNotFound, fmt::format("no worker '{}'; there are: {}", request.worker,
+                                           there.empty() ? "none" : there)));
 }
 
 }  // namespace kiln

@@ -19,6 +19,7 @@ class AdminDesk {
   struct Loop {
     Inbox& inbox;
     std::function<void(Event)> step;
+    std::function<Stats()> stats;  // which workers there are
     std::function<void(const PeerId&, const AdminReply&)> reply;
     std::function<void(const LogLine&)> log;  // operators' requests leave a trace
   };

@@ -23,6 +23,7 @@
 #include "coordinator/admin_desk.h"
 #include "coordinator/blob_desk.h"
 #include "coordinator/flight_log.h"
+#include "coordinator/generation.h"
 #include "coordinator/inbox.h"
 #include "coordinator/manifest_table.h"
 #include "coordinator/planner.h"
@@ -152,6 +153,7 @@ Service::Impl::Impl(ServiceOptions given, std::unique_ptr<KernelCache> opened,
             {inbox, [this](Event event) { step(std::move(event)); }, [this] { return now_ms(); },
              [this](const LogLine& line) { log(line); }}),
       admin(*cache, {inbox, [this](Event event) { step(std::move(event)); },
+                     [this] { return core.stats(now_ms()); },
                      [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); },
                      [this](const LogLine& line) { log(line); }}) {
   planner = std::make_unique<Planner>(
@@ -499,10 +501,10 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   TRY(auto keyring, open_keyring(options.endpoint, options.keys, options.data_dir));
   TRY(auto listener, Listener::bind(options.endpoint, std::move(keyring)));
   if (options.core.codegen.is_zero()) options.core.codegen = codegen_identity();
-  // Workers outlive coordinators: no earlier life has used a lease from here on.
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  options.core.first_lease =
-      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(wall).count());
+  const auto wall_us = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
+  TRY(options.core.first_lease,
+      first_lease_of_next_life(options.data_dir, static_cast<uint64_t>(wall_us)));
   auto impl = std::make_unique<Impl>(std::move(options), std::move(cache), std::move(detached),
                                      std::move(signing_key), std::move(listener));
   for (const std::string& warning : {impl->cache->warning(), impl->detached->warning()})

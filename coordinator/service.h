@@ -20,7 +20,7 @@ struct ServiceOptions {
   std::string endpoint = "tcp://127.0.0.1:0";  // port 0 picks one
   Path keys;  // folder of keys (schema/key_file.h); empty: data_dir/keys beyond loopback, else none
   int planner_threads = 1;
-  // codegen: this build's identity when it is zero. first_lease: from the wall clock.
+  // codegen: this build's identity when it is zero. first_lease: by generation.h.
   CoreOptions core;
   size_t manifest_bytes = 256 << 20;  // manifests kept in memory
   size_t blob_bytes = 256 << 20;      // blobs kept in memory

@@ -230,6 +230,13 @@ int main(int argc, char** argv) {
   add_coordinator(stats, options);
   add_json(stats, options);
 
+  auto* drain = app.add_subcommand(
+      "drain",
+      "Tell a worker to finish what it has and to exit; exit 2 when there is none so named");
+  drain->add_option("WORKER", options.worker, "Its name, as `kiln stats` shows it")->required();
+  add_coordinator(drain, options);
+  add_json(drain, options);
+
   auto* cache = add_cache(app, options);
 
   auto* up = app.add_subcommand("up",
@@ -263,6 +270,7 @@ int main(int argc, char** argv) {
   if (diff->parsed()) return kiln::cli::diff_command(options);
   if (digest->parsed()) return kiln::cli::digest_command(options);
   if (cache->parsed()) return cache_command(*cache, options);
+  if (drain->parsed()) return kiln::cli::drain_command(options);
   if (stats->parsed()) return kiln::cli::stats_command(options);
   return kiln::cli::up_command(options);
 }

@@ -60,6 +60,9 @@ struct Options {
   bool repair = false;
   std::string program_key;  // 64 hex digits
 
+  // drain
+  std::string worker;
+
   // up, cache
   std::string data_dir;
   std::string listen = "tcp://127.0.0.1:7557";
@@ -79,6 +82,7 @@ int cache_verify_command(const Options& options);
 int cache_gc_command(const Options& options);
 int warm_command(const Options& options);
 int cache_pin_command(const Options& options, bool pinned);
+int drain_command(const Options& options);
 int up_command(const Options& options);
 
 }  // namespace kiln::cli

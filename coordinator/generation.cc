@@ -1,0 +1,38 @@
+#include "coordinator/generation.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+namespace kiln {
+namespace {
+
+constexpr int kLeaseBits = 32;
+
+// The file: the number of the last life in decimal, and a newline.
+Result<uint64_t> last_life(const Path& file, uint64_t wall_us) {
+  const auto text = read_file(file);
+  if (!text && text.error().code == Code::kNotFound) return wall_us >> kLeaseBits;
+  if (!text) return fail(text.error());
+  uint64_t life = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), life);
+  const bool whole = end == text->data() + text->size() - 1 && text->back() == '\n';
+  if (error != std::errc() || !whole || life >= (uint64_t{1} << (63 - kLeaseBits)))
+    return fail(Code::kCorruption,
+                file.string() +
+                    " does not hold a number; with it gone, lives are told apart by "
+                    "the wall clock, which must then be right");
+  return life;
+}
+
+}  // namespace
+
+Result<uint64_t> first_lease_of_next_life(const Path& data_dir, uint64_t wall_us) {
+  const Path file = data_dir / "generation";
+  TRY(const uint64_t last, last_life(file, wall_us));
+  const uint64_t life = last + 1;
+  TRY_STATUS(publish_file(file, std::to_string(life) + "\n"));
+  return life << kLeaseBits;
+}
+
+}  // namespace kiln
