@@ -229,6 +229,50 @@ TEST(Gradients, of_an_embedding_add_up_by_index_and_skip_padding) {
                 {3, 4, 0, 0, 0, 0, 8, 10});
 }
 
+TEST(Gradients, of_dropout_pass_where_its_mask_let_through) {
+  expect_values({"aten.native_dropout_backward.default",
+                 {tensor("grad_output", "x"), tensor("mask", "z"), real("scale", "1.25")},
+                 {{kFloat, {2, 3}, {1, 2, -3, 4, kInf, 6}}, {kBool, {2, 3}, {1, 0, 1, 1, 0, 0}}},
+                 kFloat,
+                 {2, 3}},
+                {1.25, 0, -3.75, 5, 0, 0});
+}
+
+// Windows overlap, so that one element is the maximum of several of them.
+TEST(Gradients, of_maxima_of_windows) {
+  const Sizes sizes = {2, 1, 5, 6}, pooled = {2, 1, 3, 3};
+  const std::vector<std::string> windows = {integers("kernel_size", {3, 3}),
+                                            integers("stride", {2, 2}), integers("padding", {1, 1}),
+                                            integers("dilation", {1, 1}), flag("ceil_mode", false)};
+  const Doubles x = spread_values(count(sizes), -2.3, 0.37),
+                grad = spread_values(count(pooled), 0.5, 0.11);
+  std::vector<std::string> arguments = {kX};
+  arguments.insert(arguments.end(), windows.begin(), windows.end());
+  const auto forward = [&](const Doubles& at) {
+    return first_output(
+        {"aten.max_pool2d.default", arguments, {{kDouble, sizes, at}}, kDouble, pooled});
+  };
+  // Where each maximum is, as max_pool2d_with_indices says it: by looking.
+  const Doubles maxima = forward(x);
+  Doubles places;
+  for (size_t i = 0; i < maxima.size(); ++i) {
+    const size_t plane = i / 9 * 30;
+    for (size_t k = 0; k < 30; ++k)
+      if (x[plane + k] == maxima[i]) places.push_back(static_cast<double>(k));
+  }
+  ASSERT_EQ(places.size(), maxima.size()) << "every value is there once";
+  std::vector<std::string> backward = {tensor("grad_output", "z"), kX};
+  backward.insert(backward.end(), windows.begin(), windows.end());
+  backward.push_back(tensor("indices", "w"));
+  const Doubles got =
+      first_output({"aten.max_pool2d_with_indices_backward.default",
+                    backward,
+                    {{kDouble, sizes, x}, {kDouble, pooled, grad}, {kLong, pooled, places}},
+                    kDouble,
+                    sizes});
+  expect_near(got, slopes(forward, x, grad), "max_pool2d_with_indices_backward");
+}
+
 TEST(Gradients, of_slices_and_selections_are_zero_elsewhere) {
   expect_values({"aten.slice_backward.default",
                  {tensor("grad_output", "x"), integers("input_sizes", {5}), integer("dim", 0),
