@@ -7,6 +7,7 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
 #include "compiler_core/passes/normalise.h"
+#include "compiler_core/plan/alternatives.h"
 #include "compiler_core/plan/kin.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/tune/search_space.h"
@@ -99,15 +100,33 @@ Result<std::string> graph_text(const StartPlan& request, const PlanContext& cont
   return context.flights->graph_text({request.graph, request.target, request.mode});
 }
 
-Result<Program> plan_program(const StartPlan& request, const PlanContext& context,
-                             std::vector<PlannedKernel>& kernels) {
-  TRY(const std::string text, graph_text(request, context));
-  TRY(const Graph graph, checked_graph(text, request.graph));
-  TRY(Plan cut, plan(graph));
+// The ways to cut it: one where nothing is timed that could choose.
+Result<std::vector<PlanAlternative>> ways_to_cut(const Graph& graph, Mode mode) {
+  if (mode == Mode::kMaxAutotune) return plan_alternatives(graph);
+  TRY(Plan by_rules, plan(graph));
+  std::vector<PlanAlternative> one;
+  one.push_back({"by rules", {}, std::move(by_rules)});
+  return one;
+}
+
+// The positions in `kernels` of those that `cut` needs; new ones are planned and appended.
+Result<std::vector<int>> plan_kernels(const Plan& cut, const StartPlan& request,
+                                      const PlanContext& context,
+                                      std::vector<PlannedKernel>& kernels) {
+  std::vector<int> positions;
   for (const Workload& workload : cut.kernels) {
+    const auto known = std::find_if(
+        kernels.begin(), kernels.end(),
+        [&](const PlannedKernel& kernel) { return kernel.workload == workload.digest; });
+    positions.push_back(static_cast<int>(known - kernels.begin()));
+    if (known != kernels.end()) continue;
     TRY(PlannedKernel kernel, plan_kernel(workload, request, context));
     kernels.push_back(std::move(kernel));
   }
+  return positions;
+}
+
+Program program_for(Plan cut, const StartPlan& request, const PlanContext& context) {
   Program program = program_of(std::move(cut));
   program.key = request.key;
   program.graph = request.graph;
@@ -117,13 +136,33 @@ Result<Program> plan_program(const StartPlan& request, const PlanContext& contex
   return program;
 }
 
+Result<Program> plan_program(const StartPlan& request, const PlanContext& context,
+                             PlanFinished& finished) {
+  TRY(const std::string text, graph_text(request, context));
+  TRY(const Graph graph, checked_graph(text, request.graph));
+  TRY(std::vector<PlanAlternative> ways, ways_to_cut(graph, request.mode));
+  TRY_STATUS(plan_kernels(ways.front().plan, request, context, finished.kernels));
+  for (auto way = ways.begin() + 1; way != ways.end(); ++way) {
+    const size_t before = finished.kernels.size();
+    auto positions = plan_kernels(way->plan, request, context, finished.kernels);
+    if (positions) {
+      finished.alternatives.push_back(
+          {program_for(std::move(way->plan), request, context), *std::move(positions)});
+    } else {  // no family has schedules for one of its kernels
+      finished.kernels.erase(finished.kernels.begin() + static_cast<std::ptrdiff_t>(before),
+                             finished.kernels.end());
+    }
+  }
+  return program_for(std::move(ways.front().plan), request, context);
+}
+
 }  // namespace
 
 PlanFinished make_plan(const StartPlan& request, const PlanContext& context) {
   PlanFinished finished;
   finished.key = request.key;
-  finished.program = plan_program(request, context, finished.kernels);
-  if (!finished.program) finished.kernels.clear();
+  finished.program = plan_program(request, context, finished);
+  if (!finished.program) finished.kernels.clear(), finished.alternatives.clear();
   return finished;
 }
 

@@ -100,12 +100,19 @@ struct PlannedKernel {
   std::optional<ProgramKernel> cached;  // the store has a winner, and its blob
   std::vector<TuningRecord> records;    // measured before a crash: not taken again; oldest first
 };
-// program: complete but for `kernels`, which the core fills in the order of `kernels` below.
-// kInvalidArgument blames the graph text of the client that sent it: another one is asked.
+// Another way to cut a program into kernels, where the planner cannot tell which is faster.
+struct PlannedAlternative {
+  Program program;           // as PlanFinished::program
+  std::vector<int> kernels;  // its kernels in order, as positions in PlanFinished::kernels
+};
+// program: complete but for `kernels`, which the core fills in the order of `kernels` below; those
+// that only alternatives need come last. kInvalidArgument blames the graph text of the client that
+// sent it: another one is asked.
 struct PlanFinished {
   Digest key;
   Result<Program> program;
   std::vector<PlannedKernel> kernels;
+  std::vector<PlannedAlternative> alternatives{};  // all are tuned, and the fastest is answered
 };
 struct ReportReceived {
   WorkerId worker;

@@ -50,7 +50,9 @@ struct ProgramFlight {
   std::optional<RequestId> uploader;  // whose graph it is
   uint64_t plan_ticket = 0;
 
-  Program program;
+  Program program;  // see partition_choice.h while it is tuned
+  std::vector<PlannedAlternative> alternatives;
+  std::vector<Digest> failed;   // kTuning: kernels that no candidate survived, while a way is left
   std::vector<Digest> pending;  // kTuning: kernels not done, in the program's order
   bool all_stored = true;
   std::string program_json;  // kStoring

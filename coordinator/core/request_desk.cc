@@ -6,6 +6,7 @@
 
 #include "compiler_core/base/check.h"
 #include "coordinator/core/failure_class.h"
+#include "coordinator/core/partition_choice.h"
 
 namespace kiln {
 namespace {
@@ -265,6 +266,7 @@ void RequestDesk::start_tuning(int64_t now_ms, ProgramFlight& flight, PlanFinish
   flight.stage = Stage::kTuning;
   flight.program = *std::move(event.program);
   flight.program.kernels.clear();
+  flight.alternatives = std::move(event.alternatives);
   for (const PlannedKernel& planned : event.kernels) {
     ProgramKernel kernel;
     kernel.key = planned.key;
@@ -294,13 +296,16 @@ void RequestDesk::kernels_settled(int64_t now_ms, Actions& out) {
 
 void RequestDesk::kernel_settled(int64_t now_ms, ProgramFlight& flight, const KernelFlight& kernel,
                                  Actions& out) {
-  if (kernel.stage() == KernelFlight::Stage::kFailed) {
-    return fail_flight(now_ms, flight, kernel.error(), out);
-  }
   const Digest key = kernel.key();
-  for (ProgramKernel& slot : flight.program.kernels)
-    if (slot.key == key) slot = kernel.winner();
-  flight.all_stored = flight.all_stored && kernel.stored();
+  if (kernel.stage() == KernelFlight::Stage::kFailed) {
+    flight.failed.push_back(key);
+    if (!has_way_without(flight.failed, flight.program, flight.alternatives))
+      return fail_flight(now_ms, flight, kernel.error(), out);
+  } else {
+    for (ProgramKernel& slot : flight.program.kernels)
+      if (slot.key == key) slot = kernel.winner();
+    flight.all_stored = flight.all_stored && kernel.stored();
+  }
   std::erase(flight.pending, key);
   floor_.release(flight.key, key);
   if (flight.pending.empty()) kernels_done(now_ms, flight, out);
@@ -308,6 +313,8 @@ void RequestDesk::kernel_settled(int64_t now_ms, ProgramFlight& flight, const Ke
 
 void RequestDesk::kernels_done(int64_t now_ms, ProgramFlight& flight, Actions& out) {
   flight.stage = Stage::kStoring;
+  flight.program =
+      fastest_way(flight.failed, std::move(flight.program), std::move(flight.alternatives));
   flight.program_json = program_to_json(flight.program);
   // A program whose kernels are not all stored would be found again without its binaries.
   if (!flight.all_stored)

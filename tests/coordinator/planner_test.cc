@@ -59,6 +59,35 @@ TEST_F(PlannerTest, PlansACanonicalGraph) {
   EXPECT_TRUE(parse_graph(finished.kernels[0].workload_text).has_value());
 }
 
+// Few rows over many keys: one kernel or three is for their times to say, where times are taken.
+TEST_F(PlannerTest, PlansBothWaysToCutWhereOnlyTimesCanTell) {
+  GraphBuilder b;
+  const Shape scores_shape = {2, 16, 512};
+  const NodeId q = b.input(DType::kF32, {2, 16, 32}), k = b.input(DType::kF32, {2, 32, 512});
+  const NodeId v = b.input(DType::kF32, {2, 512, 32});
+  const NodeId scores = b.matmul(q, k);
+  const auto over_keys = [&](Op op, NodeId x) {
+    return b.broadcast(b.reduce(op, x, {2}, true), scores_shape);
+  };
+  const NodeId e = b.unary(Op::kExp, b.binary(Op::kSub, scores, over_keys(Op::kReduceMax, scores)));
+  const NodeId weights = b.binary(Op::kDiv, e, over_keys(Op::kReduceSum, e));
+  const Graph graph = b.finish({b.matmul(weights, v)}).value();
+  StartPlan request = request_for(normalise(graph).value());
+  const PlanFinished finished = make_plan(request, context_);
+  ASSERT_TRUE(finished.program.has_value()) << finished.program.error().message;
+  EXPECT_EQ(finished.program->launches.size(), 1u);
+  ASSERT_EQ(finished.alternatives.size(), 1u);
+  EXPECT_EQ(finished.alternatives[0].program.launches.size(), 3u);
+  EXPECT_EQ(finished.alternatives[0].program.key, request.key);
+  EXPECT_EQ(finished.alternatives[0].kernels, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(finished.kernels.size(), 4u);
+
+  request.mode = Mode::kDefault;
+  const PlanFinished untimed = make_plan(request, context_);
+  EXPECT_EQ(untimed.kernels.size(), 1u);
+  EXPECT_TRUE(untimed.alternatives.empty());
+}
+
 TEST_F(PlannerTest, RefusesAGraphUnderAnothersDigest) {
   StartPlan request = request_for(test_graph(3));
   request.graph_text = print(test_graph(4).graph);

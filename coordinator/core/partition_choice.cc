@@ -1,0 +1,76 @@
+#include "coordinator/core/partition_choice.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln {
+namespace {
+
+constexpr double kWorthIt = 0.98;
+
+// The kernels of the way by rules: every one is launched.
+std::vector<int> kernels_by_rules(const Program& tuned) {
+  int count = 0;
+  for (const Launch& launch : tuned.launches) count = std::max(count, launch.kernel + 1);
+  std::vector<int> kernels(static_cast<size_t>(count));
+  std::iota(kernels.begin(), kernels.end(), 0);
+  return kernels;
+}
+
+const ProgramKernel& kernel_of(const Program& tuned, int position) {
+  return tuned.kernels.at(static_cast<size_t>(position));
+}
+
+bool works(const std::vector<Digest>& failed, const Program& tuned,
+           const std::vector<int>& kernels) {
+  return std::none_of(kernels.begin(), kernels.end(), [&](int kernel) {
+    return std::find(failed.begin(), failed.end(), kernel_of(tuned, kernel).key) != failed.end();
+  });
+}
+
+double time_of(const Program& tuned, const Program& way, const std::vector<int>& kernels) {
+  double us = 0;
+  for (const Launch& launch : way.launches)
+    us += kernel_of(tuned, kernels.at(static_cast<size_t>(launch.kernel))).report.best_us;
+  return us;
+}
+
+}  // namespace
+
+bool has_way_without(const std::vector<Digest>& failed, const Program& tuned,
+                     const std::vector<PlannedAlternative>& alternatives) {
+  // With one way, every kernel is its own.
+  if (alternatives.empty()) return failed.empty();
+  return works(failed, tuned, kernels_by_rules(tuned)) ||
+         std::any_of(alternatives.begin(), alternatives.end(), [&](const PlannedAlternative& way) {
+           return works(failed, tuned, way.kernels);
+         });
+}
+
+Program fastest_way(const std::vector<Digest>& failed, Program tuned,
+                    std::vector<PlannedAlternative> alternatives) {
+  if (alternatives.empty()) return tuned;
+  PlannedAlternative* best = nullptr;  // null: the way by rules
+  std::vector<int> kernels = kernels_by_rules(tuned);
+  bool found = works(failed, tuned, kernels);
+  double best_us = found ? time_of(tuned, tuned, kernels) * kWorthIt : 0;
+  for (PlannedAlternative& way : alternatives) {
+    if (!works(failed, tuned, way.kernels)) continue;
+    const double us = time_of(tuned, way.program, way.kernels);
+    if (found && us >= best_us) continue;
+    found = true;
+    best = &way;
+    best_us = us;
+  }
+  CHECK(found, "a way is left, or the flight has failed");
+  if (best != nullptr) kernels = best->kernels;
+  std::vector<ProgramKernel> own;
+  for (const int kernel : kernels) own.push_back(kernel_of(tuned, kernel));
+  Program chosen = best != nullptr ? std::move(best->program) : std::move(tuned);
+  chosen.kernels = std::move(own);
+  return chosen;
+}
+
+}  // namespace kiln
