@@ -12,6 +12,7 @@
 #include "compiler_core/frontend/exported_model.h"
 #include "compiler_core/frontend/lowering.h"
 #include "compiler_core/ir/interpreter.h"
+#include "compiler_core/ir/text.h"
 
 namespace kiln::testing {
 
@@ -189,6 +190,12 @@ class ModelText {
 inline Result<ExportedProgram> lower(const std::string& json) {
   TRY(const ExportedModel model, parse_exported_model(json));
   return lower_exported_model(model);
+}
+
+// What the model becomes, or why it becomes nothing.
+inline std::string graph_text(const ModelText& model) {
+  const auto program = lower(model.json());
+  return program ? print(program->graph) : program.error().message;
 }
 
 // Writes a zip file of `entries` (name, content), stored or deflated.

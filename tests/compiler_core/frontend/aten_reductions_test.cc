@@ -1,0 +1,200 @@
+// Reductions and normalisations against values worked out by hand from PyTorch's documented
+// behaviour.
+#include "compiler_core/frontend/lowering.h"
+
+#include <cmath>
+
+#include "tests/compiler_core/frontend/one_node.h"
+
+namespace kiln {
+namespace {
+
+using namespace kiln::testing;  // NOLINT: the vocabulary of these tests
+
+TEST(Reductions, sums_of_integers_and_bools_are_i64) {
+  expect_values({"aten.sum.default", {kX}, {{kBool, {3}, {1, 0, 1}}}, kLong, {}}, {2});
+  expect_values({"aten.sum.dim_IntList",
+                 {kX, integers("dim", {})},
+                 {{kFloat, {2, 2}, {1, 2, 3, 4}}},
+                 kFloat,
+                 {}},
+                {10});
+  expect_values({"aten.sum.dim_IntList",
+                 {kX, integers("dim", {-1}), flag("keepdim", true)},
+                 {{kFloat, {2, 2}, {1, 2, 3, 4}}},
+                 kFloat,
+                 {2, 1}},
+                {3, 7});
+  expect_values(
+      {"aten.cumsum.default", {kX, integer("dim", 0)}, {{kBool, {3}, {1, 0, 1}}}, kLong, {3}},
+      {1, 1, 2});
+}
+
+TEST(Reductions, means_and_variances) {
+  const OneNode::In x = {kFloat, {2, 2}, {1, 3, 5, 9}};
+  expect_values({"aten.mean.dim", {kX, integers("dim", {1})}, {x}, kFloat, {2}}, {2, 7});
+  expect_values({"aten.mean.default", {kX}, {x}, kFloat, {}}, {4.5});
+  expect_values({"aten.var.correction", {kX, integers("dim", {1})}, {x}, kFloat, {2}}, {2, 8});
+  expect_values({"aten.var.correction",
+                 {kX, integers("dim", {1}), integer("correction", 0)},
+                 {x},
+                 kFloat,
+                 {2}},
+                {1, 4});
+  expect_values({"aten.std.correction",
+                 {kX, integers("dim", {1}), integer("correction", 0), flag("keepdim", true)},
+                 {x},
+                 kFloat,
+                 {2, 1}},
+                {1, 2});
+  // One sample has no variance: 0 / 0.
+  expect_values(
+      {"aten.var.correction", {kX, integers("dim", {0})}, {{kFloat, {1}, {3}}}, kFloat, {}},
+      {kNan});
+}
+
+TEST(Reductions, the_mean_of_a_half_type_is_rounded_once) {
+  // 257 is no bf16: 257 / 5 = 51.4 rounds to 51.5, but 256 / 5 = 51.2 to 51.25.
+  expect_values({"aten.mean.dim",
+                 {kX, integers("dim", {0})},
+                 {{kBFloat16, {5}, {256, 1, 0, 0, 0}}},
+                 kBFloat16,
+                 {}},
+                {51.5});
+}
+
+TEST(Reductions, extrema_find_the_first_place_and_nan) {
+  expect_values({"aten.argmax.default",
+                 {kX, integer("dim", 1)},
+                 {{kFloat, {2, 3}, {1, 5, 5, 2, kNan, 9}}},
+                 kLong,
+                 {2}},
+                {1, 1});
+  expect_values({"aten.argmin.default", {kX}, {{kFloat, {2, 2}, {3, 1, 1, 2}}}, kLong, {}}, {1});
+  expect_values({"aten.amax.default",
+                 {kX, integers("dim", {0})},
+                 {{kFloat, {2, 2}, {1, kNan, 3, 2}}},
+                 kFloat,
+                 {2}},
+                {3, kNan});
+  expect_values(
+      {"aten.any.dim", {kX, integer("dim", 0)}, {{kFloat, {2, 2}, {0, 0.5, 0, 0}}}, kBool, {2}},
+      {0, 1});
+  expect_values({"aten.all.default", {kX}, {{kBool, {2}, {1, 0}}}, kBool, {}}, {0});
+}
+
+TEST(Reductions, logsumexp_survives_large_and_infinite_values) {
+  expect_values({"aten.logsumexp.default",
+                 {kX, integers("dim", {1})},
+                 {{kFloat, {3, 2}, {1000, 1000, -kInf, -kInf, kInf, 0}}},
+                 kFloat,
+                 {3}},
+                {1000 + std::log(2), -kInf, kInf});
+}
+
+TEST(Normalisation, softmax_survives_large_values_and_gives_nan_for_nothing) {
+  expect_values({"aten.softmax.int",
+                 {kX, integer("dim", -1)},
+                 {{kFloat, {3, 2}, {1000, 1000, 0, -kInf, -kInf, -kInf}}},
+                 kFloat,
+                 {3, 2}},
+                {0.5, 0.5, 1, 0, kNan, kNan});
+  expect_values({"aten._log_softmax.default",
+                 {kX, integer("dim", 0), flag("half_to_float", false)},
+                 {{kFloat, {2}, {1000, 1000}}},
+                 kFloat,
+                 {2}},
+                {-std::log(2), -std::log(2)});
+}
+
+TEST(Normalisation, softmax_is_its_other_spelling) {
+  const auto model = [](const char* op, std::vector<std::string> arguments) {
+    ModelText text;
+    text.input("x", kBFloat16, {2, 3}).node(op, arguments, "y", kBFloat16, {2, 3}).output("y");
+    return graph_text(text);
+  };
+  EXPECT_EQ(model("aten.softmax.int", {kX, integer("dim", 1)}),
+            model("aten._softmax.default", {kX, integer("dim", -1), flag("half_to_float", false)}));
+}
+
+TEST(Normalisation, layer_norm_is_its_other_spelling_and_gives_its_statistics) {
+  const std::vector<std::string> arguments = {tensor("input", "x"),
+                                              integers("normalized_shape", {2}), none("weight"),
+                                              none("bias"), real("eps", "0.0")};
+  expect_values(
+      {"aten.layer_norm.default", arguments, {{kFloat, {2, 2}, {1, 3, 5, 9}}}, kFloat, {2, 2}},
+      {-1, 1, -1, 1});
+  ModelText native;
+  native.input("x", kFloat, {2, 2})
+      .declare("m", kFloat, {"2", "1"})
+      .declare("r", kFloat, {"2", "1"})
+      .declare("y", kFloat, {"2", "2"})
+      .raw_node(
+          "aten.native_layer_norm.default", arguments,
+          R"([{"as_tensor":{"name":"y"}},{"as_tensor":{"name":"m"}},{"as_tensor":{"name":"r"}}])")
+      .output("y")
+      .output("m")
+      .output("r");
+  const auto program = lower(native.json());
+  ASSERT_TRUE(program) << program.error().message;
+  const Tensor x = make_tensor(DType::kF32, {2, 2}, Doubles{1, 3, 5, 9});
+  const Tensor* inputs[] = {&x};
+  const auto outputs = interpret(program->graph, inputs);
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  EXPECT_EQ(values_of((*outputs)[1]), (Doubles{2, 7}));
+  EXPECT_EQ(values_of((*outputs)[2]), (Doubles{1, 0.5}));
+}
+
+TEST(Normalisation, layer_norm_is_its_decomposition) {
+  ModelText composite, written_out;
+  for (ModelText* model : {&composite, &written_out})
+    model->input("x", kFloat, {2, 4}).input("w", kFloat, {4}).input("c", kFloat, {4});
+  composite
+      .node("aten.layer_norm.default",
+            {tensor("input", "x"), integers("normalized_shape", {4}), tensor("weight", "w"),
+             tensor("bias", "c"), real("eps", "1e-05")},
+            "y", kFloat, {2, 4})
+      .output("y");
+  const std::string keep = flag("keepdim", true), last = integers("dim", {-1});
+  written_out.node("aten.mean.dim", {kX, last, keep}, "m", kFloat, {2, 1})
+      .node("aten.var.correction", {kX, last, integer("correction", 0), keep}, "v", kFloat, {2, 1})
+      .node("aten.sub.Tensor", {kX, tensor("other", "m")}, "d", kFloat, {2, 4})
+      .node("aten.add.Tensor", {tensor("self", "v"), real("other", "1e-05")}, "e", kFloat, {2, 1})
+      .node("aten.rsqrt.default", {tensor("self", "e")}, "r", kFloat, {2, 1})
+      .node("aten.mul.Tensor", {tensor("self", "d"), tensor("other", "r")}, "n", kFloat, {2, 4})
+      .node("aten.mul.Tensor", {tensor("self", "n"), tensor("other", "w")}, "s", kFloat, {2, 4})
+      .node("aten.add.Tensor", {tensor("self", "s"), tensor("other", "c")}, "y", kFloat, {2, 4})
+      .output("y");
+  EXPECT_EQ(graph_text(composite), graph_text(written_out));
+}
+
+TEST(Normalisation, batch_norm_uses_the_running_statistics) {
+  expect_values({"aten.batch_norm.default",
+                 {tensor("input", "x"), none("weight"), none("bias"), tensor("running_mean", "z"),
+                  tensor("running_var", "w"), flag("training", false), real("momentum", "0.1"),
+                  real("eps", "0.0")},
+                 {{kFloat, {1, 2, 2}, {1, 2, 3, 4}}, {kFloat, {2}, {1, 3}}, {kFloat, {2}, {1, 4}}},
+                 kFloat,
+                 {1, 2, 2}},
+                {0, 1, 0, 0.5});
+}
+
+TEST(Normalisation, group_norm_and_rms_norm) {
+  expect_values({"aten.group_norm.default",
+                 {tensor("input", "x"), integer("num_groups", 2), none("weight"), none("bias"),
+                  real("eps", "0.0")},
+                 {{kFloat, {1, 4}, {1, 3, 5, 9}}},
+                 kFloat,
+                 {1, 4}},
+                {-1, 1, -1, 1});
+  expect_values({"aten.rms_norm.default",
+                 {tensor("input", "x"), integers("normalized_shape", {2}), none("weight"),
+                  real("eps", "0.0")},
+                 {{kFloat, {1, 2}, {1, 7}}},
+                 kFloat,
+                 {1, 2}},
+                {0.2, 1.4});
+}
+
+}  // namespace
+}  // namespace kiln
