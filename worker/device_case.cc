@@ -13,6 +13,8 @@ namespace {
 
 constexpr int64_t kGuard = int64_t{64} << 10;  // at least, on each side
 constexpr int64_t kMaxGuard = int64_t{4} << 20;
+// Larger workloads have enough to hold at few sizes.
+constexpr int64_t kMostBytesOfOthers = int64_t{64} << 20;
 constexpr size_t kMaxBuffers = DeviceInstruments::kMaxTallies / 4;
 
 Result<std::vector<int64_t>> evaluate_shape(const Shape& shape, std::span<const int64_t> symbols) {
@@ -72,10 +74,25 @@ std::optional<int64_t> LentMemory::damage(const Tally& tally) const {
 
 Result<DeviceCase> DeviceCase::make(DeviceInstruments& instruments, std::string_view graph_text,
                                     uint64_t seed) {
+  TRY(const Graph parsed, parse_graph(graph_text));
+  TRY(const Graph graph, inline_custom_calls(parsed));  // a custom call is checked by its reference
+  TRY(DeviceCase made, make_at(instruments, graph, measured_symbols(graph), seed));
+  for (std::vector<int64_t>& symbols :
+       other_symbols(graph, made.byte_size() <= kMostBytesOfOthers)) {
+    // Some sizes of the ranges may not go together, or not fit: what they left is not read.
+    if (auto other = make_at(instruments, graph, std::move(symbols), seed))
+      made.others_.push_back(*std::move(other));
+    else
+      TRY_STATUS(instruments.take().map([](const std::vector<Tally>&) {}));
+  }
+  return made;
+}
+
+Result<DeviceCase> DeviceCase::make_at(DeviceInstruments& instruments, const Graph& graph,
+                                       std::vector<int64_t> symbols, uint64_t seed) {
   DeviceCase made(instruments);
-  TRY(const Graph graph, parse_graph(graph_text));
-  TRY(made.graph_, inline_custom_calls(graph));  // a custom call is checked by its reference
-  made.symbols_ = measured_symbols(made.graph_);
+  made.graph_ = graph;
+  made.symbols_ = std::move(symbols);
   made.tolerance_ = tolerance_of(made.graph_, made.symbols_);
   TRY(made.draws_, input_draws(made.graph_, made.symbols_, seed));
   TRY_STATUS(made.lend());

@@ -49,6 +49,8 @@ class DeviceCase {
                                  uint64_t seed);
 
   const std::vector<int64_t>& symbols() const { return symbols_; }
+  // The same workload at other sizes, those that fit the device; none when it has no symbols.
+  std::vector<DeviceCase>& others() { return others_; }
   const std::vector<TensorForm>& input_forms() const { return input_forms_; }
   const std::vector<TensorForm>& output_forms() const { return output_forms_; }
   const std::vector<LentMemory>& inputs() const { return inputs_; }
@@ -80,6 +82,8 @@ class DeviceCase {
 
  private:
   explicit DeviceCase(DeviceInstruments& instruments) : instruments_(&instruments) {}
+  static Result<DeviceCase> make_at(DeviceInstruments& instruments, const Graph& graph,
+                                    std::vector<int64_t> symbols, uint64_t seed);
   Status lend();
   Status evaluate(const Graph& graph, Precision precision,
                   std::vector<PooledMemory>& results) const;
@@ -96,6 +100,7 @@ class DeviceCase {
   std::vector<PooledMemory> expected_;
   std::vector<Tally> surveys_;          // of expected_
   std::vector<PooledMemory> declared_;  // empty until it is needed
+  std::vector<DeviceCase> others_;
 };
 
 }  // namespace kiln::runner

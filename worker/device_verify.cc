@@ -148,8 +148,10 @@ Verified judge_fault(const CudaDevice& device, const Error& error) {
   return {Verdict::kRunnerDied, error.message};
 }
 
-Result<Verified> verify(const CudaKernel& kernel, DeviceInstruments& instruments,
-                        DeviceCase& workload, const Alive& alive, bool& intact) {
+namespace {
+
+Result<Verified> verify_at(const CudaKernel& kernel, DeviceInstruments& instruments,
+                           DeviceCase& workload, const Alive& alive, bool& intact) {
   if (const auto fits = check_recipe(kernel.recipe(), workload.input_forms(),
                                      workload.output_forms(), workload.symbols());
       !fits)
@@ -163,6 +165,36 @@ Result<Verified> verify(const CudaKernel& kernel, DeviceInstruments& instruments
     return *std::move(bad);
   }
   return Verified{};
+}
+
+Result<bool> references_intact(DeviceInstruments& instruments, const DeviceCase& workload) {
+  TRY_STATUS(workload.check_expected());
+  TRY(const std::vector<Tally> tallies, instruments.take());
+  return workload.is_intact(tallies);
+}
+
+}  // namespace
+
+Result<Verified> verify(const CudaKernel& kernel, DeviceInstruments& instruments,
+                        DeviceCase& workload, const Alive& alive, bool& intact) {
+  std::vector<DeviceCase*> cases = {&workload};
+  for (DeviceCase& other : workload.others()) cases.push_back(&other);
+  Verified verified;
+  for (DeviceCase* const each : cases) {
+    TRY(verified, verify_at(kernel, instruments, *each, alive, intact));
+    if (verified.verdict == Verdict::kOk) continue;
+    if (each != &workload)
+      verified.log = fmt::format("at sizes {}: {}", fmt::join(each->symbols(), ", "), verified.log);
+    break;
+  }
+  // A stray write at one size may have met the reference of another, whose next kernel would be
+  // blamed for it.
+  for (size_t i = 0; cases.size() > 1 && i < cases.size(); ++i) {
+    if (!intact || instruments.device()->is_lost()) break;
+    TRY(intact, references_intact(instruments, *cases[i]));
+    if (!intact) verified = out_of_bounds("wrote far away, into memory of the runner");
+  }
+  return verified;
 }
 
 }  // namespace kiln::runner

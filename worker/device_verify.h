@@ -16,6 +16,7 @@ namespace kiln::runner {
 //                   kernel may (a misaligned access, an illegal instruction)
 //   kCompileFailed  the driver refuses to launch it
 //   kRunnerDied     the launch failed in another way
+// A workload with symbols is verified at all its sizes (device_case.h).
 // The log says the first bad place. After a fault the device is lost to this process
 // (CudaDevice::is_lost). After any verdict but kOk the case has its inputs and guards back;
 // `intact` is false when its expected outputs were damaged: the caller makes another.
