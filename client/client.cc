@@ -261,7 +261,7 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
   auto impl = std::make_unique<Impl>(std::move(options));
   const ClientOptions& given = impl->options;
   if (!given.cache_dir.empty()) {
-    TRY(impl->local, LocalTier::open(given.cache_dir));
+    TRY(impl->local, LocalTier::open(given.cache_dir, given.cache_bytes));
   }
   std::string signing_key = given.signing_key;
   if (signing_key.empty() && !given.key_file.empty()) {

@@ -23,6 +23,7 @@ struct ClientOptions {
   std::string coordinator;  // "tcp://127.0.0.1:7557"; empty: no service, local only
   std::string key_file;     // what `kiln keys new` wrote, for a coordinator that takes keys
   std::string cache_dir;    // local disk tier; empty: none
+  int64_t cache_bytes = int64_t{10} << 30;  // of it; what was not used for the longest goes; 0: any
   // The Ed25519 public key, 64 hex digits, that every program must be signed with; empty: the one
   // in the key file; without one, whichever the coordinator says it has.
   std::string signing_key{};

@@ -4,14 +4,23 @@
 
 namespace kiln {
 
-Result<std::unique_ptr<LocalTier>> LocalTier::open(const Path& root) {
+Result<std::unique_ptr<LocalTier>> LocalTier::open(const Path& root, int64_t max_bytes) {
   std::error_code error;
   std::filesystem::create_directories(root / "programs", error);
   if (error)
     return fail(Code::kUnavailable,
                 "cannot create the cache directory " + root.string() + ": " + error.message());
   TRY(std::unique_ptr<BlobStore> blobs, BlobStore::open(root / "blobs"));
-  return std::unique_ptr<LocalTier>(new LocalTier(root, std::move(blobs)));
+  return std::unique_ptr<LocalTier>(new LocalTier(root, std::move(blobs), max_bytes));
+}
+
+std::vector<Path> LocalTier::files_of(const Digest& key, const Program& program) const {
+  std::vector<Path> files = {file(key, ".json"), file(key, ".sig")};
+  for (const ProgramKernel& kernel : program.kernels) {
+    const std::string name = kernel.blob.hex();
+    files.push_back(shelves_ / name.substr(0, 2) / name);
+  }
+  return files;
 }
 
 void LocalTier::remove(const Digest& key) const {
@@ -54,6 +63,7 @@ Result<ProgramFiles> LocalTier::get(const Digest& key, std::string_view signer) 
     TRY(std::string binary, blobs_->get(kernel.blob));
     files.artifacts.push_back({kernel.recipe, std::move(binary), kernel.blob});
   }
+  bound_.used(files_of(key, files.program));
   return files;
 }
 
@@ -77,7 +87,12 @@ Status LocalTier::put(const Digest& key, const ProgramFiles& files) {
   const std::string origin = files.signature.to_string();
   const std::string copy = own.sign(signed_copy(key, manifest, origin)).to_string();
   TRY_STATUS(publish_file(file(key, ".sig"), origin + "\n" + copy + "\n"));
-  return publish_file(file(key, ".json"), manifest);
+  TRY_STATUS(publish_file(file(key, ".json"), manifest));
+  auto bytes = static_cast<int64_t>(manifest.size());
+  for (const Artifact& artifact : files.artifacts)
+    bytes += static_cast<int64_t>(artifact.binary.size());
+  bound_.written(files_of(key, files.program), bytes);
+  return {};
 }
 
 }  // namespace kiln

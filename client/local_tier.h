@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cache/blob_store.h"
+#include "client/disk_bound.h"
 #include "compiler_core/base/signature.h"
 #include "compiler_core/program/program.h"
 
@@ -30,7 +31,8 @@ struct ProgramFiles {
 
 class LocalTier {
  public:
-  static Result<std::unique_ptr<LocalTier>> open(const Path& root);
+  // Holds at most `max_bytes` (0: no bound): what was not used for the longest goes.
+  static Result<std::unique_ptr<LocalTier>> open(const Path& root, int64_t max_bytes = 0);
 
   // kNotFound unless the manifest and every blob are there; kPermissionDenied or kCorruption when
   // it is not to be trusted. `signer`: the coordinator's public key when it is known, else empty.
@@ -42,12 +44,15 @@ class LocalTier {
   Status put(const Digest& key, const ProgramFiles& files);
 
  private:
-  LocalTier(const Path& root, std::unique_ptr<BlobStore> blobs)
+  LocalTier(const Path& root, std::unique_ptr<BlobStore> blobs, int64_t max_bytes)
       : programs_(root / "programs"),
         shelves_(root / "blobs"),
         signing_(root / "signing"),
-        blobs_(std::move(blobs)) {}
+        blobs_(std::move(blobs)),
+        bound_({programs_, shelves_}, max_bytes) {}
   void sweep() const;
+  // What a program is made of, in the order in which it may go: the manifest before what it needs.
+  std::vector<Path> files_of(const Digest& key, const Program& program) const;
   Path file(const Digest& key, const char* ending) const {
     return programs_ / (key.hex() + ending);
   }
@@ -56,6 +61,7 @@ class LocalTier {
 
   const Path programs_, shelves_, signing_;
   const std::unique_ptr<BlobStore> blobs_;
+  DiskBound bound_;
   std::once_flag swept_;  // with the first put
 };
 
