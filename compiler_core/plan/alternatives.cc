@@ -77,4 +77,13 @@ Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical) {
   return all;
 }
 
+size_t alternative_with(const std::vector<PlanAlternative>& all,
+                        std::span<const Digest> workloads) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const PlanAlternative& one) {
+    const std::vector<Digest> own = digests(one.plan);
+    return std::equal(own.begin(), own.end(), workloads.begin(), workloads.end());
+  });
+  return found == all.end() ? 0 : static_cast<size_t>(found - all.begin());
+}
+
 }  // namespace kiln

@@ -3,6 +3,7 @@
 // first. Pure functions.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,9 @@ struct PlanAlternative {
 //    large that it goes through memory.
 // Errors as for plan().
 Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical);
+
+// Which of them a compiled program is, by the workloads of its kernels in order; 0, the one by
+// rules, where it is none of them.
+size_t alternative_with(const std::vector<PlanAlternative>& all, std::span<const Digest> workloads);
 
 }  // namespace kiln

@@ -86,6 +86,18 @@ TEST(PlanAlternatives, TheFirstIsThePlanByRules) {
   }
 }
 
+TEST(PlanAlternatives, AProgramIsKnownByItsKernels) {
+  const auto all = plan_alternatives(attention(16, 512));
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    std::vector<Digest> workloads;
+    for (const Workload& kernel : (*all)[i].plan.kernels) workloads.push_back(kernel.digest);
+    EXPECT_EQ(alternative_with(*all, workloads), i);
+  }
+  EXPECT_EQ(alternative_with(*all, {}), 0u) << "none of them: by rules";
+}
+
 // Whatever is chosen, the program means the same.
 TEST(PlanAlternatives, AllComputeWhatTheGraphSays) {
   for (const Graph& graph : {attention(16, 512), shared_sum(4096)}) {

@@ -145,9 +145,9 @@ KILN_INLINE void add_values(const float* weight, const float* value, int64_t key
       store(result + r * Scratch::columns + v * LANES, sums[r][v], AllLanes{});
 }
 
-// ---- Softmax, ROWS rows of a tile: products become weights; each row's greatest score, its sum and
-// the factor for what it had before. Several rows at a time, since what goes across the lanes of
-// one would wait for itself.
+// ---- Softmax, ROWS rows of a tile: products become weights; each row's greatest score, its sum
+// and the factor for what it had before. Several rows at a time, since what goes across the lanes
+// of one would wait for itself.
 template <int ROWS, class Score>
 KILN_INLINE void weigh_rows(float* rows, int64_t keys, const Score& score, float* greatest,
                             float* total, float* factor) {
@@ -272,7 +272,8 @@ KILN_INLINE void attend(const Stored* query, const Stored* key, const Stored* va
       constexpr int64_t width = Scratch::width;
       int64_t c = 0;
       for (; c + width <= Scratch::columns; c += width)
-        add_values<Tiling::vectors>(tile, scratch + Scratch::value + c, keys, factor + r, result + c);
+        add_values<Tiling::vectors>(tile, scratch + Scratch::value + c, keys, factor + r,
+                                    result + c);
       for (; c < Scratch::columns; c += LANES)
         add_values<1>(tile, scratch + Scratch::value + c, keys, factor + r, result + c);
     }

@@ -8,8 +8,8 @@
 //
 // and behind it the epilogue and the entries. Two phases: pack, then multiply. A panel of A holds
 // MR rows, a panel of B NR columns, both as [k][width] in the result's type, so that the inner loop
-// reads memory in order; missing rows and columns are zero. A is packed whole in the first phase, or
-// (not a_packed: small products, for which a phase is dear) read where it lies. B is packed too
+// reads memory in order; missing rows and columns are zero. A is packed whole in the first phase,
+// or (not a_packed: small products, for which a phase is dear) read where it lies. B is packed too
 // (kPacked), or each block packs its part of it to scratch (kSlab: less memory traffic, but packed
 // again for every block of rows), or it stays where it is (kInPlace).
 //
@@ -197,7 +197,8 @@ KILN_INLINE void accumulate(const Value* a, const T* b, int64_t b_step, int64_t 
     for (int v = 0; v < VECTORS; ++v) y[v] = load(b + v * LANES, live);
 #pragma GCC unroll 32
     for (int r = 0; r < Tiling::rows; ++r) {
-      const Real x = a[r * StepsOfA::row] - Real{};  // a splat that keeps the sign of zero and costs no addition
+      // A splat that keeps the sign of zero and costs no addition.
+      const Real x = a[r * StepsOfA::row] - Real{};
 #pragma GCC unroll 8
       for (int v = 0; v < VECTORS; ++v) sums[r][v] += x * y[v];
     }
@@ -278,8 +279,8 @@ KILN_INLINE void pack_slab(Sizes sizes, const Stored* b, int64_t column, int64_t
                          smaller(column_end - column, Tiling::columns), 0, depth, slab);
 }
 
-// One block of one batch. `a`: packed panels of the batch, or A itself; `packed_b`: those of B, when there are;
-// `b`: the operand itself.
+// One block of one batch. `a`: packed panels of the batch, or A itself; `packed_b`: those of B, when
+// there are; `b`: the operand itself.
 template <class Epilogue>
 KILN_INLINE void multiply_block(const Value* a, const Value* packed_b, const Stored* b,
                                 int64_t batch, int64_t row_block, int64_t column_block,

@@ -82,8 +82,8 @@ KILN_INLINE void dot_tile(const Value* (&a)[Tiling::rows], const Stored* (&b)[Ti
 #pragma GCC unroll 16
     for (int l = 0; l < LANES; ++l) {
       const int at = first + l;
-      some[l] = at < Tiling::rows * Tiling::columns ? sums[at / Tiling::columns][at % Tiling::columns]
-                                                    : Real{};
+      const bool live = at < Tiling::rows * Tiling::columns;
+      some[l] = live ? sums[at / Tiling::columns][at % Tiling::columns] : Real{};
     }
     store(results + first, sums_of_lanes(some), AllLanes{});
   }

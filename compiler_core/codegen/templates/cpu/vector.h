@@ -55,7 +55,9 @@ template <class V, int DISTANCE, int... lane>
 KILN_INLINE V partners(LaneList<lane...>) { return V{(lane ^ DISTANCE)...}; }
 // Lane l's value: l, its bits changed where DISTANCE has one.
 template <class V, int DISTANCE = 0>
-KILN_INLINE V lane_numbers_as() { return partners<V, DISTANCE>(LaneList<__integer_pack(LANES)...>{}); }
+KILN_INLINE V lane_numbers_as() {
+  return partners<V, DISTANCE>(LaneList<__integer_pack(LANES)...>{});
+}
 KILN_INLINE vi64 lane_numbers() { return lane_numbers_as<vi64>(); }
 
 KILN_INLINE float infinity_f32() { return __builtin_inff(); }
