@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <random>
 #include <thread>
-#include <unordered_map>
 
 #include "client/backoff.h"
-
 #include "client/signed_program.h"
+#include "schema/blob_assembly.h"
 
 namespace kiln {
 namespace {
@@ -170,23 +169,19 @@ Result<std::vector<std::string>> Remote::fetch(const std::vector<Digest>& digest
   const BlobRequest request{next_request(), digests};
   return with_connection<Blobs>([&](Connection& connection) -> Result<Blobs> {
     TRY_STATUS(connection.send(request));
-    std::unordered_map<Digest, std::string> received;
-    for (bool last = false; !last;) {
+    BlobAssembly received(digests);
+    while (!received.done()) {
       TRY(Message message, receive(connection, deadline));
       if (!answers<BlobReply>(message, request.request)) continue;
-      auto& reply = std::get<BlobReply>(message);
-      last = reply.last;
-      for (std::string& blob : reply.blobs) {
-        const Digest digest = Digest::of(blob);
-        received.emplace(digest, std::move(blob));
-      }
+      TRY(const int64_t credit, received.add(std::move(std::get<BlobReply>(message))));
+      if (credit > 0) TRY_STATUS(connection.send(BlobCredit{request.request, credit}));
     }
     Blobs blobs;
     for (const Digest& digest : digests) {
-      const auto found = received.find(digest);
-      if (found == received.end())
+      const std::string* blob = received.find(digest);
+      if (blob == nullptr)
         return fail(Code::kNotFound, "the coordinator no longer has blob " + digest.short_hex());
-      blobs.push_back(found->second);
+      blobs.push_back(*blob);
     }
     return blobs;
   });

@@ -1,13 +1,14 @@
 #include "coordinator/blob_desk.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace kiln {
 namespace {
 
-constexpr size_t kPieceBytes = 1 << 20;  // a piece ends with the blob that reaches it
-constexpr int kReadsAPiece = 64;
-constexpr int kMaxOpenAPeer = 64;
+constexpr int64_t kPieceBytes = 128 << 10;
+constexpr int kReadsAPiece = 16;
+constexpr int kMaxOpenAPeer = 16;
 constexpr size_t kMaxOpen = 20'000;
 
 }  // namespace
@@ -19,8 +20,18 @@ bool BlobDesk::add(const PeerId& peer, BlobRequest request) {
     return false;
   }
   ++open;
+  request.credit = std::min(request.credit, kBlobWindowBytes);
   waiting_.push_back({peer, std::move(request)});
   return true;
+}
+
+void BlobDesk::add_credit(const PeerId& peer, const BlobCredit& credit) {
+  for (Transfer& transfer : waiting_) {
+    if (transfer.peer != peer || transfer.request.request != credit.request) continue;
+    int64_t& held = transfer.request.credit;
+    held = std::min(held + std::min(credit.bytes, kBlobWindowBytes), kBlobWindowBytes);
+    return;
+  }
 }
 
 void BlobDesk::remove(const PeerId& peer) {
@@ -32,7 +43,7 @@ std::optional<BlobDesk::Piece> BlobDesk::next(const std::function<bool(const Pee
   for (size_t i = waiting_.size(); i > 0; --i) {
     Transfer transfer = std::move(waiting_.front());
     waiting_.pop_front();
-    if (!can_take(transfer.peer)) {
+    if (transfer.request.credit <= 0 || !can_take(transfer.peer)) {
       waiting_.push_back(std::move(transfer));
       continue;
     }
@@ -52,27 +63,42 @@ BlobDesk::Piece BlobDesk::advance(Transfer& transfer) {
   BlobReply& reply = piece.reply;
   reply.request = transfer.request.request;
   const std::vector<Digest>& digests = transfer.request.digests;
-  size_t bytes = 0;
+  int64_t room = std::min(kPieceBytes, transfer.request.credit);
   int reads = 0;
-  while (transfer.next < digests.size() && bytes < kPieceBytes && reads < kReadsAPiece) {
-    const Digest& digest = digests[transfer.next++];
-    if (const std::string* blob = shelf_.find(digest)) {
-      reply.blobs.push_back(*blob);
-      bytes += blob->size();
-      continue;
-    }
-    ++reads;
-    if (auto read = cache_.blob(digest)) {
-      reply.blobs.push_back(*read);
-      bytes += read->size();
-      shelf_.put(digest, *std::move(read));
-    } else {
+  while (transfer.next < digests.size() && room > 0 && reads < kReadsAPiece) {
+    const Digest& digest = digests[transfer.next];
+    const std::string* blob = open(digest, reads);
+    if (blob == nullptr) {
       reply.missing.push_back(digest);
       missing_.push_back(digest);
+      transfer.offset = 0;
+      ++transfer.next;
+      continue;
     }
+    const auto total = static_cast<int64_t>(blob->size());
+    const int64_t size = std::min(room, total - transfer.offset);
+    reply.chunks.push_back(
+        {digest, transfer.offset, total,
+         blob->substr(static_cast<size_t>(transfer.offset), static_cast<size_t>(size))});
+    room -= std::max<int64_t>(size, 1);  // so that empty ones do not fill a frame either
+    transfer.request.credit -= size;
+    transfer.offset += size;
+    if (transfer.offset < total) continue;
+    transfer.offset = 0;
+    ++transfer.next;
   }
   reply.last = transfer.next == digests.size();
   return piece;
+}
+
+const std::string* BlobDesk::open(const Digest& digest, int& reads) {
+  if (const std::string* blob = shelf_.find(digest)) return blob;
+  ++reads;
+  auto read = cache_.blob(digest);
+  if (!read) return nullptr;
+  unshelved_ = *std::move(read);
+  shelf_.put(digest, unshelved_);
+  return &unshelved_;
 }
 
 std::vector<Digest> BlobDesk::take_missing() {

@@ -1,6 +1,7 @@
-// BlobDesk: answers requests for blobs in pieces of about a megabyte, in turn among those who wait,
-// so that a large answer holds up nobody and what waits in memory for a slow peer stays small.
-// Blobs come from the shelf, then from the cache. One thread; the cache and the shelf outlive it.
+// BlobDesk: answers requests for blobs a frame at a time, in turn among those who wait, and never
+// more bytes ahead of a receiver than the credit it gave: a large answer holds up nobody, and what
+// waits in memory for a slow peer stays small. Blobs come from the shelf, then from the cache. One
+// thread; the cache and the shelf outlive it.
 #pragma once
 
 #include <deque>
@@ -21,6 +22,7 @@ class BlobDesk {
 
   // False when this peer, or everybody together, has too many requests open.
   bool add(const PeerId& peer, BlobRequest request);
+  void add_credit(const PeerId& peer, const BlobCredit& credit);
   void remove(const PeerId& peer);
   bool empty() const { return waiting_.empty(); }
 
@@ -28,8 +30,8 @@ class BlobDesk {
     PeerId peer;
     BlobReply reply;
   };
-  // The next piece for a peer that `can_take` one; nothing when there is none. Reads a bounded
-  // number of files.
+  // The next piece for a peer that `can_take` one and gave credit for it; nothing when there is
+  // none. Reads a bounded number of files.
   std::optional<Piece> next(const std::function<bool(const PeerId&)>& can_take);
 
   // Blobs that were asked for and are not to be had, since the last call: absent, or corrupt.
@@ -39,15 +41,20 @@ class BlobDesk {
   struct Transfer {
     PeerId peer;
     BlobRequest request;
-    size_t next = 0;  // index into request.digests
+    size_t next = 0;     // index into request.digests
+    int64_t offset = 0;  // of that blob
   };
   Piece advance(Transfer& transfer);
+  // The blob, from the shelf or else the cache, to which a read of a file is counted; null:
+  // missing.
+  const std::string* open(const Digest& digest, int& reads);
 
   KernelCache& cache_;
   BlobShelf& shelf_;
   std::deque<Transfer> waiting_;
   std::map<PeerId, int> open_;  // transfers by peer
   std::vector<Digest> missing_;
+  std::string unshelved_;  // the last blob that the shelf has no room for
 };
 
 }  // namespace kiln

@@ -80,6 +80,7 @@ struct Service::Impl {
   void on(const PeerId& peer, const Hello& hello, const User& user);
   void on(const PeerId& peer, CompileRequest request);
   void on(const PeerId& peer, BlobRequest request);
+  void on(const PeerId& peer, const BlobCredit& credit) { blobs.add_credit(peer, credit); }
   void on(const PeerId& peer, const Cancel& cancel);
   void on(const PeerId& peer, const StatsRequest& request);
   void on(const PeerId& peer, WorkerReport report);
@@ -298,7 +299,7 @@ namespace {
 
 template <class T>
 constexpr bool kFromClient = std::is_same_v<T, CompileRequest> || std::is_same_v<T, BlobRequest> ||
-                             std::is_same_v<T, Cancel>;
+                             std::is_same_v<T, BlobCredit> || std::is_same_v<T, Cancel>;
 
 }  // namespace
 

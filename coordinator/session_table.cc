@@ -32,7 +32,8 @@ void Session::look_only(CompileRequest& request) {
 void Session::judge(CompileReply& reply) {
   if (looking.erase(reply.request) == 0 || reply.outcome) return;
   if (reply.outcome.error().code == Code::kNotFound)
-    reply.outcome = fail(not_granted(user, Grant::kSubmit).within("it is not in the cache, and to tune it"));
+    reply.outcome =
+        fail(not_granted(user, Grant::kSubmit).within("it is not in the cache, and to tune it"));
 }
 
 const Session* SessionTable::open(const PeerId& peer, Session session) {
@@ -73,16 +74,18 @@ Result<PeerId> SessionTable::claim_worker(const PeerId& peer, const WorkerId& wo
   const bool lives = speaker != workers_.end() && connected(speaker->second);
   if (owner.user != session->user.name && (lives || now_ms - owner.seen_ms < kNameKeptMs) &&
       owner.seen_ms != 0) {
-    return fail(Code::kPermissionDenied,
-                fmt::format("the worker '{}' is of the key '{}', not of '{}'; give this one another "
-                            "--name",
-                            worker, owner.user, session->user.name));
+    return fail(
+        Code::kPermissionDenied,
+        fmt::format("the worker '{}' is of the key '{}', not of '{}'; give this one another "
+                    "--name",
+                    worker, owner.user, session->user.name));
   }
   if (lives && session->resumes != find(speaker->second)->token) {
-    return fail(Code::kUnavailable,
-                fmt::format("a worker called '{}' is connected already: two need two names (--name); "
-                            "if it was cut off, its place is free within seconds",
-                            worker));
+    return fail(
+        Code::kUnavailable,
+        fmt::format("a worker called '{}' is connected already: two need two names (--name); "
+                    "if it was cut off, its place is free within seconds",
+                    worker));
   }
   if (owners_.size() > kMaxOwners)
     std::erase_if(owners_, [&](const auto& entry) { return !workers_.contains(entry.first); });

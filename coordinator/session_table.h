@@ -1,9 +1,9 @@
 // SessionTable: who is connected: peers that said Hello, in which role, under whose key, when they
 // were last heard, and which connection speaks for which worker. One thread.
 //
-// A worker's name is its user's: as long as its connection lives, and for an hour after, nobody with
-// another key may report in that name. Of the same user's connections only one that shows the token
-// of the last (Welcome.session, Hello.token) takes over from one that still seems to live.
+// A worker's name is its user's: as long as its connection lives, and for an hour after, nobody
+// with another key may report in that name. Of the same user's connections only one that shows the
+// token of the last (Welcome.session, Hello.token) takes over from one that still seems to live.
 #pragma once
 
 #include <functional>
@@ -66,7 +66,7 @@ class SessionTable {
     int64_t seen_ms = 0;
   };
   std::map<WorkerId, Owner> owners_;  // of names
-  PeerId cursor_;  // of quiet()
+  PeerId cursor_;                     // of quiet()
 };
 
 }  // namespace kiln

@@ -9,6 +9,7 @@
 
 #include "schema/codec.h"
 #include "schema/endpoint.h"
+#include "schema/parts.h"
 #include "schema/socket.h"
 #include "schema/transport.h"
 
@@ -39,6 +40,7 @@ struct Connection::Impl {
   Welcome welcome;
   std::string endpoint;
   std::string key_name;  // empty: no key
+  PartAssembly parts;
   bool gone = false;
   Trouble trouble = Trouble::kNone;
 
@@ -139,8 +141,9 @@ std::optional<Result<Message>> Connection::Impl::take() {
     const bool multipart = discard_rest(dealer, frame);
     if (frame.empty() && !multipart) continue;  // a probe
     if (!multipart) {
-      auto message = decode({frame.data<char>(), frame.size()});
-      if (message) return message;
+      auto message = parts.add({frame.data<char>(), frame.size()});
+      if (message && *message) return **std::move(message);
+      if (message) continue;
     }
     gone = true;
     return fail(Code::kUnavailable,
@@ -170,6 +173,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& endpoint
   bool said = false;
   for (;;) {
     if (auto error = impl->hopeless()) return fail(*std::move(error));
+    if (impl->gone) impl->parts = {};
     if (impl->gone) impl->gone = said = false;  // the answer is lost: say it again
     if (!said) said = send_frame(impl->dealer, hello) == Sent::kYes;
     if (auto answer = impl->take()) {
@@ -198,17 +202,22 @@ void Connection::wake() {
 
 Status Connection::send(const Message& message) {
   Impl& impl = *impl_;
-  const std::string frame = encode(message);
+  std::string frame = encode(message);
   if (frame.size() > kMaxMessageBytes) {
     return fail(Code::kInvalidArgument, fmt::format("a message of {} bytes is larger than {}",
                                                     frame.size(), kMaxMessageBytes));
   }
+  const std::vector<std::string> frames =
+      frame.size() <= kMaxFrameBytes ? std::vector{std::move(frame)} : parts_of(frame);
   const auto deadline = Clock::now() + std::chrono::milliseconds(kSendTimeoutMs);
   bool woken = false;
-  for (;;) {
+  for (size_t next = 0; next < frames.size();) {
     if (impl.gone) return fail(impl.unavailable());
-    const Sent sent = send_frame(impl.dealer, frame);
-    if (sent == Sent::kYes) break;
+    const Sent sent = send_frame(impl.dealer, frames[next]);
+    if (sent == Sent::kYes) {
+      ++next;
+      continue;
+    }
     const int wait_ms = remaining_ms(deadline);
     if (sent == Sent::kGone || wait_ms == 0) return fail(impl.unavailable());
     impl.poll(ZMQ_POLLOUT, wait_ms);

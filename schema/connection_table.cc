@@ -17,10 +17,14 @@ uint64_t cookie_of(int fd) {
 }  // namespace
 
 void ConnectionTable::accepted(int fd) {
-  ended(fd);  // should its end have escaped us
+  const uint64_t cookie = cookie_of(fd);
+  if (const auto found = links_.find(fd); found != links_.end()) {
+    if (cookie != 0 && found->second.cookie == cookie) return;  // known: it was heard first
+    ended(fd);
+  }
   PeerLink link;
   link.fd = fd;
-  link.cookie = cookie_of(fd);
+  link.cookie = cookie;
   links_[fd] = std::move(link);
 }
 
@@ -40,10 +44,9 @@ PeerLink* ConnectionTable::find(const PeerId& peer) {
 }
 
 PeerLink* ConnectionTable::bind(int fd, const PeerId& peer, std::string key, User user) {
+  accepted(fd);  // the I/O thread that heard it may be ahead of the one that tells of it
   const auto found = links_.find(fd);
-  if (found == links_.end() || !found->second.peer.empty() || by_peer_.contains(peer)) {
-    return nullptr;
-  }
+  if (!found->second.peer.empty() || by_peer_.contains(peer)) return nullptr;
   PeerLink& link = found->second;
   link.peer = peer;
   link.key = std::move(key);
@@ -54,13 +57,38 @@ PeerLink* ConnectionTable::bind(int fd, const PeerId& peer, std::string key, Use
 
 void ConnectionTable::cut(PeerLink& link) {
   link.dropped = true;
-  if (link.cookie != 0 && cookie_of(link.fd) == link.cookie) shutdown(link.fd, SHUT_RDWR);
+  if (link.cookie == 0 || cookie_of(link.fd) != link.cookie) return;
+  // A reset, not a polite end, once libzmq closes it: nothing more is sent, taken or waited for.
+  const linger abrupt{1, 0};
+  setsockopt(link.fd, SOL_SOCKET, SO_LINGER, &abrupt, sizeof abrupt);
+  shutdown(link.fd, SHUT_RDWR);
 }
 
 void ConnectionTable::cut_all(const std::vector<PeerId>& peers) {
   for (const PeerId& peer : peers) {
     if (PeerLink* link = find(peer)) cut(*link);
   }
+}
+
+std::vector<PeerLink*> ConnectionTable::links() {
+  std::vector<PeerLink*> links;
+  links.reserve(links_.size());
+  for (auto& [fd, link] : links_) links.push_back(&link);
+  return links;
+}
+
+size_t ConnectionTable::begun_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [fd, link] : links_) bytes += link.parts.bytes();
+  return bytes;
+}
+
+PeerLink* ConnectionTable::largest_begun() {
+  PeerLink* largest = nullptr;
+  for (auto& [fd, link] : links_) {
+    if (link.parts.bytes() > (largest == nullptr ? 0 : largest->parts.bytes())) largest = &link;
+  }
+  return largest;
 }
 
 std::vector<PeerId> ConnectionTable::take_gone() {

@@ -10,7 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "schema/parts.h"
 #include "schema/transport.h"
+#include "schema/wire_watch.h"
 
 namespace kiln {
 
@@ -21,11 +23,13 @@ struct PeerLink {
   std::string key;  // that it came in with; empty without keys
   User user;
   bool dropped = false;  // cut; its end is not reported yet
+  PartAssembly parts;    // of what it sends
+  Traffic traffic;
 };
 
 class ConnectionTable {
  public:
-  void accepted(int fd);
+  void accepted(int fd);  // may be told more than once
   void ended(int fd);
 
   PeerLink* find(const PeerId& peer);  // null: no such peer, or gone; valid until the next call
@@ -42,6 +46,9 @@ class ConnectionTable {
     return peers;
   }
 
+  std::vector<PeerLink*> links();  // valid until the next accepted() or ended()
+  size_t begun_bytes() const;      // of messages that are not whole yet
+  PeerLink* largest_begun();       // null: nobody began one
   std::vector<PeerId> take_gone();
   size_t size() const { return links_.size(); }
 

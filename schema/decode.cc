@@ -186,6 +186,16 @@ AdminReply admin_reply(wire::AdminReply::Reader in) {
   throw Malformed{"an admin reply of unknown kind"};
 }
 
+BlobChunk blob_chunk(wire::BlobReply::Chunk::Reader in) {
+  BlobChunk out{digest(in.getDigest()), amount(in.getOffset()), amount(in.getTotal()),
+                bytes(in.getBytes())};
+  if (out.total > static_cast<int64_t>(kMaxBlobBytes) || out.offset > out.total ||
+      static_cast<int64_t>(out.bytes.size()) > out.total - out.offset) {
+    throw Malformed{"a chunk beyond its blob"};
+  }
+  return out;
+}
+
 // Turns lists into vectors, within the frame's allowance of items.
 class ListReader {
  public:
@@ -200,11 +210,12 @@ class ListReader {
   }
 
   BlobRequest blob_request(wire::BlobRequest::Reader in) {
-    return {in.getRequest(), read(in.getDigests(), digest, kMaxBlobDigests)};
+    return {in.getRequest(), read(in.getDigests(), digest, kMaxBlobDigests),
+            amount(in.getCredit())};
   }
 
   BlobReply blob_reply(wire::BlobReply::Reader in) {
-    return {in.getRequest(), read(in.getBlobs(), bytes), read(in.getMissing(), digest),
+    return {in.getRequest(), read(in.getChunks(), blob_chunk), read(in.getMissing(), digest),
             in.getLast()};
   }
 
@@ -366,6 +377,14 @@ Message read_envelope(wire::Envelope::Reader in) {
       return admin_request(in.getAdminRequest());
     case wire::Envelope::ADMIN_REPLY:
       return admin_reply(in.getAdminReply());
+    case wire::Envelope::BLOB_CREDIT: {
+      const auto credit = in.getBlobCredit();
+      return BlobCredit{credit.getRequest(), amount(credit.getBytes())};
+    }
+    case wire::Envelope::PART: {
+      const auto part = in.getPart();
+      return MessagePart{bytes(part.getBytes()), part.getLast()};
+    }
   }
   throw Malformed{"a message of unknown kind"};
 }

@@ -124,13 +124,19 @@ void put(wire::Envelope::Builder out, const BlobRequest& in) {
   request.setRequest(in.request);
   auto digests = request.initDigests(list_size(in.digests.size()));
   for (unsigned i = 0; i < digests.size(); ++i) digests.set(i, bytes(in.digests[i]));
+  request.setCredit(static_cast<uint64_t>(in.credit));
 }
 
 void put(wire::Envelope::Builder out, const BlobReply& in) {
   auto reply = out.initBlobReply();
   reply.setRequest(in.request);
-  auto blobs = reply.initBlobs(list_size(in.blobs.size()));
-  for (unsigned i = 0; i < blobs.size(); ++i) blobs.set(i, bytes(in.blobs[i]));
+  auto chunks = reply.initChunks(list_size(in.chunks.size()));
+  for (unsigned i = 0; i < chunks.size(); ++i) {
+    chunks[i].setDigest(bytes(in.chunks[i].digest));
+    chunks[i].setOffset(static_cast<uint64_t>(in.chunks[i].offset));
+    chunks[i].setTotal(static_cast<uint64_t>(in.chunks[i].total));
+    chunks[i].setBytes(bytes(in.chunks[i].bytes));
+  }
   auto missing = reply.initMissing(list_size(in.missing.size()));
   for (unsigned i = 0; i < missing.size(); ++i) missing.set(i, bytes(in.missing[i]));
   reply.setLast(in.last);
@@ -289,6 +295,18 @@ void put(wire::Envelope::Builder out, const AdminReply& in) {
   } else {
     put(reply.initError(), in.outcome.error());
   }
+}
+
+void put(wire::Envelope::Builder out, const BlobCredit& in) {
+  auto credit = out.initBlobCredit();
+  credit.setRequest(in.request);
+  credit.setBytes(static_cast<uint64_t>(in.bytes));
+}
+
+void put(wire::Envelope::Builder out, const MessagePart& in) {
+  auto part = out.initPart();
+  part.setBytes(bytes(in.bytes));
+  part.setLast(in.last);
 }
 
 }  // namespace

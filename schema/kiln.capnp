@@ -2,7 +2,8 @@
 
 # Kiln's protocol: what client, coordinator and worker say to each other.
 #
-# One frame is one Envelope: a Cap'n Proto message, unpacked, with its segment table, at most 32 MiB.
+# One frame is one Envelope: a Cap'n Proto message, unpacked, with its segment table, at most 132 KiB;
+# a larger message, of at most 32 MiB, travels as several frames that each hold a Part of it.
 # A frame travels as the only part of a ZeroMQ message between a DEALER (client or worker) and the
 # coordinator's ROUTER. An empty frame is a probe of the connection and carries no meaning.
 #
@@ -39,6 +40,8 @@ struct Envelope {
     workerOrders @14 :WorkerOrders;
     adminRequest @15 :AdminRequest;
     adminReply @16 :AdminReply;
+    blobCredit @17 :BlobCredit;
+    part @18 :Part;
   }
 }
 
@@ -171,14 +174,35 @@ struct CompileReply {
 struct BlobRequest {
   request @0 :UInt64;
   digests @1 :List(Data);         # at most 4096
+  credit @2 :UInt64;              # bytes that may come before the receiver gives more
 }
 
-# One or more answer a BlobRequest; `last` ends the answer. The receiver names blobs by their digest.
+# One or more answer a BlobRequest; `last` ends the answer. The chunks of a blob come in order, and
+# never more bytes than credit was given for, so that blobs hold up nothing that is sent behind them.
 struct BlobReply {
   request @0 :UInt64;
-  blobs @1 :List(Data);
+  chunks @1 :List(Chunk);
   missing @2 :List(Data);         # digests
   last @3 :Bool;
+
+  struct Chunk {
+    digest @0 :Data;              # of the whole blob
+    offset @1 :UInt64;
+    total @2 :UInt64;             # bytes of the whole blob
+    bytes @3 :Data;
+  }
+}
+
+# The receiver has consumed that much more.
+struct BlobCredit {
+  request @0 :UInt64;
+  bytes @1 :UInt64;
+}
+
+# A piece of a message that is larger than a frame (128 KiB): the pieces, in order, are its Envelope.
+struct Part {
+  bytes @0 :Data;
+  last @1 :Bool;
 }
 
 struct StatsReply {

@@ -25,8 +25,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kAcceptBacklog = 4096;
+constexpr int kIoThreads = 2;  // a thread's worth of system calls for each the loop's worth of work
+// Rarer than the peers' own: each heartbeat's timer costs libzmq a walk over all other timers, so
+// that with a few thousand peers and two seconds an I/O thread would do little else.
+constexpr int kHeartbeatMs = 15'000, kHeartbeatTimeoutMs = 20'000;
 constexpr size_t kMaxBacklogMessages = 4096;
 constexpr size_t kMaxBacklogBytes = 64 << 20;
+constexpr size_t kMaxBegunBytes = 512 << 20;
+constexpr int kWatchMs = 20;
+constexpr int64_t kFrameOverhead = 64;   // its header, and what CURVE adds
 constexpr int kBacklogPollMs = 5;        // a ROUTER does not say when one peer can be written again
 constexpr int kMaxMalformedInARow = 64;  // before receive() lets its caller do something else
 constexpr int kMonitorEvery = 256;       // messages, when they never stop coming
@@ -55,7 +62,7 @@ struct Listener::Impl {
     size_t bytes = 0;
   };
 
-  zmq::context_t context{1};
+  zmq::context_t context{kIoThreads};
   std::shared_ptr<Keyring> keyring;        // null: no keys
   std::unique_ptr<Gatekeeper> gatekeeper;  // before the router: there when it is bound
   zmq::socket_t router{context, zmq::socket_type::router};
@@ -68,13 +75,19 @@ struct Listener::Impl {
   std::atomic<int64_t> malformed{0};
   ConnectionTable connections;
   std::unordered_map<PeerId, Backlog> backlogs;  // only of peers with something in it
+  size_t begun_bytes = 0;  // of messages that are not whole yet, of all peers together
   int since_monitor = 0;
+  WireWatch watch;
+  bool drained = true;  // since the watch last looked
 
   Status secure(const std::shared_ptr<Keyring>& given);
   Sent send_now(const PeerId& peer, std::string_view frame);
+  bool send_or_queue(PeerLink& link, std::string_view frame);  // false: dropped, or gone
   void flush_backlogs();
   void watch_connections();
   void drop(PeerLink& link);
+  void watch_traffic();
+  void shed_begun();
   PeerLink* meet(const PeerId& peer, zmq::message_t& frame);
   std::optional<Received> take(bool& nothing_left);
 };
@@ -97,6 +110,25 @@ Sent Listener::Impl::send_now(const PeerId& peer, std::string_view frame) {
   return sent == Sent::kYes ? send_frame(router, frame) : sent;
 }
 
+bool Listener::Impl::send_or_queue(PeerLink& link, std::string_view frame) {
+  auto waiting = backlogs.find(link.peer);
+  if (waiting == backlogs.end()) {
+    const Sent sent = send_now(link.peer, frame);
+    if (sent == Sent::kYes) link.traffic.handed += static_cast<int64_t>(frame.size());
+    if (sent != Sent::kFull) return sent == Sent::kYes;
+    waiting = backlogs.try_emplace(link.peer).first;
+  }
+  Backlog& backlog = waiting->second;
+  if (backlog.frames.size() >= kMaxBacklogMessages ||
+      backlog.bytes + frame.size() > kMaxBacklogBytes) {
+    drop(link);
+    return false;
+  }
+  backlog.bytes += frame.size();
+  backlog.frames.emplace_back(frame);
+  return true;
+}
+
 void Listener::Impl::flush_backlogs() {
   for (auto it = backlogs.begin(); it != backlogs.end();) {
     auto& [peer, backlog] = *it;
@@ -104,6 +136,8 @@ void Listener::Impl::flush_backlogs() {
     while (!backlog.frames.empty() && sent == Sent::kYes) {
       sent = send_now(peer, backlog.frames.front());
       if (sent != Sent::kYes) break;
+      if (PeerLink* link = connections.find(peer))
+        link->traffic.handed += static_cast<int64_t>(backlog.frames.front().size());
       backlog.bytes -= backlog.frames.front().size();
       backlog.frames.pop_front();
     }
@@ -126,7 +160,26 @@ void Listener::Impl::watch_connections() {
 
 void Listener::Impl::drop(PeerLink& link) {
   backlogs.erase(link.peer);
+  link.parts = {};
   connections.cut(link);
+}
+
+void Listener::Impl::watch_traffic() {
+  const auto now = Clock::now();
+  if (!watch.due(now)) return;
+  watch_connections();
+  for (PeerLink* link : watch.look(connections, std::exchange(drained, false), now)) {
+    ++malformed;
+    drop(*link);
+  }
+}
+
+// Too much is begun and not ended: whoever holds the most of it goes.
+void Listener::Impl::shed_begun() {
+  begun_bytes = connections.begun_bytes();
+  if (begun_bytes <= kMaxBegunBytes) return;
+  if (PeerLink* link = connections.largest_begun()) drop(*link);
+  begun_bytes = connections.begun_bytes();
 }
 
 // The connection of a peer that is heard for the first time. A frame knows the descriptor it came
@@ -164,6 +217,7 @@ std::optional<Received> Listener::Impl::take(bool& nothing_left) {
     PeerLink* link = connections.find(peer);
     if (link == nullptr) link = meet(peer, frame);
     if (link == nullptr || link->dropped) continue;
+    link->traffic.delivered += static_cast<int64_t>(frame.size()) + kFrameOverhead;
     if (frame.empty() && !multipart) continue;  // a probe
     if (keyring != nullptr) {
       const char* authenticated = zmq_msg_gets(frame.handle(), "User-Id");
@@ -172,9 +226,15 @@ std::optional<Received> Listener::Impl::take(bool& nothing_left) {
         continue;
       }
     }
+    const size_t before = link->parts.bytes();
     auto message = multipart ? fail(Code::kInvalidArgument, "several frames")
-                             : decode({frame.data<char>(), frame.size()});
-    if (message) return Received{std::move(peer), *std::move(message), link->user};
+                             : link->parts.add({frame.data<char>(), frame.size()});
+    begun_bytes += link->parts.bytes() - before;
+    if (message && *message) return Received{std::move(peer), **std::move(message), link->user};
+    if (message) {
+      if (begun_bytes > kMaxBegunBytes) shed_begun();
+      continue;
+    }
     ++malformed;
     drop(*link);
   }
@@ -192,6 +252,8 @@ Result<std::unique_ptr<Listener>> Listener::bind(const std::string& endpoint,
   set_common_options(impl->router);
   impl->router.set(zmq::sockopt::router_mandatory, true);
   impl->router.set(zmq::sockopt::backlog, kAcceptBacklog);
+  impl->router.set(zmq::sockopt::heartbeat_ivl, kHeartbeatMs);
+  impl->router.set(zmq::sockopt::heartbeat_timeout, kHeartbeatTimeoutMs);
   impl->router.set(zmq::sockopt::ipv6, parsed.ipv6);
   if (keyring != nullptr) TRY_STATUS(impl->secure(keyring));
   if (zmq_bind(impl->router.handle(), parsed.address.c_str()) != 0) {
@@ -225,13 +287,16 @@ std::optional<Received> Listener::receive(int timeout_ms) {
   for (;;) {
     if (!impl.backlogs.empty()) impl.flush_backlogs();
     if (++impl.since_monitor >= kMonitorEvery) impl.watch_connections();
+    impl.watch_traffic();
     bool nothing_left = false;
     if (auto received = impl.take(nothing_left)) return received;
+    impl.drained = impl.drained || nothing_left;
     if (!nothing_left || impl.wake.take()) return std::nullopt;
     if (!deadline) deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
     int wait_ms = remaining_ms(*deadline);
     if (wait_ms == 0) return std::nullopt;
     if (!impl.backlogs.empty()) wait_ms = std::min(wait_ms, kBacklogPollMs);
+    if (impl.connections.size() > 0) wait_ms = std::min(wait_ms, kWatchMs);
     zmq_pollitem_t items[] = {{impl.router.handle(), 0, ZMQ_POLLIN, 0},
                               {nullptr, impl.wake.fd(), ZMQ_POLLIN, 0},
                               {impl.monitor.handle(), 0, ZMQ_POLLIN, 0}};
@@ -241,25 +306,18 @@ std::optional<Received> Listener::receive(int timeout_ms) {
 }
 
 bool Listener::send(const PeerId& peer, const Message& message) {
+  return send_encoded(peer, encode(message));
+}
+
+bool Listener::send_encoded(const PeerId& peer, std::string_view frame) {
   Impl& impl = *impl_;
   PeerLink* link = impl.connections.find(peer);
   if (link == nullptr || link->dropped) return false;
-  std::string frame = encode(message);
   if (frame.size() > kMaxMessageBytes) return false;
-  auto waiting = impl.backlogs.find(peer);
-  if (waiting == impl.backlogs.end()) {
-    const Sent sent = impl.send_now(peer, frame);
-    if (sent != Sent::kFull) return sent == Sent::kYes;
-    waiting = impl.backlogs.try_emplace(peer).first;
+  if (frame.size() <= kMaxFrameBytes) return impl.send_or_queue(*link, frame);
+  for (const std::string& part : parts_of(frame)) {
+    if (!impl.send_or_queue(*link, part)) return false;
   }
-  Impl::Backlog& backlog = waiting->second;
-  if (backlog.frames.size() >= kMaxBacklogMessages ||
-      backlog.bytes + frame.size() > kMaxBacklogBytes) {
-    impl.drop(*link);
-    return false;
-  }
-  backlog.bytes += frame.size();
-  backlog.frames.push_back(std::move(frame));
   return true;
 }
 

@@ -5,7 +5,7 @@
 // generator identity) or Refusal. Then
 //
 //   client:  CompileRequest -> [NeedGraph -> CompileRequest with the graph] -> Progress* ->
-//            CompileReply;  BlobRequest -> BlobReply;  StatsRequest -> StatsReply;  Cancel.
+//            CompileReply;  BlobRequest -> BlobReply* [<- BlobCredit];  StatsRequest -> StatsReply;  Cancel.
 //   worker:  WorkerReport (what it has and does, results not yet acknowledged), at least once a
 //            second and whenever something finishes -> WorkerOrders (what it should do, which
 //            results are stored). Both are state, not deltas: a lost one heals with the next.
@@ -24,6 +24,7 @@ namespace kiln {
 inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr size_t kMaxMessageBytes = 32 << 20;  // graphs of 100,000 nodes, batches of blobs
 inline constexpr size_t kMaxBlobBytes = 16 << 20;
+inline constexpr int64_t kBlobWindowBytes = 1 << 20;  // of one request's answer, under way at once
 
 enum class Role : uint8_t { kClient = 1, kWorker = 2 };
 
@@ -77,15 +78,27 @@ struct CompileReply {
   std::string program_json;  // manifest, when there is one
   std::string signature{};     // Ed25519 over the manifest, 64 bytes; empty: unsigned
 };
+// The answer comes in as many replies as it takes, never more bytes ahead of the receiver than the
+// credit it gave: `credit` at first, and what BlobCredit adds, up to kBlobWindowBytes.
 struct BlobRequest {
   uint64_t request = 0;
   std::vector<Digest> digests;  // at most 4096
+  int64_t credit = kBlobWindowBytes;
+};
+struct BlobChunk {
+  Digest digest;  // of the whole blob
+  int64_t offset = 0, total = 0;
+  std::string bytes;  // chunks of a blob come in order
 };
 struct BlobReply {  // one or more per request; `last` ends it
   uint64_t request = 0;
-  std::vector<std::string> blobs;  // content; the receiver names them by digest
+  std::vector<BlobChunk> chunks;
   std::vector<Digest> missing;
   bool last = true;
+};
+struct BlobCredit {
+  uint64_t request = 0;
+  int64_t bytes = 0;
 };
 struct Cancel {
   uint64_t request = 0;
@@ -214,8 +227,17 @@ struct AdminReply {
   Result<std::string> outcome;  // what was done, as `--json` prints it
 };
 
+// ---- The wire's own ----
+
+// A piece of a larger message (parts.h); no caller of the transport ever sees one.
+struct MessagePart {
+  std::string bytes;
+  bool last = false;
+};
+
 using Message = std::variant<Hello, Welcome, Refusal, CompileRequest, NeedGraph, Progress,
                              CompileReply, BlobRequest, BlobReply, Cancel, StatsRequest, StatsReply,
-                             WorkerReport, WorkerOrders, AdminRequest, AdminReply>;
+                             WorkerReport, WorkerOrders, AdminRequest, AdminReply,
+                             BlobCredit, MessagePart>;
 
 }  // namespace kiln

@@ -8,12 +8,12 @@
 #include <zmq.hpp>
 
 #include "compiler_core/base/check.h"
-#include "schema/messages.h"
+#include "schema/parts.h"
 
 namespace kiln {
 namespace {
 
-constexpr int64_t kMaxFrameBytes = kMaxMessageBytes + (64 << 10);
+constexpr int64_t kLargestFrame = kMaxFrameBytes + 4096;
 constexpr int kHighWaterMark = 100;  // messages a peer
 constexpr int kHeartbeatMs = 2000, kHeartbeatTimeoutMs = 8000;
 constexpr int kHandshakeMs = 10'000;
@@ -64,7 +64,7 @@ std::optional<SocketMonitor::Event> SocketMonitor::take() {
 }
 
 void set_common_options(zmq::socket_t& socket) {
-  socket.set(zmq::sockopt::maxmsgsize, kMaxFrameBytes);
+  socket.set(zmq::sockopt::maxmsgsize, kLargestFrame);
   socket.set(zmq::sockopt::sndhwm, kHighWaterMark);
   socket.set(zmq::sockopt::rcvhwm, kHighWaterMark);
   socket.set(zmq::sockopt::linger, kLingerMs);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "schema/key_file.h"
@@ -41,6 +42,7 @@ class Listener {
   // Never blocks: queued per peer up to a bound, then the peer is dropped (false). Also false when
   // the peer is gone, or the message is larger than a message may be.
   bool send(const PeerId& peer, const Message& message);
+  bool send_encoded(const PeerId& peer, std::string_view frame);  // of encode()
   // Some of what was sent to `peer` waits here: hold back what can wait (blobs).
   bool congested(const PeerId& peer) const;
   bool alive(const PeerId& peer);  // still connected
@@ -65,7 +67,7 @@ class Listener {
 
 struct ConnectOptions {
   std::optional<ClientKey> key;  // none: in the clear, on loopback
-  std::string token;             // Welcome.session of the connection before; empty: none
+  std::string token{};           // Welcome.session of the connection before; empty: none
 };
 
 // A Connection does not outlive its TCP connection: when the coordinator goes away or restarts,

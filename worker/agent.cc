@@ -37,6 +37,10 @@ Status Agent::run(const Work& work) {
     }
     Status ended = connected ? converse(**connected, work) : Status(fail(connected.error()));
     if (ended) return {};
+    if (connected && ended.error().code == Code::kPermissionDenied) {
+      work.stop();
+      return ended;
+    }
     if (connected) pause_ms = kFirstPauseMs;
     spdlog::warn("{}; trying again", ended.error().message);
     const int64_t jitter_ms = static_cast<int64_t>(random() % static_cast<uint64_t>(pause_ms));
@@ -47,10 +51,16 @@ Status Agent::run(const Work& work) {
   return {};
 }
 
-Result<std::unique_ptr<Connection>> Agent::connect() const {
-  TRY(auto connection,
-      Connection::open(options_.coordinator, Role::kWorker, options_.connect_timeout_ms));
+Result<std::unique_ptr<Connection>> Agent::connect() {
+  ConnectOptions how;
+  how.token = token_;
+  if (!options_.key_file.empty()) {
+    TRY(how.key, read_client_key(options_.key_file));
+  }
+  TRY(auto connection, Connection::open(options_.coordinator, Role::kWorker,
+                                        options_.connect_timeout_ms, how));
   const Welcome& welcome = connection->welcome();
+  token_ = welcome.session;
   if (welcome.codegen != options_.codegen)
     return fail(Code::kInvalidArgument,
                 "the coordinator at " + options_.coordinator + " (" + welcome.software +
@@ -91,8 +101,10 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
       if (left_ms(until) == 0 || stopping()) return {};
       continue;
     }
-    if (auto* refusal = std::get_if<Refusal>(&*message))
-      return fail(Code::kUnavailable, "refused: " + refusal->error.message);
+    if (auto* refusal = std::get_if<Refusal>(&*message)) {
+      const Error& why = refusal->error;
+      return fail(is_hopeless(why) ? why.code : Code::kUnavailable, "refused: " + why.message);
+    }
     auto* orders = std::get_if<WorkerOrders>(&*message);
     if (orders == nullptr)
       return fail(Code::kUnavailable, "the coordinator answers as to a client");

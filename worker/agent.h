@@ -26,6 +26,7 @@ class Agent {
  public:
   struct Options {
     std::string coordinator;  // "tcp://127.0.0.1:7557"
+    Path key_file;            // schema/key_file.h, read for each connection; empty: none
     WorkerReport self;        // name, target, toolkit, slots
     Digest codegen;           // our code generator: must be the coordinator's
     int report_period_ms = 1000;
@@ -55,7 +56,7 @@ class Agent {
   void finished(CandidateResult result);
 
  private:
-  Result<std::unique_ptr<Connection>> connect() const;
+  Result<std::unique_ptr<Connection>> connect();
   Status converse(Connection& connection, const Work& work);
   Status exchange(Connection& connection, const Work& work, int timeout_ms);
   void drain(Connection* connection, const Work& work);
@@ -66,6 +67,7 @@ class Agent {
   void begin_to_finish();  // REQUIRES: mu_ is held
 
   const Options options_;
+  std::string token_;  // run()'s; of the last session
   mutable std::mutex mu_;
   std::condition_variable stopped_;
   bool stopping_ = false;                                              // guarded by mu_

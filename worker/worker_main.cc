@@ -34,6 +34,7 @@ struct Flags {
   bool list_devices = false;
   std::string coordinator = "tcp://127.0.0.1:7557";
   std::string name;
+  std::string key;
   std::string cache_dir;
   std::string runner;
   std::string device_lock;
@@ -91,6 +92,10 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--coordinator", flags.coordinator, "where to take work from")
       ->envname("KILN_COORDINATOR")
       ->capture_default_str();
+  app.add_option("--key", flags.key,
+                 "this worker's key, for a coordinator on another machine: what `kiln keys new NAME "
+                 "--role worker` wrote")
+      ->envname("KILN_KEY");
   app.add_option("--name", flags.name, "as it appears in `kiln stats` (default: host:pid)");
   app.add_option("--device", flags.device, "cpu, cuda (the first GPU) or cuda:N")
       ->capture_default_str();
@@ -156,6 +161,7 @@ std::optional<ObjectCache> open_cache(const Flags& flags) {
 Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int jobs) {
   Agent::Options options;
   options.coordinator = flags.coordinator;
+  options.key_file = flags.key;
   options.codegen = codegen_identity();
   options.jitter_seed = std::random_device()();
   options.finish_timeout_ms = flags.drain_timeout_s * 1000;

@@ -20,6 +20,7 @@ constexpr auto kPatience = std::chrono::minutes(10);
 
 Result<nlohmann::ordered_json> ask(const Options& options, AdminRequest request) {
   Remote remote(options.coordinator, std::chrono::milliseconds(2000));
+  remote.use_key(options.key);
   TRY(const std::string text, remote.admin(std::move(request), Remote::Clock::now() + kPatience));
   auto json = nlohmann::ordered_json::parse(text, nullptr, false);
   if (json.is_discarded()) return fail(Code::kInternal, "the coordinator's answer is no JSON");

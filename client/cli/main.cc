@@ -21,12 +21,23 @@ constexpr char kDescription[] =
     "FILE is what torch.export.save wrote (.pt2), or Kiln's text form.";
 
 constexpr char kFooter[] =
-    "Environment: KILN_COORDINATOR stands for --coordinator, KILN_CACHE_DIR for --cache-dir;\n"
+    "Environment: KILN_COORDINATOR stands for --coordinator, KILN_KEY for --key,\n"
+    "KILN_CACHE_DIR for --cache-dir;\n"
     "KILN_CXX names the host compiler of the local fallback (default: g++), KILN_LIBNVRTC its\n"
     "NVRTC, KILN_LIBCUDA the NVIDIA driver (default: the system's).\n"
     "Exit codes: 0 done; 1 ran, and the answer is no; 2 usage or bad input; 3 service unreachable "
     "and\n"
     "no fallback allowed; 4 miss under --check; 5 overloaded or deadline; 6 unsupported operation.";
+
+constexpr char kKeys[] =
+    "Who may speak to a coordinator from other machines. Three commands set it up:\n\n"
+    "  kiln keys new ci --role submit --data-dir /var/lib/kiln    writes ci.key, for the machine of "
+    "ci\n"
+    "  kiln-coordinator --data-dir /var/lib/kiln --listen tcp://0.0.0.0:7557\n"
+    "  KILN_KEY=ci.key kiln compile model.pt2 --coordinator tcp://HOST:7557    there\n\n"
+    "Workers have keys too: `kiln keys new gpu1 --role worker`, kiln-worker --key gpu1.key. Roles:\n"
+    "read (look-ups, binaries, statistics), submit (and start work), worker (report measurements),\n"
+    "admin (everything). A running coordinator sees changes within a second.";
 
 std::string from_environment(const char* name) {
   const char* value = std::getenv(name);
@@ -47,6 +58,9 @@ void add_json(CLI::App* command, Options& options) {
 void add_coordinator(CLI::App* command, Options& options) {
   command->add_option("--coordinator", options.coordinator,
                       "The service, e.g. tcp://127.0.0.1:7557 [KILN_COORDINATOR]");
+  command->add_option("--key", options.key,
+                      "Your key, for a service on another machine: what `kiln keys new` wrote "
+                      "[KILN_KEY]");
 }
 
 void add_compile_options(CLI::App* command, Options& options) {
@@ -143,6 +157,7 @@ int main(int argc, char** argv) {
   options.exec_ms = cpu_ms();
   options.started = std::chrono::steady_clock::now();
   options.coordinator = from_environment("KILN_COORDINATOR");
+  options.key = from_environment("KILN_KEY");
   options.cache_dir = from_environment("KILN_CACHE_DIR");
   options.compiler = from_environment("KILN_CXX");
   options.libcuda = from_environment("KILN_LIBCUDA");
@@ -239,12 +254,39 @@ int main(int argc, char** argv) {
 
   auto* cache = add_cache(app, options);
 
+  auto* keys = app.add_subcommand("keys", kKeys);
+  keys->require_subcommand(1);
+  auto* keys_new = keys->add_subcommand("new", "Make a key, let it in, and write it to NAME.key");
+  auto* keys_list = keys->add_subcommand("list", "Who may come in, and as what");
+  auto* keys_revoke = keys->add_subcommand("revoke", "End a key, and the sessions it has");
+  auto* keys_show = keys->add_subcommand("show", "The coordinator's own public key");
+  for (auto* command : {keys_new, keys_revoke})
+    command->add_option("NAME", options.files, "Whose key: letters, digits and . _ @ -")
+        ->required()
+        ->expected(1);
+  for (auto* command : {keys_new, keys_list, keys_revoke, keys_show}) {
+    command->add_option("--data-dir", options.data_dir, "The coordinator's data directory")
+        ->capture_default_str();
+    command->add_option("--keys", options.keys_dir, "Its folder of keys (default: DATA_DIR/keys)");
+    add_json(command, options);
+  }
+  keys_new
+      ->add_option("--role", options.role,
+                   "read: look-ups and binaries. submit: and start work. worker: measure, and "
+                   "nothing else. admin: everything")
+      ->check(CLI::IsMember({"read", "submit", "worker", "admin"}))
+      ->capture_default_str();
+  keys_new->add_option("--out", options.out, "Where to write the key (default: NAME.key here)");
+
   auto* up = app.add_subcommand("up",
                                 "Run a coordinator and workers for this machine's CPU and GPUs; "
                                 "prints `ready tcp://HOST:PORT`");
   up->add_option("--data-dir", options.data_dir, "Where the cache lives")->capture_default_str();
-  up->add_option("--listen", options.listen, "Loopback endpoint; port 0 picks one")
+  up->add_option("--listen", options.listen,
+                 "Endpoint; port 0 picks one. Beyond loopback it takes keys (`kiln keys`), and --key "
+                 "an admin's for the workers here")
       ->capture_default_str();
+  up->add_option("--key", options.key)->group("");
   up->add_option("--device", options.devices,
                  "cpu, cuda:0, ...: what to run workers for (default: cpu and every GPU)");
   up->add_option("--workers", options.workers, "How many workers for the CPU")
@@ -272,6 +314,10 @@ int main(int argc, char** argv) {
   if (cache->parsed()) return cache_command(*cache, options);
   if (drain->parsed()) return kiln::cli::drain_command(options);
   if (stats->parsed()) return kiln::cli::stats_command(options);
+  if (keys_new->parsed()) return kiln::cli::keys_new_command(options);
+  if (keys_list->parsed()) return kiln::cli::keys_list_command(options);
+  if (keys_revoke->parsed()) return kiln::cli::keys_revoke_command(options);
+  if (keys_show->parsed()) return kiln::cli::keys_show_command(options);
   return kiln::cli::up_command(options);
 }
   if (warm->parsed()) return kiln::cli::warm_command(options);

@@ -16,6 +16,7 @@ struct Options {
 
   // Which service, which cache, which code.
   std::string coordinator;  // --coordinator, else KILN_COORDINATOR; empty: none
+  std::string key;          // --key, else KILN_KEY; empty: none
   std::string cache_dir;    // --cache-dir, else KILN_CACHE_DIR; empty: none
   std::string compiler;     // KILN_CXX
   std::string libcuda;      // --libcuda, else KILN_LIBCUDA; empty: libcuda.so.1
@@ -63,6 +64,10 @@ struct Options {
   // drain
   std::string worker;
 
+  // keys: `files` has the name
+  std::string keys_dir;  // --keys; empty: data_dir/keys
+  std::string role = "submit";
+
   // up, cache
   std::string data_dir;
   std::string listen = "tcp://127.0.0.1:7557";
@@ -83,6 +88,10 @@ int cache_gc_command(const Options& options);
 int warm_command(const Options& options);
 int cache_pin_command(const Options& options, bool pinned);
 int drain_command(const Options& options);
+int keys_new_command(const Options& options);
+int keys_list_command(const Options& options);
+int keys_revoke_command(const Options& options);
+int keys_show_command(const Options& options);
 int up_command(const Options& options);
 
 }  // namespace kiln::cli

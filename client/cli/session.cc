@@ -7,6 +7,7 @@ namespace kiln::cli {
 Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gpu) {
   ClientOptions client;
   client.coordinator = options.coordinator;
+  client.key_file = options.key;
   client.cache_dir = options.cache_dir;
   client.allow_fallback = !options.no_fallback && !options.check;
   client.compiler = options.compiler;

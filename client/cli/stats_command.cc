@@ -67,6 +67,7 @@ int stats_command(const Options& options) {
     return kBadInput;
   }
   Remote remote(options.coordinator, std::chrono::milliseconds(2000));
+  remote.use_key(options.key);
   const auto stats = remote.stats(Remote::Clock::now() + std::chrono::seconds(5));
   if (!stats) {
     print_error("", stats.error());

@@ -20,6 +20,7 @@
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/remote.h"
+#include "schema/endpoint.h"
 
 namespace kiln::cli {
 namespace {
@@ -207,6 +208,7 @@ class Household {
     const auto add = [&](const char* flag, const std::string& value) {
       if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
     };
+    add("--key", key());
     if (options_.threads > 0) add("--threads", std::to_string(options_.threads));
     if (worker.device != "cpu") add("--libcuda", options_.libcuda);
     if (worker.device != "cpu") add("--libnvrtc", options_.libnvrtc);
@@ -217,6 +219,7 @@ class Household {
   // The service serves once its workers have reported.
   Status await_workers() {
     Remote remote(endpoint_, std::chrono::milliseconds(2000));
+    remote.use_key(key());
     const auto deadline = Clock::now() + kReadyTimeout;
     while (Clock::now() < deadline) {
       const auto stats = remote.stats(Clock::now() + std::chrono::seconds(2));
@@ -252,6 +255,12 @@ class Household {
       if (auto started = start_worker(*at); !started) print_error("", started.error());
     }
     return true;
+  }
+
+  // Of those here. KILN_KEY may be for another service: a coordinator on loopback takes none.
+  std::string key() const {
+    const auto parsed = parse_endpoint(options_.listen);
+    return parsed && !parsed->loopback ? options_.key : "";
   }
 
   static void end(pid_t pid, int signal) {

@@ -67,7 +67,7 @@ Fetches fetch_afresh(const std::string& endpoint, const NormalForm& graph, const
     const auto start = Clock::now();
     TestClient client(endpoint);
     const CompileReply reply = client.compile(graph, client.request_for(graph, Mode::kDefault));
-    const BlobReply blobs = client.fetch(digests);
+    const auto blobs = client.fetch(digests);
     times_ms.push_back(1000 * seconds_since(start));
     CHECK(reply.outcome == CacheOutcome::kHit, "the program is cached");
     CHECK(blobs.blobs.size() == digests.size(), "every blob came");

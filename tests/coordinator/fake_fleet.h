@@ -17,6 +17,7 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/normalise.h"
+#include "schema/blob_assembly.h"
 #include "schema/transport.h"
 
 namespace kiln {
@@ -222,19 +223,29 @@ class TestClient {
   }
   CompileReply compile(const NormalForm& graph) { return compile(graph, request_for(graph)); }
 
+  struct Fetched {
+    std::vector<std::string> blobs;  // those there are, in the order asked for
+    std::vector<Digest> missing;
+  };
   // The whole answer, and in how many pieces it came.
-  BlobReply fetch(const std::vector<Digest>& digests, int* pieces = nullptr) {
-    BlobReply all;
-    (void)connection->send(BlobRequest{++last_request_, digests});
-    for (int i = 1;; ++i) {
+  Fetched fetch(const std::vector<Digest>& digests, int* pieces = nullptr) {
+    Fetched all;
+    BlobAssembly received(digests);
+    const BlobRequest request{++last_request_, digests};
+    (void)connection->send(request);
+    for (int i = 1; !received.done(); ++i) {
       auto message = connection->receive(30'000);
-      const auto* reply = message ? std::get_if<BlobReply>(&*message) : nullptr;
+      auto* reply = message ? std::get_if<BlobReply>(&*message) : nullptr;
       CHECK(reply != nullptr, "a blob request is answered");
-      all.blobs.insert(all.blobs.end(), reply->blobs.begin(), reply->blobs.end());
       all.missing.insert(all.missing.end(), reply->missing.begin(), reply->missing.end());
+      const auto credit = received.add(std::move(*reply));
+      CHECK(credit.has_value(), "its chunks are in order");
+      if (*credit > 0) (void)connection->send(BlobCredit{request.request, *credit});
       if (pieces != nullptr) *pieces = i;
-      if (reply->last) return all;
     }
+    for (const Digest& digest : digests)
+      if (const std::string* blob = received.find(digest)) all.blobs.push_back(*blob);
+    return all;
   }
 
   Stats stats() {

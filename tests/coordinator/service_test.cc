@@ -76,7 +76,7 @@ TEST_F(ServiceTest, TunesAProgramAndServesItsBlobs) {
   ASSERT_EQ(program.kernels.size(), 1u);
   EXPECT_EQ(program.graph, test_graph(3).digest);
   EXPECT_EQ(program.launches.size(), 1u);
-  const BlobReply blobs = client.fetch(blobs_of(program));
+  const auto blobs = client.fetch(blobs_of(program));
   ASSERT_EQ(blobs.blobs.size(), 1u);
   EXPECT_EQ(Digest::of(blobs.blobs[0]), program.kernels[0].blob);
   EXPECT_TRUE(blobs.blobs[0].starts_with("binary of " + program.kernels[0].key.hex() + " 1"))
@@ -333,7 +333,7 @@ TEST_F(ServiceTest, LargeAnswersComeInPiecesAndAbsentBlobsAreNamed) {
     digests.push_back(program_of(reply).kernels.at(0).blob);
   }
   int pieces = 0;
-  const BlobReply reply = client.fetch(digests, &pieces);
+  const auto reply = client.fetch(digests, &pieces);
   EXPECT_GT(pieces, 1);
   ASSERT_EQ(reply.blobs.size(), 4u);
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(Digest::of(reply.blobs[i]), digests[i + 1]);

@@ -50,10 +50,20 @@ bool operator==(const CompileReply& a, const CompileReply& b) {
          a.signature == b.signature;
 }
 bool operator==(const BlobRequest& a, const BlobRequest& b) {
-  return a.request == b.request && a.digests == b.digests;
+  return a.request == b.request && a.digests == b.digests && a.credit == b.credit;
+}
+bool operator==(const BlobChunk& a, const BlobChunk& b) {
+  return a.digest == b.digest && a.offset == b.offset && a.total == b.total && a.bytes == b.bytes;
+}
+bool operator==(const BlobCredit& a, const BlobCredit& b) {
+  return a.request == b.request && a.bytes == b.bytes;
+}
+bool operator==(const MessagePart& a, const MessagePart& b) {
+  return a.bytes == b.bytes && a.last == b.last;
 }
 bool operator==(const BlobReply& a, const BlobReply& b) {
-  return a.request == b.request && a.blobs == b.blobs && a.missing == b.missing && a.last == b.last;
+  return a.request == b.request && a.chunks == b.chunks && a.missing == b.missing &&
+         a.last == b.last;
 }
 bool operator==(const Cancel& a, const Cancel& b) {
   return a.request == b.request;
@@ -250,16 +260,23 @@ TEST(Codec, RefusesFramesThatAreEmptyGarbageOrTruncated) {
   }
 }
 
+TEST(Codec, RefusesChunksBeyondTheirBlob) {
+  const Digest a = sample_digest("a");
+  expect_refused(BlobReply{1, {{a, 0, 2, "abc"}}, {}, true});
+  expect_refused(BlobReply{1, {{a, 3, 2, ""}}, {}, true});
+  expect_refused(BlobReply{1, {{a, INT64_MAX, 2, "abc"}}, {}, true});
+  expect_refused(BlobReply{1, {{a, 0, kMaxBlobBytes + 1, "abc"}}, {}, true});
+  expect_refused(BlobReply{1, {{a, -1, 2, "a"}}, {}, true});
+}
+
 TEST(Codec, RefusesFramesAboveTheLimit) {
-  BlobReply reply;
-  reply.blobs = {std::string(kMaxMessageBytes, 'x')};
-  expect_refused(reply);
+  expect_refused(MessagePart{std::string(kMaxMessageBytes, 'x'), true});
   EXPECT_FALSE(decode(std::string(kMaxMessageBytes + 8, '\0')).has_value());
 }
 
 TEST(Codec, CarriesBlobsUpToTheirLimit) {
-  BlobReply reply;
-  reply.blobs = {std::string(kMaxBlobBytes, 'x')};
+  const BlobReply reply{
+      1, {{sample_digest("a"), 0, kMaxBlobBytes, std::string(kMaxBlobBytes, 'x')}}, {}, true};
   const auto decoded = decode(encode(reply));
   ASSERT_TRUE(decoded.has_value()) << decoded.error().message;
   EXPECT_TRUE(std::get<BlobReply>(*decoded) == reply);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "schema/codec.h"
+#include "schema/parts.h"
 #include "tests/schema/echo_server.h"
 #include "tests/support/raw_peer.h"
 
@@ -180,7 +181,8 @@ TEST(Transport, APeerThatDoesNotReadIsDroppedAndOthersAreServed) {
   ASSERT_TRUE(received.has_value());
   const std::string blob(1 << 20, 'x');
   int sent = 0;
-  while (sent < 1'000 && listener->send(received->peer, BlobReply{1, {blob}, {}, false})) ++sent;
+  while (sent < 1'000 && listener->send(received->peer, CompileReply{1, CacheOutcome::kHit, blob}))
+    ++sent;
   EXPECT_LT(sent, 400);  // some 100 in ZeroMQ, 64 here, a few in the kernel
   EXPECT_FALSE(listener->congested(received->peer));  // nothing is kept for it
   EXPECT_FALSE(listener->send(received->peer, NeedGraph{1}));
@@ -261,7 +263,7 @@ TEST(HostilePeer, ASlightlyTooLargeFrameIsCounted) {
   const EchoServer server;
   RawPeer peer(server.endpoint());
   peer.shake_hands();
-  peer.write_frame(std::string(kMaxMessageBytes + 8, '\0'));
+  peer.write_frame(std::string(kMaxFrameBytes + 8, '\0'));
   EXPECT_TRUE(peer.closed_by_peer());
   EXPECT_EQ(server.malformed(), 1);
   expect_serving(server);
