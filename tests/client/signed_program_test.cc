@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <thread>
 
 #include "client/client.h"
@@ -231,16 +232,17 @@ TEST_F(SignedTier, WhatWasCompiledHereIsSignedByTheTier) {
 
 TEST_F(SignedTier, EveryFlippedBitOfManifestOrSignaturesIsRefusedAndRemoved) {
   ASSERT_TRUE(tier->put(name(), files).has_value());
-  for (const char* ending : {".json", ".sig"}) {
-    const std::string good = *read_file(file(name(), ending));
-    for (size_t bit = 0; bit < 8 * good.size(); bit += 1 + bit % 3) {  // each takes some fsyncs
-      std::string bad = good;
+  std::map<std::string, std::string> good;
+  for (const char* ending : {".json", ".sig"}) good[ending] = *read_file(file(name(), ending));
+  for (const auto& [flipped, bytes] : good) {
+    for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+      for (const auto& [ending, text] : good)
+        ASSERT_TRUE(write_file(file(name(), ending.c_str()), text).has_value());
+      std::string bad = bytes;
       bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
-      ASSERT_TRUE(write_file(file(name(), ending), bad).has_value());
-      ASSERT_FALSE(tier->get(name(), "").has_value()) << ending << " bit " << bit;
+      ASSERT_TRUE(write_file(file(name(), flipped.c_str()), bad).has_value());
+      ASSERT_FALSE(tier->get(name(), "").has_value()) << flipped << " bit " << bit;
       ASSERT_FALSE(std::filesystem::exists(file(name(), ".json")));
-      ASSERT_EQ(tier->get(name(), "").error().code, Code::kNotFound);
-      ASSERT_TRUE(tier->put(name(), files).has_value());
     }
   }
 }
