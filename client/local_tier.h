@@ -47,7 +47,7 @@ class LocalTier {
   LocalTier(const Path& root, std::unique_ptr<BlobStore> blobs, int64_t max_bytes)
       : programs_(root / "programs"),
         shelves_(root / "blobs"),
-        signing_(root / "signing"),
+        signing_(root / kSigningFolder),
         blobs_(std::move(blobs)),
         bound_({programs_, shelves_}, max_bytes) {}
   void sweep() const;

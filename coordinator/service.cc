@@ -42,7 +42,6 @@ constexpr size_t kProbesATurn = 256;
 constexpr int kCongestedWaitMs = 5;
 constexpr size_t kMaxSessions = 50'000;
 constexpr char kSoftware[] = "kiln 0.1.0";
-constexpr char kSigningFolder[] = "signing";  // of the data directory
 
 using Clock = std::chrono::steady_clock;
 
@@ -104,6 +103,7 @@ struct Service::Impl {
   void on(const EndFlight& action) { store.end(action); }
 
   // Constant after construction.
+  void on(KeepProgram action) { store.keep(std::move(action)); }
   const ServiceOptions options;
   const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   const std::unique_ptr<Listener> listener;

@@ -112,6 +112,13 @@ void StoreDesk::end(const EndFlight& action) {
     flights_.fail_for_good(stored, action.outcome.error(), nullptr);
 }
 
+void StoreDesk::keep(KeepProgram action) {
+  const auto program = program_from_json(action.program_json);
+  if (!program) return;
+  const std::string signature = signer_.signature_of(action.program_json);
+  manifests_.insert(*program, {std::move(action.program_json), signature});
+}
+
 void StoreDesk::recover_flights() {
   const auto flights = flights_.all();
   if (!flights)

@@ -41,6 +41,8 @@ class StoreDesk {
   void store(const StoreProgram& program);
   void store(StoreFlight flight);
   void end(const EndFlight& flight);
+  // Until memory is needed for others, or the binaries that only memory has are given up.
+  void keep(KeepProgram program);
   // Tells the core what was accepted in earlier lives and is not done.
   void recover_flights();
   // What needs this blob has to be tuned again.

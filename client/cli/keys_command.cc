@@ -7,6 +7,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
+#include "compiler_core/base/signature.h"
 #include "schema/key_file.h"
 
 namespace kiln::cli {
@@ -26,6 +27,15 @@ int say(const Options& options, const nlohmann::ordered_json& json, const std::s
   return kDone;
 }
 
+// What the artifacts of this coordinator are signed with; nothing when its keys lie in a folder of
+// their own, away from a data directory: then a client goes by what the coordinator tells it.
+Result<std::string> signing_key(const Options& options) {
+  const Path folder = Path(options.data_dir) / kSigningFolder;
+  if (!options.keys_dir.empty() && !std::filesystem::exists(folder)) return std::string();
+  TRY(const SigningKey key, SigningKey::load_or_create(folder));
+  return to_hex(key.public_key());
+}
+
 // Made first, let in second: what is let in can be used.
 Result<Path> make_key(const Options& options, const Path& folder) {
   ClientKey key;
@@ -34,6 +44,7 @@ Result<Path> make_key(const Options& options, const Path& folder) {
   TRY(const KeyPair server, ensure_server_keys(folder));
   key.server_key = server.public_key;
   key.pair = make_key_pair();
+  TRY(key.signing_key, signing_key(options));
   const Path file = options.out.empty() ? Path(key.name + ".key") : Path(options.out);
   TRY_STATUS(check_key_name(key.name));
   TRY_STATUS(write_client_key(file, key));

@@ -12,6 +12,7 @@
 namespace kiln {
 
 inline constexpr size_t kPublicKeyBytes = 32, kSignatureBytes = 64;
+inline constexpr char kSigningFolder[] = "signing";  // of a data or cache directory
 
 // `signer`: whose public key it claims to be made with. Both empty: unsigned.
 struct Signature {

@@ -215,8 +215,13 @@ struct EndFlight {
   DetachedFlight flight;
   Status outcome;
 };
+// It was answered and could not be stored: from memory it is served for a while, since tuning it
+// again for everybody who asks would help nobody.
+struct KeepProgram {
+  std::string program_json;
+};
 using Action = std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
-                            StoreRecords, StoreKernel, StoreProgram, StoreFlight, EndFlight>;
+                            StoreRecords, StoreKernel, StoreProgram, StoreFlight, EndFlight, KeepProgram>;
 
 class Core {
  public:

@@ -340,6 +340,7 @@ void RequestDesk::finish(int64_t now_ms, ProgramFlight& flight, const Status& st
   }
   detached_.ended(now_ms, flight.key, stored, out);
   end(flight);
+  if (!stored) out.push_back(KeepProgram{flight.program_json});
 }
 
 void RequestDesk::fail_flight(int64_t now_ms, ProgramFlight& flight, const Error& error,

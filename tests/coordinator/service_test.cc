@@ -395,6 +395,10 @@ TEST_F(ServiceTest, AFullDiskStillReturnsTheProgramAndItsBlobs) {
     EXPECT_EQ(*reply.outcome, CacheOutcome::kTuned);
     EXPECT_EQ(client.fetch(blobs_of(program_of(reply))).blobs.size(), 1u);
     EXPECT_GE(client.stats().store_failures, 1);
+    const CompileReply again = client.compile(test_graph(3));
+    ASSERT_TRUE(again.outcome.has_value()) << again.outcome.error().message;
+    EXPECT_EQ(*again.outcome, CacheOutcome::kHit) << "from memory: not tuned for each who asks";
+    EXPECT_EQ(client.fetch(blobs_of(program_of(again))).blobs.size(), 1u);
   }
   const CompileReply later = client.compile(test_graph(3));
   ASSERT_TRUE(later.outcome.has_value()) << later.outcome.error().message;

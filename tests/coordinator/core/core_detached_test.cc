@@ -164,6 +164,15 @@ TEST_F(CoreDetached, AStoreThatFailsPutsItOff) {
   EXPECT_EQ(bench.take<LookUpProgram>().size(), 1u);
 }
 
+TEST_F(CoreDetached, WhatIsAnsweredAndCannotBeStoredIsKeptInMemory) {
+  bench.start({planned_kernel("k", 1)});
+  bench.report("w", {}, {ok_result(bench.job_of("w"), 0, 10)});
+  for (const auto& a : bench.take<StoreRecords>()) bench.step(RecordsStored{a.worker, a.acks});
+  const Digest kernel = bench.one<StoreKernel>().kernel.key;
+  bench.step(KernelStored{kernel, fail(Code::kUnavailable, "disk full")});
+  EXPECT_EQ(bench.one<Answer>().reply.program_json, bench.one<KeepProgram>().program_json);
+}
+
 TEST_F(CoreDetached, AGraphThatIsNotItsDigestIsNeverStored) {
   const CompileRequest request = ask_detached("c", 1);
   bench.miss(bench.key());
