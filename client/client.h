@@ -85,8 +85,12 @@ class CompiledProgram {
   ~CompiledProgram();
   const Program& program() const;
   std::span<const Artifact> artifacts() const;  // one per program().kernels
-  std::string_view outcome() const;             // "tuned", "joined", "hit" or "local"
-  double seconds() const;                       // the compile() call
+  // The bytes that signature() is over; program() is what stands in them.
+  std::string manifest() const;
+  // The coordinator's, in the form of base/signature.h; empty of what was compiled here.
+  std::string signature() const;
+  std::string_view outcome() const;  // "tuned", "joined", "hit" or "local"
+  double seconds() const;            // the compile() call
   // The manifest's input i is the caller's input_order()[i].
   std::span<const int> input_order() const;
   const StartUp& start_up() const;

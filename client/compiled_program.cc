@@ -49,6 +49,13 @@ const Program& CompiledProgram::program() const {
 std::span<const Artifact> CompiledProgram::artifacts() const {
   return impl_->files->artifacts;
 }
+std::string CompiledProgram::manifest() const {
+  const std::string& given = impl_->files->manifest;
+  return given.empty() ? program_to_json(program()) : given;
+}
+std::string CompiledProgram::signature() const {
+  return impl_->files->signature.to_string();
+}
 std::string_view CompiledProgram::outcome() const {
   return impl_->outcome;
 }

@@ -12,7 +12,9 @@ Status export_program(const CompiledProgram& program, const Path& directory) {
                             artifact.binary));
   const nlohmann::json binding = {{"input_order", program.input_order()}};
   TRY_STATUS(publish_file(directory / "binding.json", binding.dump() + "\n"));
-  return publish_file(directory / "manifest.json", program_to_json(program.program()) + "\n");
+  if (const std::string signature = program.signature(); !signature.empty())
+    TRY_STATUS(publish_file(directory / "manifest.sig", signature + "\n"));
+  return publish_file(directory / "manifest.json", program.manifest());
 }
 
 }  // namespace kiln::cli

@@ -220,8 +220,9 @@ struct EndFlight {
 struct KeepProgram {
   std::string program_json;
 };
-using Action = std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
-                            StoreRecords, StoreKernel, StoreProgram, StoreFlight, EndFlight, KeepProgram>;
+using Action =
+    std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
+                 StoreRecords, StoreKernel, StoreProgram, StoreFlight, EndFlight, KeepProgram>;
 
 class Core {
  public:
