@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "client/cli/exit_code.h"
@@ -6,6 +8,7 @@
 #include "client/cli/host_peak.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
+#include "client/cli/served_programs.h"
 #include "client/cli/session.h"
 #include "client/cli/why_miss.h"
 #include "client/gpu_opening.h"
@@ -88,13 +91,8 @@ std::unique_ptr<CompiledProgram> look_up(const Options& options, const Graph& gr
   return program ? *std::move(program) : nullptr;
 }
 
-Result<std::string> miss_of(const Options& options, const std::string& file,
-                            const Explanation& explanation) {
-  if (options.cache_dir.empty())
-    return fail(Code::kInvalidArgument,
-                "--why-miss compares with the programs of --cache-dir; name one. The service says "
-                "only whether it has the program: " +
-                    explanation.cache);
+// The program as a cache would name it.
+Program identity_of(const Explanation& explanation) {
   Program wanted;
   wanted.graph = explanation.graph;
   wanted.target = explanation.target;
@@ -105,12 +103,62 @@ Result<std::string> miss_of(const Options& options, const std::string& file,
     wanted.kernels.emplace_back();
     wanted.kernels.back().workload = kernel.workload.digest;
   }
-  TRY(const std::vector<Program> entries, cached_programs(options.cache_dir));
-  const MissReport report = why_miss(wanted, entries);
-  if (!options.json) return miss_text(report);
-  nlohmann::ordered_json object = miss_json(report);
+  return wanted;
+}
+
+// "matmul at model.py:42 in forward (launches 3, 7)", of each distinct kernel.
+std::vector<std::string> kernel_names(const Explanation& explanation) {
+  std::vector<std::string> names;
+  for (size_t k = 0; k < explanation.kernels.size(); ++k) {
+    std::string launches, source;
+    size_t count = 0;
+    for (size_t i = 0; i < explanation.launches.size(); ++i) {
+      const ExplainedLaunch& launch = explanation.launches[i];
+      if (launch.kernel != static_cast<int>(k)) continue;
+      if (count++ < 6) launches += (launches.empty() ? "" : ", ") + std::to_string(i);
+      if (source.empty() && !launch.sources.empty()) source = " at " + launch.sources.front();
+    }
+    names.push_back(std::string(to_string(explanation.kernels[k].workload.family)) + source +
+                    " (launch" + (count > 1 ? "es " : " ") + launches + (count > 6 ? ", ..." : "") +
+                    ")");
+  }
+  return names;
+}
+
+Result<std::string> miss_of(const Options& options, const std::string& file,
+                            const Explanation& explanation) {
+  if (options.cache_dir.empty() && options.coordinator.empty())
+    return fail(Code::kInvalidArgument,
+                "--why-miss compares with the programs that a cache has: name one with "
+                "--coordinator, --cache-dir or both");
+  const Program wanted = identity_of(explanation);
+  std::vector<Program> entries;
+  std::vector<std::string> asked;
+  if (!options.cache_dir.empty()) {
+    TRY(entries, cached_programs(options.cache_dir));
+    asked.push_back(options.cache_dir);
+  }
+  if (!options.coordinator.empty()) {
+    TRY(std::vector<Program> served, served_programs(options, wanted.graph, wanted.target));
+    std::ranges::move(served, std::back_inserter(entries));
+    asked.push_back(options.coordinator + ", this graph in both modes for the targets it serves");
+  }
+  MissReport report = why_miss(wanted, entries);
+  report.asked = std::move(asked);
+  const std::vector<std::string> names = kernel_names(explanation);
+  if (!options.json) return miss_text(report, names);
+  nlohmann::ordered_json object = miss_json(report, names);
   object["file"] = file;
   return object.dump() + "\n";
+}
+
+// Programs of this machine's cache that have kernels of this one, whether or not they are it.
+std::vector<Program> sharing_programs(const Options& options, const Program& wanted) {
+  if (options.cache_dir.empty()) return {};
+  auto entries = cached_programs(options.cache_dir);
+  if (!entries) return {};  // times are worth no error
+  std::erase_if(*entries, [&](const Program& entry) { return !serves(entry, wanted); });
+  return *std::move(entries);
 }
 
 Result<std::string> explain_file(const Options& options, const std::string& file) {
@@ -119,11 +167,20 @@ Result<std::string> explain_file(const Options& options, const std::string& file
   TRY(CompileOptions wanted, compile_options(options));
   TRY(wanted.target, complete_target(options, wanted.target));
   std::string cache;
-  const auto tuned = look_up(options, program.graph, wanted, cache);
+  const auto hit = look_up(options, program.graph, wanted, cache);
+  std::vector<Program> tuned;
+  if (hit) {
+    tuned.push_back(hit->program());
+  } else {
+    Program identity;
+    identity.target = wanted.target;
+    identity.mode = wanted.mode;
+    identity.codegen = codegen_identity();
+    tuned = sharing_programs(options, identity);
+  }
   const DevicePeak peak =
       wanted.target.backend == Backend::kCpu ? host_peak(wanted.target) : cuda_peak(wanted.target);
-  TRY(Explanation explanation,
-      explain(program, wanted.target, wanted.mode, tuned ? &tuned->program() : nullptr, peak));
+  TRY(Explanation explanation, explain(program, wanted.target, wanted.mode, tuned, peak));
   explanation.cache = cache;
   if (options.why_miss) return miss_of(options, file, explanation);
   if (options.source) return source_text(explanation, options.source_launch);

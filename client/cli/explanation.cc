@@ -30,7 +30,7 @@ class Explainer {
       for (NodeId id : parts.kernels[k].outputs) writer_[id] = static_cast<int>(k);
   }
 
-  Result<Explanation> run(const Plan& plan, const Program* tuned, const Target& target,
+  Result<Explanation> run(const Plan& plan, std::span<const Program> tuned, const Target& target,
                           const DevicePeak& peak) {
     explained_.peak = peak;
     for (size_t k = 0; k < parts_.kernels.size(); ++k)
@@ -86,14 +86,15 @@ class Explainer {
     return program_.inputs[static_cast<size_t>(position)].name + " " + type_text(node);
   }
 
-  static ExplainedKernel explain_kernel(const Workload& workload, const Program* tuned,
+  static ExplainedKernel explain_kernel(const Workload& workload, std::span<const Program> tuned,
                                         const Target& target) {
-    ExplainedKernel kernel{workload, "", "", 0};
-    if (tuned != nullptr)
-      for (const ProgramKernel& known : tuned->kernels)
+    ExplainedKernel kernel{workload, "", ""};
+    for (const Program& program : tuned)
+      for (const ProgramKernel& known : program.kernels)
         if (known.workload == workload.digest) {
           kernel.schedule = known.schedule;
           kernel.time_us = known.report.best_us;
+          kernel.known = true;
           return kernel;
         }
     const auto space = search_space(workload, target);
@@ -141,7 +142,7 @@ class Explainer {
 }  // namespace
 
 Result<Explanation> explain(const ExportedProgram& program, const Target& target, Mode mode,
-                            const Program* tuned, const DevicePeak& peak) {
+                            std::span<const Program> tuned, const DevicePeak& peak) {
   TRY(const NormalForm form, normalise(program.graph));
   TRY(const Partition parts, partition(form.graph));
   TRY(const Plan cut, plan(Partition(parts)));
@@ -149,8 +150,11 @@ Result<Explanation> explain(const ExportedProgram& program, const Target& target
   explanation.graph = form.digest;
   explanation.target = target;
   explanation.mode = mode;
-  if (tuned != nullptr)
-    for (const Guard& guard : tuned->guards) explanation.guards.push_back(guard.to_string());
+  for (const Program& same : tuned) {
+    if (same.graph != form.digest) continue;
+    for (const Guard& guard : same.guards) explanation.guards.push_back(guard.to_string());
+    break;
+  }
   return explanation;
 }
 

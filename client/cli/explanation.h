@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct ExplainedKernel {
   std::string schedule;  // empty: no schedule, and why
   std::string no_schedule;
   double time_us = 0;  // as measured when it was tuned; 0: not known
+  bool known = false;  // the cache has it
 };
 
 struct Explanation {
@@ -57,10 +59,11 @@ struct Explanation {
   DevicePeak peak;
 };
 
-// `tuned`: the program as the cache has it; null when it has none, then schedules are first
-// choices. kUnsupported when the program has no plan.
+// `tuned`: programs that the cache has for this target, mode and code generator: this one, or
+// others that share kernels with it. A kernel that none has gets its first choice for a schedule.
+// kUnsupported when the program has no plan.
 Result<Explanation> explain(const ExportedProgram& program, const Target& target, Mode mode,
-                            const Program* tuned, const DevicePeak& peak);
+                            std::span<const Program> tuned, const DevicePeak& peak);
 
 nlohmann::ordered_json explanation_json(const std::string& file, const Explanation& explanation);
 // At most 100 columns.

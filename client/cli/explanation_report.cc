@@ -1,6 +1,7 @@
 // An Explanation as text and as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -153,27 +154,33 @@ std::string symbol_text(const Explanation& all, size_t i) {
   return fmt::format("s{} from {} to {} (costs for {})", i, symbol.range.min, most, all.sizes[i]);
 }
 
+// Also of some launches only, when the cache knows some of the kernels.
+std::string measured_text(double time_us, size_t timed, size_t launches) {
+  if (timed == 0) return "";
+  if (timed == launches) return ", measured " + time_text(time_us);
+  return fmt::format(", measured {} for {} of the launches", time_text(time_us), timed);
+}
+
 }  // namespace
 
 std::string explanation_text(const std::string& file, const Explanation& all) {
   double floor_us = 0, time_us = 0;
-  bool timed = true;
+  size_t timed = 0;
   for (const ExplainedLaunch& launch : all.launches) {
     floor_us += launch.floor_us;
     const double time = all.kernels[static_cast<size_t>(launch.kernel)].time_us;
     time_us += time;
-    timed = timed && time > 0;
+    timed += time > 0;
   }
   std::string text;
   add_list(text, "program", {file + "  graph " + all.graph.short_hex()});
   add_list(
       text, "target",
       {fmt::format("{}, {}; cache: {}", all.target.to_string(), to_string(all.mode), all.cache)});
-  add_list(
-      text, "kernels",
-      {fmt::format("{} in {} launches; floor {} together{}", all.kernels.size(),
-                   all.launches.size(), time_text(floor_us),
-                   timed && time_us > 0 ? ", measured " + time_text(time_us) : std::string())});
+  add_list(text, "kernels",
+           {fmt::format("{} in {} launches; floor {} together{}", all.kernels.size(),
+                        all.launches.size(), time_text(floor_us),
+                        measured_text(time_us, timed, all.launches.size()))});
   add_list(text, "memory",
            {fmt::format("arena {}; its temporaries one by one {}; alive at once {}",
                         bytes_text(all.arena_bytes), bytes_text(all.temporary_bytes),
@@ -199,6 +206,7 @@ ordered_json explanation_json(const std::string& file, const Explanation& all) {
           {"cache", all.cache},
           {"launches", all.launches.size()},
           {"distinct_kernels", all.kernels.size()},
+          {"kernels_known", std::ranges::count_if(all.kernels, &ExplainedKernel::known)},
           {"symbols", std::move(symbols)},
           {"guards", all.guards},
           {"arena_bytes", all.arena_bytes},

@@ -1,4 +1,5 @@
-// Why a program is not in the cache: what its key is made of, against the nearest program there is.
+// Why a program is not in the cache: what its key is made of, against the nearest program there is,
+// and which of its kernels would have to be tuned.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -17,22 +18,39 @@ struct KeyComponent {
   bool differs() const { return wanted != nearest; }
 };
 
+// A kernel that no program for this target, mode and code generator has: it would be tuned.
+struct MissingKernel {
+  size_t kernel = 0;  // of the program's
+  // What its key is made of against the nearest program that has the workload; empty: none has it.
+  std::vector<KeyComponent> components;
+};
+
 struct MissReport {
   Digest key;          // the ProgramKey that was looked for
   bool hit = false;    // it is there
   size_t entries = 0;  // programs looked at
   std::vector<KeyComponent> components;
   size_t kernels = 0, kernels_known = 0;  // workloads of the program; in any entry for this target
+  std::vector<MissingKernel> missing;
+  std::vector<std::string> asked;  // where the entries are from: a directory, a service
 };
 
-// `wanted`: identity of the program and the workloads of its kernels. `entries`: every program the
-// cache has.
+// `wanted`: identity of the program and the workloads of its kernels. `entries`: every program that
+// is known, from the cache or from others.
 MissReport why_miss(const Program& wanted, const std::vector<Program>& entries);
+
+// What it means, and what to do about it, that the component differs from the nearest entry's.
+std::string meaning(const KeyComponent& component);
+
+// Whether kernels of `entry` are the ones that `wanted` asks for: the same target, mode and code
+// generator.
+bool serves(const Program& entry, const Program& wanted);
 
 // The programs of a client's cache directory; damaged ones are left out. Errors of the disk.
 Result<std::vector<Program>> cached_programs(const Path& cache_dir);
 
-std::string miss_text(const MissReport& report);
-nlohmann::ordered_json miss_json(const MissReport& report);
+// `kernels`: what to call each kernel of the program, "matmul at model.py:42 in forward".
+std::string miss_text(const MissReport& report, const std::vector<std::string>& kernels);
+nlohmann::ordered_json miss_json(const MissReport& report, const std::vector<std::string>& kernels);
 
 }  // namespace kiln::cli

@@ -14,7 +14,7 @@ namespace {
 const Target kTarget = {Backend::kCpu, "x86-64-v4", "", 2, ""};
 const DevicePeak kPeak = {10, 100, 100, 100, "a made-up machine"};
 
-Explanation explained(const std::string& name, const Program* tuned = nullptr) {
+Explanation explained(const std::string& name, std::span<const Program> tuned = {}) {
   const auto program = read_graph_file(Path(KILN_GRAPHS_DIR) / "small" / (name + ".pt2"));
   EXPECT_TRUE(program.has_value()) << program.error().message;
   auto explanation = explain(*program, kTarget, Mode::kMaxAutotune, tuned, kPeak);
@@ -68,9 +68,30 @@ TEST(Explanation, TakesSchedulesAndTimesFromTheTunedProgram) {
   tuned.kernels[0].workload = first.kernels[0].workload.digest;
   tuned.kernels[0].schedule = "row_reduction lanes=8";
   tuned.kernels[0].report.best_us = 12.5;
-  const Explanation all = explained("softmax", &tuned);
+  const Explanation all = explained("softmax", {&tuned, 1});
   EXPECT_EQ(all.kernels[0].time_us, 12.5);
   EXPECT_EQ(all.kernels[0].schedule, "row_reduction lanes=8");
+}
+
+TEST(Explanation, TimesWhatOtherProgramsHaveOfItsKernels) {
+  const Explanation first = explained("linear_ln_gelu");
+  ASSERT_EQ(first.kernels.size(), 2u);
+  Program other;  // another graph with one kernel of these
+  other.graph = Digest::of("other");
+  other.kernels.push_back({});
+  other.kernels[0].workload = first.kernels[1].workload.digest;
+  other.kernels[0].schedule = "row_reduction lanes=8";
+  other.kernels[0].report.best_us = 12.5;
+  other.guards.push_back({});
+  const Explanation all = explained("linear_ln_gelu", {&other, 1});
+  EXPECT_FALSE(all.kernels[0].known);
+  EXPECT_EQ(all.kernels[0].schedule, first.kernels[0].schedule);
+  EXPECT_EQ(all.kernels[1].time_us, 12.5);
+  EXPECT_TRUE(all.guards.empty()) << "they are the other program's";
+  EXPECT_EQ(explanation_json("f", all)["kernels_known"], 1);
+  EXPECT_NE(explanation_text("f", all).find("measured 12.5 us for 1 of the launches"),
+            std::string::npos)
+      << explanation_text("f", all);
 }
 
 TEST(Explanation, JsonHasAnEntryForEachLaunch) {

@@ -50,6 +50,26 @@ TEST(Explain, TheNearestProgramOfACacheSaysWhyItMissed) {
     EXPECT_EQ(component["differs"].get<bool>(), component["name"] == "mode") << component;
 }
 
+TEST(Explain, AServiceSaysWhatItHasOfAGraphAndNothingIsStarted) {
+  const TempDir dir = *TempDir::create();
+  const Service service(dir.path() / "data");
+  const std::string file = small_graph("softmax") + ".pt2";
+  const auto ask = [&](const std::string& mode) {
+    return kiln({"explain", file, "--coordinator", service.endpoint(), "--mode", mode, "--why-miss",
+                 "--json"})
+        .json();
+  };
+  EXPECT_EQ(ask("default")["entries"], 0);
+  ASSERT_EQ(kiln({"compile", file, "--coordinator", service.endpoint()}).exit_code, 0);
+  EXPECT_TRUE(ask("default")["hit"].get<bool>());
+  const auto miss = ask("max-autotune");
+  EXPECT_FALSE(miss["hit"].get<bool>());
+  EXPECT_EQ(miss["entries"], 1) << miss;
+  for (const auto& component : miss["components"])
+    EXPECT_EQ(component["differs"].get<bool>(), component["name"] == "mode") << component;
+  EXPECT_EQ(miss["missing"].size(), 1u) << miss;
+}
+
 TEST(Explain, DiffSaysWhetherTwoFilesAreOneComputation) {
   const std::string softmax = small_graph("softmax") + ".pt2";
   const Finished same = kiln({"diff", softmax, softmax});
