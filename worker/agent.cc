@@ -6,6 +6,9 @@
 #include <chrono>
 #include <random>
 
+#include "compiler_core/base/signature.h"
+#include "worker/signed_job.h"
+
 namespace kiln {
 namespace {
 
@@ -57,10 +60,14 @@ Result<std::unique_ptr<Connection>> Agent::connect() {
   if (!options_.key_file.empty()) {
     TRY(how.key, read_client_key(options_.key_file));
   }
-  TRY(auto connection, Connection::open(options_.coordinator, Role::kWorker,
-                                        options_.connect_timeout_ms, how));
+  TRY(auto connection,
+      Connection::open(options_.coordinator, Role::kWorker, options_.connect_timeout_ms, how));
   const Welcome& welcome = connection->welcome();
   token_ = welcome.session;
+  signer_ = trusted_signer_ = welcome.signing_key;
+  if (how.key && !how.key->signing_key.empty()) {
+    TRY(trusted_signer_, parse_public_key(how.key->signing_key));
+  }
   if (welcome.codegen != options_.codegen)
     return fail(Code::kInvalidArgument,
                 "the coordinator at " + options_.coordinator + " (" + welcome.software +
@@ -118,8 +125,20 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
       if (stopping_ && !ledger_.has_results()) return {};
     }
     for (const uint64_t lease : changes.drop) work.drop(lease);
-    if (!changes.start.empty()) work.start(std::move(changes.start));
+    if (!changes.start.empty()) start(std::move(changes.start), work);
   }
+}
+
+// Without what came from another worker and is not signed.
+void Agent::start(std::vector<Job> jobs, const Work& work) {
+  for (Job& job : jobs) {
+    for (CandidateResult& refused : take_out_unsigned(job, signer_, trusted_signer_)) {
+      spdlog::warn("refused: {}", refused.log);
+      finished(std::move(refused));
+    }
+  }
+  std::erase_if(jobs, [](const Job& job) { return job.candidates.empty(); });
+  if (!jobs.empty()) work.start(std::move(jobs));
 }
 
 // Stops the work, gives the leases back and waits, a little, for the results to be stored.

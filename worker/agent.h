@@ -44,8 +44,8 @@ class Agent {
 
   explicit Agent(Options options) : options_(std::move(options)), ledger_(options_.self) {}
 
-  // Until stop(), or finish() and nothing is left to do. kInvalidArgument when the coordinator is of another version of Kiln, or the
-  // endpoint is not one: trying again would not help.
+  // Until stop(), or finish() and nothing is left to do. kInvalidArgument when the coordinator is
+  // of another version of Kiln, or the endpoint is not one: trying again would not help.
   Status run(const Work& work);
   void stop();
   // Takes nothing new, finishes what it has within finish_timeout_ms, hands it over, ends.
@@ -61,13 +61,15 @@ class Agent {
   Status exchange(Connection& connection, const Work& work, int timeout_ms);
   void drain(Connection* connection, const Work& work);
   void attach(Connection* connection);
+  void start(std::vector<Job> jobs, const Work& work);
   bool pause(int64_t ms);  // false when stop() was called meanwhile
   bool stopping() const;
   bool finished() const;
   void begin_to_finish();  // REQUIRES: mu_ is held
 
   const Options options_;
-  std::string token_;  // run()'s; of the last session
+  std::string token_;                    // run()'s; of the last session
+  std::string signer_, trusted_signer_;  // run()'s: who signs here; who must, by our key file
   mutable std::mutex mu_;
   std::condition_variable stopped_;
   bool stopping_ = false;                                              // guarded by mu_
