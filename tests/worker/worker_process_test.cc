@@ -10,6 +10,7 @@
 #include <map>
 #include <thread>
 
+#include "compiler_core/base/signature.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/tune/search_space.h"
 #include "schema/transport.h"
@@ -102,7 +103,8 @@ class WorkerProcess : public testing::Test {
       auto received = listener_->receive(100);
       if (!received) continue;
       if (std::holds_alternative<Hello>(received->message))
-        listener_->send(received->peer, Welcome{kProtocolVersion, "test", codegen_identity()});
+        listener_->send(received->peer, Welcome{kProtocolVersion, "test", codegen_identity(), "",
+                                                key_.public_key()});
       auto* report = std::get_if<WorkerReport>(&received->message);
       if (report == nullptr) continue;
       listener_->send(received->peer, orders_);
@@ -127,6 +129,10 @@ class WorkerProcess : public testing::Test {
     job.lease = lease;
     job.policy.launch_timeout_ms = 600'000;
     job.candidates.push_back({0, {}, recipe_to_json(endless.recipe), endless.binary});
+    CandidateJob& candidate = job.candidates.back();
+    const Digest message = signed_candidate(job.kernel_key, candidate.schedule.to_string(),
+                                            candidate.recipe_json, candidate.binary);
+    candidate.signature = key_.sign(message).bytes;
     return job;
   }
 
@@ -175,6 +181,7 @@ class WorkerProcess : public testing::Test {
   }
 
   TempDir dir_ = TempDir::create().value();
+  const SigningKey key_ = SigningKey::generate();
   std::unique_ptr<Listener> listener_;
   WorkerOrders orders_;
   pid_t pid_ = 0;
@@ -194,6 +201,19 @@ TEST_F(WorkerProcess, TunesAndARestartedOneCompilesNothingAgain) {
   ASSERT_TRUE(report.has_value());
   EXPECT_EQ(report->results[0].verdict, Verdict::kOk) << report->results[0].log;
   EXPECT_FALSE(report->results[0].compiled);
+}
+
+// The kernel would never return: that there is a result shows that it was not started.
+TEST_F(WorkerProcess, AFinalistThatTheCoordinatorHasNotSignedIsNotRun) {
+  Job job = endless_job(1);
+  job.candidates[0].binary.back() ^= 1;
+  orders_ = {{job}, {1}, {}};
+  start();
+  const auto report = report_where(kHasResult);
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->results[0].verdict, Verdict::kRunnerDied);
+  EXPECT_NE(report->results[0].log.find("was not loaded"), std::string::npos)
+      << report->results[0].log;
 }
 
 TEST_F(WorkerProcess, EndsWithZeroWhenToldToAndGivesItsLeaseBack) {
