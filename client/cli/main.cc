@@ -233,7 +233,7 @@ int main(int argc, char** argv) {
   source->expected(0, 1)->type_name("[N]")->check(CLI::Range(0, 1'000'000));
   explain->add_flag("--why-miss", options.why_miss,
                     "Print what the program's key is made of, against the nearest program in "
-                    "--cache-dir");
+                    "--cache-dir or at --coordinator, and which kernels would be tuned");
   add_compile_options(explain, options);
 
   auto* diff = app.add_subcommand(
