@@ -1,12 +1,15 @@
 #include "tests/system/faults/drill.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "compiler_core/base/digest.h"
 
@@ -16,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr int kDeadlineS = 30, kPatienceS = 40;
+constexpr int kDeadlineS = 30, kPatienceS = 40, kForgottenS = 15;
 constexpr int kMaxDescriptors = 200;
 
 double seconds_since(Clock::time_point start) {
@@ -73,18 +76,29 @@ std::vector<std::string> bad_blobs(const Path& blobs) {
   return found;
 }
 
-// Flips a bit of the `n`-th stored blob.
-void rot(const Path& blobs, uint64_t n) {
+// Flips a bit of the `n`-th stored blob; which file that was.
+Path rot(const Path& blobs, uint64_t n) {
   std::vector<Path> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(blobs))
     if (entry.is_regular_file() && entry.path().filename().string().size() == 64)
       files.push_back(entry.path());
-  if (files.empty()) return;
+  if (files.empty()) return {};
   const Path& file = files[n % files.size()];
   std::string bytes = read_file(file).value_or("");
-  if (bytes.empty()) return;
+  if (bytes.empty()) return {};
   bytes[n / 7 % bytes.size()] ^= 1;
   (void)write_file(file, bytes);
+  return file;
+}
+
+constexpr const char* kFiller = "filler";
+
+void fill(const Path& directory) {
+  const int fd = ::open((directory / kFiller).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  const std::string block(4096, 'x');
+  while (::write(fd, block.data(), block.size()) > 0) {
+  }
+  ::close(fd);
 }
 
 }  // namespace
@@ -158,12 +172,15 @@ void Drill::strike(const Trouble& trouble, std::vector<Ask>& asks) {
     if (victim == Victim::kWorker) service_.worker(0).signal(signal);
     if (victim == Victim::kRunner)
       for (const pid_t runner : service_.runners()) ::kill(runner, signal);
+    if (victim == Victim::kCompiler)
+      for (const pid_t pass : service_.compilers()) ::kill(pass, signal);
     if (victim != Victim::kClient) return;
     asks.front().child.signal(signal);
   };
   send(trouble.killed, SIGKILL);
   send(trouble.stopped, SIGSTOP);
-  if (trouble.rots) rot(service_.data() / "blobs", random_());
+  if (!trouble.fills.empty()) fill(trouble.fills);
+  if (trouble.rots) rotten_.insert(rot(service_.data() / "blobs", random_()));
   if (service_.proxy() != nullptr) {
     if (trouble.drops) service_.proxy()->drop();
     service_.proxy()->set(trouble.cut);
@@ -173,6 +190,10 @@ void Drill::strike(const Trouble& trouble, std::vector<Ask>& asks) {
 void Drill::mend(const Trouble& trouble, std::vector<Ask>& asks) {
   if (service_.proxy() != nullptr) service_.proxy()->set(TcpProxy::Mode::kForward);
   faults_.disarm();
+  if (!trouble.fills.empty()) {
+    std::error_code ignored;
+    std::filesystem::remove(Path(trouble.fills) / kFiller, ignored);
+  }
   if (trouble.stopped == Victim::kNobody && trouble.fault.action != FaultAction::kStop) return;
   service_.wake();
   for (Ask& ask : asks) ask.child.signal(SIGCONT);
@@ -186,7 +207,7 @@ void Drill::wait_for(std::vector<Ask>& asks, const Trouble& trouble) {
   std::vector<bool> ended(asks.size(), false);
   const bool stops = trouble.at_point && trouble.fault.action == FaultAction::kStop;
   double mend_s = (trouble.after_ms + trouble.for_ms) / 1000.0;
-  if (trouble.at_point) mend_s = kPatienceS;
+  if (trouble.at_point || !trouble.fills.empty()) mend_s = kPatienceS;
   while (std::ranges::find(ended, false) != ended.end() || !struck) {
     const double now_s = seconds_since(start);
     if (!struck && now_s * 1000 >= trouble.after_ms) {
@@ -244,22 +265,35 @@ void Drill::judge(const Ask& ask, const Trouble& trouble) {
   }
 }
 
-void Drill::ask_again(const std::vector<Ask>& asks) {
-  std::set<Key> keys;
-  for (const Ask& ask : asks) keys.insert(ask.key);
-  for (const Key& key : keys) {
+// A failure of the fleet's is remembered for some seconds, with its age: who asks meanwhile hears
+// so.
+Drill::Ask Drill::insist(const Key& key) {
+  const auto start = Clock::now();
+  for (;;) {
     Ask again = ask("again", key, false);
-    const auto start = Clock::now();
-    while (again.child.running() && seconds_since(start) < kPatienceS) pause_ms(2);
+    const auto asked = Clock::now();
+    while (again.child.running() && seconds_since(asked) < kPatienceS) pause_ms(2);
+    again.seconds = seconds_since(asked);
     if (again.child.running()) {
       again.child.signal(SIGKILL);
       again.child.wait();
     }
+    const int code = again.child.exit_code();
+    if ((code != 3 && code != 5) || seconds_since(start) > kForgottenS) return again;
+    pause_ms(500);
+  }
+}
+
+void Drill::ask_again(const std::vector<Ask>& asks) {
+  std::set<Key> keys;
+  for (const Ask& ask : asks) keys.insert(ask.key);
+  for (const Key& key : keys) {
+    const Ask again = insist(key);
     const json answer = json_of(again.out);
     const std::string told =
         fmt::format("after all is mended, program {}{} ends with {} after {:.1f} s: {} {}",
-                    key.program, key.tuned ? ", tuned" : "", again.child.exit_code(),
-                    seconds_since(start), text_of(again.out), text_of(again.err));
+                    key.program, key.tuned ? ", tuned" : "", again.child.exit_code(), again.seconds,
+                    text_of(again.out), text_of(again.err));
     if (again.child.exit_code() != 0) {
       ++tally_.unanswered;
       complain(told);
@@ -317,6 +351,28 @@ void Drill::restart(const Trouble& trouble) {
   service_.tend();
 }
 
+// Blobs were lost, though memory may still have them: without it, whoever asks has the program
+// tuned again, and from then on it must be there as before.
+void Drill::heal() {
+  const std::set<Key> doubtful = std::exchange(answered_, {});
+  service_.coordinator().signal(SIGKILL);
+  service_.coordinator().wait();
+  if (!service_.await()) complain("the service does not come back");
+  for (const Key& key : doubtful) {
+    const Ask again = insist(key);
+    if (again.child.exit_code() == 0)
+      answered_.insert(key);
+    else
+      complain(fmt::format("program {} is not tuned again: {}", key.program, text_of(again.err)));
+  }
+}
+
+// A blob that we damaged may lie there until somebody reads it.
+void Drill::check_blobs() {
+  for (const std::string& blob : bad_blobs(service_.data() / "blobs"))
+    if (!rotten_.contains(blob)) complain("not what its name says: " + blob);
+}
+
 // What a killed client left in its tier goes when another one next puts something there.
 void Drill::check_tier() {
   const std::vector<std::string> now = half_written(service_.root() / "tier");
@@ -344,13 +400,11 @@ std::vector<std::string> Drill::round(const Trouble& trouble) {
     complain(fmt::format("client '{}' has no answer after {} s", ask.name, kPatienceS));
   }
   if (!service_.await()) complain("the service does not come back");
-  if (trouble.loses_blobs()) answered_.clear();
+  if (trouble.loses_blobs()) heal();
   ask_again(asks);
   check_house();
   check_tier();
-  if (!trouble.rots)
-    for (const std::string& blob : bad_blobs(service_.data() / "blobs"))
-      complain("not what its name says: " + blob);
+  check_blobs();
   return complaints_;
 }
 
@@ -377,8 +431,7 @@ std::vector<std::string> Drill::after_kill() {
   if (!service_.await()) complain("the service does not come back");
   check_stored(answered_);
   check_house();
-  for (const std::string& blob : bad_blobs(service_.data() / "blobs"))
-    complain("not what its name says: " + blob);
+  check_blobs();
   return complaints_;
 }
 

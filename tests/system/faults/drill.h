@@ -64,9 +64,12 @@ class Drill {
   void mend(const Trouble& trouble, std::vector<Ask>& asks);
   void restart(const Trouble& trouble);
   void judge(const Ask& ask, const Trouble& trouble);
+  Ask insist(const Key& key);
   void ask_again(const std::vector<Ask>& asks);
   void check_house();
   void check_tier();
+  void heal();
+  void check_blobs();
   void check_stored(const std::set<Key>& keys);
   void complain(std::string what);
   Key new_key(bool tuned);
@@ -77,6 +80,7 @@ class Drill {
   const Path programs_;
   DrillTally tally_;
   std::set<Key> answered_;              // hits from now on
+  std::set<Path> rotten_;               // damaged by us
   std::set<Key> kept_;                  // in the clients' tier
   std::vector<std::string> tier_left_;  // half-written there after the last round
   bool swept_ = false;                  // a client has put something there in this one

@@ -1,7 +1,10 @@
 // Real processes, really hurt: killed at every named point of the publish path, stopped past their
 // leases, starved of disk and pipes, cut off. docs/faults.md says what is promised of each.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
@@ -49,7 +52,7 @@ class House {
 
  private:
   LiveService::Options placed(LiveService::Options options) const {
-    options.root = dir_.path();
+    if (options.root.empty()) options.root = dir_.path();
     return options;
   }
   std::string log() const {
@@ -137,6 +140,93 @@ TEST(Starved, ShortWritesAndSendsAreGoneOnWith) {
                             "worker.object.write", "worker.runner.send", "worker.report",
                             "runner.send", "client.request", "client.blob.write"}) {
     house.play_point(at(point, FaultAction::kShort, false, 0, 0, 20));
+  }
+  house.end();
+}
+
+// A disk of its own for one of the service's directories, where we may mount.
+class TinyDisk {
+ public:
+  TinyDisk(const Path& directory, const char* size) : directory_(directory) {
+    std::filesystem::create_directories(directory);
+    mounted_ =
+        ::mount("tmpfs", directory.c_str(), "tmpfs", 0, fmt::format("size={}", size).c_str()) == 0;
+  }
+  ~TinyDisk() {
+    if (mounted_) ::umount2(directory_.c_str(), MNT_DETACH);
+  }
+  TinyDisk(const TinyDisk&) = delete;
+  TinyDisk& operator=(const TinyDisk&) = delete;
+  bool mounted() const { return mounted_; }
+
+ private:
+  const Path directory_;
+  bool mounted_ = false;
+};
+
+void play_on_a_full_disk(const char* name, int rounds) {
+  const TempDir dir = TempDir::create("kiln-faults").value();
+  const TinyDisk disk(dir.path() / name, "8m");
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount";
+  LiveService::Options options;
+  options.root = dir.path();
+  House house(options);
+  for (int round = 0; round < rounds; ++round) {
+    Trouble trouble;
+    trouble.fills = (dir.path() / name).string();
+    house.play(trouble);
+    house.play({});  // there is room again
+  }
+  house.end();
+}
+
+TEST(Starved, ACoordinatorsFullDiskCostsTheCacheNotTheAnswer) {
+  play_on_a_full_disk("data", 2);
+}
+
+// Nothing can be compiled: a clear error, forgotten some seconds after there is room.
+TEST(Starved, AWorkersFullScratchIsNotHeldAgainstTheKernels) {
+  play_on_a_full_disk("tmp", 1);
+}
+
+TEST(Starved, LogsThatNobodyReadsHoldNobodyUp) {
+  LiveService::Options options;
+  options.unread_logs = true;
+  House house(options);
+  for (int round = 0; round < 2; ++round) house.play({});
+  house.end();
+}
+
+TEST(Starved, AClientWhoseOutputNobodyReadsHoldsUpNobodyElse) {
+  House house;
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const std::string line(4096, '.');
+  while (::write(ends[1], line.data(), line.size()) > 0) {
+  }
+  const Path pipe = "/proc/self/fd/" + std::to_string(ends[1]);
+  const SmallProgram program = small_program(house.drill().programs(), 900);
+  Child stuck = house.service().start_client({"compile", program.graph.string(), "--json"}, pipe,
+                                             house.service().root() / "stuck.err");
+  house.play({});
+  std::string read(1 << 20, ' ');
+  while (stuck.running()) {
+    (void)!::read(ends[0], read.data(), read.size());
+    ::usleep(1000);
+  }
+  EXPECT_EQ(stuck.exit_code(), 0);
+  for (const int fd : ends) ::close(fd);
+  house.end();
+}
+
+// g++ itself survives and answers 1, as for a source that is wrong.
+TEST(Starved, AKilledCompilerIsNotHeldAgainstTheKernel) {
+  House house;
+  for (const int after_ms : {20, 45, 70}) {
+    Trouble trouble;
+    trouble.killed = Victim::kCompiler;
+    trouble.after_ms = after_ms;
+    house.play(trouble);
   }
   house.end();
 }

@@ -1,10 +1,12 @@
 #include "tests/system/faults/live_service.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +54,7 @@ LiveService::LiveService(Options options, const FaultControl& faults)
     : options_(std::move(options)), environment_(environment_of(options_.root, faults)) {
   for (const char* name : {"tmp", "run", "objects"})
     std::filesystem::create_directories(options_.root / name);
+  if (options_.unread_logs) fill_logs();
   const int port = free_port();
   direct_ = endpoint_ = fmt::format("tcp://127.0.0.1:{}", port);
   if (options_.proxied) {
@@ -69,6 +72,20 @@ LiveService::~LiveService() {
   wake();
   for (Child& worker : workers_) worker.signal(SIGKILL);
   coordinator_.signal(SIGKILL);
+  for (const int fd : unread_) ::close(fd);
+}
+
+void LiveService::fill_logs() {
+  std::vector<std::string> writers = {"coordinator"};
+  for (int n = 0; n < options_.workers; ++n) writers.push_back(fmt::format("worker{}", n));
+  for (const std::string& writer : writers) {
+    const Path pipe = log(writer);
+    CHECK(::mkfifo(pipe.c_str(), 0600) == 0, "the test's own directory");
+    unread_.push_back(::open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    const std::string line(4096, '.');
+    while (::write(unread_.back(), line.data(), line.size()) > 0) {
+    }
+  }
 }
 
 void LiveService::start_coordinator() {
@@ -120,10 +137,18 @@ std::vector<pid_t> LiveService::runners() const {
   return descendants(::getpid(), "kiln-runner");
 }
 
+std::vector<pid_t> LiveService::compilers() const {
+  std::vector<pid_t> found;
+  for (const char* pass : {"cc1plus", "as", "ld", "collect2"})
+    for (const pid_t pid : descendants(::getpid(), pass)) found.push_back(pid);
+  return found;
+}
+
 void LiveService::wake() {
   coordinator_.signal(SIGCONT);
   for (Child& worker : workers_) worker.signal(SIGCONT);
   for (const pid_t runner : runners()) ::kill(runner, SIGCONT);
+  for (const pid_t pass : compilers()) ::kill(pass, SIGCONT);
 }
 
 void LiveService::kill() {

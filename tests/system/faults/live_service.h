@@ -20,6 +20,7 @@ class LiveService {
     int workers = 1;
     bool proxied = false;  // everybody reaches the coordinator through proxy()
     std::vector<std::string> coordinator_flags = {};
+    bool unread_logs = false;  // they go to pipes, full already, that nobody reads
   };
   LiveService(Options options, const FaultControl& faults);
   ~LiveService();
@@ -30,6 +31,7 @@ class LiveService {
   Child& worker(size_t n) { return workers_[n]; }
   size_t workers() const { return workers_.size(); }
   std::vector<pid_t> runners() const;
+  std::vector<pid_t> compilers() const;  // the passes of g++ that run now
 
   // Starts again whoever ended.
   void tend();
@@ -54,6 +56,7 @@ class LiveService {
   int restarts() const { return restarts_; }
 
  private:
+  void fill_logs();
   void start_coordinator();
   void start_worker(size_t n);
 
@@ -64,6 +67,7 @@ class LiveService {
   Child coordinator_ = Child::none();
   std::vector<Child> workers_;
   int restarts_ = 0;
+  std::vector<int> unread_;  // our ends of the logs' pipes
 };
 
 // Everything below this process, as /proc shows it: "kiln-worker 1234". Orphans of our children are

@@ -56,7 +56,7 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--skip", flags.trouble.fault.skip, "passes let go first");
   app.add_option("--times", flags.trouble.fault.times, "passes struck");
   app.add_flag("--restart", flags.trouble.restarts, "the point's program is restarted first");
-  app.add_option("--kill", flags.killed, "always: client, worker, runner or coordinator");
+  app.add_option("--kill", flags.killed, "always: client, worker, runner, coordinator or compiler");
   app.add_option("--stop", flags.stopped, "the same");
   app.add_option("--cut", flags.cut, "1 refuse, 2 bytes, 3 halves, 4 delay, 5 and 6 deaf");
   app.add_flag("--drop", flags.trouble.drops, "connections are dropped");
@@ -73,7 +73,7 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
 }
 
 Victim victim(const std::string& text) {
-  for (int n = 1; n <= 4; ++n)
+  for (int n = 1; n <= 5; ++n)
     if (name(static_cast<Victim>(n)) == text) return static_cast<Victim>(n);
   return Victim::kNobody;
 }

@@ -39,7 +39,8 @@ Trouble at_any_point(std::mt19937_64& random) {
 }  // namespace
 
 std::string_view name(Victim victim) {
-  constexpr std::string_view kNames[] = {"nobody", "client", "worker", "runner", "coordinator"};
+  constexpr std::string_view kNames[] = {"nobody", "client",      "worker",
+                                         "runner", "coordinator", "compiler"};
   return kNames[static_cast<int>(victim)];
 }
 
@@ -49,7 +50,7 @@ bool Trouble::loses_blobs() const {
 }
 
 bool Trouble::hurts_the_store() const {
-  if (rots) return true;
+  if (rots || !fills.empty()) return true;
   if (!at_point) return false;
   const FaultPoint& point = kFaultPoints[static_cast<size_t>(fault.point)];
   return std::string_view(point.program) == "kiln-coordinator" && on_disk(point.call) &&
@@ -83,7 +84,7 @@ Trouble draw(std::mt19937_64& random, bool with_proxy) {
   Trouble trouble;
   trouble.after_ms = pick(random, 0, 300);
   trouble.for_ms = pick(random, 50, 3500);
-  const auto victim = static_cast<Victim>(pick(random, 1, 4));
+  const auto victim = static_cast<Victim>(pick(random, 1, 5));
   if (kind < 62) {
     trouble.killed = victim;
   } else if (kind < 72) {
@@ -117,6 +118,7 @@ std::string describe(const Trouble& trouble) {
                     trouble.for_ms));
   if (trouble.drops) add(fmt::format("wire: dropped after {} ms", trouble.after_ms));
   if (trouble.rots) add("a bit of a blob flips");
+  if (!trouble.fills.empty()) add("no space left in " + trouble.fills);
   return text.empty() ? "nothing goes wrong" : text;
 }
 
@@ -135,6 +137,7 @@ std::string replay(const Trouble& trouble) {
     text += fmt::format(" --cut {}", static_cast<int>(trouble.cut));
   if (trouble.drops) text += " --drop";
   if (trouble.rots) text += " --rot";
+  if (!trouble.fills.empty()) return "no flags for a full disk";
   return text + fmt::format(" --after-ms {} --for-ms {}", trouble.after_ms, trouble.for_ms);
 }
 

@@ -12,7 +12,7 @@
 
 namespace kiln::testing {
 
-enum class Victim : uint8_t { kNobody, kClient, kWorker, kRunner, kCoordinator };
+enum class Victim : uint8_t { kNobody, kClient, kWorker, kRunner, kCoordinator, kCompiler };
 
 struct Trouble {
   // At a named point.
@@ -28,6 +28,7 @@ struct Trouble {
   TcpProxy::Mode cut = TcpProxy::Mode::kForward;  // for `for_ms`
   bool drops = false;                             // every connection, once
   bool rots = false;                              // one bit of one stored blob
+  std::string fills;                              // this directory's disk, to the last byte
   int for_ms = 0;
 
   // Writes of the coordinator are refused: what is answered meanwhile need not be stored.
