@@ -5,17 +5,18 @@
 
 namespace kiln {
 
-const SignedManifest* ManifestTable::find(const Digest& program_key) {
+HitReply* ManifestTable::find(const Digest& program_key) {
   const auto found = by_key_.find(program_key);
   if (found == by_key_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
   found->second->used = true;
-  return &found->second->manifest;
+  return &found->second->reply;
 }
 
 void ManifestTable::insert(const Program& program, SignedManifest manifest) {
   if (const auto known = by_key_.find(program.key); known != by_key_.end()) erase(known->second);
-  Entry entry{program.key, std::move(manifest), {}};
+  HitReply reply(std::move(manifest.json), std::move(manifest.signature));
+  Entry entry{program.key, std::move(reply), {}};
   for (const ProgramKernel& kernel : program.kernels) {
     entry.kernels.push_back({kernel.key, kernel.blob});
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler_core/program/program.h"
+#include "coordinator/hit_reply.h"
 
 namespace kiln {
 
@@ -22,7 +23,7 @@ class ManifestTable {
   explicit ManifestTable(size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // Null when it is not here; valid until the next call.
-  const SignedManifest* find(const Digest& program_key);
+  HitReply* find(const Digest& program_key);
   // `manifest` is what `program` was read from.
   void insert(const Program& program, SignedManifest manifest);
 
@@ -44,12 +45,10 @@ class ManifestTable {
   };
   struct Entry {
     Digest key;
-    SignedManifest manifest;
+    HitReply reply;
     std::vector<Kernel> kernels;
     bool used = false;  // since take_used()
-    size_t bytes() const {
-      return manifest.json.size() + kernels.size() * kBytesAKernel + kBytesAnEntry;
-    }
+    size_t bytes() const { return reply.bytes() + kernels.size() * kBytesAKernel + kBytesAnEntry; }
   };
   using Entries = std::list<Entry>;                                  // most recently used first
   static constexpr size_t kBytesAKernel = 256, kBytesAnEntry = 256;  // with the indices' share

@@ -35,6 +35,7 @@ namespace kiln {
 namespace {
 
 constexpr int kMessagesATurn = 64;
+constexpr size_t kBlobBytesATurn = 1 << 20, kBytesAPiece = 16 << 10;  // even a small one costs
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kWorkerProbeMs = 1'000;   // how soon a vanished worker is noticed
 constexpr int64_t kClientProbeMs = 15'000;  // quiet for so long: is it still there?
@@ -68,7 +69,7 @@ struct Service::Impl {
   void probe(const PeerId& peer);
   void refresh_keys();
   void close(const PeerId& peer);
-  void send_blob_pieces();
+  bool send_blob_pieces();
   void planned(PlanFinished plan);
   void publish_status();
   Stats stats();
@@ -88,6 +89,7 @@ struct Service::Impl {
   void refuse(const PeerId& peer, Code code, std::string message);
   void refuse(const PeerId& peer, Error error) { listener->send(peer, Refusal{std::move(error)}); }
   bool send(const PeerId& peer, const Message& message);
+  void unsent(const PeerId& peer);
 
   // ---- Actions ----
   void on(const LookUpProgram& action);
@@ -101,9 +103,9 @@ struct Service::Impl {
   void on(const StoreProgram& action);
   void on(StoreFlight action) { store.store(std::move(action)); }
   void on(const EndFlight& action) { store.end(action); }
+  void on(KeepProgram action) { store.keep(std::move(action)); }
 
   // Constant after construction.
-  void on(KeepProgram action) { store.keep(std::move(action)); }
   const ServiceOptions options;
   const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   const std::unique_ptr<Listener> listener;
@@ -172,10 +174,10 @@ void Service::Impl::run() {
     const auto turn_start = Clock::now();
     for (Inbox::Task& task : inbox.take()) task();
     if (now_ms() >= next_tick_ms) tick();
-    send_blob_pieces();
+    const bool more_pieces = send_blob_pieces();
     const int64_t until_tick_ms = std::max<int64_t>(next_tick_ms - now_ms(), 0);
     int wait_ms = static_cast<int>(until_tick_ms);
-    if (!blobs.empty()) wait_ms = std::min(wait_ms, kCongestedWaitMs);
+    if (!blobs.empty()) wait_ms = more_pieces ? 0 : std::min(wait_ms, kCongestedWaitMs);
     const auto wait_start = Clock::now();
     auto received = listener->receive(wait_ms);
     const auto wait_end = Clock::now();
@@ -262,10 +264,21 @@ void Service::Impl::close(const PeerId& peer) {
   }
 }
 
-void Service::Impl::send_blob_pieces() {
+// True when it stopped because others want their turn, false when nobody takes more now.
+bool Service::Impl::send_blob_pieces() {
   const auto can_take = [this](const PeerId& peer) { return !listener->congested(peer); };
-  if (auto piece = blobs.next(can_take)) send(piece->peer, std::move(piece->reply));
+  size_t bytes = 0;
+  bool more = true;
+  while (more && bytes < kBlobBytesATurn) {
+    auto piece = blobs.next(can_take);
+    more = piece.has_value();
+    if (!more) break;
+    bytes += kBytesAPiece;
+    for (const BlobChunk& chunk : piece->reply.chunks) bytes += chunk.bytes.size();
+    send(piece->peer, std::move(piece->reply));
+  }
   for (const Digest& blob : blobs.take_missing()) store.blob_is_missing(blob);
+  return more;
 }
 
 void Service::Impl::publish_status() {
@@ -350,10 +363,9 @@ void Service::Impl::on(const PeerId& peer, const Hello& hello, const User& user)
 void Service::Impl::on(const PeerId& peer, CompileRequest request) {
   Session& session = *sessions.find(peer);
   const Digest key = program_key(request.graph, request.target, request.mode, options.core.codegen);
-  if (const SignedManifest* manifest = manifests.find(key)) {
+  if (HitReply* hit = manifests.find(key)) {
     ++hits;
-    send(peer,
-         CompileReply{request.request, CacheOutcome::kHit, manifest->json, manifest->signature});
+    if (!listener->send_encoded(peer, hit->frame(request.request))) unsent(peer);
     times.from_memory.observe(seconds_since(message_start));
     return;
   }
@@ -420,9 +432,13 @@ void Service::Impl::refuse(const PeerId& peer, Code code, std::string message) {
 
 bool Service::Impl::send(const PeerId& peer, const Message& message) {
   if (listener->send(peer, message)) return true;
-  // Not from inside the loop over the core's actions: the end of a peer is an event of its own.
-  inbox.post([this, peer] { probe(peer); });
+  unsent(peer);
   return false;
+}
+
+// Not from inside the loop over the core's actions: the end of a peer is an event of its own.
+void Service::Impl::unsent(const PeerId& peer) {
+  inbox.post([this, peer] { probe(peer); });
 }
 
 // ---- Actions ----

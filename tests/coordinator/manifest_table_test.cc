@@ -2,11 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include "schema/codec.h"
+
 namespace kiln {
 namespace {
 
+const std::string kSignature(64, 's');
+
 Digest named(const std::string& name) {
   return Digest::of(name);
+}
+
+// What a client would be told.
+CompileReply reply_of(HitReply* hit) {
+  const auto message = decode(hit->frame(1));
+  EXPECT_TRUE(message.has_value());
+  return message ? std::get<CompileReply>(*message) : CompileReply{};
 }
 
 // A program whose kernels are called `kernels`; kernel "k" has blob "blob k".
@@ -24,28 +35,28 @@ Program program_of(const std::string& name, const std::vector<std::string>& kern
 
 TEST(ManifestTable, FindsWhatWasInserted) {
   ManifestTable table(1 << 20);
-  table.insert(program_of("p", {"a"}), {"{p}", "signature"});
+  table.insert(program_of("p", {"a"}), {"{p}", kSignature});
   ASSERT_NE(table.find(named("p")), nullptr);
-  EXPECT_EQ(table.find(named("p"))->json, "{p}");
-  EXPECT_EQ(table.find(named("p"))->signature, "signature");
+  EXPECT_EQ(reply_of(table.find(named("p"))).program_json, "{p}");
+  EXPECT_EQ(reply_of(table.find(named("p"))).signature, kSignature);
   EXPECT_EQ(table.find(named("q")), nullptr);
 }
 
 TEST(ManifestTable, InsertingAgainReplaces) {
   ManifestTable table(1 << 20);
-  table.insert(program_of("p", {"a"}), {"{old}", "signature"});
-  table.insert(program_of("p", {"b"}), {"{new}", "signature"});
-  EXPECT_EQ(table.find(named("p"))->json, "{new}");
+  table.insert(program_of("p", {"a"}), {"{old}", kSignature});
+  table.insert(program_of("p", {"b"}), {"{new}", kSignature});
+  EXPECT_EQ(reply_of(table.find(named("p"))).program_json, "{new}");
   EXPECT_TRUE(table.take_users_of(named("blob a")).programs.empty());
   EXPECT_EQ(table.take_users_of(named("blob b")).programs.size(), 1u);
 }
 
 TEST(ManifestTable, TheLeastRecentlyUsedGoesFirst) {
   ManifestTable table(4'000);
-  table.insert(program_of("a", {"k"}), {std::string(1'000, 'a'), "signature"});
-  table.insert(program_of("b", {"k"}), {std::string(1'000, 'b'), "signature"});
+  table.insert(program_of("a", {"k"}), {std::string(1'000, 'a'), kSignature});
+  table.insert(program_of("b", {"k"}), {std::string(1'000, 'b'), kSignature});
   EXPECT_NE(table.find(named("a")), nullptr);
-  table.insert(program_of("c", {"k"}), {std::string(1'000, 'c'), "signature"});
+  table.insert(program_of("c", {"k"}), {std::string(1'000, 'c'), kSignature});
   EXPECT_NE(table.find(named("a")), nullptr);
   EXPECT_EQ(table.find(named("b")), nullptr);
   EXPECT_NE(table.find(named("c")), nullptr);
@@ -53,17 +64,17 @@ TEST(ManifestTable, TheLeastRecentlyUsedGoesFirst) {
 
 TEST(ManifestTable, WhatIsLargerThanTheTableIsNotKept) {
   ManifestTable table(4'000);
-  table.insert(program_of("small", {"k"}), {"{}", "signature"});
-  table.insert(program_of("large", {"k"}), {std::string(5'000, 'x'), "signature"});
+  table.insert(program_of("small", {"k"}), {"{}", kSignature});
+  table.insert(program_of("large", {"k"}), {std::string(5'000, 'x'), kSignature});
   EXPECT_EQ(table.find(named("large")), nullptr);
   EXPECT_NE(table.find(named("small")), nullptr);
 }
 
 TEST(ManifestTable, ABadBlobNamesAndDropsWhatNeedsIt) {
   ManifestTable table(1 << 20);
-  table.insert(program_of("p", {"shared", "own", "shared"}), {"{p}", "signature"});
-  table.insert(program_of("q", {"shared"}), {"{q}", "signature"});
-  table.insert(program_of("r", {"other"}), {"{r}", "signature"});
+  table.insert(program_of("p", {"shared", "own", "shared"}), {"{p}", kSignature});
+  table.insert(program_of("q", {"shared"}), {"{q}", kSignature});
+  table.insert(program_of("r", {"other"}), {"{r}", kSignature});
   const ManifestTable::Users users = table.take_users_of(named("blob shared"));
   EXPECT_EQ(users.programs.size(), 2u);
   EXPECT_EQ(users.kernels, std::vector<Digest>{named("shared")});
@@ -75,7 +86,7 @@ TEST(ManifestTable, ABadBlobNamesAndDropsWhatNeedsIt) {
 
 TEST(ManifestTable, WhatTheCacheGaveUpIsForgotten) {
   ManifestTable table(1 << 20);
-  table.insert(program_of("p", {"a"}), {"{p}", "signature"});
+  table.insert(program_of("p", {"a"}), {"{p}", kSignature});
   table.remove(named("p"));
   table.remove(named("p"));
   EXPECT_EQ(table.find(named("p")), nullptr);
@@ -85,16 +96,16 @@ TEST(ManifestTable, WhatTheCacheGaveUpIsForgotten) {
 TEST(ManifestTable, TellsOnceWhatWasUsed) {
   ManifestTable table(4'000);
   for (const char* name : {"a", "b", "c"})
-    table.insert(program_of(name, {"k"}), {"{}", "signature"});
+    table.insert(program_of(name, {"k"}), {"{}", kSignature});
   EXPECT_TRUE(table.take_used().empty()) << "inserting is not using";
   (void)table.find(named("b"));
   (void)table.find(named("a"));
   (void)table.find(named("a"));
-  table.insert(program_of("d", {"k"}), {"{}", "signature"});
+  table.insert(program_of("d", {"k"}), {"{}", kSignature});
   EXPECT_EQ(table.take_used(), (std::vector<Digest>{named("a"), named("b")}));
   EXPECT_TRUE(table.take_used().empty());
   (void)table.find(named("c"));
-  table.insert(program_of("large", {"k"}), {std::string(3'200, 'x'), "signature"});
+  table.insert(program_of("large", {"k"}), {std::string(3'200, 'x'), kSignature});
   EXPECT_EQ(table.find(named("c")), nullptr) << "pushed out";
   EXPECT_EQ(table.take_used(), std::vector<Digest>{named("c")}) << "and not forgotten";
 }
