@@ -31,12 +31,15 @@ constexpr char kFooter[] =
 
 constexpr char kKeys[] =
     "Who may speak to a coordinator from other machines. Three commands set it up:\n\n"
-    "  kiln keys new ci --role submit --data-dir /var/lib/kiln    writes ci.key, for the machine of "
+    "  kiln keys new ci --role submit --data-dir /var/lib/kiln    writes ci.key, for the machine "
+    "of "
     "ci\n"
     "  kiln-coordinator --data-dir /var/lib/kiln --listen tcp://0.0.0.0:7557\n"
     "  KILN_KEY=ci.key kiln compile model.pt2 --coordinator tcp://HOST:7557    there\n\n"
-    "Workers have keys too: `kiln keys new gpu1 --role worker`, kiln-worker --key gpu1.key. Roles:\n"
-    "read (look-ups, binaries, statistics), submit (and start work), worker (report measurements),\n"
+    "Workers have keys too: `kiln keys new gpu1 --role worker`, kiln-worker --key gpu1.key. "
+    "Roles:\n"
+    "read (look-ups, binaries, statistics), submit (and start work), worker (report "
+    "measurements),\n"
     "admin (everything). A running coordinator sees changes within a second.";
 
 std::string from_environment(const char* name) {
@@ -181,6 +184,21 @@ int main(int argc, char** argv) {
                       "Write the program of one FILE to this directory: manifest.json, the order "
                       "of its inputs, and each kernel as <blob digest>.so, or .cubin for GPUs");
 
+  auto* warm = app.add_subcommand(
+      "warm",
+      "Have a service tune each file before anybody needs it, after those who wait:\n"
+      "  kiln warm model.pt2 --mode max-autotune --coordinator tcp://kiln:7557\n"
+      "  kiln warm model.pt2 --mode max-autotune --detach     for CI: ends once it is queued on "
+      "disk\n"
+      "  kiln warm --status                                   what is queued, runs, or has failed");
+  warm->add_option("FILE", options.files, "Programs");
+  add_compile_options(warm, options);
+  warm->add_flag("--detach", options.detach,
+                 "Do not wait: end once the service has the program in its queue, which survives "
+                 "its restarts; exit 3 when there is no service or no worker for the target");
+  warm->add_flag("--status", options.warm_status,
+                 "What the service tunes without a client; exit 1 when something has failed");
+
   auto* run = app.add_subcommand("run", "Get the program of a file and run it");
   run->add_option("FILE", options.files, "Program")->required()->expected(1);
   run->add_option("--inputs", options.inputs,
@@ -199,21 +217,6 @@ int main(int argc, char** argv) {
 
   auto* digest = app.add_subcommand("digest", "Print the graph digest of each file");
   digest->add_option("FILE", options.files, "Programs")->required();
-  auto* warm = app.add_subcommand(
-      "warm",
-      "Have a service tune each file before anybody needs it, after those who wait:\n"
-      "  kiln warm model.pt2 --mode max-autotune --coordinator tcp://kiln:7557\n"
-      "  kiln warm model.pt2 --mode max-autotune --detach     for CI: ends once it is queued on "
-      "disk\n"
-      "  kiln warm --status                                   what is queued, runs, or has failed");
-  warm->add_option("FILE", options.files, "Programs");
-  add_compile_options(warm, options);
-  warm->add_flag("--detach", options.detach,
-                 "Do not wait: end once the service has the program in its queue, which survives "
-                 "its restarts; exit 3 when there is no service or no worker for the target");
-  warm->add_flag("--status", options.warm_status,
-                 "What the service tunes without a client; exit 1 when something has failed");
-
   add_json(digest, options);
 
   auto* explain = app.add_subcommand(
@@ -241,7 +244,11 @@ int main(int argc, char** argv) {
   diff->add_option("FILE", options.files, "Two programs")->required()->expected(2);
   add_json(diff, options);
 
-  auto* stats = app.add_subcommand("stats", "What a service did and has");
+  auto* stats = app.add_subcommand(
+      "stats", "What a service did and has; on a terminal every second, until Ctrl-C");
+  stats->add_flag("--watch", options.watch,
+                  "Every second wherever stdout goes: a line of rates, or with --json an object");
+  stats->add_flag("--once", options.once, "Once, also on a terminal");
   add_coordinator(stats, options);
   add_json(stats, options);
 
@@ -282,9 +289,10 @@ int main(int argc, char** argv) {
                                 "Run a coordinator and workers for this machine's CPU and GPUs; "
                                 "prints `ready tcp://HOST:PORT`");
   up->add_option("--data-dir", options.data_dir, "Where the cache lives")->capture_default_str();
-  up->add_option("--listen", options.listen,
-                 "Endpoint; port 0 picks one. Beyond loopback it takes keys (`kiln keys`), and --key "
-                 "an admin's for the workers here")
+  up->add_option(
+        "--listen", options.listen,
+        "Endpoint; port 0 picks one. Beyond loopback it takes keys (`kiln keys`), and --key "
+        "an admin's for the workers here")
       ->capture_default_str();
   up->add_option("--key", options.key)->group("");
   up->add_option("--device", options.devices,
@@ -304,6 +312,7 @@ int main(int argc, char** argv) {
     return code == 0 ? 0 : kiln::cli::kBadInput;
   }
   if (compile->parsed()) return kiln::cli::compile_command(options);
+  if (warm->parsed()) return kiln::cli::warm_command(options);
   if (run->parsed()) return kiln::cli::run_command(options);
   if (explain->parsed()) {
     options.source = source->count() > 0;
@@ -320,4 +329,3 @@ int main(int argc, char** argv) {
   if (keys_show->parsed()) return kiln::cli::keys_show_command(options);
   return kiln::cli::up_command(options);
 }
-  if (warm->parsed()) return kiln::cli::warm_command(options);

@@ -35,12 +35,12 @@ struct Options {
   // compile
   std::string out;  // directory; empty: none
 
-  // run
   // warm
   bool detach = false;
   bool warm_status = false;
   bool warm_up = false;  // compile_command: after those who wait, and not to be run here
 
+  // run
   bool reduce_overhead = false;
   std::string inputs, expect;
   double rtol = -1, atol = -1;  // negative: by dtype
@@ -61,6 +61,10 @@ struct Options {
   bool repair = false;
   std::string program_key;  // 64 hex digits
 
+  // stats
+  bool watch = false;  // every second
+  bool once = false;   // also on a terminal
+
   // drain
   std::string worker;
 
@@ -77,6 +81,7 @@ struct Options {
 
 // Each returns an exit code.
 int compile_command(const Options& options);
+int warm_command(const Options& options);
 int run_command(const Options& options);
 int digest_command(const Options& options);
 int explain_command(const Options& options);
@@ -85,7 +90,6 @@ int stats_command(const Options& options);
 int cache_ls_command(const Options& options);
 int cache_verify_command(const Options& options);
 int cache_gc_command(const Options& options);
-int warm_command(const Options& options);
 int cache_pin_command(const Options& options, bool pinned);
 int drain_command(const Options& options);
 int keys_new_command(const Options& options);

@@ -1,0 +1,200 @@
+// What the coordinator's core takes for one step, with very much queued and many workers, all of
+// them made up: reports that bring results and take new work, and ticks.
+//   dispatch_bench [--candidates N] [--json] [WORKERS...]     default: 1000000; 10 100 1000
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+
+#include "compiler_core/base/check.h"
+#include "coordinator/core/core.h"
+#include "tests/bench/score.h"
+
+namespace kiln::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kCandidatesAKernel = 500;
+constexpr int kReports = 20'000;
+constexpr int kTicks = 50;
+
+double resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  double total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+Target cpu() {
+  return {Backend::kCpu, "x86-64-v3", "", 0, {}};
+}
+
+PlannedKernel planned_kernel(int number) {
+  PlannedKernel kernel;
+  kernel.key = Digest::of(fmt::format("kernel {}", number));
+  kernel.workload = Digest::of(fmt::format("workload {}", number));
+  kernel.workload_text = std::string(1'000, 'w');
+  for (int i = 0; i < kCandidatesAKernel; ++i)
+    kernel.schedules.push_back(
+        {Family::kMatmul, {{"tile_m", i % 8}, {"tile_n", i / 8 % 8}, {"tile_k", i / 64}}});
+  return kernel;
+}
+
+class Floor {
+ public:
+  explicit Floor(int workers) : core_(CoreOptions{}), jobs_(workers) {
+    for (int w = 0; w < workers; ++w) report(w, {});
+  }
+
+  void queue(int candidates) {
+    const double before = resident_bytes();
+    for (int i = 0; i < candidates / kCandidatesAKernel; ++i) ask(i);
+    queued_ = core_.stats(now_ms_).candidates_queued;
+    bytes_ = resident_bytes() - before;
+  }
+
+  // In turn each worker reports its batch as done. Times of the steps alone.
+  void work() {
+    for (int i = 0; i < kReports; ++i) {
+      const int worker = i % static_cast<int>(jobs_.size());
+      ++now_ms_;
+      report(worker, results_of(jobs_[worker]));
+      report_us_.push_back(last_us_);
+    }
+    for (int i = 0; i < kTicks; ++i) {
+      now_ms_ += 100;
+      step(Tick{});
+      tick_us_.push_back(last_us_);
+    }
+  }
+
+  void score(Score& score) {
+    const std::string name = fmt::format("{} workers, {} candidates queued", jobs_.size(), queued_);
+    CHECK(measured_ > kReports / 2, "workers had work");
+    std::ranges::sort(report_us_);
+    std::ranges::sort(tick_us_);
+    score.add(name + ": a report and new work, p50", report_us_[report_us_.size() / 2], "us");
+    score.add(name + ": p99", report_us_[report_us_.size() * 99 / 100], "us", "< 1000",
+              fmt::format("max {:.0f} us", report_us_.back()));
+    score.add(name + ": a tick, p50", tick_us_[tick_us_.size() / 2], "us", "< 1000",
+              fmt::format("max {:.0f} us", tick_us_.back()));
+    score.add(
+        name + ": memory", bytes_ / (1 << 20), "MiB", "",
+        fmt::format("{:.0f} bytes a candidate", bytes_ / std::max<double>(1, double(queued_))));
+  }
+
+ private:
+  void step(Event event) {
+    const auto start = Clock::now();
+    std::vector<Action> actions = core_.step(now_ms_, std::move(event));
+    last_us_ = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    for (Action& action : actions) {
+      if (auto* orders = std::get_if<SendOrders>(&action)) {
+        const int worker = std::stoi(orders->worker);
+        if (!orders->orders.jobs.empty()) jobs_[worker] = std::move(orders->orders.jobs.front());
+      } else if (auto* records = std::get_if<StoreRecords>(&action)) {
+        stored_.push_back({records->worker, std::move(records->acks)});
+      } else if (auto* kernel = std::get_if<StoreKernel>(&action)) {
+        kernels_.push_back(kernel->kernel.key);
+      }
+    }
+  }
+
+  // The store's word, not timed.
+  void store() {
+    const double kept_us = last_us_;
+    for (RecordsStored& stored : std::exchange(stored_, {})) step(std::move(stored));
+    for (const Digest& kernel : std::exchange(kernels_, {})) step(KernelStored{kernel, {}});
+    last_us_ = kept_us;
+  }
+
+  void ask(int number) {
+    CompileRequest request;
+    request.request = static_cast<uint64_t>(number) + 1;
+    request.graph = Digest::of(fmt::format("graph {}", number));
+    request.target = cpu();
+    request.mode = Mode::kMaxAutotune;
+    request.graph_text = "graph";
+    const Digest key = program_key(request.graph, request.target, request.mode, Digest{});
+    RequestReceived asked;
+    asked.client = fmt::format("client {}", number % 100);
+    asked.request = std::move(request);
+    Program program;
+    program.key = key;
+    program.graph = asked.request.graph;
+    program.target = cpu();
+    program.mode = Mode::kMaxAutotune;
+    step(std::move(asked));
+    step(ProgramLookedUp{key, ""});
+    PlanFinished plan{key, std::move(program), {}};
+    plan.kernels.push_back(planned_kernel(number));
+    step(std::move(plan));
+  }
+
+  void report(int worker, std::vector<CandidateResult> results) {
+    measured_ += std::ssize(results);
+    WorkerReport report;
+    report.worker = std::to_string(worker);
+    report.target = cpu();
+    report.results = std::move(results);
+    jobs_[worker] = {};
+    WorkerId name = report.worker;
+    step(ReportReceived{std::move(name), std::move(report)});
+    store();
+  }
+
+  static std::vector<CandidateResult> results_of(const Job& job) {
+    std::vector<CandidateResult> results;
+    for (const CandidateJob& candidate : job.candidates) {
+      CandidateResult result;
+      result.lease = job.lease;
+      result.epoch = job.epoch;
+      result.kernel_key = job.kernel_key;
+      result.index = candidate.index;
+      result.compiled = true;
+      result.measurement.samples_us.assign(20, 100.0 + candidate.index);
+      if (job.kind != Job::Kind::kFinal) {
+        result.recipe_json = recipe_to_json(Recipe{});
+        result.binary = std::string(1'000, 'b');
+      }
+      results.push_back(std::move(result));
+    }
+    return results;
+  }
+
+  Core core_;
+  int64_t now_ms_ = 1'000, queued_ = 0, measured_ = 0;
+  double bytes_ = 0, last_us_ = 0;
+  std::vector<Job> jobs_;  // what each worker has
+  std::vector<RecordsStored> stored_;
+  std::vector<Digest> kernels_;
+  std::vector<double> report_us_, tick_us_;
+};
+
+}  // namespace
+}  // namespace kiln::bench
+
+int main(int argc, char** argv) {
+  bool json = false;
+  int candidates = 1'000'000;
+  std::vector<int> crowds = {10, 100, 1'000};
+  CLI::App app("Steps of the coordinator's core with much queued");
+  app.add_flag("--json", json);
+  app.add_option("--candidates", candidates)->capture_default_str();
+  app.add_option("WORKERS", crowds)->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  kiln::bench::Score score;
+  for (const int workers : crowds) {
+    kiln::bench::Floor floor(workers);
+    floor.queue(candidates);
+    floor.work();
+    floor.score(score);
+  }
+  fmt::print("{}\n", json ? score.json().dump(2) : score.markdown());
+  return 0;
+}
