@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
@@ -18,7 +19,6 @@
 #include "cache/index.h"
 #include "cache/kernel_cache.h"
 #include "compiler_core/base/check.h"
-#include "compiler_core/codegen/lower.h"
 #include "schema/transport.h"
 #include "tests/cache/samples.h"
 #include "tests/support/process.h"
@@ -44,8 +44,7 @@ double seconds_since(Clock::time_point start) {
 
 const Target kTarget{Backend::kCpu, "x86-64-v3", "model", 2, {}};
 
-Digest program_key_of(int n) {
-  static const Digest codegen = codegen_identity();
+Digest program_key_of(int n, const Digest& codegen) {
   return program_key(samples::key("graph", n), kTarget, Mode::kMaxAutotune, codegen);
 }
 
@@ -69,7 +68,7 @@ void in_transactions(CacheIndex& index, int count, Row row) {
   }
 }
 
-void fill(const Path& directory, const Flags& flags) {
+void fill(const Path& directory, const Digest& codegen, const Flags& flags) {
   const auto start = Clock::now();
   for (int shelf = 0; shelf < BlobStore::kShelves; ++shelf)
     CHECK(make_directories(directory / "blobs" / fmt::format("{:02x}", shelf)), "a directory");
@@ -83,7 +82,7 @@ void fill(const Path& directory, const Flags& flags) {
     TRY_STATUS(index.put_blob(kernel.kernel.blob, static_cast<int64_t>(bytes.size())));
     TRY_STATUS(index.put_kernel({kernel.kernel, kernel.tuned_on}));
     Program program = samples::program(n);
-    program.key = program_key_of(n);
+    program.key = program_key_of(n, codegen);
     program.kernels = {kernel.kernel};
     return index.put_program(program.key, {program_to_json(program), {kernel.kernel.blob}});
   });
@@ -114,15 +113,13 @@ struct Start {
   double ready_s = 0, answered_s = 0;
 };
 
-// From exec to the ready line, and to the answer to a look-up that was sent right after.
-Start start_coordinator(const Path& directory, int program) {
+testing::Child run_coordinator(const Path& directory, std::string& endpoint) {
   const Path out = directory / "coordinator.out";
-  const auto start = Clock::now();
+  std::filesystem::remove(out);  // of an earlier start
   auto child = testing::Child::start(
       {testing::binary("kiln-coordinator"), "--data-dir", directory.string(), "--listen",
        "tcp://127.0.0.1:0", "--http", "none", "--log-level", "warn"},
       out, directory / "coordinator.err");
-  std::string endpoint;
   while (endpoint.empty()) {
     CHECK(child.running(), "the coordinator starts");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -130,9 +127,26 @@ Start start_coordinator(const Path& directory, int program) {
     if (text.starts_with("ready ") && text.ends_with('\n'))
       endpoint = text.substr(6, text.size() - 7);
   }
+  return child;
+}
+
+// Keys of programs hold it: what is looked up must be what that coordinator would ask for.
+Digest codegen_of_coordinator() {
+  const TempDir empty = TempDir::create("kiln-cache-restart").value();
+  std::string endpoint;
+  const auto child = run_coordinator(empty.path(), endpoint);
+  return Connection::open(endpoint, Role::kClient, 10'000).value()->welcome().codegen;
+}
+
+// From exec to the ready line, and to the answer to a look-up that was sent right after.
+Start start_coordinator(const Path& directory, const Digest& codegen, int program) {
+  const auto start = Clock::now();
+  std::string endpoint;
+  auto child = run_coordinator(directory, endpoint);
   Start result;
   result.ready_s = seconds_since(start);
   const auto connection = Connection::open(endpoint, Role::kClient, 10'000).value();
+  CHECK(connection->welcome().codegen == codegen, "the same coordinator");
   CompileRequest request;
   request.request = 1;
   request.graph = samples::key("graph", program);
@@ -154,11 +168,12 @@ struct LookUps {
 };
 
 // Programs at random, each found, on one thread.
-LookUps look_up(KernelCache& cache, int programs) {
+LookUps look_up(KernelCache& cache, const Digest& codegen, int programs) {
   std::mt19937 random(11);
   std::vector<double> times_us;
   for (int i = 0; i < kLookUps; ++i) {
-    const Digest key = program_key_of(static_cast<int>(random() % static_cast<unsigned>(programs)));
+    const auto n = static_cast<int>(random() % static_cast<unsigned>(programs));
+    const Digest key = program_key_of(n, codegen);
     const auto start = Clock::now();
     CHECK(cache.program(key), "what is stored is found");
     times_us.push_back(1e6 * seconds_since(start));
@@ -171,10 +186,11 @@ int run(const Flags& flags) {
   const Path base = flags.directory.empty()
                         ? std::filesystem::temp_directory_path() / "kiln-cache-restart"
                         : Path(flags.directory);
+  const Digest codegen = codegen_of_coordinator();
   const Path directory = base / fmt::format("{}", flags.entries);
   if (!std::filesystem::exists(directory / "index.sqlite")) {
     CHECK(make_directories(directory), "a directory");
-    fill(directory, flags);
+    fill(directory, codegen, flags);
   }
   nlohmann::ordered_json report = {
       {"entries", flags.entries},
@@ -182,14 +198,14 @@ int run(const Flags& flags) {
       {"index_bytes", std::filesystem::file_size(directory / "index.sqlite")}};
   for (const bool cold : {true, false}) {
     if (cold) forget_pages(directory, flags);
-    const Start start = start_coordinator(directory, flags.entries / 3);
+    const Start start = start_coordinator(directory, codegen, flags.entries / 3);
     const char* how = cold ? "cold" : "warm";
     report[how] = {{"ready_s", start.ready_s}, {"first_answer_s", start.answered_s}};
   }
   {
     const auto cache = KernelCache::open(directory).value();
     for (const char* pass : {"first_pass", "second_pass"}) {
-      const LookUps times = look_up(*cache, flags.entries / 2);
+      const LookUps times = look_up(*cache, codegen, flags.entries / 2);
       report[pass] = {{"look_up_p50_us", times.p50_us}, {"look_up_p99_us", times.p99_us}};
     }
     const auto totals = Clock::now();
