@@ -44,6 +44,10 @@ Result<Path> make_key(const Options& options, const Path& folder) {
   TRY(const KeyPair server, ensure_server_keys(folder));
   key.server_key = server.public_key;
   key.pair = make_key_pair();
+  if (options.keys_dir.empty()) {
+    TRY(const SigningKey signing, SigningKey::load_or_create(Path(options.data_dir) / "signing"));
+    key.signing_key = to_hex(signing.public_key());
+  }
   TRY(key.signing_key, signing_key(options));
   const Path file = options.out.empty() ? Path(key.name + ".key") : Path(options.out);
   TRY_STATUS(check_key_name(key.name));

@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""What hostile peers make a coordinator keep: its memory before, at most during, and after each attack.
+
+  tests/bench/hostile_peers.py build/release/bin
+
+Starts a kiln-coordinator on loopback without keys (where anybody on the machine may attack), and one
+with keys, attacked by somebody who has one. Prints a line for each attack; exits 1 when the memory
+ever grew by more than 1 GiB, or the coordinator does not answer within 10 s of an attack's end.
+"""
+import ctypes, os, socket, struct, subprocess, sys, tempfile, threading, time
+
+LIMIT_MIB = 1024
+
+
+def resident_mib(pid):
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+class Coordinator:
+    def __init__(self, bin_dir, *more, data=None):
+        self.bin = bin_dir
+        self.data = data or tempfile.mkdtemp(prefix="kiln-hostile-")
+        self.process = subprocess.Popen(
+            [f"{bin_dir}/kiln-coordinator", "--data-dir", self.data, "--http", "none", *more],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.endpoint = self.process.stdout.readline().split()[1]
+        self.port = int(self.endpoint.rsplit(":", 1)[1])
+        self.pid = self.process.pid
+
+    def answers(self, key=None):
+        command = [f"{self.bin}/kiln", "stats", "--coordinator", self.endpoint, "--json"]
+        environment = dict(os.environ, **({"KILN_KEY": key} if key else {}))
+        until = time.time() + 10
+        while time.time() < until:
+            if subprocess.run(command, env=environment, capture_output=True).returncode == 0:
+                return True
+        return False
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+class Raw:
+    def __init__(self, port, greet=True):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.settimeout(20)
+        if greet:
+            self.socket.sendall(b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL".ljust(64, b"\0"))
+            ready = b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
+            self.socket.sendall(b"\x04" + bytes([len(ready)]) + ready)
+            got = b""
+            while len(got) < 66:
+                got += self.socket.recv(66 - len(got))
+            self.socket.recv(got[65])
+
+    def pour(self, data, seconds=8, limit=8 << 30):
+        until, sent = time.time() + seconds, 0
+        try:
+            while time.time() < until and sent < limit:
+                self.socket.sendall(data)
+                sent += len(data)
+        except OSError:
+            pass
+        return sent
+
+
+def frame(body, more=False, claimed=None):
+    return struct.pack(">BQ", 3 if more else 2, len(body) if claimed is None else claimed) + body
+
+
+def in_parallel(count, work):
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def endless_empty(port):
+    Raw(port).pour(b"\x01\x00" * 32768)
+
+
+def endless_large(port):
+    Raw(port).pour(frame(b"x" * 65536, more=True) * 16)
+
+
+def endless_from_many(port):
+    in_parallel(32, lambda i: Raw(port).pour(b"\x01\x00" * 32768, 4))
+
+
+def little_from_many(port):
+    kept = []
+    for _ in range(1000):
+        peer = Raw(port)
+        peer.pour(b"\x01\x00" * 50000, 1, 1)
+        kept.append(peer)
+    time.sleep(2)
+
+
+def half_frames(port):
+    kept = []
+    for _ in range(1000):
+        peer = Raw(port)
+        peer.pour(frame(b"x" * 120000, claimed=130000), 1, 1)
+        kept.append(peer)
+    time.sleep(2)
+
+
+def idle(port):
+    kept = [Raw(port) for _ in range(5000)]
+    time.sleep(1)
+    return kept
+
+
+def half_open(port):
+    kept = [Raw(port, greet=False) for _ in range(5000)]
+    for peer in kept:
+        peer.socket.send(b"\xff\0\0\0")
+    time.sleep(2)
+    return kept
+
+
+def oversize(port):
+    in_parallel(50, lambda i: Raw(port).pour(frame(b"x", claimed=1 << 42), 1, 1))
+
+
+def garbage(port):
+    in_parallel(16, lambda i: [Raw(port).pour(frame(os.urandom(65536)), 2) for _ in range(20)])
+
+
+class CurvePeer:
+    """libzmq itself, with a key: what somebody who was let in can send."""
+
+    def __init__(self, endpoint, key):
+        fields = dict(line.split(" = ", 1) for line in open(key).read().splitlines()
+                      if " = " in line and not line.startswith("#"))
+        self.zmq = ctypes.CDLL("libzmq.so.5")
+        for name in ("zmq_ctx_new", "zmq_socket"):
+            getattr(self.zmq, name).restype = ctypes.c_void_p
+        self.context = ctypes.c_void_p(self.zmq.zmq_ctx_new())
+        self.socket = ctypes.c_void_p(self.zmq.zmq_socket(self.context, 5))  # DEALER
+        for option, name in ((50, "server"), (48, "public"), (49, "secret")):
+            value = fields[name].encode()
+            assert self.zmq.zmq_setsockopt(self.socket, option, value + b"\0", 41) == 0, name
+        zero = ctypes.c_int(0)
+        self.zmq.zmq_setsockopt(self.socket, 17, ctypes.byref(zero), 4)  # LINGER
+        self.zmq.zmq_connect(self.socket, endpoint.encode())
+
+    def pour(self, body, seconds):
+        until = time.time() + seconds
+        while time.time() < until:
+            for _ in range(1000):
+                self.zmq.zmq_send(self.socket, body, len(body), 2)  # SNDMORE
+
+
+def curve_endless(endpoint, key, body):
+    # In a process of its own: it keeps what it cannot send.
+    pid = os.fork()
+    if pid == 0:
+        import resource
+        resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+        try:
+            CurvePeer(endpoint, key).pour(body, 5)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def attack(coordinator, name, work, key=None):
+    before, peak, stop = resident_mib(coordinator.pid), [0.0], threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            peak[0] = max(peak[0], resident_mib(coordinator.pid))
+            time.sleep(0.005)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    started = time.time()
+    held = work()
+    seconds = time.time() - started
+    serving = coordinator.answers(key)
+    stop.set()
+    watcher.join()
+    del held
+    time.sleep(1)
+    after = resident_mib(coordinator.pid)
+    print(f"{name:<58} {before:7.0f} {peak[0]:7.0f} {after:7.0f} MiB  {seconds:5.1f} s  "
+          f"{'answers' if serving else 'DOES NOT ANSWER'}", flush=True)
+    return serving and peak[0] - before < LIMIT_MIB
+
+
+def main():
+    bin_dir = sys.argv[1]
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
+    print(f"{'attack':<58} {'before':>7} {'peak':>7} {'after':>7}")
+    good = True
+    coordinator = Coordinator(bin_dir, "--listen", "tcp://127.0.0.1:0")
+    for name, work in (
+            ("one message of endless empty frames", endless_empty),
+            ("one message of endless 64 KiB frames", endless_large),
+            ("the same of empty frames, 32 connections", endless_from_many),
+            ("1,000 connections keep 100 KB of empty frames each", little_from_many),
+            ("1,000 connections send 120 KB of a 130 KB frame", half_frames),
+            ("5,000 idle connections", idle),
+            ("5,000 half-open handshakes", half_open),
+            ("frames that claim 4 TiB", oversize),
+            ("64 KiB frames of garbage, 320 connections", garbage)):
+        good &= attack(coordinator, name, lambda: work(coordinator.port))
+    coordinator.stop()
+
+    data = tempfile.mkdtemp(prefix="kiln-hostile-")
+    key = f"{data}/eve.key"
+    subprocess.run([f"{bin_dir}/kiln", "keys", "new", "eve", "--role", "read", "--data-dir", data,
+                    "--out", key], check=True, stdout=subprocess.DEVNULL)
+    coordinator = Coordinator(bin_dir, "--listen", "tcp://127.0.0.1:0", "--keys", f"{data}/keys",
+                              data=data)
+    for name, body in (("with a key: endless empty frames", b""),
+                       ("with a key: endless 64 KiB frames", b"x" * 65536)):
+        good &= attack(coordinator, name, lambda: curve_endless(coordinator.endpoint, key, body), key)
+    for name, work in (("without one: 5,000 half-open handshakes", half_open),):
+        good &= attack(coordinator, name, lambda: work(coordinator.port), key)
+    coordinator.stop()
+    sys.exit(0 if good else 1)
+
+
+main()
