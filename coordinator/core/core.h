@@ -20,7 +20,9 @@
 //  5. "stored" is answered only after the store said so, or after it failed and said so (the
 //     program is still returned);
 //  6. what is answered as queued is durable then, and goes on in every later life until its program
-//     is stored or has failed for a reason of its own.
+//     is stored or has failed for a reason of its own;
+//  7. a worker that drains, or whose device failed, gets nothing new;
+//  8. no candidate kills more than max_runner_deaths runners in one tuning.
 #pragma once
 
 #include <cstdint>

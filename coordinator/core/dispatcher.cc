@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "coordinator/core/planted.h"
+
 namespace kiln {
 namespace {
 
@@ -122,7 +124,7 @@ const WorkerId* Dispatcher::second_worker(const Target& target, const WorkerId& 
   for (const auto& [name, workers] : workers_.classes()) {
     if (!workers.target.can_run(target)) continue;
     for (const auto& [leases, id] : workers.idle)
-      if (id != first) return &id;
+      if (id != first || planted(PlantedBug::kHedgeToSelf)) return &id;
   }
   return nullptr;
 }
@@ -145,7 +147,7 @@ WorkerOrders Dispatcher::orders_for(const WorkerId& id) {
       job.candidates.push_back(flight.job(candidate, lease.kind));
     orders.jobs.push_back(std::move(job));
   }
-  orders.drain = workers_.find(id)->drain_ordered;
+  orders.drain = workers_.find(id)->drain_ordered && !planted(PlantedBug::kForgetToDrain);
   return orders;
 }
 

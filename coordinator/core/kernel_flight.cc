@@ -10,6 +10,7 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/tune/race.h"
 #include "coordinator/core/failure_class.h"
+#include "coordinator/core/planted.h"
 
 namespace kiln {
 namespace {
@@ -66,7 +67,7 @@ KernelFlight::KernelFlight(PlannedKernel planned, Target target, Mode mode, uint
 // What earlier lives of the flight measured. The first measurement of a schedule is its screening,
 // a later one its final. Transient failures are not remembered: they may have gone away.
 void KernelFlight::resume(const std::vector<TuningRecord>& records) {
-  if (records.empty()) return;
+  if (records.empty() || planted(PlantedBug::kRepeatMeasured)) return;
   std::unordered_map<std::string, int> index;
   for (int i = 0; i < candidates_.size(); ++i)
     index.emplace(candidates_.schedule(i).to_string(), i);
@@ -129,7 +130,8 @@ void KernelFlight::decide_winner() {
   } else if (all_raced()) {
     std::vector<Measurement> raced;
     for (int i : finalists_) raced.push_back(raced_.at(i));
-    winner = finalists_[rank(policy_, raced, 0).front()];
+    const auto order = rank(policy_, raced, 0);
+    winner = finalists_[planted(PlantedBug::kSlowestWins) ? order.back() : order.front()];
   }
   if (winner >= 0 && has_binary(winner)) return win(winner);
 
@@ -176,6 +178,7 @@ CandidateJob KernelFlight::job(int candidate, Job::Kind kind) const {
   if (kind == Job::Kind::kFinal) {
     const CandidateBinary* built = candidates_.binary(candidate);
     CHECK(built != nullptr, "a finalist has its binary");
+    if (planted(PlantedBug::kSwapBinaries)) built = candidates_.binary(finalists_.front());
     job.recipe_json = recipe_to_json(built->recipe);
     job.binary = built->bytes;
   }
@@ -195,7 +198,8 @@ void KernelFlight::describe(Job& job, double calibration) const {
 TuningRecord KernelFlight::accept(CandidateResult result, Job::Kind kind, const WorkerId& worker,
                                   const Target& device, double calibration) {
   const int index = result.index;
-  CHECK(candidates_[index].leases > 0, "only a leased candidate has a result");
+  CHECK(candidates_[index].leases > 0 || planted(PlantedBug::kTakeResultsTwice),
+        "only a leased candidate has a result");
   candidates_.release(index);
 
   TuningRecord record;
@@ -222,7 +226,8 @@ TuningRecord KernelFlight::accept(CandidateResult result, Job::Kind kind, const 
       raced_[index] = std::move(result.measurement);
     else
       keep(std::move(result), kind, *std::move(recipe), device, calibration);
-  } else if (failure_class(result.verdict) == FailureClass::kTerminal) {
+  } else if (failure_class(result.verdict) == FailureClass::kTerminal &&
+             !planted(PlantedBug::kRetryTerminal)) {
     reject(index, result.verdict, std::move(result.log));
   } else if (kind == Job::Kind::kFinal) {
     ++finals_cut_short_;
@@ -282,7 +287,10 @@ void KernelFlight::failed_transiently(int candidate, const WorkerId& worker, Ver
   CandidateTrouble& trouble = candidates_.trouble(candidate);
   trouble.avoid = worker;
   ++trouble.failures;
-  if (trouble.failures > max_retries_ || trouble.runner_deaths >= max_runner_deaths_) {
+  const bool hopeless =
+      trouble.failures > max_retries_ || trouble.runner_deaths >= max_runner_deaths_;
+  kills_runners_ = kills_runners_ || trouble.runner_deaths >= max_runner_deaths_;
+  if (hopeless && !planted(PlantedBug::kRetryForever)) {
     ++set_aside_;
     return reject(candidate, verdict, std::move(log));
   }
@@ -371,7 +379,8 @@ void KernelFlight::sum_demand() {
 // The verdicts counted, and the log of the first guess: it is the one most likely to be mended.
 Error KernelFlight::no_survivor() const {
   std::string verdicts;
-  bool fleet = true;  // nothing but dead runners and lost devices: not the candidates' fault
+  // Nothing but lost workers and devices, and a runner's death now and then: not their fault.
+  bool fleet = !kills_runners_;
   for (Verdict verdict : {Verdict::kCompileFailed, Verdict::kWrongResult, Verdict::kOutOfBounds,
                           Verdict::kTimedOut, Verdict::kRunnerDied, Verdict::kDeviceLost}) {
     int n = 0;

@@ -131,6 +131,7 @@ class KernelFlight {
   std::map<int, Measurement> raced_;
   int finals_cut_short_ = 0;
   int retries_ = 0, set_aside_ = 0;
+  bool kills_runners_ = false;  // some candidate was set aside for that: not the fleet's fault
   std::map<Digest, Demand> programs_;
   Demand demand_;
   int winner_index_ = -1;

@@ -1,8 +1,11 @@
 #include "coordinator/core/open_requests.h"
 
+#include "coordinator/core/planted.h"
+
 namespace kiln {
 
 bool OpenRequests::full(const ShareId& share) const {
+  if (planted(PlantedBug::kNoBounds)) return false;
   const auto theirs = of_share_.find(share);
   return count_ >= options_.max_open_requests ||
          (theirs != of_share_.end() && theirs->second >= options_.max_open_requests_a_client);

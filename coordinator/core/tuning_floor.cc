@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "coordinator/core/planted.h"
+
 namespace kiln {
 
 Status TuningFloor::check_target(const Target& target) const {
@@ -85,8 +87,8 @@ void TuningFloor::retire(KernelFlight& flight) {
 }
 
 void TuningFloor::forget_retired() {
-  while (!retired_.empty() &&
-         (plans_out_.empty() || *plans_out_.begin() > retired_.front().first)) {
+  while (!retired_.empty() && (plans_out_.empty() || planted(PlantedBug::kForgetTooEarly) ||
+                               *plans_out_.begin() > retired_.front().first)) {
     const auto [since, key] = retired_.front();
     retired_.pop_front();
     const auto found = flights_.find(key);
@@ -126,11 +128,15 @@ void TuningFloor::take_result(int64_t now_ms, const WorkerId& id, CandidateResul
   const ResultAck ack{result.lease, result.index};
   if (storing_.contains({ack.lease, ack.index})) return;  // acknowledged when it is durable
   Lease* lease = leases_.find(result.lease);
-  if (lease == nullptr || lease->worker != id || lease->epoch != result.epoch ||
-      lease->kernel != result.kernel_key || std::erase(lease->outstanding, result.index) == 0) {
+  const bool current =
+      lease != nullptr && (lease->epoch == result.epoch || planted(PlantedBug::kIgnoreEpoch));
+  if (!current || lease->worker != id || lease->kernel != result.kernel_key ||
+      std::erase(lease->outstanding, result.index) == 0) {
     acks_[id].push_back(ack);
     return;
   }
+  if (planted(PlantedBug::kTakeResultsTwice)) lease->outstanding.push_back(result.index);
+  if (planted(PlantedBug::kAckAtOnce)) acks_[id].push_back(ack);
   lease->seen = true;
   leases_.progressed(now_ms, *lease);
   const Job::Kind kind = lease->kind;
@@ -159,6 +165,7 @@ void TuningFloor::take_result(int64_t now_ms, const WorkerId& id, CandidateResul
 
 // A hedged candidate is settled: whoever else has it need not go on.
 void TuningFloor::drop_twin(KernelFlight& flight, int candidate, Job::Kind kind) {
+  if (planted(PlantedBug::kKeepTwin)) return;
   if (flight.candidates()[candidate].leases == 0 || !flight.is_settled(candidate, kind)) return;
   for (const uint64_t id : leases_.of_kernel(flight.key())) {
     Lease& lease = *leases_.find(id);

@@ -22,6 +22,7 @@ class WorkerHealth {
   bool errs() const { return errs_; }
   bool drifts() const { return drifts_; }
   double sentinel_us() const { return sentinel_us_; }
+  double baseline_us() const { return baseline_us_; }    // 0: not measured
   const std::string& reason() const { return reason_; }  // empty when good
 
  private:

@@ -11,6 +11,11 @@ namespace {
 constexpr int kMaxSlots = 64;  // a worker that asks for more is mistaken
 constexpr double kMaxCalibration = 2.0;
 
+// Devices that are compared by their sentinels: of equal hard facts, and of one model.
+std::pair<std::string, std::string> model_of(const Target& target) {
+  return {describe(target), target.device_model};
+}
+
 }  // namespace
 
 std::string describe(const Target& target) {
@@ -42,6 +47,8 @@ void WorkerRoster::report(int64_t now_ms, const WorkerId& id, const WorkerReport
   worker.draining = report.draining || worker.drain_ordered;
   worker.report_ms = now_ms;
   worker.health.saw(now_ms, report.sentinel_us, report.device_errors, options_);
+  if (worker.health.baseline_us() > 0)
+    reference_us_.try_emplace(model_of(worker.target), worker.health.baseline_us());
   enter_class(id, worker);
   judge(id, worker);
 }
@@ -95,28 +102,20 @@ void WorkerRoster::judge_drifting() {
 }
 
 void WorkerRoster::tick(int64_t now_ms) {
-  std::map<Model, std::vector<double>> sentinels_us;
   for (auto& [id, worker] : workers_) {
     worker.health.review(now_ms, options_);
     judge(id, worker);
-    if (worker.health.sentinel_us() > 0 && worker.takes_work())
-      sentinels_us[{describe(worker.target), worker.target.device_model}].push_back(
-          worker.health.sentinel_us());
-  }
-  for (auto& [model, us] : sentinels_us) {
-    if (reference_us_.contains(model)) continue;
-    std::sort(us.begin(), us.end());
-    reference_us_[model] = us[us.size() / 2];
   }
 }
 
 double WorkerRoster::calibration(const WorkerId& id) const {
   const auto worker = workers_.find(id);
-  if (worker == workers_.end() || worker->second.health.sentinel_us() <= 0) return 1;
-  const Target& target = worker->second.target;
-  const auto reference = reference_us_.find({describe(target), target.device_model});
+  if (worker == workers_.end() || worker->second.health.baseline_us() <= 0 ||
+      planted(PlantedBug::kNoCalibration))
+    return 1;
+  const auto reference = reference_us_.find(model_of(worker->second.target));
   if (reference == reference_us_.end()) return 1;
-  return std::clamp(reference->second / worker->second.health.sentinel_us(), 1 / kMaxCalibration,
+  return std::clamp(reference->second / worker->second.health.baseline_us(), 1 / kMaxCalibration,
                     kMaxCalibration);
 }
 

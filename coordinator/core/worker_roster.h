@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/core/planted.h"
 #include "coordinator/core/worker_health.h"
 
 namespace kiln {
@@ -28,7 +29,10 @@ struct Worker {
   int64_t working_ms = 0;  // since then it works on what it has not handed over
   int64_t compiled = 0, measured = 0;
 
-  bool takes_work() const { return !draining && !quarantined; }
+  bool takes_work() const {
+    return (!draining || planted(PlantedBug::kLeaseToDraining)) &&
+           (!quarantined || planted(PlantedBug::kTrustQuarantined));
+  }
   bool has_free_slot() const { return takes_work() && leases < slots; }
 };
 
@@ -63,9 +67,9 @@ class WorkerRoster {
   int slots_for(const Target& target) const;
   int count_for(const Target& target) const;
   bool serves(const Target& target, const WorkerId& except = {}) const;
-  // Times from `worker`'s device are multiplied by it before they are compared with another's:
-  // between devices of one model, the fleet's median sentinel by its own. 1 when either is not
-  // known.
+  // Times from `worker`'s device are multiplied by it before they are compared with another's of
+  // its model: the model's reference by its own baseline (not its latest reading: who drifts is in
+  // quarantine). 1 when not known.
   double calibration(const WorkerId& worker) const;
   std::vector<WorkerId> silent_since(int64_t time_ms) const;
   // A GPU's target that somebody named without having one ("cuda:sm_90a"), with the facts of a
@@ -88,8 +92,8 @@ class WorkerRoster {
   std::map<std::string, WorkerClass> classes_;  // by describe(); none without workers but for
                                                 // those that take no work
   std::vector<WorkerId> quarantined_;
-  // The fleet's median when the model was first measured; kept, so that what was compared once can
-  // be compared with what comes later, whoever came or went meanwhile.
+  // The sentinel of the first device of each model: only the scale, so it stays, and what was
+  // compared once can be compared with what comes later, whoever came or went meanwhile.
   std::map<Model, double> reference_us_;
 };
 

@@ -17,6 +17,9 @@ void Checker::fail(int invariant, const std::string& what) {
 }
 
 void Checker::life_begins(const Store& store) {
+  fleet_.life_begins();
+  fairness_.life_begins();
+  last_lease_of_earlier_lives_ = last_lease_;
   open_.clear();
   workers_.clear();
   leases_.clear();
@@ -38,6 +41,10 @@ void Checker::life_begins(const Store& store) {
   for (const auto& [key, kernel] : store.kernels) winners_.insert(key);
 }
 
+void Checker::fail_if(int invariant, const std::optional<std::string>& what) {
+  if (what) fail(invariant, *what);
+}
+
 void Checker::record_lost(const TuningRecord& record) {
   finished_.erase({record.kernel_key, record.schedule.to_string()});
 }
@@ -46,6 +53,7 @@ void Checker::record_lost(const TuningRecord& record) {
 
 void Checker::saw(const Event& event) {
   if (std::ssize(open_) > options_.max_open_requests) fail(4, "more open requests than the bound");
+  saw_for_watches(event);
   if (const auto* e = std::get_if<RequestReceived>(&event)) saw_request(*e);
   if (const auto* e = std::get_if<RequestCancelled>(&event)) open_.erase({e->client, e->request});
   if (const auto* e = std::get_if<ClientGone>(&event))
@@ -83,6 +91,27 @@ void Checker::saw(const Event& event) {
     for (const ResultAck& ack : e->acks) durable_.emplace(ack.lease, ack.index);
 }
 
+void Checker::saw_for_watches(const Event& event) {
+  fleet_.saw(now_ms_, event);
+  if (const auto* e = std::get_if<RequestReceived>(&event)) fairness_.asked(*e);
+  if (const auto* e = std::get_if<RequestCancelled>(&event)) fairness_.ended(e->client, e->request);
+  if (const auto* e = std::get_if<ClientGone>(&event)) fairness_.gone(e->client);
+  if (const auto* e = std::get_if<PlanFinished>(&event)) fairness_.planned(*e);
+}
+
+// What the core says of itself must be what was seen of it.
+void Checker::saw(const Stats& stats) {
+  if (stats.requests_open != std::ssize(open_))
+    fail(2, fmt::format("{} requests are open, and the core says {}", open_.size(),
+                        stats.requests_open));
+  if (stats.requests_open > options_.max_open_requests)
+    fail(4, "more open requests than the bound");
+  // One program may be planned while there is still room.
+  constexpr int64_t kLargestProgram = 256;
+  if (stats.candidates_queued > options_.max_candidates_queued + kLargestProgram)
+    fail(4, fmt::format("{} candidates are queued", stats.candidates_queued));
+}
+
 void Checker::saw_request(const RequestReceived& event) {
   open_.try_emplace({event.client, event.request.request}, event.request);
 }
@@ -108,6 +137,7 @@ void Checker::saw_answer(const Answer& answer) {
                                answer.reply.request));
   const CompileRequest request = open->second;
   open_.erase(open);
+  fairness_.ended(answer.client, answer.reply.request);
   if (!answer.reply.outcome) return;
   const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
   if (*answer.reply.outcome == CacheOutcome::kQueued) {
@@ -149,6 +179,7 @@ void Checker::saw_orders(const SendOrders& orders) {
     return entry.second.worker == orders.worker && !held.contains(entry.first);
   });
   if (std::ssize(held) > workers_[orders.worker].slots) fail(4, "more leases than slots");
+  fail_if(7, fleet_.ordered(orders));
   for (const Job& job : orders.orders.jobs) saw_job(orders.worker, job);
   for (const ResultAck& ack : orders.orders.acks) {
     const ResultId id{ack.lease, ack.index};
@@ -161,6 +192,11 @@ void Checker::saw_job(const WorkerId& worker, const Job& job) {
   if (leases_.contains(job.lease)) return;  // sent again
   if (!lease_ids_.insert(job.lease).second) fail(1, "a lease id is used twice");
   if (!workers_[worker].target.can_run(job.target)) fail(4, "a job goes where it cannot run");
+  if (job.lease <= last_lease_of_earlier_lives_)
+    fail(1, "a lease has an id that an earlier life may have used");
+  last_lease_ = std::max(last_lease_, job.lease);
+  fail_if(7, fleet_.leased(now_ms_, worker));
+  if (scenario_.crowded()) fail_if(4, fairness_.leased(job));
   KnownLease lease{worker, job.epoch, job.kind, job.kernel_key, {}};
   for (const CandidateJob& candidate : job.candidates) {
     const std::string schedule = candidate.schedule.to_string();
@@ -205,13 +241,13 @@ void Checker::saw_records(const StoreRecords& store) {
     ++accepted_count_;
     const TuningRecord& record = store.records.at(i);
     check_record(record);
+    fail_if(8, fleet_.recorded(record));
     if (!is_terminal(record.verdict)) continue;
     if (record.verdict != Verdict::kOk || lease->second.kind == Job::Kind::kScreen)
       finished_[{record.kernel_key, record.schedule.to_string()}] = record.verdict;
-    // Nobody else's result of it counts any more.
+    // Nobody else's result of it counts any more; a twin may be older, or newer, than the lease.
     for (auto& [id, other] : leases_)
-      if (other.kernel == record.kernel_key && other.epoch == lease->second.epoch)
-        other.outstanding.erase(ack.index);
+      if (other.kernel == record.kernel_key) other.outstanding.erase(ack.index);
   }
 }
 
@@ -223,7 +259,8 @@ void Checker::check_record(const TuningRecord& record) {
     fail(1, fmt::format("a record says {} of {}, which is {}", to_string(record.verdict),
                         record.schedule.to_string(), to_string(truth->verdict)));
   for (double us : record.measurement.samples_us)
-    if (us < truth->us * (1 - 2 * kNoise) || us > truth->us * (1 + 2 * kNoise))
+    if (us < truth->us * (1 - 2 * kNoise) ||
+        us > truth->us * (1 + 2 * kNoise) * (scenario_.uneven() ? kSlowestDevice : 1))
       return fail(1, "a record has the times of another schedule");
 }
 
@@ -237,6 +274,7 @@ void Checker::saw_winner(const StoreKernel& store) {
       store.kernel.blob != Digest::of(store.binary))
     return fail(1, "the winner's binary is another one");
   if (store.kernel.report.best_us == 0 || set_aside(store)) return;  // default mode
+  if (scenario_.drifting()) return;
   for (const TrueCandidate& other : kernel.candidates) {
     const auto known = finished_.find({key, other.schedule.to_string()});
     if (known != finished_.end() && known->second == Verdict::kOk &&

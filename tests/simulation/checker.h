@@ -8,6 +8,9 @@
 #include <set>
 #include <string>
 
+#include "tests/simulation/fairness_watch.h"
+#include "tests/simulation/fleet_watch.h"
+#include "tests/simulation/scenario.h"
 #include "tests/simulation/store.h"
 #include "tests/simulation/truth.h"
 
@@ -15,10 +18,17 @@ namespace kiln::simulation {
 
 class Checker {
  public:
-  Checker(const Truth& truth, const CoreOptions& options) : truth_(truth), options_(options) {}
+  Checker(const Truth& truth, const Scenario& scenario, const CoreOptions& options)
+      : truth_(truth),
+        scenario_(scenario),
+        options_(options),
+        fleet_(options),
+        fairness_(options) {}
 
   // A coordinator starts; what is in the store is what it may know.
   void life_begins(const Store& store);
+  void at(int64_t now_ms) { now_ms_ = now_ms; }  // of what it sees next
+  void saw(const Stats& stats);                  // now and then
   void saw(const Event& event);
   void saw(const Action& action);
   // A record that the full disk kept out of the store may be measured again.
@@ -43,6 +53,8 @@ class Checker {
     std::map<int, Schedule> outstanding;
   };
   void fail(int invariant, const std::string& what);
+  void fail_if(int invariant, const std::optional<std::string>& what);
+  void saw_for_watches(const Event& event);
   void saw_request(const RequestReceived& event);
   void saw_answer(const Answer& answer);
   void saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer);
@@ -56,10 +68,15 @@ class Checker {
   bool set_aside(const StoreKernel& store) const;
 
   const Truth& truth_;
+  const Scenario& scenario_;
   const CoreOptions& options_;
   std::optional<std::string> violation_;
   int64_t accepted_count_ = 0;
   std::map<Digest, Target> promised_;  // in whatever life
+  int64_t now_ms_ = 0;
+  uint64_t last_lease_ = 0, last_lease_of_earlier_lives_ = 0;
+  FleetWatch fleet_;
+  FairnessWatch fairness_;
 
   // Of this life of the coordinator:
   std::map<RequestId, CompileRequest> open_;                // accepted and not answered

@@ -36,13 +36,14 @@ void Client::ask() {
   request.mode = random_.chance(0.7) ? Mode::kMaxAutotune : Mode::kDefault;
   request.check_only = random_.chance(0.1);
   request.detach = random_.chance(0.15);
+  if (warms_up_) request.priority = Priority::kWarmUp;
   if (random_.chance(0.1)) request.graph_text = program.graph_text;
   open_.emplace(request.request, request);
   send(request.request);
 }
 
 void Client::send(uint64_t request) {
-  network_.to_coordinator(RequestReceived{id_, open_.at(request)});
+  network_.to_coordinator(RequestReceived{id_, open_.at(request), user_});
 }
 
 void Client::graph_wanted(uint64_t request) {

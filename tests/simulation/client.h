@@ -13,8 +13,14 @@ namespace kiln::simulation {
 
 class Client {
  public:
-  Client(std::string name, Network& network, Random& random, const Truth& truth)
-      : name_(std::move(name)), network_(network), random_(random), truth_(truth) {}
+  // `user`: who it says it is; may be empty.
+  Client(std::string name, std::string user, Network& network, Random& random, const Truth& truth)
+      : name_(std::move(name)),
+        user_(std::move(user)),
+        warms_up_(random.chance(0.3)),
+        network_(network),
+        random_(random),
+        truth_(truth) {}
 
   void start();
   const ClientId& id() const { return id_; }
@@ -30,7 +36,8 @@ class Client {
   void send(uint64_t request);
   void die();
 
-  const std::string name_;
+  const std::string name_, user_;
+  const bool warms_up_;
   Network& network_;
   Random& random_;
   const Truth& truth_;

@@ -13,26 +13,39 @@ constexpr int64_t kPatienceMs = 120'000;  // to answer everybody once the faults
 
 }  // namespace
 
-Cluster::Cluster(uint64_t seed, Planted planted, bool trace)
+Cluster::Cluster(uint64_t seed, Bug bug, bool trace)
     : random_(seed),
-      planted_(planted),
+      planted_(bug.world),
       trace_(trace),
-      truth_(random_),
+      scenario_(random_),
+      truth_(random_, scenario_),
       options_(make_options()),
-      checker_(truth_, options_),
-      faults_end_ms_(kFaultsMs) {
+      checker_(truth_, scenario_, options_),
+      faults_end_ms_(scenario_.uneven() ? 0 : kFaultsMs) {
+  planted_bug = bug.core;
   if (random_.chance(0.8)) loss_ = random_.fraction() * 0.2;
   if (random_.chance(0.8)) duplication_ = random_.fraction() * 0.2;
   if (random_.chance(0.3)) disk_full_ = random_.fraction() * 0.5;
-  const auto clients = random_.between(1, 6);
+  if (random_.chance(0.5)) death_ = random_.fraction() * 0.002;
+  const auto clients = random_.between(scenario_.crowded() ? 3 : 1, 6);
+  const auto users = random_.between(0, 4);
   for (int i = 0; i < clients; ++i)
-    clients_.push_back(
-        std::make_unique<Client>("client" + std::to_string(i), *this, random_, truth_));
-  const auto workers = random_.between(1, 4);
-  for (int i = 0; i < workers; ++i)
-    workers_.push_back(std::make_unique<Worker>("worker" + std::to_string(i),
-                                                random_.chance(0.6) ? target_v4() : target_v3(),
-                                                *this, random_, truth_));
+    clients_.push_back(std::make_unique<Client>(
+        "client" + std::to_string(i), users == 0 ? "" : "user" + std::to_string(i % users), *this,
+        random_, truth_));
+  const auto workers = scenario_.crowded() ? random_.between(1, 2) : random_.between(1, 4);
+  for (int i = 0; i < workers; ++i) {
+    const bool slow = scenario_.uneven() && random_.chance(0.5);
+    workers_.push_back(std::make_unique<Worker>(
+        "worker" + std::to_string(i),
+        scenario_.uneven() || random_.chance(0.6) ? target_v4() : target_v3(),
+        slow ? 1 + random_.fraction() * (kSlowestDevice - 1) : 1.0, scenario_.drifting(), *this,
+        random_, truth_));
+  }
+}
+
+Cluster::~Cluster() {
+  planted_bug = PlantedBug::kNone;
 }
 
 CoreOptions Cluster::make_options() {
@@ -44,6 +57,15 @@ CoreOptions Cluster::make_options() {
   options.worker_grace_ms = 6'000;
   options.graph_timeout_ms = 1'000;
   options.failure_memory_ms = 4'000;
+  options.transient_memory_ms = 1'000;
+  options.quarantine_ms = 3'000;
+  options.hedge_least_ms = 400;
+  if (scenario_.crowded()) {
+    options.batch_size = options.max_batch = 1;
+    options.warm_up_turn = 3;
+    return options;
+  }
+  if (random_.chance(0.1)) options.max_candidates_queued = random_.between(1, 20);
   if (random_.chance(0.3)) options.max_open_requests = static_cast<int>(random_.between(1, 5));
   if (random_.chance(0.3)) options.max_open_requests_a_client = 1;
   if (random_.chance(0.3)) options.max_waiting_for_worker_ms = 2'000;
@@ -104,8 +126,11 @@ void Cluster::start_coordinator() {
   ++outcome_.lives;
   writer_free_ms_ = now_ms_;
   evict();
-  const bool reuse = planted_ == Planted::kReuseLeaseIds;
-  options_.first_lease = reuse ? 1 : static_cast<uint64_t>(life_) * 1'000'000;
+  options_.first_lease = ++store_.generation << 32;
+  if (planted_ == Planted::kReuseLeaseIds) options_.first_lease = 1;
+  if (planted_ == Planted::kTrustWallClock)
+    options_.first_lease =
+        static_cast<uint64_t>(1'700'000'000'000'000 + now_ms_ * 1'000 + clock_offset_us_);
   core_ = std::make_unique<Core>(options_);
   checker_.life_begins(store_);
   note(fmt::format("coordinator starts, life {}", life_));
@@ -134,11 +159,42 @@ void Cluster::tick() {
   after(kTickMs, [this] { tick(); });
   if (core_ == nullptr) return;
   if (planted_ != Planted::kLoseDeaths) step(Tick{});
-  if (faults() && random_.chance(0.01)) crash_coordinator();
+  if (core_ != nullptr) checker_.saw(core_->stats(now_ms_));
+  if (core_ != nullptr && faults()) cause_trouble();
+}
+
+void Cluster::cause_trouble() {
+  constexpr int64_t kHourUs = 3'600'000'000;
+  if (random_.chance(0.02)) clock_offset_us_ += random_.chance(0.5) ? kHourUs : -kHourUs;
+  if (random_.chance(0.02)) cut_somebody_off();
+  if (random_.chance(0.01)) {
+    const auto chosen = random_.between(0, std::ssize(workers_) - 1);
+    const WorkerId id = workers_[static_cast<size_t>(chosen)]->id();
+    note(id + " shall drain");
+    step(DrainRequested{id});
+  }
+  if (core_ != nullptr && random_.chance(0.01)) crash_coordinator();
+}
+
+void Cluster::cut_somebody_off() {
+  const bool client = random_.chance(0.3);
+  const auto count = client ? std::ssize(clients_) : std::ssize(workers_);
+  const std::string name =
+      (client ? "client" : "worker") + std::to_string(random_.between(0, count - 1));
+  const bool inwards = random_.chance(0.5);
+  cut_until_ms_[{name, inwards}] = now_ms_ + random_.between(500, 5'000);
+  note(fmt::format("what {} {} is lost", name, inwards ? "says" : "should hear"));
+}
+
+// `id`: its name, a dot, and which life of it.
+bool Cluster::is_cut_off(const std::string& id, bool inwards) const {
+  const auto cut = cut_until_ms_.find({id.substr(0, id.find('.')), inwards});
+  return cut != cut_until_ms_.end() && now_ms_ < std::min(cut->second, faults_end_ms_);
 }
 
 void Cluster::step(Event event) {
   if (core_ == nullptr || checker_.violation()) return;
+  checker_.at(now_ms_);
   checker_.saw(event);
   if (planted_ == Planted::kAcceptStale) accept_stale(event);
   if (planted_ == Planted::kLoseDeaths && std::holds_alternative<WorkerGone>(event)) return;
@@ -147,12 +203,16 @@ void Cluster::step(Event event) {
 
 void Cluster::feed(Event event) {
   ++outcome_.steps;
+  const bool dies = faults() && random_.chance(death_);
   for (Action& action : core_->step(now_ms_, std::move(event))) {
     checker_.saw(action);
+    // At any step, and between any two things that it was about to do.
+    if (dies && random_.chance(0.5)) return crash_coordinator();
     if (planted_ == Planted::kAnswerTwice && std::holds_alternative<Answer>(action))
       checker_.saw(action);
     act(std::move(action));
   }
+  if (dies) return crash_coordinator();
   if (checker_.violation()) note(*checker_.violation());
 }
 
@@ -317,6 +377,10 @@ void Cluster::lossy(std::function<void()> deliver) {
 }
 
 void Cluster::to_coordinator(Event event) {
+  const auto* report = std::get_if<ReportReceived>(&event);
+  const auto* request = std::get_if<RequestReceived>(&event);
+  if (report != nullptr && is_cut_off(report->worker, true)) return;
+  if (request != nullptr && is_cut_off(request->client, true)) return;
   lossy([this, event = std::move(event)] { step(event); });
 }
 
@@ -325,6 +389,7 @@ void Cluster::tell_coordinator(Event event) {
 }
 
 void Cluster::to_client(const ClientId& id, std::function<void(Client&)> deliver) {
+  if (is_cut_off(id, false)) return;
   lossy([this, id, deliver = std::move(deliver)] {
     for (auto& client : clients_)
       if (client->id() == id) return deliver(*client);
@@ -332,6 +397,7 @@ void Cluster::to_client(const ClientId& id, std::function<void(Client&)> deliver
 }
 
 void Cluster::to_worker(const WorkerId& id, WorkerOrders orders) {
+  if (is_cut_off(id, false)) return;
   lossy([this, id, orders = std::move(orders)] {
     for (auto& worker : workers_)
       if (worker->id() == id) return worker->ordered(orders);

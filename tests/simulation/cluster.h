@@ -9,6 +9,7 @@
 #include <queue>
 #include <string>
 
+#include "coordinator/core/planted.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/client.h"
 #include "tests/simulation/random.h"
@@ -31,6 +32,13 @@ enum class Planted : uint8_t {
   kQueueUnstored,   // the core is told that a detached flight is stored when the write is only
                     // queued
   kForgetFlights,   // a restarted coordinator does not hear of the detached flights
+  kTrustWallClock,  // lease ids begin at the wall clock, which may be set back
+};
+
+// At most one of both: in the world, or in the core (of this thread, while the cluster lives).
+struct Bug {
+  Planted world = Planted::kNone;
+  PlantedBug core = PlantedBug::kNone;
 };
 
 struct Outcome {
@@ -41,7 +49,8 @@ struct Outcome {
 
 class Cluster : public Network {
  public:
-  Cluster(uint64_t seed, Planted planted, bool trace);
+  explicit Cluster(uint64_t seed, Bug bug = {}, bool trace = false);
+  ~Cluster() override;
   Outcome run();
 
  private:
@@ -64,6 +73,9 @@ class Cluster : public Network {
   void start_coordinator();
   void crash_coordinator();
   void tick();
+  void cause_trouble();
+  void cut_somebody_off();
+  bool is_cut_off(const std::string& id, bool inwards) const;
   void step(Event event);
   void feed(Event event);
   void act(Action action);
@@ -86,6 +98,7 @@ class Cluster : public Network {
   Random random_;
   const Planted planted_;
   const bool trace_;
+  const Scenario scenario_;
   const Truth truth_;
   CoreOptions options_;
   Checker checker_;
@@ -101,7 +114,10 @@ class Cluster : public Network {
   std::unique_ptr<Core> core_;  // null while it is down
   int64_t life_ = 0;            // events of an earlier one are lost
   int64_t writer_free_ms_ = 0;  // one writer: writes keep their order
-  double loss_ = 0, duplication_ = 0, disk_full_ = 0;
+  double loss_ = 0, duplication_ = 0, disk_full_ = 0, death_ = 0;
+  // Partitions in one direction: what goes to (or comes from) these is lost until then.
+  std::map<std::pair<std::string, bool>, int64_t> cut_until_ms_;  // name, inwards
+  int64_t clock_offset_us_ = 0;                                   // of the wall clock, which jumps
   Outcome outcome_;
   std::map<uint64_t, std::pair<WorkerId, Job>> jobs_;  // kAcceptStale: all ever sent, by lease
 };

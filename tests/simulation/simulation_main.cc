@@ -1,37 +1,116 @@
-// simulation [--seed N] [--seeds N] [--trace]: runs one seed, or N from there on, until one breaks
-// an invariant (exit 1).
+// simulation [--seed N] [--seeds N] [--jobs N] [--bug NAME] [--trace]: runs one seed, or N from
+// there on, side by side in N threads, until one breaks an invariant (exit 1). With a bug of
+// docs/simulation.md planted, or, --bug all, the first seed that shows each.
 #include <fmt/core.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <string_view>
+#include <thread>
 
-#include "tests/simulation/cluster.h"
+#include "tests/simulation/bugs.h"
 
-int main(int argc, char** argv) {
-  uint64_t seed = 1, seeds = 1;
+namespace {
+
+using kiln::simulation::Bug;
+using kiln::simulation::Cluster;
+
+struct Flags {
+  uint64_t seed = 1, seeds = 1, jobs = 1;
+  std::string bug;
   bool trace = false;
+};
+
+bool parse(int argc, char** argv, Flags& flags) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
     if (flag == "--trace") {
-      trace = true;
-    } else if ((flag == "--seed" || flag == "--seeds") && i + 1 < argc) {
-      (flag == "--seed" ? seed : seeds) = std::strtoull(argv[++i], nullptr, 10);
-    } else {
-      fmt::print(stderr, "usage: simulation [--seed N] [--seeds N] [--trace]\n");
-      return 2;
+      flags.trace = true;
+      continue;
     }
+    if (i + 1 == argc) return false;
+    const char* value = argv[++i];
+    if (flag == "--bug")
+      flags.bug = value;
+    else if (flag == "--seed")
+      flags.seed = std::strtoull(value, nullptr, 10);
+    else if (flag == "--seeds")
+      flags.seeds = std::strtoull(value, nullptr, 10);
+    else if (flag == "--jobs")
+      flags.jobs = std::strtoull(value, nullptr, 10);
+    else
+      return false;
   }
-  using kiln::simulation::Cluster;
-  using kiln::simulation::Planted;
-  for (uint64_t last = seed + seeds; seed < last; ++seed) {
-    const auto outcome = Cluster(seed, Planted::kNone, trace).run();
-    if (outcome.violation) {
-      fmt::print("{}\nreplay: simulation --seed {} --trace\n", *outcome.violation, seed);
-      return 1;
+  return flags.jobs >= 1;
+}
+
+// Until one breaks an invariant; the least of those that did.
+int run(const Flags& flags, const Bug& bug) {
+  std::atomic<uint64_t> next{flags.seed}, end{flags.seed + flags.seeds};
+  std::mutex mu;
+  std::string violation;  // guarded by mu
+  uint64_t broken = 0;    // guarded by mu
+  std::atomic<int64_t> steps{0};
+  const auto work = [&] {
+    for (uint64_t seed = next++; seed < end; seed = next++) {
+      const auto outcome = Cluster(seed, bug, flags.trace).run();
+      steps += outcome.steps;
+      if (flags.seeds == 1)
+        fmt::print(
+            "seed {}: {} steps, {} answers, {} results accepted, {} hedged, {} set aside, {} "
+            "coordinator lives\n",
+            seed, outcome.steps, outcome.answers, outcome.accepted, outcome.stats.hedged,
+            outcome.stats.set_aside, outcome.lives);
+      if (!outcome.violation) continue;
+      const std::lock_guard lock(mu);
+      end = std::min(end.load(), seed);
+      if (!violation.empty() && seed > broken) continue;
+      violation = *outcome.violation;
+      broken = seed;
     }
-    if (seeds == 1 || trace)
-      fmt::print("seed {}: {} steps, {} answers, {} results accepted, {} coordinator lives\n", seed,
-                 outcome.steps, outcome.answers, outcome.accepted, outcome.lives);
+  };
+  std::vector<std::thread> threads;
+  for (uint64_t i = 1; i < flags.jobs; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (!violation.empty()) {
+    fmt::print("{}\nreplay: bin/simulation --seed {}{} --trace\n", violation, broken,
+               flags.bug.empty() ? "" : " --bug " + flags.bug);
+    return 1;
   }
+  if (flags.seeds > 1)
+    fmt::print("{} seeds, {} steps: all invariants held\n", flags.seeds, steps.load());
   return 0;
+}
+
+// For the table of docs/simulation.md.
+int find_all_bugs(const Flags& flags) {
+  int missed = 0;
+  for (const auto& named : kiln::simulation::all_bugs()) {
+    bool found = false;
+    for (uint64_t seed = flags.seed; seed < flags.seed + flags.seeds && !found; ++seed) {
+      const auto outcome = Cluster(seed, named.bug).run();
+      found = outcome.violation.has_value();
+      if (found) fmt::print("| {} | {} | {} |\n", named.name, seed, *outcome.violation);
+    }
+    if (!found) fmt::print("| {} | none of {} | |\n", named.name, flags.seeds);
+    missed += !found;
+  }
+  return missed == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  const bool good = parse(argc, argv, flags);
+  const auto bug = flags.bug.empty() ? Bug{} : kiln::simulation::bug_named(flags.bug);
+  if (good && flags.bug == "all") return find_all_bugs(flags);
+  if (!good || !bug) {
+    fmt::print(stderr,
+               "usage: simulation [--seed N] [--seeds N] [--jobs N] [--bug NAME|all] [--trace]\n");
+    return 2;
+  }
+  return run(flags, *bug);
 }

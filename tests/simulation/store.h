@@ -12,6 +12,7 @@
 namespace kiln::simulation {
 
 struct Store {
+  uint64_t generation = 0;                 // how many coordinators there were
   std::map<Digest, std::string> programs;  // manifests
   std::map<Digest, StoreKernel> kernels;
   std::map<Digest, std::vector<TuningRecord>> records;  // by kernel key, oldest first

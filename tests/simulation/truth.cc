@@ -13,10 +13,10 @@ Target target_of(const char* isa) {
   return target;
 }
 
-TrueKernel make_kernel(Random& random, int number) {
+TrueKernel make_kernel(Random& random, const Scenario& scenario, int number) {
   TrueKernel kernel;
   kernel.name = "kernel" + std::to_string(number);
-  const auto size = random.between(1, 9);
+  const auto size = scenario.crowded() ? random.between(6, 16) : random.between(1, 9);
   const bool hopeless = random.chance(0.08);
   for (int i = 0; i < size; ++i) {
     TrueCandidate candidate;
@@ -24,6 +24,8 @@ TrueKernel make_kernel(Random& random, int number) {
     candidate.us = static_cast<double>(random.between(100, 180));
     if (hopeless || random.chance(0.2))
       candidate.verdict = random.chance(0.5) ? Verdict::kCompileFailed : Verdict::kWrongResult;
+    else if (random.chance(0.04))
+      candidate.verdict = Verdict::kRunnerDied;  // whatever runs it
     kernel.candidates.push_back(std::move(candidate));
   }
   return kernel;
@@ -50,18 +52,19 @@ const TrueCandidate* TrueKernel::find(const std::string& schedule) const {
   return nullptr;
 }
 
-Truth::Truth(Random& random) {
-  const int kernels = static_cast<int>(random.between(1, 5));
-  for (int i = 0; i < kernels; ++i) kernels_.push_back(make_kernel(random, i));
-  const int programs = static_cast<int>(random.between(1, 4));
+Truth::Truth(Random& random, const Scenario& scenario) {
+  const bool large = scenario.crowded();
+  const int kernels = static_cast<int>(large ? 24 : random.between(1, 5));
+  for (int i = 0; i < kernels; ++i) kernels_.push_back(make_kernel(random, scenario, i));
+  const int programs = static_cast<int>(large ? 6 : random.between(1, 4));
   for (int i = 0; i < programs; ++i) {
     TrueProgram program;
     program.graph_text = "graph" + std::to_string(i);
     program.graph = Digest::of(program.graph_text);
-    program.target = random.chance(0.7) ? target_v3() : target_v4();
+    program.target = large || random.chance(0.7) ? target_v3() : target_v4();
     program.supported = !random.chance(0.05);
     for (int k = 0; k < kernels; ++k)
-      if (random.chance(0.5)) program.kernels.push_back(k);
+      if (large ? k % programs == i : random.chance(0.5)) program.kernels.push_back(k);
     programs_.push_back(std::move(program));
   }
   for (int k = 0; k < kernels; ++k)

@@ -8,6 +8,7 @@
 
 #include "coordinator/core/core.h"
 #include "tests/simulation/random.h"
+#include "tests/simulation/scenario.h"
 
 namespace kiln::simulation {
 
@@ -34,7 +35,7 @@ struct TrueProgram {
 
 class Truth {
  public:
-  explicit Truth(Random& random);
+  Truth(Random& random, const Scenario& scenario);
 
   const std::vector<TrueProgram>& programs() const { return programs_; }
   const TrueKernel& kernel(int index) const { return kernels_[index]; }

@@ -9,6 +9,8 @@ void Worker::start() {
   leases_.clear();
   ended_.clear();
   results_.clear();
+  draining_ = false;
+  device_errors_ = 0;
   network_.after(random_.between(0, 500), [this, life = life_] {
     if (life == life_) live();
   });
@@ -16,12 +18,20 @@ void Worker::start() {
 
 void Worker::live() {
   if (network_.faults() && random_.chance(0.03)) return die();
-  if (network_.faults() && random_.chance(0.02))
-    stalled_until_ms_ = network_.now_ms() + random_.between(500, 6'000);
+  if (draining_ && leases_.empty() && results_.empty()) return die();  // nothing left to do
+  trouble();
   report();
   network_.after(random_.between(300, 1'000), [this, life = life_] {
     if (life == life_) live();
   });
+}
+
+void Worker::trouble() {
+  if (!network_.faults()) return;
+  if (random_.chance(0.02)) stalled_until_ms_ = network_.now_ms() + random_.between(500, 6'000);
+  if (drifting_ && random_.chance(0.03))
+    drifts_until_ms_ = network_.now_ms() + random_.between(2'000, 6'000);
+  device_errors_ += random_.chance(0.02);
 }
 
 void Worker::report() {
@@ -31,6 +41,11 @@ void Worker::report() {
   report.worker = id_;
   report.target = target_;
   report.slots = slots_;
+  report.draining = draining_;
+  report.device_errors = device_errors_;
+  const bool drifts = network_.now_ms() < drifts_until_ms_;
+  report.sentinel_us =
+      100 * slowness_ * (drifts ? 1.5 : 1) * (1 + 0.01 * (2 * random_.fraction() - 1));
   for (const auto& [id, held] : leases_)
     report.leases.push_back({id, held.job.epoch, static_cast<int>(held.done)});
   report.results = results_;
@@ -65,6 +80,8 @@ void Worker::ordered(const WorkerOrders& orders) {
     if (!held) ended_.insert(entry.first);
     return !held;
   });
+  draining_ = draining_ || orders.drain;
+  if (draining_) return;
   for (const Job& job : orders.jobs) {
     if (leases_.contains(job.lease) || ended_.contains(job.lease)) continue;
     leases_.emplace(job.lease, Held{job, 0});
@@ -114,7 +131,7 @@ CandidateResult Worker::try_candidate(const Job& job, const CandidateJob& candid
     result.log = "it failed";
     return result;
   }
-  const double us = truth.us * (1 + kNoise * (2 * random_.fraction() - 1));
+  const double us = truth.us * slowness_ * (1 + kNoise * (2 * random_.fraction() - 1));
   if (job.kind != Job::Kind::kCompile)
     result.measurement.samples_us.assign(job.kind == Job::Kind::kFinal ? 40 : 20, us);
   const bool in_race = job.incumbent_us == 0 || us < job.incumbent_us * job.policy.race_drop;

@@ -16,10 +16,14 @@ namespace kiln::simulation {
 
 class Worker {
  public:
-  Worker(std::string name, Target target, Network& network, Random& random, const Truth& truth)
+  // `slowness`: of its device, 1 for the fastest.
+  Worker(std::string name, Target target, double slowness, bool drifting, Network& network,
+         Random& random, const Truth& truth)
       : name_(std::move(name)),
         target_(std::move(target)),
         slots_(static_cast<int>(random.between(1, 2))),
+        slowness_(slowness),
+        drifting_(drifting),
         network_(network),
         random_(random),
         truth_(truth) {}
@@ -35,6 +39,7 @@ class Worker {
     size_t done = 0;
   };
   void live();
+  void trouble();
   void report();
   void work(uint64_t lease);
   void finish(uint64_t lease);
@@ -45,12 +50,17 @@ class Worker {
   const std::string name_;
   const Target target_;
   const int slots_;
+  const double slowness_;
+  const bool drifting_;  // its sentinel does, now and then
   Network& network_;
   Random& random_;
   const Truth& truth_;
   WorkerId id_;
   int life_ = 0;
   int64_t stalled_until_ms_ = 0;
+  int64_t drifts_until_ms_ = 0;  // its sentinel, not what it measures
+  int device_errors_ = 0;
+  bool draining_ = false;
   std::map<uint64_t, Held> leases_;
   std::set<uint64_t> ended_;              // never taken up again
   std::vector<CandidateResult> results_;  // not acknowledged

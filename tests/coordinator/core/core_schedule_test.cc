@@ -382,9 +382,23 @@ TEST(CoreFailures, CandidateThatKillsThreeRunnersIsSetAside) {
   bench.store_all();
   EXPECT_EQ(bench.core().stats(bench.now_ms).set_aside, 1);
   const Error error = bench.one<Answer>().reply.outcome.error();
-  EXPECT_EQ(error.code, Code::kUnavailable);
-  // Asked again at once: its age, instead of three more runners.
+  EXPECT_EQ(error.code, Code::kInternal) << "it is the candidate, and not the fleet";
+  // Asked again: no three more runners.
+  start_for(bench, "", "g", 1, 1, Priority::kInteractive, "later");
+  EXPECT_EQ(bench.one<Answer>().reply.outcome.error().message, error.message);
+}
+
+TEST(CoreFailures, WhatTheFleetIsToBlameForIsRememberedWithItsAge) {
+  CoreBench bench(one_at_a_time());
+  bench.report("w0");
+  start_for(bench, "", "g", 1, 1);
+  for (int i = 0; i < 4; ++i) {
+    bench.report("w" + std::to_string(i));
+    bench.step(WorkerGone{"w" + std::to_string(i)});
+  }
+  EXPECT_EQ(bench.one<Answer>().reply.outcome.error().code, Code::kUnavailable);
   bench.now_ms += 2'000;
+  bench.report("w9");
   start_for(bench, "", "g", 1, 1, Priority::kInteractive, "later");
   const Error known = bench.one<Answer>().reply.outcome.error();
   EXPECT_NE(known.message.find("2.0 s ago"), std::string::npos) << known.message;

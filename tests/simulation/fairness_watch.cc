@@ -1,0 +1,78 @@
+#include "tests/simulation/fairness_watch.h"
+
+#include <fmt/core.h>
+
+namespace kiln::simulation {
+
+void FairnessWatch::life_begins() {
+  open_.clear();
+  kernels_of_.clear();
+  untouched_.clear();
+  passed_over_.clear();
+}
+
+void FairnessWatch::asked(const RequestReceived& event) {
+  const CompileRequest& request = event.request;
+  if (request.check_only || request.detach) return;
+  open_.try_emplace({event.client, request.request},
+                    Asked{event.user.empty() ? event.client : event.user, request.graph,
+                          request.mode, request.priority == Priority::kWarmUp});
+}
+
+void FairnessWatch::ended(const ClientId& client, uint64_t request) {
+  open_.erase({client, request});
+}
+
+void FairnessWatch::gone(const ClientId& client) {
+  std::erase_if(open_, [&](const auto& entry) { return entry.first.first == client; });
+}
+
+void FairnessWatch::planned(const PlanFinished& plan) {
+  if (!plan.program || plan.program->mode != Mode::kMaxAutotune) return;
+  auto& kernels = kernels_of_[{plan.program->graph, plan.program->mode}];
+  for (const PlannedKernel& kernel : plan.kernels) {
+    if (kernel.cached) continue;
+    kernels.insert(kernel.key);
+    const auto [entry, is_new] = untouched_.try_emplace(kernel.key);
+    if (!is_new) continue;
+    for (const Schedule& schedule : kernel.schedules) entry->second.insert(schedule.to_string());
+    for (const TuningRecord& record : kernel.records)
+      entry->second.erase(record.schedule.to_string());
+  }
+}
+
+std::map<ShareId, FairnessWatch::Waiting> FairnessWatch::shares(const Digest& leased) const {
+  std::map<ShareId, Waiting> shares;
+  for (const auto& [id, asked] : open_) {
+    const auto kernels = kernels_of_.find({asked.graph, asked.mode});
+    if (kernels == kernels_of_.end()) continue;
+    Waiting& share = shares[asked.share];
+    for (const Digest& kernel : kernels->second) {
+      share.served = share.served || kernel == leased;
+      const auto left = untouched_.find(kernel);
+      if (left == untouched_.end() || left->second.empty()) continue;
+      share.waits = true;
+      share.warm_up_only = share.warm_up_only && asked.warm_up;
+    }
+  }
+  return shares;
+}
+
+std::optional<std::string> FairnessWatch::leased(const Job& job) {
+  const auto all = shares(job.kernel_key);
+  if (const auto left = untouched_.find(job.kernel_key); left != untouched_.end())
+    for (const CandidateJob& candidate : job.candidates)
+      left->second.erase(candidate.schedule.to_string());
+  // Shares are equal in work, and leases are not: a final, or a lease of before the pace was known,
+  // is worth many.
+  const int patience = 4 * static_cast<int>(all.size()) + 16;
+  for (const auto& [id, share] : all) {
+    int& passed_over = passed_over_[id];
+    passed_over = share.served || !share.waits ? 0 : passed_over + 1;
+    if (passed_over > patience * (share.warm_up_only ? options_.warm_up_turn : 1))
+      return fmt::format("{} waits while others get {} leases in a row", id, passed_over);
+  }
+  return std::nullopt;
+}
+
+}  // namespace kiln::simulation

@@ -1,0 +1,29 @@
+// Scenario: what kind of cluster a seed builds. Constant after construction.
+#pragma once
+
+#include "tests/simulation/random.h"
+
+namespace kiln::simulation {
+
+struct Scenario {
+  // Wild: small programs, several targets, every fault. Crowded: much work for one target, leases
+  // of one candidate, so that it shows who is served when. Uneven: devices of one model and several
+  // speeds, and no faults, since times that are resumed from records are not calibrated. Drifting:
+  // wild, and sentinels that drift, perhaps from the start: who wins is then not certain.
+  enum class Kind { kWild, kCrowded, kUneven, kDrifting };
+  Kind kind = Kind::kWild;
+
+  explicit Scenario(Random& random) {
+    const double chosen = random.fraction();
+    if (chosen < 0.12) kind = Kind::kCrowded;
+    if (chosen > 0.82) kind = Kind::kDrifting;
+    if (chosen > 0.92) kind = Kind::kUneven;
+  }
+  bool crowded() const { return kind == Kind::kCrowded; }
+  bool drifting() const { return kind == Kind::kDrifting; }
+  bool uneven() const { return kind == Kind::kUneven; }
+};
+
+inline constexpr double kSlowestDevice = 1.6;  // times the fastest, when uneven
+
+}  // namespace kiln::simulation
