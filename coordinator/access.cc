@@ -35,13 +35,14 @@ Result<std::shared_ptr<Keyring>> open_keyring(const std::string& endpoint, const
   auto ring = Keyring::open(keys);
   if (ring && (*ring)->size() > 0) return ring;
   if (!ring && ring.error().code != Code::kNotFound) return ring;
+  const std::string why =
+      folder.empty() ? endpoint + " can be reached from other machines" : "--keys asks for them";
+  const std::string where =
+      folder.empty() ? "--data-dir " + data_dir.string() : "--keys " + keys.string();
   return fail(Code::kPermissionDenied,
               fmt::format("nobody has a key for this coordinator ({}), and {}: make one with\n"
-                          "  kiln keys new NAME --role submit --keys {}",
-                          keys.string(),
-                          folder.empty() ? endpoint + " can be reached from other machines"
-                                         : "--keys asks for them",
-                          keys.string()));
+                          "  kiln keys new NAME --role submit {}",
+                          keys.string(), why, where));
 }
 
 }  // namespace kiln
