@@ -65,7 +65,7 @@ std::optional<std::string> FairnessWatch::leased(const Job& job) {
       left->second.erase(candidate.schedule.to_string());
   // Shares are equal in work, and leases are not: a final, or a lease of before the pace was known,
   // is worth many.
-  const int patience = 4 * static_cast<int>(all.size()) + 16;
+  const int patience = 6 * static_cast<int>(all.size()) + 24;
   for (const auto& [id, share] : all) {
     int& passed_over = passed_over_[id];
     passed_over = share.served || !share.waits ? 0 : passed_over + 1;
