@@ -1,0 +1,148 @@
+// `kiln cache` as operators and scripts depend on it: on a store that nobody serves, and beside the
+// coordinator that serves it.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/cache/samples.h"
+#include "tests/support/process.h"
+
+namespace kiln::testing {
+namespace {
+
+using nlohmann::json;
+
+class CacheCommand : public ::testing::Test {
+ protected:
+  CacheCommand() {
+    auto cache = KernelCache::open(data()).value();
+    for (int n : {1, 2, 3}) EXPECT_TRUE(samples::put_all(*cache, n));
+    EXPECT_TRUE(samples::put_record(*cache, 1));
+  }
+  Path data() const { return dir_.path() / "data"; }
+  Finished cache(std::vector<std::string> arguments, bool json_wanted = true) {
+    arguments.insert(arguments.begin(), {binary("kiln"), "cache"});
+    arguments.insert(arguments.end(), {"--data-dir", data().string()});
+    if (json_wanted) arguments.push_back("--json");
+    return run(arguments);
+  }
+  std::string program(int n) const { return samples::key("program", n).hex(); }
+
+  // A coordinator on the store; its endpoint.
+  std::string serve(const std::vector<std::string>& more = {}) {
+    const Path out = dir_.path() / "out";
+    std::vector<std::string> command = {
+        binary("kiln-coordinator"), "--data-dir", data().string(), "--listen",
+        "tcp://127.0.0.1:0",        "--http",     "none"};
+    command.insert(command.end(), more.begin(), more.end());
+    coordinator_ = Child::start(command, out, dir_.path() / "err");
+    for (int i = 0; i < 2000; ++i) {
+      const std::string text = read_file(out).value_or("");
+      if (text.starts_with("ready ") && text.ends_with('\n'))
+        return text.substr(6, text.size() - 7);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ADD_FAILURE() << read_file(dir_.path() / "err").value_or("");
+    return "";
+  }
+
+  TempDir dir_ = TempDir::create("kiln-cache-cli").value();
+  Child coordinator_ = Child::none();
+};
+
+TEST_F(CacheCommand, LsNamesWhatIsStored) {
+  const Finished listed = cache({"ls", "--sort", "size"});
+  ASSERT_EQ(listed.exit_code, 0) << listed.err;
+  const json report = listed.json();
+  EXPECT_EQ(report["programs"], 3);
+  EXPECT_EQ(report["kernels"], 3);
+  EXPECT_EQ(report["records"], 1);
+  ASSERT_EQ(report["entries"].size(), 6u);
+  const json& largest = report["entries"][0];
+  EXPECT_EQ(largest["kind"], "program");
+  EXPECT_EQ(largest["key"], program(3)) << "its blob is the largest";
+  EXPECT_EQ(largest["target"], "cpu:x86-64-v3");
+  EXPECT_EQ(largest["mode"], "max-autotune");
+  EXPECT_GT(largest["bytes"].get<int64_t>(), static_cast<int64_t>(samples::blob(3).size()));
+  EXPECT_EQ(largest["pinned"], false);
+  EXPECT_GT(largest["last_use_ms"].get<int64_t>(), 1'700'000'000'000);
+  EXPECT_EQ(cache({"ls", "--limit", "2"}).json()["entries"].size(), 2u);
+  const Finished text = cache({"ls"}, false);
+  EXPECT_NE(text.out.find(program(2)), std::string::npos);
+  EXPECT_NE(text.out.find("needed by 1"), std::string::npos);
+}
+
+TEST_F(CacheCommand, VerifySaysWhatIsBadAndRepairDropsIt) {
+  EXPECT_EQ(cache({"verify"}).exit_code, 0);
+  samples::flip_one_bit(samples::blob_path(data(), 2));
+  const Finished found = cache({"verify"});
+  EXPECT_EQ(found.exit_code, 1);
+  EXPECT_EQ(found.json()["bad"], 3);
+  EXPECT_EQ(found.json()["findings"][0]["kind"], "blob");
+  EXPECT_EQ(found.json()["findings"][0]["key"], Digest::of(samples::blob(2)).hex());
+  const Finished repaired = cache({"verify", "--repair"});
+  EXPECT_EQ(repaired.exit_code, 1) << "it was bad";
+  EXPECT_EQ(repaired.json()["repaired"], true);
+  const Finished sound = cache({"verify"});
+  EXPECT_EQ(sound.exit_code, 0);
+  EXPECT_EQ(sound.json()["programs"], 2);
+}
+
+TEST_F(CacheCommand, GcOfAStoppedStoreKeepsWhatIsPinned) {
+  ASSERT_EQ(cache({"pin", program(2)}).exit_code, 0);
+  EXPECT_EQ(cache({"ls", "--limit", "0"}).out.find("\"pinned\":true") == std::string::npos, false);
+  const Finished collected = cache({"gc", "--max-size", "1KiB"});
+  EXPECT_EQ(collected.exit_code, 1) << "what is pinned is larger";
+  EXPECT_EQ(collected.json()["programs"], 2);
+  EXPECT_EQ(collected.json()["reached"], false);
+  EXPECT_EQ(cache({"ls"}).json()["programs"], 1);
+  EXPECT_EQ(cache({"unpin", program(2)}).exit_code, 0);
+  const Finished rest = cache({"gc", "--max-size", "0"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.out << rest.err;
+  EXPECT_EQ(rest.json()["stored_bytes"], 0);
+  EXPECT_EQ(cache({"ls"}).json()["records"], 1) << "records outlive binaries";
+}
+
+TEST_F(CacheCommand, BesideACoordinatorReadingIsFreeAndChangesGoThroughIt) {
+  const std::string endpoint = serve();
+  EXPECT_EQ(cache({"ls"}).json()["programs"], 3);
+  EXPECT_EQ(cache({"verify"}).exit_code, 0);
+  const Finished refused = cache({"gc", "--max-size", "0"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("--coordinator"), std::string::npos) << refused.err;
+
+  const Finished pinned = cache({"pin", program(1), "--coordinator", endpoint});
+  EXPECT_EQ(pinned.exit_code, 0) << pinned.err;
+  EXPECT_EQ(pinned.json()["pinned"], true);
+  EXPECT_EQ(cache({"pin", program(9), "--coordinator", endpoint}).exit_code, 2);
+  // Everything was just put; a running service keeps what was used in the last ten minutes.
+  const Finished kept = cache({"gc", "--max-size", "0", "--coordinator", endpoint});
+  EXPECT_EQ(kept.exit_code, 1) << kept.out << kept.err;
+  EXPECT_EQ(kept.json()["programs"], 0);
+  EXPECT_EQ(cache({"ls"}).json()["programs"], 3);
+  coordinator_.signal(SIGTERM);
+  EXPECT_EQ(coordinator_.wait(), 0);
+  EXPECT_EQ(cache({"gc", "--max-size", "0"}).json()["programs"], 2) << "the pin outlived it";
+}
+
+TEST_F(CacheCommand, WrongUseSaysWhatToDo) {
+  const Finished key = cache({"pin", "0123"});
+  EXPECT_EQ(key.exit_code, 2);
+  EXPECT_NE(key.err.find("64 hex digits"), std::string::npos) << key.err;
+  const Finished nowhere =
+      run({binary("kiln"), "cache", "ls", "--data-dir", (dir_.path() / "no").string()});
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_NE(nowhere.err.find("--data-dir"), std::string::npos) << nowhere.err;
+  EXPECT_EQ(run({binary("kiln"), "cache"}).exit_code, 2);
+  EXPECT_EQ(cache({"ls", "--sort", "beauty"}).exit_code, 2);
+  EXPECT_EQ(cache({"gc", "--max-size", "much"}).exit_code, 2);
+  const Finished bound =
+      run({binary("kiln-coordinator"), "--data-dir", data().string(), "--cache-size", "much"});
+  EXPECT_EQ(bound.exit_code, 2);
+}
+
+}  // namespace
+}  // namespace kiln::testing
