@@ -17,7 +17,7 @@ void WorkerHealth::saw(int64_t now_ms, double sentinel_us, int device_errors,
                        const CoreOptions& options) {
   if (device_errors_ >= 0 && device_errors > device_errors_) {
     errs_ = true;
-    bad_ms_ = now_ms;
+    fault_ms_ = now_ms;
     reason_ = fmt::format("its device failed: {} faults since the worker started", device_errors);
   }
   device_errors_ = device_errors;
@@ -51,12 +51,10 @@ void WorkerHealth::read_sentinel(int64_t now_ms, double sentinel_us, const CoreO
 }
 
 void WorkerHealth::review(int64_t now_ms, const CoreOptions& options) {
-  if (!errs_ && !drifts_) return;
-  if (now_ms - bad_ms_ < options.quarantine_ms) return;
-  if (drifts_ && good_in_a_row_ < kReadings) return;
-  errs_ = drifts_ = false;
-  bad_in_a_row_ = 0;
-  reason_.clear();
+  if (errs_ && now_ms - fault_ms_ >= options.quarantine_ms) errs_ = false;
+  const bool steady = good_in_a_row_ >= kReadings && now_ms - bad_ms_ >= options.quarantine_ms;
+  if (drifts_ && steady) drifts_ = false;
+  if (!errs_ && !drifts_) reason_.clear();
 }
 
 }  // namespace kiln

@@ -32,8 +32,8 @@ class WorkerHealth {
   double baseline_us_ = 0;
   std::vector<double> first_us_;
   int bad_in_a_row_ = 0, good_in_a_row_ = 0;
-  int device_errors_ = -1;  // -1: no report yet
-  int64_t bad_ms_ = 0;      // the last sign of trouble
+  int device_errors_ = -1;             // -1: no report yet
+  int64_t fault_ms_ = 0, bad_ms_ = 0;  // the last device fault, the last bad reading
   bool errs_ = false, drifts_ = false;
   std::string reason_;
 };

@@ -7,8 +7,9 @@
 namespace kiln::simulation {
 namespace {
 
-// Two measurements of equal candidates, and the choice of finalists by a third, differ by no more.
-constexpr double kWinnerSlack = 1.10;
+// Two measurements of equal candidates, the choice of finalists by a third, and two devices compared
+// by sentinels that are read with an error of 1 %, differ by no more.
+constexpr double kWinnerSlack = 1.13;
 
 }  // namespace
 
