@@ -88,7 +88,8 @@ KilnQuestions blob_fetches(const Stock& stock) {
     questions.frames.push_back(kiln_frame(BlobRequest{1, {blob}}));
   questions.check = [](const Message& answer) {
     const auto* reply = std::get_if<BlobReply>(&answer);
-    return reply != nullptr && reply->chunks.size() == 1 && reply->chunks[0].bytes.size() == kBlobBytes;
+    return reply != nullptr && reply->chunks.size() == 1 &&
+           reply->chunks[0].bytes.size() == kBlobBytes;
   };
   return questions;
 }
