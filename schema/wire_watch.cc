@@ -34,7 +34,7 @@ int64_t resident_bytes() {
 }  // namespace
 
 // False when the kernel has nothing to say about it.
-bool WireWatch::measure(PeerLink& link, Time now) const {
+bool WireWatch::measure(PeerLink& link, bool drained, Time now) const {
   tcp_info info{};
   socklen_t size = sizeof info;
   int unread = 0;
@@ -46,6 +46,9 @@ bool WireWatch::measure(PeerLink& link, Time now) const {
   Traffic& traffic = link.traffic;
   const int64_t taken = static_cast<int64_t>(info.tcpi_bytes_received) - unread;
   if (traffic.since == Time{}) traffic.since = now;
+  traffic.held = 0;
+  if (drained && traffic.delivered == 0) traffic.held = traffic.kept;
+  if (!drained) traffic.held = std::max<int64_t>(0, traffic.kept - limits_.waiting_bytes);
   if (traffic.delivered > 0) {
     traffic.base = std::min(taken, traffic.base + traffic.delivered + kOverhead);
     traffic.since = now;
@@ -61,12 +64,10 @@ bool WireWatch::measure(PeerLink& link, Time now) const {
   return true;
 }
 
-bool WireWatch::offends(const PeerLink& link, bool drained, Time now) const {
+bool WireWatch::offends(const PeerLink& link, Time now) const {
   const Traffic& traffic = link.traffic;
   const auto age = std::chrono::duration_cast<std::chrono::seconds>(now - traffic.since);
-  const int64_t allowed = limits_.kept_bytes + (drained ? 0 : limits_.waiting_bytes) +
-                          limits_.idle_bytes_a_s * age.count();
-  if (traffic.kept > allowed) return true;
+  if (traffic.held > limits_.kept_bytes + limits_.idle_bytes_a_s * age.count()) return true;
   if (link.peer.empty() && age > limits_.silent) return true;
   if (traffic.queued > kSlowReader && now - traffic.took_at > limits_.stuck) return true;
   return traffic.queued > limits_.queued_bytes;
@@ -80,17 +81,16 @@ std::vector<PeerLink*> WireWatch::look(ConnectionTable& connections, bool draine
   if (all || resident < resident_) resident_ = resident;
   const size_t count = all ? links.size() : kLinksALook;
   std::vector<PeerLink*> cut, rest;
-  int64_t kept = 0, queued = 0;
+  int64_t held = 0, queued = 0;
   for (size_t i = 0; i < links.size(); ++i) {
     PeerLink& link = *links[i];
     if (link.dropped) continue;
     const bool turn = (i + links.size() - cursor_ % links.size()) % links.size() < count;
-    if (turn && measure(link, now) && offends(link, drained, now)) {
+    if (turn && measure(link, drained, now) && offends(link, now)) {
       cut.push_back(&link);
       continue;
     }
-    // What was kept may have been delivered since it was measured.
-    if (link.traffic.delivered == 0) kept += link.traffic.kept;
+    held += link.traffic.delivered == 0 ? link.traffic.held : 0;
     queued += link.traffic.queued;
     rest.push_back(&link);
   }
@@ -105,8 +105,7 @@ std::vector<PeerLink*> WireWatch::look(ConnectionTable& connections, bool draine
       cut.push_back(rest[i]);
     }
   };
-  shed(&Traffic::kept, kept,
-       limits_.kept_bytes_in_all + (drained ? 0 : limits_.queued_bytes_in_all));
+  shed(&Traffic::held, held, limits_.kept_bytes_in_all);
   shed(&Traffic::queued, queued, limits_.queued_bytes_in_all);
   return cut;
 }

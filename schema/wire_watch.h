@@ -30,6 +30,9 @@ struct Traffic {
   int64_t handed = 0;     // bytes given to libzmq
   // The watch's own.
   int64_t base = 0, kept = 0;  // `base`: those taken that were delivered, or forgiven
+  // Of what was kept at the last look, what all that was whole being taken since has not moved: no
+  // message that merely waits for us.
+  int64_t held = 0;
   int64_t acked = 0, acked_base = 0, queued = 0;
   Time since{};    // when `base` was taken
   Time took_at{};  // when `acked` last moved
@@ -58,8 +61,8 @@ class WireWatch {
   std::vector<PeerLink*> look(ConnectionTable& connections, bool drained, Time now);
 
  private:
-  bool measure(PeerLink& link, Time now) const;
-  bool offends(const PeerLink& link, bool drained, Time now) const;
+  bool measure(PeerLink& link, bool drained, Time now) const;
+  bool offends(const PeerLink& link, Time now) const;
 
   WireLimits limits_;
   Time next_{};
