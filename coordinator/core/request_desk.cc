@@ -6,8 +6,8 @@
 
 #include "compiler_core/base/check.h"
 #include "coordinator/core/failure_class.h"
-#include "coordinator/core/planted.h"
 #include "coordinator/core/partition_choice.h"
+#include "coordinator/core/planted.h"
 
 namespace kiln {
 namespace {
@@ -340,9 +340,9 @@ void RequestDesk::finish(int64_t now_ms, ProgramFlight& flight, const Status& st
     answer(flight, id, id == flight.starter ? CacheOutcome::kTuned : CacheOutcome::kJoined,
            flight.program_json, out);
   }
+  if (!stored) out.push_back(KeepProgram{flight.program_json});
   detached_.ended(now_ms, flight.key, stored, out);
   end(flight);
-  if (!stored) out.push_back(KeepProgram{flight.program_json});
 }
 
 void RequestDesk::fail_flight(int64_t now_ms, ProgramFlight& flight, const Error& error,
