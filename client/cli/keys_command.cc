@@ -40,17 +40,13 @@ Result<std::string> signing_key(const Options& options) {
 Result<Path> make_key(const Options& options, const Path& folder) {
   ClientKey key;
   key.name = options.files.front();
+  TRY_STATUS(check_key_name(key.name));  // before anything is made for it
   TRY(key.grant, parse_grant(options.role));
   TRY(const KeyPair server, ensure_server_keys(folder));
   key.server_key = server.public_key;
   key.pair = make_key_pair();
-  if (options.keys_dir.empty()) {
-    TRY(const SigningKey signing, SigningKey::load_or_create(Path(options.data_dir) / "signing"));
-    key.signing_key = to_hex(signing.public_key());
-  }
   TRY(key.signing_key, signing_key(options));
   const Path file = options.out.empty() ? Path(key.name + ".key") : Path(options.out);
-  TRY_STATUS(check_key_name(key.name));
   TRY_STATUS(write_client_key(file, key));
   if (auto let_in = authorize(folder, {key.grant, key.name, key.pair.public_key}); !let_in) {
     std::error_code ignored;
