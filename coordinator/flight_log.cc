@@ -103,18 +103,37 @@ void FlightLog::leave(int64_t now_ms, std::map<RequestId, Digest>::iterator requ
     flight.outcome = to_string(reply->outcome.error().code);
     flight.reason = reply->outcome.error().message;
   }
-  if (--flight.waiting > 0) return;
-  // What the index knew, or was asked about and did not know, was no flight to speak of.
-  const bool looked_up_only = !flight.reached(FlightStage::kPlanning) &&
-                              (flight.outcome == "hit" || flight.outcome == "not_found");
-  if (!looked_up_only) {
-    enter(now_ms, flight.stage, flight);
-    end(key, flight, now_ms - flight.started_ms);
-  }
+  flight.detached |= reply != nullptr && reply->outcome && *reply->outcome == CacheOutcome::kQueued;
+  if (--flight.waiting > 0 || flight.detached) return;
+  end(now_ms, key, flight);
   flights_.erase(found);
 }
 
-void FlightLog::end(const Digest& key, const Flight& flight, int64_t total_ms) {
+void FlightLog::detached_ended(int64_t now_ms, const Digest& key, const EndFlight& ended) {
+  Flight& flight = flights_[key];
+  if (flight.requests == 0 && !flight.detached) {  // queued in an earlier life
+    flight.started_ms = flight.stage_since_ms = now_ms;
+    flight.target = ended.flight.target.to_string();
+    flight.mode = to_string(ended.flight.mode);
+  }
+  flight.detached = false;
+  flight.outcome = ended.outcome ? "tuned" : to_string(ended.outcome.error().code);
+  if (!ended.outcome) flight.reason = ended.outcome.error().message;
+  if (flight.waiting > 0) return;
+  end(now_ms, key, flight);
+  flights_.erase(key);
+}
+
+void FlightLog::end(int64_t now_ms, const Digest& key, Flight& flight) {
+  // What the index knew, or was asked about and did not know, was no flight to speak of.
+  const bool looked_up_only = !flight.reached(FlightStage::kPlanning) &&
+                              (flight.outcome == "hit" || flight.outcome == "not_found");
+  if (looked_up_only) return;
+  enter(now_ms, flight.stage, flight);
+  report(key, flight, now_ms - flight.started_ms);
+}
+
+void FlightLog::report(const Digest& key, const Flight& flight, int64_t total_ms) {
   ++times_.outcomes[flight.outcome];
   times_.total.observe(seconds(total_ms));
   for (size_t i = 0; i < kFlightStages; ++i) {

@@ -7,7 +7,9 @@
 //     wait_graph_s=0.012 planning_s=0.050 tuning_s=2.000 storing_s=0.010 total_s=2.260
 //
 // candidates: of the kernels that were not cached; winners_us: the sum of the program's kernels'
-// medians, 0 in default mode. Stages that were not reached took 0.
+// medians, 0 in default mode. Stages that were not reached took 0. A detached flight has its line
+// when it ends, not when it is queued; of one that an earlier coordinator queued only the end is
+// known.
 #pragma once
 
 #include <array>
@@ -40,6 +42,7 @@ class FlightLog {
   void answered(int64_t now_ms, const ClientId& client, const CompileReply& reply);
   void cancelled(int64_t now_ms, const ClientId& client, uint64_t request);
   void gone(int64_t now_ms, const ClientId& client);
+  void detached_ended(int64_t now_ms, const Digest& key, const EndFlight& ended);
 
   const FlightTimes& times() const { return times_; }  // of flights that ended
 
@@ -54,6 +57,7 @@ class FlightLog {
     size_t kernels = 0, cached = 0, candidates = 0;
     double winners_us = 0;
     size_t waiting = 0, requests = 0;
+    bool detached = false;  // goes on though nobody waits
     std::set<ClientId> clients;
     std::string outcome = "abandoned", reason;
     bool reached(FlightStage s) const { return stages_reached.test(static_cast<size_t>(s)); }
@@ -62,7 +66,8 @@ class FlightLog {
   Flight* find(const Digest& key);
   void leave(int64_t now_ms, std::map<RequestId, Digest>::iterator request,
              const CompileReply* reply);
-  void end(const Digest& key, const Flight& flight, int64_t total_ms);
+  void end(int64_t now_ms, const Digest& key, Flight& flight);
+  void report(const Digest& key, const Flight& flight, int64_t total_ms);
 
   const Sink sink_;
   std::unordered_map<Digest, Flight> flights_;

@@ -102,7 +102,7 @@ struct Service::Impl {
   void on(StoreKernel action) { store.store(std::move(action)); }
   void on(const StoreProgram& action);
   void on(StoreFlight action) { store.store(std::move(action)); }
-  void on(const EndFlight& action) { store.end(action); }
+  void on(const EndFlight& action);
   void on(KeepProgram action) { store.keep(std::move(action)); }
 
   // Constant after construction.
@@ -270,7 +270,7 @@ bool Service::Impl::send_blob_pieces() {
   size_t bytes = 0;
   bool more = true;
   while (more && bytes < kBlobBytesATurn) {
-    auto piece = blobs.next(can_take);
+    auto piece = blobs.next(now_ms(), can_take);
     more = piece.has_value();
     if (!more) break;
     bytes += kBytesAPiece;
@@ -480,6 +480,14 @@ void Service::Impl::on(Answer action) {
 void Service::Impl::on(SendOrders action) {
   signer.sign(action.orders);
   if (const PeerId* peer = sessions.peer_of(action.worker)) send(*peer, action.orders);
+}
+
+void Service::Impl::on(const EndFlight& action) {
+  const DetachedFlight& flight = action.flight;
+  flights.detached_ended(
+      now_ms(), program_key(flight.graph, flight.target, flight.mode, options.core.codegen),
+      action);
+  store.end(action);
 }
 
 void Service::Impl::on(const StoreProgram& action) {

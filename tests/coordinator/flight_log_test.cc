@@ -61,6 +61,26 @@ TEST_F(FlightLogTest, WritesOneLineWhenTheLastWaiterIsAnswered) {
   }
 }
 
+TEST_F(FlightLogTest, ADetachedFlightHasItsLineWhenItEnds) {
+  ask(1'000, "a", 1);
+  log_.planning(1'000, key_);
+  log_.planned(1'050, plan());
+  answer(1'060, "a", 1, CacheOutcome::kQueued);
+  EXPECT_TRUE(lines_.empty());
+  log_.detached_ended(3'050, key_, {});
+  EXPECT_TRUE(said("outcome=tuned"));
+  EXPECT_TRUE(said("tuning_s=2.000"));
+}
+
+TEST_F(FlightLogTest, ADetachedFlightOfAnEarlierLifeHasItsEnd) {
+  EndFlight ended;
+  ended.flight.target = {Backend::kCpu, "x86-64-v3", "", 0, {}};
+  ended.outcome = fail(Code::kUnsupported, "no kernel for it");
+  log_.detached_ended(1'000, key_, ended);
+  EXPECT_TRUE(said("target=cpu:x86-64-v3"));
+  EXPECT_TRUE(said("outcome=unsupported"));
+}
+
 TEST_F(FlightLogTest, SaysWhyAFlightFailed) {
   ask(1'000, "a", 1);
   answer(1'010, "a", 1, fail(Code::kUnsupported, "no kernel for \"scan\""));
