@@ -52,7 +52,10 @@ class Raw:
             self.socket.sendall(b"\x04" + bytes([len(ready)]) + ready)
             got = b""
             while len(got) < 66:
-                got += self.socket.recv(66 - len(got))
+                piece = self.socket.recv(66 - len(got))
+                if not piece:
+                    raise OSError("closed")
+                got += piece
             self.socket.recv(got[65])
 
     def pour(self, data, seconds=8, limit=8 << 30):
