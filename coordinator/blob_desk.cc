@@ -10,6 +10,13 @@ constexpr int64_t kPieceBytes = 128 << 10;
 constexpr int kReadsAPiece = 16;
 constexpr int kMaxOpenAPeer = 16;
 constexpr size_t kMaxOpen = 20'000;
+constexpr int64_t kRefusedPatienceMs = 2'000;
+
+// Of a blob that cannot be read. Anything else is this process's own trouble, which passes: the
+// blob is as good as ever.
+bool is_lost(Code code) {
+  return code == Code::kNotFound || code == Code::kCorruption || code == Code::kUnavailable;
+}
 
 }  // namespace
 
@@ -39,7 +46,8 @@ void BlobDesk::remove(const PeerId& peer) {
   std::erase_if(waiting_, [&](const Transfer& transfer) { return transfer.peer == peer; });
 }
 
-std::optional<BlobDesk::Piece> BlobDesk::next(const std::function<bool(const PeerId&)>& can_take) {
+std::optional<BlobDesk::Piece> BlobDesk::next(int64_t now_ms,
+                                              const std::function<bool(const PeerId&)>& can_take) {
   for (size_t i = waiting_.size(); i > 0; --i) {
     Transfer transfer = std::move(waiting_.front());
     waiting_.pop_front();
@@ -47,9 +55,11 @@ std::optional<BlobDesk::Piece> BlobDesk::next(const std::function<bool(const Pee
       waiting_.push_back(std::move(transfer));
       continue;
     }
-    Piece piece = advance(transfer);
+    Piece piece = advance(transfer, now_ms);
     if (!piece.reply.last) {
+      const bool has_news = !piece.reply.chunks.empty() || !piece.reply.missing.empty();
       waiting_.push_back(std::move(transfer));
+      if (!has_news) continue;
     } else if (const auto open = open_.find(transfer.peer); --open->second == 0) {
       open_.erase(open);
     }
@@ -58,7 +68,7 @@ std::optional<BlobDesk::Piece> BlobDesk::next(const std::function<bool(const Pee
   return std::nullopt;
 }
 
-BlobDesk::Piece BlobDesk::advance(Transfer& transfer) {
+BlobDesk::Piece BlobDesk::advance(Transfer& transfer, int64_t now_ms) {
   Piece piece{transfer.peer, {}};
   BlobReply& reply = piece.reply;
   reply.request = transfer.request.request;
@@ -67,14 +77,20 @@ BlobDesk::Piece BlobDesk::advance(Transfer& transfer) {
   int reads = 0;
   while (transfer.next < digests.size() && room > 0 && reads < kReadsAPiece) {
     const Digest& digest = digests[transfer.next];
-    const std::string* blob = open(digest, reads);
-    if (blob == nullptr) {
+    const Result<const std::string*> opened = open(digest, reads);
+    if (!opened) {
+      const bool lost = is_lost(opened.error().code);
+      if (!transfer.refused_ms) transfer.refused_ms = now_ms;
+      if (!lost && now_ms - *transfer.refused_ms < kRefusedPatienceMs) break;
       reply.missing.push_back(digest);
-      missing_.push_back(digest);
+      if (lost) missing_.push_back(digest);
+      transfer.refused_ms.reset();
       transfer.offset = 0;
       ++transfer.next;
       continue;
     }
+    transfer.refused_ms.reset();
+    const std::string* const blob = *opened;
     const auto total = static_cast<int64_t>(blob->size());
     const int64_t size = std::min(room, total - transfer.offset);
     reply.chunks.push_back(
@@ -91,12 +107,10 @@ BlobDesk::Piece BlobDesk::advance(Transfer& transfer) {
   return piece;
 }
 
-const std::string* BlobDesk::open(const Digest& digest, int& reads) {
+Result<const std::string*> BlobDesk::open(const Digest& digest, int& reads) {
   if (const std::string* blob = shelf_.find(digest)) return blob;
   ++reads;
-  auto read = cache_.blob(digest);
-  if (!read) return nullptr;
-  unshelved_ = *std::move(read);
+  TRY(unshelved_, cache_.blob(digest));
   shelf_.put(digest, unshelved_);
   return &unshelved_;
 }

@@ -31,23 +31,26 @@ class BlobDesk {
     BlobReply reply;
   };
   // The next piece for a peer that `can_take` one and gave credit for it; nothing when there is
-  // none. Reads a bounded number of files.
-  std::optional<Piece> next(const std::function<bool(const PeerId&)>& can_take);
+  // none. Reads a bounded number of files. A file that cannot be read now (no descriptors left, no
+  // memory) is tried again by later calls, for some seconds of the caller's clock; then that peer
+  // is told that it is missing.
+  std::optional<Piece> next(int64_t now_ms, const std::function<bool(const PeerId&)>& can_take);
 
-  // Blobs that were asked for and are not to be had, since the last call: absent, or corrupt.
+  // Blobs that were asked for and are lost, since the last call: absent, corrupt, or in a part of
+  // the disk that cannot be read.
   std::vector<Digest> take_missing();
 
  private:
   struct Transfer {
     PeerId peer;
     BlobRequest request;
-    size_t next = 0;     // index into request.digests
-    int64_t offset = 0;  // of that blob
+    size_t next = 0;                    // index into request.digests
+    int64_t offset = 0;                 // of that blob
+    std::optional<int64_t> refused_ms = {};  // when it could first not be read
   };
-  Piece advance(Transfer& transfer);
-  // The blob, from the shelf or else the cache, to which a read of a file is counted; null:
-  // missing.
-  const std::string* open(const Digest& digest, int& reads);
+  Piece advance(Transfer& transfer, int64_t now_ms);
+  // The blob, from the shelf or else the cache, to which a read of a file is counted.
+  Result<const std::string*> open(const Digest& digest, int& reads);
 
   KernelCache& cache_;
   BlobShelf& shelf_;

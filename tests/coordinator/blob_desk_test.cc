@@ -1,0 +1,106 @@
+#include "coordinator/blob_desk.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+namespace kiln {
+namespace {
+
+class BlobDeskTest : public ::testing::Test {
+ protected:
+  Digest put(const std::string& bytes) {
+    std::promise<Status> stored;
+    cache_->put_blob(bytes, [&](Status status) { stored.set_value(std::move(status)); });
+    EXPECT_TRUE(stored.get_future().get());
+    return Digest::of(bytes);
+  }
+  Path file_of(const Digest& digest) const {
+    return dir_.path() / "data" / "blobs" / digest.hex().substr(0, 2) / digest.hex();
+  }
+  // A link to itself in the file's place cannot be opened: an error that says nothing of the blob,
+  // like that of a process out of descriptors.
+  void refuse(const Digest& digest) {
+    std::filesystem::rename(file_of(digest), aside());
+    std::filesystem::create_symlink(file_of(digest), file_of(digest));
+  }
+  void relent(const Digest& digest) {
+    std::filesystem::remove(file_of(digest));
+    std::filesystem::rename(aside(), file_of(digest));
+  }
+  void ask(const PeerId& peer, std::vector<Digest> digests) {
+    BlobRequest request;
+    request.request = 1;
+    request.digests = std::move(digests);
+    request.credit = 1 << 20;
+    EXPECT_TRUE(desk_.add(peer, std::move(request)));
+  }
+  std::optional<BlobDesk::Piece> next(int64_t now_ms) {
+    return desk_.next(now_ms, [](const PeerId&) { return true; });
+  }
+  Path aside() const { return dir_.path() / "aside"; }
+
+  const TempDir dir_ = TempDir::create("kiln-blob-desk").value();
+  const std::unique_ptr<KernelCache> cache_ = KernelCache::open(dir_.path() / "data").value();
+  BlobShelf shelf_{0};
+  BlobDesk desk_{*cache_, shelf_};
+};
+
+TEST_F(BlobDeskTest, ABlobIsSentWhole) {
+  const Digest blob = put("binary");
+  ask("peer", {blob});
+  const auto piece = next(0);
+  ASSERT_TRUE(piece);
+  ASSERT_EQ(piece->reply.chunks.size(), 1u);
+  EXPECT_EQ(piece->reply.chunks[0].bytes, "binary");
+  EXPECT_TRUE(piece->reply.last);
+  EXPECT_TRUE(desk_.empty());
+}
+
+TEST_F(BlobDeskTest, AnAbsentBlobIsLost) {
+  const Digest blob = Digest::of("never put");
+  ask("peer", {blob});
+  const auto piece = next(0);
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->reply.missing, std::vector{blob});
+  EXPECT_EQ(desk_.take_missing(), std::vector{blob});
+}
+
+TEST_F(BlobDeskTest, WhatCannotBeReadNowIsTriedAgainAndHoldsUpNobody) {
+  const Digest blob = put("binary"), other = put("other");
+  refuse(blob);
+  ask("peer", {other, blob});
+  ask("neighbour", {other});
+  const auto first = next(0), second = next(0);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->reply.chunks.size(), 1u);
+  EXPECT_FALSE(first->reply.last);
+  EXPECT_EQ(second->peer, "neighbour");
+  EXPECT_TRUE(second->reply.last);
+  EXPECT_FALSE(next(0));
+  EXPECT_FALSE(desk_.empty());
+
+  relent(blob);
+  const auto third = next(10);
+  ASSERT_TRUE(third);
+  ASSERT_EQ(third->reply.chunks.size(), 1u);
+  EXPECT_EQ(third->reply.chunks[0].bytes, "binary");
+  EXPECT_TRUE(third->reply.last);
+  EXPECT_TRUE(desk_.take_missing().empty());
+}
+
+TEST_F(BlobDeskTest, WhatCannotBeReadForLongIsMissingToThatPeerAndNotLost) {
+  const Digest blob = put("binary");
+  refuse(blob);
+  ask("peer", {blob});
+  EXPECT_FALSE(next(1'000));
+  EXPECT_FALSE(next(2'999));
+  const auto piece = next(3'000);
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->reply.missing, std::vector{blob});
+  EXPECT_TRUE(piece->reply.last);
+  EXPECT_TRUE(desk_.take_missing().empty());
+}
+
+}  // namespace
+}  // namespace kiln
