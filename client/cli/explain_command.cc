@@ -168,16 +168,15 @@ Result<std::string> explain_file(const Options& options, const std::string& file
   TRY(wanted.target, complete_target(options, wanted.target));
   std::string cache;
   const auto hit = look_up(options, program.graph, wanted, cache);
+  Program identity;
+  identity.target = wanted.target;
+  identity.mode = wanted.mode;
+  identity.codegen = codegen_identity();
   std::vector<Program> tuned;
-  if (hit) {
-    tuned.push_back(hit->program());
-  } else {
-    Program identity;
-    identity.target = wanted.target;
-    identity.mode = wanted.mode;
-    identity.codegen = codegen_identity();
-    tuned = sharing_programs(options, identity);
-  }
+  if (hit) tuned.push_back(hit->program());
+  // Of a hit, the kernels are known; others' may time the cuts that it did not take.
+  if (!hit || wanted.mode == Mode::kMaxAutotune)
+    std::ranges::move(sharing_programs(options, identity), std::back_inserter(tuned));
   const DevicePeak peak =
       wanted.target.backend == Backend::kCpu ? host_peak(wanted.target) : cuda_peak(wanted.target);
   TRY(Explanation explanation, explain(program, wanted.target, wanted.mode, tuned, peak));

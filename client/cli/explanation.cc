@@ -4,6 +4,7 @@
 #include <map>
 
 #include "compiler_core/codegen/lower.h"
+#include "compiler_core/plan/alternatives.h"
 #include "compiler_core/plan/seams.h"
 #include "compiler_core/tune/search_space.h"
 
@@ -17,6 +18,47 @@ std::string type_text(const Node& node) {
 void add_once(std::vector<std::string>& list, const std::string& text) {
   if (!text.empty() && std::find(list.begin(), list.end(), text) == list.end())
     list.push_back(text);
+}
+
+const ProgramKernel* known_kernel(const Digest& workload, std::span<const Program> tuned) {
+  for (const Program& program : tuned)
+    for (const ProgramKernel& kernel : program.kernels)
+      if (kernel.workload == workload) return &kernel;
+  return nullptr;
+}
+
+// The program itself, where the cache has it.
+const Program* program_of_graph(const Digest& graph, std::span<const Program> tuned) {
+  const auto same = std::ranges::find(tuned, graph, &Program::graph);
+  return same == tuned.end() ? nullptr : &*same;
+}
+
+// What all launches take together; 0 where some kernel's time is not known.
+double launches_us(const Plan& plan, std::span<const Program> tuned) {
+  std::vector<double> times;
+  for (const Workload& workload : plan.kernels) {
+    const ProgramKernel* known = known_kernel(workload.digest, tuned);
+    if (known == nullptr || known->report.best_us <= 0) return 0;
+    times.push_back(known->report.best_us);
+  }
+  double us = 0;
+  for (const Launch& launch : plan.launches) us += times[static_cast<size_t>(launch.kernel)];
+  return us;
+}
+
+size_t alternative_of(const std::vector<PlanAlternative>& all, const Program* known) {
+  if (known == nullptr) return 0;
+  std::vector<Digest> workloads;
+  for (const ProgramKernel& kernel : known->kernels) workloads.push_back(kernel.workload);
+  return alternative_with(all, workloads);
+}
+
+std::string reason_for(size_t chosen, size_t alternatives, Mode mode, bool known) {
+  if (alternatives == 1) return "the rules leave one";
+  if (mode == Mode::kDefault) return "default mode times nothing and takes the rules'";
+  if (!known) return "not tuned yet: max-autotune times all and takes the fastest";
+  return chosen == 0 ? "no other that worked was faster by more than 2 % when it was tuned"
+                     : "the fastest that worked when it was tuned";
 }
 
 class Explainer {
@@ -89,14 +131,12 @@ class Explainer {
   static ExplainedKernel explain_kernel(const Workload& workload, std::span<const Program> tuned,
                                         const Target& target) {
     ExplainedKernel kernel{workload, "", ""};
-    for (const Program& program : tuned)
-      for (const ProgramKernel& known : program.kernels)
-        if (known.workload == workload.digest) {
-          kernel.schedule = known.schedule;
-          kernel.time_us = known.report.best_us;
-          kernel.known = true;
-          return kernel;
-        }
+    if (const ProgramKernel* known = known_kernel(workload.digest, tuned)) {
+      kernel.schedule = known->schedule;
+      kernel.time_us = known->report.best_us;
+      kernel.known = true;
+      return kernel;
+    }
     const auto space = search_space(workload, target);
     if (space)
       kernel.schedule = space->front().to_string();
@@ -144,17 +184,24 @@ class Explainer {
 Result<Explanation> explain(const ExportedProgram& program, const Target& target, Mode mode,
                             std::span<const Program> tuned, const DevicePeak& peak) {
   TRY(const NormalForm form, normalise(program.graph));
-  TRY(const Partition parts, partition(form.graph));
-  TRY(const Plan cut, plan(Partition(parts)));
-  TRY(Explanation explanation, Explainer(program, form, parts).run(cut, tuned, target, peak));
+  TRY(const std::vector<PlanAlternative> ways, plan_alternatives(form.graph));
+  const Program* known = program_of_graph(form.digest, tuned);
+  const size_t way = alternative_of(ways, known);
+  PartitionOptions options;
+  options.rules = ways[way].rules;
+  TRY(const Partition parts, partition(form.graph, options));
+  TRY(Explanation explanation,
+      Explainer(program, form, parts).run(ways[way].plan, tuned, target, peak));
   explanation.graph = form.digest;
   explanation.target = target;
   explanation.mode = mode;
-  for (const Program& same : tuned) {
-    if (same.graph != form.digest) continue;
-    for (const Guard& guard : same.guards) explanation.guards.push_back(guard.to_string());
-    break;
-  }
+  for (const PlanAlternative& each : ways)
+    explanation.alternatives.push_back(
+        {each.name, static_cast<int>(each.plan.launches.size()), launches_us(each.plan, tuned)});
+  explanation.alternative = static_cast<int>(way);
+  explanation.alternative_reason = reason_for(way, ways.size(), mode, known != nullptr);
+  if (known != nullptr)
+    for (const Guard& guard : known->guards) explanation.guards.push_back(guard.to_string());
   return explanation;
 }
 

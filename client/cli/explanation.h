@@ -43,6 +43,13 @@ struct ExplainedKernel {
   bool known = false;  // the cache has it
 };
 
+// A way to cut the program into kernels.
+struct ExplainedAlternative {
+  std::string name;  // as PlanAlternative's
+  int launches = 0;
+  double time_us = 0;  // of all launches by their kernels' times; 0: some are not known
+};
+
 struct Explanation {
   Digest graph;
   Target target;
@@ -50,7 +57,11 @@ struct Explanation {
   std::string cache;  // "hit", "miss", "not asked", or why nobody answered
   std::vector<Symbol> symbols;
   std::vector<std::string> guards;
-  std::vector<int64_t> sizes;            // what costs are computed for: the hints
+  std::vector<int64_t> sizes;  // what costs are computed for: the hints
+  // The ways to cut it, the one by rules first, and which of them the rest is about.
+  std::vector<ExplainedAlternative> alternatives;
+  int alternative = 0;
+  std::string alternative_reason;
   std::vector<ExplainedKernel> kernels;  // distinct
   std::vector<ExplainedLaunch> launches;
   int64_t arena_bytes = 0;
@@ -61,6 +72,7 @@ struct Explanation {
 
 // `tuned`: programs that the cache has for this target, mode and code generator: this one, or
 // others that share kernels with it. A kernel that none has gets its first choice for a schedule.
+// The cut is this one's where it is among them, else the one by rules.
 // kUnsupported when the program has no plan.
 Result<Explanation> explain(const ExportedProgram& program, const Target& target, Mode mode,
                             std::span<const Program> tuned, const DevicePeak& peak);

@@ -154,6 +154,22 @@ std::string symbol_text(const Explanation& all, size_t i) {
   return fmt::format("s{} from {} to {} (costs for {})", i, symbol.range.min, most, all.sizes[i]);
 }
 
+// "attention in three kernels, 5 launches, 812.0 us".
+std::string alternative_text(const ExplainedAlternative& one) {
+  return fmt::format("{}, {} launch{}, {}", one.name, one.launches, one.launches == 1 ? "" : "es",
+                     one.time_us > 0 ? time_text(one.time_us) : "time not known here");
+}
+
+// Nothing where there is no choice.
+void add_alternatives(std::string& text, const Explanation& all) {
+  if (all.alternatives.size() < 2) return;
+  const auto chosen = static_cast<size_t>(all.alternative);
+  add_list(text, "cut",
+           {alternative_text(all.alternatives[chosen]) + ": " + all.alternative_reason});
+  for (size_t i = 0; i < all.alternatives.size(); ++i)
+    if (i != chosen) add_list(text, "", {"not: " + alternative_text(all.alternatives[i])});
+}
+
 // Also of some launches only, when the cache knows some of the kernels.
 std::string measured_text(double time_us, size_t timed, size_t launches) {
   if (timed == 0) return "";
@@ -181,6 +197,7 @@ std::string explanation_text(const std::string& file, const Explanation& all) {
            {fmt::format("{} in {} launches; floor {} together{}", all.kernels.size(),
                         all.launches.size(), time_text(floor_us),
                         measured_text(time_us, timed, all.launches.size()))});
+  add_alternatives(text, all);
   add_list(text, "memory",
            {fmt::format("arena {}; its temporaries one by one {}; alive at once {}",
                         bytes_text(all.arena_bytes), bytes_text(all.temporary_bytes),
@@ -196,6 +213,11 @@ std::string explanation_text(const std::string& file, const Explanation& all) {
 ordered_json explanation_json(const std::string& file, const Explanation& all) {
   ordered_json kernels = ordered_json::array(), symbols = ordered_json::array();
   for (size_t i = 0; i < all.launches.size(); ++i) kernels.push_back(launch_json(all, i));
+  ordered_json alternatives = ordered_json::array();
+  for (const ExplainedAlternative& one : all.alternatives) {
+    alternatives.push_back({{"name", one.name}, {"launches", one.launches}});
+    alternatives.back()["time_us"] = one.time_us > 0 ? ordered_json(one.time_us) : ordered_json();
+  }
   for (const Symbol& symbol : all.symbols)
     symbols.push_back(
         {{"min", symbol.range.min}, {"max", symbol.range.max}, {"hint", symbol.hint}});
@@ -207,6 +229,9 @@ ordered_json explanation_json(const std::string& file, const Explanation& all) {
           {"launches", all.launches.size()},
           {"distinct_kernels", all.kernels.size()},
           {"kernels_known", std::ranges::count_if(all.kernels, &ExplainedKernel::known)},
+          {"alternatives", std::move(alternatives)},
+          {"alternative", all.alternative},
+          {"alternative_reason", all.alternative_reason},
           {"symbols", std::move(symbols)},
           {"guards", all.guards},
           {"arena_bytes", all.arena_bytes},

@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/plan/alternatives.h"
 
 namespace kiln::cli {
 namespace {
@@ -92,6 +94,85 @@ TEST(Explanation, TimesWhatOtherProgramsHaveOfItsKernels) {
   EXPECT_NE(explanation_text("f", all).find("measured 12.5 us for 1 of the launches"),
             std::string::npos)
       << explanation_text("f", all);
+}
+
+// Two of x + y: a sum along the rows and a maximum of each, so large that it may be worth computing
+// twice.
+ExportedProgram two_cuts() {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {8192, 64}), y = b.input(DType::kF32, {8192, 64});
+  const NodeId sum = b.binary(Op::kAdd, b.binary(Op::kMul, x, y), y);
+  const NodeId column = b.reduce(Op::kReduceSum, sum, {0});
+  const NodeId row = b.reduce(Op::kReduceMax, b.binary(Op::kMul, sum, x), {1});
+  ExportedProgram program{*b.finish({column, row}), {}, {}};
+  for (const char* name : {"x", "y"}) program.inputs.emplace_back().name = name;
+  return program;
+}
+
+Explanation explained(const ExportedProgram& program, std::span<const Program> tuned,
+                      Mode mode = Mode::kMaxAutotune) {
+  auto explanation = explain(program, kTarget, mode, tuned, kPeak);
+  EXPECT_TRUE(explanation.has_value()) << explanation.error().message;
+  return explanation ? *std::move(explanation) : Explanation();
+}
+
+// The program of `graph` whose kernels are those of `cut`, each timed.
+Program tuned_as(const Digest& graph, const PlanAlternative& cut, double us) {
+  Program program;
+  program.graph = graph;
+  for (const Workload& workload : cut.plan.kernels) {
+    ProgramKernel& kernel = program.kernels.emplace_back();
+    kernel.workload = workload.digest;
+    kernel.schedule = "tuned";
+    kernel.report.best_us = us;
+  }
+  return program;
+}
+
+TEST(Explanation, IsAboutTheCutThatWasTakenAndSaysWhy) {
+  const ExportedProgram program = two_cuts();
+  const NormalForm form = *normalise(program.graph);
+  const auto cuts = *plan_alternatives(form.graph);
+  ASSERT_EQ(cuts.size(), 2u);
+  for (size_t taken = 0; taken < cuts.size(); ++taken) {
+    const Program tuned = tuned_as(form.digest, cuts[taken], 3);
+    const Explanation all = explained(program, {&tuned, 1});
+    EXPECT_EQ(all.alternative, static_cast<int>(taken));
+    ASSERT_EQ(all.launches.size(), cuts[taken].plan.launches.size());
+    for (const ExplainedKernel& kernel : all.kernels) EXPECT_EQ(kernel.schedule, "tuned");
+    EXPECT_EQ(all.alternatives[taken].time_us, 3.0 * static_cast<double>(all.launches.size()));
+    EXPECT_EQ(all.alternatives[1 - taken].time_us, 0) << "not known";
+    const std::string text = explanation_text("f", all);
+    EXPECT_NE(text.find("cut       " + cuts[taken].name), std::string::npos) << text;
+    EXPECT_NE(text.find("not: " + cuts[1 - taken].name), std::string::npos) << text;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  }
+}
+
+TEST(Explanation, ComparesTheTimesOfCutsWhereOtherProgramsHaveTheirKernels) {
+  const ExportedProgram program = two_cuts();
+  const NormalForm form = *normalise(program.graph);
+  const auto cuts = *plan_alternatives(form.graph);
+  const std::vector<Program> tuned = {tuned_as(form.digest, cuts[1], 3),
+                                      tuned_as(Digest::of("other"), cuts[0], 5)};
+  const auto json = explanation_json("f", explained(program, tuned));
+  EXPECT_EQ(json["alternative"], 1) << json;
+  ASSERT_EQ(json["alternatives"].size(), 2u);
+  EXPECT_EQ(json["alternatives"][1]["name"], cuts[1].name);
+  EXPECT_GT(json["alternatives"][0]["time_us"], json["alternatives"][1]["time_us"]);
+}
+
+TEST(Explanation, WithoutTimesTheRulesDecideAndItSaysSo) {
+  const ExportedProgram program = two_cuts();
+  const Explanation fresh = explained(program, {});
+  EXPECT_EQ(fresh.alternative, 0);
+  EXPECT_NE(fresh.alternative_reason.find("not tuned yet"), std::string::npos);
+  const Explanation plain = explained(program, {}, Mode::kDefault);
+  EXPECT_NE(plain.alternative_reason.find("default mode"), std::string::npos);
+  const Explanation one = explained("softmax");
+  EXPECT_EQ(one.alternatives.size(), 1u);
+  EXPECT_EQ(explanation_text("f", one).find("     cut "), std::string::npos) << "no choice";
 }
 
 TEST(Explanation, JsonHasAnEntryForEachLaunch) {
