@@ -39,6 +39,7 @@ void Session::judge(CompileReply& reply) {
 const Session* SessionTable::open(const PeerId& peer, Session session) {
   if (sessions_.size() >= max_sessions_ && !sessions_.contains(peer)) return nullptr;
   session.token = make_token();
+  order_.insert(peer);
   return &(sessions_[peer] = std::move(session));
 }
 
@@ -52,6 +53,7 @@ Session SessionTable::close(const PeerId& peer) {
   if (found == sessions_.end()) return {};
   Session session = std::move(found->second);
   sessions_.erase(found);
+  order_.erase(peer);
   const auto speaker = workers_.find(session.worker);
   if (speaker == workers_.end() || speaker->second != peer) {
     session.worker.clear();
@@ -107,11 +109,11 @@ std::vector<PeerId> SessionTable::workers() const {
 
 std::vector<PeerId> SessionTable::quiet(int64_t before_ms, size_t limit) {
   std::vector<PeerId> peers;
-  auto at = sessions_.upper_bound(cursor_);
-  for (size_t seen = 0; seen < sessions_.size() && peers.size() < limit; ++seen) {
-    if (at == sessions_.end()) at = sessions_.begin();
-    if (at->second.heard_ms < before_ms) peers.push_back(at->first);
-    cursor_ = at->first;
+  auto at = order_.upper_bound(cursor_);
+  for (size_t seen = 0; seen < order_.size() && peers.size() < limit; ++seen) {
+    if (at == order_.end()) at = order_.begin();
+    if (sessions_.at(*at).heard_ms < before_ms) peers.push_back(*at);
+    cursor_ = *at;
     ++at;
   }
   return peers;

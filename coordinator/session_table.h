@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "coordinator/core/core.h"
@@ -59,14 +60,15 @@ class SessionTable {
 
  private:
   const size_t max_sessions_;
-  std::map<PeerId, Session> sessions_;
+  std::unordered_map<PeerId, Session> sessions_;  // each message asks for its sender's
+  std::set<PeerId> order_;                        // of them, for quiet()
   std::map<WorkerId, PeerId> workers_;
   struct Owner {
     std::string user;
     int64_t seen_ms = 0;
   };
   std::map<WorkerId, Owner> owners_;  // of names
-  PeerId cursor_;                     // of quiet()
+  PeerId cursor_;                     // in order_
 };
 
 }  // namespace kiln

@@ -40,7 +40,7 @@ void ConnectionTable::ended(int fd) {
 
 PeerLink* ConnectionTable::find(const PeerId& peer) {
   const auto found = by_peer_.find(peer);
-  return found == by_peer_.end() ? nullptr : &links_.at(found->second);
+  return found == by_peer_.end() ? nullptr : found->second;
 }
 
 PeerLink* ConnectionTable::bind(int fd, const PeerId& peer, std::string key, User user) {
@@ -51,7 +51,7 @@ PeerLink* ConnectionTable::bind(int fd, const PeerId& peer, std::string key, Use
   link.peer = peer;
   link.key = std::move(key);
   link.user = std::move(user);
-  by_peer_[peer] = fd;
+  by_peer_[peer] = &link;
   return &link;
 }
 

@@ -41,8 +41,8 @@ class ConnectionTable {
   template <class Condition>
   std::vector<PeerId> peers_where(Condition condition) const {
     std::vector<PeerId> peers;
-    for (const auto& [peer, fd] : by_peer_)
-      if (condition(links_.at(fd))) peers.push_back(peer);
+    for (const auto& [peer, link] : by_peer_)
+      if (condition(*link)) peers.push_back(peer);
     return peers;
   }
 
@@ -53,8 +53,8 @@ class ConnectionTable {
   size_t size() const { return links_.size(); }
 
  private:
-  std::unordered_map<int, PeerLink> links_;  // by descriptor
-  std::unordered_map<PeerId, int> by_peer_;
+  std::unordered_map<int, PeerLink> links_;        // by descriptor
+  std::unordered_map<PeerId, PeerLink*> by_peer_;  // into links_
   std::vector<PeerId> gone_;
 };
 

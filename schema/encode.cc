@@ -4,11 +4,27 @@
 #include <capnp/serialize.h>
 #include <kj/io.h>
 
+#include <vector>
+
 #include "schema/codec.h"
 #include "schema/kiln.capnp.h"
+#include "schema/parts.h"
 
 namespace kiln {
 namespace {
+
+constexpr size_t kScratchWords = (kMaxFrameBytes + 4096) / sizeof(uint64_t);
+
+class FrameOutput : public kj::OutputStream {
+ public:
+  explicit FrameOutput(std::string& frame) : frame_(frame) {}
+  void write(const void* bytes, size_t size) override {
+    frame_.append(static_cast<const char*>(bytes), size);
+  }
+
+ private:
+  std::string& frame_;
+};
 
 kj::StringPtr text(const std::string& s) {
   return {s.data(), s.size()};
@@ -311,13 +327,18 @@ void put(wire::Envelope::Builder out, const MessagePart& in) {
 
 }  // namespace
 
+// The builder's first words lie in a buffer that is used again and again: no allocation, no fresh
+// pages, for any message but the largest. The builder leaves it zeroed, as it must be given.
 std::string encode(const Message& message) {
-  capnp::MallocMessageBuilder builder;
+  thread_local std::vector<uint64_t> scratch(kScratchWords);
+  std::string frame;
+  capnp::MallocMessageBuilder builder(
+      {reinterpret_cast<capnp::word*>(scratch.data()), scratch.size()});
   auto envelope = builder.initRoot<wire::Envelope>();
   std::visit([&](const auto& alternative) { put(envelope, alternative); }, message);
-  std::string frame(capnp::computeSerializedSizeInWords(builder) * sizeof(capnp::word), '\0');
-  kj::ArrayOutputStream stream({reinterpret_cast<kj::byte*>(frame.data()), frame.size()});
-  capnp::writeMessage(stream, builder);
+  frame.reserve(capnp::computeSerializedSizeInWords(builder) * sizeof(capnp::word));
+  FrameOutput output(frame);
+  capnp::writeMessage(output, builder);
   return frame;
 }
 

@@ -209,7 +209,9 @@ class Bench {
   void one_new_key() {
     const NormalForm graph = test_graph(1'000'003);
     Tally tally;
-    const FakeWorker worker(kiln_.endpoint(), tally);
+    FakeWorkerOptions named;
+    named.name = "another";  // the first one's name is its own until its end was noticed
+    const FakeWorker worker(kiln_.endpoint(), tally, named);
     CompileRequest request;
     request.request = 1;
     request.graph = graph.digest;

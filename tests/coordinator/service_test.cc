@@ -319,6 +319,19 @@ TEST_F(ServiceTest, TooManyBytesOfGraphsAreOverloadedAndNotForever) {
   EXPECT_TRUE(TestClient(endpoint()).compile(test_graph(3)).outcome.has_value());
 }
 
+TEST_F(ServiceTest, BytesOfGraphsThatWerePlannedMakeRoomForOthers) {
+  service_.reset();
+  ServiceOptions options;
+  options.graph_bytes = print(test_graph(3).graph).size() * 3 / 2;
+  start(std::move(options));
+  const FakeWorker worker(endpoint(), tally_);
+  TestClient client(endpoint());
+  for (int constant = 3; constant < 7; ++constant) {
+    const CompileReply reply = client.compile(test_graph(constant));
+    EXPECT_TRUE(reply.outcome.has_value()) << reply.outcome.error().message;
+  }
+}
+
 // ---- Blobs ----
 
 TEST_F(ServiceTest, LargeAnswersComeInPiecesAndAbsentBlobsAreNamed) {
