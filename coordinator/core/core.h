@@ -100,7 +100,7 @@ struct PlannedKernel {
   std::string workload_text;
   std::vector<Schedule> schedules;      // the search space, best guess first
   std::optional<ProgramKernel> cached;  // the store has a winner, and its blob
-  std::vector<TuningRecord> records;    // measured before a crash: not taken again; oldest first
+  std::vector<TuningRecord> records;    // measured before: not taken again; raw, oldest first
 };
 // Another way to cut a program into kernels, where the planner cannot tell which is faster.
 struct PlannedAlternative {

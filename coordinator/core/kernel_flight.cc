@@ -65,12 +65,14 @@ KernelFlight::KernelFlight(PlannedKernel planned, Target target, Mode mode, uint
 }
 
 // What earlier lives of the flight measured. The first measurement of a schedule is its screening,
-// a later one its final. Transient failures are not remembered: they may have gone away.
+// a later one its final; a final is one measurement, so parts of two workers' do not make one.
+// Transient failures are not remembered: they may have gone away.
 void KernelFlight::resume(const std::vector<TuningRecord>& records) {
   if (records.empty() || planted(PlantedBug::kRepeatMeasured)) return;
   std::unordered_map<std::string, int> index;
   for (int i = 0; i < candidates_.size(); ++i)
     index.emplace(candidates_.schedule(i).to_string(), i);
+  WorkerId raced_by;
   for (const TuningRecord& record : records) {
     if (failure_class(record.verdict) == FailureClass::kTransient) continue;
     const auto found = index.find(record.schedule.to_string());
@@ -79,10 +81,13 @@ void KernelFlight::resume(const std::vector<TuningRecord>& records) {
     if (record.verdict != Verdict::kOk) {
       reject(i, record.verdict, record.log);
     } else if (!record.measurement.samples_us.empty() && plausible(record.measurement)) {
-      if (candidates_[i].measured)
-        raced_[i] = record.measurement;
-      else
+      if (!candidates_[i].measured) {
         candidates_.measured(i, record.measurement.median_us());
+      } else {
+        if (record.worker != raced_by) raced_.clear();
+        raced_by = record.worker;
+        raced_[i] = record.measurement;
+      }
     }
   }
 }
@@ -222,10 +227,12 @@ TuningRecord KernelFlight::accept(CandidateResult result, Job::Kind kind, const 
   record.log = result.log = bounded(std::move(result.log));
 
   if (result.verdict == Verdict::kOk) {
-    if (kind == Job::Kind::kFinal)
+    if (kind == Job::Kind::kFinal) {
+      for (double& us : result.measurement.samples_us) us *= calibration;
       raced_[index] = std::move(result.measurement);
-    else
+    } else {
       keep(std::move(result), kind, *std::move(recipe), device, calibration);
+    }
   } else if (failure_class(result.verdict) == FailureClass::kTerminal &&
              !planted(PlantedBug::kRetryTerminal)) {
     reject(index, result.verdict, std::move(result.log));

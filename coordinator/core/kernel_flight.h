@@ -124,11 +124,11 @@ class KernelFlight {
   Stage stage_ = Stage::kScreening;
   uint64_t epoch_;
   CandidateTable candidates_;
-  bool screening_queued_ = false;  // every candidate not settled is queued, leased, or will be
-  int first_open_ = 0;             // kDefault: all before it are rejected
-  std::string first_log_;          // why the first guess was rejected
-  std::vector<int> finalists_;     // leader of the screening first
-  std::map<int, Measurement> raced_;
+  bool screening_queued_ = false;     // every candidate not settled is queued, leased, or will be
+  int first_open_ = 0;                // kDefault: all before it are rejected
+  std::string first_log_;             // why the first guess was rejected
+  std::vector<int> finalists_;        // leader of the screening first
+  std::map<int, Measurement> raced_;  // calibrated, as the screening's medians are
   int finals_cut_short_ = 0;
   int retries_ = 0, set_aside_ = 0;
   bool kills_runners_ = false;  // some candidate was set aside for that: not the fleet's fault

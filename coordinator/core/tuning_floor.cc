@@ -22,6 +22,9 @@ void TuningFloor::need(int64_t now_ms, const Digest& program, PlannedKernel plan
   const Digest key = planned.key;
   auto found = flights_.find(key);
   if (found == flights_.end()) {
+    // Raw times of whoever took them: made comparable, as those of the flight's own results are.
+    for (TuningRecord& record : planned.records)
+      for (double& us : record.measurement.samples_us) us *= workers_.calibration(record.worker);
     KernelFlight flight(std::move(planned), target, mode, leases_.new_epoch(), options_);
     queued_ += flight.candidates().size();
     found = flights_.emplace(key, std::move(flight)).first;

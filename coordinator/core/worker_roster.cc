@@ -62,8 +62,20 @@ void WorkerRoster::remove(const WorkerId& id) {
   const auto found = workers_.find(id);
   if (found == workers_.end()) return;
   leave_class(id, found->second);
+  remember(id, found->second);
   workers_.erase(found);
   judge_drifting();
+}
+
+void WorkerRoster::remember(const WorkerId& id, const Worker& worker) {
+  if (worker.health.baseline_us() <= 0) return;
+  const auto [entry, is_new] = gone_.try_emplace(id);
+  entry->second = {model_of(worker.target), worker.health.baseline_us()};
+  if (!is_new) return;
+  gone_since_.push_back(id);
+  if (gone_since_.size() <= kRemembered) return;
+  gone_.erase(gone_since_.front());
+  gone_since_.pop_front();
 }
 
 void WorkerRoster::order_drain(const WorkerId& id) {
@@ -109,14 +121,15 @@ void WorkerRoster::tick(int64_t now_ms) {
 }
 
 double WorkerRoster::calibration(const WorkerId& id) const {
-  const auto worker = workers_.find(id);
-  if (worker == workers_.end() || worker->second.health.baseline_us() <= 0 ||
-      planted(PlantedBug::kNoCalibration))
+  std::pair<Model, double> known;  // its model and baseline
+  if (const auto worker = workers_.find(id); worker != workers_.end())
+    known = {model_of(worker->second.target), worker->second.health.baseline_us()};
+  else if (const auto gone = gone_.find(id); gone != gone_.end())
+    known = gone->second;
+  const auto reference = reference_us_.find(known.first);
+  if (known.second <= 0 || reference == reference_us_.end() || planted(PlantedBug::kNoCalibration))
     return 1;
-  const auto reference = reference_us_.find(model_of(worker->second.target));
-  if (reference == reference_us_.end()) return 1;
-  return std::clamp(reference->second / worker->second.health.baseline_us(), 1 / kMaxCalibration,
-                    kMaxCalibration);
+  return std::clamp(reference->second / known.second, 1 / kMaxCalibration, kMaxCalibration);
 }
 
 int WorkerRoster::slots_for(const Target& target) const {

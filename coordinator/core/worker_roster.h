@@ -6,6 +6,7 @@
 // (worker_health.h) while another of its class takes work: a slow clock is better than none.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -69,7 +70,8 @@ class WorkerRoster {
   bool serves(const Target& target, const WorkerId& except = {}) const;
   // Times from `worker`'s device are multiplied by it before they are compared with another's of
   // its model: the model's reference by its own baseline (not its latest reading: who drifts is in
-  // quarantine). 1 when not known.
+  // quarantine). Also of workers that went away, the last kRemembered of them, since what they
+  // measured may be read again from records. 1 when not known.
   double calibration(const WorkerId& worker) const;
   std::vector<WorkerId> silent_since(int64_t time_ms) const;
   // A GPU's target that somebody named without having one ("cuda:sm_90a"), with the facts of a
@@ -86,7 +88,9 @@ class WorkerRoster {
   void enter_class(const WorkerId& id, const Worker& worker);
   void judge(const WorkerId& id, Worker& worker);
   void judge_drifting();
+  void remember(const WorkerId& id, const Worker& worker);
 
+  static constexpr size_t kRemembered = 4'096;
   const CoreOptions& options_;
   std::map<WorkerId, Worker> workers_;
   std::map<std::string, WorkerClass> classes_;  // by describe(); none without workers but for
@@ -95,6 +99,8 @@ class WorkerRoster {
   // The sentinel of the first device of each model: only the scale, so it stays, and what was
   // compared once can be compared with what comes later, whoever came or went meanwhile.
   std::map<Model, double> reference_us_;
+  std::map<WorkerId, std::pair<Model, double>> gone_;  // the baselines of those that went away
+  std::deque<WorkerId> gone_since_;                    // in that order
 };
 
 }  // namespace kiln

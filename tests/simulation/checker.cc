@@ -7,9 +7,16 @@
 namespace kiln::simulation {
 namespace {
 
-// Two measurements of equal candidates, the choice of finalists by a third, and two devices compared
-// by sentinels that are read with an error of 1 %, differ by no more.
-constexpr double kWinnerSlack = 1.13;
+// How far the winner W may be from the best candidate B, by the noise alone. The screening of each
+// is off by kNoise to either side, times the calibration of its device, whose sentinel's median is
+// off by kSentinelNoise (the reference is common to all, and cancels). Whoever wins was no slower
+// than B there, or beat B in one final, which has the noise of times only, since one worker runs it
+// whole. (A winner that beat others there, but not B, did so because B's screening was slower than
+// its own: the finalists are the best of the screening.) The larger of both is that of the
+// screening:  W (1-n)/(1+s) <= B (1+n)/(1-s).  The tie rule needs an incumbent, and a tuning ranks
+// without one; what racing drops loses its binary, not its time.
+constexpr double kWinnerSlack =
+    (1 + kNoise) / (1 - kNoise) * (1 + kSentinelNoise) / (1 - kSentinelNoise) + 1e-9;
 
 }  // namespace
 

@@ -12,7 +12,8 @@
 
 namespace kiln::simulation {
 
-inline constexpr double kNoise = 0.02;  // of every measurement, to either side
+inline constexpr double kNoise = 0.02;          // of every measurement, to either side
+inline constexpr double kSentinelNoise = 0.01;  // of every reading of a sentinel
 
 struct TrueCandidate {
   Schedule schedule;

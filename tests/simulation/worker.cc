@@ -45,7 +45,7 @@ void Worker::report() {
   report.device_errors = device_errors_;
   const bool drifts = network_.now_ms() < drifts_until_ms_;
   report.sentinel_us =
-      100 * slowness_ * (drifts ? 1.5 : 1) * (1 + 0.01 * (2 * random_.fraction() - 1));
+      100 * slowness_ * (drifts ? 1.5 : 1) * (1 + kSentinelNoise * (2 * random_.fraction() - 1));
   for (const auto& [id, held] : leases_)
     report.leases.push_back({id, held.job.epoch, static_cast<int>(held.done)});
   report.results = results_;
