@@ -46,6 +46,12 @@ constexpr int kEntriesAStep = 64;
 constexpr int kEntriesForAWrite = 512;
 constexpr int64_t kHighPercent = 96, kLowPercent = 92;
 
+// Why eviction leaves what it leaves.
+std::string what_stays(int64_t keep_used_ms) {
+  if (keep_used_ms <= 0) return "pinned";
+  return fmt::format("pinned or was used in the last {} s", keep_used_ms / 1000);
+}
+
 }  // namespace
 
 struct KernelCache::Impl {
@@ -150,11 +156,10 @@ Status KernelCache::Impl::make_room(CacheIndex& index, int64_t bytes,
   if (excess <= 0) return {};
   TRY(evicted, index.evict(excess, keep_from_ms(), kEntriesForAWrite));
   if (evicted.bytes >= excess) return {};
-  return fail(
-      Code::kUnavailable,
-      fmt::format("the cache is full: {} of {} bytes are stored, and what is left is "
-                  "pinned or was used in the last {} s",
-                  totals.bytes - evicted.bytes, options.max_bytes, options.keep_used_ms / 1000));
+  return fail(Code::kUnavailable,
+              fmt::format("the cache is full: {} of {} bytes are stored, and what is left is {}",
+                          totals.bytes - evicted.bytes, options.max_bytes,
+                          what_stays(options.keep_used_ms)));
 }
 
 void KernelCache::Impl::after(const CacheIndex::Evicted& evicted) {
@@ -197,9 +202,8 @@ void KernelCache::Impl::collect_step(int64_t max_bytes, Collected so_far, Collec
         if (closing) return done(so_far, fail(Code::kUnavailable, "the cache is being closed"));
         if (evicted->entries > 0) return collect_step(max_bytes, so_far, std::move(done));
         done(so_far, fail(Code::kUnavailable,
-                          fmt::format("{} bytes above the bound are pinned, or were used in the "
-                                      "last {} s",
-                                      *left, options.keep_used_ms / 1000)));
+                          fmt::format("{} bytes are above the bound, and what is left is {}", *left,
+                                      what_stays(options.keep_used_ms))));
       });
 }
 

@@ -22,7 +22,7 @@ constexpr char kDescription[] =
 
 constexpr char kFooter[] =
     "Environment: KILN_COORDINATOR stands for --coordinator, KILN_KEY for --key,\n"
-    "KILN_CACHE_DIR for --cache-dir;\n"
+    "KILN_CACHE_DIR for --cache-dir, KILN_CACHE_SIZE for --cache-size;\n"
     "KILN_CXX names the host compiler of the local fallback (default: g++), KILN_LIBNVRTC its\n"
     "NVRTC, KILN_LIBCUDA the NVIDIA driver (default: the system's).\n"
     "Exit codes: 0 done; 1 ran, and the answer is no; 2 usage or bad input; 3 service unreachable "
@@ -78,6 +78,12 @@ void add_compile_options(CLI::App* command, Options& options) {
   add_coordinator(command, options);
   command->add_option("--cache-dir", options.cache_dir,
                       "Keep programs on this machine too, in this directory [KILN_CACHE_DIR]");
+  command
+      ->add_option("--cache-size", options.cache_bytes,
+                   "What that directory may hold, as 500MiB or 20GiB (default: 10GiB): what was "
+                   "not used for the longest goes; 0: no bound")
+      ->envname("KILN_CACHE_SIZE")
+      ->transform(CLI::AsSizeValue(false));
   command
       ->add_option("--hint", options.hints,
                    "Sizes to tune at, of a program whose sizes vary: s0=1,32,512, or x.0=1,32 "

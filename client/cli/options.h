@@ -21,6 +21,8 @@ struct Options {
   std::string compiler;     // KILN_CXX
   std::string libcuda;      // --libcuda, else KILN_LIBCUDA; empty: libcuda.so.1
   std::string libnvrtc;     // --libnvrtc, else KILN_LIBNVRTC, else CUDA_HOME's; empty: searched
+  // --cache-size, else KILN_CACHE_SIZE: of cache_dir; 0: no bound.
+  uint64_t cache_bytes = uint64_t{10} << 30;
   std::string target = "cpu";
   std::string mode = "default";
   bool no_fallback = false;

@@ -9,6 +9,7 @@ Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gp
   client.coordinator = options.coordinator;
   client.key_file = options.key;
   client.cache_dir = options.cache_dir;
+  client.cache_bytes = static_cast<int64_t>(options.cache_bytes);
   client.allow_fallback = !options.no_fallback && !options.check;
   client.compiler = options.compiler;
   client.threads = options.threads;

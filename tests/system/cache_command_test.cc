@@ -98,6 +98,8 @@ TEST_F(CacheCommand, GcOfAStoppedStoreKeepsWhatIsPinned) {
   EXPECT_EQ(collected.exit_code, 1) << "what is pinned is larger";
   EXPECT_EQ(collected.json()["programs"], 2);
   EXPECT_EQ(collected.json()["reached"], false);
+  EXPECT_TRUE(collected.json()["reason"].get<std::string>().ends_with("what is left is pinned"))
+      << "nobody uses a stopped store, so a time has no part in it: " << collected.out;
   EXPECT_EQ(cache({"ls"}).json()["programs"], 1);
   EXPECT_EQ(cache({"unpin", program(2)}).exit_code, 0);
   const Finished rest = cache({"gc", "--max-size", "0"});

@@ -116,6 +116,18 @@ TEST_F(Cli, TheLocalTierAnswersWhenTheServiceIsAway) {
   EXPECT_EQ(away.json()["cache"], "hit");
 }
 
+TEST_F(Cli, TheLocalTierKeepsNoMoreThanItMay) {
+  const auto tier = dir_.path() / "cache";
+  const std::vector<std::string> compile = {binary("kiln"), "compile", small_graph("softmax.pt2"),
+                                            "--cache-dir", tier.string()};
+  ASSERT_EQ(run(compile, {"KILN_CACHE_SIZE=1"}).exit_code, 0);
+  ASSERT_TRUE(std::filesystem::exists(tier / "programs"));
+  EXPECT_TRUE(std::filesystem::is_empty(tier / "programs"));
+  ASSERT_EQ(run(compile, {"KILN_CACHE_SIZE=1GiB"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::is_empty(tier / "programs"));
+  EXPECT_EQ(run(compile, {"KILN_CACHE_SIZE=much"}).exit_code, 2);
+}
+
 TEST_F(Cli, WithNoServiceTheFallbackCompilesHereAndNoFallbackExits3) {
   const std::string file = small_graph("softmax.pt2");
   const Finished here = kiln({"run", file, "--expect", small_graph("softmax.safetensors"),
