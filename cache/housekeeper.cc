@@ -36,10 +36,15 @@ Housekeeper::Housekeeper(Plan plan, BlobStore& blobs, Writer& writer, Touches& t
 
 Housekeeper::~Housekeeper() {
   {
-    const std::scoped_lock lock(mu_);
+    std::unique_lock lock(mu_);
     stopping_ = true;
+    changed_.notify_all();
+    // Again and again: who has not begun yet does not hear it.
+    while (checked_ != nullptr) {
+      checked_->interrupt();
+      changed_.wait_for(lock, std::chrono::milliseconds(5));
+    }
   }
-  changed_.notify_all();
   thread_.join();
 }
 
@@ -86,7 +91,18 @@ void Housekeeper::write_touches() {
 void Housekeeper::check_index() {
   Result<CacheIndex> index = CacheIndex::open_for_reading(plan_.index_file);
   if (!index) return;
+  {
+    const std::scoped_lock lock(mu_);
+    if (stopping_) return;
+    checked_ = &*index;
+  }
   const Status checked = index->check();
+  {
+    const std::scoped_lock lock(mu_);
+    checked_ = nullptr;
+    changed_.notify_all();
+    if (stopping_) return;
+  }
   if (checked || checked.error().code != Code::kCorruption) return;
   Path note = plan_.index_file;
   note += kDamageNote;

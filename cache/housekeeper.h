@@ -1,7 +1,8 @@
 // Housekeeper: the thread of a KernelCache that does what nobody waits for: writes down what was
 // used, about once a minute; sweeps the blobs' folders, at the start and a few times a day, for
 // half-written files and for blobs that no row knows; and reads a large index through once, which
-// would hold up the start. It works in small steps, and stops between two of them.
+// would hold up the start. It works in small steps, and stops between two of them; that reading is
+// one step of seconds, and is broken off.
 #pragma once
 
 #include <condition_variable>
@@ -62,6 +63,7 @@ class Housekeeper {
   std::condition_variable changed_;
   bool stopping_ = false;  // guarded by mu_, as is the rest
   bool made_first_round_ = false;
+  CacheIndex* checked_ = nullptr;  // while check_index reads it
 
   std::thread thread_;  // last: starts when the rest stands
 };

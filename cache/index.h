@@ -41,6 +41,8 @@ class CacheIndex {
   static Result<CacheIndex> open_for_reading(const Path& file);
   // Reads every page; kCorruption when the database is damaged.
   Status check();
+  // From any thread: a check() that runs ends soon, and found nothing.
+  void interrupt() { db_.interrupt(); }
 
   // One transaction of the writer.
   Status begin();

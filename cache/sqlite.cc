@@ -76,6 +76,10 @@ int64_t Database::changes() const {
   return sqlite3_changes64(db_.get());
 }
 
+void Database::interrupt() {
+  sqlite3_interrupt(db_.get());
+}
+
 Result<sqlite3_stmt*> Database::statement(const char* sql) {
   if (const auto found = statements_.find(sql); found != statements_.end())
     return found->second.get();

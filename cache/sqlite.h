@@ -24,6 +24,9 @@ class Database {
   // Runs statements that have no parameters and whose rows nobody wants.
   Status run(const char* sql);
   int64_t changes() const;  // rows that the last INSERT, UPDATE or DELETE touched
+  // From any thread: the statement that runs now ends soon, with an error that is no kCorruption.
+  // Says nothing to one that has not begun.
+  void interrupt();
 
  private:
   friend class Query;

@@ -110,7 +110,7 @@ void forget_pages(const Path& directory, const Flags& flags) {
 }
 
 struct Start {
-  double ready_s = 0, answered_s = 0;
+  double ready_s = 0, answered_s = 0, stop_s = 0;
 };
 
 testing::Child run_coordinator(const Path& directory, std::string& endpoint) {
@@ -158,8 +158,10 @@ Start start_coordinator(const Path& directory, const Digest& codegen, int progra
   result.answered_s = seconds_since(start);
   const auto* reply = std::get_if<CompileReply>(&answer);
   CHECK(reply != nullptr && reply->outcome == CacheOutcome::kHit, "what is stored is a hit");
+  const auto stop = Clock::now();
   child.signal(SIGTERM);
   child.wait();
+  result.stop_s = seconds_since(stop);
   return result;
 }
 
@@ -200,7 +202,8 @@ int run(const Flags& flags) {
     if (cold) forget_pages(directory, flags);
     const Start start = start_coordinator(directory, codegen, flags.entries / 3);
     const char* how = cold ? "cold" : "warm";
-    report[how] = {{"ready_s", start.ready_s}, {"first_answer_s", start.answered_s}};
+    report[how] = {
+        {"ready_s", start.ready_s}, {"first_answer_s", start.answered_s}, {"stop_s", start.stop_s}};
   }
   {
     const auto cache = KernelCache::open(directory).value();
