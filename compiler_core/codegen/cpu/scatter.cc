@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler_core/codegen/cpu/kernel_text.h"
+#include "compiler_core/codegen/scatter_text.h"
 #include "compiler_core/codegen/size.h"
 #include "compiler_core/codegen/value_text.h"
 #include "compiler_core/tune/axis_extents.h"
@@ -33,22 +34,6 @@ struct Parts {
     return {std::to_string(part), ceil_quotient(size.constant(), part)};
   }
 };
-
-std::string_view combination(Combine combine) {
-  switch (combine) {
-    case Combine::kSet:
-      return "Replace";
-    case Combine::kAdd:
-      return "Plus";
-    case Combine::kMul:
-      return "Times";
-    case Combine::kMax:
-      return "Greater";
-    case Combine::kMin:
-      return "Less";
-  }
-  return "";
-}
 
 class ScatterKernel {
  public:

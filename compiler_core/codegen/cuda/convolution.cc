@@ -2,18 +2,14 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <numeric>
-
 #include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/codegen/cuda/product_text.h"
 #include "compiler_core/codegen/epilogue_graph.h"
 #include "compiler_core/codegen/expression.h"
 #include "compiler_core/tune/cuda/matmul_lines.h"
 
 namespace kiln {
 namespace {
-
-constexpr int kFinishThreads = 256;  // of the kernel that adds the sums of splits
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -28,7 +24,7 @@ class CudaConvolutionKernel {
         schedule_(schedule),
         problem_(problem),
         product_(problem.product),
-        lanes_(whole_vectors()),
+        lanes_(product_lanes(graph, product_.n)),
         tile_rows_(ceil_div(product_.m, schedule.bm)),
         tile_columns_(ceil_div(product_.n, schedule.bn)),
         steps_(ceil_div(product_.k, schedule.bk)) {}
@@ -37,9 +33,10 @@ class CudaConvolutionKernel {
     Source source;
     source.recipe = argument_recipe(graph_);
     source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh", "convolution.cuh"});
-    source.text += print_weight() + print_windows() + print_tiling();
-    source.text +=
-        cuda_kernel("multiply", graph_, schedule_.threads(), blocks_an_sm(), print_multiply());
+    source.text += print_weight() + print_windows() + print_tiling(schedule_, product_.result) +
+                   "using WindowLoader = Loader<B, Tiling, Tiling::columns>;\n";
+    source.text += cuda_kernel("multiply", graph_, schedule_.threads(),
+                               blocks_an_sm(schedule_, product_), print_multiply());
     source.recipe.phases.push_back(
         {"multiply", product_.batches * tile_rows_ * tile_columns_ * schedule_.splits,
          schedule_.threads(), 1, schedule_.shared_bytes(product_)});
@@ -47,42 +44,14 @@ class CudaConvolutionKernel {
       source.text += cuda_kernel("finish", graph_, kFinishThreads, 1, print_finish());
       source.recipe.phases.push_back(
           {"finish", ceil_div(elements() / lanes_, kFinishThreads), kFinishThreads, 1, 0});
-      source.recipe.workspace_bytes = schedule_.splits * elements() * value_bytes();
+      source.recipe.workspace_bytes =
+          schedule_.splits * elements() * size_of(value_dtype(product_.result));
     }
     return source;
   }
 
  private:
   int64_t elements() const { return product_.batches * product_.m * product_.n; }
-  int64_t value_bytes() const {
-    return product_.result == DType::kF64 || product_.result == DType::kI64 ? 8 : 4;
-  }
-  std::string_view value_type() const {
-    switch (product_.result) {
-      case DType::kF32:
-        return "float";
-      case DType::kF64:
-        return "double";
-      case DType::kI64:
-        return "int64_t";
-      default:
-        return "int";
-    }
-  }
-
-  // Results a vector: as many as fit 16 bytes of the output and divide an image's positions.
-  int whole_vectors() const {
-    const DType out = graph_.node(graph_.outputs()[0]).dtype;
-    return static_cast<int>(std::gcd(product_.n, std::min<int64_t>(8, 16 / size_of(out))));
-  }
-
-  // As many as the registers are enough for, as far as shared memory lets them.
-  int blocks_an_sm() const {
-    const int by_registers =
-        65536 / (schedule_.threads() * ((schedule_.registers(product_) + 7) / 8 * 8));
-    const int by_shared = (228 << 10) / (schedule_.shared_bytes(product_) + 1024);
-    return std::clamp(std::min(by_registers, by_shared), 1, 2048 / schedule_.threads());
-  }
 
   // "depth / 9 % 3": coordinates of the depth, channel first.
   std::string depth_coordinates() const {
@@ -152,30 +121,6 @@ class CudaConvolutionKernel {
                        at, inside);
   }
 
-  std::string_view sums_type() const {
-    switch (product_.stored) {
-      case DType::kBF16:
-        return "WarpSums<MmaBf16, A, B, Tiling>";
-      case DType::kF16:
-        return "WarpSums<MmaF16, A, B, Tiling>";
-      case DType::kF32:
-        return "WarpSums<MmaF32, A, B, Tiling>";
-      default:
-        return "ThreadSums<Value, A, B, Tiling>";
-    }
-  }
-
-  std::string print_tiling() const {
-    return fmt::format(
-        "using Value = {};\n"
-        "struct Tiling {{\n"
-        "  static constexpr int rows = {}, columns = {}, depth = {}, stages = {};\n"
-        "  static constexpr int warp_rows = {}, warp_columns = {};\n}};\n"
-        "using WindowLoader = Loader<B, Tiling, Tiling::columns>;\n",
-        value_type(), schedule_.bm, schedule_.bn, schedule_.bk, schedule_.stages, schedule_.warps_m,
-        schedule_.warps_n);
-  }
-
   // Pointers `a` and `b` to the weights and the image of batch number `batch`.
   std::string print_operands() const {
     std::string text =
@@ -214,13 +159,6 @@ class CudaConvolutionKernel {
     return text;
   }
 
-  // Where LANES sums of split `split` lie in the workspace.
-  std::string partial_sums(std::string_view split) const {
-    return fmt::format(
-        "reinterpret_cast<Value*>(workspace) + (({} * {}L + batch) * {}L + row) * {}L + column",
-        split, product_.batches, product_.m, product_.n);
-  }
-
   std::string print_multiply() const {
     const int64_t tiles = tile_rows_ * tile_columns_;
     const int64_t split_steps = ceil_div(steps_, schedule_.splits);
@@ -238,7 +176,7 @@ class CudaConvolutionKernel {
     text += fmt::format(
         "  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n"
         "  multiply_tile<{}, A, B, Tiling>(a, b, row0, column0, begin, end, shared_memory());\n",
-        split_steps, split_steps, steps_, split_steps, steps_, sums_type());
+        split_steps, split_steps, steps_, split_steps, steps_, sums_type(product_.stored));
     if (!splits) text += epilogue.once;
     text += fmt::format(
         "  _Pragma(\"unroll 2\") for (int i = thread_index(); i < Tiling::rows * Tiling::columns / "
@@ -253,9 +191,9 @@ class CudaConvolutionKernel {
             ? "staged_gathered_sums<Tiling, A, B>(shared_memory(), tile_row, tile_column, a, b, "
               "row, column)"
             : "staged_sums<Tiling, Value>(shared_memory(), tile_row, tile_column)");
-    text += splits
-                ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n", partial_sums("split"))
-                : epilogue.vector;
+    text += splits ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n",
+                                 partial_sums("split", product_))
+                   : epilogue.vector;
     return text + "  }\n";
   }
 
@@ -268,11 +206,7 @@ class CudaConvolutionKernel {
         kFinishThreads, elements() / lanes_, product_.m * product_.n / lanes_, product_.n / lanes_,
         product_.m, product_.n / lanes_);
     text += print_operands() + epilogue.once;
-    text += fmt::format(
-        "  Vec<Value> sums = load<LANES>({}, AllLanes{{}});\n"
-        "  _Pragma(\"unroll 4\") for (int split = 1; split < {}; ++split)\n"
-        "    sums = sums + load<LANES>({}, AllLanes{{}});\n",
-        partial_sums("0"), schedule_.splits, partial_sums("split"));
+    text += add_partial_sums(schedule_.splits, product_);
     if (matmul_core(product_) == MatmulCore::kF32)
       text +=
           "  KILN_EACH_LANE if (sums[l] != sums[l])\n"

@@ -2,10 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <numeric>
-
 #include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/codegen/cuda/product_text.h"
 #include "compiler_core/codegen/expression.h"
 #include "compiler_core/codegen/size.h"
 #include "compiler_core/tune/cuda/matmul_lines.h"
@@ -13,24 +11,8 @@
 namespace kiln {
 namespace {
 
-constexpr int kFinishThreads = 256;  // of the kernel that adds the sums of splits
-
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
-}
-
-// The type of a sum.
-std::string_view value_type(DType result) {
-  switch (result) {
-    case DType::kF32:
-      return "float";
-    case DType::kF64:
-      return "double";
-    case DType::kI64:
-      return "int64_t";
-    default:
-      return "int";
-  }
 }
 
 // Rows that are counted at run time are numbered so that the last one has the number
@@ -82,7 +64,7 @@ class CudaMatmulKernel {
         schedule_(schedule),
         problem_(numbers_of(graph)),
         sized_(SizedMatmul::of(graph)),
-        lanes_(whole_vectors()),
+        lanes_(product_lanes(graph, problem_.n)),
         tile_rows_(ceil_text(sized_.m, schedule.bm)),
         tile_columns_(ceil_div(problem_.n, schedule.bn)),
         steps_(ceil_div(problem_.k, schedule.bk)) {}
@@ -93,9 +75,9 @@ class CudaMatmulKernel {
     source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh"});
     source.text += print_operand("A", matmul_rows_of_a(problem_)) +
                    print_operand("B", matmul_columns_of_b(problem_));
-    source.text += print_tiling();
-    source.text +=
-        cuda_kernel("multiply", graph_, schedule_.threads(), blocks_an_sm(), print_multiply());
+    source.text += print_tiling(schedule_, problem_.result);
+    source.text += cuda_kernel("multiply", graph_, schedule_.threads(),
+                               blocks_an_sm(schedule_, problem_), print_multiply());
     const Grid blocks({GridAxis{sized_.m, schedule_.bm},
                        GridAxis{sized_.batches * (tile_columns_ * schedule_.splits)}});
     source.recipe.phases.push_back(
@@ -104,7 +86,8 @@ class CudaMatmulKernel {
       source.text += cuda_kernel("finish", graph_, kFinishThreads, 1, print_finish());
       source.recipe.phases.push_back(
           {"finish", ceil_div(elements() / lanes_, kFinishThreads), kFinishThreads, 1, 0});
-      source.recipe.workspace_bytes = schedule_.splits * elements() * size_of(value_dtype());
+      source.recipe.workspace_bytes =
+          schedule_.splits * elements() * size_of(value_dtype(problem_.result));
     }
     return source;
   }
@@ -112,25 +95,6 @@ class CudaMatmulKernel {
  private:
   bool counts_rows() const { return !sized_.m.is_constant(); }
   int64_t elements() const { return problem_.batches * problem_.m * problem_.n; }
-  DType value_dtype() const {
-    const DType result = problem_.result;
-    return is_float(result) || result == DType::kI64 ? result : DType::kI32;
-  }
-
-  // Results a vector: as many as fit 16 bytes of the output and divide a row, so that no vector is
-  // only partly there.
-  int whole_vectors() const {
-    const DType out = graph_.node(graph_.outputs()[0]).dtype;
-    return static_cast<int>(std::gcd(problem_.n, std::min<int64_t>(8, 16 / size_of(out))));
-  }
-
-  // As many as the registers are enough for, as far as shared memory lets them.
-  int blocks_an_sm() const {
-    const int by_registers =
-        65536 / (schedule_.threads() * ((schedule_.registers(problem_) + 7) / 8 * 8));
-    const int by_shared = (228 << 10) / (schedule_.shared_bytes(problem_) + 1024);
-    return std::clamp(std::min(by_registers, by_shared), 1, 2048 / schedule_.threads());
-  }
 
   std::string print_operand(std::string_view name, const MatmulLines& operand) const {
     return fmt::format(
@@ -142,29 +106,6 @@ class CudaMatmulKernel {
         "  static constexpr int piece = {};\n}};\n",
         name, memory_type(problem_.stored), operand.lines, operand.depth, operand.line_stride,
         operand.depth_stride, operand.depth_inner, operand.async, operand.piece);
-  }
-
-  std::string_view sums_type() const {
-    switch (problem_.stored) {
-      case DType::kBF16:
-        return "WarpSums<MmaBf16, A, B, Tiling>";
-      case DType::kF16:
-        return "WarpSums<MmaF16, A, B, Tiling>";
-      case DType::kF32:
-        return "WarpSums<MmaF32, A, B, Tiling>";
-      default:
-        return "ThreadSums<Value, A, B, Tiling>";
-    }
-  }
-
-  std::string print_tiling() const {
-    return fmt::format(
-        "using Value = {};\n"
-        "struct Tiling {{\n"
-        "  static constexpr int rows = {}, columns = {}, depth = {}, stages = {};\n"
-        "  static constexpr int warp_rows = {}, warp_columns = {};\n}};\n",
-        value_type(problem_.result), schedule_.bm, schedule_.bn, schedule_.bk, schedule_.stages,
-        schedule_.warps_m, schedule_.warps_n);
   }
 
   // Coordinate `axis` of the number `batch`, where the axes inside it have `inner` elements.
@@ -223,13 +164,6 @@ class CudaMatmulKernel {
     return text;
   }
 
-  // Where LANES sums of split `split` lie in the workspace.
-  std::string partial_sums(std::string_view split) const {
-    return fmt::format(
-        "reinterpret_cast<Value*>(workspace) + (({} * {}L + batch) * {}L + row) * {}L + column",
-        split, problem_.batches, problem_.m, problem_.n);
-  }
-
   std::string print_multiply() const {
     const std::string tiles =
         counts_rows() ? fmt::format("({} * {})", tile_rows_, tile_columns_)
@@ -252,7 +186,7 @@ class CudaMatmulKernel {
     text += fmt::format(
         "  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n"
         "  multiply_tile<{}, A, B, Tiling>(a, b, row0{}, column0, begin, end, shared_memory());\n",
-        split_steps, split_steps, steps_, split_steps, steps_, sums_type(), shift);
+        split_steps, split_steps, steps_, split_steps, steps_, sums_type(problem_.stored), shift);
     if (!splits) text += epilogue.once;
     text += fmt::format(
         "  _Pragma(\"unroll 2\") for (int i = thread_index(); i < Tiling::rows * Tiling::columns / "
@@ -267,9 +201,9 @@ class CudaMatmulKernel {
             ? "staged_f32_sums<Tiling, A, B>(shared_memory(), tile_row, tile_column, a, b, row" +
                   shift + ", column)"
             : "staged_sums<Tiling, Value>(shared_memory(), tile_row, tile_column)");
-    text += splits
-                ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n", partial_sums("split"))
-                : epilogue.vector;
+    text += splits ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n",
+                                 partial_sums("split", problem_))
+                   : epilogue.vector;
     return text + "  }\n";
   }
 
@@ -282,11 +216,7 @@ class CudaMatmulKernel {
         kFinishThreads, elements() / lanes_, problem_.m * problem_.n / lanes_, problem_.n / lanes_,
         problem_.m, problem_.n / lanes_);
     text += print_operands() + epilogue.once;
-    text += fmt::format(
-        "  Vec<Value> sums = load<LANES>({}, AllLanes{{}});\n"
-        "  _Pragma(\"unroll 4\") for (int split = 1; split < {}; ++split)\n"
-        "    sums = sums + load<LANES>({}, AllLanes{{}});\n",
-        partial_sums("0"), schedule_.splits, partial_sums("split"));
+    text += add_partial_sums(schedule_.splits, problem_);
     if (matmul_core(problem_) == MatmulCore::kF32)
       text +=
           "  KILN_EACH_LANE if (sums[l] != sums[l])\n"

@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/codegen/scatter_text.h"
 #include "compiler_core/codegen/value_text.h"
 #include "compiler_core/tune/axis_extents.h"
 
@@ -22,22 +23,6 @@ constexpr int64_t kMostRows = 0xfffffffe;  // a key has 32 bits, one value of wh
 
 int64_t ceil_divide(int64_t a, int64_t b) {
   return (a + b - 1) / b;
-}
-
-std::string_view combination(Combine combine) {
-  switch (combine) {
-    case Combine::kSet:
-      return "Replace";
-    case Combine::kAdd:
-      return "Plus";
-    case Combine::kMul:
-      return "Times";
-    case Combine::kMax:
-      return "Greater";
-    case Combine::kMin:
-      return "Less";
-  }
-  return "";
 }
 
 class CudaScatterKernel {
