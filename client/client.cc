@@ -164,6 +164,8 @@ struct Client::Impl {
       if (!answer) return tl::unexpected(Refused(answer.error(), true));
       outcome = answer->outcome;
       files = fetch(*std::move(answer), deadline);
+      // Its disk fails: for us that is a service away, not a thing that does not exist.
+      if (!files && files.error().code == Code::kNotFound) files.error().code = Code::kUnavailable;
     }
     if (!files) return fail(std::move(files).error());
     return Found{*std::move(files), outcome};

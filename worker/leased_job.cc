@@ -13,7 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a compiler's failure says of the candidate. Only a refused source is the candidate's fault.
+// What a compiler's failure says of the candidate. Only a refused source is the candidate's fault;
+// a full disk or a killed compiler is this worker's, and never counts as a runner that died of it.
 Trial failed_compile(const Error& error) {
   Trial trial;
   trial.log = error.message;
@@ -22,7 +23,7 @@ Trial failed_compile(const Error& error) {
       trial.verdict = Verdict::kTimedOut;
       break;
     case Code::kUnavailable:
-      trial.verdict = Verdict::kRunnerDied;
+      trial.verdict = Verdict::kDeviceLost;
       break;
     default:
       trial.verdict = Verdict::kCompileFailed;

@@ -17,8 +17,10 @@ using namespace test;
 // The host's compiler; the n-th compile is said to need the n-th resources.
 class TellingTool final : public CompileTool {
  public:
-  explicit TellingTool(std::vector<KernelResources> resources) : resources_(std::move(resources)) {}
+  TellingTool(std::vector<KernelResources> resources, std::optional<Error> error)
+      : resources_(std::move(resources)), error_(std::move(error)) {}
   Result<Object> compile(const Source& source, const Target& target, int64_t timeout_ms) override {
+    if (error_) return fail(*error_);
     TRY(Artifact artifact, compiler().compile(source, target, timeout_ms));
     const size_t n = compiles_++;
     return Object{std::move(artifact.binary),
@@ -27,6 +29,7 @@ class TellingTool final : public CompileTool {
 
  private:
   std::vector<KernelResources> resources_;
+  std::optional<Error> error_;  // instead of every object
   size_t compiles_ = 0;
 };
 
@@ -40,7 +43,8 @@ class LeasedJobTest : public testing::Test {
   }
   // Runs a screening of these schedules, by number.
   std::vector<CandidateResult> screen(const std::vector<size_t>& schedules,
-                                      std::vector<KernelResources> resources = {}) {
+                                      std::vector<KernelResources> resources = {},
+                                      std::optional<Error> error = {}) {
     Job job = add_job();
     job.policy.race_runs = 4;
     job.policy.screen_drop = job.policy.race_drop = 1e9;
@@ -48,7 +52,7 @@ class LeasedJobTest : public testing::Test {
       job.candidates.push_back({static_cast<int>(i), schedules_[schedules[i]], "", ""});
     CompilePool pool(
         {"telling", [](const Source& source, const Target&) { return Digest::of(source.text); },
-         [&] { return std::make_unique<TellingTool>(resources); }},
+         [&] { return std::make_unique<TellingTool>(resources, error); }},
         1, std::nullopt);
     results_.clear();
     const LeasedJob::Callbacks callbacks{
@@ -89,6 +93,14 @@ TEST_F(LeasedJobTest, WhereAllSpillAllAreMeasured) {
     EXPECT_EQ(result.verdict, Verdict::kOk) << result.log;
     EXPECT_FALSE(result.measurement.samples_us.empty());
   }
+}
+
+// A full disk fails every candidate at every try, and a kernel is convicted for runners' deaths.
+TEST_F(LeasedJobTest, ACompilerThatCouldNotIsTheWorkersFaultAndNoRunnersDeath) {
+  const auto of = [this](Code code) { return screen({0}, {}, Error{code, "no space", 0}).at(0); };
+  EXPECT_EQ(of(Code::kUnavailable).verdict, Verdict::kDeviceLost);
+  EXPECT_EQ(of(Code::kDeadlineExceeded).verdict, Verdict::kTimedOut);
+  EXPECT_EQ(of(Code::kInternal).verdict, Verdict::kCompileFailed);
 }
 
 TEST_F(LeasedJobTest, EqualBinariesAreMeasuredOnce) {
