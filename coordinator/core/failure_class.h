@@ -2,16 +2,14 @@
 // or the request, so trying again gives the same; remembered with the key. Transient: the fleet's,
 // a store's or a moment's; tried again elsewhere, and remembered, if at all, with its age.
 //
-//   Verdict          class                      | Code                 class
-//   ok               none                       | invalid_argument     terminal (for who sent it)
-//   compile_failed   terminal                   | not_found            none (a miss under --check)
-//   wrong_result     terminal                   | unsupported          terminal
-//   out_of_bounds    terminal                   | internal             terminal
-//   timed_out        transient, then set aside  | corruption           transient (evicted, made
-//   anew) runner_died      transient, then set aside  | overloaded           transient device_lost
-//   transient: the worker's    | unavailable          transient
-//                                               | deadline_exceeded    transient
-//                                               | permission_denied    none (the asker's)
+//   ok: none
+//   compile_failed, wrong_result, out_of_bounds: terminal
+//   timed_out, runner_died: transient, then set aside
+//   device_lost: transient, the worker's
+//
+//   invalid_argument (for who sent it), unsupported, internal: terminal
+//   corruption (evicted, made anew), overloaded, unavailable, deadline_exceeded: transient
+//   not_found (a miss under --check), permission_denied (the asker's): none
 #pragma once
 
 #include "compiler_core/base/result.h"

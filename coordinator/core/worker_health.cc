@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace kiln {
 namespace {
@@ -31,10 +32,14 @@ void WorkerHealth::read_sentinel(int64_t now_ms, double sentinel_us, const CoreO
   sentinel_us_ = sentinel_us;
   if (first_us_.size() < kBaselineReadings) {
     first_us_.push_back(sentinel_us);
-    std::vector<double> sorted = first_us_;
-    std::sort(sorted.begin(), sorted.end());
-    baseline_us_ = sorted[sorted.size() / 2];
+    take_baseline(first_us_);
     if (first_us_.size() < kBaselineReadings) return;
+  }
+  if (outdoes_baseline(now_ms, sentinel_us, options)) {
+    take_baseline(std::exchange(faster_us_, {}));
+    drifts_ = false;
+    bad_in_a_row_ = 0;
+    return;
   }
   const double drift = sentinel_us / baseline_us_ - 1;
   const bool bad = std::fabs(drift) > options.sentinel_drift;
@@ -48,6 +53,26 @@ void WorkerHealth::read_sentinel(int64_t now_ms, double sentinel_us, const CoreO
       reason_ = fmt::format("its sentinel drifted by {:+.0f} % ({:.1f} us, {:.1f} at first)",
                             100 * drift, sentinel_us, baseline_us_);
   }
+}
+
+void WorkerHealth::take_baseline(std::vector<double> readings_us) {
+  std::sort(readings_us.begin(), readings_us.end());
+  baseline_us_ = readings_us[readings_us.size() / 2];
+}
+
+bool WorkerHealth::outdoes_baseline(int64_t now_ms, double sentinel_us,
+                                    const CoreOptions& options) {
+  if (sentinel_us >= baseline_us_ * (1 - options.sentinel_drift)) {
+    faster_us_.clear();
+    return false;
+  }
+  if (faster_us_.empty()) faster_since_ms_ = now_ms;
+  if (faster_us_.size() == kBaselineReadings) faster_us_.erase(faster_us_.begin());
+  faster_us_.push_back(sentinel_us);
+  const auto [least, most] = std::minmax_element(faster_us_.begin(), faster_us_.end());
+  return faster_us_.size() == kBaselineReadings &&
+         now_ms - faster_since_ms_ >= options.quarantine_ms &&
+         *most <= *least * (1 + options.sentinel_drift);
 }
 
 void WorkerHealth::review(int64_t now_ms, const CoreOptions& options) {

@@ -4,6 +4,10 @@
 //
 //   good --a device fault, or 3 bad readings (saw)--> bad
 //   bad  --no fault or bad reading for quarantine_ms, and after drift 3 good ones (review)--> good
+//   bad  --faster than its baseline for quarantine_ms, and steadily so--> good, with a new baseline
+//
+// The last is for a baseline taken while something slowed the device: it is never faster than when
+// it is well. One that stays slower stays bad, until its worker is started anew.
 #pragma once
 
 #include <string>
@@ -27,10 +31,14 @@ class WorkerHealth {
 
  private:
   void read_sentinel(int64_t now_ms, double sentinel_us, const CoreOptions& options);
+  void take_baseline(std::vector<double> readings_us);
+  bool outdoes_baseline(int64_t now_ms, double sentinel_us, const CoreOptions& options);
 
   double sentinel_us_ = 0;
   double baseline_us_ = 0;
   std::vector<double> first_us_;
+  std::vector<double> faster_us_;  // the latest readings, all faster than the baseline by a drift
+  int64_t faster_since_ms_ = 0;
   int bad_in_a_row_ = 0, good_in_a_row_ = 0;
   int device_errors_ = -1;             // -1: no report yet
   int64_t fault_ms_ = 0, bad_ms_ = 0;  // the last device fault, the last bad reading

@@ -63,8 +63,12 @@ std::optional<std::string> FairnessWatch::leased(const Job& job) {
   if (const auto left = untouched_.find(job.kernel_key); left != untouched_.end())
     for (const CandidateJob& candidate : job.candidates)
       left->second.erase(candidate.schedule.to_string());
-  // Shares are equal in work, and leases are not: a final, or a lease of before the pace was known,
-  // is worth many.
+  // Between two turns of a waiting share another gets at most the work of the largest lease of each
+  // (start-time fair queueing): the clocks are no further apart than the one's last charge, and the
+  // other is served while it is not ahead. The largest here is a final of 4 candidates, so another
+  // gets 4 + 1 leases of one candidate while the pace stays, and one more for a pace that falls
+  // from the 300 ms presumed. 24 is tuned, not derived: newcomers (not among `all` once they
+  // leave), hedges and leases lost and given again are charged to nobody or counted twice.
   const int patience = 6 * static_cast<int>(all.size()) + 24;
   for (const auto& [id, share] : all) {
     int& passed_over = passed_over_[id];

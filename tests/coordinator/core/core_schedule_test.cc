@@ -317,6 +317,24 @@ TEST(CoreCalibration, ScreeningComparesDevicesByTheirSentinels) {
   }
 }
 
+TEST(CoreCalibration, HoldsForRecordsThatAreReadAgain) {
+  CoreOptions options = one_at_a_time();
+  options.policy.finalists = 1;
+  CoreBench bench(options);
+  steady_sentinel(bench, "a", 100);
+  for (int i = 0; i < 5; ++i)
+    bench.step(ReportReceived{"slow", with_sentinel(bench, "slow", 120 + 0.01 * i)});
+  bench.step(WorkerGone{"slow"});
+  PlannedKernel planned = planned_kernel("k", 2);
+  planned.records = {record_of(planned, 0, 10.5), record_of(planned, 1, 11.4)};  // 9.5 on "a"
+  planned.records[0].worker = "a";
+  planned.records[1].worker = "slow";
+  bench.start({planned});
+  const Job job = bench.job_of("a");
+  EXPECT_EQ(job.kind, Job::Kind::kCompile) << "nothing is measured again";
+  EXPECT_EQ(indices(job), std::vector<int>{1});
+}
+
 TEST(CoreDrain, OnRequestAWorkerIsToldAndGetsNothingNew) {
   CoreBench bench(one_at_a_time());
   bench.report("w");

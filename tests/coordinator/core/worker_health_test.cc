@@ -48,6 +48,31 @@ TEST_F(Health, TimeAloneEndsNoDrift) {
   EXPECT_TRUE(health_.drifts());
 }
 
+TEST_F(Health, ABaselineTakenWhileItWasSlowIsTakenAnew) {
+  options_.quarantine_ms = 8'000;
+  read({150, 151, 149, 150.5, 150});
+  read({100, 100.1, 100.2});
+  ASSERT_TRUE(health_.drifts());
+  read({100.3, 100.4, 100.5, 100.6, 100.7});
+  EXPECT_TRUE(health_.drifts()) << "for a while";
+  read({100.8, 100.9});
+  EXPECT_FALSE(health_.drifts());
+  EXPECT_EQ(health_.baseline_us(), 100.6);
+  EXPECT_EQ(health_.reason(), "");
+  read({150.1, 150.2, 150.3});
+  EXPECT_TRUE(health_.drifts()) << "that is slow again";
+}
+
+TEST_F(Health, ADeviceThatStaysSlowerOrIsUnsteadyKeepsItsBaseline) {
+  options_.quarantine_ms = 2'000;
+  read({100, 101, 99, 100.5, 100});
+  for (int i = 0; i < 20; ++i) read({150 + 0.1 * i});
+  EXPECT_TRUE(health_.drifts());
+  for (int i = 0; i < 20; ++i) read({i % 2 == 0 ? 70 + 0.1 * i : 40 + 0.1 * i});
+  EXPECT_TRUE(health_.drifts());
+  EXPECT_EQ(health_.baseline_us(), 100);
+}
+
 TEST_F(Health, DeviceFaultsCountFromTheFirstReportOn) {
   errors_ = 7;
   read({0});
