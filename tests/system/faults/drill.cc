@@ -300,7 +300,7 @@ void Drill::ask_again(const std::vector<Ask>& asks) {
       continue;
     }
     ++tally_.answers;
-    if (answered_.contains(key) && answer.value("cache", "") != "hit") {
+    if (!evicts_ && answered_.contains(key) && answer.value("cache", "") != "hit") {
       ++tally_.lost;
       complain("lost, though it was answered: " + told);
     }
@@ -351,13 +351,19 @@ void Drill::restart(const Trouble& trouble) {
   service_.tend();
 }
 
+// What was answered while the disk took nothing may be in memory only. Without it, what was
+// answered before must still be a hit; the rest is tuned once more, and counts from then on.
+void Drill::settle() {
+  service_.coordinator().signal(SIGKILL);
+  service_.coordinator().wait();
+  if (!service_.await()) complain("the service does not come back");
+}
+
 // Blobs were lost, though memory may still have them: without it, whoever asks has the program
 // tuned again, and from then on it must be there as before.
 void Drill::heal() {
   const std::set<Key> doubtful = std::exchange(answered_, {});
-  service_.coordinator().signal(SIGKILL);
-  service_.coordinator().wait();
-  if (!service_.await()) complain("the service does not come back");
+  settle();
   for (const Key& key : doubtful) {
     const Ask again = insist(key);
     if (again.child.exit_code() == 0)
@@ -400,7 +406,10 @@ std::vector<std::string> Drill::round(const Trouble& trouble) {
     complain(fmt::format("client '{}' has no answer after {} s", ask.name, kPatienceS));
   }
   if (!service_.await()) complain("the service does not come back");
-  if (trouble.loses_blobs()) heal();
+  if (trouble.loses_blobs())
+    heal();
+  else if (trouble.hurts_the_store())
+    settle();
   ask_again(asks);
   check_house();
   check_tier();
@@ -429,7 +438,7 @@ std::vector<std::string> Drill::after_kill() {
   complaints_.clear();
   service_.kill();
   if (!service_.await()) complain("the service does not come back");
-  check_stored(answered_);
+  if (!evicts_) check_stored(answered_);
   check_house();
   check_blobs();
   return complaints_;

@@ -41,6 +41,8 @@ class Drill {
   const Path& programs() const { return programs_; }
   // Programs there may be; beyond it old ones are asked for in place of new ones. 0: no end.
   void limit_programs(int count) { max_programs_ = count; }
+  // The service may give up what it answered: a miss is no loss any more, all else is.
+  void allow_eviction() { evicts_ = true; }
 
  private:
   struct Key {
@@ -68,6 +70,7 @@ class Drill {
   void ask_again(const std::vector<Ask>& asks);
   void check_house();
   void check_tier();
+  void settle();
   void heal();
   void check_blobs();
   void check_stored(const std::set<Key>& keys);
@@ -83,7 +86,8 @@ class Drill {
   std::set<Path> rotten_;               // damaged by us
   std::set<Key> kept_;                  // in the clients' tier
   std::vector<std::string> tier_left_;  // half-written there after the last round
-  bool swept_ = false;                  // a client has put something there in this one
+  bool evicts_ = false;
+  bool swept_ = false;  // a client has put something there in this one
   std::vector<std::string> complaints_;
   int next_program_ = 0, max_programs_ = 0;
 };

@@ -30,6 +30,7 @@ struct Flags {
   int rounds = 0;
   uint64_t seed = 1;
   int workers = 2, threads = 2, programs = 60;
+  std::string cache_size;
   bool json = false;
   // One trouble, named in full.
   std::string point, killed, stopped;
@@ -47,6 +48,9 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       ->capture_default_str();
   app.add_option("--programs", flags.programs, "there are; then old ones are asked for again")
       ->capture_default_str();
+  app.add_option("--cache-size", flags.cache_size,
+                 "of the coordinator, e.g. 200KB: programs are evicted all the time, and a miss of "
+                 "one that was answered is no loss");
   app.add_flag("--json", flags.json, "figures as one JSON object on stdout");
   app.add_option("--point", flags.point,
                  "always at this point (docs/faults.md), with the next five");
@@ -125,9 +129,13 @@ int soak(const Flags& flags) {
   FaultControl faults(dir.path() / "board");
   LiveService::Options options{dir.path(), flags.workers, true, {}};
   options.coordinator_flags = {"--lease-timeout-ms", "1500", "--worker-timeout-ms", "2500"};
+  if (!flags.cache_size.empty())
+    options.coordinator_flags.insert(options.coordinator_flags.end(),
+                                     {"--cache-size", flags.cache_size});
   LiveService service(options, faults);
   Drill drill(service, faults, flags.seed);
   drill.limit_programs(flags.programs);
+  if (!flags.cache_size.empty()) drill.allow_eviction();
   std::vector<std::string> complaints;
   const auto take = [&](const std::vector<std::string>& more, const std::string& about) {
     for (const std::string& complaint : more) {
