@@ -92,9 +92,10 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--coordinator", flags.coordinator, "where to take work from")
       ->envname("KILN_COORDINATOR")
       ->capture_default_str();
-  app.add_option("--key", flags.key,
-                 "this worker's key, for a coordinator on another machine: what `kiln keys new NAME "
-                 "--role worker` wrote")
+  app.add_option(
+         "--key", flags.key,
+         "this worker's key, for a coordinator on another machine: what `kiln keys new NAME "
+         "--role worker` wrote")
       ->envname("KILN_KEY");
   app.add_option("--name", flags.name, "as it appears in `kiln stats` (default: host:pid)");
   app.add_option("--device", flags.device, "cpu, cuda (the first GPU) or cuda:N")
