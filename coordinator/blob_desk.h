@@ -44,8 +44,8 @@ class BlobDesk {
   struct Transfer {
     PeerId peer;
     BlobRequest request;
-    size_t next = 0;                    // index into request.digests
-    int64_t offset = 0;                 // of that blob
+    size_t next = 0;                         // index into request.digests
+    int64_t offset = 0;                      // of that blob
     std::optional<int64_t> refused_ms = {};  // when it could first not be read
   };
   Piece advance(Transfer& transfer, int64_t now_ms);

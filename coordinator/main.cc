@@ -75,9 +75,10 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "endpoint; port 0 picks a free one (the ready line names it); beyond loopback it "
                  "takes keys")
       ->capture_default_str();
-  app.add_option("--keys", flags.keys,
-                 "folder of keys that `kiln keys` made (default: DATA_DIR/keys when --listen is not "
-                 "on loopback, else none)");
+  app.add_option(
+      "--keys", flags.keys,
+      "folder of keys that `kiln keys` made (default: DATA_DIR/keys when --listen is not "
+      "on loopback, else none)");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();

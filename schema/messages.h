@@ -5,7 +5,8 @@
 // generator identity) or Refusal. Then
 //
 //   client:  CompileRequest -> [NeedGraph -> CompileRequest with the graph] -> Progress* ->
-//            CompileReply;  BlobRequest -> BlobReply* [<- BlobCredit];  StatsRequest -> StatsReply;  Cancel.
+//            CompileReply;  BlobRequest -> BlobReply* [<- BlobCredit];  StatsRequest -> StatsReply;
+//            Cancel.
 //   worker:  WorkerReport (what it has and does, results not yet acknowledged), at least once a
 //            second and whenever something finishes -> WorkerOrders (what it should do, which
 //            results are stored). Both are state, not deltas: a lost one heals with the next.
@@ -39,7 +40,7 @@ struct Hello {
 struct Welcome {
   uint32_t protocol = kProtocolVersion;
   std::string software;
-  Digest codegen;           // the coordinator's code generator identity
+  Digest codegen;             // the coordinator's code generator identity
   std::string session{};      // token: 16 random bytes
   std::string signing_key{};  // Ed25519 public key of the artifacts, 32 bytes; empty: unsigned
 };
@@ -76,7 +77,7 @@ struct CompileReply {
   uint64_t request = 0;
   Result<CacheOutcome> outcome = CacheOutcome::kHit;
   std::string program_json;  // manifest, when there is one
-  std::string signature{};     // Ed25519 over the manifest, 64 bytes; empty: unsigned
+  std::string signature{};   // Ed25519 over the manifest, 64 bytes; empty: unsigned
 };
 // The answer comes in as many replies as it takes, never more bytes ahead of the receiver than the
 // credit it gave: `credit` at first, and what BlobCredit adds, up to kBlobWindowBytes.
@@ -113,8 +114,8 @@ struct WorkerStats {
   int leases = 0;
   int64_t compiled = 0, measured = 0;
   double idle_s = 0;       // since its last report
-  std::string state{};       // "serving", "draining" or "quarantined"
-  std::string reason{};      // why quarantined
+  std::string state{};     // "serving", "draining" or "quarantined"
+  std::string reason{};    // why quarantined
   double sentinel_us = 0;  // as last reported; 0: not measured
 };
 // A program that is tuned though no client waits (CompileRequest::detach).
@@ -235,9 +236,9 @@ struct MessagePart {
   bool last = false;
 };
 
-using Message = std::variant<Hello, Welcome, Refusal, CompileRequest, NeedGraph, Progress,
-                             CompileReply, BlobRequest, BlobReply, Cancel, StatsRequest, StatsReply,
-                             WorkerReport, WorkerOrders, AdminRequest, AdminReply,
-                             BlobCredit, MessagePart>;
+using Message =
+    std::variant<Hello, Welcome, Refusal, CompileRequest, NeedGraph, Progress, CompileReply,
+                 BlobRequest, BlobReply, Cancel, StatsRequest, StatsReply, WorkerReport,
+                 WorkerOrders, AdminRequest, AdminReply, BlobCredit, MessagePart>;
 
 }  // namespace kiln

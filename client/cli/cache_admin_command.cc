@@ -135,7 +135,8 @@ int cache_pin_command(const Options& options, bool pinned) {
   if (options.json)
     std::printf("%s\n", done->dump().c_str());
   else
-    std::printf("%s %s\n", options.program_key.c_str(), pinned ? "is pinned" : "is not pinned any more");
+    std::printf("%s %s\n", options.program_key.c_str(),
+                pinned ? "is pinned" : "is not pinned any more");
   return kDone;
 }
 

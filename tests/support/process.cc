@@ -37,8 +37,8 @@ std::vector<std::string> environment_with(const std::vector<std::string>& more) 
   const auto name_of = [](std::string_view pair) { return pair.substr(0, pair.find('=')); };
   for (char** at = environ; *at != nullptr; ++at) {
     const std::string_view name = name_of(*at);
-    const bool hidden = name == "KILN_COORDINATOR" || name == "KILN_CACHE_DIR" ||
-                        name == "KILN_KEY";
+    const bool hidden =
+        name == "KILN_COORDINATOR" || name == "KILN_CACHE_DIR" || name == "KILN_KEY";
     const bool replaced =
         std::ranges::any_of(more, [&](const auto& pair) { return name_of(pair) == name; });
     if (!hidden && !replaced) environment.emplace_back(*at);
