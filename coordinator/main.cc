@@ -122,7 +122,8 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
 }
 
 // Answers of some 10 KB are allocated and freed tens of thousands of times a second: left alone,
-// malloc gives the pages back to the system and takes them again, a quarter of an artifact's cost.
+// malloc gives the pages back to the system and takes them again, a fifth to a quarter of an
+// artifact's cost in the runs of tests/bench/LOG.md.
 void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
   mallopt(M_TOP_PAD, 1 << 20);
