@@ -15,6 +15,23 @@ std::string name_of(const Target& target) {
   return target.to_string() + " " + target.toolkit;
 }
 
+bool fits(const Target& device, const Target& target) {
+  return device.can_run(target) || planted(PlantedBug::kLeaseAnywhere);
+}
+
+// Work of the first flight in the ring that takes any; it goes to the end.
+double serve_ring(std::list<Digest>& ring, const std::function<double(const Digest&)>& serve) {
+  for (auto kernel = ring.begin(); kernel != ring.end(); ++kernel) {
+    const double work_ms = serve(*kernel);
+    if (work_ms <= 0) continue;
+    ring.splice(ring.end(), ring, kernel);
+    return work_ms;
+  }
+  return 0;
+}
+
+constexpr size_t kMaxServers = 64;  // more device classes than that are somebody's mistake
+
 }  // namespace
 
 void WorkQueue::add(const Target& target, const Demand& demand, const Digest& kernel) {
@@ -43,34 +60,26 @@ void WorkQueue::add(const Target& target, const Demand& demand, const Digest& ke
 
 void WorkQueue::join(const std::string& target, const ShareId& id, Priority priority,
                      const Digest& kernel, Member& member) {
-  const auto [found, is_new] = shares_.try_emplace(id);
-  Share& share = found->second;
-  if (share.lanes.empty()) {
-    resting_.erase({share.clock_ms, id});
-    share.clock_ms = std::max(share.clock_ms, clock_ms_);
-    share.since = ++arrivals_;
+  TargetLanes& lanes = lanes_.at(target);
+  Ring& ring = lanes.of_priority[index_of(priority)][id];
+  if (ring.kernels.empty()) {
+    ring.since = ++arrivals_;
+    for (auto& [name, server] : servers_)
+      if (fits(server.device, lanes.target)) server.of_priority[index_of(priority)].join(id);
   }
-  Lane& lane = lanes_.at(target).of_priority[index_of(priority)];
-  Ring& ring = lane.rings[id];
-  if (ring.empty()) {
-    lane.order.insert(share.turn(id));
-    share.lanes.emplace(target, priority);
-  }
-  member.places[id] = {priority, ring.insert(ring.end(), kernel)};
+  member.places[id] = {priority, ring.kernels.insert(ring.kernels.end(), kernel)};
 }
 
 void WorkQueue::leave(const std::string& target, const ShareId& id, Priority priority,
-                      Ring::iterator place) {
-  Lane& lane = lanes_.at(target).of_priority[index_of(priority)];
-  Share& share = shares_.at(id);
-  const auto ring = lane.rings.find(id);
-  ring->second.erase(place);
-  if (!ring->second.empty()) return;
-  lane.rings.erase(ring);
-  lane.order.erase(share.turn(id));
-  share.lanes.erase({target, priority});
-  // Remembered until the others are as far: nobody gains by going away and coming back.
-  if (share.lanes.empty()) resting_.emplace(share.clock_ms, id);
+                      std::list<Digest>::iterator place) {
+  TargetLanes& lanes = lanes_.at(target);
+  Lane& lane = lanes.of_priority[index_of(priority)];
+  const auto ring = lane.find(id);
+  ring->second.kernels.erase(place);
+  if (!ring->second.kernels.empty()) return;
+  lane.erase(ring);
+  for (auto& [name, server] : servers_)
+    if (fits(server.device, lanes.target)) server.of_priority[index_of(priority)].leave(id);
 }
 
 void WorkQueue::remove(const Digest& kernel) {
@@ -79,16 +88,16 @@ void WorkQueue::remove(const Digest& kernel) {
   for (const auto& [id, place] : member->second.places)
     leave(member->second.target, id, place.first, place.second);
   TargetLanes& lanes = lanes_.at(member->second.target);
-  if (lanes.of_priority[0].rings.empty() && lanes.of_priority[1].rings.empty())
+  if (lanes.of_priority[0].empty() && lanes.of_priority[1].empty())
     lanes_.erase(member->second.target);
   member_of_.erase(member);
-  forget_rested();
+  if (member_of_.empty()) servers_.clear();  // all start anew
 }
 
 bool WorkQueue::waits(const Target& device, Priority priority) const {
   return std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& named) {
-    return !named.second.of_priority[index_of(priority)].rings.empty() &&
-           (device.can_run(named.second.target) || planted(PlantedBug::kLeaseAnywhere));
+    return !named.second.of_priority[index_of(priority)].empty() &&
+           fits(device, named.second.target);
   });
 }
 
@@ -102,78 +111,54 @@ std::vector<Target> WorkQueue::targets() const {
   return targets;
 }
 
+WorkQueue::Server& WorkQueue::server_of(const Target& device) {
+  const std::string name = name_of(device);
+  if (const auto known = servers_.find(name); known != servers_.end()) return known->second;
+  if (servers_.size() >= kMaxServers) servers_.clear();
+  Server& server = servers_[name];
+  server.device = device;
+  std::map<uint64_t, std::pair<size_t, ShareId>> waiting;  // by arrival
+  for (const auto& [target, lanes] : lanes_)
+    for (size_t i = 0; i < lanes.of_priority.size() && fits(device, lanes.target); ++i)
+      for (const auto& [id, ring] : lanes.of_priority[i]) waiting[ring.since] = {i, id};
+  for (const auto& [since, share] : waiting) server.of_priority[share.first].join(share.second);
+  return server;
+}
+
 bool WorkQueue::serve_next(const Target& device,
                            const std::function<double(const Digest&)>& serve) {
-  const bool warm_up_waits = waits(device, Priority::kWarmUp);
-  const bool its_turn =
-      warm_up_waits && before_warm_up_ + 1 >= warm_up_turn_ && !planted(PlantedBug::kStarveWarmUp);
-  if (its_turn && serve_priority(device, Priority::kWarmUp, serve)) {
-    before_warm_up_ = 0;
+  Server& server = server_of(device);
+  const bool warm_up_waits = !server.of_priority[index_of(Priority::kWarmUp)].order().empty();
+  const bool its_turn = warm_up_waits && server.before_warm_up + 1 >= warm_up_turn_ &&
+                        !planted(PlantedBug::kStarveWarmUp);
+  if (its_turn && serve_priority(server, Priority::kWarmUp, serve)) {
+    server.before_warm_up = 0;
     return true;
   }
-  if (serve_priority(device, Priority::kInteractive, serve)) {
-    before_warm_up_ += warm_up_waits;
+  if (serve_priority(server, Priority::kInteractive, serve)) {
+    server.before_warm_up += warm_up_waits;
     return true;
   }
-  return warm_up_waits && !its_turn && serve_priority(device, Priority::kWarmUp, serve);
+  return warm_up_waits && !its_turn && serve_priority(server, Priority::kWarmUp, serve);
 }
 
-// Merges the orders of the lanes that the device can run.
-bool WorkQueue::serve_priority(const Target& device, Priority priority,
+bool WorkQueue::serve_priority(Server& server, Priority priority,
                                const std::function<double(const Digest&)>& serve) {
-  struct Head {
-    Lane* lane;
-    std::set<Turn>::iterator next;
-  };
-  std::vector<Head> heads;
-  for (auto& [name, lanes] : lanes_) {
-    Lane& lane = lanes.of_priority[index_of(priority)];
-    const bool fits = device.can_run(lanes.target) || planted(PlantedBug::kLeaseAnywhere);
-    if (!lane.order.empty() && fits) heads.push_back({&lane, lane.order.begin()});
-  }
-  while (!heads.empty()) {
-    const auto head = std::min_element(
-        heads.begin(), heads.end(), [](const Head& a, const Head& b) { return *a.next < *b.next; });
-    const ShareId id = std::get<ShareId>(*head->next);
-    if (serve_ring(*head->lane, id, serve)) return true;
-    if (++head->next == head->lane->order.end()) heads.erase(head);
+  std::vector<Lane*> lanes;
+  for (auto& [name, target] : lanes_)
+    if (fits(server.device, target.target))
+      lanes.push_back(&target.of_priority[index_of(priority)]);
+  ShareTurns& turns = server.of_priority[index_of(priority)];
+  for (const auto& [clock_ms, since, id] : turns.order()) {
+    for (Lane* lane : lanes) {
+      const auto ring = lane->find(id);
+      const double work_ms = ring == lane->end() ? 0 : serve_ring(ring->second.kernels, serve);
+      if (work_ms <= 0) continue;
+      if (!planted(PlantedBug::kFirstComeFirstServed)) turns.charge(ShareId(id), work_ms);
+      return true;
+    }
   }
   return false;
-}
-
-bool WorkQueue::serve_ring(Lane& lane, const ShareId& id,
-                           const std::function<double(const Digest&)>& serve) {
-  Ring& ring = lane.rings.at(id);
-  for (auto kernel = ring.begin(); kernel != ring.end(); ++kernel) {
-    const double work_ms = serve(*kernel);
-    if (work_ms <= 0) continue;
-    ring.splice(ring.end(), ring, kernel);
-    charge(id, work_ms);
-    return true;
-  }
-  return false;
-}
-
-void WorkQueue::charge(const ShareId& id, double work_ms) {
-  if (planted(PlantedBug::kFirstComeFirstServed)) return;
-  Share& share = shares_.at(id);
-  clock_ms_ = std::max(clock_ms_, share.clock_ms);
-  const Turn before = share.turn(id);
-  share.clock_ms += work_ms;
-  share.since = ++arrivals_;  // behind those of an equal clock
-  for (const auto& [target, priority] : share.lanes) {
-    std::set<Turn>& order = lanes_.at(target).of_priority[index_of(priority)].order;
-    order.erase(before);
-    order.insert(share.turn(id));
-  }
-  forget_rested();
-}
-
-void WorkQueue::forget_rested() {
-  while (!resting_.empty() && resting_.begin()->first <= clock_ms_) {
-    shares_.erase(resting_.begin()->second);
-    resting_.erase(resting_.begin());
-  }
 }
 
 }  // namespace kiln

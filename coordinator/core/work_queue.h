@@ -1,11 +1,11 @@
 // WorkQueue: the kernel flights that have candidates to lease, in turn.
 //
-// Shares (users, or connections) get equal amounts of work, as start-time fair queueing has it
-// (Goyal, Vin, Cheng 1996): each has a clock that goes on by what it was served; the share whose
-// clock is least is next; one that comes, or comes back, starts where the others are. So one who
-// warms a thousand programs does not keep another from its one. The kernels of a share take turns,
-// so that a large one does not keep small ones waiting. Interactive demand goes before warm-up, but
-// for one turn in `warm_up_turn`.
+// Shares (users, or connections) get equal amounts of work (share_turns.h), so one who warms a
+// thousand programs does not keep another from its one. Each class of devices is a server of its
+// own, and so is its warm-up: what a share did not get of one, since it waited for another, it
+// cannot claim of this one at once, while others wait. The kernels of a share take turns, so that a
+// large one does not keep small ones waiting. Interactive demand goes before warm-up, but for one
+// turn in `warm_up_turn`.
 //
 // A step costs O(log n) and looks at each target once, and at each flight that refuses. Plain
 // value; one thread.
@@ -20,7 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "coordinator/core/demand.h"
+#include "coordinator/core/share_turns.h"
 
 namespace kiln {
 
@@ -42,44 +42,38 @@ class WorkQueue {
   bool serve_next(const Target& device, const std::function<double(const Digest&)>& serve);
 
  private:
-  using Turn = std::tuple<double, uint64_t, ShareId>;  // clock, since when it waits, who
-  struct Share {
-    double clock_ms = 0;
-    uint64_t since = 0;
-    std::set<std::pair<std::string, Priority>> lanes;  // where it has a ring
-    Turn turn(const ShareId& id) const { return {clock_ms, since, id}; }
+  struct Ring {
+    uint64_t since = 0;  // in arrivals
+    std::list<Digest> kernels;
   };
-  using Ring = std::list<Digest>;
-  struct Lane {                     // of one target and priority
-    std::map<ShareId, Ring> rings;  // none is empty
-    std::set<Turn> order;           // of the shares in `rings`
-  };
+  using Lane = std::map<ShareId, Ring>;  // of one target and priority; no ring is empty
   struct TargetLanes {
     Target target;
     std::array<Lane, 2> of_priority;
   };
+  struct Server {  // a class of devices
+    Target device;
+    std::array<ShareTurns, 2> of_priority;  // of the shares with a ring that it can run
+    int before_warm_up = 0;                 // interactive turns since, while warm-up waited
+  };
   struct Member {
     std::string target;
-    std::map<ShareId, std::pair<Priority, Ring::iterator>> places;
+    std::map<ShareId, std::pair<Priority, std::list<Digest>::iterator>> places;
   };
   void join(const std::string& target, const ShareId& id, Priority priority, const Digest& kernel,
             Member& member);
-  void leave(const std::string& target, const ShareId& id, Priority priority, Ring::iterator place);
-  bool serve_priority(const Target& device, Priority priority,
+  void leave(const std::string& target, const ShareId& id, Priority priority,
+             std::list<Digest>::iterator place);
+  Server& server_of(const Target& device);
+  bool serve_priority(Server& server, Priority priority,
                       const std::function<double(const Digest&)>& serve);
-  bool serve_ring(Lane& lane, const ShareId& id, const std::function<double(const Digest&)>& serve);
-  void charge(const ShareId& id, double work_ms);
   bool waits(const Target& device, Priority priority) const;
-  void forget_rested();
 
   const int warm_up_turn_;
   std::map<std::string, TargetLanes> lanes_;  // by Target::to_string and toolkit: its hard facts
-  std::unordered_map<ShareId, Share> shares_;
-  std::set<std::pair<double, ShareId>> resting_;  // without a ring, but ahead of clock_ms_
+  std::map<std::string, Server> servers_;     // likewise; those that came for work while some waits
   std::unordered_map<Digest, Member> member_of_;
-  double clock_ms_ = 0;  // of the share served last, before it was
   uint64_t arrivals_ = 0;
-  int before_warm_up_ = 0;  // interactive turns since, while warm-up waited
 };
 
 }  // namespace kiln

@@ -129,6 +129,30 @@ TEST(WorkQueue, InteractiveGoesFirstAndWarmUpStillGoesOn) {
   EXPECT_EQ(serve(queue, kV3, 2, {"warm"}), (std::vector<std::string>{"warm", "warm"}));
 }
 
+TEST(WorkQueue, WhatWarmUpDidNotGetIsNotClaimedOfInteractiveWork) {
+  WorkQueue queue(10);
+  queue.add(kV3, only("user"), Digest::of("now"));
+  queue.add(kV3, only("warmer", Priority::kWarmUp), Digest::of("warm"));
+  serve(queue, kV3, 100, {"now", "warm"});  // the warmer is far behind
+  queue.add(kV3, only("warmer"), Digest::of("warm"));
+  const auto served = serve(queue, kV3, 10, {"now", "warm"});
+  EXPECT_EQ(std::count(served.begin(), served.end(), "now"), 5);
+}
+
+TEST(WorkQueue, WhatOneDeviceDidNotGiveIsNotClaimedOfAnother) {
+  WorkQueue queue(8);
+  queue.add(kV3, only("slow"), Digest::of("old"));
+  queue.add(kV4, only("quick"), Digest::of("new"));
+  serve(queue, kV3, 1, {});
+  serve(queue, kV4, 1, {});
+  for (int i = 0; i < 100; ++i)  // the v3 device is slow, and "quick" has v4 work alone
+    queue.serve_next(kV4,
+                     [](const Digest& kernel) { return kernel == Digest::of("new") ? 10 : 0; });
+  queue.add(kV4, only("slow"), Digest::of("newer"));
+  const auto served = serve(queue, kV4, 10, {"new", "newer"});
+  EXPECT_GE(std::count(served.begin(), served.end(), "new"), 4);
+}
+
 TEST(WorkQueue, SharedFlightHasItsTurnWithEachOfItsShares) {
   WorkQueue queue(8);
   queue.add(kV3, only("a"), Digest::of("a1"));
