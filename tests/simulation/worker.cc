@@ -64,7 +64,9 @@ void Worker::lie(WorkerReport& report) {
     old.kernel_key = held.job.kernel_key;
     old.index = held.job.candidates.front().index;
     old.verdict = Verdict::kOk;
-  } else if (leases_.contains(old.lease)) {
+    lied_of_.insert(id);
+  } else if (leases_.contains(old.lease) || lied_of_.contains(old.lease)) {
+    // The lease may be open: what was acknowledged, and is not repeated, may have been the lie.
     return;  // that would be a lie nobody can tell from the truth
   }
   report.results.push_back(std::move(old));

@@ -63,6 +63,7 @@ class Worker {
   bool draining_ = false;
   std::map<uint64_t, Held> leases_;
   std::set<uint64_t> ended_;              // never taken up again
+  std::set<uint64_t> lied_of_;            // leases, under epochs that they do not have
   std::vector<CandidateResult> results_;  // not acknowledged
   std::vector<CandidateResult> history_;  // to lie with
 };
