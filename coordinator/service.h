@@ -33,6 +33,8 @@ struct ServiceOptions {
   std::shared_ptr<StatusBoard> board;  // kept up to date for whoever looks on; may be null
 };
 
+struct ServiceLoop;  // service_loop.h
+
 class Service {
  public:
   // kUnavailable when another coordinator has the data directory, or the port is taken;
@@ -46,9 +48,8 @@ class Service {
   void stop();
 
  private:
-  struct Impl;
-  explicit Service(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Service(std::unique_ptr<ServiceLoop> loop);
+  std::unique_ptr<ServiceLoop> loop_;
 };
 
 }  // namespace kiln

@@ -271,10 +271,16 @@ void TuningFloor::tick(int64_t now_ms, Actions& out) {
 
 void TuningFloor::fail_unserved(int64_t now_ms, Actions& out) {
   queued_ = 0;
+  const Target* asked = nullptr;  // neighbours mostly have one target: the workers are asked once
+  bool is_served = false;
   for (auto& [key, flight] : flights_) {
     if (flight.stage() >= KernelFlight::Stage::kStoring || flight.waiting() == 0) continue;
     queued_ += flight.waiting();
-    if (workers_.serves(flight.target())) {
+    if (asked == nullptr || *asked != flight.target()) {
+      asked = &flight.target();
+      is_served = workers_.serves(*asked);
+    }
+    if (is_served) {
       flight.was_served = true;
       flight.unserved_since_ms = -1;
       continue;
