@@ -28,11 +28,12 @@ void FairnessWatch::gone(const ClientId& client) {
 }
 
 void FairnessWatch::planned(const PlanFinished& plan) {
-  if (!plan.program || plan.program->mode != Mode::kMaxAutotune) return;
+  if (!plan.program) return;
   auto& kernels = kernels_of_[{plan.program->graph, plan.program->mode}];
   for (const PlannedKernel& kernel : plan.kernels) {
     if (kernel.cached) continue;
     kernels.insert(kernel.key);
+    if (plan.program->mode != Mode::kMaxAutotune) continue;  // not all of its schedules are tried
     const auto [entry, is_new] = untouched_.try_emplace(kernel.key);
     if (!is_new) continue;
     for (const Schedule& schedule : kernel.schedules) entry->second.insert(schedule.to_string());
