@@ -1,13 +1,12 @@
 // Every schedule of every kernel of the test programs, through the real NVRTC: what no GPU is
 // needed to notice. Skipped where there is no NVRTC. In shards, each a process of its own under
-// ctest. A source that both targets have is compiled for one of them, in turn, unless
-// KILN_EVERY_TARGET is set.
+// ctest. A source that both targets have is compiled for each: registers differ.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -177,21 +176,10 @@ Target target_of(size_t index) {
 
 class EveryCandidate : public testing::TestWithParam<int> {
  protected:
-  // One for each different source; one that both targets have is compiled for either, in turn, or
-  // with `every_target` for both.
-  static std::vector<Job> jobs(bool every_target) {
+  static std::vector<Job> jobs() {
     std::vector<Job> jobs;
-    std::map<std::string, size_t> seen;  // source to its job
-    size_t shared = 0;
-    for (size_t t = 0; t < kTargets.size(); ++t) {
-      for (Job& job : jobs_for(t)) {
-        const auto [at, fresh] = seen.emplace(job.source.text, jobs.size());
-        if (fresh || every_target)
-          jobs.push_back(std::move(job));
-        else if (jobs[at->second].target != t && shared++ % 2 == 0)
-          jobs[at->second] = std::move(job);
-      }
-    }
+    for (size_t t = 0; t < kTargets.size(); ++t)
+      std::ranges::move(jobs_for(t), std::back_inserter(jobs));
     return jobs;
   }
 
@@ -247,7 +235,7 @@ class EveryCandidate : public testing::TestWithParam<int> {
 TEST_P(EveryCandidate, CompilesAndStaysInRegisters) {
   const Result<Nvrtc> nvrtc = Nvrtc::find();
   if (!nvrtc) GTEST_SKIP() << nvrtc.error().message;
-  const std::vector<Job> all = jobs(std::getenv("KILN_EVERY_TARGET") != nullptr);
+  const std::vector<Job> all = jobs();
   EXPECT_GT(all.size(), 100U * kShards);
   for (size_t i = static_cast<size_t>(GetParam()); i < all.size(); i += kShards) {
     const auto object = nvrtc->compile(all[i].source, target_of(all[i].target));
