@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "compiler_core/compile/child_process.h"
 
 namespace kiln {
@@ -18,7 +20,8 @@ Result<std::string> ask_build(const std::string& path) {
   TRY(const ChildOutcome outcome, run_child({path, "--version"}, dir.path(), kVersionTimeoutMs));
   if (outcome.exit_status != 0)
     return fail(Code::kNotFound, fmt::format("{} is not a usable compiler", path));
-  return outcome.output.substr(0, outcome.output.find('\n'));
+  const std::string& output = outcome.output;
+  return std::string(output.begin(), std::find(output.begin(), output.end(), '\n'));
 }
 
 // A path is made absolute: compiles run in another directory. A bare name stays one, for PATH.
