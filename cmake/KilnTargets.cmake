@@ -1,7 +1,10 @@
 # How Kiln's own targets are made: one place for warnings, sanitizers, linker and compiler cache.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  # The base directory makes one clone's objects good for the next; the sloppiness is what ccache asks
+  # for before it caches sources that use precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+    CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
 endif()
 find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM)
@@ -32,10 +35,8 @@ function(kiln_precompiled_headers name)
   endif()
 endfunction()
 if(KILN_PCH)
-  if(CCACHE_PROGRAM)  # what it asks for before it caches what uses them
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
-    add_compile_options(-fpch-preprocess)
+  if(CCACHE_PROGRAM)
+    add_compile_options(-fpch-preprocess)  # so that ccache sees which precompiled header it was
   endif()
   add_library(kiln_headers OBJECT ${PROJECT_SOURCE_DIR}/cmake/headers.cc)
   target_link_libraries(kiln_headers PRIVATE kiln_options)
