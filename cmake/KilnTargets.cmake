@@ -1,10 +1,7 @@
 # How Kiln's own targets are made: one place for warnings, sanitizers, linker and compiler cache.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The base directory makes one clone's objects good for the next; the sloppiness is what ccache asks
-  # for before it caches sources that use precompiled headers.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
-    CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM)
@@ -36,7 +33,11 @@ function(kiln_precompiled_headers name)
 endfunction()
 if(KILN_PCH)
   if(CCACHE_PROGRAM)
-    add_compile_options(-fpch-preprocess)  # so that ccache sees which precompiled header it was
+    # The sloppiness and the flag are what ccache asks for before it caches what uses them; the base
+    # directory makes one clone's objects good for the next.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+      CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+    add_compile_options(-fpch-preprocess)
   endif()
   add_library(kiln_headers OBJECT ${PROJECT_SOURCE_DIR}/cmake/headers.cc)
   target_link_libraries(kiln_headers PRIVATE kiln_options)
