@@ -1,10 +1,10 @@
 #include "compiler_core/tune/cpu/space_convolution.h"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 #include <utility>
 
+#include "compiler_core/tune/cpu/ranked_space.h"
 #include "compiler_core/tune/cpu/vector_width.h"
 
 namespace kiln {
@@ -26,7 +26,6 @@ constexpr double kLaneNanos = 0.3;    // lane by lane
 constexpr double kTileNanosPerByte = 0.02;
 constexpr int64_t kMostBlockBytes = 1 << 20;  // of a copy in scratch: what the second cache holds
 constexpr size_t kMostCandidates = 12;
-constexpr int kMostOfAKind = 2;
 
 struct RegisterTile {
   int rows, vectors;
@@ -171,39 +170,20 @@ std::vector<ConvolutionSchedule> all_schedules(const ConvolutionProblem& problem
   return all;
 }
 
-struct Ranked {
-  double nanos;
-  ConvolutionSchedule schedule;
-};
-
-// Best first, few of one kind: near relatives differ by less than the estimate's error.
-std::vector<Schedule> most_promising(const std::vector<Ranked>& ranked) {
-  std::vector<Schedule> space;
-  std::map<std::tuple<bool, bool, XFrom, int, int>, int> of_kind;
-  for (const auto& [nanos, schedule] : ranked) {
-    Schedule made = schedule.to_schedule();
-    if (space.size() == kMostCandidates ||
-        std::find(space.begin(), space.end(), made) != space.end())
-      continue;
-    if (of_kind[{schedule.slide, schedule.a_packed, schedule.x_from, schedule.mr, schedule.nr}]++ <
-        kMostOfAKind)
-      space.push_back(std::move(made));
-  }
-  return space;
-}
-
 }  // namespace
 
 std::vector<Schedule> convolution_space(const Workload& workload, const Target& target) {
   const ConvolutionProblem problem = ConvolutionProblem::of(workload.graph);
   const int lanes = static_cast<int>(vector_bytes(target) / value_bytes(problem));
-  std::vector<Ranked> ranked;
+  std::vector<RankedDecisions<ConvolutionSchedule>> ranked;
   for (const ConvolutionSchedule& schedule : all_schedules(problem, target, lanes))
     if (fits(schedule, problem))
       ranked.push_back({estimate(schedule, problem, std::max(target.units, 1)), schedule});
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const Ranked& x, const Ranked& y) { return x.nanos < y.nanos; });
-  return most_promising(ranked);
+  return most_promising(std::move(ranked), kMostCandidates,
+                        [](const ConvolutionSchedule& schedule) {
+                          return std::make_tuple(schedule.slide, schedule.a_packed, schedule.x_from,
+                                                 schedule.mr, schedule.nr);
+                        });
 }
 
 }  // namespace kiln

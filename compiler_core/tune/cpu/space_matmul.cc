@@ -1,10 +1,10 @@
 #include "compiler_core/tune/cpu/space_matmul.h"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 #include <utility>
 
+#include "compiler_core/tune/cpu/ranked_space.h"
 #include "compiler_core/tune/cpu/vector_width.h"
 
 namespace kiln {
@@ -29,7 +29,6 @@ constexpr double kPhaseNanos = 400;      // until all cores have begun and ended
 // Beyond this much of it, what is read of an unpacked a falls out of the first cache.
 constexpr int64_t kMostBytesInPlace = 1 << 18;
 constexpr size_t kMostCandidates = 14;
-constexpr int kMostOfAKind = 2;
 
 struct RegisterTile {
   int rows, vectors;  // of panels: vectors of columns; of dot products: columns
@@ -231,43 +230,23 @@ std::vector<MatmulSchedule> dot_schedules(const MatmulProblem& problem, const Ta
   return all;
 }
 
-struct Ranked {
-  double nanos;
-  MatmulSchedule schedule;
-};
-
-// Best first, few of one kind: near relatives differ by less than the estimate's error.
-std::vector<Schedule> most_promising(const std::vector<Ranked>& ranked) {
-  std::vector<Schedule> space;
-  std::map<std::tuple<bool, bool, BFrom, int, int>, int> of_kind;
-  for (const auto& [nanos, schedule] : ranked) {
-    Schedule made = schedule.to_schedule();
-    if (space.size() == kMostCandidates ||
-        std::find(space.begin(), space.end(), made) != space.end())
-      continue;
-    if (of_kind[{schedule.dot, schedule.a_packed, schedule.b_from, schedule.mr, schedule.nr}]++ <
-        kMostOfAKind)
-      space.push_back(std::move(made));
-  }
-  return space;
-}
-
 }  // namespace
 
 std::vector<Schedule> matmul_space(const Workload& workload, const Target& target) {
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
   const int64_t value = std::max<int64_t>(4, size_of(compute_type(problem.stored)));
   const int lanes = static_cast<int>(vector_bytes(target) / value);
-  std::vector<Ranked> ranked;
+  std::vector<RankedDecisions<MatmulSchedule>> ranked;
   for (const auto& family :
        {panel_schedules(problem, target, lanes), one_phase_schedules(problem, target, lanes),
         dot_schedules(problem, target, lanes)})
     for (const MatmulSchedule& schedule : family)
       if (fits(schedule, problem))
         ranked.push_back({estimate(schedule, problem, std::max(target.units, 1)), schedule});
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const Ranked& x, const Ranked& y) { return x.nanos < y.nanos; });
-  return most_promising(ranked);
+  return most_promising(std::move(ranked), kMostCandidates, [](const MatmulSchedule& schedule) {
+    return std::make_tuple(schedule.dot, schedule.a_packed, schedule.b_from, schedule.mr,
+                           schedule.nr);
+  });
 }
 
 }  // namespace kiln
