@@ -128,6 +128,7 @@ std::span<const Lowering> normalisation_lowerings();
 std::span<const Lowering> matmul_lowerings();
 std::span<const Lowering> convolution_lowerings();
 std::span<const Lowering> pooling_lowerings();
+std::span<const Lowering> adaptive_pooling_lowerings();
 std::span<const Lowering> attention_lowerings();
 std::span<const Lowering> einsum_lowerings();
 std::span<const Lowering> recurrent_lowerings();
