@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "cache/index_schema.h"
+#include "cache/soundness.h"
 
 namespace kiln {
 namespace {
@@ -67,9 +68,12 @@ Digest seal_kernel(const Digest& key, std::string_view kernel, std::string_view 
   return Hasher("kiln.index.kernel.v1").add(key).add(kernel).add(target).finish();
 }
 
+// v2 has a sentinel. What has none keeps the seal that it had before there were any (index version
+// 3), so that a migration need not seal a million rows anew.
 Digest seal_record(const TuningRecord& record) {
-  return Hasher("kiln.index.record.v1")
-      .add(record.kernel_key)
+  const bool has_sentinel = record.sentinel_us != 0;
+  Hasher hasher(has_sentinel ? "kiln.index.record.v2" : "kiln.index.record.v1");
+  hasher.add(record.kernel_key)
       .add(record.workload)
       .add(target_to_text(record.target))
       .add(record.schedule.to_string())
@@ -79,8 +83,9 @@ Digest seal_record(const TuningRecord& record) {
       .add(record.binary)
       .add(record.worker)
       .add(record.taken_at_ms)
-      .add(static_cast<int64_t>(record.seed))
-      .finish();
+      .add(static_cast<int64_t>(record.seed));
+  if (has_sentinel) hasher.add(std::bit_cast<int64_t>(record.sentinel_us));
+  return hasher.finish();
 }
 
 int64_t bytes_on_disk(const ProgramRow& row) {
@@ -91,7 +96,8 @@ tl::unexpected<Error> damaged(std::string_view what, const Digest& key) {
   return fail(Code::kCorruption, fmt::format("the row of {} {} is damaged", what, key.short_hex()));
 }
 
-// Of the columns workload .. seed, in the order of the table. The seal decides about the rest.
+// Of the columns workload .. sentinel_us, then the seal, in the order of the table. The seal
+// decides about the rest.
 Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
   TuningRecord record;
   record.kernel_key = kernel_key;
@@ -110,7 +116,8 @@ Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
   record.worker = row.bytes(7);
   record.taken_at_ms = row.integer(8);
   record.seed = static_cast<uint64_t>(row.integer(9));
-  TRY(const Digest seal, row.digest(10));
+  record.sentinel_us = row.real(10);
+  TRY(const Digest seal, row.digest(11));
   if (seal != seal_record(record)) return damaged("a record of", kernel_key);
   return record;
 }
@@ -144,11 +151,8 @@ Result<CacheIndex> CacheIndex::open_for_reading(const Path& file) {
 }
 
 Status CacheIndex::check() {
-  Query check(db_, "PRAGMA quick_check(1)");
-  TRY(const bool row, check.next());
-  if (row && check.bytes(0) == "ok") return {};
-  return fail(Code::kCorruption,
-              fmt::format("index: {}", row ? check.bytes(0) : "no answer to quick_check"));
+  if (const Status sound = check_soundness(db_); !sound) return fail(sound.error().within("index"));
+  return {};
 }
 
 Status CacheIndex::begin() {
@@ -206,7 +210,7 @@ Result<std::vector<TuningRecord>> CacheIndex::records(const Digest& kernel_key) 
   Query query(
       db_,
       "SELECT workload, target, schedule, verdict, log, samples, binary, worker, taken_at_ms,"
-      " seed, seal FROM records WHERE kernel_key = ? ORDER BY id");
+      " seed, sentinel_us, seal FROM records WHERE kernel_key = ? ORDER BY id");
   query.bind(kernel_key);
   std::vector<TuningRecord> records;
   for (;;) {
@@ -221,15 +225,15 @@ Result<CacheIndex::RecordPage> CacheIndex::check_records(int64_t after_id, int l
   Query query(
       db_,
       "SELECT workload, target, schedule, verdict, log, samples, binary, worker, taken_at_ms,"
-      " seed, seal, id, kernel_key FROM records WHERE id > ? ORDER BY id LIMIT ?");
+      " seed, sentinel_us, seal, id, kernel_key FROM records WHERE id > ? ORDER BY id LIMIT ?");
   query.bind(after_id).bind(static_cast<int64_t>(limit));
   RecordPage page;
   for (;;) {
     TRY(const bool row, query.next());
     if (!row) return page;
-    page.last_id = query.integer(11);
+    page.last_id = query.integer(12);
     ++page.records;
-    const Result<Digest> kernel = query.digest(12);
+    const Result<Digest> kernel = query.digest(13);
     if (!kernel || !read_record(query, *kernel)) page.damaged.push_back(page.last_id);
   }
 }
@@ -336,8 +340,8 @@ Status CacheIndex::put_record(const TuningRecord& record) {
   TRY_STATUS(
       Query(db_,
             "INSERT INTO records (kernel_key, workload, target, schedule, verdict, log, samples,"
-            " binary, worker, taken_at_ms, seed, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-            "?)")
+            " binary, worker, taken_at_ms, seed, sentinel_us, seal)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
           .bind(record.kernel_key)
           .bind(record.workload)
           .bind_text(target_to_text(record.target))
@@ -349,6 +353,7 @@ Status CacheIndex::put_record(const TuningRecord& record) {
           .bind_text(record.worker)
           .bind(record.taken_at_ms)
           .bind(static_cast<int64_t>(record.seed))
+          .bind_real(record.sentinel_us)
           .bind(seal_record(record))
           .run());
   ledger_.add_records(db_.changes());  // none when it is there already

@@ -1,4 +1,4 @@
-// Format of index.sqlite, version 3 (PRAGMA user_version). Digests are 32-byte blobs, times are
+// Format of index.sqlite, version 4 (PRAGMA user_version). Digests are 32-byte blobs, times are
 // milliseconds of the wall clock since 1970.
 //
 //   programs  key, manifest, blobs, seal       manifest: program_to_json; blobs: their digests in a
@@ -16,7 +16,9 @@
 //   kin       workload, kin, sizes             (since 2) workloads that differ in sizes only have
 //                                              one kin; sizes: little-endian i64
 //   records   kernel_key, ..., seal            tuning records, kept when binaries go; id grows with
-//                                              time; samples: little-endian f64; seed: its 64 bits
+//                                              time; samples: little-endian f64; seed: its 64 bits;
+//                                              sentinel_us (since 4): 0 where it is not known, as
+//                                              in all of before
 //
 // A change that old readers cannot live with raises the version; files of a newer one are refused,
 // those of an older one brought up to date when the writer opens them (kMigrations).
@@ -31,7 +33,7 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kSchemaVersion = 3;
+constexpr int64_t kSchemaVersion = 4;
 constexpr int64_t kLedgerSince = 3;
 
 // kMigrations[v] makes version v + 1 of version v; 0 is an empty file. Never changed once released.
@@ -72,6 +74,10 @@ INSERT INTO entries SELECT 3, digest, bytes, CAST(strftime('%s', 'now') AS INTEG
   FROM blobs;
 DROP TABLE blobs;
 PRAGMA user_version = 3;
+)sql",
+                                                                 R"sql(
+ALTER TABLE records ADD COLUMN sentinel_us REAL NOT NULL DEFAULT 0;
+PRAGMA user_version = 4;
 )sql"};
 
 Result<int64_t> version_of(Database& db) {

@@ -109,6 +109,13 @@ Query& Query::bind(const Digest& digest) {
   return bind_blob({reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()});
 }
 
+Query& Query::bind_real(double value) {
+  if (!status_) return *this;
+  const int result = sqlite3_bind_double(statement_, ++parameter_, value);
+  if (result != SQLITE_OK) status_ = sqlite_error(db_, result);
+  return *this;
+}
+
 Query& Query::bind(int64_t value) {
   if (!status_) return *this;
   const int result = sqlite3_bind_int64(statement_, ++parameter_, value);
@@ -153,6 +160,10 @@ Result<bool> Query::next() {
 Status Query::run() {
   TRY([[maybe_unused]] const bool row, next());
   return {};
+}
+
+double Query::real(int column) const {
+  return sqlite3_column_double(statement_, column);
 }
 
 int64_t Query::integer(int column) const {

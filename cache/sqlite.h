@@ -57,6 +57,7 @@ class Query {
 
   Query& bind(const Digest& digest);
   Query& bind(int64_t value);
+  Query& bind_real(double value);
   Query& bind_text(std::string_view text);
   Query& bind_blob(std::string_view bytes);
   Query& bind_null();
@@ -66,6 +67,7 @@ class Query {
 
   // Columns of the row, from 0. Views end with the next call of next().
   int64_t integer(int column) const;
+  double real(int column) const;
   std::string_view bytes(int column) const;  // text or blob
   Result<Digest> digest(int column) const;   // kCorruption when it is not 32 bytes
 

@@ -47,6 +47,9 @@ struct TuningRecord {
   std::string worker;       // who took it
   int64_t taken_at_ms = 0;  // Unix time
   uint64_t seed = 0;        // of the random inputs
+  // What the sentinel kernel takes on that device, by which times of several devices of one model
+  // are compared; 0: it had not been read, or the record is older than this field.
+  double sentinel_us = 0;
 };
 
 // Thresholds of racing (DESIGN §8). Part of the KernelKey.

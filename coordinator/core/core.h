@@ -11,11 +11,11 @@
 // (program_flight.h and kernel_flight.h name the function behind each transition; RequestDesk holds
 // the former, TuningFloor the latter with leases and workers; core.cc only routes.) Invariants,
 // checked by the simulation tests after every step:
-//  1. at most one accepted winner per kernel key and epoch; results under a stale epoch change
-//     nothing but are acknowledged;
+//  1. at most one accepted winner per kernel key and epoch; results under a stale epoch, that of a
+//     lease of an earlier life too, change nothing but are acknowledged;
 //  2. every accepted request ends in exactly one answer, whatever dies (a client that cancels or
 //     goes away asked for none);
-//  3. a finished measurement is never taken again because of a crash elsewhere;
+//  3. a finished measurement, one whose record is durable, is never taken again because of a crash;
 //  4. no queue exceeds its bound: beyond it a request is answered `overloaded`;
 //  5. "stored" is answered only after the store said so, or after it failed and said so (the
 //     program is still returned);

@@ -31,6 +31,11 @@ enum class PlantedBug : uint8_t {
   kNoCalibration,         // times of unequal devices are compared as they are
   kForgetTooEarly,        // a flight is forgotten while a plan that may not know of it is made
   kRepeatMeasured,        // what was measured before a crash is measured again
+  kHoardStale,            // results of leases that are over are never acknowledged
+  kForgetSentinel,        // records are read again without the sentinels of their devices
+  kFailWithOneWay,        // a program fails with a kernel that another way does not need
+  kSlowestWay,            // the slowest of the ways to cut a program is answered
+  kCountKernelsOnce,      // a kernel that a way launches twice counts once
 };
 
 #ifdef KILN_PLANTED

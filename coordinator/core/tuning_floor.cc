@@ -23,8 +23,10 @@ void TuningFloor::need(int64_t now_ms, const Digest& program, PlannedKernel plan
   auto found = flights_.find(key);
   if (found == flights_.end()) {
     // Raw times of whoever took them: made comparable, as those of the flight's own results are.
-    for (TuningRecord& record : planned.records)
-      for (double& us : record.measurement.samples_us) us *= workers_.calibration(record.worker);
+    for (TuningRecord& record : planned.records) {
+      const double calibration = workers_.calibration(record);
+      for (double& us : record.measurement.samples_us) us *= calibration;
+    }
     KernelFlight flight(std::move(planned), target, mode, leases_.new_epoch(), options_);
     queued_ += flight.candidates().size();
     found = flights_.emplace(key, std::move(flight)).first;
@@ -135,7 +137,7 @@ void TuningFloor::take_result(int64_t now_ms, const WorkerId& id, CandidateResul
       lease != nullptr && (lease->epoch == result.epoch || planted(PlantedBug::kIgnoreEpoch));
   if (!current || lease->worker != id || lease->kernel != result.kernel_key ||
       std::erase(lease->outstanding, result.index) == 0) {
-    acks_[id].push_back(ack);
+    if (!planted(PlantedBug::kHoardStale)) acks_[id].push_back(ack);
     return;
   }
   if (planted(PlantedBug::kTakeResultsTwice)) lease->outstanding.push_back(result.index);
@@ -152,6 +154,7 @@ void TuningFloor::take_result(int64_t now_ms, const WorkerId& id, CandidateResul
   worker.compiled += result.compiled;
   TuningRecord record =
       flight.accept(std::move(result), kind, id, worker.target, workers_.calibration(id));
+  record.sentinel_us = worker.health.baseline_us();
   const bool measured = kind == Job::Kind::kScreen && !record.measurement.samples_us.empty();
   measured_ += measured;
   worker.measured += measured;

@@ -126,10 +126,22 @@ double WorkerRoster::calibration(const WorkerId& id) const {
     known = {model_of(worker->second.target), worker->second.health.baseline_us()};
   else if (const auto gone = gone_.find(id); gone != gone_.end())
     known = gone->second;
-  const auto reference = reference_us_.find(known.first);
-  if (known.second <= 0 || reference == reference_us_.end() || planted(PlantedBug::kNoCalibration))
+  return calibration(known.first, known.second);
+}
+
+double WorkerRoster::calibration(const TuningRecord& record) {
+  if (record.sentinel_us <= 0 || planted(PlantedBug::kForgetSentinel))
+    return calibration(record.worker);
+  const Model model = model_of(record.target);
+  reference_us_.try_emplace(model, record.sentinel_us);
+  return calibration(model, record.sentinel_us);
+}
+
+double WorkerRoster::calibration(const Model& model, double sentinel_us) const {
+  const auto reference = reference_us_.find(model);
+  if (sentinel_us <= 0 || reference == reference_us_.end() || planted(PlantedBug::kNoCalibration))
     return 1;
-  return std::clamp(reference->second / known.second, 1 / kMaxCalibration, kMaxCalibration);
+  return std::clamp(reference->second / sentinel_us, 1 / kMaxCalibration, kMaxCalibration);
 }
 
 int WorkerRoster::slots_for(const Target& target) const {
