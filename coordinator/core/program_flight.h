@@ -52,11 +52,11 @@ struct ProgramFlight {
 
   Program program;  // see partition_choice.h while it is tuned
   std::vector<PlannedAlternative> alternatives;
-  std::vector<Digest> failed;   // kTuning: kernels that no candidate survived, while a way is left
-  std::vector<Digest> pending;  // kTuning: kernels not done, in the program's order
-  bool all_stored = true;
-  std::string program_json;  // kStoring
-  int64_t progress_ms = 0;   // last sent
+  std::vector<Digest> failed;    // kTuning: kernels that no candidate survived, while a way is left
+  std::vector<Digest> pending;   // kTuning: kernels not done, in the program's order
+  std::vector<Digest> unstored;  // kTuning: kernels that are done, and the store could not keep
+  std::string program_json;      // kStoring
+  int64_t progress_ms = 0;       // last sent
 };
 
 }  // namespace kiln

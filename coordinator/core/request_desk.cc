@@ -306,7 +306,7 @@ void RequestDesk::kernel_settled(int64_t now_ms, ProgramFlight& flight, const Ke
   } else {
     for (ProgramKernel& slot : flight.program.kernels)
       if (slot.key == key) slot = kernel.winner();
-    flight.all_stored = flight.all_stored && kernel.stored();
+    if (!kernel.stored()) flight.unstored.push_back(key);
   }
   std::erase(flight.pending, key);
   floor_.release(flight.key, key);
@@ -319,7 +319,11 @@ void RequestDesk::kernels_done(int64_t now_ms, ProgramFlight& flight, Actions& o
       fastest_way(flight.failed, std::move(flight.program), std::move(flight.alternatives));
   flight.program_json = program_to_json(flight.program);
   // A program whose kernels are not all stored would be found again without its binaries.
-  if (!flight.all_stored && !planted(PlantedBug::kStoreWithoutKernels))
+  const bool all_stored =
+      std::ranges::none_of(flight.program.kernels, [&](const ProgramKernel& kernel) {
+        return std::ranges::find(flight.unstored, kernel.key) != flight.unstored.end();
+      });
+  if (!all_stored && !planted(PlantedBug::kStoreWithoutKernels))
     return finish(now_ms, flight, fail(Code::kUnavailable, "a kernel could not be stored"), out);
   out.push_back(StoreProgram{std::move(flight.program)});
 }
