@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "compiler_core/base/check.h"
+#include "coordinator/core/planted.h"
 
 namespace kiln {
 namespace {
@@ -32,8 +34,10 @@ bool works(const std::vector<Digest>& failed, const Program& tuned,
 
 double time_of(const Program& tuned, const Program& way, const std::vector<int>& kernels) {
   double us = 0;
+  std::set<int> counted;
   for (const Launch& launch : way.launches)
-    us += kernel_of(tuned, kernels.at(static_cast<size_t>(launch.kernel))).report.best_us;
+    if (counted.insert(launch.kernel).second || !planted(PlantedBug::kCountKernelsOnce))
+      us += kernel_of(tuned, kernels.at(static_cast<size_t>(launch.kernel))).report.best_us;
   return us;
 }
 
@@ -42,7 +46,7 @@ double time_of(const Program& tuned, const Program& way, const std::vector<int>&
 bool has_way_without(const std::vector<Digest>& failed, const Program& tuned,
                      const std::vector<PlannedAlternative>& alternatives) {
   // With one way, every kernel is its own.
-  if (alternatives.empty()) return failed.empty();
+  if (alternatives.empty() || planted(PlantedBug::kFailWithOneWay)) return failed.empty();
   return works(failed, tuned, kernels_by_rules(tuned)) ||
          std::any_of(alternatives.begin(), alternatives.end(), [&](const PlannedAlternative& way) {
            return works(failed, tuned, way.kernels);
@@ -59,7 +63,8 @@ Program fastest_way(const std::vector<Digest>& failed, Program tuned,
   for (PlannedAlternative& way : alternatives) {
     if (!works(failed, tuned, way.kernels)) continue;
     const double us = time_of(tuned, way.program, way.kernels);
-    if (found && us >= best_us) continue;
+    const bool is_slower = (us >= best_us) != planted(PlantedBug::kSlowestWay);
+    if (found && is_slower) continue;
     found = true;
     best = &way;
     best_us = us;
