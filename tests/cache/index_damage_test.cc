@@ -73,11 +73,11 @@ TEST_F(IndexDamageTest, EveryDamagedFileKeepsItsOwnName) {
 }
 
 TEST_F(IndexDamageTest, ANewerVersionIsRefusedAndLeftAlone) {
-  edit("PRAGMA user_version = 4");
+  edit("PRAGMA user_version = 5");
   const auto cache = KernelCache::open(dir_.path());
   ASSERT_FALSE(cache);
   EXPECT_EQ(cache.error().code, Code::kUnsupported);
-  edit("PRAGMA user_version = 3");
+  edit("PRAGMA user_version = 4");
   EXPECT_TRUE(KernelCache::open(dir_.path()).value()->program(key("program", 1)));
 }
 
@@ -121,7 +121,8 @@ TEST_F(IndexDamageTest, ADamagedRecordIsLeftOut) {
   for (const char* damage :
        {"UPDATE records SET samples = zeroblob(24) WHERE id = 1",
         "UPDATE records SET verdict = 99 WHERE id = 1", "UPDATE records SET seed = 0 WHERE id = 1",
-        "UPDATE records SET workload = x'0102' WHERE id = 1"}) {
+        "UPDATE records SET workload = x'0102' WHERE id = 1",
+        "UPDATE records SET sentinel_us = 7 WHERE id = 1"}) {
     edit(damage);
     const auto records = KernelCache::open(dir_.path()).value()->records(key("kernel", 0)).value();
     ASSERT_EQ(records.size(), 1u) << damage;

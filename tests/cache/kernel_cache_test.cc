@@ -158,7 +158,8 @@ bool same(const TuningRecord& a, const TuningRecord& b) {
   return a.kernel_key == b.kernel_key && a.workload == b.workload && a.target == b.target &&
          a.schedule == b.schedule && a.verdict == b.verdict && a.log == b.log &&
          a.measurement.samples_us == b.measurement.samples_us && a.binary == b.binary &&
-         a.worker == b.worker && a.taken_at_ms == b.taken_at_ms && a.seed == b.seed;
+         a.worker == b.worker && a.taken_at_ms == b.taken_at_ms && a.seed == b.seed &&
+         a.sentinel_us == b.sentinel_us;
 }
 
 TEST_F(KernelCacheTest, RecordsComeBackWholeAndInOrderAlsoAfterARestart) {

@@ -1,5 +1,5 @@
 // An index that an older Kiln wrote is brought up to date with what it holds. The files are dumps
-// of real ones.
+// of real ones, written by the version that they name.
 #include <gtest/gtest.h>
 
 #include "cache/index.h"
@@ -13,8 +13,12 @@ using namespace samples;  // NOLINT: the vocabulary of these tests
 
 class MigrationTest : public testing::Test {
  protected:
-  void SetUp() override {
-    const std::string dump = read_file(KILN_GRAPHS_DIR "/../cache/index_version_2.sql").value();
+  void SetUp() override { load(2); }
+  void load(int version) {
+    const std::string file =
+        fmt::format("{}/../cache/index_version_{}.sql", KILN_GRAPHS_DIR, version);
+    const std::string dump = read_file(file).value();
+    (void)std::filesystem::remove(dir_.path() / "index.sqlite");
     auto db = Database::open(dir_.path() / "index.sqlite", Database::Access::kReadWrite).value();
     const Status loaded = db.run(dump.c_str());
     ASSERT_TRUE(loaded) << loaded.error().message;
@@ -77,6 +81,32 @@ TEST_F(MigrationTest, Version1Too) {
     cache->put_kin(key("workload", 1), {Digest::of("kin"), {8, 8}}, done);
   }));
   EXPECT_EQ(cache->kin_winners({Digest::of("kin"), {8, 9}}).value().size(), 1u);
+}
+
+// Records of before there were sentinels have none, and their seals are as they were.
+TEST_F(MigrationTest, Version3KeepsItsRecordsAndTakesSentinels) {
+  load(3);
+  const auto cache = open();
+  EXPECT_TRUE(cache->program(key("program", 1)));
+  EXPECT_EQ(cache->totals().bytes, 31740 + 7983 + 15902 + 39659 + 23821);
+  TuningRecord fresh = record(8);
+  ASSERT_GT(fresh.sentinel_us, 0);
+  ASSERT_TRUE(wait([&](auto done) { cache->put_record(fresh, done); }));
+  const auto records = cache->records(fresh.kernel_key).value();
+  ASSERT_EQ(records.size(), 4u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(records[i].sentinel_us, 0) << i;
+    EXPECT_EQ(records[i].worker, record(0).worker) << i;
+  }
+  EXPECT_EQ(records[3].sentinel_us, fresh.sentinel_us);
+}
+
+TEST_F(MigrationTest, ARecordOfVersion2KeepsItsSealToo) {
+  const auto cache = open();
+  for (const TuningRecord& old : cache->records(record(0).kernel_key).value())
+    EXPECT_EQ(old.sentinel_us, 0);
+  ASSERT_TRUE(put_record(*cache, 8));
+  EXPECT_EQ(cache->records(record(0).kernel_key).value().size(), 4u);
 }
 
 TEST_F(MigrationTest, AReaderOfAnOldFileSaysWhatToDo) {

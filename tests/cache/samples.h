@@ -67,6 +67,7 @@ inline TuningRecord record(int n) {
   record.worker = "worker-1";
   record.taken_at_ms = 1'700'000'000'000 + n;
   record.seed = 0xfedcba9876543210u + static_cast<uint64_t>(n);
+  record.sentinel_us = n % 2 == 0 ? 100.25 + n : 0;
   return record;
 }
 

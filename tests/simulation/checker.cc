@@ -18,6 +18,10 @@ namespace {
 constexpr double kWinnerSlack =
     (1 + kNoise) / (1 - kNoise) * (1 + kSentinelNoise) / (1 - kSentinelNoise) + 1e-9;
 
+// The same of a way to cut a program, whose time is a sum of such medians; and the way by rules
+// stands against one that is up to 2 % faster.
+constexpr double kWaySlack = kWinnerSlack / 0.98;
+
 }  // namespace
 
 void Checker::fail(int invariant, const std::string& what) {
@@ -36,6 +40,8 @@ void Checker::life_begins(const Store& store) {
   durable_.clear();
   finished_.clear();
   winners_.clear();
+  won_.clear();
+  owed_.clear();
   programs_found_.clear();
   programs_settled_.clear();
   kernels_unstored_.clear();
@@ -46,7 +52,10 @@ void Checker::life_begins(const Store& store) {
       if (is_terminal(record.verdict) &&
           (record.verdict != Verdict::kOk || !record.measurement.samples_us.empty()))
         finished_[{key, record.schedule.to_string()}] = record.verdict;
-  for (const auto& [key, kernel] : store.kernels) winners_.insert(key);
+  for (const auto& [key, kernel] : store.kernels) {
+    winners_.insert(key);
+    won_[key].insert(kernel.kernel.schedule);
+  }
 }
 
 void Checker::fail_if(int invariant, const std::optional<std::string>& what) {
@@ -60,6 +69,7 @@ void Checker::record_lost(const TuningRecord& record) {
 // ---- Events ----
 
 void Checker::saw(const Event& event) {
+  if (!owed_.empty()) fail(1, "a result of an earlier life is not acknowledged");
   if (std::ssize(open_) > options_.max_open_requests) fail(4, "more open requests than the bound");
   saw_for_watches(event);
   if (const auto* e = std::get_if<RequestReceived>(&event)) saw_request(*e);
@@ -88,8 +98,12 @@ void Checker::saw(const Event& event) {
   }
   if (const auto* e = std::get_if<ReportReceived>(&event)) {
     workers_[e->worker] = e->report;
-    for (const CandidateResult& result : e->report.results)
+    for (const CandidateResult& result : e->report.results) {
       reported_.emplace(result.lease, result.epoch, result.index);
+      if (result.lease > last_lease_of_earlier_lives_) continue;
+      owed_.emplace(result.lease, result.index);
+      if (is_terminal(result.verdict)) fenced_.emplace(result.lease, result.index);
+    }
   }
   if (const auto* e = std::get_if<WorkerGone>(&event)) {
     workers_.erase(e->worker);
@@ -146,7 +160,8 @@ void Checker::saw_answer(const Answer& answer) {
   const CompileRequest request = open->second;
   open_.erase(open);
   fairness_.ended(answer.client, answer.reply.request);
-  if (!answer.reply.outcome) return;
+  const TrueProgram& truth = truth_.by_graph(request.graph);
+  if (!answer.reply.outcome) return check_failure(truth, request, answer.reply.outcome.error());
   const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
   if (*answer.reply.outcome == CacheOutcome::kQueued) {
     if (!request.detach) return fail(2, "a client that waits is told that its program is queued");
@@ -156,15 +171,57 @@ void Checker::saw_answer(const Answer& answer) {
   }
   saw_program(key, *answer.reply.outcome, answer);
 
-  const TrueProgram& truth = truth_.by_graph(request.graph);
   const auto program = program_from_json(answer.reply.program_json);
-  if (!program || program->key != key || program->kernels.size() != truth.kernels.size())
-    return fail(2, "the answer is not the program that was asked for");
-  for (size_t i = 0; i < truth.kernels.size(); ++i) {
-    const auto* candidate = truth_.kernel(truth.kernels[i]).find(program->kernels[i].schedule);
+  const TrueWay* way = program && program->key == key ? truth_.way_of(truth, *program) : nullptr;
+  if (way == nullptr) return fail(2, "the answer is not the program that was asked for");
+  for (size_t i = 0; i < way->kernels.size(); ++i) {
+    const auto* candidate = truth_.kernel(way->kernels[i]).find(program->kernels[i].schedule);
     if (candidate == nullptr || candidate->verdict != Verdict::kOk)
-      fail(2,
-           fmt::format("the answer has a kernel that is wrong: {}", program->kernels[i].schedule));
+      return fail(2, fmt::format("the answer has a kernel that is wrong: {}",
+                                 program->kernels[i].schedule));
+  }
+  if (*answer.reply.outcome != CacheOutcome::kHit) check_way(truth, *way, *program);
+}
+
+// Of the ways whose kernels all have winners, the fastest is answered. One that came from the store
+// was the fastest in an earlier life.
+void Checker::check_way(const TrueProgram& truth, const TrueWay& taken, const Program& program) {
+  if (program.mode == Mode::kDefault || scenario_.drifting()) return;
+  double taken_us = 0;
+  for (const int launch : taken.launches) {
+    const auto position = static_cast<size_t>(launch);
+    taken_us += truth_.kernel(taken.kernels[position]).find(program.kernels[position].schedule)->us;
+  }
+  for (const TrueWay& other : truth.ways)
+    if (const auto us = slowest_time(other, program); us && taken_us > *us * kWaySlack)
+      fail(1, fmt::format("a way of {} us is answered, and another takes {} us", taken_us, *us));
+}
+
+// By its winners; the slowest of each kernel that won more than once. Nothing while one has none.
+std::optional<double> Checker::slowest_time(const TrueWay& way, const Program& like) const {
+  double us = 0;
+  for (const int launch : way.launches) {
+    const int kernel = way.kernels[static_cast<size_t>(launch)];
+    const auto won = won_.find(truth_.kernel_key(kernel, like.target, like.mode));
+    if (won == won_.end()) return std::nullopt;
+    double slowest = 0;
+    for (const std::string& schedule : won->second)
+      slowest = std::max(slowest, truth_.kernel(kernel).find(schedule)->us);
+    us += slowest;
+  }
+  return us;
+}
+
+// A program fails for a kernel without survivors only when every way needs such a one.
+void Checker::check_failure(const TrueProgram& truth, const CompileRequest& request,
+                            const Error& error) {
+  if (error.message.find("survived") == std::string::npos) return;
+  for (const TrueWay& way : truth.ways) {
+    if (request.mode == Mode::kDefault && &way != &truth.ways.front()) return;
+    if (std::ranges::all_of(way.kernels, [&](int kernel) {
+          return winners_.contains(truth_.kernel_key(kernel, request.target, request.mode));
+        }))
+      fail(2, "a program fails, and every kernel of one way to cut it has its winner");
   }
 }
 
@@ -191,6 +248,7 @@ void Checker::saw_orders(const SendOrders& orders) {
   for (const Job& job : orders.orders.jobs) saw_job(orders.worker, job);
   for (const ResultAck& ack : orders.orders.acks) {
     const ResultId id{ack.lease, ack.index};
+    owed_.erase(id);
     if (accepted_.contains(id) && !durable_.contains(id))
       fail(5, "a result is acknowledged before its record is durable");
   }
@@ -275,6 +333,7 @@ void Checker::check_record(const TuningRecord& record) {
 void Checker::saw_winner(const StoreKernel& store) {
   const Digest& key = store.kernel.key;
   if (!winners_.insert(key).second) return fail(1, "a second winner of one kernel");
+  won_[key].insert(store.kernel.schedule);
   const TrueKernel& kernel = truth_.by_key(key);
   const TrueCandidate* winner = kernel.find(store.kernel.schedule);
   if (winner == nullptr || winner->verdict != Verdict::kOk) return fail(1, "the winner is wrong");

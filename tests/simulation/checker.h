@@ -40,6 +40,9 @@ class Checker {
   // The first violation: "invariant N: ...".
   const std::optional<std::string>& violation() const { return violation_; }
   int64_t accepted() const { return accepted_count_; }
+  // Finished measurements that came under a lease of an earlier life, each once: all that a
+  // coordinator's death can cost, and more than it does, since some were stored already.
+  int64_t fenced() const { return std::ssize(fenced_); }
 
  private:
   using RequestId = std::pair<ClientId, uint64_t>;
@@ -65,6 +68,9 @@ class Checker {
   void saw_winner(const StoreKernel& store);
   void saw_end(const EndFlight& end);
   void check_record(const TuningRecord& record);
+  void check_way(const TrueProgram& truth, const TrueWay& taken, const Program& program);
+  void check_failure(const TrueProgram& truth, const CompileRequest& request, const Error& error);
+  std::optional<double> slowest_time(const TrueWay& way, const Program& like) const;
   bool set_aside(const StoreKernel& store) const;
 
   const Truth& truth_;
@@ -75,6 +81,7 @@ class Checker {
   std::map<Digest, Target> promised_;  // in whatever life
   int64_t now_ms_ = 0;
   uint64_t last_lease_ = 0, last_lease_of_earlier_lives_ = 0;
+  std::set<ResultId> fenced_;
   FleetWatch fleet_;
   FairnessWatch fairness_;
 
@@ -85,13 +92,15 @@ class Checker {
   std::set<uint64_t> lease_ids_;                            // ever
   std::set<std::tuple<uint64_t, uint64_t, int>> reported_;  // lease, epoch, index a worker sent
   std::set<ResultId> accepted_, durable_;
-  std::map<CandidateId, Verdict> finished_;  // screened, or rejected for good
-  std::set<Digest> winners_;                 // stored, or being stored
-  std::set<Digest> programs_found_;          // the store had them
-  std::set<Digest> programs_settled_;        // the store answered, well or badly
-  std::set<Digest> kernels_unstored_;        // the store failed
-  std::set<Digest> programs_stored_;         // or found
-  std::set<Digest> flights_stored_;          // detached, and not ended
+  std::map<CandidateId, Verdict> finished_;      // screened, or rejected for good
+  std::set<Digest> winners_;                     // stored, or being stored
+  std::map<Digest, std::set<std::string>> won_;  // schedules, also of those that were not stored
+  std::set<ResultId> owed_;  // results of an earlier life, not acknowledged in this step yet
+  std::set<Digest> programs_found_;    // the store had them
+  std::set<Digest> programs_settled_;  // the store answered, well or badly
+  std::set<Digest> kernels_unstored_;  // the store failed
+  std::set<Digest> programs_stored_;   // or found
+  std::set<Digest> flights_stored_;    // detached, and not ended
 };
 
 }  // namespace kiln::simulation

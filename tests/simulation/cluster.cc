@@ -21,7 +21,7 @@ Cluster::Cluster(uint64_t seed, Bug bug, bool trace)
       truth_(random_, scenario_),
       options_(make_options()),
       checker_(truth_, scenario_, options_),
-      faults_end_ms_(scenario_.uneven() ? 0 : kFaultsMs) {
+      faults_end_ms_(kFaultsMs) {
   planted_bug = bug.core;
   if (random_.chance(0.8)) loss_ = random_.fraction() * 0.2;
   if (random_.chance(0.8)) duplication_ = random_.fraction() * 0.2;
@@ -97,6 +97,7 @@ Outcome Cluster::run() {
         checker_.open_requests(), kPatienceMs / 1000);
   for (const auto& client : clients_) outcome_.answers += client->answers();
   outcome_.accepted = checker_.accepted();
+  outcome_.fenced = checker_.fenced();
   if (core_ != nullptr) outcome_.stats = core_->stats(now_ms_);
   return std::move(outcome_);
 }
@@ -339,11 +340,34 @@ void Cluster::plan(StartPlan start) {
     else if (!truth.supported)
       finished.program = fail(Code::kUnsupported, "an op that no kernel family covers");
     else
-      for (int kernel : truth.kernels) finished.kernels.push_back(planned(kernel, start));
+      plan_ways(truth, start, finished);
     after(random_.between(1, 300), [this, finished = std::move(finished), life] {
       if (life == life_) step(finished);
     });
   });
+}
+
+// As the planner does: kernels that several ways need are planned once, those by rules first.
+void Cluster::plan_ways(const TrueProgram& truth, const StartPlan& start, PlanFinished& finished) {
+  std::vector<int> known;
+  const Program empty = *finished.program;
+  for (const TrueWay& way : truth.ways) {
+    const bool by_rules = &way == &truth.ways.front();
+    if (!by_rules && start.mode == Mode::kDefault) return;
+    PlannedAlternative cut{empty, {}};
+    for (const int kernel : way.kernels) {
+      const auto found = std::find(known.begin(), known.end(), kernel);
+      cut.kernels.push_back(static_cast<int>(found - known.begin()));
+      if (found != known.end()) continue;
+      known.push_back(kernel);
+      finished.kernels.push_back(planned(kernel, start));
+    }
+    for (const int launch : way.launches) cut.program.launches.push_back({launch, {}, {}});
+    if (by_rules)
+      finished.program->launches = cut.program.launches;
+    else
+      finished.alternatives.push_back(std::move(cut));
+  }
 }
 
 PlannedKernel Cluster::planned(int kernel, const StartPlan& start) {

@@ -43,8 +43,8 @@ struct Bug {
 
 struct Outcome {
   std::optional<std::string> violation;
-  int64_t steps = 0, answers = 0, accepted = 0, lives = 0;  // how much happened
-  Stats stats;                                              // of the last life
+  int64_t steps = 0, answers = 0, accepted = 0, fenced = 0, lives = 0;  // how much happened
+  Stats stats;                                                          // of the last life
 };
 
 class Cluster : public Network {
@@ -88,6 +88,7 @@ class Cluster : public Network {
   void lossy(std::function<void()> deliver);
   void write(std::function<void(Status)> apply);
   void plan(StartPlan start);
+  void plan_ways(const TrueProgram& truth, const StartPlan& start, PlanFinished& finished);
   PlannedKernel planned(int kernel, const StartPlan& start);
   void accept_stale(Event& event) const;
   void evict();

@@ -51,11 +51,13 @@ int run(const Flags& flags, const Bug& bug) {
   std::mutex mu;
   std::string violation;  // guarded by mu
   uint64_t broken = 0;    // guarded by mu
-  std::atomic<int64_t> steps{0};
+  std::atomic<int64_t> steps{0}, accepted{0}, fenced{0};
   const auto work = [&] {
     for (uint64_t seed = next++; seed < end; seed = next++) {
       const auto outcome = Cluster(seed, bug, flags.trace).run();
       steps += outcome.steps;
+      accepted += outcome.accepted;
+      fenced += outcome.fenced;
       if (flags.seeds == 1)
         fmt::print(
             "seed {}: {} steps, {} answers, {} results accepted, {} hedged, {} set aside, {} "
@@ -80,7 +82,10 @@ int run(const Flags& flags, const Bug& bug) {
     return 1;
   }
   if (flags.seeds > 1)
-    fmt::print("{} seeds, {} steps: all invariants held\n", flags.seeds, steps.load());
+    fmt::print(
+        "{} seeds, {} steps: all invariants held; {} results accepted, {} came too late, from a "
+        "lease of an earlier coordinator\n",
+        flags.seeds, steps.load(), accepted.load(), fenced.load());
   return 0;
 }
 

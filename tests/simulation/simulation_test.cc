@@ -18,7 +18,7 @@ constexpr uint64_t kSeedsAPart = 250;
 class Simulation : public testing::TestWithParam<int> {};
 
 TEST_P(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
-  int64_t lives = 0, answers = 0, accepted = 0, hedged = 0, set_aside = 0;
+  int64_t lives = 0, answers = 0, accepted = 0, fenced = 0, hedged = 0, set_aside = 0;
   const uint64_t first = 1 + static_cast<uint64_t>(GetParam()) * kSeedsAPart;
   for (uint64_t seed = first; seed < first + kSeedsAPart; ++seed) {
     const Outcome outcome = Cluster(seed).run();
@@ -27,6 +27,7 @@ TEST_P(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
     lives += outcome.lives;
     answers += outcome.answers;
     accepted += outcome.accepted;
+    fenced += outcome.fenced;
     hedged += outcome.stats.hedged;
     set_aside += outcome.stats.set_aside;
   }
@@ -34,6 +35,7 @@ TEST_P(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
   EXPECT_GT(lives, 2 * static_cast<int64_t>(kSeedsAPart));
   EXPECT_GT(answers, 5 * static_cast<int64_t>(kSeedsAPart));
   EXPECT_GT(accepted, 10 * static_cast<int64_t>(kSeedsAPart));
+  EXPECT_GT(fenced, 0);
   EXPECT_GT(hedged, 0);
   EXPECT_GT(set_aside, 0);
 }

@@ -31,6 +31,33 @@ TrueKernel make_kernel(Random& random, const Scenario& scenario, int number) {
   return kernel;
 }
 
+// Some kernel is launched more than once, as equal layers are.
+TrueWay make_way(Random& random, std::vector<int> kernels) {
+  TrueWay way{std::move(kernels), {}};
+  for (int position = 0; position < std::ssize(way.kernels); ++position)
+    for (int64_t left = random.chance(0.3) ? 2 : 1; left > 0; --left)
+      way.launches.push_back(position);
+  return way;
+}
+
+std::vector<int> some_of(Random& random, int kernels) {
+  std::vector<int> chosen;
+  for (int k = 0; k < kernels; ++k)
+    if (random.chance(0.5)) chosen.push_back(k);
+  return chosen;
+}
+
+// Up to two others, which may share kernels with it.
+void add_ways(Random& random, int kernels, TrueProgram& program) {
+  if (program.ways.front().kernels.empty() || random.chance(0.5)) return;
+  for (int64_t left = random.between(1, 2); left > 0; --left) {
+    TrueWay way = make_way(random, some_of(random, kernels));
+    const bool known =
+        std::find(program.ways.begin(), program.ways.end(), way) != program.ways.end();
+    if (!way.kernels.empty() && !known) program.ways.push_back(std::move(way));
+  }
+}
+
 }  // namespace
 
 Target target_v3() {
@@ -63,8 +90,14 @@ Truth::Truth(Random& random, const Scenario& scenario) {
     program.graph = Digest::of(program.graph_text);
     program.target = large || random.chance(0.7) ? target_v3() : target_v4();
     program.supported = !random.chance(0.05);
-    for (int k = 0; k < kernels; ++k)
-      if (large ? k % programs == i : random.chance(0.5)) program.kernels.push_back(k);
+    if (large) {
+      std::vector<int> own;
+      for (int k = i; k < kernels; k += programs) own.push_back(k);
+      program.ways.push_back(make_way(random, std::move(own)));
+    } else {
+      program.ways.push_back(make_way(random, some_of(random, kernels)));
+      add_ways(random, kernels, program);
+    }
     programs_.push_back(std::move(program));
   }
   for (int k = 0; k < kernels; ++k)
@@ -81,6 +114,21 @@ const TrueProgram& Truth::by_graph(const Digest& graph) const {
   for (const TrueProgram& program : programs_)
     if (program.graph == graph) return program;
   check_failed(__FILE__, __LINE__, "by_graph", "clients ask for programs there are");
+}
+
+const TrueWay* Truth::way_of(const TrueProgram& truth, const Program& program) const {
+  std::vector<int> launches;
+  for (const Launch& launch : program.launches) launches.push_back(launch.kernel);
+  for (const TrueWay& way : truth.ways) {
+    if (program.mode == Mode::kDefault && &way != &truth.ways.front()) break;
+    if (launches != way.launches || program.kernels.size() != way.kernels.size()) continue;
+    bool same = true;
+    for (size_t i = 0; i < way.kernels.size(); ++i)
+      same = same &&
+             program.kernels[i].key == kernel_key(way.kernels[i], program.target, program.mode);
+    if (same) return &way;
+  }
+  return nullptr;
 }
 
 std::string Truth::binary(const Digest& kernel_key, const Schedule& schedule) {

@@ -26,11 +26,17 @@ struct TrueKernel {
   const TrueCandidate* find(const Schedule& schedule) const;
   const TrueCandidate* find(const std::string& schedule) const;
 };
+// One way to cut a program: which kernels it needs, and which of those each launch runs.
+struct TrueWay {
+  std::vector<int> kernels;
+  std::vector<int> launches;  // positions in `kernels`; each is launched
+  bool operator==(const TrueWay&) const = default;
+};
 struct TrueProgram {
   Digest graph;
   std::string graph_text;
   Target target;
-  std::vector<int> kernels;
+  std::vector<TrueWay> ways;  // the one by rules first; no two are alike
   bool supported = true;
 };
 
@@ -44,6 +50,8 @@ class Truth {
   // REQUIRES: kernel_key() gave it.
   const TrueKernel& by_key(const Digest& key) const { return *by_key_.at(key); }
   const TrueProgram& by_graph(const Digest& graph) const;
+  // Which of `truth`'s ways an answered program is, or nullptr. Without timing: the one by rules.
+  const TrueWay* way_of(const TrueProgram& truth, const Program& program) const;
   // What a compiler makes of a candidate.
   static std::string binary(const Digest& kernel_key, const Schedule& schedule);
 

@@ -335,6 +335,43 @@ TEST(CoreCalibration, HoldsForRecordsThatAreReadAgain) {
   EXPECT_EQ(indices(job), std::vector<int>{1});
 }
 
+// After a crash of the coordinator those who took them may be gone for good: the records say how
+// fast their devices were.
+TEST(CoreCalibration, HoldsForRecordsOfWorkersThatThisLifeNeverSaw) {
+  CoreOptions options = one_at_a_time();
+  options.policy.finalists = 1;
+  CoreBench bench(options);
+  bench.report("new");
+  bench.take<SendOrders>();
+  PlannedKernel planned = planned_kernel("k", 2);
+  planned.records = {record_of(planned, 0, 10.5), record_of(planned, 1, 11.4)};  // 9.5 at 100 us
+  planned.records[0].worker = "a";
+  planned.records[0].sentinel_us = 100;
+  planned.records[1].worker = "slow";
+  planned.records[1].sentinel_us = 120;
+  for (TuningRecord& record : planned.records) record.target = cpu_target();
+  bench.start({planned});
+  const Job job = bench.job_of("new");
+  EXPECT_EQ(job.kind, Job::Kind::kCompile) << "nothing is measured again";
+  EXPECT_EQ(indices(job), std::vector<int>{1});
+}
+
+TEST(CoreCalibration, RecordsOfOneModelSayNothingOfAnother) {
+  CoreOptions options = one_at_a_time();
+  options.policy.finalists = 1;
+  CoreBench bench(options);
+  bench.report("new");
+  bench.take<SendOrders>();
+  PlannedKernel planned = planned_kernel("k", 2);
+  planned.records = {record_of(planned, 0, 10.5), record_of(planned, 1, 11.4)};
+  for (TuningRecord& record : planned.records) record.target = cpu_target();
+  planned.records[0].sentinel_us = 100;
+  planned.records[1].sentinel_us = 120;
+  planned.records[1].target.device_model = "another";  // its sentinel is its own reference
+  bench.start({planned});
+  EXPECT_EQ(indices(bench.job_of("new")), std::vector<int>{0});
+}
+
 TEST(CoreDrain, OnRequestAWorkerIsToldAndGetsNothingNew) {
   CoreBench bench(one_at_a_time());
   bench.report("w");
