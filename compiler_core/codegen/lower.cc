@@ -85,7 +85,19 @@ Result<Source> lower_cpu(const Workload& workload, const Schedule& schedule) {
   return no_kernels(workload);
 }
 
-// Of check_symbols()'s families.
+// Whether kernels of constant sizes and of others are written by one piece of code.
+bool is_written_once(Family family) {
+  switch (family) {
+    case Family::kPointwise:
+    case Family::kRowReduction:
+    case Family::kColumnReduction:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// Those whose kernels of sizes with symbols are plainer ones.
 Result<Source> lower_cuda_symbolic(const Workload& workload, const Schedule& schedule) {
   switch (workload.family) {
     case Family::kPointwise: {
@@ -100,10 +112,6 @@ Result<Source> lower_cuda_symbolic(const Workload& workload, const Schedule& sch
       TRY(const CudaColumnReductionSchedule decisions, CudaColumnReductionSchedule::from(schedule));
       return lower_cuda_symbolic_columns(workload.graph, decisions);
     }
-    case Family::kMatmul: {
-      TRY(const CudaMatmulSchedule decisions, CudaMatmulSchedule::from(schedule));
-      return lower_cuda_matmul(workload.graph, decisions);
-    }
     default:
       return no_kernels(workload);
   }
@@ -111,7 +119,8 @@ Result<Source> lower_cuda_symbolic(const Workload& workload, const Schedule& sch
 
 Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
                           const Target& target) {
-  if (!workload.graph.symbols().empty()) return lower_cuda_symbolic(workload, schedule);
+  if (!workload.graph.symbols().empty() && !is_written_once(workload.family))
+    return lower_cuda_symbolic(workload, schedule);
   switch (workload.family) {
     case Family::kPointwise: {
       TRY(const CudaPointwiseSchedule decisions, CudaPointwiseSchedule::from(schedule));
@@ -155,29 +164,6 @@ Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
   return no_kernels(workload);
 }
 
-// Families that are written for constant sizes only.
-Status check_symbols(const Workload& workload, bool cuda) {
-  if (workload.graph.symbols().empty()) return {};
-  switch (workload.family) {
-    case Family::kPointwise:
-    case Family::kRowReduction:
-    case Family::kColumnReduction:
-    case Family::kMatmul:
-      return {};
-    case Family::kConvolution:
-    case Family::kScan:
-    case Family::kSort:
-    case Family::kScatter:
-      if (!cuda) return {};
-      break;
-    default:
-      break;
-  }
-  return fail(Code::kUnsupported, fmt::format("{} kernels of the family {} are not written for "
-                                              "sizes known only at run time yet",
-                                              cuda ? "CUDA" : "CPU", to_string(workload.family)));
-}
-
 }  // namespace
 
 Result<Source> lower(const Workload& workload, const Schedule& schedule, const Target& target) {
@@ -185,7 +171,6 @@ Result<Source> lower(const Workload& workload, const Schedule& schedule, const T
   if (workload.family == Family::kCustom && (cuda || vector_bytes(target) > 0))
     return lower_custom(workload, schedule, target);
   TRY_STATUS(check_printable(workload.graph));
-  TRY_STATUS(check_symbols(workload, cuda));
   if (cuda) {
     TRY(Source source, lower_cuda(workload, schedule, target));
     source.text = needed_text(source.text);

@@ -9,29 +9,44 @@
 namespace kiln {
 namespace {
 
-using Sizes = std::vector<int64_t>;
-
-Shape shape_of(const Sizes& batch, std::initializer_list<Dim> rest) {
-  Shape shape(batch.begin(), batch.end());
+Shape shape_of(const Shape& batch, std::initializer_list<Dim> rest) {
+  Shape shape = batch;
   shape.insert(shape.end(), rest);
   return shape;
 }
 
+// By which sizes and strides are put in order: their value where every symbol has a large one of
+// its own.
+int64_t magnitude(const Dim& size) {
+  if (size.is_constant()) return size.constant();
+  const std::vector<SymbolId> symbols = size.symbols();
+  std::vector<int64_t> values;
+  for (SymbolId id = 0; id <= symbols.back(); ++id) values.push_back(4099 + 6 * id);
+  return size.evaluate(values).value_or(INT64_MAX);
+}
+struct ByMagnitude {
+  bool operator()(const Dim& a, const Dim& b) const {
+    return std::pair(magnitude(a), a) < std::pair(magnitude(b), b);
+  }
+};
+using Cuts = std::set<Dim, ByMagnitude>;
+
 // How many elements of `sizes` lie inside each axis, the outermost's too: its cuts.
-std::set<int64_t> cuts_of(const Sizes& sizes) {
-  std::set<int64_t> cuts = {1};
-  int64_t inside = 1;
-  for (size_t i = sizes.size(); i-- > 0;) cuts.insert(inside *= sizes[i]);
+Cuts cuts_of(const Shape& sizes) {
+  Cuts cuts = {1};
+  Dim inside = 1;
+  for (size_t i = sizes.size(); i-- > 0;) cuts.insert(inside = inside * sizes[i]);
   return cuts;
 }
 
 // The axes between these cuts; none when one does not divide the next.
-std::optional<Sizes> sizes_between(const std::set<int64_t>& cuts) {
-  Sizes sizes;
-  int64_t before = 1;
-  for (int64_t cut : cuts) {
-    if (cut % before != 0) return std::nullopt;
-    if (cut != before) sizes.insert(sizes.begin(), cut / before);
+std::optional<Shape> sizes_between(const Cuts& cuts) {
+  Shape sizes;
+  Dim before = 1;
+  for (const Dim& cut : cuts) {
+    const auto size = Dim::divide_exact(cut, before);
+    if (!size) return std::nullopt;
+    if (cut != before) sizes.insert(sizes.begin(), *size);
     before = cut;
   }
   return sizes;
@@ -44,20 +59,20 @@ class Arranger {
 
   Result<Graph> run() {
     const Shape& shape = node(pattern_.query_key).shape;
-    std::set<int64_t> cuts = cuts_of(batch_of(shape, shape.size() - 2));
-    const int64_t batches = *cuts.rbegin();
+    Cuts cuts = cuts_of(Shape(shape.begin(), shape.end() - 2));
+    const Dim batches = *cuts.rbegin();
     for (NodeId matmul : {pattern_.query_key, pattern_.product})
       for (NodeId operand : node(matmul).operands) add_cuts(operand, batches, cuts);
     add_result_cuts(cuts);
     if (!sizes_between(cuts)) return graph_;
     TRY(Graph finest, rebuild(*sizes_between(cuts)));
     for (auto cut = cuts.begin(); cut != cuts.end();) {
-      std::set<int64_t> fewer = cuts;
-      if (*cut != 1 && *cut != batches) fewer.erase(*cut);
+      Cuts fewer = cuts;
+      if (!cut->is(1) && *cut != batches) fewer.erase(*cut);
       auto joined = fewer == cuts ? Result<Graph>(finest) : rebuild(*sizes_between(fewer));
       const bool keeps =
           fewer != cuts && joined && joined->size() <= finest.size() && views_read_leaves(*joined);
-      const int64_t tried = *cut;
+      const Dim tried = *cut;
       if (keeps) {
         finest = *std::move(joined);
         cuts = std::move(fewer);
@@ -70,37 +85,31 @@ class Arranger {
  private:
   const Node& node(NodeId id) const { return graph_.node(id); }
 
-  static Sizes batch_of(const Shape& shape, size_t axes) {
-    Sizes sizes;
-    for (size_t i = 0; i < axes; ++i) sizes.push_back(shape[i].constant());
-    return sizes;
-  }
-
   // Where an operand is a View of a View, the inner one's axes have to be kept apart.
-  void add_cuts(NodeId operand, int64_t batches, std::set<int64_t>& cuts) const {
+  void add_cuts(NodeId operand, const Dim& batches, Cuts& cuts) const {
     for (NodeId id = operand; node(id).op == Op::kView; id = node(id).operands[0]) {
-      Sizes sizes;
-      int64_t count = 1;
+      Shape sizes;
+      Dim count = 1;
       for (const Dim& size : node(id).shape) {
         if (count == batches) break;
-        sizes.push_back(size.constant());
-        count *= size.constant();
+        sizes.push_back(size);
+        count = count * size;
       }
       if (count != batches) continue;
-      for (int64_t cut : cuts_of(sizes)) cuts.insert(cut);
+      for (const Dim& cut : cuts_of(sizes)) cuts.insert(cut);
     }
   }
 
   // Axes that change places are apart.
-  void add_result_cuts(std::set<int64_t>& cuts) const {
+  void add_result_cuts(Cuts& cuts) const {
     if (result_ == pattern_.product) return;
     const Shape& product = node(pattern_.product).shape;
-    const int64_t matrix = product.back().constant() * product[product.size() - 2].constant();
+    const Dim matrix = product.back() * product[product.size() - 2];
     const Node& view = node(result_);
     for (size_t u = 0; u < view.shape.size(); ++u) {
-      const int64_t stride = std::get<ViewAttr>(view.attr).strides[u].constant();
-      if (stride >= matrix && stride % matrix == 0)
-        cuts.insert({stride / matrix, stride / matrix * view.shape[u].constant()});
+      const Dim& stride = std::get<ViewAttr>(view.attr).strides[u];
+      const auto matrices = Dim::divide_exact(stride, matrix);
+      if (!stride.is(0) && matrices) cuts.insert({*matrices, *matrices * view.shape[u]});
     }
   }
 
@@ -112,8 +121,9 @@ class Arranger {
   }
 
   // The same kernel with the batch axes `batch`.
-  Result<Graph> rebuild(const Sizes& batch) {
+  Result<Graph> rebuild(const Shape& batch) {
     builder_ = GraphBuilder();
+    for (const Symbol& symbol : graph_.symbols()) builder_.symbol(symbol.range, symbol.hint);
     builder_.carry_origins(graph_);
     map_.clear();
     batch_ = batch;
@@ -220,13 +230,14 @@ class Arranger {
     order_.clear();
     const Node& view = node(result_);
     for (size_t u = 0; result_ != pattern_.product && u < view.shape.size(); ++u) {
-      const int64_t least = std::get<ViewAttr>(view.attr).strides[u].constant();
-      const int64_t size = view.shape[u].constant();
-      int64_t count = 1;
+      const Dim& least = std::get<ViewAttr>(view.attr).strides[u];
+      const Dim& size = view.shape[u];
+      Dim count = 1;
       for (size_t i = 0; i < axes.size(); ++i)
-        if (strides[i].constant() >= least && strides[i].constant() < least * size) {
+        if (magnitude(strides[i]) >= magnitude(least) &&
+            magnitude(strides[i]) < magnitude(least * size)) {
           order_.push_back(static_cast<int>(i));
-          count *= axes[i].constant();
+          count = count * axes[i];
         }
       if (count != size) order_.resize(axes.size() + 1);  // no order
     }
@@ -271,7 +282,7 @@ class Arranger {
   std::map<NodeId, NodeId> map_;       // old node -> new node
   std::map<NodeId, NodeId> operands_;  // the same for operands of matmuls
   std::set<NodeId> score_;
-  Sizes batch_;
+  Shape batch_;
   std::vector<int> order_;  // of the product's axes in the result; empty when they stay
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/sizes.h"
 #include "compiler_core/plan/stored_values.h"
 
 namespace kiln {
@@ -17,12 +18,13 @@ constexpr int64_t kFewestRows = 8;
 bool sizes_fit(const Graph& graph, const Node& query_key, const Node& product) {
   if (query_key.dtype != DType::kF32 || product.dtype != DType::kF32) return false;
   for (const Node* node : {&query_key, &product})
-    if (!is_constant(node->shape) || !numel(node->shape).is_constant()) return false;
-  const Dim depth = graph.node(query_key.operands[0]).shape.back();
-  const int64_t m = query_key.shape[query_key.shape.size() - 2].constant();
-  return depth.is_constant() && depth.constant() >= 1 && depth.constant() <= kMostHead &&
-         product.shape.back().constant() >= 1 && product.shape.back().constant() <= kMostHead &&
-         m >= kFewestRows && query_key.shape.back().constant() >= 1;
+    if (!numel(node->shape).is_valid()) return false;
+  const auto is_head = [](const Dim& width) {
+    return width.is_constant() && width.constant() >= 1 && width.constant() <= kMostHead;
+  };
+  const Dim& rows = query_key.shape[query_key.shape.size() - 2];
+  return is_head(graph.node(query_key.operands[0]).shape.back()) && is_head(product.shape.back()) &&
+         size_at_hints(graph, rows) >= kFewestRows && !query_key.shape.back().is(0);
 }
 
 class Matcher {

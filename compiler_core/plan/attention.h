@@ -41,9 +41,10 @@ struct AttentionPattern {
   std::vector<NodeId> inside;
 };
 
-// The pattern that ends in the Matmul `product`; nothing where there is none, its sizes are not
-// constants, or one pass would not pay: with few rows (m < 8: reading k and v is all that counts,
-// and wants them split over many blocks), or heads wider than 256.
+// The pattern that ends in the Matmul `product`; nothing where there is none, a head's width is not
+// known, or one pass would not pay: with few rows (m < 8, of an open size where it is measured:
+// reading k and v is all that counts, and wants them split over many blocks), or heads wider than
+// 256.
 std::optional<AttentionPattern> match_attention(const Graph& graph,
                                                 const std::vector<std::vector<NodeId>>& users,
                                                 NodeId product);

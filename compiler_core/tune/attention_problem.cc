@@ -17,15 +17,15 @@ AttentionOperand operand_of(const Graph& graph, NodeId id, bool rows_last) {
   if (node.op == Op::kView) {
     const auto& view = std::get<ViewAttr>(node.attr);
     strides = view.strides;
-    operand.offset = view.offset.constant();
+    operand.offset = view.offset;
     source = &graph.node(node.operands[0]);
   }
   CHECK(source->op == Op::kInput, "an attention's operands are views of inputs");
   operand.input = std::get<InputAttr>(source->attr).index;
   for (size_t axis = 0; axis + 2 < strides.size(); ++axis)
-    operand.batch_strides.push_back(strides[axis].constant());
-  operand.row_stride = strides[strides.size() - (rows_last ? 1 : 2)].constant();
-  operand.column_stride = strides[strides.size() - (rows_last ? 2 : 1)].constant();
+    operand.batch_strides.push_back(strides[axis]);
+  operand.row_stride = strides[strides.size() - (rows_last ? 1 : 2)];
+  operand.column_stride = strides[strides.size() - (rows_last ? 2 : 1)];
   return operand;
 }
 
@@ -57,8 +57,8 @@ class Mask {
   }
 
   // key - row <= reach holds wherever `condition` is `seen`.
-  std::optional<int64_t> reach_of(NodeId condition, bool seen, bool& alone) const {
-    std::optional<int64_t> reach;
+  std::optional<Dim> reach_of(NodeId condition, bool seen, bool& alone) const {
+    std::optional<Dim> reach;
     std::vector<std::pair<NodeId, bool>> stack = {{condition, seen}};
     while (!stack.empty()) {
       const auto [id, holds] = stack.back();
@@ -78,18 +78,18 @@ class Mask {
   }
 
   // a <= b is a - b <= 0; its opposite b - a <= -1.
-  std::optional<int64_t> bound_of(const Node& compare, bool holds) const {
+  std::optional<Dim> bound_of(const Node& compare, bool holds) const {
     if (compare.op != Op::kLe && compare.op != Op::kLt) return std::nullopt;
     const auto a = affine(compare.operands[0]), b = affine(compare.operands[1]);
     if (!a || !b) return std::nullopt;
     const Affine difference = holds ? *a - *b : *b - *a;
-    if (difference.key != 1 || difference.row != -1) return std::nullopt;
+    if (!difference.key.is(1) || !difference.row.is(-1)) return std::nullopt;
     const bool strict = (compare.op == Op::kLt) == holds;
-    return -difference.constant - (strict ? 1 : 0);
+    return difference.constant * -1 - (strict ? 1 : 0);
   }
 
   struct Affine {  // key * key's place + row * row's place + constant
-    int64_t key = 0, row = 0, constant = 0;
+    Dim key = 0, row = 0, constant = 0;
     Affine operator-(const Affine& b) const {
       return {key - b.key, row - b.row, constant - b.constant};
     }
@@ -118,8 +118,7 @@ class Mask {
     if (source.op != Op::kIota || x.shape.size() != rank_) return std::nullopt;
     for (size_t i = 0; i + 2 < rank_; ++i)
       if (!view.strides[i].is(0)) return std::nullopt;
-    return Affine{view.strides[rank_ - 1].constant(), view.strides[rank_ - 2].constant(),
-                  view.offset.constant()};
+    return Affine{view.strides[rank_ - 1], view.strides[rank_ - 2], view.offset};
   }
 
   const Graph& graph_;
@@ -161,9 +160,9 @@ AttentionProblem AttentionProblem::of(const Graph& workload) {
   const Node& first = workload.node(problem.pattern.query_key);
   const Node& second = workload.node(problem.pattern.product);
   problem.stored = workload.node(first.operands[0]).dtype;
-  const std::vector<int64_t> sizes = constant_sizes(first.shape);
+  const Shape& sizes = first.shape;
   problem.batch.assign(sizes.begin(), sizes.end() - 2);
-  for (const int64_t size : problem.batch) problem.batches *= size;
+  for (const Dim& size : problem.batch) problem.batches = problem.batches * size;
   problem.rows = sizes[sizes.size() - 2];
   problem.keys = sizes.back();
   problem.depth = workload.node(first.operands[0]).shape.back().constant();

@@ -1,5 +1,6 @@
-// AttentionProblem: an attention workload in numbers: what schedules are chosen by and code is
-// printed from. A value.
+// AttentionProblem: an attention workload in sizes: what schedules are chosen by and code is
+// printed from. How many batches, queries and keys there are, and how far they lie apart, may have
+// symbols. A value.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,10 @@ namespace kiln {
 // of a head's columns and of each batch axis.
 struct AttentionOperand {
   int input = 0;  // position among the workload's inputs
-  int64_t offset = 0;
-  std::vector<int64_t> batch_strides;
-  int64_t row_stride = 0;     // from token to token
-  int64_t column_stride = 0;  // within a head
+  Dim offset = 0;
+  std::vector<Dim> batch_strides;
+  Dim row_stride = 0;     // from token to token
+  Dim column_stride = 0;  // within a head
 };
 
 struct AttentionProblem {
@@ -27,15 +28,15 @@ struct AttentionProblem {
   // result_axes[i]: the axis of [batch..., row, column] that is axis i of the result.
   std::vector<int> result_axes;
   DType stored = DType::kF32;  // of query, key and value
-  std::vector<int64_t> batch;  // sizes of the batch axes
-  int64_t batches = 1;         // their product
-  int64_t rows = 0;            // queries
-  int64_t keys = 0;
+  std::vector<Dim> batch;      // sizes of the batch axes
+  Dim batches = 1;             // their product
+  Dim rows = 0;                // queries
+  Dim keys = 0;
   int64_t depth = 0;    // of a head of query and key
   int64_t columns = 0;  // of a head of value
   AttentionOperand query, key, value;
   // Scores of keys past row + reach are -inf, whatever the inputs: a causal mask has reach 0.
-  std::optional<int64_t> reach;
+  std::optional<Dim> reach;
   // With a reach: what the scores are elsewhere, when the mask says nothing else.
   NodeId scores_within = kInvalidNode;
 

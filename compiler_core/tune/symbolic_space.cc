@@ -6,6 +6,7 @@
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/passes/specialise.h"
 #include "compiler_core/tune/axis_extents.h"
+#include "compiler_core/tune/cpu/space_attention.h"
 #include "compiler_core/tune/cpu/space_column_reduction.h"
 #include "compiler_core/tune/cpu/space_matmul.h"
 #include "compiler_core/tune/cpu/space_pointwise.h"
@@ -21,6 +22,7 @@ using Keep = ReductionPasses::Keep;
 
 constexpr int64_t kMostKeptBytes = int64_t{1} << 20;
 constexpr int64_t kLeastDepth = 256, kLeastBlock = 96;  // of products whose sizes may grow
+constexpr int64_t kLeastKeys = 128;
 
 int64_t at_sizes(const Dim& size, std::span<const Symbol> symbols) {
   return size.evaluate(measured_sizes(symbols)).value_or(INT64_MAX);
@@ -89,6 +91,16 @@ std::optional<MatmulSchedule> take_over(const Graph& graph, MatmulSchedule sched
   return schedule;
 }
 
+// Blocks of the usual size, where there may be far more queries and keys than were measured.
+std::optional<AttentionSchedule> take_over(const Graph& graph, AttentionSchedule schedule) {
+  const AttentionProblem problem = AttentionProblem::of(graph);
+  if (!problem.rows.is_constant())
+    schedule.queries = whole_tiles(kLeastBlock, schedule.queries, schedule.mr);
+  if (!problem.keys.is_constant())
+    schedule.keys = whole_tiles(kLeastKeys, schedule.keys, schedule.lanes * schedule.vectors);
+  return schedule;
+}
+
 // What can be written whatever the symbols are.
 MatmulSchedule plain(const MatmulSchedule& chosen) {
   MatmulSchedule schedule;
@@ -139,6 +151,8 @@ Result<std::vector<Schedule>> cpu_space(const Workload& workload,
       return take_over_all<ScanSchedule>(workload.graph, chosen);
     case Family::kSort:
       return take_over_all<SortSchedule>(workload.graph, chosen);
+    case Family::kAttention:
+      return take_over_all<AttentionSchedule>(workload.graph, chosen);
     case Family::kConvolution:  // but for the images all is known
     case Family::kScatter:      // a constant number of parts, some of which may be empty
       return std::vector<Schedule>(chosen.begin(), chosen.end());

@@ -7,12 +7,17 @@
 #include "compiler_core/codegen/cpu/kernel_text.h"
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/size.h"
 
 namespace kiln {
 namespace {
 
-int64_t round_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b * b;
+int64_t whole_vectors(int64_t size, int64_t lanes) {
+  return (size + lanes - 1) / lanes * lanes;
+}
+
+std::string long_text(const Dim& size) {
+  return size.is_constant() ? fmt::format("{}L", size.constant()) : size_text(size);
 }
 
 class AttentionKernel {
@@ -27,52 +32,96 @@ class AttentionKernel {
     source.text += template_text("attention.h");
     source.text += print_scores() + print_epilogue() + print_entry();
     source.recipe = argument_recipe(graph_);
-    source.recipe.phases = {{"attend_blocks", problem_.batches * row_blocks()}};
+    source.recipe.phases = {{"attend_blocks", Grid({GridAxis{problem_.batches},
+                                                    GridAxis{problem_.rows, schedule_.queries}})}};
     source.recipe.scratch_bytes = scratch_floats() * 4;
     return source;
   }
 
  private:
-  int64_t row_blocks() const { return (problem_.rows + schedule_.queries - 1) / schedule_.queries; }
+  bool has_symbols() const { return !graph_.symbols().empty(); }
+  // "int64_t s0, s1;", or nothing: what members of the kernel's structs read.
+  std::string symbols() const {
+    std::string text;
+    for (size_t i = 0; i < graph_.symbols().size(); ++i)
+      text += fmt::format("{}s{}", i == 0 ? "  int64_t " : ", ", i);
+    return text.empty() ? "" : text + ";\n";
+  }
+  // ", s0, s1": what they are made of.
+  std::string symbol_values() const {
+    std::string text;
+    for (size_t i = 0; i < graph_.symbols().size(); ++i) text += fmt::format(", s{}", i);
+    return text;
+  }
 
   // As Scratch in templates/cpu/attention.h.
   int64_t scratch_floats() const {
-    const int64_t lanes = schedule_.lanes, columns = round_up(problem_.columns, lanes);
-    return schedule_.queries * (round_up(problem_.depth, lanes) + lanes) +
+    const int64_t lanes = schedule_.lanes, columns = whole_vectors(problem_.columns, lanes);
+    return schedule_.queries * (whole_vectors(problem_.depth, lanes) + lanes) +
            schedule_.keys * (problem_.depth + columns) +
            schedule_.queries * (schedule_.keys + lanes + columns + 3);
   }
 
   // Coordinate `axis` of the number `batch`.
   std::string batch_coordinate(size_t axis) const {
-    int64_t inner = 1;
-    for (size_t i = axis + 1; i < problem_.batch.size(); ++i) inner *= problem_.batch[i];
-    const std::string text = inner == 1 ? "batch" : fmt::format("batch / {}", inner);
+    Dim inner = 1;
+    for (size_t i = axis + 1; i < problem_.batch.size(); ++i) inner = inner * problem_.batch[i];
+    const std::string text = inner.is(1) ? "batch" : fmt::format("batch / {}", inner);
     return axis == 0 ? text : fmt::format("{} % {}", text, problem_.batch[axis]);
   }
 
   std::string print_operand(std::string_view name, const AttentionOperand& operand) const {
-    std::string offset = fmt::format("{}L", operand.offset);
+    std::string offset = long_text(operand.offset);
     for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
-      if (operand.batch_strides[axis] != 0)
-        offset += fmt::format(" + {} * {}L", batch_coordinate(axis), operand.batch_strides[axis]);
-    return fmt::format(
-        "  static constexpr int64_t {0}_row = {1}, {0}_column = {2};\n"
-        "  KILN_INLINE const stored* {0}(void* const* args, int64_t batch) {{\n"
-        "    return static_cast<const stored*>(args[{3}]) + ({4});\n  }}\n",
-        name, operand.row_stride, operand.column_stride, operand.input, offset);
+      if (!operand.batch_strides[axis].is(0))
+        offset += fmt::format(" + {} * {}", batch_coordinate(axis),
+                              long_text(operand.batch_strides[axis]));
+    const std::string begins =
+        fmt::format("const stored* {}(void* const* args, int64_t batch)", name);
+    return print_size(fmt::format("{}_row", name), operand.row_stride) +
+           print_size(fmt::format("{}_column", name), operand.column_stride) +
+           fmt::format("  {} {{\n    return static_cast<const stored*>(args[{}]) + ({});\n  }}\n",
+                       has_symbols() ? "__attribute__((always_inline)) " + begins + " const"
+                                     : "KILN_INLINE " + begins,
+                       operand.input, offset);
+  }
+
+  static std::string print_size(std::string_view name, const Dim& size) {
+    return size.is_constant()
+               ? fmt::format("  static constexpr int64_t {} = {};\n", name, size.constant())
+               : fmt::format("  int64_t {};\n", name);
+  }
+  // Gives the problem's open sizes their values.
+  std::string set_sizes() const {
+    std::string text;
+    const auto set = [&](std::string_view name, const Dim& size) {
+      if (!size.is_constant()) text += fmt::format("  problem.{} = {};\n", name, size);
+    };
+    for (size_t i = 0; i < graph_.symbols().size(); ++i)
+      text += fmt::format("  problem.s{0} = s{0};\n", i);
+    set("rows", problem_.rows);
+    set("keys", problem_.keys);
+    set("reach", problem_.reach.value_or(0));
+    set("query_row", problem_.query.row_stride);
+    set("query_column", problem_.query.column_stride);
+    set("key_row", problem_.key.row_stride);
+    set("key_column", problem_.key.column_stride);
+    set("value_row", problem_.value.row_stride);
+    set("value_column", problem_.value.column_stride);
+    return text;
   }
 
   std::string print_problem() const {
     return fmt::format(
                "struct Problem {{\n  using stored = {};\n"
-               "  static constexpr int64_t rows = {}, keys = {}, depth = {}, columns = {};\n"
+               "  static constexpr int64_t depth = {}, columns = {};\n"
                "  static constexpr bool has_reach = {}, has_within = {};\n"
-               "  static constexpr int64_t reach = {};\n"
-               "  static constexpr bool normalised = {}, guarded = {};\n",
-               memory_type(problem_.stored), problem_.rows, problem_.keys, problem_.depth,
-               problem_.columns, problem_.reach.has_value(), has_within(),
-               problem_.reach.value_or(0), problem_.pattern.normalised, problem_.pattern.guarded) +
+               "  static constexpr bool normalised = {}, guarded = {}, one_tile = {};\n",
+               memory_type(problem_.stored), problem_.depth, problem_.columns,
+               problem_.reach.has_value(), has_within(), problem_.pattern.normalised,
+               problem_.pattern.guarded, has_one_tile()) +
+           symbols() + print_size("rows", problem_.rows) + print_size("keys", problem_.keys) +
+           print_size("reach", problem_.reach.value_or(0)) +
            print_operand("query", problem_.query) + print_operand("key", problem_.key) +
            print_operand("value", problem_.value) + "};\n";
   }
@@ -84,6 +133,9 @@ class AttentionKernel {
         schedule_.mr, schedule_.vectors, schedule_.queries, schedule_.keys);
   }
 
+  bool has_one_tile() const {
+    return problem_.keys.is_constant() && problem_.keys.constant() <= schedule_.keys;
+  }
   bool has_within() const { return problem_.scores_within != kInvalidNode; }
 
   // Statements that declare batch0.., indented by 4.
@@ -96,7 +148,7 @@ class AttentionKernel {
   }
 
   // [batch..., row, column], where columns are `width` keys or elements of a head.
-  std::vector<Index> place(int64_t width) const {
+  std::vector<Index> place(const Dim& width) const {
     std::vector<Index> at;
     for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
       at.push_back(LoopVar{fmt::format("batch{}", axis), LoopVar::Kind::kScalar, Level::kOuter, 0,
@@ -125,7 +177,7 @@ class AttentionKernel {
   }
 
   std::string print_scores() const {
-    return "struct Scores {\n  void* const* args;\n" +
+    return "struct Scores {\n  void* const* args;\n" + symbols() +
            print_score("operator()", problem_.pattern.scores) +
            print_score("within", has_within() ? problem_.scores_within : problem_.pattern.scores) +
            "};\n";
@@ -141,27 +193,32 @@ class AttentionKernel {
     for (int axis : problem_.result_axes) at.push_back(place_of_product[static_cast<size_t>(axis)]);
     printer.store(0, at);
     return fmt::format(
-        "struct Epilogue {{\n  void* const* args;\n"
+        "struct Epilogue {{\n  void* const* args;\n{}"
         "  template <class Live>\n"
         "  __attribute__((always_inline)) void operator()(vf32 value, [[maybe_unused]] vf32 sum,\n"
         "      [[maybe_unused]] int64_t batch, int64_t row, int64_t column, Live live) const {{\n"
         "{}{}{}  }}\n}};\n",
-        argument_pointers(graph_), coordinates(), statements(printer));
+        symbols(), argument_pointers(graph_), coordinates(), statements(printer));
   }
 
   std::string print_entry() const {
+    std::string sizes;
+    for (size_t i = 0; i < graph_.symbols().size(); ++i)
+      sizes += fmt::format("  const int64_t s{0} = dims[{0}];\n", i);
     return fmt::format(
         R"(
-extern "C" void attend_blocks(void* const* args, const int64_t*, int64_t begin, int64_t end, void*,
-                              void* scratch) {{
-  for (int64_t block = begin; block < end; ++block) {{
+extern "C" void attend_blocks(void* const* args, [[maybe_unused]] const int64_t* dims,
+                              int64_t begin, int64_t end, void*, void* scratch) {{
+{1}  Problem problem;
+{2}  for (int64_t block = begin; block < end; ++block) {{
     const int64_t batch = block / {0}, row = block % {0} * Tiling::queries;
-    attend(Problem::query(args, batch), Problem::key(args, batch), Problem::value(args, batch),
-           batch, row, static_cast<float*>(scratch), Scores{{args}}, Epilogue{{args}});
+    attend(problem, problem.query(args, batch), problem.key(args, batch),
+           problem.value(args, batch), batch, row, static_cast<float*>(scratch),
+           Scores{{args{3}}}, Epilogue{{args{3}}});
   }}
 }}
 )",
-        row_blocks());
+        ceil_text(problem_.rows, schedule_.queries), sizes, set_sizes(), symbol_values());
   }
 
   const Graph& graph_;

@@ -2,14 +2,19 @@
 
 #include <fmt/core.h>
 
-#include <numeric>
+#include <algorithm>
 
 #include "compiler_core/codegen/cuda/kernel_text.h"
 #include "compiler_core/codegen/embedded.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/size.h"
 
 namespace kiln {
 namespace {
+
+std::string long_text(const Dim& size) {
+  return size.is_constant() ? fmt::format("{}L", size.constant()) : size_text(size);
+}
 
 class CudaAttentionKernel {
  public:
@@ -17,8 +22,8 @@ class CudaAttentionKernel {
       : graph_(graph),
         schedule_(schedule),
         problem_(AttentionProblem::of(graph)),
-        lanes_(problem_.keys % 2 == 0 && problem_.columns % 2 == 0 ? 2 : 1),
-        row_blocks_((problem_.rows + rows() - 1) / rows()) {}
+        lanes_(is_multiple(problem_.keys, 2) && problem_.columns % 2 == 0 ? 2 : 1),
+        row_blocks_(ceil_text(problem_.rows, rows())) {}
 
   Source print() const {
     Source source;
@@ -28,7 +33,7 @@ class CudaAttentionKernel {
     source.text += cuda_kernel("attend_blocks", graph_, schedule_.threads(), 1, print_body());
     Phase phase;
     phase.entry = "attend_blocks";
-    phase.grid = problem_.batches * row_blocks_;
+    phase.grid = Grid({GridAxis{problem_.batches}, GridAxis{problem_.rows, rows()}});
     phase.threads = schedule_.threads();
     phase.shared_bytes = schedule_.shared_bytes(problem_);
     source.recipe.phases.push_back(std::move(phase));
@@ -51,63 +56,88 @@ class CudaAttentionKernel {
   }
 
   // Whether rows of a head come in aligned chunks of 16 bytes.
-  bool is_async(const AttentionOperand& operand, int64_t elements) const {
+  bool is_async(const AttentionOperand& operand) const {
     const int64_t chunk = 16 / size_of(problem_.stored);
-    int64_t common = std::gcd(std::gcd(operand.offset, operand.row_stride), chunk);
-    for (const int64_t stride : operand.batch_strides) common = std::gcd(common, stride);
-    return operand.column_stride == 1 && common == chunk && elements > 0;
+    return operand.column_stride.is(1) && is_multiple(operand.offset, chunk) &&
+           is_multiple(operand.row_stride, chunk) &&
+           std::all_of(operand.batch_strides.begin(), operand.batch_strides.end(),
+                       [&](const Dim& stride) { return is_multiple(stride, chunk); });
   }
 
-  std::string print_operand(std::string_view name, const AttentionOperand& operand,
-                            int64_t elements) const {
-    return fmt::format(
-        "struct {} {{\n  using stored = {};\n"
-        "  static constexpr index_t token_stride = {}, stride = {};\n"
-        "  static constexpr bool async = {};\n}};\n",
-        name, memory_type(problem_.stored), operand.row_stride, operand.column_stride,
-        is_async(operand, elements));
+  // What is known at run time only is a member.
+  static std::string print_size(std::string_view type, std::string_view name, const Dim& size) {
+    return size.is_constant()
+               ? fmt::format("  static constexpr {} {} = {};\n", type, name, size.constant())
+               : fmt::format("  {} {};\n", type, name);
+  }
+  std::string print_operand(std::string_view name, const AttentionOperand& operand) const {
+    return fmt::format("struct {} {{\n  using stored = {};\n", name, memory_type(problem_.stored)) +
+           print_size("index_t", "token_stride", operand.row_stride) +
+           print_size("index_t", "stride", operand.column_stride) +
+           fmt::format("  static constexpr bool async = {};\n}};\n", is_async(operand));
+  }
+  // `problem`, with its open sizes.
+  std::string print_sizes() const {
+    std::string text = "  Problem problem;\n";
+    const auto set = [&](std::string_view name, const Dim& size) {
+      if (!size.is_constant())
+        text += fmt::format("  problem.{} = static_cast<decltype(Problem::{})>({});\n", name, name,
+                            size);
+    };
+    set("rows", problem_.rows);
+    set("keys", problem_.keys);
+    set("reach", problem_.reach.value_or(0));
+    for (const auto& [name, operand] :
+         {std::pair{"query", &problem_.query}, std::pair{"key", &problem_.key},
+          std::pair{"value", &problem_.value}}) {
+      if (!operand->row_stride.is_constant())
+        text += fmt::format("  problem.{}.token_stride = {};\n", name, operand->row_stride);
+      if (!operand->column_stride.is_constant())
+        text += fmt::format("  problem.{}.stride = {};\n", name, operand->column_stride);
+    }
+    return text;
   }
 
   std::string print_problem() const {
     const int64_t bytes = size_of(problem_.stored);
-    return fmt::format(
+    return print_operand("Query", problem_.query) + print_operand("Key", problem_.key) +
+           print_operand("Value", problem_.value) +
+           fmt::format(
                "struct Problem {{\n"
-               "  static constexpr int rows = {}, keys = {}, depth = {}, columns = {};\n"
+               "  static constexpr int depth = {}, columns = {};\n"
                "  static constexpr bool has_reach = {}, has_within = {};\n"
-               "  static constexpr int reach = {};\n"
-               "  static constexpr bool normalised = {}, guarded = {};\n}};\n",
-               problem_.rows, problem_.keys, problem_.depth, problem_.columns,
-               problem_.reach.has_value(), has_within(), problem_.reach.value_or(0),
+               "  static constexpr bool normalised = {}, guarded = {};\n",
+               problem_.depth, problem_.columns, problem_.reach.has_value(), has_within(),
                problem_.pattern.normalised, problem_.pattern.guarded) +
+           print_size("int", "rows", problem_.rows) + print_size("int", "keys", problem_.keys) +
+           print_size("int", "reach", problem_.reach.value_or(0)) +
+           "  Query query;\n  Key key;\n  Value value;\n};\n" +
            fmt::format(
                "struct Tiling {{\n"
                "  static constexpr int warps = {}, keys = {}, stages = {};\n"
                "  static constexpr int depth = {}, columns = {};\n}};\n",
                schedule_.warps, schedule_.keys, schedule_.stages, shared_row(problem_.depth, bytes),
-               shared_row(problem_.columns, bytes)) +
-           print_operand("Query", problem_.query, problem_.depth) +
-           print_operand("Key", problem_.key, problem_.depth) +
-           print_operand("Value", problem_.value, problem_.columns);
+               shared_row(problem_.columns, bytes));
   }
 
   // Coordinate `axis` of the number `batch`.
   std::string batch_coordinate(size_t axis) const {
-    int64_t inner = 1;
-    for (size_t i = axis + 1; i < problem_.batch.size(); ++i) inner *= problem_.batch[i];
-    const std::string text = inner == 1 ? "batch" : fmt::format("batch / {}", inner);
+    Dim inner = 1;
+    for (size_t i = axis + 1; i < problem_.batch.size(); ++i) inner = inner * problem_.batch[i];
+    const std::string text = inner.is(1) ? "batch" : fmt::format("batch / {}", inner);
     return axis == 0 ? text : fmt::format("{} % {}", text, problem_.batch[axis]);
   }
 
   std::string print_pointer(std::string_view name, const AttentionOperand& operand) const {
-    std::string offset = fmt::format("{}L", operand.offset);
+    std::string offset = long_text(operand.offset);
     for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
-      if (operand.batch_strides[axis] != 0)
-        offset += fmt::format(" + batch{} * {}L", axis, operand.batch_strides[axis]);
+      if (!operand.batch_strides[axis].is(0))
+        offset += fmt::format(" + batch{} * {}", axis, long_text(operand.batch_strides[axis]));
     return fmt::format("  const auto* {} = in{} + ({});\n", name, operand.input, offset);
   }
 
   // [batch..., row, column].
-  std::vector<Index> place(int64_t width) const {
+  std::vector<Index> place(const Dim& width) const {
     std::vector<Index> at;
     for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
       at.push_back(LoopVar{fmt::format("batch{}", axis), LoopVar::Kind::kScalar, Level::kKernel, 0,
@@ -156,22 +186,24 @@ class CudaAttentionKernel {
     for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
       text += fmt::format("  [[maybe_unused]] const index_t batch{} = {};\n", axis,
                           batch_coordinate(axis));
+    text += print_sizes();
     text += print_pointer("query", problem_.query) + print_pointer("key", problem_.key) +
             print_pointer("value", problem_.value);
     text += print_score("scores", problem_.pattern.scores);
     text += print_score("within", has_within() ? problem_.scores_within : problem_.pattern.scores);
     text += print_epilogue();
-    return text + fmt::format(
-                      "  attend<{}>(query, key, value, first_row, shared_memory(), scores, within, "
-                      "store_result);\n",
-                      core());
+    return text +
+           fmt::format(
+               "  attend<{}>(problem, query, key, value, first_row, shared_memory(), scores, "
+               "within, store_result);\n",
+               core());
   }
 
   const Graph& graph_;
   const CudaAttentionSchedule schedule_;
   const AttentionProblem problem_;
   const int lanes_;
-  const int64_t row_blocks_;
+  const std::string row_blocks_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "compiler_core/codegen/cuda/product_text.h"
 #include "compiler_core/codegen/epilogue_graph.h"
 #include "compiler_core/codegen/expression.h"
+#include "compiler_core/codegen/size.h"
 #include "compiler_core/tune/cuda/matmul_lines.h"
 
 namespace kiln {
@@ -27,7 +28,8 @@ class CudaConvolutionKernel {
         lanes_(product_lanes(graph, product_.n)),
         tile_rows_(ceil_div(product_.m, schedule.bm)),
         tile_columns_(ceil_div(product_.n, schedule.bn)),
-        steps_(ceil_div(product_.k, schedule.bk)) {}
+        steps_(ceil_div(product_.k, schedule.bk)),
+        batches_(problem.images * problem.groups) {}
 
   Source print() const {
     Source source;
@@ -38,7 +40,7 @@ class CudaConvolutionKernel {
     source.text += cuda_kernel("multiply", graph_, schedule_.threads(),
                                blocks_an_sm(schedule_, product_), print_multiply());
     source.recipe.phases.push_back(
-        {"multiply", product_.batches * tile_rows_ * tile_columns_ * schedule_.splits,
+        {"multiply", Grid(batches_ * (tile_rows_ * tile_columns_ * schedule_.splits)),
          schedule_.threads(), 1, schedule_.shared_bytes(product_)});
     if (schedule_.splits > 1) {
       source.text += cuda_kernel("finish", graph_, kFinishThreads, 1, print_finish());
@@ -51,6 +53,7 @@ class CudaConvolutionKernel {
   }
 
  private:
+  // REQUIRES: the number of images is known, as where sums are split.
   int64_t elements() const { return product_.batches * product_.m * product_.n; }
 
   // "depth / 9 % 3": coordinates of the depth, channel first.
@@ -170,8 +173,8 @@ class CudaConvolutionKernel {
         "  const int split = {}, batch = block / {} % {};\n"
         "  const TilePlace tile(block % {}, {}, {}, {});\n"
         "  const int row0 = tile.row * Tiling::rows, column0 = tile.column * Tiling::columns;\n",
-        splits ? fmt::format("block / {}", tiles * product_.batches) : "0", tiles, product_.batches,
-        tiles, tile_rows_, tile_columns_, schedule_.group);
+        splits ? fmt::format("block / {}", tiles * product_.batches) : "0", tiles, batches_, tiles,
+        tile_rows_, tile_columns_, schedule_.group);
     text += print_operands();
     text += fmt::format(
         "  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n"
@@ -221,6 +224,7 @@ class CudaConvolutionKernel {
   const MatmulProblem& product_;
   const int lanes_;
   const int64_t tile_rows_, tile_columns_, steps_;
+  const Dim batches_;  // matrices: a group of an image each
 };
 
 }  // namespace
@@ -233,6 +237,9 @@ Result<Source> lower_cuda_convolution(const Graph& graph, const CudaMatmulSchedu
   if (!fits(schedule, product))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + schedule.to_schedule().to_string());
+  if (!problem.images.is_constant() && schedule.splits > 1)
+    return fail(Code::kUnsupported,
+                "CUDA kernels of convolutions of any number of images are written without splits");
   const Shape space = {problem.images, problem.groups * product.m, product.n};
   TRY(const EpilogueGraph epilogue, epilogue_graph(graph, product.product, space));
   return CudaConvolutionKernel(graph, epilogue, problem, schedule).print();

@@ -1,5 +1,6 @@
 // The summed axis may be cut into pieces: their sums, what stands in front of each piece, and the
-// running sums from there on are three phases then. Every sum is taken in a fixed order.
+// running sums from there on are three phases then. Every sum is taken in a fixed order. Where the
+// axis is of any length, its pieces are a constant number, the last of which may be empty.
 #include "compiler_core/codegen/cuda/scan.h"
 
 #include <fmt/core.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 
 #include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/codegen/size.h"
 #include "compiler_core/codegen/value_text.h"
 #include "compiler_core/tune/axis_extents.h"
 
@@ -22,21 +24,28 @@ int64_t ceil_divide(int64_t a, int64_t b) {
 class CudaScanKernel {
  public:
   CudaScanKernel(const Graph& graph, const CudaScanSchedule& schedule)
-      : graph_(graph), schedule_(schedule), extent_(ScanExtent::of(graph)) {
+      : graph_(graph), schedule_(schedule), extent_(SizedScan::of(graph)) {
     const int64_t tile = rows() ? int64_t{schedule.threads} * schedule.lanes : 1;
-    piece_ = ceil_divide(ceil_divide(extent_.size, schedule.split), tile) * tile;
-    pieces_ = ceil_divide(extent_.size, piece_);
     columns_ = rows() ? 1 : int64_t{schedule.threads} * schedule.lanes;
-    strips_ = ceil_divide(extent_.inner, columns_);
+    if (extent_.size.is_constant()) {
+      const int64_t size = extent_.size.constant();
+      const int64_t piece = ceil_divide(ceil_divide(size, schedule.split), tile) * tile;
+      piece_ = std::to_string(piece);
+      pieces_ = ceil_divide(size, piece);
+    } else {
+      piece_ = fmt::format("(({} + {}) / {} * {})", extent_.size, schedule.split * tile - 1,
+                           schedule.split * tile, tile);
+      pieces_ = schedule.split;
+    }
   }
 
   Result<Source> print() {
-    if (!rows() && extent_.inner % schedule_.lanes != 0)
+    if (!rows() && !is_multiple(extent_.inner, schedule_.lanes))
       return fail(Code::kInvalidArgument, "the lanes of a scan divide its columns");
     source_.text = cuda_preamble(graph_, schedule_.lanes, {"scan.cuh"});
     source_.recipe = argument_recipe(graph_);
     if (pieces_ > 1) {
-      source_.recipe.workspace_bytes = extent_.outer * pieces_ * extent_.inner * 8;
+      source_.recipe.workspace_bytes = extent_.outer * extent_.inner * (pieces_ * 8);
       add_lines("sums", "sum");
       add_offsets();
     }
@@ -45,7 +54,7 @@ class CudaScanKernel {
   }
 
  private:
-  bool rows() const { return extent_.inner == 1; }
+  bool rows() const { return extent_.inner.is(1); }
 
   // What the pieces add up to, then what stands in front of each: [outer, pieces, inner].
   std::string totals() const {
@@ -56,7 +65,7 @@ class CudaScanKernel {
   // Of the begin of a row, in elements.
   int64_t row_alignment() const {
     int64_t alignment = schedule_.lanes;
-    while (extent_.outer > 1 && extent_.size % alignment != 0) alignment /= 2;
+    while (!extent_.outer.is(1) && !is_multiple(extent_.size, alignment)) alignment /= 2;
     return alignment;
   }
 
@@ -66,7 +75,7 @@ class CudaScanKernel {
         "  const int64_t strip = block_index() % {0}, line = block_index() / {0};\n"
         "  const int64_t outer = line / {1}, from = line % {1} * {2};\n"
         "  const int64_t left = {3} - from, count = left < {2} ? left : {2};\n",
-        strips_, pieces_, piece_, extent_.size);
+        ceil_text(extent_.inner, columns_), pieces_, piece_, extent_.size);
     const std::string total = pieces_ > 1 ? "totals + line"
                                           : fmt::format("static_cast<const total_of<{}>*>(nullptr)",
                                                         memory_type(extent_.dtype));
@@ -84,7 +93,9 @@ class CudaScanKernel {
           "  {3}_column({4}, count, {1}, {5});\n",
           columns_, extent_.inner, extent_.size, call, data,
           pieces_ > 1 ? fmt::format("{} * {} + column", total, extent_.inner) : total);
-    add_phase(entry, body, extent_.outer * pieces_ * strips_, schedule_.threads);
+    add_phase(entry, body,
+              Grid({GridAxis{extent_.outer * pieces_}, GridAxis{extent_.inner, columns_}}),
+              schedule_.threads);
   }
 
   void add_offsets() {
@@ -98,22 +109,24 @@ class CudaScanKernel {
         "  const int64_t at = int64_t{{block_index()}} * {0} + thread_index();\n"
         "  if (at >= {1}) return;\n"
         "  running_offsets_down(totals + at / {2} * {3} + at % {2}, {4}, {2});\n",
-        kOffsetThreads, extent_.outer * extent_.inner, extent_.inner, pieces_ * extent_.inner,
+        kOffsetThreads, extent_.outer * extent_.inner, extent_.inner, extent_.inner * pieces_,
         pieces_);
-    add_phase("offsets", body, ceil_divide(extent_.outer * extent_.inner, kOffsetThreads),
+    add_phase("offsets", body, Grid({GridAxis{extent_.outer * extent_.inner, kOffsetThreads}}),
               kOffsetThreads);
   }
 
-  void add_phase(const std::string& entry, const std::string& body, int64_t blocks, int threads) {
+  void add_phase(const std::string& entry, const std::string& body, const Grid& blocks,
+                 int threads) {
     source_.text += cuda_kernel(entry, graph_, threads, 1, body);
     source_.recipe.phases.push_back({entry, blocks, threads, 1, rows() ? 32 * 8 : 0});
   }
 
   const Graph& graph_;
   const CudaScanSchedule schedule_;
-  const ScanExtent extent_;
-  int64_t piece_ = 1, pieces_ = 1;    // elements of the summed axis
-  int64_t columns_ = 1, strips_ = 1;  // columns a block
+  const SizedScan extent_;
+  std::string piece_;  // C text: elements of the summed axis
+  int64_t pieces_ = 1;
+  int64_t columns_ = 1;  // a block
   Source source_;
 };
 

@@ -1,3 +1,5 @@
+// Rows of any length are sorted in tiles and merged in as many phases as the longest needs: those
+// that a row is too short for do nothing.
 #include "compiler_core/codegen/cuda/sort.h"
 
 #include <fmt/core.h>
@@ -6,21 +8,25 @@
 #include <bit>
 
 #include "compiler_core/codegen/cuda/kernel_text.h"
+#include "compiler_core/codegen/size.h"
 #include "compiler_core/codegen/value_text.h"
+#include "compiler_core/ir/affine.h"
 #include "compiler_core/tune/axis_extents.h"
 
 namespace kiln {
 namespace {
 
 constexpr int kMergeThreads = 256;
+constexpr int64_t kMostSize = int64_t{1} << 32;  // positions have 32 bits
 
 class CudaSortKernel {
  public:
   CudaSortKernel(const Graph& graph, const CudaSortSchedule& schedule)
-      : graph_(graph), schedule_(schedule), extent_(SortExtent::of(graph)) {
-    const auto row = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent_.size)));
+      : graph_(graph), schedule_(schedule), extent_(SizedSort::of(graph)) {
+    most_ = std::min(upper_bound(extent_.size, graph.symbols()), kMostSize);
+    const auto row = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(most_)));
     group_ = std::min<int64_t>(std::max<int64_t>(row, 2), schedule.tile);
-    pieces_ = (extent_.size + group_ - 1) / group_;
+    pieces_ = most_ > group_ ? ceil_text(extent_.size, group_) : "1";
     all_ = extent_.rows * extent_.size;
   }
 
@@ -29,13 +35,14 @@ class CudaSortKernel {
     source_.recipe = argument_recipe(graph_);
     sort_tiles();
     bool swapped = false;
-    for (int64_t run = group_; run < extent_.size; run *= 2, swapped = !swapped)
-      merge_runs(run, swapped);
-    if (pieces_ > 1) source_.recipe.workspace_bytes = 2 * all_ * entry_bytes();
+    for (int64_t run = group_; run < most_; run *= 2, swapped = !swapped) merge_runs(run, swapped);
+    if (merges()) source_.recipe.workspace_bytes = all_ * (2 * entry_bytes());
     return std::move(source_);
   }
 
  private:
+  bool is_open() const { return !extent_.size.is_constant(); }
+  bool merges() const { return most_ > group_; }
   int64_t entry_bytes() const { return size_of(extent_.dtype) == 8 ? 16 : 8; }
   std::string entry() const { return fmt::format("entry_of<{}>", memory_type(extent_.dtype)); }
 
@@ -55,6 +62,14 @@ class CudaSortKernel {
         entry(), schedule_.tile, group_, schedule_.threads, pieces_, extent_.rows, extent_.size,
         extent_.descending ? "true" : "false", memory_type(extent_.dtype));
     body += "0xffffffff);\n  }\n";
+    const std::string keep = fmt::format(
+        "reinterpret_cast<Entry*>(workspace)[row * {} + at] = entries[i]", extent_.size);
+    const std::string leave =
+        fmt::format("out0[row * {} + at] = position(entries[i])", extent_.size);
+    const std::string put =
+        !merges()    ? leave
+        : !is_open() ? keep
+                     : fmt::format("{{ if ({} > group) {}; else {}; }}", extent_.size, keep, leave);
     body += fmt::format("  sort_groups<{}, group, tile>(entries);\n", schedule_.threads);
     body += fmt::format(
         "  for (int i = thread_index(); i < tile; i += {0}) {{\n"
@@ -62,31 +77,44 @@ class CudaSortKernel {
         "    const int64_t at = piece % {1} * group + i % group;\n"
         "    if (row < {2} && at < {3}) {4};\n"
         "  }}\n",
-        schedule_.threads, pieces_, extent_.rows, extent_.size,
-        pieces_ > 1 ? fmt::format("reinterpret_cast<Entry*>(workspace)[row * {} + at] = entries[i]",
-                                  extent_.size)
-                    : fmt::format("out0[row * {} + at] = position(entries[i])", extent_.size));
-    const int64_t groups = schedule_.tile / group_;
-    add_phase("tiles", body, (extent_.rows * pieces_ + groups - 1) / groups, schedule_.threads,
+        schedule_.threads, pieces_, extent_.rows, extent_.size, put);
+    add_phase("tiles", body, tiles(), schedule_.threads,
               static_cast<int>(schedule_.tile * entry_bytes()));
+  }
+
+  // Several groups a tile only where a row is one.
+  Grid tiles() const {
+    const int64_t groups = schedule_.tile / group_;
+    if (merges()) return Grid({GridAxis{extent_.rows}, GridAxis{extent_.size, group_}});
+    return Grid({GridAxis{extent_.rows, groups}});
   }
 
   // The last merge leaves positions.
   void merge_runs(int64_t run, bool swapped) {
-    const bool last = 2 * run >= extent_.size;
-    const std::string to = last ? "out0" : fmt::format("entries + {}", swapped ? 0 : all_);
-    const std::string body = fmt::format(
+    std::string body = fmt::format(
         "  const int64_t at = int64_t{{block_index()}} * {0} + thread_index();\n"
-        "  if (at >= {1}) return;\n"
+        "  if (at >= {1}{4}) return;\n"
         "  auto* const entries = reinterpret_cast<{2}*>(workspace);\n"
-        "  const int64_t row = at / {3} * {3};\n"
-        "  merge_entry(entries + {4} + row, {5}, {3}, at - row, {6} + row);\n",
-        kMergeThreads, all_, entry(), extent_.size, swapped ? all_ : 0, run, to);
-    add_phase(fmt::format("merge{}", run), body, (all_ + kMergeThreads - 1) / kMergeThreads,
+        "  const int64_t row = at / {3} * {3};\n",
+        kMergeThreads, all_, entry(), extent_.size,
+        is_open() ? fmt::format(" || {} <= {}", extent_.size, run) : "");
+    const auto merge = [&](const std::string& to) {
+      return fmt::format("  merge_entry(entries + {} + row, {}, {}, at - row, {} + row);\n",
+                         swapped ? all_ : Dim(0), run, extent_.size, to);
+    };
+    const std::string on = fmt::format("entries + {}", swapped ? Dim(0) : all_);
+    if (!is_open())
+      body += merge(2 * run >= most_ ? "out0" : on);
+    else if (2 * run >= most_)
+      body += merge("out0");
+    else
+      body += fmt::format("  if ({} <= {})\n  {}  else\n  {}", extent_.size, 2 * run, merge("out0"),
+                          merge(on));
+    add_phase(fmt::format("merge{}", run), body, Grid({GridAxis{all_, kMergeThreads}}),
               kMergeThreads, 0);
   }
 
-  void add_phase(const std::string& name, const std::string& body, int64_t blocks, int threads,
+  void add_phase(const std::string& name, const std::string& body, const Grid& blocks, int threads,
                  int shared_bytes) {
     source_.text += cuda_kernel(name, graph_, threads, 1, body);
     source_.recipe.phases.push_back({name, blocks, threads, 1, shared_bytes});
@@ -94,9 +122,11 @@ class CudaSortKernel {
 
   const Graph& graph_;
   const CudaSortSchedule schedule_;
-  const SortExtent extent_;
-  int64_t group_ = 1, pieces_ = 1;  // entries sorted together; groups a row
-  int64_t all_ = 1;                 // entries of all rows
+  const SizedSort extent_;
+  int64_t most_ = 1;    // entries of the longest row
+  int64_t group_ = 1;   // entries sorted together
+  std::string pieces_;  // C text: groups a row
+  Dim all_ = 1;         // entries of all rows
   Source source_;
 };
 

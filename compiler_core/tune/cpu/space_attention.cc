@@ -21,15 +21,16 @@ struct Tile {
 // Best first. For a few rows, what a tile computes past the last row and the last key counts.
 std::vector<Tile> tiles_for(const AttentionProblem& problem, const Target& target, int lanes) {
   const bool wide = vector_bytes(target) == 64;
-  if (problem.rows > kFewRows)
+  const int64_t rows = problem.rows.constant(), keys = problem.keys.constant();
+  if (rows > kFewRows)
     return wide ? std::vector<Tile>{{12, 2}, {6, 4}, {14, 2}, {8, 3}}
                 : std::vector<Tile>{{6, 2}, {4, 3}, {5, 2}};
   std::vector<Tile> tiles =
       wide ? std::vector<Tile>{{12, 2}, {6, 4}, {14, 2}, {8, 3}, {16, 1}, {8, 2}, {8, 1}}
            : std::vector<Tile>{{6, 2}, {4, 3}, {5, 2}, {8, 1}, {4, 2}};
   const auto computed = [&](const Tile& tile) {
-    return round_up(problem.rows, tile.rows) *
-           round_up(std::min(problem.keys, kKeysATile), int64_t{lanes} * tile.vectors);
+    return round_up(rows, tile.rows) *
+           round_up(std::min(keys, kKeysATile), int64_t{lanes} * tile.vectors);
   };
   std::stable_sort(tiles.begin(), tiles.end(),
                    [&](const Tile& x, const Tile& y) { return computed(x) < computed(y); });
@@ -62,6 +63,7 @@ Schedule AttentionSchedule::to_schedule() const {
 
 std::vector<Schedule> attention_space(const Workload& workload, const Target& target) {
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
+  const int64_t rows = problem.rows.constant(), all_keys = problem.keys.constant();
   const int lanes = vector_bytes(target) / 4;
   const std::vector<Tile> tiles = tiles_for(problem, target, lanes);
   // Queries a block: packing a tile of keys and values is shared by them.
@@ -74,9 +76,10 @@ std::vector<Schedule> attention_space(const Workload& workload, const Target& ta
       if (&tile != &tiles[0] && (queries != 96 || keys != 128) && (queries != 192)) continue;
       const int64_t width = int64_t{lanes} * tile.vectors;
       AttentionSchedule made{lanes, tile.rows, tile.vectors, 0, 0};
-      made.queries = round_up(std::min(queries, problem.rows), tile.rows);
-      made.keys = round_up(std::min(keys, problem.keys), width);
-      const int64_t blocks = problem.batches * ((problem.rows + made.queries - 1) / made.queries);
+      made.queries = round_up(std::min(queries, rows), tile.rows);
+      made.keys = round_up(std::min(keys, all_keys), width);
+      const int64_t blocks =
+          problem.batches.constant() * ((rows + made.queries - 1) / made.queries);
       std::vector<Schedule>& list = blocks < units ? starved : full;
       const Schedule schedule = made.to_schedule();
       if (std::find(list.begin(), list.end(), schedule) == list.end()) list.push_back(schedule);
@@ -84,7 +87,7 @@ std::vector<Schedule> attention_space(const Workload& workload, const Target& ta
   if (full.empty()) {  // smaller blocks, so that nobody waits
     AttentionSchedule made{lanes, tiles[0].rows, tiles[0].vectors, 0, 0};
     made.queries = tiles[0].rows;
-    made.keys = round_up(std::min<int64_t>(128, problem.keys), int64_t{lanes} * made.vectors);
+    made.keys = round_up(std::min<int64_t>(128, all_keys), int64_t{lanes} * made.vectors);
     full.push_back(made.to_schedule());
   }
   full.insert(full.end(), starved.begin(), starved.end());

@@ -18,7 +18,7 @@ MatmulLines matmul_rows_of_a(const MatmulProblem& problem);
 MatmulLines matmul_columns_of_b(const MatmulProblem& problem);
 
 // Whether symbols are in the number of rows and matrices alone, and rows lie one behind the other:
-// what kernels of products with symbols are written for.
+// such rows are counted, all else of the operands is constant in the kernel.
 bool has_open_rows_alone(const SizedMatmul& problem);
 
 }  // namespace kiln

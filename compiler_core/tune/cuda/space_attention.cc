@@ -61,7 +61,7 @@ std::vector<Schedule> cuda_attention_space(const Workload& workload, const Targe
   for (const CudaAttentionSchedule& schedule : kSchedules) {
     const bool fits = schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
                       held(schedule, problem) <= kMostHeld;
-    const bool wasteful = schedule.keys > 32 && schedule.keys >= 2 * problem.keys;
+    const bool wasteful = schedule.keys > 32 && schedule.keys >= 2 * problem.keys.constant();
     if (fits && !wasteful) space.push_back(schedule.to_schedule());
   }
   // Wide heads of f32, on any target.

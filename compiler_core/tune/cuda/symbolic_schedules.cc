@@ -1,12 +1,17 @@
 #include "compiler_core/tune/cuda/symbolic_schedules.h"
 
 #include <algorithm>
+#include <bit>
 
-#include "compiler_core/tune/cuda/matmul_lines.h"
+#include "compiler_core/ir/affine.h"
+#include "compiler_core/tune/axis_extents.h"
 #include "compiler_core/tune/cuda/space_column_reduction.h"
 #include "compiler_core/tune/cuda/space_matmul.h"
 #include "compiler_core/tune/cuda/space_pointwise.h"
 #include "compiler_core/tune/cuda/space_row_reduction.h"
+#include "compiler_core/tune/cuda/space_scan.h"
+#include "compiler_core/tune/cuda/space_scatter.h"
+#include "compiler_core/tune/cuda/space_sort.h"
 
 namespace kiln {
 namespace {
@@ -52,6 +57,35 @@ CudaMatmulSchedule plain(const Graph& /*graph*/, CudaMatmulSchedule chosen) {
   return chosen;
 }
 
+CudaScanSchedule plain(const Graph& graph, CudaScanSchedule chosen) {
+  const SizedScan extent = SizedScan::of(graph);
+  if (!extent.inner.is(1) && !has_whole_vectors(extent.inner, chosen.lanes)) chosen.lanes = 1;
+  return chosen;
+}
+
+constexpr int64_t kOpenTile = 1024;  // entries of a tile, where there may be any number of them
+
+// A tile that serves what there may be at most, and many of which are merged in few turns.
+int open_tile(const Graph& graph, const Dim& entries, int chosen) {
+  if (entries.is_constant()) return chosen;
+  const int64_t most = std::clamp<int64_t>(upper_bound(entries, graph.symbols()), 64, kOpenTile);
+  return std::max(chosen, static_cast<int>(std::bit_ceil(static_cast<uint64_t>(most))));
+}
+
+CudaSortSchedule plain(const Graph& graph, CudaSortSchedule chosen) {
+  const int tile = open_tile(graph, SizedSort::of(graph).size, chosen.tile);
+  if (tile != chosen.tile) chosen.threads = std::max(chosen.threads, tile / 4);
+  chosen.tile = tile;
+  return chosen;
+}
+
+CudaScatterSchedule plain(const Graph& graph, CudaScatterSchedule chosen) {
+  const SizedScatter extent = SizedScatter::of(graph);
+  if (!has_whole_vectors(extent.row, chosen.lanes)) chosen.lanes = 1;
+  chosen.tile = open_tile(graph, extent.count, chosen.tile);
+  return chosen;
+}
+
 template <class Decisions>
 Result<std::vector<Schedule>> plain_forms(const Graph& graph, std::span<const Schedule> chosen) {
   std::vector<Schedule> space;
@@ -60,6 +94,15 @@ Result<std::vector<Schedule>> plain_forms(const Graph& graph, std::span<const Sc
     Schedule made = plain(graph, decisions).to_schedule();
     if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
   }
+  return space;
+}
+
+Result<std::vector<Schedule>> plain_convolutions(const Graph& graph,
+                                                 std::span<const Schedule> chosen) {
+  std::vector<Schedule> products(chosen.begin(), chosen.end());
+  for (Schedule& schedule : products) schedule.family = Family::kMatmul;
+  TRY(std::vector<Schedule> space, plain_forms<CudaMatmulSchedule>(graph, products));
+  for (Schedule& schedule : space) schedule.family = Family::kConvolution;
   return space;
 }
 
@@ -89,11 +132,17 @@ Result<std::vector<Schedule>> cuda_symbolic_schedules(const Workload& workload,
     case Family::kColumnReduction:
       return plain_forms<CudaColumnReductionSchedule>(workload.graph, chosen);
     case Family::kMatmul:
-      if (!has_open_rows_alone(SizedMatmul::of(workload.graph)))
-        return fail(Code::kUnsupported,
-                    "CUDA kernels of products whose columns or depth are known only at run time, "
-                    "or whose rows do not lie one behind the other, are not written yet");
       return plain_forms<CudaMatmulSchedule>(workload.graph, chosen);
+    case Family::kAttention:  // a tile's sizes are constants, whatever it is a part of
+      return std::vector<Schedule>(chosen.begin(), chosen.end());
+    case Family::kScan:
+      return plain_forms<CudaScanSchedule>(workload.graph, chosen);
+    case Family::kSort:
+      return plain_forms<CudaSortSchedule>(workload.graph, chosen);
+    case Family::kScatter:
+      return plain_forms<CudaScatterSchedule>(workload.graph, chosen);
+    case Family::kConvolution:
+      return plain_convolutions(workload.graph, chosen);
     default:
       return fail(Code::kUnsupported, "CUDA kernels of the family " +
                                           std::string(to_string(workload.family)) +

@@ -1,5 +1,6 @@
 #include "tests/compiler_core/codegen/attention_graphs.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -14,7 +15,9 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 class Writer {
  public:
-  explicit Writer(const AttentionGraph& wanted) : w_(wanted) {}
+  explicit Writer(const AttentionGraph& wanted) : w_(wanted) {
+    for (const Symbol& symbol : wanted.symbols) b_.symbol(symbol.range, symbol.hint);
+  }
 
   Graph run() {
     NodeId x = attend();
@@ -27,8 +30,8 @@ class Writer {
   }
 
  private:
-  Shape shape(std::initializer_list<int64_t> rest) const {
-    Shape all(w_.batch.begin(), w_.batch.end());
+  Shape shape(std::initializer_list<Dim> rest) const {
+    Shape all = w_.batch;
     all.insert(all.end(), rest.begin(), rest.end());
     return all;
   }
@@ -37,9 +40,21 @@ class Writer {
   }
   NodeId repeated(NodeId rows, const Shape& to) { return b_.broadcast(rows, to); }
 
+  // An input that is, or is read as, of this shape.
+  NodeId tokens(const Shape& own) {
+    if (!w_.heads_inside) return b_.input(w_.dtype, own);
+    const auto rank = static_cast<int>(own.size());
+    Shape stored = own;
+    std::rotate(stored.begin() + 1, stored.end() - 2, stored.end() - 1);
+    std::vector<int> axes = {0};
+    for (int axis = 2; axis + 1 < rank; ++axis) axes.push_back(axis);
+    axes.insert(axes.end(), {1, rank - 1});
+    return b_.permute(b_.input(w_.dtype, stored), axes);
+  }
+
   // [batch..., keys, width], of which `shared_by` of the last batch axis are one.
   NodeId operand(int64_t width) {
-    if (w_.shared_by == 1) return b_.input(w_.dtype, shape({w_.keys, width}));
+    if (w_.shared_by == 1) return tokens(shape({w_.keys, width}));
     Shape own = shape({w_.keys, width});
     Dim& heads = own[w_.batch.size() - 1];
     heads = heads.constant() / w_.shared_by;
@@ -47,12 +62,12 @@ class Writer {
     const auto at = static_cast<std::ptrdiff_t>(w_.batch.size());
     separate.insert(separate.begin() + at, 1);
     spread.insert(spread.begin() + at, w_.shared_by);
-    const NodeId x = b_.reshape(b_.input(w_.dtype, own), separate);
+    const NodeId x = b_.reshape(tokens(own), separate);
     return b_.reshape(b_.broadcast(x, spread), shape({w_.keys, width}));
   }
 
   NodeId attend() {
-    const NodeId query = b_.input(w_.dtype, shape({w_.rows, w_.depth}));
+    const NodeId query = tokens(shape({w_.rows, w_.depth}));
     const NodeId key = operand(w_.depth), value = operand(w_.columns);
     std::vector<int> axes(w_.batch.size() + 2);
     std::iota(axes.begin(), axes.end(), 0);

@@ -14,8 +14,10 @@ struct AttentionGraph {
   enum class Division { kBefore, kAfter };  // of the weights, by their sum
 
   DType dtype = DType::kF32;
-  std::vector<int64_t> batch = {};
-  int64_t rows = 16, keys = 16, depth = 16, columns = 16;
+  std::vector<Symbol> symbols = {};  // of the sizes of batch, rows and keys
+  Shape batch = {};
+  Dim rows = 16, keys = 16;
+  int64_t depth = 16, columns = 16;
   Mask mask = Mask::kNone;
   int64_t reach = 0;     // of a causal mask: how far past its own place a row sees
   bool guarded = false;  // rows that see nothing are 0
@@ -23,6 +25,8 @@ struct AttentionGraph {
   int64_t shared_by = 1;    // rows of the last batch axis that have one key and value
   bool transposed = false;  // the result as [rows, batch..., columns] within the first batch axis
   bool output_bias = false;
+  // Operands are read out of [batch 0, tokens, other batch axes, width], as projections leave them.
+  bool heads_inside = false;
 };
 inline constexpr AttentionGraph::Mask kEveryMask[] = {
     AttentionGraph::Mask::kNone, AttentionGraph::Mask::kCausal, AttentionGraph::Mask::kBool,

@@ -247,9 +247,42 @@ TEST(CudaSymbolicMatmul, AgreesForAnyRowsAndBatch) {
   }
 }
 
-TEST(CudaSymbolicMatmul, RefusesOpenColumnsAndDepth) {
-  for (const Which which : {Which::kColumns, Which::kDepth, Which::kAll})
-    EXPECT_NE(check_on_gpu(matmul(which, DType::kF32, true), {{1, 1}}, 1), "");
+TEST(CudaSymbolicMatmul, AgreesForAnyColumnsAndDepth) {
+  const Sizes sizes = with_zeros({{1, 1}, {3, 3}, {64, 1}, {97, 40}, {16, 130}});
+  for (const Which which : {Which::kColumns, Which::kDepth, Which::kAll}) {
+    EXPECT_EQ(check_on_gpu(matmul(which, DType::kF32, true), sizes, 2), "");
+    EXPECT_EQ(check_on_gpu(matmul(which, DType::kF32, false), sizes, 1), "");
+    EXPECT_EQ(check_on_gpu(matmul(which, DType::kBF16, false), sizes, 2), "");
+    EXPECT_EQ(check_on_gpu(matmul(which, DType::kF16, true), sizes, 1), "");
+  }
+  EXPECT_EQ(check_on_gpu(matmul(Which::kAll, DType::kF64, false), sizes, 1), "");
+}
+
+// Queries times keys, and weights times values: tokens of a head lie `heads` heads apart, in
+// aligned chunks, or one behind the other.
+TEST(CudaSymbolicMatmul, AgreesForTheProductsOfAttention) {
+  for (const char* heads : {"3", "1"})
+    for (const char* width : {"16", "20"}) {
+      const int64_t apart = std::stoll(heads) * std::stoll(width);
+      const std::string scores = fmt::format(
+          "kiln.graph 1\ns0 = symbol 1..1000 hint 24\ns1 = symbol 1..1000 hint 40\n"
+          "%0 = input 0 : bf16[s0,s1,{0},{1}]\n"
+          "%1 = view %0 strides=[{2}*s1,{1},{2},1] offset=[0] : bf16[s0,{0},s1,{1}]\n"
+          "%2 = input 1 : bf16[s0,s1,{0},{1}]\n"
+          "%3 = view %2 strides=[{2}*s1,{1},1,{2}] offset=[0] : bf16[s0,{0},{1},s1]\n"
+          "%4 = matmul %1 %3 : f32[s0,{0},s1,s1]\nreturn %4\n",
+          heads, width, apart);
+      const std::string mixed = fmt::format(
+          "kiln.graph 1\ns0 = symbol 1..1000 hint 24\ns1 = symbol 1..1000 hint 40\n"
+          "%0 = input 0 : bf16[s0,{0},s1,s1]\n"
+          "%1 = input 1 : bf16[s0,s1,{0},{1}]\n"
+          "%2 = view %1 strides=[{2}*s1,{1},{2},1] offset=[0] : bf16[s0,{0},s1,{1}]\n"
+          "%3 = matmul %0 %2 : f32[s0,{0},s1,{1}]\nreturn %3\n",
+          heads, width, apart);
+      const Sizes sizes = {{1, 1}, {2, 7}, {1, 16}, {3, 33}, {1, 130}};
+      EXPECT_EQ(check_on_gpu(parsed(scores.c_str(), Family::kMatmul), sizes, 1), "");
+      EXPECT_EQ(check_on_gpu(parsed(mixed.c_str(), Family::kMatmul), sizes, 1), "");
+    }
 }
 
 // x [images, 6, 9, 11] with padding; what is added to the result has its own value for each image.
@@ -277,6 +310,13 @@ TEST(SymbolicConvolution, AgreesForAnyNumberOfImages) {
   EXPECT_EQ(check_on_host(convolution(6, 1, 2), sizes, 1), "");
 }
 
+TEST(CudaSymbolicConvolution, AgreesForAnyNumberOfImages) {
+  const Sizes sizes = {{0}, {1}, {2}, {7}, {33}};
+  EXPECT_EQ(check_on_gpu(convolution(1, 3, 1), sizes, 2), "");
+  EXPECT_EQ(check_on_gpu(convolution(2, 3, 2), sizes, 1), "");
+  EXPECT_EQ(check_on_gpu(convolution(6, 1, 2), sizes, 1), "");
+}
+
 const Sizes kPairs = {{0, 3}, {3, 0}, {1, 1}, {7, 5}, {2, 100}, {70, 2}};
 
 TEST(SymbolicScan, AgreesWhicheverSizeIsOpen) {
@@ -288,6 +328,8 @@ TEST(SymbolicScan, AgreesWhicheverSizeIsOpen) {
     const Sizes few = {{0, 1}, {1, 2}, {3, 5}};
     const bool large = std::string(shape) == "[s0,20000,s1]";
     EXPECT_EQ(check_on_host(parsed(text.c_str(), Family::kScan), large ? few : kPairs, 1), "")
+        << shape;
+    EXPECT_EQ(check_on_gpu(parsed(text.c_str(), Family::kScan), large ? few : kPairs, 1), "")
         << shape;
   }
 }
@@ -303,7 +345,33 @@ TEST(SymbolicSort, AgreesForAnyRowsAndLength) {
                         : one ? Sizes{{0, 0}, {5, 0}, {80, 0}}
                               : kPairs;
     EXPECT_EQ(check_on_host(parsed(text.c_str(), Family::kSort), sizes, 1), "") << shape;
+    EXPECT_EQ(check_on_gpu(parsed(text.c_str(), Family::kSort), sizes, 1), "") << shape;
   }
+}
+
+// A row is cut into a constant number of pieces, of which there may be more than it has tiles; rows
+// longer and shorter than a tile, one of them or many.
+TEST(CudaSymbolicScan, PiecesAreRightWhateverTheLength) {
+  const Workload scan = parsed(R"(kiln.graph 1
+s0 = symbol 0..9223372036854775807 hint 300000
+%0 = input 0 : f32[s0]
+%1 = scan_sum %0 axis=0 : f32[s0]
+return %1
+)",
+                               Family::kScan);
+  EXPECT_EQ(check_on_gpu(scan, {{0}, {1}, {1000}, {70000}, {300000}}, 1), "");
+}
+TEST(CudaSymbolicSort, MergesAsManyRunsAsThereAre) {
+  const Workload sort = parsed(R"(kiln.graph 1
+s0 = symbol 0..9223372036854775807 hint 300
+s1 = symbol 0..9223372036854775807 hint 2
+%0 = input 0 : f32[s1,s0]
+%1 = argsort %0 descending=0 : i64[s1,s0]
+return %1
+)",
+                               Family::kSort);
+  EXPECT_EQ(check_on_gpu(sort, {{0, 2}, {1, 1}, {1024, 3}, {1025, 3}, {5000, 2}, {17000, 1}}, 1),
+            "");
 }
 
 // Rows, what is in one, and updates, each open in one of them.
@@ -320,10 +388,10 @@ TEST(SymbolicScatter, AgreesWhicheverSizeIsOpen) {
         "%0 = input 0 : {3}[{0},{1}]\n%1 = input 1 : i64[{2}]\n%2 = input 2 : {3}[{2},{1}]\n"
         "%3 = scatter %0 %1 %2 combine=add : {3}[{0},{1}]\nreturn %3\n",
         c.rows, c.row, c.count, c.dtype);
-    EXPECT_EQ(check_on_host(parsed(text.c_str(), Family::kScatter),
-                            {{0, 9}, {1, 1}, {40, 30}, {5000, 2}, {700, 1000}}, c.limit),
-              "")
-        << c.rows << c.row;
+    const Workload scatter = parsed(text.c_str(), Family::kScatter);
+    const Sizes sizes = {{0, 9}, {1, 1}, {40, 30}, {5000, 2}, {700, 1000}};
+    EXPECT_EQ(check_on_host(scatter, sizes, c.limit), "") << c.rows << c.row;
+    EXPECT_EQ(check_on_gpu(scatter, sizes, 1), "") << c.rows << c.row;
   }
 }
 

@@ -1,7 +1,9 @@
 // Whole programs whose sizes come at run time, in `default` mode: planned and compiled once, right
-// at every size.
+// at every size. Their kernels for CUDA run on the fake GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "compiler_core/compile/compiler.h"
@@ -11,6 +13,8 @@
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/passes/specialise.h"
 #include "compiler_core/runtime/executable.h"
+#include "compiler_core/tune/search_space.h"
+#include "tests/compiler_core/codegen/kernel_harness.h"
 
 namespace kiln {
 namespace {
@@ -106,6 +110,30 @@ class Model : public GraphBuilder {
     const NodeId wide = unary(Op::kTanh, linear(layer_norm(x), 2 * heads * width));
     return binary(Op::kAdd, x, linear(wide, heads * width));
   }
+  // The same of a language model: each head of keys and values serves two of queries, and no token
+  // sees those behind it.
+  NodeId causal_attention(NodeId x, int64_t heads, int64_t width) {
+    const Dim batch = shape(x)[0], positions = shape(x)[1];
+    const auto split = [&](int64_t own) {
+      const NodeId rows = linear(x, own * width);
+      return permute(reshape(rows, {batch, positions, own, width}), {0, 2, 1, 3});
+    };
+    const auto shared = [&] {
+      const NodeId own = reshape(split(heads / 2), {batch, heads / 2, 1, positions, width});
+      return reshape(broadcast(own, {batch, heads / 2, 2, positions, width}),
+                     {batch, heads, positions, width});
+    };
+    const NodeId q = split(heads), k = shared(), v = shared();
+    const NodeId scores = matmul(q, permute(k, {0, 1, 3, 2}));
+    const Shape full = shape(scores);
+    const NodeId place = iota(DType::kI64, positions);
+    const NodeId seen = binary(Op::kLe, broadcast_in(place, full, std::array{3}),
+                               broadcast_in(place, full, std::array{2}));
+    const NodeId hidden = broadcast(constant(kF32, -INFINITY), full);
+    const NodeId mixed = matmul(softmax(select(seen, scores, hidden)), v);
+    return linear(reshape(permute(mixed, {0, 2, 1, 3}), {batch, positions, heads * width}),
+                  heads * width);
+  }
   NodeId ids(Shape shape) { return input(DType::kI64, std::move(shape)); }
 
   NormalForm done(std::vector<NodeId> outputs) {
@@ -185,6 +213,22 @@ void expect_as_few_launches(const NormalForm& form, const std::vector<int64_t>& 
   EXPECT_EQ(plan(form.graph)->launches.size(), plan(fixed->graph)->launches.size());
 }
 
+// The first schedule of every kernel, on the fake GPU, at the sizes that the launches tell it.
+void expect_right_on_gpu(const NormalForm& form, const Sizes& sizes) {
+  const Target target = *Target::parse("cuda:sm_90a");
+  const auto planned = plan(form.graph);
+  ASSERT_TRUE(planned) << planned.error().message;
+  for (const Launch& launch : planned->launches) {
+    const Workload& kernel = planned->kernels[static_cast<size_t>(launch.kernel)];
+    const auto space = search_space(kernel, target);
+    ASSERT_TRUE(space) << to_string(kernel.family) << ": " << space.error().message;
+    Sizes dims;
+    for (const auto& symbols : sizes) dims.push_back(at(launch.dims, symbols));
+    EXPECT_EQ(testing::check_sizes(kernel, (*space)[0], target, dims), "")
+        << to_string(kernel.family);
+  }
+}
+
 // A stem, a residual of a strided window and a 1 x 1 shortcut, channels on their own, a classifier.
 TEST(DynamicPrograms, AConvolutionalNetworkOfAnyBatch) {
   Model m;
@@ -197,6 +241,7 @@ TEST(DynamicPrograms, AConvolutionalNetworkOfAnyBatch) {
   x = m.reshape(x, {m.shape(x)[0], 16});
   const NormalForm form = m.done({m.linear(x, 10)});
   expect_right(form, {{1}, {2}, {7}, {64}});
+  expect_right_on_gpu(form, {{1}, {5}});
   expect_as_few_launches(form, {8});
 }
 
@@ -229,7 +274,7 @@ TEST(DynamicPrograms, ATransformerBlockOfAnyBatch) {
   const NodeId x = m.input(kF32, {m.size(64, 4), 12, 32});
   const NormalForm form = m.done({m.block(x, 2, 16)});
   expect_right(form, {{1}, {2}, {9}});
-  EXPECT_EQ(plan(form.graph)->launches.size(), 12u);
+  expect_as_few_launches(form, {4});
 }
 
 TEST(DynamicPrograms, ATransformerBlockOfAnyBatchAndLength) {
@@ -237,7 +282,30 @@ TEST(DynamicPrograms, ATransformerBlockOfAnyBatchAndLength) {
   const NodeId x = m.input(kF32, {m.size(512, 4), m.size(512, 12), 32});
   const NormalForm form = m.done({m.block(x, 2, 16)});
   expect_right(form, {{1, 1}, {33, 2}, {7, 5}, {1, 130}});
-  EXPECT_EQ(plan(form.graph)->launches.size(), 12u);
+  expect_as_few_launches(form, {4, 12});
+}
+
+// Embeddings of tokens and of positions, a causal layer, logits, and the best token of each place.
+TEST(DynamicPrograms, ALanguageModelOfAnyBatchAndLength) {
+  Model m;
+  const Dim batch = m.size(256, 4), positions = m.size(128, 24);
+  NodeId x = m.gather(m.weight({50, 32}), m.ids({batch, positions}));
+  x = m.with(Op::kAdd, x, m.gather(m.weight({128, 32}), m.iota(DType::kI64, positions)));
+  x = m.binary(Op::kAdd, x, m.causal_attention(m.layer_norm(x), 4, 8));
+  const NodeId logits = m.linear(m.layer_norm(x), 50);
+  const NodeId best = m.with(Op::kEq, logits, m.last(Op::kReduceMax, logits));
+  const NodeId token = m.broadcast(m.iota(DType::kI64, 50), {batch, positions, 50});
+  const NodeId none = m.broadcast(m.constant_int(DType::kI64, 50), {batch, positions, 50});
+  const NormalForm form =
+      m.done({logits, m.reduce(Op::kReduceMin, m.select(best, token, none), {2})});
+  // Positions, batch: the order in which normalising numbers them.
+  expect_right(form, {{1, 1}, {7, 3}, {128, 1}});
+  expect_right_on_gpu(form, {{1, 1}, {19, 2}});
+  expect_as_few_launches(form, {24, 4});
+  const auto planned = plan(form.graph);
+  EXPECT_EQ(std::count_if(planned->kernels.begin(), planned->kernels.end(),
+                          [](const Workload& w) { return w.family == Family::kAttention; }),
+            1);
 }
 
 // The five greatest of each row, running sums of what they are, and counts of where they lie.
@@ -252,6 +320,7 @@ TEST(DynamicPrograms, SortsScansAndScattersOfAnyBatch) {
   const NodeId counts = m.scatter(m.weight({50}), flat, ones, Combine::kAdd);
   const NormalForm form = m.done({order, sums, counts, m.scan_sum(x, 0)});
   expect_right(form, {{1}, {2}, {33}, {2000}});
+  expect_right_on_gpu(form, {{1}, {70}});
   expect_as_few_launches(form, {32});
 }
 

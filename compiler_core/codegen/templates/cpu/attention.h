@@ -6,8 +6,9 @@
 //
 //   struct Problem   `stored` (memory type of query, key, value), sizes rows, keys, depth, columns,
 //                    the operands' row and column strides in elements, has_reach, reach
-//                    (AttentionProblem), normalised, guarded (AttentionPattern), and where a batch's
-//                    operands begin
+//                    (AttentionProblem), normalised, guarded (AttentionPattern), one_tile: one tile
+//                    holds all keys, and where a batch's operands begin. What is known at run time
+//                    only is a member, all else a constant
 //   struct Tiling    mr rows x vectors: the register tile; queries, keys: the block
 //   struct Scores    operator()(sums, batch, row, column, live): scores from sums of products;
 //                    within(...) the same where the mask is known to show all
@@ -39,33 +40,33 @@ struct Scratch {
 };
 
 // LANES elements of one row, contiguous or not.
-template <int64_t STRIDE, class Live>
-KILN_INLINE vf32 load_row(const Stored* p, Live live) {
-  if constexpr (STRIDE == 1)
-    return load(p, live);
-  else
-    return load_strided(p, STRIDE, live);
+template <class Live>
+KILN_INLINE vf32 load_row(const Stored* p, int64_t stride, Live live) {
+  return stride == 1 ? load(p, live) : load_strided(p, stride, live);
 }
 
-// `count` rows of WIDTH elements as floats, PITCH apart; zeros to the end of the last vector.
-template <int64_t WIDTH, int64_t ROW, int64_t COLUMN, int64_t PITCH>
-KILN_INLINE void copy_rows(const Stored* from, int64_t count, float* to) {
-  for (int64_t r = 0; r < count; ++r, from += ROW, to += PITCH) {
+// `count` rows of WIDTH elements as floats, PITCH apart; zeros to the end of the last vector. They
+// lie `row` apart, their elements `column`.
+template <int64_t WIDTH, int64_t PITCH>
+KILN_INLINE void copy_rows(const Stored* from, int64_t row, int64_t column, int64_t count,
+                           float* to) {
+  for (int64_t r = 0; r < count; ++r, from += row, to += PITCH) {
     int64_t c = 0;
     for (; c + LANES <= WIDTH; c += LANES)
-      store(to + c, load_row<COLUMN>(from + c * COLUMN, AllLanes{}), AllLanes{});
+      store(to + c, load_row(from + c * column, column, AllLanes{}), AllLanes{});
     if constexpr (WIDTH % LANES != 0)
-      store(to + c, load_row<COLUMN>(from + c * COLUMN, SomeLanes{WIDTH - c}), AllLanes{});
+      store(to + c, load_row(from + c * column, column, SomeLanes{WIDTH - c}), AllLanes{});
   }
 }
 
 // `count` keys, at most LANES, as columns of a panel. Missing ones are zeros.
-KILN_INLINE void transpose_keys(const Stored* from, int64_t count, float* panel) {
-  constexpr int64_t ROW = Problem::key_row, COLUMN = Problem::key_column;
-  if constexpr (ROW == 1) {  // columns already
+KILN_INLINE void transpose_keys(const Problem& problem, const Stored* from, int64_t count,
+                                float* panel) {
+  const int64_t row = problem.key_row, column = problem.key_column;
+  if (row == 1) {  // columns already
     for (int64_t p = 0; p < Problem::depth; ++p) {
-      const vf32 x = count == LANES  ? load(from + p * COLUMN, AllLanes{})
-                     : count > 0     ? load(from + p * COLUMN, SomeLanes{count})
+      const vf32 x = count == LANES  ? load(from + p * column, AllLanes{})
+                     : count > 0     ? load(from + p * column, SomeLanes{count})
                                      : vf32{};
       store(panel + p * Scratch::width, x, AllLanes{});
     }
@@ -76,19 +77,20 @@ KILN_INLINE void transpose_keys(const Stored* from, int64_t count, float* panel)
     vf32 x[LANES];
 #pragma GCC unroll 16
     for (int l = 0; l < LANES; ++l)
-      x[l] = l < count ? load_row<COLUMN>(from + l * ROW + p * COLUMN, AllLanes{}) : vf32{};
+      x[l] = l < count ? load_row(from + l * row + p * column, column, AllLanes{}) : vf32{};
     transpose_lanes(x);
 #pragma GCC unroll 16
     for (int l = 0; l < LANES; ++l) store(panel + (p + l) * Scratch::width, x[l], AllLanes{});
   }
   for (; p < Problem::depth; ++p)
     for (int64_t l = 0; l < LANES; ++l)
-      panel[p * Scratch::width + l] = l < count ? load_splat(from + l * ROW + p * COLUMN)[0] : 0;
+      panel[p * Scratch::width + l] = l < count ? load_splat(from + l * row + p * column)[0] : 0;
 }
 
-KILN_INLINE void pack_keys(const Stored* from, int64_t count, float* panels) {
+KILN_INLINE void pack_keys(const Problem& problem, const Stored* from, int64_t count,
+                           float* panels) {
   for (int64_t key = 0; key < count; key += LANES)
-    transpose_keys(from + key * Problem::key_row, smaller(count - key, LANES),
+    transpose_keys(problem, from + key * problem.key_row, smaller(count - key, LANES),
                    panels + key / Scratch::width * Scratch::width * Problem::depth +
                        key % Scratch::width);
 }
@@ -123,7 +125,7 @@ KILN_INLINE void multiply_keys(const float* query, const float* panel, float* sc
 }
 
 // One tile holds all keys: nothing is rescaled.
-constexpr bool kOneTile = Problem::keys <= Tiling::keys;
+constexpr bool kOneTile = Problem::one_tile;
 
 // mr rows of results: rescaled, plus `keys` weighted values, from column `c` on.
 template <int VECTORS>
@@ -199,15 +201,16 @@ KILN_INLINE void weigh_rows(float* rows, int64_t keys, const Score& score, float
 
 // ---- A block: `rows` queries from `row` on, of one batch.
 template <class Epilogue>
-KILN_INLINE void finish_row(const float* sums, float greatest, float total, int64_t batch,
-                            int64_t row, const Epilogue& epilogue) {
+KILN_INLINE void finish_row(const Problem& problem, const float* sums, float greatest, float total,
+                            int64_t batch, int64_t row, const Epilogue& epilogue) {
   const bool blind = greatest == -infinity_f32();
-  const float by = blind ? (Problem::guarded ? 0 : nan_f32()) : Problem::normalised ? total : 1;
+  const float none = Problem::guarded || problem.keys == 0 ? 0 : nan_f32();
+  const float by = blind ? none : Problem::normalised ? total : 1;
   const auto result = [&](int64_t c) KILN_LAMBDA {
     const vf32 x = load(sums + c, AllLanes{});
     return blind ? splat<vf32>(by) : x / by;
   };
-  const vf32 sum = splat<vf32>(blind && !Problem::guarded ? nan_f32() : total);
+  const vf32 sum = splat<vf32>(blind && !Problem::guarded ? none : total);
   int64_t c = 0;
   for (; c + LANES <= Problem::columns; c += LANES)
     epilogue(result(c), sum, batch, row, c, AllLanes{});
@@ -216,16 +219,16 @@ KILN_INLINE void finish_row(const float* sums, float greatest, float total, int6
 }
 
 template <class Scores, class Epilogue>
-KILN_INLINE void attend(const Stored* query, const Stored* key, const Stored* value, int64_t batch,
-                        int64_t row, float* scratch, const Scores& scores,
-                        const Epilogue& epilogue) {
-  const int64_t rows = smaller(Problem::rows - row, Tiling::queries);
+KILN_INLINE void attend(const Problem& problem, const Stored* query, const Stored* key,
+                        const Stored* value, int64_t batch, int64_t row, float* scratch,
+                        const Scores& scores, const Epilogue& epilogue) {
+  const int64_t rows = smaller(problem.rows - row, Tiling::queries);
   float* const q = scratch + Scratch::query;
   float* const sums = scratch + Scratch::sums;
   float *const greatest = scratch + Scratch::greatest, *const total = scratch + Scratch::total;
   float* const factor = scratch + Scratch::factor;
-  copy_rows<Problem::depth, Problem::query_row, Problem::query_column, Scratch::depth_pitch>(
-      query + row * Problem::query_row, rows, q);
+  copy_rows<Problem::depth, Scratch::depth_pitch>(query + row * problem.query_row,
+                                                  problem.query_row, problem.query_column, rows, q);
   for (int64_t i = rows * Scratch::depth_pitch; i < round_up(rows, Tiling::mr) * Scratch::depth_pitch;
        ++i)
     q[i] = 0;
@@ -236,13 +239,14 @@ KILN_INLINE void attend(const Stored* query, const Stored* key, const Stored* va
   }
   // Keys beyond are hidden from all rows of the block.
   const int64_t end = Problem::has_reach
-                          ? smaller(Problem::keys, larger(0, row + rows + Problem::reach))
-                          : Problem::keys;
+                          ? smaller(problem.keys, larger(0, row + rows + problem.reach))
+                          : problem.keys;
   for (int64_t first = 0; first < end; first += Tiling::keys) {
     const int64_t keys = smaller(end - first, Tiling::keys);
-    pack_keys(key + first * Problem::key_row, keys, scratch + Scratch::key);
-    copy_rows<Problem::columns, Problem::value_row, Problem::value_column, Scratch::columns>(
-        value + first * Problem::value_row, keys, scratch + Scratch::value);
+    pack_keys(problem, key + first * problem.key_row, keys, scratch + Scratch::key);
+    copy_rows<Problem::columns, Scratch::columns>(value + first * problem.value_row,
+                                                  problem.value_row, problem.value_column, keys,
+                                                  scratch + Scratch::value);
     for (int64_t r = 0; r < rows; r += Tiling::mr) {
       float* const tile = scratch + Scratch::score + r * Scratch::score_pitch;
       for (int64_t k = 0; k < keys; k += Scratch::width)
@@ -255,7 +259,7 @@ KILN_INLINE void attend(const Stored* query, const Stored* key, const Stored* va
         const auto with = [&](auto score) KILN_LAMBDA {
           weigh_rows<ROWS>(products, keys, score, greatest + r + i, total + r + i, factor + r + i);
         };
-        if (Problem::has_within && first + keys - 1 <= at + Problem::reach)
+        if (Problem::has_within && first + keys - 1 <= at + problem.reach)
           with([&](vf32 x, int64_t j, int64_t k, auto live) KILN_LAMBDA {
             return scores.within(x, batch, at + j, first + k, live);
           });
@@ -279,7 +283,7 @@ KILN_INLINE void attend(const Stored* query, const Stored* key, const Stored* va
     }
   }
   for (int64_t r = 0; r < rows; ++r)
-    finish_row(sums + r * Scratch::columns, greatest[r], total[r], batch, row + r, epilogue);
+    finish_row(problem, sums + r * Scratch::columns, greatest[r], total[r], batch, row + r, epilogue);
 }
 
 }  // namespace

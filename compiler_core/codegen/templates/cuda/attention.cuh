@@ -3,10 +3,11 @@
 // registers that the tensor cores leave them in, are weighed there (online softmax, as in
 // cpu/attention.h), and are the first operand of the second product as they lie.
 //
-// The generated source says: struct Problem (rows, keys, depth, columns; has_reach, reach,
-// has_within, normalised, guarded), struct Tiling (warps, keys, stages, depth and columns rounded up
-// to whole chunks) and how Query, Key and Value lie: `stored`, token_stride, stride, `async` (rows in
-// aligned chunks of 16 bytes).
+// The generated source says how Query, Key and Value lie: `stored`, token_stride, stride, `async`
+// (rows in aligned chunks of 16 bytes); struct Problem (rows, keys, depth, columns; has_reach, reach,
+// has_within, normalised, guarded; a query, key and value of those); struct Tiling (warps, keys,
+// stages, depth and columns rounded up to whole chunks). What is known at run time only is a member,
+// all else a constant.
 //
 // Which barrier protects what. Tile t lies in stage t % stages. At the head of step t every thread
 // has waited for its own copies of tile t and then meets the others, so that tile t lies in shared
@@ -19,8 +20,8 @@ using TokenTile = SharedTile<typename Operand::stored, rows, width, 1>;
 // Brings tokens [first, first + rows) into a tile of rows. What is past `count` tokens or `size`
 // elements becomes zeros.
 template <class Operand, int rows, int width, int size>
-KILN_INLINE void fetch_tokens(const typename Operand::stored* operand, int first, int count,
-                              char* tile) {
+KILN_INLINE void fetch_tokens(const Operand& layout, const typename Operand::stored* operand,
+                              int first, int count, char* tile) {
   using Stored = typename Operand::stored;
   using Tile = TokenTile<Operand, rows, width>;
   _Pragma("unroll 1") for (int i = thread_index(); i < rows * Tile::chunks;
@@ -30,8 +31,8 @@ KILN_INLINE void fetch_tokens(const typename Operand::stored* operand, int first
     const int exist = left < 0 ? 0 : left < Tile::in_chunk ? left : Tile::in_chunk;
     const Stored* from = operand;  // an address that exists
     if (exist > 0)
-      from += static_cast<index_t>(first + row) * Operand::token_stride +
-              static_cast<index_t>(chunk * Tile::in_chunk) * Operand::stride;
+      from += static_cast<index_t>(first + row) * layout.token_stride +
+              static_cast<index_t>(chunk * Tile::in_chunk) * layout.stride;
     if constexpr (Operand::async) {
       cp_async_16(tile + Tile::chunk_at(row, chunk), from, exist * static_cast<int>(sizeof(Stored)));
     } else {
@@ -39,7 +40,7 @@ KILN_INLINE void fetch_tokens(const typename Operand::stored* operand, int first
       _Pragma("unroll") for (int e = 0; e < Tile::in_chunk; ++e) {
         if (e >= exist) continue;
         Bits<sizeof(Stored)> x;
-        load_input(from + e * Operand::stride, x);
+        load_input(from + e * layout.stride, x);
         const int byte = e * static_cast<int>(sizeof(Stored));
         word[byte / 4] |= x.word[0] << (byte % 4 * 8);
       }
@@ -118,13 +119,14 @@ struct Attention {
   float sum[used_columns / 8][4];
   float greatest[2], total[2];  // of rows g and g + 8
 
-  KILN_INLINE void fetch(const Stored* key, const Stored* value, int tile, int end, char* shared) {
+  KILN_INLINE void fetch(const Problem& problem, const Stored* key, const Stored* value, int tile,
+                         int end, char* shared) {
     if (tile * Tiling::keys < end) {
       char* stage = shared + QueryTile::bytes + tile % Tiling::stages * stage_bytes;
-      fetch_tokens<Key, Tiling::keys, Tiling::depth, Problem::depth>(key, tile * Tiling::keys,
-                                                                     Problem::keys, stage);
+      fetch_tokens<Key, Tiling::keys, Tiling::depth, Problem::depth>(
+          problem.key, key, tile * Tiling::keys, problem.keys, stage);
       fetch_tokens<Value, Tiling::keys, Tiling::columns, Problem::columns>(
-          value, tile * Tiling::keys, Problem::keys, stage + KeyTile::bytes);
+          problem.value, value, tile * Tiling::keys, problem.keys, stage + KeyTile::bytes);
     }
     cp_async_commit();
   }
@@ -168,14 +170,14 @@ struct Attention {
 
   // Products become scores, where there are a row and a key.
   template <class Score>
-  KILN_MEMBER void finish_scores(int row, int key, const Score& scores) {
+  KILN_MEMBER void finish_scores(const Problem& problem, int row, int key, const Score& scores) {
     const int lane = thread_index() % 32;
     row += thread_index() / 32 * 16 + lane / 4;
     key += lane % 4 * 2;
     _Pragma("unroll") for (int j = 0; j < Tiling::keys / 8; ++j)
       _Pragma("unroll") for (int i = 0; i < 4; i += LANES) {
         const int at_row = row + i / 2 * 8, at_key = key + j * 8 + i % 2;
-        const bool live = at_row < Problem::rows && at_key < Problem::keys;
+        const bool live = at_row < problem.rows && at_key < problem.keys;
         Vec<float> x;
         KILN_EACH_LANE x[l] = live ? score[j][i + l] : -infinity_f32();
         if (live) x = scores(x, at_row, at_key);
@@ -210,7 +212,7 @@ struct Attention {
   }
 
   template <class Finish>
-  KILN_MEMBER void finish(int row, const Finish& store) {
+  KILN_MEMBER void finish(const Problem& problem, int row, const Finish& store) {
     const int lane = thread_index() % 32;
     row += thread_index() / 32 * 16 + lane / 4;
     _Pragma("unroll") for (int half = 0; half < 2; ++half) {
@@ -220,9 +222,9 @@ struct Attention {
     _Pragma("unroll") for (int j = 0; j < used_columns / 8; ++j)
       _Pragma("unroll") for (int i = 0; i < 4; i += LANES) {
         const int half = i / 2, at_row = row + half * 8, column = j * 8 + lane % 4 * 2 + i % 2;
-        if (at_row >= Problem::rows || column >= Problem::columns) continue;
+        if (at_row >= problem.rows || column >= Problem::columns) continue;
         const bool blind = greatest[half] == -infinity_f32();
-        const float none = Problem::guarded ? 0.0f : nan_f32();
+        const float none = Problem::guarded || problem.keys == 0 ? 0.0f : nan_f32();
         Vec<float> x;
         KILN_EACH_LANE x[l] = blind                  ? none
                               : Problem::normalised ? sum[j][i + l] / total[half]
@@ -234,9 +236,10 @@ struct Attention {
 
 // A block of query rows from `row` on.
 template <class Core, class Score, class Within, class Finish>
-KILN_INLINE void attend(const typename Query::stored* query, const typename Query::stored* key,
-                        const typename Query::stored* value, int row, char* shared,
-                        const Score& scores, const Within& within, const Finish& store) {
+KILN_INLINE void attend(const Problem& problem, const typename Query::stored* query,
+                        const typename Query::stored* key, const typename Query::stored* value,
+                        int row, char* shared, const Score& scores, const Within& within,
+                        const Finish& store) {
   using This = Attention<Core>;
   This state;
   _Pragma("unroll") for (auto& matrix : state.sum)
@@ -246,31 +249,31 @@ KILN_INLINE void attend(const typename Query::stored* query, const typename Quer
     state.total[half] = 0;
   }
   // Keys beyond are hidden from all rows of the block.
-  const int last = (row + This::block_rows < Problem::rows ? row + This::block_rows : Problem::rows);
-  const int seen = last + Problem::reach;
-  const int end = !Problem::has_reach || seen > Problem::keys ? Problem::keys : seen;
-  fetch_tokens<Query, This::block_rows, Tiling::depth, Problem::depth>(query, row, Problem::rows,
-                                                                       shared);
+  const int last = (row + This::block_rows < problem.rows ? row + This::block_rows : problem.rows);
+  const int seen = last + problem.reach;
+  const int end = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
+  fetch_tokens<Query, This::block_rows, Tiling::depth, Problem::depth>(problem.query, query, row,
+                                                                       problem.rows, shared);
   _Pragma("unroll 1") for (int tile = 0; tile < Tiling::stages - 1; ++tile)
-    This::fetch(key, value, tile, end, shared);
+    This::fetch(problem, key, value, tile, end, shared);
   _Pragma("unroll 1") for (int tile = 0; tile * Tiling::keys < end; ++tile) {
-    This::fetch(key, value, tile + Tiling::stages - 1, end, shared);
+    This::fetch(problem, key, value, tile + Tiling::stages - 1, end, shared);
     cp_async_wait<Tiling::stages - 1>();
     block_barrier();
     const char* stage =
         shared + This::QueryTile::bytes + tile % Tiling::stages * This::stage_bytes;
     state.multiply_keys(shared, stage);
     const int first = tile * Tiling::keys;
-    if (Problem::has_within && first + Tiling::keys - 1 <= row + Problem::reach)
-      state.finish_scores(row, first, within);
+    if (Problem::has_within && first + Tiling::keys - 1 <= row + problem.reach)
+      state.finish_scores(problem, row, first, within);
     else
-      state.finish_scores(row, first, scores);
+      state.finish_scores(problem, row, first, scores);
     state.weigh();
     state.add_values(stage + This::KeyTile::bytes);
     block_barrier();
   }
   cp_async_wait<0>();
-  state.finish(row, store);
+  state.finish(problem, row, store);
 }
 
 }  // namespace

@@ -98,10 +98,10 @@ struct Staging { static constexpr int pitch = Tiling::columns + 8; };
 
 // The sums of steps [begin, end) for the tile at (row, column) of the product of a and b, staged at
 // the start of `shared`. Every thread of the block calls it; the staged sums are whole when it
-// returns.
-template <class Sums, class A, class B, class Tiling>
-KILN_INLINE void multiply_tile(const typename A::stored* a, const typename B::stored* b, int row,
-                               int column, int begin, int end, char* shared) {
+// returns. a and b are what their loaders fetch from.
+template <class Sums, class A, class B, class Tiling, class FromA, class FromB>
+KILN_INLINE void multiply_tile(const FromA& a, const FromB& b, int row, int column, int begin,
+                               int end, char* shared) {
   constexpr int stages = Tiling::stages, depth = Tiling::depth;
   Loader<A, Tiling, Tiling::rows> of_a;
   Loader<B, Tiling, Tiling::columns> of_b;

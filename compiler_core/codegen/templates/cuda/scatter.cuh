@@ -46,6 +46,13 @@ KILN_INLINE int64_t chunk_end(int64_t at, int64_t count) {
   const int64_t end = (at / chunk_entries() + 1) * chunk_entries();
   return end < count ? end : count;
 }
+// Whether merging runs of `run` until `count` entries are one, from one half of the workspace to the
+// other, ends in the other.
+KILN_INLINE bool ends_swapped(int64_t run, int64_t count) {
+  bool swapped = false;
+  for (; run < count; run *= 2) swapped = !swapped;
+  return swapped;
+}
 
 // Where a row began before this chunk: what the chunk has of it, by `across` threads.
 template <class How, int across, class V, class T, class Partial>

@@ -1,0 +1,41 @@
+// Kernels of every family whose sizes come at run time, through the real NVRTC: what no GPU is
+// needed to notice. Skipped where there is no NVRTC.
+#include <gtest/gtest.h>
+
+#include "compiler_core/compile/nvrtc.h"
+#include "compiler_core/tune/search_space.h"
+#include "tests/compiler_core/codegen/open_workloads.h"
+
+namespace kiln {
+namespace {
+
+class OpenCandidates : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(OpenCandidates, CompileAndStayInRegisters) {
+  const auto nvrtc = Nvrtc::find();
+  if (!nvrtc) GTEST_SKIP() << nvrtc.error().message;
+  Target target = *Target::parse(GetParam());
+  target.units = target.isa == "sm_80" ? 108 : 132;
+  for (const testing::OpenWorkload& open : testing::open_workloads()) {
+    const auto workload = testing::workload_of(open);
+    ASSERT_TRUE(workload) << open.name << ": " << workload.error().message;
+    const auto space = search_space(*workload, target);
+    ASSERT_TRUE(space) << open.name << ": " << space.error().message;
+    const size_t count = std::min<size_t>(space->size(), 3);
+    for (size_t i = 0; i < count; ++i) {
+      const Schedule& schedule = (*space)[i * space->size() / count];
+      const std::string name = std::string(open.name) + ", " + schedule.to_string() + ": ";
+      const auto source = lower(*workload, schedule, target);
+      ASSERT_TRUE(source) << name << source.error().message;
+      const auto object = nvrtc->compile(*source, target);
+      ASSERT_TRUE(object) << name << object.error().message.substr(0, 2000);
+      EXPECT_EQ(object->resources.spill_bytes + object->resources.stack_bytes, 0) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, OpenCandidates, ::testing::Values("cuda:sm_80", "cuda:sm_90a"),
+                         [](const auto& test) { return std::string(test.param).substr(5); });
+
+}  // namespace
+}  // namespace kiln
