@@ -256,8 +256,8 @@ Result<std::vector<Entry>> Ledger::page(Database& db, EntryKind kind, const Dige
   for (;;) {
     TRY(const bool row, query.next());
     if (!row) return entries;
-    TRY(Entry entry, read_entry(query));
-    entries.push_back(std::move(entry));
+    TRY(const Entry entry, read_entry(query));
+    entries.push_back(entry);
   }
 }
 
