@@ -8,7 +8,9 @@
 //                                                        all cores
 //
 // A program that is one kernel either way reads 1 by construction, and one without temporaries has
-// no arena: means are given with and without them.
+// no arena: means are given with and without them. Beside each program stands what its products
+// (convolutions, attention) take alone, as op by op runs them: were all else free, that is how much
+// faster fusion could be. A program without any has no such bound; in the mean it counts as it is.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,12 +26,14 @@
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/runtime/executable.h"
 #include "tests/bench/kernel_tuner.h"
+#include "tests/bench/products_alone.h"
 
 namespace kiln::bench {
 namespace {
 
 struct Side {
   Executable executable;
+  ProductsAlone products;
   size_t launches = 0;
   int64_t arena = 0, temporaries = 0;
   int temporary_buffers = 0;
@@ -60,8 +64,10 @@ Result<Side> make_side(const NormalForm& form, const HostCompiler& compiler,
       temporaries += elements * size_of(buffer.spec.dtype);
       ++temporary_buffers;
     }
+  TRY(ProductsAlone products, ProductsAlone::load(made.program, made.artifacts, sizes));
   TRY(Executable executable, Executable::load(std::move(made.program), made.artifacts));
-  return Side{std::move(executable), launches, arena, temporaries, temporary_buffers, {}};
+  return Side{std::move(executable), std::move(products), launches, arena,
+              temporaries,           temporary_buffers,   {}};
 }
 
 // Tensors of a program's inputs, and of its outputs.
@@ -83,9 +89,16 @@ struct Tensors {
 
 struct Ratio {
   double fused_us = 0, ops_us = 0, core_us = 0;
+  double products_us = 0;  // 0: has none
   size_t fused_launches = 0, ops_launches = 0, core_launches = 0;
   int64_t arena = 0, temporaries = 0;
   int temporary_buffers = 0;
+
+  double times_faster() const { return ops_us / fused_us; }
+  // Were all but the products free.
+  double bound() const {
+    return products_us > 0 ? std::max(ops_us / products_us, times_faster()) : times_faster();
+  }
 };
 
 Result<Ratio> measure(const std::string& file, const HostCompiler& compiler, ThreadPool& pool,
@@ -105,7 +118,8 @@ Result<Ratio> measure(const std::string& file, const HostCompiler& compiler, Thr
     if (buffer.kind == Buffer::Kind::kInput) TRY_STATUS(inputs.add(buffer.spec, sizes));
   for (const int buffer : shape.output_buffers)
     TRY_STATUS(outputs.add(shape.buffers[static_cast<size_t>(buffer)].spec, sizes));
-  for (int run = 0; run <= runs; ++run)
+  std::vector<double> products;
+  for (int run = 0; run <= runs; ++run) {
     for (Side* side : {&fused, &ops, &core}) {
       Status status;
       const double us = microseconds_of(
@@ -113,9 +127,14 @@ Result<Ratio> measure(const std::string& file, const HostCompiler& compiler, Thr
       TRY_STATUS(status);
       if (run > 0) side->samples.push_back(us);
     }
-  return Ratio{median(fused.samples), median(ops.samples), median(core.samples),
-               fused.launches,        ops.launches,        core.launches,
-               fused.arena,           fused.temporaries,   fused.temporary_buffers};
+    if (ops.products.empty()) continue;
+    const double us = microseconds_of([&] { ops.products.run(pool); });
+    if (run > 0) products.push_back(us);
+  }
+  return Ratio{median(fused.samples),  median(ops.samples), median(core.samples),
+               median(products),       fused.launches,      ops.launches,
+               core.launches,          fused.arena,         fused.temporaries,
+               fused.temporary_buffers};
 }
 
 class GeometricMean {
@@ -134,15 +153,19 @@ class GeometricMean {
 
 // Over all programs, and over those whose plan has fewer launches than op by op.
 struct Summary {
-  GeometricMean all, fused, core;
+  GeometricMean all, fused, core, bound, bound_fused;
   double shares = 0, shares_of_several = 0;  // arena / temporaries
   int with_temporaries = 0, with_several = 0;
   int64_t arena = 0, temporaries = 0;
 
   void add(const Ratio& ratio) {
-    all.add(ratio.ops_us / ratio.fused_us);
+    all.add(ratio.times_faster());
+    bound.add(ratio.bound());
     core.add(ratio.core_us / ratio.fused_us);
-    if (ratio.fused_launches < ratio.ops_launches) fused.add(ratio.ops_us / ratio.fused_us);
+    if (ratio.fused_launches < ratio.ops_launches) {
+      fused.add(ratio.times_faster());
+      bound_fused.add(ratio.bound());
+    }
     if (ratio.temporaries == 0) return;
     const double share = static_cast<double>(ratio.arena) / static_cast<double>(ratio.temporaries);
     shares += share;
@@ -160,17 +183,20 @@ struct Summary {
         fmt::runtime(
             json ? R"({{"programs":{},"geometric_mean":{:.3f},"fused_programs":{},)"
                    R"("geometric_mean_fused":{:.3f},"geometric_mean_core_ops":{:.3f},)"
+                   R"("bound":{:.3f},"bound_fused":{:.3f},)"
                    R"("arena_share":{:.3f},"programs_with_temporaries":{},)"
                    R"("arena_share_of_several":{:.3f},"programs_with_several":{},)"
                    R"("arena_share_of_bytes":{:.3f}}})"
                    "\n"
                  : "{} programs: {:.2f} times faster than op by op (geometric mean); the {} that "
                    "are more launches op by op: {:.2f}; against each op of the graph: {:.2f}\n"
+                   "were all but products, convolutions and attention free: {:.2f}; of those that "
+                   "are more launches op by op: {:.2f}\n"
                    "arenas: {:.2f} of the temporaries in the mean of the {} programs that have "
                    "any, {:.2f} of the {} that have two or more, {:.2f} of all bytes together\n"),
-        all.count(), all.value(), fused.count(), fused.value(), core.value(),
-        mean(shares, with_temporaries), with_temporaries, mean(shares_of_several, with_several),
-        with_several,
+        all.count(), all.value(), fused.count(), fused.value(), core.value(), bound.value(),
+        bound_fused.value(), mean(shares, with_temporaries), with_temporaries,
+        mean(shares_of_several, with_several), with_several,
         temporaries == 0 ? 0 : static_cast<double>(arena) / static_cast<double>(temporaries));
   }
 };
@@ -202,16 +228,16 @@ int run(std::vector<std::string> files, int runs, int threads, bool json) {
     summary.add(*ratio);
     fmt::print(
         fmt::runtime(
-            json
-                ? R"({{"name":"{}","fused_us":{:.2f},"op_by_op_us":{:.2f},"core_ops_us":{:.2f},)"
-                  R"("launches":{},"op_by_op_launches":{},"core_op_launches":{},)"
-                  R"("arena_bytes":{},"temporary_bytes":{},"temporaries":{}}})"
-                  "\n"
-                : "{:<20} us: fused {:>7.1f}  op by op {:>7.1f}  core ops {:>7.1f}  launches {:>3} "
-                  "of {:>4} of {:>4}  arena {:>7} of {:>7} B in {:>3}\n"),
-        name, ratio->fused_us, ratio->ops_us, ratio->core_us, ratio->fused_launches,
-        ratio->ops_launches, ratio->core_launches, ratio->arena, ratio->temporaries,
-        ratio->temporary_buffers);
+            json ? R"({{"name":"{}","fused_us":{:.2f},"op_by_op_us":{:.2f},"core_ops_us":{:.2f},)"
+                   R"("products_us":{:.2f},)"
+                   R"("launches":{},"op_by_op_launches":{},"core_op_launches":{},)"
+                   R"("arena_bytes":{},"temporary_bytes":{},"temporaries":{}}})"
+                   "\n"
+                 : "{:<20} us: fused {:>7.1f}  op by op {:>7.1f}  core ops {:>7.1f}  products "
+                   "{:>7.1f}  launches {:>3} of {:>4} of {:>4}  arena {:>7} of {:>7} B in {:>3}\n"),
+        name, ratio->fused_us, ratio->ops_us, ratio->core_us, ratio->products_us,
+        ratio->fused_launches, ratio->ops_launches, ratio->core_launches, ratio->arena,
+        ratio->temporaries, ratio->temporary_buffers);
     std::fflush(stdout);
   }
   summary.print(json);
