@@ -236,9 +236,11 @@ class ColumnRanking {
     return schedule.keep ? 512 : 1024;
   }
   int64_t slots(const CudaColumnReductionSchedule& schedule) const {
-    // Clusters stay inside a GPC, of 16 or 18 SMs.
+    // Clusters stay inside a GPC, of 16 or 18 SMs; a small device, or a part of one, is less than
+    // that.
     const int64_t blocks = resident(schedule);
-    const int64_t sms = 2 * blocks % schedule.cluster == 0 ? limits_.sms : limits_.sms / 16 * 16;
+    const bool fills = 2 * blocks % schedule.cluster == 0 || limits_.sms < 16;
+    const int64_t sms = fills ? limits_.sms : limits_.sms / 16 * 16;
     return sms * blocks;
   }
 

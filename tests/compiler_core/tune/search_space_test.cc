@@ -64,6 +64,21 @@ TEST(SearchSpace, RefusesTargetsWithoutKernels) {
   }
 }
 
+// A slice of a large GPU, or a small one: fewer SMs than a cluster's GPC has.
+TEST(SearchSpace, IsListedForDevicesOfAFewSms) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {3, 200, 40});
+  const auto sums = make_workload(*b.finish({b.reduce(Op::kReduceSum, x, {1})}));
+  ASSERT_TRUE(sums) << sums.error().message;
+  for (const int units : {1, 7, 16}) {
+    Target target = *Target::parse("cuda:sm_90a");
+    target.units = units;
+    const auto space = search_space(sums->workload, target);
+    ASSERT_TRUE(space) << space.error().message;
+    EXPECT_FALSE(space->empty()) << units;
+  }
+}
+
 TEST(ReductionPasses, SoftmaxTakesThreeLoopsAndKeepsTheExponential) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {8, 64});
