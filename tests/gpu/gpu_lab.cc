@@ -48,4 +48,9 @@ Artifact GpuLab::compile(const std::string& body, Recipe recipe) const {
   return compiled ? std::move(compiled->artifact) : Artifact{};
 }
 
+Result<Artifact> GpuLab::compile(const Source& source) const {
+  TRY(auto compiled, nvrtc_->compile(source, device_->facts().target()));
+  return std::move(compiled.artifact);
+}
+
 }  // namespace kiln::test

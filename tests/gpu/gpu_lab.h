@@ -29,6 +29,8 @@ class GpuLab {
   const Artifact& instruments_artifact() const { return instruments_artifact_; }
   // `body` stands behind device.cuh. Fails the test and gives nothing when it is refused.
   Artifact compile(const std::string& body, Recipe recipe) const;
+  // Code that was generated, with its preamble.
+  Result<Artifact> compile(const Source& source) const;
 
  private:
   static Result<std::unique_ptr<GpuLab>> make();
