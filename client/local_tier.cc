@@ -3,6 +3,14 @@
 #include "compiler_core/base/unpublished.h"
 
 namespace kiln {
+namespace {
+
+// A file that could not be read says nothing about what is in it: no reason to give it up.
+bool is_the_machines(const Error& error) {
+  return error.code == Code::kUnavailable || error.code == Code::kInternal;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<LocalTier>> LocalTier::open(const Path& root, int64_t max_bytes) {
   std::error_code error;
@@ -41,8 +49,9 @@ Result<Signature> LocalTier::check(const Digest& key, const std::string& manifes
   TRY(Signature came_with, Signature::parse(origin));
   TRY(const Signature copied, Signature::parse(text.substr(rest, text.find('\n', rest) - rest)));
   const std::string what = "program " + key.short_hex() + " in " + programs_.string();
-  const std::string own = read_public_key(signing_).value_or("");
-  TRY_STATUS(verify_signature(signed_copy(key, manifest, origin), copied, own, what));
+  auto own = read_public_key(signing_);
+  if (!own && is_the_machines(own.error())) return fail(std::move(own).error());
+  TRY_STATUS(verify_signature(signed_copy(key, manifest, origin), copied, own.value_or(""), what));
   if (!signer.empty() && !came_with.bytes.empty())
     TRY_STATUS(verify_signature(signed_program(manifest), came_with, signer, what));
   return came_with;
@@ -54,7 +63,7 @@ Result<ProgramFiles> LocalTier::get(const Digest& key, std::string_view signer) 
   auto signature = check(key, files.manifest, signer);
   auto program = program_from_json(files.manifest);
   if (!signature || !program) {
-    remove(key);
+    if (signature || !is_the_machines(signature.error())) remove(key);
     return fail(signature ? program.error() : signature.error());
   }
   files.program = *std::move(program);

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <string>
 
+#include "compiler_core/base/unpublished.h"
+
 namespace kiln {
 namespace {
 
@@ -29,6 +31,7 @@ Result<uint64_t> last_life(const Path& file, uint64_t wall_us) {
 
 Result<uint64_t> first_lease_of_next_life(const Path& data_dir, uint64_t wall_us) {
   const Path file = data_dir / "generation";
+  remove_unpublished(data_dir);
   TRY(const uint64_t last, last_life(file, wall_us));
   const uint64_t life = last + 1;
   TRY_STATUS(publish_file(file, std::to_string(life) + "\n"));

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/secret_file.h"
+#include "compiler_core/base/unpublished.h"
 
 namespace kiln {
 namespace {
@@ -111,21 +113,13 @@ std::string SigningKey::seed() const {
 
 Result<SigningKey> SigningKey::load_or_create(const Path& folder) {
   const Path file = folder / kKeyFile;
+  remove_unpublished(folder);
   auto text = read_file(file);
   if (!text && text.error().code != Code::kNotFound) return fail(text.error());
   if (!text) {
     TRY_STATUS(make_directories(folder));
-    // Closed until the key in it is.
-    if (::chmod(folder.c_str(), 0700) != 0)
-      return fail(Code::kUnavailable, "cannot close the folder " + folder.string());
-    const SigningKey made = generate();
-    TRY_STATUS(publish_file(file, to_hex(made.seed()) + "\n"));
-    if (::chmod(file.c_str(), 0600) != 0)
-      return fail(Code::kUnavailable, "cannot close the key " + file.string());
-    // Others may read the public key.
-    if (::chmod(folder.c_str(), 0755) != 0)
-      return fail(Code::kUnavailable, "cannot open the folder " + folder.string());
-    text = read_file(file);
+    TRY_STATUS(publish_secret(file, to_hex(generate().seed()) + "\n"));
+    text = read_file(file);  // another process may have been first
     if (!text) return fail(text.error());
   }
   TRY_STATUS(check_private(file));

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <thread>
+
 namespace kiln {
 namespace {
 
@@ -119,6 +121,24 @@ TEST_F(SigningKeyFile, IsMadeOnceAndNobodyElseCanReadIt) {
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->public_key(), made->public_key());
   EXPECT_EQ(read_public_key(folder).value(), made->public_key());
+}
+
+// Many that begin at once sign with one key: another's would make each other's signatures void.
+TEST_F(SigningKeyFile, IsOneWhoeverMakesItFirst) {
+  std::vector<std::string> keys(8);
+  std::vector<std::thread> makers;
+  for (std::string& key : keys)
+    makers.emplace_back([&] { key = SigningKey::load_or_create(folder).value().public_key(); });
+  for (std::thread& maker : makers) maker.join();
+  for (const std::string& key : keys) EXPECT_EQ(key, read_public_key(folder).value());
+}
+
+TEST_F(SigningKeyFile, LeavesNothingOfOneThatWasKilledWhileItMadeOne) {
+  std::filesystem::create_directories(folder);
+  const Path half = folder / ("ed25519.key.tmp." + std::to_string(1 << 30) + ".0");
+  ASSERT_TRUE(write_file(half, "12"));
+  ASSERT_TRUE(SigningKey::load_or_create(folder).has_value());
+  EXPECT_FALSE(std::filesystem::exists(half));
 }
 
 TEST_F(SigningKeyFile, ThatOthersCanReadIsRefused) {
