@@ -11,6 +11,8 @@
 
 #include <fmt/core.h>
 
+#include "cache/soundness.h"
+
 namespace kiln {
 namespace {
 
@@ -112,11 +114,7 @@ Result<Database> open_database(const Path& file) {
   TRY(Database db, Database::open(file, Database::Access::kReadWrite));
   // FULL: what is answered as queued survives the loss of power.
   TRY_STATUS(db.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
-  {
-    Query check(db, "PRAGMA quick_check(1)");
-    TRY(const bool row, check.next());
-    if (!row || check.bytes(0) != "ok") return fail(Code::kCorruption, "it fails its check");
-  }
+  TRY_STATUS(check_soundness(db));
   int64_t version = 0;
   {
     Query query(db, "PRAGMA user_version");
