@@ -25,6 +25,7 @@ constexpr size_t kMaxRemembered = 256;  // programs in the in-process table
 struct Found {
   SharedFiles files;
   CacheOutcome outcome = CacheOutcome::kHit;
+  bool memory_only = false;
 };
 
 // Why the service gave nothing.
@@ -157,18 +158,20 @@ struct Client::Impl {
     TRY(Remote::Word answer, remote->compile(request, text, progress, deadline));
     if (!answer) return tl::unexpected(Refused(answer.error(), true));
     CacheOutcome outcome = answer->outcome;
+    bool memory_only = answer->memory_only;
     auto files = fetch(*std::move(answer), deadline);
     if (!files && files.error().code == Code::kNotFound && !wanted.check_only) {
       // A blob was lost between the two questions; the coordinator now knows, and tunes it again.
       TRY(answer, remote->compile(request, text, progress, deadline));
       if (!answer) return tl::unexpected(Refused(answer.error(), true));
       outcome = answer->outcome;
+      memory_only = answer->memory_only;
       files = fetch(*std::move(answer), deadline);
       // Its disk fails: for us that is a service away, not a thing that does not exist.
       if (!files && files.error().code == Code::kNotFound) files.error().code = Code::kUnavailable;
     }
     if (!files) return fail(std::move(files).error());
-    return Found{*std::move(files), outcome};
+    return Found{*std::move(files), outcome, memory_only};
   }
 
   Result<Found> compile_here(const NormalForm& form, const Target& target) {
@@ -298,6 +301,7 @@ Result<std::unique_ptr<CompiledProgram>> Client::compile(const Graph& graph,
   program->input_order = std::move(form.input_order);
   program->caller_inputs = static_cast<int>(graph.inputs().size());
   program->outcome = to_string(found.outcome);
+  program->memory_only = found.memory_only;
   TRY(program->binder,
       caller_binder(program->files->program, program->input_order, graph.inputs().size()));
   if (wanted.load) TRY_STATUS(impl_->load(wanted, *program));

@@ -59,6 +59,9 @@ std::string CompiledProgram::signature() const {
 std::string_view CompiledProgram::outcome() const {
   return impl_->outcome;
 }
+bool CompiledProgram::memory_only() const {
+  return impl_->memory_only;
+}
 std::span<const int> CompiledProgram::input_order() const {
   return impl_->input_order;
 }

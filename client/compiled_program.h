@@ -25,6 +25,7 @@ struct CompiledProgram::Impl {
   int caller_inputs = 0;
   SizeBinder binder;  // of the caller's inputs
   std::string_view outcome;
+  bool memory_only = false;
   double seconds = 0;
   StartUp start_up;
   std::variant<std::monostate, CpuProgram, GpuProgram> loaded;  // the first: not loaded

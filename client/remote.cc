@@ -157,7 +157,7 @@ Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
                                        trusted_signer_.empty() ? signer : trusted_signer_);
         if (!program) return fail(std::move(program).error());  // no word of the service
         return Word(Answer{*reply.outcome, *std::move(program), std::move(reply.program_json),
-                           Signature{signer, std::move(reply.signature)}});
+                           Signature{signer, std::move(reply.signature)}, reply.memory_only});
       }
     }
   });

@@ -42,6 +42,7 @@ class Remote {
     Program program;  // checked against its signature; of kQueued there is none
     std::string manifest{};
     Signature signature{};
+    bool memory_only = false;  // the service could not store it
   };
   // Programs are taken from this signer only (a public key); until then, and with an empty one,
   // from whoever the coordinator says it is. REQUIRES: before the first call.

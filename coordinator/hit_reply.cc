@@ -14,8 +14,8 @@ static_assert(std::endian::native == std::endian::little);
 
 // Where the number stands is the schema's business: two replies that differ in every bit of it show
 // the place.
-HitReply::HitReply(std::string manifest, std::string signature) {
-  CompileReply reply{0, CacheOutcome::kHit, std::move(manifest), std::move(signature)};
+HitReply::HitReply(std::string manifest, std::string signature, bool memory_only) {
+  CompileReply reply{0, CacheOutcome::kHit, std::move(manifest), std::move(signature), memory_only};
   frame_ = encode(reply);
   reply.request = ~uint64_t{0};
   const std::string other = encode(reply);

@@ -10,7 +10,8 @@ namespace kiln {
 
 class HitReply {
  public:
-  HitReply(std::string manifest, std::string signature);
+  // `memory_only`: as in CompileReply.
+  HitReply(std::string manifest, std::string signature, bool memory_only = false);
 
   // The frame of the CompileReply to request number `request`; valid until the next call.
   std::string_view frame(uint64_t request);

@@ -39,6 +39,7 @@ struct Flags {
   std::string ready_file;
   int planner_threads = 1;
   uint64_t cache_bytes = 0;
+  uint64_t memory_bytes = 512 << 20;
   int64_t lease_timeout_ms = CoreOptions{}.lease_timeout_ms;
   int64_t worker_timeout_ms = CoreOptions{}.worker_timeout_ms;
 };
@@ -101,6 +102,13 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "the longest goes first, tuning records and pinned programs stay; 0: no bound")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
+  app.add_option(
+         "--memory", flags.memory_bytes,
+         "how much it keeps in memory of what it answered lately, as 2GiB: manifests in one "
+         "half, binaries in the other; the rest comes from disk")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(uint64_t{1} << 20, uint64_t{1} << 50))
+      ->default_str("512MiB");
   app.add_option("--planner-threads", flags.planner_threads, "graphs planned at once")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -231,6 +239,7 @@ int main(int argc, char** argv) {
   options.keys = flags.keys;
   options.planner_threads = flags.planner_threads;
   options.cache_bytes = static_cast<int64_t>(flags.cache_bytes);
+  options.manifest_bytes = options.blob_bytes = flags.memory_bytes / 2;
   options.core.lease_timeout_ms = flags.lease_timeout_ms;
   options.core.worker_timeout_ms = flags.worker_timeout_ms;
   options.log = [&log](const LogLine& line) { log.write(line); };

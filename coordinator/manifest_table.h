@@ -16,6 +16,7 @@ namespace kiln {
 
 struct SignedManifest {
   std::string json, signature;
+  bool memory_only = false;  // the cache could not store it
 };
 
 class ManifestTable {

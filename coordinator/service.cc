@@ -45,8 +45,9 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   for (const std::string& warning : {loop->cache->warning(), loop->detached->warning()})
     if (!warning.empty())
       loop->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));
+  if (Status recovered = loop->store.recover_flights(); !recovered)
+    return fail(std::move(recovered).error().within("flights.sqlite"));
   hearer->store(loop.get());
-  loop->store.recover_flights();
   loop->thread = std::thread([running = loop.get()] { running->run(); });
   return std::unique_ptr<Service>(new Service(std::move(loop)));
 }

@@ -116,17 +116,14 @@ void StoreDesk::keep(KeepProgram action) {
   const auto program = program_from_json(action.program_json);
   if (!program) return;
   const std::string signature = signer_.signature_of(action.program_json);
-  manifests_.insert(*program, {std::move(action.program_json), signature});
+  manifests_.insert(*program, {std::move(action.program_json), signature, true});
 }
 
-void StoreDesk::recover_flights() {
-  const auto flights = flights_.all();
-  if (!flights)
-    return loop_.log(LogLine("flights", LogLine::Level::kWarning)
-                         .add("state", "unreadable")
-                         .add("reason", flights.error().message));
-  for (const StoredFlight& flight : *flights)
+Status StoreDesk::recover_flights() {
+  TRY(const std::vector<StoredFlight> flights, flights_.all());
+  for (const StoredFlight& flight : flights)
     loop_.step(FlightRecovered{{flight.graph, flight.target, flight.mode}, flight.failure});
+  return {};
 }
 
 void StoreDesk::write_uses() {

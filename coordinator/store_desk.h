@@ -43,8 +43,9 @@ class StoreDesk {
   void end(const EndFlight& flight);
   // Until memory is needed for others, or the binaries that only memory has are given up.
   void keep(KeepProgram program);
-  // Tells the core what was accepted in earlier lives and is not done.
-  void recover_flights();
+  // Tells the core what was accepted in earlier lives and is not done. On an error the service must
+  // not start: it would forget for a life what it promised.
+  Status recover_flights();
   // What needs this blob has to be tuned again.
   void blob_is_missing(const Digest& blob);
 

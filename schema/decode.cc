@@ -163,6 +163,7 @@ CompileReply compile_reply(wire::CompileReply::Reader in) {
   }
   out.program_json = text(in.getProgramJson());
   out.signature = sized(in.getSignature(), kSignatureBytes);
+  out.memory_only = in.getMemoryOnly();
   return out;
 }
 

@@ -133,6 +133,7 @@ void put(wire::Envelope::Builder out, const CompileReply& in) {
   }
   reply.setProgramJson(text(in.program_json));
   reply.setSignature(bytes(in.signature));
+  reply.setMemoryOnly(in.memory_only);
 }
 
 void put(wire::Envelope::Builder out, const BlobRequest& in) {

@@ -169,6 +169,7 @@ struct CompileReply {
   }
   programJson @3 :Text;           # the manifest, beside an outcome
   signature @4 :Data;             # Ed25519 (64 bytes) over the manifest; empty: unsigned
+  memoryOnly @5 :Bool;            # the disk would not take it: it may be gone after a restart
 }
 
 struct BlobRequest {

@@ -56,6 +56,7 @@ int compile_file(Client& client, const Options& options, CompileOptions compile,
       program = fail(written.error().within("--out"));
   if (program) {
     note_fallback(file, compile.mode, **program);
+    note_memory_only(file, **program);
     if (options.json)
       std::printf("%s\n", program_json(file, **program).dump().c_str());
     else

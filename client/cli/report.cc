@@ -52,6 +52,7 @@ nlohmann::ordered_json program_json(const std::string& file, const CompiledProgr
                                    {"graph_digest", program.graph.hex()},
                                    {"program_key", program.key.hex()},
                                    {"cache", compiled.outcome()},
+                                   {"memory_only", compiled.memory_only()},
                                    {"seconds", compiled.seconds()},
                                    {"target", program.target.to_string()},
                                    {"mode", to_string(program.mode)},
@@ -135,6 +136,15 @@ void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& 
   if (wanted == program.program().mode) return;
   const std::string text =
       fmt::format("kiln: {}: no service to tune it; compiled here with the first guess\n", file);
+  std::fputs(text.c_str(), stderr);
+}
+
+void note_memory_only(const std::string& file, const CompiledProgram& program) {
+  if (!program.memory_only()) return;
+  const std::string text = fmt::format(
+      "kiln: {}: the service could not store it and has it in memory only: it is tuned again after "
+      "a restart; its log says why (a full disk?)\n",
+      file);
   std::fputs(text.c_str(), stderr);
 }
 

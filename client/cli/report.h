@@ -28,6 +28,8 @@ void print_error(const std::string& subject, const Error& error);
 
 // Says on stderr that `program` was compiled here untimed though `wanted` asked for a search.
 void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& program);
+// Says on stderr that the service has the program in memory only, if so.
+void note_memory_only(const std::string& file, const CompiledProgram& program);
 
 // A line on stderr that overwrites itself while a compile waits; nothing when stderr is no
 // terminal.

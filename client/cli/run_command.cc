@@ -155,8 +155,8 @@ void print_report(const Options& options, const std::string& file, const Compile
                                      {"max_rel_error", report.comparison.max_rel_error},
                                      {"median_us", report.median_us}};
     const auto compiled = program_json(file, program);
-    for (const char* name :
-         {"cache", "seconds", "graph_digest", "program_key", "target", "launches", "kernels"})
+    for (const char* name : {"cache", "memory_only", "seconds", "graph_digest", "program_key",
+                             "target", "launches", "kernels"})
       object[name] = compiled[name];
     if (program.device() != nullptr) object["device"] = program.device()->facts().name;
     object["timings"] = timings_json(options, program, report.timings);
@@ -232,6 +232,7 @@ Result<int> run_file(const Options& options, const std::string& file) {
   };
   TRY(RunReport report, run_program(options, file, exported, choose));
   note_fallback(file, compile.mode, *report.program);
+  note_memory_only(file, *report.program);
   report.timings.read_ms = read_ms;
   print_report(options, file, *report.program, report);
   return report.comparison.ok ? kDone : kAnswerIsNo;

@@ -161,11 +161,12 @@ void RequestDesk::end(ProgramFlight& flight) {
 }
 
 void RequestDesk::answer(ProgramFlight& flight, const RequestId& id, Result<CacheOutcome> outcome,
-                         const std::string& program_json, Actions& out) {
+                         const std::string& program_json, Actions& out, bool memory_only) {
   CompileReply reply;
   reply.request = id.second;
   reply.outcome = std::move(outcome);
   reply.program_json = program_json;
+  reply.memory_only = memory_only;
   if (id == flight.starter || !planted(PlantedBug::kForgetJoiner))
     out.push_back(Answer{id.first, std::move(reply)});
   flight.waiters.erase(id);
@@ -342,7 +343,7 @@ void RequestDesk::finish(int64_t now_ms, ProgramFlight& flight, const Status& st
   while (!flight.waiters.empty()) {
     const RequestId id = flight.waiters.begin()->first;
     answer(flight, id, id == flight.starter ? CacheOutcome::kTuned : CacheOutcome::kJoined,
-           flight.program_json, out);
+           flight.program_json, out, !stored.has_value());
   }
   if (!stored) out.push_back(KeepProgram{flight.program_json});
   detached_.ended(now_ms, flight.key, stored, out);

@@ -59,7 +59,7 @@ class RequestDesk {
   void abandon(ProgramFlight& flight);
   void end(ProgramFlight& flight);
   void answer(ProgramFlight& flight, const RequestId& id, Result<CacheOutcome> outcome,
-              const std::string& program_json, Actions& out);
+              const std::string& program_json, Actions& out, bool memory_only = false);
   void send_progress(int64_t now_ms, ProgramFlight& flight, Actions& out);
   ProgramFlight* find(const Digest& key);
   // detached_requests.cc

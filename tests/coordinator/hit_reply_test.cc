@@ -16,6 +16,11 @@ TEST(HitReply, IsWhatEncodingSaysWhateverTheNumber) {
   }
 }
 
+TEST(HitReply, SaysOfWhatOnlyMemoryHasThatItMayBeGone) {
+  EXPECT_EQ(HitReply("{}", "", true).frame(1),
+            encode(CompileReply{1, CacheOutcome::kHit, "{}", "", true}));
+}
+
 TEST(HitReply, AlsoOfAManifestThatIsAllOnes) {
   const std::string manifest(10'000, '\xff');
   HitReply hit(manifest, "");

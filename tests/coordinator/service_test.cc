@@ -406,15 +406,18 @@ TEST_F(ServiceTest, AFullDiskStillReturnsTheProgramAndItsBlobs) {
     const CompileReply reply = client.compile(test_graph(3));
     ASSERT_TRUE(reply.outcome.has_value()) << reply.outcome.error().message;
     EXPECT_EQ(*reply.outcome, CacheOutcome::kTuned);
+    EXPECT_TRUE(reply.memory_only);
     EXPECT_EQ(client.fetch(blobs_of(program_of(reply))).blobs.size(), 1u);
     EXPECT_GE(client.stats().store_failures, 1);
     const CompileReply again = client.compile(test_graph(3));
     ASSERT_TRUE(again.outcome.has_value()) << again.outcome.error().message;
     EXPECT_EQ(*again.outcome, CacheOutcome::kHit) << "from memory: not tuned for each who asks";
+    EXPECT_TRUE(again.memory_only);
     EXPECT_EQ(client.fetch(blobs_of(program_of(again))).blobs.size(), 1u);
   }
   const CompileReply later = client.compile(test_graph(3));
   ASSERT_TRUE(later.outcome.has_value()) << later.outcome.error().message;
+  EXPECT_FALSE(later.memory_only);
   EXPECT_EQ(*client.compile(test_graph(3)).outcome, CacheOutcome::kHit);
 }
 

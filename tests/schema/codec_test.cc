@@ -47,7 +47,7 @@ bool operator==(const Progress& a, const Progress& b) {
 }
 bool operator==(const CompileReply& a, const CompileReply& b) {
   return a.request == b.request && a.outcome == b.outcome && a.program_json == b.program_json &&
-         a.signature == b.signature;
+         a.signature == b.signature && a.memory_only == b.memory_only;
 }
 bool operator==(const BlobRequest& a, const BlobRequest& b) {
   return a.request == b.request && a.digests == b.digests && a.credit == b.credit;

@@ -123,6 +123,7 @@ inline std::vector<Message> sample_messages() {
   const Digest a = sample_digest("a"), b = sample_digest("b");
   const Error error{Code::kOverloaded, "too many requests", 250};
   CompileReply tuned{11, CacheOutcome::kTuned, "{\"kernels\":[]}", std::string(64, 's')};
+  tuned.memory_only = true;
   CompileReply refused{12, fail(error), "", ""};
   CompileRequest request{13, a, sample_target(), Mode::kMaxAutotune, true, "kiln.graph 1\n"};
   request.priority = Priority::kWarmUp;

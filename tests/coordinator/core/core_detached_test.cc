@@ -170,7 +170,9 @@ TEST_F(CoreDetached, WhatIsAnsweredAndCannotBeStoredIsKeptInMemory) {
   for (const auto& a : bench.take<StoreRecords>()) bench.step(RecordsStored{a.worker, a.acks});
   const Digest kernel = bench.one<StoreKernel>().kernel.key;
   bench.step(KernelStored{kernel, fail(Code::kUnavailable, "disk full")});
-  EXPECT_EQ(bench.one<Answer>().reply.program_json, bench.one<KeepProgram>().program_json);
+  const CompileReply reply = bench.one<Answer>().reply;
+  EXPECT_EQ(reply.program_json, bench.one<KeepProgram>().program_json);
+  EXPECT_TRUE(reply.memory_only);
 }
 
 TEST_F(CoreDetached, AGraphThatIsNotItsDigestIsNeverStored) {
