@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
@@ -118,9 +120,9 @@ std::vector<std::string> kernel_names(const Explanation& explanation) {
       if (count++ < 6) launches += (launches.empty() ? "" : ", ") + std::to_string(i);
       if (source.empty() && !launch.sources.empty()) source = " at " + launch.sources.front();
     }
-    names.push_back(std::string(to_string(explanation.kernels[k].workload.family)) + source +
-                    " (launch" + (count > 1 ? "es " : " ") + launches + (count > 6 ? ", ..." : "") +
-                    ")");
+    names.push_back(fmt::format("{}{} (launch{} {}{})",
+                                to_string(explanation.kernels[k].workload.family), source,
+                                count > 1 ? "es" : "", launches, count > 6 ? ", ..." : ""));
   }
   return names;
 }

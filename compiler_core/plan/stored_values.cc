@@ -233,7 +233,7 @@ class Chooser {
     const Node& n = node(id);
     const NodeId x = n.operands[0];
     if (epilogue_of_[static_cast<size_t>(id)] != kInvalidNode) return {};
-    const State s = state(x);
+    State s = state(x);
     const OpKind kind = traits(node(x).op).kind;
     if (is_buffer(x) || kind == OpKind::kSource) return {};
     if (s.kind != State::kFree) {
