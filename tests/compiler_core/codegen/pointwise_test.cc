@@ -42,6 +42,21 @@ TEST(Pointwise, TransposesAreTiled) {
   }
 }
 
+// Rows shorter than a vector, every so many elements apart: what a pooling of small images reads.
+TEST(Pointwise, ShortRowsOfDistantElements) {
+  struct Case {
+    DType dtype;
+    int64_t width, stride;
+  };
+  for (const auto [dtype, width, stride] :
+       {Case{DType::kF32, 8, 2}, Case{DType::kF32, 15, 3}, Case{DType::kI32, 3, 5}}) {
+    GraphBuilder b;
+    const NodeId x = b.input(dtype, {6, 47});
+    const NodeId short_rows = b.view(x, {6, width}, {47, stride}, 1);
+    EXPECT_EQ(check(*b.finish({b.binary(Op::kAdd, short_rows, short_rows)}), 2), "") << stride;
+  }
+}
+
 TEST(Pointwise, RandomGraphsAgreeWithTheInterpreter) {
   const Shape shapes[] = {{},       {1},      {7},        {16},       {333},         {3, 5},
                           {17, 33}, {64, 48}, {2, 3, 24}, {5, 1, 19}, {4, 3, 2, 17}, {1030}};
