@@ -126,8 +126,10 @@ Result<std::vector<int>> plan_kernels(const Plan& cut, const StartPlan& request,
   return positions;
 }
 
-Program program_for(Plan cut, const StartPlan& request, const PlanContext& context) {
-  Program program = program_of(std::move(cut));
+// The core says in `cuts` what each took, where there are several.
+Program program_for(PlanAlternative way, const StartPlan& request, const PlanContext& context) {
+  Program program = program_of(std::move(way.plan));
+  program.cuts = {{std::move(way.name), 0, 0, false}};
   program.key = request.key;
   program.graph = request.graph;
   program.target = request.target;
@@ -147,13 +149,15 @@ Result<Program> plan_program(const StartPlan& request, const PlanContext& contex
     auto positions = plan_kernels(way->plan, request, context, finished.kernels);
     if (positions) {
       finished.alternatives.push_back(
-          {program_for(std::move(way->plan), request, context), *std::move(positions)});
+          {program_for(std::move(*way), request, context), *std::move(positions)});
     } else {  // no family has schedules for one of its kernels
       finished.kernels.erase(finished.kernels.begin() + static_cast<std::ptrdiff_t>(before),
                              finished.kernels.end());
     }
   }
-  return program_for(std::move(ways.front().plan), request, context);
+  Program by_rules = program_for(std::move(ways.front()), request, context);
+  if (finished.alternatives.empty()) by_rules.cuts.clear();
+  return by_rules;
 }
 
 }  // namespace

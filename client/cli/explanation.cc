@@ -46,6 +46,13 @@ double launches_us(const Plan& plan, std::span<const Program> tuned) {
   return us;
 }
 
+// Of the cut of that name when `known` was tuned; 0 where a kernel of it failed, or it had none.
+double tuned_us(const std::string& name, const Program* known) {
+  if (known == nullptr) return 0;
+  const auto cut = std::ranges::find(known->cuts, name, &TunedCut::name);
+  return cut == known->cuts.end() ? 0 : cut->us;
+}
+
 size_t alternative_of(const std::vector<PlanAlternative>& all, const Program* known) {
   if (known == nullptr) return 0;
   std::vector<Digest> workloads;
@@ -195,9 +202,11 @@ Result<Explanation> explain(const ExportedProgram& program, const Target& target
   explanation.graph = form.digest;
   explanation.target = target;
   explanation.mode = mode;
-  for (const PlanAlternative& each : ways)
-    explanation.alternatives.push_back(
-        {each.name, static_cast<int>(each.plan.launches.size()), launches_us(each.plan, tuned)});
+  for (const PlanAlternative& each : ways) {
+    const double us = tuned_us(each.name, known);
+    explanation.alternatives.push_back({each.name, static_cast<int>(each.plan.launches.size()),
+                                        us > 0 ? us : launches_us(each.plan, tuned)});
+  }
   explanation.alternative = static_cast<int>(way);
   explanation.alternative_reason = reason_for(way, ways.size(), mode, known != nullptr);
   if (known != nullptr)

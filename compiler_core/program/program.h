@@ -48,6 +48,15 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
+// A way to cut the graph into kernels that was tuned beside others; reported to people and scripts.
+struct TunedCut {
+  std::string name;  // "by rules", "attention in three kernels"
+  int launches = 0;
+  double us = 0;       // of all launches, by the medians of their kernels; 0: a kernel failed
+  bool taken = false;  // the program is this one
+  bool operator==(const TunedCut&) const = default;
+};
+
 struct Program {
   Digest key;    // ProgramKey
   Digest graph;  // GraphDigest
@@ -62,6 +71,7 @@ struct Program {
   Dim arena_bytes;
   std::vector<ProgramSymbol> symbols;  // sizes that calls bind, in the order of their SymbolIds
   std::vector<Guard> guards;           // what must hold of them besides their ranges
+  std::vector<TunedCut> cuts;          // the one by rules first; none where there was no choice
   bool operator==(const Program&) const = default;
 };
 

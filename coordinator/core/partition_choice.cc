@@ -32,6 +32,14 @@ bool works(const std::vector<Digest>& failed, const Program& tuned,
   });
 }
 
+// `us`: 0 where a kernel of it failed.
+TunedCut cut_of(const Program& way, double us) {
+  TunedCut cut = way.cuts.empty() ? TunedCut{} : way.cuts.front();
+  cut.launches = static_cast<int>(way.launches.size());
+  cut.us = us;
+  return cut;
+}
+
 double time_of(const Program& tuned, const Program& way, const std::vector<int>& kernels) {
   double us = 0;
   std::set<int> counted;
@@ -56,25 +64,32 @@ bool has_way_without(const std::vector<Digest>& failed, const Program& tuned,
 Program fastest_way(const std::vector<Digest>& failed, Program tuned,
                     std::vector<PlannedAlternative> alternatives) {
   if (alternatives.empty()) return tuned;
-  PlannedAlternative* best = nullptr;  // null: the way by rules
   std::vector<int> kernels = kernels_by_rules(tuned);
   bool found = works(failed, tuned, kernels);
-  double best_us = found ? time_of(tuned, tuned, kernels) * kWorthIt : 0;
+  double best_us = found ? time_of(tuned, tuned, kernels) : 0;
+  std::vector<TunedCut> cuts = {cut_of(tuned, best_us)};
+  best_us *= kWorthIt;
+  PlannedAlternative* best = nullptr;  // null: the way by rules
+  size_t taken = 0;                    // in cuts
   for (PlannedAlternative& way : alternatives) {
-    if (!works(failed, tuned, way.kernels)) continue;
-    const double us = time_of(tuned, way.program, way.kernels);
+    const bool is_way = works(failed, tuned, way.kernels);
+    const double us = is_way ? time_of(tuned, way.program, way.kernels) : 0;
+    cuts.push_back(cut_of(way.program, us));
     const bool is_slower = (us >= best_us) != planted(PlantedBug::kSlowestWay);
-    if (found && is_slower) continue;
+    if (!is_way || (found && is_slower)) continue;
     found = true;
     best = &way;
     best_us = us;
+    taken = cuts.size() - 1;
   }
   CHECK(found, "a way is left, or the flight has failed");
+  cuts[taken].taken = true;
   if (best != nullptr) kernels = best->kernels;
   std::vector<ProgramKernel> own;
   for (const int kernel : kernels) own.push_back(kernel_of(tuned, kernel));
   Program chosen = best != nullptr ? std::move(best->program) : std::move(tuned);
   chosen.kernels = std::move(own);
+  chosen.cuts = std::move(cuts);
   return chosen;
 }
 

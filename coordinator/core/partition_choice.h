@@ -16,7 +16,9 @@ bool has_way_without(const std::vector<Digest>& failed, const Program& tuned,
                      const std::vector<PlannedAlternative>& alternatives);
 
 // The program of the fastest way that needs no kernel of `failed`; the one by rules unless another
-// is faster by more than 2 %, what measurements of the same kernel differ by.
+// is faster by more than 2 %, what measurements of the same kernel differ by. Where there was a
+// choice, its `cuts` say what each way took; their names are those of the first cut that each
+// program came with.
 // REQUIRES: has_way_without(failed, tuned, alternatives).
 Program fastest_way(const std::vector<Digest>& failed, Program tuned,
                     std::vector<PlannedAlternative> alternatives);

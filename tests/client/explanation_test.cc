@@ -163,6 +163,19 @@ TEST(Explanation, ComparesTheTimesOfCutsWhereOtherProgramsHaveTheirKernels) {
   EXPECT_GT(json["alternatives"][0]["time_us"], json["alternatives"][1]["time_us"]);
 }
 
+TEST(Explanation, TheProgramItselfSaysWhatTheOtherCutsTook) {
+  const ExportedProgram program = two_cuts();
+  const NormalForm form = *normalise(program.graph);
+  const auto cuts = *plan_alternatives(form.graph);
+  Program tuned = tuned_as(form.digest, cuts[1], 3);
+  tuned.cuts = {{cuts[0].name, 2, 41.5, false}, {cuts[1].name, 2, 6, true}};
+  const Explanation all = explained(program, {&tuned, 1});
+  EXPECT_EQ(all.alternatives[0].time_us, 41.5);
+  EXPECT_EQ(all.alternatives[1].time_us, 6);
+  const std::string text = explanation_text("f", all);
+  EXPECT_NE(text.find("41.5 us"), std::string::npos) << text;
+}
+
 TEST(Explanation, WithoutTimesTheRulesDecideAndItSaysSo) {
   const ExportedProgram program = two_cuts();
   const Explanation fresh = explained(program, {});

@@ -80,12 +80,17 @@ TEST_F(PlannerTest, PlansBothWaysToCutWhereOnlyTimesCanTell) {
   EXPECT_EQ(finished.alternatives[0].program.launches.size(), 3u);
   EXPECT_EQ(finished.alternatives[0].program.key, request.key);
   EXPECT_EQ(finished.alternatives[0].kernels, (std::vector<int>{1, 2, 3}));
+  ASSERT_EQ(finished.program->cuts.size(), 1u);
+  EXPECT_EQ(finished.program->cuts[0].name, "by rules");
+  ASSERT_EQ(finished.alternatives[0].program.cuts.size(), 1u);
+  EXPECT_EQ(finished.alternatives[0].program.cuts[0].name, "attention in three kernels");
   EXPECT_EQ(finished.kernels.size(), 4u);
 
   request.mode = Mode::kDefault;
   const PlanFinished untimed = make_plan(request, context_);
   EXPECT_EQ(untimed.kernels.size(), 1u);
   EXPECT_TRUE(untimed.alternatives.empty());
+  EXPECT_TRUE(untimed.program->cuts.empty()) << "no choice, nothing to report";
 }
 
 TEST_F(PlannerTest, RefusesAGraphUnderAnothersDigest) {

@@ -75,9 +75,24 @@ TEST(ProgramJson, RoundTripsWithSymbols) {
   EXPECT_EQ(*read, program);
 }
 
+TEST(ProgramJson, RoundTripsWithTheCutsThatWereTuned) {
+  Program program = two_kernels();
+  program.cuts = {{"by rules", 2, 7.5, false}, {"apart", 3, 6.25, true}};
+  const std::string text = program_to_json(program);
+  const Result<Program> read = program_from_json(text);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, program);
+  const Json flat = Json::parse(text).flatten();
+  for (const char* field : {"name", "launches", "us", "taken"}) {
+    Json damaged = flat;
+    damaged[std::string("/cuts/0/") + field] = nullptr;
+    EXPECT_FALSE(program_from_json(damaged.unflatten().dump())) << field;
+  }
+}
+
 TEST(ProgramJson, APlainProgramHasNoFieldsForSymbols) {
   const std::string text = program_to_json(two_kernels());
-  for (const char* field : {"symbols", "guards", "dims"})
+  for (const char* field : {"symbols", "guards", "dims", "cuts"})
     EXPECT_EQ(text.find(field), std::string::npos) << field;
 }
 

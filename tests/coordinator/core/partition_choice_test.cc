@@ -72,6 +72,19 @@ TEST(PartitionChoice, AWayWhoseKernelFailedIsNone) {
   EXPECT_FALSE(has_way_without({kSecond}, tuned({1}, {1, 1}), {})) << "one way needs all";
 }
 
+TEST(PartitionChoice, TheProgramSaysWhatEachWayTook) {
+  Program rules = tuned({0, 0}, {10, 9, 8}), other = launching({0, 1}), broken = launching({0});
+  rules.cuts = {{"by rules", 0, 0, false}};
+  other.cuts = {{"other", 0, 0, false}};
+  broken.cuts = {{"broken", 0, 0, false}};
+  const std::vector<PlannedAlternative> ways = {{other, {1, 0}}, {broken, {2}}};
+  const Program chosen = fastest_way({digest_of("kernel 2")}, rules, ways);
+  EXPECT_EQ(chosen.cuts,
+            (std::vector<TunedCut>{
+                {"by rules", 2, 20, false}, {"other", 2, 19, true}, {"broken", 1, 0, false}}));
+  EXPECT_TRUE(fastest_way(kNone, tuned({0}, {10}), {}).cuts.empty()) << "no choice";
+}
+
 // ---- in the core ----
 
 PlanFinished two_ways(const CoreBench& bench, std::vector<PlannedKernel> kernels) {
