@@ -40,7 +40,7 @@ bool Dispatcher::lease_next(int64_t now_ms, const WorkerId& id, const Target& de
     served = &flights_.at(kernel);
     return lease_to(now_ms, id, *served);
   });
-  if (leased && served->waiting() == 0) queue_.remove(served->key());
+  if (leased) queue_.set_waiting(served->key(), served->waiting());
   return leased;
 }
 
@@ -64,6 +64,7 @@ int Dispatcher::batch_limit(const KernelFlight& flight) const {
 double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, KernelFlight& flight) {
   auto batch = flight.take(id, batch_limit(flight), workers_.serves(flight.target(), id));
   if (batch.candidates.empty()) return 0;
+  flight.was_served = true;
   const auto count = static_cast<double>(batch.candidates.size());
   Lease lease;
   lease.worker = id;

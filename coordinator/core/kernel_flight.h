@@ -91,8 +91,10 @@ class KernelFlight {
   const std::map<Digest, Demand>& programs() const { return programs_; }  // program flights
   const Demand& demand() const { return demand_; }                        // of all together
 
-  int unstored_records = 0;        // results on their way to the store
-  int64_t unserved_since_ms = -1;  // no worker for its target since; -1: there is one
+  int unstored_records = 0;  // results on their way to the store
+  // The floor's, of a flight that waits for workers (fail_unserved).
+  int64_t created_ms = 0;
+  int64_t unserved_since_ms = -1;  // no worker for its target since, as of the last look
   bool was_served = false;         // some worker could run it at some time
   int64_t retired_at = -1;         // in plans started; -1: somebody needs it
 

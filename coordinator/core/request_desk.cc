@@ -20,6 +20,7 @@ Answer refusal(const RequestId& id, Error error) {
 }
 
 constexpr int kMaxAsks = 3;                    // each client, for one graph
+constexpr int64_t kProgressATick = 128;        // messages; the others' turn comes in later ticks
 constexpr char kDetachedShare[] = "detached";  // of work that no client of this life began
 
 Error not_cached() {
@@ -215,6 +216,7 @@ void RequestDesk::ask_for_graph(int64_t now_ms, ProgramFlight& flight, Actions& 
     const RequestId id = next->first;
     flight.asked = id;
     flight.asked_ms = now_ms;
+    graphs_due_.add(now_ms + options_.graph_timeout_ms, flight.key);
     if (++next->second.times_asked <= kMaxAsks) {
       out.push_back(AskForGraph{id.first, id.second});
       return;
@@ -270,6 +272,7 @@ void RequestDesk::start_tuning(int64_t now_ms, ProgramFlight& flight, PlanFinish
   flight.program = *std::move(event.program);
   flight.program.kernels.clear();
   flight.alternatives = std::move(event.alternatives);
+  progress_due_.add(now_ms, flight.key);
   for (const PlannedKernel& planned : event.kernels) {
     ProgramKernel kernel;
     kernel.key = planned.key;
@@ -364,15 +367,24 @@ void RequestDesk::fail_flight(int64_t now_ms, ProgramFlight& flight, const Error
 // ---- Time passes ----
 
 void RequestDesk::tick(int64_t now_ms, Actions& out) {
-  std::vector<Digest> unsent;
-  for (auto& [key, flight] : flights_) {
-    if (flight.stage == Stage::kWaitGraph && now_ms - flight.asked_ms >= options_.graph_timeout_ms)
-      unsent.push_back(key);
-    if (flight.stage == Stage::kTuning &&
-        now_ms - flight.progress_ms >= options_.progress_interval_ms)
-      send_progress(now_ms, flight, out);
+  while (const auto key = graphs_due_.take(now_ms)) {
+    ProgramFlight* flight = find(*key);
+    if (flight == nullptr || flight->stage != Stage::kWaitGraph) continue;
+    if (now_ms - flight->asked_ms >= options_.graph_timeout_ms) ask_for_graph(now_ms, *flight, out);
   }
-  for (const Digest& key : unsent) ask_for_graph(now_ms, flights_.at(key), out);
+  for (int64_t sent = 0; sent < kProgressATick;) {
+    const auto key = progress_due_.take(now_ms);
+    if (!key) break;
+    ProgramFlight* flight = find(*key);
+    if (flight == nullptr || flight->stage != Stage::kTuning) continue;
+    if (const int64_t due_ms = flight->progress_ms + options_.progress_interval_ms;
+        now_ms < due_ms) {
+      progress_due_.add(due_ms, *key);
+      continue;
+    }
+    send_progress(now_ms, *flight, out);
+    sent += std::max<int64_t>(std::ssize(flight->waiters), 1);
+  }
   start_detached(now_ms, out);
 }
 
@@ -395,6 +407,7 @@ void RequestDesk::send_progress(int64_t now_ms, ProgramFlight& flight, Actions& 
     out.push_back(SendProgress{id.first, progress});
   }
   flight.progress_ms = now_ms;
+  progress_due_.add(now_ms + options_.progress_interval_ms, flight.key);
 }
 
 void RequestDesk::add_stats(Stats& stats) const {

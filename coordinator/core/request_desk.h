@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "coordinator/core/detached_queue.h"
+#include "coordinator/core/due_list.h"
 #include "coordinator/core/open_requests.h"
 #include "coordinator/core/tuning_floor.h"
 
@@ -73,6 +74,7 @@ class RequestDesk {
   FailureMemory failures_;
   DetachedQueue detached_;
   std::unordered_map<Digest, ProgramFlight> flights_;
+  DueList graphs_due_, progress_due_;  // programs: asked for a graph; tuned
   OpenRequests open_;
   int64_t hits_ = 0, misses_ = 0, joined_ = 0, store_failures_ = 0, overloaded_ = 0;
 };

@@ -28,7 +28,7 @@ void TuningFloor::need(int64_t now_ms, const Digest& program, PlannedKernel plan
       for (double& us : record.measurement.samples_us) us *= calibration;
     }
     KernelFlight flight(std::move(planned), target, mode, leases_.new_epoch(), options_);
-    queued_ += flight.candidates().size();
+    flight.created_ms = now_ms;
     found = flights_.emplace(key, std::move(flight)).first;
     // Without a limit for waiting, check_target saw a worker before the plan was made.
     found->second.was_served = options_.max_waiting_for_worker_ms == 0;
@@ -272,34 +272,38 @@ void TuningFloor::tick(int64_t now_ms, Actions& out) {
   dispatch_due_ = true;  // somebody may have left the quarantine
 }
 
+// A target that has workers costs nothing here, however much waits for it; flights are looked at
+// only where there is none.
 void TuningFloor::fail_unserved(int64_t now_ms, Actions& out) {
-  queued_ = 0;
-  const Target* asked = nullptr;  // neighbours mostly have one target: the workers are asked once
-  bool is_served = false;
-  for (auto& [key, flight] : flights_) {
-    if (flight.stage() >= KernelFlight::Stage::kStoring || flight.waiting() == 0) continue;
-    queued_ += flight.waiting();
-    if (asked == nullptr || *asked != flight.target()) {
-      asked = &flight.target();
-      is_served = workers_.serves(*asked);
-    }
-    if (is_served) {
-      flight.was_served = true;
-      flight.unserved_since_ms = -1;
+  std::map<std::string, int64_t> served_ms;
+  for (const auto& [name, target] : queue_.targets()) {
+    const auto known = served_ms_.find(name);
+    int64_t& last_ms = served_ms[name] = known == served_ms_.end() ? -1 : known->second;
+    if (workers_.serves(target)) {
+      last_ms = now_ms;
       continue;
     }
-    if (flight.unserved_since_ms < 0) flight.unserved_since_ms = now_ms;
-    const int64_t limit_ms =
-        flight.was_served ? options_.worker_grace_ms : options_.max_waiting_for_worker_ms;
-    if (now_ms - flight.unserved_since_ms < limit_ms) continue;
-    // Failed before settle() looks: not remembered, since the next worker may be on its way.
-    flight.fail(Error{Code::kUnavailable,
-                      fmt::format("no worker for {} since {} s; the workers there are have: {}",
-                                  describe(flight.target()),
-                                  (now_ms - flight.unserved_since_ms) / 1000, workers_.targets()),
-                      0});
-    settle(now_ms, flight, out);
+    for (const Digest& kernel : queue_.kernels_for(target))
+      fail_if_unserved(now_ms, last_ms, flights_.at(kernel), out);
   }
+  served_ms_ = std::move(served_ms);
+}
+
+void TuningFloor::fail_if_unserved(int64_t now_ms, int64_t served_ms, KernelFlight& flight,
+                                   Actions& out) {
+  flight.was_served = flight.was_served || flight.created_ms <= served_ms;
+  if (flight.unserved_since_ms < 0 || flight.unserved_since_ms < served_ms)
+    flight.unserved_since_ms = now_ms;
+  const int64_t limit_ms =
+      flight.was_served ? options_.worker_grace_ms : options_.max_waiting_for_worker_ms;
+  if (now_ms - flight.unserved_since_ms < limit_ms) return;
+  // Failed before settle() looks: not remembered, since the next worker may be on its way.
+  flight.fail(Error{Code::kUnavailable,
+                    fmt::format("no worker for {} since {} s; the workers there are have: {}",
+                                describe(flight.target()),
+                                (now_ms - flight.unserved_since_ms) / 1000, workers_.targets()),
+                    0});
+  settle(now_ms, flight, out);
 }
 
 // ---- Work ----
@@ -324,6 +328,7 @@ void TuningFloor::settle(int64_t now_ms, KernelFlight& flight, Actions& out) {
 void TuningFloor::queue(const KernelFlight& flight) {
   if (flight.stage() >= KernelFlight::Stage::kStoring || flight.waiting() == 0) return;
   queue_.add(flight.target(), flight.demand(), flight.key());
+  queue_.set_waiting(flight.key(), flight.waiting());
   dispatch_due_ = true;
 }
 
@@ -360,7 +365,7 @@ void TuningFloor::add_stats(int64_t now_ms, Stats& stats) const {
   stats.set_aside += set_aside_;
   stats.hedged += dispatcher_.hedged();
   stats.store_failures += store_failures_;
-  for (const auto& [key, flight] : flights_) stats.candidates_queued += flight.waiting();
+  stats.candidates_queued += queue_.waiting();
   for (const auto& [id, worker] : workers_.all()) {
     WorkerStats row;
     row.name = id;

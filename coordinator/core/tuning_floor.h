@@ -43,8 +43,7 @@ class TuningFloor {
   Target resolve(const Target& target) const { return workers_.resolve(target); }
   // A new program for `target` may start: some worker could run it, or may yet come.
   Status check_target(const Target& target) const;
-  // Candidates that wait for a worker, as of the last tick, and all of what came since.
-  int64_t candidates_queued() const { return queued_; }
+  int64_t candidates_queued() const { return queue_.waiting(); }  // that wait for a worker
   // `program` waits for this kernel from now on, on behalf of `demand`; what its flight knows
   // already is kept.
   void need(int64_t now_ms, const Digest& program, PlannedKernel planned, const Demand& demand,
@@ -88,6 +87,7 @@ class TuningFloor {
   void queue(const KernelFlight& flight);
   void settle(int64_t now_ms, KernelFlight& flight, Actions& out);
   void fail_unserved(int64_t now_ms, Actions& out);
+  void fail_if_unserved(int64_t now_ms, int64_t served_ms, KernelFlight& flight, Actions& out);
   void retire(KernelFlight& flight);
   void forget_retired();
 
@@ -107,7 +107,7 @@ class TuningFloor {
   uint64_t plans_ = 0;
   std::set<uint64_t> plans_out_;
   std::deque<std::pair<uint64_t, Digest>> retired_;  // needed by nobody since that many plans
-  int64_t queued_ = 0;
+  std::map<std::string, int64_t> served_ms_;         // of targets waited for: some worker was there
   int64_t compiled_ = 0, measured_ = 0, retries_ = 0, set_aside_ = 0, store_failures_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "coordinator/core/work_queue.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "coordinator/core/planted.h"
 
@@ -90,8 +91,17 @@ void WorkQueue::remove(const Digest& kernel) {
   TargetLanes& lanes = lanes_.at(member->second.target);
   if (lanes.of_priority[0].empty() && lanes.of_priority[1].empty())
     lanes_.erase(member->second.target);
+  waiting_ -= member->second.waiting;
   member_of_.erase(member);
   if (member_of_.empty()) servers_.clear();  // all start anew
+}
+
+void WorkQueue::set_waiting(const Digest& kernel, int candidates) {
+  const auto member = member_of_.find(kernel);
+  if (member == member_of_.end()) return;
+  if (candidates == 0) return remove(kernel);
+  waiting_ += candidates - member->second.waiting;
+  member->second.waiting = candidates;
 }
 
 bool WorkQueue::waits(const Target& device, Priority priority) const {
@@ -105,10 +115,22 @@ bool WorkQueue::has_work_for(const Target& device) const {
   return waits(device, Priority::kInteractive) || waits(device, Priority::kWarmUp);
 }
 
-std::vector<Target> WorkQueue::targets() const {
-  std::vector<Target> targets;
-  for (const auto& [name, lanes] : lanes_) targets.push_back(lanes.target);
+std::map<std::string, Target> WorkQueue::targets() const {
+  std::map<std::string, Target> targets;
+  for (const auto& [name, lanes] : lanes_) targets.emplace(name, lanes.target);
   return targets;
+}
+
+std::vector<Digest> WorkQueue::kernels_for(const Target& target) const {
+  const auto lanes = lanes_.find(name_of(target));
+  if (lanes == lanes_.end()) return {};
+  std::vector<Digest> kernels;
+  std::unordered_set<Digest> known;  // one that several shares want is in each one's ring
+  for (const Lane& lane : lanes->second.of_priority)
+    for (const auto& [id, ring] : lane)
+      for (const Digest& kernel : ring.kernels)
+        if (known.insert(kernel).second) kernels.push_back(kernel);
+  return kernels;
 }
 
 WorkQueue::Server& WorkQueue::server_of(const Target& device) {

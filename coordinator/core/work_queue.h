@@ -32,9 +32,13 @@ class WorkQueue {
   // shares that had it already.
   void add(const Target& target, const Demand& demand, const Digest& kernel);
   void remove(const Digest& kernel);
+  // So many candidates of it wait, which is here; none: it is removed.
+  void set_waiting(const Digest& kernel, int candidates);
+  int64_t waiting() const { return waiting_; }  // candidates, of all flights together
   bool empty() const { return member_of_.empty(); }
   bool has_work_for(const Target& device) const;
-  std::vector<Target> targets() const;  // that somebody waits for
+  std::map<std::string, Target> targets() const;                // that somebody waits for, by name
+  std::vector<Digest> kernels_for(const Target& target) const;  // each once; O(their number)
 
   // Offers the flights that `device` can run, in turn, until `serve` says how much work it took
   // (milliseconds of one worker); that share's clock goes on by it, and the flight goes to the end
@@ -58,6 +62,7 @@ class WorkQueue {
   };
   struct Member {
     std::string target;
+    int waiting = 0;  // candidates
     std::map<ShareId, std::pair<Priority, std::list<Digest>::iterator>> places;
   };
   void join(const std::string& target, const ShareId& id, Priority priority, const Digest& kernel,
@@ -74,6 +79,7 @@ class WorkQueue {
   std::map<std::string, Server> servers_;     // likewise; those that came for work while some waits
   std::unordered_map<Digest, Member> member_of_;
   uint64_t arrivals_ = 0;
+  int64_t waiting_ = 0;  // sum of the members'
 };
 
 }  // namespace kiln

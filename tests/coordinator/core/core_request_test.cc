@@ -1,4 +1,7 @@
 // Requests: look-up, joining, the graph, bounds, failures remembered, who goes away.
+#include <algorithm>
+#include <set>
+
 #include "tests/coordinator/core/core_bench.h"
 
 namespace kiln {
@@ -302,6 +305,38 @@ TEST(CoreRequest, ProgressComesAtMostOncePerInterval) {
   bench.tick(199);
   EXPECT_TRUE(bench.none<SendProgress>());
   bench.tick(1);
+  EXPECT_EQ(bench.take<SendProgress>().size(), 1u);
+}
+
+TEST(CoreRequest, ProgressOfMoreProgramsThanATickHasRoomForComesInTurn) {
+  CoreBench bench;
+  bench.report("w");
+  constexpr int kPrograms = 300;
+  for (int i = 0; i < kPrograms; ++i)
+    bench.start({planned_kernel(std::to_string(i), 1)}, Mode::kMaxAutotune, std::to_string(i), "c",
+                static_cast<uint64_t>(i) + 1);
+  std::set<uint64_t> heard;
+  size_t most = 0, all = 0;
+  for (int i = 0; i < 3; ++i) {
+    bench.tick(i == 0 ? 200 : 1);
+    const auto progress = bench.take<SendProgress>();
+    most = std::max(most, progress.size());
+    all += progress.size();
+    for (const SendProgress& one : progress) heard.insert(one.progress.request);
+  }
+  EXPECT_LE(most, 128u);
+  EXPECT_EQ(all, kPrograms);  // nobody twice
+  EXPECT_EQ(heard.size(), kPrograms);
+}
+
+TEST(CoreRequest, ProgressOfAProgramBegunAtTheVeryStartComesToo) {
+  CoreBench bench;
+  bench.now_ms = 10;
+  bench.report("w");
+  bench.start({planned_kernel("k", 5)});
+  bench.tick(50);
+  EXPECT_TRUE(bench.none<SendProgress>());
+  bench.tick(150);
   EXPECT_EQ(bench.take<SendProgress>().size(), 1u);
 }
 

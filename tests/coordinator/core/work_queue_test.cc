@@ -42,6 +42,36 @@ TEST(WorkQueue, OwnersTakeTurnsAndSoDoTheirKernels) {
             (std::vector<std::string>{"a1", "b1", "a2", "b1", "a3", "b1"}));
 }
 
+TEST(WorkQueue, CountsWhatWaits) {
+  WorkQueue queue(8);
+  queue.add(kV3, only("a"), Digest::of("one"));
+  queue.add(kV4, only("b"), Digest::of("two"));
+  queue.set_waiting(Digest::of("one"), 5);
+  queue.set_waiting(Digest::of("two"), 7);
+  queue.set_waiting(Digest::of("none such"), 100);
+  EXPECT_EQ(queue.waiting(), 12);
+  queue.set_waiting(Digest::of("one"), 2);
+  queue.add(kV3, only("c"), Digest::of("one"));
+  EXPECT_EQ(queue.waiting(), 9);
+  queue.remove(Digest::of("two"));
+  EXPECT_EQ(queue.waiting(), 2);
+  queue.set_waiting(Digest::of("one"), 0);
+  EXPECT_EQ(queue.waiting(), 0);
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(WorkQueue, ListsTheKernelsOfATargetEachOnce) {
+  WorkQueue queue(8);
+  queue.add(kV3, {{"a", Priority::kInteractive}, {"b", Priority::kWarmUp}}, Digest::of("both"));
+  queue.add(kV3, only("b"), Digest::of("one"));
+  queue.add(kV4, only("a"), Digest::of("other"));
+  const std::vector<Digest> kernels = queue.kernels_for(kV3);
+  EXPECT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(std::set(kernels.begin(), kernels.end()),
+            (std::set{Digest::of("both"), Digest::of("one")}));
+  EXPECT_EQ(queue.targets().size(), 2u);
+}
+
 TEST(WorkQueue, DeviceIsOfferedOnlyWhatItRuns) {
   WorkQueue queue(8);
   queue.add(kV4, only("a"), Digest::of("new"));
