@@ -34,6 +34,7 @@ enum class PlantedBug : uint8_t {
   kHoardStale,            // results of leases that are over are never acknowledged
   kForgetSentinel,        // records are read again without the sentinels of their devices
   kFailWithOneWay,        // a program fails with a kernel that another way does not need
+  kChooseTooEarly,        // a way is chosen for good while another one only lacked a worker
   kSlowestWay,            // the slowest of the ways to cut a program is answered
   kCountKernelsOnce,      // a kernel that a way launches twice counts once
 };

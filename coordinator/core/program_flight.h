@@ -52,11 +52,12 @@ struct ProgramFlight {
 
   Program program;  // see partition_choice.h while it is tuned
   std::vector<PlannedAlternative> alternatives;
-  std::vector<Digest> failed;    // kTuning: kernels that no candidate survived, while a way is left
-  std::vector<Digest> pending;   // kTuning: kernels not done, in the program's order
-  std::vector<Digest> unstored;  // kTuning: kernels that are done, and the store could not keep
-  std::string program_json;      // kStoring
-  int64_t progress_ms = 0;       // last sent
+  std::vector<Digest> failed;  // kTuning: kernels that no candidate survived, while a way is left
+  bool some_way_untried = false;  // one of those only lacked a worker: no way to choose for good
+  std::vector<Digest> pending;    // kTuning: kernels not done, in the program's order
+  std::vector<Digest> unstored;   // kTuning: kernels that are done, and the store could not keep
+  std::string program_json;       // kStoring
+  int64_t progress_ms = 0;        // last sent
 };
 
 }  // namespace kiln

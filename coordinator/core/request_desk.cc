@@ -307,6 +307,8 @@ void RequestDesk::kernel_settled(int64_t now_ms, ProgramFlight& flight, const Ke
     flight.failed.push_back(key);
     if (!has_way_without(flight.failed, flight.program, flight.alternatives))
       return fail_flight(now_ms, flight, kernel.error(), out);
+    if (failure_class(kernel.error().code) == FailureClass::kTransient)
+      flight.some_way_untried = true;
   } else {
     for (ProgramKernel& slot : flight.program.kernels)
       if (slot.key == key) slot = kernel.winner();
@@ -322,6 +324,9 @@ void RequestDesk::kernels_done(int64_t now_ms, ProgramFlight& flight, Actions& o
   flight.program =
       fastest_way(flight.failed, std::move(flight.program), std::move(flight.alternatives));
   flight.program_json = program_to_json(flight.program);
+  // Answered, since it works; what is stored would be the choice for good.
+  if (flight.some_way_untried && !planted(PlantedBug::kChooseTooEarly))
+    return finish(now_ms, flight, fail(Code::kUnavailable, "a way to cut it was not tuned"), out);
   // A program whose kernels are not all stored would be found again without its binaries.
   const bool all_stored =
       std::ranges::none_of(flight.program.kernels, [&](const ProgramKernel& kernel) {

@@ -39,6 +39,7 @@ const std::vector<NamedBug>& all_bugs() {
       in_core("HoardStale", PlantedBug::kHoardStale),
       in_core("ForgetSentinel", PlantedBug::kForgetSentinel),
       in_core("FailWithOneWay", PlantedBug::kFailWithOneWay),
+      in_core("ChooseTooEarly", PlantedBug::kChooseTooEarly),
       in_core("SlowestWay", PlantedBug::kSlowestWay),
       in_core("CountKernelsOnce", PlantedBug::kCountKernelsOnce),
       in_world("AcceptStale", Planted::kAcceptStale),

@@ -68,7 +68,8 @@ class Checker {
   void saw_winner(const StoreKernel& store);
   void saw_end(const EndFlight& end);
   void check_record(const TuningRecord& record);
-  void check_way(const TrueProgram& truth, const TrueWay& taken, const Program& program);
+  void saw_choice(const Program& program);
+  bool may_lack_a_way(const Program& program) const;
   void check_failure(const TrueProgram& truth, const CompileRequest& request, const Error& error);
   std::optional<double> slowest_time(const TrueWay& way, const Program& like) const;
   bool set_aside(const StoreKernel& store) const;
@@ -95,7 +96,8 @@ class Checker {
   std::map<CandidateId, Verdict> finished_;      // screened, or rejected for good
   std::set<Digest> winners_;                     // stored, or being stored
   std::map<Digest, std::set<std::string>> won_;  // schedules, also of those that were not stored
-  std::set<ResultId> owed_;  // results of an earlier life, not acknowledged in this step yet
+  std::set<Digest> troubled_;  // kernels of which a candidate failed for a while since they won
+  std::set<ResultId> owed_;    // results of an earlier life, not acknowledged in this step yet
   std::set<Digest> programs_found_;    // the store had them
   std::set<Digest> programs_settled_;  // the store answered, well or badly
   std::set<Digest> kernels_unstored_;  // the store failed
