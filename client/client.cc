@@ -1,8 +1,11 @@
 #include "client/client.h"
 
+#include <fmt/core.h>
+
 #include <unordered_map>
 
 #include "client/compiled_program.h"
+#include "client/exported_directory.h"
 #include "client/local_tier.h"
 #include "client/remote.h"
 #include "client/signed_program.h"
@@ -183,9 +186,25 @@ struct Client::Impl {
                  CacheOutcome::kLocal};
   }
 
+  Result<Found> take_exported(const NormalForm& form, const CompileOptions& wanted) const {
+    TRY(ProgramFiles files, read_exported(wanted.exported, signer));
+    if (files.program.graph != form.digest)
+      return fail(Code::kInvalidArgument,
+                  fmt::format("the program in {} is of graph {}, and this is graph {}",
+                              wanted.exported.string(), files.program.graph.short_hex(),
+                              form.digest.short_hex()));
+    if (wanted.load && !wanted.target.can_run(files.program.target))
+      return fail(Code::kUnsupported,
+                  fmt::format("the program in {} is for {}, and this machine is {}",
+                              wanted.exported.string(), files.program.target.to_string(),
+                              wanted.target.to_string()));
+    return Found{std::make_shared<const ProgramFiles>(std::move(files)), CacheOutcome::kHit};
+  }
+
   // In-process table, local tier, coordinator, local compile: the order of DESIGN's client.
   Result<Found> find(const NormalForm& form, const CompileOptions& wanted,
                      Clock::time_point deadline) {
+    if (!wanted.exported.empty()) return take_exported(form, wanted);
     const Digest key = program_key(form.digest, wanted.target, wanted.mode, codegen_identity());
     if (SharedFiles files = recall(key)) return Found{files, CacheOutcome::kHit};
     if (local) {

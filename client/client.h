@@ -65,6 +65,10 @@ struct CompileOptions {
   // ones, leave the exported hint.
   std::vector<std::vector<int64_t>> hints;
   std::function<void(const std::string&)> on_message;  // what a person may want to know
+  // A directory that `kiln compile --out` wrote: the program is taken from there, or it fails;
+  // nobody is asked. Its mode and target are what they are. Errors: exported_directory.h, and
+  // kInvalidArgument when it is another graph's.
+  Path exported;
   // Nobody waits for it to run: those who do are served first.
   bool warm_up = false;
 };

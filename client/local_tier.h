@@ -37,6 +37,10 @@ class LocalTier {
   // kNotFound unless the manifest and every blob are there; kPermissionDenied or kCorruption when
   // it is not to be trusted. `signer`: the coordinator's public key when it is known, else empty.
   Result<ProgramFiles> get(const Digest& key, std::string_view signer);
+  // Whether `manifest`, the program kept under `key`, is to be trusted, as get() has it; changes
+  // nothing. The signature that it came with.
+  Result<Signature> check(const Digest& key, const std::string& manifest,
+                          std::string_view signer) const;
   Result<std::string> blob(const Digest& digest) { return blobs_->get(digest); }
   void remove(const Digest& key) const;
   // Blobs first, manifest last; the first one sweeps up what killed processes left. Failures (a
@@ -56,8 +60,6 @@ class LocalTier {
   Path file(const Digest& key, const char* ending) const {
     return programs_ / (key.hex() + ending);
   }
-  Result<Signature> check(const Digest& key, const std::string& manifest,
-                          std::string_view signer) const;
 
   const Path programs_, shelves_, signing_;
   const std::unique_ptr<BlobStore> blobs_;

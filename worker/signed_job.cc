@@ -11,7 +11,7 @@ CandidateResult refusal(const Job& job, const CandidateJob& candidate, const Err
   result.epoch = job.epoch;
   result.kernel_key = job.kernel_key;
   result.index = candidate.index;
-  result.verdict = Verdict::kRunnerDied;
+  result.verdict = Verdict::kDeviceLost;
   result.log = why.message;
   return result;
 }

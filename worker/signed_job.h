@@ -10,8 +10,9 @@
 namespace kiln {
 
 // Takes the candidates out of `job` that come with a binary which `trusted` has not signed for this
-// kernel and schedule; each becomes a result that says so (runner_died: nobody could run it here,
-// which is no fault of the candidate). `signer`: whose key the coordinator says it has.
+// kernel and schedule; each becomes a result that says so (device_lost: this worker cannot have it,
+// which is no fault of the candidate and killed no runner). `signer`: whose key the coordinator
+// says it has.
 std::vector<CandidateResult> take_out_unsigned(Job& job, std::string_view signer,
                                                std::string_view trusted);
 

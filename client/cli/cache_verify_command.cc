@@ -9,6 +9,9 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
+#include "client/exported_directory.h"
+#include "client/tier_audit.h"
+#include "schema/key_file.h"
 
 namespace kiln::cli {
 namespace {
@@ -55,17 +58,42 @@ void print_text(const AuditReport& report, bool repaired) {
                   report.findings.empty() ? "all sound"
                   : repaired              ? fmt::format("{} bad, dropped", report.findings.size())
                              : fmt::format("{} bad (a stopped store is mended with --repair; "
-                                           "a coordinator sets them aside when asked for "
-                                           "them)",
+                                           "a coordinator, or a client, sets them aside "
+                                           "when asked for them)",
                                            report.findings.size()))
           .c_str(),
       stdout);
 }
 
+// The coordinator's public key when it is known, else empty.
+Result<std::string> signer_of(const Options& options) {
+  if (!options.signer.empty()) return read_signer(options.signer);
+  if (options.key.empty()) return std::string();
+  TRY(const ClientKey key, read_client_key(options.key));
+  return key.signing_key.empty() ? std::string() : parse_public_key(key.signing_key);
+}
+
+// A coordinator's store, or a client's tier.
+Result<AuditReport> audit_directory(const Options& options) {
+  if (!is_local_tier(options.data_dir)) return audit(options.data_dir, show_progress);
+  if (options.repair)
+    return fail(Code::kInvalidArgument,
+                options.data_dir +
+                    " is a client's cache: it needs no --repair, since clients remove what is bad "
+                    "when they come upon it");
+  TRY(const std::string signer, signer_of(options));
+  if (signer.empty())
+    std::fputs(
+        "kiln: no signing key is known, so that only this machine's own signatures are "
+        "checked: give --signer or --key\n",
+        stderr);
+  return audit_local_tier(options.data_dir, signer);
+}
+
 }  // namespace
 
 int cache_verify_command(const Options& options) {
-  const auto report = audit(options.data_dir, show_progress);
+  const auto report = audit_directory(options);
   wipe_progress();
   if (!report) {
     print_error("", report.error());

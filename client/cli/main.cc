@@ -66,6 +66,12 @@ void add_coordinator(CLI::App* command, Options& options) {
                       "[KILN_KEY]");
 }
 
+void add_signer(CLI::App* command, Options& options) {
+  command->add_option("--signer", options.signer,
+                      "Whose signature is good: the coordinator's public signing key in hex, or "
+                      "its DATA_DIR/signing/ed25519.pub (default: what --key says)");
+}
+
 void add_compile_options(CLI::App* command, Options& options) {
   command
       ->add_option("--target", options.target,
@@ -125,8 +131,15 @@ CLI::App* add_cache(CLI::App& app, Options& options) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 
-  auto* verify = cache->add_subcommand(
-      "verify", "Read everything back and check it; exit 1 when something is bad");
+  auto* verify = cache->add_subcommand("verify",
+                                       "Read everything back and check it; exit 1 when something "
+                                       "is bad. Of a client's --cache-dir,\n"
+                                       "given as --data-dir, signatures too: its own, and with "
+                                       "--signer or --key the coordinator's.\n"
+                                       "A coordinator's store has none: it signs what it answers");
+  add_signer(verify, options);
+  verify->add_option("--key", options.key,
+                     "Your key, which says whose signature is good [KILN_KEY]");
   verify->add_flag("--repair", options.repair,
                    "Drop what is bad (of a store that nobody serves): it is tuned again when "
                    "asked for");
@@ -217,6 +230,10 @@ int main(int argc, char** argv) {
   run->add_option("--atol", options.atol, "Absolute tolerance (default: by dtype and magnitude)");
   run->add_option("--seed", options.seed, "Seed of the program's random numbers (default: 0)");
   run->add_option("--runs", options.runs, "Timed runs (default: what fits a fifth of a second)");
+  run->add_option("--program", options.exported,
+                  "Run what `kiln compile FILE --out DIR` wrote to this directory, and ask nobody: "
+                  "signed by --signer, and not a bit altered, or nothing is loaded");
+  add_signer(run, options);
   run->add_flag("--reduce-overhead", options.reduce_overhead,
                 "On a GPU: capture the launches into a CUDA graph and replay it");
   add_compile_options(run, options);

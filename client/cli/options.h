@@ -17,6 +17,7 @@ struct Options {
   // Which service, which cache, which code.
   std::string coordinator;  // --coordinator, else KILN_COORDINATOR; empty: none
   std::string key;          // --key, else KILN_KEY; empty: none
+  std::string signer;       // --signer: a public signing key, or a file with one; empty: the key's
   std::string cache_dir;    // --cache-dir, else KILN_CACHE_DIR; empty: none
   std::string compiler;     // KILN_CXX
   std::string libcuda;      // --libcuda, else KILN_LIBCUDA; empty: libcuda.so.1
@@ -44,6 +45,7 @@ struct Options {
 
   // run
   bool reduce_overhead = false;
+  std::string exported;  // --program: a directory that compile --out wrote; empty: none
   std::string inputs, expect;
   double rtol = -1, atol = -1;  // negative: by dtype
   int64_t seed = 0;             // of a program's random numbers

@@ -2,12 +2,18 @@
 
 #include <cmath>
 
+#include "client/exported_directory.h"
+
 namespace kiln::cli {
 
 Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gpu) {
   ClientOptions client;
   client.coordinator = options.coordinator;
   client.key_file = options.key;
+  if (!options.signer.empty()) {
+    TRY(const std::string signer, read_signer(options.signer));
+    client.signing_key = to_hex(signer);
+  }
   client.cache_dir = options.cache_dir;
   client.cache_bytes = static_cast<int64_t>(options.cache_bytes);
   client.allow_fallback = !options.no_fallback && !options.check;
@@ -40,6 +46,7 @@ Result<CompileOptions> compile_options(const Options& options) {
   compile.deadline = std::chrono::milliseconds(std::llround(options.deadline_s * 1000));
   compile.check_only = options.check;
   compile.reduce_overhead = options.reduce_overhead;
+  compile.exported = options.exported;
   return compile;
 }
 

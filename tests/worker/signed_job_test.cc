@@ -52,7 +52,7 @@ TEST_F(SignedJob, EveryFlippedBitOfABinaryIsFound) {
     EXPECT_EQ(refused[0].lease, 7u);
     EXPECT_EQ(refused[0].epoch, 3u);
     EXPECT_EQ(refused[0].index, 1);
-    EXPECT_EQ(refused[0].verdict, Verdict::kRunnerDied);
+    EXPECT_EQ(refused[0].verdict, Verdict::kDeviceLost);
     EXPECT_EQ(job.candidates.size(), 1u);
   }
 }

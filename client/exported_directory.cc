@@ -1,0 +1,68 @@
+#include "client/exported_directory.h"
+
+#include "compiler_core/compile/local.h"
+
+namespace kiln {
+namespace {
+
+// A file that is absent says as much as an empty one.
+Result<std::string> read_if_there(const Path& file) {
+  auto text = read_file(file);
+  if (!text && text.error().code == Code::kNotFound) return std::string();
+  return text;
+}
+
+Result<Artifact> read_artifact(const Path& directory, const ProgramKernel& kernel, bool is_cuda) {
+  const Path file = directory / (kernel.blob.hex() + (is_cuda ? ".cubin" : ".so"));
+  auto binary = read_file(file);
+  if (!binary && binary.error().code == Code::kNotFound)
+    return fail(Code::kCorruption, file.string() + " is missing, and the program was not loaded");
+  if (!binary) return fail(std::move(binary).error());
+  if (Digest::of(*binary) != kernel.blob)
+    return fail(Code::kCorruption, file.string() +
+                                       " was altered: its digest is another than the signed "
+                                       "manifest says, and the program was not loaded");
+  return Artifact{kernel.recipe, *std::move(binary), kernel.blob};
+}
+
+}  // namespace
+
+Result<ProgramFiles> read_exported(const Path& directory, std::string_view trusted) {
+  const std::string what = "the program in " + directory.string();
+  ProgramFiles files;
+  TRY(files.manifest, read_if_there(directory / "manifest.json"));
+  if (files.manifest.empty())
+    return fail(Code::kNotFound, directory.string() +
+                                     " holds no manifest.json: `kiln compile FILE --out DIR` "
+                                     "writes one");
+  if (trusted.empty())
+    return fail(Code::kInvalidArgument,
+                what +
+                    " is code: say whose signature is good with --signer (the coordinator's "
+                    "signing/ed25519.pub) or --key");
+  TRY(const std::string line, read_if_there(directory / "manifest.sig"));
+  TRY(files.signature, Signature::parse(line.substr(0, line.find('\n'))));
+  TRY_STATUS(verify_signature(signed_program(files.manifest), files.signature, trusted, what));
+  TRY(files.program, program_from_json(files.manifest));
+  if (files.program.codegen != codegen_identity())
+    return fail(Code::kUnsupported,
+                what + " was made by another build of Kiln: compile it again with this one");
+  const bool is_cuda = files.program.target.backend == Backend::kCuda;
+  for (const ProgramKernel& kernel : files.program.kernels) {
+    TRY(Artifact artifact, read_artifact(directory, kernel, is_cuda));
+    files.artifacts.push_back(std::move(artifact));
+  }
+  return files;
+}
+
+Result<std::string> read_signer(const std::string& hex_or_file) {
+  if (auto key = parse_public_key(hex_or_file)) return key;
+  const auto text = read_file(hex_or_file);
+  if (text)
+    if (auto key = parse_public_key(text->substr(0, text->find('\n')))) return key;
+  return fail(Code::kInvalidArgument, "--signer " + hex_or_file +
+                                          " is neither a public signing key (64 hex digits) nor a "
+                                          "file with one");
+}
+
+}  // namespace kiln

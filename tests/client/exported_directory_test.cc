@@ -1,0 +1,114 @@
+// What `kiln compile --out` wrote is loaded only when it is signed by whom we trust, and whole.
+#include "client/exported_directory.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler_core/compile/local.h"
+#include "tests/cache/samples.h"
+
+namespace kiln {
+namespace {
+
+class ExportedDirectory : public testing::Test {
+ protected:
+  void SetUp() override {
+    Program program = samples::program(1);
+    program.codegen = codegen_identity();
+    write(program, key_);
+  }
+  void write(const Program& program, const SigningKey& key) {
+    const std::string manifest = program_to_json(program);
+    ASSERT_TRUE(write_file(dir_.path() / "manifest.json", manifest));
+    ASSERT_TRUE(write_file(dir_.path() / "manifest.sig",
+                           key.sign(signed_program(manifest)).to_string() + "\n"));
+    ASSERT_TRUE(write_file(binary_, samples::blob(1)));
+  }
+  Error refused(std::string_view trusted) const {
+    const auto files = read_exported(dir_.path(), trusted);
+    EXPECT_FALSE(files);
+    return files ? Error{} : files.error();
+  }
+  Error refused() const { return refused(key_.public_key()); }
+
+  TempDir dir_ = TempDir::create("kiln-exported").value();
+  const SigningKey key_ = SigningKey::generate();
+  const Path binary_ = dir_.path() / (Digest::of(samples::blob(1)).hex() + ".so");
+};
+
+TEST_F(ExportedDirectory, OfTheTrustedSignerIsReadWithItsBinaries) {
+  const auto files = read_exported(dir_.path(), key_.public_key());
+  ASSERT_TRUE(files) << files.error().message;
+  EXPECT_EQ(files->program.key, samples::program(1).key);
+  ASSERT_EQ(files->artifacts.size(), 1u);
+  EXPECT_EQ(files->artifacts[0].binary, samples::blob(1));
+}
+
+TEST_F(ExportedDirectory, AnUnsignedOneIsRefusedByName) {
+  std::filesystem::remove(dir_.path() / "manifest.sig");
+  const Error error = refused();
+  EXPECT_EQ(error.code, Code::kPermissionDenied);
+  EXPECT_NE(error.message.find("unsigned"), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find(dir_.path().string()), std::string::npos) << error.message;
+}
+
+TEST_F(ExportedDirectory, OneOfAnotherSignerIsRefused) {
+  const Error error = refused(SigningKey::generate().public_key());
+  EXPECT_EQ(error.code, Code::kPermissionDenied);
+  EXPECT_NE(error.message.find("is signed by"), std::string::npos) << error.message;
+}
+
+TEST_F(ExportedDirectory, WithoutATrustedSignerItSaysHowToNameOne) {
+  const Error error = refused("");
+  EXPECT_EQ(error.code, Code::kInvalidArgument);
+  EXPECT_NE(error.message.find("--signer"), std::string::npos) << error.message;
+}
+
+TEST_F(ExportedDirectory, EveryFlippedBitOfTheSignatureOrManifestIsFound) {
+  for (const char* name : {"manifest.json", "manifest.sig"}) {
+    const std::string good = read_file(dir_.path() / name).value();
+    for (size_t at = 0; at + 1 < good.size(); at += 7) {  // the last is the end of the line
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ 1);
+      ASSERT_TRUE(write_file(dir_.path() / name, bad));
+      EXPECT_FALSE(read_exported(dir_.path(), key_.public_key())) << name << " " << at;
+    }
+    ASSERT_TRUE(write_file(dir_.path() / name, good));
+  }
+}
+
+TEST_F(ExportedDirectory, AnAlteredOrMissingBinaryIsNamed) {
+  samples::flip_one_bit(binary_);
+  Error error = refused();
+  EXPECT_EQ(error.code, Code::kCorruption);
+  EXPECT_NE(error.message.find(binary_.string()), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("altered"), std::string::npos) << error.message;
+  std::filesystem::remove(binary_);
+  error = refused();
+  EXPECT_EQ(error.code, Code::kCorruption);
+  EXPECT_NE(error.message.find("missing"), std::string::npos) << error.message;
+}
+
+TEST_F(ExportedDirectory, AnotherBuildsIsRefused) {
+  Program program = samples::program(1);
+  program.codegen = Digest::of("another");
+  write(program, key_);
+  EXPECT_EQ(refused().code, Code::kUnsupported);
+}
+
+TEST_F(ExportedDirectory, NoneAtAllSaysWhatWritesOne) {
+  const auto files = read_exported(dir_.path() / "absent", key_.public_key());
+  ASSERT_FALSE(files);
+  EXPECT_EQ(files.error().code, Code::kNotFound);
+  EXPECT_NE(files.error().message.find("--out"), std::string::npos);
+}
+
+TEST_F(ExportedDirectory, ASignerIsHexOrAFileOfIt) {
+  const std::string hex = to_hex(key_.public_key());
+  EXPECT_EQ(read_signer(hex).value(), key_.public_key());
+  ASSERT_TRUE(write_file(dir_.path() / "ed25519.pub", hex + "\n"));
+  EXPECT_EQ(read_signer((dir_.path() / "ed25519.pub").string()).value(), key_.public_key());
+  EXPECT_EQ(read_signer("nobody").error().code, Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace kiln
