@@ -1,9 +1,7 @@
 #include "tests/system/faults/drill.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "compiler_core/base/digest.h"
+#include "tests/system/faults/inspection.h"
+#include "tests/system/faults/small_program.h"
 
 namespace kiln::testing {
 namespace {
@@ -19,8 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr int kDeadlineS = 30, kPatienceS = 40, kForgottenS = 15;
-constexpr int kMaxDescriptors = 200;
+constexpr int kPatienceS = ClientAsk::kPatienceS, kForgottenS = 15;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -30,88 +28,20 @@ void pause_ms(int ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
 }
 
-// For people.
-std::string text_of(const Path& file) {
-  std::string text = read_file(file).value_or("");
-  std::ranges::replace(text, '\n', ' ');
-  return text.substr(0, 600);
-}
-
-json json_of(const Path& file) {
-  const json value = json::parse(read_file(file).value_or(""), nullptr, false);
-  return value.is_object() ? value : json::object();
-}
-
-int descriptors(pid_t pid) {
-  std::error_code error;
-  const auto all =
-      std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error);
-  return error ? 0 : static_cast<int>(std::distance(begin(all), end(all)));
-}
-
-// Files below `directory` that somebody should have removed.
-std::vector<std::string> half_written(const Path& directory) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator at(directory, error), end; !error && at != end;
-       at.increment(error))
-    if (at->path().filename().string().find(".tmp.") != std::string::npos)
-      found.push_back(at->path().string());
-  return found;
-}
-
-// Blobs whose name is not the digest of what is in them.
-std::vector<std::string> bad_blobs(const Path& blobs) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator at(blobs, error), end; !error && at != end;
-       at.increment(error)) {
-    const std::string name = at->path().filename();
-    if (!at->is_regular_file() || name.size() != 64 ||
-        at->path().parent_path().filename() == "quarantine")
-      continue;
-    const auto bytes = read_file(at->path());
-    if (bytes && Digest::of(*bytes).hex() != name) found.push_back(at->path().string());
-  }
-  return found;
-}
-
-// Flips a bit of the `n`-th stored blob; which file that was.
-Path rot(const Path& blobs, uint64_t n) {
-  std::vector<Path> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(blobs))
-    if (entry.is_regular_file() && entry.path().filename().string().size() == 64)
-      files.push_back(entry.path());
-  if (files.empty()) return {};
-  const Path& file = files[n % files.size()];
-  std::string bytes = read_file(file).value_or("");
-  if (bytes.empty()) return {};
-  bytes[n / 7 % bytes.size()] ^= 1;
-  (void)write_file(file, bytes);
-  return file;
-}
-
-constexpr const char* kFiller = "filler";
-
-void fill(const Path& directory) {
-  const int fd = ::open((directory / kFiller).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  const std::string block(4096, 'x');
-  while (::write(fd, block.data(), block.size()) > 0) {
-  }
-  ::close(fd);
-}
-
 }  // namespace
 
 Drill::Drill(LiveService& service, FaultControl& faults, uint64_t seed)
-    : service_(service), faults_(faults), random_(seed), programs_(service.root() / "programs") {
-  std::filesystem::create_directories(programs_);
-  std::filesystem::create_directories(service_.root() / "asks");
-}
+    : service_(service), faults_(faults), random_(seed) {}
 
 void Drill::complain(std::string what) {
   complaints_.push_back(std::move(what));
 }
+
+void Drill::complain(std::vector<std::string> all) {
+  for (std::string& what : all) complain(std::move(what));
+}
+
+// ---- A round begins ----
 
 Drill::Key Drill::new_key(bool tuned) {
   if (max_programs_ > 0 && next_program_ >= max_programs_)
@@ -119,54 +49,58 @@ Drill::Key Drill::new_key(bool tuned) {
   return {next_program_++, tuned};
 }
 
-Drill::Ask Drill::ask(std::string name, Key key, bool tier) {
-  const SmallProgram program = small_program(programs_, key.program);
-  const Path stem = service_.root() / "asks" / name;
-  Path out = stem, err = stem;
-  out += ".out";
-  err += ".err";
-  std::filesystem::remove(err);
-  std::vector<std::string> arguments = {"run",           program.graph.string(),
-                                        "--expect",      program.answer.string(),
-                                        "--runs",        "1",
-                                        "--threads",     "1",
-                                        "--no-fallback", "--json",
-                                        "--deadline",    std::to_string(kDeadlineS),
-                                        "--mode",        key.tuned ? "max-autotune" : "default"};
-  if (tier) arguments.insert(arguments.end(), {"--cache-dir", (service_.root() / "tier").string()});
-  Child child = service_.start_client(arguments, out, err);
-  return {std::move(name), key, tier, std::move(out), std::move(err), std::move(child), 0};
+// A signing key is made where there is none: whoever is to make one finds its own gone.
+void Drill::prepare(const Trouble& trouble) {
+  faults_.disarm();
+  if (trouble.at_point) faults_.arm(trouble.fault);
+  if (trouble.makes_a_key() && trouble.program() == "kiln")
+    std::filesystem::remove_all(tier_of(service_) / "signing");
+  if (trouble.restarts) restart(trouble);
+}
+
+// By SIGTERM, with the fault armed.
+void Drill::restart(const Trouble& trouble) {
+  Child& child = trouble.program() == "kiln-worker" ? service_.worker(0) : service_.coordinator();
+  child.signal(SIGTERM);
+  const auto start = Clock::now();
+  while (child.running() && seconds_since(start) < 15) pause_ms(2);
+  if (child.running()) complain(fmt::format("{} does not end at SIGTERM", trouble.program()));
+  if (trouble.makes_a_key()) std::filesystem::remove_all(service_.data() / "signing");
+  service_.tend();
 }
 
 // A search takes longer than the rest together: always where it matters, now and then elsewhere.
 bool Drill::wants_a_search(const Trouble& trouble) {
-  const std::string_view program =
-      trouble.at_point ? kFaultPoints[static_cast<size_t>(trouble.fault.point)].program : "";
+  const std::string_view program = trouble.program();
   return program == "kiln-worker" || program == "kiln-runner" || random_() % 4 == 0;
 }
 
-// Something new, the same again, what was asked for before with and without a tier, and a search
-// whose first candidate a worker has compiled already.
-std::vector<Drill::Ask> Drill::begin(const Trouble& trouble) {
-  std::vector<Ask> asks;
+// Something new, the same again, what was asked for before with and without a tier, a search whose
+// first candidate a worker has compiled already, and something that nobody waits for.
+std::vector<ClientAsk> Drill::begin(const Trouble& trouble) {
+  std::vector<ClientAsk> asks;
   const Key fresh = new_key(false);
-  asks.push_back(ask("new", fresh, true));
-  asks.push_back(ask("joins", fresh, false));
+  asks.push_back(ClientAsk::run(service_, "new", fresh, true));
+  asks.push_back(ClientAsk::run(service_, "joins", fresh, false));
+  if (trouble.meets_the_queue() || random_() % 8 == 0)
+    asks.push_back(ClientAsk::queue(service_, "detached", new_key(false)));
   const auto is_untuned = [this](const Key& key) {
     return !key.tuned && !answered_.contains({key.program, true});
   };
   const auto any_of = [this](const std::set<Key>& keys) {
     return *std::next(keys.begin(), static_cast<int64_t>(random_() % keys.size()));
   };
-  if (!answered_.empty()) asks.push_back(ask("old", any_of(answered_), false));
-  if (!kept_.empty()) asks.push_back(ask("kept", any_of(kept_), true));
+  if (!answered_.empty()) asks.push_back(ClientAsk::run(service_, "old", any_of(answered_), false));
+  if (!kept_.empty()) asks.push_back(ClientAsk::run(service_, "kept", any_of(kept_), true));
   const auto untuned = std::find_if(answered_.rbegin(), answered_.rend(), is_untuned);
   if (untuned != answered_.rend() && wants_a_search(trouble))
-    asks.push_back(ask("tuned", {untuned->program, true}, false));
+    asks.push_back(ClientAsk::run(service_, "tuned", {untuned->program, true}, false));
   return asks;
 }
 
-void Drill::strike(const Trouble& trouble, std::vector<Ask>& asks) {
+// ---- Something goes wrong ----
+
+void Drill::strike(const Trouble& trouble, std::vector<ClientAsk>& asks) {
   const auto send = [&](Victim victim, int signal) {
     if (victim == Victim::kCoordinator) service_.coordinator().signal(signal);
     if (victim == Victim::kWorker) service_.worker(0).signal(signal);
@@ -174,41 +108,36 @@ void Drill::strike(const Trouble& trouble, std::vector<Ask>& asks) {
       for (const pid_t runner : service_.runners()) ::kill(runner, signal);
     if (victim == Victim::kCompiler)
       for (const pid_t pass : service_.compilers()) ::kill(pass, signal);
-    if (victim != Victim::kClient) return;
-    asks.front().child.signal(signal);
+    if (victim == Victim::kClient) asks.front().signal(signal);
   };
   send(trouble.killed, SIGKILL);
   send(trouble.stopped, SIGSTOP);
-  if (!trouble.fills.empty()) fill(trouble.fills);
-  if (trouble.rots) rotten_.insert(rot(service_.data() / "blobs", random_()));
+  if (!trouble.fills.empty()) fill_disk(trouble.fills);
+  if (trouble.rots) rotten_.insert(rot(service_, random_()));
   if (service_.proxy() != nullptr) {
     if (trouble.drops) service_.proxy()->drop();
     service_.proxy()->set(trouble.cut);
   }
 }
 
-void Drill::mend(const Trouble& trouble, std::vector<Ask>& asks) {
+void Drill::mend(const Trouble& trouble, std::vector<ClientAsk>& asks) {
   if (service_.proxy() != nullptr) service_.proxy()->set(TcpProxy::Mode::kForward);
   faults_.disarm();
-  if (!trouble.fills.empty()) {
-    std::error_code ignored;
-    std::filesystem::remove(Path(trouble.fills) / kFiller, ignored);
-  }
+  if (!trouble.fills.empty()) free_disk(trouble.fills);
   if (trouble.stopped == Victim::kNobody && trouble.fault.action != FaultAction::kStop) return;
   service_.wake();
-  for (Ask& ask : asks) ask.child.signal(SIGCONT);
+  for (ClientAsk& ask : asks) ask.signal(SIGCONT);
 }
 
 // A moment's trouble is mended when its time is over, a stop at a point some time after it came,
 // and what else waits at a point when everybody has an answer.
-void Drill::wait_for(std::vector<Ask>& asks, const Trouble& trouble) {
+void Drill::wait_for(std::vector<ClientAsk>& asks, const Trouble& trouble) {
   const auto start = Clock::now();
   bool struck = false, mended = false;
-  std::vector<bool> ended(asks.size(), false);
   const bool stops = trouble.at_point && trouble.fault.action == FaultAction::kStop;
   double mend_s = (trouble.after_ms + trouble.for_ms) / 1000.0;
   if (trouble.at_point || !trouble.fills.empty()) mend_s = kPatienceS;
-  while (std::ranges::find(ended, false) != ended.end() || !struck) {
+  for (bool waits = true; waits || !struck; pause_ms(2)) {
     const double now_s = seconds_since(start);
     if (!struck && now_s * 1000 >= trouble.after_ms) {
       strike(trouble, asks);
@@ -221,138 +150,77 @@ void Drill::wait_for(std::vector<Ask>& asks, const Trouble& trouble) {
       mended = true;
     }
     service_.tend();
-    for (size_t i = 0; i < asks.size(); ++i) {
-      if (ended[i] || asks[i].child.running()) continue;
-      ended[i] = true;
-      asks[i].seconds = now_s;
-    }
+    waits = false;
+    for (ClientAsk& ask : asks) waits = ask.running(now_s) || waits;
     if (now_s > kPatienceS) break;
-    pause_ms(2);
   }
   mend(trouble, asks);
 }
 
-void Drill::judge(const Ask& ask, const Trouble& trouble) {
-  const int code = ask.child.exit_code();
-  tally_.longest_s = std::max(tally_.longest_s, ask.seconds);
-  const json answer = json_of(ask.out);
-  const std::string told =
-      fmt::format("client '{}' (program {}{}{}) ended with {} after {:.1f} s: {} {}", ask.name,
-                  ask.key.program, ask.key.tuned ? ", tuned" : "", ask.tier ? ", tier" : "", code,
-                  ask.seconds, text_of(ask.out), text_of(ask.err));
-  if (code == 0) {
-    ++tally_.answers;
-    if (answer.value("cache", "") == "hit") ++tally_.hits;
-    if (!trouble.hurts_the_store()) answered_.insert(ask.key);
-    if (ask.tier) kept_.insert(ask.key);
-    swept_ = swept_ || ask.name == "new";
+// ---- What came of it ----
+
+void Drill::judge_answer(const ClientAsk& ask) {
+  const json answer = ask.answer();
+  const bool hit = answer.value("cache", "") == "hit";
+  ++tally_.answers;
+  tally_.hits += hit ? 1 : 0;
+  const bool memory_only = answer.value("memory_only", false);
+  tally_.memory_only += memory_only ? 1 : 0;
+  // A hit of the client's own tier says nothing of the service.
+  if (!memory_only && !(ask.has_tier() && hit)) answered_.insert(ask.key());
+  if (!ask.has_tier()) return;
+  kept_.insert(ask.key());
+  const Path manifest =
+      tier_of(service_) / "programs" / (answer.value("program_key", "") + ".json");
+  std::error_code error;
+  const auto written = std::filesystem::last_write_time(manifest, error);
+  swept_ = swept_ || (!error && written > round_began_);
+}
+
+void Drill::judge(const ClientAsk& ask, const Trouble& trouble) {
+  const int code = ask.exit_code();
+  tally_.longest_s = std::max(tally_.longest_s, ask.seconds());
+  if (code == 0 && ask.is_queued()) {
+    ++tally_.queued;
+  } else if (code == 0) {
+    judge_answer(ask);
   } else if (code == 128 + SIGKILL) {
     ++tally_.killed;
-    const bool by_us =
-        trouble.killed == Victim::kClient ||
-        (trouble.at_point &&
-         std::string_view(kFaultPoints[static_cast<size_t>(trouble.fault.point)].program) ==
-             "kiln");
-    if (!by_us) complain("killed by nobody: " + told);
+    if (trouble.killed != Victim::kClient && trouble.program() != "kiln")
+      complain("killed by nobody: " + ask.told());
   } else if (code == 3 || code == 5) {
     ++tally_.errors;
-    if (text_of(ask.err).empty()) complain("an error without a word: " + told);
-  } else if (code == 1 && answer.contains("ok")) {
+    if (ask.error().empty()) complain("an error without a word: " + ask.told());
+  } else if (code == 1 && ask.answer().contains("ok")) {
     ++tally_.wrong;
-    complain("wrong: " + told);
+    complain("wrong: " + ask.told());
   } else {
-    complain("not an answer: " + told);
+    complain("not an answer: " + ask.told());
   }
 }
 
-// A failure of the fleet's is remembered for some seconds, with its age: who asks meanwhile hears
-// so.
-Drill::Ask Drill::insist(const Key& key) {
+// What was queued is there without anybody's asking.
+void Drill::await_queue(const std::vector<ClientAsk>& asks) {
+  const auto promised = [](const ClientAsk& ask) {
+    return ask.is_queued() && ask.exit_code() == 0;
+  };
+  if (std::ranges::none_of(asks, promised)) return;
   const auto start = Clock::now();
-  for (;;) {
-    Ask again = ask("again", key, false);
-    const auto asked = Clock::now();
-    while (again.child.running() && seconds_since(asked) < kPatienceS) pause_ms(2);
-    again.seconds = seconds_since(asked);
-    if (again.child.running()) {
-      again.child.signal(SIGKILL);
-      again.child.wait();
+  for (;; pause_ms(20)) {
+    const json queue = service_.run_client({"warm", "--status", "--json"}, 5).json();
+    if (queue.is_object() && queue.value("queued", 1) + queue.value("running", 1) == 0) {
+      if (queue["failed"] != 0) complain("queued, and given up: " + queue.dump());
+      break;
     }
-    const int code = again.child.exit_code();
-    if ((code != 3 && code != 5) || seconds_since(start) > kForgottenS) return again;
-    pause_ms(500);
+    if (seconds_since(start) > kPatienceS)
+      return complain("the queue is never empty: " + queue.dump());
+    service_.tend();
   }
+  for (const ClientAsk& ask : asks)
+    if (promised(ask)) answered_.insert(ask.key());
 }
 
-void Drill::ask_again(const std::vector<Ask>& asks) {
-  std::set<Key> keys;
-  for (const Ask& ask : asks) keys.insert(ask.key);
-  for (const Key& key : keys) {
-    const Ask again = insist(key);
-    const json answer = json_of(again.out);
-    const std::string told =
-        fmt::format("after all is mended, program {}{} ends with {} after {:.1f} s: {} {}",
-                    key.program, key.tuned ? ", tuned" : "", again.child.exit_code(), again.seconds,
-                    text_of(again.out), text_of(again.err));
-    if (again.child.exit_code() != 0) {
-      ++tally_.unanswered;
-      complain(told);
-      continue;
-    }
-    ++tally_.answers;
-    if (!evicts_ && answered_.contains(key) && answer.value("cache", "") != "hit") {
-      ++tally_.lost;
-      complain("lost, though it was answered: " + told);
-    }
-    answered_.insert(key);
-  }
-}
-
-// Ends give their files back at once, but the last of a process may take a moment.
-void Drill::check_house() {
-  std::vector<std::string> found;
-  for (int tries = 0; tries < 250; ++tries) {
-    found.clear();
-    for (const Path& place : {service_.data() / "blobs", service_.objects()})
-      for (std::string& file : half_written(place)) found.push_back("left behind: " + file);
-    size_t scratches = 0;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(service_.temp(), error)) {
-      if (entry.path().filename().string().starts_with("kiln-worker-"))
-        ++scratches;
-      else
-        found.push_back("left behind: " + entry.path().string());
-    }
-    if (scratches > service_.workers())
-      found.push_back(
-          fmt::format("{} scratch directories of {} workers", scratches, service_.workers()));
-    for (const std::string& process : living_descendants())
-      if (!process.starts_with("kiln")) found.push_back("still running: " + process);
-    if (found.empty()) break;
-    pause_ms(20);
-  }
-  for (std::string& what : found) complain(std::move(what));
-  for (size_t n = 0; n <= service_.workers(); ++n) {
-    Child& child = n == 0 ? service_.coordinator() : service_.worker(n - 1);
-    if (const int open = descriptors(child.pid()); open > kMaxDescriptors)
-      complain(
-          fmt::format("{} holds {} descriptors", n == 0 ? "the coordinator" : "a worker", open));
-  }
-}
-
-// By SIGTERM, with the fault armed.
-void Drill::restart(const Trouble& trouble) {
-  const std::string_view program = kFaultPoints[static_cast<size_t>(trouble.fault.point)].program;
-  Child& child = program == "kiln-worker" ? service_.worker(0) : service_.coordinator();
-  child.signal(SIGTERM);
-  const auto start = Clock::now();
-  while (child.running() && seconds_since(start) < 15) pause_ms(2);
-  if (child.running()) complain(fmt::format("{} does not end at SIGTERM", program));
-  service_.tend();
-}
-
-// What was answered while the disk took nothing may be in memory only. Without it, what was
-// answered before must still be a hit; the rest is tuned once more, and counts from then on.
+// What was answered as stored while the disk refused is there without the coordinator's memory.
 void Drill::settle() {
   service_.coordinator().signal(SIGKILL);
   service_.coordinator().wait();
@@ -365,23 +233,49 @@ void Drill::heal() {
   const std::set<Key> doubtful = std::exchange(answered_, {});
   settle();
   for (const Key& key : doubtful) {
-    const Ask again = insist(key);
-    if (again.child.exit_code() == 0)
+    const ClientAsk again = insist(key);
+    if (again.exit_code() == 0)
       answered_.insert(key);
     else
-      complain(fmt::format("program {} is not tuned again: {}", key.program, text_of(again.err)));
+      complain("not tuned again: " + again.told());
   }
 }
 
-// A blob that we damaged may lie there until somebody reads it.
-void Drill::check_blobs() {
-  for (const std::string& blob : bad_blobs(service_.data() / "blobs"))
-    if (!rotten_.contains(blob)) complain("not what its name says: " + blob);
+// A failure of the fleet's is remembered for some seconds, with its age: who asks meanwhile hears
+// so.
+ClientAsk Drill::insist(const Key& key) {
+  const auto start = Clock::now();
+  for (;; pause_ms(500)) {
+    ClientAsk again = ClientAsk::run(service_, "again", key, false);
+    again.finish();
+    const int code = again.exit_code();
+    if ((code != 3 && code != 5) || seconds_since(start) > kForgottenS) return again;
+  }
+}
+
+void Drill::ask_again(const std::vector<ClientAsk>& asks) {
+  std::set<Key> keys;
+  for (const ClientAsk& ask : asks) keys.insert(ask.key());
+  for (const Key& key : keys) {
+    const ClientAsk again = insist(key);
+    if (again.exit_code() != 0) {
+      ++tally_.unanswered;
+      complain("after all is mended, " + again.told());
+      continue;
+    }
+    ++tally_.answers;
+    const json answer = again.answer();
+    if (!evicts_ && answered_.contains(key) && answer.value("cache", "") != "hit") {
+      ++tally_.lost;
+      complain("lost, though it was answered as stored: " + again.told());
+    }
+    if (!answer.value("memory_only", false)) answered_.insert(key);
+  }
 }
 
 // What a killed client left in its tier goes when another one next puts something there.
 void Drill::check_tier() {
-  const std::vector<std::string> now = half_written(service_.root() / "tier");
+  const std::vector<std::string> now = half_written(tier_of(service_));
   for (const std::string& file : now)
     if (swept_ && std::ranges::find(tier_left_, file) != tier_left_.end())
       complain("left behind: " + file);
@@ -391,72 +285,65 @@ void Drill::check_tier() {
 std::vector<std::string> Drill::round(const Trouble& trouble) {
   complaints_.clear();
   swept_ = false;
+  round_began_ = std::filesystem::file_time_type::clock::now();
   ++tally_.rounds;
-  if (trouble.at_point) faults_.arm(trouble.fault);
-  if (trouble.restarts) restart(trouble);
-  std::vector<Ask> asks = begin(trouble);
+  prepare(trouble);
+  std::vector<ClientAsk> asks = begin(trouble);
   wait_for(asks, trouble);
-  if (faults_.struck() > 0) ++tally_.struck;
-  for (Ask& ask : asks) {
-    if (!ask.child.running()) {
+  if (trouble.at_point && faults_.struck() > 0) ++tally_.struck;
+  for (ClientAsk& ask : asks) {
+    if (!ask.running(kPatienceS)) {
       judge(ask, trouble);
       continue;
     }
     ++tally_.unanswered;
-    complain(fmt::format("client '{}' has no answer after {} s", ask.name, kPatienceS));
+    complain(fmt::format("client '{}' has no answer after {} s", ask.name(), kPatienceS));
   }
   if (!service_.await()) complain("the service does not come back");
+  await_queue(asks);
   if (trouble.loses_blobs())
     heal();
   else if (trouble.hurts_the_store())
     settle();
   ask_again(asks);
-  check_house();
+  complain(inspect_house(service_));
   check_tier();
-  check_blobs();
+  complain(inspect_blobs(service_, rotten_));
   return complaints_;
 }
 
-void Drill::check_stored(const std::set<Key>& keys) {
-  for (const bool tuned : {false, true}) {
-    std::vector<std::string> arguments = {"compile", "--check", "--json", "--mode",
-                                          tuned ? "max-autotune" : "default"};
-    const size_t before = arguments.size();
-    for (const Key& key : keys)
-      if (key.tuned == tuned)
-        arguments.push_back(small_program(programs_, key.program).graph.string());
-    if (arguments.size() == before) continue;
-    const Finished checked = service_.run_client(arguments, 120);
-    if (checked.exit_code == 0) continue;
-    ++tally_.lost;
-    complain(fmt::format("of {} programs some are gone: {} {}", arguments.size() - before,
-                         checked.exit_code, checked.err.substr(0, 2000)));
-  }
+// ---- The end ----
+
+void Drill::check_stored(bool tuned) {
+  std::vector<std::string> arguments = {"compile", "--check", "--json", "--mode",
+                                        tuned ? "max-autotune" : "default"};
+  const size_t before = arguments.size();
+  for (const Key& key : answered_)
+    if (key.tuned == tuned)
+      arguments.push_back(small_program(programs_of(service_), key.program).graph.string());
+  if (arguments.size() == before) return;
+  const Finished checked = service_.run_client(arguments, 120);
+  if (checked.exit_code == 0) return;
+  ++tally_.lost;
+  complain(fmt::format("of {} programs some are gone: {} {}", arguments.size() - before,
+                       checked.exit_code, checked.err.substr(0, 2000)));
 }
 
 std::vector<std::string> Drill::after_kill() {
   complaints_.clear();
   service_.kill();
   if (!service_.await()) complain("the service does not come back");
-  if (!evicts_) check_stored(answered_);
-  check_house();
-  check_blobs();
+  for (const bool tuned : {false, true})
+    if (!evicts_) check_stored(tuned);
+  complain(inspect_house(service_));
+  complain(inspect_blobs(service_, rotten_));
   return complaints_;
 }
 
 std::vector<std::string> Drill::after_stop() {
   complaints_.clear();
-  if (const std::string trouble = service_.stop(); !trouble.empty()) complain(trouble);
-  std::vector<std::string> left;
-  for (int tries = 0; tries < 100; ++tries) {
-    left = living_descendants();
-    if (left.empty()) break;
-    pause_ms(20);
-  }
-  for (const std::string& process : left) complain("still running: " + process);
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(service_.temp(), error))
-    complain("left behind: " + entry.path().string());
+  if (std::string trouble = service_.stop(); !trouble.empty()) complain(std::move(trouble));
+  complain(inspect_end(service_));
   return complaints_;
 }
 

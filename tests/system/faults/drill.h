@@ -3,18 +3,20 @@
 // was not as promised:
 //   - a client without an answer in time, or with an error that no document names;
 //   - a wrong answer;
-//   - a program that was answered and is a miss afterwards, or whose blob does not match its
-//   digest;
+//   - a program that was answered as stored, or queued, and is a miss afterwards, or whose blob
+//     does not match its digest;
 //   - a process or a temporary file left behind, descriptors without end.
 // One thread.
 #pragma once
 
+#include <filesystem>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "tests/system/faults/client_ask.h"
 #include "tests/system/faults/live_service.h"
-#include "tests/system/faults/small_program.h"
 #include "tests/system/faults/trouble.h"
 
 namespace kiln::testing {
@@ -22,6 +24,8 @@ namespace kiln::testing {
 struct DrillTally {
   int rounds = 0, struck = 0;
   int64_t answers = 0, hits = 0, errors = 0, killed = 0;  // of clients
+  int64_t memory_only = 0;  // answers that were not stored, and said so
+  int64_t queued = 0;       // for nobody
   int64_t wrong = 0, lost = 0, unanswered = 0;
   double longest_s = 0;  // a client waited
 };
@@ -38,56 +42,44 @@ class Drill {
   std::vector<std::string> after_stop();
 
   const DrillTally& tally() const { return tally_; }
-  const Path& programs() const { return programs_; }
   // Programs there may be; beyond it old ones are asked for in place of new ones. 0: no end.
   void limit_programs(int count) { max_programs_ = count; }
   // The service may give up what it answered: a miss is no loss any more, all else is.
   void allow_eviction() { evicts_ = true; }
 
  private:
-  struct Key {
-    int program;
-    bool tuned;
-    auto operator<=>(const Key&) const = default;
-  };
-  struct Ask {
-    std::string name;
-    Key key;
-    bool tier;  // with the client's own disk tier
-    Path out, err;
-    Child child;
-    double seconds = 0;
-  };
-  Ask ask(std::string name, Key key, bool tier);
-  std::vector<Ask> begin(const Trouble& trouble);
-  bool wants_a_search(const Trouble& trouble);
-  void wait_for(std::vector<Ask>& asks, const Trouble& trouble);
-  void strike(const Trouble& trouble, std::vector<Ask>& asks);
-  void mend(const Trouble& trouble, std::vector<Ask>& asks);
+  using Key = ClientAsk::Key;
+  void prepare(const Trouble& trouble);
   void restart(const Trouble& trouble);
-  void judge(const Ask& ask, const Trouble& trouble);
-  Ask insist(const Key& key);
-  void ask_again(const std::vector<Ask>& asks);
-  void check_house();
-  void check_tier();
+  std::vector<ClientAsk> begin(const Trouble& trouble);
+  bool wants_a_search(const Trouble& trouble);
+  void wait_for(std::vector<ClientAsk>& asks, const Trouble& trouble);
+  void strike(const Trouble& trouble, std::vector<ClientAsk>& asks);
+  void mend(const Trouble& trouble, std::vector<ClientAsk>& asks);
+  void judge(const ClientAsk& ask, const Trouble& trouble);
+  void judge_answer(const ClientAsk& ask);
+  void await_queue(const std::vector<ClientAsk>& asks);
   void settle();
   void heal();
-  void check_blobs();
-  void check_stored(const std::set<Key>& keys);
+  ClientAsk insist(const Key& key);
+  void ask_again(const std::vector<ClientAsk>& asks);
+  void check_tier();
+  void check_stored(bool tuned);
   void complain(std::string what);
+  void complain(std::vector<std::string> all);
   Key new_key(bool tuned);
 
   LiveService& service_;
   FaultControl& faults_;
   std::mt19937_64 random_;
-  const Path programs_;
   DrillTally tally_;
   std::set<Key> answered_;              // hits from now on
-  std::set<Path> rotten_;               // damaged by us
   std::set<Key> kept_;                  // in the clients' tier
+  std::set<Path> rotten_;               // damaged by us
   std::vector<std::string> tier_left_;  // half-written there after the last round
+  std::filesystem::file_time_type round_began_;
+  bool swept_ = false;  // a client has put something into the tier since
   bool evicts_ = false;
-  bool swept_ = false;  // a client has put something there in this one
   std::vector<std::string> complaints_;
   int next_program_ = 0, max_programs_ = 0;
 };

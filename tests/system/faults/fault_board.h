@@ -21,7 +21,7 @@ enum class FaultCall : uint8_t {
   kRead,           // read, pread
   kWrite,          // write, pwrite
   kSync,           // fsync, fdatasync
-  kRename,         // by the new name
+  kRename,         // rename, link: by the new name
   kSpawn,          // posix_spawn, by the program's name
   kSend,           // on a "tcp" or "unix" socket
   kReceive,
@@ -52,6 +52,18 @@ inline constexpr auto kFaultPoints = std::to_array<FaultPoint>({
     {"coordinator.index.write", "kiln-coordinator", FaultCall::kWrite, "*/index.sqlite", true, true},
     {"coordinator.index.sync", "kiln-coordinator", FaultCall::kSync, "*/index.sqlite", true, true},
     {"coordinator.index.read", "kiln-coordinator", FaultCall::kRead, "*/index.sqlite", false, true},
+    {"coordinator.flights.write", "kiln-coordinator", FaultCall::kWrite, "*/flights.sqlite-wal", true, false},
+    {"coordinator.flights.sync", "kiln-coordinator", FaultCall::kSync, "*/flights.sqlite-wal", true, false},
+    {"coordinator.flights.fold", "kiln-coordinator", FaultCall::kWrite, "*/flights.sqlite", true, true},
+    {"coordinator.flights.read", "kiln-coordinator", FaultCall::kRead, "*/flights.sqlite", false, true},
+    {"coordinator.signing.create", "kiln-coordinator", FaultCall::kCreate, "*/ed25519.key.tmp.*", true, true},
+    {"coordinator.signing.write", "kiln-coordinator", FaultCall::kWrite, "*/ed25519.key.tmp.*", true, true},
+    {"coordinator.signing.sync", "kiln-coordinator", FaultCall::kSync, "*/ed25519.key.tmp.*", true, true},
+    {"coordinator.signing.link", "kiln-coordinator", FaultCall::kRename, "*/ed25519.key", true, true},
+    {"coordinator.signing.sync_directory", "kiln-coordinator", FaultCall::kSync, "*/signing", true, true},
+    {"coordinator.signing.read", "kiln-coordinator", FaultCall::kRead, "*/ed25519.key", false, true},
+    {"coordinator.life.write", "kiln-coordinator", FaultCall::kWrite, "*/generation.tmp.*", true, true},
+    {"coordinator.life.rename", "kiln-coordinator", FaultCall::kRename, "*/generation", true, true},
     {"coordinator.receive", "kiln-coordinator", FaultCall::kReceive, "tcp", true, false},
     {"coordinator.answer", "kiln-coordinator", FaultCall::kSend, "tcp", true, false},
     // ---- The worker: source, compiler, object cache, runner, report ----
@@ -83,6 +95,16 @@ inline constexpr auto kFaultPoints = std::to_array<FaultPoint>({
     {"client.blob.rename", "kiln", FaultCall::kRename, "*/blobs/*", true, false},
     {"client.blob.sync_directory", "kiln", FaultCall::kSync, "*/blobs/*", true, false},
     {"client.blob.read", "kiln", FaultCall::kRead, "*/blobs/*", false, true},
+    {"client.signing.create", "kiln", FaultCall::kCreate, "*/ed25519.key.tmp.*", true, false},
+    {"client.signing.write", "kiln", FaultCall::kWrite, "*/ed25519.key.tmp.*", true, false},
+    {"client.signing.sync", "kiln", FaultCall::kSync, "*/ed25519.key.tmp.*", true, false},
+    {"client.signing.link", "kiln", FaultCall::kRename, "*/ed25519.key", true, false},
+    {"client.signing.read", "kiln", FaultCall::kRead, "*/ed25519.key", false, false},
+    {"client.signature.create", "kiln", FaultCall::kCreate, "*.sig.tmp.*", true, false},
+    {"client.signature.write", "kiln", FaultCall::kWrite, "*.sig.tmp.*", true, false},
+    {"client.signature.sync", "kiln", FaultCall::kSync, "*.sig.tmp.*", true, false},
+    {"client.signature.rename", "kiln", FaultCall::kRename, "*/programs/*.sig", true, false},
+    {"client.signature.read", "kiln", FaultCall::kRead, "*/programs/*.sig", false, true},
     {"client.manifest.create", "kiln", FaultCall::kCreate, "*.json.tmp.*", true, false},
     {"client.manifest.write", "kiln", FaultCall::kWrite, "*.json.tmp.*", true, false},
     {"client.manifest.sync", "kiln", FaultCall::kSync, "*.json.tmp.*", true, false},

@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +16,7 @@
 #include <thread>
 
 #include "compiler_core/base/check.h"
+#include "tests/support/loopback.h"
 
 namespace kiln::testing {
 namespace {
@@ -26,19 +25,6 @@ using Clock = std::chrono::steady_clock;
 
 void pause_ms(int ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
-}
-
-// A port that was free a moment ago: the coordinator keeps it over its restarts.
-int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  CHECK(::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0, "a port");
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(fd);
-  return ntohs(address.sin_port);
 }
 
 std::vector<std::string> environment_of(const Path& root, const FaultControl& faults) {
@@ -55,7 +41,7 @@ LiveService::LiveService(Options options, const FaultControl& faults)
   for (const char* name : {"tmp", "run", "objects"})
     std::filesystem::create_directories(options_.root / name);
   if (options_.unread_logs) fill_logs();
-  const int port = free_port();
+  const int port = free_port();  // kept over the coordinator's restarts
   direct_ = endpoint_ = fmt::format("tcp://127.0.0.1:{}", port);
   if (options_.proxied) {
     proxy_ = std::make_unique<TcpProxy>(port);

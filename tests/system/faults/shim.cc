@@ -228,6 +228,12 @@ int rename(const char* from, const char* to) noexcept {
   return pass.fails() ? -1 : really(from, to);
 }
 
+int link(const char* from, const char* to) noexcept {
+  static auto* const really = real<int(const char*, const char*)>("link");
+  const Pass pass(FaultCall::kRename, to);
+  return pass.fails() ? -1 : really(from, to);
+}
+
 ssize_t send(int fd, const void* bytes, size_t size, int flags) {
   static auto* const really = real<ssize_t(int, const void*, size_t, int)>("send");
   const Pass pass(FaultCall::kSend, fd);

@@ -9,6 +9,7 @@
 // only what lives a while shows whether it grows. Exit codes: 0 all was as promised; 1 not, and
 // stderr says what; 2 usage.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -29,8 +30,8 @@ struct Flags {
   double minutes = 0;
   int rounds = 0;
   uint64_t seed = 1;
-  int workers = 2, threads = 2, programs = 60;
-  std::string cache_size;
+  int workers = 2, threads = 2, programs = 0;
+  std::string cache_size, memory = "4MiB";
   bool json = false;
   // One trouble, named in full.
   std::string point, killed, stopped;
@@ -46,7 +47,11 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--workers", flags.workers, "")->capture_default_str()->check(CLI::Range(1, 16));
   app.add_option("--threads", flags.threads, "of this program that ask all the time")
       ->capture_default_str();
-  app.add_option("--programs", flags.programs, "there are; then old ones are asked for again")
+  app.add_option("--programs", flags.programs,
+                 "there are; then old ones are asked for again; 0: a new one each round")
+      ->capture_default_str();
+  app.add_option("--memory", flags.memory,
+                 "of the coordinator, so little that it fills in minutes and must then be flat")
       ->capture_default_str();
   app.add_option("--cache-size", flags.cache_size,
                  "of the coordinator, e.g. 200KB: programs are evicted all the time, and a miss of "
@@ -103,8 +108,9 @@ std::optional<Trouble> named(const Flags& flags) {
 
 bool ends_a_service(const Trouble& trouble) {
   if (trouble.killed == Victim::kCoordinator || trouble.killed == Victim::kWorker) return true;
+  if (trouble.hurts_the_store() || trouble.loses_blobs()) return true;  // judged after a kill
   if (!trouble.at_point) return false;
-  const std::string_view program = kFaultPoints[static_cast<size_t>(trouble.fault.point)].program;
+  const std::string_view program = trouble.program();
   const bool dies =
       trouble.fault.action == FaultAction::kKill || trouble.fault.action == FaultAction::kTorn;
   return (dies && (program == "kiln-coordinator" || program == "kiln-worker")) || trouble.restarts;
@@ -122,13 +128,49 @@ std::string kind(const Trouble& trouble) {
   return fmt::format("wire {}", TcpProxy::name(trouble.cut));
 }
 
+// What is seen of every process that stays: the coordinator, the workers, their runners, and the
+// clients in this one.
+class Signs {
+ public:
+  explicit Signs(LiveService& service) : service_(service), workers_(service.workers()) {}
+
+  void sample(double now_s) {
+    coordinator_.sample(now_s, service_.coordinator().pid());
+    clients_.sample(now_s, ::getpid());
+    for (size_t n = 0; n < workers_.size(); ++n) {
+      workers_[n].sample(now_s, service_.worker(n).pid());
+      const auto runners = descendants(service_.worker(n).pid(), "kiln-runner");
+      if (n == 0 && !runners.empty()) runner_.sample(now_s, runners.front());
+    }
+    const auto stats = service_.run_client({"stats", "--json"}, 5).json();
+    const int64_t evicted = stats.is_object() ? stats.value("evicted", int64_t{0}) : 0;
+    evicted_ += evicted >= last_evicted_ ? evicted - last_evicted_ : evicted;  // since its start
+    last_evicted_ = evicted;
+  }
+  int64_t evicted() const { return evicted_; }
+  nlohmann::json report() const {
+    nlohmann::json report = {{"coordinator", coordinator_.report()},
+                             {"runner", runner_.report()},
+                             {"library_clients", clients_.report()}};
+    for (const VitalSigns& worker : workers_) report["workers"].push_back(worker.report());
+    return report;
+  }
+
+ private:
+  LiveService& service_;
+  VitalSigns coordinator_, runner_, clients_;
+  std::vector<VitalSigns> workers_;
+  int64_t evicted_ = 0, last_evicted_ = 0;
+};
+
 int soak(const Flags& flags) {
   using Clock = std::chrono::steady_clock;
   adopt_orphans();
   const TempDir dir = TempDir::create("kiln-soak").value();
   FaultControl faults(dir.path() / "board");
   LiveService::Options options{dir.path(), flags.workers, true, {}};
-  options.coordinator_flags = {"--lease-timeout-ms", "1500", "--worker-timeout-ms", "2500"};
+  options.coordinator_flags = {"--lease-timeout-ms", "1500",      "--worker-timeout-ms", "2500",
+                               "--memory",           flags.memory};
   if (!flags.cache_size.empty())
     options.coordinator_flags.insert(options.coordinator_flags.end(),
                                      {"--cache-size", flags.cache_size});
@@ -146,11 +188,11 @@ int soak(const Flags& flags) {
   if (!service.await()) take({"the service does not start"}, "start");
   take(drill.round({}), "nothing goes wrong");
 
-  LibraryLoad load(service.endpoint(), drill.programs(), flags.threads, 100'000, 8);
+  LibraryLoad load(service.endpoint(), programs_of(service), flags.threads, 100'000, 8);
   const std::optional<Trouble> always = named(flags);
   std::mt19937_64 random(flags.seed);
-  std::map<std::string, int> kinds;
-  VitalSigns coordinator, worker;
+  std::map<std::string, int> kinds, points;
+  Signs signs(service);
   const auto start = Clock::now();
   const auto elapsed_s = [&] {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -163,10 +205,12 @@ int soak(const Flags& flags) {
     Trouble trouble = always ? *always : draw(random, true);
     while (!always && calm && ends_a_service(trouble)) trouble = draw(random, true);
     ++kinds[kind(trouble)];
+    const int struck_before = drill.tally().struck;
     take(drill.round(trouble),
          fmt::format("round {}, {} [{}]", round, describe(trouble), replay(trouble)));
-    coordinator.sample(elapsed_s(), service.coordinator().pid());
-    worker.sample(elapsed_s(), service.worker(0).pid());
+    if (drill.tally().struck > struck_before)
+      ++points[std::string(kFaultPoints[static_cast<size_t>(trouble.fault.point)].name)];
+    signs.sample(elapsed_s());
     if (!flags.json) fmt::print(stderr, "{:.0f} s: {}\n", elapsed_s(), describe(trouble));
   }
   const double minutes = elapsed_s() / 60;
@@ -181,13 +225,16 @@ int soak(const Flags& flags) {
       {"seed", flags.seed},
       {"rounds", tally.rounds},
       {"troubles", kinds},
-      {"points_struck", tally.struck},
+      {"struck_at_points", tally.struck},
+      {"points_struck", points},
       {"restarts", service.restarts()},
       {"clients",
        {{"answers", tally.answers},
         {"hits", tally.hits},
         {"errors", tally.errors},
         {"killed", tally.killed},
+        {"memory_only", tally.memory_only},
+        {"queued", tally.queued},
         {"longest_s", tally.longest_s}}},
       {"load",
        {{"answers", asked.answers.load()},
@@ -197,8 +244,8 @@ int soak(const Flags& flags) {
       {"lost", tally.lost},
       {"wrong", tally.wrong + asked.wrong},
       {"unanswered", tally.unanswered + asked.late},
-      {"coordinator", coordinator.report()},
-      {"worker", worker.report()},
+      {"evicted", signs.evicted()},
+      {"processes", signs.report()},
       {"complaints", complaints},
   };
   fmt::print("{}\n", report.dump(flags.json ? -1 : 2));

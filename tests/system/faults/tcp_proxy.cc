@@ -1,7 +1,6 @@
 #include "tests/system/faults/tcp_proxy.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "compiler_core/base/check.h"
+#include "tests/support/loopback.h"
 
 namespace kiln::testing {
 namespace {
@@ -25,14 +25,6 @@ constexpr int kBytesATurn = 256;
 int64_t now_ms() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
-
-sockaddr_in loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
 }
 
 void send_at_once(int fd) {
@@ -55,12 +47,8 @@ std::string_view TcpProxy::name(Mode mode) {
 TcpProxy::TcpProxy(int server_port) : server_port_(server_port) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  sockaddr_in address = loopback(0);
-  socklen_t size = sizeof address;
-  CHECK(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) == 0, "a port");
+  port_ = bind_to_any(listener_);
   CHECK(::listen(listener_, 512) == 0, "a port");
-  ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-  port_ = ntohs(address.sin_port);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -96,9 +84,7 @@ void TcpProxy::accept_one() {
   if (client < 0) return;
   // Blocking: on one machine it is answered at once.
   const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = loopback(server_port_);
-  const bool reached =
-      ::connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  const bool reached = connect_to_loopback(server, server_port_) == 0;
   ::fcntl(server, F_SETFL, O_NONBLOCK);
   send_at_once(client);
   send_at_once(server);

@@ -31,10 +31,17 @@ struct Trouble {
   std::string fills;                              // this directory's disk, to the last byte
   int for_ms = 0;
 
-  // Writes of the coordinator are refused: what is answered meanwhile need not be stored.
+  // Its name and its program's; empty when there is none.
+  std::string_view point() const;
+  std::string_view program() const;
+  // Writes of the coordinator are refused: what is answered meanwhile may be in memory only.
   bool hurts_the_store() const;
   // Blobs of before can no longer be read: their programs are tuned again.
   bool loses_blobs() const;
+  // At the making of a signing key, which there must be none of.
+  bool makes_a_key() const;
+  // In the queue of programs that nobody waits for.
+  bool meets_the_queue() const;
 };
 
 // Any of them; `with_proxy`: the wire can be cut.
