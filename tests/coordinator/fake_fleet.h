@@ -71,6 +71,8 @@ struct FakeWorkerOptions {
   size_t binary_bytes = 1'000;
   bool vanish_with_a_lease = false;  // its connection ends once it has one, without a word
   std::atomic<bool>* go = nullptr;   // compiles nothing before this is true
+  // What every candidate of a workload takes, by its graph's text; else candidates differ.
+  double (*time_us)(const std::string& workload_text) = nullptr;
 };
 
 class FakeWorker {
@@ -140,7 +142,9 @@ class FakeWorker {
       result.compiled = true;
     }
     if (job.kind != Job::Kind::kCompile) {
-      const double us = 10.0 * (candidate.index == 1 ? 1 : 2 + candidate.index);
+      const double us = options_.time_us != nullptr
+                            ? options_.time_us(job.workload_text)
+                            : 10.0 * (candidate.index == 1 ? 1 : 2 + candidate.index);
       result.measurement.samples_us.assign(static_cast<size_t>(job.policy.race_runs), us);
     }
     result.recipe_json = recipe_to_json(recipe_of(job.workload_text));
