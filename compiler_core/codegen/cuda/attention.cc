@@ -106,9 +106,11 @@ class CudaAttentionKernel {
                "struct Problem {{\n"
                "  static constexpr int depth = {}, columns = {};\n"
                "  static constexpr bool has_reach = {}, has_within = {};\n"
-               "  static constexpr bool normalised = {}, guarded = {};\n",
+               "  static constexpr bool normalised = {}, guarded = {};\n"
+               "  static constexpr bool whole_rows = {}, whole_keys = {};\n",
                problem_.depth, problem_.columns, problem_.reach.has_value(), has_within(),
-               problem_.pattern.normalised, problem_.pattern.guarded) +
+               problem_.pattern.normalised, problem_.pattern.guarded,
+               is_multiple(problem_.rows, rows()), is_multiple(problem_.keys, schedule_.keys)) +
            print_size("int", "rows", problem_.rows) + print_size("int", "keys", problem_.keys) +
            print_size("int", "reach", problem_.reach.value_or(0)) +
            "  Query query;\n  Key key;\n  Value value;\n};\n" +

@@ -77,6 +77,19 @@ TEST(CudaAttention, AgreesUnderTheSchedulesOfTheSpace) {
         << to_string(dtype);
 }
 
+// Nothing is compared with the number of rows or keys then.
+TEST(CudaAttention, AgreesWhereTilesEndWithRowsAndKeys) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    EXPECT_EQ(check({.dtype = dtype,
+                     .rows = 128,
+                     .keys = 192,
+                     .depth = 64,
+                     .columns = 64,
+                     .mask = AttentionGraph::Mask::kAdditive}),
+              "")
+        << to_string(dtype);
+}
+
 TEST(CudaAttention, ARowThatSeesNothingIsZeroWhereTheModelSaysSo) {
   for (const bool guarded : {false, true})
     EXPECT_EQ(check({.rows = 20,

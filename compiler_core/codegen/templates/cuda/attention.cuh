@@ -5,7 +5,8 @@
 //
 // The generated source says how Query, Key and Value lie: `stored`, token_stride, stride, `async`
 // (rows in aligned chunks of 16 bytes); struct Problem (rows, keys, depth, columns; has_reach, reach,
-// has_within, normalised, guarded; a query, key and value of those); struct Tiling (warps, keys,
+// has_within, normalised, guarded; whole_rows, whole_keys: tiles end where these do; a query, key and
+// value of those); struct Tiling (warps, keys,
 // stages, depth and columns rounded up to whole chunks). What is known at run time only is a member,
 // all else a constant.
 //
@@ -18,16 +19,25 @@ template <class Operand, int rows, int width>
 using TokenTile = SharedTile<typename Operand::stored, rows, width, 1>;
 
 // Brings tokens [first, first + rows) into a tile of rows. What is past `count` tokens or `size`
-// elements becomes zeros.
-template <class Operand, int rows, int width, int size>
+// elements becomes zeros; `whole`: no tile goes past the last token. Copies are unrolled, so that all
+// of a thread's are one address and constants: counting them out again takes a quarter of a step's
+// instructions.
+template <class Operand, int rows, int width, int size, bool whole>
 KILN_INLINE void fetch_tokens(const Operand& layout, const typename Operand::stored* operand,
                               int first, int count, char* tile) {
   using Stored = typename Operand::stored;
   using Tile = TokenTile<Operand, rows, width>;
-  _Pragma("unroll 1") for (int i = thread_index(); i < rows * Tile::chunks;
-                           i += Tiling::warps * 32) {
-    const int row = i / Tile::chunks, chunk = i % Tile::chunks;
-    const int left = first + row < count ? size - chunk * Tile::in_chunk : 0;
+  constexpr int threads = Tiling::warps * 32, chunks = rows * Tile::chunks;
+  constexpr int turns = (chunks + threads - 1) / threads;
+  constexpr int at_once = Operand::async && turns <= 8 ? turns : 1;
+  constexpr bool in_step = threads % Tile::chunks == 0;  // a thread's chunks lie below each other
+  _Pragma("unroll at_once") for (int turn = 0; turn < turns; ++turn) {
+    const int i = thread_index() + turn * threads;
+    if (chunks % threads != 0 && i >= chunks) break;
+    const int row = in_step ? thread_index() / Tile::chunks + turn * (threads / Tile::chunks)
+                            : i / Tile::chunks;
+    const int chunk = in_step ? thread_index() % Tile::chunks : i % Tile::chunks;
+    const int left = whole || first + row < count ? size - chunk * Tile::in_chunk : 0;
     const int exist = left < 0 ? 0 : left < Tile::in_chunk ? left : Tile::in_chunk;
     const Stored* from = operand;  // an address that exists
     if (exist > 0)
@@ -123,9 +133,9 @@ struct Attention {
                          int end, char* shared) {
     if (tile * Tiling::keys < end) {
       char* stage = shared + QueryTile::bytes + tile % Tiling::stages * stage_bytes;
-      fetch_tokens<Key, Tiling::keys, Tiling::depth, Problem::depth>(
+      fetch_tokens<Key, Tiling::keys, Tiling::depth, Problem::depth, Problem::whole_keys>(
           problem.key, key, tile * Tiling::keys, problem.keys, stage);
-      fetch_tokens<Value, Tiling::keys, Tiling::columns, Problem::columns>(
+      fetch_tokens<Value, Tiling::keys, Tiling::columns, Problem::columns, Problem::whole_keys>(
           problem.value, value, tile * Tiling::keys, problem.keys, stage + KeyTile::bytes);
     }
     cp_async_commit();
@@ -136,7 +146,10 @@ struct Attention {
     _Pragma("unroll") for (auto& matrix : score)
       _Pragma("unroll") for (float& x : matrix) x = 0;
     const int first = thread_index() / 32 * 16;
-    _Pragma("unroll 1") for (int depth = 0; depth < used_depth; depth += Core::depth) {
+    // Of halves all at once, where registers are enough: chunks' places are constants then.
+    constexpr int steps = used_depth / Core::depth;
+    constexpr int at_once = sizeof(Stored) == 2 && Tiling::keys <= 64 && steps <= 4 ? steps : 1;
+    _Pragma("unroll at_once") for (int depth = 0; depth < used_depth; depth += Core::depth) {
       typename Core::A a;
       unsigned x[4];
       load_fragment<Along<Stored>, QueryTile, true>(x, query, first, depth);
@@ -177,7 +190,8 @@ struct Attention {
     _Pragma("unroll") for (int j = 0; j < Tiling::keys / 8; ++j)
       _Pragma("unroll") for (int i = 0; i < 4; i += LANES) {
         const int at_row = row + i / 2 * 8, at_key = key + j * 8 + i % 2;
-        const bool live = at_row < problem.rows && at_key < problem.keys;
+        const bool live = (Problem::whole_rows || at_row < problem.rows) &&
+                          (Problem::whole_keys || at_key < problem.keys);
         Vec<float> x;
         KILN_EACH_LANE x[l] = live ? score[j][i + l] : -infinity_f32();
         if (live) x = scores(x, at_row, at_key);
@@ -252,8 +266,8 @@ KILN_INLINE void attend(const Problem& problem, const typename Query::stored* qu
   const int last = (row + This::block_rows < problem.rows ? row + This::block_rows : problem.rows);
   const int seen = last + problem.reach;
   const int end = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
-  fetch_tokens<Query, This::block_rows, Tiling::depth, Problem::depth>(problem.query, query, row,
-                                                                       problem.rows, shared);
+  fetch_tokens<Query, This::block_rows, Tiling::depth, Problem::depth, Problem::whole_rows>(
+      problem.query, query, row, problem.rows, shared);
   _Pragma("unroll 1") for (int tile = 0; tile < Tiling::stages - 1; ++tile)
     This::fetch(problem, key, value, tile, end, shared);
   _Pragma("unroll 1") for (int tile = 0; tile * Tiling::keys < end; ++tile) {
