@@ -1,7 +1,5 @@
 #include "tests/bench/crowd.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -13,6 +11,7 @@
 #include <cerrno>
 
 #include "compiler_core/base/check.h"
+#include "tests/support/loopback.h"
 
 namespace kiln::bench {
 namespace {
@@ -24,11 +23,7 @@ int connect_to(int port) {
   CHECK(fd >= 0, "there are descriptors enough; raise the limit");
   const int yes = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int done = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  const int done = connect_to_loopback(fd, port);
   CHECK(done == 0 || errno == EINPROGRESS, "the server's port is open");
   return fd;
 }

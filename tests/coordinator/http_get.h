@@ -1,8 +1,6 @@
 // HttpPeer: a raw socket to an HTTP port, which may say anything; http_get() asks properly.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,19 +9,15 @@
 #include <string_view>
 
 #include "compiler_core/base/check.h"
+#include "tests/support/loopback.h"
 
 namespace kiln {
 
 class HttpPeer {
  public:
   explicit HttpPeer(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port =
-        htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    CHECK(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0,
-          "the port is open");
+    const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+    CHECK(connect_to_loopback(fd_, port) == 0, "the port is open");
     const timeval limit{20, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   }

@@ -2,9 +2,7 @@
 // well-behaved peer would. Header only, for tests; one thread.
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -13,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "tests/support/loopback.h"
+
 namespace kiln {
 
 class RawPeer {
@@ -20,11 +20,7 @@ class RawPeer {
   // `endpoint` is "tcp://127.0.0.1:PORT".
   explicit RawPeer(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(connect_to_loopback(fd_, port), 0);
     const timeval patience{5, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
