@@ -10,6 +10,7 @@ constexpr int64_t kPieceBytes = 128 << 10;
 constexpr int kReadsAPiece = 16;
 constexpr int kMaxOpenAPeer = 16;
 constexpr size_t kMaxOpen = 20'000;
+constexpr size_t kMaxDigests = 1 << 20;  // 32 MiB
 constexpr int64_t kRefusedPatienceMs = 2'000;
 
 // Of a blob that cannot be read. Anything else is this process's own trouble, which passes: the
@@ -22,11 +23,13 @@ bool is_lost(Code code) {
 
 bool BlobDesk::add(const PeerId& peer, BlobRequest request) {
   int& open = open_[peer];
-  if (open >= kMaxOpenAPeer || waiting_.size() >= kMaxOpen) {
+  if (open >= kMaxOpenAPeer || waiting_.size() >= kMaxOpen ||
+      digests_ + request.digests.size() > kMaxDigests) {
     if (open == 0) open_.erase(peer);
     return false;
   }
   ++open;
+  digests_ += request.digests.size();
   request.credit = std::min(request.credit, kBlobWindowBytes);
   waiting_.push_back({peer, std::move(request)});
   return true;
@@ -43,7 +46,10 @@ void BlobDesk::add_credit(const PeerId& peer, const BlobCredit& credit) {
 
 void BlobDesk::remove(const PeerId& peer) {
   if (open_.erase(peer) == 0) return;
-  std::erase_if(waiting_, [&](const Transfer& transfer) { return transfer.peer == peer; });
+  std::erase_if(waiting_, [&](const Transfer& transfer) {
+    if (transfer.peer == peer) digests_ -= transfer.request.digests.size();
+    return transfer.peer == peer;
+  });
 }
 
 std::optional<BlobDesk::Piece> BlobDesk::next(int64_t now_ms,
@@ -56,6 +62,7 @@ std::optional<BlobDesk::Piece> BlobDesk::next(int64_t now_ms,
       continue;
     }
     Piece piece = advance(transfer, now_ms);
+    if (piece.reply.last) digests_ -= transfer.request.digests.size();
     if (!piece.reply.last) {
       const bool has_news = !piece.reply.chunks.empty() || !piece.reply.missing.empty();
       waiting_.push_back(std::move(transfer));

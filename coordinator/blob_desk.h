@@ -20,7 +20,8 @@ class BlobDesk {
  public:
   BlobDesk(KernelCache& cache, BlobShelf& shelf) : cache_(cache), shelf_(shelf) {}
 
-  // False when this peer, or everybody together, has too many requests open.
+  // False when this peer, or everybody together, has too many requests open, or together they ask
+  // for too many blobs.
   bool add(const PeerId& peer, BlobRequest request);
   void add_credit(const PeerId& peer, const BlobCredit& credit);
   void remove(const PeerId& peer);
@@ -56,6 +57,7 @@ class BlobDesk {
   BlobShelf& shelf_;
   std::deque<Transfer> waiting_;
   std::map<PeerId, int> open_;  // transfers by peer
+  size_t digests_ = 0;          // of all transfers: what they keep
   std::vector<Digest> missing_;
   std::string unshelved_;  // the last blob that the shelf has no room for
 };

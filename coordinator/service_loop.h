@@ -30,7 +30,7 @@
 
 namespace kiln {
 
-inline constexpr size_t kMaxSessions = 50'000;
+inline constexpr size_t kMaxSessions = Listener::kMaxConnections;
 
 struct ServiceLoop {
   ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> opened,

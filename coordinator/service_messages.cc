@@ -7,6 +7,7 @@ namespace kiln {
 namespace {
 
 constexpr char kSoftware[] = "kiln 0.1.0";
+constexpr int kMaxHellos = 16;  // on one connection: each forgets a session and makes another
 
 using Clock = std::chrono::steady_clock;
 
@@ -53,8 +54,12 @@ void ServiceLoop::on(const PeerId& peer, const Hello& hello, const User& user) {
                   fmt::format("this coordinator ({}) speaks protocol {}, you ({}) speak {}",
                               kSoftware, kProtocolVersion, hello.software, hello.protocol));
   }
+  const Session* before = sessions.find(peer);
+  const int hellos = before == nullptr ? 1 : before->hellos + 1;
   close(peer);  // Hello again starts over
-  const Session* session = sessions.open(peer, {hello.role, now_ms(), user, hello.token});
+  if (hellos > kMaxHellos) return listener->drop(peer);
+  const Session* session =
+      sessions.open(peer, {hello.role, now_ms(), user, hello.token, {}, {}, hellos, {}});
   if (session == nullptr) return refuse(peer, Code::kOverloaded, "too many connections");
   send(peer, Welcome{kProtocolVersion, kSoftware, options.core.codegen, session->token,
                      signer.public_key()});

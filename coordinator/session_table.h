@@ -25,6 +25,7 @@ struct Session {
   std::string resumes{};  // token of an earlier session, if the peer showed one
   std::string token{};    // of this one; the table makes it
   WorkerId worker{};      // of a worker's connection, once it reported
+  int hellos = 1;         // on this connection
   std::set<uint64_t> looking{};
 
   // Whose key may only read gets no work started: the request becomes a look-up, and a miss is

@@ -26,6 +26,18 @@ void ConnectionTable::accepted(int fd) {
   link.fd = fd;
   link.cookie = cookie;
   links_[fd] = std::move(link);
+  unheard_.emplace_back(fd, cookie);
+  (void)first_unheard();  // forgets those in front that were heard or are gone
+}
+
+PeerLink* ConnectionTable::first_unheard() {
+  for (; !unheard_.empty(); unheard_.pop_front()) {
+    const auto [fd, cookie] = unheard_.front();
+    const auto found = links_.find(fd);
+    if (found == links_.end() || found->second.cookie != cookie) continue;
+    if (found->second.peer.empty() && !found->second.dropped) return &found->second;
+  }
+  return nullptr;
 }
 
 void ConnectionTable::ended(int fd) {
@@ -35,6 +47,7 @@ void ConnectionTable::ended(int fd) {
     by_peer_.erase(peer);
     gone_.push_back(peer);
   }
+  cut_ -= found->second.dropped ? 1 : 0;
   links_.erase(found);
 }
 
@@ -56,6 +69,7 @@ PeerLink* ConnectionTable::bind(int fd, const PeerId& peer, std::string key, Use
 }
 
 void ConnectionTable::cut(PeerLink& link) {
+  cut_ += link.dropped ? 0 : 1;
   link.dropped = true;
   if (link.cookie == 0 || cookie_of(link.fd) != link.cookie) return;
   // A reset, not a polite end, once libzmq closes it: nothing more is sent, taken or waited for.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -36,6 +37,9 @@ class ConnectionTable {
   // `peer` was first heard on `fd`. Null when that connection is gone or another's.
   PeerLink* bind(int fd, const PeerId& peer, std::string key, User user);
   void cut(PeerLink& link);
+  // The connection that was accepted first of those that no peer was heard on and that are not cut:
+  // who makes room when there are too many. Null: every one was heard.
+  PeerLink* first_unheard();
   void cut_all(const std::vector<PeerId>& peers);
   // Of links that a peer was heard on.
   template <class Condition>
@@ -51,11 +55,14 @@ class ConnectionTable {
   PeerLink* largest_begun();       // null: nobody began one
   std::vector<PeerId> take_gone();
   size_t size() const { return links_.size(); }
+  size_t open() const { return links_.size() - cut_; }  // those that are not cut
 
  private:
   std::unordered_map<int, PeerLink> links_;        // by descriptor
   std::unordered_map<PeerId, PeerLink*> by_peer_;  // into links_
   std::vector<PeerId> gone_;
+  std::deque<std::pair<int, uint64_t>> unheard_;  // descriptor, cookie; by age; some heard by now
+  size_t cut_ = 0;                                // of links_, whose ends are not reported yet
 };
 
 }  // namespace kiln

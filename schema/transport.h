@@ -31,9 +31,14 @@ struct Received {
 class Listener {
  public:
   // `endpoint` "tcp://127.0.0.1:0" picks a port, "tcp://0.0.0.0:7557" is every interface.
-  // kPermissionDenied on anything but loopback when there is no `keyring`.
+  // kPermissionDenied on anything but loopback when there is no `keyring`. Of more than
+  // `max_connections` those that were never heard go, the oldest first, so that connections which
+  // say nothing shut nobody out; by default as many as the process has descriptors for, less some
+  // for its files, and at most kMaxConnections.
   static Result<std::unique_ptr<Listener>> bind(const std::string& endpoint,
-                                                std::shared_ptr<Keyring> keyring = nullptr);
+                                                std::shared_ptr<Keyring> keyring = nullptr,
+                                                size_t max_connections = 0);
+  static constexpr size_t kMaxConnections = 20'000;
   ~Listener();
   const std::string& endpoint() const;  // with the port that was picked
 

@@ -1,6 +1,7 @@
 #include "schema/wire_watch.h"
 
 #include <linux/tcp.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <utility>
 
 #include "schema/connection_table.h"
 
@@ -105,7 +107,15 @@ std::vector<PeerLink*> WireWatch::look(ConnectionTable& connections, bool draine
       cut.push_back(rest[i]);
     }
   };
-  shed(&Traffic::held, held, limits_.kept_bytes_in_all);
+  if (held < limits_.kept_bytes_in_growth) {
+    // What the cut ones had is free by now, but malloc keeps it, a fragment here and there.
+    const bool trimmed = std::exchange(was_growing_, false);
+    if (trimmed) malloc_trim(0);
+    calm_ = trimmed ? resident_bytes() : resident;
+  }
+  const bool growing = resident - calm_ > std::max(limits_.growth_bytes, 8 * held);
+  was_growing_ = was_growing_ || growing;
+  shed(&Traffic::held, held, growing ? limits_.kept_bytes_in_growth : limits_.kept_bytes_in_all);
   shed(&Traffic::queued, queued, limits_.queued_bytes_in_all);
   return cut;
 }

@@ -41,9 +41,13 @@ struct Traffic {
 struct WireLimits {
   int64_t kept_bytes = 384 << 10;        // of one connection
   int64_t kept_bytes_in_all = 16 << 20;  // of those that deliver nothing
-  int64_t waiting_bytes = 16 << 20;      // more, while whole messages wait for us to take them
-  int64_t idle_bytes_a_s = 64;           // heartbeats
-  int64_t queued_bytes = 96 << 20;       // of one connection
+  // Instead, once the process has grown by `growth_bytes` since they kept less than this: what is
+  // kept takes many times its size, so it is a crowd of tiny frames.
+  int64_t kept_bytes_in_growth = 2 << 20;
+  int64_t growth_bytes = 64 << 20;
+  int64_t waiting_bytes = 16 << 20;  // more, while whole messages wait for us to take them
+  int64_t idle_bytes_a_s = 64;       // heartbeats
+  int64_t queued_bytes = 96 << 20;   // of one connection
   int64_t queued_bytes_in_all = 512 << 20;
   std::chrono::seconds silent{20};  // connected and never heard: a handshake that does not end
   std::chrono::seconds stuck{30};   // takes nothing of what is queued
@@ -67,6 +71,8 @@ class WireWatch {
   WireLimits limits_;
   Time next_{};
   int64_t resident_ = 0;  // bytes of this process at the last look at all
+  int64_t calm_ = 0;      // the same, when little was kept last
+  bool was_growing_ = false;
   size_t cursor_ = 0;
 };
 

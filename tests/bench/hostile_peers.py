@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What hostile peers make a coordinator keep: its memory before, at most during, and after each attack.
 
-  tests/bench/hostile_peers.py build/release/bin
+  tests/bench/hostile_peers.py build/release/bin [WORD...]     only attacks whose name has a WORD
 
 Starts a kiln-coordinator on loopback without keys (where anybody on the machine may attack), and one
-with keys, attacked by somebody who has one. Prints a line for each attack; exits 1 when the memory
-ever grew by more than 1 GiB, or the coordinator does not answer within 10 s of an attack's end.
+with keys, attacked by somebody who has one. Prints a line for each attack, with what an honest client
+saw that went on asking (answers, and the longest it waited for one); exits 1 when the memory ever grew
+by more than 1 GiB, the honest client lost its connection, or the coordinator does not answer within
+10 s of an attack's end. Needs the tool `capnp`.
 """
 import ctypes, os, socket, struct, subprocess, sys, tempfile, threading, time
 
@@ -67,6 +69,71 @@ class Raw:
         except OSError:
             pass
         return sent
+
+
+    def take(self, size):
+        got = b""
+        while len(got) < size:
+            piece = self.socket.recv(size - len(got))
+            if not piece:
+                raise OSError("closed")
+            got += piece
+        return got
+
+    def hear(self):
+        """The next message; probes and heartbeats are none."""
+        while True:
+            flags = self.take(1)[0]
+            size = struct.unpack(">Q", self.take(8))[0] if flags & 2 else self.take(1)[0]
+            body = self.take(size)
+            if flags & 4 and body.startswith(b"\x04PING"):
+                self.socket.sendall(bytes([4, size - 2]) + b"\x04PONG" + body[7:])
+            elif body and not flags & 4:
+                return body
+
+
+SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../schema/kiln.capnp")
+
+
+def message(text):
+    """The frame of an Envelope in Cap'n Proto's text form."""
+    encoded = subprocess.run(["capnp", "convert", "text:binary", SCHEMA, "Envelope"],
+                             input=text.encode(), capture_output=True, check=True).stdout
+    return frame(encoded)
+
+
+def said_hello(port):
+    peer = Raw(port)
+    peer.socket.sendall(HELLO)
+    return peer
+
+
+class Honest(threading.Thread):
+    """Somebody who goes on asking for the statistics, ten times a second."""
+
+    def __init__(self, port):
+        super().__init__()
+        self.peer, self.done = said_hello(port), threading.Event()
+        self.peer.hear()  # Welcome
+        self.answers, self.longest, self.lost = 0, 0.0, False
+        self.start()
+
+    def run(self):
+        try:
+            while not self.done.wait(0.1):
+                started = time.time()
+                self.peer.socket.sendall(STATS)
+                self.peer.hear()
+                self.answers += 1
+                self.longest = max(self.longest, time.time() - started)
+        except OSError:
+            self.lost = True
+
+    def report(self):
+        self.done.set()
+        self.join()
+        return ("LOST its connection" if self.lost else
+                f"{self.answers} answers, longest wait {self.longest * 1000:.0f} ms")
 
 
 def frame(body, more=False, claimed=None):
@@ -140,6 +207,79 @@ def garbage(port):
     in_parallel(16, one)
 
 
+def again_and_again(port, count, seconds, work):
+    """`count` connections at a time, each another one as soon as it is cut."""
+    until = time.time() + seconds
+
+    def one(_):
+        while time.time() < until:
+            try:
+                work(port, until)
+            except OSError:
+                pass
+
+    in_parallel(count, one)
+
+
+def hello_storm(port):
+    again_and_again(port, 16, 5, lambda p, until: Raw(p).pour(HELLO * 100, until - time.time()))
+
+
+def come_and_go(port):
+    again_and_again(port, 16, 5, lambda p, until: said_hello(p).socket.close())
+
+
+def knock_and_go(port):
+    again_and_again(port, 16, 5, lambda p, until: Raw(p, greet=False).socket.close())
+
+
+def slow_readers(port):
+    def one(p, until):
+        peer = said_hello(p)
+        peer.socket.settimeout(1)
+        peer.pour(STATS * 200, until - time.time())
+
+    again_and_again(port, 64, 6, one)
+
+
+def pour_after_hello(port, count, body):
+    again_and_again(port, count, 6,
+                    lambda p, until: said_hello(p).pour(body, until - time.time()))
+
+
+def blob_flood(port):
+    some = "0x\"" + "61" * 32 + "\""
+    digests = ", ".join([some] * 3000)
+    asked = b"".join(message(f"(blobRequest = (request = {i}, digests = [{digests}], credit = 0))")
+                     for i in range(1, 17))
+    pour_after_hello(port, 64, asked)
+
+
+def graph_flood(port):
+    text = "x" * 100_000
+    target = "backend = cpu, isa = \"x86-64-v3\""
+    asked = b"".join(message(f"(compileRequest = (request = {i}, graph = 0x\"{i:064x}\", "
+                             f"target = ({target}), mode = default, graphText = \"{text}\"))")
+                     for i in range(1, 17))
+    pour_after_hello(port, 32, asked)
+
+
+def lists_of_nothing(port):
+    """Elements without any bytes, as many as the bytes beside them allow: each becomes an object."""
+    encoded = bytearray(message('(workerReport = (worker = "' + "w" * 100_000 +
+                                '", results = [(), (), ()]))')[9:])
+    for at in range(8, len(encoded) - 8, 8):
+        pointer = struct.unpack_from("<Q", encoded, at)[0]
+        if pointer & 3 != 1 or pointer >> 32 & 7 != 7:
+            continue
+        tag = at + 8 + (struct.unpack_from("<i", encoded, at)[0] >> 2) * 8
+        struct.pack_into("<Q", encoded, at, pointer & 0x7ffffffff)
+        struct.pack_into("<Q", encoded, tag, 12_000 << 2)
+        pour_after_hello(port, 16, frame(bytes(encoded)))
+        return
+    raise AssertionError("the report has a list")
+
+
 def sodium(name, size, *arguments):
     out = ctypes.create_string_buffer(size)
     assert getattr(SODIUM, name)(out, *arguments) == 0, name
@@ -175,15 +315,6 @@ class CurvePeer(Raw):
         self.answer(b"\x05READY")
         self.shared = sodium("crypto_box_beforenm", 32, theirs, brief_secret.raw)
         self.sent = 2
-
-    def take(self, size):
-        got = b""
-        while len(got) < size:
-            piece = self.socket.recv(size - len(got))
-            if not piece:
-                raise OSError("closed")
-            got += piece
-        return got
 
     def command(self, body):
         self.socket.sendall((struct.pack(">BQ", 6, len(body)) if len(body) > 255
@@ -243,6 +374,7 @@ def curve_endless(port, key, body):
 
 
 def attack(coordinator, name, work, key=None):
+    honest = None if key else Honest(coordinator.port)
     before, peak, stop = resident_mib(coordinator.pid), [0.0], threading.Event()
 
     def watch():
@@ -255,6 +387,7 @@ def attack(coordinator, name, work, key=None):
     started = time.time()
     held = work()
     seconds = time.time() - started
+    seen = honest.report() if honest else ""
     serving = coordinator.answers(key)
     stop.set()
     watcher.join()
@@ -262,12 +395,12 @@ def attack(coordinator, name, work, key=None):
     time.sleep(1)
     after = resident_mib(coordinator.pid)
     print(f"{name:<58} {before:7.0f} {peak[0]:7.0f} {after:7.0f} MiB  {seconds:5.1f} s  "
-          f"{'answers' if serving else 'DOES NOT ANSWER'}", flush=True)
-    return serving and peak[0] - before < LIMIT_MIB
+          f"{'answers' if serving else 'DOES NOT ANSWER'}; {seen}", flush=True)
+    return serving and not (honest and honest.lost) and peak[0] - before < LIMIT_MIB
 
 
 def main():
-    bin_dir = sys.argv[1]
+    bin_dir, only = sys.argv[1], sys.argv[2:]
     import resource
     resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
     print(f"{'attack':<58} {'before':>7} {'peak':>7} {'after':>7}")
@@ -282,9 +415,20 @@ def main():
             ("5,000 idle connections", idle),
             ("5,000 half-open handshakes", half_open),
             ("frames that claim 4 TiB", oversize),
-            ("64 KiB frames of garbage, 320 connections", garbage)):
+            ("64 KiB frames of garbage, 320 connections", garbage),
+            ("Hello without end, 16 connections at a time", hello_storm),
+            ("come, say Hello and go, 16 at a time", come_and_go),
+            ("come and go without a word, 16 at a time", knock_and_go),
+            ("ask and never read, 64 connections", slow_readers),
+            ("16 x 3,000 blobs without credit, 64 connections", blob_flood),
+            ("graphs of 100 KB that are none, 32 connections", graph_flood),
+            ("reports with lists of nothing, 16 connections", lists_of_nothing)):
+        if only and not any(word in name for word in only):
+            continue
         good &= attack(coordinator, name, lambda: work(coordinator.port))
     coordinator.stop()
+    if only:
+        sys.exit(0 if good else 1)
 
     data = tempfile.mkdtemp(prefix="kiln-hostile-")
     key = f"{data}/eve.key"
@@ -301,4 +445,6 @@ def main():
     sys.exit(0 if good else 1)
 
 
+HELLO = message('(hello = (protocol = 2, role = client, software = "hostile"))')
+STATS = message("(statsRequest = 1)")
 main()

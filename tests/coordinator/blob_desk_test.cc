@@ -102,5 +102,30 @@ TEST_F(BlobDeskTest, WhatCannotBeReadForLongIsMissingToThatPeerAndNotLost) {
   EXPECT_TRUE(desk_.take_missing().empty());
 }
 
+TEST_F(BlobDeskTest, WhatAllTogetherAskForIsBounded) {
+  const std::vector<Digest> many(4096, Digest::of("none such"));
+  const auto asks = [&](int peer) {
+    return desk_.add("peer " + std::to_string(peer), BlobRequest{1, many});
+  };
+  int taken = 0;
+  while (taken < 1'000 && asks(taken)) ++taken;
+  EXPECT_EQ(taken, 256);  // a million digests
+  desk_.remove("peer 7");
+  EXPECT_TRUE(asks(1'001));
+  EXPECT_FALSE(asks(1'002));
+}
+
+TEST_F(BlobDeskTest, WhatIsAnsweredMakesRoom) {
+  ask("early", {put("binary")});
+  const std::vector<Digest> many(4096, Digest::of("none such"));
+  for (int i = 0; i < 255; ++i) ask("peer " + std::to_string(i), many);
+  EXPECT_FALSE(desk_.add("late", BlobRequest{1, many}));
+  const auto piece = next(0);
+  ASSERT_TRUE(piece.has_value());
+  EXPECT_EQ(piece->peer, "early");
+  EXPECT_TRUE(piece->reply.last);
+  EXPECT_TRUE(desk_.add("late", BlobRequest{1, many}));
+}
+
 }  // namespace
 }  // namespace kiln

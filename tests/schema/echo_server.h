@@ -19,8 +19,8 @@ class EchoServer {
  public:
   static constexpr char kAnyPort[] = "tcp://127.0.0.1:0";
   explicit EchoServer(const std::string& endpoint = kAnyPort,
-                      std::shared_ptr<Keyring> keyring = nullptr) {
-    auto bound = Listener::bind(endpoint, std::move(keyring));
+                      std::shared_ptr<Keyring> keyring = nullptr, size_t max_connections = 0) {
+    auto bound = Listener::bind(endpoint, std::move(keyring), max_connections);
     EXPECT_TRUE(bound.has_value()) << (bound ? "" : bound.error().message);
     listener_ = *std::move(bound);
     thread_ = std::thread([this] { run(); });

@@ -89,6 +89,51 @@ TEST(WireWatch, ManyWhoEachKeepALittleAreCutToo) {
   expect_serving(server);
 }
 
+TEST(WireWatch, ACrowdOfTinyFramesIsCutByWhatItCosts) {
+  EchoServer server;
+  std::string little;  // 80 KB that take 32 times as much
+  for (int i = 0; i < 40'000; ++i) little += std::string("\x01\0", 2);
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  for (int i = 0; i < 100; ++i) {
+    peers.push_back(std::make_unique<RawPeer>(server.endpoint()));
+    peers.back()->shake_hands();
+    peers.back()->write(little);
+  }
+  for (int round = 0; round < 1'000 && server.malformed() < 20; ++round)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_GE(server.malformed(), 20);  // together they keep 8 MB, half of what may be kept of others
+  expect_serving(server);
+}
+
+TEST(Listener, ConnectionsThatSayNothingMakeRoomForThoseThatDo) {
+  constexpr size_t kMost = 8;
+  EchoServer server(EchoServer::kAnyPort, nullptr, kMost);
+  auto early = Connection::open(server.endpoint(), Role::kClient, 10'000);
+  ASSERT_TRUE(early.has_value()) << early.error().message;
+  std::vector<std::unique_ptr<RawPeer>> silent;
+  for (int i = 0; i < 40; ++i) silent.push_back(std::make_unique<RawPeer>(server.endpoint()));
+  for (int round = 0; round < 1'000 && server.malformed() < 33; ++round)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(server.malformed(), 33);  // one of eight places is taken by who was heard
+  expect_serving(server);
+  EXPECT_TRUE(answers(**early, 1));
+}
+
+TEST(Listener, WhoWasHeardKeepsItsPlace) {
+  constexpr size_t kMost = 3;
+  EchoServer server(EchoServer::kAnyPort, nullptr, kMost);
+  std::vector<std::unique_ptr<Connection>> heard;
+  for (size_t i = 0; i < kMost; ++i) {
+    auto connection = Connection::open(server.endpoint(), Role::kClient, 10'000);
+    ASSERT_TRUE(connection.has_value()) << connection.error().message;
+    heard.push_back(*std::move(connection));
+  }
+  EXPECT_FALSE(Connection::open(server.endpoint(), Role::kClient, 500).has_value());
+  for (const auto& connection : heard) EXPECT_TRUE(answers(*connection, 1));
+  heard.pop_back();
+  expect_serving(server);
+}
+
 TEST(WireWatch, OneWhoIsSlowWithALargeMessageIsServed) {
   EchoServer server;
   RawPeer peer(server.endpoint());
