@@ -4,8 +4,8 @@
 //
 //   service_bench [--json] [--connections N] [--rounds N] [--seconds S] [--rate N] [PART...]
 //
-// Parts, all by default: lookups blobs rate one-key storm. CPU time a request is the server's own,
-// so it says something on a busy machine too.
+// Parts, all by default: lookups blobs rate curve one-key storm. CPU time a request is the server's
+// own, so it says something on a busy machine too.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -14,7 +14,9 @@
 #include <set>
 
 #include "schema/codec.h"
+#include "schema/key_file.h"
 #include "tests/bench/crowd.h"
+#include "tests/bench/curve_dialogue.h"
 #include "tests/bench/score.h"
 #include "tests/bench/servers.h"
 #include "tests/coordinator/fake_fleet.h"
@@ -65,7 +67,8 @@ Stock fill(const std::string& endpoint) {
   return stock;
 }
 
-KilnQuestions look_ups(const Stock& stock) {
+// `framed`: as a connection without keys sends them.
+KilnQuestions look_ups(const Stock& stock, bool framed = true) {
   KilnQuestions questions;
   for (const NormalForm& graph : stock.graphs) {
     CompileRequest request;
@@ -73,7 +76,7 @@ KilnQuestions look_ups(const Stock& stock) {
     request.graph = graph.digest;
     request.target = test_target();
     request.mode = Mode::kDefault;
-    questions.frames.push_back(kiln_frame(request));
+    questions.frames.push_back(framed ? kiln_frame(request) : encode(request));
   }
   questions.check = [](const Message& answer) {
     const auto* reply = std::get_if<CompileReply>(&answer);
@@ -130,6 +133,7 @@ class Bench {
     if (options_.wants("lookups")) look_ups_beside_redis();
     if (options_.wants("blobs")) blobs_beside_redis();
     if (options_.wants("rate")) offered_load();
+    if (options_.wants("curve")) look_ups_with_keys();
     if (options_.wants("storm")) reconnect_storm();
     if (options_.wants("one-key")) one_new_key();
   }
@@ -187,6 +191,44 @@ class Bench {
       score_.add(name + ": p99", load.p99_ms, "ms", "< 5",
                  fmt::format("max {:.1f} ms", load.max_ms));
     }
+  }
+
+  // A second coordinator, which asks for keys, in turn with the first, which does not: the same
+  // generator, the same programs.
+  void look_ups_with_keys() {
+    const Path dir = dir_.path() / "keys";
+    std::filesystem::create_directories(dir);
+    Server unlocked = Server::kiln(dir);
+    const Stock stock = fill(unlocked.endpoint());
+    unlocked.stop();
+    ClientKey key;
+    key.name = "load";
+    key.pair = make_key_pair();
+    key.server_key = ensure_server_keys(dir / "data" / "keys").value().public_key;
+    CHECK(
+        authorize(dir / "data" / "keys", {Grant::kRead, key.name, key.pair.public_key}).has_value(),
+        "a key is added");
+    const Server locked = Server::kiln(dir, {"--keys", (dir / "data" / "keys").string()});
+    const KilnQuestions plain = look_ups(stock_), sealed = look_ups(stock, false);
+    Crowd open(kiln_.port(), options_.connections, [&] { return kiln_dialogue(plain); });
+    Crowd curve(locked.port(), options_.connections, [&] { return curve_dialogue(sealed, key); });
+    open.once();
+    curve.once();
+    Rounds without, with;
+    std::vector<double> ratios;
+    for (int i = 0; i < options_.rounds; ++i) {
+      without.take(open, kiln_, options_.round());
+      with.take(curve, locked, options_.round());
+      ratios.push_back(with.per_s.back() / without.per_s.back());
+    }
+    without.add_to(score_, "look-ups, CURVE off");
+    with.add_to(score_, "look-ups, CURVE on");
+    score_.add("look-ups: CURVE on / off, median of rounds", median(ratios), "x");
+    const Load load = curve.offer(options_.rate / 2, options_.round());
+    const std::string name =
+        fmt::format("look-ups offered at {:.0f}/s, CURVE on", options_.rate / 2);
+    score_.add(name + ": answered", load.per_s(), "/s");
+    score_.add(name + ": p99", load.p99_ms, "ms", "", fmt::format("max {:.1f} ms", load.max_ms));
   }
 
   // Everybody comes back at once, says hello and asks.
@@ -270,7 +312,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "of each round")->capture_default_str();
   app.add_option("--rate", options.rate, "offered look-ups a second")->capture_default_str();
   app.add_option("PART", options.parts)
-      ->check(CLI::IsMember({"lookups", "blobs", "rate", "one-key", "storm"}));
+      ->check(CLI::IsMember({"lookups", "blobs", "rate", "curve", "one-key", "storm"}));
   CLI11_PARSE(app, argc, argv);
   kiln::bench::raise_descriptor_limit();
   kiln::bench::Bench bench(options);
