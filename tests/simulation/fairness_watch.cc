@@ -69,7 +69,8 @@ std::optional<std::string> FairnessWatch::leased(const Job& job) {
   // other is served while it is not ahead. The largest here is a final of 4 candidates, so another
   // gets 4 + 1 leases of one candidate while the pace stays, and one more for a pace that falls
   // from the 300 ms presumed. 24 is tuned, not derived: newcomers (not among `all` once they
-  // leave), hedges and leases lost and given again are charged to nobody or counted twice.
+  // leave), hedges and leases lost and given again are charged to nobody or counted twice, and two
+  // classes of devices have clocks of their own. What can be proved is looser (docs/simulation.md).
   const int patience = 6 * static_cast<int>(all.size()) + 24;
   for (const auto& [id, share] : all) {
     int& passed_over = passed_over_[id];
