@@ -125,24 +125,33 @@ void RequestDesk::repeated(const RequestId& id, CompileRequest request, Actions&
 }
 
 void RequestDesk::cancel(int64_t now_ms, const RequestId& request, Actions& out) {
-  if (open_.find(request) != nullptr) withdraw(now_ms, request, out);
+  if (open_.find(request) != nullptr) withdraw(now_ms, {request}, out);
 }
 
 void RequestDesk::client_gone(int64_t now_ms, const ClientId& client, Actions& out) {
-  for (const RequestId& id : open_.of_client(client)) withdraw(now_ms, id, out);
+  withdraw(now_ms, open_.of_client(client), out);
 }
 
-void RequestDesk::withdraw(int64_t now_ms, const RequestId& id, Actions& out) {
-  ProgramFlight* flight = find(*open_.find(id));
-  CHECK(flight != nullptr, "an open request waits for a flight");
-  open_.remove(id);
-  flight->waiters.erase(id);
-  if (!wanted(*flight))
-    abandon(*flight);
-  else if (flight->stage == Stage::kWaitGraph && flight->asked == id)
-    ask_for_graph(now_ms, *flight, out);
-  else
-    demand_changed(*flight);
+// All of them before anything follows from it: none may be asked, or answered, in another's place.
+void RequestDesk::withdraw(int64_t now_ms, const std::vector<RequestId>& ids, Actions& out) {
+  std::vector<std::pair<Digest, RequestId>> left;
+  for (const RequestId& id : ids) {
+    ProgramFlight* flight = find(*open_.find(id));
+    CHECK(flight != nullptr, "an open request waits for a flight");
+    open_.remove(id);
+    flight->waiters.erase(id);
+    left.emplace_back(flight->key, id);
+  }
+  for (const auto& [key, id] : left) {
+    ProgramFlight* flight = find(key);
+    if (flight == nullptr) continue;
+    if (!wanted(*flight))
+      abandon(*flight);
+    else if (flight->stage == Stage::kWaitGraph && flight->asked == id)
+      ask_for_graph(now_ms, *flight, out);
+    else
+      demand_changed(*flight);
+  }
 }
 
 void RequestDesk::abandon(ProgramFlight& flight) {

@@ -56,7 +56,7 @@ class RequestDesk {
   void kernels_done(int64_t now_ms, ProgramFlight& flight, Actions& out);
   void finish(int64_t now_ms, ProgramFlight& flight, const Status& stored, Actions& out);
   void fail_flight(int64_t now_ms, ProgramFlight& flight, const Error& error, Actions& out);
-  void withdraw(int64_t now_ms, const RequestId& id, Actions& out);
+  void withdraw(int64_t now_ms, const std::vector<RequestId>& ids, Actions& out);
   void abandon(ProgramFlight& flight);
   void end(ProgramFlight& flight);
   void answer(ProgramFlight& flight, const RequestId& id, Result<CacheOutcome> outcome,
