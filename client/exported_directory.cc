@@ -1,9 +1,15 @@
 #include "client/exported_directory.h"
 
+#include <algorithm>
+
 #include "compiler_core/compile/local.h"
 
 namespace kiln {
 namespace {
+
+std::string first_line(const std::string& text) {
+  return {text.begin(), std::find(text.begin(), text.end(), '\n')};
+}
 
 // A file that is absent says as much as an empty one.
 Result<std::string> read_if_there(const Path& file) {
@@ -41,7 +47,7 @@ Result<ProgramFiles> read_exported(const Path& directory, std::string_view trust
                     " is code: say whose signature is good with --signer (the coordinator's "
                     "signing/ed25519.pub) or --key");
   TRY(const std::string line, read_if_there(directory / "manifest.sig"));
-  TRY(files.signature, Signature::parse(line.substr(0, line.find('\n'))));
+  TRY(files.signature, Signature::parse(first_line(line)));
   TRY_STATUS(verify_signature(signed_program(files.manifest), files.signature, trusted, what));
   TRY(files.program, program_from_json(files.manifest));
   if (files.program.codegen != codegen_identity())
@@ -59,7 +65,7 @@ Result<std::string> read_signer(const std::string& hex_or_file) {
   if (auto key = parse_public_key(hex_or_file)) return key;
   const auto text = read_file(hex_or_file);
   if (text)
-    if (auto key = parse_public_key(text->substr(0, text->find('\n')))) return key;
+    if (auto key = parse_public_key(first_line(*text))) return key;
   return fail(Code::kInvalidArgument, "--signer " + hex_or_file +
                                           " is neither a public signing key (64 hex digits) nor a "
                                           "file with one");
