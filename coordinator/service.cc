@@ -21,7 +21,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   stored.max_bytes = options.cache_bytes;
   stored.log = [hearer](std::string line) {
     if (ServiceLoop* loop = hearer->load())
-      loop->inbox.post([loop, line] {
+      loop->inbox.post([loop, line = std::move(line)] {
         loop->log(LogLine("cache", LogLine::Level::kWarning).add("warning", line));
       });
   };

@@ -11,9 +11,9 @@
 // Late results: a result whose lease is closed, or that comes twice, is acknowledged and changes
 // nothing, even if the measurement in it is fine: it could only be told apart from a lie by taking
 // it again. That goes for leases of an earlier life of the coordinator too: none is open in this
-// one, and whether the earlier one had taken it back, or stored the result, nobody can say any more.
-// What is lost so is bounded by the leases that were open when it died. A result accepted is not
-// acknowledged before its record is durable; until then it is remembered here, so that its
+// one, and whether the earlier one had taken it back, or stored the result, nobody can say any
+// more. What is lost so is bounded by the leases that were open when it died. A result accepted is
+// not acknowledged before its record is durable; until then it is remembered here, so that its
 // repetition is neither taken as stale nor acknowledged early.
 #pragma once
 
