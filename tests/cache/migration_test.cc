@@ -103,8 +103,8 @@ TEST_F(MigrationTest, Version3KeepsItsRecordsAndTakesSentinels) {
 
 TEST_F(MigrationTest, ARecordOfVersion2KeepsItsSealToo) {
   const auto cache = open();
-  for (const TuningRecord& old : cache->records(record(0).kernel_key).value())
-    EXPECT_EQ(old.sentinel_us, 0);
+  const auto before = cache->records(record(0).kernel_key).value();
+  for (const TuningRecord& old : before) EXPECT_EQ(old.sentinel_us, 0);
   ASSERT_TRUE(put_record(*cache, 8));
   EXPECT_EQ(cache->records(record(0).kernel_key).value().size(), 4u);
 }

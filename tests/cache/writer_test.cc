@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "tests/cache/samples.h"
 
 namespace kiln {
@@ -23,9 +25,8 @@ class WriterTest : public testing::Test {
   }
   void submit(Writer::Job job) {
     answers_.emplace_back();
-    writer_.submit(0, std::move(job), [this, i = answers_.size() - 1](Status status) {
-      answers_[i] = std::move(status);
-    });
+    writer_.submit(0, std::move(job),
+                   [&answer = answers_.back()](Status status) { answer = std::move(status); });
   }
   void release() {
     release_.set_value();
@@ -42,7 +43,7 @@ class WriterTest : public testing::Test {
   TempDir dir_ = TempDir::create("kiln-writer").value();
   Writer writer_{CacheIndex::open_for_writing(dir_.path() / "index.sqlite").value()};
   std::promise<void> started_, release_;
-  std::vector<Status> answers_;
+  std::deque<Status> answers_;  // which stay where they are: the writer's thread gives them
 };
 
 Writer::Job put(int n) {
