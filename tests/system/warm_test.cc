@@ -57,7 +57,8 @@ TEST_F(Warm, WhatIsQueuedIsTunedThoughEverythingIsKilledAtOnce) {
   EXPECT_EQ(queued.json()["cache"], "queued");
   for (int deaths = 0; deaths < 2; ++deaths) {
     restart();
-    EXPECT_EQ(status()["queued"].get<int>() + status()["running"].get<int>(), 1) << service_->log();
+    const json now = status();
+    EXPECT_EQ(now["queued"].get<int>() + now["running"].get<int>(), 1) << service_->log();
     std::this_thread::sleep_for(std::chrono::milliseconds(150 * deaths));
   }
   await_idle();
