@@ -94,7 +94,7 @@ class CompiledProgram {
   // The coordinator's, in the form of base/signature.h; empty of what was compiled here.
   std::string signature() const;
   std::string_view outcome() const;  // "tuned", "joined", "hit" or "local"
-  // The service could not store it (a full disk) and has it in memory: it may be tuned again later.
+  // The service has it in memory only, as CompileReply says why: it may be tuned again later.
   bool memory_only() const;
   double seconds() const;  // the compile() call
   // The manifest's input i is the caller's input_order()[i].

@@ -78,7 +78,9 @@ struct CompileReply {
   Result<CacheOutcome> outcome = CacheOutcome::kHit;
   std::string program_json;  // manifest, when there is one
   std::string signature{};   // Ed25519 over the manifest, 64 bytes; empty: unsigned
-  bool memory_only = false;  // the disk would not take it: it may be gone after a restart
+  // Not stored: the disk would not take it, or a way to cut it into kernels that may be faster
+  // waits for a worker. It may be tuned again.
+  bool memory_only = false;
 };
 // The answer comes in as many replies as it takes, never more bytes ahead of the receiver than the
 // credit it gave: `credit` at first, and what BlobCredit adds, up to kBlobWindowBytes.

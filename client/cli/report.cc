@@ -142,8 +142,8 @@ void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& 
 void note_memory_only(const std::string& file, const CompiledProgram& program) {
   if (!program.memory_only()) return;
   const std::string text = fmt::format(
-      "kiln: {}: the service could not store it and has it in memory only: it is tuned again after "
-      "a restart; its log says why (a full disk?)\n",
+      "kiln: {}: the service has it in memory only and may tune it again: its disk took nothing "
+      "(its log says so), or no worker could try every way to cut it yet\n",
       file);
   std::fputs(text.c_str(), stderr);
 }

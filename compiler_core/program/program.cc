@@ -45,11 +45,13 @@ Json to_json(const Target& target) {
 }
 
 Json to_json(const KernelReport& report) {
-  return {{"candidates", report.candidates},
-          {"measured", report.measured},
-          {"rejected", report.rejected},
-          {"best_us", report.best_us},
-          {"first_us", report.first_us}};
+  Json json = {{"candidates", report.candidates},
+               {"measured", report.measured},
+               {"rejected", report.rejected},
+               {"best_us", report.best_us},
+               {"first_us", report.first_us}};
+  if (report.sentinel_us > 0) json["sentinel_us"] = report.sentinel_us;
+  return json;
 }
 
 Json to_json(const ProgramKernel& kernel) {
@@ -113,6 +115,9 @@ Result<KernelReport> report_from_json(const Json& json) {
   }
   TRY(report.best_us, number_field(json, "best_us"));
   TRY(report.first_us, number_field(json, "first_us"));
+  if (json.contains("sentinel_us")) {
+    TRY(report.sentinel_us, number_field(json, "sentinel_us"));
+  }
   return report;
 }
 

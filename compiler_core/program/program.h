@@ -17,6 +17,9 @@ struct KernelReport {
   int rejected = 0;     // compile_failed, wrong_result, out_of_bounds, timed_out, ...
   double best_us = 0;   // median of the winner; 0 in default mode
   double first_us = 0;  // median of the cost model's first guess
+  // What the sentinel takes on the device whose times these are; 0: not known. As multiples of it,
+  // times of two tunings compare though their devices, of one model, are not equally fast.
+  double sentinel_us = 0;
   bool operator==(const KernelReport&) const = default;
 };
 

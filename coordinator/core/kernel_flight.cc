@@ -343,10 +343,12 @@ KernelReport KernelFlight::report() const {
   return report;
 }
 
-std::optional<StoreKernel> KernelFlight::take_winner() {
+std::optional<StoreKernel> KernelFlight::take_winner(
+    const std::function<double(const Target&)>& scale_of) {
   if (stage_ != Stage::kStoring || winner_taken_) return std::nullopt;
   winner_taken_ = true;
   CandidateBinary& built = *candidates_.binary(winner_index_);
+  if (mode_ != Mode::kDefault) winner_.report.sentinel_us = scale_of(built.device);
   StoreKernel store{winner_, built.device, std::move(built.bytes)};
   candidates_.drop_binaries();
   return store;

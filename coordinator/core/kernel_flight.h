@@ -16,6 +16,7 @@
 // stands.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -75,8 +76,9 @@ class KernelFlight {
   void recall(uint64_t new_epoch);
   void fail(Error error);
 
-  // kStoring: the winner, with its binary, once. Later calls: std::nullopt.
-  std::optional<StoreKernel> take_winner();
+  // kStoring: the winner, with its binary, once. Later calls: std::nullopt. `scale_of` says on what
+  // scale times of a device are, for its report.
+  std::optional<StoreKernel> take_winner(const std::function<double(const Target&)>& scale_of);
   // kStoring -> kDone. A store that failed leaves the winner usable but not stored.
   void set_stored(bool stored);
   bool stored() const { return stored_; }

@@ -40,12 +40,25 @@ TunedCut cut_of(const Program& way, double us) {
   return cut;
 }
 
+// The scale on which kernels are compared: the first that is known. What was stored by an earlier
+// life of the coordinator is on that life's.
+double scale_of(const Program& tuned) {
+  for (const ProgramKernel& kernel : tuned.kernels)
+    if (kernel.report.sentinel_us > 0) return kernel.report.sentinel_us;
+  return 0;
+}
+
+double time_of(const KernelReport& report, double scale) {
+  return report.sentinel_us > 0 ? report.best_us * scale / report.sentinel_us : report.best_us;
+}
+
 double time_of(const Program& tuned, const Program& way, const std::vector<int>& kernels) {
+  const double scale = scale_of(tuned);
   double us = 0;
   std::set<int> counted;
   for (const Launch& launch : way.launches)
     if (counted.insert(launch.kernel).second || !planted(PlantedBug::kCountKernelsOnce))
-      us += kernel_of(tuned, kernels.at(static_cast<size_t>(launch.kernel))).report.best_us;
+      us += time_of(kernel_of(tuned, kernels.at(static_cast<size_t>(launch.kernel))).report, scale);
   return us;
 }
 

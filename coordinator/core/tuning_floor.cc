@@ -319,7 +319,8 @@ void TuningFloor::settle(int64_t now_ms, KernelFlight& flight, Actions& out) {
   }
   close_leases(flight);
   queue_.remove(flight.key());
-  if (auto store = flight.take_winner()) out.push_back(*std::move(store));
+  const auto scale_of = [this](const Target& device) { return workers_.reference_us(device); };
+  if (auto store = flight.take_winner(scale_of)) out.push_back(*std::move(store));
   if (flight.stage() == Stage::kFailed && !failed_before)
     failures_.remember(now_ms, flight.key(), flight.error());
   if (flight.stage() != Stage::kStoring) settled_.push_back(flight.key());

@@ -138,10 +138,19 @@ double WorkerRoster::calibration(const TuningRecord& record) {
 }
 
 double WorkerRoster::calibration(const Model& model, double sentinel_us) const {
+  const double reference = reference_us(model);
+  if (sentinel_us <= 0 || reference <= 0) return 1;
+  return std::clamp(reference / sentinel_us, 1 / kMaxCalibration, kMaxCalibration);
+}
+
+double WorkerRoster::reference_us(const Target& target) const {
+  return reference_us(model_of(target));
+}
+
+double WorkerRoster::reference_us(const Model& model) const {
   const auto reference = reference_us_.find(model);
-  if (sentinel_us <= 0 || reference == reference_us_.end() || planted(PlantedBug::kNoCalibration))
-    return 1;
-  return std::clamp(reference->second / sentinel_us, 1 / kMaxCalibration, kMaxCalibration);
+  if (reference == reference_us_.end() || planted(PlantedBug::kNoCalibration)) return 0;
+  return reference->second;
 }
 
 int WorkerRoster::slots_for(const Target& target) const {

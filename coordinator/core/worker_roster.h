@@ -76,6 +76,9 @@ class WorkerRoster {
   // The same of a record, by the sentinel that it names, which needs nobody to be there; without
   // one, by who took it. Sets the reference of a model that this life has not seen yet.
   double calibration(const TuningRecord& record);
+  // The scale of such times: what the sentinel takes on the reference of `target`'s model; 0 when
+  // not known.
+  double reference_us(const Target& target) const;
   std::vector<WorkerId> silent_since(int64_t time_ms) const;
   // A GPU's target that somebody named without having one ("cuda:sm_90a"), with the facts of a
   // worker that can run it, so that it has the keys of those who ask from such a machine: the first
@@ -93,6 +96,7 @@ class WorkerRoster {
   void judge_drifting();
   void remember(const WorkerId& id, const Worker& worker);
   double calibration(const Model& model, double sentinel_us) const;
+  double reference_us(const Model& model) const;
 
   static constexpr size_t kRemembered = 4'096;
   const CoreOptions& options_;
@@ -101,8 +105,8 @@ class WorkerRoster {
                                                 // those that take no work
   std::vector<WorkerId> quarantined_;
   // The sentinel of the first device of each model, there or in a record: only the scale, so it
-  // stays, and what was
-  // compared once can be compared with what comes later, whoever came or went meanwhile.
+  // stays, and what was compared once can be compared with what comes later, whoever came or went
+  // meanwhile.
   std::map<Model, double> reference_us_;
   std::map<WorkerId, std::pair<Model, double>> gone_;  // the baselines of those that went away
   std::deque<WorkerId> gone_since_;                    // in that order

@@ -49,6 +49,22 @@ TEST(PartitionChoice, EveryLaunchCounts) {
   EXPECT_EQ(times(fastest_way(kNone, tuned({0}, {10, 9, 8}), ways)), std::vector<double>{10});
 }
 
+TEST(PartitionChoice, TimesOfDevicesOfUnequalSpeedAreComparedBySentinel) {
+  // Kernel 1 was tuned in an earlier life, whose reference device takes half the time for
+  // everything.
+  const std::vector<PlannedAlternative> ways = {{launching({0}), {1}}};
+  Program program = tuned({0}, {10, 6});
+  program.kernels[0].report.sentinel_us = 100;
+  program.kernels[1].report.sentinel_us = 50;
+  const Program chosen = fastest_way(kNone, program, ways);
+  EXPECT_EQ(times(chosen), std::vector<double>{10});
+  ASSERT_EQ(chosen.cuts.size(), 2u);
+  EXPECT_EQ(chosen.cuts[1].us, 12);
+
+  program.kernels[1].report.sentinel_us = 0;  // not known: as it stands
+  EXPECT_EQ(times(fastest_way(kNone, program, ways)), std::vector<double>{6});
+}
+
 TEST(PartitionChoice, AWayMayShareKernelsWithTheRules) {
   const std::vector<PlannedAlternative> ways = {{launching({0, 1}), {2, 0}}};
   const Program chosen = fastest_way(kNone, tuned({0, 1}, {10, 9, 2}), ways);
