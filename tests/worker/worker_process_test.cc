@@ -211,7 +211,7 @@ TEST_F(WorkerProcess, AFinalistThatTheCoordinatorHasNotSignedIsNotRun) {
   start();
   const auto report = report_where(kHasResult);
   ASSERT_TRUE(report.has_value());
-  EXPECT_EQ(report->results[0].verdict, Verdict::kRunnerDied);
+  EXPECT_EQ(report->results[0].verdict, Verdict::kDeviceLost);
   EXPECT_NE(report->results[0].log.find("was not loaded"), std::string::npos)
       << report->results[0].log;
 }
