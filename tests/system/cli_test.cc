@@ -38,6 +38,15 @@ class Cli : public ::testing::Test {
   std::optional<Service> service_;
 };
 
+// Where a lease was late and taken back, what it had compiled was there for the next, and its own
+// result, with the word that a compiler ran, came too late to be counted.
+void expect_each_compiled_once(const json& totals, int candidates) {
+  if (totals["retries"] == 0)
+    EXPECT_EQ(totals["candidates_compiled"], candidates);
+  else
+    EXPECT_LE(totals["candidates_compiled"], candidates);
+}
+
 TEST_F(Cli, TunedThenHitThenCheck) {
   service();
   const std::string file = small_graph("softmax.pt2");
@@ -69,10 +78,7 @@ TEST_F(Cli, TunedThenHitThenCheck) {
        {"hits", "misses", "joined", "candidates_compiled", "candidates_measured", "flights_open",
         "retries", "workers", "entries", "bytes"})
     EXPECT_TRUE(totals.contains(field)) << field;
-  // Fewer where a lease was late and taken back: what it had compiled was there for the next, and
-  // its own result, with the word that a compiler ran, came too late to be taken.
-  EXPECT_LE(totals["candidates_compiled"], kernel["candidates"]);
-  EXPECT_GT(totals["candidates_compiled"], 0);
+  expect_each_compiled_once(totals, kernel["candidates"]);
   EXPECT_EQ(totals["workers"].size(), 1u);
 }
 
@@ -93,7 +99,7 @@ TEST_F(Cli, FiftyClientsAtOnceCompileEachCandidateOnce) {
   }
   EXPECT_EQ(tuned, 1);
   const json totals = stats();
-  EXPECT_LE(totals["candidates_compiled"], answers[0].json()["kernels"][0]["candidates"]);
+  expect_each_compiled_once(totals, answers[0].json()["kernels"][0]["candidates"]);
   EXPECT_EQ(totals["misses"], 1);
   EXPECT_EQ(totals["joined"].get<int>() + totals["hits"].get<int>(), 49);
 }
