@@ -133,7 +133,7 @@ void print_error(const std::string& subject, const Error& error) {
 }
 
 void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& program) {
-  if (wanted == program.program().mode) return;
+  if (wanted == Mode::kDefault || program.program().mode != Mode::kDefault) return;
   const std::string text =
       fmt::format("kiln: {}: no service to tune it; compiled here with the first guess\n", file);
   std::fputs(text.c_str(), stderr);
