@@ -1,15 +1,9 @@
 #include "client/exported_directory.h"
 
-#include <algorithm>
-
 #include "compiler_core/compile/local.h"
 
 namespace kiln {
 namespace {
-
-std::string first_line(const std::string& text) {
-  return {text.begin(), std::find(text.begin(), text.end(), '\n')};
-}
 
 // A file that is absent says as much as an empty one.
 Result<std::string> read_if_there(const Path& file) {

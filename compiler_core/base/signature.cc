@@ -42,10 +42,6 @@ Result<std::string> from_hex(std::string_view hex, size_t size) {
   return bytes;
 }
 
-std::string_view first_line(std::string_view text) {
-  return text.substr(0, text.find('\n'));
-}
-
 // Enough of a key to tell it from others, as people read it.
 std::string name_of(std::string_view key) {
   return key.empty() ? "nobody" : to_hex(key).substr(0, 16);
@@ -70,6 +66,10 @@ std::string to_hex(std::string_view bytes) {
     hex += kDigits[static_cast<unsigned char>(c) & 15];
   }
   return hex;
+}
+
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
 }
 
 Result<std::string> parse_public_key(std::string_view hex) {

@@ -24,6 +24,8 @@ struct Signature {
 };
 
 std::string to_hex(std::string_view bytes);
+// What the file of a key or of a signature says: its first line, without the newline.
+std::string_view first_line(std::string_view text);
 // kInvalidArgument unless it is a public key in hex.
 Result<std::string> parse_public_key(std::string_view hex);
 
