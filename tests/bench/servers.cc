@@ -33,33 +33,38 @@ int connect_to(int port) {
   return -1;
 }
 
+// Until `ready`. Why a server ended before stands in the file `err`, and is passed on.
 template <class Condition>
-void wait_for(Condition condition, int seconds) {
+void wait_for(testing::Child& child, const std::string& program, const Path& err, int seconds,
+              Condition ready) {
   for (int i = 0; i < seconds * 200; ++i) {
-    if (condition()) return;
+    if (ready()) return;
+    if (!child.running()) {
+      const std::string missing = std::filesystem::exists(program) ? "" : "; there is no such file";
+      CHECK(false, fmt::format("{} ended with exit code {} before it was ready{}\n{}", program,
+                               child.exit_code(), missing, read_file(err).value_or("")));
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  CHECK(false, "a server starts in time");
+  CHECK(false, fmt::format("{} was not ready within {} s\n{}", program, seconds,
+                           read_file(err).value_or("")));
 }
 
 }  // namespace
 
-Server Server::kiln(const Path& directory, const std::vector<std::string>& more) {
+Server Server::kiln(const Path& directory, const std::vector<std::string>& more,
+                    const Path& program) {
   const Path ready_file = directory / "ready.json";
   std::filesystem::remove(ready_file);
-  std::vector<std::string> arguments = {testing::binary("kiln-coordinator"),
-                                        "--data-dir",
-                                        (directory / "data").string(),
-                                        "--listen",
-                                        "tcp://127.0.0.1:0",
-                                        "--http",
-                                        "none",
-                                        "--ready-file",
-                                        ready_file.string()};
+  std::vector<std::string> arguments = {
+      program.string(), "--data-dir",        (directory / "data").string(),
+      "--listen",       "tcp://127.0.0.1:0", "--http",
+      "none",           "--ready-file",      ready_file.string()};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const auto start = Clock::now();
-  auto child = testing::Child::start(arguments, directory / "kiln.out", directory / "kiln.err");
-  wait_for([&] { return std::filesystem::exists(ready_file); }, 120);
+  const Path err = directory / "kiln.err";
+  auto child = testing::Child::start(arguments, directory / "kiln.out", err);
+  wait_for(child, program.string(), err, 120, [&] { return std::filesystem::exists(ready_file); });
   const double start_s = seconds_since(start);
   const std::string endpoint =
       nlohmann::json::parse(read_file(ready_file).value()).at("endpoint").get<std::string>();
@@ -76,13 +81,11 @@ Server Server::redis(const Path& directory) {
                              "--save", "", "--appendonly", "no", "--maxclients", "20000",
                              "--tcp-backlog", "4096", "--dir", directory.string()},
                             directory / "redis.out", directory / "redis.err");
-  wait_for(
-      [&] {
-        const int fd = connect_to(port);
-        if (fd >= 0) close(fd);
-        return fd >= 0;
-      },
-      20);
+  wait_for(child, kProgram, directory / "redis.out", 20, [&] {  // it logs on stdout
+    const int fd = connect_to(port);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+  });
   return {std::move(child), port, seconds_since(start)};
 }
 

@@ -16,8 +16,11 @@ struct ServerUse {
 
 class Server {
  public:
-  // kiln-coordinator on `directory`/data; waits until it is ready. `start_s`: how long that took.
-  static Server kiln(const Path& directory, const std::vector<std::string>& more = {});
+  // A coordinator on `directory`/data, this build's unless another `program` is named; waits until
+  // it is ready (`start_s`: how long that took). CHECKs, with what it wrote to stderr, that it does
+  // not end before.
+  static Server kiln(const Path& directory, const std::vector<std::string>& more = {},
+                     const Path& program = testing::binary("kiln-coordinator"));
   // redis-server, which keeps nothing on disk. CHECKs that it is installed (ops/setup --bench).
   static Server redis(const Path& directory);
 

@@ -2,15 +2,18 @@
 // beside it on the same cores, and redis-server answering GETs of the same sizes over as many
 // connections in turn with it, so that whatever else the machine does hits both.
 //
-//   service_bench [--json] [--connections N] [--rounds N] [--seconds S] [--rate N] [PART...]
+//   service_bench [--json] [--connections N] [--rounds N] [--seconds S] [--rate N]
+//                 [--also COORDINATOR]... [PART...]
 //
 // Parts, all by default: lookups blobs rate curve one-key storm. CPU time a request is the server's
-// own, so it says something on a busy machine too.
+// own, so it says something on a busy machine too. --also puts another build's kiln-coordinator (or
+// a script that sets something and execs one) in turn with this build's in lookups and blobs.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <deque>
 #include <set>
 
 #include "schema/codec.h"
@@ -32,6 +35,7 @@ struct BenchOptions {
   size_t connections = 1'000;
   int rounds = 5;
   double seconds = 2, rate = 50'000;
+  std::vector<Path> also;
   std::vector<std::string> parts;
   bool wants(const std::string& part) const {
     return parts.empty() || std::ranges::find(parts, part) != parts.end();
@@ -97,6 +101,13 @@ KilnQuestions blob_fetches(const Stock& stock) {
   return questions;
 }
 
+// Another build's coordinator, in turn with this build's.
+struct Contender {
+  Path program;
+  Server server;
+  Stock stock;
+};
+
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
@@ -127,7 +138,15 @@ class Bench {
       : options_(options),
         dir_(*TempDir::create("kiln-service-bench")),
         kiln_(Server::kiln(dir_.path())),
-        stock_(fill(kiln_.endpoint())) {}
+        stock_(fill(kiln_.endpoint())) {
+    for (const Path& program : options_.also) {
+      const Path dir = dir_.path() / fmt::format("also-{}", also_.size());
+      std::filesystem::create_directories(dir);
+      Server server = Server::kiln(dir, {}, program);
+      Stock stock = fill(server.endpoint());
+      also_.push_back({program, std::move(server), std::move(stock)});
+    }
+  }
 
   void run() {
     if (options_.wants("lookups")) look_ups_beside_redis();
@@ -144,39 +163,58 @@ class Bench {
     std::vector<std::pair<std::string, std::string>> pairs;
     for (int i = 0; i < kPrograms; ++i)
       pairs.emplace_back(stock_.graphs[i].digest.hex(), stock_.manifests[i]);
-    beside_redis(fmt::format("look-ups, manifests of {} bytes", stock_.manifest_bytes()),
-                 look_ups(stock_), pairs, "> 50000");
+    beside_redis(
+        fmt::format("look-ups, manifests of {} bytes", stock_.manifest_bytes()),
+        [](const Stock& stock) { return look_ups(stock); }, pairs, "> 50000");
   }
 
   void blobs_beside_redis() {
     std::vector<std::pair<std::string, std::string>> pairs;
     for (int i = 0; i < kPrograms; ++i)
       pairs.emplace_back(stock_.blobs[i].hex(), std::string(kBlobBytes, 'x'));
-    beside_redis("artifacts of 16 KiB", blob_fetches(stock_), pairs, "");
+    beside_redis("artifacts of 16 KiB", blob_fetches, pairs, "");
   }
 
-  void beside_redis(const std::string& name, const KilnQuestions& questions,
+  // This build's coordinator, the others and redis, a round each in turn.
+  void beside_redis(const std::string& name, KilnQuestions (*ask)(const Stock&),
                     const std::vector<std::pair<std::string, std::string>>& pairs,
                     const std::string& goal) {
     const Server redis = Server::redis(dir_.path());
     fill_redis(redis.port(), pairs);
     RedisQuestions gets;
     for (const auto& [key, value] : pairs) gets.keys.push_back(resp_command({"GET", key}));
-    Crowd ours(kiln_.port(), options_.connections, [&] { return kiln_dialogue(questions); });
-    Crowd theirs(redis.port(), options_.connections, [&] { return redis_dialogue(gets); });
-    ours.once();
-    theirs.once();
-    Rounds kiln, beside;
-    std::vector<double> ratios;
-    for (int i = 0; i < options_.rounds; ++i) {
-      kiln.take(ours, kiln_, options_.round());
-      beside.take(theirs, redis, options_.round());
-      ratios.push_back(kiln.per_s.back() / beside.per_s.back());
+    struct Side {
+      std::string name;
+      const Server* server;
+      KilnQuestions questions;
+      std::unique_ptr<Crowd> crowd;
+      Rounds rounds;
+    };
+    std::deque<Side> sides;  // a crowd refers to its questions
+    const auto add = [&](const std::string& side, const Server& server, const Stock& stock) {
+      Side& added = sides.emplace_back(Side{side, &server, ask(stock), nullptr, {}});
+      added.crowd = std::make_unique<Crowd>(server.port(), options_.connections,
+                                            [&] { return kiln_dialogue(added.questions); });
+    };
+    add("kiln", kiln_, stock_);
+    for (const Contender& other : also_) add(other.program.string(), other.server, other.stock);
+    Side& last = sides.emplace_back(Side{"redis", &redis, {}, nullptr, {}});
+    last.crowd = std::make_unique<Crowd>(redis.port(), options_.connections,
+                                         [&] { return redis_dialogue(gets); });
+    for (Side& side : sides) side.crowd->once();
+    for (int i = 0; i < options_.rounds; ++i)
+      for (Side& side : sides) side.rounds.take(*side.crowd, *side.server, options_.round());
+    for (const Side& side : sides) side.rounds.add_to(score_, name + ": " + side.name);
+    if (!goal.empty())
+      score_.add(name + ": kiln against 50,000/s", median(sides.front().rounds.per_s), "/s", goal);
+    for (const Side& side : sides) {
+      if (&side == &last) continue;
+      std::vector<double> ratios;
+      for (size_t i = 0; i < side.rounds.per_s.size(); ++i)
+        ratios.push_back(side.rounds.per_s[i] / last.rounds.per_s[i]);
+      score_.add(fmt::format("{}: {} / redis, median of rounds", name, side.name), median(ratios),
+                 "x", &side == &sides.front() ? "> 1.0" : "");
     }
-    kiln.add_to(score_, name + ": kiln");
-    beside.add_to(score_, name + ": redis");
-    if (!goal.empty()) score_.add(name + ": kiln against 50,000/s", median(kiln.per_s), "/s", goal);
-    score_.add(name + ": kiln / redis, median of rounds", median(ratios), "x", "> 1.0");
   }
 
   void offered_load() {
@@ -290,6 +328,7 @@ class Bench {
   const TempDir dir_;
   const Server kiln_;
   const Stock stock_;
+  std::vector<Contender> also_;
   Score score_;
 };
 
@@ -311,6 +350,9 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds)->capture_default_str();
   app.add_option("--seconds", options.seconds, "of each round")->capture_default_str();
   app.add_option("--rate", options.rate, "offered look-ups a second")->capture_default_str();
+  app.add_option("--also", options.also, "another coordinator, in turn (lookups, blobs)")
+      ->allow_extra_args(false)
+      ->check(CLI::ExistingFile);
   app.add_option("PART", options.parts)
       ->check(CLI::IsMember({"lookups", "blobs", "rate", "curve", "one-key", "storm"}));
   CLI11_PARSE(app, argc, argv);
