@@ -27,10 +27,14 @@ Error system_error(std::string_view what, const Path& path, int error) {
           fmt::format("{} {}: {}", what, path.string(), std::strerror(error)), 0};
 }
 
+// As libzmq would write it: it reads only up to a NUL, and some signs that are no digits of Z85.
 bool is_key(std::string_view text) {
   std::array<uint8_t, 32> bytes;
+  std::array<char, kKeyCharacters + 1> again;
   return text.size() == kKeyCharacters &&
-         zmq_z85_decode(bytes.data(), std::string(text).c_str()) != nullptr;
+         zmq_z85_decode(bytes.data(), std::string(text).c_str()) != nullptr &&
+         zmq_z85_encode(again.data(), bytes.data(), bytes.size()) != nullptr &&
+         text == std::string_view(again.data(), kKeyCharacters);
 }
 
 bool is_name(std::string_view name) {

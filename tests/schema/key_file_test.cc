@@ -95,6 +95,11 @@ TEST_F(KeyFileTest, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(refused(""), Code::kInvalidArgument);
   EXPECT_EQ(refused(good + "secret = short\n"), Code::kInvalidArgument);
   EXPECT_EQ(refused(good + "secret = " + std::string(40, '"') + "\n"), Code::kInvalidArgument);
+  for (const char c : {'\0', ' ', '"', '~'}) {  // libzmq would take some of these
+    std::string secret(40, '0');
+    secret[20] = c;
+    EXPECT_EQ(refused(good + "secret = " + secret + "\n"), Code::kInvalidArgument) << c;
+  }
   EXPECT_EQ(refused(good + "role = king\n"), Code::kInvalidArgument);
   EXPECT_EQ(refused(good + "name = ../../etc\n"), Code::kInvalidArgument);
 }
