@@ -6,10 +6,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "compiler_core/base/check.h"
@@ -96,18 +95,13 @@ std::string Server::endpoint() const {
 ServerUse Server::use() const {
   ServerUse use;
   const std::string proc = fmt::format("/proc/{}/", child_.pid());
-  std::ifstream stat(proc + "stat");
-  std::string text((std::istreambuf_iterator<char>(stat)), {});
-  std::istringstream fields(text.substr(text.rfind(')') + 2));  // the name may contain anything
-  std::string field;
-  double user = 0, system = 0, pages = 0;
-  for (int i = 3; fields >> field; ++i) {  // proc(5) numbers fields from one
-    if (i == 14) user = std::stod(field);
-    if (i == 15) system = std::stod(field);
-    if (i == 24) pages = std::stod(field);
-  }
-  use.cpu_s = (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  double pages = 0;
+  std::ifstream(proc + "statm") >> pages >> pages;  // all, then those in memory
   use.resident_bytes = pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+  clockid_t clock{};  // of its CPU time: nanoseconds, where /proc has hundredths of a second
+  timespec cpu{};
+  if (clock_getcpuclockid(child_.pid(), &clock) == 0) clock_gettime(clock, &cpu);
+  use.cpu_s = static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec);
   for ([[maybe_unused]] const auto& fd : std::filesystem::directory_iterator(proc + "fd"))
     ++use.fds;
   return use;
