@@ -1,8 +1,11 @@
 #include "compiler_core/plan/fuse.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "compiler_core/plan/kernel_graph.h"
 #include "compiler_core/plan/sizes.h"
@@ -15,6 +18,10 @@ constexpr int kMaxNodes = 256;      // computed in one kernel
 constexpr size_t kMaxBuffers = 32;  // read and written by one kernel
 constexpr int kMaxTrials = 8;       // joins tried for one kernel
 constexpr int kMaxSearched = 4096;  // reads followed for one join: else it is left
+// Offers of a kernel to later ones that may come to nothing; one that was tried weighs as many as
+// make kMaxTrials of them. So all offers together are linear in the kernels, and no kernel is
+// passed over because others read the same value.
+constexpr int kMaxPassedOver = 256;
 
 // What decides cheaply whether two kernels could share an iteration space.
 struct Kernel {
@@ -24,6 +31,16 @@ struct Kernel {
   std::optional<ReductionSizes> reduction;
   Dim elements;  // of the iteration space
   int nodes = 0;
+  int passed_over = 0;
+
+  bool is_full() const {
+    return nodes >= kMaxNodes || reads.size() + outputs.size() >= kMaxBuffers;
+  }
+  // What there is an element each of, besides the iteration space's: results of a reduction.
+  std::optional<Dim> reduced_elements() const {
+    if (!reduction) return std::nullopt;
+    return reduction->batch * reduction->kept;
+  }
 };
 
 class Fuser {
@@ -44,7 +61,10 @@ class Fuser {
       if (values_[id]) add(describe({id}));
     met_.assign(kernels_.size(), 0);
     // Producers come before consumers, so that a kernel grows along the flow of data.
-    for (int k = 0; k < static_cast<int>(kernels_.size()); ++k) grow(k);
+    for (int k = 0; k < static_cast<int>(kernels_.size()); ++k) {
+      grow(k);
+      offer(k);
+    }
     std::vector<KernelOutputs> result;
     for (Kernel& kernel : kernels_)
       if (!kernel.outputs.empty()) result.push_back(std::move(kernel.outputs));
@@ -54,7 +74,7 @@ class Fuser {
  private:
   Kernel& at(int k) { return kernels_[static_cast<size_t>(k)]; }
   int& owner(NodeId id) { return owner_[static_cast<size_t>(id)]; }
-  std::vector<int>& readers(NodeId id) { return readers_[static_cast<size_t>(id)]; }
+  std::set<int>& readers(NodeId id) { return readers_[static_cast<size_t>(id)]; }
   Dim elements(NodeId id) const { return numel(graph_.node(id).shape); }
 
   Kernel describe(KernelOutputs outputs) const {
@@ -98,10 +118,10 @@ class Fuser {
   }
   void enlist(int k) {
     for (NodeId id : at(k).outputs) owner(id) = k;
-    for (NodeId id : at(k).reads) readers(id).push_back(k);
+    for (NodeId id : at(k).reads) readers(id).insert(k);
   }
   void delist(int k) {
-    for (NodeId id : at(k).reads) std::erase(readers(id), k);
+    for (NodeId id : at(k).reads) readers(id).erase(k);
   }
 
   void grow(int k) {
@@ -113,25 +133,50 @@ class Fuser {
         if (trials++ >= kMaxTrials) break;
         joined = join(other, k);
         if (joined) break;
+        at(other).passed_over += kMaxPassedOver / kMaxTrials;
       }
     }
   }
 
+  // To kernels that come after k and read some of what it reads.
+  void offer(int k) {
+    const Kernel& kernel = at(k);
+    if (kernel.product || kernel.is_full()) return;
+    for (NodeId id : kernel.reads) {
+      offered_[{id, kernel.elements}].push_back(k);
+      if (const auto reduced = kernel.reduced_elements(); reduced && *reduced != kernel.elements)
+        offered_[{id, *reduced}].push_back(k);
+    }
+  }
+
   // Kernels worth joining with k: those it reads from, then earlier ones that read a large part of
-  // what it reads.
+  // what it reads, the latest first.
   std::vector<int> candidates(int k) {
     std::vector<int> found;
+    if (at(k).product || at(k).is_full()) return found;
     const auto propose = [&](int other) {
-      if (other >= 0 && other != k && may_share_space(at(other), at(k)) &&
-          std::find(found.begin(), found.end(), other) == found.end())
-        found.push_back(other);
+      if (other < 0 || !may_share_space(at(other), at(k))) return false;
+      if (std::find(found.begin(), found.end(), other) == found.end()) found.push_back(other);
+      return true;
     };
     for (NodeId id : at(k).reads) propose(owner(id));
+    const size_t most = found.size() + kMaxTrials;
+    const auto siblings = [&](NodeId id, const Dim& elements) {
+      const auto offered = offered_.find({id, elements});
+      if (offered == offered_.end()) return;
+      std::vector<int>& all = offered->second;
+      for (size_t i = all.size(); i-- > 0 && found.size() < most;) {
+        Kernel& other = at(all[i]);
+        if (other.outputs.empty() || other.passed_over >= kMaxPassedOver)
+          all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
+        else if (!propose(all[i]))
+          ++other.passed_over;
+      }
+    };
     for (NodeId id : at(k).reads) {
       if (size_at_hints(graph_, elements(id) * 4) < size_at_hints(graph_, at(k).elements)) continue;
-      const auto& all = readers(id);
-      for (size_t i = all.size() > 8 ? all.size() - 8 : 0; i < all.size(); ++i)
-        if (all[i] < k) propose(all[i]);
+      siblings(id, at(k).elements);
+      if (const auto reduced = at(k).reduced_elements()) siblings(id, *reduced);
     }
     return found;
   }
@@ -167,27 +212,49 @@ class Fuser {
   }
 
   // Whether data flows from `from` to `to` by way of a third kernel: joined, the two would wait for
-  // each other. True, to be safe, where that takes too long to find out.
+  // each other. True, to be safe, where that takes too long to find out. A value of very many
+  // readers is followed from its readers back, a kernel of long history from there on.
   bool flows_around(int from, int to) {
+    for (const int limit : {kMaxSearched / 64, kMaxSearched}) {
+      if (const auto found = search_on(from, to, limit)) return *found;
+      if (const auto found = search_back(from, to, limit)) return *found;
+    }
+    return true;
+  }
+  std::optional<bool> search_on(int from, int to, int limit) {
     ++search_;
-    int searched = 0;
     std::vector<int> stack = {from};
     while (!stack.empty()) {
       const int k = stack.back();
       stack.pop_back();
       for (NodeId id : at(k).outputs)
         for (int reader : readers(id)) {
-          if (++searched > kMaxSearched) return true;
+          if (--limit < 0) return std::nullopt;
           // The direct edge itself is no way around.
           if (reader == to && k != from) return true;
-          int& met = met_[static_cast<size_t>(reader)];
-          if (reader == to || met == search_ || !may_flow(reader, to)) continue;
-          met = search_;
-          stack.push_back(reader);
+          if (reader != to && may_flow(reader, to) && is_new(reader)) stack.push_back(reader);
         }
     }
     return false;
   }
+  std::optional<bool> search_back(int from, int to, int limit) {
+    ++search_;
+    std::vector<int> stack = {to};
+    while (!stack.empty()) {
+      const int k = stack.back();
+      stack.pop_back();
+      for (NodeId id : at(k).reads) {
+        const int source = owner(id);
+        if (source < 0) continue;
+        if (--limit < 0) return std::nullopt;
+        if (source == from && k != to) return true;
+        if (source != from && may_flow(from, source) && is_new(source)) stack.push_back(source);
+      }
+    }
+    return false;
+  }
+  // For the first time in this search.
+  bool is_new(int k) { return std::exchange(met_[static_cast<size_t>(k)], search_) != search_; }
 
   bool join(int other, int k) {
     if (flows_around(other, k) || flows_around(k, other)) return false;
@@ -232,10 +299,13 @@ class Fuser {
   StoredValues& values_;
   std::vector<bool> is_output_;
   std::vector<Kernel> kernels_;
-  std::vector<int> owner_;                 // by node: the kernel that stores it
-  std::vector<std::vector<int>> readers_;  // by node: the kernels that read it from memory
-  std::vector<NodeId> block_;              // by node: an id before it in its block, or itself
-  std::vector<int> met_;                   // by kernel: the last search that met it
+  std::vector<int> owner_;              // by node: the kernel that stores it
+  std::vector<std::set<int>> readers_;  // by node: the kernels that read it from memory
+  // By value and elements of an iteration space: kernels that were grown, read the one and fit the
+  // other, ascending. Some have been joined into others since.
+  std::map<std::pair<NodeId, Dim>, std::vector<int>> offered_;
+  std::vector<NodeId> block_;  // by node: an id before it in its block, or itself
+  std::vector<int> met_;       // by kernel: the last search that met it
   int search_ = 0;
 };
 
