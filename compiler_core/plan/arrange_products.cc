@@ -136,14 +136,18 @@ class Turner {
       if (!widens_leaf(id) && !read_inside(users_, is_output_, *region, matmul, id))
         return std::nullopt;
     int votes = 0;
-    for (NodeId id : region->leaves) {
-      const Node& leaf = graph_.node(id);
-      if (leaf.op != Op::kView) continue;
-      const auto& strides = std::get<ViewAttr>(leaf.attr).strides;
-      const size_t last = strides.size() - 1;
-      votes += strides[last - 1].is(1) - strides[last].is(1);
-    }
+    for (NodeId id : region->leaves) votes += vote(graph_.node(id));
     return votes > 0 ? region : std::nullopt;
+  }
+
+  // 1: its elements lie along the last axis but one; -1: along the last. A row or a column that is
+  // spread over the other axis is small, however it is read.
+  static int vote(const Node& leaf) {
+    if (leaf.op != Op::kView) return -1;
+    const auto& strides = std::get<ViewAttr>(leaf.attr).strides;
+    const Dim &inner = strides[strides.size() - 1], &outer = strides[strides.size() - 2];
+    if (inner.is(0) || outer.is(0)) return 0;
+    return outer.is(1) - inner.is(1);
   }
 
   // Computed again at no cost where others read it too.

@@ -14,6 +14,8 @@ namespace {
 constexpr int kMaxDepth = 128;
 // Arithmetic on more buffers than this is cut: each is an argument of its kernel.
 constexpr size_t kMaxReads = 32;
+// Arithmetic looked through for what it is made of.
+constexpr size_t kMaxLookedThrough = 16;
 
 // Axes as (size, stride) with those walked as one merged: equal lists walk a buffer alike.
 using Walk = std::vector<std::pair<Dim, Dim>>;
@@ -273,8 +275,42 @@ class Chooser {
     const ReductionSizes sizes = reduction_sizes(graph_, n);
     const State s = state(x);
     const bool joins = s.kind == State::kFull && s.sizes == sizes;
-    if (!joins && (s.kind != State::kFree || s.indirect)) store_narrow(x);
+    if (!joins && (s.kind != State::kFree || s.indirect)) {
+      const NodeId shared = shared_source(x);
+      store_narrow(shared == kInvalidNode ? x : shared);
+    }
     return {State::kReduced, sizes, false, state(x).depth + 1};
+  }
+
+  // Where `x` is arithmetic on one value that is read in an indirect way, as large as itself and
+  // used elsewhere too: that value. Stored, it serves both, and the arithmetic belongs to who reads
+  // it: of an embedding the rows are kept, and not their squares besides.
+  NodeId shared_source(NodeId x) const {
+    NodeId source = kInvalidNode;
+    std::vector<NodeId> stack = {x}, seen;
+    const auto inside = [&seen](NodeId id) {
+      return std::find(seen.begin(), seen.end(), id) != seen.end();
+    };
+    while (!stack.empty()) {
+      const NodeId id = stack.back();
+      stack.pop_back();
+      if (inside(id) || !state(id).indirect) continue;
+      if (seen.size() == kMaxLookedThrough) return kInvalidNode;
+      seen.push_back(id);
+      if (is_elementwise(node(id).op)) {
+        stack.insert(stack.end(), node(id).operands.begin(), node(id).operands.end());
+      } else if (source == kInvalidNode) {
+        source = id;
+      } else {
+        return kInvalidNode;
+      }
+    }
+    if (source == kInvalidNode || source == x || node(source).shape != node(x).shape)
+      return kInvalidNode;
+    const auto& users = users_[static_cast<size_t>(source)];
+    const bool shared =
+        is_output_[static_cast<size_t>(source)] || !std::all_of(users.begin(), users.end(), inside);
+    return shared ? source : kInvalidNode;
   }
 
   void matmul(NodeId id) {

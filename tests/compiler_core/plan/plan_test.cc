@@ -151,6 +151,32 @@ TEST(Plan, EachNormalisationIsOneRowKernel) {
   });
 }
 
+// The rows are needed again, by the residual: what is made of them for the norm is not stored too.
+TEST(Plan, AnEmbeddingIsStoredAndNotItsSquares) {
+  const Plan plan = plan_of(graph_of([](Program& p) {
+    const NodeId table = p.f32({32, 16}), tokens = p.input(DType::kI64, {6});
+    const NodeId column = p.broadcast_in(p.iota(DType::kI64, 16), {6, 16}, std::vector{1});
+    const NodeId row = p.broadcast_in(tokens, {6, 16}, std::vector{0});
+    const NodeId x =
+        p.gather(p.reshape(table, {32 * 16}), p.add(p.mul(row, p.like(16, row)), column));
+    const NodeId square = p.mean(p.mul(x, x), 1);
+    const NodeId scale = p.unary(Op::kRsqrt, p.add(square, p.like(1e-6, square)));
+    return std::vector{p.linear(p.mul(x, scale), p.f32({16, 16})), x};
+  }));
+  EXPECT_EQ(families(plan), "pointwise row_reduction matmul");
+  ASSERT_FALSE(plan.launches.empty());
+  EXPECT_EQ(plan.kernels[static_cast<size_t>(plan.launches[0].kernel)].graph.outputs().size(), 1);
+}
+
+// Its scale is a column spread over each row: no reason to turn the rows in front of the product.
+TEST(Plan, ANormWithoutAWeightIsOneRowKernelInFrontOfAProduct) {
+  expect_families("row_reduction matmul", [](Program& p) {
+    const NodeId x = p.f32({6, 16}), square = p.mean(p.mul(x, x), 1);
+    const NodeId scale = p.unary(Op::kRsqrt, p.add(square, p.like(1e-6, square)));
+    return std::vector{p.linear(p.mul(x, scale), p.f32({16, 16}))};
+  });
+}
+
 // x[i, column[i]] of a [rows, columns] value, as the frontend lowers gather along an axis.
 NodeId pick(Program& p, NodeId x, NodeId column) {
   const int64_t rows = p.shape(x)[0].constant(), columns = p.shape(x)[1].constant();
