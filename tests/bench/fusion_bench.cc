@@ -4,8 +4,10 @@
 // (softmax, layer_norm, linear, attention) its own kernel, as a framework runs it; and each op of
 // Kiln's graph, into which those decompose (add, exp, reduce_sum, matmul).
 //
-//   fusion_bench [--json] [--threads=N] [RUNS] FILE...   default: 15 runs of tests/graphs/small,
-//                                                        all cores
+//   fusion_bench [--json] [--threads=N] [--binaries=DIR] [RUNS] FILE...
+//
+// Default: 15 runs of tests/graphs/small on all cores. With a DIR binaries are kept there from one
+// run to the next.
 //
 // A program that is one kernel either way reads 1 by construction, and one without temporaries has
 // no arena: means are given with and without them. Beside each program stands what its products
@@ -25,6 +27,7 @@
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/runtime/executable.h"
+#include "tests/bench/cached_compiler.h"
 #include "tests/bench/kernel_tuner.h"
 #include "tests/bench/products_alone.h"
 
@@ -47,7 +50,7 @@ std::vector<int64_t> hints_of(const Program& program) {
   return sizes;
 }
 
-Result<Side> make_side(const NormalForm& form, const HostCompiler& compiler,
+Result<Side> make_side(const NormalForm& form, const KernelCompiler& compiler,
                        const PartitionOptions& options) {
   TRY(Partition parts, partition(form.graph, options));
   TRY(Plan cut, plan(std::move(parts)));
@@ -101,7 +104,7 @@ struct Ratio {
   }
 };
 
-Result<Ratio> measure(const std::string& file, const HostCompiler& compiler, ThreadPool& pool,
+Result<Ratio> measure(const std::string& file, const KernelCompiler& compiler, ThreadPool& pool,
                       int runs) {
   TRY(const ExportedProgram program, read_graph_file(file));
   TRY(const NormalForm form, normalise(program.graph));
@@ -209,18 +212,20 @@ std::vector<std::string> small_graphs() {
   return files;
 }
 
-int run(std::vector<std::string> files, int runs, int threads, bool json) {
-  const auto compiler = HostCompiler::find("");
-  if (!compiler) {
-    fmt::print(stderr, "{}\n", compiler.error().message);
+int run(std::vector<std::string> files, int runs, int threads, const std::string& binaries,
+        bool json) {
+  auto found = HostCompiler::find("");
+  if (!found) {
+    fmt::print(stderr, "{}\n", found.error().message);
     return 2;
   }
+  const CachedCompiler compiler(std::move(*found), binaries);
   ThreadPool pool(threads);
   Summary summary;
   if (files.empty()) files = small_graphs();
   for (const std::string& file : files) {
     const std::string name = std::filesystem::path(file).stem();
-    const auto ratio = measure(file, *compiler, pool, runs);
+    const auto ratio = measure(file, compiler, pool, runs);
     if (!ratio) {
       fmt::print(stderr, "{}: left out: {}\n", name, ratio.error().message);
       continue;
@@ -250,6 +255,7 @@ int run(std::vector<std::string> files, int runs, int threads, bool json) {
 int main(int argc, char** argv) {
   bool json = false;
   int runs = 15, threads = 0;
+  std::string binaries;
   std::vector<std::string> files;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -257,10 +263,12 @@ int main(int argc, char** argv) {
       json = true;
     else if (argument.starts_with("--threads="))
       threads = std::max(0, std::atoi(argument.c_str() + 10));
+    else if (argument.starts_with("--binaries="))
+      binaries = argument.substr(11);
     else if (const int number = std::atoi(argv[i]); number > 0)
       runs = number;
     else
       files.push_back(argument);
   }
-  return kiln::bench::run(std::move(files), runs, threads, json);
+  return kiln::bench::run(std::move(files), runs, threads, binaries, json);
 }
