@@ -61,20 +61,22 @@ void ServiceLoop::run() {
     int wait_ms = static_cast<int>(until_tick_ms);
     if (!blobs.empty()) wait_ms = more_pieces ? 0 : std::min(wait_ms, kCongestedWaitMs);
     const auto wait_start = Clock::now();
-    auto received = listener->receive(wait_ms);
-    const auto wait_end = Clock::now();
-    for (int i = 1; received; ++i) {
-      handle(*std::move(received));
-      if (i == kMessagesATurn) break;
-      received = listener->receive(0);
+    auto wait_end = wait_start;
+    for (int i = 0; i < kMessagesATurn; ++i) {
+      const auto arrival = listener->arrive(i == 0 ? wait_ms : 0);
+      if (i == 0) wait_end = arrival ? arrival->at : Clock::now();
+      if (!arrival) break;
+      handle(*arrival);
     }
     times.turn.observe(seconds_since(wait_end) + seconds(wait_start - turn_start));
   }
 }
 
+int64_t ServiceLoop::ms_at(Clock::time_point time) const {
+  return 1 + std::chrono::duration_cast<std::chrono::milliseconds>(time - started).count();
+}
 int64_t ServiceLoop::now_ms() const {
-  const auto passed = std::chrono::steady_clock::now() - started;
-  return 1 + std::chrono::duration_cast<std::chrono::milliseconds>(passed).count();
+  return ms_at(Clock::now());
 }
 
 // Actions may cause events at once (a look-up is answered from memory): they wait their turn.

@@ -21,6 +21,7 @@
 #include "coordinator/blob_desk.h"
 #include "coordinator/flight_log.h"
 #include "coordinator/inbox.h"
+#include "coordinator/known_requests.h"
 #include "coordinator/manifest_table.h"
 #include "coordinator/planner.h"
 #include "coordinator/service.h"
@@ -39,6 +40,7 @@ struct ServiceLoop {
 
   // ---- The loop ----
   void run();
+  int64_t ms_at(std::chrono::steady_clock::time_point time) const;
   int64_t now_ms() const;
   void step(Event event);
   void perform(Action action);
@@ -53,9 +55,12 @@ struct ServiceLoop {
   void log(const LogLine& line) const;
 
   // ---- Messages ----
+  void handle(const Arrival& arrival);
+  bool answer_known(const Arrival& arrival);
   void handle(Received received);
   void on(const PeerId& peer, const Hello& hello, const User& user);
   void on(const PeerId& peer, CompileRequest request);
+  void answer(const PeerId& peer, uint64_t request, HitReply& hit);
   void on(const PeerId& peer, BlobRequest request);
   void on(const PeerId& peer, const BlobCredit& credit) { blobs.add_credit(peer, credit); }
   void on(const PeerId& peer, const Cancel& cancel);
@@ -93,6 +98,7 @@ struct ServiceLoop {
   bool stepping = false;
   SessionTable sessions{kMaxSessions};
   ManifestTable manifests;
+  KnownRequests known;
   BlobShelf shelf;
   FlightLog flights;
   int64_t next_tick_ms = 0, next_probe_ms = 0;

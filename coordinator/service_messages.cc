@@ -17,8 +17,36 @@ constexpr bool kFromClient = std::is_same_v<T, CompileRequest> || std::is_same_v
 
 }  // namespace
 
+void ServiceLoop::handle(const Arrival& arrival) {
+  message_start = arrival.at;
+  if (answer_known(arrival)) return;
+  if (auto received = listener->read(arrival)) handle(*std::move(received));
+}
+
+// Whoever may not ask, or asks for what is not here any more, is told so on the ordinary way.
+bool ServiceLoop::answer_known(const Arrival& arrival) {
+  if (arrival.several) return false;
+  const auto found = known.find(arrival.frame);
+  if (!found) return false;
+  Session* session = sessions.find(arrival.peer);
+  if (session == nullptr || session->role != Role::kClient ||
+      session->user.name != arrival.user.name || !covers(arrival.user.grant, Grant::kRead)) {
+    return false;
+  }
+  HitReply* hit = manifests.find(found->program);
+  if (hit == nullptr) return false;
+  session->heard_ms = ms_at(arrival.at);
+  answer(arrival.peer, found->request, *hit);
+  return true;
+}
+
+void ServiceLoop::answer(const PeerId& peer, uint64_t request, HitReply& hit) {
+  ++hits;
+  if (!listener->send_encoded(peer, hit.frame(request))) unsent(peer);
+  times.from_memory.observe(std::chrono::duration<double>(Clock::now() - message_start).count());
+}
+
 void ServiceLoop::handle(Received received) {
-  message_start = Clock::now();
   const PeerId& peer = received.peer;
   Session* session = sessions.find(peer);
   if (session != nullptr && session->user.name != received.user.name) session = nullptr;
@@ -69,10 +97,8 @@ void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
   Session& session = *sessions.find(peer);
   const Digest key = program_key(request.graph, request.target, request.mode, options.core.codegen);
   if (HitReply* hit = manifests.find(key)) {
-    ++hits;
-    if (!listener->send_encoded(peer, hit->frame(request.request))) unsent(peer);
-    times.from_memory.observe(std::chrono::duration<double>(Clock::now() - message_start).count());
-    return;
+    known.remember(request, key);
+    return answer(peer, request.request, *hit);
   }
   if (!request.graph_text.empty() &&
       planning_bytes + request.graph_text.size() > options.graph_bytes) {

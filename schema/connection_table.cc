@@ -48,12 +48,14 @@ void ConnectionTable::ended(int fd) {
     gone_.push_back(peer);
   }
   cut_ -= found->second.dropped ? 1 : 0;
+  if (last_ == &found->second) last_ = nullptr;
   links_.erase(found);
 }
 
 PeerLink* ConnectionTable::find(const PeerId& peer) {
+  if (last_ != nullptr && last_->peer == peer) return last_;
   const auto found = by_peer_.find(peer);
-  return found == by_peer_.end() ? nullptr : found->second;
+  return found == by_peer_.end() ? nullptr : last_ = found->second;
 }
 
 PeerLink* ConnectionTable::bind(int fd, const PeerId& peer, std::string key, User user) {

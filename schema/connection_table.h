@@ -60,6 +60,7 @@ class ConnectionTable {
  private:
   std::unordered_map<int, PeerLink> links_;        // by descriptor
   std::unordered_map<PeerId, PeerLink*> by_peer_;  // into links_
+  PeerLink* last_ = nullptr;                       // found; who asks once asks again to answer
   std::vector<PeerId> gone_;
   std::deque<std::pair<int, uint64_t>> unheard_;  // descriptor, cookie; by age; some heard by now
   size_t cut_ = 0;                                // of links_, whose ends are not reported yet

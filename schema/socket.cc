@@ -50,6 +50,10 @@ void* SocketMonitor::handle() {
   return events_->handle();
 }
 
+int SocketMonitor::fd() const {
+  return events_->get(zmq::sockopt::fd);
+}
+
 std::optional<SocketMonitor::Event> SocketMonitor::take() {
   zmq::message_t event, address;
   if (!events_->recv(event, zmq::recv_flags::dontwait)) return std::nullopt;

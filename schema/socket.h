@@ -45,6 +45,7 @@ class SocketMonitor {
   SocketMonitor(zmq::context_t& context, zmq::socket_t& watched, int events);
   ~SocketMonitor();
   void* handle();
+  int fd() const;               // readable when events may have come since take() last had none
   std::optional<Event> take();  // nothing when there is none
 
  private:

@@ -7,6 +7,7 @@
 // in the clear, and only on loopback.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,15 @@ struct Received {
   User user{};  // whose key the message came under; without keys: nobody, who may do everything
 };
 
+// A frame as it came. Valid until the listener is asked for the next, or its peer is dropped.
+struct Arrival {
+  const PeerId& peer;
+  const User& user;
+  std::string_view frame;
+  bool several;  // frames in one message, which is no message of ours
+  std::chrono::steady_clock::time_point at;
+};
+
 class Listener {
  public:
   // `endpoint` "tcp://127.0.0.1:0" picks a port, "tcp://0.0.0.0:7557" is every interface.
@@ -42,8 +52,12 @@ class Listener {
   ~Listener();
   const std::string& endpoint() const;  // with the port that was picked
 
-  // The next message, or nothing after `timeout_ms` or wake().
+  // The next message, or nothing after `timeout_ms` or wake(), or now and then before.
   std::optional<Received> receive(int timeout_ms);
+  // The same in two steps, for who may know what a frame says without decoding it: the next frame;
+  // and the message it completes, or nothing when it is a part of one, or malformed.
+  std::optional<Arrival> arrive(int timeout_ms);
+  std::optional<Received> read(const Arrival& arrival);
   // Never blocks: queued per peer up to a bound, then the peer is dropped (false). Also false when
   // the peer is gone, or the message is larger than a message may be.
   bool send(const PeerId& peer, const Message& message);

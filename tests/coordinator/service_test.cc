@@ -369,7 +369,8 @@ TEST_F(ServiceTest, ABlobWithOneBitFlippedIsMissingAndMadeAgain) {
   start();
   const FakeWorker worker(endpoint(), tally_);
   TestClient client(endpoint());
-  EXPECT_EQ(*client.compile(test_graph(3)).outcome, CacheOutcome::kHit);
+  for (int i = 0; i < 3; ++i)  // found on disk, in memory, and known by its words
+    EXPECT_EQ(*client.compile(test_graph(3)).outcome, CacheOutcome::kHit);
   EXPECT_EQ(client.fetch(blobs_of(before)).missing, blobs_of(before));
   const CompileReply again = client.compile(test_graph(3));
   ASSERT_TRUE(again.outcome.has_value()) << again.outcome.error().message;
@@ -449,6 +450,30 @@ TEST_F(ServiceTest, WhoDoesNotSayHelloIsRefused) {
   answer = answer_to(peer, Hello{});
   ASSERT_TRUE(answer.has_value());
   EXPECT_NE(std::get_if<Welcome>(&*answer), nullptr);
+}
+
+TEST_F(ServiceTest, KnownWordsOpenTheDoorToNobody) {
+  const FakeWorker worker(endpoint(), tally_);
+  TestClient client(endpoint());
+  client.compile(test_graph(3));
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(*client.compile(test_graph(3)).outcome, CacheOutcome::kHit);
+  const CompileRequest known = client.request_for(test_graph(3));
+  RawPeer peer(endpoint());
+  peer.shake_hands();
+  auto answer = answer_to(peer, known);  // without Hello
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_NE(std::get_if<Refusal>(&*answer), nullptr);
+  ASSERT_TRUE(answer_to(peer, Hello{kProtocolVersion, Role::kWorker, "kiln"}).has_value());
+  answer = answer_to(peer, known);  // of the other role
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_NE(std::get_if<Refusal>(&*answer), nullptr);
+  ASSERT_TRUE(answer_to(peer, Hello{}).has_value());
+  answer = answer_to(peer, known);
+  ASSERT_TRUE(answer.has_value());
+  const auto* reply = std::get_if<CompileReply>(&*answer);
+  ASSERT_NE(reply, nullptr);
+  EXPECT_EQ(reply->request, known.request);
+  EXPECT_EQ(reply->outcome, CacheOutcome::kHit);
 }
 
 TEST_F(ServiceTest, AnotherProtocolVersionIsRefusedWithBothVersions) {
