@@ -31,6 +31,7 @@
 #include "compiler_core/tune/cpu/space_row_reduction.h"
 #include "compiler_core/tune/cpu/vector_width.h"
 #include "compiler_core/tune/cuda/device_limits.h"
+#include "compiler_core/tune/cuda/row_shape.h"
 
 namespace kiln {
 
@@ -98,7 +99,8 @@ bool is_written_once(Family family) {
 }
 
 // Those whose kernels of sizes with symbols are plainer ones.
-Result<Source> lower_cuda_symbolic(const Workload& workload, const Schedule& schedule) {
+Result<Source> lower_cuda_symbolic(const Workload& workload, const Schedule& schedule,
+                                   const Target& target) {
   switch (workload.family) {
     case Family::kPointwise: {
       TRY(const CudaPointwiseSchedule decisions, CudaPointwiseSchedule::from(schedule));
@@ -106,6 +108,8 @@ Result<Source> lower_cuda_symbolic(const Workload& workload, const Schedule& sch
     }
     case Family::kRowReduction: {
       TRY(const CudaRowReductionSchedule decisions, CudaRowReductionSchedule::from(schedule));
+      if (has_constant_rows(workload.graph))
+        return lower_cuda_row_reduction(workload.graph, decisions, target);
       return lower_cuda_symbolic_rows(workload.graph, decisions);
     }
     case Family::kColumnReduction: {
@@ -120,7 +124,7 @@ Result<Source> lower_cuda_symbolic(const Workload& workload, const Schedule& sch
 Result<Source> lower_cuda(const Workload& workload, const Schedule& schedule,
                           const Target& target) {
   if (!workload.graph.symbols().empty() && !is_written_once(workload.family))
-    return lower_cuda_symbolic(workload, schedule);
+    return lower_cuda_symbolic(workload, schedule, target);
   switch (workload.family) {
     case Family::kPointwise: {
       TRY(const CudaPointwiseSchedule decisions, CudaPointwiseSchedule::from(schedule));

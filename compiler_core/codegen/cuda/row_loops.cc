@@ -6,6 +6,7 @@
 
 #include "compiler_core/codegen/accumulators.h"
 #include "compiler_core/codegen/cuda/row_edges.h"
+#include "compiler_core/codegen/size.h"
 
 namespace kiln {
 namespace {
@@ -24,7 +25,7 @@ RowLayout::RowLayout(const Graph& g, const CudaRowReductionSchedule& s)
       schedule(s),
       shape(RowShape::of(g)),
       passes(ReductionPasses::of(g, s.keep)),
-      sizes(constant_sizes(passes.space.shape)),
+      sizes(passes.space.shape),
       batch_rank(static_cast<size_t>(passes.space.reduced_begin)),
       step(int64_t{s.threads} * s.cluster),
       row_vectors(shape.vectors(s.lanes)) {
@@ -50,8 +51,8 @@ RowLoops::RowLoops(const RowLayout& layout, size_t first, size_t last)
   }
   if (layout.peels()) {
     Index flat;
-    int64_t stride = 1;
-    for (size_t k = rank; k-- > 0; stride *= layout.sizes[k]) flat = flat + at_[k] * stride;
+    Dim stride = 1;
+    for (size_t k = rank; k-- > 0; stride = stride * layout.sizes[k]) flat = flat + at_[k] * stride;
     printer_.align(flat, at_.back(), layout.schedule.lanes);
   }
   at_reduced_.assign(at_.begin(), at_.begin() + static_cast<std::ptrdiff_t>(layout.batch_rank));
@@ -66,7 +67,7 @@ std::string RowLoops::text() {
 std::string RowLoops::walk_text(
     const std::function<std::string(const std::string& group)>& row_of) {
   const CudaRowReductionSchedule& s = layout_.schedule;
-  const int64_t groups = divide_up(layout_.shape.rows, s.rows);
+  const int64_t groups = divide_up(layout_.shape.rows.constant(), s.rows);
   std::string next, held;
   for (NodeId id : layout_.shape.reads) {
     const std::string_view type = memory_type(node(id).dtype);
@@ -113,14 +114,14 @@ std::string RowLoops::element_type(NodeId id) const {
 std::string RowLoops::coordinates(const std::string& flat, size_t begin, size_t end,
                                   int indent) const {
   std::string text;
-  int64_t stride = 1;
+  Dim stride = 1;
   for (size_t k = end; k-- > begin;) {
     text += fmt::format("{:{}}const index_t {} = {}", "", indent,
                         k + 1 == layout_.sizes.size() ? "j" : fmt::format("i{}", k), flat);
-    if (stride > 1) text += fmt::format(" / {}", stride);
+    if (!stride.is_constant() || stride.constant() > 1) text += fmt::format(" / {}", stride);
     if (k > begin) text += fmt::format(" % {}", layout_.sizes[k]);
     text += ";\n";
-    stride *= layout_.sizes[k];
+    stride = stride * layout_.sizes[k];
   }
   return text;
 }
@@ -329,7 +330,7 @@ std::string RowLoops::partials(NodeId id) const {
   int64_t offset = 0;
   for (NodeId other = 0; other < id; ++other)
     if (traits(node(other).op).kind == OpKind::kReduce)
-      offset += layout_.shape.rows * layout_.pieces * 8;
+      offset += layout_.shape.rows.constant() * layout_.pieces * 8;
   return fmt::format("reinterpret_cast<{}*>(workspace + {})", memory_type(node(id).dtype), offset);
 }
 

@@ -25,7 +25,7 @@ struct RowLayout {
   CudaRowReductionSchedule schedule;
   RowShape shape;
   ReductionPasses passes;
-  std::vector<int64_t> sizes;  // of the space's axes
+  Shape sizes;  // of the space's axes
   size_t batch_rank = 0;
   int64_t step = 1;           // members of a row
   int64_t row_vectors = 1;    // the last one may be short
@@ -34,6 +34,7 @@ struct RowLayout {
   int64_t piece_vectors = 1;  // of each
   OnlineSums online;          // taken so: a row costs less to look at once
 
+  // REQUIRES: has_constant_rows(graph).
   RowLayout(const Graph& graph, const CudaRowReductionSchedule& schedule);
   bool rereads() const { return schedule.storage == RowStorage::kReread; }
   bool is_cut() const { return pieces > 1; }

@@ -6,6 +6,7 @@
 
 #include "compiler_core/codegen/cuda/kernel_text.h"
 #include "compiler_core/codegen/cuda/row_loops.h"
+#include "compiler_core/codegen/size.h"
 #include "compiler_core/tune/cuda/device_limits.h"
 
 namespace kiln {
@@ -25,6 +26,11 @@ Status check(const RowLayout& layout, const Target& target) {
     return refuse("vectors would straddle two of several reduced axes");
   if (schedule.storage != RowStorage::kReread && layout.vectors > 64)
     return refuse("more of a row than a thread can hold");
+  if (layout.shape.rows.is_constant()) return {};
+  if (layout.is_cut() || schedule.walk > 0)
+    return refuse("pieces and walks are of a known number of rows");
+  if (schedule.lanes > layout.shape.alignment)
+    return refuse("vectors that are aligned for some numbers of rows only");
   return {};
 }
 
@@ -47,7 +53,7 @@ std::string row_text(const RowLayout& layout, const std::string& group) {
         "thread_index() / {}",
         group, s.rows, s.threads);
     // Past the last row groups do the last one again, so that barriers see every thread.
-    text += layout.shape.rows % s.rows == 0
+    text += is_multiple(layout.shape.rows, s.rows)
                 ? row
                 : fmt::format("smaller({}, {})", row, layout.shape.rows - 1);
   } else {
@@ -62,7 +68,6 @@ std::string row_text(const RowLayout& layout, const std::string& group) {
 Status print_whole(const RowLayout& layout, const Target& target, Source& source) {
   const CudaRowReductionSchedule& s = layout.schedule;
   RowLoops loops(layout, 0, layout.passes.passes.size());
-  const int64_t groups = (layout.shape.rows + s.rows - 1) / s.rows;
   const auto row_of = [&](const std::string& group) { return row_text(layout, group); };
   std::string body = member_text(layout);
   body += s.walk > 0 ? loops.walk_text(row_of) : row_of("block_index()") + loops.text();
@@ -71,7 +76,11 @@ Status print_whole(const RowLayout& layout, const Target& target, Source& source
     return fail(Code::kInvalidArgument,
                 s.to_schedule().to_string() + ": more than a block's shared memory");
   source.text += cuda_kernel("kernel", layout.graph, threads, s.blocks, loops.head() + body);
-  const int64_t grid = s.walk > 0 ? std::min(s.walk, groups) : groups * s.cluster;
+  Grid grid({{layout.shape.rows, s.rows}, {s.cluster, 1}});
+  if (s.walk > 0) {
+    const int64_t groups = (layout.shape.rows.constant() + s.rows - 1) / s.rows;
+    grid = std::min(s.walk, groups);
+  }
   source.recipe.phases = {{"kernel", grid, threads, s.cluster, loops.shared_bytes()}};
   return {};
 }
@@ -79,6 +88,7 @@ Status print_whole(const RowLayout& layout, const Target& target, Source& source
 // Rows cut into pieces: one phase a loop, its reductions meet in the workspace.
 void print_cut(const RowLayout& layout, Source& source) {
   const CudaRowReductionSchedule& s = layout.schedule;
+  const int64_t rows = layout.shape.rows.constant();
   int64_t reduces = 0;
   for (size_t p = 0; p < layout.passes.passes.size(); ++p) {
     const ReductionPasses::Pass& pass = layout.passes.passes[p];
@@ -98,10 +108,9 @@ void print_cut(const RowLayout& layout, Source& source) {
           pieces, layout.piece_vectors, layout.row_vectors);
     const std::string entry = fmt::format("phase{}", p);
     source.text += cuda_kernel(entry, layout.graph, s.threads, s.blocks, head + body);
-    source.recipe.phases.push_back(
-        {entry, layout.shape.rows * pieces, s.threads, 1, loops.shared_bytes()});
+    source.recipe.phases.push_back({entry, rows * pieces, s.threads, 1, loops.shared_bytes()});
   }
-  source.recipe.workspace_bytes = reduces * layout.shape.rows * layout.pieces * 8;
+  source.recipe.workspace_bytes = reduces * rows * layout.pieces * 8;
 }
 
 }  // namespace

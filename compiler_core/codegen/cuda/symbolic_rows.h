@@ -1,4 +1,5 @@
-// Row reductions (the reduced axes innermost) on CUDA whose sizes have symbols.
+// Row reductions (the reduced axes innermost) on CUDA whose rows have any length; any number of
+// rows of one length is cuda/row_reduction.h's.
 #pragma once
 
 #include "compiler_core/codegen/lower.h"

@@ -48,6 +48,7 @@ class RowSpace {
       : graph_(workload.graph),
         limits_(cuda_limits(target)),
         shape_(RowShape::of(graph_)),
+        rows_(shape_.rows.constant()),
         plain_(ReductionPasses::of(graph_, Keep::kNothing)) {
     int64_t widest = 1;
     for (NodeId id : shape_.reads) widest = std::max(widest, size_of(graph_.node(id).dtype));
@@ -69,7 +70,7 @@ class RowSpace {
     size_t inputs = 0;
     for (NodeId id = 0; id < graph_.size(); ++id) inputs += graph_.node(id).op == Op::kInput;
     has_weights_ = inputs > shape_.reads.size();
-    stream_ = stored * shape_.rows * shape_.elements() >= kStreamBytes;
+    stream_ = stored * rows_ * shape_.elements() >= kStreamBytes;
     // Whole 16 bytes of the narrowest, so that nothing is read in smaller pieces; then of the
     // widest.
     narrowest_ = widest;
@@ -88,7 +89,7 @@ class RowSpace {
   }
 
   std::vector<Schedule> run() {
-    const bool few = shape_.rows * 2 < limits_.sms && shape_.elements() >= kSplitElements;
+    const bool few = rows_ * 2 < limits_.sms && shape_.elements() >= kSplitElements;
     const Keep keep = kept(Keep::kCostly) > 0 ? Keep::kCostly : Keep::kNothing;
     if (few) add_split();
     if (read_once_) add_stream();
@@ -152,7 +153,7 @@ class RowSpace {
         s.keep = keep;
         s.stream = stream_;
         s.rows = cluster > 1 ? 1 : std::max(1, 128 / threads);
-        while (s.rows > 1 && s.rows * threads > 32 && s.rows / 2 >= shape_.rows) s.rows /= 2;
+        while (s.rows > 1 && s.rows * threads > 32 && s.rows / 2 >= rows_) s.rows /= 2;
         if (s.rows * threads < 32) continue;
         if (const double score = rate(s); score > 0) guesses.push_back({s, score});
       }
@@ -216,8 +217,8 @@ class RowSpace {
     // A row's few vectors share the price of its reductions.
     if (s.threads > 1 && vectors == 1) score *= 0.93;
     // The last wave of blocks leaves SMs without work.
-    const double waves = static_cast<double>(shape_.rows * s.cluster) /
-                         static_cast<double>(s.rows * blocks * limits_.sms);
+    const double waves =
+        static_cast<double>(rows_ * s.cluster) / static_cast<double>(s.rows * blocks * limits_.sms);
     if (waves > 1) score *= std::sqrt(waves / std::ceil(waves));
     return score;
   }
@@ -272,7 +273,7 @@ class RowSpace {
                                                limits_.sm_threads / threads);
       s.blocks = static_cast<int>(std::clamp<int64_t>(blocks, 1, 32));
       s.walk = s.blocks * limits_.sms;
-      if (s.walk * s.rows * 4 <= shape_.rows) add(s);
+      if (s.walk * s.rows * 4 <= rows_) add(s);
     }
   }
 
@@ -307,8 +308,7 @@ class RowSpace {
     for (const int64_t waves : {4, 2, 8}) {
       CudaRowReductionSchedule s = rereading(256, loads());
       const int64_t chunks = divide_up(shape_.elements(), int64_t{s.lanes} * s.vectors * s.threads);
-      s.split =
-          std::clamp<int64_t>(limits_.sms * waves / shape_.rows, 2, std::max<int64_t>(chunks, 2));
+      s.split = std::clamp<int64_t>(limits_.sms * waves / rows_, 2, std::max<int64_t>(chunks, 2));
       add(s);
     }
   }
@@ -316,6 +316,7 @@ class RowSpace {
   const Graph& graph_;
   const CudaLimits limits_;
   const RowShape shape_;
+  const int64_t rows_;
   const ReductionPasses plain_;
   std::vector<int> lanes_;    // best guess first
   int reduces_ = 1;           // of one loop

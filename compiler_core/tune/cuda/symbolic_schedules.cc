@@ -5,6 +5,7 @@
 
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/tune/axis_extents.h"
+#include "compiler_core/tune/cuda/row_shape.h"
 #include "compiler_core/tune/cuda/space_column_reduction.h"
 #include "compiler_core/tune/cuda/space_matmul.h"
 #include "compiler_core/tune/cuda/space_pointwise.h"
@@ -30,7 +31,7 @@ CudaPointwiseSchedule plain(const Graph& graph, const CudaPointwiseSchedule& cho
   return schedule;
 }
 
-// Rows of any length are a block's.
+// A row that is a block's, and read again by every loop.
 CudaRowReductionSchedule plain(const Graph& graph, const CudaRowReductionSchedule& chosen) {
   const Dim& columns = reduction_space(graph).shape.back();
   CudaRowReductionSchedule schedule;
@@ -106,6 +107,23 @@ Result<std::vector<Schedule>> plain_convolutions(const Graph& graph,
   return space;
 }
 
+// Any number of rows of one length: all that a row's threads do is known, but where the memory's
+// vectors lie when that differs from row to row.
+Result<std::vector<Schedule>> any_number_of_rows(const Graph& graph,
+                                                 std::span<const Schedule> chosen) {
+  const int64_t alignment = RowShape::of(graph).alignment;
+  std::vector<Schedule> space;
+  for (const Schedule& schedule : chosen) {
+    TRY(const CudaRowReductionSchedule decisions, CudaRowReductionSchedule::from(schedule));
+    if (decisions.split == 1 && decisions.walk == 0 && decisions.lanes <= alignment)
+      space.push_back(schedule);
+  }
+  if (!space.empty()) return space;
+  TRY(CudaRowReductionSchedule first, CudaRowReductionSchedule::from(chosen[0]));
+  first.lanes = static_cast<int>(std::min<int64_t>(first.lanes, alignment));
+  return std::vector<Schedule>{plain(graph, first).to_schedule()};
+}
+
 // What a row's threads were chosen for, rows that stay in registers, is not what they do here.
 Result<std::vector<Schedule>> with_other_threads(std::vector<Schedule> space) {
   TRY(CudaRowReductionSchedule schedule, CudaRowReductionSchedule::from(space[0]));
@@ -125,6 +143,7 @@ Result<std::vector<Schedule>> cuda_symbolic_schedules(const Workload& workload,
     case Family::kPointwise:
       return plain_forms<CudaPointwiseSchedule>(workload.graph, chosen);
     case Family::kRowReduction: {
+      if (has_constant_rows(workload.graph)) return any_number_of_rows(workload.graph, chosen);
       TRY(std::vector<Schedule> space,
           plain_forms<CudaRowReductionSchedule>(workload.graph, chosen));
       return with_other_threads(space);

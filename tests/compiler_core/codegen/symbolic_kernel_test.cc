@@ -102,6 +102,51 @@ TEST(CudaSymbolicRows, AgreesForRandomGraphs) {
   }
 }
 
+// The length is known: a row waits in registers, in shared memory, in a cluster's blocks, as it
+// does where the number of rows is known too.
+TEST(CudaOpenRows, EveryScheduleOfAnyNumberOfRowsAgrees) {
+  for (uint32_t seed = 0; seed < 4; ++seed) {
+    RandomGraph random(600 + seed);
+    const Dim a = random.symbol(64), b = random.symbol(3);
+    struct Case {
+      Shape space;
+      int begin;
+    };
+    const Case cases[] = {{{a, 72}, 1}, {{a, b, 33}, 2}, {{a, 4, 24}, 1}, {{b, a, 3, 20}, 2}};
+    const auto& [space, begin] = cases[seed];
+    const Graph graph = random.reduction(space, begin, static_cast<int>(space.size()));
+    EXPECT_EQ(check_on_gpu({graph, Family::kRowReduction, {}}, {{1, 1}, {5, 3}, {37, 1}}, 6), "")
+        << seed;
+  }
+}
+
+TEST(CudaOpenRows, KeepWhatTheyRead) {
+  const auto graph = parse_graph(R"(kiln.graph 1
+s0 = symbol 0..9000 hint 512
+%0 = input 0 : f32[s0,1024]
+%1 = reduce_max %0 axes=[1] : f32[s0]
+%2 = view %1 strides=[1,0] offset=[0] : f32[s0,1024]
+%3 = sub %0 %2 : f32[s0,1024]
+%4 = exp %3 : f32[s0,1024]
+%5 = reduce_sum %4 axes=[1] : f32[s0]
+%6 = view %5 strides=[1,0] offset=[0] : f32[s0,1024]
+%7 = div %4 %6 : f32[s0,1024]
+return %7
+)");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto made = make_workload(*graph);
+  ASSERT_TRUE(made) << made.error().message;
+  const Target target = *Target::parse("cuda:sm_90a");
+  const auto space = search_space(made->workload, target);
+  ASSERT_TRUE(space) << space.error().message;
+  EXPECT_GE(space->size(), 8U);
+  const auto source = lower(made->workload, space->front(), target);
+  ASSERT_TRUE(source) << source.error().message;
+  EXPECT_NE(source->text.find("held0["), std::string::npos);
+  const Sizes sizes = {{0}, {3}, {130}};
+  EXPECT_EQ(check_on_gpu(made->workload, sizes, 6), "");
+}
+
 TEST(SymbolicRows, AgreesForRandomGraphs) {
   for (uint32_t seed = 0; seed < 8; ++seed) {
     RandomGraph random(200 + seed);
