@@ -23,9 +23,9 @@
 #include <optional>
 
 #include "compiler_core/base/standard_error.h"
-#include "coordinator/http_port.h"
 #include "coordinator/service.h"
 #include "coordinator/status_pages.h"
+#include "metrics/http_port.h"
 
 namespace kiln {
 namespace {

@@ -5,17 +5,9 @@
 #include <string>
 
 #include "coordinator/status_board.h"
+#include "metrics/process_use.h"
 
 namespace kiln {
-
-// Of this process, from /proc and the kernel, at the time of asking.
-struct ProcessUse {
-  double cpu_s = 0;
-  double resident_bytes = 0;
-  double open_fds = 0, max_fds = 0;
-  double started_s = 0;  // since the epoch
-};
-ProcessUse process_use();
 
 // In the Prometheus text format. `log_lines_dropped`: that the log could not take.
 std::string metrics_text(const StatusSnapshot& status, const ProcessUse& process,

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <string>
 
-#include "coordinator/histogram.h"
+#include "metrics/histogram.h"
 #include "schema/messages.h"
 
 namespace kiln {
@@ -22,10 +22,10 @@ inline constexpr size_t kFlightStages = 5;
 std::string_view to_string(FlightStage stage);  // "looking_up", ...
 
 struct FlightTimes {
-  Histogram total{flight_bounds_s()};
+  Histogram total{work_bounds_s()};
   std::array<Histogram, kFlightStages> stages{
-      Histogram(flight_bounds_s()), Histogram(flight_bounds_s()), Histogram(flight_bounds_s()),
-      Histogram(flight_bounds_s()), Histogram(flight_bounds_s())};
+      Histogram(work_bounds_s()), Histogram(work_bounds_s()), Histogram(work_bounds_s()),
+      Histogram(work_bounds_s()), Histogram(work_bounds_s())};
   std::map<std::string, int64_t> outcomes;  // "tuned", "joined", ..., or the error's code
 };
 

@@ -7,8 +7,8 @@
 //             no writes) is a line `degraded: ...` under the 200: cached programs are still served.
 #pragma once
 
-#include "coordinator/http_port.h"
 #include "coordinator/status_board.h"
+#include "metrics/http_port.h"
 
 namespace kiln {
 

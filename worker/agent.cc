@@ -46,6 +46,7 @@ Status Agent::run(const Work& work) {
     }
     if (connected) pause_ms = kFirstPauseMs;
     spdlog::warn("{}; trying again", ended.error().message);
+    lost(ended.error().message);
     const int64_t jitter_ms = static_cast<int64_t>(random() % static_cast<uint64_t>(pause_ms));
     if (!pause(pause_ms / 2 + jitter_ms)) break;
     pause_ms = std::min(2 * pause_ms, kLongestPauseMs);
@@ -95,6 +96,7 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
     const std::lock_guard lock(mu_);
     report = ledger_.report();
     news_ = false;
+    turned_ = Clock::now();
   }
   TRY_STATUS(connection.send(std::move(report)));
   for (;;) {
@@ -161,6 +163,29 @@ void Agent::drain(Connection* connection, const Work& work) {
 void Agent::attach(Connection* connection) {
   const std::lock_guard lock(mu_);
   connection_ = connection;
+  if (connection != nullptr) ++connections_;
+}
+
+void Agent::lost(const std::string& trouble) {
+  const std::lock_guard lock(mu_);
+  trouble_ = trouble;
+  turned_ = Clock::now();
+}
+
+WorkerStatus Agent::status() const {
+  const std::lock_guard lock(mu_);
+  WorkerStatus status;
+  status.self = ledger_.self();
+  status.coordinator = options_.coordinator;
+  status.connected = connection_ != nullptr;
+  status.trouble = trouble_;
+  status.connections = connections_;
+  status.turned = turned_;
+  status.leases = ledger_.leases();
+  status.held = ledger_.held();
+  status.draining = stopping_ || finish_until_.has_value();
+  status.candidates = tally_;
+  return status;
 }
 
 bool Agent::pause(int64_t ms) {
@@ -211,6 +236,7 @@ void Agent::stepped(uint64_t lease) {
 
 void Agent::finished(CandidateResult result) {
   const std::lock_guard lock(mu_);
+  tally_.count(result);
   if (!ledger_.finish(std::move(result))) return;
   news_ = true;
   if (connection_ != nullptr) connection_->wake();

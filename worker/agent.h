@@ -19,6 +19,7 @@
 
 #include "schema/transport.h"
 #include "worker/work_ledger.h"
+#include "worker/worker_status.h"
 
 namespace kiln {
 
@@ -55,6 +56,8 @@ class Agent {
   void stepped(uint64_t lease);
   void finished(CandidateResult result);
 
+  WorkerStatus status() const;
+
  private:
   Result<std::unique_ptr<Connection>> connect();
   Status converse(Connection& connection, const Work& work);
@@ -66,6 +69,7 @@ class Agent {
   bool stopping() const;
   bool finished() const;
   void begin_to_finish();  // REQUIRES: mu_ is held
+  void lost(const std::string& trouble);
 
   const Options options_;
   std::string token_;                    // run()'s; of the last session
@@ -77,6 +81,11 @@ class Agent {
   bool news_ = false;                 // guarded by mu_; a result nobody was told of
   WorkLedger ledger_;                 // guarded by mu_
   Connection* connection_ = nullptr;  // guarded by mu_; to wake run()
+  // Guarded by mu_; what status() tells beside the ledger.
+  CandidateTally tally_;
+  std::string trouble_;
+  int64_t connections_ = 0;
+  std::chrono::steady_clock::time_point turned_{};
 };
 
 }  // namespace kiln

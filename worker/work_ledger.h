@@ -43,6 +43,9 @@ class WorkLedger {
   WorkerReport report() const;
   bool is_idle() const { return leases_.empty() && results_.empty(); }
   bool has_results() const { return !results_.empty(); }
+  size_t leases() const { return leases_.size(); }
+  size_t held() const { return results_.size(); }  // results
+  const WorkerReport& self() const { return self_; }
 
  private:
   struct Lease {

@@ -15,10 +15,12 @@
 #include <thread>
 
 #include "compiler_core/base/standard_error.h"
+#include "metrics/http_port.h"
 #include "worker/agent.h"
 #include "worker/local_device.h"
 #include "worker/scratch.h"
 #include "worker/workbench.h"
+#include "worker/worker_pages.h"
 
 namespace {
 
@@ -40,6 +42,7 @@ struct Flags {
   std::string device_lock;
   std::string lock_dir;
   std::string compiler;
+  std::string http = "none";
   std::string log_level = "info";
   int jobs = 0;
   int threads = 0;
@@ -123,6 +126,12 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "file that the workers of this host lock while they measure\n"
                  "(default: kiln-device-NAME.lock in $XDG_RUNTIME_DIR or /tmp)");
   app.add_option("--compiler", flags.compiler, "C++ compiler (default: $KILN_CXX, then g++)");
+  app.add_option("--http", flags.http,
+                 "where /metrics, /healthz and /readyz are served: ADDRESS:PORT, as "
+                 "127.0.0.1:9558,\n"
+                 "port 0 picks one and the log names it; none: nowhere. docs/operations.md says "
+                 "what to watch")
+      ->capture_default_str();
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
@@ -173,6 +182,14 @@ Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int 
   return options;
 }
 
+// Null when it was not asked for. The agent outlives it.
+Result<std::unique_ptr<HttpPort>> open_http(const std::string& address, const Agent& agent) {
+  if (address.empty() || address == "none") return nullptr;
+  return HttpPort::open(address, [&agent](std::string_view path) {
+    return worker_page(agent.status(), WorkerStatus::Clock::now(), path);
+  });
+}
+
 Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
   TRY_STATUS(check_surroundings(flags));
   TRY(const LocalDevice device,
@@ -182,6 +199,7 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
   const int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, host_cpu_target().units);
   CompilePool compilers(device.toolchain, jobs, open_cache(flags));
   Agent agent(agent_options(flags, device, jobs));
+  TRY(const std::unique_ptr<HttpPort> http, open_http(flags.http, agent));
   Workbench workbench({prepared_runner(device, compilers), lock, device.compiling_disturbs},
                       compilers,
                       {[&](uint64_t lease) { agent.stepped(lease); },
@@ -189,6 +207,7 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
                        [&](double us, int errors) { agent.health(us, errors); }});
   spdlog::info("worker {} on {}, {} ({}), {} compilers at once", flags.name,
                device.target.to_string(), device.target.device_model, device.toolchain.build, jobs);
+  if (http != nullptr) spdlog::info("metrics on {}", http->endpoint());
   std::atomic<bool> over{false};
   std::thread listener([&agent, &over, stop_signals] {
     int signal = 0;

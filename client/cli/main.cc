@@ -317,6 +317,9 @@ int main(int argc, char** argv) {
         "Endpoint; port 0 picks one. Beyond loopback it takes keys (`kiln keys`), and --key "
         "an admin's for the workers here")
       ->capture_default_str();
+  up->add_option("--http", options.http,
+                 "Where the coordinator serves /metrics, /healthz and /readyz: ADDRESS:PORT, or "
+                 "none (default: 127.0.0.1:9557, unless that is taken)");
   up->add_option("--key", options.key)->group("");
   up->add_option("--device", options.devices,
                  "cpu, cuda:0, ...: what to run workers for (default: cpu and every GPU)");

@@ -80,6 +80,7 @@ struct Options {
   std::string data_dir;
   std::string listen = "tcp://127.0.0.1:7557";
   int workers = 1;                   // for the CPU
+  std::string http;                  // of the coordinator; empty: its own default
   std::vector<std::string> devices;  // "cpu", "cuda:1"; empty: the CPU and every GPU there is
 };
 

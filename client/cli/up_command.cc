@@ -182,9 +182,11 @@ class Household {
     std::array<int, 2> pipe_fds;
     if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0)
       return fail(Code::kUnavailable, std::string("cannot make a pipe: ") + std::strerror(errno));
-    const auto pid = spawn({beside_this_program("kiln-coordinator").string(), "--data-dir",
-                            options_.data_dir, "--listen", options_.listen},
-                           pipe_fds[1], SIGKILL);
+    std::vector<std::string> arguments = {beside_this_program("kiln-coordinator").string(),
+                                          "--data-dir", options_.data_dir, "--listen",
+                                          options_.listen};
+    if (!options_.http.empty()) arguments.insert(arguments.end(), {"--http", options_.http});
+    const auto pid = spawn(arguments, pipe_fds[1], SIGKILL);
     ::close(pipe_fds[1]);
     if (!pid) return fail(pid.error());
     coordinator_ = *pid;

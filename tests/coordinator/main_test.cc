@@ -9,7 +9,7 @@
 
 #include "schema/transport.h"
 #include "tests/coordinator/fake_fleet.h"
-#include "tests/coordinator/http_get.h"
+#include "tests/support/http_get.h"
 #include "tests/support/process.h"
 
 namespace kiln {

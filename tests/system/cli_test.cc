@@ -6,6 +6,7 @@
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
+#include "tests/support/http_get.h"
 #include "tests/support/process.h"
 
 namespace kiln::testing {
@@ -17,8 +18,8 @@ class Cli : public ::testing::Test {
  protected:
   Cli() : dir_(*TempDir::create()) {}
 
-  Service& service() {
-    if (!service_) service_.emplace(dir_.path() / "data");
+  Service& service(std::vector<std::string> more = {}) {
+    if (!service_) service_.emplace(dir_.path() / "data", std::move(more));
     EXPECT_FALSE(service_->endpoint().empty()) << service_->log();
     return *service_;
   }
@@ -207,6 +208,14 @@ TEST_F(Cli, TheTextFormCompilesToo) {
   const Finished ran = kiln({"run", write("tanh.kiln", print(*graph)).string(), "--json"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_EQ(ran.json()["compared"], false);
+}
+
+TEST_F(Cli, TheCoordinatorOfUpServesItsMetricsWhereItIsTold) {
+  const std::string address = "127.0.0.1:" + std::to_string(free_port());
+  service({"--http", address});
+  EXPECT_TRUE(http_get(address, "/readyz").starts_with("HTTP/1.1 200"));
+  EXPECT_NE(http_get(address, "/metrics").find("\nkiln_workers{state=\"serving\"} "),
+            std::string::npos);
 }
 
 TEST_F(Cli, ASecondServiceOnOneDataDirectoryRefusesToStart) {

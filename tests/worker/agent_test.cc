@@ -271,6 +271,37 @@ TEST_F(AgentTest, ReportsHowItsDeviceIs) {
   }));
 }
 
+TEST_F(AgentTest, ItsStatusSaysWhatItHasAndDid) {
+  start();
+  ASSERT_TRUE(next_report().has_value());
+  order({{job(7, 2)}, {7}, {}});
+  ASSERT_TRUE(work_.was_told("start 7"));
+  CandidateResult compiled = result(7, 0);
+  compiled.compiled = true;
+  agent_->finished(compiled);
+  agent_->finished(result(8, 0));  // of a lease that is not its own any more
+  WorkerStatus status = agent_->status();
+  EXPECT_EQ(status.self.worker, "w");
+  EXPECT_EQ(status.coordinator, endpoint_);
+  EXPECT_TRUE(status.connected);
+  EXPECT_EQ(status.connections, 1);
+  EXPECT_EQ(status.leases, 1u);
+  EXPECT_EQ(status.held, 1u);
+  EXPECT_EQ(status.candidates.by_verdict[0], 2);
+  EXPECT_EQ(status.candidates.compiled, 1);
+  EXPECT_FALSE(status.draining);
+  EXPECT_NE(status.turned, WorkerStatus::Clock::time_point{});
+  listener_.reset();
+  for (int i = 0; i < 1000 && status.trouble.empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    status = agent_->status();
+  }
+  EXPECT_FALSE(status.connected);
+  EXPECT_FALSE(status.trouble.empty());
+  agent_->finish();
+  EXPECT_TRUE(agent_->status().draining);
+}
+
 TEST_F(AgentTest, StopsWhileTheCoordinatorIsAway) {
   listener_.reset();
   start();

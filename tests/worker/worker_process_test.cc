@@ -14,6 +14,7 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/tune/search_space.h"
 #include "schema/transport.h"
+#include "tests/support/http_get.h"
 #include "tests/worker/kernels.h"
 
 namespace kiln {
@@ -279,6 +280,30 @@ TEST_F(WorkerProcess, AKilledRunnerIsReplaced) {
       [](const WorkerReport& r) { return !r.results.empty() && r.results.back().lease == 2; });
   ASSERT_TRUE(report.has_value());
   EXPECT_EQ(report->results.back().verdict, Verdict::kOk) << report->results.back().log;
+}
+
+TEST_F(WorkerProcess, ItsHttpPortSaysWhatItDid) {
+  const int port = free_port();
+  const std::string address = "127.0.0.1:" + std::to_string(port);
+  orders_ = {{screen_job(1)}, {1}, {}};
+  start({"--http", address});
+  ASSERT_TRUE(report_where(kHasResult));
+  EXPECT_TRUE(http_get(address, "/healthz").starts_with("HTTP/1.1 200"));
+  EXPECT_TRUE(http_get(address, "/readyz").starts_with("HTTP/1.1 200"));
+  const std::string metrics = http_get(address, "/metrics");
+  EXPECT_NE(metrics.find("\nkiln_worker_candidates_total{verdict=\"ok\"} 1\n"), std::string::npos)
+      << metrics;
+  listener_.reset();  // its coordinator is gone
+  EXPECT_TRUE(eventually(
+      [&] { return http_get(address, "/readyz").find("not connected") != std::string::npos; }));
+  EXPECT_TRUE(http_get(address, "/healthz").starts_with("HTTP/1.1 200"));
+}
+
+TEST_F(WorkerProcess, AnAddressThatIsNoneForHttpIsSaidAtOnce) {
+  start({"--http", "9558"});
+  const int status = wait_for_exit();
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 2);
 }
 
 TEST_F(WorkerProcess, AMissingRunnerIsSaidAtOnce) {

@@ -1,4 +1,4 @@
-#include "coordinator/metrics_text.h"
+#include "metrics/metrics_text.h"
 
 #include <fmt/format.h>
 

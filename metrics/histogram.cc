@@ -1,4 +1,4 @@
-#include "coordinator/histogram.h"
+#include "metrics/histogram.h"
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ std::span<const double> loop_bounds_s() {
   return kBounds;
 }
 
-std::span<const double> flight_bounds_s() {
+std::span<const double> work_bounds_s() {
   static constexpr std::array kBounds = {0.01, 0.03, 0.1,   0.3,   1.0,    3.0,
                                          10.0, 30.0, 100.0, 300.0, 1000.0, 3600.0};
   return kBounds;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "coordinator/histogram.h"
+#include "metrics/histogram.h"
 
 namespace kiln {
 

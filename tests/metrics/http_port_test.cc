@@ -1,5 +1,5 @@
 // Over raw sockets: what matters is what a peer that is no HTTP library can do.
-#include "coordinator/http_port.h"
+#include "metrics/http_port.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/coordinator/http_get.h"
+#include "tests/support/http_get.h"
 
 namespace kiln {
 namespace {

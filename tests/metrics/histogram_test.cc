@@ -1,4 +1,4 @@
-#include "coordinator/histogram.h"
+#include "metrics/histogram.h"
 
 #include <gtest/gtest.h>
 

@@ -31,6 +31,6 @@ class Histogram {
 
 // Bounds for what the loop does (10 us to 1 s) and for what workers do (10 ms to an hour).
 std::span<const double> loop_bounds_s();
-std::span<const double> flight_bounds_s();
+std::span<const double> work_bounds_s();
 
 }  // namespace kiln

@@ -1,0 +1,40 @@
+// WorkerStatus: what a worker is, does and has done, as its HTTP port shows it. Plain values; the
+// agent counts and gives out copies.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <string>
+
+#include "metrics/histogram.h"
+#include "schema/messages.h"
+
+namespace kiln {
+
+inline constexpr std::array kVerdicts = {
+    Verdict::kOk,       Verdict::kCompileFailed, Verdict::kWrongResult, Verdict::kOutOfBounds,
+    Verdict::kTimedOut, Verdict::kRunnerDied,    Verdict::kDeviceLost};
+
+// Of the candidates since the worker started, also those whose lease was taken back meanwhile.
+struct CandidateTally {
+  std::array<int64_t, kVerdicts.size()> by_verdict{};  // as in kVerdicts
+  int64_t compiled = 0;                                // a compiler ran
+  Histogram compile{work_bounds_s()}, verify{work_bounds_s()}, measure{work_bounds_s()};
+
+  void count(const CandidateResult& result);
+};
+
+struct WorkerStatus {
+  using Clock = std::chrono::steady_clock;
+  WorkerReport self;  // name, target, toolkit, slots, health; no leases, no results
+  std::string coordinator;
+  bool connected = false;
+  std::string trouble;          // why not connected; empty before the first try
+  int64_t connections = 0;      // since the start
+  Clock::time_point turned{};   // when the agent last went round: every few seconds at the latest
+  size_t leases = 0, held = 0;  // at work; results that are not yet known to be stored
+  bool draining = false;
+  CandidateTally candidates;
+};
+
+}  // namespace kiln
