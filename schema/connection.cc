@@ -34,20 +34,27 @@ struct Connection::Impl {
   zmq::context_t context{1};
   zmq::socket_t dealer{context, zmq::socket_type::dealer};
   SocketMonitor monitor{context, dealer,
-                        ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                        ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
+                            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                             ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH};
   SocketWake wake;
   Welcome welcome;
   std::string endpoint;
   std::string key_name;  // empty: no key
   PartAssembly parts;
-  bool gone = false;
+  bool connected = false;  // now
+  bool gone = false;       // a connection ended, or never came to be
   Trouble trouble = Trouble::kNone;
 
   Status set_up(const Endpoint& parsed, const ConnectOptions& options);
   // Waits for any of `events` on the socket, a disconnect or a wake.
   void poll(short events, int timeout_ms);
   void watch_connection();
+  // On the connection that is there now. libzmq tells of a connection's end before it takes the
+  // pipe to it away, and what is sent in between is lost without a word; once the next connection
+  // is told of, and the socket has looked at what the I/O thread told it, there is only the new
+  // one.
+  bool say(const std::string& hello);
   // Nothing when there is no message now.
   std::optional<Result<Message>> take();
   Error unavailable() const {
@@ -85,6 +92,8 @@ void Connection::Impl::poll(short events, int timeout_ms) {
 
 void Connection::Impl::watch_connection() {
   while (const auto event = monitor.take()) {
+    connected = event->number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    if (connected) continue;
     if (event->number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
       trouble = Trouble::kUnknownKey;
     } else if (event->number == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
@@ -95,6 +104,11 @@ void Connection::Impl::watch_connection() {
     }
     gone = true;
   }
+}
+
+bool Connection::Impl::say(const std::string& hello) {
+  (void)dealer.get(zmq::sockopt::events);
+  return send_frame(dealer, hello) == Sent::kYes;
 }
 
 std::optional<Error> Connection::Impl::hopeless() const {
@@ -175,8 +189,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& endpoint
     if (auto error = impl->hopeless()) return fail(*std::move(error));
     if (impl->gone) impl->parts = {};
     if (impl->gone) impl->gone = said = false;  // the answer is lost: say it again
-    if (!said) said = send_frame(impl->dealer, hello) == Sent::kYes;
-    if (auto answer = impl->take()) {
+    if (impl->connected && !said) said = impl->say(hello);
+    if (auto answer = impl->take(); answer && said) {
       TRY(const Message message, *std::move(answer));
       if (const auto* refusal = std::get_if<Refusal>(&message)) return fail(refusal->error);
       const auto* welcome = std::get_if<Welcome>(&message);
@@ -189,7 +203,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& endpoint
     }
     const int wait_ms = remaining_ms(deadline);
     if (wait_ms == 0) return fail(impl->unanswered(timeout_ms));
-    impl->poll(said ? ZMQ_POLLIN : ZMQ_POLLIN | ZMQ_POLLOUT, wait_ms);
+    impl->poll(said || !impl->connected ? ZMQ_POLLIN : ZMQ_POLLIN | ZMQ_POLLOUT, wait_ms);
   }
 }
 

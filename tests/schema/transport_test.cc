@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "schema/codec.h"
@@ -121,6 +123,31 @@ TEST(Transport, ARefusedHelloCarriesItsReason) {
   strict.join();
   ASSERT_FALSE(connection.has_value());
   EXPECT_EQ(connection.error().message, "too old");
+}
+
+// Each time on a connection of its own: what is said while the last one ends is lost with it.
+TEST(Transport, AHelloThatWasCutOffIsSaidAgain) {
+  constexpr int kCuts = 20;
+  auto listener = *Listener::bind(kAnyPort);
+  std::set<PeerId> heard;
+  std::atomic<bool> stop{false};
+  std::thread abrupt([&] {
+    while (!stop) {
+      const auto received = listener->receive(50);
+      if (!received || !heard.insert(received->peer).second) continue;
+      if (heard.size() <= kCuts)
+        listener->drop(received->peer);
+      else
+        listener->send(received->peer, Welcome{kProtocolVersion, "patient", {}});
+    }
+  });
+  const auto connection = Connection::open(listener->endpoint(), Role::kClient, 30'000);
+  stop = true;
+  listener->wake();
+  abrupt.join();
+  ASSERT_TRUE(connection.has_value()) << connection.error().message;
+  EXPECT_EQ((*connection)->welcome().software, "patient");
+  EXPECT_EQ(heard.size(), kCuts + 1u);
 }
 
 TEST(Transport, ACoordinatorThatGoesAwayIsUnavailableForGood) {
