@@ -8,6 +8,7 @@
 #include "compiler_core/runtime/aligned_buffer.h"
 #include "compiler_core/runtime/call_sizes.h"
 #include "compiler_core/runtime/host_memory.h"
+#include "compiler_core/runtime/launch_steps.h"
 #include "compiler_core/runtime/program_layout.h"
 
 namespace kiln {
@@ -29,12 +30,18 @@ struct Executable::Impl {
   Program program;
   std::vector<Kernel> kernels;
 
-  // Of one call at a time.
+  // Of one call at a time. Calls of the same sizes allocate nothing.
   CallSizes sizes;  // of the last call
   bool sized = false;
   AlignedBuffer arena, workspace;
   std::vector<void*> pointers;  // by buffer
+
+  // What follows from the sizes: the launches that are not empty, step by step. Written anew only
+  // where sizes or buffers change, so that the other cores find them in their caches.
+  std::vector<Kernel::Call> calls;  // their args lie in `args`, their dims in `sizes`
   std::vector<void*> args;
+  std::vector<int> arg_buffers;   // what each of `args` is: a buffer
+  std::vector<size_t> step_ends;  // into `calls`
 
   // Memory only grows, so that calls of mixed sizes settle.
   Status size_for(std::span<const int64_t> dims) {
@@ -47,18 +54,49 @@ struct Executable::Impl {
     if (grows(needs)) TRY_STATUS(check_room(needs, available_host_memory(), "this machine"));
     TRY_STATUS(arena.reserve(sizes.arena_bytes));
     TRY_STATUS(workspace.reserve(sizes.workspace_bytes));
+    prepare_calls();
     sized = true;
     return {};
   }
 
-  void launch_all(ThreadPool& pool) {
-    for (size_t i = 0; i < program.launches.size(); ++i) {
-      const Launch& launch = program.launches[i];
-      if (sizes.launches[i].empty) continue;
-      args.clear();
-      for (const int buffer : launch.args) args.push_back(pointers[static_cast<size_t>(buffer)]);
-      kernels[static_cast<size_t>(launch.kernel)].launch(args, sizes.launches[i].dims,
-                                                         workspace.data(), pool);
+  void prepare_calls() {
+    calls.clear();
+    arg_buffers.clear();
+    step_ends.clear();
+    const std::vector<LaunchStep> steps = steps_of(program, sizes);
+    for (const LaunchStep& step : steps)
+      for (const size_t launch : step)
+        arg_buffers.insert(arg_buffers.end(), program.launches[launch].args.begin(),
+                           program.launches[launch].args.end());
+    args.assign(arg_buffers.size(), nullptr);
+    std::span<void* const> rest = args;
+    for (const LaunchStep& step : steps) {
+      for (const size_t i : step) {
+        const Launch& launch = program.launches[i];
+        calls.push_back({&kernels[static_cast<size_t>(launch.kernel)],
+                         rest.first(launch.args.size()), sizes.launches[i].dims});
+        rest = rest.subspan(launch.args.size());
+      }
+      step_ends.push_back(calls.size());
+    }
+  }
+
+  void bind_args() {
+    for (size_t i = 0; i < args.size(); ++i) {
+      void* const pointer = pointers[static_cast<size_t>(arg_buffers[i])];
+      if (args[i] != pointer) args[i] = pointer;
+    }
+  }
+
+  void launch_all(ThreadPool& pool) const {
+    const std::span<const Kernel::Call> all = calls;
+    size_t begin = 0;
+    for (const size_t end : step_ends) {
+      if (end - begin == 1)
+        all[begin].kernel->launch(all[begin].args, all[begin].dims, workspace.data(), pool);
+      else
+        Kernel::launch_side_by_side(all.subspan(begin, end - begin), pool);
+      begin = end;
     }
   }
 
@@ -102,6 +140,7 @@ Status Executable::run(std::span<void* const> inputs, std::span<void* const> out
   TRY_STATUS(impl_->size_for(dims));
   place_buffers<void*>(impl_->program, inputs, outputs, impl_->arena.data(), impl_->sizes,
                        impl_->pointers);
+  impl_->bind_args();
   impl_->launch_all(pool);
   impl_->copy_shared_outputs(outputs);
   return {};

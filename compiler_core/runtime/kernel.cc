@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -101,6 +103,21 @@ void call_phase(void* context, int64_t begin, int64_t end, int thread) {
   call.entry(call.args, call.dims, begin, end, call.workspace, call.pool->scratch(thread));
 }
 
+// Phases whose blocks are numbered one after the other: those of phase i end with ends[i].
+struct PhasesSideBySide {
+  std::array<PhaseCall, Kernel::kMostSideBySide> phases;
+  std::array<int64_t, Kernel::kMostSideBySide> ends;
+};
+
+void call_side_by_side(void* context, int64_t begin, int64_t end, int thread) {
+  auto& calls = *static_cast<PhasesSideBySide*>(context);
+  int64_t first = 0;  // block of phase i
+  for (size_t i = 0; first < end; first = calls.ends[i++]) {
+    const int64_t from = std::max(begin, first), to = std::min(end, calls.ends[i]);
+    if (from < to) call_phase(&calls.phases[i], from - first, to - first, thread);
+  }
+}
+
 }  // namespace
 
 struct Kernel::Impl {
@@ -144,6 +161,22 @@ void Kernel::launch(std::span<void* const> args, std::span<const int64_t> dims, 
     PhaseCall call{impl_->entries[i], args.data(), dims.data(), workspace, &pool};
     pool.run(blocks_of(recipe.phases[i], dims), call_phase, &call);
   }
+}
+
+void Kernel::launch_side_by_side(std::span<const Call> calls, ThreadPool& pool) {
+  CHECK(calls.size() <= kMostSideBySide, "so many launches at once");
+  PhasesSideBySide side_by_side;
+  int64_t blocks = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto& [kernel, args, dims] = calls[i];
+    const Recipe& recipe = kernel->recipe();
+    CHECK(args.size() == recipe.inputs.size() + recipe.outputs.size(), "one buffer an argument");
+    CHECK(recipe.phases.size() == 1, "no phase waits for another");
+    pool.reserve_scratch(recipe.scratch_bytes);
+    side_by_side.phases[i] = {kernel->impl_->entries[0], args.data(), dims.data(), nullptr, &pool};
+    side_by_side.ends[i] = blocks += blocks_of(recipe.phases[0], dims);
+  }
+  pool.run(blocks, call_side_by_side, &side_by_side);
 }
 
 }  // namespace kiln

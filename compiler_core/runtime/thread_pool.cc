@@ -1,13 +1,19 @@
 // Invariants:
-//  1. claims_ holds (generation, ranges left) in one word. A range is claimed by lowering the count
+//  1. claims_ holds (generation, ranges left) in one word. Ranges are claimed by lowering the count
 //     with a compare-and-swap, so a worker that wakes late finds nothing left or a new generation,
-//     and never touches a launch that is over.
-//  2. The launch's plain fields (body_, context_, ...) are written while no range is left, and read
-//     only by a thread that holds a range: run() cannot return, nor they change, before that range
-//     is counted in finished_.
+//     and never touches a launch that is over. The caller's first ranges are claimed as it
+//     publishes.
+//  2. The launch's plain fields (body, context, ...) are written while no range is left, and read
+//     only by a thread that holds a range: run() cannot return, nor they change, before the ranges
+//     that others held are counted in finished_, which each does once it finds none left.
+//  3. A worker that is about to sleep says so in sleepers_ before it looks at claims_ for the last
+//     time; the caller looks at sleepers_ after it has published. One of them sees the other.
 //
-//   worker:  idle --work_on_claims--> running --no range left--> spinning --kSpins--> asleep
-//   (futex) caller:  run: publish --> work_on_claims --> wait until finished_ == ranges_
+//   worker:  spinning --new generation--> running --no range left--> spinning --kSpins--> asleep
+//   (futex) caller:  run: publish --> work_on_claims --> wait until the others finished the rest
+//
+// What costs is how often a cache line changes cores: a launch is one line, a worker waits on that
+// line itself, and each thread counts what it did once.
 #include "compiler_core/runtime/thread_pool.h"
 
 #include <algorithm>
@@ -35,20 +41,17 @@ void pause() {
 #endif
 }
 
-// Returns once `word` differs from `old`: spins, then sleeps.
-void wait_while_equal(const std::atomic<int>& word, int old) {
-  for (int i = 0; i < kSpins; ++i) {
-    if (word.load(std::memory_order_acquire) != old) return;
-    pause();
-  }
-  word.wait(old, std::memory_order_acquire);
-}
-
 constexpr uint64_t ranges_left(uint64_t claims) {
   return claims & 0xffffffffu;
 }
-constexpr uint64_t next_generation(uint64_t claims) {
-  return ((claims >> 32) + 1) << 32;
+constexpr uint64_t generation_of(uint64_t claims) {
+  return claims >> 32;
+}
+
+// Ranges that a thread takes at once: many while many are left, so that few claims are made; one
+// by one in the end, so that all threads end together.
+constexpr int ranges_at_once(uint64_t left, int threads) {
+  return std::max(1, static_cast<int>(left) / (2 * threads));
 }
 
 }  // namespace
@@ -60,63 +63,108 @@ struct ThreadPool::Impl {
   }
 
   ~Impl() {
-    stopping.store(true, std::memory_order_relaxed);
-    wakeups.fetch_add(1, std::memory_order_release);
-    wakeups.notify_all();
+    stopping.store(true, std::memory_order_seq_cst);
+    wake_all();
     for (std::thread& worker : workers) worker.join();
   }
 
   void serve(int thread) {
-    for (int seen = 0;;) {
-      wait_while_equal(wakeups, seen);
-      seen = wakeups.load(std::memory_order_acquire);
+    for (uint64_t seen = 0;;) {
+      wait_for_launch(seen);
       if (stopping.load(std::memory_order_relaxed)) return;
-      work_on_claims(thread);
+      seen = generation_of(launch.claims.load(std::memory_order_acquire));
+      const int done = work_on_claims(0, 0, thread);
+      if (done == 0) continue;
+      // After the last one counts, the caller may publish the next launch: the fields are its own.
+      finished.fetch_add(done, std::memory_order_acq_rel);
+      finished.notify_one();
     }
   }
 
-  void work_on_claims(int thread) {
-    uint64_t seen = claims.load(std::memory_order_acquire);
-    while (ranges_left(seen) != 0) {
-      if (!claims.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel)) continue;
-      const int last = ranges;
-      const int64_t range = last - static_cast<int64_t>(ranges_left(seen));
-      // The first `longer` ranges have one block more.
-      const int64_t shorter = blocks / last, longer = blocks % last;
-      const int64_t begin = range * shorter + std::min(range, longer);
-      body(context, begin, begin + shorter + (range < longer ? 1 : 0), thread);
-      // After the last one counts, the caller may publish the next launch: the fields are its own.
-      if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 == last) finished.notify_one();
-      seen = claims.load(std::memory_order_acquire);
+  // Returns once another launch than number `seen` was published, or somebody wants us to stop.
+  void wait_for_launch(uint64_t seen) {
+    const auto published = [&] {
+      return generation_of(launch.claims.load(std::memory_order_seq_cst)) != seen;
+    };
+    for (int i = 0; i < kSpins; ++i) {
+      if (published()) return;
+      pause();
+    }
+    const int before = wakeups.load(std::memory_order_acquire);
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    if (!published() && !stopping.load(std::memory_order_seq_cst))
+      wakeups.wait(before, std::memory_order_acquire);
+    sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  // Runs the `count` ranges from `first` on, which this thread holds already, and whatever else it
+  // can claim. How many that were.
+  int work_on_claims(int first, int count, int thread) {
+    int done = 0;
+    uint64_t seen = launch.claims.load(std::memory_order_acquire);
+    for (;;) {
+      if (count != 0) {
+        launch.body(launch.context, launch.begin_of(first), launch.begin_of(first + count), thread);
+        done += count;
+        count = 0;
+        seen = launch.claims.load(std::memory_order_acquire);
+      }
+      const uint64_t left = ranges_left(seen);
+      if (left == 0) return done;
+      const int some = ranges_at_once(left, threads());
+      if (!launch.claims.compare_exchange_weak(seen, seen - static_cast<uint64_t>(some),
+                                               std::memory_order_acq_rel))
+        continue;
+      first = launch.ranges - static_cast<int>(left);
+      count = some;
     }
   }
 
   void run() {
+    const int ranges = launch.ranges;  // another thread may not look at them once all are done
+    const int first = ranges_at_once(static_cast<uint64_t>(ranges), threads());
+    const uint64_t generation = generation_of(launch.claims.load(std::memory_order_relaxed)) + 1;
     finished.store(0, std::memory_order_relaxed);
-    const uint64_t generation = next_generation(claims.load(std::memory_order_relaxed));
-    claims.store(generation | static_cast<uint64_t>(ranges), std::memory_order_release);
-    wakeups.fetch_add(1, std::memory_order_release);
-    wakeups.notify_all();
-    work_on_claims(0);
-    for (int done; (done = finished.load(std::memory_order_acquire)) != ranges;)
-      wait_while_equal(finished, done);
+    launch.claims.store(generation << 32 | static_cast<uint64_t>(ranges - first),
+                        std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_seq_cst) != 0) wake_all();
+    const int others = ranges - work_on_claims(0, first, 0);
+    for (int done, spins = 0; (done = finished.load(std::memory_order_acquire)) != others;)
+      if (spins++ < kSpins)
+        pause();
+      else
+        finished.wait(done, std::memory_order_acquire);
   }
 
-  // Constant after construction.
+  void wake_all() {
+    wakeups.fetch_add(1, std::memory_order_release);
+    wakeups.notify_all();
+  }
+
+  int threads() const { return static_cast<int>(scratch.size()); }
+
+  // Constant after construction, but for the scratch, which grows between launches.
+  std::vector<AlignedBuffer> scratch;  // by thread
   std::vector<std::thread> workers;
 
-  // The launch: see invariant 2.
-  Body body = nullptr;
-  void* context = nullptr;
-  int64_t blocks = 0;
-  int ranges = 0;
-  std::vector<AlignedBuffer> scratch;  // by thread; grows between launches
+  // The launch, on one cache line: see invariant 2.
+  struct alignas(64) Published {
+    std::atomic<uint64_t> claims{0};
+    Body body = nullptr;
+    void* context = nullptr;
+    int64_t blocks = 0;
+    int ranges = 0;
 
-  // Shared, each on its own cache line.
-  alignas(64) std::atomic<uint64_t> claims{0};
-  // Ints: the type whose wait() sleeps on a futex of its own.
+    // The first ranges have one block more, where they cannot be equal.
+    int64_t begin_of(int range) const {
+      return range * (blocks / ranges) + std::min<int64_t>(range, blocks % ranges);
+    }
+  };
+  Published launch;
+  // Ranges that workers did. Ints: the type whose wait() sleeps on a futex of its own.
   alignas(64) std::atomic<int> finished{0};
-  alignas(64) std::atomic<int> wakeups{0};
+  alignas(64) std::atomic<int> sleepers{0};
+  std::atomic<int> wakeups{0};
   std::atomic<bool> stopping{false};
 };
 
@@ -128,7 +176,7 @@ ThreadPool::ThreadPool(int threads) {
 ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::threads() const {
-  return static_cast<int>(impl_->scratch.size());
+  return impl_->threads();
 }
 
 void ThreadPool::run(int64_t blocks, Body body, void* context) {
@@ -137,10 +185,10 @@ void ThreadPool::run(int64_t blocks, Body body, void* context) {
     body(context, 0, blocks, 0);
     return;
   }
-  impl_->body = body;
-  impl_->context = context;
-  impl_->blocks = blocks;
-  impl_->ranges = static_cast<int>(std::min<int64_t>(blocks, threads() * kRangesPerThread));
+  impl_->launch.body = body;
+  impl_->launch.context = context;
+  impl_->launch.blocks = blocks;
+  impl_->launch.ranges = static_cast<int>(std::min<int64_t>(blocks, threads() * kRangesPerThread));
   impl_->run();
 }
 

@@ -79,6 +79,47 @@ TEST_F(ExecutableTest, TheArenaGrowsWithTheSizesOfACall) {
   }
 }
 
+// in -> 2, 3 and 5 times it, which are one step, each of a size of its own -> what reads them.
+TEST_F(ExecutableTest, LaunchesSideBySideAreEachDoneWhole) {
+  artifacts_ = {scale_artifact(2), scale_artifact(3), scale_artifact(5)};
+  program_ = {};
+  for (const Artifact& artifact : artifacts_)
+    program_.kernels.push_back({{}, {}, {}, {}, artifact.digest, artifact.recipe, {}});
+  const TensorSpec spec{DType::kI64, {Dim::symbol(0)}};
+  program_.buffers.push_back({Buffer::Kind::kInput, 0, spec, Dim(0)});
+  for (int i = 0; i < 3; ++i) {
+    program_.buffers.push_back(
+        {Buffer::Kind::kTemporary, 0, spec, Dim::symbol(0) * Dim(int64_t{64} * i)});
+    program_.launches.push_back({i, {0, 1 + i}, {Dim::symbol(0)}});
+  }
+  for (int i = 0; i < 3; ++i) {
+    program_.buffers.push_back({Buffer::Kind::kOutput, i, spec, Dim(0)});
+    program_.launches.push_back({2 - i, {1 + i, 4 + i}, {Dim::symbol(0)}});
+  }
+  program_.output_buffers = {4, 5, 6};
+  program_.arena_bytes = Dim::symbol(0) * Dim(192);
+  program_.symbols = {{1, 1 << 20, 1}};
+  auto executable = Executable::load(program_, artifacts_);
+  ASSERT_TRUE(executable) << executable.error().message;
+  for (const int threads : {1, 2, 3}) {
+    ThreadPool pool(threads);
+    for (const int64_t size : {1, 2, 7, 7, 333, 1000}) {
+      Tensor in(DType::kI64, {size}), out0(DType::kI64, {size}), out1(DType::kI64, {size}),
+          out2(DType::kI64, {size});
+      for (int64_t i = 0; i < size; ++i) in.set_int(i, i + 1);
+      void* const inputs[] = {in.data()};
+      void* const outputs[] = {out0.data(), out1.data(), out2.data()};
+      const auto status = executable->run(inputs, outputs, pool, std::vector<int64_t>{size});
+      ASSERT_TRUE(status) << status.error().message;
+      for (int64_t i = 0; i < size; ++i) {
+        ASSERT_EQ(out0.get_int(i), 2 * 5 * (i + 1)) << threads << " threads, size " << size;
+        ASSERT_EQ(out1.get_int(i), 3 * 3 * (i + 1));
+        ASSERT_EQ(out2.get_int(i), 5 * 2 * (i + 1));
+      }
+    }
+  }
+}
+
 TEST_F(ExecutableTest, RefusesSizesThatTheProgramDoesNotServe) {
   auto executable = Executable::load(program_, artifacts_);
   ASSERT_TRUE(executable);
