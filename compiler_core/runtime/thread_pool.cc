@@ -1,16 +1,17 @@
 // Invariants:
-//  1. claims_ holds (generation, ranges left) in one word. Ranges are claimed by lowering the count
+//  1. claims holds (generation, ranges left) in one word. Ranges are claimed by lowering the count
 //     with a compare-and-swap, so a worker that wakes late finds nothing left or a new generation,
 //     and never touches a launch that is over. The caller's first ranges are claimed as it
 //     publishes.
 //  2. The launch's plain fields (body, context, ...) are written while no range is left, and read
 //     only by a thread that holds a range: run() cannot return, nor they change, before the ranges
-//     that others held are counted in finished_, which each does once it finds none left.
-//  3. A worker that is about to sleep says so in sleepers_ before it looks at claims_ for the last
-//     time; the caller looks at sleepers_ after it has published. One of them sees the other.
+//     that others held are counted in finished, which each does once it finds none left.
+//  3. A worker that is about to sleep says so in sleepers before it looks at claims for the last
+//     time; the caller looks at sleepers after it has published. One of them sees the other.
 //
-//   worker:  spinning --new generation--> running --no range left--> spinning --kSpins--> asleep
-//   (futex) caller:  run: publish --> work_on_claims --> wait until the others finished the rest
+//   worker:  spinning --new generation--> running --no range left--> spinning
+//                 \--kSpins--> asleep (futex) --wake_all--> spinning
+//   caller:  run: publish --> work_on_claims --> wait until the others finished the rest
 //
 // What costs is how often a cache line changes cores: a launch is one line, a worker waits on that
 // line itself, and each thread counts what it did once.
