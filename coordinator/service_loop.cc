@@ -109,6 +109,7 @@ void ServiceLoop::tick() {
   store.write_uses();
   refresh_keys();
   publish_status();
+  spare.tick(times.turn.count());
   if (const int64_t malformed = listener->malformed_count(); malformed != malformed_logged) {
     malformed_logged = malformed;
     log(LogLine("peer", LogLine::Level::kWarning)

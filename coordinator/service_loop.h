@@ -27,6 +27,7 @@
 #include "coordinator/service.h"
 #include "coordinator/session_table.h"
 #include "coordinator/signer.h"
+#include "coordinator/spare_memory.h"
 #include "coordinator/store_desk.h"
 
 namespace kiln {
@@ -108,6 +109,7 @@ struct ServiceLoop {
   int64_t hits = 0;       // answered without the core
   int64_t overloads = 0;  // refused without the core
   LoopTimes times;
+  SpareMemory spare;
   std::chrono::steady_clock::time_point message_start;  // of the one being handled
 
   // Shared with the threads below. They stop before it goes.

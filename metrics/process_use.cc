@@ -20,6 +20,11 @@ double count_entries(const char* directory) {
   return std::max(0, entries - 3);  // ".", ".." and this reading's own
 }
 
+// As far as this program can tell: when it was loaded.
+const auto kStarted = std::chrono::system_clock::now();
+
+}  // namespace
+
 double resident_bytes() {
   std::FILE* const file = std::fopen("/proc/self/statm", "re");
   if (file == nullptr) return 0;
@@ -28,11 +33,6 @@ double resident_bytes() {
   std::fclose(file);
   return read == 2 ? static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE)) : 0;
 }
-
-// As far as this program can tell: when it was loaded.
-const auto kStarted = std::chrono::system_clock::now();
-
-}  // namespace
 
 ProcessUse process_use() {
   ProcessUse use;

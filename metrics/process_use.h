@@ -14,6 +14,7 @@ struct ProcessUse {
   double started_s = 0;  // since the epoch
 };
 ProcessUse process_use();
+double resident_bytes();  // of it alone; 0 when the system does not say
 
 // The families process_*.
 void process_families(MetricsText& out, const ProcessUse& use);
