@@ -40,6 +40,7 @@ int64_t equal_bags(const GraphBuilder& b, NodeId offsets, const Dim& bags, const
 // Sums of `x`, [indices, ...], by bag.
 Expr by_bag(const Bags& bags, Expr x, Combine combine, double start) {
   GraphBuilder& b = *x.b;
+  if (!b.ok()) return x;  // it has no shape
   Shape shape = x.shape();
   if (bags.equal > 0) {
     shape[0] = bags.count;
@@ -82,6 +83,7 @@ std::optional<Bags> bags_of(Call& c) {
   const int64_t padding = c.integer("padding_idx", -1);
   if (c.has("padding_idx") && padding >= 0)
     bags.counted = choose(indices == static_cast<double>(padding), 0, bags.counted);
+  if (!c.ok()) return std::nullopt;
   return bags;
 }
 

@@ -304,5 +304,26 @@ TEST(EmbeddingBag, bags_of_any_size_and_mode) {
   expect_values(bag(2), {1, 2, 0, 0, 7, 8});
 }
 
+// What fails on the way has no shape to go on with; model_fuzz found both.
+TEST(EmbeddingBag, what_cannot_be_is_refused) {
+  const OneNode::In table = {kFloat, {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}},
+                    ids = {kLong, {4}, {0, 3, 1, 2}};
+  const auto refused = [&](const OneNode::In& offsets, const OneNode::In& weights, bool last) {
+    const OneNode bag = {
+        "aten.embedding_bag.default",
+        {tensor("weight", "x"), tensor("indices", "z"), tensor("offsets", "w"),
+         flag("scale_grad_by_freq", false), integer("mode", 0), flag("sparse", false),
+         tensor("per_sample_weights", "v"), flag("include_last_offset", last)},
+        {table, ids, offsets, weights},
+        kFloat,
+        {3, 2}};
+    const auto outputs = bag.run();
+    return !outputs && outputs.error().code == Code::kInvalidArgument;
+  };
+  const OneNode::In none = {kLong, {0}, {}}, some = {kLong, {3}, {0, 1, 1}};
+  EXPECT_TRUE(refused(none, {kFloat, {4}, {1, 1, 1, 1}}, true)) << "no offset, hence no last one";
+  EXPECT_TRUE(refused(some, {kFloat, {3}, {1, 1, 1}}, false)) << "a weight is missing";
+}
+
 }  // namespace
 }  // namespace kiln
