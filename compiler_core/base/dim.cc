@@ -136,19 +136,36 @@ Result<int64_t> Dim::evaluate(std::span<const int64_t> symbols) const {
 }
 
 int64_t Dim::lower_bound(const std::function<SymbolRange(SymbolId)>& range_of) const {
-  if (!terms_) return constant_;
-  int64_t total = 0;
-  for (const Term& term : *terms_) {
-    // A positive term is least at the least sizes, a negative one at the greatest.
-    int64_t product = term.coefficient;
-    for (SymbolId id : term.factors) {
-      const SymbolRange range = range_of(id);
-      if (__builtin_mul_overflow(product, term.coefficient > 0 ? range.min : range.max, &product))
-        return INT64_MIN;
+  const auto by_terms = [](const Dim& size, const auto& range_of_symbol) -> int64_t {
+    if (!size.terms_) return size.constant_;
+    int64_t total = 0;
+    for (const Term& term : *size.terms_) {
+      // A positive term is least at the least sizes, a negative one at the greatest.
+      int64_t product = term.coefficient;
+      for (SymbolId id : term.factors) {
+        const SymbolRange range = range_of_symbol(id);
+        if (__builtin_mul_overflow(product, term.coefficient > 0 ? range.min : range.max, &product))
+          return INT64_MIN;
+      }
+      if (__builtin_add_overflow(total, product, &total)) return INT64_MIN;
     }
-    if (__builtin_add_overflow(total, product, &total)) return INT64_MIN;
+    return total;
+  };
+  const int64_t bound = by_terms(*this, range_of);
+  if (bound >= 0) return bound;
+  // Counted from each symbol's least value on, (s0 - 1) * (s1 - 1) has no negative terms.
+  std::vector<Dim> counted;
+  for (const SymbolId id : symbols()) {
+    while (counted.size() < static_cast<size_t>(id))
+      counted.push_back(symbol(static_cast<SymbolId>(counted.size())));
+    counted.push_back(symbol(id) + Dim(range_of(id).min));
   }
-  return total;
+  const Dim shifted = substitute(counted);
+  if (!shifted.is_valid()) return bound;
+  return std::max(bound, by_terms(shifted, [&](SymbolId id) {
+                    const SymbolRange range = range_of(id);
+                    return SymbolRange{0, range.max - range.min};
+                  }));
 }
 
 Dim Dim::substitute(std::span<const Dim> replacements) const {

@@ -3,6 +3,8 @@
 #include <limits>
 #include <string>
 
+#include "compiler_core/ir/convolution.h"
+
 namespace kiln {
 namespace {
 
@@ -28,17 +30,24 @@ std::vector<int64_t> numbers(Call& c, std::string_view name, size_t count,
 
 // How many windows there are along axis i. With ceil_mode a last one may reach beyond the operand,
 // as long as it begins before its end.
-Dim count_windows(Call& c, const Windows& w, size_t i, bool ceil_mode) {
+Dim windows_along(Call& c, const Windows& w, size_t i, bool ceil_mode) {
   const Dim room = w.in[i] + Dim(2 * w.padding[i] - w.dilation[i] * (w.size[i] - 1) - 1);
-  if (w.stride[i] == 1) return room + Dim(1);
-  if (!room.is_constant()) {
-    c.unsupported("pooling with a stride over a dynamic size is not covered");
+  const auto counted = count_windows(room + Dim(ceil_mode ? w.stride[i] - 1 : 0), w.stride[i]);
+  if (!counted) {
+    c.unsupported("pooling with a stride over a dynamic size that it does not divide");
     return 1;
   }
-  const int64_t more = ceil_mode ? w.stride[i] - 1 : 0;
-  int64_t count = (room.constant() + more) / w.stride[i] + 1;
-  if (ceil_mode && (count - 1) * w.stride[i] >= w.in[i].constant() + w.padding[i]) --count;
-  if (room.constant() < 0 || count < 1) c.invalid("a window is larger than the operand");
+  Dim count = *counted;
+  if (ceil_mode) {
+    // Where the last window begins, from the end of the operand on: how far is a constant, whatever
+    // the size is.
+    const Dim behind = (count - Dim(1)) * Dim(w.stride[i]) - w.in[i] - Dim(w.padding[i]);
+    if (behind.is_constant() && behind.constant() >= 0) count = count - Dim(1);
+  }
+  const auto below = [](const Dim& size, int64_t least) {
+    return size.is_constant() && size.constant() < least;
+  };
+  if (below(room, 0) || below(count, 1)) c.invalid("a window is larger than the operand");
   return count;
 }
 
@@ -66,7 +75,7 @@ Windows read_windows(Call& c, const Shape& shape, size_t axes) {
   for (size_t i = 0; i < axes && c.ok(); ++i) {
     if (w.size[i] < 1 || w.stride[i] < 1 || w.dilation[i] < 1)
       c.invalid("kernel_size, stride and dilation must be positive");
-    if (c.ok()) w.out.push_back(count_windows(c, w, i, c.flag("ceil_mode", false)));
+    if (c.ok()) w.out.push_back(windows_along(c, w, i, c.flag("ceil_mode", false)));
   }
   return w;
 }

@@ -38,14 +38,20 @@ Result<Shape> convolution_shape(const Shape& x, const Shape& w, const Convolutio
     const Dim room = x[i + 2] + Dim(attr.low[i] + attr.high[i]) - reach - Dim(1);
     if (room.is_constant() && room.constant() < 0)
       return refuse("a convolution's window is larger than the padded operand");
-    if (attr.stride[i] == 1)
-      to.push_back(room + Dim(1));
-    else if (room.is_constant())
-      to.push_back(Dim(room.constant() / attr.stride[i] + 1));
-    else
-      return refuse("a convolution with a stride needs spatial sizes that are known");
+    auto windows = count_windows(room, attr.stride[i]);
+    if (!windows) return refuse("a convolution's stride over a size that it does not divide");
+    to.push_back(*std::move(windows));
   }
   return to;
+}
+
+Result<Dim> count_windows(const Dim& room, int64_t stride) {
+  const std::vector<SymbolId> symbols = room.symbols();
+  const std::vector<int64_t> zeros(symbols.empty() ? 0 : static_cast<size_t>(symbols.back()) + 1);
+  TRY(const int64_t constant, room.evaluate(zeros));
+  TRY(const Dim open, Dim::divide_exact(room - Dim(constant), stride));
+  const int64_t whole = constant / stride - (constant % stride < 0 ? 1 : 0);
+  return open + Dim(whole + 1);
 }
 
 }  // namespace kiln

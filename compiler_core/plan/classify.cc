@@ -151,17 +151,14 @@ class Classifier {
       return refuse(matmul, "the output has the product's shape");
     for (const Node& node : graph_.nodes()) TRY_STATUS(epilogue(node, matmul.shape));
     if (matmul.op == Op::kMatmul) return Family::kMatmul;
-    for (size_t i = 0; i < 2; ++i)
-      if (!walks_known_sizes(operand(matmul, i), i == 0 ? 1 : 0))
-        return refuse(matmul, "only how many images there are may be known at run time");
+    if (!operand(matmul, 0).shape[1].is_constant() || !walks_known_sizes(operand(matmul, 1)))
+      return refuse(matmul, "only images, their number and sizes, may be known at run time");
     return Family::kConvolution;
   }
 
-  // Whether all is constant but the sizes of the first `open` axes.
-  static bool walks_known_sizes(const Node& x, size_t open) {
+  static bool walks_known_sizes(const Node& x) {
     const auto constant = [](const Dim& dim) { return dim.is_constant(); };
-    const bool sizes =
-        std::all_of(x.shape.begin() + static_cast<std::ptrdiff_t>(open), x.shape.end(), constant);
+    const bool sizes = std::all_of(x.shape.begin(), x.shape.end(), constant);
     if (x.op != Op::kView) return sizes;
     const auto& view = std::get<ViewAttr>(x.attr);
     return sizes && view.offset.is_constant() &&

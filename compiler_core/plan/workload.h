@@ -59,7 +59,8 @@
 //  and a sort's.
 //
 // kConvolution: as kMatmul, with a Convolution [n, c, spatial...] x [o, c/groups, window...] for
-//  the Matmul; T is its shape. Of the Convolution and its operands only n may have symbols.
+//  the Matmul; T is its shape. Of the Convolution and its operands only n and x's and so the
+//  result's spatial sizes may have symbols.
 //
 // kAttention: see plan/attention.h.
 #pragma once

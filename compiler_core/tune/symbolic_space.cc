@@ -8,6 +8,7 @@
 #include "compiler_core/tune/axis_extents.h"
 #include "compiler_core/tune/cpu/space_attention.h"
 #include "compiler_core/tune/cpu/space_column_reduction.h"
+#include "compiler_core/tune/cpu/space_convolution.h"
 #include "compiler_core/tune/cpu/space_matmul.h"
 #include "compiler_core/tune/cpu/space_pointwise.h"
 #include "compiler_core/tune/cpu/space_row_reduction.h"
@@ -23,6 +24,8 @@ using Keep = ReductionPasses::Keep;
 constexpr int64_t kMostKeptBytes = int64_t{1} << 20;
 constexpr int64_t kLeastDepth = 256, kLeastBlock = 96;  // of products whose sizes may grow
 constexpr int64_t kLeastKeys = 128;
+// Of a convolution's panel of windows, where it had none.
+constexpr int64_t kMostDepth = 512, kMostPositions = 512;
 
 int64_t at_sizes(const Dim& size, std::span<const Symbol> symbols) {
   return size.evaluate(measured_sizes(symbols)).value_or(INT64_MAX);
@@ -101,6 +104,18 @@ std::optional<AttentionSchedule> take_over(const Graph& graph, AttentionSchedule
   return schedule;
 }
 
+// A block is tiles and not rows of the result, and a copy of x as large as it turns out to be.
+std::optional<ConvolutionSchedule> take_over(const Graph& graph, ConvolutionSchedule schedule) {
+  const ConvolutionProblem problem = ConvolutionProblem::of(graph);
+  if (problem.sized.is_constant()) return schedule;
+  schedule.slide = false;
+  schedule.kc = std::min(schedule.kc, kMostDepth);
+  schedule.nc = whole_tiles(kLeastBlock, std::min(schedule.nc, kMostPositions), schedule.nr);
+  if (!problem.is_inside() || schedule.x_from == XFrom::kBlock) schedule.x_from = XFrom::kField;
+  if (!fits(schedule, problem)) return std::nullopt;
+  return schedule;
+}
+
 // What can be written whatever the symbols are.
 MatmulSchedule plain(const MatmulSchedule& chosen) {
   MatmulSchedule schedule;
@@ -153,8 +168,16 @@ Result<std::vector<Schedule>> cpu_space(const Workload& workload,
       return take_over_all<SortSchedule>(workload.graph, chosen);
     case Family::kAttention:
       return take_over_all<AttentionSchedule>(workload.graph, chosen);
-    case Family::kConvolution:  // but for the images all is known
-    case Family::kScatter:      // a constant number of parts, some of which may be empty
+    case Family::kConvolution: {
+      TRY(std::vector<Schedule> space, take_over_all<ConvolutionSchedule>(workload.graph, chosen));
+      if (space.empty()) {
+        TRY(ConvolutionSchedule packed, ConvolutionSchedule::from(chosen[0]));
+        packed.a_packed = true;  // whatever the weight is
+        space.push_back(take_over(workload.graph, packed)->to_schedule());
+      }
+      return space;
+    }
+    case Family::kScatter:  // a constant number of parts, some of which may be empty
       return std::vector<Schedule>(chosen.begin(), chosen.end());
     default:
       return fail(Code::kUnsupported, "kernels of the family " +

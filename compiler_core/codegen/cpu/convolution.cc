@@ -25,7 +25,9 @@ class ConvolutionKernel {
         epilogue_(epilogue),
         schedule_(schedule),
         problem_(problem),
-        product_(problem.product) {}
+        product_(problem.product),
+        image_(problem.sized),
+        is_open_(!problem.sized.is_constant()) {}
 
   Source print() const {
     Source source;
@@ -33,7 +35,7 @@ class ConvolutionKernel {
                   print_source();
     source.text += template_text("matmul.h");
     source.text += template_text("convolution.h");
-    source.text += print_epilogue();
+    source.text += print_images() + print_epilogue();
     source.recipe = argument_recipe(graph_);
     print_entries(source);
     return source;
@@ -47,27 +49,41 @@ class ConvolutionKernel {
     return product_.result == DType::kF64 || product_.result == DType::kI64 ? 8 : 4;
   }
   int64_t row_blocks() const { return ceil_div(product_.m, block_rows()); }
-  int64_t column_blocks() const { return ceil_div(product_.n, block_columns()); }
+  std::string column_blocks() const { return ceil_text(image_.positions, block_columns()); }
   int64_t block_rows() const {
     return std::min(ceil_div(schedule_.mc, schedule_.mr), ceil_div(product_.m, schedule_.mr)) *
            schedule_.mr;
   }
   // Whole tiles; whole rows of positions when vectors slide along them.
   int64_t block_columns() const {
+    if (is_open_) return ceil_div(schedule_.nc, schedule_.nr) * schedule_.nr;
     const int64_t unit = schedule_.slide ? problem_.out[2] : schedule_.nr;
     return std::min(ceil_div(schedule_.nc, unit), ceil_div(product_.n, unit)) * unit;
   }
   int64_t depth() const { return std::min(schedule_.kc, product_.k); }
 
-  static std::string list(const Spatial& x) {
+  template <class Size>
+  static std::string list(const std::array<Size, 3>& x) {
     return fmt::format("{{{}, {}, {}}}", x[0], x[1], x[2]);
+  }
+  static std::string long_text(const Dim& size) {
+    return size.is_constant() ? fmt::format("{}L", size.constant()) : size_text(size);
   }
 
   // Where batch number `batch` (image * groups + group) of an operand begins.
-  std::string batch_offset(const MatmulOperand& operand) const {
-    return fmt::format("{}L + batch / {} * {}L + batch % {} * {}L", operand.offset, problem_.groups,
-                       operand.batch_strides[0], problem_.groups, operand.batch_strides[1]);
+  std::string batch_offset(const Dim& offset, const Dim& image, const Dim& group) const {
+    return fmt::format("{} + batch / {} * {} + batch % {} * {}", long_text(offset), problem_.groups,
+                       long_text(image), problem_.groups, long_text(group));
   }
+  std::string weight_offset() const {
+    const MatmulOperand& a = product_.a;
+    return batch_offset(a.offset, a.batch_strides[0], a.batch_strides[1]);
+  }
+  std::string image_offset() const {
+    return batch_offset(image_.offset, image_.image, image_.group);
+  }
+  // Of Problem::x.
+  std::string x_arguments() const { return is_open_ ? "args, dims" : "args"; }
 
   std::string print_problem() const {
     return fmt::format(
@@ -76,11 +92,12 @@ class ConvolutionKernel {
         "  static constexpr int64_t a_row = {5}, a_depth = {6}, b_depth = 1, b_column = 1;\n"
         "  KILN_INLINE const stored* a(void* const* args, int64_t batch) {{\n"
         "    return static_cast<const stored*>(args[{7}]) + ({8});\n  }}\n"
-        "  KILN_INLINE const stored* x(void* const* args, int64_t batch) {{\n"
+        "  KILN_INLINE const stored* x(void* const* args, {11}int64_t batch) {{\n{12}"
         "    return static_cast<const stored*>(args[{9}]) + ({10});\n  }}\n}};\n",
         memory_type(product_.stored), register_type(product_.result), product_.m, product_.n,
         product_.k, product_.a.row_stride, problem_.flat_weight ? product_.a.column_stride : 1,
-        product_.a.input, batch_offset(product_.a), product_.b.input, batch_offset(product_.b));
+        product_.a.input, weight_offset(), product_.b.input, image_offset(),
+        is_open_ ? "const int64_t* dims, " : "", is_open_ ? symbol_values(graph_) : "");
   }
 
   std::string print_tiling() const {
@@ -105,29 +122,53 @@ class ConvolutionKernel {
     const auto array = [&](const char* name, const Spatial& value) {
       text += fmt::format("  static constexpr int64_t {}[3] = {};\n", name, list(value));
     };
-    text +=
-        fmt::format("  static constexpr int64_t channels = {}, x_channel = {}, w_channel = {};\n",
-                    problem_.channels, problem_.x_channel, problem_.w_channel);
-    array("in", problem_.in);
-    array("out", problem_.out);
+    const auto image = [&](const char* name, const SizedSpatial& value) {
+      text += is_open_ ? fmt::format("  int64_t {}[3];\n", name)
+                       : fmt::format("  static constexpr int64_t {}[3] = {};\n", name, list(value));
+    };
+    text += fmt::format("  static constexpr int64_t channels = {}, w_channel = {};\n",
+                        problem_.channels, problem_.w_channel);
+    text += is_open_ ? "  int64_t positions, x_channel;\n"
+                     : fmt::format("  static constexpr int64_t positions = {}, x_channel = {};\n",
+                                   image_.positions, image_.channel);
+    image("in", image_.in);
+    image("out", image_.out);
+    image("field", problem_.sized_reach());
+    image("x_at", image_.at);
     array("window", problem_.window);
     array("stride", problem_.stride);
     array("dilation", problem_.dilation);
     array("low", problem_.low);
-    array("field", problem_.reach());
-    array("x_at", problem_.x_at);
     array("w_at", problem_.w_at);
     return text + "};\n";
   }
 
+  // How the windows lie where they are read from.
+  Dim source_channel() const { return copies() ? problem_.sized_plane() : image_.channel; }
+  SizedSpatial source_at() const {
+    const SizedSpatial field = problem_.sized_reach();
+    return copies() ? SizedSpatial{field[1] * field[2], field[2], 1} : image_.at;
+  }
+
   std::string print_source() const {
-    const Spatial field = problem_.reach();
-    const Spatial dense = {field[1] * field[2], field[2], 1};
+    const std::string text = fmt::format(
+        "struct Source {{\n  using stored = {};\n  static constexpr bool padded = {};\n",
+        copies() ? value_type() : std::string(memory_type(product_.stored)), copies());
+    if (is_open_) return text + "  int64_t channel, at[3];\n};\n";
+    return text + fmt::format(
+                      "  static constexpr int64_t channel = {};\n"
+                      "  static constexpr int64_t at[3] = {};\n}};\n",
+                      source_channel(), list(source_at()));
+  }
+
+  // The images of a call.
+  std::string print_images() const {
+    if (!is_open_) return "KILN_INLINE Images images_of(const int64_t*) { return {}; }\n";
     return fmt::format(
-        "struct Source {{\n  using stored = {};\n  static constexpr bool padded = {};\n"
-        "  static constexpr int64_t channel = {};\n  static constexpr int64_t at[3] = {};\n}};\n",
-        copies() ? value_type() : std::string(memory_type(product_.stored)), copies(),
-        copies() ? problem_.plane() : problem_.x_channel, list(copies() ? dense : problem_.x_at));
+        "KILN_INLINE Images images_of(const int64_t* dims) {{\n{}"
+        "  return {{{{{}, {}, {}, {}, {}, {}}}, {{{}, {}}}}};\n}}\n",
+        symbol_values(graph_), image_.positions, image_.channel, list(image_.in), list(image_.out),
+        list(problem_.sized_reach()), list(image_.at), source_channel(), list(source_at()));
   }
 
   // Takes the sums of one vector of positions to the output.
@@ -140,7 +181,7 @@ class ConvolutionKernel {
     const std::vector<Index> at = {
         scalar("image", problem_.images),
         Index(scalar("group", problem_.groups)) * product_.m + scalar("row", product_.m),
-        LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, product_.n}};
+        LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, image_.positions}};
     printer.store(0, at);
     const std::string kernel = printer.take(Level::kKernel, 4);
     const std::string outer = printer.take(Level::kOuter, 4);
@@ -166,7 +207,7 @@ class ConvolutionKernel {
   int64_t packed_weight() const {
     return schedule_.a_packed ? ceil_div(product_.m, schedule_.mr) * schedule_.mr * product_.k : 0;
   }
-  int64_t copied_x() const { return problem_.channels * problem_.plane(); }
+  Dim copied_x() const { return problem_.sized_plane() * problem_.channels; }
   // Vectors of the last rows read past the end of a copy.
   int64_t slack() const { return schedule_.nr * problem_.stride[2]; }
 
@@ -189,11 +230,12 @@ class ConvolutionKernel {
     }
     source.text += print_multiply();
     source.recipe.phases.push_back(
-        {"multiply", Grid(batches() * (row_blocks() * column_blocks()))});
+        {"multiply", Grid({{batches() * row_blocks(), 1}, {image_.positions, block_columns()}})});
     const Dim field = schedule_.x_from == XFrom::kField ? batches() * copied_x() + slack() : Dim(0);
     source.recipe.workspace_bytes = (field + problem_.groups * packed_weight()) * value_bytes();
     source.recipe.scratch_bytes =
-        (tile_elements() + (schedule_.x_from == XFrom::kBlock ? copied_x() + slack() : 0)) *
+        (tile_elements() +
+         (schedule_.x_from == XFrom::kBlock ? copied_x().constant() + slack() : 0)) *
         value_bytes();
   }
 
@@ -217,8 +259,9 @@ class ConvolutionKernel {
                   schedule_.mr, product_.m, schedule_.mr, schedule_.mr, schedule_.mr);
     return fmt::format(
         R"(
-extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t end, void* workspace,
-                     void*) {{
+extern "C" void pack(void* const* args, [[maybe_unused]] const int64_t* dims, int64_t begin,
+                     int64_t end, void* workspace, void*) {{
+{symbols}  [[maybe_unused]] const Images images = images_of(dims);
   Value* const weights = static_cast<Value*>(workspace);
   [[maybe_unused]] Value* const field = weights + {weights};
   for (int64_t i = begin; i < end; ++i) {{
@@ -230,8 +273,8 @@ extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t e
       {pack_weight};
     }} else {{
       const int64_t channel = i - {weight_pieces}, batch = channel / {channels};
-      copy_field(Problem::x(args, batch) + channel % {channels} * Geometry::x_channel,
-                 field + channel * {plane});
+      images.copy_field(Problem::x({x_arguments}, batch) + channel % {channels} * images.x_channel,
+                        field + channel * {plane});
     }}
   }}
 }}
@@ -240,11 +283,13 @@ extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t e
         fmt::arg("weight_pieces", weight_pieces()),
         fmt::arg("pieces_a_group", std::max<int64_t>(1, weight_pieces() / problem_.groups)),
         fmt::arg("weight", packed_weight()), fmt::arg("pack_weight", pack_weight),
-        fmt::arg("channels", problem_.channels), fmt::arg("plane", problem_.plane()));
+        fmt::arg("channels", problem_.channels), fmt::arg("plane", problem_.sized_plane()),
+        fmt::arg("symbols", is_open_ ? symbol_values(graph_) : ""),
+        fmt::arg("x_arguments", x_arguments()));
   }
 
   std::string print_multiply() const {
-    std::string x = "Problem::x(args, batch)";
+    std::string x = fmt::format("Problem::x({}, batch)", x_arguments());
     if (schedule_.x_from == XFrom::kField)
       x = fmt::format("static_cast<const Field*>(workspace) + {} + batch * {}",
                       problem_.groups * packed_weight(), copied_x());
@@ -254,8 +299,8 @@ extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t e
       copy = fmt::format(
           "    Value* const field = tiles + {};\n"
           "    for (int64_t channel = 0; channel < {}; ++channel)\n"
-          "      copy_field(Problem::x(args, batch) + channel * Geometry::x_channel,\n"
-          "                 field + channel * {});\n",
+          "      images.copy_field(Problem::x(args, batch) + channel * images.x_channel,\n"
+          "                        field + channel * {});\n",
           tile_elements(), problem_.channels, problem_.plane());
     }
     const std::string weights =
@@ -264,8 +309,9 @@ extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t e
                            : fmt::format("Problem::a(args, batch % {})", problem_.groups);
     return fmt::format(
         R"(
-extern "C" void multiply(void* const* args, const int64_t*{dims}, int64_t begin, int64_t end,
-                         [[maybe_unused]] void* workspace, void* scratch) {{
+extern "C" void multiply(void* const* args, [[maybe_unused]] const int64_t* dims, int64_t begin,
+                         int64_t end, [[maybe_unused]] void* workspace, void* scratch) {{
+{symbols}  const Images images = images_of(dims);
   const Epilogue epilogue{{args{passed}}};
   Value* const tiles = static_cast<Value*>(scratch);
   for (int64_t place = begin; place < end; ++place) {{
@@ -273,14 +319,15 @@ extern "C" void multiply(void* const* args, const int64_t*{dims}, int64_t begin,
     const int64_t row = within % {row_blocks} * Tiling::block_rows;
     const int64_t column = within / {row_blocks} * Tiling::block_columns;
     const Block block = {{batch, row, smaller(row + Tiling::block_rows, Problem::m), column,
-                         smaller(column + Tiling::block_columns, Problem::n)}};
-{copy}    {run}({weights}, {x}, block, tiles, epilogue);
+                         smaller(column + Tiling::block_columns, images.positions)}};
+{copy}    images.{run}({weights}, {x}, block, tiles, epilogue);
   }}
 }}
 )",
-        fmt::arg("dims", is_sized() ? " dims" : ""), fmt::arg("passed", is_sized() ? ", dims" : ""),
-        fmt::arg("blocks", row_blocks() * column_blocks()), fmt::arg("row_blocks", row_blocks()),
-        fmt::arg("copy", copy),
+        fmt::arg("symbols", is_open_ ? symbol_values(graph_) : ""),
+        fmt::arg("passed", is_sized() ? ", dims" : ""),
+        fmt::arg("blocks", fmt::format("({} * {})", row_blocks(), column_blocks())),
+        fmt::arg("row_blocks", row_blocks()), fmt::arg("copy", copy),
         fmt::arg("run", schedule_.slide ? "slide_block" : "multiply_windows"),
         fmt::arg("weights", weights), fmt::arg("x", x));
   }
@@ -290,6 +337,8 @@ extern "C" void multiply(void* const* args, const int64_t*{dims}, int64_t begin,
   const ConvolutionSchedule schedule_;
   const ConvolutionProblem& problem_;
   const MatmulProblem& product_;
+  const SizedImages& image_;
+  const bool is_open_;  // the images' sizes: convolution.h says what that changes
 };
 
 }  // namespace
@@ -302,7 +351,11 @@ Result<Source> lower_convolution(const Graph& graph, const ConvolutionSchedule& 
   if (!fits(schedule, problem))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + schedule.to_schedule().to_string());
-  const Shape space = {problem.images, problem.groups * product.m, product.n};
+  if (!problem.sized.is_constant() && (schedule.slide || schedule.x_from == XFrom::kBlock))
+    return fail(
+        Code::kUnsupported,
+        "convolutions of images of any size are written without sliding or copies of blocks");
+  const Shape space = {problem.images, problem.groups * product.m, problem.sized.positions};
   TRY(const EpilogueGraph epilogue, epilogue_graph(graph, product.product, space));
   return ConvolutionKernel(graph, epilogue, problem, schedule).print();
 }

@@ -25,9 +25,11 @@ class CudaConvolutionKernel {
         schedule_(schedule),
         problem_(problem),
         product_(problem.product),
-        lanes_(product_lanes(graph, product_.n)),
+        positions_(problem.sized.positions),
+        is_open_(!problem.sized.is_constant()),
+        lanes_(product_lanes(graph, known_factor(positions_))),
         tile_rows_(ceil_div(product_.m, schedule.bm)),
-        tile_columns_(ceil_div(product_.n, schedule.bn)),
+        tile_columns_(ceil_text(positions_, schedule.bn)),
         steps_(ceil_div(product_.k, schedule.bk)),
         batches_(problem.images * problem.groups) {}
 
@@ -40,7 +42,8 @@ class CudaConvolutionKernel {
     source.text += cuda_kernel("multiply", graph_, schedule_.threads(),
                                blocks_an_sm(schedule_, product_), print_multiply());
     source.recipe.phases.push_back(
-        {"multiply", Grid(batches_ * (tile_rows_ * tile_columns_ * schedule_.splits)),
+        {"multiply",
+         Grid({{batches_ * (tile_rows_ * schedule_.splits), 1}, {positions_, schedule_.bn}}),
          schedule_.threads(), 1, schedule_.shared_bytes(product_)});
     if (schedule_.splits > 1) {
       source.text += cuda_kernel("finish", graph_, kFinishThreads, 1, print_finish());
@@ -53,7 +56,14 @@ class CudaConvolutionKernel {
   }
 
  private:
-  // REQUIRES: the number of images is known, as where sums are split.
+  // What divides a number of positions, whatever it is, as far as vectors go.
+  static int64_t known_factor(const Dim& positions) {
+    if (positions.is_constant()) return positions.constant();
+    int64_t power = 1;
+    while (power < 16 && is_multiple(positions, power * 2)) power *= 2;
+    return power;
+  }
+  // REQUIRES: the number of images and their sizes are known, as where sums are split.
   int64_t elements() const { return product_.batches * product_.m * product_.n; }
 
   // "depth / 9 % 3": coordinates of the depth, channel first.
@@ -101,27 +111,57 @@ class CudaConvolutionKernel {
 
   std::string print_windows() const {
     const ConvolutionProblem& p = problem_;
-    std::string text = fmt::format(
-        "struct WindowMap {{\n  using stored = {};\n  static constexpr int lines = {}, depth = "
-        "{};\n"
+    const SizedImages& x = p.sized;
+    std::string text =
+        fmt::format("struct WindowMap {{\n  using stored = {};\n", memory_type(product_.stored));
+    // A value knows its sizes by the names that they have in the kernel.
+    text += is_open_ ? fmt::format(
+                           "  const stored* from;\n  int lines{};\n  static constexpr int depth "
+                           "= {};\n",
+                           symbols(", "), product_.k)
+                     : fmt::format("  static constexpr int lines = {}, depth = {};\n", product_.n,
+                                   product_.k);
+    text += fmt::format(
         "  static constexpr bool depth_inner = false;\n"
-        "  KILN_INLINE bool locate(int position, int depth, index_t& at) {{\n",
-        memory_type(product_.stored), product_.n, product_.k);
+        "  {} bool locate(int position, int depth, index_t& at){} {{\n",
+        is_open_ ? "KILN_MEMBER" : "KILN_INLINE", is_open_ ? " const" : "");
     text += depth_coordinates();
-    const std::string places[3] = {fmt::format("position / {}", p.out[1] * p.out[2]),
-                                   fmt::format("position / {} % {}", p.out[2], p.out[1]),
-                                   fmt::format("position % {}", p.out[2])};
+    const std::string places[3] = {fmt::format("position / {}", x.out[1] * x.out[2]),
+                                   fmt::format("position / {} % {}", x.out[2], x.out[1]),
+                                   fmt::format("position % {}", x.out[2])};
     const char* const depth[3] = {"d", "h", "w"};
-    std::string at = fmt::format("static_cast<index_t>(c) * {}", p.x_channel), inside;
+    std::string at = fmt::format("static_cast<index_t>(c) * {}", x.channel), inside;
     for (size_t i = 0; i < 3; ++i) {
       text += fmt::format("    const int x{} = ({}) * {} + {} * {} - {};\n", i, places[i],
                           p.stride[i], depth[i], p.dilation[i], p.low[i]);
-      at += fmt::format(" + static_cast<index_t>(x{}) * {}", i, p.x_at[i]);
-      inside += fmt::format("{}static_cast<unsigned>(x{}) < {}u", i == 0 ? "" : " && ", i, p.in[i]);
+      at += fmt::format(" + static_cast<index_t>(x{}) * {}", i, x.at[i]);
+      inside +=
+          fmt::format("{}static_cast<unsigned>(x{}) < {}", i == 0 ? "" : " && ", i,
+                      x.in[i].is_constant() ? fmt::format("{}u", x.in[i].constant())
+                                            : fmt::format("static_cast<unsigned>({})", x.in[i]));
     }
     return text +
            fmt::format("    at = {};\n    return {};\n  }}\n}};\nusing B = Gathered<WindowMap>;\n",
                        at, inside);
+  }
+
+  // Each behind `before`: ", s0, s1".
+  std::string symbols(std::string_view before) const {
+    std::string text;
+    for (size_t i = 0; i < graph_.symbols().size(); ++i) text += fmt::format("{}s{}", before, i);
+    return text;
+  }
+
+  // The image of batch number `batch`, with its sizes.
+  std::string print_open_image() const {
+    const SizedImages& x = problem_.sized;
+    std::string text = fmt::format(
+        "  B b;\n  b.from = in{} + ({} + image * {} + group * {});\n"
+        "  b.lines = static_cast<int>({});\n",
+        product_.b.input, x.offset, x.image, x.group, positions_);
+    for (size_t i = 0; i < graph_.symbols().size(); ++i)
+      text += fmt::format("  b.s{0} = static_cast<int>(s{0});\n", i);
+    return text;
   }
 
   // Pointers `a` and `b` to the weights and the image of batch number `batch`.
@@ -130,9 +170,11 @@ class CudaConvolutionKernel {
         fmt::format("  [[maybe_unused]] const index_t image = batch / {}, group = batch % {};\n",
                     problem_.groups, problem_.groups);
     for (const auto& [name, operand] : {std::pair{"a", &product_.a}, std::pair{"b", &product_.b}})
-      text += fmt::format("  const {}* {} = in{} + ({}L + image * {}L + group * {}L);\n",
-                          memory_type(product_.stored), name, operand->input, operand->offset,
-                          operand->batch_strides[0], operand->batch_strides[1]);
+      text += is_open_ && operand == &product_.b
+                  ? print_open_image()
+                  : fmt::format("  const {}* {} = in{} + ({}L + image * {}L + group * {}L);\n",
+                                memory_type(product_.stored), name, operand->input, operand->offset,
+                                operand->batch_strides[0], operand->batch_strides[1]);
     return text;
   }
 
@@ -150,7 +192,7 @@ class CudaConvolutionKernel {
         scalar("image", Level::kKernel, problem_.images),
         scalar("group", Level::kKernel, problem_.groups) * product_.m +
             scalar("row", Level::kOuter, product_.m),
-        LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, product_.n, lanes_}};
+        LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, positions_, lanes_}};
     printer.store(0, at);
     EpilogueText text;
     text.once = printer.take(Level::kKernel, 2);
@@ -163,7 +205,9 @@ class CudaConvolutionKernel {
   }
 
   std::string print_multiply() const {
-    const int64_t tiles = tile_rows_ * tile_columns_;
+    const std::string tiles = positions_.is_constant()
+                                  ? std::to_string(tile_rows_ * ceil_div(product_.n, schedule_.bn))
+                                  : fmt::format("({} * {})", tile_rows_, tile_columns_);
     const int64_t split_steps = ceil_div(steps_, schedule_.splits);
     const bool splits = schedule_.splits > 1;
     const bool repairs = matmul_core(product_) == MatmulCore::kF32 && !splits;
@@ -173,8 +217,10 @@ class CudaConvolutionKernel {
         "  const int split = {}, batch = block / {} % {};\n"
         "  const TilePlace tile(block % {}, {}, {}, {});\n"
         "  const int row0 = tile.row * Tiling::rows, column0 = tile.column * Tiling::columns;\n",
-        splits ? fmt::format("block / {}", tiles * product_.batches) : "0", tiles, batches_, tiles,
-        tile_rows_, tile_columns_, schedule_.group);
+        splits ? fmt::format("block / {}",
+                             tile_rows_ * ceil_div(product_.n, schedule_.bn) * product_.batches)
+               : "0",
+        tiles, batches_, tiles, tile_rows_, tile_columns_, schedule_.group);
     text += print_operands();
     text += fmt::format(
         "  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n"
@@ -189,7 +235,7 @@ class CudaConvolutionKernel {
         "    const index_t row = row0 + tile_row, column = column0 + tile_column;\n"
         "    if (row >= {} || column >= {}) continue;\n"
         "    const Vec<Value> sums = {};\n",
-        schedule_.threads(), product_.m, product_.n,
+        schedule_.threads(), product_.m, positions_,
         repairs
             ? "staged_gathered_sums<Tiling, A, B>(shared_memory(), tile_row, tile_column, a, b, "
               "row, column)"
@@ -222,8 +268,12 @@ class CudaConvolutionKernel {
   const CudaMatmulSchedule schedule_;
   const ConvolutionProblem& problem_;
   const MatmulProblem& product_;
+  const Dim positions_;
+  const bool is_open_;  // the images' sizes: see convolution.cuh
   const int lanes_;
-  const int64_t tile_rows_, tile_columns_, steps_;
+  const int64_t tile_rows_;
+  const std::string tile_columns_;
+  const int64_t steps_;
   const Dim batches_;  // matrices: a group of an image each
 };
 
@@ -237,10 +287,10 @@ Result<Source> lower_cuda_convolution(const Graph& graph, const CudaMatmulSchedu
   if (!fits(schedule, product))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + schedule.to_schedule().to_string());
-  if (!problem.images.is_constant() && schedule.splits > 1)
+  if (!graph.symbols().empty() && schedule.splits > 1)
     return fail(Code::kUnsupported,
-                "CUDA kernels of convolutions of any number of images are written without splits");
-  const Shape space = {problem.images, problem.groups * product.m, product.n};
+                "CUDA kernels of convolutions of any images are written without splits");
+  const Shape space = {problem.images, problem.groups * product.m, problem.sized.positions};
   TRY(const EpilogueGraph epilogue, epilogue_graph(graph, product.product, space));
   return CudaConvolutionKernel(graph, epilogue, problem, schedule).print();
 }

@@ -54,6 +54,9 @@ TEST(Dim, LowerBoundHoldsOverTheRange) {
   const auto range = [](SymbolId) { return SymbolRange{2, 10}; };
   EXPECT_EQ((Dim(3) * s0 - s1).lower_bound(range), -4);
   EXPECT_EQ((s0 * s1 - Dim(4)).lower_bound(range), 0);
+  // A product of two that are at least 1, which is not seen term by term.
+  EXPECT_EQ(((s0 - Dim(1)) * (s1 - Dim(1))).lower_bound(range), 1);
+  EXPECT_LE(((s0 - Dim(3)) * (s1 - Dim(1))).lower_bound(range), -9);
 }
 
 }  // namespace

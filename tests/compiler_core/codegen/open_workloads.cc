@@ -97,6 +97,15 @@ s0 = symbol 0..40 hint 8
 %2 = convolution %0 %1 stride=[1,1] dilation=[1,1] low=[1,1] high=[1,1] groups=1 : f32[s0,10,9,11]
 return %2
 )"},
+      {"convolution of images of any size", kConvolution, kLength, R"(kiln.graph 1
+s0 = symbol 1..150 hint 12
+s1 = symbol 1..150 hint 10
+%0 = input 0 : bf16[2,8,2*s0,2*s1]
+%1 = input 1 : bf16[16,8,3,3]
+%2 = convolution %0 %1 stride=[2,2] dilation=[1,1] low=[1,1] high=[1,1] groups=1 : f32[2,16,s0,s1]
+%3 = cast %2 : bf16[2,16,s0,s1]
+return %3
+)"},
       {"running sum of a batch", kScan, kBatch, R"(kiln.graph 1
 s0 = symbol 0..300 hint 24
 %0 = input 0 : f32[s0,50]

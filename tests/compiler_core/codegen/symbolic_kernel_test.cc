@@ -348,11 +348,43 @@ Workload convolution(int64_t groups, int64_t window, int64_t stride) {
   return made->workload;
 }
 
+// x [2, 6, h, w] of any size that the stride divides; what is added has a value for each column.
+Workload any_images(DType dtype, int64_t groups, int64_t window, int64_t stride, int64_t zeros) {
+  GraphBuilder b;
+  const Dim h = Dim::symbol(b.symbol({2, 500}, 12)) * stride;
+  const Dim w = Dim::symbol(b.symbol({2, 500}, 10)) * stride;
+  const NodeId x = b.input(dtype, {2, 6, h, w});
+  const NodeId weight = b.input(dtype, {10 * groups, 6 / groups, window, window});
+  const NodeId y =
+      b.convolution(x, weight, {{stride, stride}, {1, 1}, {zeros, zeros}, {zeros, zeros}, groups});
+  const NodeId column = b.input(b.dtype(y), {b.shape(y)[3]});
+  const auto graph = b.finish({b.binary(Op::kAdd, y, b.broadcast(column, Shape(b.shape(y))))});
+  EXPECT_TRUE(graph) << graph.error().message;
+  const auto made = make_workload(*graph);
+  EXPECT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->workload.family, Family::kConvolution);
+  return made->workload;
+}
+
 TEST(SymbolicConvolution, AgreesForAnyNumberOfImages) {
   const Sizes sizes = {{0}, {1}, {2}, {7}, {33}};
   EXPECT_EQ(check_on_host(convolution(1, 3, 1), sizes, 4), "");
   EXPECT_EQ(check_on_host(convolution(2, 3, 2), sizes, 1), "");
   EXPECT_EQ(check_on_host(convolution(6, 1, 2), sizes, 1), "");
+}
+
+TEST(SymbolicConvolution, AgreesForImagesOfAnySize) {
+  const Sizes sizes = {{3, 2}, {2, 3}, {9, 11}, {4, 33}, {50, 17}};
+  EXPECT_EQ(check_on_host(any_images(DType::kF32, 1, 3, 1, 1), sizes, 3), "");
+  EXPECT_EQ(check_on_host(any_images(DType::kF32, 2, 3, 2, 1), sizes, 1), "");
+  EXPECT_EQ(check_on_host(any_images(DType::kBF16, 6, 2, 1, 0), sizes, 2), "");
+}
+
+TEST(CudaSymbolicConvolution, AgreesForImagesOfAnySize) {
+  const Sizes sizes = {{3, 2}, {2, 3}, {9, 11}, {4, 33}, {50, 17}};
+  EXPECT_EQ(check_on_gpu(any_images(DType::kF32, 1, 3, 1, 1), sizes, 2), "");
+  EXPECT_EQ(check_on_gpu(any_images(DType::kBF16, 2, 3, 2, 1), sizes, 2), "");
+  EXPECT_EQ(check_on_gpu(any_images(DType::kF16, 1, 2, 1, 0), sizes, 1), "");
 }
 
 TEST(CudaSymbolicConvolution, AgreesForAnyNumberOfImages) {

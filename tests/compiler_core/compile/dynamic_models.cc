@@ -5,6 +5,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/convolution.h"
 
 namespace kiln::testing {
 namespace {
@@ -69,12 +70,13 @@ class Model : public GraphBuilder {
   // 3 x 3 windows, every second one.
   NodeId max_pool(NodeId x) {
     const Shape shape_of_x = shape(x);
-    const int64_t h = shape_of_x[2].constant(), w = shape_of_x[3].constant();
+    const Dim &h = shape_of_x[2], &w = shape_of_x[3];
     const NodeId field = pad(x, {0, 0, 1, 1}, {0, 0, 1, 1}, constant_bits(kF32, -INFINITY));
-    const int64_t width = w + 2, plane = (h + 2) * width;
-    const NodeId windows =
-        view(field, {shape_of_x[0], shape_of_x[1], (h - 1) / 2 + 1, (w - 1) / 2 + 1, 3, 3},
-             {shape_of_x[1] * plane, plane, 2 * width, 2, width, 1}, 0);
+    const Dim width = w + 2, plane = (h + 2) * width;
+    const NodeId windows = view(
+        field,
+        {shape_of_x[0], shape_of_x[1], *count_windows(h - 1, 2), *count_windows(w - 1, 2), 3, 3},
+        {shape_of_x[1] * plane, plane, width * 2, 2, width, 1}, 0);
     return reduce(Op::kReduceMax, windows, {4, 5});
   }
   NodeId average_pool(NodeId x) {
@@ -160,6 +162,19 @@ NormalForm convolutional_network() {
   x = m.average_pool(x);
   x = m.reshape(x, {m.shape(x)[0], 16});
   return m.done({m.linear(x, 10)});
+}
+
+NormalForm network_of_any_image() {
+  Model m;
+  const Dim batch = m.size(64, 2), h = m.size(60, 3), w = m.size(60, 4);
+  NodeId x = m.input(kF32, {batch, 3, h * 4, w * 4});
+  x = m.max_pool(m.relu(m.batch_norm(m.convolve(x, 8, 3, 1))));
+  const NodeId shortcut = m.batch_norm(m.convolve(x, 16, 1, 1));
+  x = m.relu(m.binary(Op::kAdd, m.batch_norm(m.convolve(x, 16, 3, 1)), shortcut));
+  x = m.relu(m.batch_norm(m.convolve(x, 16, 3, 2, 16)));
+  const NodeId small = m.with(Op::kAdd, x, m.input(kF32, {16, h, w}));
+  const NodeId most = m.reduce(Op::kReduceMax, small, {2, 3});
+  return m.done({m.linear(most, 10), small});
 }
 
 NormalForm embedding_loss() {

@@ -13,6 +13,8 @@ namespace kiln::testing {
 // Of any batch: a stem, a residual of a strided window and a 1 x 1 shortcut, channels on their own,
 // a classifier.
 NormalForm convolutional_network();
+// Of any batch of images whose sides are any multiples of 4: as it, with the greatest of a channel.
+NormalForm network_of_any_image();
 // Of any batch and length.
 NormalForm embedding_loss();
 NormalForm embedding_of_fixed_positions();

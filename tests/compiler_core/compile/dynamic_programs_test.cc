@@ -88,6 +88,12 @@ TEST(DynamicPrograms, AConvolutionalNetworkOfAnyBatch) {
   expect_as_few_launches(form, {8});
 }
 
+TEST(DynamicPrograms, AConvolutionalNetworkOfAnyImage) {
+  const NormalForm form = testing::network_of_any_image();
+  expect_right(form, {{1, 1, 1}, {2, 3, 4}, {3, 1, 9}, {1, 17, 5}});
+  expect_right_on_gpu(form, {{1, 1, 1}, {2, 5, 3}});
+}
+
 TEST(DynamicPrograms, ALossOverAnEmbedding) {
   expect_right(testing::embedding_loss(), {{1, 1}, {2, 128}, {7, 5}, {1, 129}});
 }

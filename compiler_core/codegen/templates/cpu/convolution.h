@@ -6,25 +6,25 @@
 //   struct Problem   as for a matmul
 //   struct Tiling    as for a matmul, and a_packed: weights are read from panels, else in place;
 //                    weight: their type; tiles: how many of a block wait for more depth
-//   struct Geometry  channels, and with one entry for each of three spatial axes: in, out, window,
-//                    stride, dilation, low (zeros before x), field (x with the zeros that windows
-//                    reach); x_channel, x_at, w_channel, w_at: strides of x and of the weight
+//   struct Geometry  channels, positions (of the result), and with one entry for each of three
+//                    spatial axes: in, out, window, stride, dilation, low (zeros before x), field
+//                    (x with the zeros that windows reach); x_channel, x_at, w_channel, w_at:
+//                    strides of x and of the weight
 //   struct Source    where windows are read from: type stored, strides channel and at[3]
 //
+// What is known at the call only is a member of theirs, all else a static constant.
+//
 // Windows are read from x itself when none of them reaches beyond it; otherwise from a copy of x
-// with its zeros, converted. Two ways to multiply: multiply_windows() gathers a block's windows into
-// panels first, which suits every shape; slide_block() reads vectors of x as they lie, which suits
-// long rows and few results a position.
+// with its zeros, converted. Two ways to multiply: multiply_windows() gathers a block's windows
+// into panels first, which suits every shape; slide_block() reads vectors of x as they lie, which
+// suits long rows and few results a position.
 namespace {
 
 using Field = Source::stored;
 
-template <int64_t STEP, class T, class Live>
-KILN_INLINE Real load_along(const T* p, Live live) {
-  if constexpr (STEP == 1)
-    return load(p, live);
-  else
-    return load_strided(p, STEP, live);
+template <class T, class Live>
+KILN_INLINE Real load_along(int64_t step, const T* p, Live live) {
+  return step == 1 ? load(p, live) : load_strided(p, step, live);
 }
 
 // ---- Packing ----
@@ -44,34 +44,6 @@ KILN_INLINE void pack_weight_panel(const Stored* from, int64_t live, Value* pane
 
 KILN_INLINE void fill_zeros(Value* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = Value{};
-}
-
-// One row of x, from its place 0, to a row of the field.
-KILN_INLINE void copy_row(const Stored* from, Value* to) {
-  const int64_t low = smaller(Geometry::low[2], Geometry::field[2]);
-  const int64_t end = smaller(Geometry::low[2] + Geometry::in[2], Geometry::field[2]);
-  fill_zeros(to, low);
-  int64_t i = low;
-  for (; i + LANES <= end; i += LANES)
-    store(to + i, load_along<Geometry::x_at[2]>(from + (i - low) * Geometry::x_at[2], AllLanes{}),
-          AllLanes{});
-  if (i < end) {
-    const SomeLanes live{end - i};
-    store(to + i, load_along<Geometry::x_at[2]>(from + (i - low) * Geometry::x_at[2], live), live);
-  }
-  fill_zeros(to + end, Geometry::field[2] - end);
-}
-
-// One channel of x with its zeros.
-KILN_INLINE void copy_field(const Stored* from, Value* to) {
-  for (int64_t d = 0; d < Geometry::field[0]; ++d)
-    for (int64_t h = 0; h < Geometry::field[1]; ++h, to += Geometry::field[2]) {
-      const int64_t x_d = d - Geometry::low[0], x_h = h - Geometry::low[1];
-      if (x_d < 0 || x_d >= Geometry::in[0] || x_h < 0 || x_h >= Geometry::in[1])
-        fill_zeros(to, Geometry::field[2]);
-      else
-        copy_row(from + x_d * Geometry::x_at[0] + x_h * Geometry::x_at[1], to);
-    }
 }
 
 // ---- Multiplying ----
@@ -107,14 +79,6 @@ KILN_INLINE void store_tile(const Real (&sums)[Tiling::rows][VECTORS], Value* ti
       store(tile + r * Tiling::columns + v * LANES, sums[r][v], AllLanes{});
 }
 
-// Where position `position` of the result reads its window from.
-KILN_INLINE int64_t window_at(int64_t position) {
-  const int64_t w = position % Geometry::out[2], h = position / Geometry::out[2] % Geometry::out[1],
-                d = position / (Geometry::out[2] * Geometry::out[1]);
-  return d * Geometry::stride[0] * Source::at[0] + h * Geometry::stride[1] * Source::at[1] +
-         w * Geometry::stride[2] * Source::at[2];
-}
-
 // Walks the depth: channels and the places of the window.
 struct DepthWalk {
   int64_t c, d, h, w;
@@ -123,10 +87,6 @@ struct DepthWalk {
                       all = Geometry::window[0] * plane;
     return {depth / all, depth / plane % Geometry::window[0], depth / width % Geometry::window[1],
             depth % width};
-  }
-  __attribute__((always_inline)) int64_t offset() const {
-    return c * Source::channel + d * Geometry::dilation[0] * Source::at[0] +
-           h * Geometry::dilation[1] * Source::at[1] + w * Geometry::dilation[2] * Source::at[2];
   }
   __attribute__((always_inline)) void advance() {
     if (++w < Geometry::window[2]) return;
@@ -138,31 +98,6 @@ struct DepthWalk {
     ++c;
   }
 };
-
-// The windows of Tiling::columns positions, `depth` deep from `p` on, as a panel. Positions that do
-// not exist repeat the last one.
-KILN_INLINE void pack_windows(const Field* x, int64_t column, int64_t p, int64_t depth,
-                              Value* panel) {
-  constexpr int64_t vectors = Tiling::columns / LANES;
-  int64_t place[Tiling::columns];
-  bool together[vectors];
-  for (int64_t i = 0; i < Tiling::columns; ++i)
-    place[i] = window_at(smaller(column + i, Problem::n - 1));
-  for (int64_t v = 0; v < vectors; ++v)
-    together[v] = place[v * LANES + LANES - 1] - place[v * LANES] == LANES - 1;
-  DepthWalk walk = DepthWalk::from(p);
-  for (int64_t i = 0; i < depth; ++i, panel += Tiling::columns, walk.advance()) {
-    const Field* from = x + walk.offset();
-#pragma GCC unroll 8
-    for (int64_t v = 0; v < vectors; ++v) {
-      const int64_t* at = place + v * LANES;
-      const Real y = together[v] ? load(from + at[0], AllLanes{})
-                                 : load_each(from, [at](int l) KILN_LAMBDA { return at[l]; },
-                                             AllLanes{});
-      store(panel + v * LANES, y, AllLanes{});
-    }
-  }
-}
 
 KILN_INLINE void multiply_panel(const Weights::stored* a, const Value* b, int64_t depth, bool first,
                                 Value* tile) {
@@ -201,85 +136,165 @@ KILN_INLINE void finish_tile(const Value* tile, const Block& block, int64_t row,
   }
 }
 
-template <class Epilogue>
-KILN_INLINE void multiply_windows(const Weights::stored* weights, const Field* x,
-                                  const Block& block, Value* scratch, const Epilogue& epilogue) {
-  constexpr int64_t MR = Tiling::rows, NR = Tiling::columns;
-  Value* const slab = scratch + Tiling::tiles * Tiling::rows * Tiling::columns;
-  for (int64_t p = 0; p < Problem::k; p += Tiling::depth) {
-    const int64_t depth = smaller(Problem::k - p, Tiling::depth);
-    Value* panel = slab;
-    for (int64_t column = block.column_begin; column < block.column_end; column += NR) {
-      pack_windows(x, column, p, depth, panel);
-      panel += NR * Tiling::depth;
+// Images of one geometry, and what is computed from them.
+struct Images : Geometry, Source {
+  // One row of x, from its place 0, to a row of the field.
+  __attribute__((always_inline)) void copy_row(const Stored* from, Value* to) const {
+    const int64_t low = smaller(Geometry::low[2], Geometry::field[2]);
+    const int64_t end = smaller(Geometry::low[2] + Geometry::in[2], Geometry::field[2]);
+    fill_zeros(to, low);
+    int64_t i = low;
+    for (; i + LANES <= end; i += LANES)
+      store(to + i, load_along(Geometry::x_at[2], from + (i - low) * Geometry::x_at[2], AllLanes{}),
+            AllLanes{});
+    if (i < end) {
+      const SomeLanes live{end - i};
+      store(to + i, load_along(Geometry::x_at[2], from + (i - low) * Geometry::x_at[2], live),
+            live);
     }
-    Value* tile = scratch;
-    panel = slab;
-    for (int64_t column = block.column_begin; column < block.column_end; column += NR) {
-      for (int64_t row = block.row_begin; row < block.row_end; row += MR) {
-        multiply_panel(Weights::at(weights, row) + p * Weights::depth, panel, depth, p == 0, tile);
-        if (p + Tiling::depth >= Problem::k)
-          finish_tile(tile, block, row, column, smaller(block.column_end - column, NR), epilogue);
-        if (Tiling::tiles > 1) tile += MR * NR;
+    fill_zeros(to + end, Geometry::field[2] - end);
+  }
+
+  // One channel of x with its zeros.
+  __attribute__((always_inline)) void copy_field(const Stored* from, Value* to) const {
+    for (int64_t d = 0; d < Geometry::field[0]; ++d)
+      for (int64_t h = 0; h < Geometry::field[1]; ++h, to += Geometry::field[2]) {
+        const int64_t x_d = d - Geometry::low[0], x_h = h - Geometry::low[1];
+        if (x_d < 0 || x_d >= Geometry::in[0] || x_h < 0 || x_h >= Geometry::in[1])
+          fill_zeros(to, Geometry::field[2]);
+        else
+          copy_row(from + x_d * Geometry::x_at[0] + x_h * Geometry::x_at[1], to);
       }
-      panel += NR * Tiling::depth;
+  }
+
+  // Where position `position` of the result reads its window from.
+  __attribute__((always_inline)) int64_t window_at(int64_t position) const {
+    const int64_t w = position % Geometry::out[2],
+                  h = position / Geometry::out[2] % Geometry::out[1],
+                  d = position / (Geometry::out[2] * Geometry::out[1]);
+    return d * Geometry::stride[0] * Source::at[0] + h * Geometry::stride[1] * Source::at[1] +
+           w * Geometry::stride[2] * Source::at[2];
+  }
+
+  // From the window's place 0 of channel 0 on.
+  __attribute__((always_inline)) int64_t offset(const DepthWalk& walk) const {
+    return walk.c * Source::channel + walk.d * Geometry::dilation[0] * Source::at[0] +
+           walk.h * Geometry::dilation[1] * Source::at[1] +
+           walk.w * Geometry::dilation[2] * Source::at[2];
+  }
+
+  // The windows of Tiling::columns positions, `depth` deep from `p` on, as a panel. Positions that
+  // do not exist repeat the last one.
+  __attribute__((always_inline)) void pack_windows(const Field* x, int64_t column, int64_t p,
+                                                   int64_t depth, Value* panel) const {
+    constexpr int64_t vectors = Tiling::columns / LANES;
+    int64_t place[Tiling::columns];
+    bool together[vectors];
+    for (int64_t i = 0; i < Tiling::columns; ++i)
+      place[i] = window_at(smaller(column + i, Geometry::positions - 1));
+    for (int64_t v = 0; v < vectors; ++v)
+      together[v] = place[v * LANES + LANES - 1] - place[v * LANES] == LANES - 1;
+    DepthWalk walk = DepthWalk::from(p);
+    for (int64_t i = 0; i < depth; ++i, panel += Tiling::columns, walk.advance()) {
+      const Field* from = x + offset(walk);
+#pragma GCC unroll 8
+      for (int64_t v = 0; v < vectors; ++v) {
+        const int64_t* at = place + v * LANES;
+        const Real y = together[v]
+                           ? load(from + at[0], AllLanes{})
+                           : load_each(
+                                 from, [at](int l) KILN_LAMBDA { return at[l]; }, AllLanes{});
+        store(panel + v * LANES, y, AllLanes{});
+      }
     }
   }
-}
 
-// The sums of a tile whose positions lie in one row of the result, the first of which reads at x.
-template <int VECTORS, class Live>
-KILN_INLINE void slide(const Weights::stored* a, const Field* x, Live live, Value* tile) {
-  constexpr int64_t step = Geometry::stride[2] * Source::at[2];
-  Real sums[Tiling::rows][VECTORS] = {};
-  for (int64_t c = 0; c < Geometry::channels; ++c)
-    for (int64_t d = 0; d < Geometry::window[0]; ++d)
-      for (int64_t h = 0; h < Geometry::window[1]; ++h) {
-        const Field* from = x + c * Source::channel + d * Geometry::dilation[0] * Source::at[0] +
-                            h * Geometry::dilation[1] * Source::at[1];
-#pragma GCC unroll 4
-        for (int64_t w = 0; w < Geometry::window[2]; ++w, a += Weights::depth) {
-          Real y[VECTORS];
-#pragma GCC unroll 8
-          for (int v = 0; v < VECTORS; ++v)
-            y[v] = load_along<step>(
-                from + w * Geometry::dilation[2] * Source::at[2] + v * LANES * step, live);
-          add_products(a, y, sums);
+  template <class Epilogue>
+  __attribute__((always_inline)) void multiply_windows(const Weights::stored* weights,
+                                                       const Field* x, const Block& block,
+                                                       Value* scratch,
+                                                       const Epilogue& epilogue) const {
+    constexpr int64_t MR = Tiling::rows, NR = Tiling::columns;
+    Value* const slab = scratch + Tiling::tiles * Tiling::rows * Tiling::columns;
+    for (int64_t p = 0; p < Problem::k; p += Tiling::depth) {
+      const int64_t depth = smaller(Problem::k - p, Tiling::depth);
+      Value* panel = slab;
+      for (int64_t column = block.column_begin; column < block.column_end; column += NR) {
+        pack_windows(x, column, p, depth, panel);
+        panel += NR * Tiling::depth;
+      }
+      Value* tile = scratch;
+      panel = slab;
+      for (int64_t column = block.column_begin; column < block.column_end; column += NR) {
+        for (int64_t row = block.row_begin; row < block.row_end; row += MR) {
+          multiply_panel(Weights::at(weights, row) + p * Weights::depth, panel, depth, p == 0,
+                         tile);
+          if (p + Tiling::depth >= Problem::k)
+            finish_tile(tile, block, row, column, smaller(block.column_end - column, NR), epilogue);
+          if (Tiling::tiles > 1) tile += MR * NR;
         }
-      }
-  store_tile(sums, tile);
-}
-
-// Whole rows of positions only. The field may be read in vectors past its end; x may not.
-template <class Epilogue>
-KILN_INLINE void slide_block(const Weights::stored* weights, const Field* x, const Block& block,
-                             Value* tile, const Epilogue& epilogue) {
-  constexpr int64_t step = Geometry::stride[2] * Source::at[2], NR = Tiling::columns;
-  for (int64_t row = block.row_begin; row < block.row_end; row += Tiling::rows)
-    for (int64_t line = block.column_begin; line < block.column_end; line += Geometry::out[2]) {
-      const Weights::stored* a = Weights::at(weights, row);
-      const Field* from = x + window_at(line);
-      int64_t w = 0;
-      for (; w + NR <= Geometry::out[2]; w += NR) {
-        slide<NR / LANES>(a, from + w * step, AllLanes{}, tile);
-        finish_tile(tile, block, row, line + w, NR, epilogue);
-      }
-      if constexpr (Geometry::out[2] % NR != 0) {
-        const int64_t end = w + (Geometry::out[2] - w) / LANES * LANES;
-        for (; w < end; w += LANES) {
-          slide<1>(a, from + w * step, AllLanes{}, tile);
-          finish_tile(tile, block, row, line + w, LANES, epilogue);
-        }
-      }
-      if constexpr (Geometry::out[2] % LANES != 0) {
-        const SomeLanes live{Geometry::out[2] % LANES};
-        if constexpr (Source::padded)
-          slide<1>(a, from + w * step, AllLanes{}, tile);
-        else
-          slide<1>(a, from + w * step, live, tile);
-        finish_tile(tile, block, row, line + w, live.count, epilogue);
+        panel += NR * Tiling::depth;
       }
     }
-}
+  }
+
+  // The sums of a tile whose positions lie in one row of the result, the first of which reads at x.
+  template <int VECTORS, class Live>
+  __attribute__((always_inline)) void slide(const Weights::stored* a, const Field* x, Live live,
+                                            Value* tile) const {
+    const int64_t step = Geometry::stride[2] * Source::at[2];
+    Real sums[Tiling::rows][VECTORS] = {};
+    for (int64_t c = 0; c < Geometry::channels; ++c)
+      for (int64_t d = 0; d < Geometry::window[0]; ++d)
+        for (int64_t h = 0; h < Geometry::window[1]; ++h) {
+          const Field* from = x + c * Source::channel + d * Geometry::dilation[0] * Source::at[0] +
+                              h * Geometry::dilation[1] * Source::at[1];
+#pragma GCC unroll 4
+          for (int64_t w = 0; w < Geometry::window[2]; ++w, a += Weights::depth) {
+            Real y[VECTORS];
+#pragma GCC unroll 8
+            for (int v = 0; v < VECTORS; ++v)
+              y[v] = load_along(
+                  step, from + w * Geometry::dilation[2] * Source::at[2] + v * LANES * step, live);
+            add_products(a, y, sums);
+          }
+        }
+    store_tile(sums, tile);
+  }
+
+  // Whole rows of positions only. The field may be read in vectors past its end; x may not.
+  template <class Epilogue>
+  __attribute__((always_inline)) void slide_block(const Weights::stored* weights, const Field* x,
+                                                  const Block& block, Value* tile,
+                                                  const Epilogue& epilogue) const {
+    constexpr int64_t NR = Tiling::columns;
+    const int64_t step = Geometry::stride[2] * Source::at[2];
+    for (int64_t row = block.row_begin; row < block.row_end; row += Tiling::rows)
+      for (int64_t line = block.column_begin; line < block.column_end; line += Geometry::out[2]) {
+        const Weights::stored* a = Weights::at(weights, row);
+        const Field* from = x + window_at(line);
+        int64_t w = 0;
+        for (; w + NR <= Geometry::out[2]; w += NR) {
+          slide<NR / LANES>(a, from + w * step, AllLanes{}, tile);
+          finish_tile(tile, block, row, line + w, NR, epilogue);
+        }
+        if (Geometry::out[2] % NR != 0) {
+          const int64_t end = w + (Geometry::out[2] - w) / LANES * LANES;
+          for (; w < end; w += LANES) {
+            slide<1>(a, from + w * step, AllLanes{}, tile);
+            finish_tile(tile, block, row, line + w, LANES, epilogue);
+          }
+        }
+        if (Geometry::out[2] % LANES != 0) {
+          const SomeLanes live{Geometry::out[2] % LANES};
+          if constexpr (Source::padded)
+            slide<1>(a, from + w * step, AllLanes{}, tile);
+          else
+            slide<1>(a, from + w * step, live, tile);
+          finish_tile(tile, block, row, line + w, live.count, epilogue);
+        }
+      }
+  }
+};
 
 }  // namespace
