@@ -30,15 +30,20 @@ class Steps {
   }
 
   bool joins(size_t launch, const LaunchStep& step) const {
-    return step.size() < Kernel::kMostSideBySide && is_one_phase(launch) &&
+    return step.size() < Kernel::kMostSideBySide && is_shared_out(launch) &&
            std::all_of(step.begin(), step.end(), [&](size_t other) {
-             return is_one_phase(other) && !writes_into(launch, other) &&
+             return is_shared_out(other) && !writes_into(launch, other) &&
                     !writes_into(other, launch);
            });
   }
 
-  bool is_one_phase(size_t launch) const {
-    return recipe(launch).phases.size() == 1 && recipe(launch).workspace_bytes.is(0);
+  // In one phase, and nothing that one block is enough for: the calling core is done with that
+  // before another has begun.
+  bool is_shared_out(size_t launch) const {
+    const std::vector<Phase>& phases = recipe(launch).phases;
+    if (phases.size() != 1 || !recipe(launch).workspace_bytes.is(0)) return false;
+    const Result<int64_t> blocks = phases[0].grid.blocks(sizes_.launches[launch].dims);
+    return blocks.has_value() && *blocks > 1;
   }
 
   // Whether a result of `writer` may lie in what `other` reads or writes.

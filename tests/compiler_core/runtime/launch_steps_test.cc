@@ -17,7 +17,7 @@ class LaunchSteps : public testing::Test {
     program_.kernels.resize(1);
     program_.kernels[0].recipe.inputs = {spec};
     program_.kernels[0].recipe.outputs = {spec};
-    program_.kernels[0].recipe.phases = {{"kernel", Dim(1)}};
+    program_.kernels[0].recipe.phases = {{"kernel", Dim(2)}};
     using enum Buffer::Kind;
     for (const auto& [kind, index] : std::vector<std::pair<Buffer::Kind, int>>{
              {kInput, 0}, {kInput, 1}, {kOutput, 0}, {kOutput, 1}})
@@ -73,8 +73,13 @@ TEST_F(LaunchSteps, SeveralPhasesOrAWorkspaceAreAStepOfTheirOwn) {
   program_.kernels[0].recipe.workspace_bytes = Dim(64);
   EXPECT_EQ(steps(launches), (Steps{{0}, {1}}));
   program_.kernels[0].recipe.workspace_bytes = Dim(0);
-  program_.kernels[0].recipe.phases.push_back({"second", Dim(1)});
+  program_.kernels[0].recipe.phases.push_back({"second", Dim(2)});
   EXPECT_EQ(steps(launches), (Steps{{0}, {1}}));
+}
+
+TEST_F(LaunchSteps, ALaunchOfOneBlockStaysOnTheCallingCore) {
+  program_.kernels[0].recipe.phases = {{"kernel", Dim(1)}};
+  EXPECT_EQ(steps({{kIn0, kTemp0}, {kIn0, kTemp1}}), (Steps{{0}, {1}}));
 }
 
 TEST_F(LaunchSteps, WhatWritesNothingIsInNone) {
