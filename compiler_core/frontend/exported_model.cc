@@ -182,13 +182,16 @@ class ModelParser {
     DeclaredTensor result;
     TRY(result.dtype.code, integer_in(object, "dtype"));
     TRY_STATUS(covered(sizes(object, "sizes"), result.shape, result.refusal));
-    TRY_STATUS(covered(sizes(object, "strides"), result.strides, result.refusal));
-    if (result.refusal.empty() && result.strides.size() != result.shape.size())
+    // Where a tensor in between lies is the compiler's business: torch writes strides such as
+    // Min(32, 32*s0) there.
+    TRY_STATUS(covered(sizes(object, "strides"), result.strides, result.layout_refusal));
+    if (result.refusal.empty() && result.layout_refusal.empty() &&
+        result.strides.size() != result.shape.size())
       return invalid("'strides' and 'sizes' differ in length");
     dom::element offset;
     if (object["storage_offset"].get(offset) != simdjson::SUCCESS)
       return invalid("'storage_offset' is missing");
-    TRY_STATUS(covered(size(offset), result.storage_offset, result.refusal));
+    TRY_STATUS(covered(size(offset), result.storage_offset, result.layout_refusal));
     constexpr int64_t kStrided = 7;
     TRY(const int64_t layout, integer_in(object, "layout"));
     result.strided = layout == kStrided;

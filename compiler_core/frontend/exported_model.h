@@ -34,6 +34,8 @@ struct DeclaredTensor {
   Dim storage_offset;
   bool strided = true;  // not sparse, not opaque
   std::string refusal;  // why a size is not covered; empty when they all are
+  // The same of strides and offset, which matter of inputs only.
+  std::string layout_refusal;
 };
 
 struct TensorName {

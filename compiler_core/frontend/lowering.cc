@@ -3,6 +3,7 @@
 #include "compiler_core/frontend/lowering.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "compiler_core/frontend/refusals.h"
 #include "compiler_core/frontend/source_line.h"
@@ -20,6 +21,7 @@ constexpr std::string_view kCond = "higher_order.cond";
 struct Scope {
   const std::unordered_map<std::string_view, DeclaredTensor>& tensors;
   NamedValues values;
+  std::unordered_set<std::string_view> misdeclared = {};  // see may_be_misdeclared
 };
 
 class ModelLowering {
@@ -93,6 +95,8 @@ class ModelLowering {
     };
     const Result<const DeclaredTensor*> type = declared(scope, spec.tensor);
     if (!type) return in_context(type.error());
+    if (!(*type)->layout_refusal.empty())
+      return in_context({Code::kUnsupported, (*type)->layout_refusal, 0});
     const Result<DType> dtype = to_dtype((*type)->dtype);
     if (!dtype) return in_context(dtype.error());
     input.dtype = *dtype;
@@ -326,7 +330,7 @@ class ModelLowering {
     for (size_t i = 0; i < names.size(); ++i) {
       // An output that nobody may use has no value.
       if (names[i].empty() || results[i] == kInvalidNode) continue;
-      TRY_STATUS(fits_declaration(scope, names[i], results[i]));
+      TRY_STATUS(fits_declaration(scope, names[i], results[i], may_be_misdeclared(scope, node, i)));
       const bool is_new = parent.empty()
                               ? scope.values.define(names[i], results[i])
                               : scope.values.define_alias(names[i], results[i], parent, view, i);
@@ -337,10 +341,32 @@ class ModelLowering {
     return {};
   }
 
-  Status fits_declaration(const Scope& scope, std::string_view name, NodeId id) const {
+  // Torch's own metadata is wrong of the last states of aten.lstm.input: the function that infers
+  // them (one_layer_lstm of torch/_decomp) squeezes the batch instead of the axis before it, and
+  // declares [layers, 1, batch, hidden] what torch itself computes, as we do, as
+  // [layers, batch, hidden]. What is computed from such a state is declared from its declaration.
+  static bool may_be_misdeclared(const Scope& scope, const ExportedNode& node, size_t output) {
+    if (short_name(node.target) == "aten.lstm.input") return output > 0;
+    if (scope.misdeclared.empty()) return false;
+    const std::vector<std::string_view> operands = operands_of(node, 0);
+    return std::any_of(operands.begin(), operands.end(),
+                       [&](std::string_view name) { return scope.misdeclared.contains(name); });
+  }
+
+  static bool equal_but_for_ones(Shape a, Shape b) {
+    for (Shape* shape : {&a, &b}) std::erase_if(*shape, [](const Dim& dim) { return dim.is(1); });
+    return a == b;
+  }
+
+  Status fits_declaration(Scope& scope, std::string_view name, NodeId id, bool may_be_misdeclared) {
     TRY(const DeclaredTensor* type, declared(scope, name));
     TRY(const DType dtype, to_dtype(type->dtype));
     if (b_.dtype(id) == dtype && b_.shape(id) == type->shape) return symbols_are_bound(name, id);
+    if (may_be_misdeclared && b_.dtype(id) == dtype &&
+        equal_but_for_ones(b_.shape(id), type->shape)) {
+      scope.misdeclared.insert(name);
+      return symbols_are_bound(name, id);
+    }
     return fail(Code::kInvalidArgument, "the archive declares '" + std::string(name) + "' as " +
                                             type_text(dtype, type->shape) +
                                             ", but its operands imply " +

@@ -141,6 +141,22 @@ TEST(BadModel, a_negative_size) {
   expect_refused(model.json(), Code::kInvalidArgument, {"'x'", "negative"});
 }
 
+// Torch writes such strides of tensors in between; how those lie is ours to choose.
+TEST(BadModel, a_stride_that_is_not_covered_matters_of_inputs_only) {
+  const std::string min =
+      R"x({"as_expr":{"expr_str":"Min(Integer(32), Symbol('s0', integer=True))","hint":null}})x";
+  const auto with_stride = [&](const std::string& name) {
+    const std::string sizes = R"(":{"dtype":7,"sizes":[{"as_int":2},{"as_int":3}],)";
+    return replaced(relu().json(), "\"" + name + sizes + R"("strides":[{"as_int":3})",
+                    "\"" + name + sizes + R"("strides":[)" + min);
+  };
+  const auto program = lower(with_stride("y"));
+  EXPECT_TRUE(program) << program.error().message;
+  expect_refused(with_stride("x"), Code::kUnsupported, {"'x'", "Min"});
+  expect_refused(replaced(relu().json(), R"("sizes":[{"as_int":2})", R"("sizes":[)" + min),
+                 Code::kUnsupported, {"Min"});
+}
+
 TEST(BadModel, a_dtype_that_is_not_covered) {
   for (const auto& [code, name] : std::vector<std::pair<int, std::string>>{{9, "complex32"},
                                                                            {10, "complex64"},

@@ -150,5 +150,43 @@ TEST(Recurrent, AnLstmFollowsItsEquations) {
   expect_near((*got)[2], last_c, "last c");
 }
 
+// One step of an LSTM, whose last h, declared as `state`, is read by select; `last` declares that.
+Result<ExportedProgram> lstm_declaring(const std::vector<int64_t>& y,
+                                       const std::vector<int64_t>& state,
+                                       const std::vector<int64_t>& last) {
+  ModelText model;
+  model.input("x", kFloat, {1, kBatch, kFeatures})
+      .input("h", kFloat, {1, kBatch, kHidden})
+      .input("wi", kFloat, {kGates * kHidden, kFeatures})
+      .input("wh", kFloat, {kGates * kHidden, kHidden})
+      .declare("y", kFloat, ModelText::constants(y))
+      .declare("hn", kFloat, ModelText::constants(state))
+      .declare("cn", kFloat, ModelText::constants(state))
+      .raw_node("aten.lstm.input",
+                {tensor("input", "x"), tensors("hx", {"h", "h"}), tensors("params", {"wi", "wh"}),
+                 flag("has_biases", false), integer("num_layers", 1), real("dropout", "0.0"),
+                 flag("train", false), flag("bidirectional", false), flag("batch_first", false)},
+                R"([{"as_tensor":{"name":"y"}},{"as_tensor":{"name":"hn"}},)"
+                R"({"as_tensor":{"name":"cn"}}])")
+      .node("aten.select.int", {tensor("self", "hn"), integer("dim", 0), integer("index", -1)},
+            "last", kFloat, last)
+      .node("aten.tanh.default", {tensor("self", "last")}, "out", kFloat, last)
+      .output("out");
+  return lower(model.json());
+}
+
+TEST(Recurrent, TheAxisThatTorchDeclaresTooManyOfAnLstmsStatesIsPassedOver) {
+  const std::vector<int64_t> y = {1, kBatch, kHidden}, state = {1, kBatch, kHidden};
+  const auto program = lstm_declaring(y, {1, 1, kBatch, kHidden}, {1, kBatch, kHidden});
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ(program->graph.node(program->graph.outputs()[0]).shape, (Shape{kBatch, kHidden}));
+  EXPECT_TRUE(lstm_declaring(y, state, {kBatch, kHidden}));
+  // Any other disagreement is a damaged archive: the outputs', another size, or a select of a state
+  // that is declared right.
+  EXPECT_FALSE(lstm_declaring({1, 1, kBatch, kHidden}, state, {kBatch, kHidden}));
+  EXPECT_FALSE(lstm_declaring(y, {1, 1, kBatch, kHidden + 1}, {1, kBatch, kHidden + 1}));
+  EXPECT_FALSE(lstm_declaring(y, state, {1, kBatch, kHidden}));
+}
+
 }  // namespace
 }  // namespace kiln
