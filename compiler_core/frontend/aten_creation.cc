@@ -47,8 +47,9 @@ Values eye(Call& c) {
   return {b.cast(b.binary(Op::kEq, coordinate(b, shape, 0), coordinate(b, shape, 1)), type)};
 }
 
-// From both ends towards the middle, as ATen, so that the ends are exact.
-Values linspace(Call& c) {
+// From both ends towards the middle, as ATen, so that the ends are exact; powers of `base` for
+// logspace.
+Values even_steps(Call& c, std::optional<double> base) {
   GraphBuilder& b = c.b;
   const double start = c.real("start"), end = c.real("end");
   const int64_t steps = c.integer("steps");
@@ -65,7 +66,15 @@ Values linspace(Call& c) {
   const NodeId back = b.binary(Op::kSub, constant_like(b, i, static_cast<double>(steps - 1)), i);
   const NodeId right = line(end, -step, back);
   const NodeId first = b.binary(Op::kLt, i, constant_like(b, i, static_cast<double>(steps / 2)));
-  return {b.cast(steps == 1 ? left : b.select(first, left, right), type)};
+  NodeId result = steps == 1 ? left : b.select(first, left, right);
+  if (base) result = b.binary(Op::kPow, constant_like(b, result, *base), result);
+  return {b.cast(result, type)};
+}
+Values linspace(Call& c) {
+  return even_steps(c, std::nullopt);
+}
+Values logspace(Call& c) {
+  return even_steps(c, c.real("base", 10));
 }
 
 // zeros, ones.
@@ -167,6 +176,7 @@ constexpr Lowering kLowerings[] = {
     {"aten.eye.default", eye},
     {"aten.eye.m", eye},
     {"aten.linspace.default", linspace},
+    {"aten.logspace.default", logspace},
 };
 
 }  // namespace

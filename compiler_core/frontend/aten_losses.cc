@@ -232,20 +232,6 @@ Values cosine_similarity(Call& c) {
   return {((a * b).sum({axis}, false) / (norm_a * norm_b)).cast(type).id};
 }
 
-// (sum |d|^p)^(1/p) over `axes`; the limits for p = 0 and infinity.
-Expr p_norm(Expr d, double p, const std::vector<int>& axes, bool keep) {
-  GraphBuilder& b = *d.b;
-  const Expr a = abs(d);
-  if (axes.empty()) return a;
-  if (std::isinf(p))
-    return {&b, b.reduce(p > 0 ? Op::kReduceMax : Op::kReduceMin, a.id, axes, keep)};
-  if (p == 0) return (a != 0).cast(d.dtype()).sum(axes, keep);
-  if (p == 1) return a.sum(axes, keep);
-  if (p == 2) return sqrt((a * a).sum(axes, keep));
-  return apply(Op::kPow, apply(Op::kPow, a, a.like(p)).sum(axes, keep),
-               a.sum(axes, keep).like(1 / p));
-}
-
 Values pairwise_distance(Call& c) {
   const Expr x = tensor(c, "x1"), y = tensor(c, "x2");
   const double p = c.real("p", 2), eps = c.real("eps", 1e-6);
@@ -294,6 +280,29 @@ Values triplet_margin_loss(Call& c) {
   const Expr far = p_norm(wide(anchor) - wide(negative) + eps, p, last, false);
   return {reduced(c, max(near - far + margin, 0)).cast(anchor.dtype()).id};
 }
+// How far every other class comes within the margin of the right one.
+Values multi_margin_loss(Call& c) {
+  GraphBuilder& b = c.b;
+  const Expr x = tensor(c, "self"), target = tensor(c, "target");
+  const double p = c.real("p", 1), margin = c.real("margin", 1);
+  const NodeId weight = c.optional_tensor("weight");
+  if (!c.ok() || x.shape().empty() || x.shape().size() > 2)
+    return {c.invalid("multi_margin_loss needs scores [samples, classes]")};
+  const int axis = class_axis(x.shape());
+  Shape samples = x.shape(), column = x.shape();
+  samples.erase(samples.begin() + axis);
+  column[static_cast<size_t>(axis)] = 1;
+  const Expr classes = target.reshape(column), scores = wide(x);
+  const Expr right{&b, gather_along(b, scores.id, axis, classes.id)};
+  Expr loss = max(scores - right + margin, 0);
+  if (p == 2) loss = loss * loss;
+  const Expr place{&b, coordinate(b, x.shape(), static_cast<size_t>(axis))};
+  loss = choose(place == classes.cast(DType::kI64), 0, loss);
+  if (weight != kInvalidNode)
+    loss = loss * Expr{&b, b.gather(b.cast(weight, loss.dtype()), classes.id)};
+  const Expr each = Expr{&b, mean(b, loss.id, {axis})}.reshape(samples);
+  return {reduced(c, each).cast(x.dtype()).id};
+}
 Values cosine_embedding_loss(Call& c) {
   const Expr x = tensor(c, "input1"), y = tensor(c, "input2"), target = tensor(c, "target");
   const double margin = c.real("margin", 0);
@@ -338,6 +347,7 @@ constexpr Lowering kLowerings[] = {
     {"aten.nll_loss2d_forward.default", nll_loss},
     {"aten.cross_entropy_loss.default", cross_entropy},
     {"aten.cosine_similarity.default", cosine_similarity},
+    {"aten.multi_margin_loss.default", multi_margin_loss},
     {"aten.pairwise_distance.default", pairwise_distance},
     {"aten.cdist.default", cdist},
     {"aten._cdist_forward.default", cdist},

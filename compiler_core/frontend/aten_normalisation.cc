@@ -3,7 +3,7 @@
 #include <limits>
 #include <numeric>
 
-#include "compiler_core/frontend/decompositions.h"
+#include "compiler_core/frontend/expr.h"
 
 namespace kiln {
 namespace {
@@ -159,7 +159,26 @@ Values group_norm(Call& c) {
                  b.dtype(x))};
 }
 
+// v scaled to the norm g along every axis but `dim`, and what its norm was; all axes for -1.
+Values weight_norm(Call& c) {
+  const Expr v = tensor(c, "v");
+  const bool with_g = c.has("g");
+  const int64_t dim = c.integer("dim", 0), rank = static_cast<int64_t>(v.shape().size());
+  if (!c.ok() || dim < -1 || dim >= rank) return {c.invalid("names an axis that is not there")};
+  std::vector<int> axes;
+  for (int axis = 0; axis < rank; ++axis)
+    if (axis != dim) axes.push_back(axis);
+  const Expr norm = p_norm(wide(v), c.real("pow", 2), axes, dim >= 0);
+  if (!with_g) return {norm.cast(v.dtype()).id};
+  const Expr g = tensor(c, "g").cast(norm.dtype());
+  if (!c.ok()) return {};
+  return {(wide(v) * (g / norm)).cast(v.dtype()).id, norm.cast(v.dtype()).id};
+}
+
 constexpr Lowering kLowerings[] = {
+    {"aten._weight_norm.default", weight_norm},
+    {"aten._weight_norm_interface.default", weight_norm},
+    {"aten.norm_except_dim.default", weight_norm},
     {"aten.softmax.int", along_axis<softmax>},
     {"aten._softmax.default", along_axis<softmax>},
     {"aten._safe_softmax.default", along_axis<softmax_or_zero>},

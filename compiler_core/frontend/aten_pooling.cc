@@ -158,7 +158,33 @@ Values avg_pool_backward(Call& c) {
   return {b.cast(reduce_windows(b, Op::kReduceSum, g, back, constant_bits(wide, 0)), type)};
 }
 
+// Each value at the place in its plane that max_pool found it at; zeros elsewhere.
+template <size_t axes>
+Values max_unpool(Call& c) {
+  GraphBuilder& b = c.b;
+  const NodeId x = c.tensor("self"), indices = c.tensor("indices");
+  const std::vector<Dim> size = c.sizes("output_size");
+  const Shape from = b.shape(x);
+  if (!c.ok() || from.size() < axes || size.size() != axes || b.shape(indices) != from)
+    return {c.invalid("max_unpool needs values and their places, of one shape")};
+  Shape result(from.begin(), from.end() - static_cast<std::ptrdiff_t>(axes));
+  const Dim planes = numel(result), plane = numel(Shape(size.begin(), size.end()));
+  const Result<Dim> each = Dim::divide_exact(numel(from), planes);
+  if (!each || !plane.is_constant()) return {c.unsupported("a symbolic size is not covered")};
+  const Shape rows = {planes, *each};
+  const NodeId stride = b.broadcast(b.constant_int(DType::kI64, plane.constant()), rows);
+  const NodeId place = b.binary(Op::kAdd, b.reshape(b.cast(indices, DType::kI64), rows),
+                                b.binary(Op::kMul, coordinate(b, rows, 0), stride));
+  const NodeId zero = b.broadcast(b.constant(b.dtype(x), 0), {planes * plane});
+  const NodeId set =
+      b.scatter(zero, b.reshape(place, {numel(rows)}), b.reshape(x, {numel(rows)}), Combine::kSet);
+  result.insert(result.end(), size.begin(), size.end());
+  return {b.reshape(set, result)};
+}
+
 constexpr Lowering kLowerings[] = {
+    {"aten.max_unpool2d.default", max_unpool<2>},
+    {"aten.max_unpool3d.default", max_unpool<3>},
     {"aten.max_pool1d.default", max_pool<1>},
     {"aten.max_pool2d.default", max_pool<2>},
     {"aten.max_pool3d.default", max_pool<3>},

@@ -225,6 +225,47 @@ Values tensor_split(Call& c) {
   return split_at(c, x, c.axis("dim", c.b.shape(x).size(), 0));
 }
 
+// hsplit, vsplit, dsplit: the columns of a vector are its elements.
+template <int axis>
+Values split_axis(Call& c) {
+  const NodeId x = c.tensor("self");
+  const size_t rank = c.b.shape(x).size();
+  const int along = axis == 1 && rank == 1 ? 0 : axis;
+  if (!c.ok() || rank <= at(along)) return {c.invalid("a split of an axis that is not there")};
+  return split_at(c, x, along);
+}
+
+// A quarter turn is a flip and a transposition.
+Values rot90(Call& c) {
+  GraphBuilder& b = c.b;
+  const NodeId x = c.tensor("self");
+  const int64_t turns = ((c.integer("k", 1) % 4) + 4) % 4;
+  const std::vector<int> axes =
+      c.has("dims") ? axis_list(c, "dims", b.shape(x).size()) : std::vector<int>{0, 1};
+  if (!c.ok() || b.shape(x).size() < 2 || axes.size() != 2 || axes[0] == axes[1])
+    return {c.invalid("a turn needs two different axes")};
+  const auto flipped = [&](NodeId y, int axis) {
+    const Dim size = b.shape(y)[at(axis)];
+    return size.is(0) ? y : b.slice(y, axis, size - Dim(1), size, -1);
+  };
+  if (turns == 0) return {x};
+  if (turns == 2) return {flipped(flipped(x, axes[0]), axes[1])};
+  return {swap_axes(b, flipped(x, axes[turns == 1 ? 1 : 0]), axes[0], axes[1])};
+}
+
+Values fill_diagonal(Call& c) {
+  GraphBuilder& b = c.b;
+  const NodeId x = c.tensor("self");
+  const Number value = c.number("fill_value");
+  const Shape shape = b.shape(x);
+  if (!c.ok() || shape.size() != 2 || c.flag("wrap", false))
+    return {
+        c.unsupported("filling a diagonal of anything but a matrix, or with wrap, is not "
+                      "covered")};
+  const NodeId here = b.binary(Op::kEq, coordinate(b, shape, 0), coordinate(b, shape, 1));
+  return {b.select(here, b.broadcast(scalar(b, b.dtype(x), value), shape), x)};
+}
+
 // Every tensor along an axis of its own, broadcast against the others.
 Values meshgrid(Call& c) {
   GraphBuilder& b = c.b;
@@ -244,6 +285,17 @@ Values meshgrid(Call& c) {
         b.broadcast_in(b.reshape(xs[i], {shape[at(axis)]}), shape, std::span(&axis, 1)));
   }
   return grids;
+}
+
+// The rows of a grid's points.
+Values cartesian_prod(Call& c) {
+  GraphBuilder& b = c.b;
+  Values columns = meshgrid(c);
+  if (!c.ok() || columns.empty()) return {c.invalid("a product of no tensors")};
+  if (columns.size() == 1) return columns;
+  const Dim points = numel(b.shape(columns[0]));
+  for (NodeId& column : columns) column = b.reshape(column, {points, 1});
+  return {b.concat(columns, 1)};
 }
 
 // [.., c*r*r, h, w] -> [.., c, h*r, w*r], and back.
@@ -332,6 +384,25 @@ Values hstack(Call& c) {
 Values vstack(Call& c) {
   return stack_along(c, 2, false, 0);
 }
+// A vector is a row, a matrix a layer.
+NodeId as_volume(GraphBuilder& b, NodeId x) {
+  Shape shape = b.shape(x);
+  if (shape.size() < 2) shape.insert(shape.begin(), Dim(1));
+  while (shape.size() < 3) shape.emplace_back(1);
+  return b.reshape(x, shape);
+}
+Values atleast_3d(Call& c) {
+  return {as_volume(c.b, c.tensor("self"))};
+}
+Values dstack(Call& c) {
+  std::vector<NodeId> xs = c.tensors("tensors");
+  if (!c.ok() || xs.empty()) return {c.invalid("an empty list of tensors")};
+  std::vector<Operand> operands;
+  for (const NodeId x : xs) operands.push_back({x, {}});
+  const DType type = result_type(c.b, operands);
+  for (NodeId& x : xs) x = as_volume(c.b, c.b.cast(x, type));
+  return {c.b.concat(xs, 2)};
+}
 Values column_stack(Call& c) {
   return stack_along(c, 2, true, 1);
 }
@@ -411,6 +482,17 @@ constexpr Lowering kLowerings[] = {
     {"aten.vstack.default", vstack},
     {"aten.row_stack.default", vstack},
     {"aten.column_stack.default", column_stack},
+    {"aten.dstack.default", dstack},
+    {"aten.atleast_3d.default", atleast_3d},
+    {"aten.cartesian_prod.default", cartesian_prod},
+    {"aten.fill_diagonal.default", fill_diagonal},
+    {"aten.rot90.default", rot90},
+    {"aten.hsplit.int", split_axis<1>},
+    {"aten.hsplit.array", split_axis<1>},
+    {"aten.vsplit.int", split_axis<0>},
+    {"aten.vsplit.array", split_axis<0>},
+    {"aten.dsplit.int", split_axis<2>},
+    {"aten.dsplit.array", split_axis<2>},
     {"aten.atleast_1d.default", at_least_rank<1>},
     {"aten.atleast_2d.default", at_least_rank<2>},
     {"aten.fliplr.default", flip_axis<1>},

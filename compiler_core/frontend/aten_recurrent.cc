@@ -132,11 +132,32 @@ Values layers_of(Call& c) {
   return recurrent(c, kind);
 }
 
+// One step by itself, on x [batch, features].
+template <Kind kind>
+Values cell_of(Call& c) {
+  constexpr bool kLstm = kind == Kind::kLstm;
+  const Expr x = tensor(c, "input");
+  const std::vector<NodeId> state = kLstm ? c.tensors("hx") : std::vector<NodeId>{c.tensor("hx")};
+  Cell cell{tensor(c, "w_ih"), tensor(c, "w_hh"), {}, {}};
+  if (c.has("b_ih")) cell.input_bias = tensor(c, "b_ih");
+  if (c.has("b_hh")) cell.hidden_bias = tensor(c, "b_hh");
+  if (!c.ok() || state.size() != (kLstm ? 2 : 1) || x.shape().size() != 2 ||
+      c.b.shape(state[0]).size() != 2)
+    return {c.invalid("a cell needs an input and a state of rank 2")};
+  const Expr gates = affine(x, cell.input_weight, cell.input_bias);
+  const State after = step(kind, gates, {{&c.b, state.front()}, {&c.b, state.back()}}, cell);
+  return kLstm ? Values{after.h.id, after.c.id} : Values{after.h.id};
+}
+
 constexpr Lowering kLowerings[] = {
     {"aten.lstm.input", layers_of<Kind::kLstm>},
     {"aten.gru.input", layers_of<Kind::kGru>},
     {"aten.rnn_tanh.input", layers_of<Kind::kTanh>},
     {"aten.rnn_relu.input", layers_of<Kind::kRelu>},
+    {"aten.lstm_cell.default", cell_of<Kind::kLstm>},
+    {"aten.gru_cell.default", cell_of<Kind::kGru>},
+    {"aten.rnn_tanh_cell.default", cell_of<Kind::kTanh>},
+    {"aten.rnn_relu_cell.default", cell_of<Kind::kRelu>},
 };
 
 }  // namespace

@@ -127,6 +127,90 @@ Values upsample(Call& c) {
   return {result.cast(x.dtype()).id};
 }
 
+// Filters of the resizes that average what a pixel covers (antialias), at a distance in pixels.
+Expr triangle_filter(Expr d) {
+  return max(1 - abs(d), 0);
+}
+Expr cubic_filter(Expr d) {
+  constexpr double kA = -0.5;  // as Pillow, unlike the plain bicubic resize
+  const Expr a = abs(d);
+  const Expr near = (a * (kA + 2) - (kA + 3)) * a * a + 1;
+  const Expr far = (((a - 5) * a + 8) * a - 4) * kA;
+  return choose(a < 1, near, choose(a < 2, far, 0));
+}
+
+// Weights [out, in] of ATen's _compute_indices_min_size_weights_aa, as one product along the axis.
+Expr averaged(Expr x, int axis, const Axis& a, bool cubic) {
+  GraphBuilder& b = *x.b;
+  const double stretch = std::max(a.scale, 1.0), support = (cubic ? 2 : 1) * stretch;
+  const Expr centre = (positions(b, a.out).cast(x.dtype()).reshape({a.out, 1}) + 0.5) * a.scale;
+  const Expr at = positions(b, a.in).cast(x.dtype()).reshape({1, a.in});
+  const auto whole = [](Expr v) { return apply(Op::kTrunc, v); };
+  const Expr inside = (at >= whole(centre - support + 0.5)) & (at < whole(centre + support + 0.5));
+  const Expr distance = (at - centre + 0.5) / stretch;
+  const Expr weights =
+      choose(inside, cubic ? cubic_filter(distance) : triangle_filter(distance), 0);
+  const Expr even = weights / weights.sum({1});
+  const int last = static_cast<int>(x.shape().size()) - 1;
+  const NodeId lines = swap_axes(b, x.id, axis, last);
+  Shape shape = b.shape(lines);
+  const NodeId rows = b.reshape(lines, {Dim(numel(Shape(shape.begin(), shape.end() - 1))), a.in});
+  shape.back() = a.out;
+  const NodeId product = b.reshape(b.matmul(rows, swap_axes(b, even.id, 0, 1)), shape);
+  return {&b, swap_axes(b, product, axis, last)};
+}
+
+template <bool cubic>
+Values upsample_aa(Call& c) {
+  const Expr x = tensor(c, c.has("input") ? "input" : "self");
+  const Shape shape = x.shape();
+  if (!c.ok() || shape.size() != 4) return {c.invalid("needs an image with batch and channels")};
+  Expr result = wide(x);
+  // The width first, as ATen.
+  for (const size_t i : {size_t{1}, size_t{0}}) {
+    const Axis axis = axis_of(c, i, 2, shape[2 + i]);
+    if (!c.ok()) return {};
+    if (axis.in != axis.out || axis.scale != 1)
+      result = averaged(result, static_cast<int>(2 + i), axis, cubic);
+  }
+  return {result.cast(x.dtype()).id};
+}
+
+// Points of [-1, 1] x ... under theta [n, k, k + 1], the last coordinate first: a grid
+// [n, ..., k] for grid_sampler.
+Values affine_grid_generator(Call& c) {
+  GraphBuilder& b = c.b;
+  const Expr theta = tensor(c, "theta");
+  const std::vector<Dim> size = c.sizes("size");
+  const bool align = c.flag("align_corners", false);
+  const size_t k = size.size() < 2 ? 0 : size.size() - 2;
+  const bool fits = c.ok() && (k == 2 || k == 3) && theta.shape().size() == 3 &&
+                    theta.shape()[1].is(static_cast<int64_t>(k)) &&
+                    theta.shape()[2].is(static_cast<int64_t>(k) + 1);
+  if (!fits) return {c.invalid("affine_grid needs matrices [n, k, k + 1] for k spatial sizes")};
+  const Expr m = wide(theta);
+  Shape place(k + 2, Dim(1));
+  place.front() = theta.shape()[0];
+  place.back() = Dim(static_cast<int64_t>(k));
+  const auto column = [&](size_t j) {
+    return Expr{&b, b.slice(m.id, 2, static_cast<int64_t>(j), 1)}.reshape(place);
+  };
+  Expr sum = column(k);
+  for (size_t j = 0; j < k; ++j) {
+    const Dim& count = size[size.size() - 1 - j];
+    if (!count.is_constant() || count.constant() < 1)
+      return {c.unsupported("affine_grid of a symbolic or empty size is not covered")};
+    const auto n = static_cast<double>(count.constant());
+    // From edge to edge of the image, or from centre to centre of its corners' pixels.
+    const double step = align ? (n > 1 ? 2 / (n - 1) : 0) : 2 / n;
+    Shape line(k + 2, Dim(1));
+    line[k - j] = count;
+    const Expr at = positions(b, count.constant()).cast(m.dtype());
+    sum = sum + (at * step - step * (n - 1) / 2).reshape(line) * column(j);
+  }
+  return {sum.cast(theta.dtype()).id};
+}
+
 // Where a padded axis reads: mirrored at its edges, repeated, or around.
 enum class Edge : uint8_t { kReflect, kReplicate, kWrap };
 Expr padded_positions(GraphBuilder& b, int64_t size, int64_t low, int64_t high, Edge edge) {
@@ -348,6 +432,11 @@ constexpr Lowering kLowerings[] = {
     {"aten.upsample_trilinear3d.vec", upsample<Method::kLinear>},
     {"aten.upsample_bicubic2d.default", upsample<Method::kCubic>},
     {"aten.upsample_bicubic2d.vec", upsample<Method::kCubic>},
+    {"aten._upsample_bilinear2d_aa.default", upsample_aa<false>},
+    {"aten._upsample_bilinear2d_aa.vec", upsample_aa<false>},
+    {"aten._upsample_bicubic2d_aa.default", upsample_aa<true>},
+    {"aten._upsample_bicubic2d_aa.vec", upsample_aa<true>},
+    {"aten.affine_grid_generator.default", affine_grid_generator},
     {"aten.reflection_pad1d.default", edge_pad<Edge::kReflect>},
     {"aten.reflection_pad2d.default", edge_pad<Edge::kReflect>},
     {"aten.reflection_pad3d.default", edge_pad<Edge::kReflect>},

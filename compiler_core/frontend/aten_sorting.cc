@@ -68,6 +68,38 @@ Values kthvalue(Call& c) {
   return c.ok() ? pick(c, x, axis, c.size("k") - Dim(1), c.flag("keepdim", false)) : Values();
 }
 
+// Between the two places that the fraction `q` of the order falls on; NaN when there is any.
+Values quantile(Call& c) {
+  GraphBuilder& b = c.b;
+  Expr x = tensor(c, "self");
+  const double q = c.real("q");
+  const bool flat = !c.has("dim"), keep = c.flag("keepdim", false);
+  const std::string_view how = c.text("interpolation", "linear");
+  if (!c.ok() || !(q >= 0 && q <= 1)) return {c.invalid("a quantile lies between 0 and 1")};
+  const size_t rank = x.shape().size();
+  if (flat) x = x.reshape({numel(x.shape())});
+  const int axis = flat ? 0 : c.axis("dim", rank);
+  if (!c.ok() || x.shape().empty() || !x.shape()[at(axis)].is_constant() ||
+      x.shape()[at(axis)].is(0) || how != "linear")
+    return {
+        c.unsupported("a quantile of a symbolic or empty size, or of another interpolation "
+                      "than linear, is not covered")};
+  const int64_t last = x.shape()[at(axis)].constant() - 1;
+  const double rank_of = q * static_cast<double>(last);
+  const auto low = static_cast<int64_t>(rank_of);
+  const NodeId order = order_along(b, x.id, axis, false);
+  const auto element = [&](int64_t i) {
+    return Expr{&b, gather_along(b, x.id, axis, b.slice(order, axis, i, 1))};
+  };
+  const Expr below = element(low), above = element(std::min(low + 1, last)), top = element(last);
+  const Expr between = below + (above - below) * (rank_of - static_cast<double>(low));
+  const Expr value = choose(top != top, top, between);
+  Shape shape = value.shape();
+  if (flat && keep) shape = Shape(rank, Dim(1));
+  if (!keep) shape.erase(shape.begin() + axis);
+  return {value.reshape(shape).id};
+}
+
 // The lower of the two in the middle; NaN when there is any.
 Values median(Call& c) {
   GraphBuilder& b = c.b;
@@ -158,6 +190,7 @@ constexpr Lowering kLowerings[] = {
     {"aten.argsort.stable", argsort},
     {"aten.msort.default", msort},
     {"aten.topk.default", topk},
+    {"aten.quantile.scalar", quantile},
     {"aten.kthvalue.default", kthvalue},
     {"aten.median.default", median},
     {"aten.median.dim", median},

@@ -1,5 +1,7 @@
 #include "compiler_core/frontend/expr.h"
 
+#include <cmath>
+
 namespace kiln {
 namespace {
 
@@ -27,6 +29,19 @@ Expr choose(Expr condition, Expr x, Expr y) {
   const Shape sides = broadcast_shapes(b, x.shape(), y.shape());
   const Shape shape = broadcast_shapes(b, condition.shape(), sides);
   return {&b, b.select(widened(condition, shape).id, widened(x, shape).id, widened(y, shape).id)};
+}
+
+Expr p_norm(Expr d, double p, const std::vector<int>& axes, bool keep) {
+  GraphBuilder& b = *d.b;
+  const Expr a = abs(d);
+  if (axes.empty()) return a;
+  if (std::isinf(p))
+    return {&b, b.reduce(p > 0 ? Op::kReduceMax : Op::kReduceMin, a.id, axes, keep)};
+  if (p == 0) return (a != 0).cast(d.dtype()).sum(axes, keep);
+  if (p == 1) return a.sum(axes, keep);
+  if (p == 2) return sqrt((a * a).sum(axes, keep));
+  return apply(Op::kPow, apply(Op::kPow, a, a.like(p)).sum(axes, keep),
+               a.sum(axes, keep).like(1 / p));
 }
 
 }  // namespace kiln

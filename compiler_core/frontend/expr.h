@@ -157,6 +157,9 @@ inline Expr choose(Expr condition, double x, Expr y) {
   return choose(condition, y.like(x), y);
 }
 
+// (sum |x|^p)^(1/p) over ascending `axes`; the limits for p = 0 and infinity.
+Expr p_norm(Expr x, double p, const std::vector<int>& axes, bool keep);
+
 inline Expr tensor(Call& c, std::string_view name) {
   return {&c.b, c.tensor(name)};
 }

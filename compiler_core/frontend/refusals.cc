@@ -34,8 +34,10 @@ constexpr std::string_view kSpecial =
 constexpr std::string_view kStorage =
     "it asks about memory, which a compiled graph does not have: use view, permute, slice or "
     "expand";
-constexpr std::string_view kScan =
-    "only sums are scanned: for products take cumsum of the logarithms, or a custom call";
+constexpr std::string_view kScan = "it writes into tensors that it is given: use cummax or cummin";
+constexpr std::string_view kPacked =
+    "a packed sequence's shape depends on the data: run the layer on the padded batch, and choose "
+    "with a mask (where)";
 
 constexpr auto kRefusals = std::to_array<RefusedOp>({
     {"aten.nonzero", kDataShape},
@@ -116,30 +118,18 @@ constexpr auto kRefusals = std::to_array<RefusedOp>({
     {"aten._linalg_solve_ex", kFactorisation},
     {"aten.linalg_solve_triangular", kFactorisation},
     {"aten.triangular_solve", kFactorisation},
-    {"aten.digamma", kSpecial},
-    {"aten.lgamma", kSpecial},
-    {"aten.polygamma", kSpecial},
     {"aten.igamma", kSpecial},
     {"aten.igammac", kSpecial},
-    {"aten.i0", kSpecial},
-    {"aten.special_i0e", kSpecial},
-    {"aten.special_i1", kSpecial},
-    {"aten.special_i1e", kSpecial},
     {"aten.special_bessel_j0", kSpecial},
     {"aten.special_bessel_j1", kSpecial},
     {"aten.special_erfcx", kSpecial},
-    {"aten.special_ndtri", kSpecial},
     {"aten.special_zeta", kSpecial},
     {"aten.nextafter", kSpecial},
     {"aten.frexp", kSpecial},
     {"aten.gcd", "it is a loop for each element: compute it outside the program"},
     {"aten.lcm", "it is a loop for each element: compute it outside the program"},
-    {"aten.cumprod", kScan},
-    {"aten.cummax", kScan},
-    {"aten.cummin", kScan},
     {"aten._cummax_helper", kScan},
     {"aten._cummin_helper", kScan},
-    {"aten.logcumsumexp", kScan},
     {"aten.resize", kStorage},
     {"aten.resize_", kStorage},
     {"aten.set_", kStorage},
@@ -157,6 +147,15 @@ constexpr auto kRefusals = std::to_array<RefusedOp>({
     {"aten._pdist_forward", "pairwise distances of one set: use cdist of the set with itself"},
     {"aten._pdist_backward", "pairwise distances of one set: use cdist of the set with itself"},
     {"aten.histc", "its bins depend on the data: count with comparisons and sums"},
+    {"aten.pdist", "pairwise distances of one set: use cdist of the set with itself"},
+    {"aten.multilabel_margin_loss",
+     "its targets are lists that end where the data says: use multilabel_soft_margin_loss"},
+    {"aten.lstm.data", kPacked},
+    {"aten.gru.data", kPacked},
+    {"aten.rnn_tanh.data", kPacked},
+    {"aten.rnn_relu.data", kPacked},
+    {"aten._pack_padded_sequence", kPacked},
+    {"aten._pad_packed_sequence", kPacked},
     {"aten._ctc_loss", "it is a recurrence over time: compute the loss outside the program"},
     {"aten.ctc_loss", "it is a recurrence over time: compute the loss outside the program"},
 });
@@ -227,7 +226,7 @@ std::span<const RefusedOp> refusals() {
 const RefusedOp* find_refusal(std::string_view op) {
   const std::string_view name = without_overload(op);
   for (const RefusedOp& each : kRefusals)
-    if (each.op == name) return &each;
+    if (each.op == name || each.op == op) return &each;
   return nullptr;
 }
 
