@@ -75,10 +75,16 @@ bool Workbench::is_stopping() const {
 
 void Workbench::work() {
   // A GPU's first context takes longer than many a kernel's whole tuning.
-  if (options_.runner.prepare)
-    if (const auto ready = runner_.make_ready(); !ready && !is_stopping())
+  if (options_.runner.prepare) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto ready = runner_.make_ready();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (ready)
+      spdlog::info("the device is ready: its runner took {:.1f} s", took.count());
+    else if (!is_stopping())
       spdlog::error("{}", ready.error().message);
-  if (options_.runner.prepare) look_at_device();
+    look_at_device();
+  }
   while (auto jobs = wait_for_jobs())
     if (jobs->empty())
       look_at_device();
