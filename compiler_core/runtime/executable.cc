@@ -38,7 +38,7 @@ struct Executable::Impl {
 
   // What follows from the sizes: the launches that are not empty, step by step. Written anew only
   // where sizes or buffers change, so that the other cores find them in their caches.
-  std::vector<Kernel::Call> calls;  // their args lie in `args`, their dims in `sizes`
+  std::vector<Kernel::BoundLaunch> calls;  // their args lie in `args`, their dims in `sizes`
   std::vector<void*> args;
   std::vector<int> arg_buffers;   // what each of `args` is: a buffer
   std::vector<size_t> step_ends;  // into `calls`
@@ -89,7 +89,7 @@ struct Executable::Impl {
   }
 
   void launch_all(ThreadPool& pool) const {
-    const std::span<const Kernel::Call> all = calls;
+    const std::span<const Kernel::BoundLaunch> all = calls;
     size_t begin = 0;
     for (const size_t end : step_ends) {
       if (end - begin == 1)

@@ -163,7 +163,7 @@ void Kernel::launch(std::span<void* const> args, std::span<const int64_t> dims, 
   }
 }
 
-void Kernel::launch_side_by_side(std::span<const Call> calls, ThreadPool& pool) {
+void Kernel::launch_side_by_side(std::span<const BoundLaunch> calls, ThreadPool& pool) {
   CHECK(calls.size() <= kMostSideBySide, "so many launches at once");
   PhasesSideBySide side_by_side;
   int64_t blocks = 0;

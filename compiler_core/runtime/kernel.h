@@ -31,13 +31,13 @@ class Kernel {
 
   // Several launches as if they were one. REQUIRES: at most kMostSideBySide, each of one phase and
   // without a workspace, and none touches what another writes; otherwise as launch().
-  struct Call {
+  struct BoundLaunch {
     const Kernel* kernel;
     std::span<void* const> args;
     std::span<const int64_t> dims;
   };
   static constexpr size_t kMostSideBySide = 8;
-  static void launch_side_by_side(std::span<const Call> calls, ThreadPool& pool);
+  static void launch_side_by_side(std::span<const BoundLaunch> calls, ThreadPool& pool);
 
  private:
   struct Impl;
