@@ -278,6 +278,7 @@ class ListReader {
     out.draining = in.getDraining();
     out.sentinel_us = quantity(in.getSentinelUs());
     out.device_errors = count(in.getDeviceErrors());
+    out.compiled = amount(in.getCompiled());
     return out;
   }
 

@@ -257,6 +257,7 @@ void put(wire::Envelope::Builder out, const WorkerReport& in) {
   report.setDraining(in.draining);
   report.setSentinelUs(in.sentinel_us);
   report.setDeviceErrors(static_cast<uint32_t>(in.device_errors));
+  report.setCompiled(static_cast<uint64_t>(in.compiled));
 }
 
 void put(wire::Job::Builder out, const Job& in) {

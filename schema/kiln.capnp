@@ -273,6 +273,8 @@ struct WorkerReport {
   draining @6 :Bool;              # give it nothing new
   sentinelUs @7 :Float64;         # the sentinel kernel's latest median; 0: not measured
   deviceErrors @8 :UInt32;        # device faults since the worker started
+  compiled @9 :UInt64;            # compiles since it started, also of leases taken back; 0: none, or
+                                  # an older worker, whose results' `compiled` are counted instead
 
   struct Lease {
     lease @0 :UInt64;

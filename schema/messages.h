@@ -204,6 +204,9 @@ struct WorkerReport {
   bool draining = false;                 // give it nothing new
   double sentinel_us = 0;                // the sentinel kernel's latest median; 0: not measured
   int device_errors = 0;                 // device faults since the worker started
+  // Compiles since it started, whatever became of their leases. 0: none; an older worker says so
+  // always, and then its results' `compiled` count.
+  int64_t compiled = 0;
 };
 struct ResultAck {
   uint64_t lease = 0;

@@ -98,6 +98,7 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
     news_ = false;
     turned_ = Clock::now();
   }
+  if (work.compiled) report.compiled = work.compiled();  // after, so those of its results are in it
   TRY_STATUS(connection.send(std::move(report)));
   for (;;) {
     {

@@ -40,7 +40,8 @@ class Agent {
   struct Work {
     std::function<void(std::vector<Job>)> start;
     std::function<void(uint64_t lease)> drop;
-    std::function<void()> stop;  // forget everything
+    std::function<void()> stop;           // forget everything
+    std::function<int64_t()> compiled{};  // so far (WorkerReport.compiled); may be empty
   };
 
   explicit Agent(Options options) : options_(std::move(options)), ledger_(options_.self) {}

@@ -79,6 +79,7 @@ std::future<Compiled> CompilePool::compile(Source source, const Target& target, 
   }
   auto [at, is_new] = open_.try_emplace(key);
   at->second.waiters.push_back(std::move(waiter));
+  at->second.leased = at->second.leased || owner != 0;
   if (is_new) {
     at->second.source = std::move(source);
     at->second.target = target;
@@ -155,6 +156,8 @@ void CompilePool::serve(CompileTool& tool) {
       queue_.push_back(key);  // somebody has asked for it since
       continue;
     }
+    const bool answered = compiled.artifact || compiled.artifact.error().code != Code::kUnavailable;
+    compiled_ += compile.leased && compiled.ran && answered;
     std::vector<Waiter> waiters = std::move(open_.extract(key).mapped().waiters);
     lock.unlock();
     const bool is_new = compiled.ran && compiled.artifact;

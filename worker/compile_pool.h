@@ -8,6 +8,7 @@
 //                   └── everybody who asked cancelled ──> answered
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -39,6 +40,9 @@ class CompilePool {
   // What has not started, and what is still asked for, fails as kUnavailable; what has, ends soon
   // where its tool can be closed.
   void stop();
+  // Compilers that ran to an answer for leases, so far, whoever still waited for it. Who has such
+  // an answer finds it counted.
+  int64_t compiled() const { return compiled_; }
 
  private:
   struct Waiter {
@@ -51,6 +55,7 @@ class CompilePool {
     std::vector<Waiter> waiters;
     CompileTool* tool = nullptr;  // that compiles it now
     bool interrupted = false;
+    bool leased = false;  // a lease asked for it
   };
   void work();
   void serve(CompileTool& tool);
@@ -58,6 +63,7 @@ class CompilePool {
 
   const Toolchain toolchain_;
   std::optional<ObjectCache> cache_;  // itself thread-safe
+  std::atomic<int64_t> compiled_{0};
   std::mutex mu_;
   std::condition_variable changed_;
   bool stopping_ = false;                     // guarded by mu_

@@ -220,7 +220,8 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
   });
   const Status served =
       agent.run({[&](std::vector<Job> started) { workbench.submit(std::move(started)); },
-                 [&](uint64_t lease) { workbench.drop(lease); }, [&] { workbench.stop(); }});
+                 [&](uint64_t lease) { workbench.drop(lease); }, [&] { workbench.stop(); },
+                 [&] { return compilers.compiled(); }});
   over = true;
   ::pthread_kill(listener.native_handle(), SIGINT);  // when it was not a signal that ended us
   listener.join();

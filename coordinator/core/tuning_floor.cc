@@ -106,6 +106,9 @@ void TuningFloor::forget_retired() {
 
 void TuningFloor::report(int64_t now_ms, const WorkerId& id, WorkerReport report, Actions& out) {
   workers_.report(now_ms, id, report);
+  Worker& reporter = *workers_.find(id);
+  reporter.counts_compiles = report.compiled > 0;
+  count_compiles(reporter, compiles_.newly(id, report.compiled));
   StoreRecords store{id, {}, {}};
   for (CandidateResult& result : report.results)
     take_result(now_ms, id, std::move(result), store, out);
@@ -119,6 +122,11 @@ void TuningFloor::report(int64_t now_ms, const WorkerId& id, WorkerReport report
   empty_quarantine(now_ms, out);
   changed_.insert(id);
   dispatch_due_ = true;
+}
+
+void TuningFloor::count_compiles(Worker& worker, int64_t compiles) {
+  compiled_ += compiles;
+  worker.compiled += compiles;
 }
 
 void TuningFloor::learn_pace(int64_t now_ms, Worker& worker, const KernelFlight& flight,
@@ -150,8 +158,7 @@ void TuningFloor::take_result(int64_t now_ms, const WorkerId& id, CandidateResul
   Worker& worker = *workers_.find(id);
   KernelFlight& flight = flights_.at(result.kernel_key);
   const int retries = flight.retries(), set_aside = flight.set_aside();
-  compiled_ += result.compiled;
-  worker.compiled += result.compiled;
+  if (!worker.counts_compiles) count_compiles(worker, result.compiled ? 1 : 0);
   TuningRecord record =
       flight.accept(std::move(result), kind, id, worker.target, workers_.calibration(id));
   record.sentinel_us = worker.health.baseline_us();

@@ -22,6 +22,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "coordinator/core/compile_counts.h"
 #include "coordinator/core/dispatcher.h"
 #include "coordinator/core/failure_memory.h"
 
@@ -79,6 +80,7 @@ class TuningFloor {
   void keep_leases(int64_t now_ms, const WorkerId& id, const std::vector<LeaseState>& reported,
                    Actions& out);
   void drop_twin(KernelFlight& flight, int candidate, Job::Kind kind);
+  void count_compiles(Worker& worker, int64_t compiles);
   void learn_pace(int64_t now_ms, Worker& worker, const KernelFlight& flight, int results);
   void take_back(int64_t now_ms, uint64_t lease_id, bool blamed, Actions& out);
   void empty_quarantine(int64_t now_ms, Actions& out);
@@ -99,6 +101,7 @@ class TuningFloor {
   Pace pace_;
   Dispatcher dispatcher_{options_, flights_, leases_, workers_, queue_, pace_};
   FailureMemory failures_;
+  CompileCounts compiles_;
   std::map<ResultId, Digest> storing_;               // accepted, record not durable yet
   std::map<WorkerId, std::vector<ResultAck>> acks_;  // to be sent with the next orders
   std::set<WorkerId> changed_;                       // orders are due

@@ -29,6 +29,7 @@ struct Worker {
   int64_t report_ms = 0;   // its last report
   int64_t working_ms = 0;  // since then it works on what it has not handed over
   int64_t compiled = 0, measured = 0;
+  bool counts_compiles = false;  // itself (WorkerReport.compiled)
 
   bool takes_work() const {
     return (!draining || planted(PlantedBug::kLeaseToDraining)) &&

@@ -116,7 +116,7 @@ bool operator==(const WorkerReport& a, const WorkerReport& b) {
   return a.worker == b.worker && a.target == b.target && a.toolkit == b.toolkit &&
          a.slots == b.slots && a.leases == b.leases && a.results == b.results &&
          a.draining == b.draining && a.sentinel_us == b.sentinel_us &&
-         a.device_errors == b.device_errors;
+         a.device_errors == b.device_errors && a.compiled == b.compiled;
 }
 bool operator==(const ResultAck& a, const ResultAck& b) {
   return a.lease == b.lease && a.index == b.index;

@@ -116,6 +116,7 @@ inline WorkerReport sample_report() {
   report.draining = true;
   report.sentinel_us = 5.25;
   report.device_errors = 2;
+  report.compiled = 17;
   return report;
 }
 

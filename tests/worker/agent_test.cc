@@ -33,12 +33,13 @@ CandidateResult result(uint64_t lease, int index) {
 // What the agent told the worker to do.
 class FakeWork {
  public:
+  static constexpr int64_t kCompiled = 17;
   Agent::Work hooks() {
     return {[this](std::vector<Job> jobs) {
               for (const Job& started : jobs) note("start " + std::to_string(started.lease));
             },
             [this](uint64_t lease) { note("drop " + std::to_string(lease)); },
-            [this] { note("stop"); }};
+            [this] { note("stop"); }, [] { return kCompiled; }};
   }
   // Waits until it was told to.
   bool was_told(const std::string& what) {
@@ -177,6 +178,7 @@ TEST_F(AgentTest, ARevokedLeaseIsDropped) {
   const auto report = report_where([](const WorkerReport& r) { return r.leases.size() == 1; });
   ASSERT_TRUE(report.has_value());
   EXPECT_TRUE(report->results.empty());
+  EXPECT_EQ(report->compiled, FakeWork::kCompiled);
   EXPECT_EQ(work_.times("drop 8"), 0);
 }
 

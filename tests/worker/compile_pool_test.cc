@@ -51,6 +51,23 @@ TEST_F(CompilePoolTest, ARestartedPoolCompilesNothingAgain) {
   EXPECT_EQ(found.artifact->recipe, source.recipe);
 }
 
+// What the coordinator is told: whoever has an answer finds its compile counted, also when nobody
+// waits for it any more; what was found, or is no candidate (no lease asked), is not counted.
+TEST_F(CompilePoolTest, CountsWhatACompilerAnsweredForLeases) {
+  {
+    CompilePool pool(host_toolchain(compiler()), 1, cache());
+    EXPECT_TRUE(pool.compile(kernel_source(kRight), target_, 0).get().artifact.has_value());
+    EXPECT_EQ(pool.compiled(), 0);
+    EXPECT_TRUE(pool.compile(kernel_source(""), target_, 7).get().artifact.has_value());
+    EXPECT_EQ(pool.compiled(), 1);
+    EXPECT_FALSE(pool.compile(kernel_source("no such;"), target_, 7).get().artifact.has_value());
+    EXPECT_EQ(pool.compiled(), 2);
+  }
+  CompilePool pool(host_toolchain(compiler()), 1, cache());
+  EXPECT_TRUE(pool.compile(kernel_source(""), target_, 8).get().artifact.has_value());
+  EXPECT_EQ(pool.compiled(), 0);
+}
+
 TEST_F(CompilePoolTest, ARefusedSourceIsAnErrorWithTheCompilersWords) {
   CompilePool pool(host_toolchain(compiler()), 1, cache());
   const Compiled compiled = pool.compile(kernel_source("no such thing;"), target_).get();

@@ -182,6 +182,32 @@ TEST(CoreTuning, CachedKernelsNeedNoWork) {
   EXPECT_EQ(bench.programs[0].kernels[0].schedule, "kept");
 }
 
+// The worker's own count is right also where a lease was taken back: its result is not taken, and
+// the next lease finds the object.
+TEST(CoreTuning, CompilesAreCountedThoughALeaseWasTakenBack) {
+  CoreBench bench;
+  const auto report = [&](int64_t compiled, std::vector<CandidateResult> results) {
+    WorkerReport told = bench.report_of("w", {}, std::move(results));
+    told.compiled = compiled;
+    bench.step(ReportReceived{"w", std::move(told)});
+  };
+  const auto compiled = [&] { return bench.core().stats(bench.now_ms).candidates_compiled; };
+  report(0, {});
+  bench.start({planned_kernel("k", 1)}, Mode::kMaxAutotune);
+  const Job late = bench.job_of("w");
+  bench.step(WorkerGone{"w"});
+  CandidateResult found = ok_result(late, 0, 10);
+  report(1, {found});  // under a lease that is over
+  EXPECT_EQ(compiled(), 1);
+  const Job again = bench.job_of("w");
+  ASSERT_NE(again.lease, 0u);
+  found = ok_result(again, 0, 10);
+  found.compiled = false;
+  report(1, {found});
+  EXPECT_EQ(compiled(), 1);
+  EXPECT_EQ(bench.core().stats(bench.now_ms).retries, 1);
+}
+
 TEST(CoreTuning, TwoProgramsShareTheFlightOfAKernel) {
   CoreOptions options;
   options.batch_size = 8;
