@@ -245,7 +245,7 @@ void Drill::heal() {
 // so.
 ClientAsk Drill::insist(const Key& key) {
   const auto start = Clock::now();
-  for (;; pause_ms(500)) {
+  for (;; pause_ms(100)) {
     ClientAsk again = ClientAsk::run(service_, "again", key, false);
     again.finish();
     const int code = again.exit_code();

@@ -52,7 +52,7 @@ TEST(Points, AreThoseOfTheDocument) {
   EXPECT_EQ(listed, points);
 }
 
-TEST(Starved, RefusedWritesCostTheCacheNotTheAnswer) {
+TEST(Refused, WritesCostTheCacheNotTheAnswer) {
   House house;
   for (const auto& [point, error] : std::initializer_list<std::pair<const char*, int>>{
            {"coordinator.blob.create", ENOSPC},   {"coordinator.blob.write", ENOSPC},
@@ -76,7 +76,7 @@ TEST(Starved, RefusedWritesCostTheCacheNotTheAnswer) {
   house.end();
 }
 
-TEST(Starved, ShortWritesAndSendsAreGoneOnWith) {
+TEST(Refused, ShortWritesAndSendsAreGoneOnWith) {
   House house;
   for (const char* point :
        {"coordinator.blob.write", "coordinator.log.write", "coordinator.answer",
@@ -129,7 +129,7 @@ TEST(Starved, ACoordinatorsFullDiskCostsTheCacheNotTheAnswer) {
 }
 
 // Nothing can be compiled: a clear error, forgotten some seconds after there is room.
-TEST(Starved, AWorkersFullScratchIsNotHeldAgainstTheKernels) {
+TEST(NotHeldAgainstKernels, AWorkersFullScratch) {
   play_on_a_full_disk("tmp", 1);
 }
 
@@ -164,7 +164,7 @@ TEST(Starved, AClientWhoseOutputNobodyReadsHoldsUpNobodyElse) {
 }
 
 // g++ itself survives and answers 1, as for a source that is wrong.
-TEST(Starved, AKilledCompilerIsNotHeldAgainstTheKernel) {
+TEST(NotHeldAgainstKernels, AKilledCompiler) {
   House house;
   for (const int after_ms : {20, 45, 70}) {
     Trouble trouble;
@@ -213,7 +213,7 @@ void play_the_queue(House& house, int first_program, int signal, int skip) {
 
 // At the first read of a start, and after an orderly end at those of SQLite's own check, which
 // takes a page that cannot be read for a damaged one.
-TEST(Starved, WhatWasQueuedSurvivesAKillAndADiskThatErrsAtTheNextStart) {
+TEST(Queue, SurvivesAKillAndADiskThatErrsAtTheNextStart) {
   House house;
   play_the_queue(house, 700, SIGKILL, 0);
   play_the_queue(house, 710, SIGTERM, 3);

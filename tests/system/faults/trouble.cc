@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <iterator>
 
 #include "tests/system/faults/fault_control.h"
 
@@ -28,13 +29,28 @@ bool convicts(std::string_view point) {
   return point.starts_with("runner.") || point.starts_with("worker.runner.");
 }
 
+// The coordinator's disk takes nothing for as long as the clients ask: who is answered is told so.
+Trouble full_store(std::mt19937_64& random) {
+  constexpr std::string_view kPoints[] = {"coordinator.blob.create", "coordinator.blob.write",
+                                          "coordinator.blob.sync", "coordinator.log.write",
+                                          "coordinator.log.sync"};
+  Trouble trouble;
+  trouble.at_point = true;
+  trouble.fault.point = fault_point(kPoints[random() % std::size(kPoints)]);
+  trouble.fault.action = FaultAction::kFail;
+  trouble.fault.error = trouble.point().ends_with(".sync") ? EIO : ENOSPC;
+  trouble.fault.times = 50;
+  return trouble;
+}
+
+// Mostly at the first pass: most points are passed only a few times in a round.
 Trouble at_any_point(std::mt19937_64& random) {
   Trouble trouble;
   trouble.at_point = true;
   const int point = pick(random, 0, static_cast<int>(kFaultPoints.size()) - 1);
   const std::vector<Fault> faults = faults_of(point);
   trouble.fault = faults[random() % faults.size()];
-  trouble.fault.skip = pick(random, 0, 3) == 0 ? pick(random, 1, 20) : pick(random, 0, 2);
+  trouble.fault.skip = pick(random, 0, 3) == 0 ? pick(random, 1, 12) : 0;
   if (trouble.fault.action == FaultAction::kFail && pick(random, 0, 1) == 0)
     trouble.fault.times = pick(random, 2, convicts(trouble.point()) ? 2 : 50);
   trouble.restarts = kFaultPoints[static_cast<size_t>(point)].needs_restart;
@@ -100,7 +116,8 @@ std::vector<Fault> faults_of(int point) {
 
 Trouble draw(std::mt19937_64& random, bool with_proxy) {
   const int kind = pick(random, 0, with_proxy ? 99 : 74);
-  if (kind < 50) return at_any_point(random);
+  if (kind < 46) return at_any_point(random);
+  if (kind < 50) return full_store(random);
   Trouble trouble;
   trouble.after_ms = pick(random, 0, 300);
   trouble.for_ms = pick(random, 50, 3500);
