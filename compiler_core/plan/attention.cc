@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostNodes = 96;  // of the scores' arithmetic
 constexpr int64_t kMostHead = 256;
-constexpr int64_t kFewestRows = 8;
+constexpr int64_t kFewRows = 8, kManyKeys = 512;
 
 bool sizes_fit(const Graph& graph, const Node& query_key, const Node& product) {
   if (query_key.dtype != DType::kF32 || product.dtype != DType::kF32) return false;
@@ -22,9 +22,11 @@ bool sizes_fit(const Graph& graph, const Node& query_key, const Node& product) {
   const auto is_head = [](const Dim& width) {
     return width.is_constant() && width.constant() >= 1 && width.constant() <= kMostHead;
   };
-  const Dim& rows = query_key.shape[query_key.shape.size() - 2];
+  const Dim &rows = query_key.shape[query_key.shape.size() - 2], &keys = query_key.shape.back();
+  const bool pays =
+      size_at_hints(graph, rows) >= kFewRows || size_at_hints(graph, keys) < kManyKeys;
   return is_head(graph.node(query_key.operands[0]).shape.back()) && is_head(product.shape.back()) &&
-         size_at_hints(graph, rows) >= kFewestRows && !query_key.shape.back().is(0);
+         pays && !keys.is(0);
 }
 
 class Matcher {

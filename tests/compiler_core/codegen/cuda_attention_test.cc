@@ -37,6 +37,20 @@ TEST(CudaAttention, AgreesForEveryHeadSize) {
           << to_string(dtype) << depth;
 }
 
+TEST(CudaAttention, AgreesForOneQuery) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    EXPECT_EQ(check({.dtype = dtype,
+                     .batch = {2, 6},
+                     .rows = 1,
+                     .keys = 130,
+                     .depth = 64,
+                     .columns = 64,
+                     .mask = AttentionGraph::Mask::kBool,
+                     .shared_by = 3}),
+              "")
+        << to_string(dtype);
+}
+
 TEST(CudaAttention, AgreesForEveryTypeAndMask) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
     for (const AttentionGraph::Mask mask : testing::kEveryMask)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
@@ -88,9 +89,24 @@ TEST(PlanAttention, IsNotOneKernelWhereTheWeightsAreAResult) {
   EXPECT_EQ(launches_of(plan_of_text(softmax_program(24, " %7")), Family::kAttention), 0);
 }
 
-TEST(PlanAttention, FewRowsAreLeftToKernelsThatCutTheKeys) {
-  EXPECT_EQ(launches_of(plan_of_text(softmax_program(8)), Family::kAttention), 1);
-  EXPECT_EQ(launches_of(plan_of_text(softmax_program(7)), Family::kAttention), 0);
+// One query of every sequence, as a model that writes token by token asks.
+TEST(PlanAttention, FewRowsOfManyKeysAreLeftToKernelsThatCutTheKeys) {
+  const auto decoded = [](int64_t rows, int64_t keys) {
+    GraphBuilder b;
+    const NodeId q = b.input(DType::kF32, {2, 3, rows, 16}),
+                 k = b.input(DType::kF32, {2, 3, keys, 16});
+    const NodeId scores = b.matmul(q, b.permute(k, {0, 1, 3, 2}));
+    const auto spread = [&](NodeId id) { return b.broadcast(id, Shape(b.shape(scores))); };
+    const NodeId most = b.reduce(Op::kReduceMax, scores, {3}, true);
+    const NodeId e = b.unary(Op::kExp, b.binary(Op::kSub, scores, spread(most)));
+    const NodeId weights = b.binary(Op::kDiv, e, spread(b.reduce(Op::kReduceSum, e, {3}, true)));
+    return *b.finish({b.matmul(weights, b.input(DType::kF32, {2, 3, keys, 16}))});
+  };
+  for (const int64_t rows : {1, 2, 7}) {
+    EXPECT_EQ(launches_of(plan_of(decoded(rows, 300)), Family::kAttention), 1) << rows;
+    EXPECT_EQ(launches_of(plan_of(decoded(rows, 512)), Family::kAttention), 0) << rows;
+  }
+  EXPECT_EQ(launches_of(plan_of(decoded(8, 512)), Family::kAttention), 1);
 }
 
 }  // namespace
