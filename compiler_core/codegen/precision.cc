@@ -34,18 +34,18 @@ std::vector<bool> find_plain_nans(const Graph& graph) {
 }
 
 std::vector<bool> find_ending_in_halves(const Graph& graph) {
-  std::vector<bool> ends(static_cast<size_t>(graph.size()));
+  std::vector<bool> ends(static_cast<size_t>(graph.size()), true);
+  for (NodeId id : graph.outputs()) ends[static_cast<size_t>(id)] = is_half(graph.node(id).dtype);
   const std::vector<std::vector<NodeId>> users = users_of(graph);
-  for (NodeId id = graph.size(); id-- > 0;)
-    ends[static_cast<size_t>(id)] =
-        std::all_of(users[static_cast<size_t>(id)].begin(), users[static_cast<size_t>(id)].end(),
-                    [&](NodeId user) {
-                      const Node& reader = graph.node(user);
-                      return is_float(reader.dtype) && !is_step(reader.op) &&
-                             (is_half(reader.dtype) || ends[static_cast<size_t>(user)]);
-                    });
-  for (NodeId id : graph.outputs())
-    if (!is_half(graph.node(id).dtype)) ends[static_cast<size_t>(id)] = false;
+  for (NodeId id = graph.size(); id-- > 0;) {
+    const auto& readers = users[static_cast<size_t>(id)];
+    const bool rounded = std::all_of(readers.begin(), readers.end(), [&](NodeId user) {
+      const Node& reader = graph.node(user);
+      return is_float(reader.dtype) && !is_step(reader.op) &&
+             (is_half(reader.dtype) || ends[static_cast<size_t>(user)]);
+    });
+    ends[static_cast<size_t>(id)] = ends[static_cast<size_t>(id)] && rounded;
+  }
   return ends;
 }
 
