@@ -80,9 +80,13 @@ class Walk {
     return end;
   }
 
-  // The buffer holds the product's order. An output of the program must come in its own.
+  // The buffer holds the product's order. An output of the program must come in its own, and so
+  // must what is read by an op that reads buffers as they lie.
   bool may_store(NodeId view, NodeId end) const {
-    return view == kInvalidNode || !output(end) || is_reshape(graph_, graph_.node(view));
+    if (view == kInvalidNode || is_reshape(graph_, graph_.node(view))) return true;
+    return !output(end) && std::none_of(users(end).begin(), users(end).end(), [this](NodeId user) {
+      return stands_alone(graph_.node(user).op);
+    });
   }
 
   const Graph& graph_;

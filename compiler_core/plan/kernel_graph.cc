@@ -37,6 +37,9 @@ class Cutter {
     return values_[id] && std::find(outputs_.begin(), outputs_.end(), id) == outputs_.end();
   }
 
+  // As they lie: no View can stand between.
+  bool reads_buffers() const { return stands_alone(graph_.node(outputs_[0]).op); }
+
   // members_: everything the outputs need, down to the kernel's inputs, operands first. Ids are a
   // topological order, so sorting is enough.
   void collect() {
@@ -88,6 +91,7 @@ class Cutter {
     const auto rearranged = values_.product_view.find(id);
     if (rearranged == values_.product_view.end()) return builder_.input(node.dtype, node.shape);
     const Node& view = graph_.node(rearranged->second);
+    if (reads_buffers() && is_reshape(graph_, view)) return builder_.input(node.dtype, node.shape);
     const auto& attr = std::get<ViewAttr>(view.attr);
     const NodeId buffer = builder_.input(node.dtype, graph_.node(view.operands[0]).shape);
     return builder_.view(buffer, view.shape, attr.strides, attr.offset);

@@ -168,6 +168,20 @@ TEST(Plan, AnEmbeddingIsStoredAndNotItsSquares) {
   EXPECT_EQ(plan.kernels[static_cast<size_t>(plan.launches[0].kernel)].graph.outputs().size(), 1);
 }
 
+// A cache of keys that one more is written to: the write reads buffers as they lie.
+TEST(Plan, AProductInAnotherShapeOrOrderIsScattered) {
+  const auto written = [](Program& p, NodeId row) {
+    return std::vector{p.scatter(p.f32({10, 2, 8}), p.input(DType::kI64, {1}),
+                                 p.add(p.reshape(row, {1, 2, 8}), p.f32({8})), Combine::kSet)};
+  };
+  expect_families("matmul scatter", [&](Program& p) {
+    return written(p, p.matmul(p.f32({2, 8}), p.f32({8, 8})));
+  });
+  expect_families("matmul pointwise scatter", [&](Program& p) {
+    return written(p, p.permute(p.matmul(p.f32({8, 8}), p.f32({8, 2})), {1, 0}));
+  });
+}
+
 // Its scale is a column spread over each row: no reason to turn the rows in front of the product.
 TEST(Plan, ANormWithoutAWeightIsOneRowKernelInFrontOfAProduct) {
   expect_families("row_reduction matmul", [](Program& p) {
