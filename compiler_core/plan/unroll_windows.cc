@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <unordered_set>
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/passes/rewrite.h"
@@ -58,24 +59,41 @@ bool reads_windows(const Node& view, const std::vector<int>& reduced) {
 // Which reductions are over windows.
 class Unroller {
  public:
-  explicit Unroller(const Graph& graph) : graph_(graph) {}
+  explicit Unroller(const Graph& graph) : graph_(graph) {
+    // By node: how often what lies below it is written out. A window over windows multiplies.
+    std::vector<int64_t> copies;
+    for (const Node& node : graph.nodes()) {
+      int64_t below = 1;
+      const bool passes = is_elementwise(node.op) || traits(node.op).kind == OpKind::kIndexMap;
+      if (passes || traits(node.op).kind == OpKind::kReduce)
+        for (NodeId operand : node.operands)
+          below = std::max(below, copies[static_cast<size_t>(operand)]);
+      const int64_t elements = window_elements(node);
+      const bool unrolled = elements > 1 && elements * below <= kMostElements;
+      if (unrolled) unrolled_.insert(&node);
+      copies.push_back(unrolled ? elements * below : passes ? below : 1);
+    }
+  }
 
-  bool applies(const Node& node) const {
-    if (traits(node.op).kind != OpKind::kReduce) return false;
+  bool applies(const Node& node) const { return unrolled_.count(&node) != 0; }
+  bool empty() const { return unrolled_.empty(); }
+
+ private:
+  // 1 for what is no reduction over a small window.
+  int64_t window_elements(const Node& node) const {
+    if (traits(node.op).kind != OpKind::kReduce) return 1;
     const auto& axes = std::get<ReduceAttr>(node.attr).axes;
     const Shape& shape = graph_.node(node.operands[0]).shape;
     int64_t elements = 1;
     for (int axis : axes) {
       const Dim& size = shape[static_cast<size_t>(axis)];
-      if (!size.is_constant() || size.constant() < 1 || size.constant() > kMostElements)
-        return false;
+      if (!size.is_constant() || size.constant() < 1 || size.constant() > kMostElements) return 1;
       elements *= size.constant();
-      if (elements > kMostElements) return false;
+      if (elements > kMostElements) return 1;
     }
-    return elements > 1 && stands_on_windows(node.operands[0], axes);
+    return stands_on_windows(node.operands[0], axes) ? elements : 1;
   }
 
- private:
   bool stands_on_windows(NodeId root, const std::vector<int>& axes) const {
     std::vector<NodeId> seen = {root};
     for (size_t i = 0; i < seen.size() && i < kMostArithmetic; ++i) {
@@ -89,6 +107,7 @@ class Unroller {
   }
 
   const Graph& graph_;
+  std::unordered_set<const Node*> unrolled_;
 };
 
 Op combiner(Op reduce) {
@@ -132,9 +151,7 @@ std::vector<NodeId> elements_of(GraphBuilder& b, NodeId x, const Node& node) {
 
 Result<Graph> unroll_windows(const Graph& graph) {
   const Unroller unroller(graph);
-  const auto nodes = graph.nodes();
-  const auto applies = [&](const Node& node) { return unroller.applies(node); };
-  if (std::none_of(nodes.begin(), nodes.end(), applies)) return graph;
+  if (unroller.empty()) return graph;
   return rewrite_nodes(graph, [&](GraphBuilder& b, const Node& node, std::vector<NodeId> operands) {
     if (!unroller.applies(node)) return emit(b, node, std::move(operands));
     const DType compute = compute_type(node.dtype);

@@ -7,9 +7,10 @@
 
 namespace kiln {
 
-// Unrolled is a reduction of at most 64 elements, known when planning, that some View below it, by
-// way of arithmetic alone, reads as windows: windows overlap, or lie between one another in memory.
-// All others, contiguous rows and columns, are left to the reduction families.
+// Unrolled is a reduction of at most 64 elements, those of unrolled ones below it counted in, known
+// when planning, that some View below it, by way of arithmetic alone, reads as windows: windows
+// overlap, or lie between one another in memory. All others, contiguous rows and columns, are left
+// to the reduction families.
 Result<Graph> unroll_windows(const Graph& graph);
 
 }  // namespace kiln

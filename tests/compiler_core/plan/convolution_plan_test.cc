@@ -155,6 +155,20 @@ TEST(UnrollWindows, LeavesContiguousReductionsAndLargeWindowsAlone) {
   EXPECT_EQ(reduces_left(large, large.reduce(Op::kReduceMax, w, {1})), 1);
 }
 
+// A mean of 3x3 of maxima of 4x4 would read 144 elements at each position.
+TEST(UnrollWindows, CountsTheWindowsBelowAWindow) {
+  for (const int64_t outer : {2, 3}) {
+    GraphBuilder b;
+    const auto windows = [&b](NodeId x, int64_t size) {
+      const int64_t n = b.shape(x)[0].constant(), m = n / size;
+      return b.view(x, {m, m, size, size}, {size * n, size, n, 1}, 0);
+    };
+    const NodeId maxima = b.reduce(Op::kReduceMax, windows(b.input(kF32, {24, 24}), 4), {2, 3});
+    EXPECT_EQ(reduces_left(b, b.reduce(Op::kReduceSum, windows(maxima, outer), {2, 3})),
+              outer == 2 ? 0 : 1);
+  }
+}
+
 TEST(UnrollWindows, TakesOverlappingAndInterleavedWindowsWithArithmeticOnTop) {
   GraphBuilder sliding;
   NodeId w = sliding.view(sliding.input(kF32, {100}), {98, 3}, {1, 1}, 0);
