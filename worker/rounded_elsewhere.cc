@@ -12,6 +12,12 @@ bool rounds_to_half(const Graph& graph, const Node& node) {
          !is_half(graph.node(node.operands[0]).dtype);
 }
 
+// Whether the node adds up terms that an f32 holds no sum of exactly.
+bool sums_up(const Node& node) {
+  return node.dtype == DType::kF32 &&
+         (node.op == Op::kReduceSum || traits(node.op).kind == OpKind::kContract);
+}
+
 // Not near 1, a power of two or one another times one: what is rounded after them is rounded anew.
 constexpr double kMultiples[] = {1.37, 1.71};
 
@@ -25,6 +31,7 @@ class Variants {
     std::vector<std::vector<NodeId>> others = {outputs(&Variants::kept)};
     for (const double multiple : kMultiples) {
       multiple_ = multiple;
+      alternates_ = multiple != kMultiples[0];
       others.push_back(outputs(&Variants::rounded_multiple));
     }
     for (size_t i = 0; i < own.size(); ++i) {
@@ -47,22 +54,38 @@ class Variants {
   NodeId same(NodeId x, DType half) { return builder().cast(x, half); }
   NodeId kept(NodeId x, DType /*half*/) { return builder().cast(x, DType::kF32); }
   NodeId rounded_multiple(NodeId x, DType half) {
-    const NodeId wide = builder().cast(x, DType::kF32);
-    const NodeId factor =
-        builder().broadcast(builder().constant(DType::kF32, multiple_), builder().shape(wide));
-    const NodeId rounded = builder().cast(builder().binary(Op::kMul, wide, factor), half);
-    return builder().binary(Op::kDiv, builder().cast(rounded, DType::kF32), factor);
+    const NodeId rounded =
+        builder().cast(times(Op::kMul, builder().cast(x, DType::kF32), multiple_), half);
+    return times(Op::kDiv, builder().cast(rounded, DType::kF32), multiple_);
+  }
+  // The sum, off by what one rounding of each term may leave of it: up at first, then, where sums
+  // are computed of one another, up and down in turn.
+  NodeId shifted_sum(const Node& node, std::vector<NodeId> operands) {
+    const NodeId sum = emitted(node, operands);
+    for (NodeId& operand : operands) operand = builder().unary(Op::kAbs, operand);
+    const double unit = alternates_ && ++sums_ % 2 == 0 ? -0x1p-24 : 0x1p-24;
+    const NodeId magnitude = emitted(node, std::move(operands));
+    return builder().binary(Op::kAdd, sum, times(Op::kMul, magnitude, unit));
+  }
+  NodeId times(Op op, NodeId x, double factor) {
+    return builder().binary(
+        op, x, builder().broadcast(builder().constant(DType::kF32, factor), builder().shape(x)));
   }
 
   // The graph's outputs with that rounding.
   std::vector<NodeId> outputs(Rounding rounding) {
     rewrite_.map = inputs_;
+    const bool multiples = rounding == &Variants::rounded_multiple;
     for (NodeId id = 0; id < graph_.size() && builder().ok(); ++id) {
       const Node& node = graph_.node(id);
       if (!live_[static_cast<size_t>(id)] || node.op == Op::kInput) continue;
       std::vector<NodeId> operands = rewrite_.operands(node);
-      rewrite_[id] = rounds_to_half(graph_, node) ? (this->*rounding)(operands[0], node.dtype)
-                                                  : emitted(node, std::move(operands));
+      if (rounds_to_half(graph_, node))
+        rewrite_[id] = (this->*rounding)(operands[0], node.dtype);
+      else if (multiples && sums_up(node))
+        rewrite_[id] = shifted_sum(node, std::move(operands));
+      else
+        rewrite_[id] = emitted(node, std::move(operands));
     }
     std::vector<NodeId> made;
     for (const NodeId id : graph_.outputs()) made.push_back(rewrite_[id]);
@@ -100,17 +123,20 @@ class Variants {
   const std::vector<bool> live_;
   const std::vector<NodeId> inputs_;  // the map before anything but the inputs is emitted
   double multiple_ = 1;
+  bool alternates_ = false;
+  int sums_ = 0;
 };
 
 }  // namespace
 
-bool has_inner_halves(const Graph& graph) {
-  std::vector<bool> rounded;  // by node: a half that was computed, or only moved since
+bool rounds_inside(const Graph& graph) {
+  std::vector<bool> rounded;  // by node: a half or a sum that was computed, or only moved since
   for (const Node& node : graph.nodes()) {
     const bool from_rounded = std::ranges::any_of(
         node.operands, [&](NodeId id) { return rounded[static_cast<size_t>(id)]; });
-    if (from_rounded && !is_half(node.dtype)) return true;
-    rounded.push_back(rounds_to_half(graph, node) || (from_rounded && is_half(node.dtype)));
+    const bool moved = is_half(node.dtype) || traits(node.op).kind == OpKind::kIndexMap;
+    if (from_rounded && !moved) return true;
+    rounded.push_back(rounds_to_half(graph, node) || sums_up(node) || from_rounded);
   }
   return false;
 }

@@ -110,7 +110,7 @@ std::optional<Difference> WorkloadCase::compare_output(size_t index, const Tenso
   auto difference = compare(got, expected_[index], nullptr, tolerance_);
   if (!difference) return std::nullopt;
   if (declared_.empty()) {
-    const auto graph = has_inner_halves(graph_) ? rounded_elsewhere(graph_) : graph_;
+    const auto graph = rounds_inside(graph_) ? rounded_elsewhere(graph_) : graph_;
     if (auto declared = graph ? interpret(*graph, pointers(inputs_), Precision::kDeclared)
                               : fail(graph.error()))
       declared_ = *std::move(declared);

@@ -79,7 +79,7 @@ TEST(RoundedElsewhere, WhereARoundingIsAllThatIsLeftAKernelMayKeepTheValue) {
 
 TEST(RoundedElsewhere, AttentionMayKeepItsWeightsOrRoundThemBeforeItDivides) {
   const Graph graph = attention(Weights::kRounded, 160);
-  ASSERT_TRUE(has_inner_halves(graph));
+  ASSERT_TRUE(rounds_inside(graph));
   EXPECT_FALSE(verdict(graph, attention(Weights::kKept, 160)));
   EXPECT_FALSE(verdict(graph, attention(Weights::kRoundedBeforeDivision, 160)));
 }
@@ -96,7 +96,42 @@ TEST(RoundedElsewhere, AnInputInHalvesIsNoInnerHalf) {
       "kiln.graph 1\n%0 = input 0 : bf16[8]\n%1 = cast %0 : f32[8]\n%2 = exp %1 : f32[8]\n"
       "%3 = cast %2 : bf16[8]\nreturn %3\n");
   ASSERT_TRUE(graph);
-  EXPECT_FALSE(has_inner_halves(*graph));
+  EXPECT_FALSE(rounds_inside(*graph));
+}
+
+// A sine of many turns has what rounding left of its sum. The reference rounds a sum once; a kernel
+// rounds each step.
+TEST(RoundedElsewhere, ASumMayBeRoundedAtEachStep) {
+  const auto graph = parse_graph(
+      "kiln.graph 1\n%0 = input 0 : f32[8192,8]\n%1 = reduce_sum %0 axes=[1] : f32[8192]\n"
+      "%2 = constant 4096 : f32[]\n%3 = view %2 strides=[0] offset=[0] : f32[8192]\n"
+      "%4 = mul %1 %3 : f32[8192]\n%5 = sin %4 : f32[8192]\nreturn %5\n");
+  ASSERT_TRUE(graph);
+  EXPECT_TRUE(rounds_inside(*graph));
+  auto workload = WorkloadCase::make(print(*graph), 7);
+  ASSERT_TRUE(workload);
+  const Tensor& x = workload->inputs()[0];
+  Tensor got(DType::kF32, {8192});
+  for (int64_t row = 0; row < 8192; ++row) {
+    float sum = 0;
+    for (int64_t i = 0; i < 8; ++i) sum += static_cast<float>(x.get(row * 8 + i));
+    got.set(row, std::sin(double{4096 * sum}));
+  }
+  const auto declared = interpret(*graph, std::array{&x}, Precision::kDeclared);
+  ASSERT_TRUE(declared);
+  const Tensor& want = workload->expected()[0];
+  EXPECT_TRUE(compare(got, want, &(*declared)[0], tolerance_of(*graph, {})));
+  EXPECT_FALSE(workload->compare_output(0, got));
+  got.set(5, got.get(5) + 0.5);
+  EXPECT_TRUE(workload->compare_output(0, got));
+}
+
+TEST(RoundedElsewhere, ASumThatIsTheResultIsNoInnerOne) {
+  const auto graph = parse_graph(
+      "kiln.graph 1\n%0 = input 0 : f32[8,4]\n%1 = reduce_sum %0 axes=[1] : f32[8]\n"
+      "%2 = view %1 strides=[1] offset=[0] : f32[8]\nreturn %2\n");
+  ASSERT_TRUE(graph);
+  EXPECT_FALSE(rounds_inside(*graph));
 }
 
 TEST(RoundedElsewhere, StraysFurtherThanKeepingAloneDoes) {
