@@ -89,7 +89,9 @@ Values inner(Call& c) {
   return {contracted(c, x.id, y.id, {last_axis(x)}, {last_axis(y)})};
 }
 
-// Along an axis of three; aten.cross takes the first such one when it is told none.
+// Along an axis of three. Told none, aten.cross takes the first such one, linalg.cross the last
+// axis.
+template <bool last_by_default>
 Values cross(Call& c) {
   Expr x = tensor(c, "self"), y = tensor(c, "other");
   if (!c.ok()) return {};
@@ -97,8 +99,8 @@ Values cross(Call& c) {
   x = x.broadcast(shape);
   y = y.broadcast(shape);
   const auto three = std::find(shape.begin(), shape.end(), Dim(3));
-  const int axis =
-      c.has("dim") ? c.axis("dim", shape.size()) : static_cast<int>(three - shape.begin());
+  const int axis = c.has("dim") || last_by_default ? c.axis("dim", shape.size(), -1)
+                                                   : static_cast<int>(three - shape.begin());
   if (!c.ok() || at(axis) >= shape.size() || !shape[at(axis)].is(3))
     return {c.invalid("a cross product needs an axis of size 3")};
   std::vector<NodeId> parts;
@@ -109,13 +111,6 @@ Values cross(Call& c) {
                         .id);
   }
   return {c.b.concat(parts, axis)};
-}
-Values linalg_cross(Call& c) {
-  if (c.has("dim")) return cross(c);
-  const Expr x = tensor(c, "self"), y = tensor(c, "other");
-  if (!c.ok() || x.shape().empty() || !x.shape().back().is(3) || x.shape() != y.shape())
-    return {c.invalid("a cross product needs a last axis of size 3")};
-  return cross(c);
 }
 
 Values vecdot(Call& c) {
@@ -323,8 +318,8 @@ constexpr Lowering kLowerings[] = {
     {"aten.kron.default", kron},
     {"aten.tensordot.default", tensordot},
     {"aten.inner.default", inner},
-    {"aten.cross.default", cross},
-    {"aten.linalg_cross.default", linalg_cross},
+    {"aten.cross.default", cross<false>},
+    {"aten.linalg_cross.default", cross<true>},
     {"aten.linalg_vecdot.default", vecdot},
     {"aten.linalg_diagonal.default", linalg_diagonal},
     {"aten.chain_matmul.default", chain},

@@ -11,7 +11,7 @@
 namespace kiln {
 
 struct RefusedOp {
-  std::string_view op;   // without the overload: "aten.nonzero"
+  std::string_view op;   // "aten.nonzero" for all its overloads, or one of them: "aten.lstm.data"
   std::string_view why;  // and what to do: one sentence
 };
 // Every op that is refused on purpose, by name.

@@ -57,6 +57,13 @@ TEST(LinearAlgebra, a_cross_product_stands_upright_on_both) {
                  kFloat,
                  {3, 1}},
                 {-3, 6, -3});
+  // Of a square either axis will do: the columns of the identity with (1, 2, 3), or its rows.
+  const std::vector<OneNode::In> square = {{kFloat, {3, 3}, {1, 0, 0, 0, 1, 0, 0, 0, 1}},
+                                           {kFloat, {3, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3}}};
+  expect_values({"aten.cross.default", {kX, kOther}, square, kFloat, {3, 3}},
+                {0, 3, -2, -3, 0, 1, 2, -1, 0});
+  expect_values({"aten.linalg_cross.default", {kX, kOther}, square, kFloat, {3, 3}},
+                {0, -1, 1, 2, 0, -2, -3, 3, 0});
 }
 
 TEST(LinearAlgebra, vecdot_and_diagonals) {
