@@ -25,7 +25,7 @@
 #include "compiler_core/base/standard_error.h"
 #include "coordinator/service.h"
 #include "coordinator/status_pages.h"
-#include "metrics/http_port.h"
+#include "schema/metrics/http_port.h"
 
 namespace kiln {
 namespace {

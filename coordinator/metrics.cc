@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "metrics/metrics_text.h"
+#include "schema/metrics/metrics_text.h"
 
 namespace kiln {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "metrics/process_use.h"
+#include "schema/metrics/process_use.h"
 
 namespace kiln {
 

@@ -11,8 +11,8 @@
 #include <mutex>
 #include <string>
 
-#include "metrics/histogram.h"
 #include "schema/messages.h"
+#include "schema/metrics/histogram.h"
 
 namespace kiln {
 

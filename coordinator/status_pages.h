@@ -8,7 +8,7 @@
 #pragma once
 
 #include "coordinator/status_board.h"
-#include "metrics/http_port.h"
+#include "schema/metrics/http_port.h"
 
 namespace kiln {
 

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "compiler_core/base/standard_error.h"
-#include "metrics/http_port.h"
+#include "schema/metrics/http_port.h"
 #include "worker/agent.h"
 #include "worker/local_device.h"
 #include "worker/scratch.h"

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "metrics/metrics_text.h"
-#include "metrics/process_use.h"
+#include "schema/metrics/metrics_text.h"
+#include "schema/metrics/process_use.h"
 
 namespace kiln {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "metrics/http_port.h"
+#include "schema/metrics/http_port.h"
 #include "worker/worker_status.h"
 
 namespace kiln {

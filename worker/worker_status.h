@@ -6,8 +6,8 @@
 #include <chrono>
 #include <string>
 
-#include "metrics/histogram.h"
 #include "schema/messages.h"
+#include "schema/metrics/histogram.h"
 
 namespace kiln {
 

@@ -42,9 +42,9 @@ struct AttentionPattern {
 };
 
 // The pattern that ends in the Matmul `product`; nothing where there is none, a head's width is not
-// known, or one pass would not pay: with few rows of many keys (m < 8, n >= 512, of open sizes where
-// they are measured: reading k and v is all that counts, and wants them split over many blocks), or
-// heads wider than 256.
+// known, or one pass would not pay: with few rows of many keys (m < 8, n >= 512, of open sizes
+// where they are measured: reading k and v is all that counts, and wants them split over many
+// blocks), or heads wider than 256.
 std::optional<AttentionPattern> match_attention(const Graph& graph,
                                                 const std::vector<std::vector<NodeId>>& users,
                                                 NodeId product);

@@ -20,7 +20,7 @@ struct Include {
   bool quoted = false;
 };
 
-const std::vector<std::string> kRooms = {"compiler_core", "cache",  "schema", "metrics",
+const std::vector<std::string> kRooms = {"compiler_core", "cache",  "schema",
                                          "coordinator",   "worker", "client"};
 
 std::vector<Include> all_includes() {
@@ -64,12 +64,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"runtime", {"base", "program"}},
     {"cache", {"base", "program", "plan", "tune"}},
     {"schema", {"base", "ir", "program", "plan", "tune"}},
-    {"metrics", {"base"}},
     {"coordinator",
-     {"base", "ir", "passes", "program", "plan", "tune", "codegen", "cache", "schema", "metrics"}},
+     {"base", "ir", "passes", "program", "plan", "tune", "codegen", "cache", "schema"}},
     {"worker",
-     {"base", "ir", "passes", "program", "plan", "tune", "codegen", "compile", "runtime", "schema",
-      "metrics"}},
+     {"base", "ir", "passes", "program", "plan", "tune", "codegen", "compile", "runtime",
+      "schema"}},
     {"client",
      {"base", "ir", "passes", "program", "plan", "tune", "codegen", "compile", "runtime",
       "frontend", "cache", "schema"}},
@@ -101,7 +100,7 @@ TEST(IncludeRules, ForeignLibrariesStayInTheirRooms) {
       {R"(cuda\.h)", "compiler_core/runtime/"},
       {R"(nvrtc\.h)", "compiler_core/compile/"},
       {R"(zip\.h|simdjson\.h)", "compiler_core/frontend/"},
-      {R"(microhttpd\.h)", "metrics/"},
+      {R"(microhttpd\.h)", "schema/metrics/"},
       {R"(dlfcn\.h)", "compiler_core/(runtime|compile)/"},
       {R"(sodium.*\.h)", "compiler_core/base/"},
   };

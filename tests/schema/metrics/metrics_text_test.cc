@@ -1,4 +1,4 @@
-#include "metrics/metrics_text.h"
+#include "schema/metrics/metrics_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "metrics/process_use.h"
+#include "schema/metrics/process_use.h"
 
 #include <dirent.h>
 #include <sys/resource.h>

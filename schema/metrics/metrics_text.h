@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "metrics/histogram.h"
+#include "schema/metrics/histogram.h"
 
 namespace kiln {
 

@@ -2,7 +2,7 @@
 // libraries use. Thread-safe.
 #pragma once
 
-#include "metrics/metrics_text.h"
+#include "schema/metrics/metrics_text.h"
 
 namespace kiln {
 

@@ -1,5 +1,5 @@
 // Over raw sockets: what matters is what a peer that is no HTTP library can do.
-#include "metrics/http_port.h"
+#include "schema/metrics/http_port.h"
 
 #include <gtest/gtest.h>
 

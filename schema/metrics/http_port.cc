@@ -1,7 +1,7 @@
 // libmicrohttpd without threads: this file polls its epoll descriptor, so that it can also end
 // connections by their age, which no option of the library bounds (a peer that sends a byte a
 // second is never silent).
-#include "metrics/http_port.h"
+#include "schema/metrics/http_port.h"
 
 #include <fmt/format.h>
 #include <microhttpd.h>

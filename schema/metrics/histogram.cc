@@ -1,4 +1,4 @@
-#include "metrics/histogram.h"
+#include "schema/metrics/histogram.h"
 
 #include <algorithm>
 #include <array>
