@@ -144,6 +144,7 @@ std::span<const Lowering> sorting_lowerings();
 std::span<const Lowering> random_lowerings();
 std::span<const Lowering> resampling_lowerings();
 std::span<const Lowering> rearranging_lowerings();
+std::span<const Lowering> stacking_lowerings();
 std::span<const Lowering> embedding_bag_lowerings();
 const Lowering* find_lowering(std::string_view name);
 // Every op that has one, by name.

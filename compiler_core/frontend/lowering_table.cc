@@ -62,33 +62,17 @@ using Table = std::unordered_map<std::string_view, const Lowering*>;
 
 Table make_table() {
   Table table;
-  for (const std::span<const Lowering> list : {arithmetic_lowerings(),
-                                               elementwise_lowerings(),
-                                               activation_lowerings(),
-                                               view_lowerings(),
-                                               rearranging_lowerings(),
-                                               creation_lowerings(),
-                                               indexing_lowerings(),
-                                               scatter_lowerings(),
-                                               sorting_lowerings(),
-                                               reduction_lowerings(),
-                                               normalisation_lowerings(),
-                                               matmul_lowerings(),
-                                               resampling_lowerings(),
-                                               embedding_bag_lowerings(),
-                                               convolution_lowerings(),
-                                               pooling_lowerings(),
-                                               adaptive_pooling_lowerings(),
-                                               attention_lowerings(),
-                                               einsum_lowerings(),
-                                               recurrent_lowerings(),
-                                               loss_lowerings(),
-                                               random_lowerings(),
-                                               backward_lowerings(),
-                                               norm_backward_lowerings(),
-                                               linear_algebra_lowerings(),
-                                               scan_lowerings(),
-                                               special_lowerings()})
+  for (const std::span<const Lowering> list :
+       {arithmetic_lowerings(),    elementwise_lowerings(),    activation_lowerings(),
+        view_lowerings(),          rearranging_lowerings(),    stacking_lowerings(),
+        creation_lowerings(),      indexing_lowerings(),       scatter_lowerings(),
+        sorting_lowerings(),       reduction_lowerings(),      normalisation_lowerings(),
+        matmul_lowerings(),        resampling_lowerings(),     embedding_bag_lowerings(),
+        convolution_lowerings(),   pooling_lowerings(),        adaptive_pooling_lowerings(),
+        attention_lowerings(),     einsum_lowerings(),         recurrent_lowerings(),
+        loss_lowerings(),          random_lowerings(),         backward_lowerings(),
+        norm_backward_lowerings(), linear_algebra_lowerings(), scan_lowerings(),
+        special_lowerings()})
     for (const Lowering& lowering : list) table.emplace(lowering.name, &lowering);
   return table;
 }

@@ -178,6 +178,21 @@ TEST(Rearranging, stacks_splits_and_products) {
             std::string::npos);
 }
 
+TEST(Rearranging, broadcast_tensors_gives_each_the_common_shape) {
+  ModelText model;
+  model.input("x", kFloat, {3, 1})
+      .input("z", kFloat, {2})
+      .declare("a", kFloat, {"3", "2"})
+      .declare("b", kFloat, {"3", "2"})
+      .raw_node("aten.broadcast_tensors.default", {tensors("tensors", {"x", "z"})},
+                R"([{"as_tensors":[{"name":"a"},{"name":"b"}]}])")
+      .output("b");
+  EXPECT_EQ(graph_text(model),
+            "kiln.graph 1\n%0 = input 0 : f32[3,1]\n%1 = input 1 : f32[2]\n"
+            "%2 = view %0 strides=[1,0] offset=[0] : f32[3,2]\n"
+            "%3 = view %1 strides=[0,1] offset=[0] : f32[3,2]\nreturn %3\n");
+}
+
 TEST(Pooling, max_unpool_puts_values_back_where_they_were) {
   expect_values({"aten.max_unpool2d.default",
                  {kX, tensor("indices", "z"), integers("output_size", {2, 3})},
