@@ -11,11 +11,11 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/file.h"
 
 namespace kiln::testing {
 namespace {
@@ -84,8 +84,7 @@ struct ProcessState {
 };
 
 ProcessState state_of(pid_t pid) {
-  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(in)), {});
+  const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat").value_or("");
   const size_t close = text.rfind(')');
   ProcessState state;
   if (close != std::string::npos)

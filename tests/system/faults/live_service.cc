@@ -10,12 +10,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/file.h"
 #include "tests/support/loopback.h"
 
 namespace kiln::testing {
@@ -192,8 +192,7 @@ std::vector<std::string> living_descendants() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string text = entry.path().filename();
     if (text.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream in(entry.path() / "stat");
-    const std::string stat((std::istreambuf_iterator<char>(in)), {});
+    const std::string stat = read_file(entry.path() / "stat").value_or("");  // it may end any time
     const size_t open = stat.find('('), close = stat.rfind(')');
     if (close == std::string::npos) continue;
     Process process{stat.substr(open + 1, close - open - 1), 0, 0};
