@@ -279,7 +279,7 @@ TEST(Plan, LayersOfMatmulsAreOneKernelEach) {
     const NodeId x = p.f32({4, 8}), w = p.f32({16, 8}), b = p.f32({16});
     return std::vector{p.gelu(p.layernorm(p.linear(x, w, b), p.f32({16}), p.f32({16})))};
   });
-  expect_families("matmul row_reduction matmul", [](Program& p) {
+  expect_families("attention", [](Program& p) {
     const NodeId q = p.f32({2, 3, 5, 4}), k = p.f32({2, 3, 5, 4}), v = p.f32({2, 3, 5, 4});
     const NodeId scores = p.matmul(q, p.permute(k, {0, 1, 3, 2}));
     return std::vector{p.matmul(p.softmax(p.div(scores, p.like(2, scores)), 3), v)};
