@@ -9,23 +9,13 @@
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
-#include "tests/support/process.h"
+#include "tests/system/one_service.h"
 
 namespace kiln::testing {
 namespace {
 
-class Dynamic : public ::testing::Test {
+class Dynamic : public OneService<> {
  protected:
-  static void SetUpTestSuite() {
-    dir_ = new TempDir(*TempDir::create());
-    service_ = new Service(dir_->path() / "data");
-    ASSERT_FALSE(service_->endpoint().empty()) << service_->log();
-  }
-  static void TearDownTestSuite() {
-    delete service_;
-    delete dir_;
-  }
-
   static std::unique_ptr<Client> make_client() {
     ClientOptions options;
     options.coordinator = service_->endpoint();
@@ -86,9 +76,6 @@ class Dynamic : public ::testing::Test {
     ASSERT_TRUE(again);
     EXPECT_EQ((*again)->outcome(), "hit");
   }
-
-  static inline TempDir* dir_ = nullptr;
-  static inline Service* service_ = nullptr;
 };
 
 const std::vector<std::vector<int64_t>> kBatches = {{1}, {2}, {31}, {32}, {33}, {1000}, {4096}};

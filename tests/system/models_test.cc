@@ -4,23 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/support/process.h"
+#include "tests/system/one_service.h"
 
 namespace kiln::testing {
 namespace {
 
-class Models : public ::testing::Test {
+class Models : public OneService<> {
  protected:
-  static void SetUpTestSuite() {
-    dir_ = new TempDir(*TempDir::create());
-    service_ = new Service(dir_->path() / "data");
-    ASSERT_FALSE(service_->endpoint().empty()) << service_->log();
-  }
-  static void TearDownTestSuite() {
-    delete service_;
-    delete dir_;
-  }
-
   // One compile, however many sizes are expected.
   static void expect_right(const std::string& model, const std::vector<std::string>& sizes = {""}) {
     const std::string file = std::string(KILN_SOURCE_DIR) + "/tests/graphs/models/" + model;
@@ -34,9 +24,6 @@ class Models : public ::testing::Test {
       EXPECT_EQ(report.at("cache"), i == 0 ? "tuned" : "hit") << ran.out;
     }
   }
-
-  static inline TempDir* dir_ = nullptr;
-  static inline Service* service_ = nullptr;
 };
 
 TEST_F(Models, ACacheOfKeysIsWrittenInPlace) {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/process.h"
+#include "tests/system/one_service.h"
 
 namespace kiln::testing {
 namespace {
@@ -14,18 +14,8 @@ struct Program {
   size_t launches;  // a good human's plan; 0 where none is laid down
 };
 
-class Programs : public ::testing::TestWithParam<Program> {
+class Programs : public OneService<::testing::TestWithParam<Program>> {
  protected:
-  static void SetUpTestSuite() {
-    dir_ = new TempDir(*TempDir::create());
-    service_ = new Service(dir_->path() / "data");
-    ASSERT_FALSE(service_->endpoint().empty()) << service_->log();
-  }
-  static void TearDownTestSuite() {
-    delete service_;
-    delete dir_;
-  }
-
   static void expect_right(const std::string& mode) {
     const Program& program = GetParam();
     const std::string archive = small_graph(program.name) + ".pt2";
@@ -44,9 +34,6 @@ class Programs : public ::testing::TestWithParam<Program> {
     if (program.launches == 0) return;
     EXPECT_EQ(report["launches"], program.launches) << ran.out;
   }
-
-  static inline TempDir* dir_ = nullptr;
-  static inline Service* service_ = nullptr;
 };
 
 TEST_P(Programs, RunRightInDefaultMode) {
