@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "compiler_core/base/file.h"
+#include "tests/support/metric_types.h"
 
 namespace kiln {
 namespace {
@@ -46,16 +47,6 @@ StatusSnapshot busy() {
   return status;
 }
 
-std::map<std::string, std::string> types_in(const std::string& text) {
-  std::map<std::string, std::string> types;
-  std::istringstream lines(text);
-  std::smatch match;
-  static const std::regex kType(R"(# TYPE (\S+) (\S+))");
-  for (std::string line; std::getline(lines, line);)
-    if (std::regex_match(line, match, kType)) types[match[1]] = match[2];
-  return types;
-}
-
 TEST(Metrics, SayWhatTheSnapshotSays) {
   const std::string text = metrics_text(busy(), {1.5, 2e6, 12, 1024, 1e9}, 7);
   for (const char* line : {"kiln_lookup_hits_total 101",
@@ -92,7 +83,7 @@ TEST(Metrics, SayWhatTheSnapshotSays) {
 
 // https://prometheus.io/docs/practices/naming/
 TEST(Metrics, NamesFollowTheConventions) {
-  for (const auto& [name, type] : types_in(metrics_text(busy(), {}, 0))) {
+  for (const auto& [name, type] : testing::types_in(metrics_text(busy(), {}, 0))) {
     EXPECT_EQ(name.ends_with("_total"), type == "counter") << name;
     if (type == "histogram") {
       EXPECT_TRUE(name.ends_with("_seconds")) << name;
@@ -112,7 +103,7 @@ TEST(Metrics, AreTheOnesInTheManual) {
   for (auto at = std::sregex_iterator(ours.begin(), ours.end(), kRow); at != std::sregex_iterator();
        ++at)
     documented[(*at)[1]] = (*at)[3];
-  EXPECT_EQ(documented, types_in(metrics_text(busy(), {}, 0)));
+  EXPECT_EQ(documented, testing::types_in(metrics_text(busy(), {}, 0)));
 }
 
 }  // namespace

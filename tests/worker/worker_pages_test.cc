@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "compiler_core/base/file.h"
+#include "tests/support/metric_types.h"
 
 namespace kiln {
 namespace {
@@ -45,16 +46,6 @@ WorkerStatus busy() {
   return status;
 }
 
-std::map<std::string, std::string> types_in(const std::string& text) {
-  std::map<std::string, std::string> types;
-  std::istringstream lines(text);
-  std::smatch match;
-  static const std::regex kType(R"(# TYPE (\S+) (\S+))");
-  for (std::string line; std::getline(lines, line);)
-    if (std::regex_match(line, match, kType)) types[match[1]] = match[2];
-  return types;
-}
-
 TEST(WorkerPages, MetricsSayWhatTheStatusSays) {
   const HttpAnswer page = worker_page(busy(), kNow, "/metrics");
   EXPECT_EQ(page.status, 200u);
@@ -86,7 +77,7 @@ TEST(WorkerPages, MetricsAreTheOnesInTheManual) {
   for (auto at = std::sregex_iterator(section.begin(), section.end(), kRow);
        at != std::sregex_iterator(); ++at)
     documented[(*at)[1]] = (*at)[3];
-  auto served = types_in(worker_page(busy(), kNow, "/metrics").body);
+  auto served = testing::types_in(worker_page(busy(), kNow, "/metrics").body);
   std::erase_if(served, [](const auto& family) { return family.first.starts_with("process_"); });
   EXPECT_EQ(documented, served);
 }
