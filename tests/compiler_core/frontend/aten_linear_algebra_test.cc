@@ -8,12 +8,6 @@ namespace {
 
 using namespace kiln::testing;  // NOLINT: the vocabulary of these tests
 
-OneNode of_one(const std::string& op, std::vector<std::string> arguments,
-               const std::vector<int64_t>& from, const Doubles& x, const std::vector<int64_t>& to) {
-  arguments.insert(arguments.begin(), kX);
-  return {op, arguments, {{kFloat, from, x}}, kFloat, to};
-}
-
 TEST(LinearAlgebra, a_kronecker_product_has_a_copy_of_the_second_for_each_of_the_first) {
   expect_values({"aten.kron.default",
                  {kX, kOther},

@@ -8,12 +8,6 @@ namespace {
 
 using namespace kiln::testing;  // NOLINT: the vocabulary of these tests
 
-OneNode of_one(const std::string& op, std::vector<std::string> arguments,
-               const std::vector<int64_t>& from, const Doubles& x, const std::vector<int64_t>& to) {
-  arguments.insert(arguments.begin(), kX);
-  return {op, arguments, {{kFloat, from, x}}, kFloat, to};
-}
-
 // One unit with weights of x, of h and biases; gate g of it is then this sum.
 constexpr double kOfX[] = {0.5, -1, 2, 0.25}, kOfH[] = {1, 0.75, -0.5, 3}, kBias[] = {0, 1, -1, 2};
 constexpr double kXIn = 0.5, kHIn = -0.25;

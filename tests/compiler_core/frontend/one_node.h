@@ -69,4 +69,12 @@ inline void expect_values(const OneNode& node, const Doubles& expected) {
 
 inline const std::string kX = tensor("self", "x"), kOther = tensor("other", "z");
 
+// `op` of x, of these sizes and values, and what else it takes.
+inline OneNode of_one(const std::string& op, std::vector<std::string> arguments,
+                      const std::vector<int64_t>& from, const Doubles& x,
+                      const std::vector<int64_t>& to) {
+  arguments.insert(arguments.begin(), kX);
+  return {op, arguments, {{kFloat, from, x}}, kFloat, to};
+}
+
 }  // namespace kiln::testing
