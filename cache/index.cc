@@ -129,13 +129,13 @@ int64_t CacheIndex::wall_clock_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-Result<CacheIndex> CacheIndex::open_for_writing(const Path& file, Clock clock) {
+Result<CacheIndex> CacheIndex::open_for_writing(const Path& file, Clock clock,
+                                                int64_t memory_bytes) {
   TRY(Database db, Database::open(file, Database::Access::kReadWrite));
   CacheIndex index(std::move(db), std::move(clock));
   // FULL: what is reported as stored survives the loss of power, not only of the process.
-  TRY_STATUS(
-      index.db_.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
-                    "PRAGMA cache_size = -65536;"));  // KiB: keys come in no order
+  TRY_STATUS(index.db_.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
+  TRY_STATUS(index.db_.keep_pages(memory_bytes));
   std::error_code unknown;
   const auto size = static_cast<int64_t>(std::filesystem::file_size(file, unknown));
   if (unknown || size <= kCheckedAtOnceBytes) TRY_STATUS(index.check());

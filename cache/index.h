@@ -35,8 +35,9 @@ class CacheIndex {
 
   // The writer's: creates or checks the database. kCorruption when it is damaged (a large one is
   // checked in passing only: check() does the rest, at leisure), kUnsupported when a newer Kiln
-  // wrote it.
-  static Result<CacheIndex> open_for_writing(const Path& file, Clock clock = wall_clock_ms);
+  // wrote it. Keeps up to `memory_bytes` of pages, since keys come in no order.
+  static Result<CacheIndex> open_for_writing(const Path& file, Clock clock = wall_clock_ms,
+                                             int64_t memory_bytes = int64_t{64} << 20);
   // REQUIRES: a writer has opened it before. kUnsupported when that was an older or a newer Kiln.
   static Result<CacheIndex> open_for_reading(const Path& file);
   // Reads every page; kCorruption when the database is damaged.

@@ -215,7 +215,7 @@ namespace {
 // As the housekeeper of an earlier life found it, or as it is found now.
 Result<CacheIndex> open_index(const Path& file, const CacheOptions& options) {
   if (const auto note = read_file(Path(file) += kDamageNote)) return fail(Code::kCorruption, *note);
-  return CacheIndex::open_for_writing(file, options.now_ms);
+  return CacheIndex::open_for_writing(file, options.now_ms, options.index_memory_bytes);
 }
 
 }  // namespace
@@ -374,6 +374,10 @@ Result<std::vector<Schedule>> KernelCache::earlier_winners(const Digest& workloa
 
 Result<std::vector<Schedule>> KernelCache::kin_winners(const Kin& kin) {
   return impl_->readers.with([&](CacheIndex& index) { return index.kin_winners(kin); });
+}
+
+int64_t KernelCache::index_memory_bytes() {
+  return Database::memory_bytes();
 }
 
 KernelCache::Totals KernelCache::totals() const {

@@ -38,6 +38,7 @@ struct CacheOptions {
   int64_t max_bytes = 0;  // of programs, kernels and blobs; 0: unbounded
   // What was used since is not given up: somebody may be about to need it.
   int64_t keep_used_ms = 10 * 60'000;
+  int64_t index_memory_bytes = int64_t{64} << 20;  // pages of the index that the writer keeps
   int64_t touch_every_ms = 60'000;       // how often uses are written down
   int64_t orphans_after_ms = 3'600'000;  // files that no row knows go when they are this old
   std::function<int64_t()> now_ms;       // wall clock; empty: the system's
@@ -109,6 +110,7 @@ class KernelCache {
     int64_t max_bytes = 0;     // the bound; 0: none
     int64_t evicted = 0;       // programs given up since open()
   };
+  static int64_t index_memory_bytes();  // that the indexes of this process take
   // One look-up, whatever there is.
   Totals totals() const;
 

@@ -76,6 +76,15 @@ int64_t Database::changes() const {
   return sqlite3_changes64(db_.get());
 }
 
+Status Database::keep_pages(int64_t bytes) {
+  const std::string sql = fmt::format("PRAGMA cache_size = -{}", bytes >> 10);  // KiB
+  return run(sql.c_str());
+}
+
+int64_t Database::memory_bytes() {
+  return sqlite3_memory_used();
+}
+
 void Database::interrupt() {
   sqlite3_interrupt(db_.get());
 }

@@ -23,10 +23,13 @@ class Database {
   static Result<Database> open(const Path& path, Access access);
   // Runs statements that have no parameters and whose rows nobody wants.
   Status run(const char* sql);
+  // How much of the file stays in memory, at most.
+  Status keep_pages(int64_t bytes);
   int64_t changes() const;  // rows that the last INSERT, UPDATE or DELETE touched
   // From any thread: the statement that runs now ends soon, with an error that is no kCorruption.
   // Says nothing to one that has not begun.
   void interrupt();
+  static int64_t memory_bytes();  // that all databases of this process have, pages and all
 
  private:
   friend class Query;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -29,6 +30,8 @@
 
 namespace kiln {
 namespace {
+
+constexpr uint64_t kMostOfIndex = 64 << 20;  // of --memory
 
 struct Flags {
   std::string data_dir;
@@ -106,8 +109,9 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       ->capture_default_str();
   app.add_option(
          "--memory", flags.memory_bytes,
-         "how much it keeps in memory of what it answered lately, as 2GiB: manifests in one "
-         "half, binaries in the other; the rest comes from disk")
+         "how much it keeps in memory of what it answered lately, as 2GiB: an eighth (64MiB at "
+         "most) for pages of the index, half of the rest for manifests and half for binaries; "
+         "what is not there comes from disk")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(uint64_t{1} << 20, uint64_t{1} << 50))
       ->default_str("512MiB");
@@ -262,7 +266,9 @@ int main(int argc, char** argv) {
   options.keys = flags.keys;
   options.planner_threads = flags.planner_threads;
   options.cache_bytes = static_cast<int64_t>(flags.cache_bytes);
-  options.manifest_bytes = options.blob_bytes = flags.memory_bytes / 2;
+  const uint64_t index_bytes = std::min(flags.memory_bytes / 8, kMostOfIndex);
+  options.index_bytes = static_cast<int64_t>(index_bytes);
+  options.manifest_bytes = options.blob_bytes = (flags.memory_bytes - index_bytes) / 2;
   options.core.lease_timeout_ms = flags.lease_timeout_ms;
   options.core.worker_timeout_ms = flags.worker_timeout_ms;
   options.log = [&log](const LogLine& line) { log.write(line); };

@@ -77,10 +77,14 @@ void tuning(MetricsText& out, const Stats& s) {
   out.gauge("kiln_leases_open", "Batches that workers have.", static_cast<double>(leases));
 }
 
-void store(MetricsText& out, const Stats& s) {
+void store(MetricsText& out, const StatusSnapshot& status) {
+  const Stats& s = status.stats;
   out.gauge("kiln_cache_entries", "Programs and kernels in the cache.",
             static_cast<double>(s.entries));
   out.gauge("kiln_cache_bytes", "Binaries in the cache.", static_cast<double>(s.bytes));
+  out.gauge("kiln_index_memory_bytes",
+            "What SQLite has in memory: pages of the index, prepared statements.",
+            static_cast<double>(status.index_memory_bytes));
   out.counter("kiln_cache_evictions_total", "Entries that had to make room.", s.evicted);
   out.counter("kiln_cache_corrupt_blobs_total",
               "Binaries that did not have their digest when read back; each is tuned again.",
@@ -98,7 +102,7 @@ std::string metrics_text(const StatusSnapshot& status, const ProcessUse& use,
   requests(out, status);
   flights(out, status);
   tuning(out, status.stats);
-  store(out, status.stats);
+  store(out, status);
   out.family("kiln_loop_turn_duration_seconds", "histogram",
              "One turn of the coordinator's loop, without its waiting.");
   out.histogram(status.loop.turn);

@@ -19,6 +19,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   const auto hearer = std::make_shared<std::atomic<ServiceLoop*>>(nullptr);
   CacheOptions stored;
   stored.max_bytes = options.cache_bytes;
+  stored.index_memory_bytes = options.index_bytes;
   stored.log = [hearer](std::string line) {
     if (ServiceLoop* loop = hearer->load())
       loop->inbox.post([loop, line = std::move(line)] {

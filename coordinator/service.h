@@ -24,6 +24,7 @@ struct ServiceOptions {
   CoreOptions core;
   size_t manifest_bytes = 256 << 20;  // manifests kept in memory
   size_t blob_bytes = 256 << 20;      // blobs kept in memory
+  int64_t index_bytes = 64 << 20;     // pages of the index kept in memory
   int64_t cache_bytes = 0;            // programs, kernels and blobs on disk; 0: unbounded
   size_t graph_bytes = 512 << 20;     // texts that wait for a planner; beyond: overloaded
   int64_t hold_blobs_ms = 600'000;    // those that the disk would not take

@@ -168,7 +168,8 @@ bool ServiceLoop::send_blob_pieces() {
 
 void ServiceLoop::publish_status() {
   if (options.board == nullptr) return;
-  options.board->publish({stats(), times, flights.times(), static_cast<int64_t>(planning_bytes)});
+  options.board->publish({stats(), times, flights.times(), static_cast<int64_t>(planning_bytes),
+                          KernelCache::index_memory_bytes()});
 }
 
 Stats ServiceLoop::stats() {

@@ -40,6 +40,7 @@ struct StatusSnapshot {
   LoopTimes loop;
   FlightTimes flights;
   int64_t graph_bytes_waiting = 0;  // texts that wait for a planner
+  int64_t index_memory_bytes = 0;
 };
 
 class StatusBoard {

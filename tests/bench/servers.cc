@@ -49,6 +49,23 @@ void wait_for(testing::Child& child, const std::string& program, const Path& err
                            read_file(err).value_or("")));
 }
 
+struct Certificate {
+  std::string certificate, key;  // files
+};
+
+Certificate make_certificate(const Path& directory) {
+  Certificate made{(directory / "redis.crt").string(), (directory / "redis.key").string()};
+  auto openssl =
+      testing::Child::start({"/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                             "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                             "/CN=localhost", "-out", made.certificate, "-keyout", made.key},
+                            directory / "openssl.out", directory / "openssl.err");
+  openssl.wait();
+  CHECK(std::filesystem::exists(made.certificate),
+        "openssl makes a certificate (ops/setup --bench)");
+  return made;
+}
+
 }  // namespace
 
 Server Server::kiln(const Path& directory, const std::vector<std::string>& more,
@@ -70,22 +87,44 @@ Server Server::kiln(const Path& directory, const std::vector<std::string>& more,
   return {std::move(child), std::stoi(endpoint.substr(endpoint.rfind(':') + 1)), start_s};
 }
 
-Server Server::redis(const Path& directory) {
+Server Server::redis(const Path& directory, bool tls) {
   constexpr const char* kProgram = "/usr/bin/redis-server";
   CHECK(std::filesystem::exists(kProgram), "redis-server is installed: ops/setup --bench");
   const int port = free_port();
+  std::vector<std::string> arguments = {kProgram,
+                                        "--port",
+                                        std::to_string(port),
+                                        "--bind",
+                                        "127.0.0.1",
+                                        "--save",
+                                        "",
+                                        "--appendonly",
+                                        "no",
+                                        "--maxclients",
+                                        "20000",
+                                        "--tcp-backlog",
+                                        "4096",
+                                        "--dir",
+                                        directory.string()};
+  int tls_port = 0;
+  if (tls) {
+    const Certificate made = make_certificate(directory);
+    tls_port = free_port();
+    const std::vector<std::string> more = {
+        "--tls-port",      std::to_string(tls_port), "--tls-auth-clients", "no",
+        "--tls-cert-file", made.certificate,         "--tls-key-file",     made.key};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+  }
   const auto start = Clock::now();
-  auto child =
-      testing::Child::start({kProgram, "--port", std::to_string(port), "--bind", "127.0.0.1",
-                             "--save", "", "--appendonly", "no", "--maxclients", "20000",
-                             "--tcp-backlog", "4096", "--dir", directory.string()},
-                            directory / "redis.out", directory / "redis.err");
+  auto child = testing::Child::start(arguments, directory / "redis.out", directory / "redis.err");
   wait_for(child, kProgram, directory / "redis.out", 20, [&] {  // it logs on stdout
     const int fd = connect_to(port);
     if (fd >= 0) close(fd);
     return fd >= 0;
   });
-  return {std::move(child), port, seconds_since(start)};
+  Server server{std::move(child), port, seconds_since(start)};
+  server.tls_port_ = tls_port;
+  return server;
 }
 
 std::string Server::endpoint() const {

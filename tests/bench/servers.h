@@ -22,9 +22,11 @@ class Server {
   static Server kiln(const Path& directory, const std::vector<std::string>& more = {},
                      const Path& program = testing::binary("kiln-coordinator"));
   // redis-server, which keeps nothing on disk. CHECKs that it is installed (ops/setup --bench).
-  static Server redis(const Path& directory);
+  // `tls`: on a second port too, with a certificate made for it.
+  static Server redis(const Path& directory, bool tls = false);
 
   int port() const { return port_; }
+  int tls_port() const { return tls_port_; }
   std::string endpoint() const;  // "tcp://127.0.0.1:PORT"
   double start_s() const { return start_s_; }
   ServerUse use() const;
@@ -34,7 +36,7 @@ class Server {
   Server(testing::Child child, int port, double start_s)
       : child_(std::move(child)), port_(port), start_s_(start_s) {}
   testing::Child child_;
-  int port_;
+  int port_, tls_port_ = 0;
   double start_s_;
 };
 

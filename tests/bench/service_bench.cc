@@ -2,7 +2,7 @@
 // beside it on the same cores, and redis-server answering GETs of the same sizes over as many
 // connections in turn with it, so that whatever else the machine does hits both.
 //
-//   service_bench [--json] [--connections N] [--rounds N] [--seconds S] [--rate N]
+//   service_bench [--json] [--connections N] [--rounds N] [--seconds S] [--rate N] [--window N]
 //                 [--also COORDINATOR]... [PART...]
 //
 // Parts, all by default: lookups blobs rate curve one-key storm. CPU time a request is the server's
@@ -22,6 +22,7 @@
 #include "tests/bench/curve_dialogue.h"
 #include "tests/bench/score.h"
 #include "tests/bench/servers.h"
+#include "tests/bench/tls_dialogue.h"
 #include "tests/coordinator/fake_fleet.h"
 
 namespace kiln::bench {
@@ -33,7 +34,7 @@ constexpr size_t kBlobBytes = 16 << 10;
 struct BenchOptions {
   bool json = false;
   size_t connections = 1'000;
-  int rounds = 5;
+  int rounds = 5, window = 1;
   double seconds = 2, rate = 50'000;
   std::vector<Path> also;
   std::vector<std::string> parts;
@@ -116,9 +117,9 @@ double median(std::vector<double> values) {
 // One server's rounds.
 struct Rounds {
   std::vector<double> per_s, p50_ms, p99_ms, cpu_us;
-  void take(Crowd& crowd, const Server& server, std::chrono::milliseconds time) {
+  void take(Crowd& crowd, const Server& server, std::chrono::milliseconds time, int window = 1) {
     const double before_s = server.use().cpu_s;
-    const Load load = crowd.saturate(1, time);
+    const Load load = crowd.saturate(window, time);
     per_s.push_back(load.per_s());
     p50_ms.push_back(load.p50_ms);
     p99_ms.push_back(load.p99_ms);
@@ -159,30 +160,39 @@ class Bench {
   const Score& score() const { return score_; }
 
  private:
-  void look_ups_beside_redis() {
-    std::vector<std::pair<std::string, std::string>> pairs;
+  // What a redis is given to answer with.
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  Pairs manifests() const {
+    Pairs pairs;
     for (int i = 0; i < kPrograms; ++i)
       pairs.emplace_back(stock_.graphs[i].digest.hex(), stock_.manifests[i]);
+    return pairs;
+  }
+  static RedisQuestions get_commands(const Pairs& pairs) {
+    RedisQuestions gets;
+    for (const auto& [key, value] : pairs) gets.keys.push_back(resp_command({"GET", key}));
+    return gets;
+  }
+
+  void look_ups_beside_redis() {
     beside_redis(
         fmt::format("look-ups, manifests of {} bytes", stock_.manifest_bytes()),
-        [](const Stock& stock) { return look_ups(stock); }, pairs, "> 50000");
+        [](const Stock& stock) { return look_ups(stock); }, manifests(), "> 50000");
   }
 
   void blobs_beside_redis() {
-    std::vector<std::pair<std::string, std::string>> pairs;
+    Pairs pairs;
     for (int i = 0; i < kPrograms; ++i)
       pairs.emplace_back(stock_.blobs[i].hex(), std::string(kBlobBytes, 'x'));
     beside_redis("artifacts of 16 KiB", blob_fetches, pairs, "");
   }
 
   // This build's coordinator, the others and redis, a round each in turn.
-  void beside_redis(const std::string& name, KilnQuestions (*ask)(const Stock&),
-                    const std::vector<std::pair<std::string, std::string>>& pairs,
+  void beside_redis(const std::string& name, KilnQuestions (*ask)(const Stock&), const Pairs& pairs,
                     const std::string& goal) {
     const Server redis = Server::redis(dir_.path());
     fill_redis(redis.port(), pairs);
-    RedisQuestions gets;
-    for (const auto& [key, value] : pairs) gets.keys.push_back(resp_command({"GET", key}));
+    const RedisQuestions gets = get_commands(pairs);
     struct Side {
       std::string name;
       const Server* server;
@@ -203,7 +213,8 @@ class Bench {
                                          [&] { return redis_dialogue(gets); });
     for (Side& side : sides) side.crowd->once();
     for (int i = 0; i < options_.rounds; ++i)
-      for (Side& side : sides) side.rounds.take(*side.crowd, *side.server, options_.round());
+      for (Side& side : sides)
+        side.rounds.take(*side.crowd, *side.server, options_.round(), options_.window);
     for (const Side& side : sides) side.rounds.add_to(score_, name + ": " + side.name);
     if (!goal.empty())
       score_.add(name + ": kiln against 50,000/s", median(sides.front().rounds.per_s), "/s", goal);
@@ -231,8 +242,8 @@ class Bench {
     }
   }
 
-  // A second coordinator, which asks for keys, in turn with the first, which does not: the same
-  // generator, the same programs.
+  // A second coordinator, which asks for keys, in turn with the first, which does not, and with a
+  // redis that speaks TLS: the same generator, the same programs.
   void look_ups_with_keys() {
     const Path dir = dir_.path() / "keys";
     std::filesystem::create_directories(dir);
@@ -250,18 +261,27 @@ class Bench {
     const KilnQuestions plain = look_ups(stock_), sealed = look_ups(stock, false);
     Crowd open(kiln_.port(), options_.connections, [&] { return kiln_dialogue(plain); });
     Crowd curve(locked.port(), options_.connections, [&] { return curve_dialogue(sealed, key); });
-    open.once();
-    curve.once();
-    Rounds without, with;
-    std::vector<double> ratios;
+    const Server redis = Server::redis(dir, true);
+    fill_redis(redis.port(), manifests());
+    const RedisQuestions gets = get_commands(manifests());
+    const auto tls = tls_client();
+    Crowd sealed_gets(redis.tls_port(), options_.connections,
+                      [&] { return redis_tls_dialogue(gets, tls); });
+    for (Crowd* crowd : {&open, &curve, &sealed_gets}) crowd->once();
+    Rounds without, with, beside;
+    std::vector<double> to_open, to_redis;
     for (int i = 0; i < options_.rounds; ++i) {
       without.take(open, kiln_, options_.round());
       with.take(curve, locked, options_.round());
-      ratios.push_back(with.per_s.back() / without.per_s.back());
+      beside.take(sealed_gets, redis, options_.round());
+      to_open.push_back(with.per_s.back() / without.per_s.back());
+      to_redis.push_back(with.per_s.back() / beside.per_s.back());
     }
     without.add_to(score_, "look-ups, CURVE off");
     with.add_to(score_, "look-ups, CURVE on");
-    score_.add("look-ups: CURVE on / off, median of rounds", median(ratios), "x");
+    beside.add_to(score_, "look-ups, redis over TLS");
+    score_.add("look-ups: CURVE on / off, median of rounds", median(to_open), "x");
+    score_.add("look-ups: CURVE / redis over TLS, median of rounds", median(to_redis), "x");
     const Load load = curve.offer(options_.rate / 2, options_.round());
     const std::string name =
         fmt::format("look-ups offered at {:.0f}/s, CURVE on", options_.rate / 2);
@@ -349,6 +369,10 @@ int main(int argc, char** argv) {
   app.add_option("--connections", options.connections)->capture_default_str();
   app.add_option("--rounds", options.rounds)->capture_default_str();
   app.add_option("--seconds", options.seconds, "of each round")->capture_default_str();
+  app.add_option("--window", options.window,
+                 "questions that each connection keeps open (lookups, blobs)")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   app.add_option("--rate", options.rate, "offered look-ups a second")->capture_default_str();
   app.add_option("--also", options.also, "another coordinator, in turn (lookups, blobs)")
       ->allow_extra_args(false)
