@@ -11,10 +11,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <deque>
-#include <unordered_map>
 #include <zmq.hpp>
 
+#include "schema/backlog.h"
 #include "schema/codec.h"
 #include "schema/connection_table.h"
 #include "schema/endpoint.h"
@@ -32,8 +31,6 @@ constexpr int kIoThreads = 2;  // a thread's worth of system calls for each the 
 // Rarer than the peers' own: each heartbeat's timer costs libzmq a walk over all other timers, so
 // that with a few thousand peers and two seconds an I/O thread would do little else.
 constexpr int kHeartbeatMs = 15'000, kHeartbeatTimeoutMs = 20'000;
-constexpr size_t kMaxBacklogMessages = 4096;
-constexpr size_t kMaxBacklogBytes = 64 << 20;
 constexpr size_t kMaxBegunBytes = 512 << 20;
 constexpr int kWatchMs = 20;
 constexpr int64_t kFrameOverhead = 64;   // its header, and what CURVE adds
@@ -69,11 +66,6 @@ Status require_keys(const std::string& endpoint) {
 }  // namespace
 
 struct Listener::Impl {
-  struct Backlog {
-    std::deque<std::string> frames;
-    size_t bytes = 0;
-  };
-
   zmq::context_t context{kIoThreads};
   std::shared_ptr<Keyring> keyring;        // null: no keys
   std::unique_ptr<Gatekeeper> gatekeeper;  // before the router: there when it is bound
@@ -87,7 +79,8 @@ struct Listener::Impl {
   std::atomic<int64_t> malformed{0};
   ConnectionTable connections;
   size_t max_connections = kMaxConnections;
-  std::unordered_map<PeerId, Backlog> backlogs;  // only of peers with something in it
+  Backlogs backlogs;
+  Clock::time_point next_flush{};
   size_t begun_bytes = 0;  // of messages that are not whole yet, of all peers together
   int since_monitor = 0;
   WireWatch watch;
@@ -102,7 +95,7 @@ struct Listener::Impl {
   Status secure(const std::shared_ptr<Keyring>& given);
   Sent send_now(const PeerId& peer, std::string_view frame);
   bool send_or_queue(PeerLink& link, std::string_view frame);  // false: dropped, or gone
-  void flush_backlogs();
+  void flush_backlogs(Clock::time_point now);
   void watch_connections();
   void make_room();
   void drop(PeerLink& link);
@@ -133,38 +126,22 @@ Sent Listener::Impl::send_now(const PeerId& peer, std::string_view frame) {
 }
 
 bool Listener::Impl::send_or_queue(PeerLink& link, std::string_view frame) {
-  auto waiting = backlogs.empty() ? backlogs.end() : backlogs.find(link.peer);
-  if (waiting == backlogs.end()) {
-    const Sent sent = send_now(link.peer, frame);
-    if (sent == Sent::kYes) link.traffic.handed += static_cast<int64_t>(frame.size());
-    if (sent != Sent::kFull) return sent == Sent::kYes;
-    waiting = backlogs.try_emplace(link.peer).first;
-  }
-  Backlog& backlog = waiting->second;
-  if (backlog.frames.size() >= kMaxBacklogMessages ||
-      backlog.bytes + frame.size() > kMaxBacklogBytes) {
+  Sent sent = Sent::kFull;
+  if (!backlogs.contains(link.peer)) sent = send_now(link.peer, frame);
+  if (sent == Sent::kGone) return false;
+  if (sent == Sent::kFull && !backlogs.add(link.peer, frame)) {
     drop(link);
     return false;
   }
-  backlog.bytes += frame.size();
-  backlog.frames.emplace_back(frame);
+  link.traffic.handed += static_cast<int64_t>(frame.size());  // in memory, wherever it waits
   return true;
 }
 
-void Listener::Impl::flush_backlogs() {
-  for (auto it = backlogs.begin(); it != backlogs.end();) {
-    auto& [peer, backlog] = *it;
-    Sent sent = Sent::kYes;
-    while (!backlog.frames.empty() && sent == Sent::kYes) {
-      sent = send_now(peer, backlog.frames.front());
-      if (sent != Sent::kYes) break;
-      if (PeerLink* link = connections.find(peer))
-        link->traffic.handed += static_cast<int64_t>(backlog.frames.front().size());
-      backlog.bytes -= backlog.frames.front().size();
-      backlog.frames.pop_front();
-    }
-    it = backlog.frames.empty() || sent == Sent::kGone ? backlogs.erase(it) : std::next(it);
-  }
+void Listener::Impl::flush_backlogs(Clock::time_point now) {
+  if (backlogs.empty() || now < next_flush) return;
+  next_flush = now + std::chrono::milliseconds(kBacklogPollMs);
+  backlogs.flush(
+      [this](const PeerId& peer, std::string_view frame) { return send_now(peer, frame); });
 }
 
 void Listener::Impl::watch_connections() {
@@ -187,7 +164,7 @@ void Listener::Impl::make_room() {
 }
 
 void Listener::Impl::drop(PeerLink& link) {
-  backlogs.erase(link.peer);
+  backlogs.remove(link.peer);
   link.parts = {};
   connections.cut(link);
 }
@@ -315,7 +292,7 @@ std::optional<Arrival> Listener::arrive(int timeout_ms) {
   std::optional<Clock::time_point> deadline;
   for (;;) {
     const auto now = Clock::now();
-    if (!impl.backlogs.empty()) impl.flush_backlogs();
+    impl.flush_backlogs(now);
     if (++impl.since_monitor >= kMonitorEvery) impl.watch_connections();
     impl.watch_traffic(now);
     bool nothing_left = false;

@@ -6,7 +6,8 @@
 //   kept     bytes libzmq took from a connection since it last delivered something of it. Frames
 //   are
 //            small (parts.h), so that honest peers keep less than two; heartbeats are allowed for.
-//   queued   bytes handed to libzmq for a connection that its other end has not acknowledged.
+//   queued   bytes sent on a connection that its other end has not acknowledged, whether they wait
+//            in libzmq or before it (backlog.h).
 //
 // Who keeps too much, or takes nothing for too long, is named, to be cut; so is who keeps, or has
 // queued, the most while all together are too many. Connections are looked at in turn, a few at a
@@ -27,7 +28,7 @@ struct Traffic {
   using Time = std::chrono::steady_clock::time_point;
   // The listener's to set.
   int64_t delivered = 0;  // bytes since the last look
-  int64_t handed = 0;     // bytes given to libzmq
+  int64_t handed = 0;     // bytes sent: given to libzmq, or waiting for it
   // The watch's own.
   int64_t base = 0, kept = 0;  // `base`: those taken that were delivered, or forgiven
   // Of what was kept at the last look, what all that was whole being taken since has not moved: no

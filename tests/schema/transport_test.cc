@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <set>
@@ -217,6 +218,35 @@ TEST(Transport, APeerThatDoesNotReadIsDroppedAndOthersAreServed) {
   EXPECT_FALSE(listener->receive(300).has_value());
   EXPECT_TRUE(deaf.closed_by_peer());
   EXPECT_EQ(listener->malformed_count(), 0);
+}
+
+TEST(Transport, WhatManyLeaveUnreadIsBoundedTogether) {
+  constexpr int kPeers = 16;
+  auto listener = *Listener::bind(kAnyPort);
+  std::vector<std::unique_ptr<RawPeer>> deaf;
+  std::vector<PeerId> peers;
+  for (int i = 0; i < kPeers; ++i) {
+    deaf.push_back(std::make_unique<RawPeer>(listener->endpoint()));
+    deaf.back()->shake_hands();
+    deaf.back()->write_frame(encode(Hello{}));
+    const auto received = listener->receive(5'000);
+    ASSERT_TRUE(received.has_value());
+    peers.push_back(received->peer);
+  }
+  const std::string blob(1 << 20, 'x');
+  for (int round = 0; round < 48; ++round) {  // no single one is owed too much
+    for (const PeerId& peer : peers)
+      (void)listener->send(peer, CompileReply{1, CacheOutcome::kHit, blob});
+    (void)listener->receive(1);
+  }
+  const auto left = [&] {
+    return std::ranges::count_if(peers, [&](const PeerId& peer) {
+      (void)listener->receive(1);
+      return listener->alive(peer);
+    });
+  };
+  EXPECT_TRUE(eventually([&] { return left() < kPeers; }));
+  EXPECT_GE(left(), kPeers / 2) << "and no more are cut than must be";
 }
 
 TEST(Transport, AMomentOfCongestionLosesNothing) {
