@@ -21,13 +21,27 @@ Path BlobStore::path_of(const Digest& digest) const {
   return root_ / name.substr(0, 2) / name;
 }
 
+Status BlobStore::make_folder(const Digest& digest) {
+  std::atomic<bool>& durable = durable_folders_[digest.bytes[0]];
+  if (durable) return {};
+  TRY_STATUS(make_directories(path_of(digest).parent_path()));
+  durable = true;
+  return {};
+}
+
+// A file that is there may have been renamed by a put that failed or was killed before its name was
+// durable, or by one of another process that is not that far: the folder is synced for it, too.
 Result<Digest> BlobStore::put(std::string_view bytes) {
   const Digest digest = Digest::of(bytes);
   const Path path = path_of(digest);
   if (const Result<std::string> present = read_file(path)) {
-    if (*present == bytes || read_or_quarantine(digest)) return digest;
+    if (*present == bytes || read_or_quarantine(digest)) {
+      TRY_STATUS(make_folder(digest));
+      TRY_STATUS(sync_directory(path.parent_path()));
+      return digest;
+    }
   }
-  TRY_STATUS(make_directories(path.parent_path()));
+  TRY_STATUS(make_folder(digest));
   TRY_STATUS(publish_file(path, bytes));
   return digest;
 }

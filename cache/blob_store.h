@@ -4,6 +4,7 @@
 // may share one root (names are contents, so they cannot disagree).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -21,8 +22,8 @@ class BlobStore {
  public:
   static Result<std::unique_ptr<BlobStore>> open(Path root);
 
-  // Stores `bytes` unless they are there (a damaged copy is quarantined and replaced). kUnavailable
-  // on a full disk.
+  // Stores `bytes` unless they are there (a damaged copy is quarantined and replaced). Durable when
+  // it answers, whoever wrote the file. kUnavailable on a full disk.
   Result<Digest> put(std::string_view bytes);
   Result<std::string> get(const Digest& digest);
   bool contains(const Digest& digest) const;
@@ -47,11 +48,14 @@ class BlobStore {
  private:
   explicit BlobStore(Path root) : root_(std::move(root)) {}
   Path path_of(const Digest& digest) const;
+  // So that it survives power loss; of each once, since what is durable stays so.
+  Status make_folder(const Digest& digest);
   // Looks again and, if the blob is damaged still, moves it away and answers kCorruption.
   Result<std::string> read_or_quarantine(const Digest& digest);
 
   const Path root_;
   std::atomic<int64_t> corrupt_{0};
+  std::array<std::atomic<bool>, kShelves> durable_folders_{};
   std::mutex quarantine_mu_;  // held to look again and move: a repaired blob must not be moved
 };
 

@@ -21,7 +21,9 @@
 namespace kiln {
 namespace {
 
-// Moves a damaged database out of the way, with the files that belong to it.
+// Moves a damaged database out of the way, with the files that belong to it. The note goes last, so
+// that a start that was killed in between is finished by the next: what is gone already is done. A
+// note that stayed would cost every later start its index.
 Result<Path> set_aside(const Path& file) {
   Path aside = file;
   for (int number = 1; aside == file || std::filesystem::exists(aside); ++number) {
@@ -34,7 +36,7 @@ Result<Path> set_aside(const Path& file) {
     to += suffix;
     std::error_code error;
     std::filesystem::rename(from, to, error);
-    if (error && *suffix == 0)
+    if (error && error != std::errc::no_such_file_or_directory)
       return fail(Code::kUnavailable,
                   fmt::format("cannot set {} aside: {}", from.string(), error.message()));
   }
@@ -291,14 +293,16 @@ void KernelCache::put_blob(std::string bytes, Done done) {
 }
 
 // Invariant 1 is kept here too, and not only by the caller's order: the blob's own put may have
-// failed meanwhile.
+// failed meanwhile, also with its file under its name, where the disk did not make that durable.
 void KernelCache::put_kernel(StoredKernel kernel, Done done) {
   KernelRow row{std::move(kernel.kernel), std::move(kernel.tuned_on)};
   const auto size = static_cast<int64_t>(kernel_to_json(row.kernel).size());
   impl_->write(
       sizeof row, size,
       [impl = impl_.get(), row = std::move(row)](CacheIndex& index) -> Status {
-        if (!impl->blobs->contains(row.kernel.blob))
+        const Result<Entry> blob = index.entry({EntryKind::kBlob, row.kernel.blob});
+        if (!blob && blob.error().code != Code::kNotFound) return fail(blob.error());
+        if (!blob || !impl->blobs->contains(row.kernel.blob))
           return fail(Code::kUnavailable, "the kernel's blob is not stored");
         return index.put_kernel(row);
       },

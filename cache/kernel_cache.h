@@ -39,7 +39,7 @@ struct CacheOptions {
   // What was used since is not given up: somebody may be about to need it.
   int64_t keep_used_ms = 10 * 60'000;
   int64_t index_memory_bytes = int64_t{64} << 20;  // pages of the index that the writer keeps
-  int64_t touch_every_ms = 60'000;       // how often uses are written down
+  int64_t touch_every_ms = 60'000;                 // how often uses are written down
   int64_t orphans_after_ms = 3'600'000;  // files that no row knows go when they are this old
   std::function<int64_t()> now_ms;       // wall clock; empty: the system's
   std::function<void(std::string)> log;  // what an operator should know; from any thread

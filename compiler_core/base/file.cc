@@ -42,13 +42,6 @@ Status write_all(int fd, std::string_view bytes, const Path& path) {
   return {};
 }
 
-Status sync_directory(const Path& directory) {
-  Fd dir{::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (dir.fd < 0) return system_error("cannot open", directory, errno);
-  if (::fsync(dir.fd) != 0) return system_error("cannot sync", directory, errno);
-  return {};
-}
-
 Result<int> lock_file(const Path& path, FileLock::Mode mode, int extra) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return system_error("cannot open", path, errno);
@@ -112,12 +105,24 @@ Status publish_file(const Path& path, std::string_view bytes) {
   return sync_directory(path.parent_path().empty() ? Path(".") : path.parent_path());
 }
 
+Status sync_directory(const Path& directory) {
+  Fd dir{::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (dir.fd < 0) return system_error("cannot open", directory, errno);
+  if (::fsync(dir.fd) != 0) return system_error("cannot sync", directory, errno);
+  return {};
+}
+
 Status make_directories(const Path& path) {
   const Path parent = path.parent_path().empty() ? Path(".") : path.parent_path();
   if (::mkdir(path.c_str(), 0777) == 0) return sync_directory(parent);
   const int error = errno;
   std::error_code ignored;
-  if (error == EEXIST && std::filesystem::is_directory(path, ignored)) return {};
+  if (error == EEXIST && std::filesystem::is_directory(path, ignored)) {
+    const Status synced = sync_directory(parent);
+    // A parent that we may not read was made by somebody else, and so was what is in it.
+    if (!synced && synced.error().code == Code::kPermissionDenied) return {};
+    return synced;
+  }
   if (error != ENOENT || path.empty() || path == parent)
     return system_error("cannot create directory", path, error);
   TRY_STATUS(make_directories(parent));

@@ -24,7 +24,11 @@ Status write_file(const Path& path, std::string_view bytes);
 // where that sequence is written down.
 Status publish_file(const Path& path, std::string_view bytes);
 
-// Creates the directories of `path` that are missing; they survive power loss.
+// Makes the names in `directory` survive power loss, whoever put them there.
+Status sync_directory(const Path& directory);
+
+// Creates the directories of `path` that are missing; they survive power loss, as does the last one
+// when it is there already (whoever made it may not have come so far).
 Status make_directories(const Path& path);
 
 // A directory that is removed, with what is in it, when the object goes.

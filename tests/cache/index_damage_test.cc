@@ -72,6 +72,18 @@ TEST_F(IndexDamageTest, EveryDamagedFileKeepsItsOwnName) {
   EXPECT_TRUE(std::filesystem::exists(Path(file()) += ".damaged.2"));
 }
 
+// The housekeeper's note that it is damaged, and a start that was killed while it set it aside.
+TEST_F(IndexDamageTest, ASetAsideThatWasKilledIsFinishedByTheNextStart) {
+  const Path note = Path(file()) += "-damaged";
+  ASSERT_TRUE(write_file(note, "a page is damaged"));
+  std::filesystem::rename(file(), Path(file()) += ".damaged.1");
+  expect_starts_empty_and_works(dir_.path());
+  EXPECT_FALSE(std::filesystem::exists(note));
+  const auto cache = KernelCache::open(dir_.path()).value();
+  EXPECT_EQ(cache->warning(), "");
+  EXPECT_TRUE(cache->program(key("program", 1)));
+}
+
 TEST_F(IndexDamageTest, ANewerVersionIsRefusedAndLeftAlone) {
   edit("PRAGMA user_version = 5");
   const auto cache = KernelCache::open(dir_.path());
