@@ -151,6 +151,11 @@ void Server::stop() {
   child_.wait();
 }
 
+void Server::kill() {
+  child_.signal(SIGKILL);
+  child_.wait();
+}
+
 void fill_redis(int port, const std::vector<std::pair<std::string, std::string>>& pairs) {
   const int fd = connect_to(port);
   CHECK(fd >= 0, "the Redis is there");

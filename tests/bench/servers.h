@@ -31,6 +31,7 @@ class Server {
   double start_s() const { return start_s_; }
   ServerUse use() const;
   void stop();
+  void kill();  // SIGKILL
 
  private:
   Server(testing::Child child, int port, double start_s)

@@ -14,22 +14,20 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <deque>
-#include <set>
 
 #include "schema/codec.h"
-#include "schema/key_file.h"
 #include "tests/bench/crowd.h"
 #include "tests/bench/curve_dialogue.h"
 #include "tests/bench/score.h"
 #include "tests/bench/servers.h"
+#include "tests/bench/stock.h"
 #include "tests/bench/tls_dialogue.h"
 #include "tests/coordinator/fake_fleet.h"
 
 namespace kiln::bench {
 namespace {
 
-constexpr int kPrograms = 64;
-constexpr size_t kBlobBytes = 16 << 10;
+constexpr size_t kStorm = 5'000;  // clients
 
 struct BenchOptions {
   bool json = false;
@@ -45,62 +43,6 @@ struct BenchOptions {
     return std::chrono::milliseconds(static_cast<int>(seconds * 1000));
   }
 };
-
-// What the questions are about: programs that a scripted worker tuned.
-struct Stock {
-  std::vector<NormalForm> graphs;
-  std::vector<std::string> manifests;
-  std::vector<Digest> blobs;
-  size_t manifest_bytes() const { return manifests.front().size(); }
-};
-
-Stock fill(const std::string& endpoint) {
-  Tally tally;
-  FakeWorkerOptions options;
-  options.binary_bytes = kBlobBytes;
-  const FakeWorker worker(endpoint, tally, options);
-  TestClient client(endpoint);
-  Stock stock;
-  for (int i = 0; i < kPrograms; ++i) {
-    stock.graphs.push_back(test_graph(i + 3));
-    const NormalForm& graph = stock.graphs.back();
-    const CompileReply reply = client.compile(graph, client.request_for(graph, Mode::kDefault));
-    CHECK(reply.outcome.has_value(), reply.outcome ? "" : reply.outcome.error().message);
-    stock.manifests.push_back(reply.program_json);
-    stock.blobs.push_back(program_from_json(reply.program_json)->kernels.at(0).blob);
-  }
-  return stock;
-}
-
-// `framed`: as a connection without keys sends them.
-KilnQuestions look_ups(const Stock& stock, bool framed = true) {
-  KilnQuestions questions;
-  for (const NormalForm& graph : stock.graphs) {
-    CompileRequest request;
-    request.request = 1;
-    request.graph = graph.digest;
-    request.target = test_target();
-    request.mode = Mode::kDefault;
-    questions.frames.push_back(framed ? kiln_frame(request) : encode(request));
-  }
-  questions.check = [](const Message& answer) {
-    const auto* reply = std::get_if<CompileReply>(&answer);
-    return reply != nullptr && reply->outcome == CacheOutcome::kHit && !reply->program_json.empty();
-  };
-  return questions;
-}
-
-KilnQuestions blob_fetches(const Stock& stock) {
-  KilnQuestions questions;
-  for (const Digest& blob : stock.blobs)
-    questions.frames.push_back(kiln_frame(BlobRequest{1, {blob}}));
-  questions.check = [](const Message& answer) {
-    const auto* reply = std::get_if<BlobReply>(&answer);
-    return reply != nullptr && reply->chunks.size() == 1 &&
-           reply->chunks[0].bytes.size() == kBlobBytes;
-  };
-  return questions;
-}
 
 // Another build's coordinator, in turn with this build's.
 struct Contender {
@@ -164,7 +106,7 @@ class Bench {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
   Pairs manifests() const {
     Pairs pairs;
-    for (int i = 0; i < kPrograms; ++i)
+    for (size_t i = 0; i < stock_.graphs.size(); ++i)
       pairs.emplace_back(stock_.graphs[i].digest.hex(), stock_.manifests[i]);
     return pairs;
   }
@@ -182,8 +124,8 @@ class Bench {
 
   void blobs_beside_redis() {
     Pairs pairs;
-    for (int i = 0; i < kPrograms; ++i)
-      pairs.emplace_back(stock_.blobs[i].hex(), std::string(kBlobBytes, 'x'));
+    for (const Digest& blob : stock_.blobs)
+      pairs.emplace_back(blob.hex(), std::string(kBlobBytes, 'x'));
     beside_redis("artifacts of 16 KiB", blob_fetches, pairs, "");
   }
 
@@ -246,21 +188,12 @@ class Bench {
   // redis that speaks TLS: the same generator, the same programs.
   void look_ups_with_keys() {
     const Path dir = dir_.path() / "keys";
-    std::filesystem::create_directories(dir);
-    Server unlocked = Server::kiln(dir);
-    const Stock stock = fill(unlocked.endpoint());
-    unlocked.stop();
-    ClientKey key;
-    key.name = "load";
-    key.pair = make_key_pair();
-    key.server_key = ensure_server_keys(dir / "data" / "keys").value().public_key;
-    CHECK(
-        authorize(dir / "data" / "keys", {Grant::kRead, key.name, key.pair.public_key}).has_value(),
-        "a key is added");
-    const Server locked = Server::kiln(dir, {"--keys", (dir / "data" / "keys").string()});
-    const KilnQuestions plain = look_ups(stock_), sealed = look_ups(stock, false);
+    const StockedDirectory stocked(dir);
+    const Server locked = stocked.start(true);
+    const KilnQuestions plain = look_ups(stock_), sealed = look_ups(stocked.stock, false);
     Crowd open(kiln_.port(), options_.connections, [&] { return kiln_dialogue(plain); });
-    Crowd curve(locked.port(), options_.connections, [&] { return curve_dialogue(sealed, key); });
+    Crowd curve(locked.port(), options_.connections,
+                [&] { return curve_dialogue(sealed, stocked.key); });
     const Server redis = Server::redis(dir, true);
     fill_redis(redis.port(), manifests());
     const RedisQuestions gets = get_commands(manifests());
@@ -282,27 +215,33 @@ class Bench {
     beside.add_to(score_, "look-ups, redis over TLS");
     score_.add("look-ups: CURVE on / off, median of rounds", median(to_open), "x");
     score_.add("look-ups: CURVE / redis over TLS, median of rounds", median(to_redis), "x");
-    const Load load = curve.offer(options_.rate / 2, options_.round());
-    const std::string name =
-        fmt::format("look-ups offered at {:.0f}/s, CURVE on", options_.rate / 2);
-    score_.add(name + ": answered", load.per_s(), "/s");
-    score_.add(name + ": p99", load.p99_ms, "ms", "", fmt::format("max {:.1f} ms", load.max_ms));
+    for (const double rate : {options_.rate / 2, options_.rate}) {
+      const Load load = curve.offer(rate, 2 * options_.round());
+      const std::string name = fmt::format("look-ups offered at {:.0f}/s, CURVE on", rate);
+      score_.add(name + ": answered", load.per_s(), "/s");
+      score_.add(name + ": p99", load.p99_ms, "ms", "", fmt::format("max {:.1f} ms", load.max_ms));
+    }
   }
 
-  // Everybody comes back at once, says hello and asks.
+  // The coordinator is killed and started again; everybody comes back at once, says hello and asks.
   void reconnect_storm() {
-    constexpr size_t kClients = 5'000;
-    const KilnQuestions questions = look_ups(stock_);
-    for (int i = 0; i < 2; ++i) {
+    for (const bool keys : {false, true}) {
+      const Path dir = dir_.path() / (keys ? "storm-keys" : "storm");
+      const StockedDirectory stocked(dir);
+      const KilnQuestions questions = look_ups(stocked.stock, !keys);
       const auto start = Crowd::Clock::now();
-      Crowd crowd(kiln_.port(), kClients, [&] { return kiln_dialogue(questions); });
+      const Server again = stocked.start(keys);
+      Crowd crowd(again.port(), kStorm, [&] {
+        return keys ? curve_dialogue(questions, stocked.key) : kiln_dialogue(questions);
+      });
       crowd.once();
       const std::chrono::duration<double> took = Crowd::Clock::now() - start;
-      score_.add(fmt::format("{} clients connect and are answered, round {}", kClients, i + 1),
-                 took.count(), "s", "< 10");
+      const std::string name =
+          fmt::format("{} clients after a restart{}", kStorm, keys ? ", CURVE on" : ", CURVE off");
+      score_.add(name + ": from its start to the last answer", took.count(), "s", "< 10");
+      score_.add(name + ": memory of the coordinator", again.use().resident_bytes / (1 << 20),
+                 "MiB");
     }
-    score_.add("memory of the coordinator afterwards", kiln_.use().resident_bytes / (1 << 20),
-               "MiB");
   }
 
   // Everybody asks for a program that nobody has: one graph comes, each candidate is compiled once.
