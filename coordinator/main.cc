@@ -139,7 +139,7 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
 // malloc gives the pages back to the system and takes them again, a fifth to a quarter of an
 // artifact's cost in the runs of tests/bench/LOG.md.
 void keep_freed_memory() {
-  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  mallopt(M_TRIM_THRESHOLD, 16 << 20);
   mallopt(M_TOP_PAD, 1 << 20);
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
 }
