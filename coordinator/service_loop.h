@@ -86,6 +86,7 @@ struct ServiceLoop {
   void on(const StoreProgram& action);
   void on(StoreFlight action) { store.store(std::move(action)); }
   void on(const EndFlight& action);
+  void on(const ForgetFlight& action) { store.forget(action); }
   void on(KeepProgram action) { store.keep(std::move(action)); }
 
   // Constant after construction.

@@ -112,6 +112,11 @@ void StoreDesk::end(const EndFlight& action) {
     flights_.fail_for_good(stored, action.outcome.error(), nullptr);
 }
 
+void StoreDesk::forget(const ForgetFlight& action) {
+  const DetachedFlight& flight = action.flight;
+  flights_.remove({flight.graph, flight.target, flight.mode}, nullptr);
+}
+
 void StoreDesk::keep(KeepProgram action) {
   const auto program = program_from_json(action.program_json);
   if (!program) return;

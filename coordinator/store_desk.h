@@ -41,6 +41,7 @@ class StoreDesk {
   void store(const StoreProgram& program);
   void store(StoreFlight flight);
   void end(const EndFlight& flight);
+  void forget(const ForgetFlight& flight);
   // Until memory is needed for others, or the binaries that only memory has are given up.
   void keep(KeepProgram program);
   // Tells the core what was accepted in earlier lives and is not done. On an error the service must

@@ -217,14 +217,18 @@ struct EndFlight {
   DetachedFlight flight;
   Status outcome;
 };
+// So many have failed since that why this one did is forgotten, by the store too.
+struct ForgetFlight {
+  DetachedFlight flight;
+};
 // It was answered and could not be stored: from memory it is served for a while, since tuning it
 // again for everybody who asks would help nobody.
 struct KeepProgram {
   std::string program_json;
 };
-using Action =
-    std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
-                 StoreRecords, StoreKernel, StoreProgram, StoreFlight, EndFlight, KeepProgram>;
+using Action = std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
+                            StoreRecords, StoreKernel, StoreProgram, StoreFlight, EndFlight,
+                            ForgetFlight, KeepProgram>;
 
 class Core {
  public:

@@ -5,10 +5,11 @@
 namespace kiln {
 namespace {
 
-constexpr int kLooksATime = 64;        // at flights that wait, for one that may run
-constexpr int kMaxFailures = 1'000;    // remembered, here and by the store
-constexpr size_t kNamedInStats = 100;  // flights; the rest is only counted
-constexpr int64_t kTryAgainMs = 5'000;
+constexpr int kLooksATime = 64;         // at flights that wait, for one that may run
+constexpr int kMaxFailures = 1'000;     // remembered, here and by the store
+constexpr size_t kNamedInStats = 100;   // flights; the rest is only counted
+constexpr int64_t kTryAgainMs = 5'000;  // twice as long after each attempt, up to
+constexpr int64_t kTryAgainMostMs = 300'000;
 
 // It says nothing about the program: a worker, the store or room was missing.
 bool may_pass(const Error& error) {
@@ -30,7 +31,8 @@ Digest DetachedQueue::key_of(const DetachedFlight& flight) const {
 void DetachedQueue::add(const DetachedFlight& flight, bool running) {
   const Digest key = key_of(flight);
   forget_failure(key);
-  const auto [entry, is_new] = entries_.try_emplace(key, Entry{flight, 0, running, {}});
+  const auto [entry, is_new] =
+      entries_.try_emplace(key, Entry{flight, kTryAgainMs, 0, running, {}});
   if (!is_new) return;
   if (running)
     ++running_;
@@ -44,7 +46,7 @@ void DetachedQueue::recall_failure(const DetachedFlight& flight, const Error& wh
   forget_failure(key);
   failures_.push_back({key, flight, why});
   if (std::ssize(failures_) <= kMaxFailures) return;
-  out.push_back(EndFlight{failures_.front().flight, {}});
+  out.push_back(ForgetFlight{failures_.front().flight});
   failures_.pop_front();
 }
 
@@ -84,7 +86,8 @@ void DetachedQueue::ended(int64_t now_ms, const Digest& key, const Status& outco
   if (found == entries_.end()) return;
   Entry& entry = found->second;
   if (!outcome && may_pass(outcome.error())) {
-    entry.not_before_ms = now_ms + kTryAgainMs;
+    entry.not_before_ms = now_ms + entry.try_again_ms;
+    entry.try_again_ms = std::min(2 * entry.try_again_ms, kTryAgainMostMs);
     entry.trouble = outcome.error().message;
     return postpone(key);
   }

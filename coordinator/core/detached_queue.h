@@ -7,7 +7,7 @@
 //                                        ^ a worker or the store was missing: after a while again
 //
 // Bounded: so many are taken in, so many run at once (a planned program holds memory, a queued one
-// only its name), so many failures are remembered.
+// only its name), so many failures are remembered (ForgetFlight ends the oldest).
 #pragma once
 
 #include <deque>
@@ -40,7 +40,8 @@ class DetachedQueue {
   const DetachedFlight* start_next(int64_t now_ms,
                                    const std::function<bool(const Target&)>& can_run);
   // The flight of `key` ended. kUnavailable, kOverloaded and kDeadlineExceeded are tried again
-  // after a while; with any other error it has failed. Nothing happens when it is not here.
+  // after a while, which grows with each attempt; with any other error it has failed. Nothing
+  // happens when it is not here.
   void ended(int64_t now_ms, const Digest& key, const Status& outcome, std::vector<Action>& out);
 
   void add_stats(Stats& stats) const;
@@ -48,6 +49,7 @@ class DetachedQueue {
  private:
   struct Entry {
     DetachedFlight flight;
+    int64_t try_again_ms = 0;  // after the next attempt that came to nothing
     int64_t not_before_ms = 0;
     bool running = false;
     std::string trouble;  // why it was put off

@@ -310,6 +310,12 @@ void Cluster::act_on_flights(Action action) {
       else if (store_.flights.contains(key))
         store_.flights[key] = {flight, "", end.outcome.error()};
     });
+  } else if (const auto* f = std::get_if<ForgetFlight>(&action)) {
+    write([this, flight = f->flight](const Status& status) {
+      if (status)
+        store_.flights.erase(
+            program_key(flight.graph, flight.target, flight.mode, options_.codegen));
+    });
   }
 }
 

@@ -164,6 +164,37 @@ TEST_F(CoreDetached, AStoreThatFailsPutsItOff) {
   EXPECT_EQ(bench.take<LookUpProgram>().size(), 1u);
 }
 
+TEST_F(CoreDetached, ItIsTriedAgainLaterAndLater) {
+  bench.step(FlightRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
+  std::vector<int64_t> attempts_ms;
+  for (const int64_t end_ms = bench.now_ms + 1'200'000; bench.now_ms < end_ms;) {
+    bench.report("w");
+    bench.tick(1'000);
+    if (bench.none<LookUpProgram>()) continue;
+    attempts_ms.push_back(bench.now_ms);
+    bench.miss(bench.key());
+    bench.step(PlanFinished{bench.key(), fail(Code::kUnavailable, "the disk is full"), {}});
+  }
+  EXPECT_TRUE(bench.none<EndFlight>()) << "that is not the program's fault";
+  std::vector<int64_t> waits_s;
+  for (size_t i = 1; i < attempts_ms.size(); ++i)
+    waits_s.push_back((attempts_ms[i] - attempts_ms[i - 1]) / 1'000);
+  EXPECT_EQ(waits_s, (std::vector<int64_t>{5, 10, 20, 40, 80, 160, 300, 300}));
+}
+
+TEST_F(CoreDetached, TheOldestOfTooManyFailuresIsForgottenNotEnded) {
+  const auto recover = [&](int i) {
+    const DetachedFlight flight{digest_of(std::to_string(i)), cpu_target(), Mode::kMaxAutotune};
+    bench.step(FlightRecovered{flight, Error{Code::kInternal, "it failed", 0}});
+  };
+  for (int i = 0; i < 1'000; ++i) recover(i);
+  EXPECT_TRUE(bench.none<ForgetFlight>());
+  recover(1'000);
+  EXPECT_EQ(bench.one<ForgetFlight>().flight.graph, digest_of("0"));
+  EXPECT_TRUE(bench.none<EndFlight>()) << "it neither was tuned nor failed just now";
+  EXPECT_EQ(stats().detached_failed, 1'000);
+}
+
 TEST_F(CoreDetached, WhatIsAnsweredAndCannotBeStoredIsKeptInMemory) {
   bench.start({planned_kernel("k", 1)});
   bench.report("w", {}, {ok_result(bench.job_of("w"), 0, 10)});
