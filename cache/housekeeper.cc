@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "cache/damaged.h"
+
 namespace kiln {
 namespace {
 
@@ -115,6 +117,7 @@ void Housekeeper::check_index() {
 }
 
 void Housekeeper::sweep() {
+  if (!plan_.sweeps) return;
   Result<CacheIndex> index = CacheIndex::open_for_reading(plan_.index_file);
   for (int shelf = 0; index && shelf < BlobStore::kShelves; ++shelf) {
     sweep_shelf(*index, shelf);

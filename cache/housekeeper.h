@@ -15,9 +15,6 @@
 
 namespace kiln {
 
-// Beside the index: it was found damaged while it served, and is set aside at the next start.
-inline constexpr char kDamageNote[] = "-damaged";
-
 // A job that removes those of these blobs that no row knows. On the writer's thread nobody puts one
 // meanwhile. REQUIRES: the removal of their rows is committed.
 Writer::Job remove_unknown(BlobStore& blobs, std::vector<Digest> digests);
@@ -27,6 +24,7 @@ class Housekeeper {
   struct Plan {
     Path index_file;
     bool check_index = false;
+    bool sweeps = true;
     int64_t touch_every_ms = 60'000;
     int64_t orphans_after_ms = 3'600'000;  // blobs of no row that are younger are left alone
     int64_t sweep_every_ms = 6 * 3'600'000;

@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "cache/damaged.h"
 #include "cache/housekeeper.h"
 #include "cache/index.h"
 #include "cache/readers.h"
@@ -20,28 +21,6 @@
 
 namespace kiln {
 namespace {
-
-// Moves a damaged database out of the way, with the files that belong to it. The note goes last, so
-// that a start that was killed in between is finished by the next: what is gone already is done. A
-// note that stayed would cost every later start its index.
-Result<Path> set_aside(const Path& file) {
-  Path aside = file;
-  for (int number = 1; aside == file || std::filesystem::exists(aside); ++number) {
-    aside = file;
-    aside += fmt::format(".damaged.{}", number);
-  }
-  for (const char* suffix : {"", "-wal", "-shm", kDamageNote}) {
-    Path from = file, to = aside;
-    from += suffix;
-    to += suffix;
-    std::error_code error;
-    std::filesystem::rename(from, to, error);
-    if (error && error != std::errc::no_such_file_or_directory)
-      return fail(Code::kUnavailable,
-                  fmt::format("cannot set {} aside: {}", from.string(), error.message()));
-  }
-  return aside;
-}
 
 // Bounds on how long one step of eviction holds up the writer.
 constexpr int kEntriesAStep = 64;
@@ -94,6 +73,7 @@ struct KernelCache::Impl {
   int64_t keep_from_ms() const { return options.now_ms() - options.keep_used_ms; }
 
   const CacheOptions options;
+  const Path directory;
   const FileLock lock;
   const std::unique_ptr<BlobStore> blobs;
   const std::string warning;
@@ -108,6 +88,7 @@ struct KernelCache::Impl {
 KernelCache::Impl::Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, CacheIndex index,
                         const Path& file, std::string note, CacheOptions given)
     : options(std::move(given)),
+      directory(file.parent_path()),
       lock(std::move(held)),
       blobs(std::move(blob_store)),
       warning(std::move(note)),
@@ -120,6 +101,7 @@ KernelCache::Impl::Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, Ca
                      CacheIndex::kCheckedAtOnceBytes;
   plan.touch_every_ms = options.touch_every_ms;
   plan.orphans_after_ms = options.orphans_after_ms;
+  plan.sweeps = options.sweeps;
   plan.now_ms = options.now_ms;
   plan.log = options.log;
   housekeeper = std::make_unique<Housekeeper>(std::move(plan), *blobs, writer, touches);
@@ -237,7 +219,12 @@ Result<std::unique_ptr<KernelCache>> KernelCache::open(const Path& directory,
   Result<CacheIndex> index = open_index(file, options);
   if (!index && index.error().code == Code::kCorruption) {
     const std::string reason = index.error().message;
-    TRY(const Path aside, set_aside(file));
+    if (options.refuse_damaged)
+      return fail(Code::kCorruption,
+                  fmt::format("{} is damaged ({}); nothing was changed: the next coordinator that "
+                              "is started on it sets it aside and begins an empty one",
+                              file.string(), reason));
+    TRY(const Path aside, set_database_aside(file));
     warning = fmt::format("{} is damaged ({}); it was moved to {} and the cache starts empty",
                           file.string(), reason, aside.string());
     index = open_index(file, options);
@@ -356,7 +343,19 @@ void KernelCache::unpin(const Digest& program_key, Done done) {
 
 void KernelCache::collect(int64_t max_bytes, std::function<void(Collected, Status)> done) {
   impl_->housekeeper->write_touches();  // the order should be today's
-  impl_->collect_step(max_bytes, {}, std::move(done));
+  const auto so_far = std::make_shared<Collected>();
+  impl_->writer.submit(
+      0,
+      [impl = impl_.get(), so_far](CacheIndex&) -> Status {
+        const int64_t before_ms = impl->options.now_ms() - impl->options.keep_damaged_ms;
+        const SetAside removed = remove_set_aside(impl->directory, before_ms);
+        so_far->damaged_files += removed.files;
+        so_far->damaged_bytes += removed.bytes;
+        return {};
+      },
+      [impl = impl_.get(), max_bytes, so_far, done = std::move(done)](const Status&) mutable {
+        impl->collect_step(max_bytes, *so_far, std::move(done));
+      });
 }
 
 void KernelCache::flush() {

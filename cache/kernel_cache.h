@@ -41,6 +41,12 @@ struct CacheOptions {
   int64_t index_memory_bytes = int64_t{64} << 20;  // pages of the index that the writer keeps
   int64_t touch_every_ms = 60'000;                 // how often uses are written down
   int64_t orphans_after_ms = 3'600'000;  // files that no row knows go when they are this old
+  bool sweeps = true;                    // for such files
+  // open() sets a damaged index aside and starts empty; else it answers kCorruption and touches
+  // nothing.
+  bool refuse_damaged = false;
+  // What was set aside (see damaged.h) is removed by collect() when it is this old.
+  int64_t keep_damaged_ms = int64_t{7} * 24 * 3'600'000;
   std::function<int64_t()> now_ms;       // wall clock; empty: the system's
   std::function<void(std::string)> log;  // what an operator should know; from any thread
   // Programs that were given up, from the writer's thread: memory must not serve them any more.
@@ -82,11 +88,12 @@ class KernelCache {
   void pin(const Digest& program_key, Done done);
   void unpin(const Digest& program_key, Done done);
   // Gives up what was least recently used until no more than `max_bytes` are stored, in small steps
-  // between other writes. `done` hears how much went; kUnavailable, with a sentence, when the rest
-  // is pinned or in use.
+  // between other writes; INT64_MAX: nothing that is sound. `done` hears how much went;
+  // kUnavailable, with a sentence, when the rest is pinned or in use.
   struct Collected {
     int64_t bytes = 0, programs = 0, entries = 0;
-    int64_t left_bytes = 0;  // stored now
+    int64_t left_bytes = 0;                        // stored now
+    int64_t damaged_files = 0, damaged_bytes = 0;  // set aside long ago, and removed; not in bytes
   };
   void collect(int64_t max_bytes, std::function<void(Collected, Status)> done);
   // Waits until everything put or used so far is durable.

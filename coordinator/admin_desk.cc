@@ -74,10 +74,14 @@ void AdminDesk::collect(const PeerId& peer, const AdminRequest& request) {
   cache_.collect(request.amount, [loop = loop_, peer, request](KernelCache::Collected got,
                                                                const Status& status) {
     // What cannot go is no failure of the request: it is said.
-    const nlohmann::ordered_json json = {
-        {"freed_bytes", got.bytes},      {"programs", got.programs},
-        {"entries", got.entries},        {"stored_bytes", got.left_bytes},
-        {"reached", status.has_value()}, {"reason", status ? "" : status.error().message}};
+    const nlohmann::ordered_json json = {{"freed_bytes", got.bytes},
+                                         {"programs", got.programs},
+                                         {"entries", got.entries},
+                                         {"stored_bytes", got.left_bytes},
+                                         {"reached", status.has_value()},
+                                         {"reason", status ? "" : status.error().message},
+                                         {"damaged_files", got.damaged_files},
+                                         {"damaged_bytes", got.damaged_bytes}};
     answer(loop, peer, request, json.dump());
   });
 }

@@ -1,5 +1,6 @@
 // `kiln cache gc`, `pin` and `unpin`: what changes a store. With --coordinator the service does it;
-// else the directory is opened here, which nobody may be serving.
+// else the directory is opened here, which nobody may be serving. --data-dir means the directory,
+// whatever KILN_COORDINATOR says: a scratch store's gc must not empty another one.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -27,14 +28,17 @@ Result<nlohmann::ordered_json> ask(const Options& options, AdminRequest request)
   return json;
 }
 
-// Everything may go, however lately it was used: nobody uses it now.
-Result<std::unique_ptr<KernelCache>> open_here(const Options& options) {
+// Everything may go, however lately it was used: nobody uses it now. Of a damaged index we touch
+// nothing: without its rows every binary is an orphan, and would be swept up.
+Result<std::unique_ptr<KernelCache>> open_here(const Options& options, bool sweeps) {
   std::error_code ignored;
   if (!std::filesystem::exists(Path(options.data_dir) / "index.sqlite", ignored))
     return fail(Code::kNotFound, options.data_dir + " holds no store; name one with --data-dir");
   CacheOptions store;
   store.keep_used_ms = -1000;
   store.orphans_after_ms = 0;
+  store.sweeps = sweeps;
+  store.refuse_damaged = true;
   auto cache = KernelCache::open(options.data_dir, std::move(store));
   if (!cache && cache.error().code == Code::kUnavailable)
     return fail(Code::kInvalidArgument,
@@ -50,25 +54,27 @@ Status wait_for(Put put) {
 }
 
 Result<nlohmann::ordered_json> collect_here(const Options& options) {
-  TRY(const auto cache, open_here(options));
+  TRY(const auto cache, open_here(options, true));
   cache->wait_for_first_round();  // orphans and leftovers
   cache->flush();
   KernelCache::Collected collected;
-  Status reached;
-  if (options.has_max_size) {
-    reached = wait_for([&](auto done) {
-      cache->collect(static_cast<int64_t>(options.max_size),
-                     [&collected, done](KernelCache::Collected got, Status status) {
-                       collected = got;
-                       done(std::move(status));
-                     });
+  const int64_t max_bytes =
+      options.has_max_size ? static_cast<int64_t>(options.max_size) : INT64_MAX;
+  const Status reached = wait_for([&](auto done) {
+    cache->collect(max_bytes, [&collected, done](KernelCache::Collected got, Status status) {
+      collected = got;
+      done(std::move(status));
     });
-    cache->flush();
-  }
-  return nlohmann::ordered_json{
-      {"freed_bytes", collected.bytes}, {"programs", collected.programs},
-      {"entries", collected.entries},   {"stored_bytes", cache->totals().stored_bytes},
-      {"reached", reached.has_value()}, {"reason", reached ? "" : reached.error().message}};
+  });
+  cache->flush();
+  return nlohmann::ordered_json{{"freed_bytes", collected.bytes},
+                                {"programs", collected.programs},
+                                {"entries", collected.entries},
+                                {"stored_bytes", cache->totals().stored_bytes},
+                                {"reached", reached.has_value()},
+                                {"reason", reached ? "" : reached.error().message},
+                                {"damaged_files", collected.damaged_files},
+                                {"damaged_bytes", collected.damaged_bytes}};
 }
 
 Result<nlohmann::ordered_json> collect(const Options& options) {
@@ -94,7 +100,7 @@ Result<nlohmann::ordered_json> pin(const Options& options, bool pinned) {
     request.key = *key;
     return ask(options, std::move(request));
   }
-  TRY(const auto cache, open_here(options));
+  TRY(const auto cache, open_here(options, false));
   TRY_STATUS(wait_for([&](auto done) {
     if (pinned)
       cache->pin(*key, done);
@@ -104,9 +110,13 @@ Result<nlohmann::ordered_json> pin(const Options& options, bool pinned) {
   return nlohmann::ordered_json{{"program", key->hex()}, {"pinned", pinned}};
 }
 
+double mib(const nlohmann::ordered_json& report, const char* bytes) {
+  return static_cast<double>(report.value(bytes, int64_t{0})) / (1 << 20);
+}
+
 int failed(const Error& error) {
   print_error("", error);
-  return exit_code_of(error);
+  return exit_code_of_store(error);
 }
 
 }  // namespace
@@ -119,11 +129,16 @@ int cache_gc_command(const Options& options) {
     std::printf("%s\n", done->dump().c_str());
   } else {
     std::fputs(fmt::format("freed {:.1f} MiB: {} programs, {} entries; {:.1f} MiB stored\n",
-                           static_cast<double>(done->value("freed_bytes", int64_t{0})) / (1 << 20),
-                           done->value("programs", int64_t{0}), done->value("entries", int64_t{0}),
-                           static_cast<double>(done->value("stored_bytes", int64_t{0})) / (1 << 20))
+                           mib(*done, "freed_bytes"), done->value("programs", int64_t{0}),
+                           done->value("entries", int64_t{0}), mib(*done, "stored_bytes"))
                    .c_str(),
                stdout);
+    if (const auto files = done->value("damaged_files", int64_t{0}); files > 0)
+      std::fputs(fmt::format("removed {} files ({:.1f} MiB) that were set aside as damaged more "
+                             "than a week ago\n",
+                             files, mib(*done, "damaged_bytes"))
+                     .c_str(),
+                 stdout);
     if (!reached) print_error("", {Code::kUnavailable, done->value("reason", ""), 0});
   }
   return reached ? kDone : kAnswerIsNo;

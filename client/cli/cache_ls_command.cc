@@ -156,8 +156,8 @@ Result<void> list(const Options& options) {
 int cache_ls_command(const Options& options) {
   const auto listed = list(options);
   if (listed) return kDone;
-  print_error("", listed.error());
-  return exit_code_of(listed.error());
+  print_error(options.data_dir, listed.error());
+  return exit_code_of_store(listed.error());
 }
 
 }  // namespace kiln::cli

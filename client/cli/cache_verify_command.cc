@@ -96,8 +96,8 @@ int cache_verify_command(const Options& options) {
   const auto report = audit_directory(options);
   wipe_progress();
   if (!report) {
-    print_error("", report.error());
-    return exit_code_of(report.error());
+    print_error(options.data_dir, report.error());
+    return exit_code_of_store(report.error());
   }
   bool repaired = false;
   if (options.repair && !report->findings.empty()) {

@@ -35,4 +35,9 @@ inline ExitCode exit_code_of(const Error& error) {
   return kAnswerIsNo;
 }
 
+// Of what was asked of a store: one of another version is no operation that Kiln does not cover.
+inline ExitCode exit_code_of_store(const Error& error) {
+  return error.code == Code::kUnsupported ? kBadInput : exit_code_of(error);
+}
+
 }  // namespace kiln::cli

@@ -120,7 +120,8 @@ CLI::App* add_cache(CLI::App& app, Options& options) {
       "  kiln cache verify\n"
       "  kiln cache gc --max-size 10GiB --coordinator tcp://127.0.0.1:7557\n"
       "ls and verify read the directory, also while a coordinator serves it. gc, pin and unpin go\n"
-      "through --coordinator when one serves it, and open the directory when none does.");
+      "through --coordinator or KILN_COORDINATOR when one serves it, and open the directory when\n"
+      "none does or --data-dir names it.");
   cache->require_subcommand(1);
 
   auto* ls = cache->add_subcommand("ls", "Programs and kernels: size, last use, pinned or needed");
@@ -159,6 +160,8 @@ CLI::App* add_cache(CLI::App& app, Options& options) {
     add_data_dir(command, options);
     add_json(command, options);
   }
+  for (auto* command : {gc, pin, unpin})
+    command->get_option("--data-dir")->excludes(command->get_option("--coordinator"));
   return cache;
 }
 
@@ -167,6 +170,8 @@ int cache_command(const CLI::App& cache, Options& options) {
   const std::string name = command->get_name();
   if (name == "ls") return kiln::cli::cache_ls_command(options);
   if (name == "verify") return kiln::cli::cache_verify_command(options);
+  // A directory that is named is meant, and not the service of the environment.
+  if (command->count("--data-dir") > 0) options.coordinator.clear();
   if (name != "gc") return kiln::cli::cache_pin_command(options, name == "pin");
   options.has_max_size = command->count("--max-size") > 0;
   return kiln::cli::cache_gc_command(options);

@@ -63,6 +63,43 @@ TEST_F(IndexDamageTest, ATruncatedFileIsNoticedAtTheStart) {
   expect_starts_empty_and_works(dir_.path());
 }
 
+TEST_F(IndexDamageTest, WhoWantsNoDamagedIndexChangesNothing) {
+  ASSERT_TRUE(write_file(file(), std::string(5000, 'x')));
+  CacheOptions options;
+  options.refuse_damaged = true;
+  options.orphans_after_ms = 0;
+  const auto refused = KernelCache::open(dir_.path(), options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kCorruption);
+  EXPECT_EQ(read_file(file()).value(), std::string(5000, 'x'));
+  EXPECT_TRUE(std::filesystem::exists(blob_path(dir_.path(), 1)));
+}
+
+TEST_F(IndexDamageTest, CollectingRemovesWhatWasSetAsideLongAgo) {
+  ASSERT_TRUE(write_file(file(), std::string(5000, 'x')));
+  CacheOptions options;
+  for (const int64_t keep_ms : {int64_t{3'600'000}, int64_t{-1000}}) {
+    options.keep_damaged_ms = keep_ms;
+    auto cache = KernelCache::open(dir_.path(), options).value();
+    if (keep_ms > 0) {
+      ASSERT_TRUE(put_all(*cache, 1));
+      flip_one_bit(blob_path(dir_.path(), 1));
+      EXPECT_EQ(cache->blob(Digest::of(blob(1))).error().code, Code::kCorruption);
+    }
+    KernelCache::Collected collected;
+    ASSERT_TRUE(wait([&](auto done) {
+      cache->collect(INT64_MAX, [&collected, done](KernelCache::Collected got, Status status) {
+        collected = got;
+        done(std::move(status));
+      });
+    }));
+    EXPECT_EQ(collected.damaged_files, keep_ms > 0 ? 0 : 2);
+    EXPECT_EQ(collected.programs, 0);
+  }
+  EXPECT_FALSE(std::filesystem::exists(Path(file()) += ".damaged.1"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_.path() / "blobs" / "quarantine"));
+}
+
 TEST_F(IndexDamageTest, EveryDamagedFileKeepsItsOwnName) {
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(write_file(file(), std::string(5000, 'x')));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cache/sqlite.h"
 #include "tests/cache/samples.h"
 #include "tests/support/process.h"
 
@@ -27,6 +28,11 @@ class CacheCommand : public ::testing::Test {
     arguments.insert(arguments.begin(), {binary("kiln"), "cache"});
     arguments.insert(arguments.end(), {"--data-dir", data().string()});
     if (json_wanted) arguments.push_back("--json");
+    return run(arguments);
+  }
+  Finished through(const std::string& endpoint, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {binary("kiln"), "cache"});
+    arguments.insert(arguments.end(), {"--coordinator", endpoint, "--json"});
     return run(arguments);
   }
   std::string program(int n) const { return samples::key("program", n).hex(); }
@@ -116,18 +122,64 @@ TEST_F(CacheCommand, BesideACoordinatorReadingIsFreeAndChangesGoThroughIt) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.err.find("--coordinator"), std::string::npos) << refused.err;
 
-  const Finished pinned = cache({"pin", program(1), "--coordinator", endpoint});
+  const Finished pinned = through(endpoint, {"pin", program(1)});
   EXPECT_EQ(pinned.exit_code, 0) << pinned.err;
   EXPECT_EQ(pinned.json()["pinned"], true);
-  EXPECT_EQ(cache({"pin", program(9), "--coordinator", endpoint}).exit_code, 2);
+  EXPECT_EQ(through(endpoint, {"pin", program(9)}).exit_code, 2);
   // Everything was just put; a running service keeps what was used in the last ten minutes.
-  const Finished kept = cache({"gc", "--max-size", "0", "--coordinator", endpoint});
+  const Finished kept = through(endpoint, {"gc", "--max-size", "0"});
   EXPECT_EQ(kept.exit_code, 1) << kept.out << kept.err;
   EXPECT_EQ(kept.json()["programs"], 0);
   EXPECT_EQ(cache({"ls"}).json()["programs"], 3);
   coordinator_.signal(SIGTERM);
   EXPECT_EQ(coordinator_.wait(), 0);
   EXPECT_EQ(cache({"gc", "--max-size", "0"}).json()["programs"], 2) << "the pin outlived it";
+}
+
+// On a shell that is set up as the README says.
+TEST_F(CacheCommand, ADirectoryThatIsNamedIsMeantWhateverTheEnvironmentSays) {
+  const std::string endpoint = serve();
+  const Path scratch = dir_.path() / "scratch";
+  EXPECT_TRUE(samples::put_all(*KernelCache::open(scratch).value(), 4));
+  ASSERT_EQ(::setenv("KILN_COORDINATOR", endpoint.c_str(), 1), 0);
+  const Finished here = run(
+      {binary("kiln"), "cache", "gc", "--max-size", "0", "--data-dir", scratch.string(), "--json"});
+  const Finished pinned = run({binary("kiln"), "cache", "pin", program(1), "--json"});
+  const Finished both = cache({"gc", "--max-size", "0", "--coordinator", endpoint});
+  ::unsetenv("KILN_COORDINATOR");
+  EXPECT_EQ(here.exit_code, 0) << here.err;
+  EXPECT_EQ(here.json()["programs"], 1);
+  EXPECT_EQ(KernelCache::open(scratch).value()->totals().programs, 0);
+  EXPECT_EQ(pinned.exit_code, 0) << "by the coordinator: " << pinned.err;
+  EXPECT_EQ(both.exit_code, 2) << "which of the two?";
+  EXPECT_EQ(cache({"ls"}).json()["programs"], 3);
+}
+
+// Without its rows every binary is an orphan.
+TEST_F(CacheCommand, OfADamagedIndexNothingIsSwept) {
+  const Path index = data() / "index.sqlite";
+  ASSERT_TRUE(write_file(index, std::string(5000, 'x')));
+  const std::vector<std::vector<std::string>> commands = {
+      {"gc"}, {"gc", "--max-size", "1GiB"}, {"pin", program(1)}, {"unpin", program(1)}};
+  for (const auto& command : commands) {
+    const Finished refused = cache(command);
+    EXPECT_EQ(refused.exit_code, 1) << command[0] << refused.out;
+    EXPECT_NE(refused.err.find("damaged"), std::string::npos) << refused.err;
+  }
+  EXPECT_EQ(read_file(index).value(), std::string(5000, 'x'));
+  for (int n : {1, 2, 3}) EXPECT_TRUE(std::filesystem::exists(samples::blob_path(data(), n))) << n;
+}
+
+TEST_F(CacheCommand, AStoreOfAnotherVersionIsBadInput) {
+  {
+    auto db = Database::open(data() / "index.sqlite", Database::Access::kReadWrite).value();
+    ASSERT_TRUE(db.run("PRAGMA user_version = 99"));
+  }
+  for (const char* command : {"ls", "verify", "gc"}) {
+    const Finished refused = cache({command});
+    EXPECT_EQ(refused.exit_code, 2) << command;
+    EXPECT_NE(refused.err.find("newer Kiln"), std::string::npos) << refused.err;
+  }
 }
 
 TEST_F(CacheCommand, WrongUseSaysWhatToDo) {
