@@ -27,6 +27,14 @@ bool answers(const Message& message, uint64_t request) {
   return reply != nullptr && reply->request == request;
 }
 
+Status send(Connection& connection, const Message& message, Remote::Clock::time_point deadline) {
+  Status sent =
+      connection.send(message, std::min(remaining_ms(deadline), Connection::kSendTimeoutMs));
+  if (!sent && sent.error().code == Code::kUnavailable && remaining_ms(deadline) == 0)
+    sent.error().code = Code::kDeadlineExceeded;
+  return sent;
+}
+
 Result<Message> receive(Connection& connection, Remote::Clock::time_point deadline) {
   TRY(Message message, connection.receive(remaining_ms(deadline)));
   if (auto* refusal = std::get_if<Refusal>(&message)) return fail(refusal->error);
@@ -111,20 +119,32 @@ Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& c
   }
 }
 
+template <class T>
+Result<T> Remote::with_patience(const std::function<Result<T>()>& ask,
+                                const std::function<const Error*(const Result<T>&)>& refusal,
+                                Clock::time_point deadline) const {
+  Backoff backoff(patience_.jitter_seed());
+  for (;;) {
+    Result<T> answer = ask();
+    const Error* refused = refusal(answer);
+    if (refused == nullptr || refused->code != Code::kOverloaded) return answer;
+    const auto wait = backoff.next(std::chrono::milliseconds(refused->retry_after_ms),
+                                   std::chrono::milliseconds(remaining_ms(deadline)));
+    if (!wait) return answer;
+    patience_.sleep(*wait);
+  }
+}
+
 Result<Remote::Word> Remote::compile(const CompileRequest& request,
                                      const std::function<std::string()>& graph_text,
                                      const std::function<void(const Progress&)>& on_progress,
                                      Clock::time_point deadline) {
-  Backoff backoff(patience_.jitter_seed());
-  for (;;) {
-    auto word = compile_once(request, graph_text, on_progress, deadline);
-    const Error* refused = !word ? &word.error() : !*word ? &word->error() : nullptr;
-    if (refused == nullptr || refused->code != Code::kOverloaded) return word;
-    const auto wait = backoff.next(std::chrono::milliseconds(refused->retry_after_ms),
-                                   std::chrono::milliseconds(remaining_ms(deadline)));
-    if (!wait) return word;
-    patience_.sleep(*wait);
-  }
+  return with_patience<Word>(
+      [&] { return compile_once(request, graph_text, on_progress, deadline); },
+      [](const Result<Word>& word) {
+        return !word ? &word.error() : !*word ? &word->error() : nullptr;
+      },
+      deadline);
 }
 
 Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
@@ -134,18 +154,18 @@ Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
   CompileRequest request = original;
   request.request = next_request();
   return with_connection<Word>([&](Connection& connection) -> Result<Word> {
-    TRY_STATUS(connection.send(request));
+    TRY_STATUS(send(connection, request, deadline));
     for (;;) {
       auto message = receive(connection, deadline);
       if (!message) {
         if (message.error().code == Code::kDeadlineExceeded)
-          (void)connection.send(Cancel{request.request});
+          (void)connection.send(Cancel{request.request}, 0);
         return fail(std::move(message).error());
       }
       if (answers<NeedGraph>(*message, request.request)) {
         CompileRequest full = request;
         full.graph_text = graph_text();
-        TRY_STATUS(connection.send(full));
+        TRY_STATUS(send(connection, full, deadline));
       } else if (answers<Progress>(*message, request.request)) {
         if (on_progress) on_progress(std::get<Progress>(*message));
       } else if (answers<CompileReply>(*message, request.request)) {
@@ -163,18 +183,24 @@ Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
   });
 }
 
-Result<std::vector<std::string>> Remote::fetch(const std::vector<Digest>& digests,
-                                               Clock::time_point deadline) {
-  using Blobs = std::vector<std::string>;
+Result<Remote::Blobs> Remote::fetch(const std::vector<Digest>& digests,
+                                    Clock::time_point deadline) {
+  return with_patience<Blobs>(
+      [&] { return fetch_once(digests, deadline); },
+      [](const Result<Blobs>& blobs) { return !blobs ? &blobs.error() : nullptr; }, deadline);
+}
+
+Result<Remote::Blobs> Remote::fetch_once(const std::vector<Digest>& digests,
+                                         Clock::time_point deadline) {
   const BlobRequest request{next_request(), digests};
   return with_connection<Blobs>([&](Connection& connection) -> Result<Blobs> {
-    TRY_STATUS(connection.send(request));
+    TRY_STATUS(send(connection, request, deadline));
     BlobAssembly received(digests);
     while (!received.done()) {
       TRY(Message message, receive(connection, deadline));
       if (!answers<BlobReply>(message, request.request)) continue;
       TRY(const int64_t credit, received.add(std::move(std::get<BlobReply>(message))));
-      if (credit > 0) TRY_STATUS(connection.send(BlobCredit{request.request, credit}));
+      if (credit > 0) TRY_STATUS(send(connection, BlobCredit{request.request, credit}, deadline));
     }
     Blobs blobs;
     for (const Digest& digest : digests) {
@@ -190,7 +216,7 @@ Result<std::vector<std::string>> Remote::fetch(const std::vector<Digest>& digest
 Result<Stats> Remote::stats(Clock::time_point deadline) {
   const StatsRequest request{next_request()};
   return with_connection<Stats>([&](Connection& connection) -> Result<Stats> {
-    TRY_STATUS(connection.send(request));
+    TRY_STATUS(send(connection, request, deadline));
     for (;;) {
       TRY(Message message, receive(connection, deadline));
       if (answers<StatsReply>(message, request.request)) return std::get<StatsReply>(message).stats;
@@ -203,7 +229,7 @@ Result<std::string> Remote::admin(AdminRequest request, Clock::time_point deadli
   // Two results: what became of the connection, and what the coordinator says.
   using Said = Result<std::string>;
   TRY(Said said, with_connection<Said>([&](Connection& connection) -> Result<Said> {
-        TRY_STATUS(connection.send(request));
+        TRY_STATUS(send(connection, request, deadline));
         for (;;) {
           TRY(Message message, receive(connection, deadline));
           if (answers<AdminReply>(message, request.request))

@@ -58,9 +58,10 @@ class Remote {
                        const std::function<void(const Progress&)>& on_progress,
                        Clock::time_point deadline);
 
-  // The bytes of each digest, checked. kNotFound names the first one missing.
-  Result<std::vector<std::string>> fetch(const std::vector<Digest>& digests,
-                                         Clock::time_point deadline);
+  // The bytes of each digest, checked. kNotFound names the first one missing. An overloaded
+  // coordinator is asked again, as by compile().
+  using Blobs = std::vector<std::string>;
+  Result<Blobs> fetch(const std::vector<Digest>& digests, Clock::time_point deadline);
 
   Result<Stats> stats(Clock::time_point deadline);
   // What an operator asks for; the answer is the coordinator's JSON.
@@ -74,6 +75,12 @@ class Remote {
                             const std::function<std::string()>& graph_text,
                             const std::function<void(const Progress&)>& on_progress,
                             Clock::time_point deadline);
+  Result<Blobs> fetch_once(const std::vector<Digest>& digests, Clock::time_point deadline);
+  // Asks until the answer is no `refusal` of an overloaded service, or waiting is not worth it.
+  template <class T>
+  Result<T> with_patience(const std::function<Result<T>()>& ask,
+                          const std::function<const Error*(const Result<T>&)>& refusal,
+                          Clock::time_point deadline) const;
   // A kept connection if `kept_one` asks for it and there is one (it says so), else a new one.
   Result<std::unique_ptr<Connection>> acquire(bool& kept_one);
   void release(std::unique_ptr<Connection> connection);

@@ -18,8 +18,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSendTimeoutMs = 5000;  // Connection::send to a coordinator that does not read
-
 int remaining_ms(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
@@ -214,7 +212,7 @@ void Connection::wake() {
   impl_->wake.signal();
 }
 
-Status Connection::send(const Message& message) {
+Status Connection::send(const Message& message, int timeout_ms) {
   Impl& impl = *impl_;
   std::string frame = encode(message);
   if (frame.size() > kMaxMessageBytes) {
@@ -223,9 +221,10 @@ Status Connection::send(const Message& message) {
   }
   const std::vector<std::string> frames =
       frame.size() <= kMaxFrameBytes ? std::vector{std::move(frame)} : parts_of(frame);
-  const auto deadline = Clock::now() + std::chrono::milliseconds(kSendTimeoutMs);
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   bool woken = false;
   for (size_t next = 0; next < frames.size();) {
+    impl.watch_connection();  // it may have ended while nobody looked
     if (impl.gone) return fail(impl.unavailable());
     const Sent sent = send_frame(impl.dealer, frames[next]);
     if (sent == Sent::kYes) {
@@ -245,7 +244,14 @@ Result<Message> Connection::receive(int timeout_ms) {
   Impl& impl = *impl_;
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   for (;;) {
-    if (auto message = impl.take()) return *std::move(message);
+    if (auto message = impl.take()) {
+      // libzmq connects again by itself, and what then refuses us does not know us: we said Hello
+      // to another. The end of that connection was told before this came.
+      impl.watch_connection();
+      const bool refused = *message && std::holds_alternative<Refusal>(**message);
+      if (refused && impl.gone) return fail(impl.unavailable());
+      return *std::move(message);
+    }
     if (impl.gone) return fail(impl.unavailable());
     const int wait_ms = remaining_ms(deadline);
     if (impl.wake.take() || wait_ms == 0) {

@@ -102,7 +102,9 @@ class Connection {
   ~Connection();
   const Welcome& welcome() const;
 
-  Status send(const Message& message);  // kUnavailable when the peer does not take it
+  // kUnavailable when the peer does not take it within `timeout_ms`.
+  Status send(const Message& message, int timeout_ms = kSendTimeoutMs);
+  static constexpr int kSendTimeoutMs = 5000;
   // kDeadlineExceeded after `timeout_ms`; kUnavailable when the peer is gone (no ZMTP heartbeat).
   Result<Message> receive(int timeout_ms);
   void wake();  // from any thread: receive() returns kDeadlineExceeded

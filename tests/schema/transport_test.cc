@@ -164,6 +164,53 @@ TEST(Transport, ACoordinatorThatGoesAwayIsUnavailableForGood) {
   expect_serving(restarted);
 }
 
+TEST(Transport, SendingToWhoDoesNotReadEndsWhenItMust) {
+  auto listener = *Listener::bind(kAnyPort);
+  std::thread greeter([&] {
+    if (const auto received = listener->receive(5'000)) listener->send(received->peer, Welcome{});
+  });
+  auto connection = *Connection::open(listener->endpoint(), Role::kClient, 5'000);
+  greeter.join();
+  CompileRequest large;
+  large.graph_text = std::string(1 << 20, 'g');
+  for (int sent = 0;; ++sent) {
+    ASSERT_LT(sent, 1'000) << "it takes them all";
+    const auto started = std::chrono::steady_clock::now();
+    const Status status = connection->send(large, 20);
+    if (status) continue;
+    EXPECT_EQ(status.error().code, Code::kUnavailable);
+    EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(3));
+    break;
+  }
+}
+
+// libzmq connects again by itself, to a coordinator that does not know us.
+TEST(Transport, TheRefusalOfTheNextCoordinatorIsNoAnswer) {
+  auto server = std::make_unique<EchoServer>();
+  const std::string endpoint = server->endpoint();
+  auto connection = *Connection::open(endpoint, Role::kClient, 5'000);
+  server.reset();
+  auto next = *Listener::bind(endpoint);
+  std::atomic<bool> stop{false};
+  std::thread stranger([&] {
+    while (!stop) {
+      if (const auto received = next->receive(20))
+        next->send(received->peer, Refusal{{Code::kInvalidArgument, "say Hello first", 0}});
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it is connected again
+  const Status sent = connection->send(StatsRequest{1});
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto received = connection->receive(5'000);
+  stop = true;
+  next->wake();
+  stranger.join();
+  ASSERT_FALSE(sent.has_value());
+  EXPECT_EQ(sent.error().code, Code::kUnavailable);
+  ASSERT_FALSE(received.has_value()) << "a refusal for an answer";
+  EXPECT_EQ(received.error().code, Code::kUnavailable);
+}
+
 TEST(Transport, WakeEndsAReceiveFromAnotherThread) {
   const EchoServer server;
   auto connection = *Connection::open(server.endpoint(), Role::kClient, 5'000);
