@@ -66,6 +66,12 @@ std::string text(capnp::Text::Reader in) {
   return {in.begin(), in.size()};
 }
 
+// What names something, and is kept by that name.
+std::string label(capnp::Text::Reader in) {
+  if (in.size() > kMaxLabelBytes) throw Malformed{"a name is too long"};
+  return text(in);
+}
+
 std::string bytes(capnp::Data::Reader in) {
   return {reinterpret_cast<const char*>(in.begin()), in.size()};
 }
@@ -97,8 +103,8 @@ Error error(wire::Error::Reader in) {
 }
 
 Target target(wire::Target::Reader in) {
-  return {enumerator<Backend::kCuda>(in.getBackend()), text(in.getIsa()), text(in.getDeviceModel()),
-          count(in.getUnits()), text(in.getToolkit())};
+  return {enumerator<Backend::kCuda>(in.getBackend()), label(in.getIsa()),
+          label(in.getDeviceModel()), count(in.getUnits()), label(in.getToolkit())};
 }
 
 MeasurementPolicy policy(wire::MeasurementPolicy::Reader in) {
@@ -115,7 +121,7 @@ MeasurementPolicy policy(wire::MeasurementPolicy::Reader in) {
 }
 
 Hello hello(wire::Hello::Reader in) {
-  return {in.getProtocol(), enumerator<Role::kWorker>(in.getRole()), text(in.getSoftware()),
+  return {in.getProtocol(), enumerator<Role::kWorker>(in.getRole()), label(in.getSoftware()),
           sized(in.getToken(), kTokenBytes)};
 }
 
@@ -171,7 +177,7 @@ AdminRequest admin_request(wire::AdminRequest::Reader in) {
   AdminRequest out;
   out.request = in.getRequest();
   out.kind = enumerator<AdminRequest::Kind::kCollect>(in.getKind());
-  out.worker = text(in.getWorker());
+  out.worker = label(in.getWorker());
   if (const auto key = in.getKey(); key.size() != 0) out.key = digest(key);
   out.amount = amount(in.getAmount());
   return out;
@@ -265,9 +271,9 @@ class ListReader {
 
   WorkerReport worker_report(wire::WorkerReport::Reader in) {
     WorkerReport out;
-    out.worker = text(in.getWorker());
+    out.worker = label(in.getWorker());
     out.target = target(in.getTarget());
-    out.toolkit = text(in.getToolkit());
+    out.toolkit = label(in.getToolkit());
     out.slots = count(in.getSlots());
     out.leases = read(in.getLeases(), [](wire::WorkerReport::Lease::Reader lease) {
       return LeaseState{lease.getLease(), lease.getEpoch(), count(lease.getDone())};

@@ -17,6 +17,7 @@
 #
 # Digests are 32 bytes of BLAKE2b. Times are what their unit says; counts are never negative, and
 # samples and times are finite.
+# Names (of workers, software, and the words of a target) have at most 256 bytes.
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("kiln::wire");

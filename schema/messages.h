@@ -25,6 +25,7 @@ namespace kiln {
 inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr size_t kMaxMessageBytes = 32 << 20;  // graphs of 100,000 nodes, batches of blobs
 inline constexpr size_t kMaxBlobBytes = 16 << 20;
+inline constexpr size_t kMaxLabelBytes = 256;         // of a name, and of each word of a target
 inline constexpr int64_t kBlobWindowBytes = 1 << 20;  // of one request's answer, under way at once
 
 enum class Role : uint8_t { kClient = 1, kWorker = 2 };

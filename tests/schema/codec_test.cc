@@ -242,6 +242,26 @@ TEST(Codec, RefusesTooManyBlobDigestsInOneRequest) {
   expect_refused(BlobRequest{1, std::vector<Digest>(4097)});
 }
 
+TEST(Codec, RefusesNamesThatAreTooLong) {
+  const std::string longest(kMaxLabelBytes, 'n'), longer(kMaxLabelBytes + 1, 'n');
+  const auto decodes = [](auto message, auto set) {
+    set(message);
+    return decode(encode(message)).has_value();
+  };
+  for (const std::string& name : {longest, longer}) {
+    const bool fits = name == longest;
+    EXPECT_EQ(decodes(Hello{}, [&](Hello& hello) { hello.software = name; }), fits);
+    const WorkerReport report = sample_report();
+    EXPECT_EQ(decodes(report, [&](WorkerReport& r) { r.worker = name; }), fits);
+    EXPECT_EQ(decodes(report, [&](WorkerReport& r) { r.toolkit = name; }), fits);
+    EXPECT_EQ(decodes(report, [&](WorkerReport& r) { r.target.isa = name; }), fits);
+    EXPECT_EQ(decodes(report, [&](WorkerReport& r) { r.target.device_model = name; }), fits);
+    EXPECT_EQ(decodes(report, [&](WorkerReport& r) { r.target.toolkit = name; }), fits);
+    const AdminRequest drain{1, AdminRequest::Kind::kPin, "", std::nullopt, 0};
+    EXPECT_EQ(decodes(drain, [&](AdminRequest& r) { r.worker = name; }), fits);
+  }
+}
+
 TEST(Codec, RefusesMoreListItemsThanAFrameMayHold) {
   expect_refused(WorkerOrders{{}, std::vector<uint64_t>(200'000), {}});
 }
