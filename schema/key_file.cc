@@ -1,9 +1,7 @@
 #include "schema/key_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zmq.h>
 
 #include <algorithm>
@@ -14,6 +12,8 @@
 #include <sstream>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/secret_file.h"
+#include "compiler_core/base/unpublished.h"
 
 namespace kiln {
 namespace {
@@ -78,24 +78,31 @@ Result<std::string> key_field(const std::map<std::string, std::string>& fields,
                           file.string(), name));
 }
 
-// Nobody but its owner ever could read it, and it never replaces another.
+// It never replaces another, and a file that somebody kills us over is none at all.
 Status write_private(const Path& file, std::string_view text) {
-  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0 && errno == EEXIST) {
-    return fail(Code::kInvalidArgument,
-                file.string() + " is there already; move it away, or name another file");
+  std::error_code ignored;
+  const Error taken{Code::kInvalidArgument,
+                    file.string() + " is there already; move it away, or name another file", 0};
+  if (std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) return fail(taken);
+  if (Status written = publish_secret(file, text); !written) {
+    const Path folder = file.has_parent_path() ? file.parent_path() : Path(".");
+    written.error().code =
+        std::filesystem::exists(folder, ignored) ? Code::kInvalidArgument : Code::kNotFound;
+    return written;
   }
-  if (fd < 0) return fail(system_error("cannot create", file, errno));
-  Status written;
-  while (written && !text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0) written = fail(system_error("cannot write", file, errno));
-    if (n > 0) text.remove_prefix(static_cast<size_t>(n));
-  }
-  if (written && ::fsync(fd) != 0) written = fail(system_error("cannot sync", file, errno));
-  ::close(fd);
-  if (!written) ::unlink(file.c_str());
-  return written;
+  const auto kept = read_file(file);  // of several who make it at once the first wins
+  return kept && *kept != text ? Status(fail(taken)) : Status();
+}
+
+// A secret that anybody on this machine can read is none. A group may: such is a mounted one.
+Status check_secret(const Path& file, std::string_view then) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return fail(system_error("cannot read", file, errno));
+  if ((status.st_mode & S_IROTH) == 0) return {};
+  return fail(Code::kPermissionDenied,
+              fmt::format("anybody on this machine can read {}: chmod 600 it (and if somebody may "
+                          "have, {})",
+                          file.string(), then));
 }
 
 Result<FileLock> lock(const Path& folder) {
@@ -121,14 +128,7 @@ KeyPair make_key_pair() {
 }
 
 Result<ClientKey> read_client_key(const Path& file) {
-  struct stat status {};
-  if (::stat(file.c_str(), &status) != 0) return fail(system_error("cannot read", file, errno));
-  if ((status.st_mode & S_IROTH) != 0) {
-    return fail(Code::kPermissionDenied,
-                fmt::format("anybody on this machine can read {}: chmod 600 it (and if somebody "
-                            "may have, revoke it and make another)",
-                            file.string()));
-  }
+  TRY_STATUS(check_secret(file, "revoke it and make another"));
   TRY(auto fields, read_fields(file));
   ClientKey key;
   key.name = fields["name"];
@@ -158,6 +158,7 @@ Result<KeyPair> read_server_keys(const Path& folder) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored))
     return fail(Code::kNotFound, "no keys in " + folder.string());
+  TRY_STATUS(check_secret(file, "remove it, start anew and hand out new key files"));
   TRY(const auto fields, read_fields(file));
   KeyPair pair;
   TRY(pair.public_key, key_field(fields, "public", file));
@@ -169,6 +170,7 @@ Result<KeyPair> ensure_server_keys(const Path& folder) {
   TRY_STATUS(make_directories(folder));
   ::chmod(folder.c_str(), 0700);
   TRY(const FileLock held, lock(folder));
+  remove_unpublished(folder);
   auto pair = read_server_keys(folder);
   if (pair || pair.error().code != Code::kNotFound) return pair;
   const KeyPair made = make_key_pair();

@@ -1,7 +1,10 @@
 #include "schema/key_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -112,6 +115,33 @@ TEST_F(KeyFileTest, ACoordinatorsPairIsMadeOnce) {
   EXPECT_EQ(read_server_keys(folder())->public_key, made->public_key);
   EXPECT_EQ(mode_of(folder()), 0700u);
   EXPECT_EQ(mode_of(folder() / "coordinator.key"), 0600u);
+}
+
+TEST_F(KeyFileTest, ACoordinatorThatIsKilledWhileItMakesItsPairMakesAnother) {
+  const pid_t killed = ::fork();
+  if (killed == 0) {
+    const rlimit few{10, 10};  // bytes of a file: the next one kills
+    ::setrlimit(RLIMIT_FSIZE, &few);
+    (void)ensure_server_keys(folder());
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(killed, &status, 0), killed);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const auto made = ensure_server_keys(folder());
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_EQ(read_server_keys(folder())->public_key, made->public_key);
+  for (const auto& entry : std::filesystem::directory_iterator(folder()))
+    EXPECT_EQ(entry.path().string().find(".tmp."), std::string::npos) << entry.path();
+}
+
+TEST_F(KeyFileTest, ACoordinatorsPairThatAnybodyCanReadIsRefused) {
+  ASSERT_TRUE(ensure_server_keys(folder()).has_value());
+  ::chmod((folder() / "coordinator.key").c_str(), 0644);
+  EXPECT_EQ(read_server_keys(folder()).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(ensure_server_keys(folder()).error().code, Code::kPermissionDenied);
+  ::chmod((folder() / "coordinator.key").c_str(), 0440);
+  EXPECT_TRUE(read_server_keys(folder()).has_value());
 }
 
 TEST_F(KeyFileTest, KeysAreAddedListedAndRevoked) {
