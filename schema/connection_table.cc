@@ -47,7 +47,10 @@ void ConnectionTable::ended(int fd) {
     by_peer_.erase(peer);
     gone_.push_back(peer);
   }
-  cut_ -= found->second.dropped ? 1 : 0;
+  if (found->second.dropped)
+    --cut_;
+  else
+    count_out(found->second);
   if (last_ == &found->second) last_ = nullptr;
   links_.erase(found);
 }
@@ -67,11 +70,25 @@ PeerLink* ConnectionTable::bind(int fd, const PeerId& peer, std::string key, Use
   link.key = std::move(key);
   link.user = std::move(user);
   by_peer_[peer] = &link;
+  if (!link.dropped && !link.user.name.empty()) ++open_of_[link.user.name];
   return &link;
 }
 
+size_t ConnectionTable::open_of(const User& user) const {
+  const auto found = open_of_.find(user.name);
+  return found == open_of_.end() ? 0 : found->second;
+}
+
+void ConnectionTable::count_out(const PeerLink& link) {
+  const auto found = open_of_.find(link.user.name);
+  if (found != open_of_.end() && --found->second == 0) open_of_.erase(found);
+}
+
 void ConnectionTable::cut(PeerLink& link) {
-  cut_ += link.dropped ? 0 : 1;
+  if (!link.dropped) {
+    ++cut_;
+    count_out(link);
+  }
   link.dropped = true;
   if (link.cookie == 0 || cookie_of(link.fd) != link.cookie) return;
   // A reset, not a polite end, once libzmq closes it: nothing more is sent, taken or waited for.

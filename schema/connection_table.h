@@ -56,6 +56,7 @@ class ConnectionTable {
   std::vector<PeerId> take_gone();
   size_t size() const { return links_.size(); }
   size_t open() const { return links_.size() - cut_; }  // those that are not cut
+  size_t open_of(const User& user) const;               // of them, those heard under its key
 
  private:
   std::unordered_map<int, PeerLink> links_;        // by descriptor
@@ -64,6 +65,8 @@ class ConnectionTable {
   std::vector<PeerId> gone_;
   std::deque<std::pair<int, uint64_t>> unheard_;  // descriptor, cookie; by age; some heard by now
   size_t cut_ = 0;                                // of links_, whose ends are not reported yet
+  std::unordered_map<std::string, size_t> open_of_;  // by user, of those that have a name
+  void count_out(const PeerLink& link);
 };
 
 }  // namespace kiln

@@ -101,6 +101,8 @@ struct Listener::Impl {
   void drop(PeerLink& link);
   void watch_traffic(Clock::time_point now);
   void shed_begun();
+  // Connections under one key: they leave places to the others.
+  size_t most_of_a_user() const { return std::max<size_t>(1, max_connections / 4 * 3); }
   PeerLink* meet(const PeerId& peer, zmq::message_t& frame);
   PeerLink* take(bool& nothing_left);
   // Until a frame, a wake() (true) or the end of `timeout_ms`.
@@ -203,7 +205,9 @@ PeerLink* Listener::Impl::meet(const PeerId& peer, zmq::message_t& frame) {
   }
   const bool welcome = user.has_value() && peer.size() == kGeneratedIdBytes && peer.front() == '\0';
   PeerLink* link = connections.bind(fd, peer, std::move(key), user.value_or(User{}));
-  if (link == nullptr || welcome) return link;
+  if (link == nullptr) return nullptr;
+  const bool fits = connections.open_of(link->user) <= most_of_a_user();
+  if (welcome && fits) return link;
   if (user) ++malformed;  // it chose an id of its own; who has no key was revoked meanwhile
   drop(*link);
   return nullptr;

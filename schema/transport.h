@@ -44,7 +44,8 @@ class Listener {
   // kPermissionDenied on anything but loopback when there is no `keyring`. Of more than
   // `max_connections` those that were never heard go, the oldest first, so that connections which
   // say nothing shut nobody out; by default as many as the process has descriptors for, less some
-  // for its files, and at most kMaxConnections.
+  // for its files, and at most kMaxConnections. One key has at most three quarters
+  // of them.
   static Result<std::unique_ptr<Listener>> bind(const std::string& endpoint,
                                                 std::shared_ptr<Keyring> keyring = nullptr,
                                                 size_t max_connections = 0);

@@ -49,6 +49,26 @@ TEST_F(CurveTest, EveryMessageSaysWhoseItIsWhateverTheirFileClaims) {
   EXPECT_EQ(server.last_user(), "bob:read");
 }
 
+TEST_F(CurveTest, ConnectionsOfOneKeyLeavePlacesToOthers) {
+  constexpr size_t kMost = 8;
+  EchoServer server(EchoServer::kAnyPort, keyring_, kMost);
+  std::vector<std::unique_ptr<Connection>> connections;
+  for (int i = 0; i < 6; ++i) {
+    auto connection = open(server.endpoint(), bob_);
+    ASSERT_TRUE(connection.has_value()) << i << ": " << connection.error().message;
+    connections.push_back(*std::move(connection));
+  }
+  EXPECT_FALSE(open(server.endpoint(), bob_, 500).has_value());
+  for (int i = 0; i < 2; ++i) {
+    auto connection = open(server.endpoint(), ci_);
+    ASSERT_TRUE(connection.has_value()) << connection.error().message;
+    connections.push_back(*std::move(connection));
+  }
+  for (const auto& connection : connections) EXPECT_TRUE(answers(*connection, 1));
+  connections.erase(connections.begin());  // one of bob's places is free again
+  EXPECT_TRUE(open(server.endpoint(), bob_).has_value());
+}
+
 TEST_F(CurveTest, AnyInterfaceMayBeListenedOnWithKeysAlone) {
   EXPECT_EQ(Listener::bind("tcp://0.0.0.0:0").error().code, Code::kPermissionDenied);
   EchoServer server("tcp://0.0.0.0:0", keyring_);
