@@ -4,6 +4,9 @@
 //
 // An entry is a file named by its key: "kiln-object 1 " + hex digest of the object + "\n" + object.
 // One that does not match its digest is removed and a miss. Thread-safe.
+//
+// What lies here is loaded and timed, and a winner is signed for the whole fleet: so nobody else on
+// this machine may write here.
 #pragma once
 
 #include <mutex>
@@ -16,7 +19,8 @@ namespace kiln {
 
 class ObjectCache {
  public:
-  // Makes the directory. kPermissionDenied, kUnavailable and the like: it cannot be written.
+  // Makes the directory. kPermissionDenied: it, or one above it, is another user's, or others may
+  // write in it; that and kUnavailable and the like also when it cannot be written.
   static Result<ObjectCache> open(Path directory, int64_t max_bytes);
   ObjectCache(ObjectCache&& other) noexcept;
 

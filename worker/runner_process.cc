@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -21,6 +22,29 @@ using namespace std::chrono_literals;
 constexpr int kRunnerSocket = 3;             // where the child finds its end
 constexpr auto kExitPatience = 500ms;        // between its last word and its exit status
 constexpr int64_t kPrepareQuietMs = 60'000;  // a driver may take its time with its first context
+
+// Of our environment only what loaders, drivers, compilers and sanitizers ask for: what runs there
+// is others' code, and our own holds what they need not know (which file is our key).
+std::vector<std::string> runner_environment() {
+  constexpr std::string_view kPassed[] = {"PATH=", "HOME=", "TMPDIR=", "LANG=",   "LC_",
+                                          "TZ=",   "LD_",   "CUDA_",   "NVIDIA_", "ASAN_",
+                                          "LSAN_", "TSAN_", "UBSAN_",  "KILN_"};
+  std::vector<std::string> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view word = *variable;
+    if (!word.starts_with("KILN_KEY=") &&
+        std::ranges::any_of(kPassed, [&](std::string_view name) { return word.starts_with(name); }))
+      environment.emplace_back(word);
+  }
+  return environment;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (std::string& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
 
 // What the child inherits: nothing but stderr and its socket, no blocked signals, its own group.
 Result<pid_t> spawn(const RunnerProcess::Options& options, int socket) {
@@ -44,12 +68,10 @@ Result<pid_t> spawn(const RunnerProcess::Options& options, int socket) {
       executable.string(),        "--socket",  std::to_string(kRunnerSocket),  "--parent",
       std::to_string(::getpid()), "--threads", std::to_string(options.threads)};
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  std::vector<std::string> environment = runner_environment();
   pid_t pid = 0;
-  const int error =
-      ::posix_spawn(&pid, executable.c_str(), &actions, &attributes, argv.data(), environ);
+  const int error = ::posix_spawn(&pid, executable.c_str(), &actions, &attributes,
+                                  pointers(words).data(), pointers(environment).data());
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0)

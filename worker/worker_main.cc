@@ -69,16 +69,23 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Defaults that depend on where we run; the only place that looks at the environment.
+// Where only this user writes; empty when there is no such place.
+Path default_cache_dir() {
+  // What systemd's CacheDirectory= made; there may be several.
+  const std::string service = environment("CACHE_DIRECTORY");
+  if (!service.empty()) return service.substr(0, service.find(':'));
+  const std::string base = environment("XDG_CACHE_HOME"), home = environment("HOME");
+  if (!base.empty()) return Path(base) / "kiln" / "worker";
+  return home.empty() ? Path() : Path(home) / ".cache" / "kiln" / "worker";
+}
+
+// Defaults that depend on where we run; with the above the only place that looks at the
+// environment.
 void fill_in_defaults(Flags& flags) {
   char host[256] = "worker";
   ::gethostname(host, sizeof host - 1);
   if (flags.name.empty()) flags.name = fmt::format("{}:{}", host, ::getpid());
-  if (flags.cache_dir.empty()) {
-    const std::string base = environment("XDG_CACHE_HOME"), home = environment("HOME");
-    const Path cache = !base.empty() ? Path(base) : Path(home.empty() ? "/tmp" : home) / ".cache";
-    flags.cache_dir = (cache / "kiln" / "worker").string();
-  }
+  if (flags.cache_dir.empty()) flags.cache_dir = default_cache_dir().string();
   if (flags.runner.empty())
     flags.runner = std::filesystem::read_symlink("/proc/self/exe").replace_filename("kiln-runner");
   const std::string runtime = environment("XDG_RUNTIME_DIR");
@@ -120,7 +127,8 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       ->capture_default_str();
   app.add_option("--cache-dir", flags.cache_dir,
                  "compiled objects, up to 1 GiB, so that a restart compiles nothing again\n"
-                 "(default: ~/.cache/kiln/worker)");
+                 "(default: $CACHE_DIRECTORY, ~/.cache/kiln/worker, or none without a home);\n"
+                 "nobody else may write there, since what lies there is run");
   app.add_option("--runner", flags.runner, "the kiln-runner to use (default: beside this program)");
   app.add_option("--device-lock", flags.device_lock,
                  "file that the workers of this host lock while they measure\n"
@@ -148,6 +156,9 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
 Status check_surroundings(const Flags& flags) {
   if (::access(flags.runner.c_str(), X_OK) != 0)
     return fail(Code::kNotFound, "no kiln-runner at " + flags.runner + "; --runner names it");
+  if (flags.name.size() > kMaxLabelBytes)
+    return fail(Code::kInvalidArgument,
+                fmt::format("--name is longer than {} characters", kMaxLabelBytes));
   return {};
 }
 
@@ -162,6 +173,10 @@ Result<Path> device_lock(const Flags& flags, const LocalDevice& device) {
 }
 
 std::optional<ObjectCache> open_cache(const Flags& flags) {
+  if (flags.cache_dir.empty()) {
+    spdlog::warn("no HOME to keep objects in; compiling again after each restart (--cache-dir)");
+    return std::nullopt;
+  }
   auto cache = ObjectCache::open(flags.cache_dir, kObjectCacheBytes);
   if (cache) return *std::move(cache);
   spdlog::warn("{}; compiling again after each restart", cache.error().message);

@@ -1,6 +1,7 @@
 #include "worker/object_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,6 +68,35 @@ TEST_F(ObjectCacheTest, WhatAKilledWorkerLeftHalfWrittenGoes) {
   ASSERT_TRUE(write_file(half, "half"));
   (void)open(10'000);
   EXPECT_FALSE(std::filesystem::exists(half));
+}
+
+// What lies there is loaded, and a winner is signed for everybody.
+TEST_F(ObjectCacheTest, ADirectoryThatOthersMayWriteInIsRefused) {
+  using std::filesystem::perms;
+  const Path above = dir_.path() / "above", objects = above / "objects";
+  const auto refusal = [&] {
+    const auto cache = ObjectCache::open(objects, 1000);
+    return cache ? std::string() : cache.error().message;
+  };
+  EXPECT_EQ(refusal(), "");
+  for (const perms others : {perms::others_write, perms::group_write}) {
+    std::filesystem::permissions(objects, perms::owner_all | others);
+    EXPECT_NE(refusal().find("chmod go-w"), std::string::npos);
+  }
+  std::filesystem::permissions(objects, perms::owner_all);
+  std::filesystem::permissions(above, perms::all);  // somebody puts another `objects` there
+  EXPECT_NE(refusal().find("chmod go-w"), std::string::npos);
+  std::filesystem::permissions(above, perms::all | perms::sticky_bit);
+  EXPECT_EQ(refusal(), "");
+  if (::geteuid() != 0) return;  // only root can give a folder away
+  ASSERT_EQ(::chown(objects.c_str(), 65'534, 65'534), 0);
+  EXPECT_NE(refusal().find("another user's"), std::string::npos);
+}
+
+TEST_F(ObjectCacheTest, ANewDirectoryIsOursAlone) {
+  const mode_t before = ::umask(0);
+  EXPECT_TRUE(ObjectCache::open(dir_.path() / "open", 1000).has_value());
+  ::umask(before);
 }
 
 TEST_F(ObjectCacheTest, ADirectoryThatCannotBeMadeIsAnError) {

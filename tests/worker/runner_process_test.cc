@@ -76,6 +76,24 @@ TEST(Runner, NonsenseOnTheSocketEndsIt) {
   }
 }
 
+TEST(Runner, KnowsOfItsWorkersEnvironmentWhatItNeeds) {
+  ::setenv("KILN_KEY", "/somewhere/worker.key", 1);
+  ::setenv("CLOUD_SECRET", "sesame", 1);
+  ::setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+  RunnerProcess process({runner_path(), 1, {}});
+  const auto opened = process.call(runner::OpenWorkload{1, kAddGraph}, 10'000);
+  ::unsetenv("KILN_KEY");
+  ::unsetenv("CLOUD_SECRET");
+  ::unsetenv("CUDA_MODULE_LOADING");
+  ASSERT_TRUE(opened.has_value());
+  const auto known = read_file("/proc/" + std::to_string(process.pid()) + "/environ");
+  ASSERT_TRUE(known.has_value());
+  EXPECT_NE(known->find("PATH="), std::string::npos);
+  EXPECT_NE(known->find("CUDA_MODULE_LOADING=LAZY"), std::string::npos);
+  EXPECT_EQ(known->find("worker.key"), std::string::npos);
+  EXPECT_EQ(known->find("sesame"), std::string::npos);
+}
+
 TEST(Runner, RequestsOutOfOrderAreRefusedNotObeyed) {
   RunnerProcess process({runner_path(), 1, {}});
   const auto failed = [](const Result<runner::Reply>& reply) {
