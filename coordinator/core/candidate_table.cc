@@ -93,6 +93,16 @@ void CandidateTable::reject(int i, Verdict verdict) {
       best_us_ = other.screened_us;
 }
 
+void CandidateTable::recovered(int i) {
+  const auto found = troubles_.find(i);
+  if (found == troubles_.end()) return;
+  const int deaths = found->second.runner_deaths;
+  if (deaths == 0)
+    troubles_.erase(found);
+  else
+    found->second = {0, 0, deaths, {}};
+}
+
 const CandidateBinary* CandidateTable::binary(int i) const {
   const auto found = binaries_.find(i);
   return found == binaries_.end() ? nullptr : &found->second;

@@ -27,9 +27,10 @@ struct CandidateState {
   bool settled() const { return measured || rejected; }
 };
 
-// Since its last success. What failed here is left to another worker, while there is one.
+// What failed on a worker is left to another one, while there is one.
 struct CandidateTrouble {
-  int failures = 0, runner_deaths = 0;
+  int failures = 0, time_outs = 0;  // since its last success
+  int runner_deaths = 0;            // ever: each costs a runner, whatever came between
   WorkerId avoid;
 };
 
@@ -66,7 +67,7 @@ class CandidateTable {
   void measured(int i, double calibrated_us);
   void reject(int i, Verdict verdict);  // O(n) when it was the best
   CandidateTrouble& trouble(int i) { return troubles_[i]; }
-  void no_trouble(int i) { troubles_.erase(i); }
+  void recovered(int i);  // it succeeded
 
   void keep_binary(int i, CandidateBinary binary) { binaries_[i] = std::move(binary); }
   const CandidateBinary* binary(int i) const;

@@ -22,7 +22,8 @@
 //  6. what is answered as queued is durable then, and goes on in every later life until its program
 //     is stored or has failed for a reason of its own;
 //  7. a worker that drains, or whose device failed, gets nothing new;
-//  8. no candidate kills more than max_runner_deaths runners in one tuning.
+//  8. no candidate kills more than max_runner_deaths runners in one tuning (or one more, where the
+//     last two died in one final: of all together, and its own).
 #pragma once
 
 #include <cstdint>

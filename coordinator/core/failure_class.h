@@ -4,7 +4,7 @@
 //
 //   ok: none
 //   compile_failed, wrong_result, out_of_bounds: terminal
-//   timed_out, runner_died: transient, then set aside
+//   timed_out, runner_died: transient, then set aside, and no longer called the fleet's
 //   device_lost: transient, the worker's
 //
 //   invalid_argument (for who sent it), unsupported, internal: terminal

@@ -16,6 +16,8 @@ namespace kiln {
 namespace {
 
 constexpr size_t kMaxLogBytes = 4096;
+// Whom a final blames killed the runner of them all, and then its own (worker/trial.h).
+constexpr int kDeathsInAFinal = 2;
 
 std::string bounded(std::string log) {
   if (log.size() > kMaxLogBytes) log.resize(kMaxLogBytes);
@@ -60,7 +62,8 @@ KernelFlight::KernelFlight(PlannedKernel planned, Target target, Mode mode, uint
       max_retries_(options.max_retries),
       max_runner_deaths_(options.max_runner_deaths),
       epoch_(epoch),
-      candidates_(planned.schedules) {
+      candidates_(planned.schedules),
+      finals_(options.max_retries) {
   resume(planned.records);
 }
 
@@ -84,9 +87,9 @@ void KernelFlight::resume(const std::vector<TuningRecord>& records) {
       if (!candidates_[i].measured) {
         candidates_.measured(i, record.measurement.median_us());
       } else {
-        if (record.worker != raced_by) raced_.clear();
+        if (record.worker != raced_by) finals_.forget_times();
         raced_by = record.worker;
-        raced_[i] = record.measurement;
+        finals_.finished(i, record.measurement);
       }
     }
   }
@@ -117,33 +120,26 @@ void KernelFlight::advance_autotune() {
   }
   if (candidates_.settled() < candidates_.size()) return;
 
-  std::erase_if(finalists_, [&](int i) { return candidates_[i].rejected; });
-  if (finalists_.empty()) {
+  if (finals_.finalists().empty()) {
     std::vector<double> medians;
     for (int i = 0; i < candidates_.size(); ++i)
       medians.push_back(candidates_[i].rejected ? 0 : candidates_[i].screened_us);
-    for (size_t i : pick_finalists(policy_, medians)) finalists_.push_back(static_cast<int>(i));
+    const std::vector<size_t> best = pick_finalists(policy_, medians);
+    finals_.enter({best.begin(), best.end()});
   }
-  if (finalists_.empty()) return fail(no_survivor());
+  if (finals_.finalists().empty()) return fail(no_survivor());
   decide_winner();
 }
 
 void KernelFlight::decide_winner() {
-  int winner = -1;
-  if (finalists_.size() == 1 || finals_cut_short_ > max_retries_) {
-    winner = finalists_.front();
-  } else if (all_raced()) {
-    std::vector<Measurement> raced;
-    for (int i : finalists_) raced.push_back(raced_.at(i));
-    const auto order = rank(policy_, raced, 0);
-    winner = finalists_[planted(PlantedBug::kSlowestWins) ? order.back() : order.front()];
-  }
-  if (winner >= 0 && has_binary(winner)) return win(winner);
+  if (stage_ == Stage::kFinals && final_is_out()) return;
+  const auto winner = finals_.winner(policy_, planted(PlantedBug::kSlowestWins));
+  if (winner && has_binary(*winner)) return win(*winner);
 
   stage_ = Stage::kRebuilding;
-  if (winner >= 0) return candidates_.want(winner);
+  if (winner) return candidates_.want(*winner);
   bool missing = false;
-  for (int i : finalists_) {
+  for (int i : finals_.finalists()) {
     if (has_binary(i)) continue;
     candidates_.want(i);
     missing = true;
@@ -151,20 +147,18 @@ void KernelFlight::decide_winner() {
   if (!missing) queue_finals();
 }
 
-bool KernelFlight::all_raced() const {
-  return std::all_of(finalists_.begin(), finalists_.end(),
-                     [&](int i) { return raced_.contains(i); });
+bool KernelFlight::final_is_out() const {
+  return std::ranges::any_of(finals_.finalists(), [&](int i) {
+    return candidates_[i].queued || candidates_[i].leases > 0;
+  });
 }
 
 // Whole or not at all, and not while a part of an earlier run is still out.
 void KernelFlight::queue_finals() {
   stage_ = Stage::kFinals;
-  for (int i : finalists_)
-    if (candidates_[i].queued || candidates_[i].leases > 0) return;
-  for (int i : finalists_) {
-    raced_.erase(i);
-    candidates_.want(i);
-  }
+  if (final_is_out()) return;
+  finals_.begin();
+  for (int i : finals_.finalists()) candidates_.want(i);
 }
 
 KernelFlight::Batch KernelFlight::take(const WorkerId& worker, int limit, bool others) {
@@ -183,7 +177,7 @@ CandidateJob KernelFlight::job(int candidate, Job::Kind kind) const {
   if (kind == Job::Kind::kFinal) {
     const CandidateBinary* built = candidates_.binary(candidate);
     CHECK(built != nullptr, "a finalist has its binary");
-    if (planted(PlantedBug::kSwapBinaries)) built = candidates_.binary(finalists_.front());
+    if (planted(PlantedBug::kSwapBinaries)) built = candidates_.binary(finals_.finalists().front());
     job.recipe_json = recipe_to_json(built->recipe);
     job.binary = built->bytes;
   }
@@ -229,7 +223,8 @@ TuningRecord KernelFlight::accept(CandidateResult result, Job::Kind kind, const 
   if (result.verdict == Verdict::kOk) {
     if (kind == Job::Kind::kFinal) {
       for (double& us : result.measurement.samples_us) us *= calibration;
-      raced_[index] = std::move(result.measurement);
+      candidates_.recovered(index);
+      finals_.finished(index, std::move(result.measurement));
     } else {
       keep(std::move(result), kind, *std::move(recipe), device, calibration);
     }
@@ -237,11 +232,11 @@ TuningRecord KernelFlight::accept(CandidateResult result, Job::Kind kind, const 
              !planted(PlantedBug::kRetryTerminal)) {
     reject(index, result.verdict, std::move(result.log));
   } else if (kind == Job::Kind::kFinal) {
-    ++finals_cut_short_;
-    ++retries_;
+    failed_in_final(index, worker, result.verdict, std::move(result.log));
   } else {
     CandidateTrouble& trouble = candidates_.trouble(index);
     trouble.runner_deaths += result.verdict == Verdict::kRunnerDied;
+    trouble.time_outs += result.verdict == Verdict::kTimedOut;
     failed_transiently(index, worker, result.verdict, std::move(result.log));
   }
   return record;
@@ -249,7 +244,7 @@ TuningRecord KernelFlight::accept(CandidateResult result, Job::Kind kind, const 
 
 void KernelFlight::keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Target& device,
                         double calibration) {
-  candidates_.no_trouble(result.index);
+  candidates_.recovered(result.index);
   if (kind == Job::Kind::kScreen)
     candidates_.measured(result.index, result.measurement.median_us() * calibration);
   if (result.binary.empty()) return;
@@ -269,7 +264,7 @@ void KernelFlight::give_back(const std::vector<int>& candidates, Job::Kind kind,
                              const WorkerId& worker, bool blamed, uint64_t new_epoch) {
   epoch_ = new_epoch;
   if (kind == Job::Kind::kFinal && blamed) {
-    ++finals_cut_short_;
+    finals_.cut_short();
     ++retries_;
   }
   for (int index : candidates) {
@@ -289,6 +284,21 @@ void KernelFlight::recall(uint64_t new_epoch) {
   screening_queued_ = false;
 }
 
+// All of them are run again, but for those that are set aside.
+void KernelFlight::failed_in_final(int candidate, const WorkerId& worker, Verdict verdict,
+                                   std::string log) {
+  if (verdict == Verdict::kDeviceLost || planted(PlantedBug::kForgiveFinals)) {
+    finals_.cut_short();
+    ++retries_;
+    return;
+  }
+  finals_.failed(candidate);
+  CandidateTrouble& trouble = candidates_.trouble(candidate);
+  if (verdict == Verdict::kRunnerDied) trouble.runner_deaths += kDeathsInAFinal;
+  trouble.time_outs += verdict == Verdict::kTimedOut;
+  failed_transiently(candidate, worker, verdict, std::move(log));
+}
+
 void KernelFlight::failed_transiently(int candidate, const WorkerId& worker, Verdict verdict,
                                       std::string log) {
   CandidateTrouble& trouble = candidates_.trouble(candidate);
@@ -296,9 +306,9 @@ void KernelFlight::failed_transiently(int candidate, const WorkerId& worker, Ver
   ++trouble.failures;
   const bool hopeless =
       trouble.failures > max_retries_ || trouble.runner_deaths >= max_runner_deaths_;
-  kills_runners_ = kills_runners_ || trouble.runner_deaths >= max_runner_deaths_;
   if (hopeless && !planted(PlantedBug::kRetryForever)) {
     ++set_aside_;
+    if (trouble.runner_deaths + trouble.time_outs >= max_runner_deaths_) candidate_to_blame_ = true;
     return reject(candidate, verdict, std::move(log));
   }
   ++retries_;
@@ -307,63 +317,8 @@ void KernelFlight::failed_transiently(int candidate, const WorkerId& worker, Ver
 
 void KernelFlight::reject(int candidate, Verdict verdict, std::string log) {
   candidates_.reject(candidate, verdict);
+  finals_.withdraw(candidate);
   if (candidate == 0) first_log_ = bounded(std::move(log));
-}
-
-void KernelFlight::win(int candidate) {
-  const CandidateBinary& built = *candidates_.binary(candidate);
-  winner_index_ = candidate;
-  winner_.workload = workload_;
-  winner_.key = key_;
-  winner_.family = to_string(family_);
-  winner_.schedule = candidates_.schedule(candidate).to_string();
-  winner_.blob = Digest::of(built.bytes);
-  winner_.recipe = built.recipe;
-  winner_.report = report();
-  stage_ = Stage::kStoring;
-}
-
-KernelReport KernelFlight::report() const {
-  const auto median = [this](int i) {
-    const auto raced = raced_.find(i);
-    return raced == raced_.end() ? candidates_[i].screened_us : raced->second.median_us();
-  };
-  KernelReport report;
-  for (int i = 0; i < candidates_.size(); ++i) {
-    report.measured += candidates_[i].screened_us > 0;
-    report.rejected += candidates_[i].rejected;
-    report.candidates += candidates_[i].settled();
-  }
-  if (mode_ == Mode::kDefault) {
-    report.candidates = report.rejected + 1;
-  } else {
-    report.best_us = median(winner_index_);
-    report.first_us = median(0);
-  }
-  return report;
-}
-
-std::optional<StoreKernel> KernelFlight::take_winner(
-    const std::function<double(const Target&)>& scale_of) {
-  if (stage_ != Stage::kStoring || winner_taken_) return std::nullopt;
-  winner_taken_ = true;
-  CandidateBinary& built = *candidates_.binary(winner_index_);
-  if (mode_ != Mode::kDefault) winner_.report.sentinel_us = scale_of(built.device);
-  StoreKernel store{winner_, built.device, std::move(built.bytes)};
-  candidates_.drop_binaries();
-  return store;
-}
-
-void KernelFlight::set_stored(bool stored) {
-  if (stage_ != Stage::kStoring) return;
-  stored_ = stored;
-  stage_ = Stage::kDone;
-}
-
-void KernelFlight::fail(Error error) {
-  error_ = std::move(error);
-  stage_ = Stage::kFailed;
-  candidates_.recall();
 }
 
 // ---- Who needs it ----
@@ -383,35 +338,6 @@ void KernelFlight::sum_demand() {
   demand_.clear();
   for (const auto& [program, demand] : programs_)
     for (const auto& [share, priority] : demand) add_demand(demand_, share, priority);
-}
-
-// The verdicts counted, and the log of the first guess: it is the one most likely to be mended.
-Error KernelFlight::no_survivor() const {
-  std::string verdicts;
-  // Nothing but lost workers and devices, and a runner's death now and then: not their fault.
-  bool fleet = !kills_runners_;
-  for (Verdict verdict : {Verdict::kCompileFailed, Verdict::kWrongResult, Verdict::kOutOfBounds,
-                          Verdict::kTimedOut, Verdict::kRunnerDied, Verdict::kDeviceLost}) {
-    int n = 0;
-    for (int i = 0; i < candidates_.size(); ++i)
-      n += candidates_[i].rejected && candidates_[i].verdict == verdict;
-    if (n == 0) continue;
-    fleet = fleet && failure_class(verdict) == FailureClass::kTransient;
-    verdicts += fmt::format("{}{} {}", verdicts.empty() ? "" : ", ", n, to_string(verdict));
-  }
-  if (verdicts.empty()) {
-    fleet = false;
-    verdicts = candidates_.size() == 0 ? "its search space is empty" : "none could be timed";
-  }
-  std::string message =
-      fmt::format("no candidate of the {} kernel {} survived on {}: {}", to_string(family_),
-                  key_.short_hex(), target_.to_string(), verdicts);
-  if (!first_log_.empty()) message += "\n" + first_log_;
-  // A custom kernel that does not compile or compute what it says is its author's to mend.
-  const Code code = fleet                        ? Code::kUnavailable
-                    : family_ == Family::kCustom ? Code::kInvalidArgument
-                                                 : Code::kInternal;
-  return Error{code, std::move(message), 0};
 }
 
 }  // namespace kiln

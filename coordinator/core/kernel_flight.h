@@ -11,9 +11,8 @@
 // recall() only add to what is known. `default` mode has no finals: the first schedule that
 // compiles and verifies wins. A candidate may be leased twice, when its first worker is late: the
 // first result that settles it counts. Finals are skipped when screening left one candidate within
-// `race_drop` of the best: racing drops the others anyway. An interleaved final is one measurement:
-// cut short, it is run again as a whole, and after max_retries such runs the order of the screening
-// stands.
+// `race_drop` of the best: racing drops the others anyway. Else finals.h says who wins. What a
+// candidate does to its runner in a final counts as what it did in its screening.
 #pragma once
 
 #include <functional>
@@ -24,6 +23,7 @@
 
 #include "coordinator/core/candidate_table.h"
 #include "coordinator/core/demand.h"
+#include "coordinator/core/finals.h"
 
 namespace kiln {
 
@@ -107,8 +107,9 @@ class KernelFlight {
   void decide_winner();
   void win(int candidate);
   void queue_finals();
-  bool all_raced() const;
+  bool final_is_out() const;
   bool has_binary(int candidate) const { return candidates_.binary(candidate) != nullptr; }
+  void failed_in_final(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
   void failed_transiently(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
   void reject(int candidate, Verdict verdict, std::string log);
   void keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Target& device,
@@ -128,14 +129,12 @@ class KernelFlight {
   Stage stage_ = Stage::kScreening;
   uint64_t epoch_;
   CandidateTable candidates_;
-  bool screening_queued_ = false;     // every candidate not settled is queued, leased, or will be
-  int first_open_ = 0;                // kDefault: all before it are rejected
-  std::string first_log_;             // why the first guess was rejected
-  std::vector<int> finalists_;        // leader of the screening first
-  std::map<int, Measurement> raced_;  // calibrated, as the screening's medians are
-  int finals_cut_short_ = 0;
+  bool screening_queued_ = false;  // every candidate not settled is queued, leased, or will be
+  int first_open_ = 0;             // kDefault: all before it are rejected
+  std::string first_log_;          // why the first guess was rejected
+  Finals finals_;
   int retries_ = 0, set_aside_ = 0;
-  bool kills_runners_ = false;  // some candidate was set aside for that: not the fleet's fault
+  bool candidate_to_blame_ = false;  // for being set aside: not the fleet's fault
   std::map<Digest, Demand> programs_;
   Demand demand_;
   int winner_index_ = -1;

@@ -37,6 +37,8 @@ enum class PlantedBug : uint8_t {
   kChooseTooEarly,        // a way is chosen for good while another one only lacked a worker
   kSlowestWay,            // the slowest of the ways to cut a program is answered
   kCountKernelsOnce,      // a kernel that a way launches twice counts once
+  kForgiveFinals,         // what a candidate does in a final is not counted against it
+  kForgetHealth,          // a worker that went away comes back as a new one
 };
 
 #ifdef KILN_PLANTED

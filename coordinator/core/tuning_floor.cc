@@ -109,13 +109,21 @@ void TuningFloor::report(int64_t now_ms, const WorkerId& id, WorkerReport report
   Worker& reporter = *workers_.find(id);
   reporter.counts_compiles = report.compiled > 0;
   count_compiles(reporter, compiles_.newly(id, report.compiled));
+  // A final takes as long as it was given: it says nothing of how long a candidate takes.
+  const bool paced = std::ranges::none_of(report.results, [&](const CandidateResult& result) {
+    const Lease* lease = leases_.find(result.lease);
+    return lease != nullptr && lease->kind == Job::Kind::kFinal;
+  });
   StoreRecords store{id, {}, {}};
   for (CandidateResult& result : report.results)
     take_result(now_ms, id, std::move(result), store, out);
   if (!store.records.empty()) {
     Worker& worker = *workers_.find(id);
-    if (const KernelFlight* flight = find(store.records.front().kernel_key))
-      learn_pace(now_ms, worker, *flight, static_cast<int>(store.records.size()));
+    const KernelFlight* flight = find(store.records.front().kernel_key);
+    if (flight != nullptr && paced)
+      pace_.saw(flight->target(), flight->family(), now_ms - worker.working_ms,
+                static_cast<int>(store.records.size()));
+    worker.working_ms = now_ms;
     out.push_back(std::move(store));
   }
   keep_leases(now_ms, id, report.leases, out);
@@ -127,13 +135,6 @@ void TuningFloor::report(int64_t now_ms, const WorkerId& id, WorkerReport report
 void TuningFloor::count_compiles(Worker& worker, int64_t compiles) {
   compiled_ += compiles;
   worker.compiled += compiles;
-}
-
-void TuningFloor::learn_pace(int64_t now_ms, Worker& worker, const KernelFlight& flight,
-                             int results) {
-  if (flight.stage() != KernelFlight::Stage::kFinals)
-    pace_.saw(flight.target(), flight.family(), now_ms - worker.working_ms, results);
-  worker.working_ms = now_ms;
 }
 
 void TuningFloor::take_result(int64_t now_ms, const WorkerId& id, CandidateResult result,

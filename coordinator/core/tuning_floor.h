@@ -81,7 +81,6 @@ class TuningFloor {
                    Actions& out);
   void drop_twin(KernelFlight& flight, int candidate, Job::Kind kind);
   void count_compiles(Worker& worker, int64_t compiles);
-  void learn_pace(int64_t now_ms, Worker& worker, const KernelFlight& flight, int results);
   void take_back(int64_t now_ms, uint64_t lease_id, bool blamed, Actions& out);
   void empty_quarantine(int64_t now_ms, Actions& out);
   void close(uint64_t lease_id);

@@ -42,6 +42,8 @@ const std::vector<NamedBug>& all_bugs() {
       in_core("ChooseTooEarly", PlantedBug::kChooseTooEarly),
       in_core("SlowestWay", PlantedBug::kSlowestWay),
       in_core("CountKernelsOnce", PlantedBug::kCountKernelsOnce),
+      in_core("ForgiveFinals", PlantedBug::kForgiveFinals),
+      in_core("ForgetHealth", PlantedBug::kForgetHealth),
       in_world("AcceptStale", Planted::kAcceptStale),
       in_world("AnswerTwice", Planted::kAnswerTwice),
       in_world("AnswerUnstored", Planted::kAnswerUnstored),

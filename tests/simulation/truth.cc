@@ -26,6 +26,8 @@ TrueKernel make_kernel(Random& random, const Scenario& scenario, int number) {
       candidate.verdict = random.chance(0.5) ? Verdict::kCompileFailed : Verdict::kWrongResult;
     else if (random.chance(0.04))
       candidate.verdict = Verdict::kRunnerDied;  // whatever runs it
+    // By its time: a draw of its own would change the history of every seed.
+    candidate.dies_in_finals = candidate.verdict == Verdict::kOk && candidate.us == 103;
     kernel.candidates.push_back(std::move(candidate));
   }
   return kernel;

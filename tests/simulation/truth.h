@@ -19,6 +19,7 @@ struct TrueCandidate {
   Schedule schedule;
   Verdict verdict = Verdict::kOk;
   double us = 0;
+  bool dies_in_finals = false;  // kills its runner there, and nowhere else
 };
 struct TrueKernel {
   std::string name;

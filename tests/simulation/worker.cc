@@ -31,7 +31,9 @@ void Worker::trouble() {
   if (random_.chance(0.02)) stalled_until_ms_ = network_.now_ms() + random_.between(500, 6'000);
   if (drifting_ && random_.chance(0.03))
     drifts_until_ms_ = network_.now_ms() + random_.between(2'000, 6'000);
-  device_errors_ += random_.chance(0.02);
+  if (!random_.chance(0.02)) return;
+  // The second fault takes the connection with it; the worker lives, and opens another.
+  if (++device_errors_ == 2) network_.tell_coordinator(WorkerGone{id_});
 }
 
 void Worker::report() {
@@ -127,6 +129,7 @@ CandidateResult Worker::try_candidate(const Job& job, const CandidateJob& candid
   result.index = candidate.index;
   result.compiled = job.kind != Job::Kind::kFinal;
   result.verdict = truth.verdict;
+  if (job.kind == Job::Kind::kFinal && truth.dies_in_finals) result.verdict = Verdict::kRunnerDied;
   if (network_.faults() && random_.chance(0.05))
     result.verdict = random_.chance(0.5) ? Verdict::kRunnerDied : Verdict::kTimedOut;
   if (result.verdict != Verdict::kOk) {

@@ -147,6 +147,17 @@ TEST_F(CoreDetached, WhatFailsForGoodIsRememberedWithItsReason) {
   EXPECT_EQ(now.detached[0].reason, end.outcome.error().message);
 }
 
+TEST_F(CoreDetached, CandidatesThatNeverEndAreAFailureOfItsOwn) {
+  queue();
+  for (Job job = bench.job_of("w"); job.lease != 0; job = bench.job_of("w"))
+    bench.report("w", {}, {bad_result(job, 0, Verdict::kTimedOut)});
+  bench.store_all();
+  const EndFlight end = bench.one<EndFlight>();
+  ASSERT_FALSE(end.outcome.has_value());
+  EXPECT_EQ(end.outcome.error().code, Code::kInternal);
+  EXPECT_EQ(stats().detached_failed, 1);
+}
+
 TEST_F(CoreDetached, AStoreThatFailsPutsItOff) {
   queue();
   bench.take<LookUpProgram>();

@@ -1,0 +1,54 @@
+// Finals: the last race of a kernel flight: all finalists, interleaved in one measurement on one
+// worker. Knows their times, nothing of leases. Plain value; one thread.
+//
+//   enter --> begin (a run) --every one finished--> the fastest wins
+//               ^     `--failed, cut_short--> what the others took counts for nothing
+//               `--------------'              (after max_retries such runs it is given up)
+//
+// Given up, the order of the screening stands, among those whose final ended at some time, if any
+// did: one that takes the runner with it must not win because it never ends. One that is withdrawn
+// was to blame: the others begin anew.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "compiler_core/tune/measurement.h"
+
+namespace kiln {
+
+class Finals {
+ public:
+  explicit Finals(int max_retries) : max_retries_(max_retries) {}
+
+  // Leader of the screening first.
+  void enter(std::vector<int> finalists);
+  const std::vector<int>& finalists() const { return finalists_; }
+  void withdraw(int finalist);  // nothing, when it is none
+
+  // ---- a run ----
+  void begin();
+  void finished(int candidate, Measurement calibrated);  // of an earlier life's run too
+  void failed(int finalist);                             // itself
+  void cut_short();                                      // its worker went away, say
+  void forget_times() { times_.clear(); }
+
+  // Once no run is under way; nothing: there must be another run.
+  std::optional<int> winner(const MeasurementPolicy& policy, bool slowest_wins) const;
+  const Measurement* time_of(int candidate) const;
+
+ private:
+  bool needs_no_race() const;
+  bool all_finished() const;
+
+  const int max_retries_;
+  std::vector<int> finalists_;
+  std::map<int, Measurement> times_;  // calibrated, as the screening's medians are
+  std::set<int> ended_, failed_;      // in any run
+  bool is_cut_short_ = false;         // the run under way
+  int runs_cut_short_ = 0;            // since a finalist was withdrawn
+};
+
+}  // namespace kiln

@@ -1,0 +1,152 @@
+// Finals that do not go as they should: who is to blame, and who wins.
+#include "tests/coordinator/core/core_bench.h"
+
+namespace kiln {
+namespace {
+
+class CoreFinals : public testing::Test {
+ protected:
+  // Screened as `us` says; the first `finalists` of them are in the final.
+  void screen(int finalists, const std::vector<double>& us) {
+    CoreOptions options;
+    options.policy.finalists = finalists;
+    bench_.emplace(options);
+    bench_->report("w");
+    bench_->start({planned_kernel("k", static_cast<int>(us.size()))});
+    const Job job = next();
+    std::vector<CandidateResult> results;
+    for (const CandidateJob& c : job.candidates)
+      results.push_back(ok_result(job, c.index, us[static_cast<size_t>(c.index)]));
+    bench_->report("w", {}, std::move(results));
+  }
+  // Its verdict of `bad`; all others take `us` each.
+  void finish(const Job& job, int bad, Verdict verdict, double us = 10) {
+    std::vector<CandidateResult> results;
+    for (const CandidateJob& c : job.candidates)
+      results.push_back(c.index == bad ? bad_result(job, c.index, verdict)
+                                       : ok_result(job, c.index, us, 40));
+    bench_->report("w", {}, std::move(results));
+  }
+  Job next() { return bench_->job_of("w"); }
+  std::string winner() {
+    bench_->store_all();
+    const auto program = program_from_json(bench_->one<Answer>().reply.program_json);
+    return program.has_value() ? program->kernels[0].schedule : "none";
+  }
+  Stats stats() { return bench_->core().stats(bench_->now_ms); }
+
+  std::optional<CoreBench> bench_;
+};
+
+TEST_F(CoreFinals, AFinalistThatKillsItsRunnerIsSetAside) {
+  screen(2, {10, 10.5});
+  int finals = 0;
+  for (Job job = next(); job.lease != 0; job = next()) {
+    ASSERT_EQ(job.kind, Job::Kind::kFinal);
+    ASSERT_LT(++finals, 10);
+    finish(job, 0, Verdict::kRunnerDied);
+  }
+  EXPECT_EQ(finals, 2) << "each costs two runners: of all together, and its own";
+  EXPECT_EQ(stats().set_aside, 1);
+  EXPECT_EQ(winner(), schedule_of(1).to_string());
+}
+
+TEST_F(CoreFinals, SoIsOneThatNeverEnds) {
+  screen(2, {10, 10.5});
+  for (Job job = next(); job.lease != 0; job = next()) finish(job, 0, Verdict::kTimedOut);
+  EXPECT_EQ(stats().set_aside, 1);
+  EXPECT_EQ(winner(), schedule_of(1).to_string());
+}
+
+TEST_F(CoreFinals, WithoutItTheOthersAreRacedAgainAsAWhole) {
+  screen(3, {10, 10.1, 10.2});
+  finish(next(), 0, Verdict::kRunnerDied);
+  finish(next(), 0, Verdict::kRunnerDied);
+  const Job job = next();
+  ASSERT_EQ(job.kind, Job::Kind::kFinal);
+  EXPECT_EQ(indices(job), (std::vector<int>{1, 2}));
+  bench_->report("w", {}, {ok_result(job, 1, 11, 40), ok_result(job, 2, 9, 40)});
+  EXPECT_EQ(winner(), schedule_of(2).to_string());
+}
+
+TEST_F(CoreFinals, WhereAllFinalistsKillTheNextBestHaveTheirTurn) {
+  screen(2, {10, 10.1, 10.2, 10.3});
+  for (int i = 0; i < 2; ++i) {
+    const Job job = next();
+    ASSERT_EQ(indices(job), (std::vector<int>{0, 1}));
+    bench_->report(
+        "w", {},
+        {bad_result(job, 0, Verdict::kRunnerDied), bad_result(job, 1, Verdict::kRunnerDied)});
+  }
+  const Job rebuild = next();
+  ASSERT_EQ(rebuild.kind, Job::Kind::kCompile);
+  EXPECT_EQ(indices(rebuild), (std::vector<int>{2, 3}));
+  bench_->report("w", {}, {ok_result(rebuild, 2, 0), ok_result(rebuild, 3, 0)});
+  finish(next(), -1, Verdict::kOk);
+  EXPECT_EQ(winner(), schedule_of(2).to_string());
+}
+
+TEST_F(CoreFinals, OneWhoseFinalNeverEndedDoesNotWinOverOneWhoseDid) {
+  screen(2, {10, 10.5});
+  for (Job job = next(); job.lease != 0; job = next()) finish(job, 0, Verdict::kDeviceLost);
+  EXPECT_EQ(stats().set_aside, 0);
+  EXPECT_EQ(winner(), schedule_of(1).to_string());
+}
+
+TEST_F(CoreFinals, TheLastOneLeftMustEndAFinalIfItOnlyFailedSoFar) {
+  screen(2, {10, 10.5});
+  Job job = next();
+  bench_->report(
+      "w", {},
+      {bad_result(job, 0, Verdict::kRunnerDied), bad_result(job, 1, Verdict::kWrongResult)});
+  job = next();
+  ASSERT_EQ(job.kind, Job::Kind::kFinal);
+  EXPECT_EQ(indices(job), (std::vector<int>{0}));
+  finish(job, -1, Verdict::kOk);
+  EXPECT_EQ(winner(), schedule_of(0).to_string());
+}
+
+TEST_F(CoreFinals, DeathsInTheScreeningCountThoughItWentWellInTheEnd) {
+  CoreOptions options;
+  options.policy.finalists = 2;
+  bench_.emplace(options);
+  bench_->report("w");
+  bench_->start({planned_kernel("k", 2)});
+  Job job = next();
+  bench_->report("w", {}, {bad_result(job, 0, Verdict::kRunnerDied), ok_result(job, 1, 10.5)});
+  job = next();
+  ASSERT_EQ(indices(job), (std::vector<int>{0}));
+  bench_->report("w", {}, {ok_result(job, 0, 10)});
+  job = next();
+  ASSERT_EQ(job.kind, Job::Kind::kFinal);
+  finish(job, 0, Verdict::kRunnerDied);
+  EXPECT_EQ(stats().set_aside, 1);
+  EXPECT_EQ(winner(), schedule_of(1).to_string());
+}
+
+// The screening of one candidate takes a second; so does nothing that came with a final.
+TEST_F(CoreFinals, AFinalSaysNothingOfThePaceOfCandidates) {
+  CoreOptions options;
+  options.policy.finalists = 2;
+  options.lease_work_ms = 4'000;
+  bench_.emplace(options);
+  bench_->report("w");
+  bench_->start({planned_kernel("k", 4)});
+  Job job = next();
+  ASSERT_EQ(job.candidates.size(), 4u);
+  bench_->now_ms += 4'000;
+  std::vector<CandidateResult> results;
+  for (int i = 0; i < 4; ++i) results.push_back(ok_result(job, i, 10 + i));
+  bench_->report("w", {}, std::move(results));
+  job = next();
+  ASSERT_EQ(job.kind, Job::Kind::kFinal);
+  for (int i = 0; i < 5; ++i) bench_->tick(1'000), bench_->report("w", {{job.lease, job.epoch, i}});
+  finish(job, -1, Verdict::kOk);
+  bench_->store_all();
+  bench_->take<SendOrders>();
+  bench_->start({planned_kernel("l", 40)}, Mode::kMaxAutotune, "other", "c", 2);
+  EXPECT_EQ(next().candidates.size(), 4u);
+}
+
+}  // namespace
+}  // namespace kiln
