@@ -24,13 +24,18 @@ std::string describe(const Target& target) {
 
 void WorkerRoster::leave_class(const WorkerId& id, const Worker& worker) {
   WorkerClass& entry = classes_[describe(worker.target)];
+  --entry.members;
   if (entry.serving.erase(id) > 0) entry.slots -= worker.slots;
   entry.idle.erase({worker.leases, id});
 }
 
 void WorkerRoster::enter_class(const WorkerId& id, const Worker& worker) {
-  WorkerClass& entry = classes_[describe(worker.target)];
+  const std::string name = describe(worker.target);
+  if (classes_.size() >= kMaxClasses && !classes_.contains(name))
+    std::erase_if(classes_, [](const auto& named) { return named.second.members == 0; });
+  WorkerClass& entry = classes_[name];
   entry.target = worker.target;
+  ++entry.members;
   if (!worker.takes_work()) return;
   entry.serving.insert(id);
   entry.slots += worker.slots;
@@ -40,15 +45,19 @@ void WorkerRoster::enter_class(const WorkerId& id, const Worker& worker) {
 void WorkerRoster::report(int64_t now_ms, const WorkerId& id, const WorkerReport& report) {
   const auto [entry, is_new] = workers_.try_emplace(id);
   Worker& worker = entry->second;
-  if (!is_new) leave_class(id, worker);
+  if (is_new)
+    worker.health = health_of(id, report);
+  else
+    leave_class(id, worker);
   worker.target = report.target;
   worker.toolkit = report.toolkit;
   worker.slots = std::clamp(report.slots, 0, kMaxSlots);
   worker.draining = report.draining || worker.drain_ordered;
   worker.report_ms = now_ms;
+  worker.said_compiles = report.compiled;
   worker.health.saw(now_ms, report.sentinel_us, report.device_errors, options_);
   if (worker.health.baseline_us() > 0)
-    reference_us_.try_emplace(model_of(worker.target), worker.health.baseline_us());
+    set_reference(model_of(worker.target), worker.health.baseline_us());
   enter_class(id, worker);
   judge(id, worker);
 }
@@ -67,10 +76,22 @@ void WorkerRoster::remove(const WorkerId& id) {
   judge_drifting();
 }
 
+// Another process under the same name counts its compiles anew.
+WorkerHealth WorkerRoster::health_of(const WorkerId& id, const WorkerReport& report) const {
+  const auto gone = gone_.find(id);
+  if (gone == gone_.end() || report.compiled < gone->second.said_compiles ||
+      planted(PlantedBug::kForgetHealth))
+    return {};
+  return gone->second.health;
+}
+
+void WorkerRoster::set_reference(const Model& model, double sentinel_us) {
+  if (reference_us_.size() < kMaxModels) reference_us_.try_emplace(model, sentinel_us);
+}
+
 void WorkerRoster::remember(const WorkerId& id, const Worker& worker) {
-  if (worker.health.baseline_us() <= 0) return;
   const auto [entry, is_new] = gone_.try_emplace(id);
-  entry->second = {model_of(worker.target), worker.health.baseline_us()};
+  entry->second = {model_of(worker.target), worker.health, worker.said_compiles};
   if (!is_new) return;
   gone_since_.push_back(id);
   if (gone_since_.size() <= kRemembered) return;
@@ -125,7 +146,7 @@ double WorkerRoster::calibration(const WorkerId& id) const {
   if (const auto worker = workers_.find(id); worker != workers_.end())
     known = {model_of(worker->second.target), worker->second.health.baseline_us()};
   else if (const auto gone = gone_.find(id); gone != gone_.end())
-    known = gone->second;
+    known = {gone->second.model, gone->second.health.baseline_us()};
   return calibration(known.first, known.second);
 }
 
@@ -133,7 +154,7 @@ double WorkerRoster::calibration(const TuningRecord& record) {
   if (record.sentinel_us <= 0 || planted(PlantedBug::kForgetSentinel))
     return calibration(record.worker);
   const Model model = model_of(record.target);
-  reference_us_.try_emplace(model, record.sentinel_us);
+  set_reference(model, record.sentinel_us);
   return calibration(model, record.sentinel_us);
 }
 

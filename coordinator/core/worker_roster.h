@@ -3,7 +3,8 @@
 // O(log workers), and looks at few classes. Plain value; one thread.
 //
 // A worker takes new work unless it drains or is in quarantine: its device errs, or it drifts
-// (worker_health.h) while another of its class takes work: a slow clock is better than none.
+// (worker_health.h) while another of its class takes work: a slow clock is better than none. Its
+// health outlives its connection: who comes back is who went away, but for one started anew.
 #pragma once
 
 #include <deque>
@@ -30,6 +31,7 @@ struct Worker {
   int64_t working_ms = 0;  // since then it works on what it has not handed over
   int64_t compiled = 0, measured = 0;
   bool counts_compiles = false;  // itself (WorkerReport.compiled)
+  int64_t said_compiles = 0;     // that count, as last reported
 
   bool takes_work() const {
     return (!draining || planted(PlantedBug::kLeaseToDraining)) &&
@@ -41,6 +43,7 @@ struct Worker {
 // Workers of equal hard facts.
 struct WorkerClass {
   Target target;
+  int members = 0;                          // workers there are, whether they take work or not
   std::set<WorkerId> serving;               // take work
   int slots = 0;                            // of those
   std::set<std::pair<int, WorkerId>> idle;  // with a free slot, fewest leases first
@@ -96,21 +99,30 @@ class WorkerRoster {
   void judge(const WorkerId& id, Worker& worker);
   void judge_drifting();
   void remember(const WorkerId& id, const Worker& worker);
+  WorkerHealth health_of(const WorkerId& id, const WorkerReport& report) const;
+  void set_reference(const Model& model, double sentinel_us);
   double calibration(const Model& model, double sentinel_us) const;
   double reference_us(const Model& model) const;
 
+  struct Gone {
+    Model model;
+    WorkerHealth health;
+    int64_t said_compiles = 0;
+  };
+
   static constexpr size_t kRemembered = 4'096;
+  static constexpr size_t kMaxClasses = 1'024;  // beyond it, those without workers are forgotten
+  static constexpr size_t kMaxModels = 4'096;   // beyond it, more are compared as they are
   const CoreOptions& options_;
   std::map<WorkerId, Worker> workers_;
-  std::map<std::string, WorkerClass> classes_;  // by describe(); none without workers but for
-                                                // those that take no work
+  std::map<std::string, WorkerClass> classes_;  // by describe(); kept without workers for a while
   std::vector<WorkerId> quarantined_;
   // The sentinel of the first device of each model, there or in a record: only the scale, so it
   // stays, and what was compared once can be compared with what comes later, whoever came or went
   // meanwhile.
   std::map<Model, double> reference_us_;
-  std::map<WorkerId, std::pair<Model, double>> gone_;  // the baselines of those that went away
-  std::deque<WorkerId> gone_since_;                    // in that order
+  std::map<WorkerId, Gone> gone_;    // those that went away, and may have come back since
+  std::deque<WorkerId> gone_since_;  // in that order
 };
 
 }  // namespace kiln

@@ -15,20 +15,26 @@ void FleetWatch::saw(int64_t now_ms, const Event& event) {
     const auto [entry, is_new] = workers_.try_emplace(e->worker);
     Known& worker = entry->second;
     if (!is_new && e->report.device_errors > worker.device_errors) worker.failed_ms = now_ms;
+    worker.is_there = true;
     worker.device_errors = e->report.device_errors;
     worker.draining = e->report.draining;
     worker.seen_ms = now_ms;
   }
-  if (const auto* e = std::get_if<WorkerGone>(&event)) workers_.erase(e->worker);
+  if (const auto* e = std::get_if<WorkerGone>(&event))
+    if (const auto found = workers_.find(e->worker); found != workers_.end()) left(found->second);
   if (const auto* e = std::get_if<DrainRequested>(&event))
     if (const auto found = workers_.find(e->worker); found != workers_.end())
-      found->second.told_to_drain = true;
+      found->second.told_to_drain = found->second.is_there;
   if (std::holds_alternative<Tick>(event))
-    std::erase_if(workers_, [&](const auto& entry) {
-      return entry.second.seen_ms <= now_ms - options_.worker_timeout_ms;
-    });
+    for (auto& [id, worker] : workers_)
+      if (worker.seen_ms <= now_ms - options_.worker_timeout_ms) left(worker);
   if (const auto* e = std::get_if<PlanFinished>(&event))
     for (const PlannedKernel& kernel : e->kernels) ++plans_[kernel.key];
+}
+
+// What it shall do is forgotten with it; a report says whether it drains.
+void FleetWatch::left(Known& worker) {
+  worker.is_there = worker.told_to_drain = false;
 }
 
 std::optional<std::string> FleetWatch::ordered(const SendOrders& orders) const {
@@ -40,7 +46,8 @@ std::optional<std::string> FleetWatch::ordered(const SendOrders& orders) const {
 
 std::optional<std::string> FleetWatch::leased(int64_t now_ms, const WorkerId& id) const {
   const auto found = workers_.find(id);
-  if (found == workers_.end()) return fmt::format("{} is not there, and gets work", id);
+  if (found == workers_.end() || !found->second.is_there)
+    return fmt::format("{} is not there, and gets work", id);
   const Known& worker = found->second;
   if (worker.draining || worker.told_to_drain)
     return fmt::format("{} drains, and gets new work", id);

@@ -24,13 +24,17 @@ class FleetWatch {
 
  private:
   struct Known {
+    bool is_there = false;
     int64_t seen_ms = 0, failed_ms = -1;  // -1: its device did not fail
     int device_errors = 0;
     bool draining = false, told_to_drain = false;
   };
+  static void left(Known& worker);
+
   const CoreOptions& options_;
-  std::map<WorkerId, Known> workers_;  // forgotten as the core forgets them: when they are silent
-  std::map<Digest, int> plans_;        // by kernel: how often it was planned
+  // Also those that went away, or were silent: whose device failed is known when it comes back.
+  std::map<WorkerId, Known> workers_;
+  std::map<Digest, int> plans_;  // by kernel: how often it was planned
   std::map<std::pair<Digest, std::string>, int> deaths_;
 };
 
