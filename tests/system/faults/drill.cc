@@ -51,28 +51,30 @@ Drill::Key Drill::new_key(bool tuned) {
 
 // A signing key is made where there is none: whoever is to make one finds its own gone.
 void Drill::prepare(const Trouble& trouble) {
-  faults_.disarm();
-  if (trouble.at_point) faults_.arm(trouble.fault);
-  if (trouble.makes_a_key() && trouble.program() == "kiln")
-    std::filesystem::remove_all(tier_of(service_) / "signing");
-  if (trouble.restarts) restart(trouble);
+  faults_.arm(trouble.faults);
+  if (trouble.makes_a_key("kiln")) std::filesystem::remove_all(tier_of(service_) / "signing");
+  for (const std::string_view program : {"kiln-worker", "kiln-coordinator"})
+    if (trouble.restarts(program)) restart(trouble, program);
 }
 
-// By SIGTERM, with the fault armed.
-void Drill::restart(const Trouble& trouble) {
-  Child& child = trouble.program() == "kiln-worker" ? service_.worker(0) : service_.coordinator();
+// By SIGTERM, with the faults armed: it may stop at one of them on its way.
+void Drill::restart(const Trouble& trouble, std::string_view program) {
+  Child& child = program == "kiln-worker" ? service_.worker(0) : service_.coordinator();
   child.signal(SIGTERM);
   const auto start = Clock::now();
-  while (child.running() && seconds_since(start) < 15) pause_ms(2);
-  if (child.running()) complain(fmt::format("{} does not end at SIGTERM", trouble.program()));
-  if (trouble.makes_a_key()) std::filesystem::remove_all(service_.data() / "signing");
+  while (child.running() && seconds_since(start) < 15) {
+    pause_ms(2);
+    if (trouble.stops_at_a_point() && seconds_since(start) * 1000 > trouble.for_ms)
+      child.signal(SIGCONT);
+  }
+  if (child.running()) complain(fmt::format("{} does not end at SIGTERM", program));
+  if (trouble.makes_a_key(program)) std::filesystem::remove_all(service_.data() / "signing");
   service_.tend();
 }
 
 // A search takes longer than the rest together: always where it matters, now and then elsewhere.
 bool Drill::wants_a_search(const Trouble& trouble) {
-  const std::string_view program = trouble.program();
-  return program == "kiln-worker" || program == "kiln-runner" || random_() % 4 == 0;
+  return trouble.strikes("kiln-worker") || trouble.strikes("kiln-runner") || random_() % 4 == 0;
 }
 
 // Something new, the same again, what was asked for before with and without a tier, a search whose
@@ -124,7 +126,7 @@ void Drill::mend(const Trouble& trouble, std::vector<ClientAsk>& asks) {
   if (service_.proxy() != nullptr) service_.proxy()->set(TcpProxy::Mode::kForward);
   faults_.disarm();
   if (!trouble.fills.empty()) free_disk(trouble.fills);
-  if (trouble.stopped == Victim::kNobody && trouble.fault.action != FaultAction::kStop) return;
+  if (trouble.stopped == Victim::kNobody && !trouble.stops_at_a_point()) return;
   service_.wake();
   for (ClientAsk& ask : asks) ask.signal(SIGCONT);
 }
@@ -134,9 +136,9 @@ void Drill::mend(const Trouble& trouble, std::vector<ClientAsk>& asks) {
 void Drill::wait_for(std::vector<ClientAsk>& asks, const Trouble& trouble) {
   const auto start = Clock::now();
   bool struck = false, mended = false;
-  const bool stops = trouble.at_point && trouble.fault.action == FaultAction::kStop;
+  const bool stops = trouble.stops_at_a_point();
   double mend_s = (trouble.after_ms + trouble.for_ms) / 1000.0;
-  if (trouble.at_point || !trouble.fills.empty()) mend_s = kPatienceS;
+  if (!trouble.faults.empty() || !trouble.fills.empty()) mend_s = kPatienceS;
   for (bool waits = true; waits || !struck; pause_ms(2)) {
     const double now_s = seconds_since(start);
     if (!struck && now_s * 1000 >= trouble.after_ms) {
@@ -159,13 +161,29 @@ void Drill::wait_for(std::vector<ClientAsk>& asks, const Trouble& trouble) {
 
 // ---- What came of it ----
 
-void Drill::judge_answer(const ClientAsk& ask) {
+// Whether anything of it was met: else nobody has an excuse.
+bool Drill::came(const Trouble& trouble) const {
+  if (trouble.is_nothing()) return false;
+  return trouble.faults.empty() || faults_.struck() > 0 || trouble.restarts("kiln-coordinator") ||
+         trouble.restarts("kiln-worker");
+}
+
+// Whoever misses what was promised when the round began has found a loss, and mends it by asking:
+// nobody after it would see one.
+void Drill::judge_answer(const ClientAsk& ask, const Trouble& trouble) {
   const json answer = ask.answer();
   const bool hit = answer.value("cache", "") == "hit";
+  const bool store_is_hurt = trouble.hurts_the_store() && came(trouble);
   ++tally_.answers;
   tally_.hits += hit ? 1 : 0;
+  if (!hit && !evicts_ && !store_is_hurt && promised_.contains(ask.key())) {
+    ++tally_.lost;
+    complain("lost, though it was answered as stored: " + ask.told());
+  }
   const bool memory_only = answer.value("memory_only", false);
   tally_.memory_only += memory_only ? 1 : 0;
+  if (memory_only && !store_is_hurt)
+    complain("in memory only, though the disk takes everything: " + ask.told());
   // A hit of the client's own tier says nothing of the service.
   if (!memory_only && !(ask.has_tier() && hit)) answered_.insert(ask.key());
   if (!ask.has_tier()) return;
@@ -183,14 +201,15 @@ void Drill::judge(const ClientAsk& ask, const Trouble& trouble) {
   if (code == 0 && ask.is_queued()) {
     ++tally_.queued;
   } else if (code == 0) {
-    judge_answer(ask);
+    judge_answer(ask, trouble);
   } else if (code == 128 + SIGKILL) {
     ++tally_.killed;
-    if (trouble.killed != Victim::kClient && trouble.program() != "kiln")
+    if (trouble.killed != Victim::kClient && !trouble.strikes("kiln"))
       complain("killed by nobody: " + ask.told());
   } else if (code == 3 || code == 5) {
     ++tally_.errors;
     if (ask.error().empty()) complain("an error without a word: " + ask.told());
+    if (!came(trouble)) complain("an error, though nothing went wrong: " + ask.told());
   } else if (code == 1 && ask.answer().contains("ok")) {
     ++tally_.wrong;
     complain("wrong: " + ask.told());
@@ -234,10 +253,12 @@ void Drill::heal() {
   settle();
   for (const Key& key : doubtful) {
     const ClientAsk again = insist(key);
-    if (again.exit_code() == 0)
-      answered_.insert(key);
-    else
+    if (again.exit_code() != 0)
       complain("not tuned again: " + again.told());
+    else if (again.answer().value("memory_only", false))
+      complain("still in memory only: " + again.told());
+    else
+      answered_.insert(key);
   }
 }
 
@@ -269,7 +290,10 @@ void Drill::ask_again(const std::vector<ClientAsk>& asks) {
       ++tally_.lost;
       complain("lost, though it was answered as stored: " + again.told());
     }
-    if (!answer.value("memory_only", false)) answered_.insert(key);
+    if (answer.value("memory_only", false))
+      complain("still in memory only, after all is mended: " + again.told());
+    else
+      answered_.insert(key);
   }
 }
 
@@ -287,10 +311,15 @@ std::vector<std::string> Drill::round(const Trouble& trouble) {
   swept_ = false;
   round_began_ = std::filesystem::file_time_type::clock::now();
   ++tally_.rounds;
+  if (trouble.loses_blobs()) {
+    settle();
+    check_stored();  // afterwards an earlier loss looks like one of this round's
+  }
   prepare(trouble);
+  promised_ = answered_;
   std::vector<ClientAsk> asks = begin(trouble);
   wait_for(asks, trouble);
-  if (trouble.at_point && faults_.struck() > 0) ++tally_.struck;
+  if (faults_.struck() > 0) ++tally_.struck;
   for (ClientAsk& ask : asks) {
     if (!ask.running(kPatienceS)) {
       judge(ask, trouble);
@@ -306,13 +335,16 @@ std::vector<std::string> Drill::round(const Trouble& trouble) {
   else if (trouble.hurts_the_store())
     settle();
   ask_again(asks);
-  complain(inspect_house(service_));
+  complain(inspect_house(service_, guests_));
   check_tier();
   complain(inspect_blobs(service_, rotten_));
   return complaints_;
 }
 
-// ---- The end ----
+void Drill::check_stored() {
+  if (evicts_) return;
+  for (const bool tuned : {false, true}) check_stored(tuned);
+}
 
 void Drill::check_stored(bool tuned) {
   std::vector<std::string> arguments = {"compile", "--check", "--json", "--mode",
@@ -329,13 +361,14 @@ void Drill::check_stored(bool tuned) {
                        checked.exit_code, checked.err.substr(0, 2000)));
 }
 
+// ---- The end ----
+
 std::vector<std::string> Drill::after_kill() {
   complaints_.clear();
   service_.kill();
   if (!service_.await()) complain("the service does not come back");
-  for (const bool tuned : {false, true})
-    if (!evicts_) check_stored(tuned);
-  complain(inspect_house(service_));
+  check_stored();
+  complain(inspect_house(service_, guests_));
   complain(inspect_blobs(service_, rotten_));
   return complaints_;
 }

@@ -140,16 +140,21 @@ struct Fault {
   int64_t times = 1;  // then this many are struck
 };
 
-// One fault at a time. `fault` is written while `armed` is false.
+// Some faults at once, each of another point. They are written while `armed` is false.
 struct FaultBoard {
-  static constexpr uint64_t kMagic = 0x6b696c6e66617532;
+  static constexpr uint64_t kMagic = 0x6b696c6e66617533;
+  static constexpr size_t kSlots = 4;
+  struct Slot {
+    Fault fault;
+    std::atomic<int64_t> to_skip{0}, to_strike{0};
+    std::atomic<int64_t> struck{0};
+    std::atomic<int32_t> struck_pid{0};  // the last one
+  };
   uint64_t magic = kMagic;
   std::atomic<uint64_t> passed[kFaultPoints.size()] = {};
   std::atomic<bool> armed{false};
-  Fault fault;
-  std::atomic<int64_t> to_skip{0}, to_strike{0};
-  std::atomic<int64_t> struck{0};
-  std::atomic<int32_t> struck_pid{0};  // the last one
+  size_t faults = 0;
+  Slot slots[kSlots];
 };
 
 inline constexpr const char* kFaultBoardVariable = "KILN_FAULT_BOARD";

@@ -1,11 +1,13 @@
-// FaultControl: the tests' end of the fault board. Makes the file, arms one fault at a time, says
-// what was passed and struck. One thread.
+// FaultControl: the tests' end of the fault board. Makes the file, arms faults, says what was
+// passed and struck. One thread.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler_core/base/file.h"
+#include "compiler_core/base/result.h"
 #include "tests/system/faults/fault_board.h"
 
 namespace kiln::testing {
@@ -21,18 +23,25 @@ class FaultControl {
   // What the programs that are to be hurt need in their environment.
   std::vector<std::string> environment() const;
 
-  void arm(const Fault& fault);
+  // REQUIRES: at most FaultBoard::kSlots of them, each of another point.
+  void arm(const std::vector<Fault>& faults);
   void disarm();
-  int64_t struck() const { return board_->struck; }  // of the fault that was armed last
-  pid_t struck_pid() const { return board_->struck_pid; }
-  uint64_t passed(int point) const { return board_->passed[point]; }
+  // Of what was armed last: the n-th fault, and all together.
+  int64_t struck(size_t n) const { return board_->slots[n].struck; }
+  int64_t struck() const;
+  pid_t struck_pid(size_t n) const { return board_->slots[n].struck_pid; }
 
  private:
   const Path file_;
   FaultBoard* board_;
 };
 
-// "kill before coordinator.blob.sync, pass 3": for people.
+std::string_view name(FaultAction action);
+// "kill before coordinator.blob.sync, after 3 passes": for people.
 std::string describe(const Fault& fault);
+// "kill:after:coordinator.blob.sync", and when they are not 0, 0, 1 and 0:
+// ":ERRNO:SKIP:TIMES:DELAY_MS". kInvalidArgument names what is wrong.
+std::string to_text(const Fault& fault);
+Result<Fault> parse_fault(std::string_view text);
 
 }  // namespace kiln::testing

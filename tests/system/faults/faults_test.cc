@@ -6,6 +6,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
@@ -20,24 +21,43 @@ namespace {
 
 using nlohmann::json;
 
-// Killed at each of them, before or after the call in turn; and each was really reached. Every
-// other one, so that two processes share the work.
-void play_every_other_point(size_t first) {
+// Every way to die at the points of some programs: before the call and after it, and of writes and
+// sends half-way.
+std::vector<Fault> deaths(std::initializer_list<std::string_view> programs) {
+  std::vector<Fault> all;
+  for (const FaultPoint& point : kFaultPoints) {
+    if (std::ranges::find(programs, point.program) == programs.end()) continue;
+    const bool halves = point.call == FaultCall::kWrite || point.call == FaultCall::kSend;
+    all.push_back(fault_at(point.name, FaultAction::kKill, false));
+    if (halves) all.push_back(fault_at(point.name, FaultAction::kTorn, false));
+    all.push_back(fault_at(point.name, FaultAction::kKill, true));
+  }
+  return all;
+}
+
+// A coordinator, a worker or its runner, and a client die in each round, and each point was really
+// reached. Every other round, so that two processes share the work.
+void play_every_other_death(size_t first) {
+  const std::vector<Fault> of_programs[] = {
+      deaths({"kiln-coordinator"}), deaths({"kiln-worker", "kiln-runner"}), deaths({"kiln"})};
+  size_t rounds = 0;
+  for (const std::vector<Fault>& all : of_programs) rounds = std::max(rounds, all.size());
   House house;
-  for (size_t i = first; i < kFaultPoints.size(); i += 2) {
-    const bool writes = kFaultPoints[i].call == FaultCall::kWrite, turn = i / 2 % 2 == 1;
-    house.play_point(
-        at(kFaultPoints[i].name, writes && turn ? FaultAction::kTorn : FaultAction::kKill, !turn));
+  for (size_t i = first; i < rounds; i += 2) {
+    Trouble trouble;
+    for (const std::vector<Fault>& all : of_programs)
+      if (i < all.size()) trouble.faults.push_back(all[i]);
+    house.play_points(trouble);
   }
   house.end();
 }
 
-TEST(EvenPoints, AKillAtAnyOfThemLosesNothing) {
-  play_every_other_point(0);
+TEST(EvenPoints, ADeathAtAnyOfThemLosesNothing) {
+  play_every_other_death(0);
 }
 
-TEST(OddPoints, AKillAtAnyOfThemLosesNothing) {
-  play_every_other_point(1);
+TEST(OddPoints, ADeathAtAnyOfThemLosesNothing) {
+  play_every_other_death(1);
 }
 
 TEST(Points, AreThoseOfTheDocument) {
@@ -50,6 +70,22 @@ TEST(Points, AreThoseOfTheDocument) {
   std::vector<std::string> points;
   for (const FaultPoint& point : kFaultPoints) points.emplace_back(point.name);
   EXPECT_EQ(listed, points);
+}
+
+TEST(Points, FaultsAreWrittenAndReadAgain) {
+  for (size_t point = 0; point < kFaultPoints.size(); ++point)
+    for (Fault fault : faults_of(static_cast<int>(point))) {
+      for (const int skip : {0, 3}) {
+        fault.skip = skip;
+        const auto again = parse_fault(to_text(fault));
+        ASSERT_TRUE(again) << to_text(fault);
+        EXPECT_EQ(to_text(*again), to_text(fault));
+        EXPECT_EQ(again->error, fault.error);
+      }
+    }
+  for (const char* wrong : {"", "kill", "kill:after:nowhere", "kill:now:client.request",
+                            "burn:after:client.request", "kill:after:client.request:1"})
+    EXPECT_FALSE(parse_fault(wrong)) << wrong;
 }
 
 TEST(Refused, WritesCostTheCacheNotTheAnswer) {
@@ -67,11 +103,12 @@ TEST(Refused, WritesCostTheCacheNotTheAnswer) {
            {"runner.binary.write", ENOSPC},       {"client.blob.write", ENOSPC},
            {"client.signing.link", ENOSPC},       {"client.signature.sync", EIO},
            {"client.manifest.sync", EIO}}) {
-    house.play_point(at(point, FaultAction::kFail, false, error, 0, 3));
+    house.play_points(at(fault_at(point, FaultAction::kFail, false, error, 0, 3)));
   }
   // Not the first page, and in SQLite's own check, which takes what cannot be read for damaged.
   for (const int skip : {4, 6})
-    house.play_point(at("coordinator.index.read", FaultAction::kFail, false, EIO, skip, 2));
+    house.play_points(
+        at(fault_at("coordinator.index.read", FaultAction::kFail, false, EIO, skip, 2)));
   EXPECT_GE(house.drill().tally().memory_only, 1) << "who was answered from memory was told so";
   house.end();
 }
@@ -83,7 +120,7 @@ TEST(Refused, ShortWritesAndSendsAreGoneOnWith) {
         "coordinator.flights.write", "worker.object.write", "worker.runner.send", "worker.report",
         "runner.send", "client.request", "client.blob.write", "client.signing.write",
         "client.signature.write"}) {
-    house.play_point(at(point, FaultAction::kShort, false, 0, 0, 20));
+    house.play_points(at(fault_at(point, FaultAction::kShort, false, 0, 0, 20)));
   }
   house.end();
 }
@@ -124,12 +161,12 @@ void play_on_a_full_disk(const char* name, int rounds) {
   house.end();
 }
 
-TEST(Starved, ACoordinatorsFullDiskCostsTheCacheNotTheAnswer) {
+TEST(FullDisk, OfACoordinatorCostsTheCacheNotTheAnswer) {
   play_on_a_full_disk("data", 2);
 }
 
 // Nothing can be compiled: a clear error, forgotten some seconds after there is room.
-TEST(NotHeldAgainstKernels, AWorkersFullScratch) {
+TEST(FullDisk, OfAWorkersScratchIsNotHeldAgainstKernels) {
   play_on_a_full_disk("tmp", 1);
 }
 
@@ -152,6 +189,7 @@ TEST(Starved, AClientWhoseOutputNobodyReadsHoldsUpNobodyElse) {
   const SmallProgram program = small_program(programs_of(house.service()), 900);
   Child stuck = house.service().start_client({"compile", program.graph.string(), "--json"}, pipe,
                                              house.service().root() / "stuck.err");
+  house.drill().welcome(stuck.pid());
   house.play({});
   std::string read(1 << 20, ' ');
   while (stuck.running()) {
@@ -192,7 +230,8 @@ void play_the_queue(House& house, int first_program, int signal, int skip) {
   for (ClientAsk& ask : asks) ask.finish();
   service.coordinator().signal(signal);
   service.coordinator().wait();
-  house.faults().arm(at("coordinator.flights.read", FaultAction::kFail, false, EIO, skip, 2).fault);
+  house.faults().arm(
+      {fault_at("coordinator.flights.read", FaultAction::kFail, false, EIO, skip, 2)});
   service.tend();
   service.wake();
   EXPECT_TRUE(service.await());
@@ -221,24 +260,84 @@ TEST(Queue, SurvivesAKillAndADiskThatErrsAtTheNextStart) {
   house.end();
 }
 
-// Past its lease: another worker does the work, and what the stopped one brings late changes
-// nothing.
-TEST(Stopped, WhoeverStopsPastItsLeaseIsReplacedAndChangesNothingLater) {
+json stats_of(const LiveService& service) {
+  return service.run_client({"stats", "--json"}, 5).json();
+}
+
+// All that a late result could change.
+json stored(const LiveService& service) {
+  const json all = stats_of(service);
+  json some;
+  for (const char* name : {"candidates_measured", "retries", "set_aside", "entries", "bytes",
+                           "corrupt_blobs", "malformed_messages"})
+    some[name] = all.value(name, -1);
+  return some;
+}
+
+bool is_stopped(pid_t pid) {
+  return read_file("/proc/" + std::to_string(pid) + "/stat").value_or("").find(") T ") !=
+         std::string::npos;
+}
+
+// The only worker stops with a lease in its hands, and is left so until the client has its answer:
+// it can only have it from another one, once the lease was over. Late, the stopped one changes
+// nothing. (The other one comes after that, else it might be given the work as a straggler's.)
+void play_a_stop(const char* point) {
+  LiveService::Options options;
+  options.coordinator_flags = {"--lease-timeout-ms", "2500", "--worker-timeout-ms", "60000"};
+  House house(options);
+  LiveService& service = house.service();
+  const json before = stored(service);
+  house.faults().arm({fault_at(point, FaultAction::kStop, true)});
+  ClientAsk ask = ClientAsk::run(service, "waits", {800, true}, false);
+  ASSERT_TRUE(eventually([&] { return stored(service)["retries"] > before["retries"]; })) << point;
+  service.add_worker();
+  ask.finish();
+  EXPECT_EQ(ask.exit_code(), 0) << ask.told();
+  ASSERT_EQ(house.faults().struck(), 1) << point;
+  EXPECT_TRUE(is_stopped(house.faults().struck_pid(0))) << "answered by the one that stopped";
+
+  const json answered = stored(service);
+  house.faults().disarm();
+  service.wake();
+  EXPECT_TRUE(eventually([&] {
+    const json stats = stats_of(service);
+    return std::ranges::all_of(stats["workers"], [](const json& worker) {
+      return worker["leases"] == 0 && worker["idle_s"] < 2;
+    });
+  })) << stats_of(service);
+  EXPECT_EQ(stored(service), answered) << point;
+  ClientAsk again = ClientAsk::run(service, "again", ask.key(), false);
+  again.finish();
+  EXPECT_EQ(again.answer().value("cache", ""), "hit") << again.told();
+  house.play({});
+  house.end();
+}
+
+TEST(Stopped, AWorkerThatCompilesPastItsLeaseIsReplacedAndChangesNothingLater) {
+  play_a_stop("worker.compiler.start");
+}
+
+TEST(Stopped, AWorkerThatMeasuresPastItsLeaseIsReplacedAndChangesNothingLater) {
+  play_a_stop("worker.runner.receive");
+}
+
+// Wherever they stop: a second and a half is past the lease, and past a worker's time.
+TEST(Stopped, RunnersAndCoordinatorsGoOnWhereTheyWere) {
   LiveService::Options options;
   options.workers = 2;
   options.coordinator_flags = {"--lease-timeout-ms", "500", "--worker-timeout-ms", "1000"};
   House house(options);
-  for (const char* point : {"worker.runner.receive", "runner.send", "coordinator.log.sync"}) {
-    Trouble trouble = at(point, FaultAction::kStop, true);
-    trouble.for_ms = 1600;
-    house.play_point(trouble);
-  }
+  for (const char* point : {"runner.send", "coordinator.log.sync", "coordinator.blob.rename"})
+    house.play_points(at(fault_at(point, FaultAction::kStop, true)));
   house.end();
 }
 
+// With keys: what is cut is CURVE's, handshakes too.
 TEST(CutOff, AWireThatIsCutHeals) {
   LiveService::Options options;
   options.proxied = true;
+  options.keyed = true;
   House house(options);
   for (int mode = 1; mode < TcpProxy::kModes; ++mode) {
     Trouble trouble;
@@ -257,6 +356,7 @@ TEST(CutOff, AWireThatIsCutHeals) {
 TEST(Chance, RoundsDrawnFromASeed) {
   LiveService::Options options;
   options.proxied = true;
+  options.keyed = true;
   options.workers = 2;
   options.coordinator_flags = {"--lease-timeout-ms", "1500", "--worker-timeout-ms", "2500"};
   House house(options);

@@ -3,22 +3,25 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
+
+#include "tests/system/faults/processes.h"
 
 namespace kiln::testing {
 namespace {
 
-constexpr uint64_t kSeed = 5;
 constexpr auto kPatience = std::chrono::seconds(60);
 
 }  // namespace
 
-House::House(LiveService::Options options)
+House::House(LiveService::Options options, uint64_t seed)
     : dir_(TempDir::create("kiln-faults").value()),
       faults_(dir_.path() / "board"),
       service_(placed(std::move(options)), faults_),
-      drill_(service_, faults_, kSeed) {
+      drill_(service_, faults_, seed) {
   adopt_orphans();
   EXPECT_TRUE(service_.await()) << log();
   play({});  // something to look up, and it works
@@ -31,9 +34,15 @@ void House::play(const Trouble& trouble) {
                   << log();
 }
 
-void House::play_point(const Trouble& trouble) {
-  for (int tries = 0; tries < 6 && (tries == 0 || faults_.struck() == 0); ++tries) play(trouble);
-  EXPECT_GE(faults_.struck(), 1) << describe(trouble) << ": it was not reached";
+void House::play_points(Trouble trouble) {
+  for (int tries = 0; tries < 6 && !trouble.faults.empty(); ++tries) {
+    play(trouble);
+    std::vector<Fault> missed;
+    for (size_t n = 0; n < trouble.faults.size(); ++n)
+      if (faults_.struck(n) == 0) missed.push_back(trouble.faults[n]);
+    trouble.faults = std::move(missed);
+  }
+  EXPECT_TRUE(trouble.faults.empty()) << describe(trouble) << ": not reached";
 }
 
 void House::end() {
@@ -54,19 +63,24 @@ std::string House::log() const {
              : text.substr(text.size() - std::min<size_t>(text.size(), 3000));
 }
 
-Trouble at(std::string_view point, FaultAction action, bool after, int error, int skip, int times) {
+Fault fault_at(std::string_view point, FaultAction action, bool after, int error, int skip,
+               int times) {
+  Fault fault;
+  fault.point = fault_point(point);
+  EXPECT_GE(fault.point, 0) << point;
+  fault.point = std::max(fault.point, 0);
+  fault.action = action;
+  fault.after = after;
+  fault.error = error;
+  fault.skip = skip;
+  fault.times = times;
+  return fault;
+}
+
+Trouble at(Fault fault) {
   Trouble trouble;
-  trouble.at_point = true;
-  trouble.fault.point = fault_point(point);
-  EXPECT_GE(trouble.fault.point, 0) << point;
-  trouble.fault.action = action;
-  trouble.fault.after = after;
-  trouble.fault.error = error;
-  trouble.fault.skip = skip;
-  trouble.fault.times = times;
+  trouble.faults = {fault};
   trouble.for_ms = 1500;
-  if (trouble.fault.point >= 0)
-    trouble.restarts = kFaultPoints[static_cast<size_t>(trouble.fault.point)].needs_restart;
   return trouble;
 }
 

@@ -10,11 +10,12 @@ namespace kiln::testing {
 
 class House {
  public:
-  explicit House(LiveService::Options options = {});
+  explicit House(LiveService::Options options = {}, uint64_t seed = 5);
 
   void play(const Trouble& trouble);
-  // Until the point was reached: what comes before it may have been lost to the last round.
-  void play_point(const Trouble& trouble);
+  // Until all of its points were reached: what comes before them may have been lost to the last
+  // round.
+  void play_points(Trouble trouble);
   // kill -9 of everybody, then an orderly end.
   void end();
 
@@ -32,9 +33,10 @@ class House {
   Drill drill_;
 };
 
-// A trouble at a named point; a stop lasts a second and a half.
-Trouble at(std::string_view point, FaultAction action, bool after, int error = 0, int skip = 0,
-           int times = 1);
+// A fault at a named point, and the trouble that it is; a stop lasts a second and a half.
+Fault fault_at(std::string_view point, FaultAction action, bool after, int error = 0, int skip = 0,
+               int times = 1);
+Trouble at(Fault fault);
 
 // Whether `condition` comes to hold while we are patient.
 bool eventually(const std::function<bool()>& condition);

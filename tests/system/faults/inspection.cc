@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "compiler_core/base/digest.h"
+#include "tests/support/http_get.h"
+#include "tests/system/faults/processes.h"
 
 namespace kiln::testing {
 namespace {
@@ -46,8 +48,39 @@ std::vector<std::string> litter(const LiveService& service) {
   if (scratches > service.workers())
     found.push_back(
         fmt::format("{} scratch directories of {} workers", scratches, service.workers()));
-  for (const std::string& process : living_descendants())
-    if (!process.starts_with("kiln")) found.push_back("still running: " + process);
+  return found;
+}
+
+// Whoever is none of the service's processes and no kiln program that one of them started. A
+// runner whose worker was killed is ours instead, and nobody will ever ask it for anything.
+std::vector<std::string> strangers(LiveService& service, const std::set<pid_t>& guests) {
+  std::set<pid_t> own = {service.coordinator().pid()};
+  for (size_t n = 0; n < service.workers(); ++n) own.insert(service.worker(n).pid());
+  std::vector<std::string> found;
+  for (const Descendant& process : living_descendants()) {
+    if (own.contains(process.pid) || guests.contains(process.pid)) continue;
+    if (own.contains(process.parent) && process.name.starts_with("kiln")) continue;
+    found.push_back(fmt::format("still running: {} {}, child of {}", process.name, process.pid,
+                                process.parent));
+  }
+  return found;
+}
+
+bool listens(const std::string& endpoint) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int refused = connect_to_loopback(fd, std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
+  ::close(fd);
+  return refused == 0;
+}
+
+std::vector<std::string> unwell(const LiveService& service) {
+  std::vector<std::string> found;
+  for (const std::string& endpoint : service.http_endpoints())
+    for (const char* path : {"/healthz", "/readyz", "/metrics"}) {
+      const std::string said = listens(endpoint) ? http_get(endpoint, path) : "nothing";
+      if (!said.starts_with("HTTP/1.1 200 "))
+        found.push_back(fmt::format("{}{} says {}", endpoint, path, said.substr(0, 200)));
+    }
   return found;
 }
 
@@ -63,11 +96,14 @@ std::vector<std::string> half_written(const Path& directory) {
   return found;
 }
 
-std::vector<std::string> inspect_house(LiveService& service) {
-  std::vector<std::string> found = litter(service);
-  for (int tries = 1; tries < kTries && !found.empty(); ++tries) {
-    pause();
+std::vector<std::string> inspect_house(LiveService& service, const std::set<pid_t>& guests) {
+  std::vector<std::string> found;
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (tries > 0) pause();
     found = litter(service);
+    for (std::string& stranger : strangers(service, guests)) found.push_back(std::move(stranger));
+    for (std::string& sick : unwell(service)) found.push_back(std::move(sick));
+    if (found.empty()) break;
   }
   for (size_t n = 0; n <= service.workers(); ++n) {
     const Child& child = n == 0 ? service.coordinator() : service.worker(n - 1);
@@ -94,11 +130,12 @@ std::vector<std::string> inspect_blobs(const LiveService& service, const std::se
 std::vector<std::string> inspect_end(const LiveService& service) {
   std::vector<std::string> found;
   for (int tries = 0; tries < kTries; ++tries) {
-    found = living_descendants();
+    found.clear();
+    for (const Descendant& process : living_descendants())
+      found.push_back(fmt::format("still running: {} {}", process.name, process.pid));
     if (found.empty()) break;
     pause();
   }
-  for (std::string& process : found) process = "still running: " + process;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(service.temp(), error))
     found.push_back("left behind: " + entry.path().string());

@@ -14,9 +14,10 @@ namespace kiln::testing {
 std::vector<std::string> half_written(const Path& directory);
 
 // No temporary file in the data directory and the object cache, no scratch directory but the
-// workers', no process but the service's own, no descriptors without end. Ends give their files
-// back at once, but the last of a process may take a moment.
-std::vector<std::string> inspect_house(LiveService& service);
+// workers', no process but the service's own, their runners and `guests`, no descriptors without
+// end; HTTP ports, where there are, say that all is well. Ends give their files back at once, but
+// the last of a process may take a moment.
+std::vector<std::string> inspect_house(LiveService& service, const std::set<pid_t>& guests);
 // Every blob is what its name says; but those of `rotten`, which may lie there until somebody
 // reads them.
 std::vector<std::string> inspect_blobs(const LiveService& service, const std::set<Path>& rotten);

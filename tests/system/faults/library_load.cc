@@ -6,16 +6,12 @@
 #include <chrono>
 #include <random>
 
-#include "client/client.h"
-
 namespace kiln::testing {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{20}, kGrace{5};
 
-std::unique_ptr<Client> connect(const std::string& endpoint) {
-  ClientOptions options;
-  options.coordinator = endpoint;
+std::unique_ptr<Client> connect(ClientOptions options) {
   options.allow_fallback = false;
   options.threads = 1;
   return Client::create(std::move(options)).value();
@@ -42,11 +38,9 @@ bool is_expected(Code code) {
 
 }  // namespace
 
-LibraryLoad::LibraryLoad(std::string endpoint, Path programs, int threads, int first_program,
+LibraryLoad::LibraryLoad(ClientOptions client, Path programs, int threads, int first_program,
                          int programs_each)
-    : endpoint_(std::move(endpoint)),
-      programs_(std::move(programs)),
-      programs_each_(programs_each) {
+    : client_(std::move(client)), programs_(std::move(programs)), programs_each_(programs_each) {
   for (int n = 0; n < threads; ++n)
     threads_.emplace_back([this, first = first_program + n * programs_each] { ask_on(first); });
 }
@@ -66,15 +60,46 @@ void LibraryLoad::complain(const std::string& what) {
   if (complaint_.empty()) complaint_ = what;
 }
 
+void LibraryLoad::excuse() {
+  if (era_ % 2 == 0) ++era_;
+}
+
+void LibraryLoad::demand() {
+  if (era_ % 2 == 1) ++era_;
+}
+
+// `stored`: in which era a program was last answered as stored, as this thread knows.
+void LibraryLoad::judge(const CompiledProgram& compiled, int program, int era_before,
+                        std::map<int, int>& stored) {
+  const bool hit = compiled.outcome() == "hit";
+  if (era_before % 2 == 1 || era_ != era_before) return;
+  if (compiled.memory_only()) {
+    ++tally_.lost;
+    return complain(fmt::format("program {} is in memory only for no reason", program));
+  }
+  const auto promise = stored.find(program);
+  if (promise != stored.end() && promise->second == era_before) {
+    ++tally_.demanded;
+    if (!hit) {
+      ++tally_.lost;
+      complain(fmt::format("program {} was answered as stored and is {} now", program,
+                           compiled.outcome()));
+    }
+  }
+  stored[program] = era_before;
+}
+
 void LibraryLoad::ask_on(int first_program) {
   std::mt19937_64 random(static_cast<uint64_t>(first_program));
   std::unique_ptr<Client> client;
+  std::map<int, int> stored;
   for (int n = 0; !stop_; ++n) {
     // A client remembers what it had, so that every other ask comes from a new one.
-    if (n % 2 == 0) client = connect(endpoint_);
+    if (n % 2 == 0) client = connect(client_);
     const auto number = static_cast<int>(random() % static_cast<uint64_t>(programs_each_));
     const SmallProgram program = small_program(programs_, first_program + number);
     const auto start = std::chrono::steady_clock::now();
+    const int era = era_;
     CompileOptions options;
     options.deadline = kDeadline;
     const auto compiled = client->compile_file(program.graph, options);
@@ -92,6 +117,7 @@ void LibraryLoad::ask_on(int first_program) {
     }
     ++tally_.answers;
     if ((*compiled)->outcome() == "hit") ++tally_.hits;
+    if (n % 2 == 0) judge(**compiled, program.number, era, stored);
     if (!is_right(**compiled, program)) {
       ++tally_.wrong;
       complain(fmt::format("program {} computes something else", program.number));

@@ -3,14 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -47,6 +44,11 @@ LiveService::LiveService(Options options, const FaultControl& faults)
     proxy_ = std::make_unique<TcpProxy>(port);
     endpoint_ = fmt::format("tcp://127.0.0.1:{}", proxy_->port());
   }
+  if (options_.keyed) {
+    make_keys();
+    for (int n = 0; n <= options_.workers; ++n)
+      http_.push_back(fmt::format("127.0.0.1:{}", free_port()));
+  }
   start_coordinator();
   for (int n = 0; n < options_.workers; ++n) {
     workers_.push_back(Child::none());
@@ -74,6 +76,25 @@ void LiveService::fill_logs() {
   }
 }
 
+// In a folder of their own: keys in the data directory would name the key that artifacts are signed
+// with, which some faults make the coordinator lose.
+void LiveService::make_keys() const {
+  for (const char* role : {"worker", "submit", "read"}) {
+    const Finished made =
+        run({binary("kiln"), "keys", "new", role, "--role", role, "--data-dir", data().string(),
+             "--keys", (options_.root / "keys").string(), "--out", key_file(role)});
+    CHECK(made.exit_code == 0, "the test's own directory");
+  }
+}
+
+std::string LiveService::key_file(const char* role) const {
+  return options_.keyed ? (options_.root / (std::string(role) + ".key")).string() : "";
+}
+
+std::string LiveService::http_of(size_t process) const {
+  return options_.keyed ? http_[process] : "none";
+}
+
 void LiveService::start_coordinator() {
   std::vector<std::string> arguments = {binary("kiln-coordinator"),
                                         "--data-dir",
@@ -81,17 +102,29 @@ void LiveService::start_coordinator() {
                                         "--listen",
                                         direct_,
                                         "--http",
-                                        "none"};
+                                        http_of(0)};
+  if (options_.keyed)
+    arguments.insert(arguments.end(), {"--keys", (options_.root / "keys").string()});
   arguments.insert(arguments.end(), options_.coordinator_flags.begin(),
                    options_.coordinator_flags.end());
   coordinator_ = Child::start(arguments, options_.root / "ready", log("coordinator"), environment_);
 }
 
 void LiveService::start_worker(size_t n) {
-  workers_[n] =
-      Child::start({binary("kiln-worker"), "--coordinator", endpoint_, "--name",
-                    fmt::format("w{}", n), "--threads", "1", "--cache-dir", objects().string()},
-                   "/dev/null", log(fmt::format("worker{}", n)), environment_);
+  std::vector<std::string> arguments = {
+      binary("kiln-worker"), "--coordinator", endpoint_,     "--name",
+      fmt::format("w{}", n), "--threads",     "1",           "--cache-dir",
+      objects().string(),    "--http",        http_of(n + 1)};
+  if (options_.keyed) arguments.insert(arguments.end(), {"--key", key_file("worker")});
+  if (n >= static_cast<size_t>(options_.workers))
+    arguments.insert(arguments.end(),
+                     {"--device-lock", (options_.root / "run" / "elsewhere").string()});
+  workers_[n] = Child::start(arguments, "/dev/null", log(fmt::format("worker{}", n)), environment_);
+}
+
+void LiveService::add_worker() {
+  workers_.push_back(Child::none());
+  start_worker(workers_.size() - 1);
 }
 
 void LiveService::tend() {
@@ -163,57 +196,22 @@ std::string LiveService::stop() {
   return trouble;
 }
 
+std::vector<std::string> LiveService::client_environment(const char* role) const {
+  std::vector<std::string> environment = environment_;
+  environment.push_back("KILN_COORDINATOR=" + endpoint_);
+  if (options_.keyed) environment.push_back("KILN_KEY=" + key_file(role));
+  return environment;
+}
+
 Child LiveService::start_client(std::vector<std::string> arguments, const Path& out,
                                 const Path& err) const {
   arguments.insert(arguments.begin(), binary("kiln"));
-  std::vector<std::string> environment = environment_;
-  environment.push_back("KILN_COORDINATOR=" + endpoint_);
-  return Child::start(arguments, out, err, environment);
+  return Child::start(arguments, out, err, client_environment("submit"));
 }
 
 Finished LiveService::run_client(std::vector<std::string> arguments, int timeout_s) const {
   arguments.insert(arguments.begin(), binary("kiln"));
-  std::vector<std::string> environment = environment_;
-  environment.push_back("KILN_COORDINATOR=" + endpoint_);
-  return run(arguments, environment, timeout_s);
-}
-
-void adopt_orphans() {
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-}
-
-std::vector<std::string> living_descendants() {
-  struct Process {
-    std::string name;
-    char state = 0;
-    pid_t parent = 0;
-  };
-  std::map<pid_t, Process> all;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string text = entry.path().filename();
-    if (text.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string stat = read_file(entry.path() / "stat").value_or("");  // it may end any time
-    const size_t open = stat.find('('), close = stat.rfind(')');
-    if (close == std::string::npos) continue;
-    Process process{stat.substr(open + 1, close - open - 1), 0, 0};
-    std::sscanf(stat.c_str() + close + 1, " %c %d", &process.state, &process.parent);
-    all[std::stoi(text)] = process;
-  }
-  std::vector<std::string> found;
-  for (const auto& [pid, process] : all) {
-    pid_t up = process.parent;
-    while (up > 1 && up != ::getpid() && all.contains(up)) up = all[up].parent;
-    if (up != ::getpid()) continue;
-    if (process.state == 'Z') {
-      // Our own children are waited for by whoever started them, orphans that we adopted by nobody.
-      const bool own = process.name == "kiln" || process.name == "kiln-worker" ||
-                       process.name.starts_with("kiln-coord");
-      if (!own) ::waitpid(pid, nullptr, WNOHANG);
-      continue;
-    }
-    found.push_back(fmt::format("{} {}", process.name, pid));
-  }
-  return found;
+  return run(arguments, client_environment("read"), timeout_s);
 }
 
 }  // namespace kiln::testing

@@ -21,6 +21,10 @@ class LiveService {
     bool proxied = false;  // everybody reaches the coordinator through proxy()
     std::vector<std::string> coordinator_flags = {};
     bool unread_logs = false;  // they go to pipes, full already, that nobody reads
+    // As on a cluster: CURVE on the wire, a key for each role that has something to do here
+    // (worker, submit for those who ask for programs, read for all other questions), and HTTP
+    // ports.
+    bool keyed = false;
   };
   LiveService(Options options, const FaultControl& faults);
   ~LiveService();
@@ -32,7 +36,13 @@ class LiveService {
   size_t workers() const { return workers_.size(); }
   std::vector<pid_t> runners() const;
   std::vector<pid_t> compilers() const;  // the passes of g++ that run now
+  // Of the coordinator and each worker; none unless keyed.
+  const std::vector<std::string>& http_endpoints() const { return http_; }
+  // What a client that asks for programs gives as its key; empty: it needs none.
+  std::string submit_key() const { return key_file("submit"); }
 
+  // One more, as on a machine of its own: nobody else locks its device. REQUIRES: not keyed.
+  void add_worker();
   // Starts again whoever ended.
   void tend();
   // Tends until the coordinator answers and every worker has reported to it.
@@ -44,7 +54,8 @@ class LiveService {
   // SIGTERM to all; empty, or who did not end well.
   std::string stop();
 
-  // `kiln` with this service and the shim, in the background.
+  // `kiln` with this service and the shim: in the background, with the key that may start work; to
+  // its end, with one that may not.
   Child start_client(std::vector<std::string> arguments, const Path& out, const Path& err) const;
   Finished run_client(std::vector<std::string> arguments, int timeout_s) const;
 
@@ -57,6 +68,10 @@ class LiveService {
 
  private:
   void fill_logs();
+  void make_keys() const;
+  std::string key_file(const char* role) const;
+  std::vector<std::string> client_environment(const char* role) const;
+  std::string http_of(size_t process) const;
   void start_coordinator();
   void start_worker(size_t n);
 
@@ -64,15 +79,11 @@ class LiveService {
   const std::vector<std::string> environment_;
   std::unique_ptr<TcpProxy> proxy_;
   std::string direct_, endpoint_;  // the coordinator's own, and what others are told
+  std::vector<std::string> http_;  // the coordinator's, then the workers'
   Child coordinator_ = Child::none();
   std::vector<Child> workers_;
   int restarts_ = 0;
   std::vector<int> unread_;  // our ends of the logs' pipes
 };
-
-// Everything below this process, as /proc shows it: "kiln-worker 1234". Orphans of our children are
-// ours too, once adopt_orphans() was called; ended ones are reaped.
-void adopt_orphans();
-std::vector<std::string> living_descendants();
 
 }  // namespace kiln::testing

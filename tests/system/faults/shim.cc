@@ -129,14 +129,19 @@ class Pass {
 
   void meet(int point) {
     FaultBoard& shared = *board();
-    if (!shared.armed.load() || shared.fault.point != point) return;
-    if (shared.to_skip.fetch_sub(1) > 0) return;
-    if (shared.to_strike.fetch_sub(1) <= 0) return;
-    fault_ = shared.fault;
-    struck_ = true;
-    shared.struck_pid.store(::getpid());
-    shared.struck.fetch_add(1);
-    if (!fault_.after) strike();
+    if (!shared.armed.load()) return;
+    for (size_t n = 0; n < shared.faults; ++n) {
+      FaultBoard::Slot& slot = shared.slots[n];
+      if (slot.fault.point != point) continue;
+      if (slot.to_skip.fetch_sub(1) > 0) return;
+      if (slot.to_strike.fetch_sub(1) <= 0) return;
+      fault_ = slot.fault;
+      struck_ = true;
+      slot.struck_pid.store(::getpid());
+      slot.struck.fetch_add(1);
+      if (!fault_.after) strike();
+      return;
+    }
   }
 
   void strike() const {

@@ -1,9 +1,8 @@
 // soak: trouble at random, from a seed, against a live service under load, for as long as one
 // likes.
 //
-//   soak --minutes 30 --seed 7 --json
-//   soak --rounds 1 --point coordinator.blob.sync --action 0 --after 1     one round of the tests
-//   again
+//   soak --minutes 30 --seed 7 --keys --json                      as a cluster runs it
+//   soak --rounds 1 --fault kill:after:coordinator.blob.sync      one round of the tests again
 //
 // Every other sixth of the time coordinator and workers are not killed, only all else goes wrong:
 // only what lives a while shows whether it grows. Exit codes: 0 all was as promised; 1 not, and
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -19,6 +19,7 @@
 
 #include "tests/system/faults/drill.h"
 #include "tests/system/faults/library_load.h"
+#include "tests/system/faults/processes.h"
 #include "tests/system/faults/vital_signs.h"
 
 namespace {
@@ -32,10 +33,11 @@ struct Flags {
   uint64_t seed = 1;
   int workers = 2, threads = 2, programs = 0;
   std::string cache_size, memory = "4MiB";
-  bool json = false;
+  bool json = false, keys = false;
   // One trouble, named in full.
-  std::string point, killed, stopped;
-  int action = 0, after = 0, cut = 0;
+  std::vector<std::string> faults;
+  std::string killed, stopped;
+  int cut = 0;
   Trouble trouble;
 };
 
@@ -57,14 +59,11 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "of the coordinator, e.g. 200KB: programs are evicted all the time, and a miss of "
                  "one that was answered is no loss");
   app.add_flag("--json", flags.json, "figures as one JSON object on stdout");
-  app.add_option("--point", flags.point,
-                 "always at this point (docs/faults.md), with the next five");
-  app.add_option("--action", flags.action, "0 kill, 1 stop, 2 fail, 3 short, 4 torn, 5 delay");
-  app.add_option("--after", flags.after, "1: after the call");
-  app.add_option("--error", flags.trouble.fault.error, "errno of a failure");
-  app.add_option("--skip", flags.trouble.fault.skip, "passes let go first");
-  app.add_option("--times", flags.trouble.fault.times, "passes struck");
-  app.add_flag("--restart", flags.trouble.restarts, "the point's program is restarted first");
+  app.add_flag("--keys", flags.keys, "CURVE, a key for each role, and HTTP ports");
+  app.add_option("--fault", flags.faults,
+                 "always this at a point, and further ones at points of other programs: "
+                 "ACTION:before|after:POINT, or with :ERRNO:SKIP:TIMES:DELAY_MS; kill, stop, fail, "
+                 "short, torn or delay (docs/faults.md)");
   app.add_option("--kill", flags.killed, "always: client, worker, runner, coordinator or compiler");
   app.add_option("--stop", flags.stopped, "the same");
   app.add_option("--cut", flags.cut, "1 refuse, 2 bytes, 3 halves, 4 delay, 5 and 6 deaf");
@@ -90,37 +89,35 @@ Victim victim(const std::string& text) {
 // The trouble that the flags name, or none.
 std::optional<Trouble> named(const Flags& flags) {
   Trouble trouble = flags.trouble;
-  trouble.at_point = !flags.point.empty();
-  trouble.fault.point = fault_point(flags.point);
-  trouble.fault.action = static_cast<FaultAction>(flags.action);
-  trouble.fault.after = flags.after != 0;
+  for (const std::string& text : flags.faults) {
+    const Result<Fault> fault = parse_fault(text);
+    if (!fault) {
+      fmt::print(stderr, "soak: {}\n", fault.error().message);
+      std::exit(2);
+    }
+    trouble.faults.push_back(*fault);
+  }
   trouble.killed = victim(flags.killed);
   trouble.stopped = victim(flags.stopped);
   trouble.cut = static_cast<TcpProxy::Mode>(flags.cut);
-  const bool any = trouble.at_point || trouble.killed != Victim::kNobody || trouble.drops ||
-                   trouble.stopped != Victim::kNobody || trouble.rots || flags.cut != 0;
-  if (trouble.at_point && trouble.fault.point < 0) {
-    fmt::print(stderr, "soak: no point is called {}; docs/faults.md lists them\n", flags.point);
-    std::exit(2);
-  }
-  return any ? std::optional(trouble) : std::nullopt;
+  return trouble.is_nothing() ? std::nullopt : std::optional(trouble);
 }
 
 bool ends_a_service(const Trouble& trouble) {
   if (trouble.killed == Victim::kCoordinator || trouble.killed == Victim::kWorker) return true;
   if (trouble.hurts_the_store() || trouble.loses_blobs()) return true;  // judged after a kill
-  if (!trouble.at_point) return false;
-  const std::string_view program = trouble.program();
-  const bool dies =
-      trouble.fault.action == FaultAction::kKill || trouble.fault.action == FaultAction::kTorn;
-  return (dies && (program == "kiln-coordinator" || program == "kiln-worker")) || trouble.restarts;
+  return std::ranges::any_of(trouble.faults, [&](const Fault& fault) {
+    const std::string_view program = point_of(fault).program;
+    if (program != "kiln-coordinator" && program != "kiln-worker") return false;
+    return fault.action == FaultAction::kKill || fault.action == FaultAction::kTorn ||
+           trouble.restarts(program);
+  });
 }
 
 // "kill", "stop", ...: for the count of what was done.
 std::string kind(const Trouble& trouble) {
-  constexpr const char* kActions[] = {"kill", "stop", "fail", "short", "torn", "delay"};
-  if (trouble.at_point)
-    return fmt::format("{} at a point", kActions[static_cast<int>(trouble.fault.action)]);
+  if (!trouble.faults.empty())
+    return fmt::format("{} at a point", name(trouble.faults.front().action));
   if (trouble.killed != Victim::kNobody) return fmt::format("kill {}", name(trouble.killed));
   if (trouble.stopped != Victim::kNobody) return fmt::format("stop {}", name(trouble.stopped));
   if (trouble.rots) return "rot";
@@ -168,7 +165,11 @@ int soak(const Flags& flags) {
   adopt_orphans();
   const TempDir dir = TempDir::create("kiln-soak").value();
   FaultControl faults(dir.path() / "board");
-  LiveService::Options options{dir.path(), flags.workers, true, {}};
+  LiveService::Options options;
+  options.root = dir.path();
+  options.workers = flags.workers;
+  options.proxied = true;
+  options.keyed = flags.keys;
   options.coordinator_flags = {"--lease-timeout-ms", "1500",      "--worker-timeout-ms", "2500",
                                "--memory",           flags.memory};
   if (!flags.cache_size.empty())
@@ -188,7 +189,12 @@ int soak(const Flags& flags) {
   if (!service.await()) take({"the service does not start"}, "start");
   take(drill.round({}), "nothing goes wrong");
 
-  LibraryLoad load(service.endpoint(), programs_of(service), flags.threads, 100'000, 8);
+  ClientOptions client;
+  client.coordinator = service.endpoint();
+  client.key_file = service.submit_key();
+  LibraryLoad load(client, programs_of(service), flags.threads, 100'000, 8);
+  const bool evicts = !flags.cache_size.empty();
+  if (evicts) load.excuse();
   const std::optional<Trouble> always = named(flags);
   std::mt19937_64 random(flags.seed);
   std::map<std::string, int> kinds, points;
@@ -206,10 +212,12 @@ int soak(const Flags& flags) {
     while (!always && calm && ends_a_service(trouble)) trouble = draw(random, true);
     ++kinds[kind(trouble)];
     const int struck_before = drill.tally().struck;
+    if (trouble.hurts_the_store()) load.excuse();
     take(drill.round(trouble),
          fmt::format("round {}, {} [{}]", round, describe(trouble), replay(trouble)));
+    if (!evicts) load.demand();
     if (drill.tally().struck > struck_before)
-      ++points[std::string(kFaultPoints[static_cast<size_t>(trouble.fault.point)].name)];
+      for (const Fault& fault : trouble.faults) ++points[std::string(point_of(fault).name)];
     signs.sample(elapsed_s());
     if (!flags.json) fmt::print(stderr, "{:.0f} s: {}\n", elapsed_s(), describe(trouble));
   }
@@ -223,6 +231,7 @@ int soak(const Flags& flags) {
   const nlohmann::json report = {
       {"minutes", minutes},
       {"seed", flags.seed},
+      {"keys", flags.keys},
       {"rounds", tally.rounds},
       {"troubles", kinds},
       {"struck_at_points", tally.struck},
@@ -239,9 +248,10 @@ int soak(const Flags& flags) {
       {"load",
        {{"answers", asked.answers.load()},
         {"hits", asked.hits.load()},
+        {"hits_demanded", asked.demanded.load()},
         {"errors", asked.errors.load()},
         {"strange", asked.strange.load()}}},
-      {"lost", tally.lost},
+      {"lost", tally.lost + asked.lost},
       {"wrong", tally.wrong + asked.wrong},
       {"unanswered", tally.unanswered + asked.late},
       {"evicted", signs.evicted()},

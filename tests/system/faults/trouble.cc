@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <iterator>
 
+#include "compiler_core/base/file.h"
 #include "tests/system/faults/fault_control.h"
 
 namespace kiln::testing {
@@ -34,31 +36,41 @@ Trouble full_store(std::mt19937_64& random) {
   constexpr std::string_view kPoints[] = {"coordinator.blob.create", "coordinator.blob.write",
                                           "coordinator.blob.sync", "coordinator.log.write",
                                           "coordinator.log.sync"};
+  const std::string_view point = kPoints[random() % std::size(kPoints)];
+  Fault fault;
+  fault.point = fault_point(point);
+  fault.action = FaultAction::kFail;
+  fault.error = point.ends_with(".sync") ? EIO : ENOSPC;
+  fault.times = 50;
   Trouble trouble;
-  trouble.at_point = true;
-  trouble.fault.point = fault_point(kPoints[random() % std::size(kPoints)]);
-  trouble.fault.action = FaultAction::kFail;
-  trouble.fault.error = trouble.point().ends_with(".sync") ? EIO : ENOSPC;
-  trouble.fault.times = 50;
+  trouble.faults = {fault};
   return trouble;
 }
 
 // Mostly at the first pass: most points are passed only a few times in a round.
 Trouble at_any_point(std::mt19937_64& random) {
-  Trouble trouble;
-  trouble.at_point = true;
   const int point = pick(random, 0, static_cast<int>(kFaultPoints.size()) - 1);
-  const std::vector<Fault> faults = faults_of(point);
-  trouble.fault = faults[random() % faults.size()];
-  trouble.fault.skip = pick(random, 0, 3) == 0 ? pick(random, 1, 12) : 0;
-  if (trouble.fault.action == FaultAction::kFail && pick(random, 0, 1) == 0)
-    trouble.fault.times = pick(random, 2, convicts(trouble.point()) ? 2 : 50);
-  trouble.restarts = kFaultPoints[static_cast<size_t>(point)].needs_restart;
+  const std::vector<Fault> all = faults_of(point);
+  Fault fault = all[random() % all.size()];
+  fault.skip = pick(random, 0, 3) == 0 ? pick(random, 1, 12) : 0;
+  if (fault.action == FaultAction::kFail && pick(random, 0, 1) == 0)
+    fault.times = pick(random, 2, convicts(point_of(fault).name) ? 2 : 50);
+  Trouble trouble;
   trouble.for_ms = pick(random, 200, 3000);
+  if (fault.action == FaultAction::kDelay) fault.delay_ms = trouble.for_ms;
+  trouble.faults = {fault};
   return trouble;
 }
 
+bool any_of(const Trouble& trouble, bool (*holds)(const Fault&)) {
+  return std::ranges::any_of(trouble.faults, holds);
+}
+
 }  // namespace
+
+const FaultPoint& point_of(const Fault& fault) {
+  return kFaultPoints[static_cast<size_t>(fault.point)];
+}
 
 std::string_view name(Victim victim) {
   constexpr std::string_view kNames[] = {"nobody", "client",      "worker",
@@ -66,31 +78,56 @@ std::string_view name(Victim victim) {
   return kNames[static_cast<int>(victim)];
 }
 
-std::string_view Trouble::point() const {
-  return at_point ? kFaultPoints[static_cast<size_t>(fault.point)].name : std::string_view();
+bool Trouble::is_nothing() const {
+  return faults.empty() && killed == Victim::kNobody && stopped == Victim::kNobody &&
+         cut == TcpProxy::Mode::kForward && !drops && !rots && fills.empty();
 }
 
-std::string_view Trouble::program() const {
-  return at_point ? kFaultPoints[static_cast<size_t>(fault.point)].program : std::string_view();
+bool Trouble::strikes(std::string_view program) const {
+  return std::ranges::any_of(
+      faults, [&](const Fault& fault) { return point_of(fault).program == program; });
+}
+
+bool Trouble::stops_at_a_point() const {
+  return any_of(*this, [](const Fault& fault) { return fault.action == FaultAction::kStop; });
+}
+
+bool Trouble::restarts(std::string_view program) const {
+  return program != "kiln" && std::ranges::any_of(faults, [&](const Fault& fault) {
+           return point_of(fault).program == program && point_of(fault).needs_restart;
+         });
 }
 
 bool Trouble::loses_blobs() const {
-  return rots || (fault.action == FaultAction::kFail && point() == "coordinator.blob.read");
+  return rots || any_of(*this, [](const Fault& fault) {
+           return fault.action == FaultAction::kFail &&
+                  point_of(fault).name == "coordinator.blob.read";
+         });
 }
 
-bool Trouble::makes_a_key() const {
-  return point().find(".signing.") != std::string_view::npos && !point().ends_with(".read");
+bool Trouble::makes_a_key(std::string_view program) const {
+  return std::ranges::any_of(faults, [&](const Fault& fault) {
+    const FaultPoint& point = point_of(fault);
+    return point.program == program && !point.name.ends_with(".read") &&
+           point.name.find(".signing.") != std::string_view::npos;
+  });
 }
 
 bool Trouble::meets_the_queue() const {
-  return point().starts_with("coordinator.flights");
+  return any_of(*this, [](const Fault& fault) {
+    return point_of(fault).name.starts_with("coordinator.flights");
+  });
 }
 
 bool Trouble::hurts_the_store() const {
-  if (rots || !fills.empty()) return true;
-  if (!at_point) return false;
-  const FaultCall call = kFaultPoints[static_cast<size_t>(fault.point)].call;
-  return program() == "kiln-coordinator" && on_disk(call) && fault.action == FaultAction::kFail;
+  if (rots || Path(fills).filename() == "data") return true;
+  return any_of(*this, [](const Fault& fault) {
+    const FaultPoint& point = point_of(fault);
+    const bool stores = point.name.starts_with("coordinator.blob.") ||
+                        point.name.starts_with("coordinator.log.") ||
+                        point.name.starts_with("coordinator.index.");
+    return stores && on_disk(point.call) && fault.action == FaultAction::kFail;
+  });
 }
 
 std::vector<Fault> faults_of(int point) {
@@ -99,8 +136,11 @@ std::vector<Fault> faults_of(int point) {
   const auto add = [&](FaultAction action, bool after, int error) {
     faults.push_back({point, action, after, error, 0, 0, 1});
   };
-  add(FaultAction::kKill, false, 0);
-  add(FaultAction::kKill, true, 0);
+  for (const bool after : {false, true}) {
+    add(FaultAction::kKill, after, 0);
+    add(FaultAction::kStop, after, 0);
+  }
+  add(FaultAction::kDelay, false, 0);
   if (call == FaultCall::kWrite || call == FaultCall::kSend) {
     add(FaultAction::kTorn, false, 0);
     add(FaultAction::kShort, false, 0);
@@ -143,8 +183,9 @@ std::string describe(const Trouble& trouble) {
     if (!text.empty()) text += "; ";
     text += more;
   };
-  if (trouble.restarts) add("the coordinator is restarted");
-  if (trouble.at_point) add(describe(trouble.fault));
+  for (const char* program : {"kiln-coordinator", "kiln-worker"})
+    if (trouble.restarts(program)) add(fmt::format("{} is restarted", program));
+  for (const Fault& fault : trouble.faults) add(describe(fault));
   if (trouble.killed != Victim::kNobody)
     add(fmt::format("kill the {} after {} ms", name(trouble.killed), trouble.after_ms));
   if (trouble.stopped != Victim::kNobody)
@@ -160,14 +201,8 @@ std::string describe(const Trouble& trouble) {
 }
 
 std::string replay(const Trouble& trouble) {
-  const Fault& fault = trouble.fault;
   std::string text = "soak --rounds 1";
-  if (trouble.at_point)
-    text += fmt::format(" --point {} --action {} --after {} --error {} --skip {} --times {}",
-                        kFaultPoints[static_cast<size_t>(fault.point)].name,
-                        static_cast<int>(fault.action), fault.after ? 1 : 0, fault.error,
-                        fault.skip, fault.times);
-  if (trouble.restarts) text += " --restart";
+  for (const Fault& fault : trouble.faults) text += " --fault " + to_text(fault);
   if (trouble.killed != Victim::kNobody) text += fmt::format(" --kill {}", name(trouble.killed));
   if (trouble.stopped != Victim::kNobody) text += fmt::format(" --stop {}", name(trouble.stopped));
   if (trouble.cut != TcpProxy::Mode::kForward)
