@@ -3,7 +3,9 @@
 //   fuzz_X [--runs N] [--seed N]        a failing input is left in fuzz_X.crash
 //   fuzz_X --write-corpus DIR           the seeds as files, for libFuzzer
 //   fuzz_X FILE...                      these inputs, once each
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -15,6 +17,14 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/file.h"
 #include "tests/fuzz/fuzz_target.h"
+
+// sanitizer/common_interface_defs.h; null in a build without one.
+extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));  // NOLINT
+// g++'s UBSan is a library of its own, which does not know the callback: it aborts.
+extern "C" const char* __ubsan_default_options();   // NOLINT
+extern "C" const char* __ubsan_default_options() {  // NOLINT
+  return "abort_on_error=1:print_stacktrace=1";
+}
 
 namespace kiln::fuzz {
 namespace {
@@ -100,9 +110,44 @@ class Mutator {
 const char* crash_file = nullptr;
 const std::string* current = nullptr;
 
-// A CHECK or a sanitizer ends the process: what did it is worth keeping.
+// Whatever ends the process, what did it is worth keeping. Only system calls: this runs in signal
+// handlers, after the heap was broken.
 void keep_input() {
-  if (current != nullptr) (void)write_file(crash_file, *current);
+  if (current == nullptr) return;
+  const int fd = ::open(crash_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return;
+  const char* at = current->data();
+  for (size_t left = current->size(); left > 0;) {
+    const ssize_t written = ::write(fd, at, left);
+    if (written <= 0) break;
+    at += written;
+    left -= static_cast<size_t>(written);
+  }
+  ::close(fd);
+}
+
+// A CHECK aborts. Sanitizers report the other signals themselves, and end the process without any
+// (_exit): they have a callback. Without them the handlers are ours, on a stack of their own, since
+// what a parser does wrong may be to recurse without end.
+void keep_what_kills() {
+  static char stack[64 << 10];
+  stack_t alternate{};
+  alternate.ss_sp = stack;
+  alternate.ss_size = sizeof stack;
+  if (__sanitizer_set_death_callback != nullptr)
+    __sanitizer_set_death_callback(keep_input);
+  else
+    ::sigaltstack(&alternate, nullptr);
+  struct sigaction action {};
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_ONSTACK);
+  action.sa_handler = [](int signal) {
+    keep_input();
+    ::raise(signal);  // once more, and for good
+  };
+  ::sigaction(SIGABRT, &action, nullptr);
+  if (__sanitizer_set_death_callback != nullptr) return;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP})
+    ::sigaction(signal, &action, nullptr);
 }
 
 void run_one(const std::string& input) {
@@ -126,7 +171,7 @@ int run(int argc, char** argv) {
   static const std::string crash =
       std::string(argv[0]).substr(std::string(argv[0]).rfind('/') + 1) + ".crash";
   crash_file = crash.c_str();
-  std::signal(SIGABRT, [](int) { keep_input(); });
+  keep_what_kills();
   uint64_t seed = 1;
   int runs = 1000;
   bool files = false;
