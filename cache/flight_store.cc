@@ -11,6 +11,7 @@
 
 #include <fmt/core.h>
 
+#include "cache/damaged.h"
 #include "cache/soundness.h"
 
 namespace kiln {
@@ -32,7 +33,7 @@ COMMIT;
 
 constexpr char kAll[] =
     "SELECT graph, backend, isa, device_model, units, toolkit, mode, failure_code, failure,"
-    " text_digest, seal FROM flights ORDER BY turn";
+    " text_digest, seal, turn FROM flights ORDER BY turn";
 constexpr char kOne[] =
     "SELECT graph, backend, isa, device_model, units, toolkit, mode, failure_code, failure,"
     " text_digest, seal, graph_text FROM flights WHERE id = ?";
@@ -84,6 +85,23 @@ Result<Row> read_row(const Query& query) {
   return row;
 }
 
+struct Rows {
+  std::vector<StoredFlight> flights;
+  std::vector<int64_t> damaged;  // turns
+};
+Result<Rows> read_all(Database& db) {
+  Query query(db, kAll);
+  Rows rows;
+  for (;;) {
+    TRY(const bool found, query.next());
+    if (!found) return rows;
+    if (Result<Row> row = read_row(query))
+      rows.flights.push_back(std::move(row->flight));
+    else
+      rows.damaged.push_back(query.integer(11));
+  }
+}
+
 Status write(Database& db, const StoredFlight& flight, std::string_view graph_text) {
   const Row row{flight, Digest::of(graph_text)};
   return Query(db,
@@ -129,29 +147,15 @@ Result<Database> open_database(const Path& file) {
   return db;
 }
 
-Status set_aside(const Path& file, const Path& aside) {
-  for (const char* suffix : {"", "-wal", "-shm"}) {
-    std::error_code error;
-    std::filesystem::rename(file.string() + suffix, aside.string() + suffix, error);
-    if (error && *suffix == 0)
-      return fail(Code::kUnavailable,
-                  fmt::format("cannot set {} aside: {}", file.string(), error.message()));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<FlightStore>> FlightStore::open(const Path& file) {
   std::string warning;
   Result<Database> db = open_database(file);
   if (!db && db.error().code == Code::kCorruption) {
-    Path aside = file;
-    for (int number = 1; aside == file || std::filesystem::exists(aside); ++number)
-      aside = file.string() + fmt::format(".damaged.{}", number);
+    TRY(const Path aside, set_database_aside(file));
     warning = fmt::format("{} is damaged ({}); it was moved to {}: programs queued there are lost",
                           file.string(), db.error().message, aside.string());
-    TRY_STATUS(set_aside(file, aside));
     db = open_database(file);
   }
   if (!db) return fail(db.error().within(file.string()));
@@ -184,6 +188,18 @@ void FlightStore::remove(const StoredFlight& flight, Done done) {
       0,
       [id = id_of(flight)](Database& db) {
         return Query(db, "DELETE FROM flights WHERE id = ?").bind(id).run();
+      },
+      std::move(done));
+}
+
+void FlightStore::remove_damaged(Done done) {
+  submit(
+      0,
+      [](Database& db) -> Status {
+        TRY(const Rows rows, read_all(db));
+        for (const int64_t turn : rows.damaged)
+          TRY_STATUS(Query(db, "DELETE FROM flights WHERE turn = ?").bind(turn).run());
+        return {};
       },
       std::move(done));
 }
@@ -242,15 +258,10 @@ void FlightStore::run() {
   }
 }
 
-Result<std::vector<StoredFlight>> FlightStore::all() {
+Result<FlightStore::Flights> FlightStore::all() {
   const std::lock_guard lock(db_mu_);
-  Query query(db_, kAll);
-  std::vector<StoredFlight> flights;
-  for (;;) {
-    TRY(const bool found, query.next());
-    if (!found) return flights;
-    if (Result<Row> row = read_row(query)) flights.push_back(std::move(row->flight));
-  }
+  TRY(Rows rows, read_all(db_));
+  return Flights{std::move(rows.flights), std::ssize(rows.damaged)};
 }
 
 Result<std::string> FlightStore::graph_text(const StoredFlight& flight) {

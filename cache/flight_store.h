@@ -47,8 +47,13 @@ class FlightStore {
   // Waits until everything asked for so far is done.
   void flush();
 
-  // In the order they were put. Damaged rows are left out: nothing could be made of them.
-  Result<std::vector<StoredFlight>> all();
+  struct Flights {
+    std::vector<StoredFlight> flights;  // in the order they were put
+    int64_t damaged = 0;                // rows of which nothing could be made: lost
+  };
+  Result<Flights> all();
+  // Those rows go, so that they are told of no more.
+  void remove_damaged(Done done);
   // kNotFound; kCorruption when it is not what was put.
   Result<std::string> graph_text(const StoredFlight& flight);
 

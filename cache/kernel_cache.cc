@@ -256,7 +256,7 @@ Result<StoredKernel> KernelCache::kernel(const Digest& kernel_key) {
   })));
   if (!impl_->blobs->contains(row.kernel.blob))
     return fail(Code::kNotFound, fmt::format("kernel {} lacks its blob", kernel_key.short_hex()));
-  impl_->touches.add({EntryKind::kKernel, kernel_key}, impl_->options.now_ms());
+  touch_kernel(kernel_key);
   return StoredKernel{std::move(row.kernel), std::move(row.tuned_on)};
 }
 
@@ -266,6 +266,10 @@ Result<std::string> KernelCache::blob(const Digest& digest) {
 
 void KernelCache::touch(const Digest& program_key) {
   impl_->touches.add({EntryKind::kProgram, program_key}, impl_->options.now_ms());
+}
+
+void KernelCache::touch_kernel(const Digest& kernel_key) {
+  impl_->touches.add({EntryKind::kKernel, kernel_key}, impl_->options.now_ms());
 }
 
 void KernelCache::put_blob(std::string bytes, Done done) {

@@ -70,6 +70,8 @@ class KernelCache {
   Result<std::string> blob(const Digest& digest);
   // A program was used without being looked up here. Look-ups count by themselves.
   void touch(const Digest& program_key);
+  // A kernel is needed by a program that is not stored yet.
+  void touch_kernel(const Digest& kernel_key);
 
   // Writes. `done` runs on the writer thread once the write is durable, or with the error (a full
   // disk is kUnavailable, and so is a full cache of which nothing can go; a full queue

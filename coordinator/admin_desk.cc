@@ -18,6 +18,8 @@ std::string describe(const AdminRequest& request) {
       return "unpin " + request.key.value_or(Digest{}).short_hex();
     case AdminRequest::Kind::kCollect:
       return fmt::format("collect down to {} bytes", request.amount);
+    case AdminRequest::Kind::kForgetFailed:
+      return "forget failed";
   }
   return "an unknown request";
 }
@@ -44,6 +46,8 @@ void AdminDesk::handle(const PeerId& peer, const AdminRequest& request) {
       return collect(peer, request);
     case AdminRequest::Kind::kDrain:
       return drain(peer, request);
+    case AdminRequest::Kind::kForgetFailed:
+      return forget_failed(peer, request);
   }
   answer(loop_, peer, request, fail(Code::kUnsupported, "this coordinator knows no such request"));
 }
@@ -84,6 +88,12 @@ void AdminDesk::collect(const PeerId& peer, const AdminRequest& request) {
                                          {"damaged_bytes", got.damaged_bytes}};
     answer(loop, peer, request, json.dump());
   });
+}
+
+void AdminDesk::forget_failed(const PeerId& peer, const AdminRequest& request) {
+  const nlohmann::ordered_json json = {{"forgotten", loop_->stats().detached_failed}};
+  loop_->forget_failed();
+  answer(loop_, peer, request, json.dump());
 }
 
 void AdminDesk::drain(const PeerId& peer, const AdminRequest& request) {

@@ -19,7 +19,8 @@ class AdminDesk {
   struct Loop {
     Inbox& inbox;
     std::function<void(Event)> step;
-    std::function<Stats()> stats;  // which workers there are
+    std::function<Stats()> stats;  // which workers there are, how many queued programs failed
+    std::function<void()> forget_failed;
     std::function<void(const PeerId&, const AdminReply&)> reply;
     std::function<void(const LogLine&)> log;  // operators' requests leave a trace
   };
@@ -33,6 +34,7 @@ class AdminDesk {
   void pin(const PeerId& peer, const AdminRequest& request);
   void collect(const PeerId& peer, const AdminRequest& request);
   void drain(const PeerId& peer, const AdminRequest& request);
+  void forget_failed(const PeerId& peer, const AdminRequest& request);
 
   KernelCache& cache_;
   const std::shared_ptr<const Loop> loop_;  // what the cache's writer finishes may outlive the desk

@@ -5,6 +5,18 @@
 namespace kiln {
 namespace {
 
+constexpr size_t kUsersNamed = 8;
+
+std::string names_of(const std::set<std::string>& users) {
+  std::string names;
+  size_t named = 0;
+  for (const std::string& user : users) {
+    if (named == kUsersNamed) return names + fmt::format(",+{}", users.size() - named);
+    names += (named++ == 0 ? "" : ",") + user;
+  }
+  return names;
+}
+
 double seconds(int64_t ms) {
   return static_cast<double>(ms) / 1000;
 }
@@ -25,7 +37,7 @@ void FlightLog::enter(int64_t now_ms, FlightStage stage, Flight& flight) {
 }
 
 void FlightLog::asked(int64_t now_ms, const Digest& key, const ClientId& client,
-                      const CompileRequest& request) {
+                      const std::string& user, const CompileRequest& request) {
   const bool is_new = requests_.try_emplace({client, request.request}, key).second;
   if (!is_new) return;  // the same request again, with its graph
   Flight& flight = flights_[key];
@@ -36,6 +48,7 @@ void FlightLog::asked(int64_t now_ms, const Digest& key, const ClientId& client,
   }
   ++flight.waiting;
   flight.clients.insert(client);
+  flight.users.insert(user.empty() ? "local" : user);
 }
 
 void FlightLog::waiting_for_graph(int64_t now_ms, const ClientId& client, uint64_t request) {
@@ -153,6 +166,8 @@ void FlightLog::report(const Digest& key, const Flight& flight, int64_t total_ms
              seconds(flight.stage_ms[i]));
   }
   line.add("total_s", seconds(total_ms));
+  if (!flight.users.empty()) line.add("users", names_of(flight.users));
+  line.add("program_key", key.hex());
   if (!flight.reason.empty()) line.add("reason", flight.reason);
   sink_(line);
 }

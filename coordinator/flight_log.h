@@ -5,7 +5,10 @@
 //   flight key=0123456789ab target=cpu:x86-64-v3 mode=max-autotune outcome=tuned requests=3
 //     clients=2 kernels=3 cached=1 candidates=24 winners_us=81.250 looking_up_s=0.000
 //     wait_graph_s=0.012 planning_s=0.050 tuning_s=2.000 storing_s=0.010 total_s=2.260
+//     users=ci,replica program_key=0123456789ab... (64 digits, as `kiln cache pin` takes it)
 //
+// users: who waited, by the names of their keys, "local" for those without; so many at most, then
+// how many more. Left out where an earlier coordinator knew.
 // candidates: of the kernels that were not cached; winners_us: the sum of the program's kernels'
 // medians, 0 in default mode. Stages that were not reached took 0. A detached flight has its line
 // when it ends, not when it is queued; of one that an earlier coordinator queued only the end is
@@ -31,7 +34,8 @@ class FlightLog {
   using Sink = std::function<void(const LogLine& line)>;
   explicit FlightLog(Sink sink) : sink_(std::move(sink)) {}
 
-  void asked(int64_t now_ms, const Digest& key, const ClientId& client,
+  // `user`: empty when there are no keys.
+  void asked(int64_t now_ms, const Digest& key, const ClientId& client, const std::string& user,
              const CompileRequest& request);
   // The client was asked for the graph.
   void waiting_for_graph(int64_t now_ms, const ClientId& client, uint64_t request);
@@ -59,6 +63,7 @@ class FlightLog {
     size_t waiting = 0, requests = 0;
     bool detached = false;  // goes on though nobody waits
     std::set<ClientId> clients;
+    std::set<std::string> users;
     std::string outcome = "abandoned", reason;
     bool reached(FlightStage s) const { return stages_reached.test(static_cast<size_t>(s)); }
   };

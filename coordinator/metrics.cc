@@ -46,6 +46,14 @@ void flights(MetricsText& out, const StatusSnapshot& status) {
   for (size_t i = 0; i < kFlightStages; ++i) {
     out.histogram(status.flights.stages[i], {{"stage", to_string(static_cast<FlightStage>(i))}});
   }
+  out.family("kiln_detached_programs", "gauge",
+             "Programs tuned without a client (kiln warm --detach), by state.");
+  out.sample(static_cast<double>(status.stats.detached_queued), {{"state", "queued"}});
+  out.sample(static_cast<double>(status.stats.detached_running), {{"state", "running"}});
+  out.sample(static_cast<double>(status.stats.detached_failed), {{"state", "failed"}});
+  out.counter("kiln_detached_damaged_total",
+              "Queued programs whose rows in flights.sqlite could not be read: they are lost.",
+              status.flights_damaged);
   out.gauge("kiln_graph_waiting_bytes", "Graphs that wait for a planner.",
             static_cast<double>(status.graph_bytes_waiting));
 }
@@ -92,6 +100,9 @@ void store(MetricsText& out, const StatusSnapshot& status) {
   out.counter("kiln_store_failures_total",
               "Writes that the disk did not take; the answers were given all the same.",
               s.store_failures);
+  out.counter("kiln_store_read_failures_total",
+              "Look-ups that the index did not answer, since the disk did not give it.",
+              status.read_failures);
 }
 
 }  // namespace

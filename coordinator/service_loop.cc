@@ -39,6 +39,10 @@ ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> open
              [this](const LogLine& line) { log(line); }}),
       admin(*cache, {inbox, [this](Event event) { step(std::move(event)); },
                      [this] { return core.stats(now_ms()); },
+                     [this] {
+                       step(ForgetFailures{});
+                       store.forget_damaged_flights();
+                     },
                      [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); },
                      [this](const LogLine& line) { log(line); }}) {
   planner = std::make_unique<Planner>(
@@ -106,7 +110,7 @@ void ServiceLoop::tick() {
   for (const PeerId& peer : listener->take_gone()) close(peer);
   if (now < next_probe_ms) return;
   next_probe_ms = now + kWorkerProbeMs;
-  store.write_uses();
+  store.tick();
   refresh_keys();
   publish_status();
   spare.tick(times.turn.count());
@@ -167,9 +171,12 @@ bool ServiceLoop::send_blob_pieces() {
 }
 
 void ServiceLoop::publish_status() {
+  Stats now = stats();
+  for (const LogLine& line : workers.changes(now.workers)) log(line);
   if (options.board == nullptr) return;
-  options.board->publish({stats(), times, flights.times(), static_cast<int64_t>(planning_bytes),
-                          KernelCache::index_memory_bytes()});
+  options.board->publish({std::move(now), times, flights.times(),
+                          static_cast<int64_t>(planning_bytes), KernelCache::index_memory_bytes(),
+                          store.read_failures(), store.flights_damaged()});
 }
 
 Stats ServiceLoop::stats() {
@@ -177,7 +184,7 @@ Stats ServiceLoop::stats() {
   Stats stats = core.stats(now_ms());
   stats.hits += hits;
   stats.overloaded += overloads;
-  stats.store_failures += store.record_failures();
+  stats.store_failures += store.write_failures();
   stats.entries = totals.programs + totals.kernels;
   stats.bytes = totals.bytes;
   stats.corrupt_blobs = totals.corrupt_blobs;
@@ -218,6 +225,7 @@ void ServiceLoop::planned(PlanFinished plan) {
     planning.erase(found);
   }
   flights.planned(now_ms(), plan);
+  store.planned(plan);
   step(std::move(plan));
 }
 
@@ -239,6 +247,16 @@ void ServiceLoop::on(const EndFlight& action) {
       now_ms(), program_key(flight.graph, flight.target, flight.mode, options.core.codegen),
       action);
   store.end(action);
+}
+
+void ServiceLoop::on(const LogSetAside& action) const {
+  log(LogLine("kernel", LogLine::Level::kWarning)
+          .add("key", action.kernel.short_hex())
+          .add("state", "set_aside")
+          .add("candidates", action.candidates)
+          .add("family", to_string(action.family))
+          .add("target", action.target.to_string())
+          .add("worker", action.worker));
 }
 
 void ServiceLoop::on(const StoreProgram& action) {

@@ -29,6 +29,7 @@
 #include "coordinator/signer.h"
 #include "coordinator/spare_memory.h"
 #include "coordinator/store_desk.h"
+#include "coordinator/worker_log.h"
 
 namespace kiln {
 
@@ -88,6 +89,7 @@ struct ServiceLoop {
   void on(const EndFlight& action);
   void on(const ForgetFlight& action) { store.forget(action); }
   void on(KeepProgram action) { store.keep(std::move(action)); }
+  void on(const LogSetAside& action) const;
 
   // Constant after construction.
   const ServiceOptions options;
@@ -103,6 +105,7 @@ struct ServiceLoop {
   KnownRequests known;
   BlobShelf shelf;
   FlightLog flights;
+  WorkerLog workers;
   int64_t next_tick_ms = 0, next_probe_ms = 0;
   std::unordered_map<Digest, size_t> planning;  // bytes of the graph, by program
   size_t planning_bytes = 0;                    // their sum

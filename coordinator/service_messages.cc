@@ -105,7 +105,7 @@ void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
     return overloaded(peer, request.request);
   }
   session.look_only(request);
-  flights.asked(now_ms(), key, peer, request);
+  flights.asked(now_ms(), key, peer, session.user.name, request);
   step(RequestReceived{peer, std::move(request), session.user.name});
 }
 

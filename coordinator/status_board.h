@@ -41,6 +41,8 @@ struct StatusSnapshot {
   FlightTimes flights;
   int64_t graph_bytes_waiting = 0;  // texts that wait for a planner
   int64_t index_memory_bytes = 0;
+  int64_t read_failures = 0;    // look-ups that the index did not answer
+  int64_t flights_damaged = 0;  // queued programs whose rows could not be read
 };
 
 class StatusBoard {

@@ -8,12 +8,15 @@ namespace {
 
 constexpr int64_t kWriteUsesMs = 60'000;
 
-}  // namespace
-namespace {
-
 LogLine not_stored(std::string_view what, const Digest& key, const Error& error) {
   LogLine line(what, LogLine::Level::kWarning);
   line.add("key", key.short_hex()).add("state", "not_stored").add("reason", error.message);
+  return line;
+}
+
+LogLine unreadable(std::string_view state, const Digest& program, const Error& error) {
+  LogLine line("program", LogLine::Level::kWarning);
+  line.add("key", program.short_hex()).add("state", state).add("reason", error.message);
   return line;
 }
 
@@ -26,16 +29,27 @@ void StoreDesk::look_up(const Digest& program_key) {
     if (const auto program = program_from_json(*manifest)) {
       found.program_json = *manifest;
       const std::string signature = signer_.signature_of(*manifest);
+      kept_.stored(program_key);
       manifests_.insert(*program, {*std::move(manifest), signature});
     } else {
-      loop_.log(LogLine("program", LogLine::Level::kWarning)
-                    .add("key", program_key.short_hex())
-                    .add("state", "corrupt")
-                    .add("reason", program.error().message));
+      loop_.log(unreadable("corrupt", program_key, program.error()));
       cache_.forget(program_key, nullptr);
     }
+  } else if (manifest.error().code == Code::kCorruption) {
+    loop_.log(unreadable("corrupt", program_key, manifest.error()));
+  } else if (manifest.error().code != Code::kNotFound) {
+    ++read_failures_;
+    loop_.log(unreadable("unreadable", program_key, manifest.error()));
+    found.read = fail(Code::kUnavailable, std::move(manifest).error().message);
   }
   loop_.step(std::move(found));
+}
+
+// From any thread.
+FlightStore::Done StoreDesk::counting_failures() {
+  return [this](const Status& status) {
+    if (!status) loop_.inbox.post([this] { ++write_failures_; });
+  };
 }
 
 // The acknowledgement follows the last record: puts are done in order.
@@ -47,14 +61,11 @@ void StoreDesk::store(StoreRecords action) {
     record.taken_at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
   TuningRecord last = std::move(action.records.back());
   action.records.pop_back();
-  for (TuningRecord& record : action.records) {
-    cache_.put_record(std::move(record), [this](const Status& status) {
-      if (!status) loop_.inbox.post([this] { ++record_failures_; });
-    });
-  }
+  for (TuningRecord& record : action.records)
+    cache_.put_record(std::move(record), counting_failures());
   cache_.put_record(std::move(last), [this, stored = std::move(stored)](const Status& status) {
     loop_.inbox.post([this, stored, failed = !status] {
-      record_failures_ += failed ? 1 : 0;
+      write_failures_ += failed ? 1 : 0;
       loop_.step(stored);
     });
   });
@@ -85,9 +96,9 @@ void StoreDesk::store(const StoreProgram& action) {
   const Digest key = action.program.key;
   cache_.put_program(action.program, [this, key](const Status& status) {
     loop_.inbox.post([this, key, status] {
-      if (!status) {
-        loop_.log(not_stored("program", key, status.error()));
-      }
+      if (!status) loop_.log(not_stored("program", key, status.error()));
+      needed_.ended(key);
+      if (status && kept_.stored(key)) manifests_.remove(key);  // it says "memory only"
       loop_.step(ProgramStored{key, status});
     });
   });
@@ -98,7 +109,10 @@ void StoreDesk::store(StoreFlight action) {
   flights_.put({flight.graph, flight.target, flight.mode}, std::move(action.graph_text),
                [this, stored = FlightStored{action.key, flight, {}}](Status status) mutable {
                  stored.status = std::move(status);
-                 loop_.inbox.post([this, stored] { loop_.step(stored); });
+                 loop_.inbox.post([this, stored] {
+                   write_failures_ += stored.status ? 0 : 1;
+                   loop_.step(stored);
+                 });
                });
 }
 
@@ -107,34 +121,50 @@ void StoreDesk::end(const EndFlight& action) {
   const DetachedFlight& flight = action.flight;
   const StoredFlight stored{flight.graph, flight.target, flight.mode};
   if (action.outcome)
-    flights_.remove(stored, nullptr);
+    flights_.remove(stored, counting_failures());
   else
-    flights_.fail_for_good(stored, action.outcome.error(), nullptr);
+    flights_.fail_for_good(stored, action.outcome.error(), counting_failures());
 }
 
 void StoreDesk::forget(const ForgetFlight& action) {
   const DetachedFlight& flight = action.flight;
-  flights_.remove({flight.graph, flight.target, flight.mode}, nullptr);
+  flights_.remove({flight.graph, flight.target, flight.mode}, counting_failures());
 }
 
 void StoreDesk::keep(KeepProgram action) {
   const auto program = program_from_json(action.program_json);
   if (!program) return;
   const std::string signature = signer_.signature_of(action.program_json);
+  needed_.ended(program->key);
+  kept_.keep(loop_.now_ms(), program->key);
   manifests_.insert(*program, {std::move(action.program_json), signature, true});
 }
 
 Status StoreDesk::recover_flights() {
-  TRY(const std::vector<StoredFlight> flights, flights_.all());
-  for (const StoredFlight& flight : flights)
+  TRY(const FlightStore::Flights stored, flights_.all());
+  flights_damaged_ = stored.damaged;
+  if (stored.damaged > 0)
+    loop_.log(LogLine("flights", LogLine::Level::kWarning)
+                  .add("state", "damaged")
+                  .add("programs", stored.damaged)
+                  .add("advice",
+                       "what was queued there is lost: queue it again; `kiln warm "
+                       "--forget-failed` ends this warning"));
+  for (const StoredFlight& flight : stored.flights)
     loop_.step(FlightRecovered{{flight.graph, flight.target, flight.mode}, flight.failure});
   return {};
+}
+
+void StoreDesk::tick() {
+  for (const Digest& program : kept_.take_due(loop_.now_ms())) manifests_.remove(program);
+  write_uses();
 }
 
 void StoreDesk::write_uses() {
   if (loop_.now_ms() < write_uses_ms_) return;
   write_uses_ms_ = loop_.now_ms() + kWriteUsesMs;
   for (const Digest& program : manifests_.take_used()) cache_.touch(program);
+  for (const Digest& kernel : needed_.kernels(loop_.now_ms())) cache_.touch_kernel(kernel);
 }
 
 void StoreDesk::evicted(const std::vector<Digest>& programs) {

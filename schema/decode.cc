@@ -176,7 +176,7 @@ CompileReply compile_reply(wire::CompileReply::Reader in) {
 AdminRequest admin_request(wire::AdminRequest::Reader in) {
   AdminRequest out;
   out.request = in.getRequest();
-  out.kind = enumerator<AdminRequest::Kind::kCollect>(in.getKind());
+  out.kind = enumerator<AdminRequest::Kind::kForgetFailed>(in.getKind());
   out.worker = label(in.getWorker());
   if (const auto key = in.getKey(); key.size() != 0) out.key = digest(key);
   out.amount = amount(in.getAmount());

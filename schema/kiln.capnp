@@ -336,7 +336,7 @@ struct Job {
 
 # ---- Operators ----
 
-enum AdminKind { unset @0; drain @1; pin @2; unpin @3; collect @4; }
+enum AdminKind { unset @0; drain @1; pin @2; unpin @3; collect @4; forgetFailed @5; }
 
 struct AdminRequest {
   request @0 :UInt64;

@@ -223,7 +223,7 @@ struct WorkerOrders {
 // ---- Operators ----
 
 struct AdminRequest {
-  enum class Kind : uint8_t { kDrain = 1, kPin = 2, kUnpin = 3, kCollect = 4 };
+  enum class Kind : uint8_t { kDrain = 1, kPin = 2, kUnpin = 3, kCollect = 4, kForgetFailed = 5 };
   uint64_t request = 0;
   Kind kind = Kind::kDrain;
   std::string worker;         // kDrain: by name

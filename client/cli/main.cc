@@ -222,6 +222,9 @@ int main(int argc, char** argv) {
                  "its restarts; exit 3 when there is no service or no worker for the target");
   warm->add_flag("--status", options.warm_status,
                  "What the service tunes without a client; exit 1 when something has failed");
+  warm->add_flag("--forget-failed", options.forget_failed,
+                 "Have the service forget what has failed, once you have seen why: --status is 0 "
+                 "again (an admin's request)");
 
   auto* run = app.add_subcommand("run", "Get the program of a file and run it");
   run->add_option("FILE", options.files, "Program")->required()->expected(1);

@@ -41,6 +41,7 @@ struct Options {
   // warm
   bool detach = false;
   bool warm_status = false;
+  bool forget_failed = false;
   bool warm_up = false;  // compile_command: after those who wait, and not to be run here
 
   // run

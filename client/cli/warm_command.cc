@@ -96,6 +96,21 @@ int show_status(const Options& options) {
   return stats->detached_failed > 0 ? kAnswerIsNo : kDone;
 }
 
+int forget_failed(const Options& options) {
+  Remote remote(options.coordinator, std::chrono::milliseconds(2000));
+  remote.use_key(options.key);
+  AdminRequest request;
+  request.kind = AdminRequest::Kind::kForgetFailed;
+  const auto done =
+      remote.admin(std::move(request), Remote::Clock::now() + std::chrono::seconds(10));
+  if (!done) return failed(options, "", done.error());
+  if (options.json)
+    std::printf("%s\n", done->c_str());
+  else
+    std::printf("what had failed is forgotten; queue it again with --detach\n");
+  return kDone;
+}
+
 }  // namespace
 
 int warm_command(const Options& options) {
@@ -105,6 +120,7 @@ int warm_command(const Options& options) {
   };
   if (options.coordinator.empty())
     return bad_usage("which service? name it with --coordinator or KILN_COORDINATOR");
+  if (options.forget_failed) return forget_failed(options);
   if (options.warm_status) return show_status(options);
   if (options.files.empty()) return bad_usage("which programs? name their files, or ask --status");
   if (options.detach) return queue_files(options);

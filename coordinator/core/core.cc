@@ -29,6 +29,7 @@ struct Core::State {
   void on(const RecordsStored& event) { floor.records_stored(event.worker, event.acks); }
   void on(const FlightStored& event) { desk.flight_stored(event, out); }
   void on(const FlightRecovered& event) { desk.flight_recovered(event, out); }
+  void on(ForgetFailures) { desk.forget_failures(out); }
   void on(Tick) {
     floor.tick(now_ms, out);
     desk.tick(now_ms, out);

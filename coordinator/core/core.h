@@ -93,8 +93,9 @@ struct ClientGone {
 };
 struct ProgramLookedUp {
   Digest key;
-  std::string program_json;
-};  // empty: a miss
+  std::string program_json;  // empty: a miss
+  Status read{};             // why the store could not tell: no miss to whoever only checks
+};
 struct PlannedKernel {
   Digest key, workload;
   Family family = Family::kPointwise;
@@ -159,10 +160,13 @@ struct FlightRecovered {
   DetachedFlight flight;
   std::optional<Error> failure{};
 };
+// An operator has seen why detached flights failed: they are told about no more.
+struct ForgetFailures {};
 struct Tick {};  // about every 100 ms
 using Event = std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp,
                            PlanFinished, ReportReceived, WorkerGone, DrainRequested, KernelStored,
-                           ProgramStored, RecordsStored, FlightStored, FlightRecovered, Tick>;
+                           ProgramStored, RecordsStored, FlightStored, FlightRecovered,
+                           ForgetFailures, Tick>;
 
 // ---- What to do ----
 // Each look-up, plan and store is answered by its event exactly once, with an error if need be.
@@ -218,7 +222,8 @@ struct EndFlight {
   DetachedFlight flight;
   Status outcome;
 };
-// So many have failed since that why this one did is forgotten, by the store too.
+// So many have failed since, or an operator has seen it, that why this one did is forgotten, by the
+// store too.
 struct ForgetFlight {
   DetachedFlight flight;
 };
@@ -227,9 +232,18 @@ struct ForgetFlight {
 struct KeepProgram {
   std::string program_json;
 };
+// For the log: candidates of a kernel were given up after failures that may pass came again and
+// again, the last time on `worker`.
+struct LogSetAside {
+  Digest kernel;
+  Family family = Family::kPointwise;
+  Target target;
+  WorkerId worker;
+  int candidates = 0;
+};
 using Action = std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
                             StoreRecords, StoreKernel, StoreProgram, StoreFlight, EndFlight,
-                            ForgetFlight, KeepProgram>;
+                            ForgetFlight, KeepProgram, LogSetAside>;
 
 class Core {
  public:

@@ -50,6 +50,11 @@ void DetachedQueue::recall_failure(const DetachedFlight& flight, const Error& wh
   failures_.pop_front();
 }
 
+void DetachedQueue::forget_failures(std::vector<Action>& out) {
+  for (const Failed& failed : failures_) out.push_back(ForgetFlight{failed.flight});
+  failures_.clear();
+}
+
 void DetachedQueue::forget_failure(const Digest& key) {
   std::erase_if(failures_, [&](const Failed& failed) { return failed.key == key; });
 }

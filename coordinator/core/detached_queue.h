@@ -32,6 +32,8 @@ class DetachedQueue {
   void add(const DetachedFlight& flight, bool running);
   // It failed in an earlier life; only told about.
   void recall_failure(const DetachedFlight& flight, const Error& why, std::vector<Action>& out);
+  // Nobody needs to be told of those that failed any more.
+  void forget_failures(std::vector<Action>& out);
   // More run than may; a flight that nobody waits for should wait its turn.
   bool crowded() const { return running_ > options_.max_detached_running; }
   void postpone(const Digest& key);

@@ -29,6 +29,7 @@ class RequestDesk {
   void program_stored(int64_t now_ms, const ProgramStored& event, Actions& out);
   void flight_stored(const FlightStored& event, Actions& out);
   void flight_recovered(const FlightRecovered& event, Actions& out);
+  void forget_failures(Actions& out) { detached_.forget_failures(out); }
   // After whatever the floor did: programs whose last kernel is done, or one of them failed.
   void kernels_settled(int64_t now_ms, Actions& out);
   void tick(int64_t now_ms, Actions& out);

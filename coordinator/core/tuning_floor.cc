@@ -167,7 +167,7 @@ void TuningFloor::take_result(int64_t now_ms, const WorkerId& id, CandidateResul
   measured_ += measured;
   worker.measured += measured;
   retries_ += flight.retries() - retries;
-  set_aside_ += flight.set_aside() - set_aside;
+  count_set_aside(flight, set_aside, id, out);
   drop_twin(flight, ack.index, kind);
 
   storing_.emplace(ResultId{ack.lease, ack.index}, flight.key());
@@ -218,8 +218,16 @@ void TuningFloor::take_back(int64_t now_ms, uint64_t lease_id, bool blamed, Acti
   const int retries = flight.retries(), set_aside = flight.set_aside();
   flight.give_back(lease.outstanding, lease.kind, lease.worker, blamed, leases_.new_epoch());
   retries_ += flight.retries() - retries;
-  set_aside_ += flight.set_aside() - set_aside;
+  count_set_aside(flight, set_aside, lease.worker, out);
   settle(now_ms, flight, out);
+}
+
+void TuningFloor::count_set_aside(const KernelFlight& flight, int before, const WorkerId& worker,
+                                  Actions& out) {
+  const int more = flight.set_aside() - before;
+  if (more == 0) return;
+  set_aside_ += more;
+  out.push_back(LogSetAside{flight.key(), flight.family(), flight.target(), worker, more});
 }
 
 void TuningFloor::worker_gone(int64_t now_ms, const WorkerId& id, Actions& out) {

@@ -82,6 +82,8 @@ class TuningFloor {
   void drop_twin(KernelFlight& flight, int candidate, Job::Kind kind);
   void count_compiles(Worker& worker, int64_t compiles);
   void take_back(int64_t now_ms, uint64_t lease_id, bool blamed, Actions& out);
+  void count_set_aside(const KernelFlight& flight, int before, const WorkerId& worker,
+                       Actions& out);
   void empty_quarantine(int64_t now_ms, Actions& out);
   void close(uint64_t lease_id);
   void close_leases(const KernelFlight& flight);

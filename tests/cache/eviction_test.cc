@@ -74,6 +74,20 @@ TEST_F(EvictionTest, WithoutABoundNothingGoes) {
   EXPECT_EQ(cache_->totals().evicted, 0);
 }
 
+// The first of a program whose last ones are still being tuned.
+TEST_F(EvictionTest, AKernelThatAProgramNeedsLaterStaysWhileItIsTouched) {
+  open(0);
+  ASSERT_TRUE(put_blob(*cache_, 1) && put_kernel(*cache_, 1));
+  for (int n : {2, 3}) ASSERT_TRUE(put(n));
+  cache_->touch_kernel(key("kernel", 1));
+  cache_->flush();
+  open(stored() - 1);
+  ASSERT_TRUE(put(4));
+  EXPECT_FALSE(has_program(2));
+  EXPECT_TRUE(has_kernel(1));
+  EXPECT_TRUE(put_program(*cache_, 1));
+}
+
 TEST_F(EvictionTest, TheLeastRecentlyUsedProgramGoesWithItsKernelAndBlob) {
   open(0);
   for (int n = 1; n <= 4; ++n) ASSERT_TRUE(put(n));

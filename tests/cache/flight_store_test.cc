@@ -33,12 +33,14 @@ class FlightStoreTest : public testing::Test {
   std::vector<StoredFlight> all() {
     auto flights = store->all();
     EXPECT_TRUE(flights.has_value());
-    return flights.value_or(std::vector<StoredFlight>{});
+    damaged = flights ? flights->damaged : -1;
+    return flights ? flights->flights : std::vector<StoredFlight>{};
   }
 
   const TempDir dir = *TempDir::create();
   const Path file = dir.path() / "flights.sqlite";
   std::unique_ptr<FlightStore> store;
+  int64_t damaged = 0;  // as all() said last
 };
 
 TEST_F(FlightStoreTest, KeepsTheirOrderTheirTargetsAndTheirGraphs) {
@@ -93,7 +95,7 @@ TEST_F(FlightStoreTest, WhatFailedKeepsItsReasonAndNotItsGraph) {
   EXPECT_FALSE(all().at(0).failure);
 }
 
-TEST_F(FlightStoreTest, ADamagedRowIsLeftOutAndADamagedGraphRefused) {
+TEST_F(FlightStoreTest, ADamagedRowIsCountedAndADamagedGraphRefused) {
   ASSERT_TRUE(put(flight_of("a"), "graph a").has_value());
   ASSERT_TRUE(put(flight_of("b"), "graph b").has_value());
   store.reset();
@@ -107,7 +109,12 @@ TEST_F(FlightStoreTest, ADamagedRowIsLeftOutAndADamagedGraphRefused) {
   reopen();
   ASSERT_EQ(all().size(), 1u);
   EXPECT_EQ(all().at(0).graph, flight_of("b").graph);
+  EXPECT_EQ(damaged, 1);
   EXPECT_EQ(store->graph_text(flight_of("b")).error().code, Code::kCorruption);
+  store->remove_damaged(nullptr);
+  store->flush();
+  EXPECT_EQ(all().size(), 1u);
+  EXPECT_EQ(damaged, 0);
 }
 
 TEST_F(FlightStoreTest, ADamagedFileIsSetAsideAndSaysSo) {

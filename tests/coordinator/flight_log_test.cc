@@ -7,11 +7,11 @@ namespace {
 
 class FlightLogTest : public ::testing::Test {
  protected:
-  void ask(int64_t now_ms, const ClientId& client, uint64_t number) {
+  void ask(int64_t now_ms, const ClientId& client, uint64_t number, const std::string& user = "") {
     CompileRequest request;
     request.request = number;
     request.target = {Backend::kCpu, "x86-64-v3", "", 0, {}};
-    log_.asked(now_ms, key_, client, request);
+    log_.asked(now_ms, key_, client, user, request);
   }
   void answer(int64_t now_ms, const ClientId& client, uint64_t number,
               Result<CacheOutcome> outcome) {
@@ -59,6 +59,22 @@ TEST_F(FlightLogTest, WritesOneLineWhenTheLastWaiterIsAnswered) {
         "planning_s=0.050", "tuning_s=2.000", "storing_s=0.010", "total_s=2.260"}) {
     EXPECT_TRUE(said(part)) << part << " in " << lines_[0];
   }
+}
+
+TEST_F(FlightLogTest, NamesThoseWhoWaitedAndTheProgramAsPinTakesIt) {
+  ask(1'000, "a", 1, "replica");
+  ask(1'000, "b", 1, "ci");
+  ask(1'000, "c", 1, "ci");
+  ask(1'000, "d", 1);
+  for (const char* client : {"a", "b", "c", "d"}) answer(1'100, client, 1, CacheOutcome::kTuned);
+  EXPECT_TRUE(said("users=ci,local,replica ")) << lines_.at(0);
+  EXPECT_TRUE(said("program_key=" + key_.hex())) << lines_.at(0);
+}
+
+TEST_F(FlightLogTest, OfManyUsersSomeAreNamedAndTheRestCounted) {
+  for (int i = 0; i < 100; ++i) ask(1'000, std::to_string(i), 1, "u" + std::to_string(100 + i));
+  for (int i = 0; i < 100; ++i) answer(1'100, std::to_string(i), 1, CacheOutcome::kTuned);
+  EXPECT_TRUE(said("users=u100,u101,u102,u103,u104,u105,u106,u107,+92 ")) << lines_.at(0);
 }
 
 TEST_F(FlightLogTest, ADetachedFlightHasItsLineWhenItEnds) {

@@ -37,7 +37,12 @@ StatusSnapshot busy() {
                          &s.set_aside,
                          &s.evicted,
                          &s.connections,
-                         &status.graph_bytes_waiting})
+                         &status.graph_bytes_waiting,
+                         &s.detached_queued,
+                         &s.detached_running,
+                         &s.detached_failed,
+                         &status.read_failures,
+                         &status.flights_damaged})
     *field = ++next;
   s.workers.resize(3);
   s.workers[0].leases = 2;
@@ -69,6 +74,11 @@ TEST(Metrics, SayWhatTheSnapshotSays) {
                            "kiln_cache_evictions_total 118",
                            "kiln_connections 119",
                            "kiln_graph_waiting_bytes 120",
+                           "kiln_detached_programs{state=\"queued\"} 121",
+                           "kiln_detached_programs{state=\"running\"} 122",
+                           "kiln_detached_programs{state=\"failed\"} 123",
+                           "kiln_store_read_failures_total 124",
+                           "kiln_detached_damaged_total 125",
                            "kiln_workers{state=\"serving\"} 2",
                            "kiln_workers{state=\"draining\"} 0",
                            "kiln_workers{state=\"quarantined\"} 1",

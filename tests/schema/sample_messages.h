@@ -151,6 +151,7 @@ inline std::vector<Message> sample_messages() {
           WorkerOrders{{sample_job(), Job{}}, {1, UINT64_MAX}, {{7, 17}, {8, 0}}, true},
           AdminRequest{21, AdminRequest::Kind::kPin, "host:1", a, 22},
           AdminRequest{23, AdminRequest::Kind::kCollect, "", std::nullopt, INT64_MAX},
+          AdminRequest{25, AdminRequest::Kind::kForgetFailed, "", std::nullopt, 0},
           AdminReply{24, std::string("{}")},
           AdminReply{25, fail(error)}};
 }

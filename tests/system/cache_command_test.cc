@@ -141,12 +141,12 @@ TEST_F(CacheCommand, ADirectoryThatIsNamedIsMeantWhateverTheEnvironmentSays) {
   const std::string endpoint = serve();
   const Path scratch = dir_.path() / "scratch";
   EXPECT_TRUE(samples::put_all(*KernelCache::open(scratch).value(), 4));
-  ASSERT_EQ(::setenv("KILN_COORDINATOR", endpoint.c_str(), 1), 0);
+  const std::vector<std::string> environment = {"KILN_COORDINATOR=" + endpoint};
   const Finished here = run(
-      {binary("kiln"), "cache", "gc", "--max-size", "0", "--data-dir", scratch.string(), "--json"});
-  const Finished pinned = run({binary("kiln"), "cache", "pin", program(1), "--json"});
+      {binary("kiln"), "cache", "gc", "--max-size", "0", "--data-dir", scratch.string(), "--json"},
+      environment);
+  const Finished pinned = run({binary("kiln"), "cache", "pin", program(1), "--json"}, environment);
   const Finished both = cache({"gc", "--max-size", "0", "--coordinator", endpoint});
-  ::unsetenv("KILN_COORDINATOR");
   EXPECT_EQ(here.exit_code, 0) << here.err;
   EXPECT_EQ(here.json()["programs"], 1);
   EXPECT_EQ(KernelCache::open(scratch).value()->totals().programs, 0);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cache/flight_store.h"
 #include "tests/support/process.h"
 
 namespace kiln::testing {
@@ -79,6 +80,24 @@ TEST_F(Warm, WaitingItTunesAndLeavesAHit) {
   ASSERT_EQ(warmed.exit_code, 0) << warmed.err << service_->log();
   EXPECT_EQ(warmed.json()["cache"], "tuned");
   EXPECT_EQ(check("colsum"), 0);
+}
+
+TEST_F(Warm, WhatFailedIsToldOfUntilItIsForgotten) {
+  service_.reset();
+  {
+    const StoredFlight flight{Digest::of("g"), {Backend::kCpu, "x86-64-v3", "", 1, ""}};
+    auto flights = FlightStore::open(dir_.path() / "data" / "flights.sqlite").value();
+    flights->put(flight, "graph", nullptr);
+    flights->fail_for_good(flight, {Code::kInternal, "no candidate survived", 0}, nullptr);
+  }
+  service_.emplace(dir_.path() / "data");
+  EXPECT_EQ(kiln({"warm", "--status"}).exit_code, 1);
+  const Finished forgotten = kiln({"warm", "--forget-failed", "--json"});
+  EXPECT_EQ(forgotten.exit_code, 0) << forgotten.err;
+  EXPECT_EQ(forgotten.json()["forgotten"], 1);
+  EXPECT_EQ(kiln({"warm", "--status"}).exit_code, 0);
+  restart();
+  EXPECT_EQ(kiln({"warm", "--status"}).exit_code, 0);
 }
 
 TEST_F(Warm, SaysWhatIsWrongWithTheCommandLine) {

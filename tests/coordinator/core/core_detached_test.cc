@@ -206,6 +206,17 @@ TEST_F(CoreDetached, TheOldestOfTooManyFailuresIsForgottenNotEnded) {
   EXPECT_EQ(stats().detached_failed, 1'000);
 }
 
+TEST_F(CoreDetached, WhatFailedIsForgottenWhenAnOperatorHasSeenIt) {
+  for (const char* graph : {"a", "b"})
+    bench.step(FlightRecovered{{digest_of(graph), cpu_target(), Mode::kMaxAutotune},
+                               Error{Code::kInternal, "it failed", 0}});
+  bench.step(FlightRecovered{{digest_of("c"), cpu_target(), Mode::kMaxAutotune}});
+  bench.step(ForgetFailures{});
+  EXPECT_EQ(bench.take<ForgetFlight>().size(), 2u);
+  EXPECT_EQ(stats().detached_failed, 0);
+  EXPECT_EQ(stats().detached_queued, 1) << "it has not failed";
+}
+
 TEST_F(CoreDetached, WhatIsAnsweredAndCannotBeStoredIsKeptInMemory) {
   bench.start({planned_kernel("k", 1)});
   bench.report("w", {}, {ok_result(bench.job_of("w"), 0, 10)});

@@ -181,6 +181,10 @@ TEST(CoreLease, CandidateThatKillsWorkersIsSetAsideAndTheFleetIsBlamed) {
   const Error error = bench.one<Answer>().reply.outcome.error();
   EXPECT_EQ(error.code, Code::kUnavailable);
   EXPECT_NE(error.message.find("1 runner_died"), std::string::npos);
+  const LogSetAside told = bench.one<LogSetAside>();
+  EXPECT_EQ(told.kernel, digest_of("kernel k"));
+  EXPECT_EQ(told.worker, "w3");
+  EXPECT_EQ(told.candidates, 1);
 }
 
 TEST(CoreLease, RetriedCandidateGoesAloneSoThatItsNeighboursAreNotBlamed) {
