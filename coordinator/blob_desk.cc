@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kPieceBytes = 128 << 10;
 constexpr int kReadsAPiece = 16;
-constexpr int kMaxOpenAPeer = 16;
+constexpr size_t kMaxOpenAPeer = 16;
 constexpr size_t kMaxOpen = 20'000;
 constexpr size_t kMaxDigests = 1 << 20;  // 32 MiB
 constexpr int64_t kRefusedPatienceMs = 2'000;
@@ -21,56 +21,90 @@ bool is_lost(Code code) {
 
 }  // namespace
 
-bool BlobDesk::add(const PeerId& peer, BlobRequest request) {
-  int& open = open_[peer];
-  if (open >= kMaxOpenAPeer || waiting_.size() >= kMaxOpen ||
-      digests_ + request.digests.size() > kMaxDigests) {
-    if (open == 0) open_.erase(peer);
+// Whether as much is left afterwards as its holder then has, of transfers and of the digests that
+// they keep.
+bool BlobDesk::has_room(const Held& held, size_t digests) const {
+  return held.transfers + 1 + all_.transfers + 1 <= kMaxOpen &&
+         held.digests + digests + all_.digests + digests <= kMaxDigests;
+}
+
+bool BlobDesk::add(const PeerId& peer, const std::string& user, BlobRequest request,
+                   int64_t now_ms) {
+  const std::string& holder = user.empty() ? peer : user;
+  const auto held = held_.find(holder);
+  const auto open = open_.find(peer);
+  if ((open != open_.end() && open->second.size() >= kMaxOpenAPeer) ||
+      !has_room(held == held_.end() ? Held{} : held->second, request.digests.size())) {
     return false;
   }
-  ++open;
-  digests_ += request.digests.size();
+  for (Held* count : {&all_, &held_[holder]}) {
+    ++count->transfers;
+    count->digests += request.digests.size();
+  }
   request.credit = std::min(request.credit, kBlobWindowBytes);
-  waiting_.push_back({peer, std::move(request)});
+  Transfers& to = request.credit > 0 ? ready_ : stalled_;
+  open_[peer].push_back(to.insert(to.end(), {peer, holder, std::move(request)}));
+  to.back().stalled_ms = now_ms;
   return true;
 }
 
 void BlobDesk::add_credit(const PeerId& peer, const BlobCredit& credit) {
-  for (Transfer& transfer : waiting_) {
-    if (transfer.peer != peer || transfer.request.request != credit.request) continue;
-    int64_t& held = transfer.request.credit;
+  const auto open = open_.find(peer);
+  if (open == open_.end()) return;
+  for (const Transfers::iterator transfer : open->second) {
+    if (transfer->request.request != credit.request) continue;
+    int64_t& held = transfer->request.credit;
+    const bool stalled = held <= 0;
     held = std::min(held + std::min(credit.bytes, kBlobWindowBytes), kBlobWindowBytes);
+    if (stalled && held > 0) ready_.splice(ready_.end(), stalled_, transfer);
     return;
   }
 }
 
+void BlobDesk::end(Transfers& in, Transfers::iterator transfer) {
+  const auto held = held_.find(transfer->holder);
+  for (Held* count : {&all_, &held->second}) {
+    --count->transfers;
+    count->digests -= transfer->request.digests.size();
+  }
+  if (held->second == Held{}) held_.erase(held);
+  const auto open = open_.find(transfer->peer);
+  std::erase(open->second, transfer);
+  if (open->second.empty()) open_.erase(open);
+  in.erase(transfer);
+}
+
 void BlobDesk::remove(const PeerId& peer) {
-  if (open_.erase(peer) == 0) return;
-  std::erase_if(waiting_, [&](const Transfer& transfer) {
-    if (transfer.peer == peer) digests_ -= transfer.request.digests.size();
-    return transfer.peer == peer;
-  });
+  const auto open = open_.find(peer);
+  if (open == open_.end()) return;
+  for (const Transfers::iterator transfer : std::vector(open->second))
+    end(transfer->request.credit > 0 ? ready_ : stalled_, transfer);
+}
+
+std::vector<PeerId> BlobDesk::take_stalled(int64_t now_ms) {
+  std::vector<PeerId> peers;
+  while (!stalled_.empty() && now_ms - stalled_.front().stalled_ms >= kStalledMs) {
+    peers.push_back(stalled_.front().peer);
+    end(stalled_, stalled_.begin());
+  }
+  return peers;
 }
 
 std::optional<BlobDesk::Piece> BlobDesk::next(int64_t now_ms,
                                               const std::function<bool(const PeerId&)>& can_take) {
-  for (size_t i = waiting_.size(); i > 0; --i) {
-    Transfer transfer = std::move(waiting_.front());
-    waiting_.pop_front();
-    if (transfer.request.credit <= 0 || !can_take(transfer.peer)) {
-      waiting_.push_back(std::move(transfer));
-      continue;
+  for (size_t i = ready_.size(); i > 0; --i) {
+    const Transfers::iterator transfer = ready_.begin();
+    ready_.splice(ready_.end(), ready_, transfer);  // its next turn is after everybody's
+    if (!can_take(transfer->peer)) continue;
+    Piece piece = advance(*transfer, now_ms);
+    const bool has_news = !piece.reply.chunks.empty() || !piece.reply.missing.empty();
+    if (piece.reply.last) {
+      end(ready_, transfer);
+    } else if (transfer->request.credit <= 0) {
+      transfer->stalled_ms = now_ms;
+      stalled_.splice(stalled_.end(), ready_, transfer);
     }
-    Piece piece = advance(transfer, now_ms);
-    if (piece.reply.last) digests_ -= transfer.request.digests.size();
-    if (!piece.reply.last) {
-      const bool has_news = !piece.reply.chunks.empty() || !piece.reply.missing.empty();
-      waiting_.push_back(std::move(transfer));
-      if (!has_news) continue;
-    } else if (const auto open = open_.find(transfer.peer); --open->second == 0) {
-      open_.erase(open);
-    }
-    return piece;
+    if (piece.reply.last || has_news) return piece;
   }
   return std::nullopt;
 }

@@ -63,7 +63,7 @@ void ServiceLoop::run() {
     const bool more_pieces = send_blob_pieces();
     const int64_t until_tick_ms = std::max<int64_t>(next_tick_ms - now_ms(), 0);
     int wait_ms = static_cast<int>(until_tick_ms);
-    if (!blobs.empty()) wait_ms = more_pieces ? 0 : std::min(wait_ms, kCongestedWaitMs);
+    if (!blobs.idle()) wait_ms = more_pieces ? 0 : std::min(wait_ms, kCongestedWaitMs);
     const auto wait_start = Clock::now();
     auto wait_end = wait_start;
     for (int i = 0; i < kMessagesATurn; ++i) {
@@ -108,6 +108,8 @@ void ServiceLoop::tick() {
   step(Tick{});
   if (options.board != nullptr) options.board->turned(Clock::now());
   for (const PeerId& peer : listener->take_gone()) close(peer);
+  for (const PeerId& peer : blobs.take_stalled(now))
+    refuse(peer, Code::kUnavailable, "a request for blobs had no credit for 30 s: it ends");
   if (now < next_probe_ms) return;
   next_probe_ms = now + kWorkerProbeMs;
   store.tick();

@@ -123,7 +123,7 @@ void ServiceLoop::overloaded(const PeerId& peer, uint64_t request) {
 
 void ServiceLoop::on(const PeerId& peer, BlobRequest request) {
   const uint64_t number = request.request;
-  if (!blobs.add(peer, std::move(request))) {
+  if (!blobs.add(peer, sessions.find(peer)->user.name, std::move(request), now_ms())) {
     refuse(peer, Code::kOverloaded, fmt::format("request {}: too many at once", number));
   }
 }

@@ -33,7 +33,7 @@ class BlobDeskTest : public ::testing::Test {
     request.request = 1;
     request.digests = std::move(digests);
     request.credit = 1 << 20;
-    EXPECT_TRUE(desk_.add(peer, std::move(request)));
+    EXPECT_TRUE(desk_.add(peer, "", std::move(request), 0));
   }
   std::optional<BlobDesk::Piece> next(int64_t now_ms) {
     return desk_.next(now_ms, [](const PeerId&) { return true; });
@@ -54,7 +54,7 @@ TEST_F(BlobDeskTest, ABlobIsSentWhole) {
   ASSERT_EQ(piece->reply.chunks.size(), 1u);
   EXPECT_EQ(piece->reply.chunks[0].bytes, "binary");
   EXPECT_TRUE(piece->reply.last);
-  EXPECT_TRUE(desk_.empty());
+  EXPECT_TRUE(desk_.idle());
 }
 
 TEST_F(BlobDeskTest, AnAbsentBlobIsLost) {
@@ -78,7 +78,7 @@ TEST_F(BlobDeskTest, WhatCannotBeReadNowIsTriedAgainAndHoldsUpNobody) {
   EXPECT_EQ(second->peer, "neighbour");
   EXPECT_TRUE(second->reply.last);
   EXPECT_FALSE(next(0));
-  EXPECT_FALSE(desk_.empty());
+  EXPECT_FALSE(desk_.idle());
 
   relent(blob);
   const auto third = next(10);
@@ -105,11 +105,11 @@ TEST_F(BlobDeskTest, WhatCannotBeReadForLongIsMissingToThatPeerAndNotLost) {
 TEST_F(BlobDeskTest, WhatAllTogetherAskForIsBounded) {
   const std::vector<Digest> many(4096, Digest::of("none such"));
   const auto asks = [&](int peer) {
-    return desk_.add("peer " + std::to_string(peer), BlobRequest{1, many});
+    return desk_.add("peer " + std::to_string(peer), "", BlobRequest{1, many}, 0);
   };
   int taken = 0;
   while (taken < 1'000 && asks(taken)) ++taken;
-  EXPECT_EQ(taken, 256);  // a million digests
+  EXPECT_EQ(taken, 255);  // a million digests, but for what a newcomer asks for
   desk_.remove("peer 7");
   EXPECT_TRUE(asks(1'001));
   EXPECT_FALSE(asks(1'002));
@@ -118,13 +118,67 @@ TEST_F(BlobDeskTest, WhatAllTogetherAskForIsBounded) {
 TEST_F(BlobDeskTest, WhatIsAnsweredMakesRoom) {
   ask("early", {put("binary")});
   const std::vector<Digest> many(4096, Digest::of("none such"));
-  for (int i = 0; i < 255; ++i) ask("peer " + std::to_string(i), many);
-  EXPECT_FALSE(desk_.add("late", BlobRequest{1, many}));
+  for (int i = 0; i < 254; ++i) ask("peer " + std::to_string(i), many);
+  EXPECT_FALSE(desk_.add("late", "", BlobRequest{1, many}, 0));
   const auto piece = next(0);
   ASSERT_TRUE(piece.has_value());
   EXPECT_EQ(piece->peer, "early");
   EXPECT_TRUE(piece->reply.last);
-  EXPECT_TRUE(desk_.add("late", BlobRequest{1, many}));
+  EXPECT_TRUE(desk_.add("late", "", BlobRequest{1, many}, 0));
+}
+
+TEST_F(BlobDeskTest, OneUserLeavesPlacesToOthersHoweverManyConnectionsItHas) {
+  const std::vector<Digest> many(4096, Digest::of("none such"));
+  const auto taken_by = [&](const std::string& user) {
+    int taken = 0;
+    for (int peer = 0; peer < 40; ++peer)
+      for (uint64_t request = 0; request < 16; ++request)
+        taken += desk_.add(user + std::to_string(peer), user, {request, many, 0}, 0) ? 1 : 0;
+    return taken;
+  };
+  EXPECT_EQ(taken_by("eve"), 128);
+  EXPECT_EQ(taken_by("mallory"), 64);
+  EXPECT_TRUE(desk_.add("honest", "bob", BlobRequest{1, many}, 0));
+}
+
+TEST_F(BlobDeskTest, ConnectionsWithoutKeysLeavePlacesToo) {
+  const std::vector<Digest> many(4096, Digest::of("none such"));
+  int taken = 0;
+  for (int peer = 0; peer < 256; ++peer)
+    for (uint64_t request = 0; request < 16; ++request)
+      taken += desk_.add("peer " + std::to_string(peer), "", {request, many, 0}, 0) ? 1 : 0;
+  EXPECT_LT(taken, 256);
+  EXPECT_TRUE(desk_.add("honest", "", BlobRequest{1, {many[0], many[1]}}, 0));
+}
+
+TEST_F(BlobDeskTest, WhatNobodyGivesCreditForEnds) {
+  const Digest blob = put("binary");
+  for (uint64_t request = 0; request < 16; ++request)
+    EXPECT_TRUE(desk_.add("deaf", "", {request, {blob}, 0}, 0));
+  EXPECT_FALSE(desk_.add("deaf", "", {17, {blob}, 0}, 0));
+  EXPECT_TRUE(desk_.idle()) << "nobody asks the loop to look again and again";
+  desk_.add_credit("deaf", {3, 1 << 20});
+  ASSERT_TRUE(next(10));
+  EXPECT_TRUE(desk_.take_stalled(BlobDesk::kStalledMs - 1).empty());
+  EXPECT_EQ(desk_.take_stalled(BlobDesk::kStalledMs), std::vector<PeerId>(15, "deaf"));
+  EXPECT_TRUE(desk_.add("deaf", "", {18, {blob}}, 40'000));
+}
+
+TEST_F(BlobDeskTest, CreditThatComesLateGoesOnWhereItEnded) {
+  const std::string bytes(1000, 'b');
+  const Digest blob = put(bytes);
+  EXPECT_TRUE(desk_.add("slow", "", {1, {blob}, 400}, 0));
+  const auto first = next(0);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->reply.chunks.at(0).bytes.size(), 400u);
+  EXPECT_FALSE(next(0));
+  EXPECT_TRUE(desk_.take_stalled(20'000).empty());
+  desk_.add_credit("slow", {1, 600});
+  const auto second = next(20'000);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->reply.chunks.at(0).offset, 400);
+  EXPECT_TRUE(second->reply.last);
+  EXPECT_TRUE(desk_.take_stalled(100'000).empty());
 }
 
 }  // namespace
