@@ -4,10 +4,11 @@
   tests/bench/hostile_peers.py build/release/bin [WORD...]     only attacks whose name has a WORD
 
 Starts a kiln-coordinator for each attack, so that none inherits what another left: on loopback without
-keys (where anybody on the machine may attack), then with keys, attacked by somebody who has one. Prints
-a line for each attack, with what an honest client saw that went on asking (answers, and the longest it
-waited for one); exits 1 when the memory ever grew by more than 1 GiB, the honest client lost its
-connection, or the coordinator does not answer within 10 s of an attack's end. Needs the tool `capnp`.
+keys (where anybody on the machine may attack), then with keys, attacked by somebody who has one of each
+role. Prints a line for each attack, with what an honest client saw that went on asking for statistics
+and for a blob (answers, and the longest it waited for one); exits 1 when the memory ever grew by more
+than 1 GiB, the honest client lost its connection or was refused, or the coordinator does not answer
+within 10 s of an attack's end. Needs the tool `capnp`.
 """
 import ctypes, os, socket, struct, subprocess, sys, tempfile, threading, time
 
@@ -45,6 +46,8 @@ class Coordinator:
 
 
 class Raw:
+    """Somebody without a key, who speaks ZMTP by hand."""
+
     def __init__(self, port, greet=True):
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.settimeout(20)
@@ -70,6 +73,12 @@ class Raw:
             pass
         return sent
 
+    def sealed(self, body):
+        """As it goes on the wire: one message."""
+        return frame(body)
+
+    def say(self, body):
+        self.socket.sendall(self.sealed(body))
 
     def take(self, size):
         got = b""
@@ -95,37 +104,37 @@ class Raw:
 SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../schema/kiln.capnp")
 
 
-def message(text):
-    """The frame of an Envelope in Cap'n Proto's text form."""
-    encoded = subprocess.run(["capnp", "convert", "text:binary", SCHEMA, "Envelope"],
-                             input=text.encode(), capture_output=True, check=True).stdout
-    return frame(encoded)
+def encoded(text):
+    """An Envelope in Cap'n Proto's text form, as bytes."""
+    return subprocess.run(["capnp", "convert", "text:binary", SCHEMA, "Envelope"],
+                          input=text.encode(), capture_output=True, check=True).stdout
 
 
-def said_hello(port):
-    peer = Raw(port)
-    peer.socket.sendall(HELLO)
+def said_hello(port, key=None, hello=None):
+    peer = CurvePeer(port, key) if key else Raw(port)
+    peer.say(hello or HELLO)
     return peer
 
 
 class Honest(threading.Thread):
-    """Somebody who goes on asking for the statistics, ten times a second."""
+    """Somebody who goes on asking, ten times a second: for the statistics, then for a blob."""
 
-    def __init__(self, port):
+    def __init__(self, port, key=None):
         super().__init__()
-        self.peer, self.done = said_hello(port), threading.Event()
+        self.peer, self.done = said_hello(port, key), threading.Event()
         self.peer.hear()  # Welcome
-        self.answers, self.longest, self.lost = 0, 0.0, False
+        self.answers, self.refused, self.longest, self.lost = 0, 0, 0.0, False
         self.start()
 
     def run(self):
         try:
             while not self.done.wait(0.1):
-                started = time.time()
-                self.peer.socket.sendall(STATS)
-                self.peer.hear()
-                self.answers += 1
-                self.longest = max(self.longest, time.time() - started)
+                for question, answer in ((STATS, b""), (BLOB, ABSENT)):
+                    started = time.time()
+                    self.peer.say(question)
+                    self.refused += answer not in self.peer.hear()  # a blob that is missing is named
+                    self.answers += 1
+                    self.longest = max(self.longest, time.time() - started)
         except OSError:
             self.lost = True
 
@@ -133,7 +142,11 @@ class Honest(threading.Thread):
         self.done.set()
         self.join()
         return ("LOST its connection" if self.lost else
-                f"{self.answers} answers, longest wait {self.longest * 1000:.0f} ms")
+                f"{self.answers} answers, longest wait {self.longest * 1000:.0f} ms" +
+                (f", REFUSED {self.refused} times" if self.refused else ""))
+
+    def content(self):
+        return not self.lost and not self.refused
 
 
 def frame(body, more=False, claimed=None):
@@ -222,7 +235,8 @@ def again_and_again(port, count, seconds, work):
 
 
 def hello_storm(port):
-    again_and_again(port, 16, 5, lambda p, until: Raw(p).pour(HELLO * 100, until - time.time()))
+    again_and_again(port, 16, 5,
+                    lambda p, until: Raw(p).pour(frame(HELLO) * 100, until - time.time()))
 
 
 def come_and_go(port):
@@ -237,47 +251,91 @@ def slow_readers(port):
     def one(p, until):
         peer = said_hello(p)
         peer.socket.settimeout(1)
-        peer.pour(STATS * 200, until - time.time())
+        peer.pour(frame(STATS) * 200, until - time.time())
 
     again_and_again(port, 64, 6, one)
 
 
-def pour_after_hello(port, count, body):
-    again_and_again(port, count, 6,
-                    lambda p, until: said_hello(p).pour(body, until - time.time()))
+def pour_after_hello(port, count, bodies, key=None, hello=None):
+    def one(p, until):
+        peer = said_hello(p, key, hello)
+        while time.time() < until:
+            peer.socket.sendall(b"".join(peer.sealed(body) for body in bodies))
+
+    again_and_again(port, count, 6, one)
 
 
-def blob_flood(port):
+def unread(port, reader=None, worker=None):
+    """Large answers that nobody reads: the statistics of workers with long names."""
+    name = "n" * 250
+    kept = []
+    for i in range(40):
+        kept.append(said_hello(port, worker, WORKER_HELLO))
+        kept[-1].say(encoded(
+            f'(workerReport = (worker = "{i:03}{name}", toolkit = "{name}", slots = 1, target = '
+            f'(backend = cpu, isa = "x86-64-v3", deviceModel = "{name}", toolkit = "{name}")))'))
+    time.sleep(0.5)
+
+    def one(_):
+        peer = said_hello(port, reader)
+        peer.socket.settimeout(1)
+        until = time.time() + 8
+        try:
+            while time.time() < until:
+                peer.socket.sendall(b"".join(peer.sealed(STATS) for _ in range(20)))
+                time.sleep(0.05)
+        except OSError:
+            pass
+        kept.append(peer)
+
+    in_parallel(150, one)
+    return kept
+
+
+def blob_flood(port, key=None):
     some = "0x\"" + "61" * 32 + "\""
-    digests = ", ".join([some] * 3000)
-    asked = b"".join(message(f"(blobRequest = (request = {i}, digests = [{digests}], credit = 0))")
-                     for i in range(1, 17))
-    pour_after_hello(port, 64, asked)
+    digests = ", ".join([some] * 4096)
+    asked = [encoded(f"(blobRequest = (request = {i}, digests = [{digests}], credit = 0))")
+             for i in range(1, 17)]
+    pour_after_hello(port, 64, [part for body in asked for part in parts_of(body)], key)
 
 
-def graph_flood(port):
+def graph_flood(port, key=None):
     text = "x" * 100_000
     target = "backend = cpu, isa = \"x86-64-v3\""
-    asked = b"".join(message(f"(compileRequest = (request = {i}, graph = 0x\"{i:064x}\", "
-                             f"target = ({target}), mode = default, graphText = \"{text}\"))")
-                     for i in range(1, 17))
-    pour_after_hello(port, 32, asked)
+    asked = [encoded(f"(compileRequest = (request = {i}, graph = 0x\"{i:064x}\", "
+                     f"target = ({target}), mode = default, graphText = \"{text}\"))")
+             for i in range(1, 17)]
+    pour_after_hello(port, 32, asked, key)
 
 
-def lists_of_nothing(port):
+def lists_of_nothing(port, key=None):
     """Elements without any bytes, as many as the bytes beside them allow: each becomes an object."""
-    encoded = bytearray(message('(workerReport = (worker = "' + "w" * 100_000 +
-                                '", results = [(), (), ()]))')[9:])
-    for at in range(8, len(encoded) - 8, 8):
-        pointer = struct.unpack_from("<Q", encoded, at)[0]
+    body = bytearray(encoded('(workerReport = (target = (backend = cpu), results = [(log = "' +
+                             "w" * 100_000 + '"), (), ()]))'))
+    for at in range(8, len(body) - 8, 8):
+        pointer = struct.unpack_from("<Q", body, at)[0]
         if pointer & 3 != 1 or pointer >> 32 & 7 != 7:
             continue
-        tag = at + 8 + (struct.unpack_from("<i", encoded, at)[0] >> 2) * 8
-        struct.pack_into("<Q", encoded, at, pointer & 0x7ffffffff)
-        struct.pack_into("<Q", encoded, tag, 12_000 << 2)
-        pour_after_hello(port, 16, frame(bytes(encoded)))
+        tag = at + 8 + (struct.unpack_from("<i", body, at)[0] >> 2) * 8
+        struct.pack_into("<Q", body, at, pointer & 0x7ffffffff)
+        struct.pack_into("<Q", body, tag, 12_000 << 2)
+        pour_after_hello(port, 16, [bytes(body)], key, WORKER_HELLO)
         return
     raise AssertionError("the report has a list")
+
+
+def many_workers(port, key=None):
+    """Each connection another worker, of a name as long as may be."""
+    def one(p, until):
+        peer = said_hello(p, key, WORKER_HELLO)
+        peer.say(report.replace(b"@" * 16, os.urandom(8).hex().encode()))
+        time.sleep(0.02)
+        peer.socket.close()
+
+    report = encoded('(workerReport = (worker = "' + "@" * 16 + "n" * 240 + '", slots = 1, target = '
+                     '(backend = cpu, isa = "x86-64-v3")))')
+    again_and_again(port, 16, 6, one)
 
 
 def sodium(name, size, *arguments):
@@ -327,14 +385,28 @@ class CurvePeer(Raw):
         assert flags & 4 and body.startswith(name), body
         return body[len(name):]
 
-    def part(self, body):
-        """One frame of a message that has more."""
+    def sealed(self, body, flags=0):
         self.sent += 1
-        text = b"\x01" + body
+        text = bytes([flags]) + body
         sealed = sodium("crypto_box_easy_afternm", len(text) + 16, text,
                         ctypes.c_ulonglong(len(text)), b"CurveZMQMESSAGEC" + nonce(self.sent),
                         self.shared)
         return frame(b"\x07MESSAGE" + nonce(self.sent) + sealed)
+
+    def hear(self):
+        while True:
+            wire = self.take(1)[0]
+            size = struct.unpack(">Q", self.take(8))[0] if wire & 2 else self.take(1)[0]
+            body = self.take(size)
+            assert body.startswith(b"\x07MESSAGE"), body[:16]
+            text = sodium("crypto_box_open_easy_afternm", size - 32, body[16:],
+                          ctypes.c_ulonglong(size - 16), b"CurveZMQMESSAGES" + body[8:16],
+                          self.shared)
+            flags, text = text[0], text[1:]
+            if flags & 4 and text.startswith(b"\x04PING"):
+                self.socket.sendall(self.sealed(b"\x04PONG" + text[7:], flags=4))
+            elif text and not flags & 4:
+                return text
 
 
 SODIUM = ctypes.CDLL("libsodium.so.23")
@@ -365,7 +437,7 @@ def curve_endless(port, key, body):
     until, sent = time.time() + 5, 0
     try:
         while time.time() < until:
-            piece = b"".join(peer.part(body) for _ in range(100))
+            piece = b"".join(peer.sealed(body, flags=1) for _ in range(100))
             peer.socket.sendall(piece)
             sent += len(piece)
     except OSError:
@@ -374,7 +446,7 @@ def curve_endless(port, key, body):
 
 
 def attack(coordinator, name, work, key=None):
-    honest = None if key else Honest(coordinator.port)
+    honest = Honest(coordinator.port, key)
     before, peak, stop = resident_mib(coordinator.pid), [0.0], threading.Event()
 
     def watch():
@@ -387,7 +459,7 @@ def attack(coordinator, name, work, key=None):
     started = time.time()
     held = work()
     seconds = time.time() - started
-    seen = honest.report() if honest else ""
+    seen = honest.report()
     serving = coordinator.answers(key)
     stop.set()
     watcher.join()
@@ -396,11 +468,15 @@ def attack(coordinator, name, work, key=None):
     after = resident_mib(coordinator.pid)
     print(f"{name:<58} {before:7.0f} {peak[0]:7.0f} {after:7.0f} MiB  {seconds:5.1f} s  "
           f"{'answers' if serving else 'DOES NOT ANSWER'}; {seen}", flush=True)
-    return serving and not (honest and honest.lost) and peak[0] - before < LIMIT_MIB
+    return serving and honest.content() and peak[0] - before < LIMIT_MIB
 
 
 def main():
     bin_dir, only = sys.argv[1], sys.argv[2:]
+
+    def chosen(name):
+        return not only or any(word in name for word in only)
+
     import resource
     resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
     print(f"{'attack':<58} {'before':>7} {'peak':>7} {'after':>7}")
@@ -419,32 +495,56 @@ def main():
             ("come, say Hello and go, 16 at a time", come_and_go),
             ("come and go without a word, 16 at a time", knock_and_go),
             ("ask and never read, 64 connections", slow_readers),
-            ("16 x 3,000 blobs without credit, 64 connections", blob_flood),
+            ("ask for 40 KB and never read, 150 connections", unread),
+            ("16 x 4,096 blobs without credit, 64 connections", blob_flood),
             ("graphs of 100 KB that are none, 32 connections", graph_flood),
-            ("reports with lists of nothing, 16 connections", lists_of_nothing)):
-        if only and not any(word in name for word in only):
+            ("reports with lists of nothing, 16 connections", lists_of_nothing),
+            ("another worker each time, 16 connections", many_workers)):
+        if not chosen(name):
             continue
         coordinator = Coordinator(bin_dir, "--listen", "tcp://127.0.0.1:0")
         good &= attack(coordinator, name, lambda: work(coordinator.port))
         coordinator.stop()
-    if only:
-        sys.exit(0 if good else 1)
-
     data = tempfile.mkdtemp(prefix="kiln-hostile-")
-    key = f"{data}/eve.key"
-    subprocess.run([f"{bin_dir}/kiln", "keys", "new", "eve", "--role", "read", "--data-dir", data,
-                    "--out", key], check=True, stdout=subprocess.DEVNULL)
+    keys = {}
+    for name, role in (("bob", "read"), ("eve", "read"), ("sue", "submit"), ("walt", "worker")):
+        keys[name] = f"{data}/{name}.key"
+        subprocess.run([f"{bin_dir}/kiln", "keys", "new", name, "--role", role, "--data-dir", data,
+                        "--out", keys[name]], check=True, stdout=subprocess.DEVNULL)
+    eve, sue, walt = keys["eve"], keys["sue"], keys["walt"]
     for name, work in (
-            ("with a key: endless empty frames", lambda port: curve_endless(port, key, b"")),
-            ("with a key: endless 64 KiB frames", lambda port: curve_endless(port, key, b"x" * 65536)),
-            ("without one: 5,000 half-open handshakes", half_open)):
+            ("with a key: endless empty frames", lambda port: curve_endless(port, eve, b"")),
+            ("with a key: endless 64 KiB frames", lambda port: curve_endless(port, eve, b"x" * 65536)),
+            ("without one: 5,000 half-open handshakes", half_open),
+            ("with a key: 40 KB never read, 150 connections", lambda port: unread(port, eve, walt)),
+            ("with a key: 16 x 4,096 blobs without credit", lambda port: blob_flood(port, eve)),
+            ("a submitter: graphs of 100 KB that are none", lambda port: graph_flood(port, sue)),
+            ("a worker: reports with lists of nothing", lambda port: lists_of_nothing(port, walt)),
+            ("a worker: another name each time", lambda port: many_workers(port, walt))):
+        if not chosen(name):
+            continue
         coordinator = Coordinator(bin_dir, "--listen", "tcp://127.0.0.1:0", "--keys", f"{data}/keys",
                                   data=data)
-        good &= attack(coordinator, name, lambda: work(coordinator.port), key)
+        good &= attack(coordinator, name, lambda: work(coordinator.port), keys["bob"])
         coordinator.stop()
     sys.exit(0 if good else 1)
 
 
-HELLO = message('(hello = (protocol = 2, role = client, software = "hostile"))')
-STATS = message("(statsRequest = 1)")
+PART_BYTES = 128 << 10  # schema/parts.h
+
+
+def parts_of(body):
+    """The frames' bodies of a message, which may be too large for one."""
+    if len(body) <= PART_BYTES + 4096:
+        return [body]
+    pieces = [body[i:i + PART_BYTES] for i in range(0, len(body), PART_BYTES)]
+    return [encoded(f'(part = (bytes = 0x"{piece.hex()}", last = '
+                    f'{"true" if piece is pieces[-1] else "false"}))') for piece in pieces]
+
+
+HELLO = encoded('(hello = (protocol = 2, role = client, software = "hostile"))')
+WORKER_HELLO = encoded('(hello = (protocol = 2, role = worker, software = "hostile"))')
+STATS = encoded("(statsRequest = 1)")
+ABSENT = b"b" * 32
+BLOB = encoded(f'(blobRequest = (request = 1, digests = [0x"{ABSENT.hex()}"], credit = 1000))')
 main()
