@@ -95,9 +95,14 @@ void ServiceLoop::on(const PeerId& peer, const Hello& hello, const User& user) {
 
 void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
   Session& session = *sessions.find(peer);
+  // What such a target means changes with the workers, so its words are never known for good.
+  const bool always_means_the_same = !names_no_device(request.target);
+  request.target = core.resolve(request.target);
   const Digest key = program_key(request.graph, request.target, request.mode, options.core.codegen);
-  if (HitReply* hit = manifests.find(key)) {
-    known.remember(request, key);
+  // One that waits goes on under the key that its target meant at first.
+  HitReply* hit = core.is_open(peer, request.request) ? nullptr : manifests.find(key);
+  if (hit != nullptr) {
+    if (always_means_the_same) known.remember(request, key);
     return answer(peer, request.request, *hit);
   }
   if (!request.graph_text.empty() &&

@@ -27,7 +27,7 @@ struct Core::State {
   void on(const KernelStored& event) { floor.kernel_stored(event.kernel, event.status); }
   void on(const ProgramStored& event) { desk.program_stored(now_ms, event, out); }
   void on(const RecordsStored& event) { floor.records_stored(event.worker, event.acks); }
-  void on(const FlightStored& event) { desk.flight_stored(event, out); }
+  void on(const FlightStored& event) { desk.flight_stored(now_ms, event, out); }
   void on(const FlightRecovered& event) { desk.flight_recovered(event, out); }
   void on(ForgetFailures) { desk.forget_failures(out); }
   void on(Tick) {
@@ -36,11 +36,16 @@ struct Core::State {
   }
 
   const CoreOptions options;
-  int64_t now_ms = 0;
+  int64_t now_ms = -1;  // before the first step
   Actions out;
   TuningFloor floor{options};
   RequestDesk desk{options, floor};
 };
+
+bool names_no_device(const Target& target) {
+  return target.backend == Backend::kCuda && !target.isa.empty() && target.device_model.empty() &&
+         target.units == 0;
+}
 
 Core::Core(CoreOptions options) : state_(std::make_unique<State>(options)) {}
 Core::~Core() = default;
@@ -51,11 +56,20 @@ std::vector<Action> Core::step(int64_t now_ms, const Event& event) {
 
 std::vector<Action> Core::step(int64_t now_ms, Event&& event) {
   State& s = *state_;
+  if (s.now_ms < 0) s.floor.life_begins(now_ms);
   s.now_ms = now_ms;
   std::visit([&s](auto& e) { s.on(std::move(e)); }, event);
   s.desk.kernels_settled(now_ms, s.out);
   s.floor.dispatch(now_ms, s.out);
   return std::exchange(s.out, {});
+}
+
+Target Core::resolve(const Target& target) const {
+  return state_->floor.resolve(target);
+}
+
+bool Core::is_open(const ClientId& client, uint64_t request) const {
+  return state_->desk.is_open({client, request});
 }
 
 Stats Core::stats(int64_t now_ms) const {

@@ -53,7 +53,8 @@ struct CoreOptions {
   int warm_up_turn = 8;             // one lease of so many goes to warm-up, while both wait
   int max_open_requests = 100'000;  // beyond it: overloaded
   int max_open_requests_a_client = 20'000;    // so that one share cannot take every place
-  int64_t max_candidates_queued = 2'000'000;  // beyond it no new program is planned: overloaded
+  int64_t max_candidates_queued = 2'000'000;  // beyond it no new program is tuned: overloaded
+  int64_t max_graph_bytes_kept = 256 << 20;   // of programs being tuned, for who asks to queue them
   int64_t retry_after_ms = 1'000;             // what an overloaded client is told
   int max_retries = 3;                        // per candidate, for transient failures
   int max_runner_deaths = 3;                  // a candidate that killed so many is set aside
@@ -62,9 +63,11 @@ struct CoreOptions {
   int64_t quarantine_ms = 30'000;             // it leaves after so long without a bad reading
   int64_t lease_timeout_ms = 30'000;          // without progress
   int64_t worker_timeout_ms = 10'000;         // without a report
-  int64_t max_waiting_for_worker_ms = 0;      // 0: a target nobody has fails at once
-  int64_t worker_grace_ms = 30'000;           // a target whose workers all went away since
-  int64_t graph_timeout_ms = 5'000;           // then another waiting client is asked for the graph
+  // 0: a target nobody has fails at once. But the workers of an earlier life need a moment to
+  // report: for the first worker_timeout_ms of this one, a target that was not seen yet may come.
+  int64_t max_waiting_for_worker_ms = 0;
+  int64_t worker_grace_ms = 30'000;  // a target whose workers all went away since
+  int64_t graph_timeout_ms = 5'000;  // then another waiting client is asked for the graph
   int64_t progress_interval_ms = 200;
   int64_t failure_memory_ms = 600'000;  // repeated asks for what failed for good fail fast so long
   int max_failures_remembered = 4'096;
@@ -76,9 +79,14 @@ struct CoreOptions {
   uint64_t first_lease = 1;
 };
 
+// A GPU's target that somebody named without having one ("cuda:sm_90a"): what is made for it
+// depends on the device, so the workers there are say what it means.
+bool names_no_device(const Target& target);
+
 // ---- What happened ----
-// `user`: who it is, as the wire authenticated it; work is shared out among users. Empty: the
-// connection is a share of its own.
+// The request's target is what Core::resolve made of it: keys are of what is made. `user`: who it
+// is, as the wire authenticated it; work is shared out among users. Empty: the connection is a
+// share of its own.
 struct RequestReceived {
   ClientId client;
   CompileRequest request;
@@ -253,6 +261,10 @@ class Core {
   std::vector<Action> step(int64_t now_ms, const Event& event);
   // Events own what they carry: binaries and graphs are moved, not copied.
   std::vector<Action> step(int64_t now_ms, Event&& event);
+  // What to ask for where somebody asks for `target`: itself, unless it names_no_device() and a
+  // worker can run it. Changes as workers come and go; what was resolved once stays as it is.
+  Target resolve(const Target& target) const;
+  bool is_open(const ClientId& client, uint64_t request) const;  // not answered yet
   Stats stats(int64_t now_ms) const;  // entries, bytes, uptime are the shell's to fill in
 
  private:

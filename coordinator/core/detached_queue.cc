@@ -59,6 +59,19 @@ void DetachedQueue::forget_failure(const Digest& key) {
   std::erase_if(failures_, [&](const Failed& failed) { return failed.key == key; });
 }
 
+bool DetachedQueue::keeps_running(const Digest& key) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return false;
+  Entry& entry = found->second;
+  if (entry.running) return running_ <= options_.max_detached_running;
+  if (running_ >= options_.max_detached_running) return false;
+  entry.running = true;
+  entry.trouble.clear();
+  ++running_;
+  std::erase(waiting_, key);
+  return true;
+}
+
 void DetachedQueue::postpone(const Digest& key) {
   const auto found = entries_.find(key);
   if (found == entries_.end() || !found->second.running) return;

@@ -15,6 +15,7 @@
 #include <list>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "coordinator/core/core.h"
 
@@ -26,7 +27,12 @@ class DetachedQueue {
 
   // Wanted, though nobody waits: queued or running.
   bool contains(const Digest& key) const { return entries_.contains(key); }
-  bool full() const { return std::ssize(entries_) >= options_.max_detached; }
+  bool full() const { return std::ssize(entries_) + std::ssize(coming_) >= options_.max_detached; }
+
+  // A StoreFlight of it is on its way, and has its place.
+  void expect(const Digest& key) { coming_.insert(key); }
+  bool coming(const Digest& key) const { return coming_.contains(key); }
+  bool arrived(const Digest& key) { return coming_.erase(key) > 0; }  // false: it was not expected
 
   // The store has it. `running`: its flight is open already.
   void add(const DetachedFlight& flight, bool running);
@@ -34,8 +40,9 @@ class DetachedQueue {
   void recall_failure(const DetachedFlight& flight, const Error& why, std::vector<Action>& out);
   // Nobody needs to be told of those that failed any more.
   void forget_failures(std::vector<Action>& out);
-  // More run than may; a flight that nobody waits for should wait its turn.
-  bool crowded() const { return running_ > options_.max_detached_running; }
+  // Its flight is open, and nobody waits for it: whether it goes on, as one of those that may run.
+  bool keeps_running(const Digest& key);
+  // Its flight is no more: it waits its turn. Nothing happens when it is not here, or waits.
   void postpone(const Digest& key);
 
   // The next that may run now; marked as running. Looks at a few that wait, in turn.
@@ -66,6 +73,7 @@ class DetachedQueue {
 
   const CoreOptions& options_;
   std::unordered_map<Digest, Entry> entries_;
+  std::unordered_set<Digest> coming_;
   std::list<Digest> waiting_;    // keys not running, in turn
   std::deque<Failed> failures_;  // oldest first
   int running_ = 0;

@@ -8,7 +8,8 @@ bool OpenRequests::full(const ShareId& share) const {
   if (planted(PlantedBug::kNoBounds)) return false;
   const auto theirs = of_share_.find(share);
   return count_ >= options_.max_open_requests ||
-         (theirs != of_share_.end() && theirs->second >= options_.max_open_requests_a_client);
+         (theirs != of_share_.end() && theirs->second >= options_.max_open_requests_a_client &&
+          !planted(PlantedBug::kNoShareBound));
 }
 
 void OpenRequests::add(const RequestId& id, const ShareId& share, const Digest& program) {

@@ -37,6 +37,14 @@ enum class PlantedBug : uint8_t {
   kChooseTooEarly,        // a way is chosen for good while another one only lacked a worker
   kSlowestWay,            // the slowest of the ways to cut a program is answered
   kCountKernelsOnce,      // a kernel that a way launches twice counts once
+  kBoundOnlyOnMiss,       // programs that were planned are tuned however many candidates wait
+  kNoShareBound,          // one share may take every place
+  kCallItStored,          // who waits is not told that only memory has the program
+  kForgetQueued,          // a queued program whose flight ends early is not begun again
+  kUncountedDetached,     // a flight that everybody left goes on outside max_detached_running
+  kQueueWithoutBound,     // programs are queued beyond max_detached
+  kRaceAgain,             // a final that was measured before a crash is measured again
+  kBlameEveryone,         // who waits is told that the graph is bad which somebody else sent
   kForgiveFinals,         // what a candidate does in a final is not counted against it
   kForgetHealth,          // a worker that went away comes back as a new one
 };

@@ -43,7 +43,8 @@ struct ProgramFlight {
   std::map<RequestId, Waiter> waiters;
   std::optional<RequestId> starter;  // the first that caused work; the others joined
 
-  std::string graph_text;          // empty: not known, or the store's
+  std::string uploaded;            // kLookingUp: the graph, if it came with a request
+  std::string graph_text;          // since planning, while there is room; not when the store has it
   bool saving = false;             // StoreFlight is on its way
   std::optional<RequestId> asked;  // kWaitGraph: for the graph
   int64_t asked_ms = 0;

@@ -27,29 +27,37 @@ class RequestDesk {
   void looked_up(int64_t now_ms, const ProgramLookedUp& event, Actions& out);
   void plan_finished(int64_t now_ms, PlanFinished event, Actions& out);
   void program_stored(int64_t now_ms, const ProgramStored& event, Actions& out);
-  void flight_stored(const FlightStored& event, Actions& out);
+  void flight_stored(int64_t now_ms, const FlightStored& event, Actions& out);
   void flight_recovered(const FlightRecovered& event, Actions& out);
   void forget_failures(Actions& out) { detached_.forget_failures(out); }
   // After whatever the floor did: programs whose last kernel is done, or one of them failed.
   void kernels_settled(int64_t now_ms, Actions& out);
   void tick(int64_t now_ms, Actions& out);
 
+  bool is_open(const RequestId& request) const { return open_.find(request) != nullptr; }
   void add_stats(Stats& stats) const;
 
  private:
   using Stage = ProgramFlight::Stage;
-  void repeated(const RequestId& id, CompileRequest request, Actions& out);
+  void repeated(int64_t now_ms, const RequestId& id, CompileRequest request, Actions& out);
   bool refuse(int64_t now_ms, const RequestId& id, const ShareId& share, const Digest& key,
-              bool check_only, Actions& out);
+              const CompileRequest& request, Actions& out);
   Demand demand_of(const ProgramFlight& flight) const;
   void demand_changed(const ProgramFlight& flight);
-  Error overloaded(const char* what);
-  void join(const RequestId& id, ProgramFlight& flight, CompileRequest request, Actions& out);
+  Error overloaded(std::string what);
+  Error not_cached(const Target& target) const;
+  void join(int64_t now_ms, const RequestId& id, ProgramFlight& flight, CompileRequest request,
+            Actions& out);
   void await_look_up(const RequestId& id, ProgramFlight& flight, CompileRequest request);
-  void missed(int64_t now_ms, ProgramFlight& flight, Actions& out);
+  // program_stages.cc
+  void missed(int64_t now_ms, ProgramFlight& flight, const Status& read, Actions& out);
   void ask_for_graph(int64_t now_ms, ProgramFlight& flight, Actions& out);
-  void start_plan(ProgramFlight& flight, const std::optional<RequestId>& uploader, std::string text,
-                  Actions& out);
+  void start_plan(int64_t now_ms, ProgramFlight& flight, const std::optional<RequestId>& uploader,
+                  std::string text, Actions& out);
+  bool crowded() const;
+  void fail_crowded(int64_t now_ms, ProgramFlight& flight, Actions& out);
+  void keep_graph(ProgramFlight& flight, const std::string& text);
+  void drop_graph(ProgramFlight& flight);
   void plan_failed(int64_t now_ms, ProgramFlight& flight, const Error& error, Actions& out);
   void start_tuning(int64_t now_ms, ProgramFlight& flight, PlanFinished event, Actions& out);
   void kernel_settled(int64_t now_ms, ProgramFlight& flight, const KernelFlight& kernel,
@@ -66,8 +74,9 @@ class RequestDesk {
   ProgramFlight* find(const Digest& key);
   // detached_requests.cc
   bool answer_detached(const RequestId& id, const Digest& key, Actions& out);
-  bool wanted(const ProgramFlight& flight) const;
-  void save_if_asked(ProgramFlight& flight, Actions& out);
+  bool wanted(const ProgramFlight& flight);
+  void save_if_asked(int64_t now_ms, ProgramFlight& flight, Actions& out);
+  void answer_queued(ProgramFlight& flight, const Result<CacheOutcome>& outcome, Actions& out);
   void start_detached(int64_t now_ms, Actions& out);
 
   const CoreOptions& options_;
@@ -77,6 +86,7 @@ class RequestDesk {
   std::unordered_map<Digest, ProgramFlight> flights_;
   DueList graphs_due_, progress_due_;  // programs: asked for a graph; tuned
   OpenRequests open_;
+  int64_t graph_bytes_ = 0;  // of the texts that flights keep
   int64_t hits_ = 0, misses_ = 0, joined_ = 0, store_failures_ = 0, overloaded_ = 0;
 };
 

@@ -30,8 +30,9 @@ void TuningFloor::need(int64_t now_ms, const Digest& program, PlannedKernel plan
     KernelFlight flight(std::move(planned), target, mode, leases_.new_epoch(), options_);
     flight.created_ms = now_ms;
     found = flights_.emplace(key, std::move(flight)).first;
-    // Without a limit for waiting, check_target saw a worker before the plan was made.
-    found->second.was_served = options_.max_waiting_for_worker_ms == 0;
+    // Without a limit for waiting, check_target saw a worker before the plan was made, or none was
+    // seen yet.
+    found->second.was_served = options_.max_waiting_for_worker_ms == 0 && workers_.saw(target);
     if (const auto known = failures_.find(now_ms, key)) found->second.fail(*known);
   }
   found->second.set_demand(program, demand);
@@ -312,7 +313,7 @@ void TuningFloor::fail_if_unserved(int64_t now_ms, int64_t served_ms, KernelFlig
     flight.unserved_since_ms = now_ms;
   const int64_t limit_ms =
       flight.was_served ? options_.worker_grace_ms : options_.max_waiting_for_worker_ms;
-  if (now_ms - flight.unserved_since_ms < limit_ms) return;
+  if (now_ms - flight.unserved_since_ms < limit_ms || may_yet_come(now_ms, flight.target())) return;
   // Failed before settle() looks: not remembered, since the next worker may be on its way.
   flight.fail(Error{Code::kUnavailable,
                     fmt::format("no worker for {} since {} s; the workers there are have: {}",

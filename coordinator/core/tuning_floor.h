@@ -41,9 +41,19 @@ class TuningFloor {
   TuningFloor(const TuningFloor&) = delete;
 
   // ---- for RequestDesk ----
+  void life_begins(int64_t now_ms) { fleet_due_ms_ = now_ms + options_.worker_timeout_ms; }
   Target resolve(const Target& target) const { return workers_.resolve(target); }
+  // Some worker for `target` has reported in this life, or it is waited for however long.
+  bool expects(const Target& target) const {
+    return options_.max_waiting_for_worker_ms > 0 || workers_.saw(target);
+  }
+  // None has, but this life has only begun.
+  bool may_yet_come(int64_t now_ms, const Target& target) const {
+    return now_ms < fleet_due_ms_ && !target.isa.empty() && !expects(target);
+  }
   // A new program for `target` may start: some worker could run it, or may yet come.
   Status check_target(const Target& target) const;
+  std::string targets() const { return workers_.targets(); }      // that workers have, for people
   int64_t candidates_queued() const { return queue_.waiting(); }  // that wait for a worker
   // `program` waits for this kernel from now on, on behalf of `demand`; what its flight knows
   // already is kept.
@@ -108,6 +118,7 @@ class TuningFloor {
   std::set<WorkerId> changed_;                       // orders are due
   bool dispatch_due_ = false;                        // work or a slot came free
   std::vector<Digest> settled_;
+  int64_t fleet_due_ms_ = 0;  // by then the workers of an earlier life have reported
   uint64_t plans_ = 0;
   std::set<uint64_t> plans_out_;
   std::deque<std::pair<uint64_t, Digest>> retired_;  // needed by nobody since that many plans

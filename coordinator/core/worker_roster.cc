@@ -195,6 +195,11 @@ bool WorkerRoster::serves(const Target& target, const WorkerId& except) const {
   });
 }
 
+bool WorkerRoster::saw(const Target& target) const {
+  return std::any_of(classes_.begin(), classes_.end(),
+                     [&](const auto& named) { return named.second.target.can_run(target); });
+}
+
 std::vector<WorkerId> WorkerRoster::silent_since(int64_t time_ms) const {
   std::vector<WorkerId> silent;
   for (const auto& [id, worker] : workers_)
@@ -203,8 +208,7 @@ std::vector<WorkerId> WorkerRoster::silent_since(int64_t time_ms) const {
 }
 
 Target WorkerRoster::resolve(const Target& target) const {
-  const bool named = target.device_model.empty() && target.units == 0;
-  if (target.backend != Backend::kCuda || target.isa.empty() || !named) return target;
+  if (!names_no_device(target)) return target;
   const Target* found = nullptr;
   for (const auto& [id, worker] : workers_) {
     if (!worker.takes_work() || !worker.target.can_run(target)) continue;

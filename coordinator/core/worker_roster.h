@@ -83,6 +83,8 @@ class WorkerRoster {
   // The scale of such times: what the sentinel takes on the reference of `target`'s model; 0 when
   // not known.
   double reference_us(const Target& target) const;
+  // Some worker of this life could run code for `target`, whatever became of it.
+  bool saw(const Target& target) const;
   std::vector<WorkerId> silent_since(int64_t time_ms) const;
   // A GPU's target that somebody named without having one ("cuda:sm_90a"), with the facts of a
   // worker that can run it, so that it has the keys of those who ask from such a machine: the first

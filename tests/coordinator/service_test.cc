@@ -133,9 +133,14 @@ TEST_F(ServiceTest, AGraphThatNoKernelCoversIsUnsupported) {
 }
 
 TEST_F(ServiceTest, ATargetNobodyHasFailsAtOnceAndNamesThoseThereAre) {
+  service_.reset();
+  ServiceOptions options;
+  options.core.worker_timeout_ms = 1'000;
+  start(std::move(options));
   const FakeWorker worker(endpoint(), tally_);
   TestClient client(endpoint());
   EXPECT_TRUE(eventually([&] { return client.stats().workers.size() == 1; }));
+  EXPECT_TRUE(eventually([&] { return client.stats().uptime_s > 1.1; })) << "it is young no more";
   CompileRequest request = client.request_for(test_graph(3));
   request.target = {Backend::kCuda, "sm_90a", "", 0, {}};
   const CompileReply reply = client.compile(test_graph(3), request);

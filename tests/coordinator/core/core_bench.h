@@ -57,6 +57,11 @@ class CoreBench {
     now_ms += ms;
     step(Tick{});
   }
+  // A life that is no longer young: who has not reported by now is not coming back.
+  void fleet_is_back() {
+    step(Tick{});
+    now_ms += options_.worker_timeout_ms;
+  }
 
   // Takes the actions of one kind out of `done`.
   template <class T>

@@ -22,7 +22,7 @@ Digest looked_up(CoreBench& bench, const Target& target, const ClientId& client 
   CompileRequest request;
   request.request = 1;
   request.graph = digest_of("g");
-  request.target = target;
+  request.target = bench.core().resolve(target);
   request.mode = Mode::kMaxAutotune;
   bench.step(RequestReceived{client, request});
   const auto asked = bench.take<LookUpProgram>();
@@ -78,8 +78,37 @@ TEST(CoreCuda, WithoutAFittingWorkerTheTargetStandsAsItIs) {
   EXPECT_NE(message.find("cpu:x86-64-v3"), std::string::npos) << message;
 }
 
+TEST(CoreCuda, ALookUpWithoutAFittingWorkerSaysThatNoDeviceWasMeant) {
+  CoreBench bench;
+  bench.fleet_is_back();
+  bench.report("cpu worker");
+  CompileRequest request;
+  request.graph = digest_of("g");
+  request.target = bench.core().resolve(gpu("sm_90a"));
+  request.check_only = true;
+  bench.step(RequestReceived{"c", request});
+  bench.miss(bench.one<LookUpProgram>().key);
+  const Error error = bench.one<Answer>().reply.outcome.error();
+  EXPECT_EQ(error.code, Code::kNotFound);
+  for (const char* part : {"cuda:sm_90a", "names none", "cpu:x86-64-v3"})
+    EXPECT_NE(error.message.find(part), std::string::npos) << error.message;
+}
+
+// Begun at once it would be tuned under a key that nobody asks for later.
+TEST(CoreCuda, WhatNamesNoDeviceIsAskedAgainWhileWorkersAreOnTheirWay) {
+  CoreBench bench;
+  bench.step(Tick{});
+  EXPECT_EQ(looked_up(bench, gpu("sm_90a")), Digest{});
+  const Error error = bench.one<Answer>().reply.outcome.error();
+  EXPECT_EQ(error.code, Code::kOverloaded);
+  EXPECT_GT(error.retry_after_ms, 0);
+  report_gpu(bench, "w", kH200);
+  EXPECT_EQ(looked_up(bench, gpu("sm_90a")), key_for(kH200));
+}
+
 TEST(CoreCuda, ADriverThatIsTooOldIsSeenInTheAnswer) {
   CoreBench bench;
+  bench.fleet_is_back();
   report_gpu(bench, "w", kH100);
   looked_up(bench, kH200);
   bench.miss(key_for(kH200));

@@ -252,6 +252,187 @@ TEST_F(CoreDetached, OnlySoManyRunAtOnce) {
   EXPECT_EQ(few.one<LookUpProgram>().key, few.key("c")) << "in the order they came";
 }
 
+// A client that asks for one of those that wait, and leaves, takes no place beyond the bound.
+TEST_F(CoreDetached, WhatAClientLeftRunsOnlyAsOneOfThoseThatMay) {
+  CoreOptions options;
+  options.max_detached_running = 1;
+  CoreBench few(options);
+  few.report("w");
+  for (const char* graph : {"a", "b"})
+    few.step(FlightRecovered{{digest_of(graph), cpu_target(), Mode::kMaxAutotune}});
+  few.tick(100);
+  few.miss(few.key("a"));
+  few.plan({planned_kernel("of a", 1)}, Mode::kMaxAutotune, "a");
+  few.ask("c", 1, "b");
+  few.miss(few.key("b"));
+  few.plan({planned_kernel("of b", 1)}, Mode::kMaxAutotune, "b");
+  EXPECT_EQ(few.core().stats(few.now_ms).flights_open, 2);
+  few.step(RequestCancelled{"c", 1});
+  EXPECT_EQ(few.core().stats(few.now_ms).flights_open, 1);
+  EXPECT_EQ(few.core().stats(few.now_ms).detached_queued, 1);
+  few.step(ClientGone{"c"});
+  // With a place left it goes on as it is.
+  few.take<LookUpProgram>();
+  const Job job = few.job_of("w");
+  few.report("w", {}, {ok_result(job, 0, 10)});
+  few.store_all();
+  few.tick(100);
+  EXPECT_EQ(few.one<LookUpProgram>().key, few.key("b"));
+}
+
+TEST_F(CoreDetached, WhatAClientLeftGoesOnWhereThereIsAPlace) {
+  bench.step(FlightRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
+  bench.ask("c", 1);
+  bench.miss(bench.key());
+  bench.plan({planned_kernel("k", 1)});
+  bench.step(RequestCancelled{"c", 1});
+  EXPECT_EQ(stats().flights_open, 1);
+  EXPECT_EQ(stats().detached_running, 1);
+  tune();
+  EXPECT_TRUE(bench.one<EndFlight>().outcome.has_value());
+}
+
+// Its graph is on its way to the store while the flight fails, and somebody asks again.
+class CoreDetachedAgain : public CoreDetached {
+ protected:
+  StoreFlight fail_while_storing() {
+    StoreFlight store = plan_detached();
+    bench.step(WorkerGone{"w"});
+    bench.tick(0);
+    bench.tick(CoreOptions{}.worker_grace_ms);
+    EXPECT_EQ(bench.one<Answer>().reply.outcome.error().code, Code::kUnavailable);
+    EXPECT_EQ(stats().flights_open, 0);
+    bench.report("w");
+    bench.take<SendOrders>();
+    return store;
+  }
+};
+
+TEST_F(CoreDetachedAgain, ItIsPlannedFromTheStoreThoughWhoAskedNeverSendsTheGraph) {
+  const StoreFlight store = fail_while_storing();
+  bench.ask("d", 1);
+  bench.miss(bench.key());
+  EXPECT_EQ(bench.take<AskForGraph>().size(), 2u);
+  bench.take<StartPlan>();
+  bench.step(FlightStored{store.key, store.flight, {}});
+  EXPECT_EQ(bench.one<StartPlan>().graph_text, "");
+  bench.step(ClientGone{"d"});
+  bench.plan({planned_kernel("k", 1)});
+  tune();
+  EXPECT_TRUE(bench.one<EndFlight>().outcome.has_value());
+  EXPECT_EQ(stats().detached_running + stats().detached_queued, 0);
+}
+
+TEST_F(CoreDetachedAgain, AGraphThatSomebodyElseSendsBadIsNotItsOwn) {
+  const StoreFlight store = fail_while_storing();
+  const CompileRequest request = bench.ask("d", 1);
+  bench.miss(bench.key());
+  bench.upload("d", request, "garbage");
+  bench.take<StartPlan>();
+  bench.step(FlightStored{store.key, store.flight, {}});
+  bench.step(PlanFinished{bench.key(), fail(Code::kInvalidArgument, "another graph"), {}});
+  EXPECT_EQ(bench.one<Answer>().reply.outcome.error().code, Code::kInvalidArgument);
+  EXPECT_TRUE(bench.none<EndFlight>());
+  EXPECT_EQ(stats().detached_failed, 0);
+  EXPECT_EQ(bench.one<StartPlan>().graph_text, "");
+}
+
+// Ends for nothing to do with it: the queue begins it again.
+TEST_F(CoreDetachedAgain, WhateverEndsItsFlightItIsBegunAgain) {
+  const StoreFlight store = fail_while_storing();
+  bench.ask("d", 1);
+  bench.step(FlightStored{store.key, store.flight, {}});
+  bench.take<LookUpProgram>();
+  bench.step(ClientGone{"d"});
+  bench.step(WorkerGone{"w"});
+  bench.miss(bench.key());
+  EXPECT_EQ(stats().flights_open, 0);
+  EXPECT_EQ(stats().detached_queued, 1);
+  bench.tick(10'000);
+  bench.report("w");
+  bench.tick(100);
+  EXPECT_EQ(bench.one<LookUpProgram>().key, bench.key());
+}
+
+TEST_F(CoreDetachedAgain, TheGraphOnItsWayIsNotStoredTwice) {
+  const StoreFlight store = fail_while_storing();
+  const CompileRequest request = ask_detached("d", 1);
+  bench.miss(bench.key());
+  bench.upload("d", request, "text of g");
+  bench.plan({planned_kernel("k", 1)});
+  EXPECT_TRUE(bench.none<StoreFlight>());
+  bench.step(FlightStored{store.key, store.flight, {}});
+  EXPECT_EQ(bench.one<Answer>().reply.outcome.value(), CacheOutcome::kQueued);
+  bench.step(FlightStored{store.key, store.flight, {}});
+  EXPECT_EQ(stats().detached_running, 1);
+}
+
+TEST_F(CoreDetached, GraphsAreKeptForThemAsFarAsThereIsRoom) {
+  CoreOptions options;
+  options.max_graph_bytes_kept = 9;
+  CoreBench small(options);
+  small.report("w");
+  const auto detach = [&](const std::string& graph, uint64_t number) {
+    CompileRequest request;
+    request.request = number;
+    request.graph = digest_of(graph);
+    request.target = cpu_target();
+    request.mode = Mode::kMaxAutotune;
+    request.detach = true;
+    small.step(RequestReceived{"d", request});
+    return request;
+  };
+  small.start({planned_kernel("k1", 1)}, Mode::kMaxAutotune, "g1", "c1");  // "graph" is 5 bytes
+  small.start({planned_kernel("k2", 1)}, Mode::kMaxAutotune, "g2", "c2");
+  detach("g2", 1);
+  const Error error = small.one<Answer>().reply.outcome.error();
+  EXPECT_EQ(error.code, Code::kOverloaded);
+  EXPECT_EQ(error.retry_after_ms, options.retry_after_ms);
+  EXPECT_EQ(small.core().stats(small.now_ms).flights_open, 2) << "who waits for it does so still";
+  // One that would have to be kept is not even planned.
+  small.take<StartPlan>();
+  const CompileRequest request = detach("g3", 2);
+  small.miss(small.key("g3"));
+  small.upload("d", request);
+  EXPECT_EQ(small.one<Answer>().reply.outcome.error().code, Code::kOverloaded);
+  EXPECT_TRUE(small.none<StartPlan>());
+  // What ended, or is in the store, makes room.
+  detach("g1", 3);
+  const StoreFlight store = small.one<StoreFlight>();
+  small.step(FlightStored{store.key, store.flight, {}});
+  EXPECT_EQ(small.one<Answer>().reply.outcome.value(), CacheOutcome::kQueued);
+  const CompileRequest again = detach("g3", 4);
+  small.miss(small.key("g3"));
+  small.upload("d", again);
+  small.plan({planned_kernel("k3", 1)}, Mode::kMaxAutotune, "g3");
+  EXPECT_EQ(small.one<StoreFlight>().graph_text, "graph");
+}
+
+TEST_F(CoreDetached, ThoseWhoseGraphsAreBeingStoredHaveTheirPlacesAlready) {
+  CoreOptions options;
+  options.max_detached = 1;
+  CoreBench full(options);
+  full.report("w");
+  for (const char* graph : {"a", "b"}) {
+    CompileRequest request;
+    request.request = 1;
+    request.graph = digest_of(graph);
+    request.target = cpu_target();
+    request.mode = Mode::kMaxAutotune;
+    request.detach = true;
+    full.step(RequestReceived{graph, request});
+    full.miss(full.key(graph));
+    full.upload(graph, request);
+  }
+  full.plan({planned_kernel("of a", 1)}, Mode::kMaxAutotune, "a");
+  full.plan({planned_kernel("of b", 1)}, Mode::kMaxAutotune, "b");
+  EXPECT_EQ(full.one<StoreFlight>().key, full.key("a"));
+  const Answer answer = full.one<Answer>();
+  EXPECT_EQ(answer.client, "b");
+  EXPECT_EQ(answer.reply.outcome.error().code, Code::kOverloaded);
+  EXPECT_EQ(full.core().stats(full.now_ms).flights_open, 1);
+}
+
 TEST_F(CoreDetached, TooManyAreRefused) {
   CoreOptions options;
   options.max_detached = 1;

@@ -174,6 +174,15 @@ TEST(CoreRequest, CheckOnlyStartsNothing) {
   EXPECT_EQ(bench.one<Answer>().reply.outcome.error().code, Code::kNotFound);
   EXPECT_TRUE(bench.none<AskForGraph>());
   EXPECT_EQ(bench.core().stats(bench.now_ms).flights_open, 0);
+  // Where the store cannot tell, that is no miss; but whoever needs the program has it made.
+  CompileRequest unread = request;
+  unread.request = 7;
+  bench.step(RequestReceived{"a", unread});
+  bench.ask("b", 1);
+  bench.step(ProgramLookedUp{bench.key(), "", fail(Code::kUnavailable, "the disk hangs")});
+  EXPECT_EQ(bench.one<Answer>().reply.outcome.error().code, Code::kUnavailable);
+  EXPECT_EQ(bench.one<AskForGraph>().client, "b");
+  bench.step(RequestCancelled{"b", 1});
   // While it is being tuned for somebody else it is still not in the cache.
   bench.start({planned_kernel("k", 2)});
   request.request = 2;
@@ -206,6 +215,7 @@ TEST(CoreRequest, BeyondTheBoundRequestsAreOverloaded) {
 
 TEST(CoreRequest, TargetThatNoWorkerHasFailsAtOnceAndSaysWhichThereAre) {
   CoreBench bench;
+  bench.fleet_is_back();
   WorkerReport report = bench.report_of("gpu");
   report.target.backend = Backend::kCuda;
   report.target.isa = "sm_90a";
@@ -216,6 +226,94 @@ TEST(CoreRequest, TargetThatNoWorkerHasFailsAtOnceAndSaysWhichThereAre) {
   EXPECT_EQ(answer.reply.outcome.error().code, Code::kUnavailable);
   EXPECT_NE(answer.reply.outcome.error().message.find("cuda:sm_90a"), std::string::npos);
   EXPECT_TRUE(bench.none<AskForGraph>());
+}
+
+// After a restart the workers of the earlier life are still on their way.
+TEST(CoreRequest, TargetThatNoWorkerHasReportedYetIsWaitedForWhileTheCoordinatorIsYoung) {
+  CoreBench bench;
+  bench.step(Tick{});
+  bench.start({planned_kernel("k", 1)});
+  EXPECT_TRUE(bench.none<Answer>());
+  bench.tick(3'000);
+  EXPECT_TRUE(bench.none<Answer>());
+  EXPECT_FALSE(bench.none<SendProgress>());
+  bench.report("w");
+  const Job job = bench.job_of("w");
+  ASSERT_EQ(indices(job), std::vector{0});
+  bench.report("w", {}, {ok_result(job, 0, 10)});
+  bench.store_all();
+  EXPECT_EQ(bench.one<Answer>().reply.outcome.value(), CacheOutcome::kTuned);
+}
+
+TEST(CoreRequest, TargetThatNoWorkerHasFailsOnceTheFleetHadTimeToComeBack) {
+  const CoreOptions options;
+  CoreBench bench(options);
+  bench.step(Tick{});
+  bench.start({planned_kernel("k", 1)});
+  bench.tick(options.worker_timeout_ms - 1);
+  EXPECT_TRUE(bench.none<Answer>());
+  bench.tick(1);
+  const Error error = bench.one<Answer>().reply.outcome.error();
+  EXPECT_EQ(error.code, Code::kUnavailable);
+  EXPECT_NE(error.message.find("the workers there are have: none"), std::string::npos);
+}
+
+TEST(CoreRequest, TargetWhoseWorkersWentAwayIsNotWaitedForHoweverYoungTheCoordinator) {
+  CoreBench bench;
+  bench.report("w");
+  bench.step(WorkerGone{"w"});
+  bench.ask("a", 1);
+  bench.miss(bench.key());
+  EXPECT_EQ(bench.one<Answer>().reply.outcome.error().code, Code::kUnavailable);
+}
+
+// Programs that are looked up and planned while the queue still has room.
+TEST(CoreRequest, ABurstOfProgramsKeepsToTheBoundOfCandidates) {
+  CoreOptions options;
+  options.max_candidates_queued = 3;
+  CoreBench bench(options);
+  bench.report("w");
+  std::vector<CompileRequest> asked;
+  for (const char* graph : {"g1", "g2", "g3"}) {
+    asked.push_back(bench.ask(graph, 1, graph));
+    bench.miss(bench.key(graph));
+  }
+  bench.upload("g1", asked[0]);
+  bench.upload("g2", asked[1]);
+  EXPECT_EQ(bench.take<StartPlan>().size(), 2u);
+  bench.plan({planned_kernel("k1", 10)}, Mode::kMaxAutotune, "g1");
+  const int64_t queued = bench.core().stats(bench.now_ms).candidates_queued;
+  ASSERT_GE(queued, options.max_candidates_queued);
+  bench.plan({planned_kernel("k2", 10)}, Mode::kMaxAutotune, "g2");
+  bench.upload("g3", asked[2]);
+  EXPECT_TRUE(bench.none<StartPlan>());
+  for (const Answer& answer : bench.take<Answer>()) {
+    EXPECT_NE(answer.client, "g1");
+    EXPECT_EQ(answer.reply.outcome.error().code, Code::kOverloaded);
+    EXPECT_EQ(answer.reply.outcome.error().retry_after_ms, options.retry_after_ms);
+  }
+  EXPECT_EQ(bench.core().stats(bench.now_ms).candidates_queued, queued);
+  EXPECT_EQ(bench.core().stats(bench.now_ms).flights_open, 1);
+  EXPECT_EQ(bench.core().stats(bench.now_ms).overloaded, 2);
+}
+
+TEST(CoreRequest, AProgramWhoseKernelsAreCachedIsAnsweredHoweverManyCandidatesWait) {
+  CoreOptions options;
+  options.max_candidates_queued = 3;
+  CoreBench bench(options);
+  bench.report("w");
+  const CompileRequest request = bench.ask("c", 2, "cached");
+  bench.miss(bench.key("cached"));
+  bench.upload("c", request);
+  bench.start({planned_kernel("k", 10)}, Mode::kMaxAutotune, "g", "d");
+  PlannedKernel kernel = planned_kernel("known", 1);
+  kernel.cached = ProgramKernel{};
+  kernel.cached->key = kernel.key;
+  bench.plan({kernel}, Mode::kMaxAutotune, "cached");
+  bench.store_all();
+  const Answer answer = bench.one<Answer>();
+  EXPECT_EQ(answer.client, "c");
+  EXPECT_TRUE(answer.reply.outcome.has_value());
 }
 
 TEST(CoreRequest, TargetWithoutAnInstructionSetIsRefused) {
