@@ -42,6 +42,14 @@ const std::vector<NamedBug>& all_bugs() {
       in_core("ChooseTooEarly", PlantedBug::kChooseTooEarly),
       in_core("SlowestWay", PlantedBug::kSlowestWay),
       in_core("CountKernelsOnce", PlantedBug::kCountKernelsOnce),
+      in_core("BoundOnlyOnMiss", PlantedBug::kBoundOnlyOnMiss),
+      in_core("NoShareBound", PlantedBug::kNoShareBound),
+      in_core("CallItStored", PlantedBug::kCallItStored),
+      in_core("ForgetQueued", PlantedBug::kForgetQueued),
+      in_core("UncountedDetached", PlantedBug::kUncountedDetached),
+      in_core("QueueWithoutBound", PlantedBug::kQueueWithoutBound),
+      in_core("BlameEveryone", PlantedBug::kBlameEveryone),
+      in_core("RaceAgain", PlantedBug::kRaceAgain),
       in_core("ForgiveFinals", PlantedBug::kForgiveFinals),
       in_core("ForgetHealth", PlantedBug::kForgetHealth),
       in_world("AcceptStale", Planted::kAcceptStale),
@@ -54,6 +62,7 @@ const std::vector<NamedBug>& all_bugs() {
       in_world("QueueUnstored", Planted::kQueueUnstored),
       in_world("ForgetFlights", Planted::kForgetFlights),
       in_world("TrustWallClock", Planted::kTrustWallClock),
+      in_world("EvictKernels", Planted::kEvictKernels),
   };
   return bugs;
 }

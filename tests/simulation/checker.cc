@@ -31,6 +31,9 @@ void Checker::fail(int invariant, const std::string& what) {
 void Checker::life_begins(const Store& store) {
   fleet_.life_begins();
   fairness_.life_begins();
+  bounds_.life_begins();
+  reasons_.life_begins(now_ms_);
+  finals_.life_begins();
   last_lease_of_earlier_lives_ = last_lease_;
   open_.clear();
   workers_.clear();
@@ -57,6 +60,20 @@ void Checker::life_begins(const Store& store) {
     winners_.insert(key);
     won_[key].insert(kernel.kernel.schedule);
   }
+  check_stored(store);
+}
+
+// What a life finds is answered as it is, so every kernel of it must be there too.
+void Checker::check_stored(const Store& store) {
+  for (const auto& [key, json] : store.programs) {
+    const auto program = program_from_json(json);
+    if (!program) return fail(5, "a program in the store cannot be read");
+    for (const ProgramKernel& kernel : program->kernels) {
+      const auto found = store.kernels.find(kernel.key);
+      if (found == store.kernels.end() || found->second.kernel.blob != kernel.blob)
+        return fail(5, "a program is in the store whose kernel is not");
+    }
+  }
 }
 
 void Checker::fail_if(int invariant, const std::optional<std::string>& what) {
@@ -65,13 +82,13 @@ void Checker::fail_if(int invariant, const std::optional<std::string>& what) {
 
 void Checker::record_lost(const TuningRecord& record) {
   finished_.erase({record.kernel_key, record.schedule.to_string()});
+  finals_.lost(record);
 }
 
 // ---- Events ----
 
 void Checker::saw(const Event& event) {
   if (!owed_.empty()) fail(1, "a result of an earlier life is not acknowledged");
-  if (std::ssize(open_) > options_.max_open_requests) fail(4, "more open requests than the bound");
   saw_for_watches(event);
   if (const auto* e = std::get_if<RequestReceived>(&event)) saw_request(*e);
   if (const auto* e = std::get_if<RequestCancelled>(&event)) open_.erase({e->client, e->request});
@@ -108,14 +125,27 @@ void Checker::saw(const Event& event) {
   }
   if (const auto* e = std::get_if<WorkerGone>(&event)) {
     workers_.erase(e->worker);
-    std::erase_if(leases_, [&](const auto& lease) { return lease.second.worker == e->worker; });
+    std::erase_if(leases_, [&](const auto& lease) {
+      if (lease.second.worker == e->worker) trouble(lease.second);
+      return lease.second.worker == e->worker;
+    });
   }
   if (const auto* e = std::get_if<RecordsStored>(&event))
-    for (const ResultAck& ack : e->acks) durable_.emplace(ack.lease, ack.index);
+    for (const ResultAck& ack : e->acks) {
+      durable_.emplace(ack.lease, ack.index);
+      finals_.durable(ack);
+    }
+}
+
+void Checker::trouble(const KnownLease& lease) {
+  for (const auto& [index, schedule] : lease.outstanding)
+    reasons_.troubled(lease.kernel, schedule.to_string());
 }
 
 void Checker::saw_for_watches(const Event& event) {
   fleet_.saw(now_ms_, event);
+  bounds_.saw(event);
+  reasons_.saw(now_ms_, event);
   if (const auto* e = std::get_if<RequestReceived>(&event)) fairness_.asked(*e);
   if (const auto* e = std::get_if<RequestCancelled>(&event)) fairness_.ended(e->client, e->request);
   if (const auto* e = std::get_if<ClientGone>(&event)) fairness_.gone(e->client);
@@ -127,12 +157,11 @@ void Checker::saw(const Stats& stats) {
   if (stats.requests_open != std::ssize(open_))
     fail(2, fmt::format("{} requests are open, and the core says {}", open_.size(),
                         stats.requests_open));
-  if (stats.requests_open > options_.max_open_requests)
-    fail(4, "more open requests than the bound");
-  // One program may be planned while there is still room.
-  constexpr int64_t kLargestProgram = 256;
-  if (stats.candidates_queued > options_.max_candidates_queued + kLargestProgram)
-    fail(4, fmt::format("{} candidates are queued", stats.candidates_queued));
+  fail_if(4, bounds_.saw(stats));
+}
+
+void Checker::saw_queue(int64_t before, int64_t after) {
+  fail_if(4, bounds_.made_candidates(before, after));
 }
 
 void Checker::saw_request(const RequestReceived& event) {
@@ -143,6 +172,8 @@ void Checker::saw_request(const RequestReceived& event) {
 
 void Checker::saw(const Action& action) {
   if (const auto* a = std::get_if<Answer>(&action)) saw_answer(*a);
+  if (const auto* a = std::get_if<AskForGraph>(&action))
+    reasons_.asked_for_graph(a->client, a->request);
   if (const auto* a = std::get_if<SendOrders>(&action)) saw_orders(*a);
   if (const auto* a = std::get_if<StoreRecords>(&action)) saw_records(*a);
   if (const auto* a = std::get_if<StoreKernel>(&action)) saw_winner(*a);
@@ -152,6 +183,7 @@ void Checker::saw(const Action& action) {
     for (const ProgramKernel& kernel : a->program.kernels)
       if (kernels_unstored_.contains(kernel.key) && !winners_.contains(kernel.key))
         fail(5, "a program is stored whose kernel is not");
+  bounds_.saw(action);
 }
 
 void Checker::saw_answer(const Answer& answer) {
@@ -163,7 +195,8 @@ void Checker::saw_answer(const Answer& answer) {
   open_.erase(open);
   fairness_.ended(answer.client, answer.reply.request);
   const TrueProgram& truth = truth_.by_graph(request.graph);
-  if (!answer.reply.outcome) return check_failure(truth, request, answer.reply.outcome.error());
+  if (!answer.reply.outcome)
+    return check_failure(answer.client, request, answer.reply.outcome.error());
   const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
   if (*answer.reply.outcome == CacheOutcome::kQueued) {
     if (!request.detach) return fail(2, "a client that waits is told that its program is queued");
@@ -219,10 +252,23 @@ std::optional<double> Checker::slowest_time(const TrueWay& way, const Program& l
   return us;
 }
 
-// A program fails for a kernel without survivors only when every way needs such a one.
-void Checker::check_failure(const TrueProgram& truth, const CompileRequest& request,
+void Checker::check_refusal(const ClientId& client, const CompileRequest& request,
                             const Error& error) {
+  const bool of_requests = error.message.find("requests are waiting") != std::string::npos;
+  const bool of_queue = error.message.find("are queued already") != std::string::npos;
+  if ((of_requests && !bounds_.may_refuse(client, request.request)) ||
+      (of_queue && !bounds_.may_refuse_detached()))
+    fail(2, fmt::format("{} is refused though there is room: {}", client, error.message));
+}
+
+// A program fails for a reason, and for a kernel without survivors only when every way needs such a
+// one.
+void Checker::check_failure(const ClientId& client, const CompileRequest& request,
+                            const Error& error) {
+  check_refusal(client, request, error);
+  fail_if(2, reasons_.refused(now_ms_, client, request, error));
   if (error.message.find("survived") == std::string::npos) return;
+  const TrueProgram& truth = truth_.by_graph(request.graph);
   for (const TrueWay& way : truth.ways) {
     if (request.mode == Mode::kDefault && &way != &truth.ways.front()) return;
     if (std::ranges::all_of(way.kernels, [&](int kernel) {
@@ -237,6 +283,9 @@ void Checker::saw_program(const Digest& key, CacheOutcome outcome, const Answer&
     if (!programs_found_.contains(key)) fail(5, "a hit that the store does not have");
     return;
   }
+  if (answer.reply.memory_only == programs_stored_.contains(key))
+    fail(5, answer.reply.memory_only ? "a stored program is called one that only memory has"
+                                     : "a program that only memory has is not called so");
   if (programs_settled_.contains(key)) return;
   const auto program = program_from_json(answer.reply.program_json);
   const bool unstored =
@@ -260,7 +309,9 @@ bool Checker::may_lack_a_way(const Program& program) const {
 void Checker::saw_orders(const SendOrders& orders) {
   const std::set<uint64_t> held(orders.orders.leases.begin(), orders.orders.leases.end());
   std::erase_if(leases_, [&](const auto& entry) {
-    return entry.second.worker == orders.worker && !held.contains(entry.first);
+    const bool ended = entry.second.worker == orders.worker && !held.contains(entry.first);
+    if (ended) trouble(entry.second);
+    return ended;
   });
   if (std::ssize(held) > workers_[orders.worker].slots) fail(4, "more leases than slots");
   fail_if(7, fleet_.ordered(orders));
@@ -295,6 +346,8 @@ void Checker::saw_job(const WorkerId& worker, const Job& job) {
         candidate.binary != Truth::binary(job.kernel_key, candidate.schedule))
       fail(1, "a final with the wrong binary");
   }
+  fail_if(3, finals_.again(job));
+  finals_.leased(job);
   leases_.emplace(job.lease, std::move(lease));
 }
 
@@ -327,7 +380,11 @@ void Checker::saw_records(const StoreRecords& store) {
     const TuningRecord& record = store.records.at(i);
     check_record(record);
     fail_if(8, fleet_.recorded(record));
-    if (!is_terminal(record.verdict)) troubled_.insert(record.kernel_key);
+    finals_.recorded(ack, record);
+    if (!is_terminal(record.verdict)) {
+      troubled_.insert(record.kernel_key);
+      reasons_.troubled(record.kernel_key, record.schedule.to_string());
+    }
     if (!is_terminal(record.verdict)) continue;
     if (record.verdict != Verdict::kOk || lease->second.kind == Job::Kind::kScreen)
       finished_[{record.kernel_key, record.schedule.to_string()}] = record.verdict;
@@ -378,8 +435,7 @@ void Checker::saw_end(const EndFlight& end) {
   const bool was_stored = flights_stored_.erase(key) > 0;
   if (end.outcome && was_stored && !programs_stored_.contains(key))
     fail(6, "a queued program is forgotten and not stored");
-  if (!end.outcome && end.outcome.error().code == Code::kUnavailable)
-    fail(6, "a queued program fails for a worker that is away");
+  if (!end.outcome) fail_if(6, reasons_.failed(flight, end.outcome.error()));
   if (!end.outcome) promised_.erase(key);
 }
 

@@ -8,8 +8,11 @@
 #include <set>
 #include <string>
 
+#include "tests/simulation/bounds_watch.h"
 #include "tests/simulation/fairness_watch.h"
+#include "tests/simulation/finals_watch.h"
 #include "tests/simulation/fleet_watch.h"
+#include "tests/simulation/reason_watch.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/store.h"
 #include "tests/simulation/truth.h"
@@ -23,12 +26,16 @@ class Checker {
         scenario_(scenario),
         options_(options),
         fleet_(options),
-        fairness_(options) {}
+        fairness_(options),
+        bounds_(options),
+        reasons_(truth, scenario, options) {}
 
   // A coordinator starts; what is in the store is what it may know.
   void life_begins(const Store& store);
   void at(int64_t now_ms) { now_ms_ = now_ms; }  // of what it sees next
   void saw(const Stats& stats);                  // now and then
+  // A step that may have queued candidates: how many waited before it, and after.
+  void saw_queue(int64_t before, int64_t after);
   void saw(const Event& event);
   void saw(const Action& action);
   // A record that the full disk kept out of the store may be measured again.
@@ -70,7 +77,10 @@ class Checker {
   void check_record(const TuningRecord& record);
   void saw_choice(const Program& program);
   bool may_lack_a_way(const Program& program) const;
-  void check_failure(const TrueProgram& truth, const CompileRequest& request, const Error& error);
+  void check_stored(const Store& store);
+  void check_failure(const ClientId& client, const CompileRequest& request, const Error& error);
+  void check_refusal(const ClientId& client, const CompileRequest& request, const Error& error);
+  void trouble(const KnownLease& lease);
   std::optional<double> slowest_time(const TrueWay& way, const Program& like) const;
   bool set_aside(const StoreKernel& store) const;
 
@@ -85,6 +95,9 @@ class Checker {
   std::set<ResultId> fenced_;
   FleetWatch fleet_;
   FairnessWatch fairness_;
+  BoundsWatch bounds_;
+  ReasonWatch reasons_;
+  FinalsWatch finals_;
 
   // Of this life of the coordinator:
   std::map<RequestId, CompileRequest> open_;                // accepted and not answered

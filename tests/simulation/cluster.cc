@@ -19,7 +19,7 @@ Cluster::Cluster(uint64_t seed, Bug bug, bool trace)
       trace_(trace),
       scenario_(random_),
       truth_(random_, scenario_),
-      options_(make_options()),
+      options_(make_options(seed)),
       checker_(truth_, scenario_, options_),
       faults_end_ms_(kFaultsMs) {
   planted_bug = bug.core;
@@ -48,7 +48,23 @@ Cluster::~Cluster() {
   planted_bug = PlantedBug::kNone;
 }
 
-CoreOptions Cluster::make_options() {
+// Bounds that some clusters have; by numbers of their own, so that others are as they were.
+void Cluster::set_bounds(uint64_t seed, CoreOptions& options) const {
+  Random random(seed ^ 0x626f756e6473);
+  if (scenario_.crowded()) {
+    if (!random.chance(0.5)) return;
+    options.max_candidates_queued = random.between(8, 40);
+    options.max_detached_running = 1;  // else most are begun only to be put off, ever longer
+    return;
+  }
+  if (random.chance(0.2)) options.max_graph_bytes_kept = random.between(6, 18);
+  if (random.chance(0.3)) options.max_detached_running = 1;
+  // A place that is taken for a target which no worker ever has is not given back.
+  if (options.max_waiting_for_worker_ms == 0 && random.chance(0.3))
+    options.max_detached = static_cast<int>(random.between(1, 2));
+}
+
+CoreOptions Cluster::make_options(uint64_t seed) {
   CoreOptions options;
   options.batch_size = static_cast<int>(random_.between(1, 4));
   options.policy.finalists = static_cast<int>(random_.between(1, 4));
@@ -63,12 +79,14 @@ CoreOptions Cluster::make_options() {
   if (scenario_.crowded()) {
     options.batch_size = options.max_batch = 1;
     options.warm_up_turn = 3;
+    set_bounds(seed, options);
     return options;
   }
   if (random_.chance(0.1)) options.max_candidates_queued = random_.between(1, 20);
   if (random_.chance(0.3)) options.max_open_requests = static_cast<int>(random_.between(1, 5));
   if (random_.chance(0.3)) options.max_open_requests_a_client = 1;
   if (random_.chance(0.3)) options.max_waiting_for_worker_ms = 2'000;
+  set_bounds(seed, options);
   return options;
 }
 
@@ -133,6 +151,7 @@ void Cluster::start_coordinator() {
     options_.first_lease =
         static_cast<uint64_t>(1'700'000'000'000'000 + now_ms_ * 1'000 + clock_offset_us_);
   core_ = std::make_unique<Core>(options_);
+  checker_.at(now_ms_);
   checker_.life_begins(store_);
   note(fmt::format("coordinator starts, life {}", life_));
   if (planted_ == Planted::kForgetFlights) return;
@@ -147,6 +166,8 @@ void Cluster::evict() {
     store_.programs.clear();
     std::erase_if(store_.kernels, [&](const auto&) { return random_.chance(0.5); });
   }
+  if (planted_ == Planted::kEvictKernels)
+    std::erase_if(store_.kernels, [&](const auto&) { return random_.chance(0.5); });
 }
 
 void Cluster::crash_coordinator() {
@@ -205,6 +226,8 @@ void Cluster::step(Event event) {
 void Cluster::feed(Event event) {
   ++outcome_.steps;
   const bool dies = faults() && random_.chance(death_);
+  const bool makes_candidates = std::holds_alternative<PlanFinished>(event);
+  const int64_t queued = makes_candidates ? core_->stats(now_ms_).candidates_queued : 0;
   for (Action& action : core_->step(now_ms_, std::move(event))) {
     checker_.saw(action);
     // At any step, and between any two things that it was about to do.
@@ -214,6 +237,7 @@ void Cluster::feed(Event event) {
     act(std::move(action));
   }
   if (dies) return crash_coordinator();
+  if (makes_candidates) checker_.saw_queue(queued, core_->stats(now_ms_).candidates_queued);
   if (checker_.violation()) note(*checker_.violation());
 }
 

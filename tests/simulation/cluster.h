@@ -33,6 +33,7 @@ enum class Planted : uint8_t {
                     // queued
   kForgetFlights,   // a restarted coordinator does not hear of the detached flights
   kTrustWallClock,  // lease ids begin at the wall clock, which may be set back
+  kEvictKernels,    // the cache is trimmed of kernels that its programs need
 };
 
 // At most one of both: in the world, or in the core (of this thread, while the cluster lives).
@@ -93,7 +94,8 @@ class Cluster : public Network {
   void accept_stale(Event& event) const;
   void evict();
   bool all_quiet() const;
-  CoreOptions make_options();
+  CoreOptions make_options(uint64_t seed);
+  void set_bounds(uint64_t seed, CoreOptions& options) const;
   void note(const std::string& text);
 
   Random random_;

@@ -1,0 +1,101 @@
+#include "tests/simulation/bounds_watch.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace kiln::simulation {
+
+void BoundsWatch::life_begins() {
+  open_.clear();
+  out_.clear();
+  detached_.clear();
+  storing_.clear();
+  recovered_ = 0;
+}
+
+Digest BoundsWatch::key_of(const DetachedFlight& flight) const {
+  return program_key(flight.graph, flight.target, flight.mode, options_.codegen);
+}
+
+void BoundsWatch::came_back(const Digest& program) {
+  const auto found = out_.find(program);
+  if (found != out_.end() && --found->second <= 0) out_.erase(found);
+}
+
+void BoundsWatch::saw(const Event& event) {
+  if (const auto* e = std::get_if<RequestReceived>(&event)) {
+    const CompileRequest& r = e->request;
+    open_.try_emplace({e->client, r.request},
+                      Open{program_key(r.graph, r.target, r.mode, options_.codegen),
+                           e->user.empty() ? e->client : "user " + e->user});
+  }
+  if (const auto* e = std::get_if<RequestCancelled>(&event)) end({e->client, e->request});
+  if (const auto* e = std::get_if<ClientGone>(&event))
+    std::erase_if(open_, [&](const auto& entry) { return entry.first.first == e->client; });
+  if (const auto* e = std::get_if<ProgramLookedUp>(&event)) came_back(e->key);
+  if (const auto* e = std::get_if<PlanFinished>(&event)) came_back(e->key);
+  if (const auto* e = std::get_if<ProgramStored>(&event)) came_back(e->key);
+  if (const auto* e = std::get_if<FlightStored>(&event)) {
+    came_back(e->key);
+    storing_.erase(e->key);
+    if (e->status) detached_.insert(e->key);
+  }
+  if (const auto* e = std::get_if<FlightRecovered>(&event); e != nullptr && !e->failure) {
+    detached_.insert(key_of(e->flight));
+    ++recovered_;
+  }
+}
+
+void BoundsWatch::saw(const Action& action) {
+  if (const auto* a = std::get_if<Answer>(&action)) end({a->client, a->reply.request});
+  if (const auto* a = std::get_if<LookUpProgram>(&action)) went_out(a->key);
+  if (const auto* a = std::get_if<StartPlan>(&action)) went_out(a->key);
+  if (const auto* a = std::get_if<StoreProgram>(&action)) went_out(a->program.key);
+  if (const auto* a = std::get_if<StoreFlight>(&action)) {
+    went_out(a->key);
+    storing_.insert(a->key);
+  }
+  if (const auto* a = std::get_if<EndFlight>(&action)) detached_.erase(key_of(a->flight));
+}
+
+std::map<ShareId, int> BoundsWatch::of_share() const {
+  std::map<ShareId, int> counts;
+  for (const auto& [id, open] : open_) ++counts[open.share];
+  return counts;
+}
+
+std::optional<std::string> BoundsWatch::saw(const Stats& stats) const {
+  if (std::ssize(open_) > options_.max_open_requests) return "more open requests than the bound";
+  for (const auto& [share, count] : of_share())
+    if (count > options_.max_open_requests_a_client)
+      return fmt::format("{} has {} open requests", share, count);
+  const auto places = static_cast<size_t>(options_.max_detached);
+  if (detached_.size() > std::max(places, recovered_))
+    return fmt::format("{} programs are queued", detached_.size());
+  // Flights that nobody waits for, and nothing that was asked for them is still on its way.
+  std::set<Digest> known;
+  for (const auto& [id, open] : open_) known.insert(open.program);
+  for (const auto& [program, count] : out_) known.insert(program);
+  if (const auto left = stats.flights_open - std::ssize(known);
+      left > options_.max_detached_running)
+    return fmt::format("{} flights go on that nobody waits for", left);
+  return std::nullopt;
+}
+
+std::optional<std::string> BoundsWatch::made_candidates(int64_t before, int64_t after) const {
+  if (before < options_.max_candidates_queued || after <= before) return std::nullopt;
+  return fmt::format("{} candidates are queued, and then {}", before, after);
+}
+
+bool BoundsWatch::may_refuse(const ClientId& client, uint64_t request) const {
+  const auto counts = of_share();
+  return std::ssize(open_) > options_.max_open_requests ||
+         counts.at(open_.at({client, request}).share) > options_.max_open_requests_a_client;
+}
+
+bool BoundsWatch::may_refuse_detached() const {
+  return std::ssize(detached_) + std::ssize(storing_) >= options_.max_detached;
+}
+
+}  // namespace kiln::simulation

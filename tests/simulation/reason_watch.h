@@ -1,0 +1,59 @@
+// ReasonWatch: whether who is refused a program is told a reason that is true of the world: of the
+// program, of its candidates, of the workers, of what the client itself sent (invariant 2, and for
+// queued programs 6). Bounds are BoundsWatch's. Knows nothing of how the core decides.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "coordinator/core/core.h"
+#include "tests/simulation/scenario.h"
+#include "tests/simulation/truth.h"
+
+namespace kiln::simulation {
+
+class ReasonWatch {
+ public:
+  ReasonWatch(const Truth& truth, const Scenario& scenario, const CoreOptions& options)
+      : truth_(truth), scenario_(scenario), options_(options) {}
+
+  void life_begins(int64_t now_ms);
+  void saw(int64_t now_ms, const Event& event);
+  void asked_for_graph(const ClientId& client, uint64_t request) { ++asks_[{client, request}]; }
+  // A lease of it ended without a result, or its result says nothing of the candidate itself.
+  void troubled(const Digest& kernel, const std::string& schedule) {
+    troubled_.emplace(kernel, schedule);
+  }
+  // What is wrong with the reason, if anything.
+  std::optional<std::string> refused(int64_t now_ms, const ClientId& client,
+                                     const CompileRequest& request, const Error& error) const;
+  std::optional<std::string> failed(const DetachedFlight& flight, const Error& error) const;
+
+ private:
+  using RequestId = std::pair<ClientId, uint64_t>;
+  struct Known {
+    Target target;
+    int64_t seen_ms = 0;
+    bool failed = false, drains = false;  // as any of its reports says: they come out of order
+  };
+  bool no_way_survives(const TrueProgram& program, const Target& target, Mode mode) const;
+  bool certainly_serves(int64_t now_ms, const Target& target) const;
+  bool lacks_reason(int64_t now_ms, const RequestId& id, const CompileRequest& request,
+                    const Error& error) const;
+
+  const Truth& truth_;
+  const Scenario& scenario_;
+  const CoreOptions& options_;
+  // Of this life of the coordinator:
+  int64_t began_ms_ = 0;
+  std::map<WorkerId, Known> workers_;
+  std::set<std::string> targets_seen_;
+  std::set<RequestId> sent_garbage_;
+  std::map<RequestId, int> asks_;
+  std::set<Digest> unstored_;  // programs whose graphs the store did not take
+  std::set<std::pair<Digest, std::string>> troubled_;
+};
+
+}  // namespace kiln::simulation
