@@ -64,7 +64,8 @@ struct CoreOptions {
   int64_t lease_timeout_ms = 30'000;          // without progress
   int64_t worker_timeout_ms = 10'000;         // without a report
   // 0: a target nobody has fails at once. But the workers of an earlier life need a moment to
-  // report: for the first worker_timeout_ms of this one, a target that was not seen yet may come.
+  // connect and report: so long into this one, a target that was not seen yet may come.
+  int64_t fleet_returns_ms = 3'000;
   int64_t max_waiting_for_worker_ms = 0;
   int64_t worker_grace_ms = 30'000;  // a target whose workers all went away since
   int64_t graph_timeout_ms = 5'000;  // then another waiting client is asked for the graph
@@ -171,10 +172,10 @@ struct FlightRecovered {
 // An operator has seen why detached flights failed: they are told about no more.
 struct ForgetFailures {};
 struct Tick {};  // about every 100 ms
-using Event = std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp,
-                           PlanFinished, ReportReceived, WorkerGone, DrainRequested, KernelStored,
-                           ProgramStored, RecordsStored, FlightStored, FlightRecovered,
-                           ForgetFailures, Tick>;
+using Event =
+    std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp, PlanFinished,
+                 ReportReceived, WorkerGone, DrainRequested, KernelStored, ProgramStored,
+                 RecordsStored, FlightStored, FlightRecovered, ForgetFailures, Tick>;
 
 // ---- What to do ----
 // Each look-up, plan and store is answered by its event exactly once, with an error if need be.

@@ -9,7 +9,7 @@ constexpr int kLooksATime = 64;         // at flights that wait, for one that ma
 constexpr int kMaxFailures = 1'000;     // remembered, here and by the store
 constexpr size_t kNamedInStats = 100;   // flights; the rest is only counted
 constexpr int64_t kTryAgainMs = 5'000;  // twice as long after each attempt, up to
-constexpr int64_t kTryAgainMostMs = 300'000;
+constexpr int64_t kTryAgainMostMs = 60'000;
 
 // It says nothing about the program: a worker, the store or room was missing.
 bool may_pass(const Error& error) {

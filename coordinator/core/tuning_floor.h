@@ -41,7 +41,7 @@ class TuningFloor {
   TuningFloor(const TuningFloor&) = delete;
 
   // ---- for RequestDesk ----
-  void life_begins(int64_t now_ms) { fleet_due_ms_ = now_ms + options_.worker_timeout_ms; }
+  void life_begins(int64_t now_ms) { fleet_due_ms_ = now_ms + options_.fleet_returns_ms; }
   Target resolve(const Target& target) const { return workers_.resolve(target); }
   // Some worker for `target` has reported in this life, or it is waited for however long.
   bool expects(const Target& target) const {

@@ -135,7 +135,7 @@ TEST_F(ServiceTest, AGraphThatNoKernelCoversIsUnsupported) {
 TEST_F(ServiceTest, ATargetNobodyHasFailsAtOnceAndNamesThoseThereAre) {
   service_.reset();
   ServiceOptions options;
-  options.core.worker_timeout_ms = 1'000;
+  options.core.fleet_returns_ms = 1'000;
   start(std::move(options));
   const FakeWorker worker(endpoint(), tally_);
   TestClient client(endpoint());

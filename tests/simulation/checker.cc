@@ -381,13 +381,20 @@ void Checker::saw_records(const StoreRecords& store) {
     check_record(record);
     fail_if(8, fleet_.recorded(record));
     finals_.recorded(ack, record);
+    const CandidateId candidate = {record.kernel_key, record.schedule.to_string()};
+    if (lease->second.kind == Job::Kind::kFinal) {
+      if (is_terminal(record.verdict))
+        failed_in_final_.erase(candidate);
+      else
+        failed_in_final_.insert(candidate);
+    }
     if (!is_terminal(record.verdict)) {
       troubled_.insert(record.kernel_key);
       reasons_.troubled(record.kernel_key, record.schedule.to_string());
     }
     if (!is_terminal(record.verdict)) continue;
     if (record.verdict != Verdict::kOk || lease->second.kind == Job::Kind::kScreen)
-      finished_[{record.kernel_key, record.schedule.to_string()}] = record.verdict;
+      finished_[candidate] = record.verdict;
     // Nobody else's result of it counts any more; a twin may be older, or newer, than the lease.
     for (auto& [id, other] : leases_)
       if (other.kernel == record.kernel_key) other.outstanding.erase(ack.index);
@@ -421,7 +428,10 @@ void Checker::saw_winner(const StoreKernel& store) {
   if (store.kernel.report.best_us == 0 || set_aside(store)) return;  // default mode
   if (scenario_.drifting()) return;
   for (const TrueCandidate& other : kernel.candidates) {
-    const auto known = finished_.find({key, other.schedule.to_string()});
+    const CandidateId candidate = {key, other.schedule.to_string()};
+    const auto known = finished_.find(candidate);
+    // Finals that are given up pass over who never ended one.
+    if (failed_in_final_.contains(candidate)) continue;
     if (known != finished_.end() && known->second == Verdict::kOk &&
         winner->us > other.us * kWinnerSlack)
       fail(1, fmt::format("{} us wins over {} us", winner->us, other.us));

@@ -92,7 +92,7 @@ bool ReasonWatch::lacks_reason(int64_t now_ms, const RequestId& id, const Compil
       if (says(error, "graphs are kept"))
         return options_.max_graph_bytes_kept == usual.max_graph_bytes_kept;
       if (says(error, "has reported yet"))
-        return now_ms - began_ms_ >= options_.worker_timeout_ms + kTickMs ||
+        return now_ms - began_ms_ >= options_.fleet_returns_ms + kTickMs ||
                targets_seen_.contains(request.target.isa);
       return !says(error, "requests are waiting") && !says(error, "are queued already");
     case Code::kUnavailable:

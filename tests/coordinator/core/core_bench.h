@@ -60,7 +60,7 @@ class CoreBench {
   // A life that is no longer young: who has not reported by now is not coming back.
   void fleet_is_back() {
     step(Tick{});
-    now_ms += options_.worker_timeout_ms;
+    now_ms += options_.fleet_returns_ms;
   }
 
   // Takes the actions of one kind out of `done`.

@@ -234,7 +234,7 @@ TEST(CoreRequest, TargetThatNoWorkerHasReportedYetIsWaitedForWhileTheCoordinator
   bench.step(Tick{});
   bench.start({planned_kernel("k", 1)});
   EXPECT_TRUE(bench.none<Answer>());
-  bench.tick(3'000);
+  bench.tick(2'000);
   EXPECT_TRUE(bench.none<Answer>());
   EXPECT_FALSE(bench.none<SendProgress>());
   bench.report("w");
@@ -250,7 +250,7 @@ TEST(CoreRequest, TargetThatNoWorkerHasFailsOnceTheFleetHadTimeToComeBack) {
   CoreBench bench(options);
   bench.step(Tick{});
   bench.start({planned_kernel("k", 1)});
-  bench.tick(options.worker_timeout_ms - 1);
+  bench.tick(options.fleet_returns_ms - 1);
   EXPECT_TRUE(bench.none<Answer>());
   bench.tick(1);
   const Error error = bench.one<Answer>().reply.outcome.error();
