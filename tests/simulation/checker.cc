@@ -118,6 +118,7 @@ void Checker::saw(const Event& event) {
     workers_[e->worker] = e->report;
     for (const CandidateResult& result : e->report.results) {
       reported_.emplace(result.lease, result.epoch, result.index);
+      saw_final(result);
       if (result.lease > last_lease_of_earlier_lives_) continue;
       owed_.emplace(result.lease, result.index);
       if (is_terminal(result.verdict)) fenced_.emplace(result.lease, result.index);
@@ -365,6 +366,19 @@ void Checker::check_hedge(const KnownLease& lease, const CandidateJob& candidate
   if (others > 1) fail(1, fmt::format("{} is leased three times", candidate.schedule.to_string()));
 }
 
+// Who fails in a final himself, and has ended none since.
+void Checker::saw_final(const CandidateResult& result) {
+  const auto lease = leases_.find(result.lease);
+  if (lease == leases_.end() || lease->second.kind != Job::Kind::kFinal) return;
+  const auto raced = lease->second.outstanding.find(result.index);
+  if (raced == lease->second.outstanding.end()) return;
+  const CandidateId candidate = {lease->second.kernel, raced->second.to_string()};
+  if (result.verdict == Verdict::kOk)
+    failed_in_final_.erase(candidate);
+  else
+    failed_in_final_.insert(candidate);
+}
+
 void Checker::saw_records(const StoreRecords& store) {
   for (size_t i = 0; i < store.acks.size(); ++i) {
     const ResultAck& ack = store.acks[i];
@@ -382,12 +396,6 @@ void Checker::saw_records(const StoreRecords& store) {
     fail_if(8, fleet_.recorded(record));
     finals_.recorded(ack, record);
     const CandidateId candidate = {record.kernel_key, record.schedule.to_string()};
-    if (lease->second.kind == Job::Kind::kFinal) {
-      if (is_terminal(record.verdict))
-        failed_in_final_.erase(candidate);
-      else
-        failed_in_final_.insert(candidate);
-    }
     if (!is_terminal(record.verdict)) {
       troubled_.insert(record.kernel_key);
       reasons_.troubled(record.kernel_key, record.schedule.to_string());

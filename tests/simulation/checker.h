@@ -66,6 +66,7 @@ class Checker {
   void fail_if(int invariant, const std::optional<std::string>& what);
   void saw_for_watches(const Event& event);
   void saw_request(const RequestReceived& event);
+  void saw_final(const CandidateResult& result);
   void saw_answer(const Answer& answer);
   void saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer);
   void saw_orders(const SendOrders& orders);
@@ -107,7 +108,7 @@ class Checker {
   std::set<std::tuple<uint64_t, uint64_t, int>> reported_;  // lease, epoch, index a worker sent
   std::set<ResultId> accepted_, durable_;
   std::map<CandidateId, Verdict> finished_;      // screened, or rejected for good
-  std::set<CandidateId> failed_in_final_;        // in the last one that said anything of it
+  std::set<CandidateId> failed_in_final_;        // in the last one that said anything
   std::set<Digest> winners_;                     // stored, or being stored
   std::map<Digest, std::set<std::string>> won_;  // schedules, also of those that were not stored
   std::set<Digest> troubled_;  // kernels of which a candidate failed for a while since they won
