@@ -180,8 +180,12 @@ void RequestDesk::kernel_settled(int64_t now_ms, ProgramFlight& flight, const Ke
   const Digest key = kernel.key();
   if (kernel.stage() == KernelFlight::Stage::kFailed) {
     flight.failed.push_back(key);
-    if (!has_way_without(flight.failed, flight.program, flight.alternatives))
-      return fail_flight(now_ms, flight, kernel.error(), out);
+    if (!has_way_without(flight.failed, flight.program, flight.alternatives)) {
+      Error error = kernel.error();
+      // Not for good, however this one failed: the other way may do.
+      if (flight.some_way_untried) error.code = Code::kUnavailable;
+      return fail_flight(now_ms, flight, error, out);
+    }
     if (failure_class(kernel.error().code) == FailureClass::kTransient)
       flight.some_way_untried = true;
   } else {

@@ -23,6 +23,8 @@ void ReasonWatch::life_begins(int64_t now_ms) {
   sent_garbage_.clear();
   asks_.clear();
   unstored_.clear();
+  asked_.clear();
+  unserved_.clear();
   troubled_.clear();
 }
 
@@ -45,6 +47,13 @@ void ReasonWatch::saw(int64_t now_ms, const Event& event) {
       found->second.drains = true;
   if (const auto* e = std::get_if<FlightStored>(&event); e != nullptr && !e->status)
     unstored_.insert(e->key);
+  if (const auto* e = std::get_if<RequestReceived>(&event)) {
+    const CompileRequest& request = e->request;
+    asked_.emplace(program_key(request.graph, request.target, request.mode, options_.codegen),
+                   request.target);
+  }
+  for (const auto& [program, target] : asked_)
+    if (!certainly_serves(now_ms, target)) unserved_.insert(program);
 }
 
 // Each way to cut it needs a kernel of which every candidate is bad, or had bad luck.
@@ -107,6 +116,11 @@ bool ReasonWatch::lacks_reason(int64_t now_ms, const RequestId& id, const Compil
     case Code::kPermissionDenied:
       return true;
   }
+  // Of several ways some may have had bad candidates and others, at some time, no worker.
+  if (error.code == Code::kUnavailable && program.ways.size() > 1 &&
+      unserved_.contains(
+          program_key(request.graph, request.target, request.mode, options_.codegen)))
+    return false;
   return !no_way_survives(program, request.target, request.mode);
 }
 

@@ -52,7 +52,9 @@ class ReasonWatch {
   std::set<std::string> targets_seen_;
   std::set<RequestId> sent_garbage_;
   std::map<RequestId, int> asks_;
-  std::set<Digest> unstored_;  // programs whose graphs the store did not take
+  std::set<Digest> unstored_;       // programs whose graphs the store did not take
+  std::map<Digest, Target> asked_;  // programs
+  std::set<Digest> unserved_;  // of them: no worker of the target was certain since they were asked
   std::set<std::pair<Digest, std::string>> troubled_;
 };
 

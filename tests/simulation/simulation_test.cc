@@ -42,6 +42,18 @@ TEST_P(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Simulation, testing::Range(0, kParts));
 
+// Found by longer runs, beyond the seeds above.
+TEST(SimulationOf, SeedsThatOnceFailed) {
+  for (const uint64_t seed : {
+           11317u,          // a queued program was tried again too late
+           12640u,          // one way lacked a worker, the other was bad: failed as if for good
+           11158u, 11342u,  // the checker's own: finals given up pass over who never ended one
+       }) {
+    const Outcome outcome = Cluster(seed).run();
+    EXPECT_FALSE(outcome.violation.has_value()) << seed << ": " << *outcome.violation;
+  }
+}
+
 TEST(SimulationOf, OneSeedIsOneHistory) {
   const Outcome first = Cluster(7).run();
   const Outcome second = Cluster(7).run();

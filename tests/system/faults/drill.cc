@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr int kPatienceS = ClientAsk::kPatienceS, kForgottenS = 15;
+constexpr int kPatienceS = ClientAsk::kPatienceS, kForgottenS = 40;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -262,8 +262,9 @@ void Drill::heal() {
   }
 }
 
-// A failure of the fleet's is remembered for some seconds, with its age: who asks meanwhile hears
-// so.
+// A failure of the fleet's is remembered for ten seconds, with its age: who asks meanwhile hears
+// so. Who asks then may be failed once more, by a connection of a worker that cannot be written and
+// is found out by its heartbeats only (8 s): libzmq reads on when a send fails.
 ClientAsk Drill::insist(const Key& key) {
   const auto start = Clock::now();
   for (;; pause_ms(100)) {
