@@ -296,13 +296,16 @@ void Checker::saw_program(const Digest& key, CacheOutcome outcome, const Answer&
     fail(5, "answered before the store said anything");
 }
 
-// Not all of its ways have winners, perhaps for want of a worker: then none is stored.
+// Not all of its ways have winners, perhaps for want of a worker: then none is stored. Nor had
+// they, perhaps, when this program needed them, where another one tuned a troubled kernel afresh
+// since.
 bool Checker::may_lack_a_way(const Program& program) const {
   const TrueProgram& truth = truth_.by_graph(program.graph);
   return program.mode == Mode::kMaxAutotune &&
          std::ranges::any_of(truth.ways, [&](const TrueWay& way) {
            return std::ranges::any_of(way.kernels, [&](int kernel) {
-             return !winners_.contains(truth_.kernel_key(kernel, program.target, program.mode));
+             const Digest key = truth_.kernel_key(kernel, program.target, program.mode);
+             return !winners_.contains(key) || reasons_.was_troubled(key);
            });
          });
 }

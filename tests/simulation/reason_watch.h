@@ -26,6 +26,10 @@ class ReasonWatch {
   void troubled(const Digest& kernel, const std::string& schedule) {
     troubled_.emplace(kernel, schedule);
   }
+  bool was_troubled(const Digest& kernel) const {
+    const auto first = troubled_.lower_bound({kernel, {}});
+    return first != troubled_.end() && first->first == kernel;
+  }
   // What is wrong with the reason, if anything.
   std::optional<std::string> refused(int64_t now_ms, const ClientId& client,
                                      const CompileRequest& request, const Error& error) const;

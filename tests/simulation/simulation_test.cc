@@ -48,6 +48,7 @@ TEST(SimulationOf, SeedsThatOnceFailed) {
            11317u,          // a queued program was tried again too late
            12640u,          // one way lacked a worker, the other was bad: failed as if for good
            11158u, 11342u,  // the checker's own: finals given up pass over who never ended one
+           78001u,  // the checker's own: a way that failed, and that another program tuned since
        }) {
     const Outcome outcome = Cluster(seed).run();
     EXPECT_FALSE(outcome.violation.has_value()) << seed << ": " << *outcome.violation;
