@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 #include <zmq.hpp>
 
 #include "schema/backlog.h"
@@ -92,7 +93,7 @@ struct Listener::Impl {
     bool several = false;
   } last;  // arrival
 
-  Status secure(const std::shared_ptr<Keyring>& given);
+  Status secure(std::shared_ptr<Keyring> given);
   Sent send_now(const PeerId& peer, std::string_view frame);
   bool send_or_queue(PeerLink& link, std::string_view frame);  // false: dropped, or gone
   void flush_backlogs(Clock::time_point now);
@@ -109,8 +110,8 @@ struct Listener::Impl {
   bool wait(int timeout_ms);
 };
 
-Status Listener::Impl::secure(const std::shared_ptr<Keyring>& given) {
-  keyring = given;
+Status Listener::Impl::secure(std::shared_ptr<Keyring> given) {
+  keyring = std::move(given);
   gatekeeper = std::make_unique<Gatekeeper>(context, keyring);
   router.set(zmq::sockopt::curve_server, true);
   router.set(zmq::sockopt::curve_secretkey, keyring->server().secret_key);
@@ -263,7 +264,7 @@ Result<std::unique_ptr<Listener>> Listener::bind(const std::string& endpoint,
   impl->router.set(zmq::sockopt::heartbeat_ivl, kHeartbeatMs);
   impl->router.set(zmq::sockopt::heartbeat_timeout, kHeartbeatTimeoutMs);
   impl->router.set(zmq::sockopt::ipv6, parsed.ipv6);
-  if (keyring != nullptr) TRY_STATUS(impl->secure(keyring));
+  if (keyring != nullptr) TRY_STATUS(impl->secure(std::move(keyring)));
   if (zmq_bind(impl->router.handle(), parsed.address.c_str()) != 0) {
     const int error = errno;
     return fail(error == EADDRINUSE ? Code::kUnavailable : Code::kInvalidArgument,

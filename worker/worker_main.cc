@@ -233,7 +233,7 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
     }
     agent.stop();
   });
-  const Status served =
+  Status served =
       agent.run({[&](std::vector<Job> started) { workbench.submit(std::move(started)); },
                  [&](uint64_t lease) { workbench.drop(lease); }, [&] { workbench.stop(); },
                  [&] { return compilers.compiled(); }});

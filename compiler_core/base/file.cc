@@ -118,7 +118,7 @@ Status make_directories(const Path& path) {
   const int error = errno;
   std::error_code ignored;
   if (error == EEXIST && std::filesystem::is_directory(path, ignored)) {
-    const Status synced = sync_directory(parent);
+    Status synced = sync_directory(parent);
     // A parent that we may not read was made by somebody else, and so was what is in it.
     if (!synced && synced.error().code == Code::kPermissionDenied) return {};
     return synced;
