@@ -4,16 +4,21 @@
 namespace kiln {
 namespace {
 
+CompileRequest detaching(uint64_t number, const std::string& graph) {
+  CompileRequest request;
+  request.request = number;
+  request.graph = digest_of(graph);
+  request.target = cpu_target();
+  request.mode = Mode::kMaxAutotune;
+  request.detach = true;
+  return request;
+}
+
 class CoreDetached : public testing::Test {
  protected:
   CompileRequest ask_detached(const ClientId& client, uint64_t number,
                               const std::string& graph = "g") {
-    CompileRequest request;
-    request.request = number;
-    request.graph = digest_of(graph);
-    request.target = cpu_target();
-    request.mode = Mode::kMaxAutotune;
-    request.detach = true;
+    CompileRequest request = detaching(number, graph);
     bench.step(RequestReceived{client, request});
     return request;
   }
@@ -373,12 +378,7 @@ TEST_F(CoreDetached, GraphsAreKeptForThemAsFarAsThereIsRoom) {
   CoreBench small(options);
   small.report("w");
   const auto detach = [&](const std::string& graph, uint64_t number) {
-    CompileRequest request;
-    request.request = number;
-    request.graph = digest_of(graph);
-    request.target = cpu_target();
-    request.mode = Mode::kMaxAutotune;
-    request.detach = true;
+    CompileRequest request = detaching(number, graph);
     small.step(RequestReceived{"d", request});
     return request;
   };
