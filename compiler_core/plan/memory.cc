@@ -5,11 +5,13 @@
 #include <numeric>
 #include <set>
 
+#include "compiler_core/base/math.h"
+
 namespace kiln {
 namespace {
 
 int64_t aligned(int64_t bytes) {
-  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+  return round_up(bytes, kBufferAlignment);
 }
 
 // First fit, one buffer after another in `order`.
