@@ -257,11 +257,11 @@ Result<std::vector<Schedule>> CacheIndex::earlier_winners(const Digest& workload
   }
 }
 
-Result<std::vector<Schedule>> CacheIndex::kin_winners(const Kin& kin) {
+Result<std::vector<Schedule>> CacheIndex::nearest_winners(const ShapeGenericKey& key) {
   Query query(db_,
               "SELECT winners.schedule, kin.sizes FROM kin JOIN winners USING (workload)"
               " WHERE kin.kin = ? ORDER BY winners.id DESC LIMIT 256");
-  query.bind(kin.digest);
+  query.bind(key.digest);
   std::vector<std::pair<double, Schedule>> found;
   for (;;) {
     TRY(const bool row, query.next());
@@ -269,7 +269,7 @@ Result<std::vector<Schedule>> CacheIndex::kin_winners(const Kin& kin) {
     const std::string_view bytes = query.bytes(1);
     std::vector<int64_t> sizes(bytes.size() / sizeof(int64_t));
     if (!sizes.empty()) std::memcpy(sizes.data(), bytes.data(), sizes.size() * sizeof(int64_t));
-    const double away = distance(sizes, kin.sizes);
+    const double away = distance(sizes, key.sizes);
     Result<Schedule> schedule = Schedule::parse(query.bytes(0));
     if (schedule && std::isfinite(away)) found.emplace_back(away, *std::move(schedule));
   }
@@ -328,11 +328,11 @@ Status CacheIndex::put_kernel(const KernelRow& row) {
       .run();
 }
 
-Status CacheIndex::put_kin(const Digest& workload, const Kin& kin) {
+Status CacheIndex::put_shape_generic_key(const Digest& workload, const ShapeGenericKey& key) {
   return Query(db_, "INSERT OR REPLACE INTO kin VALUES (?, ?, ?)")
       .bind(workload)
-      .bind(kin.digest)
-      .bind_blob(as_bytes(kin.sizes))
+      .bind(key.digest)
+      .bind_blob(as_bytes(key.sizes))
       .run();
 }
 

@@ -9,7 +9,7 @@
 
 #include "cache/ledger.h"
 #include "cache/sqlite.h"
-#include "compiler_core/plan/kin.h"
+#include "compiler_core/plan/shape_generic_key.h"
 #include "compiler_core/program/program.h"
 #include "compiler_core/tune/measurement.h"
 
@@ -63,14 +63,14 @@ class CacheIndex {
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
   // Of winners of workloads that differ from this in sizes only, the nearest sizes first, each
   // once.
-  Result<std::vector<Schedule>> kin_winners(const Kin& kin);
+  Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key);
   // Within a transaction of the writer: with what it did so far. Else: as committed.
   Result<IndexTotals> totals();
 
   Status put_blob(const Digest& digest, int64_t bytes);
   Status put_program(const Digest& key, const ProgramRow& row);
   Status put_kernel(const KernelRow& row);
-  Status put_kin(const Digest& workload, const Kin& kin);
+  Status put_shape_generic_key(const Digest& workload, const ShapeGenericKey& key);
   Status put_record(const TuningRecord& record);
   Status remove(const Digest& key);  // the program and the kernel of that key
   // Removes the rows of `key` that do not match their seal.

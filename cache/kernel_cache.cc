@@ -322,11 +322,13 @@ void KernelCache::put_record(TuningRecord record, Done done) {
       std::move(done));
 }
 
-void KernelCache::put_kin(const Digest& workload, Kin kin, Done done) {
-  const size_t size = kin.sizes.size() * sizeof(int64_t);
+void KernelCache::put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done) {
+  const size_t size = key.sizes.size() * sizeof(int64_t);
   impl_->writer.submit(
       size,
-      [workload, kin = std::move(kin)](CacheIndex& index) { return index.put_kin(workload, kin); },
+      [workload, key = std::move(key)](CacheIndex& index) {
+        return index.put_shape_generic_key(workload, key);
+      },
       std::move(done));
 }
 
@@ -379,8 +381,8 @@ Result<std::vector<Schedule>> KernelCache::earlier_winners(const Digest& workloa
   return impl_->readers.with([&](CacheIndex& index) { return index.earlier_winners(workload); });
 }
 
-Result<std::vector<Schedule>> KernelCache::kin_winners(const Kin& kin) {
-  return impl_->readers.with([&](CacheIndex& index) { return index.kin_winners(kin); });
+Result<std::vector<Schedule>> KernelCache::nearest_winners(const ShapeGenericKey& key) {
+  return impl_->readers.with([&](CacheIndex& index) { return index.nearest_winners(key); });
 }
 
 int64_t KernelCache::index_memory_bytes() {

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "cache/blob_store.h"
-#include "compiler_core/plan/kin.h"
+#include "compiler_core/plan/shape_generic_key.h"
 #include "compiler_core/program/program.h"
 #include "compiler_core/tune/measurement.h"
 
@@ -81,8 +81,8 @@ class KernelCache {
   void put_kernel(StoredKernel kernel, Done done);      // REQUIRES: its blob was put
   void put_program(const Program& program, Done done);  // REQUIRES: its blobs were put
   void put_record(TuningRecord record, Done done);      // the same one again is kept once
-  // Says what a workload is kin to, so that its winners are found for others.
-  void put_kin(const Digest& workload, Kin kin, Done done);
+  // Records the key, so that the workload's winners are found for others of the same digest.
+  void put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done);
   // Drops a program or kernel row whose blob turned out bad, so that it is tuned again.
   void forget(const Digest& key, Done done);
   // A pinned program is never given up, nor is what it needs. pin: kNotFound unless it is stored;
@@ -110,7 +110,7 @@ class KernelCache {
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
 
   // Of winners of workloads that differ from this in sizes only, the nearest sizes first.
-  Result<std::vector<Schedule>> kin_winners(const Kin& kin);
+  Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key);
 
   struct Totals {
     int64_t programs = 0, kernels = 0, records = 0, corrupt_blobs = 0;

@@ -8,8 +8,8 @@
 #include "compiler_core/ir/verify.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/alternatives.h"
-#include "compiler_core/plan/kin.h"
 #include "compiler_core/plan/plan.h"
+#include "compiler_core/plan/shape_generic_key.h"
 #include "compiler_core/tune/search_space.h"
 
 namespace kiln {
@@ -50,8 +50,8 @@ bool decide_the_same(const Schedule& a, const Schedule& b) {
 
 // What won at the nearest sizes is tried first, even where the search space of these sizes does not
 // list it, as long as there is code for it.
-void put_kin_winner_first(std::vector<Schedule>& space, const Workload& workload,
-                          const Target& target, const std::vector<Schedule>& winners) {
+void put_nearest_winner_first(std::vector<Schedule>& space, const Workload& workload,
+                              const Target& target, const std::vector<Schedule>& winners) {
   for (const Schedule& winner : winners) {
     const auto found = std::find(space.begin(), space.end(), winner);
     if (found != space.end()) {
@@ -79,17 +79,17 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   kernel.workload_text = print(workload.graph);
   TRY(kernel.schedules, search_space(workload, request.target));
   // Without the cache's memory the search starts from nothing, which is slower and no less right.
-  const Kin kin = kin_of(workload);
+  const ShapeGenericKey kin = shape_generic_key(workload);
   // Only where it is measured: untimed, the cost model's guess at these sizes is the better one.
   const bool measured = request.mode == Mode::kMaxAutotune;
-  if (const auto winners = context.cache->kin_winners(kin); winners && measured) {
-    put_kin_winner_first(kernel.schedules, workload, request.target, *winners);
+  if (const auto winners = context.cache->nearest_winners(kin); winners && measured) {
+    put_nearest_winner_first(kernel.schedules, workload, request.target, *winners);
   }
   if (const auto winners = context.cache->earlier_winners(workload.digest)) {
     put_earlier_winners_first(kernel.schedules, *winners);
   }
   // A row that is not kept costs the next size a better start.
-  context.cache->put_kin(workload.digest, kin, nullptr);
+  context.cache->put_shape_generic_key(workload.digest, kin, nullptr);
   if (auto records = context.cache->records(kernel.key)) kernel.records = *std::move(records);
   return kernel;
 }

@@ -5,7 +5,7 @@
 
 #include "compiler_core/codegen/lower.h"
 #include "compiler_core/plan/alternatives.h"
-#include "compiler_core/plan/seams.h"
+#include "compiler_core/plan/partition.h"
 #include "compiler_core/tune/search_space.h"
 
 namespace kiln::cli {
@@ -84,9 +84,10 @@ class Explainer {
     explained_.peak = peak;
     for (size_t k = 0; k < parts_.kernels.size(); ++k)
       TRY_STATUS(add_launch(parts_.kernels[k], plan.launches[k].kernel));
-    for (Seam& seam : find_seams(parts_))
-      explained_.launches[static_cast<size_t>(seam.writer)].stored.push_back(
-          {type_text(graph_.node(seam.value)), std::move(seam.readers), std::move(seam.reason)});
+    for (FusionBoundary& boundary : find_fusion_boundaries(parts_))
+      explained_.launches[static_cast<size_t>(boundary.writer)].stored.push_back(
+          {type_text(graph_.node(boundary.value)), std::move(boundary.readers),
+           std::move(boundary.reason)});
     for (const Workload& workload : plan.kernels)
       explained_.kernels.push_back(explain_kernel(workload, tuned, target));
     TRY_STATUS(add_memory(plan));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler_core/plan/attention.h"
+#include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -59,7 +59,7 @@ Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical) {
   std::vector<PlanAlternative> all;
   TRY(Plan by_rules, plan(std::move(parts)));
   all.push_back({"by rules", {}, std::move(by_rules)});
-  const auto add = [&](const char* name, const CutRules& rules) {
+  const auto add = [&](const char* name, const PartitionRules& rules) {
     PartitionOptions options;
     options.rules = rules;
     auto cut = partition(canonical, options);

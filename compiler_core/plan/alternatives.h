@@ -13,7 +13,7 @@ namespace kiln {
 
 struct PlanAlternative {
   std::string name;  // "attention in three kernels"; of the first: "by rules"
-  CutRules rules;
+  PartitionRules rules;
   Plan plan;
 };
 

@@ -6,7 +6,7 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/passes/rewrite.h"
-#include "compiler_core/plan/attention.h"
+#include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/workload.h"
 
 namespace kiln {

@@ -6,14 +6,9 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/passes/sink_views.h"
-#include "compiler_core/plan/arrange_products.h"
-#include "compiler_core/plan/attention.h"
-#include "compiler_core/plan/fuse.h"
-#include "compiler_core/plan/kernel_graph.h"
-#include "compiler_core/plan/share_reshapes.h"
-#include "compiler_core/plan/sink_gathers.h"
-#include "compiler_core/plan/split_reductions.h"
-#include "compiler_core/plan/unroll_windows.h"
+#include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/fusion/fuse.h"
+#include "compiler_core/plan/rewrites/graph_rewrites.h"
 
 namespace kiln {
 namespace {
@@ -21,7 +16,9 @@ namespace {
 class Partitioner {
  public:
   Partitioner(const Graph& graph, const PartitionOptions& options)
-      : graph_(graph), options_(options), values_(choose_stored_values(graph, options.rules)) {}
+      : graph_(graph),
+        options_(options),
+        values_(choose_materialised_values(graph, options.rules)) {}
 
   Result<std::vector<FusedKernel>> run() {
     // First every kernel as it was fused. What is stored later to take others apart must not reach
@@ -51,7 +48,7 @@ class Partitioner {
     }
     return in_order();
   }
-  const StoredValues& stored_values() const { return values_; }
+  const MaterialisedValues& stored_values() const { return values_; }
 
  private:
   // A kernel for each stored value, and each value stored that leaves the op it came from.
@@ -81,7 +78,7 @@ class Partitioner {
   }
 
   Result<FusedKernel> make_kernel(const KernelOutputs& outputs) const {
-    TRY(KernelGraph cut, cut_kernel(graph_, values_, outputs));
+    TRY(KernelGraph cut, extract_kernel(graph_, values_, outputs));
     TRY(WorkloadBinding binding, make_workload(cut.graph));
     FusedKernel kernel;
     kernel.computed = std::move(cut.computed);
@@ -164,7 +161,7 @@ class Partitioner {
 
   const Graph& graph_;
   const PartitionOptions& options_;
-  StoredValues values_;
+  MaterialisedValues values_;
   std::vector<FusedKernel> kernels_;
 };
 

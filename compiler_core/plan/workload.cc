@@ -5,9 +5,8 @@
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/passes/simplify.h"
 #include "compiler_core/passes/sink_views.h"
-#include "compiler_core/plan/attention.h"
-#include "compiler_core/plan/merge_axes.h"
-#include "compiler_core/plan/pointwise_convolutions.h"
+#include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/rewrites/kernel_rewrites.h"
 
 namespace kiln {
 

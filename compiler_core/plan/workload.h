@@ -62,7 +62,7 @@
 //  the Matmul; T is its shape. Of the Convolution and its operands only n and x's and so the
 //  result's spatial sizes may have symbols.
 //
-// kAttention: see plan/attention.h.
+// kAttention: see plan/attention/attention.h.
 #pragma once
 
 #include <string_view>

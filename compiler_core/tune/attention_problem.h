@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "compiler_core/plan/attention.h"
+#include "compiler_core/plan/attention/attention.h"
 
 namespace kiln {
 

@@ -225,12 +225,12 @@ TEST_F(KernelCacheTest, WinnersOfKinComeByTheDistanceOfTheirSizes) {
     ASSERT_TRUE(wait([&](auto done) { cache_->put_kernel(stored, done); }));
     const Digest own = n == 3 ? Digest::of("other kin") : kin;
     ASSERT_TRUE(wait([&](auto done) {
-      cache_->put_kin(key("workload", n), {own, {1024, 64 * n}}, done);
+      cache_->put_shape_generic_key(key("workload", n), {own, {1024, 64 * n}}, done);
     }));
   }
   const auto winners = [&](std::vector<int64_t> sizes) {
     std::vector<std::string> schedules;
-    const std::vector<Schedule> found = cache_->kin_winners({kin, std::move(sizes)}).value();
+    const std::vector<Schedule> found = cache_->nearest_winners({kin, std::move(sizes)}).value();
     for (const Schedule& schedule : found) schedules.push_back(schedule.to_string());
     return schedules;
   };

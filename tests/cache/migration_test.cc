@@ -42,7 +42,7 @@ TEST_F(MigrationTest, Version2KeepsEverythingAndIsCounted) {
   for (int n : {1, 2, 3, 4, 5})
     EXPECT_EQ(cache->blob(Digest::of(blob(n))).value_or("lost"), blob(n));
   EXPECT_EQ(cache->records(record(0).kernel_key).value().size(), 3u);
-  EXPECT_EQ(cache->kin_winners({Digest::of("kin"), {8, 9}}).value().size(), 1u);
+  EXPECT_EQ(cache->nearest_winners({Digest::of("kin"), {8, 9}}).value().size(), 1u);
   const KernelCache::Totals totals = cache->totals();
   EXPECT_EQ(totals.programs, 3);
   EXPECT_EQ(totals.kernels, 4);
@@ -78,9 +78,9 @@ TEST_F(MigrationTest, Version1Too) {
   const auto cache = open();
   EXPECT_TRUE(cache->program(key("program", 1)));
   ASSERT_TRUE(wait([&](auto done) {
-    cache->put_kin(key("workload", 1), {Digest::of("kin"), {8, 8}}, done);
+    cache->put_shape_generic_key(key("workload", 1), {Digest::of("kin"), {8, 8}}, done);
   }));
-  EXPECT_EQ(cache->kin_winners({Digest::of("kin"), {8, 9}}).value().size(), 1u);
+  EXPECT_EQ(cache->nearest_winners({Digest::of("kin"), {8, 9}}).value().size(), 1u);
 }
 
 // Records of before there were sentinels have none, and their seals are as they were.

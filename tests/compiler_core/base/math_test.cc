@@ -34,8 +34,8 @@ TEST(MathTest, RoundUpGivesTheNextMultiple) {
 TEST(MathTest, PowersOfTwoArePositive) {
   static_assert(is_power_of_two(64));
   for (int bit = 0; bit < 63; ++bit) EXPECT_TRUE(is_power_of_two(int64_t{1} << bit)) << bit;
-  for (const int64_t other : {int64_t{0}, int64_t{-1}, int64_t{-2}, int64_t{3}, int64_t{96},
-                              INT64_MAX, INT64_MIN})
+  for (const int64_t other :
+       {int64_t{0}, int64_t{-1}, int64_t{-2}, int64_t{3}, int64_t{96}, INT64_MAX, INT64_MIN})
     EXPECT_FALSE(is_power_of_two(other)) << other;
 }
 

@@ -82,7 +82,7 @@ TEST(PlanAlternatives, TheFirstIsThePlanByRules) {
     const auto by_rules = plan(graph);
     ASSERT_TRUE(all && by_rules);
     EXPECT_EQ(all->front().plan.launches, by_rules->launches);
-    EXPECT_EQ(all->front().rules, CutRules{});
+    EXPECT_EQ(all->front().rules, PartitionRules{});
   }
 }
 

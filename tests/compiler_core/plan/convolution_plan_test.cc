@@ -7,8 +7,8 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
-#include "compiler_core/plan/pointwise_convolutions.h"
-#include "compiler_core/plan/unroll_windows.h"
+#include "compiler_core/plan/rewrites/graph_rewrites.h"
+#include "compiler_core/plan/rewrites/kernel_rewrites.h"
 #include "tests/compiler_core/passes/random_graph.h"
 #include "tests/compiler_core/plan/run_plan.h"
 

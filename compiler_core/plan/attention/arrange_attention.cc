@@ -1,0 +1,298 @@
+// arrange_attention: the batch axes of an attention kernel, cut and joined.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/attention/attention.h"
+
+namespace kiln {
+namespace {
+
+Shape shape_of(const Shape& batch, std::initializer_list<Dim> rest) {
+  Shape shape = batch;
+  shape.insert(shape.end(), rest);
+  return shape;
+}
+
+// By which sizes and strides are put in order: their value where every symbol has a large one of
+// its own.
+int64_t magnitude(const Dim& size) {
+  if (size.is_constant()) return size.constant();
+  const std::vector<SymbolId> symbols = size.symbols();
+  std::vector<int64_t> values;
+  for (SymbolId id = 0; id <= symbols.back(); ++id) values.push_back(4099 + 6 * id);
+  return size.evaluate(values).value_or(INT64_MAX);
+}
+struct ByMagnitude {
+  bool operator()(const Dim& a, const Dim& b) const {
+    return std::pair(magnitude(a), a) < std::pair(magnitude(b), b);
+  }
+};
+using Cuts = std::set<Dim, ByMagnitude>;
+
+// How many elements of `sizes` lie inside each axis, the outermost's too: its cuts.
+Cuts cuts_of(const Shape& sizes) {
+  Cuts cuts = {1};
+  Dim inside = 1;
+  for (size_t i = sizes.size(); i-- > 0;) cuts.insert(inside = inside * sizes[i]);
+  return cuts;
+}
+
+// The axes between these cuts; none when one does not divide the next.
+std::optional<Shape> sizes_between(const Cuts& cuts) {
+  Shape sizes;
+  Dim before = 1;
+  for (const Dim& cut : cuts) {
+    const auto size = Dim::divide_exact(cut, before);
+    if (!size) return std::nullopt;
+    if (cut != before) sizes.insert(sizes.begin(), *size);
+    before = cut;
+  }
+  return sizes;
+}
+
+class Arranger {
+ public:
+  Arranger(const Graph& graph, const AttentionPattern& pattern)
+      : graph_(graph), pattern_(pattern), result_(attention_result(graph, pattern)) {}
+
+  Result<Graph> run() {
+    const Shape& shape = node(pattern_.query_key).shape;
+    Cuts cuts = cuts_of(Shape(shape.begin(), shape.end() - 2));
+    const Dim batches = *cuts.rbegin();
+    for (NodeId matmul : {pattern_.query_key, pattern_.product})
+      for (NodeId operand : node(matmul).operands) add_cuts(operand, batches, cuts);
+    add_result_cuts(cuts);
+    if (!sizes_between(cuts)) return graph_;
+    TRY(Graph finest, rebuild(*sizes_between(cuts)));
+    for (auto cut = cuts.begin(); cut != cuts.end();) {
+      Cuts fewer = cuts;
+      if (!cut->is(1) && *cut != batches) fewer.erase(*cut);
+      auto joined = fewer == cuts ? Result<Graph>(finest) : rebuild(*sizes_between(fewer));
+      const bool keeps =
+          fewer != cuts && joined && joined->size() <= finest.size() && views_read_leaves(*joined);
+      const Dim tried = *cut;
+      if (keeps) {
+        finest = *std::move(joined);
+        cuts = std::move(fewer);
+      }
+      cut = cuts.upper_bound(tried);
+    }
+    return finest;
+  }
+
+ private:
+  const Node& node(NodeId id) const { return graph_.node(id); }
+
+  // Where an operand is a View of a View, the inner one's axes have to be kept apart.
+  void add_cuts(NodeId operand, const Dim& batches, Cuts& cuts) const {
+    for (NodeId id = operand; node(id).op == Op::kView; id = node(id).operands[0]) {
+      Shape sizes;
+      Dim count = 1;
+      for (const Dim& size : node(id).shape) {
+        if (count == batches) break;
+        sizes.push_back(size);
+        count = count * size;
+      }
+      if (count != batches) continue;
+      for (const Dim& cut : cuts_of(sizes)) cuts.insert(cut);
+    }
+  }
+
+  // Axes that change places are apart.
+  void add_result_cuts(Cuts& cuts) const {
+    if (result_ == pattern_.product) return;
+    const Shape& product = node(pattern_.product).shape;
+    const Dim matrix = product.back() * product[product.size() - 2];
+    const Node& view = node(result_);
+    for (size_t u = 0; u < view.shape.size(); ++u) {
+      const Dim& stride = std::get<ViewAttr>(view.attr).strides[u];
+      const auto matrices = Dim::divide_exact(stride, matrix);
+      if (!stride.is(0) && matrices) cuts.insert({*matrices, *matrices * view.shape[u]});
+    }
+  }
+
+  // Whether every View reads a leaf, or repeats a value of one a row.
+  static bool views_read_leaves(const Graph& graph) {
+    return std::none_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& view) {
+      return view.op == Op::kView && graph.node(view.operands[0]).op == Op::kView;
+    });
+  }
+
+  // The same kernel with the batch axes `batch`.
+  Result<Graph> rebuild(const Shape& batch) {
+    builder_ = GraphBuilder();
+    for (const Symbol& symbol : graph_.symbols()) builder_.symbol(symbol.range, symbol.hint);
+    builder_.carry_origins(graph_);
+    map_.clear();
+    batch_ = batch;
+    find_result_axes();
+    for (NodeId id : graph_.inputs())
+      map_[id] = builder_.input(node(id).dtype, {numel(node(id).shape)});
+    const Shape& scores = node(pattern_.query_key).shape;
+    const Dim m = scores[scores.size() - 2], n = scores.back();
+    const Dim k = node(node(pattern_.query_key).operands[0]).shape.back();
+    const Dim d = node(pattern_.product).shape.back();
+    copy_operand(node(pattern_.query_key).operands[0], {m, k});
+    copy_operand(node(pattern_.query_key).operands[1], {k, n});
+    copy_operand(node(pattern_.product).operands[1], {n, d});
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (is_score(id)) copy(id, scores, shape_of(batch, {m, n}), shape_of(batch, {m}));
+    copy(pattern_.product, {}, shape_of(batch, {m, d}), {});
+    copy_epilogue(shape_of(batch, {m, d}));
+    if (builder_.error()) return tl::unexpected(*builder_.error());
+    std::vector<NodeId> outputs;
+    for (NodeId id : graph_.outputs()) outputs.push_back(map_.at(id));
+    return builder_.finish(std::move(outputs));
+  }
+
+  bool is_score(NodeId id) {
+    if (score_.empty()) {
+      score_ = needed_by({pattern_.weights, pattern_.row_sum}, {});
+    }
+    return score_.count(id) != 0;
+  }
+  // What `from` need, down to matmuls, inputs and what is `given`.
+  std::set<NodeId> needed_by(std::vector<NodeId> from, const std::set<NodeId>& given) const {
+    std::set<NodeId> needed;
+    while (!from.empty()) {
+      const NodeId id = from.back();
+      from.pop_back();
+      if (node(id).op == Op::kInput || given.count(id) || !needed.insert(id).second) continue;
+      if (node(id).op == Op::kMatmul) continue;
+      from.insert(from.end(), node(id).operands.begin(), node(id).operands.end());
+    }
+    return needed;
+  }
+
+  // An operand is declared with its two last axes; the batch axes are recut.
+  void copy_operand(NodeId id, std::initializer_list<Dim> rest) {
+    std::vector<NodeId> chain = {id};
+    while (node(chain.back()).op == Op::kView) chain.push_back(node(chain.back()).operands[0]);
+    if (node(chain.back()).op != Op::kInput) {
+      operands_[id] = builder_.fail_with(
+          {Code::kUnsupported, "an attention operand is no view of an input", 0});
+      return;
+    }
+    NodeId x = map_.at(chain.back());
+    x = builder_.reshape(x, node(chain.back()).shape);
+    for (size_t i = chain.size() - 1; i-- > 0;) {
+      const auto& view = std::get<ViewAttr>(node(chain[i]).attr);
+      x = builder_.view(x, node(chain[i]).shape, view.strides, view.offset);
+    }
+    operands_[id] = builder_.reshape(x, shape_of(batch_, rest));
+  }
+
+  // A node of the old shape `full`, or of one element a row of it, in the new shapes.
+  void copy(NodeId id, const Shape& full, const Shape& new_full, const Shape& new_rows) {
+    const Node& old = node(id);
+    if (map_.count(id)) return;
+    builder_.set_origin(graph_.origin_of(id));
+    if (old.op == Op::kMatmul) {
+      const NodeId a =
+          id == pattern_.product ? map_.at(old.operands[0]) : operands_.at(old.operands[0]);
+      map_[id] = builder_.matmul(a, operands_.at(old.operands[1]));
+      return;
+    }
+    Node made = old;
+    for (NodeId& operand : made.operands) operand = map_.at(operand);
+    if (traits(old.op).kind == OpKind::kSource) {
+      map_[id] = builder_.add(std::move(made));
+    } else if (traits(old.op).kind == OpKind::kReduce) {
+      map_[id] = builder_.reduce(old.op, made.operands[0], {static_cast<int>(new_full.size()) - 1});
+    } else if (old.op == Op::kView) {
+      map_[id] = copy_view(old, made.operands[0], old.shape == full ? new_full : new_rows);
+    } else {
+      made.shape = old.shape == full ? new_full : new_rows;
+      map_[id] = builder_.add(std::move(made));
+    }
+  }
+
+  // Views of leaves keep what they read; a View of rows repeats them in the new axes.
+  NodeId copy_view(const Node& old, NodeId x, const Shape& shape) {
+    const auto& view = std::get<ViewAttr>(old.attr);
+    if (traits(node(old.operands[0]).op).kind != OpKind::kSource) {
+      Shape rows = builder_.shape(x);
+      if (rows == shape) return x;  // the same values in other axes
+      rows.push_back(1);
+      return builder_.broadcast(builder_.reshape(x, std::move(rows)), shape);
+    }
+    return builder_.reshape(builder_.view(x, old.shape, view.strides, view.offset), shape);
+  }
+
+  // The product's axes, recut, in the order in which the result walks them.
+  void find_result_axes() {
+    const Node& product = node(pattern_.product);
+    const Dim m = product.shape[product.shape.size() - 2], d = product.shape.back();
+    const Shape axes = shape_of(batch_, {m, d});
+    const std::vector<Dim> strides = contiguous_strides(axes);
+    order_.clear();
+    const Node& view = node(result_);
+    for (size_t u = 0; result_ != pattern_.product && u < view.shape.size(); ++u) {
+      const Dim& least = std::get<ViewAttr>(view.attr).strides[u];
+      const Dim& size = view.shape[u];
+      Dim count = 1;
+      for (size_t i = 0; i < axes.size(); ++i)
+        if (magnitude(strides[i]) >= magnitude(least) &&
+            magnitude(strides[i]) < magnitude(least * size)) {
+          order_.push_back(static_cast<int>(i));
+          count = count * axes[i];
+        }
+      if (count != size) order_.resize(axes.size() + 1);  // no order
+    }
+  }
+
+  void copy_epilogue(const Shape& product) {
+    const Shape old_shape = node(result_).shape;
+    Shape shape = product;
+    if (result_ != pattern_.product) {
+      if (order_.size() != product.size()) {
+        builder_.fail_with(
+            {Code::kUnsupported, "an attention result is not its axes reordered", 0});
+        return;
+      }
+      map_[result_] = builder_.permute(map_.at(pattern_.product), order_);
+      shape = builder_.shape(map_[result_]);
+    }
+    const std::span<const NodeId> outputs = graph_.outputs();
+    for (NodeId id : needed_by({outputs.begin(), outputs.end()},
+                               {pattern_.product, result_, pattern_.row_sum})) {
+      const Node& old = node(id);
+      map_.erase(id);  // a View that the scores have too means another shape there
+      if (old.op == Op::kView && old.operands[0] == pattern_.row_sum)
+        map_[id] = repeated_sum(product);
+      else
+        copy(id, old_shape, shape, shape);
+    }
+  }
+
+  NodeId repeated_sum(const Shape& product) {
+    const NodeId sum = map_.at(pattern_.row_sum);
+    Shape rows = builder_.shape(sum);
+    rows.push_back(1);
+    const NodeId along = builder_.broadcast(builder_.reshape(sum, std::move(rows)), product);
+    return order_.empty() ? along : builder_.permute(along, order_);
+  }
+
+  const Graph& graph_;
+  const AttentionPattern& pattern_;
+  const NodeId result_;
+  GraphBuilder builder_;
+  std::map<NodeId, NodeId> map_;       // old node -> new node
+  std::map<NodeId, NodeId> operands_;  // the same for operands of matmuls
+  std::set<NodeId> score_;
+  Shape batch_;
+  std::vector<int> order_;  // of the product's axes in the result; empty when they stay
+};
+
+}  // namespace
+
+Result<Graph> arrange_attention(const Graph& graph) {
+  const auto pattern = find_attention(graph);
+  if (!pattern) return graph;
+  auto arranged = Arranger(graph, *pattern).run();
+  return arranged ? std::move(arranged) : Result<Graph>(graph);
+}
+
+}  // namespace kiln

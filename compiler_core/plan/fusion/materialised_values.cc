@@ -1,0 +1,467 @@
+#include "compiler_core/plan/fusion/materialised_values.h"
+
+#include <algorithm>
+
+#include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/sizes.h"
+
+namespace kiln {
+namespace {
+
+// A chain of arithmetic longer than this is cut: compilers take more than linear time over one
+// expression.
+constexpr int kMaxDepth = 128;
+// Arithmetic on more buffers than this is cut: each is an argument of its kernel.
+constexpr size_t kMaxReads = 32;
+// Arithmetic looked through for what it is made of.
+constexpr size_t kMaxLookedThrough = 16;
+
+// Axes as (size, stride) with those walked as one merged: equal lists walk a buffer alike.
+using Walk = std::vector<std::pair<Dim, Dim>>;
+void append(Walk& walk, const Dim& size, const Dim& stride) {
+  if (size.is(1)) return;
+  if (!walk.empty() && walk.back().second == stride * size) {
+    walk.back() = {walk.back().first * size, stride};
+  } else {
+    walk.emplace_back(size, stride);
+  }
+}
+
+// Whether `view` repeats a reduced value of `sizes` along the reduced axes, in row-major order.
+bool is_spread(const Node& view, const ReductionSizes& sizes) {
+  const auto& attr = std::get<ViewAttr>(view.attr);
+  if (!attr.offset.is(0)) return false;
+  Walk reads, expected;
+  for (size_t i = 0; i < view.shape.size(); ++i) append(reads, view.shape[i], attr.strides[i]);
+  append(expected, sizes.batch, sizes.kept);
+  append(expected, sizes.reduced, 0);
+  append(expected, sizes.kept, 1);
+  return reads == expected;
+}
+
+// One instruction, on any target.
+bool is_simple(Op op) {
+  switch (op) {
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kMax:
+    case Op::kMin:
+    case Op::kNeg:
+    case Op::kAbs:
+    case Op::kCast:
+    case Op::kSelect:
+      return true;
+    default:
+      return traits(op).kind == OpKind::kCompare;
+  }
+}
+
+// What a value that is not stored is made of, as far as one kernel must know.
+struct State {
+  enum Kind { kFree, kFull, kReduced };
+  Kind kind = kFree;      // free: pointwise from stored values; else part of a reduction's space
+  ReductionSizes sizes;   // unless free
+  bool indirect = false;  // free, and reads through more than one View, or a Pad, Concat, Gather
+  int depth = 0;
+  bool picked = false;  // indirect, but only through Gathers of elements of buffers
+};
+
+class Chooser {
+ public:
+  Chooser(const Graph& graph, const PartitionRules& rules)
+      : graph_(graph),
+        rules_(rules),
+        users_(users_of(graph)),
+        attention_of_(rules.attention
+                          ? attention_parts(graph, users_)
+                          : std::vector<NodeId>(static_cast<size_t>(graph.size()), kInvalidNode)),
+        is_output_(static_cast<size_t>(graph.size()), false),
+        epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
+        states_(static_cast<size_t>(graph.size())),
+        reads_(static_cast<size_t>(graph.size())) {
+    values_.stored.assign(static_cast<size_t>(graph.size()), false);
+    for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
+  }
+
+  MaterialisedValues run() {
+    for (NodeId id = 0; id < graph_.size(); ++id) visit(id);
+    for (NodeId id : graph_.outputs()) store(id);
+    store_shared_values();
+    return std::move(values_);
+  }
+
+ private:
+  bool stored(NodeId id) const { return values_[id]; }
+  const Node& node(NodeId id) const { return graph_.node(id); }
+  bool is_buffer(NodeId id) const { return stored(id) || node(id).op == Op::kInput; }
+  State state(NodeId id) const {
+    return is_buffer(id) ? State{} : states_[static_cast<size_t>(id)];
+  }
+  void store(NodeId id) {
+    if (node(id).op != Op::kInput) values_.stored[static_cast<size_t>(id)] = true;
+  }
+  // Stores `id`, or what it is a mere widening of.
+  void store_narrow(NodeId id) {
+    const Node& n = node(id);
+    const bool widens = n.op == Op::kCast && is_half(node(n.operands[0]).dtype);
+    store(widens ? n.operands[0] : id);
+  }
+
+  void visit(NodeId id) {
+    const Node& n = node(id);
+    State& result = states_[static_cast<size_t>(id)];
+    if (attention_of_[static_cast<size_t>(id)] != kInvalidNode) return attention(id);
+    bound_reads(id);
+    switch (traits(n.op).kind) {
+      case OpKind::kSource:
+        break;
+      case OpKind::kUnary:
+      case OpKind::kBinary:
+      case OpKind::kCompare:
+      case OpKind::kSelect:
+        result = elementwise(id);
+        break;
+      case OpKind::kIndexMap:
+        result = n.op == Op::kView ? view(id) : indirect(n);
+        break;
+      case OpKind::kReduce:
+        result = reduce(n);
+        break;
+      case OpKind::kContract:
+        matmul(id);
+        break;
+      case OpKind::kGather:
+        result = indirect(n);
+        break;
+      case OpKind::kScan:
+      case OpKind::kScatter:
+      case OpKind::kSort:
+      case OpKind::kCustom:
+        for (NodeId operand : n.operands) store(operand);
+        store(id);
+        break;
+      case OpKind::kRandom:
+        seed(n.operands[0]);
+        // Ten rounds of integer arithmetic: for pointwise kernels, of which a mask may be left.
+        result.indirect = true;
+        break;
+    }
+    if (result.depth > kMaxDepth) store(id);
+  }
+
+  // Stores operands until `id` can be computed from few enough buffers. Where that is of no use,
+  // as for a Concat of many, the value counts as one read from there on.
+  void bound_reads(NodeId id) {
+    const Node& n = node(id);
+    std::vector<NodeId>& reads = reads_[static_cast<size_t>(id)];
+    while (true) {
+      NodeId widest = kInvalidNode;
+      size_t most = 1;
+      reads.clear();
+      for (NodeId operand : n.operands) {
+        const std::vector<NodeId>& below = reads_[static_cast<size_t>(operand)];
+        if (is_buffer(operand) || below.size() > kMaxReads) {
+          reads.push_back(operand);
+          continue;
+        }
+        reads.insert(reads.end(), below.begin(), below.end());
+        if (below.size() > most) most = below.size(), widest = operand;
+      }
+      std::sort(reads.begin(), reads.end());
+      reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+      const bool chosen = epilogue_of_[static_cast<size_t>(id)] != kInvalidNode;
+      if (reads.size() <= kMaxReads || widest == kInvalidNode || chosen || n.operands.size() > 3)
+        return;
+      store_narrow(widest);
+      if (!stored(widest)) reads_[static_cast<size_t>(widest)] = node(widest).operands;
+    }
+  }
+
+  void seed(NodeId id) {
+    const Node& n = node(id);
+    const NodeId below = n.op == Op::kView ? n.operands[0] : id;
+    if (!is_buffer(below) && traits(node(below).op).kind != OpKind::kSource) store(id);
+  }
+
+  // A kernel beside a matmul or a reduction reads plain Views of buffers only.
+  void store_unless_plain(NodeId id) {
+    const State s = state(id);
+    if (s.kind != State::kFree || s.indirect) store_narrow(id);
+  }
+
+  State elementwise(NodeId id) {
+    const Node& n = node(id);
+    if (epilogue_of_[static_cast<size_t>(id)] != kInvalidNode) {
+      for (NodeId operand : n.operands)
+        if (!in_epilogue(operand, epilogue_of_[static_cast<size_t>(id)]))
+          store_unless_plain(operand);
+      return {};
+    }
+    // The operand computed last leads: the others, where they do not belong to its space, are read
+    // from memory.
+    NodeId lead = kInvalidNode;
+    State result;
+    for (NodeId operand : n.operands) {
+      const State s = state(operand);
+      if (s.kind != State::kFree) lead = std::max(lead, operand);
+      result.picked =
+          result.indirect == result.picked && s.indirect == s.picked && (result.picked || s.picked);
+      result.indirect = result.indirect || s.indirect;
+      result.depth = std::max(result.depth, s.depth);
+    }
+    if (lead != kInvalidNode) {
+      const State led = state(lead);
+      for (NodeId operand : n.operands) {
+        const State s = state(operand);
+        const bool picks = led.kind == State::kReduced && s.picked;  // one element a row
+        if (s.kind != led.kind || s.sizes != led.sizes)
+          if (s.kind != State::kFree || (s.indirect && !picks)) store_narrow(operand);
+      }
+      result.kind = led.kind;
+      result.sizes = led.sizes;
+      result.indirect = result.picked = false;
+    }
+    ++result.depth;
+    return result;
+  }
+
+  bool in_epilogue(NodeId id, NodeId product) const {
+    return id == product || epilogue_of_[static_cast<size_t>(id)] == product;
+  }
+
+  State view(NodeId id) {
+    const Node& n = node(id);
+    const NodeId x = n.operands[0];
+    if (epilogue_of_[static_cast<size_t>(id)] != kInvalidNode) return {};
+    State s = state(x);
+    const OpKind kind = traits(node(x).op).kind;
+    if (is_buffer(x) || kind == OpKind::kSource) return {};
+    if (s.kind != State::kFree) {
+      if (is_reshape(graph_, n)) return s;
+      if (s.kind == State::kReduced && is_spread(n, s.sizes))
+        return {State::kFull, s.sizes, false, s.depth};
+      store_narrow(x);
+      return {};
+    }
+    // Arithmetic below a View is arithmetic on fewer elements: worth a small buffer.
+    if (is_elementwise(node(x).op)) {
+      store_narrow(x);
+      return {};
+    }
+    return {State::kFree, {}, true, s.depth};
+  }
+
+  State indirect(const Node& n) {
+    State result;
+    result.indirect = true;
+    for (NodeId operand : n.operands) {
+      if (state(operand).kind != State::kFree) store_narrow(operand);
+      result.depth = std::max(result.depth, state(operand).depth + 1);
+    }
+    if (n.op == Op::kGather) {
+      const Node& table = node(n.operands[0]);
+      const bool buffer =
+          table.op == Op::kView ? is_buffer(table.operands[0]) : is_buffer(n.operands[0]);
+      result.picked =
+          buffer && n.shape == node(n.operands[1]).shape && !state(n.operands[1]).indirect;
+    }
+    return result;
+  }
+
+  State reduce(const Node& n) {
+    const NodeId x = n.operands[0];
+    const ReductionSizes sizes = reduction_sizes(graph_, n);
+    const State s = state(x);
+    const bool joins = s.kind == State::kFull && s.sizes == sizes;
+    if (!joins && (s.kind != State::kFree || s.indirect)) {
+      const NodeId shared = shared_source(x);
+      store_narrow(shared == kInvalidNode ? x : shared);
+    }
+    return {State::kReduced, sizes, false, state(x).depth + 1};
+  }
+
+  // Where `x` is arithmetic on one value that is read in an indirect way, as large as itself and
+  // used elsewhere too: that value. Stored, it serves both, and the arithmetic belongs to who reads
+  // it: of an embedding the rows are kept, and not their squares besides.
+  NodeId shared_source(NodeId x) const {
+    NodeId source = kInvalidNode;
+    std::vector<NodeId> stack = {x}, seen;
+    const auto inside = [&seen](NodeId id) {
+      return std::find(seen.begin(), seen.end(), id) != seen.end();
+    };
+    while (!stack.empty()) {
+      const NodeId id = stack.back();
+      stack.pop_back();
+      if (inside(id) || !state(id).indirect) continue;
+      if (seen.size() == kMaxLookedThrough) return kInvalidNode;
+      seen.push_back(id);
+      if (is_elementwise(node(id).op)) {
+        stack.insert(stack.end(), node(id).operands.begin(), node(id).operands.end());
+      } else if (source == kInvalidNode) {
+        source = id;
+      } else {
+        return kInvalidNode;
+      }
+    }
+    if (source == kInvalidNode || source == x || node(source).shape != node(x).shape)
+      return kInvalidNode;
+    const auto& users = users_[static_cast<size_t>(source)];
+    const bool shared =
+        is_output_[static_cast<size_t>(source)] || !std::all_of(users.begin(), users.end(), inside);
+    return shared ? source : kInvalidNode;
+  }
+
+  void matmul(NodeId id) {
+    for (NodeId operand : node(id).operands) {
+      const Node& x = node(operand);
+      if (is_buffer(operand) || (x.op == Op::kView && is_buffer(x.operands[0]))) continue;
+      const bool small = x.op == Op::kView && is_elementwise(node(x.operands[0]).op);
+      store(small ? x.operands[0] : operand);
+    }
+    const Epilogue epilogue = find_epilogue(graph_, users_, is_output_, epilogue_of_, id);
+    store(epilogue.end);
+    if (epilogue.view == kInvalidNode && epilogue.nodes.empty()) return;
+    if (epilogue.view != kInvalidNode) {
+      values_.product_view[epilogue.end] = epilogue.view;
+      epilogue_of_[static_cast<size_t>(epilogue.view)] = id;
+    }
+    for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = id;
+  }
+
+  // Part of an attention: nothing between its two matmuls is stored. Its result is, in the order in
+  // which others read it.
+  void attention(NodeId id) {
+    const NodeId product = attention_of_[static_cast<size_t>(id)];
+    for (NodeId operand : node(id).operands) {
+      if (attention_of_[static_cast<size_t>(operand)] == product) continue;
+      if (node(id).op == Op::kMatmul)
+        store_below_views(operand);
+      else
+        store_unless_plain(operand);
+    }
+    if (id != product) return;
+    Epilogue epilogue = find_epilogue(graph_, users_, is_output_, epilogue_of_, product);
+    const auto& users = users_[static_cast<size_t>(product)];
+    if (epilogue.nodes.empty() && users.size() == 1 && !is_output_[static_cast<size_t>(product)])
+      if (node(users[0]).op == Op::kView && walk_order(graph_, node(users[0])))
+        epilogue.view = epilogue.end = users[0];
+    if (epilogue.view != kInvalidNode && !keeps_rows(node(epilogue.view)))
+      epilogue = {kInvalidNode, product, {}};
+    store(epilogue.end);
+    if (epilogue.view != kInvalidNode) epilogue_of_[static_cast<size_t>(epilogue.view)] = product;
+    for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = product;
+  }
+
+  static bool keeps_rows(const Node& view) {
+    return view.shape.back().is(1) || std::get<ViewAttr>(view.attr).strides.back().is(1);
+  }
+
+  void store_below_views(NodeId id) {
+    NodeId x = id;
+    while (node(x).op == Op::kView) x = node(x).operands[0];
+    if (is_buffer(x)) return;
+    store(traits(node(x).op).kind == OpKind::kSource ? id : x);
+  }
+
+  // The kernels that compute a value: none, one, or several.
+  struct Needs {
+    NodeId kernel = kInvalidNode;
+    bool several = false;
+    void add(const Needs& other) {
+      if (other.kernel == kInvalidNode) return;
+      several = several || other.several || (kernel != kInvalidNode && kernel != other.kernel);
+      kernel = other.kernel;
+    }
+  };
+
+  // A value that several kernels would each compute is stored when that takes more than reading it
+  // back: when it is more than one operation on one buffer.
+  void store_shared_values() {
+    std::vector<Needs> needs(static_cast<size_t>(graph_.size()));
+    for (NodeId id = graph_.size(); id-- > 0;) {
+      Needs need = needs[static_cast<size_t>(id)];
+      if (need.several && !is_buffer(id) && worth_storing(id)) store(id);
+      if (stored(id)) need = {id, false};
+      for (NodeId operand : node(id).operands) needs[static_cast<size_t>(operand)].add(need);
+    }
+  }
+
+  bool worth_storing(NodeId id) const {
+    const Node& n = node(id);
+    if (traits(n.op).kind == OpKind::kSource || n.op == Op::kView) return false;
+    if (!is_elementwise(n.op)) return true;
+    if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) return false;
+    if (!rules_.store_shared && is_cheap(id)) return false;
+    int reads = 0;
+    for (NodeId operand : n.operands) {
+      const Node* x = &node(operand);
+      if (!is_buffer(operand) && is_elementwise(x->op)) return true;
+      while (x->op == Op::kView) x = &node(x->operands[0]);
+      reads += x->op != Op::kConstant && x->op != Op::kIota;
+    }
+    return reads >= 2;
+  }
+
+  // A few simple operations on a few buffers.
+  bool is_cheap(NodeId id) const {
+    constexpr size_t kMostNodes = 8, kMostReads = 3;
+    std::vector<NodeId> stack = {id}, seen;
+    size_t reads = 0;
+    while (!stack.empty()) {
+      const NodeId at = stack.back();
+      stack.pop_back();
+      if (std::find(seen.begin(), seen.end(), at) != seen.end()) continue;
+      seen.push_back(at);
+      const Node& n = node(at);
+      if (is_buffer(at)) {
+        if (++reads > kMostReads) return false;
+        continue;
+      }
+      const bool simple =
+          n.op == Op::kView || traits(n.op).kind == OpKind::kSource || is_simple(n.op);
+      if (!simple || seen.size() > 2 * kMostNodes) return false;
+      stack.insert(stack.end(), n.operands.begin(), n.operands.end());
+    }
+    return true;
+  }
+
+  const Graph& graph_;
+  const PartitionRules rules_;
+  const std::vector<std::vector<NodeId>> users_;
+  const std::vector<NodeId> attention_of_;  // by node: see attention_parts()
+  std::vector<bool> is_output_;
+  std::vector<NodeId> epilogue_of_;  // by node: the matmul it is an epilogue of
+  std::vector<State> states_;
+  std::vector<std::vector<NodeId>> reads_;  // by node: the buffers that it is computed from
+  MaterialisedValues values_;
+};
+
+}  // namespace
+
+ReductionSizes reduction_sizes(const Graph& graph, const Node& reduce) {
+  const Shape& shape = graph.node(reduce.operands[0]).shape;
+  const auto& axes = std::get<ReduceAttr>(reduce.attr).axes;
+  ReductionSizes sizes;
+  for (int i = 0; i < static_cast<int>(shape.size()); ++i) {
+    Dim& part = i < axes.front() ? sizes.batch : i > axes.back() ? sizes.kept : sizes.reduced;
+    part = part * shape[static_cast<size_t>(i)];
+  }
+  return sizes;
+}
+
+bool is_reshape(const Graph& graph, const Node& view) {
+  const auto& attr = std::get<ViewAttr>(view.attr);
+  if (!attr.offset.is(0) || numel(view.shape) != numel(graph.node(view.operands[0]).shape))
+    return false;
+  const std::vector<Dim> strides = contiguous_strides(view.shape);
+  for (size_t i = 0; i < strides.size(); ++i)
+    if (!view.shape[i].is(1) && attr.strides[i] != strides[i]) return false;
+  return true;
+}
+
+MaterialisedValues choose_materialised_values(const Graph& graph, const PartitionRules& rules) {
+  return Chooser(graph, rules).run();
+}
+
+}  // namespace kiln

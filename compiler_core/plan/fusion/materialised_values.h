@@ -1,0 +1,61 @@
+// Which values of a graph get a buffer: the first decision of a plan. Every materialised value is
+// an output of one kernel, which computes it from other materialised values and the inputs; all
+// other values are computed wherever they are needed.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "compiler_core/ir/graph.h"
+
+namespace kiln {
+
+// Sizes of batch ++ reduced ++ kept of a reduction. Nodes that walk these in one row-major order
+// belong to one iteration space, however their axes are written.
+struct ReductionSizes {
+  Dim batch = 1, reduced = 1, kept = 1;
+  bool operator==(const ReductionSizes&) const = default;
+};
+// REQUIRES: the reduced axes are neighbours (split_reductions).
+ReductionSizes reduction_sizes(const Graph& graph, const Node& reduce);
+
+// Whether `view` reads its operand's elements all, once and in order: a reshape.
+bool is_reshape(const Graph& graph, const Node& view);
+
+struct MaterialisedValues {
+  std::vector<bool> stored;  // by node
+  // Maps the last node of an epilogue computed in a permuted layout to the View that permutes the
+  // matmul result. Such a value's buffer has the product's shape and order.
+  std::unordered_map<NodeId, NodeId> product_view;
+
+  bool operator[](NodeId id) const { return stored[static_cast<size_t>(id)]; }
+};
+
+// Decisions that rules take although only a measurement could; see alternatives.h.
+struct PartitionRules {
+  bool attention = true;     // matmul, softmax, matmul is one kernel; else it is three
+  bool store_shared = true;  // cheap values that several kernels need are stored; else each
+                             // computes them
+  bool operator==(const PartitionRules&) const = default;
+};
+
+// REQUIRES: reductions are split, broadcasts of pointwise values sunk.
+MaterialisedValues choose_materialised_values(const Graph& graph, const PartitionRules& rules = {});
+
+// The part of a matmul's kernel that follows the product.
+struct Epilogue {
+  NodeId view = kInvalidNode;  // permutes the product for all of the epilogue, if anything does
+  NodeId end = kInvalidNode;   // the value that is stored; the product itself when nothing is fused
+  std::vector<NodeId> nodes;   // the elementwise nodes between the product and `end`, with `end`
+};
+
+// How far the epilogue of `product` reaches. `end` is the last node, within reach, that every use
+// of the product passes through by way of arithmetic alone: so a matmul kernel has one output, and
+// values with several different uses are stored once. The epilogue stops before nodes that another
+// matmul has claimed (`owner[node]` is not kInvalidNode): where two products meet, one reads the
+// other's result.
+Epilogue find_epilogue(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
+                       const std::vector<bool>& is_output, const std::vector<NodeId>& owner,
+                       NodeId product);
+
+}  // namespace kiln

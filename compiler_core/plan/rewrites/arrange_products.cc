@@ -1,0 +1,277 @@
+#include "compiler_core/plan/rewrites/graph_rewrites.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "compiler_core/passes/rewrite.h"
+
+namespace kiln {
+namespace {
+
+constexpr size_t kMostNodes = 48;  // of the arithmetic looked at on one side of a product
+
+using Users = std::vector<std::vector<NodeId>>;
+
+NodeId outer_product(GraphBuilder& b, const Node& node, std::vector<NodeId> operands) {
+  if (node.op != Op::kMatmul || !b.shape(operands[0]).back().is(1))
+    return emit(b, node, std::move(operands));
+  for (NodeId& operand : operands) {
+    if (b.dtype(operand) != node.dtype) operand = b.cast(operand, node.dtype);
+    operand = b.broadcast(operand, node.shape);
+  }
+  return b.binary(Op::kMul, operands[0], operands[1]);
+}
+
+std::vector<bool> outputs_of(const Graph& graph) {
+  std::vector<bool> is_output(static_cast<size_t>(graph.size()), false);
+  for (NodeId id : graph.outputs()) is_output[static_cast<size_t>(id)] = true;
+  return is_output;
+}
+
+// The half type that every reader of `product` rounds it to, where some read several Views.
+std::optional<DType> rounded_to(const Graph& graph, const Users& users,
+                                const std::vector<bool>& is_output, NodeId product) {
+  std::optional<DType> half;
+  int views = 0;
+  std::vector<NodeId> readers;
+  if (is_output[static_cast<size_t>(product)]) return std::nullopt;
+  for (NodeId user : users[static_cast<size_t>(product)]) {
+    const bool view = graph.node(user).op == Op::kView;
+    views += view;
+    if (view && is_output[static_cast<size_t>(user)]) return std::nullopt;
+    if (!view) readers.push_back(user);
+    if (view)
+      for (NodeId reader : users[static_cast<size_t>(user)]) readers.push_back(reader);
+  }
+  for (NodeId reader : readers) {
+    const Node& cast = graph.node(reader);
+    if (cast.op != Op::kCast || !is_half(cast.dtype) || half.value_or(cast.dtype) != cast.dtype)
+      return std::nullopt;
+    half = cast.dtype;
+  }
+  return views >= 2 ? half : std::nullopt;
+}
+
+Result<Graph> round_products(const Graph& graph) {
+  const Users users = users_of(graph);
+  const std::vector<bool> is_output = outputs_of(graph);
+  Rewrite rewrite(graph);
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op == Op::kInput) continue;
+    rewrite.builder.set_origin(graph.origin_of(id));
+    std::vector<NodeId> operands = rewrite.operands(node);
+    // A Cast of what is rounded already; a View of it has the half type by itself.
+    if (node.op == Op::kCast && rewrite.builder.dtype(operands[0]) == node.dtype) {
+      rewrite[id] = operands[0];
+      continue;
+    }
+    rewrite[id] = emit(rewrite.builder, node, std::move(operands));
+    if (node.op != Op::kMatmul) continue;
+    if (const auto half = rounded_to(graph, users, is_output, id))
+      rewrite[id] = rewrite.builder.cast(rewrite[id], *half);
+  }
+  return rewrite.finish();
+}
+
+// The elementwise nodes that `root` is computed by, and what those read.
+struct Region {
+  std::set<NodeId> nodes, leaves;
+};
+std::optional<Region> region_of(const Graph& graph, NodeId root) {
+  Region region;
+  std::vector<NodeId> stack = {root};
+  while (!stack.empty()) {
+    const NodeId id = stack.back();
+    stack.pop_back();
+    if (!is_elementwise(graph.node(id).op)) {
+      region.leaves.insert(id);
+    } else if (region.nodes.insert(id).second) {
+      const auto& operands = graph.node(id).operands;
+      stack.insert(stack.end(), operands.begin(), operands.end());
+    }
+    if (region.nodes.size() > kMostNodes) return std::nullopt;
+  }
+  return region;
+}
+
+// Whether only `reader` and nodes of the region read `id`.
+bool read_inside(const Users& users, const std::vector<bool>& is_output, const Region& region,
+                 NodeId reader, NodeId id) {
+  const auto& all = users[static_cast<size_t>(id)];
+  return !is_output[static_cast<size_t>(id)] && std::all_of(all.begin(), all.end(), [&](NodeId x) {
+    return x == reader || region.nodes.count(x) != 0;
+  });
+}
+
+class Turner {
+ public:
+  explicit Turner(const Graph& graph)
+      : rewrite_(graph), graph_(graph), users_(users_of(graph)), is_output_(outputs_of(graph)) {}
+
+  Result<Graph> run() {
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      if (node.op == Op::kInput) continue;
+      rewrite_.builder.set_origin(graph_.origin_of(id));
+      std::vector<NodeId> operands = rewrite_.operands(node);
+      if (node.op == Op::kMatmul)
+        for (size_t i = 0; i < 2; ++i)
+          if (const auto region = region_to_turn(id, node.operands[i]))
+            operands[i] = turned(*region, node.operands[i]);
+      rewrite_[id] = emit(rewrite_.builder, node, std::move(operands));
+    }
+    TRY(const Graph turned, rewrite_.finish());
+    return rewrite_nodes(turned, emit);  // without what nobody reads any more
+  }
+
+ private:
+  // Where more of what `root` reads lies along its last axis but one than along its last.
+  std::optional<Region> region_to_turn(NodeId matmul, NodeId root) const {
+    if (!is_elementwise(graph_.node(root).op)) return std::nullopt;
+    auto region = region_of(graph_, root);
+    if (!region) return std::nullopt;
+    for (NodeId id : region->nodes)
+      if (!widens_leaf(id) && !read_inside(users_, is_output_, *region, matmul, id))
+        return std::nullopt;
+    int votes = 0;
+    for (NodeId id : region->leaves) votes += vote(graph_.node(id));
+    return votes > 0 ? region : std::nullopt;
+  }
+
+  // 1: its elements lie along the last axis but one; -1: along the last. A row or a column that is
+  // spread over the other axis is small, however it is read.
+  static int vote(const Node& leaf) {
+    if (leaf.op != Op::kView) return -1;
+    const auto& strides = std::get<ViewAttr>(leaf.attr).strides;
+    const Dim &inner = strides[strides.size() - 1], &outer = strides[strides.size() - 2];
+    if (inner.is(0) || outer.is(0)) return 0;
+    return outer.is(1) - inner.is(1);
+  }
+
+  // Computed again at no cost where others read it too.
+  bool widens_leaf(NodeId id) const {
+    const Node& node = graph_.node(id);
+    return node.op == Op::kCast && !is_elementwise(graph_.node(node.operands[0]).op);
+  }
+
+  static std::vector<int> turned_axes(size_t rank) {
+    std::vector<int> axes(rank);
+    for (size_t i = 0; i < rank; ++i) axes[i] = static_cast<int>(i);
+    std::swap(axes[rank - 1], axes[rank - 2]);
+    return axes;
+  }
+
+  NodeId turned(const Region& region, NodeId root) {
+    GraphBuilder& b = rewrite_.builder;
+    const std::vector<int> axes = turned_axes(graph_.node(root).shape.size());
+    std::map<NodeId, NodeId> map;
+    for (NodeId id : region.leaves) map[id] = b.permute(rewrite_[id], axes);
+    for (NodeId id : region.nodes) {
+      Node node = graph_.node(id);
+      for (NodeId& operand : node.operands) operand = map.at(operand);
+      std::swap(node.shape[node.shape.size() - 1], node.shape[node.shape.size() - 2]);
+      map[id] = b.add(std::move(node));
+    }
+    return b.permute(map.at(root), axes);
+  }
+
+  Rewrite rewrite_;
+  const Graph& graph_;
+  const Users users_;
+  const std::vector<bool> is_output_;
+};
+
+class Orderer {
+ public:
+  explicit Orderer(const Graph& graph)
+      : rewrite_(graph),
+        graph_(graph),
+        users_(users_of(graph)),
+        is_output_(outputs_of(graph)),
+        delayed_(static_cast<size_t>(graph.size()), false) {}
+
+  Result<Graph> run() {
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (is_elementwise(graph_.node(id).op) && graph_.node(id).operands.size() == 2) meet(id);
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (!delayed_[static_cast<size_t>(id)]) emit_with_operands(id);
+    return rewrite_.finish();
+  }
+
+ private:
+  // One product, and arithmetic on it that only `meeting` reads.
+  struct Side {
+    NodeId product = kInvalidNode;
+    Region region;
+  };
+  std::optional<Side> side(NodeId meeting, NodeId root) const {
+    auto region = region_of(graph_, root);
+    if (!region) return std::nullopt;
+    Side side{kInvalidNode, *std::move(region)};
+    for (NodeId id : side.region.leaves) {
+      if (graph_.node(id).op != Op::kMatmul) continue;
+      if (side.product != kInvalidNode) return std::nullopt;
+      side.product = id;
+    }
+    if (side.product == kInvalidNode) return std::nullopt;
+    const auto ours = [&](NodeId id) {
+      return read_inside(users_, is_output_, side.region, meeting, id);
+    };
+    if (!ours(side.product) ||
+        !std::all_of(side.region.nodes.begin(), side.region.nodes.end(), ours))
+      return std::nullopt;
+    return side;
+  }
+
+  void meet(NodeId meeting) {
+    const auto& operands = graph_.node(meeting).operands;
+    const auto a = side(meeting, operands[0]);
+    if (!a) return;
+    const auto b = side(meeting, operands[1]);
+    if (!b || a->product == b->product) return;
+    const Side& first = a->product < b->product ? *a : *b;
+    const Side& second = a->product < b->product ? *b : *a;
+    if (first.region.nodes.size() <= second.region.nodes.size()) return;
+    delayed_[static_cast<size_t>(first.product)] = true;
+    for (NodeId id : first.region.nodes) delayed_[static_cast<size_t>(id)] = true;
+  }
+
+  // What is delayed comes right in front of what reads it, after its other operands.
+  void emit_with_operands(NodeId root) {
+    std::vector<NodeId> stack = {root};
+    while (!stack.empty()) {
+      const NodeId id = stack.back();
+      const Node& node = graph_.node(id);
+      const size_t before = stack.size();
+      for (NodeId operand : node.operands)
+        if (rewrite_[operand] == kInvalidNode) stack.push_back(operand);
+      if (stack.size() != before && rewrite_.builder.ok()) continue;
+      stack.pop_back();
+      if (rewrite_[id] != kInvalidNode || !rewrite_.builder.ok()) continue;
+      rewrite_.builder.set_origin(graph_.origin_of(id));
+      rewrite_[id] = emit(rewrite_.builder, node, rewrite_.operands(node));
+    }
+  }
+
+  Rewrite rewrite_;
+  const Graph& graph_;
+  const Users users_;
+  const std::vector<bool> is_output_;
+  std::vector<bool> delayed_;
+};
+
+}  // namespace
+
+Result<Graph> arrange_products(const Graph& graph) {
+  TRY(Graph arranged, round_products(graph));
+  TRY(arranged, Turner(arranged).run());
+  return Orderer(arranged).run();
+}
+
+Result<Graph> multiply_outer_products(const Graph& graph) {
+  return rewrite_nodes(graph, outer_product);
+}
+
+}  // namespace kiln

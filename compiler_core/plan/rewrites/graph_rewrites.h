@@ -1,0 +1,54 @@
+// Rewrites of a whole graph before it is partitioned into kernels. Each returns a graph with the
+// same outputs and changes no bit of a result beyond reassociation. partition.cc has their order.
+#pragma once
+
+#include "compiler_core/ir/graph.h"
+
+namespace kiln {
+
+// Turns reductions over small windows, which is what pooling is, into arithmetic on shifted reads:
+// max(x[2i], max(x[2i + 1], x[2i + 2])). So pooling is pointwise: it runs along the positions
+// instead of over rows of four or nine elements, and fuses with its neighbours.
+//
+// A reduction is unrolled if it has at most 64 elements, a number known when planning (elements of
+// unrolled reductions below it count), and some View below it, with only arithmetic between, reads
+// windows: windows that overlap, or that interleave in memory. Contiguous rows and columns are left
+// to the reduction families.
+Result<Graph> unroll_windows(const Graph& graph);
+
+// Turns a matmul of one column with one row into products of elements, which fuse with what reads
+// them. Runs before broadcasts are sunk: it leaves some to sink.
+Result<Graph> multiply_outer_products(const Graph& graph);
+
+// Turns a reduction over axes that are not neighbours into one reduction per run of neighbours,
+// innermost first; so that the row and column families cover every set of axes. Reassociates sums.
+Result<Graph> split_reductions(const Graph& graph);
+
+// Computes one element of every row of a value, picked by an index (the target's entry in a
+// log-softmax), from the same element of what the value is computed from: so that the value is
+// never stored, and the row kernel beneath it computes the entry too.
+//
+// Gathers from a flattened [rows, columns] value at row * columns + column move below its
+// arithmetic, where that has the result of a reduction of each row in it. A column outside
+// [0, columns) is the caller's error, as every index out of range.
+Result<Graph> sink_gathers(const Graph& graph);
+
+// Makes one value of several that differ in their axes only. Normalisation carries every reshape
+// down to the inputs, so that arithmetic which a model does once, and reads in two shapes (a
+// residual stream: as rows by a matmul, as [batch, tokens, width] by a norm), stands in the graph
+// twice. Of elementwise nodes on products that compute equal elements in one row-major order the
+// first is kept, and the others become reshapes of it: computed once, stored once.
+Result<Graph> share_reshapes(const Graph& graph);
+
+// Decides how the operands and results of matmuls are laid out: layers that are written alike are
+// partitioned alike, and what is stored is small and read along its rows.
+//  - A product that is read through several Views, and rounded to one half type in each, is rounded
+//    first and read then: half the bytes.
+//  - An operand that is computed for one matmul only takes the order in which its inputs lie in
+//    memory, and the matmul reads it transposed.
+//  - Where two products meet, the one with more arithmetic on its way comes second, so that its
+//    epilogue reads the other's result. Which of them canonical order puts first differs from layer
+//    to layer.
+Result<Graph> arrange_products(const Graph& graph);
+
+}  // namespace kiln

@@ -1,0 +1,72 @@
+#include "compiler_core/plan/rewrites/kernel_rewrites.h"
+
+#include <algorithm>
+
+#include "compiler_core/passes/rewrite.h"
+
+namespace kiln {
+namespace {
+
+bool applies(const Graph& graph, const Node& node) {
+  if (node.op != Op::kConvolution) return false;
+  const auto& attr = std::get<ConvolutionAttr>(node.attr);
+  const Shape& w = graph.node(node.operands[1]).shape;
+  const auto all = [](const std::vector<int64_t>& values, int64_t wanted) {
+    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == wanted; });
+  };
+  return all(attr.stride, 1) && all(attr.low, 0) && all(attr.high, 0) &&
+         std::all_of(w.begin() + 2, w.end(), [](const Dim& size) { return size.is(1); }) &&
+         w[0].is_constant();
+}
+
+NodeId product(GraphBuilder& b, const Node& node, NodeId x, NodeId w) {
+  const int64_t groups = std::get<ConvolutionAttr>(node.attr).groups;
+  const Shape from = b.shape(x), weight = b.shape(w);
+  const Dim positions = numel(Shape(from.begin() + 2, from.end()));
+  Shape image = {weight[1], positions}, matrix = {weight[0].constant() / groups, weight[1]};
+  const auto in_front = [&](const Dim& size, bool repeats) {
+    image.insert(image.begin(), size);
+    if (!repeats) matrix.insert(matrix.begin(), size);
+  };
+  if (groups > 1) in_front(groups, false);
+  if (!from[0].is(1)) in_front(from[0], true);
+  NodeId a = b.reshape(w, matrix);
+  if (matrix.size() < image.size()) {
+    matrix.insert(matrix.begin(), from[0]);
+    a = b.broadcast(a, matrix);
+  }
+  return b.matmul(a, b.reshape(x, image));
+}
+
+}  // namespace
+
+Result<Graph> pointwise_convolutions(const Graph& graph) {
+  const auto nodes = graph.nodes();
+  const auto found = std::find_if(nodes.begin(), nodes.end(),
+                                  [&](const Node& node) { return applies(graph, node); });
+  if (found == nodes.end()) return graph;
+  Rewrite rewrite(graph);
+  GraphBuilder& b = rewrite.builder;
+  NodeId matmul = kInvalidNode;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op == Op::kInput) continue;
+    b.set_origin(graph.origin_of(id));
+    std::vector<NodeId> operands = rewrite.operands(node);
+    if (!applies(graph, node)) {
+      rewrite[id] = emit(b, node, std::move(operands));
+      continue;
+    }
+    matmul = product(b, node, operands[0], operands[1]);
+    rewrite[id] = b.reshape(matmul, node.shape);
+  }
+  // Results in the product's axes, where all arithmetic follows them.
+  const Shape space = b.shape(matmul);
+  std::vector<NodeId> outputs;
+  for (NodeId id : graph.outputs())
+    outputs.push_back(graph.node(id).shape == found->shape ? b.reshape(rewrite[id], space)
+                                                           : rewrite[id]);
+  return b.finish(std::move(outputs));
+}
+
+}  // namespace kiln

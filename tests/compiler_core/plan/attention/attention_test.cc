@@ -1,0 +1,113 @@
+// Which programs' attention is one kernel, and which is not.
+#include "compiler_core/plan/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/text.h"
+#include "compiler_core/passes/normalise.h"
+#include "compiler_core/plan/plan.h"
+#include "tests/compiler_core/passes/random_graph.h"
+#include "tests/compiler_core/plan/run_plan.h"
+
+namespace kiln {
+namespace {
+
+int launches_of(const Plan& plan, Family family) {
+  int count = 0;
+  for (const Launch& launch : plan.launches)
+    count += plan.kernels[static_cast<size_t>(launch.kernel)].family == family;
+  return count;
+}
+
+Plan plan_of(const Graph& graph) {
+  const auto form = normalise(graph);
+  EXPECT_TRUE(form.has_value()) << form.error().message;
+  auto made = form ? plan(form->graph) : Result<Plan>(Plan{});
+  EXPECT_TRUE(made.has_value()) << made.error().message;
+  return made ? *std::move(made) : Plan{};
+}
+
+// matmul, softmax, matmul of [4, rows, 16]; `more` are appended to what it returns.
+std::string softmax_program(int rows, const std::string& more = "") {
+  const std::string q = std::to_string(rows), shape = "[4," + q + "," + q + "]";
+  const std::string spread = "strides=[" + q + ",1,0] offset=[0] : f32" + shape + "\n";
+  return "kiln.graph 1\n%0 = input 0 : f32[4," + q + ",16]\n%1 = input 1 : f32[4,16," + q +
+         "]\n%2 = matmul %0 %1 : f32" + shape + "\n%3 = reduce_max %2 axes=[2] : f32[4," + q +
+         "]\n%4 = view %3 " + spread + "%5 = sub %2 %4 : f32" + shape + "\n%6 = exp %5 : f32" +
+         shape + "\n%7 = reduce_sum %6 axes=[2] : f32[4," + q + "]\n%8 = view %7 " + spread +
+         "%9 = div %6 %8 : f32" + shape + "\n%10 = input 2 : f32[4," + q +
+         ",16]\n%11 = matmul %9 %10 : f32[4," + q + ",16]\nreturn %11" + more + "\n";
+}
+Plan plan_of_text(const std::string& text) {
+  const auto graph = parse_graph(text);
+  EXPECT_TRUE(graph.has_value()) << graph.error().message;
+  return graph ? plan_of(*graph) : Plan{};
+}
+
+TEST(PlanAttention, IsOneKernelInEveryModel) {
+  const std::pair<const char*, int> programs[] = {
+      {"attention", 1}, {"sdpa_causal", 1}, {"bert", 2}, {"gpt2", 2}, {"llama", 2}};
+  for (const auto& [name, count] : programs) {
+    const auto program = read_graph_file(Path(KILN_SOURCE_DIR) / "tests/graphs/small" /
+                                         (std::string(name) + ".pt2"));
+    ASSERT_TRUE(program.has_value()) << program.error().message;
+    EXPECT_EQ(launches_of(plan_of(program->graph), Family::kAttention), count) << name;
+  }
+}
+
+TEST(PlanAttention, TheLargeModelsLayersShareOne) {
+  const auto program =
+      read_graph_file(Path(KILN_SOURCE_DIR) / "tests/graphs/large/llama_16x2048.pt2");
+  ASSERT_TRUE(program.has_value()) << program.error().message;
+  const Plan made = plan_of(program->graph);
+  EXPECT_EQ(launches_of(made, Family::kAttention), 16);
+  int kernels = 0;
+  for (const Workload& kernel : made.kernels) kernels += kernel.family == Family::kAttention;
+  EXPECT_EQ(kernels, 1);
+  EXPECT_LE(made.kernels.size(), 12U);  // equal layers are cut alike
+  EXPECT_LE(made.launches.size(), 196U);
+}
+
+TEST(PlanAttention, ComputesWhatTheProgramDoes) {
+  const auto graph = parse_graph(softmax_program(24));
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  const auto form = normalise(*graph);
+  ASSERT_TRUE(form.has_value());
+  const Plan made = plan_of(*graph);
+  EXPECT_EQ(launches_of(made, Family::kAttention), 1);
+  const auto inputs = testing::random_inputs(form->graph, 1);
+  const auto expected = testing::evaluate(form->graph, testing::in_order(inputs));
+  const auto actual = testing::run_plan(made, testing::in_order(inputs));
+  ASSERT_EQ(expected.size(), actual.size());
+  testing::expect_equal(expected[0], actual[0], 1e-4);
+}
+
+TEST(PlanAttention, IsNotOneKernelWhereTheWeightsAreAResult) {
+  EXPECT_EQ(launches_of(plan_of_text(softmax_program(24, " %9")), Family::kAttention), 0);
+  EXPECT_EQ(launches_of(plan_of_text(softmax_program(24, " %7")), Family::kAttention), 0);
+}
+
+// One query of every sequence, as a model that writes token by token asks.
+TEST(PlanAttention, FewRowsOfManyKeysAreLeftToKernelsThatCutTheKeys) {
+  const auto decoded = [](int64_t rows, int64_t keys) {
+    GraphBuilder b;
+    const NodeId q = b.input(DType::kF32, {2, 3, rows, 16}),
+                 k = b.input(DType::kF32, {2, 3, keys, 16});
+    const NodeId scores = b.matmul(q, b.permute(k, {0, 1, 3, 2}));
+    const auto spread = [&](NodeId id) { return b.broadcast(id, Shape(b.shape(scores))); };
+    const NodeId most = b.reduce(Op::kReduceMax, scores, {3}, true);
+    const NodeId e = b.unary(Op::kExp, b.binary(Op::kSub, scores, spread(most)));
+    const NodeId weights = b.binary(Op::kDiv, e, spread(b.reduce(Op::kReduceSum, e, {3}, true)));
+    return *b.finish({b.matmul(weights, b.input(DType::kF32, {2, 3, keys, 16}))});
+  };
+  for (const int64_t rows : {1, 2, 7}) {
+    EXPECT_EQ(launches_of(plan_of(decoded(rows, 300)), Family::kAttention), 1) << rows;
+    EXPECT_EQ(launches_of(plan_of(decoded(rows, 512)), Family::kAttention), 0) << rows;
+  }
+  EXPECT_EQ(launches_of(plan_of(decoded(8, 512)), Family::kAttention), 1);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,97 @@
+// Which kernels are joined where very many read one value: fuse.h.
+#include "compiler_core/plan/fusion/fuse.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/passes/normalise.h"
+#include "tests/compiler_core/passes/random_graph.h"
+#include "tests/compiler_core/plan/run_plan.h"
+
+namespace kiln {
+namespace {
+
+constexpr size_t kMostBuffers = 32;  // of a kernel
+
+// A plan that computes what the graph does.
+Plan right_plan(const Graph& graph) {
+  const auto form = normalise(graph);
+  EXPECT_TRUE(form.has_value()) << form.error().message;
+  if (!form) return {};
+  auto made = plan(form->graph);
+  EXPECT_TRUE(made.has_value()) << made.error().message;
+  if (!made) return {};
+  const auto inputs = testing::random_inputs(form->graph, 1);
+  std::vector<const Tensor*> pointers;
+  for (const Tensor& input : inputs) pointers.push_back(&input);
+  const auto expected = interpret(form->graph, pointers);
+  EXPECT_TRUE(expected.has_value()) << expected.error().message;
+  const std::vector<Tensor> got = testing::run_plan(*made, pointers);
+  for (size_t i = 0; expected && i < got.size(); ++i)
+    EXPECT_EQ(
+        0, std::memcmp(got[i].bytes().data(), (*expected)[i].bytes().data(), got[i].bytes().size()))
+        << "output " << i;
+  return *std::move(made);
+}
+
+size_t launches_of(const Plan& plan, Family family) {
+  return static_cast<size_t>(
+      std::count_if(plan.launches.begin(), plan.launches.end(), [&](const Launch& launch) {
+        return plan.kernels[static_cast<size_t>(launch.kernel)].family == family;
+      }));
+}
+
+NodeId times(GraphBuilder& b, NodeId x, double factor) {
+  return b.binary(Op::kMul, x, b.broadcast(b.constant(DType::kF32, factor), Shape(b.shape(x))));
+}
+
+TEST(Fuse, ReadersOfOneValueShareAsManyKernelsAsTheirBuffersNeed) {
+  constexpr size_t kReaders = 300;
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {4});
+  std::vector<NodeId> outputs;
+  for (size_t i = 0; i < kReaders; ++i) outputs.push_back(times(b, x, static_cast<double>(i + 2)));
+  const Plan plan = right_plan(*b.finish(std::move(outputs)));
+  // A join is judged by what both read, so the last buffer may stay free.
+  EXPECT_LE(plan.launches.size(), kReaders / (kMostBuffers - 3) + 1);
+}
+
+// Between the two readers that fit stand many that could never join, of every kind.
+TEST(Fuse, ReadersThatFitAreJoinedHoweverManyOthersStandBetween) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {8, 8});
+  std::vector<NodeId> outputs = {times(b, x, 2)};
+  for (int i = 0; i < 20; ++i) {
+    outputs.push_back(b.matmul(x, b.input(DType::kF32, {8, 8})));
+    const NodeId wide = b.input(DType::kF32, {2 + i, 8, 8});
+    outputs.push_back(b.binary(Op::kAdd, wide, b.broadcast(x, Shape(b.shape(wide)))));
+  }
+  outputs.push_back(times(b, x, 3));
+  const Plan plan = right_plan(*b.finish(std::move(outputs)));
+  EXPECT_EQ(launches_of(plan, Family::kPointwise), 21U);
+}
+
+// Both what leads from a value to its many readers and what leads back from one of them: a reader
+// that needs another reader besides waits for it.
+TEST(Fuse, AReaderThatNeedsAnotherReaderIsNotJoinedWithTheValueOfBoth) {
+  GraphBuilder b;
+  const NodeId x = b.unary(Op::kExp, b.input(DType::kF32, {8, 8}));
+  std::vector<NodeId> outputs = {x};
+  NodeId product = x;
+  for (int i = 0; i < 100; ++i) {
+    product = b.matmul(x, b.input(DType::kF32, {8, 8}));
+    outputs.push_back(product);
+  }
+  const NodeId most = b.reduce(Op::kReduceMax, product, {1}, true);
+  outputs.push_back(b.binary(Op::kSub, x, b.broadcast(most, {8, 8})));
+  outputs.push_back(times(b, x, 5));
+  const Plan plan = right_plan(*b.finish(std::move(outputs)));
+  EXPECT_EQ(launches_of(plan, Family::kMatmul), 100U);
+  // The value with its multiple, the maximum with its difference.
+  EXPECT_EQ(plan.launches.size(), 102U);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,62 @@
+// Layers that are written alike are cut alike.
+#include "compiler_core/plan/rewrites/graph_rewrites.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler_core/ir/text.h"
+
+namespace kiln {
+namespace {
+
+std::string arranged(const std::string& body, Result<Graph> (*pass)(const Graph&)) {
+  const auto graph = parse_graph("kiln.graph 1\n" + body);
+  EXPECT_TRUE(graph.has_value()) << graph.error().message;
+  const auto after = pass(*graph);
+  EXPECT_TRUE(after.has_value()) << after.error().message;
+  return print(*after);
+}
+
+TEST(ArrangeProducts, TheHeavierOfTwoThatMeetComesSecond) {
+  const std::string inputs =
+      "%0 = input 0 : f32[4,8]\n%1 = input 1 : f32[8,4]\n%2 = input 2 : f32[8,4]\n";
+  const std::string second = inputs +
+                             "%3 = matmul %0 %2 : f32[4,4]\n%4 = matmul %0 %1 : f32[4,4]\n"
+                             "%5 = tanh %4 : f32[4,4]\n%6 = mul %5 %3 : f32[4,4]\nreturn %6\n";
+  const std::string first = inputs +
+                            "%3 = matmul %0 %1 : f32[4,4]\n%4 = tanh %3 : f32[4,4]\n"
+                            "%5 = matmul %0 %2 : f32[4,4]\n%6 = mul %4 %5 : f32[4,4]\nreturn %6\n";
+  EXPECT_EQ(arranged(first, arrange_products), arranged(second, arrange_products));
+  EXPECT_EQ(arranged(second, arrange_products), "kiln.graph 1\n" + second);
+}
+
+TEST(ArrangeProducts, WhatIsRoundedInPiecesIsRoundedWhole) {
+  const std::string text = arranged(
+      "%0 = input 0 : bf16[4,8]\n%1 = input 1 : bf16[8,4]\n%2 = matmul %0 %1 : f32[4,4]\n"
+      "%3 = view %2 strides=[4,1] offset=[0] : f32[4,2]\n%4 = cast %3 : bf16[4,2]\n"
+      "%5 = view %2 strides=[4,1] offset=[2] : f32[4,2]\n%6 = cast %5 : bf16[4,2]\n"
+      "return %4 %6\n",
+      arrange_products);
+  EXPECT_NE(text.find("cast %2 : bf16[4,4]"), std::string::npos) << text;
+  EXPECT_EQ(text.find("bf16[4,2]\n%4 = cast"), std::string::npos) << text;
+}
+
+TEST(ArrangeProducts, AColumnTimesARowIsPointwise) {
+  const std::string text = arranged(
+      "%0 = input 0 : bf16[4,1]\n%1 = input 1 : bf16[1,6]\n%2 = matmul %0 %1 : f32[4,6]\n"
+      "return %2\n",
+      multiply_outer_products);
+  EXPECT_EQ(text.find("matmul"), std::string::npos) << text;
+  EXPECT_NE(text.find("mul"), std::string::npos) << text;
+}
+
+TEST(ShareReshapes, ArithmeticOnAProductIsDoneOnceForTwoShapes) {
+  const std::string text = arranged(
+      "%0 = input 0 : f32[4,8]\n%1 = input 1 : f32[8,4]\n%2 = matmul %0 %1 : f32[4,4]\n"
+      "%3 = tanh %2 : f32[4,4]\n%4 = view %2 strides=[0,4,1] offset=[0] : f32[1,4,4]\n"
+      "%5 = tanh %4 : f32[1,4,4]\nreturn %3 %5\n",
+      share_reshapes);
+  EXPECT_EQ(text.find("tanh"), text.rfind("tanh")) << text;
+}
+
+}  // namespace
+}  // namespace kiln
