@@ -18,8 +18,13 @@ struct NormalForm {
                                  // inputs that no output needs do not occur
 };
 
-// Told what each pass of a pipeline left, by the pass's name, in order. May be empty.
+// Called after each pass of a pipeline, in order, with the pass's name and result. May be empty.
 using PassObserver = std::function<void(std::string_view pass, const Graph& graph)>;
+
+// Ends every pass of a pipeline: puts the pass's name into its error, calls the observer, and in
+// debug builds verifies the graph. A pass that breaks a graph is a bug of ours (kInternal), named
+// here rather than three stages later.
+Result<Graph> after_pass(std::string_view pass, Result<Graph> graph, const PassObserver& after);
 
 Result<NormalForm> normalise(const Graph& graph, const PassObserver& after = {});
 

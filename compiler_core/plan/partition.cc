@@ -168,27 +168,26 @@ class Partitioner {
 }  // namespace
 
 Result<Partition> partition(const Graph& canonical, const PartitionOptions& options) {
-  const auto told = [&options](std::string_view pass, Result<Graph> graph) {
-    if (options.after && graph) options.after(pass, *graph);
-    return graph;
+  const auto passed = [&options](std::string_view pass, Result<Graph> graph) {
+    return after_pass(pass, std::move(graph), options.after);
   };
   Graph graph = canonical;
   if (options.fuse) {
-    TRY(graph, told("unroll_windows", unroll_windows(graph)));
-    TRY(graph, told("multiply_outer_products", multiply_outer_products(graph)));
+    TRY(graph, passed("unroll_windows", unroll_windows(graph)));
+    TRY(graph, passed("multiply_outer_products", multiply_outer_products(graph)));
   }
-  TRY(graph, told("split_reductions", split_reductions(graph)));
+  TRY(graph, passed("split_reductions", split_reductions(graph)));
   // Before the views are sunk: it leaves some to sink.
-  TRY(graph, told("sink_gathers", sink_gathers(graph)));
+  TRY(graph, passed("sink_gathers", sink_gathers(graph)));
   // Broadcasts of pointwise values go down before the cut, so that where a View still stands on
   // arithmetic, the arithmetic is on stored values and small.
-  TRY(graph, told("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
+  TRY(graph, passed("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
   if (options.fuse) {
-    TRY(graph, told("share_reshapes", share_reshapes(graph)));
-    TRY(graph, told("arrange_products", arrange_products(graph)));
+    TRY(graph, passed("share_reshapes", share_reshapes(graph)));
+    TRY(graph, passed("arrange_products", arrange_products(graph)));
   }
   if (options.rules.attention) {
-    TRY(graph, told("lift_attention_casts", lift_attention_casts(graph)));
+    TRY(graph, passed("lift_attention_casts", lift_attention_casts(graph)));
   }
   Partitioner partitioner(graph, options);
   TRY(std::vector<FusedKernel> kernels, partitioner.run());

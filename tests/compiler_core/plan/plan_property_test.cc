@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
 #include "compiler_core/passes/normalise.h"
@@ -73,6 +75,24 @@ TEST_P(PlanProperty, OtherRulesAndNoFusionGiveTheSame) {
           expect_plan_computes(form->graph, *made, seed, GetParam() == Kinds::kExact ? 0 : 1e-6));
     }
   }
+}
+
+TEST_P(PlanProperty, EveryPassBeforeThePartitionLeavesAValidGraph) {
+  std::set<std::string, std::less<>> passes;
+  PartitionOptions options;
+  options.after = [&passes](std::string_view pass, const Graph& graph) {
+    passes.emplace(pass);
+    const Status status = verify(graph);
+    ASSERT_TRUE(status) << pass << ": " << status.error().message << "\n" << print(graph);
+  };
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const auto form = normalise(random_graph(seed, GetParam(), 14));
+    ASSERT_TRUE(form.has_value()) << form.error().message;
+    ASSERT_TRUE(partition(form->graph, options).has_value());
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_EQ(passes.size(), 8u);
 }
 
 TEST_P(PlanProperty, EqualGraphsHaveEqualPlans) {
