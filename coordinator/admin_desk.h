@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "cache/kernel_cache.h"
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 #include "coordinator/inbox.h"
 #include "coordinator/log_line.h"
 #include "schema/transport.h"

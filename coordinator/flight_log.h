@@ -23,7 +23,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 #include "coordinator/log_line.h"
 #include "coordinator/status_board.h"
 

@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 
 namespace kiln {
 

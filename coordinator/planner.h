@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cache/kernel_cache.h"
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 
 namespace kiln {
 

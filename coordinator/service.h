@@ -9,7 +9,7 @@
 #include <string>
 
 #include "compiler_core/base/file.h"
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 #include "coordinator/log_line.h"
 #include "coordinator/status_board.h"
 

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 #include "schema/transport.h"
 
 namespace kiln {

@@ -9,7 +9,7 @@
 #include "cache/flight_store.h"
 #include "cache/kernel_cache.h"
 #include "coordinator/blob_shelf.h"
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 #include "coordinator/inbox.h"
 #include "coordinator/kept_programs.h"
 #include "coordinator/log_line.h"

@@ -1,7 +1,7 @@
 #include "coordinator/core/core.h"
 
-#include "coordinator/core/request_desk.h"
-#include "coordinator/core/tuning_floor.h"
+#include "coordinator/core/requests/request_desk.h"
+#include "coordinator/core/scheduling/tuning_floor.h"
 
 namespace kiln {
 
@@ -41,11 +41,6 @@ struct Core::State {
   TuningFloor floor{options};
   RequestDesk desk{options, floor};
 };
-
-bool names_no_device(const Target& target) {
-  return target.backend == Backend::kCuda && !target.isa.empty() && target.device_model.empty() &&
-         target.units == 0;
-}
 
 Core::Core(CoreOptions options) : state_(std::make_unique<State>(options)) {}
 Core::~Core() = default;

@@ -1,6 +1,7 @@
 // Who may include whom (ARCHITECTURE.md), read from the #include lines themselves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -20,6 +21,7 @@ struct Include {
   bool quoted = false;
 };
 
+const std::string kCore = "coordinator/core/";
 const std::vector<std::string> kRooms = {"compiler_core", "cache",  "schema",
                                          "coordinator",   "worker", "client"};
 
@@ -131,7 +133,7 @@ TEST(IncludeRules, TheCoordinatorsCoreIsPure) {
       "unistd.h", "atomic", "iostream", "spdlog/spdlog.h", "condition_variable"};
   size_t checked = 0;
   for (const Include& include : all_includes()) {
-    if (!include.file.starts_with("coordinator/core/")) continue;
+    if (!include.file.starts_with(kCore)) continue;
     ++checked;
     EXPECT_FALSE(impure.contains(include.header)) << include.file << " includes <" << include.header
                                                   << ">: the core has no clock, no I/O, no threads";
@@ -140,6 +142,41 @@ TEST(IncludeRules, TheCoordinatorsCoreIsPure) {
         << include.file << " includes " << include.header << ": of the wire it knows the messages";
   }
   EXPECT_GT(checked, 30u) << "the test no longer finds the core";
+}
+
+// "coordinator/core/fleet/worker_health.h" is in folder "fleet", "coordinator/core/events.h" is its
+// own: "events.h".
+std::string core_folder_of(const std::string& path) {
+  const std::string rest = path.substr(kCore.size());
+  return rest.substr(0, rest.find('/'));
+}
+
+// core.h and core.cc route the events to everything else, so nothing below includes them; events.h
+// is what everything may include.
+TEST(IncludeRules, TheFoldersOfTheCoordinatorsCoreStandOnOneAnother) {
+  std::map<std::string, std::set<std::string>> below;  // folder: the folders that it includes
+  for (const Include& include : all_includes()) {
+    if (!include.file.starts_with(kCore) || !include.header.starts_with("coordinator/")) continue;
+    ASSERT_TRUE(include.header.starts_with(kCore))
+        << include.file << " includes " << include.header << ", which is of the shell";
+    const std::string from = core_folder_of(include.file), to = core_folder_of(include.header);
+    EXPECT_NE(from, "events.h") << "events.h includes " << include.header;
+    EXPECT_TRUE(to != "core.h" || from == "core.cc") << include.file << " includes core.h";
+    if (from != to) below[from].insert(to);
+  }
+  EXPECT_GT(below.size(), 4u) << "the test no longer finds the folders";
+  EXPECT_TRUE(below["requests"].contains("events.h"));
+
+  // Takes away what stands on nothing that is left, until nothing can be taken.
+  for (bool taken = true; taken && !below.empty();) {
+    taken = std::erase_if(below, [&](const auto& entry) {
+              return std::ranges::none_of(
+                  entry.second, [&](const std::string& folder) { return below.contains(folder); });
+            }) > 0;
+  }
+  std::string cycle;
+  for (const auto& [folder, others] : below) cycle += " " + folder;
+  EXPECT_EQ(cycle, "") << "these include one another";
 }
 
 TEST(IncludeRules, OnlyMainsReadTheEnvironment) {

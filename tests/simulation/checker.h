@@ -1,6 +1,6 @@
 // Checker: watches every event that reaches the core and every action that comes out, keeps its own
 // small model of what is open, leased, accepted and durable, and says at once when an invariant of
-// coordinator/core/core.h is broken. Knows nothing of how the core works.
+// coordinator/core/events.h is broken. Knows nothing of how the core works.
 #pragma once
 
 #include <map>

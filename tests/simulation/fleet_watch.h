@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 
 namespace kiln::simulation {
 

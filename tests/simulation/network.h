@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 
 namespace kiln::simulation {
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/truth.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 
 namespace kiln::simulation {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core/core.h"
+#include "coordinator/core/events.h"
 #include "tests/simulation/random.h"
 #include "tests/simulation/scenario.h"
 

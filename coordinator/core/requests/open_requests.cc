@@ -1,0 +1,50 @@
+#include "coordinator/core/requests/open_requests.h"
+
+#include "coordinator/core/planted.h"
+
+namespace kiln {
+
+bool OpenRequests::full(const ShareId& share) const {
+  if (planted(PlantedBug::kNoBounds)) return false;
+  const auto theirs = of_share_.find(share);
+  return count_ >= options_.max_open_requests ||
+         (theirs != of_share_.end() && theirs->second >= options_.max_open_requests_a_client &&
+          !planted(PlantedBug::kNoShareBound));
+}
+
+void OpenRequests::add(const RequestId& id, const ShareId& share, const Digest& program) {
+  Client& client = clients_[id.first];
+  if (client.requests.empty()) client.share = share;
+  client.requests.emplace(id.second, program);
+  ++of_share_[client.share];
+  ++count_;
+}
+
+void OpenRequests::remove(const RequestId& id) {
+  const auto client = clients_.find(id.first);
+  const auto theirs = of_share_.find(client->second.share);
+  if (--theirs->second == 0) of_share_.erase(theirs);
+  client->second.requests.erase(id.second);
+  if (client->second.requests.empty()) clients_.erase(client);
+  --count_;
+}
+
+const Digest* OpenRequests::find(const RequestId& id) const {
+  const auto client = clients_.find(id.first);
+  if (client == clients_.end()) return nullptr;
+  const auto request = client->second.requests.find(id.second);
+  return request == client->second.requests.end() ? nullptr : &request->second;
+}
+
+std::vector<RequestId> OpenRequests::of_client(const ClientId& client) const {
+  std::vector<RequestId> ids;
+  if (const auto found = clients_.find(client); found != clients_.end())
+    for (const auto& [request, program] : found->second.requests) ids.emplace_back(client, request);
+  return ids;
+}
+
+ShareId OpenRequests::share_of(const ClientId& client) const {
+  return clients_.at(client).share;
+}
+
+}  // namespace kiln

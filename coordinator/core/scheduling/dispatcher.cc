@@ -1,0 +1,155 @@
+#include "coordinator/core/scheduling/dispatcher.h"
+
+#include <algorithm>
+
+#include "coordinator/core/planted.h"
+
+namespace kiln {
+namespace {
+
+constexpr double kUnknownPaceMs = 300;  // of a candidate, until some were seen
+constexpr int kMaxRefusals = 64;        // of one class and step
+
+}  // namespace
+
+void Dispatcher::lease_work(int64_t now_ms, std::set<WorkerId>& changed) {
+  for (const auto& [name, workers] : workers_.classes())
+    if (!workers.idle.empty()) lease_to_class(now_ms, workers, changed);
+}
+
+// One lease at a time to who has the fewest, so that work is spread.
+void Dispatcher::lease_to_class(int64_t now_ms, const WorkerClass& workers,
+                                std::set<WorkerId>& changed) {
+  std::set<WorkerId> refused;  // what is left is for others than them
+  while (queue_.has_work_for(workers.target)) {
+    const auto idle =
+        std::find_if(workers.idle.begin(), workers.idle.end(),
+                     [&](const auto& entry) { return !refused.contains(entry.second); });
+    if (idle == workers.idle.end() || std::ssize(refused) >= kMaxRefusals) return;
+    const WorkerId id = idle->second;
+    if (lease_next(now_ms, id, workers.target))
+      changed.insert(id);
+    else
+      refused.insert(id);
+  }
+}
+
+bool Dispatcher::lease_next(int64_t now_ms, const WorkerId& id, const Target& device) {
+  KernelFlight* served = nullptr;
+  const bool leased = queue_.serve_next(device, [&](const Digest& kernel) {
+    served = &flights_.at(kernel);
+    return lease_to(now_ms, id, *served);
+  });
+  if (leased) queue_.set_waiting(served->key(), served->waiting());
+  return leased;
+}
+
+int Dispatcher::batch_limit(const KernelFlight& flight) const {
+  // A GPU tries a candidate in milliseconds, while its worker compiles the next ones: its share is
+  // one lease, in which all race against one incumbent.
+  const bool is_gpu = flight.target().backend == Backend::kCuda;
+  const int parts =
+      std::max(1, is_gpu ? workers_.count_for(flight.target()) - leases_.count(flight.key())
+                         : workers_.slots_for(flight.target()));
+  const int share = (flight.waiting() + parts - 1) / parts;
+  int most = is_gpu ? options_.gpu_batch_size : options_.batch_size;
+  if (const auto pace_ms = pace_.median_ms(flight.target(), flight.family()))
+    most = static_cast<int>(
+        std::min<double>(options_.max_batch,
+                         static_cast<double>(options_.lease_work_ms) / std::max(*pace_ms, 1e-3)));
+  return std::clamp(share, 1, std::clamp(most, 1, std::max(1, options_.max_batch)));
+}
+
+// The work leased, in milliseconds of one worker.
+double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, KernelFlight& flight) {
+  auto batch = flight.take(id, batch_limit(flight), workers_.serves(flight.target(), id));
+  if (batch.candidates.empty()) return 0;
+  flight.was_served = true;
+  const auto count = static_cast<double>(batch.candidates.size());
+  Lease lease;
+  lease.worker = id;
+  lease.kind = batch.kind;
+  lease.candidates = std::move(batch.candidates);
+  open(now_ms, flight, std::move(lease));
+  return count * pace_.median_ms(flight.target(), flight.family()).value_or(kUnknownPaceMs);
+}
+
+void Dispatcher::open(int64_t now_ms, const KernelFlight& flight, Lease lease) {
+  lease.epoch = flight.epoch();
+  lease.kernel = flight.key();
+  const WorkerId id = lease.worker;
+  leases_.open(now_ms, std::move(lease));
+  Worker& worker = *workers_.find(id);
+  if (worker.leases == 0) worker.working_ms = now_ms;
+  workers_.set_leases(id, leases_.count(id));
+}
+
+// ---- Stragglers ----
+
+void Dispatcher::hedge_late(int64_t now_ms, std::set<WorkerId>& changed) {
+  std::vector<uint64_t> late;
+  for (const auto& [id, lease] : leases_.all())
+    if (is_late(now_ms, lease)) late.push_back(id);
+  for (const uint64_t id : late) {
+    Lease& slow = *leases_.find(id);
+    KernelFlight& flight = flights_.at(slow.kernel);
+    const WorkerId* second = second_worker(flight.target(), slow.worker);
+    if (second == nullptr) continue;
+    Lease lease;
+    lease.worker = *second;
+    lease.kind = slow.kind;
+    lease.candidates = slow.outstanding;
+    lease.hedged = slow.hedged = true;
+    changed.insert(lease.worker);
+    flight.hedge(lease.candidates);
+    open(now_ms, flight, std::move(lease));
+    ++hedged_;
+  }
+}
+
+bool Dispatcher::is_late(int64_t now_ms, const Lease& lease) const {
+  if (lease.hedged || lease.kind == Job::Kind::kFinal) return false;
+  const int64_t age_ms = now_ms - lease.opened_ms;
+  if (age_ms < options_.hedge_least_ms) return false;
+  const KernelFlight& flight = flights_.at(lease.kernel);
+  if (flight.waiting() > 0) return false;  // not its last ones
+  const auto pace_ms = pace_.median_ms(flight.target(), flight.family());
+  if (!pace_ms) return false;
+  size_t held = 0;  // it may do its other leases first
+  for (const uint64_t id : leases_.of_worker(lease.worker))
+    held += leases_.find(id)->candidates.size();
+  return static_cast<double>(age_ms) > options_.hedge_after * *pace_ms * static_cast<double>(held);
+}
+
+const WorkerId* Dispatcher::second_worker(const Target& target, const WorkerId& first) const {
+  for (const auto& [name, workers] : workers_.classes()) {
+    if (!workers.target.can_run(target)) continue;
+    for (const auto& [leases, id] : workers.idle)
+      if (id != first || planted(PlantedBug::kHedgeToSelf)) return &id;
+  }
+  return nullptr;
+}
+
+// ---- Orders ----
+
+WorkerOrders Dispatcher::orders_for(const WorkerId& id) {
+  WorkerOrders orders;
+  for (const uint64_t lease_id : leases_.of_worker(id)) {
+    const Lease& lease = *leases_.find(lease_id);
+    orders.leases.push_back(lease_id);
+    if (lease.seen) continue;
+    const KernelFlight& flight = flights_.at(lease.kernel);
+    Job job;
+    job.lease = lease.id;
+    job.epoch = lease.epoch;
+    job.kind = lease.kind;
+    flight.describe(job, workers_.calibration(id));
+    for (const int candidate : lease.candidates)
+      job.candidates.push_back(flight.job(candidate, lease.kind));
+    orders.jobs.push_back(std::move(job));
+  }
+  orders.drain = workers_.find(id)->drain_ordered && !planted(PlantedBug::kForgetToDrain);
+  return orders;
+}
+
+}  // namespace kiln

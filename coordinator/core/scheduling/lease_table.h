@@ -1,0 +1,58 @@
+// LeaseTable: who works on what, until when. A lease is a time-bounded assignment of candidates of
+// one kernel flight to one worker. Its id is never used again; its epoch is the flight's when it
+// was opened, and a flight gets a new one whenever work is taken back from somebody. A result
+// counts only while its lease is open under that epoch: whoever lost a lease changes nothing any
+// more. Every question is answered from an index. Plain value; one thread.
+#pragma once
+
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "coordinator/core/events.h"
+
+namespace kiln {
+
+struct Lease {
+  uint64_t id = 0, epoch = 0;
+  Digest kernel;
+  WorkerId worker;
+  Job::Kind kind = Job::Kind::kScreen;
+  std::vector<int> candidates;   // as leased
+  std::vector<int> outstanding;  // without a result yet
+  int done = 0;                  // as the worker reported
+  bool seen = false;             // the worker knows of it: the job need not be sent again
+  bool hedged = false;           // what was outstanding was given to a second worker too
+  int64_t opened_ms = 0;
+  int64_t progress_ms = 0;  // when it last moved; see progressed()
+};
+
+class LeaseTable {
+ public:
+  explicit LeaseTable(uint64_t first_id) : next_id_(first_id), next_epoch_(first_id) {}
+
+  Lease& open(int64_t now_ms, Lease lease);  // fills in the id and the times
+  // Later than every one before it, also for a kernel that is tuned once more.
+  uint64_t new_epoch() { return next_epoch_++; }
+  Lease* find(uint64_t id);
+  void close(uint64_t id);
+  void progressed(int64_t now_ms, Lease& lease);
+
+  const std::map<uint64_t, Lease>& all() const { return leases_; }
+  // Ids, oldest first.
+  std::vector<uint64_t> of_worker(const WorkerId& worker) const;
+  std::vector<uint64_t> of_kernel(const Digest& kernel) const;
+  std::vector<uint64_t> without_progress_since(int64_t time_ms) const;
+  int count(const WorkerId& worker) const;
+  int count(const Digest& kernel) const;
+
+ private:
+  uint64_t next_id_, next_epoch_;
+  std::map<uint64_t, Lease> leases_;
+  std::unordered_map<WorkerId, std::set<uint64_t>> held_;     // none is empty
+  std::unordered_map<Digest, std::set<uint64_t>> of_kernel_;  // none is empty
+  std::set<std::pair<int64_t, uint64_t>> by_progress_;
+};
+
+}  // namespace kiln

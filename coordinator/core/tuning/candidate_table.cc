@@ -1,0 +1,128 @@
+#include "coordinator/core/tuning/candidate_table.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace kiln {
+namespace {
+
+// How many that failed before are looked at for one that this worker may have. Those before them
+// wait for another worker, which there is.
+constexpr size_t kLooks = 64;
+
+}  // namespace
+
+void CandidateTable::want(int i) {
+  CandidateState& c = state(i);
+  if (c.queued || c.leases > 0) return;
+  c.queued = true;
+  (troubles_.contains(i) ? again_ : fresh_).push_back(i);
+}
+
+std::vector<int> CandidateTable::take(const WorkerId& worker, int limit, bool others) {
+  std::vector<int> taken;
+  while (!fresh_.empty() && std::ssize(taken) < limit) {
+    taken.push_back(fresh_.front());
+    fresh_.pop_front();
+  }
+  if (taken.empty()) taken = take_retried(worker, others);
+  for (int i : taken) {
+    state(i).queued = false;
+    state(i).leases = 1;
+  }
+  return taken;
+}
+
+// Alone, so that a bad one does not cost its neighbours their attempts.
+std::vector<int> CandidateTable::take_retried(const WorkerId& worker, bool others) {
+  const size_t looks = std::min(kLooks, again_.size());
+  for (size_t at = 0; at < looks; ++at) {
+    const int i = again_[at];
+    if (others && troubles_[i].avoid == worker) continue;
+    again_.erase(again_.begin() + static_cast<std::ptrdiff_t>(at));
+    return {i};
+  }
+  return {};
+}
+
+std::vector<int> CandidateTable::take_all() {
+  std::vector<int> taken(fresh_.begin(), fresh_.end());
+  taken.insert(taken.end(), again_.begin(), again_.end());
+  fresh_.clear();
+  again_.clear();
+  for (int i : taken) {
+    state(i).queued = false;
+    state(i).leases = 1;
+  }
+  return taken;
+}
+
+void CandidateTable::release(int i) {
+  if (state(i).leases > 0) --state(i).leases;
+}
+
+void CandidateTable::recall() {
+  fresh_.clear();
+  again_.clear();
+  for (CandidateState& c : states_) {
+    c.queued = false;
+    c.leases = 0;
+  }
+}
+
+void CandidateTable::measured(int i, double calibrated_us) {
+  CandidateState& c = state(i);
+  settled_ += !c.settled();
+  c.measured = true;
+  c.screened_us = calibrated_us;
+  if (calibrated_us > 0 && !c.rejected && (best_us_ == 0 || calibrated_us < best_us_))
+    best_us_ = calibrated_us;
+}
+
+void CandidateTable::reject(int i, Verdict verdict) {
+  CandidateState& c = state(i);
+  settled_ += !c.settled();
+  c.rejected = true;
+  c.verdict = verdict;
+  binaries_.erase(i);
+  troubles_.erase(i);
+  if (c.screened_us <= 0 || c.screened_us != best_us_) return;
+  best_us_ = 0;
+  for (const CandidateState& other : states_)
+    if (!other.rejected && other.screened_us > 0 && (best_us_ == 0 || other.screened_us < best_us_))
+      best_us_ = other.screened_us;
+}
+
+void CandidateTable::recovered(int i) {
+  const auto found = troubles_.find(i);
+  if (found == troubles_.end()) return;
+  const int deaths = found->second.runner_deaths;
+  if (deaths == 0)
+    troubles_.erase(found);
+  else
+    found->second = {0, 0, deaths, {}};
+}
+
+const CandidateBinary* CandidateTable::binary(int i) const {
+  const auto found = binaries_.find(i);
+  return found == binaries_.end() ? nullptr : &found->second;
+}
+
+CandidateBinary* CandidateTable::binary(int i) {
+  const auto found = binaries_.find(i);
+  return found == binaries_.end() ? nullptr : &found->second;
+}
+
+void CandidateTable::keep_best_binaries(size_t count) {
+  if (binaries_.size() <= count) return;
+  std::vector<int> held;
+  for (const auto& [i, binary] : binaries_) held.push_back(i);
+  const auto median = [&](int i) {
+    const double us = state(i).screened_us;
+    return us > 0 ? us : std::numeric_limits<double>::infinity();
+  };
+  std::stable_sort(held.begin(), held.end(), [&](int a, int b) { return median(a) < median(b); });
+  for (size_t i = count; i < held.size(); ++i) binaries_.erase(held[i]);
+}
+
+}  // namespace kiln

@@ -1,0 +1,92 @@
+// CandidateTable: the candidates of one kernel flight: which wait, which are leased, what is known
+// of each. A candidate costs some 24 bytes beside its packed schedule; what only few have (a
+// binary, a history of failures, times of the final) is kept aside. Every operation is O(log n) or
+// better, but for those marked. Plain value; one thread.
+//
+//   idle --want--> queued --take--> leased --release--> idle        (lease_again: leased twice,
+//     any but queued --measured, reject--> settled                   when hedged)
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/events.h"
+#include "coordinator/core/tuning/schedule_list.h"
+
+namespace kiln {
+
+struct CandidateState {
+  double screened_us = 0;  // calibrated median of the screening; 0: not timed
+  Verdict verdict = Verdict::kOk;
+  uint8_t leases = 0;  // open ones; 2 when hedged
+  bool queued = false;
+  bool measured = false;  // screening is over for it (its samples may be none)
+  bool rejected = false;  // a terminal verdict, or set aside after too many transient ones
+  bool settled() const { return measured || rejected; }
+};
+
+// What failed on a worker is left to another one, while there is one.
+struct CandidateTrouble {
+  int failures = 0, time_outs = 0;  // since its last success
+  int runner_deaths = 0;            // ever: each costs a runner, whatever came between
+  WorkerId avoid;
+};
+
+struct CandidateBinary {
+  Recipe recipe;
+  std::string bytes;
+  Target device;  // where it was compiled
+};
+
+class CandidateTable {
+ public:
+  explicit CandidateTable(const std::vector<Schedule>& schedules)
+      : schedules_(schedules), states_(schedules.size()) {}
+
+  int size() const { return schedules_.size(); }
+  Schedule schedule(int i) const { return schedules_.at(i); }
+  int find(const Schedule& schedule) const { return schedules_.find(schedule); }  // O(n)
+  const CandidateState& operator[](int i) const { return states_[static_cast<size_t>(i)]; }
+  int settled() const { return settled_; }
+  int waiting() const { return static_cast<int>(fresh_.size() + again_.size()); }
+  double best_us() const { return best_us_; }  // of those not rejected; 0: none was timed
+
+  // ---- work ----
+  void want(int i);  // unless it is queued or leased
+  // Up to `limit` off the queue, leased from now on. One that failed before comes alone, and not to
+  // the worker that it failed on while `others` can have it.
+  std::vector<int> take(const WorkerId& worker, int limit, bool others);
+  std::vector<int> take_all();
+  void lease_again(int i) { ++state(i).leases; }
+  void release(int i);  // a lease of it ended
+  void recall();        // none is queued or leased any more; O(n)
+
+  // ---- knowledge ----
+  void measured(int i, double calibrated_us);
+  void reject(int i, Verdict verdict);  // O(n) when it was the best
+  CandidateTrouble& trouble(int i) { return troubles_[i]; }
+  void recovered(int i);  // it succeeded
+
+  void keep_binary(int i, CandidateBinary binary) { binaries_[i] = std::move(binary); }
+  const CandidateBinary* binary(int i) const;
+  CandidateBinary* binary(int i);
+  void drop_binaries() { binaries_.clear(); }
+  // Keeps those of the `count` best medians.
+  void keep_best_binaries(size_t count);
+
+ private:
+  CandidateState& state(int i) { return states_[static_cast<size_t>(i)]; }
+  std::vector<int> take_retried(const WorkerId& worker, bool others);
+
+  ScheduleList schedules_;
+  std::vector<CandidateState> states_;
+  std::deque<int> fresh_, again_;  // queued: never failed, failed before
+  std::map<int, CandidateTrouble> troubles_;
+  std::map<int, CandidateBinary> binaries_;
+  int settled_ = 0;
+  double best_us_ = 0;
+};
+
+}  // namespace kiln
