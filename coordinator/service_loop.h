@@ -19,6 +19,7 @@
 #include "coordinator/access.h"
 #include "coordinator/admin_desk.h"
 #include "coordinator/blob_desk.h"
+#include "coordinator/core/core.h"
 #include "coordinator/flight_log.h"
 #include "coordinator/inbox.h"
 #include "coordinator/known_requests.h"

@@ -9,6 +9,7 @@
 #include <queue>
 #include <string>
 
+#include "coordinator/core/core.h"
 #include "coordinator/core/planted.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/client.h"
