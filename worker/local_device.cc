@@ -5,8 +5,8 @@
 #include <charconv>
 
 #include "compiler_core/runtime/cuda_device.h"
-#include "worker/compile_pool.h"
-#include "worker/cuda_instruments.h"
+#include "worker/build/compile_pool.h"
+#include "worker/build/cuda_instruments.h"
 
 namespace kiln {
 namespace {

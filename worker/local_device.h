@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "worker/toolchain.h"
-#include "worker/workbench.h"
+#include "worker/build/toolchain.h"
+#include "worker/jobs/workbench.h"
 
 namespace kiln {
 

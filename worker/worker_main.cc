@@ -16,11 +16,11 @@
 
 #include "compiler_core/base/standard_error.h"
 #include "schema/metrics/http_port.h"
-#include "worker/agent.h"
+#include "worker/agent/agent.h"
+#include "worker/agent/worker_pages.h"
+#include "worker/jobs/workbench.h"
 #include "worker/local_device.h"
 #include "worker/scratch.h"
-#include "worker/workbench.h"
-#include "worker/worker_pages.h"
 
 namespace {
 

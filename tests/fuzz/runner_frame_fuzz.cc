@@ -1,7 +1,7 @@
 // What a runner, which a hostile kernel may have taken over, says to its worker, and the other way.
 #include "compiler_core/base/check.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "worker/runner_protocol.h"
+#include "worker/runner/protocol.h"
 
 namespace kiln::fuzz {
 

@@ -1,5 +1,5 @@
 // Timing on the device: what is launched over which memory, and how races and finals end.
-#include "worker/device_bench.h"
+#include "worker/runner/cuda/device_bench.h"
 
 #include <set>
 

@@ -1,5 +1,5 @@
 // Inputs, guards and comparison on the device, against the host's.
-#include "worker/device_case.h"
+#include "worker/runner/cuda/device_case.h"
 
 #include <cmath>
 #include <limits>

@@ -4,7 +4,7 @@
 #include "compiler_core/tune/search_space.h"
 #include "tests/compiler_core/codegen/open_workloads.h"
 #include "tests/gpu/gpu_lab.h"
-#include "worker/device_verify.h"
+#include "worker/runner/cuda/device_verify.h"
 
 namespace kiln::runner {
 namespace {

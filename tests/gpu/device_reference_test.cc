@@ -1,6 +1,6 @@
 // The reference on the device against the interpreter: every op and dtype, random graphs, both
 // precisions.
-#include "worker/device_reference.h"
+#include "worker/runner/cuda/device_reference.h"
 
 #include <cmath>
 
@@ -10,7 +10,7 @@
 #include "tests/compiler_core/codegen/random_graph.h"
 #include "tests/compiler_core/ir/sample_custom_op.h"
 #include "tests/gpu/gpu_lab.h"
-#include "worker/random_inputs.h"
+#include "worker/runner/random_inputs.h"
 
 namespace kiln::runner {
 namespace {

@@ -1,7 +1,7 @@
 // Verification of a kernel of open sizes on the device.
 #include "tests/gpu/gpu_lab.h"
 #include "tests/worker/size_mistakes.h"
-#include "worker/device_verify.h"
+#include "worker/runner/cuda/device_verify.h"
 
 namespace kiln::runner {
 namespace {

@@ -1,6 +1,6 @@
 // Kernels that misbehave in every way, tried in a real runner on the GPU: each gets its verdict,
 // none is timed, so none can win, and a right one that comes after is still measured.
-#include "worker/trial.h"
+#include "worker/jobs/trial.h"
 
 #include <fmt/format.h>
 

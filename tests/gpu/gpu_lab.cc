@@ -1,7 +1,7 @@
 #include "tests/gpu/gpu_lab.h"
 
 #include "compiler_core/codegen/embedded.h"
-#include "worker/cuda_instruments.h"
+#include "worker/build/cuda_instruments.h"
 
 namespace kiln::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/compile/nvrtc.h"
-#include "worker/device_instruments.h"
+#include "worker/runner/cuda/device_instruments.h"
 
 namespace kiln::test {
 

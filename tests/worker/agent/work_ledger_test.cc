@@ -1,0 +1,118 @@
+#include "worker/agent/work_ledger.h"
+
+#include <gtest/gtest.h>
+
+namespace kiln {
+namespace {
+
+Job job(uint64_t lease, int candidates, uint64_t epoch = 1) {
+  Job made;
+  made.lease = lease;
+  made.epoch = epoch;
+  for (int i = 0; i < candidates; ++i) made.candidates.push_back({i, {}, "", ""});
+  return made;
+}
+
+CandidateResult result(uint64_t lease, int index, uint64_t epoch = 1, size_t bytes = 10) {
+  CandidateResult made;
+  made.lease = lease;
+  made.epoch = epoch;
+  made.index = index;
+  made.binary.assign(bytes, 'x');
+  return made;
+}
+
+class WorkLedgerTest : public testing::Test {
+ protected:
+  WorkLedger ledger_{{"w", {}, "g++", 2, {}, {}, false}};
+};
+
+TEST_F(WorkLedgerTest, ALeaseIsStartedOnceAndReportedWithItsProgress) {
+  EXPECT_EQ(ledger_.apply({{job(7, 2)}, {7}, {}}).start.size(), 1u);
+  EXPECT_TRUE(ledger_.apply({{job(7, 2)}, {7}, {}}).start.empty());  // not heard of it yet
+  ledger_.step(7);
+  ledger_.step(8);  // nobody's
+  const WorkerReport report = ledger_.report();
+  ASSERT_EQ(report.leases.size(), 1u);
+  EXPECT_EQ(report.leases[0].lease, 7u);
+  EXPECT_EQ(report.leases[0].done, 1);
+  EXPECT_EQ(report.slots, 2);
+  EXPECT_EQ(report.worker, "w");
+}
+
+TEST_F(WorkLedgerTest, ResultsAreInEveryReportUntilTheyAreAcknowledged) {
+  ledger_.apply({{job(7, 2)}, {7}, {}});
+  EXPECT_TRUE(ledger_.finish(result(7, 0)));
+  EXPECT_TRUE(ledger_.finish(result(7, 1)));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ledger_.report().results.size(), 2u);
+  EXPECT_TRUE(ledger_.report().leases.empty());
+  ledger_.apply({{}, {}, {{7, 0}}});
+  ASSERT_EQ(ledger_.report().results.size(), 1u);
+  EXPECT_EQ(ledger_.report().results[0].index, 1);
+  ledger_.apply({{}, {}, {{7, 0}, {7, 1}, {9, 0}}});
+  EXPECT_FALSE(ledger_.has_results());
+}
+
+TEST_F(WorkLedgerTest, AFinishedLeaseIsNotDoneAgainWhenTheReportWasLost) {
+  ledger_.apply({{job(7, 1)}, {7}, {}});
+  ledger_.finish(result(7, 0));
+  EXPECT_TRUE(ledger_.apply({{job(7, 1)}, {7}, {}}).start.empty());
+}
+
+TEST_F(WorkLedgerTest, ARevokedLeaseIsDroppedAndItsLaterResultsForgotten) {
+  ledger_.apply({{job(7, 2), job(8, 1)}, {7, 8}, {}});
+  EXPECT_TRUE(ledger_.finish(result(7, 0)));
+  const auto changes = ledger_.apply({{}, {8}, {}});
+  EXPECT_EQ(changes.drop, std::vector<uint64_t>{7});
+  EXPECT_FALSE(ledger_.finish(result(7, 1)));
+  EXPECT_EQ(ledger_.report().results.size(), 1u);  // what was finished in time is still handed over
+  ASSERT_EQ(ledger_.report().leases.size(), 1u);
+  EXPECT_EQ(ledger_.report().leases[0].lease, 8u);
+}
+
+TEST_F(WorkLedgerTest, AResultOfAnotherEpochIsNotOurs) {
+  ledger_.apply({{job(7, 1, 3)}, {7}, {}});
+  EXPECT_FALSE(ledger_.finish(result(7, 0, 2)));
+  EXPECT_TRUE(ledger_.finish(result(7, 0, 3)));
+}
+
+TEST_F(WorkLedgerTest, LargeResultsTakeSeveralReportsAndTheLeaseStaysUntilTheLast) {
+  constexpr int kCandidates = 4;
+  ledger_.apply({{job(7, kCandidates)}, {7}, {}});
+  for (int i = 0; i < kCandidates; ++i) ledger_.finish(result(7, i, 1, kMaxReportBytes / 2 - 1000));
+  int delivered = 0;
+  while (ledger_.has_results()) {
+    const WorkerReport report = ledger_.report();
+    ASSERT_FALSE(report.results.empty());
+    size_t bytes = 0;
+    std::vector<ResultAck> acks;
+    for (const CandidateResult& sent : report.results) {
+      bytes += sent.binary.size();
+      acks.push_back({sent.lease, sent.index});
+    }
+    EXPECT_LE(bytes, kMaxReportBytes);
+    delivered += static_cast<int>(acks.size());
+    EXPECT_EQ(report.leases.empty(), delivered == kCandidates);
+    ledger_.apply({{}, {7}, acks});
+  }
+  EXPECT_EQ(delivered, kCandidates);
+}
+
+TEST_F(WorkLedgerTest, AsksForNothingNewWhileTooMuchIsUnacknowledged) {
+  ledger_.apply({{job(7, 40)}, {7}, {}});
+  for (int i = 0; i < 40; ++i) ledger_.finish(result(7, i, 1, 8 << 20));
+  EXPECT_EQ(ledger_.report().slots, 0);
+}
+
+TEST_F(WorkLedgerTest, DrainingGivesLeasesBackAndKeepsResults) {
+  ledger_.apply({{job(7, 2)}, {7}, {}});
+  ledger_.finish(result(7, 0));
+  ledger_.drain();
+  EXPECT_TRUE(ledger_.report().draining);
+  EXPECT_TRUE(ledger_.report().leases.empty());
+  EXPECT_EQ(ledger_.report().results.size(), 1u);
+  EXPECT_TRUE(ledger_.apply({{job(9, 1)}, {9}, {}}).start.empty());
+}
+
+}  // namespace
+}  // namespace kiln

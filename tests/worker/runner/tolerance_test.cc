@@ -1,0 +1,130 @@
+#include "worker/runner/tolerance.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "compiler_core/ir/text.h"
+
+namespace kiln::runner {
+namespace {
+
+Graph graph_of(std::string_view text) {
+  auto graph = parse_graph(text);
+  EXPECT_TRUE(graph.has_value()) << (graph ? "" : graph.error().message);
+  return *std::move(graph);
+}
+
+Tensor floats(std::initializer_list<double> values, DType dtype = DType::kF32) {
+  Tensor tensor(dtype, {static_cast<int64_t>(values.size())});
+  int64_t i = 0;
+  for (const double value : values) tensor.set(i++, value);
+  return tensor;
+}
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+const Tolerance kTight{1e-5, false};
+
+TEST(Tolerance, LongerSumsAndCoarserTypesAllowMore) {
+  const auto sum = [](const std::string& dtype, const std::string& n) {
+    return tolerance_of(graph_of("kiln.graph 1\n%0 = input 0 : " + dtype + "[4," + n + "]\n" +
+                                 "%1 = reduce_sum %0 axes=[1] : " + dtype + "[4]\nreturn %1\n"),
+                        {})
+        .relative;
+  };
+  EXPECT_LT(sum("f64", "64"), 1e-12);
+  EXPECT_LT(sum("f32", "64"), sum("f32", "65536"));
+  EXPECT_LT(sum("f32", "65536"), sum("f16", "64"));
+  EXPECT_LT(sum("f16", "64"), sum("bf16", "64"));
+  EXPECT_LT(sum("f32", "64"), 3e-5);
+}
+
+TEST(Tolerance, ProductsConvolutionsAndScattersHaveTermsToo) {
+  const auto relative = [](const std::string& nodes) {
+    return tolerance_of(graph_of("kiln.graph 1\n" + nodes), {}).relative;
+  };
+  const auto product = [&](const std::string& n) {
+    return relative("%0 = input 0 : f32[4," + n + "]\n%1 = reduce_prod %0 axes=[1] : f32[4]\n" +
+                    "return %1\n");
+  };
+  EXPECT_LT(product("64"), product("65536"));
+  const auto convolution = [&](const std::string& channels) {
+    return relative("%0 = input 0 : f32[1," + channels + ",9]\n%1 = input 1 : f32[2," + channels +
+                    ",3]\n%2 = convolution %0 %1 stride=[1] dilation=[1] low=[0] high=[0] " +
+                    "groups=1 : f32[1,2,7]\nreturn %2\n");
+  };
+  EXPECT_LT(convolution("1"), convolution("512"));
+  const auto scatter = [&](const std::string& combine) {
+    return relative("%0 = input 0 : f32[4]\n%1 = input 1 : i64[9999]\n%2 = input 2 : f32[9999]\n" +
+                    std::string("%3 = scatter %0 %1 %2 combine=") + combine +
+                    " : f32[4]\nreturn %3\n");
+  };
+  EXPECT_LT(scatter("set"), scatter("add"));
+}
+
+TEST(Tolerance, AnInputInHalfPrecisionAloneAllowsNothing) {
+  const Graph graph = graph_of(
+      "kiln.graph 1\n%0 = input 0 : bf16[8]\n%1 = cast %0 : f32[8]\n"
+      "%2 = exp %1 : f32[8]\nreturn %2\n");
+  EXPECT_LT(tolerance_of(graph, {}).relative, 3e-5);
+}
+
+TEST(Compare, EqualAndNearlyEqualAreRight) {
+  const Tensor want = floats({1, -2, 0, 100});
+  EXPECT_EQ(compare(floats({1, -2, 0, 100}), want, nullptr, kTight), std::nullopt);
+  EXPECT_EQ(compare(floats({1.000001, -2, 1e-5, 100.0001}), want, nullptr, kTight), std::nullopt);
+}
+
+TEST(Compare, TheFirstWrongElementIsNamed) {
+  const auto difference =
+      compare(floats({1, -2.5, 0, 99}), floats({1, -2, 0, 100}), nullptr, kTight);
+  ASSERT_TRUE(difference.has_value());
+  EXPECT_EQ(difference->first, 1);
+  EXPECT_EQ(difference->count, 2);
+}
+
+TEST(Compare, NanAndInfinityMustMeetTheirLike) {
+  const Tensor want = floats({kNan, kInf, -kInf, 1});
+  EXPECT_EQ(compare(floats({kNan, kInf, -kInf, 1}), want, nullptr, kTight), std::nullopt);
+  EXPECT_EQ(compare(floats({0, kInf, -kInf, 1}), want, nullptr, kTight)->first, 0);
+  EXPECT_EQ(compare(floats({kNan, -kInf, -kInf, 1}), want, nullptr, kTight)->first, 1);
+  EXPECT_EQ(compare(floats({kNan, kInf, -3e38, 1}), want, nullptr, kTight)->first, 2);
+  EXPECT_EQ(compare(floats({kNan, kInf, -kInf, kNan}), want, nullptr, kTight)->first, 3);
+}
+
+TEST(Compare, IntegersMustBeEqual) {
+  Tensor want(DType::kI64, {2}), got(DType::kI64, {2});
+  want.set_int(0, int64_t{1} << 60);
+  got.set_int(0, (int64_t{1} << 60) + 1);  // not told apart as doubles
+  EXPECT_EQ(compare(got, want, nullptr, kTight)->count, 1);
+  got.set_int(0, int64_t{1} << 60);
+  EXPECT_EQ(compare(got, want, nullptr, kTight), std::nullopt);
+}
+
+TEST(Compare, AGraphThatStraysByItselfExcusesAsMuch) {
+  const Tensor want = floats({1, 1}), declared = floats({1.01, 1});
+  EXPECT_EQ(compare(floats({1.02, 1}), want, &declared, kTight), std::nullopt);
+  EXPECT_EQ(compare(floats({1.02, 1.02}), want, &declared, kTight)->first, 1);
+  EXPECT_EQ(compare(floats({1.2, 1}), want, &declared, kTight)->first, 0);
+}
+
+TEST(Compare, AStepExcusesOneElementIn65536) {
+  Tensor want(DType::kBool, {1 << 17}), got(DType::kBool, {1 << 17});
+  got.set_int(5, 1);
+  got.set_int(9, 1);
+  EXPECT_EQ(compare(got, want, nullptr, {0, true}), std::nullopt);
+  EXPECT_EQ(compare(got, want, nullptr, {0, false})->first, 5);
+  got.set_int(11, 1);
+  EXPECT_EQ(compare(got, want, nullptr, {0, true})->count, 3);
+}
+
+TEST(Compare, ElementsAreDescribedWithTheirPosition) {
+  Tensor want(DType::kF32, {4, 3}), got(DType::kF32, {4, 3});
+  got.set(7, 0.5);
+  EXPECT_EQ(describe_element(got, want, 7), "element 7 [2,1] is 0.5, expected 0");
+}
+
+}  // namespace
+}  // namespace kiln::runner

@@ -1,0 +1,125 @@
+#include "worker/runner/cpu/workload_case.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compiler_core/ir/text.h"
+#include "worker/runner/random_inputs.h"
+
+namespace kiln::runner {
+namespace {
+
+constexpr char kSymbolic[] =
+    "kiln.graph 1\n"
+    "s0 = symbol 1..4096 hint 24\n"
+    "%0 = input 0 : f32[s0,8]\n"
+    "%1 = mul %0 %0 : f32[s0,8]\n"
+    "return %1\n";
+
+WorkloadCase made(std::string_view text, uint64_t seed = 1) {
+  auto workload = WorkloadCase::make(text, seed);
+  EXPECT_TRUE(workload.has_value()) << (workload ? "" : workload.error().message);
+  return *std::move(workload);
+}
+
+TEST(WorkloadCase, IsMeasuredAtTheSizesItWasExportedWith) {
+  EXPECT_EQ(made(kSymbolic).inputs()[0].sizes(), (std::vector<int64_t>{24, 8}));
+}
+
+TEST(WorkloadCase, TheSeedDecidesTheInputs) {
+  const auto first = made(kSymbolic, 1), again = made(kSymbolic, 1), other = made(kSymbolic, 2);
+  EXPECT_TRUE(std::ranges::equal(first.inputs()[0].bytes(), again.inputs()[0].bytes()));
+  EXPECT_FALSE(std::ranges::equal(first.inputs()[0].bytes(), other.inputs()[0].bytes()));
+}
+
+TEST(WorkloadCase, InputsLookNormal) {
+  const auto workload = made("kiln.graph 1\n%0 = input 0 : f32[100000]\nreturn %0\n");
+  double sum = 0, squares = 0;
+  for (const float x : workload.inputs()[0].as<float>()) {
+    sum += x;
+    squares += static_cast<double>(x) * x;
+  }
+  EXPECT_NEAR(sum / 1e5, 0, 0.02);
+  EXPECT_NEAR(squares / 1e5, 1, 0.02);
+}
+
+TEST(WorkloadCase, ExpectsTheInterpretersResult) {
+  const auto workload = made(kSymbolic);
+  const float x = workload.inputs()[0].as<float>()[5];
+  EXPECT_FLOAT_EQ(workload.expected()[0].as<float>()[5], x * x);
+}
+
+TEST(WorkloadCase, AGraphOfRootsGetsInputsThatHaveThem) {
+  const auto workload =
+      made("kiln.graph 1\n%0 = input 0 : f32[64]\n%1 = sqrt %0 : f32[64]\nreturn %1\n");
+  for (const float y : workload.expected()[0].as<float>()) EXPECT_FALSE(std::isnan(y));
+}
+
+TEST(RandomInputs, IndicesOfAGatherAreInRange) {
+  auto graph = parse_graph(
+      "kiln.graph 1\n"
+      "%0 = input 0 : f32[3,5]\n"
+      "%1 = input 1 : i64[400]\n"
+      "%2 = gather %0 %1 : f32[400,5]\n"
+      "return %2\n");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  const auto inputs = random_inputs(*graph, {}, 9, Floats::kNormal);
+  ASSERT_TRUE(inputs.has_value());
+  std::vector<int> seen(3);
+  for (const int64_t index : (*inputs)[1].as<int64_t>()) {
+    ASSERT_TRUE(index >= 0 && index < 3) << index;
+    ++seen[static_cast<size_t>(index)];
+  }
+  for (const int times : seen) EXPECT_GT(times, 0);
+}
+
+TEST(RandomInputs, IndicesOfAScatterNameAllItsRows) {
+  auto graph = parse_graph(
+      "kiln.graph 1\n"
+      "%0 = input 0 : f32[40,5]\n"
+      "%1 = input 1 : i64[2000]\n"
+      "%2 = input 2 : f32[2000,5]\n"
+      "%3 = scatter %0 %1 %2 combine=add : f32[40,5]\n"
+      "return %3\n");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  const auto inputs = random_inputs(*graph, {}, 9, Floats::kNormal);
+  ASSERT_TRUE(inputs.has_value());
+  std::vector<int> seen(40);
+  for (const int64_t index : (*inputs)[1].as<int64_t>()) {
+    ASSERT_TRUE(index >= 0 && index < 40) << index;
+    ++seen[static_cast<size_t>(index)];
+  }
+  for (const int times : seen) EXPECT_GT(times, 0);
+}
+
+TEST(RandomInputs, IntegerDivisorsAreNeverZero) {
+  auto graph = parse_graph(
+      "kiln.graph 1\n%0 = input 0 : i32[500]\n%1 = input 1 : i32[500]\n"
+      "%2 = div %0 %1 : i32[500]\nreturn %2\n");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  const auto inputs = random_inputs(*graph, {}, 9, Floats::kNormal);
+  ASSERT_TRUE(inputs.has_value());
+  for (const int32_t divisor : (*inputs)[1].as<int32_t>()) EXPECT_NE(divisor, 0);
+}
+
+TEST(WorkloadCase, HostileGraphsAreRefused) {
+  EXPECT_EQ(WorkloadCase::make("", 1).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(WorkloadCase::make("kiln.graph 1\nreturn %0\n", 1).error().code,
+            Code::kInvalidArgument);
+  const auto huge =
+      WorkloadCase::make("kiln.graph 1\n%0 = input 0 : f32[1000000,1000000]\nreturn %0\n", 1);
+  EXPECT_FALSE(huge.has_value());
+}
+
+TEST(WorkloadCase, ARecipeForSomethingElseIsRefused) {
+  const auto workload = made(kSymbolic);
+  const TensorSpec spec{DType::kF32, {Dim::symbol(0), 8}};
+  EXPECT_TRUE(workload.check_recipe({{spec}, {spec}, {}, 0, 0}));
+  EXPECT_FALSE(workload.check_recipe({{spec, spec}, {spec}, {}, 0, 0}));
+  EXPECT_FALSE(workload.check_recipe({{{DType::kF64, spec.shape}}, {spec}, {}, 0, 0}));
+  EXPECT_FALSE(workload.check_recipe({{spec}, {{DType::kF32, {8, 8}}}, {}, 0, 0}));
+}
+
+}  // namespace
+}  // namespace kiln::runner

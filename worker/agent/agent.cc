@@ -1,0 +1,246 @@
+#include "worker/agent/agent.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "compiler_core/base/signature.h"
+#include "worker/jobs/signed_job.h"
+
+namespace kiln {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int64_t kFirstPauseMs = 50, kLongestPauseMs = 2000;
+
+int left_ms(Clock::time_point until) {
+  const auto left = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
+  return static_cast<int>(std::max<int64_t>(left, 0));
+}
+
+// Trying again would not help.
+bool is_hopeless(const Error& error) {
+  return error.code == Code::kInvalidArgument || error.code == Code::kPermissionDenied;
+}
+
+}  // namespace
+
+Status Agent::run(const Work& work) {
+  std::mt19937_64 random(options_.jitter_seed);
+  int64_t pause_ms = kFirstPauseMs;
+  while (!stopping() && !finished()) {
+    auto connected = connect();
+    if (!connected && is_hopeless(connected.error())) {
+      work.stop();
+      return fail(connected.error());
+    }
+    Status ended = connected ? converse(**connected, work) : Status(fail(connected.error()));
+    if (ended) return {};
+    if (connected && ended.error().code == Code::kPermissionDenied) {
+      work.stop();
+      return ended;
+    }
+    if (connected) pause_ms = kFirstPauseMs;
+    spdlog::warn("{}; trying again", ended.error().message);
+    lost(ended.error().message);
+    const int64_t jitter_ms = static_cast<int64_t>(random() % static_cast<uint64_t>(pause_ms));
+    if (!pause(pause_ms / 2 + jitter_ms)) break;
+    pause_ms = std::min(2 * pause_ms, kLongestPauseMs);
+  }
+  drain(nullptr, work);
+  return {};
+}
+
+Result<std::unique_ptr<Connection>> Agent::connect() {
+  ConnectOptions how;
+  how.token = token_;
+  if (!options_.key_file.empty()) {
+    TRY(how.key, read_client_key(options_.key_file));
+  }
+  TRY(auto connection,
+      Connection::open(options_.coordinator, Role::kWorker, options_.connect_timeout_ms, how));
+  const Welcome& welcome = connection->welcome();
+  token_ = welcome.session;
+  signer_ = trusted_signer_ = welcome.signing_key;
+  if (how.key && !how.key->signing_key.empty()) {
+    TRY(trusted_signer_, parse_public_key(how.key->signing_key));
+  }
+  if (welcome.codegen != options_.codegen)
+    return fail(Code::kInvalidArgument,
+                "the coordinator at " + options_.coordinator + " (" + welcome.software +
+                    ") has another code generator than this worker; install one build on both");
+  spdlog::info("connected to {}", options_.coordinator);
+  return connection;
+}
+
+// Reports and takes orders until stop() (ok) or the connection ends (its error).
+Status Agent::converse(Connection& connection, const Work& work) {
+  attach(&connection);
+  Status status;
+  while (status && !stopping() && !finished())
+    status = exchange(connection, work, options_.report_period_ms);
+  if (status) drain(&connection, work);
+  attach(nullptr);
+  return status;
+}
+
+// One report, then orders until `timeout_ms` have passed or there is something new to report.
+Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms) {
+  const auto until = Clock::now() + milliseconds(timeout_ms);
+  WorkerReport report;
+  {
+    const std::lock_guard lock(mu_);
+    report = ledger_.report();
+    news_ = false;
+    turned_ = Clock::now();
+  }
+  if (work.compiled) report.compiled = work.compiled();  // after, so those of its results are in it
+  TRY_STATUS(connection.send(std::move(report)));
+  for (;;) {
+    {
+      const std::lock_guard lock(mu_);
+      if (news_) return {};
+    }
+    auto message = connection.receive(left_ms(until));
+    if (!message && message.error().code != Code::kDeadlineExceeded) return fail(message.error());
+    if (!message) {
+      if (left_ms(until) == 0 || stopping()) return {};
+      continue;
+    }
+    if (auto* refusal = std::get_if<Refusal>(&*message)) {
+      const Error& why = refusal->error;
+      return fail(is_hopeless(why) ? why.code : Code::kUnavailable, "refused: " + why.message);
+    }
+    auto* orders = std::get_if<WorkerOrders>(&*message);
+    if (orders == nullptr)
+      return fail(Code::kUnavailable, "the coordinator answers as to a client");
+    WorkLedger::Changes changes;
+    {
+      const std::lock_guard lock(mu_);
+      const bool drain = orders->drain;
+      changes = ledger_.apply(std::move(*orders));
+      if (drain) begin_to_finish();
+      if (finish_until_ && ledger_.is_idle()) return {};
+      if (stopping_ && !ledger_.has_results()) return {};
+    }
+    for (const uint64_t lease : changes.drop) work.drop(lease);
+    if (!changes.start.empty()) start(std::move(changes.start), work);
+  }
+}
+
+// Without what came from another worker and is not signed.
+void Agent::start(std::vector<Job> jobs, const Work& work) {
+  for (Job& job : jobs) {
+    for (CandidateResult& refused : take_out_unsigned(job, signer_, trusted_signer_)) {
+      spdlog::warn("refused: {}", refused.log);
+      finished(std::move(refused));
+    }
+  }
+  std::erase_if(jobs, [](const Job& job) { return job.candidates.empty(); });
+  if (!jobs.empty()) work.start(std::move(jobs));
+}
+
+// Stops the work, gives the leases back and waits, a little, for the results to be stored.
+void Agent::drain(Connection* connection, const Work& work) {
+  work.stop();
+  {
+    const std::lock_guard lock(mu_);
+    ledger_.drain();
+    if (connection == nullptr) return;
+  }
+  const auto until = Clock::now() + milliseconds(options_.drain_timeout_ms);
+  for (;;) {
+    constexpr int kTryAgainMs = 100;
+    if (!exchange(*connection, work, std::min(kTryAgainMs, left_ms(until)))) return;
+    const std::lock_guard lock(mu_);
+    if (!ledger_.has_results() || left_ms(until) == 0) return;
+  }
+}
+
+void Agent::attach(Connection* connection) {
+  const std::lock_guard lock(mu_);
+  connection_ = connection;
+  if (connection != nullptr) ++connections_;
+}
+
+void Agent::lost(const std::string& trouble) {
+  const std::lock_guard lock(mu_);
+  trouble_ = trouble;
+  turned_ = Clock::now();
+}
+
+WorkerStatus Agent::status() const {
+  const std::lock_guard lock(mu_);
+  WorkerStatus status;
+  status.self = ledger_.self();
+  status.coordinator = options_.coordinator;
+  status.connected = connection_ != nullptr;
+  status.trouble = trouble_;
+  status.connections = connections_;
+  status.turned = turned_;
+  status.leases = ledger_.leases();
+  status.held = ledger_.held();
+  status.draining = stopping_ || finish_until_.has_value();
+  status.candidates = tally_;
+  return status;
+}
+
+bool Agent::pause(int64_t ms) {
+  std::unique_lock lock(mu_);
+  return !stopped_.wait_for(lock, milliseconds(ms), [this] { return stopping_; });
+}
+
+bool Agent::stopping() const {
+  const std::lock_guard lock(mu_);
+  return stopping_;
+}
+
+bool Agent::finished() const {
+  const std::lock_guard lock(mu_);
+  return finish_until_ && (ledger_.is_idle() || Clock::now() >= *finish_until_);
+}
+
+void Agent::begin_to_finish() {
+  ledger_.wind_down();
+  if (finish_until_) return;
+  spdlog::info("draining: no new leases; what is here is finished first");
+  finish_until_ = Clock::now() + milliseconds(options_.finish_timeout_ms);
+}
+
+void Agent::finish() {
+  const std::lock_guard lock(mu_);
+  begin_to_finish();
+  news_ = true;
+  if (connection_ != nullptr) connection_->wake();
+}
+
+void Agent::health(double sentinel_us, int device_errors) {
+  const std::lock_guard lock(mu_);
+  ledger_.set_health(sentinel_us, device_errors);
+}
+
+void Agent::stop() {
+  const std::lock_guard lock(mu_);
+  stopping_ = true;
+  stopped_.notify_all();
+  if (connection_ != nullptr) connection_->wake();
+}
+
+void Agent::stepped(uint64_t lease) {
+  const std::lock_guard lock(mu_);
+  ledger_.step(lease);
+}
+
+void Agent::finished(CandidateResult result) {
+  const std::lock_guard lock(mu_);
+  tally_.count(result);
+  if (!ledger_.finish(std::move(result))) return;
+  news_ = true;
+  if (connection_ != nullptr) connection_->wake();
+}
+
+}  // namespace kiln

@@ -1,0 +1,92 @@
+// Agent: the worker's side of the conversation with the coordinator. Reports what the worker has
+// and does at least every second and whenever a result is there, passes orders on, and connects
+// again, with growing pauses and jitter, when the coordinator is away; work goes on meanwhile.
+//
+//   connecting ──> reporting ──connection lost──> connecting
+//        │             ├─ finish, or orders.drain ──> finishing: no new leases; those it has are
+//        │             │                              done and handed over, within a bound
+//        └──── stop ───┴─────────────────┴──> draining: leases given back, results handed over
+//                                                              └──> done
+//
+// run() belongs to one thread; the other functions may be called from any.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+
+#include "schema/transport.h"
+#include "worker/agent/work_ledger.h"
+#include "worker/agent/worker_status.h"
+
+namespace kiln {
+
+class Agent {
+ public:
+  struct Options {
+    std::string coordinator;  // "tcp://127.0.0.1:7557"
+    Path key_file;            // schema/key_file.h, read for each connection; empty: none
+    WorkerReport self;        // name, target, toolkit, slots
+    Digest codegen;           // our code generator: must be the coordinator's
+    int report_period_ms = 1000;
+    int connect_timeout_ms = 2000;
+    int drain_timeout_ms = 2000;
+    int finish_timeout_ms = 20'000;  // for the leases it has, once it shall take no more
+    uint64_t jitter_seed = 0;
+  };
+  // What the agent hands orders to; called from run()'s thread without locks held.
+  struct Work {
+    std::function<void(std::vector<Job>)> start;
+    std::function<void(uint64_t lease)> drop;
+    std::function<void()> stop;           // forget everything
+    std::function<int64_t()> compiled{};  // so far (WorkerReport.compiled); may be empty
+  };
+
+  explicit Agent(Options options) : options_(std::move(options)), ledger_(options_.self) {}
+
+  // Until stop(), or finish() and nothing is left to do. kInvalidArgument when the coordinator is
+  // of another version of Kiln, or the endpoint is not one: trying again would not help.
+  Status run(const Work& work);
+  void stop();
+  // Takes nothing new, finishes what it has within finish_timeout_ms, hands it over, ends.
+  void finish();
+
+  void health(double sentinel_us, int device_errors);  // for the reports from now on
+  void stepped(uint64_t lease);
+  void finished(CandidateResult result);
+
+  WorkerStatus status() const;
+
+ private:
+  Result<std::unique_ptr<Connection>> connect();
+  Status converse(Connection& connection, const Work& work);
+  Status exchange(Connection& connection, const Work& work, int timeout_ms);
+  void drain(Connection* connection, const Work& work);
+  void attach(Connection* connection);
+  void start(std::vector<Job> jobs, const Work& work);
+  bool pause(int64_t ms);  // false when stop() was called meanwhile
+  bool stopping() const;
+  bool finished() const;
+  void begin_to_finish();  // REQUIRES: mu_ is held
+  void lost(const std::string& trouble);
+
+  const Options options_;
+  std::string token_;                    // run()'s; of the last session
+  std::string signer_, trusted_signer_;  // run()'s: who signs here; who must, by our key file
+  mutable std::mutex mu_;
+  std::condition_variable stopped_;
+  bool stopping_ = false;                                              // guarded by mu_
+  std::optional<std::chrono::steady_clock::time_point> finish_until_;  // guarded by mu_
+  bool news_ = false;                 // guarded by mu_; a result nobody was told of
+  WorkLedger ledger_;                 // guarded by mu_
+  Connection* connection_ = nullptr;  // guarded by mu_; to wake run()
+  // Guarded by mu_; what status() tells beside the ledger.
+  CandidateTally tally_;
+  std::string trouble_;
+  int64_t connections_ = 0;
+  std::chrono::steady_clock::time_point turned_{};
+};
+
+}  // namespace kiln

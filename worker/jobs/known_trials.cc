@@ -1,0 +1,35 @@
+#include "worker/jobs/known_trials.h"
+
+namespace kiln {
+namespace {
+
+// The same binary is another kernel when it is launched another way.
+Digest object_key(const Artifact& artifact) {
+  return Hasher("kiln.object.v1")
+      .add(artifact.digest.hex())
+      .add(recipe_to_json(artifact.recipe))
+      .finish();
+}
+
+}  // namespace
+
+const KnownTrials::Known* KnownTrials::find(const Digest& kernel, const Artifact& artifact) const {
+  const auto known = kernels_.find(kernel);
+  if (known == kernels_.end()) return nullptr;
+  const auto found = known->second.find(object_key(artifact));
+  return found == known->second.end() ? nullptr : &found->second;
+}
+
+void KnownTrials::remember(const Digest& kernel, const Artifact& artifact, int candidate,
+                           const Trial& trial) {
+  if (!is_terminal(trial.verdict)) return;
+  const auto [known, is_new] = kernels_.try_emplace(kernel);
+  known->second.insert_or_assign(object_key(artifact), Known{candidate, trial});
+  if (!is_new) return;
+  order_.push_back(kernel);
+  if (order_.size() <= kMaxKernels) return;
+  kernels_.erase(order_.front());
+  order_.pop_front();
+}
+
+}  // namespace kiln

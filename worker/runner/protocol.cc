@@ -1,0 +1,433 @@
+#include "worker/runner/protocol.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln::runner {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "frames are written as memory is");
+
+constexpr size_t kMaxTargetBytes = 64;
+constexpr size_t kMaxNameBytes = 256;  // of a device
+
+// Sent; never renumbered while a worker and a runner of two builds could meet.
+enum class Kind : uint8_t {
+  kOpenWorkload = 1,
+  kVerifyKernel = 2,
+  kRaceKernel = 3,
+  kTimeFinalists = 4,
+  kPrepareDevice = 5,
+  kCompileSource = 8,
+  kCancelCompile = 9,
+  kMeasureSentinel = 10,
+  kOpened = 65,
+  kVerified = 66,
+  kRaced = 67,
+  kFinalistsTimed = 68,
+  kProgress = 69,
+  kFailed = 70,
+  kDevicePrepared = 71,
+  kCompiledObject = 72,
+  kLeaving = 73,
+  kSentinelMeasured = 74,
+};
+
+class Writer {
+ public:
+  explicit Writer(Kind kind) : bytes_(sizeof(uint32_t), '\0') {
+    bytes_.push_back(static_cast<char>(kind));
+  }
+  Writer& u64(uint64_t value) { return raw(&value, sizeof value); }
+  Writer& i64(int64_t value) { return raw(&value, sizeof value); }
+  Writer& f64(double value) { return raw(&value, sizeof value); }
+  Writer& text(std::string_view value) {
+    u64(value.size());
+    bytes_.append(value);
+    return *this;
+  }
+  Writer& digest(const Digest& value) {
+    return text({reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()});
+  }
+  std::string finish() {
+    const uint32_t size = static_cast<uint32_t>(bytes_.size() - sizeof(uint32_t));
+    CHECK(bytes_.size() <= kMaxFrameBytes, "the caller bounds what it sends");
+    std::memcpy(bytes_.data(), &size, sizeof size);
+    return std::move(bytes_);
+  }
+
+ private:
+  Writer& raw(const void* data, size_t size) {
+    bytes_.append(static_cast<const char*>(data), size);
+    return *this;
+  }
+  std::string bytes_;
+};
+
+// Reads what Writer wrote. The first thing out of bounds sticks; done() tells.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+  uint64_t u64(uint64_t max) {
+    const uint64_t value = raw<uint64_t>();
+    if (value > max) ok_ = false;
+    return ok_ ? value : 0;
+  }
+  int64_t i64(int64_t min, int64_t max) {
+    const int64_t value = raw<int64_t>();
+    if (value < min || value > max) ok_ = false;
+    return ok_ ? value : min;
+  }
+  double f64(double min) {
+    const double value = raw<double>();
+    if (!std::isfinite(value) || value < min) ok_ = false;
+    return ok_ ? value : min;
+  }
+  std::string text(size_t max) {
+    const uint64_t size = u64(max);
+    if (size > rest_.size()) ok_ = false;
+    if (!ok_) return {};
+    std::string value(rest_.substr(0, size));
+    rest_.remove_prefix(size);
+    return value;
+  }
+  Digest digest() {
+    Digest digest;
+    const std::string bytes = text(digest.bytes.size());
+    if (bytes.size() != digest.bytes.size()) ok_ = false;
+    if (ok_) std::memcpy(digest.bytes.data(), bytes.data(), bytes.size());
+    return digest;
+  }
+  bool ok() const { return ok_; }
+  bool done() const { return ok_ && rest_.empty(); }
+
+ private:
+  template <class T>
+  T raw() {
+    T value{};
+    if (rest_.size() < sizeof value) ok_ = false;
+    if (!ok_) return value;
+    std::memcpy(&value, rest_.data(), sizeof value);
+    rest_.remove_prefix(sizeof value);
+    return value;
+  }
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+void write(Writer& out, const MeasurementPolicy& policy) {
+  out.i64(policy.screen_runs).f64(policy.screen_drop);
+  out.i64(policy.race_runs).f64(policy.race_drop);
+  out.i64(policy.finalists).i64(policy.final_runs).f64(policy.tie).i64(policy.launch_timeout_ms);
+}
+
+MeasurementPolicy read_policy(Reader& in) {
+  MeasurementPolicy policy;
+  const auto runs = [&in] { return static_cast<int>(in.i64(0, kMaxSamples)); };
+  policy.screen_runs = runs();
+  policy.screen_drop = in.f64(0);
+  policy.race_runs = runs();
+  policy.race_drop = in.f64(0);
+  policy.finalists = runs();
+  policy.final_runs = runs();
+  policy.tie = in.f64(0);
+  policy.launch_timeout_ms = in.i64(1, INT32_MAX);
+  return policy;
+}
+
+void write(Writer& out, const Measurement& measurement) {
+  out.u64(measurement.samples_us.size());
+  for (const double sample : measurement.samples_us) out.f64(sample);
+}
+
+Measurement read_measurement(Reader& in) {
+  Measurement measurement;
+  const uint64_t count = in.u64(kMaxSamples);
+  for (uint64_t i = 0; i < count && in.ok(); ++i) measurement.samples_us.push_back(in.f64(0));
+  return measurement;
+}
+
+struct RequestWriter {
+  std::string operator()(const OpenWorkload& m) const {
+    return Writer(Kind::kOpenWorkload).u64(m.seed).text(m.graph_text).finish();
+  }
+  std::string operator()(const VerifyKernel& m) const {
+    Writer out(Kind::kVerifyKernel);
+    return out.u64(m.slot).text(m.recipe_json).text(m.binary).digest(m.digest).finish();
+  }
+  std::string operator()(const RaceKernel& m) const {
+    Writer out(Kind::kRaceKernel);
+    out.u64(m.slot).f64(m.incumbent_us);
+    write(out, m.policy);
+    return out.finish();
+  }
+  std::string operator()(const TimeFinalists& m) const {
+    Writer out(Kind::kTimeFinalists);
+    out.u64(m.slots.size());
+    for (const uint64_t slot : m.slots) out.u64(slot);
+    write(out, m.policy);
+    return out.finish();
+  }
+  std::string operator()(const CompileSource& m) const {
+    return Writer(Kind::kCompileSource).text(m.target).text(m.text).finish();
+  }
+  std::string operator()(const CancelCompile&) const {
+    return Writer(Kind::kCancelCompile).finish();
+  }
+  std::string operator()(const MeasureSentinel&) const {
+    return Writer(Kind::kMeasureSentinel).finish();
+  }
+  std::string operator()(const PrepareDevice& m) const {
+    return Writer(Kind::kPrepareDevice).text(m.binary).digest(m.digest).finish();
+  }
+};
+
+struct ReplyWriter {
+  std::string operator()(const CompiledObject& m) const {
+    Writer out(Kind::kCompiledObject);
+    const KernelResources& r = m.resources;
+    for (const int number : {r.registers, r.spill_bytes, r.stack_bytes, r.shared_bytes})
+      out.i64(number);
+    return out.text(m.binary).finish();
+  }
+  std::string operator()(const Opened& m) const {
+    return Writer(Kind::kOpened).f64(m.reference_ms).f64(m.open_ms).finish();
+  }
+  std::string operator()(const Verified& m) const {
+    Writer out(Kind::kVerified);
+    out.u64(static_cast<uint64_t>(m.verdict));
+    return out.text(std::string_view(m.log).substr(0, kMaxLogBytes)).finish();
+  }
+  std::string operator()(const Raced& m) const {
+    Writer out(Kind::kRaced);
+    out.u64(m.dropped);
+    write(out, m.measurement);
+    return out.text(std::string_view(m.note).substr(0, kMaxLogBytes)).finish();
+  }
+  std::string operator()(const FinalistsTimed& m) const {
+    Writer out(Kind::kFinalistsTimed);
+    out.u64(m.measurements.size());
+    for (const Measurement& measurement : m.measurements) write(out, measurement);
+    return out.text(std::string_view(m.note).substr(0, kMaxLogBytes)).finish();
+  }
+  std::string operator()(const DevicePrepared& m) const {
+    Writer out(Kind::kDevicePrepared);
+    const CudaFacts& f = m.facts;
+    out.text(std::string_view(f.name).substr(0, kMaxNameBytes));
+    out.text(std::string_view(f.bus_id).substr(0, kMaxNameBytes));
+    for (const int64_t number :
+         {int64_t{f.ordinal}, int64_t{f.capability}, int64_t{f.sms}, int64_t{f.driver},
+          int64_t{f.max_shared_bytes}, f.l2_bytes, f.memory_bytes})
+      out.i64(number);
+    return out.finish();
+  }
+  std::string operator()(const SentinelMeasured& m) const {
+    return Writer(Kind::kSentinelMeasured).f64(m.us).finish();
+  }
+  std::string operator()(const Progress&) const { return Writer(Kind::kProgress).finish(); }
+  std::string operator()(const Leaving&) const { return Writer(Kind::kLeaving).finish(); }
+  std::string operator()(const Failed& m) const {
+    Writer out(Kind::kFailed);
+    out.u64(static_cast<uint64_t>(m.error.code));
+    return out.text(std::string_view(m.error.message).substr(0, kMaxLogBytes)).finish();
+  }
+};
+
+Request read_open(Reader& in) {
+  OpenWorkload m;
+  m.seed = in.u64(UINT64_MAX);
+  m.graph_text = in.text(kMaxFrameBytes);
+  return m;
+}
+
+Request read_verify(Reader& in) {
+  VerifyKernel m;
+  m.slot = in.u64(kMaxSlots - 1);
+  m.recipe_json = in.text(kMaxFrameBytes);
+  m.binary = in.text(kMaxFrameBytes);
+  m.digest = in.digest();
+  return m;
+}
+
+Request read_race(Reader& in) {
+  RaceKernel m;
+  m.slot = in.u64(kMaxSlots - 1);
+  m.incumbent_us = in.f64(0);
+  m.policy = read_policy(in);
+  return m;
+}
+
+Request read_finalists(Reader& in) {
+  TimeFinalists m;
+  const uint64_t count = in.u64(kMaxSlots);
+  for (uint64_t i = 0; i < count && in.ok(); ++i) m.slots.push_back(in.u64(kMaxSlots - 1));
+  m.policy = read_policy(in);
+  return m;
+}
+
+Request read_compile(Reader& in) {
+  CompileSource m;
+  m.target = in.text(kMaxTargetBytes);
+  m.text = in.text(kMaxFrameBytes);
+  return m;
+}
+
+Request read_prepare(Reader& in) {
+  PrepareDevice m;
+  m.binary = in.text(kMaxFrameBytes);
+  m.digest = in.digest();
+  return m;
+}
+
+Reply read_opened(Reader& in) {
+  Opened m;
+  m.reference_ms = in.f64(0);
+  m.open_ms = in.f64(0);
+  return m;
+}
+
+Reply read_prepared(Reader& in) {
+  DevicePrepared m;
+  CudaFacts& f = m.facts;
+  f.name = in.text(kMaxNameBytes);
+  f.bus_id = in.text(kMaxNameBytes);
+  for (int* number : {&f.ordinal, &f.capability, &f.sms, &f.driver, &f.max_shared_bytes})
+    *number = static_cast<int>(in.i64(0, INT32_MAX));
+  f.l2_bytes = in.i64(0, INT64_MAX);
+  f.memory_bytes = in.i64(0, INT64_MAX);
+  return m;
+}
+
+Reply read_object(Reader& in) {
+  CompiledObject m;
+  KernelResources& r = m.resources;
+  for (int* number : {&r.registers, &r.spill_bytes, &r.stack_bytes, &r.shared_bytes})
+    *number = static_cast<int>(in.i64(0, INT32_MAX));
+  m.binary = in.text(kMaxFrameBytes);
+  return m;
+}
+
+Reply read_verified(Reader& in) {
+  Verified m;
+  m.verdict = static_cast<Verdict>(
+      in.i64(static_cast<int64_t>(Verdict::kOk), static_cast<int64_t>(Verdict::kDeviceLost)));
+  m.log = in.text(kMaxLogBytes);
+  return m;
+}
+
+Reply read_raced(Reader& in) {
+  Raced m;
+  m.dropped = in.u64(1) != 0;
+  m.measurement = read_measurement(in);
+  m.note = in.text(kMaxLogBytes);
+  return m;
+}
+
+Reply read_finalists_timed(Reader& in) {
+  FinalistsTimed m;
+  const uint64_t count = in.u64(kMaxSlots);
+  for (uint64_t i = 0; i < count && in.ok(); ++i) m.measurements.push_back(read_measurement(in));
+  m.note = in.text(kMaxLogBytes);
+  return m;
+}
+
+Reply read_failed(Reader& in) {
+  Failed m;
+  m.error.code = static_cast<Code>(
+      in.i64(static_cast<int64_t>(Code::kInvalidArgument), static_cast<int64_t>(Code::kInternal)));
+  m.error.message = in.text(kMaxLogBytes);
+  return m;
+}
+
+}  // namespace
+
+std::string encode(const Request& request) {
+  return std::visit(RequestWriter{}, request);
+}
+
+std::string encode(const Reply& reply) {
+  return std::visit(ReplyWriter{}, reply);
+}
+
+Result<Request> decode_request(std::string_view body) {
+  if (body.empty()) return fail(Code::kCorruption, "empty frame");
+  Reader in(body.substr(1));
+  Request request;
+  switch (static_cast<Kind>(body[0])) {
+    case Kind::kOpenWorkload:
+      request = read_open(in);
+      break;
+    case Kind::kVerifyKernel:
+      request = read_verify(in);
+      break;
+    case Kind::kRaceKernel:
+      request = read_race(in);
+      break;
+    case Kind::kTimeFinalists:
+      request = read_finalists(in);
+      break;
+    case Kind::kCompileSource:
+      request = read_compile(in);
+      break;
+    case Kind::kCancelCompile:
+      request = CancelCompile{};
+      break;
+    case Kind::kMeasureSentinel:
+      request = MeasureSentinel{};
+      break;
+    case Kind::kPrepareDevice:
+      request = read_prepare(in);
+      break;
+    default:
+      return fail(Code::kCorruption, "unknown kind of request");
+  }
+  if (!in.done()) return fail(Code::kCorruption, "malformed request");
+  return request;
+}
+
+Result<Reply> decode_reply(std::string_view body) {
+  if (body.empty()) return fail(Code::kCorruption, "empty frame");
+  Reader in(body.substr(1));
+  Reply reply;
+  switch (static_cast<Kind>(body[0])) {
+    case Kind::kOpened:
+      reply = read_opened(in);
+      break;
+    case Kind::kVerified:
+      reply = read_verified(in);
+      break;
+    case Kind::kRaced:
+      reply = read_raced(in);
+      break;
+    case Kind::kFinalistsTimed:
+      reply = read_finalists_timed(in);
+      break;
+    case Kind::kCompiledObject:
+      reply = read_object(in);
+      break;
+    case Kind::kDevicePrepared:
+      reply = read_prepared(in);
+      break;
+    case Kind::kProgress:
+      reply = Progress{};
+      break;
+    case Kind::kLeaving:
+      reply = Leaving{};
+      break;
+    case Kind::kSentinelMeasured:
+      reply = SentinelMeasured{in.f64(0)};
+      break;
+    case Kind::kFailed:
+      reply = read_failed(in);
+      break;
+    default:
+      return fail(Code::kCorruption, "unknown kind of reply");
+  }
+  if (!in.done()) return fail(Code::kCorruption, "malformed reply");
+  return reply;
+}
+
+}  // namespace kiln::runner

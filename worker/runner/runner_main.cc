@@ -1,0 +1,140 @@
+// kiln-runner: the process in which kernels that nobody trusts yet are verified and timed, or, in
+// the role `compile`, one in which NVRTC compiles them. Started by kiln-worker with one end of a
+// socket pair; may be killed at any moment, and dies with its worker. Writes no files and prints
+// nothing.
+//
+//   kiln-runner --socket FD --parent PID --threads N
+//   kiln-runner --socket FD --parent PID --device cuda:0
+//   kiln-runner --socket FD --parent PID --role compile --libnvrtc FILE
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include "worker/runner/compile_session.h"
+#include "worker/runner/session.h"
+
+namespace {
+
+using namespace kiln;
+using namespace kiln::runner;
+
+// Enough for any honest kernel; a kernel that spins without end is killed by the worker much
+// sooner.
+constexpr rlim_t kCpuSecondsPerRequest = 1800;
+constexpr int kDeviceLostStatus = 3;
+
+void limit(__rlimit_resource resource, rlim_t value) {
+  rlimit current{};
+  if (::getrlimit(resource, &current) != 0) return;
+  current.rlim_cur = std::min(value, current.rlim_max);
+  ::setrlimit(resource, &current);
+}
+
+// No core files, and no more memory than leaves the machine usable; a GPU's driver reserves as many
+// addresses as host and card have memory together.
+void limit_resources(bool for_gpu) {
+  limit(RLIMIT_CORE, 0);
+  if (for_gpu) return;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve terabytes
+  const auto physical =
+      static_cast<rlim_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+  limit(RLIMIT_AS, std::max<rlim_t>(physical / 4 * 3, rlim_t{1} << 30));
+#endif
+}
+
+void grant_cpu_time() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  limit(RLIMIT_CPU,
+        static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + kCpuSecondsPerRequest);
+}
+
+// N of "cuda:N".
+std::optional<int> gpu_number(std::string_view device) {
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!device.starts_with(kPrefix)) return std::nullopt;
+  device.remove_prefix(kPrefix.size());
+  int number = 0;
+  const auto [end, error] = std::from_chars(device.data(), device.data() + device.size(), number);
+  if (error != std::errc() || end != device.data() + device.size() || number < 0)
+    return std::nullopt;
+  return number;
+}
+
+using Handle = std::function<Reply(const Request&, const Alive&)>;
+
+// Serves until the worker closes its end. Nonzero when it speaks another language.
+int serve(int socket, const Handle& handle, const std::function<bool()>& is_over) {
+  for (;;) {
+    const auto body = receive_frame(socket, -1);
+    if (!body) return body.error().code == Code::kUnavailable ? 0 : 1;
+    const auto request = decode_request(*body);
+    if (!request) return 1;
+    if (std::holds_alternative<CancelCompile>(*request)) continue;  // it came too late
+    grant_cpu_time();
+    auto last = std::chrono::steady_clock::now();
+    const auto alive = [&] {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last < std::chrono::milliseconds(kProgressPeriodMs)) return;
+      last = now;
+      (void)send_frame(socket, encode(Reply(Progress{})), -1);
+    };
+    const Reply reply = handle(*request, alive);
+    if (is_over() && !send_frame(socket, encode(Reply(Leaving{})), -1)) return 0;
+    if (!send_frame(socket, encode(reply), -1)) return 0;
+    if (is_over()) ::_exit(kDeviceLostStatus);  // there is nothing left that could be cleaned up
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int socket = -1, threads = 0, parent = 0;
+  std::string role = "bench", libnvrtc, device = "cpu", libcuda;
+  CLI::App app(
+      "Verifies and times kernels for kiln-worker, which starts it. Not meant to be run by hand.");
+  app.add_option("--socket", socket, "Connected socket that requests arrive on")->required();
+  app.add_option("--parent", parent, "Process id of the worker; the runner dies with it")
+      ->required();
+  app.add_option("--threads", threads, "Threads a launch uses; 0: one per core");
+  app.add_option("--role", role, "bench, or compile (with NVRTC)")
+      ->check(CLI::IsMember({"bench", "compile"}));
+  app.add_option("--libnvrtc", libnvrtc, "NVRTC's library");
+  app.add_option("--device", device, "What kernels run on: cpu, or cuda:N for GPU number N");
+  app.add_option("--libcuda", libcuda, "The GPU driver's library");
+  CLI11_PARSE(app, argc, argv);
+
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) return 1;  // it died before we asked
+  struct stat status {};
+  if (::fstat(socket, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+    std::cerr << "kiln-runner is started by kiln-worker, with a socket\n";
+    return 2;
+  }
+  const auto gpu = gpu_number(device);
+  if (!gpu && device != "cpu") {
+    std::cerr << "kiln-runner: no such device: " << device << "; cpu, or cuda:0, cuda:1, ...\n";
+    return 2;
+  }
+  limit_resources(gpu.has_value());
+  if (role == "compile") {
+    CompileSession session(libnvrtc, socket);
+    return serve(
+        socket, [&](const Request& request, const Alive&) { return session.handle(request); },
+        [] { return false; });
+  }
+  RunnerSession session(gpu ? make_gpu_bench(*gpu, libcuda) : make_cpu_bench(threads));
+  return serve(
+      socket,
+      [&](const Request& request, const Alive& alive) { return session.handle(request, alive); },
+      [&] { return session.is_over(); });
+}

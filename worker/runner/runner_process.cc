@@ -1,0 +1,241 @@
+#include "worker/runner/runner_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kRunnerSocket = 3;             // where the child finds its end
+constexpr auto kExitPatience = 500ms;        // between its last word and its exit status
+constexpr int64_t kPrepareQuietMs = 60'000;  // a driver may take its time with its first context
+
+// Of our environment only what loaders, drivers, compilers and sanitizers ask for: what runs there
+// is others' code, and our own holds what they need not know (which file is our key).
+std::vector<std::string> runner_environment() {
+  constexpr std::string_view kPassed[] = {"PATH=", "HOME=", "TMPDIR=", "LANG=",   "LC_",
+                                          "TZ=",   "LD_",   "CUDA_",   "NVIDIA_", "ASAN_",
+                                          "LSAN_", "TSAN_", "UBSAN_",  "KILN_"};
+  std::vector<std::string> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view word = *variable;
+    if (!word.starts_with("KILN_KEY=") &&
+        std::ranges::any_of(kPassed, [&](std::string_view name) { return word.starts_with(name); }))
+      environment.emplace_back(word);
+  }
+  return environment;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (std::string& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// What the child inherits: nothing but stderr and its socket, no blocked signals, its own group.
+Result<pid_t> spawn(const RunnerProcess::Options& options, int socket) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, socket, kRunnerSocket);
+  ::posix_spawnattr_init(&attributes);
+  sigset_t none, defaults;
+  ::sigemptyset(&none);
+  ::sigfillset(&defaults);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setsigdefault(&attributes, &defaults);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  ::posix_spawnattr_setflags(
+      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  const Path& executable = options.executable;
+  std::vector<std::string> words{
+      executable.string(),        "--socket",  std::to_string(kRunnerSocket),  "--parent",
+      std::to_string(::getpid()), "--threads", std::to_string(options.threads)};
+  words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  std::vector<std::string> environment = runner_environment();
+  pid_t pid = 0;
+  const int error = ::posix_spawn(&pid, executable.c_str(), &actions, &attributes,
+                                  pointers(words).data(), pointers(environment).data());
+  ::posix_spawnattr_destroy(&attributes);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error != 0)
+    return fail(Code::kNotFound,
+                fmt::format("cannot start {}: {}", executable.string(), std::strerror(error)));
+  return pid;
+}
+
+std::string describe_status(int status) {
+  if (WIFSIGNALED(status)) {
+    const int number = WTERMSIG(status);
+    const char* name = ::sigdescr_np(number);
+    return fmt::format("the runner died of signal {} ({})", number, name ? name : "unknown");
+  }
+  return fmt::format("the runner exited with status {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+RunnerProcess::~RunnerProcess() {
+  reap();
+}
+
+Status RunnerProcess::start() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail(Code::kUnavailable, std::string("no socket for a runner: ") + std::strerror(errno));
+  auto pid = spawn(options_, ends[1]);
+  ::close(ends[1]);
+  if (!pid) {
+    ::close(ends[0]);
+    return fail(pid.error());
+  }
+  {
+    const std::lock_guard lock(sending_);
+    socket_ = ends[0];
+  }
+  const std::lock_guard lock(mu_);
+  pid_ = *pid;
+  if (closed_) ::kill(-pid_, SIGKILL);
+  return {};
+}
+
+Status RunnerProcess::prepare() {
+  if (!options_.prepare) return {};
+  const auto request = options_.prepare();
+  if (!request) {
+    end();
+    return fail(Code::kUnavailable, request.error().message);
+  }
+  auto reply = exchange(*request, kPrepareQuietMs);
+  if (!reply) {
+    ++device_failures_;
+    return fail(ended(reply.error(), kPrepareQuietMs).within("preparing a runner"));
+  }
+  const auto* failed = std::get_if<runner::Failed>(&*reply);
+  if (failed == nullptr) return {};
+  ++device_failures_;
+  end();
+  return fail(Code::kUnavailable, "the runner cannot be prepared: " + failed->error.message);
+}
+
+void RunnerProcess::interrupt() {
+  const std::lock_guard lock(sending_);
+  constexpr int64_t kPatienceMs = 100;
+  if (socket_ >= 0)
+    (void)runner::send_frame(socket_, runner::encode(runner::CancelCompile{}), kPatienceMs);
+}
+
+bool RunnerProcess::is_running() const {
+  const pid_t child = pid();
+  siginfo_t info{};
+  if (child == 0) return false;
+  return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0;
+}
+
+pid_t RunnerProcess::pid() const {
+  const std::lock_guard lock(mu_);
+  return pid_;
+}
+
+void RunnerProcess::kill() {
+  const std::lock_guard lock(mu_);
+  if (pid_ > 0) ::kill(-pid_, SIGKILL);
+}
+
+void RunnerProcess::end() {
+  kill();
+  reap();
+}
+
+void RunnerProcess::close() {
+  {
+    const std::lock_guard lock(mu_);
+    closed_ = true;
+  }
+  kill();
+}
+
+std::string RunnerProcess::reap() {
+  {
+    const std::lock_guard lock(sending_);
+    if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+  }
+  const std::lock_guard lock(mu_);
+  if (pid_ <= 0) return "no runner";
+  int status = 0;
+  pid_t ended = 0;
+  for (auto waited = 0ms; ended == 0 && waited < kExitPatience; waited += 5ms) {
+    ended = ::waitpid(pid_, &status, WNOHANG);
+    if (ended == 0) std::this_thread::sleep_for(5ms);
+  }
+  ::kill(-pid_, SIGKILL);  // it, or children it may have left
+  if (ended == 0) ::waitpid(pid_, &status, 0);
+  pid_ = 0;
+  return describe_status(status);
+}
+
+Result<runner::Reply> RunnerProcess::exchange(const runner::Request& request, int64_t quiet_ms) {
+  {
+    const std::lock_guard lock(sending_);
+    TRY_STATUS(runner::send_frame(socket_, runner::encode(request), quiet_ms));
+  }
+  for (;;) {
+    TRY(const std::string body, runner::receive_frame(socket_, quiet_ms));
+    TRY(runner::Reply reply, runner::decode_reply(body));
+    if (std::holds_alternative<runner::Leaving>(reply)) {
+      leaving_ = true;
+    } else if (!std::holds_alternative<runner::Progress>(reply)) {
+      return reply;
+    } else if (options_.progressed) {
+      options_.progressed();
+    }
+  }
+}
+
+Status RunnerProcess::make_ready() {
+  if (is_running()) return {};
+  reap();  // killed between two calls: nobody's fault
+  leaving_ = false;
+  TRY_STATUS(start());
+  return prepare();
+}
+
+// Ends what is left of the runner after a conversation that failed; what to tell the caller.
+Error RunnerProcess::ended(const Error& why, int64_t quiet_ms) {
+  if (why.code == Code::kDeadlineExceeded) {
+    end();
+    return {Code::kDeadlineExceeded, fmt::format("silent for {} ms, killed", quiet_ms), 0};
+  }
+  if (why.code == Code::kCorruption) {
+    end();
+    return {Code::kUnavailable, "the runner answered nonsense: " + why.message, 0};
+  }
+  return {Code::kUnavailable, reap(), 0};
+}
+
+Result<runner::Reply> RunnerProcess::call(const runner::Request& request, int64_t quiet_ms) {
+  TRY_STATUS(make_ready());
+  auto reply = exchange(request, quiet_ms);
+  if (!reply) return fail(ended(reply.error(), quiet_ms));
+  if (leaving_) end();
+  return reply;
+}
+
+}  // namespace kiln
