@@ -6,7 +6,7 @@
 
 #include "compiler_core/runtime/cuda_device.h"
 #include "worker/build/compile_pool.h"
-#include "worker/build/cuda_instruments.h"
+#include "worker/build/toolchain.h"
 
 namespace kiln {
 namespace {
@@ -76,10 +76,10 @@ Result<LocalDevice> open_device(std::string_view device, const DeviceOptions& op
 RunnerProcess::Options prepared_runner(const LocalDevice& device, CompilePool& compilers) {
   RunnerProcess::Options options = device.runner;
   if (device.target.backend != Backend::kCuda) return options;
-  const std::shared_future<Compiled> instruments =
-      compilers.compile(instruments_source(), device.target).share();
-  options.prepare = [instruments]() -> Result<runner::Request> {
-    const auto& artifact = instruments.get().artifact;
+  const std::shared_future<Compiled> utility =
+      compilers.compile(utility_kernels_source(), device.target).share();
+  options.prepare = [utility]() -> Result<runner::Request> {
+    const auto& artifact = utility.get().artifact;
     if (!artifact) return fail(artifact.error().within("the runner's own kernels"));
     return runner::PrepareDevice{artifact->binary, artifact->digest};
   };

@@ -17,8 +17,8 @@
 #include "compiler_core/base/standard_error.h"
 #include "schema/metrics/http_port.h"
 #include "worker/agent/agent.h"
-#include "worker/agent/worker_pages.h"
-#include "worker/jobs/workbench.h"
+#include "worker/agent/worker_status.h"
+#include "worker/jobs/job_runner.h"
 #include "worker/local_device.h"
 #include "worker/scratch.h"
 
@@ -215,11 +215,11 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
   CompilePool compilers(device.toolchain, jobs, open_cache(flags));
   Agent agent(agent_options(flags, device, jobs));
   TRY(const std::unique_ptr<HttpPort> http, open_http(flags.http, agent));
-  Workbench workbench({prepared_runner(device, compilers), lock, device.compiling_disturbs},
-                      compilers,
-                      {[&](uint64_t lease) { agent.stepped(lease); },
-                       [&](CandidateResult result) { agent.finished(std::move(result)); },
-                       [&](double us, int errors) { agent.health(us, errors); }});
+  JobRunner job_runner({prepared_runner(device, compilers), lock, device.compiling_disturbs},
+                       compilers,
+                       {[&](uint64_t lease) { agent.stepped(lease); },
+                        [&](CandidateResult result) { agent.finished(std::move(result)); },
+                        [&](double us, int errors) { agent.health(us, errors); }});
   spdlog::info("worker {} on {}, {} ({}), {} compilers at once", flags.name,
                device.target.to_string(), device.target.device_model, device.toolchain.build, jobs);
   if (http != nullptr) spdlog::info("metrics on {}", http->endpoint());
@@ -234,8 +234,8 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
     agent.stop();
   });
   Status served =
-      agent.run({[&](std::vector<Job> started) { workbench.submit(std::move(started)); },
-                 [&](uint64_t lease) { workbench.drop(lease); }, [&] { workbench.stop(); },
+      agent.run({[&](std::vector<Job> started) { job_runner.submit(std::move(started)); },
+                 [&](uint64_t lease) { job_runner.drop(lease); }, [&] { job_runner.stop(); },
                  [&] { return compilers.compiled(); }});
   over = true;
   ::pthread_kill(listener.native_handle(), SIGINT);  // when it was not a signal that ended us

@@ -50,26 +50,26 @@ class DeviceBenchTest : public test::GpuTest {
     const Artifact artifact =
         lab_->compile(kNegKernel, {{spec}, {spec}, {{"kernel", 4, 256, 1, 0}}, 0, 0});
     kernel_.emplace(CudaKernel::load(lab_->device(), artifact).value());
-    workload_.emplace(DeviceCase::make(instruments(), kNegGraph, 7).value());
-    copies_.emplace(DeviceCopies::make(instruments(), *workload_).value());
-    sentinel_.emplace(Sentinel::make(instruments()).value());
+    workload_.emplace(DeviceCase::make(utility(), kNegGraph, 7).value());
+    copies_.emplace(DeviceCopies::make(utility(), *workload_).value());
+    calibration_.emplace(CalibrationKernel::make(utility()).value());
   }
   std::unique_ptr<DeviceTimer> timer() {
-    return DeviceTimer::make(*kernel_, instruments(), *sentinel_, *copies_, workload_->symbols())
+    return DeviceTimer::make(*kernel_, utility(), *calibration_, *copies_, workload_->symbols())
         .value();
   }
 
   std::optional<CudaKernel> kernel_;
   std::optional<DeviceCase> workload_;
   std::optional<DeviceCopies> copies_;
-  std::optional<Sentinel> sentinel_;
+  std::optional<CalibrationKernel> calibration_;
 };
 
 TEST_F(DeviceBenchTest, CopiesAreManyAlignedDistinctAndAlike) {
   EXPECT_GT(copies_->count(), 1u);
   const auto read = [&](DevicePtr from) {
     std::vector<uint8_t> bytes(4000);
-    EXPECT_TRUE(instruments().synchronize());
+    EXPECT_TRUE(utility().synchronize());
     EXPECT_TRUE(lab_->device()->copy_to_host(bytes, from));
     return bytes;
   };
@@ -107,11 +107,11 @@ TEST_F(DeviceBenchTest, ALostRaceStopsAtTheScreenAndOneWithoutAnIncumbentGoesOn)
   const auto timed = timer();
   MeasurementPolicy policy;
   policy.race_runs = 7;
-  const auto lost = race_on_device(*timed, *sentinel_, policy, 1e-9, kSilent);
+  const auto lost = race_on_device(*timed, *calibration_, policy, 1e-9, kSilent);
   ASSERT_TRUE(lost.has_value()) << lost.error().message;
   EXPECT_TRUE(lost->dropped);
   EXPECT_EQ(lost->measurement.samples_us.size(), 3u);
-  const auto won = race_on_device(*timed, *sentinel_, policy, 0, kSilent);
+  const auto won = race_on_device(*timed, *calibration_, policy, 0, kSilent);
   ASSERT_TRUE(won.has_value());
   EXPECT_FALSE(won->dropped);
   EXPECT_GE(won->measurement.samples_us.size(), 3u);
@@ -123,7 +123,7 @@ TEST_F(DeviceBenchTest, FinalistsGetEqualRounds) {
   MeasurementPolicy policy;
   policy.final_runs = 12;
   DeviceTimer* both[] = {first.get(), second.get()};
-  const auto timed = time_finalists_on_device(both, *sentinel_, policy, kSilent);
+  const auto timed = time_finalists_on_device(both, *calibration_, policy, kSilent);
   ASSERT_TRUE(timed.has_value()) << timed.error().message;
   ASSERT_EQ(timed->measurements.size(), 2u);
   EXPECT_EQ(timed->measurements[0].samples_us.size(), timed->measurements[1].samples_us.size());

@@ -13,18 +13,18 @@ namespace {
 class DeviceCaseTest : public test::GpuTest {
  protected:
   DeviceCase made(const std::string& text, uint64_t seed = 7) {
-    auto made = DeviceCase::make(instruments(), text, seed);
+    auto made = DeviceCase::make(utility(), text, seed);
     EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
     return *std::move(made);
   }
   std::vector<uint8_t> read(DevicePtr from, int64_t bytes) {
     std::vector<uint8_t> got(static_cast<size_t>(bytes));
-    EXPECT_TRUE(instruments().synchronize());
+    EXPECT_TRUE(utility().synchronize());
     EXPECT_TRUE(lab_->device()->copy_to_host(got, from));
     return got;
   }
   void write(DevicePtr to, std::span<const uint8_t> bytes) {
-    EXPECT_TRUE(instruments().synchronize());
+    EXPECT_TRUE(utility().synchronize());
     EXPECT_TRUE(lab_->device()->copy_to_device(to, bytes));
   }
   void expect_host_inputs(const std::string& text) {
@@ -71,7 +71,7 @@ TEST_F(DeviceCaseTest, AChangedInputIsFoundAndDrawnAgain) {
       made("kiln.graph 1\n%0 = input 0 : bf16[70000]\n%1 = neg %0 : bf16[70000]\nreturn %1\n");
   const auto changed = [&] {
     EXPECT_TRUE(there.check_input(0));
-    return instruments().take().value()[0];
+    return utility().take().value()[0];
   };
   EXPECT_EQ(changed().count, 0);
   const DevicePtr element = there.inputs()[0].data() + 2 * 69999;
@@ -85,11 +85,11 @@ TEST_F(DeviceCaseTest, AChangedInputIsFoundAndDrawnAgain) {
 }
 
 TEST_F(DeviceCaseTest, GuardsSeeTheNearestDamageAndAreRepaired) {
-  auto lent = LentMemory::allocate(instruments(), "output 0", 1003);
+  auto lent = LentMemory::allocate(utility(), "output 0", 1003);
   ASSERT_TRUE(lent.has_value());
   const auto damage = [&] {
-    EXPECT_TRUE(lent->check(instruments()));
-    return lent->damage(instruments().take().value()[0]);
+    EXPECT_TRUE(lent->check(utility()));
+    return lent->damage(utility().take().value()[0]);
   };
   EXPECT_EQ(damage(), std::nullopt);
   const std::vector<uint8_t> data(1003, 0x77), one(1, 0x77);
@@ -100,7 +100,7 @@ TEST_F(DeviceCaseTest, GuardsSeeTheNearestDamageAndAreRepaired) {
     write(lent->data() + static_cast<DevicePtr>(where), one);
     EXPECT_EQ(damage(), where);
   }
-  EXPECT_TRUE(lent->repair(instruments()));
+  EXPECT_TRUE(lent->repair(utility()));
   EXPECT_EQ(damage(), std::nullopt);
 }
 
@@ -118,7 +118,7 @@ class DeviceCompareTest : public DeviceCaseTest {
       is_float(got.dtype()) ? got.set(at, value) : got.set_int(at, static_cast<int64_t>(value));
     write(there.outputs()[0].data(), got.bytes());
     ASSERT_TRUE(there.compare_output(0, false));
-    const auto tallies = instruments().take();
+    const auto tallies = utility().take();
     ASSERT_TRUE(tallies.has_value());
     const auto difference = there.difference(0, tallies->at(0));
     const auto want =
@@ -158,7 +158,7 @@ TEST_F(DeviceCaseTest, AnInfinityMeetsTheSameInfinityOnly) {
   write(there.outputs()[0].data(), got.bytes());
   const auto wrong = [&] {
     EXPECT_TRUE(there.compare_output(0, false));
-    return instruments().take().value()[0];
+    return utility().take().value()[0];
   };
   EXPECT_EQ(wrong().count, 0);
   got.set(17, -got.get(17));
@@ -177,7 +177,7 @@ TEST_F(DeviceCaseTest, WhatTheGraphAsDeclaredStraysByIsExcused) {
   const std::vector<uint8_t> zeros(4000);
   const auto wrong = [&](bool leniently) {
     EXPECT_TRUE(there.compare_output(0, leniently));
-    return instruments().take().value()[0].count;
+    return utility().take().value()[0].count;
   };
   write(there.outputs()[0].data(), zeros);
   EXPECT_GT(wrong(false), 500);
@@ -191,16 +191,16 @@ TEST_F(DeviceCaseTest, DamageToWhatIsExpectedIsNoticed) {
   const DeviceCase there =
       made("kiln.graph 1\n%0 = input 0 : f32[5000]\n%1 = neg %0 : f32[5000]\nreturn %1\n");
   EXPECT_TRUE(there.check_expected());
-  std::vector<Tally> tallies = instruments().take().value();
+  std::vector<Tally> tallies = utility().take().value();
   EXPECT_TRUE(there.is_intact(tallies));
   tallies[0].mix ^= 1;
   EXPECT_FALSE(there.is_intact(tallies));
 }
 
 TEST_F(DeviceCaseTest, HostileGraphsAreRefused) {
-  EXPECT_EQ(DeviceCase::make(instruments(), "", 1).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(DeviceCase::make(utility(), "", 1).error().code, Code::kInvalidArgument);
   const auto huge = DeviceCase::make(
-      instruments(), "kiln.graph 1\n%0 = input 0 : f32[1000000,1000000]\nreturn %0\n", 1);
+      utility(), "kiln.graph 1\n%0 = input 0 : f32[1000000,1000000]\nreturn %0\n", 1);
   EXPECT_FALSE(huge.has_value());
 }
 

@@ -16,10 +16,10 @@ class DeviceOpenSizes : public test::GpuTest {
     TRY(const Source source, lower(workload, schedule, lab_->device()->facts().target()));
     TRY(const Artifact artifact, lab_->compile(source));
     TRY(const CudaKernel kernel, CudaKernel::load(lab_->device(), artifact));
-    TRY(DeviceCase sizes, DeviceCase::make(instruments(), print(workload.graph), 5));
+    TRY(DeviceCase sizes, DeviceCase::make(utility(), print(workload.graph), 5));
     bool intact = true;
     TRY(const Verified verified, verify(
-                                     kernel, instruments(), sizes, [] {}, intact));
+                                     kernel, utility(), sizes, [] {}, intact));
     return verified.verdict == Verdict::kOk ? "" : schedule.to_string() + ": " + verified.log;
   }
 };

@@ -33,7 +33,7 @@ class DeviceReferenceTest : public test::GpuTest {
                                       std::vector<DevicePtr>& pointers) {
     std::vector<PooledMemory> memory;
     for (const Tensor& tensor : tensors) {
-      memory.push_back(instruments().pool().allocate(tensor.byte_size()).value());
+      memory.push_back(utility().pool().allocate(tensor.byte_size()).value());
       pointers.push_back(memory.back().data());
       EXPECT_TRUE(lab_->device()->copy_to_device(pointers.back(), tensor.bytes()));
     }
@@ -72,10 +72,9 @@ class DeviceReferenceTest : public test::GpuTest {
       std::vector<Tensor> got;
       for (const Tensor& tensor : want) got.emplace_back(tensor.dtype(), tensor.sizes());
       const auto results = on_device(got, to);
-      const Status evaluated =
-          evaluate_on_device(instruments(), *graph, symbols, precision, from, to);
+      const Status evaluated = evaluate_on_device(utility(), *graph, symbols, precision, from, to);
       ASSERT_TRUE(evaluated) << evaluated.error().message;
-      ASSERT_TRUE(instruments().synchronize());
+      ASSERT_TRUE(utility().synchronize());
       for (size_t i = 0; i < want.size(); ++i) {
         ASSERT_TRUE(lab_->device()->copy_to_host(got[i].bytes(), to[i]));
         SCOPED_TRACE(fmt::format("output {} {}", i, to_string(want[i].dtype())));

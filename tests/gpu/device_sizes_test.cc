@@ -20,12 +20,12 @@ class DeviceSizesTest : public test::GpuTest {
         {{spec}, {spec}, {{"kernel", Grid(rows), 8, 1, 0}}, 0, 0});
     const auto kernel = CudaKernel::load(lab_->device(), artifact);
     EXPECT_TRUE(kernel) << (kernel ? "" : kernel.error().message);
-    auto workload = DeviceCase::make(instruments(), test::kSquares, 3);
+    auto workload = DeviceCase::make(utility(), test::kSquares, 3);
     EXPECT_TRUE(workload) << (workload ? "" : workload.error().message);
     if (!kernel || !workload) return {Verdict::kRunnerDied, "not verified"};
     bool intact = true;
     auto verified = verify(
-        *kernel, instruments(), *workload, [] {}, intact);
+        *kernel, utility(), *workload, [] {}, intact);
     EXPECT_TRUE(verified) << (verified ? "" : verified.error().message);
     EXPECT_TRUE(intact);
     return verified ? *std::move(verified) : Verified{Verdict::kRunnerDied, "not verified"};
@@ -42,7 +42,7 @@ TEST_F(DeviceSizesTest, ASizeAtWhichAKernelIsWrongIsFound) {
 }
 
 TEST_F(DeviceSizesTest, TheCaseIsMadeAtTheEndsOfItsRangeToo) {
-  auto workload = DeviceCase::make(instruments(), test::kSquares, 3);
+  auto workload = DeviceCase::make(utility(), test::kSquares, 3);
   ASSERT_TRUE(workload) << workload.error().message;
   EXPECT_EQ(workload->symbols(), test::kMeasuredRows);
   EXPECT_EQ(test::rows_of(workload->others()), test::kOtherRows);

@@ -1,7 +1,7 @@
 #include "tests/gpu/gpu_lab.h"
 
 #include "compiler_core/codegen/embedded.h"
-#include "worker/build/cuda_instruments.h"
+#include "worker/build/toolchain.h"
 
 namespace kiln::test {
 namespace {
@@ -31,13 +31,13 @@ Result<std::unique_ptr<GpuLab>> GpuLab::make() {
   auto nvrtc = Nvrtc::find(lab->flags_.libnvrtc);
   if (!nvrtc) return broken(nvrtc.error());
   lab->nvrtc_.emplace(*std::move(nvrtc));
-  auto compiled = lab->nvrtc_->compile(instruments_source(), lab->device_->facts().target());
+  auto compiled = lab->nvrtc_->compile(utility_kernels_source(), lab->device_->facts().target());
   if (!compiled) return broken(compiled.error());
-  lab->instruments_artifact_ = std::move(compiled->artifact);
-  auto loaded = runner::DeviceInstruments::load(lab->device_, lab->instruments_artifact_.binary,
-                                                lab->instruments_artifact_.digest);
+  lab->utility_artifact_ = std::move(compiled->artifact);
+  auto loaded = runner::UtilityKernels::load(lab->device_, lab->utility_artifact_.binary,
+                                             lab->utility_artifact_.digest);
   if (!loaded) return broken(loaded.error());
-  lab->instruments_ = *std::move(loaded);
+  lab->utility_ = *std::move(loaded);
   return lab;
 }
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/compile/nvrtc.h"
-#include "worker/runner/cuda/device_instruments.h"
+#include "worker/runner/cuda/utility_kernels.h"
 
 namespace kiln::test {
 
@@ -25,8 +25,8 @@ class GpuLab {
 
   const GpuFlags& flags() const { return flags_; }
   const std::shared_ptr<const CudaDevice>& device() const { return device_; }
-  runner::DeviceInstruments& instruments() { return *instruments_; }
-  const Artifact& instruments_artifact() const { return instruments_artifact_; }
+  runner::UtilityKernels& utility() { return *utility_; }
+  const Artifact& utility_artifact() const { return utility_artifact_; }
   // `body` stands behind device.cuh. Fails the test and gives nothing when it is refused.
   Artifact compile(const std::string& body, Recipe recipe) const;
   // Code that was generated, with its preamble.
@@ -38,8 +38,8 @@ class GpuLab {
   GpuFlags flags_;
   std::shared_ptr<const CudaDevice> device_;
   std::optional<Nvrtc> nvrtc_;
-  Artifact instruments_artifact_;
-  std::unique_ptr<runner::DeviceInstruments> instruments_;
+  Artifact utility_artifact_;
+  std::unique_ptr<runner::UtilityKernels> utility_;
 };
 
 // Skips its tests where there is no GPU.
@@ -51,7 +51,7 @@ class GpuTest : public ::testing::Test {
     if (!lab) GTEST_SKIP() << lab.error().message;
     lab_ = *lab;
   }
-  runner::DeviceInstruments& instruments() const { return lab_->instruments(); }
+  runner::UtilityKernels& utility() const { return lab_->utility(); }
   GpuLab* lab_ = nullptr;
 };
 

@@ -7,7 +7,6 @@
 #include <random>
 
 #include "compiler_core/base/signature.h"
-#include "worker/jobs/signed_job.h"
 
 namespace kiln {
 namespace {
@@ -27,7 +26,34 @@ bool is_hopeless(const Error& error) {
   return error.code == Code::kInvalidArgument || error.code == Code::kPermissionDenied;
 }
 
+CandidateResult refusal(const Job& job, const CandidateJob& candidate, const Error& why) {
+  CandidateResult result;
+  result.lease = job.lease;
+  result.epoch = job.epoch;
+  result.kernel_key = job.kernel_key;
+  result.index = candidate.index;
+  result.verdict = Verdict::kDeviceLost;
+  result.log = why.message;
+  return result;
+}
+
 }  // namespace
+
+std::vector<CandidateResult> take_out_unsigned(Job& job, std::string_view signer,
+                                               std::string_view trusted) {
+  std::vector<CandidateResult> refused;
+  std::erase_if(job.candidates, [&](const CandidateJob& candidate) {
+    if (candidate.binary.empty()) return false;
+    const Digest message = signed_candidate(job.kernel_key, candidate.schedule.to_string(),
+                                            candidate.recipe_json, candidate.binary);
+    const Status good = verify_signature(
+        message, {std::string(signer), candidate.signature}, trusted,
+        "candidate " + candidate.schedule.to_string() + " of kernel " + job.kernel_key.short_hex());
+    if (!good) refused.push_back(refusal(job, candidate, good.error()));
+    return !good.has_value();
+  });
+  return refused;
+}
 
 Status Agent::run(const Work& work) {
   std::mt19937_64 random(options_.jitter_seed);
@@ -94,7 +120,7 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
   WorkerReport report;
   {
     const std::lock_guard lock(mu_);
-    report = ledger_.report();
+    report = leases_.report();
     news_ = false;
     turned_ = Clock::now();
   }
@@ -118,14 +144,14 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
     auto* orders = std::get_if<WorkerOrders>(&*message);
     if (orders == nullptr)
       return fail(Code::kUnavailable, "the coordinator answers as to a client");
-    WorkLedger::Changes changes;
+    LeaseState::Changes changes;
     {
       const std::lock_guard lock(mu_);
       const bool drain = orders->drain;
-      changes = ledger_.apply(std::move(*orders));
+      changes = leases_.apply(std::move(*orders));
       if (drain) begin_to_finish();
-      if (finish_until_ && ledger_.is_idle()) return {};
-      if (stopping_ && !ledger_.has_results()) return {};
+      if (finish_until_ && leases_.is_idle()) return {};
+      if (stopping_ && !leases_.has_results()) return {};
     }
     for (const uint64_t lease : changes.drop) work.drop(lease);
     if (!changes.start.empty()) start(std::move(changes.start), work);
@@ -149,7 +175,7 @@ void Agent::drain(Connection* connection, const Work& work) {
   work.stop();
   {
     const std::lock_guard lock(mu_);
-    ledger_.drain();
+    leases_.drain();
     if (connection == nullptr) return;
   }
   const auto until = Clock::now() + milliseconds(options_.drain_timeout_ms);
@@ -157,7 +183,7 @@ void Agent::drain(Connection* connection, const Work& work) {
     constexpr int kTryAgainMs = 100;
     if (!exchange(*connection, work, std::min(kTryAgainMs, left_ms(until)))) return;
     const std::lock_guard lock(mu_);
-    if (!ledger_.has_results() || left_ms(until) == 0) return;
+    if (!leases_.has_results() || left_ms(until) == 0) return;
   }
 }
 
@@ -176,14 +202,14 @@ void Agent::lost(const std::string& trouble) {
 WorkerStatus Agent::status() const {
   const std::lock_guard lock(mu_);
   WorkerStatus status;
-  status.self = ledger_.self();
+  status.self = leases_.self();
   status.coordinator = options_.coordinator;
   status.connected = connection_ != nullptr;
   status.trouble = trouble_;
   status.connections = connections_;
   status.turned = turned_;
-  status.leases = ledger_.leases();
-  status.held = ledger_.held();
+  status.leases = leases_.leases();
+  status.held = leases_.held();
   status.draining = stopping_ || finish_until_.has_value();
   status.candidates = tally_;
   return status;
@@ -201,11 +227,11 @@ bool Agent::stopping() const {
 
 bool Agent::finished() const {
   const std::lock_guard lock(mu_);
-  return finish_until_ && (ledger_.is_idle() || Clock::now() >= *finish_until_);
+  return finish_until_ && (leases_.is_idle() || Clock::now() >= *finish_until_);
 }
 
 void Agent::begin_to_finish() {
-  ledger_.wind_down();
+  leases_.wind_down();
   if (finish_until_) return;
   spdlog::info("draining: no new leases; what is here is finished first");
   finish_until_ = Clock::now() + milliseconds(options_.finish_timeout_ms);
@@ -218,9 +244,9 @@ void Agent::finish() {
   if (connection_ != nullptr) connection_->wake();
 }
 
-void Agent::health(double sentinel_us, int device_errors) {
+void Agent::health(double calibration_us, int device_errors) {
   const std::lock_guard lock(mu_);
-  ledger_.set_health(sentinel_us, device_errors);
+  leases_.set_health(calibration_us, device_errors);
 }
 
 void Agent::stop() {
@@ -232,13 +258,13 @@ void Agent::stop() {
 
 void Agent::stepped(uint64_t lease) {
   const std::lock_guard lock(mu_);
-  ledger_.step(lease);
+  leases_.step(lease);
 }
 
 void Agent::finished(CandidateResult result) {
   const std::lock_guard lock(mu_);
   tally_.count(result);
-  if (!ledger_.finish(std::move(result))) return;
+  if (!leases_.finish(std::move(result))) return;
   news_ = true;
   if (connection_ != nullptr) connection_->wake();
 }

@@ -18,10 +18,17 @@
 #include <optional>
 
 #include "schema/transport.h"
-#include "worker/agent/work_ledger.h"
+#include "worker/agent/lease_state.h"
 #include "worker/agent/worker_status.h"
 
 namespace kiln {
+
+// Removes from `job` the candidates whose binary another worker compiled and `trusted` has not
+// signed for this kernel and schedule (compiler_core/base/signature.h). Each becomes a result that
+// says so, with the verdict device_lost: this worker cannot have the binary, which is no fault of
+// the candidate and killed no runner. `signer`: the key that the coordinator says it has.
+std::vector<CandidateResult> take_out_unsigned(Job& job, std::string_view signer,
+                                               std::string_view trusted);
 
 class Agent {
  public:
@@ -44,7 +51,7 @@ class Agent {
     std::function<int64_t()> compiled{};  // so far (WorkerReport.compiled); may be empty
   };
 
-  explicit Agent(Options options) : options_(std::move(options)), ledger_(options_.self) {}
+  explicit Agent(Options options) : options_(std::move(options)), leases_(options_.self) {}
 
   // Until stop(), or finish() and nothing is left to do. kInvalidArgument when the coordinator is
   // of another version of Kiln, or the endpoint is not one: trying again would not help.
@@ -53,7 +60,7 @@ class Agent {
   // Takes nothing new, finishes what it has within finish_timeout_ms, hands it over, ends.
   void finish();
 
-  void health(double sentinel_us, int device_errors);  // for the reports from now on
+  void health(double calibration_us, int device_errors);  // for the reports from now on
   void stepped(uint64_t lease);
   void finished(CandidateResult result);
 
@@ -80,9 +87,9 @@ class Agent {
   bool stopping_ = false;                                              // guarded by mu_
   std::optional<std::chrono::steady_clock::time_point> finish_until_;  // guarded by mu_
   bool news_ = false;                 // guarded by mu_; a result nobody was told of
-  WorkLedger ledger_;                 // guarded by mu_
+  LeaseState leases_;                 // guarded by mu_
   Connection* connection_ = nullptr;  // guarded by mu_; to wake run()
-  // Guarded by mu_; what status() tells beside the ledger.
+  // Guarded by mu_; what status() tells beside the leases.
   CandidateTally tally_;
   std::string trouble_;
   int64_t connections_ = 0;

@@ -5,9 +5,11 @@
 #include <array>
 #include <chrono>
 #include <string>
+#include <string_view>
 
 #include "schema/messages.h"
 #include "schema/metrics/histogram.h"
+#include "schema/metrics/http_port.h"
 
 namespace kiln {
 
@@ -36,5 +38,12 @@ struct WorkerStatus {
   bool draining = false;
   CandidateTally candidates;
 };
+
+// The pages of a worker's HTTP port:
+//   /metrics  Prometheus text.
+//   /healthz  200 while the agent goes round; 503 when it has not for half a minute: restart it.
+//   /readyz   200 while it takes work: connected to its coordinator and not draining.
+HttpAnswer worker_page(const WorkerStatus& status, WorkerStatus::Clock::time_point now,
+                       std::string_view path);
 
 }  // namespace kiln

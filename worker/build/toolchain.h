@@ -45,4 +45,9 @@ Toolchain host_toolchain(const HostCompiler& compiler);
 Toolchain nvrtc_toolchain(const Nvrtc& nvrtc, const Path& runner, const std::string& libnvrtc,
                           const Target& device);
 
+// The kernels that a runner itself uses on a GPU: random inputs, the reference, guards, comparison
+// (worker/runner/cuda/kernels). A worker compiles them once for its device and hands the cubin to
+// each runner it starts. The recipe is empty: entries are launched by name (utility_kernels.h).
+Source utility_kernels_source();
+
 }  // namespace kiln

@@ -1,4 +1,4 @@
-#include "worker/runner/frame_socket.h"
+#include "worker/runner/protocol.h"
 
 #include <poll.h>
 #include <sys/socket.h>

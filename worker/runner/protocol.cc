@@ -23,7 +23,7 @@ enum class Kind : uint8_t {
   kPrepareDevice = 5,
   kCompileSource = 8,
   kCancelCompile = 9,
-  kMeasureSentinel = 10,
+  kMeasureCalibration = 10,
   kOpened = 65,
   kVerified = 66,
   kRaced = 67,
@@ -33,7 +33,7 @@ enum class Kind : uint8_t {
   kDevicePrepared = 71,
   kCompiledObject = 72,
   kLeaving = 73,
-  kSentinelMeasured = 74,
+  kCalibrationMeasured = 74,
 };
 
 class Writer {
@@ -177,8 +177,8 @@ struct RequestWriter {
   std::string operator()(const CancelCompile&) const {
     return Writer(Kind::kCancelCompile).finish();
   }
-  std::string operator()(const MeasureSentinel&) const {
-    return Writer(Kind::kMeasureSentinel).finish();
+  std::string operator()(const MeasureCalibration&) const {
+    return Writer(Kind::kMeasureCalibration).finish();
   }
   std::string operator()(const PrepareDevice& m) const {
     return Writer(Kind::kPrepareDevice).text(m.binary).digest(m.digest).finish();
@@ -224,8 +224,8 @@ struct ReplyWriter {
       out.i64(number);
     return out.finish();
   }
-  std::string operator()(const SentinelMeasured& m) const {
-    return Writer(Kind::kSentinelMeasured).f64(m.us).finish();
+  std::string operator()(const CalibrationMeasured& m) const {
+    return Writer(Kind::kCalibrationMeasured).f64(m.us).finish();
   }
   std::string operator()(const Progress&) const { return Writer(Kind::kProgress).finish(); }
   std::string operator()(const Leaving&) const { return Writer(Kind::kLeaving).finish(); }
@@ -375,8 +375,8 @@ Result<Request> decode_request(std::string_view body) {
     case Kind::kCancelCompile:
       request = CancelCompile{};
       break;
-    case Kind::kMeasureSentinel:
-      request = MeasureSentinel{};
+    case Kind::kMeasureCalibration:
+      request = MeasureCalibration{};
       break;
     case Kind::kPrepareDevice:
       request = read_prepare(in);
@@ -417,8 +417,8 @@ Result<Reply> decode_reply(std::string_view body) {
     case Kind::kLeaving:
       reply = Leaving{};
       break;
-    case Kind::kSentinelMeasured:
-      reply = SentinelMeasured{in.f64(0)};
+    case Kind::kCalibrationMeasured:
+      reply = CalibrationMeasured{in.f64(0)};
       break;
     case Kind::kFailed:
       reply = read_failed(in);

@@ -11,7 +11,7 @@
 //   VerifyKernel   -> Verified         loads an artifact into a slot, launches and compares it
 //   RaceKernel     -> Raced            times one verified slot against the incumbent
 //   TimeFinalists  -> FinalistsTimed   times verified slots in interleaved rounds
-//   MeasureSentinel -> SentinelMeasured  times the device's own fixed kernel
+//   MeasureCalibration -> CalibrationMeasured  times the device's own fixed kernel
 //   CompileSource  -> CompiledObject   source text becomes a binary (--role compile)
 //   CancelCompile  -> nothing          the compile in progress, if any, fails; so the worker may
 //                                      send it while it waits for the answer
@@ -20,7 +20,7 @@
 //   any            -> Leaving first    the reply that follows is the runner's last: its device is
 //                                      lost to it, and another runner is needed for what comes
 //
-// Values only; the functions are pure. frame_socket.h carries the frames.
+// Values and pure functions, but for send_frame and receive_frame, which carry the frames.
 #pragma once
 
 #include <string>
@@ -31,17 +31,17 @@
 #include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/runtime/cuda_device.h"
 #include "compiler_core/tune/measurement.h"
-#include "worker/runner/frame_socket.h"
 
 namespace kiln::runner {
 
+inline constexpr size_t kMaxFrameBytes = 64 << 20;
 inline constexpr uint64_t kMaxSlots = 64;
 inline constexpr uint64_t kMaxSamples = 1 << 16;  // a list of samples
 inline constexpr size_t kMaxLogBytes = 4096;
 inline constexpr int64_t kProgressPeriodMs = 500;
 
 struct PrepareDevice {
-  std::string binary;  // of instruments_source(); empty: to learn of the device alone
+  std::string binary;  // of utility_kernels_source(); empty: to learn of the device alone
   Digest digest;       // of `binary`
 };
 struct OpenWorkload {
@@ -68,9 +68,9 @@ struct CompileSource {
   std::string text;
 };
 struct CancelCompile {};
-struct MeasureSentinel {};
+struct MeasureCalibration {};
 using Request = std::variant<OpenWorkload, VerifyKernel, RaceKernel, TimeFinalists, CompileSource,
-                             CancelCompile, PrepareDevice, MeasureSentinel>;
+                             CancelCompile, PrepareDevice, MeasureCalibration>;
 
 struct Opened {
   double reference_ms = 0;  // what the reference took, when it was computed
@@ -96,7 +96,7 @@ struct CompiledObject {
   std::string binary;
   KernelResources resources;
 };
-struct SentinelMeasured {
+struct CalibrationMeasured {
   double us = 0;  // the least of a few runs
 };
 struct Progress {};
@@ -105,7 +105,7 @@ struct Failed {
   Error error;
 };
 using Reply = std::variant<Opened, Verified, Raced, FinalistsTimed, CompiledObject, DevicePrepared,
-                           SentinelMeasured, Progress, Leaving, Failed>;
+                           CalibrationMeasured, Progress, Leaving, Failed>;
 
 // The whole frame. REQUIRES: it fits kMaxFrameBytes.
 std::string encode(const Request& request);
@@ -113,5 +113,15 @@ std::string encode(const Reply& reply);
 // `body` is a frame without its size. kCorruption on anything that encode would not have written.
 Result<Request> decode_request(std::string_view body);
 Result<Reply> decode_reply(std::string_view body);
+
+// Frames over a connected stream socket, whatever is in them. Thread-safe as the socket is: one
+// sender, one receiver.
+//
+// Writes a whole frame. kUnavailable when the other end is gone, kDeadlineExceeded when it does not
+// read for `timeout_ms` (negative: no limit).
+Status send_frame(int socket, std::string_view frame, int64_t timeout_ms);
+// The body of the next frame. kUnavailable when the other end closed, kDeadlineExceeded when it is
+// not complete within `timeout_ms` (negative: no limit), kCorruption when its size is out of bounds.
+Result<std::string> receive_frame(int socket, int64_t timeout_ms);
 
 }  // namespace kiln::runner

@@ -17,7 +17,7 @@
 
 namespace kiln::runner {
 
-enum class Floats { kNormal, kPositive, kNearOne };  // numbered as in instruments.cuh
+enum class Floats { kNormal, kPositive, kNearOne };  // numbered as in utility.cuh
 
 // The ways to draw floats for `graph`, the first that gives no NaN is it.
 std::span<const Floats> ways_to_draw(const Graph& graph);

@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
         socket, [&](const Request& request, const Alive&) { return session.handle(request); },
         [] { return false; });
   }
-  RunnerSession session(gpu ? make_gpu_bench(*gpu, libcuda) : make_cpu_bench(threads));
+  RunnerSession session(gpu ? make_cuda_evaluator(*gpu, libcuda) : make_cpu_evaluator(threads));
   return serve(
       socket,
       [&](const Request& request, const Alive& alive) { return session.handle(request, alive); },

@@ -31,10 +31,10 @@ Result<Reply> RunnerSession::serve(const TimeFinalists& request, const Alive& al
   return bench_->time_slots(request, alive);
 }
 
-Result<Reply> RunnerSession::serve(const MeasureSentinel&, const Alive& alive) {
+Result<Reply> RunnerSession::serve(const MeasureCalibration&, const Alive& alive) {
   alive();
-  TRY(const double us, bench_->sentinel_us());
-  return SentinelMeasured{us};
+  TRY(const double us, bench_->calibration_us());
+  return CalibrationMeasured{us};
 }
 
 Result<Reply> RunnerSession::serve(const CompileSource&, const Alive&) {

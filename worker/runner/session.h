@@ -1,14 +1,14 @@
 // RunnerSession: what kiln-runner does in the role `bench`: serves one request after another on its
-// test bench. One thread.
+// evaluator. One thread.
 #pragma once
 
-#include "worker/runner/test_bench.h"
+#include "worker/runner/evaluator.h"
 
 namespace kiln::runner {
 
 class RunnerSession {
  public:
-  explicit RunnerSession(std::unique_ptr<TestBench> bench) : bench_(std::move(bench)) {}
+  explicit RunnerSession(std::unique_ptr<KernelEvaluator> bench) : bench_(std::move(bench)) {}
   // A request that cannot be served is Failed; a bad kernel is a verdict, if it leaves us alive.
   Reply handle(const Request& request, const Alive& alive);
   // The device is lost: the reply at hand must be the last.
@@ -20,11 +20,11 @@ class RunnerSession {
   Result<Reply> serve(const VerifyKernel& request, const Alive& alive);
   Result<Reply> serve(const RaceKernel& request, const Alive& alive);
   Result<Reply> serve(const TimeFinalists& request, const Alive& alive);
-  Result<Reply> serve(const MeasureSentinel& request, const Alive& alive);
+  Result<Reply> serve(const MeasureCalibration& request, const Alive& alive);
   Result<Reply> serve(const CompileSource& request, const Alive& alive);
   Result<Reply> serve(const CancelCompile& request, const Alive& alive);
 
-  std::unique_ptr<TestBench> bench_;
+  std::unique_ptr<KernelEvaluator> bench_;
 };
 
 }  // namespace kiln::runner

@@ -15,7 +15,7 @@
 //
 // Where that fails, two properties of the graph itself may excuse it. An ill-conditioned graph: the
 // same graph evaluated as declared (op.h), or with the halves and sums between two of its
-// computations rounded in other places (rounded_elsewhere.h), also strays, and `got` strays no
+// computations rounded in other places (rounded_elsewhere below), also strays, and `got` strays no
 // further than 8 times that. A step (a float comparison, a rounding): 1 in 65,536 elements may fall
 // on the other side. Pure functions.
 #pragma once
@@ -47,5 +47,18 @@ std::string describe_element(const Tensor& got, const Tensor& want, int64_t inde
 // The same of an element of a tensor of `sizes` whose values are the only ones in `got` and `want`.
 std::string describe_element(std::span<const int64_t> sizes, int64_t index, const Tensor& got,
                              const Tensor& want);
+
+// Whether `graph` computes with a value that it has rounded to f16 or bf16, or with a sum of f32:
+// kernels may round those in other places.
+bool rounds_inside(const Graph& graph);
+
+// A graph of the same inputs and outputs that rounds in other places, as kernels do: one keeps in
+// f32 the values between two of its computations, another rounds a multiple of them (attention
+// rounds its weights before it divides by their sum), or rounds each step of a sum of f32. Values
+// of f16 and bf16 are not rounded, or are rounded as one of two multiples of themselves; sums are
+// off by a rounding of each of their terms (2^-24 of the sum of magnitudes). Each element of an
+// output is the one of those three that strays furthest from `graph`'s own. The builder's error for
+// a graph that was never verified.
+Result<Graph> rounded_elsewhere(const Graph& graph);
 
 }  // namespace kiln::runner

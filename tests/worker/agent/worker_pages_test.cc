@@ -1,4 +1,4 @@
-#include "worker/agent/worker_pages.h"
+#include "worker/agent/worker_status.h"
 
 #include <gtest/gtest.h>
 

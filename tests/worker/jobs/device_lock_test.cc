@@ -1,4 +1,4 @@
-#include "worker/jobs/device_lock.h"
+#include "worker/jobs/job_runner.h"
 
 #include <gtest/gtest.h>
 

@@ -17,8 +17,8 @@ std::vector<Request> some_requests() {
           TimeFinalists{{0, 2, 5}, policy},
           CompileSource{"cuda:sm_90a", "extern \"C\" __global__ void k() {}"},
           CancelCompile{},
-          MeasureSentinel{},
-          PrepareDevice{std::string("\177ELF\0", 5), Digest::of("instruments")}};
+          MeasureCalibration{},
+          PrepareDevice{std::string("\177ELF\0", 5), Digest::of("utility")}};
 }
 
 std::vector<Reply> some_replies() {
@@ -34,7 +34,7 @@ std::vector<Reply> some_replies() {
           FinalistsTimed{{{{1.0}}, {{2.0, 2.5}}}, ""},
           DevicePrepared{facts},
           Leaving{},
-          SentinelMeasured{123.5},
+          CalibrationMeasured{123.5},
           CompiledObject{std::string("\177ELF\0", 5), {40, 8, 16, 1024}},
           Progress{},
           Failed{{Code::kUnavailable, "no memory", 0}}};

@@ -1,4 +1,4 @@
-#include "worker/runner/rounded_elsewhere.h"
+#include "worker/runner/tolerance.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <random>
 
 #include "tests/worker/kernels.h"
-#include "worker/jobs/trial.h"
+#include "worker/jobs/evaluation.h"
 
 namespace kiln {
 namespace {
@@ -114,8 +114,8 @@ TEST(RunnerProcess, ASlowKernelIsSeenToGetOn) {
   Job job = add_job(Job::Kind::kCompile);
   const Artifact slow = compile_kernel(std::string("if (begin == 0) usleep(600000);\n") + kRight,
                                        "extern \"C\" int usleep(unsigned);");
-  const Trial trial = try_candidate(process, job, slow, 0);
-  EXPECT_EQ(trial.verdict, Verdict::kOk) << trial.log;
+  const Evaluation evaluation = evaluate_candidate(process, job, slow, 0);
+  EXPECT_EQ(evaluation.verdict, Verdict::kOk) << evaluation.log;
   EXPECT_GE(progress, 1);
 }
 

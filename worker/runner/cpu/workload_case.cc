@@ -10,7 +10,7 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/specialise.h"
 #include "worker/runner/random_inputs.h"
-#include "worker/runner/rounded_elsewhere.h"
+#include "worker/runner/tolerance.h"
 
 namespace kiln::runner {
 namespace {

@@ -14,9 +14,9 @@ constexpr double kLongUs = 100;  // such a launch is a sample of its own
 constexpr int kMaxLaunches = 256;
 constexpr int64_t kMaxCopies = 16384;
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kMinSentinelBytes = int64_t{1} << 20;
-constexpr int64_t kMaxSentinelBytes = int64_t{32} << 20;
-constexpr int kSentinelRuns = 5;
+constexpr int64_t kMinCalibrationBytes = int64_t{1} << 20;
+constexpr int64_t kMaxCalibrationBytes = int64_t{32} << 20;
+constexpr int kCalibrationRuns = 5;
 constexpr double kMaxDrift = 0.05;
 constexpr double kMinClock = 0.9;  // of the warm one
 constexpr int64_t kClockPeriodUs = 5000;
@@ -35,42 +35,41 @@ int64_t padded(int64_t bytes) {
 
 }  // namespace
 
-Result<Sentinel> Sentinel::make(DeviceInstruments& instruments) {
-  Sentinel sentinel(instruments);
+Result<CalibrationKernel> CalibrationKernel::make(UtilityKernels& utility) {
+  CalibrationKernel calibration(utility);
   // From and to together beyond the L2, so that it is memory that is looked at.
-  sentinel.bytes_ = std::clamp(instruments.device()->facts().l2_bytes / 16 * 16, kMinSentinelBytes,
-                               kMaxSentinelBytes);
-  TRY(sentinel.memory_, instruments.pool().allocate(2 * sentinel.bytes_));
-  TRY_STATUS(instruments.device()->fill(sentinel.memory_.data(), 0x3c, 2 * sentinel.bytes_,
-                                        instruments.stream()));
-  TRY(sentinel.begin_, CudaEvent::create(instruments.device()));
-  TRY(sentinel.end_, CudaEvent::create(instruments.device()));
-  return sentinel;
+  calibration.bytes_ = std::clamp(utility.device()->facts().l2_bytes / 16 * 16,
+                                  kMinCalibrationBytes, kMaxCalibrationBytes);
+  TRY(calibration.memory_, utility.pool().allocate(2 * calibration.bytes_));
+  TRY_STATUS(utility.device()->fill(calibration.memory_.data(), 0x3c, 2 * calibration.bytes_,
+                                    utility.stream()));
+  TRY(calibration.begin_, CudaEvent::create(utility.device()));
+  TRY(calibration.end_, CudaEvent::create(utility.device()));
+  return calibration;
 }
 
-Status Sentinel::launch() const {
+Status CalibrationKernel::launch() const {
   const int64_t words = bytes_ / 16;
   const int64_t from = parameter(memory_.data());
-  return instruments_->launch("kiln_copy", words, {from + bytes_, from, words});
+  return utility_->launch("kiln_copy", words, {from + bytes_, from, words});
 }
 
-Result<double> Sentinel::time_us() const {
+Result<double> CalibrationKernel::time_us() const {
   double least = INFINITY;
   TRY_STATUS(launch());
-  for (int run = 0; run < kSentinelRuns; ++run) {
-    TRY_STATUS(begin_->record(instruments_->stream()));
+  for (int run = 0; run < kCalibrationRuns; ++run) {
+    TRY_STATUS(begin_->record(utility_->stream()));
     TRY_STATUS(launch());
-    TRY_STATUS(end_->record(instruments_->stream()));
-    TRY_STATUS(instruments_->synchronize());
+    TRY_STATUS(end_->record(utility_->stream()));
+    TRY_STATUS(utility_->synchronize());
     TRY(const double us, end_->us_since(*begin_));
     least = std::min(least, us);
   }
   return least;
 }
 
-Result<DeviceCopies> DeviceCopies::make(DeviceInstruments& instruments,
-                                        const DeviceCase& workload) {
-  const CudaFacts& facts = instruments.device()->facts();
+Result<DeviceCopies> DeviceCopies::make(UtilityKernels& utility, const DeviceCase& workload) {
+  const CudaFacts& facts = utility.device()->facts();
   std::vector<int64_t> offsets;
   int64_t set_bytes = 0;
   for (const auto* lents : {&workload.inputs(), &workload.outputs()})
@@ -82,18 +81,18 @@ Result<DeviceCopies> DeviceCopies::make(DeviceInstruments& instruments,
   const int64_t count =
       std::max<int64_t>(1, std::min(std::clamp<int64_t>(wanted, 2, kMaxCopies), room));
   DeviceCopies copies;
-  TRY(copies.memory_, instruments.pool().allocate(set_bytes * count));
+  TRY(copies.memory_, utility.pool().allocate(set_bytes * count));
   const DevicePtr base = copies.memory_.data();
   for (size_t i = 0; i < workload.inputs().size(); ++i)
     TRY_STATUS(workload.draw_input(i, base + static_cast<DevicePtr>(offsets[i])));
   for (size_t i = 0; i < workload.outputs().size(); ++i)
-    TRY_STATUS(instruments.device()->fill(
-        base + static_cast<DevicePtr>(offsets[workload.inputs().size() + i]), 0,
-        workload.outputs()[i].bytes(), instruments.stream()));
+    TRY_STATUS(
+        utility.device()->fill(base + static_cast<DevicePtr>(offsets[workload.inputs().size() + i]),
+                               0, workload.outputs()[i].bytes(), utility.stream()));
   for (int64_t have = 1; have < count; have *= 2)
-    TRY_STATUS(instruments.device()->copy_on_device(base + static_cast<DevicePtr>(have * set_bytes),
-                                                    base, std::min(have, count - have) * set_bytes,
-                                                    instruments.stream()));
+    TRY_STATUS(utility.device()->copy_on_device(base + static_cast<DevicePtr>(have * set_bytes),
+                                                base, std::min(have, count - have) * set_bytes,
+                                                utility.stream()));
   for (int64_t copy = 0; copy < count; ++copy) {
     std::vector<DevicePtr>& set = copies.sets_.emplace_back();
     for (const int64_t offset : offsets)
@@ -107,29 +106,29 @@ std::span<const DevicePtr> DeviceCopies::next() {
   return sets_[next_];
 }
 
-DeviceTimer::DeviceTimer(const CudaKernel& kernel, DeviceInstruments& instruments,
-                         const Sentinel& sentinel, DeviceCopies& copies,
+DeviceTimer::DeviceTimer(const CudaKernel& kernel, UtilityKernels& utility,
+                         const CalibrationKernel& calibration, DeviceCopies& copies,
                          std::span<const int64_t> symbols, CudaEvent begin, CudaEvent end)
     : kernel_(kernel),
-      instruments_(instruments),
-      sentinel_(sentinel),
+      utility_(utility),
+      calibration_(calibration),
       copies_(copies),
       symbols_(symbols),
       begin_(std::move(begin)),
       end_(std::move(end)) {}
 
 Result<std::unique_ptr<DeviceTimer>> DeviceTimer::make(const CudaKernel& kernel,
-                                                       DeviceInstruments& instruments,
-                                                       const Sentinel& sentinel,
+                                                       UtilityKernels& utility,
+                                                       const CalibrationKernel& calibration,
                                                        DeviceCopies& copies,
                                                        std::span<const int64_t> symbols) {
-  TRY(CudaEvent begin, CudaEvent::create(instruments.device()));
-  TRY(CudaEvent end, CudaEvent::create(instruments.device()));
-  std::unique_ptr<DeviceTimer> made(new DeviceTimer(kernel, instruments, sentinel, copies, symbols,
+  TRY(CudaEvent begin, CudaEvent::create(utility.device()));
+  TRY(CudaEvent end, CudaEvent::create(utility.device()));
+  std::unique_ptr<DeviceTimer> made(new DeviceTimer(kernel, utility, calibration, copies, symbols,
                                                     std::move(begin), std::move(end)));
   TRY(const int64_t bytes, kernel.recipe().workspace_bytes.evaluate(symbols));
   if (bytes > 0) {
-    TRY(made->workspace_, instruments.pool().allocate(bytes));
+    TRY(made->workspace_, utility.pool().allocate(bytes));
     made->workspace_data_ = made->workspace_.data();
   }
   return made;
@@ -143,12 +142,12 @@ Status DeviceTimer::launch_all(CudaStream stream) {
 
 // A launch, over one sample.
 Result<double> DeviceTimer::timed_us(bool as_graph) {
-  const CudaStream stream = instruments_.stream();
-  TRY_STATUS(sentinel_.launch());
+  const CudaStream stream = utility_.stream();
+  TRY_STATUS(calibration_.launch());
   TRY_STATUS(begin_.record(stream));
   TRY_STATUS(as_graph ? graph_->replay(stream) : launch_all(stream));
   TRY_STATUS(end_.record(stream));
-  TRY_STATUS(instruments_.synchronize());
+  TRY_STATUS(utility_.synchronize());
   TRY(const double us, end_.us_since(begin_));
   return us / launches_;
 }
@@ -168,11 +167,11 @@ Status DeviceTimer::warm_up(const Alive& alive) {
     launches_ = static_cast<int>(
         std::clamp<double>(std::ceil(kSampleUs / std::max(fastest_us, 0.5)), 1, kMaxLaunches));
   if (launches_ > 1) {
-    TRY(graph_, CudaGraph::capture(instruments_.device(),
+    TRY(graph_, CudaGraph::capture(utility_.device(),
                                    [this](CudaStream stream) { return launch_all(stream); }));
     TRY_STATUS(timed_us(true).map([](double) {}));
   }
-  warm_mhz_ = std::max(warm_mhz_, instruments_.device()->clocks().sm_mhz);
+  warm_mhz_ = std::max(warm_mhz_, utility_.device()->clocks().sm_mhz);
   clocks_read_at_us_ = now_us();
   return {};
 }
@@ -182,7 +181,7 @@ bool DeviceTimer::is_throttled() {
   const int64_t now = now_us();
   if (now - clocks_read_at_us_ < kClockPeriodUs) return false;
   clocks_read_at_us_ = now;
-  const CudaDevice::Clocks clocks = instruments_.device()->clocks();
+  const CudaDevice::Clocks clocks = utility_.device()->clocks();
   return clocks.throttled || (clocks.sm_mhz > 0 && clocks.sm_mhz < kMinClock * warm_mhz_);
 }
 
@@ -200,18 +199,18 @@ Result<double> DeviceTimer::sample_us(const Alive& alive) {
 
 namespace {
 
-// Takes `measure`'s samples between two looks at the sentinel, again when it drifted.
+// Takes `measure`'s samples between two looks at the calibration kernel, again when it drifted.
 template <class Measured, class Measure>
-Result<Measured> watched(const Sentinel& sentinel, Measure measure) {
+Result<Measured> watched(const CalibrationKernel& calibration, Measure measure) {
   std::string note;
   for (bool again = false;; again = true) {
-    TRY(const double before, sentinel.time_us());
+    TRY(const double before, calibration.time_us());
     TRY(Measured measured, measure());
-    TRY(const double after, sentinel.time_us());
+    TRY(const double after, calibration.time_us());
     const double drift = before > 0 ? after / before - 1 : 0;
     const bool steady = std::fabs(drift) <= kMaxDrift;
     if (!steady)
-      note += fmt::format("the sentinel drifted by {:+.0f} % ({:.1f} to {:.1f} us){}; ",
+      note += fmt::format("the calibration kernel drifted by {:+.0f} % ({:.1f} to {:.1f} us){}; ",
                           100 * drift, before, after, again ? " again" : "");
     if (!steady && !again) continue;
     measured.note = note + measured.note;
@@ -225,10 +224,10 @@ std::string note_of(int dropped) {
 
 }  // namespace
 
-Result<Raced> race_on_device(DeviceTimer& timer, const Sentinel& sentinel,
+Result<Raced> race_on_device(DeviceTimer& timer, const CalibrationKernel& calibration,
                              const MeasurementPolicy& policy, double incumbent_us,
                              const Alive& alive) {
-  return watched<Raced>(sentinel, [&]() -> Result<Raced> {
+  return watched<Raced>(calibration, [&]() -> Result<Raced> {
     TRY(Raced raced, race(timer, policy, incumbent_us, kDeviceRaceBudgetUs, alive));
     raced.note = note_of(timer.dropped_samples());
     return raced;
@@ -236,11 +235,11 @@ Result<Raced> race_on_device(DeviceTimer& timer, const Sentinel& sentinel,
 }
 
 Result<FinalistsTimed> time_finalists_on_device(std::span<DeviceTimer* const> timers,
-                                                const Sentinel& sentinel,
+                                                const CalibrationKernel& calibration,
                                                 const MeasurementPolicy& policy,
                                                 const Alive& alive) {
   const std::vector<TimedKernel*> timed(timers.begin(), timers.end());
-  return watched<FinalistsTimed>(sentinel, [&]() -> Result<FinalistsTimed> {
+  return watched<FinalistsTimed>(calibration, [&]() -> Result<FinalistsTimed> {
     TRY(FinalistsTimed finals, time_finalists(timed, policy, kDeviceFinalBudgetUs, alive));
     int dropped = 0;
     for (const DeviceTimer* timer : timers) dropped += timer->dropped_samples();

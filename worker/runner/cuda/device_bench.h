@@ -22,15 +22,15 @@ inline constexpr double kDeviceFinalBudgetUs = 150e3;  // all finalists
 
 // A copy in memory that takes the same time whenever the card is in the same state: a yardstick for
 // drift, and what runs before every sample. Movable.
-class Sentinel {
+class CalibrationKernel {
  public:
-  static Result<Sentinel> make(DeviceInstruments& instruments);
+  static Result<CalibrationKernel> make(UtilityKernels& utility);
   Status launch() const;
   Result<double> time_us() const;  // the least of some
 
  private:
-  explicit Sentinel(DeviceInstruments& instruments) : instruments_(&instruments) {}
-  DeviceInstruments* instruments_;
+  explicit CalibrationKernel(UtilityKernels& utility) : utility_(&utility) {}
+  UtilityKernels* utility_;
   int64_t bytes_ = 0;  // copied
   PooledMemory memory_;
   std::optional<CudaEvent> begin_, end_;
@@ -39,7 +39,7 @@ class Sentinel {
 // The copies, shared by all candidates of a workload.
 class DeviceCopies {
  public:
-  static Result<DeviceCopies> make(DeviceInstruments& instruments, const DeviceCase& workload);
+  static Result<DeviceCopies> make(UtilityKernels& utility, const DeviceCase& workload);
   // Arguments of a launch, the next copy each time.
   std::span<const DevicePtr> next();
   size_t count() const { return sets_.size(); }
@@ -55,8 +55,9 @@ class DeviceTimer : public TimedKernel {
  public:
   // The rest outlives it. kUnavailable: no memory for its workspace.
   static Result<std::unique_ptr<DeviceTimer>> make(const CudaKernel& kernel,
-                                                   DeviceInstruments& instruments,
-                                                   const Sentinel& sentinel, DeviceCopies& copies,
+                                                   UtilityKernels& utility,
+                                                   const CalibrationKernel& calibration,
+                                                   DeviceCopies& copies,
                                                    std::span<const int64_t> symbols);
   Status warm_up(const Alive& alive) override;
   Result<double> sample_us(const Alive& alive) override;
@@ -64,16 +65,16 @@ class DeviceTimer : public TimedKernel {
   int dropped_samples() const { return dropped_; }  // since warm_up: the card was slowing itself
 
  private:
-  DeviceTimer(const CudaKernel& kernel, DeviceInstruments& instruments, const Sentinel& sentinel,
-              DeviceCopies& copies, std::span<const int64_t> symbols, CudaEvent begin,
-              CudaEvent end);
+  DeviceTimer(const CudaKernel& kernel, UtilityKernels& utility,
+              const CalibrationKernel& calibration, DeviceCopies& copies,
+              std::span<const int64_t> symbols, CudaEvent begin, CudaEvent end);
   Status launch_all(CudaStream stream);  // launches_ of them, over the copies
   Result<double> timed_us(bool as_graph);
   bool is_throttled();
 
   const CudaKernel& kernel_;
-  DeviceInstruments& instruments_;
-  const Sentinel& sentinel_;
+  UtilityKernels& utility_;
+  const CalibrationKernel& calibration_;
   DeviceCopies& copies_;
   std::span<const int64_t> symbols_;
   CudaEvent begin_, end_;
@@ -86,13 +87,13 @@ class DeviceTimer : public TimedKernel {
   int dropped_ = 0;
 };
 
-// race() and time_finalists() between two looks at the sentinel: when it drifted, once more. The
-// note says so, and how many samples were dropped.
-Result<Raced> race_on_device(DeviceTimer& timer, const Sentinel& sentinel,
+// race() and time_finalists() between two runs of the calibration kernel: when its time drifted,
+// they measure once more. The note says so, and how many samples were dropped.
+Result<Raced> race_on_device(DeviceTimer& timer, const CalibrationKernel& calibration,
                              const MeasurementPolicy& policy, double incumbent_us,
                              const Alive& alive);
 Result<FinalistsTimed> time_finalists_on_device(std::span<DeviceTimer* const> timers,
-                                                const Sentinel& sentinel,
+                                                const CalibrationKernel& calibration,
                                                 const MeasurementPolicy& policy,
                                                 const Alive& alive);
 

@@ -6,7 +6,7 @@
 #include "compiler_core/ir/custom_call.h"
 #include "compiler_core/ir/text.h"
 #include "worker/runner/cuda/device_reference.h"
-#include "worker/runner/rounded_elsewhere.h"
+#include "worker/runner/tolerance.h"
 
 namespace kiln::runner {
 namespace {
@@ -15,7 +15,7 @@ constexpr int64_t kGuard = int64_t{64} << 10;  // at least, on each side
 constexpr int64_t kMaxGuard = int64_t{4} << 20;
 // Larger workloads have enough to hold at few sizes.
 constexpr int64_t kMostBytesOfOthers = int64_t{64} << 20;
-constexpr size_t kMaxBuffers = DeviceInstruments::kMaxTallies / 4;
+constexpr size_t kMaxBuffers = UtilityKernels::kMaxTallies / 4;
 
 Result<std::vector<int64_t>> evaluate_shape(const Shape& shape, std::span<const int64_t> symbols) {
   std::vector<int64_t> sizes;
@@ -38,13 +38,12 @@ double scale_of(const Tally& survey) {
 
 }  // namespace
 
-Result<LentMemory> LentMemory::allocate(DeviceInstruments& instruments, std::string name,
-                                        int64_t bytes) {
+Result<LentMemory> LentMemory::allocate(UtilityKernels& utility, std::string name, int64_t bytes) {
   LentMemory lent;
-  TRY(lent.memory_, instruments.pool().allocate(bytes + 2 * kGuard));
+  TRY(lent.memory_, utility.pool().allocate(bytes + 2 * kGuard));
   lent.name_ = std::move(name);
   lent.bytes_ = bytes;
-  TRY_STATUS(lent.repair(instruments));
+  TRY_STATUS(lent.repair(utility));
   return lent;
 }
 
@@ -57,14 +56,14 @@ int64_t LentMemory::guard_behind() const {
   return std::min(memory_.bytes() - kGuard - bytes_, kMaxGuard);
 }
 
-Status LentMemory::repair(DeviceInstruments& instruments) const {
-  return instruments.launch("kiln_guard", kGuard + guard_behind(),
-                            {parameter(data()), bytes_, kGuard, guard_behind()});
+Status LentMemory::repair(UtilityKernels& utility) const {
+  return utility.launch("kiln_guard", kGuard + guard_behind(),
+                        {parameter(data()), bytes_, kGuard, guard_behind()});
 }
 
-Status LentMemory::check(DeviceInstruments& instruments) const {
-  return instruments.tally("kiln_check_guard", kGuard + guard_behind(),
-                           {parameter(data()), bytes_, kGuard, guard_behind()});
+Status LentMemory::check(UtilityKernels& utility) const {
+  return utility.tally("kiln_check_guard", kGuard + guard_behind(),
+                       {parameter(data()), bytes_, kGuard, guard_behind()});
 }
 
 std::optional<int64_t> LentMemory::damage(const Tally& tally) const {
@@ -72,25 +71,25 @@ std::optional<int64_t> LentMemory::damage(const Tally& tally) const {
   return tally.first < kGuard ? -1 - tally.first : bytes_ + tally.first - kGuard;
 }
 
-Result<DeviceCase> DeviceCase::make(DeviceInstruments& instruments, std::string_view graph_text,
+Result<DeviceCase> DeviceCase::make(UtilityKernels& utility, std::string_view graph_text,
                                     uint64_t seed) {
   TRY(const Graph parsed, parse_graph(graph_text));
   TRY(const Graph graph, inline_custom_calls(parsed));  // a custom call is checked by its reference
-  TRY(DeviceCase made, make_at(instruments, graph, measured_symbols(graph), seed));
+  TRY(DeviceCase made, make_at(utility, graph, measured_symbols(graph), seed));
   for (std::vector<int64_t>& symbols :
        other_symbols(graph, made.byte_size() <= kMostBytesOfOthers)) {
     // Some sizes of the ranges may not go together, or not fit: what they left is not read.
-    if (auto other = make_at(instruments, graph, std::move(symbols), seed))
+    if (auto other = make_at(utility, graph, std::move(symbols), seed))
       made.others_.push_back(*std::move(other));
     else
-      TRY_STATUS(instruments.take().map([](const std::vector<Tally>&) {}));
+      TRY_STATUS(utility.take().map([](const std::vector<Tally>&) {}));
   }
   return made;
 }
 
-Result<DeviceCase> DeviceCase::make_at(DeviceInstruments& instruments, const Graph& graph,
+Result<DeviceCase> DeviceCase::make_at(UtilityKernels& utility, const Graph& graph,
                                        std::vector<int64_t> symbols, uint64_t seed) {
-  DeviceCase made(instruments);
+  DeviceCase made(utility);
   made.graph_ = graph;
   made.symbols_ = std::move(symbols);
   made.tolerance_ = tolerance_of(made.graph_, made.symbols_);
@@ -114,7 +113,7 @@ Status DeviceCase::lend() {
   for (size_t i = 0; i < draws_.size(); ++i) {
     input_forms_.push_back({draws_[i].dtype, draws_[i].sizes});
     TRY(const int64_t bytes, checked_bytes(draws_[i].dtype, draws_[i].sizes));
-    TRY(LentMemory lent, LentMemory::allocate(*instruments_, "input " + std::to_string(i), bytes));
+    TRY(LentMemory lent, LentMemory::allocate(*utility_, "input " + std::to_string(i), bytes));
     inputs_.push_back(std::move(lent));
   }
   for (size_t i = 0; i < graph_.outputs().size(); ++i) {
@@ -122,7 +121,7 @@ Status DeviceCase::lend() {
     TRY(std::vector<int64_t> sizes, evaluate_shape(node.shape, symbols_));
     TRY(const int64_t bytes, checked_bytes(node.dtype, sizes));
     output_forms_.push_back({node.dtype, std::move(sizes)});
-    TRY(LentMemory lent, LentMemory::allocate(*instruments_, "output " + std::to_string(i), bytes));
+    TRY(LentMemory lent, LentMemory::allocate(*utility_, "output " + std::to_string(i), bytes));
     outputs_.push_back(std::move(lent));
   }
   return {};
@@ -134,18 +133,18 @@ Status DeviceCase::evaluate(const Graph& graph, Precision precision,
   for (const LentMemory& input : inputs_) inputs.push_back(input.data());
   std::vector<PooledMemory> made;
   for (const LentMemory& output : outputs_) {
-    TRY(PooledMemory memory, instruments_->pool().allocate(output.bytes()));
+    TRY(PooledMemory memory, utility_->pool().allocate(output.bytes()));
     outputs.push_back(memory.data());
     made.push_back(std::move(memory));
   }
-  TRY_STATUS(evaluate_on_device(*instruments_, graph, symbols_, precision, inputs, outputs));
+  TRY_STATUS(evaluate_on_device(*utility_, graph, symbols_, precision, inputs, outputs));
   results = std::move(made);
   return {};
 }
 
 Result<bool> DeviceCase::survey_expected() {
   TRY_STATUS(check_expected());
-  TRY(surveys_, instruments_->take());
+  TRY(surveys_, utility_->take());
   return std::ranges::all_of(surveys_,
                              [](const Tally& survey) { return survey.first == INT64_MAX; });
 }
@@ -160,7 +159,7 @@ int64_t DeviceCase::byte_size() const {
 Status DeviceCase::draw_input(size_t index, DevicePtr memory) const {
   const InputDraw& draw = draws_[index];
   const int64_t count = numel(input_forms_[index]);
-  return instruments_->launch(
+  return utility_->launch(
       "kiln_random", count,
       {parameter(memory), count, static_cast<int64_t>(draw.dtype), static_cast<int64_t>(draw.seed),
        static_cast<int64_t>(floats_), draw.min, draw.max - draw.min + 1});
@@ -169,10 +168,10 @@ Status DeviceCase::draw_input(size_t index, DevicePtr memory) const {
 Status DeviceCase::check_input(size_t index) const {
   const InputDraw& draw = draws_[index];
   const int64_t count = numel(input_forms_[index]);
-  return instruments_->tally("kiln_check_random", count,
-                             {parameter(inputs_[index].data()), count,
-                              static_cast<int64_t>(draw.dtype), static_cast<int64_t>(draw.seed),
-                              static_cast<int64_t>(floats_), draw.min, draw.max - draw.min + 1});
+  return utility_->tally("kiln_check_random", count,
+                         {parameter(inputs_[index].data()), count, static_cast<int64_t>(draw.dtype),
+                          static_cast<int64_t>(draw.seed), static_cast<int64_t>(floats_), draw.min,
+                          draw.max - draw.min + 1});
 }
 
 Status DeviceCase::compare_output(size_t index, bool leniently) {
@@ -181,12 +180,11 @@ Status DeviceCase::compare_output(size_t index, bool leniently) {
     TRY_STATUS(evaluate(graph, Precision::kDeclared, declared_));
   }
   const int64_t count = numel(output_forms_[index]);
-  return instruments_->tally(
-      "kiln_compare", count,
-      {parameter(outputs_[index].data()), parameter(expected_[index].data()),
-       leniently ? parameter(declared_[index].data()) : 0, count,
-       static_cast<int64_t>(output_forms_[index].dtype), parameter(tolerance_.relative),
-       parameter(scale_of(surveys_[index]))});
+  return utility_->tally("kiln_compare", count,
+                         {parameter(outputs_[index].data()), parameter(expected_[index].data()),
+                          leniently ? parameter(declared_[index].data()) : 0, count,
+                          static_cast<int64_t>(output_forms_[index].dtype),
+                          parameter(tolerance_.relative), parameter(scale_of(surveys_[index]))});
 }
 
 std::optional<Difference> DeviceCase::difference(size_t index, const Tally& tally) const {
@@ -200,8 +198,8 @@ Result<DeviceCase::Element> DeviceCase::describe_output(size_t index, int64_t at
   const TensorForm& form = output_forms_[index];
   const auto offset = static_cast<DevicePtr>(at * size_of(form.dtype));
   Tensor got(form.dtype, {}), want(form.dtype, {});
-  TRY_STATUS(instruments_->device()->copy_to_host(got.bytes(), outputs_[index].data() + offset));
-  TRY_STATUS(instruments_->device()->copy_to_host(want.bytes(), expected_[index].data() + offset));
+  TRY_STATUS(utility_->device()->copy_to_host(got.bytes(), outputs_[index].data() + offset));
+  TRY_STATUS(utility_->device()->copy_to_host(want.bytes(), expected_[index].data() + offset));
   return Element{describe_element(form.sizes, at, got, want),
                  std::ranges::all_of(got.bytes(), [=](uint8_t b) { return b == poison; })};
 }
@@ -209,7 +207,7 @@ Result<DeviceCase::Element> DeviceCase::describe_output(size_t index, int64_t at
 Status DeviceCase::check_expected() const {
   for (size_t i = 0; i < expected_.size(); ++i) {
     const int64_t count = numel(output_forms_[i]);
-    TRY_STATUS(instruments_->tally(
+    TRY_STATUS(utility_->tally(
         "kiln_survey", count,
         {parameter(expected_[i].data()), count, static_cast<int64_t>(output_forms_[i].dtype)}));
   }

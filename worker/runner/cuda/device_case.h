@@ -15,7 +15,7 @@
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/program/artifact.h"
 #include "worker/runner/cpu/workload_case.h"
-#include "worker/runner/cuda/device_instruments.h"
+#include "worker/runner/cuda/utility_kernels.h"
 #include "worker/runner/random_inputs.h"
 #include "worker/runner/tolerance.h"
 
@@ -23,13 +23,12 @@ namespace kiln::runner {
 
 class LentMemory {
  public:
-  static Result<LentMemory> allocate(DeviceInstruments& instruments, std::string name,
-                                     int64_t bytes);
+  static Result<LentMemory> allocate(UtilityKernels& utility, std::string name, int64_t bytes);
   const std::string& name() const { return name_; }  // "input 0", "output 1", "workspace"
   DevicePtr data() const;                            // 256-byte aligned
   int64_t bytes() const { return bytes_; }
-  Status repair(DeviceInstruments& instruments) const;  // writes the pattern anew
-  Status check(DeviceInstruments& instruments) const;   // leaves a tally for damage()
+  Status repair(UtilityKernels& utility) const;  // writes the pattern anew
+  Status check(UtilityKernels& utility) const;   // leaves a tally for damage()
   // Where the nearest overwritten byte is, counted from data(): negative, or >= bytes().
   std::optional<int64_t> damage(const Tally& tally) const;
 
@@ -44,8 +43,8 @@ class LentMemory {
 class DeviceCase {
  public:
   // Parses the graph, draws inputs and evaluates it in high precision. kInvalidArgument: not a
-  // graph; kUnavailable: too large for the device. `instruments` outlive it.
-  static Result<DeviceCase> make(DeviceInstruments& instruments, std::string_view graph_text,
+  // graph; kUnavailable: too large for the device. `utility` outlive it.
+  static Result<DeviceCase> make(UtilityKernels& utility, std::string_view graph_text,
                                  uint64_t seed);
 
   const std::vector<int64_t>& symbols() const { return symbols_; }
@@ -81,15 +80,15 @@ class DeviceCase {
   bool is_intact(std::span<const Tally> tallies) const;
 
  private:
-  explicit DeviceCase(DeviceInstruments& instruments) : instruments_(&instruments) {}
-  static Result<DeviceCase> make_at(DeviceInstruments& instruments, const Graph& graph,
+  explicit DeviceCase(UtilityKernels& utility) : utility_(&utility) {}
+  static Result<DeviceCase> make_at(UtilityKernels& utility, const Graph& graph,
                                     std::vector<int64_t> symbols, uint64_t seed);
   Status lend();
   Status evaluate(const Graph& graph, Precision precision,
                   std::vector<PooledMemory>& results) const;
   Result<bool> survey_expected();  // false: there is a NaN
 
-  DeviceInstruments* instruments_;
+  UtilityKernels* utility_;
   Graph graph_;
   std::vector<int64_t> symbols_;
   Tolerance tolerance_;

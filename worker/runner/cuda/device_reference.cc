@@ -71,9 +71,9 @@ int64_t identity(Op op, DType dtype) {
 // Memory is taken and given back in the order of the plan, which is the order of the stream.
 class Evaluation {
  public:
-  Evaluation(DeviceInstruments& instruments, const Graph& graph, std::span<const int64_t> symbols,
+  Evaluation(UtilityKernels& utility, const Graph& graph, std::span<const int64_t> symbols,
              Precision precision)
-      : instruments_(instruments),
+      : utility_(utility),
         graph_(graph),
         symbols_(symbols),
         high_(precision == Precision::kHigh ? 1 : 0),
@@ -87,7 +87,7 @@ class Evaluation {
       Value& out = value(id);
       TRY(out.sizes, evaluate(node.shape));
       TRY(const int64_t bytes, checked_bytes(DType::kF64, out.sizes));
-      TRY(out.memory, instruments_.pool().allocate(bytes));
+      TRY(out.memory, utility_.pool().allocate(bytes));
       out.count = count(out.sizes);
       TRY_STATUS(plan(node, out, inputs));
       for (const NodeId operand : node.operands)
@@ -149,7 +149,7 @@ class Evaluation {
         rank = std::max(rank, graph_.node(operand).shape.size());
       words += (node.operands.size() + 1) * 2 * (2 * rank + 1) + kReduceStageWords;
     }
-    TRY(shapes_, instruments_.pool().allocate(static_cast<int64_t>(words * sizeof(int64_t))));
+    TRY(shapes_, utility_.pool().allocate(static_cast<int64_t>(words * sizeof(int64_t))));
     return {};
   }
   int64_t shape(const Sizes& list) {
@@ -162,12 +162,12 @@ class Evaluation {
 
   Status launch() {
     const auto* bytes = reinterpret_cast<const uint8_t*>(shape_words_.data());
-    TRY_STATUS(instruments_.synchronize());  // the copy is not ordered after what is queued
+    TRY_STATUS(utility_.synchronize());  // the copy is not ordered after what is queued
     if (!shape_words_.empty())
-      TRY_STATUS(instruments_.device()->copy_to_device(
-          shapes_.data(), {bytes, shape_words_.size() * sizeof(int64_t)}));
+      TRY_STATUS(utility_.device()->copy_to_device(shapes_.data(),
+                                                   {bytes, shape_words_.size() * sizeof(int64_t)}));
     for (const Step& step : steps_)
-      TRY_STATUS(instruments_.launch(step.entry, step.work, step.parameters));
+      TRY_STATUS(utility_.launch(step.entry, step.work, step.parameters));
     return {};
   }
 
@@ -305,7 +305,7 @@ class Evaluation {
       const bool last = segments == 1;
       PooledMemory next;
       if (!last) {
-        TRY(next, instruments_.pool().allocate(out.count * segments * 8));
+        TRY(next, utility_.pool().allocate(out.count * segments * 8));
       }
       const int64_t to = parameter(last ? out.memory.data() : next.data());
       const DType rounding = last ? node.dtype : floats ? DType::kF64 : DType::kI64;
@@ -340,8 +340,8 @@ class Evaluation {
     int64_t before = 0;
     PooledMemory sums, running;
     if (chunks > 1) {
-      TRY(sums, instruments_.pool().allocate(lines * chunks * 8));
-      TRY(running, instruments_.pool().allocate(lines * chunks * 8));
+      TRY(sums, utility_.pool().allocate(lines * chunks * 8));
+      TRY(running, utility_.pool().allocate(lines * chunks * 8));
       before = parameter(running.data());
       add("kiln_chunk_sums", lines * chunks * 4,
           {x, parameter(sums.data()), floats, lines, size, inner, chunk});
@@ -414,7 +414,7 @@ class Evaluation {
     const Value& x = value(node.operands[0]);
     const int64_t size = x.sizes.back(), to = parameter(out.memory.data());
     if (size == 0) return {};
-    TRY(const PooledMemory other, instruments_.pool().allocate(out.count * 8));
+    TRY(const PooledMemory other, utility_.pool().allocate(out.count * 8));
     const int64_t merges = std::bit_width(static_cast<uint64_t>(size - 1));
     int64_t from = merges % 2 == 0 ? to : parameter(other.data());
     add("kiln_positions", out.count, {from, size, out.count});
@@ -439,7 +439,7 @@ class Evaluation {
 
   static constexpr size_t kReduceStageWords = 2 * 3 * 16;  // a stage divides by 64 at least
 
-  DeviceInstruments& instruments_;
+  UtilityKernels& utility_;
   const Graph& graph_;
   const std::span<const int64_t> symbols_;
   const int64_t high_;
@@ -451,16 +451,16 @@ class Evaluation {
 
 }  // namespace
 
-Status evaluate_on_device(DeviceInstruments& instruments, const Graph& graph,
+Status evaluate_on_device(UtilityKernels& utility, const Graph& graph,
                           std::span<const int64_t> symbols, Precision precision,
                           std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs) {
   CHECK(inputs.size() == graph.inputs().size() && outputs.size() == graph.outputs().size(),
         "the graph's inputs and outputs");
   if (has_custom_calls(graph)) {
     TRY(const Graph plain, inline_custom_calls(graph));
-    return Evaluation(instruments, plain, symbols, precision).run(inputs, outputs);
+    return Evaluation(utility, plain, symbols, precision).run(inputs, outputs);
   }
-  return Evaluation(instruments, graph, symbols, precision).run(inputs, outputs);
+  return Evaluation(utility, graph, symbols, precision).run(inputs, outputs);
 }
 
 }  // namespace kiln::runner

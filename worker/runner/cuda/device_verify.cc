@@ -14,20 +14,20 @@ Verified out_of_bounds(std::string log) {
 
 class Verification {
  public:
-  Verification(const CudaKernel& kernel, DeviceInstruments& instruments, DeviceCase& workload)
-      : kernel_(kernel), instruments_(instruments), workload_(workload) {}
+  Verification(const CudaKernel& kernel, UtilityKernels& utility, DeviceCase& workload)
+      : kernel_(kernel), utility_(utility), workload_(workload) {}
 
   // One launch and what it left. Nothing: all is right.
   Result<std::optional<Verified>> launch(uint8_t poison, const Alive& alive, bool& intact) {
     TRY_STATUS(prepare(poison));
-    TRY_STATUS(instruments_.synchronize());
+    TRY_STATUS(utility_.synchronize());
     alive();
     Status launched = kernel_.launch(args_, workspace_.empty() ? 0 : workspace_[0].data(),
-                                     workload_.symbols(), instruments_.stream());
-    if (launched) launched = instruments_.synchronize();
-    if (!launched) return judge_fault(*instruments_.device(), launched.error());
+                                     workload_.symbols(), utility_.stream());
+    if (launched) launched = utility_.synchronize();
+    if (!launched) return judge_fault(*utility_.device(), launched.error());
     TRY_STATUS(look());
-    TRY(const std::vector<Tally> tallies, instruments_.take());
+    TRY(const std::vector<Tally> tallies, utility_.take());
     std::span<const Tally> rest(tallies);
     intact = workload_.is_intact(take(rest, workload_.outputs().size()));
     if (!intact) return out_of_bounds("wrote far away from its buffers, into memory of the runner");
@@ -41,7 +41,7 @@ class Verification {
       for (const LentMemory& lent : *lents) args_.push_back(lent.data());
     TRY(const int64_t bytes, kernel_.recipe().workspace_bytes.evaluate(workload_.symbols()));
     if (bytes > 0) {
-      TRY(LentMemory lent, LentMemory::allocate(instruments_, "workspace", bytes));
+      TRY(LentMemory lent, LentMemory::allocate(utility_, "workspace", bytes));
       workspace_.push_back(std::move(lent));
     }
     for (const auto* lents :
@@ -54,7 +54,7 @@ class Verification {
   Status restore() {
     for (size_t i = 0; i < workload_.inputs().size(); ++i)
       TRY_STATUS(workload_.draw_input(i, workload_.inputs()[i].data()));
-    for (const LentMemory* lent : lent_) TRY_STATUS(lent->repair(instruments_));
+    for (const LentMemory* lent : lent_) TRY_STATUS(lent->repair(utility_));
     return {};
   }
 
@@ -68,15 +68,14 @@ class Verification {
   Status prepare(uint8_t poison) {
     for (const auto* lents : {&workload_.outputs(), &std::as_const(workspace_)})
       for (const LentMemory& lent : *lents)
-        TRY_STATUS(
-            instruments_.device()->fill(lent.data(), poison, lent.bytes(), instruments_.stream()));
+        TRY_STATUS(utility_.device()->fill(lent.data(), poison, lent.bytes(), utility_.stream()));
     return {};
   }
 
   // Everything there is to see, in one go: launch() takes the tallies in this order.
   Status look() {
     TRY_STATUS(workload_.check_expected());
-    for (const LentMemory* lent : lent_) TRY_STATUS(lent->check(instruments_));
+    for (const LentMemory* lent : lent_) TRY_STATUS(lent->check(utility_));
     for (size_t i = 0; i < workload_.inputs().size(); ++i) TRY_STATUS(workload_.check_input(i));
     for (size_t i = 0; i < workload_.outputs().size(); ++i)
       TRY_STATUS(workload_.compare_output(i, false));
@@ -108,7 +107,7 @@ class Verification {
       auto difference = workload_.difference(i, tallies[i]);
       if (!difference) continue;
       TRY_STATUS(workload_.compare_output(i, true));
-      TRY(const std::vector<Tally> again, instruments_.take());
+      TRY(const std::vector<Tally> again, utility_.take());
       difference = workload_.difference(i, again[0]);
       if (!difference) continue;
       TRY(const auto element, workload_.describe_output(i, difference->first, poison));
@@ -125,7 +124,7 @@ class Verification {
   }
 
   const CudaKernel& kernel_;
-  DeviceInstruments& instruments_;
+  UtilityKernels& utility_;
   DeviceCase& workload_;
   std::vector<LentMemory> workspace_;  // one, or none when the kernel needs none
   std::vector<const LentMemory*> lent_;
@@ -150,38 +149,38 @@ Verified judge_fault(const CudaDevice& device, const Error& error) {
 
 namespace {
 
-Result<Verified> verify_at(const CudaKernel& kernel, DeviceInstruments& instruments,
-                           DeviceCase& workload, const Alive& alive, bool& intact) {
+Result<Verified> verify_at(const CudaKernel& kernel, UtilityKernels& utility, DeviceCase& workload,
+                           const Alive& alive, bool& intact) {
   if (const auto fits = check_recipe(kernel.recipe(), workload.input_forms(),
                                      workload.output_forms(), workload.symbols());
       !fits)
     return Verified{Verdict::kWrongResult, fits.error().message};
-  Verification verification(kernel, instruments, workload);
+  Verification verification(kernel, utility, workload);
   TRY_STATUS(verification.lend());
   for (const uint8_t poison : kPoisons) {
     TRY(auto bad, verification.launch(poison, alive, intact));
     if (!bad) continue;
-    if (!instruments.device()->is_lost()) TRY_STATUS(verification.restore());
+    if (!utility.device()->is_lost()) TRY_STATUS(verification.restore());
     return *std::move(bad);
   }
   return Verified{};
 }
 
-Result<bool> references_intact(DeviceInstruments& instruments, const DeviceCase& workload) {
+Result<bool> references_intact(UtilityKernels& utility, const DeviceCase& workload) {
   TRY_STATUS(workload.check_expected());
-  TRY(const std::vector<Tally> tallies, instruments.take());
+  TRY(const std::vector<Tally> tallies, utility.take());
   return workload.is_intact(tallies);
 }
 
 }  // namespace
 
-Result<Verified> verify(const CudaKernel& kernel, DeviceInstruments& instruments,
-                        DeviceCase& workload, const Alive& alive, bool& intact) {
+Result<Verified> verify(const CudaKernel& kernel, UtilityKernels& utility, DeviceCase& workload,
+                        const Alive& alive, bool& intact) {
   std::vector<DeviceCase*> cases = {&workload};
   for (DeviceCase& other : workload.others()) cases.push_back(&other);
   Verified verified;
   for (DeviceCase* const each : cases) {
-    TRY(verified, verify_at(kernel, instruments, *each, alive, intact));
+    TRY(verified, verify_at(kernel, utility, *each, alive, intact));
     if (verified.verdict == Verdict::kOk) continue;
     if (each != &workload)
       verified.log = fmt::format("at sizes {}: {}", fmt::join(each->symbols(), ", "), verified.log);
@@ -190,8 +189,8 @@ Result<Verified> verify(const CudaKernel& kernel, DeviceInstruments& instruments
   // A stray write at one size may have met the reference of another, whose next kernel would be
   // blamed for it.
   for (size_t i = 0; cases.size() > 1 && i < cases.size(); ++i) {
-    if (!intact || instruments.device()->is_lost()) break;
-    TRY(intact, references_intact(instruments, *cases[i]));
+    if (!intact || utility.device()->is_lost()) break;
+    TRY(intact, references_intact(utility, *cases[i]));
     if (!intact) verified = out_of_bounds("wrote far away, into memory of the runner");
   }
   return verified;

@@ -21,8 +21,8 @@ namespace kiln::runner {
 // (CudaDevice::is_lost). After any verdict but kOk the case has its inputs and guards back;
 // `intact` is false when its expected outputs were damaged: the caller makes another.
 // kUnavailable: no memory for it.
-Result<Verified> verify(const CudaKernel& kernel, DeviceInstruments& instruments,
-                        DeviceCase& workload, const Alive& alive, bool& intact);
+Result<Verified> verify(const CudaKernel& kernel, UtilityKernels& utility, DeviceCase& workload,
+                        const Alive& alive, bool& intact);
 
 // What a launch that failed says of the kernel.
 Verified judge_fault(const CudaDevice& device, const Error& error);

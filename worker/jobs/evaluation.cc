@@ -1,0 +1,145 @@
+#include "worker/jobs/evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace kiln {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kOpenQuietMs = 600'000;  // the reference of a large workload takes minutes
+constexpr int64_t kSlackMs = 1000;         // beside a launch: loading, filling, comparing
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+void judge(Evaluation& evaluation, const Error& error) {
+  evaluation.verdict =
+      error.code == Code::kDeadlineExceeded ? Verdict::kTimedOut : Verdict::kRunnerDied;
+  evaluation.log = error.message;
+}
+
+// The reply as a `T`, or what went wrong instead as an Error.
+template <class T>
+Result<T> ask(RunnerProcess& runner, const runner::Request& request, int64_t quiet_ms) {
+  TRY(runner::Reply reply, runner.call(request, quiet_ms));
+  if (auto* failed = std::get_if<runner::Failed>(&reply))
+    return fail(Code::kUnavailable, "the runner cannot: " + failed->error.message);
+  if (auto* wanted = std::get_if<T>(&reply)) return std::move(*wanted);
+  runner.kill();
+  return fail(Code::kUnavailable, "the runner answered another question");
+}
+
+// No runner could be prepared meanwhile: the device failed, and not the candidate.
+bool device_failed(const RunnerProcess& runner, int failures_before) {
+  return runner.device_failures() > failures_before;
+}
+
+struct OpenedJob {
+  double ms = 0;
+  int64_t quiet_ms = 0;  // the runner may be silent for so long
+};
+// Opens the job's workload. Comparing may take the time of a second reference (tolerance.h).
+Result<OpenedJob> open(RunnerProcess& runner, const Job& job) {
+  TRY(const auto opened,
+      ask<runner::Opened>(runner, runner::OpenWorkload{job.seed, job.workload_text}, kOpenQuietMs));
+  const double reference_ms = std::min<double>(opened.reference_ms, kOpenQuietMs);
+  return OpenedJob{opened.open_ms, job.policy.launch_timeout_ms + runner::kProgressPeriodMs +
+                                       kSlackMs + static_cast<int64_t>(2 * reference_ms)};
+}
+
+void verify(RunnerProcess& runner, const Artifact& artifact, uint64_t slot, int64_t quiet_ms,
+            Evaluation& evaluation) {
+  const auto start = Clock::now();
+  auto verified = ask<runner::Verified>(
+      runner,
+      runner::VerifyKernel{slot, recipe_to_json(artifact.recipe), artifact.binary, artifact.digest},
+      quiet_ms);
+  evaluation.verify_ms = ms_since(start);
+  if (!verified) return judge(evaluation, verified.error());
+  evaluation.verdict = verified->verdict;
+  evaluation.log = std::move(verified->log);
+}
+
+// Verifies `members` and times the right ones. False when the runner went down while timing.
+bool time_together(RunnerProcess& runner, const Job& job, std::span<const Artifact> artifacts,
+                   std::span<const size_t> members, std::vector<Evaluation>& evaluations) {
+  const int failures = runner.device_failures();
+  const auto opened = open(runner, job);
+  std::vector<uint64_t> slots;
+  for (size_t i = 0; i < members.size(); ++i) {
+    Evaluation& evaluation = evaluations[members[i]];
+    if (!opened) {
+      judge(evaluation, opened.error());
+      if (device_failed(runner, failures)) evaluation.verdict = Verdict::kDeviceLost;
+      continue;
+    }
+    evaluation.open_ms = i == 0 ? opened->ms : 0;
+    verify(runner, artifacts[members[i]], i, opened->quiet_ms, evaluation);
+    if (evaluation.verdict == Verdict::kOk) slots.push_back(i);
+    if (runner.pid() == 0) return false;  // with the slots verified so far
+  }
+  if (slots.empty()) return true;
+  const auto start = Clock::now();
+  auto timed = ask<runner::FinalistsTimed>(runner, runner::TimeFinalists{slots, job.policy},
+                                           opened->quiet_ms);
+  if (timed && timed->measurements.size() != slots.size())
+    timed = fail(Code::kUnavailable, "the runner answered for other finalists");
+  for (size_t i = 0; i < slots.size(); ++i) {
+    Evaluation& evaluation = evaluations[members[slots[i]]];
+    evaluation.measure_ms = ms_since(start) / static_cast<double>(slots.size());
+    if (!timed) {
+      judge(evaluation, timed.error());
+      continue;
+    }
+    evaluation.measurement = std::move(timed->measurements[i]);
+    evaluation.log = timed->note;
+  }
+  return timed.has_value();
+}
+
+}  // namespace
+
+Evaluation evaluate_candidate(RunnerProcess& runner, const Job& job, const Artifact& artifact,
+                              double incumbent_us) {
+  Evaluation evaluation;
+  const int failures = runner.device_failures();
+  const auto opened = open(runner, job);
+  if (!opened) {
+    judge(evaluation, opened.error());
+    if (device_failed(runner, failures)) evaluation.verdict = Verdict::kDeviceLost;
+    return evaluation;
+  }
+  evaluation.open_ms = opened->ms;
+  verify(runner, artifact, 0, opened->quiet_ms, evaluation);
+  if (evaluation.verdict != Verdict::kOk || job.kind == Job::Kind::kCompile) return evaluation;
+  const auto start = Clock::now();
+  auto raced =
+      ask<runner::Raced>(runner, runner::RaceKernel{0, job.policy, incumbent_us}, opened->quiet_ms);
+  evaluation.measure_ms = ms_since(start);
+  if (!raced) {
+    judge(evaluation, raced.error());
+    return evaluation;
+  }
+  evaluation.dropped = raced->dropped;
+  evaluation.log = std::move(raced->note);
+  evaluation.measurement = std::move(raced->measurement);
+  return evaluation;
+}
+
+std::vector<Evaluation> evaluate_finalists(RunnerProcess& runner, const Job& job,
+                                           std::span<const Artifact> artifacts) {
+  std::vector<Evaluation> evaluations(artifacts.size());
+  std::vector<size_t> all(artifacts.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+  if (time_together(runner, job, artifacts, all, evaluations) || all.size() < 2) return evaluations;
+  for (const size_t member : all) {
+    evaluations[member] = {};
+    time_together(runner, job, artifacts, {&member, 1}, evaluations);
+  }
+  return evaluations;
+}
+
+}  // namespace kiln

@@ -1,0 +1,84 @@
+// JobRunner: does the work of leases: lowers and compiles their candidates, then verifies and times
+// them in the runner, one after the other.
+//
+// Where compiling disturbs a measurement (on the CPU), all queued jobs make one wave, so that the
+// compile pool is busy, and while it measures, nothing of this worker compiles:
+//
+//   submit ──> queued ──wave: compile all (device lock shared)──> try each (exclusive) ──> finished
+//                 └────────────────────── drop, stop ──────────────────────> forgotten, no results
+//
+// Where it does not (on a GPU), jobs compile from submit() on, and each is tried, in order, as soon
+// as something of it is compiled. Thread-safe; its own thread does the work and calls back.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <set>
+#include <thread>
+
+#include "worker/jobs/running_job.h"
+
+namespace kiln {
+
+// Waits for the lock that keeps measurements on a device undisturbed on this host, asking `give_up`
+// now and then. A measurement holds it exclusively; work that would disturb one (compiling, on the
+// CPU target) holds it shared. The system releases it when its process dies. kUnavailable when
+// `give_up` says so; other errors: the file cannot be used as a lock.
+Result<FileLock> lock_device(const Path& path, FileLock::Mode mode,
+                             const std::function<bool()>& give_up);
+
+class JobRunner {
+ public:
+  struct Options {
+    RunnerProcess::Options runner;  // `progressed` is the job_runner's own
+    Path device_lock;
+    bool compiling_disturbs = true;  // a measurement on this device
+  };
+  // Called from the job_runner's thread, without locks held; in submit() also from the caller's.
+  struct Callbacks {
+    std::function<void(uint64_t lease)> stepped;  // progress: a compile ended, a evaluation gets on
+    std::function<void(CandidateResult result)> finished;
+    // After each lease, and now and then while there is none: the latest median time of the
+    // calibration kernel (0: not measured), and device faults since the start. May be empty.
+    std::function<void(double calibration_us, int device_errors)> health{};
+  };
+  // `compilers` outlives it.
+  JobRunner(Options options, CompilePool& compilers, const Callbacks& callbacks);
+  ~JobRunner() { stop(); }
+
+  void submit(std::vector<Job> jobs);
+  void drop(uint64_t lease);
+  // Forgets all jobs, ends the runner and the pool; returns when no callback can come any more.
+  void stop();
+
+ private:
+  using Jobs = std::vector<std::unique_ptr<RunningJob>>;
+  void work();
+  void run_wave(const Jobs& jobs);
+  std::optional<Jobs> wait_for_jobs();  // nothing: it stops
+  void look_at_device();
+  void measure_calibration();
+  Result<FileLock> lock_for(FileLock::Mode mode, const std::function<bool()>& give_up) const;
+  bool is_dropped(uint64_t lease) const;  // or everything is
+  bool is_stopping() const;
+
+  const Options options_;
+  CompilePool& compilers_;
+  const RunningJob::Callbacks callbacks_;
+  RunnerProcess runner_;    // of the worker thread; kill() from others
+  KnownEvaluations known_;  // of the worker thread
+
+  const std::function<void(double calibration_us, int device_errors)> health_;
+  uint64_t measuring_ = 0;              // of the worker thread: the lease in the runner
+  std::deque<double> calibrations_us_;  // of the worker thread: the latest few
+
+  mutable std::mutex mu_;
+  std::condition_variable changed_;
+  Jobs queue_;                  // guarded by mu_
+  std::set<uint64_t> dropped_;  // guarded by mu_; leases of the wave at work
+  bool stopping_ = false;       // guarded by mu_
+  std::thread thread_;
+};
+
+}  // namespace kiln

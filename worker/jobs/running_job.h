@@ -1,0 +1,76 @@
+// RunningJob: one job with its candidates on their way from schedules to results.
+//
+//   start_compiling ──> compiling ──> ready ──measure──> finished
+//                           └── does not lower or compile ──> finished
+//
+// Every candidate is finished once, unless the job is dropped: then no more are. Spills (of GPU
+// kernels) are looked at before anything is run: in a screening, a candidate whose registers or
+// arrays live in local memory is tried only when none that does without came out right. One thread.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "worker/build/compile_pool.h"
+#include "worker/jobs/known_evaluations.h"
+
+namespace kiln {
+
+class RunningJob {
+ public:
+  struct Callbacks {
+    std::function<void(uint64_t lease)> stepped;  // progress: a compile ended, a evaluation gets on
+    std::function<void(CandidateResult result)> finished;
+    std::function<bool(uint64_t lease)> is_dropped;
+  };
+  // The pool and the callbacks outlive it.
+  RunningJob(Job job, CompilePool& compilers, const Callbacks& callbacks);
+
+  // Where the job's time went, in milliseconds that do not overlap.
+  struct StageTimes {
+    double compile = 0;  // waiting for compilers with nothing to measure
+    double open = 0;     // inputs and reference
+    double verify = 0;
+    double time = 0;
+  };
+
+  const Job& job() const { return job_; }
+  const StageTimes& stage_times() const { return stage_times_; }
+  double best_us() const { return best_us_; }  // of this job, or the incumbent
+
+  void start_compiling();
+  // Waits until every compile is over, or the job is dropped.
+  void finish_compiling();
+  // Waits until there is something to measure. False: everything is finished, or it was dropped.
+  bool wait_for_work();
+  // Tries what is ready while the rest still compiles, until all are finished.
+  void measure(RunnerProcess& runner, KnownEvaluations& known);
+
+ private:
+  struct Candidate {
+    std::future<Compiled> compiling;  // not valid: compiled is there
+    std::optional<Compiled> compiled;
+    bool finished = false;
+  };
+  bool is_dropped() const { return callbacks_.is_dropped(job_.lease); }
+  bool collect(std::chrono::milliseconds patience);
+  bool await_candidate();
+  void account(const Evaluation& evaluation);
+  std::optional<size_t> next(bool spilling) const;
+  bool spills(const Candidate& candidate) const;
+  void screen(RunnerProcess& runner, KnownEvaluations& known);
+  void evaluate(size_t candidate, RunnerProcess& runner, KnownEvaluations& known);
+  void time_finalists(RunnerProcess& runner);
+  void finish(size_t candidate, Evaluation evaluation);
+
+  const Job job_;
+  CompilePool& compilers_;
+  const Callbacks& callbacks_;
+  std::vector<Candidate> candidates_;  // as job_.candidates
+  StageTimes stage_times_;
+  double best_us_ = 0;
+  bool right_without_spills_ = false;  // some candidate was
+};
+
+}  // namespace kiln
