@@ -33,7 +33,7 @@ struct DeviceOptions {
 Result<LocalDevice> open_device(std::string_view device, const DeviceOptions& options);
 
 // What runners of `device` are prepared with: on a GPU their own kernels, which `compilers` make
-// while the first runner starts. Both outlive the job_runner that it is for.
+// while the first runner starts. Both outlive the JobRunner that uses it.
 RunnerProcess::Options prepared_runner(const LocalDevice& device, CompilePool& compilers);
 
 // "cuda:0 sm_90a 0000:1b:00.0 NVIDIA H200", one a GPU. Opens them in this process, so it is not for

@@ -144,7 +144,7 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
     auto* orders = std::get_if<WorkerOrders>(&*message);
     if (orders == nullptr)
       return fail(Code::kUnavailable, "the coordinator answers as to a client");
-    LeaseState::Changes changes;
+    HeldLeases::Changes changes;
     {
       const std::lock_guard lock(mu_);
       const bool drain = orders->drain;

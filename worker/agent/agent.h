@@ -18,7 +18,7 @@
 #include <optional>
 
 #include "schema/transport.h"
-#include "worker/agent/lease_state.h"
+#include "worker/agent/held_leases.h"
 #include "worker/agent/worker_status.h"
 
 namespace kiln {
@@ -87,7 +87,7 @@ class Agent {
   bool stopping_ = false;                                              // guarded by mu_
   std::optional<std::chrono::steady_clock::time_point> finish_until_;  // guarded by mu_
   bool news_ = false;                 // guarded by mu_; a result nobody was told of
-  LeaseState leases_;                 // guarded by mu_
+  HeldLeases leases_;                 // guarded by mu_
   Connection* connection_ = nullptr;  // guarded by mu_; to wake run()
   // Guarded by mu_; what status() tells beside the leases.
   CandidateTally tally_;

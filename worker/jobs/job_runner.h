@@ -31,13 +31,14 @@ Result<FileLock> lock_device(const Path& path, FileLock::Mode mode,
 class JobRunner {
  public:
   struct Options {
-    RunnerProcess::Options runner;  // `progressed` is the job_runner's own
+    RunnerProcess::Options runner;  // `progressed` is the JobRunner's own
     Path device_lock;
     bool compiling_disturbs = true;  // a measurement on this device
   };
-  // Called from the job_runner's thread, without locks held; in submit() also from the caller's.
+  // Called from the JobRunner's thread, without locks held; in submit() also from the caller's.
   struct Callbacks {
-    std::function<void(uint64_t lease)> stepped;  // progress: a compile ended, a evaluation gets on
+    std::function<void(uint64_t lease)>
+        stepped;  // progress: a compile ended, an evaluation gets on
     std::function<void(CandidateResult result)> finished;
     // After each lease, and now and then while there is none: the latest median time of the
     // calibration kernel (0: not measured), and device faults since the start. May be empty.

@@ -207,7 +207,7 @@ void RunningJob::time_finalists(RunnerProcess& runner) {
 void RunningJob::finish(size_t at, Evaluation evaluation) {
   Candidate& candidate = candidates_[at];
   candidate.finished = true;
-  if (is_dropped()) return;  // a evaluation that we ended ourselves says nothing
+  if (is_dropped()) return;  // an evaluation that we ended ourselves says nothing
   const Compiled& compiled = *candidate.compiled;
   CandidateResult result;
   result.lease = job_.lease;

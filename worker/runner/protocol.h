@@ -121,7 +121,7 @@ Result<Reply> decode_reply(std::string_view body);
 // read for `timeout_ms` (negative: no limit).
 Status send_frame(int socket, std::string_view frame, int64_t timeout_ms);
 // The body of the next frame. kUnavailable when the other end closed, kDeadlineExceeded when it is
-// not complete within `timeout_ms` (negative: no limit), kCorruption when its size is out of bounds.
+// not complete within `timeout_ms` (negative: no limit), kCorruption when its size is too large.
 Result<std::string> receive_frame(int socket, int64_t timeout_ms);
 
 }  // namespace kiln::runner

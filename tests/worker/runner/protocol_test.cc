@@ -18,7 +18,7 @@ std::vector<Request> some_requests() {
           CompileSource{"cuda:sm_90a", "extern \"C\" __global__ void k() {}"},
           CancelCompile{},
           MeasureCalibration{},
-          PrepareDevice{std::string("\177ELF\0", 5), Digest::of("utility")}};
+          PrepareDevice{std::string("\177ELF\0", 5), Digest::of("kernels")}};
 }
 
 std::vector<Reply> some_replies() {

@@ -11,7 +11,7 @@
 
 namespace kiln::runner {
 
-// Puts the evaluation of `graph` on the utility' stream; does not wait for it. `inputs` and
+// Puts the evaluation of `graph` on the stream of the utility kernels; does not wait for it. `inputs` and
 // `outputs` are dense tensors of the graph's dtypes in device memory, at the sizes that `symbols`
 // give. Values as interpret() would have them, but for the order of sums and the last bits of
 // elementary functions. kUnavailable: no memory for the nodes in between, or the device is lost.

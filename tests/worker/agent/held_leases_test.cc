@@ -1,4 +1,4 @@
-#include "worker/agent/lease_state.h"
+#include "worker/agent/held_leases.h"
 
 #include <gtest/gtest.h>
 
@@ -22,12 +22,12 @@ CandidateResult result(uint64_t lease, int index, uint64_t epoch = 1, size_t byt
   return made;
 }
 
-class LeaseStateTest : public testing::Test {
+class HeldLeasesTest : public testing::Test {
  protected:
-  LeaseState state_{{"w", {}, "g++", 2, {}, {}, false}};
+  HeldLeases state_{{"w", {}, "g++", 2, {}, {}, false}};
 };
 
-TEST_F(LeaseStateTest, ALeaseIsStartedOnceAndReportedWithItsProgress) {
+TEST_F(HeldLeasesTest, ALeaseIsStartedOnceAndReportedWithItsProgress) {
   EXPECT_EQ(state_.apply({{job(7, 2)}, {7}, {}}).start.size(), 1u);
   EXPECT_TRUE(state_.apply({{job(7, 2)}, {7}, {}}).start.empty());  // not heard of it yet
   state_.step(7);
@@ -40,7 +40,7 @@ TEST_F(LeaseStateTest, ALeaseIsStartedOnceAndReportedWithItsProgress) {
   EXPECT_EQ(report.worker, "w");
 }
 
-TEST_F(LeaseStateTest, ResultsAreInEveryReportUntilTheyAreAcknowledged) {
+TEST_F(HeldLeasesTest, ResultsAreInEveryReportUntilTheyAreAcknowledged) {
   state_.apply({{job(7, 2)}, {7}, {}});
   EXPECT_TRUE(state_.finish(result(7, 0)));
   EXPECT_TRUE(state_.finish(result(7, 1)));
@@ -53,13 +53,13 @@ TEST_F(LeaseStateTest, ResultsAreInEveryReportUntilTheyAreAcknowledged) {
   EXPECT_FALSE(state_.has_results());
 }
 
-TEST_F(LeaseStateTest, AFinishedLeaseIsNotDoneAgainWhenTheReportWasLost) {
+TEST_F(HeldLeasesTest, AFinishedLeaseIsNotDoneAgainWhenTheReportWasLost) {
   state_.apply({{job(7, 1)}, {7}, {}});
   state_.finish(result(7, 0));
   EXPECT_TRUE(state_.apply({{job(7, 1)}, {7}, {}}).start.empty());
 }
 
-TEST_F(LeaseStateTest, ARevokedLeaseIsDroppedAndItsLaterResultsForgotten) {
+TEST_F(HeldLeasesTest, ARevokedLeaseIsDroppedAndItsLaterResultsForgotten) {
   state_.apply({{job(7, 2), job(8, 1)}, {7, 8}, {}});
   EXPECT_TRUE(state_.finish(result(7, 0)));
   const auto changes = state_.apply({{}, {8}, {}});
@@ -70,13 +70,13 @@ TEST_F(LeaseStateTest, ARevokedLeaseIsDroppedAndItsLaterResultsForgotten) {
   EXPECT_EQ(state_.report().leases[0].lease, 8u);
 }
 
-TEST_F(LeaseStateTest, AResultOfAnotherEpochIsNotOurs) {
+TEST_F(HeldLeasesTest, AResultOfAnotherEpochIsNotOurs) {
   state_.apply({{job(7, 1, 3)}, {7}, {}});
   EXPECT_FALSE(state_.finish(result(7, 0, 2)));
   EXPECT_TRUE(state_.finish(result(7, 0, 3)));
 }
 
-TEST_F(LeaseStateTest, LargeResultsTakeSeveralReportsAndTheLeaseStaysUntilTheLast) {
+TEST_F(HeldLeasesTest, LargeResultsTakeSeveralReportsAndTheLeaseStaysUntilTheLast) {
   constexpr int kCandidates = 4;
   state_.apply({{job(7, kCandidates)}, {7}, {}});
   for (int i = 0; i < kCandidates; ++i) state_.finish(result(7, i, 1, kMaxReportBytes / 2 - 1000));
@@ -98,13 +98,13 @@ TEST_F(LeaseStateTest, LargeResultsTakeSeveralReportsAndTheLeaseStaysUntilTheLas
   EXPECT_EQ(delivered, kCandidates);
 }
 
-TEST_F(LeaseStateTest, AsksForNothingNewWhileTooMuchIsUnacknowledged) {
+TEST_F(HeldLeasesTest, AsksForNothingNewWhileTooMuchIsUnacknowledged) {
   state_.apply({{job(7, 40)}, {7}, {}});
   for (int i = 0; i < 40; ++i) state_.finish(result(7, i, 1, 8 << 20));
   EXPECT_EQ(state_.report().slots, 0);
 }
 
-TEST_F(LeaseStateTest, DrainingGivesLeasesBackAndKeepsResults) {
+TEST_F(HeldLeasesTest, DrainingGivesLeasesBackAndKeepsResults) {
   state_.apply({{job(7, 2)}, {7}, {}});
   state_.finish(result(7, 0));
   state_.drain();

@@ -1,4 +1,4 @@
-// LeaseState: what the worker holds, as the coordinator sees it: leases at work and results that
+// HeldLeases: what the worker holds, as the coordinator sees it: leases at work and results that
 // are not yet known to be stored. Makes reports, takes orders. No I/O; a plain value with one user.
 //
 //   lease:   apply(orders) ──> at work ──every candidate finished──> done
@@ -20,10 +20,10 @@ namespace kiln {
 inline constexpr size_t kMaxReportBytes = kMaxMessageBytes / 4;
 inline constexpr size_t kMaxHeldBytes = 256 << 20;  // beyond it no new leases are asked for
 
-class LeaseState {
+class HeldLeases {
  public:
   // `self`: the report's fields that do not change.
-  explicit LeaseState(WorkerReport self) : self_(std::move(self)) {}
+  explicit HeldLeases(WorkerReport self) : self_(std::move(self)) {}
 
   struct Changes {
     std::vector<Job> start;

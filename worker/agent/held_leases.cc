@@ -1,4 +1,4 @@
-#include "worker/agent/lease_state.h"
+#include "worker/agent/held_leases.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ size_t bytes_of(const CandidateResult& result) {
 
 }  // namespace
 
-LeaseState::Changes LeaseState::apply(WorkerOrders orders) {
+HeldLeases::Changes HeldLeases::apply(WorkerOrders orders) {
   Changes changes;
   for (const ResultAck& ack : orders.acks) {
     std::erase_if(results_, [&](const CandidateResult& result) {
@@ -36,11 +36,11 @@ LeaseState::Changes LeaseState::apply(WorkerOrders orders) {
   return changes;
 }
 
-void LeaseState::step(uint64_t lease) {
+void HeldLeases::step(uint64_t lease) {
   if (const auto found = leases_.find(lease); found != leases_.end()) ++found->second.steps;
 }
 
-bool LeaseState::finish(CandidateResult result) {
+bool HeldLeases::finish(CandidateResult result) {
   const auto found = leases_.find(result.lease);
   if (found == leases_.end() || found->second.epoch != result.epoch) return false;
   ++found->second.steps;
@@ -50,17 +50,17 @@ bool LeaseState::finish(CandidateResult result) {
   return true;
 }
 
-void LeaseState::drain() {
+void HeldLeases::drain() {
   self_.draining = true;
   leases_.clear();
 }
 
-void LeaseState::set_health(double calibration_us, int device_errors) {
+void HeldLeases::set_health(double calibration_us, int device_errors) {
   self_.sentinel_us = calibration_us;
   self_.device_errors = device_errors;
 }
 
-WorkerReport LeaseState::report() const {
+WorkerReport HeldLeases::report() const {
   WorkerReport report = self_;
   if (held_bytes_ > kMaxHeldBytes) report.slots = 0;
   for (const auto& [id, lease] : leases_) report.leases.push_back({id, lease.epoch, lease.steps});
