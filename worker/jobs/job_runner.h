@@ -37,8 +37,7 @@ class JobRunner {
   };
   // Called from the JobRunner's thread, without locks held; in submit() also from the caller's.
   struct Callbacks {
-    std::function<void(uint64_t lease)>
-        stepped;  // progress: a compile ended, an evaluation gets on
+    std::function<void(uint64_t lease)> stepped;  // a compile ended, or an evaluation gets on
     std::function<void(CandidateResult result)> finished;
     // After each lease, and now and then while there is none: the latest median time of the
     // calibration kernel (0: not measured), and device faults since the start. May be empty.

@@ -20,8 +20,7 @@ namespace kiln {
 class RunningJob {
  public:
   struct Callbacks {
-    std::function<void(uint64_t lease)>
-        stepped;  // progress: a compile ended, an evaluation gets on
+    std::function<void(uint64_t lease)> stepped;  // a compile ended, or an evaluation gets on
     std::function<void(CandidateResult result)> finished;
     std::function<bool(uint64_t lease)> is_dropped;
   };

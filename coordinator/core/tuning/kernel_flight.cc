@@ -16,7 +16,7 @@ namespace kiln {
 namespace {
 
 constexpr size_t kMaxLogBytes = 4096;
-// Whom a final blames killed the runner of them all, and then its own (worker/jobs/trial.h).
+// Whom a final blames killed the runner of them all, and then its own (worker/jobs/evaluation.h).
 constexpr int kDeathsInAFinal = 2;
 
 std::string bounded(std::string log) {
