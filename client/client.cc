@@ -16,6 +16,7 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/passes/specialise.h"
+#include "compiler_core/runtime/cpu_device.h"
 
 namespace kiln {
 namespace {
@@ -94,10 +95,10 @@ struct Client::Impl {
   std::unique_ptr<LocalTier> local;  // null: none
   std::unique_ptr<Remote> remote;    // null: none
   std::string signer;                // the public key that programs must be signed with; or empty
-  const std::shared_ptr<std::mutex> pool_mu = std::make_shared<std::mutex>();
+  const std::shared_ptr<std::mutex> cpu_mu = std::make_shared<std::mutex>();
 
   std::mutex mu;
-  std::shared_ptr<ThreadPool> pool;  // null until a program for the CPU is loaded
+  std::shared_ptr<const Device> cpu;  // null until a program for the CPU is loaded
   std::unordered_map<Digest, SharedFiles> remembered;
 
   SharedFiles recall(const Digest& key) {
@@ -237,10 +238,10 @@ struct Client::Impl {
     return made;
   }
 
-  std::shared_ptr<ThreadPool> shared_pool() {
+  std::shared_ptr<const Device> shared_cpu() {
     std::lock_guard lock(mu);
-    if (pool == nullptr) pool = std::make_shared<ThreadPool>(options.threads);
-    return pool;
+    if (cpu == nullptr) cpu = CpuDevice::make(options.threads);
+    return cpu;
   }
 
   // Before anything is fetched or compiled: whether what comes of it can be loaded here.
@@ -262,17 +263,18 @@ struct Client::Impl {
       const auto opened = Clock::now();
       program.start_up.context_wait_ms += ms_between(asked, opened);
       if (!device) return fail(no_room(device.error()));
-      auto loaded =
-          GpuProgram::load(*device, files.program, files.artifacts, wanted.reduce_overhead);
+      auto loaded = Executable::load(*device, files.program, files.artifacts,
+                                     {.reduce_overhead = wanted.reduce_overhead});
       if (!loaded) return fail(no_room(std::move(loaded).error()));
-      program.loaded = *std::move(loaded);
+      program.loaded.emplace(*std::move(loaded));
       program.start_up.context_ms = gpu.context_ms();
       program.start_up.load_ms = ms_between(opened, Clock::now());
       return {};
     }
     const auto started = Clock::now();
-    TRY(Executable executable, Executable::load(files.program, files.artifacts));
-    program.loaded = CpuProgram{std::move(executable), shared_pool(), pool_mu};
+    TRY(Executable executable, Executable::load(shared_cpu(), files.program, files.artifacts));
+    program.loaded.emplace(std::move(executable));
+    program.cpu_mu = cpu_mu;
     program.start_up.load_ms = ms_between(started, Clock::now());
     return {};
   }

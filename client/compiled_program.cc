@@ -72,8 +72,8 @@ const StartUp& CompiledProgram::start_up() const {
   return impl_->start_up;
 }
 std::shared_ptr<const CudaDevice> CompiledProgram::device() const {
-  const auto* gpu = std::get_if<GpuProgram>(&impl_->loaded);
-  return gpu == nullptr ? nullptr : gpu->device();
+  if (!impl_->loaded) return nullptr;
+  return std::dynamic_pointer_cast<const CudaDevice>(impl_->loaded->device());
 }
 
 Result<std::vector<int64_t>> CompiledProgram::bind(
@@ -113,25 +113,22 @@ Status CompiledProgram::run(std::span<const Tensor* const> inputs,
     TRY_STATUS(check_tensor(*outputs[i], buffer.spec, symbols, "output", i));
     output_pointers.push_back(outputs[i]->data());
   }
-  if (auto* gpu = std::get_if<GpuProgram>(&impl_->loaded))
-    return gpu->run(input_pointers, output_pointers, symbols);
-  const auto* cpu = std::get_if<CpuProgram>(&impl_->loaded);
-  if (cpu == nullptr) return not_loaded();
-  std::lock_guard lock(*cpu->pool_mu);
-  return cpu->executable.run(input_pointers, output_pointers, *cpu->pool, symbols);
+  if (!impl_->loaded) return not_loaded();
+  std::unique_lock<std::mutex> lock;
+  if (impl_->cpu_mu) lock = std::unique_lock(*impl_->cpu_mu);
+  return impl_->loaded->run(input_pointers, output_pointers, symbols);
 }
 
 Status CompiledProgram::launch(std::span<const DevicePtr> inputs,
                                std::span<const DevicePtr> outputs, CudaStream stream,
                                std::span<const int64_t> symbols) const {
-  const auto* gpu = std::get_if<GpuProgram>(&impl_->loaded);
-  if (gpu == nullptr) return not_loaded();
+  if (!impl_->loaded || impl_->loaded->device()->is_host()) return not_loaded();
   TRY_STATUS(check_counts(program(), impl_->caller_inputs, inputs.size(), outputs.size()));
   std::vector<DevicePtr> canonical;
   canonical.reserve(impl_->input_order.size());
   for (const int caller : impl_->input_order)
     canonical.push_back(inputs[static_cast<size_t>(caller)]);
-  return gpu->launch(canonical, outputs, stream, symbols);
+  return impl_->loaded->launch(canonical, outputs, stream, symbols);
 }
 
 Result<std::vector<Tensor>> CompiledProgram::make_outputs(std::span<const int64_t> symbols) const {

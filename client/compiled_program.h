@@ -3,21 +3,13 @@
 
 #include <mutex>
 #include <optional>
-#include <variant>
 
 #include "client/client.h"
-#include "client/gpu_program.h"
+#include "client/loaded_program.h"
 #include "client/local_tier.h"
-#include "compiler_core/runtime/executable.h"
 #include "compiler_core/runtime/size_binder.h"
 
 namespace kiln {
-
-struct CpuProgram {
-  Executable executable;
-  std::shared_ptr<ThreadPool> pool;     // shared by the programs of one client
-  std::shared_ptr<std::mutex> pool_mu;  // one launch at a time on the pool
-};
 
 struct CompiledProgram::Impl {
   std::shared_ptr<const ProgramFiles> files;
@@ -28,7 +20,8 @@ struct CompiledProgram::Impl {
   bool memory_only = false;
   double seconds = 0;
   StartUp start_up;
-  std::variant<std::monostate, CpuProgram, GpuProgram> loaded;  // the first: not loaded
+  std::optional<LoadedProgram> loaded;
+  std::shared_ptr<std::mutex> cpu_mu;  // of the CPU, which all programs of one client share
 };
 
 }  // namespace kiln

@@ -18,16 +18,3 @@ if(KILN_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)
 endif()
-
-# The CUDA target needs the toolkit's headers to build, and links nothing of it: the driver and NVRTC
-# are opened at run time. Without them everything but that target is built.
-find_program(NVCC_PROGRAM nvcc)
-cmake_path(GET NVCC_PROGRAM PARENT_PATH nvcc_folder)
-find_path(KILN_CUDA_INCLUDE_DIR cuda.h HINTS $ENV{CUDA_HOME}/include ${nvcc_folder}/../include
-  PATHS /usr/local/cuda/include)
-if(KILN_CUDA_INCLUDE_DIR AND EXISTS ${KILN_CUDA_INCLUDE_DIR}/nvrtc.h)
-  set(KILN_HAVE_CUDA TRUE)
-else()
-  set(KILN_HAVE_CUDA FALSE)
-  message(STATUS "No CUDA toolkit headers (set CUDA_HOME): the CUDA target is left out")
-endif()

@@ -1,11 +1,11 @@
-// NVRTC's functions by their names in its header, looked up in the opened library. The library
-// stays open for the life of the process: it keeps threads and memory of its own.
+// NVRTC's functions are looked up in the opened library, which stays open for the life of the
+// process: it keeps threads and memory of its own. The few prototypes are declared here, as in
+// nvrtc.h of CUDA 12 and 13, so that no CUDA header is needed to build.
 #include "compiler_core/compile/nvrtc.h"
 
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <locale.h>
-#include <nvrtc.h>
 
 #include <algorithm>
 #include <array>
@@ -21,21 +21,32 @@ constexpr std::array<const char*, 3> kNames = {"libnvrtc.so.13", "libnvrtc.so.12
 constexpr std::array<const char*, 3> kFolders = {"lib64", "lib", "targets/x86_64-linux/lib"};
 constexpr const char* kSourceName = "kernel.cu";  // reaches nothing but the log
 
+enum nvrtcResult : int {
+  NVRTC_SUCCESS = 0,
+  NVRTC_ERROR_INVALID_OPTION = 5,
+  NVRTC_ERROR_COMPILATION = 6,
+};
+using nvrtcProgram = struct _nvrtcProgram*;
+
 struct Functions {
-  decltype(&nvrtcVersion) version = nullptr;
-  decltype(&nvrtcGetErrorString) error_string = nullptr;
-  decltype(&nvrtcCreateProgram) create_program = nullptr;
-  decltype(&nvrtcDestroyProgram) destroy_program = nullptr;
-  decltype(&nvrtcCompileProgram) compile_program = nullptr;
-  decltype(&nvrtcGetProgramLogSize) log_size = nullptr;
-  decltype(&nvrtcGetProgramLog) log = nullptr;
-  decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
-  decltype(&nvrtcGetCUBIN) cubin = nullptr;
-  decltype(&nvrtcGetPTXSize) ptx_size = nullptr;
-  decltype(&nvrtcGetPTX) ptx = nullptr;
-  decltype(&nvrtcGetNumSupportedArchs) arch_count = nullptr;
-  decltype(&nvrtcGetSupportedArchs) archs = nullptr;
-  decltype(&nvrtcSetFlowCallback) set_flow_callback = nullptr;  // not in every NVRTC
+  nvrtcResult (*version)(int* major, int* minor) = nullptr;
+  const char* (*error_string)(nvrtcResult result) = nullptr;
+  nvrtcResult (*create_program)(nvrtcProgram* program, const char* text, const char* name,
+                                int header_count, const char* const* headers,
+                                const char* const* header_names) = nullptr;
+  nvrtcResult (*destroy_program)(nvrtcProgram* program) = nullptr;
+  nvrtcResult (*compile_program)(nvrtcProgram program, int count,
+                                 const char* const* options) = nullptr;
+  nvrtcResult (*log_size)(nvrtcProgram program, size_t* bytes) = nullptr;
+  nvrtcResult (*log)(nvrtcProgram program, char* text) = nullptr;
+  nvrtcResult (*cubin_size)(nvrtcProgram program, size_t* bytes) = nullptr;
+  nvrtcResult (*cubin)(nvrtcProgram program, char* bytes) = nullptr;
+  nvrtcResult (*ptx_size)(nvrtcProgram program, size_t* bytes) = nullptr;
+  nvrtcResult (*ptx)(nvrtcProgram program, char* text) = nullptr;
+  nvrtcResult (*arch_count)(int* count) = nullptr;
+  nvrtcResult (*archs)(int* archs) = nullptr;
+  nvrtcResult (*set_flow_callback)(nvrtcProgram program, int (*callback)(void*, void*),
+                                   void* payload) = nullptr;  // not in every NVRTC
 };
 
 std::vector<std::string> names_under(const fs::path& toolkit) {

@@ -19,6 +19,11 @@ class AlignedBuffer {
   // Null while nothing was reserved.
   void* data() const { return memory_.get(); }
   int64_t size() const { return size_; }
+  // The memory, which the caller frees; this is empty then.
+  void* take() {
+    size_ = 0;
+    return memory_.release();
+  }
 
  private:
   struct Free {

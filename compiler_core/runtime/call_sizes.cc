@@ -80,4 +80,25 @@ Result<CallSizes> sizes_of_call(const Program& program, std::span<const int64_t>
   return sizes;
 }
 
+void place_buffers(const Program& program, std::span<const DevicePtr> inputs,
+                   std::span<const DevicePtr> outputs, DevicePtr arena, const CallSizes& sizes,
+                   std::vector<DevicePtr>& placed) {
+  placed.clear();
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const Buffer& buffer = program.buffers[i];
+    const size_t index = static_cast<size_t>(buffer.index);
+    switch (buffer.kind) {
+      case Buffer::Kind::kInput:
+        placed.push_back(inputs[index]);
+        break;
+      case Buffer::Kind::kOutput:
+        placed.push_back(outputs[index]);
+        break;
+      case Buffer::Kind::kTemporary:
+        placed.push_back(arena + static_cast<DevicePtr>(sizes.offsets[i]));
+        break;
+    }
+  }
+}
+
 }  // namespace kiln

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler_core/program/program.h"
+#include "compiler_core/runtime/device.h"
 
 namespace kiln {
 
@@ -28,35 +29,10 @@ struct CallSizes {
 // something that overflows.
 Result<CallSizes> sizes_of_call(const Program& program, std::span<const int64_t> symbols);
 
-inline void* address_at(void* base, int64_t offset) {
-  return static_cast<char*>(base) + offset;
-}
-inline uint64_t address_at(uint64_t base, int64_t offset) {
-  return base + static_cast<uint64_t>(offset);
-}
-
-// The address of each of the program's buffers, in order; void* on the CPU, a DevicePtr on a GPU.
-// REQUIRES: check_counts() of program_layout.h.
-template <class Address>
-void place_buffers(const Program& program, std::span<const Address> inputs,
-                   std::span<const Address> outputs, Address arena, const CallSizes& sizes,
-                   std::vector<Address>& placed) {
-  placed.clear();
-  for (size_t i = 0; i < program.buffers.size(); ++i) {
-    const Buffer& buffer = program.buffers[i];
-    const size_t index = static_cast<size_t>(buffer.index);
-    switch (buffer.kind) {
-      case Buffer::Kind::kInput:
-        placed.push_back(inputs[index]);
-        break;
-      case Buffer::Kind::kOutput:
-        placed.push_back(outputs[index]);
-        break;
-      case Buffer::Kind::kTemporary:
-        placed.push_back(address_at(arena, sizes.offsets[i]));
-        break;
-    }
-  }
-}
+// The address of each of the program's buffers, in order. REQUIRES: check_counts() of
+// program_layout.h.
+void place_buffers(const Program& program, std::span<const DevicePtr> inputs,
+                   std::span<const DevicePtr> outputs, DevicePtr arena, const CallSizes& sizes,
+                   std::vector<DevicePtr>& placed);
 
 }  // namespace kiln

@@ -6,6 +6,8 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/runtime/cuda_driver.h"
+#include "compiler_core/runtime/cuda_graph.h"
+#include "compiler_core/runtime/cuda_kernel.h"
 
 namespace kiln {
 namespace {
@@ -52,11 +54,23 @@ Result<CudaFacts> facts_of(const CudaDriver& driver, CUdevice device, int ordina
   return facts;
 }
 
-CUstream as_stream(CudaStream stream) {
+CUstream as_stream(Stream stream) {
   return static_cast<CUstream>(stream);
 }
 
 }  // namespace
+
+// From 9.0 on a card is also given code of its own architecture alone, which has the tensor cores'
+// and the copy engine's newest instructions: "sm_90a".
+Target CudaFacts::target() const {
+  Target target;
+  target.backend = Backend::kCuda;
+  target.isa = fmt::format("sm_{}{}", capability, capability == 90 ? "a" : "");
+  target.device_model = name;
+  target.units = sms;
+  target.toolkit = fmt::format("cuda-{}", driver / 1000);
+  return target;
+}
 
 Result<CudaFacts> CudaDevice::probe(int ordinal, const std::string& libcuda) {
   TRY(const CudaDriver driver, CudaDriver::open(libcuda));
@@ -89,7 +103,7 @@ Status CudaDevice::make_current() const {
   return impl_->check(impl_->driver.cuCtxSetCurrent(impl_->context), "using the GPU's context");
 }
 
-CudaDevice::Fault CudaDevice::fault() const {
+Device::Fault CudaDevice::fault() const {
   return impl_->fault.load(std::memory_order_relaxed);
 }
 
@@ -131,7 +145,7 @@ Status CudaDevice::copy_to_host(std::span<uint8_t> to, DevicePtr from) const {
 }
 
 Status CudaDevice::copy_on_device(DevicePtr to, DevicePtr from, int64_t bytes,
-                                  CudaStream stream) const {
+                                  Stream stream) const {
   if (bytes == 0) return {};
   TRY_STATUS(make_current());
   return impl_->check(
@@ -139,7 +153,7 @@ Status CudaDevice::copy_on_device(DevicePtr to, DevicePtr from, int64_t bytes,
       "copying on the GPU");
 }
 
-Status CudaDevice::fill(DevicePtr memory, uint8_t value, int64_t bytes, CudaStream stream) const {
+Status CudaDevice::fill(DevicePtr memory, uint8_t value, int64_t bytes, Stream stream) const {
   if (bytes == 0) return {};
   TRY_STATUS(make_current());
   return impl_->check(
@@ -147,12 +161,12 @@ Status CudaDevice::fill(DevicePtr memory, uint8_t value, int64_t bytes, CudaStre
       "filling memory of the GPU");
 }
 
-Status CudaDevice::synchronize(CudaStream stream) const {
+Status CudaDevice::synchronize(Stream stream) const {
   TRY_STATUS(make_current());
   return impl_->check(impl_->driver.cuStreamSynchronize(as_stream(stream)), "waiting for the GPU");
 }
 
-Result<bool> CudaDevice::is_done(CudaStream stream) const {
+Result<bool> CudaDevice::is_done(Stream stream) const {
   TRY_STATUS(make_current());
   const CUresult state = impl_->driver.cuStreamQuery(as_stream(stream));
   if (state == CUDA_ERROR_NOT_READY) return false;
@@ -160,7 +174,7 @@ Result<bool> CudaDevice::is_done(CudaStream stream) const {
   return true;
 }
 
-Result<bool> CudaDevice::is_capturing(CudaStream stream) const {
+Result<bool> CudaDevice::is_capturing(Stream stream) const {
   TRY_STATUS(make_current());
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult asked = impl_->driver.cuStreamIsCapturing(as_stream(stream), &status);
@@ -170,7 +184,7 @@ Result<bool> CudaDevice::is_capturing(CudaStream stream) const {
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-Result<CudaStream> CudaDevice::create_stream() const {
+Result<Stream> CudaDevice::create_stream() const {
   TRY_STATUS(make_current());
   CUstream stream = nullptr;
   TRY_STATUS(impl_->check(impl_->driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
@@ -178,12 +192,28 @@ Result<CudaStream> CudaDevice::create_stream() const {
   return stream;
 }
 
-void CudaDevice::destroy_stream(CudaStream stream) const {
+void CudaDevice::destroy_stream(Stream stream) const {
   if (stream != nullptr && make_current())
     static_cast<void>(impl_->driver.cuStreamDestroy(as_stream(stream)));
 }
 
-CudaDevice::Clocks CudaDevice::clocks() const {
+Result<std::unique_ptr<Event>> CudaDevice::create_event() const {
+  TRY(CudaEvent event, CudaEvent::create(self()));
+  return std::make_unique<CudaEvent>(std::move(event));
+}
+
+Result<std::unique_ptr<LaunchGraph>> CudaDevice::capture(
+    const std::function<Status(Stream)>& launches) const {
+  TRY(CudaGraph graph, CudaGraph::capture(self(), launches));
+  return std::make_unique<CudaGraph>(std::move(graph));
+}
+
+Result<std::unique_ptr<const LoadedKernel>> CudaDevice::load(const Artifact& artifact) const {
+  TRY(CudaKernel kernel, CudaKernel::load(self(), artifact));
+  return std::make_unique<const CudaKernel>(std::move(kernel));
+}
+
+Device::Clocks CudaDevice::clocks() const {
   std::call_once(impl_->nvml_once, [this] { impl_->nvml = Nvml::open(impl_->facts.bus_id); });
   return impl_->nvml.clocks();
 }

@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 
-#define KILN_TEXT(name) #name
-
 namespace kiln {
 namespace {
 
@@ -34,21 +32,17 @@ Fault fault_of(CUresult result) {
   }
 }
 
-void* find_function(void* library, std::string_view name) {
-  if (void* function = ::dlsym(library, name.data())) return function;
-  // Drivers before CUDA 12.8 know the same function by its first name.
-  if (name == "cuEventElapsedTime_v2") return ::dlsym(library, "cuEventElapsedTime");
-  return nullptr;
+template <class Function>
+bool find(void* library, const char* symbol, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, symbol));
+  return function != nullptr;
 }
 
-template <class Function>
-Status find_into(void* library, std::string_view name, Function& function) {
-  function = reinterpret_cast<Function>(find_function(library, name));
-  if (function != nullptr) return {};
+tl::unexpected<Error> lacks(std::string_view symbol) {
   return fail(Code::kUnsupported,
               fmt::format("the NVIDIA driver here lacks {}: it is too old; install one of CUDA "
                           "12.1 or newer",
-                          name));
+                          symbol));
 }
 
 }  // namespace
@@ -59,11 +53,13 @@ Result<CudaDriver> CudaDriver::open(const std::string& library) {
   if (handle == nullptr)
     return fail(Code::kUnsupported, fmt::format("no NVIDIA driver here: {}", ::dlerror()));
   CudaDriver driver;
-#define KILN_CUDA_FIND(name) TRY_STATUS(find_into(handle, KILN_TEXT(name), driver.name));
+#define KILN_CUDA_FIND(name, symbol, ...) \
+  if (!find(handle, symbol, driver.name)) return lacks(symbol);
   KILN_CUDA_FUNCTIONS(KILN_CUDA_FIND)
 #undef KILN_CUDA_FIND
-  static_cast<void>(find_into(handle, KILN_TEXT(cuOccupancyMaxActiveClusters),
-                              driver.cuOccupancyMaxActiveClusters));
+#define KILN_CUDA_FIND(name, symbol, ...) find(handle, symbol, driver.name);
+  KILN_OPTIONAL_CUDA_FUNCTIONS(KILN_CUDA_FIND)
+#undef KILN_CUDA_FIND
   const CUresult started = driver.cuInit(0);
   if (started == CUDA_ERROR_NO_DEVICE) return fail(Code::kNotFound, "no NVIDIA GPU here");
   TRY_STATUS(driver.check(started, "starting the NVIDIA driver", Code::kUnsupported));

@@ -1,10 +1,6 @@
-// CudaDriver: the functions of libcuda that this folder calls, opened at run time, under their own
-// names: cuda.h's macros turn a name into that of the version its prototype is of, in the table, in
-// the look-up and at the call alike. Immutable; the library stays open for the life of the process.
-// Private to this folder, and the only header that sees cuda.h.
+// CudaDriver: the functions of libcuda that this folder calls, opened at run time. Immutable; the
+// library stays open for the life of the process. Private to this folder.
 #pragma once
-
-#include <cuda.h>
 
 #include <atomic>
 #include <memory>
@@ -12,27 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "compiler_core/runtime/cuda_api.h"
 #include "compiler_core/runtime/cuda_device.h"
 #include "compiler_core/runtime/nvml.h"
-
-// The list is a macro because a name is wanted three ways: as a field, as its type, as text.
-// clang-format off
-#define KILN_CUDA_FUNCTIONS(FUNCTION) \
-  FUNCTION(cuInit) FUNCTION(cuDriverGetVersion) FUNCTION(cuGetErrorName) \
-  FUNCTION(cuGetErrorString) FUNCTION(cuDeviceGetCount) FUNCTION(cuDeviceGet) \
-  FUNCTION(cuDeviceGetName) FUNCTION(cuDeviceGetPCIBusId) FUNCTION(cuDeviceGetAttribute) \
-  FUNCTION(cuDeviceTotalMem) FUNCTION(cuDevicePrimaryCtxRetain) FUNCTION(cuDevicePrimaryCtxRelease) \
-  FUNCTION(cuCtxSetCurrent) FUNCTION(cuMemAlloc) FUNCTION(cuMemFree) FUNCTION(cuMemGetInfo) \
-  FUNCTION(cuMemcpyHtoD) FUNCTION(cuMemcpyDtoH) FUNCTION(cuMemcpyDtoDAsync) \
-  FUNCTION(cuMemsetD8Async) FUNCTION(cuStreamCreate) FUNCTION(cuStreamDestroy) \
-  FUNCTION(cuStreamSynchronize) FUNCTION(cuStreamQuery) FUNCTION(cuStreamIsCapturing) FUNCTION(cuStreamBeginCapture) \
-  FUNCTION(cuStreamEndCapture) FUNCTION(cuGraphInstantiate) FUNCTION(cuGraphExecUpdate) \
-  FUNCTION(cuGraphLaunch) FUNCTION(cuGraphDestroy) FUNCTION(cuGraphExecDestroy) \
-  FUNCTION(cuEventCreate) FUNCTION(cuEventDestroy) FUNCTION(cuEventRecord) \
-  FUNCTION(cuEventElapsedTime) FUNCTION(cuLibraryLoadData) FUNCTION(cuLibraryUnload) \
-  FUNCTION(cuLibraryGetKernel) FUNCTION(cuKernelGetFunction) FUNCTION(cuFuncGetAttribute) \
-  FUNCTION(cuFuncSetAttribute) FUNCTION(cuLaunchKernelEx)
-// clang-format on
 
 namespace kiln {
 
@@ -46,11 +24,10 @@ struct CudaDriver {
   // `doing` what failed, and how, under `code`.
   Status check(CUresult result, std::string_view doing, Code code = Code::kUnavailable) const;
 
-#define KILN_CUDA_FIELD(name) decltype(&::name) name = nullptr;
+#define KILN_CUDA_FIELD(name, symbol, ...) CUresult (*name)(__VA_ARGS__) = nullptr;
   KILN_CUDA_FUNCTIONS(KILN_CUDA_FIELD)
+  KILN_OPTIONAL_CUDA_FUNCTIONS(KILN_CUDA_FIELD)  // null when the library lacks them
 #undef KILN_CUDA_FIELD
-  // Null when the library lacks it.
-  decltype(&::cuOccupancyMaxActiveClusters) cuOccupancyMaxActiveClusters = nullptr;
 };
 
 // Constant after construction, but for `fault` and what `nvml_once` guards.

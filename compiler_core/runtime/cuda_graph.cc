@@ -10,7 +10,7 @@ struct CudaGraph::Impl {
   std::shared_ptr<const CudaDevice> device;
   // Launches are captured on a stream of our own: the default stream cannot be captured, and the
   // caller's may hold other work.
-  CudaStream stream = nullptr;
+  Stream stream = nullptr;
   CUgraphExec instance = nullptr;
 
   ~Impl() {
@@ -30,7 +30,7 @@ struct CudaGraph::Impl {
   }
 
   // The graph of `launches`; the caller destroys it.
-  Result<CUgraph> record(const std::function<Status(CudaStream)>& launches) const {
+  Result<CUgraph> record(const std::function<Status(Stream)>& launches) const {
     TRY_STATUS(device->make_current());
     // Thread local: what other threads do meanwhile is no error.
     TRY_STATUS(check(driver().cuStreamBeginCapture(static_cast<CUstream>(stream),
@@ -57,7 +57,7 @@ CudaGraph& CudaGraph::operator=(CudaGraph&&) noexcept = default;
 CudaGraph::~CudaGraph() = default;
 
 Result<CudaGraph> CudaGraph::capture(std::shared_ptr<const CudaDevice> device,
-                                     const std::function<Status(CudaStream)>& launches) {
+                                     const std::function<Status(Stream)>& launches) {
   auto impl = std::make_unique<Impl>();
   impl->device = std::move(device);
   TRY(impl->stream, impl->device->create_stream());
@@ -68,7 +68,7 @@ Result<CudaGraph> CudaGraph::capture(std::shared_ptr<const CudaDevice> device,
   return CudaGraph(std::move(impl));
 }
 
-Status CudaGraph::update(const std::function<Status(CudaStream)>& launches) {
+Status CudaGraph::update(const std::function<Status(Stream)>& launches) {
   TRY(CUgraph graph, impl_->record(launches));
   CUgraphExecUpdateResultInfo why{};
   Status made;
@@ -79,7 +79,7 @@ Status CudaGraph::update(const std::function<Status(CudaStream)>& launches) {
   return made;
 }
 
-Status CudaGraph::replay(CudaStream stream) const {
+Status CudaGraph::replay(Stream stream) const {
   TRY_STATUS(impl_->device->make_current());
   return impl_->check(impl_->driver().cuGraphLaunch(impl_->instance, static_cast<CUstream>(stream)),
                       "replaying a graph");
@@ -110,20 +110,21 @@ CudaEvent::~CudaEvent() {
     static_cast<void>(device_->impl().driver.cuEventDestroy(static_cast<CUevent>(event_)));
 }
 
-Status CudaEvent::record(CudaStream stream) const {
+Status CudaEvent::record(Stream stream) const {
   TRY_STATUS(device_->make_current());
   return device_->impl().check(device_->impl().driver.cuEventRecord(static_cast<CUevent>(event_),
                                                                     static_cast<CUstream>(stream)),
                                "recording an event");
 }
 
-Result<double> CudaEvent::us_since(const CudaEvent& start) const {
+Result<double> CudaEvent::us_since(const Event& start) const {
   TRY_STATUS(device_->make_current());
+  void* const began = static_cast<const CudaEvent&>(start).event_;
   float ms = 0;
-  TRY_STATUS(device_->impl().check(
-      device_->impl().driver.cuEventElapsedTime(&ms, static_cast<CUevent>(start.event_),
-                                                static_cast<CUevent>(event_)),
-      "reading the time between events"));
+  TRY_STATUS(
+      device_->impl().check(device_->impl().driver.cuEventElapsedTime(
+                                &ms, static_cast<CUevent>(began), static_cast<CUevent>(event_)),
+                            "reading the time between events"));
   return 1000.0 * static_cast<double>(ms);
 }
 

@@ -9,19 +9,19 @@
 
 namespace kiln {
 
-class CudaGraph {
+class CudaGraph : public LaunchGraph {
  public:
   // Captures what `launches` puts on the stream it is given, and instantiates it. Errors of
   // `launches` come through.
   static Result<CudaGraph> capture(std::shared_ptr<const CudaDevice> device,
-                                   const std::function<Status(CudaStream)>& launches);
+                                   const std::function<Status(Stream)>& launches);
   CudaGraph(CudaGraph&&) noexcept;
   CudaGraph& operator=(CudaGraph&&) noexcept;
-  ~CudaGraph();
+  ~CudaGraph() override;
   // The same launches with other arguments: updates the instance where it can (cuGraphExecUpdate),
   // else makes a new one.
-  Status update(const std::function<Status(CudaStream)>& launches);
-  Status replay(CudaStream stream) const;
+  Status update(const std::function<Status(Stream)>& launches) override;
+  Status replay(Stream stream) const override;
 
  private:
   struct Impl;
@@ -29,15 +29,14 @@ class CudaGraph {
   std::unique_ptr<Impl> impl_;
 };
 
-class CudaEvent {
+class CudaEvent : public Event {
  public:
   static Result<CudaEvent> create(std::shared_ptr<const CudaDevice> device);
   CudaEvent(CudaEvent&& other) noexcept;
   CudaEvent& operator=(CudaEvent&& other) noexcept;
-  ~CudaEvent();
-  Status record(CudaStream stream) const;
-  // Microseconds from `start` to this one. REQUIRES: both are done (CudaDevice::synchronize).
-  Result<double> us_since(const CudaEvent& start) const;
+  ~CudaEvent() override;
+  Status record(Stream stream) const override;
+  Result<double> us_since(const Event& start) const override;
 
  private:
   CudaEvent() = default;

@@ -177,7 +177,7 @@ const Recipe& CudaKernel::recipe() const {
 }
 
 Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
-                          std::span<const int64_t> dims, CudaStream stream) const {
+                          std::span<const int64_t> dims, Stream stream) const {
   const Recipe& recipe = impl_->recipe;
   CHECK(args.size() == recipe.inputs.size() + recipe.outputs.size(), "one buffer an argument");
   const CudaDevice& device = *impl_->library->device();

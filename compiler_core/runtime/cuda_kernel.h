@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-class CudaKernel {
+class CudaKernel : public LoadedKernel {
  public:
   // Through cuLibraryLoadData, every entry touched (cuKernelGetFunction) and its shared memory and
   // cluster attributes set, so that the first launch pays nothing. kCorruption: the binary's digest
@@ -21,15 +21,12 @@ class CudaKernel {
                                  const Artifact& artifact);
   CudaKernel(CudaKernel&&) noexcept;
   CudaKernel& operator=(CudaKernel&&) noexcept;
-  ~CudaKernel();
+  ~CudaKernel() override;
 
-  const Recipe& recipe() const;
-  // Puts every phase on `stream`; does not wait. `args`: inputs then outputs. `workspace`: at least
-  // the recipe's bytes, or 0. Phases with an empty grid are left out. kInvalidArgument: the driver
-  // refuses this launch; kUnavailable: any, as it does after a fault. REQUIRES: `dims` binds every
-  // symbol of the recipe.
+  const Recipe& recipe() const override;
+  // Does not wait. Phases with an empty grid are left out.
   Status launch(std::span<const DevicePtr> args, DevicePtr workspace, std::span<const int64_t> dims,
-                CudaStream stream) const;
+                Stream stream) const override;
 
  private:
   struct Impl;

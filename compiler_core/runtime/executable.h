@@ -1,34 +1,47 @@
-// Executable: a loaded program with its arena, ready to run on the caller's buffers. Owns kernels,
-// arena and workspace; the caller's buffers are borrowed for one call.
+// Executable: a loaded program with its arena, ready to run on the caller's buffers on one device.
+// Owns kernels, arena and workspace; the caller's memory is borrowed until the stream has passed
+// the launch. One call at a time.
 #pragma once
 
 #include <memory>
 #include <span>
 
 #include "compiler_core/program/program.h"
-#include "compiler_core/runtime/kernel.h"
+#include "compiler_core/runtime/device.h"
 
 namespace kiln {
 
+struct ExecutableOptions {
+  // Launches are captured into a graph and replayed, one for each of the last few sizes; with other
+  // pointers the graph is updated first. Without effect on a device that has no graphs.
+  bool reduce_overhead = false;
+};
+
 class Executable {
  public:
-  // `artifacts[i]` belongs to program.kernels[i]. Loads and touches every kernel, allocates the
-  // arena and the workspace when their sizes are known. kCorruption when an artifact is not its
-  // kernel's, or a launch's buffers are not what its kernel reads and writes; kOverloaded, before
-  // anything is allocated, when the machine has no room for it, with the bytes needed and
-  // available.
-  static Result<Executable> load(Program program, std::span<const Artifact> artifacts);
+  // `artifacts[i]` belongs to program.kernels[i]. Loads every kernel, allocates arena and workspace
+  // when their sizes are known. kCorruption: an artifact is not its kernel's, or a launch's buffers
+  // are not what its kernel reads and writes. kOverloaded, before anything is allocated: the device
+  // has no room for it, with the bytes needed and available. Errors also as Device::load.
+  static Result<Executable> load(std::shared_ptr<const Device> device, Program program,
+                                 std::span<const Artifact> artifacts,
+                                 ExecutableOptions options = {});
   Executable(Executable&&) noexcept;
   Executable& operator=(Executable&&) noexcept;
   ~Executable();
 
   const Program& program() const;
-  // Canonical inputs and outputs, dense row-major, 64-byte aligned; one call at a time. `dims`: the
-  // values of the program's symbols, none when it has none; the arena grows with them.
-  // kInvalidArgument for a wrong count of buffers, a null or badly aligned one, an unbound symbol,
-  // or one outside its range; kOverloaded as load() when these sizes need more memory.
-  Status run(std::span<void* const> inputs, std::span<void* const> outputs, ThreadPool& pool,
-             std::span<const int64_t> dims = {}) const;
+  const std::shared_ptr<const Device>& device() const;
+
+  // Canonical inputs and outputs: dense row-major memory of the device, aligned as it says
+  // (Device::alignment); 0 for a tensor without elements. `dims`: the values of the program's
+  // symbols; arena and workspace grow with them. Puts the work on `stream`; launches of one object
+  // must be ordered by their streams, since they share arena and workspace. kInvalidArgument: a
+  // wrong count of buffers, a null or badly aligned one, an unbound symbol or one outside its
+  // range, or memory has to grow while `stream` is captured. kOverloaded as load(). Errors also as
+  // LoadedKernel::launch.
+  Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
+                Stream stream, std::span<const int64_t> dims = {}) const;
 
  private:
   struct Impl;

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <span>
 
-#include "compiler_core/runtime/kernel.h"
-
 namespace kiln {
 namespace {
 
 class Steps {
  public:
-  Steps(const Program& program, const CallSizes& sizes) : program_(program), sizes_(sizes) {}
+  Steps(const Program& program, const CallSizes& sizes, size_t most)
+      : program_(program), sizes_(sizes), most_(most) {}
 
   std::vector<LaunchStep> cut() const {
     std::vector<LaunchStep> steps;
@@ -30,7 +29,7 @@ class Steps {
   }
 
   bool joins(size_t launch, const LaunchStep& step) const {
-    return step.size() < Kernel::kMostSideBySide && is_shared_out(launch) &&
+    return step.size() < most_ && is_shared_out(launch) &&
            std::all_of(step.begin(), step.end(), [&](size_t other) {
              return is_shared_out(other) && !writes_into(launch, other) &&
                     !writes_into(other, launch);
@@ -68,12 +67,13 @@ class Steps {
 
   const Program& program_;
   const CallSizes& sizes_;
+  const size_t most_;
 };
 
 }  // namespace
 
-std::vector<LaunchStep> steps_of(const Program& program, const CallSizes& sizes) {
-  return Steps(program, sizes).cut();
+std::vector<LaunchStep> steps_of(const Program& program, const CallSizes& sizes, size_t most) {
+  return Steps(program, sizes, most).cut();
 }
 
 }  // namespace kiln

@@ -14,8 +14,8 @@ using LaunchStep = std::vector<size_t>;  // launches, ascending
 
 // Launches that write nothing are in no step. A launch of several phases, of one block (no other
 // core is woken for it), or one that needs the workspace, is a step of its own; no step has more
-// than Kernel::kMostSideBySide. An input and an output may be one memory: what reads the one and
+// than `most`. An input and an output may be one memory: what reads the one and
 // what writes the other stay apart.
-std::vector<LaunchStep> steps_of(const Program& program, const CallSizes& sizes);
+std::vector<LaunchStep> steps_of(const Program& program, const CallSizes& sizes, size_t most);
 
 }  // namespace kiln

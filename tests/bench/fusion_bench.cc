@@ -26,6 +26,7 @@
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
+#include "compiler_core/runtime/cpu_device.h"
 #include "compiler_core/runtime/executable.h"
 #include "tests/bench/cached_compiler.h"
 #include "tests/bench/kernel_tuner.h"
@@ -50,8 +51,8 @@ std::vector<int64_t> hints_of(const Program& program) {
   return sizes;
 }
 
-Result<Side> make_side(const NormalForm& form, const KernelCompiler& compiler,
-                       const PartitionOptions& options) {
+Result<Side> make_side(const std::shared_ptr<const CpuDevice>& cpu, const NormalForm& form,
+                       const KernelCompiler& compiler, const PartitionOptions& options) {
   TRY(Partition parts, partition(form.graph, options));
   TRY(Plan cut, plan(std::move(parts)));
   TRY(LocalCompilation made,
@@ -68,7 +69,7 @@ Result<Side> make_side(const NormalForm& form, const KernelCompiler& compiler,
       ++temporary_buffers;
     }
   TRY(ProductsAlone products, ProductsAlone::load(made.program, made.artifacts, sizes));
-  TRY(Executable executable, Executable::load(std::move(made.program), made.artifacts));
+  TRY(Executable executable, Executable::load(cpu, std::move(made.program), made.artifacts));
   return Side{std::move(executable), std::move(products), launches, arena,
               temporaries,           temporary_buffers,   {}};
 }
@@ -104,16 +105,16 @@ struct Ratio {
   }
 };
 
-Result<Ratio> measure(const std::string& file, const KernelCompiler& compiler, ThreadPool& pool,
-                      int runs) {
+Result<Ratio> measure(const std::string& file, const KernelCompiler& compiler,
+                      const std::shared_ptr<const CpuDevice>& cpu, int runs) {
   TRY(const ExportedProgram program, read_graph_file(file));
   TRY(const NormalForm form, normalise(program.graph));
-  TRY(Side fused, make_side(form, compiler, {}));
+  TRY(Side fused, make_side(cpu, form, compiler, {}));
   PartitionOptions apart;
   apart.fuse = false;
-  TRY(Side ops, make_side(form, compiler, apart));
+  TRY(Side ops, make_side(cpu, form, compiler, apart));
   apart.core_ops = true;
-  TRY(Side core, make_side(form, compiler, apart));
+  TRY(Side core, make_side(cpu, form, compiler, apart));
   const Program& shape = fused.executable.program();
   const std::vector<int64_t> sizes = hints_of(shape);
   Tensors inputs, outputs;
@@ -121,17 +122,19 @@ Result<Ratio> measure(const std::string& file, const KernelCompiler& compiler, T
     if (buffer.kind == Buffer::Kind::kInput) TRY_STATUS(inputs.add(buffer.spec, sizes));
   for (const int buffer : shape.output_buffers)
     TRY_STATUS(outputs.add(shape.buffers[static_cast<size_t>(buffer)].spec, sizes));
+  const std::vector<DevicePtr> in = device_ptrs(inputs.pointers);
+  const std::vector<DevicePtr> out = device_ptrs(outputs.pointers);
   std::vector<double> products;
   for (int run = 0; run <= runs; ++run) {
     for (Side* side : {&fused, &ops, &core}) {
       Status status;
-      const double us = microseconds_of(
-          [&] { status = side->executable.run(inputs.pointers, outputs.pointers, pool, sizes); });
+      const double us =
+          microseconds_of([&] { status = side->executable.launch(in, out, nullptr, sizes); });
       TRY_STATUS(status);
       if (run > 0) side->samples.push_back(us);
     }
     if (ops.products.empty()) continue;
-    const double us = microseconds_of([&] { ops.products.run(pool); });
+    const double us = microseconds_of([&] { ops.products.run(cpu->pool()); });
     if (run > 0) products.push_back(us);
   }
   return Ratio{median(fused.samples),  median(ops.samples), median(core.samples),
@@ -220,12 +223,12 @@ int run(std::vector<std::string> files, int runs, int threads, const std::string
     return 2;
   }
   const CachedCompiler compiler(std::move(*found), binaries);
-  ThreadPool pool(threads);
+  const auto cpu = CpuDevice::make(threads);
   Summary summary;
   if (files.empty()) files = small_graphs();
   for (const std::string& file : files) {
     const std::string name = std::filesystem::path(file).stem();
-    const auto ratio = measure(file, compiler, pool, runs);
+    const auto ratio = measure(file, compiler, cpu, runs);
     if (!ratio) {
       fmt::print(stderr, "{}: left out: {}\n", name, ratio.error().message);
       continue;

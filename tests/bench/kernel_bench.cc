@@ -20,6 +20,8 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/runtime/aligned_buffer.h"
+#include "compiler_core/runtime/cpu_device.h"
+#include "compiler_core/runtime/executable.h"
 #include "tests/bench/kernel_cases.h"
 #include "tests/bench/kernel_tuner.h"
 
@@ -88,7 +90,8 @@ class CopyProbe {
 };
 
 Result<Row> measure(const KernelCase& one, const Target& target, const HostCompiler& compiler,
-                    ThreadPool& pool, int candidates) {
+                    const std::shared_ptr<const CpuDevice>& cpu, int candidates) {
+  ThreadPool& pool = cpu->pool();
   TRY(const NormalForm form, normalise(one.graph));
   TRY(TunedProgram tuned, tune_program(form.graph, target, compiler, pool, candidates));
   Row row{one.name, one.shape, one.against, tuned.program.kernels.size()};
@@ -100,20 +103,22 @@ Result<Row> measure(const KernelCase& one, const Target& target, const HostCompi
     first_us += kernel.report.first_us;
     fmt::print(stderr, "  {}: {}\n", one.name, kernel.schedule);
   }
-  TRY(const Executable executable, Executable::load(std::move(tuned.program), tuned.artifacts));
+  TRY(const Executable executable,
+      Executable::load(cpu, std::move(tuned.program), tuned.artifacts));
 
   std::vector<Tensor> inputs = tensors_of(one.graph, one.graph.inputs());
   std::vector<Tensor> outputs = tensors_of(one.graph, one.graph.outputs());
   std::vector<Tensor> expected = tensors_of(one.graph, one.graph.outputs());
   row.bytes = total_bytes(inputs) + total_bytes(outputs);
-  std::vector<void*> in, out;
-  for (const int index : form.input_order) in.push_back(inputs[static_cast<size_t>(index)].data());
-  for (Tensor& tensor : outputs) out.push_back(tensor.data());
+  std::vector<DevicePtr> in, out;
+  for (const int index : form.input_order)
+    in.push_back(device_ptr(inputs[static_cast<size_t>(index)].data()));
+  for (Tensor& tensor : outputs) out.push_back(device_ptr(tensor.data()));
   const std::function<void()> other = one.reference(inputs, expected);
   CopyProbe probe(row.bytes);
 
   Status status;
-  const auto kiln = [&] { status = executable.run(in, out, pool); };
+  const auto kiln = [&] { status = executable.launch(in, out, nullptr); };
   const auto copy = [&] { probe.run(pool); };
   std::vector<double> kiln_us, other_us, copy_us;
   const auto end = std::chrono::steady_clock::now() + kTimeForRounds;
@@ -181,12 +186,13 @@ Status run(const std::string& filter, int threads, int candidates, bool json) {
   const Target target = host_cpu_target();
   TRY(const HostCompiler compiler, HostCompiler::find());
   TRY(const std::vector<KernelCase> cases, kernel_cases(filter));
-  ThreadPool pool(threads);
+  const auto cpu = CpuDevice::make(threads);
+  const ThreadPool& pool = cpu->pool();
   omp_set_num_threads(pool.threads());  // oneDNN and the plain loops
   nlohmann::json rows = nlohmann::json::array();
   if (!json) print_header(target, pool.threads());
   for (const KernelCase& one : cases) {
-    TRY(const Row row, measure(one, target, compiler, pool, candidates));
+    TRY(const Row row, measure(one, target, compiler, cpu, candidates));
     if (json)
       rows.push_back(to_json(row));
     else

@@ -5,7 +5,7 @@
 #include "compiler_core/compile/local.h"
 #include "compiler_core/compile/nvrtc_compiler.h"
 #include "compiler_core/ir/interpreter.h"
-#include "compiler_core/runtime/cuda_executable.h"
+#include "compiler_core/runtime/executable.h"
 #include "tests/compiler_core/compile/dynamic_models.h"
 #include "tests/gpu/gpu_lab.h"
 
@@ -32,7 +32,7 @@ class DevicePrograms : public test::GpuTest {
     return at;
   }
 
-  Status run(const CudaExecutable& executable, std::span<const Tensor> inputs,
+  Status run(const Executable& executable, std::span<const Tensor> inputs,
              std::span<Tensor> outputs, std::span<const int64_t> symbols) const {
     TRY(const auto in, there(inputs));
     TRY(const auto out, there(outputs));
@@ -43,7 +43,7 @@ class DevicePrograms : public test::GpuTest {
     return {};
   }
 
-  void expect_right_at(const NormalForm& form, const CudaExecutable& executable,
+  void expect_right_at(const NormalForm& form, const Executable& executable,
                        const std::vector<int64_t>& symbols) const {
     SCOPED_TRACE(::testing::PrintToString(symbols));
     const std::vector<Tensor> inputs = testing::model_inputs(form.graph, symbols);
@@ -70,8 +70,7 @@ class DevicePrograms : public test::GpuTest {
     const Target target = lab_->device()->facts().target();
     const auto local = compile_locally(form.graph, form.digest, target, compiler, 4);
     ASSERT_TRUE(local) << local.error().message;
-    const auto executable =
-        CudaExecutable::load(lab_->device(), local->program, local->artifacts, {});
+    const auto executable = Executable::load(lab_->device(), local->program, local->artifacts, {});
     ASSERT_TRUE(executable) << executable.error().message;
     for (const auto& symbols : sizes) expect_right_at(form, *executable, symbols);
   }

@@ -10,6 +10,7 @@
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/passes/specialise.h"
+#include "compiler_core/runtime/cpu_device.h"
 #include "compiler_core/runtime/executable.h"
 #include "compiler_core/tune/search_space.h"
 #include "tests/compiler_core/codegen/kernel_harness.h"
@@ -35,8 +36,7 @@ void expect_agrees(const NormalForm& form, const Executable& executable,
     outputs.emplace_back(spec.dtype, testing::sizes_at(spec.shape, symbols));
   }
   for (Tensor& tensor : outputs) out.push_back(tensor.data());
-  ThreadPool pool(2);
-  const Status ran = executable.run(in, out, pool, symbols);
+  const Status ran = executable.launch(device_ptrs(in), device_ptrs(out), nullptr, symbols);
   ASSERT_TRUE(ran) << ran.error().message;
   const auto expected = interpret(form.graph, operands, Precision::kHigh);
   ASSERT_TRUE(expected) << expected.error().message;
@@ -52,7 +52,7 @@ void expect_right(const NormalForm& form, const Sizes& sizes) {
   static const HostCompiler compiler = *HostCompiler::find();
   const auto local = compile_locally(form.graph, form.digest, host_cpu_target(), compiler, 2);
   ASSERT_TRUE(local) << local.error().message;
-  const auto executable = Executable::load(local->program, local->artifacts);
+  const auto executable = Executable::load(CpuDevice::make(2), local->program, local->artifacts);
   ASSERT_TRUE(executable) << executable.error().message;
   for (const auto& symbols : sizes) expect_agrees(form, *executable, *local, symbols);
 }

@@ -8,6 +8,7 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/passes/normalise.h"
+#include "compiler_core/runtime/cpu_device.h"
 #include "compiler_core/runtime/executable.h"
 #include "compiler_core/tune/search_space.h"
 
@@ -35,7 +36,7 @@ TEST(CompileLocally, GivesAProgramThatAgreesWithTheInterpreter) {
   const NormalForm form = two_layers();
   auto local = compile_locally(form.graph, form.digest, host_cpu_target(), compiler(), 2);
   ASSERT_TRUE(local) << local.error().message;
-  const auto executable = Executable::load(local->program, local->artifacts);
+  const auto executable = Executable::load(CpuDevice::make(2), local->program, local->artifacts);
   ASSERT_TRUE(executable) << executable.error().message;
 
   std::vector<Tensor> inputs;
@@ -50,9 +51,8 @@ TEST(CompileLocally, GivesAProgramThatAgreesWithTheInterpreter) {
   }
   Tensor output(DType::kF32, {9, 18});
   void* const out[] = {output.data()};
-  ThreadPool pool(2);
   for (int again = 0; again < 2; ++again) {
-    ASSERT_TRUE(executable->run(in, out, pool));
+    ASSERT_TRUE(executable->launch(device_ptrs(in), device_ptrs(out), nullptr));
     const auto expected = interpret(form.graph, operands, Precision::kHigh);
     ASSERT_TRUE(expected);
     for (int64_t i = 0; i < output.numel(); ++i)

@@ -1,4 +1,4 @@
-#include "compiler_core/runtime/cuda_executable.h"
+#include "compiler_core/runtime/executable.h"
 
 #include "compiler_core/runtime/cuda_graph.h"
 #include "tests/compiler_core/runtime/fake_gpu.h"
@@ -27,13 +27,13 @@ class CudaExecutableTest : public FakeGpuTest {
     program_.output_buffers = {2, 2, 0};
     program_.arena_bytes = Dim(64 + 256);
   }
-  CudaExecutable load(bool reduce_overhead) const {
-    auto loaded = CudaExecutable::load(gpu_, program_, artifacts_, {reduce_overhead});
+  Executable load(bool reduce_overhead) const {
+    auto loaded = Executable::load(gpu_, program_, artifacts_, {reduce_overhead});
     EXPECT_TRUE(loaded) << loaded.error().message;
     return *std::move(loaded);
   }
   Code load_error() const {
-    const auto loaded = CudaExecutable::load(gpu_, program_, artifacts_, {});
+    const auto loaded = Executable::load(gpu_, program_, artifacts_, {});
     EXPECT_FALSE(loaded);
     return loaded ? Code::kInternal : loaded.error().code;
   }
@@ -46,7 +46,7 @@ TEST_F(CudaExecutableTest, LaunchesInOrderAndFillsSharedOutputsOnAnyStream) {
   const auto own = gpu_->create_stream();
   ASSERT_TRUE(own);
   for (const bool reduce_overhead : {false, true}) {
-    const CudaExecutable executable = load(reduce_overhead);
+    const Executable executable = load(reduce_overhead);
     for (CudaStream stream : {CudaStream{nullptr}, *own}) {
       const DeviceBuffer in = upload(ramp(1)), a = memory(256), b = memory(256), c = memory(256);
       const DevicePtr inputs[] = {in.data()}, outputs[] = {a.data(), b.data(), c.data()};
@@ -62,7 +62,7 @@ TEST_F(CudaExecutableTest, LaunchesInOrderAndFillsSharedOutputsOnAnyStream) {
 }
 
 TEST_F(CudaExecutableTest, AReplayReadsWhatIsThereNowAndFollowsTheCallersPointers) {
-  const CudaExecutable executable = load(true);
+  const Executable executable = load(true);
   const DeviceBuffer in = upload(ramp(1)), other = upload(ramp(10)), a = memory(256),
                      b = memory(256), c = memory(256);
   const auto run = [&](const DeviceBuffer& input, const DeviceBuffer& output) {
@@ -115,7 +115,7 @@ KILN_KERNEL(32, 1) scale(const float* in, float* out, char*, long size) {
 
 TEST_F(SizedCudaExecutableTest, OneProgramRunsEverySize) {
   for (const bool reduce_overhead : {false, true}) {
-    const CudaExecutable executable = load(reduce_overhead);
+    const Executable executable = load(reduce_overhead);
     // More sizes than are kept captured, and back to the first.
     for (const int size :
          {1, 33, 64, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 4096, 1, 33, 0}) {
@@ -132,7 +132,7 @@ TEST_F(SizedCudaExecutableTest, OneProgramRunsEverySize) {
 }
 
 TEST_F(SizedCudaExecutableTest, MemoryIsNotAllocatedWhileTheStreamIsCaptured) {
-  const CudaExecutable executable = load(false);
+  const Executable executable = load(false);
   const DeviceBuffer in = upload(ramp(1)), out = memory(256);
   const DevicePtr inputs[] = {in.data()}, outputs[] = {out.data()};
   const auto launch = [&](CudaStream stream) {
@@ -151,7 +151,7 @@ TEST_F(SizedCudaExecutableTest, MemoryIsNotAllocatedWhileTheStreamIsCaptured) {
 }
 
 TEST_F(CudaExecutableTest, RefusesBuffersItCannotUse) {
-  const CudaExecutable executable = load(false);
+  const Executable executable = load(false);
   const DeviceBuffer memory_of_test = memory(4096);
   const DevicePtr p = memory_of_test.data();
   const DevicePtr good[] = {p, p + 256, p + 512}, null[] = {0}, crooked[] = {p + 8, p, p};
@@ -184,7 +184,7 @@ TEST_F(CudaExecutableTest, RefusesAProgramThatIsNotSound) {
 // The fake GPU has 2 GiB.
 TEST_F(SizedCudaExecutableTest, SizesThatTheGpuHasNoRoomForAreRefusedBeforeAnythingIsAllocated) {
   program_.arena_bytes = Dim::symbol(0) * Dim(int64_t{1} << 24) + Dim(64);
-  const CudaExecutable executable = load(false);
+  const Executable executable = load(false);
   const DeviceBuffer in = upload(ramp(1)), out = memory(256);
   const DevicePtr inputs[] = {in.data()}, outputs[] = {out.data()};
   const auto launch = [&](int64_t size) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/base/tensor.h"
+#include "compiler_core/runtime/cpu_device.h"
 #include "tests/compiler_core/runtime/test_artifact.h"
 
 namespace kiln {
@@ -32,8 +33,15 @@ class ExecutableTest : public testing::Test {
     program_.symbols = {{0, 1 << 20, 1}};
   }
 
+  Result<Executable> load(int threads = 1) const {
+    return Executable::load(CpuDevice::make(threads), program_, artifacts_);
+  }
+  static Status run(const Executable& executable, std::span<void* const> inputs,
+                    std::span<void* const> outputs, std::span<const int64_t> dims) {
+    return executable.launch(device_ptrs(inputs), device_ptrs(outputs), nullptr, dims);
+  }
   Code load_error() const {
-    const auto loaded = Executable::load(program_, artifacts_);
+    const auto loaded = load();
     EXPECT_FALSE(loaded);
     return loaded ? Code::kInternal : loaded.error().code;
   }
@@ -43,16 +51,15 @@ class ExecutableTest : public testing::Test {
 };
 
 TEST_F(ExecutableTest, RunsLaunchesInOrderAndFillsSharedOutputs) {
-  auto executable = Executable::load(program_, artifacts_);
+  auto executable = load(2);
   ASSERT_TRUE(executable) << executable.error().message;
-  ThreadPool pool(2);
   Tensor in(DType::kI64, {1}), out0(DType::kI64, {1}), out1(DType::kI64, {1}),
       out2(DType::kI64, {1});
   for (const int64_t value : {5, -7}) {
     in.set_int(0, value);
     void* const inputs[] = {in.data()};
     void* const outputs[] = {out0.data(), out1.data(), out2.data()};
-    const auto status = executable->run(inputs, outputs, pool, std::vector<int64_t>{1});
+    const auto status = run(*executable, inputs, outputs, std::vector<int64_t>{1});
     ASSERT_TRUE(status) << status.error().message;
     EXPECT_EQ(out0.get_int(0), 4 * value);
     EXPECT_EQ(out1.get_int(0), 4 * value);
@@ -63,16 +70,15 @@ TEST_F(ExecutableTest, RunsLaunchesInOrderAndFillsSharedOutputs) {
 TEST_F(ExecutableTest, TheArenaGrowsWithTheSizesOfACall) {
   program_.buffers[1].arena_offset = Dim::symbol(0) * 64;
   program_.arena_bytes = Dim::symbol(0) * 64 + Dim(64);
-  auto executable = Executable::load(program_, artifacts_);
+  auto executable = load(2);
   ASSERT_TRUE(executable) << executable.error().message;
-  ThreadPool pool(2);
   for (const int64_t size : {1, 3, 5000, 2, 0, 5001}) {
     Tensor in(DType::kI64, {size}), out0(DType::kI64, {1}), out1(DType::kI64, {1}),
         out2(DType::kI64, {size});
     for (int64_t i = 0; i < size; ++i) in.set_int(i, i);
     void* const inputs[] = {in.data()};
     void* const outputs[] = {out0.data(), out1.data(), out2.data()};
-    const auto status = executable->run(inputs, outputs, pool, std::vector<int64_t>{size});
+    const auto status = run(*executable, inputs, outputs, std::vector<int64_t>{size});
     ASSERT_TRUE(status) << status.error().message;
     EXPECT_EQ(out0.get_int(0), 2 * size * (size - 1));
     for (int64_t i = 0; i < size; ++i) ASSERT_EQ(out2.get_int(i), i);
@@ -99,17 +105,16 @@ TEST_F(ExecutableTest, LaunchesSideBySideAreEachDoneWhole) {
   program_.output_buffers = {4, 5, 6};
   program_.arena_bytes = Dim::symbol(0) * Dim(192);
   program_.symbols = {{1, 1 << 20, 1}};
-  auto executable = Executable::load(program_, artifacts_);
-  ASSERT_TRUE(executable) << executable.error().message;
   for (const int threads : {1, 2, 3}) {
-    ThreadPool pool(threads);
+    const auto executable = load(threads);
+    ASSERT_TRUE(executable) << executable.error().message;
     for (const int64_t size : {1, 2, 7, 7, 333, 1000}) {
       Tensor in(DType::kI64, {size}), out0(DType::kI64, {size}), out1(DType::kI64, {size}),
           out2(DType::kI64, {size});
       for (int64_t i = 0; i < size; ++i) in.set_int(i, i + 1);
       void* const inputs[] = {in.data()};
       void* const outputs[] = {out0.data(), out1.data(), out2.data()};
-      const auto status = executable->run(inputs, outputs, pool, std::vector<int64_t>{size});
+      const auto status = run(*executable, inputs, outputs, std::vector<int64_t>{size});
       ASSERT_TRUE(status) << status.error().message;
       for (int64_t i = 0; i < size; ++i) {
         ASSERT_EQ(out0.get_int(i), 2 * 5 * (i + 1)) << threads << " threads, size " << size;
@@ -121,22 +126,20 @@ TEST_F(ExecutableTest, LaunchesSideBySideAreEachDoneWhole) {
 }
 
 TEST_F(ExecutableTest, RefusesSizesThatTheProgramDoesNotServe) {
-  auto executable = Executable::load(program_, artifacts_);
+  auto executable = load(2);
   ASSERT_TRUE(executable);
-  ThreadPool pool(1);
   Tensor a(DType::kI64, {64});
   void* const pointers[] = {a.data(), a.data(), a.data()};
   for (const int64_t size : {int64_t{-1}, int64_t{1} << 21, INT64_MAX}) {
-    const auto status = executable->run({pointers, 1}, pointers, pool, std::vector<int64_t>{size});
+    const auto status = run(*executable, {pointers, 1}, pointers, std::vector<int64_t>{size});
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, Code::kInvalidArgument);
   }
 }
 
 TEST_F(ExecutableTest, RefusesBuffersItCannotUse) {
-  auto executable = Executable::load(program_, artifacts_);
+  auto executable = load(2);
   ASSERT_TRUE(executable);
-  ThreadPool pool(1);
   Tensor a(DType::kI64, {64});
   void* const good[] = {a.data(), a.data(), a.data()};
   void* const null[] = {nullptr, a.data(), a.data()};
@@ -144,7 +147,7 @@ TEST_F(ExecutableTest, RefusesBuffersItCannotUse) {
   const std::vector<int64_t> one{1};
   const auto code = [&](std::span<void* const> in, std::span<void* const> out,
                         std::span<const int64_t> dims) {
-    const Status status = executable->run(in, out, pool, dims);
+    const Status status = run(*executable, in, out, dims);
     return status ? Code::kInternal : status.error().code;
   };
   EXPECT_EQ(code({}, good, one), Code::kInvalidArgument);
@@ -159,7 +162,7 @@ TEST_F(ExecutableTest, RefusesSizesThatNoMachineHas) {
   program_.symbols.clear();  // all is known when it is loaded
   program_.buffers[0].spec.shape = {1};
   program_.launches[0].dims = {1};
-  const auto loaded = Executable::load(program_, artifacts_);
+  const auto loaded = load(2);
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().code, Code::kOverloaded);
   const std::string& message = loaded.error().message;
@@ -170,22 +173,21 @@ TEST_F(ExecutableTest, RefusesSizesThatNoMachineHas) {
 // A program that has run goes on running the sizes that fit.
 TEST_F(ExecutableTest, SizesThatTheMachineHasNoRoomForAreRefusedBeforeAnythingIsAllocated) {
   program_.arena_bytes = Dim::symbol(0) * Dim(int64_t{1} << 42) + Dim(128);
-  auto executable = Executable::load(program_, artifacts_);
+  auto executable = load(2);
   ASSERT_TRUE(executable) << executable.error().message;
-  ThreadPool pool(1);
   Tensor in(DType::kI64, {64}), out(DType::kI64, {64});
   void* const inputs[] = {in.data()};
   void* const outputs[] = {out.data(), out.data(), out.data()};
-  const auto run = [&](int64_t size) {
-    return executable->run(inputs, outputs, pool, std::vector<int64_t>{size});
+  const auto run_at = [&](int64_t size) {
+    return run(*executable, inputs, outputs, std::vector<int64_t>{size});
   };
-  ASSERT_TRUE(run(0));
-  const Status refused = run(64);
+  ASSERT_TRUE(run_at(0));
+  const Status refused = run_at(64);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kOverloaded);
   EXPECT_NE(refused.error().message.find("281474976710784 for its arena"), std::string::npos)
       << refused.error().message;
-  EXPECT_TRUE(run(0));
+  EXPECT_TRUE(run_at(0));
 }
 
 TEST_F(ExecutableTest, RefusesAnArtifactOfAnotherKernel) {

@@ -34,7 +34,7 @@ class LaunchSteps : public testing::Test {
     for (const auto& [from, to] : launches) program_.launches.push_back({0, {from, to}});
     const auto sizes = sizes_of_call(program_, {});
     EXPECT_TRUE(sizes);
-    return steps_of(program_, *sizes);
+    return steps_of(program_, *sizes, Kernel::kMostSideBySide);
   }
   using Steps = std::vector<LaunchStep>;
 

@@ -206,4 +206,10 @@ CUresult cuEventElapsedTime(float* ms, CUevent start, CUevent end) {
   return CUDA_SUCCESS;
 }
 
+// What Kiln calls: also drivers before CUDA 12.8 know this name.
+#undef cuEventElapsedTime
+CUresult cuEventElapsedTime(float* ms, CUevent start, CUevent end) {
+  return cuEventElapsedTime_v2(ms, start, end);
+}
+
 }  // extern "C"

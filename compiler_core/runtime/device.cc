@@ -1,11 +1,17 @@
-#include <utility>
+#include "compiler_core/runtime/device.h"
 
-#include "compiler_core/runtime/cuda_device.h"
+#include <utility>
 
 namespace kiln {
 
-Result<DeviceBuffer> DeviceBuffer::allocate(std::shared_ptr<const CudaDevice> device,
-                                            int64_t bytes) {
+Status Device::launch_step(std::span<const BoundLaunch> step, DevicePtr workspace,
+                           Stream stream) const {
+  for (const BoundLaunch& launch : step)
+    TRY_STATUS(launch.kernel->launch(launch.args, workspace, launch.dims, stream));
+  return {};
+}
+
+Result<DeviceBuffer> DeviceBuffer::allocate(std::shared_ptr<const Device> device, int64_t bytes) {
   DeviceBuffer buffer;
   if (bytes > 0) {
     TRY(buffer.data_, device->allocate(bytes));
@@ -13,6 +19,13 @@ Result<DeviceBuffer> DeviceBuffer::allocate(std::shared_ptr<const CudaDevice> de
   }
   buffer.device_ = std::move(device);
   return buffer;
+}
+
+Status DeviceBuffer::reserve(const std::shared_ptr<const Device>& device, int64_t bytes) {
+  if (bytes <= bytes_) return {};
+  *this = DeviceBuffer();
+  TRY(*this, allocate(device, bytes));
+  return {};
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
