@@ -76,7 +76,7 @@ TEST(CallSizes, TemporariesLieInTheArenaAtTheirOffsets) {
   ASSERT_TRUE(sizes);
   const std::vector<uint64_t> inputs = {16}, outputs = {48};
   std::vector<uint64_t> placed;
-  place_buffers<uint64_t>(program, inputs, outputs, 4096, *sizes, placed);
+  place_buffers(program, inputs, outputs, 4096, *sizes, placed);
   EXPECT_EQ(placed, (std::vector<uint64_t>{16, 4096 + 128, 48}));
 }
 

@@ -76,14 +76,13 @@ template <class T>
 constexpr int kind_of() {
   return std::is_pointer_v<T> ? 100 : static_cast<int>(sizeof(T));
 }
-template <class... P>
-constexpr auto kinds_of(::CUresult (*)(P...)) {
-  return std::array<int, sizeof...(P)>{kind_of<P>()...};
-}
-template <class... P>
-constexpr auto kinds_of(kiln::CUresult (*)(P...)) {
-  return std::array<int, sizeof...(P)>{kind_of<P>()...};
-}
+template <class Function>
+struct Kinds;
+template <class R, class... P>
+struct Kinds<R (*)(P...)> {
+  static constexpr std::array<int, sizeof...(P)> kOfParameters = {kind_of<P>()...};
+};
+
 }  // namespace
 
 namespace kiln {
@@ -100,15 +99,15 @@ namespace {
 #define KILN_TEXT(name) KILN_TEXT_OF(name)
 
 TEST(CudaApi, PrototypesAndSymbolsAreThoseOfTheDriversHeader) {
-  constexpr kiln::Prototypes functions{};
   const auto compare = [](const auto& ours, const auto& theirs, const char* symbol,
                           std::string_view latest) {
     EXPECT_EQ(ours, theirs) << symbol;
     if (latest == "cuEventElapsedTime_v2") return;  // older drivers lack it
     EXPECT_EQ(symbol, latest);
   };
-#define KILN_COMPARE(name, symbol, ...) \
-  compare(kinds_of(functions.name), kinds_of(&::name), symbol, KILN_TEXT(name));
+#define KILN_COMPARE(name, symbol, ...)                           \
+  compare(Kinds<decltype(kiln::Prototypes::name)>::kOfParameters, \
+          Kinds<decltype(&::name)>::kOfParameters, symbol, KILN_TEXT(name));
   KILN_CUDA_FUNCTIONS(KILN_COMPARE)
   KILN_OPTIONAL_CUDA_FUNCTIONS(KILN_COMPARE)
 }
