@@ -14,9 +14,9 @@ constexpr int64_t kMaxInputBytes = int64_t{8} << 30;
 // splitmix64 (Steele, Lea, Flood 2014): every seed is a good one.
 class Random {
  public:
-  explicit Random(uint64_t seed) : state_(seed) {}
+  Random(uint64_t seed, int64_t begin) : state_(seed + static_cast<uint64_t>(begin) * kStep) {}
   uint64_t next() {
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    uint64_t z = (state_ += kStep);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
@@ -45,6 +45,7 @@ class Random {
   }
 
  private:
+  static constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
   uint64_t state_;
 };
 
@@ -106,16 +107,6 @@ IntegerRange narrowed(IntegerRange range, DType dtype) {
   return range;
 }
 
-void fill(Tensor& tensor, const InputDraw& draw, Floats floats) {
-  Random random(draw.seed);
-  for (int64_t i = 0; i < tensor.numel(); ++i) {
-    if (is_float(draw.dtype))
-      tensor.set(i, random.draw(floats));
-    else
-      tensor.set_int(i, random.integer(draw.min, draw.max));
-  }
-}
-
 }  // namespace
 
 std::span<const Floats> ways_to_draw(const Graph& graph) {
@@ -172,16 +163,20 @@ Result<std::vector<InputDraw>> input_draws(const Graph& graph, std::span<const i
   return draws;
 }
 
-Result<std::vector<Tensor>> random_inputs(const Graph& graph, std::span<const int64_t> symbols,
-                                          uint64_t seed, Floats floats) {
-  TRY(const auto draws, input_draws(graph, symbols, seed));
-  std::vector<Tensor> tensors;
-  for (const InputDraw& draw : draws) {
-    Tensor tensor(draw.dtype, draw.sizes);
-    fill(tensor, draw, floats);
-    tensors.push_back(std::move(tensor));
+int64_t InputDraw::count() const {
+  int64_t product = 1;
+  for (const int64_t size : sizes) product *= size;
+  return product;
+}
+
+void draw_elements(const InputDraw& draw, Floats floats, int64_t begin, Tensor& to) {
+  Random random(draw.seed, begin);
+  for (int64_t i = 0; i < to.numel(); ++i) {
+    if (is_float(draw.dtype))
+      to.set(i, random.draw(floats));
+    else
+      to.set_int(i, random.integer(draw.min, draw.max));
   }
-  return tensors;
 }
 
 }  // namespace kiln::runner

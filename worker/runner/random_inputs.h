@@ -1,9 +1,8 @@
 // Inputs for a workload, from a seed: the same seed gives the same tensors on every machine.
 //   floats    near normal (the sum of four uniforms, variance 1, within 3.47), rounded to the
-//   dtype;
-//             where those give NaN (a log, a root), `kPositive` draws from [0.5, 1.5) instead, and
-//             for long products `kNearOne` from [63/64, 65/64) with either sign: products of normal
-//             numbers are all 0
+//             dtype. Where those give NaN (a log, a root), `kPositive` draws from [0.5, 1.5)
+//             instead; for long products, where normal numbers give 0, `kNearOne` draws from
+//             [63/64, 65/64) with either sign.
 //   integers  small, and never 0 in a graph that divides or multiplies up integers; what a gather
 //             or scatter reads as an index is in range
 //   bool      a fair coin
@@ -36,13 +35,13 @@ struct InputDraw {
   std::vector<int64_t> sizes;
   uint64_t seed = 0;
   int64_t min = 0, max = 0;  // of integers and bool
+  int64_t count() const;     // elements
 };
 // One an input. kUnavailable when they are larger than what a runner holds.
 Result<std::vector<InputDraw>> input_draws(const Graph& graph, std::span<const int64_t> symbols,
                                            uint64_t seed);
 
-// The inputs themselves, on the host. Errors of input_draws.
-Result<std::vector<Tensor>> random_inputs(const Graph& graph, std::span<const int64_t> symbols,
-                                          uint64_t seed, Floats floats);
+// Fills `to`, of the draw's dtype, with its elements from number `begin` on, on the host.
+void draw_elements(const InputDraw& draw, Floats floats, int64_t begin, Tensor& to);
 
 }  // namespace kiln::runner

@@ -20,7 +20,7 @@
 #include <optional>
 
 #include "worker/runner/compile_session.h"
-#include "worker/runner/session.h"
+#include "worker/runner/evaluator.h"
 
 namespace {
 
@@ -132,9 +132,10 @@ int main(int argc, char** argv) {
         socket, [&](const Request& request, const Alive&) { return session.handle(request); },
         [] { return false; });
   }
-  RunnerSession session(gpu ? make_cuda_evaluator(*gpu, libcuda) : make_cpu_evaluator(threads));
+  const auto evaluator = gpu ? std::make_unique<KernelEvaluator>(*gpu, libcuda)
+                             : std::make_unique<KernelEvaluator>(threads);
   return serve(
       socket,
-      [&](const Request& request, const Alive& alive) { return session.handle(request, alive); },
-      [&] { return session.is_over(); });
+      [&](const Request& request, const Alive& alive) { return evaluator->handle(request, alive); },
+      [&] { return evaluator->is_lost(); });
 }

@@ -1,5 +1,5 @@
 // Timing: racing and finals (tune/race.h) over whatever can be sampled, within a budget. What a
-// sample is depends on the device: bench.h, device_bench.h. One thread.
+// sample is depends on the device: kernel_timer.h. One thread.
 #pragma once
 
 #include <functional>

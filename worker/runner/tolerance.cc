@@ -131,7 +131,7 @@ std::optional<Difference> compare(const Tensor& got, const Tensor& want, const T
                                   const Tolerance& tolerance) {
   CHECK(got.dtype() == want.dtype() && got.sizes() == want.sizes(), "made from one specification");
   const bool floats = is_float(want.dtype());
-  const double scale = floats ? root_mean_square(want) : 0;
+  const double scale = tolerance.scale >= 0 ? tolerance.scale : floats ? root_mean_square(want) : 0;
   const auto is_right = [&](int64_t i) {
     if (!floats) return got.get_int(i) == want.get_int(i);
     const double g = got.get(i), w = want.get(i);
@@ -145,8 +145,7 @@ std::optional<Difference> compare(const Tensor& got, const Tensor& want, const T
   Difference difference;
   for (int64_t i = 0; i < want.numel(); ++i)
     if (!is_right(i) && difference.count++ == 0) difference.first = i;
-  const int64_t excused = tolerance.has_steps ? want.numel() / 65536 : 0;
-  if (difference.count <= excused) return std::nullopt;
+  if (difference.count <= tolerance.excused(want.numel())) return std::nullopt;
   return difference;
 }
 

@@ -31,6 +31,9 @@ namespace kiln::runner {
 struct Tolerance {
   double relative = 0;  // r
   bool has_steps = false;
+  double scale = -1;  // s; negative: compare() takes it from `want`
+  // How many of `count` elements may be wrong.
+  int64_t excused(int64_t count) const { return has_steps ? count / 65536 : 0; }
 };
 Tolerance tolerance_of(const Graph& graph, std::span<const int64_t> symbols);
 

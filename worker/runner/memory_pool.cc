@@ -1,4 +1,4 @@
-#include "worker/runner/cuda/device_pool.h"
+#include "worker/runner/memory_pool.h"
 
 #include <algorithm>
 #include <utility>
@@ -27,7 +27,7 @@ PooledMemory::~PooledMemory() {
   if (pool_ != nullptr) pool_->take_back(std::move(buffer_));
 }
 
-Result<PooledMemory> DevicePool::allocate(int64_t bytes) {
+Result<PooledMemory> MemoryPool::allocate(int64_t bytes) {
   if (bytes < 0 || bytes > INT64_MAX / 2)
     return fail(Code::kUnavailable, "no device has so much memory");
   const int64_t wanted = rounded(bytes);
@@ -50,7 +50,7 @@ Result<PooledMemory> DevicePool::allocate(int64_t bytes) {
   return memory;
 }
 
-void DevicePool::trim(int64_t bytes) {
+void MemoryPool::trim(int64_t bytes) {
   while (free_bytes_ > bytes && !free_.empty()) {
     const auto largest = std::prev(free_.end());
     free_bytes_ -= largest->first;
@@ -58,7 +58,7 @@ void DevicePool::trim(int64_t bytes) {
   }
 }
 
-void DevicePool::take_back(DeviceBuffer buffer) {
+void MemoryPool::take_back(DeviceBuffer buffer) {
   const int64_t bytes = buffer.bytes();
   free_bytes_ += bytes;
   free_.emplace(bytes, std::move(buffer));

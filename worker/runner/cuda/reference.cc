@@ -1,4 +1,4 @@
-#include "worker/runner/cuda/device_reference.h"
+#include "worker/runner/cuda/cuda_evaluation_device.h"
 
 #include <algorithm>
 #include <bit>
@@ -71,9 +71,9 @@ int64_t identity(Op op, DType dtype) {
 // Memory is taken and given back in the order of the plan, which is the order of the stream.
 class Evaluation {
  public:
-  Evaluation(UtilityKernels& utility, const Graph& graph, std::span<const int64_t> symbols,
+  Evaluation(CudaEvaluationDevice& device, const Graph& graph, std::span<const int64_t> symbols,
              Precision precision)
-      : utility_(utility),
+      : device_(device),
         graph_(graph),
         symbols_(symbols),
         high_(precision == Precision::kHigh ? 1 : 0),
@@ -85,9 +85,9 @@ class Evaluation {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
       Value& out = value(id);
-      TRY(out.sizes, evaluate(node.shape));
+      TRY(out.sizes, sizes_of(node.shape));
       TRY(const int64_t bytes, checked_bytes(DType::kF64, out.sizes));
-      TRY(out.memory, utility_.pool().allocate(bytes));
+      TRY(out.memory, device_.pool().allocate(bytes));
       out.count = count(out.sizes);
       TRY_STATUS(plan(node, out, inputs));
       for (const NodeId operand : node.operands)
@@ -126,7 +126,7 @@ class Evaluation {
     return last;
   }
 
-  Result<Sizes> evaluate(const std::vector<Dim>& dims) const {
+  Result<Sizes> sizes_of(const std::vector<Dim>& dims) const {
     Sizes sizes;
     for (const Dim& dim : dims) {
       TRY(const int64_t size, dim.evaluate(symbols_));
@@ -149,7 +149,7 @@ class Evaluation {
         rank = std::max(rank, graph_.node(operand).shape.size());
       words += (node.operands.size() + 1) * 2 * (2 * rank + 1) + kReduceStageWords;
     }
-    TRY(shapes_, utility_.pool().allocate(static_cast<int64_t>(words * sizeof(int64_t))));
+    TRY(shapes_, device_.pool().allocate(static_cast<int64_t>(words * sizeof(int64_t))));
     return {};
   }
   int64_t shape(const Sizes& list) {
@@ -162,12 +162,12 @@ class Evaluation {
 
   Status launch() {
     const auto* bytes = reinterpret_cast<const uint8_t*>(shape_words_.data());
-    TRY_STATUS(utility_.synchronize());  // the copy is not ordered after what is queued
+    TRY_STATUS(device_.synchronize());  // the copy is not ordered after what is queued
     if (!shape_words_.empty())
-      TRY_STATUS(utility_.device()->copy_to_device(shapes_.data(),
-                                                   {bytes, shape_words_.size() * sizeof(int64_t)}));
+      TRY_STATUS(device_.device().copy_to_device(shapes_.data(),
+                                                 {bytes, shape_words_.size() * sizeof(int64_t)}));
     for (const Step& step : steps_)
-      TRY_STATUS(utility_.launch(step.entry, step.work, step.parameters));
+      TRY_STATUS(device_.launch(step.entry, step.work, step.parameters));
     return {};
   }
 
@@ -250,7 +250,7 @@ class Evaluation {
     const NodeId x = node.operands[0];
     if (node.op == Op::kView) {
       const auto& view = std::get<ViewAttr>(node.attr);
-      TRY(const Sizes strides, evaluate(view.strides));
+      TRY(const Sizes strides, sizes_of(view.strides));
       TRY(const int64_t offset, view.offset.evaluate(symbols_));
       add("kiln_view", out.count,
           {at(x), offset, shape(shape_list(out.sizes, strides)), to, out.count});
@@ -265,7 +265,7 @@ class Evaluation {
     int64_t offset = 0;
     if (node.op == Op::kPad) {
       const auto& pad = std::get<PadAttr>(node.attr);
-      TRY(const Sizes low, evaluate(pad.low));
+      TRY(const Sizes low, sizes_of(pad.low));
       for (size_t k = 0; k < low.size(); ++k) offset += low[k] * strides[k];
       constant(pad.value, out);
       place(x, offset);
@@ -305,7 +305,7 @@ class Evaluation {
       const bool last = segments == 1;
       PooledMemory next;
       if (!last) {
-        TRY(next, utility_.pool().allocate(out.count * segments * 8));
+        TRY(next, device_.pool().allocate(out.count * segments * 8));
       }
       const int64_t to = parameter(last ? out.memory.data() : next.data());
       const DType rounding = last ? node.dtype : floats ? DType::kF64 : DType::kI64;
@@ -340,8 +340,8 @@ class Evaluation {
     int64_t before = 0;
     PooledMemory sums, running;
     if (chunks > 1) {
-      TRY(sums, utility_.pool().allocate(lines * chunks * 8));
-      TRY(running, utility_.pool().allocate(lines * chunks * 8));
+      TRY(sums, device_.pool().allocate(lines * chunks * 8));
+      TRY(running, device_.pool().allocate(lines * chunks * 8));
       before = parameter(running.data());
       add("kiln_chunk_sums", lines * chunks * 4,
           {x, parameter(sums.data()), floats, lines, size, inner, chunk});
@@ -414,7 +414,7 @@ class Evaluation {
     const Value& x = value(node.operands[0]);
     const int64_t size = x.sizes.back(), to = parameter(out.memory.data());
     if (size == 0) return {};
-    TRY(const PooledMemory other, utility_.pool().allocate(out.count * 8));
+    TRY(const PooledMemory other, device_.pool().allocate(out.count * 8));
     const int64_t merges = std::bit_width(static_cast<uint64_t>(size - 1));
     int64_t from = merges % 2 == 0 ? to : parameter(other.data());
     add("kiln_positions", out.count, {from, size, out.count});
@@ -439,7 +439,7 @@ class Evaluation {
 
   static constexpr size_t kReduceStageWords = 2 * 3 * 16;  // a stage divides by 64 at least
 
-  UtilityKernels& utility_;
+  CudaEvaluationDevice& device_;
   const Graph& graph_;
   const std::span<const int64_t> symbols_;
   const int64_t high_;
@@ -451,16 +451,16 @@ class Evaluation {
 
 }  // namespace
 
-Status evaluate_on_device(UtilityKernels& utility, const Graph& graph,
-                          std::span<const int64_t> symbols, Precision precision,
-                          std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs) {
+Status CudaEvaluationDevice::evaluate(const Graph& graph, std::span<const int64_t> symbols,
+                                      Precision precision, std::span<const DevicePtr> inputs,
+                                      std::span<const DevicePtr> outputs) {
   CHECK(inputs.size() == graph.inputs().size() && outputs.size() == graph.outputs().size(),
         "the graph's inputs and outputs");
   if (has_custom_calls(graph)) {
     TRY(const Graph plain, inline_custom_calls(graph));
-    return Evaluation(utility, plain, symbols, precision).run(inputs, outputs);
+    return Evaluation(*this, plain, symbols, precision).run(inputs, outputs);
   }
-  return Evaluation(utility, graph, symbols, precision).run(inputs, outputs);
+  return Evaluation(*this, graph, symbols, precision).run(inputs, outputs);
 }
 
 }  // namespace kiln::runner

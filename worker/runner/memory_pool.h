@@ -1,15 +1,15 @@
-// DevicePool: device memory that is used again. The driver takes long over large allocations, and a
+// MemoryPool: device memory that is used again. The driver takes long over large allocations, and a
 // workload needs many of similar sizes, one after another. One thread; the pool outlives its
 // memory.
 #pragma once
 
 #include <map>
 
-#include "compiler_core/runtime/cuda_device.h"
+#include "compiler_core/runtime/device.h"
 
 namespace kiln::runner {
 
-class DevicePool;
+class MemoryPool;
 
 // Device memory from a pool, that goes back to it. Movable.
 class PooledMemory {
@@ -22,15 +22,15 @@ class PooledMemory {
   int64_t bytes() const { return buffer_.bytes(); }  // at least what was asked for
 
  private:
-  friend class DevicePool;
+  friend class MemoryPool;
   DeviceBuffer buffer_;
-  DevicePool* pool_ = nullptr;
+  MemoryPool* pool_ = nullptr;
 };
 
-class DevicePool {
+class MemoryPool {
  public:
-  explicit DevicePool(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {}
-  DevicePool(const DevicePool&) = delete;
+  explicit MemoryPool(std::shared_ptr<const Device> device) : device_(std::move(device)) {}
+  MemoryPool(const MemoryPool&) = delete;
 
   // Contents are unspecified. Work that is still queued on the one stream a runner uses may go on
   // using memory that was given back: its next user comes later on the same stream. kUnavailable:
@@ -44,7 +44,7 @@ class DevicePool {
   friend class PooledMemory;
   void take_back(DeviceBuffer buffer);
 
-  std::shared_ptr<const CudaDevice> device_;
+  std::shared_ptr<const Device> device_;
   std::multimap<int64_t, DeviceBuffer> free_;  // by size
   int64_t free_bytes_ = 0;
 };
