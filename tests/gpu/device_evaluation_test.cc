@@ -66,7 +66,7 @@ class DeviceEvaluationTest : public test::GpuTest {
     if (!lab_->flags().libcuda.empty())
       options.arguments.insert(options.arguments.end(), {"--libcuda", lab_->flags().libcuda});
     options.prepare = [this] {
-      const Artifact& utility = lab_->utility_artifact();
+      const Artifact& utility = lab_->utility_kernels();
       return runner::PrepareDevice{utility.binary, utility.digest};
     };
     runner_.emplace(std::move(options));

@@ -4,7 +4,7 @@
 #include "compiler_core/tune/search_space.h"
 #include "tests/compiler_core/codegen/open_workloads.h"
 #include "tests/gpu/gpu_lab.h"
-#include "worker/runner/cuda/device_verify.h"
+#include "worker/runner/verify.h"
 
 namespace kiln::runner {
 namespace {
@@ -15,11 +15,11 @@ class DeviceOpenSizes : public test::GpuTest {
   Result<std::string> check(const Workload& workload, const Schedule& schedule) {
     TRY(const Source source, lower(workload, schedule, lab_->device()->facts().target()));
     TRY(const Artifact artifact, lab_->compile(source));
-    TRY(const CudaKernel kernel, CudaKernel::load(lab_->device(), artifact));
-    TRY(DeviceCase sizes, DeviceCase::make(utility(), print(workload.graph), 5));
+    TRY(const auto kernel, lab_->device()->load(artifact));
+    TRY(PreparedWorkload sizes, PreparedWorkload::make(device(), print(workload.graph), 5));
     bool intact = true;
     TRY(const Verified verified, verify(
-                                     kernel, utility(), sizes, [] {}, intact));
+                                     *kernel, device(), sizes, [] {}, intact));
     return verified.verdict == Verdict::kOk ? "" : schedule.to_string() + ": " + verified.log;
   }
 };

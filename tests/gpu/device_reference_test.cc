@@ -1,6 +1,6 @@
 // The reference on the device against the interpreter: every op and dtype, random graphs, both
 // precisions.
-#include "worker/runner/cuda/device_reference.h"
+#include "worker/runner/cuda/cuda_evaluation_device.h"
 
 #include <cmath>
 
@@ -10,7 +10,7 @@
 #include "tests/compiler_core/codegen/random_graph.h"
 #include "tests/compiler_core/ir/sample_custom_op.h"
 #include "tests/gpu/gpu_lab.h"
-#include "worker/runner/random_inputs.h"
+#include "tests/worker/prepared.h"
 
 namespace kiln::runner {
 namespace {
@@ -33,7 +33,7 @@ class DeviceReferenceTest : public test::GpuTest {
                                       std::vector<DevicePtr>& pointers) {
     std::vector<PooledMemory> memory;
     for (const Tensor& tensor : tensors) {
-      memory.push_back(utility().pool().allocate(tensor.byte_size()).value());
+      memory.push_back(device().pool().allocate(tensor.byte_size()).value());
       pointers.push_back(memory.back().data());
       EXPECT_TRUE(lab_->device()->copy_to_device(pointers.back(), tensor.bytes()));
     }
@@ -61,20 +61,20 @@ class DeviceReferenceTest : public test::GpuTest {
   void expect_interpreted(Result<Graph> graph, Floats floats = Floats::kNormal) {
     ASSERT_TRUE(graph.has_value()) << graph.error().message;
     const auto symbols = measured_symbols(*graph);
-    const auto inputs = random_inputs(*graph, symbols, 11, floats).value();
+    const auto inputs = test::drawn_inputs(*graph, symbols, 11, floats);
     std::vector<const Tensor*> views;
     for (const Tensor& input : inputs) views.push_back(&input);
     for (const Precision precision : {Precision::kHigh, Precision::kDeclared}) {
       SCOPED_TRACE(precision == Precision::kHigh ? "high" : "declared");
       auto want = interpret(*graph, views, precision).value();
       std::vector<DevicePtr> from, to;
-      const auto lent = on_device(inputs, from);
+      const auto memory = on_device(inputs, from);
       std::vector<Tensor> got;
       for (const Tensor& tensor : want) got.emplace_back(tensor.dtype(), tensor.sizes());
       const auto results = on_device(got, to);
-      const Status evaluated = evaluate_on_device(utility(), *graph, symbols, precision, from, to);
+      const Status evaluated = device().evaluate(*graph, symbols, precision, from, to);
       ASSERT_TRUE(evaluated) << evaluated.error().message;
-      ASSERT_TRUE(utility().synchronize());
+      ASSERT_TRUE(device().synchronize());
       for (size_t i = 0; i < want.size(); ++i) {
         ASSERT_TRUE(lab_->device()->copy_to_host(got[i].bytes(), to[i]));
         SCOPED_TRACE(fmt::format("output {} {}", i, to_string(want[i].dtype())));

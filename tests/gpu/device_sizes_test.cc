@@ -1,7 +1,7 @@
 // Verification of a kernel of open sizes on the device.
 #include "tests/gpu/gpu_lab.h"
 #include "tests/worker/size_mistakes.h"
-#include "worker/runner/cuda/device_verify.h"
+#include "worker/runner/verify.h"
 
 namespace kiln::runner {
 namespace {
@@ -18,14 +18,14 @@ class DeviceSizesTest : public test::GpuTest {
             mistake.before + "  if (i < s0 * 8) out[i] = in[i] * in[i];\n" + mistake.after +
             "\n}\n",
         {{spec}, {spec}, {{"kernel", Grid(rows), 8, 1, 0}}, 0, 0});
-    const auto kernel = CudaKernel::load(lab_->device(), artifact);
+    const auto kernel = lab_->device()->load(artifact);
     EXPECT_TRUE(kernel) << (kernel ? "" : kernel.error().message);
-    auto workload = DeviceCase::make(utility(), test::kSquares, 3);
+    auto workload = PreparedWorkload::make(device(), test::kSquares, 3);
     EXPECT_TRUE(workload) << (workload ? "" : workload.error().message);
     if (!kernel || !workload) return {Verdict::kRunnerDied, "not verified"};
     bool intact = true;
     auto verified = verify(
-        *kernel, utility(), *workload, [] {}, intact);
+        **kernel, device(), *workload, [] {}, intact);
     EXPECT_TRUE(verified) << (verified ? "" : verified.error().message);
     EXPECT_TRUE(intact);
     return verified ? *std::move(verified) : Verified{Verdict::kRunnerDied, "not verified"};
@@ -42,7 +42,7 @@ TEST_F(DeviceSizesTest, ASizeAtWhichAKernelIsWrongIsFound) {
 }
 
 TEST_F(DeviceSizesTest, TheCaseIsMadeAtTheEndsOfItsRangeToo) {
-  auto workload = DeviceCase::make(utility(), test::kSquares, 3);
+  auto workload = PreparedWorkload::make(device(), test::kSquares, 3);
   ASSERT_TRUE(workload) << workload.error().message;
   EXPECT_EQ(workload->symbols(), test::kMeasuredRows);
   EXPECT_EQ(test::rows_of(workload->others()), test::kOtherRows);

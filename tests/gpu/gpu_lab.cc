@@ -33,11 +33,11 @@ Result<std::unique_ptr<GpuLab>> GpuLab::make() {
   lab->nvrtc_.emplace(*std::move(nvrtc));
   auto compiled = lab->nvrtc_->compile(utility_kernels_source(), lab->device_->facts().target());
   if (!compiled) return broken(compiled.error());
-  lab->utility_artifact_ = std::move(compiled->artifact);
-  auto loaded = runner::UtilityKernels::load(lab->device_, lab->utility_artifact_.binary,
-                                             lab->utility_artifact_.digest);
+  lab->utility_kernels_ = std::move(compiled->artifact);
+  auto loaded = runner::CudaEvaluationDevice::load(lab->device_, lab->utility_kernels_.binary,
+                                                   lab->utility_kernels_.digest);
   if (!loaded) return broken(loaded.error());
-  lab->utility_ = *std::move(loaded);
+  lab->evaluation_ = *std::move(loaded);
   return lab;
 }
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/compile/nvrtc.h"
-#include "worker/runner/cuda/utility_kernels.h"
+#include "worker/runner/cuda/cuda_evaluation_device.h"
 
 namespace kiln::test {
 
@@ -25,8 +25,8 @@ class GpuLab {
 
   const GpuFlags& flags() const { return flags_; }
   const std::shared_ptr<const CudaDevice>& device() const { return device_; }
-  runner::UtilityKernels& utility() { return *utility_; }
-  const Artifact& utility_artifact() const { return utility_artifact_; }
+  runner::CudaEvaluationDevice& evaluation_device() { return *evaluation_; }
+  const Artifact& utility_kernels() const { return utility_kernels_; }
   // `body` stands behind device.cuh. Fails the test and gives nothing when it is refused.
   Artifact compile(const std::string& body, Recipe recipe) const;
   // Code that was generated, with its preamble.
@@ -38,8 +38,8 @@ class GpuLab {
   GpuFlags flags_;
   std::shared_ptr<const CudaDevice> device_;
   std::optional<Nvrtc> nvrtc_;
-  Artifact utility_artifact_;
-  std::unique_ptr<runner::UtilityKernels> utility_;
+  Artifact utility_kernels_;
+  std::unique_ptr<runner::CudaEvaluationDevice> evaluation_;
 };
 
 // Skips its tests where there is no GPU.
@@ -51,7 +51,7 @@ class GpuTest : public ::testing::Test {
     if (!lab) GTEST_SKIP() << lab.error().message;
     lab_ = *lab;
   }
-  runner::UtilityKernels& utility() const { return lab_->utility(); }
+  runner::CudaEvaluationDevice& device() const { return lab_->evaluation_device(); }
   GpuLab* lab_ = nullptr;
 };
 

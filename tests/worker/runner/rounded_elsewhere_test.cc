@@ -6,7 +6,7 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/ir/text.h"
-#include "worker/runner/cpu/workload_case.h"
+#include "tests/worker/prepared.h"
 
 namespace kiln::runner {
 namespace {
@@ -50,13 +50,12 @@ Graph attention(Weights weights, int64_t keys, int64_t last = 0) {
 }
 
 std::optional<Difference> verdict(const Graph& declared, const Graph& computed) {
-  auto workload = WorkloadCase::make(print(declared), 7);
-  EXPECT_TRUE(workload) << (workload ? "" : workload.error().message);
+  test::PreparedOnCpu workload(print(declared), 7);
   std::vector<const Tensor*> inputs;
-  for (const Tensor& input : workload->inputs()) inputs.push_back(&input);
+  for (const Tensor& input : workload.inputs()) inputs.push_back(&input);
   auto got = interpret(computed, inputs, Precision::kHigh);
   EXPECT_TRUE(got) << (got ? "" : got.error().message);
-  return workload->compare_output(0, (*got)[0]);
+  return workload.compare_output((*got)[0]);
 }
 
 // What a rounding leaves is all that is left of `kept - rounded`.
@@ -65,16 +64,15 @@ TEST(RoundedElsewhere, WhereARoundingIsAllThatIsLeftAKernelMayKeepTheValue) {
       "kiln.graph 1\n%0 = input 0 : f32[64]\n%1 = exp %0 : f32[64]\n%2 = cast %1 : bf16[64]\n"
       "%3 = cast %2 : f32[64]\n%4 = sub %1 %3 : f32[64]\nreturn %4\n");
   ASSERT_TRUE(graph);
-  auto workload = WorkloadCase::make(print(*graph), 7);
-  ASSERT_TRUE(workload);
+  test::PreparedOnCpu workload(print(*graph), 7);
   Tensor kept(DType::kF32, {64}), wrong(DType::kF32, {64});
   for (int64_t i = 0; i < 64; ++i) {
     kept.set(i, 0);
     wrong.set(i, 0.5);
   }
-  EXPECT_TRUE(compare(kept, workload->expected()[0], nullptr, tolerance_of(*graph, {})));
-  EXPECT_FALSE(workload->compare_output(0, kept));
-  EXPECT_TRUE(workload->compare_output(0, wrong));
+  EXPECT_TRUE(compare(kept, workload.expected()[0], nullptr, tolerance_of(*graph, {})));
+  EXPECT_FALSE(workload.compare_output(kept));
+  EXPECT_TRUE(workload.compare_output(wrong));
 }
 
 TEST(RoundedElsewhere, AttentionMayKeepItsWeightsOrRoundThemBeforeItDivides) {
@@ -108,9 +106,8 @@ TEST(RoundedElsewhere, ASumMayBeRoundedAtEachStep) {
       "%4 = mul %1 %3 : f32[8192]\n%5 = sin %4 : f32[8192]\nreturn %5\n");
   ASSERT_TRUE(graph);
   EXPECT_TRUE(rounds_inside(*graph));
-  auto workload = WorkloadCase::make(print(*graph), 7);
-  ASSERT_TRUE(workload);
-  const Tensor& x = workload->inputs()[0];
+  test::PreparedOnCpu workload(print(*graph), 7);
+  const Tensor& x = workload.inputs()[0];
   Tensor got(DType::kF32, {8192});
   for (int64_t row = 0; row < 8192; ++row) {
     float sum = 0;
@@ -119,11 +116,11 @@ TEST(RoundedElsewhere, ASumMayBeRoundedAtEachStep) {
   }
   const auto declared = interpret(*graph, std::array{&x}, Precision::kDeclared);
   ASSERT_TRUE(declared);
-  const Tensor& want = workload->expected()[0];
+  const Tensor& want = workload.expected()[0];
   EXPECT_TRUE(compare(got, want, &(*declared)[0], tolerance_of(*graph, {})));
-  EXPECT_FALSE(workload->compare_output(0, got));
+  EXPECT_FALSE(workload.compare_output(got));
   got.set(5, got.get(5) + 0.5);
-  EXPECT_TRUE(workload->compare_output(0, got));
+  EXPECT_TRUE(workload.compare_output(got));
 }
 
 TEST(RoundedElsewhere, ASumThatIsTheResultIsNoInnerOne) {
@@ -138,9 +135,9 @@ TEST(RoundedElsewhere, StraysFurtherThanKeepingAloneDoes) {
   const Graph graph = attention(Weights::kRounded, 32), kept = attention(Weights::kKept, 32);
   const auto elsewhere = rounded_elsewhere(graph);
   ASSERT_TRUE(elsewhere) << elsewhere.error().message;
-  auto workload = WorkloadCase::make(print(graph), 7);
+  test::PreparedOnCpu workload(print(graph), 7);
   std::vector<const Tensor*> inputs;
-  for (const Tensor& input : workload->inputs()) inputs.push_back(&input);
+  for (const Tensor& input : workload.inputs()) inputs.push_back(&input);
   const auto owns = interpret(graph, inputs, Precision::kHigh);
   const Tensor& own = (*owns)[0];
   const auto onces = interpret(kept, inputs, Precision::kHigh);

@@ -1,9 +1,9 @@
-// Verification of a kernel of open sizes on the host.
+// Verification of a kernel with dynamic shapes on the CPU.
 #include <gtest/gtest.h>
 
 #include "tests/worker/kernels.h"
 #include "tests/worker/size_mistakes.h"
-#include "worker/runner/cpu/verify.h"
+#include "worker/runner/verify.h"
 
 namespace kiln::runner {
 namespace {
@@ -23,12 +23,15 @@ Verified verify_mistake(const test::SizeMistake& mistake) {
       {{spec}, {spec}, {{"kernel", Grid(rows)}}, 0, 0}};
   auto artifact = test::compiler().compile(source, host_cpu_target(), 60'000);
   EXPECT_TRUE(artifact) << (artifact ? "" : artifact.error().message);
-  const auto kernel = Kernel::load(*artifact);
+  const auto device = make_cpu_evaluation_device(1);
+  const auto kernel = device->device().load(*artifact);
   EXPECT_TRUE(kernel);
-  auto workload = WorkloadCase::make(test::kSquares, 3);
+  auto workload = PreparedWorkload::make(*device, test::kSquares, 3);
   EXPECT_TRUE(workload);
-  ThreadPool pool(1);
-  auto verified = verify(*kernel, *workload, pool, [] {});
+  bool intact = true;
+  auto verified = verify(
+      **kernel, *device, *workload, [] {}, intact);
+  EXPECT_TRUE(intact);
   EXPECT_TRUE(verified) << (verified ? "" : verified.error().message);
   return verified ? *std::move(verified) : Verified{Verdict::kRunnerDied, "not verified"};
 }
@@ -43,7 +46,8 @@ TEST(SymbolicVerify, ASizeAtWhichAKernelIsWrongIsFound) {
 }
 
 TEST(SymbolicVerify, WorkloadsAreCheckedAtTheEndsOfTheirRangeToo) {
-  auto workload = WorkloadCase::make(test::kSquares, 3);
+  const auto device = make_cpu_evaluation_device(1);
+  auto workload = PreparedWorkload::make(*device, test::kSquares, 3);
   ASSERT_TRUE(workload);
   EXPECT_EQ(workload->symbols(), test::kMeasuredRows);
   EXPECT_EQ(test::rows_of(workload->others()), test::kOtherRows);

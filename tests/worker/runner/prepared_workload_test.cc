@@ -1,11 +1,11 @@
-#include "worker/runner/cpu/workload_case.h"
+#include "worker/runner/prepared_workload.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "compiler_core/ir/text.h"
-#include "worker/runner/random_inputs.h"
+#include "tests/worker/prepared.h"
 
 namespace kiln::runner {
 namespace {
@@ -17,24 +17,20 @@ constexpr char kSymbolic[] =
     "%1 = mul %0 %0 : f32[s0,8]\n"
     "return %1\n";
 
-WorkloadCase made(std::string_view text, uint64_t seed = 1) {
-  auto workload = WorkloadCase::make(text, seed);
-  EXPECT_TRUE(workload.has_value()) << (workload ? "" : workload.error().message);
-  return *std::move(workload);
+using Made = test::PreparedOnCpu;
+
+TEST(PreparedWorkload, IsMeasuredAtTheSizesItWasExportedWith) {
+  EXPECT_EQ(Made(kSymbolic).inputs()[0].sizes(), (std::vector<int64_t>{24, 8}));
 }
 
-TEST(WorkloadCase, IsMeasuredAtTheSizesItWasExportedWith) {
-  EXPECT_EQ(made(kSymbolic).inputs()[0].sizes(), (std::vector<int64_t>{24, 8}));
-}
-
-TEST(WorkloadCase, TheSeedDecidesTheInputs) {
-  const auto first = made(kSymbolic, 1), again = made(kSymbolic, 1), other = made(kSymbolic, 2);
+TEST(PreparedWorkload, TheSeedDecidesTheInputs) {
+  const Made first(kSymbolic, 1), again(kSymbolic, 1), other(kSymbolic, 2);
   EXPECT_TRUE(std::ranges::equal(first.inputs()[0].bytes(), again.inputs()[0].bytes()));
   EXPECT_FALSE(std::ranges::equal(first.inputs()[0].bytes(), other.inputs()[0].bytes()));
 }
 
-TEST(WorkloadCase, InputsLookNormal) {
-  const auto workload = made("kiln.graph 1\n%0 = input 0 : f32[100000]\nreturn %0\n");
+TEST(PreparedWorkload, InputsLookNormal) {
+  Made workload("kiln.graph 1\n%0 = input 0 : f32[100000]\nreturn %0\n");
   double sum = 0, squares = 0;
   for (const float x : workload.inputs()[0].as<float>()) {
     sum += x;
@@ -44,15 +40,14 @@ TEST(WorkloadCase, InputsLookNormal) {
   EXPECT_NEAR(squares / 1e5, 1, 0.02);
 }
 
-TEST(WorkloadCase, ExpectsTheInterpretersResult) {
-  const auto workload = made(kSymbolic);
+TEST(PreparedWorkload, ExpectsTheInterpretersResult) {
+  Made workload(kSymbolic);
   const float x = workload.inputs()[0].as<float>()[5];
   EXPECT_FLOAT_EQ(workload.expected()[0].as<float>()[5], x * x);
 }
 
-TEST(WorkloadCase, AGraphOfRootsGetsInputsThatHaveThem) {
-  const auto workload =
-      made("kiln.graph 1\n%0 = input 0 : f32[64]\n%1 = sqrt %0 : f32[64]\nreturn %1\n");
+TEST(PreparedWorkload, AGraphOfRootsGetsInputsThatHaveThem) {
+  Made workload("kiln.graph 1\n%0 = input 0 : f32[64]\n%1 = sqrt %0 : f32[64]\nreturn %1\n");
   for (const float y : workload.expected()[0].as<float>()) EXPECT_FALSE(std::isnan(y));
 }
 
@@ -64,10 +59,9 @@ TEST(RandomInputs, IndicesOfAGatherAreInRange) {
       "%2 = gather %0 %1 : f32[400,5]\n"
       "return %2\n");
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
-  const auto inputs = random_inputs(*graph, {}, 9, Floats::kNormal);
-  ASSERT_TRUE(inputs.has_value());
+  const auto inputs = test::drawn_inputs(*graph, {}, 9, Floats::kNormal);
   std::vector<int> seen(3);
-  for (const int64_t index : (*inputs)[1].as<int64_t>()) {
+  for (const int64_t index : inputs[1].as<int64_t>()) {
     ASSERT_TRUE(index >= 0 && index < 3) << index;
     ++seen[static_cast<size_t>(index)];
   }
@@ -83,10 +77,9 @@ TEST(RandomInputs, IndicesOfAScatterNameAllItsRows) {
       "%3 = scatter %0 %1 %2 combine=add : f32[40,5]\n"
       "return %3\n");
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
-  const auto inputs = random_inputs(*graph, {}, 9, Floats::kNormal);
-  ASSERT_TRUE(inputs.has_value());
+  const auto inputs = test::drawn_inputs(*graph, {}, 9, Floats::kNormal);
   std::vector<int> seen(40);
-  for (const int64_t index : (*inputs)[1].as<int64_t>()) {
+  for (const int64_t index : inputs[1].as<int64_t>()) {
     ASSERT_TRUE(index >= 0 && index < 40) << index;
     ++seen[static_cast<size_t>(index)];
   }
@@ -98,27 +91,27 @@ TEST(RandomInputs, IntegerDivisorsAreNeverZero) {
       "kiln.graph 1\n%0 = input 0 : i32[500]\n%1 = input 1 : i32[500]\n"
       "%2 = div %0 %1 : i32[500]\nreturn %2\n");
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
-  const auto inputs = random_inputs(*graph, {}, 9, Floats::kNormal);
-  ASSERT_TRUE(inputs.has_value());
-  for (const int32_t divisor : (*inputs)[1].as<int32_t>()) EXPECT_NE(divisor, 0);
+  const auto inputs = test::drawn_inputs(*graph, {}, 9, Floats::kNormal);
+  for (const int32_t divisor : inputs[1].as<int32_t>()) EXPECT_NE(divisor, 0);
 }
 
-TEST(WorkloadCase, HostileGraphsAreRefused) {
-  EXPECT_EQ(WorkloadCase::make("", 1).error().code, Code::kInvalidArgument);
-  EXPECT_EQ(WorkloadCase::make("kiln.graph 1\nreturn %0\n", 1).error().code,
+TEST(PreparedWorkload, HostileGraphsAreRefused) {
+  const auto device = make_cpu_evaluation_device(1);
+  EXPECT_EQ(PreparedWorkload::make(*device, "", 1).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(PreparedWorkload::make(*device, "kiln.graph 1\nreturn %0\n", 1).error().code,
             Code::kInvalidArgument);
-  const auto huge =
-      WorkloadCase::make("kiln.graph 1\n%0 = input 0 : f32[1000000,1000000]\nreturn %0\n", 1);
+  const auto huge = PreparedWorkload::make(
+      *device, "kiln.graph 1\n%0 = input 0 : f32[1000000,1000000]\nreturn %0\n", 1);
   EXPECT_FALSE(huge.has_value());
 }
 
-TEST(WorkloadCase, ARecipeForSomethingElseIsRefused) {
-  const auto workload = made(kSymbolic);
+TEST(PreparedWorkload, ARecipeForSomethingElseIsRefused) {
+  Made workload(kSymbolic);
   const TensorSpec spec{DType::kF32, {Dim::symbol(0), 8}};
-  EXPECT_TRUE(workload.check_recipe({{spec}, {spec}, {}, 0, 0}));
-  EXPECT_FALSE(workload.check_recipe({{spec, spec}, {spec}, {}, 0, 0}));
-  EXPECT_FALSE(workload.check_recipe({{{DType::kF64, spec.shape}}, {spec}, {}, 0, 0}));
-  EXPECT_FALSE(workload.check_recipe({{spec}, {{DType::kF32, {8, 8}}}, {}, 0, 0}));
+  EXPECT_TRUE(workload.workload().check_recipe({{spec}, {spec}, {}, 0, 0}));
+  EXPECT_FALSE(workload.workload().check_recipe({{spec, spec}, {spec}, {}, 0, 0}));
+  EXPECT_FALSE(workload.workload().check_recipe({{{DType::kF64, spec.shape}}, {spec}, {}, 0, 0}));
+  EXPECT_FALSE(workload.workload().check_recipe({{spec}, {{DType::kF32, {8, 8}}}, {}, 0, 0}));
 }
 
 }  // namespace

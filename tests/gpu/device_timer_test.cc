@@ -1,5 +1,5 @@
 // Timing on the device: what is launched over which memory, and how races and finals end.
-#include "worker/runner/cuda/device_bench.h"
+#include "worker/runner/kernel_timer.h"
 
 #include <set>
 
@@ -18,10 +18,10 @@ constexpr char kNegKernel[] =
     "  if (i < 1000) out[i] = -x[i];\n"
     "}\n";
 
-class DevicePoolTest : public test::GpuTest {};
+class MemoryPoolTest : public test::GpuTest {};
 
-TEST_F(DevicePoolTest, PooledMemoryIsUsedAgainAndTrimmed) {
-  DevicePool pool(lab_->device());
+TEST_F(MemoryPoolTest, PooledMemoryIsUsedAgainAndTrimmed) {
+  MemoryPool pool(lab_->device());
   auto first = pool.allocate(1'000'000);
   ASSERT_TRUE(first.has_value());
   const DevicePtr data = first->data();
@@ -41,7 +41,7 @@ TEST_F(DevicePoolTest, PooledMemoryIsUsedAgainAndTrimmed) {
   EXPECT_EQ(pool.allocate(int64_t{1} << 60).error().code, Code::kUnavailable);
 }
 
-class DeviceBenchTest : public test::GpuTest {
+class DeviceTimerTest : public test::GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
@@ -49,33 +49,30 @@ class DeviceBenchTest : public test::GpuTest {
     const TensorSpec spec{DType::kF32, {1000}};
     const Artifact artifact =
         lab_->compile(kNegKernel, {{spec}, {spec}, {{"kernel", 4, 256, 1, 0}}, 0, 0});
-    kernel_.emplace(CudaKernel::load(lab_->device(), artifact).value());
-    workload_.emplace(DeviceCase::make(utility(), kNegGraph, 7).value());
-    copies_.emplace(DeviceCopies::make(utility(), *workload_).value());
-    calibration_.emplace(CalibrationKernel::make(utility()).value());
+    kernel_ = lab_->device()->load(artifact).value();
+    workload_.emplace(PreparedWorkload::make(device(), kNegGraph, 7).value());
+    copies_.emplace(RotatingBuffers::make(device(), *workload_).value());
   }
-  std::unique_ptr<DeviceTimer> timer() {
-    return DeviceTimer::make(*kernel_, utility(), *calibration_, *copies_, workload_->symbols())
-        .value();
+  std::unique_ptr<KernelTimer> timer() {
+    return KernelTimer::make(*kernel_, device(), *copies_, workload_->symbols()).value();
   }
 
-  std::optional<CudaKernel> kernel_;
-  std::optional<DeviceCase> workload_;
-  std::optional<DeviceCopies> copies_;
-  std::optional<CalibrationKernel> calibration_;
+  std::unique_ptr<const LoadedKernel> kernel_;
+  std::optional<PreparedWorkload> workload_;
+  std::optional<RotatingBuffers> copies_;
 };
 
-TEST_F(DeviceBenchTest, CopiesAreManyAlignedDistinctAndAlike) {
-  EXPECT_GT(copies_->count(), 1u);
+TEST_F(DeviceTimerTest, CopiesAreManyAlignedDistinctAndAlike) {
+  EXPECT_GT(copies_->copies(), 1u);
   const auto read = [&](DevicePtr from) {
     std::vector<uint8_t> bytes(4000);
-    EXPECT_TRUE(utility().synchronize());
+    EXPECT_TRUE(device().synchronize());
     EXPECT_TRUE(lab_->device()->copy_to_host(bytes, from));
     return bytes;
   };
-  const std::vector<uint8_t> drawn = read(workload_->inputs()[0].data());
+  const std::vector<uint8_t> drawn = read(workload_->inputs()[0].data);
   std::set<DevicePtr> seen;
-  for (size_t i = 0; i < 2 * copies_->count(); ++i) {
+  for (size_t i = 0; i < 2 * copies_->copies(); ++i) {
     const auto args = copies_->next();
     ASSERT_EQ(args.size(), 2u);
     for (const DevicePtr arg : args) {
@@ -86,13 +83,13 @@ TEST_F(DeviceBenchTest, CopiesAreManyAlignedDistinctAndAlike) {
       EXPECT_EQ(read(args[0]), drawn) << "copy " << i;
     }
   }
-  EXPECT_EQ(seen.size(), 2 * copies_->count());
+  EXPECT_EQ(seen.size(), 2 * copies_->copies());
   // Either beyond three times the L2 or as many as there may be.
-  const int64_t bytes = static_cast<int64_t>(copies_->count()) * workload_->byte_size();
-  EXPECT_TRUE(bytes > 2 * lab_->device()->facts().l2_bytes || copies_->count() == 16384) << bytes;
+  const int64_t bytes = static_cast<int64_t>(copies_->copies()) * workload_->byte_size();
+  EXPECT_TRUE(bytes > 2 * lab_->device()->facts().l2_bytes || copies_->copies() == 16384) << bytes;
 }
 
-TEST_F(DeviceBenchTest, ASampleOfAShortKernelIsManyLaunches) {
+TEST_F(DeviceTimerTest, ASampleOfAShortKernelIsManyLaunches) {
   const auto timed = timer();
   ASSERT_TRUE(timed->warm_up(kSilent));
   const auto us = timed->sample_us(kSilent);
@@ -103,27 +100,27 @@ TEST_F(DeviceBenchTest, ASampleOfAShortKernelIsManyLaunches) {
   }
 }
 
-TEST_F(DeviceBenchTest, ALostRaceStopsAtTheScreenAndOneWithoutAnIncumbentGoesOn) {
+TEST_F(DeviceTimerTest, ALostRaceStopsAtTheScreenAndOneWithoutAnIncumbentGoesOn) {
   const auto timed = timer();
   MeasurementPolicy policy;
   policy.race_runs = 7;
-  const auto lost = race_on_device(*timed, *calibration_, policy, 1e-9, kSilent);
+  const auto lost = race_kernel(device(), *timed, policy, 1e-9, kSilent);
   ASSERT_TRUE(lost.has_value()) << lost.error().message;
   EXPECT_TRUE(lost->dropped);
   EXPECT_EQ(lost->measurement.samples_us.size(), 3u);
-  const auto won = race_on_device(*timed, *calibration_, policy, 0, kSilent);
+  const auto won = race_kernel(device(), *timed, policy, 0, kSilent);
   ASSERT_TRUE(won.has_value());
   EXPECT_FALSE(won->dropped);
   EXPECT_GE(won->measurement.samples_us.size(), 3u);
   EXPECT_LE(won->measurement.samples_us.size(), 7u);
 }
 
-TEST_F(DeviceBenchTest, FinalistsGetEqualRounds) {
+TEST_F(DeviceTimerTest, FinalistsGetEqualRounds) {
   const auto first = timer(), second = timer();
   MeasurementPolicy policy;
   policy.final_runs = 12;
-  DeviceTimer* both[] = {first.get(), second.get()};
-  const auto timed = time_finalists_on_device(both, *calibration_, policy, kSilent);
+  KernelTimer* both[] = {first.get(), second.get()};
+  const auto timed = time_kernels(device(), both, policy, kSilent);
   ASSERT_TRUE(timed.has_value()) << timed.error().message;
   ASSERT_EQ(timed->measurements.size(), 2u);
   EXPECT_EQ(timed->measurements[0].samples_us.size(), timed->measurements[1].samples_us.size());
