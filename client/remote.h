@@ -12,7 +12,7 @@
 
 #include "compiler_core/base/signature.h"
 #include "schema/messages.h"
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 
 namespace kiln {
 
@@ -33,8 +33,8 @@ class Remote {
         connect_timeout_(connect_timeout),
         patience_(std::move(patience)) {}
 
-  // The file of a key (schema/key_file.h), read for each connection. REQUIRES: before the first
-  // call.
+  // The file of a key (schema/keys/key_file.h), read for each connection. REQUIRES: before the
+  // first call.
   void use_key(Path file) { key_file_ = std::move(file); }
 
   struct Answer {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "schema/endpoint.h"
+#include "schema/zmq/transport.h"
 
 namespace kiln {
 

@@ -1,11 +1,11 @@
-// Access: which key a message takes. The wire proves who somebody is (schema/keyring.h); here
+// Access: which key a message takes. The wire proves who somebody is (schema/keys/keyring.h); here
 // stands what each role may do with it, and what those are told who may not.
 #pragma once
 
 #include <memory>
 
 #include "compiler_core/base/file.h"
-#include "schema/keyring.h"
+#include "schema/keys/keyring.h"
 #include "schema/messages.h"
 
 namespace kiln {

@@ -10,7 +10,7 @@
 #include "coordinator/core/events.h"
 #include "coordinator/inbox.h"
 #include "coordinator/log_line.h"
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 
 namespace kiln {
 

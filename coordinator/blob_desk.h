@@ -16,7 +16,7 @@
 
 #include "cache/kernel_cache.h"
 #include "coordinator/blob_shelf.h"
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 
 namespace kiln {
 

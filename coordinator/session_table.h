@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "coordinator/core/events.h"
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 
 namespace kiln {
 

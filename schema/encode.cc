@@ -8,7 +8,6 @@
 
 #include "schema/codec.h"
 #include "schema/kiln.capnp.h"
-#include "schema/parts.h"
 
 namespace kiln {
 namespace {

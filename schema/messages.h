@@ -237,7 +237,7 @@ struct AdminReply {
 
 // ---- The wire's own ----
 
-// A piece of a larger message (parts.h); no caller of the transport ever sees one.
+// A piece of a larger message (codec.h); no caller of the transport ever sees one.
 struct MessagePart {
   std::string bytes;
   bool last = false;

@@ -1,4 +1,4 @@
-#include "schema/parts.h"
+#include "schema/codec.h"
 
 #include <utility>
 

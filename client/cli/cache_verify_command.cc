@@ -11,7 +11,7 @@
 #include "client/cli/report.h"
 #include "client/exported_directory.h"
 #include "client/tier_audit.h"
-#include "schema/key_file.h"
+#include "schema/keys/key_file.h"
 
 namespace kiln::cli {
 namespace {

@@ -1,4 +1,4 @@
-// `kiln keys`: who may speak to a coordinator, in its folder of keys (schema/key_file.h).
+// `kiln keys`: who may speak to a coordinator, in its folder of keys (schema/keys/key_file.h).
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "compiler_core/base/signature.h"
-#include "schema/key_file.h"
+#include "schema/keys/key_file.h"
 
 namespace kiln::cli {
 namespace {

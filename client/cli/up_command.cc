@@ -20,7 +20,7 @@
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/remote.h"
-#include "schema/endpoint.h"
+#include "schema/zmq/transport.h"
 
 namespace kiln::cli {
 namespace {

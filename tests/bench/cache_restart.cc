@@ -19,7 +19,7 @@
 #include "cache/index.h"
 #include "cache/kernel_cache.h"
 #include "compiler_core/base/check.h"
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 #include "tests/cache/samples.h"
 #include "tests/support/process.h"
 

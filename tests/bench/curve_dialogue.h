@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "schema/key_file.h"
+#include "schema/keys/key_file.h"
 #include "tests/bench/dialogue.h"
 
 namespace kiln::bench {

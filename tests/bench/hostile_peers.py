@@ -530,7 +530,7 @@ def main():
     sys.exit(0 if good else 1)
 
 
-PART_BYTES = 128 << 10  # schema/parts.h
+PART_BYTES = 128 << 10  # schema/codec.h
 
 
 def parts_of(body):

@@ -7,7 +7,7 @@
 
 #include "compiler_core/base/digest.h"
 #include "compiler_core/passes/normalise.h"
-#include "schema/key_file.h"
+#include "schema/keys/key_file.h"
 #include "tests/bench/dialogue.h"
 #include "tests/bench/servers.h"
 

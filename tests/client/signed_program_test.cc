@@ -11,7 +11,7 @@
 #include "client/local_tier.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/passes/normalise.h"
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 
 namespace kiln {
 namespace {

@@ -18,7 +18,7 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/normalise.h"
 #include "schema/blob_assembly.h"
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 
 namespace kiln {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 #include "tests/coordinator/fake_fleet.h"
 #include "tests/support/http_get.h"
 #include "tests/support/process.h"

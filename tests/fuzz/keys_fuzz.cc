@@ -9,7 +9,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/signature.h"
-#include "schema/key_file.h"
+#include "schema/keys/key_file.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace kiln::fuzz {

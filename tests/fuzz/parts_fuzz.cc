@@ -4,7 +4,6 @@
 
 #include "compiler_core/base/check.h"
 #include "schema/codec.h"
-#include "schema/parts.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/schema/sample_messages.h"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 #include "tests/support/process.h"
 
 namespace kiln::testing {

@@ -13,7 +13,7 @@
 #include "compiler_core/base/signature.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/tune/search_space.h"
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 #include "tests/support/http_get.h"
 #include "tests/worker/kernels.h"
 

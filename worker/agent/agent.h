@@ -17,7 +17,7 @@
 #include <mutex>
 #include <optional>
 
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 #include "worker/agent/held_leases.h"
 #include "worker/agent/worker_status.h"
 
@@ -34,7 +34,7 @@ class Agent {
  public:
   struct Options {
     std::string coordinator;  // "tcp://127.0.0.1:7557"
-    Path key_file;            // schema/key_file.h, read for each connection; empty: none
+    Path key_file;            // schema/keys/key_file.h, read for each connection; empty: none
     WorkerReport self;        // name, target, toolkit, slots
     Digest codegen;           // our code generator: must be the coordinator's
     int report_period_ms = 1000;

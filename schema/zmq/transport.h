@@ -1,10 +1,19 @@
 // Transport: Messages over ZeroMQ. Listener is the coordinator's ROUTER side, Connection a client's
 // or worker's DEALER side. Each object belongs to one thread, except the wake() functions.
-// Malformed frames never reach the caller: the listener counts them and drops the peer.
 //
-// With keys both ends speak CURVE: encrypted, the coordinator proven by the key that clients pin,
-// and everybody else by a key that the coordinator's list has (keyring.h). Without keys they speak
-// in the clear, and only on loopback.
+// libzmq bounds whole messages and cannot close one connection. This folder bounds the rest, for
+// peers that may be hostile and a process that must not grow with them. The listener promises:
+//   - Malformed frames never reach the caller: they are counted, and their sender is dropped.
+//   - A frame has at most kMaxFrameBytes, a message kMaxMessageBytes (codec.h); messages that are
+//     begun and not ended have a bound per process.
+//   - What libzmq keeps of received bytes, and what waits for slow readers, is bounded per
+//     connection and for all together (wire_watch.h, backlog.h). Whoever exceeds it is dropped.
+//   - Connections that never say anything shut nobody out, and one key cannot take every place.
+//   - send() never blocks; a peer that is gone is told by alive(), send() and take_gone().
+//
+// With keys both ends speak CURVE: traffic is encrypted, the coordinator is proven by the key that
+// clients pin, and every peer by a key in the coordinator's list (keyring.h). Without keys traffic
+// is in the clear, and only on loopback.
 #pragma once
 
 #include <chrono>
@@ -14,38 +23,46 @@
 #include <string_view>
 #include <vector>
 
-#include "schema/key_file.h"
+#include "schema/keys/key_file.h"
 #include "schema/messages.h"
 
 namespace kiln {
 
 class Keyring;
 
+// "tcp://HOST:PORT" taken apart. HOST is a name, an IPv4 address, or an IPv6 one in brackets; `*`
+// stands for every interface of this machine.
+struct Endpoint {
+  std::string address;  // as ZeroMQ takes it
+  bool loopback = false;
+  bool ipv6 = false;
+};
+Result<Endpoint> parse_endpoint(const std::string& endpoint);  // kInvalidArgument
+
 using PeerId = std::string;  // opaque, as the ROUTER names it; one connection, never used again
 
 struct Received {
   PeerId peer;
   Message message;
-  User user{};  // whose key the message came under; without keys: nobody, who may do everything
+  User user{};  // the owner of the key it came under; without keys: no name, every right
 };
 
-// A frame as it came. Valid until the listener is asked for the next, or its peer is dropped.
+// A received frame. Valid until the listener is asked for the next, or its peer is dropped.
 struct Arrival {
   const PeerId& peer;
   const User& user;
   std::string_view frame;
-  bool several;  // frames in one message, which is no message of ours
+  bool several;  // several frames in one ZeroMQ message: malformed
   std::chrono::steady_clock::time_point at;
 };
 
 class Listener {
  public:
   // `endpoint` "tcp://127.0.0.1:0" picks a port, "tcp://0.0.0.0:7557" is every interface.
-  // kPermissionDenied on anything but loopback when there is no `keyring`. Of more than
-  // `max_connections` those that were never heard go, the oldest first, so that connections which
-  // say nothing shut nobody out; by default as many as the process has descriptors for, less some
-  // for its files, and at most kMaxConnections. One key has at most three quarters
-  // of them.
+  // kPermissionDenied on anything but loopback when there is no `keyring`. Beyond
+  // `max_connections`, the oldest connection that never said anything is dropped for each new one.
+  // Default: as many as the process has descriptors for, less some for its files, and at most
+  // kMaxConnections. One key has at most three quarters of them.
   static Result<std::unique_ptr<Listener>> bind(const std::string& endpoint,
                                                 std::shared_ptr<Keyring> keyring = nullptr,
                                                 size_t max_connections = 0);
@@ -53,31 +70,31 @@ class Listener {
   ~Listener();
   const std::string& endpoint() const;  // with the port that was picked
 
-  // The next message, or nothing after `timeout_ms` or wake(), or now and then before.
+  // The next message. Nothing after `timeout_ms` or wake(), and now and then earlier.
   std::optional<Received> receive(int timeout_ms);
-  // The same in two steps, for who may know what a frame says without decoding it: the next frame;
-  // and the message it completes, or nothing when it is a part of one, or malformed.
+  // The same in two steps, for callers that may know a frame without decoding it: the next frame;
+  // then the message it completes, or nothing when it is a part of one, or malformed.
   std::optional<Arrival> arrive(int timeout_ms);
   std::optional<Received> read(const Arrival& arrival);
   // Never blocks: queued per peer up to a bound, then the peer is dropped (false). Also false when
   // the peer is gone, or the message is larger than a message may be.
   bool send(const PeerId& peer, const Message& message);
-  bool send_encoded(const PeerId& peer, std::string_view frame);  // of encode()
-  // Some of what was sent to `peer` waits here: hold back what can wait (blobs).
+  bool send_encoded(const PeerId& peer, std::string_view frame);  // made by encode()
+  // Frames sent to `peer` wait here: hold back what can wait (blobs).
   bool congested(const PeerId& peer) const;
   bool alive(const PeerId& peer);  // still connected
   // Ends its connection; nothing it sent is delivered any more.
   void drop(const PeerId& peer);
-  // Peers that were heard and whose connections ended since the last call, whoever ended them.
+  // Peers that were heard and whose connections ended since the last call, by either end.
   std::vector<PeerId> take_gone();
-  // Reads the list of keys again if it was changed, and drops whoever has no place on it any more
-  // or another one. Whether it was; kInvalidArgument when it cannot be read, and then nothing
-  // changes.
+  // Reads the list of keys again if it was changed, and drops peers whose key was removed or got
+  // another name or role. Returns whether it was changed; kInvalidArgument when it cannot be read,
+  // and then nothing changes.
   Result<bool> refresh_keys();
   void wake();  // from any thread: receive() returns soon
   // Frames that did not decode and handshakes that failed, so far. From any thread.
   int64_t malformed_count() const;
-  int64_t connection_count() const;  // TCP connections, whatever became of their handshakes
+  int64_t connection_count() const;  // TCP connections, with or without a finished handshake
 
  private:
   struct Impl;
@@ -87,7 +104,7 @@ class Listener {
 
 struct ConnectOptions {
   std::optional<ClientKey> key;  // none: in the clear, on loopback
-  std::string token{};           // Welcome.session of the connection before; empty: none
+  std::string token{};           // Welcome.session of the previous connection; empty: none
 };
 
 // A Connection does not outlive its TCP connection: when the coordinator goes away or restarts,

@@ -1,4 +1,4 @@
-#include "schema/wire_watch.h"
+#include "schema/zmq/wire_watch.h"
 
 #include <linux/tcp.h>
 #include <malloc.h>
@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "schema/connection_table.h"
+#include "schema/zmq/connection_table.h"
 
 namespace kiln {
 namespace {

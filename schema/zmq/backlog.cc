@@ -1,4 +1,4 @@
-#include "schema/backlog.h"
+#include "schema/zmq/backlog.h"
 
 #include <iterator>
 

@@ -1,4 +1,4 @@
-#include "schema/key_file.h"
+#include "schema/keys/key_file.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "schema/keyring.h"
+#include "schema/keys/keyring.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "schema/endpoint.h"
+#include "schema/zmq/transport.h"
 
 #include <fmt/format.h>
 

@@ -1,19 +1,21 @@
 // Keys on disk. A key is a CURVE25519 pair, written in Z85 (40 printable characters). Every file is
-// lines `name = value`; a line that starts with `#` is a comment; names that are not known are left
-// alone, so that later versions may add some.
+// lines `name = value`; a line that starts with `#` is a comment; unknown names are ignored, so
+// that later versions may add some.
 //
-//   NAME.key, mode 0600: what a client or worker is given; --key FILE or KILN_KEY names it.
-//       name         who it is, as the coordinator's log and `kiln keys list` say it
-//       role         read, submit, worker or admin: for people; the coordinator goes by its own
-//       list public, secret   the pair server       the coordinator's public key: no other machine
-//       can pose as it signing_key  the Ed25519 key that artifacts are signed with, 64 hex digits;
-//       empty: unsigned
+//   NAME.key, mode 0600: given to a client or worker; --key FILE or KILN_KEY names it.
+//       name             the owner, as the coordinator's log and `kiln keys list` print it
+//       role             read, submit, worker or admin. For people to read: the coordinator goes by
+//                        its own list
+//       public, secret   the pair
+//       server           the coordinator's public key: no other machine can pose as it
+//       signing_key      the Ed25519 key that artifacts are signed with, 64 hex digits; empty:
+//                        unsigned
 //
 // A coordinator's folder of keys (DATA_DIR/keys, or --keys DIR), mode 0700:
 //   coordinator.key, mode 0600: its own pair (public, secret)
-//   authorized_keys: one key a line: `role name public-key`, e.g. `submit ci
-//   rq:rM>}U?@Lns47E1%kR...`.
-//                    It may be edited; a coordinator that runs reads it again when it changes.
+//   authorized_keys: one key per line, `role name public-key`, e.g.
+//                    `submit ci rq:rM>}U?@Lns47E1%kR...`. It may be edited; a running coordinator
+//                    reads it again when it changes.
 //
 // Functions here do I/O and keep nothing; each change of a folder takes its lock.
 #pragma once
@@ -23,7 +25,7 @@
 #include <vector>
 
 #include "compiler_core/base/file.h"
-#include "schema/grant.h"
+#include "schema/keys/grant.h"
 
 namespace kiln {
 
@@ -39,7 +41,7 @@ struct ClientKey {
   std::string server_key;   // Z85
   std::string signing_key;  // hex; empty: none
 };
-// kNotFound, kInvalidArgument (not such a file), kPermissionDenied (anybody on the machine may read
+// kNotFound, kInvalidArgument (no key file), kPermissionDenied (others on this machine may read
 // it).
 Result<ClientKey> read_client_key(const Path& file);
 // Mode 0600; kInvalidArgument when there is such a file already.
@@ -53,15 +55,15 @@ struct AuthorizedKey {
 
 // The coordinator's own pair; kNotFound when the folder has none.
 Result<KeyPair> read_server_keys(const Path& folder);
-// The same; makes folder and pair when there are none.
+// As above; makes folder and pair when there are none.
 Result<KeyPair> ensure_server_keys(const Path& folder);
 // None when there is no such file. kInvalidArgument names the line that cannot be read.
 Result<std::vector<AuthorizedKey>> read_authorized_keys(const Path& folder);
-// kInvalidArgument when a key cannot be called that.
+// kInvalidArgument: no name for a key.
 Status check_key_name(const std::string& name);
 // kInvalidArgument: a bad name, or one that has a key already.
 Status authorize(const Path& folder, const AuthorizedKey& key);
-// kNotFound when nobody is called that.
+// kNotFound: no key has that name.
 Status revoke(const Path& folder, const std::string& name);
 
 }  // namespace kiln

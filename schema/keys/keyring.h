@@ -1,5 +1,5 @@
-// Keyring: a coordinator's folder of keys (key_file.h) in memory: its own pair, and who may come
-// in. Thread-safe: the handshakes ask it while the coordinator's loop reads the file again.
+// Keyring: a coordinator's folder of keys (key_file.h) in memory: its own pair, and the keys that
+// may come in. Thread-safe: handshakes ask it while the coordinator's loop reads the file again.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "schema/key_file.h"
+#include "schema/keys/key_file.h"
 
 namespace kiln {
 
@@ -19,17 +19,17 @@ class Keyring {
   static Result<std::shared_ptr<Keyring>> open(Path folder);
 
   const KeyPair& server() const { return server_; }
-  // Whose public key (Z85) that is; nothing when it opens no door.
+  // The owner of a public key (Z85); nothing when the key is not in the list.
   std::optional<User> find(std::string_view public_key) const;
   size_t size() const;
 
   // Reads authorized_keys again if it was changed: true when it was. A file that cannot be read
-  // changes nothing, and says so once.
+  // changes nothing, and is reported once.
   Result<bool> refresh();
 
  private:
   Keyring(Path folder, KeyPair server) : folder_(std::move(folder)), server_(std::move(server)) {}
-  std::string stamp() const;  // of the file: another when it was changed
+  std::string stamp() const;  // identifies the file's state
 
   const Path folder_;
   const KeyPair server_;

@@ -1,4 +1,4 @@
-#include "schema/connection_table.h"
+#include "schema/zmq/connection_table.h"
 
 #include <sys/socket.h>
 

@@ -3,9 +3,8 @@
 //
 //   read     look-ups, binaries, statistics
 //   submit   and compile requests that start work: a graph, hence code that workers will run
-//   worker   reports of a worker, and nothing else. What they say is signed and served to
-//   everybody,
-//            so no client's key includes it
+//   worker   a worker's reports, and nothing else. Results are signed and served to everybody, so
+//            no client's key includes it
 //   admin    everything
 #pragma once
 
@@ -23,8 +22,8 @@ std::string_view to_string(Grant grant);           // "read", "submit", "worker"
 Result<Grant> parse_grant(std::string_view text);  // kInvalidArgument names them
 bool covers(Grant held, Grant needed);
 
-// Whoever is at the other end of a connection, as the handshake proved it. On a loopback connection
-// without keys anybody who can reach it is the machine's own: no name, every right.
+// The peer at the other end of a connection, as the handshake proved it. On a loopback connection
+// without keys every peer belongs to this machine: no name, every right.
 struct User {
   std::string name;
   Grant grant = Grant::kAdmin;

@@ -1,4 +1,4 @@
-#include "schema/transport.h"
+#include "schema/zmq/transport.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,7 @@
 #include <thread>
 
 #include "schema/codec.h"
-#include "schema/parts.h"
-#include "tests/schema/echo_server.h"
+#include "tests/schema/zmq/echo_server.h"
 #include "tests/support/raw_peer.h"
 
 namespace kiln {

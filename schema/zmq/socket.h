@@ -1,9 +1,10 @@
 // What Listener and Connection share of ZeroMQ: waking a poll, the I/O thread's events, frames that
 // never block. Settings and what each is for:
-//   MAXMSGSIZE       one frame: above it libzmq closes the connection before it allocates. A little
-//                    above what a frame may be, so that slightly too large ones reach us and count.
-//   SNDHWM, RCVHWM   whole messages a peer, each way.
-//   HEARTBEAT_*      a dead host is noticed; they prove the I/O thread only, so that a worker's
+//   MAXMSGSIZE       bytes of one frame: above it libzmq closes the connection before it allocates.
+//                    Slightly more than a frame may have, so that frames slightly too large reach
+//                    us and are counted.
+//   SNDHWM, RCVHWM   whole messages per peer and direction.
+//   HEARTBEAT_*      a dead host is noticed. Heartbeats prove the I/O thread only, so a worker's
 //                    progress is judged by the coordinator's core.
 #pragma once
 
@@ -35,7 +36,7 @@ class SocketWake {
   const int fd_;
 };
 
-// The events that libzmq's I/O thread reports about a socket. One a context.
+// The events that libzmq's I/O thread reports about a socket. One per context.
 class SocketMonitor {
  public:
   struct Event {
@@ -58,9 +59,9 @@ void set_common_options(zmq::socket_t& socket);
 enum class Sent { kYes, kFull, kGone };
 Sent send_frame(zmq::socket_t& socket, std::string_view frame, int flags = 0);
 
-// False when there is nothing.
+// False when nothing is there.
 bool receive_frame(zmq::socket_t& socket, zmq::message_t& frame);
-// Throws away what follows `frame` in its message; false when nothing did.
+// Discards the frames that follow `frame` in its message; false when there were none.
 bool discard_rest(zmq::socket_t& socket, const zmq::message_t& frame);
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-#include "schema/grant.h"
+#include "schema/keys/grant.h"
 
 #include <array>
 #include <utility>

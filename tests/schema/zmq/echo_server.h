@@ -9,8 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "schema/keyring.h"
-#include "schema/transport.h"
+#include "schema/keys/keyring.h"
+#include "schema/zmq/transport.h"
 #include "tests/schema/sample_messages.h"
 
 namespace kiln {

@@ -1,4 +1,4 @@
-#include "schema/socket.h"
+#include "schema/zmq/socket.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <zmq.hpp>
 
 #include "compiler_core/base/check.h"
-#include "schema/parts.h"
+#include "schema/codec.h"
 
 namespace kiln {
 namespace {

@@ -1,11 +1,11 @@
-#include "schema/gatekeeper.h"
+#include "schema/zmq/gatekeeper.h"
 
 #include <array>
 #include <string>
 #include <vector>
 #include <zmq.hpp>
 
-#include "schema/socket.h"
+#include "schema/zmq/socket.h"
 
 namespace kiln {
 

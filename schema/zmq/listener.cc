@@ -14,13 +14,12 @@
 #include <utility>
 #include <zmq.hpp>
 
-#include "schema/backlog.h"
 #include "schema/codec.h"
-#include "schema/connection_table.h"
-#include "schema/endpoint.h"
-#include "schema/gatekeeper.h"
-#include "schema/socket.h"
-#include "schema/transport.h"
+#include "schema/zmq/backlog.h"
+#include "schema/zmq/connection_table.h"
+#include "schema/zmq/gatekeeper.h"
+#include "schema/zmq/socket.h"
+#include "schema/zmq/transport.h"
 
 namespace kiln {
 namespace {

@@ -8,10 +8,8 @@
 #include <zmq.hpp>
 
 #include "schema/codec.h"
-#include "schema/endpoint.h"
-#include "schema/parts.h"
-#include "schema/socket.h"
-#include "schema/transport.h"
+#include "schema/zmq/socket.h"
+#include "schema/zmq/transport.h"
 
 namespace kiln {
 namespace {

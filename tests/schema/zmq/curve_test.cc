@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "schema/codec.h"
-#include "tests/schema/echo_server.h"
+#include "tests/schema/zmq/echo_server.h"
 #include "tests/support/raw_peer.h"
 
 namespace kiln {

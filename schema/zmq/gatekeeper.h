@@ -1,12 +1,12 @@
-// Gatekeeper: answers ZeroMQ's question whether a connection's public key may come in (ZAP, RFC
-// 27), in a thread of its own, so that handshakes never wait for the coordinator's loop. A message
-// that comes in later carries the key it was asked about as its User-Id.
+// Gatekeeper answers ZeroMQ's question whether a connection's public key may come in (ZAP, RFC 27).
+// It has a thread of its own, so that handshakes never wait for the coordinator's loop. Every
+// message of the connection then carries that key as its User-Id.
 #pragma once
 
 #include <memory>
 #include <thread>
 
-#include "schema/keyring.h"
+#include "schema/keys/keyring.h"
 
 namespace zmq {
 class context_t;
@@ -21,8 +21,7 @@ class Gatekeeper {
  public:
   static constexpr char kDomain[] = "kiln";
 
-  // At its post before the constructor returns. REQUIRES: the only one of `context`, which outlives
-  // it.
+  // Answers from the end of the constructor on. REQUIRES: `context` has no other and outlives it.
   Gatekeeper(zmq::context_t& context, std::shared_ptr<const Keyring> keyring);
   ~Gatekeeper();
 
@@ -31,7 +30,7 @@ class Gatekeeper {
   void answer();
 
   const std::shared_ptr<const Keyring> keyring_;
-  const std::unique_ptr<zmq::socket_t> questions_;  // the thread's, from its start to its end
+  const std::unique_ptr<zmq::socket_t> questions_;  // used by the thread while it runs
   const std::unique_ptr<SocketWake> stop_;
   std::thread thread_;
 };

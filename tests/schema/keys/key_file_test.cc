@@ -1,4 +1,4 @@
-#include "schema/key_file.h"
+#include "schema/keys/key_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -8,7 +8,7 @@
 
 #include <thread>
 
-#include "schema/keyring.h"
+#include "schema/keys/keyring.h"
 
 namespace kiln {
 namespace {

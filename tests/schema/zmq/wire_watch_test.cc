@@ -1,7 +1,7 @@
 // What connections make us keep is bounded, whatever they send. Sizes are far below what an
 // unwatched listener takes (2 GiB and more), so that sanitizers and a loaded machine change
 // nothing.
-#include "schema/wire_watch.h"
+#include "schema/zmq/wire_watch.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,8 +9,7 @@
 #include <cstdio>
 
 #include "schema/codec.h"
-#include "schema/parts.h"
-#include "tests/schema/echo_server.h"
+#include "tests/schema/zmq/echo_server.h"
 #include "tests/support/raw_peer.h"
 
 namespace kiln {
