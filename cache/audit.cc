@@ -57,17 +57,17 @@ class Auditor {
   void add(Finding::Kind kind, const Digest& key, std::string problem) {
     report_.findings.push_back({kind, key, std::move(problem)});
   }
-  // It may have been given up since its page was read.
+  // The entry may have been evicted since its page was read.
   bool still_there(const EntryId& id) { return index_.entry(id).has_value(); }
 
   void check_blob(const Entry& entry) {
-    const std::string name = entry.id.key.hex();
-    const Result<std::string> bytes = read_file(blob_root_ / name.substr(0, 2) / name);
+    const Result<std::string> bytes = read_file(BlobStore::path_of(blob_root_, entry.id.key));
     ++report_.blobs;
     if (bytes) report_.bytes += static_cast<int64_t>(bytes->size());
     if (bytes && Digest::of(*bytes) == entry.id.key) return;
     if (!still_there(entry.id)) return;
-    // Nobody names it: a crash before its kernel, or one that was set aside. It goes in its turn.
+    // No row names it: a crash came before its kernel, or it was quarantined. It is evicted in
+    // turn.
     if (!bytes && bytes.error().code == Code::kNotFound && entry.held == 0) return;
     bad_blobs_.insert(entry.id.key);
     add(Finding::Kind::kBlob, entry.id.key,
@@ -182,7 +182,7 @@ Status repair(const Path& directory, const AuditReport& report) {
     if (finding.kind == Finding::Kind::kBlob) (void)blobs->get(finding.key);  // moves it aside
   TRY_STATUS(index.begin());
   for (const Finding& finding : report.findings) TRY_STATUS(drop(index, finding));
-  TRY_STATUS(index.rebuild_ledger());
+  TRY_STATUS(index.rebuild_entries());
   return index.commit();
 }
 

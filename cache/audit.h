@@ -1,6 +1,7 @@
-// Audit: a store's directory read through from end to end: every blob against its digest, every row
-// against its seal and against the blobs it names, the index page by page. It only reads, so it may
-// run beside the coordinator that serves the directory; what changes under it is looked at twice.
+// Audit: reads a store's directory from end to end: every blob against its digest, every row
+// against its seal and the blobs it names, the index page by page. It only reads, so it may run
+// beside the coordinator that serves the directory; entries that change meanwhile are looked at
+// twice.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,7 @@ namespace kiln {
 struct Finding {
   enum class Kind : uint8_t { kIndex, kBlob, kKernel, kProgram, kRecords };
   Kind kind = Kind::kIndex;
-  Digest key;           // of a blob, kernel or program
+  Digest key;           // a blob's, kernel's or program's
   std::string problem;  // a sentence
   std::vector<int64_t> records = {};
 };
@@ -22,7 +23,7 @@ std::string_view to_string(Finding::Kind kind);  // "index", "blob", ...
 
 struct AuditReport {
   int64_t blobs = 0, kernels = 0, programs = 0, records = 0;  // read
-  int64_t bytes = 0;                                          // of blobs
+  int64_t bytes = 0;                                          // in blobs
   std::vector<Finding> findings;
 };
 
@@ -33,9 +34,10 @@ using AuditProgress = std::function<bool(int64_t done, int64_t total)>;
 // when the index cannot even be opened.
 Result<AuditReport> audit(const Path& directory, const AuditProgress& progress = {});
 
-// Moves bad blobs aside, drops bad rows and those that need a bad blob, and counts anew: what was
-// lost is tuned again when it is asked for. kUnavailable when a coordinator serves the directory;
-// kCorruption when the index itself is damaged (the next coordinator starts with an empty one).
+// Quarantines bad blobs, drops bad rows and rows that need a bad blob, and counts anew. Lost
+// kernels are tuned again when they are asked for. kUnavailable when a coordinator serves the
+// directory; kCorruption when the index itself is damaged (the next coordinator starts with an
+// empty one).
 Status repair(const Path& directory, const AuditReport& report);
 
 }  // namespace kiln

@@ -16,9 +16,9 @@ Result<std::unique_ptr<BlobStore>> BlobStore::open(Path root) {
   return std::unique_ptr<BlobStore>(new BlobStore(std::move(root)));
 }
 
-Path BlobStore::path_of(const Digest& digest) const {
+Path BlobStore::path_of(const Path& root, const Digest& digest) {
   const std::string name = digest.hex();
-  return root_ / name.substr(0, 2) / name;
+  return root / name.substr(0, 2) / name;
 }
 
 Status BlobStore::make_folder(const Digest& digest) {
@@ -29,8 +29,8 @@ Status BlobStore::make_folder(const Digest& digest) {
   return {};
 }
 
-// A file that is there may have been renamed by a put that failed or was killed before its name was
-// durable, or by one of another process that is not that far: the folder is synced for it, too.
+// An existing file may not be durable yet: a put may have failed or been killed after the rename,
+// or one of another process may still be at it. So the folder is synced for existing files too.
 Result<Digest> BlobStore::put(std::string_view bytes) {
   const Digest digest = Digest::of(bytes);
   const Path path = path_of(digest);
@@ -54,8 +54,8 @@ Result<std::string> BlobStore::get(const Digest& digest) {
   return read_or_quarantine(digest);
 }
 
-// The damaged file is kept for whoever wants to know what happened to the disk. Between our
-// caller's read and now, another thread may have moved it away or put it right.
+// The damaged file is kept as evidence of what happened to the disk. Between the caller's read and
+// this one, another thread may have moved it away or replaced it.
 Result<std::string> BlobStore::read_or_quarantine(const Digest& digest) {
   const std::scoped_lock lock(quarantine_mu_);
   const Path path = path_of(digest);
@@ -82,10 +82,10 @@ Status BlobStore::remove(const Digest& digest) {
   return {};
 }
 
-std::vector<BlobStore::File> BlobStore::list(int shelf) const {
+std::vector<BlobStore::File> BlobStore::list(int shard) const {
   std::vector<File> files;
   std::error_code error;
-  std::filesystem::directory_iterator entry(root_ / fmt::format("{:02x}", shelf), error), end;
+  std::filesystem::directory_iterator entry(root_ / fmt::format("{:02x}", shard), error), end;
   for (; !error && entry != end; entry.increment(error)) {
     struct stat facts = {};
     if (::stat(entry->path().c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) continue;
@@ -98,10 +98,10 @@ std::vector<BlobStore::File> BlobStore::list(int shelf) const {
   return files;
 }
 
-void BlobStore::remove_leftovers(int shelf, int64_t before_ms) {
+void BlobStore::remove_leftovers(int shard, int64_t before_ms) {
   const std::string ours = kTemporaryMark + std::to_string(::getpid()) + ".";
   std::error_code error;
-  for (const File& file : list(shelf)) {
+  for (const File& file : list(shard)) {
     const std::string name = file.path.filename().string();
     if (name.find(kTemporaryMark) == std::string::npos) continue;
     if (file.written_ms < before_ms || name.find(ours) == std::string::npos)

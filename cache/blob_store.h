@@ -1,4 +1,4 @@
-// BlobStore: files named by the digest of what is in them: <root>/<first 2 hex>/<64 hex>. Published
+// BlobStore: files named by the digest of their contents: <root>/<first 2 hex>/<64 hex>. Published
 // with base/file's publish_file; read back with the digest checked. A bad blob is moved to
 // <root>/quarantine and answers kCorruption once, then kNotFound. Thread-safe; several processes
 // may share one root (names are contents, so they cannot disagree).
@@ -22,41 +22,42 @@ class BlobStore {
  public:
   static Result<std::unique_ptr<BlobStore>> open(Path root);
 
-  // Stores `bytes` unless they are there (a damaged copy is quarantined and replaced). Durable when
-  // it answers, whoever wrote the file. kUnavailable on a full disk.
+  static Path path_of(const Path& root, const Digest& digest);
+
+  // Stores `bytes` unless they are there (a damaged copy is quarantined and replaced). Durable on
+  // return, also when another process wrote the file. kUnavailable on a full disk.
   Result<Digest> put(std::string_view bytes);
   Result<std::string> get(const Digest& digest);
   bool contains(const Digest& digest) const;
   Status remove(const Digest& digest);  // removing what is not there is fine
 
-  // What lies on one of the shelves, as far as it can be read: for whoever sweeps, audits or makes
-  // room, a step at a time.
-  static constexpr int kShelves = 256;  // by the first byte of the digest
+  // The files of one shard, as far as it can be read: for sweeping in small steps.
+  static constexpr int kShards = 256;  // by the first byte of the digest
   struct File {
     Path path;
-    std::optional<Digest> digest;  // none: half-written, or not ours
+    std::optional<Digest> digest;  // none: half-written, or foreign
     int64_t bytes = 0;
     int64_t written_ms = 0;  // wall clock
   };
-  std::vector<File> list(int shelf) const;
-  // Removes from a shelf what a killed process left half-written: temporary files of another
-  // process, or from before `before_ms`. REQUIRES: no other process writes under this root.
-  void remove_leftovers(int shelf, int64_t before_ms);
+  std::vector<File> list(int shard) const;
+  // Removes half-written files from a shard: temporary files of another process, or from before
+  // `before_ms`. REQUIRES: no other process writes under this root.
+  void remove_leftovers(int shard, int64_t before_ms);
 
   int64_t corrupt_count() const { return corrupt_; }
 
  private:
   explicit BlobStore(Path root) : root_(std::move(root)) {}
-  Path path_of(const Digest& digest) const;
-  // So that it survives power loss; of each once, since what is durable stays so.
+  Path path_of(const Digest& digest) const { return path_of(root_, digest); }
+  // Makes a shard's folder survive power loss; only once, since it then stays durable.
   Status make_folder(const Digest& digest);
-  // Looks again and, if the blob is damaged still, moves it away and answers kCorruption.
+  // Reads again and, if the blob is still damaged, moves it away and answers kCorruption.
   Result<std::string> read_or_quarantine(const Digest& digest);
 
   const Path root_;
   std::atomic<int64_t> corrupt_{0};
-  std::array<std::atomic<bool>, kShelves> durable_folders_{};
-  std::mutex quarantine_mu_;  // held to look again and move: a repaired blob must not be moved
+  std::array<std::atomic<bool>, kShards> durable_folders_{};
+  std::mutex quarantine_mu_;  // held from the second read to the move: a repaired blob stays
 };
 
 }  // namespace kiln

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "cache/damaged.h"
 #include "cache/index_schema.h"
-#include "cache/soundness.h"
 
 namespace kiln {
 namespace {
@@ -96,8 +96,8 @@ tl::unexpected<Error> damaged(std::string_view what, const Digest& key) {
   return fail(Code::kCorruption, fmt::format("the row of {} {} is damaged", what, key.short_hex()));
 }
 
-// Of the columns workload .. sentinel_us, then the seal, in the order of the table. The seal
-// decides about the rest.
+// Reads the columns workload .. sentinel_us and the seal, in the order of the table. Columns that
+// do not match the seal are damaged.
 Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
   TuningRecord record;
   record.kernel_key = kernel_key;
@@ -140,7 +140,7 @@ Result<CacheIndex> CacheIndex::open_for_writing(const Path& file, Clock clock,
   const auto size = static_cast<int64_t>(std::filesystem::file_size(file, unknown));
   if (unknown || size <= kCheckedAtOnceBytes) TRY_STATUS(index.check());
   TRY_STATUS(prepare_schema(index.db_, index.clock_()));
-  TRY_STATUS(index.ledger_.load(index.db_));
+  TRY_STATUS(index.eviction_.load(index.db_));
   return index;
 }
 
@@ -158,11 +158,11 @@ Status CacheIndex::check() {
 Status CacheIndex::begin() {
   TRY_STATUS(Query(db_, "BEGIN IMMEDIATE").run());
   in_transaction_ = true;
-  return ledger_.load(db_);
+  return eviction_.load(db_);
 }
 
 Status CacheIndex::commit() {
-  TRY_STATUS(ledger_.save(db_));
+  TRY_STATUS(eviction_.save(db_));
   TRY_STATUS(Query(db_, "COMMIT").run());
   in_transaction_ = false;
   return {};
@@ -174,12 +174,12 @@ void CacheIndex::roll_back() {
 }
 
 Status CacheIndex::begin_part() {
-  ledger_.begin_part();
+  eviction_.begin_part();
   return Query(db_, "SAVEPOINT part").run();
 }
 
 Status CacheIndex::undo_part() {
-  ledger_.undo_part();
+  eviction_.undo_part();
   return db_.run("ROLLBACK TO part; RELEASE part;");
 }
 
@@ -240,7 +240,7 @@ Result<CacheIndex::RecordPage> CacheIndex::check_records(int64_t after_id, int l
 
 Status CacheIndex::remove_record(int64_t id) {
   TRY_STATUS(Query(db_, "DELETE FROM records WHERE id = ?").bind(id).run());
-  ledger_.add_records(-db_.changes());
+  eviction_.add_records(-db_.changes());
   return {};
 }
 
@@ -283,13 +283,13 @@ Result<std::vector<Schedule>> CacheIndex::nearest_winners(const ShapeGenericKey&
 }
 
 Result<IndexTotals> CacheIndex::totals() {
-  if (in_transaction_) return ledger_.totals();
-  TRY_STATUS(ledger_.load(db_));
-  return ledger_.totals();
+  if (in_transaction_) return eviction_.totals();
+  TRY_STATUS(eviction_.load(db_));
+  return eviction_.totals();
 }
 
 Status CacheIndex::put_blob(const Digest& digest, int64_t bytes) {
-  return ledger_.put_blob(db_, digest, bytes, clock_());
+  return eviction_.put_blob(db_, digest, bytes, clock_());
 }
 
 Result<std::vector<Digest>> CacheIndex::blobs_of(const Digest& program) {
@@ -307,7 +307,7 @@ Status CacheIndex::put_program(const Digest& key, const ProgramRow& row) {
                  .bind_blob(blobs)
                  .bind(seal_program(key, row.manifest, blobs))
                  .run());
-  return ledger_.put_program(db_, key, bytes_on_disk(row), old_blobs, row.blobs, clock_());
+  return eviction_.put_program(db_, key, bytes_on_disk(row), old_blobs, row.blobs, clock_());
 }
 
 Status CacheIndex::put_kernel(const KernelRow& row) {
@@ -318,9 +318,9 @@ Status CacheIndex::put_kernel(const KernelRow& row) {
                  .bind_text(target)
                  .bind(seal_kernel(row.kernel.key, kernel, target))
                  .run());
-  TRY_STATUS(ledger_.put_kernel(db_, row.kernel.key,
-                                static_cast<int64_t>(kernel.size() + target.size()),
-                                row.kernel.blob, clock_()));
+  TRY_STATUS(eviction_.put_kernel(db_, row.kernel.key,
+                                  static_cast<int64_t>(kernel.size() + target.size()),
+                                  row.kernel.blob, clock_()));
   if (row.kernel.report.best_us <= 0) return {};  // a guess that was never timed has won nothing
   return Query(db_, "INSERT INTO winners (workload, schedule) VALUES (?, ?)")
       .bind(row.kernel.workload)
@@ -356,19 +356,19 @@ Status CacheIndex::put_record(const TuningRecord& record) {
           .bind_real(record.sentinel_us)
           .bind(seal_record(record))
           .run());
-  ledger_.add_records(db_.changes());  // none when it is there already
+  eviction_.add_records(db_.changes());  // none when it is there already
   return {};
 }
 
 Status CacheIndex::remove_program(const Digest& key) {
   TRY(const std::vector<Digest> blobs, blobs_of(key));
   TRY_STATUS(Query(db_, "DELETE FROM programs WHERE key = ?").bind(key).run());
-  return ledger_.remove_program(db_, key, blobs);
+  return eviction_.remove_program(db_, key, blobs);
 }
 
 Status CacheIndex::remove_kernel(const Digest& key) {
   TRY_STATUS(Query(db_, "DELETE FROM kernels WHERE key = ?").bind(key).run());
-  return ledger_.remove_kernel(db_, key);
+  return eviction_.remove_kernel(db_, key);
 }
 
 Status CacheIndex::remove(const Digest& key) {
@@ -395,7 +395,7 @@ Status CacheIndex::evict(const Entry& entry, Evicted& evicted) {
       TRY_STATUS(remove_kernel(entry.id.key));
       break;
     case EntryKind::kBlob:
-      TRY_STATUS(ledger_.remove_blob(db_, entry.id.key));
+      TRY_STATUS(eviction_.remove_blob(db_, entry.id.key));
       evicted.blobs.push_back(entry.id.key);
       break;
   }
@@ -409,7 +409,7 @@ Status CacheIndex::evict(const Entry& entry, Evicted& evicted) {
 Result<CacheIndex::Evicted> CacheIndex::evict(int64_t bytes, int64_t before_ms, int limit) {
   Evicted evicted;
   while (evicted.bytes < bytes && evicted.entries < limit) {
-    TRY(const auto oldest, Ledger::oldest(db_, before_ms));
+    TRY(const auto oldest, EvictionIndex::oldest(db_, before_ms));
     if (!oldest) break;
     TRY_STATUS(evict(*oldest, evicted));
   }

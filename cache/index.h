@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/ledger.h"
+#include "cache/eviction_index.h"
 #include "cache/sqlite.h"
 #include "compiler_core/plan/shape_generic_key.h"
 #include "compiler_core/program/program.h"
@@ -61,8 +61,7 @@ class CacheIndex {
   Result<std::vector<TuningRecord>> records(const Digest& kernel_key);
   // Newest first, each once.
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
-  // Of winners of workloads that differ from this in sizes only, the nearest sizes first, each
-  // once.
+  // Winners of workloads that differ from this in sizes only, nearest sizes first, each once.
   Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key);
   // Within a transaction of the writer: with what it did so far. Else: as committed.
   Result<IndexTotals> totals();
@@ -86,12 +85,12 @@ class CacheIndex {
   };
   Result<Evicted> evict(int64_t bytes, int64_t before_ms, int limit);
 
-  Status touch(const EntryId& id, int64_t used_ms) { return ledger_.touch(db_, id, used_ms); }
-  Status pin(const Digest& program) { return ledger_.pin(db_, program, clock_()); }
-  Status unpin(const Digest& program) { return ledger_.unpin(db_, program); }
+  Status touch(const EntryId& id, int64_t used_ms) { return eviction_.touch(db_, id, used_ms); }
+  Status pin(const Digest& program) { return eviction_.pin(db_, program, clock_()); }
+  Status unpin(const Digest& program) { return eviction_.unpin(db_, program); }
   // For who goes through everything, a page at a time: entries of a kind by key, after that key.
   Result<std::vector<Entry>> entries(EntryKind kind, const Digest& after, int limit) {
-    return Ledger::page(db_, kind, after, limit);
+    return EvictionIndex::page(db_, kind, after, limit);
   }
   struct RecordPage {
     int64_t last_id = 0;  // 0: there are no more
@@ -101,9 +100,9 @@ class CacheIndex {
   Result<RecordPage> check_records(int64_t after_id, int limit);
   Status remove_record(int64_t id);
   // Entries and totals made anew from the rows, for repair. Within a transaction.
-  Status rebuild_ledger() { return ledger_.rebuild(db_, clock_()); }
+  Status rebuild_entries() { return eviction_.rebuild(db_, clock_()); }
   // kNotFound when there is none.
-  Result<Entry> entry(const EntryId& id) { return Ledger::find(db_, id); }
+  Result<Entry> entry(const EntryId& id) { return EvictionIndex::find(db_, id); }
 
  private:
   CacheIndex(Database db, Clock clock) : db_(std::move(db)), clock_(std::move(clock)) {}
@@ -114,7 +113,7 @@ class CacheIndex {
 
   Database db_;
   Clock clock_;
-  Ledger ledger_;  // of the transaction
+  EvictionIndex eviction_;  // of the transaction
   bool in_transaction_ = false;
 };
 

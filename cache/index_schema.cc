@@ -8,7 +8,7 @@
 //   entries   kind, key, bytes, used_ms,       (since 3) one row a program (1), kernel (2) and
 //             held, blob                       published file (3; before: table blobs): what it
 //                                              weighs on disk, its last use, by how many it is held
-//                                              (ledger.h); blob: a kernel's
+//                                              (eviction_index.h); blob: a kernel's
 //   pins      key, since_ms                    (since 3) programs that are never given up
 //   totals    programs, kernels, blobs,        (since 3) one row: the sums over entries, and the
 //             records, blob_bytes, bytes       count of records
@@ -28,13 +28,13 @@
 
 #include <array>
 
-#include "cache/ledger.h"
+#include "cache/eviction_index.h"
 
 namespace kiln {
 namespace {
 
 constexpr int64_t kSchemaVersion = 4;
-constexpr int64_t kLedgerSince = 3;
+constexpr int64_t kEntriesSince = 3;
 
 // kMigrations[v] makes version v + 1 of version v; 0 is an empty file. Never changed once released.
 constexpr std::array<const char*, kSchemaVersion> kMigrations = {R"sql(
@@ -93,10 +93,10 @@ Result<int64_t> version_of(Database& db) {
 }
 
 Status migrate(Database& db, int64_t version, int64_t now_ms) {
-  const bool without_ledger = version < kLedgerSince;
+  const bool without_entries = version < kEntriesSince;
   for (; version < kSchemaVersion; ++version)
     TRY_STATUS(db.run(kMigrations[static_cast<size_t>(version)]));
-  if (without_ledger) TRY_STATUS(Ledger().rebuild(db, now_ms));
+  if (without_entries) TRY_STATUS(EvictionIndex().rebuild(db, now_ms));
   return {};
 }
 

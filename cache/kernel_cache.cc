@@ -12,11 +12,11 @@
 #include <set>
 #include <utility>
 
+#include "cache/access_times.h"
+#include "cache/background_maintenance.h"
 #include "cache/damaged.h"
-#include "cache/housekeeper.h"
 #include "cache/index.h"
 #include "cache/readers.h"
-#include "cache/touches.h"
 #include "cache/writer.h"
 
 namespace kiln {
@@ -38,12 +38,12 @@ std::string what_stays(int64_t keep_used_ms) {
 struct KernelCache::Impl {
   Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, CacheIndex index, const Path& file,
        std::string note, CacheOptions given);
-  // What is queued may still read. Then the writer's connection closes last: only it can fold the
-  // write-ahead log into the database.
+  // Queued jobs may still read, so the readers outlive them. The writer's connection closes last:
+  // only it can fold the write-ahead log into the database.
   ~Impl() {
     closing = true;
-    housekeeper->write_touches();
-    housekeeper.reset();
+    maintenance->write_access_times();
+    maintenance.reset();
     writer.stop();
   }
 
@@ -52,7 +52,7 @@ struct KernelCache::Impl {
                        [this](const Digest& digest) { return blobs->contains(digest); });
   }
 
-  // A row that turned out damaged goes, so that the next put starts clean.
+  // Removes a row that turned out damaged, so that the next put starts clean.
   template <class T>
   Result<T> dropping_damage(const Digest& key, Result<T> row) {
     if (!row && row.error().code == Code::kCorruption)
@@ -61,12 +61,12 @@ struct KernelCache::Impl {
     return row;
   }
 
-  // A job that will store `disk_bytes`: room for them is made first.
+  // Submits a job that will store `disk_bytes`; room for them is made first.
   void write(size_t queued_bytes, int64_t disk_bytes, Writer::Job job, Done done);
   Status make_room(CacheIndex& index, int64_t bytes, CacheIndex::Evicted& evicted);
-  // The rows are durably gone: now the files go, and memory hears of it.
+  // Called when the rows are durably gone: removes the files and tells memory.
   void after(const CacheIndex::Evicted& evicted);
-  // Begins to give up the oldest, when there is too much and nobody does so already.
+  // Begins to evict when there is too much, unless that is under way.
   void trim_soon(CacheIndex& index);
   using CollectDone = std::function<void(Collected, Status)>;
   void collect_step(int64_t max_bytes, Collected so_far, CollectDone done);
@@ -79,10 +79,10 @@ struct KernelCache::Impl {
   const std::string warning;
   std::atomic<bool> closing{false}, trimming{false};
   std::atomic<int64_t> evicted_programs{0};
-  Touches touches;
+  AccessTimes access_times;
   Writer writer;
   Readers readers;
-  std::unique_ptr<Housekeeper> housekeeper;
+  std::unique_ptr<BackgroundMaintenance> maintenance;
 };
 
 KernelCache::Impl::Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, CacheIndex index,
@@ -94,7 +94,7 @@ KernelCache::Impl::Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, Ca
       warning(std::move(note)),
       writer(std::move(index)),
       readers(file) {
-  Housekeeper::Plan plan;
+  BackgroundMaintenance::Plan plan;
   plan.index_file = file;
   std::error_code unknown;
   plan.check_index = static_cast<int64_t>(std::filesystem::file_size(file, unknown)) >
@@ -104,8 +104,9 @@ KernelCache::Impl::Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, Ca
   plan.sweeps = options.sweeps;
   plan.now_ms = options.now_ms;
   plan.log = options.log;
-  housekeeper = std::make_unique<Housekeeper>(std::move(plan), *blobs, writer, touches);
-  // The bound may have been lowered since.
+  maintenance =
+      std::make_unique<BackgroundMaintenance>(std::move(plan), *blobs, writer, access_times);
+  // The bound may be lower than at the last start.
   writer.submit(
       0,
       [this](CacheIndex& rows) -> Status {
@@ -196,7 +197,7 @@ KernelCache::~KernelCache() = default;
 
 namespace {
 
-// As the housekeeper of an earlier life found it, or as it is found now.
+// kCorruption also when the maintenance of an earlier process left a note that it is damaged.
 Result<CacheIndex> open_index(const Path& file, const CacheOptions& options) {
   if (const auto note = read_file(Path(file) += kDamageNote)) return fail(Code::kCorruption, *note);
   return CacheIndex::open_for_writing(file, options.now_ms, options.index_memory_bytes);
@@ -265,11 +266,11 @@ Result<std::string> KernelCache::blob(const Digest& digest) {
 }
 
 void KernelCache::touch(const Digest& program_key) {
-  impl_->touches.add({EntryKind::kProgram, program_key}, impl_->options.now_ms());
+  impl_->access_times.add({EntryKind::kProgram, program_key}, impl_->options.now_ms());
 }
 
 void KernelCache::touch_kernel(const Digest& kernel_key) {
-  impl_->touches.add({EntryKind::kKernel, kernel_key}, impl_->options.now_ms());
+  impl_->access_times.add({EntryKind::kKernel, kernel_key}, impl_->options.now_ms());
 }
 
 void KernelCache::put_blob(std::string bytes, Done done) {
@@ -283,8 +284,8 @@ void KernelCache::put_blob(std::string bytes, Done done) {
       std::move(done));
 }
 
-// Invariant 1 is kept here too, and not only by the caller's order: the blob's own put may have
-// failed meanwhile, also with its file under its name, where the disk did not make that durable.
+// Invariant 1 does not rest on the caller's order alone: the blob's own put may have failed, even
+// with its file under its name when the disk did not make that durable.
 void KernelCache::put_kernel(StoredKernel kernel, Done done) {
   KernelRow row{std::move(kernel.kernel), std::move(kernel.tuned_on)};
   const auto size = static_cast<int64_t>(kernel_to_json(row.kernel).size());
@@ -348,7 +349,7 @@ void KernelCache::unpin(const Digest& program_key, Done done) {
 }
 
 void KernelCache::collect(int64_t max_bytes, std::function<void(Collected, Status)> done) {
-  impl_->housekeeper->write_touches();  // the order should be today's
+  impl_->maintenance->write_access_times();  // the order should be today's
   const auto so_far = std::make_shared<Collected>();
   impl_->writer.submit(
       0,
@@ -365,12 +366,12 @@ void KernelCache::collect(int64_t max_bytes, std::function<void(Collected, Statu
 }
 
 void KernelCache::flush() {
-  impl_->housekeeper->write_touches();
+  impl_->maintenance->write_access_times();
   impl_->writer.flush();
 }
 
 void KernelCache::wait_for_first_round() {
-  impl_->housekeeper->wait_for_first_round();
+  impl_->maintenance->wait_for_first_round();
 }
 
 Result<std::vector<TuningRecord>> KernelCache::records(const Digest& kernel_key) {

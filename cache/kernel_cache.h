@@ -2,17 +2,17 @@
 // blobs beside it) and tuning records. One writer thread with group commit; reads are answered on
 // the caller's thread. Thread-safe. Layout of `directory`: index.sqlite, blobs/, lock.
 //
-// Bounded in size when it is told to be: when there is too much, programs go by their last use, and
-// with each the kernels and blobs that no other program needs. Tuning records stay. What a stored
-// program names is never given up before the program, a pinned program never.
+// Its size has an optional bound. Above it, the least recently used programs are evicted, each with
+// the kernels and blobs that no other program needs. Tuning records stay. Kernels and blobs of a
+// stored program are never evicted before it, and a pinned program never is.
 //
 // Invariants:
 //  1. a row that names a blob is written only after the blob is durable;
 //  2. what a put's completion reported as stored survives kill -9;
 //  3. one process at a time: open() answers kUnavailable while another holds the directory;
 //  4. a blob's file is removed only after its row is durably gone;
-//  5. what is stored stays within the bound: room is made before something is written, and what has
-//     no room is refused.
+//  5. the size stays within the bound: room is made before a write, and a write that finds none is
+//     refused.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@
 
 namespace kiln {
 
-// The stored winner of a kernel: everything but the bytes of the binary.
+// The stored winner of a kernel, without the bytes of the binary.
 struct StoredKernel {
   ProgramKernel kernel;
   Target tuned_on;
@@ -36,20 +36,20 @@ struct StoredKernel {
 
 struct CacheOptions {
   int64_t max_bytes = 0;  // of programs, kernels and blobs; 0: unbounded
-  // What was used since is not given up: somebody may be about to need it.
+  // Entries used within this time are not evicted: a client may be about to need them.
   int64_t keep_used_ms = 10 * 60'000;
-  int64_t index_memory_bytes = int64_t{64} << 20;  // pages of the index that the writer keeps
-  int64_t touch_every_ms = 60'000;                 // how often uses are written down
-  int64_t orphans_after_ms = 3'600'000;  // files that no row knows go when they are this old
-  bool sweeps = true;                    // for such files
+  int64_t index_memory_bytes = int64_t{64} << 20;  // index pages in the writer's memory
+  int64_t touch_every_ms = 60'000;                 // how often access times are written
+  int64_t orphans_after_ms = 3'600'000;            // age at which files without a row are removed
+  bool sweeps = true;                              // look for such files
   // open() sets a damaged index aside and starts empty; else it answers kCorruption and touches
   // nothing.
   bool refuse_damaged = false;
-  // What was set aside (see damaged.h) is removed by collect() when it is this old.
+  // collect() removes files that were set aside (damaged.h) at this age.
   int64_t keep_damaged_ms = int64_t{7} * 24 * 3'600'000;
   std::function<int64_t()> now_ms;       // wall clock; empty: the system's
-  std::function<void(std::string)> log;  // what an operator should know; from any thread
-  // Programs that were given up, from the writer's thread: memory must not serve them any more.
+  std::function<void(std::string)> log;  // lines for the operator; from any thread
+  // Called with the programs evicted, on the writer's thread: memory must not serve them any more.
   std::function<void(std::vector<Digest>)> evicted;
 };
 
@@ -58,8 +58,8 @@ class KernelCache {
   static Result<std::unique_ptr<KernelCache>> open(const Path& directory,
                                                    CacheOptions options = {});
   ~KernelCache();
-  // What open() had to set aside (a damaged index; the cache then starts empty); usually empty. For
-  // the log.
+  // For the log: the damaged index that open() set aside (the cache then starts empty). Usually
+  // empty.
   const std::string& warning() const;
 
   // Look-ups. kNotFound, also when a blob that the row needs is gone; kCorruption when a row does
@@ -68,60 +68,58 @@ class KernelCache {
   Result<std::string> program(const Digest& program_key);  // the manifest
   Result<StoredKernel> kernel(const Digest& kernel_key);
   Result<std::string> blob(const Digest& digest);
-  // A program was used without being looked up here. Look-ups count by themselves.
+  // Counts a use of a program that was not looked up here; look-ups count by themselves.
   void touch(const Digest& program_key);
-  // A kernel is needed by a program that is not stored yet.
+  // Counts a use of a kernel by a program that is not stored yet.
   void touch_kernel(const Digest& kernel_key);
 
-  // Writes. `done` runs on the writer thread once the write is durable, or with the error (a full
-  // disk is kUnavailable, and so is a full cache of which nothing can go; a full queue
-  // kOverloaded). Order of calls is kept. `done` may call put_* but not flush.
+  // Writes, done in the order of the calls. `done` runs on the writer thread once the write is
+  // durable, or with the error: kUnavailable for a full disk and for a full cache that can evict
+  // nothing, kOverloaded for a full queue. `done` may call put_* but not flush.
   using Done = std::function<void(Status)>;
   void put_blob(std::string bytes, Done done);
   void put_kernel(StoredKernel kernel, Done done);      // REQUIRES: its blob was put
   void put_program(const Program& program, Done done);  // REQUIRES: its blobs were put
-  void put_record(TuningRecord record, Done done);      // the same one again is kept once
+  void put_record(TuningRecord record, Done done);      // an equal one is kept once
   // Records the key, so that the workload's winners are found for others of the same digest.
   void put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done);
   // Drops a program or kernel row whose blob turned out bad, so that it is tuned again.
   void forget(const Digest& key, Done done);
-  // A pinned program is never given up, nor is what it needs. pin: kNotFound unless it is stored;
-  // unpin: kNotFound unless it is pinned.
+  // A pinned program is never evicted, nor are its kernels. pin: kNotFound unless the program is
+  // stored; unpin: kNotFound unless it is pinned.
   void pin(const Digest& program_key, Done done);
   void unpin(const Digest& program_key, Done done);
-  // Gives up what was least recently used until no more than `max_bytes` are stored, in small steps
-  // between other writes; INT64_MAX: nothing that is sound. `done` hears how much went;
-  // kUnavailable, with a sentence, when the rest is pinned or in use.
+  // Evicts the least recently used entries until no more than `max_bytes` are stored, in small
+  // steps between other writes; INT64_MAX evicts nothing. Files set aside long ago go too. `done`
+  // hears how much went; kUnavailable, with a sentence, when the rest is pinned or in use.
   struct Collected {
     int64_t bytes = 0, programs = 0, entries = 0;
     int64_t left_bytes = 0;                        // stored now
-    int64_t damaged_files = 0, damaged_bytes = 0;  // set aside long ago, and removed; not in bytes
+    int64_t damaged_files = 0, damaged_bytes = 0;  // set aside long ago; not in `bytes`
   };
   void collect(int64_t max_bytes, std::function<void(Collected, Status)> done);
-  // Waits until everything put or used so far is durable.
+  // Waits until every write and use so far is durable.
   void flush();
-  // Waits until the first sweep, and the reading of a large index, are over. For tests.
+  // Waits until the first sweep and the check of a large index are over. For tests.
   void wait_for_first_round();
 
-  // Every record of a kernel key, oldest first. For resuming a flight after a restart, and for
-  // tests.
+  // The records of a kernel key, oldest first, for resuming a tuning after a restart.
   Result<std::vector<TuningRecord>> records(const Digest& kernel_key);
   // Schedules of earlier winners of this workload on any target or generator, newest first.
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
 
-  // Of winners of workloads that differ from this in sizes only, the nearest sizes first.
+  // Winners of workloads that differ from this in sizes only, the nearest sizes first.
   Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key);
 
   struct Totals {
     int64_t programs = 0, kernels = 0, records = 0, corrupt_blobs = 0;
-    int64_t bytes = 0;         // of blobs
-    int64_t stored_bytes = 0;  // with the rows that name them: what the bound is about
+    int64_t bytes = 0;         // in blobs
+    int64_t stored_bytes = 0;  // in blobs and the rows that name them, as the bound counts
     int64_t max_bytes = 0;     // the bound; 0: none
-    int64_t evicted = 0;       // programs given up since open()
+    int64_t evicted = 0;       // programs since open()
   };
-  static int64_t index_memory_bytes();  // that the indexes of this process take
-  // One look-up, whatever there is.
-  Totals totals() const;
+  static int64_t index_memory_bytes();  // memory of all indexes in this process
+  Totals totals() const;                // costs one look-up at any size
 
  private:
   struct Impl;

@@ -1,5 +1,5 @@
-// Database, Query: the thinnest layer over SQLite that cannot leak or leave a statement running.
-// The only place that knows sqlite3.h. A Database and its Queries belong to one thread at a time.
+// Database, Query: a thin layer over SQLite that cannot leak a statement or leave one running. The
+// only place that includes sqlite3.h. A Database and its Queries belong to one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ class Database {
   enum class Access { kReadWrite, kReadOnly };  // kReadWrite creates the file
 
   static Result<Database> open(const Path& path, Access access);
-  // Runs statements that have no parameters and whose rows nobody wants.
+  // Runs statements without parameters; rows are ignored.
   Status run(const char* sql);
-  // How much of the file stays in memory, at most.
+  // Bounds how much of the file stays in memory.
   Status keep_pages(int64_t bytes);
   int64_t changes() const;  // rows that the last INSERT, UPDATE or DELETE touched
-  // From any thread: the statement that runs now ends soon, with an error that is no kCorruption.
-  // Says nothing to one that has not begun.
+  // From any thread: the statement that runs now ends soon, with an error other than kCorruption.
+  // A statement that has not begun is not affected.
   void interrupt();
-  static int64_t memory_bytes();  // that all databases of this process have, pages and all
+  static int64_t memory_bytes();  // of all databases of this process, pages included
 
  private:
   friend class Query;
@@ -48,8 +48,8 @@ class Database {
   std::unordered_map<std::string_view, std::unique_ptr<sqlite3_stmt, Finalize>> statements_;
 };
 
-// One run of a statement: bind the parameters in order, then next() until it answers false. Going
-// out of scope ends it, and with it the read transaction. Errors of bind come out of next().
+// One run of a statement: bind the parameters in order, then call next() until it answers false.
+// The destructor ends it, and with it the read transaction. next() reports errors of bind.
 class Query {
  public:
   // REQUIRES: `sql` is a literal (its compiled form is kept under its text).

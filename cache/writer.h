@@ -1,5 +1,5 @@
-// Writer: the one thread that changes an CacheIndex. Jobs run in the order they were submitted,
-// many to a transaction (group commit), so that a burst pays for one sync of the disk. Thread-safe.
+// Writer: the one thread that changes a CacheIndex. Jobs run in the order they were submitted, many
+// to a transaction (group commit), so that a burst pays for one sync of the disk. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -15,19 +15,19 @@ namespace kiln {
 
 class Writer {
  public:
-  // Runs inside a transaction, on the writer's thread. May run twice, when the transaction that
-  // held it had to be undone, so it must be idempotent.
+  // Runs inside a transaction, on the writer's thread. It runs twice when its transaction had to be
+  // undone, so it must be idempotent.
   using Job = std::function<Status(CacheIndex&)>;
   // Runs on the writer's thread once the job is durable, or has failed. May submit; must not flush.
   using Done = std::function<void(Status)>;
 
   explicit Writer(CacheIndex index);
   ~Writer();  // stops
-  // Waits until everything submitted is answered, and ends the thread. Nobody submits any more.
+  // Waits until every job is answered, and ends the thread. REQUIRES: nobody submits any more.
   void stop();
 
-  // `bytes`: what the job holds in memory. Beyond the queue's bound the job is dropped at once and
-  // `done`, in its turn, hears kOverloaded.
+  // `bytes`: the job's size in memory. Beyond the queue's bound the job is dropped at once and
+  // `done` hears kOverloaded, in its turn.
   void submit(size_t bytes, Job job, Done done);
   // Waits until every job submitted so far has been answered.
   void flush();
@@ -44,7 +44,7 @@ class Writer {
   bool apply_part(const Entry& entry, Status& result);
   Status apply_alone(const Entry& entry);
 
-  CacheIndex index_;  // the thread's own
+  CacheIndex index_;  // used by the thread only
 
   std::mutex mu_;
   std::condition_variable work_, idle_;

@@ -24,10 +24,8 @@ Result<std::unique_ptr<LocalTier>> LocalTier::open(const Path& root, int64_t max
 
 std::vector<Path> LocalTier::files_of(const Digest& key, const Program& program) const {
   std::vector<Path> files = {file(key, ".json"), file(key, ".sig")};
-  for (const ProgramKernel& kernel : program.kernels) {
-    const std::string name = kernel.blob.hex();
-    files.push_back(shelves_ / name.substr(0, 2) / name);
-  }
+  for (const ProgramKernel& kernel : program.kernels)
+    files.push_back(BlobStore::path_of(shards_, kernel.blob));
   return files;
 }
 
@@ -81,9 +79,9 @@ Result<ProgramFiles> LocalTier::get(const Digest& key, std::string_view signer) 
 void LocalTier::sweep() const {
   remove_unpublished(programs_);
   std::error_code error;
-  for (std::filesystem::directory_iterator shelf(shelves_, error), end; !error && shelf != end;
-       shelf.increment(error))
-    remove_unpublished(shelf->path());
+  for (std::filesystem::directory_iterator shard(shards_, error), end; !error && shard != end;
+       shard.increment(error))
+    remove_unpublished(shard->path());
 }
 
 Status LocalTier::put(const Digest& key, const ProgramFiles& files) {

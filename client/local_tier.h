@@ -50,10 +50,10 @@ class LocalTier {
  private:
   LocalTier(const Path& root, std::unique_ptr<BlobStore> blobs, int64_t max_bytes)
       : programs_(root / "programs"),
-        shelves_(root / "blobs"),
+        shards_(root / "blobs"),
         signing_(root / kSigningFolder),
         blobs_(std::move(blobs)),
-        bound_({programs_, shelves_}, max_bytes) {}
+        bound_({programs_, shards_}, max_bytes) {}
   void sweep() const;
   // What a program is made of, in the order in which it may go: the manifest before what it needs.
   std::vector<Path> files_of(const Digest& key, const Program& program) const;
@@ -61,7 +61,7 @@ class LocalTier {
     return programs_ / (key.hex() + ending);
   }
 
-  const Path programs_, shelves_, signing_;
+  const Path programs_, shards_, signing_;
   const std::unique_ptr<BlobStore> blobs_;
   DiskBound bound_;
   std::once_flag swept_;  // with the first put

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cache/flight_store.h"
+#include "cache/pending_task_store.h"
 #include "compiler_core/codegen/lower.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"

@@ -15,13 +15,13 @@
 
 namespace kiln {
 
-class FlightStore;
+class PendingTaskStore;
 
 struct PlanContext {
   Digest codegen;
   MeasurementPolicy policy;
   KernelCache* cache = nullptr;
-  FlightStore* flights = nullptr;  // has the graph of a request without one
+  PendingTaskStore* flights = nullptr;  // has the graph of a request without one
 };
 
 // The whole work on one graph, on the caller's thread. kInvalidArgument when the text is not the

@@ -31,7 +31,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
       loop->inbox.post([loop, programs = std::move(programs)] { loop->store.evicted(programs); });
   };
   TRY(auto cache, KernelCache::open(options.data_dir, std::move(stored)));
-  TRY(auto detached, FlightStore::open(options.data_dir / "flights.sqlite"));
+  TRY(auto detached, PendingTaskStore::open(options.data_dir / "flights.sqlite"));
   TRY(auto signing_key, SigningKey::load_or_create(options.data_dir / kSigningFolder));
   TRY(auto keyring, open_keyring(options.endpoint, options.keys, options.data_dir));
   TRY(auto listener, Listener::bind(options.endpoint, std::move(keyring)));

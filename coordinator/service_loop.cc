@@ -23,7 +23,7 @@ double seconds_since(Clock::time_point start) {
 }  // namespace
 
 ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> opened,
-                         std::unique_ptr<FlightStore> detached_flights, SigningKey signing_key,
+                         std::unique_ptr<PendingTaskStore> detached_flights, SigningKey signing_key,
                          std::unique_ptr<Listener> bound)
     : options(std::move(given)),
       listener(std::move(bound)),

@@ -38,7 +38,7 @@ inline constexpr size_t kMaxSessions = Listener::kMaxConnections;
 
 struct ServiceLoop {
   ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> opened,
-              std::unique_ptr<FlightStore> detached_flights, SigningKey signing_key,
+              std::unique_ptr<PendingTaskStore> detached_flights, SigningKey signing_key,
               std::unique_ptr<Listener> bound);
 
   // ---- The loop ----
@@ -121,7 +121,7 @@ struct ServiceLoop {
   Inbox inbox{[this] { listener->wake(); }};
   std::atomic<bool> stopping{false};
   std::unique_ptr<KernelCache> cache;
-  std::unique_ptr<FlightStore> detached;
+  std::unique_ptr<PendingTaskStore> detached;
   Signer signer;
   BlobDesk blobs{*cache, shelf};
   StoreDesk store;

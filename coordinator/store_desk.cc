@@ -46,7 +46,7 @@ void StoreDesk::look_up(const Digest& program_key) {
 }
 
 // From any thread.
-FlightStore::Done StoreDesk::counting_failures() {
+PendingTaskStore::Done StoreDesk::counting_failures() {
   return [this](const Status& status) {
     if (!status) loop_.inbox.post([this] { ++write_failures_; });
   };
@@ -119,7 +119,7 @@ void StoreDesk::store(StoreFlight action) {
 // What cannot be written now is done again in the next life: found in the cache, or failing again.
 void StoreDesk::end(const EndFlight& action) {
   const DetachedFlight& flight = action.flight;
-  const StoredFlight stored{flight.graph, flight.target, flight.mode};
+  const PendingTask stored{flight.graph, flight.target, flight.mode};
   if (action.outcome)
     flights_.remove(stored, counting_failures());
   else
@@ -141,7 +141,7 @@ void StoreDesk::keep(KeepProgram action) {
 }
 
 Status StoreDesk::recover_flights() {
-  TRY(const FlightStore::Flights stored, flights_.all());
+  TRY(const PendingTaskStore::Tasks stored, flights_.all());
   flights_damaged_ = stored.damaged;
   if (stored.damaged > 0)
     loop_.log(LogLine("flights", LogLine::Level::kWarning)
@@ -150,7 +150,7 @@ Status StoreDesk::recover_flights() {
                   .add("advice",
                        "what was queued there is lost: queue it again; `kiln warm "
                        "--forget-failed` ends this warning"));
-  for (const StoredFlight& flight : stored.flights)
+  for (const PendingTask& flight : stored.tasks)
     loop_.step(FlightRecovered{{flight.graph, flight.target, flight.mode}, flight.failure});
   return {};
 }

@@ -6,8 +6,8 @@
 
 #include <functional>
 
-#include "cache/flight_store.h"
 #include "cache/kernel_cache.h"
+#include "cache/pending_task_store.h"
 #include "coordinator/blob_shelf.h"
 #include "coordinator/core/events.h"
 #include "coordinator/inbox.h"
@@ -27,7 +27,7 @@ class StoreDesk {
     std::function<int64_t()> now_ms;
     std::function<void(const LogLine&)> log;
   };
-  StoreDesk(KernelCache& cache, FlightStore& flights, Signer& signer, ManifestTable& manifests,
+  StoreDesk(KernelCache& cache, PendingTaskStore& flights, Signer& signer, ManifestTable& manifests,
             BlobShelf& shelf, int64_t hold_blobs_ms, Loop loop)
       : cache_(cache),
         flights_(flights),
@@ -68,11 +68,11 @@ class StoreDesk {
   void evicted(const std::vector<Digest>& programs);
 
  private:
-  FlightStore::Done counting_failures();
+  PendingTaskStore::Done counting_failures();
   void write_uses();
 
   KernelCache& cache_;
-  FlightStore& flights_;
+  PendingTaskStore& flights_;
   Signer& signer_;
   ManifestTable& manifests_;
   BlobShelf& shelf_;

@@ -70,7 +70,7 @@ void in_transactions(CacheIndex& index, int count, Row row) {
 
 void fill(const Path& directory, const Digest& codegen, const Flags& flags) {
   const auto start = Clock::now();
-  for (int shelf = 0; shelf < BlobStore::kShelves; ++shelf)
+  for (int shelf = 0; shelf < BlobStore::kShards; ++shelf)
     CHECK(make_directories(directory / "blobs" / fmt::format("{:02x}", shelf)), "a directory");
   auto index = CacheIndex::open_for_writing(directory / "index.sqlite").value();
   const int kernels = flags.entries / 2;

@@ -239,7 +239,7 @@ TEST_F(EvictionTest, ABlobPutAgainWhileItIsGivenUpIsThere) {
   }
 }
 
-// ---- The ledger, whatever happened ----
+// ---- The eviction index, whatever happened ----
 
 struct LedgerState {
   std::vector<std::string> entries;
@@ -261,8 +261,8 @@ LedgerState state_of(CacheIndex& index, const Path& file) {
 
 // Puts, replacements, removals, pins and evictions in any order leave what a count from the rows
 // gives.
-TEST(Ledger, IsWhatTheRowsSayAfterAnything) {
-  const TempDir dir = TempDir::create("kiln-ledger").value();
+TEST(EvictionIndex, IsWhatTheRowsSayAfterAnything) {
+  const TempDir dir = TempDir::create("kiln-eviction").value();
   const Path file = dir.path() / "index.sqlite";
   int64_t now_ms = 1000;
   auto index = CacheIndex::open_for_writing(file, [&] { return now_ms; }).value();
@@ -320,7 +320,7 @@ TEST(Ledger, IsWhatTheRowsSayAfterAnything) {
     if (step % 20 != 0) continue;
     const LedgerState kept = state_of(index, file);
     ASSERT_TRUE(index.begin());
-    ASSERT_TRUE(index.rebuild_ledger());
+    ASSERT_TRUE(index.rebuild_entries());
     ASSERT_TRUE(index.commit());
     ASSERT_EQ(kept.entries, state_of(index, file).entries) << "step " << step;
     ASSERT_TRUE(kept.totals == state_of(index, file).totals) << "step " << step;

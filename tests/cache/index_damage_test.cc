@@ -109,7 +109,7 @@ TEST_F(IndexDamageTest, EveryDamagedFileKeepsItsOwnName) {
   EXPECT_TRUE(std::filesystem::exists(Path(file()) += ".damaged.2"));
 }
 
-// The housekeeper's note that it is damaged, and a start that was killed while it set it aside.
+// The maintenance's note that it is damaged, and a start that was killed while it set it aside.
 TEST_F(IndexDamageTest, ASetAsideThatWasKilledIsFinishedByTheNextStart) {
   const Path note = Path(file()) += "-damaged";
   ASSERT_TRUE(write_file(note, "a page is damaged"));

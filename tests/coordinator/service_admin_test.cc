@@ -1,5 +1,5 @@
 // What operators ask of a service while it serves.
-#include "cache/flight_store.h"
+#include "cache/pending_task_store.h"
 #include "tests/coordinator/service_fixture.h"
 
 namespace kiln {
@@ -21,8 +21,8 @@ class ServiceAdmin : public ServiceTest {
 TEST_F(ServiceAdmin, WhatFailedIsForgottenForGood) {
   service_.reset();
   {
-    const StoredFlight flight{Digest::of("g"), {Backend::kCpu, "x86-64-v3", "", 1, ""}};
-    auto flights = FlightStore::open(dir_.path() / "data" / "flights.sqlite").value();
+    const PendingTask flight{Digest::of("g"), {Backend::kCpu, "x86-64-v3", "", 1, ""}};
+    auto flights = PendingTaskStore::open(dir_.path() / "data" / "flights.sqlite").value();
     flights->put(flight, "graph", nullptr);
     flights->fail_for_good(flight, {Code::kInternal, "no candidate survived", 0}, nullptr);
   }

@@ -18,7 +18,7 @@ class StoreDeskTest : public ::testing::Test {
     desk_.reset();
     cache_.reset();
     cache_ = KernelCache::open(data(), std::move(options)).value();
-    flights_ = FlightStore::open(data() / "flights.sqlite").value();
+    flights_ = PendingTaskStore::open(data() / "flights.sqlite").value();
     desk_.emplace(*cache_, *flights_, signer_, manifests_, shelf_, 1'000,
                   StoreDesk::Loop{inbox_, [this](Event event) { events_.push_back(event); },
                                   [this] { return now_ms_; },
@@ -49,7 +49,7 @@ class StoreDeskTest : public ::testing::Test {
   ManifestTable manifests_{1 << 20};
   BlobShelf shelf_{1 << 20};
   std::unique_ptr<KernelCache> cache_;
-  std::unique_ptr<FlightStore> flights_;
+  std::unique_ptr<PendingTaskStore> flights_;
   std::optional<StoreDesk> desk_;
 };
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "cache/flight_store.h"
+#include "cache/pending_task_store.h"
 #include "tests/support/process.h"
 
 namespace kiln::testing {
@@ -85,8 +85,8 @@ TEST_F(Warm, WaitingItTunesAndLeavesAHit) {
 TEST_F(Warm, WhatFailedIsToldOfUntilItIsForgotten) {
   service_.reset();
   {
-    const StoredFlight flight{Digest::of("g"), {Backend::kCpu, "x86-64-v3", "", 1, ""}};
-    auto flights = FlightStore::open(dir_.path() / "data" / "flights.sqlite").value();
+    const PendingTask flight{Digest::of("g"), {Backend::kCpu, "x86-64-v3", "", 1, ""}};
+    auto flights = PendingTaskStore::open(dir_.path() / "data" / "flights.sqlite").value();
     flights->put(flight, "graph", nullptr);
     flights->fail_for_good(flight, {Code::kInternal, "no candidate survived", 0}, nullptr);
   }

@@ -1,4 +1,4 @@
-#include "cache/housekeeper.h"
+#include "cache/background_maintenance.h"
 
 #include <fmt/core.h>
 
@@ -12,8 +12,8 @@
 namespace kiln {
 namespace {
 
-constexpr size_t kTouchesAJob = 512;
-constexpr int64_t kBetweenShelvesMs = 2;
+constexpr size_t kTimesPerJob = 512;
+constexpr int64_t kBetweenShardsMs = 2;
 constexpr int64_t kClockSlackMs = 2'000;  // between a file's time and ours
 
 }  // namespace
@@ -28,20 +28,21 @@ Writer::Job remove_unknown(BlobStore& blobs, std::vector<Digest> digests) {
   };
 }
 
-Housekeeper::Housekeeper(Plan plan, BlobStore& blobs, Writer& writer, Touches& touches)
+BackgroundMaintenance::BackgroundMaintenance(Plan plan, BlobStore& blobs, Writer& writer,
+                                             AccessTimes& access_times)
     : plan_(std::move(plan)),
       started_ms_(CacheIndex::wall_clock_ms()),
       blobs_(blobs),
       writer_(writer),
-      touches_(touches),
+      access_times_(access_times),
       thread_([this] { run(); }) {}
 
-Housekeeper::~Housekeeper() {
+BackgroundMaintenance::~BackgroundMaintenance() {
   {
     std::unique_lock lock(mu_);
     stopping_ = true;
     changed_.notify_all();
-    // Again and again: who has not begun yet does not hear it.
+    // Repeatedly: a check that has not begun yet does not notice an interrupt.
     while (checked_ != nullptr) {
       checked_->interrupt();
       changed_.wait_for(lock, std::chrono::milliseconds(5));
@@ -50,12 +51,12 @@ Housekeeper::~Housekeeper() {
   thread_.join();
 }
 
-bool Housekeeper::pause(int64_t ms) {
+bool BackgroundMaintenance::pause(int64_t ms) {
   std::unique_lock lock(mu_);
   return !changed_.wait_for(lock, std::chrono::milliseconds(ms), [this] { return stopping_; });
 }
 
-void Housekeeper::run() {
+void BackgroundMaintenance::run() {
   sweep();
   if (plan_.check_index) check_index();
   {
@@ -65,7 +66,7 @@ void Housekeeper::run() {
   changed_.notify_all();
   int64_t until_sweep_ms = plan_.sweep_every_ms;
   while (pause(plan_.touch_every_ms)) {
-    write_touches();
+    write_access_times();
     until_sweep_ms -= plan_.touch_every_ms;
     if (until_sweep_ms > 0) continue;
     sweep();
@@ -73,24 +74,24 @@ void Housekeeper::run() {
   }
 }
 
-void Housekeeper::write_touches() {
-  const auto touches =
-      std::make_shared<const std::vector<std::pair<EntryId, int64_t>>>(touches_.take());
-  for (size_t first = 0; first < touches->size(); first += kTouchesAJob) {
-    const size_t end = std::min(first + kTouchesAJob, touches->size());
+void BackgroundMaintenance::write_access_times() {
+  const auto times =
+      std::make_shared<const std::vector<std::pair<EntryId, int64_t>>>(access_times_.take());
+  for (size_t first = 0; first < times->size(); first += kTimesPerJob) {
+    const size_t end = std::min(first + kTimesPerJob, times->size());
     writer_.submit((end - first) * sizeof(EntryId),
-                   [touches, first, end](CacheIndex& index) -> Status {
+                   [times, first, end](CacheIndex& index) -> Status {
                      for (size_t i = first; i < end; ++i)
-                       TRY_STATUS(index.touch((*touches)[i].first, (*touches)[i].second));
+                       TRY_STATUS(index.touch((*times)[i].first, (*times)[i].second));
                      return {};
                    },
                    nullptr);
   }
 }
 
-// What is wrong with a page shows when it is read, as a miss; this tells before, and leaves a note
+// A damaged page shows when it is read, as a miss. This check finds it earlier, and leaves a note
 // for the next start, which sets the file aside.
-void Housekeeper::check_index() {
+void BackgroundMaintenance::check_index() {
   Result<CacheIndex> index = CacheIndex::open_for_reading(plan_.index_file);
   if (!index) return;
   {
@@ -116,20 +117,20 @@ void Housekeeper::check_index() {
                     plan_.index_file.string(), checked.error().message));
 }
 
-void Housekeeper::sweep() {
+void BackgroundMaintenance::sweep() {
   if (!plan_.sweeps) return;
   Result<CacheIndex> index = CacheIndex::open_for_reading(plan_.index_file);
-  for (int shelf = 0; index && shelf < BlobStore::kShelves; ++shelf) {
-    sweep_shelf(*index, shelf);
-    if (!pause(kBetweenShelvesMs)) return;
+  for (int shard = 0; index && shard < BlobStore::kShards; ++shard) {
+    sweep_shard(*index, shard);
+    if (!pause(kBetweenShardsMs)) return;
   }
 }
 
-void Housekeeper::sweep_shelf(CacheIndex& index, int shelf) {
-  blobs_.remove_leftovers(shelf, started_ms_ - kClockSlackMs);
+void BackgroundMaintenance::sweep_shard(CacheIndex& index, int shard) {
+  blobs_.remove_leftovers(shard, started_ms_ - kClockSlackMs);
   const int64_t before_ms = plan_.now_ms() - plan_.orphans_after_ms;
   std::vector<Digest> orphans;
-  for (const BlobStore::File& file : blobs_.list(shelf)) {
+  for (const BlobStore::File& file : blobs_.list(shard)) {
     if (!file.digest || file.written_ms >= before_ms) continue;
     const Result<Entry> entry = index.entry({EntryKind::kBlob, *file.digest});
     if (!entry && entry.error().code == Code::kNotFound) orphans.push_back(*file.digest);
@@ -137,7 +138,7 @@ void Housekeeper::sweep_shelf(CacheIndex& index, int shelf) {
   if (!orphans.empty()) writer_.submit(0, remove_unknown(blobs_, std::move(orphans)), nullptr);
 }
 
-void Housekeeper::wait_for_first_round() {
+void BackgroundMaintenance::wait_for_first_round() {
   std::unique_lock lock(mu_);
   changed_.wait(lock, [this] { return made_first_round_; });
 }

@@ -7,12 +7,11 @@
 // generator. failure_code: the number of a Code, 0 while it has not failed; then graph_text is
 // empty. seal: a digest of the rest, with text_digest for graph_text, which may be large and is
 // read only when it is planned.
-#include "cache/flight_store.h"
+#include "cache/pending_task_store.h"
 
 #include <fmt/core.h>
 
 #include "cache/damaged.h"
-#include "cache/soundness.h"
 
 namespace kiln {
 namespace {
@@ -38,27 +37,27 @@ constexpr char kOne[] =
     "SELECT graph, backend, isa, device_model, units, toolkit, mode, failure_code, failure,"
     " text_digest, seal, graph_text FROM flights WHERE id = ?";
 
-Digest id_of(const StoredFlight& flight) {
+Digest id_of(const PendingTask& task) {
   Hasher hasher("kiln.flight.id.v1");
-  hasher.add(flight.graph);
-  flight.target.add_to(hasher);
-  return hasher.add(to_string(flight.mode)).finish();
+  hasher.add(task.graph);
+  task.target.add_to(hasher);
+  return hasher.add(to_string(task.mode)).finish();
 }
 
 struct Row {
-  StoredFlight flight;
+  PendingTask task;
   Digest text_digest;
 
   int64_t failure_code() const {
-    return flight.failure ? static_cast<int64_t>(flight.failure->code) : 0;
+    return task.failure ? static_cast<int64_t>(task.failure->code) : 0;
   }
   std::string_view failure() const {
-    return flight.failure ? std::string_view(flight.failure->message)
-                          : std::string_view("");  // not NULL
+    return task.failure ? std::string_view(task.failure->message)
+                        : std::string_view("");  // not NULL
   }
   Digest seal() const {
     return Hasher("kiln.flight.v1")
-        .add(id_of(flight))
+        .add(id_of(task))
         .add(text_digest)
         .add(failure_code())
         .add(failure())
@@ -68,17 +67,17 @@ struct Row {
 
 Result<Row> read_row(const Query& query) {
   Row row;
-  TRY(row.flight.graph, query.digest(0));
+  TRY(row.task.graph, query.digest(0));
   const int64_t backend = query.integer(1);
-  row.flight.target.backend = backend == 2 ? Backend::kCuda : Backend::kCpu;
-  row.flight.target.isa = query.bytes(2);
-  row.flight.target.device_model = query.bytes(3);
-  row.flight.target.units = static_cast<int>(query.integer(4));
-  row.flight.target.toolkit = query.bytes(5);
-  TRY(row.flight.mode, parse_mode(query.bytes(6)));
+  row.task.target.backend = backend == 2 ? Backend::kCuda : Backend::kCpu;
+  row.task.target.isa = query.bytes(2);
+  row.task.target.device_model = query.bytes(3);
+  row.task.target.units = static_cast<int>(query.integer(4));
+  row.task.target.toolkit = query.bytes(5);
+  TRY(row.task.mode, parse_mode(query.bytes(6)));
   const int64_t code = query.integer(7);
   if (code > 0 && code <= static_cast<int64_t>(Code::kInternal))
-    row.flight.failure = Error{static_cast<Code>(code), std::string(query.bytes(8)), 0};
+    row.task.failure = Error{static_cast<Code>(code), std::string(query.bytes(8)), 0};
   TRY(row.text_digest, query.digest(9));
   TRY(const Digest seal, query.digest(10));
   if (seal != row.seal()) return fail(Code::kCorruption, "a queued program's row is damaged");
@@ -86,7 +85,7 @@ Result<Row> read_row(const Query& query) {
 }
 
 struct Rows {
-  std::vector<StoredFlight> flights;
+  std::vector<PendingTask> tasks;
   std::vector<int64_t> damaged;  // turns
 };
 Result<Rows> read_all(Database& db) {
@@ -96,26 +95,26 @@ Result<Rows> read_all(Database& db) {
     TRY(const bool found, query.next());
     if (!found) return rows;
     if (Result<Row> row = read_row(query))
-      rows.flights.push_back(std::move(row->flight));
+      rows.tasks.push_back(std::move(row->task));
     else
       rows.damaged.push_back(query.integer(11));
   }
 }
 
-Status write(Database& db, const StoredFlight& flight, std::string_view graph_text) {
-  const Row row{flight, Digest::of(graph_text)};
+Status write(Database& db, const PendingTask& task, std::string_view graph_text) {
+  const Row row{task, Digest::of(graph_text)};
   return Query(db,
                "INSERT OR REPLACE INTO flights (id, graph, backend, isa, device_model, units,"
                " toolkit, mode, failure_code, failure, text_digest, seal, graph_text)"
                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-      .bind(id_of(flight))
-      .bind(flight.graph)
-      .bind(static_cast<int64_t>(flight.target.backend))
-      .bind_text(flight.target.isa)
-      .bind_text(flight.target.device_model)
-      .bind(int64_t{flight.target.units})
-      .bind_text(flight.target.toolkit)
-      .bind_text(to_string(flight.mode))
+      .bind(id_of(task))
+      .bind(task.graph)
+      .bind(static_cast<int64_t>(task.target.backend))
+      .bind_text(task.target.isa)
+      .bind_text(task.target.device_model)
+      .bind(int64_t{task.target.units})
+      .bind_text(task.target.toolkit)
+      .bind_text(to_string(task.mode))
       .bind(row.failure_code())
       .bind_text(row.failure())
       .bind(row.text_digest)
@@ -124,8 +123,8 @@ Status write(Database& db, const StoredFlight& flight, std::string_view graph_te
       .run();
 }
 
-Result<bool> has(Database& db, const StoredFlight& flight) {
-  return Query(db, "SELECT 1 FROM flights WHERE id = ?").bind(id_of(flight)).next();
+Result<bool> has(Database& db, const PendingTask& task) {
+  return Query(db, "SELECT 1 FROM flights WHERE id = ?").bind(id_of(task)).next();
 }
 
 Result<Database> open_database(const Path& file) {
@@ -149,7 +148,7 @@ Result<Database> open_database(const Path& file) {
 
 }  // namespace
 
-Result<std::unique_ptr<FlightStore>> FlightStore::open(const Path& file) {
+Result<std::unique_ptr<PendingTaskStore>> PendingTaskStore::open(const Path& file) {
   std::string warning;
   Result<Database> db = open_database(file);
   if (!db && db.error().code == Code::kCorruption) {
@@ -159,13 +158,14 @@ Result<std::unique_ptr<FlightStore>> FlightStore::open(const Path& file) {
     db = open_database(file);
   }
   if (!db) return fail(db.error().within(file.string()));
-  return std::unique_ptr<FlightStore>(new FlightStore(*std::move(db), std::move(warning)));
+  return std::unique_ptr<PendingTaskStore>(
+      new PendingTaskStore(*std::move(db), std::move(warning)));
 }
 
-FlightStore::FlightStore(Database db, std::string warning)
+PendingTaskStore::PendingTaskStore(Database db, std::string warning)
     : warning_(std::move(warning)), db_(std::move(db)), thread_([this] { run(); }) {}
 
-FlightStore::~FlightStore() {
+PendingTaskStore::~PendingTaskStore() {
   {
     const std::lock_guard lock(mu_);
     stopping_ = true;
@@ -174,25 +174,25 @@ FlightStore::~FlightStore() {
   thread_.join();
 }
 
-void FlightStore::put(const StoredFlight& flight, std::string graph_text, Done done) {
+void PendingTaskStore::put(const PendingTask& task, std::string graph_text, Done done) {
   const size_t bytes = graph_text.size();
   submit(
       bytes,
-      [fresh = StoredFlight{flight.graph, flight.target, flight.mode},
+      [fresh = PendingTask{task.graph, task.target, task.mode},
        text = std::move(graph_text)](Database& db) { return write(db, fresh, text); },
       std::move(done));
 }
 
-void FlightStore::remove(const StoredFlight& flight, Done done) {
+void PendingTaskStore::remove(const PendingTask& task, Done done) {
   submit(
       0,
-      [id = id_of(flight)](Database& db) {
+      [id = id_of(task)](Database& db) {
         return Query(db, "DELETE FROM flights WHERE id = ?").bind(id).run();
       },
       std::move(done));
 }
 
-void FlightStore::remove_damaged(Done done) {
+void PendingTaskStore::remove_damaged(Done done) {
   submit(
       0,
       [](Database& db) -> Status {
@@ -204,11 +204,11 @@ void FlightStore::remove_damaged(Done done) {
       std::move(done));
 }
 
-void FlightStore::fail_for_good(const StoredFlight& flight, Error why, Done done) {
+void PendingTaskStore::fail_for_good(const PendingTask& task, Error why, Done done) {
   const size_t bytes = why.message.size();
   submit(
       bytes,
-      [failed = StoredFlight{flight.graph, flight.target, flight.mode, std::move(why)}](
+      [failed = PendingTask{task.graph, task.target, task.mode, std::move(why)}](
           Database& db) -> Status {
         TRY(const bool known, has(db, failed));
         return known ? write(db, failed, "") : Status();
@@ -216,7 +216,7 @@ void FlightStore::fail_for_good(const StoredFlight& flight, Error why, Done done
       std::move(done));
 }
 
-void FlightStore::submit(size_t bytes, std::function<Status(Database&)> write_row, Done done) {
+void PendingTaskStore::submit(size_t bytes, std::function<Status(Database&)> write_row, Done done) {
   {
     const std::lock_guard lock(mu_);
     if (queued_bytes_ + bytes > kMaxQueuedBytes) {
@@ -231,12 +231,12 @@ void FlightStore::submit(size_t bytes, std::function<Status(Database&)> write_ro
   work_.notify_one();
 }
 
-void FlightStore::flush() {
+void PendingTaskStore::flush() {
   std::unique_lock lock(mu_);
   idle_.wait(lock, [this] { return queue_.empty() && !writing_; });
 }
 
-void FlightStore::run() {
+void PendingTaskStore::run() {
   std::unique_lock lock(mu_);
   for (;;) {
     work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
@@ -258,16 +258,16 @@ void FlightStore::run() {
   }
 }
 
-Result<FlightStore::Flights> FlightStore::all() {
+Result<PendingTaskStore::Tasks> PendingTaskStore::all() {
   const std::lock_guard lock(db_mu_);
   TRY(Rows rows, read_all(db_));
-  return Flights{std::move(rows.flights), std::ssize(rows.damaged)};
+  return Tasks{std::move(rows.tasks), std::ssize(rows.damaged)};
 }
 
-Result<std::string> FlightStore::graph_text(const StoredFlight& flight) {
+Result<std::string> PendingTaskStore::graph_text(const PendingTask& task) {
   const std::lock_guard lock(db_mu_);
   Query query(db_, kOne);
-  TRY(const bool found, query.bind(id_of(flight)).next());
+  TRY(const bool found, query.bind(id_of(task)).next());
   if (!found) return fail(Code::kNotFound, "no such program is queued");
   TRY(const Row row, read_row(query));
   if (Digest::of(query.bytes(11)) != row.text_digest)

@@ -19,7 +19,7 @@ void make_old(const Path& path) {
   ASSERT_EQ(::utime(path.c_str(), &long_ago), 0);
 }
 
-TEST(Housekeeping, OldOrphansAndLeftoversGoAndTheRestStays) {
+TEST(BackgroundMaintenance, OldOrphansAndLeftoversGoAndTheRestStays) {
   const TempDir dir = TempDir::create("kiln-sweep").value();
   ASSERT_TRUE(put_all(*KernelCache::open(dir.path()).value(), 1));
   {
@@ -55,7 +55,7 @@ void fill_past_the_check(const Path& directory) {
 }
 
 // A stop waits for no reading of gigabytes, and what was broken off is no damage.
-TEST(Housekeeping, StoppedWhileItReadsALargeIndexItSaysNothing) {
+TEST(BackgroundMaintenance, StoppedWhileItReadsALargeIndexItSaysNothing) {
   const TempDir dir = TempDir::create("kiln-stopped").value();
   fill_past_the_check(dir.path());
   for (int pause_ms : {0, 5, 40, 520, 530, 540}) {  // the reading comes behind a sweep of 0.5 s
@@ -69,7 +69,7 @@ TEST(Housekeeping, StoppedWhileItReadsALargeIndexItSaysNothing) {
 }
 
 // Damaged where no look-up goes.
-TEST(Housekeeping, ALargeDamagedIndexServesWhatItCanAndIsSetAsideAtTheNextStart) {
+TEST(BackgroundMaintenance, ALargeDamagedIndexServesWhatItCanAndIsSetAsideAtTheNextStart) {
   const TempDir dir = TempDir::create("kiln-large").value();
   const Path file = dir.path() / "index.sqlite";
   fill_past_the_check(dir.path());

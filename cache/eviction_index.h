@@ -1,13 +1,11 @@
-// Ledger: what the entries of a CacheIndex weigh, when each was last used, and what holds it: the
-// tables entries, pins and totals (index_schema.cc has their columns). It decides who is given up
-// when there is too much; index.cc removes the rows. One thread at a time; the Database is the
-// caller's.
+// EvictionIndex: size, last use and holders of each entry of a CacheIndex: the tables entries, pins
+// and totals (index_schema.cc has their columns). It decides which entry goes when there is too
+// much; index.cc removes the rows. One thread at a time; the caller owns the Database.
 //
 // Invariants, of every committed state:
 //  1. every row of programs and of kernels has an entry, and so has every published blob;
-//  2. a blob's entry is held once by each program and by each kernel that names the blob, a
-//     kernel's once by each program that names its blob, a program's by its pin: what is held is
-//     not given up;
+//  2. each program and each kernel that names a blob holds its entry once, each program that names a
+//     kernel's blob holds the kernel once, a pin holds its program: held entries are not evicted;
 //  3. totals are the sums over the entries, and count the records.
 #pragma once
 
@@ -23,43 +21,44 @@ enum class EntryKind : uint8_t { kProgram = 1, kKernel = 2, kBlob = 3 };  // per
 
 struct EntryId {
   EntryKind kind = EntryKind::kProgram;
-  Digest key;  // of a blob: its digest
+  Digest key;  // a blob's digest
 };
 
 struct Entry {
   EntryId id;
-  int64_t bytes = 0;    // on disk: of the row, or of the file
+  int64_t bytes = 0;    // on disk, of the row or the file
   int64_t used_ms = 0;  // wall clock
-  int64_t held = 0;     // by how many
-  Digest blob;          // of a kernel: its binary
+  int64_t held = 0;     // how many entries hold it
+  Digest blob;          // a kernel's binary
 };
 
 struct IndexTotals {
   int64_t programs = 0, kernels = 0, blobs = 0, records = 0;
   int64_t blob_bytes = 0;
-  int64_t bytes = 0;  // of all entries: what a bound on the size is about
+  int64_t bytes = 0;  // of all entries; a bound on the size counts these
   bool operator==(const IndexTotals&) const = default;
 };
 
-class Ledger {
+class EvictionIndex {
  public:
-  // With the transaction: read when it begins, written before it commits, read again when it is
-  // undone; the same for a part of one.
+  // Totals follow the transaction: load() when it begins and when it is undone, save() before it
+  // commits; begin_part() and undo_part() with a part of it.
   Status load(Database& db);
   Status save(Database& db);
   void begin_part() { before_part_ = now_; }
   void undo_part() { now_ = before_part_; }
   const IndexTotals& totals() const { return now_; }
 
-  // What was written now, or again. `old_blobs`: what the program's row named before.
+  // For each row or file written, now or again. `old_blobs`: the blobs that the program's previous
+  // row named.
   Status put_blob(Database& db, const Digest& digest, int64_t bytes, int64_t now_ms);
   Status put_kernel(Database& db, const Digest& key, int64_t bytes, const Digest& blob,
                     int64_t now_ms);
   Status put_program(Database& db, const Digest& key, int64_t bytes,
                      std::span<const Digest> old_blobs, std::span<const Digest> blobs,
                      int64_t now_ms);
-  // What was removed; nothing happens when it has no entry. What it gives back counts as used when
-  // it was itself.
+  // For each row or file removed; nothing happens when it has no entry. The entries it held count
+  // as used when it was last used itself.
   Status remove_blob(Database& db, const Digest& digest);
   Status remove_kernel(Database& db, const Digest& key);
   Status remove_program(Database& db, const Digest& key, std::span<const Digest> blobs);
@@ -70,7 +69,7 @@ class Ledger {
   Status pin(Database& db, const Digest& program, int64_t now_ms);
   Status unpin(Database& db, const Digest& program);
 
-  // The least recently used of what nothing holds and was last used before `before_ms`.
+  // The least recently used entry that nothing holds and that was last used before `before_ms`.
   static Result<std::optional<Entry>> oldest(Database& db, int64_t before_ms);
   // kNotFound when there is none.
   static Result<Entry> find(Database& db, const EntryId& id);

@@ -1,4 +1,4 @@
-#include "cache/ledger.h"
+#include "cache/eviction_index.h"
 
 #include <fmt/core.h>
 
@@ -31,7 +31,7 @@ Result<Entry> read_entry(const Query& row) {
 }
 
 Result<std::optional<Entry>> optional_entry(Database& db, const EntryId& id) {
-  Result<Entry> entry = Ledger::find(db, id);
+  Result<Entry> entry = EvictionIndex::find(db, id);
   if (entry) return *std::move(entry);
   if (entry.error().code == Code::kNotFound) return std::nullopt;
   return fail(entry.error());
@@ -45,7 +45,7 @@ Result<int64_t> kernels_of(Database& db, const Digest& blob) {
 
 }  // namespace
 
-Status Ledger::load(Database& db) {
+Status EvictionIndex::load(Database& db) {
   Query query(db, "SELECT programs, kernels, blobs, records, blob_bytes, bytes FROM totals");
   TRY(const bool found, query.next());
   if (!found) return fail(Code::kCorruption, "index: no totals");
@@ -55,7 +55,7 @@ Status Ledger::load(Database& db) {
   return {};
 }
 
-Status Ledger::save(Database& db) {
+Status EvictionIndex::save(Database& db) {
   if (now_ == saved_) return {};
   TRY_STATUS(Query(db,
                    "UPDATE totals SET programs = ?, kernels = ?, blobs = ?, records = ?,"
@@ -71,7 +71,7 @@ Status Ledger::save(Database& db) {
   return {};
 }
 
-void Ledger::count(EntryKind kind, int64_t entries, int64_t bytes) {
+void EvictionIndex::count(EntryKind kind, int64_t entries, int64_t bytes) {
   now_.bytes += bytes;
   switch (kind) {
     case EntryKind::kProgram:
@@ -87,7 +87,7 @@ void Ledger::count(EntryKind kind, int64_t entries, int64_t bytes) {
   }
 }
 
-Result<Entry> Ledger::find(Database& db, const EntryId& id) {
+Result<Entry> EvictionIndex::find(Database& db, const EntryId& id) {
   Query query(db,
               "SELECT kind, key, bytes, used_ms, held, blob FROM entries"
               " WHERE kind = ? AND key = ?");
@@ -97,7 +97,7 @@ Result<Entry> Ledger::find(Database& db, const EntryId& id) {
 }
 
 // `held` is said of a new entry only.
-Status Ledger::put(Database& db, const Entry& entry) {
+Status EvictionIndex::put(Database& db, const Entry& entry) {
   TRY(const auto old, optional_entry(db, entry.id));
   Query query(
       db,
@@ -118,7 +118,7 @@ Status Ledger::put(Database& db, const Entry& entry) {
   return {};
 }
 
-Status Ledger::erase(Database& db, const Entry& entry) {
+Status EvictionIndex::erase(Database& db, const Entry& entry) {
   TRY_STATUS(Query(db, "DELETE FROM entries WHERE kind = ? AND key = ?")
                  .bind(number(entry.id.kind))
                  .bind(entry.id.key)
@@ -127,39 +127,39 @@ Status Ledger::erase(Database& db, const Entry& entry) {
   return {};
 }
 
-Status Ledger::put_blob(Database& db, const Digest& digest, int64_t bytes, int64_t now_ms) {
+Status EvictionIndex::put_blob(Database& db, const Digest& digest, int64_t bytes, int64_t now_ms) {
   return put(db, {{EntryKind::kBlob, digest}, bytes, now_ms, 0, {}});
 }
 
-Status Ledger::remove_blob(Database& db, const Digest& digest) {
+Status EvictionIndex::remove_blob(Database& db, const Digest& digest) {
   TRY(const auto old, optional_entry(db, {EntryKind::kBlob, digest}));
   return old ? erase(db, *old) : Status{};
 }
 
-Status Ledger::put_kernel(Database& db, const Digest& key, int64_t bytes, const Digest& blob,
-                          int64_t now_ms) {
+Status EvictionIndex::put_kernel(Database& db, const Digest& key, int64_t bytes, const Digest& blob,
+                                 int64_t now_ms) {
   Entry entry{{EntryKind::kKernel, key}, bytes, now_ms, 0, blob};
   TRY(const auto old, optional_entry(db, entry.id));
   if (old && old->blob == blob) return put(db, entry);
   if (old) TRY_STATUS(remove_kernel(db, key));
   TRY(const auto file, optional_entry(db, {EntryKind::kBlob, blob}));
   TRY(const int64_t kernels, kernels_of(db, blob));
-  // Who holds the file and is no kernel is a program.
+  // Holders of the file that are no kernels are programs.
   entry.held = std::max<int64_t>(file ? file->held - kernels : 0, 0);
   TRY_STATUS(hold_file(db, blob));
   return put(db, entry);
 }
 
-Status Ledger::remove_kernel(Database& db, const Digest& key) {
+Status EvictionIndex::remove_kernel(Database& db, const Digest& key) {
   TRY(const auto old, optional_entry(db, {EntryKind::kKernel, key}));
   if (!old) return {};
   TRY_STATUS(erase(db, *old));
   return release_file(db, old->blob, old->used_ms);
 }
 
-Status Ledger::put_program(Database& db, const Digest& key, int64_t bytes,
-                           std::span<const Digest> old_blobs, std::span<const Digest> blobs,
-                           int64_t now_ms) {
+Status EvictionIndex::put_program(Database& db, const Digest& key, int64_t bytes,
+                                  std::span<const Digest> old_blobs, std::span<const Digest> blobs,
+                                  int64_t now_ms) {
   for (const Digest& blob : blobs) TRY_STATUS(hold(db, blob));
   for (const Digest& blob : old_blobs) TRY_STATUS(release(db, blob, now_ms));
   Entry entry{{EntryKind::kProgram, key}, bytes, now_ms, 0, {}};
@@ -169,7 +169,8 @@ Status Ledger::put_program(Database& db, const Digest& key, int64_t bytes,
   return put(db, entry);
 }
 
-Status Ledger::remove_program(Database& db, const Digest& key, std::span<const Digest> blobs) {
+Status EvictionIndex::remove_program(Database& db, const Digest& key,
+                                     std::span<const Digest> blobs) {
   TRY(const auto old, optional_entry(db, {EntryKind::kProgram, key}));
   if (!old) return {};
   TRY_STATUS(erase(db, *old));
@@ -177,12 +178,12 @@ Status Ledger::remove_program(Database& db, const Digest& key, std::span<const D
   return {};
 }
 
-Status Ledger::hold(Database& db, const Digest& blob) {
+Status EvictionIndex::hold(Database& db, const Digest& blob) {
   TRY_STATUS(hold_file(db, blob));
   return Query(db, "UPDATE entries SET held = held + 1 WHERE blob = ?").bind(blob).run();
 }
 
-Status Ledger::release(Database& db, const Digest& blob, int64_t used_ms) {
+Status EvictionIndex::release(Database& db, const Digest& blob, int64_t used_ms) {
   TRY_STATUS(release_file(db, blob, used_ms));
   return Query(db,
                "UPDATE entries SET held = max(held - 1, 0), used_ms = max(used_ms, ?)"
@@ -194,7 +195,7 @@ Status Ledger::release(Database& db, const Digest& blob, int64_t used_ms) {
 
 // The entry of a blob that lies there without one (its row was lost with a transaction) is made
 // here; its bytes are known when it is put again.
-Status Ledger::hold_file(Database& db, const Digest& blob) {
+Status EvictionIndex::hold_file(Database& db, const Digest& blob) {
   TRY_STATUS(
       Query(db, "UPDATE entries SET held = held + 1 WHERE kind = 3 AND key = ?").bind(blob).run());
   if (db.changes() == 0) {
@@ -203,7 +204,7 @@ Status Ledger::hold_file(Database& db, const Digest& blob) {
   return {};
 }
 
-Status Ledger::release_file(Database& db, const Digest& blob, int64_t used_ms) {
+Status EvictionIndex::release_file(Database& db, const Digest& blob, int64_t used_ms) {
   return Query(db,
                "UPDATE entries SET held = max(held - 1, 0), used_ms = max(used_ms, ?)"
                " WHERE kind = 3 AND key = ?")
@@ -212,7 +213,7 @@ Status Ledger::release_file(Database& db, const Digest& blob, int64_t used_ms) {
       .run();
 }
 
-Status Ledger::touch(Database& db, const EntryId& id, int64_t used_ms) {
+Status EvictionIndex::touch(Database& db, const EntryId& id, int64_t used_ms) {
   return Query(db, "UPDATE entries SET used_ms = ? WHERE kind = ? AND key = ?")
       .bind(used_ms)
       .bind(number(id.kind))
@@ -220,21 +221,21 @@ Status Ledger::touch(Database& db, const EntryId& id, int64_t used_ms) {
       .run();
 }
 
-Status Ledger::pin(Database& db, const Digest& program, int64_t now_ms) {
+Status EvictionIndex::pin(Database& db, const Digest& program, int64_t now_ms) {
   TRY_STATUS(
       Query(db, "UPDATE entries SET held = 1 WHERE kind = 1 AND key = ?").bind(program).run());
   if (db.changes() == 0) return fail(Code::kNotFound, "no program " + program.hex() + " is stored");
   return Query(db, "INSERT OR IGNORE INTO pins VALUES (?, ?)").bind(program).bind(now_ms).run();
 }
 
-Status Ledger::unpin(Database& db, const Digest& program) {
+Status EvictionIndex::unpin(Database& db, const Digest& program) {
   TRY_STATUS(Query(db, "DELETE FROM pins WHERE key = ?").bind(program).run());
   if (db.changes() == 0)
     return fail(Code::kNotFound, "program " + program.hex() + " is not pinned");
   return Query(db, "UPDATE entries SET held = 0 WHERE kind = 1 AND key = ?").bind(program).run();
 }
 
-Result<std::optional<Entry>> Ledger::oldest(Database& db, int64_t before_ms) {
+Result<std::optional<Entry>> EvictionIndex::oldest(Database& db, int64_t before_ms) {
   // The index holds the key beside the time, so that of one time programs come before kernels, and
   // those before blobs.
   Query query(db,
@@ -246,8 +247,8 @@ Result<std::optional<Entry>> Ledger::oldest(Database& db, int64_t before_ms) {
   return entry;
 }
 
-Result<std::vector<Entry>> Ledger::page(Database& db, EntryKind kind, const Digest& after,
-                                        int limit) {
+Result<std::vector<Entry>> EvictionIndex::page(Database& db, EntryKind kind, const Digest& after,
+                                               int limit) {
   Query query(db,
               "SELECT kind, key, bytes, used_ms, held, blob FROM entries"
               " WHERE kind = ? AND key > ? ORDER BY key LIMIT ?");
@@ -262,7 +263,7 @@ Result<std::vector<Entry>> Ledger::page(Database& db, EntryKind kind, const Dige
 }
 
 // Blobs of no kernel and no program keep their entries, and leave in their turn.
-Status Ledger::rebuild(Database& db, int64_t now_ms) {
+Status EvictionIndex::rebuild(Database& db, int64_t now_ms) {
   TRY_STATUS(
       db.run("UPDATE entries SET held = 0;"
              "DELETE FROM entries WHERE kind = 1 AND key NOT IN (SELECT key FROM programs);"
