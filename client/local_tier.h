@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cache/blob_store.h"
-#include "client/disk_bound.h"
+#include "compiler_core/base/disk_bound.h"
 #include "compiler_core/base/signature.h"
 #include "compiler_core/program/program.h"
 

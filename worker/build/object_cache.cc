@@ -4,9 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <string>
-#include <vector>
 
 #include "compiler_core/base/unpublished.h"
 
@@ -15,28 +14,6 @@ namespace {
 
 constexpr std::string_view kMagic = "kiln-object 1 ";
 constexpr size_t kHeaderBytes = kMagic.size() + 64 + 1;
-
-struct Entry {
-  Path path;
-  std::filesystem::file_time_type used;
-  int64_t bytes = 0;
-};
-
-// Files of this cache, the least recently used first. Others in the directory are left alone.
-std::vector<Entry> entries_of(const Path& directory) {
-  std::vector<Entry> entries;
-  std::error_code error;
-  for (auto it = std::filesystem::directory_iterator(directory, error);
-       !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
-    if (it->path().extension() != ".object") continue;
-    std::error_code vanished;
-    Entry entry{it->path(), it->last_write_time(vanished), 0};
-    if (!vanished) entry.bytes = static_cast<int64_t>(it->file_size(vanished));
-    if (!vanished) entries.push_back(std::move(entry));
-  }
-  std::ranges::sort(entries, {}, &Entry::used);
-  return entries;
-}
 
 // Whether only root and we decide what lies in `directory`, where it stands. In those above it
 // others may write if they cannot move what is not theirs (/tmp).
@@ -72,15 +49,14 @@ Result<ObjectCache> ObjectCache::open(Path directory, int64_t max_bytes) {
   std::filesystem::remove(probe, error);
   remove_unpublished(directory);
   ObjectCache cache(std::move(directory), max_bytes);
-  cache.trim();
+  cache.bound_->written({}, 0);
   return cache;
 }
 
 ObjectCache::ObjectCache(Path directory, int64_t max_bytes)
-    : directory_(std::move(directory)), max_bytes_(max_bytes) {}
-
-ObjectCache::ObjectCache(ObjectCache&& other) noexcept
-    : directory_(std::move(other.directory_)), max_bytes_(other.max_bytes_), bytes_(other.bytes_) {}
+    : directory_(std::move(directory)),
+      bound_(std::make_unique<DiskBound>(std::vector{directory_}, max_bytes,
+                                         DiskBound::Options{".object", 0})) {}
 
 std::optional<std::string> ObjectCache::find(const Digest& key) {
   const Path path = path_of(key);
@@ -94,31 +70,16 @@ std::optional<std::string> ObjectCache::find(const Digest& key) {
     std::filesystem::remove(path, ignored);
     return std::nullopt;
   }
-  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), ignored);
+  bound_->used(std::array{path});
   return object;
 }
 
 void ObjectCache::insert(const Digest& key, std::string_view object) {
   std::string bytes(kMagic);
   bytes.append(Digest::of(object).hex()).append("\n").append(object);
-  if (!publish_file(path_of(key), bytes)) return;
-  const std::lock_guard lock(mu_);
-  bytes_ += static_cast<int64_t>(bytes.size());
-  if (bytes_ > max_bytes_) trim();
-}
-
-// Down to three quarters, so that not every insert has to look at the whole directory.
-void ObjectCache::trim() {
-  std::vector<Entry> entries = entries_of(directory_);
-  bytes_ = 0;
-  for (const Entry& entry : entries) bytes_ += entry.bytes;
-  if (bytes_ <= max_bytes_) return;
-  for (const Entry& entry : entries) {
-    if (bytes_ <= max_bytes_ / 4 * 3) return;
-    std::error_code ignored;
-    std::filesystem::remove(entry.path, ignored);
-    bytes_ -= entry.bytes;
-  }
+  const Path path = path_of(key);
+  if (publish_file(path, bytes))
+    bound_->written(std::array{path}, static_cast<int64_t>(bytes.size()));
 }
 
 }  // namespace kiln

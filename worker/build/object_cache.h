@@ -1,19 +1,19 @@
 // ObjectCache: compiled objects by candidate key in a directory, so that a restarted worker does
-// not compile again what it has. Bounded in size; the least recently used go first. Several workers
-// may share a directory: an entry appears whole or not at all, and one that vanishes is a miss.
+// not compile again what it has. Bounded in size (base/disk_bound.h). Several workers may share a
+// directory: an entry appears whole or not at all, and one that vanishes is a miss.
 //
 // An entry is a file named by its key: "kiln-object 1 " + hex digest of the object + "\n" + object.
 // One that does not match its digest is removed and a miss. Thread-safe.
 //
-// What lies here is loaded and timed, and a winner is signed for the whole fleet: so nobody else on
-// this machine may write here.
+// Objects are loaded and timed, and a winner is signed for the whole fleet: so nobody else on this
+// machine may write here.
 #pragma once
 
-#include <mutex>
+#include <memory>
 #include <optional>
 
 #include "compiler_core/base/digest.h"
-#include "compiler_core/base/file.h"
+#include "compiler_core/base/disk_bound.h"
 
 namespace kiln {
 
@@ -22,7 +22,6 @@ class ObjectCache {
   // Makes the directory. kPermissionDenied: it, or one above it, is another user's, or others may
   // write in it; that and kUnavailable and the like also when it cannot be written.
   static Result<ObjectCache> open(Path directory, int64_t max_bytes);
-  ObjectCache(ObjectCache&& other) noexcept;
 
   std::optional<std::string> find(const Digest& key);
   // A full disk is not an error: the object is compiled again some day.
@@ -31,12 +30,9 @@ class ObjectCache {
  private:
   ObjectCache(Path directory, int64_t max_bytes);
   Path path_of(const Digest& key) const { return directory_ / (key.hex() + ".object"); }
-  void trim();  // REQUIRES: mu_ is held
 
   Path directory_;
-  int64_t max_bytes_;
-  std::mutex mu_;
-  int64_t bytes_ = 0;  // guarded by mu_; about what lies there, exact after trim()
+  std::unique_ptr<DiskBound> bound_;
 };
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-#include "client/disk_bound.h"
+#include "compiler_core/base/disk_bound.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -36,6 +36,21 @@ TEST_F(DiskBoundTest, OtherFoldersAreNotItsBusiness) {
   DiskBound({dir_.path() / "programs", dir_.path() / "blobs"}, 500).written({}, 1);
   EXPECT_TRUE(there(key));
   EXPECT_FALSE(there(old));
+}
+
+TEST_F(DiskBoundTest, WithAnExtensionFilesOfOthersAreLeftAlone) {
+  const Path ours = put("a.object", 400, 10'000), other = put("b.txt", 9000, 100'000),
+             below = put("c/c.object", 9000, 100'000);
+  DiskBound bound({dir_.path()}, 500, {".object", 0});
+  bound.written({}, 1);
+  EXPECT_TRUE(there(ours)) << "files of others do not count";
+  const Path young = put("d.object", 400, 5'000);
+  bound.used(std::vector<Path>{ours});
+  bound.written({}, 400);
+  EXPECT_TRUE(there(ours)) << "used at last";
+  EXPECT_FALSE(there(young));
+  EXPECT_TRUE(there(other));
+  EXPECT_TRUE(there(below));
 }
 
 TEST_F(DiskBoundTest, WhatFitsStays) {

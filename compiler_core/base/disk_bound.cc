@@ -1,4 +1,4 @@
-#include "client/disk_bound.h"
+#include "compiler_core/base/disk_bound.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,10 +9,8 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kUsedLatelyS = 600;
-constexpr int64_t kLooksAFullTier =
-    20;                              // room is made each time a twentieth of the bound was written
-constexpr int64_t kLowPercent = 90;  // how far down, so that it is seldom
+constexpr int64_t kLooksPerBound = 20;
+constexpr int64_t kLowPercent = 90;  // room is made down to here, so that it is seldom
 
 struct Found {
   Path path;
@@ -24,10 +22,14 @@ int64_t nanoseconds(const timespec& time) {
   return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
 }
 
-void add_files_below(const Path& folder, std::vector<Found>& files) {
+void add_files_of(const Path& folder, const std::string& extension, std::vector<Found>& files) {
   std::error_code error;
   std::filesystem::recursive_directory_iterator entry(folder, error), end;
   for (; !error && entry != end; entry.increment(error)) {
+    if (!extension.empty()) {
+      entry.disable_recursion_pending();
+      if (entry->path().extension() != extension) continue;
+    }
     struct stat facts = {};
     if (::lstat(entry->path().c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) continue;
     files.push_back({entry->path(), facts.st_size, nanoseconds(facts.st_mtim)});
@@ -36,7 +38,7 @@ void add_files_below(const Path& folder, std::vector<Found>& files) {
 
 }  // namespace
 
-// A nanosecond apart, so that their order is kept.
+// A nanosecond apart, which keeps their order.
 void DiskBound::stamp(std::span<const Path> files) {
   timespec now = {};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -52,13 +54,13 @@ void DiskBound::used(std::span<const Path> files) const {
   if (max_bytes_ == 0 || files.empty()) return;
   struct stat facts = {};
   if (::stat(files.front().c_str(), &facts) != 0) return;
-  if (::time(nullptr) - facts.st_mtim.tv_sec >= kUsedLatelyS) stamp(files);
+  if (::time(nullptr) - facts.st_mtim.tv_sec >= options_.used_again_s) stamp(files);
 }
 
 void DiskBound::written(std::span<const Path> files, int64_t bytes) {
   if (max_bytes_ == 0) return;
   stamp(files);
-  if ((unseen_bytes_ += bytes) < max_bytes_ / kLooksAFullTier) return;
+  if ((unseen_bytes_ += bytes) < max_bytes_ / kLooksPerBound) return;
   const std::unique_lock lock(mu_, std::try_to_lock);
   if (!lock) return;
   unseen_bytes_ = 0;
@@ -67,7 +69,7 @@ void DiskBound::written(std::span<const Path> files, int64_t bytes) {
 
 void DiskBound::make_room() const {
   std::vector<Found> files;
-  for (const Path& folder : folders_) add_files_below(folder, files);
+  for (const Path& folder : folders_) add_files_of(folder, options_.extension, files);
   int64_t bytes = 0;
   for (const Found& file : files) bytes += file.bytes;
   if (bytes <= max_bytes_) return;
