@@ -23,7 +23,7 @@ class Auditor {
     if (const Status checked = index_.check(); !checked) {
       if (checked.error().code != Code::kCorruption) return fail(checked.error());
       add(Finding::Kind::kIndex, {}, checked.error().message);
-      return std::move(report_);  // what it says of the rest is worth nothing
+      return std::move(report_);  // a damaged index cannot be trusted about the rest
     }
     TRY(const IndexTotals totals, index_.totals());
     total_ = totals.blobs + totals.kernels + totals.programs + totals.records;

@@ -65,7 +65,7 @@ Result<std::string> BlobStore::read_or_quarantine(const Digest& digest) {
   std::error_code error;
   std::filesystem::create_directories(aside, error);
   std::filesystem::rename(path, aside / digest.hex(), error);
-  // Where moving fails (a read-only disk), a damaged blob must still not stand in the way of a put.
+  // If it cannot be moved, remove it: a damaged blob must not stand in the way of a put.
   if (error) std::filesystem::remove(path, error);
   ++corrupt_;
   return fail(Code::kCorruption, "blob " + digest.short_hex() + " is damaged; it was set aside");

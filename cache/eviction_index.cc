@@ -96,7 +96,7 @@ Result<Entry> EvictionIndex::find(Database& db, const EntryId& id) {
   return read_entry(query);
 }
 
-// `held` is said of a new entry only.
+// `held` applies to a new entry only.
 Status EvictionIndex::put(Database& db, const Entry& entry) {
   TRY(const auto old, optional_entry(db, entry.id));
   Query query(
@@ -193,8 +193,8 @@ Status EvictionIndex::release(Database& db, const Digest& blob, int64_t used_ms)
       .run();
 }
 
-// The entry of a blob that lies there without one (its row was lost with a transaction) is made
-// here; its bytes are known when it is put again.
+// Makes the entry of a blob whose file has none (its row was lost with a transaction); its bytes
+// are known when it is put again.
 Status EvictionIndex::hold_file(Database& db, const Digest& blob) {
   TRY_STATUS(
       Query(db, "UPDATE entries SET held = held + 1 WHERE kind = 3 AND key = ?").bind(blob).run());
@@ -262,7 +262,7 @@ Result<std::vector<Entry>> EvictionIndex::page(Database& db, EntryKind kind, con
   }
 }
 
-// Blobs of no kernel and no program keep their entries, and leave in their turn.
+// Blobs of no kernel and no program keep their entries, and are evicted in turn.
 Status EvictionIndex::rebuild(Database& db, int64_t now_ms) {
   TRY_STATUS(
       db.run("UPDATE entries SET held = 0;"
@@ -298,7 +298,7 @@ Status EvictionIndex::rebuild(Database& db, int64_t now_ms) {
       TRY(const bool row, query.next());
       if (!row) break;
       const Result<Digest> key = query.digest(0), blob = Digest::parse(query.bytes(1));
-      if (!key || !blob) continue;  // a damaged row, which its seal tells of when it is asked for
+      if (!key || !blob) continue;  // a damaged row: its seal shows it when it is read
       const auto held = by_programs.find(*blob);
       TRY_STATUS(Query(db,
                        "INSERT INTO entries VALUES (2, ?, ?, ?, ?, ?) ON CONFLICT (kind, key) DO"

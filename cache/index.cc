@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "cache/damaged.h"
-#include "cache/index_schema.h"
 
 namespace kiln {
 namespace {
@@ -19,7 +18,7 @@ static_assert(std::endian::native == std::endian::little,
               "samples are stored as they lie in memory");
 
 // "cpu:x86-64-v4|2|Intel(R) Xeon(R) Processor", "cuda:sm_90a|132 cuda-13|NVIDIA H200": the model
-// comes last, it may hold anything.
+// comes last since it may hold any character.
 std::string target_to_text(const Target& target) {
   return fmt::format("{}|{}{}{}|{}", target.to_string(), target.units,
                      target.toolkit.empty() ? "" : " ", target.toolkit, target.device_model);
@@ -404,8 +403,8 @@ Status CacheIndex::evict(const Entry& entry, Evicted& evicted) {
   return {};
 }
 
-// One at a time: a program that goes frees its kernels, and those their files, which are then the
-// least recently used.
+// Evicts one entry at a time: a removed program frees its kernels, and those their files, which are
+// then the least recently used.
 Result<CacheIndex::Evicted> CacheIndex::evict(int64_t bytes, int64_t before_ms, int limit) {
   Evicted evicted;
   while (evicted.bytes < bytes && evicted.entries < limit) {

@@ -1,6 +1,6 @@
-// CacheIndex: the tables of a KernelCache as seen through one database connection. The format is
-// written down in index_schema.cc. Rows carry a seal, a digest of what is in them, so that a
-// damaged row is noticed and never served. One thread at a time.
+// CacheIndex: the tables of a KernelCache through one database connection. index_schema.cc
+// documents the format. Rows carry a seal, a digest of their contents, so that a damaged row is
+// noticed and never served. One thread at a time.
 #pragma once
 
 #include <functional>
@@ -15,9 +15,16 @@
 
 namespace kiln {
 
+// index_schema.cc: creates the tables in an empty file, and migrates those of an older version, in
+// one transaction. kUnsupported when a newer Kiln wrote it. `now_ms`: the last use of entries that
+// have none on record.
+Status prepare_schema(Database& db, int64_t now_ms);
+// kUnsupported unless the file is of this build's version: for connections that only read.
+Status check_schema(Database& db);
+
 struct ProgramRow {
   std::string manifest;
-  std::vector<Digest> blobs;  // what the manifest needs
+  std::vector<Digest> blobs;  // that the manifest names
 };
 
 struct KernelRow {
@@ -33,19 +40,19 @@ class CacheIndex {
   using Clock = std::function<int64_t()>;  // milliseconds of the wall clock
   static int64_t wall_clock_ms();
 
-  // The writer's: creates or checks the database. kCorruption when it is damaged (a large one is
-  // checked in passing only: check() does the rest, at leisure), kUnsupported when a newer Kiln
-  // wrote it. Keeps up to `memory_bytes` of pages, since keys come in no order.
+  // For the writer: creates or checks the database. kCorruption when it is damaged (a large one is
+  // checked in passing only; check() does the rest later), kUnsupported when a newer Kiln wrote it.
+  // Keeps up to `memory_bytes` of pages, since keys come in no order.
   static Result<CacheIndex> open_for_writing(const Path& file, Clock clock = wall_clock_ms,
                                              int64_t memory_bytes = int64_t{64} << 20);
-  // REQUIRES: a writer has opened it before. kUnsupported when that was an older or a newer Kiln.
+  // REQUIRES: a writer has opened it before. kUnsupported when an older or a newer Kiln did.
   static Result<CacheIndex> open_for_reading(const Path& file);
   // Reads every page; kCorruption when the database is damaged.
   Status check();
-  // From any thread: a check() that runs ends soon, and found nothing.
+  // From any thread: a running check() ends soon, without a finding.
   void interrupt() { db_.interrupt(); }
 
-  // One transaction of the writer.
+  // A transaction of the writer.
   Status begin();
   Status commit();
   void roll_back();
@@ -57,13 +64,13 @@ class CacheIndex {
   // kNotFound; kCorruption when the row does not match its seal.
   Result<ProgramRow> program(const Digest& key);
   Result<KernelRow> kernel(const Digest& key);
-  // Oldest first; damaged rows are left out, since the rest is still worth having.
+  // Oldest first; damaged rows are left out.
   Result<std::vector<TuningRecord>> records(const Digest& kernel_key);
   // Newest first, each once.
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
   // Winners of workloads that differ from this in sizes only, nearest sizes first, each once.
   Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key);
-  // Within a transaction of the writer: with what it did so far. Else: as committed.
+  // Within a transaction of the writer, its own changes count; else the committed state.
   Result<IndexTotals> totals();
 
   Status put_blob(const Digest& digest, int64_t bytes);
@@ -75,20 +82,20 @@ class CacheIndex {
   // Removes the rows of `key` that do not match their seal.
   Status remove_damaged(const Digest& key);
 
-  // Gives up what was least recently used, and not since `before_ms`, until `bytes` are free or
-  // `limit` entries are gone. Records stay.
+  // Evicts the least recently used entries that were not used since `before_ms`, until `bytes` are
+  // free or `limit` entries are gone. Records stay.
   struct Evicted {
     int64_t bytes = 0;
     int entries = 0;
     std::vector<Digest> programs;  // keys
-    std::vector<Digest> blobs;     // whose files go once this is committed
+    std::vector<Digest> blobs;     // remove their files after the commit
   };
   Result<Evicted> evict(int64_t bytes, int64_t before_ms, int limit);
 
   Status touch(const EntryId& id, int64_t used_ms) { return eviction_.touch(db_, id, used_ms); }
   Status pin(const Digest& program) { return eviction_.pin(db_, program, clock_()); }
   Status unpin(const Digest& program) { return eviction_.unpin(db_, program); }
-  // For who goes through everything, a page at a time: entries of a kind by key, after that key.
+  // One page of the entries of a kind, by key, after `after`: for reading all of them.
   Result<std::vector<Entry>> entries(EntryKind kind, const Digest& after, int limit) {
     return EvictionIndex::page(db_, kind, after, limit);
   }
@@ -99,7 +106,7 @@ class CacheIndex {
   };
   Result<RecordPage> check_records(int64_t after_id, int limit);
   Status remove_record(int64_t id);
-  // Entries and totals made anew from the rows, for repair. Within a transaction.
+  // Makes entries and totals anew from the rows, for repair. Within a transaction.
   Status rebuild_entries() { return eviction_.rebuild(db_, clock_()); }
   // kNotFound when there is none.
   Result<Entry> entry(const EntryId& id) { return EvictionIndex::find(db_, id); }

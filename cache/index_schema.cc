@@ -22,13 +22,11 @@
 //
 // A change that old readers cannot live with raises the version; files of a newer one are refused,
 // those of an older one brought up to date when the writer opens them (kMigrations).
-#include "cache/index_schema.h"
+#include "cache/index.h"
 
 #include <fmt/core.h>
 
 #include <array>
-
-#include "cache/eviction_index.h"
 
 namespace kiln {
 namespace {

@@ -27,7 +27,7 @@ constexpr int kEntriesAStep = 64;
 constexpr int kEntriesForAWrite = 512;
 constexpr int64_t kHighPercent = 96, kLowPercent = 92;
 
-// Why eviction leaves what it leaves.
+// Why the entries that are left cannot be evicted.
 std::string what_stays(int64_t keep_used_ms) {
   if (keep_used_ms <= 0) return "pinned";
   return fmt::format("pinned or was used in the last {} s", keep_used_ms / 1000);
@@ -163,7 +163,7 @@ void KernelCache::Impl::trim_soon(CacheIndex& index) {
                [this](const Collected&, const Status&) { trimming = false; });
 }
 
-// One step a job, and each step submitted when the last is durable: other writes come between.
+// Each step is one job, submitted when the last one is durable, so that other writes come between.
 void KernelCache::Impl::collect_step(int64_t max_bytes, Collected so_far, CollectDone done) {
   const auto evicted = std::make_shared<CacheIndex::Evicted>();
   const auto left = std::make_shared<int64_t>(0);  // bytes above the bound
@@ -349,7 +349,7 @@ void KernelCache::unpin(const Digest& program_key, Done done) {
 }
 
 void KernelCache::collect(int64_t max_bytes, std::function<void(Collected, Status)> done) {
-  impl_->maintenance->write_access_times();  // the order should be today's
+  impl_->maintenance->write_access_times();  // evict by the latest order
   const auto so_far = std::make_shared<Collected>();
   impl_->writer.submit(
       0,
@@ -396,7 +396,7 @@ KernelCache::Totals KernelCache::totals() const {
   totals.max_bytes = impl_->options.max_bytes;
   totals.evicted = impl_->evicted_programs;
   const auto stored = impl_->readers.with([](CacheIndex& index) { return index.totals(); });
-  if (!stored) return totals;  // numbers for people: not worth an error of their own
+  if (!stored) return totals;  // statistics are not worth an error
   totals.programs = stored->programs;
   totals.kernels = stored->kernels;
   totals.records = stored->records;

@@ -8,8 +8,8 @@
 namespace kiln {
 namespace {
 
-// What SQLite's result asks of the caller. A failed write (disk full, over a quota, broken disk) is
-// "go on without storing"; only damage to the file itself is corruption.
+// Maps SQLite's result to a Code. A failed write (disk full, over a quota, broken disk) means "go
+// on without storing"; only damage to the file itself is corruption.
 Code code_of(int result) {
   switch (result & 0xff) {
     case SQLITE_CORRUPT:

@@ -3,8 +3,8 @@
 //   take -> begin -> part, part, ... -> commit -> done, done, ...
 //                        \ the transaction is lost -> each job in one of its own -> done ...
 //
-// A job that fails undoes its own part only. What loses the transaction as a whole (a disk that is
-// full or broken, as SQLite sees it) is tried again job by job, so that each hears its own error.
+// A job that fails undoes its own part only. When the transaction as a whole is lost (SQLite finds
+// the disk full or broken), each job is tried again alone, so that each hears its own error.
 #include "cache/writer.h"
 
 #include <algorithm>

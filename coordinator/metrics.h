@@ -5,7 +5,7 @@
 #include <string>
 
 #include "coordinator/status_board.h"
-#include "schema/metrics/process_use.h"
+#include "schema/metrics/metrics_text.h"
 
 namespace kiln {
 

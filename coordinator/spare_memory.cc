@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "schema/metrics/process_use.h"
+#include "schema/metrics/metrics_text.h"
 
 namespace kiln {
 namespace {

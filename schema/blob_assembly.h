@@ -1,6 +1,5 @@
-// BlobAssembly: the receiver's side of a BlobRequest: puts chunks together, checks digests, and
-// says how much credit to give back. Holds no more than what was asked for, each up to
-// kMaxBlobBytes.
+// BlobAssembly: the receiver's side of a BlobRequest. It puts chunks together, checks digests, and
+// says how much credit to give back. It holds the requested blobs only, each up to kMaxBlobBytes.
 #pragma once
 
 #include <string>
@@ -15,11 +14,11 @@ class BlobAssembly {
  public:
   explicit BlobAssembly(const std::vector<Digest>& wanted);
 
-  // Takes one reply. The credit that is worth giving back by now, 0 while it is little.
+  // Takes one reply. Returns the credit to give back now, 0 while it is little.
   // kInvalidArgument: a blob nobody asked for, or chunks out of order.
   Result<int64_t> add(BlobReply&& reply);
   bool done() const { return done_; }
-  // Null when the coordinator has no such blob, or what came has another digest.
+  // Null when the coordinator has no such blob, or its bytes have another digest.
   const std::string* find(const Digest& digest) const;
 
  private:

@@ -50,8 +50,8 @@ inline constexpr bool is_bytes = Is<T, std::string> || Is<T, Digest>;
 template <class T>
 inline constexpr bool is_number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
-// Where the fields of a struct lie, in the order of kiln.capnp, as the compiled schema has it.
-// (Cap'n Proto's own dynamic API takes ten times as long.)
+// Layout: the places of a struct's fields in a Cap'n Proto message, in the order of kiln.capnp,
+// taken from the compiled schema. (Cap'n Proto's own dynamic API takes ten times as long.)
 struct Layout {
   using Type = capnp::schema::Type;
   struct Field {

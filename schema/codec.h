@@ -29,9 +29,9 @@ std::vector<std::string> parts_of(std::string_view whole);
 // One direction of one connection; not thread-safe.
 class PartAssembly {
  public:
-  // What a frame completes: a message, or nothing yet. kInvalidArgument: malformed, or too large.
+  // The message that `frame` completes, or nothing yet. kInvalidArgument: malformed, or too large.
   Result<std::optional<Message>> add(std::string_view frame);
-  size_t bytes() const { return begun_.size(); }  // of a message that is not whole
+  size_t bytes() const { return begun_.size(); }  // of an incomplete message
 
  private:
   std::string begun_;

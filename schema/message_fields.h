@@ -106,7 +106,7 @@ struct Fields {
   static void of(auto& f, Is<MessagePart> auto& m) { f(m.bytes, m.last); }
 };
 
-// What the envelope's union holds of a message: its only member, or all of it as a struct.
+// The part of a message that the envelope's union holds: its only member, or all of it.
 auto& payload(auto& message) {
   using T = std::remove_cvref_t<decltype(message)>;
   if constexpr (Is<T, Refusal>)

@@ -25,8 +25,8 @@ namespace kiln {
 inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr size_t kMaxMessageBytes = 32 << 20;  // graphs of 100,000 nodes, batches of blobs
 inline constexpr size_t kMaxBlobBytes = 16 << 20;
-inline constexpr size_t kMaxLabelBytes = 256;         // of a name, and of each word of a target
-inline constexpr int64_t kBlobWindowBytes = 1 << 20;  // of one request's answer, under way at once
+inline constexpr size_t kMaxLabelBytes = 256;         // a name, or one word of a target
+inline constexpr int64_t kBlobWindowBytes = 1 << 20;  // most credit of one blob request
 
 enum class Role : uint8_t { kClient = 1, kWorker = 2 };
 
@@ -45,7 +45,7 @@ struct Welcome {
   std::string session{};      // token: 16 random bytes
   std::string signing_key{};  // Ed25519 public key of the artifacts, 32 bytes; empty: unsigned
 };
-struct Refusal {  // the connection, or a message, is refused; says why
+struct Refusal {  // of the connection or a message
   Error error;
 };
 
@@ -59,7 +59,7 @@ struct CompileRequest {
   bool check_only = false;  // answer kNotFound on a miss and start nothing
   std::string graph_text;   // canonical graph; empty on the first try
   Priority priority = Priority::kInteractive;
-  bool detach = false;  // answer kQueued once the flight is durable; nobody waits for it
+  bool detach = false;  // answer kQueued once the task is durable; nobody waits for it
 };
 struct NeedGraph {
   uint64_t request = 0;
@@ -70,7 +70,7 @@ struct Progress {
   int candidates = 0, candidates_done = 0;
   double elapsed_s = 0;
 };
-// kQueued: of a detached request; the flight is durable and goes on without a client.
+// kQueued: the task of a detached request is durable and goes on without a client.
 enum class CacheOutcome : uint8_t { kTuned = 1, kJoined = 2, kHit = 3, kLocal = 4, kQueued = 5 };
 std::string_view to_string(CacheOutcome outcome);  // "tuned", "joined", "hit", "local", "queued"
 
@@ -79,19 +79,19 @@ struct CompileReply {
   Result<CacheOutcome> outcome = CacheOutcome::kHit;
   std::string program_json;  // manifest, when there is one
   std::string signature{};   // Ed25519 over the manifest, 64 bytes; empty: unsigned
-  // Not stored: the disk would not take it, or a way to cut it into kernels that may be faster
-  // waits for a worker. It may be tuned again.
+  // The program is not stored, so it may be tuned again: the disk would not take it, or a partition
+  // into kernels that may be faster waits for a worker.
   bool memory_only = false;
 };
-// The answer comes in as many replies as it takes, never more bytes ahead of the receiver than the
-// credit it gave: `credit` at first, and what BlobCredit adds, up to kBlobWindowBytes.
+// The answer comes in several replies. Their bytes stay within the credit that the receiver gave:
+// `credit` at first, plus each BlobCredit, up to kBlobWindowBytes.
 struct BlobRequest {
   uint64_t request = 0;
   std::vector<Digest> digests;  // at most 4096
   int64_t credit = kBlobWindowBytes;
 };
 struct BlobChunk {
-  Digest digest;  // of the whole blob
+  Digest digest;  // the whole blob's
   int64_t offset = 0, total = 0;
   std::string bytes;  // chunks of a blob come in order
 };
@@ -122,7 +122,7 @@ struct WorkerStats {
   std::string reason{};    // why quarantined
   double sentinel_us = 0;  // as last reported; 0: not measured
 };
-// A program that is tuned though no client waits (CompileRequest::detach).
+// A program tuned without a waiting client (CompileRequest::detach).
 struct DetachedStats {
   Digest program, graph;
   Target target;
@@ -141,7 +141,7 @@ struct Stats {
   int64_t requests_open = 0, candidates_queued = 0;
   int64_t overloaded = 0;  // requests refused since the start
   int64_t hedged = 0;      // batches given to a second worker
-  int64_t set_aside = 0;   // candidates given up after transient failures
+  int64_t set_aside = 0;   // candidates abandoned after transient failures
   int64_t evicted = 0;     // entries
   int64_t connections = 0;
   int64_t detached_queued = 0, detached_running = 0, detached_failed = 0;
@@ -168,7 +168,7 @@ struct Job {
     kFinal = 3,    // time the given binaries interleaved
   };
   uint64_t lease = 0;  // unique for the coordinator's lifetime
-  uint64_t epoch = 0;  // of the flight; results under another epoch are dropped
+  uint64_t epoch = 0;  // results under another epoch are dropped
   Kind kind = Kind::kScreen;
   Digest kernel_key;
   Target target;
@@ -203,10 +203,10 @@ struct WorkerReport {
   std::vector<LeaseState> leases;        // what it works on
   std::vector<CandidateResult> results;  // finished and not yet acknowledged
   bool draining = false;                 // give it nothing new
-  double sentinel_us = 0;                // the sentinel kernel's latest median; 0: not measured
+  double sentinel_us = 0;                // the calibration kernel's latest median; 0: not measured
   int device_errors = 0;                 // device faults since the worker started
-  // Compiles since it started, whatever became of their leases. 0: none; an older worker says so
-  // always, and then its results' `compiled` count.
+  // Compiles since the worker started, of leases taken back too. 0: none, or an older worker, whose
+  // results' `compiled` are counted instead.
   int64_t compiled = 0;
 };
 struct ResultAck {
@@ -237,7 +237,7 @@ struct AdminReply {
 
 // ---- The wire's own ----
 
-// A piece of a larger message (codec.h); no caller of the transport ever sees one.
+// A piece of a larger message (codec.h); the transport takes it in.
 struct MessagePart {
   std::string bytes;
   bool last = false;

@@ -27,7 +27,8 @@ Error system_error(std::string_view what, const Path& path, int error) {
           fmt::format("{} {}: {}", what, path.string(), std::strerror(error)), 0};
 }
 
-// As libzmq would write it: it reads only up to a NUL, and some signs that are no digits of Z85.
+// Whether libzmq would write the key again as it stands: libzmq reads only up to a NUL, and accepts
+// some characters that are no digits of Z85.
 bool is_key(std::string_view text) {
   std::array<uint8_t, 32> bytes;
   std::array<char, kKeyCharacters + 1> again;
@@ -78,7 +79,7 @@ Result<std::string> key_field(const std::map<std::string, std::string>& fields,
                           file.string(), name));
 }
 
-// It never replaces another, and a file that somebody kills us over is none at all.
+// Never replaces another file, and leaves none at all when the process is killed meanwhile.
 Status write_private(const Path& file, std::string_view text) {
   std::error_code ignored;
   const Error taken{Code::kInvalidArgument,
@@ -90,11 +91,11 @@ Status write_private(const Path& file, std::string_view text) {
         std::filesystem::exists(folder, ignored) ? Code::kInvalidArgument : Code::kNotFound;
     return written;
   }
-  const auto kept = read_file(file);  // of several who make it at once the first wins
+  const auto kept = read_file(file);  // when several make it at once, the first wins
   return kept && *kept != text ? Status(fail(taken)) : Status();
 }
 
-// A secret that anybody on this machine can read is none. A group may: such is a mounted one.
+// Others on this machine may not read a secret. Its group may: a mounted secret has such a mode.
 Status check_secret(const Path& file, std::string_view then) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0) return fail(system_error("cannot read", file, errno));

@@ -1,5 +1,5 @@
-// Histogram: how often something took how long, in buckets that are fixed when it is made. A plain
-// value of one thread; copies are cheap enough to publish once a second.
+// Histogram counts durations in buckets that are fixed when it is made. A plain value of one
+// thread; copies are cheap enough to publish once a second.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace kiln {
 
 class Histogram {
  public:
-  // `upper_s`: inclusive upper bounds in seconds, ascending, with static lifetime; what is above
-  // the last one is counted too.
+  // `upper_s`: inclusive upper bounds in seconds, ascending, with static lifetime; a last bucket
+  // counts what is above them.
   explicit Histogram(std::span<const double> upper_s)
       : upper_s_(upper_s), counts_(upper_s.size() + 1) {}
 
   void observe(double seconds);
 
   std::span<const double> upper_s() const { return upper_s_; }
-  // Of one bucket alone; bucket upper_s().size() is the one without a bound.
+  // The count of one bucket alone; bucket upper_s().size() has no bound.
   int64_t count_in(size_t bucket) const { return counts_[bucket]; }
   int64_t count() const;
   double sum_s() const { return sum_s_; }

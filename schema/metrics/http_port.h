@@ -1,6 +1,6 @@
-// HttpPort: answers GET requests for a few small pages: what a scraper and an orchestrator ask. One
-// thread of its own serves all connections. Whoever asks slowly, endlessly or in crowds is bounded
-// (HttpLimits); connections beyond the limit wait in the kernel's queue. Thread-safe.
+// HttpPort answers GET requests for a few small pages, for scrapers and orchestrators. One thread
+// of its own serves all connections. Slow, endless or numerous requests are bounded (HttpLimits);
+// connections beyond the limit wait in the kernel's queue. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,9 @@ struct HttpAnswer {
 
 struct HttpLimits {
   unsigned connections = 32;
-  size_t request_bytes = 8 << 10;  // of each connection, with the library's own
-  unsigned silence_s = 5;          // then the connection is closed
-  int64_t age_ms = 10'000;         // then too, whatever it does
+  size_t request_bytes = 8 << 10;  // memory per connection, the library's own included
+  unsigned silence_s = 5;          // a silent connection is closed
+  int64_t age_ms = 10'000;         // any connection is closed at this age
 };
 
 class HttpPort {

@@ -33,4 +33,17 @@ class MetricsText {
   std::string text_, name_;
 };
 
+// Resources of this process, from /proc and the kernel, at the time of the call.
+struct ProcessUse {
+  double cpu_s = 0;
+  double resident_bytes = 0;
+  double open_fds = 0, max_fds = 0;
+  double started_s = 0;  // since the epoch
+};
+ProcessUse process_use();
+double resident_bytes();  // 0 when the system does not tell
+
+// The families process_*, under the names that Prometheus' own client libraries use.
+void process_families(MetricsText& out, const ProcessUse& use);
+
 }  // namespace kiln

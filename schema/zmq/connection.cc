@@ -24,7 +24,7 @@ int remaining_ms(Clock::time_point deadline) {
 }  // namespace
 
 struct Connection::Impl {
-  // What became of handshakes, as far as they failed.
+  // Why the last handshake failed.
   enum class Trouble { kNone, kEnded, kMechanism, kUnknownKey };
 
   zmq::context_t context{1};
@@ -46,17 +46,16 @@ struct Connection::Impl {
   // Waits for any of `events` on the socket, a disconnect or a wake.
   void poll(short events, int timeout_ms);
   void watch_connection();
-  // On the connection that is there now. libzmq tells of a connection's end before it takes the
-  // pipe to it away, and what is sent in between is lost without a word; once the next connection
-  // is told of, and the socket has looked at what the I/O thread told it, there is only the new
-  // one.
+  // Sends Hello on the present connection. libzmq reports the end of a connection before it removes
+  // its pipe, and frames sent in between are lost silently. Once the next connection is reported
+  // and the socket has processed its commands, only the new pipe is left.
   bool say(const std::string& hello);
   // Nothing when there is no message now.
   std::optional<Result<Message>> take();
   Error unavailable() const {
     return {Code::kUnavailable, fmt::format("the coordinator at {} went away", endpoint), 0};
   }
-  // When the handshake says that trying again is no use.
+  // The error, when the handshake shows that trying again is no use.
   std::optional<Error> hopeless() const;
   Error unanswered(int timeout_ms) const;
 };
@@ -243,8 +242,8 @@ Result<Message> Connection::receive(int timeout_ms) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   for (;;) {
     if (auto message = impl.take()) {
-      // libzmq connects again by itself, and what then refuses us does not know us: we said Hello
-      // to another. The end of that connection was told before this came.
+      // libzmq reconnects by itself, and the new coordinator refuses a peer that has not said Hello
+      // to it. The end of the old connection is reported before that refusal.
       impl.watch_connection();
       const bool refused = *message && std::holds_alternative<Refusal>(**message);
       if (refused && impl.gone) return fail(impl.unavailable());

@@ -33,11 +33,11 @@ constexpr int kIoThreads = 2;  // a thread's worth of system calls for each the 
 constexpr int kHeartbeatMs = 15'000, kHeartbeatTimeoutMs = 20'000;
 constexpr size_t kMaxBegunBytes = 512 << 20;
 constexpr int kWatchMs = 20;
-constexpr int64_t kFrameOverhead = 64;   // its header, and what CURVE adds
+constexpr int64_t kFrameOverhead = 64;   // a frame's header and CURVE's additions
 constexpr int kBacklogPollMs = 5;        // a ROUTER does not say when one peer can be written again
-constexpr int kMaxInARow = 64;           // that are no messages, before the caller's turn
-constexpr int kMonitorEvery = 256;       // messages, when they never stop coming
-constexpr size_t kGeneratedIdBytes = 5;  // of a peer that the ROUTER named
+constexpr int kMaxInARow = 64;           // frames that are no messages, before the caller's turn
+constexpr int kMonitorEvery = 256;       // messages, while they keep coming
+constexpr size_t kGeneratedIdBytes = 5;  // length of an id that the ROUTER made
 constexpr int kZapEnforceDomain = 93;    // zmq.h keeps its name among the drafts
 
 int remaining_ms(Clock::time_point deadline) {
@@ -67,8 +67,9 @@ Status require_keys(const std::string& endpoint) {
 
 struct Listener::Impl {
   zmq::context_t context{kIoThreads};
-  std::shared_ptr<Keyring> keyring;        // null: no keys
-  std::unique_ptr<Gatekeeper> gatekeeper;  // before the router: there when it is bound
+  std::shared_ptr<Keyring> keyring;  // null: no keys
+  std::unique_ptr<Gatekeeper>
+      gatekeeper;  // there before the router is bound
   zmq::socket_t router{context, zmq::socket_type::router};
   SocketMonitor monitor{context, router,
                         ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED |
@@ -81,7 +82,7 @@ struct Listener::Impl {
   size_t max_connections = kMaxConnections;
   Backlogs backlogs;
   Clock::time_point next_flush{};
-  size_t begun_bytes = 0;  // of messages that are not whole yet, of all peers together
+  size_t begun_bytes = 0;  // of incomplete messages, all peers together
   int since_monitor = 0;
   WireWatch watch;
   bool drained = true;                  // since the watch last looked
@@ -101,11 +102,11 @@ struct Listener::Impl {
   void drop(PeerLink& link);
   void watch_traffic(Clock::time_point now);
   void shed_begun();
-  // Connections under one key: they leave places to the others.
+  // Most connections under one key, which leaves places to the others.
   size_t most_of_a_user() const { return std::max<size_t>(1, max_connections / 4 * 3); }
   PeerLink* meet(const PeerId& peer, zmq::message_t& frame);
   PeerLink* take(bool& nothing_left);
-  // Until a frame, a wake() (true) or the end of `timeout_ms`.
+  // Waits for a frame, a wake() (true) or the end of `timeout_ms`.
   bool wait(int timeout_ms);
 };
 
@@ -121,7 +122,7 @@ Status Listener::Impl::secure(std::shared_ptr<Keyring> given) {
   return {};
 }
 
-// Both frames or none: a ROUTER judges the peer when it is given the id.
+// Sends both frames or none: a ROUTER decides about the peer when it gets the id.
 Sent Listener::Impl::send_now(const PeerId& peer, std::string_view frame) {
   const Sent sent = send_frame(router, peer, ZMQ_SNDMORE);
   return sent == Sent::kYes ? send_frame(router, frame) : sent;
@@ -180,7 +181,7 @@ void Listener::Impl::watch_traffic(Clock::time_point now) {
   }
 }
 
-// Too much is begun and not ended: whoever holds the most of it goes.
+// Incomplete messages hold too much: the peer that holds the most of it is dropped.
 void Listener::Impl::shed_begun() {
   begun_bytes = connections.begun_bytes();
   if (begun_bytes <= kMaxBegunBytes) return;
@@ -188,9 +189,9 @@ void Listener::Impl::shed_begun() {
   begun_bytes = connections.begun_bytes();
 }
 
-// The connection of a peer that is heard for the first time. A frame knows the descriptor it came
-// in on; that of a peer that left already may be another peer's by now, which the probe tells once
-// the ROUTER has taken notice of who left. Null when it is gone, or may not be here.
+// Finds the connection of a peer that is heard for the first time. A frame knows the descriptor it
+// came in on. If the peer has left, that descriptor may be another peer's by now; the probe fails
+// then, once the ROUTER has noticed who left. Null when the peer is gone, or may not be here.
 PeerLink* Listener::Impl::meet(const PeerId& peer, zmq::message_t& frame) {
   watch_connections();
   (void)router.get(zmq::sockopt::events);
@@ -208,13 +209,13 @@ PeerLink* Listener::Impl::meet(const PeerId& peer, zmq::message_t& frame) {
   if (link == nullptr) return nullptr;
   const bool fits = connections.open_of(link->user) <= most_of_a_user();
   if (welcome && fits) return link;
-  if (user) ++malformed;  // it chose an id of its own; who has no key was revoked meanwhile
+  if (user) ++malformed;  // it chose an id of its own; without a user its key was just revoked
   drop(*link);
   return nullptr;
 }
 
-// The next frame, of the peer that is returned; null when there is none, or for now too many of
-// those who may not be here.
+// Takes the next frame into `last` and returns its peer. Null when there is none, or after too many
+// frames in a row of peers that may not be here.
 PeerLink* Listener::Impl::take(bool& nothing_left) {
   for (int i = 0; i < kMaxInARow; ++i) {
     if (!receive_frame(router, last.id) || !last.id.more() || !receive_frame(router, last.frame)) {
@@ -236,9 +237,9 @@ PeerLink* Listener::Impl::take(bool& nothing_left) {
   return nullptr;
 }
 
-// Not by zmq_poll, which asks each socket for its state before and after, at a system call each. A
-// socket's descriptor tells of what came since the socket last had nothing to give: REQUIRES that
-// nothing was done to the router since.
+// Polls the descriptors itself: zmq_poll asks each socket for its state before and after, at a
+// system call each. A socket's descriptor signals what came since the socket last had nothing to
+// give. REQUIRES: nothing was done to the router since.
 bool Listener::Impl::wait(int timeout_ms) {
   std::array<pollfd, 3> fds = {
       {{router_fd, POLLIN, 0}, {wake.fd(), POLLIN, 0}, {monitor_fd, POLLIN, 0}}};

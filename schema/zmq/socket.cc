@@ -14,7 +14,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kLargestFrame = kMaxFrameBytes + 4096;
-constexpr int kHighWaterMark = 100;  // messages a peer
+constexpr int kHighWaterMark = 100;  // messages per peer
 constexpr int kHeartbeatMs = 2000, kHeartbeatTimeoutMs = 8000;
 constexpr int kHandshakeMs = 10'000;
 constexpr int kLingerMs = 200;

@@ -1,5 +1,5 @@
-// What Listener and Connection share of ZeroMQ: waking a poll, the I/O thread's events, frames that
-// never block. Settings and what each is for:
+// Shared by Listener and Connection: waking a poll, the I/O thread's events, frames that never
+// block. Settings and what each is for:
 //   MAXMSGSIZE       bytes of one frame: above it libzmq closes the connection before it allocates.
 //                    Slightly more than a frame may have, so that frames slightly too large reach
 //                    us and are counted.

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPeriod{20};
 constexpr size_t kLinksALook = 64;
-constexpr int64_t kGrowth = 16 << 20;  // of this process: then all are looked at
+constexpr int64_t kGrowth = 16 << 20;  // of this process: then every link is looked at
 constexpr int64_t kOverhead = 4096;    // heartbeats and the like between two looks
 constexpr int64_t kSlowReader = 64 << 10;
 
@@ -35,7 +35,7 @@ int64_t resident_bytes() {
 
 }  // namespace
 
-// False when the kernel has nothing to say about it.
+// False when the kernel does not tell.
 bool WireWatch::measure(PeerLink& link, bool drained, Time now) const {
   tcp_info info{};
   socklen_t size = sizeof info;
@@ -108,7 +108,7 @@ std::vector<PeerLink*> WireWatch::look(ConnectionTable& connections, bool draine
     }
   };
   if (held < limits_.kept_bytes_in_growth) {
-    // What the cut ones had is free by now, but malloc keeps it, a fragment here and there.
+    // The memory of the cut links is free by now, but malloc keeps it in fragments.
     const bool trimmed = std::exchange(was_growing_, false);
     if (trimmed) malloc_trim(0);
     calm_ = trimmed ? resident_bytes() : resident;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "schema/metrics/metrics_text.h"
-#include "schema/metrics/process_use.h"
 
 namespace kiln {
 namespace {

@@ -1,4 +1,4 @@
-#include "schema/metrics/process_use.h"
+#include "schema/metrics/metrics_text.h"
 
 #include <gtest/gtest.h>
 
