@@ -67,9 +67,8 @@ Status require_keys(const std::string& endpoint) {
 
 struct Listener::Impl {
   zmq::context_t context{kIoThreads};
-  std::shared_ptr<Keyring> keyring;  // null: no keys
-  std::unique_ptr<Gatekeeper>
-      gatekeeper;  // there before the router is bound
+  std::shared_ptr<Keyring> keyring;        // null: no keys
+  std::unique_ptr<Gatekeeper> gatekeeper;  // there before the router is bound
   zmq::socket_t router{context, zmq::socket_type::router};
   SocketMonitor monitor{context, router,
                         ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED |
