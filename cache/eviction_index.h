@@ -4,8 +4,8 @@
 //
 // Invariants, of every committed state:
 //  1. every row of programs and of kernels has an entry, and so has every published blob;
-//  2. each program and each kernel that names a blob holds its entry once, each program that names a
-//     kernel's blob holds the kernel once, a pin holds its program: held entries are not evicted;
+//  2. each program and each kernel that names a blob holds the blob's entry once, each program that
+//     names a kernel's blob holds the kernel once, and a pin its program: held entries stay;
 //  3. totals are the sums over the entries, and count the records.
 #pragma once
 

@@ -18,8 +18,8 @@ namespace kiln {
 struct ServiceOptions {
   Path data_dir;
   std::string endpoint = "tcp://127.0.0.1:0";  // port 0 picks one
-  Path
-      keys;  // folder of keys (schema/keys/key_file.h); empty: data_dir/keys beyond loopback, else none
+  // Folder of keys (schema/keys/key_file.h). Empty: data_dir/keys beyond loopback, else none.
+  Path keys;
   int planner_threads = 1;
   // codegen: this build's identity when it is zero. first_lease: by generation.h.
   CoreOptions core;
