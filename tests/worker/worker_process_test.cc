@@ -175,6 +175,17 @@ class WorkerProcess : public testing::Test {
       return process.second.cwd.starts_with(dir_.path().string() + "/");
     });
   }
+  // A worker reports a result before what it compiled is on the disk. False: not within a minute.
+  bool wait_for_cached_object() const {
+    const auto until = std::chrono::steady_clock::now() + 60s;
+    while (std::chrono::steady_clock::now() < until) {
+      std::error_code missing;
+      for (const auto& entry : std::filesystem::directory_iterator(dir_.path() / "cache", missing))
+        if (entry.path().extension() == ".object") return true;
+      std::this_thread::sleep_for(5ms);
+    }
+    return false;
+  }
   int wait_for_exit() {
     int status = 0;
     ::waitpid(std::exchange(pid_, 0), &status, 0);
@@ -195,6 +206,7 @@ TEST_F(WorkerProcess, TunesAndARestartedOneCompilesNothingAgain) {
   ASSERT_TRUE(report.has_value());
   EXPECT_EQ(report->results[0].verdict, Verdict::kOk) << report->results[0].log;
   EXPECT_TRUE(report->results[0].compiled);
+  ASSERT_TRUE(wait_for_cached_object());
   ::kill(pid_, SIGKILL);
   wait_for_exit();
   start();
