@@ -8,14 +8,12 @@
 #include "client/exported_directory.h"
 #include "client/local_tier.h"
 #include "client/remote.h"
-#include "client/signed_program.h"
-#include "client/specialised_program.h"
 #include "client/toolchains.h"
+#include "compiler_core/base/elapsed.h"
 #include "compiler_core/compile/local.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/normalise.h"
-#include "compiler_core/passes/specialise.h"
 #include "compiler_core/runtime/cpu_device.h"
 
 namespace kiln {
@@ -25,6 +23,8 @@ using Clock = Remote::Clock;
 using SharedFiles = std::shared_ptr<const ProgramFiles>;
 
 constexpr size_t kMaxRemembered = 256;  // programs in the in-process table
+
+enum class Call : uint8_t { kCompile, kFetch, kLookUp };
 
 struct Found {
   SharedFiles files;
@@ -66,18 +66,39 @@ Result<SizeBinder> caller_binder(const Program& program, std::span<const int> in
   return SizeBinder::make(inputs, program.symbols);
 }
 
-CompileRequest request_for(const NormalForm& form, const CompileOptions& wanted) {
+Outcome outcome_of(CacheOutcome outcome) {
+  switch (outcome) {
+    case CacheOutcome::kTuned:
+      return Outcome::kTuned;
+    case CacheOutcome::kJoined:
+      return Outcome::kJoined;
+    case CacheOutcome::kHit:
+      return Outcome::kHit;
+    case CacheOutcome::kLocal:
+      return Outcome::kLocal;
+    case CacheOutcome::kQueued:
+      return Outcome::kQueued;
+  }
+  return Outcome::kHit;
+}
+
+// Which of Client's calls this is.
+struct Wanted : CompileOptions {
+  Wanted(const CompileOptions& options, Call which) : CompileOptions(options), call(which) {}
+  Call call;
+
+  bool starts_nothing() const { return call == Call::kLookUp; }
+  bool is_loaded() const { return call == Call::kCompile; }
+};
+
+CompileRequest request_for(const NormalForm& form, const Wanted& wanted) {
   CompileRequest request;
   request.graph = form.digest;
   request.target = wanted.target;
   request.mode = wanted.mode;
-  request.check_only = wanted.check_only;
-  request.priority = wanted.warm_up ? Priority::kWarmUp : Priority::kInteractive;
+  request.check_only = wanted.starts_nothing();
+  request.priority = wanted.background ? Priority::kWarmUp : Priority::kInteractive;
   return request;
-}
-
-double ms_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
 }  // namespace
@@ -151,7 +172,7 @@ struct Client::Impl {
     return std::make_shared<const ProgramFiles>(std::move(files));
   }
 
-  Asked ask(const NormalForm& form, const CompileOptions& wanted, Clock::time_point deadline) {
+  Asked ask(const NormalForm& form, const Wanted& wanted, Clock::time_point deadline) {
     const CompileRequest request = request_for(form, wanted);
     const auto text = [&form] { return print(form.graph); };
     const auto progress = [&wanted](const Progress& p) {
@@ -164,7 +185,7 @@ struct Client::Impl {
     CacheOutcome outcome = answer->outcome;
     bool memory_only = answer->memory_only;
     auto files = fetch(*std::move(answer), deadline);
-    if (!files && files.error().code == Code::kNotFound && !wanted.check_only) {
+    if (!files && files.error().code == Code::kNotFound && !wanted.starts_nothing()) {
       // A blob was lost between the two questions; the coordinator now knows, and tunes it again.
       TRY(answer, remote->compile(request, text, progress, deadline));
       if (!answer) return tl::unexpected(Refused(answer.error(), true));
@@ -187,25 +208,9 @@ struct Client::Impl {
                  CacheOutcome::kLocal};
   }
 
-  Result<Found> take_exported(const NormalForm& form, const CompileOptions& wanted) const {
-    TRY(ProgramFiles files, read_exported(wanted.exported, signer));
-    if (files.program.graph != form.digest)
-      return fail(Code::kInvalidArgument,
-                  fmt::format("the program in {} is of graph {}, and this is graph {}",
-                              wanted.exported.string(), files.program.graph.short_hex(),
-                              form.digest.short_hex()));
-    if (wanted.load && !wanted.target.can_run(files.program.target))
-      return fail(Code::kUnsupported,
-                  fmt::format("the program in {} is for {}, and this machine is {}",
-                              wanted.exported.string(), files.program.target.to_string(),
-                              wanted.target.to_string()));
-    return Found{std::make_shared<const ProgramFiles>(std::move(files)), CacheOutcome::kHit};
-  }
-
-  // In-process table, local tier, coordinator, local compile: the order of DESIGN's client.
-  Result<Found> find(const NormalForm& form, const CompileOptions& wanted,
-                     Clock::time_point deadline) {
-    if (!wanted.exported.empty()) return take_exported(form, wanted);
+  // Asks the in-process table, the local tier and the coordinator in turn, and compiles here when
+  // none of them answers.
+  Result<Found> find(const NormalForm& form, const Wanted& wanted, Clock::time_point deadline) {
     const Digest key = program_key(form.digest, wanted.target, wanted.mode, codegen_identity());
     if (SharedFiles files = recall(key)) return Found{files, CacheOutcome::kHit};
     if (local) {
@@ -228,7 +233,7 @@ struct Client::Impl {
       if (!found.error().may_compile_here(wanted.mode)) return fail(found.error().error);
       why = std::move(found).error().error;
     }
-    if (wanted.check_only)
+    if (wanted.starts_nothing())
       return fail(remote ? why : Error{Code::kNotFound, "not in the cache", 0});
     if (!options.allow_fallback) return fail(std::move(why));
     TRY(Found made, compile_here(form, wanted.target));
@@ -255,6 +260,20 @@ struct Client::Impl {
                 why + "its GPU is " + facts->name + ", " + facts->target().to_string());
   }
 
+  // Fills in all but what loading does.
+  static Status bind(const Graph& graph, NormalForm form, Found found,
+                     CompiledProgram::Impl& program) {
+    const size_t inputs = graph.inputs().size();
+    program.files = std::move(found.files);
+    program.input_order = std::move(form.input_order);
+    program.caller_inputs = static_cast<int>(inputs);
+    program.outcome = outcome_of(found.outcome);
+    program.memory_only = found.memory_only;
+    TRY(program.binder, caller_binder(program.files->program, program.input_order, inputs));
+    return {};
+  }
+
+  // REQUIRES: `wanted.target` is complete.
   Status load(const CompileOptions& wanted, CompiledProgram::Impl& program) {
     const ProgramFiles& files = *program.files;
     if (wanted.target.backend == Backend::kCuda) {
@@ -268,16 +287,18 @@ struct Client::Impl {
       if (!loaded) return fail(no_room(std::move(loaded).error()));
       program.loaded.emplace(*std::move(loaded));
       program.start_up.context_ms = gpu.context_ms();
-      program.start_up.load_ms = ms_between(opened, Clock::now());
+      program.start_up.load_ms = ms_since(opened);
       return {};
     }
     const auto started = Clock::now();
     TRY(Executable executable, Executable::load(shared_cpu(), files.program, files.artifacts));
     program.loaded.emplace(std::move(executable));
     program.cpu_mu = cpu_mu;
-    program.start_up.load_ms = ms_between(started, Clock::now());
+    program.start_up.load_ms = ms_since(started);
     return {};
   }
+
+  Compiled get(const Graph& graph, Wanted wanted);
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -305,58 +326,100 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 
-Result<std::unique_ptr<CompiledProgram>> Client::compile(const Graph& graph,
-                                                         const CompileOptions& options) {
+Client::Compiled Client::Impl::get(const Graph& graph, Wanted wanted) {
   const auto started = Clock::now();
-  CompileOptions wanted = options;
   auto program = std::make_unique<CompiledProgram::Impl>();
-  TRY(wanted.target, impl_->toolchains.complete(options.target));
-  if (wanted.load) TRY_STATUS(impl_->check_loadable(wanted.target));
+  TRY(wanted.target, toolchains.complete(wanted.target));
+  if (wanted.is_loaded()) TRY_STATUS(check_loadable(wanted.target));
   const auto targeted = Clock::now();
   if (wanted.target.backend == Backend::kCuda)
     program->start_up.context_wait_ms = ms_between(started, targeted);
   TRY(NormalForm form, normalise(graph));
-  TRY(Found found, impl_->find(form, wanted, started + options.deadline));
-  program->start_up.fetch_ms = ms_between(targeted, Clock::now());
-  program->files = std::move(found.files);
-  program->input_order = std::move(form.input_order);
-  program->caller_inputs = static_cast<int>(graph.inputs().size());
-  program->outcome = to_string(found.outcome);
-  program->memory_only = found.memory_only;
-  TRY(program->binder,
-      caller_binder(program->files->program, program->input_order, graph.inputs().size()));
-  if (wanted.load) TRY_STATUS(impl_->load(wanted, *program));
-  program->seconds = ms_between(started, Clock::now()) / 1000;
+  TRY(Found found, find(form, wanted, started + wanted.deadline));
+  program->start_up.fetch_ms = ms_since(targeted);
+  TRY_STATUS(bind(graph, std::move(form), std::move(found), *program));
+  if (wanted.is_loaded()) TRY_STATUS(load(wanted, *program));
+  program->seconds = ms_since(started) / 1000;
   return std::unique_ptr<CompiledProgram>(new CompiledProgram(std::move(program)));
 }
 
-Result<std::unique_ptr<CompiledProgram>> Client::compile_file(const Path& file,
-                                                              const CompileOptions& options) {
+Client::Compiled Client::compile(const Graph& graph, const CompileOptions& options) {
+  return impl_->get(graph, Wanted(options, Call::kCompile));
+}
+
+Client::Compiled Client::compile_file(const Path& file, const CompileOptions& options) {
   TRY(const ExportedProgram exported, read_graph_file(file));
   return compile(exported.graph, options);
 }
 
-Result<std::vector<Client::Queued>> Client::queue(const Graph& graph,
-                                                  const CompileOptions& options) {
+Client::Compiled Client::fetch(const Graph& graph, const CompileOptions& options) {
+  return impl_->get(graph, Wanted(options, Call::kFetch));
+}
+
+Client::Compiled Client::look_up(const Graph& graph, const CompileOptions& options) {
+  return impl_->get(graph, Wanted(options, Call::kLookUp));
+}
+
+Client::Compiled Client::open_exported(const Graph& graph, const Path& directory,
+                                       const CompileOptions& options) {
+  const auto started = Clock::now();
+  auto program = std::make_unique<CompiledProgram::Impl>();
+  CompileOptions wanted = options;
+  TRY(wanted.target, impl_->toolchains.complete(options.target));
+  TRY_STATUS(impl_->check_loadable(wanted.target));
+  const auto targeted = Clock::now();
+  if (wanted.target.backend == Backend::kCuda)
+    program->start_up.context_wait_ms = ms_between(started, targeted);
+  TRY(NormalForm form, normalise(graph));
+  TRY(ProgramFiles files, read_exported(directory, impl_->signer));
+  if (files.program.graph != form.digest)
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("the program in {} is of graph {}, and this is graph {}", directory.string(),
+                    files.program.graph.short_hex(), form.digest.short_hex()));
+  if (!wanted.target.can_run(files.program.target))
+    return fail(
+        Code::kUnsupported,
+        fmt::format("the program in {} is for {}, and this machine is {}", directory.string(),
+                    files.program.target.to_string(), wanted.target.to_string()));
+  TRY_STATUS(impl_->bind(graph, std::move(form),
+                         {std::make_shared<const ProgramFiles>(std::move(files))}, *program));
+  program->start_up.fetch_ms = ms_since(targeted);
+  TRY_STATUS(impl_->load(wanted, *program));
+  program->seconds = ms_since(started) / 1000;
+  return std::unique_ptr<CompiledProgram>(new CompiledProgram(std::move(program)));
+}
+
+Result<Client::Submission> Client::submit(const Graph& graph, const CompileOptions& options) {
   if (!impl_->remote)
     return fail(Code::kUnavailable, "no coordinator is configured: name one to queue this at");
   const auto deadline = Clock::now() + options.deadline;
-  CompileOptions wanted = options;
+  Wanted wanted(options, Call::kFetch);
   TRY(wanted.target, impl_->toolchains.complete(options.target));
-  TRY(const auto parts, parts_of_hints(graph.symbols(), options.hints));
-  std::vector<Queued> queued;
-  for (const std::vector<Symbol>& sizes : parts) {
-    TRY(const Graph part, specialise(graph, sizes));
-    TRY(const NormalForm form, normalise(part));
-    CompileRequest request = request_for(form, wanted);
-    request.priority = Priority::kWarmUp;
-    request.detach = true;
-    TRY(const Remote::Word word, impl_->remote->compile(
-                                     request, [&form] { return print(form.graph); }, {}, deadline));
-    if (!word) return fail(word.error());
-    queued.push_back({form.digest, wanted.target, to_string(word->outcome)});
+  TRY(const NormalForm form, normalise(graph));
+  CompileRequest request = request_for(form, wanted);
+  request.priority = Priority::kWarmUp;
+  request.detach = true;
+  const auto text = [&form] { return print(form.graph); };
+  TRY(const Remote::Word word, impl_->remote->compile(request, text, {}, deadline));
+  if (!word) return fail(word.error());
+  return Submission{form.digest, wanted.target, outcome_of(word->outcome)};
+}
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kTuned:
+      return "tuned";
+    case Outcome::kJoined:
+      return "joined";
+    case Outcome::kHit:
+      return "hit";
+    case Outcome::kLocal:
+      return "local";
+    case Outcome::kQueued:
+      return "queued";
   }
-  return queued;
+  return "";
 }
 
 ServiceState Client::service_state() const {

@@ -1,43 +1,63 @@
-// Client: the library a program links to get tuned kernels. Thread-safe. Local disk tier first,
-// then the coordinator, then, when that is away, a `default` compile on this machine. (A search
-// that the coordinator has no worker for is refused; see CompileOptions::mode.) Programs for a GPU
-// are launched on the caller's stream and device memory, in the GPU's primary context.
+// Client: the library that a program links to get tuned kernels. A program is looked for in this
+// process, in a directory on this machine (ClientOptions::cache_dir), and at the coordinator, which
+// tunes what nobody has. When no service answers, it is compiled here with the cost model's first
+// choice (ClientOptions::allow_fallback).
+//
+//   auto client = kiln::Client::create({.coordinator = "tcp://127.0.0.1:7557"});
+//   auto program = (*client)->compile_file("model.pt2", {.mode = kiln::Mode::kMaxAutotune});
+//   auto outputs = (*program)->run(inputs);
+//
+// Nothing throws: a call that can fail answers a Result, whose Code says what to do next.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler_core/base/tensor.h"
-#include "compiler_core/frontend/exported_program.h"
-#include "compiler_core/program/program.h"
-#include "compiler_core/runtime/cuda_device.h"
+#include "compiler_core/program/target.h"
+
+// The version of the library that these headers belong to.
+#define KILN_VERSION_MAJOR 0
+#define KILN_VERSION_MINOR 1
+#define KILN_VERSION_PATCH 0
 
 namespace kiln {
+
+class CudaDevice;
+class Graph;      // compiler_core/ir/graph.h; ir/builder.h and frontend/graph_file.h make one
+struct Artifact;  // compiler_core/program/artifact.h
+struct Program;   // compiler_core/program/program.h
+
+using DevicePtr = uint64_t;  // CUdeviceptr
+using CudaStream = void*;    // CUstream; null is the default stream
 
 struct ClientOptions {
   std::string coordinator;  // "tcp://127.0.0.1:7557"; empty: no service, local only
   std::string key_file;     // what `kiln keys new` wrote, for a coordinator that takes keys
-  std::string cache_dir;    // local disk tier; empty: none
-  int64_t cache_bytes = int64_t{10} << 30;  // of it; what was not used for the longest goes; 0: any
-  // The Ed25519 public key, 64 hex digits, that every program must be signed with; empty: the one
-  // in the key file; without one, whichever the coordinator says it has.
+  std::string cache_dir;    // keeps programs on this machine; empty: none
+  // Bound of cache_dir: the programs that were used longest ago are removed. 0: no bound.
+  int64_t cache_bytes = int64_t{10} << 30;
+  // The Ed25519 public key, 64 hex digits, that every program must be signed with. Empty: the one
+  // in the key file; without a key file, whichever the coordinator presents.
   std::string signing_key{};
   std::chrono::milliseconds connect_timeout{2000};
-  bool allow_fallback = true;  // compile locally when the service is away
+  bool allow_fallback = true;  // compile here when the service is away
   std::string compiler;        // of the fallback; empty: the first of g++, c++, clang++ on PATH
-  int threads = 0;             // of the launch pool; 0: every core we may use
+  int threads = 0;             // of the launch pool; 0: every core this process may use
   std::string libcuda;         // the NVIDIA driver; empty: libcuda.so.1
-  std::string libnvrtc;        // NVRTC, of the fallback; empty: the usual places
-  // Open the GPU at once, in the background, instead of when it is first needed.
-  bool open_gpu = false;
+  std::string libnvrtc;        // NVRTC, for the fallback; empty: the usual places
+  bool open_gpu = false;       // open the GPU now, in the background, not when first needed
 };
 
-enum class ServiceState : uint8_t { kUnknown, kReachable, kAway };  // kAway: circuit breaker open
+// kAway: the service failed a moment ago, and calls do not wait for it again yet.
+enum class ServiceState : uint8_t { kUnknown, kReachable, kAway };
 
 struct CompileProgress {
   int kernels = 0, kernels_done = 0, candidates = 0, candidates_done = 0;
@@ -45,122 +65,133 @@ struct CompileProgress {
 };
 
 struct CompileOptions {
-  // Default: this machine's CPU. What follows from this machine's CPU or GPU need not be said: a
-  // backend alone means the one here. kUnsupported or kNotFound when that is a GPU and there is
-  // none.
+  // A backend alone means the CPU or GPU of this machine; device model, core count and toolkit are
+  // filled in from this machine where they are left empty.
   Target target;
-  // kMaxAutotune: kUnavailable, with the targets there are, when the service has no worker for this
-  // one; kDefault needs no search, so then it is compiled here.
+  // kDefault: the cost model's first choice. kMaxAutotune: search and measure.
   Mode mode = Mode::kDefault;
-  std::chrono::milliseconds deadline{600'000};              // kDeadlineExceeded after it
-  bool check_only = false;                                  // kNotFound on a miss, start nothing
-  std::function<void(const CompileProgress&)> on_progress;  // from the calling thread
-  // Make the program ready to run on this machine. False: only get it, which any machine can.
-  // kUnsupported when the target is a GPU that is not here, kOverloaded when it has no room.
-  bool load = true;
-  // On a GPU: launches are captured into a CUDA graph and replayed. Same programs, same results.
+  std::chrono::milliseconds deadline{600'000};  // for the whole call
+  // On a GPU: capture the launches into a CUDA graph and replay it. Same program, same results.
   bool reduce_overhead = false;
-
-  // Of compile_specialised(): by symbol of the graph, the sizes to tune at; fewer lists, or empty
-  // ones, leave the exported hint.
-  std::vector<std::vector<int64_t>> hints;
-  std::function<void(const std::string&)> on_message;  // what a person may want to know
-  // A directory that `kiln compile --out` wrote: the program is taken from there, or it fails;
-  // nobody is asked. Its mode and target are what they are. Errors: exported_directory.h, and
-  // kInvalidArgument when it is another graph's.
-  Path exported;
-  // Nobody waits for it to run: those who do are served first.
-  bool warm_up = false;
+  // Nobody waits for the program: the service serves requests that somebody waits for first.
+  bool background = false;
+  std::function<void(const CompileProgress&)> on_progress;  // called on the calling thread
+  std::function<void(const std::string&)> on_message;       // a sentence for a person
 };
 
-// Where the time of one compile() went.
+// How a program was got. kTuned: for this call. kJoined: tuned for another client that asked
+// earlier. kHit: a cache had it. kLocal: compiled on this machine, in default mode whatever was
+// asked for. kQueued: only submit() answers this.
+enum class Outcome : uint8_t { kTuned, kJoined, kHit, kLocal, kQueued };
+std::string_view to_string(Outcome outcome);  // "tuned", "joined", "hit", "local", "queued"
+
+// Where the time of one call to compile() went.
 struct StartUp {
   double context_ms = 0;       // opening the GPU, in the background when it was begun ahead
-  double context_wait_ms = 0;  // of it, what this call waited for
+  double context_wait_ms = 0;  // the part of it that this call waited for
   double fetch_ms = 0;         // from graph to binaries: normalise, look up, fetch or compile
   double load_ms = 0;
 };
 
-// A program, bound to the order of inputs of the graph it was compiled for. Loaded unless
-// CompileOptions said otherwise: then run() and launch() answer kUnsupported. Where the graph has
-// symbols it serves every size in their ranges, of each call what its inputs have.
+// A program, bound to the input order of the graph it was compiled for. If the graph has dynamic
+// dimensions, each call may use any sizes within their ranges; sizes are taken from the inputs.
+// Owns its code and its scratch memory; may outlive its Client. One call of run() or launch() at a
+// time per object; everything else may be called from any thread.
 class CompiledProgram {
  public:
   ~CompiledProgram();
-  const Program& program() const;
-  std::span<const Artifact> artifacts() const;  // one per program().kernels
-  // The bytes that signature() is over; program() is what stands in them.
-  std::string manifest() const;
-  // The coordinator's, in the form of base/signature.h; empty of what was compiled here.
+  const Program& program() const;               // the manifest: kernels, launches, buffers, guards
+  std::span<const Artifact> artifacts() const;  // the binary of each of program().kernels
+  std::string manifest() const;                 // the bytes that signature() signs
+  // "ed25519 SIGNER SIGNATURE", in hex: the coordinator's; empty for a program compiled here.
   std::string signature() const;
-  std::string_view outcome() const;  // "tuned", "joined", "hit" or "local"
-  // The service has it in memory only, as CompileReply says why: it may be tuned again later.
+  Outcome outcome() const;
+  // The service could not store the program, or has not tried every alternative yet: it may be
+  // tuned again later.
   bool memory_only() const;
-  double seconds() const;  // the compile() call
-  // The manifest's input i is the caller's input_order()[i].
-  std::span<const int> input_order() const;
+  double seconds() const;  // the call that got it
   const StartUp& start_up() const;
-  // The GPU it is loaded on; null on the CPU.
-  std::shared_ptr<const CudaDevice> device() const;
+  // The manifest's input i is the caller's input input_order()[i].
+  std::span<const int> input_order() const;
 
   // The values of program().symbols for inputs of these sizes, in the graph's order.
   // kInvalidArgument names the input and axis that the program does not serve.
   Result<std::vector<int64_t>> bind(std::span<const std::span<const int64_t>> input_sizes) const;
   Result<std::vector<int64_t>> bind(std::span<const Tensor* const> inputs) const;
 
-  // Caller's inputs in the graph's order, and outputs in order: dense row-major, 64-byte aligned,
-  // in the host's memory. kInvalidArgument when a count, dtype or size is wrong; on a GPU also
-  // kUnavailable, with the driver's words. One call at a time per object. On a GPU it copies there
-  // and back: programs that keep their tensors there use launch().
+  // Runs on tensors in the host's memory: inputs in the graph's order, then outputs, each dense
+  // row-major and 64-byte aligned. On a GPU this copies both ways and waits; programs that keep
+  // their tensors there use launch(). kInvalidArgument: a count, dtype or size is wrong;
+  // kUnsupported: not loaded (fetch() and look_up() do not load); kUnavailable: the driver refuses.
   Status run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const;
-  // Allocates the outputs.
+  // The same; allocates the outputs.
   Result<std::vector<Tensor>> run(std::span<const Tensor* const> inputs) const;
-  // Tensors of the outputs' dtypes and sizes. `symbols`: as bind() tells.
+  // Zeroed tensors of the outputs' dtypes and sizes; `symbols` as bind() gives them.
+  // kInvalidArgument: a symbol is missing, or a size overflows.
   Result<std::vector<Tensor>> make_outputs(std::span<const int64_t> symbols = {}) const;
 
-  // On the GPU's memory, same order: dense row-major, 16-byte aligned, of the program's dtypes and
-  // sizes, which cannot be checked; `symbols` as bind() tells. Puts the work on `stream` and
-  // returns; null is the default stream. Launches of one object share its arena, so their streams
-  // must order them. One call at a time per object. Memory for sizes larger than any before is
-  // allocated here, never while the stream is captured. kInvalidArgument: a count, a null or badly
-  // aligned pointer; kUnavailable: the driver refuses, with its words; kUnsupported: not loaded on
-  // a GPU.
+  // Puts the work on `stream` and returns. Pointers are to the GPU's memory in the same order:
+  // dense row-major, 16-byte aligned, of the program's dtypes and sizes, which cannot be checked;
+  // `symbols` as bind() gives them. Launches of one object share its scratch memory, so their
+  // streams must order them. Memory for sizes larger than any before is allocated here, but never
+  // while the stream is captured. kInvalidArgument: a count, or a null or misaligned pointer;
+  // kUnsupported: not loaded on a GPU; kUnavailable: the driver refuses, with its words.
   Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
                 CudaStream stream, std::span<const int64_t> symbols = {}) const;
 
  private:
   friend class Client;
+  friend std::shared_ptr<const CudaDevice> device_of(const CompiledProgram& program);
   struct Impl;
   explicit CompiledProgram(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-class SpecialisedProgram;
-
+// Thread-safe. Opens connections when it first needs them, and the GPU too.
 class Client {
  public:
+  using Compiled = Result<std::unique_ptr<CompiledProgram>>;
+
+  // Contacts nobody. kInvalidArgument, kNotFound, kPermissionDenied or kCorruption when the key
+  // file or signing key is wrong; kUnavailable when cache_dir cannot be made.
   static Result<std::unique_ptr<Client>> create(ClientOptions options);
   ~Client();
 
-  Result<std::unique_ptr<CompiledProgram>> compile(const Graph& graph,
-                                                   const CompileOptions& options);
-  // Reads a `.pt2` or text file first.
-  Result<std::unique_ptr<CompiledProgram>> compile_file(const Path& file,
-                                                        const CompileOptions& options);
-  // Programs for parts of the sizes, side by side: see specialised_program.h. The client outlives
-  // what it returns.
-  Result<std::unique_ptr<SpecialisedProgram>> compile_specialised(const Graph& graph,
-                                                                  const CompileOptions& options);
-  // Has the service tune it though nobody waits: returns as soon as the service has it on disk,
-  // whatever becomes of service or client then. "queued", or "hit" when there is nothing to do. By
-  // program, in the order of the parts that `options.hints` make. kUnavailable without a service,
-  // or when it has no worker for the target.
-  struct Queued {
+  // The program of `graph`, loaded and ready to run here.
+  //   kInvalidArgument    the graph, or an option, is wrong
+  //   kUnsupported        an operation Kiln does not cover, or a target this machine cannot run
+  //   kOverloaded         the service is busy for longer than the deadline, or the GPU has no room
+  //   kUnavailable        nobody answers and no fallback is allowed, or the service has no worker
+  //                       for the target (the message names the targets it has)
+  //   kDeadlineExceeded   the deadline passed
+  //   kPermissionDenied   the key may not ask this, or the program is signed by somebody else
+  //   kCorruption         the program is not what was signed
+  Compiled compile(const Graph& graph, const CompileOptions& options);
+  // Reads a `.pt2` archive, or Kiln's text form, first. Also kNotFound and what
+  // frontend/exported_program.h says.
+  Compiled compile_file(const std::filesystem::path& file, const CompileOptions& options);
+
+  // The same as compile(), but loads nothing: a program for any target, for its binaries.
+  Compiled fetch(const Graph& graph, const CompileOptions& options);
+  // The same as fetch(), but starts nothing: kNotFound when no cache has the program.
+  Compiled look_up(const Graph& graph, const CompileOptions& options);
+  // The program that `kiln compile --out` wrote to `directory`, loaded; asks nobody. The mode of
+  // `options` is not used. kInvalidArgument: the program of another graph, or no signing key is
+  // given; kNotFound: no program there; kUnsupported: another target's, or another build of Kiln
+  // made it; kPermissionDenied, kCorruption as compile().
+  Compiled open_exported(const Graph& graph, const std::filesystem::path& directory,
+                         const CompileOptions& options);
+
+  struct Submission {
     Digest graph;
     Target target;
-    std::string_view outcome;
+    Outcome outcome = Outcome::kQueued;  // or kHit: nothing to do
   };
-  Result<std::vector<Queued>> queue(const Graph& graph, const CompileOptions& options);
+  // Has the service tune the program though nobody waits for it: returns once the request is on the
+  // service's disk, and survives its restarts. kUnavailable: no service, or no worker for the
+  // target. Other errors as compile().
+  Result<Submission> submit(const Graph& graph, const CompileOptions& options);
+
   ServiceState service_state() const;
 
  private:

@@ -35,7 +35,7 @@ Status check_counts(const Program& program, int caller_inputs, size_t inputs, si
 
 tl::unexpected<Error> not_loaded() {
   return fail(Code::kUnsupported,
-              "the program is not loaded where this call runs it: compile it with load, for the "
+              "the program is not loaded where this call runs it: get it with compile(), for the "
               "CPU or GPU here");
 }
 
@@ -56,7 +56,7 @@ std::string CompiledProgram::manifest() const {
 std::string CompiledProgram::signature() const {
   return impl_->files->signature.to_string();
 }
-std::string_view CompiledProgram::outcome() const {
+Outcome CompiledProgram::outcome() const {
   return impl_->outcome;
 }
 bool CompiledProgram::memory_only() const {
@@ -71,9 +71,9 @@ double CompiledProgram::seconds() const {
 const StartUp& CompiledProgram::start_up() const {
   return impl_->start_up;
 }
-std::shared_ptr<const CudaDevice> CompiledProgram::device() const {
-  if (!impl_->loaded) return nullptr;
-  return std::dynamic_pointer_cast<const CudaDevice>(impl_->loaded->device());
+std::shared_ptr<const CudaDevice> device_of(const CompiledProgram& program) {
+  const auto& loaded = program.impl_->loaded;
+  return loaded ? std::dynamic_pointer_cast<const CudaDevice>(loaded->device()) : nullptr;
 }
 
 Result<std::vector<int64_t>> CompiledProgram::bind(

@@ -1,4 +1,4 @@
-// The inside of CompiledProgram, shared with Client only.
+// The inside of CompiledProgram: for Client and `kiln`, not for users of the library.
 #pragma once
 
 #include <mutex>
@@ -16,12 +16,15 @@ struct CompiledProgram::Impl {
   std::vector<int> input_order;  // canonical input i is the caller's input_order[i]
   int caller_inputs = 0;
   SizeBinder binder;  // of the caller's inputs
-  std::string_view outcome;
+  Outcome outcome = Outcome::kHit;
   bool memory_only = false;
   double seconds = 0;
   StartUp start_up;
   std::optional<LoadedProgram> loaded;
   std::shared_ptr<std::mutex> cpu_mu;  // of the CPU, which all programs of one client share
 };
+
+// The GPU that `program` is loaded on; null when it is loaded on the CPU, or not at all.
+std::shared_ptr<const CudaDevice> device_of(const CompiledProgram& program);
 
 }  // namespace kiln

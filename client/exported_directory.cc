@@ -1,5 +1,7 @@
 #include "client/exported_directory.h"
 
+#include <fmt/format.h>
+
 #include "compiler_core/compile/local.h"
 
 namespace kiln {
@@ -12,8 +14,12 @@ Result<std::string> read_if_there(const Path& file) {
   return text;
 }
 
+std::string binary_name(const Digest& digest, bool is_cuda) {
+  return digest.hex() + (is_cuda ? ".cubin" : ".so");
+}
+
 Result<Artifact> read_artifact(const Path& directory, const ProgramKernel& kernel, bool is_cuda) {
-  const Path file = directory / (kernel.blob.hex() + (is_cuda ? ".cubin" : ".so"));
+  const Path file = directory / binary_name(kernel.blob, is_cuda);
   auto binary = read_file(file);
   if (!binary && binary.error().code == Code::kNotFound)
     return fail(Code::kCorruption, file.string() + " is missing, and the program was not loaded");
@@ -26,6 +32,23 @@ Result<Artifact> read_artifact(const Path& directory, const ProgramKernel& kerne
 }
 
 }  // namespace
+
+Status write_exported(const CompiledProgram& program, const Path& directory) {
+  TRY_STATUS(make_directories(directory));
+  const bool is_cuda = program.program().target.backend == Backend::kCuda;
+  for (const Artifact& artifact : program.artifacts())
+    TRY_STATUS(publish_file(directory / binary_name(artifact.digest, is_cuda), artifact.binary));
+  TRY_STATUS(publish_file(
+      directory / "binding.json",
+      fmt::format("{{\"input_order\":[{}]}}\n", fmt::join(program.input_order(), ","))));
+  // The signature of an earlier program in this directory would not be this one's.
+  const Path signature_file = directory / "manifest.sig";
+  std::error_code ignored;
+  std::filesystem::remove(signature_file, ignored);
+  if (const std::string signature = program.signature(); !signature.empty())
+    TRY_STATUS(publish_file(signature_file, signature + "\n"));
+  return publish_file(directory / "manifest.json", program.manifest());
+}
 
 Result<ProgramFiles> read_exported(const Path& directory, std::string_view trusted) {
   const std::string what = "the program in " + directory.string();

@@ -21,6 +21,8 @@
 
 namespace kiln {
 
+struct AuditReport;  // cache/audit.h
+
 // A program with the binary of each of its kernels, digests checked.
 struct ProgramFiles {
   Program program;
@@ -66,5 +68,14 @@ class LocalTier {
   DiskBound bound_;
   std::once_flag swept_;  // with the first put
 };
+
+// Reads a tier through from end to end: every program's signatures and every binary's digest. It
+// changes nothing, so it may run beside clients that use the tier. `signer`: the coordinator's
+// public signing key; empty: not known, and only the tier's own signatures are checked. Each
+// finding names a program or a blob, and says what is wrong with it: unsigned, signed by somebody
+// else, altered, missing. kNotFound when there is no tier.
+Result<AuditReport> audit_local_tier(const Path& root, std::string_view signer);
+// Whether `root` is a tier, and not a coordinator's data directory.
+bool is_local_tier(const Path& root);
 
 }  // namespace kiln

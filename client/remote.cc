@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "client/backoff.h"
-#include "client/signed_program.h"
 #include "schema/blob_assembly.h"
 
 namespace kiln {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler_core/base/signature.h"
@@ -52,7 +53,7 @@ class Remote {
   // Asks for a program; uploads `graph_text` only when the coordinator wants it. `on_progress` may
   // be empty. An overloaded coordinator is asked again when it says (backoff.h), within the
   // deadline. kUnavailable when nobody answers, kDeadlineExceeded, or what ended the connection;
-  // kPermissionDenied or kCorruption when the program is not to be trusted (signed_program.h).
+  // kPermissionDenied or kCorruption when the program is not to be trusted (checked_program()).
   Result<Word> compile(const CompileRequest& request,
                        const std::function<std::string()>& graph_text,
                        const std::function<void(const Progress&)>& on_progress,
@@ -104,5 +105,16 @@ class Remote {
   bool reached_ = false;
   uint64_t last_request_ = 0;
 };
+
+// The two checks of a program that came from elsewhere, before anything of it is used.
+//
+// Whether `reply` answers `asked` with a program that is signed by whom we trust. `signer`: the key
+// that the coordinator says it has, which decides when `trusted` is empty. kPermissionDenied:
+// unsigned, or signed by somebody else; kCorruption: altered, or the program of another request.
+Result<Program> checked_program(const CompileRequest& asked, const CompileReply& reply,
+                                std::string_view signer, std::string_view trusted);
+// Whether the graph, target and mode in `program` are those of `asked`; `where` names its source in
+// the error. kCorruption.
+Status check_is_asked(const CompileRequest& asked, const Program& program, std::string_view where);
 
 }  // namespace kiln

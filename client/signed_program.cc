@@ -1,4 +1,4 @@
-#include "client/signed_program.h"
+#include "client/remote.h"
 
 #include <fmt/core.h>
 

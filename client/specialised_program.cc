@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler_core/passes/specialise.h"
+#include "compiler_core/runtime/size_binder.h"
 
 namespace kiln {
 namespace {
@@ -36,19 +37,29 @@ Result<SizeBinder> binder_of(const Graph& graph) {
 
 }  // namespace
 
-Result<std::unique_ptr<SpecialisedProgram>> SpecialisedProgram::compile(
-    Client& client, Graph graph, std::vector<std::vector<Symbol>> parts, CompileOptions options) {
+SpecialisedProgram::SpecialisedProgram(Graph graph, Compile compile, OnMessage on_message)
+    : graph_(std::move(graph)), compile_(std::move(compile)), on_message_(std::move(on_message)) {}
+SpecialisedProgram::~SpecialisedProgram() = default;
+
+Result<std::unique_ptr<SpecialisedProgram>> SpecialisedProgram::make(
+    Graph graph, std::vector<std::vector<Symbol>> parts, Compile compile, OnMessage on_message) {
   std::unique_ptr<SpecialisedProgram> made(
-      new SpecialisedProgram(client, std::move(graph), std::move(options)));
-  TRY(made->binder_, binder_of(made->graph_));
+      new SpecialisedProgram(std::move(graph), std::move(compile), std::move(on_message)));
+  TRY(SizeBinder binder, binder_of(made->graph_));
+  made->binder_ = std::make_unique<const SizeBinder>(std::move(binder));
   for (std::vector<Symbol>& sizes : parts) TRY_STATUS(made->add(std::move(sizes)));
   return made;
+}
+
+Status SpecialisedProgram::bind(std::span<const std::span<const int64_t>> input_sizes,
+                                std::vector<int64_t>& symbols) const {
+  return binder_->bind(input_sizes, symbols);
 }
 
 Status SpecialisedProgram::add(std::vector<Symbol> sizes) {
   TRY(const Graph narrowed, specialise(graph_, sizes));
   Part part;
-  TRY(part.program, client_.compile(narrowed, options_));
+  TRY(part.program, compile_(narrowed));
   part.guards = guards_of(sizes);
   part.sizes = std::move(sizes);
   parts_.push_back(std::move(part));
@@ -63,9 +74,9 @@ const SpecialisedProgram::Part* SpecialisedProgram::find(std::span<const int64_t
 
 Result<const CompiledProgram*> SpecialisedProgram::program_for(std::span<const int64_t> symbols) {
   if (const Part* part = find(symbols)) return part->program.get();
-  if (options_.on_message)
-    options_.on_message(fmt::format("no specialisation serves {}: compiling one for every size",
-                                    describe(symbols)));
+  if (on_message_)
+    on_message_(fmt::format("no specialisation serves {}: compiling one for every size",
+                            describe(symbols)));
   const auto all = graph_.symbols();
   TRY_STATUS(add({all.begin(), all.end()}));
   if (const Part* part = find(symbols)) return part->program.get();
@@ -111,12 +122,6 @@ Result<std::vector<std::vector<Symbol>>> parts_of_hints(
                   fmt::format("the hints make more than {} programs; give fewer", kMaxParts));
   }
   return parts;
-}
-
-Result<std::unique_ptr<SpecialisedProgram>> Client::compile_specialised(
-    const Graph& graph, const CompileOptions& options) {
-  TRY(auto parts, parts_of_hints(graph.symbols(), options.hints));
-  return SpecialisedProgram::compile(*this, graph, std::move(parts), options);
 }
 
 }  // namespace kiln

@@ -1,8 +1,8 @@
-#include "client/tier_audit.h"
+#include "client/local_tier.h"
 
 #include <set>
 
-#include "client/local_tier.h"
+#include "cache/audit.h"
 
 namespace kiln {
 namespace {

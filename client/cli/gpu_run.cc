@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "client/compiled_program.h"
+#include "compiler_core/base/elapsed.h"
 #include "compiler_core/runtime/cuda_graph.h"
 
 namespace kiln::cli {
@@ -13,10 +15,6 @@ using Device = std::shared_ptr<const CudaDevice>;
 constexpr int kWarmUpLaunches = 3;
 constexpr int kBatch = 10;  // launches put on the stream before anybody waits
 constexpr size_t kMostSamples = 1000;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 // What the device says under another code: it is no service that is away.
 template <class T>
@@ -68,7 +66,7 @@ Result<double> time_launches(const Device& device, const std::function<Status()>
 
 Result<GpuRun> run_tensors(const CompiledProgram& program, std::span<const Tensor* const> inputs,
                            int runs) {
-  const Device device = program.device();
+  const Device device = device_of(program);
   GpuRun run;
   TRY(const std::vector<int64_t> symbols, program.bind(inputs));
   TRY(run.outputs, program.make_outputs(symbols));

@@ -1,4 +1,4 @@
-#include "client/cli/hints.h"
+#include "client/cli/session.h"
 
 #include <fmt/format.h>
 
@@ -55,9 +55,8 @@ Result<size_t> find_symbol(std::string_view name, const ExportedProgram& program
 
 }  // namespace
 
-Result<std::vector<std::vector<int64_t>>> parse_hints(const std::vector<std::string>& texts,
-                                                      const ExportedProgram& program) {
-  std::vector<std::vector<int64_t>> hints(program.graph.symbols().size());
+Result<Hints> parse_hints(const std::vector<std::string>& texts, const ExportedProgram& program) {
+  Hints hints(program.graph.symbols().size());
   for (const std::string& text : texts) {
     const std::string_view hint = text;
     const size_t equals = hint.find('=');

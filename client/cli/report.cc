@@ -6,6 +6,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "client/cli/exit_code.h"
+#include "compiler_core/program/program.h"
+
 namespace kiln::cli {
 namespace {
 
@@ -51,7 +54,7 @@ nlohmann::ordered_json program_json(const std::string& file, const CompiledProgr
   nlohmann::ordered_json object = {{"file", file},
                                    {"graph_digest", program.graph.hex()},
                                    {"program_key", program.key.hex()},
-                                   {"cache", compiled.outcome()},
+                                   {"cache", to_string(compiled.outcome())},
                                    {"memory_only", compiled.memory_only()},
                                    {"seconds", compiled.seconds()},
                                    {"target", program.target.to_string()},
@@ -90,8 +93,8 @@ nlohmann::ordered_json error_json(const std::string& file, const Error& error) {
 std::string program_text(const std::string& file, const CompiledProgram& compiled) {
   const Program& program = compiled.program();
   std::string text = fmt::format("{}  {}  {}  {:.3f} s  {} {}\n", file, program.graph.short_hex(),
-                                 compiled.outcome(), compiled.seconds(), program.target.to_string(),
-                                 to_string(program.mode));
+                                 to_string(compiled.outcome()), compiled.seconds(),
+                                 program.target.to_string(), to_string(program.mode));
   for (size_t i = 0; i < program.symbols.size(); ++i)
     text += sizes_text(i, program.symbols[i].min, program.symbols[i].max, program.symbols[i].hint);
   for (const ProgramKernel& kernel : program.kernels) {
@@ -130,6 +133,12 @@ void print_error(const std::string& subject, const Error& error) {
       fmt::format("kiln: {}{}{}\n", named ? "" : subject, named ? "" : ": ", error.message);
   if (const auto next = advice(error); !next.empty()) text += fmt::format("      {}\n", next);
   std::fputs(text.c_str(), stderr);
+}
+
+int report_failure(const Options& options, const std::string& file, const Error& error) {
+  if (options.json) std::printf("%s\n", error_json(file, error).dump().c_str());
+  print_error(file, error);
+  return exit_code_of(error);
 }
 
 void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& program) {

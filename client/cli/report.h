@@ -5,7 +5,12 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "client/cli/options.h"
 #include "client/specialised_program.h"
+
+namespace kiln {
+struct Stats;  // schema/messages.h
+}
 
 namespace kiln::cli {
 
@@ -25,6 +30,8 @@ std::string specialised_text(const std::string& file, const SpecialisedProgram& 
 
 // "kiln: FILE: message", with what to do next, on stderr.
 void print_error(const std::string& subject, const Error& error);
+// The same, and with --json its object on stdout. The exit code that it means.
+int report_failure(const Options& options, const std::string& file, const Error& error);
 
 // Says on stderr that `program` was compiled here untimed though `wanted` asked for a search.
 void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& program);
@@ -44,5 +51,14 @@ class ProgressLine {
   const bool terminal_;
   bool shown_ = false;
 };
+
+// `kiln stats`: pure functions of what a coordinator says of itself. Field names are a promise to
+// scripts: only ever added to.
+nlohmann::ordered_json stats_json(const Stats& stats);
+// For people. With `before`, the same coordinator's statistics a while ago, also the rates since.
+std::string stats_text(const std::string& endpoint, const Stats& stats,
+                       const Stats* before = nullptr);
+// One line of name=value fields for logs: rates since `before`, and what is open now.
+std::string stats_line(const Stats& stats, const Stats& before);
 
 }  // namespace kiln::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/frontend/exported_program.h"
 
 namespace kiln::cli {

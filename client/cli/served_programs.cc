@@ -1,4 +1,4 @@
-#include "client/cli/served_programs.h"
+#include "client/cli/session.h"
 
 #include <algorithm>
 

@@ -44,9 +44,8 @@ Result<CompileOptions> compile_options(const Options& options) {
   if (!(options.deadline_s > 0) || options.deadline_s > 1e6)
     return fail(Code::kInvalidArgument, "--deadline is a number of seconds above 0");
   compile.deadline = std::chrono::milliseconds(std::llround(options.deadline_s * 1000));
-  compile.check_only = options.check;
   compile.reduce_overhead = options.reduce_overhead;
-  compile.exported = options.exported;
+  compile.background = options.warm_up;
   return compile;
 }
 

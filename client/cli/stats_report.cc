@@ -1,8 +1,11 @@
-#include "client/cli/stats_report.h"
+#include "client/cli/report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "schema/messages.h"
 
 namespace kiln::cli {
 namespace {

@@ -2,11 +2,11 @@
 // that belong to it. Plain values; the functions may be called from any thread.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "compiler_core/base/file.h"
 #include "compiler_core/base/tensor.h"
 #include "compiler_core/ir/graph.h"
 
@@ -48,11 +48,11 @@ struct ExportedProgram {
 // another schema version, dangling references, overflowing shapes: the message says which and
 // where), kUnsupported (an op or dtype Kiln does not cover: names the op, the line of the user's
 // source from the archive, and what to do).
-Result<ExportedProgram> read_exported_program(const Path& path);
+Result<ExportedProgram> read_exported_program(const std::filesystem::path& path);
 
 // The stored bytes of one parameter, buffer or constant as a dense tensor in the layout the graph's
 // input expects. kNotFound when the archive has none.
-Result<Tensor> read_payload(const Path& archive, const ExportedInput& input);
+Result<Tensor> read_payload(const std::filesystem::path& archive, const ExportedInput& input);
 
 // `tensor`, which has `input`'s dtype and sizes, in the layout the graph's input expects: itself
 // when that is dense, else the flat storage with the elements at `input.strides`.

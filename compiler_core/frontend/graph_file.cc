@@ -3,6 +3,7 @@
 #include <array>
 #include <fstream>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/ir/text.h"
 
 namespace kiln {

@@ -6,6 +6,6 @@
 
 namespace kiln {
 
-Result<ExportedProgram> read_graph_file(const Path& path);
+Result<ExportedProgram> read_graph_file(const std::filesystem::path& path);
 
 }  // namespace kiln

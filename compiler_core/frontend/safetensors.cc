@@ -1,4 +1,5 @@
 #include "compiler_core/frontend/safetensors.h"
+#include "compiler_core/base/file.h"
 
 #include <fmt/format.h>
 #include <simdjson.h>

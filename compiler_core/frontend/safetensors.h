@@ -2,17 +2,18 @@
 // https://huggingface.co/docs/safetensors
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 
-#include "compiler_core/base/file.h"
 #include "compiler_core/base/tensor.h"
 
 namespace kiln {
 
 // kInvalidArgument when truncated, overlapping, out of range or of an uncovered dtype.
-Result<std::map<std::string, Tensor>> read_safetensors(const Path& path);
+Result<std::map<std::string, Tensor>> read_safetensors(const std::filesystem::path& path);
 Result<std::map<std::string, Tensor>> parse_safetensors(std::string_view bytes);
-Status write_safetensors(const Path& path, const std::map<std::string, const Tensor*>& tensors);
+Status write_safetensors(const std::filesystem::path& path,
+                         const std::map<std::string, const Tensor*>& tensors);
 
 }  // namespace kiln

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/compile/local.h"
 #include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/compile/nvrtc_compiler.h"

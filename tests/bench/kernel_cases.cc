@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/builder.h"
 #include "tests/bench/onednn.h"

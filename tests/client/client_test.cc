@@ -6,6 +6,7 @@
 #include <cmath>
 #include <thread>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
 
@@ -36,7 +37,7 @@ TEST(Client, CompilesHereWhenThereIsNoServiceAndGivesTheOraclesAnswer) {
   const Graph graph = difference(7);
   auto program = make_client()->compile(graph, {});
   ASSERT_TRUE(program) << program.error().message;
-  EXPECT_EQ((*program)->outcome(), "local");
+  EXPECT_EQ((*program)->outcome(), Outcome::kLocal);
   const Tensor a = filled({7, 5}, -1), b = filled({7, 5}, 3);
   const Tensor* inputs[] = {&a, &b};
   const auto outputs = (*program)->run(inputs);
@@ -71,7 +72,7 @@ TEST(Client, TheLocalTierServesANewClient) {
   options.allow_fallback = false;
   auto again = make_client(options)->compile(difference(3), {});
   ASSERT_TRUE(again) << again.error().message;
-  EXPECT_EQ((*again)->outcome(), "hit");
+  EXPECT_EQ((*again)->outcome(), Outcome::kHit);
   EXPECT_FALSE(make_client(options)->compile(difference(4), {}));
 }
 
@@ -89,7 +90,7 @@ TEST(Client, ADamagedLocalTierIsAMissNotAFailure) {
   }
   auto again = make_client(options)->compile(difference(3), {});
   ASSERT_TRUE(again) << again.error().message;
-  EXPECT_EQ((*again)->outcome(), "local");
+  EXPECT_EQ((*again)->outcome(), Outcome::kLocal);
 }
 
 TEST(Client, AServiceThatIsAwayTripsTheBreaker) {

@@ -1,7 +1,7 @@
 // The client library and GPUs: on the fake one, and on a machine without.
 #include <gtest/gtest.h>
 
-#include "client/client.h"
+#include "client/compiled_program.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
 
@@ -39,10 +39,9 @@ ClientOptions without_gpu() {
   return options;
 }
 
-CompileOptions compile_for(std::string_view target, bool load = true) {
+CompileOptions compile_for(std::string_view target) {
   CompileOptions options;
   options.target = *Target::parse(target);
-  options.load = load;
   return options;
 }
 
@@ -70,10 +69,10 @@ TEST(CudaClient, CompilesHereAndRunsTheHostsTensorsOnTheGpu) {
     wanted.reduce_overhead = reduce_overhead;
     const auto program = client->compile(graph, wanted);
     ASSERT_TRUE(program) << program.error().message;
-    EXPECT_EQ((*program)->outcome(), reduce_overhead ? "hit" : "local")
+    EXPECT_EQ((*program)->outcome(), reduce_overhead ? Outcome::kHit : Outcome::kLocal)
         << "one program serves both";
-    ASSERT_NE((*program)->device(), nullptr);
-    EXPECT_EQ((*program)->program().target, (*program)->device()->facts().target());
+    ASSERT_NE(device_of(**program), nullptr);
+    EXPECT_EQ((*program)->program().target, device_of(**program)->facts().target());
     for (const double first : {-1.0, 2.0}) {
       const Tensor a = filled(3, first), b = filled(3, 3);
       const Tensor* inputs[] = {&a, &b};
@@ -88,7 +87,7 @@ TEST(CudaClient, LaunchTakesTheCallersPointersInTheCallersOrder) {
   const Graph graph = difference(2);
   const auto program = make_client(with_gpu())->compile(graph, compile_for("cuda:sm_90a"));
   ASSERT_TRUE(program) << program.error().message;
-  const auto gpu = (*program)->device();
+  const auto gpu = device_of(**program);
   const Tensor a = filled(2, -1), b = filled(2, 3);
   const auto x = DeviceBuffer::allocate(gpu, a.byte_size());
   const auto y = DeviceBuffer::allocate(gpu, b.byte_size());
@@ -112,10 +111,10 @@ TEST(CudaClient, LaunchTakesTheCallersPointersInTheCallersOrder) {
 
 TEST(CudaClient, WithoutAGpuAProgramIsMadeButNotLoaded) {
   const auto client = make_client(without_gpu());
-  const auto program = client->compile(difference(2), compile_for("cuda:sm_90a", false));
+  const auto program = client->fetch(difference(2), compile_for("cuda:sm_90a"));
   ASSERT_TRUE(program) << program.error().message;
-  EXPECT_EQ((*program)->outcome(), "local");
-  EXPECT_EQ((*program)->device(), nullptr);
+  EXPECT_EQ((*program)->outcome(), Outcome::kLocal);
+  EXPECT_EQ(device_of(**program), nullptr);
   EXPECT_TRUE((*program)->program().target.toolkit.starts_with("cuda-"));
   EXPECT_EQ((*program)->program().target.device_model, "");
   ASSERT_EQ((*program)->artifacts().size(), (*program)->program().kernels.size());
@@ -132,14 +131,14 @@ TEST(CudaClient, WhatCannotRunHereIsSaidBeforeAnythingIsMade) {
   ASSERT_FALSE(no_gpu);
   EXPECT_EQ(no_gpu.error().code, Code::kUnsupported);
   EXPECT_NE(no_gpu.error().message.find("cuda:sm_90a"), std::string::npos);
-  const auto which = nobody->compile(difference(2), compile_for("cuda", false));
+  const auto which = nobody->fetch(difference(2), compile_for("cuda"));
   ASSERT_FALSE(which);
   EXPECT_EQ(which.error().code, Code::kUnsupported);
   EXPECT_NE(which.error().message.find("name the one to compile for"), std::string::npos)
       << which.error().message;
   // Another architecture than the GPU's.
   const auto client = make_client(with_gpu());
-  EXPECT_TRUE(client->compile(difference(2), compile_for("cuda:sm_80", false)));
+  EXPECT_TRUE(client->fetch(difference(2), compile_for("cuda:sm_80")));
   const auto older = client->compile(difference(2), compile_for("cuda:sm_80"));
   ASSERT_FALSE(older);
   EXPECT_EQ(older.error().code, Code::kUnsupported);
@@ -165,7 +164,7 @@ TEST(CudaClient, TheLocalTierServesAMachineWithoutNvrtc) {
   options.libnvrtc = kNowhere;
   const auto again = make_client(options)->compile(difference(2), compile_for("cuda"));
   ASSERT_TRUE(again) << again.error().message;
-  EXPECT_EQ((*again)->outcome(), "hit");
+  EXPECT_EQ((*again)->outcome(), Outcome::kHit);
 }
 
 #endif  // KILN_FAKE_LIBCUDA

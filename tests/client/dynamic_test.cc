@@ -3,10 +3,11 @@
 
 #include <set>
 
-#include "client/cli/hints.h"
+#include "client/cli/session.h"
 #include "client/specialised_program.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
+#include "compiler_core/program/program.h"
 
 namespace kiln {
 namespace {
@@ -42,7 +43,10 @@ void expect_right(int64_t rows, Run run) {
 class DynamicClientTest : public ::testing::Test {
  protected:
   const std::unique_ptr<Client> client_ = *Client::create({});
-  CompileOptions options_;
+  const CompileOptions options_;
+  const SpecialisedProgram::Compile compile_ = [this](const Graph& graph) {
+    return client_->compile(graph, options_);
+  };
 };
 
 TEST_F(DynamicClientTest, OneProgramServesItsWholeRange) {
@@ -73,8 +77,10 @@ TEST_F(DynamicClientTest, SizesItDoesNotServeAreRefusedByName) {
 }
 
 TEST_F(DynamicClientTest, ThreeSpecialisationsStandSideBySideAndGuardsPick) {
-  options_.hints = {{1, 32, 512}};
-  const auto set = client_->compile_specialised(difference(), options_);
+  const Graph graph = difference();
+  const std::vector<std::vector<int64_t>> hints = {{1, 32, 512}};
+  const auto set =
+      SpecialisedProgram::make(graph, *parts_of_hints(graph.symbols(), hints), compile_);
   ASSERT_TRUE(set) << set.error().message;
   ASSERT_EQ((*set)->parts().size(), 3u);
   std::set<Digest> keys;
@@ -99,9 +105,9 @@ TEST_F(DynamicClientTest, ThreeSpecialisationsStandSideBySideAndGuardsPick) {
 
 TEST_F(DynamicClientTest, ASizeOutsideEveryGuardIsSaidAndCompiledForOnce) {
   std::vector<std::string> said;
-  options_.on_message = [&said](const std::string& message) { said.push_back(message); };
-  const auto set = SpecialisedProgram::compile(*client_, difference(),
-                                               {{{{32, 32}, 32}}, {{{64, 128}, 64}}}, options_);
+  const auto set =
+      SpecialisedProgram::make(difference(), {{{{32, 32}, 32}}, {{{64, 128}, 64}}}, compile_,
+                               [&said](const std::string& message) { said.push_back(message); });
   ASSERT_TRUE(set) << set.error().message;
   EXPECT_TRUE((*set)->parts()[0].program->program().symbols.empty()) << "a size that is fixed";
   for (const int64_t rows : {32, 100})

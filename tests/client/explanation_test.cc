@@ -1,4 +1,4 @@
-#include "client/cli/explanation.h"
+#include "client/cli/explain/explanation.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/plan/alternatives.h"

@@ -1,4 +1,4 @@
-#include "client/cli/program_difference.h"
+#include "client/cli/explain/program_difference.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Programs that are not what the coordinator signed are refused before anything of them is loaded.
-#include "client/signed_program.h"
+#include "client/remote.h"
 
 #include <gtest/gtest.h>
 

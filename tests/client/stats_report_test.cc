@@ -1,4 +1,4 @@
-#include "client/cli/stats_report.h"
+#include "client/cli/report.h"
 
 #include <gtest/gtest.h>
 

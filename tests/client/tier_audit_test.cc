@@ -1,10 +1,9 @@
 // `kiln cache verify` of a client's cache: what is unsigned, wrongly signed or altered is named,
 // and nothing is changed.
-#include "client/tier_audit.h"
+#include "client/local_tier.h"
 
 #include <gtest/gtest.h>
 
-#include "client/local_tier.h"
 #include "tests/cache/samples.h"
 
 namespace kiln {

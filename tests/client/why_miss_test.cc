@@ -1,4 +1,4 @@
-#include "client/cli/why_miss.h"
+#include "client/cli/explain/why_miss.h"
 
 #include <gtest/gtest.h>
 

@@ -74,7 +74,7 @@ class CustomCalls : public ::testing::Test {
     const Graph graph = program_with(swish_op());
     const auto tuned = client(service, gpu)->compile(graph, wanted(Mode::kMaxAutotune, gpu));
     ASSERT_TRUE(tuned.has_value()) << tuned.error().message << service.log();
-    EXPECT_EQ((*tuned)->outcome(), "tuned");
+    EXPECT_EQ((*tuned)->outcome(), Outcome::kTuned);
     expect_right(**tuned, graph);
     const Program& program = (*tuned)->program();
     EXPECT_EQ(program.launches.size(), 3u) << "sin; swish; the row's maximum with tanh";
@@ -85,7 +85,7 @@ class CustomCalls : public ::testing::Test {
 
     const auto hit = client(service, gpu)->compile(graph, wanted(Mode::kMaxAutotune, gpu));
     ASSERT_TRUE(hit.has_value()) << hit.error().message;
-    EXPECT_EQ((*hit)->outcome(), "hit");
+    EXPECT_EQ((*hit)->outcome(), Outcome::kHit);
     expect_right(**hit, graph);
 
     // Another text is another kernel; those around it are known.
@@ -94,7 +94,7 @@ class CustomCalls : public ::testing::Test {
     const auto again =
         client(service, gpu)->compile(program_with(edited), wanted(Mode::kDefault, gpu));
     ASSERT_TRUE(again.has_value()) << again.error().message;
-    EXPECT_NE((*again)->outcome(), "hit");
+    EXPECT_NE((*again)->outcome(), Outcome::kHit);
     EXPECT_NE(custom_kernel((*again)->program())->key, kernel->key);
     expect_right(**again, graph);
   }

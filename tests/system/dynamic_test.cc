@@ -74,7 +74,7 @@ class Dynamic : public OneService<> {
     EXPECT_EQ(misses(), before + 1);
     const auto again = make_client()->compile(exported->graph, options);
     ASSERT_TRUE(again);
-    EXPECT_EQ((*again)->outcome(), "hit");
+    EXPECT_EQ((*again)->outcome(), Outcome::kHit);
   }
 };
 

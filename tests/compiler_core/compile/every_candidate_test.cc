@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/text.h"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/frontend/exported_model.h"
 #include "compiler_core/frontend/lowering.h"
 #include "compiler_core/ir/interpreter.h"

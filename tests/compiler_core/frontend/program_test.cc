@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/frontend/safetensors.h"
 #include "compiler_core/ir/interpreter.h"

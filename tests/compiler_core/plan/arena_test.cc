@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/memory.h"

@@ -71,7 +71,7 @@ void LibraryLoad::demand() {
 // `stored`: in which era a program was last answered as stored, as this thread knows.
 void LibraryLoad::judge(const CompiledProgram& compiled, int program, int era_before,
                         std::map<int, int>& stored) {
-  const bool hit = compiled.outcome() == "hit";
+  const bool hit = compiled.outcome() == Outcome::kHit;
   if (era_before % 2 == 1 || era_ != era_before) return;
   if (compiled.memory_only()) {
     ++tally_.lost;
@@ -83,7 +83,7 @@ void LibraryLoad::judge(const CompiledProgram& compiled, int program, int era_be
     if (!hit) {
       ++tally_.lost;
       complain(fmt::format("program {} was answered as stored and is {} now", program,
-                           compiled.outcome()));
+                           to_string(compiled.outcome())));
     }
   }
   stored[program] = era_before;
@@ -116,7 +116,7 @@ void LibraryLoad::ask_on(int first_program) {
       continue;
     }
     ++tally_.answers;
-    if ((*compiled)->outcome() == "hit") ++tally_.hits;
+    if ((*compiled)->outcome() == Outcome::kHit) ++tally_.hits;
     if (n % 2 == 0) judge(**compiled, program.number, era, stored);
     if (!is_right(**compiled, program)) {
       ++tally_.wrong;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"

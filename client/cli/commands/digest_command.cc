@@ -23,9 +23,8 @@ int digest_command(const Options& options) {
   for (const std::string& file : options.files) {
     const auto digest = digest_file(file);
     if (!digest) {
-      if (options.json) std::printf("%s\n", error_json(file, digest.error()).dump().c_str());
-      print_error(file, digest.error());
-      if (code == kDone) code = exit_code_of(digest.error());
+      const int one = report_failure(options, file, digest.error());
+      if (code == kDone) code = one;
       continue;
     }
     if (options.json) {

@@ -10,7 +10,7 @@
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/exported_directory.h"
-#include "client/tier_audit.h"
+#include "client/local_tier.h"
 #include "schema/keys/key_file.h"
 
 namespace kiln::cli {

@@ -6,13 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/exit_code.h"
-#include "client/cli/explanation.h"
-#include "client/cli/host_peak.h"
+#include "client/cli/explain/explanation.h"
+#include "client/cli/explain/why_miss.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
-#include "client/cli/served_programs.h"
 #include "client/cli/session.h"
-#include "client/cli/why_miss.h"
 #include "client/gpu_opening.h"
 #include "client/toolchains.h"
 #include "compiler_core/codegen/lower.h"
@@ -74,19 +72,17 @@ Result<Target> complete_target(const Options& options, const Target& asked) {
 
 // What the cache knows, without starting anything; its word about it in `cache`.
 std::unique_ptr<CompiledProgram> look_up(const Options& options, const Graph& graph,
-                                         CompileOptions wanted, std::string& cache) {
+                                         const CompileOptions& wanted, std::string& cache) {
   if (options.coordinator.empty() && options.cache_dir.empty()) {
     cache = "not asked (no --coordinator, no --cache-dir)";
     return nullptr;
   }
-  wanted.check_only = true;
-  wanted.load = false;
   auto client = make_client(options);
   if (!client) {
     cache = client.error().message;
     return nullptr;
   }
-  auto program = (*client)->compile(graph, wanted);
+  auto program = (*client)->look_up(graph, wanted);
   cache = program                                   ? "hit"
           : program.error().code == Code::kNotFound ? "miss"
                                                     : program.error().message;
@@ -198,9 +194,7 @@ int explain_command(const Options& options) {
     std::fputs(text->c_str(), stdout);
     return kDone;
   }
-  if (options.json) std::printf("%s\n", error_json(file, text.error()).dump().c_str());
-  print_error(file, text.error());
-  return exit_code_of(text.error());
+  return report_failure(options, file, text.error());
 }
 
 }  // namespace kiln::cli

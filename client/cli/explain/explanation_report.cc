@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "client/cli/explanation.h"
+#include "client/cli/explain/explanation.h"
 
 namespace kiln::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/cli/host_peak.h"
+#include "client/cli/explain/explanation.h"
 
 #include <algorithm>
 #include <chrono>

@@ -2,13 +2,13 @@
 
 #include <chrono>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
-#include "client/cli/stats_report.h"
 #include "client/remote.h"
 
 namespace kiln::cli {

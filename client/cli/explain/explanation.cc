@@ -1,4 +1,4 @@
-#include "client/cli/explanation.h"
+#include "client/cli/explain/explanation.h"
 
 #include <algorithm>
 #include <map>

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/exit_code.h"
+#include "client/cli/explain/program_difference.h"
 #include "client/cli/options.h"
-#include "client/cli/program_difference.h"
 #include "client/cli/report.h"
 #include "compiler_core/frontend/graph_file.h"
 

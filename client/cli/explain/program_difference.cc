@@ -2,7 +2,7 @@
 // names of its operands) and what its operands are. A node that the other program lacks though it
 // has all of its operands is where the two part; what follows from it differs too, and is not
 // reported. Inputs are told apart by type alone here, so that nothing depends on their order.
-#include "client/cli/program_difference.h"
+#include "client/cli/explain/program_difference.h"
 
 #include <algorithm>
 #include <map>

@@ -70,6 +70,11 @@ struct Explanation {
   DevicePeak peak;
 };
 
+// How fast a CPU is: what a kernel's floor is computed from. For this machine's own, memory is
+// measured by copying, which takes about a tenth of a second; of another one only the arithmetic is
+// known, by this one's clock.
+DevicePeak host_peak(const Target& target);
+
 // `tuned`: programs that the cache has for this target, mode and code generator: this one, or
 // others that share kernels with it. A kernel that none has gets its first choice for a schedule.
 // The cut is this one's where it is among them, else the one by rules.

@@ -8,11 +8,12 @@
 #include "client/cli/comparison.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/gpu_run.h"
-#include "client/cli/hints.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/run_inputs.h"
 #include "client/cli/session.h"
+#include "client/compiled_program.h"
+#include "compiler_core/base/elapsed.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/frontend/safetensors.h"
 
@@ -42,10 +43,6 @@ struct RunReport {
   int made_up = 0;
   Timings timings;
 };
-
-double ms_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double, std::milli>(to - from).count();
-}
 
 // A few runs for the clock.
 Result<double> time_runs(const CompiledProgram& program, std::span<const Tensor* const> inputs,
@@ -85,7 +82,7 @@ Result<Comparison> compare_outputs(const ExportedProgram& exported,
 Result<std::vector<Tensor>> run_and_time(const Options& options, const CompiledProgram& program,
                                          std::span<const Tensor* const> inputs, RunReport& report) {
   Timings& timings = report.timings;
-  if (program.device() != nullptr) {
+  if (device_of(program) != nullptr) {
     TRY(GpuRun run, run_on_gpu(program, inputs, options.runs));
     timings.upload_ms = run.upload_ms;
     timings.first_launch_ms = run.first_launch_ms;
@@ -95,8 +92,8 @@ Result<std::vector<Tensor>> run_and_time(const Options& options, const CompiledP
   }
   const auto launching = Clock::now();
   TRY(std::vector<Tensor> outputs, program.run(inputs));
-  timings.first_launch_ms = ms_between(launching, Clock::now());
-  timings.total_ms = ms_between(options.started, Clock::now());
+  timings.first_launch_ms = ms_since(launching);
+  timings.total_ms = ms_since(options.started);
   TRY(const std::vector<int64_t> symbols, program.bind(inputs));
   TRY(std::vector<Tensor> timed, program.make_outputs(symbols));
   std::vector<Tensor*> targets;
@@ -120,7 +117,7 @@ Result<RunReport> run_program(const Options& options, const std::string& file,
   std::vector<const Tensor*> pointers;
   for (const Tensor& tensor : inputs.tensors) pointers.push_back(&tensor);
   report.made_up = inputs.made_up;
-  report.timings.inputs_ms = ms_between(reading, Clock::now());
+  report.timings.inputs_ms = ms_since(reading);
   TRY(report.program, choose(pointers));
   TRY(const std::vector<Tensor> outputs, run_and_time(options, *report.program, pointers, report));
   if (options.expect.empty()) return report;
@@ -158,7 +155,7 @@ void print_report(const Options& options, const std::string& file, const Compile
     for (const char* name : {"cache", "memory_only", "seconds", "graph_digest", "program_key",
                              "target", "launches", "kernels"})
       object[name] = compiled[name];
-    if (program.device() != nullptr) object["device"] = program.device()->facts().name;
+    if (const auto device = device_of(program)) object["device"] = device->facts().name;
     object["timings"] = timings_json(options, program, report.timings);
     std::printf("%s\n", object.dump().c_str());
     return;
@@ -170,7 +167,7 @@ void print_report(const Options& options, const std::string& file, const Compile
                         report.comparison.max_abs_error, report.comparison.max_rel_error)
           : "WRONG: " + report.comparison.first_difference;
   std::fputs(fmt::format("{}  {}  {:.1f} us  {} ({:.3f} s)\n", file, verdict, report.median_us,
-                         program.outcome(), program.seconds())
+                         to_string(program.outcome()), program.seconds())
                  .c_str(),
              stdout);
   if (report.made_up > 0)
@@ -195,8 +192,8 @@ struct Programs {
   }
 };
 
-Result<Programs> compile_programs(Client& client, const Graph& graph, CompileOptions compile,
-                                  const std::string& file) {
+Result<Programs> compile_programs(Client& client, const Options& options, CompileOptions compile,
+                                  const ExportedProgram& exported, const std::string& file) {
   // A program that is compiled for a size later has no line to show.
   const auto line = std::make_shared<std::optional<ProgressLine>>(file);
   compile.on_progress = [line](const CompileProgress& progress) {
@@ -205,28 +202,33 @@ Result<Programs> compile_programs(Client& client, const Graph& graph, CompileOpt
   compile.on_message = [file](const std::string& message) {
     std::fprintf(stderr, "kiln: %s: %s\n", file.c_str(), message.c_str());
   };
-  const bool hinted = std::any_of(compile.hints.begin(), compile.hints.end(),
-                                  [](const auto& sizes) { return !sizes.empty(); });
+  const Graph& graph = exported.graph;
+  const auto compile_graph = [&client, &options, compile](const Graph& part) {
+    return options.exported.empty() ? client.compile(part, compile)
+                                    : client.open_exported(part, options.exported, compile);
+  };
   Programs programs;
-  if (hinted) {
-    TRY(programs.several, client.compile_specialised(graph, compile));
+  if (options.hints.empty()) {
+    TRY(programs.one, compile_graph(graph));
   } else {
-    TRY(programs.one, client.compile(graph, compile));
+    TRY(const Hints hints, parse_hints(options.hints, exported));
+    TRY(auto parts, parts_of_hints(graph.symbols(), hints));
+    TRY(programs.several,
+        SpecialisedProgram::make(graph, std::move(parts), compile_graph, compile.on_message));
   }
   line->reset();
   return programs;
 }
 
 Result<int> run_file(const Options& options, const std::string& file) {
-  TRY(CompileOptions compile, compile_options(options));
+  TRY(const CompileOptions compile, compile_options(options));
   // The GPU opens while the graph is read and the service is asked.
   const bool gpu = compile.target.backend == Backend::kCuda;
   TRY(const std::unique_ptr<Client> client, make_client(options, gpu));
   const auto reading = Clock::now();
   TRY(const ExportedProgram exported, read_graph_file(file));
-  const double read_ms = ms_between(reading, Clock::now());
-  TRY(compile.hints, parse_hints(options.hints, exported));
-  TRY(const Programs programs, compile_programs(*client, exported.graph, compile, file));
+  const double read_ms = ms_since(reading);
+  TRY(const Programs programs, compile_programs(*client, options, compile, exported, file));
   const auto choose = [&](std::span<const Tensor* const> inputs) -> Result<const CompiledProgram*> {
     return programs.choose(inputs);
   };
@@ -244,9 +246,7 @@ int run_command(const Options& options) {
   const std::string& file = options.files.front();
   const auto code = run_file(options, file);
   if (code) return *code;
-  if (options.json) std::printf("%s\n", error_json(file, code.error()).dump().c_str());
-  print_error(file, code.error());
-  return exit_code_of(code.error());
+  return report_failure(options, file, code.error());
 }
 
 }  // namespace kiln::cli

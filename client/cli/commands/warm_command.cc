@@ -4,39 +4,43 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/exit_code.h"
-#include "client/cli/hints.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/session.h"
 #include "client/remote.h"
 #include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/passes/specialise.h"
+#include "schema/messages.h"
 
 namespace kiln::cli {
 namespace {
 
-int failed(const Options& options, const std::string& file, const Error& error) {
-  if (options.json) std::printf("%s\n", error_json(file, error).dump().c_str());
-  print_error(file, error);
-  return exit_code_of(error);
-}
-
-Result<std::vector<Client::Queued>> queue(Client& client, CompileOptions compile,
-                                          const Options& options, const std::string& file) {
+// One submission for each part of the sizes that the hints make.
+Result<std::vector<Client::Submission>> submit(Client& client, const CompileOptions& compile,
+                                               const Options& options, const std::string& file) {
   TRY(const ExportedProgram exported, read_graph_file(file));
-  TRY(compile.hints, parse_hints(options.hints, exported));
-  return client.queue(exported.graph, compile);
+  TRY(const Hints hints, parse_hints(options.hints, exported));
+  TRY(const auto parts, parts_of_hints(exported.graph.symbols(), hints));
+  std::vector<Client::Submission> submissions;
+  for (const std::vector<Symbol>& sizes : parts) {
+    TRY(const Graph part, specialise(exported.graph, sizes));
+    TRY(Client::Submission submission, client.submit(part, compile));
+    submissions.push_back(std::move(submission));
+  }
+  return submissions;
 }
 
-void print_queued(const Options& options, const std::string& file, const Client::Queued& queued) {
+void print_queued(const Options& options, const std::string& file,
+                  const Client::Submission& queued) {
   if (options.json) {
     const nlohmann::ordered_json object = {{"file", file},
                                            {"graph_digest", queued.graph.hex()},
                                            {"target", queued.target.to_string()},
                                            {"mode", options.mode},
-                                           {"cache", queued.outcome}};
+                                           {"cache", to_string(queued.outcome)}};
     std::printf("%s\n", object.dump().c_str());
   } else {
-    fmt::print("{}  {}  {} for {}, {}\n", file, queued.outcome, queued.graph.short_hex(),
+    fmt::print("{}  {}  {} for {}, {}\n", file, to_string(queued.outcome), queued.graph.short_hex(),
                queued.target.to_string(), options.mode);
   }
   std::fflush(stdout);
@@ -44,17 +48,17 @@ void print_queued(const Options& options, const std::string& file, const Client:
 
 int queue_files(const Options& options) {
   auto compile = compile_options(options);
-  if (!compile) return failed(options, "", compile.error());
+  if (!compile) return report_failure(options, "", compile.error());
   const auto client = make_client(options);
-  if (!client) return failed(options, "", client.error());
+  if (!client) return report_failure(options, "", client.error());
   // Every file is tried; the first failure decides the exit code.
   int code = kDone;
   for (const std::string& file : options.files) {
-    const auto queued = queue(**client, *compile, options, file);
+    const auto queued = submit(**client, *compile, options, file);
     if (queued) {
-      for (const Client::Queued& each : *queued) print_queued(options, file, each);
+      for (const Client::Submission& each : *queued) print_queued(options, file, each);
     } else {
-      const int one = failed(options, file, queued.error());
+      const int one = report_failure(options, file, queued.error());
       if (code == kDone) code = one;
     }
   }
@@ -90,7 +94,7 @@ int show_status(const Options& options) {
   Remote remote(options.coordinator, std::chrono::milliseconds(2000));
   remote.use_key(options.key);
   const auto stats = remote.stats(Remote::Clock::now() + std::chrono::seconds(5));
-  if (!stats) return failed(options, "", stats.error());
+  if (!stats) return report_failure(options, "", stats.error());
   std::fputs((options.json ? status_json(*stats).dump() + "\n" : status_text(*stats)).c_str(),
              stdout);
   return stats->detached_failed > 0 ? kAnswerIsNo : kDone;
@@ -103,7 +107,7 @@ int forget_failed(const Options& options) {
   request.kind = AdminRequest::Kind::kForgetFailed;
   const auto done =
       remote.admin(std::move(request), Remote::Clock::now() + std::chrono::seconds(10));
-  if (!done) return failed(options, "", done.error());
+  if (!done) return report_failure(options, "", done.error());
   if (options.json)
     std::printf("%s\n", done->c_str());
   else
