@@ -39,9 +39,9 @@ using DevicePtr = uint64_t;  // CUdeviceptr
 using CudaStream = void*;    // CUstream; null is the default stream
 
 struct ClientOptions {
-  std::string coordinator;  // "tcp://127.0.0.1:7557"; empty: no service, local only
-  std::string key_file;     // what `kiln keys new` wrote, for a coordinator that takes keys
-  std::string cache_dir;    // keeps programs on this machine; empty: none
+  std::string coordinator{};  // "tcp://127.0.0.1:7557"; empty: no service, local only
+  std::string key_file{};     // what `kiln keys new` wrote, for a coordinator that takes keys
+  std::string cache_dir{};    // keeps programs on this machine; empty: none
   // Bound of cache_dir: the programs that were used longest ago are removed. 0: no bound.
   int64_t cache_bytes = int64_t{10} << 30;
   // The Ed25519 public key, 64 hex digits, that every program must be signed with. Empty: the one
@@ -49,10 +49,10 @@ struct ClientOptions {
   std::string signing_key{};
   std::chrono::milliseconds connect_timeout{2000};
   bool allow_fallback = true;  // compile here when the service is away
-  std::string compiler;        // of the fallback; empty: the first of g++, c++, clang++ on PATH
+  std::string compiler{};      // of the fallback; empty: the first of g++, c++, clang++ on PATH
   int threads = 0;             // of the launch pool; 0: every core this process may use
-  std::string libcuda;         // the NVIDIA driver; empty: libcuda.so.1
-  std::string libnvrtc;        // NVRTC, for the fallback; empty: the usual places
+  std::string libcuda{};       // the NVIDIA driver; empty: libcuda.so.1
+  std::string libnvrtc{};      // NVRTC, for the fallback; empty: the usual places
   bool open_gpu = false;       // open the GPU now, in the background, not when first needed
 };
 
@@ -67,7 +67,7 @@ struct CompileProgress {
 struct CompileOptions {
   // A backend alone means the CPU or GPU of this machine; device model, core count and toolkit are
   // filled in from this machine where they are left empty.
-  Target target;
+  Target target{};
   // kDefault: the cost model's first choice. kMaxAutotune: search and measure.
   Mode mode = Mode::kDefault;
   std::chrono::milliseconds deadline{600'000};  // for the whole call
@@ -75,8 +75,8 @@ struct CompileOptions {
   bool reduce_overhead = false;
   // Nobody waits for the program: the service serves requests that somebody waits for first.
   bool background = false;
-  std::function<void(const CompileProgress&)> on_progress;  // called on the calling thread
-  std::function<void(const std::string&)> on_message;       // a sentence for a person
+  std::function<void(const CompileProgress&)> on_progress{};  // called on the calling thread
+  std::function<void(const std::string&)> on_message{};       // a sentence for a person
 };
 
 // How a program was got. kTuned: for this call. kJoined: tuned for another client that asked

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "schema/messages.h"
+
 namespace kiln::cli {
 namespace {
 

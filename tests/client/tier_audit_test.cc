@@ -1,9 +1,9 @@
 // `kiln cache verify` of a client's cache: what is unsigned, wrongly signed or altered is named,
 // and nothing is changed.
-#include "client/local_tier.h"
-
 #include <gtest/gtest.h>
 
+#include "cache/audit.h"
+#include "client/local_tier.h"
 #include "tests/cache/samples.h"
 
 namespace kiln {

@@ -130,7 +130,7 @@ void use_graphs_and_files(const std::filesystem::path& folder) {
   check(node.op == kiln::Op::kDiv && to_string(node.dtype) == "f32", "Node, Op and DType");
   check(kiln::numel(node.shape).is(400) && graph.origins().empty(), "Shape and Origin");
   kiln::CustomCall call;
-  call.kernels.push_back({.backend = "cpu"});
+  call.kernels.emplace_back().backend = "cpu";
   check(call.kernel("cpu") != nullptr && !kiln::verify_custom_call(call), "CustomCall");
 
   const kiln::Tensor tensor = filled(1);
@@ -150,9 +150,7 @@ int main(int argc, char** argv) {
                               std::to_string(KILN_VERSION_MINOR) + "." +
                               std::to_string(KILN_VERSION_PATCH);
   check(version == KILN_PACKAGE_VERSION, "the headers' version is the package's", version);
-  kiln::ClientOptions options;
-  options.threads = 2;
-  const auto client = must(kiln::Client::create(options), "create()");
+  const auto client = must(kiln::Client::create({.threads = 2}), "create()");
   use_one_program(*client);
   use_a_dynamic_program(*client);
   use_graphs_and_files(argc > 1 ? argv[1] : ".");
