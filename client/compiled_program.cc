@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "compiler_core/runtime/cuda_device.h"
+
 namespace kiln {
 namespace {
 
