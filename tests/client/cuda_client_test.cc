@@ -4,6 +4,7 @@
 #include "client/compiled_program.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
+#include "compiler_core/runtime/cuda_device.h"
 
 namespace kiln {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "client/client.h"
 #include "compiler_core/ir/interpreter.h"
+#include "compiler_core/program/program.h"
 #include "tests/compiler_core/ir/sample_custom_op.h"
 #include "tests/support/process.h"
 

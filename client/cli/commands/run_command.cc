@@ -16,6 +16,7 @@
 #include "compiler_core/base/elapsed.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/frontend/safetensors.h"
+#include "compiler_core/runtime/cuda_device.h"
 
 namespace kiln::cli {
 namespace {
