@@ -105,9 +105,10 @@ endif()
 
 # kiln_test(dir DEPS lib ...): every *_test.cc in tests/<dir> becomes one test program, so that a
 # new test file needs no change to a list. EXCEPT leaves some to another program, a kiln_test of the
-# same dir with SOURCES and a NAME.
+# same dir with SOURCES and a NAME. FAST: its tests start no process and no compiler, and take
+# milliseconds each; they have the label `fast`, and `fast_tests` builds all such programs.
 function(kiln_test dir)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;EXCEPT;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "FAST" "NAME" "SOURCES;EXCEPT;DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${dir}/*_test.cc)
   foreach(source IN LISTS ARG_EXCEPT)
     list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/tests/${dir}/${source})
@@ -128,6 +129,11 @@ function(kiln_test dir)
     KILN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KILN_BINARY_DIR="${CMAKE_BINARY_DIR}"
     KILN_GRAPHS_DIR="${PROJECT_SOURCE_DIR}/tests/graphs")
   kiln_test_sources(${name}_test)
+  set(labels)
+  if(ARG_FAST)
+    set(labels LABELS fast)
+    add_dependencies(fast_tests ${name}_test)
+  endif()
   gtest_discover_tests(${name}_test TEST_PREFIX "${dir}: " DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 300)
+    PROPERTIES TIMEOUT 300 ${labels})
 endfunction()
