@@ -167,7 +167,7 @@ struct Client::Impl {
     }
     for (size_t i = 0; i < binaries.size(); ++i) {
       const ProgramKernel& kernel = files.program.kernels[i];
-      files.artifacts.push_back({kernel.recipe, std::move(binaries[i]), kernel.blob});
+      files.artifacts.push_back(artifact_of(kernel, std::move(binaries[i])));
     }
     return std::make_shared<const ProgramFiles>(std::move(files));
   }

@@ -28,7 +28,7 @@ Result<Artifact> read_artifact(const Path& directory, const ProgramKernel& kerne
     return fail(Code::kCorruption, file.string() +
                                        " was altered: its digest is another than the signed "
                                        "manifest says, and the program was not loaded");
-  return Artifact{kernel.recipe, *std::move(binary), kernel.blob};
+  return artifact_of(kernel, *std::move(binary));
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ Result<ProgramFiles> LocalTier::get(const Digest& key, std::string_view signer) 
   files.signature = *std::move(signature);
   for (const ProgramKernel& kernel : files.program.kernels) {
     TRY(std::string binary, blobs_->get(kernel.blob));
-    files.artifacts.push_back({kernel.recipe, std::move(binary), kernel.blob});
+    files.artifacts.push_back(artifact_of(kernel, std::move(binary)));
   }
   bound_.used(files_of(key, files.program));
   return files;

@@ -16,6 +16,8 @@ constexpr int64_t kMaxBlockThreads = 1024;
 constexpr int64_t kMaxCluster = 16;
 constexpr int64_t kMaxSharedBytes = 1 << 20;
 constexpr size_t kMaxGridAxes = 16;
+constexpr size_t kMaxArguments = 512;  // 4 KiB of parameters, of 8 bytes and more
+constexpr int64_t kMaxSymbol = 1 << 20;
 
 bool is_c_identifier(std::string_view name) {
   const auto is_letter = [](char c) {
@@ -72,7 +74,129 @@ Result<Grid> grid_field(const Json& item) {
   return grid;
 }
 
+Json argument_to_json(const KernelArgument& argument) {
+  switch (argument.kind) {
+    case KernelArgument::Kind::kBuffer:
+      return {{"buffer", argument.index}};
+    case KernelArgument::Kind::kSymbol:
+      return {{"symbol", argument.index}};
+    case KernelArgument::Kind::kWorkspace:
+      return {{"workspace", 1}};
+    case KernelArgument::Kind::kTensorMap:
+      return {{"tensor_map", tensor_map_to_json(*argument.map)}};
+  }
+  return {};
+}
+
+Result<KernelArgument> argument_from_json(const Json& json, size_t buffers) {
+  using enum KernelArgument::Kind;
+  KernelArgument argument;
+  int64_t index = 0;
+  if (json.contains("buffer")) {
+    TRY(index, int_field(json, "buffer", 0, static_cast<int64_t>(buffers) - 1));
+  } else if (json.contains("symbol")) {
+    argument.kind = kSymbol;
+    TRY(index, int_field(json, "symbol", 0, kMaxSymbol));
+  } else if (json.contains("workspace")) {
+    argument.kind = kWorkspace;
+  } else {
+    argument.kind = kTensorMap;
+    TRY(const Json* map, object_field(json, "tensor_map"));
+    TRY(argument.map, tensor_map_from_json(*map, buffers));
+  }
+  argument.index = static_cast<int>(index);
+  return argument;
+}
+
+// What only some phases have is written only there: the others read as they always did.
+Json phase_to_json(const Phase& phase) {
+  if (phase.call) return {{"call", library_call_to_json(*phase.call)}};
+  Json item = {{"entry", phase.entry}, {"grid", grid_to_json(phase.grid)}};
+  if (phase.threads > 0)
+    item.update({{"threads", phase.threads},
+                 {"cluster", phase.cluster},
+                 {"shared_bytes", phase.shared_bytes}});
+  if (phase.dependent_launch) item["dependent_launch"] = 1;
+  for (const KernelArgument& argument : phase.arguments)
+    item["arguments"].push_back(argument_to_json(argument));
+  return item;
+}
+
+// `recipe` has its inputs and outputs.
+Result<Phase> phase_from_json(const Json& item, const Recipe& recipe) {
+  const size_t buffers = recipe.inputs.size() + recipe.outputs.size();
+  Phase phase;
+  if (item.contains("call")) {
+    TRY(const Json* call, object_field(item, "call"));
+    TRY(phase.call, library_call_from_json(*call, buffers));
+    if (static_cast<size_t>(phase.call->d.buffer) < recipe.inputs.size())
+      return fail(Code::kCorruption, "a library call writes into an input");
+    return phase;
+  }
+  TRY(phase.entry, string_field(item, "entry"));
+  if (!is_c_identifier(phase.entry))
+    return fail(Code::kCorruption, "the entry of a phase is not an identifier");
+  TRY(phase.grid, grid_field(item));
+  if (item.contains("threads")) {
+    TRY(const int64_t threads, int_field(item, "threads", 1, kMaxBlockThreads));
+    TRY(const int64_t cluster, int_field(item, "cluster", 1, kMaxCluster));
+    TRY(const int64_t shared_bytes, int_field(item, "shared_bytes", 0, kMaxSharedBytes));
+    phase.threads = static_cast<int>(threads);
+    phase.cluster = static_cast<int>(cluster);
+    phase.shared_bytes = static_cast<int>(shared_bytes);
+  }
+  if (item.contains("dependent_launch")) {
+    TRY(const int64_t dependent, int_field(item, "dependent_launch", 0, 1));
+    phase.dependent_launch = dependent == 1;
+  }
+  if (!item.contains("arguments")) return phase;
+  TRY(const Json* arguments, array_field(item, "arguments"));
+  if (arguments->size() > kMaxArguments)
+    return fail(Code::kCorruption, "a phase has too many arguments");
+  for (const Json& entry : *arguments) {
+    TRY(KernelArgument argument, argument_from_json(entry, buffers));
+    phase.arguments.push_back(std::move(argument));
+  }
+  return phase;
+}
+
 }  // namespace
+
+Status check_reach(const Recipe& recipe, std::span<const int64_t> symbols) {
+  const auto reaches = [](const Phase& phase) { return phase.call || !phase.arguments.empty(); };
+  if (std::ranges::none_of(recipe.phases, reaches)) return {};
+  std::vector<int64_t> elements, bytes;  // by buffer
+  for (const auto* specs : {&recipe.inputs, &recipe.outputs})
+    for (const TensorSpec& spec : *specs) {
+      TRY(elements.emplace_back(), element_count(spec, symbols));
+      if (__builtin_mul_overflow(elements.back(), int64_t{size_of(spec.dtype)},
+                                 &bytes.emplace_back()))
+        return fail(Code::kInvalidArgument, "a tensor has more bytes than can be counted");
+    }
+  if (std::ranges::find(elements, 0) != elements.end()) return {};
+  for (const Phase& phase : recipe.phases) {
+    if (phase.call) TRY_STATUS(phase.call->check(symbols, elements));
+    for (const KernelArgument& argument : phase.arguments) {
+      if (!argument.map) continue;
+      TRY(const int64_t end, argument.map->extent(symbols));
+      if (end > bytes[static_cast<size_t>(argument.map->buffer)])
+        return fail(Code::kInvalidArgument, "a tensor map reaches beyond its buffer");
+    }
+  }
+  return {};
+}
+
+bool Recipe::calls_library() const {
+  return std::ranges::any_of(phases, [](const Phase& phase) { return phase.call.has_value(); });
+}
+
+Artifact library_artifact(Recipe recipe) {
+  Artifact artifact;
+  artifact.binary = recipe_to_json(recipe);
+  artifact.digest = Digest::of(artifact.binary);
+  artifact.recipe = std::move(recipe);
+  return artifact;
+}
 
 Result<int64_t> element_count(const TensorSpec& spec, std::span<const int64_t> symbols) {
   int64_t count = 1;
@@ -87,15 +211,7 @@ Result<int64_t> element_count(const TensorSpec& spec, std::span<const int64_t> s
 
 Json recipe_to_json_value(const Recipe& recipe) {
   Json phases = Json::array();
-  for (const Phase& phase : recipe.phases) {
-    Json item = {{"entry", phase.entry}, {"grid", grid_to_json(phase.grid)}};
-    // A CPU phase has none of these, and is written as it always was.
-    if (phase.threads > 0)
-      item.update({{"threads", phase.threads},
-                   {"cluster", phase.cluster},
-                   {"shared_bytes", phase.shared_bytes}});
-    phases.push_back(std::move(item));
-  }
+  for (const Phase& phase : recipe.phases) phases.push_back(phase_to_json(phase));
   return {{"inputs", specs_to_json(recipe.inputs)},
           {"outputs", specs_to_json(recipe.outputs)},
           {"phases", std::move(phases)},
@@ -109,19 +225,7 @@ Result<Recipe> recipe_from_json_value(const Json& json) {
   TRY(recipe.outputs, specs_field(json, "outputs"));
   TRY(const Json* phases, array_field(json, "phases"));
   for (const Json& item : *phases) {
-    Phase phase;
-    TRY(phase.entry, string_field(item, "entry"));
-    if (!is_c_identifier(phase.entry))
-      return fail(Code::kCorruption, "the entry of a phase is not an identifier");
-    TRY(phase.grid, grid_field(item));
-    if (item.contains("threads")) {
-      TRY(const int64_t threads, int_field(item, "threads", 1, kMaxBlockThreads));
-      TRY(const int64_t cluster, int_field(item, "cluster", 1, kMaxCluster));
-      TRY(const int64_t shared_bytes, int_field(item, "shared_bytes", 0, kMaxSharedBytes));
-      phase.threads = static_cast<int>(threads);
-      phase.cluster = static_cast<int>(cluster);
-      phase.shared_bytes = static_cast<int>(shared_bytes);
-    }
+    TRY(Phase phase, phase_from_json(item, recipe));
     recipe.phases.push_back(std::move(phase));
   }
   TRY(recipe.workspace_bytes, dim_field(json, "workspace_bytes"));

@@ -11,16 +11,19 @@
 // dense row-major and 64-byte aligned (so a kernel may assume both); `dims` the symbol values;
 // `workspace` is shared by all blocks of a launch, `scratch` belongs to the calling thread.
 //
-// Launch model of the CUDA target. A binary is a cubin. Each phase of the recipe is one kernel
+// Launch model of the CUDA target. A binary is a cubin. Phases follow each other on the caller's
+// stream. A phase is a library call (library_call.h), which needs no binary, or one kernel
 //
 //   extern "C" __global__ void ENTRY(IN0* in0, ..., OUT0* out0, ..., char* workspace);
 //
-// launched on the caller's stream with `grid` blocks of `threads` threads in one dimension, in
-// clusters of `cluster` blocks, with `shared_bytes` of dynamic shared memory; phases follow each
-// other on the stream. Pointers are to device memory, dense row-major and 16-byte aligned;
-// `workspace` is null when it has no bytes. One int64_t a symbol follows, in order.
+// launched with `grid` blocks of `threads` threads in one dimension, in clusters of `cluster`
+// blocks, with `shared_bytes` of dynamic shared memory. Pointers are to device memory, dense
+// row-major and 16-byte aligned; `workspace` is null when it has no bytes. One int64_t a symbol
+// follows, in order. A phase that lists its arguments takes those instead, in that order; a tensor
+// map is passed by value.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,16 +31,32 @@
 #include "compiler_core/base/dim.h"
 #include "compiler_core/base/dtype.h"
 #include "compiler_core/program/grid.h"
+#include "compiler_core/program/library_call.h"
+#include "compiler_core/program/tensor_map.h"
 
 namespace kiln {
+
+// What a kernel is told in one of its parameters.
+struct KernelArgument {
+  enum class Kind : uint8_t { kBuffer = 1, kSymbol = 2, kWorkspace = 3, kTensorMap = 4 };
+  Kind kind = Kind::kBuffer;
+  int index = 0;                      // of the buffer (inputs, then outputs) or symbol
+  std::optional<TensorMap> map = {};  // of a kTensorMap
+  bool operator==(const KernelArgument&) const = default;
+};
 
 struct Phase {
   std::string entry;  // symbol in the binary
   Grid grid;          // number of blocks
-  // Of the CUDA target; as below on the CPU.
+  // On the CUDA target only; on the CPU they keep these values.
   int threads = 0;       // a block
   int cluster = 1;       // blocks of a thread block cluster; divides the grid
   int shared_bytes = 0;  // dynamic shared memory a block
+  // The kernel may start before the one before it on the stream has ended, and waits for that
+  // itself (programmatic dependent launch).
+  bool dependent_launch = false;
+  std::vector<KernelArgument> arguments = {};  // none: those of the launch model
+  std::optional<LibraryCall> call = {};        // this phase is a library call, and no kernel
   bool operator==(const Phase&) const = default;
 };
 
@@ -57,13 +76,24 @@ struct Recipe {
   Dim workspace_bytes;        // one block of memory a launch, 64-byte aligned (CUDA: 256)
   int64_t scratch_bytes = 0;  // per thread, 64-byte aligned
   bool operator==(const Recipe&) const = default;
+  bool calls_library() const;
 };
+
+// kInvalidArgument unless every tensor map and library call stays inside its buffers for these
+// symbols. Nothing to say of a recipe that has neither, or where a buffer has no elements.
+Status check_reach(const Recipe& recipe, std::span<const int64_t> symbols);
 
 struct Artifact {
   Recipe recipe;
   std::string binary;
   Digest digest;  // Digest::of(binary)
+  // How to launch the same binary where a library that `recipe` calls is missing or has another
+  // version.
+  std::optional<Recipe> fallback = {};
 };
+
+// What a call that needs no binary is kept under: the binary is the recipe's text.
+Artifact library_artifact(Recipe recipe);
 
 // JSON, stable field names; parse is safe on hostile text.
 std::string recipe_to_json(const Recipe& recipe);

@@ -29,6 +29,11 @@ Result<Dim> dim_field(const Json& object, const char* name);
 Json dim_to_json(const Dim& dim);  // a number, or a text when it has symbols
 Json spec_to_json(const TensorSpec& spec);
 Result<TensorSpec> spec_from_json(const Json& json);
+// kCorruption unless every field is known and within its limits. `buffers`: how many the kernel has.
+Json tensor_map_to_json(const TensorMap& map);
+Result<TensorMap> tensor_map_from_json(const Json& json, size_t buffers);
+Json library_call_to_json(const LibraryCall& call);
+Result<LibraryCall> library_call_from_json(const Json& json, size_t buffers);
 Json recipe_to_json_value(const Recipe& recipe);
 Result<Recipe> recipe_from_json_value(const Json& json);
 

@@ -14,7 +14,9 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kFormatVersion = 1;
+// 2: also library calls, fallbacks, listed arguments (tensor maps) and dependent launches. A program
+// without any of them is written as version 1, which older readers take.
+constexpr int64_t kFormatVersion = 2;
 constexpr int64_t kMaxIndex = 1 << 20;  // of a program's inputs, outputs, kernels and buffers
 
 std::string_view to_string(Buffer::Kind kind) {
@@ -55,10 +57,28 @@ Json to_json(const KernelReport& report) {
 }
 
 Json to_json(const ProgramKernel& kernel) {
-  return {{"workload", kernel.workload.hex()}, {"key", kernel.key.hex()},
-          {"family", kernel.family},           {"schedule", kernel.schedule},
-          {"blob", kernel.blob.hex()},         {"recipe", recipe_to_json_value(kernel.recipe)},
-          {"report", to_json(kernel.report)}};
+  Json json = {{"workload", kernel.workload.hex()}, {"key", kernel.key.hex()},
+               {"family", kernel.family},           {"schedule", kernel.schedule},
+               {"blob", kernel.blob.hex()},         {"recipe", recipe_to_json_value(kernel.recipe)},
+               {"report", to_json(kernel.report)}};
+  if (kernel.fallback)
+    json["fallback"] = {{"schedule", kernel.fallback->schedule},
+                        {"recipe", recipe_to_json_value(kernel.fallback->recipe)}};
+  return json;
+}
+
+int64_t version_of(const Recipe& recipe) {
+  for (const Phase& phase : recipe.phases)
+    if (phase.call || phase.dependent_launch || !phase.arguments.empty()) return 2;
+  return 1;
+}
+
+// The oldest version of the format that can say all of it.
+int64_t version_of(const Program& program) {
+  int64_t version = 1;
+  for (const ProgramKernel& kernel : program.kernels)
+    version = std::max(version, kernel.fallback ? 2 : version_of(kernel.recipe));
+  return version;
 }
 
 Json to_json(const Buffer& buffer) {
@@ -132,6 +152,13 @@ Result<ProgramKernel> kernel_from_json_value(const Json& json) {
   TRY(kernel.recipe, recipe_from_json_value(*recipe));
   TRY(const Json* report, object_field(json, "report"));
   TRY(kernel.report, report_from_json(*report));
+  if (!json.contains("fallback")) return kernel;
+  TRY(const Json* fallback, object_field(json, "fallback"));
+  kernel.fallback.emplace();
+  TRY(kernel.fallback->schedule, string_field(*fallback, "schedule"));
+  TRY(const Json* own, object_field(*fallback, "recipe"));
+  TRY(kernel.fallback->recipe, recipe_from_json_value(*own));
+  if (kernel.fallback->recipe.calls_library()) return damaged("a fallback calls a library");
   return kernel;
 }
 
@@ -235,9 +262,9 @@ Status read_cuts(const Json& json, Program& program) {
 
 Result<Program> read_program(const Json& json) {
   TRY(const int64_t version, int_field(json, "kiln_program", 0, INT32_MAX));
-  if (version != kFormatVersion)
+  if (version < 1 || version > kFormatVersion)
     return fail(Code::kCorruption,
-                fmt::format("the program has format version {}; this build reads {}", version,
+                fmt::format("the program has format version {}; this build reads 1 to {}", version,
                             kFormatVersion));
   Program program;
   TRY(program.key, digest_field(json, "key"));
@@ -278,7 +305,7 @@ std::string program_to_json(const Program& program) {
   for (const ProgramKernel& kernel : program.kernels) kernels.push_back(to_json(kernel));
   for (const Buffer& buffer : program.buffers) buffers.push_back(to_json(buffer));
   for (const Launch& launch : program.launches) launches.push_back(to_json(launch));
-  Json json = {{"kiln_program", kFormatVersion},
+  Json json = {{"kiln_program", version_of(program)},
                {"key", program.key.hex()},
                {"graph", program.graph.hex()},
                {"target", to_json(program.target)},
@@ -325,6 +352,12 @@ std::vector<std::vector<int64_t>> sample_sizes(const Program& program) {
   }
   if (program.symbols.empty()) return {least};
   return {std::move(least), std::move(tuned), std::move(between)};
+}
+
+Artifact artifact_of(const ProgramKernel& kernel, std::string binary) {
+  Artifact artifact{kernel.recipe, std::move(binary), kernel.blob};
+  if (kernel.fallback) artifact.fallback = kernel.fallback->recipe;
+  return artifact;
 }
 
 Digest program_key(const Digest& graph, const Target& target, Mode mode, const Digest& codegen) {

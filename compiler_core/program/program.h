@@ -31,6 +31,14 @@ struct ProgramKernel {
   Digest blob;           // digest of the binary
   Recipe recipe;
   KernelReport report;
+  // Where `recipe` calls a library: the best kernel of Kiln's own, for machines that lack the
+  // library or have another version. `blob` is its binary then, as the call needs none.
+  struct Fallback {
+    std::string schedule;
+    Recipe recipe;
+    bool operator==(const Fallback&) const = default;
+  };
+  std::optional<Fallback> fallback = {};
   bool operator==(const ProgramKernel&) const = default;
 };
 
@@ -90,6 +98,9 @@ Result<Program> program_from_json(std::string_view json);
 // One kernel's entry of the manifest, alone: what the cache keeps per kernel. Errors as above.
 std::string kernel_to_json(const ProgramKernel& kernel);
 Result<ProgramKernel> kernel_from_json(std::string_view json);
+
+// What a device loads for a kernel, whose binary this is.
+Artifact artifact_of(const ProgramKernel& kernel, std::string binary);
 
 // ProgramKey: GraphDigest, Target, mode, code generator identity.
 Digest program_key(const Digest& graph, const Target& target, Mode mode, const Digest& codegen);

@@ -25,12 +25,38 @@ bool is_bound(const std::vector<TensorSpec>& specs, size_t count) {
   });
 }
 
+bool is_bound(const std::vector<Dim>& dims, size_t count) {
+  return std::all_of(dims.begin(), dims.end(),
+                     [count](const Dim& dim) { return is_bound(dim, count); });
+}
+
+bool is_bound(const KernelArgument& argument, size_t count) {
+  if (argument.kind == KernelArgument::Kind::kSymbol)
+    return static_cast<size_t>(argument.index) < count;
+  const auto& map = argument.map;
+  return !map || (is_bound(map->offset, count) && is_bound(map->sizes, count) &&
+                  is_bound(map->strides, count));
+}
+
+bool is_bound(const Phase& phase, size_t count) {
+  const auto bound = [count](const auto& part) { return is_bound(part, count); };
+  return std::ranges::all_of(phase.grid.axes(), bound, &GridAxis::size) &&
+         std::ranges::all_of(phase.arguments, bound) &&
+         (!phase.call || is_bound(sizes_of(*phase.call), count));
+}
+
 bool is_bound(const Recipe& recipe, size_t count) {
   for (const Phase& phase : recipe.phases)
-    for (const GridAxis& axis : phase.grid.axes())
-      if (!is_bound(axis.size, count)) return false;
+    if (!is_bound(phase, count)) return false;
   return is_bound(recipe.inputs, count) && is_bound(recipe.outputs, count) &&
          is_bound(recipe.workspace_bytes, count);
+}
+
+// The ways to do a launch.
+std::vector<const Recipe*> recipes_of(const Program& program, const Launch& launch) {
+  const ProgramKernel& kernel = program.kernels[static_cast<size_t>(launch.kernel)];
+  if (!kernel.fallback) return {&kernel.recipe};
+  return {&kernel.recipe, &kernel.fallback->recipe};
 }
 
 // A size is used only where the program or, in a kernel, its launch gives it a value.
@@ -42,8 +68,8 @@ Status check_symbols(const Program& program) {
     ok = ok && is_bound({buffer.spec}, count) && bound(buffer.arena_offset);
   for (const Guard& guard : program.guards) ok = ok && bound(guard.value);
   for (const Launch& launch : program.launches)
-    ok = ok && std::all_of(launch.dims.begin(), launch.dims.end(), bound) &&
-         is_bound(program.kernels[static_cast<size_t>(launch.kernel)].recipe, launch.dims.size());
+    for (const Recipe* recipe : recipes_of(program, launch))
+      ok = ok && is_bound(launch.dims, count) && is_bound(*recipe, launch.dims.size());
   return ok ? Status{} : Status(damaged("a size has a symbol that nothing binds"));
 }
 
@@ -76,8 +102,8 @@ bool fits(const TensorSpec& buffer, std::span<const int64_t> sizes, const Tensor
   return buffer.dtype == argument.dtype && held && used && *held == *used;
 }
 
-Status check_launch(const Program& program, const Launch& launch, std::span<const int64_t> sizes) {
-  const Recipe& recipe = program.kernels[static_cast<size_t>(launch.kernel)].recipe;
+Status check_launch(const Program& program, const Launch& launch, const Recipe& recipe,
+                    std::span<const int64_t> sizes) {
   const size_t inputs = recipe.inputs.size();
   if (launch.args.size() != inputs + recipe.outputs.size())
     return damaged("a launch has the wrong number of arguments");
@@ -95,6 +121,7 @@ Status check_launch(const Program& program, const Launch& launch, std::span<cons
     if (!fits(buffer.spec, sizes, written ? recipe.outputs[i - inputs] : recipe.inputs[i], dims))
       return damaged("an argument does not fit its buffer");
   }
+  if (!check_reach(recipe, dims)) return damaged("a phase reaches beyond its buffers");
   return {};
 }
 
@@ -102,7 +129,9 @@ Status check_launch(const Program& program, const Launch& launch, std::span<cons
 Status check_at(const Program& program, std::span<const int64_t> sizes) {
   for (size_t i = 0; i < program.buffers.size(); ++i)
     TRY_STATUS(check_buffer(program, program.buffers[i], static_cast<int>(i), sizes));
-  for (const Launch& launch : program.launches) TRY_STATUS(check_launch(program, launch, sizes));
+  for (const Launch& launch : program.launches)
+    for (const Recipe* recipe : recipes_of(program, launch))
+      TRY_STATUS(check_launch(program, launch, *recipe, sizes));
   return {};
 }
 

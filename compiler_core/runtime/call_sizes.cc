@@ -64,6 +64,7 @@ Status add_launch(const Program& program, const Launch& launch, CallSizes& sizes
   // A kernel takes for granted that its grids can be counted.
   for (const Phase& phase : recipe.phases)
     TRY_STATUS(phase.grid.blocks(of_launch.dims).map([](int64_t) {}));
+  TRY_STATUS(check_reach(recipe, of_launch.dims));
   sizes.launches.push_back(std::move(of_launch));
   return {};
 }

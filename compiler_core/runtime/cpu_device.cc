@@ -125,7 +125,8 @@ Result<std::unique_ptr<LaunchGraph>> CpuDevice::capture(
   return fail(Code::kUnsupported, "the CPU captures no launches");
 }
 
-Result<std::unique_ptr<const LoadedKernel>> CpuDevice::load(const Artifact& artifact) const {
+Result<std::unique_ptr<const LoadedKernel>> CpuDevice::load_as_told(
+    const Artifact& artifact) const {
   TRY(Kernel kernel, Kernel::load(artifact));
   return std::make_unique<const CpuKernel>(
       std::static_pointer_cast<const CpuDevice>(shared_from_this()), std::move(kernel));

@@ -36,13 +36,13 @@ class CpuDevice : public Device {
   Result<std::unique_ptr<LaunchGraph>> capture(
       const std::function<Status(Stream)>& launches) const override;
 
-  Result<std::unique_ptr<const LoadedKernel>> load(const Artifact& artifact) const override;
   size_t most_side_by_side() const override;
   // The blocks of all launches are shared out together, without a barrier between them.
   Status launch_step(std::span<const BoundLaunch> step, DevicePtr workspace,
                      Stream stream) const override;
 
  private:
+  Result<std::unique_ptr<const LoadedKernel>> load_as_told(const Artifact& artifact) const override;
   explicit CpuDevice(int threads) : pool_(threads) {}
   mutable ThreadPool pool_;  // one launch at a time
 };

@@ -98,7 +98,7 @@ struct CUgraphExecUpdateResultInfo {
 
 // ---- Tensor maps: what the copy engine of compute capability 9.0 and later reads.
 
-struct alignas(64) CUtensorMap {  // cuda.h aligns it to 128; the driver and the device want 64
+struct alignas(128) CUtensorMap {
   uint64_t opaque[16];
 };
 
@@ -112,10 +112,10 @@ enum CUtensorMapDataType : int {
   CU_TENSOR_MAP_DATA_TYPE_FLOAT64 = 8,
   CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9,
 };
-enum CUtensorMapInterleave : int {};    // TensorMap::Interleave
-enum CUtensorMapSwizzle : int {};       // TensorMap::Swizzle
-enum CUtensorMapL2promotion : int {};   // TensorMap::L2Promotion
-enum CUtensorMapFloatOOBfill : int {};  // TensorMap::Fill
+enum CUtensorMapInterleave : int {};    // 0, 16, 32 bytes
+enum CUtensorMapSwizzle : int {};       // 0, 32, 64, 128 bytes
+enum CUtensorMapL2promotion : int {};   // 0, 64, 128, 256 bytes
+enum CUtensorMapFloatOOBfill : int {};  // zeros, NaN
 
 }  // namespace kiln
 

@@ -78,9 +78,11 @@ Result<CudaFacts> CudaDevice::probe(int ordinal, const std::string& libcuda) {
   return facts_of(driver, device, ordinal);
 }
 
-Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(int ordinal,
-                                                           const std::string& libcuda) {
+Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(int ordinal, const std::string& libcuda,
+                                                           const std::string& libcublaslt) {
   auto impl = std::make_unique<Impl>();
+  impl->libcuda_file = libcuda;
+  impl->cublaslt_file = libcublaslt;
   TRY(impl->driver, CudaDriver::open(libcuda));
   TRY(impl->device, device_at(impl->driver, ordinal));
   TRY(impl->facts, facts_of(impl->driver, impl->device, ordinal));
@@ -92,6 +94,7 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(int ordinal,
 CudaDevice::CudaDevice(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 CudaDevice::~CudaDevice() {
+  if (impl_->cublaslt && make_current()) impl_->cublaslt.reset();
   impl_->driver.cuDevicePrimaryCtxRelease(impl_->device);
 }
 
@@ -208,7 +211,8 @@ Result<std::unique_ptr<LaunchGraph>> CudaDevice::capture(
   return std::make_unique<CudaGraph>(std::move(graph));
 }
 
-Result<std::unique_ptr<const LoadedKernel>> CudaDevice::load(const Artifact& artifact) const {
+Result<std::unique_ptr<const LoadedKernel>> CudaDevice::load_as_told(
+    const Artifact& artifact) const {
   TRY(CudaKernel kernel, CudaKernel::load(self(), artifact));
   return std::make_unique<const CudaKernel>(std::move(kernel));
 }

@@ -36,9 +36,12 @@ struct CudaFacts {
 class CudaDevice : public Device {
  public:
   // kUnsupported: no libcuda, or a driver that is too old, and says which; kNotFound: no such
-  // device. `libcuda`: the library to open; empty: libcuda.so.1.
+  // device. `libcuda`: the library to open; empty: libcuda.so.1. `libcublaslt`: likewise, when a
+  // program calls it first (library_call.h); empty: beside a libcuda that is named by its path, then
+  // the usual names and places.
   static Result<std::shared_ptr<const CudaDevice>> open(int ordinal = 0,
-                                                        const std::string& libcuda = {});
+                                                        const std::string& libcuda = {},
+                                                        const std::string& libcublaslt = {});
   // The same device's facts alone, without a context, which takes the longest. Errors as open().
   static Result<CudaFacts> probe(int ordinal = 0, const std::string& libcuda = {});
   ~CudaDevice() override;
@@ -70,8 +73,6 @@ class CudaDevice : public Device {
   Result<std::unique_ptr<LaunchGraph>> capture(
       const std::function<Status(Stream)>& launches) const override;
 
-  Result<std::unique_ptr<const LoadedKernel>> load(const Artifact& artifact) const override;
-
   Fault fault() const override;
   Clocks clocks() const override;  // zero where NVML is not there to ask
 
@@ -79,6 +80,7 @@ class CudaDevice : public Device {
   const Impl& impl() const { return *impl_; }
 
  private:
+  Result<std::unique_ptr<const LoadedKernel>> load_as_told(const Artifact& artifact) const override;
   explicit CudaDevice(std::unique_ptr<Impl> impl);
   std::shared_ptr<const CudaDevice> self() const {
     return std::static_pointer_cast<const CudaDevice>(shared_from_this());

@@ -14,6 +14,8 @@
 
 namespace kiln {
 
+struct CublasLt;  // library_call.cc
+
 struct CudaDriver {
   // Opened and initialised. `library`: empty: libcuda.so.1. kUnsupported: no such library, or one
   // that lacks a function; kNotFound: it has no device.
@@ -30,7 +32,7 @@ struct CudaDriver {
 #undef KILN_CUDA_FIELD
 };
 
-// Constant after construction, but for `fault` and what `nvml_once` guards.
+// Constant after construction, but for `fault` and what the two flags guard.
 struct CudaDevice::Impl {
   CudaDriver driver;
   CUdevice device = 0;
@@ -39,6 +41,10 @@ struct CudaDevice::Impl {
   mutable std::atomic<Fault> fault{Fault::kNone};  // the first
   mutable std::once_flag nvml_once;
   mutable Nvml nvml;
+  std::string libcuda_file, cublaslt_file;  // as open() was told
+  mutable std::once_flag cublaslt_once;
+  mutable std::shared_ptr<const CublasLt> cublaslt;  // null: why not says `cublaslt_missing`
+  mutable Error cublaslt_missing;
 
   // As the driver's, and remembers a fault after which the context answers nothing any more.
   Status check(CUresult result, std::string_view doing, Code code = Code::kUnavailable) const;

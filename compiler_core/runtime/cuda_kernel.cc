@@ -3,10 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/runtime/cuda_library.h"
+#include "compiler_core/runtime/library_call.h"
+#include "compiler_core/runtime/tensor_maps.h"
 
 namespace kiln {
 namespace {
@@ -68,9 +71,10 @@ Status check_function(const CudaDevice::Impl& impl, CUfunction function, const P
   return {};
 }
 
-// `cluster` is part of what is returned.
+// `attributes` is part of what is returned.
+using LaunchAttributes = std::array<CUlaunchAttribute, 2>;
 CUlaunchConfig launch_config(const Phase& phase, int64_t blocks, CUstream stream,
-                             CUlaunchAttribute& cluster) {
+                             LaunchAttributes& attributes) {
   CUlaunchConfig config{};
   config.gridDimX = static_cast<unsigned>(blocks);
   config.gridDimY = config.gridDimZ = 1;
@@ -78,11 +82,16 @@ CUlaunchConfig launch_config(const Phase& phase, int64_t blocks, CUstream stream
   config.blockDimY = config.blockDimZ = 1;
   config.sharedMemBytes = static_cast<unsigned>(phase.shared_bytes);
   config.hStream = stream;
-  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  cluster.value.clusterDim = {static_cast<unsigned>(phase.cluster), 1, 1};
+  config.attrs = attributes.data();
   if (phase.cluster > 1) {
-    config.attrs = &cluster;
-    config.numAttrs = 1;
+    CUlaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim = {static_cast<unsigned>(phase.cluster), 1, 1};
+  }
+  if (phase.dependent_launch) {
+    CUlaunchAttribute& dependent = attributes[config.numAttrs++];
+    dependent.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    dependent.value.programmaticStreamSerializationAllowed = 1;
   }
   return config;
 }
@@ -97,8 +106,8 @@ bool is_about_the_launch(CUresult result) {
 Status check_cluster(const CudaDevice::Impl& impl, CUfunction function, const Phase& phase) {
   const auto ask = impl.driver.cuOccupancyMaxActiveClusters;
   if (phase.cluster == 1 || ask == nullptr) return {};
-  CUlaunchAttribute cluster{};
-  const CUlaunchConfig config = launch_config(phase, phase.cluster, nullptr, cluster);
+  LaunchAttributes attributes{};
+  const CUlaunchConfig config = launch_config(phase, phase.cluster, nullptr, attributes);
   int clusters = 0;
   const std::string what = fmt::format(
       "a cluster of {} blocks of '{}' with {} bytes of shared "
@@ -117,7 +126,7 @@ Result<CUfunction> find_entry(const CudaLibrary& library, const Recipe& recipe,
   TRY_STATUS(check_function(impl, function, phase));
   int shared_bytes = 0, cluster = 1;
   for (const Phase& other : recipe.phases) {
-    if (other.entry != phase.entry) continue;
+    if (other.call || other.entry != phase.entry) continue;
     shared_bytes = std::max(shared_bytes, other.shared_bytes);
     cluster = std::max(cluster, other.cluster);
   }
@@ -139,8 +148,8 @@ int64_t blocks_of(const Phase& phase, std::span<const int64_t> dims) {
 
 Status launch_phase(const CudaDevice::Impl& impl, CUfunction function, const Phase& phase,
                     int64_t blocks, void** parameters, CUstream stream) {
-  CUlaunchAttribute cluster{};
-  const CUlaunchConfig config = launch_config(phase, blocks, stream, cluster);
+  LaunchAttributes attributes{};
+  const CUlaunchConfig config = launch_config(phase, blocks, stream, attributes);
   const CUresult launched = impl.driver.cuLaunchKernelEx(&config, function, parameters, nullptr);
   return impl.check(launched, "launching a kernel",
                     is_about_the_launch(launched) ? Code::kInvalidArgument : Code::kUnavailable);
@@ -149,9 +158,42 @@ Status launch_phase(const CudaDevice::Impl& impl, CUfunction function, const Pha
 }  // namespace
 
 struct CudaKernel::Impl {
+  std::shared_ptr<const CudaDevice> device;
   Recipe recipe;
-  std::unique_ptr<const CudaLibrary> library;
-  std::vector<CUfunction> entries;  // one per phase
+  std::unique_ptr<const CudaLibrary> library;  // null: all phases are library calls
+  struct Stage {
+    CUfunction entry = nullptr;                     // of a kernel
+    std::unique_ptr<const LoadedLibraryCall> call;  // or null
+  };
+  std::vector<Stage> stages;  // one a phase
+  mutable EncodedMaps maps;
+
+  // What the driver reads a phase's parameters from: addresses of their values.
+  struct Parameters {
+    std::vector<void*> addresses;
+    std::vector<CUtensorMap> maps;
+  };
+  Status list_arguments(const Phase& phase, std::span<const DevicePtr> args,
+                        const DevicePtr& workspace, std::span<const int64_t> dims,
+                        Parameters& parameters) const {
+    using Kind = KernelArgument::Kind;
+    parameters.addresses.clear();
+    parameters.maps.clear();
+    parameters.maps.reserve(phase.arguments.size());  // so that addresses stay
+    for (const KernelArgument& argument : phase.arguments) {
+      const size_t index = static_cast<size_t>(argument.index);
+      const void* value = &workspace;
+      if (argument.kind == Kind::kBuffer) value = &args[index];
+      if (argument.kind == Kind::kSymbol) value = &dims[index];
+      if (argument.kind == Kind::kTensorMap) {
+        const DevicePtr buffer = args[static_cast<size_t>(argument.map->buffer)];
+        TRY(parameters.maps.emplace_back(), maps.get(device->impl(), *argument.map, buffer, dims));
+        value = &parameters.maps.back();
+      }
+      parameters.addresses.push_back(const_cast<void*>(value));
+    }
+    return {};
+  }
 };
 
 CudaKernel::CudaKernel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -161,13 +203,25 @@ CudaKernel::~CudaKernel() = default;
 
 Result<CudaKernel> CudaKernel::load(std::shared_ptr<const CudaDevice> device,
                                     const Artifact& artifact) {
-  for (const Phase& phase : artifact.recipe.phases) TRY_STATUS(check_phase(phase, device->facts()));
+  const auto is_kernel = [](const Phase& phase) { return !phase.call; };
   auto impl = std::make_unique<Impl>();
+  impl->device = device;
   impl->recipe = artifact.recipe;
-  TRY(impl->library, CudaLibrary::load(std::move(device), artifact.binary, artifact.digest));
+  for (const Phase& phase : impl->recipe.phases)
+    if (is_kernel(phase)) TRY_STATUS(check_phase(phase, device->facts()));
+  if (std::ranges::any_of(impl->recipe.phases, is_kernel)) {
+    TRY(impl->library, CudaLibrary::load(device, artifact.binary, artifact.digest));
+  } else if (Digest::of(artifact.binary) != artifact.digest) {
+    return fail(Code::kCorruption,
+                fmt::format("a kernel's bytes are not those of {}", artifact.digest.short_hex()));
+  }
   for (const Phase& phase : impl->recipe.phases) {
-    TRY(const CUfunction entry, find_entry(*impl->library, impl->recipe, phase));
-    impl->entries.push_back(entry);
+    Impl::Stage& stage = impl->stages.emplace_back();
+    if (phase.call) {
+      TRY(stage.call, LoadedLibraryCall::load(device, *phase.call));
+    } else {
+      TRY(stage.entry, find_entry(*impl->library, impl->recipe, phase));
+    }
   }
   return CudaKernel(std::move(impl));
 }
@@ -180,21 +234,31 @@ Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
                           std::span<const int64_t> dims, Stream stream) const {
   const Recipe& recipe = impl_->recipe;
   CHECK(args.size() == recipe.inputs.size() + recipe.outputs.size(), "one buffer an argument");
-  const CudaDevice& device = *impl_->library->device();
+  const CudaDevice& device = *impl_->device;
   TRY_STATUS(device.make_current());
   std::vector<void*> parameters;  // addresses of the values, which the driver copies
   parameters.reserve(args.size() + 1 + dims.size());
   for (const DevicePtr& arg : args) parameters.push_back(const_cast<DevicePtr*>(&arg));
   parameters.push_back(&workspace);
   for (const int64_t& dim : dims) parameters.push_back(const_cast<int64_t*>(&dim));
+  Impl::Parameters listed;
   for (size_t i = 0; i < recipe.phases.size(); ++i) {
-    const int64_t blocks = blocks_of(recipe.phases[i], dims);
+    const Phase& phase = recipe.phases[i];
+    if (const auto& call = impl_->stages[i].call) {
+      TRY(const int64_t bytes, recipe.workspace_bytes.evaluate(dims));
+      TRY_STATUS(call->launch(args, workspace, bytes, dims, stream));
+      continue;
+    }
+    const int64_t blocks = blocks_of(phase, dims);
     if (blocks == 0) continue;
     if (blocks > kMostBlocks)
       return fail(Code::kInvalidArgument,
                   fmt::format("a grid of {} blocks; a launch takes {}", blocks, kMostBlocks));
-    TRY_STATUS(launch_phase(device.impl(), impl_->entries[i], recipe.phases[i], blocks,
-                            parameters.data(), static_cast<CUstream>(stream)));
+    if (!phase.arguments.empty())
+      TRY_STATUS(impl_->list_arguments(phase, args, workspace, dims, listed));
+    void** const values = phase.arguments.empty() ? parameters.data() : listed.addresses.data();
+    TRY_STATUS(launch_phase(device.impl(), impl_->stages[i].entry, phase, blocks, values,
+                            static_cast<CUstream>(stream)));
   }
   return {};
 }

@@ -11,6 +11,12 @@ Status Device::launch_step(std::span<const BoundLaunch> step, DevicePtr workspac
   return {};
 }
 
+Result<std::unique_ptr<const LoadedKernel>> Device::load(const Artifact& artifact) const {
+  auto loaded = load_as_told(artifact);
+  if (loaded || loaded.error().code != Code::kUnsupported || !artifact.fallback) return loaded;
+  return load_as_told({*artifact.fallback, artifact.binary, artifact.digest});
+}
+
 Result<DeviceBuffer> DeviceBuffer::allocate(std::shared_ptr<const Device> device, int64_t bytes) {
   DeviceBuffer buffer;
   if (bytes > 0) {

@@ -108,8 +108,10 @@ class Device : public std::enable_shared_from_this<Device> {
 
   // Everything that costs time once is paid here, not by the first launch. kCorruption: the
   // binary's digest is not artifact.digest, and nothing of it was loaded. kInvalidArgument: the
-  // loader refuses it, an entry is missing, or it asks for more than the device has.
-  virtual Result<std::unique_ptr<const LoadedKernel>> load(const Artifact& artifact) const = 0;
+  // loader refuses it, an entry is missing, or it asks for more than the device has. kUnsupported:
+  // it calls a library that is missing or has another version, and has no fallback; with one, that
+  // is loaded, and LoadedKernel::recipe() is the fallback's.
+  Result<std::unique_ptr<const LoadedKernel>> load(const Artifact& artifact) const;
 
   // Launches that touch nothing of each other's results, as one step.
   struct BoundLaunch {
@@ -140,6 +142,11 @@ class Device : public std::enable_shared_from_this<Device> {
     bool throttled = false;
   };
   virtual Clocks clocks() const { return {}; }
+
+ private:
+  // By artifact.recipe; the fallback is load()'s to take.
+  virtual Result<std::unique_ptr<const LoadedKernel>> load_as_told(
+      const Artifact& artifact) const = 0;
 };
 
 // Device memory that is given back. Movable; one owner.

@@ -182,8 +182,9 @@ Result<Executable> Executable::load(std::shared_ptr<const Device> device, Progra
                                     ExecutableOptions options) {
   TRY_STATUS(check_program(program, artifacts));
   auto impl = std::make_unique<Impl>();
-  for (const Artifact& artifact : artifacts) {
-    TRY(auto kernel, device->load(artifact));
+  for (size_t i = 0; i < artifacts.size(); ++i) {
+    TRY(auto kernel, device->load(artifacts[i]));
+    program.kernels[i].recipe = kernel->recipe();  // the fallback's, where that is what runs
     impl->kernels.push_back(std::move(kernel));
   }
   impl->device = std::move(device);

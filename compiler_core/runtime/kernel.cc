@@ -138,6 +138,8 @@ Result<Kernel> Kernel::load(const Artifact& artifact) {
   const int64_t scratch = artifact.recipe.scratch_bytes;
   if (scratch < 0 || scratch > kMostScratchBytes)
     return fail(Code::kInvalidArgument, fmt::format("scratch of {} bytes a thread", scratch));
+  if (artifact.recipe.calls_library())
+    return fail(Code::kUnsupported, "a kernel for the CPU calls a library, which none here does");
   auto impl = std::make_unique<Impl>();
   impl->recipe = artifact.recipe;
   TRY(impl->library, open_library(artifact.binary));

@@ -50,6 +50,11 @@ Status check_launches(const Program& program) {
   return {};
 }
 
+std::optional<Recipe> fallback_of(const ProgramKernel& kernel) {
+  if (!kernel.fallback) return std::nullopt;
+  return kernel.fallback->recipe;
+}
+
 size_t count_of(const Program& program, Buffer::Kind kind) {
   int count = 0;
   for (const Buffer& buffer : program.buffers)
@@ -66,7 +71,8 @@ Status check_program(const Program& program, std::span<const Artifact> artifacts
   TRY_STATUS(check_launches(program));
   for (size_t i = 0; i < artifacts.size(); ++i) {
     const ProgramKernel& expected = program.kernels[i];
-    if (artifacts[i].digest != expected.blob || artifacts[i].recipe != expected.recipe)
+    if (artifacts[i].digest != expected.blob || artifacts[i].recipe != expected.recipe ||
+        artifacts[i].fallback != fallback_of(expected))
       return fail(Code::kCorruption,
                   fmt::format("artifact {} is not the one the program names", i));
   }

@@ -2,6 +2,7 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/program/program.h"
 #include "tests/cache/samples.h"
+#include "tests/compiler_core/program/launch_samples.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace kiln::fuzz {
@@ -12,7 +13,19 @@ std::vector<std::string> seeds() {
   symbolic.buffers.push_back({Buffer::Kind::kTemporary, 0, {DType::kF16, {8, 16}}, 64});
   symbolic.arena_bytes = 4096;
   symbolic.launches.push_back({1, {1, 2}, {}});
-  return {program_to_json(samples::program(1)), program_to_json(symbolic)};
+  Program library = samples::program(4);
+  ProgramKernel& product = library.kernels[0];
+  product.recipe = samples::library_recipe();
+  product.fallback = ProgramKernel::Fallback{"own", samples::mapped_recipe()};
+  library.buffers.clear();
+  for (int i = 0; i < 3; ++i)
+    library.buffers.push_back(
+        {Buffer::Kind::kInput, i, product.recipe.inputs[static_cast<size_t>(i)], 0});
+  library.buffers.push_back({Buffer::Kind::kOutput, 0, product.recipe.outputs[0], 0});
+  library.launches = {{0, {0, 1, 2, 3}, {}}};
+  library.output_buffers = {3};
+  return {program_to_json(samples::program(1)), program_to_json(symbolic),
+          program_to_json(library)};
 }
 
 }  // namespace kiln::fuzz

@@ -2,13 +2,18 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/program/program.h"
 #include "tests/cache/samples.h"
+#include "tests/compiler_core/program/launch_samples.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace kiln::fuzz {
 
 std::vector<std::string> seeds() {
   const ProgramKernel kernel = samples::kernel(1).kernel;
-  return {kernel_to_json(kernel), recipe_to_json(kernel.recipe)};
+  ProgramKernel library = kernel;
+  library.recipe = samples::library_recipe();
+  library.fallback = ProgramKernel::Fallback{"own", samples::mapped_recipe()};
+  return {kernel_to_json(kernel), recipe_to_json(kernel.recipe), kernel_to_json(library),
+          recipe_to_json(samples::library_recipe()), recipe_to_json(samples::mapped_recipe())};
 }
 
 }  // namespace kiln::fuzz

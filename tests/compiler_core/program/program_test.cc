@@ -230,12 +230,14 @@ TEST(ProgramJson, ReadsHugePolynomialsWithoutMultiplyingThem) {
   EXPECT_TRUE(program_from_json(program_to_json(program)));
 }
 
-TEST(ProgramJson, RefusesAnotherFormatVersion) {
+TEST(ProgramJson, RefusesFormatVersionsItDoesNotKnow) {
   Json json = Json::parse(program_to_json(two_kernels()));
-  json["kiln_program"] = 2;
-  const Result<Program> read = program_from_json(json.dump());
-  ASSERT_FALSE(read);
-  EXPECT_NE(read.error().message.find("version 2"), std::string::npos);
+  for (const int version : {0, 3}) {
+    json["kiln_program"] = version;
+    const Result<Program> read = program_from_json(json.dump());
+    ASSERT_FALSE(read);
+    EXPECT_NE(read.error().message.find("version " + std::to_string(version)), std::string::npos);
+  }
 }
 
 TEST(ProgramJson, SurvivesRandomDamage) {

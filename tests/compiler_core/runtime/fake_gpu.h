@@ -17,9 +17,10 @@ namespace kiln {
 inline constexpr bool kHaveFakeGpu = true;
 inline const std::string kFakeLibcuda = KILN_FAKE_LIBCUDA;
 inline const std::string kFakeLibnvrtc = KILN_FAKE_LIBNVRTC;
+inline const std::string kFakeLibcublaslt = KILN_FAKE_LIBCUBLASLT;
 #else
 inline constexpr bool kHaveFakeGpu = false;
-inline const std::string kFakeLibcuda, kFakeLibnvrtc;
+inline const std::string kFakeLibcuda, kFakeLibnvrtc, kFakeLibcublaslt;
 #endif
 
 // A test with the fake GPU in `gpu_`.
@@ -27,7 +28,7 @@ class FakeGpuTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!kHaveFakeGpu) GTEST_SKIP() << "built without the CUDA toolkit's headers";
-    auto opened = CudaDevice::open(0, kFakeLibcuda);
+    auto opened = CudaDevice::open(0, kFakeLibcuda, kFakeLibcublaslt);
     ASSERT_TRUE(opened) << opened.error().message;
     gpu_ = *std::move(opened);
   }

@@ -124,6 +124,10 @@ inline float f16_value(unsigned short x) {
   return static_cast<float>(bits_to<_Float16>(x));
 }
 
+}  // namespace kiln_fake
+using CUtensorMap = kiln_fake::TensorMap;
+namespace kiln_fake {
+
 // threadIdx and its like: x alone.
 struct Index {
   unsigned x, y, z;
@@ -134,8 +138,9 @@ template <int... I>
 struct Indices {};
 template <class... P, int... I>
 inline void call_with(void (*kernel)(P...), void* const* parameters, Indices<I...>) {
-  static_assert(((sizeof(P) == 8) && ...), "a kernel takes pointers and int64_t alone");
-  kernel(*static_cast<P*>(parameters[I])...);
+  static_assert(((sizeof(P) == 8 || sizeof(P) == sizeof(TensorMap)) && ...),
+                "a kernel takes pointers, int64_t and tensor maps alone");
+  kernel(*static_cast<const P*>(parameters[I])...);
 }
 template <class... P>
 inline void call(void (*kernel)(P...), void* const* parameters) {
@@ -144,6 +149,35 @@ inline void call(void (*kernel)(P...), void* const* parameters) {
 template <class... P>
 constexpr int parameter_count(void (*)(P...)) {
   return sizeof...(P);
+}
+template <class... P>
+inline constexpr int kParameterBytes[] = {static_cast<int>(sizeof(P))..., 0};
+template <class... P>
+constexpr const int* parameter_bytes(void (*)(P...)) {
+  return kParameterBytes<P...>;
+}
+
+// Copies the box at `at` (an index an axis, innermost first) into shared memory, as the copy engine
+// would: zeros outside the tensor, 16-byte pieces exchanged as the map's swizzle says.
+inline void load_box(const TensorMap& map, int element_bytes, char* shared, const int* at) {
+  int index[5] = {};
+  for (long element = 0;; ++element) {
+    bool inside = true;
+    const char* from = map.address;
+    for (int axis = 0; axis < map.rank; ++axis) {
+      const long position = at[axis] + static_cast<long>(index[axis]) * map.element_strides[axis];
+      inside = inside && position >= 0 && position < static_cast<long>(map.sizes[axis]);
+      from += position * (axis == 0 ? element_bytes : static_cast<long>(map.strides[axis - 1]));
+    }
+    long to = element * element_bytes;
+    const long row_mask = (1l << map.swizzle) - 1;  // 128 bytes: 8 pieces, exchanged over 8 rows
+    to ^= (to >> 7 & row_mask) << 4;
+    check_shared(shared + to, element_bytes);
+    for (int byte = 0; byte < element_bytes; ++byte) shared[to + byte] = inside ? from[byte] : 0;
+    int axis = 0;
+    while (axis < map.rank && ++index[axis] == map.box[axis]) index[axis++] = 0;
+    if (axis == map.rank) return;
+  }
 }
 
 }  // namespace kiln_fake

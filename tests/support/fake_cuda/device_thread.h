@@ -39,11 +39,23 @@ struct Thread {
   void (*fault)(FaultKind, const char* message, const void* address, unsigned line);
 };
 
+// What the fake driver encodes into the 128 bytes of a CUtensorMap: its arguments as they were.
+struct alignas(128) TensorMap {
+  char* address;
+  unsigned long strides[4];  // bytes
+  unsigned sizes[5];
+  unsigned short box[5], channels, pixels;
+  unsigned char element_strides[5], rank, dtype, interleave, swizzle, promotion, fill, is_im2col;
+  short lower[3], upper[3];
+};
+static_assert(sizeof(TensorMap) == 128);
+
 struct Entry {
   const char* name;
   void (*call)(void* const* parameters);  // each points at its value
-  int parameter_count;                    // of 8 bytes each
-  int max_threads;                        // __launch_bounds__; 0: none given
+  int parameter_count;
+  int max_threads;             // __launch_bounds__; 0: none given
+  const int* parameter_bytes;  // 8 each, or 128 for a tensor map
 };
 
 struct Module {

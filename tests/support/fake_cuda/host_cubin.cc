@@ -99,9 +99,10 @@ std::string module_text(const std::vector<EntryHead>& entries, const std::string
         entry.name);
   text += "const kiln_fake::Entry kiln_fake_entries[] = {\n";
   for (const EntryHead& entry : entries)
-    text +=
-        fmt::format("  {{\"{0}\", kiln_fake_call_{0}, kiln_fake::parameter_count({0}), {1}}},\n",
-                    entry.name, entry.max_threads);
+    text += fmt::format(
+        "  {{\"{0}\", kiln_fake_call_{0}, kiln_fake::parameter_count({0}), {1}, "
+        "kiln_fake::parameter_bytes({0})}},\n",
+        entry.name, entry.max_threads);
   return text + fmt::format(
                     "}};\n}}\nextern \"C\" __attribute__((visibility(\"default\"))) const "
                     "kiln_fake::Module kiln_fake_module;\nconst kiln_fake::Module "

@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -87,14 +89,69 @@ Status check_inputs(const Recipe& recipe, std::span<const Tensor> inputs,
   return {};
 }
 
+Result<kiln_fake::TensorMap> encode(const TensorMap& map, uint64_t buffer,
+                                    std::span<const int64_t> dims) {
+  kiln_fake::TensorMap encoded{};
+  TRY_STATUS(map.extent(dims).map([](int64_t) {}));
+  TRY(const int64_t offset, map.offset.evaluate(dims));
+  encoded.address = reinterpret_cast<char*>(buffer) + offset;
+  encoded.rank = static_cast<unsigned char>(map.sizes.size());
+  for (size_t axis = 0; axis < map.sizes.size(); ++axis) {
+    TRY(const int64_t size, map.sizes[axis].evaluate(dims));
+    encoded.sizes[axis] = static_cast<unsigned>(size);
+    encoded.element_strides[axis] = static_cast<unsigned char>(map.element_strides[axis]);
+    if (!map.im2col) encoded.box[axis] = static_cast<unsigned short>(map.box[axis]);
+    if (axis == 0) continue;
+    TRY(const int64_t stride, map.strides[axis - 1].evaluate(dims));
+    encoded.strides[axis - 1] = static_cast<unsigned long>(stride);
+  }
+  for (int bytes = 32; bytes <= map.swizzle; bytes *= 2) ++encoded.swizzle;
+  encoded.fill = map.fill_nan ? 1 : 0;
+  if (!map.im2col) return encoded;
+  encoded.is_im2col = 1;
+  encoded.channels = static_cast<unsigned short>(map.im2col->channels);
+  encoded.pixels = static_cast<unsigned short>(map.im2col->pixels);
+  std::copy(map.im2col->lower.begin(), map.im2col->lower.end(), encoded.lower);
+  std::copy(map.im2col->upper.begin(), map.im2col->upper.end(), encoded.upper);
+  return encoded;
+}
+
+// What a phase's parameters point at: by default `values`, which are buffers, workspace, symbols.
+Result<std::vector<void*>> parameters_of(const Phase& phase, std::vector<uint64_t>& values,
+                                         std::span<const int64_t> dims,
+                                         std::list<kiln_fake::TensorMap>& maps) {
+  std::vector<void*> parameters;
+  if (phase.arguments.empty())
+    for (uint64_t& value : values) parameters.push_back(&value);
+  for (const KernelArgument& argument : phase.arguments) {
+    using enum KernelArgument::Kind;
+    const size_t index = static_cast<size_t>(argument.index),
+                 workspace = values.size() - dims.size() - 1;
+    if (argument.kind == kTensorMap) {
+      TRY(maps.emplace_back(),
+          encode(*argument.map, values[static_cast<size_t>(argument.map->buffer)], dims));
+      parameters.push_back(&maps.back());
+    } else {
+      parameters.push_back(&values[argument.kind == kBuffer   ? index
+                                   : argument.kind == kSymbol ? workspace + 1 + index
+                                                              : workspace]);
+    }
+  }
+  return parameters;
+}
+
 Status launch_phase(const HostModule& module, const Phase& phase, std::vector<uint64_t>& values,
                     const LaunchMemory& memory, std::span<const int64_t> dims) {
+  if (phase.call) return fail(Code::kUnsupported, "no library is called here");
   const kiln_fake::Entry* entry = module.find(phase.entry);
   if (entry == nullptr)
     return fail(Code::kInternal, fmt::format("the source has no kernel {}", phase.entry));
-  if (entry->parameter_count != static_cast<int>(values.size()))
-    return fail(Code::kInternal, fmt::format("kernel {} takes {} parameters, the launch model {}",
-                                             phase.entry, entry->parameter_count, values.size()));
+  std::list<kiln_fake::TensorMap> maps;
+  TRY(std::vector<void*> parameters, parameters_of(phase, values, dims, maps));
+  if (entry->parameter_count != static_cast<int>(parameters.size()))
+    return fail(Code::kInternal,
+                fmt::format("kernel {} takes {} parameters, the launch model {}", phase.entry,
+                            entry->parameter_count, parameters.size()));
   TRY(const int64_t grid, phase.grid.blocks(dims));
   if (phase.threads <= 0 || phase.threads > 1024 || phase.cluster <= 0 || phase.cluster > 16 ||
       grid % phase.cluster != 0 || phase.shared_bytes < 0 || phase.shared_bytes > kMaxSharedBytes)
@@ -105,8 +162,6 @@ Status launch_phase(const HostModule& module, const Phase& phase, std::vector<ui
   if (entry->max_threads != 0 && phase.threads > entry->max_threads)
     return fail(Code::kInternal, fmt::format("kernel {} is bounded to {} threads, {} are launched",
                                              phase.entry, entry->max_threads, phase.threads));
-  std::vector<void*> parameters;
-  for (uint64_t& value : values) parameters.push_back(&value);
   const auto fault =
       run_grid({*entry, module.module().current, parameters.data(), static_cast<unsigned>(grid),
                 phase.threads, phase.cluster, phase.shared_bytes, memory.conditions.reversed,

@@ -37,13 +37,16 @@ CUresult error_of(const GridFault& fault) {
 struct Launch {
   std::shared_ptr<const HostModule> module;
   kiln_fake::Entry entry{};
-  std::vector<uint64_t> values;
+  struct alignas(128) Value {
+    char bytes[sizeof(kiln_fake::TensorMap)];
+  };
+  std::vector<Value> values;
   unsigned blocks = 0;
   int threads = 0, cluster = 1, shared_bytes = 0;
 
   CUresult operator()() const {
     std::vector<void*> parameters;
-    for (const uint64_t& value : values) parameters.push_back(const_cast<uint64_t*>(&value));
+    for (const Value& value : values) parameters.push_back(const_cast<char*>(value.bytes));
     const auto fault = run_grid({entry, module->module().current, parameters.data(), blocks,
                                  threads, cluster, shared_bytes, false});
     if (!fault) return CUDA_SUCCESS;
@@ -84,7 +87,8 @@ CUresult launch_kernel(const CUlaunchConfig& config, CUfunction handle, void** p
     return result;
   for (int i = 0; i < function.entry.parameter_count; ++i) {
     if (parameters == nullptr || parameters[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    std::memcpy(&launch.values.emplace_back(), parameters[i], sizeof(uint64_t));
+    std::memcpy(launch.values.emplace_back().bytes, parameters[i],
+                static_cast<size_t>(function.entry.parameter_bytes[i]));
   }
   return enqueue(config.hStream, {FakeNode::Kind::kLaunch, std::move(launch)});
 }

@@ -73,6 +73,11 @@ using namespace kiln::testing;  // NOLINT(google-build-using-namespace)
 
 extern "C" {
 
+CUresult kiln_fake_enqueue(CUstream stream, const FakeDevice::Work* work) {
+  if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
+  return enqueue(stream, {FakeNode::Kind::kLibrary, *work});
+}
+
 CUresult cuStreamCreate(CUstream* stream, unsigned) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
   *stream = reinterpret_cast<CUstream>(new FakeStream);

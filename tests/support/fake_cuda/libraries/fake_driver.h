@@ -16,7 +16,7 @@ namespace kiln::testing {
 // One piece of work on a stream. Graphs compare them: an update wants the same kinds in the same
 // order.
 struct FakeNode {
-  enum class Kind { kLaunch, kCopy, kFill };
+  enum class Kind { kLaunch, kCopy, kFill, kLibrary };
   Kind kind = Kind::kLaunch;
   FakeDevice::Work work;
 };
@@ -56,5 +56,8 @@ CUresult ready_outside_capture();
 
 // Puts the node on the stream, or into the graph that captures it.
 CUresult enqueue(CUstream stream, FakeNode node);
+
+// Exported for the fake cuBLASLt: work of a library on the stream, or into its capture.
+extern "C" CUresult kiln_fake_enqueue(CUstream stream, const FakeDevice::Work* work);
 
 }  // namespace kiln::testing

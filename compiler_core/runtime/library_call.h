@@ -1,0 +1,52 @@
+// Libraries of this machine that do phases of a CUDA program (program/library_call.h): cuBLASLt,
+// opened when somebody first asks. A device opens a library once; both live as long as the process.
+// Thread-safe.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler_core/program/library_call.h"
+#include "compiler_core/runtime/cuda_device.h"
+
+namespace kiln {
+
+// The version that the library here says it has: "130100". kUnsupported: there is none, with the
+// places where it was looked for, or it cannot be used.
+Result<std::string> library_version(const CudaDevice& device, std::string_view library);
+
+// An algorithm that the library's heuristics name for a problem.
+struct LibraryAlgorithm {
+  std::string bytes;            // LibraryCall::algorithm
+  int64_t workspace_bytes = 0;  // at most kLibraryWorkspaceBytes
+  double waves = 0;             // of its blocks over the device's SMs
+};
+// The best guess first, at most kLibraryRanks: LibraryCall::rank counts in this list.
+// kInvalidArgument: the library has none for this problem. Errors also as library_version().
+Result<std::vector<LibraryAlgorithm>> library_algorithms(const CudaDevice& device,
+                                                         const LibraryCall& call,
+                                                         std::span<const int64_t> symbols);
+
+// A call ready to run. Immutable but for what it remembers of the last sizes; thread-safe.
+class LoadedLibraryCall {
+ public:
+  // kUnsupported: the library is missing, or of another version than the call's. Where no size has
+  // symbols its algorithm is found here; kInvalidArgument: there is no such algorithm.
+  static Result<std::unique_ptr<const LoadedLibraryCall>> load(
+      std::shared_ptr<const CudaDevice> device, const LibraryCall& call);
+  ~LoadedLibraryCall();
+
+  // As CudaKernel::launch. `workspace_bytes`: what it may use.
+  Status launch(std::span<const DevicePtr> args, DevicePtr workspace, int64_t workspace_bytes,
+                std::span<const int64_t> dims, Stream stream) const;
+
+ private:
+  struct Impl;
+  explicit LoadedLibraryCall(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kiln
