@@ -1,11 +1,12 @@
-// Reading fields of hostile JSON: every look-up answers a Result that names the field. Private to
-// this folder: the manifest and the recipe share it. Stateless.
+// Reading hostile JSON: every look-up of a field answers a Result that names it, and a program that
+// was read is checked as a whole. Private to this folder: the manifest and the recipe share it.
+// Stateless.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
-#include "compiler_core/program/artifact.h"
+#include "compiler_core/program/program.h"
 
 namespace kiln {
 
@@ -36,6 +37,12 @@ Json library_call_to_json(const LibraryCall& call);
 Result<LibraryCall> library_call_from_json(const Json& json, size_t buffers);
 Json recipe_to_json_value(const Recipe& recipe);
 Result<Recipe> recipe_from_json_value(const Json& json);
+
+tl::unexpected<Error> damaged(std::string_view why);  // kCorruption
+// Without this, a damaged manifest could make a launch write outside its buffers. kCorruption unless
+// buffers lie inside the arena, launches fit what they are given, inputs are not written and every
+// symbol is bound; sizes with symbols at sample_sizes(). REQUIRES: indices are in range.
+Status check_program(const Program& program);
 
 // One line; text that is not UTF-8 is replaced instead of thrown at.
 std::string print_json(const Json& json);

@@ -9,7 +9,6 @@
 #include <set>
 
 #include "compiler_core/program/json_fields.h"
-#include "compiler_core/program/program_check.h"
 
 namespace kiln {
 namespace {

@@ -1,5 +1,3 @@
-#include "compiler_core/program/program_check.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// CallSizes: everything about a program that follows from the sizes of one call: memory, offsets,
-// what each launch is told. Worked out anew only when the sizes change. Private to this folder.
+// What the runtime works out of a program for one call: whether it is sound and fits the caller's
+// buffers, and CallSizes: memory, offsets, what each launch is told, which launches are one step.
+// Worked out anew only when the sizes change. Free functions, pure. Private to this folder.
 #pragma once
 
 #include <span>
@@ -9,6 +10,12 @@
 #include "compiler_core/runtime/device.h"
 
 namespace kiln {
+
+// kInvalidArgument: not one artifact a kernel. kCorruption: an artifact is not its kernel's, or a
+// launch's buffers are not what its kernel reads and writes.
+Status check_program(const Program& program, std::span<const Artifact> artifacts);
+// kInvalidArgument unless a caller gives this many inputs and outputs.
+Status check_counts(const Program& program, size_t inputs, size_t outputs);
 
 struct CallSizes {
   std::vector<int64_t> symbols;  // what all of this is for
@@ -29,10 +36,18 @@ struct CallSizes {
 // something that overflows.
 Result<CallSizes> sizes_of_call(const Program& program, std::span<const int64_t> symbols);
 
-// The address of each of the program's buffers, in order. REQUIRES: check_counts() of
-// program_layout.h.
+// The address of each of the program's buffers, in order. REQUIRES: check_counts().
 void place_buffers(const Program& program, std::span<const DevicePtr> inputs,
                    std::span<const DevicePtr> outputs, DevicePtr arena, const CallSizes& sizes,
                    std::vector<DevicePtr>& placed);
+
+// A program's launches in their order, where neighbours that touch nothing of each other's results
+// are one step: they may run side by side, in any order, without a barrier between them. Launches
+// that write nothing are in no step. A launch of several phases, of one block (no other core is
+// woken for it), or one that needs the workspace, is a step of its own; no step has more than
+// `most`. An input and an output may be one memory: what reads the one and what writes the other
+// stay apart.
+using LaunchStep = std::vector<size_t>;  // launches, ascending
+std::vector<LaunchStep> steps_of(const Program& program, const CallSizes& sizes, size_t most);
 
 }  // namespace kiln

@@ -1,5 +1,6 @@
-// CudaDriver: the functions of libcuda that this folder calls, opened at run time. Immutable; the
-// library stays open for the life of the process. Private to this folder.
+// CudaDriver: the functions of libcuda that this folder calls, and Nvml: those of NVIDIA's management
+// library. Opened at run time. Immutable; the libraries stay open for the life of the process.
+// Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -10,7 +11,6 @@
 
 #include "compiler_core/runtime/cuda_api.h"
 #include "compiler_core/runtime/cuda_device.h"
-#include "compiler_core/runtime/nvml.h"
 
 namespace kiln {
 
@@ -30,6 +30,19 @@ struct CudaDriver {
   KILN_CUDA_FUNCTIONS(KILN_CUDA_FIELD)
   KILN_OPTIONAL_CUDA_FUNCTIONS(KILN_CUDA_FIELD)  // null when the library lacks them
 #undef KILN_CUDA_FIELD
+};
+
+// The clocks of a card; zero where the library is missing or does not know the card. Thread-safe.
+class Nvml {
+ public:
+  // The card of this PCI bus id.
+  static Nvml open(const std::string& bus_id);
+  Device::Clocks clocks() const;
+
+ private:
+  void* card_ = nullptr;  // nvmlDevice_t; null: nobody to ask
+  int (*clock_info_)(void* card, int type, unsigned* mhz) = nullptr;
+  int (*reasons_)(void* card, unsigned long long* bits) = nullptr;
 };
 
 // Constant after construction, but for `fault` and what the two flags guard.

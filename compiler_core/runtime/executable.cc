@@ -8,8 +8,6 @@
 
 #include "compiler_core/runtime/call_sizes.h"
 #include "compiler_core/runtime/host_memory.h"
-#include "compiler_core/runtime/launch_steps.h"
-#include "compiler_core/runtime/program_layout.h"
 
 namespace kiln {
 namespace {

@@ -1,7 +1,7 @@
-#include "compiler_core/runtime/launch_steps.h"
-
 #include <algorithm>
 #include <span>
+
+#include "compiler_core/runtime/call_sizes.h"
 
 namespace kiln {
 namespace {

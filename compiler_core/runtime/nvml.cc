@@ -1,6 +1,6 @@
-#include "compiler_core/runtime/nvml.h"
-
 #include <dlfcn.h>
+
+#include "compiler_core/runtime/cuda_driver.h"
 
 namespace kiln {
 namespace {
@@ -41,8 +41,8 @@ Nvml Nvml::open(const std::string& bus_id) {
   return nvml;
 }
 
-CudaDevice::Clocks Nvml::clocks() const {
-  CudaDevice::Clocks clocks;
+Device::Clocks Nvml::clocks() const {
+  Device::Clocks clocks;
   if (card_ == nullptr) return clocks;
   unsigned mhz = 0;
   unsigned long long bits = 0;

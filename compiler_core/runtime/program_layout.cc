@@ -1,8 +1,8 @@
-#include "compiler_core/runtime/program_layout.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
+
+#include "compiler_core/runtime/call_sizes.h"
 
 namespace kiln {
 namespace {

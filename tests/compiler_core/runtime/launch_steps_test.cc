@@ -1,7 +1,6 @@
-#include "compiler_core/runtime/launch_steps.h"
-
 #include <gtest/gtest.h>
 
+#include "compiler_core/runtime/call_sizes.h"
 #include "compiler_core/runtime/kernel.h"
 
 namespace kiln {
