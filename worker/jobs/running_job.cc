@@ -74,7 +74,7 @@ void RunningJob::start_compiling() {
     if (source)
       candidates_[i].compiling = compilers_.compile(*std::move(source), job_.target, job_.lease);
     else
-      candidates_[i].compiled = Compiled{fail(source.error()), false, 0};
+      candidates_[i].compiled.emplace(fail(source.error()));
   }
 }
 
