@@ -13,6 +13,7 @@
 #include "compiler_core/compile/local.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/runtime/cpu_device.h"
 
@@ -211,7 +212,7 @@ struct Client::Impl {
   // Asks the in-process table, the local tier and the coordinator in turn, and compiles here when
   // none of them answers.
   Result<Found> find(const NormalForm& form, const Wanted& wanted, Clock::time_point deadline) {
-    const Digest key = program_key(form.digest, wanted.target, wanted.mode, codegen_identity());
+    const Digest key = program_key(form.digest, wanted.target, wanted.mode, templates_identity());
     if (SharedFiles files = recall(key)) return Found{files, CacheOutcome::kHit};
     if (local) {
       auto files = recall_from_disk(key, request_for(form, wanted));

@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "cache/pending_task_store.h"
-#include "compiler_core/codegen/lower.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/alternatives.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/plan/shape_generic_key.h"
-#include "compiler_core/tune/search_space.h"
 
 namespace kiln {
 namespace {
@@ -43,7 +42,7 @@ void put_earlier_winners_first(std::vector<Schedule>& space, const std::vector<S
 
 // Whether `a` decides what `b` does, whatever the values.
 bool decide_the_same(const Schedule& a, const Schedule& b) {
-  return a.family == b.family &&
+  return a.template_name == b.template_name &&
          std::equal(a.decisions.begin(), a.decisions.end(), b.decisions.begin(), b.decisions.end(),
                     [](const auto& x, const auto& y) { return x.name == y.name; });
 }

@@ -1,6 +1,6 @@
 #include "coordinator/service.h"
 
-#include "compiler_core/codegen/lower.h"
+#include "compiler_core/kernels/registry.h"
 #include "coordinator/generation.h"
 #include "coordinator/service_loop.h"
 
@@ -35,7 +35,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   TRY(auto signing_key, SigningKey::load_or_create(options.data_dir / kSigningFolder));
   TRY(auto keyring, open_keyring(options.endpoint, options.keys, options.data_dir));
   TRY(auto listener, Listener::bind(options.endpoint, std::move(keyring)));
-  if (options.core.codegen.is_zero()) options.core.codegen = codegen_identity();
+  if (options.core.codegen.is_zero()) options.core.codegen = templates_identity();
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
   const auto wall_us = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
   TRY(options.core.first_lease,

@@ -98,7 +98,7 @@ struct Target {
 }
 
 struct Schedule {
-  family @0 :Family;
+  templateName @0 :Text;          # "cuda.row_reduction"; version 2 had a family here
   decisions @1 :List(Decision);   # in order
 
   struct Decision {

@@ -33,7 +33,7 @@ struct Fields {
     f(m.backend, Sized{m.isa}, Sized{m.device_model}, m.units, Sized{m.toolkit});
   }
   static void of(auto& f, Is<Decision> auto& m) { f(m.name, m.value); }
-  static void of(auto& f, Is<Schedule> auto& m) { f(m.family, m.decisions); }
+  static void of(auto& f, Is<Schedule> auto& m) { f(m.template_name, m.decisions); }
   static void of(auto& f, Is<MeasurementPolicy> auto& m) {
     f(m.screen_runs, m.screen_drop, m.race_runs, m.race_drop, m.finalists, m.final_runs, m.tie,
       m.launch_timeout_ms);

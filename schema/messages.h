@@ -17,12 +17,13 @@
 #include <variant>
 #include <vector>
 
+#include "compiler_core/plan/workload.h"
 #include "compiler_core/program/program.h"
 #include "compiler_core/tune/measurement.h"
 
 namespace kiln {
 
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 inline constexpr size_t kMaxMessageBytes = 32 << 20;  // graphs of 100,000 nodes, batches of blobs
 inline constexpr size_t kMaxBlobBytes = 16 << 20;
 inline constexpr size_t kMaxLabelBytes = 256;         // a name, or one word of a target

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "compiler_core/base/standard_error.h"
+#include "compiler_core/kernels/registry.h"
 #include "schema/metrics/http_port.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/worker_status.h"
@@ -187,7 +188,7 @@ Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int 
   Agent::Options options;
   options.coordinator = flags.coordinator;
   options.key_file = flags.key;
-  options.codegen = codegen_identity();
+  options.codegen = templates_identity();
   options.jitter_seed = std::random_device()();
   options.finish_timeout_ms = flags.drain_timeout_s * 1000;
   options.self.worker = flags.name;

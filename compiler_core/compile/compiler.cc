@@ -9,6 +9,25 @@
 namespace kiln {
 namespace {
 
+// Flags the sources are written for, beside -march, -shared and -fPIC. libm's and memcpy's symbols
+// are the loading process's. Strict IEEE apart from contraction into fused multiply-adds, errno and
+// floating-point traps.
+std::span<const std::string_view> source_flags() {
+  // GCC 12's superword vectoriser miscompiles selections between lanes (x / x gave -1); vectors are
+  // written out here, so nothing is lost without it.
+  static constexpr std::array<std::string_view, 10> kFlags = {"-std=gnu++17",
+                                                              "-O3",
+                                                              "-fno-tree-slp-vectorize",
+                                                              "-ffp-contract=fast",
+                                                              "-fno-math-errno",
+                                                              "-fno-trapping-math",
+                                                              "-fwrapv",
+                                                              "-fno-strict-aliasing",
+                                                              "-fno-exceptions",
+                                                              "-Wno-psabi"};
+  return kFlags;
+}
+
 constexpr int64_t kVersionTimeoutMs = 10'000;
 // Names inside the compile's own directory: they reach the binary, so they never vary.
 constexpr const char* kSourceName = "kernel.cc";

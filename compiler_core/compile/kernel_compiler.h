@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "compiler_core/codegen/lower.h"
+#include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/artifact.h"
 
 namespace kiln {
@@ -27,6 +27,13 @@ class KernelCompiler {
   // kUnavailable when the compiler cannot run; kUnsupported for a target it makes no code for.
   virtual Result<Artifact> compile(const Source& source, const Target& target,
                                    int64_t timeout_ms) const = 0;
+
+  // compile() of text; a finished binary as it is.
+  Result<Artifact> build(const Buildable& buildable, const Target& target,
+                         int64_t timeout_ms) const {
+    if (const Artifact* finished = std::get_if<Artifact>(&buildable)) return *finished;
+    return compile(std::get<Source>(buildable), target, timeout_ms);
+  }
 };
 
 }  // namespace kiln

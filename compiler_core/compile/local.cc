@@ -4,9 +4,9 @@
 #include <atomic>
 #include <thread>
 
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/tune/measurement.h"
-#include "compiler_core/tune/search_space.h"
 
 namespace kiln {
 namespace {
@@ -22,12 +22,12 @@ Result<LocalKernel> make_kernel(const Workload& workload, const Target& target,
                                 const KernelCompiler& compiler) {
   TRY(const std::vector<Schedule> schedules, search_space(workload, target));
   const Schedule& first = schedules.front();
-  TRY(const Source source, lower(workload, first, target));
+  TRY(const Buildable buildable, lower(workload, first, target));
   LocalKernel made;
-  TRY(made.artifact, compiler.compile(source, target, kCompileTimeoutMs));
+  TRY(made.artifact, compiler.build(buildable, target, kCompileTimeoutMs));
   made.kernel.workload = workload.digest;
-  made.kernel.key =
-      kernel_key(workload.digest, target, Mode::kDefault, codegen_identity(), MeasurementPolicy{});
+  made.kernel.key = kernel_key(workload.digest, target, Mode::kDefault, templates_identity(),
+                               MeasurementPolicy{});
   made.kernel.family = to_string(workload.family);
   made.kernel.schedule = first.to_string();
   made.kernel.blob = made.artifact.digest;
@@ -75,11 +75,11 @@ Result<LocalCompilation> compile_locally(Plan planned, const Digest& graph_diges
     local.artifacts.push_back(std::move(made->artifact));
   }
   Program& program = local.program;
-  program.key = program_key(graph_digest, target, Mode::kDefault, codegen_identity());
+  program.key = program_key(graph_digest, target, Mode::kDefault, templates_identity());
   program.graph = graph_digest;
   program.target = target;
   program.mode = Mode::kDefault;
-  program.codegen = codegen_identity();
+  program.codegen = templates_identity();
   return local;
 }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler_core/codegen/lower.h"
+#include "compiler_core/kernels/kernel_template.h"
 
 namespace kiln {
 

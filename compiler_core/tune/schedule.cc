@@ -16,6 +16,13 @@ bool is_name(std::string_view name) {
   });
 }
 
+// Names joined by dots.
+bool is_template_name(std::string_view text) {
+  for (size_t dot; (dot = text.find('.')) != std::string_view::npos; text.remove_prefix(dot + 1))
+    if (!is_name(text.substr(0, dot))) return false;
+  return is_name(text);
+}
+
 Result<Decision> parse_decision(std::string_view word) {
   const size_t equals = word.find('=');
   const auto bad = [&] {
@@ -39,7 +46,7 @@ int64_t Schedule::get(std::string_view name, int64_t fallback) const {
 }
 
 std::string Schedule::to_string() const {
-  std::string text(kiln::to_string(family));
+  std::string text = template_name;
   for (const Decision& decision : decisions)
     text += fmt::format(" {}={}", decision.name, decision.value);
   return text;
@@ -49,7 +56,10 @@ Result<Schedule> Schedule::parse(std::string_view text) {
   if (text.size() > kMaxTextLength) return fail(Code::kInvalidArgument, "a schedule is too long");
   const size_t space = std::min(text.find(' '), text.size());
   Schedule schedule;
-  TRY(schedule.family, parse_family(text.substr(0, space)));
+  schedule.template_name = text.substr(0, space);
+  if (!is_template_name(schedule.template_name))
+    return fail(Code::kInvalidArgument, fmt::format("'{}' is not the name of a kernel template",
+                                                    schedule.template_name.substr(0, 64)));
   text.remove_prefix(space);
   while (!text.empty()) {
     text.remove_prefix(1);  // the space
@@ -63,6 +73,11 @@ Result<Schedule> Schedule::parse(std::string_view text) {
     text.remove_prefix(length);
   }
   return schedule;
+}
+
+void add_unless_present(std::vector<Schedule>& space, Schedule schedule) {
+  if (std::find(space.begin(), space.end(), schedule) == space.end())
+    space.push_back(std::move(schedule));
 }
 
 }  // namespace kiln

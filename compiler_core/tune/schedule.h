@@ -1,6 +1,7 @@
-// Schedule: an ordered, self-describing list of decisions about how one kernel is written. Text:
-// "row_reduction vector=16 unroll=4 rows=1 stage=1". Names and meanings are persisted in tuning
-// records: a decision is added with a default, never renamed.
+// Schedule: an ordered, self-describing list of decisions about how a kernel template
+// (kernels/kernel_template.h) writes one kernel. Text: "cpu.row_reduction lanes=16 unroll=4 rows=1".
+// Names and meanings are persisted in tuning records: a decision is added with a default, never
+// renamed.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler_core/plan/workload.h"
+#include "compiler_core/base/result.h"
 
 namespace kiln {
 
@@ -19,7 +20,7 @@ struct Decision {
 };
 
 struct Schedule {
-  Family family = Family::kPointwise;
+  std::string template_name;
   std::vector<Decision> decisions;
 
   bool operator==(const Schedule&) const = default;
@@ -28,5 +29,8 @@ struct Schedule {
   std::string to_string() const;
   static Result<Schedule> parse(std::string_view text);
 };
+
+// Appends `schedule` unless `space` has it.
+void add_unless_present(std::vector<Schedule>& space, Schedule schedule);
 
 }  // namespace kiln

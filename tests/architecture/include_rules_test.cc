@@ -34,8 +34,8 @@ std::vector<Include> all_includes() {
       if (extension != ".cc" && extension != ".h") continue;
       std::ifstream in(entry.path());
       const std::string file = fs::relative(entry.path(), KILN_SOURCE_DIR);
-      // Templates of generated code are text, not part of this build.
-      if (file.find("/templates/") != std::string::npos) continue;
+      // Device code is text, not part of this build.
+      if (file.find("/device/") != std::string::npos) continue;
       std::smatch match;
       for (std::string line; std::getline(in, line);)
         if (std::regex_search(line, match, kInclude))
@@ -61,18 +61,18 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"program", {"base"}},
     {"plan", {"base", "ir", "passes", "program"}},
     {"tune", {"base", "ir", "passes", "program", "plan"}},
-    {"codegen", {"base", "ir", "passes", "program", "plan", "tune"}},
-    {"compile", {"base", "ir", "passes", "program", "plan", "tune", "codegen"}},
+    {"kernels", {"base", "ir", "passes", "program", "plan", "tune"}},
+    {"compile", {"base", "ir", "passes", "program", "plan", "tune", "kernels"}},
     {"runtime", {"base", "program"}},
     {"cache", {"base", "program", "plan", "tune"}},
     {"schema", {"base", "ir", "program", "plan", "tune"}},
     {"coordinator",
-     {"base", "ir", "passes", "program", "plan", "tune", "codegen", "cache", "schema"}},
+     {"base", "ir", "passes", "program", "plan", "tune", "kernels", "cache", "schema"}},
     {"worker",
-     {"base", "ir", "passes", "program", "plan", "tune", "codegen", "compile", "runtime",
+     {"base", "ir", "passes", "program", "plan", "tune", "kernels", "compile", "runtime",
       "schema"}},
     {"client",
-     {"base", "ir", "passes", "program", "plan", "tune", "codegen", "compile", "runtime",
+     {"base", "ir", "passes", "program", "plan", "tune", "kernels", "compile", "runtime",
       "frontend", "cache", "schema"}},
 };
 

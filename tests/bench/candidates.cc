@@ -19,9 +19,9 @@
 #include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/compile/nvrtc_compiler.h"
 #include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
-#include "compiler_core/tune/search_space.h"
 
 namespace {
 
@@ -55,7 +55,7 @@ Status export_candidates(const Path& file, const Path& out, const Target& target
   for (size_t k = 0; k < planned.kernels.size(); ++k) {
     TRY(const std::vector<Schedule> schedules, search_space(planned.kernels[k], target));
     for (size_t i = 0; i < schedules.size(); ++i) {
-      auto source = lower(planned.kernels[k], schedules[i], target);
+      auto source = lower_to_source(planned.kernels[k], schedules[i], target);
       if (!source) {
         fmt::print("{} {}-{} {}: {}\n", file.stem().string(), k, i, schedules[i].to_string(),
                    source.error().message);

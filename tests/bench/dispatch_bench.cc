@@ -43,7 +43,7 @@ PlannedKernel planned_kernel(int number) {
   kernel.workload_text = std::string(1'000, 'w');
   for (int i = 0; i < kCandidatesAKernel; ++i)
     kernel.schedules.push_back(
-        {Family::kMatmul, {{"tile_m", i % 8}, {"tile_n", i / 8 % 8}, {"tile_k", i / 64}}});
+        {"cuda.matmul", {{"tile_m", i % 8}, {"tile_n", i / 8 % 8}, {"tile_k", i / 64}}});
   return kernel;
 }
 

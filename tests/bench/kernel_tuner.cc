@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/runtime/aligned_buffer.h"
-#include "compiler_core/tune/search_space.h"
 
 namespace kiln::bench {
 namespace {
@@ -45,7 +45,7 @@ struct Arguments {
 
 Result<Candidate> make_candidate(const Workload& workload, const Schedule& schedule,
                                  const Target& target, const HostCompiler& compiler) {
-  TRY(const Source source, lower(workload, schedule, target));
+  TRY(const Source source, lower_to_source(workload, schedule, target));
   Candidate candidate{schedule, {}, {}, {}};
   TRY(candidate.artifact, compiler.compile(source, target, kCompileTimeoutMs));
   TRY(candidate.kernel, Kernel::load(candidate.artifact));

@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler_core/codegen/lower.h"
 #include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/tune/measurement.h"
@@ -82,7 +82,7 @@ std::string run_once(const std::string& file,
   std::vector<kiln::ProgramKernel> kernels;
   for (const kiln::Workload& workload : plan->kernels) {
     kiln::ProgramKernel& known = cache[kiln::kernel_key(
-        workload.digest, target, mode, kiln::codegen_identity(), kiln::MeasurementPolicy{})];
+        workload.digest, target, mode, kiln::templates_identity(), kiln::MeasurementPolicy{})];
     known.workload = workload.digest;
     known.family = to_string(workload.family);
     known.schedule = "as it was tuned";

@@ -99,7 +99,7 @@ TEST_F(KernelCacheTest, ASecondOpenOfTheDirectoryIsRefusedAndNamesIt) {
 TEST_F(KernelCacheTest, ALaterPutReplacesTheRow) {
   ASSERT_TRUE(put_all(*cache_, 1));
   StoredKernel better = kernel(1);
-  better.kernel.schedule = "pointwise vector=99";
+  better.kernel.schedule = "cpu.pointwise vector=99";
   ASSERT_TRUE(wait([&](auto done) { cache_->put_kernel(better, done); }));
   EXPECT_EQ(cache_->kernel(key("kernel", 1)).value().kernel, better.kernel);
   EXPECT_EQ(cache_->totals().kernels, 1);
@@ -201,7 +201,7 @@ TEST_F(KernelCacheTest, EarlierWinnersAreNewestFirstAndOutliveTheirKernel) {
   const auto win = [&](int vector, int generation) {
     StoredKernel winner = kernel(1);
     winner.kernel.key = key("generation", generation);
-    winner.kernel.schedule = fmt::format("pointwise vector={}", vector);
+    winner.kernel.schedule = fmt::format("cpu.pointwise vector={}", vector);
     ASSERT_TRUE(wait([&](auto done) { cache_->put_kernel(winner, done); }));
   };
   win(4, 1);
@@ -212,8 +212,9 @@ TEST_F(KernelCacheTest, EarlierWinnersAreNewestFirstAndOutliveTheirKernel) {
   std::vector<std::string> schedules;
   const std::vector<Schedule> winners = cache_->earlier_winners(key("workload", 1)).value();
   for (const Schedule& schedule : winners) schedules.push_back(schedule.to_string());
-  EXPECT_EQ(schedules, (std::vector<std::string>{"pointwise vector=16", "pointwise vector=4",
-                                                 "pointwise vector=8"}));
+  EXPECT_EQ(schedules,
+            (std::vector<std::string>{"cpu.pointwise vector=16", "cpu.pointwise vector=4",
+                                      "cpu.pointwise vector=8"}));
 }
 
 TEST_F(KernelCacheTest, WinnersOfKinComeByTheDistanceOfTheirSizes) {

@@ -30,7 +30,7 @@ inline StoredKernel kernel(int n) {
   kernel.workload = key("workload", n);
   kernel.key = key("kernel", n);
   kernel.family = "pointwise";
-  kernel.schedule = fmt::format("pointwise vector={}", 1 + n);
+  kernel.schedule = fmt::format("cpu.pointwise vector={}", 1 + n);
   kernel.blob = Digest::of(blob(n));
   const TensorSpec spec{DType::kF32, {256}};
   kernel.recipe = {{spec}, {spec}, {{"run", 4}}, 0, 0};
@@ -59,7 +59,7 @@ inline TuningRecord record(int n) {
   record.kernel_key = key("kernel", 0);
   record.workload = key("workload", 0);
   record.target = {Backend::kCpu, "x86-64-v4", "model", 2, {}};
-  record.schedule = {Family::kPointwise, {{"vector", n}}};
+  record.schedule = {"cpu.pointwise", {{"vector", n}}};
   record.verdict = n % 3 == 0 ? Verdict::kWrongResult : Verdict::kOk;
   record.log = n % 3 == 0 ? "differs at 7" : "";
   record.measurement.samples_us = {1.0 + n, 2.5, 3.25};

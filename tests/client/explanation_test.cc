@@ -69,11 +69,11 @@ TEST(Explanation, TakesSchedulesAndTimesFromTheTunedProgram) {
   Program tuned;
   tuned.kernels.push_back({});
   tuned.kernels[0].workload = first.kernels[0].workload.digest;
-  tuned.kernels[0].schedule = "row_reduction lanes=8";
+  tuned.kernels[0].schedule = "cpu.row_reduction lanes=8";
   tuned.kernels[0].report.best_us = 12.5;
   const Explanation all = explained("softmax", {&tuned, 1});
   EXPECT_EQ(all.kernels[0].time_us, 12.5);
-  EXPECT_EQ(all.kernels[0].schedule, "row_reduction lanes=8");
+  EXPECT_EQ(all.kernels[0].schedule, "cpu.row_reduction lanes=8");
 }
 
 TEST(Explanation, TimesWhatOtherProgramsHaveOfItsKernels) {
@@ -83,7 +83,7 @@ TEST(Explanation, TimesWhatOtherProgramsHaveOfItsKernels) {
   other.graph = Digest::of("other");
   other.kernels.push_back({});
   other.kernels[0].workload = first.kernels[1].workload.digest;
-  other.kernels[0].schedule = "row_reduction lanes=8";
+  other.kernels[0].schedule = "cpu.row_reduction lanes=8";
   other.kernels[0].report.best_us = 12.5;
   other.guards.push_back({});
   const Explanation all = explained("linear_ln_gelu", {&other, 1});

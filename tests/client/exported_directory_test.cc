@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/compile/local.h"
+#include "compiler_core/kernels/registry.h"
 #include "tests/cache/samples.h"
 
 namespace kiln {
@@ -13,7 +14,7 @@ class ExportedDirectory : public testing::Test {
  protected:
   void SetUp() override {
     Program program = samples::program(1);
-    program.codegen = codegen_identity();
+    program.codegen = templates_identity();
     write(program, key_);
   }
   void write(const Program& program, const SigningKey& key) {

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "compiler_core/ir/builder.h"
-#include "compiler_core/tune/search_space.h"
+#include "compiler_core/kernels/registry.h"
 #include "tests/coordinator/fake_fleet.h"
 
 namespace kiln {
@@ -150,7 +150,7 @@ TEST_F(PlannerTest, WhatWonAtTheNearestSizeIsTheFirstCandidate) {
 TEST_F(PlannerTest, AnEarlierWinnerThatIsNotLegalAnyMoreIsLeftOut) {
   const StartPlan request = request_for(test_graph(3));
   const PlannedKernel before = make_plan(request, context_).kernels.at(0);
-  store_winner(before, Digest::of("old"), {Family::kPointwise, {{"no_such_decision", 1}}});
+  store_winner(before, Digest::of("old"), {"cpu.pointwise", {{"no_such_decision", 1}}});
   EXPECT_EQ(make_plan(request, context_).kernels.at(0).schedules, before.schedules);
 }
 

@@ -1,8 +1,8 @@
 // Kernels of every family whose sizes come at run time, on the device: compiled once, verified at
 // the measured sizes and at the ends of their range.
 #include "compiler_core/ir/text.h"
-#include "compiler_core/tune/search_space.h"
-#include "tests/compiler_core/codegen/open_workloads.h"
+#include "compiler_core/kernels/registry.h"
+#include "tests/compiler_core/kernels/open_workloads.h"
 #include "tests/gpu/gpu_lab.h"
 #include "worker/runner/verify.h"
 
@@ -13,7 +13,7 @@ class DeviceOpenSizes : public test::GpuTest {
  protected:
   // "" or what is wrong with the kernel of this schedule.
   Result<std::string> check(const Workload& workload, const Schedule& schedule) {
-    TRY(const Source source, lower(workload, schedule, lab_->device()->facts().target()));
+    TRY(const Source source, lower_to_source(workload, schedule, lab_->device()->facts().target()));
     TRY(const Artifact artifact, lab_->compile(source));
     TRY(const auto kernel, lab_->device()->load(artifact));
     TRY(PreparedWorkload sizes, PreparedWorkload::make(device(), print(workload.graph), 5));

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "compiler_core/ir/builder.h"
-#include "tests/compiler_core/codegen/random_graph.h"
 #include "tests/compiler_core/ir/sample_custom_op.h"
+#include "tests/compiler_core/kernels/random_graph.h"
 #include "tests/gpu/gpu_lab.h"
 #include "tests/worker/prepared.h"
 

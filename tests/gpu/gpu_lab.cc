@@ -1,6 +1,6 @@
 #include "tests/gpu/gpu_lab.h"
 
-#include "compiler_core/codegen/embedded.h"
+#include "compiler_core/kernels/printing/embedded.h"
 #include "worker/build/toolchain.h"
 
 namespace kiln::test {
@@ -42,7 +42,7 @@ Result<std::unique_ptr<GpuLab>> GpuLab::make() {
 }
 
 Artifact GpuLab::compile(const std::string& body, Recipe recipe) const {
-  const std::string text = std::string(template_text("device.cuh")) + body;
+  const std::string text = std::string(device_text("device.cuh")) + body;
   auto compiled = nvrtc_->compile({text, std::move(recipe)}, device_->facts().target());
   EXPECT_TRUE(compiled.has_value()) << (compiled ? "" : compiled.error().message);
   return compiled ? std::move(compiled->artifact) : Artifact{};

@@ -175,7 +175,7 @@ TEST(Codec, EveryErrorCodeAndOutcomeRoundTrips) {
 TEST(Codec, JobsOfEveryFamilyArrive) {
   for (int family = 1; family <= static_cast<int>(Family::kCustom); ++family) {
     Job job = sample_job();
-    job.family = job.candidates[0].schedule.family = static_cast<Family>(family);
+    job.family = static_cast<Family>(family);
     const Message message = WorkerOrders{{job}, {}, {}};
     EXPECT_TRUE(decode(encode(message)) == message) << to_string(job.family);
   }
@@ -199,7 +199,7 @@ TEST(Codec, RefusesEnumsOutOfRange) {
   job.kind = static_cast<Job::Kind>(4);
   expect_refused(WorkerOrders{{job}, {}, {}});
   job = sample_job();
-  job.candidates[0].schedule.family = static_cast<Family>(77);
+  job.family = static_cast<Family>(77);
   expect_refused(WorkerOrders{{job}, {}, {}});
 }
 

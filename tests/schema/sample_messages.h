@@ -18,7 +18,7 @@ inline Target sample_target() {
 }
 
 inline Schedule sample_schedule() {
-  return {Family::kMatmul, {{"tile_m", 128}, {"stage", -1}, {"order", INT64_MIN}}};
+  return {"cpu.matmul", {{"tile_m", 128}, {"stage", -1}, {"order", INT64_MIN}}};
 }
 
 inline MeasurementPolicy sample_policy() {
@@ -69,7 +69,7 @@ inline Job sample_job() {
   job.incumbent_us = 42.5;
   job.candidates = {
       {3, sample_schedule(), "{}", std::string(1000, '\xff'), std::string(64, '\x5a')},
-      {4, {Family::kPointwise, {}}, "", "", ""}};
+      {4, {"cpu.pointwise", {}}, "", "", ""}};
   return job;
 }
 

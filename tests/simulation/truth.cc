@@ -20,7 +20,7 @@ TrueKernel make_kernel(Random& random, const Scenario& scenario, int number) {
   const bool hopeless = random.chance(0.08);
   for (int i = 0; i < size; ++i) {
     TrueCandidate candidate;
-    candidate.schedule = Schedule{Family::kPointwise, {{"vector", i}}};
+    candidate.schedule = Schedule{"cpu.pointwise", {{"vector", i}}};
     candidate.us = static_cast<double>(random.between(100, 180));
     if (hopeless || random.chance(0.2))
       candidate.verdict = random.chance(0.5) ? Verdict::kCompileFailed : Verdict::kWrongResult;

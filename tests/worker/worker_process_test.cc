@@ -12,7 +12,7 @@
 
 #include "compiler_core/base/signature.h"
 #include "compiler_core/ir/text.h"
-#include "compiler_core/tune/search_space.h"
+#include "compiler_core/kernels/registry.h"
 #include "schema/zmq/transport.h"
 #include "tests/support/http_get.h"
 #include "tests/worker/kernels.h"
@@ -104,7 +104,7 @@ class WorkerProcess : public testing::Test {
       auto received = listener_->receive(100);
       if (!received) continue;
       if (std::holds_alternative<Hello>(received->message))
-        listener_->send(received->peer, Welcome{kProtocolVersion, "test", codegen_identity(), "",
+        listener_->send(received->peer, Welcome{kProtocolVersion, "test", templates_identity(), "",
                                                 key_.public_key()});
       auto* report = std::get_if<WorkerReport>(&received->message);
       if (report == nullptr) continue;

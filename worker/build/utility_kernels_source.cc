@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "compiler_core/codegen/embedded.h"
 #include "compiler_core/ir/op.h"
+#include "compiler_core/kernels/printing/embedded.h"
 
 namespace kiln {
 
@@ -24,7 +24,7 @@ std::string constants() {
 }  // namespace
 
 Source utility_kernels_source() {
-  std::string text(template_text("device.cuh"));
+  std::string text(device_text("device.cuh"));
   text += constants();
   text += utility_kernels_text();
   return {std::move(text), {}};

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
 
 namespace kiln {
 namespace {
@@ -52,6 +53,16 @@ bool is_same(const Artifact& a, const Artifact& b) {
   return a.digest == b.digest && a.recipe == b.recipe;
 }
 
+// A finished binary, or why there is nothing to compile.
+Compiled not_compiled(Result<Buildable> buildable) {
+  Result<Artifact> artifact = fail(Code::kInternal, "");
+  if (buildable)
+    artifact = std::get<Artifact>(*std::move(buildable));
+  else
+    artifact = fail(buildable.error());
+  return {std::move(artifact), false, 0};
+}
+
 }  // namespace
 
 RunningJob::RunningJob(Job job, CompilePool& compilers, const Callbacks& callbacks)
@@ -68,13 +79,13 @@ void RunningJob::start_compiling() {
       candidates_[i].compiled = compiled_already(job_.candidates[i]);
       continue;
     }
-    auto source =
+    auto buildable =
         graph ? lower(Workload{*graph, job_.family, {}}, job_.candidates[i].schedule, job_.target)
               : fail(graph.error());
-    if (source)
-      candidates_[i].compiling = compilers_.compile(*std::move(source), job_.target, job_.lease);
+    if (Source* source = buildable ? std::get_if<Source>(&*buildable) : nullptr)
+      candidates_[i].compiling = compilers_.compile(std::move(*source), job_.target, job_.lease);
     else
-      candidates_[i].compiled.emplace(fail(source.error()));
+      candidates_[i].compiled = not_compiled(std::move(buildable));
   }
 }
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "compiler_core/tune/symbolic_space.h"
+#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 
 namespace kiln::runner {
 namespace {

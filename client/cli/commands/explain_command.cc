@@ -13,9 +13,9 @@
 #include "client/cli/session.h"
 #include "client/gpu_opening.h"
 #include "client/toolchains.h"
-#include "compiler_core/codegen/lower.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
 
 namespace kiln::cli {
 namespace {
@@ -56,7 +56,7 @@ Result<std::string> source_text(const Explanation& explanation, int launch) {
       continue;
     if (kernel.schedule.empty()) return fail(Code::kUnsupported, kernel.no_schedule);
     TRY(const Schedule schedule, Schedule::parse(kernel.schedule));
-    TRY(const Source source, lower(kernel.workload, schedule, explanation.target));
+    TRY(const Source source, lower_to_source(kernel.workload, schedule, explanation.target));
     text += "// kernel " + kernel.workload.digest.short_hex() + ": " + kernel.schedule + "\n" +
             source.text + "\n";
   }
@@ -95,7 +95,7 @@ Program identity_of(const Explanation& explanation) {
   wanted.graph = explanation.graph;
   wanted.target = explanation.target;
   wanted.mode = explanation.mode;
-  wanted.codegen = codegen_identity();
+  wanted.codegen = templates_identity();
   wanted.key = program_key(wanted.graph, wanted.target, wanted.mode, wanted.codegen);
   for (const ExplainedKernel& kernel : explanation.kernels) {
     wanted.kernels.emplace_back();
@@ -169,7 +169,7 @@ Result<std::string> explain_file(const Options& options, const std::string& file
   Program identity;
   identity.target = wanted.target;
   identity.mode = wanted.mode;
-  identity.codegen = codegen_identity();
+  identity.codegen = templates_identity();
   std::vector<Program> tuned;
   if (hit) tuned.push_back(hit->program());
   // Of a hit, the kernels are known; others' may time the cuts that it did not take.

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "compiler_core/codegen/lower.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/alternatives.h"
 #include "compiler_core/plan/partition.h"
-#include "compiler_core/tune/search_space.h"
 
 namespace kiln::cli {
 namespace {

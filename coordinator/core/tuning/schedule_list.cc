@@ -14,7 +14,7 @@ ScheduleList::ScheduleList(const std::vector<Schedule>& schedules) {
 }
 
 bool ScheduleList::has_form(const Schedule& schedule, const Form& form) const {
-  return schedule.family == form.family &&
+  return schedule.template_name == form.template_name &&
          std::equal(schedule.decisions.begin(), schedule.decisions.end(), form.names.begin(),
                     form.names.end(),
                     [](const Decision& d, const std::string& name) { return d.name == name; });
@@ -24,7 +24,7 @@ bool ScheduleList::has_form(const Schedule& schedule, const Form& form) const {
 uint32_t ScheduleList::form_of(const Schedule& schedule) {
   for (size_t i = forms_.size(); i > 0; --i)
     if (has_form(schedule, forms_[i - 1])) return static_cast<uint32_t>(i - 1);
-  Form form{schedule.family, {}};
+  Form form{schedule.template_name, {}};
   for (const Decision& decision : schedule.decisions) form.names.push_back(decision.name);
   forms_.push_back(std::move(form));
   return static_cast<uint32_t>(forms_.size() - 1);
@@ -33,7 +33,7 @@ uint32_t ScheduleList::form_of(const Schedule& schedule) {
 Schedule ScheduleList::at(int index) const {
   const Entry& entry = entries_[static_cast<size_t>(index)];
   const Form& form = forms_[entry.form];
-  Schedule schedule{form.family, {}};
+  Schedule schedule{form.template_name, {}};
   schedule.decisions.reserve(form.names.size());
   for (size_t i = 0; i < form.names.size(); ++i)
     schedule.decisions.push_back({form.names[i], values_[entry.first_value + i]});

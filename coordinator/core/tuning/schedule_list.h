@@ -22,7 +22,7 @@ class ScheduleList {
 
  private:
   struct Form {  // what schedules have in common
-    Family family = Family::kPointwise;
+    std::string template_name;
     std::vector<std::string> names;
   };
   struct Entry {

@@ -6,8 +6,8 @@
 #include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/workload.h"
-#include "compiler_core/tune/search_space.h"
 
 namespace kiln {
 namespace {
@@ -71,7 +71,7 @@ TEST_P(AloneCandidates, CompileAndStayInRegisters) {
     ASSERT_TRUE(space.has_value()) << space.error().message;
     for (const Schedule& schedule : *space) {
       const std::string name = print(made->workload.graph) + schedule.to_string() + ": ";
-      const auto source = lower(made->workload, schedule, target);
+      const auto source = lower_to_source(made->workload, schedule, target);
       ASSERT_TRUE(source.has_value()) << name << source.error().message;
       const auto object = nvrtc->compile(*source, target);
       ASSERT_TRUE(object.has_value()) << name << object.error().message.substr(0, 2000);

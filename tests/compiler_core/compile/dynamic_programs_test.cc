@@ -8,13 +8,13 @@
 #include "compiler_core/compile/compiler.h"
 #include "compiler_core/compile/local.h"
 #include "compiler_core/ir/interpreter.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/passes/specialise.h"
 #include "compiler_core/runtime/cpu_device.h"
 #include "compiler_core/runtime/executable.h"
-#include "compiler_core/tune/search_space.h"
-#include "tests/compiler_core/codegen/kernel_harness.h"
 #include "tests/compiler_core/compile/dynamic_models.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
 namespace {

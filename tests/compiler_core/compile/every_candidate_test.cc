@@ -14,9 +14,9 @@
 #include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/frontend/graph_file.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
-#include "compiler_core/tune/search_space.h"
 
 namespace kiln {
 namespace {
@@ -195,7 +195,7 @@ class EveryCandidate : public testing::TestWithParam<int> {
         continue;
       }
       for (const Schedule& schedule : *space) {
-        auto source = lower(workload, schedule, target);
+        auto source = lower_to_source(workload, schedule, target);
         if (!source && source.error().code == Code::kUnsupported) break;
         if (!source) {
           ADD_FAILURE() << name << " " << schedule.to_string() << ": " << source.error().message;

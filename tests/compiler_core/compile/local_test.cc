@@ -7,10 +7,10 @@
 #include "compiler_core/compile/local.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/runtime/cpu_device.h"
 #include "compiler_core/runtime/executable.h"
-#include "compiler_core/tune/search_space.h"
 
 namespace kiln {
 namespace {
@@ -67,7 +67,7 @@ TEST(CompileLocally, SaysWhatItMade) {
   ASSERT_TRUE(local) << local.error().message;
   const Program& program = local->program;
   EXPECT_EQ(program.graph, form.digest);
-  EXPECT_EQ(program.key, program_key(form.digest, target, Mode::kDefault, codegen_identity()));
+  EXPECT_EQ(program.key, program_key(form.digest, target, Mode::kDefault, templates_identity()));
   EXPECT_EQ(program.mode, Mode::kDefault);
   ASSERT_EQ(program.kernels.size(), local->artifacts.size());
   for (size_t i = 0; i < program.kernels.size(); ++i) {

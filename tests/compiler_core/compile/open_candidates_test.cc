@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/compile/nvrtc.h"
-#include "compiler_core/tune/search_space.h"
-#include "tests/compiler_core/codegen/open_workloads.h"
+#include "compiler_core/kernels/registry.h"
+#include "tests/compiler_core/kernels/open_workloads.h"
 
 namespace kiln {
 namespace {
@@ -25,7 +25,7 @@ TEST_P(OpenCandidates, CompileAndStayInRegisters) {
     for (size_t i = 0; i < count; ++i) {
       const Schedule& schedule = (*space)[i * space->size() / count];
       const std::string name = std::string(open.name) + ", " + schedule.to_string() + ": ";
-      const auto source = lower(*workload, schedule, target);
+      const auto source = lower_to_source(*workload, schedule, target);
       ASSERT_TRUE(source) << name << source.error().message;
       const auto object = nvrtc->compile(*source, target);
       ASSERT_TRUE(object) << name << object.error().message.substr(0, 2000);

@@ -21,7 +21,7 @@ inline Digest digest_of(std::string_view name) {
 }
 
 inline Schedule schedule_of(int index) {
-  return Schedule{Family::kPointwise, {{"vector", index}}};
+  return Schedule{"cpu.pointwise", {{"vector", index}}};
 }
 
 // A kernel of `schedules` candidates.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compiler_core/base/tensor.h"
-#include "compiler_core/codegen/lower.h"
+#include "compiler_core/kernels/registry.h"
 
 namespace kiln::testing {
 

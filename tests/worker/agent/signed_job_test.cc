@@ -16,7 +16,7 @@ Job job_of(const SigningKey& key) {
   for (int i = 0; i < 2; ++i) {
     CandidateJob candidate;
     candidate.index = i;
-    candidate.schedule = Schedule{Family::kPointwise, {{"vector", i}}};
+    candidate.schedule = Schedule{"cpu.pointwise", {{"vector", i}}};
     candidate.recipe_json = "{}";
     candidate.binary = "binary " + std::to_string(i);
     candidate.signature = key.sign(signed_candidate(job.kernel_key, candidate.schedule.to_string(),

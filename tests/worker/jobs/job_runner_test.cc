@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/ir/text.h"
-#include "compiler_core/tune/search_space.h"
+#include "compiler_core/kernels/registry.h"
 #include "tests/worker/kernels.h"
 
 namespace kiln {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "compiler_core/ir/text.h"
-#include "compiler_core/tune/search_space.h"
+#include "compiler_core/kernels/registry.h"
 #include "tests/worker/kernels.h"
 
 namespace kiln {

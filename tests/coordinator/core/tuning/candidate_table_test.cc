@@ -7,7 +7,7 @@ namespace {
 
 CandidateTable table_of(int size) {
   std::vector<Schedule> schedules;
-  for (int i = 0; i < size; ++i) schedules.push_back({Family::kPointwise, {{"vector", i}}});
+  for (int i = 0; i < size; ++i) schedules.push_back({"cpu.pointwise", {{"vector", i}}});
   return CandidateTable(schedules);
 }
 

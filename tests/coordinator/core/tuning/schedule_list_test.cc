@@ -7,11 +7,11 @@ namespace {
 
 TEST(ScheduleList, GivesBackWhatItWasMadeOf) {
   const std::vector<Schedule> schedules = {
-      {Family::kPointwise, {{"vector", 4}, {"unroll", 2}}},
-      {Family::kPointwise, {{"vector", 8}, {"unroll", -1}}},
-      {Family::kPointwise, {{"unroll", 8}, {"vector", 1}}},  // the order of decisions counts
-      {Family::kMatmul, {{"vector", 4}, {"unroll", 2}}},
-      {Family::kMatmul, {}},
+      {"cpu.pointwise", {{"vector", 4}, {"unroll", 2}}},
+      {"cpu.pointwise", {{"vector", 8}, {"unroll", -1}}},
+      {"cpu.pointwise", {{"unroll", 8}, {"vector", 1}}},  // the order of decisions counts
+      {"cpu.matmul", {{"vector", 4}, {"unroll", 2}}},
+      {"cpu.matmul", {}},
   };
   const ScheduleList list(schedules);
   ASSERT_EQ(list.size(), 5);
@@ -19,8 +19,8 @@ TEST(ScheduleList, GivesBackWhatItWasMadeOf) {
     EXPECT_EQ(list.at(i), schedules[static_cast<size_t>(i)]);
     EXPECT_EQ(list.find(schedules[static_cast<size_t>(i)]), i);
   }
-  EXPECT_EQ(list.find({Family::kPointwise, {{"vector", 4}, {"unroll", 3}}}), -1);
-  EXPECT_EQ(list.find({Family::kPointwise, {{"vector", 4}}}), -1);
+  EXPECT_EQ(list.find({"cpu.pointwise", {{"vector", 4}, {"unroll", 3}}}), -1);
+  EXPECT_EQ(list.find({"cpu.pointwise", {{"vector", 4}}}), -1);
 }
 
 }  // namespace

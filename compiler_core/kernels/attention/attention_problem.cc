@@ -1,0 +1,183 @@
+#include "compiler_core/kernels/attention/attention_problem.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln {
+namespace {
+
+// `row_axis`: which of the two last axes of the matmul operand counts tokens.
+AttentionOperand operand_of(const Graph& graph, NodeId id, bool rows_last) {
+  const Node& node = graph.node(id);
+  std::vector<Dim> strides = contiguous_strides(node.shape);
+  AttentionOperand operand;
+  const Node* source = &node;
+  if (node.op == Op::kView) {
+    const auto& view = std::get<ViewAttr>(node.attr);
+    strides = view.strides;
+    operand.offset = view.offset;
+    source = &graph.node(node.operands[0]);
+  }
+  CHECK(source->op == Op::kInput, "an attention's operands are views of inputs");
+  operand.input = std::get<InputAttr>(source->attr).index;
+  for (size_t axis = 0; axis + 2 < strides.size(); ++axis)
+    operand.batch_strides.push_back(strides[axis]);
+  operand.row_stride = strides[strides.size() - (rows_last ? 1 : 2)];
+  operand.column_stride = strides[strides.size() - (rows_last ? 2 : 1)];
+  return operand;
+}
+
+// Finds out what a mask of the scores says whatever the inputs are.
+class Mask {
+ public:
+  Mask(const Graph& graph, const AttentionPattern& pattern)
+      : graph_(graph), rank_(graph.node(pattern.scores).shape.size()) {}
+
+  // Sets reach, and scores_within where the mask has one condition.
+  void find(NodeId scores, AttentionProblem& problem) const {
+    const Node& select = node(scores);
+    if (select.op != Op::kSelect) return;
+    const bool keeps = is_least(select.operands[2]);  // select(seen, x, -inf)
+    if (!keeps && !is_least(select.operands[1])) return;
+    bool alone = true;
+    problem.reach = reach_of(select.operands[0], keeps, alone);
+    if (problem.reach && alone) problem.scores_within = select.operands[keeps ? 1 : 2];
+  }
+
+ private:
+  const Node& node(NodeId id) const { return graph_.node(id); }
+
+  bool is_least(NodeId id) const {
+    const Node* x = &node(id);
+    if (x->op == Op::kView) x = &node(x->operands[0]);
+    return x->op == Op::kConstant && is_float(x->dtype) &&
+           std::get<ConstantAttr>(x->attr).as_double() == -std::numeric_limits<double>::infinity();
+  }
+
+  // key - row <= reach holds wherever `condition` is `seen`.
+  std::optional<Dim> reach_of(NodeId condition, bool seen, bool& alone) const {
+    std::optional<Dim> reach;
+    std::vector<std::pair<NodeId, bool>> stack = {{condition, seen}};
+    while (!stack.empty()) {
+      const auto [id, holds] = stack.back();
+      stack.pop_back();
+      const Node& x = node(id);
+      if (x.op == Op::kNot) {
+        stack.emplace_back(x.operands[0], !holds);
+      } else if (x.op == (holds ? Op::kAnd : Op::kOr)) {
+        for (NodeId operand : x.operands) stack.emplace_back(operand, holds);
+      } else if (const auto bound = bound_of(x, holds); bound && !reach) {
+        reach = bound;
+      } else {
+        alone = false;
+      }
+    }
+    return reach;
+  }
+
+  // a <= b is a - b <= 0; its opposite b - a <= -1.
+  std::optional<Dim> bound_of(const Node& compare, bool holds) const {
+    if (compare.op != Op::kLe && compare.op != Op::kLt) return std::nullopt;
+    const auto a = affine(compare.operands[0]), b = affine(compare.operands[1]);
+    if (!a || !b) return std::nullopt;
+    const Affine difference = holds ? *a - *b : *b - *a;
+    if (!difference.key.is(1) || !difference.row.is(-1)) return std::nullopt;
+    const bool strict = (compare.op == Op::kLt) == holds;
+    return difference.constant * -1 - (strict ? 1 : 0);
+  }
+
+  struct Affine {  // key * key's place + row * row's place + constant
+    Dim key = 0, row = 0, constant = 0;
+    Affine operator-(const Affine& b) const {
+      return {key - b.key, row - b.row, constant - b.constant};
+    }
+    Affine operator+(const Affine& b) const {
+      return {key + b.key, row + b.row, constant + b.constant};
+    }
+  };
+  std::optional<Affine> affine(NodeId id) const {
+    const Node& x = node(id);
+    if (is_float(x.dtype)) return std::nullopt;
+    if (x.op == Op::kView) return view_of_iota(x);
+    if (x.op != Op::kAdd && x.op != Op::kSub) return std::nullopt;
+    const auto a = leaf(x.operands[0]), b = leaf(x.operands[1]);
+    if (!a || !b) return std::nullopt;
+    return x.op == Op::kAdd ? *a + *b : *a - *b;
+  }
+  std::optional<Affine> leaf(NodeId id) const {
+    return node(id).op == Op::kView && !is_float(node(id).dtype) ? view_of_iota(node(id))
+                                                                 : std::nullopt;
+  }
+  std::optional<Affine> view_of_iota(const Node& x) const {
+    const auto& view = std::get<ViewAttr>(x.attr);
+    const Node& source = node(x.operands[0]);
+    if (source.op == Op::kConstant)
+      return Affine{0, 0, std::get<ConstantAttr>(source.attr).as_int()};
+    if (source.op != Op::kIota || x.shape.size() != rank_) return std::nullopt;
+    for (size_t i = 0; i + 2 < rank_; ++i)
+      if (!view.strides[i].is(0)) return std::nullopt;
+    return Affine{view.strides[rank_ - 1], view.strides[rank_ - 2], view.offset};
+  }
+
+  const Graph& graph_;
+  const size_t rank_;
+};
+
+// Which axis of the product each axis of the result is.
+std::vector<int> axes_of_result(const Graph& graph, const AttentionProblem& problem) {
+  const Shape& product = graph.node(problem.pattern.product).shape;
+  const std::vector<Dim> strides = contiguous_strides(product);
+  const Node& result = graph.node(problem.result);
+  const auto rank = static_cast<int>(product.size());
+  std::vector<int> axes;
+  std::vector<bool> used(product.size(), false);
+  for (int i = 0; i < rank; ++i) {
+    int found = i;
+    if (problem.result != problem.pattern.product && i + 1 < rank) {
+      const auto& view = std::get<ViewAttr>(result.attr);
+      for (int j = 0; j + 1 < rank; ++j) {
+        const auto at = static_cast<size_t>(j), here = static_cast<size_t>(i);
+        if (used[at] || product[at] != result.shape[here]) continue;
+        if (product[at].is(1) || view.strides[here] == strides[at]) found = j;
+      }
+    }
+    used[static_cast<size_t>(found)] = true;
+    axes.push_back(found);
+  }
+  return axes;
+}
+
+}  // namespace
+
+AttentionProblem AttentionProblem::of(const Graph& workload) {
+  auto pattern = find_attention(workload);
+  CHECK(pattern, "an attention workload has its pattern");
+  AttentionProblem problem;
+  problem.pattern = *std::move(pattern);
+  problem.result = attention_result(workload, problem.pattern);
+  const Node& first = workload.node(problem.pattern.query_key);
+  const Node& second = workload.node(problem.pattern.product);
+  problem.stored = workload.node(first.operands[0]).dtype;
+  const Shape& sizes = first.shape;
+  problem.batch.assign(sizes.begin(), sizes.end() - 2);
+  for (const Dim& size : problem.batch) problem.batches = problem.batches * size;
+  problem.rows = sizes[sizes.size() - 2];
+  problem.keys = sizes.back();
+  problem.depth = workload.node(first.operands[0]).shape.back().constant();
+  problem.columns = second.shape.back().constant();
+  problem.query = operand_of(workload, first.operands[0], false);
+  problem.key = operand_of(workload, first.operands[1], true);
+  problem.value = operand_of(workload, second.operands[1], false);
+  problem.result_axes = axes_of_result(workload, problem);
+  if (!problem.pattern.normalised)
+    for (NodeId id = 0; id < workload.size(); ++id)
+      if (workload.node(id).op == Op::kView &&
+          workload.node(id).operands[0] == problem.pattern.row_sum)
+        problem.sum_view = id;
+  Mask(workload, problem.pattern).find(problem.pattern.scores, problem);
+  return problem;
+}
+
+}  // namespace kiln

@@ -1,0 +1,30 @@
+// Convolutions with an elementwise epilogue on CUDA: their schedules are those of the matmul that
+// each image and group is. Values.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/kernels/convolution/convolution_problem.h"
+#include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
+
+namespace kiln {
+
+// The decisions of the product.
+struct CudaConvolutionSchedule : CudaMatmulSchedule {
+  // kInvalidArgument for another template's schedule, or a value that no kernel can be written for.
+  static Result<CudaConvolutionSchedule> from(const Schedule& schedule);
+  Schedule to_schedule() const;
+};
+
+// REQUIRES: workload.family is kConvolution, its sizes are constants.
+std::vector<Schedule> cuda_convolution_candidates(const Workload& workload, const Target& target);
+
+// REQUIRES: check_printable(graph), the guarantees of kConvolution. kInvalidArgument when the
+// schedule does not fit the problem.
+Result<Source> print_cuda_convolution(const Graph& graph, const CudaMatmulSchedule& schedule);
+
+// "cuda.convolution".
+const KernelTemplate& cuda_convolution();
+
+}  // namespace kiln

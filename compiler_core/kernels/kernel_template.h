@@ -1,0 +1,62 @@
+// KernelTemplate: one way to make kernels for some workloads on some targets. Kiln's own kernels,
+// a user's custom call and a library's function are each a template; the search space of a workload
+// is the union over the templates that cover it (kernels/registry.h).
+//
+// A template is immutable and used by any number of threads at once. Templates live as long as the
+// process; nobody owns a pointer to one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "compiler_core/plan/workload.h"
+#include "compiler_core/program/artifact.h"
+#include "compiler_core/program/target.h"
+#include "compiler_core/tune/schedule.h"
+
+namespace kiln {
+
+// Text for a compiler.
+struct Source {
+  std::string text;  // one self-contained translation unit, no system headers
+  Recipe recipe;
+};
+
+// What a template makes of a schedule: text for a compiler, or a finished binary with its recipe.
+using Buildable = std::variant<Source, Artifact>;
+
+class KernelTemplate {
+ public:
+  KernelTemplate() = default;
+  KernelTemplate(const KernelTemplate&) = delete;
+  KernelTemplate& operator=(const KernelTemplate&) = delete;
+  virtual ~KernelTemplate() = default;
+
+  // "cuda.row_reduction": letters, digits, '_' and '.'. Persisted in schedules, never renamed.
+  virtual std::string_view name() const = 0;
+
+  // Raised when the text it prints, or what its decisions mean, changes: winners of an earlier
+  // version are stale then. tests/golden/template_versions.txt holds it to that.
+  virtual int version() const = 0;
+
+  // Whether candidates() may have any. Cheap: by backend and family, not by sizes.
+  virtual bool covers(const Workload& workload, const Target& target) const = 0;
+
+  // The legal schedules, best guess first; deterministic. Empty: none for these sizes.
+  // kUnsupported says what the template lacks. REQUIRES: covers(workload, target).
+  virtual Result<std::vector<Schedule>> candidates(const Workload& workload,
+                                                   const Target& target) const = 0;
+
+  // kUnsupported when the workload has something that no schedule of this template covers;
+  // kInvalidArgument when the schedule is not one of its own, or its values are out of range.
+  // REQUIRES: covers(workload, target).
+  virtual Result<Buildable> instantiate(const Workload& workload, const Schedule& schedule,
+                                        const Target& target) const = 0;
+};
+
+// A recipe with the graph's inputs and outputs; phases and memory are the template's to add.
+Recipe argument_recipe(const Graph& graph);
+
+}  // namespace kiln

@@ -1,0 +1,341 @@
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/analysis/dynamic_candidates.h"
+#include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
+#include "compiler_core/kernels/printed_template.h"
+
+namespace kiln {
+namespace {
+
+// Of any target that kernels are written for.
+constexpr int kMostSharedBytes = 227 << 10;
+constexpr int kMostRegisters = 272;  // as registers() counts them: beyond, a thread's 255 spill
+constexpr int kMostSums = 128;       // registers of a thread's sums
+constexpr int kOtherRegisters = 56;  // addresses, counters
+constexpr int kMostCandidates = 10, kFewCandidates = 6;
+constexpr int kMostOfATile = 2;
+
+int stored_bytes(const MatmulProblem& problem) {
+  return static_cast<int>(size_of(problem.stored));
+}
+// Bytes of a sum.
+int value_bytes(const MatmulProblem& problem) {
+  return problem.result == DType::kF64 || problem.result == DType::kI64 ? 8 : 4;
+}
+// The depth of one instruction.
+int core_depth(MatmulCore core) {
+  switch (core) {
+    case MatmulCore::kHalves:
+      return 16;
+    case MatmulCore::kF32:
+      return 8;
+    case MatmulCore::kThreads:
+      return 1;
+  }
+  return 1;
+}
+
+int sums_of_a_thread(const CudaMatmulSchedule& schedule) {
+  return schedule.bm * schedule.bn / schedule.threads();
+}
+
+// Rows of so many bytes fall into chunks of 16 that templates/cuda/mma.cuh can lay out.
+bool has_whole_chunks(int bytes) {
+  const int chunks = bytes / 16;
+  return bytes % 16 == 0 && (chunks % 8 == 0 || chunks == 1 || chunks == 2 || chunks == 4);
+}
+
+}  // namespace
+
+MatmulCore matmul_core(const MatmulProblem& problem) {
+  if (problem.stored == DType::kF32) return MatmulCore::kF32;
+  return is_half(problem.stored) ? MatmulCore::kHalves : MatmulCore::kThreads;
+}
+
+Result<CudaMatmulSchedule> CudaMatmulSchedule::from(const Schedule& schedule) {
+  if (schedule.template_name != "cuda.matmul")
+    return fail(Code::kInvalidArgument, "not a matmul schedule");
+  const CudaMatmulSchedule usual;
+  CudaMatmulSchedule made;
+  const auto read = [&](const char* name, int fallback, int64_t least, int64_t most, int& value) {
+    const int64_t given = schedule.get(name, fallback);
+    value = static_cast<int>(given);
+    return given >= least && given <= most;
+  };
+  const bool in_range = read("bm", usual.bm, 16, 256, made.bm) &&
+                        read("bn", usual.bn, 16, 256, made.bn) &&
+                        read("bk", usual.bk, 16, 128, made.bk) &&
+                        read("warps_m", usual.warps_m, 1, 8, made.warps_m) &&
+                        read("warps_n", usual.warps_n, 1, 8, made.warps_n) &&
+                        read("stages", usual.stages, 2, 8, made.stages) &&
+                        read("splits", usual.splits, 1, 64, made.splits) &&
+                        read("group", usual.group, 1, 64, made.group);
+  if (!in_range || made.bm % 16 != 0 || made.bn % 16 != 0 || made.bk % 16 != 0 ||
+      made.threads() > 512)
+    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
+  return made;
+}
+
+Schedule CudaMatmulSchedule::to_schedule() const {
+  return {"cuda.matmul",
+          {{"bm", bm},
+           {"bn", bn},
+           {"bk", bk},
+           {"warps_m", warps_m},
+           {"warps_n", warps_n},
+           {"stages", stages},
+           {"splits", splits},
+           {"group", group}}};
+}
+
+int CudaMatmulSchedule::shared_bytes(const MatmulProblem& problem) const {
+  const int pipeline = stages * (bm + bn) * bk * stored_bytes(problem);
+  const int staged = bm * (bn + 8) * value_bytes(problem);  // matmul.cuh: Staging
+  return std::max(pipeline, staged);
+}
+
+int CudaMatmulSchedule::registers(const MatmulProblem& problem) const {
+  const MatmulCore core = matmul_core(problem);
+  const int words = value_bytes(problem) / 4;
+  int count = sums_of_a_thread(*this) * words + kOtherRegisters;
+  // Of one step, what is multiplied; some of the next.
+  if (core == MatmulCore::kThreads)
+    count += 2 * (bm / (4 * warps_m) + bn / (8 * warps_n)) * words;
+  else
+    count += core == MatmulCore::kF32 ? bm / warps_m / 16 * 10 + bn / warps_n / 8 * 6
+                                      : bn / warps_n / 8 * 3;
+  // What waits in registers for its way into shared memory.
+  const int chunk_words = bk * stored_bytes(problem) / 4;
+  if (!matmul_rows_of_a(problem).async) count += bm * chunk_words / threads() + 16;
+  if (!matmul_columns_of_b(problem).async) count += bn * chunk_words / threads() + 16;
+  return count;
+}
+
+bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
+  const MatmulCore core = matmul_core(problem);
+  const int size = stored_bytes(problem);
+  const bool threads = core == MatmulCore::kThreads;
+  const int rows = threads ? 4 : 16, columns = threads ? 8 : 16;  // of one warp, at least
+  const bool shape = schedule.bm % (rows * schedule.warps_m) == 0 &&
+                     schedule.bn % (columns * schedule.warps_n) == 0 &&
+                     schedule.bk % core_depth(core) == 0;
+  const bool chunks = has_whole_chunks(schedule.bm * size) &&
+                      has_whole_chunks(schedule.bn * size) && has_whole_chunks(schedule.bk * size);
+  const int64_t tiles =
+      ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn) * problem.batches;
+  return shape && chunks && sums_of_a_thread(schedule) * value_bytes(problem) / 4 <= kMostSums &&
+         schedule.shared_bytes(problem) <= kMostSharedBytes &&
+         schedule.splits <= ceil_div(problem.k, schedule.bk) &&
+         tiles * schedule.splits < int64_t{1} << 31;
+}
+
+namespace {
+
+struct BlockTile {
+  int bm, bn, warps_m, warps_n;
+};
+constexpr std::array<BlockTile, 15> kHalfTiles = {{{128, 256, 2, 4},
+                                                   {256, 128, 4, 2},
+                                                   {128, 192, 2, 4},
+                                                   {128, 128, 2, 2},
+                                                   {128, 128, 2, 4},
+                                                   {128, 64, 2, 2},
+                                                   {64, 128, 2, 2},
+                                                   {64, 64, 2, 2},
+                                                   {32, 128, 1, 4},
+                                                   {32, 64, 1, 4},
+                                                   {128, 16, 4, 1},
+                                                   {32, 32, 1, 2},
+                                                   {16, 128, 1, 4},
+                                                   {16, 64, 1, 4},
+                                                   {16, 32, 1, 2}}};
+constexpr std::array<BlockTile, 10> kF32Tiles = {{{128, 128, 4, 2},
+                                                  {128, 64, 2, 2},
+                                                  {64, 128, 2, 2},
+                                                  {64, 64, 2, 2},
+                                                  {32, 128, 1, 4},
+                                                  {32, 64, 1, 4},
+                                                  {128, 16, 4, 1},
+                                                  {16, 128, 1, 4},
+                                                  {16, 64, 1, 4},
+                                                  {16, 32, 1, 2}}};
+constexpr std::array<BlockTile, 4> kThreadTiles = {
+    {{64, 64, 4, 2}, {32, 64, 4, 2}, {64, 32, 4, 2}, {16, 64, 2, 2}}};
+
+std::span<const BlockTile> tiles_for(MatmulCore core) {
+  if (core == MatmulCore::kHalves) return kHalfTiles;
+  if (core == MatmulCore::kF32) return kF32Tiles;
+  return kThreadTiles;
+}
+
+// What an SM is taken to do in a cycle: enough to rank schedules, never to reject one.
+constexpr double kSharedBytes = 128, kL2Bytes = 40, kMemoryBytes = 20;
+constexpr double kBlockCycles = 2000;   // until the first step, and after the last
+constexpr double kCopyCycles = 900;     // until a copy from memory has come
+constexpr double kBarrierCycles = 30;   // of a step
+constexpr double kLaunchCycles = 4000;  // of a second kernel
+double products_a_cycle(MatmulCore core) {
+  switch (core) {
+    case MatmulCore::kHalves:
+      return 1400;
+    case MatmulCore::kF32:
+      return 220;
+    case MatmulCore::kThreads:
+      return 40;
+  }
+  return 1;
+}
+
+int blocks_an_sm(const CudaMatmulSchedule& schedule, const MatmulProblem& problem,
+                 const CudaLimits& limits) {
+  const int by_shared = limits.sm_shared_bytes / (schedule.shared_bytes(problem) + 1024);
+  const int by_registers =
+      limits.sm_registers / (schedule.threads() * (schedule.registers(problem) + 8));
+  return std::clamp(std::min(by_shared, by_registers), 1, limits.sm_threads / schedule.threads());
+}
+
+// Cycles that one step of a block keeps its SM busy: the slowest part of it decides.
+double step_cycles(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
+  const double bm = schedule.bm, bn = schedule.bn, bk = schedule.bk, size = stored_bytes(problem);
+  const double compute = bm * bn * bk / products_a_cycle(matmul_core(problem));
+  const double fragments =
+      bk * size * (bm * schedule.warps_n + bn * schedule.warps_m) / kSharedBytes;
+  const double operands = bk * size * (bm + bn) / kL2Bytes;
+  return std::max({compute, fragments, operands}) + 0.15 * (compute + fragments + operands) +
+         kBarrierCycles;
+}
+
+// Cycles until all operands have come from memory, at the best.
+double memory_cycles(const MatmulProblem& problem, int64_t sms) {
+  const auto bytes = [&](const MatmulOperand& operand, int64_t elements) {
+    return static_cast<double>(elements * stored_bytes(problem) *
+                               (operand.is_shared() ? 1 : problem.batches));
+  };
+  return (bytes(problem.a, problem.m * problem.k) + bytes(problem.b, problem.n * problem.k)) /
+         (kMemoryBytes * static_cast<double>(sms));
+}
+
+// Cycles of the whole launch, roughly.
+double estimate(const CudaMatmulSchedule& schedule, const MatmulProblem& problem,
+                const CudaLimits& limits) {
+  const int64_t steps = ceil_div(ceil_div(problem.k, schedule.bk), schedule.splits);
+  const int64_t blocks = problem.batches * ceil_div(problem.m, schedule.bm) *
+                         ceil_div(problem.n, schedule.bn) * schedule.splits;
+  const int64_t most = ceil_div(blocks, limits.sms);  // blocks that the busiest SM gets
+  const int64_t together = std::min<int64_t>(blocks_an_sm(schedule, problem, limits), most);
+  const double warps = static_cast<double>(together * schedule.threads()) / 32;
+  // All blocks of the SM do a step; its copies have been under way for stages - 1 of them.
+  const double step = static_cast<double>(together) * step_cycles(schedule, problem) *
+                      (warps >= 8 ? 1.0 : 1.0 + (8 - warps) * 0.06);
+  const double wait = std::max(0.0, kCopyCycles / (schedule.stages - 1) - step);
+  const double block = static_cast<double>(steps) * (step + wait) + kBlockCycles +
+                       static_cast<double>(together * schedule.bm * schedule.bn) / 12;
+  const double rounds = static_cast<double>(most) / static_cast<double>(together);
+  double cycles = std::max(
+      rounds * block, memory_cycles(problem, std::min<int64_t>(blocks, limits.sms)) + kBlockCycles);
+  if (schedule.splits > 1)
+    cycles += kLaunchCycles +
+              static_cast<double>(schedule.splits * problem.batches * problem.m * problem.n) * 8 /
+                  (kL2Bytes * limits.sms);
+  return cycles;
+}
+
+struct RankedTile {
+  double cycles;
+  CudaMatmulSchedule schedule;
+};
+
+std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
+  const MatmulCore core = matmul_core(problem);
+  const bool halves = core == MatmulCore::kHalves;
+  std::vector<CudaMatmulSchedule> all;
+  for (const BlockTile tile : tiles_for(core)) {
+    // A tile of which at most half is used has a smaller sister.
+    if ((tile.bm > 16 && tile.bm >= 2 * problem.m) || (tile.bn > 64 && tile.bn >= 2 * problem.n))
+      continue;
+    for (const int bk : {16, 32, 64, 128})
+      for (const int stages : {2, 4, 3, 6})
+        for (const int splits : {1, 2, 4, 8, 16, 32}) {
+          if (core == MatmulCore::kThreads ? stages != 2 : stages == 2) continue;
+          if (halves ? bk < 32 : bk == 128) continue;
+          if (bk == 128 && tile.bm > 32 && tile.bn > 32) continue;
+          all.push_back({tile.bm, tile.bn, bk, tile.warps_m, tile.warps_n, stages, splits, 8});
+        }
+  }
+  return all;
+}
+
+// Best first, few of one tile: near relatives differ by less than the estimate's error. Where there
+// are few tiles, more of each.
+std::vector<Schedule> most_promising(const std::vector<RankedTile>& ranked) {
+  std::vector<Schedule> space;
+  std::map<std::array<int, 3>, int> of_tile;
+  std::set<std::array<int, 5>> kinds;
+  const auto add = [&](const CudaMatmulSchedule& schedule) {
+    Schedule made = schedule.to_schedule();
+    if (std::find(space.begin(), space.end(), made) == space.end())
+      space.push_back(std::move(made));
+  };
+  for (const auto& [cycles, x] : ranked)
+    if (std::ssize(space) < kMostCandidates && of_tile[{x.bm, x.bn, x.warps_n}] < kMostOfATile &&
+        kinds.insert({x.bm, x.bn, x.warps_n, x.bk, x.splits}).second) {
+      ++of_tile[{x.bm, x.bn, x.warps_n}];
+      add(x);
+    }
+  for (const auto& [cycles, x] : ranked)
+    if (std::ssize(space) < kFewCandidates) add(x);
+  return space;
+}
+
+}  // namespace
+
+std::vector<Schedule> cuda_matmul_candidates(const Workload& workload, const Target& target) {
+  return cuda_matmul_candidates(MatmulProblem::of(workload.graph), target);
+}
+
+std::vector<Schedule> cuda_matmul_candidates(const MatmulProblem& problem, const Target& target) {
+  const CudaLimits limits = cuda_limits(target);
+  std::vector<RankedTile> ranked;
+  for (const CudaMatmulSchedule& schedule : all_schedules(problem))
+    if (fits(schedule, problem) && schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
+        schedule.registers(problem) <= kMostRegisters)
+      ranked.push_back({estimate(schedule, problem, limits), schedule});
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const RankedTile& x, const RankedTile& y) { return x.cycles < y.cycles; });
+  return most_promising(ranked);
+}
+
+namespace {
+
+// A split's sums lie in a workspace of constant size.
+std::optional<CudaMatmulSchedule> adapt(const Graph& /*graph*/, CudaMatmulSchedule chosen) {
+  chosen.splits = 1;
+  return chosen;
+}
+
+Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
+  return dynamic_candidates<CudaMatmulSchedule>(workload, target, cuda_matmul_candidates, adapt);
+}
+
+Result<Source> print(const Graph& graph, const CudaMatmulSchedule& schedule,
+                     const Target& /*target*/) {
+  return print_cuda_matmul(graph, schedule);
+}
+
+}  // namespace
+
+const KernelTemplate& cuda_matmul() {
+  static const PrintedTemplate<CudaMatmulSchedule> made("cuda.matmul", 1, Backend::kCuda,
+                                                        Family::kMatmul, candidates, print);
+  return made;
+}
+
+}  // namespace kiln

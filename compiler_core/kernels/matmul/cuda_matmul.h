@@ -1,0 +1,50 @@
+// Matmuls with an elementwise epilogue on CUDA: their schedules. Values.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/kernels/matmul/matmul_problem.h"
+#include "compiler_core/program/target.h"
+#include "compiler_core/tune/schedule.h"
+
+namespace kiln {
+
+// What multiplies: tensor cores for the halves and, split into tf32 numbers, for f32.
+enum class MatmulCore : uint8_t { kHalves, kF32, kThreads };
+MatmulCore matmul_core(const MatmulProblem& problem);
+
+struct CudaMatmulSchedule {
+  int bm = 64, bn = 64, bk = 32;  // a block's tile of the product, and the depth of a step
+  int warps_m = 2, warps_n = 2;   // warps of a block, along m and n
+  int stages = 3;                 // steps in shared memory at once
+  int splits = 1;                 // blocks that share a tile's depth; sums meet in a second launch
+  int group = 8;                  // rows of tiles that neighbouring blocks stay in
+
+  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
+  static Result<CudaMatmulSchedule> from(const Schedule& schedule);
+  Schedule to_schedule() const;
+
+  int threads() const { return warps_m * warps_n * 32; }
+  // Dynamic shared memory of a block: the stages, later the staged sums.
+  int shared_bytes(const MatmulProblem& problem) const;
+  // Registers of a thread, roughly.
+  int registers(const MatmulProblem& problem) const;
+};
+
+// Whether `schedule` can be written for `problem`: warps get whole fragments, tiles whole chunks.
+bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem);
+
+// REQUIRES: workload.family is kMatmul, its sizes are constants.
+std::vector<Schedule> cuda_matmul_candidates(const Workload& workload, const Target& target);
+// The same for what computes a product otherwise than as a Matmul.
+std::vector<Schedule> cuda_matmul_candidates(const MatmulProblem& problem, const Target& target);
+
+// REQUIRES: check_printable(graph), the guarantees of kMatmul. kInvalidArgument when the schedule
+// does not fit the problem; kUnsupported for bool.
+Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& schedule);
+
+// "cuda.matmul".
+const KernelTemplate& cuda_matmul();
+
+}  // namespace kiln

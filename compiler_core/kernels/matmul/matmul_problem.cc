@@ -1,0 +1,76 @@
+#include "compiler_core/kernels/matmul/matmul_problem.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln {
+namespace {
+
+template <class Size>
+Size size_of_dim(const Dim& dim) {
+  if constexpr (std::is_same_v<Size, Dim>)
+    return dim;
+  else
+    return dim.constant();
+}
+
+template <class Size>
+MatmulOperandOf<Size> operand_of(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  std::vector<Dim> strides = contiguous_strides(node.shape);
+  MatmulOperandOf<Size> operand;
+  const Node* source = &node;
+  if (node.op == Op::kView) {
+    const auto& view = std::get<ViewAttr>(node.attr);
+    strides = view.strides;
+    operand.offset = size_of_dim<Size>(view.offset);
+    source = &graph.node(node.operands[0]);
+  }
+  CHECK(source->op == Op::kInput, "a matmul's operands are views of inputs");
+  operand.input = std::get<InputAttr>(source->attr).index;
+  for (size_t axis = 0; axis + 2 < strides.size(); ++axis)
+    operand.batch_strides.push_back(size_of_dim<Size>(strides[axis]));
+  operand.row_stride = size_of_dim<Size>(strides[strides.size() - 2]);
+  operand.column_stride = size_of_dim<Size>(strides.back());
+  return operand;
+}
+
+}  // namespace
+
+template <class Size>
+bool MatmulOperandOf<Size>::is_shared() const {
+  return std::all_of(batch_strides.begin(), batch_strides.end(),
+                     [](const Size& stride) { return stride == Size(0); });
+}
+
+template <class Size>
+MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
+  const auto nodes = workload.nodes();
+  const auto product = std::find_if(nodes.begin(), nodes.end(),
+                                    [](const Node& node) { return node.op == Op::kMatmul; });
+  CHECK(product != nodes.end(), "a matmul workload has a matmul");
+  MatmulProblemOf problem;
+  problem.product = static_cast<NodeId>(product - nodes.begin());
+  problem.stored = workload.node(product->operands[0]).dtype;
+  problem.result = product->dtype;
+  const Shape& shape = product->shape;
+  for (size_t axis = 0; axis + 2 < shape.size(); ++axis) {
+    problem.batch.push_back(size_of_dim<Size>(shape[axis]));
+    problem.batches = problem.batches * problem.batch.back();
+  }
+  problem.m = size_of_dim<Size>(shape[shape.size() - 2]);
+  problem.n = size_of_dim<Size>(shape.back());
+  problem.k = size_of_dim<Size>(workload.node(product->operands[0]).shape.back());
+  problem.a = operand_of<Size>(workload, product->operands[0]);
+  problem.b = operand_of<Size>(workload, product->operands[1]);
+  return problem;
+}
+
+template struct MatmulOperandOf<int64_t>;
+template struct MatmulOperandOf<Dim>;
+template struct MatmulProblemOf<int64_t>;
+template struct MatmulProblemOf<Dim>;
+
+}  // namespace kiln

@@ -1,0 +1,186 @@
+#include "compiler_core/kernels/pointwise/cuda_pointwise.h"
+
+#include <algorithm>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/analysis/dynamic_candidates.h"
+#include "compiler_core/kernels/pointwise/cuda_pointwise_streams.h"
+#include "compiler_core/kernels/pointwise/cuda_symbolic_pointwise.h"
+#include "compiler_core/kernels/printed_template.h"
+
+namespace kiln {
+namespace {
+
+// From here on an output is larger than what the L2 keeps for its reader.
+constexpr int64_t kStreamBytes = int64_t{48} << 20;
+// More statements than this in one thread's code take longer to compile than they gain.
+constexpr int64_t kMostOperations = 640;
+constexpr int kMostLanes = 16;
+constexpr int kMostUnroll = 16;
+
+// What a thread can hold at a time of a vector's arithmetic.
+int bounded_unroll(const PointwiseStreams& streams, int lanes, int unroll) {
+  while (unroll > 1 && int64_t{streams.arithmetic} * lanes * unroll > kMostOperations) unroll /= 2;
+  return unroll;
+}
+
+class Space {
+ public:
+  Space(const Workload& workload, const Target& target)
+      : streams_(pointwise_streams(workload.graph)),
+        limits_(cuda_limits(target)),
+        large_(streams_.bytes_written >= kStreamBytes) {
+    // 16 bytes of the narrowest operand, unless the widest would need too many registers then.
+    widest_ = std::min({16 / streams_.narrowest_bytes, 32 / streams_.widest_bytes, kMostLanes});
+    widest_ = std::max(widest_, 1);
+  }
+
+  std::vector<Schedule> list() {
+    if (!streams_.across.empty()) add_tiles();
+    // Beside tiles the others are there for axes that are too short for them.
+    const Extent most = streams_.across.empty() ? kAll : kFew;
+    const bool whole = !streams_.rows_differ || streams_.rows == 1;
+    const int64_t row_bits = whole ? widest_ : lowest_bit(streams_.columns);
+    const int fitting =
+        static_cast<int>(std::min({int64_t{widest_}, row_bits, whole ? 16 : streams_.alignment}));
+    if (fitting == widest_) {
+      add_lanes(widest_, PointwiseMap::kRows, most);
+    } else if (row_bits < widest_) {
+      // Rows that are no whole number of vectors: vectors across rows, or narrow ones.
+      add_lanes(widest_, PointwiseMap::kFlat, most);
+      add_lanes(static_cast<int>(std::min<int64_t>(row_bits, widest_)), PointwiseMap::kRows, kFew);
+    } else {
+      // Some operand's rows begin anywhere: its elements are loaded one by one, the rest as
+      // vectors, of which narrow ones leave fewer lines to each load.
+      add_lanes(std::min(2 * fitting, widest_), PointwiseMap::kRows, most);
+      add_lanes(widest_, PointwiseMap::kRows, kFew);
+      add_lanes(fitting, PointwiseMap::kRows, kFew);
+    }
+    return space_;
+  }
+
+ private:
+  static int64_t lowest_bit(int64_t x) { return x & -x; }
+
+  void add(CudaPointwiseSchedule schedule) {
+    Schedule made = schedule.to_schedule();
+    if (std::find(space_.begin(), space_.end(), made) == space_.end()) space_.push_back(made);
+  }
+
+  void add_tiles() {
+    const int64_t both = lowest_bit(streams_.columns) | lowest_bit(streams_.across_size);
+    const int lanes = static_cast<int>(std::min<int64_t>(lowest_bit(both), widest_));
+    for (const auto& [tile, threads] : {std::pair(64, 256), {32, 256}, {64, 512}, {128, 512}}) {
+      if (tile * tile < lanes * threads || tile * tile > lanes * threads * 16) continue;
+      if (int64_t{tile} * (tile + 4) * streams_.widest_bytes *
+              static_cast<int64_t>(streams_.across.size()) >
+          kMostTileBytes)
+        continue;
+      add({lanes, threads, 1, PointwiseMap::kRows, tile, false});
+      if (large_ && tile == 64) add({lanes, threads, 1, PointwiseMap::kRows, tile, true});
+    }
+  }
+
+  enum Extent { kFew, kAll };
+  void add_lanes(int lanes, PointwiseMap map, Extent extent) {
+    const int64_t vectors = std::max<int64_t>(streams_.rows * streams_.columns / lanes, 1);
+    // As many bytes in flight as wide vectors have.
+    const int more = std::clamp(widest_ / lanes, 1, 4);
+    const auto try_one = [&](int threads, int unroll, PointwiseMap how, bool stream) {
+      unroll = bounded_unroll(streams_, lanes, std::min(unroll * more, kMostUnroll));
+      // Every SM gets a block before a thread gets a second vector.
+      while (unroll > 1 && vectors < int64_t{limits_.sms} * threads * unroll) unroll /= 2;
+      while (threads > 64 && vectors < int64_t{limits_.sms} * threads) threads /= 2;
+      add({lanes, threads, unroll, how, 0, stream});
+    };
+    const bool repeats = map == PointwiseMap::kRows && streams_.repeats_rows && streams_.rows >= 64;
+    if (repeats && extent == kAll) {
+      try_one(256, 4, PointwiseMap::kDown, false);
+      if (large_) try_one(256, 4, PointwiseMap::kDown, true);
+      try_one(128, 8, PointwiseMap::kDown, false);
+    }
+    try_one(256, 2, map, false);
+    if (extent == kFew) return;
+    if (large_) try_one(256, 2, map, true);
+    try_one(256, 1, map, false);
+    try_one(128, 4, map, false);
+    try_one(512, 2, map, false);
+  }
+
+  static constexpr int64_t kMostTileBytes = 96 << 10;
+  const PointwiseStreams streams_;
+  const CudaLimits limits_;
+  const bool large_;
+  int widest_ = 1;
+  std::vector<Schedule> space_;
+};
+
+}  // namespace
+
+Result<CudaPointwiseSchedule> CudaPointwiseSchedule::from(const Schedule& schedule) {
+  if (schedule.template_name != "cuda.pointwise")
+    return fail(Code::kInvalidArgument, "not a pointwise schedule");
+  const int64_t lanes = schedule.get("lanes", 4), threads = schedule.get("threads", 256);
+  const int64_t unroll = schedule.get("unroll", 1), map = schedule.get("map", 0);
+  const int64_t tile = schedule.get("tile", 0);
+  const int64_t stream = schedule.get("stream", 0);
+  const bool ok = is_power_of_two(lanes) && lanes <= kMostLanes && is_power_of_two(threads) &&
+                  threads >= 32 && threads <= 1024 && is_power_of_two(unroll) &&
+                  unroll <= kMostUnroll && map >= 0 && map <= 2 && (stream == 0 || stream == 1);
+  const bool tile_ok = tile == 0 || (is_power_of_two(tile) && tile >= 16 && tile <= 128 &&
+                                     tile * tile >= lanes * threads);
+  if (!ok || !tile_ok) return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
+  return CudaPointwiseSchedule{static_cast<int>(lanes),  static_cast<int>(threads),
+                               static_cast<int>(unroll), static_cast<PointwiseMap>(map),
+                               static_cast<int>(tile),   stream == 1};
+}
+
+Schedule CudaPointwiseSchedule::to_schedule() const {
+  return {"cuda.pointwise",
+          {{"lanes", lanes},
+           {"threads", threads},
+           {"unroll", unroll},
+           {"map", static_cast<int64_t>(map)},
+           {"tile", tile},
+           {"stream", stream}}};
+}
+
+std::vector<Schedule> cuda_pointwise_candidates(const Workload& workload, const Target& target) {
+  return Space(workload, target).list();
+}
+
+namespace {
+
+// Vectors only where rows are known to be whole ones; no tiles.
+std::optional<CudaPointwiseSchedule> adapt(const Graph& graph,
+                                           const CudaPointwiseSchedule& chosen) {
+  const Shape& shape = graph.node(graph.outputs()[0]).shape;
+  CudaPointwiseSchedule schedule;
+  schedule.threads = chosen.tile > 0 ? schedule.threads : chosen.threads;
+  schedule.lanes =
+      shape.size() < 2 || has_whole_vectors(shape.back(), chosen.lanes) ? chosen.lanes : 1;
+  schedule.stream = chosen.stream;
+  return schedule;
+}
+
+Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
+  return dynamic_candidates<CudaPointwiseSchedule>(workload, target, cuda_pointwise_candidates,
+                                                   adapt);
+}
+
+Result<Source> print(const Graph& graph, const CudaPointwiseSchedule& schedule,
+                     const Target& /*target*/) {
+  return graph.symbols().empty() ? print_cuda_pointwise(graph, schedule)
+                                 : print_cuda_symbolic_pointwise(graph, schedule);
+}
+
+}  // namespace
+
+const KernelTemplate& cuda_pointwise() {
+  static const PrintedTemplate<CudaPointwiseSchedule> made("cuda.pointwise", 1, Backend::kCuda,
+                                                           Family::kPointwise, candidates, print);
+  return made;
+}
+
+}  // namespace kiln

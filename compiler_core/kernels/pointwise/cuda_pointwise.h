@@ -1,0 +1,46 @@
+// Pointwise kernels on CUDA: their schedules. Values.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/program/target.h"
+#include "compiler_core/tune/schedule.h"
+
+namespace kiln {
+
+// Which element of the iteration space (rows x columns, the innermost axis being the columns) a
+// thread's vectors hold. Persisted; never renumbered.
+enum class PointwiseMap : uint8_t {
+  kRows = 0,  // neighbouring threads take neighbouring vectors of a row, and go on in the next one
+  // As if there were no rows: a vector may begin in one row and end in the next. Whatever lies in
+  // memory as the space does keeps its alignment where rows have an odd length.
+  kFlat = 1,
+  kDown = 2,  // the vectors of a thread stand one below the other: what rows share is read once
+};
+
+struct CudaPointwiseSchedule {
+  int lanes = 4;      // elements a vector; rows that it does not divide are kFlat
+  int threads = 256;  // a block
+  int unroll = 1;     // vectors a thread holds at a time
+  PointwiseMap map = PointwiseMap::kRows;
+  // 0, or the side of a square that a block brings through shared memory, from inputs that lie
+  // across the space (transposes). `unroll` and `map` mean nothing then.
+  int tile = 0;
+  bool stream = false;  // what is stored is the first to leave the L2
+
+  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
+  static Result<CudaPointwiseSchedule> from(const Schedule& schedule);
+  Schedule to_schedule() const;
+};
+
+// REQUIRES: workload.family is kPointwise, its sizes are constants.
+std::vector<Schedule> cuda_pointwise_candidates(const Workload& workload, const Target& target);
+
+// REQUIRES: check_printable(graph), the guarantees of kPointwise.
+Result<Source> print_cuda_pointwise(const Graph& graph, const CudaPointwiseSchedule& schedule);
+
+// "cuda.pointwise".
+const KernelTemplate& cuda_pointwise();
+
+}  // namespace kiln

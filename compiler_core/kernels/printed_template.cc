@@ -1,0 +1,42 @@
+#include "compiler_core/kernels/printed_template.h"
+
+#include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/analysis/vector_width.h"
+#include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/printing/needed_text.h"
+
+namespace kiln {
+namespace {
+
+// Whether this build prints kernels for the target's ISA.
+bool is_printed_for(const Target& target) {
+  return target.backend == Backend::kCuda ? sm_number(target) >= 80 : vector_bytes(target) > 0;
+}
+
+}  // namespace
+
+bool PrintedTemplateBase::covers(const Workload& workload, const Target& target) const {
+  return workload.family == family_ && target.backend == backend_ && is_printed_for(target);
+}
+
+Result<Buildable> PrintedTemplateBase::instantiate(const Workload& workload,
+                                                   const Schedule& schedule,
+                                                   const Target& target) const {
+  TRY_STATUS(check_printable(workload.graph));
+  TRY(Source source, print(workload.graph, schedule, target));
+  if (backend_ == Backend::kCuda) source.text = needed_text(source.text);
+  return source;
+}
+
+Recipe argument_recipe(const Graph& graph) {
+  Recipe recipe;
+  const auto spec = [&](NodeId id) {
+    const Node& node = graph.node(id);
+    return TensorSpec{node.dtype, node.shape};
+  };
+  for (NodeId id : graph.inputs()) recipe.inputs.push_back(spec(id));
+  for (NodeId id : graph.outputs()) recipe.outputs.push_back(spec(id));
+  return recipe;
+}
+
+}  // namespace kiln

@@ -1,0 +1,52 @@
+#include "compiler_core/kernels/printing/precision.h"
+
+#include <algorithm>
+
+namespace kiln {
+namespace {
+
+// Whether a result jumps where an operand moves a little.
+bool is_step(Op op) {
+  switch (op) {
+    case Op::kSign:
+    case Op::kFloor:
+    case Op::kCeil:
+    case Op::kTrunc:
+    case Op::kRound:
+    case Op::kRem:
+      return true;
+    default:
+      return traits(op).kind == OpKind::kCompare;
+  }
+}
+
+}  // namespace
+
+std::vector<bool> find_plain_nans(const Graph& graph) {
+  std::vector<bool> plain;
+  for (const Node& node : graph.nodes()) {
+    const bool wide = is_float(node.dtype) && node.dtype != DType::kBF16;
+    plain.push_back(!(node.op == Op::kInput && wide) &&
+                    std::all_of(node.operands.begin(), node.operands.end(),
+                                [&](NodeId id) { return plain[static_cast<size_t>(id)]; }));
+  }
+  return plain;
+}
+
+std::vector<bool> find_ending_in_halves(const Graph& graph) {
+  std::vector<bool> ends(static_cast<size_t>(graph.size()), true);
+  for (NodeId id : graph.outputs()) ends[static_cast<size_t>(id)] = is_half(graph.node(id).dtype);
+  const std::vector<std::vector<NodeId>> users = users_of(graph);
+  for (NodeId id = graph.size(); id-- > 0;) {
+    const auto& readers = users[static_cast<size_t>(id)];
+    const bool rounded = std::all_of(readers.begin(), readers.end(), [&](NodeId user) {
+      const Node& reader = graph.node(user);
+      return is_float(reader.dtype) && !is_step(reader.op) &&
+             (is_half(reader.dtype) || ends[static_cast<size_t>(user)]);
+    });
+    ends[static_cast<size_t>(id)] = ends[static_cast<size_t>(id)] && rounded;
+  }
+  return ends;
+}
+
+}  // namespace kiln

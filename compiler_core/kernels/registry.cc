@@ -1,0 +1,127 @@
+#include "compiler_core/kernels/registry.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "compiler_core/base/check.h"
+
+#include "compiler_core/kernels/attention/cpu_attention.h"
+#include "compiler_core/kernels/attention/cuda_attention.h"
+#include "compiler_core/kernels/column_reduction/cpu_column_reduction.h"
+#include "compiler_core/kernels/column_reduction/cuda_column_reduction.h"
+#include "compiler_core/kernels/convolution/cpu_convolution.h"
+#include "compiler_core/kernels/convolution/cuda_convolution.h"
+#include "compiler_core/kernels/custom/custom.h"
+#include "compiler_core/kernels/matmul/cpu_matmul.h"
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
+#include "compiler_core/kernels/pointwise/cpu_pointwise.h"
+#include "compiler_core/kernels/pointwise/cuda_pointwise.h"
+#include "compiler_core/kernels/row_reduction/cpu_row_reduction.h"
+#include "compiler_core/kernels/row_reduction/cuda_row_reduction.h"
+#include "compiler_core/kernels/scan/cpu_scan.h"
+#include "compiler_core/kernels/scan/cuda_scan.h"
+#include "compiler_core/kernels/scatter/cpu_scatter.h"
+#include "compiler_core/kernels/scatter/cuda_scatter.h"
+#include "compiler_core/kernels/sort/cpu_sort.h"
+#include "compiler_core/kernels/sort/cuda_sort.h"
+
+namespace kiln {
+namespace {
+
+std::vector<const KernelTemplate*>& registered() {
+  static std::vector<const KernelTemplate*> templates = {
+      &cpu_pointwise(),  &cpu_row_reduction(),  &cpu_column_reduction(),
+      &cpu_matmul(),     &cpu_convolution(),    &cpu_attention(),
+      &cpu_scan(),       &cpu_sort(),           &cpu_scatter(),
+      &cuda_pointwise(), &cuda_row_reduction(), &cuda_column_reduction(),
+      &cuda_matmul(),    &cuda_convolution(),   &cuda_attention(),
+      &cuda_scan(),      &cuda_sort(),          &cuda_scatter(),
+      &custom_call(),
+  };
+  return templates;
+}
+
+tl::unexpected<Error> no_kernels(const Workload& workload, const Target& target) {
+  return fail(Code::kUnsupported, "no kernels of the family " +
+                                      std::string(to_string(workload.family)) +
+                                      " are written for " + target.to_string() +
+                                      " (for cpu:x86-64-v3 and cuda:sm_80 and up they are)");
+}
+
+}  // namespace
+
+const std::vector<const KernelTemplate*>& kernel_templates() {
+  return registered();
+}
+
+void add_kernel_template(const KernelTemplate& made) {
+  CHECK(find_kernel_template(made.name()) == nullptr, "two kernel templates have one name");
+  registered().push_back(&made);
+}
+
+const KernelTemplate* find_kernel_template(std::string_view name) {
+  for (const KernelTemplate* made : registered())
+    if (made->name() == name) return made;
+  return nullptr;
+}
+
+Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target) {
+  std::vector<std::vector<Schedule>> lists;
+  std::optional<Error> reason;
+  for (const KernelTemplate* made : registered()) {
+    if (!made->covers(workload, target)) continue;
+    if (auto list = made->candidates(workload, target))
+      lists.push_back(*std::move(list));
+    else if (list.error().code == Code::kUnsupported)
+      reason = std::move(list.error());
+    else
+      return tl::make_unexpected(std::move(list.error()));
+  }
+  std::vector<Schedule> space;
+  for (size_t rank = 0, left = 1; left > 0; ++rank) {
+    left = 0;
+    for (std::vector<Schedule>& list : lists) {
+      if (rank >= list.size()) continue;
+      space.push_back(std::move(list[rank]));
+      ++left;
+    }
+  }
+  if (!space.empty()) return space;
+  if (reason) return tl::make_unexpected(*std::move(reason));
+  return no_kernels(workload, target);
+}
+
+Result<Buildable> lower(const Workload& workload, const Schedule& schedule, const Target& target) {
+  const KernelTemplate* made = find_kernel_template(schedule.template_name);
+  if (made == nullptr)
+    return fail(Code::kUnsupported,
+                "this build has no kernel template '" + schedule.template_name + "'");
+  if (!made->covers(workload, target)) {
+    const bool covered = std::any_of(registered().begin(), registered().end(),
+                                     [&](const auto* t) { return t->covers(workload, target); });
+    if (!covered) return no_kernels(workload, target);
+    return fail(Code::kInvalidArgument,
+                schedule.template_name + " does not cover a workload of the family " +
+                    std::string(to_string(workload.family)) + " on " + target.to_string());
+  }
+  return made->instantiate(workload, schedule, target);
+}
+
+Result<Source> lower_to_source(const Workload& workload, const Schedule& schedule,
+                               const Target& target) {
+  TRY(Buildable made, lower(workload, schedule, target));
+  if (Source* source = std::get_if<Source>(&made)) return std::move(*source);
+  return fail(Code::kUnsupported, schedule.template_name + " makes no source");
+}
+
+const Digest& templates_identity() {
+  static const Digest identity = [] {
+    Hasher hasher("kiln.templates");
+    for (const KernelTemplate* made : registered())
+      hasher.add(made->name()).add(int64_t{made->version()});
+    return hasher.finish();
+  }();
+  return identity;
+}
+
+}  // namespace kiln

@@ -1,0 +1,36 @@
+// The kernel templates of this build, and what the rest of Kiln asks of them together.
+// Pure functions; thread-safe, but for add_kernel_template().
+#pragma once
+
+#include "compiler_core/kernels/kernel_template.h"
+
+namespace kiln {
+
+// In the order in which their best guesses are tried where nothing else ranks them.
+const std::vector<const KernelTemplate*>& kernel_templates();
+
+// For programs that bring templates of their own. REQUIRES: no other thread runs yet, the name is
+// new, `made` outlives the process's last use of templates.
+void add_kernel_template(const KernelTemplate& made);
+
+// By name; null when this build has none of it.
+const KernelTemplate* find_kernel_template(std::string_view name);
+
+// The schedules of every template that covers `workload`, best guess first: each template's in its
+// own order, the templates in turn. The first one is what `default` mode compiles. Never empty;
+// kUnsupported when no template has a schedule, with the reason of the one that came nearest.
+Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target);
+
+// The schedule's template, instantiated. kUnsupported when this build has no such template, or none
+// for the workload on this target; kInvalidArgument when the schedule is of a template that does
+// not cover the workload; else as KernelTemplate::instantiate().
+Result<Buildable> lower(const Workload& workload, const Schedule& schedule, const Target& target);
+
+// lower(), where it gives text; kUnsupported where it gives a finished binary.
+Result<Source> lower_to_source(const Workload& workload, const Schedule& schedule,
+                               const Target& target);
+
+// A digest of every template's name and version.
+const Digest& templates_identity();
+
+}  // namespace kiln

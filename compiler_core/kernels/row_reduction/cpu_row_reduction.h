@@ -1,0 +1,35 @@
+// The schedules of row reductions (the reduced axes innermost). Values.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/kernels/analysis/reduction_passes.h"
+#include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/program/target.h"
+#include "compiler_core/tune/schedule.h"
+
+namespace kiln {
+
+struct CpuRowReductionSchedule {
+  int lanes = 16;    // elements a vector
+  int unroll = 4;    // vectors an iteration, each with accumulators of its own
+  int64_t rows = 1;  // rows a block of the grid
+  ReductionPasses::Keep keep = ReductionPasses::Keep::kNothing;
+  bool stream = false;  // full outputs go past the caches where they are aligned
+  int64_t split = 1;    // pieces a row is cut into, when rows alone don't fill the machine
+
+  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
+  static Result<CpuRowReductionSchedule> from(const Schedule& schedule);
+  Schedule to_schedule() const;
+};
+
+// REQUIRES: workload.family is kRowReduction, its sizes are constants.
+std::vector<Schedule> cpu_row_reduction_candidates(const Workload& workload, const Target& target);
+
+// REQUIRES: check_printable(graph), the guarantees of kRowReduction.
+Result<Source> print_cpu_row_reduction(const Graph& graph, const CpuRowReductionSchedule& schedule);
+
+// "cpu.row_reduction".
+const KernelTemplate& cpu_row_reduction();
+
+}  // namespace kiln

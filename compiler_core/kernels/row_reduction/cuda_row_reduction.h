@@ -1,0 +1,51 @@
+// Row reductions (the reduced axes innermost) on CUDA: their schedules. Values.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/kernels/analysis/reduction_passes.h"
+#include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/program/target.h"
+#include "compiler_core/tune/schedule.h"
+
+namespace kiln {
+
+// Where a row waits between the loops over it. Persisted; never renumbered.
+enum class RowStorage : uint8_t {
+  kRegisters = 0,  // read once, every load of a thread issued before the first is used
+  kShared = 1,     // read once, copied to shared memory past the registers
+  kReread = 2,     // read again by every loop
+};
+
+struct CudaRowReductionSchedule {
+  int lanes = 8;      // elements a vector
+  int threads = 128;  // of a block that work on one row: a power of two
+  int rows = 1;       // a block works on at once; threads * rows are whole warps
+  int cluster = 1;    // blocks that share a row, when rows is 1
+  RowStorage storage = RowStorage::kRegisters;
+  int vectors = 4;  // of kReread: vectors a thread loads before it uses the first
+  ReductionPasses::Keep keep = ReductionPasses::Keep::kNothing;  // in registers, of kRegisters
+  bool stream = false;  // what is stored is the first to leave the L2
+  int blocks = 1;       // that must fit an SM at once: bounds a thread's registers
+  int64_t split = 1;    // blocks that share a row through memory, one phase a loop; of kReread
+  // Blocks in all, each of which goes through rows and reads one while it works on the one before;
+  // 0: a block for each row, or each `rows`. Of kRegisters without a cluster.
+  int64_t walk = 0;
+
+  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
+  static Result<CudaRowReductionSchedule> from(const Schedule& schedule);
+  Schedule to_schedule() const;
+};
+
+// REQUIRES: workload.family is kRowReduction, its sizes are constants.
+std::vector<Schedule> cuda_row_reduction_candidates(const Workload& workload, const Target& target);
+
+// REQUIRES: check_printable(graph), the guarantees of kRowReduction.
+Result<Source> print_cuda_row_reduction(const Graph& graph,
+                                        const CudaRowReductionSchedule& schedule,
+                                        const Target& target);
+
+// "cuda.row_reduction".
+const KernelTemplate& cuda_row_reduction();
+
+}  // namespace kiln

@@ -1,0 +1,31 @@
+// The schedules of running sums on the CPU. Values.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/program/target.h"
+#include "compiler_core/tune/schedule.h"
+
+namespace kiln {
+
+struct CpuScanSchedule {
+  int lanes = 8;      // elements a vector
+  int unroll = 4;     // vectors side by side, where sums run down columns
+  int64_t split = 1;  // pieces the summed axis is cut into, when lines don't fill the machine
+
+  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
+  static Result<CpuScanSchedule> from(const Schedule& schedule);
+  Schedule to_schedule() const;
+};
+
+// REQUIRES: workload.family is kScan, its sizes are constants.
+std::vector<Schedule> cpu_scan_candidates(const Workload& workload, const Target& target);
+
+// REQUIRES: check_printable(graph), the guarantees of kScan.
+Result<Source> print_cpu_scan(const Graph& graph, const CpuScanSchedule& schedule);
+
+// "cpu.scan".
+const KernelTemplate& cpu_scan();
+
+}  // namespace kiln

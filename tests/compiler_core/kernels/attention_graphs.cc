@@ -1,0 +1,142 @@
+#include "tests/compiler_core/kernels/attention_graphs.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "compiler_core/base/check.h"
+
+namespace kiln::testing {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+class Writer {
+ public:
+  explicit Writer(const AttentionGraph& wanted) : w_(wanted) {
+    for (const Symbol& symbol : wanted.symbols) b_.symbol(symbol.range, symbol.hint);
+  }
+
+  Graph run() {
+    NodeId x = attend();
+    if (w_.transposed) x = transposed(x);
+    if (w_.output_bias)
+      x = b_.binary(Op::kAdd, x, b_.broadcast(b_.input(DType::kF32, {w_.columns}), b_.shape(x)));
+    auto graph = b_.finish({b_.cast(x, w_.dtype)});
+    CHECK(graph.has_value(), "a valid graph");
+    return *std::move(graph);
+  }
+
+ private:
+  Shape shape(std::initializer_list<Dim> rest) const {
+    Shape all = w_.batch;
+    all.insert(all.end(), rest.begin(), rest.end());
+    return all;
+  }
+  NodeId like(double value, NodeId x) {
+    return b_.broadcast(b_.constant(b_.dtype(x), value), Shape(b_.shape(x)));
+  }
+  NodeId repeated(NodeId rows, const Shape& to) { return b_.broadcast(rows, to); }
+
+  // An input that is, or is read as, of this shape.
+  NodeId tokens(const Shape& own) {
+    if (!w_.heads_inside) return b_.input(w_.dtype, own);
+    const auto rank = static_cast<int>(own.size());
+    Shape stored = own;
+    std::rotate(stored.begin() + 1, stored.end() - 2, stored.end() - 1);
+    std::vector<int> axes = {0};
+    for (int axis = 2; axis + 1 < rank; ++axis) axes.push_back(axis);
+    axes.insert(axes.end(), {1, rank - 1});
+    return b_.permute(b_.input(w_.dtype, stored), axes);
+  }
+
+  // [batch..., keys, width], of which `shared_by` of the last batch axis are one.
+  NodeId operand(int64_t width) {
+    if (w_.shared_by == 1) return tokens(shape({w_.keys, width}));
+    Shape own = shape({w_.keys, width});
+    Dim& heads = own[w_.batch.size() - 1];
+    heads = heads.constant() / w_.shared_by;
+    Shape separate = own, spread = own;
+    const auto at = static_cast<std::ptrdiff_t>(w_.batch.size());
+    separate.insert(separate.begin() + at, 1);
+    spread.insert(spread.begin() + at, w_.shared_by);
+    const NodeId x = b_.reshape(tokens(own), separate);
+    return b_.reshape(b_.broadcast(x, spread), shape({w_.keys, width}));
+  }
+
+  NodeId attend() {
+    const NodeId query = tokens(shape({w_.rows, w_.depth}));
+    const NodeId key = operand(w_.depth), value = operand(w_.columns);
+    std::vector<int> axes(w_.batch.size() + 2);
+    std::iota(axes.begin(), axes.end(), 0);
+    std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
+    NodeId s = b_.matmul(query, b_.permute(key, axes));
+    s = masked(b_.binary(Op::kMul, s, like(1 / std::sqrt(static_cast<double>(w_.depth)), s)));
+    const Shape full = b_.shape(s);
+    const int last = static_cast<int>(full.size()) - 1;
+    const NodeId most = b_.reduce(Op::kReduceMax, s, {last}, true);
+    const NodeId e = b_.unary(Op::kExp, b_.binary(Op::kSub, s, repeated(most, full)));
+    const NodeId sum = b_.reduce(Op::kReduceSum, e, {last}, true);
+    using Division = AttentionGraph::Division;
+    NodeId p = w_.division == Division::kBefore ? b_.binary(Op::kDiv, e, repeated(sum, full)) : e;
+    if (w_.guarded) {
+      const NodeId blind = b_.binary(Op::kEq, most, like(kMinusInfinity, most));
+      p = b_.select(repeated(blind, full), like(0, p), p);
+    }
+    const NodeId x = b_.matmul(b_.cast(p, w_.dtype), value);
+    if (w_.division != Division::kAfter) return x;
+    return b_.binary(Op::kDiv, x, repeated(sum, b_.shape(x)));
+  }
+
+  NodeId masked(NodeId s) {
+    using Mask = AttentionGraph::Mask;
+    const Shape full = b_.shape(s);
+    if (w_.mask == Mask::kNone) return s;
+    if (w_.mask == Mask::kAdditive)
+      return b_.binary(Op::kAdd, s, b_.broadcast(b_.input(DType::kF32, {w_.rows, w_.keys}), full));
+    const int rank = static_cast<int>(full.size());
+    const NodeId column =
+        b_.broadcast_in(b_.iota(DType::kI64, w_.keys), full, std::array{rank - 1});
+    NodeId row = b_.broadcast_in(b_.iota(DType::kI64, w_.rows), full, std::array{rank - 2});
+    if (w_.reach != 0) {
+      const NodeId far = b_.broadcast(b_.constant_int(DType::kI64, w_.reach), full);
+      row = b_.binary(Op::kAdd, row, far);
+    }
+    NodeId seen = b_.binary(Op::kLe, column, row);
+    if (w_.mask != Mask::kCausal) {
+      const NodeId given = b_.broadcast(b_.input(DType::kBool, {w_.keys}), full);
+      seen = w_.mask == Mask::kBool ? given : b_.binary(Op::kAnd, seen, given);
+    }
+    return b_.select(seen, s, like(kMinusInfinity, s));
+  }
+
+  // [batch 0, rows, other batch axes, columns].
+  NodeId transposed(NodeId x) {
+    const int rank = static_cast<int>(w_.batch.size()) + 2;
+    std::vector<int> axes = {0, rank - 2};
+    for (int axis = 1; axis < rank - 2; ++axis) axes.push_back(axis);
+    axes.push_back(rank - 1);
+    return b_.permute(x, axes);
+  }
+
+  const AttentionGraph& w_;
+  GraphBuilder b_;
+};
+
+}  // namespace
+
+Graph attention_graph(const AttentionGraph& wanted) {
+  return Writer(wanted).run();
+}
+
+Result<Workload> attention_workload(const AttentionGraph& wanted) {
+  TRY(WorkloadBinding made, make_workload(attention_graph(wanted)));
+  if (made.workload.family != Family::kAttention)
+    return fail(Code::kUnsupported,
+                "no attention: " + std::string(to_string(made.workload.family)));
+  return std::move(made.workload);
+}
+
+}  // namespace kiln::testing

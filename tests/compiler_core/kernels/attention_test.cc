@@ -1,0 +1,123 @@
+// Attention kernels against the interpreter: head sizes, odd lengths, masks, shared heads, orders
+// of the result, types, schedules.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
+#include "tests/compiler_core/kernels/attention_graphs.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
+
+namespace kiln {
+namespace {
+
+using testing::attention_workload;
+using testing::AttentionGraph;
+using testing::check_schedule;
+using testing::check_space;
+using testing::random_inputs;
+
+// Under `limit` schedules, for the target number `target` of this machine.
+std::string check(const AttentionGraph& graph, int limit = 1, size_t target = 0) {
+  const Result<Workload> workload = attention_workload(graph);
+  if (!workload) return workload.error().message;
+  std::mt19937 random(7);
+  const std::vector<Tensor> inputs = random_inputs(workload->graph, random);
+  const std::string wrong = check_space(*workload, testing::targets()[target], inputs, limit);
+  return wrong.empty() ? "" : wrong + "\n" + print(workload->graph);
+}
+
+TEST(Attention, AgreesForEveryHeadSize) {
+  for (const int64_t depth : {16, 33, 80, 256})
+    EXPECT_EQ(check({.batch = {2}, .rows = 19, .keys = 45, .depth = depth, .columns = depth}), "")
+        << depth;
+  EXPECT_EQ(check({.rows = 40, .keys = 40, .depth = 24, .columns = 72}), "");
+}
+
+TEST(Attention, AgreesForEveryLength) {
+  for (const auto& [rows, keys] :
+       {std::pair<int64_t, int64_t>{8, 2}, {1, 70}, {97, 129}, {193, 300}})
+    EXPECT_EQ(check({.rows = rows, .keys = keys, .depth = 32, .columns = 32}), "") << rows;
+}
+
+TEST(Attention, AgreesForEveryTypeAndMask) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (const AttentionGraph::Mask mask : testing::kEveryMask)
+      EXPECT_EQ(check({.dtype = dtype,
+                       .batch = {2, 3},
+                       .rows = 37,
+                       .keys = 150,
+                       .mask = mask,
+                       .guarded = mask == AttentionGraph::Mask::kBool}),
+                "")
+          << to_string(dtype) << static_cast<int>(mask);
+}
+
+TEST(Attention, AgreesHoweverTheWeightsAreDivided) {
+  using Division = AttentionGraph::Division;
+  for (const Division division : {Division::kBefore, Division::kAfter})
+    for (const bool transposed : {false, true})
+      EXPECT_EQ(check({.batch = {2, 3},
+                       .rows = 21,
+                       .keys = 30,
+                       .division = division,
+                       .transposed = transposed}),
+                "")
+          << static_cast<int>(division) << transposed;
+}
+
+TEST(Attention, AgreesForSharedHeadsAndReorderedResults) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const bool bias : {false, true})
+      EXPECT_EQ(check({.dtype = dtype,
+                       .batch = {2, 6},
+                       .rows = 23,
+                       .keys = 41,
+                       .shared_by = 3,
+                       .transposed = true,
+                       .output_bias = bias}),
+                "")
+          << to_string(dtype) << bias;
+}
+
+TEST(Attention, AgreesUnderTheSchedulesOfTheSpace) {
+  EXPECT_EQ(check({.batch = {2},
+                   .rows = 301,
+                   .keys = 290,
+                   .depth = 64,
+                   .columns = 64,
+                   .mask = AttentionGraph::Mask::kCausal},
+                  4),
+            "");
+}
+
+TEST(Attention, AgreesOnEveryTarget) {
+  const AttentionGraph graph{.dtype = DType::kBF16,
+                             .batch = {3},
+                             .rows = 50,
+                             .keys = 70,
+                             .depth = 40,
+                             .columns = 40,
+                             .mask = AttentionGraph::Mask::kCausal};
+  for (size_t target = 0; target < testing::targets().size(); ++target)
+    EXPECT_EQ(check(graph, 2, target), "") << target;
+}
+
+TEST(Attention, ARowThatSeesNothingIsZeroWhereTheModelSaysSo) {
+  // Row 0 sees keys up to -3: none.
+  for (const bool guarded : {false, true}) {
+    const AttentionGraph graph{.rows = 20,
+                               .keys = 20,
+                               .mask = AttentionGraph::Mask::kCausal,
+                               .reach = -3,
+                               .guarded = guarded};
+    EXPECT_EQ(check(graph, 2), "") << guarded;
+  }
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,237 @@
+// Matmul kernels for CUDA, run on the fake GPU: mma.sync, ldmatrix and cp.async included.
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/text.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
+
+namespace kiln {
+namespace {
+
+using testing::check_schedule;
+using testing::check_space;
+using testing::random_inputs;
+
+const Target kAmpere = *Target::parse("cuda:sm_80");
+const Target kHopper = *Target::parse("cuda:sm_90a");
+
+Workload workload_of(GraphBuilder& b, NodeId output) {
+  auto graph = b.finish({output});
+  EXPECT_TRUE(graph) << graph.error().message;
+  return {*graph, Family::kMatmul, {}};
+}
+
+std::string check(const Workload& workload, int limit) {
+  std::mt19937 random(11);
+  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+  const std::string wrong = check_space(workload, kHopper, inputs, limit);
+  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
+}
+
+std::string check(const Workload& workload, const CudaMatmulSchedule& schedule) {
+  std::mt19937 random(12);
+  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+  const std::string wrong = check_schedule(workload, schedule.to_schedule(), kHopper, inputs);
+  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
+}
+
+// [m, k] times [k, n], each stored so or read transposed.
+struct Stored {
+  bool a_transposed = false, b_transposed = false;
+};
+Workload plain(DType dtype, int64_t m, int64_t n, int64_t k, Stored stored = {}) {
+  GraphBuilder b;
+  const NodeId x = b.input(dtype, stored.a_transposed ? Shape{k, m} : Shape{m, k});
+  const NodeId w = b.input(dtype, stored.b_transposed ? Shape{n, k} : Shape{k, n});
+  const NodeId y = b.matmul(stored.a_transposed ? b.permute(x, {1, 0}) : x,
+                            stored.b_transposed ? b.permute(w, {1, 0}) : w);
+  return workload_of(b, is_half(dtype) ? b.cast(y, dtype) : y);
+}
+
+constexpr Stored kEveryStorage[] = {{false, false}, {false, true}, {true, false}, {true, true}};
+
+TEST(CudaMatmul, AgreesHoweverTheOperandsAreStored) {
+  for (const DType dtype : {DType::kBF16, DType::kF32})
+    for (const Stored stored : kEveryStorage)
+      // Whole tiles of aligned chunks, then tails everywhere and single elements.
+      for (const auto& [m, n, k] : {std::array{64, 64, 96}, std::array{67, 85, 51}})
+        EXPECT_EQ(check(plain(dtype, m, n, k, stored), {64, 64, 32, 2, 2, 3, 1, 8}), "")
+            << to_string(dtype) << m << stored.a_transposed << stored.b_transposed;
+}
+
+TEST(CudaMatmul, AgreesForF16) {
+  EXPECT_EQ(check(plain(DType::kF16, 64, 64, 96), {64, 64, 32, 2, 2, 3, 1, 8}), "");
+}
+
+// Aligned rows that end inside a chunk: copies of less than 16 bytes.
+TEST(CudaMatmul, FillsWhatIsPastAnEndWithZeros) {
+  for (const DType dtype : {DType::kBF16, DType::kF32})
+    for (const Stored stored : kEveryStorage) {
+      GraphBuilder b;
+      const auto cut = [&](int64_t rows, int64_t columns, bool transposed) {
+        const NodeId whole = b.input(dtype, transposed ? Shape{72, 104} : Shape{104, 72});
+        const NodeId x = b.slice(b.slice(whole, 0, 0, transposed ? columns : rows), 1, 0,
+                                 transposed ? rows : columns);
+        return transposed ? b.permute(x, {1, 0}) : x;
+      };
+      const NodeId y = b.matmul(cut(71, 69, stored.a_transposed), cut(69, 71, stored.b_transposed));
+      const Workload workload = workload_of(b, y);
+      EXPECT_EQ(check(workload, {64, 64, 32, 2, 2, 4, 1, 8}), "")
+          << to_string(dtype) << stored.a_transposed << stored.b_transposed;
+    }
+}
+
+TEST(CudaMatmul, AgreesHoweverItIsTiled) {
+  const Workload halves = plain(DType::kBF16, 150, 136, 200);
+  for (const CudaMatmulSchedule& schedule : {CudaMatmulSchedule{128, 128, 32, 2, 4, 2, 1, 1},
+                                             {128, 64, 64, 4, 1, 3, 1, 8},
+                                             {16, 64, 128, 1, 4, 2, 1, 4},
+                                             {32, 192, 16, 2, 2, 6, 1, 2},
+                                             {64, 128, 32, 2, 2, 3, 3, 8}})
+    EXPECT_EQ(check(halves, schedule), "");
+  const Workload floats = plain(DType::kF32, 70, 76, 100, {true, false});
+  for (const CudaMatmulSchedule& schedule : {CudaMatmulSchedule{128, 128, 16, 4, 2, 2, 1, 1},
+                                             {16, 128, 32, 1, 4, 4, 2, 8},
+                                             {32, 64, 16, 1, 4, 3, 4, 8},
+                                             {128, 16, 64, 4, 1, 2, 1, 3}})
+    EXPECT_EQ(check(floats, schedule), "");
+}
+
+TEST(CudaMatmul, AgreesUnderTheSchedulesOfTheSpace) {
+  EXPECT_EQ(check(plain(DType::kBF16, 130, 264, 160, {false, true}), 4), "");
+  EXPECT_EQ(check(plain(DType::kF32, 67, 83, 100), 3), "");
+  EXPECT_EQ(check(plain(DType::kBF16, 1, 200, 520), 3), "");
+}
+
+TEST(CudaMatmul, AgreesAtDegenerateSizes) {
+  EXPECT_EQ(check(plain(DType::kF32, 1, 1, 1), 1), "");
+  EXPECT_EQ(check(plain(DType::kBF16, 5, 1, 40), 1), "");
+  EXPECT_EQ(check(plain(DType::kF64, 40, 50, 1), 1), "");
+  EXPECT_EQ(check(plain(DType::kBF16, 40, 1, 33, {false, true}), 1), "");
+}
+
+TEST(CudaMatmul, AgreesWithoutTensorCores) {
+  for (const DType dtype :
+       {DType::kF64, DType::kI32, DType::kI64, DType::kI16, DType::kI8, DType::kU8})
+    EXPECT_EQ(check(plain(dtype, 19, 37, 23), 1), "") << to_string(dtype);
+  for (const DType dtype : {DType::kF64, DType::kI8})
+    EXPECT_EQ(check(plain(dtype, 48, 80, 64, {true, true}), 1), "") << to_string(dtype);
+}
+
+TEST(CudaMatmul, ReadsBatchedStridedOperands) {
+  GraphBuilder b;
+  // q [2, 9, 3, 24] and k [2, 14, 3, 24], heads moved in front: as attention has them.
+  const NodeId q = b.permute(b.input(DType::kBF16, {2, 9, 3, 24}), {0, 2, 1, 3});
+  const NodeId k = b.permute(b.input(DType::kBF16, {2, 14, 3, 24}), {0, 2, 3, 1});
+  EXPECT_EQ(check(workload_of(b, b.matmul(q, k)), 3), "");
+}
+
+TEST(CudaMatmul, ReadsBroadcastSlicedAndReversedOperands) {
+  for (const DType dtype : {DType::kF32, DType::kF16}) {
+    GraphBuilder b;
+    const NodeId x = b.slice(b.slice(b.input(dtype, {4, 30, 50}), 1, 3, 20), 2, 5, 19, 2);
+    const NodeId w = b.broadcast(b.slice(b.input(dtype, {19, 26}), 0, 18, 19, -1), {4, 19, 26});
+    EXPECT_EQ(check(workload_of(b, b.matmul(x, w)), 2), "");
+    GraphBuilder c;  // every row the same, every column the same
+    const NodeId row = c.broadcast(c.input(dtype, {1, 40}), {20, 40});
+    const NodeId column = c.broadcast(c.input(dtype, {40, 1}), {40, 24});
+    EXPECT_EQ(check(workload_of(c, c.matmul(row, column)), 1), "");
+  }
+}
+
+Workload with_epilogue(DType dtype, int64_t m, int64_t n, int64_t k) {
+  GraphBuilder b;
+  const NodeId x = b.input(dtype, {m, k});
+  const NodeId w = b.permute(b.input(dtype, {n, k}), {1, 0});
+  const auto wide = [&](NodeId id) { return b.cast(id, DType::kF32); };
+  NodeId y = b.matmul(x, w);
+  y = b.binary(Op::kAdd, y, wide(b.broadcast(b.input(dtype, {n}), {m, n})));
+  const NodeId half = b.broadcast(b.constant(DType::kF32, 0.5), {m, n});
+  y = b.binary(Op::kMul, b.binary(Op::kMul, y, half),
+               b.binary(Op::kAdd, b.unary(Op::kErf, b.binary(Op::kMul, y, half)), half));
+  y = b.binary(Op::kAdd, y, wide(b.input(dtype, {m, n})));
+  y = b.binary(Op::kMul, y, wide(b.broadcast(b.input(dtype, {m, 1}), {m, n})));
+  return workload_of(b, b.cast(y, dtype));
+}
+
+TEST(CudaMatmul, FusesBiasActivationAndResidual) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t n : {72, 75})
+      EXPECT_EQ(check(with_epilogue(dtype, 21, n, 128), {32, 64, 32, 1, 4, 3, 1, 8}), "")
+          << to_string(dtype);
+}
+
+TEST(CudaMatmul, FusesTheEpilogueAfterTheSumsOfSplits) {
+  // 5 steps for 4 blocks: the last has none.
+  EXPECT_EQ(check(with_epilogue(DType::kBF16, 21, 75, 160), {32, 64, 32, 1, 4, 3, 4, 8}), "");
+}
+
+TEST(CudaMatmul, EpilogueKnowsItsBatch) {
+  for (const int splits : {1, 2}) {
+    GraphBuilder b;
+    const Shape shape = {2, 3, 7, 18};
+    NodeId y = b.matmul(b.input(DType::kF32, {2, 3, 7, 60}), b.input(DType::kF32, {2, 3, 60, 18}));
+    y = b.binary(Op::kAdd, y, b.broadcast(b.input(DType::kF32, {3, 1, 18}), shape));
+    y = b.binary(Op::kMul, y, b.input(DType::kF32, shape));
+    EXPECT_EQ(check(workload_of(b, y), {16, 64, 32, 1, 4, 3, splits, 8}), "");
+  }
+}
+
+TEST(CudaMatmul, KeepsNanAndInfinity) {
+  const Workload workload = plain(DType::kF32, 4, 40, 3);
+  Tensor x(DType::kF32, {4, 3}), w(DType::kF32, {3, 40});
+  for (int64_t i = 0; i < w.numel(); ++i) w.set(i, 1);
+  x.set(0, NAN);
+  x.set(3, INFINITY);
+  x.set(6, INFINITY);
+  x.set(7, -INFINITY);
+  std::vector<Tensor> inputs;
+  inputs.push_back(std::move(x));
+  inputs.push_back(std::move(w));
+  EXPECT_EQ(check_schedule(workload, CudaMatmulSchedule{}.to_schedule(), kHopper, inputs), "");
+}
+
+TEST(CudaMatmul, RefusesWhatNoKernelCanBeWrittenFor) {
+  const Graph graph = plain(DType::kBF16, 64, 64, 64).graph;
+  const auto refused = [&](const CudaMatmulSchedule& schedule) {
+    const auto source = print_cuda_matmul(graph, schedule);
+    return !source && source.error().code == Code::kInvalidArgument;
+  };
+  EXPECT_FALSE(refused({64, 64, 32, 2, 2, 3, 1, 8}));
+  EXPECT_TRUE(refused({16, 64, 32, 2, 2, 3, 1, 8}));     // half a fragment a warp
+  EXPECT_TRUE(refused({256, 256, 32, 2, 2, 3, 1, 8}));   // too many sums a thread
+  EXPECT_TRUE(refused({256, 128, 128, 4, 2, 4, 1, 8}));  // too much shared memory
+  EXPECT_TRUE(refused({64, 64, 32, 2, 2, 3, 4, 8}));     // more splits than steps
+  EXPECT_TRUE(refused({64, 96, 32, 2, 2, 3, 1, 8}));     // rows that chunks can't change places in
+  Schedule odd = CudaMatmulSchedule{}.to_schedule();
+  odd.decisions[0].value = 24;
+  EXPECT_FALSE(CudaMatmulSchedule::from(odd));
+}
+
+TEST(CudaMatmul, SpaceIsDeterministicDistinctAndBounded) {
+  for (const Target& target : {kAmpere, kHopper})
+    for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF64})
+      for (const int64_t m : {1, 16, 512, 4096}) {
+        const Workload workload = plain(dtype, m, 1024, 1024, {false, true});
+        const MatmulProblem problem = MatmulProblem::of(workload.graph);
+        const auto space = cuda_matmul_candidates(workload, target);
+        EXPECT_GE(space.size(), 2u);
+        EXPECT_LE(space.size(), 12u);
+        EXPECT_EQ(space, cuda_matmul_candidates(workload, target));
+        for (size_t i = 0; i < space.size(); ++i) {
+          const auto schedule = CudaMatmulSchedule::from(space[i]);
+          ASSERT_TRUE(schedule);
+          EXPECT_EQ(schedule->to_schedule(), space[i]);
+          EXPECT_TRUE(fits(*schedule, problem));
+          EXPECT_LE(schedule->shared_bytes(problem), (target == kAmpere ? 163 : 227) << 10);
+          for (size_t j = 0; j < i; ++j) EXPECT_NE(space[i], space[j]);
+        }
+      }
+}
+
+}  // namespace
+}  // namespace kiln

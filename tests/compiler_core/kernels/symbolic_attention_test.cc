@@ -1,0 +1,100 @@
+// Attention whose batch and length come at run time: one kernel, right at every size.
+#include <gtest/gtest.h>
+
+#include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
+#include "tests/compiler_core/kernels/attention_graphs.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
+
+namespace kiln {
+namespace {
+
+using testing::attention_workload;
+using testing::AttentionGraph;
+using Mask = AttentionGraph::Mask;
+using Sizes = std::vector<std::vector<int64_t>>;
+
+const Dim kBatch = Dim::symbol(0), kLength = Dim::symbol(1), kOther = Dim::symbol(2);
+constexpr Symbol kSymbols[] = {{{0, 1000}, 2}, {{0, 100'000}, 70}, {{0, 100'000}, 90}};
+
+// Lengths at the ends and in the middle: of nothing, of one token, below, at and past a tile.
+const Sizes kSizes = {{0, 5}, {1, 0}, {1, 1}, {2, 7}, {1, 64}, {3, 65}, {1, 200}};
+
+// `graph` with as many symbols as the first of `sizes` has.
+std::string check(AttentionGraph graph, const Sizes& sizes, const Target& target, int limit) {
+  graph.symbols.assign(kSymbols, kSymbols + sizes[0].size());
+  const Result<Workload> workload = attention_workload(graph);
+  if (!workload) return workload.error().message;
+  const auto space = search_space(*workload, target);
+  if (!space) return space.error().message;
+  const size_t count = std::min(space->size(), static_cast<size_t>(limit));
+  for (size_t i = 0; i < count; ++i) {
+    const std::string wrong =
+        testing::check_sizes(*workload, (*space)[i * space->size() / count], target, sizes);
+    if (!wrong.empty()) return wrong + "\n" + print(workload->graph);
+  }
+  return "";
+}
+std::string check_on_host(const AttentionGraph& graph, const Sizes& sizes, int limit = 1) {
+  return check(graph, sizes, testing::targets()[0], limit);
+}
+std::string check_on_gpu(const AttentionGraph& graph, const Sizes& sizes, int limit = 1) {
+  return check(graph, sizes, *Target::parse("cuda:sm_90a"), limit);
+}
+
+// A layer of a language model: causal, heads inside of tokens, keys and values shared by heads.
+AttentionGraph layer(DType dtype) {
+  return {.dtype = dtype,
+          .batch = {kBatch, 4},
+          .rows = kLength,
+          .keys = kLength,
+          .depth = 16,
+          .columns = 16,
+          .mask = Mask::kCausal,
+          .shared_by = 2,
+          .transposed = true,
+          .heads_inside = true};
+}
+
+TEST(SymbolicAttention, ALayerOfAnyBatchAndLengthIsOneKernel) {
+  EXPECT_EQ(check_on_host(layer(DType::kF32), kSizes, 2), "");
+  EXPECT_EQ(check_on_host(layer(DType::kBF16), kSizes), "");
+}
+TEST(CudaSymbolicAttention, ALayerOfAnyBatchAndLengthIsOneKernel) {
+  EXPECT_EQ(check_on_gpu(layer(DType::kF32), kSizes), "");
+  EXPECT_EQ(check_on_gpu(layer(DType::kBF16), kSizes, 2), "");
+}
+
+TEST(SymbolicAttention, AnyBatchOfAKnownLength) {
+  AttentionGraph graph = layer(DType::kF32);
+  graph.rows = graph.keys = 23;
+  EXPECT_EQ(check_on_host(graph, {{0}, {1}, {5}}), "");
+  EXPECT_EQ(check_on_gpu(graph, {{0}, {1}, {5}}), "");
+}
+
+// As many keys as there are, whatever the number of queries: none of them, too.
+TEST(SymbolicAttention, QueriesAndKeysOfTheirOwnNumberUnderMasks) {
+  const Sizes sizes = {{2, 7, 0}, {1, 65, 1}, {2, 9, 70}, {1, 130, 40}};
+  for (const Mask mask : {Mask::kBool, Mask::kAdditive, Mask::kCausalAndBool}) {
+    const AttentionGraph graph{.batch = {kBatch, 2},
+                               .rows = kLength,
+                               .keys = kOther,
+                               .depth = 20,
+                               .columns = 12,
+                               .mask = mask,
+                               .guarded = mask == Mask::kBool,
+                               .output_bias = true};
+    EXPECT_EQ(check_on_host(graph, sizes), "") << static_cast<int>(mask);
+    EXPECT_EQ(check_on_gpu(graph, sizes), "") << static_cast<int>(mask);
+  }
+}
+
+TEST(SymbolicAttention, ResultsThatAreDividedAfterwards) {
+  AttentionGraph graph = layer(DType::kF32);
+  graph.division = AttentionGraph::Division::kAfter;
+  EXPECT_EQ(check_on_host(graph, kSizes), "");
+  EXPECT_EQ(check_on_gpu(graph, kSizes), "");
+}
+
+}  // namespace
+}  // namespace kiln
