@@ -24,8 +24,8 @@
 #include <optional>
 
 #include "compiler_core/base/standard_error.h"
-#include "coordinator/service.h"
-#include "coordinator/status_pages.h"
+#include "coordinator/service/service.h"
+#include "coordinator/status/status_pages.h"
 #include "schema/metrics/http_port.h"
 
 namespace kiln {
@@ -210,10 +210,11 @@ class Log {
 
 // Null when it was not asked for, or the default port is somebody else's.
 Result<std::unique_ptr<HttpPort>> open_http(const Flags& flags,
-                                            const std::shared_ptr<StatusBoard>& board, Log& log) {
+                                            const std::shared_ptr<ServiceStatus>& status,
+                                            Log& log) {
   if (flags.http.empty() || flags.http == "none") return nullptr;
-  auto port = HttpPort::open(flags.http, [board, &log](std::string_view path) {
-    return status_page(*board, StatusBoard::Clock::now(), log.dropped(), path);
+  auto port = HttpPort::open(flags.http, [status, &log](std::string_view path) {
+    return status_page(*status, ServiceStatus::Clock::now(), log.dropped(), path);
   });
   if (port || flags.http_asked_for || port.error().code != Code::kUnavailable) return port;
   log.write(LogLine("http", LogLine::Level::kWarning)
@@ -256,8 +257,9 @@ int main(int argc, char** argv) {
   ask_for_short_turns();
 
   Log log(flags);
-  const auto board = std::make_shared<StatusBoard>();
-  const auto http = open_http(flags, board, log);  // before the index is opened: it says "starting"
+  const auto status = std::make_shared<ServiceStatus>();
+  const auto http =
+      open_http(flags, status, log);  // before the index is opened: it says "starting"
   if (!http) return cannot_start(http.error());
 
   ServiceOptions options;
@@ -272,7 +274,7 @@ int main(int argc, char** argv) {
   options.core.lease_timeout_ms = flags.lease_timeout_ms;
   options.core.worker_timeout_ms = flags.worker_timeout_ms;
   options.log = [&log](const LogLine& line) { log.write(line); };
-  options.board = board;
+  options.status = status;
   const auto service = Service::start(std::move(options));
   if (!service) return cannot_start(service.error());
   if (const Status written = write_ready_file(flags, **service, http->get()); !written) {

@@ -1,45 +1,44 @@
 #include "coordinator/core/core.h"
 
-#include "coordinator/core/requests/request_desk.h"
-#include "coordinator/core/scheduling/tuning_floor.h"
+#include "coordinator/core/requests/compile_requests.h"
+#include "coordinator/core/scheduling/tuning_scheduler.h"
 
 namespace kiln {
 
-// Routes each event to the desk (clients, programs) or the floor (workers, kernels); the order at
-// the end of a step is: kernels settled -> programs go on -> work is leased -> orders are sent.
+// Routes each event to the requests (clients, programs) or the scheduler (workers, kernels); the
+// order at the end of a step is: kernels settled -> programs go on -> work is leased -> orders are
+// sent.
 struct Core::State {
   explicit State(const CoreOptions& given) : options(given) {}
 
-  void on(RequestReceived event) {
-    desk.request(now_ms, event.client, event.user, std::move(event.request), out);
-  }
+  void on(RequestReceived event) { requests.request(now_ms, std::move(event), out); }
   void on(const RequestCancelled& event) {
-    desk.cancel(now_ms, {event.client, event.request}, out);
+    requests.cancel(now_ms, {event.client, event.request}, out);
   }
-  void on(const ClientGone& event) { desk.client_gone(now_ms, event.client, out); }
-  void on(const ProgramLookedUp& event) { desk.looked_up(now_ms, event, out); }
-  void on(PlanFinished event) { desk.plan_finished(now_ms, std::move(event), out); }
+  void on(const ClientGone& event) { requests.client_gone(now_ms, event.client, out); }
+  void on(const ProgramLookedUp& event) { requests.looked_up(now_ms, event, out); }
+  void on(PlanFinished event) { requests.plan_finished(now_ms, std::move(event), out); }
   void on(ReportReceived event) {
-    floor.report(now_ms, event.worker, std::move(event.report), out);
+    scheduler.report(now_ms, event.worker, std::move(event.report), out);
   }
-  void on(const WorkerGone& event) { floor.worker_gone(now_ms, event.worker, out); }
-  void on(const DrainRequested& event) { floor.drain(event.worker); }
-  void on(const KernelStored& event) { floor.kernel_stored(event.kernel, event.status); }
-  void on(const ProgramStored& event) { desk.program_stored(now_ms, event, out); }
-  void on(const RecordsStored& event) { floor.records_stored(event.worker, event.acks); }
-  void on(const FlightStored& event) { desk.flight_stored(now_ms, event, out); }
-  void on(const FlightRecovered& event) { desk.flight_recovered(event, out); }
-  void on(ForgetFailures) { desk.forget_failures(out); }
+  void on(const WorkerGone& event) { scheduler.worker_gone(now_ms, event.worker, out); }
+  void on(const DrainRequested& event) { scheduler.drain(event.worker); }
+  void on(const KernelStored& event) { scheduler.kernel_stored(event.kernel, event.status); }
+  void on(const ProgramStored& event) { requests.program_stored(now_ms, event, out); }
+  void on(const RecordsStored& event) { scheduler.records_stored(event.worker, event.acks); }
+  void on(const DetachedStored& event) { requests.detached_stored(now_ms, event, out); }
+  void on(const DetachedRecovered& event) { requests.detached_recovered(event, out); }
+  void on(ForgetFailures) { requests.forget_failures(out); }
   void on(Tick) {
-    floor.tick(now_ms, out);
-    desk.tick(now_ms, out);
+    scheduler.tick(now_ms, out);
+    requests.tick(now_ms, out);
   }
 
   const CoreOptions options;
   int64_t now_ms = -1;  // before the first step
   Actions out;
-  TuningFloor floor{options};
-  RequestDesk desk{options, floor};
+  TuningScheduler scheduler{options};
+  CompileRequests requests{options, scheduler};
 };
 
 Core::Core(CoreOptions options) : state_(std::make_unique<State>(options)) {}
@@ -51,26 +50,26 @@ std::vector<Action> Core::step(int64_t now_ms, const Event& event) {
 
 std::vector<Action> Core::step(int64_t now_ms, Event&& event) {
   State& s = *state_;
-  if (s.now_ms < 0) s.floor.life_begins(now_ms);
+  if (s.now_ms < 0) s.scheduler.incarnation_begins(now_ms);
   s.now_ms = now_ms;
   std::visit([&s](auto& e) { s.on(std::move(e)); }, event);
-  s.desk.kernels_settled(now_ms, s.out);
-  s.floor.dispatch(now_ms, s.out);
+  s.requests.kernels_settled(now_ms, s.out);
+  s.scheduler.dispatch(now_ms, s.out);
   return std::exchange(s.out, {});
 }
 
 Target Core::resolve(const Target& target) const {
-  return state_->floor.resolve(target);
+  return state_->scheduler.resolve(target);
 }
 
 bool Core::is_open(const ClientId& client, uint64_t request) const {
-  return state_->desk.is_open({client, request});
+  return state_->requests.is_open({client, request});
 }
 
 Stats Core::stats(int64_t now_ms) const {
   Stats stats;
-  state_->desk.add_stats(stats);
-  state_->floor.add_stats(now_ms, stats);
+  state_->requests.add_stats(stats);
+  state_->scheduler.add_stats(now_ms, stats);
   return stats;
 }
 

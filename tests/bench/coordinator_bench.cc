@@ -11,7 +11,7 @@
 #include <string>
 
 #include "compiler_core/ir/builder.h"
-#include "coordinator/service.h"
+#include "coordinator/service/service.h"
 #include "tests/coordinator/fake_fleet.h"
 
 namespace kiln {

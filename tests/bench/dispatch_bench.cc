@@ -47,9 +47,9 @@ PlannedKernel planned_kernel(int number) {
   return kernel;
 }
 
-class Floor {
+class Scheduler {
  public:
-  explicit Floor(int workers) : core_(CoreOptions{}), jobs_(workers) {
+  explicit Scheduler(int workers) : core_(CoreOptions{}), jobs_(workers) {
     for (int w = 0; w < workers; ++w) report(w, {});
   }
 
@@ -194,10 +194,10 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   kiln::bench::Score score;
   for (const int workers : crowds) {
-    kiln::bench::Floor floor(workers);
-    floor.queue(candidates);
-    floor.work();
-    floor.score(score);
+    kiln::bench::Scheduler scheduler(workers);
+    scheduler.queue(candidates);
+    scheduler.work();
+    scheduler.score(score);
   }
   fmt::print("{}\n", json ? score.json().dump(2) : score.markdown());
   return 0;

@@ -6,7 +6,7 @@
 
 namespace kiln::simulation {
 
-void BoundsWatch::life_begins() {
+void BoundsWatch::incarnation_begins() {
   open_.clear();
   out_.clear();
   detached_.clear();
@@ -14,8 +14,8 @@ void BoundsWatch::life_begins() {
   recovered_ = 0;
 }
 
-Digest BoundsWatch::key_of(const DetachedFlight& flight) const {
-  return program_key(flight.graph, flight.target, flight.mode, options_.codegen);
+Digest BoundsWatch::key_of(const DetachedTask& task) const {
+  return program_key(task.graph, task.target, task.mode, options_.codegen);
 }
 
 void BoundsWatch::came_back(const Digest& program) {
@@ -36,13 +36,13 @@ void BoundsWatch::saw(const Event& event) {
   if (const auto* e = std::get_if<ProgramLookedUp>(&event)) came_back(e->key);
   if (const auto* e = std::get_if<PlanFinished>(&event)) came_back(e->key);
   if (const auto* e = std::get_if<ProgramStored>(&event)) came_back(e->key);
-  if (const auto* e = std::get_if<FlightStored>(&event)) {
+  if (const auto* e = std::get_if<DetachedStored>(&event)) {
     came_back(e->key);
     storing_.erase(e->key);
     if (e->status) detached_.insert(e->key);
   }
-  if (const auto* e = std::get_if<FlightRecovered>(&event); e != nullptr && !e->failure) {
-    detached_.insert(key_of(e->flight));
+  if (const auto* e = std::get_if<DetachedRecovered>(&event); e != nullptr && !e->failure) {
+    detached_.insert(key_of(e->task));
     ++recovered_;
   }
 }
@@ -52,34 +52,34 @@ void BoundsWatch::saw(const Action& action) {
   if (const auto* a = std::get_if<LookUpProgram>(&action)) went_out(a->key);
   if (const auto* a = std::get_if<StartPlan>(&action)) went_out(a->key);
   if (const auto* a = std::get_if<StoreProgram>(&action)) went_out(a->program.key);
-  if (const auto* a = std::get_if<StoreFlight>(&action)) {
+  if (const auto* a = std::get_if<StoreDetached>(&action)) {
     went_out(a->key);
     storing_.insert(a->key);
   }
-  if (const auto* a = std::get_if<EndFlight>(&action)) detached_.erase(key_of(a->flight));
+  if (const auto* a = std::get_if<EndDetached>(&action)) detached_.erase(key_of(a->task));
 }
 
-std::map<ShareId, int> BoundsWatch::of_share() const {
-  std::map<ShareId, int> counts;
-  for (const auto& [id, open] : open_) ++counts[open.share];
+std::map<TenantId, int> BoundsWatch::of_tenant() const {
+  std::map<TenantId, int> counts;
+  for (const auto& [id, open] : open_) ++counts[open.tenant];
   return counts;
 }
 
 std::optional<std::string> BoundsWatch::saw(const Stats& stats) const {
   if (std::ssize(open_) > options_.max_open_requests) return "more open requests than the bound";
-  for (const auto& [share, count] : of_share())
+  for (const auto& [tenant, count] : of_tenant())
     if (count > options_.max_open_requests_a_client)
-      return fmt::format("{} has {} open requests", share, count);
+      return fmt::format("{} has {} open requests", tenant, count);
   const auto places = static_cast<size_t>(options_.max_detached);
   if (detached_.size() > std::max(places, recovered_))
     return fmt::format("{} programs are queued", detached_.size());
-  // Flights that nobody waits for, and nothing that was asked for them is still on its way.
+  // Tasks that nobody waits for, with nothing that was asked for them still on its way.
   std::set<Digest> known;
   for (const auto& [id, open] : open_) known.insert(open.program);
   for (const auto& [program, count] : out_) known.insert(program);
   if (const auto left = stats.flights_open - std::ssize(known);
       left > options_.max_detached_running)
-    return fmt::format("{} flights go on that nobody waits for", left);
+    return fmt::format("{} tasks go on that nobody waits for", left);
   return std::nullopt;
 }
 
@@ -89,9 +89,9 @@ std::optional<std::string> BoundsWatch::made_candidates(int64_t before, int64_t 
 }
 
 bool BoundsWatch::may_refuse(const ClientId& client, uint64_t request) const {
-  const auto counts = of_share();
+  const auto counts = of_tenant();
   return std::ssize(open_) > options_.max_open_requests ||
-         counts.at(open_.at({client, request}).share) > options_.max_open_requests_a_client;
+         counts.at(open_.at({client, request}).tenant) > options_.max_open_requests_a_client;
 }
 
 bool BoundsWatch::may_refuse_detached() const {

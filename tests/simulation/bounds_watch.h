@@ -16,7 +16,7 @@ class BoundsWatch {
  public:
   explicit BoundsWatch(const CoreOptions& options) : options_(options) {}
 
-  void life_begins();
+  void incarnation_begins();
   void saw(const Event& event);
   void saw(const Action& action);
   // Between two steps. What is wrong, if anything.
@@ -32,10 +32,10 @@ class BoundsWatch {
   using RequestId = std::pair<ClientId, uint64_t>;
   struct Open {
     Digest program;
-    ShareId share;
+    TenantId tenant;
   };
-  Digest key_of(const DetachedFlight& flight) const;
-  std::map<ShareId, int> of_share() const;
+  Digest key_of(const DetachedTask& task) const;
+  std::map<TenantId, int> of_tenant() const;
   void end(const RequestId& id) { open_.erase(id); }
   void went_out(const Digest& program) { ++out_[program]; }
   void came_back(const Digest& program);
@@ -44,7 +44,7 @@ class BoundsWatch {
   std::map<RequestId, Open> open_;
   std::map<Digest, int> out_;            // by program: look-ups, plans and stores not answered yet
   std::set<Digest> detached_, storing_;  // queued and not ended; whose graphs are being stored
-  size_t recovered_ = 0;                 // of detached_, from an earlier life
+  size_t recovered_ = 0;                 // of detached_, from an earlier incarnation
 };
 
 }  // namespace kiln::simulation

@@ -8,19 +8,19 @@ namespace kiln::simulation {
 namespace {
 
 // How far the winner W may be from the best candidate B, by the noise alone. The screening of each
-// is off by kNoise to either side, times the calibration of its device, whose sentinel's median is
-// off by kSentinelNoise (the reference is common to all, and cancels). Whoever wins was no slower
+// is off by kNoise to either side, times the calibration of its device, whose calibration time is off
+// by kCalibrationNoise (the reference is common to all, and cancels). Whoever wins was no slower
 // than B there, or beat B in one final, which has the noise of times only, since one worker runs it
 // whole. (A winner that beat others there, but not B, did so because B's screening was slower than
 // its own: the finalists are the best of the screening.) The larger of both is that of the
 // screening:  W (1-n)/(1+s) <= B (1+n)/(1-s).  The tie rule needs an incumbent, and a tuning ranks
 // without one; what racing drops loses its binary, not its time.
 constexpr double kWinnerSlack =
-    (1 + kNoise) / (1 - kNoise) * (1 + kSentinelNoise) / (1 - kSentinelNoise) + 1e-9;
+    (1 + kNoise) / (1 - kNoise) * (1 + kCalibrationNoise) / (1 - kCalibrationNoise) + 1e-9;
 
-// The same of a way to cut a program, whose time is a sum of such medians; and the way by rules
+// The same of a partition, whose time is a sum of such medians; and the default partition
 // stands against one that is up to 2 % faster.
-constexpr double kWaySlack = kWinnerSlack / 0.98;
+constexpr double kPartitionSlack = kWinnerSlack / 0.98;
 
 }  // namespace
 
@@ -28,13 +28,13 @@ void Checker::fail(int invariant, const std::string& what) {
   if (!violation_) violation_ = fmt::format("invariant {}: {}", invariant, what);
 }
 
-void Checker::life_begins(const Store& store) {
-  fleet_.life_begins();
-  fairness_.life_begins();
-  bounds_.life_begins();
-  reasons_.life_begins(now_ms_);
-  finals_.life_begins();
-  last_lease_of_earlier_lives_ = last_lease_;
+void Checker::incarnation_begins(const Store& store) {
+  fleet_.incarnation_begins();
+  fairness_.incarnation_begins();
+  bounds_.incarnation_begins();
+  reasons_.incarnation_begins(now_ms_);
+  finals_.incarnation_begins();
+  last_lease_of_earlier_incarnations_ = last_lease_;
   open_.clear();
   workers_.clear();
   leases_.clear();
@@ -50,7 +50,7 @@ void Checker::life_begins(const Store& store) {
   programs_settled_.clear();
   kernels_unstored_.clear();
   programs_stored_.clear();
-  flights_stored_.clear();
+  detached_stored_.clear();
   for (const auto& [key, records] : store.records)
     for (const TuningRecord& record : records)
       if (is_terminal(record.verdict) &&
@@ -63,7 +63,7 @@ void Checker::life_begins(const Store& store) {
   check_stored(store);
 }
 
-// What a life finds is answered as it is, so every kernel of it must be there too.
+// A program that an incarnation finds is answered as it is, so all its kernels must be there.
 void Checker::check_stored(const Store& store) {
   for (const auto& [key, json] : store.programs) {
     const auto program = program_from_json(json);
@@ -105,11 +105,11 @@ void Checker::saw(const Event& event) {
     if (e->status) programs_stored_.insert(e->key);
     if (e->status) promised_.erase(e->key);
   }
-  if (const auto* e = std::get_if<FlightStored>(&event); e != nullptr && e->status)
-    flights_stored_.insert(e->key);
-  if (const auto* e = std::get_if<FlightRecovered>(&event); e != nullptr && !e->failure)
-    flights_stored_.insert(
-        program_key(e->flight.graph, e->flight.target, e->flight.mode, options_.codegen));
+  if (const auto* e = std::get_if<DetachedStored>(&event); e != nullptr && e->status)
+    detached_stored_.insert(e->key);
+  if (const auto* e = std::get_if<DetachedRecovered>(&event); e != nullptr && !e->failure)
+    detached_stored_.insert(
+        program_key(e->task.graph, e->task.target, e->task.mode, options_.codegen));
   if (const auto* e = std::get_if<KernelStored>(&event); e != nullptr && !e->status) {
     winners_.erase(e->kernel);
     kernels_unstored_.insert(e->kernel);
@@ -119,7 +119,7 @@ void Checker::saw(const Event& event) {
     for (const CandidateResult& result : e->report.results) {
       reported_.emplace(result.lease, result.epoch, result.index);
       saw_final(result);
-      if (result.lease > last_lease_of_earlier_lives_) continue;
+      if (result.lease > last_lease_of_earlier_incarnations_) continue;
       owed_.emplace(result.lease, result.index);
       if (is_terminal(result.verdict)) fenced_.emplace(result.lease, result.index);
     }
@@ -153,7 +153,7 @@ void Checker::saw_for_watches(const Event& event) {
   if (const auto* e = std::get_if<PlanFinished>(&event)) fairness_.planned(*e);
 }
 
-// What the core says of itself must be what was seen of it.
+// The core's statistics must agree with what was seen of it.
 void Checker::saw(const Stats& stats) {
   if (stats.requests_open != std::ssize(open_))
     fail(2, fmt::format("{} requests are open, and the core says {}", open_.size(),
@@ -178,7 +178,7 @@ void Checker::saw(const Action& action) {
   if (const auto* a = std::get_if<SendOrders>(&action)) saw_orders(*a);
   if (const auto* a = std::get_if<StoreRecords>(&action)) saw_records(*a);
   if (const auto* a = std::get_if<StoreKernel>(&action)) saw_winner(*a);
-  if (const auto* a = std::get_if<EndFlight>(&action)) saw_end(*a);
+  if (const auto* a = std::get_if<EndDetached>(&action)) saw_end(*a);
   if (const auto* a = std::get_if<StoreProgram>(&action)) saw_choice(a->program);
   if (const auto* a = std::get_if<StoreProgram>(&action))
     for (const ProgramKernel& kernel : a->program.kernels)
@@ -201,46 +201,49 @@ void Checker::saw_answer(const Answer& answer) {
   const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
   if (*answer.reply.outcome == CacheOutcome::kQueued) {
     if (!request.detach) return fail(2, "a client that waits is told that its program is queued");
-    if (!flights_stored_.contains(key)) fail(6, "queued is answered before the flight is stored");
+    if (!detached_stored_.contains(key)) fail(6, "queued is answered before the task is stored");
     promised_[key] = request.target;
     return;
   }
   saw_program(key, *answer.reply.outcome, answer);
 
   const auto program = program_from_json(answer.reply.program_json);
-  const TrueWay* way = program && program->key == key ? truth_.way_of(truth, *program) : nullptr;
-  if (way == nullptr) return fail(2, "the answer is not the program that was asked for");
-  for (size_t i = 0; i < way->kernels.size(); ++i) {
-    const auto* candidate = truth_.kernel(way->kernels[i]).find(program->kernels[i].schedule);
+  const TruePartition* partition =
+      program && program->key == key ? truth_.partition_of(truth, *program) : nullptr;
+  if (partition == nullptr) return fail(2, "the answer is not the program that was asked for");
+  for (size_t i = 0; i < partition->kernels.size(); ++i) {
+    const auto* candidate = truth_.kernel(partition->kernels[i]).find(program->kernels[i].schedule);
     if (candidate == nullptr || candidate->verdict != Verdict::kOk)
       return fail(2, fmt::format("the answer has a kernel that is wrong: {}",
                                  program->kernels[i].schedule));
   }
 }
 
-// What is stored is chosen for good: of the ways whose kernels all have winners, the fastest.
+// The stored partition is the choice for good: the fastest whose kernels all have winners.
 void Checker::saw_choice(const Program& program) {
   const TrueProgram& truth = truth_.by_graph(program.graph);
-  const TrueWay* way = truth_.way_of(truth, program);
-  if (way == nullptr) return fail(2, "a program is stored that is not what was asked for");
+  const TruePartition* partition = truth_.partition_of(truth, program);
+  if (partition == nullptr) return fail(2, "a program is stored that is not what was asked for");
   if (program.mode == Mode::kDefault || scenario_.drifting()) return;
-  const TrueWay& taken = *way;
+  const TruePartition& taken = *partition;
   double taken_us = 0;
   for (const int launch : taken.launches) {
     const auto position = static_cast<size_t>(launch);
     taken_us += truth_.kernel(taken.kernels[position]).find(program.kernels[position].schedule)->us;
   }
-  for (const TrueWay& other : truth.ways)
-    if (const auto us = slowest_time(other, program); us && taken_us > *us * kWaySlack)
-      fail(1, fmt::format("a way of {} us is stored, and another takes {} us", taken_us, *us));
+  for (const TruePartition& other : truth.partitions)
+    if (const auto us = slowest_time(other, program); us && taken_us > *us * kPartitionSlack)
+      fail(1,
+           fmt::format("a partition of {} us is stored, and another takes {} us", taken_us, *us));
 }
 
 // By its winners; the slowest of each kernel that won more than once. Nothing while one has none,
 // or may have lost it: a store that failed made it be tuned again, and it killed its runners then.
-std::optional<double> Checker::slowest_time(const TrueWay& way, const Program& like) const {
+std::optional<double> Checker::slowest_time(const TruePartition& partition,
+                                            const Program& like) const {
   double us = 0;
-  for (const int launch : way.launches) {
-    const int kernel = way.kernels[static_cast<size_t>(launch)];
+  for (const int launch : partition.launches) {
+    const int kernel = partition.kernels[static_cast<size_t>(launch)];
     const Digest key = truth_.kernel_key(kernel, like.target, like.mode);
     const auto won = won_.find(key);
     if (won == won_.end()) return std::nullopt;
@@ -262,20 +265,20 @@ void Checker::check_refusal(const ClientId& client, const CompileRequest& reques
     fail(2, fmt::format("{} is refused though there is room: {}", client, error.message));
 }
 
-// A program fails for a reason, and for a kernel without survivors only when every way needs such a
-// one.
+// A program fails for a reason, and for a kernel without survivors only when every partition needs
+// such a one.
 void Checker::check_failure(const ClientId& client, const CompileRequest& request,
                             const Error& error) {
   check_refusal(client, request, error);
   fail_if(2, reasons_.refused(now_ms_, client, request, error));
   if (error.message.find("survived") == std::string::npos) return;
   const TrueProgram& truth = truth_.by_graph(request.graph);
-  for (const TrueWay& way : truth.ways) {
-    if (request.mode == Mode::kDefault && &way != &truth.ways.front()) return;
-    if (std::ranges::all_of(way.kernels, [&](int kernel) {
+  for (const TruePartition& partition : truth.partitions) {
+    if (request.mode == Mode::kDefault && &partition != &truth.partitions.front()) return;
+    if (std::ranges::all_of(partition.kernels, [&](int kernel) {
           return winners_.contains(truth_.kernel_key(kernel, request.target, request.mode));
         }))
-      fail(2, "a program fails, and every kernel of one way to cut it has its winner");
+      fail(2, "a program fails, and every kernel of one partition has its winner");
   }
 }
 
@@ -292,18 +295,18 @@ void Checker::saw_program(const Digest& key, CacheOutcome outcome, const Answer&
   const bool unstored =
       program && std::any_of(program->kernels.begin(), program->kernels.end(),
                              [&](const auto& k) { return kernels_unstored_.contains(k.key); });
-  if (!unstored && !(program && may_lack_a_way(*program)))
+  if (!unstored && !(program && may_lack_an_alternative(*program)))
     fail(5, "answered before the store said anything");
 }
 
 // Not all of its ways have winners, perhaps for want of a worker: then none is stored. Nor had
 // they, perhaps, when this program needed them, where another one tuned a troubled kernel afresh
 // since.
-bool Checker::may_lack_a_way(const Program& program) const {
+bool Checker::may_lack_an_alternative(const Program& program) const {
   const TrueProgram& truth = truth_.by_graph(program.graph);
   return program.mode == Mode::kMaxAutotune &&
-         std::ranges::any_of(truth.ways, [&](const TrueWay& way) {
-           return std::ranges::any_of(way.kernels, [&](int kernel) {
+         std::ranges::any_of(truth.partitions, [&](const TruePartition& partition) {
+           return std::ranges::any_of(partition.kernels, [&](int kernel) {
              const Digest key = truth_.kernel_key(kernel, program.target, program.mode);
              return !winners_.contains(key) || reasons_.was_troubled(key);
            });
@@ -332,7 +335,7 @@ void Checker::saw_job(const WorkerId& worker, const Job& job) {
   if (leases_.contains(job.lease)) return;  // sent again
   if (!lease_ids_.insert(job.lease).second) fail(1, "a lease id is used twice");
   if (!workers_[worker].target.can_run(job.target)) fail(4, "a job goes where it cannot run");
-  if (job.lease <= last_lease_of_earlier_lives_)
+  if (job.lease <= last_lease_of_earlier_incarnations_)
     fail(1, "a lease has an id that an earlier life may have used");
   last_lease_ = std::max(last_lease_, job.lease);
   fail_if(7, fleet_.leased(now_ms_, worker));
@@ -369,7 +372,7 @@ void Checker::check_hedge(const KnownLease& lease, const CandidateJob& candidate
   if (others > 1) fail(1, fmt::format("{} is leased three times", candidate.schedule.to_string()));
 }
 
-// Who fails in a final himself, and has ended none since.
+// Candidates that failed in a final themselves, and have completed none since.
 void Checker::saw_final(const CandidateResult& result) {
   const auto lease = leases_.find(result.lease);
   if (lease == leases_.end() || lease->second.kind != Job::Kind::kFinal) return;
@@ -406,13 +409,14 @@ void Checker::saw_records(const StoreRecords& store) {
     if (!is_terminal(record.verdict)) continue;
     if (record.verdict != Verdict::kOk || lease->second.kind == Job::Kind::kScreen)
       finished_[candidate] = record.verdict;
-    // Nobody else's result of it counts any more; a twin may be older, or newer, than the lease.
+    // Nobody else's result of it counts any more; a hedged duplicate may be older, or newer, than
+    // the lease.
     for (auto& [id, other] : leases_)
       if (other.kernel == record.kernel_key) other.outstanding.erase(ack.index);
   }
 }
 
-// What is recorded of a schedule must be what is true of it.
+// The record of a schedule must be true.
 void Checker::check_record(const TuningRecord& record) {
   const TrueCandidate* truth = truth_.by_key(record.kernel_key).find(record.schedule);
   if (truth == nullptr) return fail(1, "a record of a schedule that there is not");
@@ -450,13 +454,13 @@ void Checker::saw_winner(const StoreKernel& store) {
 }
 
 // Forgotten, it must be stored; failed, there must be a reason in the program itself.
-void Checker::saw_end(const EndFlight& end) {
-  const DetachedFlight& flight = end.flight;
-  const Digest key = program_key(flight.graph, flight.target, flight.mode, options_.codegen);
-  const bool was_stored = flights_stored_.erase(key) > 0;
+void Checker::saw_end(const EndDetached& end) {
+  const DetachedTask& task = end.task;
+  const Digest key = program_key(task.graph, task.target, task.mode, options_.codegen);
+  const bool was_stored = detached_stored_.erase(key) > 0;
   if (end.outcome && was_stored && !programs_stored_.contains(key))
     fail(6, "a queued program is forgotten and not stored");
-  if (!end.outcome) fail_if(6, reasons_.failed(flight, end.outcome.error()));
+  if (!end.outcome) fail_if(6, reasons_.failed(task, end.outcome.error()));
   if (!end.outcome) promised_.erase(key);
 }
 

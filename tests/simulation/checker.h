@@ -31,7 +31,7 @@ class Checker {
         reasons_(truth, scenario, options) {}
 
   // A coordinator starts; what is in the store is what it may know.
-  void life_begins(const Store& store);
+  void incarnation_begins(const Store& store);
   void at(int64_t now_ms) { now_ms_ = now_ms; }  // of what it sees next
   void saw(const Stats& stats);                  // now and then
   // A step that may have queued candidates: how many waited before it, and after.
@@ -47,7 +47,7 @@ class Checker {
   // The first violation: "invariant N: ...".
   const std::optional<std::string>& violation() const { return violation_; }
   int64_t accepted() const { return accepted_count_; }
-  // Finished measurements that came under a lease of an earlier life, each once: all that a
+  // Finished measurements that came under a lease of an earlier incarnation, each once: all that a
   // coordinator's death can cost, and more than it does, since some were stored already.
   int64_t fenced() const { return std::ssize(fenced_); }
 
@@ -74,15 +74,15 @@ class Checker {
   void check_hedge(const KnownLease& lease, const CandidateJob& candidate);
   void saw_records(const StoreRecords& store);
   void saw_winner(const StoreKernel& store);
-  void saw_end(const EndFlight& end);
+  void saw_end(const EndDetached& end);
   void check_record(const TuningRecord& record);
   void saw_choice(const Program& program);
-  bool may_lack_a_way(const Program& program) const;
+  bool may_lack_an_alternative(const Program& program) const;
   void check_stored(const Store& store);
   void check_failure(const ClientId& client, const CompileRequest& request, const Error& error);
   void check_refusal(const ClientId& client, const CompileRequest& request, const Error& error);
   void trouble(const KnownLease& lease);
-  std::optional<double> slowest_time(const TrueWay& way, const Program& like) const;
+  std::optional<double> slowest_time(const TruePartition& partition, const Program& like) const;
   bool set_aside(const StoreKernel& store) const;
 
   const Truth& truth_;
@@ -90,9 +90,9 @@ class Checker {
   const CoreOptions& options_;
   std::optional<std::string> violation_;
   int64_t accepted_count_ = 0;
-  std::map<Digest, Target> promised_;  // in whatever life
+  std::map<Digest, Target> promised_;  // in whatever incarnation
   int64_t now_ms_ = 0;
-  uint64_t last_lease_ = 0, last_lease_of_earlier_lives_ = 0;
+  uint64_t last_lease_ = 0, last_lease_of_earlier_incarnations_ = 0;
   std::set<ResultId> fenced_;
   FleetWatch fleet_;
   FairnessWatch fairness_;
@@ -100,7 +100,7 @@ class Checker {
   ReasonWatch reasons_;
   FinalsWatch finals_;
 
-  // Of this life of the coordinator:
+  // In this incarnation of the coordinator:
   std::map<RequestId, CompileRequest> open_;                // accepted and not answered
   std::map<WorkerId, WorkerReport> workers_;                // as last reported
   std::map<uint64_t, KnownLease> leases_;                   // not taken back
@@ -112,12 +112,12 @@ class Checker {
   std::set<Digest> winners_;                     // stored, or being stored
   std::map<Digest, std::set<std::string>> won_;  // schedules, also of those that were not stored
   std::set<Digest> troubled_;  // kernels of which a candidate failed for a while since they won
-  std::set<ResultId> owed_;    // results of an earlier life, not acknowledged in this step yet
+  std::set<ResultId> owed_;  // results of an earlier incarnation, not acknowledged in this step yet
   std::set<Digest> programs_found_;    // the store had them
   std::set<Digest> programs_settled_;  // the store answered, well or badly
   std::set<Digest> kernels_unstored_;  // the store failed
   std::set<Digest> programs_stored_;   // or found
-  std::set<Digest> flights_stored_;    // detached, and not ended
+  std::set<Digest> detached_stored_;   // detached, and not ended
 };
 
 }  // namespace kiln::simulation

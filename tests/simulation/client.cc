@@ -3,9 +3,9 @@
 namespace kiln::simulation {
 
 void Client::start() {
-  id_ = name_ + "." + std::to_string(++life_);
-  network_.after(random_.between(0, 1'000), [this, life = life_] {
-    if (life == life_) live();
+  id_ = name_ + "." + std::to_string(++incarnation_);
+  network_.after(random_.between(0, 1'000), [this, incarnation = incarnation_] {
+    if (incarnation == incarnation_) live();
   });
 }
 
@@ -19,8 +19,8 @@ void Client::live() {
   for (const auto& [number, request] : open_)
     if (random_.chance(0.3)) send(number);
   if (asked_ < kRequests && random_.chance(0.4)) ask();
-  network_.after(random_.between(200, 1'500), [this, life = life_] {
-    if (life == life_) live();
+  network_.after(random_.between(200, 1'500), [this, incarnation = incarnation_] {
+    if (incarnation == incarnation_) live();
   });
 }
 

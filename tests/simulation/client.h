@@ -42,7 +42,7 @@ class Client {
   Random& random_;
   const Truth& truth_;
   ClientId id_;
-  int life_ = 0;
+  int incarnation_ = 0;
   uint64_t next_request_ = 1;
   int asked_ = 0;
   int64_t answers_ = 0;

@@ -13,16 +13,16 @@ constexpr int64_t kPatienceMs = 120'000;  // to answer everybody once the faults
 
 }  // namespace
 
-Cluster::Cluster(uint64_t seed, Bug bug, bool trace)
+Cluster::Cluster(uint64_t seed, Mutant mutant, bool trace)
     : random_(seed),
-      planted_(bug.world),
+      mutation_(mutant.world),
       trace_(trace),
       scenario_(random_),
       truth_(random_, scenario_),
       options_(make_options(seed)),
       checker_(truth_, scenario_, options_),
       faults_end_ms_(kFaultsMs) {
-  planted_bug = bug.core;
+  active_mutation = mutant.core;
   if (random_.chance(0.8)) loss_ = random_.fraction() * 0.2;
   if (random_.chance(0.8)) duplication_ = random_.fraction() * 0.2;
   if (random_.chance(0.3)) disk_full_ = random_.fraction() * 0.5;
@@ -45,7 +45,7 @@ Cluster::Cluster(uint64_t seed, Bug bug, bool trace)
 }
 
 Cluster::~Cluster() {
-  planted_bug = PlantedBug::kNone;
+  active_mutation = Mutation::kNone;
 }
 
 // Bounds that some clusters have; by numbers of their own, so that others are as they were.
@@ -141,46 +141,46 @@ void Cluster::note(const std::string& text) {
 // ---- The coordinator's process ----
 
 void Cluster::start_coordinator() {
-  ++life_;
-  ++outcome_.lives;
+  ++incarnation_;
+  ++outcome_.incarnations;
   writer_free_ms_ = now_ms_;
   evict();
   options_.first_lease = ++store_.generation << 32;
-  if (planted_ == Planted::kReuseLeaseIds) options_.first_lease = 1;
-  if (planted_ == Planted::kTrustWallClock)
+  if (mutation_ == WorldMutation::kReuseLeaseIds) options_.first_lease = 1;
+  if (mutation_ == WorldMutation::kTrustWallClock)
     options_.first_lease =
         static_cast<uint64_t>(1'700'000'000'000'000 + now_ms_ * 1'000 + clock_offset_us_);
   core_ = std::make_unique<Core>(options_);
   checker_.at(now_ms_);
-  checker_.life_begins(store_);
-  note(fmt::format("coordinator starts, life {}", life_));
-  if (planted_ == Planted::kForgetFlights) return;
-  for (const auto& [key, stored] : store_.flights)
-    step(FlightRecovered{stored.flight, stored.failure});
+  checker_.incarnation_begins(store_);
+  note(fmt::format("coordinator starts, life {}", incarnation_));
+  if (mutation_ == WorldMutation::kForgetTasks) return;
+  for (const auto& [key, stored] : store_.tasks)
+    step(DetachedRecovered{stored.task, stored.failure});
 }
 
-// Between two lives the cache may have been trimmed; records outlive binaries.
+// Between two incarnations the cache may have been trimmed; records outlive binaries.
 void Cluster::evict() {
   if (random_.chance(0.3)) store_.programs.clear();
   if (random_.chance(0.3)) {
     store_.programs.clear();
     std::erase_if(store_.kernels, [&](const auto&) { return random_.chance(0.5); });
   }
-  if (planted_ == Planted::kEvictKernels)
+  if (mutation_ == WorldMutation::kEvictKernels)
     std::erase_if(store_.kernels, [&](const auto&) { return random_.chance(0.5); });
 }
 
 void Cluster::crash_coordinator() {
   note("coordinator dies");
   core_.reset();
-  ++life_;
+  ++incarnation_;
   after(random_.between(50, 2'000), [this] { start_coordinator(); });
 }
 
 void Cluster::tick() {
   after(kTickMs, [this] { tick(); });
   if (core_ == nullptr) return;
-  if (planted_ != Planted::kLoseDeaths) step(Tick{});
+  if (mutation_ != WorldMutation::kLoseDeaths) step(Tick{});
   if (core_ != nullptr) checker_.saw(core_->stats(now_ms_));
   if (core_ != nullptr && faults()) cause_trouble();
 }
@@ -208,7 +208,7 @@ void Cluster::cut_somebody_off() {
   note(fmt::format("what {} {} is lost", name, inwards ? "says" : "should hear"));
 }
 
-// `id`: its name, a dot, and which life of it.
+// `id`: its name, a dot, and which incarnation of it.
 bool Cluster::is_cut_off(const std::string& id, bool inwards) const {
   const auto cut = cut_until_ms_.find({id.substr(0, id.find('.')), inwards});
   return cut != cut_until_ms_.end() && now_ms_ < std::min(cut->second, faults_end_ms_);
@@ -218,8 +218,8 @@ void Cluster::step(Event event) {
   if (core_ == nullptr || checker_.violation()) return;
   checker_.at(now_ms_);
   checker_.saw(event);
-  if (planted_ == Planted::kAcceptStale) accept_stale(event);
-  if (planted_ == Planted::kLoseDeaths && std::holds_alternative<WorkerGone>(event)) return;
+  if (mutation_ == WorldMutation::kAcceptStale) accept_stale(event);
+  if (mutation_ == WorldMutation::kLoseDeaths && std::holds_alternative<WorkerGone>(event)) return;
   feed(std::move(event));
 }
 
@@ -232,7 +232,7 @@ void Cluster::feed(Event event) {
     checker_.saw(action);
     // At any step, and between any two things that it was about to do.
     if (dies && random_.chance(0.5)) return crash_coordinator();
-    if (planted_ == Planted::kAnswerTwice && std::holds_alternative<Answer>(action))
+    if (mutation_ == WorldMutation::kAnswerTwice && std::holds_alternative<Answer>(action))
       checker_.saw(action);
     act(std::move(action));
   }
@@ -249,14 +249,14 @@ void Cluster::act(Action action) {
     for (const Job& job : a->orders.jobs) {
       note(fmt::format("lease {} epoch {} kind {} of {} to {}", job.lease, job.epoch,
                        static_cast<int>(job.kind), job.kernel_key.short_hex(), a->worker));
-      if (planted_ == Planted::kAcceptStale) jobs_[job.lease] = {a->worker, job};
+      if (mutation_ == WorldMutation::kAcceptStale) jobs_[job.lease] = {a->worker, job};
     }
     return to_worker(a->worker, std::move(a->orders));
   }
   if (auto* a = std::get_if<StartPlan>(&action)) return plan(std::move(*a));
   if (auto* a = std::get_if<LookUpProgram>(&action)) {
-    after(random_.between(0, 20), [this, key = a->key, life = life_] {
-      if (life != life_) return;
+    after(random_.between(0, 20), [this, key = a->key, incarnation = incarnation_] {
+      if (incarnation != incarnation_) return;
       const auto found = store_.programs.find(key);
       step(ProgramLookedUp{key, found == store_.programs.end() ? "" : found->second});
     });
@@ -280,9 +280,9 @@ void Cluster::act_on_client(const Action& action) {
 void Cluster::act_on_store(Action action) {
   if (auto* a = std::get_if<StoreRecords>(&action)) {
     const RecordsStored stored{a->worker, a->acks};
-    if (planted_ == Planted::kAckUnstored)
-      after(0, [this, stored, life = life_] {
-        if (life == life_) feed(stored);
+    if (mutation_ == WorldMutation::kAckUnstored)
+      after(0, [this, stored, incarnation = incarnation_] {
+        if (incarnation == incarnation_) feed(stored);
       });
     write([this, stored, records = std::move(a->records)](const Status& status) {
       for (const TuningRecord& record : records) {
@@ -301,44 +301,43 @@ void Cluster::act_on_store(Action action) {
     });
   } else if (auto* p = std::get_if<StoreProgram>(&action)) {
     const Digest key = p->program.key;
-    if (planted_ == Planted::kAnswerUnstored)
-      after(0, [this, key, life = life_] {
-        if (life == life_) feed(ProgramStored{key, {}});
+    if (mutation_ == WorldMutation::kAnswerUnstored)
+      after(0, [this, key, incarnation = incarnation_] {
+        if (incarnation == incarnation_) feed(ProgramStored{key, {}});
       });
     write([this, key, json = program_to_json(p->program)](const Status& status) {
       if (status) store_.programs[key] = json;
       step(ProgramStored{key, status});
     });
   } else {
-    act_on_flights(std::move(action));
+    act_on_tasks(std::move(action));
   }
 }
 
-void Cluster::act_on_flights(Action action) {
-  if (auto* s = std::get_if<StoreFlight>(&action)) {
-    if (planted_ == Planted::kQueueUnstored)
-      after(0, [this, stored = FlightStored{s->key, s->flight, {}}, life = life_] {
-        if (life == life_) feed(stored);
+void Cluster::act_on_tasks(Action action) {
+  if (auto* s = std::get_if<StoreDetached>(&action)) {
+    if (mutation_ == WorldMutation::kQueueUnstored)
+      after(0, [this, stored = DetachedStored{s->key, s->task, {}}, incarnation = incarnation_] {
+        if (incarnation == incarnation_) feed(stored);
       });
     write([this, store = std::move(*s)](const Status& status) {
-      if (status) store_.flights[store.key] = {store.flight, store.graph_text};
-      step(FlightStored{store.key, store.flight, status});
+      if (status) store_.tasks[store.key] = {store.task, store.graph_text};
+      step(DetachedStored{store.key, store.task, status});
     });
-  } else if (auto* e = std::get_if<EndFlight>(&action)) {
+  } else if (auto* e = std::get_if<EndDetached>(&action)) {
     write([this, end = std::move(*e)](const Status& status) {
-      const DetachedFlight& flight = end.flight;
-      const Digest key = program_key(flight.graph, flight.target, flight.mode, options_.codegen);
+      const DetachedTask& task = end.task;
+      const Digest key = program_key(task.graph, task.target, task.mode, options_.codegen);
       if (!status) return;
       if (end.outcome)
-        store_.flights.erase(key);
-      else if (store_.flights.contains(key))
-        store_.flights[key] = {flight, "", end.outcome.error()};
+        store_.tasks.erase(key);
+      else if (store_.tasks.contains(key))
+        store_.tasks[key] = {task, "", end.outcome.error()};
     });
-  } else if (const auto* f = std::get_if<ForgetFlight>(&action)) {
-    write([this, flight = f->flight](const Status& status) {
+  } else if (const auto* f = std::get_if<ForgetDetached>(&action)) {
+    write([this, task = f->task](const Status& status) {
       if (status)
-        store_.flights.erase(
-            program_key(flight.graph, flight.target, flight.mode, options_.codegen));
+        store_.tasks.erase(program_key(task.graph, task.target, task.mode, options_.codegen));
     });
   }
 }
@@ -347,53 +346,55 @@ void Cluster::act_on_flights(Action action) {
 void Cluster::write(std::function<void(Status)> apply) {
   writer_free_ms_ = std::max(writer_free_ms_, now_ms_) + random_.between(1, 60);
   const bool full = faults() && random_.chance(disk_full_);
-  after(writer_free_ms_ - now_ms_, [this, full, apply = std::move(apply), life = life_] {
-    if (life != life_) return;
-    apply(full ? Status(fail(Code::kUnavailable, "no space left on device")) : Status());
-  });
+  after(writer_free_ms_ - now_ms_,
+        [this, full, apply = std::move(apply), incarnation = incarnation_] {
+          if (incarnation != incarnation_) return;
+          apply(full ? Status(fail(Code::kUnavailable, "no space left on device")) : Status());
+        });
 }
 
 // Reads the store at one moment and answers at a later one.
 void Cluster::plan(StartPlan start) {
-  after(random_.between(1, 150), [this, start = std::move(start), life = life_] {
-    if (life != life_) return;
+  after(random_.between(1, 150), [this, start = std::move(start), incarnation = incarnation_] {
+    if (incarnation != incarnation_) return;
     const TrueProgram& truth = truth_.by_graph(start.graph);
     PlanFinished finished{start.key, Program{}, {}};
     finished.program->key = start.key;
     finished.program->graph = start.graph;
     finished.program->target = start.target;
     finished.program->mode = start.mode;
-    const bool stored = start.graph_text.empty() && store_.flights.contains(start.key);
-    const std::string& text = stored ? store_.flights[start.key].graph_text : start.graph_text;
+    const bool stored = start.graph_text.empty() && store_.tasks.contains(start.key);
+    const std::string& text = stored ? store_.tasks[start.key].graph_text : start.graph_text;
     if (text != truth.graph_text)
       finished.program = fail(Code::kInvalidArgument, "the graph is not its digest");
     else if (!truth.supported)
       finished.program = fail(Code::kUnsupported, "an op that no kernel family covers");
     else
-      plan_ways(truth, start, finished);
-    after(random_.between(1, 300), [this, finished = std::move(finished), life] {
-      if (life == life_) step(finished);
+      plan_alternatives(truth, start, finished);
+    after(random_.between(1, 300), [this, finished = std::move(finished), incarnation] {
+      if (incarnation == incarnation_) step(finished);
     });
   });
 }
 
-// As the planner does: kernels that several ways need are planned once, those by rules first.
-void Cluster::plan_ways(const TrueProgram& truth, const StartPlan& start, PlanFinished& finished) {
+// As the planner does: kernels that several partitions need are planned once, those by rules first.
+void Cluster::plan_alternatives(const TrueProgram& truth, const StartPlan& start,
+                                PlanFinished& finished) {
   std::vector<int> known;
   const Program empty = *finished.program;
-  for (const TrueWay& way : truth.ways) {
-    const bool by_rules = &way == &truth.ways.front();
-    if (!by_rules && start.mode == Mode::kDefault) return;
+  for (const TruePartition& partition : truth.partitions) {
+    const bool by_default = &partition == &truth.partitions.front();
+    if (!by_default && start.mode == Mode::kDefault) return;
     PlannedAlternative cut{empty, {}};
-    for (const int kernel : way.kernels) {
+    for (const int kernel : partition.kernels) {
       const auto found = std::find(known.begin(), known.end(), kernel);
       cut.kernels.push_back(static_cast<int>(found - known.begin()));
       if (found != known.end()) continue;
       known.push_back(kernel);
       finished.kernels.push_back(planned(kernel, start));
     }
-    for (const int launch : way.launches) cut.program.launches.push_back({launch, {}, {}});
-    if (by_rules)
+    for (const int launch : partition.launches) cut.program.launches.push_back({launch, {}, {}});
+    if (by_default)
       finished.program->launches = cut.program.launches;
     else
       finished.alternatives.push_back(std::move(cut));
@@ -408,13 +409,13 @@ PlannedKernel Cluster::planned(int kernel, const StartPlan& start) {
   planned.workload_text = truth.name;
   for (const TrueCandidate& candidate : truth.candidates)
     planned.schedules.push_back(candidate.schedule);
-  // Earlier winners come first, so an index means another schedule in another life.
+  // Earlier winners come first, so an index means another schedule in another incarnation.
   std::rotate(planned.schedules.begin(),
-              planned.schedules.begin() + life_ % std::ssize(planned.schedules),
+              planned.schedules.begin() + incarnation_ % std::ssize(planned.schedules),
               planned.schedules.end());
   if (const auto cached = store_.kernels.find(planned.key); cached != store_.kernels.end())
     planned.cached = cached->second.kernel;
-  if (planted_ != Planted::kForgetRecords) planned.records = store_.records[planned.key];
+  if (mutation_ != WorldMutation::kForgetRecords) planned.records = store_.records[planned.key];
   return planned;
 }
 

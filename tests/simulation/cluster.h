@@ -10,7 +10,7 @@
 #include <string>
 
 #include "coordinator/core/core.h"
-#include "coordinator/core/planted.h"
+#include "coordinator/core/mutation.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/client.h"
 #include "tests/simulation/random.h"
@@ -20,8 +20,8 @@
 
 namespace kiln::simulation {
 
-// Mistakes planted between the core and its world, to see that the checker finds them.
-enum class Planted : uint8_t {
+// Mistakes mutated between the core and its world, to see that the checker finds them.
+enum class WorldMutation : uint8_t {
   kNone,
   kAcceptStale,  // results of a lease that was taken back count for the one that followed
   kAnswerTwice,
@@ -30,28 +30,28 @@ enum class Planted : uint8_t {
   kForgetRecords,   // the planner does not read what was measured before
   kReuseLeaseIds,   // a restarted coordinator counts leases from 1 again
   kLoseDeaths,      // nobody notices dead workers and lost leases
-  kQueueUnstored,   // the core is told that a detached flight is stored when the write is only
+  kQueueUnstored,   // the core is told that a detached task is stored when the write is only
                     // queued
-  kForgetFlights,   // a restarted coordinator does not hear of the detached flights
+  kForgetTasks,     // a restarted coordinator does not hear of the detached tasks
   kTrustWallClock,  // lease ids begin at the wall clock, which may be set back
   kEvictKernels,    // the cache is trimmed of kernels that its programs need
 };
 
 // At most one of both: in the world, or in the core (of this thread, while the cluster lives).
-struct Bug {
-  Planted world = Planted::kNone;
-  PlantedBug core = PlantedBug::kNone;
+struct Mutant {
+  WorldMutation world = WorldMutation::kNone;
+  Mutation core = Mutation::kNone;
 };
 
 struct Outcome {
   std::optional<std::string> violation;
-  int64_t steps = 0, answers = 0, accepted = 0, fenced = 0, lives = 0;  // how much happened
-  Stats stats;                                                          // of the last life
+  int64_t steps = 0, answers = 0, accepted = 0, fenced = 0, incarnations = 0;  // how much happened
+  Stats stats;  // of the last incarnation
 };
 
 class Cluster : public Network {
  public:
-  explicit Cluster(uint64_t seed, Bug bug = {}, bool trace = false);
+  explicit Cluster(uint64_t seed, Mutant mutant = {}, bool trace = false);
   ~Cluster() override;
   Outcome run();
 
@@ -83,14 +83,14 @@ class Cluster : public Network {
   void act(Action action);
   void act_on_client(const Action& action);
   void act_on_store(Action action);
-  void act_on_flights(Action action);
+  void act_on_tasks(Action action);
   bool detached_done() const;
   void to_client(const ClientId& client, std::function<void(Client&)> deliver);
   void to_worker(const WorkerId& worker, WorkerOrders orders);
   void lossy(std::function<void()> deliver);
   void write(std::function<void(Status)> apply);
   void plan(StartPlan start);
-  void plan_ways(const TrueProgram& truth, const StartPlan& start, PlanFinished& finished);
+  void plan_alternatives(const TrueProgram& truth, const StartPlan& start, PlanFinished& finished);
   PlannedKernel planned(int kernel, const StartPlan& start);
   void accept_stale(Event& event) const;
   void evict();
@@ -100,7 +100,7 @@ class Cluster : public Network {
   void note(const std::string& text);
 
   Random random_;
-  const Planted planted_;
+  const WorldMutation mutation_;
   const bool trace_;
   const Scenario scenario_;
   const Truth truth_;
@@ -116,7 +116,7 @@ class Cluster : public Network {
   std::vector<std::unique_ptr<Worker>> workers_;
 
   std::unique_ptr<Core> core_;  // null while it is down
-  int64_t life_ = 0;            // events of an earlier one are lost
+  int64_t incarnation_ = 0;     // events of an earlier one are lost
   int64_t writer_free_ms_ = 0;  // one writer: writes keep their order
   double loss_ = 0, duplication_ = 0, disk_full_ = 0, death_ = 0;
   // Partitions in one direction: what goes to (or comes from) these is lost until then.

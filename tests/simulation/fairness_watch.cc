@@ -4,7 +4,7 @@
 
 namespace kiln::simulation {
 
-void FairnessWatch::life_begins() {
+void FairnessWatch::incarnation_begins() {
   open_.clear();
   kernels_of_.clear();
   untouched_.clear();
@@ -42,40 +42,41 @@ void FairnessWatch::planned(const PlanFinished& plan) {
   }
 }
 
-std::map<ShareId, FairnessWatch::Waiting> FairnessWatch::shares(const Digest& leased) const {
-  std::map<ShareId, Waiting> shares;
+std::map<TenantId, FairnessWatch::Waiting> FairnessWatch::tenants(const Digest& leased) const {
+  std::map<TenantId, Waiting> tenants;
   for (const auto& [id, asked] : open_) {
     const auto kernels = kernels_of_.find({asked.graph, asked.mode});
     if (kernels == kernels_of_.end()) continue;
-    Waiting& share = shares[asked.share];
+    Waiting& tenant = tenants[asked.tenant];
     for (const Digest& kernel : kernels->second) {
-      share.served = share.served || kernel == leased;
+      tenant.served = tenant.served || kernel == leased;
       const auto left = untouched_.find(kernel);
       if (left == untouched_.end() || left->second.empty()) continue;
-      share.waits = true;
-      share.warm_up_only = share.warm_up_only && asked.warm_up;
+      tenant.waits = true;
+      tenant.warm_up_only = tenant.warm_up_only && asked.warm_up;
     }
   }
-  return shares;
+  return tenants;
 }
 
 std::optional<std::string> FairnessWatch::leased(const Job& job) {
-  const auto all = shares(job.kernel_key);
+  const auto all = tenants(job.kernel_key);
   if (const auto left = untouched_.find(job.kernel_key); left != untouched_.end())
     for (const CandidateJob& candidate : job.candidates)
       left->second.erase(candidate.schedule.to_string());
-  // Between two turns of a waiting share another gets at most the work of the largest lease of each
-  // (start-time fair queueing): the clocks are no further apart than the one's last charge, and the
-  // other is served while it is not ahead. The largest here is a final of 4 candidates, so another
-  // gets 4 + 1 leases of one candidate while the pace stays, and one more for a pace that falls
-  // from the 300 ms presumed. 24 is tuned, not derived: newcomers (not among `all` once they
-  // leave), hedges and leases lost and given again are charged to nobody or counted twice, and two
-  // classes of devices have clocks of their own. What can be proved is looser (docs/simulation.md).
+  // Between two turns of a waiting tenant another gets at most the work of the largest lease of
+  // each (start-time fair queueing): the clocks are no further apart than the one's last charge,
+  // and the other is served while it is not ahead. The largest here is a final of 4 candidates, so
+  // another gets 4 + 1 leases of one candidate while the latency stays, and one more for a latency
+  // that falls from the 300 ms presumed. 24 is tuned, not derived: newcomers (not among `all` once
+  // they leave), hedges and leases lost and given again are charged to nobody or counted twice, and
+  // two classes of devices have clocks of their own. What can be proved is looser
+  // (docs/simulation.md).
   const int patience = 6 * static_cast<int>(all.size()) + 24;
-  for (const auto& [id, share] : all) {
+  for (const auto& [id, tenant] : all) {
     int& passed_over = passed_over_[id];
-    passed_over = share.served || !share.waits ? 0 : passed_over + 1;
-    if (passed_over > patience * (share.warm_up_only ? options_.warm_up_turn : 1))
+    passed_over = tenant.served || !tenant.waits ? 0 : passed_over + 1;
+    if (passed_over > patience * (tenant.warm_up_only ? options_.warm_up_turn : 1))
       return fmt::format("{} waits while others get {} leases in a row", id, passed_over);
   }
   return std::nullopt;

@@ -1,7 +1,7 @@
 // FairnessWatch: whether somebody starves while others are served (invariant 4), in clusters where
-// every lease is one candidate of one target, so that leases can be counted. A share waits while it
-// asks for a program with candidates that were never leased in this life; each lease that a worker
-// gets for others passes it over. Knows nothing of how the core shares out.
+// every lease is one candidate of one target, so that leases can be counted. A tenant waits while
+// it asks for a program with candidates that were never leased in this incarnation; each lease that
+// a worker gets for others passes it over. Knows nothing of how the core shares work out.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ class FairnessWatch {
  public:
   explicit FairnessWatch(const CoreOptions& options) : options_(options) {}
 
-  void life_begins();
+  void incarnation_begins();
   void asked(const RequestReceived& event);
   void ended(const ClientId& client, uint64_t request);  // answered or cancelled
   void gone(const ClientId& client);
@@ -28,7 +28,7 @@ class FairnessWatch {
  private:
   using RequestId = std::pair<ClientId, uint64_t>;
   struct Asked {
-    ShareId share;
+    TenantId tenant;
     Digest graph;
     Mode mode;
     bool warm_up = false;
@@ -36,13 +36,13 @@ class FairnessWatch {
   struct Waiting {
     bool waits = false, warm_up_only = true, served = false;
   };
-  std::map<ShareId, Waiting> shares(const Digest& leased_kernel) const;
+  std::map<TenantId, Waiting> tenants(const Digest& leased_kernel) const;
 
   const CoreOptions& options_;
   std::map<RequestId, Asked> open_;
   std::map<std::pair<Digest, Mode>, std::set<Digest>> kernels_of_;  // of planned programs
   std::map<Digest, std::set<std::string>> untouched_;               // by kernel: schedules
-  std::map<ShareId, int> passed_over_;
+  std::map<TenantId, int> passed_over_;
 };
 
 }  // namespace kiln::simulation

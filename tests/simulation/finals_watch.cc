@@ -11,7 +11,7 @@ FinalsWatch::Schedules FinalsWatch::schedules_of(const Job& job) {
   return schedules;
 }
 
-void FinalsWatch::life_begins() {
+void FinalsWatch::incarnation_begins() {
   for (const auto& [lease, final] : finals_)
     if (final.done == final.all) finished_[final.kernel] = final.all;
   finals_.clear();
@@ -21,7 +21,8 @@ void FinalsWatch::life_begins() {
 void FinalsWatch::leased(const Job& job) {
   if (job.kind != Job::Kind::kFinal) return;
   finals_.try_emplace(job.lease, Final{job.kernel_key, schedules_of(job), {}});
-  finished_.erase(job.kernel_key);  // another set of them is raced: what follows is of this life
+  finished_.erase(
+      job.kernel_key);  // another set of them is raced: what follows is of this incarnation
 }
 
 void FinalsWatch::recorded(const ResultAck& ack, const TuningRecord& record) {

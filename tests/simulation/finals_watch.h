@@ -1,5 +1,5 @@
 // FinalsWatch: whether a final that one worker ran whole, and whose records are all durable, is run
-// again by a later life of the coordinator (invariant 3). Screenings are the checker's.
+// again by a later incarnation of the coordinator (invariant 3). Screenings are the checker's.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ namespace kiln::simulation {
 
 class FinalsWatch {
  public:
-  void life_begins();
+  void incarnation_begins();
   void leased(const Job& job);
   // Under a lease, about to be stored; durable once the store said so.
   void recorded(const ResultAck& ack, const TuningRecord& record);
@@ -21,7 +21,7 @@ class FinalsWatch {
   // measurement of a schedule is read as its screening.
   void lost(const TuningRecord& record);
   void durable(const ResultAck& ack);
-  // What is wrong with a final, if anything.
+  // The fault of a final, if it has one.
   std::optional<std::string> again(const Job& job) const;
 
  private:
@@ -32,9 +32,10 @@ class FinalsWatch {
   };
   static Schedules schedules_of(const Job& job);
 
-  std::map<Digest, Schedules> finished_;  // by kernel: the last whole final of an earlier life
-  std::set<Digest> with_losses_;          // kernels
-  // Of this life:
+  std::map<Digest, Schedules>
+      finished_;                  // by kernel: the last whole final of an earlier incarnation
+  std::set<Digest> with_losses_;  // kernels
+  // In this incarnation:
   std::map<uint64_t, Final> finals_;  // by lease
   std::map<std::pair<uint64_t, int>, std::string> on_the_way_;
 };

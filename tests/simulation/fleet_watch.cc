@@ -4,7 +4,7 @@
 
 namespace kiln::simulation {
 
-void FleetWatch::life_begins() {
+void FleetWatch::incarnation_begins() {
   workers_.clear();
   plans_.clear();
   deaths_.clear();
@@ -32,7 +32,7 @@ void FleetWatch::saw(int64_t now_ms, const Event& event) {
     for (const PlannedKernel& kernel : e->kernels) ++plans_[kernel.key];
 }
 
-// What it shall do is forgotten with it; a report says whether it drains.
+// Its orders are forgotten with it; a report says whether it drains.
 void FleetWatch::left(Known& worker) {
   worker.is_there = worker.told_to_drain = false;
 }

@@ -15,7 +15,7 @@ class FleetWatch {
  public:
   explicit FleetWatch(const CoreOptions& options) : options_(options) {}
 
-  void life_begins();
+  void incarnation_begins();
   void saw(int64_t now_ms, const Event& event);
   // Each says what is wrong, if anything.
   std::optional<std::string> ordered(const SendOrders& orders) const;

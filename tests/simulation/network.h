@@ -13,7 +13,7 @@ class Network {
   virtual void after(int64_t ms, std::function<void()> run) = 0;
   // A message: late, out of order, and while there are faults lost or doubled.
   virtual void to_coordinator(Event event) = 0;
-  // What the coordinator's shell notices by itself: never lost while the coordinator lives.
+  // For what the coordinator's shell notices by itself: never lost while the coordinator lives.
   virtual void tell_coordinator(Event event) = 0;
   virtual bool faults() const = 0;
   virtual int64_t now_ms() const = 0;

@@ -8,7 +8,7 @@ namespace kiln::simulation {
 namespace {
 
 constexpr int kAsks = 3;          // for the graph, before a client is given up
-constexpr int64_t kTickMs = 100;  // until the first step of a life
+constexpr int64_t kTickMs = 100;  // until the first step of an incarnation
 
 bool says(const Error& error, const char* words) {
   return error.message.find(words) != std::string::npos;
@@ -16,7 +16,7 @@ bool says(const Error& error, const char* words) {
 
 }  // namespace
 
-void ReasonWatch::life_begins(int64_t now_ms) {
+void ReasonWatch::incarnation_begins(int64_t now_ms) {
   began_ms_ = now_ms;
   workers_.clear();
   targets_seen_.clear();
@@ -45,7 +45,7 @@ void ReasonWatch::saw(int64_t now_ms, const Event& event) {
   if (const auto* e = std::get_if<DrainRequested>(&event))
     if (const auto found = workers_.find(e->worker); found != workers_.end())
       found->second.drains = true;
-  if (const auto* e = std::get_if<FlightStored>(&event); e != nullptr && !e->status)
+  if (const auto* e = std::get_if<DetachedStored>(&event); e != nullptr && !e->status)
     unstored_.insert(e->key);
   if (const auto* e = std::get_if<RequestReceived>(&event)) {
     const CompileRequest& request = e->request;
@@ -56,18 +56,18 @@ void ReasonWatch::saw(int64_t now_ms, const Event& event) {
     if (!certainly_serves(now_ms, target)) unserved_.insert(program);
 }
 
-// Each way to cut it needs a kernel of which every candidate is bad, or had bad luck.
-bool ReasonWatch::no_way_survives(const TrueProgram& program, const Target& target,
-                                  Mode mode) const {
+// Each partition needs a kernel of which every candidate is bad, or had bad luck.
+bool ReasonWatch::no_alternative_survives(const TrueProgram& program, const Target& target,
+                                          Mode mode) const {
   const auto is_lost = [&](int kernel) {
     const Digest key = truth_.kernel_key(kernel, target, mode);
     return std::ranges::all_of(truth_.kernel(kernel).candidates, [&](const TrueCandidate& c) {
       return c.verdict != Verdict::kOk || troubled_.contains({key, c.schedule.to_string()});
     });
   };
-  for (const TrueWay& way : program.ways) {
-    if (mode == Mode::kDefault && &way != &program.ways.front()) break;
-    if (std::ranges::none_of(way.kernels, is_lost)) return false;
+  for (const TruePartition& partition : program.partitions) {
+    if (mode == Mode::kDefault && &partition != &program.partitions.front()) break;
+    if (std::ranges::none_of(partition.kernels, is_lost)) return false;
   }
   return true;
 }
@@ -116,12 +116,12 @@ bool ReasonWatch::lacks_reason(int64_t now_ms, const RequestId& id, const Compil
     case Code::kPermissionDenied:
       return true;
   }
-  // Of several ways some may have had bad candidates and others, at some time, no worker.
-  if (error.code == Code::kUnavailable && program.ways.size() > 1 &&
+  // Some of several partitions may have had bad candidates and others, at some time, no worker.
+  if (error.code == Code::kUnavailable && program.partitions.size() > 1 &&
       unserved_.contains(
           program_key(request.graph, request.target, request.mode, options_.codegen)))
     return false;
-  return !no_way_survives(program, request.target, request.mode);
+  return !no_alternative_survives(program, request.target, request.mode);
 }
 
 std::optional<std::string> ReasonWatch::refused(int64_t now_ms, const ClientId& client,
@@ -131,12 +131,11 @@ std::optional<std::string> ReasonWatch::refused(int64_t now_ms, const ClientId& 
   return fmt::format("{} is refused, which has no reason: {}", client, error.message);
 }
 
-std::optional<std::string> ReasonWatch::failed(const DetachedFlight& flight,
-                                               const Error& error) const {
-  const TrueProgram& program = truth_.by_graph(flight.graph);
+std::optional<std::string> ReasonWatch::failed(const DetachedTask& task, const Error& error) const {
+  const TrueProgram& program = truth_.by_graph(task.graph);
   const bool has_reason = (error.code == Code::kUnsupported && !program.supported) ||
                           (error.code == Code::kInternal && says(error, "survived") &&
-                           no_way_survives(program, flight.target, flight.mode));
+                           no_alternative_survives(program, task.target, task.mode));
   if (has_reason) return std::nullopt;
   return fmt::format("a queued program fails, which has no reason: {}", error.message);
 }

@@ -19,7 +19,7 @@ class ReasonWatch {
   ReasonWatch(const Truth& truth, const Scenario& scenario, const CoreOptions& options)
       : truth_(truth), scenario_(scenario), options_(options) {}
 
-  void life_begins(int64_t now_ms);
+  void incarnation_begins(int64_t now_ms);
   void saw(int64_t now_ms, const Event& event);
   void asked_for_graph(const ClientId& client, uint64_t request) { ++asks_[{client, request}]; }
   // A lease of it ended without a result, or its result says nothing of the candidate itself.
@@ -30,10 +30,10 @@ class ReasonWatch {
     const auto first = troubled_.lower_bound({kernel, {}});
     return first != troubled_.end() && first->first == kernel;
   }
-  // What is wrong with the reason, if anything.
+  // The fault of the reason, if it has one.
   std::optional<std::string> refused(int64_t now_ms, const ClientId& client,
                                      const CompileRequest& request, const Error& error) const;
-  std::optional<std::string> failed(const DetachedFlight& flight, const Error& error) const;
+  std::optional<std::string> failed(const DetachedTask& task, const Error& error) const;
 
  private:
   using RequestId = std::pair<ClientId, uint64_t>;
@@ -42,7 +42,7 @@ class ReasonWatch {
     int64_t seen_ms = 0;
     bool failed = false, drains = false;  // as any of its reports says: they come out of order
   };
-  bool no_way_survives(const TrueProgram& program, const Target& target, Mode mode) const;
+  bool no_alternative_survives(const TrueProgram& program, const Target& target, Mode mode) const;
   bool certainly_serves(int64_t now_ms, const Target& target) const;
   bool lacks_reason(int64_t now_ms, const RequestId& id, const CompileRequest& request,
                     const Error& error) const;
@@ -50,7 +50,7 @@ class ReasonWatch {
   const Truth& truth_;
   const Scenario& scenario_;
   const CoreOptions& options_;
-  // Of this life of the coordinator:
+  // In this incarnation of the coordinator:
   int64_t began_ms_ = 0;
   std::map<WorkerId, Known> workers_;
   std::set<std::string> targets_seen_;

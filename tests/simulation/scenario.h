@@ -8,8 +8,8 @@ namespace kiln::simulation {
 struct Scenario {
   // Wild: small programs, several targets, every fault. Crowded: much work for one target, leases
   // of one candidate, so that it shows who is served when. Uneven: devices of one model and several
-  // speeds. Drifting: wild, and sentinels that drift, perhaps from the start: who wins is then not
-  // certain.
+  // speeds. Drifting: wild, and calibration kernels that drift, perhaps from the start: who wins is
+  // then not certain.
   enum class Kind { kWild, kCrowded, kUneven, kDrifting };
   Kind kind = Kind::kWild;
 

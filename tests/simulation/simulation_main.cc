@@ -1,6 +1,6 @@
-// simulation [--seed N] [--seeds N] [--jobs N] [--bug NAME] [--trace]: runs one seed, or N from
-// there on, side by side in N threads, until one breaks an invariant (exit 1). With a bug of
-// docs/simulation.md planted, or, --bug all, the first seed that shows each.
+// simulation [--seed N] [--seeds N] [--jobs N] [--mutant NAME] [--trace]: runs one seed, or N from
+// there on, side by side in N threads, until one breaks an invariant (exit 1). With a mutant of
+// docs/simulation.md mutated, or, --mutant all, the first seed that shows each.
 #include <fmt/core.h>
 
 #include <atomic>
@@ -9,16 +9,16 @@
 #include <string_view>
 #include <thread>
 
-#include "tests/simulation/bugs.h"
+#include "tests/simulation/mutants.h"
 
 namespace {
 
-using kiln::simulation::Bug;
 using kiln::simulation::Cluster;
+using kiln::simulation::Mutant;
 
 struct Flags {
   uint64_t seed = 1, seeds = 1, jobs = 1;
-  std::string bug;
+  std::string mutant;
   bool trace = false;
 };
 
@@ -31,8 +31,8 @@ bool parse(int argc, char** argv, Flags& flags) {
     }
     if (i + 1 == argc) return false;
     const char* value = argv[++i];
-    if (flag == "--bug")
-      flags.bug = value;
+    if (flag == "--mutant")
+      flags.mutant = value;
     else if (flag == "--seed")
       flags.seed = std::strtoull(value, nullptr, 10);
     else if (flag == "--seeds")
@@ -46,7 +46,7 @@ bool parse(int argc, char** argv, Flags& flags) {
 }
 
 // Until one breaks an invariant; the least of those that did.
-int run(const Flags& flags, const Bug& bug) {
+int run(const Flags& flags, const Mutant& mutant) {
   std::atomic<uint64_t> next{flags.seed}, end{flags.seed + flags.seeds};
   std::mutex mu;
   std::string violation;  // guarded by mu
@@ -54,7 +54,7 @@ int run(const Flags& flags, const Bug& bug) {
   std::atomic<int64_t> steps{0}, accepted{0}, fenced{0};
   const auto work = [&] {
     for (uint64_t seed = next++; seed < end; seed = next++) {
-      const auto outcome = Cluster(seed, bug, flags.trace).run();
+      const auto outcome = Cluster(seed, mutant, flags.trace).run();
       steps += outcome.steps;
       accepted += outcome.accepted;
       fenced += outcome.fenced;
@@ -63,7 +63,7 @@ int run(const Flags& flags, const Bug& bug) {
             "seed {}: {} steps, {} answers, {} results accepted, {} hedged, {} set aside, {} "
             "coordinator lives\n",
             seed, outcome.steps, outcome.answers, outcome.accepted, outcome.stats.hedged,
-            outcome.stats.set_aside, outcome.lives);
+            outcome.stats.set_aside, outcome.incarnations);
       if (!outcome.violation) continue;
       const std::lock_guard lock(mu);
       end = std::min(end.load(), seed);
@@ -78,7 +78,7 @@ int run(const Flags& flags, const Bug& bug) {
   for (std::thread& thread : threads) thread.join();
   if (!violation.empty()) {
     fmt::print("{}\nreplay: bin/simulation --seed {}{} --trace\n", violation, broken,
-               flags.bug.empty() ? "" : " --bug " + flags.bug);
+               flags.mutant.empty() ? "" : " --mutant " + flags.mutant);
     return 1;
   }
   if (flags.seeds > 1)
@@ -90,12 +90,12 @@ int run(const Flags& flags, const Bug& bug) {
 }
 
 // For the table of docs/simulation.md.
-int find_all_bugs(const Flags& flags) {
+int find_all_mutants(const Flags& flags) {
   int missed = 0;
-  for (const auto& named : kiln::simulation::all_bugs()) {
+  for (const auto& named : kiln::simulation::all_mutants()) {
     bool found = false;
     for (uint64_t seed = flags.seed; seed < flags.seed + flags.seeds && !found; ++seed) {
-      const auto outcome = Cluster(seed, named.bug).run();
+      const auto outcome = Cluster(seed, named.mutant).run();
       found = outcome.violation.has_value();
       if (found) fmt::print("| {} | {} | {} |\n", named.name, seed, *outcome.violation);
     }
@@ -110,12 +110,14 @@ int find_all_bugs(const Flags& flags) {
 int main(int argc, char** argv) {
   Flags flags;
   const bool good = parse(argc, argv, flags);
-  const auto bug = flags.bug.empty() ? Bug{} : kiln::simulation::bug_named(flags.bug);
-  if (good && flags.bug == "all") return find_all_bugs(flags);
-  if (!good || !bug) {
-    fmt::print(stderr,
-               "usage: simulation [--seed N] [--seeds N] [--jobs N] [--bug NAME|all] [--trace]\n");
+  const auto mutant =
+      flags.mutant.empty() ? Mutant{} : kiln::simulation::mutant_named(flags.mutant);
+  if (good && flags.mutant == "all") return find_all_mutants(flags);
+  if (!good || !mutant) {
+    fmt::print(
+        stderr,
+        "usage: simulation [--seed N] [--seeds N] [--jobs N] [--mutant NAME|all] [--trace]\n");
     return 2;
   }
-  return run(flags, *bug);
+  return run(flags, *mutant);
 }

@@ -1,13 +1,13 @@
 // Many seeds of the cluster, and proof that the checker would notice if something were wrong:
-// docs/simulation.md names each planted bug with a seed that shows it.
-// To watch one:  bin/simulation --seed N [--bug NAME] --trace
+// docs/simulation.md names each mutated mutant with a seed that shows it.
+// To watch one:  bin/simulation --seed N [--mutant NAME] --trace
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <map>
 #include <regex>
 
-#include "tests/simulation/bugs.h"
+#include "tests/simulation/mutants.h"
 
 namespace kiln::simulation {
 namespace {
@@ -18,13 +18,13 @@ constexpr uint64_t kSeedsAPart = 250;
 class Simulation : public testing::TestWithParam<int> {};
 
 TEST_P(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
-  int64_t lives = 0, answers = 0, accepted = 0, fenced = 0, hedged = 0, set_aside = 0;
+  int64_t incarnations = 0, answers = 0, accepted = 0, fenced = 0, hedged = 0, set_aside = 0;
   const uint64_t first = 1 + static_cast<uint64_t>(GetParam()) * kSeedsAPart;
   for (uint64_t seed = first; seed < first + kSeedsAPart; ++seed) {
     const Outcome outcome = Cluster(seed).run();
     ASSERT_FALSE(outcome.violation.has_value())
         << *outcome.violation << "\nreplay: bin/simulation --seed " << seed << " --trace";
-    lives += outcome.lives;
+    incarnations += outcome.incarnations;
     answers += outcome.answers;
     accepted += outcome.accepted;
     fenced += outcome.fenced;
@@ -32,7 +32,7 @@ TEST_P(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
     set_aside += outcome.stats.set_aside;
   }
   // The faults were there, and so was the work.
-  EXPECT_GT(lives, 2 * static_cast<int64_t>(kSeedsAPart));
+  EXPECT_GT(incarnations, 2 * static_cast<int64_t>(kSeedsAPart));
   EXPECT_GT(answers, 5 * static_cast<int64_t>(kSeedsAPart));
   EXPECT_GT(accepted, 10 * static_cast<int64_t>(kSeedsAPart));
   EXPECT_GT(fenced, 0);
@@ -45,10 +45,10 @@ INSTANTIATE_TEST_SUITE_P(Seeds, Simulation, testing::Range(0, kParts));
 // Found by longer runs, beyond the seeds above.
 TEST(SimulationOf, SeedsThatOnceFailed) {
   for (const uint64_t seed : {
-           11317u,          // a queued program was tried again too late
-           12640u,          // one way lacked a worker, the other was bad: failed as if for good
+           11317u,  // a queued program was tried again too late
+           12640u,  // one partition lacked a worker, the other was bad: failed as if for good
            11158u, 11342u,  // the checker's own: finals given up pass over who never ended one
-           78001u,  // the checker's own: a way that failed, and that another program tuned since
+           78001u,  // the checker's own: a failed partition that another program tuned since
        }) {
     const Outcome outcome = Cluster(seed).run();
     EXPECT_FALSE(outcome.violation.has_value()) << seed << ": " << *outcome.violation;
@@ -69,7 +69,7 @@ struct Row {
 };
 
 // Rows of the table: | Name | where | invariant | seed | what it is |
-std::map<std::string, Row> documented_bugs() {
+std::map<std::string, Row> documented_mutants() {
   static const std::regex kRow(R"(^\| (\w+) \| (?:core|world) \| (\d) \| (\d+) \| .*)");
   std::map<std::string, Row> rows;
   std::ifstream in(std::string(KILN_SOURCE_DIR) + "/docs/simulation.md");
@@ -80,22 +80,22 @@ std::map<std::string, Row> documented_bugs() {
   return rows;
 }
 
-TEST(PlantedBugs, AreAllInTheTableAndNothingElseIs) {
-  auto rows = documented_bugs();
-  for (const NamedBug& bug : all_bugs())
-    EXPECT_EQ(rows.erase(bug.name), 1u) << bug.name << " is not in docs/simulation.md";
-  for (const auto& [name, row] : rows) ADD_FAILURE() << name << " is no bug that can be planted";
+TEST(Mutants, AreAllInTheTableAndNothingElseIs) {
+  auto rows = documented_mutants();
+  for (const NamedMutant& mutant : all_mutants())
+    EXPECT_EQ(rows.erase(mutant.name), 1u) << mutant.name << " is not in docs/simulation.md";
+  for (const auto& [name, row] : rows) ADD_FAILURE() << name << " is no mutant of mutants.h";
 }
 
-TEST(PlantedBugs, EachIsFoundByItsSeedAndTheSeedIsGoodWithoutIt) {
-  const auto rows = documented_bugs();
-  for (const NamedBug& named : all_bugs()) {
+TEST(Mutants, EachIsFoundByItsSeedAndTheSeedIsGoodWithoutIt) {
+  const auto rows = documented_mutants();
+  for (const NamedMutant& named : all_mutants()) {
     const auto row = rows.find(named.name);
     if (row == rows.end()) continue;
-    const auto outcome = Cluster(row->second.seed, named.bug).run();
+    const auto outcome = Cluster(row->second.seed, named.mutant).run();
     ASSERT_TRUE(outcome.violation.has_value())
         << named.name << " is not found by seed " << row->second.seed
-        << "; others: bin/simulation --seeds 300 --bug all";
+        << "; others: bin/simulation --seeds 300 --mutant all";
     EXPECT_EQ(outcome.violation->substr(0, 11), row->second.invariant) << named.name;
     EXPECT_FALSE(Cluster(row->second.seed).run().violation.has_value()) << row->second.seed;
   }

@@ -16,12 +16,12 @@ struct Store {
   std::map<Digest, std::string> programs;  // manifests
   std::map<Digest, StoreKernel> kernels;
   std::map<Digest, std::vector<TuningRecord>> records;  // by kernel key, oldest first
-  struct Flight {
-    DetachedFlight flight;
+  struct Task {
+    DetachedTask task;
     std::string graph_text;
     std::optional<Error> failure{};
   };
-  std::map<Digest, Flight> flights;  // detached, by program key
+  std::map<Digest, Task> tasks;  // detached, by program key
 };
 
 }  // namespace kiln::simulation

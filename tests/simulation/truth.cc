@@ -34,12 +34,12 @@ TrueKernel make_kernel(Random& random, const Scenario& scenario, int number) {
 }
 
 // Some kernel is launched more than once, as equal layers are.
-TrueWay make_way(Random& random, std::vector<int> kernels) {
-  TrueWay way{std::move(kernels), {}};
-  for (int position = 0; position < std::ssize(way.kernels); ++position)
+TruePartition make_alternative(Random& random, std::vector<int> kernels) {
+  TruePartition partition{std::move(kernels), {}};
+  for (int position = 0; position < std::ssize(partition.kernels); ++position)
     for (int64_t left = random.chance(0.3) ? 2 : 1; left > 0; --left)
-      way.launches.push_back(position);
-  return way;
+      partition.launches.push_back(position);
+  return partition;
 }
 
 std::vector<int> some_of(Random& random, int kernels) {
@@ -50,13 +50,13 @@ std::vector<int> some_of(Random& random, int kernels) {
 }
 
 // Up to two others, which may share kernels with it.
-void add_ways(Random& random, int kernels, TrueProgram& program) {
-  if (program.ways.front().kernels.empty() || random.chance(0.5)) return;
+void add_alternatives(Random& random, int kernels, TrueProgram& program) {
+  if (program.partitions.front().kernels.empty() || random.chance(0.5)) return;
   for (int64_t left = random.between(1, 2); left > 0; --left) {
-    TrueWay way = make_way(random, some_of(random, kernels));
-    const bool known =
-        std::find(program.ways.begin(), program.ways.end(), way) != program.ways.end();
-    if (!way.kernels.empty() && !known) program.ways.push_back(std::move(way));
+    TruePartition partition = make_alternative(random, some_of(random, kernels));
+    const bool known = std::find(program.partitions.begin(), program.partitions.end(), partition) !=
+                       program.partitions.end();
+    if (!partition.kernels.empty() && !known) program.partitions.push_back(std::move(partition));
   }
 }
 
@@ -95,10 +95,10 @@ Truth::Truth(Random& random, const Scenario& scenario) {
     if (large) {
       std::vector<int> own;
       for (int k = i; k < kernels; k += programs) own.push_back(k);
-      program.ways.push_back(make_way(random, std::move(own)));
+      program.partitions.push_back(make_alternative(random, std::move(own)));
     } else {
-      program.ways.push_back(make_way(random, some_of(random, kernels)));
-      add_ways(random, kernels, program);
+      program.partitions.push_back(make_alternative(random, some_of(random, kernels)));
+      add_alternatives(random, kernels, program);
     }
     programs_.push_back(std::move(program));
   }
@@ -118,17 +118,18 @@ const TrueProgram& Truth::by_graph(const Digest& graph) const {
   check_failed(__FILE__, __LINE__, "by_graph", "clients ask for programs there are");
 }
 
-const TrueWay* Truth::way_of(const TrueProgram& truth, const Program& program) const {
+const TruePartition* Truth::partition_of(const TrueProgram& truth, const Program& program) const {
   std::vector<int> launches;
   for (const Launch& launch : program.launches) launches.push_back(launch.kernel);
-  for (const TrueWay& way : truth.ways) {
-    if (program.mode == Mode::kDefault && &way != &truth.ways.front()) break;
-    if (launches != way.launches || program.kernels.size() != way.kernels.size()) continue;
+  for (const TruePartition& partition : truth.partitions) {
+    if (program.mode == Mode::kDefault && &partition != &truth.partitions.front()) break;
+    if (launches != partition.launches || program.kernels.size() != partition.kernels.size())
+      continue;
     bool same = true;
-    for (size_t i = 0; i < way.kernels.size(); ++i)
-      same = same &&
-             program.kernels[i].key == kernel_key(way.kernels[i], program.target, program.mode);
-    if (same) return &way;
+    for (size_t i = 0; i < partition.kernels.size(); ++i)
+      same = same && program.kernels[i].key ==
+                         kernel_key(partition.kernels[i], program.target, program.mode);
+    if (same) return &partition;
   }
   return nullptr;
 }

@@ -12,8 +12,8 @@
 
 namespace kiln::simulation {
 
-inline constexpr double kNoise = 0.02;          // of every measurement, to either side
-inline constexpr double kSentinelNoise = 0.01;  // of every reading of a sentinel
+inline constexpr double kNoise = 0.02;             // of every measurement, to either side
+inline constexpr double kCalibrationNoise = 0.01;  // of every reading of a calibration kernel
 
 struct TrueCandidate {
   Schedule schedule;
@@ -27,17 +27,17 @@ struct TrueKernel {
   const TrueCandidate* find(const Schedule& schedule) const;
   const TrueCandidate* find(const std::string& schedule) const;
 };
-// One way to cut a program: which kernels it needs, and which of those each launch runs.
-struct TrueWay {
+// One partition: which kernels it needs, and which of those each launch runs.
+struct TruePartition {
   std::vector<int> kernels;
   std::vector<int> launches;  // positions in `kernels`; each is launched
-  bool operator==(const TrueWay&) const = default;
+  bool operator==(const TruePartition&) const = default;
 };
 struct TrueProgram {
   Digest graph;
   std::string graph_text;
   Target target;
-  std::vector<TrueWay> ways;  // the one by rules first; no two are alike
+  std::vector<TruePartition> partitions;  // the default one first; no two are alike
   bool supported = true;
 };
 
@@ -51,9 +51,10 @@ class Truth {
   // REQUIRES: kernel_key() gave it.
   const TrueKernel& by_key(const Digest& key) const { return *by_key_.at(key); }
   const TrueProgram& by_graph(const Digest& graph) const;
-  // Which of `truth`'s ways an answered program is, or nullptr. Without timing: the one by rules.
-  const TrueWay* way_of(const TrueProgram& truth, const Program& program) const;
-  // What a compiler makes of a candidate.
+  // Which of `truth`'s partitions an answered program is, or nullptr. Without timing: the default
+  // one.
+  const TruePartition* partition_of(const TrueProgram& truth, const Program& program) const;
+  // The outcome of compiling a candidate.
   static std::string binary(const Digest& kernel_key, const Schedule& schedule);
 
  private:

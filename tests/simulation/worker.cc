@@ -5,14 +5,14 @@
 namespace kiln::simulation {
 
 void Worker::start() {
-  id_ = name_ + "." + std::to_string(++life_);
+  id_ = name_ + "." + std::to_string(++incarnation_);
   leases_.clear();
   ended_.clear();
   results_.clear();
   draining_ = false;
   device_errors_ = 0;
-  network_.after(random_.between(0, 500), [this, life = life_] {
-    if (life == life_) live();
+  network_.after(random_.between(0, 500), [this, incarnation = incarnation_] {
+    if (incarnation == incarnation_) live();
   });
 }
 
@@ -21,8 +21,8 @@ void Worker::live() {
   if (draining_ && leases_.empty() && results_.empty()) return die();  // nothing left to do
   trouble();
   report();
-  network_.after(random_.between(300, 1'000), [this, life = life_] {
-    if (life == life_) live();
+  network_.after(random_.between(300, 1'000), [this, incarnation = incarnation_] {
+    if (incarnation == incarnation_) live();
   });
 }
 
@@ -47,7 +47,7 @@ void Worker::report() {
   report.device_errors = device_errors_;
   const bool drifts = network_.now_ms() < drifts_until_ms_;
   report.sentinel_us =
-      100 * slowness_ * (drifts ? 1.5 : 1) * (1 + kSentinelNoise * (2 * random_.fraction() - 1));
+      100 * slowness_ * (drifts ? 1.5 : 1) * (1 + kCalibrationNoise * (2 * random_.fraction() - 1));
   for (const auto& [id, held] : leases_)
     report.leases.push_back({id, held.job.epoch, static_cast<int>(held.done)});
   report.results = results_;
@@ -96,8 +96,8 @@ void Worker::ordered(const WorkerOrders& orders) {
 // The next candidate, or all of a final, done after a while.
 void Worker::work(uint64_t lease) {
   const int64_t stalled_ms = std::max<int64_t>(0, stalled_until_ms_ - network_.now_ms());
-  network_.after(stalled_ms + random_.between(20, 400), [this, lease, life = life_] {
-    if (life == life_) finish(lease);
+  network_.after(stalled_ms + random_.between(20, 400), [this, lease, incarnation = incarnation_] {
+    if (incarnation == incarnation_) finish(lease);
   });
 }
 
@@ -152,7 +152,7 @@ void Worker::die() {
   if (random_.chance(0.5))
     network_.after(random_.between(10, 500),
                    [this, gone = id_] { network_.tell_coordinator(WorkerGone{gone}); });
-  ++life_;
+  ++incarnation_;
   id_.clear();
   network_.after(random_.between(100, 3'000), [this] { start(); });
 }

@@ -51,14 +51,14 @@ class Worker {
   const Target target_;
   const int slots_;
   const double slowness_;
-  const bool drifting_;  // its sentinel does, now and then
+  const bool drifting_;  // its calibration kernel does, now and then
   Network& network_;
   Random& random_;
   const Truth& truth_;
   WorkerId id_;
-  int life_ = 0;
+  int incarnation_ = 0;
   int64_t stalled_until_ms_ = 0;
-  int64_t drifts_until_ms_ = 0;  // its sentinel, not what it measures
+  int64_t drifts_until_ms_ = 0;  // its calibration kernel, not what it measures
   int device_errors_ = 0;
   bool draining_ = false;
   std::map<uint64_t, Held> leases_;

@@ -1,10 +1,11 @@
-// CompileCounts: how many compiles each worker said it did, as a running count of its process, so
-// that each is counted once though the results of a lease that was taken back never come. Plain
-// value; one thread.
+// CompileCounts: how many compiles each worker has reported. A worker reports a running count of
+// its process, so every compile is counted once, even when the results of a revoked lease never
+// arrive. Plain value; one thread.
 //
-//   a worker's first report says 0: it has no lease before. A first report that says more is of a
-//   worker that was there before this life of the coordinator: what it did then is not counted.
-//   Less than before: another process under the same name, whose first report was missed.
+//   A worker's first report says 0, because it has had no lease. A first report above 0 comes from
+//   a worker that served an earlier incarnation of the coordinator: that work is not counted.
+//   A count below the previous one comes from a new process under the same name whose first report
+//   was missed.
 #pragma once
 
 #include <cstdint>

@@ -24,11 +24,12 @@ void WorkerHealth::saw(int64_t now_ms, double sentinel_us, int device_errors,
   device_errors_ = device_errors;
   // An equal value is the same reading, reported again.
   if (std::isfinite(sentinel_us) && sentinel_us > 0 && sentinel_us != sentinel_us_)
-    read_sentinel(now_ms, sentinel_us, options);
+    read_calibration(now_ms, sentinel_us, options);
   review(now_ms, options);
 }
 
-void WorkerHealth::read_sentinel(int64_t now_ms, double sentinel_us, const CoreOptions& options) {
+void WorkerHealth::read_calibration(int64_t now_ms, double sentinel_us,
+                                    const CoreOptions& options) {
   sentinel_us_ = sentinel_us;
   if (first_us_.size() < kBaselineReadings) {
     first_us_.push_back(sentinel_us);
@@ -42,7 +43,7 @@ void WorkerHealth::read_sentinel(int64_t now_ms, double sentinel_us, const CoreO
     return;
   }
   const double drift = sentinel_us / baseline_us_ - 1;
-  const bool bad = std::fabs(drift) > options.sentinel_drift;
+  const bool bad = std::fabs(drift) > options.calibration_drift;
   bad_in_a_row_ = bad ? bad_in_a_row_ + 1 : 0;
   good_in_a_row_ = bad ? 0 : good_in_a_row_ + 1;
   if (!bad) return;
@@ -62,7 +63,7 @@ void WorkerHealth::take_baseline(std::vector<double> readings_us) {
 
 bool WorkerHealth::outdoes_baseline(int64_t now_ms, double sentinel_us,
                                     const CoreOptions& options) {
-  if (sentinel_us >= baseline_us_ * (1 - options.sentinel_drift)) {
+  if (sentinel_us >= baseline_us_ * (1 - options.calibration_drift)) {
     faster_us_.clear();
     return false;
   }
@@ -72,7 +73,7 @@ bool WorkerHealth::outdoes_baseline(int64_t now_ms, double sentinel_us,
   const auto [least, most] = std::minmax_element(faster_us_.begin(), faster_us_.end());
   return faster_us_.size() == kBaselineReadings &&
          now_ms - faster_since_ms_ >= options.quarantine_ms &&
-         *most <= *least * (1 + options.sentinel_drift);
+         *most <= *least * (1 + options.calibration_drift);
 }
 
 void WorkerHealth::review(int64_t now_ms, const CoreOptions& options) {

@@ -1,13 +1,14 @@
-// WorkerHealth: whether a worker's device can be trusted, from its reports. It errs: device faults
-// were added since its first report here. It drifts: three readings of the sentinel kernel in a row
-// were off its own baseline, the median of its first five. Plain value; one thread.
+// WorkerHealth: whether a worker's device can be trusted, judged from its reports. The device errs
+// when device faults were added since the first report. It drifts when three readings of the
+// calibration kernel in a row are off the worker's own baseline, the median of its first five.
+// Plain value; one thread.
 //
 //   good --a device fault, or 3 bad readings (saw)--> bad
 //   bad  --no fault or bad reading for quarantine_ms, and after drift 3 good ones (review)--> good
 //   bad  --faster than its baseline for quarantine_ms, and steadily so--> good, with a new baseline
 //
-// The last is for a baseline taken while something slowed the device: it is never faster than when
-// it is well. One that stays slower stays bad, until its worker is started anew.
+// The last transition mends a baseline taken while something slowed the device: a healthy device is
+// never faster than healthy. A device that stays slower stays bad until its worker restarts.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ namespace kiln {
 
 class WorkerHealth {
  public:
-  // What a report says. `sentinel_us`: its latest median; 0: not measured.
+  // Takes a report. `sentinel_us`: its latest calibration time (a median); 0: not measured.
   void saw(int64_t now_ms, double sentinel_us, int device_errors, const CoreOptions& options);
   void review(int64_t now_ms, const CoreOptions& options);
 
@@ -30,7 +31,7 @@ class WorkerHealth {
   const std::string& reason() const { return reason_; }  // empty when good
 
  private:
-  void read_sentinel(int64_t now_ms, double sentinel_us, const CoreOptions& options);
+  void read_calibration(int64_t now_ms, double sentinel_us, const CoreOptions& options);
   void take_baseline(std::vector<double> readings_us);
   bool outdoes_baseline(int64_t now_ms, double sentinel_us, const CoreOptions& options);
 

@@ -5,9 +5,9 @@
 namespace kiln {
 namespace {
 
-constexpr int kLooksATime = 64;         // at flights that wait, for one that may run
+constexpr int kLooksATime = 64;         // at tasks that wait, for one that may run
 constexpr int kMaxFailures = 1'000;     // remembered, here and by the store
-constexpr size_t kNamedInStats = 100;   // flights; the rest is only counted
+constexpr size_t kNamedInStats = 100;   // tasks; the rest is only counted
 constexpr int64_t kTryAgainMs = 5'000;  // twice as long after each attempt, up to
 constexpr int64_t kTryAgainMostMs = 60'000;
 
@@ -17,22 +17,21 @@ bool may_pass(const Error& error) {
          error.code == Code::kDeadlineExceeded;
 }
 
-DetachedStats stats_of(const Digest& key, const DetachedFlight& flight, std::string state,
+DetachedStats stats_of(const Digest& key, const DetachedTask& task, std::string state,
                        std::string reason) {
-  return {key, flight.graph, flight.target, flight.mode, std::move(state), std::move(reason)};
+  return {key, task.graph, task.target, task.mode, std::move(state), std::move(reason)};
 }
 
 }  // namespace
 
-Digest DetachedQueue::key_of(const DetachedFlight& flight) const {
-  return program_key(flight.graph, flight.target, flight.mode, options_.codegen);
+Digest DetachedQueue::key_of(const DetachedTask& task) const {
+  return program_key(task.graph, task.target, task.mode, options_.codegen);
 }
 
-void DetachedQueue::add(const DetachedFlight& flight, bool running) {
-  const Digest key = key_of(flight);
+void DetachedQueue::add(const DetachedTask& task, bool running) {
+  const Digest key = key_of(task);
   forget_failure(key);
-  const auto [entry, is_new] =
-      entries_.try_emplace(key, Entry{flight, kTryAgainMs, 0, running, {}});
+  const auto [entry, is_new] = entries_.try_emplace(key, Entry{task, kTryAgainMs, 0, running, {}});
   if (!is_new) return;
   if (running)
     ++running_;
@@ -40,18 +39,18 @@ void DetachedQueue::add(const DetachedFlight& flight, bool running) {
     waiting_.push_back(key);
 }
 
-void DetachedQueue::recall_failure(const DetachedFlight& flight, const Error& why,
+void DetachedQueue::recall_failure(const DetachedTask& task, const Error& why,
                                    std::vector<Action>& out) {
-  const Digest key = key_of(flight);
+  const Digest key = key_of(task);
   forget_failure(key);
-  failures_.push_back({key, flight, why});
+  failures_.push_back({key, task, why});
   if (std::ssize(failures_) <= kMaxFailures) return;
-  out.push_back(ForgetFlight{failures_.front().flight});
+  out.push_back(ForgetDetached{failures_.front().task});
   failures_.pop_front();
 }
 
 void DetachedQueue::forget_failures(std::vector<Action>& out) {
-  for (const Failed& failed : failures_) out.push_back(ForgetFlight{failed.flight});
+  for (const Failed& failed : failures_) out.push_back(ForgetDetached{failed.task});
   failures_.clear();
 }
 
@@ -80,18 +79,18 @@ void DetachedQueue::postpone(const Digest& key) {
   waiting_.push_back(key);
 }
 
-const DetachedFlight* DetachedQueue::start_next(int64_t now_ms,
-                                                const std::function<bool(const Target&)>& can_run) {
+const DetachedTask* DetachedQueue::start_next(int64_t now_ms,
+                                              const std::function<bool(const Target&)>& can_run) {
   if (running_ >= options_.max_detached_running) return nullptr;
   for (int64_t i = std::min<int64_t>(kLooksATime, std::ssize(waiting_)); i > 0; --i) {
     const auto first = waiting_.begin();
     Entry& entry = entries_.at(*first);
-    if (entry.not_before_ms <= now_ms && can_run(entry.flight.target)) {
+    if (entry.not_before_ms <= now_ms && can_run(entry.task.target)) {
       waiting_.erase(first);
       entry.running = true;
       entry.trouble.clear();
       ++running_;
-      return &entry.flight;
+      return &entry.task;
     }
     waiting_.splice(waiting_.end(), waiting_, first);
   }
@@ -112,11 +111,11 @@ void DetachedQueue::ended(int64_t now_ms, const Digest& key, const Status& outco
   if (entry.running)
     --running_;
   else
-    std::erase(waiting_, key);  // a flight that clients waited for was faster
-  const DetachedFlight flight = std::move(entry.flight);
+    std::erase(waiting_, key);  // a task that clients waited for was faster
+  const DetachedTask task = std::move(entry.task);
   entries_.erase(found);
-  out.push_back(EndFlight{flight, outcome});
-  if (!outcome) recall_failure(flight, outcome.error(), out);
+  out.push_back(EndDetached{key, task, outcome});
+  if (!outcome) recall_failure(task, outcome.error(), out);
 }
 
 void DetachedQueue::add_stats(Stats& stats) const {
@@ -125,15 +124,14 @@ void DetachedQueue::add_stats(Stats& stats) const {
   stats.detached_failed = std::ssize(failures_);
   const auto room = [&stats] { return stats.detached.size() < kNamedInStats; };
   for (auto failed = failures_.rbegin(); failed != failures_.rend() && room(); ++failed)
-    stats.detached.push_back(
-        stats_of(failed->key, failed->flight, "failed", failed->error.message));
+    stats.detached.push_back(stats_of(failed->key, failed->task, "failed", failed->error.message));
   for (const auto& [key, entry] : entries_)
     if (entry.running && room())
-      stats.detached.push_back(stats_of(key, entry.flight, "running", entry.trouble));
+      stats.detached.push_back(stats_of(key, entry.task, "running", entry.trouble));
   for (const Digest& key : waiting_) {
     if (!room()) break;
     const Entry& entry = entries_.at(key);
-    stats.detached.push_back(stats_of(key, entry.flight, "queued", entry.trouble));
+    stats.detached.push_back(stats_of(key, entry.task, "queued", entry.trouble));
   }
 }
 

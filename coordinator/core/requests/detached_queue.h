@@ -1,13 +1,13 @@
-// DetachedQueue: program flights that go on though nobody waits: a client asked with `detach`, the
-// store has the graph, and the answer was `queued`. Here until the program is stored, or has failed
-// for good; what failed is remembered with its reason. Plain value; RequestDesk, its owner, runs
-// the flights themselves.
+// DetachedQueue: programs that are tuned though nobody waits: a client asked with `detach`, the
+// store has the graph, and the answer was `queued`. A program stays here until it is stored or has
+// failed for good; failures are remembered with their reason. Plain value; CompileRequests, its
+// owner, runs the compile tasks.
 //
-//   (FlightStored, FlightRecovered) -> queued <--> running -> done (forgotten) | failed
-//                                        ^ a worker or the store was missing: after a while again
+//   (DetachedStored, DetachedRecovered) -> queued <--> running -> done (forgotten) | failed
+//                                           ^ a worker or the store was missing: again after a while
 //
-// Bounded: so many are taken in, so many run at once (a planned program holds memory, a queued one
-// only its name), so many failures are remembered (ForgetFlight ends the oldest).
+// Bounds: programs accepted; programs running (a planned one holds memory, a queued one only its
+// name); failures remembered (ForgetDetached drops the oldest).
 #pragma once
 
 #include <deque>
@@ -25,50 +25,48 @@ class DetachedQueue {
  public:
   explicit DetachedQueue(const CoreOptions& options) : options_(options) {}
 
-  // Wanted, though nobody waits: queued or running.
+  Digest key_of(const DetachedTask& task) const;
+  // Whether the program is queued or running here.
   bool contains(const Digest& key) const { return entries_.contains(key); }
   bool full() const { return std::ssize(entries_) + std::ssize(coming_) >= options_.max_detached; }
 
-  // A StoreFlight of it is on its way, and has its place.
+  // Reserves a place for a program whose StoreDetached is on its way.
   void expect(const Digest& key) { coming_.insert(key); }
   bool coming(const Digest& key) const { return coming_.contains(key); }
-  bool arrived(const Digest& key) { return coming_.erase(key) > 0; }  // false: it was not expected
+  bool arrived(const Digest& key) { return coming_.erase(key) > 0; }  // false: was not expected
 
-  // The store has it. `running`: its flight is open already.
-  void add(const DetachedFlight& flight, bool running);
-  // It failed in an earlier life; only told about.
-  void recall_failure(const DetachedFlight& flight, const Error& why, std::vector<Action>& out);
-  // Nobody needs to be told of those that failed any more.
+  // The store has it. `running`: its compile task is open already.
+  void add(const DetachedTask& task, bool running);
+  // It failed in an earlier incarnation; the failure is only reported.
+  void recall_failure(const DetachedTask& task, const Error& why, std::vector<Action>& out);
+  // Failures so far are reported no more.
   void forget_failures(std::vector<Action>& out);
-  // Its flight is open, and nobody waits for it: whether it goes on, as one of those that may run.
+  // Whether an open task that nobody waits for may go on, as one of max_detached_running.
   bool keeps_running(const Digest& key);
-  // Its flight is no more: it waits its turn. Nothing happens when it is not here, or waits.
+  // Its task ended early, so it waits for its turn again. Does nothing if it is not running.
   void postpone(const Digest& key);
 
-  // The next that may run now; marked as running. Looks at a few that wait, in turn.
-  const DetachedFlight* start_next(int64_t now_ms,
-                                   const std::function<bool(const Target&)>& can_run);
-  // The flight of `key` ended. kUnavailable, kOverloaded and kDeadlineExceeded are tried again
-  // after a while, which grows with each attempt; with any other error it has failed. Nothing
-  // happens when it is not here.
+  // The next program that may run now, marked as running. Looks at a few that wait, in turn.
+  const DetachedTask* start_next(int64_t now_ms, const std::function<bool(const Target&)>& can_run);
+  // The task of `key` ended. kUnavailable, kOverloaded and kDeadlineExceeded are tried again after
+  // a delay that grows with each attempt; any other error is final. Does nothing if it is not here.
   void ended(int64_t now_ms, const Digest& key, const Status& outcome, std::vector<Action>& out);
 
   void add_stats(Stats& stats) const;
 
  private:
   struct Entry {
-    DetachedFlight flight;
-    int64_t try_again_ms = 0;  // after the next attempt that came to nothing
+    DetachedTask task;
+    int64_t try_again_ms = 0;  // the delay after the next failed attempt
     int64_t not_before_ms = 0;
     bool running = false;
     std::string trouble;  // why it was put off
   };
   struct Failed {
     Digest key;
-    DetachedFlight flight;
+    DetachedTask task;
     Error error;
   };
-  Digest key_of(const DetachedFlight& flight) const;
   void forget_failure(const Digest& key);
 
   const CoreOptions& options_;

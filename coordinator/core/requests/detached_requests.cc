@@ -1,10 +1,10 @@
-// RequestDesk's side of detached requests: the graph of a planned flight is stored, then who asked
-// so is answered `queued`; DetachedQueue says which stored flights go on when.
+// CompileRequests's side of detached requests: the graph of a planned task is stored, then who
+// asked so is answered `queued`; DetachedQueue says which stored tasks go on when.
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/core/planted.h"
-#include "coordinator/core/requests/request_desk.h"
+#include "coordinator/core/mutation.h"
+#include "coordinator/core/requests/compile_requests.h"
 
 namespace kiln {
 namespace {
@@ -14,7 +14,7 @@ constexpr char kTooManyQueued[] = "too many programs are queued already";
 }  // namespace
 
 // True: answered at once, since it goes on already, or cannot.
-bool RequestDesk::answer_detached(const RequestId& id, const Digest& key, Actions& out) {
+bool CompileRequests::answer_detached(const RequestId& id, const Digest& key, Actions& out) {
   const bool known = detached_.contains(key);
   if (!known && (!detached_.full() || detached_.coming(key))) return false;
   CompileReply reply;
@@ -25,88 +25,88 @@ bool RequestDesk::answer_detached(const RequestId& id, const Digest& key, Action
   return true;
 }
 
-bool RequestDesk::wanted(const ProgramFlight& flight) {
-  if (!flight.waiters.empty() || flight.saving) return true;
-  if (planted(PlantedBug::kUncountedDetached)) return detached_.contains(flight.key);
-  return detached_.keeps_running(flight.key);
+bool CompileRequests::wanted(const CompileTask& task) {
+  if (!task.waiters.empty() || task.saving) return true;
+  if (mutated(Mutation::kUncountedDetached)) return detached_.contains(task.key);
+  return detached_.keeps_running(task.key);
 }
 
 // The plan has shown that the graph is what it says it is, so that what is promised can be done.
-void RequestDesk::save_if_asked(int64_t now_ms, ProgramFlight& flight, Actions& out) {
-  if (flight.stage != Stage::kTuning || flight.saving) return;
-  const bool asked = std::any_of(flight.waiters.begin(), flight.waiters.end(),
+void CompileRequests::save_if_asked(int64_t now_ms, CompileTask& task, Actions& out) {
+  if (task.stage != Stage::kTuning || task.saving) return;
+  const bool asked = std::any_of(task.waiters.begin(), task.waiters.end(),
                                  [](const auto& waiter) { return waiter.second.detach; });
   if (!asked) return;
-  if (detached_.coming(flight.key)) {  // an earlier flight of the program began to
-    flight.saving = true;
-  } else if (floor_.may_yet_come(now_ms, flight.target)) {  // or never: then it would wait for good
-    answer_queued(flight, fail(overloaded("no worker for it has reported yet")), out);
-  } else if (!floor_.expects(flight.target)) {
+  if (detached_.coming(task.key)) {  // an earlier task of the program began to
+    task.saving = true;
+  } else if (scheduler_.may_yet_come(now_ms,
+                                     task.target)) {  // or never: then it would wait for good
+    answer_queued(task, fail(overloaded("no worker for it has reported yet")), out);
+  } else if (!scheduler_.expects(task.target)) {
     return;  // it fails at the next tick
-  } else if (flight.graph_text.empty()) {
-    answer_queued(flight, fail(overloaded("too many graphs are kept already")), out);
-  } else if (detached_.full() && !planted(PlantedBug::kQueueWithoutBound)) {
-    answer_queued(flight, fail(overloaded(kTooManyQueued)), out);
+  } else if (task.graph_text.empty()) {
+    answer_queued(task, fail(overloaded("too many graphs are kept already")), out);
+  } else if (detached_.full() && !mutated(Mutation::kQueueWithoutBound)) {
+    answer_queued(task, fail(overloaded(kTooManyQueued)), out);
   } else {
-    flight.saving = true;
-    detached_.expect(flight.key);
-    out.push_back(
-        StoreFlight{flight.key, {flight.graph, flight.target, flight.mode}, flight.graph_text});
+    task.saving = true;
+    detached_.expect(task.key);
+    out.push_back(StoreDetached{task.key, {task.graph, task.target, task.mode}, task.graph_text});
   }
-  if (!wanted(flight)) abandon(flight);
+  if (!wanted(task)) end_unless_busy(task);
 }
 
-// Those who asked with `detach`.
-void RequestDesk::answer_queued(ProgramFlight& flight, const Result<CacheOutcome>& outcome,
-                                Actions& out) {
+// Answers the requests with `detach`.
+void CompileRequests::answer_queued(CompileTask& task, const Result<CacheOutcome>& outcome,
+                                    Actions& out) {
   std::vector<RequestId> asked;
-  for (const auto& [id, waiter] : flight.waiters)
+  for (const auto& [id, waiter] : task.waiters)
     if (waiter.detach) asked.push_back(id);
-  for (const RequestId& id : asked) answer(flight, id, outcome, {}, out);
+  for (const RequestId& id : asked) answer(task, id, outcome, {}, out);
 }
 
-// The flight that is open now may be another one of the same program: that it is queued is as true.
-void RequestDesk::flight_stored(int64_t now_ms, const FlightStored& event, Actions& out) {
+// The task that is open now may be another one of the same program: that it is queued is as true.
+void CompileRequests::detached_stored(int64_t now_ms, const DetachedStored& event, Actions& out) {
   if (!detached_.arrived(event.key)) return;
-  ProgramFlight* flight = find(event.key);
-  if (event.status) detached_.add(event.flight, flight != nullptr);
-  if (flight == nullptr) return;
-  const bool was_saving = std::exchange(flight->saving, false);
+  CompileTask* task = find(event.key);
+  if (event.status) detached_.add(event.task, task != nullptr);
+  if (task == nullptr) return;
+  const bool was_saving = std::exchange(task->saving, false);
   if (event.status) {
-    drop_graph(*flight);
-    answer_queued(*flight, CacheOutcome::kQueued, out);
+    drop_graph(*task);
+    answer_queued(*task, CacheOutcome::kQueued, out);
   } else if (was_saving) {
-    answer_queued(*flight, fail(event.status.error().within("the queue cannot be stored")), out);
+    answer_queued(*task, fail(event.status.error().within("the queue cannot be stored")), out);
   }
-  demand_changed(*flight);
-  if (!wanted(*flight)) return abandon(*flight);
-  if (event.status && flight->stage == Stage::kWaitGraph)
-    start_plan(now_ms, *flight, {}, {}, out);  // whoever was asked need not send it
+  tenants_changed(*task);
+  if (!wanted(*task)) return end_unless_busy(*task);
+  if (event.status && task->stage == Stage::kWaitGraph)
+    start_plan(now_ms, *task, {}, {}, out);  // whoever was asked need not send it
 }
 
-void RequestDesk::flight_recovered(const FlightRecovered& event, Actions& out) {
+void CompileRequests::detached_recovered(const DetachedRecovered& event, Actions& out) {
   if (event.failure)
-    detached_.recall_failure(event.flight, *event.failure, out);
+    detached_.recall_failure(event.task, *event.failure, out);
   else
-    detached_.add(event.flight, false);
+    detached_.add(event.task, false);
 }
 
-void RequestDesk::start_detached(int64_t now_ms, Actions& out) {
+void CompileRequests::start_detached(int64_t now_ms, Actions& out) {
   const auto can_run = [this](const Target& target) {
-    return floor_.check_target(target).has_value();
+    return scheduler_.check_target(target).has_value();
   };
   while (!crowded()) {  // begun it would only be put off
-    const DetachedFlight* next = detached_.start_next(now_ms, can_run);
+    const DetachedTask* next = detached_.start_next(now_ms, can_run);
     if (next == nullptr) return;
-    const Digest key = program_key(next->graph, next->target, next->mode, options_.codegen);
-    auto [entry, is_new] = flights_.try_emplace(key);
+    const Digest key = detached_.key_of(*next);
+    auto [entry, is_new] = tasks_.try_emplace(key);
     if (!is_new) continue;  // clients wait for it
-    ProgramFlight& flight = entry->second;
-    flight.key = key;
-    flight.graph = next->graph;
-    flight.target = next->target;
-    flight.mode = next->mode;
-    flight.started_ms = now_ms;
+    CompileTask& task = entry->second;
+    task.key = key;
+    task.graph = next->graph;
+    task.target = next->target;
+    task.mode = next->mode;
+    task.started_ms = now_ms;
     out.push_back(LookUpProgram{key});
   }
 }

@@ -1,6 +1,5 @@
-// DueList: keys by when something about them is due, so that it is found without a look at the
-// rest. An entry is a reminder: whoever takes it looks whether there is still anything to do. Plain
-// value.
+// DueList: keys ordered by the time at which something about them is due. An entry is a reminder:
+// whoever takes it checks whether there is still anything to do. Plain value.
 #pragma once
 
 #include <optional>

@@ -1,29 +1,29 @@
 #include "coordinator/core/requests/open_requests.h"
 
-#include "coordinator/core/planted.h"
+#include "coordinator/core/mutation.h"
 
 namespace kiln {
 
-bool OpenRequests::full(const ShareId& share) const {
-  if (planted(PlantedBug::kNoBounds)) return false;
-  const auto theirs = of_share_.find(share);
+bool OpenRequests::full(const TenantId& tenant) const {
+  if (mutated(Mutation::kNoBounds)) return false;
+  const auto theirs = of_tenant_.find(tenant);
   return count_ >= options_.max_open_requests ||
-         (theirs != of_share_.end() && theirs->second >= options_.max_open_requests_a_client &&
-          !planted(PlantedBug::kNoShareBound));
+         (theirs != of_tenant_.end() && theirs->second >= options_.max_open_requests_a_client &&
+          !mutated(Mutation::kNoTenantBound));
 }
 
-void OpenRequests::add(const RequestId& id, const ShareId& share, const Digest& program) {
+void OpenRequests::add(const RequestId& id, const TenantId& tenant, const Digest& program) {
   Client& client = clients_[id.first];
-  if (client.requests.empty()) client.share = share;
+  if (client.requests.empty()) client.tenant = tenant;
   client.requests.emplace(id.second, program);
-  ++of_share_[client.share];
+  ++of_tenant_[client.tenant];
   ++count_;
 }
 
 void OpenRequests::remove(const RequestId& id) {
   const auto client = clients_.find(id.first);
-  const auto theirs = of_share_.find(client->second.share);
-  if (--theirs->second == 0) of_share_.erase(theirs);
+  const auto theirs = of_tenant_.find(client->second.tenant);
+  if (--theirs->second == 0) of_tenant_.erase(theirs);
   client->second.requests.erase(id.second);
   if (client->second.requests.empty()) clients_.erase(client);
   --count_;
@@ -43,8 +43,8 @@ std::vector<RequestId> OpenRequests::of_client(const ClientId& client) const {
   return ids;
 }
 
-ShareId OpenRequests::share_of(const ClientId& client) const {
-  return clients_.at(client).share;
+TenantId OpenRequests::tenant_of(const ClientId& client) const {
+  return clients_.at(client).tenant;
 }
 
 }  // namespace kiln

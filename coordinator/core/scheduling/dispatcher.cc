@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
-#include "coordinator/core/planted.h"
+#include "compiler_core/base/math.h"
+#include "coordinator/core/mutation.h"
 
 namespace kiln {
 namespace {
 
-constexpr double kUnknownPaceMs = 300;  // of a candidate, until some were seen
-constexpr int kMaxRefusals = 64;        // of one class and step
+constexpr double kUnknownLatencyMs = 300;  // of a candidate, until some were seen
+constexpr int kMaxRefusals = 64;           // of one class and step
 
 }  // namespace
 
@@ -35,48 +36,48 @@ void Dispatcher::lease_to_class(int64_t now_ms, const WorkerClass& workers,
 }
 
 bool Dispatcher::lease_next(int64_t now_ms, const WorkerId& id, const Target& device) {
-  KernelFlight* served = nullptr;
+  TuningTask* served = nullptr;
   const bool leased = queue_.serve_next(device, [&](const Digest& kernel) {
-    served = &flights_.at(kernel);
+    served = &tasks_.at(kernel);
     return lease_to(now_ms, id, *served);
   });
   if (leased) queue_.set_waiting(served->key(), served->waiting());
   return leased;
 }
 
-int Dispatcher::batch_limit(const KernelFlight& flight) const {
+int Dispatcher::batch_limit(const TuningTask& task) const {
   // A GPU tries a candidate in milliseconds, while its worker compiles the next ones: its share is
   // one lease, in which all race against one incumbent.
-  const bool is_gpu = flight.target().backend == Backend::kCuda;
+  const bool is_gpu = task.target().backend == Backend::kCuda;
   const int parts =
-      std::max(1, is_gpu ? workers_.count_for(flight.target()) - leases_.count(flight.key())
-                         : workers_.slots_for(flight.target()));
-  const int share = (flight.waiting() + parts - 1) / parts;
+      std::max(1, is_gpu ? workers_.count_for(task.target()) - leases_.count(task.key())
+                         : workers_.slots_for(task.target()));
+  const auto share = static_cast<int>(ceil_div(task.waiting(), parts));
   int most = is_gpu ? options_.gpu_batch_size : options_.batch_size;
-  if (const auto pace_ms = pace_.median_ms(flight.target(), flight.family()))
-    most = static_cast<int>(
-        std::min<double>(options_.max_batch,
-                         static_cast<double>(options_.lease_work_ms) / std::max(*pace_ms, 1e-3)));
+  if (const auto candidate_ms = latency_.median_ms(task.target(), task.family()))
+    most = static_cast<int>(std::min<double>(
+        options_.max_batch,
+        static_cast<double>(options_.lease_work_ms) / std::max(*candidate_ms, 1e-3)));
   return std::clamp(share, 1, std::clamp(most, 1, std::max(1, options_.max_batch)));
 }
 
 // The work leased, in milliseconds of one worker.
-double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, KernelFlight& flight) {
-  auto batch = flight.take(id, batch_limit(flight), workers_.serves(flight.target(), id));
+double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task) {
+  auto batch = task.take(id, batch_limit(task), workers_.serves(task.target(), id));
   if (batch.candidates.empty()) return 0;
-  flight.was_served = true;
+  task.was_served = true;
   const auto count = static_cast<double>(batch.candidates.size());
   Lease lease;
   lease.worker = id;
   lease.kind = batch.kind;
   lease.candidates = std::move(batch.candidates);
-  open(now_ms, flight, std::move(lease));
-  return count * pace_.median_ms(flight.target(), flight.family()).value_or(kUnknownPaceMs);
+  open(now_ms, task, std::move(lease));
+  return count * latency_.median_ms(task.target(), task.family()).value_or(kUnknownLatencyMs);
 }
 
-void Dispatcher::open(int64_t now_ms, const KernelFlight& flight, Lease lease) {
-  lease.epoch = flight.epoch();
-  lease.kernel = flight.key();
+void Dispatcher::open(int64_t now_ms, const TuningTask& task, Lease lease) {
+  lease.epoch = task.epoch();
+  lease.kernel = task.key();
   const WorkerId id = lease.worker;
   leases_.open(now_ms, std::move(lease));
   Worker& worker = *workers_.find(id);
@@ -92,8 +93,8 @@ void Dispatcher::hedge_late(int64_t now_ms, std::set<WorkerId>& changed) {
     if (is_late(now_ms, lease)) late.push_back(id);
   for (const uint64_t id : late) {
     Lease& slow = *leases_.find(id);
-    KernelFlight& flight = flights_.at(slow.kernel);
-    const WorkerId* second = second_worker(flight.target(), slow.worker);
+    TuningTask& task = tasks_.at(slow.kernel);
+    const WorkerId* second = second_worker(task.target(), slow.worker);
     if (second == nullptr) continue;
     Lease lease;
     lease.worker = *second;
@@ -101,8 +102,8 @@ void Dispatcher::hedge_late(int64_t now_ms, std::set<WorkerId>& changed) {
     lease.candidates = slow.outstanding;
     lease.hedged = slow.hedged = true;
     changed.insert(lease.worker);
-    flight.hedge(lease.candidates);
-    open(now_ms, flight, std::move(lease));
+    task.hedge(lease.candidates);
+    open(now_ms, task, std::move(lease));
     ++hedged_;
   }
 }
@@ -111,21 +112,22 @@ bool Dispatcher::is_late(int64_t now_ms, const Lease& lease) const {
   if (lease.hedged || lease.kind == Job::Kind::kFinal) return false;
   const int64_t age_ms = now_ms - lease.opened_ms;
   if (age_ms < options_.hedge_least_ms) return false;
-  const KernelFlight& flight = flights_.at(lease.kernel);
-  if (flight.waiting() > 0) return false;  // not its last ones
-  const auto pace_ms = pace_.median_ms(flight.target(), flight.family());
-  if (!pace_ms) return false;
+  const TuningTask& task = tasks_.at(lease.kernel);
+  if (task.waiting() > 0) return false;  // not its last ones
+  const auto candidate_ms = latency_.median_ms(task.target(), task.family());
+  if (!candidate_ms) return false;
   size_t held = 0;  // it may do its other leases first
   for (const uint64_t id : leases_.of_worker(lease.worker))
     held += leases_.find(id)->candidates.size();
-  return static_cast<double>(age_ms) > options_.hedge_after * *pace_ms * static_cast<double>(held);
+  return static_cast<double>(age_ms) >
+         options_.hedge_after * *candidate_ms * static_cast<double>(held);
 }
 
 const WorkerId* Dispatcher::second_worker(const Target& target, const WorkerId& first) const {
   for (const auto& [name, workers] : workers_.classes()) {
     if (!workers.target.can_run(target)) continue;
     for (const auto& [leases, id] : workers.idle)
-      if (id != first || planted(PlantedBug::kHedgeToSelf)) return &id;
+      if (id != first || mutated(Mutation::kHedgeToSelf)) return &id;
   }
   return nullptr;
 }
@@ -138,17 +140,17 @@ WorkerOrders Dispatcher::orders_for(const WorkerId& id) {
     const Lease& lease = *leases_.find(lease_id);
     orders.leases.push_back(lease_id);
     if (lease.seen) continue;
-    const KernelFlight& flight = flights_.at(lease.kernel);
+    const TuningTask& task = tasks_.at(lease.kernel);
     Job job;
     job.lease = lease.id;
     job.epoch = lease.epoch;
     job.kind = lease.kind;
-    flight.describe(job, workers_.calibration(id));
+    task.describe(job, workers_.calibration(id));
     for (const int candidate : lease.candidates)
-      job.candidates.push_back(flight.job(candidate, lease.kind));
+      job.candidates.push_back(task.job(candidate, lease.kind));
     orders.jobs.push_back(std::move(job));
   }
-  orders.drain = workers_.find(id)->drain_ordered && !planted(PlantedBug::kForgetToDrain);
+  orders.drain = workers_.find(id)->drain_ordered && !mutated(Mutation::kForgetToDrain);
   return orders;
 }
 

@@ -1,31 +1,31 @@
-// Dispatcher: who works on what next: leases candidates of the flights in turn (work_queue.h) to
-// workers with a free slot, in batches that take about lease_work_ms, and gives what a straggler
-// still has of a kernel's last candidates to a second worker. Refers to TuningFloor's parts; one
-// thread.
+// Dispatcher: which worker gets which candidates next. It leases candidates of the tuning tasks, in
+// the queue's order (work_queue.h), to workers with a free slot, in batches of about lease_work_ms;
+// and it hedges: what a straggler still holds of a kernel's last candidates also goes to a second
+// worker. Refers to TuningScheduler's parts; one thread.
 #pragma once
 
 #include <set>
 #include <unordered_map>
 
-#include "coordinator/core/fleet/worker_roster.h"
+#include "coordinator/core/fleet/worker_registry.h"
+#include "coordinator/core/scheduling/latency_estimator.h"
 #include "coordinator/core/scheduling/lease_table.h"
-#include "coordinator/core/scheduling/pace.h"
 #include "coordinator/core/scheduling/work_queue.h"
-#include "coordinator/core/tuning/kernel_flight.h"
+#include "coordinator/core/tuning/tuning_task.h"
 
 namespace kiln {
 
 class Dispatcher {
  public:
-  using Flights = std::unordered_map<Digest, KernelFlight>;
-  Dispatcher(const CoreOptions& options, Flights& flights, LeaseTable& leases,
-             WorkerRoster& workers, WorkQueue& queue, const Pace& pace)
+  using Tasks = std::unordered_map<Digest, TuningTask>;
+  Dispatcher(const CoreOptions& options, Tasks& tasks, LeaseTable& leases, WorkerRegistry& workers,
+             WorkQueue& queue, const LatencyEstimator& latency)
       : options_(options),
-        flights_(flights),
+        tasks_(tasks),
         leases_(leases),
         workers_(workers),
         queue_(queue),
-        pace_(pace) {}
+        latency_(latency) {}
 
   // Until nobody has a free slot or nothing is left for those who have. Adds to `changed` who got
   // something.
@@ -33,7 +33,7 @@ class Dispatcher {
   // The last candidates of a kernel that are later than hedge_after times the median says, each
   // lease once, while a second worker has a free slot. Not finals: they are one measurement.
   void hedge_late(int64_t now_ms, std::set<WorkerId>& changed);
-  // What the worker should hold, and the jobs that it does not know of yet.
+  // The leases that the worker should hold, and the jobs that it does not know of yet.
   WorkerOrders orders_for(const WorkerId& id);
 
   int64_t hedged() const { return hedged_; }
@@ -41,18 +41,18 @@ class Dispatcher {
  private:
   void lease_to_class(int64_t now_ms, const WorkerClass& workers, std::set<WorkerId>& changed);
   bool lease_next(int64_t now_ms, const WorkerId& id, const Target& device);
-  double lease_to(int64_t now_ms, const WorkerId& id, KernelFlight& flight);
-  int batch_limit(const KernelFlight& flight) const;
+  double lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task);
+  int batch_limit(const TuningTask& task) const;
   bool is_late(int64_t now_ms, const Lease& lease) const;
   const WorkerId* second_worker(const Target& target, const WorkerId& first) const;
-  void open(int64_t now_ms, const KernelFlight& flight, Lease lease);
+  void open(int64_t now_ms, const TuningTask& task, Lease lease);
 
   const CoreOptions& options_;
-  Flights& flights_;
+  Tasks& tasks_;
   LeaseTable& leases_;
-  WorkerRoster& workers_;
+  WorkerRegistry& workers_;
   WorkQueue& queue_;
-  const Pace& pace_;
+  const LatencyEstimator& latency_;
   int64_t hedged_ = 0;
 };
 

@@ -1,8 +1,8 @@
-// LeaseTable: who works on what, until when. A lease is a time-bounded assignment of candidates of
-// one kernel flight to one worker. Its id is never used again; its epoch is the flight's when it
-// was opened, and a flight gets a new one whenever work is taken back from somebody. A result
-// counts only while its lease is open under that epoch: whoever lost a lease changes nothing any
-// more. Every question is answered from an index. Plain value; one thread.
+// LeaseTable: the open leases. A lease is a time-bounded assignment of candidates of one tuning
+// task to one worker. Its id is never used again. Its epoch is the task's when it was opened, and a
+// task gets a new epoch whenever work is taken back. A result counts only while its lease is open
+// under that epoch, so a worker that lost its lease changes nothing. Every query uses an index.
+// Plain value; one thread.
 #pragma once
 
 #include <map>
@@ -23,9 +23,9 @@ struct Lease {
   std::vector<int> outstanding;  // without a result yet
   int done = 0;                  // as the worker reported
   bool seen = false;             // the worker knows of it: the job need not be sent again
-  bool hedged = false;           // what was outstanding was given to a second worker too
+  bool hedged = false;           // a second worker has its outstanding candidates too
   int64_t opened_ms = 0;
-  int64_t progress_ms = 0;  // when it last moved; see progressed()
+  int64_t progress_ms = 0;  // see progressed()
 };
 
 class LeaseTable {
@@ -33,7 +33,7 @@ class LeaseTable {
   explicit LeaseTable(uint64_t first_id) : next_id_(first_id), next_epoch_(first_id) {}
 
   Lease& open(int64_t now_ms, Lease lease);  // fills in the id and the times
-  // Later than every one before it, also for a kernel that is tuned once more.
+  // Greater than every earlier epoch, also those of other kernels.
   uint64_t new_epoch() { return next_epoch_++; }
   Lease* find(uint64_t id);
   void close(uint64_t id);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "coordinator/core/planted.h"
+#include "coordinator/core/mutation.h"
 
 namespace kiln {
 namespace {
@@ -17,10 +17,10 @@ std::string name_of(const Target& target) {
 }
 
 bool fits(const Target& device, const Target& target) {
-  return device.can_run(target) || planted(PlantedBug::kLeaseAnywhere);
+  return device.can_run(target) || mutated(Mutation::kLeaseAnywhere);
 }
 
-// Work of the first flight in the ring that takes any; it goes to the end.
+// Work of the first task in the ring that takes any; it goes to the end.
 double serve_ring(std::list<Digest>& ring, const std::function<double(const Digest&)>& serve) {
   for (auto kernel = ring.begin(); kernel != ring.end(); ++kernel) {
     const double work_ms = serve(*kernel);
@@ -35,31 +35,31 @@ constexpr size_t kMaxServers = 64;  // more device classes than that are somebod
 
 }  // namespace
 
-void WorkQueue::add(const Target& target, const Demand& demand, const Digest& kernel) {
-  if (demand.empty()) return remove(kernel);
+void WorkQueue::add(const Target& target, const Tenants& tenants, const Digest& kernel) {
+  if (tenants.empty()) return remove(kernel);
   const auto [entry, is_new] = member_of_.try_emplace(kernel);
   Member& member = entry->second;
   if (is_new) {
     member.target = name_of(target);
     lanes_[member.target].target = target;
   }
-  std::vector<ShareId> gone;
+  std::vector<TenantId> gone;
   for (const auto& [id, place] : member.places) {
-    const auto wanted = demand.find(id);
-    if (wanted == demand.end() || wanted->second != place.first) gone.push_back(id);
+    const auto wanted = tenants.find(id);
+    if (wanted == tenants.end() || wanted->second != place.first) gone.push_back(id);
   }
-  for (const auto& [id, priority] : demand)
+  for (const auto& [id, priority] : tenants)
     if (!member.places.contains(id)) join(member.target, id, priority, kernel, member);
-  for (const ShareId& id : gone) {
+  for (const TenantId& id : gone) {
     const auto [priority, place] = member.places.at(id);
     member.places.erase(id);
     leave(member.target, id, priority, place);
-    if (const auto wanted = demand.find(id); wanted != demand.end())
+    if (const auto wanted = tenants.find(id); wanted != tenants.end())
       join(member.target, id, wanted->second, kernel, member);
   }
 }
 
-void WorkQueue::join(const std::string& target, const ShareId& id, Priority priority,
+void WorkQueue::join(const std::string& target, const TenantId& id, Priority priority,
                      const Digest& kernel, Member& member) {
   TargetLanes& lanes = lanes_.at(target);
   Ring& ring = lanes.of_priority[index_of(priority)][id];
@@ -71,7 +71,7 @@ void WorkQueue::join(const std::string& target, const ShareId& id, Priority prio
   member.places[id] = {priority, ring.kernels.insert(ring.kernels.end(), kernel)};
 }
 
-void WorkQueue::leave(const std::string& target, const ShareId& id, Priority priority,
+void WorkQueue::leave(const std::string& target, const TenantId& id, Priority priority,
                       std::list<Digest>::iterator place) {
   TargetLanes& lanes = lanes_.at(target);
   Lane& lane = lanes.of_priority[index_of(priority)];
@@ -125,7 +125,7 @@ std::vector<Digest> WorkQueue::kernels_for(const Target& target) const {
   const auto lanes = lanes_.find(name_of(target));
   if (lanes == lanes_.end()) return {};
   std::vector<Digest> kernels;
-  std::unordered_set<Digest> known;  // one that several shares want is in each one's ring
+  std::unordered_set<Digest> known;  // one that several tenants want is in each one's ring
   for (const Lane& lane : lanes->second.of_priority)
     for (const auto& [id, ring] : lane)
       for (const Digest& kernel : ring.kernels)
@@ -139,11 +139,11 @@ WorkQueue::Server& WorkQueue::server_of(const Target& device) {
   if (servers_.size() >= kMaxServers) servers_.clear();
   Server& server = servers_[name];
   server.device = device;
-  std::map<uint64_t, std::pair<size_t, ShareId>> waiting;  // by arrival
+  std::map<uint64_t, std::pair<size_t, TenantId>> waiting;  // by arrival
   for (const auto& [target, lanes] : lanes_)
     for (size_t i = 0; i < lanes.of_priority.size() && fits(device, lanes.target); ++i)
       for (const auto& [id, ring] : lanes.of_priority[i]) waiting[ring.since] = {i, id};
-  for (const auto& [since, share] : waiting) server.of_priority[share.first].join(share.second);
+  for (const auto& [since, tenant] : waiting) server.of_priority[tenant.first].join(tenant.second);
   return server;
 }
 
@@ -152,7 +152,7 @@ bool WorkQueue::serve_next(const Target& device,
   Server& server = server_of(device);
   const bool warm_up_waits = !server.of_priority[index_of(Priority::kWarmUp)].order().empty();
   const bool its_turn = warm_up_waits && server.before_warm_up + 1 >= warm_up_turn_ &&
-                        !planted(PlantedBug::kStarveWarmUp);
+                        !mutated(Mutation::kStarveWarmUp);
   if (its_turn && serve_priority(server, Priority::kWarmUp, serve)) {
     server.before_warm_up = 0;
     return true;
@@ -170,13 +170,13 @@ bool WorkQueue::serve_priority(Server& server, Priority priority,
   for (auto& [name, target] : lanes_)
     if (fits(server.device, target.target))
       lanes.push_back(&target.of_priority[index_of(priority)]);
-  ShareTurns& turns = server.of_priority[index_of(priority)];
+  FairQueue& turns = server.of_priority[index_of(priority)];
   for (const auto& [clock_ms, since, id] : turns.order()) {
     for (Lane* lane : lanes) {
       const auto ring = lane->find(id);
       const double work_ms = ring == lane->end() ? 0 : serve_ring(ring->second.kernels, serve);
       if (work_ms <= 0) continue;
-      if (!planted(PlantedBug::kFirstComeFirstServed)) turns.charge(ShareId(id), work_ms);
+      if (!mutated(Mutation::kFirstComeFirstServed)) turns.charge(TenantId(id), work_ms);
       return true;
     }
   }

@@ -1,7 +1,7 @@
-// CandidateTable: the candidates of one kernel flight: which wait, which are leased, what is known
-// of each. A candidate costs some 24 bytes beside its packed schedule; what only few have (a
-// binary, a history of failures, times of the final) is kept aside. Every operation is O(log n) or
-// better, but for those marked. Plain value; one thread.
+// CandidateTable: the candidates of one tuning task: which wait, which are leased, what is known of
+// each. A candidate takes some 24 bytes besides its packed schedule; what only few have (a binary,
+// a history of failures) is kept in maps. Every operation is O(log n) or better, except where
+// marked. Plain value; one thread.
 //
 //   idle --want--> queued --take--> leased --release--> idle        (lease_again: leased twice,
 //     any but queued --measured, reject--> settled                   when hedged)
@@ -23,14 +23,14 @@ struct CandidateState {
   uint8_t leases = 0;  // open ones; 2 when hedged
   bool queued = false;
   bool measured = false;  // screening is over for it (its samples may be none)
-  bool rejected = false;  // a terminal verdict, or set aside after too many transient ones
+  bool rejected = false;  // a terminal verdict, or abandoned after too many transient ones
   bool settled() const { return measured || rejected; }
 };
 
-// What failed on a worker is left to another one, while there is one.
+// A candidate that failed on a worker is left to another one, while there is one.
 struct CandidateTrouble {
   int failures = 0, time_outs = 0;  // since its last success
-  int runner_deaths = 0;            // ever: each costs a runner, whatever came between
+  int runner_deaths = 0;            // in all, not reset by a success: each cost a runner
   WorkerId avoid;
 };
 
@@ -54,14 +54,14 @@ class CandidateTable {
   double best_us() const { return best_us_; }  // of those not rejected; 0: none was timed
 
   // ---- work ----
-  void want(int i);  // unless it is queued or leased
-  // Up to `limit` off the queue, leased from now on. One that failed before comes alone, and not to
-  // the worker that it failed on while `others` can have it.
+  void want(int i);  // queues it, unless it is queued or leased
+  // Takes up to `limit` off the queue; they count as leased. A candidate that failed before comes
+  // alone, and not to the worker that it failed on while `others` can have it.
   std::vector<int> take(const WorkerId& worker, int limit, bool others);
   std::vector<int> take_all();
   void lease_again(int i) { ++state(i).leases; }
   void release(int i);  // a lease of it ended
-  void recall();        // none is queued or leased any more; O(n)
+  void recall();        // unqueues all and ends their leases; O(n)
 
   // ---- knowledge ----
   void measured(int i, double calibrated_us);
@@ -73,7 +73,7 @@ class CandidateTable {
   const CandidateBinary* binary(int i) const;
   CandidateBinary* binary(int i);
   void drop_binaries() { binaries_.clear(); }
-  // Keeps those of the `count` best medians.
+  // Keeps the binaries of the `count` best medians.
   void keep_best_binaries(size_t count);
 
  private:

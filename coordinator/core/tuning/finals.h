@@ -1,13 +1,13 @@
-// Finals: the last race of a kernel flight: all finalists, interleaved in one measurement on one
+// Finals: the last race of a tuning task: all finalists, interleaved in one measurement on one
 // worker. Knows their times, nothing of leases. Plain value; one thread.
 //
 //   enter --> begin (a run) --every one finished--> the fastest wins
-//               ^     `--failed, cut_short--> what the others took counts for nothing
-//               `--------------'              (after max_retries such runs it is given up)
+//               ^     `--failed, cut_short--> the run's times count for nothing
+//               `--------------'              (after max_retries such runs finals are abandoned)
 //
-// Given up, the order of the screening stands, among those whose final ended at some time, if any
-// did: one that takes the runner with it must not win because it never ends. One that is withdrawn
-// was to blame: the others begin anew.
+// When finals are abandoned the screening order decides, among candidates that completed a run if
+// any did, so a candidate that crashes every runner cannot win. Withdrawing a candidate restarts
+// the race for the rest, because it was to blame.
 #pragma once
 
 #include <map>
@@ -30,7 +30,7 @@ class Finals {
 
   // ---- a run ----
   void begin();
-  void finished(int candidate, Measurement calibrated);  // of an earlier life's run too
+  void finished(int candidate, Measurement calibrated);  // of an earlier incarnation's run too
   void failed(int finalist);                             // itself
   void cut_short();                                      // its worker went away, say
   void forget_times() { times_.clear(); }

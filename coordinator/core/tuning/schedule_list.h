@@ -1,6 +1,5 @@
-// ScheduleList: the schedules of a search space, packed: the names of their decisions once, the
-// values flat. A million candidates wait in a few dozen megabytes. Constant after construction;
-// plain value.
+// ScheduleList: the schedules of a search space, packed: decision names once, values flat. A
+// million candidates take a few dozen megabytes. Constant after construction; plain value.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ class ScheduleList {
 
   int size() const { return static_cast<int>(entries_.size()); }
   Schedule at(int index) const;
-  // The index of `schedule`, or -1. Looks through all.
+  // The index of `schedule`, or -1. O(n).
   int find(const Schedule& schedule) const;
 
  private:

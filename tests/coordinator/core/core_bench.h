@@ -57,7 +57,7 @@ class CoreBench {
     now_ms += ms;
     step(Tick{});
   }
-  // A life that is no longer young: who has not reported by now is not coming back.
+  // An incarnation that is no longer young: who has not reported by now is not coming back.
   void fleet_is_back() {
     step(Tick{});
     now_ms += options_.fleet_returns_ms;
@@ -108,7 +108,7 @@ class CoreBench {
     return program_key(digest_of(graph), cpu_target(), mode, options_.codegen);
   }
   void miss(const Digest& program) { step(ProgramLookedUp{program, ""}); }
-  // From nothing to a flight that tunes `kernels` for client "c", request 1.
+  // From nothing to a task that tunes `kernels` for client "c", request 1.
   void start(std::vector<PlannedKernel> needed, Mode mode = Mode::kMaxAutotune,
              const std::string& graph = "g", const ClientId& client = "c", uint64_t number = 1) {
     const CompileRequest request = ask(client, number, graph, mode);

@@ -40,7 +40,7 @@ TEST(CoreCuda, ATargetNamedWithoutAGpuHasTheKeyOfThoseWhoHaveOne) {
   CoreBench bench;
   report_gpu(bench, "w2", kH200);
   EXPECT_EQ(looked_up(bench, gpu("sm_90a")), key_for(kH200));
-  EXPECT_EQ(looked_up(bench, kH200, "replica"), Digest{}) << "it joins the same flight";
+  EXPECT_EQ(looked_up(bench, kH200, "replica"), Digest{}) << "it joins the same task";
 }
 
 TEST(CoreCuda, TheFirstWorkerByNameDecides) {

@@ -22,18 +22,18 @@ class CoreDetached : public testing::Test {
     bench.step(RequestReceived{client, request});
     return request;
   }
-  // As far as StoreFlight.
-  StoreFlight plan_detached(const std::string& graph = "g", const ClientId& client = "c") {
+  // As far as StoreDetached.
+  StoreDetached plan_detached(const std::string& graph = "g", const ClientId& client = "c") {
     const CompileRequest request = ask_detached(client, 1, graph);
     bench.miss(bench.key(graph));
     bench.upload(client, request, "text of " + graph);
-    EXPECT_TRUE(bench.none<StoreFlight>()) << "not before the plan shows that the graph is good";
+    EXPECT_TRUE(bench.none<StoreDetached>()) << "not before the plan shows that the graph is good";
     bench.plan({planned_kernel("k of " + graph, 1)}, Mode::kMaxAutotune, graph);
-    return bench.one<StoreFlight>();
+    return bench.one<StoreDetached>();
   }
   Answer queue(const std::string& graph = "g", const ClientId& client = "c") {
-    const StoreFlight store = plan_detached(graph, client);
-    bench.step(FlightStored{store.key, store.flight, {}});
+    const StoreDetached store = plan_detached(graph, client);
+    bench.step(DetachedStored{store.key, store.task, {}});
     return bench.one<Answer>();
   }
   void tune() {
@@ -52,12 +52,12 @@ class CoreDetached : public testing::Test {
 };
 
 TEST_F(CoreDetached, QueuedIsAnsweredOnceTheGraphIsDurable) {
-  const StoreFlight store = plan_detached();
+  const StoreDetached store = plan_detached();
   EXPECT_EQ(store.key, bench.key());
-  EXPECT_EQ(store.flight.graph, digest_of("g"));
+  EXPECT_EQ(store.task.graph, digest_of("g"));
   EXPECT_EQ(store.graph_text, "text of g");
   EXPECT_TRUE(bench.none<Answer>());
-  bench.step(FlightStored{store.key, store.flight, {}});
+  bench.step(DetachedStored{store.key, store.task, {}});
   const Answer answer = bench.one<Answer>();
   EXPECT_EQ(answer.reply.outcome.value(), CacheOutcome::kQueued);
   EXPECT_EQ(stats().detached_running, 1);
@@ -68,16 +68,16 @@ TEST_F(CoreDetached, ItGoesOnWithoutTheClientAndEndsWhenItsProgramIsStored) {
   bench.step(ClientGone{"c"});
   tune();
   ASSERT_EQ(bench.programs.size(), 1u);
-  const EndFlight end = bench.one<EndFlight>();
+  const EndDetached end = bench.one<EndDetached>();
   EXPECT_TRUE(end.outcome.has_value());
-  EXPECT_EQ(end.flight.graph, digest_of("g"));
+  EXPECT_EQ(end.task.graph, digest_of("g"));
   EXPECT_EQ(stats().flights_open, 0);
   EXPECT_EQ(stats().detached_running + stats().detached_queued, 0);
 }
 
-TEST_F(CoreDetached, AFlightThatCannotBeStoredIsRefusedAndGivenUp) {
-  const StoreFlight store = plan_detached();
-  bench.step(FlightStored{store.key, store.flight, fail(Code::kUnavailable, "disk full")});
+TEST_F(CoreDetached, ATaskThatCannotBeStoredIsRefusedAndGivenUp) {
+  const StoreDetached store = plan_detached();
+  bench.step(DetachedStored{store.key, store.task, fail(Code::kUnavailable, "disk full")});
   const Answer answer = bench.one<Answer>();
   ASSERT_FALSE(answer.reply.outcome.has_value());
   EXPECT_NE(answer.reply.outcome.error().message.find("disk full"), std::string::npos);
@@ -88,15 +88,15 @@ TEST_F(CoreDetached, AskedAgainItIsAnsweredAtOnce) {
   queue();
   ask_detached("d", 7);
   EXPECT_EQ(bench.one<Answer>().reply.outcome.value(), CacheOutcome::kQueued);
-  EXPECT_TRUE(bench.none<StoreFlight>());
+  EXPECT_TRUE(bench.none<StoreDetached>());
 }
 
 TEST_F(CoreDetached, AskedForWhatOthersWaitForTheirGraphIsStored) {
   bench.start({planned_kernel("k", 1)});
   ask_detached("d", 7);
-  const StoreFlight store = bench.one<StoreFlight>();
+  const StoreDetached store = bench.one<StoreDetached>();
   EXPECT_EQ(store.graph_text, "graph");
-  bench.step(FlightStored{store.key, store.flight, {}});
+  bench.step(DetachedStored{store.key, store.task, {}});
   const Answer answer = bench.one<Answer>();
   EXPECT_EQ(answer.client, "d");
   EXPECT_EQ(answer.reply.outcome.value(), CacheOutcome::kQueued);
@@ -104,31 +104,31 @@ TEST_F(CoreDetached, AskedForWhatOthersWaitForTheirGraphIsStored) {
   EXPECT_EQ(stats().flights_open, 1) << "the queue wants it still";
 }
 
-TEST_F(CoreDetached, ARecoveredFlightIsPlannedFromTheStore) {
-  bench.step(FlightRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
+TEST_F(CoreDetached, ARecoveredTaskIsPlannedFromTheStore) {
+  bench.step(DetachedRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
   EXPECT_EQ(stats().detached_queued, 1);
   bench.tick(100);
   EXPECT_EQ(bench.one<LookUpProgram>().key, bench.key());
   bench.miss(bench.key());
   EXPECT_EQ(bench.one<StartPlan>().graph_text, "");
   bench.plan({planned_kernel("k", 1)});
-  EXPECT_TRUE(bench.none<StoreFlight>()) << "it is stored";
+  EXPECT_TRUE(bench.none<StoreDetached>()) << "it is stored";
   tune();
-  EXPECT_TRUE(bench.one<EndFlight>().outcome.has_value());
+  EXPECT_TRUE(bench.one<EndDetached>().outcome.has_value());
 }
 
-TEST_F(CoreDetached, ARecoveredFlightThatIsStoredAlreadyEnds) {
-  bench.step(FlightRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
+TEST_F(CoreDetached, ARecoveredTaskThatIsStoredAlreadyEnds) {
+  bench.step(DetachedRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
   bench.tick(100);
   bench.step(ProgramLookedUp{bench.key(), "{}"});
-  EXPECT_TRUE(bench.one<EndFlight>().outcome.has_value());
+  EXPECT_TRUE(bench.one<EndDetached>().outcome.has_value());
   EXPECT_EQ(stats().flights_open, 0);
 }
 
-TEST_F(CoreDetached, ARecoveredFlightWaitsForAWorker) {
+TEST_F(CoreDetached, ARecoveredTaskWaitsForAWorker) {
   Target other = cpu_target();
   other.isa = "x86-64-v4";
-  bench.step(FlightRecovered{{digest_of("g"), other, Mode::kMaxAutotune}});
+  bench.step(DetachedRecovered{{digest_of("g"), other, Mode::kMaxAutotune}});
   bench.tick(100);
   EXPECT_TRUE(bench.none<LookUpProgram>());
   WorkerReport report = bench.report_of("v4");
@@ -143,7 +143,7 @@ TEST_F(CoreDetached, WhatFailsForGoodIsRememberedWithItsReason) {
   const Job job = bench.job_of("w");
   bench.report("w", {}, {bad_result(job, 0, Verdict::kWrongResult)});
   bench.store_all();
-  const EndFlight end = bench.one<EndFlight>();
+  const EndDetached end = bench.one<EndDetached>();
   ASSERT_FALSE(end.outcome.has_value());
   const Stats now = stats();
   ASSERT_EQ(now.detached.size(), 1u);
@@ -157,7 +157,7 @@ TEST_F(CoreDetached, CandidatesThatNeverEndAreAFailureOfItsOwn) {
   for (Job job = bench.job_of("w"); job.lease != 0; job = bench.job_of("w"))
     bench.report("w", {}, {bad_result(job, 0, Verdict::kTimedOut)});
   bench.store_all();
-  const EndFlight end = bench.one<EndFlight>();
+  const EndDetached end = bench.one<EndDetached>();
   ASSERT_FALSE(end.outcome.has_value());
   EXPECT_EQ(end.outcome.error().code, Code::kInternal);
   EXPECT_EQ(stats().detached_failed, 1);
@@ -170,7 +170,7 @@ TEST_F(CoreDetached, AStoreThatFailsPutsItOff) {
   for (const auto& a : bench.take<StoreRecords>()) bench.step(RecordsStored{a.worker, a.acks});
   const Digest kernel = bench.one<StoreKernel>().kernel.key;
   bench.step(KernelStored{kernel, fail(Code::kUnavailable, "disk full")});
-  EXPECT_TRUE(bench.none<EndFlight>());
+  EXPECT_TRUE(bench.none<EndDetached>());
   EXPECT_EQ(stats().detached_queued, 1);
   bench.tick(1'000);
   EXPECT_TRUE(bench.none<LookUpProgram>());
@@ -181,7 +181,7 @@ TEST_F(CoreDetached, AStoreThatFailsPutsItOff) {
 }
 
 TEST_F(CoreDetached, ItIsTriedAgainLaterAndLater) {
-  bench.step(FlightRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
+  bench.step(DetachedRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
   std::vector<int64_t> attempts_ms;
   for (const int64_t end_ms = bench.now_ms + 300'000; bench.now_ms < end_ms;) {
     bench.report("w");
@@ -191,7 +191,7 @@ TEST_F(CoreDetached, ItIsTriedAgainLaterAndLater) {
     bench.miss(bench.key());
     bench.step(PlanFinished{bench.key(), fail(Code::kUnavailable, "the disk is full"), {}});
   }
-  EXPECT_TRUE(bench.none<EndFlight>()) << "that is not the program's fault";
+  EXPECT_TRUE(bench.none<EndDetached>()) << "that is not the program's fault";
   std::vector<int64_t> waits_s;
   for (size_t i = 1; i < attempts_ms.size(); ++i)
     waits_s.push_back((attempts_ms[i] - attempts_ms[i - 1]) / 1'000);
@@ -200,24 +200,24 @@ TEST_F(CoreDetached, ItIsTriedAgainLaterAndLater) {
 
 TEST_F(CoreDetached, TheOldestOfTooManyFailuresIsForgottenNotEnded) {
   const auto recover = [&](int i) {
-    const DetachedFlight flight{digest_of(std::to_string(i)), cpu_target(), Mode::kMaxAutotune};
-    bench.step(FlightRecovered{flight, Error{Code::kInternal, "it failed", 0}});
+    const DetachedTask task{digest_of(std::to_string(i)), cpu_target(), Mode::kMaxAutotune};
+    bench.step(DetachedRecovered{task, Error{Code::kInternal, "it failed", 0}});
   };
   for (int i = 0; i < 1'000; ++i) recover(i);
-  EXPECT_TRUE(bench.none<ForgetFlight>());
+  EXPECT_TRUE(bench.none<ForgetDetached>());
   recover(1'000);
-  EXPECT_EQ(bench.one<ForgetFlight>().flight.graph, digest_of("0"));
-  EXPECT_TRUE(bench.none<EndFlight>()) << "it neither was tuned nor failed just now";
+  EXPECT_EQ(bench.one<ForgetDetached>().task.graph, digest_of("0"));
+  EXPECT_TRUE(bench.none<EndDetached>()) << "it neither was tuned nor failed just now";
   EXPECT_EQ(stats().detached_failed, 1'000);
 }
 
 TEST_F(CoreDetached, WhatFailedIsForgottenWhenAnOperatorHasSeenIt) {
   for (const char* graph : {"a", "b"})
-    bench.step(FlightRecovered{{digest_of(graph), cpu_target(), Mode::kMaxAutotune},
-                               Error{Code::kInternal, "it failed", 0}});
-  bench.step(FlightRecovered{{digest_of("c"), cpu_target(), Mode::kMaxAutotune}});
+    bench.step(DetachedRecovered{{digest_of(graph), cpu_target(), Mode::kMaxAutotune},
+                                 Error{Code::kInternal, "it failed", 0}});
+  bench.step(DetachedRecovered{{digest_of("c"), cpu_target(), Mode::kMaxAutotune}});
   bench.step(ForgetFailures{});
-  EXPECT_EQ(bench.take<ForgetFlight>().size(), 2u);
+  EXPECT_EQ(bench.take<ForgetDetached>().size(), 2u);
   EXPECT_EQ(stats().detached_failed, 0);
   EXPECT_EQ(stats().detached_queued, 1) << "it has not failed";
 }
@@ -239,7 +239,7 @@ TEST_F(CoreDetached, AGraphThatIsNotItsDigestIsNeverStored) {
   bench.upload("c", request, "garbage");
   bench.step(PlanFinished{bench.key(), fail(Code::kInvalidArgument, "another graph"), {}});
   EXPECT_EQ(bench.one<Answer>().reply.outcome.error().code, Code::kInvalidArgument);
-  EXPECT_TRUE(bench.none<StoreFlight>());
+  EXPECT_TRUE(bench.none<StoreDetached>());
 }
 
 TEST_F(CoreDetached, OnlySoManyRunAtOnce) {
@@ -248,7 +248,7 @@ TEST_F(CoreDetached, OnlySoManyRunAtOnce) {
   CoreBench few(options);
   few.report("w");
   for (const char* graph : {"a", "b", "c", "d"})
-    few.step(FlightRecovered{{digest_of(graph), cpu_target(), Mode::kMaxAutotune}});
+    few.step(DetachedRecovered{{digest_of(graph), cpu_target(), Mode::kMaxAutotune}});
   few.tick(100);
   EXPECT_EQ(few.take<LookUpProgram>().size(), 2u);
   EXPECT_EQ(few.core().stats(few.now_ms).detached_running, 2);
@@ -264,7 +264,7 @@ TEST_F(CoreDetached, WhatAClientLeftRunsOnlyAsOneOfThoseThatMay) {
   CoreBench few(options);
   few.report("w");
   for (const char* graph : {"a", "b"})
-    few.step(FlightRecovered{{digest_of(graph), cpu_target(), Mode::kMaxAutotune}});
+    few.step(DetachedRecovered{{digest_of(graph), cpu_target(), Mode::kMaxAutotune}});
   few.tick(100);
   few.miss(few.key("a"));
   few.plan({planned_kernel("of a", 1)}, Mode::kMaxAutotune, "a");
@@ -286,7 +286,7 @@ TEST_F(CoreDetached, WhatAClientLeftRunsOnlyAsOneOfThoseThatMay) {
 }
 
 TEST_F(CoreDetached, WhatAClientLeftGoesOnWhereThereIsAPlace) {
-  bench.step(FlightRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
+  bench.step(DetachedRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
   bench.ask("c", 1);
   bench.miss(bench.key());
   bench.plan({planned_kernel("k", 1)});
@@ -294,14 +294,14 @@ TEST_F(CoreDetached, WhatAClientLeftGoesOnWhereThereIsAPlace) {
   EXPECT_EQ(stats().flights_open, 1);
   EXPECT_EQ(stats().detached_running, 1);
   tune();
-  EXPECT_TRUE(bench.one<EndFlight>().outcome.has_value());
+  EXPECT_TRUE(bench.one<EndDetached>().outcome.has_value());
 }
 
-// Its graph is on its way to the store while the flight fails, and somebody asks again.
+// Its graph is on its way to the store while the task fails, and somebody asks again.
 class CoreDetachedAgain : public CoreDetached {
  protected:
-  StoreFlight fail_while_storing() {
-    StoreFlight store = plan_detached();
+  StoreDetached fail_while_storing() {
+    StoreDetached store = plan_detached();
     bench.step(WorkerGone{"w"});
     bench.tick(0);
     bench.tick(CoreOptions{}.worker_grace_ms);
@@ -314,39 +314,39 @@ class CoreDetachedAgain : public CoreDetached {
 };
 
 TEST_F(CoreDetachedAgain, ItIsPlannedFromTheStoreThoughWhoAskedNeverSendsTheGraph) {
-  const StoreFlight store = fail_while_storing();
+  const StoreDetached store = fail_while_storing();
   bench.ask("d", 1);
   bench.miss(bench.key());
   EXPECT_EQ(bench.take<AskForGraph>().size(), 2u);
   bench.take<StartPlan>();
-  bench.step(FlightStored{store.key, store.flight, {}});
+  bench.step(DetachedStored{store.key, store.task, {}});
   EXPECT_EQ(bench.one<StartPlan>().graph_text, "");
   bench.step(ClientGone{"d"});
   bench.plan({planned_kernel("k", 1)});
   tune();
-  EXPECT_TRUE(bench.one<EndFlight>().outcome.has_value());
+  EXPECT_TRUE(bench.one<EndDetached>().outcome.has_value());
   EXPECT_EQ(stats().detached_running + stats().detached_queued, 0);
 }
 
 TEST_F(CoreDetachedAgain, AGraphThatSomebodyElseSendsBadIsNotItsOwn) {
-  const StoreFlight store = fail_while_storing();
+  const StoreDetached store = fail_while_storing();
   const CompileRequest request = bench.ask("d", 1);
   bench.miss(bench.key());
   bench.upload("d", request, "garbage");
   bench.take<StartPlan>();
-  bench.step(FlightStored{store.key, store.flight, {}});
+  bench.step(DetachedStored{store.key, store.task, {}});
   bench.step(PlanFinished{bench.key(), fail(Code::kInvalidArgument, "another graph"), {}});
   EXPECT_EQ(bench.one<Answer>().reply.outcome.error().code, Code::kInvalidArgument);
-  EXPECT_TRUE(bench.none<EndFlight>());
+  EXPECT_TRUE(bench.none<EndDetached>());
   EXPECT_EQ(stats().detached_failed, 0);
   EXPECT_EQ(bench.one<StartPlan>().graph_text, "");
 }
 
 // Ends for nothing to do with it: the queue begins it again.
-TEST_F(CoreDetachedAgain, WhateverEndsItsFlightItIsBegunAgain) {
-  const StoreFlight store = fail_while_storing();
+TEST_F(CoreDetachedAgain, WhateverEndsItsTaskItIsBegunAgain) {
+  const StoreDetached store = fail_while_storing();
   bench.ask("d", 1);
-  bench.step(FlightStored{store.key, store.flight, {}});
+  bench.step(DetachedStored{store.key, store.task, {}});
   bench.take<LookUpProgram>();
   bench.step(ClientGone{"d"});
   bench.step(WorkerGone{"w"});
@@ -360,15 +360,15 @@ TEST_F(CoreDetachedAgain, WhateverEndsItsFlightItIsBegunAgain) {
 }
 
 TEST_F(CoreDetachedAgain, TheGraphOnItsWayIsNotStoredTwice) {
-  const StoreFlight store = fail_while_storing();
+  const StoreDetached store = fail_while_storing();
   const CompileRequest request = ask_detached("d", 1);
   bench.miss(bench.key());
   bench.upload("d", request, "text of g");
   bench.plan({planned_kernel("k", 1)});
-  EXPECT_TRUE(bench.none<StoreFlight>());
-  bench.step(FlightStored{store.key, store.flight, {}});
+  EXPECT_TRUE(bench.none<StoreDetached>());
+  bench.step(DetachedStored{store.key, store.task, {}});
   EXPECT_EQ(bench.one<Answer>().reply.outcome.value(), CacheOutcome::kQueued);
-  bench.step(FlightStored{store.key, store.flight, {}});
+  bench.step(DetachedStored{store.key, store.task, {}});
   EXPECT_EQ(stats().detached_running, 1);
 }
 
@@ -398,14 +398,14 @@ TEST_F(CoreDetached, GraphsAreKeptForThemAsFarAsThereIsRoom) {
   EXPECT_TRUE(small.none<StartPlan>());
   // What ended, or is in the store, makes room.
   detach("g1", 3);
-  const StoreFlight store = small.one<StoreFlight>();
-  small.step(FlightStored{store.key, store.flight, {}});
+  const StoreDetached store = small.one<StoreDetached>();
+  small.step(DetachedStored{store.key, store.task, {}});
   EXPECT_EQ(small.one<Answer>().reply.outcome.value(), CacheOutcome::kQueued);
   const CompileRequest again = detach("g3", 4);
   small.miss(small.key("g3"));
   small.upload("d", again);
   small.plan({planned_kernel("k3", 1)}, Mode::kMaxAutotune, "g3");
-  EXPECT_EQ(small.one<StoreFlight>().graph_text, "graph");
+  EXPECT_EQ(small.one<StoreDetached>().graph_text, "graph");
 }
 
 TEST_F(CoreDetached, ThoseWhoseGraphsAreBeingStoredHaveTheirPlacesAlready) {
@@ -426,7 +426,7 @@ TEST_F(CoreDetached, ThoseWhoseGraphsAreBeingStoredHaveTheirPlacesAlready) {
   }
   full.plan({planned_kernel("of a", 1)}, Mode::kMaxAutotune, "a");
   full.plan({planned_kernel("of b", 1)}, Mode::kMaxAutotune, "b");
-  EXPECT_EQ(full.one<StoreFlight>().key, full.key("a"));
+  EXPECT_EQ(full.one<StoreDetached>().key, full.key("a"));
   const Answer answer = full.one<Answer>();
   EXPECT_EQ(answer.client, "b");
   EXPECT_EQ(answer.reply.outcome.error().code, Code::kOverloaded);
@@ -438,7 +438,7 @@ TEST_F(CoreDetached, TooManyAreRefused) {
   options.max_detached = 1;
   CoreBench full(options);
   full.report("w");
-  full.step(FlightRecovered{{digest_of("a"), cpu_target(), Mode::kMaxAutotune}});
+  full.step(DetachedRecovered{{digest_of("a"), cpu_target(), Mode::kMaxAutotune}});
   full.take<Answer>();
   CompileRequest request;
   request.request = 1;

@@ -181,7 +181,7 @@ TEST(CoreLease, CandidateThatKillsWorkersIsSetAsideAndTheFleetIsBlamed) {
   const Error error = bench.one<Answer>().reply.outcome.error();
   EXPECT_EQ(error.code, Code::kUnavailable);
   EXPECT_NE(error.message.find("1 runner_died"), std::string::npos);
-  const LogSetAside told = bench.one<LogSetAside>();
+  const LogAbandoned told = bench.one<LogAbandoned>();
   EXPECT_EQ(told.kernel, digest_of("kernel k"));
   EXPECT_EQ(told.worker, "w3");
   EXPECT_EQ(told.candidates, 1);
@@ -351,7 +351,7 @@ TEST(CoreLease, SlotsBoundTheLeasesOfAWorker) {
   EXPECT_EQ(bench.one<SendOrders>().orders.jobs.size(), 3u);
 }
 
-TEST(CoreLease, FlightOutlivesARestartOfItsOnlyWorkerButNotItsAbsence) {
+TEST(CoreLease, TaskOutlivesARestartOfItsOnlyWorkerButNotItsAbsence) {
   CoreBench bench;
   bench.report("w");
   bench.start({planned_kernel("k", 1)});
@@ -372,7 +372,7 @@ TEST(CoreLease, FlightOutlivesARestartOfItsOnlyWorkerButNotItsAbsence) {
   EXPECT_NE(bench.job_of("u").lease, 0u);
 }
 
-TEST(CoreLease, FlightMayWaitForTheFirstWorkerWhenToldSo) {
+TEST(CoreLease, TaskMayWaitForTheFirstWorkerWhenToldSo) {
   CoreOptions options;
   options.max_waiting_for_worker_ms = 5'000;
   CoreBench bench(options);

@@ -228,7 +228,7 @@ TEST(CoreRequest, TargetThatNoWorkerHasFailsAtOnceAndSaysWhichThereAre) {
   EXPECT_TRUE(bench.none<AskForGraph>());
 }
 
-// After a restart the workers of the earlier life are still on their way.
+// After a restart the workers of the earlier incarnation are still on their way.
 TEST(CoreRequest, TargetThatNoWorkerHasReportedYetIsWaitedForWhileTheCoordinatorIsYoung) {
   CoreBench bench;
   bench.step(Tick{});
@@ -359,7 +359,7 @@ TEST(CoreRequest, CancelledRequestIsNotAnsweredAndItsWorkEnds) {
   EXPECT_TRUE(bench.none<Answer>());
 }
 
-TEST(CoreRequest, FlightGoesOnForTheClientsThatStay) {
+TEST(CoreRequest, TaskGoesOnForTheClientsThatStay) {
   CoreBench bench;
   bench.report("w");
   bench.start({planned_kernel("k", 1)});

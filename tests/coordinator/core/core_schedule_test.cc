@@ -1,4 +1,4 @@
-// Who gets which work when: shares and priorities, batches by time, stragglers, quarantine,
+// Who gets which work when: tenants and priorities, batches by time, stragglers, quarantine,
 // calibration, drain, bounds.
 #include <algorithm>
 #include <map>
@@ -14,7 +14,7 @@ CoreOptions one_at_a_time() {
   return options;
 }
 
-// From nothing to a flight that tunes `kernels` of `candidates` each for `user`.
+// From nothing to a task that tunes `kernels` of `candidates` each for `user`.
 void start_for(CoreBench& bench, const std::string& user, const std::string& graph, int kernels,
                int candidates, Priority priority = Priority::kInteractive,
                const ClientId& client = "") {
@@ -51,7 +51,7 @@ std::map<std::string, int> serve(CoreBench& bench, const WorkerId& worker, int l
   return served;
 }
 
-TEST(CoreShares, AUserWithManyConnectionsHasOneShare) {
+TEST(CoreTenants, AUserWithManyConnectionsIsOneTenant) {
   CoreBench bench(one_at_a_time());
   bench.report("w");
   for (int i = 0; i < 5; ++i) start_for(bench, "greedy", "g" + std::to_string(i), 1, 50);
@@ -60,14 +60,14 @@ TEST(CoreShares, AUserWithManyConnectionsHasOneShare) {
   EXPECT_NEAR(served.at("m"), 20, 2);
 }
 
-TEST(CoreShares, WithoutAUserTheConnectionIsTheShare) {
+TEST(CoreTenants, WithoutAUserTheConnectionIsTheTenant) {
   CoreBench bench(one_at_a_time());
   bench.report("w");
   for (const char* graph : {"a", "b", "c", "d"}) start_for(bench, "", graph, 1, 50);
   for (const auto& [graph, leases] : serve(bench, "w", 40)) EXPECT_NEAR(leases, 10, 1) << graph;
 }
 
-TEST(CoreShares, WhoJoinsAFlightLendsItHerShare) {
+TEST(CoreTenants, AUserWhoJoinsATaskLendsItTheirTurns) {
   CoreBench bench(one_at_a_time());
   bench.report("w");
   for (int i = 0; i < 9; ++i) start_for(bench, "greedy", "g" + std::to_string(i), 1, 50);
@@ -83,7 +83,7 @@ TEST(CoreShares, WhoJoinsAFlightLendsItHerShare) {
   EXPECT_LE(serve(bench, "w", 40)["g3"], 8) << "and takes it away again";
 }
 
-TEST(CoreShares, InteractiveGoesBeforeWarmUpWhichGoesOnAllTheSame) {
+TEST(CoreTenants, InteractiveGoesBeforeWarmUpWhichGoesOnAllTheSame) {
   CoreBench bench(one_at_a_time());
   bench.report("w");
   start_for(bench, "ci", "warm", 1, 100, Priority::kWarmUp);
@@ -119,7 +119,8 @@ TEST(CoreBatches, FollowTheTimeCandidatesTake) {
   EXPECT_EQ(job.candidates.size(), 1u) << "never none";
 }
 
-// Two workers; "slow" has the last candidate of the kernel, after enough others to know the pace.
+// Two workers; "slow" has the last candidate of the kernel, after enough others to know the
+// latency.
 class Straggler : public testing::Test {
  protected:
   Straggler() : bench_(one_at_a_time()) {
@@ -199,8 +200,8 @@ TEST_F(Straggler, IsLeftAloneWhenNobodyIsIdle) {
   EXPECT_EQ(bench_.core().stats(bench_.now_ms).hedged, 0);
 }
 
-WorkerReport with_sentinel(const CoreBench& bench, const WorkerId& worker, double sentinel_us,
-                           std::vector<LeaseState> leases = {}) {
+WorkerReport with_calibration(const CoreBench& bench, const WorkerId& worker, double sentinel_us,
+                              std::vector<LeaseState> leases = {}) {
   WorkerReport report = bench.report_of(worker, std::move(leases));
   report.sentinel_us = sentinel_us;
   return report;
@@ -212,20 +213,20 @@ std::string state_of(CoreBench& bench, const WorkerId& worker) {
   return "unknown";
 }
 
-void steady_sentinel(CoreBench& bench, const WorkerId& worker, double us) {
+void steady_calibration(CoreBench& bench, const WorkerId& worker, double us) {
   for (int i = 0; i < 5; ++i)
-    bench.step(ReportReceived{worker, with_sentinel(bench, worker, us + 0.01 * i)});
+    bench.step(ReportReceived{worker, with_calibration(bench, worker, us + 0.01 * i)});
 }
 
 void drift(CoreBench& bench, const WorkerId& worker, double us,
            std::vector<LeaseState> leases = {}) {
   for (int i = 0; i < 3; ++i)
-    bench.step(ReportReceived{worker, with_sentinel(bench, worker, us + 0.01 * i, leases)});
+    bench.step(ReportReceived{worker, with_calibration(bench, worker, us + 0.01 * i, leases)});
 }
 
 TEST(CoreQuarantine, WorkerThatDriftsGetsNothingNewAndItsLeasesGoElsewhereWithoutBlame) {
   CoreBench bench(one_at_a_time());
-  steady_sentinel(bench, "w", 100);
+  steady_calibration(bench, "w", 100);
   bench.take<SendOrders>();
   start_for(bench, "", "g", 1, 1);
   const Job job = bench.job_of("w");
@@ -244,7 +245,7 @@ TEST(CoreQuarantine, WorkerThatDriftsGetsNothingNewAndItsLeasesGoElsewhereWithou
 
 TEST(CoreQuarantine, ASlowClockIsBetterThanNone) {
   CoreBench bench(one_at_a_time());
-  steady_sentinel(bench, "w", 100);
+  steady_calibration(bench, "w", 100);
   drift(bench, "w", 150);
   EXPECT_EQ(state_of(bench, "w"), "serving");
   bench.report("v");
@@ -254,14 +255,14 @@ TEST(CoreQuarantine, ASlowClockIsBetterThanNone) {
   EXPECT_EQ(state_of(bench, "w"), "serving") << "it is the only one again";
 }
 
-TEST(CoreQuarantine, EndsWhenTheSentinelIsGoodForAWhile) {
+TEST(CoreQuarantine, EndsWhenTheCalibrationIsGoodForAWhile) {
   CoreBench bench(one_at_a_time());
-  steady_sentinel(bench, "w", 100);
+  steady_calibration(bench, "w", 100);
   bench.report("v");
   drift(bench, "w", 150);
   ASSERT_EQ(state_of(bench, "w"), "quarantined");
   for (int i = 0; i < 40; ++i) {
-    bench.step(ReportReceived{"w", with_sentinel(bench, "w", 100 + 0.01 * i)});
+    bench.step(ReportReceived{"w", with_calibration(bench, "w", 100 + 0.01 * i)});
     bench.report("v");
     bench.tick(1'000);
     EXPECT_EQ(state_of(bench, "w"), i < 29 ? "quarantined" : "serving") << i;
@@ -283,13 +284,13 @@ TEST(CoreQuarantine, DeviceFaultsCountEvenForTheOnlyOneAndAskersAreTold) {
       << error.message;
 }
 
-TEST(CoreCalibration, ScreeningComparesDevicesByTheirSentinels) {
+TEST(CoreCalibration, ScreeningComparesDevicesByTheirCalibration) {
   CoreOptions options = one_at_a_time();
   options.policy.finalists = 1;
   CoreBench bench(options);
-  for (const char* worker : {"a", "b", "c"}) steady_sentinel(bench, worker, 100);
+  for (const char* worker : {"a", "b", "c"}) steady_calibration(bench, worker, 100);
   for (int i = 0; i < 5; ++i)  // a slower card of the same model, as it always was
-    bench.step(ReportReceived{"slow", with_sentinel(bench, "slow", 120 + 0.01 * i)});
+    bench.step(ReportReceived{"slow", with_calibration(bench, "slow", 120 + 0.01 * i)});
   bench.tick(1);
   bench.take<SendOrders>();
   start_for(bench, "", "g", 1, 4);
@@ -300,11 +301,11 @@ TEST(CoreCalibration, ScreeningComparesDevicesByTheirSentinels) {
   const int best = jobs.at("slow").candidates.at(0).index;
   for (const char* worker : {"a", "b", "c"}) {
     const Job& job = jobs.at(worker);
-    WorkerReport report = with_sentinel(bench, worker, 100.04);
+    WorkerReport report = with_calibration(bench, worker, 100.04);
     report.results = {ok_result(job, job.candidates.at(0).index, 10.5)};
     bench.step(ReportReceived{worker, report});
   }
-  WorkerReport report = with_sentinel(bench, "slow", 120.04);
+  WorkerReport report = with_calibration(bench, "slow", 120.04);
   report.results = {ok_result(jobs.at("slow"), best, 11.4)};  // 9.5 on another card
   bench.step(ReportReceived{"slow", report});
   bench.store_all();
@@ -321,9 +322,9 @@ TEST(CoreCalibration, HoldsForRecordsThatAreReadAgain) {
   CoreOptions options = one_at_a_time();
   options.policy.finalists = 1;
   CoreBench bench(options);
-  steady_sentinel(bench, "a", 100);
+  steady_calibration(bench, "a", 100);
   for (int i = 0; i < 5; ++i)
-    bench.step(ReportReceived{"slow", with_sentinel(bench, "slow", 120 + 0.01 * i)});
+    bench.step(ReportReceived{"slow", with_calibration(bench, "slow", 120 + 0.01 * i)});
   bench.step(WorkerGone{"slow"});
   PlannedKernel planned = planned_kernel("k", 2);
   planned.records = {record_of(planned, 0, 10.5), record_of(planned, 1, 11.4)};  // 9.5 on "a"
@@ -337,7 +338,7 @@ TEST(CoreCalibration, HoldsForRecordsThatAreReadAgain) {
 
 // After a crash of the coordinator those who took them may be gone for good: the records say how
 // fast their devices were.
-TEST(CoreCalibration, HoldsForRecordsOfWorkersThatThisLifeNeverSaw) {
+TEST(CoreCalibration, HoldsForRecordsOfWorkersThatThisIncarnationNeverSaw) {
   CoreOptions options = one_at_a_time();
   options.policy.finalists = 1;
   CoreBench bench(options);
@@ -367,7 +368,8 @@ TEST(CoreCalibration, RecordsOfOneModelSayNothingOfAnother) {
   for (TuningRecord& record : planned.records) record.target = cpu_target();
   planned.records[0].sentinel_us = 100;
   planned.records[1].sentinel_us = 120;
-  planned.records[1].target.device_model = "another";  // its sentinel is its own reference
+  planned.records[1].target.device_model =
+      "another";  // its calibration kernel is its own reference
   bench.start({planned});
   EXPECT_EQ(indices(bench.job_of("new")), std::vector<int>{0});
 }
@@ -411,7 +413,7 @@ TEST(CoreBounds, TooManyQueuedCandidatesAreAnOverload) {
   EXPECT_EQ(bench.core().stats(bench.now_ms).overloaded, 1);
 }
 
-TEST(CoreBounds, AShareIsBoundedOverItsConnections) {
+TEST(CoreBounds, ATenantIsBoundedOverItsConnections) {
   CoreOptions options;
   options.max_open_requests_a_client = 2;
   CoreBench bench(options);

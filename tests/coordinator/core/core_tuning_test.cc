@@ -208,7 +208,7 @@ TEST(CoreTuning, CompilesAreCountedThoughALeaseWasTakenBack) {
   EXPECT_EQ(bench.core().stats(bench.now_ms).retries, 1);
 }
 
-TEST(CoreTuning, TwoProgramsShareTheFlightOfAKernel) {
+TEST(CoreTuning, TwoProgramsShareTheTaskOfAKernel) {
   CoreOptions options;
   options.batch_size = 8;
   CoreBench bench(options);

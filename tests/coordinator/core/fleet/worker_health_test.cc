@@ -7,8 +7,8 @@ namespace {
 
 class Health : public testing::Test {
  protected:
-  void read(std::initializer_list<double> sentinels_us) {
-    for (const double us : sentinels_us) health_.saw(now_ms_ += 1'000, us, errors_, options_);
+  void read(std::initializer_list<double> calibrations_us) {
+    for (const double us : calibrations_us) health_.saw(now_ms_ += 1'000, us, errors_, options_);
   }
   CoreOptions options_;
   WorkerHealth health_;

@@ -35,79 +35,85 @@ std::vector<double> times(const Program& program) {
 const std::vector<Digest> kNone;
 const Digest kFirst = digest_of("kernel 0"), kSecond = digest_of("kernel 1");
 
-TEST(PartitionChoice, OneWayIsThatWay) {
-  const Program chosen = fastest_way(kNone, tuned({0, 1, 1}, {10, 20}), {});
+TEST(PartitionChoice, OnePartitionIsTheAnswer) {
+  const Program chosen = fastest_partition(kNone, tuned({0, 1, 1}, {10, 20}), {});
   EXPECT_EQ(times(chosen), (std::vector<double>{10, 20}));
   EXPECT_EQ(chosen.launches.size(), 3u);
 }
 
 TEST(PartitionChoice, EveryLaunchCounts) {
   // By rules kernel 0 twice, 2 * 10 us; else kernels 1 and 2 once each, 9 + 8 us.
-  const std::vector<PlannedAlternative> ways = {{launching({0, 1}), {1, 2}}};
-  EXPECT_EQ(times(fastest_way(kNone, tuned({0, 0}, {10, 9, 8}), ways)),
+  const std::vector<PlannedAlternative> partitions = {{launching({0, 1}), {1, 2}}};
+  EXPECT_EQ(times(fastest_partition(kNone, tuned({0, 0}, {10, 9, 8}), partitions)),
             (std::vector<double>{9, 8}));
-  EXPECT_EQ(times(fastest_way(kNone, tuned({0}, {10, 9, 8}), ways)), std::vector<double>{10});
+  EXPECT_EQ(times(fastest_partition(kNone, tuned({0}, {10, 9, 8}), partitions)),
+            std::vector<double>{10});
 }
 
-TEST(PartitionChoice, TimesOfDevicesOfUnequalSpeedAreComparedBySentinel) {
-  // Kernel 1 was tuned in an earlier life, whose reference device takes half the time for
+TEST(PartitionChoice, TimesOfDevicesOfUnequalSpeedAreComparedByCalibration) {
+  // Kernel 1 was tuned in an earlier incarnation, whose reference device takes half the time for
   // everything.
-  const std::vector<PlannedAlternative> ways = {{launching({0}), {1}}};
+  const std::vector<PlannedAlternative> partitions = {{launching({0}), {1}}};
   Program program = tuned({0}, {10, 6});
   program.kernels[0].report.sentinel_us = 100;
   program.kernels[1].report.sentinel_us = 50;
-  const Program chosen = fastest_way(kNone, program, ways);
+  const Program chosen = fastest_partition(kNone, program, partitions);
   EXPECT_EQ(times(chosen), std::vector<double>{10});
   ASSERT_EQ(chosen.cuts.size(), 2u);
   EXPECT_EQ(chosen.cuts[1].us, 12);
 
   program.kernels[1].report.sentinel_us = 0;  // not known: as it stands
-  EXPECT_EQ(times(fastest_way(kNone, program, ways)), std::vector<double>{6});
+  EXPECT_EQ(times(fastest_partition(kNone, program, partitions)), std::vector<double>{6});
 }
 
-TEST(PartitionChoice, AWayMayShareKernelsWithTheRules) {
-  const std::vector<PlannedAlternative> ways = {{launching({0, 1}), {2, 0}}};
-  const Program chosen = fastest_way(kNone, tuned({0, 1}, {10, 9, 2}), ways);
+TEST(PartitionChoice, AnAlternativeMayShareKernelsWithTheDefault) {
+  const std::vector<PlannedAlternative> partitions = {{launching({0, 1}), {2, 0}}};
+  const Program chosen = fastest_partition(kNone, tuned({0, 1}, {10, 9, 2}), partitions);
   EXPECT_EQ(times(chosen), (std::vector<double>{2, 10}));
   EXPECT_EQ(chosen.launches[1].kernel, 1);
 }
 
 TEST(PartitionChoice, RulesStandWhereTimesAreAlike) {
-  const std::vector<PlannedAlternative> ways = {{launching({0}), {1}}};
-  EXPECT_EQ(times(fastest_way(kNone, tuned({0}, {100, 99}), ways)), std::vector<double>{100});
-  EXPECT_EQ(times(fastest_way(kNone, tuned({0}, {100, 97}), ways)), std::vector<double>{97});
+  const std::vector<PlannedAlternative> partitions = {{launching({0}), {1}}};
+  EXPECT_EQ(times(fastest_partition(kNone, tuned({0}, {100, 99}), partitions)),
+            std::vector<double>{100});
+  EXPECT_EQ(times(fastest_partition(kNone, tuned({0}, {100, 97}), partitions)),
+            std::vector<double>{97});
 }
 
-TEST(PartitionChoice, AWayWhoseKernelFailedIsNone) {
+TEST(PartitionChoice, AnAlternativeWhoseKernelFailedIsNone) {
   const Program program = tuned({0}, {10, 5, 7});
-  const std::vector<PlannedAlternative> ways = {{launching({0}), {1}}, {launching({0}), {2}}};
-  EXPECT_TRUE(has_way_without({kFirst}, program, ways));
-  EXPECT_EQ(times(fastest_way({kSecond}, program, ways)), std::vector<double>{7});
-  EXPECT_EQ(times(fastest_way({kFirst, kSecond}, program, ways)), std::vector<double>{7});
-  EXPECT_FALSE(has_way_without({kFirst, kSecond, digest_of("kernel 2")}, program, ways));
-  EXPECT_FALSE(has_way_without({kSecond}, tuned({1}, {1, 1}), {})) << "one way needs all";
+  const std::vector<PlannedAlternative> partitions = {{launching({0}), {1}}, {launching({0}), {2}}};
+  EXPECT_TRUE(has_partition_without({kFirst}, program, partitions));
+  EXPECT_EQ(times(fastest_partition({kSecond}, program, partitions)), std::vector<double>{7});
+  EXPECT_EQ(times(fastest_partition({kFirst, kSecond}, program, partitions)),
+            std::vector<double>{7});
+  EXPECT_FALSE(
+      has_partition_without({kFirst, kSecond, digest_of("kernel 2")}, program, partitions));
+  EXPECT_FALSE(has_partition_without({kSecond}, tuned({1}, {1, 1}), {}))
+      << "one partition needs all";
 }
 
-TEST(PartitionChoice, TheProgramSaysWhatEachWayTook) {
+TEST(PartitionChoice, TheProgramSaysWhatEachPartitionTook) {
   Program rules = tuned({0, 0}, {10, 9, 8}), other = launching({0, 1}), broken = launching({0});
   rules.cuts = {{"by rules", 0, 0, false}};
   other.cuts = {{"other", 0, 0, false}};
   broken.cuts = {{"broken", 0, 0, false}};
-  const std::vector<PlannedAlternative> ways = {{other, {1, 0}}, {broken, {2}}};
-  const Program chosen = fastest_way({digest_of("kernel 2")}, rules, ways);
+  const std::vector<PlannedAlternative> partitions = {{other, {1, 0}}, {broken, {2}}};
+  const Program chosen = fastest_partition({digest_of("kernel 2")}, rules, partitions);
   EXPECT_EQ(chosen.cuts,
             (std::vector<TunedCut>{
                 {"by rules", 2, 20, false}, {"other", 2, 19, true}, {"broken", 1, 0, false}}));
-  EXPECT_TRUE(fastest_way(kNone, tuned({0}, {10}), {}).cuts.empty()) << "no choice";
+  EXPECT_TRUE(fastest_partition(kNone, tuned({0}, {10}), {}).cuts.empty()) << "no choice";
 }
 
 // ---- in the core ----
 
-PlanFinished two_ways(const CoreBench& bench, std::vector<PlannedKernel> kernels) {
-  Program by_rules = launching({0});
-  by_rules.key = bench.key();
-  Program other = by_rules;
-  return {by_rules.key, by_rules, std::move(kernels), {{std::move(other), {1}}}};
+PlanFinished two_alternatives(const CoreBench& bench, std::vector<PlannedKernel> kernels) {
+  Program by_default = launching({0});
+  by_default.key = bench.key();
+  Program other = by_default;
+  return {by_default.key, by_default, std::move(kernels), {{std::move(other), {1}}}};
 }
 
 void ask_and_plan(CoreBench& bench, std::vector<PlannedKernel> kernels) {
@@ -115,7 +121,7 @@ void ask_and_plan(CoreBench& bench, std::vector<PlannedKernel> kernels) {
   const CompileRequest request = bench.ask("c", 1);
   bench.miss(bench.key());
   bench.upload("c", request);
-  bench.step(two_ways(bench, std::move(kernels)));
+  bench.step(two_alternatives(bench, std::move(kernels)));
 }
 
 PlannedKernel cached_kernel(const std::string& name, double us) {
@@ -126,14 +132,14 @@ PlannedKernel cached_kernel(const std::string& name, double us) {
   return planned;
 }
 
-TEST(CorePartitionChoice, TheFasterWayIsStoredAndAnswered) {
+TEST(CorePartitionChoice, TheFasterPartitionIsStoredAndAnswered) {
   CoreBench bench;
   ask_and_plan(bench, {cached_kernel("a", 10), cached_kernel("b", 5)});
   const auto stored = bench.one<StoreProgram>();
   EXPECT_EQ(times(stored.program), std::vector<double>{5});
 }
 
-TEST(CorePartitionChoice, BothWaysAreTunedBeforeOneIsChosen) {
+TEST(CorePartitionChoice, BothPartitionsAreTunedBeforeOneIsChosen) {
   CoreBench bench;
   ask_and_plan(bench, {cached_kernel("a", 10), planned_kernel("b", 1)});
   bench.report("w");
@@ -147,7 +153,7 @@ TEST(CorePartitionChoice, BothWaysAreTunedBeforeOneIsChosen) {
   EXPECT_EQ(bench.programs[0].kernels[0].key, digest_of("kernel b"));
 }
 
-TEST(CorePartitionChoice, AWayThatCannotBeTunedCostsNothing) {
+TEST(CorePartitionChoice, AnAlternativeThatCannotBeTunedCostsNothing) {
   CoreBench bench;
   ask_and_plan(bench, {cached_kernel("a", 10), planned_kernel("b", 1)});
   bench.report("w");

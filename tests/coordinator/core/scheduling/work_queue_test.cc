@@ -18,8 +18,8 @@ Target target_of(const char* isa) {
 
 const Target kV3 = target_of("x86-64-v3"), kV4 = target_of("x86-64-v4");
 
-Demand only(const ShareId& share, Priority priority = Priority::kInteractive) {
-  return {{share, priority}};
+Tenants only(const TenantId& tenant, Priority priority = Priority::kInteractive) {
+  return {{tenant, priority}};
 }
 
 std::vector<std::string> serve(WorkQueue& queue, const Target& device, int times,
@@ -79,7 +79,7 @@ TEST(WorkQueue, DeviceIsOfferedOnlyWhatItRuns) {
   EXPECT_TRUE(queue.serve_next(kV4, [](const Digest&) { return 1.0; }));
 }
 
-TEST(WorkQueue, FlightThatHasNothingForThisWorkerIsPassedOver) {
+TEST(WorkQueue, TaskThatHasNothingForThisWorkerIsPassedOver) {
   WorkQueue queue(8);
   queue.add(kV3, only("a"), Digest::of("no"));
   queue.add(kV3, only("b"), Digest::of("yes"));
@@ -110,7 +110,7 @@ TEST(WorkQueue, OwnerThatComesBackWaitsForThoseWhoWaitAlready) {
   EXPECT_EQ(serve(queue, kV3, 2, {"a2", "b1"}), (std::vector<std::string>{"b1", "a2"}));
 }
 
-TEST(WorkQueue, SharesGetEqualWorkAndNotEqualTurns) {
+TEST(WorkQueue, TenantsGetEqualWorkAndNotEqualTurns) {
   WorkQueue queue(8);
   queue.add(kV3, only("slow"), Digest::of("slow"));
   queue.add(kV3, only("quick"), Digest::of("quick"));
@@ -183,7 +183,7 @@ TEST(WorkQueue, WhatOneDeviceDidNotGiveIsNotClaimedOfAnother) {
   EXPECT_GE(std::count(served.begin(), served.end(), "new"), 4);
 }
 
-TEST(WorkQueue, SharedFlightHasItsTurnWithEachOfItsShares) {
+TEST(WorkQueue, SharedTaskHasItsTurnWithEachOfItsTenants) {
   WorkQueue queue(8);
   queue.add(kV3, only("a"), Digest::of("a1"));
   queue.add(kV3, {{"a", Priority::kInteractive}, {"b", Priority::kInteractive}}, Digest::of("ab"));
@@ -202,11 +202,11 @@ TEST(WorkQueue, WarmUpBecomesInteractiveWhenSomebodyWaits) {
   EXPECT_EQ(serve(queue, kV3, 2, {"k", "other"}), (std::vector<std::string>{"other", "k"}));
 }
 
-TEST(WorkQueue, EveryStepIsCheapForAThousandShares) {
+TEST(WorkQueue, EveryStepIsCheapForAThousandTenants) {
   WorkQueue queue(8);
-  for (int share = 0; share < 1'000; ++share)
+  for (int tenant = 0; tenant < 1'000; ++tenant)
     for (int i = 0; i < 10; ++i) {
-      const std::string name = std::to_string(share);
+      const std::string name = std::to_string(tenant);
       queue.add(kV3, only(name), Digest::of(name + "/" + std::to_string(i)));
     }
   int offered = 0;

@@ -1,0 +1,236 @@
+#include "coordinator/core/fleet/worker_registry.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kiln {
+namespace {
+
+constexpr int kMaxSlots = 64;  // a worker that asks for more is mistaken
+constexpr double kMaxCalibration = 2.0;
+
+// Devices that are compared by their calibration kernels: of equal hard facts, and of one model.
+std::pair<std::string, std::string> model_of(const Target& target) {
+  return {describe(target), target.device_model};
+}
+
+}  // namespace
+
+std::string describe(const Target& target) {
+  return target.to_string() + (target.toolkit.empty() ? "" : " (" + target.toolkit + ")");
+}
+
+void WorkerRegistry::leave_class(const WorkerId& id, const Worker& worker) {
+  WorkerClass& entry = classes_[describe(worker.target)];
+  --entry.members;
+  if (entry.serving.erase(id) > 0) entry.slots -= worker.slots;
+  entry.idle.erase({worker.leases, id});
+}
+
+void WorkerRegistry::enter_class(const WorkerId& id, const Worker& worker) {
+  const std::string name = describe(worker.target);
+  if (classes_.size() >= kMaxClasses && !classes_.contains(name))
+    std::erase_if(classes_, [](const auto& named) { return named.second.members == 0; });
+  WorkerClass& entry = classes_[name];
+  entry.target = worker.target;
+  ++entry.members;
+  if (!worker.takes_work()) return;
+  entry.serving.insert(id);
+  entry.slots += worker.slots;
+  if (worker.has_free_slot()) entry.idle.emplace(worker.leases, id);
+}
+
+void WorkerRegistry::report(int64_t now_ms, const WorkerId& id, const WorkerReport& report) {
+  const auto [entry, is_new] = workers_.try_emplace(id);
+  Worker& worker = entry->second;
+  if (is_new)
+    worker.health = health_of(id, report);
+  else
+    leave_class(id, worker);
+  worker.target = report.target;
+  worker.toolkit = report.toolkit;
+  worker.slots = std::clamp(report.slots, 0, kMaxSlots);
+  worker.draining = report.draining || worker.drain_ordered;
+  worker.report_ms = now_ms;
+  worker.said_compiles = report.compiled;
+  worker.health.saw(now_ms, report.sentinel_us, report.device_errors, options_);
+  if (worker.health.baseline_us() > 0)
+    set_reference(model_of(worker.target), worker.health.baseline_us());
+  enter_class(id, worker);
+  judge(id, worker);
+}
+
+Worker* WorkerRegistry::find(const WorkerId& id) {
+  const auto found = workers_.find(id);
+  return found == workers_.end() ? nullptr : &found->second;
+}
+
+void WorkerRegistry::remove(const WorkerId& id) {
+  const auto found = workers_.find(id);
+  if (found == workers_.end()) return;
+  leave_class(id, found->second);
+  remember(id, found->second);
+  workers_.erase(found);
+  judge_drifting();
+}
+
+// Another process under the same name counts its compiles anew.
+WorkerHealth WorkerRegistry::health_of(const WorkerId& id, const WorkerReport& report) const {
+  const auto gone = gone_.find(id);
+  if (gone == gone_.end() || report.compiled < gone->second.said_compiles ||
+      mutated(Mutation::kForgetHealth))
+    return {};
+  return gone->second.health;
+}
+
+void WorkerRegistry::set_reference(const Model& model, double sentinel_us) {
+  if (reference_us_.size() < kMaxModels) reference_us_.try_emplace(model, sentinel_us);
+}
+
+void WorkerRegistry::remember(const WorkerId& id, const Worker& worker) {
+  const auto [entry, is_new] = gone_.try_emplace(id);
+  entry->second = {model_of(worker.target), worker.health, worker.said_compiles};
+  if (!is_new) return;
+  gone_since_.push_back(id);
+  if (gone_since_.size() <= kRemembered) return;
+  gone_.erase(gone_since_.front());
+  gone_since_.pop_front();
+}
+
+void WorkerRegistry::order_drain(const WorkerId& id) {
+  Worker* worker = find(id);
+  if (worker == nullptr) return;
+  leave_class(id, *worker);
+  worker->draining = worker->drain_ordered = true;
+  enter_class(id, *worker);
+  judge_drifting();
+}
+
+void WorkerRegistry::set_leases(const WorkerId& id, int leases) {
+  Worker* worker = find(id);
+  if (worker == nullptr || worker->leases == leases) return;
+  WorkerClass& entry = classes_[describe(worker->target)];
+  entry.idle.erase({worker->leases, id});
+  worker->leases = leases;
+  if (worker->has_free_slot()) entry.idle.emplace(leases, id);
+}
+
+void WorkerRegistry::judge(const WorkerId& id, Worker& worker) {
+  const WorkerClass& entry = classes_[describe(worker.target)];
+  const bool others = entry.serving.size() > entry.serving.count(id);
+  const bool quarantined = worker.health.errs() || (worker.health.drifts() && others);
+  if (quarantined == worker.quarantined) return;
+  leave_class(id, worker);
+  worker.quarantined = quarantined;
+  enter_class(id, worker);
+  if (quarantined) quarantined_.push_back(id);
+}
+
+// The workers that take work may have changed.
+void WorkerRegistry::judge_drifting() {
+  for (auto& [id, worker] : workers_)
+    if (worker.health.drifts()) judge(id, worker);
+}
+
+void WorkerRegistry::tick(int64_t now_ms) {
+  for (auto& [id, worker] : workers_) {
+    worker.health.review(now_ms, options_);
+    judge(id, worker);
+  }
+}
+
+double WorkerRegistry::calibration(const WorkerId& id) const {
+  std::pair<Model, double> known;  // its model and baseline
+  if (const auto worker = workers_.find(id); worker != workers_.end())
+    known = {model_of(worker->second.target), worker->second.health.baseline_us()};
+  else if (const auto gone = gone_.find(id); gone != gone_.end())
+    known = {gone->second.model, gone->second.health.baseline_us()};
+  return calibration(known.first, known.second);
+}
+
+double WorkerRegistry::calibration(const TuningRecord& record) {
+  if (record.sentinel_us <= 0 || mutated(Mutation::kForgetCalibration))
+    return calibration(record.worker);
+  const Model model = model_of(record.target);
+  set_reference(model, record.sentinel_us);
+  return calibration(model, record.sentinel_us);
+}
+
+double WorkerRegistry::calibration(const Model& model, double sentinel_us) const {
+  const double reference = reference_us(model);
+  if (sentinel_us <= 0 || reference <= 0) return 1;
+  return std::clamp(reference / sentinel_us, 1 / kMaxCalibration, kMaxCalibration);
+}
+
+double WorkerRegistry::reference_us(const Target& target) const {
+  return reference_us(model_of(target));
+}
+
+double WorkerRegistry::reference_us(const Model& model) const {
+  const auto reference = reference_us_.find(model);
+  if (reference == reference_us_.end() || mutated(Mutation::kNoCalibration)) return 0;
+  return reference->second;
+}
+
+int WorkerRegistry::slots_for(const Target& target) const {
+  int slots = 0;
+  for (const auto& [name, entry] : classes_)
+    if (entry.target.can_run(target)) slots += entry.slots;
+  return slots;
+}
+
+int WorkerRegistry::count_for(const Target& target) const {
+  size_t count = 0;
+  for (const auto& [name, entry] : classes_)
+    if (entry.target.can_run(target)) count += entry.serving.size();
+  return static_cast<int>(count);
+}
+
+bool WorkerRegistry::serves(const Target& target, const WorkerId& except) const {
+  return std::any_of(classes_.begin(), classes_.end(), [&](const auto& named) {
+    const WorkerClass& entry = named.second;
+    return entry.serving.size() > entry.serving.count(except) && entry.target.can_run(target);
+  });
+}
+
+bool WorkerRegistry::saw(const Target& target) const {
+  return std::any_of(classes_.begin(), classes_.end(),
+                     [&](const auto& named) { return named.second.target.can_run(target); });
+}
+
+std::vector<WorkerId> WorkerRegistry::silent_since(int64_t time_ms) const {
+  std::vector<WorkerId> silent;
+  for (const auto& [id, worker] : workers_)
+    if (worker.report_ms <= time_ms) silent.push_back(id);
+  return silent;
+}
+
+Target WorkerRegistry::resolve(const Target& target) const {
+  if (!names_no_device(target)) return target;
+  const Target* found = nullptr;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.takes_work() || !worker.target.can_run(target)) continue;
+    const bool better =
+        found == nullptr || (found->isa != target.isa && worker.target.isa == target.isa);
+    if (better) found = &worker.target;
+  }
+  if (found == nullptr) return target;
+  Target resolved = *found;
+  resolved.isa = target.isa;
+  return resolved;
+}
+
+std::string WorkerRegistry::targets() const {
+  std::map<std::string, int> names;  // with how many in quarantine
+  for (const auto& [id, worker] : workers_) names[describe(worker.target)] += worker.quarantined;
+  std::string text;
+  for (const auto& [name, quarantined] : names) {
+    text += (text.empty() ? "" : ", ") + name;
+    if (quarantined > 0) text += fmt::format(" [{} in quarantine]", quarantined);
+  }
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace kiln

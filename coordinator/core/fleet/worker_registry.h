@@ -1,0 +1,129 @@
+// WorkerRegistry: the connected workers as their reports describe them, in classes of equal hard
+// facts: which workers take work for a target, how many slots they have, which have one free. A
+// step costs O(log workers) and looks at few classes. Plain value; one thread.
+//
+// A worker takes new work unless it drains or is in quarantine. It is quarantined while its device
+// errs, and while it drifts (worker_health.h) if another worker of its class takes work: a drifting
+// clock is better than none. Health survives reconnects and is reset when the worker process
+// restarts.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/fleet/worker_health.h"
+#include "coordinator/core/mutation.h"
+
+namespace kiln {
+
+struct Worker {
+  Target target;
+  std::string toolkit;
+  int slots = 1;          // leases it can hold at once
+  bool draining = false;  // gets no new leases
+  bool drain_ordered = false;
+  bool quarantined = false;
+  WorkerHealth health;
+  int leases = 0;          // open ones
+  int64_t report_ms = 0;   // its last report
+  int64_t working_ms = 0;  // when it began what it has not handed over
+  int64_t compiled = 0, measured = 0;
+  bool counts_compiles = false;  // reports the count itself (WorkerReport.compiled)
+  int64_t said_compiles = 0;     // the count it reported last
+
+  bool takes_work() const {
+    return (!draining || mutated(Mutation::kLeaseToDraining)) &&
+           (!quarantined || mutated(Mutation::kTrustQuarantined));
+  }
+  bool has_free_slot() const { return takes_work() && leases < slots; }
+};
+
+// Workers of equal hard facts.
+struct WorkerClass {
+  Target target;
+  int members = 0;                          // connected, whether they take work or not
+  std::set<WorkerId> serving;               // those that take work
+  int slots = 0;                            // of those, together
+  std::set<std::pair<int, WorkerId>> idle;  // with a free slot, fewest leases first
+};
+
+// "cuda:sm_90a (cuda-13)": the hard facts, for people.
+std::string describe(const Target& target);
+
+class WorkerRegistry {
+ public:
+  explicit WorkerRegistry(const CoreOptions& options) : options_(options) {}
+
+  void report(int64_t now_ms, const WorkerId& id, const WorkerReport& report);
+  Worker* find(const WorkerId& id);
+  void remove(const WorkerId& id);
+  void order_drain(const WorkerId& id);
+  void set_leases(const WorkerId& id, int leases);
+  const std::map<WorkerId, Worker>& all() const { return workers_; }
+  const std::map<std::string, WorkerClass>& classes() const { return classes_; }
+  // Workers that came into quarantine since the last call.
+  std::vector<WorkerId> take_quarantined() { return std::exchange(quarantined_, {}); }
+  void tick(int64_t now_ms);
+
+  // The workers that take new work for `target`: their slots together, their number, and whether
+  // there is one besides `except`.
+  int slots_for(const Target& target) const;
+  int count_for(const Target& target) const;
+  bool serves(const Target& target, const WorkerId& except = {}) const;
+  // The factor by which times from `worker`'s device are multiplied before they are compared with
+  // those of another device of its model: the model's reference divided by the worker's baseline
+  // (not its latest reading: a drifting worker is in quarantine). The last kRemembered workers that
+  // left are included, since records name them. 1 if unknown.
+  double calibration(const WorkerId& worker) const;
+  // The same for a record, from the calibration time that it names; if it names none, from the
+  // worker that took it. Sets the reference of a model that this incarnation has not seen yet.
+  double calibration(const TuningRecord& record);
+  // The scale of such times: the calibration kernel's time on the reference device of `target`'s
+  // model, in us; 0 if unknown.
+  double reference_us(const Target& target) const;
+  // Whether any worker of this incarnation could run code for `target`, also one that left.
+  bool saw(const Target& target) const;
+  std::vector<WorkerId> silent_since(int64_t time_ms) const;
+  // Completes a GPU target without a device ("cuda:sm_90a") with the facts of a worker that can run
+  // it, so that it has the keys of requests from such a machine: the first worker by name with that
+  // very ISA, else the first by name. Returns any other target, or one without a worker, unchanged.
+  Target resolve(const Target& target) const;
+  // "cpu:x86-64-v4, cuda:sm_90a (cuda-13; 1 in quarantine)", or "none": for people.
+  std::string targets() const;
+
+ private:
+  using Model = std::pair<std::string, std::string>;  // hard facts, device model
+  void leave_class(const WorkerId& id, const Worker& worker);
+  void enter_class(const WorkerId& id, const Worker& worker);
+  void judge(const WorkerId& id, Worker& worker);
+  void judge_drifting();
+  void remember(const WorkerId& id, const Worker& worker);
+  WorkerHealth health_of(const WorkerId& id, const WorkerReport& report) const;
+  void set_reference(const Model& model, double sentinel_us);
+  double calibration(const Model& model, double sentinel_us) const;
+  double reference_us(const Model& model) const;
+
+  struct Gone {
+    Model model;
+    WorkerHealth health;
+    int64_t said_compiles = 0;
+  };
+
+  static constexpr size_t kRemembered = 4'096;
+  static constexpr size_t kMaxClasses = 1'024;  // beyond it, empty classes are dropped
+  static constexpr size_t kMaxModels = 4'096;   // beyond it, times are compared unscaled
+  const CoreOptions& options_;
+  std::map<WorkerId, Worker> workers_;
+  std::map<std::string, WorkerClass> classes_;  // by describe(); kept without workers for a while
+  std::vector<WorkerId> quarantined_;
+  // The calibration time of the first device of each model, connected or in a record. It only sets
+  // the scale, so it never changes: times stay comparable while workers come and go.
+  std::map<Model, double> reference_us_;
+  std::map<WorkerId, Gone> gone_;    // workers that left, and may have come back since
+  std::deque<WorkerId> gone_since_;  // in the order in which they left
+};
+
+}  // namespace kiln

@@ -1,0 +1,63 @@
+// Mutations: places where the core can be made wrong on purpose, so that the simulation proves that
+// its checker would notice (docs/simulation.md lists each with a seed that shows it). Only the
+// simulation's own build of the core (KILN_MUTATIONS) contains them; in the product mutated() is a
+// constant false and the compiler removes every use.
+#pragma once
+
+#include <cstdint>
+
+namespace kiln {
+
+enum class Mutation : uint8_t {
+  kNone,
+  kIgnoreEpoch,             // a result under another epoch of its lease counts
+  kTakeResultsTwice,        // a result does not end what its lease waits for
+  kAckAtOnce,               // a result is acknowledged before its record is durable
+  kKeepDuplicate,           // when one of two leases of a candidate settles it, the other goes on
+  kHedgeToSelf,             // a straggler is helped by itself
+  kRetryTerminal,           // a terminal failure is tried again
+  kRetryForever,            // nothing is ever abandoned
+  kFirstComeFirstServed,    // tenants count for nothing
+  kStarveWarmUp,            // warm-up has no turn of its own
+  kNoBounds,                // no queue has a bound
+  kLeaseToDraining,         // a worker that drains gets new work
+  kTrustQuarantined,        // so does one whose device fails
+  kForgetToDrain,           // the worker is not told
+  kLeaseAnywhere,           // targets are not compared
+  kForgetJoiner,            // a client that joins a task is not answered
+  kStoreWithoutKernels,     // a program is stored though a kernel of it is not
+  kSlowestWins,             // the final is read the wrong way round
+  kSwapBinaries,            // a final is run with another candidate's binary
+  kNoCalibration,           // times of unequal devices are compared as they are
+  kForgetTooEarly,          // a task is forgotten while a plan that may not know of it is made
+  kRepeatMeasured,          // measurements from before a crash are repeated
+  kHoardStale,              // results of leases that are over are never acknowledged
+  kForgetCalibration,       // records are read back without their calibration times
+  kFailWithOneAlternative,  // a program fails with a kernel that another partition does not need
+  kChooseTooEarly,          // a partition is chosen for good while another one only lacked a worker
+  kSlowestAlternative,      // the slowest of the partitions is answered
+  kCountKernelsOnce,        // a kernel that a partition launches twice counts once
+  kBoundOnlyOnMiss,         // programs that were planned are tuned however many candidates wait
+  kNoTenantBound,           // one tenant may take every place
+  kCallItStored,            // clients are not told that only memory has the program
+  kForgetQueued,            // a queued program whose task ends early is not begun again
+  kUncountedDetached,       // a task that everybody left goes on outside max_detached_running
+  kQueueWithoutBound,       // programs are queued beyond max_detached
+  kRaceAgain,               // a final that was measured before a crash is measured again
+  kBlameEveryone,           // every client is told that the graph is bad, not only its sender
+  kForgiveFinals,           // runners killed in a final do not count
+  kForgetHealth,            // a worker that went away comes back as a new one
+};
+
+#ifdef KILN_MUTATIONS
+inline thread_local Mutation active_mutation = Mutation::kNone;
+inline bool mutated(Mutation mutation) {
+  return active_mutation == mutation;
+}
+#else
+constexpr bool mutated(Mutation) {
+  return false;
+}
+#endif
+
+}  // namespace kiln

@@ -1,0 +1,66 @@
+// CompileTask: one program that clients wait for. Plain value; CompileRequests, its owner, moves
+// it:
+//
+//   looking_up --hit (looked_up)--------------------------------------------> answered
+//       | miss              | only check_only waiters, no worker: answered with the reason
+//       v (looked_up)
+//   wait_graph <--the graph was bad (plan_finished)--+
+//       | a waiter sends it (start_plan)             |
+//       v                                            |
+//   planning ----------------------------------------+--fails--> answered with the reason
+//       | (plan_finished)
+//       v
+//   tuning --a kernel failed (kernel_settled)--> answered with the reason
+//       | every kernel is done (kernel_settled)
+//       v
+//   storing --ProgramStored, or a kernel could not be stored--> answered
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/events.h"
+
+namespace kiln {
+
+using RequestId = std::pair<ClientId, uint64_t>;
+
+struct CompileTask {
+  enum class Stage : uint8_t { kLookingUp, kWaitGraph, kPlanning, kTuning, kStoring };
+  struct Waiter {
+    bool check_only = false;
+    bool detach = false;  // answered as soon as the store has the task
+    Priority priority = Priority::kInteractive;
+    int times_asked = 0;  // for the graph
+  };
+
+  Digest key, graph;
+  Target target;
+  Mode mode = Mode::kDefault;
+  Stage stage = Stage::kLookingUp;
+  int64_t started_ms = 0;
+  std::map<RequestId, Waiter> waiters;
+  std::optional<RequestId> starter;  // the request that caused the work; the others joined
+
+  std::string uploaded;    // kLookingUp: the graph, if it came with a request
+  std::string graph_text;  // since planning, if there is room and the store does not have it
+  bool saving = false;     // StoreDetached is on its way
+  std::optional<RequestId> asked;  // kWaitGraph: was asked for the graph
+  int64_t asked_ms = 0;
+  std::optional<RequestId> uploader;  // whose graph it is
+  uint64_t plan_ticket = 0;
+
+  Program program;  // see partition_choice.h while it is tuned
+  std::vector<PlannedAlternative> alternatives;
+  std::vector<Digest> failed;  // kTuning: kernels without a survivor, while an alternative is left
+  bool some_alternative_untried =
+      false;                     // some of `failed` only lacked a worker: the choice is not final
+  std::vector<Digest> pending;   // kTuning: kernels not done, in the program's order
+  std::vector<Digest> unstored;  // kTuning: kernels that are done but could not be stored
+  std::string program_json;      // kStoring
+  int64_t progress_ms = 0;       // last sent
+};
+
+}  // namespace kiln

@@ -1,0 +1,30 @@
+// LatencyEstimator: how long a candidate takes on a target, by family: the median of the latest
+// ones, from the times at which workers handed over results. It sizes leases by time and shows
+// which are late. Plain value; one thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "coordinator/core/events.h"
+
+namespace kiln {
+
+class LatencyEstimator {
+ public:
+  // `count` candidates took `ms` together. 0 ms is ignored.
+  void saw(const Target& target, Family family, int64_t ms, int count);
+  // The median for one candidate; nothing before the third one.
+  std::optional<double> median_ms(const Target& target, Family family) const;
+
+ private:
+  struct Seen {
+    std::vector<double> latest_ms;  // a ring, once it is full
+    size_t next = 0;
+    double median_ms = 0;
+  };
+  std::map<std::pair<std::string, Family>, Seen> seen_;
+};
+
+}  // namespace kiln

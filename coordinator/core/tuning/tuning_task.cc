@@ -1,0 +1,343 @@
+#include "coordinator/core/tuning/tuning_task.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+
+#include "compiler_core/base/check.h"
+#include "compiler_core/tune/race.h"
+#include "coordinator/core/mutation.h"
+#include "coordinator/core/tuning/failures.h"
+
+namespace kiln {
+namespace {
+
+constexpr size_t kMaxLogBytes = 4096;
+// A candidate blamed in a final killed the common runner, then its own (worker/jobs/evaluation.h).
+constexpr int kDeathsInAFinal = 2;
+
+std::string bounded(std::string log) {
+  if (log.size() > kMaxLogBytes) log.resize(kMaxLogBytes);
+  return log;
+}
+
+// Times a device could have taken. A worker that sends others is treated as one that failed.
+bool plausible(const Measurement& measurement) {
+  return std::all_of(measurement.samples_us.begin(), measurement.samples_us.end(),
+                     [](double us) { return std::isfinite(us) && us > 0; });
+}
+
+// Why a result cannot be what its verdict says, or nullptr. That is a fault of the worker, not of
+// the candidate.
+const char* fault_of(const CandidateResult& result, Job::Kind kind, bool recipe_parses) {
+  if (result.verdict != Verdict::kOk) return nullptr;
+  if (!plausible(result.measurement)) return "the worker sent impossible times";
+  if (!recipe_parses) return "the worker sent a recipe that does not parse";
+  if (kind == Job::Kind::kCompile && result.binary.empty()) return "the worker sent no binary";
+  if (kind == Job::Kind::kFinal && result.measurement.samples_us.empty())
+    return "the worker sent no times of the final";
+  return nullptr;
+}
+
+uint64_t seed_of(const Digest& key) {
+  uint64_t seed;
+  std::memcpy(&seed, key.bytes.data(), sizeof seed);
+  return seed;
+}
+
+}  // namespace
+
+TuningTask::TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t epoch,
+                       const CoreOptions& options)
+    : key_(planned.key),
+      workload_(planned.workload),
+      family_(planned.family),
+      workload_text_(std::move(planned.workload_text)),
+      target_(std::move(target)),
+      mode_(mode),
+      policy_(options.policy),
+      max_retries_(options.max_retries),
+      max_runner_deaths_(options.max_runner_deaths),
+      epoch_(epoch),
+      candidates_(planned.schedules),
+      finals_(options.max_retries) {
+  resume(planned.records);
+}
+
+// Measurements of earlier incarnations of the task. The first measurement of a schedule is its
+// screening, a later one its final; a final is one measurement, so parts of two workers' do not
+// make one. Transient failures are not remembered: they may have gone away.
+void TuningTask::resume(const std::vector<TuningRecord>& records) {
+  if (records.empty() || mutated(Mutation::kRepeatMeasured)) return;
+  std::unordered_map<std::string, int> index;
+  for (int i = 0; i < candidates_.size(); ++i)
+    index.emplace(candidates_.schedule(i).to_string(), i);
+  WorkerId raced_by;
+  for (const TuningRecord& record : records) {
+    if (failure_class(record.verdict) == FailureClass::kTransient) continue;
+    const auto found = index.find(record.schedule.to_string());
+    if (found == index.end() || candidates_[found->second].rejected) continue;
+    const int i = found->second;
+    if (record.verdict != Verdict::kOk) {
+      reject(i, record.verdict, record.log);
+    } else if (!record.measurement.samples_us.empty() && plausible(record.measurement)) {
+      if (!candidates_[i].measured) {
+        candidates_.measured(i, record.measurement.median_us());
+      } else if (!mutated(Mutation::kRaceAgain)) {
+        if (record.worker != raced_by) finals_.forget_times();
+        raced_by = record.worker;
+        finals_.finished(i, record.measurement);
+      }
+    }
+  }
+}
+
+void TuningTask::advance() {
+  if (stage_ >= Stage::kStoring) return;
+  if (mode_ == Mode::kDefault)
+    advance_default();
+  else
+    advance_autotune();
+}
+
+void TuningTask::advance_default() {
+  while (first_open_ < candidates_.size() && candidates_[first_open_].rejected) ++first_open_;
+  if (first_open_ == candidates_.size()) return fail(no_survivor());
+  if (has_binary(first_open_))
+    win(first_open_);
+  else
+    candidates_.want(first_open_);
+}
+
+void TuningTask::advance_autotune() {
+  if (!screening_queued_) {
+    screening_queued_ = true;
+    for (int i = 0; i < candidates_.size(); ++i)
+      if (!candidates_[i].settled()) candidates_.want(i);
+  }
+  if (candidates_.settled() < candidates_.size()) return;
+
+  if (finals_.finalists().empty()) {
+    std::vector<double> medians;
+    for (int i = 0; i < candidates_.size(); ++i)
+      medians.push_back(candidates_[i].rejected ? 0 : candidates_[i].screened_us);
+    const std::vector<size_t> best = pick_finalists(policy_, medians);
+    finals_.enter({best.begin(), best.end()});
+  }
+  if (finals_.finalists().empty()) return fail(no_survivor());
+  decide_winner();
+}
+
+void TuningTask::decide_winner() {
+  if (stage_ == Stage::kFinals && final_is_out()) return;
+  const auto winner = finals_.winner(policy_, mutated(Mutation::kSlowestWins));
+  if (winner && has_binary(*winner)) return win(*winner);
+
+  stage_ = Stage::kRebuilding;
+  if (winner) return candidates_.want(*winner);
+  bool missing = false;
+  for (int i : finals_.finalists()) {
+    if (has_binary(i)) continue;
+    candidates_.want(i);
+    missing = true;
+  }
+  if (!missing) queue_finals();
+}
+
+bool TuningTask::final_is_out() const {
+  return std::ranges::any_of(finals_.finalists(), [&](int i) {
+    return candidates_[i].queued || candidates_[i].leases > 0;
+  });
+}
+
+// Whole or not at all, and not while a part of an earlier run is still out.
+void TuningTask::queue_finals() {
+  stage_ = Stage::kFinals;
+  if (final_is_out()) return;
+  finals_.begin();
+  for (int i : finals_.finalists()) candidates_.want(i);
+}
+
+TuningTask::Batch TuningTask::take(const WorkerId& worker, int limit, bool others) {
+  if (stage_ == Stage::kFinals) return {Job::Kind::kFinal, candidates_.take_all()};
+  const bool compile = stage_ == Stage::kRebuilding || mode_ == Mode::kDefault;
+  return {compile ? Job::Kind::kCompile : Job::Kind::kScreen,
+          candidates_.take(worker, limit, others)};
+}
+
+void TuningTask::hedge(const std::vector<int>& candidates) {
+  for (int i : candidates) candidates_.lease_again(i);
+}
+
+CandidateJob TuningTask::job(int candidate, Job::Kind kind) const {
+  CandidateJob job{candidate, candidates_.schedule(candidate), {}, {}};
+  if (kind == Job::Kind::kFinal) {
+    const CandidateBinary* built = candidates_.binary(candidate);
+    CHECK(built != nullptr, "a finalist has its binary");
+    if (mutated(Mutation::kSwapBinaries)) built = candidates_.binary(finals_.finalists().front());
+    job.recipe_json = recipe_to_json(built->recipe);
+    job.binary = built->bytes;
+  }
+  return job;
+}
+
+void TuningTask::describe(Job& job, double calibration) const {
+  job.kernel_key = key_;
+  job.target = target_;
+  job.family = family_;
+  job.workload_text = workload_text_;
+  job.policy = policy_;
+  job.seed = seed_of(key_);
+  job.incumbent_us = candidates_.best_us() / calibration;
+}
+
+TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const WorkerId& worker,
+                                const Target& device, double calibration) {
+  const int index = result.index;
+  CHECK(candidates_[index].leases > 0 || mutated(Mutation::kTakeResultsTwice),
+        "only a leased candidate has a result");
+  candidates_.release(index);
+
+  TuningRecord record;
+  record.kernel_key = key_;
+  record.workload = workload_;
+  record.target = device;
+  record.schedule = candidates_.schedule(index);
+  record.worker = worker;
+  record.seed = seed_of(key_);
+  if (!result.binary.empty()) record.binary = Digest::of(result.binary);
+
+  auto recipe =
+      result.binary.empty() ? Result<Recipe>(Recipe{}) : recipe_from_json(result.recipe_json);
+  if (const char* fault = fault_of(result, kind, recipe.has_value()); fault != nullptr) {
+    result.verdict = Verdict::kDeviceLost;
+    result.log = fault;
+  }
+  if (result.verdict == Verdict::kOk) record.measurement = result.measurement;
+  record.verdict = result.verdict;
+  record.log = result.log = bounded(std::move(result.log));
+
+  if (result.verdict == Verdict::kOk) {
+    if (kind == Job::Kind::kFinal) {
+      for (double& us : result.measurement.samples_us) us *= calibration;
+      candidates_.recovered(index);
+      finals_.finished(index, std::move(result.measurement));
+    } else {
+      keep(std::move(result), kind, *std::move(recipe), device, calibration);
+    }
+  } else if (failure_class(result.verdict) == FailureClass::kTerminal &&
+             !mutated(Mutation::kRetryTerminal)) {
+    reject(index, result.verdict, std::move(result.log));
+  } else if (kind == Job::Kind::kFinal) {
+    failed_in_final(index, worker, result.verdict, std::move(result.log));
+  } else {
+    CandidateTrouble& trouble = candidates_.trouble(index);
+    trouble.runner_deaths += result.verdict == Verdict::kRunnerDied;
+    trouble.time_outs += result.verdict == Verdict::kTimedOut;
+    failed_transiently(index, worker, result.verdict, std::move(result.log));
+  }
+  return record;
+}
+
+void TuningTask::keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Target& device,
+                      double calibration) {
+  candidates_.recovered(result.index);
+  if (kind == Job::Kind::kScreen)
+    candidates_.measured(result.index, result.measurement.median_us() * calibration);
+  if (result.binary.empty()) return;
+  candidates_.keep_binary(result.index, {std::move(recipe), std::move(result.binary), device});
+  // Only the best `finalists` medians can reach the finals.
+  if (kind == Job::Kind::kScreen)
+    candidates_.keep_best_binaries(static_cast<size_t>(std::max(1, policy_.finalists)));
+}
+
+bool TuningTask::is_settled(int candidate, Job::Kind kind) const {
+  const CandidateState& c = candidates_[candidate];
+  if (c.rejected) return true;
+  return kind == Job::Kind::kScreen ? c.measured : has_binary(candidate);
+}
+
+void TuningTask::give_back(const std::vector<int>& candidates, Job::Kind kind,
+                           const WorkerId& worker, bool blamed, uint64_t new_epoch) {
+  epoch_ = new_epoch;
+  if (kind == Job::Kind::kFinal && blamed) {
+    finals_.cut_short();
+    ++retries_;
+  }
+  for (int index : candidates) {
+    candidates_.release(index);
+    if (kind == Job::Kind::kFinal || candidates_[index].leases > 0) continue;
+    if (blamed)
+      failed_transiently(index, worker, Verdict::kRunnerDied,
+                         "its worker went away or made no progress");
+    else if (!candidates_[index].settled())
+      candidates_.want(index);
+  }
+}
+
+void TuningTask::recall(uint64_t new_epoch) {
+  epoch_ = new_epoch;
+  candidates_.recall();
+  screening_queued_ = false;
+}
+
+// All of them are run again, but for those that are abandoned.
+void TuningTask::failed_in_final(int candidate, const WorkerId& worker, Verdict verdict,
+                                 std::string log) {
+  if (verdict == Verdict::kDeviceLost || mutated(Mutation::kForgiveFinals)) {
+    finals_.cut_short();
+    ++retries_;
+    return;
+  }
+  finals_.failed(candidate);
+  CandidateTrouble& trouble = candidates_.trouble(candidate);
+  if (verdict == Verdict::kRunnerDied) trouble.runner_deaths += kDeathsInAFinal;
+  trouble.time_outs += verdict == Verdict::kTimedOut;
+  failed_transiently(candidate, worker, verdict, std::move(log));
+}
+
+void TuningTask::failed_transiently(int candidate, const WorkerId& worker, Verdict verdict,
+                                    std::string log) {
+  CandidateTrouble& trouble = candidates_.trouble(candidate);
+  trouble.avoid = worker;
+  ++trouble.failures;
+  const bool hopeless =
+      trouble.failures > max_retries_ || trouble.runner_deaths >= max_runner_deaths_;
+  if (hopeless && !mutated(Mutation::kRetryForever)) {
+    ++abandoned_;
+    if (trouble.runner_deaths + trouble.time_outs >= max_runner_deaths_) candidate_to_blame_ = true;
+    return reject(candidate, verdict, std::move(log));
+  }
+  ++retries_;
+  if (!candidates_[candidate].settled()) candidates_.want(candidate);
+}
+
+void TuningTask::reject(int candidate, Verdict verdict, std::string log) {
+  candidates_.reject(candidate, verdict);
+  finals_.withdraw(candidate);
+  if (candidate == 0) first_log_ = bounded(std::move(log));
+}
+
+// ---- Who needs it ----
+
+void TuningTask::set_tenants(const Digest& program, Tenants tenants) {
+  programs_[program] = std::move(tenants);
+  merge_tenants();
+}
+
+bool TuningTask::remove_program(const Digest& program) {
+  if (programs_.erase(program) == 0) return false;
+  merge_tenants();
+  return true;
+}
+
+void TuningTask::merge_tenants() {
+  tenants_.clear();
+  for (const auto& [program, tenants] : programs_)
+    for (const auto& [tenant, priority] : tenants) add_tenant(tenants_, tenant, priority);
+}
+
+}  // namespace kiln

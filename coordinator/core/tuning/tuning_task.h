@@ -1,0 +1,147 @@
+// TuningTask: the tuning of one kernel, shared by every program that needs it. Knows candidates and
+// verdicts, nothing of leases or of time. Plain value; one thread.
+//
+//   screening --all settled--> finals --all raced--> storing --KernelStored--> done
+//       |           |             ^                     ^
+//       |           +-> rebuilding (a finalist, or the winner, was measured before a crash and its
+//       |                           binary is gone: compiled again, not measured again)
+//       +-- no candidate survived --> failed
+//
+// Only advance() changes the stage, from what is known of the candidates; accept(), give_back() and
+// recall() add to that. `default` mode has no finals: the first schedule that compiles and verifies
+// wins. A candidate may be leased twice, when its first worker is late: the first result that
+// settles it counts. Finals are skipped when screening left one candidate within `race_drop` of the
+// best, since a race would drop the others anyway; otherwise finals.h decides. A runner killed in a
+// final counts like one killed in screening.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/tuning/candidate_table.h"
+#include "coordinator/core/tuning/finals.h"
+#include "coordinator/core/tuning/tenants.h"
+
+namespace kiln {
+
+class TuningTask {
+ public:
+  enum class Stage : uint8_t { kScreening, kRebuilding, kFinals, kStoring, kDone, kFailed };
+  struct Batch {
+    Job::Kind kind = Job::Kind::kScreen;
+    std::vector<int> candidates;  // empty: nothing for this worker now
+  };
+
+  TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t epoch,
+             const CoreOptions& options);
+
+  const Digest& key() const { return key_; }
+  const Target& target() const { return target_; }
+  Family family() const { return family_; }
+  Stage stage() const { return stage_; }
+  uint64_t epoch() const { return epoch_; }
+  const CandidateTable& candidates() const { return candidates_; }
+  int waiting() const { return candidates_.waiting(); }  // candidates to be leased
+
+  // Moves to the stage that follows from what is known of the candidates, never back.
+  void advance();
+
+  // Takes up to `limit` candidates off the queue; a final is taken whole. A candidate that failed
+  // on `worker` is left to another one while there are `others`, and is retried alone, so that a
+  // bad one does not cost its neighbours their attempts.
+  Batch take(const WorkerId& worker, int limit, bool others);
+  // Leases `candidates`, which are leased already, to a second worker.
+  void hedge(const std::vector<int>& candidates);
+  // The part of a job that describes one candidate.
+  CandidateJob job(int candidate, Job::Kind kind) const;
+  // Fills in all fields but lease, kind and candidates. `calibration`: the factor of the worker's
+  // device (WorkerRegistry::calibration).
+  void describe(Job& job, double calibration) const;
+
+  // Takes the result of a leased candidate. Returns its record, which has the raw samples.
+  TuningRecord accept(CandidateResult result, Job::Kind kind, const WorkerId& worker,
+                      const Target& device, double calibration);
+  // Whether a job of this kind can add nothing to what is known of `candidate`.
+  bool is_settled(int candidate, Job::Kind kind) const;
+  // The other lease of a candidate that was leased twice and is settled ended.
+  void release(int candidate) { candidates_.release(candidate); }
+  // A lease ended before these candidates were finished: they are queued again under a new epoch,
+  // except those that a second worker has. `blamed`: it counts as a failed attempt.
+  void give_back(const std::vector<int>& candidates, Job::Kind kind, const WorkerId& worker,
+                 bool blamed, uint64_t new_epoch);
+  // Nobody needs the task now: all leases end, without blame; advance() queues the work again.
+  void recall(uint64_t new_epoch);
+  void fail(Error error);
+
+  // kStoring: the winner with its binary, once; later calls return nothing. `scale_of`: the scale
+  // of a device's times (WorkerRegistry::reference_us), for the report.
+  std::optional<StoreKernel> take_winner(const std::function<double(const Target&)>& scale_of);
+  // kStoring -> kDone. A store that failed leaves the winner usable but not stored.
+  void set_stored(bool stored);
+  bool stored() const { return stored_; }
+  const ProgramKernel& winner() const { return winner_; }  // REQUIRES: kStoring or kDone
+  const Error& error() const { return error_; }            // REQUIRES: kFailed
+  int retries() const { return retries_; }                 // attempts that had to be repeated
+  int abandoned() const { return abandoned_; }             // candidates abandoned
+
+  // ---- programs that need the kernel ----
+  void set_tenants(const Digest& program, Tenants tenants);
+  bool remove_program(const Digest& program);                              // false: it had none
+  const std::map<Digest, Tenants>& programs() const { return programs_; }  // compile tasks
+  const Tenants& tenants() const { return tenants_; }                      // of all together
+
+  int unstored_records = 0;  // results on their way to the store
+  // Kept by TuningScheduler, for a task that waits for workers (fail_unserved):
+  int64_t created_ms = 0;
+  int64_t unserved_since_ms = -1;  // without a worker for its target since then
+  bool was_served = false;         // some worker could run it at some time
+  int64_t retired_at = -1;         // number of plans started by then; -1: a program needs it
+
+ private:
+  void resume(const std::vector<TuningRecord>& records);
+  void advance_default();
+  void advance_autotune();
+  void decide_winner();
+  void win(int candidate);
+  void queue_finals();
+  bool final_is_out() const;
+  bool has_binary(int candidate) const { return candidates_.binary(candidate) != nullptr; }
+  void failed_in_final(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
+  void failed_transiently(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
+  void reject(int candidate, Verdict verdict, std::string log);
+  void keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Target& device,
+            double calibration);
+  void merge_tenants();
+  Error no_survivor() const;
+  KernelReport report() const;
+
+  Digest key_, workload_;
+  Family family_;
+  std::string workload_text_;
+  Target target_;
+  Mode mode_;
+  MeasurementPolicy policy_;
+  int max_retries_, max_runner_deaths_;
+
+  Stage stage_ = Stage::kScreening;
+  uint64_t epoch_;
+  CandidateTable candidates_;
+  bool screening_queued_ = false;  // every candidate not settled is queued, leased, or will be
+  int first_open_ = 0;             // kDefault: all candidates before it are rejected
+  std::string first_log_;          // why the first guess was rejected
+  Finals finals_;
+  int retries_ = 0, abandoned_ = 0;
+  bool candidate_to_blame_ = false;  // for being abandoned, not the fleet
+  std::map<Digest, Tenants> programs_;
+  Tenants tenants_;
+  int winner_index_ = -1;
+  ProgramKernel winner_;
+  bool winner_taken_ = false;
+  bool stored_ = false;
+  Error error_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,207 @@
+#include "coordinator/service/planner.h"
+
+#include <algorithm>
+
+#include "cache/pending_task_store.h"
+#include "compiler_core/ir/text.h"
+#include "compiler_core/ir/verify.h"
+#include "compiler_core/kernels/registry.h"
+#include "compiler_core/passes/normalise.h"
+#include "compiler_core/plan/alternatives.h"
+#include "compiler_core/plan/plan.h"
+#include "compiler_core/plan/shape_generic_key.h"
+
+namespace kiln {
+namespace {
+
+// The graph behind `claimed`, from text that anybody may have sent. Normalising it again is the
+// proof: a text that is not in normal form, or of another graph, comes out with another digest.
+Result<Graph> checked_graph(std::string_view text, const Digest& claimed) {
+  TRY(const Graph graph, parse_graph(text));
+  TRY_STATUS(verify(graph));
+  TRY(NormalForm form, normalise(graph));
+  if (form.digest != claimed) {
+    return fail(Code::kInvalidArgument, "the graph that was sent has digest " +
+                                            form.digest.short_hex() + ", not " +
+                                            claimed.short_hex() + " under which it was sent");
+  }
+  return std::move(form.graph);
+}
+
+// Earlier winners (of another target or code generator) are the first candidates for their
+// successor, newest first, as far as they are still legal.
+void put_earlier_winners_first(std::vector<Schedule>& space, const std::vector<Schedule>& winners) {
+  auto place = space.begin();
+  for (const Schedule& winner : winners) {
+    const auto found = std::find(place, space.end(), winner);
+    if (found == space.end()) continue;
+    std::rotate(place, found, found + 1);
+    ++place;
+  }
+}
+
+// Whether `a` decides what `b` does, whatever the values.
+bool decide_the_same(const Schedule& a, const Schedule& b) {
+  return a.template_name == b.template_name &&
+         std::equal(a.decisions.begin(), a.decisions.end(), b.decisions.begin(), b.decisions.end(),
+                    [](const auto& x, const auto& y) { return x.name == y.name; });
+}
+
+// Puts the winner of the nearest sizes first, even where the search space of these sizes does not
+// list it, as long as there is code for it.
+void put_nearest_winner_first(std::vector<Schedule>& space, const Workload& workload,
+                              const Target& target, const std::vector<Schedule>& winners) {
+  for (const Schedule& winner : winners) {
+    const auto found = std::find(space.begin(), space.end(), winner);
+    if (found != space.end()) {
+      std::rotate(space.begin(), found, found + 1);
+      return;
+    }
+    if (decide_the_same(winner, space.front()) && lower(workload, winner, target)) {
+      space.insert(space.begin(), winner);
+      return;
+    }
+  }
+}
+
+Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& request,
+                                  const PlanContext& context) {
+  PlannedKernel kernel;
+  kernel.workload = workload.digest;
+  kernel.family = workload.family;
+  kernel.key =
+      kernel_key(workload.digest, request.target, request.mode, context.codegen, context.policy);
+  if (auto stored = context.cache->kernel(kernel.key)) {
+    kernel.cached = std::move(stored->kernel);
+    return kernel;
+  }
+  kernel.workload_text = print(workload.graph);
+  TRY(kernel.schedules, search_space(workload, request.target));
+  // Without the cache's memory the search starts from nothing, which is slower and no less right.
+  const ShapeGenericKey kin = shape_generic_key(workload);
+  // Only where it is measured: untimed, the cost model's guess at these sizes is the better one.
+  const bool measured = request.mode == Mode::kMaxAutotune;
+  if (const auto winners = context.cache->nearest_winners(kin); winners && measured) {
+    put_nearest_winner_first(kernel.schedules, workload, request.target, *winners);
+  }
+  if (const auto winners = context.cache->earlier_winners(workload.digest)) {
+    put_earlier_winners_first(kernel.schedules, *winners);
+  }
+  // A row that is not kept costs the next size a better start.
+  context.cache->put_shape_generic_key(workload.digest, kin, nullptr);
+  if (auto records = context.cache->records(kernel.key)) kernel.records = *std::move(records);
+  return kernel;
+}
+
+// That of the request, or of the task that was stored when it was accepted.
+Result<std::string> graph_text(const StartPlan& request, const PlanContext& context) {
+  if (!request.graph_text.empty() || context.tasks == nullptr) return request.graph_text;
+  return context.tasks->graph_text({request.graph, request.target, request.mode});
+}
+
+// The alternative partitions; only one in modes that time nothing.
+Result<std::vector<PlanAlternative>> ways_to_cut(const Graph& graph, Mode mode) {
+  if (mode == Mode::kMaxAutotune) return plan_alternatives(graph);
+  TRY(Plan by_default, plan(graph));
+  std::vector<PlanAlternative> one;
+  one.push_back({"by rules", {}, std::move(by_default)});
+  return one;
+}
+
+// The positions in `kernels` of those that `cut` needs; new ones are planned and appended.
+Result<std::vector<int>> plan_kernels(const Plan& cut, const StartPlan& request,
+                                      const PlanContext& context,
+                                      std::vector<PlannedKernel>& kernels) {
+  std::vector<int> positions;
+  for (const Workload& workload : cut.kernels) {
+    const auto known = std::find_if(
+        kernels.begin(), kernels.end(),
+        [&](const PlannedKernel& kernel) { return kernel.workload == workload.digest; });
+    positions.push_back(static_cast<int>(known - kernels.begin()));
+    if (known != kernels.end()) continue;
+    TRY(PlannedKernel kernel, plan_kernel(workload, request, context));
+    kernels.push_back(std::move(kernel));
+  }
+  return positions;
+}
+
+// The core says in `cuts` what each took, where there are several.
+Program program_for(PlanAlternative partition, const StartPlan& request,
+                    const PlanContext& context) {
+  Program program = program_of(std::move(partition.plan));
+  program.cuts = {{std::move(partition.name), 0, 0, false}};
+  program.key = request.key;
+  program.graph = request.graph;
+  program.target = request.target;
+  program.mode = request.mode;
+  program.codegen = context.codegen;
+  return program;
+}
+
+Result<Program> plan_program(const StartPlan& request, const PlanContext& context,
+                             PlanFinished& finished) {
+  TRY(const std::string text, graph_text(request, context));
+  TRY(const Graph graph, checked_graph(text, request.graph));
+  TRY(std::vector<PlanAlternative> partitions, ways_to_cut(graph, request.mode));
+  TRY_STATUS(plan_kernels(partitions.front().plan, request, context, finished.kernels));
+  for (auto partition = partitions.begin() + 1; partition != partitions.end(); ++partition) {
+    const size_t before = finished.kernels.size();
+    auto positions = plan_kernels(partition->plan, request, context, finished.kernels);
+    if (positions) {
+      finished.alternatives.push_back(
+          {program_for(std::move(*partition), request, context), *std::move(positions)});
+    } else {  // no family has schedules for one of its kernels
+      finished.kernels.erase(finished.kernels.begin() + static_cast<std::ptrdiff_t>(before),
+                             finished.kernels.end());
+    }
+  }
+  Program by_default = program_for(std::move(partitions.front()), request, context);
+  if (finished.alternatives.empty()) by_default.cuts.clear();
+  return by_default;
+}
+
+}  // namespace
+
+PlanFinished make_plan(const StartPlan& request, const PlanContext& context) {
+  PlanFinished finished;
+  finished.key = request.key;
+  finished.program = plan_program(request, context, finished);
+  if (!finished.program) finished.kernels.clear(), finished.alternatives.clear();
+  return finished;
+}
+
+Planner::Planner(const PlanContext& context, int threads, Done done)
+    : context_(context), done_(std::move(done)) {
+  for (int i = 0; i < std::max(threads, 1); ++i) threads_.emplace_back([this] { run(); });
+}
+
+Planner::~Planner() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Planner::submit(StartPlan request) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(request));
+  }
+  changed_.notify_one();
+}
+
+void Planner::run() {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+    if (stopping_) return;
+    const StartPlan request = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    done_(make_plan(request, context_));
+  }
+}
+
+}  // namespace kiln

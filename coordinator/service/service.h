@@ -1,0 +1,56 @@
+// Service: a serving coordinator. One thread runs the loop: it receives messages, turns them into
+// events of the core, and carries out the core's actions; planner threads and the cache's writer
+// post their results to it. Thread-safe; owns its threads, the data directory and the socket.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "compiler_core/base/file.h"
+#include "coordinator/core/events.h"
+#include "coordinator/status/log_line.h"
+#include "coordinator/status/service_status.h"
+
+namespace kiln {
+
+struct ServiceOptions {
+  Path data_dir;
+  std::string endpoint = "tcp://127.0.0.1:0";  // port 0 picks one
+  // Folder of keys (schema/keys/key_file.h). Empty: data_dir/keys beyond loopback, else none.
+  Path keys;
+  int planner_threads = 1;
+  // codegen: this build's identity when it is zero. first_lease: by generation.h.
+  CoreOptions core;
+  size_t manifest_bytes = 256 << 20;  // manifests kept in memory
+  size_t blob_bytes = 256 << 20;      // blobs kept in memory
+  int64_t index_bytes = 64 << 20;     // pages of the index kept in memory
+  int64_t cache_bytes = 0;            // programs, kernels and blobs on disk; 0: unbounded
+  size_t graph_bytes = 512 << 20;     // graph texts that wait for a planner; beyond: overloaded
+  int64_t hold_blobs_ms = 600'000;    // blobs that the disk would not take
+  // Gets a line for each compile task and for what an operator should know. Called on the loop's
+  // thread, so it must not block. May be empty.
+  std::function<void(const LogLine& line)> log;
+  std::shared_ptr<ServiceStatus> status;  // published to; may be null
+};
+
+struct ServiceLoop;  // service_loop.h
+
+class Service {
+ public:
+  // kUnavailable when another coordinator has the data directory, or the port is taken;
+  // kPermissionDenied when the endpoint takes keys and nobody has one.
+  static Result<std::unique_ptr<Service>> start(ServiceOptions options);
+  ~Service();  // stops
+
+  const std::string& endpoint() const;  // with the port that was picked
+  // Waits for the loop, the plans in progress and the writes that were begun. Clients and workers
+  // see their connection end. Idempotent.
+  void stop();
+
+ private:
+  explicit Service(std::unique_ptr<ServiceLoop> loop);
+  std::unique_ptr<ServiceLoop> loop_;
+};
+
+}  // namespace kiln

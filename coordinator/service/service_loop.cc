@@ -1,0 +1,258 @@
+#include "coordinator/service/service_loop.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kMessagesATurn = 64;
+constexpr size_t kBlobBytesATurn = 1 << 20, kBytesAPiece = 16 << 10;  // even a small one costs
+constexpr int64_t kTickMs = 100;
+constexpr int64_t kWorkerProbeMs = 1'000;   // how soon a vanished worker is noticed
+constexpr int64_t kClientProbeMs = 15'000;  // quiet for so long: is it still there?
+constexpr size_t kProbesATurn = 256;
+constexpr int kCongestedWaitMs = 5;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds(Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+double seconds_since(Clock::time_point start) {
+  return seconds(Clock::now() - start);
+}
+
+}  // namespace
+
+ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> opened,
+                         std::unique_ptr<PendingTaskStore> pending_tasks, SigningKey signing_key,
+                         std::unique_ptr<Listener> bound)
+    : options(std::move(given)),
+      listener(std::move(bound)),
+      core(options.core),
+      manifests(options.manifest_bytes),
+      blob_memory(options.blob_bytes),
+      tasks(options.log),
+      cache(std::move(opened)),
+      detached(std::move(pending_tasks)),
+      signer(std::move(signing_key)),
+      store(*cache, *detached, signer, manifests, blob_memory, options.hold_blobs_ms, *this),
+      admin(*cache, store, core, *this,
+            [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); }) {
+  planner = std::make_unique<Planner>(
+      PlanContext{options.core.codegen, options.core.policy, cache.get(), detached.get()},
+      options.planner_threads, [this](PlanFinished plan) {
+        inbox.post([this, plan = std::move(plan)]() mutable { planned(std::move(plan)); });
+      });
+}
+
+// ---- The loop ----
+
+void ServiceLoop::run() {
+  if (options.status != nullptr) options.status->set_phase(ServiceStatus::Phase::kServing);
+  while (!stopping) {
+    const auto turn_start = Clock::now();
+    for (const Job& job : inbox.take()) job();
+    if (now_ms() >= next_tick_ms) tick();
+    const bool more_pieces = send_blob_pieces();
+    const int64_t until_tick_ms = std::max<int64_t>(next_tick_ms - now_ms(), 0);
+    int wait_ms = static_cast<int>(until_tick_ms);
+    if (!blobs.idle()) wait_ms = more_pieces ? 0 : std::min(wait_ms, kCongestedWaitMs);
+    const auto wait_start = Clock::now();
+    auto wait_end = wait_start;
+    for (int i = 0; i < kMessagesATurn; ++i) {
+      const auto arrival = listener->arrive(i == 0 ? wait_ms : 0);
+      if (i == 0) wait_end = arrival ? arrival->at : Clock::now();
+      if (!arrival) break;
+      handle(*arrival);
+    }
+    times.turn.observe(seconds_since(wait_end) + seconds(wait_start - turn_start));
+  }
+}
+
+int64_t ServiceLoop::ms_at(Clock::time_point time) const {
+  return 1 + std::chrono::duration_cast<std::chrono::milliseconds>(time - started).count();
+}
+int64_t ServiceLoop::now_ms() const {
+  return ms_at(Clock::now());
+}
+
+// Actions may cause events at once (a look-up is answered from memory): they wait their turn.
+void ServiceLoop::step(Event event) {
+  events.push_back(std::move(event));
+  if (stepping) return;
+  stepping = true;
+  while (!events.empty()) {
+    Event next = std::move(events.front());
+    events.pop_front();
+    for (Action& action : core.step(now_ms(), std::move(next))) perform(std::move(action));
+  }
+  stepping = false;
+}
+
+void ServiceLoop::perform(Action action) {
+  std::visit([this](auto&& alternative) { on(std::forward<decltype(alternative)>(alternative)); },
+             std::move(action));
+}
+
+void ServiceLoop::tick() {
+  const int64_t now = now_ms();
+  next_tick_ms = now + kTickMs;
+  blob_memory.expire(now);
+  step(Tick{});
+  if (options.status != nullptr) options.status->turned(Clock::now());
+  for (const PeerId& peer : listener->take_gone()) close(peer);
+  for (const PeerId& peer : blobs.take_stalled(now))
+    refuse(peer, Code::kUnavailable, "a request for blobs had no credit for 30 s: it ends");
+  if (now < next_probe_ms) return;
+  next_probe_ms = now + kWorkerProbeMs;
+  store.tick();
+  refresh_keys();
+  publish_status();
+  spare.tick(times.turn.count());
+  if (const int64_t malformed = listener->malformed_count(); malformed != malformed_logged) {
+    malformed_logged = malformed;
+    log(LogLine("peer", LogLine::Level::kWarning)
+            .add("state", "malformed")
+            .add("total", malformed));
+  }
+  for (const PeerId& peer : sessions.workers()) probe(peer);
+  for (const PeerId& peer : sessions.quiet(now - kClientProbeMs, kProbesATurn)) probe(peer);
+}
+
+void ServiceLoop::probe(const PeerId& peer) {
+  if (!listener->alive(peer)) close(peer);
+}
+
+void ServiceLoop::refresh_keys() {
+  const auto changed = listener->refresh_keys();
+  if (!changed) {
+    log(LogLine("keys", LogLine::Level::kWarning)
+            .add("state", "kept")
+            .add("why", changed.error().message));
+  } else if (*changed) {
+    log(LogLine("keys").add("state", "read"));
+  }
+}
+
+void ServiceLoop::close(const PeerId& peer) {
+  if (sessions.find(peer) == nullptr) return;
+  const Session session = sessions.close(peer);
+  blobs.remove(peer);
+  if (session.role == Role::kWorker) {
+    if (session.worker.empty()) return;
+    log(LogLine("worker").add("name", session.worker).add("state", "gone"));
+    step(WorkerGone{session.worker});
+  } else {
+    tasks.gone(now_ms(), peer);
+    step(ClientGone{peer});
+  }
+}
+
+// True when it stopped because others want their turn, false when nobody takes more now.
+bool ServiceLoop::send_blob_pieces() {
+  const auto can_take = [this](const PeerId& peer) { return !listener->congested(peer); };
+  size_t bytes = 0;
+  bool more = true;
+  while (more && bytes < kBlobBytesATurn) {
+    auto piece = blobs.next(now_ms(), can_take);
+    more = piece.has_value();
+    if (!more) break;
+    bytes += kBytesAPiece;
+    for (const BlobChunk& chunk : piece->reply.chunks) bytes += chunk.bytes.size();
+    send(piece->peer, std::move(piece->reply));
+  }
+  for (const Digest& blob : blobs.take_missing()) store.blob_is_missing(blob);
+  return more;
+}
+
+void ServiceLoop::publish_status() {
+  Stats now = stats();
+  for (const LogLine& line : workers.changes(now.workers)) log(line);
+  if (options.status == nullptr) return;
+  options.status->publish({std::move(now), times, tasks.times(),
+                           static_cast<int64_t>(planning_bytes), KernelCache::index_memory_bytes(),
+                           store.read_failures(), store.detached_damaged()});
+}
+
+Stats ServiceLoop::stats() {
+  const KernelCache::Totals totals = store.totals();
+  Stats stats = core.stats(now_ms());
+  stats.hits += hits;
+  stats.overloaded += overloads;
+  stats.store_failures += store.write_failures();
+  stats.entries = totals.programs + totals.kernels;
+  stats.bytes = totals.bytes;
+  stats.corrupt_blobs = totals.corrupt_blobs;
+  stats.evicted = totals.evicted;
+  stats.malformed_messages = listener->malformed_count();
+  stats.connections = static_cast<int64_t>(sessions.size());
+  stats.uptime_s = static_cast<double>(now_ms()) / 1000;
+  return stats;
+}
+
+void ServiceLoop::log(const LogLine& line) const {
+  if (options.log) options.log(line);
+}
+
+// ---- Actions ----
+
+void ServiceLoop::on(const LookUpProgram& action) {
+  const auto start = Clock::now();
+  store.look_up(action.key);
+  times.from_index.observe(seconds_since(start));
+}
+
+void ServiceLoop::on(const AskForGraph& action) {
+  tasks.waiting_for_graph(now_ms(), action.client, action.request);
+  send(action.client, NeedGraph{action.request});
+}
+
+void ServiceLoop::on(StartPlan action) {
+  tasks.planning(now_ms(), action.key);
+  planning[action.key] += action.graph_text.size();
+  planning_bytes += action.graph_text.size();
+  planner->submit(std::move(action));
+}
+
+void ServiceLoop::planned(PlanFinished plan) {
+  if (const auto found = planning.find(plan.key); found != planning.end()) {
+    planning_bytes -= found->second;
+    planning.erase(found);
+  }
+  tasks.planned(now_ms(), plan);
+  store.planned(plan);
+  step(std::move(plan));
+}
+
+void ServiceLoop::on(Answer action) {
+  if (Session* session = sessions.find(action.client)) session->judge(action.reply);
+  signer.sign(action.reply);
+  tasks.answered(now_ms(), action.client, action.reply);
+  send(action.client, action.reply);
+}
+
+void ServiceLoop::on(SendOrders action) {
+  signer.sign(action.orders);
+  if (const PeerId* peer = sessions.peer_of(action.worker)) send(*peer, action.orders);
+}
+
+void ServiceLoop::on(const EndDetached& action) {
+  tasks.detached_ended(now_ms(), action);
+  store.end(action);
+}
+
+void ServiceLoop::on(const LogAbandoned& action) const {
+  log(LogLine("kernel", LogLine::Level::kWarning)
+          .add("key", action.kernel.short_hex())
+          .add("state", "set_aside")
+          .add("candidates", action.candidates)
+          .add("family", to_string(action.family))
+          .add("target", action.target.to_string())
+          .add("worker", action.worker));
+}
+
+void ServiceLoop::on(const StoreProgram& action) {
+  tasks.storing(now_ms(), action.program);
+  store.store(action);
+}
+
+}  // namespace kiln

@@ -1,0 +1,133 @@
+// ServiceLoop: the one thread of a coordinator that decides. One turn of run(), in order:
+//
+//   jobs that other threads posted (Inbox) -> events      | core -> actions -> perform()
+//   a tenth of a second passed             -> Tick        |
+//   pieces of blob replies (BlobSender)    -> sent        |
+//   a few dozen messages                   -> events      |
+//
+// A request whose manifest is in memory is answered at once, without the core, so hits wait for
+// nothing. The loop waits for the disk only in an indexed look-up and in the read of a few blobs.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <thread>
+#include <unordered_map>
+
+#include "coordinator/core/core.h"
+#include "coordinator/event_loop.h"
+#include "coordinator/service/access.h"
+#include "coordinator/service/admin_handler.h"
+#include "coordinator/service/planner.h"
+#include "coordinator/service/service.h"
+#include "coordinator/service/session_table.h"
+#include "coordinator/service/spare_memory.h"
+#include "coordinator/status/task_log.h"
+#include "coordinator/status/worker_log.h"
+#include "coordinator/storage/blob_sender.h"
+#include "coordinator/storage/known_requests.h"
+#include "coordinator/storage/manifest_table.h"
+#include "coordinator/storage/signer.h"
+#include "coordinator/storage/storage_executor.h"
+
+namespace kiln {
+
+inline constexpr size_t kMaxSessions = Listener::kMaxConnections;
+
+struct ServiceLoop final : EventLoop {
+  ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> opened,
+              std::unique_ptr<PendingTaskStore> pending_tasks, SigningKey signing_key,
+              std::unique_ptr<Listener> bound);
+
+  // ---- The loop ----
+  void run();
+  int64_t ms_at(std::chrono::steady_clock::time_point time) const;
+  void post(Job job) override { inbox.post(std::move(job)); }
+  int64_t now_ms() const override;
+  void step(Event event) override;
+  void perform(Action action);
+  void tick();
+  void probe(const PeerId& peer);
+  void refresh_keys();
+  void close(const PeerId& peer);
+  bool send_blob_pieces();
+  void planned(PlanFinished plan);
+  void publish_status();
+  Stats stats();
+  void log(const LogLine& line) const override;
+
+  // ---- Messages ----
+  void handle(const Arrival& arrival);
+  bool answer_known(const Arrival& arrival);
+  void handle(Received received);
+  void on(const PeerId& peer, const Hello& hello, const User& user);
+  void on(const PeerId& peer, CompileRequest request);
+  void answer(const PeerId& peer, uint64_t request, HitReply& hit);
+  void on(const PeerId& peer, BlobRequest request);
+  void on(const PeerId& peer, const BlobCredit& credit) { blobs.add_credit(peer, credit); }
+  void on(const PeerId& peer, const Cancel& cancel);
+  void on(const PeerId& peer, const StatsRequest& request);
+  void on(const PeerId& peer, WorkerReport report);
+  void on(const PeerId& peer, const AdminRequest& request) { admin.handle(peer, request); }
+  void overloaded(const PeerId& peer, uint64_t request);
+  void refuse(const PeerId& peer, Code code, std::string message);
+  void refuse(const PeerId& peer, Error error) { listener->send(peer, Refusal{std::move(error)}); }
+  bool send(const PeerId& peer, const Message& message);
+  void unsent(const PeerId& peer);
+
+  // ---- Actions ----
+  void on(const LookUpProgram& action);
+  void on(const AskForGraph& action);
+  void on(StartPlan action);
+  void on(Answer action);
+  void on(const SendProgress& action) { send(action.client, action.progress); }
+  void on(SendOrders action);
+  void on(StoreRecords action) { store.store(std::move(action)); }
+  void on(StoreKernel action) { store.store(std::move(action)); }
+  void on(const StoreProgram& action);
+  void on(StoreDetached action) { store.store(std::move(action)); }
+  void on(const EndDetached& action);
+  void on(const ForgetDetached& action) { store.forget(action); }
+  void on(KeepProgram action) { store.keep(std::move(action)); }
+  void on(const LogAbandoned& action) const;
+
+  // Constant after construction.
+  const ServiceOptions options;
+  const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+  const std::unique_ptr<Listener> listener;
+
+  // The loop's own.
+  Core core;
+  std::deque<Event> events;  // not yet stepped
+  bool stepping = false;
+  SessionTable sessions{kMaxSessions};
+  ManifestTable manifests;
+  KnownRequests known;
+  BlobMemoryCache blob_memory;
+  TaskLog tasks;
+  WorkerLog workers;
+  int64_t next_tick_ms = 0, next_probe_ms = 0;
+  std::unordered_map<Digest, size_t> planning;  // bytes of the graph, by program
+  size_t planning_bytes = 0;                    // their sum
+  int64_t malformed_logged = 0;
+  int64_t hits = 0;       // answered without the core
+  int64_t overloads = 0;  // refused without the core
+  LoopTimes times;
+  SpareMemory spare;
+  std::chrono::steady_clock::time_point message_start;  // of the one being handled
+
+  // Shared with the threads below. They stop before it goes.
+  Inbox inbox{[this] { listener->wake(); }};
+  std::atomic<bool> stopping{false};
+  std::unique_ptr<KernelCache> cache;
+  std::unique_ptr<PendingTaskStore> detached;
+  Signer signer;
+  BlobSender blobs{*cache, blob_memory};
+  StorageExecutor store;
+  AdminHandler admin;
+  std::unique_ptr<Planner> planner;
+  std::thread thread;
+};
+
+}  // namespace kiln

@@ -1,0 +1,180 @@
+// The messages of ServiceLoop: who may send each, and which event it becomes.
+#include <fmt/format.h>
+
+#include "coordinator/service/service_loop.h"
+
+namespace kiln {
+namespace {
+
+constexpr char kSoftware[] = "kiln 0.1.0";
+constexpr int kMaxHellos = 16;  // on one connection: each forgets a session and makes another
+
+using Clock = std::chrono::steady_clock;
+
+template <class T>
+constexpr bool kFromClient = std::is_same_v<T, CompileRequest> || std::is_same_v<T, BlobRequest> ||
+                             std::is_same_v<T, BlobCredit> || std::is_same_v<T, Cancel>;
+
+}  // namespace
+
+void ServiceLoop::handle(const Arrival& arrival) {
+  message_start = arrival.at;
+  if (answer_known(arrival)) return;
+  if (auto received = listener->read(arrival)) handle(*std::move(received));
+}
+
+// False if the peer may not ask, or the program is no longer in memory: the full path answers then.
+bool ServiceLoop::answer_known(const Arrival& arrival) {
+  if (arrival.several) return false;
+  const auto found = known.find(arrival.frame);
+  if (!found) return false;
+  Session* session = sessions.find(arrival.peer);
+  if (session == nullptr || session->role != Role::kClient ||
+      session->user.name != arrival.user.name || !covers(arrival.user.grant, Grant::kRead)) {
+    return false;
+  }
+  HitReply* hit = manifests.find(found->program);
+  if (hit == nullptr) return false;
+  session->heard_ms = ms_at(arrival.at);
+  answer(arrival.peer, found->request, *hit);
+  return true;
+}
+
+void ServiceLoop::answer(const PeerId& peer, uint64_t request, HitReply& hit) {
+  ++hits;
+  if (!listener->send_encoded(peer, hit.frame(request))) unsent(peer);
+  times.from_memory.observe(std::chrono::duration<double>(Clock::now() - message_start).count());
+}
+
+void ServiceLoop::handle(Received received) {
+  const PeerId& peer = received.peer;
+  Session* session = sessions.find(peer);
+  if (session != nullptr && session->user.name != received.user.name) session = nullptr;
+  if (session != nullptr) session->heard_ms = now_ms();
+  if (const Grant needed = grant_needed(received.message); !covers(received.user.grant, needed)) {
+    return refuse(peer, not_granted(received.user, needed));
+  }
+  std::visit(
+      [&](auto&& message) {
+        using T = std::decay_t<decltype(message)>;
+        if constexpr (std::is_same_v<T, Hello>) {
+          on(peer, message, received.user);
+        } else if constexpr (kFromClient<T> || std::is_same_v<T, StatsRequest> ||
+                             std::is_same_v<T, WorkerReport> || std::is_same_v<T, AdminRequest>) {
+          const Role role = std::is_same_v<T, WorkerReport> ? Role::kWorker : Role::kClient;
+          if (session == nullptr) {
+            refuse(peer, Code::kInvalidArgument, "say Hello first");
+          } else if (session->role != role && !std::is_same_v<T, StatsRequest>) {
+            refuse(peer, Code::kInvalidArgument, "not a message of the role you said you have");
+          } else {
+            on(peer, std::forward<decltype(message)>(message));
+          }
+        } else {
+          refuse(peer, Code::kInvalidArgument, "only a coordinator sends such a message");
+        }
+      },
+      std::move(received.message));
+}
+
+void ServiceLoop::on(const PeerId& peer, const Hello& hello, const User& user) {
+  if (hello.protocol != kProtocolVersion) {
+    return refuse(peer, Code::kInvalidArgument,
+                  fmt::format("this coordinator ({}) speaks protocol {}, you ({}) speak {}",
+                              kSoftware, kProtocolVersion, hello.software, hello.protocol));
+  }
+  const Session* before = sessions.find(peer);
+  const int hellos = before == nullptr ? 1 : before->hellos + 1;
+  close(peer);  // Hello again starts over
+  if (hellos > kMaxHellos) return listener->drop(peer);
+  const Session* session =
+      sessions.open(peer, {hello.role, now_ms(), user, hello.token, {}, {}, hellos, {}});
+  if (session == nullptr) return refuse(peer, Code::kOverloaded, "too many connections");
+  send(peer, Welcome{kProtocolVersion, kSoftware, options.core.codegen, session->token,
+                     signer.public_key()});
+}
+
+void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
+  Session& session = *sessions.find(peer);
+  // The meaning of such a target changes with the workers, so its frames are never remembered.
+  const bool always_means_the_same = !names_no_device(request.target);
+  request.target = core.resolve(request.target);
+  const Digest key = program_key(request.graph, request.target, request.mode, options.core.codegen);
+  // One that waits goes on under the key that its target meant at first.
+  HitReply* hit = core.is_open(peer, request.request) ? nullptr : manifests.find(key);
+  if (hit != nullptr) {
+    if (always_means_the_same) known.remember(request, key);
+    return answer(peer, request.request, *hit);
+  }
+  if (!request.graph_text.empty() &&
+      planning_bytes + request.graph_text.size() > options.graph_bytes) {
+    return overloaded(peer, request.request);
+  }
+  session.look_only(request);
+  tasks.asked(now_ms(), key, peer, session.user.name, request);
+  step(RequestReceived{peer, std::move(request), session.user.name, key});
+}
+
+// The core may know the request already, and wait for its graph.
+void ServiceLoop::overloaded(const PeerId& peer, uint64_t request) {
+  ++overloads;
+  tasks.cancelled(now_ms(), peer, request);
+  step(RequestCancelled{peer, request});
+  CompileReply reply;
+  reply.request = request;
+  reply.outcome = fail(
+      Error{Code::kOverloaded, "too many graphs wait to be planned", options.core.retry_after_ms});
+  send(peer, reply);
+}
+
+void ServiceLoop::on(const PeerId& peer, BlobRequest request) {
+  const uint64_t number = request.request;
+  if (!blobs.add(peer, sessions.find(peer)->user.name, std::move(request), now_ms())) {
+    refuse(peer, Code::kOverloaded, fmt::format("request {}: too many at once", number));
+  }
+}
+
+void ServiceLoop::on(const PeerId& peer, const Cancel& cancel) {
+  sessions.find(peer)->looking.erase(cancel.request);
+  tasks.cancelled(now_ms(), peer, cancel.request);
+  step(RequestCancelled{peer, cancel.request});
+}
+
+void ServiceLoop::on(const PeerId& peer, const StatsRequest& request) {
+  send(peer, StatsReply{request.request, stats()});
+}
+
+void ServiceLoop::on(const PeerId& peer, WorkerReport report) {
+  if (report.worker.empty()) return refuse(peer, Code::kInvalidArgument, "a worker has a name");
+  if (sessions.peer_of(report.worker) == nullptr) {
+    log(LogLine("worker")
+            .add("name", report.worker)
+            .add("state", "here")
+            .add("target", report.target.to_string())
+            .add("toolkit", report.toolkit)
+            .add("slots", report.slots));
+  }
+  const auto connected = [this](const PeerId& other) { return listener->alive(other); };
+  const auto claimed = sessions.claim_worker(peer, report.worker, connected, now_ms());
+  if (!claimed) return refuse(peer, claimed.error());
+  if (!claimed->empty()) listener->drop(*claimed);
+  WorkerId worker = report.worker;
+  step(ReportReceived{std::move(worker), std::move(report)});
+}
+
+void ServiceLoop::refuse(const PeerId& peer, Code code, std::string message) {
+  const int64_t retry_after_ms = code == Code::kOverloaded ? options.core.retry_after_ms : 0;
+  refuse(peer, Error{code, std::move(message), retry_after_ms});
+}
+
+bool ServiceLoop::send(const PeerId& peer, const Message& message) {
+  if (listener->send(peer, message)) return true;
+  unsent(peer);
+  return false;
+}
+
+// Not from inside the loop over the core's actions: the end of a peer is an event of its own.
+void ServiceLoop::unsent(const PeerId& peer) {
+  inbox.post([this, peer] { probe(peer); });
+}
+
+}  // namespace kiln

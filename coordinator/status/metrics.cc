@@ -1,0 +1,128 @@
+#include "coordinator/status/status_pages.h"
+
+#include <algorithm>
+
+#include "schema/metrics/metrics_text.h"
+
+namespace kiln {
+namespace {
+
+void requests(MetricsText& out, const StatusSnapshot& status) {
+  const Stats& s = status.stats;
+  out.counter("kiln_lookup_hits_total", "Look-ups answered from the cache.", s.hits);
+  out.counter("kiln_lookup_misses_total", "Look-ups of programs that the cache did not have.",
+              s.misses);
+  out.counter("kiln_requests_joined_total",
+              "Requests that joined work which another request had begun.", s.joined);
+  out.counter("kiln_requests_overloaded_total", "Requests refused: too much was waiting.",
+              s.overloaded);
+  out.gauge("kiln_requests_open", "Requests that wait for an answer.",
+            static_cast<double>(s.requests_open));
+  out.gauge("kiln_connections", "Peers that said hello: clients and workers.",
+            static_cast<double>(s.connections));
+  out.counter("kiln_malformed_messages_total",
+              "Messages that did not decode and handshakes that failed; each cost its sender the "
+              "connection.",
+              s.malformed_messages);
+  out.family("kiln_lookup_duration_seconds", "histogram",
+             "Time the coordinator takes over a look-up: in memory, from its receipt to its "
+             "answer; in the index, the read.");
+  out.histogram(status.loop.from_memory, {{"source", "memory"}});
+  out.histogram(status.loop.from_index, {{"source", "index"}});
+}
+
+void tasks(MetricsText& out, const StatusSnapshot& status) {
+  out.gauge("kiln_flights_open", "Programs being looked up, planned, tuned or stored.",
+            static_cast<double>(status.stats.flights_open));
+  out.family("kiln_flights_total", "counter", "Programs worked on, by how it ended.");
+  for (const auto& [outcome, count] : status.tasks.outcomes) {
+    out.sample(static_cast<double>(count), {{"outcome", outcome}});
+  }
+  out.family("kiln_flight_duration_seconds", "histogram",
+             "From a program's first request to its last answer, look-ups alone left out.");
+  out.histogram(status.tasks.total);
+  out.family("kiln_flight_stage_duration_seconds", "histogram",
+             "The same time, by what the program waited for.");
+  for (size_t i = 0; i < kTaskStages; ++i) {
+    out.histogram(status.tasks.stages[i], {{"stage", to_string(static_cast<TaskStage>(i))}});
+  }
+  out.family("kiln_detached_programs", "gauge",
+             "Programs tuned without a client (kiln warm --detach), by state.");
+  out.sample(static_cast<double>(status.stats.detached_queued), {{"state", "queued"}});
+  out.sample(static_cast<double>(status.stats.detached_running), {{"state", "running"}});
+  out.sample(static_cast<double>(status.stats.detached_failed), {{"state", "failed"}});
+  out.counter("kiln_detached_damaged_total",
+              "Queued programs whose rows in flights.sqlite could not be read: they are lost.",
+              status.detached_damaged);
+  out.gauge("kiln_graph_waiting_bytes", "Graphs that wait for a planner.",
+            static_cast<double>(status.graph_bytes_waiting));
+}
+
+void tuning(MetricsText& out, const Stats& s) {
+  out.gauge("kiln_candidates_queued", "Candidates that wait for a worker.",
+            static_cast<double>(s.candidates_queued));
+  out.counter("kiln_candidates_compiled_total", "Candidates that a compiler ran for.",
+              s.candidates_compiled);
+  out.counter("kiln_candidates_measured_total", "Candidates that were timed.",
+              s.candidates_measured);
+  out.counter("kiln_candidates_retried_total",
+              "Candidates given out again after a failure that may pass.", s.retries);
+  out.counter("kiln_candidates_set_aside_total",
+              "Candidates given up after such failures came again and again.", s.set_aside);
+  out.counter("kiln_batches_hedged_total",
+              "Batches given to a second worker, since the first was "
+              "slow.",
+              s.hedged);
+  out.family("kiln_workers", "gauge", "Workers, by state.");
+  int64_t leases = 0;
+  for (const std::string_view state : {"serving", "draining", "quarantined"}) {
+    const auto there = std::ranges::count_if(s.workers, [&](const WorkerStats& worker) {
+      return (worker.state.empty() ? "serving" : worker.state) == state;
+    });
+    out.sample(static_cast<double>(there), {{"state", state}});
+  }
+  for (const WorkerStats& worker : s.workers) leases += worker.leases;
+  out.gauge("kiln_leases_open", "Batches that workers have.", static_cast<double>(leases));
+}
+
+void store(MetricsText& out, const StatusSnapshot& status) {
+  const Stats& s = status.stats;
+  out.gauge("kiln_cache_entries", "Programs and kernels in the cache.",
+            static_cast<double>(s.entries));
+  out.gauge("kiln_cache_bytes", "Binaries in the cache.", static_cast<double>(s.bytes));
+  out.gauge("kiln_index_memory_bytes",
+            "What SQLite has in memory: pages of the index, prepared statements.",
+            static_cast<double>(status.index_memory_bytes));
+  out.counter("kiln_cache_evictions_total", "Entries that had to make room.", s.evicted);
+  out.counter("kiln_cache_corrupt_blobs_total",
+              "Binaries that did not have their digest when read back; each is tuned again.",
+              s.corrupt_blobs);
+  out.counter("kiln_store_failures_total",
+              "Writes that the disk did not take; the answers were given all the same.",
+              s.store_failures);
+  out.counter("kiln_store_read_failures_total",
+              "Look-ups that the index did not answer, since the disk did not give it.",
+              status.read_failures);
+}
+
+}  // namespace
+
+std::string metrics_text(const StatusSnapshot& status, const ProcessUse& use,
+                         int64_t log_lines_dropped) {
+  MetricsText out;
+  requests(out, status);
+  tasks(out, status);
+  tuning(out, status.stats);
+  store(out, status);
+  out.family("kiln_loop_turn_duration_seconds", "histogram",
+             "One turn of the coordinator's loop, without its waiting.");
+  out.histogram(status.loop.turn);
+  out.counter("kiln_log_lines_dropped_total",
+              "Log lines that whoever reads the log was too slow for.", log_lines_dropped);
+  out.family("kiln_build_info", "gauge", "Always 1; its labels say what runs.");
+  out.sample(1, {{"version", "0.1.0"}, {"protocol", std::to_string(kProtocolVersion)}});
+  process_families(out, use);
+  return out.take();
+}
+
+}  // namespace kiln

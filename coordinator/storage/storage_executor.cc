@@ -1,0 +1,189 @@
+#include "coordinator/storage/storage_executor.h"
+
+#include <chrono>
+#include <memory>
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kWriteUsesMs = 60'000;
+
+LogLine not_stored(std::string_view what, const Digest& key, const Error& error) {
+  LogLine line(what, LogLine::Level::kWarning);
+  line.add("key", key.short_hex()).add("state", "not_stored").add("reason", error.message);
+  return line;
+}
+
+LogLine unreadable(std::string_view state, const Digest& program, const Error& error) {
+  LogLine line("program", LogLine::Level::kWarning);
+  line.add("key", program.short_hex()).add("state", state).add("reason", error.message);
+  return line;
+}
+
+}  // namespace
+
+void StorageExecutor::look_up(const Digest& program_key) {
+  ProgramLookedUp found{program_key, {}};
+  if (auto manifest = cache_.program(program_key)) {
+    // Read once, so that memory serves nothing that a client could not read.
+    if (const auto program = program_from_json(*manifest)) {
+      found.program_json = *manifest;
+      const std::string signature = signer_.signature_of(*manifest);
+      kept_.stored(program_key);
+      manifests_.insert(*program, {*std::move(manifest), signature});
+    } else {
+      loop_.log(unreadable("corrupt", program_key, program.error()));
+      cache_.forget(program_key, nullptr);
+    }
+  } else if (manifest.error().code == Code::kCorruption) {
+    loop_.log(unreadable("corrupt", program_key, manifest.error()));
+  } else if (manifest.error().code != Code::kNotFound) {
+    ++read_failures_;
+    loop_.log(unreadable("unreadable", program_key, manifest.error()));
+    found.read = fail(Code::kUnavailable, std::move(manifest).error().message);
+  }
+  loop_.step(std::move(found));
+}
+
+// From any thread.
+PendingTaskStore::Done StorageExecutor::counting_failures() {
+  return [this](const Status& status) {
+    if (!status) loop_.post([this] { ++write_failures_; });
+  };
+}
+
+// The acknowledgement follows the last record: puts are done in order.
+void StorageExecutor::store(StoreRecords action) {
+  RecordsStored stored{std::move(action.worker), std::move(action.acks)};
+  if (action.records.empty()) return loop_.step(std::move(stored));
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  for (TuningRecord& record : action.records)
+    record.taken_at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+  TuningRecord last = std::move(action.records.back());
+  action.records.pop_back();
+  for (TuningRecord& record : action.records)
+    cache_.put_record(std::move(record), counting_failures());
+  cache_.put_record(std::move(last), [this, stored = std::move(stored)](const Status& status) {
+    loop_.post([this, stored, failed = !status] {
+      write_failures_ += failed ? 1 : 0;
+      loop_.step(stored);
+    });
+  });
+}
+
+// The blob stays in memory whatever the disk says: the clients that wait ask for it next.
+void StorageExecutor::store(StoreKernel action) {
+  const Digest key = action.kernel.key, blob = action.kernel.blob;
+  memory_.put(blob, action.binary);
+  const auto put_blob = std::make_shared<Status>();
+  cache_.put_blob(std::move(action.binary),
+                  [put_blob](Status status) { *put_blob = std::move(status); });
+  const auto done = [this, key, blob](const Status& status) {
+    if (!status) {
+      memory_.hold(blob, loop_.now_ms() + hold_blobs_ms_);
+      loop_.log(not_stored("kernel", key, status.error()));
+    }
+    loop_.step(KernelStored{key, status});
+  };
+  cache_.put_kernel({std::move(action.kernel), std::move(action.tuned_on)},
+                    [this, put_blob, done](const Status& put_kernel) {
+                      const Status& cause = *put_blob ? put_kernel : *put_blob;
+                      loop_.post([done, cause] { done(cause); });
+                    });
+}
+
+void StorageExecutor::store(const StoreProgram& action) {
+  const Digest key = action.program.key;
+  cache_.put_program(action.program, [this, key](const Status& status) {
+    loop_.post([this, key, status] {
+      if (!status) loop_.log(not_stored("program", key, status.error()));
+      needed_.ended(key);
+      if (status && kept_.stored(key)) manifests_.remove(key);  // it says "memory only"
+      loop_.step(ProgramStored{key, status});
+    });
+  });
+}
+
+void StorageExecutor::store(StoreDetached action) {
+  const DetachedTask& task = action.task;
+  tasks_.put({task.graph, task.target, task.mode}, std::move(action.graph_text),
+             [this, stored = DetachedStored{action.key, task, {}}](Status status) mutable {
+               stored.status = std::move(status);
+               loop_.post([this, stored] {
+                 write_failures_ += stored.status ? 0 : 1;
+                 loop_.step(stored);
+               });
+             });
+}
+
+// If this write fails, the next incarnation does the task again: it finds the program in the cache,
+// or fails again.
+void StorageExecutor::end(const EndDetached& action) {
+  const DetachedTask& task = action.task;
+  const PendingTask stored{task.graph, task.target, task.mode};
+  if (action.outcome)
+    tasks_.remove(stored, counting_failures());
+  else
+    tasks_.fail_for_good(stored, action.outcome.error(), counting_failures());
+}
+
+void StorageExecutor::forget(const ForgetDetached& action) {
+  const DetachedTask& task = action.task;
+  tasks_.remove({task.graph, task.target, task.mode}, counting_failures());
+}
+
+void StorageExecutor::keep(KeepProgram action) {
+  const auto program = program_from_json(action.program_json);
+  if (!program) return;
+  const std::string signature = signer_.signature_of(action.program_json);
+  needed_.ended(program->key);
+  kept_.keep(loop_.now_ms(), program->key);
+  manifests_.insert(*program, {std::move(action.program_json), signature, true});
+}
+
+Status StorageExecutor::recover_tasks() {
+  TRY(const PendingTaskStore::Tasks stored, tasks_.all());
+  detached_damaged_ = stored.damaged;
+  if (stored.damaged > 0)
+    loop_.log(LogLine("flights", LogLine::Level::kWarning)
+                  .add("state", "damaged")
+                  .add("programs", stored.damaged)
+                  .add("advice",
+                       "what was queued there is lost: queue it again; `kiln warm "
+                       "--forget-failed` ends this warning"));
+  for (const PendingTask& task : stored.tasks)
+    loop_.step(DetachedRecovered{{task.graph, task.target, task.mode}, task.failure});
+  return {};
+}
+
+void StorageExecutor::tick() {
+  for (const Digest& program : kept_.take_due(loop_.now_ms())) manifests_.remove(program);
+  write_uses();
+}
+
+void StorageExecutor::write_uses() {
+  if (loop_.now_ms() < write_uses_ms_) return;
+  write_uses_ms_ = loop_.now_ms() + kWriteUsesMs;
+  for (const Digest& program : manifests_.take_used()) cache_.touch(program);
+  for (const Digest& kernel : needed_.kernels(loop_.now_ms())) cache_.touch_kernel(kernel);
+}
+
+void StorageExecutor::evicted(const std::vector<Digest>& programs) {
+  for (const Digest& program : programs) manifests_.remove(program);
+}
+
+// Memory must not answer for these programs any more; the cache itself answers a miss for what
+// lacks a blob.
+void StorageExecutor::blob_is_missing(const Digest& blob) {
+  const ManifestTable::Users users = manifests_.take_users_of(blob);
+  for (const Digest& program : users.programs) {
+    loop_.log(LogLine("blob", LogLine::Level::kWarning)
+                  .add("digest", blob.short_hex())
+                  .add("state", "missing")
+                  .add("program", program.short_hex()));
+    cache_.forget(program, nullptr);
+  }
+  for (const Digest& kernel : users.kernels) cache_.forget(kernel, nullptr);
+}
+
+}  // namespace kiln

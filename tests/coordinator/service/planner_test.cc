@@ -1,0 +1,191 @@
+#include "coordinator/service/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+#include <mutex>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/kernels/registry.h"
+#include "tests/coordinator/fake_fleet.h"
+
+namespace kiln {
+namespace {
+
+class PlannerTest : public ::testing::Test {
+ protected:
+  StartPlan request_for(const NormalForm& graph) const {
+    StartPlan request;
+    request.graph = graph.digest;
+    request.target = test_target();
+    request.mode = Mode::kMaxAutotune;
+    request.key = program_key(graph.digest, request.target, request.mode, context_.codegen);
+    request.graph_text = print(graph.graph);
+    return request;
+  }
+  // Stores `schedule` as the winner of the planned kernel, under `key`.
+  void store_winner(const PlannedKernel& planned, const Digest& key, const Schedule& schedule) {
+    StoredKernel stored;
+    stored.kernel.key = key;
+    stored.kernel.workload = planned.workload;
+    stored.kernel.family = to_string(planned.family);
+    stored.kernel.schedule = schedule.to_string();
+    stored.kernel.blob = Digest::of("binary");
+    stored.kernel.report.best_us = 1;
+    stored.kernel.recipe.phases = {{"kernel", 1}};
+    stored.tuned_on = test_target();
+    cache_->put_blob("binary", nullptr);
+    cache_->put_kernel(stored, nullptr);
+    cache_->flush();
+  }
+
+  const TempDir dir_ = *TempDir::create("kiln-planner");
+  const std::unique_ptr<KernelCache> cache_ = *KernelCache::open(dir_.path());
+  const PlanContext context_{Digest::of("codegen"), MeasurementPolicy{}, cache_.get()};
+};
+
+TEST_F(PlannerTest, PlansACanonicalGraph) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlanFinished finished = make_plan(request, context_);
+  ASSERT_TRUE(finished.program.has_value()) << finished.program.error().message;
+  EXPECT_EQ(finished.key, request.key);
+  EXPECT_EQ(finished.program->key, request.key);
+  EXPECT_EQ(finished.program->graph, request.graph);
+  EXPECT_EQ(finished.program->codegen, context_.codegen);
+  ASSERT_EQ(finished.kernels.size(), 1u);
+  EXPECT_FALSE(finished.kernels[0].cached.has_value());
+  EXPECT_GT(finished.kernels[0].schedules.size(), 1u);
+  EXPECT_TRUE(parse_graph(finished.kernels[0].workload_text).has_value());
+}
+
+// Few rows over many keys: one kernel or three is for their times to say, where times are taken.
+TEST_F(PlannerTest, PlansBothPartitionsWhereOnlyTimesCanTell) {
+  GraphBuilder b;
+  const Shape scores_shape = {2, 16, 512};
+  const NodeId q = b.input(DType::kF32, {2, 16, 32}), k = b.input(DType::kF32, {2, 32, 512});
+  const NodeId v = b.input(DType::kF32, {2, 512, 32});
+  const NodeId scores = b.matmul(q, k);
+  const auto over_keys = [&](Op op, NodeId x) {
+    return b.broadcast(b.reduce(op, x, {2}, true), scores_shape);
+  };
+  const NodeId e = b.unary(Op::kExp, b.binary(Op::kSub, scores, over_keys(Op::kReduceMax, scores)));
+  const NodeId weights = b.binary(Op::kDiv, e, over_keys(Op::kReduceSum, e));
+  const Graph graph = b.finish({b.matmul(weights, v)}).value();
+  StartPlan request = request_for(normalise(graph).value());
+  const PlanFinished finished = make_plan(request, context_);
+  ASSERT_TRUE(finished.program.has_value()) << finished.program.error().message;
+  EXPECT_EQ(finished.program->launches.size(), 1u);
+  ASSERT_EQ(finished.alternatives.size(), 1u);
+  EXPECT_EQ(finished.alternatives[0].program.launches.size(), 3u);
+  EXPECT_EQ(finished.alternatives[0].program.key, request.key);
+  EXPECT_EQ(finished.alternatives[0].kernels, (std::vector<int>{1, 2, 3}));
+  ASSERT_EQ(finished.program->cuts.size(), 1u);
+  EXPECT_EQ(finished.program->cuts[0].name, "by rules");
+  ASSERT_EQ(finished.alternatives[0].program.cuts.size(), 1u);
+  EXPECT_EQ(finished.alternatives[0].program.cuts[0].name, "attention in three kernels");
+  EXPECT_EQ(finished.kernels.size(), 4u);
+
+  request.mode = Mode::kDefault;
+  const PlanFinished untimed = make_plan(request, context_);
+  EXPECT_EQ(untimed.kernels.size(), 1u);
+  EXPECT_TRUE(untimed.alternatives.empty());
+  EXPECT_TRUE(untimed.program->cuts.empty()) << "no choice, nothing to report";
+}
+
+TEST_F(PlannerTest, RefusesAGraphUnderAnothersDigest) {
+  StartPlan request = request_for(test_graph(3));
+  request.graph_text = print(test_graph(4).graph);
+  const PlanFinished finished = make_plan(request, context_);
+  ASSERT_FALSE(finished.program.has_value());
+  EXPECT_EQ(finished.program.error().code, Code::kInvalidArgument);
+  EXPECT_TRUE(finished.kernels.empty());
+}
+
+TEST_F(PlannerTest, FindsAKernelThatIsCached) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel planned = make_plan(request, context_).kernels.at(0);
+  store_winner(planned, planned.key, planned.schedules[1]);
+  const PlannedKernel again = make_plan(request, context_).kernels.at(0);
+  ASSERT_TRUE(again.cached.has_value());
+  EXPECT_EQ(again.cached->schedule, planned.schedules[1].to_string());
+}
+
+TEST_F(PlannerTest, PutsAnEarlierWinnerFirstAndKeepsTheRestInOrder) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel before = make_plan(request, context_).kernels.at(0);
+  const Schedule winner = before.schedules.back();
+  store_winner(before, Digest::of("of another code generator"), winner);
+  const PlannedKernel after = make_plan(request, context_).kernels.at(0);
+  EXPECT_FALSE(after.cached.has_value());
+  std::vector<Schedule> expected = before.schedules;
+  std::rotate(expected.begin(), expected.end() - 1, expected.end());
+  EXPECT_EQ(after.schedules, expected);
+}
+
+TEST_F(PlannerTest, WhatWonAtTheNearestSizeIsTheFirstCandidate) {
+  const auto softmax_like = [](int64_t rows, int64_t columns) {
+    GraphBuilder builder;
+    const NodeId x = builder.input(DType::kF32, {rows, columns});
+    const Graph graph = builder.finish({builder.reduce(Op::kReduceMax, x, {1})}).value();
+    return normalise(graph).value();
+  };
+  const auto planned = [&](int64_t rows, int64_t columns, Mode mode = Mode::kMaxAutotune) {
+    StartPlan request = request_for(softmax_like(rows, columns));
+    request.mode = mode;
+    PlanFinished finished = make_plan(request, context_);
+    cache_->flush();
+    return finished.kernels.at(0);
+  };
+  const PlannedKernel near = planned(64, 1024), far = planned(64, 65536);
+  ASSERT_GT(near.schedules.size(), 2u);
+  store_winner(near, near.key, near.schedules.at(2));
+  store_winner(far, far.key, far.schedules.at(1));
+  EXPECT_EQ(planned(64, 1040).schedules.at(0), near.schedules.at(2));
+  EXPECT_EQ(planned(64, 60000).schedules.at(0), far.schedules.at(1));
+  EXPECT_NE(planned(64, 1048, Mode::kDefault).schedules.at(0), near.schedules.at(2))
+      << "what is not measured is the cost model's to say";
+}
+
+TEST_F(PlannerTest, AnEarlierWinnerThatIsNotLegalAnyMoreIsLeftOut) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel before = make_plan(request, context_).kernels.at(0);
+  store_winner(before, Digest::of("old"), {"cpu.pointwise", {{"no_such_decision", 1}}});
+  EXPECT_EQ(make_plan(request, context_).kernels.at(0).schedules, before.schedules);
+}
+
+TEST_F(PlannerTest, BringsTheRecordsOfAnEarlierIncarnation) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel planned = make_plan(request, context_).kernels.at(0);
+  TuningRecord record;
+  record.kernel_key = planned.key;
+  record.workload = planned.workload;
+  record.target = test_target();
+  record.schedule = planned.schedules[0];
+  record.measurement.samples_us = {1, 2, 3};
+  cache_->put_record(record, nullptr);
+  cache_->flush();
+  const PlannedKernel again = make_plan(request, context_).kernels.at(0);
+  ASSERT_EQ(again.records.size(), 1u);
+  EXPECT_EQ(again.records[0].schedule, planned.schedules[0]);
+}
+
+TEST_F(PlannerTest, ThreadsAnswerEverySubmission) {
+  std::mutex mutex;
+  std::vector<Digest> answered;
+  std::promise<void> all;
+  Planner planner(context_, 2, [&](const PlanFinished& finished) {
+    const std::lock_guard lock(mutex);
+    answered.push_back(finished.key);
+    if (answered.size() == 10) all.set_value();
+  });
+  for (int constant = 3; constant < 13; ++constant) {
+    planner.submit(request_for(test_graph(constant)));
+  }
+  ASSERT_EQ(all.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  std::ranges::sort(answered);
+  EXPECT_EQ(std::unique(answered.begin(), answered.end()), answered.end());
+}
+
+}  // namespace
+}  // namespace kiln

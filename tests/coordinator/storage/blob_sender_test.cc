@@ -1,0 +1,185 @@
+#include "coordinator/storage/blob_sender.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+namespace kiln {
+namespace {
+
+class BlobSenderTest : public ::testing::Test {
+ protected:
+  Digest put(const std::string& bytes) {
+    std::promise<Status> stored;
+    cache_->put_blob(bytes, [&](Status status) { stored.set_value(std::move(status)); });
+    EXPECT_TRUE(stored.get_future().get());
+    return Digest::of(bytes);
+  }
+  Path file_of(const Digest& digest) const {
+    return dir_.path() / "data" / "blobs" / digest.hex().substr(0, 2) / digest.hex();
+  }
+  // A link to itself in the file's place cannot be opened: an error that says nothing of the blob,
+  // like that of a process out of descriptors.
+  void refuse(const Digest& digest) {
+    std::filesystem::rename(file_of(digest), aside());
+    std::filesystem::create_symlink(file_of(digest), file_of(digest));
+  }
+  void relent(const Digest& digest) {
+    std::filesystem::remove(file_of(digest));
+    std::filesystem::rename(aside(), file_of(digest));
+  }
+  void ask(const PeerId& peer, std::vector<Digest> digests) {
+    BlobRequest request;
+    request.request = 1;
+    request.digests = std::move(digests);
+    request.credit = 1 << 20;
+    EXPECT_TRUE(sender_.add(peer, "", std::move(request), 0));
+  }
+  std::optional<BlobSender::Piece> next(int64_t now_ms) {
+    return sender_.next(now_ms, [](const PeerId&) { return true; });
+  }
+  Path aside() const { return dir_.path() / "aside"; }
+
+  const TempDir dir_ = TempDir::create("kiln-blob-desk").value();
+  const std::unique_ptr<KernelCache> cache_ = KernelCache::open(dir_.path() / "data").value();
+  BlobMemoryCache memory_{0};
+  BlobSender sender_{*cache_, memory_};
+};
+
+TEST_F(BlobSenderTest, ABlobIsSentWhole) {
+  const Digest blob = put("binary");
+  ask("peer", {blob});
+  const auto piece = next(0);
+  ASSERT_TRUE(piece);
+  ASSERT_EQ(piece->reply.chunks.size(), 1u);
+  EXPECT_EQ(piece->reply.chunks[0].bytes, "binary");
+  EXPECT_TRUE(piece->reply.last);
+  EXPECT_TRUE(sender_.idle());
+}
+
+TEST_F(BlobSenderTest, AnAbsentBlobIsLost) {
+  const Digest blob = Digest::of("never put");
+  ask("peer", {blob});
+  const auto piece = next(0);
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->reply.missing, std::vector{blob});
+  EXPECT_EQ(sender_.take_missing(), std::vector{blob});
+}
+
+TEST_F(BlobSenderTest, WhatCannotBeReadNowIsTriedAgainAndHoldsUpNobody) {
+  const Digest blob = put("binary"), other = put("other");
+  refuse(blob);
+  ask("peer", {other, blob});
+  ask("neighbour", {other});
+  const auto first = next(0), second = next(0);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->reply.chunks.size(), 1u);
+  EXPECT_FALSE(first->reply.last);
+  EXPECT_EQ(second->peer, "neighbour");
+  EXPECT_TRUE(second->reply.last);
+  EXPECT_FALSE(next(0));
+  EXPECT_FALSE(sender_.idle());
+
+  relent(blob);
+  const auto third = next(10);
+  ASSERT_TRUE(third);
+  ASSERT_EQ(third->reply.chunks.size(), 1u);
+  EXPECT_EQ(third->reply.chunks[0].bytes, "binary");
+  EXPECT_TRUE(third->reply.last);
+  EXPECT_TRUE(sender_.take_missing().empty());
+}
+
+TEST_F(BlobSenderTest, WhatCannotBeReadForLongIsMissingToThatPeerAndNotLost) {
+  const Digest blob = put("binary");
+  refuse(blob);
+  ask("peer", {blob});
+  EXPECT_FALSE(next(1'000));
+  EXPECT_FALSE(next(2'999));
+  const auto piece = next(3'000);
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->reply.missing, std::vector{blob});
+  EXPECT_TRUE(piece->reply.last);
+  EXPECT_TRUE(sender_.take_missing().empty());
+}
+
+TEST_F(BlobSenderTest, WhatAllTogetherAskForIsBounded) {
+  const std::vector<Digest> many(4096, Digest::of("none such"));
+  const auto asks = [&](int peer) {
+    return sender_.add("peer " + std::to_string(peer), "", BlobRequest{1, many}, 0);
+  };
+  int taken = 0;
+  while (taken < 1'000 && asks(taken)) ++taken;
+  EXPECT_EQ(taken, 255);  // a million digests, but for what a newcomer asks for
+  sender_.remove("peer 7");
+  EXPECT_TRUE(asks(1'001));
+  EXPECT_FALSE(asks(1'002));
+}
+
+TEST_F(BlobSenderTest, WhatIsAnsweredMakesRoom) {
+  ask("early", {put("binary")});
+  const std::vector<Digest> many(4096, Digest::of("none such"));
+  for (int i = 0; i < 254; ++i) ask("peer " + std::to_string(i), many);
+  EXPECT_FALSE(sender_.add("late", "", BlobRequest{1, many}, 0));
+  const auto piece = next(0);
+  ASSERT_TRUE(piece.has_value());
+  EXPECT_EQ(piece->peer, "early");
+  EXPECT_TRUE(piece->reply.last);
+  EXPECT_TRUE(sender_.add("late", "", BlobRequest{1, many}, 0));
+}
+
+TEST_F(BlobSenderTest, OneUserLeavesPlacesToOthersHoweverManyConnectionsItHas) {
+  const std::vector<Digest> many(4096, Digest::of("none such"));
+  const auto taken_by = [&](const std::string& user) {
+    int taken = 0;
+    for (int peer = 0; peer < 40; ++peer)
+      for (uint64_t request = 0; request < 16; ++request)
+        taken += sender_.add(user + std::to_string(peer), user, {request, many, 0}, 0) ? 1 : 0;
+    return taken;
+  };
+  EXPECT_EQ(taken_by("eve"), 128);
+  EXPECT_EQ(taken_by("mallory"), 64);
+  EXPECT_TRUE(sender_.add("honest", "bob", BlobRequest{1, many}, 0));
+}
+
+TEST_F(BlobSenderTest, ConnectionsWithoutKeysLeavePlacesToo) {
+  const std::vector<Digest> many(4096, Digest::of("none such"));
+  int taken = 0;
+  for (int peer = 0; peer < 256; ++peer)
+    for (uint64_t request = 0; request < 16; ++request)
+      taken += sender_.add("peer " + std::to_string(peer), "", {request, many, 0}, 0) ? 1 : 0;
+  EXPECT_LT(taken, 256);
+  EXPECT_TRUE(sender_.add("honest", "", BlobRequest{1, {many[0], many[1]}}, 0));
+}
+
+TEST_F(BlobSenderTest, WhatNobodyGivesCreditForEnds) {
+  const Digest blob = put("binary");
+  for (uint64_t request = 0; request < 16; ++request)
+    EXPECT_TRUE(sender_.add("deaf", "", {request, {blob}, 0}, 0));
+  EXPECT_FALSE(sender_.add("deaf", "", {17, {blob}, 0}, 0));
+  EXPECT_TRUE(sender_.idle()) << "nobody asks the loop to look again and again";
+  sender_.add_credit("deaf", {3, 1 << 20});
+  ASSERT_TRUE(next(10));
+  EXPECT_TRUE(sender_.take_stalled(BlobSender::kStalledMs - 1).empty());
+  EXPECT_EQ(sender_.take_stalled(BlobSender::kStalledMs), std::vector<PeerId>(15, "deaf"));
+  EXPECT_TRUE(sender_.add("deaf", "", {18, {blob}}, 40'000));
+}
+
+TEST_F(BlobSenderTest, CreditThatComesLateGoesOnWhereItEnded) {
+  const std::string bytes(1000, 'b');
+  const Digest blob = put(bytes);
+  EXPECT_TRUE(sender_.add("slow", "", {1, {blob}, 400}, 0));
+  const auto first = next(0);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->reply.chunks.at(0).bytes.size(), 400u);
+  EXPECT_FALSE(next(0));
+  EXPECT_TRUE(sender_.take_stalled(20'000).empty());
+  sender_.add_credit("slow", {1, 600});
+  const auto second = next(20'000);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->reply.chunks.at(0).offset, 400);
+  EXPECT_TRUE(second->reply.last);
+  EXPECT_TRUE(sender_.take_stalled(100'000).empty());
+}
+
+}  // namespace
+}  // namespace kiln

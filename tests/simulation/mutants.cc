@@ -1,0 +1,76 @@
+#include "tests/simulation/mutants.h"
+
+namespace kiln::simulation {
+namespace {
+
+NamedMutant in_core(const char* name, Mutation mutant) {
+  return {name, {WorldMutation::kNone, mutant}};
+}
+
+NamedMutant in_world(const char* name, WorldMutation mutant) {
+  return {name, {mutant, Mutation::kNone}};
+}
+
+}  // namespace
+
+const std::vector<NamedMutant>& all_mutants() {
+  static const std::vector<NamedMutant> mutants = {
+      in_core("IgnoreEpoch", Mutation::kIgnoreEpoch),
+      in_core("TakeResultsTwice", Mutation::kTakeResultsTwice),
+      in_core("AckAtOnce", Mutation::kAckAtOnce),
+      in_core("KeepDuplicate", Mutation::kKeepDuplicate),
+      in_core("HedgeToSelf", Mutation::kHedgeToSelf),
+      in_core("RetryTerminal", Mutation::kRetryTerminal),
+      in_core("RetryForever", Mutation::kRetryForever),
+      in_core("FirstComeFirstServed", Mutation::kFirstComeFirstServed),
+      in_core("StarveWarmUp", Mutation::kStarveWarmUp),
+      in_core("NoBounds", Mutation::kNoBounds),
+      in_core("LeaseToDraining", Mutation::kLeaseToDraining),
+      in_core("TrustQuarantined", Mutation::kTrustQuarantined),
+      in_core("ForgetToDrain", Mutation::kForgetToDrain),
+      in_core("LeaseAnywhere", Mutation::kLeaseAnywhere),
+      in_core("ForgetJoiner", Mutation::kForgetJoiner),
+      in_core("StoreWithoutKernels", Mutation::kStoreWithoutKernels),
+      in_core("SlowestWins", Mutation::kSlowestWins),
+      in_core("SwapBinaries", Mutation::kSwapBinaries),
+      in_core("NoCalibration", Mutation::kNoCalibration),
+      in_core("ForgetTooEarly", Mutation::kForgetTooEarly),
+      in_core("RepeatMeasured", Mutation::kRepeatMeasured),
+      in_core("HoardStale", Mutation::kHoardStale),
+      in_core("ForgetCalibration", Mutation::kForgetCalibration),
+      in_core("FailWithOneAlternative", Mutation::kFailWithOneAlternative),
+      in_core("ChooseTooEarly", Mutation::kChooseTooEarly),
+      in_core("SlowestAlternative", Mutation::kSlowestAlternative),
+      in_core("CountKernelsOnce", Mutation::kCountKernelsOnce),
+      in_core("BoundOnlyOnMiss", Mutation::kBoundOnlyOnMiss),
+      in_core("NoTenantBound", Mutation::kNoTenantBound),
+      in_core("CallItStored", Mutation::kCallItStored),
+      in_core("ForgetQueued", Mutation::kForgetQueued),
+      in_core("UncountedDetached", Mutation::kUncountedDetached),
+      in_core("QueueWithoutBound", Mutation::kQueueWithoutBound),
+      in_core("BlameEveryone", Mutation::kBlameEveryone),
+      in_core("RaceAgain", Mutation::kRaceAgain),
+      in_core("ForgiveFinals", Mutation::kForgiveFinals),
+      in_core("ForgetHealth", Mutation::kForgetHealth),
+      in_world("AcceptStale", WorldMutation::kAcceptStale),
+      in_world("AnswerTwice", WorldMutation::kAnswerTwice),
+      in_world("AnswerUnstored", WorldMutation::kAnswerUnstored),
+      in_world("AckUnstored", WorldMutation::kAckUnstored),
+      in_world("ForgetRecords", WorldMutation::kForgetRecords),
+      in_world("ReuseLeaseIds", WorldMutation::kReuseLeaseIds),
+      in_world("LoseDeaths", WorldMutation::kLoseDeaths),
+      in_world("QueueUnstored", WorldMutation::kQueueUnstored),
+      in_world("ForgetTasks", WorldMutation::kForgetTasks),
+      in_world("TrustWallClock", WorldMutation::kTrustWallClock),
+      in_world("EvictKernels", WorldMutation::kEvictKernels),
+  };
+  return mutants;
+}
+
+std::optional<Mutant> mutant_named(std::string_view name) {
+  for (const NamedMutant& named : all_mutants())
+    if (named.name == name) return named.mutant;
+  return std::nullopt;
+}
+
+}  // namespace kiln::simulation
