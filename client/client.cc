@@ -11,7 +11,7 @@
 #include "client/toolchains.h"
 #include "compiler_core/base/elapsed.h"
 #include "compiler_core/compile/local.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"

@@ -31,7 +31,7 @@
 namespace kiln {
 
 class CudaDevice;
-class Graph;      // compiler_core/ir/graph.h; ir/builder.h and frontend/graph_file.h make one
+class Graph;      // compiler_core/ir/graph.h; ir/builder.h and frontend/exported_program.h make one
 struct Artifact;  // compiler_core/program/artifact.h
 struct Program;   // compiler_core/program/program.h
 

@@ -1,6 +1,6 @@
 #include "client/local_tier.h"
 
-#include "compiler_core/base/unpublished.h"
+#include "compiler_core/base/file.h"
 
 namespace kiln {
 namespace {

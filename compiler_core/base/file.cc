@@ -1,12 +1,15 @@
 #include "compiler_core/base/file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -57,6 +60,60 @@ Result<int> lock_file(const Path& path, FileLock::Mode mode, int extra) {
   return fd;
 }
 
+enum class Publication : uint8_t {
+  kReplace,  // readable by all, in place of what was there
+  kSecret,   // readable by the owner; what is there stays
+};
+
+constexpr std::string_view kTempMark = ".tmp.";  // NAME.tmp.PID.COUNTER
+
+Status publish(const Path& path, std::string_view bytes, Publication how) {
+  static std::atomic<uint64_t> counter{0};
+  const bool secret = how == Publication::kSecret;
+  Path temp = path;
+  temp += std::string(kTempMark) + std::to_string(::getpid()) + "." + std::to_string(counter++);
+  const auto write_and_sync = [&]() -> Status {
+    Fd file{::open(temp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, secret ? 0600 : 0644)};
+    if (file.fd < 0) return system_error("cannot create", temp, errno);
+    TRY_STATUS(write_all(file.fd, bytes, temp));
+    if (::fsync(file.fd) != 0) return system_error("cannot sync", temp, errno);
+    return {};
+  };
+  // link() fails where rename() would replace another's file.
+  const auto put_in_place = [&] {
+    return secret ? ::link(temp.c_str(), path.c_str()) == 0 || errno == EEXIST
+                  : ::rename(temp.c_str(), path.c_str()) == 0;
+  };
+  Status written = write_and_sync();
+  if (written && !put_in_place()) written = system_error("cannot publish", path, errno);
+  if (secret || !written) ::unlink(temp.c_str());
+  if (!written) return written;
+  return sync_directory(path.parent_path().empty() ? Path(".") : path.parent_path());
+}
+
+// The process in the name of a temporary file; 0: not such a name.
+pid_t writer_of(std::string_view name) {
+  const size_t mark = name.rfind(kTempMark);
+  if (mark == std::string_view::npos) return 0;
+  const char* const digits = name.data() + mark + kTempMark.size();
+  const char* const end = name.data() + name.size();
+  pid_t pid = 0;
+  const auto [after, error] = std::from_chars(digits, end, pid);
+  return error == std::errc() && after != end && *after == '.' && pid > 0 ? pid : 0;
+}
+
+bool is_gone(pid_t pid) {
+  return ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+// A process of an earlier boot may have had the number of one that lives now.
+bool is_old(const Path& file) {
+  std::error_code error;
+  const auto written = std::filesystem::last_write_time(file, error);
+  const auto now = std::filesystem::file_time_type::clock::now();
+  return !error && now - written > std::chrono::hours(1);
+}
+
 }  // namespace
 
 Result<std::string> read_file(const Path& path) {
@@ -85,24 +142,23 @@ Status write_file(const Path& path, std::string_view bytes) {
 }
 
 Status publish_file(const Path& path, std::string_view bytes) {
-  static std::atomic<uint64_t> counter{0};
-  Path temp = path;
-  temp += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter++);
-  const auto write_and_sync = [&]() -> Status {
-    Fd file{::open(temp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
-    if (file.fd < 0) return system_error("cannot create", temp, errno);
-    TRY_STATUS(write_all(file.fd, bytes, temp));
-    if (::fsync(file.fd) != 0) return system_error("cannot sync", temp, errno);
-    return {};
-  };
-  Status written = write_and_sync();
-  if (written && ::rename(temp.c_str(), path.c_str()) != 0)
-    written = system_error("cannot publish", path, errno);
-  if (!written) {
-    ::unlink(temp.c_str());
-    return written;
+  return publish(path, bytes, Publication::kReplace);
+}
+
+Status publish_secret(const Path& path, std::string_view bytes) {
+  return publish(path, bytes, Publication::kSecret);
+}
+
+void remove_unpublished(const Path& directory) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename();
+    const pid_t writer = writer_of(name);
+    std::error_code ignored;
+    if (writer != 0 && (is_gone(writer) || is_old(at->path())))
+      std::filesystem::remove(at->path(), ignored);
   }
-  return sync_directory(path.parent_path().empty() ? Path(".") : path.parent_path());
 }
 
 Status sync_directory(const Path& directory) {
@@ -168,6 +224,21 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 
 FileLock::~FileLock() {
   if (fd_ >= 0) ::close(fd_);
+}
+
+void never_wait_for_stderr() {
+  struct stat status {};
+  if (::fstat(STDERR_FILENO, &status) != 0) return;
+  if (S_ISSOCK(status.st_mode)) {  // a service manager's, one for each service
+    const int flags = ::fcntl(STDERR_FILENO, F_GETFL);
+    if (flags >= 0) ::fcntl(STDERR_FILENO, F_SETFL, flags | O_NONBLOCK);
+  }
+  if (!S_ISFIFO(status.st_mode)) return;
+  // Opened anew, because the flag would else hold for all who share the old one.
+  const int fd = ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return;
+  ::dup2(fd, STDERR_FILENO);
+  ::close(fd);
 }
 
 }  // namespace kiln

@@ -24,6 +24,16 @@ Status write_file(const Path& path, std::string_view bytes);
 // where that sequence is written down.
 Status publish_file(const Path& path, std::string_view bytes);
 
+// The same for a file that only its owner can read at any moment (mode 0600), such as a private key.
+// A file that is there already stays as it is: of several processes that publish at once the first
+// wins, so read the file again afterwards. A killed process leaves what remove_unpublished() removes.
+Status publish_secret(const Path& path, std::string_view bytes);
+
+// Removes from `directory` (not below it) the temporary files of publish_file whose process was
+// killed, or that are older than an hour. Where other hosts write there too, a file that one of them
+// is writing may be removed: its publish then fails, as on a full disk. Errors are ignored.
+void remove_unpublished(const Path& directory);
+
 // Makes the names in `directory` survive power loss, whoever put them there.
 Status sync_directory(const Path& directory);
 
@@ -61,5 +71,10 @@ class FileLock {
   explicit FileLock(int fd) : fd_(fd) {}
   int fd_ = -1;
 };
+
+// Makes writes to stderr drop what a full pipe or socket does not take at once: a service goes on
+// though nobody reads its log. Files and terminals stay as they are, and so does the pipe for other
+// processes that write to it. REQUIRES: no other thread runs yet.
+void never_wait_for_stderr();
 
 }  // namespace kiln

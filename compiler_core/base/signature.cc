@@ -5,8 +5,7 @@
 #include <sys/stat.h>
 
 #include "compiler_core/base/check.h"
-#include "compiler_core/base/secret_file.h"
-#include "compiler_core/base/unpublished.h"
+#include "compiler_core/base/file.h"
 
 namespace kiln {
 namespace {

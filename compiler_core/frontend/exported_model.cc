@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler_core/frontend/symbolic_size.h"
-
 namespace kiln {
 namespace {
 

@@ -50,6 +50,10 @@ struct ExportedProgram {
 // source from the archive, and what to do).
 Result<ExportedProgram> read_exported_program(const std::filesystem::path& path);
 
+// Reads either file format people have, by content and not by name: a `.pt2` archive, or Kiln's text
+// form. Errors as for read_exported_program().
+Result<ExportedProgram> read_graph_file(const std::filesystem::path& path);
+
 // The stored bytes of one parameter, buffer or constant as a dense tensor in the layout the graph's
 // input expects. kNotFound when the archive has none.
 Result<Tensor> read_payload(const std::filesystem::path& archive, const ExportedInput& input);

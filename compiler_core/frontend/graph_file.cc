@@ -1,4 +1,4 @@
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 
 #include <array>
 #include <fstream>

@@ -6,7 +6,6 @@
 #include <unordered_set>
 
 #include "compiler_core/frontend/refusals.h"
-#include "compiler_core/frontend/source_line.h"
 
 namespace kiln {
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "compiler_core/frontend/lowering.h"
-#include "compiler_core/frontend/source_line.h"
 
 namespace kiln {
 namespace {

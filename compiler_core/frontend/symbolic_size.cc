@@ -1,4 +1,4 @@
-#include "compiler_core/frontend/symbolic_size.h"
+#include "compiler_core/frontend/exported_model.h"
 
 #include <algorithm>
 #include <cctype>

@@ -3,7 +3,7 @@
 #include <limits>
 #include <string>
 
-#include "compiler_core/ir/convolution.h"
+#include "compiler_core/ir/verify.h"
 
 namespace kiln {
 namespace {

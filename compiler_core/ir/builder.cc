@@ -8,7 +8,6 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/half.h"
 #include "compiler_core/ir/affine.h"
-#include "compiler_core/ir/convolution.h"
 #include "compiler_core/ir/custom_call.h"
 #include "compiler_core/ir/verify.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compiler_core/ir/affine.h"
-#include "compiler_core/ir/convolution.h"
 #include "compiler_core/ir/custom_call.h"
 
 namespace kiln {

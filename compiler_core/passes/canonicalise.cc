@@ -1,4 +1,4 @@
-#include "compiler_core/passes/canonicalise.h"
+#include "compiler_core/passes/passes.h"
 
 #include <algorithm>
 

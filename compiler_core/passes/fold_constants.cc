@@ -1,4 +1,4 @@
-#include "compiler_core/passes/fold_constants.h"
+#include "compiler_core/passes/passes.h"
 
 #include <algorithm>
 

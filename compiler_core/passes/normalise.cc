@@ -1,11 +1,7 @@
 #include "compiler_core/passes/normalise.h"
 
 #include "compiler_core/ir/verify.h"
-#include "compiler_core/passes/canonicalise.h"
-#include "compiler_core/passes/expand_half.h"
-#include "compiler_core/passes/fold_constants.h"
-#include "compiler_core/passes/simplify.h"
-#include "compiler_core/passes/sink_views.h"
+#include "compiler_core/passes/passes.h"
 
 namespace kiln {
 

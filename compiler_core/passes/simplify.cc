@@ -1,4 +1,4 @@
-#include "compiler_core/passes/simplify.h"
+#include "compiler_core/passes/passes.h"
 
 #include <algorithm>
 #include <bit>

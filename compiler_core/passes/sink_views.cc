@@ -1,4 +1,4 @@
-#include "compiler_core/passes/sink_views.h"
+#include "compiler_core/passes/passes.h"
 
 #include <unordered_map>
 

@@ -5,7 +5,7 @@
 #include <queue>
 
 #include "compiler_core/base/check.h"
-#include "compiler_core/passes/sink_views.h"
+#include "compiler_core/passes/passes.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/fusion/fuse.h"
 #include "compiler_core/plan/rewrites/graph_rewrites.h"

@@ -1,10 +1,7 @@
 #include "compiler_core/plan/workload.h"
 
-#include "compiler_core/passes/canonicalise.h"
-#include "compiler_core/passes/expand_half.h"
 #include "compiler_core/passes/normalise.h"
-#include "compiler_core/passes/simplify.h"
-#include "compiler_core/passes/sink_views.h"
+#include "compiler_core/passes/passes.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/rewrites/kernel_rewrites.h"
 

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <string>
 
-#include "compiler_core/base/unpublished.h"
+#include "compiler_core/base/file.h"
 
 namespace kiln {
 namespace {

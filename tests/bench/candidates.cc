@@ -18,7 +18,7 @@
 #include "compiler_core/compile/local.h"
 #include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/compile/nvrtc_compiler.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"

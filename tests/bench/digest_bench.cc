@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/passes/normalise.h"
 
 namespace {

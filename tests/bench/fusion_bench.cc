@@ -23,7 +23,7 @@
 
 #include "compiler_core/compile/compiler.h"
 #include "compiler_core/compile/local.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/runtime/cpu_device.h"

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "compiler_core/base/file.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/builder.h"
 #include "tests/bench/onednn.h"
 #include "tests/bench/plain_loops.h"

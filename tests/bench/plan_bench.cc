@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "compiler_core/base/file.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/plan/alternatives.h"
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "compiler_core/base/file.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
 

@@ -1,7 +1,7 @@
 // Graphs in text, as clients send them. What is valid is printed and read again, the same.
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/file.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
 #include "tests/fuzz/fuzz_target.h"

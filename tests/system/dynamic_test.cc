@@ -6,7 +6,7 @@
 
 #include "cache/kernel_cache.h"
 #include "client/specialised_program.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
 #include "tests/system/one_service.h"

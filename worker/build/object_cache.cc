@@ -7,7 +7,7 @@
 #include <array>
 #include <string>
 
-#include "compiler_core/base/unpublished.h"
+#include "compiler_core/base/file.h"
 
 namespace kiln {
 namespace {

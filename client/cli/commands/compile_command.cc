@@ -6,7 +6,7 @@
 #include "client/cli/report.h"
 #include "client/cli/session.h"
 #include "client/exported_directory.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 
 namespace kiln::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "client/cli/explain/program_difference.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 
 namespace kiln::cli {
 namespace {

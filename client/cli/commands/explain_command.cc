@@ -13,7 +13,7 @@
 #include "client/cli/session.h"
 #include "client/gpu_opening.h"
 #include "client/toolchains.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 

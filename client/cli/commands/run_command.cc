@@ -14,7 +14,7 @@
 #include "client/cli/session.h"
 #include "client/compiled_program.h"
 #include "compiler_core/base/elapsed.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/frontend/safetensors.h"
 #include "compiler_core/runtime/cuda_device.h"
 

@@ -8,7 +8,7 @@
 #include "client/cli/report.h"
 #include "client/cli/session.h"
 #include "client/remote.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/passes/specialise.h"
 #include "schema/messages.h"
 

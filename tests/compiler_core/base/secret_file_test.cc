@@ -1,4 +1,4 @@
-#include "compiler_core/base/secret_file.h"
+#include "compiler_core/base/file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

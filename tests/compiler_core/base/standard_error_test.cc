@@ -1,4 +1,4 @@
-#include "compiler_core/base/standard_error.h"
+#include "compiler_core/base/file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

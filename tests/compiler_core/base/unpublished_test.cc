@@ -1,4 +1,4 @@
-#include "compiler_core/base/unpublished.h"
+#include "compiler_core/base/file.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

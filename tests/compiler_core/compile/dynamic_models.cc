@@ -5,7 +5,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/ir/builder.h"
-#include "compiler_core/ir/convolution.h"
+#include "compiler_core/ir/verify.h"
 
 namespace kiln::testing {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "compiler_core/base/file.h"
 #include "compiler_core/compile/nvrtc.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"

@@ -5,11 +5,11 @@
 #include <random>
 
 #include "compiler_core/frontend/exported_model.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/frontend/lowering.h"
 #include "compiler_core/frontend/pt2_archive.h"
+#include "compiler_core/frontend/refusals.h"
 #include "compiler_core/frontend/safetensors.h"
-#include "compiler_core/frontend/source_line.h"
 #include "compiler_core/ir/verify.h"
 
 namespace kiln {

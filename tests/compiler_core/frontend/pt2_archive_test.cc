@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/text.h"
 #include "tests/compiler_core/frontend/model_text.h"
 

@@ -1,4 +1,4 @@
-#include "compiler_core/frontend/source_line.h"
+#include "compiler_core/frontend/refusals.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "compiler_core/passes/expand_half.h"
+#include "compiler_core/passes/passes.h"
 
 #include <gtest/gtest.h>
 

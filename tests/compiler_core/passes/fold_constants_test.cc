@@ -1,5 +1,5 @@
 // What becomes of values that depend on no input.
-#include "compiler_core/passes/fold_constants.h"
+#include "compiler_core/passes/passes.h"
 
 #include <gtest/gtest.h>
 

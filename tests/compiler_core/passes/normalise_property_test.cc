@@ -6,10 +6,7 @@
 
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
-#include "compiler_core/passes/canonicalise.h"
-#include "compiler_core/passes/expand_half.h"
-#include "compiler_core/passes/simplify.h"
-#include "compiler_core/passes/sink_views.h"
+#include "compiler_core/passes/passes.h"
 #include "tests/compiler_core/passes/random_graph.h"
 
 namespace kiln {

@@ -8,7 +8,7 @@
 
 #include "client/client.h"
 #include "client/specialised_program.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/frontend/safetensors.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/custom_call.h"

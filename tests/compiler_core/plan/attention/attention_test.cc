@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/base/file.h"
-#include "compiler_core/frontend/graph_file.h"
+#include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/normalise.h"

@@ -1,4 +1,4 @@
-#include "compiler_core/ir/convolution.h"
+#include "compiler_core/ir/verify.h"
 
 #include <algorithm>
 

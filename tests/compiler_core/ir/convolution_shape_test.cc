@@ -1,5 +1,5 @@
 // How many windows there are along an axis, of sizes known and open.
-#include "compiler_core/ir/convolution.h"
+#include "compiler_core/ir/verify.h"
 
 #include <gtest/gtest.h>
 
