@@ -258,7 +258,8 @@ int main(int argc, char** argv) {
   explain->add_option("FILE", options.files, "Program")->required()->expected(1);
   explain->add_option("--graph", options.graph_pass,
                       "Print the graph after this pass instead: read, expand_half, simplify, "
-                      "fold_constants, sink_views, simplify_again, canonicalise, unroll_windows, "
+                      "fold_constants, sink_views, simplify_again, fold_constants_again, "
+                      "sink_views_again, canonicalise, unroll_windows, "
                       "multiply_outer_products, split_reductions, sink_gathers, sink_broadcasts, "
                       "share_reshapes, arrange_products, lift_attention_casts");
   auto* source =

@@ -70,7 +70,7 @@ NodeId add_scaled(Call& c, Op op, const Operand& x, const Operand& y) {
   if (!c.has("alpha")) return apply(b, op, x, y, type);
   const Number alpha = c.number("alpha");
   if (is_one(alpha)) return apply(b, op, x, y, type);
-  // In f32 for the halves, rounded once.
+  // In f32 for half types, rounded once.
   const DType compute = compute_type(type);
   const Shape shape = broadcast_shapes(b, shape_of(b, x), shape_of(b, y));
   const NodeId left = b.cast(materialise(b, x, type, shape), compute);

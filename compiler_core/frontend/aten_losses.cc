@@ -1,4 +1,4 @@
-// Losses and distances. Means and sums of the halves are taken in f32 and rounded once.
+// Losses and distances. Means and sums of half types are taken in f32 and rounded once.
 #include <cmath>
 #include <optional>
 

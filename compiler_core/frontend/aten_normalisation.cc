@@ -17,7 +17,7 @@ Values along_axis(Call& c) {
   if (c.flag("half_to_float", false)) type = DType::kF32;
   if (!c.ok()) return {};
   if (!is_float(type)) return {c.invalid("softmax of a dtype that is not a float")};
-  // A dtype argument converts before; the halves are widened for the computation only.
+  // A dtype argument converts before; half types are widened for the computation only.
   const NodeId converted = c.flag("half_to_float", false) ? x : b.cast(x, type);
   return {b.cast(f(b, b.cast(converted, compute_type(type)), axis), type)};
 }

@@ -41,7 +41,7 @@ Values mean_of(Call& c) {
   const DType type = c.dtype("dtype", b.dtype(x));
   if (!c.ok()) return {};
   if (!is_float(type)) return {c.invalid("mean of a dtype that is not a float")};
-  // ATen takes the mean of the halves in f32 and rounds once.
+  // ATen takes the mean of half types in f32 and rounds once.
   const NodeId result = mean(b, b.cast(x, compute_type(type)), axes);
   return {b.cast(drop_axes(b, result, axes, c.flag("keepdim", false)), type)};
 }

@@ -434,7 +434,7 @@ class ModelParser {
     TRY(const dom::array list, array_in(signature, "output_specs"));
     for (const dom::element element : list) {
       TRY(const dom::key_value_pair form, within(as_union(element), "signature: output_specs"));
-      OutputSpec spec{form.key, {}, {}, false};
+      OutputSpec spec{form.key, {}, {}, {}, false};
       if (form.value["arg"]["as_tensor"]["name"].get(spec.tensor) != simdjson::SUCCESS &&
           form.value["arg"]["name"].get(spec.tensor) != simdjson::SUCCESS)
         spec.tensor = {};
@@ -442,6 +442,10 @@ class ModelParser {
         if (string_view name; form.value[key].get(name) == simdjson::SUCCESS) spec.target = name;
       dom::element none;
       spec.is_none = form.value["arg"]["as_none"].get(none) == simdjson::SUCCESS;
+      if (dom::element value; spec.tensor.empty() && !spec.is_none &&
+                              form.value["arg"].get(value) == simdjson::SUCCESS) {
+        TRY(spec.number, within(argument(value), "signature: output_specs"));
+      }
       model_.outputs.push_back(spec);
     }
     return {};

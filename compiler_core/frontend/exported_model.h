@@ -84,6 +84,7 @@ struct InputSpec {
 struct OutputSpec {
   std::string_view kind;    // "user_output", "buffer_mutation", ...
   std::string_view tensor;  // empty when it is not a tensor
+  Argument number;          // what it is when it is a number or a size
   std::string_view target;  // "bn.running_mean": what a mutation or a gradient belongs to
   bool is_none = false;
 };

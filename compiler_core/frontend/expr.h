@@ -163,7 +163,7 @@ Expr p_norm(Expr x, double p, const std::vector<int>& axes, bool keep);
 inline Expr tensor(Call& c, std::string_view name) {
   return {&c.b, c.tensor(name)};
 }
-// In its compute type: f32 for integers, bool and the halves.
+// In its compute type: f32 for integers, bool and half types.
 inline Expr wide(Expr x) {
   return x.cast(compute_type(to_float_type(x.dtype())));
 }

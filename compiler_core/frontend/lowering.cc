@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "compiler_core/frontend/decompositions.h"
 #include "compiler_core/frontend/refusals.h"
 
 namespace kiln {
@@ -416,10 +417,29 @@ class ModelLowering {
     return {};
   }
 
+  // A number or size that the model returns, as a scalar: i64, f64 or bool, as Python has it.
+  Result<NodeId> number_output(const Argument& number) {
+    if (const auto* flag = std::get_if<bool>(&number))
+      return b_.constant_int(DType::kBool, *flag ? 1 : 0);
+    if (const auto* real = std::get_if<double>(&number)) return b_.constant(DType::kF64, *real);
+    if (const auto* uncovered = std::get_if<UncoveredSize>(&number))
+      return fail(Code::kUnsupported, uncovered->why);
+    const auto* size = std::get_if<Dim>(&number);
+    if (size == nullptr)
+      return fail(Code::kUnsupported, "it is neither a tensor nor a number; return these only");
+    for (const SymbolId symbol : size->symbols())
+      if (!is_bound_[static_cast<size_t>(symbol)])
+        return fail(Code::kUnsupported, "it is a size of no input tensor");
+    return size_value(b_, *size, DType::kI64);
+  }
+
   Status output(Scope& scope, const OutputSpec& spec, std::vector<NodeId>& outputs) {
-    if (spec.tensor.empty())
-      return fail(Code::kUnsupported, "output " + std::to_string(outputs.size()) +
-                                          " is not a tensor; return tensors only");
+    if (spec.tensor.empty()) {
+      const Result<NodeId> number = number_output(spec.number);
+      if (!number) return fail(number.error().within("output " + std::to_string(outputs.size())));
+      outputs.push_back(*number);
+      return b_.ok() ? Status{} : Status(fail(*b_.error()));
+    }
     if (!scope.values.contains(spec.tensor))
       return fail(Code::kInvalidArgument, "output " + std::to_string(outputs.size()) +
                                               " is tensor '" + std::string(spec.tensor) +

@@ -1,6 +1,6 @@
 // Lowering: ATen nodes to core ops. Each covered op has one small function that reads its arguments
 // by their schema names from a Call and writes core nodes through the Call's builder. Mistakes
-// stick to the builder, so that the functions read as plain expressions.
+// stick to the builder, so that the functions read as expressions.
 #pragma once
 
 #include <optional>

@@ -450,8 +450,8 @@ Result<std::vector<int64_t>> bind_symbols(const Graph& graph,
 Result<std::vector<Tensor>> interpret(const Graph& graph, std::span<const Tensor* const> inputs,
                                       Precision precision) {
   if (has_custom_calls(graph)) {
-    TRY(const Graph plain, inline_custom_calls(graph));
-    return interpret(plain, inputs, precision);
+    TRY(const Graph inlined, inline_custom_calls(graph));
+    return interpret(inlined, inputs, precision);
   }
   TRY(std::vector<int64_t> symbols, bind_symbols(graph, inputs));
   return Interpreter(graph, inputs, std::move(symbols), precision).run();

@@ -28,7 +28,7 @@ Colour text_colour(std::string_view text) {
 class Refiner {
  public:
   explicit Refiner(const Graph& graph)
-      : graph_(graph), live_(live_nodes(graph)), symbols_used_(!graph.symbols().empty()) {
+      : graph_(graph), live_(live_nodes(graph)), symbols_used_(uses_symbols()) {
     op_colours_.reserve(kOpCount);
     for (int op = 0; op < kOpCount; ++op)
       op_colours_.push_back(text_colour(to_string(static_cast<Op>(op))));
@@ -54,6 +54,16 @@ class Refiner {
  private:
   Colour& node(NodeId id) { return colours_.nodes[static_cast<size_t>(id)]; }
   bool live(NodeId id) const { return live_[static_cast<size_t>(id)]; }
+
+  // A symbol that no live node mentions must not be seen: canonical form drops it.
+  bool uses_symbols() const {
+    const auto open = [](const Dim& dim) { return !dim.is_constant(); };
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Shape& shape = graph_.node(id).shape;
+      if (live(id) && std::any_of(shape.begin(), shape.end(), open)) return true;
+    }
+    return false;
+  }
 
   void start_locals() {
     local_.assign(static_cast<size_t>(graph_.size()), 0);

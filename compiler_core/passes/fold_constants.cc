@@ -10,7 +10,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kMostElements = 1 << 16;       // of a value
-constexpr int64_t kMostElementsOfAll = 1 << 20;  // what is left after that stays as written
+constexpr int64_t kMostElementsOfAll = 1 << 20;  // where all values have more, the largest are left
 
 bool all_constant(const std::vector<Dim>& dims) {
   return std::all_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim.is_constant(); });
@@ -88,29 +88,57 @@ class Folder {
 
  private:
   static constexpr int kNotEvaluated = -1;
+  static constexpr int64_t kNever = INT64_MAX;
 
   const Tensor* value_of(NodeId id) const {
     const int index = value_of_[static_cast<size_t>(id)];
     return index == kNotEvaluated ? nullptr : &values_[static_cast<size_t>(index)];
   }
 
+  // By node: the elements of the largest value that it is computed from, itself included; kNever
+  // for what is not to be evaluated.
+  std::vector<int64_t> sizes_needed() const {
+    std::vector<int64_t> needed;
+    const std::vector<bool> live = live_nodes(graph_);
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      needed.push_back(kNever);
+      if (!live[static_cast<size_t>(id)] || !is_determined(node) || !has_fixed_sizes(node))
+        continue;
+      const Dim size = numel(node.shape);
+      if (!size.is_constant() || size.constant() < 1) continue;
+      int64_t most = size.constant();
+      for (NodeId operand : node.operands)
+        most = std::max(most, needed[static_cast<size_t>(operand)]);
+      needed.back() = most <= kMostElements ? most : kNever;
+    }
+    return needed;
+  }
+
+  // The largest power of four so that all values that need no more fit into kMostElementsOfAll: a
+  // choice that does not depend on the order of nodes.
+  int64_t limit(const std::vector<int64_t>& needed) const {
+    for (int64_t most = kMostElements; most > 0; most /= 4) {
+      int64_t elements = 0;
+      for (NodeId id = 0; id < graph_.size(); ++id)
+        if (needed[static_cast<size_t>(id)] <= most)
+          elements += numel(graph_.node(id).shape).constant();
+      if (elements <= kMostElementsOfAll) return most;
+    }
+    return 0;
+  }
+
   // One run of the interpreter over everything that is worth it, all of it outputs.
   Status evaluate() {
     GraphBuilder builder;
     std::vector<NodeId> map(static_cast<size_t>(graph_.size()), kInvalidNode), outputs, asked;
-    const std::vector<bool> live = live_nodes(graph_);
-    int64_t elements = 0;
+    const std::vector<int64_t> needed = sizes_needed();
+    const int64_t most = limit(needed);
     for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (needed[static_cast<size_t>(id)] > most) continue;
       const Node& node = graph_.node(id);
-      if (!live[static_cast<size_t>(id)] || !is_determined(node) || !has_fixed_sizes(node))
-        continue;
-      const Dim size = numel(node.shape);
       std::vector<NodeId> operands;
       for (NodeId operand : node.operands) operands.push_back(map[static_cast<size_t>(operand)]);
-      const bool all = std::find(operands.begin(), operands.end(), kInvalidNode) == operands.end();
-      if (!all || !size.is_constant() || size.constant() < 1 || size.constant() > kMostElements)
-        continue;
-      if (elements += size.constant(); elements > kMostElementsOfAll) break;
       map[static_cast<size_t>(id)] =
           builder.add({node.op, node.dtype, node.shape, std::move(operands), node.attr});
       outputs.push_back(map[static_cast<size_t>(id)]);

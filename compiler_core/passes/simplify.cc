@@ -382,8 +382,8 @@ class Simplifier {
     return b_.reduce(op, source, std::move(all));
   }
 
-  // Widening both operands first changes nothing: products of halves are exact in f32, which is
-  // what a matmul of halves accumulates in.
+  // Widening both operands first changes nothing: products of half types are exact in f32, which is
+  // what a matmul of half types accumulates in.
   NodeId matmul(const Node& node, std::vector<NodeId> operands) {
     if (b_.shape(operands[0]).back().is(0))
       return filled(b_, node.dtype, neutral(Op::kReduceSum, node.dtype), node.shape);

@@ -1,7 +1,9 @@
 #include "compiler_core/passes/passes.h"
 
+#include <algorithm>
 #include <unordered_map>
 
+#include "compiler_core/base/check.h"
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/passes/rewrite.h"
 
@@ -13,13 +15,16 @@ namespace {
 // demand on its operand. Only what is demanded is built, each demand once, and with an explicit
 // stack, since graphs are deep.
 //
-// Two bounds keep the work linear in the graph, where it could be its square or worse: a reading of
-// so many Views that do not compose ends at a View, which is built as it stands; and once there are
-// more readings than so many, Views stay above the nodes they read. No program a person writes
-// comes near either (the models of tests/graphs: 0.8 readings a node at most); a graph that does is
-// right, and may have several digests. Sinking is done three times on the way to a kernel, each
-// time on what the time before left, so what it may add to a graph counts thrice.
+// Three bounds keep the work linear in the graph, where it could be its square or worse. None of
+// them depends on the order of nodes, so that equal graphs have equal results, and a result is its
+// own result.
+//  - A reading of so many Views that do not compose ends at a View, which is built as it stands.
+//  - Views stay above a node that is read through more than so many: the steps of an unrolled
+//    recurrence are slices of one value, and each would compute it anew.
+//  - Where all readings together are still more than so many, Views stay above every node. No
+//    program that a person writes comes near it (the models of tests/graphs: 0.8 readings a node).
 constexpr size_t kMostViewsOfAReading = 8;
+constexpr size_t kMostReadingsOfANode = 64;
 constexpr size_t kMostReadingsPerNode = 2;
 constexpr size_t kReadingsOfAnyGraph = 1 << 10;
 
@@ -29,6 +34,7 @@ class Sinker {
       : rewrite_(graph), graph_(graph), limit_(limit), pointwise_(pointwise_nodes()) {}
 
   Result<Graph> run() {
+    if (!count_readings(kMostReadingsOfANode)) CHECK(count_readings(0), "nothing is read through");
     for (NodeId id : graph_.outputs()) demand({id, kWhole, kNoOrigin});
     return rewrite_.finish();
   }
@@ -120,16 +126,59 @@ class Sinker {
     return hash;
   }
 
-  bool sinks_through(const Demand& demand) const {
+  // Whether what `demand` reads may be computed for what it reads alone. REQUIRES: not kWhole.
+  bool may_sink(const Demand& demand) const {
     const Node& node = graph_.node(demand.node);
     if (!is_elementwise(node.op)) return false;
-    if (viewed_.size() > kReadingsOfAnyGraph + kMostReadingsPerNode * graph_.nodes().size())
-      return false;
     const Dim reads = numel(reading(demand.reading).back().shape), has = numel(node.shape);
     const bool repeats = !(reads == has || (reads.is_constant() && has.is_constant() &&
                                             reads.constant() <= has.constant()));
     if (!repeats) return true;
     return limit_ == SinkLimit::kRecomputePointwise && pointwise_[static_cast<size_t>(demand.node)];
+  }
+  bool sinks_through(const Demand& demand) const {
+    return !barrier_[static_cast<size_t>(demand.node)] && may_sink(demand);
+  }
+
+  // Finds the nodes that more than `most` readings would sink through, from the outputs down: every
+  // user of a node has a greater id, so all readings of a node are known when its turn comes. False
+  // when there are too many readings in all.
+  bool count_readings(size_t most) {
+    barrier_.assign(static_cast<size_t>(graph_.size()), false);
+    std::vector<std::vector<ReadingId>> sinking(barrier_.size());  // without repetition
+    std::vector<bool> whole(barrier_.size(), false);
+    const auto add = [&](const Demand& demand) {
+      const size_t at = static_cast<size_t>(demand.node);
+      if (demand.reading == kWhole || barrier_[at]) {
+        whole[at] = true;
+        return;
+      }
+      if (std::find(sinking[at].begin(), sinking[at].end(), demand.reading) != sinking[at].end())
+        return;
+      if (sinking[at].size() < most) {
+        sinking[at].push_back(demand.reading);
+      } else {
+        barrier_[at] = whole[at] = true;
+        sinking[at].clear();
+      }
+    };
+    const auto demand = [&](Demand wanted) {
+      if (wanted.reading != kWhole && !may_sink(wanted)) wanted.reading = squeezed(wanted.node);
+      add(wanted);
+    };
+    for (NodeId id : graph_.outputs()) demand(resolved({id, kWhole, kNoOrigin}));
+    size_t total = 0;
+    for (NodeId id = graph_.size(); id-- > 0;) {
+      const size_t at = static_cast<size_t>(id);
+      if (total += sinking[at].size();
+          total > kReadingsOfAnyGraph + kMostReadingsPerNode * graph_.nodes().size())
+        return false;
+      if (whole[at]) sinking[at].push_back(kWhole);
+      for (const ReadingId reading : sinking[at])
+        for (NodeId operand : graph_.node(id).operands)
+          demand(resolved({operand, reading, kNoOrigin}));
+    }
+    return true;
   }
 
   // A broadcast above an elementwise node reads the flattened node, so the node's axes of size 1
@@ -150,8 +199,11 @@ class Sinker {
     bool views_on_top;
   };
   Step step_for(const Demand& demand) {
-    if (demand.reading != kWhole && !sinks_through(demand))
-      return {{{demand.node, squeezed(demand.node), demand.origin}}, true};
+    if (demand.reading != kWhole && !sinks_through(demand)) {
+      const bool barrier = barrier_[static_cast<size_t>(demand.node)];
+      const ReadingId below = barrier ? kWhole : squeezed(demand.node);
+      return {{{demand.node, below, demand.origin}}, true};
+    }
     Step step{{}, false};
     for (NodeId operand : graph_.node(demand.node).operands)
       step.below.push_back(resolved({operand, demand.reading, demand.origin}));
@@ -204,6 +256,7 @@ class Sinker {
   std::vector<Reading> readings_;
   std::unordered_multimap<size_t, ReadingId> reading_ids_;
   std::unordered_map<uint64_t, NodeId> viewed_;
+  std::vector<bool> barrier_;  // by node: Views stay above it
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ class Classifier {
     TRY_STATUS(dtypes_are_covered());
     int matmuls = 0, reduces = 0;
     for (const Node& node : graph_.nodes()) {
-      if (stands_alone(node.op)) return alone(node);
+      if (stands_alone(node.op)) return single_op(node);
       matmuls += traits(node.op).kind == OpKind::kContract;
       reduces += traits(node.op).kind == OpKind::kReduce;
     }
@@ -90,7 +90,7 @@ class Classifier {
     return half ? Status(refuse(node, "half types are only moved or converted")) : Status{};
   }
 
-  Result<Family> alone(const Node& node) const {
+  Result<Family> single_op(const Node& node) const {
     if (graph_.outputs().size() != 1 || &graph_.node(graph_.outputs()[0]) != &node)
       return refuse(node, "is a kernel of its own");
     for (size_t i = 0; i < node.operands.size(); ++i)

@@ -64,7 +64,7 @@ class Partitioner {
       const bool leaves =
           std::any_of(users[static_cast<size_t>(id)].begin(), users[static_cast<size_t>(id)].end(),
                       [&](NodeId user) { return graph_.origin_of(user) != graph_.origin_of(id); });
-      // A conversion belongs to the arithmetic around it: halves are computed with in f32.
+      // A conversion belongs to the arithmetic around it: half types compute in f32.
       const bool alone = options_.core_ops && op != Op::kCast;
       if ((leaves || alone) && op != Op::kView) values_.stored[static_cast<size_t>(id)] = true;
       if (values_[id]) kernels.push_back({id});
@@ -103,7 +103,8 @@ class Partitioner {
     for (NodeId id : members(outputs)) {
       const Node& node = graph_.node(id);
       const OpKind kind = traits(node.op).kind;
-      if (kind != OpKind::kReduce && kind != OpKind::kContract && !stands_alone(node.op)) continue;
+      if (kind != OpKind::kReduce && kind != OpKind::kContract && !stands_alone(node.op))
+        continue;
       for (NodeId operand : node.operands) store(operand);
       store(id);
     }

@@ -52,7 +52,7 @@ struct TuningRecord {
   double sentinel_us = 0;
 };
 
-// Thresholds of racing (DESIGN §8). Part of the KernelKey.
+// Thresholds of racing (race.h). Part of the KernelKey.
 struct MeasurementPolicy {
   int screen_runs = 3;  // verify, then this many; beyond screen_drop x incumbent: dropped
   double screen_drop = 2.0;

@@ -54,7 +54,7 @@ class AttentionKernel {
     return text;
   }
 
-  // As Scratch in templates/cpu/attention.h.
+  // As Scratch in device/attention.h.
   int64_t scratch_floats() const {
     const int64_t lanes = schedule_.lanes, columns = whole_vectors(problem_.columns, lanes);
     return schedule_.queries * (whole_vectors(problem_.depth, lanes) + lanes) +

@@ -211,7 +211,7 @@ class ConvolutionKernel {
   int64_t weight_pieces() const {
     if (!schedule_.a_packed) return 0;
     const int64_t panels = ceil_div(product_.m, schedule_.mr);
-    // As in templates/matmul.h: Packing::pieces.
+    // As in device/matmul.h: Packing::pieces.
     return problem_.groups *
            (problem_.flat_weight ? ceil_div(panels, 4) * ceil_div(product_.k, 256) : panels);
   }

@@ -204,7 +204,7 @@ class MatmulKernel {
   }
 
   Grid pack_grid(const Dim& batches, const Dim& size, int64_t width) const {
-    // As in templates/matmul.h: Packing::pieces.
+    // As in device/matmul.h: Packing::pieces.
     return Grid(std::vector<GridAxis>{{batches, 1}, {size, 4 * width}, {problem_.k, 256}});
   }
 

@@ -4,23 +4,24 @@
 // The pattern, on canonical graphs (f32 between the matmuls, whatever the operands are stored as):
 //
 //   query_key = Matmul [b..., m, k] x [b..., k, n]
-//   scores    = elementwise nodes of shape [b..., m, n] over query_key and what does not depend on
-//   it
-//               (scale, bias, masks); the roundings through a half type that a model asks for, too
-//   row_max   = ReduceMax of scores over the last axis;   e = exp(scores - row_max)
+//   scores    = elementwise nodes of shape [b..., m, n] over query_key and values that do not depend
+//               on it (scale, bias, masks), roundings through fp16 or bf16 included
+//   row_max   = ReduceMax of scores over the last axis
+//   e         = exp(scores - row_max)
 //   row_sum   = ReduceSum of e over the last axis
-//   weights   = e, e / row_sum, or that with 0 for rows whose row_max is -inf; cast to a half, or
-//   not product   = Matmul of weights with [b..., n, d]
+//   weights   = e, or e / row_sum, or e / row_sum with 0 for rows whose row_max is -inf;
+//               cast to fp16 or bf16, or not
+//   product   = Matmul of weights with [b..., n, d]
 //
-// where product and what follows it are all that anybody else reads; with weights = e, row_sum too.
+// Nodes outside read only product and what follows it; with weights = e, row_sum too.
 //
 // kAttention, beyond the rules of every family: the nodes of one such pattern, and
 //  - query, key and value are Inputs or Views of Inputs, all three of one dtype: f32, f16 or bf16;
 //  - scores read Inputs of their shape and Views of leaves;
-//  - one output, of shape U: [b..., m, d] with its axes but the last in any order. It is the
-//    product, or the one View of it that brings it into that order, or elementwise nodes of shape U
-//    over that, over Inputs of shape U, Views of leaves, and, where weights = e, the one View of
-//    row_sum that repeats it along d.
+//  - there is one output, of shape U: [b..., m, d] with all axes but the last in any order. It is
+//    the product, or the one View of it that brings it into that order, or elementwise nodes of
+//    shape U over that, over Inputs of shape U, over Views of leaves, and, where weights = e, over
+//    the one View of row_sum that repeats it along d.
 // Inputs are one-dimensional, so that heads that several queries share are Views too.
 #pragma once
 
@@ -37,32 +38,33 @@ struct AttentionPattern {
   NodeId weights = kInvalidNode, product = kInvalidNode;
   bool normalised = false;  // weights are divided by row_sum
   bool guarded = false;     // a row of -inf has weights 0, not NaN
-  // What nothing outside needs, ascending: from query_key to weights, Views of row_sum included.
+  // The nodes that nothing outside reads, ascending: query_key to weights, Views of row_sum.
   std::vector<NodeId> inside;
 };
 
-// The pattern that ends in the Matmul `product`; nothing where there is none, a head's width is not
-// known, or one pass would not pay: with few rows of many keys (m < 8, n >= 512, of open sizes
-// where they are measured: reading k and v is all that counts, and wants them split over many
-// blocks), or heads wider than 256.
+// The pattern that ends in the Matmul `product`; nothing where there is none, where a head's width is
+// not known, or where one pass does not pay: heads wider than 256, or few rows of many keys (m < 8,
+// n >= 512; dynamic sizes count with their hints), whose time is the reading of k and v, which
+// several kernels split over more blocks.
 std::optional<AttentionPattern> match_attention(const Graph& graph,
                                                 const std::vector<std::vector<NodeId>>& users,
                                                 NodeId product);
 // By node: the product of the pattern that the node is inside of, or is; kInvalidNode for others.
 std::vector<NodeId> attention_parts(const Graph& graph,
                                     const std::vector<std::vector<NodeId>>& users);
-// The one of a workload; nothing in graphs that do not have exactly two matmuls.
+// The pattern of a workload; nothing in graphs that do not have exactly two matmuls.
 std::optional<AttentionPattern> find_attention(const Graph& graph);
 
 // The node that an epilogue starts from: the product, or the View that rearranges it.
 NodeId attention_result(const Graph& graph, const AttentionPattern& pattern);
 
-// Before a graph is cut: moves the rounding of an attention's result to a half in front of a
-// reshape that follows a change of its axes' order, so that the kernel that reorders also rounds.
+// Before a graph is partitioned: moves the rounding of an attention's result to fp16 or bf16 in
+// front of a reshape that follows a permutation, so that the kernel that permutes also rounds.
 Result<Graph> lift_attention_casts(const Graph& graph);
 
-// A kernel's graph with its batch axes cut so that shared heads are plain Views, and otherwise as
-// few as its Views allow; inputs one-dimensional. The graph itself where it has no pattern.
+// Returns a kernel's graph with its batch axes split so that shared heads are simple Views, and
+// otherwise merged as far as its Views allow; inputs are one-dimensional. Returns the graph itself
+// where it has no pattern.
 Result<Graph> arrange_attention(const Graph& graph);
 
 // Whether `graph` keeps the rules of kAttention; kUnsupported says which it breaks.

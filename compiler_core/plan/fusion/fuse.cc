@@ -26,7 +26,7 @@ constexpr int kMaxPassedOver = 256;
 struct Kernel {
   KernelOutputs outputs;      // empty: joined into another
   std::vector<NodeId> reads;  // inputs and stored values
-  bool product = false;       // has a matmul, a convolution or a node that stands alone
+  bool product = false;       // has a matmul, a convolution or a node that is a kernel of its own
   std::optional<ReductionSizes> reduction;
   Dim elements;  // of the iteration space
   int nodes = 0;
@@ -98,8 +98,8 @@ class Fuser {
         continue;
       }
       ++kernel.nodes;
-      kernel.product =
-          kernel.product || traits(node.op).kind == OpKind::kContract || stands_alone(node.op);
+      kernel.product = kernel.product || traits(node.op).kind == OpKind::kContract ||
+                       stands_alone(node.op);
       if (traits(node.op).kind == OpKind::kReduce) {
         kernel.reduction = reduction_sizes(graph_, node);
         kernel.elements = elements(node.operands[0]);

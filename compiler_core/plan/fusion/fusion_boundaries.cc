@@ -32,7 +32,7 @@ class SeamFinder {
   const FusedKernel& kernel(int k) const { return parts_.kernels[static_cast<size_t>(k)]; }
   const Node& node(NodeId id) const { return parts_.graph.node(id); }
 
-  // The node of a kernel that has it to itself: a contraction, or what stands alone.
+  // The node that makes a kernel what it is: a contraction, or a single-op kernel's op.
   const Node* main_node(int k) const {
     for (NodeId id : kernel(k).computed)
       if (traits(node(id).op).kind == OpKind::kContract || stands_alone(node(id).op))

@@ -309,5 +309,55 @@ TEST(Inputs, a_number_baked_in_at_export_is_passed_over) {
   EXPECT_EQ(program->inputs.size(), 1u);
 }
 
+TEST(Outputs, numbers_and_sizes_are_scalars_and_none_is_left_out) {
+  const auto program = lower(ModelText()
+                                 .symbolic_input("x", kFloat, {"s0", "2"})
+                                 .range("s0", R"({"min_val":1,"max_val":64})")
+                                 .integer_value("sym_size_int", "s0")
+                                 .output("x")
+                                 .output_spec(R"({"user_output":{"arg":{"as_none":true}}})")
+                                 .output_spec(R"({"user_output":{"arg":{"as_sym_int":)"
+                                              R"({"as_name":"sym_size_int"}}}})")
+                                 .output_spec(R"({"user_output":{"arg":{"as_int":7}}})")
+                                 .output_spec(R"({"user_output":{"arg":{"as_float":0.5}}})")
+                                 .output_spec(R"({"user_output":{"arg":{"as_bool":true}}})")
+                                 .json());
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ(program->outputs.size(), 5u);
+  Tensor x(DType::kF32, {3, 2});
+  x.set(0, 4);
+  const Tensor* inputs[] = {&x};
+  const auto outputs = interpret(program->graph, inputs);
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  EXPECT_EQ((*outputs)[0].get(0), 4);  // an input, returned as it is
+  EXPECT_EQ((*outputs)[1].get_int(0), 3);
+  EXPECT_EQ((*outputs)[2].get_int(0), 7);
+  EXPECT_EQ((*outputs)[3].get(0), 0.5);
+  EXPECT_EQ((*outputs)[3].dtype(), DType::kF64);
+  EXPECT_EQ((*outputs)[4].get_int(0), 1);
+}
+
+TEST(Outputs, words_are_refused) {
+  ModelText model;
+  model.input("x", kFloat, {1})
+      .output("x")
+      .output_spec(R"({"user_output":{"arg":{"as_string":"done"}}})");
+  const auto program = lower(model.json());
+  ASSERT_FALSE(program);
+  EXPECT_EQ(program.error().code, Code::kUnsupported);
+}
+
+// As torch's schema has it: dropout(Tensor input, ...), dropout_(Tensor(a!) self, ...).
+TEST(InPlace, dropout_calls_its_tensor_self) {
+  ModelText model;
+  model.input("x", kFloat, {2})
+      .node("aten.dropout_.default", {tensor("self", "x"), real("p", "0.5"), flag("train", false)},
+            "y", kFloat, {2})
+      .output("y");
+  const auto program = lower(model.json());
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ(program->graph.outputs()[0], program->graph.inputs()[0]);
+}
+
 }  // namespace
 }  // namespace kiln

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <zip.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "compiler_core/frontend/lowering.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/ir/text.h"
+#include "tests/compiler_core/frontend/torch_schemas.h"
 
 namespace kiln::testing {
 
@@ -109,6 +111,7 @@ class ModelText {
   }
   ModelText& raw_node(const std::string& op, const std::vector<std::string>& arguments,
                       const std::string& outputs) {
+    expect_torch_names(op, arguments);
     nodes_.push_back(R"({"target":"torch.ops.)" + op + R"(","inputs":[)" + join(arguments) +
                      R"(],"outputs":)" + outputs + R"(,"metadata":{"stack_trace":)" + trace_ +
                      "}}");
@@ -171,6 +174,20 @@ class ModelText {
   }
 
  private:
+  // A test with other names than torch's would show that we read what torch never writes.
+  static void expect_torch_names(const std::string& op, const std::vector<std::string>& arguments) {
+    const auto schema = torch_schemas().find(op);
+    if (schema == torch_schemas().end()) return;
+    constexpr std::string_view kBefore = R"({"name":")";
+    for (const std::string& argument : arguments) {
+      if (!argument.starts_with(kBefore)) continue;
+      const std::string name =
+          argument.substr(kBefore.size(), argument.find('"', kBefore.size()) - kBefore.size());
+      EXPECT_NE(std::find(schema->second.begin(), schema->second.end(), name), schema->second.end())
+          << op << " has no argument '" << name << "'";
+    }
+  }
+
   static std::string size(const std::string& text) {
     if (text[0] != 's') return R"({"as_int":)" + text + "}";
     return R"x({"as_expr":{"expr_str":"Symbol(')x" + text +

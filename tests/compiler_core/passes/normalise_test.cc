@@ -1,4 +1,4 @@
-// What DESIGN section 6 promises of the graph digest: every listed invariance and sensitivity.
+// What is promised of the graph digest: every listed invariance and sensitivity.
 #include "compiler_core/passes/normalise.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // The reference: one naive kernel a node of the graph. A node's elements are doubles (float dtypes)
 // or 64-bit integers (integers and bool), whatever its dtype; `finish` rounds or wraps them as
 // ir/interpreter.cc does. `high` keeps f32 nodes unrounded. Shapes are lists of integers in device
-// memory: the rank, the sizes, the strides (worker/cuda_reference.cc).
+// memory: the rank, the sizes, the strides (worker/runner/cuda/device_reference.cc).
 namespace {
 
 KILN_INLINE double finish(double x, i64 dtype, i64 high) {

@@ -51,7 +51,7 @@ NodeId dropout(GraphBuilder& b, NodeId seed, NodeId x, int64_t stream) {
   return b.binary(Op::kMul, x, b.cast(keeps, DType::kF32));
 }
 
-TEST(AloneKernels, APositionFromAMaskIsAComparisonAScanAndASubtraction) {
+TEST(SingleOpKernels, APositionFromAMaskIsAComparisonAScanAndASubtraction) {
   GraphBuilder b;
   const NodeId mask = b.input(DType::kI64, {2, 9});
   const NodeId there = b.cast(b.binary(Op::kNe, mask, like(b, 0, mask)), DType::kI64);
@@ -60,14 +60,14 @@ TEST(AloneKernels, APositionFromAMaskIsAComparisonAScanAndASubtraction) {
             "pointwise scan pointwise");
 }
 
-TEST(AloneKernels, TheGreatestValuesAreASortAndAGather) {
+TEST(SingleOpKernels, TheGreatestValuesAreASortAndAGather) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {10});
   const NodeId order = b.argsort(x, true);
   EXPECT_EQ(planned(*b.finish({b.gather(x, b.view(order, {3}, {1}, 0))})), "sort pointwise");
 }
 
-TEST(AloneKernels, AnEmbeddingsGradientIsAFilledTableAndAScatter) {
+TEST(SingleOpKernels, AnEmbeddingsGradientIsAFilledTableAndAScatter) {
   GraphBuilder b;
   const NodeId index = b.input(DType::kI64, {2, 3}), grad = b.input(DType::kF32, {2, 3, 4});
   const NodeId zeros = b.broadcast(b.constant(DType::kF32, 0), {5, 4});
@@ -75,14 +75,14 @@ TEST(AloneKernels, AnEmbeddingsGradientIsAFilledTableAndAScatter) {
             "pointwise scatter");
 }
 
-TEST(AloneKernels, DropoutIsPartOfItsNeighbours) {
+TEST(SingleOpKernels, DropoutIsPartOfItsNeighbours) {
   GraphBuilder b;
   const NodeId seed = b.input(DType::kI64, {}), x = b.input(DType::kF32, {6, 8});
   const NodeId y = b.unary(Op::kNeg, dropout(b, seed, b.unary(Op::kAbs, x), 0));
   EXPECT_EQ(planned(*b.finish({y})), "pointwise");
 }
 
-TEST(AloneKernels, RandomValuesBeforeAReductionLeaveAMask) {
+TEST(SingleOpKernels, RandomValuesBeforeAReductionLeaveAMask) {
   GraphBuilder b;
   const NodeId seed = b.input(DType::kI64, {}), x = b.input(DType::kF32, {6, 8});
   const NodeId y = dropout(b, seed, x, 0);
@@ -91,14 +91,14 @@ TEST(AloneKernels, RandomValuesBeforeAReductionLeaveAMask) {
             "pointwise row_reduction");
 }
 
-TEST(AloneKernels, RandomValuesBesideAMatmulAreStoredFirst) {
+TEST(SingleOpKernels, RandomValuesBesideAMatmulAreStoredFirst) {
   GraphBuilder b;
   const NodeId seed = b.input(DType::kI64, {});
   const NodeId product = b.matmul(b.input(DType::kF32, {6, 4}), b.input(DType::kF32, {4, 8}));
   EXPECT_EQ(planned(*b.finish({dropout(b, seed, product, 2)})), "pointwise matmul");
 }
 
-TEST(AloneKernels, SumsOfOneElementAndScattersOfNothingAreNoKernels) {
+TEST(SingleOpKernels, SumsOfOneElementAndScattersOfNothingAreNoKernels) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {4, 1});
   const NodeId none = b.view(b.input(DType::kI64, {3}), {0}, {1}, 0);
@@ -107,7 +107,7 @@ TEST(AloneKernels, SumsOfOneElementAndScattersOfNothingAreNoKernels) {
   EXPECT_EQ(planned(*b.finish({b.unary(Op::kNeg, y)})), "pointwise");
 }
 
-TEST(AloneKernels, EqualScansOfDifferentRanksAreOneKernel) {
+TEST(SingleOpKernels, EqualScansOfDifferentRanksAreOneKernel) {
   const auto digest = [](Shape shape, int axis) {
     GraphBuilder b;
     const Graph graph = *b.finish({b.scan_sum(b.input(DType::kF32, std::move(shape)), axis)});
