@@ -39,50 +39,64 @@ std::vector<bool> live_nodes(const Graph& graph) {
 
 namespace {
 
-// Equal for equal nodes; hardly ever for others, whose sizes are known.
+// Equal for equal nodes, in whatever order a commutative op's operands stand; hardly ever for others
+// whose sizes are known.
 size_t hash_of(const Node& node) {
   size_t hash = static_cast<size_t>(node.op);
   const auto mix = [&hash](size_t value) {
     hash = (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
   };
-  const auto mix_dim = [&mix](const Dim& dim) {
-    mix(dim.is_constant() ? static_cast<size_t>(dim.constant()) : 1);
+  const auto mix_all = [&mix](const std::vector<Dim>& dims) {
+    for (const Dim& dim : dims) mix(dim.is_constant() ? static_cast<size_t>(dim.constant()) : 1);
   };
-  for (NodeId operand : node.operands) mix(static_cast<size_t>(operand));
-  for (const Dim& dim : node.shape) mix_dim(dim);
+  if (traits(node.op).commutative) {
+    const auto [low, high] = std::minmax(node.operands[0], node.operands[1]);
+    mix(static_cast<size_t>(low));
+    mix(static_cast<size_t>(high));
+  } else {
+    for (NodeId operand : node.operands) mix(static_cast<size_t>(operand));
+  }
+  mix_all(node.shape);
   if (const auto* constant = std::get_if<ConstantAttr>(&node.attr)) mix(constant->bits);
+  if (const auto* philox = std::get_if<PhiloxAttr>(&node.attr))
+    mix(static_cast<size_t>(philox->stream));
+  if (const auto* pad = std::get_if<PadAttr>(&node.attr)) mix_all(pad->low);
   if (const auto* view = std::get_if<ViewAttr>(&node.attr)) {
-    for (const Dim& stride : view->strides) mix_dim(stride);
-    mix_dim(view->offset);
+    mix_all(view->strides);
+    mix_all({view->offset});
   }
   return hash;
 }
 
+bool are_equal(const Node& a, const Node& b) {
+  if (a.op != b.op || a.dtype != b.dtype || a.shape != b.shape || a.attr != b.attr) return false;
+  return a.operands == b.operands || (traits(a.op).commutative && a.operands[0] == b.operands[1] &&
+                                      a.operands[1] == b.operands[0]);
+}
+
 }  // namespace
 
-// Maps every node of `b` to the one of `a` that is equal, operands first. Operands of commutative
-// ops count in the order of the nodes that they are mapped to.
+// Maps every node of `b` to the equal one of `a`, operands first.
 bool equal_up_to_order(const Graph& a, const Graph& b) {
   if (a.outputs().size() != b.outputs().size() || a.inputs().size() != b.inputs().size())
     return false;
-  const auto canonical = [](Node node) {
-    if (traits(node.op).commutative && node.operands[0] > node.operands[1])
-      std::swap(node.operands[0], node.operands[1]);
-    return node;
-  };
   std::unordered_multimap<size_t, NodeId> known;
   known.reserve(a.nodes().size());
-  for (NodeId id = 0; id < a.size(); ++id) known.emplace(hash_of(canonical(a.node(id))), id);
+  for (NodeId id = 0; id < a.size(); ++id)
+    if (a.node(id).op != Op::kInput) known.emplace(hash_of(a.node(id)), id);
   const std::vector<bool> live = live_nodes(b);
   std::vector<NodeId> match(static_cast<size_t>(b.size()), kInvalidNode);
+  for (size_t i = 0; i < a.inputs().size(); ++i) {
+    if (!are_equal(a.node(a.inputs()[i]), b.node(b.inputs()[i]))) return false;
+    match[static_cast<size_t>(b.inputs()[i])] = a.inputs()[i];
+  }
   for (NodeId id = 0; id < b.size(); ++id) {
-    if (!live[static_cast<size_t>(id)]) continue;
+    if (!live[static_cast<size_t>(id)] || b.node(id).op == Op::kInput) continue;
     Node node = b.node(id);
     for (NodeId& operand : node.operands) operand = match[static_cast<size_t>(operand)];
-    node = canonical(std::move(node));
     const auto [begin, end] = known.equal_range(hash_of(node));
     const auto found = std::find_if(
-        begin, end, [&](const auto& entry) { return canonical(a.node(entry.second)) == node; });
+        begin, end, [&](const auto& entry) { return are_equal(a.node(entry.second), node); });
     if (found == end) return false;
     match[static_cast<size_t>(id)] = found->second;
   }
