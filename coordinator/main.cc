@@ -23,9 +23,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "compiler_core/base/file.h"
 #include "coordinator/service/service.h"
 #include "coordinator/status/status_pages.h"
-#include "compiler_core/base/file.h"
 #include "schema/metrics/http_port.h"
 
 namespace kiln {

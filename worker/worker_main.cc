@@ -14,8 +14,8 @@
 #include <random>
 #include <thread>
 
-#include "compiler_core/kernels/registry.h"
 #include "compiler_core/base/file.h"
+#include "compiler_core/kernels/registry.h"
 #include "schema/metrics/http_port.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/worker_status.h"

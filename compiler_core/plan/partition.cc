@@ -103,8 +103,7 @@ class Partitioner {
     for (NodeId id : members(outputs)) {
       const Node& node = graph_.node(id);
       const OpKind kind = traits(node.op).kind;
-      if (kind != OpKind::kReduce && kind != OpKind::kContract && !stands_alone(node.op))
-        continue;
+      if (kind != OpKind::kReduce && kind != OpKind::kContract && !stands_alone(node.op)) continue;
       for (NodeId operand : node.operands) store(operand);
       store(id);
     }

@@ -98,8 +98,8 @@ class Fuser {
         continue;
       }
       ++kernel.nodes;
-      kernel.product = kernel.product || traits(node.op).kind == OpKind::kContract ||
-                       stands_alone(node.op);
+      kernel.product =
+          kernel.product || traits(node.op).kind == OpKind::kContract || stands_alone(node.op);
       if (traits(node.op).kind == OpKind::kReduce) {
         kernel.reduction = reduction_sizes(graph_, node);
         kernel.elements = elements(node.operands[0]);
