@@ -65,7 +65,7 @@ TEST(Explanation, OneArenaIsNoLargerThanItsTemporariesAndNoSmallerThanWhatLives)
 TEST(Explanation, TakesSchedulesAndTimesFromTheTunedProgram) {
   const Explanation first = explained("softmax");
   EXPECT_EQ(first.kernels[0].time_us, 0);
-  EXPECT_TRUE(first.kernels[0].schedule.starts_with("row_reduction "));
+  EXPECT_TRUE(first.kernels[0].schedule.starts_with("cpu.row_reduction "));
   Program tuned;
   tuned.kernels.push_back({});
   tuned.kernels[0].workload = first.kernels[0].workload.digest;

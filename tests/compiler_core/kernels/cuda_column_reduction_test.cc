@@ -226,7 +226,7 @@ TEST(CudaColumnReduction, RefusesWhatNoKernelIsWrittenFor) {
         "cuda.column_reduction lanes=2 cluster=2 split=2",
         "cuda.column_reduction lanes=2 copy=1 keep=1",
         "cuda.column_reduction lanes=2 across=64 down=16 unroll=16 copy=1 split=0 keep=2",
-        "cuda.column_reduction across=32 down=1 keep=1", "row_reduction"}) {
+        "cuda.column_reduction across=32 down=1 keep=1", "cuda.row_reduction"}) {
     const auto source = lower_to_source(workload, *Schedule::parse(text), kHopper);
     ASSERT_FALSE(source) << text;
     EXPECT_EQ(source.error().code, Code::kInvalidArgument) << text;
