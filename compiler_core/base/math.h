@@ -1,5 +1,5 @@
 // Integer arithmetic on sizes, counts and bytes. Pure functions. The same for sizes with symbols is
-// in codegen/size.h.
+// in kernels/printing/size.h.
 #pragma once
 
 #include <cstdint>

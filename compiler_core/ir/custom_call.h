@@ -21,7 +21,7 @@ struct CustomDecision {
 };
 
 // Source of one backend: one translation unit without headers, written in the vocabulary of
-// codegen/templates, that defines the function template or function `function`:
+// a template's device folder, that defines the function template or function `function`:
 //
 //   cpu    static void FUNCTION(const T0* in0, ..., T* out0, int64_t begin, int64_t end)
 //          works on the items [begin, end); called from any thread, ranges are disjoint

@@ -38,7 +38,7 @@ class KernelTemplate {
   virtual std::string_view name() const = 0;
 
   // Raised when the text it prints, or what its decisions mean, changes: winners of an earlier
-  // version are stale then. tests/golden/template_versions.txt holds it to that.
+  // version are stale then. No test holds it to that yet: whoever changes the text raises it.
   virtual int version() const = 0;
 
   // Whether candidates() may have any. Cheap: by backend and family, not by sizes.

@@ -92,7 +92,7 @@ TEST(CudaPointwise, TransposesAreTiled) {
 }
 
 // Whether a half stands in the middle of a computation: CUDA kernels keep the precision of the f32
-// that it lies in (codegen/expression.h), so they are nearer to what is meant than the interpreter.
+// that it lies in (printing/expression.h), so they are nearer to what is meant than the interpreter.
 bool rounds_on_the_way(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
     return std::any_of(node.operands.begin(), node.operands.end(), [&](NodeId id) {

@@ -1,4 +1,4 @@
-// The device primitives of codegen/templates/cuda/device.cuh on a CPU: forced into every generated
+// The device primitives of kernels/printing/device/device.cuh on a CPU: forced into every generated
 // source (-include), whose own text of them is left out by KILN_ON_HOST. Every device thread is a
 // fiber of the engine (grid.h); what a GPU would do wrong quietly ends the launch with an error
 // here: misaligned vectors, lanes that do not come to a meeting, undefined behaviour that the

@@ -1,5 +1,5 @@
 // Vectors: the LANES neighbouring elements that one thread holds in registers, and lane-wise
-// operations on them: the words that generated kernels are written in (codegen/expression.h). As in
+// operations on them: the words that generated kernels are written in (printing/expression.h). As in
 // cpu/vector.h, masks are vi32 with 0 or -1 a lane. Every loop over lanes is unrolled, so a Vec is
 // LANES registers; a splat is one.
 namespace {

@@ -1,5 +1,5 @@
 // What the bench runner runs on a GPU beside the candidates: inputs, guards, comparison. Stands
-// behind codegen/templates/cuda/device.cuh, for its words for threads and bits alone, and behind
+// behind kernels/printing/device/device.cuh, for its words for threads and bits alone, and behind
 // generated `op_...` and `dtype_...` constants (utility_kernels_source.cc). Everything is a plain
 // loop over elements without shared memory: thread `self` of `threads` takes elements self,
 // self + threads, ... Parameters are pointers and 64-bit integers only.
