@@ -2,6 +2,7 @@
 // on the way to its kernels leaves a valid graph.
 #include <gtest/gtest.h>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
