@@ -266,6 +266,9 @@ int main(int argc, char** argv) {
       explain->add_option("--source", options.source_launch,
                           "Print the generated code instead: of launch N, or of every kernel");
   source->expected(0, 1)->type_name("[N]")->check(CLI::Range(0, 1'000'000));
+  explain->add_flag("--candidates", options.candidates,
+                    "Print the schedules that a search would try for each kernel, best guess "
+                    "first, with the template that makes each and its version");
   explain->add_flag("--why-miss", options.why_miss,
                     "Print what the program's key is made of, against the nearest program in "
                     "--cache-dir or at --coordinator, and which kernels would be tuned");

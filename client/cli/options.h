@@ -57,6 +57,7 @@ struct Options {
   bool source = false;     // print the generated code
   int source_launch = -1;  // of one launch; -1: of every kernel
   bool why_miss = false;
+  bool candidates = false;
 
   // cache
   std::string sort = "use";  // "use", "size" or "key"

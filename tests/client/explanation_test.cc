@@ -9,6 +9,7 @@
 #include "compiler_core/base/file.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/builder.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/alternatives.h"
 
 namespace kiln::cli {
@@ -201,6 +202,29 @@ TEST(Explanation, JsonHasAnEntryForEachLaunch) {
     EXPECT_GT(kernel["bytes"].get<int64_t>(), 0);
     EXPECT_GE(kernel["flops"].get<int64_t>(), 0);
     EXPECT_GT(kernel["floor_us"].get<double>(), 0);
+  }
+}
+
+TEST(Candidates, AreListedBestGuessFirstWithTheirTemplates) {
+  const Explanation all = explained("linear_ln_gelu");
+  const auto json = candidates_json("linear_ln_gelu.pt2", all);
+  EXPECT_EQ(json["target"], "cpu:x86-64-v4");
+  ASSERT_EQ(json["kernels"].size(), all.kernels.size());
+  const std::string text = candidates_text(all);
+  for (size_t k = 0; k < all.kernels.size(); ++k) {
+    const auto& kernel = json["kernels"][k];
+    EXPECT_EQ(kernel["workload"], all.kernels[k].workload.digest.hex());
+    EXPECT_EQ(kernel["launches"], std::vector<size_t>{k});
+    ASSERT_GT(kernel["candidates"].size(), 1u);
+    EXPECT_EQ(kernel["candidates"][0]["schedule"], all.kernels[k].schedule) << "the first guess";
+    for (const auto& candidate : kernel["candidates"]) {
+      const std::string name = candidate["template"];
+      ASSERT_NE(find_kernel_template(name), nullptr) << name;
+      EXPECT_EQ(candidate["version"], find_kernel_template(name)->version());
+      const std::string schedule = candidate["schedule"];
+      EXPECT_TRUE(schedule.starts_with(name)) << schedule;
+      EXPECT_NE(text.find(schedule), std::string::npos) << schedule;
+    }
   }
 }
 

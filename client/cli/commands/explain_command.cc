@@ -180,6 +180,9 @@ Result<std::string> explain_file(const Options& options, const std::string& file
   TRY(Explanation explanation, explain(program, wanted.target, wanted.mode, tuned, peak));
   explanation.cache = cache;
   if (options.why_miss) return miss_of(options, file, explanation);
+  if (options.candidates)
+    return options.json ? candidates_json(file, explanation).dump() + "\n"
+                        : candidates_text(explanation);
   if (options.source) return source_text(explanation, options.source_launch);
   if (options.json) return explanation_json(file, explanation).dump() + "\n";
   return explanation_text(file, explanation);

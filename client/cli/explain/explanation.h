@@ -82,6 +82,12 @@ DevicePeak host_peak(const Target& target);
 Result<Explanation> explain(const ExportedProgram& program, const Target& target, Mode mode,
                             std::span<const Program> tuned, const DevicePeak& peak);
 
+// `kiln explain --candidates`: each distinct kernel's schedules, best guess first, with the template
+// that makes each and its version; tunes nothing. Fields of a kernel: workload, family, launches,
+// candidates[] of {template, version, schedule}; reason, where there is no candidate.
+nlohmann::ordered_json candidates_json(const std::string& file, const Explanation& explanation);
+std::string candidates_text(const Explanation& explanation);
+
 nlohmann::ordered_json explanation_json(const std::string& file, const Explanation& explanation);
 // At most 100 columns.
 std::string explanation_text(const std::string& file, const Explanation& explanation);
