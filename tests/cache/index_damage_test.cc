@@ -179,8 +179,8 @@ TEST_F(IndexDamageTest, ADamagedRecordIsLeftOut) {
   }
 }
 
-TEST_F(IndexDamageTest, AWinnerOfAnUnknownFamilyIsLeftOut) {
-  edit("UPDATE winners SET schedule = 'origami fold=3'");
+TEST_F(IndexDamageTest, AWinnerWhoseScheduleIsNoneIsLeftOut) {
+  edit("UPDATE winners SET schedule = 'origami fold'");
   EXPECT_TRUE(
       KernelCache::open(dir_.path()).value()->earlier_winners(key("workload", 1)).value().empty());
 }

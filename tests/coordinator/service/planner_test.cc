@@ -151,6 +151,7 @@ TEST_F(PlannerTest, AnEarlierWinnerThatIsNotLegalAnyMoreIsLeftOut) {
   const StartPlan request = request_for(test_graph(3));
   const PlannedKernel before = make_plan(request, context_).kernels.at(0);
   store_winner(before, Digest::of("old"), {"cpu.pointwise", {{"no_such_decision", 1}}});
+  store_winner(before, Digest::of("older"), {"another_build.origami", {{"fold", 3}}});
   EXPECT_EQ(make_plan(request, context_).kernels.at(0).schedules, before.schedules);
 }
 
