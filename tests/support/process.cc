@@ -174,10 +174,10 @@ bool Child::running() {
   return false;
 }
 
-Service::Service(Path data_dir, std::vector<std::string> more)
+Service::Service(Path data_dir, std::vector<std::string> more, std::string kiln)
     : data_dir_(std::move(data_dir)), child_([&] {
         std::filesystem::create_directories(data_dir_);
-        std::vector<std::string> arguments = {binary("kiln"),     "up",       "--data-dir",
+        std::vector<std::string> arguments = {std::move(kiln),    "up",       "--data-dir",
                                               data_dir_.string(), "--listen", "tcp://127.0.0.1:0"};
         arguments.insert(arguments.end(), more.begin(), more.end());
         if (std::ranges::find(more, "--device") == more.end())  // also where there are GPUs

@@ -47,10 +47,14 @@ class Child {
   int exit_code_ = -1;
 };
 
+// build/.../bin/NAME.
+std::string binary(const std::string& name);
+
 // `kiln up` on a data directory, ready.
 class Service {
  public:
-  explicit Service(Path data_dir, std::vector<std::string> more = {});
+  explicit Service(Path data_dir, std::vector<std::string> more = {},
+                   std::string kiln = binary("kiln"));
   const std::string& endpoint() const { return endpoint_; }
   Child& child() { return child_; }
   std::string log() const;
@@ -69,8 +73,6 @@ std::vector<pid_t> descendants(pid_t ancestor, const std::string& name);
 // Waits up to two seconds for `pid` to end; a zombie has ended.
 bool ends(pid_t pid);
 
-// build/.../bin/NAME.
-std::string binary(const std::string& name);
 // tests/graphs/small/NAME
 std::string small_graph(const std::string& name);
 

@@ -224,7 +224,7 @@ Result<Source> print(const Graph& graph, const CpuConvolutionSchedule& schedule,
 
 const KernelTemplate& cpu_convolution() {
   static const PrintedTemplate<CpuConvolutionSchedule> made(
-      "cpu.convolution", 1, Backend::kCpu, Family::kConvolution, candidates, print);
+      "cpu.convolution", 2, Backend::kCpu, Family::kConvolution, candidates, print);
   return made;
 }
 

@@ -117,6 +117,13 @@ TEST(Convolution, AgreesAtDegenerateSizes) {
   EXPECT_EQ(check(plain(DType::kF32, {1, 9, 6, 6}, {8, 9, 1, 1}, padded(2, 0)), 3), "");
 }
 
+// Places 0 1 2, 5 6 7 and the last one repeated end where eight neighbours would.
+TEST(Convolution, AgreesWhereABrokenRowEndsAsANeighbourWould) {
+  const Workload small = plain(DType::kF32, {2, 3, 2, 3}, {5, 3, 3, 3}, padded(1, 1));
+  for (const XFrom x_from : {XFrom::kField, XFrom::kBlock})
+    EXPECT_EQ(check_on_host(small, {8, false, 4, 24, 27, 12, 120, true, x_from}), "");
+}
+
 // Every way the kernels can be cut, on sizes that leave a rest everywhere.
 TEST(Convolution, AgreesHoweverItIsBlocked) {
   const int lanes = host_lanes();

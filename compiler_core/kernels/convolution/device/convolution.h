@@ -192,8 +192,12 @@ struct Images : Geometry, Source {
     bool together[vectors];
     for (int64_t i = 0; i < Tiling::columns; ++i)
       place[i] = window_at(smaller(column + i, Geometry::positions - 1));
-    for (int64_t v = 0; v < vectors; ++v)
-      together[v] = place[v * LANES + LANES - 1] - place[v * LANES] == LANES - 1;
+    // Each step is looked at: a broken row and a repeated end can add up to LANES - 1.
+    for (int64_t v = 0; v < vectors; ++v) {
+      together[v] = true;
+      for (int64_t i = v * LANES + 1; i < v * LANES + LANES; ++i)
+        together[v] = together[v] && place[i] == place[i - 1] + 1;
+    }
     DepthWalk walk = DepthWalk::from(p);
     for (int64_t i = 0; i < depth; ++i, panel += Tiling::columns, walk.advance()) {
       const Field* from = x + offset(walk);

@@ -1,0 +1,110 @@
+// A kernel template that lives in one file of tests/ (own_template/only_the_input.cc): listed by
+// `kiln explain --candidates`, tuned, verified, winning and served, on the CPU and on the fake GPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "compiler_core/base/tensor.h"
+#include "compiler_core/frontend/safetensors.h"
+#include "tests/support/process.h"
+
+namespace kiln::testing {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kElements = 1 << 16;
+// Sines that Kiln's own kernels compute and the template leaves out: what it saves does not hang
+// on how busy this machine is.
+constexpr int kSines = 24;
+
+// x + 0 sin(x), again and again.
+std::string graph_text() {
+  const std::string type = "f32[" + std::to_string(kElements) + "]";
+  std::string text = "kiln.graph 1\n%0 = input 0 : " + type + "\n%1 = constant 0x0p+0 : f32[]\n" +
+                     "%2 = view %1 strides=[0] offset=[0] : " + type + "\n";
+  std::string x = "%0";
+  int next = 3;
+  for (int i = 0; i < kSines; ++i) {
+    const std::string sine = "%" + std::to_string(next++), none = "%" + std::to_string(next++),
+                      sum = "%" + std::to_string(next++);
+    text += sine + " = sin " + x + " : " + type + "\n";
+    text += none + " = mul " + sine + " %2 : " + type + "\n";
+    text += sum + " = add " + x + " " + none + " : " + type + "\n";
+    x = sum;
+  }
+  return text + "return " + x + "\n";
+}
+
+class OwnTemplate : public ::testing::Test {
+ protected:
+  OwnTemplate() : dir_(*TempDir::create()) {
+    Tensor x(DType::kF32, {kElements});
+    for (int64_t i = 0; i < kElements; ++i) x.set(i, std::cos(static_cast<double>(i)));
+    EXPECT_TRUE(write_file(graph_, graph_text()));
+    EXPECT_TRUE(write_safetensors(expected_, {{"in0", &x}, {"out0", &x}}));
+  }
+
+  void expect_served(const std::string& target, const std::vector<std::string>& device,
+                     const std::vector<std::string>& driver) {
+    const json listed =
+        run({kiln_, "explain", graph_, "--candidates", "--json", "--target", target}).json();
+    ASSERT_EQ(listed["kernels"].size(), 1u) << listed;
+    int own = 0, others = 0;
+    for (const json& candidate : listed["kernels"][0]["candidates"]) {
+      if (candidate["template"] != "test.only_the_input") {
+        ++others;
+        continue;
+      }
+      ++own;
+      EXPECT_EQ(candidate["version"], 7);
+    }
+    EXPECT_EQ(own, 2);
+    EXPECT_GE(others, 1);
+
+    const Service service(dir_.path() / "data", device, kiln_);
+    ASSERT_FALSE(service.endpoint().empty()) << service.log();
+    const Finished tuned = ask(service, "compile", target, {});
+    ASSERT_EQ(tuned.exit_code, 0) << tuned.err << service.log();
+    const json kernel = tuned.json()["kernels"][0];
+    EXPECT_EQ(kernel["schedule"], "test.only_the_input wrong=0") << tuned.out;
+    EXPECT_EQ(kernel["rejected"], 1) << "the wrong one: " << tuned.out;
+
+    const Finished served = ask(service, "run", target, driver);
+    EXPECT_EQ(served.exit_code, 0) << served.out << served.err;
+    EXPECT_EQ(served.json()["cache"], "hit") << served.out;
+  }
+
+ private:
+  Finished ask(const Service& service, const std::string& command, const std::string& target,
+               const std::vector<std::string>& driver) {
+    std::vector<std::string> arguments = {
+        kiln_,    command,        graph_,   "--target",      target,
+        "--mode", "max-autotune", "--json", "--coordinator", service.endpoint()};
+    if (command == "run") arguments.insert(arguments.end(), {"--expect", expected_});
+    arguments.insert(arguments.end(), driver.begin(), driver.end());
+    return run(arguments);
+  }
+
+  const TempDir dir_;
+  const std::string kiln_ = std::string(KILN_BINARY_DIR) + "/tests/own_template/kiln";
+  const std::string graph_ = dir_.path() / "disguised.kiln";
+  const std::string expected_ = dir_.path() / "expected.safetensors";
+};
+
+TEST_F(OwnTemplate, IsListedTunedVerifiedWinningAndServedOnTheCpu) {
+  expect_served("cpu", {}, {});
+}
+
+#ifdef KILN_FAKE_LIBCUDA
+TEST_F(OwnTemplate, IsListedTunedVerifiedWinningAndServedOnAGpu) {
+  expect_served(
+      "cuda:sm_90a",
+      {"--device", "cuda:0", "--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc", KILN_FAKE_LIBNVRTC},
+      {"--libcuda", KILN_FAKE_LIBCUDA});
+}
+#endif
+
+}  // namespace
+}  // namespace kiln::testing
