@@ -25,7 +25,7 @@ struct CudaAttentionSchedule {
 };
 
 // Elements of a row of shared memory that has room for `elements` of `bytes` each, in whole chunks
-// as templates/cuda/mma.cuh lays them out.
+// as matmul/device/mma.cuh lays them out.
 int shared_row(int64_t elements, int64_t bytes);
 
 // REQUIRES: workload.family is kAttention.

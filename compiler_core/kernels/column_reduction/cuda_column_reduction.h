@@ -58,8 +58,8 @@ Result<Source> print_cuda_column_reduction(const Graph& graph,
                                            const CudaColumnReductionSchedule& schedule,
                                            const Target& target);
 
-// schedule.split > 0: the phases that stream through pieces of the rows (column_split.cc), of
-// folded rows where `folded` has them (tune/cuda/column_fold.h).
+// schedule.split > 0: the phases that stream through pieces of the rows (cuda_column_split.cc), of
+// folded rows where `folded` has them (cuda_column_fold.h).
 Source print_cuda_split_columns(const Graph& graph, const ReductionPasses& passes,
                                 const ColumnExtent& extent, const Graph* folded,
                                 const CudaColumnReductionSchedule& schedule);

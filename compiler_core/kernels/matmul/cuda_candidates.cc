@@ -47,7 +47,7 @@ int sums_of_a_thread(const CudaMatmulSchedule& schedule) {
   return schedule.bm * schedule.bn / schedule.threads();
 }
 
-// Rows of so many bytes fall into chunks of 16 that templates/cuda/mma.cuh can lay out.
+// Rows of so many bytes fall into chunks of 16 that matmul/device/mma.cuh can lay out.
 bool has_whole_chunks(int bytes) {
   const int chunks = bytes / 16;
   return bytes % 16 == 0 && (chunks % 8 == 0 || chunks == 1 || chunks == 2 || chunks == 4);

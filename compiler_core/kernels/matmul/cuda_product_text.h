@@ -1,5 +1,5 @@
 // Product text: what the CUDA kernels of matmuls and of convolutions have in common, which are
-// tiles of one matrix product after another. In the vocabulary of templates/cuda/matmul.cuh. Pure
+// tiles of one matrix product after another. In the vocabulary of matmul/device/matmul.cuh. Pure
 // functions.
 #pragma once
 

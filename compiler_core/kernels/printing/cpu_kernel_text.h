@@ -16,7 +16,7 @@ std::string argument_pointers(const Graph& graph);
 // The statements that declare s0.., the values of the symbols, from `dims`, indented by 2.
 std::string symbol_values(const Graph& graph);
 
-// The text every source starts with: LANES, the vocabulary of templates/cpu/*.h. `extra`: further
+// The text every source starts with: LANES, the vocabulary of printing/device/*.h. `extra`: further
 // template files, "scan.h".
 std::string preamble(int lanes, std::initializer_list<std::string_view> extra = {});
 

@@ -1,4 +1,4 @@
-// The frame that every generated CUDA source has: the vocabulary of templates/cuda/*.cuh, and
+// The frame that every generated CUDA source has: the vocabulary of printing/device/*.cuh, and
 // kernels with the launch model's signature (program/artifact.h). Pure functions.
 #pragma once
 

@@ -12,7 +12,7 @@
 namespace kiln {
 namespace {
 
-// Of the functions whose quick forms (templates/cuda/math.cuh) save most.
+// Of the functions whose quick forms (device/math.cuh) save most.
 std::string_view rough_suffix(const Node& node) {
   if (register_type(node.dtype) != "vf32") return "";
   switch (node.op) {

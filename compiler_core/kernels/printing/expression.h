@@ -1,5 +1,5 @@
 // ExpressionPrinter: prints the elementwise part of a workload as C++ statements over vectors of
-// LANES values (templates/ has the vocabulary of each target). One owner, one thread; keeps a
+// LANES values (device/ has the vocabulary of each target). One owner, one thread; keeps a
 // reference to the graph, which must outlive it.
 //
 // Registers. A value lives in a vector of its register type: f64 in vf64, f32 and the half types in

@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-// `source` without the functions and types of templates/cuda/*.cuh whose names occur nowhere
+// `source` without the functions and types of printing/device/*.cuh whose names occur nowhere
 // further down in what is kept; a use stands below its definition, so one pass from the end decides
 // everything. What can go is an item that begins at the left edge of a line: a KILN_INLINE or
 // KILN_OUTLINE function, a struct, a template of one; a specialisation, a KILN_LANEWISE or a

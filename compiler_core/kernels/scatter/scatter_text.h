@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-// The class of templates/*/scatter.* that combines an update with what is there: "Plus".
+// The class of scatter/device/scatter.* that combines an update with what is there: "Plus".
 std::string_view combination(Combine combine);
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-// The vectorised math of templates/math_f32.h against libm in long double: a lattice over all f32
+// The vectorised math of printing/device/math_f32.h against libm in long double: a lattice over all f32
 // bit patterns, and the neighbourhoods where approximations change.
 #include <gtest/gtest.h>
 
