@@ -59,29 +59,18 @@ double round_to(DType dtype, double v, Precision precision) {
   }
 }
 
-// out[0..n) += a * b[0..n): the only loop here that is worth vectorising, since a reference matmul
-// would otherwise take minutes.
-#if !defined(__SANITIZE_THREAD__)  // its runtime is not up yet when the clone is resolved
-__attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-void axpy(double* out, double a, const double* b, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) out[j] += a * b[j];
-}
-void axpy(int64_t* out, int64_t a, const int64_t* b, int64_t n) {
-  for (int64_t j = 0; j < n; ++j)
-    out[j] = static_cast<int64_t>(static_cast<uint64_t>(out[j]) +
-                                  static_cast<uint64_t>(a) * static_cast<uint64_t>(b[j]));
-}
-
-template <class T>
-void matmul(std::vector<T>& out, const std::vector<T>& a, const std::vector<T>& b, int64_t batches,
-            int64_t m, int64_t n, int64_t k) {
-  for (int64_t batch = 0; batch < batches; ++batch)
-    for (int64_t row = 0; row < m; ++row)
-      for (int64_t p = 0; p < k; ++p)
-        axpy(&out[static_cast<size_t>((batch * m + row) * n)],
-             a[static_cast<size_t>((batch * m + row) * k + p)],
-             &b[static_cast<size_t>((batch * k + p) * n)], n);
+// Integers wrap.
+void matmul(std::vector<int64_t>& out, const std::vector<int64_t>& a, const std::vector<int64_t>& b,
+            int64_t batches, int64_t m, int64_t n, int64_t k) {
+  for (int64_t row = 0; row < batches * m; ++row)
+    for (int64_t p = 0; p < k; ++p) {
+      const auto x = static_cast<uint64_t>(a[static_cast<size_t>(row * k + p)]);
+      int64_t* const to = &out[static_cast<size_t>(row * n)];
+      const int64_t* const from = &b[static_cast<size_t>((row / m * k + p) * n)];
+      for (int64_t j = 0; j < n; ++j)
+        to[j] =
+            static_cast<int64_t>(static_cast<uint64_t>(to[j]) + x * static_cast<uint64_t>(from[j]));
+    }
 }
 
 class Interpreter {
@@ -376,7 +365,7 @@ class Interpreter {
     const int64_t m = out.sizes[rank - 2], n = out.sizes[rank - 1], k = a.sizes[rank - 1];
     const int64_t batches = count(std::span(out.sizes).first(rank - 2));
     if (is_float(node.dtype))
-      matmul(out.f, a.f, b.f, batches, m, n, k);
+      oracle::multiply_reals(batches, m, n, k, a.f, b.f, out.f);
     else
       matmul(out.i, a.i, b.i, batches, m, n, k);
   }

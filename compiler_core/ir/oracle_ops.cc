@@ -23,8 +23,6 @@ Op scalar_op(Combine combine) {
   }
 }
 
-// Spatial sizes, always three of them: missing ones in front are 1.
-using Sizes = std::array<int64_t, 3>;
 Sizes spatial_sizes(const std::vector<int64_t>& sizes) {
   Sizes result = {1, 1, 1};
   std::copy_backward(sizes.begin() + 2, sizes.end(), result.end());
@@ -36,36 +34,47 @@ Sizes spatial(const std::vector<int64_t>& values, int64_t fallback) {
   return result;
 }
 
+ConvolutionSizes sizes_of(const ConvolutionAttr& attr, const Value& x, const Value& w,
+                          const Value& out) {
+  return {out.sizes[0],
+          attr.groups,
+          w.sizes[1],
+          w.sizes[0] / attr.groups,
+          spatial_sizes(x.sizes),
+          spatial_sizes(w.sizes),
+          spatial_sizes(out.sizes),
+          spatial(attr.stride, 1),
+          spatial(attr.dilation, 1),
+          spatial(attr.low, 0)};
+}
+
 template <class T>
-void convolve(const ConvolutionAttr& attr, const Value& x, const Value& w, const Value& out,
-              const std::vector<T>& from, const std::vector<T>& weight, std::vector<T>& to) {
-  const Sizes in = spatial_sizes(x.sizes), window = spatial_sizes(w.sizes),
-              size = spatial_sizes(out.sizes);
-  const Sizes stride = spatial(attr.stride, 1), dilation = spatial(attr.dilation, 1),
-              low = spatial(attr.low, 0);
-  const int64_t channels = w.sizes[1], outputs = w.sizes[0] / attr.groups;
+void convolve(const ConvolutionSizes& sizes, const std::vector<T>& x, const std::vector<T>& w,
+              std::vector<T>& out) {
+  const auto& [images, groups, channels, outputs, in, window, size, stride, dilation, low] = sizes;
+  const int64_t taps = window[0] * window[1] * window[2];
   size_t at = 0;
-  for (int64_t n = 0; n < out.sizes[0]; ++n)
-    for (int64_t o = 0; o < out.sizes[1]; ++o)
+  for (int64_t n = 0; n < images; ++n)
+    for (int64_t o = 0; o < groups * outputs; ++o)
       for (int64_t p = 0; p < size[0] * size[1] * size[2]; ++p, ++at) {
         const Sizes place = {p / (size[1] * size[2]), p / size[2] % size[1], p % size[2]};
         T sum = 0;
         for (int64_t c = 0; c < channels; ++c)
-          for (int64_t q = 0; q < window[0] * window[1] * window[2]; ++q) {
+          for (int64_t q = 0; q < taps; ++q) {
             const Sizes tap = {q / (window[1] * window[2]), q / window[2] % window[1],
                                q % window[2]};
-            int64_t flat = n * x.sizes[1] + o / outputs * channels + c;
+            int64_t flat = (n * groups + o / outputs) * channels + c;
             bool inside = true;
             for (size_t k = 0; k < 3; ++k) {
               const int64_t i = place[k] * stride[k] - low[k] + tap[k] * dilation[k];
               inside = inside && i >= 0 && i < in[k];
               flat = flat * in[k] + i;
             }
-            if (!inside) continue;
-            const int64_t tap_at = (o * channels + c) * window[0] * window[1] * window[2] + q;
-            sum += from[static_cast<size_t>(flat)] * weight[static_cast<size_t>(tap_at)];
+            if (inside)
+              sum += x[static_cast<size_t>(flat)] *
+                     w[static_cast<size_t>((o * channels + c) * taps + q)];
           }
-        to[at] = sum;
+        out[at] = sum;
       }
 }
 
@@ -78,10 +87,13 @@ int64_t count(std::span<const int64_t> sizes) {
 }
 
 void convolution(const ConvolutionAttr& attr, const Value& x, const Value& w, Value& out) {
-  if (!out.f.empty())
-    convolve(attr, x, w, out, x.f, w.f, out.f);
+  const ConvolutionSizes sizes = sizes_of(attr, x, w, out);
+  if (out.f.empty())
+    convolve(sizes, x.i, w.i, out.i);
+  else if (std::ranges::all_of(w.f, [](double v) { return std::isfinite(v); }))
+    convolve_reals(sizes, x.f, w.f, out.f);
   else
-    convolve(attr, x, w, out, x.i, w.i, out.i);
+    convolve(sizes, x.f, w.f, out.f);
 }
 
 void scatter(const ScatterAttr& attr, DType dtype, const Value& x, const Value& index,

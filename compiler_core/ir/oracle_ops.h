@@ -3,6 +3,7 @@
 // pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -22,6 +23,21 @@ int64_t count(std::span<const int64_t> sizes);
 // REQUIRES everywhere: `out` has its sizes and elements; attributes and sizes keep verify()'s
 // rules.
 void convolution(const ConvolutionAttr& attr, const Value& x, const Value& w, Value& out);
+// `batches` products of [m, k] by [k, n], as the obvious loops compute them but for the order of the
+// sums. On several cores when they are large.
+void multiply_reals(int64_t batches, int64_t m, int64_t n, int64_t k, const std::vector<double>& a,
+                    const std::vector<double>& b, std::vector<double>& out);
+
+// Spatial sizes, always three of them: missing ones in front are 1.
+using Sizes = std::array<int64_t, 3>;
+struct ConvolutionSizes {
+  int64_t images, groups, channels, outputs;  // the latter two of a group
+  Sizes in, window, result, stride, dilation, low;
+};
+// The same of a convolution. REQUIRES: weights are finite: zeros beside x are multiplied too.
+void convolve_reals(const ConvolutionSizes& sizes, const std::vector<double>& x,
+                    const std::vector<double>& w, std::vector<double>& out);
+
 void scatter(const ScatterAttr& attr, DType dtype, const Value& x, const Value& index,
              const Value& updates, Value& out);
 void argsort(const SortAttr& attr, const Value& x, Value& out);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -171,6 +172,69 @@ TEST(Convolution, IsAMatmulOverWindows) {
         {&x, &w}, [&](GraphBuilder& b, const Ids& in) { return as_matmul(b, in[0], in[1], attr); });
     EXPECT_EQ(direct, windows) << "round " << round;
   }
+}
+
+// Integers go through the obvious loops: the same values as doubles must give the same sums.
+V small_integers(int64_t count, std::mt19937& random) {
+  V values(static_cast<size_t>(count));
+  for (double& v : values) v = static_cast<double>(static_cast<int>(random() % 9) - 4);
+  return values;
+}
+
+TEST(Products, ByBlocksAreThoseOfTheObviousLoops) {
+  std::mt19937 random(3);
+  for (const auto& [batches, m, n, k] : {std::array<int64_t, 4>{1, 1, 1, 1},
+                                         {2, 7, 9, 3},
+                                         {3, 5, 1, 300},
+                                         {1, 193, 385, 257},
+                                         {2, 64, 0, 5},
+                                         {2, 3, 4, 0},
+                                         {1, 400, 800, 300}}) {
+    const V a = small_integers(batches * m * k, random),
+            b = small_integers(batches * k * n, random);
+    const auto product = [&, batches = batches, m = m, n = n, k = k](DType dtype) {
+      const Tensor left = tensor(dtype, {batches, m, k}, a),
+                   right = tensor(dtype, {batches, k, n}, b);
+      return evaluate({&left, &right}, [](GraphBuilder& builder, const std::vector<NodeId>& in) {
+        return builder.matmul(in[0], in[1]);
+      });
+    };
+    EXPECT_EQ(product(DType::kF64), product(DType::kI64)) << m << ' ' << n << ' ' << k;
+  }
+}
+
+TEST(Convolution, ByBlocksIsThatOfTheObviousLoops) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 40; ++round) {
+    const auto pick = [&](int64_t least, int64_t most) {
+      return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));
+    };
+    const int64_t groups = pick(1, 3), channels = pick(1, 5), outputs = pick(1, 14);
+    const std::vector<int64_t> window = {pick(1, 3), pick(1, 3)};
+    ConvolutionAttr attr{{pick(1, 3), pick(1, 2)}, {pick(1, 2), pick(1, 3)}, {}, {}, groups};
+    attr.low = {pick(0, 4), pick(0, 4)};
+    attr.high = {pick(0, 4), pick(0, 4)};
+    const std::vector<int64_t> in = {pick(1, 3), groups * channels, pick(6, 30), pick(8, 30)};
+    const std::vector<int64_t> weight = {groups * outputs, channels, window[0], window[1]};
+    const V x = small_integers(oracle::count(in), random);
+    const V w = small_integers(oracle::count(weight), random);
+    const auto result = [&](DType dtype) {
+      const Tensor image = tensor(dtype, in, x), taps = tensor(dtype, weight, w);
+      return evaluate({&image, &taps}, [&](GraphBuilder& b, const std::vector<NodeId>& ids) {
+        return b.convolution(ids[0], ids[1], attr);
+      });
+    };
+    EXPECT_EQ(result(DType::kF64), result(DType::kI64)) << "round " << round;
+  }
+}
+
+TEST(Convolution, ZerosBesideTheImageMeetNoInfinity) {
+  const Tensor image = tensor(DType::kF32, {1, 1, 1, 1}, {2});
+  const Tensor taps = tensor(DType::kF32, {1, 1, 1, 3}, {kInf, 3, kNaN});
+  const V result = evaluate({&image, &taps}, [&](GraphBuilder& b, const std::vector<NodeId>& ids) {
+    return b.convolution(ids[0], ids[1], {{1, 1}, {1, 1}, {0, 1}, {0, 1}, 1});
+  });
+  EXPECT_EQ(result, V{6});
 }
 
 TEST(Convolution, WhatDoesNotFitIsRefused) {
