@@ -22,6 +22,14 @@ std::vector<int64_t> row_major(const std::vector<int64_t>& sizes) {
   return strides;
 }
 
+// Calls body(k) for every k of [0, count), in any order and on any core.
+template <class Body>
+void each(size_t count, Body body) {
+  oracle::for_parts(static_cast<int64_t>(count), [&](int64_t begin, int64_t end) {
+    for (auto k = static_cast<size_t>(begin); k < static_cast<size_t>(end); ++k) body(k);
+  });
+}
+
 // Calls body(position, index) for every position of `sizes` in row-major order, where index is
 // offset + sum of coordinate * stride.
 template <class Body>
@@ -121,22 +129,14 @@ class Interpreter {
 
   static Tensor to_tensor(DType dtype, const Value& value) {
     Tensor tensor(dtype, value.sizes);
-    for (int64_t k = 0; k < tensor.numel(); ++k) {
-      if (is_float(dtype))
-        tensor.set(k, value.f[static_cast<size_t>(k)]);
-      else
-        tensor.set_int(k, value.i[static_cast<size_t>(k)]);
-    }
+    each(value.f.size(), [&](size_t k) { tensor.set(static_cast<int64_t>(k), value.f[k]); });
+    each(value.i.size(), [&](size_t k) { tensor.set_int(static_cast<int64_t>(k), value.i[k]); });
     return tensor;
   }
 
-  void read_input(Value& out, const Tensor& tensor) const {
-    for (int64_t k = 0; k < tensor.numel(); ++k) {
-      if (is_float(tensor.dtype()))
-        out.f[static_cast<size_t>(k)] = tensor.get(k);
-      else
-        out.i[static_cast<size_t>(k)] = tensor.get_int(k);
-    }
+  static void read_input(Value& out, const Tensor& tensor) {
+    each(out.f.size(), [&](size_t k) { out.f[k] = tensor.get(static_cast<int64_t>(k)); });
+    each(out.i.size(), [&](size_t k) { out.i[k] = tensor.get_int(static_cast<int64_t>(k)); });
   }
 
   Status evaluate_node(NodeId id) {
@@ -186,11 +186,8 @@ class Interpreter {
       case OpKind::kCustom:
         CHECK(false, "interpret() put its reference in its place");
     }
-    if (is_float(node.dtype)) {
-      for (double& v : out.f) v = round_to(node.dtype, v, precision_);
-    } else {
-      for (int64_t& v : out.i) v = wrap_to(node.dtype, v);
-    }
+    each(out.f.size(), [&](size_t k) { out.f[k] = round_to(node.dtype, out.f[k], precision_); });
+    each(out.i.size(), [&](size_t k) { out.i[k] = wrap_to(node.dtype, out.i[k]); });
     return {};
   }
 
@@ -214,38 +211,39 @@ class Interpreter {
     const OpKind kind = traits(node.op).kind;
     if (node.op == Op::kCast) return cast(node, a, out);
     if (kind == OpKind::kUnary) {
-      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = apply_unary(node.op, a.f[k]);
-      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = apply_unary(node.op, a.i[k], node.dtype);
+      each(out.f.size(), [&](size_t k) { out.f[k] = apply_unary(node.op, a.f[k]); });
+      each(out.i.size(), [&](size_t k) { out.i[k] = apply_unary(node.op, a.i[k], node.dtype); });
       return;
     }
     const Value& b = value(node.operands[1]);
     if (kind == OpKind::kSelect) {
       const Value& c = value(node.operands[2]);
-      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = a.i[k] != 0 ? b.f[k] : c.f[k];
-      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = a.i[k] != 0 ? b.i[k] : c.i[k];
+      each(out.f.size(), [&](size_t k) { out.f[k] = a.i[k] != 0 ? b.f[k] : c.f[k]; });
+      each(out.i.size(), [&](size_t k) { out.i[k] = a.i[k] != 0 ? b.i[k] : c.i[k]; });
     } else if (kind == OpKind::kCompare) {
       const bool floats = is_float(graph_.node(node.operands[0]).dtype);
-      for (size_t k = 0; k < out.i.size(); ++k)
+      each(out.i.size(), [&](size_t k) {
         out.i[k] = floats ? apply_compare(node.op, a.f[k], b.f[k])
                           : apply_compare(node.op, a.i[k], b.i[k]);
+      });
     } else {
-      for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = apply_binary(node.op, a.f[k], b.f[k]);
-      for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = apply_binary(node.op, a.i[k], b.i[k]);
+      each(out.f.size(), [&](size_t k) { out.f[k] = apply_binary(node.op, a.f[k], b.f[k]); });
+      each(out.i.size(), [&](size_t k) { out.i[k] = apply_binary(node.op, a.i[k], b.i[k]); });
     }
   }
 
   void cast(const Node& node, const Value& a, Value& out) {
     const bool from_float = is_float(graph_.node(node.operands[0]).dtype);
-    for (size_t k = 0; k < out.f.size(); ++k)
-      out.f[k] = from_float ? a.f[k] : static_cast<double>(a.i[k]);
-    for (size_t k = 0; k < out.i.size(); ++k) {
+    each(out.f.size(),
+         [&](size_t k) { out.f[k] = from_float ? a.f[k] : static_cast<double>(a.i[k]); });
+    each(out.i.size(), [&](size_t k) {
       if (!from_float)
         out.i[k] = a.i[k];
       else if (node.dtype == DType::kBool)
         out.i[k] = a.f[k] != 0;
       else
         out.i[k] = std::fabs(a.f[k]) < 0x1p63 ? static_cast<int64_t>(a.f[k]) : INT64_MIN;
-    }
+    });
   }
 
   // Copies element `from` of `in` to element `to` of `out`.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct Value {
 };
 
 int64_t count(std::span<const int64_t> sizes);
+
+// Calls body(begin, end) for parts of [0, count) that make it up, on several cores when it is large.
+void for_parts(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body);
 
 // REQUIRES everywhere: `out` has its sizes and elements; attributes and sizes keep verify()'s
 // rules.

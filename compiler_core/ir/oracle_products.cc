@@ -1,4 +1,4 @@
-// Products of doubles by blocks and on several cores. A reference is made for every workload that
+// What runs on several cores: loops over many elements, and products of doubles, by blocks. A reference is made for every workload that
 // is tuned, and the obvious loops take minutes for the convolutions of one network.
 #include <algorithm>
 #include <array>
@@ -12,29 +12,40 @@
 namespace kiln::oracle {
 namespace {
 
-constexpr int64_t kRows = 6, kColumns = 8;  // of a register tile
+constexpr int64_t kRows = 6, kColumns = 8;  // of a register tile, 2 * kLanes columns
 constexpr int64_t kDepth = 256;             // of what is packed at a time
 constexpr int64_t kBlockRows = 32 * kRows, kBlockColumns = 48 * kColumns;
 constexpr double kLeastThreadedFlops = 1e8;
+constexpr int64_t kPart = 1 << 18;  // elements
 
-using Vector [[gnu::vector_size(kColumns * sizeof(double)), gnu::aligned(8)]] = double;
+constexpr int64_t kLanes = 4;
+using Vector [[gnu::vector_size(kLanes * sizeof(double)), gnu::aligned(8)]] = double;
 
 // tile[r][0..kColumns) += sum over p of a[p][r] * b[p][0..kColumns).
 #if !defined(__SANITIZE_THREAD__)  // its runtime is not up yet when the clone is resolved
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+__attribute__((target_clones("arch=x86-64-v3", "default")))
 #endif
 void multiply_tile(const double* a, const double* b, int64_t depth, double* tile) {
-  Vector sums[kRows];
+  Vector low[kRows], high[kRows];
 #pragma GCC unroll 6
-  for (int64_t r = 0; r < kRows; ++r)
-    sums[r] = *reinterpret_cast<const Vector*>(tile + r * kColumns);
+  for (int64_t r = 0; r < kRows; ++r) {
+    low[r] = *reinterpret_cast<const Vector*>(tile + r * kColumns);
+    high[r] = *reinterpret_cast<const Vector*>(tile + r * kColumns + kLanes);
+  }
   for (int64_t p = 0; p < depth; ++p, a += kRows, b += kColumns) {
     const Vector y = *reinterpret_cast<const Vector*>(b);
+    const Vector z = *reinterpret_cast<const Vector*>(b + kLanes);
 #pragma GCC unroll 6
-    for (int64_t r = 0; r < kRows; ++r) sums[r] += a[r] * y;
+    for (int64_t r = 0; r < kRows; ++r) {
+      low[r] += a[r] * y;
+      high[r] += a[r] * z;
+    }
   }
 #pragma GCC unroll 6
-  for (int64_t r = 0; r < kRows; ++r) *reinterpret_cast<Vector*>(tile + r * kColumns) = sums[r];
+  for (int64_t r = 0; r < kRows; ++r) {
+    *reinterpret_cast<Vector*>(tile + r * kColumns) = low[r];
+    *reinterpret_cast<Vector*>(tile + r * kColumns + kLanes) = high[r];
+  }
 }
 
 // One product of [m, k] by [k, n] into `out`, which is row-major, and its part of `out`.
@@ -74,14 +85,14 @@ void multiply_block(const double* a, int64_t n, int64_t k, const Block& block, c
   }
 }
 
-// Calls task(0), ..., task(count - 1), on as many cores as `flops` are worth.
+// Calls task(0), ..., task(count - 1), on every core or on this one.
 template <class Task>
-void run_tasks(int64_t count, double flops, const Task& task) {
+void run_tasks(int64_t count, bool everywhere, const Task& task) {
   std::atomic<int64_t> next = 0;
   const auto work = [&] {
     for (int64_t i = next++; i < count; i = next++) task(i);
   };
-  const int64_t cores = flops < kLeastThreadedFlops ? 1 : std::thread::hardware_concurrency();
+  const int64_t cores = everywhere ? std::thread::hardware_concurrency() : 1;
   std::vector<std::jthread> others;
   for (int64_t i = 1; i < std::min(cores, count); ++i) others.emplace_back(work);
   work();
@@ -95,7 +106,7 @@ void multiply(int64_t batches, int64_t m, int64_t n, int64_t k, const A& a_of, c
   const int64_t down = (m + kBlockRows - 1) / kBlockRows;
   const int64_t across = (n + kBlockColumns - 1) / kBlockColumns;
   const double flops = 2.0 * static_cast<double>(batches * m) * static_cast<double>(n * k);
-  run_tasks(batches * down * across, flops, [&](int64_t task) {
+  run_tasks(batches * down * across, flops >= kLeastThreadedFlops, [&](int64_t task) {
     const int64_t batch = task / (down * across), within = task % (down * across);
     const int64_t row = within / across * kBlockRows, column = within % across * kBlockColumns;
     const Block block = {row, std::min(kBlockRows, m - row), column,
@@ -110,6 +121,11 @@ void multiply(int64_t batches, int64_t m, int64_t n, int64_t k, const A& a_of, c
 }
 
 }  // namespace
+
+void for_parts(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+  run_tasks((count + kPart - 1) / kPart, true,
+            [&](int64_t part) { body(part * kPart, std::min(count, (part + 1) * kPart)); });
+}
 
 void multiply_reals(int64_t batches, int64_t m, int64_t n, int64_t k, const std::vector<double>& a,
                     const std::vector<double>& b, std::vector<double>& out) {

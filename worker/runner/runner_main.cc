@@ -6,6 +6,7 @@
 //   kiln-runner --socket FD --parent PID --threads N
 //   kiln-runner --socket FD --parent PID --device cuda:0
 //   kiln-runner --socket FD --parent PID --role compile --libnvrtc FILE
+#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <climits>
 #include <functional>
 #include <optional>
 
@@ -132,6 +134,10 @@ int main(int argc, char** argv) {
         socket, [&](const Request& request, const Alive&) { return session.handle(request); },
         [] { return false; });
   }
+  // References are made of vectors of many megabytes, one after the other: given back to the kernel
+  // each time, a third of the evaluation would be page faults. evaluate() gives back what is left.
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
   const auto evaluator = gpu ? std::make_unique<KernelEvaluator>(*gpu, libcuda)
                              : std::make_unique<KernelEvaluator>(threads);
   return serve(
