@@ -1,57 +1,87 @@
-// PrintedTemplate: a template that prints source from a struct of decisions, for one backend and
-// one family of workloads. Most of Kiln's own are.
+// PrintedTemplate: a template that prints source from a struct of decisions (decisions.h), for one
+// backend and one family of workloads. Most of Kiln's own are.
 #pragma once
 
+#include <optional>
+
+#include "compiler_core/kernels/analysis/dynamic_candidates.h"
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 
 namespace kiln {
 
 class PrintedTemplateBase : public KernelTemplate {
  public:
-  std::string_view name() const final { return name_; }
   int version() const final { return version_; }
   bool covers(const Workload& workload, const Target& target) const final;
-  Result<std::vector<Schedule>> candidates(const Workload& workload,
-                                           const Target& target) const final {
-    return candidates_(workload, target);
-  }
   Result<Buildable> instantiate(const Workload& workload, const Schedule& schedule,
                                 const Target& target) const final;
 
  protected:
-  using Candidates = Result<std::vector<Schedule>> (*)(const Workload&, const Target&);
-  PrintedTemplateBase(std::string_view name, int version, Backend backend, Family family,
-                      Candidates list)
-      : name_(name), version_(version), backend_(backend), family_(family), candidates_(list) {}
+  PrintedTemplateBase(int version, Backend backend, Family family)
+      : version_(version), backend_(backend), family_(family) {}
 
  private:
   virtual Result<Source> print(const Graph& graph, const Schedule& schedule,
                                const Target& target) const = 0;
 
-  const std::string_view name_;
   const int version_;
   const Backend backend_;
   const Family family_;
-  const Candidates candidates_;
 };
 
-// `Decisions` has static from(const Schedule&).
 template <class Decisions>
 class PrintedTemplate final : public PrintedTemplateBase {
  public:
-  using Print = Result<Source> (*)(const Graph&, const Decisions&, const Target&);
-  PrintedTemplate(std::string_view name, int version, Backend backend, Family family,
-                  Candidates list, Print text_of)
-      : PrintedTemplateBase(name, version, backend, family, list), print_(text_of) {}
+  struct Parts {
+    int version = 1;
+    Backend backend = Backend::kCpu;
+    Family family = Family::kPointwise;
+    FixedCandidates candidates = nullptr;  // of workloads without symbols
+    // One of the two.
+    Result<Source> (*print)(const Graph&, const Decisions&) = nullptr;
+    Result<Source> (*print_for)(const Graph&, const Decisions&, const Target&) = nullptr;
+    // What becomes of a candidate where sizes have symbols: nullopt when it cannot be printed
+    // then. Without it, candidates stay as they are.
+    std::optional<Decisions> (*adapt)(const Graph&, Decisions) = nullptr;
+    // Made of the first candidate where adapt() leaves none.
+    Decisions (*fallback)(const Graph&, Decisions) = nullptr;
+    // Other schedules for workloads with symbols, made of the adapted ones.
+    std::vector<Schedule> (*extend)(const Graph&, std::vector<Schedule>) = nullptr;
+  };
+  explicit PrintedTemplate(Parts parts)
+      : PrintedTemplateBase(parts.version, parts.backend, parts.family), parts_(parts) {}
+
+  std::string_view name() const override { return Decisions::kTemplate; }
+
+  Result<std::vector<Schedule>> candidates(const Workload& workload,
+                                           const Target& target) const override {
+    const Graph& graph = workload.graph;
+    TRY(std::vector<Schedule> chosen,
+        candidates_at_measured_sizes(workload, target, parts_.candidates));
+    if (graph.symbols().empty() || parts_.adapt == nullptr || chosen.empty()) return chosen;
+    std::vector<Schedule> space;
+    for (const Schedule& schedule : chosen) {
+      TRY(const Decisions decisions, decisions_of<Decisions>(schedule));
+      if (const std::optional<Decisions> adapted = parts_.adapt(graph, decisions))
+        add_unless_present(space, to_schedule(*adapted));
+    }
+    if (space.empty()) {
+      TRY(const Decisions first, decisions_of<Decisions>(chosen[0]));
+      space.push_back(to_schedule(parts_.fallback ? parts_.fallback(graph, first) : first));
+    }
+    return parts_.extend ? parts_.extend(graph, std::move(space)) : space;
+  }
 
  private:
   Result<Source> print(const Graph& graph, const Schedule& schedule,
                        const Target& target) const override {
-    TRY(const Decisions decisions, Decisions::from(schedule));
-    return print_(graph, decisions, target);
+    TRY(const Decisions decisions, decisions_of<Decisions>(schedule));
+    return parts_.print_for ? parts_.print_for(graph, decisions, target)
+                            : parts_.print(graph, decisions);
   }
 
-  const Print print_;
+  const Parts parts_;
 };
 
 }  // namespace kiln

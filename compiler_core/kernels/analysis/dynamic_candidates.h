@@ -3,7 +3,8 @@
 // the sizes. Pure functions.
 #pragma once
 
-#include <optional>
+#include <span>
+#include <vector>
 
 #include "compiler_core/plan/sizes.h"
 #include "compiler_core/plan/workload.h"
@@ -32,34 +33,5 @@ using FixedCandidates = std::vector<Schedule> (*)(const Workload&, const Target&
 Result<std::vector<Schedule>> candidates_at_measured_sizes(const Workload& workload,
                                                            const Target& target,
                                                            FixedCandidates fixed);
-
-// The same, each adapted by adapt(graph, decisions) -> std::optional<Decisions>, without
-// duplicates. Where none is left, fallback(graph, the first one's decisions). A workload without
-// symbols has its fixed candidates, as they are.
-template <class Decisions, class Adapt, class Fallback>
-Result<std::vector<Schedule>> dynamic_candidates(const Workload& workload, const Target& target,
-                                                 FixedCandidates fixed, Adapt adapt,
-                                                 Fallback fallback) {
-  TRY(const std::vector<Schedule> chosen, candidates_at_measured_sizes(workload, target, fixed));
-  if (workload.graph.symbols().empty()) return chosen;
-  std::vector<Schedule> space;
-  for (const Schedule& schedule : chosen) {
-    TRY(const Decisions decisions, Decisions::from(schedule));
-    if (const std::optional<Decisions> adapted = adapt(workload.graph, decisions))
-      add_unless_present(space, adapted->to_schedule());
-  }
-  if (space.empty() && !chosen.empty()) {
-    TRY(const Decisions first, Decisions::from(chosen[0]));
-    space.push_back(fallback(workload.graph, first).to_schedule());
-  }
-  return space;
-}
-
-template <class Decisions, class Adapt>
-Result<std::vector<Schedule>> dynamic_candidates(const Workload& workload, const Target& target,
-                                                 FixedCandidates fixed, Adapt adapt) {
-  return dynamic_candidates<Decisions>(workload, target, fixed, adapt,
-                                       [](const Graph&, const Decisions& first) { return first; });
-}
 
 }  // namespace kiln

@@ -29,7 +29,7 @@ std::vector<Schedule> most_promising(std::vector<RankedDecisions<Decisions>> ran
   std::map<decltype(kind_of(ranked.front().decisions)), int> of_kind;
   for (const auto& [nanos, decisions] : ranked) {
     if (space.size() == most) break;
-    Schedule made = decisions.to_schedule();
+    Schedule made = to_schedule(decisions);
     if (std::find(space.begin(), space.end(), made) != space.end()) continue;
     if (of_kind[kind_of(decisions)]++ < kMostOfAKind) space.push_back(std::move(made));
   }

@@ -1,7 +1,6 @@
 #include "compiler_core/kernels/analysis/vector_width.h"
 
 #include <algorithm>
-#include <string>
 
 namespace kiln {
 
@@ -32,12 +31,6 @@ std::vector<int> lane_choices(const Graph& graph, const Target& target) {
   if (native > 8) choices.push_back(native / 2);
   if (wide && native < 16) choices.push_back(native * 2);
   return choices;
-}
-
-Status check_lanes(int64_t lanes) {
-  if (lanes == 4 || lanes == 8 || lanes == 16) return {};
-  return fail(Code::kInvalidArgument,
-              "a schedule with " + std::to_string(lanes) + " lanes: 4, 8 or 16");
 }
 
 }  // namespace kiln

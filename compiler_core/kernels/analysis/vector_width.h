@@ -15,7 +15,4 @@ int vector_bytes(const Target& target);
 // computes in, then the other counts that are worth a try.
 std::vector<int> lane_choices(const Graph& graph, const Target& target);
 
-// kUnsupported when a schedule's lanes are none that the templates are written for.
-Status check_lanes(int64_t lanes);
-
 }  // namespace kiln

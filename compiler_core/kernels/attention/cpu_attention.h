@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compiler_core/kernels/attention/attention_problem.h"
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -11,14 +12,23 @@
 namespace kiln {
 
 struct CpuAttentionSchedule {
-  int lanes = 16;            // elements a vector
-  int mr = 12, vectors = 2;  // register tile: rows, vectors of columns
-  int64_t queries = 96;      // rows of a block of the grid; whole register tiles
-  int64_t keys = 128;        // keys whose scores are known at a time; whole register tiles
+  static constexpr std::string_view kTemplate = "cpu.attention";
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CpuAttentionSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  int lanes = 8;            // elements a vector
+  int mr = 6, vectors = 2;  // register tile: rows, vectors of columns
+  int64_t queries = 96;     // rows of a block of the grid; whole register tiles
+  int64_t keys = 128;       // keys whose scores are known at a time; whole register tiles
+
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, kVectorLanes);
+    f("mr", s.mr, between(1, 32));
+    f("vectors", s.vectors, between(1, 64));
+    f("queries", s.queries, between(1, 4096));
+    f("keys", s.keys, between(1, 4096));
+  }
+  bool go_together() const {
+    return mr * vectors <= 64 && queries % mr == 0 && keys % (int64_t{lanes} * vectors) == 0;
+  }
 };
 
 // REQUIRES: workload.family is kAttention.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
-#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/analysis/vector_width.h"
 #include "compiler_core/kernels/printed_template.h"
 
@@ -39,27 +38,6 @@ std::vector<Tile> tiles_for(const AttentionProblem& problem, const Target& targe
 
 }  // namespace
 
-Result<CpuAttentionSchedule> CpuAttentionSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cpu.attention")
-    return fail(Code::kInvalidArgument, "not an attention schedule");
-  const int64_t lanes = schedule.get("lanes", 8), mr = schedule.get("mr", 6);
-  const int64_t vectors = schedule.get("vectors", 2);
-  const int64_t queries = schedule.get("queries", 96), keys = schedule.get("keys", 128);
-  TRY_STATUS(check_lanes(lanes));
-  const bool tile = mr >= 1 && mr <= 32 && vectors >= 1 && mr * vectors <= 64;
-  if (!tile || queries < mr || queries > 4096 || queries % mr != 0 || keys < lanes * vectors ||
-      keys > 4096 || keys % (lanes * vectors) != 0)
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CpuAttentionSchedule{static_cast<int>(lanes), static_cast<int>(mr),
-                              static_cast<int>(vectors), queries, keys};
-}
-
-Schedule CpuAttentionSchedule::to_schedule() const {
-  return {
-      "cpu.attention",
-      {{"lanes", lanes}, {"mr", mr}, {"vectors", vectors}, {"queries", queries}, {"keys", keys}}};
-}
-
 std::vector<Schedule> cpu_attention_candidates(const Workload& workload, const Target& target) {
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
   const int64_t rows = problem.rows.constant(), all_keys = problem.keys.constant();
@@ -80,14 +58,13 @@ std::vector<Schedule> cpu_attention_candidates(const Workload& workload, const T
       const int64_t blocks =
           problem.batches.constant() * ((rows + made.queries - 1) / made.queries);
       std::vector<Schedule>& list = blocks < units ? starved : full;
-      const Schedule schedule = made.to_schedule();
-      if (std::find(list.begin(), list.end(), schedule) == list.end()) list.push_back(schedule);
+      add_unless_present(list, to_schedule(made));
     }
   if (full.empty()) {  // smaller blocks, so that nobody waits
     CpuAttentionSchedule made{lanes, tiles[0].rows, tiles[0].vectors, 0, 0};
     made.queries = tiles[0].rows;
     made.keys = round_up(std::min<int64_t>(128, all_keys), int64_t{lanes} * made.vectors);
-    full.push_back(made.to_schedule());
+    full.push_back(to_schedule(made));
   }
   full.insert(full.end(), starved.begin(), starved.end());
   return full;
@@ -108,21 +85,17 @@ std::optional<CpuAttentionSchedule> adapt(const Graph& graph, CpuAttentionSchedu
   return schedule;
 }
 
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CpuAttentionSchedule>(workload, target, cpu_attention_candidates,
-                                                  adapt);
-}
-
-Result<Source> print(const Graph& graph, const CpuAttentionSchedule& schedule,
-                     const Target& /*target*/) {
-  return print_cpu_attention(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cpu_attention() {
-  static const PrintedTemplate<CpuAttentionSchedule> made("cpu.attention", 1, Backend::kCpu,
-                                                          Family::kAttention, candidates, print);
+  static const PrintedTemplate<CpuAttentionSchedule> made({
+      .version = 1,
+      .backend = Backend::kCpu,
+      .family = Family::kAttention,
+      .candidates = cpu_attention_candidates,
+      .print = print_cpu_attention,
+      .adapt = adapt,
+  });
   return made;
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compiler_core/kernels/attention/attention_problem.h"
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -11,13 +12,17 @@
 namespace kiln {
 
 struct CudaAttentionSchedule {
+  static constexpr std::string_view kTemplate = "cuda.attention";
+
   int warps = 4;   // of a block; each has 16 query rows
   int keys = 64;   // of a tile
   int stages = 2;  // tiles in shared memory at once
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CudaAttentionSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("warps", s.warps, between(1, 8));
+    f("keys", s.keys, multiples_of(16, 16, 256));
+    f("stages", s.stages, between(1, 4));
+  }
 
   int threads() const { return warps * 32; }
   // Dynamic shared memory of a block: its queries, and stages of keys and values.

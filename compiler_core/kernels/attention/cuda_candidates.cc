@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compiler_core/kernels/analysis/device_limits.h"
-#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/printed_template.h"
 
 namespace kiln {
@@ -20,22 +19,6 @@ int64_t held(const CudaAttentionSchedule& schedule, const AttentionProblem& prob
 }
 
 }  // namespace
-
-Result<CudaAttentionSchedule> CudaAttentionSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cuda.attention")
-    return fail(Code::kInvalidArgument, "not an attention schedule");
-  const int64_t warps = schedule.get("warps", 4), keys = schedule.get("keys", 64);
-  const int64_t stages = schedule.get("stages", 2);
-  if (warps < 1 || warps > 8 || keys < 16 || keys > 256 || keys % 16 != 0 || stages < 1 ||
-      stages > 4)
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CudaAttentionSchedule{static_cast<int>(warps), static_cast<int>(keys),
-                               static_cast<int>(stages)};
-}
-
-Schedule CudaAttentionSchedule::to_schedule() const {
-  return {"cuda.attention", {{"warps", warps}, {"keys", keys}, {"stages", stages}}};
-}
 
 int shared_row(int64_t elements, int64_t bytes) {
   const int64_t in_chunk = 16 / bytes;
@@ -64,30 +47,26 @@ std::vector<Schedule> cuda_attention_candidates(const Workload& workload, const 
     const bool fits = schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
                       held(schedule, problem) <= kMostHeld;
     const bool wasteful = schedule.keys > 32 && schedule.keys >= 2 * problem.keys.constant();
-    if (fits && !wasteful) space.push_back(schedule.to_schedule());
+    if (fits && !wasteful) space.push_back(to_schedule(schedule));
   }
   // Wide heads of f32, on any target.
-  if (space.empty()) space.push_back(CudaAttentionSchedule{4, 16, 1}.to_schedule());
+  if (space.empty()) space.push_back(to_schedule(CudaAttentionSchedule{4, 16, 1}));
   return space;
 }
 
 namespace {
 
 // A tile's sizes are constants, whatever it is a part of.
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return candidates_at_measured_sizes(workload, target, cuda_attention_candidates);
-}
-
-Result<Source> print(const Graph& graph, const CudaAttentionSchedule& schedule,
-                     const Target& /*target*/) {
-  return print_cuda_attention(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cuda_attention() {
-  static const PrintedTemplate<CudaAttentionSchedule> made("cuda.attention", 1, Backend::kCuda,
-                                                           Family::kAttention, candidates, print);
+  static const PrintedTemplate<CudaAttentionSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kAttention,
+      .candidates = cuda_attention_candidates,
+      .print = print_cuda_attention,
+  });
   return made;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compiler_core/ir/affine.h"
-#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/analysis/vector_width.h"
 #include "compiler_core/kernels/printed_template.h"
 
@@ -35,29 +34,6 @@ Extent extent_of(const ReductionSpace& space) {
 
 }  // namespace
 
-Result<CpuColumnReductionSchedule> CpuColumnReductionSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cpu.column_reduction")
-    return fail(Code::kInvalidArgument, "not a column reduction's schedule");
-  const int64_t lanes = schedule.get("lanes", 8), vectors = schedule.get("vectors", 1);
-  const int64_t unroll = schedule.get("unroll", 1), keep = schedule.get("keep", 0);
-  const int64_t split = schedule.get("split", 0);
-  TRY_STATUS(check_lanes(lanes));
-  if (vectors < 1 || vectors > 16 || unroll < 1 || unroll > 16 || keep < 0 || keep > 2 ||
-      split < 0 || split > 4096)
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CpuColumnReductionSchedule{static_cast<int>(lanes), static_cast<int>(vectors),
-                                    static_cast<int>(unroll), static_cast<Keep>(keep), split};
-}
-
-Schedule CpuColumnReductionSchedule::to_schedule() const {
-  return {"cpu.column_reduction",
-          {{"lanes", lanes},
-           {"vectors", vectors},
-           {"unroll", unroll},
-           {"keep", static_cast<int64_t>(keep)},
-           {"split", split}}};
-}
-
 std::vector<Schedule> cpu_column_reduction_candidates(const Workload& workload,
                                                       const Target& target) {
   const Graph& graph = workload.graph;
@@ -68,8 +44,7 @@ std::vector<Schedule> cpu_column_reduction_candidates(const Workload& workload,
 
   std::vector<Schedule> down, streaming;
   const auto add = [](std::vector<Schedule>& to, CpuColumnReductionSchedule schedule) {
-    Schedule made = schedule.to_schedule();
-    if (std::find(to.begin(), to.end(), made) == to.end()) to.push_back(made);
+    add_unless_present(to, to_schedule(schedule));
   };
   const std::vector<int> lanes = lane_choices(graph, target);
   const int fitting = static_cast<int>(std::clamp<int64_t>(extent.columns / lanes[0], 1, 4));
@@ -113,21 +88,17 @@ std::optional<CpuColumnReductionSchedule> adapt(const Graph& graph,
   return schedule;
 }
 
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CpuColumnReductionSchedule>(workload, target,
-                                                        cpu_column_reduction_candidates, adapt);
-}
-
-Result<Source> print(const Graph& graph, const CpuColumnReductionSchedule& schedule,
-                     const Target& /*target*/) {
-  return print_cpu_column_reduction(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cpu_column_reduction() {
-  static const PrintedTemplate<CpuColumnReductionSchedule> made(
-      "cpu.column_reduction", 1, Backend::kCpu, Family::kColumnReduction, candidates, print);
+  static const PrintedTemplate<CpuColumnReductionSchedule> made({
+      .version = 1,
+      .backend = Backend::kCpu,
+      .family = Family::kColumnReduction,
+      .candidates = cpu_column_reduction_candidates,
+      .print = print_cpu_column_reduction,
+      .adapt = adapt,
+  });
   return made;
 }
 

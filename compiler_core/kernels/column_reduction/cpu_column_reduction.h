@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compiler_core/kernels/analysis/reduction_passes.h"
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -11,17 +12,23 @@
 namespace kiln {
 
 struct CpuColumnReductionSchedule {
-  int lanes = 16;   // elements a vector, along the kept axis
-  int vectors = 4;  // adjacent vectors taken together down the columns
+  static constexpr std::string_view kTemplate = "cpu.column_reduction";
+
+  int lanes = 8;    // elements a vector, along the kept axis
+  int vectors = 1;  // adjacent vectors taken together down the columns
   int unroll = 1;   // rows an iteration
   ReductionPasses::Keep keep = ReductionPasses::Keep::kNothing;
   // 0: a block goes down all rows of its columns, for all loops. More: rows are cut into so many
   // pieces, each streams through its rows into partial results, which another phase combines.
   int64_t split = 0;
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CpuColumnReductionSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, kVectorLanes);
+    f("vectors", s.vectors, between(1, 16));
+    f("unroll", s.unroll, between(1, 16));
+    f("keep", s.keep, between(0, 2));
+    f("split", s.split, between(0, 4096));
+  }
 };
 
 // REQUIRES: workload.family is kColumnReduction, its sizes are constants.

@@ -6,11 +6,9 @@
 #include <optional>
 
 #include "compiler_core/kernels/analysis/device_limits.h"
-#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/analysis/reduction_passes.h"
 #include "compiler_core/kernels/column_reduction/column_extent.h"
 #include "compiler_core/kernels/column_reduction/cuda_column_fold.h"
-#include "compiler_core/kernels/column_reduction/cuda_symbolic_columns.h"
 #include "compiler_core/kernels/printed_template.h"
 
 namespace kiln {
@@ -117,7 +115,7 @@ class ColumnRanking {
       if (chosen.size() == kMostSchedules) break;
     }
     std::vector<Schedule> schedules;
-    for (const Ranked& ranked : chosen) schedules.push_back(ranked.schedule.to_schedule());
+    for (const Ranked& ranked : chosen) schedules.push_back(to_schedule(ranked.schedule));
     return schedules;
   }
 
@@ -142,7 +140,7 @@ class ColumnRanking {
     while (extent_.columns % widest != 0) widest /= 2;
     for (int lanes = widest; lanes >= 1 && lanes * 4 >= widest; lanes /= 2) list_lanes(lanes);
     // Whatever the figures say, there is a kernel.
-    if (found_.empty()) found_.push_back({{1, 32, 8, 1, 0, false}, 0});
+    if (found_.empty()) found_.push_back({{}, 0});
   }
 
   void list_lanes(int lanes) {
@@ -300,10 +298,6 @@ class ColumnRanking {
   std::vector<Ranked> found_;
 };
 
-bool is_power_of_two(int64_t x, int64_t least, int64_t most) {
-  return x >= least && x <= most && std::has_single_bit(static_cast<uint64_t>(x));
-}
-
 }  // namespace
 
 bool is_streamed(const Graph& graph, const std::vector<int64_t>& sizes, NodeId id) {
@@ -316,41 +310,6 @@ bool is_streamed(const Graph& graph, const std::vector<int64_t>& sizes, NodeId i
                       [](const Dim& stride) { return stride.constant() == 0; });
 }
 
-Result<CudaColumnReductionSchedule> CudaColumnReductionSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cuda.column_reduction")
-    return fail(Code::kInvalidArgument, "not a column reduction's schedule");
-  const int64_t lanes = schedule.get("lanes", 1), across = schedule.get("across", 32);
-  const int64_t down = schedule.get("down", 8), unroll = schedule.get("unroll", 1);
-  const int64_t split = schedule.get("split", 0), keep = schedule.get("keep", 0);
-  const int64_t cluster = schedule.get("cluster", 1), copy = schedule.get("copy", 0);
-  if (!is_power_of_two(lanes, 1, 16) || !is_power_of_two(across, 2, 1024) ||
-      !is_power_of_two(down, 1, 512) || across * down < 32 || across * down > 1024 || unroll < 1 ||
-      unroll > 16 || split < 0 || split > 256 || keep < 0 || keep > 1 || (keep == 1 && split > 0) ||
-      !is_power_of_two(cluster, 1, 8) || (cluster > 1 && split > 0) || copy < 0 || copy > 1 ||
-      (copy == 1 && keep == 1))
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CudaColumnReductionSchedule{static_cast<int>(lanes),
-                                     static_cast<int>(across),
-                                     static_cast<int>(down),
-                                     static_cast<int>(unroll),
-                                     split,
-                                     keep == 1,
-                                     static_cast<int>(cluster),
-                                     copy == 1};
-}
-
-Schedule CudaColumnReductionSchedule::to_schedule() const {
-  return {"cuda.column_reduction",
-          {{"lanes", lanes},
-           {"across", across},
-           {"down", down},
-           {"unroll", unroll},
-           {"split", split},
-           {"keep", keep ? 1 : 0},
-           {"cluster", cluster},
-           {"copy", copy ? 1 : 0}}};
-}
-
 std::vector<Schedule> cuda_column_reduction_candidates(const Workload& workload,
                                                        const Target& target) {
   return ColumnRanking(workload, target).best();
@@ -360,29 +319,24 @@ namespace {
 
 // A thread a column.
 std::optional<CudaColumnReductionSchedule> adapt(const Graph& /*graph*/,
-                                                 const CudaColumnReductionSchedule& chosen) {
+                                                 CudaColumnReductionSchedule chosen) {
   CudaColumnReductionSchedule schedule;
-  schedule.lanes = schedule.down = schedule.unroll = 1;
+  schedule.down = 1;
   schedule.across = std::min(chosen.threads(), 256);
   return schedule;
-}
-
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CudaColumnReductionSchedule>(workload, target,
-                                                         cuda_column_reduction_candidates, adapt);
-}
-
-Result<Source> print(const Graph& graph, const CudaColumnReductionSchedule& schedule,
-                     const Target& target) {
-  return graph.symbols().empty() ? print_cuda_column_reduction(graph, schedule, target)
-                                 : print_cuda_symbolic_columns(graph, schedule);
 }
 
 }  // namespace
 
 const KernelTemplate& cuda_column_reduction() {
-  static const PrintedTemplate<CudaColumnReductionSchedule> made(
-      "cuda.column_reduction", 1, Backend::kCuda, Family::kColumnReduction, candidates, print);
+  static const PrintedTemplate<CudaColumnReductionSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kColumnReduction,
+      .candidates = cuda_column_reduction_candidates,
+      .print_for = print_cuda_column_reduction,
+      .adapt = adapt,
+  });
   return made;
 }
 

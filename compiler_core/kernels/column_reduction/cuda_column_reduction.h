@@ -9,6 +9,7 @@
 #include "compiler_core/ir/graph.h"
 #include "compiler_core/kernels/analysis/reduction_passes.h"
 #include "compiler_core/kernels/column_reduction/column_extent.h"
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -16,12 +17,14 @@
 namespace kiln {
 
 struct CudaColumnReductionSchedule {
+  static constexpr std::string_view kTemplate = "cuda.column_reduction";
+
   // Neighbouring columns a thread. Where it does not divide the number of columns, rows are taken
   // several at a time (column_fold.h), which needs split > 0.
-  int lanes = 4;
+  int lanes = 1;
   int across = 32;  // threads across a strip
   int down = 8;     // rows of threads
-  int unroll = 4;   // rows a thread has in flight
+  int unroll = 1;   // rows a thread has in flight
   // 0: a block goes down all rows of its strip, for all loops, in one launch. More: the rows are
   // cut into so many pieces, each streams through its rows into partial results, which another
   // phase combines.
@@ -37,9 +40,20 @@ struct CudaColumnReductionSchedule {
 
   int threads() const { return across * down; }
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CudaColumnReductionSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, powers_of_two(1, 16));
+    f("across", s.across, powers_of_two(2, 1024));
+    f("down", s.down, powers_of_two(1, 512));
+    f("unroll", s.unroll, between(1, 16));
+    f("split", s.split, between(0, 256));
+    f("keep", s.keep);
+    f("cluster", s.cluster, powers_of_two(1, 8));
+    f("copy", s.copy);
+  }
+  bool go_together() const {
+    return threads() >= 32 && threads() <= 1024 && !(keep && (split > 0 || copy)) &&
+           !(cluster > 1 && split > 0);
+  }
 };
 
 // More rows than this a thread are never kept: registers would not hold them.

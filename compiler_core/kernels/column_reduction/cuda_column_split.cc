@@ -108,7 +108,7 @@ class SplitPhases {
   CudaColumnReductionSchedule combining() const {
     CudaColumnReductionSchedule threads;
     threads.lanes = static_cast<int>(schedule_.lanes / fold_);
-    threads.down = threads.unroll = 1;
+    threads.down = 1;
     const auto blocks = [&] {
       return extent_.groups * ceil_div(extent_.columns, int64_t{threads.across} * threads.lanes);
     };

@@ -7,6 +7,7 @@
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/column_reduction/cuda_column_fold.h"
 #include "compiler_core/kernels/column_reduction/cuda_column_walk.h"
+#include "compiler_core/kernels/column_reduction/cuda_symbolic_columns.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 
 namespace kiln {
@@ -60,6 +61,7 @@ int column_blocks_an_sm(int threads) {
 Result<Source> print_cuda_column_reduction(const Graph& graph,
                                            const CudaColumnReductionSchedule& schedule,
                                            const Target& target) {
+  if (!graph.symbols().empty()) return print_cuda_symbolic_columns(graph, schedule);
   const auto refuse = [](const std::string& why) { return fail(Code::kInvalidArgument, why); };
   const ReductionPasses passes = ReductionPasses::of(graph, ReductionPasses::Keep::kNothing);
   const ColumnExtent extent(passes.space);

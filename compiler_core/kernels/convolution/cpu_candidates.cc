@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "compiler_core/base/math.h"
-#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/analysis/ranked_space.h"
 #include "compiler_core/kernels/analysis/vector_width.h"
 #include "compiler_core/kernels/printed_template.h"
@@ -42,46 +41,6 @@ int64_t value_bytes(const ConvolutionProblem& problem) {
 }
 
 }  // namespace
-
-Result<CpuConvolutionSchedule> CpuConvolutionSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cpu.convolution")
-    return fail(Code::kInvalidArgument, "not a convolution schedule");
-  const int64_t lanes = schedule.get("lanes", 8), slide = schedule.get("slide", 0);
-  const int64_t mr = schedule.get("mr", 4), nr = schedule.get("nr", 16);
-  const int64_t kc = schedule.get("kc", 256), mc = schedule.get("mc", 96);
-  const int64_t nc = schedule.get("nc", 256), a_packed = schedule.get("a_packed", 1);
-  const int64_t x_from = schedule.get("x_from", 1);
-  TRY_STATUS(check_lanes(lanes));
-  const auto flag = [](int64_t value) { return value == 0 || value == 1; };
-  const auto block = [](int64_t value) { return value >= 1 && value <= int64_t{1} << 24; };
-  const bool tile = mr >= 1 && nr >= 1 && mr <= 32 && nr <= 32 * lanes && nr % lanes == 0 &&
-                    mr * (nr / lanes) <= 64;
-  if (!tile || !flag(slide) || !flag(a_packed) || x_from < 0 || x_from > 2 || !block(kc) ||
-      !block(mc) || !block(nc))
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CpuConvolutionSchedule{static_cast<int>(lanes),
-                                slide == 1,
-                                static_cast<int>(mr),
-                                static_cast<int>(nr),
-                                kc,
-                                mc,
-                                nc,
-                                a_packed == 1,
-                                static_cast<XFrom>(x_from)};
-}
-
-Schedule CpuConvolutionSchedule::to_schedule() const {
-  return {"cpu.convolution",
-          {{"lanes", lanes},
-           {"slide", slide},
-           {"mr", mr},
-           {"nr", nr},
-           {"kc", kc},
-           {"mc", mc},
-           {"nc", nc},
-           {"a_packed", a_packed},
-           {"x_from", static_cast<int64_t>(x_from)}}};
-}
 
 bool fits(const CpuConvolutionSchedule& schedule, const ConvolutionProblem& problem) {
   const MatmulProblem& product = problem.product;
@@ -210,21 +169,18 @@ CpuConvolutionSchedule with_packed_weights(const Graph& graph, CpuConvolutionSch
   return *adapt(graph, schedule);
 }
 
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CpuConvolutionSchedule>(workload, target, cpu_convolution_candidates,
-                                                    adapt, with_packed_weights);
-}
-
-Result<Source> print(const Graph& graph, const CpuConvolutionSchedule& schedule,
-                     const Target& /*target*/) {
-  return print_cpu_convolution(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cpu_convolution() {
-  static const PrintedTemplate<CpuConvolutionSchedule> made(
-      "cpu.convolution", 2, Backend::kCpu, Family::kConvolution, candidates, print);
+  static const PrintedTemplate<CpuConvolutionSchedule> made({
+      .version = 2,
+      .backend = Backend::kCpu,
+      .family = Family::kConvolution,
+      .candidates = cpu_convolution_candidates,
+      .print = print_cpu_convolution,
+      .adapt = adapt,
+      .fallback = with_packed_weights,
+  });
   return made;
 }
 

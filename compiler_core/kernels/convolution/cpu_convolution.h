@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compiler_core/kernels/convolution/convolution_problem.h"
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -18,18 +19,31 @@ enum class XFrom : uint8_t {
 };
 
 struct CpuConvolutionSchedule {
-  int lanes = 16;       // elements a vector
+  static constexpr std::string_view kTemplate = "cpu.convolution";
+
+  int lanes = 8;        // elements a vector
   bool slide = false;   // vectors of x as they lie, for whole rows; else windows in panels
-  int mr = 8, nr = 32;  // register tile: results of a position, positions
+  int mr = 4, nr = 16;  // register tile: results of a position, positions
   int64_t kc = 256;     // depth kept in the first cache at a time; only of panels
   int64_t mc = 96;      // a block of the grid: results of a position, positions
   int64_t nc = 256;
   bool a_packed = true;  // weights in panels; else as they lie
   XFrom x_from = XFrom::kField;
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CpuConvolutionSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, kVectorLanes);
+    f("slide", s.slide);
+    f("mr", s.mr, between(1, 32));
+    f("nr", s.nr, between(1, 512));
+    f("kc", s.kc, kBlockSizes);
+    f("mc", s.mc, kBlockSizes);
+    f("nc", s.nc, kBlockSizes);
+    f("a_packed", s.a_packed);
+    f("x_from", s.x_from, between(0, 2));
+  }
+  bool go_together() const {
+    return nr <= 32 * lanes && nr % lanes == 0 && mr * (nr / lanes) <= 64;
+  }
 };
 
 // Whether `schedule` can be written for `problem`.

@@ -347,7 +347,7 @@ Result<Source> print_cpu_convolution(const Graph& graph, const CpuConvolutionSch
     return fail(Code::kUnsupported, "a convolution of bool on this target");
   if (!fits(schedule, problem))
     return fail(Code::kInvalidArgument,
-                "the operands do not allow " + schedule.to_schedule().to_string());
+                "the operands do not allow " + to_schedule(schedule).to_string());
   if (!problem.sized.is_constant() && (schedule.slide || schedule.x_from == XFrom::kBlock))
     return fail(
         Code::kUnsupported,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler_core/kernels/convolution/convolution_problem.h"
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 
@@ -12,9 +13,7 @@ namespace kiln {
 
 // The decisions of the product.
 struct CudaConvolutionSchedule : CudaMatmulSchedule {
-  // kInvalidArgument for another template's schedule, or a value that no kernel can be written for.
-  static Result<CudaConvolutionSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static constexpr std::string_view kTemplate = "cuda.convolution";
 };
 
 // REQUIRES: workload.family is kConvolution, its sizes are constants.
@@ -22,7 +21,7 @@ std::vector<Schedule> cuda_convolution_candidates(const Workload& workload, cons
 
 // REQUIRES: check_printable(graph), the guarantees of kConvolution. kInvalidArgument when the
 // schedule does not fit the problem.
-Result<Source> print_cuda_convolution(const Graph& graph, const CudaMatmulSchedule& schedule);
+Result<Source> print_cuda_convolution(const Graph& graph, const CudaConvolutionSchedule& schedule);
 
 // "cuda.convolution".
 const KernelTemplate& cuda_convolution();

@@ -276,14 +276,14 @@ class CudaConvolutionKernel {
 
 }  // namespace
 
-Result<Source> print_cuda_convolution(const Graph& graph, const CudaMatmulSchedule& schedule) {
+Result<Source> print_cuda_convolution(const Graph& graph, const CudaConvolutionSchedule& schedule) {
   const ConvolutionProblem problem = ConvolutionProblem::of(graph);
   const MatmulProblem& product = problem.product;
   if (product.stored == DType::kBool)
     return fail(Code::kUnsupported, "a convolution of bool on this target");
   if (!fits(schedule, product))
     return fail(Code::kInvalidArgument,
-                "the operands do not allow " + schedule.to_schedule().to_string());
+                "the operands do not allow " + to_schedule(schedule).to_string());
   if (!graph.symbols().empty() && schedule.splits > 1)
     return fail(Code::kUnsupported,
                 "CUDA kernels of convolutions of any images are written without splits");

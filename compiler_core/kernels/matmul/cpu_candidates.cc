@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "compiler_core/base/math.h"
-#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/analysis/ranked_space.h"
 #include "compiler_core/kernels/analysis/vector_width.h"
 #include "compiler_core/kernels/printed_template.h"
@@ -49,51 +48,6 @@ std::vector<RegisterTile> dot_tiles(const Target& target) {
 }
 
 }  // namespace
-
-Result<CpuMatmulSchedule> CpuMatmulSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cpu.matmul")
-    return fail(Code::kInvalidArgument, "not a matmul schedule");
-  const int64_t lanes = schedule.get("lanes", 8), dot = schedule.get("dot", 0);
-  const int64_t mr = schedule.get("mr", 4), nr = schedule.get("nr", 16);
-  const int64_t kc = schedule.get("kc", 256), mc = schedule.get("mc", 96);
-  const int64_t nc = schedule.get("nc", 256), b_from = schedule.get("b_from", 1);
-  const int64_t rows_first = schedule.get("rows_first", 1);
-  const int64_t a_packed = schedule.get("a_packed", 1);
-  TRY_STATUS(check_lanes(lanes));
-  const auto flag = [](int64_t value) { return value == 0 || value == 1; };
-  const auto block = [](int64_t value) { return value >= 1 && value <= int64_t{1} << 24; };
-  const bool tile = mr >= 1 && nr >= 1 && mr <= 32 && nr <= 32 * lanes &&
-                    (dot == 1 ? mr * nr <= 64 : nr % lanes == 0 && mr * (nr / lanes) <= 64);
-  // What is packed once for all blocks has a phase of its own, as a's panels have.
-  const bool phases = a_packed == 1 || (dot == 0 && b_from != static_cast<int>(BFrom::kPacked));
-  if (!tile || !flag(dot) || b_from < 0 || b_from > 2 || !flag(rows_first) || !flag(a_packed) ||
-      !phases || !block(kc) || !block(mc) || !block(nc))
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CpuMatmulSchedule{static_cast<int>(lanes),
-                           dot == 1,
-                           static_cast<int>(mr),
-                           static_cast<int>(nr),
-                           kc,
-                           mc,
-                           nc,
-                           static_cast<BFrom>(b_from),
-                           rows_first == 1,
-                           a_packed == 1};
-}
-
-Schedule CpuMatmulSchedule::to_schedule() const {
-  return {"cpu.matmul",
-          {{"lanes", lanes},
-           {"dot", dot},
-           {"mr", mr},
-           {"nr", nr},
-           {"kc", kc},
-           {"mc", mc},
-           {"nc", nc},
-           {"b_from", static_cast<int64_t>(b_from)},
-           {"rows_first", rows_first},
-           {"a_packed", a_packed}}};
-}
 
 namespace {
 
@@ -267,7 +221,7 @@ std::optional<CpuMatmulSchedule> adapt(const Graph& graph, CpuMatmulSchedule sch
 }
 
 // A schedule that can be printed whatever the symbols are.
-CpuMatmulSchedule generic(const Graph& /*graph*/, const CpuMatmulSchedule& chosen) {
+CpuMatmulSchedule generic(const Graph& /*graph*/, CpuMatmulSchedule chosen) {
   CpuMatmulSchedule schedule;
   schedule.lanes = chosen.lanes;
   schedule.nr = 2 * chosen.lanes;
@@ -275,21 +229,18 @@ CpuMatmulSchedule generic(const Graph& /*graph*/, const CpuMatmulSchedule& chose
   return schedule;
 }
 
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CpuMatmulSchedule>(workload, target, cpu_matmul_candidates, adapt,
-                                               generic);
-}
-
-Result<Source> print(const Graph& graph, const CpuMatmulSchedule& schedule,
-                     const Target& /*target*/) {
-  return print_cpu_matmul(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cpu_matmul() {
-  static const PrintedTemplate<CpuMatmulSchedule> made("cpu.matmul", 1, Backend::kCpu,
-                                                       Family::kMatmul, candidates, print);
+  static const PrintedTemplate<CpuMatmulSchedule> made({
+      .version = 1,
+      .backend = Backend::kCpu,
+      .family = Family::kMatmul,
+      .candidates = cpu_matmul_candidates,
+      .print = print_cpu_matmul,
+      .adapt = adapt,
+      .fallback = generic,
+  });
   return made;
 }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/kernels/matmul/matmul_problem.h"
 #include "compiler_core/program/target.h"
@@ -18,9 +19,11 @@ enum class BFrom : uint8_t {
 };
 
 struct CpuMatmulSchedule {
-  int lanes = 16;       // elements a vector
+  static constexpr std::string_view kTemplate = "cpu.matmul";
+
+  int lanes = 8;        // elements a vector
   bool dot = false;     // dot products along k instead of panels; then only mr, nr, nc count
-  int mr = 8, nr = 32;  // register tile: rows, columns
+  int mr = 4, nr = 16;  // register tile: rows, columns
   int64_t kc = 256;     // depth kept in the first cache at a time
   int64_t mc = 96;      // a block of the grid: rows, columns
   int64_t nc = 256;
@@ -29,9 +32,24 @@ struct CpuMatmulSchedule {
   // Panels of a; else it is read where it lies and no phase goes before: then b is no kPacked.
   bool a_packed = true;
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CpuMatmulSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, kVectorLanes);
+    f("dot", s.dot);
+    f("mr", s.mr, between(1, 32));
+    f("nr", s.nr, between(1, 512));
+    f("kc", s.kc, kBlockSizes);
+    f("mc", s.mc, kBlockSizes);
+    f("nc", s.nc, kBlockSizes);
+    f("b_from", s.b_from, between(0, 2));
+    f("rows_first", s.rows_first);
+    f("a_packed", s.a_packed);
+  }
+  bool go_together() const {
+    // What is packed once for all blocks has a phase of its own, as a's panels have.
+    const bool phases = a_packed || (!dot && b_from != BFrom::kPacked);
+    const bool tile = dot ? mr * nr <= 64 : nr % lanes == 0 && mr * (nr / lanes) <= 64;
+    return phases && tile && nr <= 32 * lanes;
+  }
 };
 
 // Whether `schedule` can be written for `problem`: vectors have to be contiguous, and the matrices

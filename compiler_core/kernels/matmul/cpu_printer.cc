@@ -377,7 +377,7 @@ Result<Source> print_cpu_matmul(const Graph& graph, const CpuMatmulSchedule& sch
     return fail(Code::kUnsupported, "a matmul of bool on this target");
   if (!fits(schedule, problem))
     return fail(Code::kInvalidArgument,
-                "the operands' strides do not allow " + schedule.to_schedule().to_string());
+                "the operands' strides do not allow " + to_schedule(schedule).to_string());
   return MatmulKernel(graph, schedule).print();
 }
 

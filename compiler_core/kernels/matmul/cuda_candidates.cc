@@ -8,7 +8,6 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
-#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
 #include "compiler_core/kernels/printed_template.h"
 
@@ -58,42 +57,6 @@ bool has_whole_chunks(int bytes) {
 MatmulCore matmul_core(const MatmulProblem& problem) {
   if (problem.stored == DType::kF32) return MatmulCore::kF32;
   return is_half(problem.stored) ? MatmulCore::kHalves : MatmulCore::kThreads;
-}
-
-Result<CudaMatmulSchedule> CudaMatmulSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cuda.matmul")
-    return fail(Code::kInvalidArgument, "not a matmul schedule");
-  const CudaMatmulSchedule usual;
-  CudaMatmulSchedule made;
-  const auto read = [&](const char* name, int fallback, int64_t least, int64_t most, int& value) {
-    const int64_t given = schedule.get(name, fallback);
-    value = static_cast<int>(given);
-    return given >= least && given <= most;
-  };
-  const bool in_range = read("bm", usual.bm, 16, 256, made.bm) &&
-                        read("bn", usual.bn, 16, 256, made.bn) &&
-                        read("bk", usual.bk, 16, 128, made.bk) &&
-                        read("warps_m", usual.warps_m, 1, 8, made.warps_m) &&
-                        read("warps_n", usual.warps_n, 1, 8, made.warps_n) &&
-                        read("stages", usual.stages, 2, 8, made.stages) &&
-                        read("splits", usual.splits, 1, 64, made.splits) &&
-                        read("group", usual.group, 1, 64, made.group);
-  if (!in_range || made.bm % 16 != 0 || made.bn % 16 != 0 || made.bk % 16 != 0 ||
-      made.threads() > 512)
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return made;
-}
-
-Schedule CudaMatmulSchedule::to_schedule() const {
-  return {"cuda.matmul",
-          {{"bm", bm},
-           {"bn", bn},
-           {"bk", bk},
-           {"warps_m", warps_m},
-           {"warps_n", warps_n},
-           {"stages", stages},
-           {"splits", splits},
-           {"group", group}}};
 }
 
 int CudaMatmulSchedule::shared_bytes(const MatmulProblem& problem) const {
@@ -280,9 +243,7 @@ std::vector<Schedule> most_promising(const std::vector<RankedTile>& ranked) {
   std::map<std::array<int, 3>, int> of_tile;
   std::set<std::array<int, 5>> kinds;
   const auto add = [&](const CudaMatmulSchedule& schedule) {
-    Schedule made = schedule.to_schedule();
-    if (std::find(space.begin(), space.end(), made) == space.end())
-      space.push_back(std::move(made));
+    add_unless_present(space, to_schedule(schedule));
   };
   for (const auto& [cycles, x] : ranked)
     if (std::ssize(space) < kMostCandidates && of_tile[{x.bm, x.bn, x.warps_n}] < kMostOfATile &&
@@ -321,20 +282,17 @@ std::optional<CudaMatmulSchedule> adapt(const Graph& /*graph*/, CudaMatmulSchedu
   return chosen;
 }
 
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CudaMatmulSchedule>(workload, target, cuda_matmul_candidates, adapt);
-}
-
-Result<Source> print(const Graph& graph, const CudaMatmulSchedule& schedule,
-                     const Target& /*target*/) {
-  return print_cuda_matmul(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cuda_matmul() {
-  static const PrintedTemplate<CudaMatmulSchedule> made("cuda.matmul", 1, Backend::kCuda,
-                                                        Family::kMatmul, candidates, print);
+  static const PrintedTemplate<CudaMatmulSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kMatmul,
+      .candidates = cuda_matmul_candidates,
+      .print = print_cuda_matmul,
+      .adapt = adapt,
+  });
   return made;
 }
 

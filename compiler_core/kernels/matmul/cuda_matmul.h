@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/kernels/matmul/matmul_problem.h"
 #include "compiler_core/program/target.h"
@@ -15,15 +16,25 @@ enum class MatmulCore : uint8_t { kHalves, kF32, kThreads };
 MatmulCore matmul_core(const MatmulProblem& problem);
 
 struct CudaMatmulSchedule {
+  static constexpr std::string_view kTemplate = "cuda.matmul";
+
   int bm = 64, bn = 64, bk = 32;  // a block's tile of the product, and the depth of a step
   int warps_m = 2, warps_n = 2;   // warps of a block, along m and n
   int stages = 3;                 // steps in shared memory at once
   int splits = 1;                 // blocks that share a tile's depth; sums meet in a second launch
   int group = 8;                  // rows of tiles that neighbouring blocks stay in
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CudaMatmulSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("bm", s.bm, multiples_of(16, 16, 256));
+    f("bn", s.bn, multiples_of(16, 16, 256));
+    f("bk", s.bk, multiples_of(16, 16, 128));
+    f("warps_m", s.warps_m, between(1, 8));
+    f("warps_n", s.warps_n, between(1, 8));
+    f("stages", s.stages, between(2, 8));
+    f("splits", s.splits, between(1, 64));
+    f("group", s.group, between(1, 64));
+  }
+  bool go_together() const { return threads() <= 512; }
 
   int threads() const { return warps_m * warps_n * 32; }
   // Dynamic shared memory of a block: the stages, later the staged sums.

@@ -314,7 +314,7 @@ Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& s
     return fail(Code::kUnsupported, "a matmul of bool on this target");
   if (!fits(schedule, problem))
     return fail(Code::kInvalidArgument,
-                "the operands do not allow " + schedule.to_schedule().to_string());
+                "the operands do not allow " + to_schedule(schedule).to_string());
   return CudaMatmulKernel(graph, schedule).print();
 }
 

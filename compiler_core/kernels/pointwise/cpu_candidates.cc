@@ -33,29 +33,6 @@ bool reads_across(const Graph& graph) {
 
 }  // namespace
 
-Result<CpuPointwiseSchedule> CpuPointwiseSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cpu.pointwise")
-    return fail(Code::kInvalidArgument, "not a pointwise schedule");
-  const int64_t lanes = schedule.get("lanes", 8), unroll = schedule.get("unroll", 1);
-  const int64_t block = schedule.get("block", 16384), stream = schedule.get("stream", 0);
-  const int64_t columns = schedule.get("columns", 0);
-  TRY_STATUS(check_lanes(lanes));
-  if (unroll < 1 || unroll > 16 || block < 64 || block > int64_t{1} << 30 || stream < 0 ||
-      stream > 1 || columns < 0 || columns > int64_t{1} << 30)
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CpuPointwiseSchedule{static_cast<int>(lanes), static_cast<int>(unroll), block, columns,
-                              stream == 1};
-}
-
-Schedule CpuPointwiseSchedule::to_schedule() const {
-  return {"cpu.pointwise",
-          {{"lanes", lanes},
-           {"unroll", unroll},
-           {"block", block},
-           {"columns", columns},
-           {"stream", stream}}};
-}
-
 std::vector<Schedule> cpu_pointwise_candidates(const Workload& workload, const Target& target) {
   const Graph& graph = workload.graph;
   const int64_t elements = numel(graph.node(graph.outputs()[0]).shape).constant();
@@ -66,8 +43,7 @@ std::vector<Schedule> cpu_pointwise_candidates(const Workload& workload, const T
   std::vector<Schedule> space;
   const auto add = [&](CpuPointwiseSchedule schedule) {
     schedule.block = std::min(schedule.block, share);
-    Schedule made = schedule.to_schedule();
-    if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
+    add_unless_present(space, to_schedule(schedule));
   };
   const std::vector<int> lanes = lane_choices(graph, target);
   // Tiles: a line of the input that is read across serves all rows of the tile.
@@ -100,21 +76,17 @@ std::optional<CpuPointwiseSchedule> adapt(const Graph& graph, CpuPointwiseSchedu
   return schedule;
 }
 
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CpuPointwiseSchedule>(workload, target, cpu_pointwise_candidates,
-                                                  adapt);
-}
-
-Result<Source> print(const Graph& graph, const CpuPointwiseSchedule& schedule,
-                     const Target& /*target*/) {
-  return print_cpu_pointwise(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cpu_pointwise() {
-  static const PrintedTemplate<CpuPointwiseSchedule> made("cpu.pointwise", 1, Backend::kCpu,
-                                                          Family::kPointwise, candidates, print);
+  static const PrintedTemplate<CpuPointwiseSchedule> made({
+      .version = 1,
+      .backend = Backend::kCpu,
+      .family = Family::kPointwise,
+      .candidates = cpu_pointwise_candidates,
+      .print = print_cpu_pointwise,
+      .adapt = adapt,
+  });
   return made;
 }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -10,15 +11,21 @@
 namespace kiln {
 
 struct CpuPointwiseSchedule {
-  int lanes = 16;         // elements a vector
+  static constexpr std::string_view kTemplate = "cpu.pointwise";
+
+  int lanes = 8;          // elements a vector
   int unroll = 1;         // vectors an iteration
   int64_t block = 16384;  // elements a block of the grid, about
   int64_t columns = 0;    // most elements of the innermost axis a block takes; 0: no limit
   bool stream = false;    // outputs go past the caches where they are aligned
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CpuPointwiseSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, kVectorLanes);
+    f("unroll", s.unroll, between(1, 16));
+    f("block", s.block, between(64, int64_t{1} << 30));
+    f("columns", s.columns, between(0, int64_t{1} << 30));
+    f("stream", s.stream);
+  }
 };
 
 // REQUIRES: workload.family is kPointwise, its sizes are constants.

@@ -6,7 +6,6 @@
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/pointwise/cuda_pointwise_streams.h"
-#include "compiler_core/kernels/pointwise/cuda_symbolic_pointwise.h"
 #include "compiler_core/kernels/printed_template.h"
 
 namespace kiln {
@@ -63,10 +62,7 @@ class Space {
  private:
   static int64_t lowest_bit(int64_t x) { return x & -x; }
 
-  void add(CudaPointwiseSchedule schedule) {
-    Schedule made = schedule.to_schedule();
-    if (std::find(space_.begin(), space_.end(), made) == space_.end()) space_.push_back(made);
-  }
+  void add(CudaPointwiseSchedule schedule) { add_unless_present(space_, to_schedule(schedule)); }
 
   void add_tiles() {
     const int64_t both = lowest_bit(streams_.columns) | lowest_bit(streams_.across_size);
@@ -118,34 +114,6 @@ class Space {
 
 }  // namespace
 
-Result<CudaPointwiseSchedule> CudaPointwiseSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cuda.pointwise")
-    return fail(Code::kInvalidArgument, "not a pointwise schedule");
-  const int64_t lanes = schedule.get("lanes", 4), threads = schedule.get("threads", 256);
-  const int64_t unroll = schedule.get("unroll", 1), map = schedule.get("map", 0);
-  const int64_t tile = schedule.get("tile", 0);
-  const int64_t stream = schedule.get("stream", 0);
-  const bool ok = is_power_of_two(lanes) && lanes <= kMostLanes && is_power_of_two(threads) &&
-                  threads >= 32 && threads <= 1024 && is_power_of_two(unroll) &&
-                  unroll <= kMostUnroll && map >= 0 && map <= 2 && (stream == 0 || stream == 1);
-  const bool tile_ok = tile == 0 || (is_power_of_two(tile) && tile >= 16 && tile <= 128 &&
-                                     tile * tile >= lanes * threads);
-  if (!ok || !tile_ok) return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CudaPointwiseSchedule{static_cast<int>(lanes),  static_cast<int>(threads),
-                               static_cast<int>(unroll), static_cast<PointwiseMap>(map),
-                               static_cast<int>(tile),   stream == 1};
-}
-
-Schedule CudaPointwiseSchedule::to_schedule() const {
-  return {"cuda.pointwise",
-          {{"lanes", lanes},
-           {"threads", threads},
-           {"unroll", unroll},
-           {"map", static_cast<int64_t>(map)},
-           {"tile", tile},
-           {"stream", stream}}};
-}
-
 std::vector<Schedule> cuda_pointwise_candidates(const Workload& workload, const Target& target) {
   return Space(workload, target).list();
 }
@@ -153,8 +121,7 @@ std::vector<Schedule> cuda_pointwise_candidates(const Workload& workload, const 
 namespace {
 
 // Vectors only where rows are known to be whole ones; no tiles.
-std::optional<CudaPointwiseSchedule> adapt(const Graph& graph,
-                                           const CudaPointwiseSchedule& chosen) {
+std::optional<CudaPointwiseSchedule> adapt(const Graph& graph, CudaPointwiseSchedule chosen) {
   const Shape& shape = graph.node(graph.outputs()[0]).shape;
   CudaPointwiseSchedule schedule;
   schedule.threads = chosen.tile > 0 ? schedule.threads : chosen.threads;
@@ -164,22 +131,17 @@ std::optional<CudaPointwiseSchedule> adapt(const Graph& graph,
   return schedule;
 }
 
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CudaPointwiseSchedule>(workload, target, cuda_pointwise_candidates,
-                                                   adapt);
-}
-
-Result<Source> print(const Graph& graph, const CudaPointwiseSchedule& schedule,
-                     const Target& /*target*/) {
-  return graph.symbols().empty() ? print_cuda_pointwise(graph, schedule)
-                                 : print_cuda_symbolic_pointwise(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cuda_pointwise() {
-  static const PrintedTemplate<CudaPointwiseSchedule> made("cuda.pointwise", 1, Backend::kCuda,
-                                                           Family::kPointwise, candidates, print);
+  static const PrintedTemplate<CudaPointwiseSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kPointwise,
+      .candidates = cuda_pointwise_candidates,
+      .print = print_cuda_pointwise,
+      .adapt = adapt,
+  });
   return made;
 }
 

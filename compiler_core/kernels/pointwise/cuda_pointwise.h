@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -20,6 +21,8 @@ enum class PointwiseMap : uint8_t {
 };
 
 struct CudaPointwiseSchedule {
+  static constexpr std::string_view kTemplate = "cuda.pointwise";
+
   int lanes = 4;      // elements a vector; rows that it does not divide are kFlat
   int threads = 256;  // a block
   int unroll = 1;     // vectors a thread holds at a time
@@ -29,9 +32,17 @@ struct CudaPointwiseSchedule {
   int tile = 0;
   bool stream = false;  // what is stored is the first to leave the L2
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CudaPointwiseSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, powers_of_two(1, 16));
+    f("threads", s.threads, powers_of_two(32, 1024));
+    f("unroll", s.unroll, powers_of_two(1, 16));
+    f("map", s.map, between(0, 2));
+    f("tile", s.tile, between(0, 128));
+    f("stream", s.stream);
+  }
+  bool go_together() const {
+    return tile == 0 || (is_power_of_two(tile) && tile >= 16 && tile * tile >= lanes * threads);
+  }
 };
 
 // REQUIRES: workload.family is kPointwise, its sizes are constants.

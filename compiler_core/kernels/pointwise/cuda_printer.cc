@@ -6,6 +6,7 @@
 
 #include "compiler_core/kernels/pointwise/cuda_pointwise_streams.h"
 #include "compiler_core/kernels/pointwise/cuda_pointwise_tile.h"
+#include "compiler_core/kernels/pointwise/cuda_symbolic_pointwise.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 
@@ -224,6 +225,7 @@ class CudaPointwiseKernel {
 }  // namespace
 
 Result<Source> print_cuda_pointwise(const Graph& graph, const CudaPointwiseSchedule& schedule) {
+  if (!graph.symbols().empty()) return print_cuda_symbolic_pointwise(graph, schedule);
   if (can_tile(graph, schedule)) return print_cuda_pointwise_tile(graph, schedule);
   return CudaPointwiseKernel(graph, schedule).print();
 }

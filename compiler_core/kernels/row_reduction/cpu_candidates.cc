@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compiler_core/ir/affine.h"
-#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/analysis/vector_width.h"
 #include "compiler_core/kernels/printed_template.h"
 
@@ -32,34 +31,6 @@ Extent extent_of(const ReductionSpace& space) {
 
 }  // namespace
 
-Result<CpuRowReductionSchedule> CpuRowReductionSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cpu.row_reduction")
-    return fail(Code::kInvalidArgument, "not a row reduction's schedule");
-  const int64_t lanes = schedule.get("lanes", 8), unroll = schedule.get("unroll", 1);
-  const int64_t rows = schedule.get("rows", 1), keep = schedule.get("keep", 0);
-  const int64_t stream = schedule.get("stream", 0), split = schedule.get("split", 1);
-  TRY_STATUS(check_lanes(lanes));
-  if (unroll < 1 || unroll > 16 || rows < 1 || rows > int64_t{1} << 30 || keep < 0 || keep > 2 ||
-      stream < 0 || stream > 1 || split < 1 || split > 4096)
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CpuRowReductionSchedule{static_cast<int>(lanes),
-                                 static_cast<int>(unroll),
-                                 rows,
-                                 static_cast<Keep>(keep),
-                                 stream == 1,
-                                 split};
-}
-
-Schedule CpuRowReductionSchedule::to_schedule() const {
-  return {"cpu.row_reduction",
-          {{"lanes", lanes},
-           {"unroll", unroll},
-           {"rows", rows},
-           {"keep", static_cast<int64_t>(keep)},
-           {"stream", stream},
-           {"split", split}}};
-}
-
 std::vector<Schedule> cpu_row_reduction_candidates(const Workload& workload, const Target& target) {
   const Graph& graph = workload.graph;
   const ReductionPasses plain = ReductionPasses::of(graph, Keep::kNothing);
@@ -83,8 +54,7 @@ std::vector<Schedule> cpu_row_reduction_candidates(const Workload& workload, con
 
   std::vector<Schedule> space;
   const auto add = [&](CpuRowReductionSchedule schedule) {
-    Schedule made = schedule.to_schedule();
-    if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
+    add_unless_present(space, to_schedule(schedule));
   };
   // Blocks of some 16 K elements, and several for each core; of some hundreds at least, for which
   // a core is worth waking.
@@ -133,21 +103,18 @@ CpuRowReductionSchedule uncut(const Graph& /*graph*/, CpuRowReductionSchedule sc
   return schedule;
 }
 
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CpuRowReductionSchedule>(workload, target, cpu_row_reduction_candidates,
-                                                     adapt, uncut);
-}
-
-Result<Source> print(const Graph& graph, const CpuRowReductionSchedule& schedule,
-                     const Target& /*target*/) {
-  return print_cpu_row_reduction(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cpu_row_reduction() {
-  static const PrintedTemplate<CpuRowReductionSchedule> made(
-      "cpu.row_reduction", 1, Backend::kCpu, Family::kRowReduction, candidates, print);
+  static const PrintedTemplate<CpuRowReductionSchedule> made({
+      .version = 1,
+      .backend = Backend::kCpu,
+      .family = Family::kRowReduction,
+      .candidates = cpu_row_reduction_candidates,
+      .print = print_cpu_row_reduction,
+      .adapt = adapt,
+      .fallback = uncut,
+  });
   return made;
 }
 

@@ -11,7 +11,6 @@
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/row_reduction/cuda_online_sums.h"
 #include "compiler_core/kernels/row_reduction/cuda_row_shape.h"
-#include "compiler_core/kernels/row_reduction/cuda_symbolic_rows.h"
 
 namespace kiln {
 namespace {
@@ -146,6 +145,7 @@ class RowSpace {
         s.threads = threads;
         s.cluster = cluster;
         s.storage = storage;
+        s.vectors = 4;  // means nothing then; as it has always been written
         s.keep = keep;
         s.stream = stream_;
         s.rows = cluster > 1 ? 1 : std::max(1, 128 / threads);
@@ -223,8 +223,7 @@ class RowSpace {
     for (size_t i = 0; i < std::min(most, guesses.size()); ++i) add(guesses[i].schedule);
   }
   void add(const CudaRowReductionSchedule& schedule) {
-    Schedule made = schedule.to_schedule();
-    if (std::find(space_.begin(), space_.end(), made) == space_.end()) space_.push_back(made);
+    add_unless_present(space_, to_schedule(schedule));
   }
 
   // As many blocks an SM as its shared memory has room for, so that some load while others compute:
@@ -276,7 +275,6 @@ class RowSpace {
   CudaRowReductionSchedule rereading(int threads, int vectors) const {
     CudaRowReductionSchedule s;
     s.lanes = lanes_[0];
-    s.storage = RowStorage::kReread;
     s.stream = stream_;
     s.threads = threads;
     s.vectors = vectors;
@@ -325,57 +323,13 @@ class RowSpace {
 
 }  // namespace
 
-Result<CudaRowReductionSchedule> CudaRowReductionSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cuda.row_reduction")
-    return fail(Code::kInvalidArgument, "not a row reduction's schedule");
-  const auto get = [&](std::string_view name, int64_t fallback) {
-    return schedule.get(name, fallback);
-  };
-  const int64_t lanes = get("lanes", 1), threads = get("threads", 128), rows = get("rows", 1);
-  const int64_t cluster = get("cluster", 1), storage = get("storage", 2);
-  const int64_t vectors = get("vectors", 1), keep = get("keep", 0), stream = get("stream", 0);
-  const int64_t blocks = get("blocks", 1), split = get("split", 1);
-  const int64_t walk = get("walk", 0);
-  const auto power = [](int64_t x, int64_t most) { return is_power_of_two(x) && x <= most; };
-  const bool whole_warps = rows >= 1 && rows <= 1024 && threads * rows % 32 == 0;
-  if (!power(lanes, 16) || !power(threads, 1024) || !power(cluster, 8) || !whole_warps ||
-      storage < 0 || storage > 2 || vectors < 1 || vectors > 16 || keep < 0 || keep > 2 ||
-      stream < 0 || stream > 1 || blocks < 1 || blocks > 32 || split < 1 || split > 65536 ||
-      walk < 0 || walk > 65536)
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  const bool rereads = storage == static_cast<int64_t>(RowStorage::kReread);
-  if ((cluster > 1 && rows > 1) || (split > 1 && (!rereads || cluster > 1 || rows > 1)) ||
-      (keep > 0 && storage != 0) || (walk > 0 && (storage != 0 || cluster > 1)))
-    return fail(Code::kInvalidArgument,
-                "decisions that do not go together: " + schedule.to_string());
-  CudaRowReductionSchedule s;
-  s.lanes = static_cast<int>(lanes);
-  s.threads = static_cast<int>(threads);
-  s.rows = static_cast<int>(rows);
-  s.cluster = static_cast<int>(cluster);
-  s.storage = static_cast<RowStorage>(storage);
-  s.vectors = static_cast<int>(vectors);
-  s.keep = static_cast<Keep>(keep);
-  s.stream = stream == 1;
-  s.blocks = static_cast<int>(blocks);
-  s.split = split;
-  s.walk = walk;
-  return s;
-}
-
-Schedule CudaRowReductionSchedule::to_schedule() const {
-  return {"cuda.row_reduction",
-          {{"lanes", lanes},
-           {"threads", threads},
-           {"rows", rows},
-           {"cluster", cluster},
-           {"storage", static_cast<int64_t>(storage)},
-           {"vectors", vectors},
-           {"keep", static_cast<int64_t>(keep)},
-           {"stream", stream},
-           {"blocks", blocks},
-           {"split", split},
-           {"walk", walk}}};
+bool CudaRowReductionSchedule::go_together() const {
+  const bool whole_warps = threads * rows % 32 == 0;
+  const bool in_registers = storage == RowStorage::kRegisters;
+  const bool alone = cluster == 1 && rows == 1;
+  return whole_warps && (cluster == 1 || rows == 1) &&
+         (split == 1 || (storage == RowStorage::kReread && alone)) &&
+         (keep == Keep::kNothing || in_registers) && (walk == 0 || (in_registers && cluster == 1));
 }
 
 std::vector<Schedule> cuda_row_reduction_candidates(const Workload& workload,
@@ -387,11 +341,8 @@ namespace {
 
 // With any number of rows of one length all that a row's threads do is known, but where the
 // memory's vectors lie when that differs from row to row.
-std::optional<CudaRowReductionSchedule> keep_if_aligned(const Graph& graph,
-                                                        const CudaRowReductionSchedule& chosen) {
-  if (chosen.split == 1 && chosen.walk == 0 && chosen.lanes <= RowShape::of(graph).alignment)
-    return chosen;
-  return std::nullopt;
+bool is_kept(const Graph& graph, const CudaRowReductionSchedule& chosen) {
+  return chosen.split == 1 && chosen.walk == 0 && chosen.lanes <= RowShape::of(graph).alignment;
 }
 
 // A row that is a block's, and read again by every loop.
@@ -400,10 +351,14 @@ CudaRowReductionSchedule rereading(const Graph& graph, const CudaRowReductionSch
   CudaRowReductionSchedule schedule;
   schedule.lanes = has_whole_vectors(columns, chosen.lanes) ? chosen.lanes : 1;
   schedule.threads = std::clamp(chosen.threads * chosen.cluster, 32, 1024);
-  schedule.storage = RowStorage::kReread;
-  schedule.vectors = 1;
   schedule.stream = chosen.stream;
   return schedule;
+}
+
+std::optional<CudaRowReductionSchedule> adapt(const Graph& graph, CudaRowReductionSchedule chosen) {
+  if (!has_constant_rows(graph)) return rereading(graph, chosen);
+  if (is_kept(graph, chosen)) return chosen;
+  return std::nullopt;
 }
 
 CudaRowReductionSchedule rereading_aligned(const Graph& graph, CudaRowReductionSchedule chosen) {
@@ -413,41 +368,29 @@ CudaRowReductionSchedule rereading_aligned(const Graph& graph, CudaRowReductionS
 
 // Threads were chosen for rows that stay in registers; rows of any length do not, so that other
 // numbers of threads are worth a try.
-Result<std::vector<Schedule>> with_other_threads(std::vector<Schedule> space) {
-  TRY(CudaRowReductionSchedule schedule, CudaRowReductionSchedule::from(space[0]));
+std::vector<Schedule> with_other_threads(const Graph& graph, std::vector<Schedule> space) {
+  if (has_constant_rows(graph)) return space;
+  CudaRowReductionSchedule schedule = *decisions_of<CudaRowReductionSchedule>(space[0]);
   for (const int threads : {64, 128, 256, 512, 1024}) {
     schedule.threads = threads;
-    add_unless_present(space, schedule.to_schedule());
+    add_unless_present(space, to_schedule(schedule));
   }
   return space;
-}
-
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  const auto fixed = cuda_row_reduction_candidates;
-  if (workload.graph.symbols().empty()) return fixed(workload, target);
-  if (has_constant_rows(workload.graph))
-    return dynamic_candidates<CudaRowReductionSchedule>(workload, target, fixed, keep_if_aligned,
-                                                        rereading_aligned);
-  TRY(std::vector<Schedule> space,
-      dynamic_candidates<CudaRowReductionSchedule>(
-          workload, target, fixed, [](const Graph& graph, const CudaRowReductionSchedule& chosen) {
-            return std::optional(rereading(graph, chosen));
-          }));
-  return with_other_threads(std::move(space));
-}
-
-Result<Source> print(const Graph& graph, const CudaRowReductionSchedule& schedule,
-                     const Target& target) {
-  if (!graph.symbols().empty() && !has_constant_rows(graph))
-    return print_cuda_symbolic_rows(graph, schedule);
-  return print_cuda_row_reduction(graph, schedule, target);
 }
 
 }  // namespace
 
 const KernelTemplate& cuda_row_reduction() {
-  static const PrintedTemplate<CudaRowReductionSchedule> made(
-      "cuda.row_reduction", 1, Backend::kCuda, Family::kRowReduction, candidates, print);
+  static const PrintedTemplate<CudaRowReductionSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kRowReduction,
+      .candidates = cuda_row_reduction_candidates,
+      .print_for = print_cuda_row_reduction,
+      .adapt = adapt,
+      .fallback = rereading_aligned,
+      .extend = with_other_threads,
+  });
   return made;
 }
 

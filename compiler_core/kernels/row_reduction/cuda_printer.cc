@@ -8,6 +8,7 @@
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/size.h"
 #include "compiler_core/kernels/row_reduction/cuda_row_loops.h"
+#include "compiler_core/kernels/row_reduction/cuda_symbolic_rows.h"
 
 namespace kiln {
 namespace {
@@ -17,7 +18,7 @@ Status check(const RowLayout& layout, const Target& target) {
   const CudaLimits limits = cuda_limits(target);
   const auto refuse = [&](std::string_view why) {
     return fail(Code::kInvalidArgument,
-                fmt::format("{}: {}", schedule.to_schedule().to_string(), why));
+                fmt::format("{}: {}", to_schedule(schedule).to_string(), why));
   };
   if (schedule.threads * schedule.rows > limits.max_block_threads)
     return refuse("too many threads a block");
@@ -74,7 +75,7 @@ Status print_whole(const RowLayout& layout, const Target& target, Source& source
   const int threads = s.threads * s.rows;
   if (loops.shared_bytes() > cuda_limits(target).block_shared_bytes)
     return fail(Code::kInvalidArgument,
-                s.to_schedule().to_string() + ": more than a block's shared memory");
+                to_schedule(s).to_string() + ": more than a block's shared memory");
   source.text += cuda_kernel("kernel", layout.graph, threads, s.blocks, loops.head() + body);
   Grid grid({{layout.shape.rows, s.rows}, {s.cluster, 1}});
   if (s.walk > 0) {
@@ -118,6 +119,8 @@ void print_cut(const RowLayout& layout, Source& source) {
 Result<Source> print_cuda_row_reduction(const Graph& graph,
                                         const CudaRowReductionSchedule& schedule,
                                         const Target& target) {
+  if (!graph.symbols().empty() && !has_constant_rows(graph))
+    return print_cuda_symbolic_rows(graph, schedule);
   const RowLayout layout(graph, schedule);
   TRY_STATUS(check(layout, target));
   Source source;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compiler_core/kernels/analysis/reduction_passes.h"
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -18,12 +19,14 @@ enum class RowStorage : uint8_t {
 };
 
 struct CudaRowReductionSchedule {
-  int lanes = 8;      // elements a vector
+  static constexpr std::string_view kTemplate = "cuda.row_reduction";
+
+  int lanes = 1;      // elements a vector
   int threads = 128;  // of a block that work on one row: a power of two
   int rows = 1;       // a block works on at once; threads * rows are whole warps
   int cluster = 1;    // blocks that share a row, when rows is 1
-  RowStorage storage = RowStorage::kRegisters;
-  int vectors = 4;  // of kReread: vectors a thread loads before it uses the first
+  RowStorage storage = RowStorage::kReread;
+  int vectors = 1;  // of kReread: vectors a thread loads before it uses the first
   ReductionPasses::Keep keep = ReductionPasses::Keep::kNothing;  // in registers, of kRegisters
   bool stream = false;  // what is stored is the first to leave the L2
   int blocks = 1;       // that must fit an SM at once: bounds a thread's registers
@@ -32,9 +35,20 @@ struct CudaRowReductionSchedule {
   // 0: a block for each row, or each `rows`. Of kRegisters without a cluster.
   int64_t walk = 0;
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CudaRowReductionSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, powers_of_two(1, 16));
+    f("threads", s.threads, powers_of_two(1, 1024));
+    f("rows", s.rows, between(1, 1024));
+    f("cluster", s.cluster, powers_of_two(1, 8));
+    f("storage", s.storage, between(0, 2));
+    f("vectors", s.vectors, between(1, 16));
+    f("keep", s.keep, between(0, 2));
+    f("stream", s.stream);
+    f("blocks", s.blocks, between(1, 32));
+    f("split", s.split, between(1, 65536));
+    f("walk", s.walk, between(0, 65536));
+  }
+  bool go_together() const;
 };
 
 // REQUIRES: workload.family is kRowReduction, its sizes are constants.

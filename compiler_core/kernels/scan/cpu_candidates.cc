@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compiler_core/kernels/analysis/axis_extents.h"
-#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/analysis/vector_width.h"
 #include "compiler_core/kernels/printed_template.h"
 
@@ -14,29 +13,13 @@ constexpr int64_t kSplitElements = 65536;  // a scan of fewer is not worth three
 
 }  // namespace
 
-Result<CpuScanSchedule> CpuScanSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cpu.scan")
-    return fail(Code::kInvalidArgument, "not a scan's schedule");
-  const int64_t lanes = schedule.get("lanes", 8), unroll = schedule.get("unroll", 4);
-  const int64_t split = schedule.get("split", 1);
-  TRY_STATUS(check_lanes(lanes));
-  if (unroll < 1 || unroll > 16 || split < 1 || split > 4096)
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CpuScanSchedule{static_cast<int>(lanes), static_cast<int>(unroll), split};
-}
-
-Schedule CpuScanSchedule::to_schedule() const {
-  return {"cpu.scan", {{"lanes", lanes}, {"unroll", unroll}, {"split", split}}};
-}
-
 std::vector<Schedule> cpu_scan_candidates(const Workload& workload, const Target& target) {
   const ScanExtent extent = ScanExtent::of(workload.graph);
   const int64_t units = std::max(target.units, 1);
   const std::vector<int> lanes = lane_choices(workload.graph, target);
   std::vector<Schedule> space;
   const auto add = [&](CpuScanSchedule schedule) {
-    Schedule made = schedule.to_schedule();
-    if (std::find(space.begin(), space.end(), made) == space.end()) space.push_back(made);
+    add_unless_present(space, to_schedule(schedule));
   };
   const auto add_widths = [&](int64_t split) {
     for (const int width : {lanes[0], lanes.back()}) {
@@ -65,20 +48,17 @@ std::optional<CpuScanSchedule> adapt(const Graph& graph, CpuScanSchedule schedul
   return schedule;
 }
 
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CpuScanSchedule>(workload, target, cpu_scan_candidates, adapt);
-}
-
-Result<Source> print(const Graph& graph, const CpuScanSchedule& schedule,
-                     const Target& /*target*/) {
-  return print_cpu_scan(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cpu_scan() {
-  static const PrintedTemplate<CpuScanSchedule> made("cpu.scan", 1, Backend::kCpu, Family::kScan,
-                                                     candidates, print);
+  static const PrintedTemplate<CpuScanSchedule> made({
+      .version = 1,
+      .backend = Backend::kCpu,
+      .family = Family::kScan,
+      .candidates = cpu_scan_candidates,
+      .print = print_cpu_scan,
+      .adapt = adapt,
+  });
   return made;
 }
 

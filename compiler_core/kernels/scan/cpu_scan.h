@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -10,13 +11,17 @@
 namespace kiln {
 
 struct CpuScanSchedule {
+  static constexpr std::string_view kTemplate = "cpu.scan";
+
   int lanes = 8;      // elements a vector
   int unroll = 4;     // vectors side by side, where sums run down columns
   int64_t split = 1;  // pieces the summed axis is cut into, when lines don't fill the machine
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CpuScanSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, kVectorLanes);
+    f("unroll", s.unroll, between(1, 16));
+    f("split", s.split, between(1, 4096));
+  }
 };
 
 // REQUIRES: workload.family is kScan, its sizes are constants.

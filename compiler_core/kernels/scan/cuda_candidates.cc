@@ -12,7 +12,6 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kMostSplit = 1024;
 constexpr int64_t kLeastPiece = 64;       // rows of a piece, where sums run down columns
 constexpr int64_t kSplitElements = 8192;  // a line of fewer is one block's work
 
@@ -28,10 +27,9 @@ class ScanSpace {
 
  private:
   void add(int64_t lanes, int64_t threads, int64_t split) {
-    Schedule made = CudaScanSchedule{static_cast<int>(lanes), static_cast<int>(threads),
-                                     std::clamp<int64_t>(split, 1, kMostSplit)}
-                        .to_schedule();
-    if (std::find(space_.begin(), space_.end(), made) == space_.end()) space_.push_back(made);
+    add_unless_present(space_, to_schedule(CudaScanSchedule{
+                                   static_cast<int>(lanes), static_cast<int>(threads),
+                                   std::clamp<int64_t>(split, 1, CudaScanSchedule::kMostSplit)}));
   }
 
   int64_t widest() const { return std::clamp<int64_t>(16 / size_of(extent_.dtype), 2, 8); }
@@ -72,21 +70,6 @@ class ScanSpace {
 
 }  // namespace
 
-Result<CudaScanSchedule> CudaScanSchedule::from(const Schedule& schedule) {
-  if (schedule.template_name != "cuda.scan")
-    return fail(Code::kInvalidArgument, "not a scan's schedule");
-  const int64_t lanes = schedule.get("lanes", 4), threads = schedule.get("threads", 256);
-  const int64_t split = schedule.get("split", 1);
-  if (!is_power_of_two(lanes) || lanes > 16 || !is_power_of_two(threads) || threads < 32 ||
-      threads > 1024 || split < 1 || split > kMostSplit)
-    return fail(Code::kInvalidArgument, "out of range: " + schedule.to_string());
-  return CudaScanSchedule{static_cast<int>(lanes), static_cast<int>(threads), split};
-}
-
-Schedule CudaScanSchedule::to_schedule() const {
-  return {"cuda.scan", {{"lanes", lanes}, {"threads", threads}, {"split", split}}};
-}
-
 std::vector<Schedule> cuda_scan_candidates(const Workload& workload, const Target& target) {
   return ScanSpace(ScanExtent::of(workload.graph), target).list();
 }
@@ -99,20 +82,17 @@ std::optional<CudaScanSchedule> adapt(const Graph& graph, CudaScanSchedule chose
   return chosen;
 }
 
-Result<std::vector<Schedule>> candidates(const Workload& workload, const Target& target) {
-  return dynamic_candidates<CudaScanSchedule>(workload, target, cuda_scan_candidates, adapt);
-}
-
-Result<Source> print(const Graph& graph, const CudaScanSchedule& schedule,
-                     const Target& /*target*/) {
-  return print_cuda_scan(graph, schedule);
-}
-
 }  // namespace
 
 const KernelTemplate& cuda_scan() {
-  static const PrintedTemplate<CudaScanSchedule> made("cuda.scan", 1, Backend::kCuda, Family::kScan,
-                                                      candidates, print);
+  static const PrintedTemplate<CudaScanSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kScan,
+      .candidates = cuda_scan_candidates,
+      .print = print_cuda_scan,
+      .adapt = adapt,
+  });
   return made;
 }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -10,13 +11,18 @@
 namespace kiln {
 
 struct CudaScanSchedule {
+  static constexpr std::string_view kTemplate = "cuda.scan";
+  static constexpr int64_t kMostSplit = 1024;
+
   int lanes = 4;      // elements a vector; divides the columns where sums run down columns
   int threads = 256;  // a block
   int64_t split = 1;  // pieces the summed axis is cut into, when lines don't fill the machine
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CudaScanSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, powers_of_two(1, 16));
+    f("threads", s.threads, powers_of_two(32, 1024));
+    f("split", s.split, between(1, kMostSplit));
+  }
 };
 
 // REQUIRES: workload.family is kScan, its sizes are constants.

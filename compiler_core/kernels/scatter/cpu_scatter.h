@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -10,6 +11,9 @@
 namespace kiln {
 
 struct CpuScatterSchedule {
+  static constexpr std::string_view kTemplate = "cpu.scatter";
+  static constexpr int64_t kMostParts = 1024;
+
   int lanes = 8;        // elements a vector
   int64_t parts = 1;    // the destination's rows in so many blocks
   int64_t columns = 1;  // and each row's elements in so many
@@ -17,9 +21,12 @@ struct CpuScatterSchedule {
   // through all indices for its own.
   bool sorted = false;
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CpuScatterSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, kVectorLanes);
+    f("parts", s.parts, between(1, kMostParts));
+    f("columns", s.columns, between(1, kMostParts));
+    f("sorted", s.sorted);
+  }
 };
 
 // REQUIRES: workload.family is kScatter, its sizes are constants.

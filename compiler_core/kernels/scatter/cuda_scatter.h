@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -10,13 +11,20 @@
 namespace kiln {
 
 struct CudaScatterSchedule {
+  static constexpr std::string_view kTemplate = "cuda.scatter";
+  static constexpr int64_t kLeastTile = 64;
+  static constexpr int64_t kMostTile =
+      4096;  // whose entries fit the shared memory that needs no asking
+
   int lanes = 4;      // elements a vector; divides a row
   int threads = 256;  // a block that combines
   int tile = 1024;    // updates that a block sorts by their row; a power of two
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CudaScatterSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, powers_of_two(1, 16));
+    f("threads", s.threads, powers_of_two(32, 1024));
+    f("tile", s.tile, powers_of_two(kLeastTile, kMostTile));
+  }
 };
 
 // REQUIRES: workload.family is kScatter, its sizes are constants.

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -10,12 +11,17 @@
 namespace kiln {
 
 struct CpuSortSchedule {
+  static constexpr std::string_view kTemplate = "cpu.sort";
+  static constexpr int64_t kMostSplit = 256;
+
   int digit = 8;      // bits of the key that one pass of the radix sort looks at: 8 or 11
   int64_t split = 1;  // pieces a row is sorted in, which are merged then: a power of two
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CpuSortSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("digit", s.digit, between(8, 11));
+    f("split", s.split, powers_of_two(1, kMostSplit));
+  }
+  bool go_together() const { return digit == 8 || digit == 11; }
 };
 
 // Bytes of what is moved about for one element of `dtype`: its key and its position.

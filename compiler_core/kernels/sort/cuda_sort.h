@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -11,12 +12,18 @@
 namespace kiln {
 
 struct CudaSortSchedule {
+  static constexpr std::string_view kTemplate = "cuda.sort";
+  static constexpr int64_t kLeastTile = 64;  // two entries a thread of a warp
+  static constexpr int64_t kMostTile =
+      4096;  // whose entries fit the shared memory that needs no asking
+
   int tile = 1024;    // entries that a block sorts at once: rows, or a piece of one; a power of two
   int threads = 256;  // a block
 
-  // kInvalidArgument for another family's schedule, or a value that no kernel can be written for.
-  static Result<CudaSortSchedule> from(const Schedule& schedule);
-  Schedule to_schedule() const;
+  static void fields(auto& f, auto& s) {
+    f("tile", s.tile, powers_of_two(kLeastTile, kMostTile));
+    f("threads", s.threads, powers_of_two(32, 1024));
+  }
 };
 
 // REQUIRES: workload.family is kSort, its sizes are constants.

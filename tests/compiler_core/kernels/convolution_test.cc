@@ -53,7 +53,7 @@ std::string check(const Workload& workload, int limit, std::vector<Target> on = 
 std::string check_on_host(const Workload& workload, const CpuConvolutionSchedule& schedule) {
   std::mt19937 random(12);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
-  return check_schedule(workload, schedule.to_schedule(), targets()[0], inputs);
+  return check_schedule(workload, to_schedule(schedule), targets()[0], inputs);
 }
 
 int host_lanes() {
@@ -133,7 +133,7 @@ TEST(Convolution, AgreesHoweverItIsBlocked) {
     for (const XFrom x_from : {XFrom::kInPlace, XFrom::kField, XFrom::kBlock})
       for (const bool a_packed : {true, false}) {
         CpuConvolutionSchedule schedule{lanes, slide, 4, 2 * lanes, 16, 8, 64, a_packed, x_from};
-        EXPECT_EQ(check_on_host(inside, schedule), "") << schedule.to_schedule().to_string();
+        EXPECT_EQ(check_on_host(inside, schedule), "") << to_schedule(schedule).to_string();
       }
   const Workload strided = plain(DType::kF32, {1, 5, 11, 41}, {13, 5, 3, 3}, padded(2, 1));
   for (const bool slide : {true, false})
@@ -219,7 +219,7 @@ TEST(Convolution, SpaceIsDeterministicDistinctAndBounded) {
       EXPECT_LE(space.size(), 16u);
       EXPECT_EQ(space, cpu_convolution_candidates(workload, target));
       for (size_t i = 0; i < space.size(); ++i) {
-        EXPECT_EQ(CpuConvolutionSchedule::from(space[i])->to_schedule(), space[i]);
+        EXPECT_EQ(to_schedule(*decisions_of<CpuConvolutionSchedule>(space[i])), space[i]);
         for (size_t j = 0; j < i; ++j) EXPECT_NE(space[i], space[j]);
       }
     }

@@ -28,7 +28,7 @@ Workload planned(GraphBuilder& b, NodeId output) {
 }
 
 Schedule as_convolution(const CudaMatmulSchedule& schedule) {
-  return {"cuda.convolution", schedule.to_schedule().decisions};
+  return {"cuda.convolution", to_schedule(schedule).decisions};
 }
 
 std::string check(const Workload& workload, const CudaMatmulSchedule& schedule) {
@@ -137,9 +137,9 @@ TEST(CudaConvolution, KeepsNanAndInfinity) {
 }
 
 TEST(CudaConvolution, RefusesSchedulesOfOthers) {
-  const Schedule matmul = CudaMatmulSchedule{}.to_schedule();
-  EXPECT_FALSE(CudaConvolutionSchedule::from(matmul));
-  EXPECT_TRUE(CudaConvolutionSchedule::from(as_convolution({})));
+  const Schedule matmul = to_schedule(CudaMatmulSchedule{});
+  EXPECT_FALSE(decisions_of<CudaConvolutionSchedule>(matmul));
+  EXPECT_TRUE(decisions_of<CudaConvolutionSchedule>(as_convolution({})));
 }
 
 }  // namespace

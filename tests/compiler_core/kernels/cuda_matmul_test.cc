@@ -35,7 +35,7 @@ std::string check(const Workload& workload, int limit) {
 std::string check(const Workload& workload, const CudaMatmulSchedule& schedule) {
   std::mt19937 random(12);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
-  const std::string wrong = check_schedule(workload, schedule.to_schedule(), kHopper, inputs);
+  const std::string wrong = check_schedule(workload, to_schedule(schedule), kHopper, inputs);
   return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
 }
 
@@ -192,7 +192,7 @@ TEST(CudaMatmul, KeepsNanAndInfinity) {
   std::vector<Tensor> inputs;
   inputs.push_back(std::move(x));
   inputs.push_back(std::move(w));
-  EXPECT_EQ(check_schedule(workload, CudaMatmulSchedule{}.to_schedule(), kHopper, inputs), "");
+  EXPECT_EQ(check_schedule(workload, to_schedule(CudaMatmulSchedule{}), kHopper, inputs), "");
 }
 
 TEST(CudaMatmul, RefusesWhatNoKernelCanBeWrittenFor) {
@@ -207,9 +207,9 @@ TEST(CudaMatmul, RefusesWhatNoKernelCanBeWrittenFor) {
   EXPECT_TRUE(refused({256, 128, 128, 4, 2, 4, 1, 8}));  // too much shared memory
   EXPECT_TRUE(refused({64, 64, 32, 2, 2, 3, 4, 8}));     // more splits than steps
   EXPECT_TRUE(refused({64, 96, 32, 2, 2, 3, 1, 8}));     // rows that chunks can't change places in
-  Schedule odd = CudaMatmulSchedule{}.to_schedule();
+  Schedule odd = to_schedule(CudaMatmulSchedule{});
   odd.decisions[0].value = 24;
-  EXPECT_FALSE(CudaMatmulSchedule::from(odd));
+  EXPECT_FALSE(decisions_of<CudaMatmulSchedule>(odd));
 }
 
 TEST(CudaMatmul, SpaceIsDeterministicDistinctAndBounded) {
@@ -223,9 +223,9 @@ TEST(CudaMatmul, SpaceIsDeterministicDistinctAndBounded) {
         EXPECT_LE(space.size(), 12u);
         EXPECT_EQ(space, cuda_matmul_candidates(workload, target));
         for (size_t i = 0; i < space.size(); ++i) {
-          const auto schedule = CudaMatmulSchedule::from(space[i]);
+          const auto schedule = decisions_of<CudaMatmulSchedule>(space[i]);
           ASSERT_TRUE(schedule);
-          EXPECT_EQ(schedule->to_schedule(), space[i]);
+          EXPECT_EQ(to_schedule(*schedule), space[i]);
           EXPECT_TRUE(fits(*schedule, problem));
           EXPECT_LE(schedule->shared_bytes(problem), (target == kAmpere ? 163 : 227) << 10);
           for (size_t j = 0; j < i; ++j) EXPECT_NE(space[i], space[j]);

@@ -154,10 +154,10 @@ TEST(CudaRowReduction, EveryForm) {
     const Workload workload = make_workload(Rows(DType::kF32, 5, columns).softmax())->workload;
     const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
     for (const CudaRowReductionSchedule& s : forms)
-      EXPECT_EQ(check_schedule(workload, s.to_schedule(), hopper(), inputs), "") << columns;
+      EXPECT_EQ(check_schedule(workload, to_schedule(s), hopper(), inputs), "") << columns;
     CudaRowReductionSchedule odd = forms[0];
     odd.lanes = 1;
-    EXPECT_EQ(check_schedule(workload, odd.to_schedule(), hopper(), inputs), "") << columns;
+    EXPECT_EQ(check_schedule(workload, to_schedule(odd), hopper(), inputs), "") << columns;
   }
 }
 
@@ -173,7 +173,7 @@ TEST(CudaRowReduction, PeeledRowsOfEveryLength) {
     s.rows = 4;
     s.storage = columns == 63 ? RowStorage::kShared : RowStorage::kRegisters;
     EXPECT_EQ(
-        check_schedule(workload, s.to_schedule(), hopper(), random_inputs(workload.graph, random)),
+        check_schedule(workload, to_schedule(s), hopper(), random_inputs(workload.graph, random)),
         "")
         << columns;
   }
@@ -209,7 +209,7 @@ TEST(CudaRowReduction, PeeledRowsInEveryForm) {
       s.vectors = 2;
       s.split = form.split;
       s.stream = form.rows > 1;
-      EXPECT_EQ(check_schedule(workload, s.to_schedule(), hopper(), inputs), "") << columns;
+      EXPECT_EQ(check_schedule(workload, to_schedule(s), hopper(), inputs), "") << columns;
     }
   }
 }
@@ -237,12 +237,13 @@ TEST(CudaRowReduction, WalkingBlocks) {
   const auto check_form = [](const Graph& graph, int threads, int rows, int64_t walk) {
     CudaRowReductionSchedule s;
     s.lanes = 4;
+    s.storage = RowStorage::kRegisters;
     s.threads = threads;
     s.rows = rows;
     s.walk = walk;
     std::mt19937 random(13);
     const Workload workload = make_workload(graph)->workload;
-    return check_schedule(workload, s.to_schedule(), hopper(),
+    return check_schedule(workload, to_schedule(s), hopper(),
                           random_inputs(workload.graph, random));
   };
   for (const int64_t columns : {512, 250}) {
@@ -271,7 +272,7 @@ TEST(CudaRowReduction, ATailBehindWholeRounds) {
   std::mt19937 random(13);
   const Workload workload = make_workload(Rows(DType::kF32, 1, 257).softmax())->workload;
   EXPECT_EQ(
-      check_schedule(workload, s.to_schedule(), hopper(), random_inputs(workload.graph, random)),
+      check_schedule(workload, to_schedule(s), hopper(), random_inputs(workload.graph, random)),
       "");
 }
 
@@ -297,10 +298,10 @@ TEST(CudaRowReduction, SpecialValues) {
   reread.threads = 32;
   reread.storage = RowStorage::kReread;
   reread.vectors = 1;
-  EXPECT_EQ(check_schedule(workload, reread.to_schedule(), hopper(), std::span(&x, 1)), "");
+  EXPECT_EQ(check_schedule(workload, to_schedule(reread), hopper(), std::span(&x, 1)), "");
   reread.split = 4;
   reread.lanes = 1;
-  EXPECT_EQ(check_schedule(workload, reread.to_schedule(), hopper(), std::span(&x, 1)), "");
+  EXPECT_EQ(check_schedule(workload, to_schedule(reread), hopper(), std::span(&x, 1)), "");
 }
 
 TEST(CudaRowReduction, RandomGraphsAgreeWithTheInterpreter) {
@@ -322,7 +323,8 @@ TEST(CudaRowReduction, RandomGraphsAgreeWithTheInterpreter) {
 
 TEST(CudaRowReduction, SchedulesThatCannotBeWrittenAreRefused) {
   const auto parses = [](const std::string& decisions) {
-    return CudaRowReductionSchedule::from(*Schedule::parse("cuda.row_reduction " + decisions))
+    return decisions_of<CudaRowReductionSchedule>(
+               *Schedule::parse("cuda.row_reduction " + decisions))
         .has_value();
   };
   EXPECT_TRUE(parses("lanes=8 threads=64 rows=2 cluster=1 storage=0"));

@@ -35,7 +35,7 @@ std::string check(const Workload& workload, int limit, std::vector<Target> on = 
 std::string check_on_host(const Workload& workload, const CpuMatmulSchedule& schedule) {
   std::mt19937 random(12);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
-  return check_schedule(workload, schedule.to_schedule(), targets()[0], inputs);
+  return check_schedule(workload, to_schedule(schedule), targets()[0], inputs);
 }
 
 // x [m, k] times w, stored [k, n], or [n, k] and read transposed.
@@ -197,7 +197,8 @@ TEST(Matmul, RefusesToReadAnAThatMustBePacked) {
   EXPECT_TRUE(refused(plain(DType::kF32, 7, 40, 30))) << "no whole tile of rows";
   EXPECT_TRUE(refused(plain(DType::kBF16, 8, 40, 30))) << "elements to convert";
   in_place.b_from = BFrom::kPacked;
-  EXPECT_FALSE(CpuMatmulSchedule::from(in_place.to_schedule())) << "a phase to pack b, none for a";
+  EXPECT_FALSE(decisions_of<CpuMatmulSchedule>(to_schedule(in_place)))
+      << "a phase to pack b, none for a";
 }
 
 // Packing in a phase of its own is dear for a small product, and all cores get a block.
@@ -206,7 +207,8 @@ TEST(Matmul, SmallProductsTakeOnePhaseAndAllCores) {
   target.units = 2;
   const Workload workload = plain(DType::kF32, 32, 64, 64, true);
   const auto source = print_cpu_matmul(
-      workload.graph, *CpuMatmulSchedule::from(cpu_matmul_candidates(workload, target).front()));
+      workload.graph,
+      *decisions_of<CpuMatmulSchedule>(cpu_matmul_candidates(workload, target).front()));
   ASSERT_TRUE(source) << source.error().message;
   ASSERT_EQ(source->recipe.phases.size(), 1u);
   EXPECT_GE(*source->recipe.phases[0].grid.blocks({}), 2);
@@ -221,7 +223,7 @@ TEST(Matmul, SpaceIsDeterministicDistinctAndBounded) {
       EXPECT_LE(space.size(), 16u);
       EXPECT_EQ(space, cpu_matmul_candidates(workload, target));
       for (size_t i = 0; i < space.size(); ++i) {
-        EXPECT_EQ(CpuMatmulSchedule::from(space[i])->to_schedule(), space[i]);
+        EXPECT_EQ(to_schedule(*decisions_of<CpuMatmulSchedule>(space[i])), space[i]);
         for (size_t j = 0; j < i; ++j) EXPECT_NE(space[i], space[j]);
       }
     }
