@@ -27,6 +27,10 @@ struct Source {
 // What a template makes of a schedule: text for a compiler, or a finished binary with its recipe.
 using Buildable = std::variant<Source, Artifact>;
 
+// A decision of schedules that call a library: the version that is to be called, as the library
+// says it. A coordinator adds it for the worker that tries the schedule.
+inline constexpr std::string_view kVersionDecision = "version";
+
 class KernelTemplate {
  public:
   KernelTemplate() = default;
@@ -43,6 +47,15 @@ class KernelTemplate {
 
   // Whether candidates() may have any. Cheap: by backend and family, not by sizes.
   virtual bool covers(const Workload& workload, const Target& target) const = 0;
+
+  // The library of the machine that its kernels call ("cublaslt"); empty: none.
+  virtual std::string_view library() const { return {}; }
+
+  // The part of the device's least time for the workload (tune/device_peak.h) that the best guess
+  // is expected to reach, as measured for workloads like it: ranks templates, and rejects none.
+  virtual double expected_efficiency(const Workload& /*workload*/, const Target& /*target*/) const {
+    return 0.5;
+  }
 
   // The legal schedules, best guess first; deterministic. Empty: none for these sizes.
   // kUnsupported says what the template lacks. REQUIRES: covers(workload, target).

@@ -48,11 +48,18 @@ class PrintedTemplate final : public PrintedTemplateBase {
     Decisions (*fallback)(const Graph&, Decisions) = nullptr;
     // Other schedules for workloads with symbols, made of the adapted ones.
     std::vector<Schedule> (*extend)(const Graph&, std::vector<Schedule>) = nullptr;
+    // Without it, as of any template.
+    double (*expected_efficiency)(const Workload&) = nullptr;
   };
   explicit PrintedTemplate(Parts parts)
       : PrintedTemplateBase(parts.version, parts.backend, parts.family), parts_(parts) {}
 
   std::string_view name() const override { return Decisions::kTemplate; }
+
+  double expected_efficiency(const Workload& workload, const Target& target) const override {
+    return parts_.expected_efficiency ? parts_.expected_efficiency(workload)
+                                      : KernelTemplate::expected_efficiency(workload, target);
+  }
 
   Result<std::vector<Schedule>> candidates(const Workload& workload,
                                            const Target& target) const override {

@@ -12,6 +12,7 @@
 #include "compiler_core/kernels/convolution/cpu_convolution.h"
 #include "compiler_core/kernels/convolution/cuda_convolution.h"
 #include "compiler_core/kernels/custom/custom.h"
+#include "compiler_core/kernels/library/cublaslt_matmul.h"
 #include "compiler_core/kernels/matmul/cpu_matmul.h"
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/pointwise/cpu_pointwise.h"
@@ -36,7 +37,7 @@ std::vector<const KernelTemplate*>& registered() {
       &cuda_pointwise(), &cuda_row_reduction(), &cuda_column_reduction(),
       &cuda_matmul(),    &cuda_convolution(),   &cuda_attention(),
       &cuda_scan(),      &cuda_sort(),          &cuda_scatter(),
-      &custom_call(),
+      &custom_call(),    &cublaslt_matmul(),
   };
   return templates;
 }
@@ -65,30 +66,63 @@ const KernelTemplate* find_kernel_template(std::string_view name) {
   return nullptr;
 }
 
-Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target) {
-  std::vector<std::vector<Schedule>> lists;
-  std::optional<Error> reason;
-  for (const KernelTemplate* made : registered()) {
-    if (!made->covers(workload, target)) continue;
-    if (auto list = made->candidates(workload, target))
-      lists.push_back(*std::move(list));
-    else if (list.error().code == Code::kUnsupported)
-      reason = std::move(list.error());
-    else
-      return tl::make_unexpected(std::move(list.error()));
-  }
+namespace {
+
+// The candidates of one template.
+struct RankedList {
+  double best_time = 0;  // of its best guess, in multiples of the device's least time
+  std::vector<Schedule> schedules;
+};
+
+// By expected time; equal ones in the order of the lists.
+std::vector<Schedule> merge(std::vector<RankedList> lists) {
+  // A candidate is expected to be so much slower than the one before it in its list.
+  constexpr double kSlowdown = 1.05;
+  std::vector<size_t> next(lists.size(), 0);
   std::vector<Schedule> space;
-  for (size_t rank = 0, left = 1; left > 0; ++rank) {
-    left = 0;
-    for (std::vector<Schedule>& list : lists) {
-      if (rank >= list.size()) continue;
-      space.push_back(std::move(list[rank]));
-      ++left;
+  for (;;) {
+    RankedList* first = nullptr;
+    for (RankedList& list : lists) {
+      const bool is_left = next[static_cast<size_t>(&list - lists.data())] < list.schedules.size();
+      if (is_left && (first == nullptr || list.best_time < first->best_time)) first = &list;
+    }
+    if (first == nullptr) return space;
+    size_t& at = next[static_cast<size_t>(first - lists.data())];
+    space.push_back(std::move(first->schedules[at++]));
+    first->best_time *= kSlowdown;
+  }
+}
+
+}  // namespace
+
+Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target,
+                                           Libraries libraries) {
+  constexpr double kLeastEfficiency = 1e-3;
+  std::vector<RankedList> lists;
+  std::optional<Error> reason;
+  bool has_own = false;
+  for (const KernelTemplate* made : registered()) {
+    const bool calls_library = !made->library().empty();
+    if (calls_library && libraries == Libraries::kLeaveOut) continue;
+    if (!made->covers(workload, target)) continue;
+    if (auto list = made->candidates(workload, target)) {
+      has_own = has_own || (!calls_library && !list->empty());
+      lists.push_back({1 / std::max(made->expected_efficiency(workload, target), kLeastEfficiency),
+                       *std::move(list)});
+    } else if (list.error().code != Code::kUnsupported) {
+      return tl::make_unexpected(std::move(list.error()));
+    } else if (!calls_library) {
+      reason = std::move(list.error());
     }
   }
-  if (!space.empty()) return space;
+  if (has_own) return merge(std::move(lists));
   if (reason) return tl::make_unexpected(*std::move(reason));
   return no_kernels(workload, target);
+}
+
+std::string_view library_of(const Schedule& schedule) {
+  const KernelTemplate* made = find_kernel_template(schedule.template_name);
+  return made == nullptr ? std::string_view() : made->library();
 }
 
 Result<Buildable> lower(const Workload& workload, const Schedule& schedule, const Target& target) {

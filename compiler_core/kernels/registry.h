@@ -16,10 +16,18 @@ void add_kernel_template(const KernelTemplate& made);
 // By name; null when this build has none of it.
 const KernelTemplate* find_kernel_template(std::string_view name);
 
+// Whether a search space has schedules that call a library of the machine.
+enum class Libraries : uint8_t { kLeaveOut, kTake };
+
 // The schedules of every template that covers `workload`, best guess first: each template's in its
-// own order, the templates in turn. The first one is what `default` mode compiles. Never empty;
-// kUnsupported when no template has a schedule, with the reason of the one that came nearest.
-Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target);
+// own order, merged by the time that they are expected to take. The first one that calls no library
+// is what `default` mode compiles. Never empty of those; kUnsupported when no template has one,
+// with the reason of the one that came nearest.
+Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target,
+                                           Libraries libraries = Libraries::kLeaveOut);
+
+// KernelTemplate::library() of the schedule's template; empty where this build has none of it.
+std::string_view library_of(const Schedule& schedule);
 
 // The schedule's template, instantiated. kUnsupported when this build has no such template, or none
 // for the workload on this target; kInvalidArgument when the schedule is of a template that does

@@ -18,11 +18,13 @@ tl::unexpected<Error> damaged_call(std::string_view why) {
 }
 
 Json matrix_to_json(const LibraryCall::Matrix& matrix) {
-  return {{"buffer", matrix.buffer},
-          {"dtype", to_string(matrix.dtype)},
-          {"transposed", matrix.transposed ? 1 : 0},
-          {"ld", dim_to_json(matrix.ld)},
-          {"batch_stride", dim_to_json(matrix.batch_stride)}};
+  Json json = {{"buffer", matrix.buffer},
+               {"dtype", to_string(matrix.dtype)},
+               {"transposed", matrix.transposed ? 1 : 0},
+               {"ld", dim_to_json(matrix.ld)},
+               {"batch_stride", dim_to_json(matrix.batch_stride)}};
+  if (!matrix.offset.is(0)) json["offset"] = dim_to_json(matrix.offset);
+  return json;
 }
 
 Result<int> buffer_field(const Json& json, const char* name, size_t buffers) {
@@ -42,6 +44,9 @@ Result<LibraryCall::Matrix> matrix_field(const Json& object, const char* name, s
   matrix.transposed = transposed == 1;
   TRY(matrix.ld, dim_field(*json, "ld"));
   TRY(matrix.batch_stride, dim_field(*json, "batch_stride"));
+  if (json->contains("offset")) {
+    TRY(matrix.offset, dim_field(*json, "offset"));
+  }
   return matrix;
 }
 
@@ -62,11 +67,13 @@ Result<int64_t> extent(const LibraryCall::Matrix& matrix, int64_t rows, int64_t 
   if (matrix.transposed) std::swap(rows, columns);
   TRY(const int64_t ld, matrix.ld.evaluate(symbols));
   TRY(const int64_t stride, matrix.batch_stride.evaluate(symbols));
+  TRY(const int64_t offset, matrix.offset.evaluate(symbols));
   int64_t in_rows = 0, in_batches = 0, total = 0;
-  if (ld < columns || stride < 0 || __builtin_mul_overflow(rows - 1, ld, &in_rows) ||
+  if (ld < columns || stride < 0 || offset < 0 || __builtin_mul_overflow(rows - 1, ld, &in_rows) ||
       __builtin_mul_overflow(batch - 1, stride, &in_batches) ||
       __builtin_add_overflow(in_rows, in_batches, &total) ||
-      __builtin_add_overflow(total, columns, &total))
+      __builtin_add_overflow(total, columns, &total) ||
+      __builtin_add_overflow(total, offset, &total))
     return fail(Code::kInvalidArgument, "a library call has an operand of impossible strides");
   return total;
 }
@@ -148,7 +155,7 @@ Result<LibraryCall> library_call_from_json(const Json& json, size_t buffers) {
 std::vector<Dim> sizes_of(const LibraryCall& call) {
   std::vector<Dim> sizes = {call.m, call.n, call.k, call.batch};
   for (const LibraryCall::Matrix* matrix : {&call.a, &call.b, &call.d})
-    sizes.insert(sizes.end(), {matrix->ld, matrix->batch_stride});
+    sizes.insert(sizes.end(), {matrix->ld, matrix->batch_stride, matrix->offset});
   return sizes;
 }
 

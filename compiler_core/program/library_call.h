@@ -31,6 +31,7 @@ struct LibraryCall {
     bool transposed = false;  // not of d
     Dim ld;                   // elements from one row in memory to the next
     Dim batch_stride = 0;     // elements from one matrix to the next
+    Dim offset = 0;           // elements before the first matrix
     bool operator==(const Matrix&) const = default;
   };
   Matrix a, b, d;
@@ -40,8 +41,8 @@ struct LibraryCall {
   int bias = -1;  // buffer of n elements of d's dtype, where the epilogue has a bias
 
   // Which of the library's algorithms: the `rank`th that its heuristics name for this problem,
-  // resolved once when sizes are known; or, where `algorithm` is not empty, the one of these opaque
-  // bytes in hexadecimal.
+  // resolved once when sizes are known (see runtime/library_call.h); or, where `algorithm` is not
+  // empty, the one of these opaque bytes in hexadecimal.
   int rank = 0;
   std::string algorithm;
 

@@ -11,12 +11,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "compiler_core/runtime/device.h"
 
 namespace kiln {
 
 using CudaStream = Stream;  // CUstream
+
+// In the place of a library's file: no library is called.
+inline constexpr std::string_view kNoLibraries = "none";
 
 // As the device and its driver describe themselves.
 struct CudaFacts {
@@ -36,9 +40,8 @@ struct CudaFacts {
 class CudaDevice : public Device {
  public:
   // kUnsupported: no libcuda, or a driver that is too old, and says which; kNotFound: no such
-  // device. `libcuda`: the library to open; empty: libcuda.so.1. `libcublaslt`: likewise, when a
-  // program calls it first (library_call.h); empty: beside a libcuda that is named by its path, then
-  // the usual names and places.
+  // device. `libcuda`: the library to open; empty: libcuda.so.1. `libcublaslt`: where a program that
+  // calls it finds it (library_call.h: `file`).
   static Result<std::shared_ptr<const CudaDevice>> open(int ordinal = 0,
                                                         const std::string& libcuda = {},
                                                         const std::string& libcublaslt = {});

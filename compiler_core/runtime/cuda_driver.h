@@ -14,7 +14,7 @@
 
 namespace kiln {
 
-struct CublasLt;  // library_call.cc
+struct CublasLt;  // cublaslt.h
 
 struct CudaDriver {
   // Opened and initialised. `library`: empty: libcuda.so.1. kUnsupported: no such library, or one

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/math.h"
 #include "compiler_core/runtime/cuda_library.h"
 #include "compiler_core/runtime/library_call.h"
 #include "compiler_core/runtime/tensor_maps.h"
@@ -19,6 +20,7 @@ constexpr int kUsualSharedBytes = 48 << 10;  // above it a kernel has to ask
 constexpr int kUsualCluster = 8;             // likewise
 constexpr int kMostCluster = 16;
 constexpr int64_t kMostBlocks = INT32_MAX;
+constexpr int64_t kWorkspaceAlignment = 256;
 
 // What the recipe asks of the device, before anything is handed to the driver.
 Status check_phase(const Phase& phase, const CudaFacts& facts) {
@@ -168,6 +170,17 @@ struct CudaKernel::Impl {
   std::vector<Stage> stages;  // one a phase
   mutable EncodedMaps maps;
 
+  // The recipe's workspace becomes what its library calls need, where they are all there is.
+  void take_needed_workspace() {
+    int64_t needed = 0;
+    for (const Stage& stage : stages) {
+      const auto bytes = stage.call ? stage.call->workspace_bytes() : std::nullopt;
+      if (!bytes) return;
+      needed = std::max(needed, *bytes);
+    }
+    recipe.workspace_bytes = round_up(needed, kWorkspaceAlignment);
+  }
+
   // What the driver reads a phase's parameters from: addresses of their values.
   struct Parameters {
     std::vector<void*> addresses;
@@ -223,6 +236,7 @@ Result<CudaKernel> CudaKernel::load(std::shared_ptr<const CudaDevice> device,
       TRY(stage.entry, find_entry(*impl->library, impl->recipe, phase));
     }
   }
+  impl->take_needed_workspace();
   return CudaKernel(std::move(impl));
 }
 

@@ -1,123 +1,25 @@
 #include "compiler_core/runtime/library_call.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <mutex>
 
-#include "compiler_core/runtime/cublaslt_api.h"
-#include "compiler_core/runtime/cuda_driver.h"
+#include "compiler_core/runtime/cublaslt.h"
 
 namespace kiln {
-
-// cuBLASLt's functions and a handle of one device.
-struct CublasLt {
-#define KILN_FIELD(name, ...) cublasStatus_t (*name)(__VA_ARGS__) = nullptr;
-  KILN_CUBLASLT_FUNCTIONS(KILN_FIELD)
-#undef KILN_FIELD
-  size_t (*cublasLtGetVersion)() = nullptr;
-  const char* (*cublasLtGetStatusString)(cublasStatus_t status) = nullptr;
-  cublasLtHandle_t handle = nullptr;
-  std::string version;
-
-  Status check(cublasStatus_t status, std::string_view doing, Code code) const {
-    if (status == CUBLAS_STATUS_SUCCESS) return {};
-    return fail(code, fmt::format("cuBLASLt: {}: {}", doing, cublasLtGetStatusString(status)));
-  }
-};
-
 namespace {
 
-namespace fs = std::filesystem;
+constexpr size_t kMostProblems = 64;  // sizes and alignments of a call that are kept prepared
 
-constexpr std::array<const char*, 2> kNames = {"libcublasLt.so.13", "libcublasLt.so.12"};
-constexpr const char* kToolkitFolders[] = {"/usr/local/cuda/lib64",
-                                           "/usr/local/cuda/targets/x86_64-linux/lib"};
-// Where pip and conda put Python packages; each below has python3.*/{site,dist}-packages.
-constexpr const char* kPythonFolders[] = {"/usr/local/lib", "/usr/lib", "/opt/conda/lib",
-                                          "/opt/venv/lib"};
-constexpr uint32_t kAlignment = 16;   // of buffers, as the launch model has it
-constexpr size_t kMostProblems = 64;  // sizes of a call with symbols that are kept prepared
-
-// NVIDIA's libraries as PyPI packages: nvidia/cu13/lib, nvidia/cublas/lib.
-void add_python_places(std::vector<std::string>& places) {
-  std::error_code ignored;
-  for (const char* folder : kPythonFolders)
-    for (const auto& python : fs::directory_iterator(folder, ignored)) {
-      if (!python.path().filename().string().starts_with("python3")) continue;
-      for (const char* packages : {"site-packages", "dist-packages"})
-        for (const char* package : {"cu13", "cublas"})
-          for (const char* name : kNames) {
-            const fs::path file = python.path() / packages / "nvidia" / package / "lib" / name;
-            if (fs::exists(file, ignored)) places.push_back(file);
-          }
-    }
-}
-
-// A file that somebody named is the only place. Otherwise the folder of a driver that was named by
-// its path comes first. A library that the process has already (PyTorch's) is found by its name.
-std::vector<std::string> places(const std::string& library, const std::string& libcuda) {
-  if (!library.empty()) return {library};
-  std::vector<std::string> found;
-  if (const fs::path folder = fs::path(libcuda).parent_path(); !folder.empty())
-    for (const char* name : kNames) found.push_back(folder / name);
-  found.insert(found.end(), kNames.begin(), kNames.end());
-  for (const char* folder : kToolkitFolders)
-    for (const char* name : kNames) found.push_back(fmt::format("{}/{}", folder, name));
-  add_python_places(found);
-  return found;
-}
-
-template <class Function>
-bool find(void* library, const char* symbol, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, symbol));
-  return function != nullptr;
-}
-
-Result<CublasLt> open_cublaslt(const std::string& library, const std::string& libcuda) {
-  const std::vector<std::string> tried = places(library, libcuda);
-  void* handle = nullptr;
-  for (const std::string& place : tried)
-    if ((handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) != nullptr) break;
-  if (handle == nullptr)
-    return fail(Code::kUnsupported,
-                fmt::format("no cuBLASLt here (looked for {})", fmt::join(tried, ", ")));
-  CublasLt lt;
-  const auto lacks = [](const char* symbol) {
-    return fail(Code::kUnsupported, fmt::format("the cuBLASLt here lacks {}", symbol));
-  };
-#define KILN_FIND(name, ...) \
-  if (!find(handle, #name, lt.name)) return lacks(#name);
-  KILN_CUBLASLT_FUNCTIONS(KILN_FIND)
-#undef KILN_FIND
-  if (!find(handle, "cublasLtGetVersion", lt.cublasLtGetVersion) ||
-      !find(handle, "cublasLtGetStatusString", lt.cublasLtGetStatusString))
-    return lacks("cublasLtGetVersion or cublasLtGetStatusString");
-  lt.version = std::to_string(lt.cublasLtGetVersion());
-  TRY_STATUS(lt.check(lt.cublasLtCreate(&lt.handle), "starting it", Code::kUnsupported));
-  return lt;
-}
-
-Result<const CublasLt*> cublaslt_of(const CudaDevice& device) {
-  const CudaDevice::Impl& impl = device.impl();
-  TRY_STATUS(device.make_current());
-  std::call_once(impl.cublaslt_once, [&impl] {
-    auto opened = open_cublaslt(impl.cublaslt_file, impl.libcuda_file);
-    if (opened)
-      impl.cublaslt = {new CublasLt(*std::move(opened)), [](const CublasLt* lt) {
-                         static_cast<void>(lt->cublasLtDestroy(lt->handle));
-                         delete lt;
-                       }};
-    else
-      impl.cublaslt_missing = std::move(opened).error();
-  });
-  if (impl.cublaslt == nullptr) return fail(impl.cublaslt_missing);
-  return impl.cublaslt.get();
-}
+// Alignments of a, b, c and d in bytes, up to what cuMemAlloc gives.
+using Alignments = std::array<uint32_t, 4>;
+constexpr uint32_t kUsualAlignment = 256;
+constexpr Alignments kUsualAlignments = {kUsualAlignment, kUsualAlignment, kUsualAlignment,
+                                         kUsualAlignment};
 
 std::string to_hex(const cublasLtMatmulAlgo_t& algorithm) {
   std::array<uint8_t, sizeof algorithm> bytes{};
@@ -159,13 +61,36 @@ uint32_t epilogue_of(const std::string& name) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+Result<int64_t> offset_bytes(const LibraryCall::Matrix& matrix, std::span<const int64_t> symbols) {
+  TRY(const int64_t elements, matrix.offset.evaluate(symbols));
+  return elements * size_of(matrix.dtype);
+}
+
+// Those of a call's operands in these buffers.
+Result<Alignments> alignments_of(const LibraryCall& call, std::span<const DevicePtr> args,
+                                 std::span<const int64_t> symbols) {
+  const auto of = [&](int buffer, const LibraryCall::Matrix& matrix) -> Result<uint32_t> {
+    TRY(const int64_t offset, offset_bytes(matrix, symbols));
+    const DevicePtr at = args[static_cast<size_t>(buffer)] + static_cast<DevicePtr>(offset);
+    return at == 0 ? kUsualAlignment
+                   : static_cast<uint32_t>(std::min<DevicePtr>(at & (~at + 1), kUsualAlignment));
+  };
+  Alignments alignments{};
+  TRY(alignments[0], of(call.a.buffer, call.a));
+  TRY(alignments[1], of(call.b.buffer, call.b));
+  TRY(alignments[2], of(call.c >= 0 ? call.c : call.d.buffer, call.d));
+  TRY(alignments[3], of(call.d.buffer, call.d));
+  return alignments;
+}
+
 // A call at given sizes, in cuBLASLt's words. It computes in columns what is here in rows:
 // d^T = b^T a^T, so that its first operand is our b, whose rows it takes for columns.
 class Problem {
  public:
   static Result<std::unique_ptr<Problem>> make(const CublasLt& lt, const LibraryCall& call,
-                                               std::span<const int64_t> symbols) {
-    std::unique_ptr<Problem> problem(new Problem(lt, call));
+                                               std::span<const int64_t> symbols,
+                                               const Alignments& alignments) {
+    std::unique_ptr<Problem> problem(new Problem(lt, call, alignments));
     TRY(const int64_t m, call.m.evaluate(symbols));
     TRY(const int64_t n, call.n.evaluate(symbols));
     TRY(const int64_t k, call.k.evaluate(symbols));
@@ -174,6 +99,9 @@ class Problem {
     TRY(problem->first_, problem->layout(call.b, k, n, batch, symbols));
     TRY(problem->second_, problem->layout(call.a, m, k, batch, symbols));
     TRY(problem->result_, problem->layout(call.d, m, n, batch, symbols));
+    TRY(problem->a_bytes_, offset_bytes(call.a, symbols));
+    TRY(problem->b_bytes_, offset_bytes(call.b, symbols));
+    TRY(problem->d_bytes_, offset_bytes(call.d, symbols));
     return problem;
   }
 
@@ -184,20 +112,21 @@ class Problem {
   }
   Problem(const Problem&) = delete;
 
-  Result<std::vector<cublasLtMatmulHeuristicResult_t>> heuristics() const {
+  Result<std::vector<cublasLtMatmulHeuristicResult_t>> heuristics(int64_t workspace_bytes) const {
     cublasLtMatmulPreference_t preference = nullptr;
     TRY_STATUS(check(lt_.cublasLtMatmulPreferenceCreate(&preference), "making a preference"));
     std::vector<cublasLtMatmulHeuristicResult_t> results(kLibraryRanks);
     int count = 0;
-    const Status found = ask(preference, results, count);
+    const Status found = ask(preference, workspace_bytes, results, count);
     lt_.cublasLtMatmulPreferenceDestroy(preference);
     TRY_STATUS(found);
     results.resize(static_cast<size_t>(count));
     return results;
   }
 
-  // Makes `algorithm_` the one that the call names.
-  Status choose() {
+  // Makes `algorithm_` the one that the call names; where the heuristics name fewer and it need
+  // not be exactly that one, their last.
+  Status choose(int64_t workspace_bytes, bool exactly) {
     if (!call_.algorithm.empty()) {
       algorithm_ = from_hex(call_.algorithm);
       cublasLtMatmulHeuristicResult_t result{};
@@ -207,20 +136,25 @@ class Problem {
       workspace_bytes_ = result.workspaceSize;
       return {};
     }
-    TRY(const auto found, heuristics());
-    if (static_cast<size_t>(call_.rank) >= found.size())
+    TRY(const auto found, heuristics(workspace_bytes));
+    size_t rank = static_cast<size_t>(call_.rank);
+    if (!exactly && !found.empty()) rank = std::min(rank, found.size() - 1);
+    if (rank >= found.size())
       return fail(Code::kInvalidArgument,
                   fmt::format("cuBLASLt names {} algorithms for this product, none of rank {}",
                               found.size(), call_.rank));
-    algorithm_ = found[static_cast<size_t>(call_.rank)].algo;
-    workspace_bytes_ = found[static_cast<size_t>(call_.rank)].workspaceSize;
+    algorithm_ = found[rank].algo;
+    workspace_bytes_ = found[rank].workspaceSize;
     return {};
   }
 
+  int64_t workspace_bytes() const { return static_cast<int64_t>(workspace_bytes_); }
+
   Status launch(std::span<const DevicePtr> args, DevicePtr workspace, int64_t workspace_bytes,
                 Stream stream) const {
-    const auto at = [&](int buffer) {
-      return reinterpret_cast<void*>(args[static_cast<size_t>(buffer)]);
+    const auto at = [&](int buffer, int64_t offset = 0) {
+      return reinterpret_cast<void*>(args[static_cast<size_t>(buffer)] +
+                                     static_cast<DevicePtr>(offset));
     };
     if (workspace_bytes_ > static_cast<size_t>(workspace_bytes))
       return fail(
@@ -236,17 +170,18 @@ class Problem {
     const float one32 = 1, beta32 = call_.c >= 0 ? 1 : 0;
     const void* const alpha = is_f64 ? static_cast<const void*>(&one64) : &one32;
     const void* const beta = is_f64 ? static_cast<const void*>(&beta64) : &beta32;
-    void* const d = at(call_.d.buffer);
-    return lt_.check(
-        lt_.cublasLtMatmul(lt_.handle, desc_, alpha, at(call_.b.buffer), first_, at(call_.a.buffer),
-                           second_, beta, call_.c >= 0 ? at(call_.c) : d, result_, d, result_,
-                           &algorithm_, reinterpret_cast<void*>(workspace), workspace_bytes_,
-                           static_cast<CUstream>(stream)),
-        "a product", Code::kUnavailable);
+    void* const d = at(call_.d.buffer, d_bytes_);
+    return lt_.check(lt_.cublasLtMatmul(lt_.handle, desc_, alpha, at(call_.b.buffer, b_bytes_),
+                                        first_, at(call_.a.buffer, a_bytes_), second_, beta,
+                                        call_.c >= 0 ? at(call_.c, d_bytes_) : d, result_, d,
+                                        result_, &algorithm_, reinterpret_cast<void*>(workspace),
+                                        workspace_bytes_, static_cast<CUstream>(stream)),
+                     "a product", Code::kUnavailable);
   }
 
  private:
-  Problem(const CublasLt& lt, const LibraryCall& call) : lt_(lt), call_(call) {}
+  Problem(const CublasLt& lt, const LibraryCall& call, const Alignments& alignments)
+      : lt_(lt), call_(call), alignments_(alignments) {}
 
   Status check(cublasStatus_t status, std::string_view doing) const {
     return lt_.check(status, doing, Code::kInvalidArgument);
@@ -297,19 +232,20 @@ class Problem {
     return fail(set.error());
   }
 
-  Status ask(cublasLtMatmulPreference_t preference,
+  Status ask(cublasLtMatmulPreference_t preference, int64_t workspace_bytes,
              std::vector<cublasLtMatmulHeuristicResult_t>& results, int& count) const {
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
       return check(
           lt_.cublasLtMatmulPreferenceSetAttribute(preference, which, &value, sizeof value),
           "setting a preference");
     };
-    TRY_STATUS(prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                      static_cast<uint64_t>(kLibraryWorkspaceBytes)));
-    for (const auto which :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      TRY_STATUS(prefer(which, kAlignment));
+    TRY_STATUS(
+        prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes)));
+    const auto& [a, b, c, d] = alignments_;
+    TRY_STATUS(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b));  // its first operand
+    TRY_STATUS(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a));
+    TRY_STATUS(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c));
+    TRY_STATUS(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d));
     return check(lt_.cublasLtMatmulAlgoGetHeuristic(
                      lt_.handle, desc_, first_, second_, result_, result_, preference,
                      static_cast<int>(results.size()), results.data(), &count),
@@ -318,6 +254,8 @@ class Problem {
 
   const CublasLt& lt_;
   const LibraryCall& call_;
+  const Alignments alignments_;
+  int64_t a_bytes_ = 0, b_bytes_ = 0, d_bytes_ = 0;  // before the first matrix
   cublasLtMatmulDesc_t desc_ = nullptr;
   cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
   cublasLtMatmulAlgo_t algorithm_{};
@@ -326,20 +264,13 @@ class Problem {
 
 }  // namespace
 
-Result<std::string> library_version(const CudaDevice& device, std::string_view library) {
-  if (library != "cublaslt")
-    return fail(Code::kUnsupported, fmt::format("no library '{}' is known here", library));
-  TRY(const CublasLt* lt, cublaslt_of(device));
-  return lt->version;
-}
-
 Result<std::vector<LibraryAlgorithm>> library_algorithms(const CudaDevice& device,
                                                          const LibraryCall& call,
                                                          std::span<const int64_t> symbols) {
   TRY_STATUS(library_version(device, call.library).map([](const std::string&) {}));
   TRY(const CublasLt* lt, cublaslt_of(device));
-  TRY(const auto problem, Problem::make(*lt, call, symbols));
-  TRY(const auto results, problem->heuristics());
+  TRY(const auto problem, Problem::make(*lt, call, symbols, kUsualAlignments));
+  TRY(const auto results, problem->heuristics(kLibraryWorkspaceBytes));
   std::vector<LibraryAlgorithm> algorithms;
   for (const cublasLtMatmulHeuristicResult_t& result : results)
     algorithms.push_back({to_hex(result.algo), static_cast<int64_t>(result.workspaceSize),
@@ -352,15 +283,22 @@ struct LoadedLibraryCall::Impl {
   const CublasLt* lt = nullptr;
   LibraryCall call;
 
-  std::mutex mu;  // guards `problems`, and their descriptions while a launch sets its pointers
-  std::map<std::vector<int64_t>, std::unique_ptr<Problem>> problems;  // by symbols
+  bool has_symbols = false;               // constant after load()
+  std::optional<int64_t> workspace = {};  // likewise
 
-  Result<const Problem*> at(std::span<const int64_t> dims) {
-    std::vector<int64_t> key(dims.begin(), dims.end());
+  using Key = std::pair<std::vector<int64_t>, Alignments>;  // symbols
+  std::mutex mu;  // guards `problems`, and their descriptions while a launch sets its pointers
+  std::map<Key, std::unique_ptr<Problem>> problems;
+
+  Result<const Problem*> at(std::span<const int64_t> dims, const Alignments& alignments,
+                            int64_t workspace_bytes) {
+    Key key{{dims.begin(), dims.end()}, alignments};
     if (const auto found = problems.find(key); found != problems.end()) return found->second.get();
-    TRY(auto problem, Problem::make(*lt, call, dims));
-    TRY_STATUS(problem->choose());
-    if (problems.size() == kMostProblems) problems.clear();
+    TRY(auto problem, Problem::make(*lt, call, dims, alignments));
+    const bool exactly = !has_symbols && alignments == kUsualAlignments;
+    TRY_STATUS(problem->choose(workspace_bytes, exactly));
+    // The usual one of constant sizes was chosen at the start and stays.
+    if (problems.size() == kMostProblems) problems.erase(problems.begin());
     return (problems[std::move(key)] = std::move(problem)).get();
   }
 };
@@ -379,9 +317,16 @@ Result<std::unique_ptr<const LoadedLibraryCall>> LoadedLibraryCall::load(
   impl->device = std::move(device);
   impl->call = call;
   const std::vector<Dim> sizes = sizes_of(call);
-  if (std::all_of(sizes.begin(), sizes.end(), [](const Dim& dim) { return dim.is_constant(); }))
-    TRY_STATUS(impl->at({}).map([](const Problem*) {}));
+  impl->has_symbols = !std::ranges::all_of(sizes, &Dim::is_constant);
+  if (!impl->has_symbols) {
+    TRY(const Problem* usual, impl->at({}, kUsualAlignments, kLibraryWorkspaceBytes));
+    impl->workspace = usual->workspace_bytes();
+  }
   return std::unique_ptr<const LoadedLibraryCall>(new LoadedLibraryCall(std::move(impl)));
+}
+
+std::optional<int64_t> LoadedLibraryCall::workspace_bytes() const {
+  return impl_->workspace;
 }
 
 Status LoadedLibraryCall::launch(std::span<const DevicePtr> args, DevicePtr workspace,
@@ -389,7 +334,13 @@ Status LoadedLibraryCall::launch(std::span<const DevicePtr> args, DevicePtr work
                                  Stream stream) const {
   TRY_STATUS(impl_->device->make_current());
   const std::lock_guard lock(impl_->mu);
-  TRY(const Problem* problem, impl_->at(dims));
+  if (!impl_->has_symbols) dims = {};
+  for (const Dim* size : {&impl_->call.m, &impl_->call.n, &impl_->call.batch}) {
+    TRY(const int64_t elements, size->evaluate(dims));
+    if (elements == 0) return {};  // a result without elements
+  }
+  TRY(const Alignments alignments, alignments_of(impl_->call, args, dims));
+  TRY(const Problem* problem, impl_->at(dims, alignments, workspace_bytes));
   return problem->launch(args, workspace, workspace_bytes, stream);
 }
 

@@ -1,12 +1,24 @@
 // Libraries of this machine that do phases of a CUDA program (program/library_call.h): cuBLASLt,
-// opened when somebody first asks. A device opens a library once; both live as long as the process.
-// Thread-safe.
+// opened when somebody first asks. A device opens a library once and has one handle to it, which
+// any number of threads use. Thread-safe.
+//
+// `file` says where cuBLASLt is: a file is the only place; a folder (of a CUDA toolkit, of a Python
+// environment) is the first place, before the usual ones; empty: beside a libcuda that is named by
+// its path, then the usual ones; kNoLibraries (cuda_device.h): nowhere. A library of a newer CUDA
+// than the driver's is passed over.
+//
+// A rank counts in what the heuristics name for buffers of 256-byte alignment, as cuMemAlloc gives
+// them, and kLibraryWorkspaceBytes of workspace; a call of constant sizes then asks for as much
+// workspace as its algorithm needs. For buffers of less alignment, and for a call whose sizes have
+// symbols, a rank that the heuristics do not reach is the last one that they do.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler_core/program/library_call.h"
@@ -17,6 +29,12 @@ namespace kiln {
 // The version that the library here says it has: "130100". kUnsupported: there is none, with the
 // places where it was looked for, or it cannot be used.
 Result<std::string> library_version(const CudaDevice& device, std::string_view library);
+
+// A library and its version.
+using LibraryVersion = std::pair<std::string, std::string>;
+// The libraries here, without a device: opened, not started. `driver`: CudaFacts::driver.
+std::vector<LibraryVersion> installed_libraries(const std::string& file, const std::string& libcuda,
+                                                int driver);
 
 // An algorithm that the library's heuristics name for a problem.
 struct LibraryAlgorithm {
@@ -39,6 +57,8 @@ class LoadedLibraryCall {
       std::shared_ptr<const CudaDevice> device, const LibraryCall& call);
   ~LoadedLibraryCall();
 
+  // What a launch needs, where no size has symbols.
+  std::optional<int64_t> workspace_bytes() const;
   // As CudaKernel::launch. `workspace_bytes`: what it may use.
   Status launch(std::span<const DevicePtr> args, DevicePtr workspace, int64_t workspace_bytes,
                 std::span<const int64_t> dims, Stream stream) const;

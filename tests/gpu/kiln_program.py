@@ -137,7 +137,6 @@ class _LibraryCall:
         self._set("MatmulDesc", self.desc, 7, ctypes.c_uint32(self._EPILOGUES[call["epilogue"]]))
         m, n, k = call["m"], call["n"], call["k"]
         self.layouts = [self._layout(call["b"], k, n), self._layout(call["a"], m, k), self._layout(call["d"], m, n)]
-        self._choose()
 
     @staticmethod
     def _ok(status):
@@ -159,7 +158,8 @@ class _LibraryCall:
         self._set("MatrixLayout", layout, 6, ctypes.c_int64(matrix["batch_stride"]))
         return layout
 
-    def _choose(self):
+    def _choose(self, first_pointer, second_pointer, addend, d):
+        """The algorithm for operands at these addresses, as far as they are aligned, up to 256 bytes."""
         first, second, result = self.layouts
         operands = (self._handle, self.desc, first, second, result, result)
         if "algorithm" in self.call:
@@ -171,25 +171,28 @@ class _LibraryCall:
         preference, results, count = ctypes.c_void_p(), (_Heuristic * 8)(), ctypes.c_int()
         self._ok(self._lt.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)))
         self._set("MatmulPreference", preference, 1, ctypes.c_uint64(32 << 20))
-        for alignment in (5, 6, 7, 8):
-            self._set("MatmulPreference", preference, alignment, ctypes.c_uint32(16))
+        for attribute, pointer in zip((5, 6, 7, 8), (first_pointer, second_pointer, addend, d)):
+            self._set("MatmulPreference", preference, attribute, ctypes.c_uint32(min(pointer & -pointer, 256)))
         self._ok(self._lt.cublasLtMatmulAlgoGetHeuristic(*operands, preference, 8, results, ctypes.byref(count)))
-        assert self.call["rank"] < count.value, f"cuBLASLt names {count.value} algorithms for this product"
-        self.heuristic = results[self.call["rank"]]
+        assert count.value > 0, "cuBLASLt names no algorithm for this product"
+        self.heuristic = results[min(self.call["rank"], count.value - 1)]
 
     def bind(self, pointers, workspace):
         call, (first, second, result) = self.call, self.layouts
-        at = lambda buffer: ctypes.c_void_p(pointers[buffer])
+        at = lambda matrix, buffer=None: ctypes.c_void_p(
+            pointers[matrix["buffer"] if buffer is None else buffer]
+            + matrix.get("offset", 0) * (8 if self.is_f64 else 4 if matrix["dtype"] == "f32" else 2))
         kind = ctypes.c_double if self.is_f64 else ctypes.c_float
         alpha, beta = kind(1), kind(1 if "c" in call else 0)
-        d = at(call["d"]["buffer"])
+        a, b, d = at(call["a"]), at(call["b"]), at(call["d"])
+        c = at(call["d"], call["c"]) if "c" in call else d
+        self._choose(b.value, a.value, c.value, d.value)
 
         def launch(stream):
             if "bias" in call:
-                self._set("MatmulDesc", self.desc, 8, at(call["bias"]))
+                self._set("MatmulDesc", self.desc, 8, ctypes.c_void_p(pointers[call["bias"]]))
             self._ok(self._lt.cublasLtMatmul(
-                self._handle, self.desc, ctypes.byref(alpha), at(call["b"]["buffer"]), first, at(call["a"]["buffer"]),
-                second, ctypes.byref(beta), at(call["c"]) if "c" in call else d, result, d, result,
+                self._handle, self.desc, ctypes.byref(alpha), b, first, a, second, ctypes.byref(beta), c, result, d, result,
                 ctypes.byref(self.heuristic.algorithm), ctypes.c_void_p(workspace),
                 ctypes.c_size_t(self.heuristic.workspace), ctypes.c_void_p(stream)))
         return launch

@@ -282,6 +282,16 @@ std::optional<CudaMatmulSchedule> adapt(const Graph& /*graph*/, CudaMatmulSchedu
   return chosen;
 }
 
+// On an H200 (tests/gpu/RESULTS.md): mma.sync reaches some half of what the tensor cores do on
+// halves, three tf32 products stand for one of f32, and few rows are read at two thirds of the
+// bandwidth.
+double efficiency(const Workload& workload) {
+  constexpr int64_t kFewRows = 64;
+  const SizedMatmul problem = SizedMatmul::of(workload.graph);
+  if (problem.m.is_constant() && problem.m.constant() <= kFewRows) return 0.65;
+  return is_half(problem.stored) ? 0.55 : 0.15;
+}
+
 }  // namespace
 
 const KernelTemplate& cuda_matmul() {
@@ -292,6 +302,7 @@ const KernelTemplate& cuda_matmul() {
       .candidates = cuda_matmul_candidates,
       .print = print_cuda_matmul,
       .adapt = adapt,
+      .expected_efficiency = efficiency,
   });
   return made;
 }

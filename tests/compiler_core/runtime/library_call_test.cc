@@ -2,6 +2,7 @@
 #include "compiler_core/runtime/library_call.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "compiler_core/runtime/cuda_graph.h"
 #include "compiler_core/runtime/executable.h"
@@ -159,6 +160,61 @@ TEST_F(LibraryCallTest, AlgorithmsAreListedAndRestoredFromTheirBytes) {
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, Code::kInvalidArgument);
   EXPECT_NE(none.error().message.find("none of rank 4"), std::string::npos);
+}
+
+TEST_F(LibraryCallTest, AsksForTheWorkspaceThatItsAlgorithmNeeds) {
+  LibraryCall call = product();
+  for (const int rank : {0, 3}) {
+    call.rank = rank;
+    const auto kernel = load(call);
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    EXPECT_EQ((*kernel)->recipe().workspace_bytes, Dim(int64_t{rank} << 20));
+  }
+}
+
+// The library names other algorithms for buffers that are less aligned than those it was timed on.
+TEST_F(LibraryCallTest, TakesBuffersOfLessAlignment) {
+  LibraryCall call = product();
+  call.rank = 3;  // needs 16 bytes
+  std::vector<float> shifted = a_;
+  shifted.insert(shifted.begin(), 99);
+  call.a.offset = 1;
+  EXPECT_EQ(run(call, {shifted, b_}, kM * kN), expected(a_, b_));
+  call.d.offset = 1;
+  std::vector<float> one_on = expected(a_, b_);
+  one_on.insert(one_on.begin(), -1);
+  EXPECT_EQ(run(call, {shifted, b_}, kM * kN + 1), one_on) << "what is before it stays";
+}
+
+TEST_F(LibraryCallTest, AResultWithoutElementsIsNoCall) {
+  LibraryCall call = product();
+  call.m = Dim::symbol(0);
+  Recipe recipe = recipe_of(call);
+  recipe.inputs[0].shape = {Dim::symbol(0), kK};
+  recipe.outputs[0].shape = {Dim::symbol(0), kN};
+  const auto kernel = gpu_->load(library_artifact(recipe));
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ((*kernel)->recipe().workspace_bytes, Dim(kLibraryWorkspaceBytes)) << "for any size";
+  const DeviceBuffer b = upload(b_), workspace = memory(kLibraryWorkspaceBytes);
+  const DevicePtr args[] = {0, b.data(), 0};
+  const int64_t none[] = {0};
+  EXPECT_TRUE((*kernel)->launch(args, workspace.data(), none, nullptr));
+}
+
+TEST_F(LibraryCallTest, IsFoundInAFolderAndLeftOutWhereItIsToldTo) {
+  const std::string folder = std::filesystem::path(kFakeLibcublaslt).parent_path();
+  constexpr int kDriver = 13000;
+  using Libraries = std::vector<LibraryVersion>;
+  EXPECT_EQ(installed_libraries(folder, "", kDriver), (Libraries{{"cublaslt", "130100"}}));
+  EXPECT_EQ(installed_libraries("", kFakeLibcuda, kDriver), (Libraries{{"cublaslt", "130100"}}));
+  EXPECT_EQ(installed_libraries("/nowhere/libcublasLt.so.13", "", kDriver), Libraries{});
+  EXPECT_EQ(installed_libraries(std::string(kNoLibraries), kFakeLibcuda, kDriver), Libraries{});
+  const auto device = CudaDevice::open(0, kFakeLibcuda, std::string(kNoLibraries));
+  ASSERT_TRUE(device);
+  const auto refused = (*device)->load(library_artifact(recipe_of(product())));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+  EXPECT_NE(refused.error().message.find("left out"), std::string::npos);
 }
 
 TEST_F(LibraryCallTest, AnotherVersionOrNoLibraryIsRefusedByName) {

@@ -1,6 +1,7 @@
 // libfake_cublaslt.so: the few functions of cuBLASLt that Kiln calls, on the fake device: products
 // in double precision, column-major as the library has them. It names four algorithms, the ith of
-// which needs i MiB of workspace and fills it. KILN_FAKE_CUBLASLT_VERSION sets the version.
+// which needs i MiB of workspace and fills it; from the third on they need operands of 16-byte
+// alignment. KILN_FAKE_CUBLASLT_VERSION sets the version.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -29,11 +30,13 @@ struct cublasLtMatrixLayoutOpaque_t {
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   uint64_t workspace = 0;
+  uint32_t alignment = 256;  // the least of the operands'
 };
 
 namespace {
 
-constexpr uint64_t kAlgorithms = 4;
+constexpr uint64_t kAlgorithms = 4, kUnaligned = 2;  // the first ones take any alignment
+constexpr uint32_t kAlignment = 16;
 constexpr uint64_t kMark = 0x4b696c6e;  // in an algorithm's first word, above its number
 
 // One element, wherever it lies.
@@ -227,7 +230,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     const void* value, size_t bytes) {
   if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && bytes == sizeof(uint64_t))
     std::memcpy(&preference->workspace, value, bytes);
-  else if (bytes != sizeof(uint32_t))
+  else if (bytes == sizeof(uint32_t))
+    preference->alignment = std::min(preference->alignment, *static_cast<const uint32_t*>(value));
+  else
     return CUBLAS_STATUS_INVALID_VALUE;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -244,7 +249,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     result.algo.data[0] = kMark << 32 | number;
     result.workspaceSize = workspace_of(result.algo);
     result.wavesCount = 1.5f;
-    if (result.workspaceSize <= preference->workspace) results[(*count)++] = result;
+    const bool is_aligned = number < kUnaligned || preference->alignment >= kAlignment;
+    if (result.workspaceSize <= preference->workspace && is_aligned) results[(*count)++] = result;
   }
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -265,8 +271,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               size_t workspace_bytes, CUstream stream) {
+  const auto is_aligned = [](const void* data) {
+    return reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
+  };
   if (!is_known(*algorithm) || workspace_bytes < workspace_of(*algorithm))
     return CUBLAS_STATUS_INVALID_VALUE;
+  if ((algorithm->data[0] & 0xffffffffu) >= kUnaligned &&
+      !(is_aligned(a) && is_aligned(b) && is_aligned(c) && is_aligned(d)))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto matrix = [](cublasLtMatrixLayout_t layout, const void* data) {
     return Matrix{*layout, static_cast<char*>(const_cast<void*>(data))};
   };
