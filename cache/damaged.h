@@ -1,7 +1,7 @@
-// Damaged databases: how they are told from databases that the disk does not give just now, and
-// what becomes of them. A damaged database is set aside as FILE.damaged.N beside its successor, a
-// damaged blob in blobs/quarantine, as evidence of what happened to the disk. Nothing reads them
-// and no bound counts them; `kiln cache gc` removes those that are old enough.
+// Damaged databases: how they are distinguished from databases that the disk does not give just
+// now, and what becomes of them. A damaged database is renamed to FILE.damaged.N beside its
+// successor, a damaged blob moved to blobs/quarantine, as evidence of what happened to the disk.
+// Nothing reads them and no bound counts them; `kiln cache gc` removes those that are old enough.
 #pragma once
 
 #include "cache/sqlite.h"

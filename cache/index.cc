@@ -67,8 +67,8 @@ Digest seal_kernel(const Digest& key, std::string_view kernel, std::string_view 
   return Hasher("kiln.index.kernel.v1").add(key).add(kernel).add(target).finish();
 }
 
-// v2 has a sentinel. What has none keeps the seal that it had before there were any (index version
-// 3), so that a migration need not seal a million rows anew.
+// v2 has a calibration time (sentinel_us). A record without one keeps its seal from before there
+// were any (index version 3), so that a migration need not seal a million rows anew.
 Digest seal_record(const TuningRecord& record) {
   const bool has_sentinel = record.sentinel_us != 0;
   Hasher hasher(has_sentinel ? "kiln.index.record.v2" : "kiln.index.record.v1");

@@ -238,7 +238,7 @@ struct Client::Impl {
       return fail(remote ? why : Error{Code::kNotFound, "not in the cache", 0});
     if (!options.allow_fallback) return fail(std::move(why));
     TRY(Found made, compile_here(form, wanted.target));
-    // What was made without search must not stand in for the tuned program later.
+    // A program made without search must not stand in for the tuned one later.
     const Digest made_key = made.files->program.key;
     keep(made_key, made.files, true);
     return made;

@@ -1,5 +1,5 @@
-// What `kiln compile FILE --out DIR` writes, for a loader of one's own or for a machine that asks
-// nobody:
+// The directory that `kiln compile FILE --out DIR` writes, for a custom loader or for a machine
+// without a service:
 //
 //   manifest.json           the program, as program/program.h prints it; it names every binary by
 //                           digest

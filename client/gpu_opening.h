@@ -1,6 +1,6 @@
-// GpuOpening: this machine's first NVIDIA GPU, opened when somebody first asks, or at once in the
+// GpuOpening: this machine's first NVIDIA GPU, opened when first asked for, or at once in the
 // background: opening takes a few tenths of a second, in which the caller can read a graph and ask
-// the service. What came of it, also a failure, stays. Thread-safe.
+// the service. The outcome, also a failure, stays. Thread-safe.
 #pragma once
 
 #include <future>
@@ -21,7 +21,7 @@ class GpuOpening {
   // Both wait. Errors as CudaDevice::open.
   const Result<CudaFacts>& facts() const { return facts_.get().result; }
   const DeviceResult& device() const { return device_.get().result; }
-  // What opening took, whoever waited for it. REQUIRES: device() was asked for.
+  // The time that opening took, in ms. REQUIRES: device() was asked for.
   double context_ms() const { return facts_.get().ms + device_.get().ms; }
 
  private:

@@ -74,8 +74,8 @@ Result<ProgramFiles> LocalTier::get(const Digest& key, std::string_view signer) 
   return files;
 }
 
-// What processes that were killed left half-written. Some three hundred directories: nothing for
-// whoever starts up with all it needs, little for whoever had to ask the service.
+// Removes half-written files of killed processes. Visits some three hundred directories, at the
+// first put() only: a start-up that hits does not pay for it.
 void LocalTier::sweep() const {
   remove_unpublished(programs_);
   std::error_code error;

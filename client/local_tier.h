@@ -57,7 +57,7 @@ class LocalTier {
         blobs_(std::move(blobs)),
         bound_({programs_, shards_}, max_bytes) {}
   void sweep() const;
-  // What a program is made of, in the order in which it may go: the manifest before what it needs.
+  // A program's files in the order in which they may be evicted: the manifest before what it needs.
   std::vector<Path> files_of(const Digest& key, const Program& program) const;
   Path file(const Digest& key, const char* ending) const {
     return programs_ / (key.hex() + ending);

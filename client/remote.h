@@ -48,7 +48,7 @@ class Remote {
   // Programs are taken from this signer only (a public key); until then, and with an empty one,
   // from whoever the coordinator says it is. REQUIRES: before the first call.
   void trust(std::string signer) { trusted_signer_ = std::move(signer); }
-  // What the coordinator says: a program, or why there is none. kUnavailable: no worker for it.
+  // The coordinator's answer: a program, or why there is none. kUnavailable: no worker for it.
   using Word = Result<Answer>;
   // Asks for a program; uploads `graph_text` only when the coordinator wants it. `on_progress` may
   // be empty. An overloaded coordinator is asked again when it says (backoff.h), within the
@@ -65,7 +65,7 @@ class Remote {
   Result<Blobs> fetch(const std::vector<Digest>& digests, Clock::time_point deadline);
 
   Result<Stats> stats(Clock::time_point deadline);
-  // What an operator asks for; the answer is the coordinator's JSON.
+  // Runs an operator's request; the answer is the coordinator's JSON.
   Result<std::string> admin(AdminRequest request, Clock::time_point deadline);
 
   bool breaker_open() const;

@@ -1,12 +1,12 @@
-// Message <-> frame. Writer and Reader walk the members of a struct (message_fields.h) beside the
-// fields that the compiled schema has for it.
+// Message <-> frame. Writer and Reader go through the members of a struct (message_fields.h) beside
+// the fields that the compiled schema has for it.
 //
-// Writer does not judge values: what is out of range (a negative count) is written as it is, and
-// refused by Reader, which reads bytes from anybody. The work and memory of one frame are bounded
-// by
+// Writer does not judge values: one that is out of range (a negative count) is written as it is,
+// and refused by Reader, which reads bytes from anybody. The work and memory of one frame are
+// bounded by
 //  1. its size (kMaxMessageBytes), before anything is copied;
 //  2. Cap'n Proto's traversal limit, twice the frame: every field is read once, so an honest frame
-//     is walked once, and pointers that share a target soon run out;
+//     is traversed once, and pointers that share a target soon run out;
 //  3. the nesting limit;
 //  4. kMaxItems list elements per frame: a list of zero-sized structs costs no bytes on the wire,
 //     but each becomes a C++ object here.

@@ -1,5 +1,5 @@
 // The members of each message and of what messages hold, in the order of kiln.capnp: one list per
-// struct, which the codec walks to write and to read. codec.cc CHECKs each list against the
+// struct, which the codec goes through to write and to read. codec.cc CHECKs each list against the
 // compiled schema, so a list that does not match its struct ends the first test that encodes it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The messages between client, coordinator and worker, as plain values. kiln.capnp is their form on
+// The messages between client, coordinator and worker, as values. kiln.capnp is their form on
 // the wire, codec.h converts; nothing else sees generated types.
 //
 // A connection: the peer sends Hello; the coordinator answers Welcome (with its version and code

@@ -32,8 +32,8 @@ struct DeviceOptions {
 // kUnavailable, kUnsupported: what is missing for it.
 Result<LocalDevice> open_device(std::string_view device, const DeviceOptions& options);
 
-// What runners of `device` are prepared with: on a GPU their own kernels, which `compilers` make
-// while the first runner starts. Both outlive the JobRunner that uses it.
+// Options for runners of `device`: on a GPU with the runner's own kernels, which `compilers` make
+// while the first runner starts. Both outlive the JobRunner that uses the options.
 RunnerProcess::Options prepared_runner(const LocalDevice& device, CompilePool& compilers);
 
 // "cuda:0 sm_90a 0000:1b:00.0 NVIDIA H200", one a GPU. Opens them in this process, so it is not for

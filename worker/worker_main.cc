@@ -1,6 +1,6 @@
 // kiln-worker: compiles, verifies and times candidates for a coordinator, until SIGTERM or SIGINT.
 //
-// Exit codes: 0 stopped as told; 2 bad usage, no compiler, or a coordinator of another build.
+// Exit codes: 0 stopped on request; 2 bad usage, no compiler, or a coordinator of another build.
 #include <fmt/format.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -72,7 +72,7 @@ std::string environment(const char* name) {
 
 // Where only this user writes; empty when there is no such place.
 Path default_cache_dir() {
-  // What systemd's CacheDirectory= made; there may be several.
+  // Set by systemd's CacheDirectory=; may list several directories.
   const std::string service = environment("CACHE_DIRECTORY");
   if (!service.empty()) return service.substr(0, service.find(':'));
   const std::string base = environment("XDG_CACHE_HOME"), home = environment("HOME");
@@ -153,7 +153,7 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   return std::nullopt;
 }
 
-// What can be known to fail before there is any work.
+// Checks everything that can be known to fail before there is any work.
 Status check_surroundings(const Flags& flags) {
   if (::access(flags.runner.c_str(), X_OK) != 0)
     return fail(Code::kNotFound, "no kiln-runner at " + flags.runner + "; --runner names it");

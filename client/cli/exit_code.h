@@ -1,4 +1,4 @@
-// Exit codes of `kiln`: a promise to scripts (README lists them).
+// Exit codes of `kiln`: a promise to scripts (docs/cli.md lists them).
 #pragma once
 
 #include "compiler_core/base/result.h"
@@ -35,7 +35,8 @@ inline ExitCode exit_code_of(const Error& error) {
   return kAnswerIsNo;
 }
 
-// Of what was asked of a store: one of another version is no operation that Kiln does not cover.
+// The exit code of an operation on a store: one of another version is bad input, not an unsupported
+// op.
 inline ExitCode exit_code_of_store(const Error& error) {
   return error.code == Code::kUnsupported ? kBadInput : exit_code_of(error);
 }

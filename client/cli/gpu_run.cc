@@ -16,7 +16,7 @@ constexpr int kWarmUpLaunches = 3;
 constexpr int kBatch = 10;  // launches put on the stream before anybody waits
 constexpr size_t kMostSamples = 1000;
 
-// What the device says under another code: it is no service that is away.
+// Reports the device's kUnavailable as `code`: no service is unreachable.
 template <class T>
 Result<T> on_device(Result<T> result, Code code) {
   if (!result && result.error().code == Code::kUnavailable) result.error().code = code;

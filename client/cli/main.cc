@@ -47,7 +47,7 @@ std::string from_environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// What loading this program took, before main began.
+// CPU time of this process so far, in ms; called first in main: the time of loading the program.
 double cpu_ms() {
   timespec used{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);

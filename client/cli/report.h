@@ -1,4 +1,4 @@
-// What `kiln` prints: tables for people, objects with stable field names for scripts, and one
+// The output of `kiln`: tables for people, objects with stable field names for scripts, and one
 // progress line on a terminal. One thread.
 #pragma once
 

@@ -25,9 +25,8 @@ Result<CompileOptions> compile_options(const Options& options);
 using Hints = std::vector<std::vector<int64_t>>;
 Result<Hints> parse_hints(const std::vector<std::string>& texts, const ExportedProgram& program);
 
-// What a service has of one graph, by look-ups that start nothing: its programs for `target` and
-// for every target that the service has workers for now, in both modes. Errors of reaching the
-// service.
+// The service's programs of one graph, by look-ups that start nothing: for `target` and for every
+// target that the service has workers for now, in both modes. Errors of reaching the service.
 Result<std::vector<Program>> served_programs(const Options& options, const Digest& graph,
                                              const Target& target);
 

@@ -24,14 +24,14 @@ Status write_file(const Path& path, std::string_view bytes);
 // where that sequence is written down.
 Status publish_file(const Path& path, std::string_view bytes);
 
-// The same for a file that only its owner can read at any moment (mode 0600), such as a private key.
-// A file that is there already stays as it is: of several processes that publish at once the first
-// wins, so read the file again afterwards. A killed process leaves what remove_unpublished() removes.
+// Like publish_file, for a file that only its owner can ever read (mode 0600), such as a private
+// key. An existing file stays as it is: of several processes that publish at once the first wins,
+// so read the file again afterwards. A killed process leaves what remove_unpublished() removes.
 Status publish_secret(const Path& path, std::string_view bytes);
 
 // Removes from `directory` (not below it) the temporary files of publish_file whose process was
-// killed, or that are older than an hour. Where other hosts write there too, a file that one of them
-// is writing may be removed: its publish then fails, as on a full disk. Errors are ignored.
+// killed, or that are older than an hour. Where other hosts write there too, a file that one of
+// them is writing may be removed: its publish then fails, as on a full disk. Errors are ignored.
 void remove_unpublished(const Path& directory);
 
 // Makes the names in `directory` survive power loss, whoever put them there.

@@ -9,7 +9,8 @@
 
 namespace kiln {
 
-// What the caller should do. Values are sent over the wire and are never renumbered.
+// The kind of an error, by what the caller should do. Values are sent over the wire and are never
+// renumbered.
 enum class Code : uint8_t {
   kInvalidArgument = 1,   // fix the input
   kUnsupported = 2,       // Kiln does not cover this yet; the message names what

@@ -24,7 +24,7 @@ struct Signature {
 };
 
 std::string to_hex(std::string_view bytes);
-// What the file of a key or of a signature says: its first line, without the newline.
+// The first line of a key's or signature's file, without the newline.
 std::string_view first_line(std::string_view text);
 // kInvalidArgument unless it is a public key in hex.
 Result<std::string> parse_public_key(std::string_view hex);
@@ -46,11 +46,11 @@ class SigningKey {
   std::string public_key_, secret_key_;
 };
 
-// What stands in FOLDER/ed25519.pub. kNotFound; kCorruption.
+// Reads FOLDER/ed25519.pub. kNotFound; kCorruption.
 Result<std::string> read_public_key(const Path& folder);
 
-// Whether `trusted` (a public key) signed `message`. kPermissionDenied when nobody or somebody else
-// did, kCorruption when it is not what was signed. `what` names the thing in the error.
+// Whether `trusted` (a public key) signed `message`. kPermissionDenied when it is unsigned or
+// signed by somebody else, kCorruption when it was altered. `what` names the thing in the error.
 Status verify_signature(const Digest& message, const Signature& signature, std::string_view trusted,
                         std::string_view what);
 

@@ -28,7 +28,7 @@ class HostCompiler final : public KernelCompiler {
   std::string path_, build_;
 };
 
-// What the compiler is told besides the names of files; no paths.
+// The compiler's arguments but for the names of files; no paths.
 std::vector<std::string> compile_flags(const Target& target);
 
 }  // namespace kiln

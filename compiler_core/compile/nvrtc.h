@@ -13,7 +13,7 @@
 
 namespace kiln {
 
-// What ptxas says of the entries of a cubin: the greatest of each over them.
+// ptxas's report on a cubin: the greatest of each figure over its entries.
 struct KernelResources {
   int registers = 0;
   int spill_bytes = 0;   // stores and loads of spilled registers
@@ -50,7 +50,8 @@ class Nvrtc {
   std::shared_ptr<const Library> library_;
 };
 
-// What every NVRTC is told; no paths. (One with a cache on disk is also told not to use it.)
+// The flags of every compile; no paths. (An NVRTC with a cache on disk also gets one not to use
+// it.)
 std::vector<std::string> nvrtc_flags(const Target& target);
 
 // Reads ptxas's words out of NVRTC's log. Pure.

@@ -311,7 +311,7 @@ template <DType type>
 Values convert_to(Call& c) {
   return {c.b.cast(c.tensor("self"), type)};
 }
-// What `self` holds after copy_, fill_ and zero_: its own dtype and shape.
+// The value of `self` after copy_, fill_ and zero_, in its own dtype and shape.
 Values copy(Call& c) {
   const NodeId x = c.tensor("self"), source = c.tensor("src");
   return {c.b.broadcast(c.b.cast(source, c.b.dtype(x)), c.b.shape(x))};

@@ -65,7 +65,7 @@ Values leaky_relu_backward(Call& c) {
 }
 Values elu_backward(Call& c) {
   const double alpha = c.real("alpha"), scale = c.real("scale"), inner = c.real("input_scale");
-  // Of the result or of the operand, as was saved.
+  // Forward saved either its result or its operand.
   const bool is_result = c.flag("is_result", false);
   return backward_of(
       c,
@@ -127,7 +127,7 @@ Values prelu_backward(Call& c) {
   const Expr grad = tensor(c, "grad_output"), x = tensor(c, "self"), weight = tensor(c, "weight");
   if (!c.ok()) return {};
   const Expr g = wide(grad), v = wide(x);
-  // ATen gives the weight's gradient element by element; who asked for it sums.
+  // ATen gives the weight's gradient element by element; the caller sums.
   return {choose(v > 0, g, wide(weight) * g).cast(x.dtype()).id,
           choose(v > 0, 0, v * g).cast(x.dtype()).id};
 }

@@ -30,7 +30,7 @@ Values scalar_tensor(Call& c) {
   return {scalar(c.b, c.dtype("dtype", DType::kF32), c.number("s"))};
 }
 
-// What is not set may hold anything: zeros.
+// Uninitialised memory may hold anything: zeros here.
 Values empty(Call& c) {
   const DType fallback = c.has("self") ? c.b.dtype(c.tensor("self")) : DType::kF32;
   const DType type = c.dtype("dtype", fallback);

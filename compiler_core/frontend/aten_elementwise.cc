@@ -75,8 +75,8 @@ Expr exp2(Expr x) {
 Expr erf(Expr x) {
   return apply(Op::kErf, x);
 }
-// Of large values by the Chebyshev fit of Numerical Recipes (erfcc, 1.2e-7 relative): 1 - erf(x)
-// has no digits left there.
+// Uses the Chebyshev fit of Numerical Recipes (erfcc, 1.2e-7 relative) from |x| = 0.5 on, where 1 -
+// erf(x) loses its digits.
 Expr erfc(Expr x) {
   if (x.dtype() == DType::kF64) return 1 - erf(x);
   const Expr z = abs(x), t = 1 / (z * 0.5 + 1);
@@ -138,7 +138,7 @@ Values logit(Call& c) {
   });
 }
 
-// What a test says of floats; integers are always finite.
+// Applies the test `f` to floats and gives `of_integers` for integers, which are always finite.
 template <Formula f>
 Values test(Call& c, bool of_integers) {
   const Expr x = tensor(c, "self");

@@ -237,7 +237,7 @@ Values matrix_norm(Call& c) {
   const NodeId norm = norm_of_matrix(c, value, order, axes[0], axes[1], c.flag("keepdim", false));
   return {c.b.cast(norm, type)};
 }
-// Of vectors or of matrices, as many axes as it is given.
+// The norm of vectors (one axis, or no order) or of matrices (two axes).
 Values linalg_norm(Call& c) {
   const Expr x = tensor(c, "self");
   const size_t rank = x.shape().size();

@@ -144,7 +144,7 @@ Statistics batch_statistics(Expr x, double eps) {
   return {mean.reshape(channels), variance, rsqrt(variance + eps)};
 }
 
-// What a running statistic becomes; the variance's estimate is unbiased.
+// The updated value of a running statistic; the variance's estimate is unbiased.
 Expr moved(Expr running, Expr now, double momentum) {
   const Expr kept = wide(running) * (1 - momentum);
   return (kept + now.cast(kept.dtype()) * momentum).cast(running.dtype());

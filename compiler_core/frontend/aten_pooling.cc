@@ -72,7 +72,7 @@ NodeId counts(GraphBuilder& b, const Windows& w, size_t i, bool with_padding) {
   return b.cast(b.binary(Op::kSub, end, first), DType::kF32);
 }
 
-// What sums over windows are divided by, in `type` and the shape [lead..., out...].
+// The divisor of sums over windows, in `type` and the shape [lead..., out...].
 NodeId divisor(Call& c, const Windows& w, Shape shape, DType type) {
   GraphBuilder& b = c.b;
   int64_t constant = 1;

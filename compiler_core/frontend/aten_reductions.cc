@@ -11,7 +11,7 @@ NodeId reduced(GraphBuilder& b, Op op, NodeId x, const std::vector<int>& axes, b
   return axes.empty() ? x : b.reduce(op, x, axes, keep);
 }
 
-// What sums of integers are accumulated in.
+// The dtype of sums: i64 for integers and bool, else the operand's.
 DType sum_type(DType type) {
   return is_float(type) ? type : DType::kI64;
 }

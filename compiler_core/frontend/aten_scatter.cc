@@ -105,7 +105,7 @@ Values scatter_combine(Call& c) {
   return as_self(c, scatter_along(c.b, a.x, a.axis, a.index, a.updates, *combine));
 }
 
-// What changes nothing when it is combined.
+// The neutral element of `combine`.
 Expr neutral(Expr x, Combine combine) {
   if (combine == Combine::kAdd) return x.like(0);
   if (combine == Combine::kMul) return x.like(1);

@@ -14,8 +14,8 @@ namespace kiln {
 
 // PyTorch's type promotion.
 DType promote_types(DType a, DType b);
-// Of tensors, scalars (rank 0) and Python numbers together: numbers and scalars only change the
-// result when they are of a higher kind (bool < integer < float).
+// The type promotion of tensors, scalars (rank 0) and Python numbers together: numbers and scalars
+// change the result only when they are of a higher kind (bool < integer < float).
 DType result_type(const GraphBuilder& b, std::span<const Operand> operands);
 // f32 for integers and bool: what sin() of an integer tensor gives.
 DType to_float_type(DType dtype);
@@ -47,7 +47,7 @@ NodeId log_softmax(GraphBuilder& b, NodeId x, int axis);
 NodeId softmax_or_zero(GraphBuilder& b, NodeId x, int axis);
 
 // Matrix product with PyTorch's broadcasting, operands of rank 2 at least. The result has the
-// compute type. A plain matrix on the right sees the rows of all batches as one matrix.
+// compute type. A single matrix on the right sees the rows of all batches as one matrix.
 NodeId matrix_product(GraphBuilder& b, NodeId x, NodeId y);
 NodeId swap_axes(GraphBuilder& b, NodeId x, int first, int second);
 // x with `axes` first, in their order, then the others in theirs.

@@ -6,7 +6,7 @@
 
 namespace kiln {
 
-// What conv_transpose computes: x [n, g*c, spatial...], w [g*c, o, window...] -> [n, g*o,
+// The transposed convolution of x [n, g*c, spatial...] with w [g*c, o, window...] -> [n, g*o,
 // spatial'...], spatial' = (spatial - 1) * stride - low - high + dilation * (window - 1) +
 // output_padding + 1.
 NodeId transposed_convolution(GraphBuilder& b, NodeId x, NodeId w, const ConvolutionAttr& attr,

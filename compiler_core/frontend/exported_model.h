@@ -106,8 +106,9 @@ Result<ExportedModel> parse_exported_model(const std::string& json);
 size_t json_padding();
 
 // Parses a size as torch.export writes it, sympy's srepr: "Mul(Integer(2), Symbol('s77',
-// integer=True))". Sums, products and small powers of integers and symbols; anything else (FloorDiv,
-// Mod, Max) is kUnsupported, malformed text kInvalidArgument. `resolve` gives the symbol of a name.
+// integer=True))". Sums, products and small powers of integers and symbols; anything else
+// (FloorDiv, Mod, Max) is kUnsupported, malformed text kInvalidArgument. `resolve` gives the symbol
+// of a name.
 Result<Dim> parse_symbolic_size(std::string_view expression,
                                 const std::function<Result<Dim>(std::string_view)>& resolve);
 

@@ -50,7 +50,7 @@ struct ExportedProgram {
 // source from the archive, and what to do).
 Result<ExportedProgram> read_exported_program(const std::filesystem::path& path);
 
-// Reads either file format people have, by content and not by name: a `.pt2` archive, or Kiln's text
+// Reads either file format, recognised by content and not by name: a `.pt2` archive, or Kiln's text
 // form. Errors as for read_exported_program().
 Result<ExportedProgram> read_graph_file(const std::filesystem::path& path);
 

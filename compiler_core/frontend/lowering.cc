@@ -168,7 +168,8 @@ class ModelLowering {
                       functional ? nullptr : &node);
   }
 
-  // What an op without the underscore gives, in the dtype and shape of the tensor it changes.
+  // Assigns the functional op's result to the tensor that an in-place op changes, in that tensor's
+  // dtype. kInvalidArgument: the result has another shape.
   Status change_in_place(Scope& scope, std::string_view tensor, Values& results) {
     if (results.empty() || !scope.values.contains(tensor))
       return fail(Code::kInvalidArgument, "changes no tensor");
@@ -387,7 +388,7 @@ class ModelLowering {
 
   static bool is_mutation(const OutputSpec& spec) { return spec.kind.ends_with("_mutation"); }
 
-  // What the model returns; a loss and gradients are returned like anything else.
+  // The values that the model returns; a loss and gradients are returned like anything else.
   Status user_outputs(Scope& scope, std::vector<NodeId>& outputs) {
     for (const OutputSpec& spec : model_.outputs) {
       if (is_mutation(spec) || spec.is_none) continue;

@@ -1,4 +1,4 @@
-// The archive's lists of stored tensors: data/weights/model_weights_config.json and its twin for
+// The archive's lists of stored tensors: data/weights/model_weights_config.json and the one for
 // constants and non-persistent buffers.
 #pragma once
 

@@ -32,8 +32,8 @@ bool is_region(std::string_view op);
 // "torch.ops.aten.add.Tensor" is "aten.add.Tensor".
 std::string_view short_name(std::string_view target);
 
-// Places in the user's source and model, from the stack trace and the module stack that torch.export
-// keeps in a node's metadata (source_line.cc).
+// Places in the user's source and model, from the stack trace and the module stack that
+// torch.export keeps in a node's metadata (source_line.cc).
 //
 // "model.py:96: def forward(s, x): return s.d(x)": the innermost frame that is neither in an
 // installed package nor generated; the innermost of all when there is no such. Empty when the trace

@@ -27,7 +27,7 @@ Windows read_windows(Call& c, const Shape& shape, size_t axes);
 // x [lead..., in...], with `outside` beyond its edges, as [lead..., out..., size...].
 NodeId windows_of(GraphBuilder& b, NodeId x, const Windows& w, ConstantAttr outside);
 
-// What windows_of() gives, reduced over its window axes: [lead..., out...].
+// Reduces the result of windows_of() over its window axes: [lead..., out...].
 NodeId max_of_windows(GraphBuilder& b, NodeId windows, const Windows& w);
 
 // The place in its plane of each window's maximum, as i64: of several the first, a NaN first of

@@ -5,7 +5,7 @@
 namespace kiln {
 namespace {
 
-// One axis of a View after neighbouring axes that are walked with one stride were merged.
+// One axis of a View after merging neighbouring axes that are traversed with one stride.
 struct Axis {
   Dim size;
   Dim flat_stride;    // in the flattening of the view's result

@@ -85,7 +85,7 @@ class GraphBuilder {
 
   Graph graph_;
   std::unordered_multimap<size_t, NodeId> interned_;  // by hash of the node
-  std::shared_ptr<std::vector<Origin>> new_origins_;  // what begin_origin() was told
+  std::shared_ptr<std::vector<Origin>> new_origins_;  // passed to begin_origin()
   OriginId origin_ = kNoOrigin;
   std::optional<Error> error_;
 };

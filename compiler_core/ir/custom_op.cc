@@ -5,7 +5,7 @@
 namespace kiln {
 namespace {
 
-// What `user` returns; what it throws as an error: a user's mistake must not end the service.
+// Calls `user` and turns an exception into an error: a user's mistake must not end the service.
 template <class User>
 auto guarded(const std::string& name, std::string_view which, User user)
     -> Result<decltype(user())> {

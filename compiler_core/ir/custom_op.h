@@ -19,9 +19,10 @@ std::string to_string(const OperandType& type);  // "f32[8,16]"
 
 struct CustomOp {
   std::string name;  // "mylib::rope"
-  // What the op gives for these operands. Throws (std::exception) for operands it does not take.
+  // The type of the op's result for these operands. Throws (std::exception) for operands it does
+  // not take.
   std::function<OperandType(std::span<const OperandType>)> shape;
-  // The same computation in core ops: what every kernel is checked against.
+  // The same computation in core ops; every kernel is checked against it.
   std::function<NodeId(GraphBuilder&, std::span<const NodeId>)> reference;
   std::vector<CustomKernel> kernels;
   // CustomKernel::items for these operands; without it, the elements of the result.

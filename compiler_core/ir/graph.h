@@ -116,7 +116,7 @@ class Graph {
   std::span<const NodeId> outputs() const { return outputs_; }  // may repeat a node
   std::span<const Symbol> symbols() const { return symbols_; }
 
-  // Of the op that `node` was first made for; kNoOrigin when nobody said.
+  // The origin of the op that `node` was first made for; kNoOrigin if none was given.
   OriginId origin_of(NodeId node) const { return origin_of_[static_cast<size_t>(node)]; }
   std::span<const Origin> origins() const {
     return origins_ ? std::span<const Origin>(*origins_) : std::span<const Origin>();

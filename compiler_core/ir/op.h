@@ -8,8 +8,8 @@
 //  - NaN: max and min propagate it; comparisons with it are false, except Ne, which is true.
 //  - Integers wrap in two's complement. Div truncates towards zero on integers; division by zero
 //    on integers is the caller's error and gives an unspecified value. Rem is C's fmod / %.
-//  - Float to integer truncates towards zero; out of range is unspecified. Anything to bool is !=
-//  0.
+//  - Float to integer truncates towards zero; out of range is unspecified. Anything to bool is
+//    x != 0.
 //  - Round is half to even. Sign of NaN is NaN, of zero zero.
 //  - Select(c, a, b) is a where c holds, else b; c is bool.
 //  - And, Or, Xor, Not act bitwise on integers and logically on bool.
@@ -31,8 +31,7 @@
 //  - Gather(x, index): x [n, rest...], index [i...] of i64 -> [i..., rest...]; a negative index
 //    counts from the end; out of range is the caller's error and reads a clamped element.
 //  - Scatter(x, index, updates): x [n, rest...], index [i...] of i64, updates [i..., rest...] -> x
-//  with
-//    each update combined into the row that its index names: set (of several the one last in
+//    with each update combined into the row that its index names: set (of several the one last in
 //    row-major order stays), add, mul, max, min; in the compute type, rounded once. A negative
 //    index counts from the end; an update whose index is out of range is dropped.
 //  - Argsort(x): along the last axis, the i64 positions of its elements in order, ascending or
@@ -40,7 +39,7 @@
 //  - Philox(seed): seed an i64 scalar -> i64 of any shape, uniform in [0, 2^32): the element at
 //    row-major position p is word p % 4 of Philox4x32-10 with key (low, high word of the seed) and
 //    counter (low, high word of p / 4, low, high word of the attribute `stream`).
-//  - CustomCall(x...): what a user's kernel computes; ir/custom_call.h says what it means.
+//  - CustomCall(x...): the result of a user's kernel; see ir/custom_call.h.
 //  - Iota: 0, 1, 2, ... of shape [n]. Constant: a scalar of shape [].
 #pragma once
 

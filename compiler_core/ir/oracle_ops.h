@@ -1,6 +1,5 @@
-// What the interpreter computes for the ops that are more than a loop over elements. Values are
-// doubles for float dtypes and int64 for integers and bool, row-major. Private to this folder;
-// pure.
+// The interpreter's ops that are more than a loop over elements. Values are doubles for float
+// dtypes and int64 for integers and bool, row-major. Private to this folder; pure.
 #pragma once
 
 #include <array>
@@ -21,13 +20,14 @@ struct Value {
 
 int64_t count(std::span<const int64_t> sizes);
 
-// Calls body(begin, end) for parts of [0, count) that make it up, on several cores when it is large.
+// Calls body(begin, end) for parts that together make up [0, count), on several cores when it is
+// large.
 void for_parts(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body);
 
 // REQUIRES everywhere: `out` has its sizes and elements; attributes and sizes keep verify()'s
 // rules.
 void convolution(const ConvolutionAttr& attr, const Value& x, const Value& w, Value& out);
-// `batches` products of [m, k] by [k, n], as the obvious loops compute them but for the order of the
+// Computes `batches` products of [m, k] by [k, n] like the obvious loops, but for the order of the
 // sums. On several cores when they are large.
 void multiply_reals(int64_t batches, int64_t m, int64_t n, int64_t k, const std::vector<double>& a,
                     const std::vector<double>& b, std::vector<double>& out);

@@ -1,5 +1,6 @@
-// What runs on several cores: loops over many elements, and products of doubles, by blocks. A reference is made for every workload that
-// is tuned, and the obvious loops take minutes for the convolutions of one network.
+// Loops over many elements, and blocked products of doubles, on several cores. Every workload that
+// is tuned needs a reference, and the obvious loops take minutes for the convolutions of one
+// network.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -53,8 +54,8 @@ struct Block {
   int64_t row, rows, column, columns;
 };
 
-// `pack_b(p, depth, column, columns, panel)` writes rows [p, p + depth) of columns [column, column +
-// columns) to panel[i * kColumns + j], zeros where `columns` ends before kColumns.
+// `pack_b(p, depth, column, columns, panel)` writes rows [p, p + depth) of columns [column, column
+// + columns) to panel[i * kColumns + j], zeros where `columns` ends before kColumns.
 template <class PackB>
 void multiply_block(const double* a, int64_t n, int64_t k, const Block& block, const PackB& pack_b,
                     double* out) {

@@ -1,4 +1,4 @@
-// What each elementwise op does to one element, as op.h says: doubles for float dtypes, int64 for
+// The elementwise ops on single elements, as op.h defines them: doubles for float dtypes, int64 for
 // integers and bool. Pure functions. Results are not yet rounded or wrapped to a dtype.
 #pragma once
 

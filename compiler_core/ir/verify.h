@@ -14,8 +14,8 @@ Status verify_node(const Node& node, std::span<const Node> earlier,
 Status verify(const Graph& graph);
 
 // The shape of a convolution of x [n, channels, spatial...] with w [o, channels/groups, window...].
-// kInvalidArgument says which rule is broken; for a spatial size that is known only at run time, the
-// stride has to divide the coefficients of the symbols.
+// kInvalidArgument says which rule is broken; for a spatial size that is known only at run time,
+// the stride has to divide the coefficients of the symbols.
 Result<Shape> convolution_shape(const Shape& x, const Shape& w, const ConvolutionAttr& attr);
 
 // floor(room / stride) + 1: how many windows begin in a place and `room` more. kInvalidArgument:

@@ -42,7 +42,7 @@ class Canonicaliser {
     return operands;
   }
 
-  // Appends what `root` needs and then root to order_: a depth-first walk with an explicit stack.
+  // Appends what `root` needs and then root to order_: depth-first with an explicit stack.
   void visit(NodeId root) {
     struct Frame {
       NodeId id;

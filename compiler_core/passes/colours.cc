@@ -8,7 +8,7 @@
 namespace kiln {
 namespace {
 
-// More inputs than this cannot be told apart only in sums of very many equal terms. There, equal
+// More inputs than this are indistinguishable only in sums of very many equal terms. There, equal
 // graphs may get different digests, which costs a cache miss and nothing else.
 constexpr int kMaxSingledOut = 64;
 constexpr int kMaxSweeps = 8;

@@ -14,9 +14,9 @@ std::optional<ConstantAttr> constant_value(const GraphBuilder& builder, NodeId x
 // A constant of `shape`: the scalar itself, or a View that repeats it.
 NodeId filled(GraphBuilder& builder, DType dtype, ConstantAttr value, Shape shape);
 
-// What the elementwise `op` gives for constant operands of these dtypes, by the interpreter;
-// nothing where the value is unspecified (integer division by zero, a float out of an integer's
-// range).
+// The result of the elementwise `op` on constant operands of these dtypes, as the interpreter
+// computes it; empty where the value is unspecified (integer division by zero, a float out of an
+// integer's range).
 std::optional<ConstantAttr> fold_constant(Op op, DType dtype, std::span<const DType> dtypes,
                                           std::span<const ConstantAttr> operands);
 

@@ -202,7 +202,7 @@ class Folder {
     return b.binary(Op::kAdd, rising, filled(b, node.dtype, base, node.shape));
   }
 
-  // What one step along each axis adds to the first element; 0 along axes of size 1.
+  // The amount that one step along each axis adds to the first element; 0 along axes of size 1.
   static std::vector<int64_t> steps_of(const Tensor& value) {
     std::vector<int64_t> steps(value.sizes().size(), 0);
     int64_t stride = 1;

@@ -1,5 +1,5 @@
-// What a graph's digest is made of, field by field. Ops and dtypes go in by name, so that a new
-// enum value changes no digest; symbols by range, since a hint changes nothing that is computed.
+// Computes a graph's digest, field by field. Ops and dtypes go in by name, so that a new enum value
+// changes no digest; symbols by range, since a hint changes nothing that is computed.
 #include "compiler_core/ir/custom_call.h"
 #include "compiler_core/passes/normalise.h"
 

@@ -35,15 +35,15 @@ constexpr Pass kPasses[] = {
     // them meet in the pass after next. Once views are out of the way, arithmetic meets arithmetic,
     // and the same rules apply again.
     {"simplify", "simplify_again", simplify},
-    // What depends on no input is known: masks over positions shrink to the comparisons that they
-    // are. Before broadcasts meet arithmetic, while these values are small.
+    // Evaluates everything that depends on no input: masks over positions shrink to comparisons.
+    // Runs before broadcasts meet arithmetic, while these values are small.
     {"fold_constants", "fold_constants_again", fold_constants},
     // Views go below arithmetic and merge. What is left of a permutation is how a leaf is read.
     {"sink_views", "sink_views_again", sink_views_that_cost_nothing},
 };
 
-// Rounds of all passes; two are usual. A graph that still changes then (none is known) has a digest,
-// but its normal form has another.
+// Rounds of all passes; two are usual. A graph that still changes after them (none is known) has a
+// digest, but its normal form has another.
 constexpr int kMostRounds = 8;
 
 }  // namespace

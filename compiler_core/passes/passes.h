@@ -17,13 +17,13 @@ Result<Graph> expand_half(const Graph& graph);
 // Applies algebraic identities that change no bit of a result beyond reassociation: x*1, x-c as
 // x+(-c), division by a power of two, double negation, conversions that lose nothing, arithmetic on
 // constants, a select that is decided, powers with the exponents PyTorch special-cases, reductions
-// of nothing, of one element and of reductions. Not among them, because a zero's sign or a NaN would
-// change: x+0, x*0, x-x.
+// of nothing, of one element and of reductions. Not among them, because a zero's sign or a NaN
+// would change: x+0, x*0, x-x.
 Result<Graph> simplify(const Graph& graph);
 
 // Evaluates what depends on no input: constants, iotas, and what is computed from them. The outputs
-// are the same bit for bit by the interpreter. A value without inputs, of at most 64 Ki elements and
-// fixed sizes, that turns out to be
+// are the same bit for bit by the interpreter. A value without inputs, of at most 64 Ki elements
+// and fixed sizes, that turns out to be
 //  - one number everywhere, becomes that constant;
 //  - an i32 or i64 that is an affine function of its coordinates, becomes its least element plus a
 //    View of an iota: one spelling, whatever it was computed by;
@@ -51,8 +51,8 @@ struct Canonical {
 // A size may be known only from an input that is otherwise not needed.
 enum class UnusedInputs { kKeepWhatBindsSymbols, kDrop };
 // The canonical form: nodes in the order of a traversal from the outputs that follows colours (see
-// colours.h), operands of commutative ops in the order of their colours, inputs and symbols numbered
-// as the traversal meets them. Drops whatever no output needs.
+// colours.h), operands of commutative ops in the order of their colours, inputs and symbols
+// numbered as the traversal meets them. Drops whatever no output needs.
 Result<Canonical> canonicalise(const Graph& graph,
                                UnusedInputs unused = UnusedInputs::kKeepWhatBindsSymbols);
 

@@ -39,8 +39,8 @@ std::vector<bool> live_nodes(const Graph& graph) {
 
 namespace {
 
-// Equal for equal nodes, in whatever order a commutative op's operands stand; hardly ever for others
-// whose sizes are known.
+// Equal for equal nodes, in whatever order a commutative op's operands stand; rarely equal for
+// others whose sizes are known.
 size_t hash_of(const Node& node) {
   size_t hash = static_cast<size_t>(node.op);
   const auto mix = [&hash](size_t value) {

@@ -25,8 +25,8 @@ struct Rewrite {
 // Which nodes an output needs.
 std::vector<bool> live_nodes(const Graph& graph);
 
-// Whether the outputs of both are computed by the same nodes from the same inputs, in whatever order
-// the nodes stand. Nodes that no output needs do not count.
+// Whether the outputs of both are computed by the same nodes from the same inputs, in whatever
+// order the nodes stand. Nodes that no output needs do not count.
 bool equal_up_to_order(const Graph& a, const Graph& b);
 
 // Emits `node` with these operands as it stands; a View is composed with its operand.

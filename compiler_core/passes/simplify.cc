@@ -337,7 +337,7 @@ class Simplifier {
     return kInvalidNode;
   }
 
-  // What a reduction of nothing gives.
+  // The result of reducing no elements.
   ConstantAttr neutral(Op op, DType dtype) const {
     const double infinity = std::numeric_limits<double>::infinity();
     if (op == Op::kReduceSum) return constant_bits(dtype, 0);

@@ -1,5 +1,5 @@
-// What a kernel has to move and to compute, whatever code is generated for it: the figures behind
-// its floor.
+// KernelCost: the bytes a kernel has to move and the operations it has to compute, whatever code is
+// generated for it; its roofline bound follows from them.
 #pragma once
 
 #include <cstdint>

@@ -92,7 +92,7 @@ class FreePieces {
   int64_t end_ = 0;
 };
 
-// One launch after the other, each buffer in the piece that fits best: takes little more than
+// Places buffers launch by launch, each in the free block that fits best: takes little more than
 // linear time.
 ArenaPlan place_in_time(const std::vector<Lifetime>& lifetimes) {
   ArenaPlan plan;
@@ -107,7 +107,7 @@ ArenaPlan place_in_time(const std::vector<Lifetime>& lifetimes) {
   FreePieces pieces;
   auto done = ends.begin();
   for (const size_t i : order) {
-    // What ended before has begun before, so it has its place.
+    // A buffer that ended before this one began earlier too, so it has its offset.
     for (; lifetimes[*done].last < lifetimes[i].first; ++done)
       if (lifetimes[*done].bytes > 0)
         pieces.give_back(plan.offsets[*done], aligned(lifetimes[*done].bytes));
@@ -164,7 +164,7 @@ ArenaPlan plan_arena(const std::vector<Lifetime>& lifetimes) {
     if (best.bytes == enough) return best;
   }
   if (lifetimes.size() > kMostForRepair) return best;
-  // What lies on top would have done better with a choice: it goes first.
+  // Repair: the buffer on top of the arena is placed first in the next round.
   order = best_order;
   ArenaPlan plan = best;
   for (int round = 0; round < kRepairs && best.bytes > enough; ++round) {

@@ -24,8 +24,8 @@ struct ArenaPlan {
 // overlap in time.
 ArenaPlan plan_arena(const std::vector<Lifetime>& lifetimes);
 
-// What no arena can do without: the bytes that are alive together, at the launch where they are
-// most, each buffer rounded up to kBufferAlignment.
+// A lower bound for any arena: the most bytes that are alive together at one launch, each buffer
+// rounded up to kBufferAlignment.
 int64_t most_live_bytes(const std::vector<Lifetime>& lifetimes);
 
 }  // namespace kiln

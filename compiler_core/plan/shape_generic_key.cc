@@ -9,7 +9,7 @@
 namespace kiln {
 namespace {
 
-// 0, 1, or anything else: whether an axis is repeated, walked in order, or walked in steps.
+// 0, 1, or anything else: whether an axis is repeated, contiguous, or strided.
 int64_t kind_of_stride(const Dim& stride) {
   if (!stride.is_constant()) return 2;
   return stride.constant() == 0 || stride.constant() == 1 ? stride.constant() : 2;

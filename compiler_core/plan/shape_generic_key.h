@@ -1,5 +1,5 @@
-// What workloads that differ in sizes only have in common, so that a schedule tuned at one size is
-// the first one tried at the next. Values.
+// ShapeGenericKey: common to workloads that differ only in sizes, so that a schedule tuned at one
+// size is the first one tried at the next. Values.
 #pragma once
 
 #include <span>

@@ -2,7 +2,7 @@
 // every view between them is part of the graph. Equal workloads have equal digests, in whatever
 // model they stand. Values; freely shared.
 //
-// What code generation may rely on, and what classify() checks:
+// Rules that code generation may rely on, checked by classify():
 //
 // Every family
 //  - Sizes are constants, at least 1, or polynomials over symbols that are never negative; which

@@ -11,7 +11,7 @@ namespace kiln {
 namespace {
 
 constexpr size_t kMaxEntryLength = 256;
-// What no CUDA device exceeds.
+// Limits that no CUDA device exceeds.
 constexpr int64_t kMaxBlockThreads = 1024;
 constexpr int64_t kMaxCluster = 16;
 constexpr int64_t kMaxSharedBytes = 1 << 20;
@@ -108,7 +108,8 @@ Result<KernelArgument> argument_from_json(const Json& json, size_t buffers) {
   return argument;
 }
 
-// What only some phases have is written only there: the others read as they always did.
+// Fields that only some phases have are written only for those, so that the others' text stays the
+// same.
 Json phase_to_json(const Phase& phase) {
   if (phase.call) return {{"call", library_call_to_json(*phase.call)}};
   Json item = {{"entry", phase.entry}, {"grid", grid_to_json(phase.grid)}};

@@ -36,7 +36,7 @@
 
 namespace kiln {
 
-// What a kernel is told in one of its parameters.
+// The value of one kernel parameter.
 struct KernelArgument {
   enum class Kind : uint8_t { kBuffer = 1, kSymbol = 2, kWorkspace = 3, kTensorMap = 4 };
   Kind kind = Kind::kBuffer;
@@ -92,7 +92,7 @@ struct Artifact {
   std::optional<Recipe> fallback = {};
 };
 
-// What a call that needs no binary is kept under: the binary is the recipe's text.
+// The artifact of a library call, which needs no binary: its binary is the recipe's text.
 Artifact library_artifact(Recipe recipe);
 
 // JSON, stable field names; parse is safe on hostile text.

@@ -108,8 +108,8 @@ Result<TensorSpec> spec_from_json(const Json& json) {
   if (!parsed) return bad_field("dtype", "a dtype");
   spec.dtype = *parsed;
   TRY(const Json* shape, array_field(json, "shape"));
-  // Of the constant sizes only: a product of symbolic ones could be made to grow without end.
-  // Checked at every step, so that a later 0 cannot hide an overflow.
+  // Multiplies the constant sizes only: a product of symbolic ones could be made to grow without
+  // end. Checked at every step, so that a later 0 cannot hide an overflow.
   Dim bytes = size_of(spec.dtype);
   for (const Json& item : *shape) {
     TRY(Dim dim, dim_from_json(item, "shape"));

@@ -30,7 +30,7 @@ Result<Dim> dim_field(const Json& object, const char* name);
 Json dim_to_json(const Dim& dim);  // a number, or a text when it has symbols
 Json spec_to_json(const TensorSpec& spec);
 Result<TensorSpec> spec_from_json(const Json& json);
-// kCorruption unless every field is known and within its limits. `buffers`: how many the kernel has.
+// kCorruption unless every field is known and within its limits. `buffers`: how many there are.
 Json tensor_map_to_json(const TensorMap& map);
 Result<TensorMap> tensor_map_from_json(const Json& json, size_t buffers);
 Json library_call_to_json(const LibraryCall& call);
@@ -39,9 +39,9 @@ Json recipe_to_json_value(const Recipe& recipe);
 Result<Recipe> recipe_from_json_value(const Json& json);
 
 tl::unexpected<Error> damaged(std::string_view why);  // kCorruption
-// Without this, a damaged manifest could make a launch write outside its buffers. kCorruption unless
-// buffers lie inside the arena, launches fit what they are given, inputs are not written and every
-// symbol is bound; sizes with symbols at sample_sizes(). REQUIRES: indices are in range.
+// Without this, a damaged manifest could make a launch write outside its buffers. kCorruption
+// unless buffers lie inside the arena, launches fit what they are given, inputs are not written and
+// every symbol is bound; sizes with symbols at sample_sizes(). REQUIRES: indices are in range.
 Status check_program(const Program& program);
 
 // One line; text that is not UTF-8 is replaced instead of thrown at.

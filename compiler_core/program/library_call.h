@@ -59,7 +59,7 @@ inline constexpr const char* kEpilogues[] = {"none",      "bias",      "relu",
                                              "relu_bias", "gelu_tanh", "gelu_tanh_bias"};
 // How many algorithms the heuristics are asked for: ranks 0 to 7.
 inline constexpr int kLibraryRanks = 8;
-// What an algorithm that is given by its rank may use: the workspace of such a launch.
+// The most workspace, in bytes, that an algorithm given by its rank may use.
 inline constexpr int64_t kLibraryWorkspaceBytes = int64_t{32} << 20;
 
 // Every size of the call, to look for symbols in.

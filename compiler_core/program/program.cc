@@ -13,8 +13,8 @@
 namespace kiln {
 namespace {
 
-// 2: also library calls, fallbacks, listed arguments (tensor maps) and dependent launches. A program
-// without any of them is written as version 1, which older readers take.
+// 2: also library calls, fallbacks, listed arguments (tensor maps) and dependent launches. A
+// program without any of them is written as version 1, which older readers take.
 constexpr int64_t kFormatVersion = 2;
 constexpr int64_t kMaxIndex = 1 << 20;  // of a program's inputs, outputs, kernels and buffers
 

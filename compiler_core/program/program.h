@@ -17,8 +17,8 @@ struct KernelReport {
   int rejected = 0;     // compile_failed, wrong_result, out_of_bounds, timed_out, ...
   double best_us = 0;   // median of the winner; 0 in default mode
   double first_us = 0;  // median of the cost model's first guess
-  // What the sentinel takes on the device whose times these are; 0: not known. As multiples of it,
-  // times of two tunings compare though their devices, of one model, are not equally fast.
+  // Time of the calibration kernel on the measuring device, in us; 0 if unknown. Divide by it to
+  // compare timings from two devices of the same model.
   double sentinel_us = 0;
   bool operator==(const KernelReport&) const = default;
 };
@@ -99,7 +99,7 @@ Result<Program> program_from_json(std::string_view json);
 std::string kernel_to_json(const ProgramKernel& kernel);
 Result<ProgramKernel> kernel_from_json(std::string_view json);
 
-// What a device loads for a kernel, whose binary this is.
+// The artifact that a device loads for a kernel with this binary.
 Artifact artifact_of(const ProgramKernel& kernel, std::string binary);
 
 // ProgramKey: GraphDigest, Target, mode, code generator identity.

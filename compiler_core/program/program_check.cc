@@ -123,7 +123,7 @@ Status check_launch(const Program& program, const Launch& launch, const Recipe& 
   return {};
 }
 
-// What can be said of the parts for one set of sizes.
+// Checks every buffer and launch for one set of sizes.
 Status check_at(const Program& program, std::span<const int64_t> sizes) {
   for (size_t i = 0; i < program.buffers.size(); ++i)
     TRY_STATUS(check_buffer(program, program.buffers[i], static_cast<int>(i), sizes));

@@ -1,5 +1,5 @@
-// TensorMap: how the copy engine of an NVIDIA GPU (TMA, from compute capability 9.0 on) walks one of
-// a kernel's buffers. A value; the runtime encodes it for the pointers and sizes of a call
+// TensorMap: how the copy engine of an NVIDIA GPU (TMA, from compute capability 9.0 on) traverses
+// one of a kernel's buffers. A value; the runtime encodes it for the pointers and sizes of a call
 // (cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col), and the kernel takes the 128 bytes by value:
 //
 //   const __grid_constant__ CUtensorMap map

@@ -28,7 +28,7 @@ Status AlignedBuffer::reserve(int64_t bytes) {
   if (memory_ == nullptr)
     return fail(Code::kUnavailable, fmt::format("no memory for {} bytes", bytes));
   size_ = rounded;
-  // Packed panels are walked with large strides: fewer TLB misses. Refusal costs nothing.
+  // Packed panels are read with large strides: fewer TLB misses. Refusal costs nothing.
   if (alignment == kHugePage) ::madvise(memory_.get(), static_cast<size_t>(rounded), MADV_HUGEPAGE);
   return {};
 }

@@ -1,6 +1,7 @@
-// What the runtime works out of a program for one call: whether it is sound and fits the caller's
-// buffers, and CallSizes: memory, offsets, what each launch is told, which launches are one step.
-// Worked out anew only when the sizes change. Free functions, pure. Private to this folder.
+// CallSizes: what follows from a program and the sizes of one call: memory, offsets, each launch's
+// arguments, and which launches are one step; with the checks that the program is sound and fits
+// the caller's buffers. Computed anew only when the sizes change. Free functions, pure. Private to
+// this folder.
 #pragma once
 
 #include <span>

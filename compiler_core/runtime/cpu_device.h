@@ -1,4 +1,4 @@
-// CpuDevice: this machine's cores as a Device: a thread pool that walks the blocks of a launch, and
+// CpuDevice: this machine's cores as a Device: a thread pool that runs the blocks of a launch, and
 // plain memory. Owns the pool. Work is done when a call returns; the stream is always null.
 #pragma once
 

@@ -181,7 +181,7 @@ Result<bool> CudaDevice::is_capturing(Stream stream) const {
   TRY_STATUS(make_current());
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult asked = impl_->driver.cuStreamIsCapturing(as_stream(stream), &status);
-  // Of the default stream, while another is captured that waits for it.
+  // The legacy default stream, while another stream that waits for it is captured.
   if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
   TRY_STATUS(impl_->check(asked, "asking whether a stream is captured"));
   return status != CU_STREAM_CAPTURE_STATUS_NONE;

@@ -40,8 +40,8 @@ struct CudaFacts {
 class CudaDevice : public Device {
  public:
   // kUnsupported: no libcuda, or a driver that is too old, and says which; kNotFound: no such
-  // device. `libcuda`: the library to open; empty: libcuda.so.1. `libcublaslt`: where a program that
-  // calls it finds it (library_call.h: `file`).
+  // device. `libcuda`: the library to open; empty: libcuda.so.1. `libcublaslt`: where a program
+  // that calls it finds it (library_call.h: `file`).
   static Result<std::shared_ptr<const CudaDevice>> open(int ordinal = 0,
                                                         const std::string& libcuda = {},
                                                         const std::string& libcublaslt = {});

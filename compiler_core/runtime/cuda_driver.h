@@ -1,6 +1,6 @@
-// CudaDriver: the functions of libcuda that this folder calls, and Nvml: those of NVIDIA's management
-// library. Opened at run time. Immutable; the libraries stay open for the life of the process.
-// Private to this folder.
+// CudaDriver: the functions of libcuda that this folder calls, and Nvml: those of NVIDIA's
+// management library. Opened at run time. Immutable; the libraries stay open for the life of the
+// process. Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -54,7 +54,7 @@ struct CudaDevice::Impl {
   mutable std::atomic<Fault> fault{Fault::kNone};  // the first
   mutable std::once_flag nvml_once;
   mutable Nvml nvml;
-  std::string libcuda_file, cublaslt_file;  // as open() was told
+  std::string libcuda_file, cublaslt_file;  // as passed to open()
   mutable std::once_flag cublaslt_once;
   mutable std::shared_ptr<const CublasLt> cublaslt;  // null: why not says `cublaslt_missing`
   mutable Error cublaslt_missing;

@@ -22,7 +22,7 @@ constexpr int kMostCluster = 16;
 constexpr int64_t kMostBlocks = INT32_MAX;
 constexpr int64_t kWorkspaceAlignment = 256;
 
-// What the recipe asks of the device, before anything is handed to the driver.
+// Checks a phase's demands on the device before anything is handed to the driver.
 Status check_phase(const Phase& phase, const CudaFacts& facts) {
   const auto refuse = [&phase](std::string why) {
     return fail(Code::kInvalidArgument, fmt::format("phase '{}' {}", phase.entry, std::move(why)));
@@ -181,7 +181,7 @@ struct CudaKernel::Impl {
     recipe.workspace_bytes = round_up(needed, kWorkspaceAlignment);
   }
 
-  // What the driver reads a phase's parameters from: addresses of their values.
+  // A phase's parameters as the driver reads them: addresses of their values.
   struct Parameters {
     std::vector<void*> addresses;
     std::vector<CUtensorMap> maps;

@@ -101,8 +101,8 @@ class Device : public std::enable_shared_from_this<Device> {
   // Whether somebody captures the stream, so that nothing may be allocated.
   virtual Result<bool> is_capturing(Stream) const { return false; }
   virtual Result<std::unique_ptr<Event>> create_event() const = 0;
-  // What `launches` puts on the stream it is given, whose errors come through. kUnsupported: a
-  // device without graphs; launch as usual there.
+  // Captures the work that `launches` puts on the stream it is given; its errors come through.
+  // kUnsupported: a device without graphs; launch as usual there.
   virtual Result<std::unique_ptr<LaunchGraph>> capture(
       const std::function<Status(Stream)>& launches) const = 0;
 
@@ -125,7 +125,7 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual Status launch_step(std::span<const BoundLaunch> step, DevicePtr workspace,
                              Stream stream) const;
 
-  // What the device was lost to, as far as it says.
+  // Why the device was lost, as far as it says.
   enum class Fault {
     kNone,
     kAddress,  // an illegal address
@@ -136,7 +136,7 @@ class Device : public std::enable_shared_from_this<Device> {
   bool is_lost() const { return fault() != Fault::kNone; }
 
   // The clock in MHz now, and whether the device is slowing itself down (power, heat); zero and
-  // false where nobody tells.
+  // false where that is not known.
   struct Clocks {
     int sm_mhz = 0;
     bool throttled = false;

@@ -22,14 +22,14 @@ struct Executable::Impl {
   ExecutableOptions options;
   std::vector<std::unique_ptr<const LoadedKernel>> kernels;
 
-  // Of one call at a time. Calls of the same sizes allocate nothing.
+  // State of the call in progress; one at a time. Calls of the same sizes allocate nothing.
   CallSizes sizes;  // of the last call
   bool sized = false;
   DeviceBuffer arena, workspace;
   std::vector<DevicePtr> pointers;  // by buffer
 
-  // What follows from the sizes: the launches that are not empty, step by step. Written anew only
-  // where sizes or buffers change, so that other cores find them in their caches.
+  // The launches that are not empty, step by step. Written anew only where sizes or buffers change,
+  // so that other cores find them in their caches.
   std::vector<Device::BoundLaunch> calls;  // their args lie in `args`, their dims in `sizes`
   std::vector<DevicePtr> args;
   std::vector<int> arg_buffers;   // what each of `args` is: a buffer

@@ -89,7 +89,7 @@ int64_t blocks_of(const Phase& phase, std::span<const int64_t> dims) {
   return *blocks;
 }
 
-// What the pool's threads need to call one phase.
+// The state that the pool's threads share during one phase.
 struct PhaseCall {
   Entry entry;
   void* const* args;

@@ -66,7 +66,7 @@ Result<int64_t> offset_bytes(const LibraryCall::Matrix& matrix, std::span<const 
   return elements * size_of(matrix.dtype);
 }
 
-// Those of a call's operands in these buffers.
+// Alignments, in bytes, of a call's operands in these buffers, at most kUsualAlignment.
 Result<Alignments> alignments_of(const LibraryCall& call, std::span<const DevicePtr> args,
                                  std::span<const int64_t> symbols) {
   const auto of = [&](int buffer, const LibraryCall::Matrix& matrix) -> Result<uint32_t> {
@@ -207,7 +207,7 @@ class Problem {
     return set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(call_.epilogue));
   }
 
-  // Of `rows` x `columns` before a transposition; in memory row by row.
+  // The layout of a matrix of `rows` x `columns` before a transposition; row-major in memory.
   Result<cublasLtMatrixLayout_t> layout(const LibraryCall::Matrix& matrix, int64_t rows,
                                         int64_t columns, int64_t batch,
                                         std::span<const int64_t> symbols) const {

@@ -57,7 +57,7 @@ class LoadedLibraryCall {
       std::shared_ptr<const CudaDevice> device, const LibraryCall& call);
   ~LoadedLibraryCall();
 
-  // What a launch needs, where no size has symbols.
+  // Workspace that a launch needs, in bytes; empty where a size has symbols.
   std::optional<int64_t> workspace_bytes() const;
   // As CudaKernel::launch. `workspace_bytes`: what it may use.
   Status launch(std::span<const DevicePtr> args, DevicePtr workspace, int64_t workspace_bytes,

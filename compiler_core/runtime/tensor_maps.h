@@ -1,6 +1,6 @@
-// EncodedMaps: the 128 bytes of a kernel's tensor maps, encoded for the pointers and sizes they were
-// last asked for; a pointer is encoded once and again only when its sizes change. Thread-safe.
-// Private to this folder.
+// EncodedMaps: the 128 bytes of a kernel's tensor maps, encoded for the pointers and sizes of the
+// last call; a pointer is encoded once and again only when its sizes change. Thread-safe. Private
+// to this folder.
 #pragma once
 
 #include <mutex>

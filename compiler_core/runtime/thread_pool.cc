@@ -3,9 +3,9 @@
 //     with a compare-and-swap, so a worker that wakes late finds nothing left or a new generation,
 //     and never touches a launch that is over. The caller's first ranges are claimed as it
 //     publishes.
-//  2. The launch's plain fields (body, context, ...) are written while no range is left, and read
-//     only by a thread that holds a range: run() cannot return, nor they change, before the ranges
-//     that others held are counted in finished, which each does once it finds none left.
+//  2. The launch's non-atomic fields (body, context, ...) are written while no range is left, and
+//     read only by a thread that holds a range: run() cannot return, nor they change, before the
+//     ranges that others held are counted in finished, which each does once it finds none left.
 //  3. A worker that is about to sleep says so in sleepers before it looks at claims for the last
 //     time; the caller looks at sleepers after it has published. One of them sees the other.
 //
@@ -13,8 +13,8 @@
 //                 \--kSpins--> asleep (futex) --wake_all--> spinning
 //   caller:  run: publish --> work_on_claims --> wait until the others finished the rest
 //
-// What costs is how often a cache line changes cores: a launch is one line, a worker waits on that
-// line itself, and each thread counts what it did once.
+// The cost is in cache lines that change cores: a launch is one line, a worker waits on that line
+// itself, and each thread counts what it did once.
 #include "compiler_core/runtime/thread_pool.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// ThreadPool: walks a grid of blocks. Workers spin briefly between launches, then sleep. One launch
+// ThreadPool: runs a grid of blocks. Workers spin briefly between launches, then sleep. One launch
 // at a time; run() may be called from one thread at a time. Owns its threads and their scratch.
 #pragma once
 

@@ -1,6 +1,6 @@
 // DevicePeak: how fast a target can move and compute at best, as far as it is known, and where the
-// figures come from. For people who ask how far a kernel is from its floor; no schedule depends on
-// it.
+// figures come from. Shown to people who ask how far a kernel is from its roofline bound; no
+// schedule depends on it.
 #pragma once
 
 #include <string>
@@ -18,14 +18,15 @@ struct DevicePeak {
   double half_matmul_gflop_per_s = 0;
   std::string source;  // "NVIDIA H200: measured copy; dense bf16 as cuBLASLt reaches"
 
-  // The least time: memory and arithmetic overlap perfectly.
+  // The roofline bound: the least time, with memory and arithmetic overlapping perfectly.
   double floor_us(const KernelCost& cost) const;
 };
 
-// Of a GPU by its model, else of the model that its ISA is known from; zeros when neither is known.
+// The peak of a GPU by its model, else of the model that its ISA is known from; zeros when neither
+// is known.
 DevicePeak cuda_peak(const Target& target);
-// Of a CPU: arithmetic from its cores, its clock and its vectors (two fused multiply-adds a cycle),
-// memory as measured by the caller.
+// The peak of a CPU: arithmetic from its cores, its clock and its vectors (two fused multiply-adds
+// a cycle), memory as measured by the caller.
 DevicePeak cpu_peak(const Target& target, double clock_ghz, double measured_gb_per_s);
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-// What is known about a candidate after it was tried: Verdict, Measurement, TuningRecord.
+// Verdict, Measurement, TuningRecord: the outcome of trying a candidate.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct TuningRecord {
   std::string worker;       // who took it
   int64_t taken_at_ms = 0;  // Unix time
   uint64_t seed = 0;        // of the random inputs
-  // What the sentinel kernel takes on that device, by which times of several devices of one model
+  // Time of the calibration kernel on that device, by which times from several devices of one model
   // are compared; 0: it had not been read, or the record is older than this field.
   double sentinel_us = 0;
 };

@@ -1,7 +1,7 @@
 // Schedule: an ordered, self-describing list of decisions about how a kernel template
-// (kernels/kernel_template.h) writes one kernel. Text: "cpu.row_reduction lanes=16 unroll=4 rows=1".
-// Names and meanings are persisted in tuning records: a decision is added with a default, never
-// renamed.
+// (kernels/kernel_template.h) writes one kernel. Text: "cpu.row_reduction lanes=16 unroll=4
+// rows=1". Names and meanings are persisted in tuning records: a decision is added with a default,
+// never renamed.
 #pragma once
 
 #include <cstdint>

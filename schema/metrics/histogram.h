@@ -1,4 +1,4 @@
-// Histogram counts durations in buckets that are fixed when it is made. A plain value of one
+// Histogram counts durations in buckets that are fixed when it is made. A value of one
 // thread; copies are cheap enough to publish once a second.
 #pragma once
 

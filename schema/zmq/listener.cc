@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kAcceptBacklog = 4096;
 constexpr int kIoThreads = 2;  // a thread's worth of system calls for each the loop's worth of work
-// Rarer than the peers' own: each heartbeat's timer costs libzmq a walk over all other timers, so
+// Rarer than the peers' own: each heartbeat's timer costs libzmq a pass over all other timers, so
 // that with a few thousand peers and two seconds an I/O thread would do little else.
 constexpr int kHeartbeatMs = 15'000, kHeartbeatTimeoutMs = 20'000;
 constexpr size_t kMaxBegunBytes = 512 << 20;

@@ -9,7 +9,7 @@
 //   - What libzmq keeps of received bytes, and what waits for slow readers, is bounded per
 //     connection and for all together (wire_watch.h, backlog.h). Whoever exceeds it is dropped.
 //   - Connections that never say anything shut nobody out, and one key cannot take every place.
-//   - send() never blocks; a peer that is gone is told by alive(), send() and take_gone().
+//   - send() never blocks; alive(), send() and take_gone() tell that a peer is gone.
 //
 // With keys both ends speak CURVE: traffic is encrypted, the coordinator is proven by the key that
 // clients pin, and every peer by a key in the coordinator's list (keyring.h). Without keys traffic

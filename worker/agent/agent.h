@@ -43,7 +43,7 @@ class Agent {
     int finish_timeout_ms = 20'000;  // for the leases it has, once it shall take no more
     uint64_t jitter_seed = 0;
   };
-  // What the agent hands orders to; called from run()'s thread without locks held.
+  // Carries out the agent's orders; called from run()'s thread without locks held.
   struct Work {
     std::function<void(std::vector<Job>)> start;
     std::function<void(uint64_t lease)> drop;
@@ -86,7 +86,7 @@ class Agent {
   std::condition_variable stopped_;
   bool stopping_ = false;                                              // guarded by mu_
   std::optional<std::chrono::steady_clock::time_point> finish_until_;  // guarded by mu_
-  bool news_ = false;                 // guarded by mu_; a result nobody was told of
+  bool news_ = false;                 // guarded by mu_; a result not reported yet
   HeldLeases leases_;                 // guarded by mu_
   Connection* connection_ = nullptr;  // guarded by mu_; to wake run()
   // Guarded by mu_; what status() tells beside the leases.

@@ -1,5 +1,5 @@
 // HeldLeases: what the worker holds, as the coordinator sees it: leases at work and results that
-// are not yet known to be stored. Makes reports, takes orders. No I/O; a plain value with one user.
+// are not yet known to be stored. Makes reports, takes orders. No I/O; a value with one user.
 //
 //   lease:   apply(orders) ──> at work ──every candidate finished──> done
 //                                 └── not among orders.leases ──> dropped: its results so far stay

@@ -17,7 +17,7 @@ inline constexpr std::array kVerdicts = {
     Verdict::kOk,       Verdict::kCompileFailed, Verdict::kWrongResult, Verdict::kOutOfBounds,
     Verdict::kTimedOut, Verdict::kRunnerDied,    Verdict::kDeviceLost};
 
-// Of the candidates since the worker started, also those whose lease was taken back meanwhile.
+// Counts of candidates since the worker started, also those whose lease was taken back meanwhile.
 struct CandidateTally {
   std::array<int64_t, kVerdicts.size()> by_verdict{};  // as in kVerdicts
   int64_t compiled = 0;                                // a compiler ran

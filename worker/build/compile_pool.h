@@ -35,13 +35,14 @@ class CompilePool {
 
   // On behalf of `owner`, a lease.
   std::future<Compiled> compile(Source source, const Target& target, uint64_t owner = 0);
-  // What `owner` still waits for fails as kUnavailable, and ends when nobody else waits for it.
+  // Fails what `owner` still waits for as kUnavailable; a compile ends when no other owner waits
+  // for it.
   void cancel(uint64_t owner);
-  // What has not started, and what is still asked for, fails as kUnavailable; what has, ends soon
-  // where its tool can be closed.
+  // Fails every compile that has not started, and every request still open, as kUnavailable;
+  // compiles that have started end soon where their tool can be closed.
   void stop();
-  // Compilers that ran to an answer for leases, so far, whoever still waited for it. Who has such
-  // an answer finds it counted.
+  // Number of compilers that ran to an answer for leases, whether or not a lease still waited for
+  // it. An answer is counted before its waiter gets it.
   int64_t compiled() const { return compiled_; }
 
  private:

@@ -47,7 +47,8 @@ Toolchain nvrtc_toolchain(const Nvrtc& nvrtc, const Path& runner, const std::str
 
 // The kernels that a runner itself uses on a GPU: random inputs, the reference, guards, comparison
 // (worker/runner/cuda/kernels). A worker compiles them once for its device and hands the cubin to
-// each runner it starts. The recipe is empty: entries are launched by name (cuda_evaluation_device.h).
+// each runner it starts. The recipe is empty: entries are launched by name
+// (cuda_evaluation_device.h).
 Source utility_kernels_source();
 
 }  // namespace kiln

@@ -16,7 +16,7 @@ class KnownEvaluations {
     int candidate = 0;  // whose evaluation it was
     Evaluation evaluation;
   };
-  // Of this binary, launched by this recipe, for this kernel; nullptr: none.
+  // The evaluation of this binary, launched by this recipe, for this kernel; nullptr if not known.
   const Known* find(const Digest& kernel, const Artifact& artifact) const;
   // Only verdicts that another try would not change are kept.
   void remember(const Digest& kernel, const Artifact& artifact, int candidate,

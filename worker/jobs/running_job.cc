@@ -14,8 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a compiler's failure says of the candidate. Only a refused source is the candidate's fault;
-// a full disk or a killed compiler is this worker's, and never counts as a runner that died of it.
+// Turns a compiler's failure into a verdict on the candidate. Only a refused source is the
+// candidate's fault; a full disk or a killed compiler is this worker's, and never counts as a
+// runner that died of it.
 Evaluation failed_compile(const Error& error) {
   Evaluation evaluation;
   evaluation.log = error.message;

@@ -1,6 +1,6 @@
-// EvaluationDevice: a Device with what verifying and timing kernels on it needs besides: memory that
-// is used again, guards, random inputs, the reference, comparison, calibration. There is one for the
-// CPU (cpu/) and one for NVIDIA GPUs (cuda/), where elements never leave the device.
+// EvaluationDevice: a Device with everything that verifying and timing kernels needs besides:
+// reusable memory, guards, random inputs, the reference, comparison, calibration. There is one for
+// the CPU (cpu/) and one for NVIDIA GPUs (cuda/), where elements never leave the device.
 //
 // Everything is put on one stream and done in order; functions do not wait for the stream unless
 // they say so. A check leaves a Tally, and take() hands out those since the last take(), in order.

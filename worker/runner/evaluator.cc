@@ -73,7 +73,7 @@ Result<Reply> KernelEvaluator::serve(const PrepareDevice& request, const Alive& 
   device_.reset();
   TRY(const auto cuda, CudaDevice::open(*ordinal_, libcuda_));
   TRY(device_, CudaEvaluationDevice::load(cuda, request.binary, request.digest));
-  // What is slow the first time is paid for here, not in the first workload's time.
+  // First calls are slow: make them here, so that the first workload's time does not include them.
   TRY_STATUS(device_->calibration_us().map([](double) {}));
   (void)cuda->clocks();
   return DevicePrepared{cuda->facts()};

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What is left until a deadline, for poll(); -1 when there is none.
+// The time left until a deadline, for poll(), in ms; -1 when there is none.
 class Deadline {
  public:
   explicit Deadline(int64_t timeout_ms) : limited_(timeout_ms >= 0) {

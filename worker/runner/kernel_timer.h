@@ -1,11 +1,11 @@
 // KernelTimer: how long a verified kernel takes, on random data and on a steady clock.
 //
 // Launches rotate over copies of inputs and outputs whose total exceeds 3 times the cache
-// (Device::cache_bytes), so that a launch finds its data where the kernel before it in a real program
-// would leave it at best: a GPU's in memory, a CPU's in L3, which cannot be exceeded on every
-// machine. A sample is the mean of as many launches as last Policy::sample_us, so that reading the
-// clock and waking the device do not count; on a GPU these are one CUDA graph. Samples during which
-// the device slowed itself down are taken again. One thread.
+// (Device::cache_bytes), so that a launch finds its data where the kernel before it in a real
+// program would leave it at best: a GPU's in memory, a CPU's in L3, which cannot be exceeded on
+// every machine. A sample is the mean of as many launches as last Policy::sample_us, so that
+// reading the clock and waking the device do not count; on a GPU these are one CUDA graph. Samples
+// during which the device slowed itself down are taken again. One thread.
 #pragma once
 
 #include "worker/runner/prepared_workload.h"
@@ -61,8 +61,8 @@ class KernelTimer : public TimedKernel {
 };
 
 // race() and time_finalists() within the device's budget. Where the policy says so, the calibration
-// kernel runs before and after: when its time drifted, they measure once more. The note says so, and
-// how many samples were dropped.
+// kernel runs before and after: when its time drifted, they measure once more. The note says so,
+// and how many samples were dropped.
 Result<Raced> race_kernel(EvaluationDevice& device, KernelTimer& timer,
                           const MeasurementPolicy& policy, double incumbent_us, const Alive& alive);
 Result<FinalistsTimed> time_kernels(EvaluationDevice& device, std::span<KernelTimer* const> timers,

@@ -17,8 +17,8 @@ namespace kiln::runner {
 class PreparedWorkload {
  public:
   // Parses the graph, draws inputs and evaluates it in high precision (which takes as long as the
-  // reference does). kInvalidArgument: not a graph; kUnavailable: too large for the device. `device`
-  // outlives it.
+  // reference does). kInvalidArgument: not a graph; kUnavailable: too large for the device.
+  // `device` outlives it.
   static Result<PreparedWorkload> make(EvaluationDevice& device, std::string_view graph_text,
                                        uint64_t seed);
 

@@ -99,7 +99,7 @@ Result<std::vector<IntegerRange>> integer_ranges(const Graph& graph,
   return ranges;
 }
 
-// What of the range a dtype has.
+// The part of `range` that `dtype` can hold.
 IntegerRange narrowed(IntegerRange range, DType dtype) {
   if (dtype == DType::kBool) return {0, 1};
   if (dtype == DType::kU8) range.min = std::max<int64_t>(range.min, 0);

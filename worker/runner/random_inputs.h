@@ -18,17 +18,17 @@ namespace kiln::runner {
 
 enum class Floats { kNormal, kPositive, kNearOne };  // numbered as in utility.cuh
 
-// The ways to draw floats for `graph`, the first that gives no NaN is it.
+// The ways to draw floats for `graph`, in order; the first that gives no NaN is used.
 std::span<const Floats> ways_to_draw(const Graph& graph);
 
-// What a workload is measured at: its symbols at their exported sizes, within their ranges.
+// The symbol values a workload is measured at: as exported, within their ranges.
 std::vector<int64_t> measured_symbols(const Graph& graph);
-// Other sizes that a kernel has to be right at: the least, 1, small odd ones, next to the measured
-// ones, and larger ones. The first cost less than the measured ones; `costly` asks for the others
-// too. None for a graph without symbols.
+// Further symbol values at which a kernel has to be right: the least, 1, small odd ones, next to
+// the measured ones, and larger ones. The first cost less than the measured ones; `costly` asks for
+// the others too. None for a graph without symbols.
 std::vector<std::vector<int64_t>> other_symbols(const Graph& graph, bool costly);
 
-// What one input is drawn from. Element i is made of word i of splitmix64 from `seed` alone, so a
+// How one input is drawn. Element i is made from word i of splitmix64 with `seed` alone, so a
 // device can draw all at once.
 struct InputDraw {
   DType dtype = DType::kF32;

@@ -106,7 +106,7 @@ class Variants {
     return emit(builder(), wide, std::move(operands));
   }
 
-  // Of `a` and `b`, element by element, the one that is further from `own`.
+  // The one of `a` and `b` that is further from `own`, element by element.
   NodeId further(NodeId own, NodeId a, NodeId b) {
     const auto wide = [this](NodeId id) {
       return builder().dtype(id) == DType::kF64 ? id : builder().cast(id, DType::kF32);

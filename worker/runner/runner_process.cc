@@ -23,8 +23,8 @@ constexpr int kRunnerSocket = 3;             // where the child finds its end
 constexpr auto kExitPatience = 500ms;        // between its last word and its exit status
 constexpr int64_t kPrepareQuietMs = 60'000;  // a driver may take its time with its first context
 
-// Of our environment only what loaders, drivers, compilers and sanitizers ask for: what runs there
-// is others' code, and our own holds what they need not know (which file is our key).
+// Only the variables that loaders, drivers, compilers and sanitizers need: the runner runs other
+// people's code, and our environment holds what it need not know (such as the file of our key).
 std::vector<std::string> runner_environment() {
   constexpr std::string_view kPassed[] = {"PATH=", "HOME=", "TMPDIR=", "LANG=",   "LC_",
                                           "TZ=",   "LD_",   "CUDA_",   "NVIDIA_", "ASAN_",
@@ -46,7 +46,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
-// What the child inherits: nothing but stderr and its socket, no blocked signals, its own group.
+// Starts the runner. It inherits only stderr and its socket, no blocked signals, and has its own
+// process group.
 Result<pid_t> spawn(const RunnerProcess::Options& options, int socket) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;

@@ -5,14 +5,14 @@
 namespace kiln::runner {
 namespace {
 
-// As bytes: a NaN in every float type, and a plain number in every type.
+// Bytes to fill outputs with: a NaN in every float type, and an ordinary number in every type.
 constexpr uint8_t kPoisons[] = {0xFF, 0x5C};
 
 Verified out_of_bounds(std::string log) {
   return {Verdict::kOutOfBounds, std::move(log)};
 }
 
-// What a launch that failed says of the kernel.
+// The verdict on a kernel whose launch failed.
 Verified judge_fault(const Device& device, const Error& error) {
   switch (device.fault()) {
     case Device::Fault::kNone:
@@ -65,7 +65,7 @@ class Verification {
     return {};
   }
 
-  // What a kernel may have damaged, as it was.
+  // Restores everything that a kernel may have damaged.
   Status restore() {
     for (size_t i = 0; i < workload_.inputs().size(); ++i) TRY_STATUS(workload_.draw_input(i));
     for (const GuardedMemory* memory : guarded_) TRY_STATUS(device_.repair_guards(*memory));

@@ -22,14 +22,14 @@ namespace {
 
 using Graphs = std::vector<std::pair<std::string, Graph>>;
 
-// What every pass leaves, in order, from the file to the cut.
+// The graph after every pass, in order, from the file to the partition.
 Result<Graphs> graphs_after_passes(const Graph& graph) {
   Graphs graphs = {{"read", graph}};
   const auto keep = [&graphs](std::string_view pass, const Graph& after) {
     graphs.emplace_back(std::string(pass), after);
   };
   TRY(const NormalForm form, normalise(graph, keep));
-  // A program that no family covers still has the graphs before its cut.
+  // A program that no family covers still has the graphs before it is partitioned.
   (void)partition(form.graph, {.fuse = true, .after = keep});
   return graphs;
 }
@@ -70,7 +70,7 @@ Result<Target> complete_target(const Options& options, const Target& asked) {
   return !complete && !asked.isa.empty() ? Result<Target>(asked) : complete;
 }
 
-// What the cache knows, without starting anything; its word about it in `cache`.
+// Looks the program up, without starting anything; `cache` becomes the outcome in words.
 std::unique_ptr<CompiledProgram> look_up(const Options& options, const Graph& graph,
                                          const CompileOptions& wanted, std::string& cache) {
   if (options.coordinator.empty() && options.cache_dir.empty()) {
@@ -172,7 +172,7 @@ Result<std::string> explain_file(const Options& options, const std::string& file
   identity.codegen = templates_identity();
   std::vector<Program> tuned;
   if (hit) tuned.push_back(hit->program());
-  // Of a hit, the kernels are known; others' may time the cuts that it did not take.
+  // A hit has its kernels; other programs may have times for the partitions that it did not take.
   if (!hit || wanted.mode == Mode::kMaxAutotune)
     std::ranges::move(sharing_programs(options, identity), std::back_inserter(tuned));
   const DevicePeak peak =

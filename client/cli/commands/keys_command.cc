@@ -27,8 +27,8 @@ int say(const Options& options, const nlohmann::ordered_json& json, const std::s
   return kDone;
 }
 
-// What the artifacts of this coordinator are signed with; nothing when its keys lie in a folder of
-// their own, away from a data directory: then a client goes by what the coordinator tells it.
+// The public key that this coordinator signs with; empty when its keys lie in a folder of their
+// own, away from a data directory: a client then trusts the key that the coordinator presents.
 Result<std::string> signing_key(const Options& options) {
   const Path folder = Path(options.data_dir) / kSigningFolder;
   if (!options.keys_dir.empty() && !std::filesystem::exists(folder)) return std::string();

@@ -62,7 +62,7 @@ Result<double> time_runs(const CompiledProgram& program, std::span<const Tensor*
   return samples_us[samples_us.size() / 2];
 }
 
-// What the model returns; what else it changes is not among the expected.
+// Compares the model's results; inputs that it changes are not among the expected outputs.
 Result<Comparison> compare_outputs(const ExportedProgram& exported,
                                    const std::vector<Tensor>& outputs, const Tensors& expected,
                                    const Options& options) {

@@ -1,6 +1,6 @@
 // `kiln up`: a coordinator and workers for this machine's CPU and GPUs, in the foreground. The
 // children are separate programs; this one starts them, restarts a worker that dies, and takes them
-// all down with it, also when it is killed (they ask the kernel to be told, PR_SET_PDEATHSIG).
+// all down with it, also when it is killed (they ask the kernel for a signal, PR_SET_PDEATHSIG).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -259,7 +259,8 @@ class Household {
     return true;
   }
 
-  // Of those here. KILN_KEY may be for another service: a coordinator on loopback takes none.
+  // The key of the workers started here. KILN_KEY may be for another service: a coordinator on
+  // loopback takes none.
   std::string key() const {
     const auto parsed = parse_endpoint(options_.listen);
     return parsed && !parsed->loopback ? options_.key : "";

@@ -128,7 +128,7 @@ int warm_command(const Options& options) {
   if (options.warm_status) return show_status(options);
   if (options.files.empty()) return bad_usage("which programs? name their files, or ask --status");
   if (options.detach) return queue_files(options);
-  // What is compiled here warms nobody's cache.
+  // A program compiled on this machine would warm nobody's cache.
   Options waiting = options;
   waiting.no_fallback = true;
   waiting.warm_up = true;

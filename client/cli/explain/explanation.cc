@@ -32,7 +32,7 @@ const Program* program_of_graph(const Digest& graph, std::span<const Program> tu
   return same == tuned.end() ? nullptr : &*same;
 }
 
-// What all launches take together; 0 where some kernel's time is not known.
+// The time of all launches together; 0 where some kernel's time is not known.
 double launches_us(const Plan& plan, std::span<const Program> tuned) {
   std::vector<double> times;
   for (const Workload& workload : plan.kernels) {
@@ -45,7 +45,8 @@ double launches_us(const Plan& plan, std::span<const Program> tuned) {
   return us;
 }
 
-// Of the cut of that name when `known` was tuned; 0 where a kernel of it failed, or it had none.
+// Time of the partition of that name when `known` was tuned; 0 if a kernel of it failed, or it had
+// none.
 double tuned_us(const std::string& name, const Program* known) {
   if (known == nullptr) return 0;
   const auto cut = std::ranges::find(known->cuts, name, &TunedCut::name);

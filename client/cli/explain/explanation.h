@@ -43,7 +43,7 @@ struct ExplainedKernel {
   bool known = false;  // the cache has it
 };
 
-// A way to cut the program into kernels.
+// One way to divide the program into kernels.
 struct ExplainedAlternative {
   std::string name;  // as PlanAlternative's
   int launches = 0;
@@ -70,21 +70,21 @@ struct Explanation {
   DevicePeak peak;
 };
 
-// How fast a CPU is: what a kernel's floor is computed from. For this machine's own, memory is
-// measured by copying, which takes about a tenth of a second; of another one only the arithmetic is
-// known, by this one's clock.
+// The peak of a CPU, from which a kernel's roofline bound is computed. For this machine's own,
+// memory is measured by copying, which takes about a tenth of a second; for another one only the
+// arithmetic is known, by this one's clock.
 DevicePeak host_peak(const Target& target);
 
 // `tuned`: programs that the cache has for this target, mode and code generator: this one, or
-// others that share kernels with it. A kernel that none has gets its first choice for a schedule.
-// The cut is this one's where it is among them, else the one by rules.
-// kUnsupported when the program has no plan.
+// others that share kernels with it. A kernel that none of them has gets its first guess. The
+// partition is this program's where it is among them, else the one by rules. kUnsupported when the
+// program has no plan.
 Result<Explanation> explain(const ExportedProgram& program, const Target& target, Mode mode,
                             std::span<const Program> tuned, const DevicePeak& peak);
 
-// `kiln explain --candidates`: each distinct kernel's schedules, best guess first, with the template
-// that makes each and its version; tunes nothing. Fields of a kernel: workload, family, launches,
-// candidates[] of {template, version, schedule}; reason, where there is no candidate.
+// `kiln explain --candidates`: each distinct kernel's schedules, best guess first, with the
+// template that makes each and its version; tunes nothing. Fields of a kernel: workload, family,
+// launches, candidates[] of {template, version, schedule}; reason, where there is no candidate.
 nlohmann::ordered_json candidates_json(const std::string& file, const Explanation& explanation);
 std::string candidates_text(const Explanation& explanation);
 

@@ -1,7 +1,7 @@
 // Two normal forms are compared node by node: a node is what it does (the text form, without the
-// names of its operands) and what its operands are. A node that the other program lacks though it
-// has all of its operands is where the two part; what follows from it differs too, and is not
-// reported. Inputs are told apart by type alone here, so that nothing depends on their order.
+// names of its operands) and what its operands are. A difference is a node that the other program
+// lacks although it has all of its operands; nodes that follow from it differ too, and are not
+// reported. Here inputs are distinguished by type alone, so that nothing depends on their order.
 #include "client/cli/explain/program_difference.h"
 
 #include <algorithm>
@@ -175,7 +175,7 @@ class Comparing {
       only_second.erase(come);
     }
   }
-  // Of the inputs that the outputs need.
+  // The types of the inputs that the outputs need, by name.
   static std::map<std::string, std::string> input_types(const Side& side) {
     std::map<std::string, std::string> types;
     for (const NodeId id : side.graph().inputs()) {
@@ -200,7 +200,7 @@ class Comparing {
     }
   }
 
-  // What comes from one op of the program on both sides is one difference.
+  // Two nodes that come from one op of the program are one difference.
   void operators() {
     std::vector<NodeId> second = b_.parts_from(a_);
     for (NodeId id : a_.parts_from(b_)) {

@@ -1,4 +1,4 @@
-// What differs between two programs, in the terms of the people who wrote them.
+// The differences between two programs, in the terms of the people who wrote them.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Why a program is not in the cache: what its key is made of, against the nearest program there is,
-// and which of its kernels would have to be tuned.
+// Why a program is not in the cache: the parts of its key compared with the nearest program's, and
+// the kernels that would have to be tuned.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -21,7 +21,7 @@ struct KeyComponent {
 // A kernel that no program for this target, mode and code generator has: it would be tuned.
 struct MissingKernel {
   size_t kernel = 0;  // of the program's
-  // What its key is made of against the nearest program that has the workload; empty: none has it.
+  // The parts of its key, compared with the nearest program that has the workload; empty: none has.
   std::vector<KeyComponent> components;
 };
 
@@ -39,7 +39,7 @@ struct MissReport {
 // is known, from the cache or from others.
 MissReport why_miss(const Program& wanted, const std::vector<Program>& entries);
 
-// What it means, and what to do about it, that the component differs from the nearest entry's.
+// Says what a component that differs from the nearest entry's means, and what to do about it.
 std::string meaning(const KeyComponent& component);
 
 // Whether kernels of `entry` are the ones that `wanted` asks for: the same target, mode and code

@@ -153,7 +153,7 @@ class Arranger {
     }
     return score_.count(id) != 0;
   }
-  // What `from` need, down to matmuls, inputs and what is `given`.
+  // The nodes that `from` depend on, down to matmuls, inputs and `given` nodes.
   std::set<NodeId> needed_by(std::vector<NodeId> from, const std::set<NodeId>& given) const {
     std::set<NodeId> needed;
     while (!from.empty()) {
@@ -221,7 +221,7 @@ class Arranger {
     return builder_.reshape(builder_.view(x, old.shape, view.strides, view.offset), shape);
   }
 
-  // The product's axes, recut, in the order in which the result walks them.
+  // The product's axes, divided anew, in the order in which the result has them.
   void find_result_axes() {
     const Node& product = node(pattern_.product);
     const Dim m = product.shape[product.shape.size() - 2], d = product.shape.back();

@@ -167,7 +167,8 @@ class Matcher {
     return inside_.count(found_.scores) != 0;
   }
 
-  // Who reads row_sum beside the weights reads it repeated along the product, where they are e.
+  // Where the weights are e, every other reader of row_sum is the one View that repeats it along
+  // the product.
   bool row_sum_is_ours() {
     if (found_.normalised) return true;
     const Node& product = node(found_.product);

@@ -4,8 +4,8 @@
 // The pattern, on canonical graphs (f32 between the matmuls, whatever the operands are stored as):
 //
 //   query_key = Matmul [b..., m, k] x [b..., k, n]
-//   scores    = elementwise nodes of shape [b..., m, n] over query_key and values that do not depend
-//               on it (scale, bias, masks), roundings through fp16 or bf16 included
+//   scores    = elementwise nodes of shape [b..., m, n] over query_key and values that do not
+//               depend on it (scale, bias, masks), roundings through fp16 or bf16 included
 //   row_max   = ReduceMax of scores over the last axis
 //   e         = exp(scores - row_max)
 //   row_sum   = ReduceSum of e over the last axis
@@ -42,7 +42,7 @@ struct AttentionPattern {
   std::vector<NodeId> inside;
 };
 
-// The pattern that ends in the Matmul `product`; nothing where there is none, where a head's width is
+// The pattern that ends in the Matmul `product`; empty where there is none, where a head's width is
 // not known, or where one pass does not pay: heads wider than 256, or few rows of many keys (m < 8,
 // n >= 512; dynamic sizes count with their hints), whose time is the reading of k and v, which
 // several kernels split over more blocks.

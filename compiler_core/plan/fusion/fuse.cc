@@ -22,7 +22,7 @@ constexpr int kMaxSearched = 4096;  // reads followed for one join: else it is l
 // passed over because others read the same value.
 constexpr int kMaxPassedOver = 256;
 
-// What decides cheaply whether two kernels could share an iteration space.
+// A kernel so far, with the facts that cheaply decide whether two could share an iteration space.
 struct Kernel {
   KernelOutputs outputs;      // empty: joined into another
   std::vector<NodeId> reads;  // inputs and stored values
@@ -35,7 +35,7 @@ struct Kernel {
   bool is_full() const {
     return nodes >= kMaxNodes || reads.size() + outputs.size() >= kMaxBuffers;
   }
-  // What there is an element each of, besides the iteration space's: results of a reduction.
+  // The number of elements of a reduction's results.
   std::optional<Dim> reduced_elements() const {
     if (!reduction) return std::nullopt;
     return reduction->batch * reduction->kept;

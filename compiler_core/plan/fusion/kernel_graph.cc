@@ -56,8 +56,8 @@ class Cutter {
     std::sort(members_.begin(), members_.end());
   }
 
-  // Of the shapes in which reductions write their common space, the one with most axes: splitting
-  // an axis is always possible, joining two is not.
+  // Chooses, among the shapes in which reductions write their common space, the one with most axes:
+  // splitting an axis is always possible, joining two is not.
   void choose_space() {
     for (NodeId id : members_)
       if (!is_input(id) && graph_.node(id).op == Op::kMatmul) return;
@@ -122,7 +122,7 @@ class Cutter {
     return numel(node.shape) == numel(first) ? builder_.reshape(value, first) : value;
   }
 
-  // The value in the order of what `view` rearranges: its axes as they walk that, those of size 1
+  // The value in the order of the operand of `view`: its axes in that order, those of size 1
   // anywhere.
   NodeId undone(NodeId value, const Node& view) {
     std::vector<int> order = *walk_order(graph_, view);

@@ -16,7 +16,7 @@ constexpr size_t kMaxReads = 32;
 // Arithmetic looked through for what it is made of.
 constexpr size_t kMaxLookedThrough = 16;
 
-// Axes as (size, stride) with those walked as one merged: equal lists walk a buffer alike.
+// Axes as (size, stride), merged where they are traversed as one: equal lists read a buffer alike.
 using Walk = std::vector<std::pair<Dim, Dim>>;
 void append(Walk& walk, const Dim& size, const Dim& stride) {
   if (size.is(1)) return;
@@ -57,7 +57,7 @@ bool is_simple(Op op) {
   }
 }
 
-// What a value that is not stored is made of, as far as one kernel must know.
+// How a value that is not stored is computed, as far as one kernel must know.
 struct State {
   enum Kind { kFree, kFull, kReduced };
   Kind kind = kFree;      // free: pointwise from stored values; else part of a reduction's space
@@ -184,7 +184,7 @@ class Chooser {
     if (!is_buffer(below) && traits(node(below).op).kind != OpKind::kSource) store(id);
   }
 
-  // A kernel beside a matmul or a reduction reads plain Views of buffers only.
+  // Around a matmul or a reduction, a kernel reads only Views of buffers.
   void store_unless_plain(NodeId id) {
     const State s = state(id);
     if (s.kind != State::kFree || s.indirect) store_narrow(id);

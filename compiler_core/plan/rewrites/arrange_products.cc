@@ -238,7 +238,7 @@ class Orderer {
     for (NodeId id : first.region.nodes) delayed_[static_cast<size_t>(id)] = true;
   }
 
-  // What is delayed comes right in front of what reads it, after its other operands.
+  // Emits delayed nodes right in front of their first reader, after its other operands.
   void emit_with_operands(NodeId root) {
     std::vector<NodeId> stack = {root};
     while (!stack.empty()) {

@@ -169,7 +169,7 @@ class AxisMerger {
   Shape merged_shape(const Shape& shape) const {
     return merged(shape, *level_of(shape), [](const Dim& a, const Dim& b) { return a * b; });
   }
-  // A run is walked with the stride of its innermost axis.
+  // A run is traversed with the stride of its innermost axis.
   std::vector<Dim> merged_strides(const Node& view) const {
     return merged(std::get<ViewAttr>(view.attr).strides, *level_of(view.shape),
                   [](const Dim&, const Dim& inner) { return inner; });

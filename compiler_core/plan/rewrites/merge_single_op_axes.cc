@@ -13,7 +13,7 @@ Dim product(const Shape& shape, size_t begin, size_t end) {
   return size;
 }
 
-// Of each operand.
+// The shape of each operand with its axes merged.
 std::optional<std::vector<Shape>> operand_shapes(const Graph& graph, const Node& node) {
   const Shape& x = graph.node(node.operands[0]).shape;
   switch (traits(node.op).kind) {

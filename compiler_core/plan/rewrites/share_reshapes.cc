@@ -61,7 +61,7 @@ class Sharer {
     return {value.op, value.dtype, std::move(operands)};
   }
 
-  // By what is walked and how, axes that are walked as one merged.
+  // By what is read and how; axes that are traversed as one are merged.
   using Walk = std::tuple<NodeId, Dim, std::vector<std::pair<Dim, Dim>>>;
   NodeId view_number(const GraphBuilder& b, NodeId made) {
     const Node& view = b.node(made);

@@ -66,7 +66,7 @@ class GatherSinker {
            walks_in_order(node(id), node(id).shape.size());
   }
 
-  // Whether the first `rank` axes of a View walk elements `stride` apart from the first on.
+  // Whether the first `rank` axes of a View read elements `stride` apart, beginning with the first.
   static bool walks_in_order(const Node& view, size_t rank, Dim stride = 1) {
     const auto& attr = std::get<ViewAttr>(view.attr);
     if (!attr.offset.is(0)) return false;

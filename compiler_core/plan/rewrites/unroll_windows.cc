@@ -18,7 +18,7 @@ bool is_reduced(const std::vector<int>& axes, size_t axis) {
   return std::binary_search(axes.begin(), axes.end(), static_cast<int>(axis));
 }
 
-// An axis that a View walks: how far a step goes, and over how many elements.
+// An axis along which a View reads: how far a step goes, and over how many elements.
 struct Walked {
   int64_t stride = 0, size = 1;
   bool reduced = false;

@@ -251,7 +251,7 @@ class CpuEvaluationDevice : public EvaluationDevice {
     tally.first = std::min(tally.first, where);
   }
 
-  // Calls `each` with the index of the first element and the drawn bytes of one chunk after another.
+  // Calls `each` with the first element's index and the drawn bytes of one chunk after another.
   template <class Each>
   static void in_chunks(const InputDraw& draw, Floats floats, Each each) {
     for (int64_t begin = 0; begin < draw.count(); begin += kChunk) {

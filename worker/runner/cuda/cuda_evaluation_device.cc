@@ -67,7 +67,7 @@ Result<std::unique_ptr<CudaEvaluationDevice>> CudaEvaluationDevice::load(
   TRY(CudaModule module, CudaModule::load(device, binary, digest));
   TRY(const Stream stream, device->create_stream());
   std::unique_ptr<CudaEvaluationDevice> made(new CudaEvaluationDevice(std::move(module), stream));
-  // Of every thread at most, then those of the steps of folding.
+  // Room for one tally per thread at most, then for the results of each step of folding.
   const int64_t threads = kBlocksAnSm * sms * kThreads;
   TRY(made->partial_,
       made->pool().allocate((threads + kFoldSteps[0] + kFoldSteps[1]) * kTallyBytes));
@@ -129,7 +129,8 @@ Result<std::vector<Tally>> CudaEvaluationDevice::take() {
 
 Result<GuardedMemory> CudaEvaluationDevice::allocate_guarded(std::string name, int64_t bytes) {
   TRY(PooledMemory pooled, pool().allocate(bytes + 2 * kGuard));
-  // What is left of the block, but a block of the pool may be far larger than what was asked for.
+  // The rear guard is the rest of the block, but limited: a pool's block may be far larger than
+  // asked for.
   const int64_t behind = std::min(pooled.bytes() - kGuard - bytes, kMaxGuard);
   const DevicePtr data = pooled.data() + static_cast<DevicePtr>(kGuard);
   GuardedMemory memory{std::move(name), data,

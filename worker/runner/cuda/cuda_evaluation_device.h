@@ -1,4 +1,5 @@
-// CudaEvaluationDevice: an NVIDIA GPU as an EvaluationDevice, by the runner's own kernels (kernels/).
+// CudaEvaluationDevice: an NVIDIA GPU as an EvaluationDevice, through kernels of the runner's own
+// (kernels/).
 //
 // Guards are 64 KiB at least on each side, and more behind. What is written farther away faults, or
 // damages something of the runner's, which is then noticed by its checksum.
@@ -38,7 +39,7 @@ class CudaEvaluationDevice : public EvaluationDevice {
   // A copy of some tens of megabytes runs right before the first event: the device is at work and
   // its clock up while the host hands over the work, and no gap is counted.
   Result<double> time_us(const std::function<Status(Stream)>& work) override;
-  // Of that copy, which takes the same time whenever the card is in the same state.
+  // Time of that copy, in us; it is the same whenever the card is in the same state.
   Result<double> calibration_us() override;
 
   // Puts `entry` on the stream with as many threads as `work` items deserve; `parameters` are the

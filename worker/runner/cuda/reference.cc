@@ -330,7 +330,7 @@ class Evaluation {
     return scan_lines(at(node.operands[0]), parameter(out.memory.data()), count(sizes.first(axis)),
                       out.sizes[axis], inner, node.dtype, is_float(node.dtype));
   }
-  // Of [outer, size, inner], along size: sums of chunks, their running sums, then those of
+  // Scans [outer, size, inner] along size: sums of chunks, their running sums, then those of
   // elements.
   Status scan_lines(int64_t x, int64_t out, int64_t outer, int64_t size, int64_t inner,
                     DType rounding, bool floats) {
