@@ -1,7 +1,8 @@
 // SpecialisedProgram: one graph with dynamic dimensions, compiled several times, each for a part of
 // the sizes it serves and tuned at a size of that part. At a call, guards on the sizes choose the
 // program that runs: a few comparisons. A size covered by the graph but by no part triggers one
-// compile for the whole range, reported through `on_message`. Owns its programs. One call at a time.
+// compile for the whole range, reported through `on_message`. Owns its programs. One call at a
+// time.
 #pragma once
 
 #include <functional>
