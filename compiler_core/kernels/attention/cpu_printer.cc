@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/embedded.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -14,10 +15,6 @@ namespace {
 
 int64_t whole_vectors(int64_t size, int64_t lanes) {
   return (size + lanes - 1) / lanes * lanes;
-}
-
-std::string long_text(const Dim& size) {
-  return size.is_constant() ? fmt::format("{}L", size.constant()) : size_text(size);
 }
 
 class AttentionKernel {
@@ -62,19 +59,11 @@ class AttentionKernel {
            schedule_.queries * (schedule_.keys + lanes + columns + 3);
   }
 
-  // Coordinate `axis` of the number `batch`.
-  std::string batch_coordinate(size_t axis) const {
-    Dim inner = 1;
-    for (size_t i = axis + 1; i < problem_.batch.size(); ++i) inner = inner * problem_.batch[i];
-    const std::string text = inner.is(1) ? "batch" : fmt::format("batch / {}", inner);
-    return axis == 0 ? text : fmt::format("{} % {}", text, problem_.batch[axis]);
-  }
-
   std::string print_operand(std::string_view name, const AttentionOperand& operand) const {
     std::string offset = long_text(operand.offset);
     for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
       if (!operand.batch_strides[axis].is(0))
-        offset += fmt::format(" + {} * {}", batch_coordinate(axis),
+        offset += fmt::format(" + {} * {}", coordinate_text("batch", problem_.batch, axis),
                               long_text(operand.batch_strides[axis]));
     const std::string begins =
         fmt::format("const stored* {}(void* const* args, int64_t batch)", name);
@@ -143,7 +132,7 @@ class AttentionKernel {
     std::string text;
     for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
       text += fmt::format("    [[maybe_unused]] const int64_t batch{} = {};\n", axis,
-                          batch_coordinate(axis));
+                          coordinate_text("batch", problem_.batch, axis));
     return text;
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/embedded.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -11,10 +12,6 @@
 
 namespace kiln {
 namespace {
-
-std::string long_text(const Dim& size) {
-  return size.is_constant() ? fmt::format("{}L", size.constant()) : size_text(size);
-}
 
 class CudaAttentionKernel {
  public:
@@ -122,14 +119,6 @@ class CudaAttentionKernel {
                shared_row(problem_.columns, bytes));
   }
 
-  // Coordinate `axis` of the number `batch`.
-  std::string batch_coordinate(size_t axis) const {
-    Dim inner = 1;
-    for (size_t i = axis + 1; i < problem_.batch.size(); ++i) inner = inner * problem_.batch[i];
-    const std::string text = inner.is(1) ? "batch" : fmt::format("batch / {}", inner);
-    return axis == 0 ? text : fmt::format("{} % {}", text, problem_.batch[axis]);
-  }
-
   std::string print_pointer(std::string_view name, const AttentionOperand& operand) const {
     std::string offset = long_text(operand.offset);
     for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
@@ -187,7 +176,7 @@ class CudaAttentionKernel {
         row_blocks_, rows());
     for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
       text += fmt::format("  [[maybe_unused]] const index_t batch{} = {};\n", axis,
-                          batch_coordinate(axis));
+                          coordinate_text("batch", problem_.batch, axis));
     text += print_sizes();
     text += print_pointer("query", problem_.query) + print_pointer("key", problem_.key) +
             print_pointer("value", problem_.value);

@@ -4,6 +4,7 @@
 
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/kernels/printing/accumulators.h"
+#include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/printing/size.h"
@@ -27,16 +28,7 @@ Columns::Columns(const Graph& g, const CpuColumnReductionSchedule& s)
 
 std::string Columns::coordinates(const std::string& flat, const std::vector<size_t>& axes,
                                  int indent) const {
-  std::string text;
-  Dim stride = 1;
-  for (size_t k = axes.size(); k-- > 0;) {
-    text += fmt::format("{:{}}const int64_t i{} = {}", "", indent, axes[k], flat);
-    if (!stride.is(1)) text += fmt::format(" / {}", stride);
-    if (k > 0) text += fmt::format(" % {}", sizes[axes[k]]);
-    text += ";\n";
-    stride = stride * sizes[axes[k]];
-  }
-  return text;
+  return declare_coordinates("int64_t", flat, named_axes(sizes, axes), indent);
 }
 
 namespace {

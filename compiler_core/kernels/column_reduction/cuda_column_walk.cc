@@ -6,6 +6,7 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/printing/accumulators.h"
+#include "compiler_core/kernels/printing/coordinates.h"
 
 namespace kiln {
 namespace {
@@ -21,16 +22,8 @@ int register_bytes(DType dtype) {
 
 std::string column_coordinates(const ColumnExtent& extent, const std::string& flat,
                                const std::vector<size_t>& axes, const std::string& suffix) {
-  std::string text;
-  int64_t stride = 1;
-  for (size_t k = axes.size(); k-- > 0;) {
-    text += fmt::format("const index_t i{}{} = {}", axes[k], suffix, flat);
-    if (stride > 1) text += fmt::format(" / {}", stride);
-    if (k > 0) text += fmt::format(" % {}", extent.sizes[axes[k]]);
-    text += ";\n";
-    stride *= extent.sizes[axes[k]];
-  }
-  return text;
+  const Shape sizes(extent.sizes.begin(), extent.sizes.end());
+  return declare_coordinates("index_t", flat, named_axes(sizes, axes, suffix), 0);
 }
 
 ColumnWalk::ColumnWalk(const Graph& graph, const ColumnExtent& extent,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
+#include "compiler_core/kernels/matmul/cpu_product.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/embedded.h"
 #include "compiler_core/kernels/printing/epilogue_graph.h"
@@ -42,9 +43,6 @@ class ConvolutionKernel {
   bool is_sized() const { return !graph_.symbols().empty(); }
   Dim batches() const { return problem_.images * problem_.groups; }
   bool copies() const { return schedule_.x_from != XFrom::kInPlace; }
-  int64_t value_bytes() const {
-    return product_.result == DType::kF64 || product_.result == DType::kI64 ? 8 : 4;
-  }
   int64_t row_blocks() const { return ceil_div(product_.m, block_rows()); }
   std::string column_blocks() const { return ceil_text(image_.positions, block_columns()); }
   int64_t block_rows() const {
@@ -62,9 +60,6 @@ class ConvolutionKernel {
   template <class Size>
   static std::string list(const std::array<Size, 3>& x) {
     return fmt::format("{{{}, {}, {}}}", x[0], x[1], x[2]);
-  }
-  static std::string long_text(const Dim& size) {
-    return size.is_constant() ? fmt::format("{}L", size.constant()) : size_text(size);
   }
 
   // Where batch number `batch` (image * groups + group) of an operand begins.
@@ -170,34 +165,23 @@ class ConvolutionKernel {
 
   // Takes the sums of one vector of positions to the output.
   std::string print_epilogue() const {
-    ExpressionPrinter printer(epilogue_.graph);
-    printer.bind(epilogue_.product, {"acc", Level::kInner});
     const auto scalar = [](const char* name, const Dim& end) {
       return LoopVar{name, LoopVar::Kind::kScalar, Level::kOuter, 0, end};
     };
-    const std::vector<Index> at = {
-        scalar("image", problem_.images),
-        Index(scalar("group", problem_.groups)) * product_.m + scalar("row", product_.m),
-        LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, image_.positions}};
-    printer.store(0, at);
-    const std::string kernel = printer.take(Level::kKernel, 4);
-    const std::string outer = printer.take(Level::kOuter, 4);
-    return fmt::format(
-        "struct Epilogue {{\n  void* const* args;\n{}"
-        "  template <class Live>\n"
-        "  KILN_INLINE void store_vector(void* const* args, {}Real sums, int64_t batch, int64_t "
-        "row,\n"
-        "                                int64_t column, Live live) {{\n"
-        "{}{}    const Real acc = {}(sums);\n"
-        "    [[maybe_unused]] const int64_t image = batch / {}, group = batch % {};\n{}{}{}  }}\n"
-        "  template <class Live>\n"
-        "  __attribute__((always_inline)) void operator()(Real sums, int64_t batch, int64_t row,\n"
-        "                                                 int64_t column, Live live) const {{\n"
-        "    store_vector(args, {}sums, batch, row, column, live);\n  }}\n}};\n",
-        is_sized() ? "  const int64_t* dims;\n" : "", is_sized() ? "const int64_t* dims, " : "",
-        argument_pointers(graph_), symbol_values(graph_), wrapping(product_.result),
-        problem_.groups, problem_.groups, kernel, outer, printer.take(Level::kInner, 4),
-        is_sized() ? "dims, " : "");
+    CpuEpilogue epilogue{
+        .workload = graph_,
+        .graph = epilogue_.graph,
+        .product = epilogue_.product,
+        .result = product_.result,
+        .at = {scalar("image", problem_.images),
+               Index(scalar("group", problem_.groups)) * product_.m + scalar("row", product_.m),
+               LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, image_.positions}},
+        .before = symbol_values(graph_),
+        .behind = fmt::format(
+            "    [[maybe_unused]] const int64_t image = batch / {0}, group = batch % {0};\n",
+            problem_.groups)};
+    if (is_sized()) epilogue.type = "const int64_t*", epilogue.name = "dims";
+    return epilogue.text();
   }
 
   // Elements of what the first phase leaves in the workspace: weights of a group, x of a batch.
@@ -229,11 +213,12 @@ class ConvolutionKernel {
     source.recipe.phases.push_back(
         {"multiply", Grid({{batches() * row_blocks(), 1}, {image_.positions, block_columns()}})});
     const Dim field = schedule_.x_from == XFrom::kField ? batches() * copied_x() + slack() : Dim(0);
-    source.recipe.workspace_bytes = (field + problem_.groups * packed_weight()) * value_bytes();
+    source.recipe.workspace_bytes =
+        (field + problem_.groups * packed_weight()) * sum_bytes(product_.result);
     source.recipe.scratch_bytes =
         (tile_elements() +
          (schedule_.x_from == XFrom::kBlock ? copied_x().constant() + slack() : 0)) *
-        value_bytes();
+        sum_bytes(product_.result);
   }
 
   int64_t tiles() const {

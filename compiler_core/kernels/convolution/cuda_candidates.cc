@@ -24,11 +24,11 @@ std::optional<CudaConvolutionSchedule> adapt(const Graph& /*graph*/,
 
 const KernelTemplate& cuda_convolution() {
   static const PrintedTemplate<CudaConvolutionSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .candidates = cuda_convolution_candidates,
-      .print = print_cuda_convolution,
+      .print_for = print_cuda_convolution,
       .adapt = adapt,
   });
   return made;

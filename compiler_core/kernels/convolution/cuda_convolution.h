@@ -21,7 +21,8 @@ std::vector<Schedule> cuda_convolution_candidates(const Workload& workload, cons
 
 // REQUIRES: check_printable(graph), the guarantees of kConvolution. kInvalidArgument when the
 // schedule does not fit the problem.
-Result<Source> print_cuda_convolution(const Graph& graph, const CudaConvolutionSchedule& schedule);
+Result<Source> print_cuda_convolution(const Graph& graph, const CudaConvolutionSchedule& schedule,
+                                      const Target& target);
 
 // "cuda.convolution".
 const KernelTemplate& cuda_convolution();

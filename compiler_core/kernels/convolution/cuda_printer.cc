@@ -4,8 +4,7 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
-#include "compiler_core/kernels/matmul/cuda_product_text.h"
-#include "compiler_core/kernels/printing/cuda_kernel_text.h"
+#include "compiler_core/kernels/matmul/cuda_product.h"
 #include "compiler_core/kernels/printing/epilogue_graph.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/printing/size.h"
@@ -24,45 +23,35 @@ class CudaConvolutionKernel {
         product_(problem.product),
         positions_(problem.sized.positions),
         is_open_(!problem.sized.is_constant()),
-        lanes_(product_lanes(graph, known_factor(positions_))),
-        tile_rows_(ceil_div(product_.m, schedule.bm)),
-        tile_columns_(ceil_text(positions_, schedule.bn)),
-        steps_(ceil_div(product_.k, schedule.bk)),
-        batches_(problem.images * problem.groups) {}
+        lanes_(product_lanes(graph, positions_)) {}
 
-  Source print() const {
-    Source source;
-    source.recipe = argument_recipe(graph_);
-    source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh", "convolution.cuh"});
-    source.text += print_weight() + print_windows() + print_tiling(schedule_, product_.result) +
-                   "using WindowLoader = Loader<B, Tiling, Tiling::columns>;\n";
-    source.text += cuda_kernel("multiply", graph_, schedule_.threads(),
-                               blocks_an_sm(schedule_, product_), print_multiply());
-    source.recipe.phases.push_back(
-        {"multiply",
-         Grid({{batches_ * (tile_rows_ * schedule_.splits), 1}, {positions_, schedule_.bn}}),
-         schedule_.threads(), 1, schedule_.shared_bytes(product_)});
-    if (schedule_.splits > 1) {
-      source.text += cuda_kernel("finish", graph_, kFinishThreads, 1, print_finish());
-      source.recipe.phases.push_back(
-          {"finish", ceil_div(elements() / lanes_, kFinishThreads), kFinishThreads, 1, 0});
-      source.recipe.workspace_bytes =
-          schedule_.splits * elements() * size_of(value_dtype(product_.result));
-    }
-    return source;
+  Source print(const Target& target) const {
+    const Dim batches = problem_.images * problem_.groups;
+    const int64_t tile_rows = ceil_div(product_.m, schedule_.bm);
+    const CudaProduct product = {
+        .graph = graph_,
+        .schedule = schedule_,
+        .types = product_,
+        .reads = ProductReads::of(product_),
+        .batches = batches,
+        .m = product_.m,
+        .n = positions_,
+        .k = product_.k,
+        .lanes = lanes_,
+        .grid = Grid({{batches * (tile_rows * schedule_.splits), 1}, {positions_, schedule_.bn}}),
+        .device = {"convolution.cuh"},
+        .operands = print_weight() + print_windows(),
+        .loader = "using WindowLoader = Loader<B, Tiling, Tiling::columns>;\n",
+        .pointers = print_pointers(),
+        .shift = "",
+        .repaired_sums = "staged_gathered_sums",
+        .plain_sum = "gathered_sum",
+        .epilogue = print_epilogue(),
+    };
+    return print_cuda_product(product, target);
   }
 
  private:
-  // What divides a number of positions, whatever it is, as far as vectors go.
-  static int64_t known_factor(const Dim& positions) {
-    if (positions.is_constant()) return positions.constant();
-    int64_t power = 1;
-    while (power < 16 && is_multiple(positions, power * 2)) power *= 2;
-    return power;
-  }
-  // REQUIRES: the number of images and their sizes are known, as where sums are split.
-  int64_t elements() const { return product_.batches * product_.m * product_.n; }
-
   // "depth / 9 % 3": coordinates of the depth, channel first.
   std::string depth_coordinates() const {
     const Spatial& size = problem_.window;
@@ -162,7 +151,7 @@ class CudaConvolutionKernel {
   }
 
   // Pointers `a` and `b` to the weights and the image of batch number `batch`.
-  std::string print_operands() const {
+  std::string print_pointers() const {
     std::string text =
         fmt::format("  [[maybe_unused]] const index_t image = batch / {}, group = batch % {};\n",
                     problem_.groups, problem_.groups);
@@ -175,13 +164,7 @@ class CudaConvolutionKernel {
     return text;
   }
 
-  struct EpilogueText {
-    std::string once;    // needs `image`, `group`
-    std::string vector;  // needs `sums`, `row`, `column`
-  };
   EpilogueText print_epilogue() const {
-    ExpressionPrinter printer(epilogue_.graph, Dialect::kCuda);
-    printer.bind(epilogue_.product, {"acc", Level::kInner});
     const auto scalar = [](const char* name, Level level, const Dim& end) {
       return Index(LoopVar{name, LoopVar::Kind::kScalar, level, 0, end});
     };
@@ -190,74 +173,7 @@ class CudaConvolutionKernel {
         scalar("group", Level::kKernel, problem_.groups) * product_.m +
             scalar("row", Level::kOuter, product_.m),
         LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, positions_, lanes_}};
-    printer.store(0, at);
-    EpilogueText text;
-    text.once = printer.take(Level::kKernel, 2);
-    text.vector = "    const AllLanes live{};\n";
-    text.vector += fmt::format("    const {} acc = {}(sums);\n", register_type(product_.result),
-                               wrapping(product_.result));
-    text.vector += printer.take(Level::kOuter, 4);
-    text.vector += printer.take(Level::kInner, 4);
-    return text;
-  }
-
-  std::string print_multiply() const {
-    const std::string tiles = positions_.is_constant()
-                                  ? std::to_string(tile_rows_ * ceil_div(product_.n, schedule_.bn))
-                                  : fmt::format("({} * {})", tile_rows_, tile_columns_);
-    const int64_t split_steps = ceil_div(steps_, schedule_.splits);
-    const bool splits = schedule_.splits > 1;
-    const bool repairs = matmul_core(product_) == MatmulCore::kF32 && !splits;
-    const EpilogueText epilogue = print_epilogue();
-    std::string text = fmt::format(
-        "  const int block = static_cast<int>(block_index());\n"
-        "  const int split = {}, batch = block / {} % {};\n"
-        "  const TilePlace tile(block % {}, {}, {}, {});\n"
-        "  const int row0 = tile.row * Tiling::rows, column0 = tile.column * Tiling::columns;\n",
-        splits ? fmt::format("block / {}",
-                             tile_rows_ * ceil_div(product_.n, schedule_.bn) * product_.batches)
-               : "0",
-        tiles, batches_, tiles, tile_rows_, tile_columns_, schedule_.group);
-    text += print_operands();
-    text += fmt::format(
-        "  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n"
-        "  multiply_tile<{}, A, B, Tiling>(a, b, row0, column0, begin, end, shared_memory());\n",
-        split_steps, split_steps, steps_, split_steps, steps_, sums_type(product_.stored));
-    if (!splits) text += epilogue.once;
-    text += fmt::format(
-        "  _Pragma(\"unroll 2\") for (int i = thread_index(); i < Tiling::rows * Tiling::columns / "
-        "LANES; i += {}) {{\n"
-        "    const int tile_row = i / (Tiling::columns / LANES);\n"
-        "    const int tile_column = i % (Tiling::columns / LANES) * LANES;\n"
-        "    const index_t row = row0 + tile_row, column = column0 + tile_column;\n"
-        "    if (row >= {} || column >= {}) continue;\n"
-        "    const Vec<Value> sums = {};\n",
-        schedule_.threads(), product_.m, positions_,
-        repairs
-            ? "staged_gathered_sums<Tiling, A, B>(shared_memory(), tile_row, tile_column, a, b, "
-              "row, column)"
-            : "staged_sums<Tiling, Value>(shared_memory(), tile_row, tile_column)");
-    text += splits ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n",
-                                 partial_sums("split", product_))
-                   : epilogue.vector;
-    return text + "  }\n";
-  }
-
-  std::string print_finish() const {
-    const EpilogueText epilogue = print_epilogue();
-    std::string text = fmt::format(
-        "  const index_t i = static_cast<index_t>(block_index()) * {} + thread_index();\n"
-        "  if (i >= {}) return;\n"
-        "  const index_t batch = i / {}, row = i / {} % {}, column = i % {} * LANES;\n",
-        kFinishThreads, elements() / lanes_, product_.m * product_.n / lanes_, product_.n / lanes_,
-        product_.m, product_.n / lanes_);
-    text += print_operands() + epilogue.once;
-    text += add_partial_sums(schedule_.splits, product_);
-    if (matmul_core(product_) == MatmulCore::kF32)
-      text +=
-          "  KILN_EACH_LANE if (sums[l] != sums[l])\n"
-          "    sums[l] = gathered_sum<A, B>(a, b, row, column + l);\n";
-    return text + epilogue.vector;
+    return product_epilogue(epilogue_.graph, epilogue_.product, product_.result, at, "");
   }
 
   const Graph& graph_;
@@ -268,15 +184,12 @@ class CudaConvolutionKernel {
   const Dim positions_;
   const bool is_open_;  // the images' sizes: see convolution.cuh
   const int lanes_;
-  const int64_t tile_rows_;
-  const std::string tile_columns_;
-  const int64_t steps_;
-  const Dim batches_;  // matrices: a group of an image each
 };
 
 }  // namespace
 
-Result<Source> print_cuda_convolution(const Graph& graph, const CudaConvolutionSchedule& schedule) {
+Result<Source> print_cuda_convolution(const Graph& graph, const CudaConvolutionSchedule& schedule,
+                                      const Target& target) {
   const ConvolutionProblem problem = ConvolutionProblem::of(graph);
   const MatmulProblem& product = problem.product;
   if (product.stored == DType::kBool)
@@ -289,7 +202,7 @@ Result<Source> print_cuda_convolution(const Graph& graph, const CudaConvolutionS
                 "CUDA kernels of convolutions of any images are written without splits");
   const Shape space = {problem.images, problem.groups * product.m, problem.sized.positions};
   TRY(const EpilogueGraph epilogue, epilogue_graph(graph, product.product, space));
-  return CudaConvolutionKernel(graph, epilogue, problem, schedule).print();
+  return CudaConvolutionKernel(graph, epilogue, problem, schedule).print(target);
 }
 
 }  // namespace kiln

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
+#include "compiler_core/kernels/matmul/cpu_product.h"
+#include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/embedded.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -12,16 +14,6 @@
 
 namespace kiln {
 namespace {
-
-// C text of a long: "512L", or "(16 * s0)".
-std::string long_text(const Dim& size) {
-  return size_text(size) + (size.is_constant() ? "L" : "");
-}
-
-// Bytes of an element in a register, and so in packed panels.
-int64_t value_bytes(DType result) {
-  return result == DType::kF64 || result == DType::kI64 ? 8 : 4;
-}
 
 class MatmulKernel {
  public:
@@ -52,20 +44,11 @@ class MatmulKernel {
   // "(batch / 4) % 8 * 512L + ...": where batch number `batch` of an operand begins.
   std::string batch_offset(const SizedMatmulOperand& operand) const {
     std::string text = long_text(operand.offset);
-    Dim inner = 1;
-    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
-      const std::string coordinate = batch_coordinate(axis, inner);
+    for (size_t axis = problem_.batch.size(); axis-- > 0;)
       if (!operand.batch_strides[axis].is(0))
-        text += fmt::format(" + {} * {}", coordinate, long_text(operand.batch_strides[axis]));
-      inner = inner * problem_.batch[axis];
-    }
+        text += fmt::format(" + {} * {}", coordinate_text("batch", problem_.batch, axis),
+                            long_text(operand.batch_strides[axis]));
     return text;
-  }
-
-  // Coordinate `axis` of the number `batch`, where the axes inside it have `inner` elements.
-  std::string batch_coordinate(size_t axis, const Dim& inner) const {
-    std::string text = inner.is(1) ? "batch" : fmt::format("batch / {}", inner);
-    return axis == 0 ? text : fmt::format("{} % {}", text, problem_.batch[axis]);
   }
 
   std::string print_problem() const {
@@ -136,41 +119,23 @@ class MatmulKernel {
 
   // Takes the sums of one vector of results to the output.
   std::string print_epilogue() const {
-    ExpressionPrinter printer(graph_);
-    printer.bind(problem_.product, {"acc", Level::kInner});
-    std::vector<Index> at;
-    std::string coordinates;
-    if (is_sized())
-      for (size_t i = 0; i < graph_.symbols().size(); ++i)
-        coordinates += fmt::format("    [[maybe_unused]] const int64_t s{0} = sizes.s{0};\n", i);
-    Dim inner = 1;
-    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
-      const std::string name = fmt::format("batch{}", axis);
-      coordinates +=
-          fmt::format("    const int64_t {} = {};\n", name, batch_coordinate(axis, inner));
-      at.insert(at.begin(),
-                LoopVar{name, LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.batch[axis]});
-      inner = inner * problem_.batch[axis];
+    CpuEpilogue epilogue{.workload = graph_,
+                         .graph = graph_,
+                         .product = problem_.product,
+                         .result = problem_.result};
+    if (is_sized()) epilogue.type = "Sizes", epilogue.name = "sizes";
+    for (size_t i = 0; i < graph_.symbols().size(); ++i)
+      epilogue.behind += fmt::format("    [[maybe_unused]] const int64_t s{0} = sizes.s{0};\n", i);
+    std::vector<NamedAxis> axes;
+    for (size_t axis = 0; axis < problem_.batch.size(); ++axis) {
+      axes.push_back({fmt::format("batch{}", axis), problem_.batch[axis]});
+      epilogue.at.push_back(LoopVar{axes.back().name, LoopVar::Kind::kScalar, Level::kOuter, 0,
+                                    problem_.batch[axis]});
     }
-    at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.m});
-    at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, problem_.n});
-    printer.store(0, at);
-    const std::string kernel = printer.take(Level::kKernel, 4);
-    const std::string outer = printer.take(Level::kOuter, 4);
-    return fmt::format(
-        "struct Epilogue {{\n  void* const* args;\n{}"
-        "  template <class Live>\n"
-        "  KILN_INLINE void store_vector(void* const* args, {}Real sums, int64_t batch, int64_t "
-        "row,\n"
-        "                                int64_t column, Live live) {{\n"
-        "{}    const Real acc = {}(sums);\n{}{}{}{}  }}\n"
-        "  template <class Live>\n"
-        "  __attribute__((always_inline)) void operator()(Real sums, int64_t batch, int64_t row,\n"
-        "                                                 int64_t column, Live live) const {{\n"
-        "    store_vector(args, {}sums, batch, row, column, live);\n  }}\n}};\n",
-        is_sized() ? "  Sizes sizes;\n" : "", is_sized() ? "Sizes sizes, " : "",
-        argument_pointers(graph_), wrapping(problem_.result), coordinates, kernel, outer,
-        printer.take(Level::kInner, 4), is_sized() ? "sizes, " : "");
+    epilogue.behind += declare_coordinates("int64_t", "batch", axes, 4);
+    epilogue.at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.m});
+    epilogue.at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, problem_.n});
+    return epilogue.text();
   }
 
   // At most `wanted`, in whole tiles; no more of them than there are.
@@ -185,7 +150,7 @@ class MatmulKernel {
   }
   // Elements of a batch's panels, in whole cache lines.
   Dim packed_elements(const Dim& size, int64_t width) const {
-    return round_up(round_up(size, width) * problem_.k, 64 / value_bytes(problem_.result));
+    return round_up(round_up(size, width) * problem_.k, 64 / sum_bytes(problem_.result));
   }
   Dim packed_a_elements() const {
     return schedule_.a_packed ? packed_elements(problem_.m, schedule_.mr) : Dim(0);
@@ -200,7 +165,7 @@ class MatmulKernel {
     const int64_t tiles =
         problem_.k.is(depth()) ? 1 : block_rows() / schedule_.mr * (block_columns() / schedule_.nr);
     const int64_t slab = schedule_.b_from == BFrom::kSlab ? depth() * block_columns() : 0;
-    return (tiles * schedule_.mr * schedule_.nr + slab) * value_bytes(problem_.result);
+    return (tiles * schedule_.mr * schedule_.nr + slab) * sum_bytes(problem_.result);
   }
 
   Grid pack_grid(const Dim& batches, const Dim& size, int64_t width) const {
@@ -298,7 +263,7 @@ extern "C" void multiply(void* const* args, const int64_t*{dims}, int64_t begin,
     source.recipe.scratch_bytes = panel_scratch_bytes();
     source.recipe.workspace_bytes =
         (a_batches() * packed_a_elements() + b_batches() * packed_b_elements()) *
-        value_bytes(problem_.result);
+        sum_bytes(problem_.result);
     source.recipe.phases.push_back({"multiply", multiply_grid});
   }
 
@@ -321,7 +286,7 @@ extern "C" void multiply(void* const* args, const int64_t*{dims}, int64_t begin,
   }
 
   void print_dot_entries(Source& source) const {
-    const int64_t value = value_bytes(problem_.result);
+    const int64_t value = sum_bytes(problem_.result);
     const int64_t m = problem_.m.constant();
     const Dim depth = round_up(problem_.k, schedule_.lanes);
     const int64_t column_blocks = ceil_div(problem_.n.constant(), block_columns());

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <set>
+#include <tuple>
 #include <utility>
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/analysis/ranked_space.h"
 #include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
 #include "compiler_core/kernels/printed_template.h"
 
@@ -19,15 +19,14 @@ constexpr int kMostSharedBytes = 227 << 10;
 constexpr int kMostRegisters = 272;  // as registers() counts them: beyond, a thread's 255 spill
 constexpr int kMostSums = 128;       // registers of a thread's sums
 constexpr int kOtherRegisters = 56;  // addresses, counters
-constexpr int kMostCandidates = 10, kFewCandidates = 6;
-constexpr int kMostOfATile = 2;
+constexpr size_t kMostCandidates = 10, kFewCandidates = 6;
 
-int stored_bytes(const MatmulProblem& problem) {
-  return static_cast<int>(size_of(problem.stored));
+int stored_bytes(const Product& product) {
+  return static_cast<int>(size_of(product.stored));
 }
 // Bytes of a sum.
-int value_bytes(const MatmulProblem& problem) {
-  return problem.result == DType::kF64 || problem.result == DType::kI64 ? 8 : 4;
+int value_bytes(const Product& product) {
+  return product.result == DType::kF64 || product.result == DType::kI64 ? 8 : 4;
 }
 // The depth of one instruction.
 int core_depth(MatmulCore core) {
@@ -54,20 +53,20 @@ bool has_whole_chunks(int bytes) {
 
 }  // namespace
 
-MatmulCore matmul_core(const MatmulProblem& problem) {
-  if (problem.stored == DType::kF32) return MatmulCore::kF32;
-  return is_half(problem.stored) ? MatmulCore::kHalves : MatmulCore::kThreads;
+MatmulCore matmul_core(const Product& product) {
+  if (product.stored == DType::kF32) return MatmulCore::kF32;
+  return is_half(product.stored) ? MatmulCore::kHalves : MatmulCore::kThreads;
 }
 
-int CudaMatmulSchedule::shared_bytes(const MatmulProblem& problem) const {
-  const int pipeline = stages * (bm + bn) * bk * stored_bytes(problem);
-  const int staged = bm * (bn + 8) * value_bytes(problem);  // matmul.cuh: Staging
+int CudaMatmulSchedule::shared_bytes(const Product& product) const {
+  const int pipeline = stages * (bm + bn) * bk * stored_bytes(product);
+  const int staged = bm * (bn + 8) * value_bytes(product);  // matmul.cuh: Staging
   return std::max(pipeline, staged);
 }
 
-int CudaMatmulSchedule::registers(const MatmulProblem& problem) const {
-  const MatmulCore core = matmul_core(problem);
-  const int words = value_bytes(problem) / 4;
+int CudaMatmulSchedule::registers(const Product& product, const ProductReads& reads) const {
+  const MatmulCore core = matmul_core(product);
+  const int words = value_bytes(product) / 4;
   int count = sums_of_a_thread(*this) * words + kOtherRegisters;
   // Of one step, what is multiplied; some of the next.
   if (core == MatmulCore::kThreads)
@@ -76,15 +75,23 @@ int CudaMatmulSchedule::registers(const MatmulProblem& problem) const {
     count += core == MatmulCore::kF32 ? bm / warps_m / 16 * 10 + bn / warps_n / 8 * 6
                                       : bn / warps_n / 8 * 3;
   // What waits in registers for its way into shared memory.
-  const int chunk_words = bk * stored_bytes(problem) / 4;
-  if (!matmul_rows_of_a(problem).async) count += bm * chunk_words / threads() + 16;
-  if (!matmul_columns_of_b(problem).async) count += bn * chunk_words / threads() + 16;
+  const int chunk_words = bk * stored_bytes(product) / 4;
+  if (!reads.a_async) count += bm * chunk_words / threads() + 16;
+  if (!reads.b_async) count += bn * chunk_words / threads() + 16;
   return count;
 }
 
-bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
-  const MatmulCore core = matmul_core(problem);
-  const int size = stored_bytes(problem);
+int CudaMatmulSchedule::blocks_an_sm(const Product& product, const ProductReads& reads,
+                                     const CudaLimits& limits) const {
+  const auto rounded = static_cast<int>(round_up(registers(product, reads), 8));
+  const int by_registers = limits.sm_registers / (threads() * rounded);
+  const int by_shared = limits.sm_shared_bytes / (shared_bytes(product) + 1024);
+  return std::clamp(std::min(by_registers, by_shared), 1, limits.sm_threads / threads());
+}
+
+bool fits(const CudaMatmulSchedule& schedule, const Product& product) {
+  const MatmulCore core = matmul_core(product);
+  const int size = stored_bytes(product);
   const bool threads = core == MatmulCore::kThreads;
   const int rows = threads ? 4 : 16, columns = threads ? 8 : 16;  // of one warp, at least
   const bool shape = schedule.bm % (rows * schedule.warps_m) == 0 &&
@@ -92,11 +99,15 @@ bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
                      schedule.bk % core_depth(core) == 0;
   const bool chunks = has_whole_chunks(schedule.bm * size) &&
                       has_whole_chunks(schedule.bn * size) && has_whole_chunks(schedule.bk * size);
+  return shape && chunks && sums_of_a_thread(schedule) * value_bytes(product) / 4 <= kMostSums &&
+         schedule.shared_bytes(product) <= kMostSharedBytes;
+}
+
+bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
+  const Product& product = problem;
   const int64_t tiles =
       ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn) * problem.batches;
-  return shape && chunks && sums_of_a_thread(schedule) * value_bytes(problem) / 4 <= kMostSums &&
-         schedule.shared_bytes(problem) <= kMostSharedBytes &&
-         schedule.splits <= ceil_div(problem.k, schedule.bk) &&
+  return fits(schedule, product) && schedule.splits <= ceil_div(problem.k, schedule.bk) &&
          tiles * schedule.splits < int64_t{1} << 31;
 }
 
@@ -157,14 +168,6 @@ double products_a_cycle(MatmulCore core) {
   return 1;
 }
 
-int blocks_an_sm(const CudaMatmulSchedule& schedule, const MatmulProblem& problem,
-                 const CudaLimits& limits) {
-  const int by_shared = limits.sm_shared_bytes / (schedule.shared_bytes(problem) + 1024);
-  const int by_registers =
-      limits.sm_registers / (schedule.threads() * (schedule.registers(problem) + 8));
-  return std::clamp(std::min(by_shared, by_registers), 1, limits.sm_threads / schedule.threads());
-}
-
 // Cycles that one step of a block keeps its SM busy: the slowest part of it decides.
 double step_cycles(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
   const double bm = schedule.bm, bn = schedule.bn, bk = schedule.bk, size = stored_bytes(problem);
@@ -188,12 +191,12 @@ double memory_cycles(const MatmulProblem& problem, int64_t sms) {
 
 // Cycles of the whole launch, roughly.
 double estimate(const CudaMatmulSchedule& schedule, const MatmulProblem& problem,
-                const CudaLimits& limits) {
+                const ProductReads& reads, const CudaLimits& limits) {
   const int64_t steps = ceil_div(ceil_div(problem.k, schedule.bk), schedule.splits);
   const int64_t blocks = problem.batches * ceil_div(problem.m, schedule.bm) *
                          ceil_div(problem.n, schedule.bn) * schedule.splits;
   const int64_t most = ceil_div(blocks, limits.sms);  // blocks that the busiest SM gets
-  const int64_t together = std::min<int64_t>(blocks_an_sm(schedule, problem, limits), most);
+  const int64_t together = std::min<int64_t>(schedule.blocks_an_sm(problem, reads, limits), most);
   const double warps = static_cast<double>(together * schedule.threads()) / 32;
   // All blocks of the SM do a step; its copies have been under way for stages - 1 of them.
   const double step = static_cast<double>(together) * step_cycles(schedule, problem) *
@@ -210,11 +213,6 @@ double estimate(const CudaMatmulSchedule& schedule, const MatmulProblem& problem
                   (kL2Bytes * limits.sms);
   return cycles;
 }
-
-struct RankedTile {
-  double cycles;
-  CudaMatmulSchedule schedule;
-};
 
 std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
   const MatmulCore core = matmul_core(problem);
@@ -236,26 +234,6 @@ std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
   return all;
 }
 
-// Best first, few of one tile: near relatives differ by less than the estimate's error. Where there
-// are few tiles, more of each.
-std::vector<Schedule> most_promising(const std::vector<RankedTile>& ranked) {
-  std::vector<Schedule> space;
-  std::map<std::array<int, 3>, int> of_tile;
-  std::set<std::array<int, 5>> kinds;
-  const auto add = [&](const CudaMatmulSchedule& schedule) {
-    add_unless_present(space, to_schedule(schedule));
-  };
-  for (const auto& [cycles, x] : ranked)
-    if (std::ssize(space) < kMostCandidates && of_tile[{x.bm, x.bn, x.warps_n}] < kMostOfATile &&
-        kinds.insert({x.bm, x.bn, x.warps_n, x.bk, x.splits}).second) {
-      ++of_tile[{x.bm, x.bn, x.warps_n}];
-      add(x);
-    }
-  for (const auto& [cycles, x] : ranked)
-    if (std::ssize(space) < kFewCandidates) add(x);
-  return space;
-}
-
 }  // namespace
 
 std::vector<Schedule> cuda_matmul_candidates(const Workload& workload, const Target& target) {
@@ -264,14 +242,19 @@ std::vector<Schedule> cuda_matmul_candidates(const Workload& workload, const Tar
 
 std::vector<Schedule> cuda_matmul_candidates(const MatmulProblem& problem, const Target& target) {
   const CudaLimits limits = cuda_limits(target);
-  std::vector<RankedTile> ranked;
+  const ProductReads reads = ProductReads::of(problem);
+  std::vector<RankedDecisions<CudaMatmulSchedule>> ranked;
   for (const CudaMatmulSchedule& schedule : all_schedules(problem))
     if (fits(schedule, problem) && schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
-        schedule.registers(problem) <= kMostRegisters)
-      ranked.push_back({estimate(schedule, problem, limits), schedule});
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const RankedTile& x, const RankedTile& y) { return x.cycles < y.cycles; });
-  return most_promising(ranked);
+        schedule.registers(problem, reads) <= kMostRegisters)
+      ranked.push_back({estimate(schedule, problem, reads, limits), schedule});
+  using Decisions = CudaMatmulSchedule;
+  const auto tile = [](const Decisions& x) { return std::make_tuple(x.bm, x.bn, x.warps_n); };
+  const auto form = [](const Decisions& x) {
+    return std::make_tuple(x.bm, x.bn, x.warps_n, x.bk, x.splits);
+  };
+  // Where there are few tiles, more of each.
+  return most_promising(std::move(ranked), kMostCandidates, tile, form, kFewCandidates);
 }
 
 namespace {
@@ -296,11 +279,11 @@ double efficiency(const Workload& workload) {
 
 const KernelTemplate& cuda_matmul() {
   static const PrintedTemplate<CudaMatmulSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .candidates = cuda_matmul_candidates,
-      .print = print_cuda_matmul,
+      .print_for = print_cuda_matmul,
       .adapt = adapt,
       .expected_efficiency = efficiency,
   });

@@ -3,8 +3,10 @@
 
 #include <vector>
 
+#include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/decisions.h"
 #include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
 #include "compiler_core/kernels/matmul/matmul_problem.h"
 #include "compiler_core/program/target.h"
 #include "compiler_core/tune/schedule.h"
@@ -13,7 +15,16 @@ namespace kiln {
 
 // What multiplies: tensor cores for the halves and, split into tf32 numbers, for f32.
 enum class MatmulCore : uint8_t { kHalves, kF32, kThreads };
-MatmulCore matmul_core(const MatmulProblem& problem);
+MatmulCore matmul_core(const Product& product);
+
+// Which operands are copied past the registers.
+struct ProductReads {
+  bool a_async = false, b_async = false;
+  template <class Size>
+  static ProductReads of(const MatmulProblemOf<Size>& problem) {
+    return {matmul_rows_of_a(problem).async, matmul_columns_of_b(problem).async};
+  }
+};
 
 struct CudaMatmulSchedule {
   static constexpr std::string_view kTemplate = "cuda.matmul";
@@ -38,12 +49,17 @@ struct CudaMatmulSchedule {
 
   int threads() const { return warps_m * warps_n * 32; }
   // Dynamic shared memory of a block: the stages, later the staged sums.
-  int shared_bytes(const MatmulProblem& problem) const;
+  int shared_bytes(const Product& product) const;
   // Registers of a thread, roughly.
-  int registers(const MatmulProblem& problem) const;
+  int registers(const Product& product, const ProductReads& reads) const;
+  // That shall fit an SM: as many as the registers are enough for, as far as memory lets them.
+  int blocks_an_sm(const Product& product, const ProductReads& reads,
+                   const CudaLimits& limits) const;
 };
 
-// Whether `schedule` can be written for `problem`: warps get whole fragments, tiles whole chunks.
+// Whether `schedule` can be written for products of any size: warps get whole fragments, tiles
+// whole chunks. And for `problem`, whose sizes are constants.
+bool fits(const CudaMatmulSchedule& schedule, const Product& product);
 bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem);
 
 // REQUIRES: workload.family is kMatmul, its sizes are constants.
@@ -53,7 +69,8 @@ std::vector<Schedule> cuda_matmul_candidates(const MatmulProblem& problem, const
 
 // REQUIRES: check_printable(graph), the guarantees of kMatmul. kInvalidArgument when the schedule
 // does not fit the problem; kUnsupported for bool.
-Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& schedule);
+Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& schedule,
+                                 const Target& target);
 
 // "cuda.matmul".
 const KernelTemplate& cuda_matmul();

@@ -8,14 +8,17 @@ namespace kiln {
 // An operand seen as [lines, depth]: the rows of a, the columns of b. It is read in chunks of 16
 // bytes along its inner axis.
 struct MatmulLines {
-  int64_t lines = 1, depth = 1;
-  int64_t line_stride = 0, depth_stride = 0;  // elements; 0 along an axis of size 1
-  bool depth_inner = true;                    // chunks lie along the depth; else along the lines
+  Dim lines = 1, depth = 1;
+  Dim line_stride = 0, depth_stride = 0;  // elements; 0 along an axis of size 1
+  bool depth_inner = true;                // chunks lie along the depth; else along the lines
   bool async = false;  // chunks are contiguous and aligned: copied past the registers
   int64_t piece = 1;   // else so many elements are, and exist together
 };
-MatmulLines matmul_rows_of_a(const MatmulProblem& problem);
-MatmulLines matmul_columns_of_b(const MatmulProblem& problem);
+// With symbols, what holds for all their values.
+template <class Size>
+MatmulLines matmul_rows_of_a(const MatmulProblemOf<Size>& problem);
+template <class Size>
+MatmulLines matmul_columns_of_b(const MatmulProblemOf<Size>& problem);
 
 // Whether symbols are in the number of rows and matrices alone, and rows lie one behind the other:
 // such rows are counted, all else of the operands is constant in the kernel.

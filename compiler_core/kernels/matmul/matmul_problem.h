@@ -23,13 +23,16 @@ struct MatmulOperandOf {
   bool is_shared() const;
 };
 
-template <class Size>
-struct MatmulProblemOf {
-  NodeId product = kInvalidNode;  // the Matmul node
+struct Product {
+  NodeId product = kInvalidNode;  // the Matmul or Convolution node
   DType stored = DType::kF32;     // of both operands, in memory
   DType result = DType::kF32;     // of the product: the accumulator
-  std::vector<Size> batch;        // sizes of the batch axes
-  Size batches = 1;               // their product
+};
+
+template <class Size>
+struct MatmulProblemOf : Product {
+  std::vector<Size> batch;  // sizes of the batch axes
+  Size batches = 1;         // their product
   Size m = 0, n = 0, k = 0;
   MatmulOperandOf<Size> a, b;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/printing/size.h"
@@ -98,16 +99,8 @@ class PointwiseKernel {
 
   // The row's place on each outer axis.
   std::string print_row_index() const {
-    std::string text;
-    Dim stride = 1;
-    for (size_t k = sizes_.size() < 2 ? 0 : sizes_.size() - 1; k-- > 0;) {
-      text += fmt::format("      const int64_t i{} = row", k);
-      if (!stride.is(1)) text += fmt::format(" / {}", stride);
-      if (k > 0) text += fmt::format(" % {}", sizes_[k]);
-      text += ";\n";
-      stride = stride * sizes_[k];
-    }
-    return text;
+    const size_t outer = sizes_.empty() ? 0 : sizes_.size() - 1;
+    return declare_coordinates("int64_t", "row", named_axes(sizes_, 0, outer), 6);
   }
 
   std::vector<std::string> wide_names() const {

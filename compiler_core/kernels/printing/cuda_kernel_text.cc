@@ -32,7 +32,7 @@ bool has_trigonometry(const Graph& graph) {
 }  // namespace
 
 std::string cuda_preamble(const Graph& graph, int lanes,
-                          std::initializer_list<std::string_view> extra) {
+                          const std::vector<std::string_view>& extra) {
   std::string text = fmt::format("#define LANES {}\nusing index_t = {};\n", lanes,
                                  needs_long_indices(graph) ? "long" : "int");
   // In this order: each uses the ones before it.

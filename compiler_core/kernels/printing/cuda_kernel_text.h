@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "compiler_core/kernels/kernel_template.h"
 
@@ -12,7 +13,7 @@ namespace kiln {
 // thread's vector), index_t (int when every place in every buffer fits one), the vocabulary.
 // `extra`: further template files, "mma.cuh".
 std::string cuda_preamble(const Graph& graph, int lanes,
-                          std::initializer_list<std::string_view> extra = {});
+                          const std::vector<std::string_view>& extra = {});
 
 // extern "C" __global__ ENTRY(in0, .., out0, .., workspace) { BODY }, where BODY is statements
 // indented by 2. `blocks_an_sm`: how many blocks must fit an SM at once (it bounds registers); at

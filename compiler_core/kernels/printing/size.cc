@@ -10,6 +10,10 @@ std::string size_text(const Dim& size) {
   return "(" + text + ")";
 }
 
+std::string long_text(const Dim& size) {
+  return size_text(size) + (size.is_constant() ? "L" : "");
+}
+
 std::string ceil_text(const Dim& size, int64_t step) {
   if (const auto quotient = ceil_divide(size, step)) return size_text(*quotient);
   return fmt::format("(({} + {}) / {})", size, step - 1, step);
@@ -39,6 +43,11 @@ bool is_less(const Dim& a, const Dim& b) {
 bool is_multiple(const Dim& size, int64_t of) {
   if (size.is_constant()) return size.constant() % of == 0;
   return Dim::divide_exact(size, of).has_value();
+}
+
+int64_t known_divisor(const Dim& size, int64_t most) {
+  while (most > 1 && !is_multiple(size, most)) most /= 2;
+  return most;
 }
 
 }  // namespace kiln

@@ -12,6 +12,8 @@ namespace kiln {
 
 // C text that stands as an operand anywhere: "64", "s0", "(2 * s0 + 4)".
 std::string size_text(const Dim& size);
+// The same, of type long: "64L".
+std::string long_text(const Dim& size);
 // C text of ceil(size / step).
 std::string ceil_text(const Dim& size, int64_t step);
 
@@ -25,6 +27,10 @@ Dim round_up(const Dim& size, int64_t step);
 bool is_at_least(const Dim& a, const Dim& b);  // a >= b
 bool is_less(const Dim& a, const Dim& b);      // a < b
 bool is_multiple(const Dim& size, int64_t of);
+
+// The greatest power of two, `most` at the most, that divides `size` for all values of the symbols:
+// what vectors and alignment may count on. REQUIRES: `most` is a power of two.
+int64_t known_divisor(const Dim& size, int64_t most = 16);
 
 }  // namespace kiln
 

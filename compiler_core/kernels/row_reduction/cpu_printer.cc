@@ -7,6 +7,7 @@
 #include "compiler_core/base/math.h"
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/kernels/printing/accumulators.h"
+#include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/printing/size.h"
@@ -92,16 +93,7 @@ class RowFunction {
 
   // Declares i{begin}.. i{end - 1} from the flat index in `flat`.
   std::string coordinates(const std::string& flat, size_t begin, size_t end, int indent) const {
-    std::string text;
-    Dim stride = 1;
-    for (size_t k = end; k-- > begin;) {
-      text += fmt::format("{:{}}const int64_t i{} = {}", "", indent, k, flat);
-      if (!stride.is(1)) text += fmt::format(" / {}", stride);
-      if (k > begin) text += fmt::format(" % {}", rows_.sizes[k]);
-      text += ";\n";
-      stride = stride * rows_.sizes[k];
-    }
-    return text;
+    return declare_coordinates("int64_t", flat, named_axes(rows_.sizes, begin, end), indent);
   }
 
   std::string loop(size_t p) {

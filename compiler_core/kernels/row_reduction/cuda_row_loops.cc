@@ -6,6 +6,7 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/printing/accumulators.h"
+#include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/size.h"
 #include "compiler_core/kernels/row_reduction/cuda_row_edges.h"
 
@@ -110,17 +111,9 @@ std::string RowLoops::element_type(NodeId id) const {
 
 std::string RowLoops::coordinates(const std::string& flat, size_t begin, size_t end,
                                   int indent) const {
-  std::string text;
-  Dim stride = 1;
-  for (size_t k = end; k-- > begin;) {
-    text += fmt::format("{:{}}const index_t {} = {}", "", indent,
-                        k + 1 == layout_.sizes.size() ? "j" : fmt::format("i{}", k), flat);
-    if (!stride.is_constant() || stride.constant() > 1) text += fmt::format(" / {}", stride);
-    if (k > begin) text += fmt::format(" % {}", layout_.sizes[k]);
-    text += ";\n";
-    stride = stride * layout_.sizes[k];
-  }
-  return text;
+  std::vector<NamedAxis> axes = named_axes(layout_.sizes, begin, end);
+  if (end == layout_.sizes.size()) axes.back().name = "j";
+  return declare_coordinates("index_t", flat, axes, indent);
 }
 
 // What the loop reads, beside what earlier ones kept.

@@ -1,7 +1,8 @@
 #include "compiler_core/kernels/row_reduction/cuda_row_shape.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "compiler_core/kernels/printing/size.h"
 
 namespace kiln {
 namespace {
@@ -39,13 +40,7 @@ bool lies_in_step(const Walk& walk, const Shape& sizes) {
   Dim stride = 1;
   for (size_t k = sizes.size(); k-- > 0; stride = stride * sizes[k])
     if (!is_one(sizes[k]) && walk.strides[k] != stride) return false;
-  return Dim::divide_exact(walk.offset, kMostLanes).has_value();
-}
-
-// The greatest power of two up to `most`, itself one, that divides it.
-int64_t common_alignment(int64_t most, const Dim& size) {
-  while (most > 1 && !Dim::divide_exact(size, most)) most /= 2;
-  return most;
+  return is_multiple(walk.offset, kMostLanes);
 }
 
 }  // namespace
@@ -65,7 +60,7 @@ RowShape RowShape::of(const Graph& graph) {
   };
   int64_t common = kMostLanes;
   const bool one_row = is_one(shape.rows);
-  if (shape.repeats > 1) common = common_alignment(common, shape.columns);
+  if (shape.repeats > 1) common = known_divisor(shape.columns, common);
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     if (node.shape != space.shape || !reads_an_input(graph, node)) continue;
@@ -76,13 +71,13 @@ RowShape RowShape::of(const Graph& graph) {
     shape.read_bytes += size_of(node.dtype);
     shape.in_step = shape.in_step && lies_in_step(walk, sizes);
     if (!walk.strides.back().is(1)) continue;
-    common = common_alignment(common, walk.offset);
+    common = known_divisor(walk.offset, common);
     for (size_t k = 0; k + 1 < sizes.size(); ++k)
-      if (!is_one(sizes[k])) common = common_alignment(common, walk.strides[k]);
+      if (!is_one(sizes[k])) common = known_divisor(walk.strides[k], common);
   }
   if (!one_row)
     for (NodeId id : graph.outputs())
-      if (graph.node(id).shape == space.shape) common = common_alignment(common, shape.elements());
+      if (graph.node(id).shape == space.shape) common = known_divisor(shape.elements(), common);
   shape.alignment = common;
   return shape;
 }

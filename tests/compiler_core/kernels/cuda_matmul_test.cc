@@ -198,7 +198,7 @@ TEST(CudaMatmul, KeepsNanAndInfinity) {
 TEST(CudaMatmul, RefusesWhatNoKernelCanBeWrittenFor) {
   const Graph graph = plain(DType::kBF16, 64, 64, 64).graph;
   const auto refused = [&](const CudaMatmulSchedule& schedule) {
-    const auto source = print_cuda_matmul(graph, schedule);
+    const auto source = print_cuda_matmul(graph, schedule, kHopper);
     return !source && source.error().code == Code::kInvalidArgument;
   };
   EXPECT_FALSE(refused({64, 64, 32, 2, 2, 3, 1, 8}));

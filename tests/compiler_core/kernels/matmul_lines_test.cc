@@ -1,5 +1,7 @@
 #include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
 
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
+
 #include <gtest/gtest.h>
 
 namespace kiln {
@@ -55,6 +57,33 @@ TEST(MatmulLines, StridedOperandsAreReadAlongTheirNearestElements) {
   strided.m = 1;  // a single row has no stride
   EXPECT_TRUE(matmul_rows_of_a(strided).depth_inner);
   EXPECT_EQ(matmul_rows_of_a(strided).line_stride, 0);
+}
+
+// Of a size that comes at run time only what divides it is known.
+TEST(MatmulLines, SizesWithSymbolsCountAsWhatDividesThem) {
+  const Dim s0 = Dim::symbol(0);
+  SizedMatmul open;
+  open.stored = DType::kBF16;
+  open.m = s0, open.n = 256, open.k = s0 * 8;
+  open.a.row_stride = s0 * 8, open.a.column_stride = 1;
+  open.b.row_stride = 256, open.b.column_stride = 1;
+  EXPECT_TRUE(matmul_rows_of_a(open).async);
+  open.a.row_stride = s0 * 2;
+  EXPECT_FALSE(matmul_rows_of_a(open).async);
+  EXPECT_EQ(matmul_rows_of_a(open).piece, 2);
+  open.a.column_stride = s0, open.a.row_stride = 300;  // rows lie nearer than what is unknown
+  EXPECT_FALSE(matmul_rows_of_a(open).depth_inner);
+}
+
+// Shared memory for two blocks of 97 KiB is there on an H100, not on sm_86.
+TEST(MatmulLines, BlocksAnSmAreBoundedByTheTargetsLimits) {
+  const CudaMatmulSchedule schedule{128, 128, 64, 2, 2, 3, 1, 8};
+  const ProductReads reads = ProductReads::of(problem());
+  const auto blocks = [&](const char* target) {
+    return schedule.blocks_an_sm(problem(), reads, cuda_limits(*Target::parse(target)));
+  };
+  EXPECT_EQ(blocks("cuda:sm_90a"), 2);
+  EXPECT_EQ(blocks("cuda:sm_86"), 1);
 }
 
 }  // namespace

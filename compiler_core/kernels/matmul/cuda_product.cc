@@ -1,0 +1,201 @@
+#include "compiler_core/kernels/matmul/cuda_product.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/printing/cuda_kernel_text.h"
+#include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/printing/size.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kFinishThreads = 256;  // of the kernel that adds the sums of splits
+
+// The dtype of a sum that becomes a `result`, and its C type.
+DType value_dtype(DType result) {
+  return is_float(result) || result == DType::kI64 ? result : DType::kI32;
+}
+
+std::string_view value_type(DType result) {
+  switch (result) {
+    case DType::kF32:
+      return "float";
+    case DType::kF64:
+      return "double";
+    case DType::kI64:
+      return "int64_t";
+    default:
+      return "int";
+  }
+}
+
+// The class that adds the products of a tile, of A, B and Tiling.
+std::string_view sums_type(DType stored) {
+  switch (stored) {
+    case DType::kBF16:
+      return "WarpSums<MmaBf16, A, B, Tiling>";
+    case DType::kF16:
+      return "WarpSums<MmaF16, A, B, Tiling>";
+    case DType::kF32:
+      return "WarpSums<MmaF32, A, B, Tiling>";
+    default:
+      return "ThreadSums<Value, A, B, Tiling>";
+  }
+}
+
+class ProductKernel {
+ public:
+  ProductKernel(const CudaProduct& product, const Target& target)
+      : product_(product),
+        schedule_(product.schedule),
+        target_(target),
+        repairs_(matmul_core(product.types) == MatmulCore::kF32) {}
+
+  Source print() const {
+    const CudaProduct& p = product_;
+    const int blocks_an_sm = schedule_.blocks_an_sm(p.types, p.reads, cuda_limits(target_));
+    std::vector<std::string_view> device = {"mma.cuh", "matmul.cuh"};
+    device.insert(device.end(), p.device.begin(), p.device.end());
+    Source source;
+    source.recipe = argument_recipe(p.graph);
+    source.text = cuda_preamble(p.graph, p.lanes, device) + p.operands + print_tiling() + p.loader;
+    source.text +=
+        cuda_kernel("multiply", p.graph, schedule_.threads(), blocks_an_sm, print_multiply());
+    source.recipe.phases.push_back(
+        {"multiply", p.grid, schedule_.threads(), 1, schedule_.shared_bytes(p.types)});
+    if (schedule_.splits == 1) return source;
+    source.text += cuda_kernel("finish", p.graph, kFinishThreads, 1, print_finish());
+    source.recipe.phases.push_back(
+        {"finish", ceil_div(elements() / p.lanes, kFinishThreads), kFinishThreads, 1, 0});
+    source.recipe.workspace_bytes =
+        schedule_.splits * elements() * size_of(value_dtype(p.types.result));
+    return source;
+  }
+
+ private:
+  // REQUIRES: sizes are constants, as where sums are split.
+  int64_t elements() const { return (product_.batches * product_.m * product_.n).constant(); }
+
+  std::string print_tiling() const {
+    return fmt::format(
+        "using Value = {};\n"
+        "struct Tiling {{\n"
+        "  static constexpr int rows = {}, columns = {}, depth = {}, stages = {};\n"
+        "  static constexpr int warp_rows = {}, warp_columns = {};\n}};\n",
+        value_type(product_.types.result), schedule_.bm, schedule_.bn, schedule_.bk,
+        schedule_.stages, schedule_.warps_m, schedule_.warps_n);
+  }
+
+  // Of the depth: `begin` and `end`.
+  std::string print_steps() const {
+    if (!product_.k.is_constant())
+      return fmt::format("  const int begin = 0, end = static_cast<int>({});\n",
+                         ceil_text(product_.k, schedule_.bk));
+    const int64_t steps = ceil_div(product_.k.constant(), schedule_.bk);
+    const int64_t split_steps = ceil_div(steps, schedule_.splits);
+    return fmt::format("  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n",
+                       split_steps, split_steps, steps, split_steps, steps);
+  }
+
+  std::string print_multiply() const {
+    const auto& [m, n] = std::pair(product_.m, product_.n);
+    const std::string rows = ceil_text(m, schedule_.bm), columns = ceil_text(n, schedule_.bn);
+    const bool splits = schedule_.splits > 1, known = m.is_constant() && n.is_constant();
+    const int64_t all_tiles =
+        known ? ceil_div(m.constant(), schedule_.bm) * ceil_div(n.constant(), schedule_.bn) : 0;
+    const std::string tiles =
+        known ? std::to_string(all_tiles) : fmt::format("({} * {})", rows, columns);
+    std::string text = fmt::format(
+        "  const int block = static_cast<int>(block_index());\n"
+        "  const int split = {}, batch = block / {} % {};\n"
+        "  const TilePlace tile(block % {}, {}, {}, {});\n"
+        "  const int row0 = tile.row * Tiling::rows, column0 = tile.column * Tiling::columns;\n",
+        splits ? fmt::format("block / {}", product_.batches * all_tiles) : "0", tiles,
+        product_.batches, tiles, rows, columns, schedule_.group);
+    text += product_.pointers + print_steps();
+    text += fmt::format(
+        "  multiply_tile<{}, A, B, Tiling>(a, b, row0{}, column0, begin, end, shared_memory());\n",
+        sums_type(product_.types.stored), product_.shift);
+    if (!splits) text += product_.epilogue.once;
+    text += fmt::format(
+        "  _Pragma(\"unroll 2\") for (int i = thread_index(); i < Tiling::rows * Tiling::columns / "
+        "LANES; i += {}) {{\n"
+        "    const int tile_row = i / (Tiling::columns / LANES);\n"
+        "    const int tile_column = i % (Tiling::columns / LANES) * LANES;\n"
+        "    const index_t row = row0 + tile_row, column = column0 + tile_column;\n"
+        "    if (row >= {} || column >= {}) continue;\n"
+        "    const Vec<Value> sums = {};\n",
+        schedule_.threads(), m, n,
+        repairs_ && !splits
+            ? fmt::format("{}<Tiling, A, B>(shared_memory(), tile_row, tile_column, a, b, row{}, "
+                          "column)",
+                          product_.repaired_sums, product_.shift)
+            : "staged_sums<Tiling, Value>(shared_memory(), tile_row, tile_column)");
+    text += splits
+                ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n", partial_sums("split"))
+                : product_.epilogue.vector;
+    return text + "  }\n";
+  }
+
+  // Where LANES sums of split `split` of `batch`, `row` and `column` lie in the workspace.
+  std::string partial_sums(std::string_view split) const {
+    return fmt::format(
+        "reinterpret_cast<Value*>(workspace) + (({} * {}L + batch) * {}L + row) * {}L + column",
+        split, product_.batches, product_.m, product_.n);
+  }
+
+  std::string print_finish() const {
+    const int64_t m = product_.m.constant(), vectors = product_.n.constant() / product_.lanes;
+    std::string text = fmt::format(
+        "  const index_t i = static_cast<index_t>(block_index()) * {} + thread_index();\n"
+        "  if (i >= {}) return;\n"
+        "  const index_t batch = i / {}, row = i / {} % {}, column = i % {} * LANES;\n",
+        kFinishThreads, elements() / product_.lanes, m * vectors, vectors, m, vectors);
+    text += product_.pointers + product_.epilogue.once;
+    text += fmt::format(
+        "  Vec<Value> sums = load<LANES>({}, AllLanes{{}});\n"
+        "  _Pragma(\"unroll 4\") for (int split = 1; split < {}; ++split)\n"
+        "    sums = sums + load<LANES>({}, AllLanes{{}});\n",
+        partial_sums("0"), schedule_.splits, partial_sums("split"));
+    if (repairs_)
+      text += fmt::format(
+          "  KILN_EACH_LANE if (sums[l] != sums[l])\n"
+          "    sums[l] = {}<A, B>(a, b, row, column + l);\n",
+          product_.plain_sum);
+    return text + product_.epilogue.vector;
+  }
+
+  const CudaProduct& product_;
+  const CudaMatmulSchedule& schedule_;
+  const Target& target_;
+  const bool repairs_;
+};
+
+}  // namespace
+
+EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
+                              const std::vector<Index>& at, std::string once) {
+  ExpressionPrinter printer(graph, Dialect::kCuda);
+  printer.bind(product, {"acc", Level::kInner});
+  printer.store(0, at);
+  once += printer.take(Level::kKernel, 2);
+  std::string vector = fmt::format("    const AllLanes live{{}};\n    const {} acc = {}(sums);\n",
+                                   register_type(result), wrapping(result));
+  vector += printer.take(Level::kOuter, 4);
+  vector += printer.take(Level::kInner, 4);
+  return {std::move(once), std::move(vector)};
+}
+
+int product_lanes(const Graph& graph, const Dim& columns) {
+  const DType out = graph.node(graph.outputs()[0]).dtype;
+  return static_cast<int>(known_divisor(columns, std::min<int64_t>(8, 16 / size_of(out))));
+}
+
+Source print_cuda_product(const CudaProduct& product, const Target& target) {
+  return ProductKernel(product, target).print();
+}
+
+}  // namespace kiln

@@ -1,0 +1,51 @@
+// A CUDA kernel of tiles of one matrix product after another, in the vocabulary of
+// device/matmul.cuh: what matmuls and convolutions print. They differ in where operands are read
+// from and in what becomes of a sum. Pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
+#include "compiler_core/kernels/printing/index.h"
+
+namespace kiln {
+
+// The epilogue of LANES results.
+struct EpilogueText {
+  std::string once;    // needs `batch`
+  std::string vector;  // needs `sums`, `row`, `column`
+};
+
+// Of `graph`, where `product` stands for the sums; its output is stored at `at`. `once`: statements
+// that declare what `at` needs.
+EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
+                              const std::vector<Index>& at, std::string once);
+
+// Results a vector: as many as fit 16 bytes of `graph`'s first output and divide its row of
+// `columns`, so that no vector is only partly there.
+int product_lanes(const Graph& graph, const Dim& columns);
+
+struct CudaProduct {
+  const Graph& graph;
+  CudaMatmulSchedule schedule;
+  Product types;
+  ProductReads reads;
+  Dim batches, m, n, k;  // constants where schedule.splits > 1
+  int lanes = 1;
+  Grid grid;
+  std::vector<std::string_view> device;  // files, beside mma.cuh and matmul.cuh
+  std::string operands;                  // the types A and B
+  std::string loader;                    // what needs Tiling too
+  std::string pointers;                  // declares `a` and `b` of `batch`
+  std::string shift;                     // " + shift": what a's rows are numbered from, if not 0
+  // In f32, products of infinities are done again: a call that gives LANES sums from shared memory,
+  // less its arguments, and one that computes a sum alone.
+  std::string_view repaired_sums, plain_sum;
+  EpilogueText epilogue;
+};
+
+Source print_cuda_product(const CudaProduct& product, const Target& target);
+
+}  // namespace kiln
