@@ -22,8 +22,8 @@ Result<Path> set_database_aside(const Path& file);
 struct SetAside {
   int64_t files = 0, bytes = 0;
 };
-// Removes what was set aside in a store's directory before `before_ms` (wall clock). Returns how
-// much that was.
+// Removes the damaged files that a store's directory has kept since before `before_ms` (wall
+// clock). Returns how much that was.
 SetAside remove_set_aside(const Path& directory, int64_t before_ms);
 
 }  // namespace kiln

@@ -1,7 +1,7 @@
 // PendingTaskStore: programs accepted for tuning without a client (`kiln warm --detach`), each with
 // its graph until it is done, or with the reason why it failed. They lie in flights.sqlite beside
-// the index, a file of its own: a damaged index may be set aside and loses a cache, but what was
-// promised stays. A thread of its own writes, in order. Thread-safe.
+// the index, a file of its own: a damaged index may be dropped, which loses a cache, but queued
+// programs stay. A thread of its own writes, in order. Thread-safe.
 //
 // Invariant: a task that put() reported as stored survives the loss of power, until it ends.
 #pragma once

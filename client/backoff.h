@@ -1,5 +1,5 @@
 // Backoff: how long to wait before asking an overloaded service again: at least what it says,
-// twice as long each time, with jitter, so that those who were refused together do not come back
+// twice as long each time, with jitter, so that clients that were refused together do not come back
 // together. Pure: randomness comes in, and waiting is the caller's. One thread.
 #pragma once
 

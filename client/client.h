@@ -135,7 +135,7 @@ class CompiledProgram {
   // `symbols` as bind() gives them. Launches of one object share its scratch memory, so their
   // streams must order them. Memory for sizes larger than any before is allocated here, but never
   // while the stream is captured. kInvalidArgument: a count, or a null or misaligned pointer;
-  // kUnsupported: not loaded on a GPU; kUnavailable: the driver refuses, with its words.
+  // kUnsupported: not loaded on a GPU; kUnavailable: the driver refuses, with its message.
   Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
                 CudaStream stream, std::span<const int64_t> symbols = {}) const;
 

@@ -46,7 +46,7 @@ class Remote {
     bool memory_only = false;  // the service could not store it
   };
   // Programs are taken from this signer only (a public key); until then, and with an empty one,
-  // from whoever the coordinator says it is. REQUIRES: before the first call.
+  // from the signer that the coordinator names. REQUIRES: before the first call.
   void trust(std::string signer) { trusted_signer_ = std::move(signer); }
   // The coordinator's answer: a program, or why there is none. kUnavailable: no worker for it.
   using Word = Result<Answer>;
@@ -108,7 +108,7 @@ class Remote {
 
 // The two checks of a program that came from elsewhere, before anything of it is used.
 //
-// Whether `reply` answers `asked` with a program that is signed by whom we trust. `signer`: the key
+// Whether `reply` answers `asked` with a program that a trusted key signed. `signer`: the key
 // that the coordinator says it has, which decides when `trusted` is empty. kPermissionDenied:
 // unsigned, or signed by somebody else; kCorruption: altered, or the program of another request.
 Result<Program> checked_program(const CompileRequest& asked, const CompileReply& reply,

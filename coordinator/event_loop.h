@@ -1,5 +1,5 @@
-// EventLoop: what the parts of a coordinator may ask of the thread that decides (ServiceLoop, or a
-// test's). Inbox: the queue through which other threads reach that thread.
+// EventLoop: the deciding thread (ServiceLoop, or a test's) as the other parts of a coordinator see
+// it. Inbox: the queue through which other threads reach that thread.
 #pragma once
 
 #include <functional>

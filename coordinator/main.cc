@@ -1,7 +1,7 @@
 // kiln-coordinator: one coordinator on one data directory, until SIGTERM or SIGINT. The only output
 // on stdout is the line `ready tcp://HOST:PORT`, once it serves; the log goes to stderr.
 //
-// Exit codes: 0 stopped as told; 2 it cannot start as it was told to (a flag, a data directory that
+// Exit codes: 0 stopped on request; 2 it cannot start as configured (a flag, a data directory that
 // another coordinator serves, a port that is taken), and says why.
 #include <fmt/chrono.h>
 #include <fmt/format.h>

@@ -16,7 +16,7 @@ class Scratch {
   }
   ~Scratch();
   const Path& path() const { return dir_.path(); }
-  void evict() const;  // kills whoever works there now
+  void evict() const;  // kills the processes that work there now
 
  private:
   Scratch(TempDir dir, int alive) : dir_(std::move(dir)), alive_(alive) {}

@@ -18,7 +18,7 @@ struct GpuRun {
 };
 
 // `inputs`: in the graph's order. `runs`: how many are timed; 0: what fits a fifth of a second.
-// kInternal when the program faults, with the driver's words; kOverloaded when the GPU has no
+// kInternal when the program faults, with the driver's message; kOverloaded when the GPU has no
 // memory for the tensors. REQUIRES: the program is loaded on a GPU.
 Result<GpuRun> run_on_gpu(const CompiledProgram& program, std::span<const Tensor* const> inputs,
                           int runs);

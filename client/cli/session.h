@@ -1,4 +1,4 @@
-// From the command line's words to the client library's types, and the look-ups that several
+// From the command line to the client library's types, and the look-ups that several
 // commands make. Free functions; one thread.
 #pragma once
 

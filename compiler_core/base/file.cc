@@ -234,7 +234,7 @@ void never_wait_for_stderr() {
     if (flags >= 0) ::fcntl(STDERR_FILENO, F_SETFL, flags | O_NONBLOCK);
   }
   if (!S_ISFIFO(status.st_mode)) return;
-  // Opened anew, because the flag would else hold for all who share the old one.
+  // Opened anew, because the flag would else hold for every process that shares the old one.
   const int fd = ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return;
   ::dup2(fd, STDERR_FILENO);

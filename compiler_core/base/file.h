@@ -34,7 +34,7 @@ Status publish_secret(const Path& path, std::string_view bytes);
 // them is writing may be removed: its publish then fails, as on a full disk. Errors are ignored.
 void remove_unpublished(const Path& directory);
 
-// Makes the names in `directory` survive power loss, whoever put them there.
+// Makes the names in `directory` survive power loss, whichever process put them there.
 Status sync_directory(const Path& directory);
 
 // Creates the directories of `path` that are missing; they survive power loss, as does the last one

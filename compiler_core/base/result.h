@@ -19,7 +19,7 @@ enum class Code : uint8_t {
   kUnavailable = 5,       // reconnect, or fall back
   kDeadlineExceeded = 6,  // the caller's deadline passed
   kCorruption = 7,        // evict and recompute
-  kPermissionDenied = 8,  // ask whoever runs the service
+  kPermissionDenied = 8,  // ask the operator of the service
   kInternal = 9,          // a bug in Kiln; the message carries the log
 };
 

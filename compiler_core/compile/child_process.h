@@ -17,10 +17,10 @@ struct ChildOutcome {
 inline constexpr size_t kMaxChildOutput = 64 << 10;
 
 // Runs `command` (its first word is looked up on PATH) in `directory`, which also takes its
-// temporary files; stdin is empty. The environment is PATH and LC_ALL=C alone, so that settings of
-// whoever started us change nothing. kNotFound when there is no such program, kUnavailable when the
-// system lacks processes or descriptors, kDeadlineExceeded when the time is over and the whole
-// group was killed.
+// temporary files; stdin is empty. The environment is only PATH and LC_ALL=C, so that our own
+// settings change nothing. kNotFound when there is no such program, kUnavailable when the system
+// lacks processes or descriptors, kDeadlineExceeded when the time is over and the whole group was
+// killed.
 Result<ChildOutcome> run_child(const std::vector<std::string>& command, const Path& directory,
                                int64_t timeout_ms);
 

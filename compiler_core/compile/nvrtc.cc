@@ -248,7 +248,8 @@ Result<Nvrtc> Nvrtc::find(const std::string& library) {
   opened->archs = supported_archs(f);
   const int arch = opened->archs.empty() ? 80 : opened->archs.front();
   opened->build = "nvrtc " + version_of(f, arch);
-  // The cache on disk, which also swallows ptxas's words; what kernels without headers do not need.
+  // No cache on disk, which would also swallow ptxas's report; none of the CUDA features that
+  // kernels without headers do not use.
   for (const char* flag : {"--no-cache", "--minimal"})
     if (knows_option(f, flag)) opened->extra_flags.emplace_back(flag);
   return Nvrtc(std::move(opened));

@@ -54,7 +54,7 @@ class Nvrtc {
 // it.)
 std::vector<std::string> nvrtc_flags(const Target& target);
 
-// Reads ptxas's words out of NVRTC's log. Pure.
+// Reads ptxas's report out of NVRTC's log. Pure.
 KernelResources parse_resources(std::string_view log);
 
 }  // namespace kiln

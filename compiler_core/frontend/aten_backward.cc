@@ -241,7 +241,7 @@ Values slice_backward(Call& c) {
     high[at] = shape[at] - start - count;
     return {b.pad(grad, low, high, constant_bits(b.dtype(grad), 0))};
   }
-  // Each element with the zeros behind it, cut to fit.
+  // Each element with the zeros behind it, trimmed to fit.
   if (!count.is_constant() || !start.is_constant() || !shape[at].is_constant())
     return {c.unsupported("the gradient of a slice of symbolic size with a step is not covered")};
   Shape separate = b.shape(grad), merged = separate;

@@ -341,7 +341,7 @@ Values tile(Call& c) {
   return {repeated(c, x, std::move(repeats))};
 }
 
-// A negative pad cuts off.
+// A negative pad crops.
 Values constant_pad(Call& c) {
   NodeId x = c.tensor("self");
   const std::vector<Dim> pads = c.sizes("pad");

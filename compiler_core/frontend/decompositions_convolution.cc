@@ -24,7 +24,7 @@ NodeId zero_dilated(GraphBuilder& b, NodeId x, const std::vector<int64_t>& strid
   return x;
 }
 
-// Convolves x padded by `low` and `high`, of which some may be negative: then x is cut.
+// Convolves x padded by `low` and `high`, of which some may be negative: then x is cropped.
 NodeId convolve_padded(GraphBuilder& b, NodeId x, NodeId w, ConvolutionAttr attr) {
   for (size_t i = 0; i < attr.low.size() && b.ok(); ++i) {
     int64_t& low = attr.low[i];

@@ -276,7 +276,7 @@ class ModelParser {
     }
     return Argument(std::move(items));
   }
-  // A size that is not covered matters only to who uses it.
+  // A size that is not covered is an error only where it is used.
   static Result<Argument> or_uncovered(Result<Argument> argument) {
     if (!argument && argument.error().code == Code::kUnsupported)
       return Argument(UncoveredSize{std::move(argument).error().message});

@@ -34,8 +34,8 @@ struct Operand {
   std::optional<Number> number;
 };
 
-// Where the random values of a program come from: one seed for all of them, an input that exists
-// only when somebody asks for it, and a stream of its own for each.
+// The source of a program's random values: one seed for all of them, an input that exists only when
+// it is needed, and a stream of its own for each.
 struct RandomSource {
   NodeId seed = kInvalidNode;
   int64_t next_stream = 0;

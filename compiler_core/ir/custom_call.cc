@@ -15,7 +15,7 @@ constexpr size_t kMaxSource = size_t{1} << 20;
 constexpr size_t kMaxDecisions = 16;
 constexpr size_t kMaxValues = 64;
 
-// A word of C that is nobody else's.
+// A C identifier that does not begin with Kiln's prefix.
 bool is_free_name(std::string_view name) {
   const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   return !name.empty() && name.size() <= kMaxName && std::all_of(name.begin(), name.end(), fits) &&

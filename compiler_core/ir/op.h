@@ -18,11 +18,11 @@
 //    and reverse (negative stride).
 //  - Pad(x): `low` and `high` elements of a constant around each axis. Concat: along one axis.
 //  - Reduce*: over the listed axes, which disappear; accumulated in the compute type of the dtype
-//    (f32 for the halves). ReduceSum of nothing is 0, of Prod 1, of Max -inf (or the least
+//    (f32 for half types). ReduceSum of nothing is 0, of Prod 1, of Max -inf (or the least
 //    integer).
 //  - ScanSum: inclusive cumulative sum along one axis.
 //  - Matmul: [b..., m, k] x [b..., k, n] -> [b..., m, n], equal batch sizes; the result has the
-//    compute type of the operands (f32 for the halves), so that an epilogue sees the accumulator.
+//    compute type of the operands (f32 for half types), so that an epilogue sees the accumulator.
 //  - Convolution(x, w): x [n, g*c, spatial...] with one to three spatial axes, w [o, c, window...],
 //    o a multiple of the groups g -> [n, o, spatial'...]; cross-correlation, as in PyTorch. x is
 //    padded with zeros, `low` and `high` of them at each spatial axis; spatial' = (low + spatial +

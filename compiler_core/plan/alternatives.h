@@ -1,4 +1,4 @@
-// Alternatives: the ways to cut a graph into kernels where the rules cannot tell which is faster.
+// Alternatives: partitions of a graph into kernels between which the rules cannot decide.
 // Tuned like others and chosen by their times; `default` mode, which times nothing, takes the
 // first. Pure functions.
 #pragma once

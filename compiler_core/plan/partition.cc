@@ -179,8 +179,8 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   TRY(graph, passed("split_reductions", split_reductions(graph)));
   // Before the views are sunk: it leaves some to sink.
   TRY(graph, passed("sink_gathers", sink_gathers(graph)));
-  // Broadcasts of pointwise values go down before the cut, so that where a View still stands on
-  // arithmetic, the arithmetic is on stored values and small.
+  // Broadcasts of pointwise values go down first, so that where a View still stands on arithmetic,
+  // the arithmetic is on stored values and small.
   TRY(graph, passed("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
   if (options.fuse) {
     TRY(graph, passed("share_reshapes", share_reshapes(graph)));

@@ -1,4 +1,4 @@
-// Partition: a graph cut into kernels, in the order in which they run.
+// Partition: a graph divided into kernels, in the order in which they run.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Plan: a canonical graph cut into kernels, with the buffers between them. Pure: the same graph
+// Plan: a canonical graph divided into kernels, with the buffers between them. Pure: the same graph
 // gives the same plan.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Plan {
 // kUnsupported names the op that no kernel family covers; kInvalidArgument a symbol that is a size
 // of no input.
 Result<Plan> plan(const Graph& canonical);
-// The same for a graph that is cut already: launch i is of partition.kernels[i].
+// The same for a graph that is partitioned already: launch i is of partition.kernels[i].
 Result<Plan> plan(Partition partition);
 
 // The program of `plan`, but for its identity and kernels.

@@ -1,5 +1,5 @@
 // Grid: how many blocks a phase is launched with: the product over axes of ceil(size / step), so
-// that sizes with symbols are cut into blocks at run time. A value; constant axes fold into one
+// that sizes with symbols are divided into blocks at run time. A value; constant axes fold into one
 // factor, so that equal grids of constants compare equal.
 #pragma once
 

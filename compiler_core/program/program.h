@@ -59,7 +59,7 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-// A way to cut the graph into kernels that was tuned beside others; reported to people and scripts.
+// A partition of the graph that was tuned beside others; reported to people and scripts.
 struct TunedCut {
   std::string name;  // "by rules", "attention in three kernels"
   int launches = 0;
@@ -95,7 +95,7 @@ std::string program_to_json(const Program& program);
 // valid, arena offsets inside the arena, symbols declared, ranges not contradictory.
 Result<Program> program_from_json(std::string_view json);
 
-// One kernel's entry of the manifest, alone: what the cache keeps per kernel. Errors as above.
+// One kernel's entry of the manifest, by itself, as the cache keeps it. Errors as above.
 std::string kernel_to_json(const ProgramKernel& kernel);
 Result<ProgramKernel> kernel_from_json(std::string_view json);
 

@@ -26,7 +26,7 @@ inline constexpr std::string_view kNoLibraries = "none";
 struct CudaFacts {
   int ordinal = 0;
   std::string name;    // "NVIDIA H200"
-  std::string bus_id;  // "0000:1b:00.0": names the card on this host, whoever sees it
+  std::string bus_id;  // "0000:1b:00.0": names the card for every process on this host
   int capability = 0;  // 90 for 9.0
   int sms = 0;
   int driver = 0;  // 13000: the newest CUDA whose cubins it loads

@@ -83,7 +83,7 @@ Result<Alignments> alignments_of(const LibraryCall& call, std::span<const Device
   return alignments;
 }
 
-// A call at given sizes, in cuBLASLt's words. It computes in columns what is here in rows:
+// A call at given sizes, in cuBLASLt's terms. It computes in columns what is here in rows:
 // d^T = b^T a^T, so that its first operand is our b, whose rows it takes for columns.
 class Problem {
  public:

@@ -58,7 +58,7 @@ DevicePeak cpu_peak(const Target& target, double clock_ghz, double measured_gb_p
   const int lanes = target.isa == "x86-64-v4" ? 16 : target.isa == "x86-64-v3" ? 8 : 4;
   const int cores = std::max(target.units, 1);
   const double gflops = cores * clock_ghz * lanes * 2 * 2;
-  // Kiln's kernels widen halves: there is no faster arithmetic for them.
+  // Kiln's kernels widen half types: there is no faster arithmetic for them.
   return {
       measured_gb_per_s, gflops, gflops, gflops,
       fmt::format("memory: a copy measured here, {:.1f} GB/s; arithmetic: {} cores x {:.2f} GHz "

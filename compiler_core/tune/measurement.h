@@ -25,7 +25,7 @@ enum class Verdict : uint8_t {
 std::string_view to_string(Verdict verdict);
 Result<Verdict> parse_verdict(std::string_view name);
 // True for what another try cannot change: ok, and the verdicts marked terminal. kTimedOut is
-// false: whoever retries counts the tries.
+// false: the caller that retries counts the tries.
 bool is_terminal(Verdict verdict);
 
 struct Measurement {
@@ -44,7 +44,7 @@ struct TuningRecord {
   std::string log;  // why, for anything but ok; bounded to 4 KiB
   Measurement measurement;
   Digest binary;            // zero when nothing was compiled
-  std::string worker;       // who took it
+  std::string worker;       // that took it
   int64_t taken_at_ms = 0;  // Unix time
   uint64_t seed = 0;        // of the random inputs
   // Time of the calibration kernel on that device, by which times from several devices of one model

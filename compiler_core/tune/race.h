@@ -1,4 +1,4 @@
-// Racing: which candidate is worth another run, who reaches the finals, who wins. Pure
+// Racing: which candidate is worth another run, which reach the finals, which one wins. Pure
 // decisions over samples already taken: no clock, no device, no state. Times are in microseconds.
 //
 //   worker:       next_step until it drops the candidate or calls it a finalist;

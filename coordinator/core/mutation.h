@@ -22,7 +22,7 @@ enum class Mutation : uint8_t {
   kNoBounds,                // no queue has a bound
   kLeaseToDraining,         // a worker that drains gets new work
   kTrustQuarantined,        // so does one whose device fails
-  kForgetToDrain,           // the worker is not told
+  kForgetToDrain,           // the worker gets no order
   kLeaseAnywhere,           // targets are not compared
   kForgetJoiner,            // a client that joins a task is not answered
   kStoreWithoutKernels,     // a program is stored though a kernel of it is not
@@ -39,12 +39,12 @@ enum class Mutation : uint8_t {
   kCountKernelsOnce,        // a kernel that a partition launches twice counts once
   kBoundOnlyOnMiss,         // programs that were planned are tuned however many candidates wait
   kNoTenantBound,           // one tenant may take every place
-  kCallItStored,            // clients are not told that only memory has the program
+  kCallItStored,            // clients do not learn that only memory has the program
   kForgetQueued,            // a queued program whose task ends early is not begun again
   kUncountedDetached,       // a task that everybody left goes on outside max_detached_running
   kQueueWithoutBound,       // programs are queued beyond max_detached
   kRaceAgain,               // a final that was measured before a crash is measured again
-  kBlameEveryone,           // every client is told that the graph is bad, not only its sender
+  kBlameEveryone,           // every client is blamed for a bad graph, not only its sender
   kForgiveFinals,           // runners killed in a final do not count
   kForgetHealth,            // a worker that went away comes back as a new one
 };

@@ -1,5 +1,5 @@
-// Which grant a message takes. The wire proves a peer's identity (schema/keys/keyring.h); this file says
-// what each role may do, and what a peer without the grant is told.
+// The grant that each message needs. The wire proves a peer's identity (schema/keys/keyring.h);
+// this file defines what each role may do, and the error for a peer without the grant.
 #pragma once
 
 #include <memory>

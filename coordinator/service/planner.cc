@@ -125,7 +125,7 @@ Result<std::vector<int>> plan_kernels(const Plan& cut, const StartPlan& request,
   return positions;
 }
 
-// The core says in `cuts` what each took, where there are several.
+// The core reports each one's time in `cuts`, where there are several.
 Program program_for(PlanAlternative partition, const StartPlan& request,
                     const PlanContext& context) {
   Program program = program_of(std::move(partition.plan));

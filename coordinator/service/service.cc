@@ -15,7 +15,8 @@ const std::string& Service::endpoint() const {
 }
 
 Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
-  // The cache is opened first; who hears of it is there later, and has nothing in memory before.
+  // The cache is opened first; the loop, which it calls, exists later and has nothing in memory
+  // before.
   const auto hearer = std::make_shared<std::atomic<ServiceLoop*>>(nullptr);
   CacheOptions stored;
   stored.max_bytes = options.cache_bytes;

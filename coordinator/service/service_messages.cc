@@ -1,4 +1,4 @@
-// The messages of ServiceLoop: who may send each, and which event it becomes.
+// The messages of ServiceLoop: the grant that each needs, and the event it becomes.
 #include <fmt/format.h>
 
 #include "coordinator/service/service_loop.h"

@@ -28,10 +28,10 @@ struct Session {
   int hellos = 1;         // on this connection
   std::set<uint64_t> looking{};
 
-  // Whose key may only read gets no work started: the request becomes a look-up, and a miss is
-  // refused instead of answered with kNotFound.
+  // Turns the request of a user who may only read into a look-up, so that it starts no work; a miss
+  // is refused instead of answered with kNotFound.
   void look_only(CompileRequest& request);
-  // The reply to such a request, in the words that fit.
+  // Turns the reply to such a request into a refusal if it is a miss.
   void judge(CompileReply& reply);
 };
 

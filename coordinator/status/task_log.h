@@ -1,4 +1,4 @@
-// TaskLog: one log line for each compile task: its key, who waited, how long each stage took, what
+// TaskLog: one log line for each compile task: its key, its waiters, how long each stage took, what
 // was tried; and the same durations as histograms. Sees the requests that missed and the core's
 // actions; keeps only open tasks. One thread.
 //
@@ -41,7 +41,7 @@ class TaskLog {
   void planning(int64_t now_ms, const Digest& key);
   void planned(int64_t now_ms, const PlanFinished& plan);
   void storing(int64_t now_ms, const Program& program);
-  // The line is written when the last one who waited is answered or gone; none for mere look-ups.
+  // The line is written when the last waiting client is answered or gone; none for mere look-ups.
   void answered(int64_t now_ms, const ClientId& client, const CompileReply& reply);
   void cancelled(int64_t now_ms, const ClientId& client, uint64_t request);
   void gone(int64_t now_ms, const ClientId& client);

@@ -13,8 +13,8 @@ constexpr size_t kMaxOpen = 20'000;
 constexpr size_t kMaxDigests = 1 << 20;  // 32 MiB
 constexpr int64_t kRefusedPatienceMs = 2'000;
 
-// Whether a blob that could not be read with this code is lost. Other codes are this process's own
-// trouble, which passes: the blob is intact.
+// Whether a blob that could not be read with this code is lost. Other codes are a passing fault of
+// this process: the blob is intact.
 bool is_lost(Code code) {
   return code == Code::kNotFound || code == Code::kCorruption || code == Code::kUnavailable;
 }

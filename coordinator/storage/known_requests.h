@@ -28,7 +28,8 @@ class KnownRequests {
 
   // `request` was answered with the program of this key. A request with its graph is not kept.
   void remember(const CompileRequest& request, const Digest& program);
-  // What a frame asks for, if a request with the same bytes is known.
+  // The program that a frame asks for and its request number, if a request with the same bytes is
+  // known.
   std::optional<Found> find(std::string_view frame);
   size_t size() const { return programs_.size(); }
 

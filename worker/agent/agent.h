@@ -81,7 +81,7 @@ class Agent {
 
   const Options options_;
   std::string token_;                    // run()'s; of the last session
-  std::string signer_, trusted_signer_;  // run()'s: who signs here; who must, by our key file
+  std::string signer_, trusted_signer_;  // run()'s: the actual one; the key file's
   mutable std::mutex mu_;
   std::condition_variable stopped_;
   bool stopping_ = false;                                              // guarded by mu_

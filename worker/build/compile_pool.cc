@@ -165,7 +165,7 @@ void CompilePool::serve(CompileTool& tool) {
         is_new && cache_ ? pack({compiled.artifact->binary, compiled.resources}) : "";
     for (Waiter& waiter : waiters) {
       waiter.promise.set_value(compiled);
-      compiled.ran = false;  // it ran once, for whoever asked first
+      compiled.ran = false;  // it ran once, for the first request
     }
     if (!to_cache.empty()) cache_->insert(key, to_cache);  // last: it waits for the disk
     lock.lock();

@@ -24,8 +24,9 @@ struct Evaluation {
 Evaluation evaluate_candidate(RunnerProcess& runner, const Job& job, const Artifact& artifact,
                               double incumbent_us);
 
-// Verifies all, then times the right ones in interleaved rounds; each alone when one of them brings
-// the runner down, so that the others keep their samples. One evaluation an artifact, in order.
+// Verifies all, then times the right ones in interleaved rounds; if one of them brings the runner
+// down, each by itself, so that the others keep their samples. One evaluation per artifact, in
+// order.
 std::vector<Evaluation> evaluate_finalists(RunnerProcess& runner, const Job& job,
                                            std::span<const Artifact> artifacts);
 

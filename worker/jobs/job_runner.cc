@@ -22,7 +22,7 @@ RunnerProcess::Options with_progress(RunnerProcess::Options options,
 }  // namespace
 
 // flock() has no timeout, hence the pauses. Nobody starves: a worker compiles, then measures, so
-// that those who hold the lock shared all come to want it exclusively.
+// that all holders of the shared lock come to want it exclusively.
 Result<FileLock> lock_device(const Path& path, FileLock::Mode mode,
                              const std::function<bool()>& give_up) {
   for (;;) {

@@ -50,7 +50,7 @@ class Variants {
 
   GraphBuilder& builder() { return rewrite_.builder; }
 
-  // How a computed value `x` of f32 becomes a half.
+  // Rounds a computed value `x` of f32 to a half type.
   NodeId same(NodeId x, DType half) { return builder().cast(x, half); }
   NodeId kept(NodeId x, DType /*half*/) { return builder().cast(x, DType::kF32); }
   NodeId rounded_multiple(NodeId x, DType half) {
@@ -92,7 +92,7 @@ class Variants {
     return made;
   }
 
-  // `node` as it stands, or in f32 where some of its operands were halves and are f32 now.
+  // `node` as it stands, or in f32 where some of its operands were of a half type and are f32 now.
   NodeId emitted(const Node& node, std::vector<NodeId> operands) {
     bool changed = false;
     for (size_t i = 0; i < operands.size(); ++i)

@@ -14,7 +14,7 @@
 // NaN must meet NaN, and an infinity the same infinity. Integers and bool must be equal.
 //
 // Where that fails, two properties of the graph itself may excuse it. An ill-conditioned graph: the
-// same graph evaluated as declared (op.h), or with the halves and sums between two of its
+// same graph evaluated as declared (op.h), or with the half types and sums between two of its
 // computations rounded in other places (rounded_elsewhere below), also strays, and `got` strays no
 // further than 8 times that. A step (a float comparison, a rounding): 1 in 65,536 elements may fall
 // on the other side. Pure functions.

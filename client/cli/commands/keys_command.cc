@@ -1,4 +1,4 @@
-// `kiln keys`: who may speak to a coordinator, in its folder of keys (schema/keys/key_file.h).
+// `kiln keys`: manages who may use a coordinator, in its folder of keys (schema/keys/key_file.h).
 #include <fmt/format.h>
 
 #include <cstdio>

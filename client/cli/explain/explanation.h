@@ -58,7 +58,7 @@ struct Explanation {
   std::vector<Symbol> symbols;
   std::vector<std::string> guards;
   std::vector<int64_t> sizes;  // what costs are computed for: the hints
-  // The ways to cut it, the one by rules first, and which of them the rest is about.
+  // Its partitions, the one by rules first, and the one that the rest is about.
   std::vector<ExplainedAlternative> alternatives;
   int alternative = 0;
   std::string alternative_reason;

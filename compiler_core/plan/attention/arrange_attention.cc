@@ -1,4 +1,4 @@
-// arrange_attention: the batch axes of an attention kernel, cut and joined.
+// arrange_attention: the batch axes of an attention kernel, split and joined.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -66,7 +66,7 @@ class Walk {
     return false;
   }
 
-  // Storing a half and widening it again at every use costs half the memory traffic.
+  // Storing fp16 or bf16 and widening it at every use costs half the memory traffic.
   NodeId narrowest(NodeId end, std::vector<NodeId>& nodes) const {
     while (!nodes.empty() && !output(end)) {
       const Node& node = graph_.node(end);

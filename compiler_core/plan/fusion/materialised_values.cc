@@ -8,10 +8,10 @@
 namespace kiln {
 namespace {
 
-// A chain of arithmetic longer than this is cut: compilers take more than linear time over one
+// A chain of arithmetic longer than this is split: compilers take more than linear time over one
 // expression.
 constexpr int kMaxDepth = 128;
-// Arithmetic on more buffers than this is cut: each is an argument of its kernel.
+// Arithmetic on more buffers than this is split: each is an argument of its kernel.
 constexpr size_t kMaxReads = 32;
 // Arithmetic looked through for what it is made of.
 constexpr size_t kMaxLookedThrough = 16;
@@ -281,9 +281,9 @@ class Chooser {
     return {State::kReduced, sizes, false, state(x).depth + 1};
   }
 
-  // Where `x` is arithmetic on one value that is read in an indirect way, as large as itself and
-  // used elsewhere too: that value. Stored, it serves both, and the arithmetic belongs to who reads
-  // it: of an embedding the rows are kept, and not their squares besides.
+  // The value that `x` is computed from by arithmetic alone, if it is read indirectly, is as large
+  // as `x` and is used elsewhere too. Stored, it serves both, and its readers do the arithmetic:
+  // the rows of an embedding are kept, and not their squares besides.
   NodeId shared_source(NodeId x) const {
     NodeId source = kInvalidNode;
     std::vector<NodeId> stack = {x}, seen;

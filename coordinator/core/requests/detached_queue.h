@@ -4,7 +4,8 @@
 // owner, runs the compile tasks.
 //
 //   (DetachedStored, DetachedRecovered) -> queued <--> running -> done (forgotten) | failed
-//                                           ^ a worker or the store was missing: again after a while
+//                                            ^ a worker or the store was missing: again after a
+//                                              while
 //
 // Bounds: programs accepted; programs running (a planned one holds memory, a queued one only its
 // name); failures remembered (ForgetDetached drops the oldest).

@@ -81,7 +81,7 @@ void CompileRequests::detached_stored(int64_t now_ms, const DetachedStored& even
   tenants_changed(*task);
   if (!wanted(*task)) return end_unless_busy(*task);
   if (event.status && task->stage == Stage::kWaitGraph)
-    start_plan(now_ms, *task, {}, {}, out);  // whoever was asked need not send it
+    start_plan(now_ms, *task, {}, {}, out);  // the client that was asked need not send it
 }
 
 void CompileRequests::detached_recovered(const DetachedRecovered& event, Actions& out) {

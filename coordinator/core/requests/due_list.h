@@ -1,5 +1,5 @@
 // DueList: keys ordered by the time at which something about them is due. An entry is a reminder:
-// whoever takes it checks whether there is still anything to do. Plain value.
+// the caller that takes it checks whether there is still anything to do. Plain value.
 #pragma once
 
 #include <optional>

@@ -17,8 +17,8 @@ bool has_partition_without(const std::vector<Digest>& failed, const Program& tun
 
 // The program of the fastest partition that needs no kernel of `failed`. The default partition wins
 // unless another is faster by more than 2 %, the spread of measurements of one kernel. Where there
-// was a choice, the `cuts` of the result say what each partition took; their names are those of the
-// first cut that each program came with.
+// was a choice, `cuts` of the result holds the time of each partition, under the name in the first
+// entry of the `cuts` that it came with.
 // REQUIRES: has_partition_without(failed, tuned, alternatives).
 Program fastest_partition(const std::vector<Digest>& failed, Program tuned,
                           std::vector<PlannedAlternative> alternatives);

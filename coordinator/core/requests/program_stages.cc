@@ -94,7 +94,7 @@ void CompileRequests::start_plan(int64_t now_ms, CompileTask& task,
   out.push_back(StartPlan{task.key, task.graph, task.target, task.mode, std::move(text)});
 }
 
-// For those who will ask with `detach`, as far as there is room.
+// For clients that will ask with `detach`, as far as there is room.
 void CompileRequests::keep_graph(CompileTask& task, const std::string& text) {
   drop_graph(task);
   const auto bytes = static_cast<int64_t>(text.size());
@@ -125,7 +125,7 @@ void CompileRequests::plan_finished(int64_t now_ms, PlanFinished event, Actions&
 void CompileRequests::plan_failed(int64_t now_ms, CompileTask& task, const Error& error,
                                   Actions& out) {
   if (error.code != Code::kInvalidArgument) return fail_task(now_ms, task, error, out);
-  // The graph was not what its digest says: only who sent it is to blame.
+  // The graph does not have its digest: only the client that sent it is to blame.
   drop_graph(task);
   const auto uploader = task.uploader;
   if (!uploader) detached_.ended(now_ms, task.key, fail(error), out);  // it was the stored one

@@ -18,7 +18,7 @@ void Dispatcher::lease_work(int64_t now_ms, std::set<WorkerId>& changed) {
     if (!workers.idle.empty()) lease_to_class(now_ms, workers, changed);
 }
 
-// One lease at a time to who has the fewest, so that work is spread.
+// One lease at a time, to the worker that has the fewest, so that work is spread.
 void Dispatcher::lease_to_class(int64_t now_ms, const WorkerClass& workers,
                                 std::set<WorkerId>& changed) {
   std::set<WorkerId> refused;  // what is left is for others than them

@@ -27,11 +27,11 @@ class Dispatcher {
         queue_(queue),
         latency_(latency) {}
 
-  // Until nobody has a free slot or nothing is left for those who have. Adds to `changed` who got
-  // something.
+  // Leases work until no worker has a free slot, or nothing is left for those that have one. Adds
+  // to `changed` the workers that got something.
   void lease_work(int64_t now_ms, std::set<WorkerId>& changed);
-  // The last candidates of a kernel that are later than hedge_after times the median says, each
-  // lease once, while a second worker has a free slot. Not finals: they are one measurement.
+  // Leases the last candidates of a kernel that are later than hedge_after times the median to a
+  // second worker that has a free slot, each lease once. Not finals: they are one measurement.
   void hedge_late(int64_t now_ms, std::set<WorkerId>& changed);
   // The leases that the worker should hold, and the jobs that it does not know of yet.
   WorkerOrders orders_for(const WorkerId& id);

@@ -25,7 +25,8 @@ void FairQueue::leave(const TenantId& id) {
 void FairQueue::charge(const TenantId& id, double work_ms) {
   Tenant& tenant = tenants_.at(id);
   order_.erase({tenant.clock_ms, tenant.since, id});
-  // Whose clock is behind was next and refused what the server had: it does not claim that now.
+  // Tenants whose clock is behind were offered a turn before and could not use it: they have no
+  // claim on it now.
   clock_ms_ = std::max(clock_ms_, tenant.clock_ms);
   tenant.clock_ms = clock_ms_ + work_ms;
   tenant.since = ++arrivals_;  // behind those of an equal clock

@@ -22,7 +22,7 @@ void TuningScheduler::need(int64_t now_ms, const Digest& program, PlannedKernel 
   const Digest key = planned.key;
   auto found = tasks_.find(key);
   if (found == tasks_.end()) {
-    // Raw times of whoever took them: made comparable, as those of the task's own results are.
+    // Raw times of several workers: made comparable, as those of the task's own results are.
     for (TuningRecord& record : planned.records) {
       const double calibration = workers_.calibration(record);
       for (double& us : record.measurement.samples_us) us *= calibration;
@@ -180,7 +180,7 @@ void TuningScheduler::take_result(int64_t now_ms, const WorkerId& id, CandidateR
   settle(now_ms, task, out);
 }
 
-// A hedged candidate is settled: whoever else has it need not go on.
+// A hedged candidate is settled: the other worker that has it need not go on.
 void TuningScheduler::drop_duplicate(TuningTask& task, int candidate, Job::Kind kind) {
   if (mutated(Mutation::kKeepDuplicate)) return;
   if (task.candidates()[candidate].leases == 0 || !task.is_settled(candidate, kind)) return;

@@ -3,14 +3,14 @@
 //
 //   lease:  open (dispatch) -> every result in (take_result) -> closed
 //                           -> lost (take_back): its worker is gone or silent, made no progress, or
-//                              reported the lease once and no longer does; its candidates are queued
-//                              under a new epoch
+//                              reported the lease once and no longer does; its candidates are
+//                              queued under a new epoch
 //                           -> moved, without blame: its worker came into quarantine, or drains and
 //                              never took it
 //                           -> settled by its hedged duplicate (drop_duplicate)
 //
 // A late result (its lease is closed, or it comes twice) is acknowledged and changes nothing, even
-// if its measurement is good: it could only be told from a lie by measuring again. The same holds
+// if its measurement is good: only measuring again could distinguish it from a lie. The same holds
 // for leases of an earlier incarnation of the coordinator: none is open in this one, and nobody can
 // say whether the earlier one had taken the lease back or stored the result. The loss is bounded by
 // the leases that were open when it died. An accepted result is acknowledged only once its record

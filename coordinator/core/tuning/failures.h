@@ -1,4 +1,4 @@
-// What failures mean (failure_class) and which ones are remembered (FailureMemory).
+// failure_class: the meaning of a failure. FailureMemory: the failures that are remembered.
 //
 // Terminal: the failure follows from the candidate, the graph or the request, so trying again gives
 // the same. Transient: the fleet, the store or the moment is to blame; trying again may help.
