@@ -7,7 +7,7 @@ namespace kiln {
 
 std::optional<Backoff::Ms> Backoff::next(Ms retry_after, Ms remaining) {
   if (tries_ >= kMaxTries) return std::nullopt;
-  // Never before it said, and up to twice as late, from a span that doubles.
+  // At least `retry_after`, plus a random part of a span that doubles with every try.
   const Ms floor = std::clamp(retry_after, Ms(0), kLongest);
   const Ms span = std::min(kLongest, std::max(kFirst, floor) * (1 << tries_));
   ++tries_;

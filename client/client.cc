@@ -33,14 +33,15 @@ struct Found {
   bool memory_only = false;
 };
 
-// Why the service gave nothing.
+// The reason why the service gave no program.
 struct Refused {
   Refused(Error why) : error(std::move(why)) {}  // NOLINT: an error that happened to us
   Refused(Error why, bool says_so) : error(std::move(why)), by_service(says_so) {}
   Error error;
-  bool by_service = false;  // its own word; else it was not reached, or was lost
+  bool by_service = false;  // it answered so; else it was not reached, or was lost
 
-  // Nobody is there to do it, or nobody may for our key; what needs no search, this machine can.
+  // The service is not reachable, or our key may not start work there: this machine can compile
+  // what needs no search.
   bool may_compile_here(Mode mode) const {
     if (error.code == Code::kUnavailable && !by_service) return true;
     const bool not_for_us = by_service && error.code == Code::kPermissionDenied;
@@ -49,7 +50,8 @@ struct Refused {
 };
 using Asked = tl::expected<Found, Refused>;
 
-// The GPU refuses a context or memory: for the caller that is a machine too busy, no service away.
+// Turns a GPU's refusal of a context or of memory into kOverloaded: to callers, kUnavailable means
+// a service that is not reachable.
 Error no_room(Error error) {
   if (error.code == Code::kUnavailable) error.code = Code::kOverloaded;
   return error;
@@ -193,7 +195,7 @@ struct Client::Impl {
       outcome = answer->outcome;
       memory_only = answer->memory_only;
       files = fetch(*std::move(answer), deadline);
-      // Its disk fails: for us that is a service away, not a thing that does not exist.
+      // Its disk fails: to callers that is an unreachable service, not a missing program.
       if (!files && files.error().code == Code::kNotFound) files.error().code = Code::kUnavailable;
     }
     if (!files) return fail(std::move(files).error());
@@ -250,7 +252,7 @@ struct Client::Impl {
     return cpu;
   }
 
-  // Before anything is fetched or compiled: whether what comes of it can be loaded here.
+  // Checks, before anything is fetched or compiled, that the result can be loaded here.
   Status check_loadable(const Target& target) const {
     if (target.backend != Backend::kCuda) return {};
     const Result<CudaFacts>& facts = gpu.facts();
@@ -261,7 +263,7 @@ struct Client::Impl {
                 why + "its GPU is " + facts->name + ", " + facts->target().to_string());
   }
 
-  // Fills in all but what loading does.
+  // Fills in everything except what loading adds.
   static Status bind(const Graph& graph, NormalForm form, Found found,
                      CompiledProgram::Impl& program) {
     const size_t inputs = graph.inputs().size();

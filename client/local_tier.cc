@@ -5,7 +5,7 @@
 namespace kiln {
 namespace {
 
-// A file that could not be read says nothing about what is in it: no reason to give it up.
+// A failed read says nothing about the content of the file: it is no reason to remove it.
 bool is_the_machines(const Error& error) {
   return error.code == Code::kUnavailable || error.code == Code::kInternal;
 }

@@ -225,7 +225,7 @@ Result<Stats> Remote::stats(Clock::time_point deadline) {
 
 Result<std::string> Remote::admin(AdminRequest request, Clock::time_point deadline) {
   request.request = next_request();
-  // Two results: what became of the connection, and what the coordinator says.
+  // Two results: the outer one is the connection's, the inner one the coordinator's answer.
   using Said = Result<std::string>;
   TRY(Said said, with_connection<Said>([&](Connection& connection) -> Result<Said> {
         TRY_STATUS(send(connection, request, deadline));

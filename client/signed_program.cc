@@ -5,7 +5,8 @@
 namespace kiln {
 namespace {
 
-// A target that was named without a device gets one of those there are; what it must have is kept.
+// The coordinator may have completed a target without a device; the hard facts must be as asked
+// for.
 bool serves(const Target& got, const Target& wanted) {
   return got.backend == wanted.backend && got.isa == wanted.isa &&
          (wanted.toolkit.empty() || got.toolkit == wanted.toolkit);

@@ -172,8 +172,8 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Lines go through a queue of their own to stderr: whoever reads it, or does not, holds up nothing;
-// the oldest lines are dropped for the newest.
+// Lines go through a queue of their own to stderr: a slow reader delays nothing; the oldest lines
+// are dropped for the newest.
 class Log {
  public:
   explicit Log(const Flags& flags)

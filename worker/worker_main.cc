@@ -80,8 +80,7 @@ Path default_cache_dir() {
   return home.empty() ? Path() : Path(home) / ".cache" / "kiln" / "worker";
 }
 
-// Defaults that depend on where we run; with the above the only place that looks at the
-// environment.
+// Defaults that depend on the environment. Only this function and the ones above read it.
 void fill_in_defaults(Flags& flags) {
   char host[256] = "worker";
   ::gethostname(host, sizeof host - 1);

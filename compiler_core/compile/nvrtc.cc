@@ -197,7 +197,7 @@ std::string version_of(const Functions& f, int arch) {
   return fmt::format("{}.{}", major, minor);
 }
 
-// "sm_90a": 90. 0 for what is none.
+// "sm_90a": 90. 0 if it is no such name.
 int sm_number(std::string_view isa) {
   int number = 0;
   if (isa.starts_with("sm_")) std::from_chars(isa.data() + 3, isa.data() + isa.size(), number);

@@ -1,4 +1,4 @@
-// Activation functions, and what is the identity at inference.
+// Activation functions, and ops that are the identity at inference.
 #include <numbers>
 
 #include "compiler_core/frontend/expr.h"

@@ -35,7 +35,7 @@ Labelled distinct(Call& c, Labelled x) {
   return x;
 }
 
-// Letters that nobody needs any more are summed.
+// Sums over the letters that are not among `needed`.
 Labelled summed(GraphBuilder& b, Labelled x, const std::string& needed) {
   std::vector<int> gone;
   std::string kept;

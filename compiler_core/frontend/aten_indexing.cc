@@ -1,4 +1,4 @@
-// Reading by index: embedding, gather, index, and what masks express.
+// Gathering: embedding, gather, index, and ops that masks express.
 #include <algorithm>
 
 #include "compiler_core/frontend/decompositions.h"

@@ -89,8 +89,8 @@ Values inner(Call& c) {
   return {contracted(c, x.id, y.id, {last_axis(x)}, {last_axis(y)})};
 }
 
-// Along an axis of three. Told none, aten.cross takes the first such one, linalg.cross the last
-// axis.
+// Along an axis of three. Without one given, aten.cross takes the first such one, linalg.cross the
+// last axis.
 template <bool last_by_default>
 Values cross(Call& c) {
   Expr x = tensor(c, "self"), y = tensor(c, "other");

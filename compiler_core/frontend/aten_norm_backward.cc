@@ -215,7 +215,7 @@ Values batch_norm_with_update_functional(Call& c) {
   if (!n) return {};
   const Running running = running_statistics(c, *n);
   Values values = batch_norm_values(*n);
-  // Between them scratch memory that nobody reads.
+  // Between them scratch memory that is never read.
   values.insert(values.end(), {kInvalidNode, running.mean, running.variance});
   return values;
 }

@@ -1,4 +1,4 @@
-// Pooling over windows of one size (windows.h). Halves are summed in f32.
+// Pooling over windows of one size (windows.h). Half types are summed in f32.
 #include <algorithm>
 
 #include "compiler_core/frontend/windows.h"

@@ -1,4 +1,4 @@
-// Writing by index: scatter, index_put and what replaces a part of a tensor.
+// Scattering: scatter, index_put and ops that replace a part of a tensor.
 #include <algorithm>
 #include <cmath>
 

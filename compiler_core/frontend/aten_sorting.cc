@@ -1,4 +1,4 @@
-// Orders: sort, top-k, medians, and searches in what is sorted already. NaN is the greatest.
+// Sorting: sort, top-k, medians, and searches in sorted sequences. NaN is the greatest.
 #include <algorithm>
 
 #include "compiler_core/frontend/expr.h"

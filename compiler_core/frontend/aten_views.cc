@@ -223,7 +223,7 @@ Values split_sizes(Call& c, NodeId x, int axis, const std::vector<Dim>& sizes) {
     return {c.invalid("the pieces of a split do not add up")};
   return pieces;
 }
-// Pieces of `size`, the last of what is left.
+// Parts of `size`, the last of the rest.
 Values split_evenly(Call& c, NodeId x, int axis, int64_t size) {
   const Shape& shape = c.b.shape(x);
   if (!c.ok() || shape.empty()) return {c.invalid("a scalar cannot be split")};

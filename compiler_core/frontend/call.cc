@@ -35,7 +35,7 @@ void Call::wrong(std::string_view name, std::string_view expected) {
 const Argument* Call::find(std::string_view name) const {
   for (const NamedArgument& argument : node_.inputs)
     if (argument.name == name) return &argument.value;
-  // The in-place twins of dropout call what they change `self`, and have no other `input`.
+  // The in-place forms of dropout call what they change `self`, and have no other `input`.
   if (name == "input" && functional_op(short_name(node_.target))) return find("self");
   return nullptr;
 }

@@ -1,4 +1,4 @@
-// ExportedProgram: what torch.export.save wrote: the graph, lowered to core ops, and the tensors
+// ExportedProgram: an archive of torch.export.save: the graph, lowered to core ops, and the tensors
 // that belong to it. Plain values; the functions may be called from any thread.
 #pragma once
 
@@ -32,7 +32,7 @@ struct ExportedInput {
 bool is_dense(const ExportedInput& input);
 
 struct ExportedOutput {
-  // kMutation: what one of the inputs, named here, has become; behind all that the model returns.
+  // kMutation: the new value of an input, named here; behind everything that the model returns.
   enum class Kind : uint8_t { kUser, kMutation };
   Kind kind = Kind::kUser;
   std::string name;

@@ -1,4 +1,4 @@
-// Which ops there are.
+// The table of ops.
 #include <algorithm>
 #include <array>
 

@@ -1,12 +1,12 @@
-// NamedValues: what the tensor names of one exported graph stand for. Before decomposition a graph
-// may change tensors in place; a name then stands for the changed value from there on, and so does
-// every view of the same tensor. One owner, one thread.
+// NamedValues: the values behind the tensor names of one exported graph. Before decomposition a
+// graph may change tensors in place; a name then stands for the changed value from there on, and so
+// does every view of the same tensor. One owner, one thread.
 //
 // Invariants:
 //  1. A name is a root, or an alias: output `output` of a view op applied to its parent, which was
 //     defined before it (so that chains end).
 //  2. All names of one root share its version; a change in place raises it. A value that is older
-//     than its root's is stale and is made again from its parent when somebody asks.
+//     than its root's is stale and is made again from its parent when it is needed.
 #pragma once
 
 #include <functional>

@@ -218,7 +218,7 @@ class Simplifier {
     return direct ? make({Op::kCast, to, b_.shape(x), {}, {}}, {source}) : kInvalidNode;
   }
 
-  // Integers against themselves; of floats only those that are no NaN are themselves.
+  // Comparisons of a value with itself; not of floats, where a NaN differs from itself.
   NodeId against_itself(Op op, NodeId x) {
     if (is_float(b_.dtype(x))) return kInvalidNode;
     const auto everywhere = [&](DType dtype, uint64_t value) {

@@ -50,7 +50,7 @@ bool is_bound(const Recipe& recipe, size_t count) {
          is_bound(recipe.workspace_bytes, count);
 }
 
-// The ways to do a launch.
+// The recipes of a launch: its kernel's own, and that of the kernel's fallback.
 std::vector<const Recipe*> recipes_of(const Program& program, const Launch& launch) {
   const ProgramKernel& kernel = program.kernels[static_cast<size_t>(launch.kernel)];
   if (!kernel.fallback) return {&kernel.recipe};

@@ -29,7 +29,8 @@
 namespace kiln {
 namespace {
 
-// About 30 us: longer than the gap between two launches of a program, shorter than anybody's slice.
+// About 30 us: longer than the gap between two launches of a program, shorter than a scheduler's
+// time slice.
 constexpr int kSpins = 700;
 // Ranges a thread: enough that a thread which lost its core for a while is helped by the others.
 constexpr int kRangesPerThread = 8;
@@ -82,7 +83,7 @@ struct ThreadPool::Impl {
     }
   }
 
-  // Returns once another launch than number `seen` was published, or somebody wants us to stop.
+  // Returns once another launch than number `seen` was published, or a stop is requested.
   void wait_for_launch(uint64_t seen) {
     const auto published = [&] {
       return generation_of(launch.claims.load(std::memory_order_seq_cst)) != seen;

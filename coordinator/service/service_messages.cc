@@ -99,7 +99,7 @@ void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
   const bool always_means_the_same = !names_no_device(request.target);
   request.target = core.resolve(request.target);
   const Digest key = program_key(request.graph, request.target, request.mode, options.core.codegen);
-  // One that waits goes on under the key that its target meant at first.
+  // A waiting request keeps the key that its target resolved to at first.
   HitReply* hit = core.is_open(peer, request.request) ? nullptr : manifests.find(key);
   if (hit != nullptr) {
     if (always_means_the_same) known.remember(request, key);

@@ -21,8 +21,8 @@ bool is_lost(Code code) {
 
 }  // namespace
 
-// Whether as much is left afterwards as its holder then has, of transfers and of the digests that
-// they keep.
+// Whether, after this request, at least as much is left for others as its holder has, of transfers
+// and of the digests that they keep.
 bool BlobSender::has_room(const Held& held, size_t digests) const {
   return held.transfers + 1 + all_.transfers + 1 <= kMaxOpen &&
          held.digests + digests + all_.digests + digests <= kMaxDigests;

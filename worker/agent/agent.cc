@@ -158,7 +158,7 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
   }
 }
 
-// Without what came from another worker and is not signed.
+// The job without candidates whose binary came from another worker and is not signed.
 void Agent::start(std::vector<Job> jobs, const Work& work) {
   for (Job& job : jobs) {
     for (CandidateResult& refused : take_out_unsigned(job, signer_, trusted_signer_)) {

@@ -40,7 +40,7 @@ class NvrtcProcess final : public CompileTool {
     if (auto* object = std::get_if<runner::CompiledObject>(&reply))
       return Object{std::move(object->binary), object->resources};
     if (auto* failed = std::get_if<runner::Failed>(&reply)) {
-      // That it does not find its library says nothing about the source.
+      // A missing library says nothing about the source.
       if (failed->error.code == Code::kNotFound) failed->error.code = Code::kUnavailable;
       return fail(std::move(failed->error));
     }

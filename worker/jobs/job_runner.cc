@@ -21,7 +21,7 @@ RunnerProcess::Options with_progress(RunnerProcess::Options options,
 
 }  // namespace
 
-// flock() has no timeout, hence the pauses. Nobody starves: a worker compiles, then measures, so
+// flock() has no timeout, hence the pauses. No worker starves: a worker compiles, then measures, so
 // that all holders of the shared lock come to want it exclusively.
 Result<FileLock> lock_device(const Path& path, FileLock::Mode mode,
                              const std::function<bool()>& give_up) {
@@ -112,7 +112,7 @@ std::optional<JobRunner::Jobs> JobRunner::wait_for_jobs() {
   return std::exchange(queue_, {});
 }
 
-// A device that lies idle, in quarantine or not: does it work, and as fast as before?
+// Checks an idle device, in quarantine or not: that it works, and is as fast as before.
 void JobRunner::look_at_device() {
   if (!health_) return;
   const auto waited_for = [this] {

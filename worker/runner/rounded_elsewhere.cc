@@ -58,8 +58,8 @@ class Variants {
         builder().cast(times(Op::kMul, builder().cast(x, DType::kF32), multiple_), half);
     return times(Op::kDiv, builder().cast(rounded, DType::kF32), multiple_);
   }
-  // The sum, off by what one rounding of each term may leave of it: up at first, then, where sums
-  // are computed of one another, up and down in turn.
+  // The sum, shifted by the most that one rounding of each term may change it: up at first, then,
+  // where sums are computed from one another, up and down in turn.
   NodeId shifted_sum(const Node& node, std::vector<NodeId> operands) {
     const NodeId sum = emitted(node, operands);
     for (NodeId& operand : operands) operand = builder().unary(Op::kAbs, operand);

@@ -74,7 +74,7 @@ std::optional<int> gpu_number(std::string_view device) {
 
 using Handle = std::function<Reply(const Request&, const Alive&)>;
 
-// Serves until the worker closes its end. Nonzero when it speaks another language.
+// Serves until the worker closes its end. Nonzero when the worker speaks another protocol.
 int serve(int socket, const Handle& handle, const std::function<bool()>& is_over) {
   for (;;) {
     const auto body = receive_frame(socket, -1);

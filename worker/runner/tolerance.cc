@@ -35,7 +35,7 @@ double unit_roundoff(DType dtype) {
   return 0;
 }
 
-// Inputs, constants and views hand on what is there: only the others round.
+// Inputs, constants and views pass values on unchanged; only other nodes round.
 bool rounds(const Node& node) {
   const OpKind kind = traits(node.op).kind;
   return kind != OpKind::kSource && kind != OpKind::kIndexMap && kind != OpKind::kGather;

@@ -11,8 +11,8 @@
 namespace kiln::cli {
 namespace {
 
-// Gets the program of one graph, with a progress line. Nothing that is got is loaded: to get code
-// for a GPU takes none.
+// Gets the program of one graph, with a progress line. Loads nothing, so code for a GPU needs none
+// here.
 SpecialisedProgram::Compile getter(Client& client, const Options& options,
                                    const CompileOptions& compile, const std::string& file) {
   return [&, wanted = compile](const Graph& graph) mutable {
@@ -47,7 +47,7 @@ Result<std::string> compile_one(Client& client, const Options& options,
   return options.json ? program_json(file, *program).dump() + "\n" : program_text(file, *program);
 }
 
-// Compiles one file and prints what came of it.
+// Compiles one file and prints the outcome.
 int compile_file(Client& client, const Options& options, const CompileOptions& compile,
                  const std::string& file) {
   const auto text = options.hints.empty() ? compile_one(client, options, compile, file)

@@ -36,7 +36,7 @@ Result<std::string> signing_key(const Options& options) {
   return to_hex(key.public_key());
 }
 
-// Made first, let in second: what is let in can be used.
+// Writes the key file before it authorises the key, so that every authorised key can be used.
 Result<Path> make_key(const Options& options, const Path& folder) {
   ClientKey key;
   key.name = options.files.front();

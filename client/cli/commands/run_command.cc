@@ -33,7 +33,7 @@ struct Timings {
   double total_ms = 0;         // from main to there, whatever ran side by side
 };
 
-// Which program serves these inputs.
+// The program that serves these inputs.
 using ChooseProgram = std::function<Result<const CompiledProgram*>(std::span<const Tensor* const>)>;
 
 struct RunReport {
@@ -45,7 +45,7 @@ struct RunReport {
   Timings timings;
 };
 
-// A few runs for the clock.
+// Times a few runs.
 Result<double> time_runs(const CompiledProgram& program, std::span<const Tensor* const> inputs,
                          std::span<Tensor* const> outputs, int wanted) {
   std::vector<double> samples_us;
@@ -79,7 +79,7 @@ Result<Comparison> compare_outputs(const ExportedProgram& exported,
   return total;
 }
 
-// Runs once for the answer, then for the clock. The outputs of the first run.
+// Runs once for the outputs, which it returns, then for timing.
 Result<std::vector<Tensor>> run_and_time(const Options& options, const CompiledProgram& program,
                                          std::span<const Tensor* const> inputs, RunReport& report) {
   Timings& timings = report.timings;

@@ -15,8 +15,7 @@ Shape shape_of(const Shape& batch, std::initializer_list<Dim> rest) {
   return shape;
 }
 
-// By which sizes and strides are put in order: their value where every symbol has a large one of
-// its own.
+// Orders sizes and strides: their value when every symbol has a large value of its own.
 int64_t magnitude(const Dim& size) {
   if (size.is_constant()) return size.constant();
   const std::vector<SymbolId> symbols = size.symbols();
@@ -31,7 +30,8 @@ struct ByMagnitude {
 };
 using Cuts = std::set<Dim, ByMagnitude>;
 
-// How many elements of `sizes` lie inside each axis, the outermost's too: its cuts.
+// The boundaries of the axes of `sizes`: the number of elements inside each, the outermost
+// included.
 Cuts cuts_of(const Shape& sizes) {
   Cuts cuts = {1};
   Dim inside = 1;
@@ -39,7 +39,7 @@ Cuts cuts_of(const Shape& sizes) {
   return cuts;
 }
 
-// The axes between these cuts; none when one does not divide the next.
+// The axes between these boundaries; none when one does not divide the next.
 std::optional<Shape> sizes_between(const Cuts& cuts) {
   Shape sizes;
   Dim before = 1;
@@ -113,7 +113,7 @@ class Arranger {
     }
   }
 
-  // Whether every View reads a leaf, or repeats a value of one a row.
+  // Whether every View reads a leaf, or repeats one value per row.
   static bool views_read_leaves(const Graph& graph) {
     return std::none_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& view) {
       return view.op == Op::kView && graph.node(view.operands[0]).op == Op::kView;
@@ -166,7 +166,7 @@ class Arranger {
     return needed;
   }
 
-  // An operand is declared with its two last axes; the batch axes are recut.
+  // An operand is declared with its two last axes; the batch axes are divided anew.
   void copy_operand(NodeId id, std::initializer_list<Dim> rest) {
     std::vector<NodeId> chain = {id};
     while (node(chain.back()).op == Op::kView) chain.push_back(node(chain.back()).operands[0]);

@@ -48,8 +48,8 @@ class Matcher {
   const Node& node(NodeId id) const { return graph_.node(id); }
   NodeId operand(NodeId id, size_t i) const { return node(id).operands[i]; }
 
-  // The node below a View that repeats a value of one a row along the last axis, however its own
-  // axes are written.
+  // The operand of a View that repeats one value per row along the last axis, however its own axes
+  // are written.
   NodeId repeated(NodeId id) const {
     const Node& view = node(id);
     if (view.op != Op::kView || view.shape.empty()) return kInvalidNode;

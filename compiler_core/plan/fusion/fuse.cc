@@ -17,9 +17,9 @@ constexpr int kMaxNodes = 256;      // computed in one kernel
 constexpr size_t kMaxBuffers = 32;  // read and written by one kernel
 constexpr int kMaxTrials = 8;       // joins tried for one kernel
 constexpr int kMaxSearched = 4096;  // reads followed for one join: else it is left
-// Offers of a kernel to later ones that may come to nothing; one that was tried weighs as many as
-// make kMaxTrials of them. So all offers together are linear in the kernels, and no kernel is
-// passed over because others read the same value.
+// Fruitless offers of a kernel to later ones; an offer that was tried counts as kMaxPassedOver /
+// kMaxTrials of them. So all offers together are linear in the kernels, and no kernel is passed
+// over only because others read the same value.
 constexpr int kMaxPassedOver = 256;
 
 // A kernel so far, with the facts that cheaply decide whether two could share an iteration space.
@@ -137,7 +137,7 @@ class Fuser {
     }
   }
 
-  // To kernels that come after k and read some of what it reads.
+  // Offers k to later kernels that read some of the same values.
   void offer(int k) {
     const Kernel& kernel = at(k);
     if (kernel.product || kernel.is_full()) return;
@@ -148,8 +148,8 @@ class Fuser {
     }
   }
 
-  // Kernels worth joining with k: those it reads from, then earlier ones that read a large part of
-  // what it reads, the latest first.
+  // Kernels worth joining with k: those it reads from, then earlier ones that read many of the same
+  // values, the latest first.
   std::vector<int> candidates(int k) {
     std::vector<int> found;
     if (at(k).product || at(k).is_full()) return found;
@@ -280,7 +280,7 @@ class Fuser {
     return true;
   }
 
-  // The last word. A View on a View, as arises when values of equal size but different shape are
+  // The final check. A View on a View, as arises when values of equal size but different shape are
   // brought together, would cost divisions at every element: not worth a join.
   bool is_one_kernel(const KernelOutputs& outputs) const {
     const auto cut = extract_kernel(graph_, values_, outputs);
@@ -300,8 +300,8 @@ class Fuser {
   std::vector<Kernel> kernels_;
   std::vector<int> owner_;              // by node: the kernel that stores it
   std::vector<std::set<int>> readers_;  // by node: the kernels that read it from memory
-  // By value and elements of an iteration space: kernels that were grown, read the one and fit the
-  // other, ascending. Some have been joined into others since.
+  // By value and number of elements of an iteration space: the kernels that read the value and have
+  // such a space, ascending. Some have been joined into others since.
   std::map<std::pair<NodeId, Dim>, std::vector<int>> offered_;
   std::vector<NodeId> block_;  // by node: an id before it in its block, or itself
   std::vector<int> met_;       // by kernel: the last search that met it

@@ -94,7 +94,7 @@ class SeamFinder {
     return !known || reduction_sizes(parts_.graph, a) == reduction_sizes(parts_.graph, b);
   }
 
-  // The two as one kernel: what the families say of it.
+  // Tries the two as one kernel and returns the families' objection.
   std::string trial(const FusionBoundary& boundary, int reader) const {
     const FusedKernel &from = kernel(boundary.writer), &to = kernel(reader);
     MaterialisedValues values = parts_.stored;

@@ -76,7 +76,7 @@ bool CompileRequests::refuse(int64_t now_ms, const RequestId& id, const TenantId
     out.push_back(refusal(id, overloaded("too many requests are waiting")));
     return true;
   }
-  // Begun under this key it would be tuned for no device in particular.
+  // Under this key the program would be tuned for no particular device.
   if (names_no_device(request.target) && scheduler_.may_yet_come(now_ms, request.target)) {
     out.push_back(refusal(
         id, overloaded(fmt::format("the coordinator has just begun, and no worker has reported yet "
@@ -147,7 +147,8 @@ void CompileRequests::client_gone(int64_t now_ms, const ClientId& client, Action
   withdraw(now_ms, open_.of_client(client), out);
 }
 
-// All of them before anything follows from it: none may be asked, or answered, in another's place.
+// Removes all requests before anything follows from it: otherwise one of them could be asked for
+// the graph, or answered, after another has gone.
 void CompileRequests::withdraw(int64_t now_ms, const std::vector<RequestId>& ids, Actions& out) {
   std::vector<std::pair<Digest, RequestId>> left;
   for (const RequestId& id : ids) {
@@ -184,7 +185,7 @@ void CompileRequests::end(CompileTask& task) {
   drop_graph(task);
   tasks_.erase(key);
   for (const Digest& kernel : pending) scheduler_.release(key, kernel);
-  // Whatever ended it, what was promised goes on: it waits for its turn again.
+  // Whatever ended the task, a queued program goes on: it waits for its turn again.
   if (!mutated(Mutation::kForgetQueued)) detached_.postpone(key);
 }
 

@@ -31,7 +31,7 @@ bool CompileRequests::wanted(const CompileTask& task) {
   return detached_.keeps_running(task.key);
 }
 
-// The plan has shown that the graph is what it says it is, so that what is promised can be done.
+// The plan has shown that the graph has its digest, so the program can be queued.
 void CompileRequests::save_if_asked(int64_t now_ms, CompileTask& task, Actions& out) {
   if (task.stage != Stage::kTuning || task.saving) return;
   const bool asked = std::any_of(task.waiters.begin(), task.waiters.end(),
@@ -65,7 +65,8 @@ void CompileRequests::answer_queued(CompileTask& task, const Result<CacheOutcome
   for (const RequestId& id : asked) answer(task, id, outcome, {}, out);
 }
 
-// The task that is open now may be another one of the same program: that it is queued is as true.
+// The task that is open now may be another one of the same program: `queued` is the right answer
+// all the same.
 void CompileRequests::detached_stored(int64_t now_ms, const DetachedStored& event, Actions& out) {
   if (!detached_.arrived(event.key)) return;
   CompileTask* task = find(event.key);

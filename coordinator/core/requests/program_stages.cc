@@ -47,8 +47,8 @@ void CompileRequests::missed(int64_t now_ms, CompileTask& task, const Status& re
   start_plan(now_ms, task, task.uploader, std::move(task.uploaded), out);
 }
 
-// Looked at wherever candidates come nearer: many programs may pass one look before the first of
-// them has its candidates.
+// Checked at every step towards new candidates: many programs may pass one check before the first
+// of them has its candidates.
 bool CompileRequests::crowded() const {
   return scheduler_.candidates_queued() >= options_.max_candidates_queued;
 }
@@ -57,8 +57,8 @@ void CompileRequests::fail_crowded(int64_t now_ms, CompileTask& task, Actions& o
   fail_task(now_ms, task, overloaded("too many candidates wait for workers"), out);
 }
 
-// The next waiting client after the one asked last, so that one that never answers is passed over,
-// and in the end answered itself.
+// Asks the next waiting client after the one asked last, so that one that never answers is passed
+// over, and in the end refused.
 void CompileRequests::ask_for_graph(int64_t now_ms, CompileTask& task, Actions& out) {
   while (!task.waiters.empty()) {
     auto next = task.asked ? task.waiters.upper_bound(*task.asked) : task.waiters.begin();
@@ -202,7 +202,7 @@ void CompileRequests::kernels_done(int64_t now_ms, CompileTask& task, Actions& o
   task.program =
       fastest_partition(task.failed, std::move(task.program), std::move(task.alternatives));
   task.program_json = program_to_json(task.program);
-  // Answered, since it works; what is stored would be the choice for good.
+  // The program is answered, since it works, but not stored: that would fix the choice for good.
   if (task.some_alternative_untried && !mutated(Mutation::kChooseTooEarly))
     return finish(now_ms, task, fail(Code::kUnavailable, "an alternative partition was not tuned"),
                   out);

@@ -82,7 +82,7 @@ void TuningScheduler::plan_finished(uint64_t ticket) {
   forget_retired();
 }
 
-// Nobody needs it, and the store knows all that it knows: plans that start from now on need not
+// No program needs it, and the store knows all its results: plans that start from now on need not
 // find it here.
 void TuningScheduler::retire(TuningTask& task) {
   if (!task.programs().empty() || task.unstored_records > 0 || task.retired_at >= 0 ||
@@ -112,7 +112,7 @@ void TuningScheduler::report(int64_t now_ms, const WorkerId& id, WorkerReport re
   Worker& reporter = *workers_.find(id);
   reporter.counts_compiles = report.compiled > 0;
   count_compiles(reporter, compiles_.newly(id, report.compiled));
-  // A final takes as long as it was given: it says nothing of how long a candidate takes.
+  // A final lasts as long as it may: it says nothing about the latency of one candidate.
   const bool timed = std::ranges::none_of(report.results, [&](const CandidateResult& result) {
     const Lease* lease = leases_.find(result.lease);
     return lease != nullptr && lease->kind == Job::Kind::kFinal;

@@ -6,8 +6,8 @@
 namespace kiln {
 namespace {
 
-// How many that failed before are looked at for one that this worker may have. Those before them
-// wait for another worker, which there is.
+// How many candidates that failed before are searched for one that this worker may have. Those that
+// are passed over wait for another worker, which exists.
 constexpr size_t kLooks = 64;
 
 }  // namespace

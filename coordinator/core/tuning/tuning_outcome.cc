@@ -65,7 +65,7 @@ void TuningTask::fail(Error error) {
 // The verdicts counted, and the log of the first guess: it is the one most likely to be mended.
 Error TuningTask::no_survivor() const {
   std::string verdicts;
-  // Nothing but lost workers and devices, and a time-out or a death now and then: not their fault.
+  // Only lost workers and devices, and an occasional time-out or death: not the candidates' fault.
   bool fleet = !candidate_to_blame_;
   for (Verdict verdict : {Verdict::kCompileFailed, Verdict::kWrongResult, Verdict::kOutOfBounds,
                           Verdict::kTimedOut, Verdict::kRunnerDied, Verdict::kDeviceLost}) {

@@ -67,7 +67,7 @@ double us_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// Each step needs the one before, so that no core is better at it than its clock.
+// Each step depends on the one before, so that the time depends on the core's clock alone.
 uint64_t chain(uint64_t x) {
   for (int i = 0; i < kCalibrationSteps; ++i) x = x * 6364136223846793005u + 1442695040888963407u;
   return x;
