@@ -339,37 +339,31 @@ std::vector<Schedule> cuda_row_reduction_candidates(const Workload& workload,
 
 namespace {
 
-// With any number of rows of one length all that a row's threads do is known, but where the
-// memory's vectors lie when that differs from row to row.
-bool is_kept(const Graph& graph, const CudaRowReductionSchedule& chosen) {
-  return chosen.split == 1 && chosen.walk == 0 && chosen.lanes <= RowShape::of(graph).alignment;
-}
-
-// A row that is a block's, and read again by every loop.
-CudaRowReductionSchedule rereading(const Graph& graph, const CudaRowReductionSchedule& chosen) {
-  const Dim& columns = reduction_space(graph).shape.back();
+// A row that is a block's, and read again by every loop, in vectors that are aligned whatever the
+// sizes are.
+CudaRowReductionSchedule rereading(const Graph& graph, CudaRowReductionSchedule chosen) {
+  const RowShape shape = RowShape::of(graph);
+  const auto lanes = static_cast<int>(std::min<int64_t>(chosen.lanes, shape.alignment));
   CudaRowReductionSchedule schedule;
-  schedule.lanes = has_whole_vectors(columns, chosen.lanes) ? chosen.lanes : 1;
+  schedule.lanes = has_whole_vectors(shape.columns, lanes) ? lanes : 1;
   schedule.threads = std::clamp(chosen.threads * chosen.cluster, 32, 1024);
   schedule.stream = chosen.stream;
   return schedule;
 }
 
+// With any number of rows of one length all that a row's threads do is known, but where the
+// memory's vectors lie when that differs from row to row.
 std::optional<CudaRowReductionSchedule> adapt(const Graph& graph, CudaRowReductionSchedule chosen) {
-  if (!has_constant_rows(graph)) return rereading(graph, chosen);
-  if (is_kept(graph, chosen)) return chosen;
-  return std::nullopt;
-}
-
-CudaRowReductionSchedule rereading_aligned(const Graph& graph, CudaRowReductionSchedule chosen) {
-  chosen.lanes = static_cast<int>(std::min<int64_t>(chosen.lanes, RowShape::of(graph).alignment));
-  return rereading(graph, chosen);
+  const RowShape shape = RowShape::of(graph);
+  if (!shape.row.is_constant()) return rereading(graph, chosen);
+  if (chosen.split > 1 || chosen.walk > 0 || chosen.lanes > shape.alignment) return std::nullopt;
+  return chosen;
 }
 
 // Threads were chosen for rows that stay in registers; rows of any length do not, so that other
 // numbers of threads are worth a try.
 std::vector<Schedule> with_other_threads(const Graph& graph, std::vector<Schedule> space) {
-  if (has_constant_rows(graph)) return space;
+  if (RowShape::of(graph).row.is_constant()) return space;
   CudaRowReductionSchedule schedule = *decisions_of<CudaRowReductionSchedule>(space[0]);
   for (const int threads : {64, 128, 256, 512, 1024}) {
     schedule.threads = threads;
@@ -382,13 +376,13 @@ std::vector<Schedule> with_other_threads(const Graph& graph, std::vector<Schedul
 
 const KernelTemplate& cuda_row_reduction() {
   static const PrintedTemplate<CudaRowReductionSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kRowReduction,
       .candidates = cuda_row_reduction_candidates,
       .print_for = print_cuda_row_reduction,
       .adapt = adapt,
-      .fallback = rereading_aligned,
+      .fallback = rereading,
       .extend = with_other_threads,
   });
   return made;

@@ -8,7 +8,6 @@
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/size.h"
 #include "compiler_core/kernels/row_reduction/cuda_row_loops.h"
-#include "compiler_core/kernels/row_reduction/cuda_symbolic_rows.h"
 
 namespace kiln {
 namespace {
@@ -23,15 +22,18 @@ Status check(const RowLayout& layout, const Target& target) {
   if (schedule.threads * schedule.rows > limits.max_block_threads)
     return refuse("too many threads a block");
   if (schedule.cluster > limits.max_cluster) return refuse("too large a cluster for this device");
-  if (layout.shape.repeats > 1 && layout.shape.columns % schedule.lanes != 0)
+  if (layout.shape.several && !is_multiple(layout.shape.columns, schedule.lanes))
     return refuse("vectors would straddle two of several reduced axes");
   if (schedule.storage != RowStorage::kReread && layout.vectors > 64)
     return refuse("more of a row than a thread can hold");
-  if (layout.shape.rows.is_constant()) return {};
-  if (layout.is_cut() || schedule.walk > 0)
-    return refuse("pieces and walks are of a known number of rows");
+  const bool open_row = !layout.shape.row.is_constant();
+  if (open_row && !layout.rereads())
+    return refuse("rows of any length are read again by every loop");
+  if (layout.shape.rows.is_constant() && !open_row) return {};
+  if (layout.is_cut() || schedule.walk > 0 || (open_row && schedule.split > 1))
+    return refuse("pieces and walks are of known rows");
   if (schedule.lanes > layout.shape.alignment)
-    return refuse("vectors that are aligned for some numbers of rows only");
+    return refuse("vectors that are aligned for some sizes only");
   return {};
 }
 
@@ -119,8 +121,6 @@ void print_cut(const RowLayout& layout, Source& source) {
 Result<Source> print_cuda_row_reduction(const Graph& graph,
                                         const CudaRowReductionSchedule& schedule,
                                         const Target& target) {
-  if (!graph.symbols().empty() && !has_constant_rows(graph))
-    return print_cuda_symbolic_rows(graph, schedule);
   const RowLayout layout(graph, schedule);
   TRY_STATUS(check(layout, target));
   Source source;

@@ -2,28 +2,31 @@
 
 #include <fmt/core.h>
 
+#include "compiler_core/kernels/printing/size.h"
+
 namespace kiln {
 namespace {
 
 // Whether rows end within a vector; peeled ones do.
 bool has_tail(const RowLayout& layout) {
-  return layout.shape.elements() % layout.schedule.lanes != 0;
+  return !is_multiple(layout.shape.row, layout.schedule.lanes);
 }
 
 // How many of a member's vectors end in the row, whoever it is. Vector v ends at (v + 1) * lanes at
 // most, peeled or not.
 int64_t whole_vectors(const RowLayout& layout) {
-  const int64_t whole = layout.shape.elements() / layout.schedule.lanes;
-  if (!layout.rereads()) return whole / layout.step;
+  const int lanes = layout.schedule.lanes;
+  if (!layout.rereads()) return layout.shape.elements() / lanes / layout.step;
   const bool even =
-      !layout.is_cut() && !has_tail(layout) && whole % (layout.step * layout.vectors) == 0;
+      !layout.is_cut() && is_multiple(layout.shape.row, lanes * layout.step * layout.vectors);
   return even ? layout.vectors : 0;
 }
 
 // The condition that all lanes of the vector exist, "" where it is known.
 std::string inside_text(const RowLayout& layout, const std::string& first) {
   const int lanes = layout.schedule.lanes;
-  const int64_t elements = layout.shape.elements(), whole = whole_vectors(layout);
+  const Dim& elements = layout.shape.row;
+  const int64_t whole = whole_vectors(layout);
   // A shifted load needs one more vector than it uses: it stops where an aligned one would.
   const std::string begin = layout.peels() ? first + " + phase" : first;
   std::string inside;
@@ -53,7 +56,7 @@ std::string vector_text(const RowLayout& layout, const std::string& vector,
                         const std::string& first, const std::string& coordinates,
                         const std::string& body, int indent) {
   const int lanes = layout.schedule.lanes;
-  const int64_t elements = layout.shape.elements();
+  const Dim& elements = layout.shape.row;
   std::string text;
   const auto line = [&](int more, const std::string& statement) {
     text += fmt::format("{:{}}{}\n", "", indent + more, statement);

@@ -26,11 +26,16 @@ RowLayout::RowLayout(const Graph& g, const CudaRowReductionSchedule& s)
       sizes(passes.space.shape),
       batch_rank(static_cast<size_t>(passes.space.reduced_begin)),
       step(int64_t{s.threads} * s.cluster),
-      row_vectors(shape.vectors(s.lanes)) {
-  piece_vectors = ceil_div(row_vectors, s.split);
+      row_vectors(ceil_text(shape.row, s.lanes)),
+      vectors(s.vectors) {
+  // An empty row has no maximum to scale sums by, and one of any length may be empty.
+  if (!shape.row.is_constant()) return;
+  const int64_t all = shape.vectors(s.lanes);
+  row_vectors = std::to_string(all);
+  piece_vectors = ceil_div(all, s.split);
   if (piece_vectors > 256) piece_vectors = ceil_div(piece_vectors, 32) * 32;  // whole lines
-  pieces = ceil_div(row_vectors, piece_vectors);
-  vectors = rereads() ? s.vectors : ceil_div(row_vectors, step);
+  pieces = ceil_div(all, piece_vectors);
+  if (!rereads()) vectors = ceil_div(all, step);
   // In registers the second look at a row costs less than rescaling does.
   if (s.storage != RowStorage::kRegisters) online = take_sums_online(graph, passes);
 }
@@ -177,7 +182,7 @@ std::string RowLoops::hold(const std::vector<NodeId>& reads, const std::string& 
 
 std::string RowLoops::each_vector(const std::string& body, const std::string& from, int indent,
                                   const std::string& before, const std::string& after) const {
-  const bool several = layout_.shape.repeats > 1;
+  const bool several = layout_.shape.several;
   const std::string first = several ? "e" : "j";
   std::string text;
   const auto line = [&](int more, const std::string& statement) {
@@ -211,9 +216,9 @@ std::string RowLoops::loop(size_t p) {
     text += fmt::format("  {} kept{}[{}];\n", register_type(node(id).dtype), id, layout_.vectors);
   text += ReductionLoop{layout_.graph, pass.reduces}.declare(2);
   if (rereads) {
-    text += fmt::format(
-        "  for (index_t from = {}; from < {}; from += {}) {{\n", is_cut() ? "begin" : "0",
-        is_cut() ? "end" : std::to_string(layout_.row_vectors), layout_.step * layout_.vectors);
+    text += fmt::format("  for (index_t from = {}; from < {}; from += {}) {{\n",
+                        is_cut() ? "begin" : "0", is_cut() ? "end" : layout_.row_vectors,
+                        layout_.step * layout_.vectors);
     text += held + each_vector(body, "from", 4) + "  }\n";
   } else {
     std::string wait;

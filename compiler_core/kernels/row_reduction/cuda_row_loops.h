@@ -28,13 +28,12 @@ struct RowLayout {
   Shape sizes;  // of the space's axes
   size_t batch_rank = 0;
   int64_t step = 1;           // members of a row
-  int64_t row_vectors = 1;    // the last one may be short
+  std::string row_vectors;    // the last one may be short
   int64_t vectors = 1;        // of a member at a time: the whole row's, unless it is reread
   int64_t pieces = 1;         // a row is cut into
   int64_t piece_vectors = 1;  // of each
   OnlineSums online;          // taken so: a row costs less to look at once
 
-  // REQUIRES: has_constant_rows(graph).
   RowLayout(const Graph& graph, const CudaRowReductionSchedule& schedule);
   bool rereads() const { return schedule.storage == RowStorage::kReread; }
   bool is_cut() const { return pieces > 1; }

@@ -50,9 +50,12 @@ RowShape RowShape::of(const Graph& graph) {
   const Shape& sizes = space.shape;
   const auto batch_rank = static_cast<size_t>(space.reduced_begin);
   RowShape shape;
-  shape.columns = sizes.back().constant();
+  shape.columns = sizes.back();
   for (size_t k = 0; k < batch_rank; ++k) shape.rows = shape.rows * sizes[k];
-  for (size_t k = batch_rank; k + 1 < sizes.size(); ++k) shape.repeats *= sizes[k].constant();
+  Dim repeats = 1;
+  for (size_t k = batch_rank; k + 1 < sizes.size(); ++k) repeats = repeats * sizes[k];
+  shape.row = repeats * shape.columns;
+  shape.several = !is_one(repeats);
   const auto moves = [&](const Walk& walk, size_t begin, size_t end) {
     for (size_t k = begin; k < end; ++k)
       if (!is_one(sizes[k]) && !walk.strides[k].is(0)) return true;
@@ -60,7 +63,7 @@ RowShape RowShape::of(const Graph& graph) {
   };
   int64_t common = kMostLanes;
   const bool one_row = is_one(shape.rows);
-  if (shape.repeats > 1) common = known_divisor(shape.columns, common);
+  if (shape.several) common = known_divisor(shape.columns, common);
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     if (node.shape != space.shape || !reads_an_input(graph, node)) continue;
@@ -77,15 +80,9 @@ RowShape RowShape::of(const Graph& graph) {
   }
   if (!one_row)
     for (NodeId id : graph.outputs())
-      if (graph.node(id).shape == space.shape) common = known_divisor(shape.elements(), common);
+      if (graph.node(id).shape == space.shape) common = known_divisor(shape.row, common);
   shape.alignment = common;
   return shape;
-}
-
-bool has_constant_rows(const Graph& graph) {
-  const ReductionSpace space = reduction_space(graph);
-  return std::all_of(space.shape.begin() + space.reduced_begin, space.shape.end(),
-                     [](const Dim& size) { return size.is_constant(); });
 }
 
 }  // namespace kiln

@@ -1,6 +1,6 @@
 // RowShape: the iteration space of a row reduction as rows of so many elements, and what of it a
-// CUDA kernel reads. Schedules and code generation read the same answer. How long a row is has to
-// be a constant; how many there are may have symbols. A value.
+// CUDA kernel reads. Schedules and code generation read the same answer. How many rows there are
+// and how long they are may have symbols. A value.
 #pragma once
 
 #include "compiler_core/kernels/analysis/reduction_passes.h"
@@ -9,9 +9,11 @@ namespace kiln {
 
 struct RowShape {
   Dim rows = 1;
-  int64_t repeats = 1;  // product of the reduced axes but the last
-  int64_t columns = 1;  // the last axis
-  int64_t elements() const { return repeats * columns; }  // of one row
+  Dim row = 1;           // elements of one
+  Dim columns = 1;       // the last axis
+  bool several = false;  // elements along reduced axes but the last
+  // REQUIRES: row is a constant.
+  int64_t elements() const { return row.constant(); }
 
   // Inputs, and Views of inputs, that hold an element of their own for every element of the space:
   // what a kernel wants to read once. Others repeat along a row or are the same for every row.
@@ -25,22 +27,19 @@ struct RowShape {
   bool in_step = true;
 
   // Whether vectors of so many lanes stand on aligned places, though rows begin between them: the
-  // first and the last of a row are short. Else they begin with the row. Not written for any number
-  // of rows: a buffer's end would have to be told.
+  // first and the last of a row are short. Else they begin with the row. Not written for symbols: a
+  // buffer's end would have to be told.
   bool peels(int lanes) const {
-    const bool several = rows.is_constant() && rows.constant() > 1;
-    return lanes > alignment && several && repeats == 1 && in_step;
+    const bool constant = rows.is_constant() && row.is_constant();
+    return lanes > alignment && constant && rows.constant() > 1 && !several && in_step;
   }
-  // Of a row, or as many as a row may have.
+  // Of a row, or as many as a row may have. REQUIRES: row is a constant.
   int64_t vectors(int lanes) const {
     return (elements() + (peels(lanes) ? lanes - alignment : 0) + lanes - 1) / lanes;
   }
 
-  // REQUIRES: workload.h's rules of kRowReduction, has_constant_rows(graph).
+  // REQUIRES: workload.h's rules of kRowReduction.
   static RowShape of(const Graph& graph);
 };
-
-// Whether all axes that are reduced have constant sizes.
-bool has_constant_rows(const Graph& graph);
 
 }  // namespace kiln
