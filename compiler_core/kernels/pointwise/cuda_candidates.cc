@@ -135,7 +135,7 @@ std::optional<CudaPointwiseSchedule> adapt(const Graph& graph, CudaPointwiseSche
 
 const KernelTemplate& cuda_pointwise() {
   static const PrintedTemplate<CudaPointwiseSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kPointwise,
       .candidates = cuda_pointwise_candidates,

@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string>
 
+#include "compiler_core/base/math.h"
 #include "compiler_core/kernels/pointwise/cuda_pointwise_streams.h"
 #include "compiler_core/kernels/pointwise/cuda_pointwise_tile.h"
-#include "compiler_core/kernels/pointwise/cuda_symbolic_pointwise.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/printing/size.h"
 
 namespace kiln {
 namespace {
@@ -22,24 +24,30 @@ class CudaPointwiseKernel {
       : graph_(graph),
         schedule_(schedule),
         printer_(graph, Dialect::kCuda),
-        sizes_(constant_sizes(graph.node(graph.outputs()[0]).shape)) {
+        sizes_(graph.node(graph.outputs()[0]).shape) {
     if (!sizes_.empty()) columns_ = sizes_.back();
-    for (size_t k = 0; k + 1 < sizes_.size(); ++k) rows_ *= sizes_[k];
-    if (rows_ == 1 || columns_ % schedule.lanes != 0) schedule_.map = PointwiseMap::kFlat;
-    row_vectors_ = columns_ / schedule.lanes;
+    for (size_t k = 0; k + 1 < sizes_.size(); ++k) rows_ = rows_ * sizes_[k];
+    if (!graph.symbols().empty()) {
+      schedule_.map = PointwiseMap::kRows;
+      if (!rows_.is(1) && !is_multiple(columns_, schedule.lanes)) schedule_.lanes = 1;
+    }
+    if (rows_.is(1) || !is_multiple(columns_, schedule_.lanes))
+      schedule_.map = PointwiseMap::kFlat;
+    else
+      row_vectors_ = *ceil_divide(columns_, schedule_.lanes);
     number_chunks();
   }
 
   Source print() {
-    const std::string whole = chunks_ > 0 ? print_chunks() : "";
-    const std::string rest = tail_ > 0 ? print_tail() : "";
+    const std::string whole = has_chunks_ ? print_chunks() : "";
+    const std::string rest = tail_.empty() ? "" : print_tail();
     const std::string body =
         "  const AllLanes live;\n" + printer_.take(Level::kKernel, 2) + whole + rest;
     Source source;
     source.text = cuda_preamble(graph_, schedule_.lanes) +
                   cuda_kernel("kernel", graph_, schedule_.threads, 1, body);
     source.recipe = argument_recipe(graph_);
-    source.recipe.phases = {{"kernel", std::max<int64_t>(chunks_, 1), schedule_.threads, 1, 0}};
+    source.recipe.phases = {{"kernel", blocks_, schedule_.threads, 1, 0}};
     return source;
   }
 
@@ -49,21 +57,35 @@ class CudaPointwiseKernel {
   // A number stands for a vector, or (kDown) for `unroll` vectors one below the other.
   void number_chunks() {
     const bool down = schedule_.map == PointwiseMap::kDown;
-    if (schedule_.map == PointwiseMap::kFlat) {
-      numbers_ = rows_ * columns_ / schedule_.lanes;
-      tail_ = rows_ * columns_ % schedule_.lanes;
-    } else if (down) {
-      numbers_ = (rows_ + schedule_.unroll - 1) / schedule_.unroll * row_vectors_;
-    } else {
-      numbers_ = rows_ * row_vectors_;
-    }
+    const int lanes = schedule_.lanes;
+    const Dim elements = rows_ * columns_;
     chunk_ = int64_t{schedule_.threads} * (down ? 1 : schedule_.unroll);
-    chunks_ = (numbers_ + chunk_ - 1) / chunk_;
+    if (!elements.is_constant()) {
+      const auto exact = ceil_divide(elements, lanes);
+      numbers_ = exact ? size_text(*exact) : fmt::format("({} / {})", elements, lanes);
+      last_ = numbers_ + " - 1";
+      is_even_ = is_multiple(elements, lanes * chunk_);
+      if (!is_multiple(elements, lanes)) tail_ = fmt::format("({} % {})", elements, lanes);
+      blocks_ = Grid({GridAxis{elements, chunk_ * lanes}});
+      return;
+    }
+    int64_t numbers = elements.constant() / lanes;
+    if (const int64_t rest = elements.constant() % lanes; rest > 0) tail_ = std::to_string(rest);
+    if (down) numbers = ceil_div(rows_.constant(), schedule_.unroll) * row_vectors_.constant();
+    numbers_ = std::to_string(numbers);
+    last_ = std::to_string(numbers - 1);
+    is_short_ = numbers < kMostShortNumber;
+    has_chunks_ = numbers > 0;
+    is_even_ = numbers % chunk_ == 0;
+    blocks_ = std::max<int64_t>(ceil_div(numbers, chunk_), 1);
   }
-  const char* number_type() const { return numbers_ < kMostShortNumber ? "unsigned" : "uint64_t"; }
+  const char* number_type() const { return is_short_ ? "unsigned" : "uint64_t"; }
 
   std::string print_chunks() {
-    std::string text = fmt::format("  {{\n    const {} chunk = block_index();\n", number_type());
+    // Of an unknown number of elements there may be less than one vector.
+    const bool may_be_none = !tail_.empty() && !(rows_ * columns_).is_constant();
+    std::string text = may_be_none ? fmt::format("  if ({} > 0) {{\n", numbers_) : "  {\n";
+    text += fmt::format("    const {} chunk = block_index();\n", number_type());
     std::string places;
     const std::vector<Place> at = schedule_.map == PointwiseMap::kFlat   ? flat_places(places)
                                   : schedule_.map == PointwiseMap::kDown ? places_below(places)
@@ -76,11 +98,17 @@ class CudaPointwiseKernel {
 
   // What a whole number of vectors leaves over: one thread's.
   std::string print_tail() {
-    std::string places = fmt::format("    const SomeLanes live{{{}}};\n    const index_t f = {};\n",
-                                     tail_, numbers_ * schedule_.lanes);
+    const bool known = (rows_ * columns_).is_constant();
+    const std::string first =
+        known ? std::to_string((rows_ * columns_).constant() - std::stoll(tail_))
+              : fmt::format("{} - {}", rows_ * columns_, tail_);
+    std::string places =
+        fmt::format("    const SomeLanes live{{{}}};\n    const index_t f = {};\n",
+                    known ? tail_ : fmt::format("static_cast<index_t>({})", tail_), first);
     print_stores({flat_place("f", "", places)});
-    return "  if (block_index() == 0 && thread_index() == 0) {\n" + places +
-           printer_.take(Level::kInner, 4) + "  }\n";
+    return fmt::format("  if (block_index() == 0 && thread_index() == 0{}) {{\n",
+                       known ? "" : fmt::format(" && {} > 0", tail_)) +
+           places + printer_.take(Level::kInner, 4) + "  }\n";
   }
 
   // The stores of all outputs, behind the loads of all vectors: as many as possible are in flight
@@ -105,7 +133,7 @@ class CudaPointwiseKernel {
   std::string number(int u) const {
     std::string first = fmt::format("chunk * {} + thread_index()", chunk_);
     if (u > 0) first += fmt::format(" + {}", int64_t{u} * schedule_.threads);
-    if (numbers_ % chunk_ != 0) first = fmt::format("smaller({}, {})", first, numbers_ - 1);
+    if (!is_even_) first = fmt::format("smaller({}, {})", first, last_);
     return fmt::format("    const {} n{} = {};\n", number_type(), u, first);
   }
 
@@ -125,11 +153,12 @@ class CudaPointwiseKernel {
     Index rest =
         LoopVar{name, LoopVar::Kind::kVector, Level::kInner, 0, rows_ * columns_, schedule_.lanes};
     Place at(sizes_.size());
-    int64_t quotients = rows_ * columns_;
+    std::vector<Dim> outside(sizes_.size(), Dim(1));  // of each axis
+    for (size_t k = 1; k < sizes_.size(); ++k) outside[k] = outside[k - 1] * sizes_[k - 1];
     std::string previous;
     for (size_t k = sizes_.size(); k-- > 0;) {
-      quotients /= sizes_[k];
-      if (k == 0 || quotients == 1) {
+      const Dim& quotients = outside[k];
+      if (quotients.is(1)) {
         at[k] = rest;
         break;
       }
@@ -139,7 +168,7 @@ class CudaPointwiseKernel {
               ? fmt::format("    const vindex {} = quotients({}, {});\n", quotient, name, sizes_[k])
               : fmt::format("    const vindex {} = {} / {};\n", quotient, previous, sizes_[k]);
       const Index above = LoopVar{quotient, LoopVar::Kind::kLanes, Level::kInner, 0, quotients};
-      at[k] = rest + above * -sizes_[k];
+      at[k] = rest + above * (sizes_[k] * -1);
       rest = above;
       previous = quotient;
     }
@@ -159,9 +188,9 @@ class CudaPointwiseKernel {
     return at;
   }
 
-  bool chunk_stays_in_a_row() const { return row_vectors_ % chunk_ == 0; }
+  bool chunk_stays_in_a_row() const { return is_multiple(row_vectors_, chunk_); }
   std::vector<Place> places_in_a_row(std::string& text) const {
-    const int64_t row_chunks = row_vectors_ / chunk_;
+    const Dim row_chunks = *ceil_divide(row_vectors_, chunk_);
     text += fmt::format("    const {} row = chunk / {};\n", number_type(), row_chunks);
     const Place row = row_place("", Level::kOuter, text);
     std::vector<Place> at;
@@ -182,7 +211,8 @@ class CudaPointwiseKernel {
     std::vector<Place> at;
     for (int u = 0; u < schedule_.unroll; ++u) {
       std::string row = fmt::format("group * {} + {}", schedule_.unroll, u);
-      if (rows_ % schedule_.unroll != 0) row = fmt::format("smaller({}, {})", row, rows_ - 1);
+      if (!is_multiple(rows_, schedule_.unroll))
+        row = fmt::format("smaller({}, {})", row, rows_ - 1);
       text += fmt::format("    const {} row{} = {};\n", number_type(), u, row);
       at.push_back(row_place(std::to_string(u), Level::kInner, text));
       at.back().push_back(column(0));
@@ -198,15 +228,15 @@ class CudaPointwiseKernel {
   // The place of row{suffix} on each outer axis.
   Place row_place(const std::string& suffix, Level level, std::string& text) const {
     Place at(sizes_.size() - 1);
-    int64_t stride = 1;
+    Dim stride = 1;
     for (size_t k = at.size(); k-- > 0;) {
       const std::string name = fmt::format("i{}_{}", k, suffix);
       std::string value = "row" + suffix;
-      if (stride > 1) value += fmt::format(" / {}", stride);
-      if (stride * sizes_[k] < rows_) value += fmt::format(" % {}", sizes_[k]);
+      if (!stride.is(1)) value += fmt::format(" / {}", stride);
+      if (stride * sizes_[k] != rows_) value += fmt::format(" % {}", sizes_[k]);
       text += fmt::format("    const index_t {} = {};\n", name, value);
       at[k] = LoopVar{name, LoopVar::Kind::kScalar, level, 0, sizes_[k]};
-      stride *= sizes_[k];
+      stride = stride * sizes_[k];
     }
     return at;
   }
@@ -215,18 +245,23 @@ class CudaPointwiseKernel {
   CudaPointwiseSchedule schedule_;
   ExpressionPrinter printer_;
   const std::vector<bool> in_space_ = nodes_in_space(graph_);
-  const std::vector<int64_t> sizes_;
-  int64_t rows_ = 1, columns_ = 1;
-  int64_t row_vectors_ = 1;
-  int64_t numbers_ = 0, tail_ = 0;  // what is numbered; elements that are left over
-  int64_t chunk_ = 1, chunks_ = 0;  // numbers a block takes at a time; how many chunks that makes
+  const Shape sizes_;
+  Dim rows_ = 1, columns_ = 1;
+  Dim row_vectors_ = 1;
+  std::string numbers_, last_;  // how much is numbered; the last number
+  std::string tail_;            // elements that are left over; empty: none, whatever the sizes
+  int64_t chunk_ = 1;           // numbers a block takes at a time
+  bool has_chunks_ = true;      // there may be some
+  bool is_even_ = false;        // every chunk is whole
+  bool is_short_ = false;       // numbers fit 32 bits
+  Grid blocks_;
 };
 
 }  // namespace
 
 Result<Source> print_cuda_pointwise(const Graph& graph, const CudaPointwiseSchedule& schedule) {
-  if (!graph.symbols().empty()) return print_cuda_symbolic_pointwise(graph, schedule);
-  if (can_tile(graph, schedule)) return print_cuda_pointwise_tile(graph, schedule);
+  if (graph.symbols().empty() && can_tile(graph, schedule))
+    return print_cuda_pointwise_tile(graph, schedule);
   return CudaPointwiseKernel(graph, schedule).print();
 }
 
