@@ -25,6 +25,7 @@
 #include "compiler_core/kernels/scatter/cuda_scatter.h"
 #include "compiler_core/kernels/sort/cpu_sort.h"
 #include "compiler_core/kernels/sort/cuda_sort.h"
+#include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 
 namespace kiln {
 namespace {
@@ -35,7 +36,7 @@ std::vector<const KernelTemplate*>& registered() {
       &cpu_matmul(),     &cpu_convolution(),    &cpu_attention(),
       &cpu_scan(),       &cpu_sort(),           &cpu_scatter(),
       &cuda_pointwise(), &cuda_row_reduction(), &cuda_column_reduction(),
-      &cuda_matmul(),    &cuda_convolution(),   &cuda_attention(),
+      &cuda_matmul(),    &wgmma_matmul(),    &cuda_convolution(),   &cuda_attention(),
       &cuda_scan(),      &cuda_sort(),          &cuda_scatter(),
       &custom_call(),    &cublaslt_matmul(),
   };

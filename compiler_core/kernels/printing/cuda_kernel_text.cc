@@ -45,7 +45,7 @@ std::string cuda_preamble(const Graph& graph, int lanes,
 }
 
 std::string cuda_kernel(const std::string& entry, const Graph& graph, int threads, int blocks_an_sm,
-                        const std::string& body) {
+                        const std::string& body, std::string_view more) {
   std::string parameters;
   int input = 0;
   for (NodeId id : graph.inputs())
@@ -57,6 +57,7 @@ std::string cuda_kernel(const std::string& entry, const Graph& graph, int thread
   parameters += "char* __restrict__ workspace";
   for (size_t i = 0; i < graph.symbols().size(); ++i)
     parameters += fmt::format(", const int64_t s{}", i);
+  parameters += more;
   return fmt::format("KILN_KERNEL({}, {}) {}({}) {{\n{}}}\n", threads, blocks_an_sm, entry,
                      parameters, body);
 }

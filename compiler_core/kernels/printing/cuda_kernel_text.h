@@ -17,8 +17,8 @@ std::string cuda_preamble(const Graph& graph, int lanes,
 
 // extern "C" __global__ ENTRY(in0, .., out0, .., workspace) { BODY }, where BODY is statements
 // indented by 2. `blocks_an_sm`: how many blocks must fit an SM at once (it bounds registers); at
-// least 1.
+// least 1. `more`: parameters after those of the launch model, ", const CUtensorMap map".
 std::string cuda_kernel(const std::string& entry, const Graph& graph, int threads, int blocks_an_sm,
-                        const std::string& body);
+                        const std::string& body, std::string_view more = "");
 
 }  // namespace kiln

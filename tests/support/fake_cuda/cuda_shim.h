@@ -316,6 +316,7 @@ KILN_INLINE double nan_f64() {
 }  // namespace
 
 #include "shim_matrix.h"
+#include "shim_warpgroup.h"
 
 // ---- What the compiler checks (-fsanitize=alignment,bounds-strict) is reported like a fault of
 // the device. The layouts are those of GCC's calls.

@@ -6,8 +6,9 @@
 
 namespace kiln_fake {
 
-// Why a thread stops until others have come as far.
-enum class Meeting : int { kNone, kWarp, kShuffle, kMatrix, kBlock, kCluster };
+// Why a thread stops until others have come as far. kPhase: it looks again at a barrier in shared
+// memory whenever a phase of one has ended.
+enum class Meeting : int { kNone, kWarp, kShuffle, kMatrix, kBlock, kCluster, kPhase };
 
 enum class FaultKind : int { kIllegalAddress, kMisaligned, kLaunchFailed };
 
@@ -31,6 +32,7 @@ struct Thread {
   alignas(16) unsigned exchange[2][kExchangeWords];
   // Returns when all have come. One that does not get there ends the launch with an error.
   void (*meet)(Meeting);
+  long* phases;  // of barriers in shared memory that have ended, in this launch
   // An asynchronous copy into `size` bytes: `bytes` of them from `global`, the rest zeros.
   void (*copy_later)(void* shared, const void* global, int bytes, int size);
   void (*commit_copies)();

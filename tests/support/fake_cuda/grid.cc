@@ -107,6 +107,8 @@ std::string_view name_of(Meeting meeting) {
       return "a block barrier";
     case Meeting::kCluster:
       return "a cluster barrier";
+    case Meeting::kPhase:
+      return "a barrier in shared memory";
   }
   return "";
 }
@@ -143,6 +145,7 @@ class Grid {
   void release(int first, int count);
   bool meet_warp(int first, int lanes);
   bool meet_all(int first, int count, Meeting meeting);
+  bool look_again();
   void report_stuck();
   void set_fault(FaultKind kind, std::string message, const void* address);
 
@@ -158,6 +161,7 @@ class Grid {
   StackPool stacks_;
   void* engine_place_ = nullptr;  // where resume() goes on
   volatile int running_ = -1;     // the fiber that runs
+  long phases_ = 0, seen_phases_ = 0;  // of barriers in shared memory
   FaultNote note_;                // by the fiber or a signal handler, while one runs
   bool faulted_ = false;
   GridFault fault_;
@@ -268,6 +272,7 @@ bool Grid::meet_warp(int first, int lanes) {
   for (int i = first; i < first + lanes; ++i) {
     const Meeting other = fibers_[static_cast<size_t>(i)].waits;
     if (other == meeting) continue;
+    if (other == Meeting::kPhase) return false;
     running_ = waiting;
     const bool ended = threads_[static_cast<size_t>(i)].ended;
     set_fault(FaultKind::kLaunchFailed,
@@ -299,6 +304,17 @@ bool Grid::meet_all(int first, int count, Meeting meeting) {
   for (int i = first; i < first + count; ++i)
     if (fibers_[static_cast<size_t>(i)].waits != meeting) return false;
   release(first, count);
+  return true;
+}
+
+// Lets those look again that wait for a phase of a barrier, when one has ended.
+bool Grid::look_again() {
+  if (phases_ == seen_phases_) return false;
+  seen_phases_ = phases_;
+  for (int i = 0; i < fibers_count_; ++i) {
+    Fiber& fiber = fibers_[static_cast<size_t>(i)];
+    if (fiber.waits == Meeting::kPhase) fiber.waits = Meeting::kNone;
+  }
   return true;
 }
 
@@ -349,7 +365,8 @@ void Grid::run_cluster(unsigned first_block) {
         if (faulted_) return;
       }
     }
-    bool goes_on = meet_all(0, fibers_count_, Meeting::kCluster);
+    bool goes_on = look_again();
+    goes_on |= meet_all(0, fibers_count_, Meeting::kCluster);
     for (int b = 0; b < cluster; ++b) goes_on |= meet_all(b * threads, threads, Meeting::kBlock);
     if (goes_on) continue;
     for (int i = 0; i < fibers_count_; ++i)
@@ -387,6 +404,7 @@ void Grid::prepare(const GridLaunch& launch) {
     thread.cluster = threads_.data();
     thread.block_threads = launch.threads;
     thread.meet = &Grid::meet;
+    thread.phases = &phases_;
     thread.copy_later = &Grid::copy_later;
     thread.commit_copies = &Grid::commit_copies;
     thread.finish_copies = &Grid::finish_copies;

@@ -1,0 +1,155 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/printing/needed_text.h"
+#include "compiler_core/kernels/wgmma/wgmma_matmul.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kMostSharedBytes = 227 << 10;
+constexpr int kDepth = 64;
+constexpr size_t kMostCandidates = 8;
+
+tl::unexpected<Error> lacks(std::string_view what) {
+  return fail(Code::kUnsupported, fmt::format("wgmma kernels are not written for {}", what));
+}
+
+// Whether the copy engine can read it: one contiguous axis, all else at multiples of 16 bytes.
+bool is_mappable(const MatmulOperand& operand) {
+  constexpr int64_t kUnit = 8;  // elements of 16 bytes
+  const bool by_rows = operand.column_stride == 1;
+  const int64_t across = by_rows ? operand.row_stride : operand.column_stride;
+  const auto is_stride = [](int64_t stride) { return stride > 0 && stride % kUnit == 0; };
+  return (by_rows || operand.row_stride == 1) && is_stride(across) &&
+         operand.offset % kUnit == 0 &&
+         std::ranges::all_of(operand.batch_strides,
+                             [&](int64_t stride) { return stride == 0 || is_stride(stride); });
+}
+
+}  // namespace
+
+int WgmmaMatmulSchedule::staged_columns() const {
+  return bn % 64 == 0 && stages * (bm + bn) * kDepth * 2 + groups * 64 * 72 * 4 <
+                             kMostSharedBytes - 2048
+             ? 64
+             : 32;
+}
+
+int WgmmaMatmulSchedule::shared_bytes() const {
+  return stages * ((bm + bn) * kDepth * 2 + 16) + groups * 64 * (staged_columns() + 8) * 4 + 1024;
+}
+
+Status check_wgmma(const Workload& workload) {
+  if (!workload.graph.symbols().empty()) return lacks("sizes with symbols");
+  const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  if (!is_half(problem.stored) || problem.result != DType::kF32)
+    return lacks("products of other dtypes than fp16 and bf16, or sums of other dtypes than f32");
+  if (problem.batches * problem.m * problem.n * problem.k == 0) return lacks("empty products");
+  if (problem.batch.size() > 3) return lacks("more than three batch axes");
+  if (!is_mappable(problem.a) || !is_mappable(problem.b))
+    return lacks("operands whose rows or columns do not begin at multiples of 16 bytes");
+  return {};
+}
+
+bool fits(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem) {
+  const bool columns = problem.b.row_stride == 1 || schedule.bn % 64 == 0;
+  return columns && schedule.go_together() && schedule.shared_bytes() <= kMostSharedBytes &&
+         ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn) * problem.batches <
+             int64_t{1} << 31;
+}
+
+namespace {
+
+struct Tile {
+  int bm, bn, groups;
+};
+// Sums of a thread: at most 128 registers.
+constexpr Tile kTiles[] = {{128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 192, 2},
+                           {128, 224, 2}, {128, 160, 2}, {64, 256, 1},  {64, 128, 1},
+                           {192, 128, 3}, {128, 96, 2},  {64, 192, 1},  {64, 64, 1},
+                           {128, 64, 2},  {64, 96, 1},   {64, 32, 1}};
+
+// What an SM does in a cycle, enough to rank tiles: products, and bytes that come from the L2.
+constexpr double kProducts = 1900, kL2Bytes = 60, kMemoryBytes = 20;
+constexpr double kTileCycles = 1500;  // until the first step has come, and the last is stored
+
+double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, int sms) {
+  const double bm = schedule.bm, bn = schedule.bn;
+  const auto steps = static_cast<double>(ceil_div(problem.k, kDepth));
+  // One warpgroup alone leaves the tensor cores idle while it stores.
+  const double compute = bm * bn * kDepth / (schedule.groups == 1 ? 0.9 * kProducts : kProducts);
+  const double step = std::max({compute, (bm + bn) * kDepth * 2 / kL2Bytes, 130.0});
+  const int64_t tiles =
+      problem.batches * ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn);
+  const auto waves = static_cast<double>(ceil_div(tiles, sms));
+  const double operands = static_cast<double>(problem.batches) * 2 *
+                          static_cast<double>(problem.m * problem.k + problem.n * problem.k);
+  return std::max(waves * (steps * step + kTileCycles + bm * bn / 24),
+                  operands / (kMemoryBytes * std::min<double>(sms, static_cast<double>(tiles))));
+}
+
+}  // namespace
+
+std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& target) {
+  const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  const int sms = cuda_limits(target).sms;
+  std::vector<std::pair<double, WgmmaMatmulSchedule>> ranked;
+  for (const Tile& tile : kTiles) {
+    // A tile of which at most half is used has a smaller sister.
+    if ((tile.bm > 64 && tile.bm >= 2 * problem.m) || (tile.bn > 32 && tile.bn >= 2 * problem.n))
+      continue;
+    WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, 8};
+    while (schedule.stages > 3 && !fits(schedule, problem)) --schedule.stages;
+    if (fits(schedule, problem))
+      ranked.emplace_back(estimate(schedule, problem, sms), schedule);
+  }
+  std::ranges::stable_sort(ranked, {}, [](const auto& entry) { return entry.first; });
+  std::vector<Schedule> space;
+  for (const auto& [cycles, schedule] : ranked) {
+    if (space.size() < kMostCandidates) space.push_back(to_schedule(schedule));
+  }
+  return space;
+}
+
+namespace {
+
+class WgmmaMatmul final : public KernelTemplate {
+ public:
+  std::string_view name() const override { return WgmmaMatmulSchedule::kTemplate; }
+  int version() const override { return 1; }
+  bool covers(const Workload& workload, const Target& target) const override {
+    return workload.family == Family::kMatmul && target.backend == Backend::kCuda &&
+           target.isa == "sm_90a" && check_wgmma(workload).has_value();
+  }
+  // tests/gpu/LOG.md: large products reach what cuBLAS does, those of few rows wait for memory.
+  double expected_efficiency(const Workload& workload, const Target& /*target*/) const override {
+    constexpr int64_t kFewRows = 64;
+    return MatmulProblem::of(workload.graph).m <= kFewRows ? 0.55 : 0.92;
+  }
+  Result<std::vector<Schedule>> candidates(const Workload& workload,
+                                           const Target& target) const override {
+    return wgmma_candidates(workload, target);
+  }
+  Result<Buildable> instantiate(const Workload& workload, const Schedule& schedule,
+                                const Target& target) const override {
+    TRY_STATUS(check_printable(workload.graph));
+    TRY(const auto decisions, decisions_of<WgmmaMatmulSchedule>(schedule));
+    TRY(Source source, print_wgmma_matmul(workload.graph, decisions, target));
+    source.text = needed_text(source.text);
+    return source;
+  }
+};
+
+}  // namespace
+
+const KernelTemplate& wgmma_matmul() {
+  static const WgmmaMatmul made;
+  return made;
+}
+
+}  // namespace kiln

@@ -1,0 +1,194 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/matmul/cuda_product.h"
+#include "compiler_core/kernels/printing/coordinates.h"
+#include "compiler_core/kernels/printing/cuda_kernel_text.h"
+#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/wgmma/wgmma_matmul.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kDepth = 64;
+constexpr int kSwizzle = 128;  // bytes of a row that the copy engine lays out
+
+class WgmmaKernel {
+ public:
+  WgmmaKernel(const Graph& graph, const WgmmaMatmulSchedule& schedule, const Target& target)
+      : graph_(graph),
+        schedule_(schedule),
+        problem_(MatmulProblem::of(graph)),
+        lanes_(std::min(product_lanes(graph, problem_.n), schedule.staged_columns())),
+        row_tiles_(ceil_div(problem_.m, schedule.bm)),
+        column_tiles_(ceil_div(problem_.n, schedule.bn)),
+        blocks_(std::min<int64_t>(row_tiles_ * column_tiles_ * problem_.batches,
+                                  cuda_limits(target).sms)) {}
+
+  Source print() const {
+    Source source;
+    source.recipe = argument_recipe(graph_);
+    source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh", "warpgroup.cuh"}) +
+                  print_tiling() + print_operand("A", problem_.a, true) +
+                  print_operand("B", problem_.b, false) + print_multiply() +
+                  std::string(device_text("wgmma_matmul.cuh")) +
+                  cuda_kernel("multiply", graph_, schedule_.threads(), 1, print_body(),
+                              ", const __grid_constant__ CUtensorMap a_map, "
+                              "const __grid_constant__ CUtensorMap b_map");
+    Phase phase{"multiply", blocks_, schedule_.threads(), 1, schedule_.shared_bytes()};
+    using enum KernelArgument::Kind;
+    const auto buffers = static_cast<int>(graph_.inputs().size() + graph_.outputs().size());
+    for (int i = 0; i < buffers; ++i) phase.arguments.push_back({kBuffer, i});
+    phase.arguments.push_back({kWorkspace});
+    phase.arguments.push_back({kTensorMap, 0, map_of(problem_.a, true)});
+    phase.arguments.push_back({kTensorMap, 0, map_of(problem_.b, false)});
+    source.recipe.phases = {std::move(phase)};
+    return source;
+  }
+
+ private:
+  static bool is_depth_inner(const MatmulOperand& operand, bool is_a) {
+    return (is_a ? operand.column_stride : operand.row_stride) == 1;
+  }
+
+  TensorMap map_of(const MatmulOperand& operand, bool is_a) const {
+    const bool depth_inner = is_depth_inner(operand, is_a);
+    const int64_t lines = is_a ? problem_.m : problem_.n;
+    const int64_t line_stride = is_a ? operand.row_stride : operand.column_stride;
+    const int64_t depth_stride = is_a ? operand.column_stride : operand.row_stride;
+    TensorMap map;
+    map.buffer = operand.input;
+    map.offset = operand.offset * 2;
+    map.dtype = problem_.stored;
+    map.sizes = {depth_inner ? problem_.k : lines, depth_inner ? lines : problem_.k};
+    map.strides = {(depth_inner ? line_stride : depth_stride) * 2};
+    map.box = {kDepth, depth_inner ? (is_a ? schedule_.bm : schedule_.bn) : kDepth};
+    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
+      if (operand.batch_strides[axis] == 0) continue;
+      map.sizes.push_back(problem_.batch[axis]);
+      map.strides.push_back(operand.batch_strides[axis] * 2);
+      map.box.push_back(1);
+    }
+    map.element_strides.assign(map.sizes.size(), 1);
+    map.swizzle = kSwizzle;
+    map.l2_promotion = 256;
+    return map;
+  }
+
+  std::string print_tiling() const {
+    const int sums = schedule_.bm / schedule_.groups * schedule_.bn / 128;  // of a thread
+    const auto [copying, multiplying] = schedule_.groups == 3   ? std::pair(32, 160)
+                                        : schedule_.groups == 1 ? std::pair(40, 232)
+                                        : sums > 112            ? std::pair(24, 240)
+                                                                : std::pair(40, 232);
+    return fmt::format(
+        "struct Tiling {{\n"
+        "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {}, staged = {};\n"
+        "  static constexpr int row_tiles = {}, column_tiles = {}, batches = {}, steps = {};\n"
+        "  static constexpr int blocks = {}, raster = {};\n"
+        "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n",
+        schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages, schedule_.staged_columns(),
+        row_tiles_, column_tiles_, problem_.batches, ceil_div(problem_.k, kDepth), blocks_,
+        schedule_.raster, copying, multiplying);
+  }
+
+  // A copy of one box: [depth, line, batch axes...], the contiguous axis first.
+  std::string print_operand(std::string_view name, const MatmulOperand& operand, bool is_a) const {
+    const bool depth_inner = is_depth_inner(operand, is_a);
+    std::string at = depth_inner ? "depth, line" : "line, depth";
+    int rank = 2;
+    const Shape batch(problem_.batch.begin(), problem_.batch.end());
+    for (size_t axis = batch.size(); axis-- > 0;) {
+      if (operand.batch_strides[axis] == 0) continue;
+      at += ", " + coordinate_text("batch", batch, axis);
+      ++rank;
+    }
+    return fmt::format(
+        "struct {} {{\n"
+        "  static constexpr bool depth_inner = {};\n"
+        "  static KILN_MEMBER void copy(char* to, const CUtensorMap* map, char* barrier, int line,\n"
+        "                               int depth, [[maybe_unused]] int batch) {{\n"
+        "    const int at[{}] = {{{}}};\n"
+        "    copy_box(to, map, barrier, at);\n  }}\n}};\n",
+        name, depth_inner, rank, at);
+  }
+
+  // wgmma for these columns, dtype and orders: PTX, for which the tests have words of their own.
+  std::string print_multiply() const {
+    const int count = schedule_.bn / 2;
+    const bool a_inner = is_depth_inner(problem_.a, true),
+               b_inner = is_depth_inner(problem_.b, false);
+    std::vector<std::string> places, sums;
+    for (int i = 0; i < count; ++i) {
+      places.push_back(fmt::format("%{}", i));
+      sums.push_back(fmt::format("\"+f\"(d[{}])", i));
+    }
+    const std::string_view type = problem_.stored == DType::kBF16 ? "bf16" : "f16";
+    // From 64 columns (of 64 deep atoms) to the next; from 8 rows of 128 bytes to the next.
+    const auto descriptor = [](std::string_view at, bool inner) {
+      return fmt::format("matrix_descriptor({}, {}, 1024)", at, inner ? 16 : 8192);
+    };
+    return fmt::format(
+        "#ifndef KILN_ON_HOST\n"
+        "KILN_INLINE void warpgroup_multiply(float (&d)[{0}], const char* a, const char* b, bool "
+        "adds) {{\n"
+        "  asm volatile(\"{{\\n.reg .pred adds;\\nsetp.ne.b32 adds, %{1}, 0;\\n\"\n"
+        "      \"wgmma.mma_async.sync.aligned.m64n{2}k16.f32.{3}.{3} {{{4}}}, %{0}, %{5}, adds, 1, "
+        "1, {6}, {7};\\n}}\\n\"\n"
+        "      : {8}\n"
+        "      : \"l\"({9}), \"l\"({10}), \"r\"(static_cast<int>(adds)));\n"
+        "}}\n"
+        "#else\n"
+        "KILN_INLINE void warpgroup_multiply(float (&d)[{0}], const char* a, const char* b, bool "
+        "adds) {{\n"
+        "  kiln_fake::warpgroup_multiply<kiln_fake::Matrix{11}, {12}, {13}>(d, a, b, adds);\n"
+        "}}\n"
+        "#endif\n",
+        count, count + 2, schedule_.bn, type, fmt::join(places, ", "), count + 1,
+        a_inner ? 0 : 1, b_inner ? 0 : 1, fmt::join(sums, ", "), descriptor("a", a_inner),
+        descriptor("b", b_inner), problem_.stored == DType::kBF16 ? "Bf16" : "F16", a_inner,
+        b_inner);
+  }
+
+  std::string print_body() const {
+    std::vector<NamedAxis> axes;
+    std::vector<Index> at;
+    for (size_t axis = 0; axis < problem_.batch.size(); ++axis) {
+      axes.push_back({fmt::format("batch{}", axis), problem_.batch[axis]});
+      at.push_back(LoopVar{axes.back().name, LoopVar::Kind::kScalar, Level::kKernel, 0,
+                           problem_.batch[axis]});
+    }
+    at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.m});
+    at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, problem_.n, lanes_});
+    const EpilogueText epilogue =
+        product_epilogue(graph_, problem_.product, problem_.result, at,
+                         declare_coordinates("index_t", "batch", axes, 2));
+    return fmt::format(
+        "  const auto finish = [&]([[maybe_unused]] index_t batch, index_t row, index_t column,\n"
+        "                          const Vec<float>& sums) {{\n{}{}  }};\n"
+        "  multiply_all(&a_map, &b_map, {}, {}, finish);\n",
+        epilogue.once, epilogue.vector, problem_.m, problem_.n);
+  }
+
+  const Graph& graph_;
+  const WgmmaMatmulSchedule schedule_;
+  const MatmulProblem problem_;
+  const int lanes_;
+  const int64_t row_tiles_, column_tiles_, blocks_;
+};
+
+}  // namespace
+
+Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule& schedule,
+                                  const Target& target) {
+  if (!fits(schedule, MatmulProblem::of(graph)))
+    return fail(Code::kInvalidArgument,
+                "the operands do not allow " + to_schedule(schedule).to_string());
+  return WgmmaKernel(graph, schedule, target).print();
+}
+
+}  // namespace kiln

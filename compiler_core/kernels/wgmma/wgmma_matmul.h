@@ -1,0 +1,57 @@
+// Products of fp16 and bf16 matrices on the tensor cores of compute capability 9.0 (wgmma), with an
+// elementwise epilogue. Operands come through the copy engine (TMA), so a row, or a column where it
+// is the contiguous one, has to begin at a multiple of 16 bytes; sizes are constants.
+#pragma once
+
+#include <vector>
+
+#include "compiler_core/kernels/decisions.h"
+#include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/kernels/matmul/matmul_problem.h"
+
+namespace kiln {
+
+struct WgmmaMatmulSchedule {
+  static constexpr std::string_view kTemplate = "cuda.matmul.wgmma";
+
+  int bm = 128, bn = 128;  // a block's tile of the product; the depth of a step is 64
+  int groups = 2;          // warpgroups that multiply, each bm / groups rows
+  int stages = 4;          // steps in shared memory at once
+  int raster = 8;          // rows of tiles that neighbouring blocks stay in
+
+  static void fields(auto& f, auto& s) {
+    f("bm", s.bm, multiples_of(64, 64, 256));
+    f("bn", s.bn, multiples_of(32, 32, 256));
+    f("groups", s.groups, between(1, 3));
+    f("stages", s.stages, between(2, 16));
+    f("raster", s.raster, between(1, 64));
+  }
+  // Rows of a warpgroup come in 64, and its sums fit its registers.
+  bool go_together() const { return bm % (64 * groups) == 0 && bm / groups * bn <= 64 * 256; }
+
+  int threads() const { return 128 * (groups + 1); }
+  // Columns that a warp stores at a time, by way of shared memory.
+  int staged_columns() const;
+  // Dynamic shared memory of a block.
+  int shared_bytes() const;
+};
+
+// kUnsupported: what the copy engine or the tensor cores lack for this workload's operands.
+// REQUIRES: workload.family is kMatmul.
+Status check_wgmma(const Workload& workload);
+
+// Whether the tile fits the operands: lines that are not contiguous along the depth come in 64.
+bool fits(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem);
+
+// REQUIRES: check_wgmma(workload).
+std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& target);
+
+// REQUIRES: check_printable(graph), check_wgmma() of its workload. kInvalidArgument when the
+// schedule does not fit the operands.
+Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule& schedule,
+                                  const Target& target);
+
+// "cuda.matmul.wgmma".
+const KernelTemplate& wgmma_matmul();
+
+}  // namespace kiln

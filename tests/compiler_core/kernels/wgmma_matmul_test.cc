@@ -1,0 +1,135 @@
+// Products on the tensor cores of compute capability 9.0, run on the fake GPU: the copy engine,
+// barriers in shared memory and wgmma included.
+#include "compiler_core/kernels/wgmma/wgmma_matmul.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
+
+namespace kiln {
+namespace {
+
+using testing::check_schedule;
+using testing::random_inputs;
+
+const Target kHopper = *Target::parse("cuda:sm_90a");
+
+Workload workload_of(GraphBuilder& b, NodeId output) {
+  auto graph = b.finish({output});
+  EXPECT_TRUE(graph) << graph.error().message;
+  return {*graph, Family::kMatmul, {}};
+}
+
+std::string check(const Workload& workload, const WgmmaMatmulSchedule& schedule) {
+  const Status covered = check_wgmma(workload);
+  if (!covered) return covered.error().message;
+  std::mt19937 random(12);
+  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+  const std::string wrong = check_schedule(workload, to_schedule(schedule), kHopper, inputs);
+  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
+}
+
+// [m, k] times [k, n], each stored so or read transposed.
+struct Stored {
+  bool a_transposed = false, b_transposed = false;
+};
+Workload plain(DType dtype, int64_t m, int64_t n, int64_t k, Stored stored = {}) {
+  GraphBuilder b;
+  const NodeId x = b.input(dtype, stored.a_transposed ? Shape{k, m} : Shape{m, k});
+  const NodeId w = b.input(dtype, stored.b_transposed ? Shape{n, k} : Shape{k, n});
+  const NodeId y = b.matmul(stored.a_transposed ? b.permute(x, {1, 0}) : x,
+                            stored.b_transposed ? b.permute(w, {1, 0}) : w);
+  return workload_of(b, b.cast(y, dtype));
+}
+
+TEST(WgmmaMatmul, AgreesHoweverTheOperandsAreStored) {
+  for (const Stored stored : {Stored{}, Stored{false, true}, Stored{true, false}, Stored{true, true}})
+    for (const auto& [m, n, k] : {std::array{128, 128, 192}, std::array{104, 72, 88}})
+      EXPECT_EQ(check(plain(DType::kBF16, m, n, k, stored), {64, 64, 1, 3, 8}), "")
+          << m << stored.a_transposed << stored.b_transposed;
+}
+
+TEST(WgmmaMatmul, AgreesForF16) {
+  EXPECT_EQ(check(plain(DType::kF16, 128, 128, 192), {64, 64, 1, 3, 8}), "");
+}
+
+// More tiles than blocks: a block takes one after the other, and its ring goes on.
+TEST(WgmmaMatmul, AgreesWhereABlockTakesSeveralTiles) {
+  Target few = kHopper;
+  few.units = 2;
+  const Workload workload = plain(DType::kBF16, 200, 224, 328);
+  std::mt19937 random(13);
+  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+  for (const int stages : {2, 3, 4})
+    EXPECT_EQ(check_schedule(workload, to_schedule(WgmmaMatmulSchedule{64, 64, 1, stages, 2}), few,
+                             inputs),
+              "");
+}
+
+TEST(WgmmaMatmul, AgreesForEveryTile) {
+  const Workload workload = plain(DType::kBF16, 264, 280, 136, {false, true});
+  for (const auto& [bm, bn, groups] :
+       {std::array{128, 256, 2}, {128, 224, 2}, {256, 128, 2}, {192, 128, 3}, {64, 32, 1}})
+    EXPECT_EQ(check(workload, {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
+}
+
+TEST(WgmmaMatmul, AgreesForBatchesAndOperandsTheyShare) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kBF16, {3, 2, 72, 64});
+  const NodeId w = b.broadcast(b.input(DType::kBF16, {1, 2, 64, 40}), Shape{3, 2, 64, 40});
+  EXPECT_EQ(check(workload_of(b, b.cast(b.matmul(x, w), DType::kBF16)), {64, 64, 1, 2, 8}), "");
+}
+
+// gelu-like of the product, a bias, a residual and an f32 output.
+TEST(WgmmaMatmul, FusesAnEpilogue) {
+  GraphBuilder b;
+  const Shape shape = {96, 112};
+  const NodeId product =
+      b.matmul(b.input(DType::kBF16, {96, 80}), b.input(DType::kBF16, {80, 112}));
+  const NodeId bias = b.broadcast(b.input(DType::kF32, {112}), Shape(shape));
+  const NodeId residual = b.cast(b.input(DType::kBF16, shape), DType::kF32);
+  const NodeId y = b.binary(Op::kAdd, b.unary(Op::kTanh, b.binary(Op::kAdd, product, bias)), residual);
+  EXPECT_EQ(check(workload_of(b, y), {64, 64, 1, 2, 8}), "");
+}
+
+TEST(WgmmaMatmul, CoversWhatTheCopyEngineCanRead) {
+  const auto covers = [](const Workload& workload, const char* target = "cuda:sm_90a") {
+    return wgmma_matmul().covers(workload, *Target::parse(target));
+  };
+  EXPECT_TRUE(covers(plain(DType::kBF16, 128, 128, 128)));
+  EXPECT_FALSE(covers(plain(DType::kBF16, 128, 128, 128), "cuda:sm_80"));
+  EXPECT_FALSE(covers(plain(DType::kBF16, 128, 128, 128), "cuda:sm_120"));
+  EXPECT_FALSE(covers(plain(DType::kF32, 128, 128, 128)));
+  EXPECT_FALSE(covers(plain(DType::kBF16, 128, 128, 129))) << "rows of a begin anywhere";
+  EXPECT_FALSE(covers(plain(DType::kBF16, 128, 129, 128))) << "rows of b begin anywhere";
+  EXPECT_TRUE(covers(plain(DType::kBF16, 128, 129, 128, {false, true})));
+  EXPECT_FALSE(covers(plain(DType::kBF16, 128, 128, 0)));
+}
+
+TEST(WgmmaMatmul, CandidatesFitAndTheLargestTilesComeFirstForLargeProducts) {
+  const auto space = wgmma_candidates(plain(DType::kBF16, 4096, 4096, 4096), kHopper);
+  ASSERT_GE(space.size(), 4u);
+  EXPECT_LE(space.size(), 8u);
+  EXPECT_EQ(space[0].get("bm", 0) * space[0].get("bn", 0), 128 * 256) << space[0].to_string();
+  for (const Schedule& schedule : space)
+    EXPECT_TRUE(fits(*decisions_of<WgmmaMatmulSchedule>(schedule),
+                     MatmulProblem::of(plain(DType::kBF16, 4096, 4096, 4096).graph)));
+}
+
+TEST(WgmmaMatmul, RefusesWhatDoesNotFit) {
+  const Workload columns = plain(DType::kBF16, 128, 128, 128);
+  const auto refused = [&](const WgmmaMatmulSchedule& schedule) {
+    const auto made = lower(columns, to_schedule(schedule), kHopper);
+    return !made && made.error().code == Code::kInvalidArgument;
+  };
+  EXPECT_TRUE(refused({128, 224, 2, 4, 8})) << "columns of b that are contiguous come in 64";
+  EXPECT_TRUE(refused({128, 128, 3, 4, 8}));
+  EXPECT_TRUE(refused({256, 256, 2, 3, 8})) << "more sums than registers";
+  EXPECT_TRUE(refused({128, 256, 2, 8, 8})) << "more than shared memory";
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,121 @@
+// Barriers in shared memory, the copy engine and a warpgroup's tensor cores: the words of
+// kernels/wgmma/device/warpgroup.cuh. Copies and products are done when they are begun; a kernel that
+// reads before it waits, or fills a slot that is still read, reads what is not there yet or not any
+// more only where the order of the threads shows it.
+#pragma once
+
+namespace kiln_fake {
+
+// What stands in a barrier's 8 bytes.
+struct Barrier {
+  short arrivals, left;  // of a phase; still to come
+  int bytes : 31;        // that copies of this phase still bring
+  unsigned parity : 1;   // of this phase
+};
+static_assert(sizeof(Barrier) == 8);
+
+inline Barrier& barrier_at(char* p) {
+  check_aligned<8>(p);
+  check_shared(p, 8);
+  return *reinterpret_cast<Barrier*>(p);
+}
+inline void end_if_complete(Barrier& barrier) {
+  if (barrier.left != 0 || barrier.bytes != 0) return;
+  barrier.left = barrier.arrivals;
+  barrier.parity ^= 1;
+  ++*kiln_fake_current->phases;
+}
+inline void arrive(char* p, int bytes) {
+  Barrier& barrier = barrier_at(p);
+  if (barrier.left <= 0)
+    fault(FaultKind::kLaunchFailed, "more arrivals at a barrier than it was made for", p);
+  --barrier.left;
+  barrier.bytes += bytes;
+  end_if_complete(barrier);
+}
+
+template <int rank>
+inline void bring_box(char* to, const TensorMap* map, char* p, const int (&at)[rank]) {
+  constexpr int kElementBytes = 2;  // of all that is copied so
+  if (map->rank != rank) fault(FaultKind::kLaunchFailed, "a copy of another rank than its map", to);
+  if ((to - kiln_fake_current->shared) % 128 != 0)
+    fault(FaultKind::kMisaligned, "a box that does not begin at 128 bytes", to);
+  load_box(*map, kElementBytes, to, at);
+  int elements = 1;
+  for (int axis = 0; axis < rank; ++axis) elements *= map->box[axis];
+  Barrier& barrier = barrier_at(p);
+  barrier.bytes -= elements * kElementBytes;
+  end_if_complete(barrier);
+}
+
+// Element (line, depth) of an operand: 64 elements along the contiguous axis are a row of 128 bytes,
+// pieces of 16 of which are exchanged over 8 rows, from a multiple of 1024 bytes on.
+template <class Type, bool depth_inner>
+inline float element_of(const char* tile, int line, int depth) {
+  const int inner = depth_inner ? depth : line % 64, row = depth_inner ? line : depth;
+  const char* p = tile + (depth_inner ? 0 : line / 64 * 8192) + row * 128 + inner * 2;
+  const long offset = p - kiln_fake_current->shared;
+  p += ((offset >> 7 & 7) << 4 ^ (offset & 0x70)) - (offset & 0x70);
+  check_shared(p, 2);
+  unsigned short bits;
+  __builtin_memcpy(&bits, p, 2);
+  return Type::value(bits, 0);
+}
+
+// d += a * b: [64, 2 * count], over a depth of 16. Only this thread's part.
+template <class Type, bool a_inner, bool b_inner, int count>
+inline void warpgroup_multiply(float (&d)[count], const char* a, const char* b, bool adds) {
+  const int lane = kiln_fake_current->index % 32, warp = kiln_fake_current->index / 32 % 4;
+  float rows[2][16];
+  for (int half = 0; half < 2; ++half)
+    for (int k = 0; k < 16; ++k)
+      rows[half][k] = element_of<Type, a_inner>(a, warp * 16 + half * 8 + lane / 4, k);
+  for (int j = 0; j < count / 4; ++j)
+    for (int i = 0; i < 2; ++i) {
+      float column[16];
+      for (int k = 0; k < 16; ++k) column[k] = element_of<Type, b_inner>(b, 8 * j + lane % 4 * 2 + i, k);
+      for (int half = 0; half < 2; ++half) {
+        float sum = 0;
+        for (int k = 0; k < 16; ++k) sum += rows[half][k] * column[k];
+        float& to = d[j * 4 + half * 2 + i];
+        to = adds ? to + sum : sum;
+      }
+    }
+}
+
+}  // namespace kiln_fake
+
+namespace {
+
+KILN_INLINE void barrier_init(char* barrier, int arrivals) {
+  kiln_fake::barrier_at(barrier) = {static_cast<short>(arrivals), static_cast<short>(arrivals), 0, 0};
+}
+KILN_INLINE void barriers_are_made() {}
+KILN_INLINE void barrier_arrive(char* barrier) {
+  kiln_fake::arrive(barrier, 0);
+}
+KILN_INLINE void barrier_arrive_expecting(char* barrier, int bytes) {
+  kiln_fake::arrive(barrier, bytes);
+}
+KILN_INLINE void barrier_wait(char* barrier, int parity) {
+  while (static_cast<int>(kiln_fake::barrier_at(barrier).parity) == parity)
+    kiln_fake_current->meet(kiln_fake::Meeting::kPhase);
+}
+template <int rank>
+KILN_INLINE void copy_box(char* to, const CUtensorMap* map, char* barrier, const int (&at)[rank]) {
+  kiln_fake::bring_box(to, map, barrier, at);
+}
+KILN_INLINE void warpgroup_begin() {}
+KILN_INLINE void warpgroup_commit() {}
+template <int groups_left>
+KILN_INLINE void warpgroup_wait() {}
+// The block's shared memory begins at a multiple of 1024 bytes here, whatever its address.
+KILN_INLINE int shared_offset(const void* p) {
+  return static_cast<int>((static_cast<const char*>(p) - kiln_fake_current->shared) % 1024);
+}
+template <int registers>
+KILN_INLINE void keep_registers() {}
+template <int registers>
+KILN_INLINE void take_registers() {}
+
+}  // namespace
