@@ -36,9 +36,9 @@ std::vector<const KernelTemplate*>& registered() {
       &cpu_matmul(),     &cpu_convolution(),    &cpu_attention(),
       &cpu_scan(),       &cpu_sort(),           &cpu_scatter(),
       &cuda_pointwise(), &cuda_row_reduction(), &cuda_column_reduction(),
-      &cuda_matmul(),    &wgmma_matmul(),    &cuda_convolution(),   &cuda_attention(),
-      &cuda_scan(),      &cuda_sort(),          &cuda_scatter(),
-      &custom_call(),    &cublaslt_matmul(),
+      &cuda_matmul(),    &wgmma_matmul(),       &cuda_convolution(),
+      &cuda_attention(), &cuda_scan(),          &cuda_sort(),
+      &cuda_scatter(),   &custom_call(),        &cublaslt_matmul(),
   };
   return templates;
 }

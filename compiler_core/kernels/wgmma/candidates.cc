@@ -25,8 +25,7 @@ bool is_mappable(const MatmulOperand& operand) {
   const bool by_rows = operand.column_stride == 1;
   const int64_t across = by_rows ? operand.row_stride : operand.column_stride;
   const auto is_stride = [](int64_t stride) { return stride > 0 && stride % kUnit == 0; };
-  return (by_rows || operand.row_stride == 1) && is_stride(across) &&
-         operand.offset % kUnit == 0 &&
+  return (by_rows || operand.row_stride == 1) && is_stride(across) && operand.offset % kUnit == 0 &&
          std::ranges::all_of(operand.batch_strides,
                              [&](int64_t stride) { return stride == 0 || is_stride(stride); });
 }
@@ -34,8 +33,8 @@ bool is_mappable(const MatmulOperand& operand) {
 }  // namespace
 
 int WgmmaMatmulSchedule::staged_columns() const {
-  return bn % 64 == 0 && stages * (bm + bn) * kDepth * 2 + groups * 64 * 72 * 4 <
-                             kMostSharedBytes - 2048
+  return bn % 64 == 0 &&
+                 stages * (bm + bn) * kDepth * 2 + groups * 64 * 72 * 4 < kMostSharedBytes - 2048
              ? 64
              : 32;
 }
@@ -105,8 +104,7 @@ std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& t
       continue;
     WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, 8};
     while (schedule.stages > 3 && !fits(schedule, problem)) --schedule.stages;
-    if (fits(schedule, problem))
-      ranked.emplace_back(estimate(schedule, problem, sms), schedule);
+    if (fits(schedule, problem)) ranked.emplace_back(estimate(schedule, problem, sms), schedule);
   }
   std::ranges::stable_sort(ranked, {}, [](const auto& entry) { return entry.first; });
   std::vector<Schedule> space;

@@ -110,7 +110,8 @@ class WgmmaKernel {
     return fmt::format(
         "struct {} {{\n"
         "  static constexpr bool depth_inner = {};\n"
-        "  static KILN_MEMBER void copy(char* to, const CUtensorMap* map, char* barrier, int line,\n"
+        "  static KILN_MEMBER void copy(char* to, const CUtensorMap* map, char* barrier, int "
+        "line,\n"
         "                               int depth, [[maybe_unused]] int batch) {{\n"
         "    const int at[{}] = {{{}}};\n"
         "    copy_box(to, map, barrier, at);\n  }}\n}};\n",
@@ -148,10 +149,9 @@ class WgmmaKernel {
         "  kiln_fake::warpgroup_multiply<kiln_fake::Matrix{11}, {12}, {13}>(d, a, b, adds);\n"
         "}}\n"
         "#endif\n",
-        count, count + 2, schedule_.bn, type, fmt::join(places, ", "), count + 1,
-        a_inner ? 0 : 1, b_inner ? 0 : 1, fmt::join(sums, ", "), descriptor("a", a_inner),
-        descriptor("b", b_inner), problem_.stored == DType::kBF16 ? "Bf16" : "F16", a_inner,
-        b_inner);
+        count, count + 2, schedule_.bn, type, fmt::join(places, ", "), count + 1, a_inner ? 0 : 1,
+        b_inner ? 0 : 1, fmt::join(sums, ", "), descriptor("a", a_inner), descriptor("b", b_inner),
+        problem_.stored == DType::kBF16 ? "Bf16" : "F16", a_inner, b_inner);
   }
 
   std::string print_body() const {

@@ -46,7 +46,8 @@ Workload plain(DType dtype, int64_t m, int64_t n, int64_t k, Stored stored = {})
 }
 
 TEST(WgmmaMatmul, AgreesHoweverTheOperandsAreStored) {
-  for (const Stored stored : {Stored{}, Stored{false, true}, Stored{true, false}, Stored{true, true}})
+  for (const Stored stored :
+       {Stored{}, Stored{false, true}, Stored{true, false}, Stored{true, true}})
     for (const auto& [m, n, k] : {std::array{128, 128, 192}, std::array{104, 72, 88}})
       EXPECT_EQ(check(plain(DType::kBF16, m, n, k, stored), {64, 64, 1, 3, 8}), "")
           << m << stored.a_transposed << stored.b_transposed;
@@ -91,7 +92,8 @@ TEST(WgmmaMatmul, FusesAnEpilogue) {
       b.matmul(b.input(DType::kBF16, {96, 80}), b.input(DType::kBF16, {80, 112}));
   const NodeId bias = b.broadcast(b.input(DType::kF32, {112}), Shape(shape));
   const NodeId residual = b.cast(b.input(DType::kBF16, shape), DType::kF32);
-  const NodeId y = b.binary(Op::kAdd, b.unary(Op::kTanh, b.binary(Op::kAdd, product, bias)), residual);
+  const NodeId y =
+      b.binary(Op::kAdd, b.unary(Op::kTanh, b.binary(Op::kAdd, product, bias)), residual);
   EXPECT_EQ(check(workload_of(b, y), {64, 64, 1, 2, 8}), "");
 }
 

@@ -159,10 +159,10 @@ class Grid {
   std::vector<GuardedMemory> shared_;  // a block of the cluster
   int shared_bytes_ = -1;
   StackPool stacks_;
-  void* engine_place_ = nullptr;  // where resume() goes on
-  volatile int running_ = -1;     // the fiber that runs
+  void* engine_place_ = nullptr;       // where resume() goes on
+  volatile int running_ = -1;          // the fiber that runs
   long phases_ = 0, seen_phases_ = 0;  // of barriers in shared memory
-  FaultNote note_;                // by the fiber or a signal handler, while one runs
+  FaultNote note_;                     // by the fiber or a signal handler, while one runs
   bool faulted_ = false;
   GridFault fault_;
 };

@@ -73,7 +73,8 @@ inline void warpgroup_multiply(float (&d)[count], const char* a, const char* b, 
   for (int j = 0; j < count / 4; ++j)
     for (int i = 0; i < 2; ++i) {
       float column[16];
-      for (int k = 0; k < 16; ++k) column[k] = element_of<Type, b_inner>(b, 8 * j + lane % 4 * 2 + i, k);
+      for (int k = 0; k < 16; ++k)
+        column[k] = element_of<Type, b_inner>(b, 8 * j + lane % 4 * 2 + i, k);
       for (int half = 0; half < 2; ++half) {
         float sum = 0;
         for (int k = 0; k < 16; ++k) sum += rows[half][k] * column[k];
@@ -88,7 +89,8 @@ inline void warpgroup_multiply(float (&d)[count], const char* a, const char* b, 
 namespace {
 
 KILN_INLINE void barrier_init(char* barrier, int arrivals) {
-  kiln_fake::barrier_at(barrier) = {static_cast<short>(arrivals), static_cast<short>(arrivals), 0, 0};
+  kiln_fake::barrier_at(barrier) = {static_cast<short>(arrivals), static_cast<short>(arrivals), 0,
+                                    0};
 }
 KILN_INLINE void barriers_are_made() {}
 KILN_INLINE void barrier_arrive(char* barrier) {
