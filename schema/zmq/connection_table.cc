@@ -97,12 +97,6 @@ void ConnectionTable::cut(PeerLink& link) {
   shutdown(link.fd, SHUT_RDWR);
 }
 
-void ConnectionTable::cut_all(const std::vector<PeerId>& peers) {
-  for (const PeerId& peer : peers) {
-    if (PeerLink* link = find(peer)) cut(*link);
-  }
-}
-
 std::vector<PeerLink*> ConnectionTable::links() {
   std::vector<PeerLink*> links;
   links.reserve(links_.size());

@@ -40,7 +40,6 @@ class ConnectionTable {
   // The oldest connection that no peer was heard on and that is not cut: it makes room when there
   // are too many. Null: a peer was heard on every one.
   PeerLink* first_unheard();
-  void cut_all(const std::vector<PeerId>& peers);
   // The peers whose links satisfy `condition`.
   template <class Condition>
   std::vector<PeerId> peers_where(Condition condition) const {

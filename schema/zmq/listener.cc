@@ -284,9 +284,6 @@ void Listener::wake() {
 int64_t Listener::malformed_count() const {
   return impl_->malformed;
 }
-int64_t Listener::connection_count() const {
-  return static_cast<int64_t>(impl_->connections.size());
-}
 bool Listener::congested(const PeerId& peer) const {
   return impl_->backlogs.contains(peer);
 }

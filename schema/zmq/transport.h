@@ -94,7 +94,6 @@ class Listener {
   void wake();  // from any thread: receive() returns soon
   // Frames that did not decode and handshakes that failed, so far. From any thread.
   int64_t malformed_count() const;
-  int64_t connection_count() const;  // TCP connections, with or without a finished handshake
 
  private:
   struct Impl;
