@@ -67,11 +67,15 @@ Digest seal_kernel(const Digest& key, std::string_view kernel, std::string_view 
   return Hasher("kiln.index.kernel.v1").add(key).add(kernel).add(target).finish();
 }
 
-// v2 has a calibration time (sentinel_us). A record without one keeps its seal from before there
-// were any (index version 3), so that a migration need not seal a million rows anew.
+// v2 has a calibration time (sentinel_us), v3 also the version of the template. A record keeps its
+// seal from before there were any (index versions 3 and 4), so that a migration need not seal a
+// million rows anew.
 Digest seal_record(const TuningRecord& record) {
-  const bool has_sentinel = record.sentinel_us != 0;
-  Hasher hasher(has_sentinel ? "kiln.index.record.v2" : "kiln.index.record.v1");
+  const bool has_version = record.template_version != 0;
+  const bool has_sentinel = has_version || record.sentinel_us != 0;
+  Hasher hasher(has_version    ? "kiln.index.record.v3"
+                : has_sentinel ? "kiln.index.record.v2"
+                               : "kiln.index.record.v1");
   hasher.add(record.kernel_key)
       .add(record.workload)
       .add(target_to_text(record.target))
@@ -84,6 +88,7 @@ Digest seal_record(const TuningRecord& record) {
       .add(record.taken_at_ms)
       .add(static_cast<int64_t>(record.seed));
   if (has_sentinel) hasher.add(std::bit_cast<int64_t>(record.sentinel_us));
+  if (has_version) hasher.add(int64_t{record.template_version});
   return hasher.finish();
 }
 
@@ -95,8 +100,8 @@ tl::unexpected<Error> damaged(std::string_view what, const Digest& key) {
   return fail(Code::kCorruption, fmt::format("the row of {} {} is damaged", what, key.short_hex()));
 }
 
-// Reads the columns workload .. sentinel_us and the seal, in the order of the table. Columns that
-// do not match the seal are damaged.
+// Reads the columns workload .. template_version and the seal, in the order of the table. Columns
+// that do not match the seal are damaged.
 Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
   TuningRecord record;
   record.kernel_key = kernel_key;
@@ -116,7 +121,8 @@ Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
   record.taken_at_ms = row.integer(8);
   record.seed = static_cast<uint64_t>(row.integer(9));
   record.sentinel_us = row.real(10);
-  TRY(const Digest seal, row.digest(11));
+  record.template_version = static_cast<int>(row.integer(11));
+  TRY(const Digest seal, row.digest(12));
   if (seal != seal_record(record)) return damaged("a record of", kernel_key);
   return record;
 }
@@ -209,7 +215,7 @@ Result<std::vector<TuningRecord>> CacheIndex::records(const Digest& kernel_key) 
   Query query(
       db_,
       "SELECT workload, target, schedule, verdict, log, samples, binary, worker, taken_at_ms,"
-      " seed, sentinel_us, seal FROM records WHERE kernel_key = ? ORDER BY id");
+      " seed, sentinel_us, template_version, seal FROM records WHERE kernel_key = ? ORDER BY id");
   query.bind(kernel_key);
   std::vector<TuningRecord> records;
   for (;;) {
@@ -224,15 +230,16 @@ Result<CacheIndex::RecordPage> CacheIndex::check_records(int64_t after_id, int l
   Query query(
       db_,
       "SELECT workload, target, schedule, verdict, log, samples, binary, worker, taken_at_ms,"
-      " seed, sentinel_us, seal, id, kernel_key FROM records WHERE id > ? ORDER BY id LIMIT ?");
+      " seed, sentinel_us, template_version, seal, id, kernel_key FROM records WHERE id > ? ORDER "
+      "BY id LIMIT ?");
   query.bind(after_id).bind(static_cast<int64_t>(limit));
   RecordPage page;
   for (;;) {
     TRY(const bool row, query.next());
     if (!row) return page;
-    page.last_id = query.integer(12);
+    page.last_id = query.integer(13);
     ++page.records;
-    const Result<Digest> kernel = query.digest(13);
+    const Result<Digest> kernel = query.digest(14);
     if (!kernel || !read_record(query, *kernel)) page.damaged.push_back(page.last_id);
   }
 }
@@ -339,8 +346,8 @@ Status CacheIndex::put_record(const TuningRecord& record) {
   TRY_STATUS(
       Query(db_,
             "INSERT INTO records (kernel_key, workload, target, schedule, verdict, log, samples,"
-            " binary, worker, taken_at_ms, seed, sentinel_us, seal)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+            " binary, worker, taken_at_ms, seed, sentinel_us, template_version, seal)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
           .bind(record.kernel_key)
           .bind(record.workload)
           .bind_text(target_to_text(record.target))
@@ -353,6 +360,7 @@ Status CacheIndex::put_record(const TuningRecord& record) {
           .bind(record.taken_at_ms)
           .bind(static_cast<int64_t>(record.seed))
           .bind_real(record.sentinel_us)
+          .bind(int64_t{record.template_version})
           .bind(seal_record(record))
           .run());
   eviction_.add_records(db_.changes());  // none when it is there already

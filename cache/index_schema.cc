@@ -1,4 +1,4 @@
-// Format of index.sqlite, version 4 (PRAGMA user_version). Digests are 32-byte blobs, times are
+// Format of index.sqlite, version 5 (PRAGMA user_version). Digests are 32-byte blobs, times are
 // milliseconds of the wall clock since 1970.
 //
 //   programs  key, manifest, blobs, seal       manifest: program_to_json; blobs: their digests in a
@@ -17,8 +17,12 @@
 //                                              one kin; sizes: little-endian i64
 //   records   kernel_key, ..., seal            tuning records, kept when binaries go; id grows with
 //                                              time; samples: little-endian f64; seed: its 64 bits;
-//                                              sentinel_us (since 4): 0 where it is not known, as
-//                                              in all of before
+//                                              sentinel_us (since 4), template_version (since 5):
+//                                              0 where it is not known, as in all of before
+//
+// Since 5 the `templates` of a kernel say what had candidates. Kernels and programs of before are
+// under keys that nobody asks for any more, since keys held the versions then; what they leave are
+// the earlier winners, whose schedules may still begin with a family: "matmul tile=8".
 //
 // A change that old readers cannot live with raises the version; files of a newer one are refused,
 // those of an older one brought up to date when the writer opens them (kMigrations).
@@ -31,7 +35,7 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kSchemaVersion = 4;
+constexpr int64_t kSchemaVersion = 5;
 constexpr int64_t kEntriesSince = 3;
 
 // kMigrations[v] makes version v + 1 of version v; 0 is an empty file. Never changed once released.
@@ -76,6 +80,10 @@ PRAGMA user_version = 3;
                                                                  R"sql(
 ALTER TABLE records ADD COLUMN sentinel_us REAL NOT NULL DEFAULT 0;
 PRAGMA user_version = 4;
+)sql",
+                                                                 R"sql(
+ALTER TABLE records ADD COLUMN template_version INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 5;
 )sql"};
 
 Result<int64_t> version_of(Database& db) {

@@ -105,7 +105,7 @@ class KernelCache {
 
   // The records of a kernel key, oldest first, for resuming a tuning after a restart.
   Result<std::vector<TuningRecord>> records(const Digest& kernel_key);
-  // Schedules of earlier winners of this workload on any target or generator, newest first.
+  // Schedules of earlier winners of this workload on any target, newest first.
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
 
   // Winners of workloads that differ from this in sizes only, the nearest sizes first.

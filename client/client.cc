@@ -212,9 +212,11 @@ struct Client::Impl {
   }
 
   // Asks the in-process table, the local tier and the coordinator in turn, and compiles here when
-  // none of them answers.
+  // none of them answers. A stale program of the tier serves only while the coordinator is away.
   Result<Found> find(const NormalForm& form, const Wanted& wanted, Clock::time_point deadline) {
-    const Digest key = program_key(form.digest, wanted.target, wanted.mode, templates_identity());
+    const Digest key = program_key(form.digest, wanted.target, wanted.mode);
+    // Right, but other templates than this build's made it: better than what was not tuned at all.
+    SharedFiles stale;
     if (SharedFiles files = recall(key)) return Found{files, CacheOutcome::kHit};
     if (local) {
       auto files = recall_from_disk(key, request_for(form, wanted));
@@ -222,8 +224,11 @@ struct Client::Impl {
         wanted.on_message(files.error().message);
       if (files) {
         auto shared = std::make_shared<const ProgramFiles>(*std::move(files));
-        keep(key, shared, false);
-        return Found{shared, CacheOutcome::kHit};
+        if (shared->program.template_stamp == template_stamp(template_versions())) {
+          keep(key, shared, false);
+          return Found{shared, CacheOutcome::kHit};
+        }
+        if (wanted.mode == Mode::kMaxAutotune && !wanted.starts_nothing()) stale = shared;
       }
     }
     Error why{Code::kUnavailable, "no coordinator is configured", 0};
@@ -233,9 +238,12 @@ struct Client::Impl {
         keep(key, found->files, true);
         return *std::move(found);
       }
+      const bool away = found.error().error.code == Code::kUnavailable;
+      if (stale && away) return Found{stale, CacheOutcome::kHit};
       if (!found.error().may_compile_here(wanted.mode)) return fail(found.error().error);
       why = std::move(found).error().error;
     }
+    if (stale) return Found{stale, CacheOutcome::kHit};
     if (wanted.starts_nothing())
       return fail(remote ? why : Error{Code::kNotFound, "not in the cache", 0});
     if (!options.allow_fallback) return fail(std::move(why));

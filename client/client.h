@@ -177,8 +177,8 @@ class Client {
   Compiled look_up(const Graph& graph, const CompileOptions& options);
   // The program that `kiln compile --out` wrote to `directory`, loaded; asks nobody. The mode of
   // `options` is not used. kInvalidArgument: the program of another graph, or no signing key is
-  // given; kNotFound: no program there; kUnsupported: another target's, or another build of Kiln
-  // made it; kPermissionDenied, kCorruption as compile().
+  // given; kNotFound: no program there; kUnsupported: another target's; kPermissionDenied,
+  // kCorruption as compile().
   Compiled open_exported(const Graph& graph, const std::filesystem::path& directory,
                          const CompileOptions& options);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "compiler_core/compile/local.h"
-#include "compiler_core/kernels/registry.h"
 
 namespace kiln {
 namespace {
@@ -68,9 +67,6 @@ Result<ProgramFiles> read_exported(const Path& directory, std::string_view trust
   TRY(files.signature, Signature::parse(first_line(line)));
   TRY_STATUS(verify_signature(signed_program(files.manifest), files.signature, trusted, what));
   TRY(files.program, program_from_json(files.manifest));
-  if (files.program.codegen != templates_identity())
-    return fail(Code::kUnsupported,
-                what + " was made by another build of Kiln: compile it again with this one");
   const bool is_cuda = files.program.target.backend == Backend::kCuda;
   for (const ProgramKernel& kernel : files.program.kernels) {
     TRY(Artifact artifact, read_artifact(directory, kernel, is_cuda));

@@ -22,10 +22,9 @@ namespace kiln {
 Status write_exported(const CompiledProgram& program, const Path& directory);
 
 // Nothing of it is loaded before it is whole: signed by `trusted`, each binary of the digest that
-// the manifest says, made by this very build. kNotFound: no such directory; kInvalidArgument:
-// nobody is trusted (`trusted` is empty); kPermissionDenied: unsigned, or signed by somebody else;
-// kCorruption: altered, or a binary is missing; kUnsupported: another build's. Each names what it
-// is about.
+// the manifest says; which build wrote it does not matter. kNotFound: no such directory;
+// kInvalidArgument: nobody is trusted (`trusted` is empty); kPermissionDenied: unsigned, or signed by somebody else;
+// kCorruption: altered, or a binary is missing. Each names what it is about.
 Result<ProgramFiles> read_exported(const Path& directory, std::string_view trusted);
 
 // A public signing key as people give it: 64 hex digits, or a file that holds them (the

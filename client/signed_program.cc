@@ -15,7 +15,7 @@ bool serves(const Target& got, const Target& wanted) {
 }  // namespace
 
 Status check_is_asked(const CompileRequest& asked, const Program& program, std::string_view where) {
-  const Digest key = program_key(program.graph, program.target, program.mode, program.codegen);
+  const Digest key = program_key(program.graph, program.target, program.mode);
   if (program.key == key && program.graph == asked.graph && program.mode == asked.mode &&
       serves(program.target, asked.target))
     return {};

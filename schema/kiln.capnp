@@ -125,12 +125,18 @@ struct Hello {
   role @1 :Role;
   software @2 :Text;              # for logs
   token @3 :Data;                 # 16 bytes: Welcome.session of the session this one goes on from
+  templates @4 :List(TemplateVersion);  # a worker's kernel templates, at most 1024
+}
+
+struct TemplateVersion {
+  name @0 :Text;                  # "cuda.row_reduction"
+  version @1 :UInt32;
 }
 
 struct Welcome {
   protocol @0 :UInt32;
   software @1 :Text;
-  codegen @2 :Data;               # digest: the coordinator's code generator identity
+  templateStamp @2 :Data;         # digest of the coordinator's kernel templates and their versions
   session @3 :Data;               # token: 16 random bytes; empty before version 2
   signingKey @4 :Data;            # Ed25519 public key (32 bytes) of the artifacts; empty: unsigned
 }

@@ -11,6 +11,7 @@
 namespace kiln {
 
 inline constexpr size_t kMaxBlobDigests = 4096;  // of one BlobRequest
+inline constexpr size_t kMaxTemplates = 1024;    // of one worker
 inline constexpr size_t kTokenBytes = 16;
 inline constexpr size_t kSigningKeyBytes = 32;
 inline constexpr size_t kSignatureBytes = 64;
@@ -38,11 +39,13 @@ struct Fields {
     f(m.screen_runs, m.screen_drop, m.race_runs, m.race_drop, m.finalists, m.final_runs, m.tie,
       m.launch_timeout_ms);
   }
+  static void of(auto& f, Is<TemplateVersion> auto& m) { f(Sized{m.name}, m.version); }
   static void of(auto& f, Is<Hello> auto& m) {
-    f(m.protocol, m.role, Sized{m.software}, Sized{m.token, kTokenBytes, true});
+    f(m.protocol, m.role, Sized{m.software}, Sized{m.token, kTokenBytes, true},
+      Sized{m.templates, kMaxTemplates});
   }
   static void of(auto& f, Is<Welcome> auto& m) {
-    f(m.protocol, m.software, m.codegen, Sized{m.session, kTokenBytes, true},
+    f(m.protocol, m.software, m.template_stamp, Sized{m.session, kTokenBytes, true},
       Sized{m.signing_key, kSigningKeyBytes, true});
   }
   static void of(auto& f, Is<CompileRequest> auto& m) {

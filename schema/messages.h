@@ -1,8 +1,7 @@
 // The messages between client, coordinator and worker, as values. kiln.capnp is their form on
 // the wire, codec.h converts; nothing else sees generated types.
 //
-// A connection: the peer sends Hello; the coordinator answers Welcome (with its version and code
-// generator identity) or Refusal. Then
+// A connection: the peer sends Hello; the coordinator answers Welcome or Refusal. Then
 //
 //   client:  CompileRequest -> [NeedGraph -> CompileRequest with the graph] -> Progress* ->
 //            CompileReply;  BlobRequest -> BlobReply* [<- BlobCredit];  StatsRequest -> StatsReply;
@@ -38,11 +37,12 @@ struct Hello {
   // Welcome.session of this peer's last connection; empty: none. A worker shows it to take its name
   // from that connection when the coordinator does not know yet that it is dead.
   std::string token{};
+  TemplateVersions templates{};  // a worker's: it gets candidates of these only
 };
 struct Welcome {
   uint32_t protocol = kProtocolVersion;
   std::string software;
-  Digest codegen;             // the coordinator's code generator identity
+  Digest template_stamp;      // of the coordinator's templates (program/template_versions.h)
   std::string session{};      // token: 16 random bytes
   std::string signing_key{};  // Ed25519 public key of the artifacts, 32 bytes; empty: unsigned
 };

@@ -1,6 +1,6 @@
 // kiln-worker: compiles, verifies and times candidates for a coordinator, until SIGTERM or SIGINT.
 //
-// Exit codes: 0 stopped on request; 2 bad usage, no compiler, or a coordinator of another build.
+// Exit codes: 0 stopped on request; 2 bad usage, no compiler, or a coordinator of another protocol.
 #include <fmt/format.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -187,7 +187,7 @@ Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int 
   Agent::Options options;
   options.coordinator = flags.coordinator;
   options.key_file = flags.key;
-  options.codegen = templates_identity();
+  options.templates = template_versions();
   options.jitter_seed = std::random_device()();
   options.finish_timeout_ms = flags.drain_timeout_s * 1000;
   options.self.worker = flags.name;

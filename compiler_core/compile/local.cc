@@ -26,8 +26,8 @@ Result<LocalKernel> make_kernel(const Workload& workload, const Target& target,
   LocalKernel made;
   TRY(made.artifact, compiler.build(buildable, target, kCompileTimeoutMs));
   made.kernel.workload = workload.digest;
-  made.kernel.key = kernel_key(workload.digest, target, Mode::kDefault, templates_identity(),
-                               MeasurementPolicy{});
+  made.kernel.key = kernel_key(workload.digest, target, Mode::kDefault, MeasurementPolicy{});
+  made.kernel.templates = covering_templates(template_versions(), workload, target);
   made.kernel.family = to_string(workload.family);
   made.kernel.schedule = first.to_string();
   made.kernel.blob = made.artifact.digest;
@@ -75,11 +75,11 @@ Result<LocalCompilation> compile_locally(Plan planned, const Digest& graph_diges
     local.artifacts.push_back(std::move(made->artifact));
   }
   Program& program = local.program;
-  program.key = program_key(graph_digest, target, Mode::kDefault, templates_identity());
+  program.key = program_key(graph_digest, target, Mode::kDefault);
   program.graph = graph_digest;
   program.target = target;
   program.mode = Mode::kDefault;
-  program.codegen = templates_identity();
+  program.template_stamp = template_stamp(template_versions());
   return local;
 }
 

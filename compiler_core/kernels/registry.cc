@@ -149,14 +149,23 @@ Result<Source> lower_to_source(const Workload& workload, const Schedule& schedul
   return fail(Code::kUnsupported, schedule.template_name + " makes no source");
 }
 
-const Digest& templates_identity() {
-  static const Digest identity = [] {
-    Hasher hasher("kiln.templates");
-    for (const KernelTemplate* made : registered())
-      hasher.add(made->name()).add(int64_t{made->version()});
-    return hasher.finish();
-  }();
-  return identity;
+TemplateVersions template_versions() {
+  TemplateVersions versions;
+  for (const KernelTemplate* made : registered())
+    versions.push_back({std::string(made->name()), made->version()});
+  std::ranges::sort(versions, {}, &TemplateVersion::name);
+  return versions;
+}
+
+TemplateVersions covering_templates(const TemplateVersions& versions, const Workload& workload,
+                                    const Target& target, Libraries libraries) {
+  TemplateVersions covering;
+  for (const TemplateVersion& each : versions) {
+    const KernelTemplate* made = find_kernel_template(each.name);
+    if (made == nullptr || !made->covers(workload, target)) continue;
+    if (made->library().empty() || libraries == Libraries::kTake) covering.push_back(each);
+  }
+  return covering;
 }
 
 }  // namespace kiln

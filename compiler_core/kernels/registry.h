@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/program/template_versions.h"
 
 namespace kiln {
 
@@ -38,7 +39,14 @@ Result<Buildable> lower(const Workload& workload, const Schedule& schedule, cons
 Result<Source> lower_to_source(const Workload& workload, const Schedule& schedule,
                                const Target& target);
 
-// A digest of every template's name and version.
-const Digest& templates_identity();
+// Every template's version.
+TemplateVersions template_versions();
+
+// Those of `versions` whose template covers `workload` on `target`, and calls no library where
+// libraries are left out: beside a winner, what had candidates. Another version of one of these
+// makes the winner stale.
+TemplateVersions covering_templates(const TemplateVersions& versions, const Workload& workload,
+                                    const Target& target,
+                                    Libraries libraries = Libraries::kLeaveOut);
 
 }  // namespace kiln

@@ -63,6 +63,7 @@ Json to_json(const ProgramKernel& kernel) {
   if (kernel.fallback)
     json["fallback"] = {{"schedule", kernel.fallback->schedule},
                         {"recipe", recipe_to_json_value(kernel.fallback->recipe)}};
+  for (const TemplateVersion& each : kernel.templates) json["templates"][each.name] = each.version;
   return json;
 }
 
@@ -140,6 +141,16 @@ Result<KernelReport> report_from_json(const Json& json) {
   return report;
 }
 
+// An object's keys are in order, so the list is.
+Result<TemplateVersions> templates_from_json(const Json& json) {
+  TemplateVersions templates;
+  for (const auto& [name, version] : json.items()) {
+    TRY(const int64_t number, int_field(json, name.c_str(), 1, INT32_MAX));
+    templates.push_back({name, static_cast<int>(number)});
+  }
+  return templates;
+}
+
 Result<ProgramKernel> kernel_from_json_value(const Json& json) {
   ProgramKernel kernel;
   TRY(kernel.workload, digest_field(json, "workload"));
@@ -151,6 +162,10 @@ Result<ProgramKernel> kernel_from_json_value(const Json& json) {
   TRY(kernel.recipe, recipe_from_json_value(*recipe));
   TRY(const Json* report, object_field(json, "report"));
   TRY(kernel.report, report_from_json(*report));
+  if (json.contains("templates")) {
+    TRY(const Json* templates, object_field(json, "templates"));
+    TRY(kernel.templates, templates_from_json(*templates));
+  }
   if (!json.contains("fallback")) return kernel;
   TRY(const Json* fallback, object_field(json, "fallback"));
   kernel.fallback.emplace();
@@ -274,7 +289,7 @@ Result<Program> read_program(const Json& json) {
   const Result<Mode> parsed_mode = parse_mode(mode);
   if (!parsed_mode) return damaged("its mode is unknown");
   program.mode = *parsed_mode;
-  TRY(program.codegen, digest_field(json, "codegen"));
+  TRY(program.template_stamp, digest_field(json, "codegen"));
   TRY(const Json* kernels, array_field(json, "kernels"));
   for (const Json& item : *kernels) {
     TRY(ProgramKernel kernel, kernel_from_json_value(item));
@@ -309,7 +324,7 @@ std::string program_to_json(const Program& program) {
                {"graph", program.graph.hex()},
                {"target", to_json(program.target)},
                {"mode", to_string(program.mode)},
-               {"codegen", program.codegen.hex()},
+               {"codegen", program.template_stamp.hex()},
                {"kernels", std::move(kernels)},
                {"buffers", std::move(buffers)},
                {"launches", std::move(launches)},
@@ -359,11 +374,11 @@ Artifact artifact_of(const ProgramKernel& kernel, std::string binary) {
   return artifact;
 }
 
-Digest program_key(const Digest& graph, const Target& target, Mode mode, const Digest& codegen) {
-  Hasher hasher("kiln.program_key.v1");
+Digest program_key(const Digest& graph, const Target& target, Mode mode) {
+  Hasher hasher("kiln.program_key.v2");
   hasher.add(graph);
   target.add_to(hasher);
-  return hasher.add(to_string(mode)).add(codegen).finish();
+  return hasher.add(to_string(mode)).finish();
 }
 
 }  // namespace kiln

@@ -7,6 +7,7 @@
 #include "compiler_core/program/artifact.h"
 #include "compiler_core/program/guard.h"
 #include "compiler_core/program/target.h"
+#include "compiler_core/program/template_versions.h"
 
 namespace kiln {
 
@@ -39,6 +40,9 @@ struct ProgramKernel {
     bool operator==(const Fallback&) const = default;
   };
   std::optional<Fallback> fallback = {};
+  // The templates that had candidates for the workload when this one won; empty: not known, as in
+  // what was stored before there were lists.
+  TemplateVersions templates = {};
   bool operator==(const ProgramKernel&) const = default;
 };
 
@@ -73,7 +77,7 @@ struct Program {
   Digest graph;  // GraphDigest
   Target target;
   Mode mode = Mode::kDefault;
-  Digest codegen;                      // code generator identity
+  Digest template_stamp;               // of all templates of the build that planned it
   std::vector<ProgramKernel> kernels;  // distinct; launches refer to them
   std::vector<Buffer> buffers;
   std::vector<Launch> launches;     // in order
@@ -102,7 +106,7 @@ Result<ProgramKernel> kernel_from_json(std::string_view json);
 // The artifact that a device loads for a kernel with this binary.
 Artifact artifact_of(const ProgramKernel& kernel, std::string binary);
 
-// ProgramKey: GraphDigest, Target, mode, code generator identity.
-Digest program_key(const Digest& graph, const Target& target, Mode mode, const Digest& codegen);
+// ProgramKey: GraphDigest, Target, mode. What the program was made with is not in it.
+Digest program_key(const Digest& graph, const Target& target, Mode mode);
 
 }  // namespace kiln

@@ -86,12 +86,12 @@ void MeasurementPolicy::add_to(Hasher& hasher) const {
       .add(launch_timeout_ms);
 }
 
-Digest kernel_key(const Digest& workload, const Target& target, Mode mode, const Digest& codegen,
+Digest kernel_key(const Digest& workload, const Target& target, Mode mode,
                   const MeasurementPolicy& policy) {
-  Hasher hasher("kiln.kernel_key.v1");
+  Hasher hasher("kiln.kernel_key.v2");
   hasher.add(workload);
   target.add_to(hasher);
-  hasher.add(to_string(mode)).add(codegen);
+  hasher.add(to_string(mode));
   policy.add_to(hasher);
   return hasher.finish();
 }

@@ -50,6 +50,9 @@ struct TuningRecord {
   // Time of the calibration kernel on that device, by which times from several devices of one model
   // are compared; 0: it had not been read, or the record is older than this field.
   double sentinel_us = 0;
+  // Of the schedule's template when it was taken; a record of another version says nothing of this
+  // one. 0: the record is older than this field.
+  int template_version = 0;
 };
 
 // Thresholds of racing (race.h). Part of the KernelKey.
@@ -65,8 +68,9 @@ struct MeasurementPolicy {
   void add_to(Hasher& hasher) const;
 };
 
-// KernelKey: WorkloadDigest, Target, mode, code generator identity, measurement policy.
-Digest kernel_key(const Digest& workload, const Target& target, Mode mode, const Digest& codegen,
+// KernelKey: WorkloadDigest, Target, mode, measurement policy. Which templates had candidates is
+// said beside the winner (program/template_versions.h).
+Digest kernel_key(const Digest& workload, const Target& target, Mode mode,
                   const MeasurementPolicy& policy);
 
 }  // namespace kiln

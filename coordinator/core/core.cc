@@ -19,7 +19,7 @@ struct Core::State {
   void on(const ProgramLookedUp& event) { requests.looked_up(now_ms, event, out); }
   void on(PlanFinished event) { requests.plan_finished(now_ms, std::move(event), out); }
   void on(ReportReceived event) {
-    scheduler.report(now_ms, event.worker, std::move(event.report), out);
+    scheduler.report(now_ms, event.worker, std::move(event.report), event.templates, out);
   }
   void on(const WorkerGone& event) { scheduler.worker_gone(now_ms, event.worker, out); }
   void on(const DrainRequested& event) { scheduler.drain(event.worker); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -18,7 +19,9 @@ using TenantId =
 using WorkerId = std::string;  // WorkerReport.worker: a reconnected worker is the same worker
 
 struct CoreOptions {
-  Digest codegen;
+  // Of this build. A worker that has one at another version, or not at all, gets no candidates of
+  // it.
+  TemplateVersions templates;
   MeasurementPolicy policy;
   int batch_size = 4;               // candidates of a lease while their latency is unknown
   int gpu_batch_size = 32;          // the same for GPUs
@@ -84,6 +87,9 @@ struct ProgramLookedUp {
   Digest key;
   std::string program_json;  // empty: a miss
   Status read{};             // why the store could not tell; then --check gets no miss
+  // A miss because other templates made the program that there is: its kernels may all be good
+  // still, so that it can be planned without a worker.
+  bool stale = false;
 };
 struct PlannedKernel {
   Digest key, workload;
@@ -92,6 +98,7 @@ struct PlannedKernel {
   std::vector<Schedule> schedules;      // the search space, best guess first
   std::optional<ProgramKernel> cached;  // the store has a winner, and its blob
   std::vector<TuningRecord> records;    // earlier measurements, not repeated; raw, oldest first
+  TemplateVersions templates{};         // that cover it; those of `schedules` are among them
 };
 // Another partition of a program into kernels, where the planner cannot tell which is faster.
 struct PlannedAlternative {
@@ -110,6 +117,7 @@ struct PlanFinished {
 struct ReportReceived {
   WorkerId worker;
   WorkerReport report;
+  std::shared_ptr<const TemplateVersions> templates{};  // of its Hello; null: it has none
 };
 struct WorkerGone {
   WorkerId worker;
@@ -133,7 +141,7 @@ struct RecordsStored {
   std::vector<ResultAck> acks;
 };
 // A program that is tuned without a client (CompileRequest::detach); the store keeps it with the
-// text of its graph. It names no code generator: after an upgrade it is tuned for the new one.
+// text of its graph.
 struct DetachedTask {
   Digest graph;
   Target target;

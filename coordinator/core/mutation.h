@@ -47,6 +47,7 @@ enum class Mutation : uint8_t {
   kBlameEveryone,           // every client is blamed for a bad graph, not only its sender
   kForgiveFinals,           // runners killed in a final do not count
   kForgetHealth,            // a worker that went away comes back as a new one
+  kLeaseWithoutTemplate,    // a candidate goes to a worker that does not have its template
 };
 
 #ifdef KILN_MUTATIONS

@@ -28,7 +28,18 @@ Result<Graph> checked_graph(std::string_view text, const Digest& claimed) {
   return std::move(form.graph);
 }
 
-// Earlier winners (of another target or code generator) are the first candidates for their
+// Schedules of before templates had names begin with a family: "matmul" was what "cpu.matmul" is on
+// a CPU now.
+std::vector<Schedule> with_template_names(std::vector<Schedule> winners, const Target& target) {
+  const std::string backend = target.backend == Backend::kCuda ? "cuda." : "cpu.";
+  for (Schedule& winner : winners)
+    if (find_kernel_template(winner.template_name) == nullptr &&
+        winner.template_name.find('.') == std::string::npos)
+      winner.template_name.insert(0, backend);
+  return winners;
+}
+
+// Earlier winners (of another target or version of a template) are the first candidates for their
 // successor, newest first, as far as they are still legal.
 void put_earlier_winners_first(std::vector<Schedule>& space, const std::vector<Schedule>& winners) {
   auto place = space.begin();
@@ -64,14 +75,25 @@ void put_nearest_winner_first(std::vector<Schedule>& space, const Workload& work
   }
 }
 
+// The measurements that say something of the templates as they are now.
+std::vector<TuningRecord> current(std::vector<TuningRecord> records,
+                                  const TemplateVersions& templates) {
+  std::erase_if(records, [&](const TuningRecord& record) {
+    return record.template_version != find_version(templates, record.schedule.template_name);
+  });
+  return records;
+}
+
 Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& request,
                                   const PlanContext& context) {
   PlannedKernel kernel;
   kernel.workload = workload.digest;
   kernel.family = workload.family;
-  kernel.key =
-      kernel_key(workload.digest, request.target, request.mode, context.codegen, context.policy);
-  if (auto stored = context.cache->kernel(kernel.key)) {
+  kernel.key = kernel_key(workload.digest, request.target, request.mode, context.policy);
+  kernel.templates = covering_templates(context.templates, workload, request.target);
+  // A stale winner stays stored until its successor is, and is the first candidate for it.
+  auto stored = context.cache->kernel(kernel.key);
+  if (stored && stored->kernel.templates == kernel.templates) {
     kernel.cached = std::move(stored->kernel);
     return kernel;
   }
@@ -82,14 +104,16 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   // Only where it is measured: untimed, the cost model's guess at these sizes is the better one.
   const bool measured = request.mode == Mode::kMaxAutotune;
   if (const auto winners = context.cache->nearest_winners(kin); winners && measured) {
-    put_nearest_winner_first(kernel.schedules, workload, request.target, *winners);
+    put_nearest_winner_first(kernel.schedules, workload, request.target,
+                             with_template_names(*winners, request.target));
   }
   if (const auto winners = context.cache->earlier_winners(workload.digest)) {
-    put_earlier_winners_first(kernel.schedules, *winners);
+    put_earlier_winners_first(kernel.schedules, with_template_names(*winners, request.target));
   }
   // A row that is not kept costs the next size a better start.
   context.cache->put_shape_generic_key(workload.digest, kin, nullptr);
-  if (auto records = context.cache->records(kernel.key)) kernel.records = *std::move(records);
+  if (auto records = context.cache->records(kernel.key))
+    kernel.records = current(*std::move(records), kernel.templates);
   return kernel;
 }
 
@@ -134,7 +158,7 @@ Program program_for(PlanAlternative partition, const StartPlan& request,
   program.graph = request.graph;
   program.target = request.target;
   program.mode = request.mode;
-  program.codegen = context.codegen;
+  program.template_stamp = template_stamp(context.templates);
   return program;
 }
 

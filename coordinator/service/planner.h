@@ -18,7 +18,7 @@ namespace kiln {
 class PendingTaskStore;
 
 struct PlanContext {
-  Digest codegen;
+  TemplateVersions templates;  // of this build
   MeasurementPolicy policy;
   KernelCache* cache = nullptr;
   PendingTaskStore* tasks = nullptr;  // has the graph of a request without one

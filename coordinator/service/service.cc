@@ -36,7 +36,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   TRY(auto signing_key, SigningKey::load_or_create(options.data_dir / kSigningFolder));
   TRY(auto keyring, open_keyring(options.endpoint, options.keys, options.data_dir));
   TRY(auto listener, Listener::bind(options.endpoint, std::move(keyring)));
-  if (options.core.codegen.is_zero()) options.core.codegen = templates_identity();
+  if (options.core.templates.empty()) options.core.templates = template_versions();
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
   const auto wall_us = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
   TRY(options.core.first_lease,

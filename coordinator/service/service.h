@@ -20,7 +20,7 @@ struct ServiceOptions {
   // Folder of keys (schema/keys/key_file.h). Empty: data_dir/keys beyond loopback, else none.
   Path keys;
   int planner_threads = 1;
-  // codegen: this build's identity when it is zero. first_lease: by generation.h.
+  // templates: those of this build when the list is empty. first_lease: by generation.h.
   CoreOptions core;
   size_t manifest_bytes = 256 << 20;  // manifests kept in memory
   size_t blob_bytes = 256 << 20;      // blobs kept in memory

@@ -34,11 +34,12 @@ ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> open
       cache(std::move(opened)),
       detached(std::move(pending_tasks)),
       signer(std::move(signing_key)),
-      store(*cache, *detached, signer, manifests, blob_memory, options.hold_blobs_ms, *this),
+      store(*cache, *detached, signer, manifests, blob_memory, options.hold_blobs_ms,
+            template_stamp(options.core.templates), *this),
       admin(*cache, store, core, *this,
             [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); }) {
   planner = std::make_unique<Planner>(
-      PlanContext{options.core.codegen, options.core.policy, cache.get(), detached.get()},
+      PlanContext{options.core.templates, options.core.policy, cache.get(), detached.get()},
       options.planner_threads, [this](PlanFinished plan) {
         inbox.post([this, plan = std::move(plan)]() mutable { planned(std::move(plan)); });
       });

@@ -86,11 +86,13 @@ void ServiceLoop::on(const PeerId& peer, const Hello& hello, const User& user) {
   const int hellos = before == nullptr ? 1 : before->hellos + 1;
   close(peer);  // Hello again starts over
   if (hellos > kMaxHellos) return listener->drop(peer);
-  const Session* session =
-      sessions.open(peer, {hello.role, now_ms(), user, hello.token, {}, {}, hellos, {}});
+  Session opened{hello.role, now_ms(), user, hello.token, {}, {}, hellos, {}, {}};
+  if (hello.role == Role::kWorker)
+    opened.templates = std::make_shared<const TemplateVersions>(hello.templates);
+  const Session* session = sessions.open(peer, std::move(opened));
   if (session == nullptr) return refuse(peer, Code::kOverloaded, "too many connections");
-  send(peer, Welcome{kProtocolVersion, kSoftware, options.core.codegen, session->token,
-                     signer.public_key()});
+  send(peer, Welcome{kProtocolVersion, kSoftware, template_stamp(options.core.templates),
+                     session->token, signer.public_key()});
 }
 
 void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
@@ -98,7 +100,7 @@ void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
   // The meaning of such a target changes with the workers, so its frames are never remembered.
   const bool always_means_the_same = !names_no_device(request.target);
   request.target = core.resolve(request.target);
-  const Digest key = program_key(request.graph, request.target, request.mode, options.core.codegen);
+  const Digest key = program_key(request.graph, request.target, request.mode);
   // A waiting request keeps the key that its target resolved to at first.
   HitReply* hit = core.is_open(peer, request.request) ? nullptr : manifests.find(key);
   if (hit != nullptr) {
@@ -146,19 +148,23 @@ void ServiceLoop::on(const PeerId& peer, const StatsRequest& request) {
 void ServiceLoop::on(const PeerId& peer, WorkerReport report) {
   if (report.worker.empty()) return refuse(peer, Code::kInvalidArgument, "a worker has a name");
   if (sessions.peer_of(report.worker) == nullptr) {
-    log(LogLine("worker")
-            .add("name", report.worker)
-            .add("state", "here")
-            .add("target", report.target.to_string())
-            .add("toolkit", report.toolkit)
-            .add("slots", report.slots));
+    LogLine line("worker");
+    line.add("name", report.worker)
+        .add("state", "here")
+        .add("target", report.target.to_string())
+        .add("toolkit", report.toolkit)
+        .add("slots", report.slots);
+    const TemplateVersions& theirs = *sessions.find(peer)->templates;
+    if (theirs != options.core.templates)
+      line.add("templates", changes(theirs, options.core.templates));
+    log(line);
   }
   const auto connected = [this](const PeerId& other) { return listener->alive(other); };
   const auto claimed = sessions.claim_worker(peer, report.worker, connected, now_ms());
   if (!claimed) return refuse(peer, claimed.error());
   if (!claimed->empty()) listener->drop(*claimed);
   WorkerId worker = report.worker;
-  step(ReportReceived{std::move(worker), std::move(report)});
+  step(ReportReceived{std::move(worker), std::move(report), sessions.find(peer)->templates});
 }
 
 void ServiceLoop::refuse(const PeerId& peer, Code code, std::string message) {

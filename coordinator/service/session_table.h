@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -27,6 +28,7 @@ struct Session {
   WorkerId worker{};      // of a worker's connection, once it reported
   int hellos = 1;         // on this connection
   std::set<uint64_t> looking{};
+  std::shared_ptr<const TemplateVersions> templates{};  // a worker's; never null for one
 
   // Turns the request of a user who may only read into a look-up, so that it starts no work; a miss
   // is refused instead of answered with kNotFound.

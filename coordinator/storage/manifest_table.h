@@ -1,5 +1,6 @@
 // ManifestTable: the manifests of recently requested programs, in memory, in front of the cache's
-// index: a hit needs no disk and no parsing. Also maps a blob to the programs and kernels that need
+// index: a hit needs no disk and no parsing, nor a look at the program's stamp, since only programs
+// of this build's templates are put here. Also maps a blob to the programs and kernels that need
 // it, so that a bad blob leads to what has to be tuned again. Bounded, least recently used first.
 // One thread.
 #pragma once

@@ -26,7 +26,10 @@ void StorageExecutor::look_up(const Digest& program_key) {
   ProgramLookedUp found{program_key, {}};
   if (auto manifest = cache_.program(program_key)) {
     // Read once, so that memory serves nothing that a client could not read.
-    if (const auto program = program_from_json(*manifest)) {
+    const auto program = program_from_json(*manifest);
+    if (program && program->template_stamp != template_stamp_) {
+      found.stale = true;
+    } else if (program) {
       found.program_json = *manifest;
       const std::string signature = signer_.signature_of(*manifest);
       kept_.stored(program_key);

@@ -23,15 +23,18 @@ class StorageExecutor {
  public:
   StorageExecutor(KernelCache& cache, PendingTaskStore& tasks, Signer& signer,
                   ManifestTable& manifests, BlobMemoryCache& blob_memory, int64_t hold_blobs_ms,
-                  EventLoop& loop)
+                  const Digest& template_stamp, EventLoop& loop)
       : cache_(cache),
         tasks_(tasks),
         signer_(signer),
         manifests_(manifests),
         memory_(blob_memory),
         hold_blobs_ms_(hold_blobs_ms),
+        template_stamp_(template_stamp),
         loop_(loop) {}
 
+  // A stored program that other templates made is a miss that says so; it stays stored until its
+  // successor is.
   void look_up(const Digest& program_key);
   void store(StoreRecords records);
   void store(StoreKernel kernel);
@@ -74,6 +77,7 @@ class StorageExecutor {
   ManifestTable& manifests_;
   BlobMemoryCache& memory_;
   const int64_t hold_blobs_ms_;
+  const Digest template_stamp_;  // of this build
   EventLoop& loop_;
   KeptPrograms kept_;
   NeededKernels needed_;

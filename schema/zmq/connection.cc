@@ -178,7 +178,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& endpoint
   auto impl = std::make_unique<Impl>();
   impl->endpoint = endpoint;
   TRY_STATUS(impl->set_up(parsed, options));
-  const std::string hello = encode(Hello{kProtocolVersion, role, "kiln 0.1.0", options.token});
+  const std::string hello =
+      encode(Hello{kProtocolVersion, role, "kiln 0.1.0", options.token, options.templates});
   bool said = false;
   for (;;) {
     if (auto error = impl->hopeless()) return fail(*std::move(error));

@@ -104,6 +104,7 @@ class Listener {
 struct ConnectOptions {
   std::optional<ClientKey> key;  // none: in the clear, on loopback
   std::string token{};           // Welcome.session of the previous connection; empty: none
+  TemplateVersions templates{};  // a worker's: Hello.templates
 };
 
 // A Connection does not outlive its TCP connection: when the coordinator goes away or restarts,

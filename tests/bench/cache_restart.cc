@@ -44,8 +44,8 @@ double seconds_since(Clock::time_point start) {
 
 const Target kTarget{Backend::kCpu, "x86-64-v3", "model", 2, {}};
 
-Digest program_key_of(int n, const Digest& codegen) {
-  return program_key(samples::key("graph", n), kTarget, Mode::kMaxAutotune, codegen);
+Digest program_key_of(int n) {
+  return program_key(samples::key("graph", n), kTarget, Mode::kMaxAutotune);
 }
 
 std::string small_blob(int n) {
@@ -68,7 +68,7 @@ void in_transactions(CacheIndex& index, int count, Row row) {
   }
 }
 
-void fill(const Path& directory, const Digest& codegen, const Flags& flags) {
+void fill(const Path& directory, const Digest& stamp, const Flags& flags) {
   const auto start = Clock::now();
   for (int shelf = 0; shelf < BlobStore::kShards; ++shelf)
     CHECK(make_directories(directory / "blobs" / fmt::format("{:02x}", shelf)), "a directory");
@@ -82,7 +82,8 @@ void fill(const Path& directory, const Digest& codegen, const Flags& flags) {
     TRY_STATUS(index.put_blob(kernel.kernel.blob, static_cast<int64_t>(bytes.size())));
     TRY_STATUS(index.put_kernel({kernel.kernel, kernel.tuned_on}));
     Program program = samples::program(n);
-    program.key = program_key_of(n, codegen);
+    program.key = program_key_of(n);
+    program.template_stamp = stamp;
     program.kernels = {kernel.kernel};
     return index.put_program(program.key, {program_to_json(program), {kernel.kernel.blob}});
   });
@@ -130,23 +131,23 @@ testing::Child run_coordinator(const Path& directory, std::string& endpoint) {
   return child;
 }
 
-// Keys of programs hold it: what is looked up must be what that coordinator would ask for.
-Digest codegen_of_coordinator() {
+// Programs hold it: of another one they are stale for that coordinator.
+Digest stamp_of_coordinator() {
   const TempDir empty = TempDir::create("kiln-cache-restart").value();
   std::string endpoint;
   const auto child = run_coordinator(empty.path(), endpoint);
-  return Connection::open(endpoint, Role::kClient, 10'000).value()->welcome().codegen;
+  return Connection::open(endpoint, Role::kClient, 10'000).value()->welcome().template_stamp;
 }
 
 // From exec to the ready line, and to the answer to a look-up that was sent right after.
-Start start_coordinator(const Path& directory, const Digest& codegen, int program) {
+Start start_coordinator(const Path& directory, const Digest& stamp, int program) {
   const auto start = Clock::now();
   std::string endpoint;
   auto child = run_coordinator(directory, endpoint);
   Start result;
   result.ready_s = seconds_since(start);
   const auto connection = Connection::open(endpoint, Role::kClient, 10'000).value();
-  CHECK(connection->welcome().codegen == codegen, "the same coordinator");
+  CHECK(connection->welcome().template_stamp == stamp, "the same coordinator");
   CompileRequest request;
   request.request = 1;
   request.graph = samples::key("graph", program);
@@ -170,12 +171,12 @@ struct LookUps {
 };
 
 // Programs at random, each found, on one thread.
-LookUps look_up(KernelCache& cache, const Digest& codegen, int programs) {
+LookUps look_up(KernelCache& cache, int programs) {
   std::mt19937 random(11);
   std::vector<double> times_us;
   for (int i = 0; i < kLookUps; ++i) {
     const auto n = static_cast<int>(random() % static_cast<unsigned>(programs));
-    const Digest key = program_key_of(n, codegen);
+    const Digest key = program_key_of(n);
     const auto start = Clock::now();
     CHECK(cache.program(key), "what is stored is found");
     times_us.push_back(1e6 * seconds_since(start));
@@ -188,11 +189,11 @@ int run(const Flags& flags) {
   const Path base = flags.directory.empty()
                         ? std::filesystem::temp_directory_path() / "kiln-cache-restart"
                         : Path(flags.directory);
-  const Digest codegen = codegen_of_coordinator();
+  const Digest stamp = stamp_of_coordinator();
   const Path directory = base / fmt::format("{}", flags.entries);
   if (!std::filesystem::exists(directory / "index.sqlite")) {
     CHECK(make_directories(directory), "a directory");
-    fill(directory, codegen, flags);
+    fill(directory, stamp, flags);
   }
   nlohmann::ordered_json report = {
       {"entries", flags.entries},
@@ -200,7 +201,7 @@ int run(const Flags& flags) {
       {"index_bytes", std::filesystem::file_size(directory / "index.sqlite")}};
   for (const bool cold : {true, false}) {
     if (cold) forget_pages(directory, flags);
-    const Start start = start_coordinator(directory, codegen, flags.entries / 3);
+    const Start start = start_coordinator(directory, stamp, flags.entries / 3);
     const char* how = cold ? "cold" : "warm";
     report[how] = {
         {"ready_s", start.ready_s}, {"first_answer_s", start.answered_s}, {"stop_s", start.stop_s}};
@@ -208,7 +209,7 @@ int run(const Flags& flags) {
   {
     const auto cache = KernelCache::open(directory).value();
     for (const char* pass : {"first_pass", "second_pass"}) {
-      const LookUps times = look_up(*cache, codegen, flags.entries / 2);
+      const LookUps times = look_up(*cache, flags.entries / 2);
       report[pass] = {{"look_up_p50_us", times.p50_us}, {"look_up_p99_us", times.p99_us}};
     }
     const auto totals = Clock::now();

@@ -122,7 +122,7 @@ class Scheduler {
     request.target = cpu();
     request.mode = Mode::kMaxAutotune;
     request.graph_text = "graph";
-    const Digest key = program_key(request.graph, request.target, request.mode, Digest{});
+    const Digest key = program_key(request.graph, request.target, request.mode);
     RequestReceived asked;
     asked.client = fmt::format("client {}", number % 100);
     asked.request = std::move(request);

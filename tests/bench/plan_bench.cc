@@ -81,8 +81,8 @@ std::string run_once(const std::string& file,
   stages.end("memory");
   std::vector<kiln::ProgramKernel> kernels;
   for (const kiln::Workload& workload : plan->kernels) {
-    kiln::ProgramKernel& known = cache[kiln::kernel_key(
-        workload.digest, target, mode, kiln::templates_identity(), kiln::MeasurementPolicy{})];
+    kiln::ProgramKernel& known =
+        cache[kiln::kernel_key(workload.digest, target, mode, kiln::MeasurementPolicy{})];
     known.workload = workload.digest;
     known.family = to_string(workload.family);
     known.schedule = "as it was tuned";

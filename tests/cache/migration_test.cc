@@ -109,6 +109,25 @@ TEST_F(MigrationTest, ARecordOfVersion2KeepsItsSealToo) {
   EXPECT_EQ(cache->records(record(0).kernel_key).value().size(), 4u);
 }
 
+// Records of before templates had versions have none, and their seals are as they were; a kernel
+// names no templates, and what won is still known.
+TEST_F(MigrationTest, Version4KeepsItsRecordsAndTakesTemplateVersions) {
+  load(4);
+  const auto cache = open();
+  EXPECT_TRUE(cache->program(key("program", 1)));
+  EXPECT_TRUE(cache->kernel(key("kernel", 1)).value().kernel.templates.empty());
+  EXPECT_EQ(cache->earlier_winners(key("workload", 1)).value().at(0).to_string(),
+            "pointwise vector=2");
+  TuningRecord fresh = record(10);
+  ASSERT_GT(fresh.template_version, 0);
+  ASSERT_TRUE(wait([&](auto done) { cache->put_record(fresh, done); }));
+  const auto records = cache->records(fresh.kernel_key).value();
+  ASSERT_EQ(records.size(), 5u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(records[i].template_version, 0) << i;
+  EXPECT_GT(records[3].sentinel_us, 0) << "a seal of version 4";
+  EXPECT_EQ(records[4].template_version, fresh.template_version);
+}
+
 TEST_F(MigrationTest, AReaderOfAnOldFileSaysWhatToDo) {
   const auto index = CacheIndex::open_for_reading(dir_.path() / "index.sqlite");
   ASSERT_FALSE(index);

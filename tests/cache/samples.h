@@ -35,6 +35,7 @@ inline StoredKernel kernel(int n) {
   const TensorSpec spec{DType::kF32, {256}};
   kernel.recipe = {{spec}, {spec}, {{"run", 4}}, 0, 0};
   kernel.report = {10, 8, 2, 1.5, 3.0};
+  kernel.templates = {{"cpu.pointwise", 1 + n}, {"custom", 1}};
   return stored;
 }
 
@@ -68,6 +69,7 @@ inline TuningRecord record(int n) {
   record.taken_at_ms = 1'700'000'000'000 + n;
   record.seed = 0xfedcba9876543210u + static_cast<uint64_t>(n);
   record.sentinel_us = n % 2 == 0 ? 100.25 + n : 0;
+  record.template_version = n % 4 == 1 ? 0 : 1 + n;
   return record;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <thread>
 
+#include "client/local_tier.h"
 #include "compiler_core/base/file.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
@@ -74,6 +75,49 @@ TEST(Client, TheLocalTierServesANewClient) {
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ((*again)->outcome(), Outcome::kHit);
   EXPECT_FALSE(make_client(options)->compile(difference(4), {}));
+}
+
+// Puts what `tier` has of one program there once more, for `mode`, as made with other templates.
+void keep_as_stale(const Path& tier, Mode mode) {
+  const auto local = LocalTier::open(tier).value();
+  for (const auto& entry : std::filesystem::directory_iterator(tier / "programs")) {
+    if (entry.path().extension() != ".json") continue;
+    const Digest key = Digest::parse(entry.path().stem().string()).value();
+    ProgramFiles files = local->get(key, "").value();
+    Program& program = files.program;
+    program.template_stamp = Digest::of("of an earlier build");
+    program.mode = mode;
+    program.key = program_key(program.graph, program.target, mode);
+    files.manifest.clear();
+    ASSERT_TRUE(local->put(program.key, files));
+    return;
+  }
+  FAIL() << "the tier has no program";
+}
+
+// A tuned one is right, and better than what is not tuned; what needs no tuning is made anew.
+TEST(Client, AStaleProgramOfTheTierServesOnlyWhereNobodyCanMakeItsSuccessor) {
+  const auto dir = TempDir::create();
+  ASSERT_TRUE(dir);
+  ClientOptions options;
+  options.cache_dir = dir->path() / "tier";
+  ASSERT_TRUE(make_client(options)->compile(difference(3), {}));
+  keep_as_stale(options.cache_dir, Mode::kMaxAutotune);
+  CompileOptions tuned;
+  tuned.mode = Mode::kMaxAutotune;
+  const auto served = make_client(options)->compile(difference(3), tuned);
+  ASSERT_TRUE(served) << served.error().message;
+  EXPECT_EQ((*served)->outcome(), Outcome::kHit);
+  EXPECT_FALSE(make_client(options)->look_up(difference(3), tuned)) << "a look-up is a miss";
+  ClientOptions away = options;
+  away.coordinator = "tcp://127.0.0.1:9";
+  away.connect_timeout = std::chrono::milliseconds(100);
+  EXPECT_TRUE(make_client(away)->compile(difference(3), tuned));
+
+  keep_as_stale(options.cache_dir, Mode::kDefault);
+  const auto made = make_client(options)->compile(difference(3), {});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ((*made)->outcome(), Outcome::kLocal);
 }
 
 TEST(Client, ADamagedLocalTierIsAMissNotAFailure) {

@@ -27,8 +27,8 @@ Program program_of(const CompileRequest& asked) {
   program.graph = asked.graph;
   program.target = asked.target;
   program.mode = asked.mode;
-  program.codegen = Digest::of("codegen");
-  program.key = program_key(program.graph, program.target, program.mode, program.codegen);
+  program.template_stamp = Digest::of("stamp");
+  program.key = program_key(program.graph, program.target, program.mode);
   return program;
 }
 

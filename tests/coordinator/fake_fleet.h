@@ -16,6 +16,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "schema/blob_assembly.h"
 #include "schema/zmq/transport.h"
@@ -67,6 +68,7 @@ class Tally {
 struct FakeWorkerOptions {
   std::string name = "worker";
   Target target = test_target();
+  TemplateVersions templates = template_versions();
   int slots = 1;
   size_t binary_bytes = 1'000;
   bool vanish_with_a_lease = false;  // its connection ends once it has one, without a word
@@ -79,7 +81,9 @@ class FakeWorker {
  public:
   FakeWorker(const std::string& endpoint, Tally& tally, FakeWorkerOptions options = {})
       : tally_(tally), options_(std::move(options)) {
-    auto opened = Connection::open(endpoint, Role::kWorker, 5'000);
+    ConnectOptions how;
+    how.templates = options_.templates;
+    auto opened = Connection::open(endpoint, Role::kWorker, 5'000, how);
     CHECK(opened.has_value(), opened ? "" : opened.error().message);
     connection_ = *std::move(opened);
     report();

@@ -23,11 +23,12 @@ bool operator==(const MeasurementPolicy& a, const MeasurementPolicy& b) {
 }
 bool operator==(const Hello& a, const Hello& b) {
   return a.protocol == b.protocol && a.role == b.role && a.software == b.software &&
-         a.token == b.token;
+         a.token == b.token && a.templates == b.templates;
 }
 bool operator==(const Welcome& a, const Welcome& b) {
-  return a.protocol == b.protocol && a.software == b.software && a.codegen == b.codegen &&
-         a.session == b.session && a.signing_key == b.signing_key;
+  return a.protocol == b.protocol && a.software == b.software &&
+         a.template_stamp == b.template_stamp && a.session == b.session &&
+         a.signing_key == b.signing_key;
 }
 bool operator==(const Refusal& a, const Refusal& b) {
   return a.error == b.error;

@@ -129,7 +129,7 @@ inline std::vector<Message> sample_messages() {
   CompileRequest request{13, a, sample_target(), Mode::kMaxAutotune, true, "kiln.graph 1\n"};
   request.priority = Priority::kWarmUp;
   request.detach = true;
-  return {Hello{2, Role::kWorker, "kiln 9", std::string(16, 'h')},
+  return {Hello{2, Role::kWorker, "kiln 9", std::string(16, 'h'), {{"cpu.pointwise", 3}}},
           Welcome{3, "kiln 8", a, std::string(16, 't'), std::string(32, 'k')},
           Refusal{error},
           request,

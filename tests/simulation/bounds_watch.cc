@@ -15,7 +15,7 @@ void BoundsWatch::incarnation_begins() {
 }
 
 Digest BoundsWatch::key_of(const DetachedTask& task) const {
-  return program_key(task.graph, task.target, task.mode, options_.codegen);
+  return program_key(task.graph, task.target, task.mode);
 }
 
 void BoundsWatch::came_back(const Digest& program) {
@@ -27,7 +27,7 @@ void BoundsWatch::saw(const Event& event) {
   if (const auto* e = std::get_if<RequestReceived>(&event)) {
     const CompileRequest& r = e->request;
     open_.try_emplace({e->client, r.request},
-                      Open{program_key(r.graph, r.target, r.mode, options_.codegen),
+                      Open{program_key(r.graph, r.target, r.mode),
                            e->user.empty() ? e->client : "user " + e->user});
   }
   if (const auto* e = std::get_if<RequestCancelled>(&event)) end({e->client, e->request});

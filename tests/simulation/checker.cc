@@ -53,10 +53,13 @@ void Checker::incarnation_begins(const Store& store) {
   detached_stored_.clear();
   for (const auto& [key, records] : store.records)
     for (const TuningRecord& record : records)
-      if (is_terminal(record.verdict) &&
+      if (is_current(record, options_.templates) && is_terminal(record.verdict) &&
           (record.verdict != Verdict::kOk || !record.measurement.samples_us.empty()))
         finished_[{key, record.schedule.to_string()}] = record.verdict;
+  if (templates_ != options_.templates) finals_.forget();
+  templates_ = options_.templates;
   for (const auto& [key, kernel] : store.kernels) {
+    if (kernel.kernel.templates != templates_) continue;  // stale: tuned again
     winners_.insert(key);
     won_[key].insert(kernel.kernel.schedule);
   }
@@ -68,6 +71,7 @@ void Checker::check_stored(const Store& store) {
   for (const auto& [key, json] : store.programs) {
     const auto program = program_from_json(json);
     if (!program) return fail(5, "a program in the store cannot be read");
+    if (program->template_stamp != template_stamp(templates_)) continue;
     for (const ProgramKernel& kernel : program->kernels) {
       const auto found = store.kernels.find(kernel.key);
       if (found == store.kernels.end() || found->second.kernel.blob != kernel.blob)
@@ -108,14 +112,14 @@ void Checker::saw(const Event& event) {
   if (const auto* e = std::get_if<DetachedStored>(&event); e != nullptr && e->status)
     detached_stored_.insert(e->key);
   if (const auto* e = std::get_if<DetachedRecovered>(&event); e != nullptr && !e->failure)
-    detached_stored_.insert(
-        program_key(e->task.graph, e->task.target, e->task.mode, options_.codegen));
+    detached_stored_.insert(program_key(e->task.graph, e->task.target, e->task.mode));
   if (const auto* e = std::get_if<KernelStored>(&event); e != nullptr && !e->status) {
     winners_.erase(e->kernel);
     kernels_unstored_.insert(e->kernel);
   }
   if (const auto* e = std::get_if<ReportReceived>(&event)) {
     workers_[e->worker] = e->report;
+    worker_templates_[e->worker] = e->templates;
     for (const CandidateResult& result : e->report.results) {
       reported_.emplace(result.lease, result.epoch, result.index);
       saw_final(result);
@@ -198,7 +202,7 @@ void Checker::saw_answer(const Answer& answer) {
   const TrueProgram& truth = truth_.by_graph(request.graph);
   if (!answer.reply.outcome)
     return check_failure(answer.client, request, answer.reply.outcome.error());
-  const Digest key = program_key(request.graph, request.target, request.mode, options_.codegen);
+  const Digest key = program_key(request.graph, request.target, request.mode);
   if (*answer.reply.outcome == CacheOutcome::kQueued) {
     if (!request.detach) return fail(2, "a client that waits is told that its program is queued");
     if (!detached_stored_.contains(key)) fail(6, "queued is answered before the task is stored");
@@ -224,6 +228,9 @@ void Checker::saw_choice(const Program& program) {
   const TrueProgram& truth = truth_.by_graph(program.graph);
   const TruePartition* partition = truth_.partition_of(truth, program);
   if (partition == nullptr) return fail(2, "a program is stored that is not what was asked for");
+  for (const ProgramKernel& kernel : program.kernels)
+    if (kernel.templates != templates_)
+      return fail(1, "a program is stored with a winner of other templates");
   if (program.mode == Mode::kDefault || scenario_.drifting()) return;
   const TruePartition& taken = *partition;
   double taken_us = 0;
@@ -304,7 +311,7 @@ void Checker::saw_program(const Digest& key, CacheOutcome outcome, const Answer&
 // since.
 bool Checker::may_lack_an_alternative(const Program& program) const {
   const TrueProgram& truth = truth_.by_graph(program.graph);
-  return program.mode == Mode::kMaxAutotune &&
+  return (program.mode == Mode::kMaxAutotune || scenario_.mixed) &&
          std::ranges::any_of(truth.partitions, [&](const TruePartition& partition) {
            return std::ranges::any_of(partition.kernels, [&](int kernel) {
              const Digest key = truth_.kernel_key(kernel, program.target, program.mode);
@@ -344,6 +351,8 @@ void Checker::saw_job(const WorkerId& worker, const Job& job) {
   for (const CandidateJob& candidate : job.candidates) {
     const std::string schedule = candidate.schedule.to_string();
     lease.outstanding.emplace(candidate.index, candidate.schedule);
+    if (job.kind != Job::Kind::kFinal && !has_template(worker, candidate.schedule))
+      fail(4, "a candidate goes to a worker that does not have its template");
     const auto known = finished_.find({job.kernel_key, schedule});
     if (known != finished_.end() &&
         (job.kind == Job::Kind::kScreen || known->second != Verdict::kOk))
@@ -356,6 +365,13 @@ void Checker::saw_job(const WorkerId& worker, const Job& job) {
   fail_if(3, finals_.again(job));
   finals_.leased(job);
   leases_.emplace(job.lease, std::move(lease));
+}
+
+bool Checker::has_template(const WorkerId& worker, const Schedule& schedule) const {
+  const int version = find_version(templates_, schedule.template_name);
+  const auto& theirs = worker_templates_.at(worker);
+  return version == 0 ||
+         (theirs != nullptr && find_version(*theirs, schedule.template_name) == version);
 }
 
 // Leased twice under one epoch: only to help a straggler, and only once.
@@ -431,7 +447,9 @@ void Checker::check_record(const TuningRecord& record) {
 
 void Checker::saw_winner(const StoreKernel& store) {
   const Digest& key = store.kernel.key;
-  if (!winners_.insert(key).second) return fail(1, "a second winner of one kernel");
+  // Without the candidates of a template that no worker had, it is tuned again for the next plan.
+  const bool is_final = store.kernel.templates == templates_;
+  if (is_final && !winners_.insert(key).second) return fail(1, "a second winner of one kernel");
   won_[key].insert(store.kernel.schedule);
   troubled_.erase(key);
   const TrueKernel& kernel = truth_.by_key(key);
@@ -456,7 +474,7 @@ void Checker::saw_winner(const StoreKernel& store) {
 // Forgotten, it must be stored; failed, there must be a reason in the program itself.
 void Checker::saw_end(const EndDetached& end) {
   const DetachedTask& task = end.task;
-  const Digest key = program_key(task.graph, task.target, task.mode, options_.codegen);
+  const Digest key = program_key(task.graph, task.target, task.mode);
   const bool was_stored = detached_stored_.erase(key) > 0;
   if (end.outcome && was_stored && !programs_stored_.contains(key))
     fail(6, "a queued program is forgotten and not stored");

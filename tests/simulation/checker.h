@@ -71,6 +71,7 @@ class Checker {
   void saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer);
   void saw_orders(const SendOrders& orders);
   void saw_job(const WorkerId& worker, const Job& job);
+  bool has_template(const WorkerId& worker, const Schedule& schedule) const;
   void check_hedge(const KnownLease& lease, const CandidateJob& candidate);
   void saw_records(const StoreRecords& store);
   void saw_winner(const StoreKernel& store);
@@ -101,6 +102,8 @@ class Checker {
   FinalsWatch finals_;
 
   // In this incarnation of the coordinator:
+  TemplateVersions templates_;
+  std::map<WorkerId, std::shared_ptr<const TemplateVersions>> worker_templates_;
   std::map<RequestId, CompileRequest> open_;                // accepted and not answered
   std::map<WorkerId, WorkerReport> workers_;                // as last reported
   std::map<uint64_t, KnownLease> leases_;                   // not taken back

@@ -15,14 +15,16 @@ constexpr int64_t kPatienceMs = 120'000;  // to answer everybody once the faults
 
 Cluster::Cluster(uint64_t seed, Mutant mutant, bool trace)
     : random_(seed),
+      upgrades_(seed ^ 0x75706772616465),
       mutation_(mutant.world),
       trace_(trace),
-      scenario_(random_),
+      scenario_(random_, seed),
       truth_(random_, scenario_),
       options_(make_options(seed)),
       checker_(truth_, scenario_, options_),
       faults_end_ms_(kFaultsMs) {
   active_mutation = mutant.core;
+  if (scenario_.mixed) options_.templates = {{"cpu.pointwise", 1}, {"cpu.vector", 1}};
   if (random_.chance(0.8)) loss_ = random_.fraction() * 0.2;
   if (random_.chance(0.8)) duplication_ = random_.fraction() * 0.2;
   if (random_.chance(0.3)) disk_full_ = random_.fraction() * 0.5;
@@ -146,6 +148,8 @@ void Cluster::start_coordinator() {
   writer_free_ms_ = now_ms_;
   evict();
   options_.first_lease = ++store_.generation << 32;
+  if (scenario_.mixed && faults() && upgrades_.chance(0.3))
+    ++options_.templates[static_cast<size_t>(upgrades_.between(0, 1))].version;
   if (mutation_ == WorldMutation::kReuseLeaseIds) options_.first_lease = 1;
   if (mutation_ == WorldMutation::kTrustWallClock)
     options_.first_lease =
@@ -177,8 +181,19 @@ void Cluster::crash_coordinator() {
   after(random_.between(50, 2'000), [this] { start_coordinator(); });
 }
 
+// While there are faults, some worker is of another build.
+std::shared_ptr<const TemplateVersions> Cluster::templates() {
+  if (!scenario_.mixed) return nullptr;
+  TemplateVersions templates = options_.templates;
+  if (faults() && upgrades_.chance(0.4))
+    --templates[static_cast<size_t>(upgrades_.between(0, 1))].version;
+  return std::make_shared<const TemplateVersions>(std::move(templates));
+}
+
 void Cluster::tick() {
   after(kTickMs, [this] { tick(); });
+  if (!faults() && core_ != nullptr && !std::exchange(fleet_upgraded_, true))
+    for (auto& worker : workers_) worker->upgrade();
   if (core_ == nullptr) return;
   if (mutation_ != WorldMutation::kLoseDeaths) step(Tick{});
   if (core_ != nullptr) checker_.saw(core_->stats(now_ms_));
@@ -258,7 +273,10 @@ void Cluster::act(Action action) {
     after(random_.between(0, 20), [this, key = a->key, incarnation = incarnation_] {
       if (incarnation != incarnation_) return;
       const auto found = store_.programs.find(key);
-      step(ProgramLookedUp{key, found == store_.programs.end() ? "" : found->second});
+      if (found == store_.programs.end()) return step(ProgramLookedUp{key, ""});
+      const bool stale =
+          program_from_json(found->second)->template_stamp != template_stamp(options_.templates);
+      step(ProgramLookedUp{key, stale ? "" : found->second, {}, stale});
     });
     return;
   }
@@ -327,7 +345,7 @@ void Cluster::act_on_tasks(Action action) {
   } else if (auto* e = std::get_if<EndDetached>(&action)) {
     write([this, end = std::move(*e)](const Status& status) {
       const DetachedTask& task = end.task;
-      const Digest key = program_key(task.graph, task.target, task.mode, options_.codegen);
+      const Digest key = program_key(task.graph, task.target, task.mode);
       if (!status) return;
       if (end.outcome)
         store_.tasks.erase(key);
@@ -336,8 +354,7 @@ void Cluster::act_on_tasks(Action action) {
     });
   } else if (const auto* f = std::get_if<ForgetDetached>(&action)) {
     write([this, task = f->task](const Status& status) {
-      if (status)
-        store_.tasks.erase(program_key(task.graph, task.target, task.mode, options_.codegen));
+      if (status) store_.tasks.erase(program_key(task.graph, task.target, task.mode));
     });
   }
 }
@@ -363,6 +380,7 @@ void Cluster::plan(StartPlan start) {
     finished.program->graph = start.graph;
     finished.program->target = start.target;
     finished.program->mode = start.mode;
+    finished.program->template_stamp = template_stamp(options_.templates);
     const bool stored = start.graph_text.empty() && store_.tasks.contains(start.key);
     const std::string& text = stored ? store_.tasks[start.key].graph_text : start.graph_text;
     if (text != truth.graph_text)
@@ -413,9 +431,14 @@ PlannedKernel Cluster::planned(int kernel, const StartPlan& start) {
   std::rotate(planned.schedules.begin(),
               planned.schedules.begin() + incarnation_ % std::ssize(planned.schedules),
               planned.schedules.end());
-  if (const auto cached = store_.kernels.find(planned.key); cached != store_.kernels.end())
+  planned.templates = options_.templates;
+  if (const auto cached = store_.kernels.find(planned.key);
+      cached != store_.kernels.end() && (cached->second.kernel.templates == planned.templates ||
+                                         mutation_ == WorldMutation::kTrustStale))
     planned.cached = cached->second.kernel;
   if (mutation_ != WorldMutation::kForgetRecords) planned.records = store_.records[planned.key];
+  std::erase_if(planned.records,
+                [&](const TuningRecord& record) { return !is_current(record, planned.templates); });
   return planned;
 }
 

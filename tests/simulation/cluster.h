@@ -35,6 +35,7 @@ enum class WorldMutation : uint8_t {
   kForgetTasks,     // a restarted coordinator does not hear of the detached tasks
   kTrustWallClock,  // lease ids begin at the wall clock, which may be set back
   kEvictKernels,    // the cache is trimmed of kernels that its programs need
+  kTrustStale,      // the planner takes a winner whose templates have other versions now
 };
 
 // At most one of both: in the world, or in the core (of this thread, while the cluster lives).
@@ -71,6 +72,7 @@ class Cluster : public Network {
   void tell_coordinator(Event event) override;
   bool faults() const override { return now_ms_ < faults_end_ms_; }
   int64_t now_ms() const override { return now_ms_; }
+  std::shared_ptr<const TemplateVersions> templates() override;
 
   void start_coordinator();
   void crash_coordinator();
@@ -99,7 +101,7 @@ class Cluster : public Network {
   void set_bounds(uint64_t seed, CoreOptions& options) const;
   void note(const std::string& text);
 
-  Random random_;
+  Random random_, upgrades_;
   const WorldMutation mutation_;
   const bool trace_;
   const Scenario scenario_;
@@ -121,7 +123,8 @@ class Cluster : public Network {
   double loss_ = 0, duplication_ = 0, disk_full_ = 0, death_ = 0;
   // Partitions in one direction: what goes to (or comes from) these is lost until then.
   std::map<std::pair<std::string, bool>, int64_t> cut_until_ms_;  // name, inwards
-  int64_t clock_offset_us_ = 0;                                   // of the wall clock, which jumps
+  bool fleet_upgraded_ = false;  // every worker has the coordinator's templates, for good
+  int64_t clock_offset_us_ = 0;  // of the wall clock, which jumps
   Outcome outcome_;
   std::map<uint64_t, std::pair<WorkerId, Job>> jobs_;  // kAcceptStale: all ever sent, by lease
 };

@@ -14,6 +14,7 @@ namespace kiln::simulation {
 class FinalsWatch {
  public:
   void incarnation_begins();
+  void forget() { finished_.clear(); }  // the templates changed: finals are run again
   void leased(const Job& job);
   // Under a lease, about to be stored; durable once the store said so.
   void recorded(const ResultAck& ack, const TuningRecord& record);

@@ -52,6 +52,7 @@ const std::vector<NamedMutant>& all_mutants() {
       in_core("RaceAgain", Mutation::kRaceAgain),
       in_core("ForgiveFinals", Mutation::kForgiveFinals),
       in_core("ForgetHealth", Mutation::kForgetHealth),
+      in_core("LeaseWithoutTemplate", Mutation::kLeaseWithoutTemplate),
       in_world("AcceptStale", WorldMutation::kAcceptStale),
       in_world("AnswerTwice", WorldMutation::kAnswerTwice),
       in_world("AnswerUnstored", WorldMutation::kAnswerUnstored),
@@ -63,6 +64,7 @@ const std::vector<NamedMutant>& all_mutants() {
       in_world("ForgetTasks", WorldMutation::kForgetTasks),
       in_world("TrustWallClock", WorldMutation::kTrustWallClock),
       in_world("EvictKernels", WorldMutation::kEvictKernels),
+      in_world("TrustStale", WorldMutation::kTrustStale),
   };
   return mutants;
 }

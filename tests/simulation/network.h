@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "coordinator/core/events.h"
 
@@ -17,6 +18,8 @@ class Network {
   virtual void tell_coordinator(Event event) = 0;
   virtual bool faults() const = 0;
   virtual int64_t now_ms() const = 0;
+  // Those of a worker that starts now; null: it has none, and nothing asks for any.
+  virtual std::shared_ptr<const TemplateVersions> templates() = 0;
 };
 
 }  // namespace kiln::simulation

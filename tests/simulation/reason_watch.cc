@@ -49,8 +49,7 @@ void ReasonWatch::saw(int64_t now_ms, const Event& event) {
     unstored_.insert(e->key);
   if (const auto* e = std::get_if<RequestReceived>(&event)) {
     const CompileRequest& request = e->request;
-    asked_.emplace(program_key(request.graph, request.target, request.mode, options_.codegen),
-                   request.target);
+    asked_.emplace(program_key(request.graph, request.target, request.mode), request.target);
   }
   for (const auto& [program, target] : asked_)
     if (!certainly_serves(now_ms, target)) unserved_.insert(program);
@@ -106,9 +105,9 @@ bool ReasonWatch::lacks_reason(int64_t now_ms, const RequestId& id, const Compil
       return !says(error, "requests are waiting") && !says(error, "are queued already");
     case Code::kUnavailable:
       if (says(error, "no worker for")) return certainly_serves(now_ms, request.target);
+      if (says(error, "no worker has")) return !scenario_.mixed;
       if (says(error, "survived")) break;
-      return !unstored_.contains(
-          program_key(request.graph, request.target, request.mode, options_.codegen));
+      return !unstored_.contains(program_key(request.graph, request.target, request.mode));
     case Code::kInternal:
       if (says(error, "survived")) break;
       return true;
@@ -118,8 +117,8 @@ bool ReasonWatch::lacks_reason(int64_t now_ms, const RequestId& id, const Compil
   }
   // Some of several partitions may have had bad candidates and others, at some time, no worker.
   if (error.code == Code::kUnavailable && program.partitions.size() > 1 &&
-      unserved_.contains(
-          program_key(request.graph, request.target, request.mode, options_.codegen)))
+      (scenario_.mixed ||
+       unserved_.contains(program_key(request.graph, request.target, request.mode))))
     return false;
   return !no_alternative_survives(program, request.target, request.mode);
 }

@@ -12,12 +12,17 @@ struct Scenario {
   // then not certain.
   enum class Kind { kWild, kCrowded, kUneven, kDrifting };
   Kind kind = Kind::kWild;
+  // A wild one whose candidates are of two templates. Coordinators are upgraded between two
+  // incarnations, and workers of other builds come and go until the faults end.
+  bool mixed = false;
 
-  explicit Scenario(Random& random) {
+  Scenario(Random& random, uint64_t seed) {
     const double chosen = random.fraction();
     if (chosen < 0.12) kind = Kind::kCrowded;
     if (chosen > 0.82) kind = Kind::kDrifting;
     if (chosen > 0.92) kind = Kind::kUneven;
+    // By numbers of its own, so that other clusters are as they were.
+    mixed = kind == Kind::kWild && Random(seed ^ 0x74656d706c617465).chance(0.15);
   }
   bool crowded() const { return kind == Kind::kCrowded; }
   bool drifting() const { return kind == Kind::kDrifting; }

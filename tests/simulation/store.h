@@ -11,6 +11,11 @@
 
 namespace kiln::simulation {
 
+// Whether it was taken with the template as it is now.
+inline bool is_current(const TuningRecord& record, const TemplateVersions& templates) {
+  return record.template_version == find_version(templates, record.schedule.template_name);
+}
+
 struct Store {
   uint64_t generation = 0;                 // how many coordinators there were
   std::map<Digest, std::string> programs;  // manifests

@@ -20,7 +20,8 @@ TrueKernel make_kernel(Random& random, const Scenario& scenario, int number) {
   const bool hopeless = random.chance(0.08);
   for (int i = 0; i < size; ++i) {
     TrueCandidate candidate;
-    candidate.schedule = Schedule{"cpu.pointwise", {{"vector", i}}};
+    const bool other = scenario.mixed && i % 2 == 1;
+    candidate.schedule = Schedule{other ? "cpu.vector" : "cpu.pointwise", {{"vector", i}}};
     candidate.us = static_cast<double>(random.between(100, 180));
     if (hopeless || random.chance(0.2))
       candidate.verdict = random.chance(0.5) ? Verdict::kCompileFailed : Verdict::kWrongResult;
@@ -109,7 +110,7 @@ Truth::Truth(Random& random, const Scenario& scenario) {
 }
 
 Digest Truth::kernel_key(int kernel, const Target& target, Mode mode) const {
-  return kiln::kernel_key(Digest::of(kernels_[kernel].name), target, mode, {}, {});
+  return kiln::kernel_key(Digest::of(kernels_[kernel].name), target, mode, {});
 }
 
 const TrueProgram& Truth::by_graph(const Digest& graph) const {

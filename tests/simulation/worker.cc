@@ -11,6 +11,7 @@ void Worker::start() {
   results_.clear();
   draining_ = false;
   device_errors_ = 0;
+  upgrade();
   network_.after(random_.between(0, 500), [this, incarnation = incarnation_] {
     if (incarnation == incarnation_) live();
   });
@@ -52,7 +53,7 @@ void Worker::report() {
     report.leases.push_back({id, held.job.epoch, static_cast<int>(held.done)});
   report.results = results_;
   if (network_.faults() && !history_.empty() && random_.chance(0.1)) lie(report);
-  network_.to_coordinator(ReportReceived{id_, std::move(report)});
+  network_.to_coordinator(ReportReceived{id_, std::move(report), templates_});
 }
 
 void Worker::lie(WorkerReport& report) {

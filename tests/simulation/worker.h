@@ -32,6 +32,7 @@ class Worker {
   const WorkerId& id() const { return id_; }
   const Target& target() const { return target_; }
   void ordered(const WorkerOrders& orders);
+  void upgrade() { templates_ = network_.templates(); }
 
  private:
   struct Held {
@@ -56,6 +57,7 @@ class Worker {
   Random& random_;
   const Truth& truth_;
   WorkerId id_;
+  std::shared_ptr<const TemplateVersions> templates_;
   int incarnation_ = 0;
   int64_t stalled_until_ms_ = 0;
   int64_t drifts_until_ms_ = 0;  // its calibration kernel, not what it measures

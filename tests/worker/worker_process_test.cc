@@ -104,8 +104,9 @@ class WorkerProcess : public testing::Test {
       auto received = listener_->receive(100);
       if (!received) continue;
       if (std::holds_alternative<Hello>(received->message))
-        listener_->send(received->peer, Welcome{kProtocolVersion, "test", templates_identity(), "",
-                                                key_.public_key()});
+        listener_->send(received->peer,
+                        Welcome{kProtocolVersion, "test", template_stamp(template_versions()), "",
+                                key_.public_key()});
       auto* report = std::get_if<WorkerReport>(&received->message);
       if (report == nullptr) continue;
       listener_->send(received->peer, orders_);

@@ -84,6 +84,7 @@ Status Agent::run(const Work& work) {
 Result<std::unique_ptr<Connection>> Agent::connect() {
   ConnectOptions how;
   how.token = token_;
+  how.templates = options_.templates;
   if (!options_.key_file.empty()) {
     TRY(how.key, read_client_key(options_.key_file));
   }
@@ -95,10 +96,8 @@ Result<std::unique_ptr<Connection>> Agent::connect() {
   if (how.key && !how.key->signing_key.empty()) {
     TRY(trusted_signer_, parse_public_key(how.key->signing_key));
   }
-  if (welcome.codegen != options_.codegen)
-    return fail(Code::kInvalidArgument,
-                "the coordinator at " + options_.coordinator + " (" + welcome.software +
-                    ") has another code generator than this worker; install one build on both");
+  if (welcome.template_stamp != template_stamp(options_.templates))
+    spdlog::info("the coordinator has other kernel templates: it leases what this worker can make");
   spdlog::info("connected to {}", options_.coordinator);
   return connection;
 }

@@ -33,10 +33,10 @@ std::vector<CandidateResult> take_out_unsigned(Job& job, std::string_view signer
 class Agent {
  public:
   struct Options {
-    std::string coordinator;  // "tcp://127.0.0.1:7557"
-    Path key_file;            // schema/keys/key_file.h, read for each connection; empty: none
-    WorkerReport self;        // name, target, toolkit, slots
-    Digest codegen;           // our code generator: must be the coordinator's
+    std::string coordinator;     // "tcp://127.0.0.1:7557"
+    Path key_file;               // schema/keys/key_file.h, read for each connection; empty: none
+    WorkerReport self;           // name, target, toolkit, slots
+    TemplateVersions templates;  // of this build: what the coordinator may ask for
     int report_period_ms = 1000;
     int connect_timeout_ms = 2000;
     int drain_timeout_ms = 2000;
@@ -53,8 +53,9 @@ class Agent {
 
   explicit Agent(Options options) : options_(std::move(options)), leases_(options_.self) {}
 
-  // Until stop(), or finish() and nothing is left to do. kInvalidArgument when the coordinator is
-  // of another version of Kiln, or the endpoint is not one: trying again would not help.
+  // Until stop(), or finish() and nothing is left to do. kInvalidArgument when the coordinator
+  // speaks another version of the protocol, or the endpoint is not one: trying again would not
+  // help.
   Status run(const Work& work);
   void stop();
   // Takes nothing new, finishes what it has within finish_timeout_ms, hands it over, ends.

@@ -95,11 +95,13 @@ Program identity_of(const Explanation& explanation) {
   wanted.graph = explanation.graph;
   wanted.target = explanation.target;
   wanted.mode = explanation.mode;
-  wanted.codegen = templates_identity();
-  wanted.key = program_key(wanted.graph, wanted.target, wanted.mode, wanted.codegen);
+  const TemplateVersions versions = template_versions();
+  wanted.template_stamp = template_stamp(versions);
+  wanted.key = program_key(wanted.graph, wanted.target, wanted.mode);
   for (const ExplainedKernel& kernel : explanation.kernels) {
     wanted.kernels.emplace_back();
     wanted.kernels.back().workload = kernel.workload.digest;
+    wanted.kernels.back().templates = covering_templates(versions, kernel.workload, wanted.target);
   }
   return wanted;
 }
@@ -155,7 +157,9 @@ std::vector<Program> sharing_programs(const Options& options, const Program& wan
   if (options.cache_dir.empty()) return {};
   auto entries = cached_programs(options.cache_dir);
   if (!entries) return {};  // times are worth no error
-  std::erase_if(*entries, [&](const Program& entry) { return !serves(entry, wanted); });
+  std::erase_if(*entries, [&](const Program& entry) {
+    return !serves(entry, wanted) || entry.template_stamp != wanted.template_stamp;
+  });
   return *std::move(entries);
 }
 
@@ -169,7 +173,7 @@ Result<std::string> explain_file(const Options& options, const std::string& file
   Program identity;
   identity.target = wanted.target;
   identity.mode = wanted.mode;
-  identity.codegen = templates_identity();
+  identity.template_stamp = template_stamp(template_versions());
   std::vector<Program> tuned;
   if (hit) tuned.push_back(hit->program());
   // A hit has its kernels; other programs may have times for the partitions that it did not take.

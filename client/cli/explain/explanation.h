@@ -75,7 +75,7 @@ struct Explanation {
 // arithmetic is known, by this one's clock.
 DevicePeak host_peak(const Target& target);
 
-// `tuned`: programs that the cache has for this target, mode and code generator: this one, or
+// `tuned`: programs that the cache has for this target and mode, none of them stale: this one, or
 // others that share kernels with it. A kernel that none of them has gets its first guess. The
 // partition is this program's where it is among them, else the one by rules. kUnsupported when the
 // program has no plan.

@@ -25,7 +25,10 @@ std::string describe(const Target& target) {
 void WorkerRegistry::leave_class(const WorkerId& id, const Worker& worker) {
   WorkerClass& entry = classes_[describe(worker.target)];
   --entry.members;
-  if (entry.serving.erase(id) > 0) entry.slots -= worker.slots;
+  if (entry.serving.erase(id) > 0) {
+    entry.slots -= worker.slots;
+    entry.complete -= worker.lacks.empty();
+  }
   entry.idle.erase({worker.leases, id});
 }
 
@@ -39,16 +42,30 @@ void WorkerRegistry::enter_class(const WorkerId& id, const Worker& worker) {
   if (!worker.takes_work()) return;
   entry.serving.insert(id);
   entry.slots += worker.slots;
+  entry.complete += worker.lacks.empty();
   if (worker.has_free_slot()) entry.idle.emplace(worker.leases, id);
 }
 
-void WorkerRegistry::report(int64_t now_ms, const WorkerId& id, const WorkerReport& report) {
+std::vector<std::string> WorkerRegistry::lacking(const TemplateVersions* templates) const {
+  std::vector<std::string> lacks;
+  for (const TemplateVersion& ours : options_.templates)
+    if (templates == nullptr || find_version(*templates, ours.name) != ours.version)
+      lacks.push_back(ours.name);
+  return lacks;
+}
+
+void WorkerRegistry::report(int64_t now_ms, const WorkerId& id, const WorkerReport& report,
+                            const std::shared_ptr<const TemplateVersions>& templates) {
   const auto [entry, is_new] = workers_.try_emplace(id);
   Worker& worker = entry->second;
   if (is_new)
     worker.health = health_of(id, report);
   else
     leave_class(id, worker);
+  if (is_new || worker.templates != templates) {  // one list for each connection
+    worker.templates = templates;
+    worker.lacks = lacking(templates.get());
+  }
   worker.target = report.target;
   worker.toolkit = report.toolkit;
   worker.slots = std::clamp(report.slots, 0, kMaxSlots);
@@ -192,6 +209,35 @@ bool WorkerRegistry::serves(const Target& target, const WorkerId& except) const 
   return std::any_of(classes_.begin(), classes_.end(), [&](const auto& named) {
     const WorkerClass& entry = named.second;
     return entry.serving.size() > entry.serving.count(except) && entry.target.can_run(target);
+  });
+}
+
+bool WorkerRegistry::serves_as(const Target& target, const WorkerId& id) const {
+  const auto found = workers_.find(id);
+  const std::vector<std::string> none;
+  const std::vector<std::string>& lacks = found == workers_.end() ? none : found->second.lacks;
+  return std::any_of(classes_.begin(), classes_.end(), [&](const auto& named) {
+    const WorkerClass& entry = named.second;
+    if (!entry.target.can_run(target)) return false;
+    if (entry.complete > static_cast<int>(lacks.empty() && entry.serving.contains(id))) return true;
+    return std::ranges::any_of(entry.serving, [&](const WorkerId& other) {
+      return other != id && std::ranges::includes(lacks, workers_.at(other).lacks);
+    });
+  });
+}
+
+bool WorkerRegistry::has_all_templates(const Target& target) const {
+  return std::ranges::any_of(classes_, [&](const auto& named) {
+    return named.second.complete > 0 && named.second.target.can_run(target);
+  });
+}
+
+bool WorkerRegistry::has_template(const Target& target, const std::string& name) const {
+  return std::ranges::any_of(classes_, [&](const auto& named) {
+    return named.second.target.can_run(target) &&
+           std::ranges::any_of(named.second.serving, [&](const WorkerId& id) {
+             return std::ranges::find(workers_.at(id).lacks, name) == workers_.at(id).lacks.end();
+           });
   });
 }
 

@@ -26,6 +26,8 @@ struct Worker {
   bool draining = false;  // gets no new leases
   bool drain_ordered = false;
   bool quarantined = false;
+  std::shared_ptr<const TemplateVersions> templates{};
+  std::vector<std::string> lacks{};  // of CoreOptions.templates
   WorkerHealth health;
   int leases = 0;          // open ones
   int64_t report_ms = 0;   // its last report
@@ -47,6 +49,7 @@ struct WorkerClass {
   int members = 0;                          // connected, whether they take work or not
   std::set<WorkerId> serving;               // those that take work
   int slots = 0;                            // of those, together
+  int complete = 0;                         // of those, how many lack no template
   std::set<std::pair<int, WorkerId>> idle;  // with a free slot, fewest leases first
 };
 
@@ -57,7 +60,8 @@ class WorkerRegistry {
  public:
   explicit WorkerRegistry(const CoreOptions& options) : options_(options) {}
 
-  void report(int64_t now_ms, const WorkerId& id, const WorkerReport& report);
+  void report(int64_t now_ms, const WorkerId& id, const WorkerReport& report,
+              const std::shared_ptr<const TemplateVersions>& templates = nullptr);
   Worker* find(const WorkerId& id);
   void remove(const WorkerId& id);
   void order_drain(const WorkerId& id);
@@ -73,6 +77,12 @@ class WorkerRegistry {
   int slots_for(const Target& target) const;
   int count_for(const Target& target) const;
   bool serves(const Target& target, const WorkerId& except = {}) const;
+  // Whether another worker besides `id` takes new work for `target`, and has the templates that
+  // `id` has. O(classes) while some worker has all templates, else O(workers).
+  bool serves_as(const Target& target, const WorkerId& id) const;
+  // Whether a worker that takes new work for `target` has all templates; and this one.
+  bool has_all_templates(const Target& target) const;
+  bool has_template(const Target& target, const std::string& name) const;
   // The factor by which times from `worker`'s device are multiplied before they are compared with
   // those of another device of its model: the model's reference divided by the worker's baseline
   // (not its latest reading: a drifting worker is in quarantine). The last kRemembered workers that
@@ -100,6 +110,7 @@ class WorkerRegistry {
   void enter_class(const WorkerId& id, const Worker& worker);
   void judge(const WorkerId& id, Worker& worker);
   void judge_drifting();
+  std::vector<std::string> lacking(const TemplateVersions* templates) const;
   void remember(const WorkerId& id, const Worker& worker);
   WorkerHealth health_of(const WorkerId& id, const WorkerReport& report) const;
   void set_reference(const Model& model, double sentinel_us);

@@ -35,8 +35,7 @@ void CompileRequests::request(int64_t now_ms, RequestReceived event, Actions& ou
   if (open_.find(id) != nullptr) return repeated(now_ms, id, std::move(request), out);
   const TenantId tenant = event.user.empty() ? "connection " + event.client : "user " + event.user;
   const Digest key =
-      event.key ? *event.key
-                : program_key(request.graph, request.target, request.mode, options_.codegen);
+      event.key ? *event.key : program_key(request.graph, request.target, request.mode);
   if (refuse(now_ms, id, tenant, key, request, out)) return;
   if (request.detach && answer_detached(id, key, out)) return;
 

@@ -53,7 +53,7 @@ class CompileRequests {
             Actions& out);
   void await_look_up(const RequestId& id, CompileTask& task, CompileRequest request);
   // program_stages.cc
-  void missed(int64_t now_ms, CompileTask& task, const Status& read, Actions& out);
+  void missed(int64_t now_ms, CompileTask& task, const ProgramLookedUp& event, Actions& out);
   void ask_for_graph(int64_t now_ms, CompileTask& task, Actions& out);
   void start_plan(int64_t now_ms, CompileTask& task, const std::optional<RequestId>& uploader,
                   std::string text, Actions& out);

@@ -55,8 +55,9 @@ struct CompileTask {
   Program program;  // see partition_choice.h while it is tuned
   std::vector<PlannedAlternative> alternatives;
   std::vector<Digest> failed;  // kTuning: kernels without a survivor, while an alternative is left
-  bool some_alternative_untried =
-      false;                     // some of `failed` only lacked a worker: the choice is not final
+  // Why the choice is not final: some of `failed` only lacked a worker, or candidates were left
+  // out. Empty: it is.
+  std::string untried;
   std::vector<Digest> pending;   // kTuning: kernels not done, in the program's order
   std::vector<Digest> unstored;  // kTuning: kernels that are done but could not be stored
   std::string program_json;      // kStoring

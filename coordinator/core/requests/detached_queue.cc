@@ -24,8 +24,8 @@ DetachedStats stats_of(const Digest& key, const DetachedTask& task, std::string 
 
 }  // namespace
 
-Digest DetachedQueue::key_of(const DetachedTask& task) const {
-  return program_key(task.graph, task.target, task.mode, options_.codegen);
+Digest DetachedQueue::key_of(const DetachedTask& task) {
+  return program_key(task.graph, task.target, task.mode);
 }
 
 void DetachedQueue::add(const DetachedTask& task, bool running) {

@@ -26,7 +26,7 @@ class DetachedQueue {
  public:
   explicit DetachedQueue(const CoreOptions& options) : options_(options) {}
 
-  Digest key_of(const DetachedTask& task) const;
+  static Digest key_of(const DetachedTask& task);
   // Whether the program is queued or running here.
   bool contains(const Digest& key) const { return entries_.contains(key); }
   bool full() const { return std::ssize(entries_) + std::ssize(coming_) >= options_.max_detached; }

@@ -18,7 +18,7 @@ constexpr int kMaxAsks = 3;  // each client, for one graph
 void CompileRequests::looked_up(int64_t now_ms, const ProgramLookedUp& event, Actions& out) {
   CompileTask* task = find(event.key);
   if (task == nullptr || task->stage != Stage::kLookingUp) return;
-  if (event.program_json.empty()) return missed(now_ms, *task, event.read, out);
+  if (event.program_json.empty()) return missed(now_ms, *task, event, out);
   hits_ += std::ssize(task->waiters);
   while (!task->waiters.empty())
     answer(*task, RequestId(task->waiters.begin()->first), CacheOutcome::kHit, event.program_json,
@@ -27,19 +27,20 @@ void CompileRequests::looked_up(int64_t now_ms, const ProgramLookedUp& event, Ac
   end(*task);
 }
 
-void CompileRequests::missed(int64_t now_ms, CompileTask& task, const Status& read, Actions& out) {
+void CompileRequests::missed(int64_t now_ms, CompileTask& task, const ProgramLookedUp& event,
+                             Actions& out) {
   std::vector<RequestId> checks;
   for (const auto& [id, waiter] : task.waiters)
     if (waiter.check_only) checks.push_back(id);
   for (const RequestId& id : checks)
-    answer(task, id, fail(read ? not_cached(task.target) : read.error()), {}, out);
+    answer(task, id, fail(event.read ? not_cached(task.target) : event.read.error()), {}, out);
   misses_ += std::ssize(checks);
   if (!wanted(task)) return end(task);
   ++misses_;
   joined_ += std::max<int64_t>(std::ssize(task.waiters) - 1, 0);
   task.stage = Stage::kWaitGraph;
   if (const Status possible = scheduler_.check_target(task.target);
-      !possible && !scheduler_.may_yet_come(now_ms, task.target))
+      !possible && !event.stale && !scheduler_.may_yet_come(now_ms, task.target))
     return fail_task(now_ms, task, possible.error(), out);
   if (crowded()) return fail_crowded(now_ms, task, out);
   if (detached_.contains(task.key)) return start_plan(now_ms, task, {}, {}, out);
@@ -182,15 +183,17 @@ void CompileRequests::kernel_settled(int64_t now_ms, CompileTask& task, const Tu
     if (!has_partition_without(task.failed, task.program, task.alternatives)) {
       Error error = kernel.error();
       // Not for good, however this one failed: another partition may do.
-      if (task.some_alternative_untried) error.code = Code::kUnavailable;
+      if (!task.untried.empty()) error.code = Code::kUnavailable;
       return fail_task(now_ms, task, error, out);
     }
     if (failure_class(kernel.error().code) == FailureClass::kTransient)
-      task.some_alternative_untried = true;
+      task.untried = "an alternative partition was not tuned";
   } else {
     for (ProgramKernel& slot : task.program.kernels)
       if (slot.key == key) slot = kernel.winner();
     if (!kernel.stored()) task.unstored.push_back(key);
+    if (kernel.left_out())
+      task.untried = "candidates were left out whose template no worker has at this version";
   }
   std::erase(task.pending, key);
   scheduler_.release(task.key, key);
@@ -203,9 +206,8 @@ void CompileRequests::kernels_done(int64_t now_ms, CompileTask& task, Actions& o
       fastest_partition(task.failed, std::move(task.program), std::move(task.alternatives));
   task.program_json = program_to_json(task.program);
   // The program is answered, since it works, but not stored: that would fix the choice for good.
-  if (task.some_alternative_untried && !mutated(Mutation::kChooseTooEarly))
-    return finish(now_ms, task, fail(Code::kUnavailable, "an alternative partition was not tuned"),
-                  out);
+  if (!task.untried.empty() && !mutated(Mutation::kChooseTooEarly))
+    return finish(now_ms, task, fail(Code::kUnavailable, task.untried), out);
   // A program whose kernels are not all stored would be found again without its binaries.
   const bool all_stored =
       std::ranges::none_of(task.program.kernels, [&](const ProgramKernel& kernel) {

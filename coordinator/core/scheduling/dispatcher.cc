@@ -63,7 +63,10 @@ int Dispatcher::batch_limit(const TuningTask& task) const {
 
 // The work leased, in milliseconds of one worker.
 double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task) {
-  auto batch = task.take(id, batch_limit(task), workers_.serves(task.target(), id));
+  static const std::vector<std::string> kNothing;
+  const auto& lacks =
+      mutated(Mutation::kLeaseWithoutTemplate) ? kNothing : workers_.find(id)->lacks;
+  auto batch = task.take(id, batch_limit(task), workers_.serves_as(task.target(), id), lacks);
   if (batch.candidates.empty()) return 0;
   task.was_served = true;
   const auto count = static_cast<double>(batch.candidates.size());
@@ -94,7 +97,7 @@ void Dispatcher::hedge_late(int64_t now_ms, std::set<WorkerId>& changed) {
   for (const uint64_t id : late) {
     Lease& slow = *leases_.find(id);
     TuningTask& task = tasks_.at(slow.kernel);
-    const WorkerId* second = second_worker(task.target(), slow.worker);
+    const WorkerId* second = second_worker(task, slow);
     if (second == nullptr) continue;
     Lease lease;
     lease.worker = *second;
@@ -123,11 +126,18 @@ bool Dispatcher::is_late(int64_t now_ms, const Lease& lease) const {
          options_.hedge_after * *candidate_ms * static_cast<double>(held);
 }
 
-const WorkerId* Dispatcher::second_worker(const Target& target, const WorkerId& first) const {
+const WorkerId* Dispatcher::second_worker(const TuningTask& task, const Lease& slow) const {
+  const auto has_templates = [&](const WorkerId& id) {
+    const std::vector<std::string>& lacks = workers_.find(id)->lacks;
+    return std::ranges::none_of(slow.outstanding, [&](int candidate) {
+      const std::string& name = task.candidates().template_of(candidate);
+      return std::ranges::find(lacks, name) != lacks.end();
+    });
+  };
   for (const auto& [name, workers] : workers_.classes()) {
-    if (!workers.target.can_run(target)) continue;
+    if (!workers.target.can_run(task.target())) continue;
     for (const auto& [leases, id] : workers.idle)
-      if (id != first || mutated(Mutation::kHedgeToSelf)) return &id;
+      if ((id != slow.worker || mutated(Mutation::kHedgeToSelf)) && has_templates(id)) return &id;
   }
   return nullptr;
 }

@@ -44,7 +44,7 @@ class Dispatcher {
   double lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task);
   int batch_limit(const TuningTask& task) const;
   bool is_late(int64_t now_ms, const Lease& lease) const;
-  const WorkerId* second_worker(const Target& target, const WorkerId& first) const;
+  const WorkerId* second_worker(const TuningTask& task, const Lease& slow) const;
   void open(int64_t now_ms, const TuningTask& task, Lease lease);
 
   const CoreOptions& options_;

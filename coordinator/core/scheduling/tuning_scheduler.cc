@@ -107,8 +107,9 @@ void TuningScheduler::forget_retired() {
 // ---- Events ----
 
 void TuningScheduler::report(int64_t now_ms, const WorkerId& id, WorkerReport report,
+                             const std::shared_ptr<const TemplateVersions>& templates,
                              Actions& out) {
-  workers_.report(now_ms, id, report);
+  workers_.report(now_ms, id, report, templates);
   Worker& reporter = *workers_.find(id);
   reporter.counts_compiles = report.compiled > 0;
   count_compiles(reporter, compiles_.newly(id, report.compiled));
@@ -291,8 +292,8 @@ void TuningScheduler::tick(int64_t now_ms, Actions& out) {
   dispatch_due_ = true;  // somebody may have left the quarantine
 }
 
-// A target that has workers costs nothing here, however much waits for it; tasks are looked at
-// only where there is none.
+// A target that has workers with all templates costs nothing here, however much waits for it; tasks
+// are looked at only where there is none.
 void TuningScheduler::fail_unserved(int64_t now_ms, Actions& out) {
   std::map<std::string, int64_t> served_ms;
   for (const auto& [name, target] : queue_.targets()) {
@@ -300,6 +301,9 @@ void TuningScheduler::fail_unserved(int64_t now_ms, Actions& out) {
     int64_t& last_ms = served_ms[name] = known == served_ms_.end() ? -1 : known->second;
     if (workers_.serves(target)) {
       last_ms = now_ms;
+      if (workers_.has_all_templates(target)) continue;
+      for (const Digest& kernel : queue_.kernels_for(target))
+        leave_out_unmade(now_ms, tasks_.at(kernel), out);
       continue;
     }
     for (const Digest& kernel : queue_.kernels_for(target))
@@ -323,6 +327,22 @@ void TuningScheduler::fail_if_unserved(int64_t now_ms, int64_t served_ms, Tuning
                               workers_.targets()),
                   0});
   settle(now_ms, task, out);
+}
+
+// Workers of an earlier build may be about to be replaced: they get the time of workers that left.
+void TuningScheduler::leave_out_unmade(int64_t now_ms, TuningTask& task, Actions& out) {
+  bool changed = false;
+  for (const std::string& name : task.waiting_templates()) {
+    if (workers_.has_template(task.target(), name)) {
+      task.unmade_since_ms.erase(name);
+      continue;
+    }
+    const int64_t since_ms = task.unmade_since_ms.try_emplace(name, now_ms).first->second;
+    if (now_ms - since_ms < options_.worker_grace_ms) continue;
+    task.leave_out(name);
+    changed = true;
+  }
+  if (changed) settle(now_ms, task, out);
 }
 
 // ---- Work ----

@@ -71,7 +71,8 @@ class TuningScheduler {
   void plan_finished(uint64_t ticket);
 
   // ---- events ----
-  void report(int64_t now_ms, const WorkerId& id, WorkerReport report, Actions& out);
+  void report(int64_t now_ms, const WorkerId& id, WorkerReport report,
+              const std::shared_ptr<const TemplateVersions>& templates, Actions& out);
   void worker_gone(int64_t now_ms, const WorkerId& id, Actions& out);
   void drain(const WorkerId& id);
   void kernel_stored(const Digest& kernel, const Status& status);
@@ -99,6 +100,7 @@ class TuningScheduler {
   void settle(int64_t now_ms, TuningTask& task, Actions& out);
   void fail_unserved(int64_t now_ms, Actions& out);
   void fail_if_unserved(int64_t now_ms, int64_t served_ms, TuningTask& task, Actions& out);
+  void leave_out_unmade(int64_t now_ms, TuningTask& task, Actions& out);
   void retire(TuningTask& task);
   void forget_retired();
 

@@ -10,6 +10,10 @@ namespace {
 // are passed over wait for another worker, which exists.
 constexpr size_t kLooks = 64;
 
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 }  // namespace
 
 void CandidateTable::want(int i) {
@@ -19,13 +23,20 @@ void CandidateTable::want(int i) {
   (troubles_.contains(i) ? again_ : fresh_).push_back(i);
 }
 
-std::vector<int> CandidateTable::take(const WorkerId& worker, int limit, bool others) {
+std::vector<int> CandidateTable::take(const WorkerId& worker, int limit, bool others,
+                                      const std::vector<std::string>& lacks) {
   std::vector<int> taken;
-  while (!fresh_.empty() && std::ssize(taken) < limit) {
+  while (lacks.empty() && !fresh_.empty() && std::ssize(taken) < limit) {
     taken.push_back(fresh_.front());
     fresh_.pop_front();
   }
-  if (taken.empty()) taken = take_retried(worker, others);
+  if (!lacks.empty())
+    std::erase_if(fresh_, [&](int i) {
+      if (std::ssize(taken) >= limit || contains(lacks, template_of(i))) return false;
+      taken.push_back(i);
+      return true;
+    });
+  if (taken.empty()) taken = take_retried(worker, others, lacks);
   for (int i : taken) {
     state(i).queued = false;
     state(i).leases = 1;
@@ -34,11 +45,13 @@ std::vector<int> CandidateTable::take(const WorkerId& worker, int limit, bool ot
 }
 
 // Alone, so that a bad one does not cost its neighbours their attempts.
-std::vector<int> CandidateTable::take_retried(const WorkerId& worker, bool others) {
+std::vector<int> CandidateTable::take_retried(const WorkerId& worker, bool others,
+                                              const std::vector<std::string>& lacks) {
   const size_t looks = std::min(kLooks, again_.size());
   for (size_t at = 0; at < looks; ++at) {
     const int i = again_[at];
     if (others && troubles_[i].avoid == worker) continue;
+    if (contains(lacks, template_of(i))) continue;
     again_.erase(again_.begin() + static_cast<std::ptrdiff_t>(at));
     return {i};
   }
@@ -54,6 +67,25 @@ std::vector<int> CandidateTable::take_all() {
     state(i).queued = false;
     state(i).leases = 1;
   }
+  return taken;
+}
+
+std::set<std::string> CandidateTable::queued_templates() const {
+  std::set<std::string> names;
+  for (const auto* queue : {&fresh_, &again_})
+    for (const int i : *queue) names.insert(template_of(i));
+  return names;
+}
+
+std::vector<int> CandidateTable::unqueue(std::string_view template_name) {
+  std::vector<int> taken;
+  for (auto* queue : {&fresh_, &again_})
+    std::erase_if(*queue, [&](int i) {
+      if (template_of(i) != template_name) return false;
+      taken.push_back(i);
+      state(i).queued = false;
+      return true;
+    });
   return taken;
 }
 

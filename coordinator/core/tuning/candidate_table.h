@@ -9,7 +9,9 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "coordinator/core/events.h"
@@ -47,6 +49,7 @@ class CandidateTable {
 
   int size() const { return schedules_.size(); }
   Schedule schedule(int i) const { return schedules_.at(i); }
+  const std::string& template_of(int i) const { return schedules_.template_of(i); }
   int find(const Schedule& schedule) const { return schedules_.find(schedule); }  // O(n)
   const CandidateState& operator[](int i) const { return states_[static_cast<size_t>(i)]; }
   int settled() const { return settled_; }
@@ -56,9 +59,14 @@ class CandidateTable {
   // ---- work ----
   void want(int i);  // queues it, unless it is queued or leased
   // Takes up to `limit` off the queue; they count as leased. A candidate that failed before comes
-  // alone, and not to the worker that it failed on while `others` can have it.
-  std::vector<int> take(const WorkerId& worker, int limit, bool others);
+  // alone, and not to the worker that it failed on while `others` can have it. `lacks`: templates
+  // of which the worker gets none; O(n) where there are some.
+  std::vector<int> take(const WorkerId& worker, int limit, bool others,
+                        const std::vector<std::string>& lacks = {});
   std::vector<int> take_all();
+  std::set<std::string> queued_templates() const;  // O(n)
+  // Takes those of one template off the queue. O(n).
+  std::vector<int> unqueue(std::string_view template_name);
   void lease_again(int i) { ++state(i).leases; }
   void release(int i);  // a lease of it ended
   void recall();        // unqueues all and ends their leases; O(n)
@@ -78,7 +86,8 @@ class CandidateTable {
 
  private:
   CandidateState& state(int i) { return states_[static_cast<size_t>(i)]; }
-  std::vector<int> take_retried(const WorkerId& worker, bool others);
+  std::vector<int> take_retried(const WorkerId& worker, bool others,
+                                const std::vector<std::string>& lacks);
 
   ScheduleList schedules_;
   std::vector<CandidateState> states_;

@@ -16,6 +16,9 @@ class ScheduleList {
 
   int size() const { return static_cast<int>(entries_.size()); }
   Schedule at(int index) const;
+  const std::string& template_of(int index) const {
+    return forms_[entries_[static_cast<size_t>(index)].form].template_name;
+  }
   // The index of `schedule`, or -1. O(n).
   int find(const Schedule& schedule) const;
 

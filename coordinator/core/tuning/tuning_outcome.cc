@@ -16,6 +16,8 @@ void TuningTask::win(int candidate) {
   winner_.blob = Digest::of(built.bytes);
   winner_.recipe = built.recipe;
   winner_.report = report();
+  winner_.templates = templates_;
+  std::erase_if(winner_.templates, [this](const auto& t) { return left_out_.contains(t.name); });
   stage_ = Stage::kStoring;
 }
 
@@ -83,9 +85,11 @@ Error TuningTask::no_survivor() const {
   std::string message =
       fmt::format("no candidate of the {} kernel {} survived on {}: {}", to_string(family_),
                   key_.short_hex(), target_.to_string(), verdicts);
+  for (const std::string& name : left_out_)
+    message += fmt::format("; no worker has {} {}", name, find_version(templates_, name));
   if (!first_log_.empty()) message += "\n" + first_log_;
   // A custom kernel that does not compile or compute what it says is its author's to mend.
-  const Code code = fleet                        ? Code::kUnavailable
+  const Code code = fleet || left_out()          ? Code::kUnavailable
                     : family_ == Family::kCustom ? Code::kInvalidArgument
                                                  : Code::kInternal;
   return Error{code, std::move(message), 0};

@@ -63,6 +63,7 @@ TuningTask::TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t
       max_runner_deaths_(options.max_runner_deaths),
       epoch_(epoch),
       candidates_(planned.schedules),
+      templates_(std::move(planned.templates)),
       finals_(options.max_retries) {
   resume(planned.records);
 }
@@ -161,11 +162,28 @@ void TuningTask::queue_finals() {
   for (int i : finals_.finalists()) candidates_.want(i);
 }
 
-TuningTask::Batch TuningTask::take(const WorkerId& worker, int limit, bool others) {
+TuningTask::Batch TuningTask::take(const WorkerId& worker, int limit, bool others,
+                                   const std::vector<std::string>& lacks) {
   if (stage_ == Stage::kFinals) return {Job::Kind::kFinal, candidates_.take_all()};
   const bool compile = stage_ == Stage::kRebuilding || mode_ == Mode::kDefault;
   return {compile ? Job::Kind::kCompile : Job::Kind::kScreen,
-          candidates_.take(worker, limit, others)};
+          candidates_.take(worker, limit, others, lacks)};
+}
+
+std::set<std::string> TuningTask::waiting_templates() const {
+  return stage_ == Stage::kFinals ? std::set<std::string>() : candidates_.queued_templates();
+}
+
+void TuningTask::leave_out(const std::string& template_name) {
+  left_out_.insert(template_name);
+  const auto give_up = [this](int i) {
+    reject(i, Verdict::kDeviceLost, "no worker has its template");
+  };
+  std::ranges::for_each(candidates_.unqueue(template_name), give_up);
+  for (int i = 0; i < candidates_.size(); ++i)  // in default mode most were not queued yet
+    if (!candidates_[i].settled() && candidates_[i].leases == 0 &&
+        candidates_.template_of(i) == template_name)
+      give_up(i);
 }
 
 void TuningTask::hedge(const std::vector<int>& candidates) {
@@ -206,6 +224,7 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wo
   record.workload = workload_;
   record.target = device;
   record.schedule = candidates_.schedule(index);
+  record.template_version = find_version(templates_, record.schedule.template_name);
   record.worker = worker;
   record.seed = seed_of(key_);
   if (!result.binary.empty()) record.binary = Digest::of(result.binary);

@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,8 +52,10 @@ class TuningTask {
 
   // Takes up to `limit` candidates off the queue; a final is taken whole. A candidate that failed
   // on `worker` is left to another one while there are `others`, and is retried alone, so that a
-  // bad one does not cost its neighbours their attempts.
-  Batch take(const WorkerId& worker, int limit, bool others);
+  // bad one does not cost its neighbours their attempts. `lacks`: the templates that the worker
+  // does not have; a final brings its binaries and takes none.
+  Batch take(const WorkerId& worker, int limit, bool others,
+             const std::vector<std::string>& lacks = {});
   // Leases `candidates`, which are leased already, to a second worker.
   void hedge(const std::vector<int>& candidates);
   // The part of a job that describes one candidate.
@@ -74,6 +77,12 @@ class TuningTask {
                  bool blamed, uint64_t new_epoch);
   // Nobody needs the task now: all leases end, without blame; advance() queues the work again.
   void recall(uint64_t new_epoch);
+  // The templates of which candidates wait for a worker that has them.
+  std::set<std::string> waiting_templates() const;
+  // Gives up the candidates of a template that no worker has. The winner is that of the others, and
+  // does not count as found among this template's, so that it is stale for the next plan.
+  void leave_out(const std::string& template_name);
+  bool left_out() const { return !left_out_.empty(); }
   void fail(Error error);
 
   // kStoring: the winner with its binary, once; later calls return nothing. `scale_of`: the scale
@@ -96,9 +105,10 @@ class TuningTask {
   int unstored_records = 0;  // results on their way to the store
   // Kept by TuningScheduler, for a task that waits for workers (fail_unserved):
   int64_t created_ms = 0;
-  int64_t unserved_since_ms = -1;  // without a worker for its target since then
-  bool was_served = false;         // some worker could run it at some time
-  int64_t retired_at = -1;         // number of plans started by then; -1: a program needs it
+  int64_t unserved_since_ms = -1;                    // without a worker for its target since then
+  bool was_served = false;                           // some worker could run it at some time
+  std::map<std::string, int64_t> unmade_since_ms{};  // templates that no worker has since then
+  int64_t retired_at = -1;  // number of plans started by then; -1: a program needs it
 
  private:
   void resume(const std::vector<TuningRecord>& records);
@@ -132,6 +142,8 @@ class TuningTask {
   bool screening_queued_ = false;  // every candidate not settled is queued, leased, or will be
   int first_open_ = 0;             // kDefault: all candidates before it are rejected
   std::string first_log_;          // why the first guess was rejected
+  TemplateVersions templates_;     // that cover the workload
+  std::set<std::string> left_out_;
   Finals finals_;
   int retries_ = 0, abandoned_ = 0;
   bool candidate_to_blame_ = false;  // for being abandoned, not the fleet

@@ -67,7 +67,7 @@ TEST(CompileLocally, SaysWhatItMade) {
   ASSERT_TRUE(local) << local.error().message;
   const Program& program = local->program;
   EXPECT_EQ(program.graph, form.digest);
-  EXPECT_EQ(program.key, program_key(form.digest, target, Mode::kDefault, templates_identity()));
+  EXPECT_EQ(program.key, program_key(form.digest, target, Mode::kDefault));
   EXPECT_EQ(program.mode, Mode::kDefault);
   ASSERT_EQ(program.kernels.size(), local->artifacts.size());
   for (size_t i = 0; i < program.kernels.size(); ++i) {

@@ -235,9 +235,5 @@ TEST(Lower, RefusesDecisionsOutOfRange) {
   }
 }
 
-TEST(Lower, IdentityIsNotEmpty) {
-  EXPECT_FALSE(templates_identity().is_zero());
-}
-
 }  // namespace
 }  // namespace kiln

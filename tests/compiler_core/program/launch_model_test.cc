@@ -19,7 +19,7 @@ Program program_of(const Recipe& recipe) {
   program.key = Digest::of("key");
   program.graph = Digest::of("graph");
   program.target = {Backend::kCuda, "sm_90a", "a GPU", 132, "cuda-13"};
-  program.codegen = Digest::of("codegen");
+  program.template_stamp = Digest::of("stamp");
   ProgramKernel kernel;
   kernel.family = "matmul";
   kernel.schedule = "library rank=2";

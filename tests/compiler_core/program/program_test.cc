@@ -32,7 +32,7 @@ Program two_kernels() {
   program.graph = Digest::of("graph");
   program.target = {Backend::kCpu, "x86-64-v3", "some \"model\"", 2, {}};
   program.mode = Mode::kMaxAutotune;
-  program.codegen = Digest::of("codegen");
+  program.template_stamp = Digest::of("stamp");
   program.kernels = {kernel("f", {kVector}), kernel("g", {kVector, kVector})};
   program.buffers = {{Buffer::Kind::kInput, 0, kVector, 0},
                      {Buffer::Kind::kTemporary, 0, kVector, 64},
@@ -284,15 +284,13 @@ TEST(KernelJson, RoundTrips) {
 }
 
 TEST(ProgramKey, EveryPartChangesIt) {
-  const Digest graph = Digest::of("graph"), codegen = Digest::of("codegen");
+  const Digest graph = Digest::of("graph");
   const Target target{Backend::kCpu, "x86-64-v3", "", 0, {}};
-  const Digest key = program_key(graph, target, Mode::kDefault, codegen);
-  EXPECT_EQ(key, program_key(graph, target, Mode::kDefault, codegen));
-  EXPECT_NE(key, program_key(codegen, target, Mode::kDefault, codegen));
-  EXPECT_NE(key,
-            program_key(graph, {Backend::kCpu, "x86-64-v4", "", 0, {}}, Mode::kDefault, codegen));
-  EXPECT_NE(key, program_key(graph, target, Mode::kMaxAutotune, codegen));
-  EXPECT_NE(key, program_key(graph, target, Mode::kDefault, graph));
+  const Digest key = program_key(graph, target, Mode::kDefault);
+  EXPECT_EQ(key, program_key(graph, target, Mode::kDefault));
+  EXPECT_NE(key, program_key(Digest::of("other"), target, Mode::kDefault));
+  EXPECT_NE(key, program_key(graph, {Backend::kCpu, "x86-64-v4", "", 0, {}}, Mode::kDefault));
+  EXPECT_NE(key, program_key(graph, target, Mode::kMaxAutotune));
 }
 
 }  // namespace

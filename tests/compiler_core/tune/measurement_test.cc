@@ -42,15 +42,14 @@ TEST(Verdict, OnlyWhatAnotherTryCannotChangeIsTerminal) {
 }
 
 TEST(KernelKey, EveryPartChangesIt) {
-  const Digest workload = Digest::of("workload"), codegen = Digest::of("codegen");
+  const Digest workload = Digest::of("workload");
   const Target target{Backend::kCpu, "x86-64-v3", "model", 2, {}};
   const MeasurementPolicy policy;
-  const Digest key = kernel_key(workload, target, Mode::kDefault, codegen, policy);
-  EXPECT_EQ(key, kernel_key(workload, target, Mode::kDefault, codegen, policy));
-  EXPECT_NE(key, kernel_key(codegen, target, Mode::kDefault, codegen, policy));
-  EXPECT_NE(key, kernel_key(workload, {}, Mode::kDefault, codegen, policy));
-  EXPECT_NE(key, kernel_key(workload, target, Mode::kMaxAutotune, codegen, policy));
-  EXPECT_NE(key, kernel_key(workload, target, Mode::kDefault, workload, policy));
+  const Digest key = kernel_key(workload, target, Mode::kDefault, policy);
+  EXPECT_EQ(key, kernel_key(workload, target, Mode::kDefault, policy));
+  EXPECT_NE(key, kernel_key(Digest::of("other"), target, Mode::kDefault, policy));
+  EXPECT_NE(key, kernel_key(workload, {}, Mode::kDefault, policy));
+  EXPECT_NE(key, kernel_key(workload, target, Mode::kMaxAutotune, policy));
   const std::vector<std::function<void(MeasurementPolicy&)>> changes = {
       [](MeasurementPolicy& p) { p.screen_runs++; },
       [](MeasurementPolicy& p) { p.screen_drop += 0.5; },
@@ -64,7 +63,7 @@ TEST(KernelKey, EveryPartChangesIt) {
   for (const auto& change : changes) {
     MeasurementPolicy other;
     change(other);
-    EXPECT_NE(key, kernel_key(workload, target, Mode::kDefault, codegen, other));
+    EXPECT_NE(key, kernel_key(workload, target, Mode::kDefault, other));
   }
 }
 

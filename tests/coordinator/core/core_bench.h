@@ -105,7 +105,7 @@ class CoreBench {
     step(RequestReceived{client, std::move(request)});
   }
   Digest key(const std::string& graph = "g", Mode mode = Mode::kMaxAutotune) const {
-    return program_key(digest_of(graph), cpu_target(), mode, options_.codegen);
+    return program_key(digest_of(graph), cpu_target(), mode);
   }
   void miss(const Digest& program) { step(ProgramLookedUp{program, ""}); }
   // From nothing to a task that tunes `kernels` for client "c", request 1.

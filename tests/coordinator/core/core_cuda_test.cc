@@ -30,7 +30,7 @@ Digest looked_up(CoreBench& bench, const Target& target, const ClientId& client 
 }
 
 Digest key_for(const Target& target) {
-  return program_key(digest_of("g"), target, Mode::kMaxAutotune, Digest{});
+  return program_key(digest_of("g"), target, Mode::kMaxAutotune);
 }
 
 const Target kH200 = gpu("sm_90a", "NVIDIA H200", 132, "cuda-13");

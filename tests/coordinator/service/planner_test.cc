@@ -1,5 +1,6 @@
 #include "coordinator/service/planner.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,9 +21,13 @@ class PlannerTest : public ::testing::Test {
     request.graph = graph.digest;
     request.target = test_target();
     request.mode = Mode::kMaxAutotune;
-    request.key = program_key(graph.digest, request.target, request.mode, context_.codegen);
+    request.key = program_key(graph.digest, request.target, request.mode);
     request.graph_text = print(graph.graph);
     return request;
+  }
+  void raise(std::string_view name) {
+    for (TemplateVersion& each : context_.templates)
+      if (each.name == name) ++each.version;
   }
   // Stores `schedule` as the winner of the planned kernel, under `key`.
   void store_winner(const PlannedKernel& planned, const Digest& key, const Schedule& schedule) {
@@ -33,6 +38,7 @@ class PlannerTest : public ::testing::Test {
     stored.kernel.schedule = schedule.to_string();
     stored.kernel.blob = Digest::of("binary");
     stored.kernel.report.best_us = 1;
+    stored.kernel.templates = planned.templates;
     stored.kernel.recipe.phases = {{"kernel", 1}};
     stored.tuned_on = test_target();
     cache_->put_blob("binary", nullptr);
@@ -42,7 +48,7 @@ class PlannerTest : public ::testing::Test {
 
   const TempDir dir_ = *TempDir::create("kiln-planner");
   const std::unique_ptr<KernelCache> cache_ = *KernelCache::open(dir_.path());
-  const PlanContext context_{Digest::of("codegen"), MeasurementPolicy{}, cache_.get()};
+  PlanContext context_{template_versions(), MeasurementPolicy{}, cache_.get()};
 };
 
 TEST_F(PlannerTest, PlansACanonicalGraph) {
@@ -52,7 +58,7 @@ TEST_F(PlannerTest, PlansACanonicalGraph) {
   EXPECT_EQ(finished.key, request.key);
   EXPECT_EQ(finished.program->key, request.key);
   EXPECT_EQ(finished.program->graph, request.graph);
-  EXPECT_EQ(finished.program->codegen, context_.codegen);
+  EXPECT_EQ(finished.program->template_stamp, template_stamp(template_versions()));
   ASSERT_EQ(finished.kernels.size(), 1u);
   EXPECT_FALSE(finished.kernels[0].cached.has_value());
   EXPECT_GT(finished.kernels[0].schedules.size(), 1u);
@@ -115,12 +121,59 @@ TEST_F(PlannerTest, PutsAnEarlierWinnerFirstAndKeepsTheRestInOrder) {
   const StartPlan request = request_for(test_graph(3));
   const PlannedKernel before = make_plan(request, context_).kernels.at(0);
   const Schedule winner = before.schedules.back();
-  store_winner(before, Digest::of("of another code generator"), winner);
+  store_winner(before, Digest::of("on another target"), winner);
   const PlannedKernel after = make_plan(request, context_).kernels.at(0);
   EXPECT_FALSE(after.cached.has_value());
   std::vector<Schedule> expected = before.schedules;
   std::rotate(expected.begin(), expected.end() - 1, expected.end());
   EXPECT_EQ(after.schedules, expected);
+}
+
+// Schedules of index version 4 and before begin with a family.
+TEST_F(PlannerTest, AnEarlierWinnerOfBeforeTemplatesHadNamesIsFirstToo) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel before = make_plan(request, context_).kernels.at(0);
+  Schedule winner = before.schedules.back();
+  ASSERT_EQ(winner.template_name, "cpu.pointwise");
+  winner.template_name = "pointwise";
+  store_winner(before, Digest::of("of an older Kiln"), winner);
+  EXPECT_EQ(make_plan(request, context_).kernels.at(0).schedules.front(), before.schedules.back());
+}
+
+TEST_F(PlannerTest, AnotherVersionOfATemplateThatCoversMakesAWinnerStaleAndIsTunedFromIt) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel before = make_plan(request, context_).kernels.at(0);
+  const Schedule winner = before.schedules.back();
+  store_winner(before, before.key, winner);
+  TuningRecord record;
+  record.kernel_key = before.key;
+  record.workload = before.workload;
+  record.target = test_target();
+  record.schedule = winner;
+  record.measurement.samples_us = {1, 2, 3};
+  record.template_version = find_version(before.templates, "cpu.pointwise");
+  cache_->put_record(record, nullptr);
+  cache_->flush();
+  raise("cpu.pointwise");
+  const PlannedKernel after = make_plan(request, context_).kernels.at(0);
+  EXPECT_EQ(after.key, before.key);
+  EXPECT_FALSE(after.cached.has_value());
+  EXPECT_EQ(after.schedules.front(), winner);
+  EXPECT_TRUE(after.records.empty()) << "what it took says nothing of the new text";
+  EXPECT_EQ(
+      changes(before.templates, after.templates),
+      fmt::format("cpu.pointwise {} -> {}", record.template_version, record.template_version + 1));
+}
+
+TEST_F(PlannerTest, AnotherVersionOfAnyOtherTemplateMakesNothingStale) {
+  const StartPlan request = request_for(test_graph(3));
+  const PlannedKernel before = make_plan(request, context_).kernels.at(0);
+  store_winner(before, before.key, before.schedules.back());
+  for (const TemplateVersion& each : template_versions())
+    if (each.name != "cpu.pointwise") raise(each.name);
+  const PlanFinished after = make_plan(request, context_);
+  EXPECT_TRUE(after.kernels.at(0).cached.has_value());
+  EXPECT_NE(after.program->template_stamp, template_stamp(template_versions()));
 }
 
 TEST_F(PlannerTest, WhatWonAtTheNearestSizeIsTheFirstCandidate) {
@@ -164,6 +217,7 @@ TEST_F(PlannerTest, BringsTheRecordsOfAnEarlierIncarnation) {
   record.target = test_target();
   record.schedule = planned.schedules[0];
   record.measurement.samples_us = {1, 2, 3};
+  record.template_version = find_version(planned.templates, planned.schedules[0].template_name);
   cache_->put_record(record, nullptr);
   cache_->flush();
   const PlannedKernel again = make_plan(request, context_).kernels.at(0);

@@ -37,9 +37,8 @@ class ServiceTargets : public ServiceTest {
           parts, [&](const std::string& part) { return line.find(part) != std::string::npos; });
     return count;
   }
-  static std::string key_for(const Target& target, const Welcome& welcome) {
-    return "key=" + program_key(test_graph(3).digest, target, Mode::kMaxAutotune, welcome.codegen)
-                        .short_hex();
+  static std::string key_for(const Target& target) {
+    return "key=" + program_key(test_graph(3).digest, target, Mode::kMaxAutotune).short_hex();
   }
 
   const std::shared_ptr<ServiceStatus> status_ = std::make_shared<ServiceStatus>();
@@ -50,7 +49,7 @@ TEST_F(ServiceTargets, ATaskOfATargetWithoutADeviceIsLoggedUnderItsProgramsKey) 
   TestClient client(endpoint());
   const CompileReply reply = client.compile(test_graph(3), named(client));
   ASSERT_TRUE(reply.outcome.has_value()) << reply.outcome.error().message;
-  const std::string key = key_for(kH200, client.connection->welcome());
+  const std::string key = key_for(kH200);
   EXPECT_TRUE(eventually([&] { return lines_with({"flight ", key, "kernels=1"}) == 1; })) << log();
 }
 

@@ -24,7 +24,7 @@ class StorageExecutorTest : public ::testing::Test, public EventLoop {
     cache_.reset();
     cache_ = KernelCache::open(data(), std::move(options)).value();
     tasks_ = PendingTaskStore::open(data() / "flights.sqlite").value();
-    executor_.emplace(*cache_, *tasks_, signer_, manifests_, blobs_, 1'000, *this);
+    executor_.emplace(*cache_, *tasks_, signer_, manifests_, blobs_, 1'000, Digest{}, *this);
   }
   Path data() const { return dir_.path() / "data"; }
   // What the writers answered.

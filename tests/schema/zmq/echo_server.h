@@ -56,8 +56,7 @@ class EchoServer {
         last_user_ = received->user;
       }
       if (std::get_if<Hello>(&received->message) != nullptr) {
-        listener_->send(received->peer,
-                        Welcome{kProtocolVersion, "test", sample_digest("codegen")});
+        listener_->send(received->peer, Welcome{kProtocolVersion, "test", sample_digest("stamp")});
       } else if (const auto* asked = std::get_if<StatsRequest>(&received->message)) {
         listener_->send(received->peer, StatsReply{asked->request, {}});
       }

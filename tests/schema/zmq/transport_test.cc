@@ -36,7 +36,7 @@ TEST(Transport, OpensAndCarriesMessagesBothWays) {
   const EchoServer server;
   auto connection = Connection::open(server.endpoint(), Role::kWorker, 5'000);
   ASSERT_TRUE(connection.has_value()) << connection.error().message;
-  EXPECT_EQ((*connection)->welcome().codegen, sample_digest("codegen"));
+  EXPECT_EQ((*connection)->welcome().template_stamp, sample_digest("stamp"));
   for (uint64_t request = 1; request <= 100; ++request) {
     EXPECT_TRUE(answers(**connection, request));
   }

@@ -9,7 +9,7 @@
 namespace kiln {
 namespace {
 
-const Digest kCodegen = Digest::of("this build");
+const TemplateVersions kTemplates = {{"cpu.pointwise", 2}};
 
 Job job(uint64_t lease, int candidates) {
   Job made;
@@ -86,7 +86,7 @@ class AgentTest : public testing::Test {
     options.self.worker = "w";
     options.self.target.isa = "x86-64-v3";
     options.self.slots = 2;
-    options.codegen = kCodegen;
+    options.templates = kTemplates;
     options.report_period_ms = report_period_ms;
     options.connect_timeout_ms = 500;
     options.finish_timeout_ms = finish_timeout_ms_;
@@ -100,14 +100,14 @@ class AgentTest : public testing::Test {
   }
 
   // The next message of the worker, answering its hello on the way.
-  std::optional<WorkerReport> next_report(const Digest& codegen = kCodegen) {
+  std::optional<WorkerReport> next_report(const Digest& stamp = template_stamp(kTemplates)) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (std::chrono::steady_clock::now() < until) {
       auto received = listener_->receive(100);
       if (!received) continue;
       peer_ = received->peer;
       if (std::holds_alternative<Hello>(received->message))
-        listener_->send(peer_, Welcome{kProtocolVersion, "test", codegen});
+        listener_->send(peer_, Welcome{kProtocolVersion, "test", stamp});
       if (auto* report = std::get_if<WorkerReport>(&received->message)) return std::move(*report);
     }
     return std::nullopt;
@@ -312,18 +312,16 @@ TEST_F(AgentTest, StopsWhileTheCoordinatorIsAway) {
   EXPECT_TRUE(ended_.has_value());
 }
 
-TEST_F(AgentTest, ACoordinatorOfAnotherBuildIsRefusedForGood) {
+// What they do not have in common is not leased to it.
+TEST_F(AgentTest, SaysWhichTemplatesItHasAndWorksForACoordinatorThatHasOthers) {
   start();
-  std::thread reader([this] {
-    auto received = listener_->receive(20'000);
-    ASSERT_TRUE(received.has_value());
-    listener_->send(received->peer, Welcome{kProtocolVersion, "test", Digest::of("another")});
-  });
-  thread_.join();
-  reader.join();
-  ASSERT_FALSE(ended_.has_value());
-  EXPECT_EQ(ended_.error().code, Code::kInvalidArgument);
-  EXPECT_NE(ended_.error().message.find("another code generator"), std::string::npos);
+  const auto hello = listener_->receive(20'000);
+  ASSERT_TRUE(hello.has_value());
+  EXPECT_EQ(std::get<Hello>(hello->message).templates, kTemplates);
+  listener_->send(hello->peer, Welcome{kProtocolVersion, "test", Digest::of("another")});
+  EXPECT_TRUE(next_report().has_value());
+  stop();
+  EXPECT_TRUE(ended_.has_value());
 }
 
 TEST_F(AgentTest, AnEndpointThatIsNoneIsRefusedForGood) {

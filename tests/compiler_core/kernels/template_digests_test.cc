@@ -1,0 +1,235 @@
+// Holds each kernel template's version to the text that it prints. The file
+// tests/golden/template_digests.txt has a line for each template, target, workload and a few
+// schedules: the version, and a digest of the source without comments and of the recipe. A text
+// that changed under an unchanged version would leave winners of the old text in every cache, so it
+// fails here:
+//
+//   1. raise version() of the template that is named;
+//   2. with KILN_UPDATE_GOLDEN=1, tests/compiler_core_kernels_test of the build folder, given
+//      --gtest_filter='TemplateDigests.*', rewrites the file, and refuses where 1 was left out.
+//
+// Comments and white space are free. A text that changed for no workload listed here is not seen.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "compiler_core/base/file.h"
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
+#include "compiler_core/passes/specialise.h"
+#include "tests/compiler_core/ir/sample_custom_op.h"
+#include "tests/compiler_core/kernels/open_workloads.h"
+
+namespace kiln {
+namespace {
+
+// Comments go, runs of white space become one space; texts in quotes stay as they are.
+std::string stripped(std::string_view text) {
+  std::string out;
+  const auto space = [&out] {
+    if (!out.empty() && out.back() != ' ') out += ' ';
+  };
+  for (size_t i = 0; i < text.size();) {
+    const std::string_view rest = text.substr(i);
+    if (rest.starts_with("//")) {
+      i = std::min(text.find('\n', i), text.size());
+      space();
+    } else if (rest.starts_with("/*")) {
+      const size_t end = text.find("*/", i + 2);
+      i = end == std::string_view::npos ? text.size() : end + 2;
+      space();
+    } else if (std::isspace(static_cast<unsigned char>(text[i])) != 0) {
+      ++i;
+      space();
+    } else if (text[i] == '"' || text[i] == '\'') {
+      size_t end = i + 1;
+      while (end < text.size() && text[end] != text[i]) end += text[end] == '\\' ? 2 : 1;
+      end = std::min(end + 1, text.size());
+      out += text.substr(i, end - i);
+      i = end;
+    } else {
+      out += text[i++];
+    }
+  }
+  while (out.ends_with(' ')) out.pop_back();
+  return out;
+}
+
+struct NamedWorkload {
+  std::string name;
+  Workload workload;
+};
+
+// One of each family with sizes of run time, the same at the sizes it is tuned for, and a call.
+const std::vector<NamedWorkload>& workloads() {
+  static const std::vector<NamedWorkload> kAll = [] {
+    std::vector<NamedWorkload> all;
+    const auto add = [&all](const std::string& name, const Graph& graph) {
+      auto made = make_workload(graph);
+      EXPECT_TRUE(made) << name << ": " << made.error().message;
+      all.push_back({name, made->workload});
+    };
+    for (const testing::OpenWorkload& open : testing::open_workloads()) {
+      const Graph graph = parse_graph(open.graph).value();
+      add(open.name, graph);
+      std::vector<Symbol> fixed(graph.symbols().begin(), graph.symbols().end());
+      for (Symbol& symbol : fixed) symbol.range = {symbol.hint, symbol.hint};
+      add(open.name + std::string(", fixed"), specialise(graph, fixed).value());
+    }
+    GraphBuilder b;
+    const NodeId in[] = {b.input(DType::kF32, {40}), b.input(DType::kF32, {40})};
+    add("a call", b.finish({testing::swish_op().call(b, in)}).value());
+    return all;
+  }();
+  return kAll;
+}
+
+constexpr const char* kTargets[] = {"cpu:x86-64-v3", "cpu:x86-64-v4", "cuda:sm_80", "cuda:sm_90a"};
+
+struct Place {  // of a text
+  std::string name, target, workload, schedule;
+  auto operator<=>(const Place&) const = default;
+};
+struct Printed {
+  int version = 0;
+  std::string digest;
+  bool operator==(const Printed&) const = default;
+};
+using Digests = std::map<Place, Printed>;
+
+Path digests_file() {
+  return Path(KILN_SOURCE_DIR) / "tests/golden/template_digests.txt";
+}
+
+std::string digest_of(const Source& source) {
+  return Hasher("kiln.printed.v1")
+      .add(stripped(source.text))
+      .add(recipe_to_json(source.recipe))
+      .finish()
+      .hex()
+      .substr(0, 16);
+}
+
+Digests read_digests() {
+  Digests digests;
+  std::istringstream in(read_file(digests_file()).value_or(""));
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line.starts_with('#')) continue;
+    std::vector<std::string> fields;
+    std::istringstream words(line);
+    for (std::string field; std::getline(words, field, '|');) fields.push_back(field);
+    if (fields.size() != 6) {
+      ADD_FAILURE() << line;
+      continue;
+    }
+    digests[{fields[0], fields[2], fields[3], fields[4]}] = {std::stoi(fields[1]), fields[5]};
+  }
+  return digests;
+}
+
+void write_digests(const Digests& digests) {
+  std::string text =
+      "# template|version|target|workload|schedule|digest: written by\n"
+      "# tests/compiler_core/kernels/template_digests_test.cc, which says how.\n";
+  for (const auto& [place, printed] : digests)
+    text += fmt::format("{}|{}|{}|{}|{}|{}\n", place.name, printed.version, place.target,
+                        place.workload, place.schedule, printed.digest);
+  ASSERT_TRUE(write_file(digests_file(), text));
+}
+
+// The schedules that the file has for a place; where it has none, the first, a middle and the last
+// candidate.
+std::vector<std::string> schedules_for(const Digests& known, const KernelTemplate& made,
+                                       const std::string& target, const NamedWorkload& named) {
+  std::vector<std::string> schedules;
+  for (auto at = known.lower_bound({std::string(made.name()), target, named.name, ""});
+       at != known.end() && at->first.name == made.name() && at->first.target == target &&
+       at->first.workload == named.name;
+       ++at)
+    schedules.push_back(at->first.schedule);
+  if (!schedules.empty()) return schedules;
+  const auto space = made.candidates(named.workload, *Target::parse(target));
+  if (!space || space->empty()) return {};
+  for (const size_t i : {size_t{0}, space->size() / 2, space->size() - 1})
+    schedules.push_back((*space)[i].to_string());
+  return schedules;
+}
+
+// What the templates of this build print: at the places of `known`, and at new ones. Templates that
+// make no source are left out.
+Digests printed_now(const Digests& known) {
+  Digests now;
+  for (const char* name : kTargets) {
+    const Target target = *Target::parse(name);
+    for (const NamedWorkload& named : workloads())
+      for (const KernelTemplate* made : kernel_templates()) {
+        if (!made->covers(named.workload, target)) continue;
+        for (const std::string& schedule : schedules_for(known, *made, name, named)) {
+          const auto source = lower_to_source(named.workload, *Schedule::parse(schedule), target);
+          if (!source) continue;
+          now[{std::string(made->name()), name, named.name, schedule}] = {made->version(),
+                                                                          digest_of(*source)};
+        }
+      }
+  }
+  return now;
+}
+
+TEST(TemplateDigests, ATextThatChangedHasAnotherVersion) {
+  const Digests known = read_digests(), now = printed_now(known);
+  std::set<std::string> unraised;
+  for (const auto& [place, printed] : now)
+    if (const auto before = known.find(place); before != known.end() &&
+                                               before->second.version == printed.version &&
+                                               before->second.digest != printed.digest)
+      unraised.insert(place.name);
+  for (const std::string& name : unraised)
+    ADD_FAILURE() << name << " prints another text (or recipe) under the same version: raise "
+                  << "version() of it, then run this test with KILN_UPDATE_GOLDEN=1. Caches would "
+                  << "keep the winners of the old text.";
+  if (!unraised.empty()) return;
+  if (std::getenv("KILN_UPDATE_GOLDEN") != nullptr) return write_digests(now);
+  EXPECT_TRUE(known == now) << digests_file() << " is of other templates, versions or workloads: "
+                            << "run this test with KILN_UPDATE_GOLDEN=1 and commit the file";
+}
+
+TEST(TemplateDigests, EveryTemplateOfSourceIsHeldToItsVersion) {
+  std::set<std::string> held;
+  for (const auto& [place, printed] : read_digests()) held.insert(place.name);
+  for (const KernelTemplate* made : kernel_templates())
+    for (const NamedWorkload& named : workloads())
+      for (const char* name : kTargets) {
+        const Target target = *Target::parse(name);
+        if (held.contains(std::string(made->name())) || !made->covers(named.workload, target))
+          continue;
+        const auto space = made->candidates(named.workload, target);
+        if (space && !space->empty() && lower_to_source(named.workload, space->front(), target))
+          ADD_FAILURE() << made->name() << " has no line for " << named.name;
+      }
+}
+
+TEST(TemplateDigests, CommentsAndWhiteSpaceAreFree) {
+  EXPECT_EQ(stripped("int a;  // why\n\n/* and\n how */ int b;\n"), "int a; int b;");
+  EXPECT_EQ(stripped("x = \"// not  one\"; y = '\"'; // one"), "x = \"// not  one\"; y = '\"';");
+  EXPECT_NE(stripped("int ab;"), stripped("int a b;"));
+  const Target target = *Target::parse("cuda:sm_90a");
+  const Workload& workload = workloads().front().workload;
+  Source source =
+      lower_to_source(workload, search_space(workload, target).value().front(), target).value();
+  const std::string digest = digest_of(source);
+  ASSERT_NE(source.text.find("// ---- The kernel."), std::string::npos);
+  source.text.insert(source.text.find("// ---- The kernel."), "// Another thought.\n");
+  EXPECT_EQ(digest_of(source), digest);
+  source.text += "int another;\n";
+  EXPECT_NE(digest_of(source), digest);
+}
+
+}  // namespace
+}  // namespace kiln
