@@ -1,6 +1,7 @@
 #include "compiler_core/kernels/registry.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "compiler_core/base/check.h"
@@ -72,13 +73,31 @@ namespace {
 // The candidates of one template.
 struct RankedList {
   double best_time = 0;  // of its best guess, in multiples of the device's least time
+  bool calls_library = false;
   std::vector<Schedule> schedules;
 };
 
+// A candidate is expected to be so much slower than the one before it in its list.
+constexpr double kSlowdown = 1.05;
+
+// Beside the one of Kiln's own templates that begins best, others bring what may come near it, and
+// two candidates in any case: expectations are rough. REQUIRES: one calls no library.
+void keep_near(std::vector<RankedList>& lists) {
+  constexpr double kNear = 1.5;
+  constexpr size_t kOfEach = 2;
+  double best = std::numeric_limits<double>::infinity();
+  for (const RankedList& list : lists)
+    if (!list.calls_library) best = std::min(best, list.best_time);
+  for (RankedList& list : lists) {
+    if (list.calls_library || list.best_time == best) continue;
+    size_t near = 0;
+    for (double time = list.best_time; time <= kNear * best; time *= kSlowdown) ++near;
+    list.schedules.resize(std::min(list.schedules.size(), std::max(near, kOfEach)));
+  }
+}
+
 // By expected time; equal ones in the order of the lists.
 std::vector<Schedule> merge(std::vector<RankedList> lists) {
-  // A candidate is expected to be so much slower than the one before it in its list.
-  constexpr double kSlowdown = 1.05;
   std::vector<size_t> next(lists.size(), 0);
   std::vector<Schedule> space;
   for (;;) {
@@ -107,16 +126,20 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
     if (calls_library && libraries == Libraries::kLeaveOut) continue;
     if (!made->covers(workload, target)) continue;
     if (auto list = made->candidates(workload, target)) {
-      has_own = has_own || (!calls_library && !list->empty());
+      if (list->empty()) continue;
+      has_own = has_own || !calls_library;
       lists.push_back({1 / std::max(made->expected_efficiency(workload, target), kLeastEfficiency),
-                       *std::move(list)});
+                       calls_library, *std::move(list)});
     } else if (list.error().code != Code::kUnsupported) {
       return tl::make_unexpected(std::move(list.error()));
     } else if (!calls_library) {
       reason = std::move(list.error());
     }
   }
-  if (has_own) return merge(std::move(lists));
+  if (has_own) {
+    keep_near(lists);
+    return merge(std::move(lists));
+  }
   if (reason) return tl::make_unexpected(*std::move(reason));
   return no_kernels(workload, target);
 }

@@ -186,6 +186,8 @@ class _LibraryCall:
         alpha, beta = kind(1), kind(1 if "c" in call else 0)
         a, b, d = at(call["a"]), at(call["b"]), at(call["d"])
         c = at(call["d"], call["c"]) if "c" in call else d
+        if "bias" in call:  # the heuristics look at it too
+            self._set("MatmulDesc", self.desc, 8, ctypes.c_void_p(pointers[call["bias"]]))
         self._choose(b.value, a.value, c.value, d.value)
 
         def launch(stream):
