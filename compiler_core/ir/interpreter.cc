@@ -73,8 +73,8 @@ void matmul(std::vector<int64_t>& out, const std::vector<int64_t>& a, const std:
   for (int64_t row = 0; row < batches * m; ++row)
     for (int64_t p = 0; p < k; ++p) {
       const auto x = static_cast<uint64_t>(a[static_cast<size_t>(row * k + p)]);
-      int64_t* const to = &out[static_cast<size_t>(row * n)];
-      const int64_t* const from = &b[static_cast<size_t>((row / m * k + p) * n)];
+      int64_t* const to = out.data() + row * n;
+      const int64_t* const from = b.data() + (row / m * k + p) * n;
       for (int64_t j = 0; j < n; ++j)
         to[j] =
             static_cast<int64_t>(static_cast<uint64_t>(to[j]) + x * static_cast<uint64_t>(from[j]));
