@@ -50,8 +50,8 @@ struct TuningRecord {
   // Time of the calibration kernel on that device, by which times from several devices of one model
   // are compared; 0: it had not been read, or the record is older than this field.
   double sentinel_us = 0;
-  // Of the schedule's template when it was taken; a record of another version says nothing of this
-  // one. 0: the record is older than this field.
+  // The version that the schedule's template had then; times of one version say nothing of another.
+  // 0: the record is older than this field.
   int template_version = 0;
 };
 

@@ -45,7 +45,7 @@ struct CpuMatmulSchedule {
     f("a_packed", s.a_packed);
   }
   bool go_together() const {
-    // What is packed once for all blocks has a phase of its own, as a's panels have.
+    // A phase of its own packs what all blocks read, as it packs a's panels.
     const bool phases = a_packed || (!dot && b_from != BFrom::kPacked);
     const bool tile = dot ? mr * nr <= 64 : nr % lanes == 0 && mr * (nr / lanes) <= 64;
     return phases && tile && nr <= 32 * lanes;

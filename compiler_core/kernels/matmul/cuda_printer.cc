@@ -48,7 +48,7 @@ class CudaMatmulKernel {
         .shift = counts_rows() ? " + shift" : "",
         .repaired_sums = is_open_ ? "staged_open_sums" : "staged_f32_sums",
         .plain_sum = "plain_sum",
-        .epilogue = print_epilogue(),
+        .epilogue = matmul_epilogue(graph_, problem_, lanes_),
     };
     return print_cuda_product(product, target);
   }
@@ -133,20 +133,6 @@ class CudaMatmulKernel {
       text += fmt::format("  const int64_t shift = {}L - {};\n  a -= shift * A::line_stride;\n",
                           kCountedRows, problem_.m);
     return text;
-  }
-
-  EpilogueText print_epilogue() const {
-    std::vector<NamedAxis> axes;
-    std::vector<Index> at;
-    for (size_t axis = 0; axis < problem_.batch.size(); ++axis) {
-      axes.push_back({fmt::format("batch{}", axis), problem_.batch[axis]});
-      at.push_back(LoopVar{axes.back().name, LoopVar::Kind::kScalar, Level::kKernel, 0,
-                           problem_.batch[axis]});
-    }
-    at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.m});
-    at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, problem_.n, lanes_});
-    return product_epilogue(graph_, problem_.product, problem_.result, at,
-                            declare_coordinates("index_t", "batch", axes, 2));
   }
 
   const Graph& graph_;

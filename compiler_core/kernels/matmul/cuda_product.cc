@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
+#include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/printing/size.h"
@@ -89,7 +90,7 @@ class ProductKernel {
         schedule_.stages, schedule_.warps_m, schedule_.warps_n);
   }
 
-  // Of the depth: `begin` and `end`.
+  // Declares `begin` and `end`, the steps of the depth that this block takes.
   std::string print_steps() const {
     if (!product_.k.is_constant())
       return fmt::format("  const int begin = 0, end = static_cast<int>({});\n",
@@ -187,6 +188,20 @@ EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
   vector += printer.take(Level::kOuter, 4);
   vector += printer.take(Level::kInner, 4);
   return {std::move(once), std::move(vector)};
+}
+
+EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int lanes) {
+  std::vector<NamedAxis> axes;
+  std::vector<Index> at;
+  for (size_t axis = 0; axis < problem.batch.size(); ++axis) {
+    axes.push_back({fmt::format("batch{}", axis), problem.batch[axis]});
+    at.push_back(
+        LoopVar{axes.back().name, LoopVar::Kind::kScalar, Level::kKernel, 0, problem.batch[axis]});
+  }
+  at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem.m});
+  at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, problem.n, lanes});
+  return product_epilogue(graph, problem.product, problem.result, at,
+                          declare_coordinates("index_t", "batch", axes, 2));
 }
 
 int product_lanes(const Graph& graph, const Dim& columns) {

@@ -23,6 +23,9 @@ struct EpilogueText {
 EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
                               const std::vector<Index>& at, std::string once);
 
+// The same of a matmul: the sums of LANES columns from `column` on, of `row` of `batch`.
+EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int lanes);
+
 // Results a vector: as many as fit 16 bytes of `graph`'s first output and divide its row of
 // `columns`, so that no vector is only partly there.
 int product_lanes(const Graph& graph, const Dim& columns);

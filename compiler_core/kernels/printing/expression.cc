@@ -12,7 +12,7 @@
 namespace kiln {
 namespace {
 
-// Of the functions whose quick forms (device/math.cuh) save most.
+// The suffix that names the quick form of a function (device/math.cuh), where that saves much.
 std::string_view rough_suffix(const Node& node) {
   if (register_type(node.dtype) != "vf32") return "";
   switch (node.op) {

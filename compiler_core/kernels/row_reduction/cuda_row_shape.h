@@ -33,7 +33,7 @@ struct RowShape {
     const bool constant = rows.is_constant() && row.is_constant();
     return lanes > alignment && constant && rows.constant() > 1 && !several && in_step;
   }
-  // Of a row, or as many as a row may have. REQUIRES: row is a constant.
+  // Vectors of a row, or the most that a row may need. REQUIRES: row is a constant.
   int64_t vectors(int lanes) const {
     return (elements() + (peels(lanes) ? lanes - alignment : 0) + lanes - 1) / lanes;
   }

@@ -12,7 +12,7 @@ namespace kiln {
 namespace {
 
 constexpr int kMostSharedBytes = 227 << 10;
-constexpr int kDepth = 64;
+constexpr int kDepth = WgmmaMatmulSchedule::kDepth;
 constexpr size_t kMostCandidates = 6;  // each takes a core 0.2 s to compile
 
 tl::unexpected<Error> lacks(std::string_view what) {

@@ -14,7 +14,6 @@
 namespace kiln {
 namespace {
 
-constexpr int kDepth = 64;
 constexpr int kSwizzle = 128;  // bytes of a row that the copy engine lays out
 
 class WgmmaKernel {
@@ -66,7 +65,8 @@ class WgmmaKernel {
     map.dtype = problem_.stored;
     map.sizes = {depth_inner ? problem_.k : lines, depth_inner ? lines : problem_.k};
     map.strides = {(depth_inner ? line_stride : depth_stride) * 2};
-    map.box = {kDepth, depth_inner ? (is_a ? schedule_.bm : schedule_.bn) : kDepth};
+    map.box = {WgmmaMatmulSchedule::kDepth,
+               depth_inner ? (is_a ? schedule_.bm : schedule_.bn) : WgmmaMatmulSchedule::kDepth};
     for (size_t axis = problem_.batch.size(); axis-- > 0;) {
       if (operand.batch_strides[axis] == 0) continue;
       map.sizes.push_back(problem_.batch[axis]);
@@ -92,8 +92,9 @@ class WgmmaKernel {
         "  static constexpr int blocks = {}, raster = {};\n"
         "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n",
         schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages, schedule_.staged_columns(),
-        row_tiles_, column_tiles_, problem_.batches, ceil_div(problem_.k, kDepth), blocks_,
-        schedule_.raster, copying, multiplying);
+        row_tiles_, column_tiles_, problem_.batches,
+        ceil_div(problem_.k, WgmmaMatmulSchedule::kDepth), blocks_, schedule_.raster, copying,
+        multiplying);
   }
 
   // A copy of one box: [depth, line, batch axes...], the contiguous axis first.
@@ -155,18 +156,7 @@ class WgmmaKernel {
   }
 
   std::string print_body() const {
-    std::vector<NamedAxis> axes;
-    std::vector<Index> at;
-    for (size_t axis = 0; axis < problem_.batch.size(); ++axis) {
-      axes.push_back({fmt::format("batch{}", axis), problem_.batch[axis]});
-      at.push_back(LoopVar{axes.back().name, LoopVar::Kind::kScalar, Level::kKernel, 0,
-                           problem_.batch[axis]});
-    }
-    at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.m});
-    at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, problem_.n, lanes_});
-    const EpilogueText epilogue =
-        product_epilogue(graph_, problem_.product, problem_.result, at,
-                         declare_coordinates("index_t", "batch", axes, 2));
+    const EpilogueText epilogue = matmul_epilogue(graph_, SizedMatmul::of(graph_), lanes_);
     return fmt::format(
         "  const auto finish = [&]([[maybe_unused]] index_t batch, index_t row, index_t column,\n"
         "                          const Vec<float>& sums) {{\n{}{}  }};\n"

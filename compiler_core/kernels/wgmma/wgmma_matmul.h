@@ -13,8 +13,9 @@ namespace kiln {
 
 struct WgmmaMatmulSchedule {
   static constexpr std::string_view kTemplate = "cuda.matmul.wgmma";
+  static constexpr int kDepth = 64;  // of a step
 
-  int bm = 128, bn = 128;  // a block's tile of the product; the depth of a step is 64
+  int bm = 128, bn = 128;  // a block's tile of the product
   int groups = 2;          // warpgroups that multiply, each bm / groups rows
   int stages = 4;          // steps in shared memory at once
   int raster = 8;          // rows of tiles that neighbouring blocks stay in

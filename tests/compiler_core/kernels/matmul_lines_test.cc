@@ -59,7 +59,7 @@ TEST(MatmulLines, StridedOperandsAreReadAlongTheirNearestElements) {
   EXPECT_EQ(matmul_rows_of_a(strided).line_stride, 0);
 }
 
-// Of a size that comes at run time only what divides it is known.
+// A size that comes at run time is known only by what divides it.
 TEST(MatmulLines, SizesWithSymbolsCountAsWhatDividesThem) {
   const Dim s0 = Dim::symbol(0);
   SizedMatmul open;

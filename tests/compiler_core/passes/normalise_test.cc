@@ -1,4 +1,4 @@
-// What is promised of the graph digest: every listed invariance and sensitivity.
+// The promises of the graph digest: every listed invariance and sensitivity.
 #include "compiler_core/passes/normalise.h"
 
 #include <gtest/gtest.h>

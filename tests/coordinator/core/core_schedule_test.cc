@@ -1,4 +1,4 @@
-// Who gets which work when: tenants and priorities, batches by time, stragglers, quarantine,
+// The order in which workers get work: tenants and priorities, batches by time, stragglers, quarantine,
 // calibration, drain, bounds.
 #include <algorithm>
 #include <map>
