@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/custom_source.h"
 #include "compiler_core/ir/text.h"
 
 namespace kiln {
@@ -55,6 +56,7 @@ Status verify_kernel(const CustomKernel& kernel) {
                 "'" + kernel.function.substr(0, 64) + "' is not a name for a function");
   if (kernel.source.empty() || kernel.source.size() > kMaxSource)
     return fail(Code::kInvalidArgument, "its source is empty or larger than 1 MiB");
+  TRY_STATUS(verify_custom_source(kernel.source, kernel.backend));
   if (kernel.items < 0) return fail(Code::kInvalidArgument, "its items are negative");
   TRY_STATUS(verify_decisions(kernel));
   std::vector<int64_t> first;
