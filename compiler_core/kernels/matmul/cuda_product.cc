@@ -178,10 +178,19 @@ class ProductKernel {
 }  // namespace
 
 EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
-                              const std::vector<Index>& at, std::string once) {
+                              const std::vector<Index>& at, std::string once,
+                              const EpilogueEnds& ends) {
   ExpressionPrinter printer(graph, Dialect::kCuda);
   printer.bind(product, {"acc", Level::kInner});
-  printer.store(0, at);
+  if (ends.addend != kInvalidNode) printer.bind_packed(ends.addend, "addend");
+  if (ends.returns) {
+    const NodeId output = graph.outputs()[0];
+    const std::string value = printer.value(output, at).name;
+    printer.emit(Level::kInner, fmt::format("return pack<{}>({}).word[0];",
+                                            memory_type(graph.node(output).dtype), value));
+  } else {
+    printer.store(0, at);
+  }
   once += printer.take(Level::kKernel, 2);
   std::string vector = fmt::format("    const AllLanes live{{}};\n    const {} acc = {}(sums);\n",
                                    register_type(result), wrapping(result));
@@ -190,7 +199,8 @@ EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
   return {std::move(once), std::move(vector)};
 }
 
-EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int lanes) {
+EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int lanes,
+                             const EpilogueEnds& ends) {
   std::vector<NamedAxis> axes;
   std::vector<Index> at;
   for (size_t axis = 0; axis < problem.batch.size(); ++axis) {
@@ -201,7 +211,7 @@ EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int
   at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem.m});
   at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, problem.n, lanes});
   return product_epilogue(graph, problem.product, problem.result, at,
-                          declare_coordinates("index_t", "batch", axes, 2));
+                          declare_coordinates("index_t", "batch", axes, 2), ends);
 }
 
 int product_lanes(const Graph& graph, const Dim& columns) {

@@ -18,13 +18,21 @@ struct EpilogueText {
   std::string vector;  // needs `sums`, `row`, `column`
 };
 
+// How an epilogue differs from one that reads and stores for itself.
+struct EpilogueEnds {
+  bool returns = false;          // the vector's first word, Packed, instead of storing it
+  NodeId addend = kInvalidNode;  // an input or View of one that waits in Packed `addend`
+};
+
 // Of `graph`, where `product` stands for the sums; its output is stored at `at`. `once`: statements
 // that declare what `at` needs.
 EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
-                              const std::vector<Index>& at, std::string once);
+                              const std::vector<Index>& at, std::string once,
+                              const EpilogueEnds& ends = {});
 
 // The same of a matmul: the sums of LANES columns from `column` on, of `row` of `batch`.
-EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int lanes);
+EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int lanes,
+                             const EpilogueEnds& ends = {});
 
 // Results a vector: as many as fit 16 bytes of `graph`'s first output and divide its row of
 // `columns`, so that no vector is only partly there.

@@ -16,8 +16,10 @@ Size size_of_dim(const Dim& dim) {
     return dim.constant();
 }
 
+}  // namespace
+
 template <class Size>
-MatmulOperandOf<Size> operand_of(const Graph& graph, NodeId id) {
+MatmulOperandOf<Size> MatmulOperandOf<Size>::of(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   std::vector<Dim> strides = contiguous_strides(node.shape);
   MatmulOperandOf<Size> operand;
@@ -36,8 +38,6 @@ MatmulOperandOf<Size> operand_of(const Graph& graph, NodeId id) {
   operand.column_stride = size_of_dim<Size>(strides.back());
   return operand;
 }
-
-}  // namespace
 
 template <class Size>
 bool MatmulOperandOf<Size>::is_shared() const {
@@ -63,8 +63,8 @@ MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
   problem.m = size_of_dim<Size>(shape[shape.size() - 2]);
   problem.n = size_of_dim<Size>(shape.back());
   problem.k = size_of_dim<Size>(workload.node(product->operands[0]).shape.back());
-  problem.a = operand_of<Size>(workload, product->operands[0]);
-  problem.b = operand_of<Size>(workload, product->operands[1]);
+  problem.a = MatmulOperandOf<Size>::of(workload, product->operands[0]);
+  problem.b = MatmulOperandOf<Size>::of(workload, product->operands[1]);
   return problem;
 }
 

@@ -21,6 +21,9 @@ struct MatmulOperandOf {
 
   // The same matrix for every batch: packed once.
   bool is_shared() const;
+
+  // REQUIRES: node `id` is an input, or a View of one, of two axes at least; sizes as below.
+  static MatmulOperandOf of(const Graph& graph, NodeId id);
 };
 
 struct Product {

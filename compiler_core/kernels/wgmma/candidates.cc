@@ -19,28 +19,49 @@ tl::unexpected<Error> lacks(std::string_view what) {
   return fail(Code::kUnsupported, fmt::format("wgmma kernels are not written for {}", what));
 }
 
-// Whether the copy engine can read it: one contiguous axis, all else at multiples of 16 bytes.
-bool is_mappable(const MatmulOperand& operand) {
+}  // namespace
+
+bool is_mappable(const MatmulOperand& operand, bool by_rows) {
   constexpr int64_t kUnit = 8;  // elements of 16 bytes
-  const bool by_rows = operand.column_stride == 1;
+  by_rows |= operand.column_stride == 1;
   const int64_t across = by_rows ? operand.row_stride : operand.column_stride;
   const auto is_stride = [](int64_t stride) { return stride > 0 && stride % kUnit == 0; };
-  return (by_rows || operand.row_stride == 1) && is_stride(across) && operand.offset % kUnit == 0 &&
+  return (by_rows ? operand.column_stride : operand.row_stride) == 1 && is_stride(across) &&
+         operand.offset % kUnit == 0 &&
          std::ranges::all_of(operand.batch_strides,
                              [&](int64_t stride) { return stride == 0 || is_stride(stride); });
 }
 
-}  // namespace
+bool ends_in_boxes(const Graph& workload) {
+  const Node& output = workload.node(workload.outputs()[0]);
+  return is_half(output.dtype) && output.shape.back().constant() % 8 == 0 &&
+         !has_random_values(workload);  // too much text for every pair of sums
+}
 
-int WgmmaMatmulSchedule::staged_columns() const {
+int WgmmaMatmulSchedule::staged_columns(bool boxes) const {
+  if (boxes) return bn % 64 == 0 ? 64 : 32;
   return bn % 64 == 0 &&
                  stages * (bm + bn) * kDepth * 2 + groups * 64 * 72 * 4 < kMostSharedBytes - 2048
              ? 64
              : 32;
 }
 
-int WgmmaMatmulSchedule::shared_bytes() const {
-  return stages * ((bm + bn) * kDepth * 2 + 16) + groups * 64 * (staged_columns() + 8) * 4 + 1024;
+int WgmmaMatmulSchedule::boxes() const {
+  const int columns = staged_columns(true), all = bm / groups / 64 * (bn / columns);
+  const int left = kMostSharedBytes - 2048 - stages * (bm + bn) * kDepth * 2;
+  return std::clamp(left / (groups * 4 * 16 * columns * 2), std::min(all, 2), std::min(all, 4));
+}
+
+int WgmmaMatmulSchedule::staged_bytes(bool boxes) const {
+  const int columns = staged_columns(boxes);
+  return boxes ? this->boxes() * 16 * columns * 2 : 16 * (columns + 8) * 4;
+}
+
+int WgmmaMatmulSchedule::shared_bytes(bool boxes) const {
+  constexpr int kAlignment = 1024;
+  const int barriers = 2 * stages + (boxes ? groups * 4 * this->boxes() : 0);
+  return stages * (bm + bn) * kDepth * 2 + groups * 4 * staged_bytes(boxes) + barriers * 8 +
+         kAlignment;
 }
 
 Status check_wgmma(const Workload& workload) {
@@ -55,9 +76,11 @@ Status check_wgmma(const Workload& workload) {
   return {};
 }
 
-bool fits(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem) {
+bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
+  const MatmulProblem problem = MatmulProblem::of(workload);
   const bool columns = problem.b.row_stride == 1 || schedule.bn % 64 == 0;
-  return columns && schedule.go_together() && schedule.shared_bytes() <= kMostSharedBytes &&
+  return columns && schedule.go_together() &&
+         schedule.shared_bytes(ends_in_boxes(workload)) <= kMostSharedBytes &&
          ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn) * problem.batches <
              int64_t{1} << 31;
 }
@@ -103,8 +126,9 @@ std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& t
     if ((tile.bm > 64 && tile.bm >= 2 * problem.m) || (tile.bn > 32 && tile.bn >= 2 * problem.n))
       continue;
     WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, 8};
-    while (schedule.stages > 3 && !fits(schedule, problem)) --schedule.stages;
-    if (fits(schedule, problem)) ranked.emplace_back(estimate(schedule, problem, sms), schedule);
+    while (schedule.stages > 3 && !fits(schedule, workload.graph)) --schedule.stages;
+    if (fits(schedule, workload.graph))
+      ranked.emplace_back(estimate(schedule, problem, sms), schedule);
   }
   std::ranges::stable_sort(ranked, {}, [](const auto& entry) { return entry.first; });
   std::vector<Schedule> space;
@@ -119,7 +143,7 @@ namespace {
 class WgmmaMatmul final : public KernelTemplate {
  public:
   std::string_view name() const override { return WgmmaMatmulSchedule::kTemplate; }
-  int version() const override { return 1; }
+  int version() const override { return 2; }
   bool covers(const Workload& workload, const Target& target) const override {
     return workload.family == Family::kMatmul && target.backend == Backend::kCuda &&
            target.isa == "sm_90a" && check_wgmma(workload).has_value();

@@ -32,17 +32,28 @@ struct WgmmaMatmulSchedule {
 
   int threads() const { return 128 * (groups + 1); }
   // Columns that a warp stores at a time, by way of shared memory.
-  int staged_columns() const;
+  int staged_columns(bool boxes) const;
+  // Boxes of 16 rows and staged_columns() halves that a warp has under way.
+  int boxes() const;
+  // Of a warp, for what it stores.
+  int staged_bytes(bool boxes) const;
   // Dynamic shared memory of a block.
-  int shared_bytes() const;
+  int shared_bytes(bool boxes) const;
 };
 
 // kUnsupported: what the copy engine or the tensor cores lack for this workload's operands.
 // REQUIRES: workload.family is kMatmul.
 Status check_wgmma(const Workload& workload);
 
+// Whether the results are halves that the copy engine can store, in boxes; else threads store them.
+bool ends_in_boxes(const Graph& workload);
+
+// Whether the copy engine can read (or write) it: one contiguous axis, the columns where `by_rows`
+// is asked for, all else at multiples of 16 bytes.
+bool is_mappable(const MatmulOperand& operand, bool by_rows = false);
+
 // Whether the tile fits the operands: lines that are not contiguous along the depth come in 64.
-bool fits(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem);
+bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload);
 
 // REQUIRES: check_wgmma(workload).
 std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& target);

@@ -77,6 +77,45 @@ TEST(WgmmaMatmul, AgreesForEveryTile) {
     EXPECT_EQ(check(workload, {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
 }
 
+// Results of halves whose rows begin anywhere are stored by threads.
+TEST(WgmmaMatmul, AgreesForRowsOfResultsThatBeginAnywhere) {
+  const Workload workload = plain(DType::kBF16, 70, 77, 72, {false, true});
+  EXPECT_FALSE(ends_in_boxes(workload.graph));
+  EXPECT_EQ(check(workload, {64, 64, 1, 3, 8}), "");
+}
+
+// silu(x w + bias) * s + residual: the residual comes as the results go, in boxes, of which a warp
+// has fewer under way than a tile has.
+Workload with_residual(DType dtype, int64_t m, int64_t n, int64_t k, bool by_columns = false) {
+  GraphBuilder b;
+  const Shape shape = {2, m, n};
+  const NodeId product = b.matmul(b.input(dtype, {2, m, k}), b.input(dtype, {2, k, n}));
+  const NodeId bias = b.broadcast(b.input(DType::kF32, {n}), Shape(shape));
+  const NodeId scale = b.broadcast(b.input(DType::kF32, {2, m, 1}), Shape(shape));
+  const NodeId stored = b.input(dtype, by_columns ? Shape{2, n, m} : Shape{2, m, n});
+  const NodeId residual = b.cast(by_columns ? b.permute(stored, {0, 2, 1}) : stored, DType::kF32);
+  const NodeId sum =
+      b.binary(Op::kMul, b.unary(Op::kTanh, b.binary(Op::kAdd, product, bias)), scale);
+  return workload_of(b, b.cast(b.binary(Op::kAdd, sum, residual), dtype));
+}
+
+TEST(WgmmaMatmul, BringsAResidualInBoxes) {
+  EXPECT_EQ(check(with_residual(DType::kBF16, 72, 328, 64), {64, 256, 1, 3, 8}), "");
+  EXPECT_EQ(check(with_residual(DType::kBF16, 136, 104, 72), {128, 128, 1, 3, 8}), "");
+  EXPECT_EQ(check(with_residual(DType::kF16, 64, 64, 64), {64, 64, 1, 3, 8}), "");
+  Target few = kHopper;
+  few.units = 2;
+  const Workload several = with_residual(DType::kBF16, 136, 264, 136);
+  std::mt19937 random(14);
+  const std::vector<Tensor> inputs = random_inputs(several.graph, random);
+  for (const auto& schedule : {WgmmaMatmulSchedule{64, 192, 1, 5, 2}, {64, 128, 1, 8, 2}})
+    EXPECT_EQ(check_schedule(several, to_schedule(schedule), few, inputs), "");
+}
+
+TEST(WgmmaMatmul, ReadsAResidualOfColumnsForItself) {
+  EXPECT_EQ(check(with_residual(DType::kBF16, 72, 72, 64, true), {64, 64, 1, 3, 8}), "");
+}
+
 TEST(WgmmaMatmul, AgreesForBatchesAndOperandsTheyShare) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kBF16, {3, 2, 72, 64});
@@ -118,7 +157,7 @@ TEST(WgmmaMatmul, CandidatesFitAndTheLargestTilesComeFirstForLargeProducts) {
   EXPECT_EQ(space[0].get("bm", 0) * space[0].get("bn", 0), 128 * 256) << space[0].to_string();
   for (const Schedule& schedule : space)
     EXPECT_TRUE(fits(*decisions_of<WgmmaMatmulSchedule>(schedule),
-                     MatmulProblem::of(plain(DType::kBF16, 4096, 4096, 4096).graph)));
+                     plain(DType::kBF16, 4096, 4096, 4096).graph));
 }
 
 TEST(WgmmaMatmul, RefusesWhatDoesNotFit) {

@@ -157,27 +157,37 @@ constexpr const int* parameter_bytes(void (*)(P...)) {
   return kParameterBytes<P...>;
 }
 
-// Copies the box at `at` (an index an axis, innermost first) into shared memory, as the copy engine
-// would: zeros outside the tensor, 16-byte pieces exchanged as the map's swizzle says.
-inline void load_box(const TensorMap& map, int element_bytes, char* shared, const int* at) {
+// Calls visit(in shared memory, outside it, bytes, whether it is inside the tensor) for every
+// element of the box at `at` (an index an axis, innermost first), with 16-byte pieces exchanged as
+// the map's swizzle says.
+template <class Pointer, class Visit>
+inline void walk_box(const TensorMap& map, int element_bytes, Pointer shared, const int* at,
+                     Visit visit) {
   int index[5] = {};
   for (long element = 0;; ++element) {
     bool inside = true;
-    const char* from = map.address;
+    char* outside = map.address;
     for (int axis = 0; axis < map.rank; ++axis) {
       const long position = at[axis] + static_cast<long>(index[axis]) * map.element_strides[axis];
       inside = inside && position >= 0 && position < static_cast<long>(map.sizes[axis]);
-      from += position * (axis == 0 ? element_bytes : static_cast<long>(map.strides[axis - 1]));
+      outside += position * (axis == 0 ? element_bytes : static_cast<long>(map.strides[axis - 1]));
     }
     long to = element * element_bytes;
     const long row_mask = (1l << map.swizzle) - 1;  // 128 bytes: 8 pieces, exchanged over 8 rows
     to ^= (to >> 7 & row_mask) << 4;
     check_shared(shared + to, element_bytes);
-    for (int byte = 0; byte < element_bytes; ++byte) shared[to + byte] = inside ? from[byte] : 0;
+    visit(shared + to, outside, element_bytes, inside);
     int axis = 0;
     while (axis < map.rank && ++index[axis] == map.box[axis]) index[axis++] = 0;
     if (axis == map.rank) return;
   }
+}
+
+// As the copy engine brings a box: zeros outside the tensor.
+inline void load_box(const TensorMap& map, int element_bytes, char* shared, const int* at) {
+  walk_box(map, element_bytes, shared, at, [](char* to, const char* from, int bytes, bool inside) {
+    for (int byte = 0; byte < bytes; ++byte) to[byte] = inside ? from[byte] : 0;
+  });
 }
 
 }  // namespace kiln_fake

@@ -37,6 +37,12 @@ struct Thread {
   void (*copy_later)(void* shared, const void* global, int bytes, int size);
   void (*commit_copies)();
   void (*finish_copies)(int groups_left);  // -1: also those that no commit has put in a group
+  // A box that the copy engine stores: `copy` is called when the thread waits for its group, which
+  // may be long after the kernel has begun to write there again.
+  void (*box_later)(const struct TensorMap* map, const char* from, const int* at,
+                    void (*copy)(const struct TensorMap&, const char*, const int*));
+  void (*commit_boxes)();
+  void (*finish_boxes)(int groups_left);
   // Ends the launch. Does not return. `line` is of the source; 0: unknown.
   void (*fault)(FaultKind, const char* message, const void* address, unsigned line);
 };

@@ -47,6 +47,16 @@ struct CopyLater {
   int group;
 };
 
+// A box that the copy engine stores.
+struct BoxLater {
+  using Copy = void (*)(const kiln_fake::TensorMap&, const char*, const int*);
+  const kiln_fake::TensorMap* map;
+  const char* from;
+  int at[5];
+  Copy copy;
+  int group;
+};
+
 // What ends a launch, as it is noted where little may run: on a fiber's stack, which is left for
 // good, or in a signal handler.
 struct FaultNote {
@@ -62,6 +72,8 @@ struct Fiber {
   Meeting waits = Meeting::kNone;
   int groups = 0;  // of copies, committed
   std::vector<CopyLater> copies;
+  int box_groups = 0;
+  std::vector<BoxLater> boxes;
 };
 
 // Stacks, kept between launches.
@@ -134,6 +146,10 @@ class Grid {
   static void copy_later(void* shared, const void* global, int bytes, int size);
   static void commit_copies();
   static void finish_copies(int groups_left);
+  static void box_later(const kiln_fake::TensorMap* map, const char* from, const int* at,
+                        BoxLater::Copy copy);
+  static void commit_boxes();
+  static void finish_boxes(int groups_left);
   KILN_NO_SANITIZERS static void fault(FaultKind kind, const char* message, const void* address,
                                        unsigned line);
 
@@ -211,6 +227,27 @@ void Grid::finish_copies(int groups_left) {
     std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
   }
   fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + static_cast<ptrdiff_t>(done));
+}
+
+void Grid::box_later(const kiln_fake::TensorMap* map, const char* from, const int* at,
+                     BoxLater::Copy copy) {
+  Fiber& fiber = grid().current_fiber();
+  BoxLater& box = fiber.boxes.emplace_back(BoxLater{map, from, {}, copy, fiber.box_groups});
+  std::copy_n(at, map->rank, box.at);
+}
+
+void Grid::commit_boxes() {
+  ++grid().current_fiber().box_groups;
+}
+
+void Grid::finish_boxes(int groups_left) {
+  Fiber& fiber = grid().current_fiber();
+  const auto is_due = [&](const BoxLater& box) {
+    return box.group < fiber.box_groups - groups_left;
+  };
+  for (const BoxLater& box : fiber.boxes)
+    if (is_due(box)) box.copy(*box.map, box.from, box.at);
+  std::erase_if(fiber.boxes, is_due);
 }
 
 void Grid::fault(FaultKind kind, const char* message, const void* address, unsigned line) {
@@ -350,6 +387,8 @@ void Grid::run_cluster(unsigned first_block) {
     thread.turn = 0;
     fiber.groups = 0;
     fiber.copies.clear();
+    fiber.box_groups = 0;
+    fiber.boxes.clear();
   }
   for (int b = 0; b < cluster; ++b)
     std::memset(shared_[static_cast<size_t>(b)].data(), launch_->poison,
@@ -408,6 +447,9 @@ void Grid::prepare(const GridLaunch& launch) {
     thread.copy_later = &Grid::copy_later;
     thread.commit_copies = &Grid::commit_copies;
     thread.finish_copies = &Grid::finish_copies;
+    thread.box_later = &Grid::box_later;
+    thread.commit_boxes = &Grid::commit_boxes;
+    thread.finish_boxes = &Grid::finish_boxes;
     thread.fault = &Grid::fault;
   }
 }

@@ -90,6 +90,17 @@ inline void load_matrices(unsigned* x, const void* row) {
   }
 }
 
+// The way back, of four matrices.
+inline void store_matrices(void* row, const unsigned (&x)[4]) {
+  need_whole_warp();
+  check_aligned<16>(row);
+  check_shared(row, 16);
+  const int turn = exchange(x, 4, Meeting::kMatrix);
+  for (int t = 0; t < 4; ++t)
+    __builtin_memcpy(static_cast<char*>(row) + t * 4,
+                     &kiln_fake_current->warp[lane() % 8 * 4 + t].exchange[turn][lane() / 8], 4);
+}
+
 }  // namespace kiln_fake
 
 namespace {

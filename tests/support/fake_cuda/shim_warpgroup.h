@@ -1,7 +1,8 @@
 // Barriers in shared memory, the copy engine and a warpgroup's tensor cores: the words of
-// kernels/wgmma/device/warpgroup.cuh. Copies and products are done when they are begun; a kernel that
-// reads before it waits, or fills a slot that is still read, reads what is not there yet or not any
-// more only where the order of the threads shows it.
+// kernels/wgmma/device/warpgroup.cuh. Copies into shared memory and products are done when they are
+// begun; a kernel that reads before it waits, or fills a slot that is still read, reads what is not
+// there yet or not any more only where the order of the threads shows it. Boxes that are stored
+// leave shared memory when the thread waits for that, and never if it does not.
 #pragma once
 
 namespace kiln_fake {
@@ -46,6 +47,21 @@ inline void bring_box(char* to, const TensorMap* map, char* p, const int (&at)[r
   Barrier& barrier = barrier_at(p);
   barrier.bytes -= elements * kElementBytes;
   end_if_complete(barrier);
+}
+
+// What put_box() does in the end.
+inline void write_box(const TensorMap& map, const char* from, const int* at) {
+  walk_box(map, 2, from, at, [](const char* shared, char* outside, int bytes, bool inside) {
+    if (inside) __builtin_memcpy(outside, shared, bytes);
+  });
+}
+template <int rank>
+inline void put_box(const TensorMap* map, const char* from, const int (&at)[rank]) {
+  if (map->rank != rank)
+    fault(FaultKind::kLaunchFailed, "a copy of another rank than its map", from);
+  if ((from - kiln_fake_current->shared) % (128 << map->swizzle) != 0)
+    fault(FaultKind::kMisaligned, "a box that does not begin where its swizzle does", from);
+  kiln_fake_current->box_later(map, from, at, &write_box);
 }
 
 // Element (line, depth) of an operand: 64 elements along the contiguous axis are a row of 128 bytes,
@@ -106,6 +122,24 @@ KILN_INLINE void barrier_wait(char* barrier, int parity) {
 template <int rank>
 KILN_INLINE void copy_box(char* to, const CUtensorMap* map, char* barrier, const int (&at)[rank]) {
   kiln_fake::bring_box(to, map, barrier, at);
+}
+template <int rank>
+KILN_INLINE void store_box(const CUtensorMap* map, const char* from, const int (&at)[rank]) {
+  kiln_fake::put_box(map, from, at);
+}
+KILN_INLINE void boxes_are_written() {}
+KILN_INLINE void boxes_commit() {
+  kiln_fake_current->commit_boxes();
+}
+template <int groups_left>
+KILN_INLINE void boxes_are_read() {
+  kiln_fake_current->finish_boxes(groups_left);
+}
+KILN_INLINE void boxes_are_stored() {
+  kiln_fake_current->finish_boxes(0);
+}
+KILN_INLINE void stmatrix_x4(void* row, const unsigned (&x)[4]) {
+  kiln_fake::store_matrices(row, x);
 }
 KILN_INLINE void warpgroup_begin() {}
 KILN_INLINE void warpgroup_commit() {}

@@ -75,6 +75,45 @@ KILN_INLINE void copy_box(char* to, const CUtensorMap* map, char* barrier, const
       : "memory");
 }
 
+// And back: what lies at `from`, as far as it is inside the tensor. Whoever has written it calls
+// boxes_are_written() and meets the thread that stores. A thread's boxes up to a boxes_commit() are
+// a group: boxes_are_read() waits until all but the last so many have left shared memory.
+KILN_INLINE void store_box(const CUtensorMap* map, const char* from, const int (&at)[2]) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+               "r"(at[0]), "r"(at[1]), "r"(shared_place(from))
+               : "memory");
+}
+KILN_INLINE void store_box(const CUtensorMap* map, const char* from, const int (&at)[3]) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(map),
+               "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(shared_place(from))
+               : "memory");
+}
+KILN_INLINE void store_box(const CUtensorMap* map, const char* from, const int (&at)[4]) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(map),
+               "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(shared_place(from))
+               : "memory");
+}
+KILN_INLINE void store_box(const CUtensorMap* map, const char* from, const int (&at)[5]) {
+  asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4, %5}], [%6];" ::"l"(map),
+               "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(shared_place(from))
+               : "memory");
+}
+KILN_INLINE void boxes_are_written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+KILN_INLINE void boxes_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int groups_left>
+KILN_INLINE void boxes_are_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(groups_left) : "memory");
+}
+KILN_INLINE void boxes_are_stored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// ---- Four matrices of 8 rows of 16 bytes, as ldmatrix_x4 reads them.
+KILN_INLINE void stmatrix_x4(void* row, const unsigned (&x)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   shared_place(row)),
+               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+
 // ---- The tensor cores. What a warpgroup starts between warpgroup_begin() and
 // warpgroup_commit() is one group; sums are there when no group is left.
 KILN_INLINE void warpgroup_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -1,0 +1,111 @@
+// How a tile of wgmma_matmul.cuh ends where its results are halves: registers become boxes of 16
+// rows in shared memory, which the copy engine stores while the warp goes on. Each warp has a ring
+// of boxes for itself and meets no other. LANES is 2: what a thread holds side by side.
+//
+// A box is laid out as the copy engine has it: rows of 64 (or 32) results whose pieces of 16 bytes
+// are exchanged over 8 rows (the low two bits over 8 rows of 64 bytes).
+//
+// An addend is an input of halves in the results' shape: the copy engine brings its boxes to where
+// the results will be, those of a tile's begin while the tile is multiplied.
+//
+// In front of it the generated source defines
+//   struct Boxes   columns, count (in a warp's ring); has_addend; copy(to, map, barrier, row,
+//                  column, batch), store(map, from, row, column, batch)
+namespace {
+
+constexpr int kBoxPitch = Boxes::columns * 2, kBoxBytes = 16 * kBoxPitch;
+constexpr int kPieces = Tiling::columns / Boxes::columns;  // of 16 rows
+
+KILN_INLINE int box_offset(int row, int piece) {
+  return row * kBoxPitch + ((piece ^ row * kBoxPitch / 128 % (Boxes::columns / 8)) << 4);
+}
+
+// finish(batch, row, column, two sums, two addends) is two results.
+template <class Finish>
+struct BoxEnding {
+  const Ring& ring;
+  const CUtensorMap *out, *addend;
+  const Finish& finish_pair;
+  Slot<Boxes::count> slot = {};
+
+  KILN_INLINE int warp() { return thread_index() / 32 - 4; }
+  KILN_INLINE bool leads() { return thread_index() % 32 == 0; }
+  KILN_MEMBER char* box(int number) const {
+    return ring.staged + warp() * Tiling::staged_bytes + number * kBoxBytes;
+  }
+  KILN_MEMBER char* brought(int number) const {
+    return ring.ending + (warp() * Boxes::count + number) * 8;
+  }
+  KILN_INLINE int row_of(const Tile& tile, int group, int number) {
+    return tile.row + group * kTileRows + number / kPieces * 64 + warp() % 4 * 16;
+  }
+  KILN_INLINE int column_of(const Tile& tile, int number) {
+    return tile.column + number % kPieces * Boxes::columns;
+  }
+  KILN_MEMBER void bring(const Tile& tile, int group, int number, int to) const {
+    barrier_arrive_expecting(brought(to), kBoxBytes);
+    Boxes::copy(box(to), addend, brought(to), row_of(tile, group, number),
+                column_of(tile, number), tile.batch);
+  }
+
+  KILN_MEMBER void make_barriers() const {
+    if constexpr (Boxes::has_addend)
+      _Pragma("unroll") for (int i = 0; i < Boxes::count; ++i) barrier_init(brought(i), 1);
+  }
+  KILN_MEMBER void begin(const Tile& tile, int group) const {
+    if constexpr (Boxes::has_addend) {
+      if (!leads()) return;
+      boxes_are_read<0>();
+      _Pragma("unroll") for (int i = 0; i < Boxes::count; ++i)
+          bring(tile, group, i, (slot.number + i) % Boxes::count);
+    }
+  }
+  KILN_MEMBER void finish(const Tile& tile, int group,
+                          const float (&sums)[kParts][Tiling::columns / 2]) {
+    const int lane = thread_index() % 32;
+    // Lane 8i + r names row r of matrix i, of which two lie above one another, then the next two.
+    const int matrix_row = lane / 8 % 2 * 8 + lane % 8, matrix_piece = lane / 16;
+    _Pragma("unroll") for (int number = 0; number < kParts * kPieces; ++number) {
+      const int row = row_of(tile, group, number), column = column_of(tile, number);
+      char* to = box(slot.number);
+      if constexpr (Boxes::has_addend) {
+        barrier_wait(brought(slot.number), slot.parity);
+      } else {
+        if (leads()) boxes_are_read<Boxes::count - 1>();
+        warp_barrier();
+      }
+      _Pragma("unroll") for (int j = 0; j < Boxes::columns / 16; ++j) {
+        char* at = to + box_offset(matrix_row, 2 * j + matrix_piece);
+        unsigned addends[4] = {}, results[4];
+        if constexpr (Boxes::has_addend) ldmatrix_x4(addends, at);
+        const float* first =
+            sums[number / kPieces] + number % kPieces * Boxes::columns / 2 + j * 8;
+        _Pragma("unroll") for (int i = 0; i < 4; ++i) {
+          Vec<float> pair;
+          KILN_EACH_LANE pair[l] = first[i * 2 + l];
+          results[i] = finish_pair(tile.batch, row + lane / 4 + i % 2 * 8,
+                                   column + lane % 4 * 2 + j * 16 + i / 2 * 8, pair, addends[i]);
+        }
+        stmatrix_x4(at, results);
+      }
+      boxes_are_written();
+      warp_barrier();
+      if (leads()) {
+        Boxes::store(out, to, row, column, tile.batch);
+        boxes_commit();
+        if constexpr (Boxes::has_addend && Boxes::count < kParts * kPieces) {
+          if (number + Boxes::count < kParts * kPieces) {
+            boxes_are_read<0>();
+            bring(tile, group, number + Boxes::count, slot.number);
+          }
+        }
+      }
+      slot.next();
+    }
+  }
+  KILN_MEMBER void end() const {
+    if (leads()) boxes_are_stored();
+  }
+};
+
+}  // namespace
