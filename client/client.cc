@@ -183,14 +183,15 @@ struct Client::Impl {
         wanted.on_progress(
             {p.kernels, p.kernels_done, p.candidates, p.candidates_done, p.elapsed_s});
     };
-    TRY(Remote::Word answer, remote->compile(request, text, progress, deadline));
+    TRY(Remote::Word answer,
+        remote->compile(request, text, progress, deadline, wanted.is_cancelled));
     if (!answer) return tl::unexpected(Refused(answer.error(), true));
     CacheOutcome outcome = answer->outcome;
     bool memory_only = answer->memory_only;
     auto files = fetch(*std::move(answer), deadline);
     if (!files && files.error().code == Code::kNotFound && !wanted.starts_nothing()) {
       // A blob was lost between the two questions; the coordinator now knows, and tunes it again.
-      TRY(answer, remote->compile(request, text, progress, deadline));
+      TRY(answer, remote->compile(request, text, progress, deadline, wanted.is_cancelled));
       if (!answer) return tl::unexpected(Refused(answer.error(), true));
       outcome = answer->outcome;
       memory_only = answer->memory_only;

@@ -77,6 +77,10 @@ struct CompileOptions {
   bool background = false;
   std::function<void(const CompileProgress&)> on_progress{};  // called on the calling thread
   std::function<void(const std::string&)> on_message{};       // a sentence for a person
+  // Asked every kCancelPoll while the call waits for the service, on the calling thread; true ends
+  // the call with kDeadlineExceeded.
+  std::function<bool()> is_cancelled{};
+  static constexpr std::chrono::milliseconds kCancelPoll{100};
 };
 
 // How a program was got. kTuned: for this call. kJoined: tuned for another client that asked
@@ -96,7 +100,7 @@ struct StartUp {
 // A program, bound to the input order of the graph it was compiled for. If the graph has dynamic
 // dimensions, each call may use any sizes within their ranges; sizes are taken from the inputs.
 // Owns its code and its scratch memory; may outlive its Client. One call of run() or launch() at a
-// time per object; everything else may be called from any thread.
+// time per object, but for launch() with an arena; everything else may be called from any thread.
 class CompiledProgram {
  public:
   ~CompiledProgram();
@@ -138,6 +142,16 @@ class CompiledProgram {
   // kUnsupported: not loaded on a GPU; kUnavailable: the driver refuses, with its message.
   Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
                 CudaStream stream, std::span<const int64_t> symbols = {}) const;
+
+  // The same, with memory of the caller's for what lies between inputs and outputs: `arena_bytes`
+  // for these sizes, kArenaAlignment aligned, on the device, the launch's own until the stream has
+  // passed it. Re-entrant: any number of threads and streams. Also for a program that is loaded on
+  // the CPU: pointers are the host's, `alignment()` aligned, and the work is done on return.
+  Result<int64_t> arena_bytes(std::span<const int64_t> symbols = {}) const;
+  int64_t alignment() const;  // of inputs and outputs, in bytes; 0 when it is not loaded
+  Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
+                DevicePtr arena, CudaStream stream, std::span<const int64_t> symbols) const;
+  static constexpr int64_t kArenaAlignment = 256;
 
  private:
   friend class Client;

@@ -43,6 +43,15 @@ tl::unexpected<Error> not_loaded() {
 
 }  // namespace
 
+Result<std::vector<DevicePtr>> CompiledProgram::Impl::canonical(std::span<const DevicePtr> inputs,
+                                                                size_t outputs) const {
+  TRY_STATUS(check_counts(files->program, caller_inputs, inputs.size(), outputs));
+  std::vector<DevicePtr> pointers;
+  pointers.reserve(input_order.size());
+  for (const int caller : input_order) pointers.push_back(inputs[static_cast<size_t>(caller)]);
+  return pointers;
+}
+
 CompiledProgram::CompiledProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CompiledProgram::~CompiledProgram() = default;
 const Program& CompiledProgram::program() const {
@@ -125,12 +134,28 @@ Status CompiledProgram::launch(std::span<const DevicePtr> inputs,
                                std::span<const DevicePtr> outputs, CudaStream stream,
                                std::span<const int64_t> symbols) const {
   if (!impl_->loaded || impl_->loaded->device()->is_host()) return not_loaded();
-  TRY_STATUS(check_counts(program(), impl_->caller_inputs, inputs.size(), outputs.size()));
-  std::vector<DevicePtr> canonical;
-  canonical.reserve(impl_->input_order.size());
-  for (const int caller : impl_->input_order)
-    canonical.push_back(inputs[static_cast<size_t>(caller)]);
+  TRY(const std::vector<DevicePtr> canonical, impl_->canonical(inputs, outputs.size()));
   return impl_->loaded->launch(canonical, outputs, stream, symbols);
+}
+
+Result<int64_t> CompiledProgram::arena_bytes(std::span<const int64_t> symbols) const {
+  if (!impl_->loaded) return not_loaded();
+  return impl_->loaded->scratch_bytes(symbols);
+}
+
+int64_t CompiledProgram::alignment() const {
+  return impl_->loaded ? impl_->loaded->device()->alignment() : 0;
+}
+
+Status CompiledProgram::launch(std::span<const DevicePtr> inputs,
+                               std::span<const DevicePtr> outputs, DevicePtr arena,
+                               CudaStream stream, std::span<const int64_t> symbols) const {
+  static_assert(kArenaAlignment == Executable::kScratchAlignment);
+  if (!impl_->loaded) return not_loaded();
+  TRY(const std::vector<DevicePtr> canonical, impl_->canonical(inputs, outputs.size()));
+  std::unique_lock<std::mutex> lock;
+  if (impl_->cpu_mu) lock = std::unique_lock(*impl_->cpu_mu);
+  return impl_->loaded->launch(canonical, outputs, arena, stream, symbols);
 }
 
 Result<std::vector<Tensor>> CompiledProgram::make_outputs(std::span<const int64_t> symbols) const {

@@ -22,6 +22,9 @@ struct CompiledProgram::Impl {
   StartUp start_up;
   std::optional<LoadedProgram> loaded;
   std::shared_ptr<std::mutex> cpu_mu;  // of the CPU, which all programs of one client share
+
+  // The caller's inputs in the program's order, once the counts of both are right.
+  Result<std::vector<DevicePtr>> canonical(std::span<const DevicePtr> inputs, size_t outputs) const;
 };
 
 // The GPU that `program` is loaded on; null when it is loaded on the CPU, or not at all.

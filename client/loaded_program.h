@@ -1,5 +1,6 @@
 // LoadedProgram: a program on a device that also takes tensors of the host: on a GPU it then keeps
-// device memory for every input and output, allocated at the first such call. One call at a time.
+// device memory for every input and output, allocated at the first such call. One call at a time, but for
+// launches with scratch of the caller's.
 #pragma once
 
 #include <memory>
@@ -19,6 +20,13 @@ class LoadedProgram {
   Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
                 Stream stream, std::span<const int64_t> symbols) const {
     return executable_.launch(inputs, outputs, stream, symbols);
+  }
+  Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
+                DevicePtr scratch, Stream stream, std::span<const int64_t> symbols) const {
+    return executable_.launch(inputs, outputs, scratch, stream, symbols);
+  }
+  Result<int64_t> scratch_bytes(std::span<const int64_t> symbols) const {
+    return executable_.scratch_bytes(symbols);
   }
   // Canonical inputs and outputs in the host's memory, of the sizes that `symbols` give: copies
   // where it must, launches, waits.

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "client/backoff.h"
+#include "client/client.h"
 #include "schema/blob_assembly.h"
 
 namespace kiln {
@@ -34,10 +35,23 @@ Status send(Connection& connection, const Message& message, Remote::Clock::time_
   return sent;
 }
 
-Result<Message> receive(Connection& connection, Remote::Clock::time_point deadline) {
-  TRY(Message message, connection.receive(remaining_ms(deadline)));
-  if (auto* refusal = std::get_if<Refusal>(&message)) return fail(refusal->error);
-  return message;
+using IsCancelled = std::function<bool()>;
+
+Result<Message> receive(Connection& connection, Remote::Clock::time_point deadline,
+                        const IsCancelled& is_cancelled = {}) {
+  constexpr int kPollMs = static_cast<int>(CompileOptions::kCancelPoll.count());
+  for (;;) {
+    const int left_ms = remaining_ms(deadline);
+    auto message = connection.receive(is_cancelled ? std::min(left_ms, kPollMs) : left_ms);
+    if (is_cancelled && is_cancelled())
+      return fail(Code::kDeadlineExceeded, "the call was cancelled");
+    if (!message && message.error().code == Code::kDeadlineExceeded && left_ms > kPollMs &&
+        is_cancelled)
+      continue;
+    if (!message) return message;
+    if (auto* refusal = std::get_if<Refusal>(&*message)) return fail(refusal->error);
+    return message;
+  }
 }
 
 }  // namespace
@@ -137,9 +151,10 @@ Result<T> Remote::with_patience(const std::function<Result<T>()>& ask,
 Result<Remote::Word> Remote::compile(const CompileRequest& request,
                                      const std::function<std::string()>& graph_text,
                                      const std::function<void(const Progress&)>& on_progress,
-                                     Clock::time_point deadline) {
+                                     Clock::time_point deadline,
+                                     const std::function<bool()>& is_cancelled) {
   return with_patience<Word>(
-      [&] { return compile_once(request, graph_text, on_progress, deadline); },
+      [&] { return compile_once(request, graph_text, on_progress, deadline, is_cancelled); },
       [](const Result<Word>& word) {
         return !word ? &word.error() : !*word ? &word->error() : nullptr;
       },
@@ -149,13 +164,14 @@ Result<Remote::Word> Remote::compile(const CompileRequest& request,
 Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
                                           const std::function<std::string()>& graph_text,
                                           const std::function<void(const Progress&)>& on_progress,
-                                          Clock::time_point deadline) {
+                                          Clock::time_point deadline,
+                                          const std::function<bool()>& is_cancelled) {
   CompileRequest request = original;
   request.request = next_request();
   return with_connection<Word>([&](Connection& connection) -> Result<Word> {
     TRY_STATUS(send(connection, request, deadline));
     for (;;) {
-      auto message = receive(connection, deadline);
+      auto message = receive(connection, deadline, is_cancelled);
       if (!message) {
         if (message.error().code == Code::kDeadlineExceeded)
           (void)connection.send(Cancel{request.request}, 0);

@@ -50,14 +50,14 @@ class Remote {
   void trust(std::string signer) { trusted_signer_ = std::move(signer); }
   // The coordinator's answer: a program, or why there is none. kUnavailable: no worker for it.
   using Word = Result<Answer>;
-  // Asks for a program; uploads `graph_text` only when the coordinator wants it. `on_progress` may
-  // be empty. An overloaded coordinator is asked again when it says (backoff.h), within the
+  // Asks for a program; uploads `graph_text` only when the coordinator wants it. `on_progress` and
+  // `is_cancelled` (CompileOptions) may be empty. An overloaded coordinator is asked again when it says (backoff.h), within the
   // deadline. kUnavailable when nobody answers, kDeadlineExceeded, or what ended the connection;
   // kPermissionDenied or kCorruption when the program is not to be trusted (checked_program()).
   Result<Word> compile(const CompileRequest& request,
                        const std::function<std::string()>& graph_text,
                        const std::function<void(const Progress&)>& on_progress,
-                       Clock::time_point deadline);
+                       Clock::time_point deadline, const std::function<bool()>& is_cancelled = {});
 
   // The bytes of each digest, checked. kNotFound names the first one missing. An overloaded
   // coordinator is asked again, as by compile().
@@ -75,7 +75,7 @@ class Remote {
   Result<Word> compile_once(const CompileRequest& request,
                             const std::function<std::string()>& graph_text,
                             const std::function<void(const Progress&)>& on_progress,
-                            Clock::time_point deadline);
+                            Clock::time_point deadline, const std::function<bool()>& is_cancelled);
   Result<Blobs> fetch_once(const std::vector<Digest>& digests, Clock::time_point deadline);
   // Asks until the answer is no `refusal` of an overloaded service, or waiting is not worth it.
   template <class T>

@@ -91,13 +91,17 @@ Status attach_payloads(const Pt2Archive& archive, std::vector<ExportedInput>& in
   return {};
 }
 
-Result<ExportedProgram> read(const Pt2Archive& archive) {
+}  // namespace
+
+Result<ExportedProgram> read_archive(const Pt2Archive& archive) {
   TRY(const std::string json, archive.read_text("models/model.json", json_padding()));
   TRY(const ExportedModel model, parse_exported_model(json));
   TRY(ExportedProgram program, lower_exported_model(model));
   TRY_STATUS(attach_payloads(archive, program.inputs));
   return program;
 }
+
+namespace {
 
 // Copies every element of a strided tensor from `source` to its place in `target`.
 void copy_strided(const uint8_t* source, std::span<const int64_t> source_strides, uint8_t* target,
@@ -156,7 +160,7 @@ bool is_dense(const ExportedInput& input) {
 
 Result<ExportedProgram> read_exported_program(const Path& path) {
   TRY(const Pt2Archive archive, Pt2Archive::open(path));
-  auto program = read(archive);
+  auto program = read_archive(archive);
   if (!program) return fail(program.error().within(path.string()));
   return program;
 }

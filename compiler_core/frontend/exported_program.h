@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler_core/base/tensor.h"
@@ -53,6 +54,19 @@ Result<ExportedProgram> read_exported_program(const std::filesystem::path& path)
 // Reads either file format, recognised by content and not by name: a `.pt2` archive, or Kiln's text
 // form. Errors as for read_exported_program().
 Result<ExportedProgram> read_graph_file(const std::filesystem::path& path);
+
+// The same of bytes: an archive, the text form, or the archive's models/model.json alone.
+Result<ExportedProgram> read_graph_bytes(std::string_view bytes);
+
+// A node that Kiln does not cover, with the arguments it has.
+struct RefusedNode {
+  int node = 0;    // its place among the graph's nodes
+  std::string op;  // "aten.nonzero.default"
+  std::string why;
+};
+// Every such node of a models/model.json; what follows a refused node is judged as if its outputs
+// were given. Errors as for read_exported_program(), but for those of single nodes.
+Result<std::vector<RefusedNode>> refused_nodes(const std::string& model_json);
 
 // The stored bytes of one parameter, buffer or constant as a dense tensor in the layout the graph's
 // input expects. kNotFound when the archive has none.

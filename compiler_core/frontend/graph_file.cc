@@ -4,6 +4,8 @@
 #include <fstream>
 
 #include "compiler_core/base/file.h"
+#include "compiler_core/frontend/lowering.h"
+#include "compiler_core/frontend/pt2_archive.h"
 #include "compiler_core/ir/text.h"
 
 namespace kiln {
@@ -29,7 +31,32 @@ ExportedProgram as_program(Graph graph) {
   return program;
 }
 
+Result<ExportedProgram> read_text(const std::string& text) {
+  TRY(Graph graph, parse_graph(text));
+  return as_program(std::move(graph));
+}
+
 }  // namespace
+
+Result<ExportedProgram> read_graph_bytes(std::string_view bytes) {
+  if (bytes.starts_with("PK")) {
+    TRY(const Pt2Archive archive, Pt2Archive::of_bytes(bytes));
+    return read_archive(archive);
+  }
+  if (bytes.size() > kMaxTextBytes)
+    return fail(Code::kInvalidArgument, "the graph is too large: more than 256 MiB");
+  if (bytes.starts_with(kTextHeader)) return read_text(std::string(bytes));
+  std::string json;
+  json.reserve(bytes.size() + json_padding());
+  json = bytes;
+  TRY(const ExportedModel model, parse_exported_model(json));
+  return lower_exported_model(model);
+}
+
+Result<std::vector<RefusedNode>> refused_nodes(const std::string& model_json) {
+  TRY(const ExportedModel model, parse_exported_model(model_json));
+  return refused_nodes_of(model);
+}
 
 Result<ExportedProgram> read_graph_file(const Path& path) {
   std::array<char, kTextHeader.size()> head{};
@@ -39,9 +66,9 @@ Result<ExportedProgram> read_graph_file(const Path& path) {
   if (std::filesystem::file_size(path, error) > kMaxTextBytes || error)
     return fail(Code::kInvalidArgument, path.string() + " is too large for a graph's text form");
   TRY(const std::string text, read_file(path));
-  auto graph = parse_graph(text);
-  if (!graph) return fail(graph.error().within(path.string()));
-  return as_program(*std::move(graph));
+  auto program = read_text(text);
+  if (!program) return fail(program.error().within(path.string()));
+  return program;
 }
 
 }  // namespace kiln

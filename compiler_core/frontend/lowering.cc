@@ -30,9 +30,7 @@ class ModelLowering {
 
   Result<ExportedProgram> run() {
     TRY_STATUS(refuse_uncovered_ops(model_));
-    for (const Symbol& symbol : model_.symbols) b_.symbol(symbol.range, symbol.hint);
-    Scope scope = scope_of(model_.tensors);
-    is_bound_.assign(model_.symbols.size(), false);
+    Scope scope = begin();
     for (const InputSpec& spec : model_.inputs) TRY_STATUS(input(scope, spec));
     TRY_STATUS(nodes(scope, model_.nodes));
     std::vector<NodeId> outputs;
@@ -46,7 +44,60 @@ class ModelLowering {
     return std::move(program_);
   }
 
+  // Lowers every node by itself: a node that fails costs its own values only, which are stood in
+  // for by inputs of the types that the archive declares.
+  Result<std::vector<RefusedNode>> refused() {
+    Scope scope = begin();
+    // A partition of the graph may have any of its tensors for inputs.
+    is_bound_.assign(model_.symbols.size(), true);
+    for (const InputSpec& spec : model_.inputs)
+      if (!input(scope, spec)) stand_in(scope, spec.tensor);
+    std::vector<RefusedNode> refused;
+    for (size_t i = 0; i < model_.nodes.size(); ++i) {
+      const ExportedNode& each = model_.nodes[i];
+      const Status done = node(scope, each, i);
+      if (done) continue;
+      refused.push_back(
+          {static_cast<int>(i), std::string(short_name(each.target)), done.error().message});
+      b_.forget_error();
+      for (const std::string_view name : tensors_of(each.outputs)) stand_in(scope, name);
+    }
+    return refused;
+  }
+
  private:
+  Scope begin() {
+    for (const Symbol& symbol : model_.symbols) b_.symbol(symbol.range, symbol.hint);
+    is_bound_.assign(model_.symbols.size(), false);
+    return scope_of(model_.tensors);
+  }
+
+  // A tensor of a type that Kiln lacks stays undefined: its readers are refused too.
+  void stand_in(Scope& scope, std::string_view name) {
+    b_.forget_error();
+    const Result<const DeclaredTensor*> type = declared(scope, name);
+    if (name.empty() || scope.values.contains(name) || !type) return;
+    if (const Result<DType> dtype = to_dtype((*type)->dtype); dtype)
+      if (const NodeId id = b_.input(*dtype, (*type)->shape); b_.ok())
+        scope.values.define(name, id);
+    b_.forget_error();
+  }
+
+  // The names of tensors among these, in order; empty where there is none.
+  static std::vector<std::string_view> tensors_of(std::span<const Argument> arguments) {
+    std::vector<std::string_view> names;
+    for (const Argument& argument : arguments) {
+      if (const auto* tensor = std::get_if<TensorName>(&argument)) {
+        names.push_back(tensor->name);
+      } else if (const auto* list = std::get_if<std::vector<TensorName>>(&argument)) {
+        for (const TensorName& each : *list) names.push_back(each.name);
+      } else {
+        names.emplace_back();
+      }
+    }
+    return names;
+  }
+
   Scope scope_of(const std::unordered_map<std::string_view, DeclaredTensor>& tensors) {
     return {tensors, NamedValues(b_, [this](const ExportedNode& node, NodeId self) {
               return replay(node, self);
@@ -461,6 +512,10 @@ class ModelLowering {
 
 Result<ExportedProgram> lower_exported_model(const ExportedModel& model) {
   return ModelLowering(model).run();
+}
+
+Result<std::vector<RefusedNode>> refused_nodes_of(const ExportedModel& model) {
+  return ModelLowering(model).refused();
 }
 
 }  // namespace kiln

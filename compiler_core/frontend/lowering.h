@@ -19,6 +19,11 @@ namespace kiln {
 
 // The graph and its inputs; payloads are not looked up yet. Errors as read_exported_program.
 Result<ExportedProgram> lower_exported_model(const ExportedModel& model);
+// As refused_nodes().
+Result<std::vector<RefusedNode>> refused_nodes_of(const ExportedModel& model);
+class Pt2Archive;
+// As read_exported_program().
+Result<ExportedProgram> read_archive(const Pt2Archive& archive);
 
 // A Python number among the arguments; it takes part in type promotion by its kind only.
 struct Number {

@@ -74,10 +74,29 @@ Result<Pt2Archive> Pt2Archive::open(const Path& path) {
   // libzip takes an empty file for an empty archive.
   if (!zip_file || zip_get_num_entries(zip_file.get(), 0) <= 0)
     return open_error(path, zip_file ? ZIP_ER_NOZIP : code);
-  TRY(std::string folder, find_folder(zip_file.get(), path));
   std::error_code error;
   const uint64_t file_size = std::filesystem::file_size(path, error);
   if (error) return fail(Code::kNotFound, "cannot read " + path.string() + ": " + error.message());
+  return opened(zip_file.release(), path, file_size);
+}
+
+Result<Pt2Archive> Pt2Archive::of_bytes(std::string_view bytes) {
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_t* source = zip_source_buffer_create(bytes.data(), bytes.size(), 0, &error);
+  zip_t* archive = source == nullptr ? nullptr : zip_open_from_source(source, ZIP_RDONLY, &error);
+  if (archive == nullptr && source != nullptr) zip_source_free(source);
+  zip_error_fini(&error);
+  if (archive == nullptr || zip_get_num_entries(archive, 0) <= 0) {
+    if (archive != nullptr) zip_discard(archive);
+    return invalid("not a zip archive, or a truncated or damaged one");
+  }
+  return opened(archive, "the archive", bytes.size());
+}
+
+Result<Pt2Archive> Pt2Archive::opened(zip* opened_zip, const Path& path, uint64_t file_size) {
+  std::unique_ptr<zip, Close> zip_file(opened_zip);
+  TRY(std::string folder, find_folder(zip_file.get(), path));
   Pt2Archive archive(std::move(zip_file), std::move(folder), file_size);
   if (archive.contains("byteorder")) {
     TRY(const std::string order, archive.read_text("byteorder"));

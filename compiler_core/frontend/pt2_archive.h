@@ -23,6 +23,8 @@ class Pt2Archive {
   // kNotFound when there is no such file; kInvalidArgument when it is empty, truncated, no zip, no
   // torch.export archive, or written on a big-endian machine.
   static Result<Pt2Archive> open(const Path& path);
+  // The same of an archive in memory, which outlives the Pt2Archive.
+  static Result<Pt2Archive> of_bytes(std::string_view bytes);
 
   // `name` is relative to the top folder: "models/model.json".
   bool contains(const std::string& name) const;
@@ -35,6 +37,8 @@ class Pt2Archive {
   Status read_bytes(const std::string& name, int64_t offset, void* into, int64_t size) const;
 
  private:
+  // Finds the folder and checks the byte order. `path` names the archive in errors.
+  static Result<Pt2Archive> opened(zip* archive, const Path& path, uint64_t file_size);
   struct Close {
     void operator()(zip* archive) const;
   };

@@ -1,6 +1,6 @@
 // Executable: a loaded program with its arena, ready to run on the caller's buffers on one device.
 // Owns kernels, arena and workspace; the caller's memory is borrowed until the stream has passed
-// the launch. One call at a time.
+// the launch. One call at a time, but for launches with an arena of the caller's.
 #pragma once
 
 #include <memory>
@@ -42,6 +42,15 @@ class Executable {
   // LoadedKernel::launch.
   Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
                 Stream stream, std::span<const int64_t> dims = {}) const;
+
+  // The same with memory of the caller's for arena and workspace: `scratch_bytes` for these sizes,
+  // kScratchAlignment aligned, the launch's own until the stream has passed it. Allocates nothing on
+  // the device and captures nothing. Re-entrant where the device is (Device: on the CPU one thread
+  // at a time launches). Errors as above.
+  Result<int64_t> scratch_bytes(std::span<const int64_t> dims = {}) const;
+  Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
+                DevicePtr scratch, Stream stream, std::span<const int64_t> dims) const;
+  static constexpr int64_t kScratchAlignment = 256;
 
  private:
   struct Impl;

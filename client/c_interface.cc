@@ -1,0 +1,433 @@
+// The C interface (kiln.h) over Client and CompiledProgram: nothing is implemented here but the
+// translation of options, errors and descriptions.
+#include <algorithm>
+#include <cstring>
+
+#include "client/client.h"
+#include "client/kiln.h"
+#include "compiler_core/frontend/exported_program.h"
+#include "compiler_core/program/program.h"
+
+using namespace kiln;
+
+struct kiln_client {
+  std::unique_ptr<Client> client;
+};
+
+namespace {
+
+struct Description {
+  std::string name, shape;
+  std::vector<int64_t> sizes, strides;
+  kiln_tensor tensor{};
+};
+
+}  // namespace
+
+struct kiln_program {
+  std::unique_ptr<CompiledProgram> program;
+  std::vector<Description> inputs, outputs;
+  std::vector<std::vector<int64_t>> flat_sizes;  // by input; empty: it is given as it is
+  std::vector<kiln_symbol> symbols;
+  std::string outcome, target, manifest, signature;
+};
+
+namespace {
+
+thread_local Error last_error{};
+thread_local bool has_failed = false;
+
+static_assert(static_cast<int>(Code::kInvalidArgument) == KILN_INVALID_ARGUMENT &&
+              static_cast<int>(Code::kInternal) == KILN_INTERNAL);
+
+kiln_code failed(Error error) {
+  last_error = std::move(error);
+  has_failed = true;
+  return static_cast<kiln_code>(last_error.code);
+}
+kiln_code code_of(const Status& status) {
+  return status ? KILN_OK : failed(status.error());
+}
+kiln_code missing(const char* what) {
+  return failed({Code::kInvalidArgument, std::string(what) + " is NULL", 0});
+}
+
+// The caller's options, as far as its header knew them; zero behind that.
+template <class Options>
+Options known(const Options* given) {
+  Options options{};
+  if (given != nullptr) std::memcpy(&options, given, std::min(given->size, sizeof options));
+  return options;
+}
+std::string text(const char* given) {
+  return given == nullptr ? "" : given;
+}
+
+Result<CompileOptions> compile_options(const kiln_compile_options& given) {
+  CompileOptions options;
+  TRY(options.target, Target::parse(given.target == nullptr ? "cpu" : given.target));
+  if (given.mode == KILN_MODE_MAX_AUTOTUNE)
+    options.mode = Mode::kMaxAutotune;
+  else if (given.mode != KILN_MODE_DEFAULT)
+    return fail(Code::kInvalidArgument, "no such mode: " + std::to_string(given.mode));
+  if (given.deadline_ms > 0) options.deadline = std::chrono::milliseconds(given.deadline_ms);
+  options.reduce_overhead = given.reduce_overhead != 0;
+  options.background = given.background != 0;
+  if (given.on_message != nullptr)
+    options.on_message = [given](const std::string& sentence) {
+      given.on_message(given.user, sentence.c_str());
+    };
+  if (given.on_progress != nullptr) {
+    // What was reported last is reported again when the caller is asked whether to go on.
+    const auto last = std::make_shared<kiln_progress>();
+    const auto ended = std::make_shared<bool>(false);
+    options.on_progress = [given, last, ended](const CompileProgress& p) {
+      *last = {p.kernels, p.kernels_done, p.candidates, p.candidates_done, p.elapsed_s};
+      *ended = *ended || given.on_progress(given.user, last.get()) != 0;
+    };
+    options.is_cancelled = [given, last, ended] {
+      *ended = *ended || given.on_progress(given.user, last.get()) != 0;
+      return *ended;
+    };
+  }
+  return options;
+}
+
+void set_type(DType dtype, kiln_tensor& tensor) {
+  enum : uint8_t {
+    kInt = 0,
+    kUInt = 1,
+    kFloat = 2,
+    kBfloat = 4,
+    kBool = 6,
+    kE4M3 = 10,
+    kE5M2 = 12
+  };
+  tensor.type_bits = static_cast<uint8_t>(size_of(dtype) * 8);
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kF32:
+    case DType::kF16:
+      tensor.type_code = kFloat;
+      break;
+    case DType::kBF16:
+      tensor.type_code = kBfloat;
+      break;
+    case DType::kF8E4M3:
+      tensor.type_code = kE4M3;
+      break;
+    case DType::kF8E5M2:
+      tensor.type_code = kE5M2;
+      break;
+    case DType::kI8:
+    case DType::kI16:
+    case DType::kI32:
+    case DType::kI64:
+      tensor.type_code = kInt;
+      break;
+    case DType::kU8:
+      tensor.type_code = kUInt;
+      break;
+    case DType::kBool:
+      tensor.type_code = kBool;
+      break;
+  }
+}
+
+Description described(std::string name, kiln_kind kind, DType dtype, const Shape& shape) {
+  Description made;
+  made.name = std::move(name);
+  made.shape = to_string(shape);
+  for (const Dim& dim : shape) made.sizes.push_back(dim.is_constant() ? dim.constant() : -1);
+  made.tensor.kind = kind;
+  made.tensor.rank = static_cast<int16_t>(shape.size());
+  made.tensor.mutates = -1;
+  set_type(dtype, made.tensor);
+  return made;
+}
+
+// Once they lie where they stay.
+void point_at_own(std::vector<Description>& tensors) {
+  for (Description& each : tensors) {
+    each.tensor.name = each.name.c_str();
+    each.tensor.shape = each.shape.c_str();
+    each.tensor.sizes = each.sizes.data();
+    each.tensor.strides = each.strides.empty() ? nullptr : each.strides.data();
+  }
+}
+
+kiln_kind kind_of(ExportedInput::Kind kind) {
+  switch (kind) {
+    case ExportedInput::Kind::kUser:
+      return KILN_KIND_USER;
+    case ExportedInput::Kind::kParameter:
+      return KILN_KIND_PARAMETER;
+    case ExportedInput::Kind::kBuffer:
+      return KILN_KIND_BUFFER;
+    case ExportedInput::Kind::kConstantTensor:
+      return KILN_KIND_CONSTANT;
+    case ExportedInput::Kind::kSeed:
+      return KILN_KIND_SEED;
+  }
+  return KILN_KIND_USER;
+}
+
+void describe_inputs(const ExportedProgram& exported, kiln_program& made) {
+  for (const ExportedInput& input : exported.inputs) {
+    made.inputs.push_back(described(input.name, kind_of(input.kind), input.dtype, input.shape));
+    std::vector<int64_t> flat;
+    if (!is_dense(input)) {  // only with constant sizes
+      made.inputs.back().strides = constant_sizes(input.strides);
+      const std::vector<int64_t> sizes = constant_sizes(input.shape);
+      int64_t last = 0;
+      for (size_t i = 0; i < sizes.size(); ++i)
+        last += (sizes[i] - 1) * made.inputs.back().strides[i];
+      flat = {last + 1};
+    }
+    made.flat_sizes.push_back(std::move(flat));
+  }
+  point_at_own(made.inputs);
+}
+
+void describe_outputs(const ExportedProgram& exported, kiln_program& made) {
+  for (size_t i = 0; i < exported.outputs.size(); ++i) {
+    const ExportedOutput& output = exported.outputs[i];
+    const Node& node = exported.graph.node(exported.graph.outputs()[i]);
+    const bool mutation = output.kind == ExportedOutput::Kind::kMutation;
+    made.outputs.push_back(described(output.name, mutation ? KILN_KIND_MUTATION : KILN_KIND_USER,
+                                     node.dtype, node.shape));
+    for (size_t input = 0; mutation && input < exported.inputs.size(); ++input)
+      if (exported.inputs[input].name == output.name)
+        made.outputs.back().tensor.mutates = static_cast<int32_t>(input);
+  }
+  point_at_own(made.outputs);
+}
+
+Result<std::unique_ptr<kiln_program>> compile(Client& client, const ExportedProgram& exported,
+                                              const kiln_compile_options* given) {
+  const kiln_compile_options known_options = known(given);
+  TRY(const CompileOptions options, compile_options(known_options));
+  if (known_options.cached_only != 0)
+    TRY_STATUS(client.look_up(exported.graph, options).map([](const auto&) {}));
+  auto made = std::make_unique<kiln_program>();
+  TRY(made->program, client.compile(exported.graph, options));
+  describe_inputs(exported, *made);
+  describe_outputs(exported, *made);
+  for (const ProgramSymbol& symbol : made->program->program().symbols)
+    made->symbols.push_back({symbol.min, symbol.max, symbol.hint});
+  made->outcome = to_string(made->program->outcome());
+  made->target = made->program->program().target.to_string();
+  made->manifest = made->program->manifest();
+  made->signature = made->program->signature();
+  return made;
+}
+
+kiln_code compile_into(kiln_client* client, const Result<ExportedProgram>& exported,
+                       const kiln_compile_options* options, kiln_program** program) {
+  if (!exported) return failed(exported.error());
+  auto made = compile(*client->client, *exported, options);
+  if (!made) return failed(std::move(made).error());
+  *program = made->release();
+  return KILN_OK;
+}
+
+std::string_view view(const void* bytes, size_t size) {
+  return {static_cast<const char*>(bytes), size};
+}
+
+std::span<const int64_t> symbols_of(const kiln_program* program, const int64_t* symbols) {
+  return {symbols, symbols == nullptr ? 0 : program->symbols.size()};
+}
+
+template <class T>
+const T* at(const std::vector<T>& list, int32_t index) {
+  const bool inside = index >= 0 && static_cast<size_t>(index) < list.size();
+  return inside ? &list[static_cast<size_t>(index)] : nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t kiln_abi_version(void) {
+  return KILN_ABI_VERSION;
+}
+const char* kiln_version(void) {
+#define KILN_TEXT(x) KILN_TEXT_OF(x)
+#define KILN_TEXT_OF(x) #x
+  return KILN_TEXT(KILN_VERSION_MAJOR) "." KILN_TEXT(KILN_VERSION_MINOR) "." KILN_TEXT(
+      KILN_VERSION_PATCH);
+}
+kiln_code kiln_last_error_code(void) {
+  return has_failed ? static_cast<kiln_code>(last_error.code) : KILN_OK;
+}
+const char* kiln_last_error(void) {
+  return last_error.message.c_str();
+}
+
+kiln_code kiln_client_open(const kiln_client_options* given, kiln_client** client) {
+  if (client == nullptr) return missing("the place for the client");
+  const kiln_client_options from = known(given);
+  ClientOptions options;
+  options.coordinator = text(from.coordinator);
+  options.key_file = text(from.key_file);
+  options.cache_dir = text(from.cache_dir);
+  options.signing_key = text(from.signing_key);
+  options.compiler = text(from.compiler);
+  options.libcuda = text(from.libcuda);
+  options.libnvrtc = text(from.libnvrtc);
+  if (from.cache_bytes > 0) options.cache_bytes = from.cache_bytes;
+  if (from.connect_timeout_ms > 0)
+    options.connect_timeout = std::chrono::milliseconds(from.connect_timeout_ms);
+  options.threads = from.threads;
+  options.allow_fallback = from.no_fallback == 0;
+  options.open_gpu = from.open_gpu != 0;
+  auto made = Client::create(std::move(options));
+  if (!made) return failed(std::move(made).error());
+  *client = new kiln_client{*std::move(made)};
+  return KILN_OK;
+}
+void kiln_client_close(kiln_client* client) {
+  delete client;
+}
+kiln_service kiln_client_service(const kiln_client* client) {
+  switch (client->client->service_state()) {
+    case ServiceState::kReachable:
+      return KILN_SERVICE_REACHABLE;
+    case ServiceState::kAway:
+      return KILN_SERVICE_AWAY;
+    case ServiceState::kUnknown:
+      break;
+  }
+  return KILN_SERVICE_UNKNOWN;
+}
+
+kiln_code kiln_compile(kiln_client* client, const void* bytes, size_t bytes_size,
+                       const kiln_compile_options* options, kiln_program** program) {
+  if (client == nullptr || bytes == nullptr || program == nullptr)
+    return missing("the client, the bytes or the place for the program");
+  return compile_into(client, read_graph_bytes(view(bytes, bytes_size)), options, program);
+}
+kiln_code kiln_compile_file(kiln_client* client, const char* path,
+                            const kiln_compile_options* options, kiln_program** program) {
+  if (client == nullptr || path == nullptr || program == nullptr)
+    return missing("the client, the path or the place for the program");
+  return compile_into(client, read_graph_file(path), options, program);
+}
+kiln_code kiln_submit(kiln_client* client, const void* bytes, size_t bytes_size,
+                      const kiln_compile_options* given) {
+  if (client == nullptr || bytes == nullptr) return missing("the client or the bytes");
+  const auto exported = read_graph_bytes(view(bytes, bytes_size));
+  if (!exported) return failed(exported.error());
+  const auto options = compile_options(known(given));
+  if (!options) return failed(options.error());
+  return code_of(client->client->submit(exported->graph, *options).map([](const auto&) {}));
+}
+void kiln_program_close(kiln_program* program) {
+  delete program;
+}
+
+kiln_code kiln_refused_nodes(const void* json, size_t json_size,
+                             void (*refused)(void*, int32_t, const char*, const char*),
+                             void* user) {
+  if (json == nullptr || refused == nullptr) return missing("the graph or the function");
+  const auto found = refused_nodes(std::string(view(json, json_size)));
+  if (!found) return failed(found.error());
+  for (const RefusedNode& each : *found)
+    refused(user, each.node, each.op.c_str(), each.why.c_str());
+  return KILN_OK;
+}
+
+int32_t kiln_program_input_count(const kiln_program* program) {
+  return static_cast<int32_t>(program->inputs.size());
+}
+int32_t kiln_program_output_count(const kiln_program* program) {
+  return static_cast<int32_t>(program->outputs.size());
+}
+int32_t kiln_program_symbol_count(const kiln_program* program) {
+  return static_cast<int32_t>(program->symbols.size());
+}
+const kiln_tensor* kiln_program_input(const kiln_program* program, int32_t index) {
+  const Description* found = at(program->inputs, index);
+  return found == nullptr ? nullptr : &found->tensor;
+}
+const kiln_tensor* kiln_program_output(const kiln_program* program, int32_t index) {
+  const Description* found = at(program->outputs, index);
+  return found == nullptr ? nullptr : &found->tensor;
+}
+const kiln_symbol* kiln_program_symbol(const kiln_program* program, int32_t index) {
+  return at(program->symbols, index);
+}
+const char* kiln_program_outcome(const kiln_program* program) {
+  return program->outcome.c_str();
+}
+double kiln_program_seconds(const kiln_program* program) {
+  return program->program->seconds();
+}
+const char* kiln_program_target(const kiln_program* program) {
+  return program->target.c_str();
+}
+const char* kiln_program_manifest(const kiln_program* program) {
+  return program->manifest.c_str();
+}
+const char* kiln_program_signature(const kiln_program* program) {
+  return program->signature.c_str();
+}
+
+kiln_code kiln_program_bind(const kiln_program* program, const int64_t* const* sizes,
+                            int64_t* symbols) {
+  if (program->symbols.empty()) return KILN_OK;
+  if (sizes == nullptr || symbols == nullptr) return missing("the sizes or the place for symbols");
+  std::vector<std::span<const int64_t>> given;
+  given.reserve(program->inputs.size());
+  for (size_t i = 0; i < program->inputs.size(); ++i) {
+    const std::vector<int64_t>& own = program->inputs[i].sizes;
+    if (!program->flat_sizes[i].empty())
+      given.emplace_back(program->flat_sizes[i]);
+    else
+      given.emplace_back(sizes[i] != nullptr ? sizes[i] : own.data(), own.size());
+  }
+  const auto bound = program->program->bind(given);
+  if (!bound) return failed(bound.error());
+  std::ranges::copy(*bound, symbols);
+  return KILN_OK;
+}
+kiln_code kiln_program_output_sizes(const kiln_program* program, int32_t index,
+                                    const int64_t* symbols, int64_t* sizes) {
+  if (at(program->outputs, index) == nullptr || sizes == nullptr)
+    return failed({Code::kInvalidArgument, "no such output, or no place for its sizes", 0});
+  const int buffer = program->program->program().output_buffers[static_cast<size_t>(index)];
+  const TensorSpec& spec = program->program->program().buffers[static_cast<size_t>(buffer)].spec;
+  for (size_t i = 0; i < spec.shape.size(); ++i) {
+    const auto size = spec.shape[i].evaluate(symbols_of(program, symbols));
+    if (!size) return failed(size.error());
+    sizes[i] = *size;
+  }
+  return KILN_OK;
+}
+kiln_code kiln_program_arena_bytes(const kiln_program* program, const int64_t* symbols,
+                                   int64_t* bytes) {
+  if (bytes == nullptr) return missing("the place for the bytes");
+  const auto needed = program->program->arena_bytes(symbols_of(program, symbols));
+  if (!needed) return failed(needed.error());
+  *bytes = *needed;
+  return KILN_OK;
+}
+int64_t kiln_program_alignment(const kiln_program* program) {
+  return program->program->alignment();
+}
+kiln_code kiln_program_launch(const kiln_program* program, void* const* inputs,
+                              void* const* outputs, void* arena, void* stream,
+                              const int64_t* symbols) {
+  static_assert(sizeof(void*) == sizeof(DevicePtr));
+  const std::span from{reinterpret_cast<const DevicePtr*>(inputs), program->inputs.size()};
+  const std::span to{reinterpret_cast<const DevicePtr*>(outputs), program->outputs.size()};
+  const auto sizes = symbols_of(program, symbols);
+  const bool own_arena =
+      arena == nullptr && program->program->program().target.backend != Backend::kCpu;
+  return code_of(own_arena ? program->program->launch(from, to, stream, sizes)
+                           : program->program->launch(from, to, reinterpret_cast<DevicePtr>(arena),
+                                                      stream, sizes));
+}
+
+}  // extern "C"

@@ -1,0 +1,216 @@
+/* Kiln's C interface: compile a captured graph and launch it on memory of your own. C11, no other
+ * header needed, and no dependency but libkiln.so, which exports what this file declares and nothing
+ * else. The C++ client (client.h) stands on the same objects.
+ *
+ *   kiln_client_options where = {.size = sizeof where, .coordinator = "tcp://127.0.0.1:7557"};
+ *   kiln_client* client;
+ *   kiln_program* program;
+ *   if (kiln_client_open(&where, &client)) fail(kiln_last_error());
+ *   if (kiln_compile(client, bytes, size, NULL, &program)) fail(kiln_last_error());
+ *   int64_t arena_bytes;
+ *   kiln_program_arena_bytes(program, NULL, &arena_bytes);
+ *   kiln_program_launch(program, inputs, outputs, arena, NULL, NULL);
+ *
+ * Errors: a function that can fail returns a kiln_code; KILN_OK is 0. kiln_last_error() has the
+ * sentence, of the calling thread's last call that failed.
+ * Threads: any thread may call any function, several at once on one object. Closing an object while
+ * a call on it runs is the caller's mistake. A program may outlive its client.
+ * Versions: structures of options begin with their size, and a zero field means its default, so that
+ * a program built with an older header runs with a newer library. Structures that the library
+ * returns may grow at their end. Values of enums are never renumbered. */
+#ifndef KILN_H
+#define KILN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KILN_API __attribute__((visibility("default")))
+/* Raised when something that was there changes its meaning: then no older caller runs. */
+#define KILN_ABI_VERSION 1
+
+/* The library's own KILN_ABI_VERSION, and its version: "0.1.0". */
+KILN_API int32_t kiln_abi_version(void);
+KILN_API const char* kiln_version(void);
+
+/* ---- Errors */
+
+/* What the caller does next. */
+typedef enum kiln_code {
+  KILN_OK = 0,
+  KILN_INVALID_ARGUMENT = 1,  /* fix the input */
+  KILN_UNSUPPORTED = 2,       /* an operation Kiln does not cover, or a target this machine lacks */
+  KILN_NOT_FOUND = 3,         /* no such file, or (cached_only) no such program in any cache */
+  KILN_OVERLOADED = 4,        /* try again later */
+  KILN_UNAVAILABLE = 5,       /* no service and no fallback, or no worker for the target */
+  KILN_DEADLINE_EXCEEDED = 6, /* the deadline passed, or on_progress ended the call */
+  KILN_CORRUPTION = 7,        /* the program is not what was signed */
+  KILN_PERMISSION_DENIED = 8, /* the key may not ask this, or somebody else signed the program */
+  KILN_INTERNAL = 9           /* a bug in Kiln */
+} kiln_code;
+
+/* Of this thread's last call that failed; KILN_OK and "" before. Valid until the next one. */
+KILN_API kiln_code kiln_last_error_code(void);
+KILN_API const char* kiln_last_error(void);
+
+/* ---- Client */
+
+typedef struct kiln_client kiln_client;
+
+typedef struct kiln_client_options {
+  size_t size;             /* sizeof(kiln_client_options) */
+  const char* coordinator; /* "tcp://127.0.0.1:7557"; NULL: no service, this machine compiles */
+  const char* key_file;    /* what `kiln keys new` wrote; NULL: none */
+  const char* cache_dir;   /* keeps programs on this machine; NULL: none */
+  const char* signing_key; /* 64 hex digits that every program is signed with; NULL: as client.h */
+  const char* compiler;    /* of programs compiled here; NULL: the first of g++, c++, clang++ */
+  const char* libcuda;     /* NULL: libcuda.so.1 */
+  const char* libnvrtc;    /* NULL: the usual places */
+  int64_t cache_bytes;     /* bound of cache_dir; 0: 10 GiB */
+  int32_t connect_timeout_ms; /* 0: 2000 */
+  int32_t threads;            /* of launches on the CPU; 0: every core this process may use */
+  int32_t no_fallback;        /* 1: when the service is away, fail instead of compiling here */
+  int32_t open_gpu;           /* 1: open the GPU now, in the background */
+} kiln_client_options;
+
+/* Contacts nobody. `options` may be NULL. */
+KILN_API kiln_code kiln_client_open(const kiln_client_options* options, kiln_client** client);
+KILN_API void kiln_client_close(kiln_client* client);
+
+/* KILN_SERVICE_AWAY: it failed a moment ago, and calls do not wait for it again yet. */
+typedef enum kiln_service {
+  KILN_SERVICE_UNKNOWN = 0,
+  KILN_SERVICE_REACHABLE = 1,
+  KILN_SERVICE_AWAY = 2
+} kiln_service;
+KILN_API kiln_service kiln_client_service(const kiln_client* client);
+
+/* ---- Compiling */
+
+typedef struct kiln_program kiln_program;
+
+typedef enum kiln_mode {
+  KILN_MODE_DEFAULT = 0,     /* the cost model's first choice */
+  KILN_MODE_MAX_AUTOTUNE = 1 /* search and measure */
+} kiln_mode;
+
+typedef struct kiln_progress {
+  int32_t kernels, kernels_done, candidates, candidates_done;
+  double elapsed_s;
+} kiln_progress;
+
+typedef struct kiln_compile_options {
+  size_t size;        /* sizeof(kiln_compile_options) */
+  const char* target; /* "cpu", "cuda", "cuda:sm_90a"; NULL: "cpu" */
+  kiln_mode mode;
+  int32_t cached_only;     /* 1: start nothing; KILN_NOT_FOUND when no cache has the program */
+  int32_t reduce_overhead; /* 1: launches without an arena are replayed as a CUDA graph */
+  int32_t background;      /* 1: nobody waits; the service serves others first */
+  int64_t deadline_ms;     /* of the whole call; 0: 600 000 */
+  /* Called on the calling thread when the service reports, and every 100 ms while the call waits
+   * for it; returning other than 0 ends the call with KILN_DEADLINE_EXCEEDED. NULL: none. */
+  int32_t (*on_progress)(void* user, const kiln_progress* progress);
+  void (*on_message)(void* user, const char* sentence); /* for a person; NULL: none */
+  void* user;
+} kiln_compile_options;
+
+/* The program of a graph, loaded and ready to launch here. `bytes`: a .pt2 archive of
+ * torch.export.save, its models/model.json alone, or Kiln's text form. `options` may be NULL. */
+KILN_API kiln_code kiln_compile(kiln_client* client, const void* bytes, size_t bytes_size,
+                                const kiln_compile_options* options, kiln_program** program);
+/* The same of a file. */
+KILN_API kiln_code kiln_compile_file(kiln_client* client, const char* path,
+                                     const kiln_compile_options* options, kiln_program** program);
+/* Has the service tune the program though nobody waits: returns once the request is on its disk. */
+KILN_API kiln_code kiln_submit(kiln_client* client, const void* bytes, size_t bytes_size,
+                               const kiln_compile_options* options);
+KILN_API void kiln_program_close(kiln_program* program);
+
+/* Calls `refused` for each node of a models/model.json that Kiln does not cover with the arguments
+ * it has: its place among the graph's nodes, its op, and why. What follows such a node is judged as
+ * if its outputs were given. Asks nobody. */
+KILN_API kiln_code kiln_refused_nodes(const void* json, size_t json_size,
+                                      void (*refused)(void* user, int32_t node, const char* op,
+                                                      const char* why),
+                                      void* user);
+
+/* ---- What a program takes and gives */
+
+/* Of a tensor. Inputs: USER, PARAMETER, BUFFER, CONSTANT, and SEED, an i64 scalar that comes last
+ * where the program is random. Outputs: USER, and MUTATION, the new value of an input. */
+typedef enum kiln_kind {
+  KILN_KIND_USER = 0,
+  KILN_KIND_PARAMETER = 1,
+  KILN_KIND_BUFFER = 2,
+  KILN_KIND_CONSTANT = 3,
+  KILN_KIND_SEED = 4,
+  KILN_KIND_MUTATION = 5
+} kiln_kind;
+
+typedef struct kiln_tensor {
+  const char* name; /* "net.0.weight", "x"; of a mutation, the input's; "" where there is none */
+  kiln_kind kind;
+  uint8_t type_code, type_bits; /* as DLPack's DLDataType has them: {2, 32} is f32 */
+  int16_t rank;
+  const int64_t* sizes;   /* -1 where a size depends on the call */
+  const char* shape;      /* "[s0,128]", with the symbols */
+  const int64_t* strides; /* of an input, in elements; NULL: dense row-major, as all outputs are */
+  int32_t mutates;        /* of a mutation, the input whose new value it is; else -1 */
+} kiln_tensor;
+
+/* A size that calls choose, within its range. */
+typedef struct kiln_symbol {
+  int64_t min, max;
+  int64_t tuned_at;
+} kiln_symbol;
+
+KILN_API int32_t kiln_program_input_count(const kiln_program* program);
+KILN_API int32_t kiln_program_output_count(const kiln_program* program);
+KILN_API int32_t kiln_program_symbol_count(const kiln_program* program);
+/* Valid as long as the program; NULL beyond the count. */
+KILN_API const kiln_tensor* kiln_program_input(const kiln_program* program, int32_t index);
+KILN_API const kiln_tensor* kiln_program_output(const kiln_program* program, int32_t index);
+KILN_API const kiln_symbol* kiln_program_symbol(const kiln_program* program, int32_t index);
+
+/* How it was got: "tuned", "joined" (tuned for another client), "hit", "local". */
+KILN_API const char* kiln_program_outcome(const kiln_program* program);
+KILN_API double kiln_program_seconds(const kiln_program* program);       /* the call that got it */
+KILN_API const char* kiln_program_target(const kiln_program* program);   /* "cpu:x86-64-v3" */
+KILN_API const char* kiln_program_manifest(const kiln_program* program); /* JSON: program.h */
+/* "ed25519 SIGNER SIGNATURE" of the manifest, in hex; "" for a program compiled here. */
+KILN_API const char* kiln_program_signature(const kiln_program* program);
+
+/* ---- Launching */
+
+/* Sets `symbols`, one for each of the program's, to what the inputs' sizes say; `sizes[i]` has
+ * input i's, and may be NULL where its sizes are constants. KILN_INVALID_ARGUMENT names the input
+ * and axis that the program does not serve. */
+KILN_API kiln_code kiln_program_bind(const kiln_program* program, const int64_t* const* sizes,
+                                     int64_t* symbols);
+/* The sizes of an output, as many as its rank. `symbols` here and below: as kiln_program_bind() gave
+ * them; NULL when the program has none. */
+KILN_API kiln_code kiln_program_output_sizes(const kiln_program* program, int32_t index,
+                                             const int64_t* symbols, int64_t* sizes);
+/* Memory for what lies between inputs and outputs. */
+KILN_API kiln_code kiln_program_arena_bytes(const kiln_program* program, const int64_t* symbols,
+                                            int64_t* bytes);
+/* In bytes, of inputs and outputs: 64 on the CPU, 16 on a GPU. An arena: KILN_ARENA_ALIGNMENT. */
+KILN_API int64_t kiln_program_alignment(const kiln_program* program);
+#define KILN_ARENA_ALIGNMENT 256
+
+/* Puts the work on `stream`, a CUstream, and returns; on the CPU `stream` is NULL and the work is
+ * done on return. Inputs and outputs lie in the device's memory, in order, with the dtypes, sizes
+ * and strides above, which cannot be checked; the arena is this launch's own until the stream has
+ * passed it. Re-entrant. A NULL arena: the program uses one of its own, kept for such launches,
+ * which the caller orders one after the other (on a GPU only). */
+KILN_API kiln_code kiln_program_launch(const kiln_program* program, void* const* inputs,
+                                       void* const* outputs, void* arena, void* stream,
+                                       const int64_t* symbols);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KILN_H */

@@ -1,0 +1,125 @@
+"""libkiln.so through ctypes: its functions and structures as kiln.h declares them.
+
+A call drops the GIL while it runs. The library is looked for in ``KILN_LIBRARY``, then beside this
+file, where the wheel has it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_char_p,
+    c_double,
+    c_int16,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint8,
+    c_void_p,
+)
+
+from kiln.errors import KilnError, error_of
+
+ABI_VERSION = 1
+ARENA_ALIGNMENT = 256
+
+
+class ClientOptions(Structure):
+    _fields_ = [("size", c_size_t), ("coordinator", c_char_p), ("key_file", c_char_p), ("cache_dir", c_char_p),
+                ("signing_key", c_char_p), ("compiler", c_char_p), ("libcuda", c_char_p), ("libnvrtc", c_char_p),
+                ("cache_bytes", c_int64), ("connect_timeout_ms", c_int32), ("threads", c_int32),
+                ("no_fallback", c_int32), ("open_gpu", c_int32)]
+
+
+class ProgressStructure(Structure):
+    _fields_ = [("kernels", c_int32), ("kernels_done", c_int32), ("candidates", c_int32),
+                ("candidates_done", c_int32), ("elapsed_s", c_double)]
+
+
+OnProgress = CFUNCTYPE(c_int32, c_void_p, POINTER(ProgressStructure))
+OnMessage = CFUNCTYPE(None, c_void_p, c_char_p)
+OnRefused = CFUNCTYPE(None, c_void_p, c_int32, c_char_p, c_char_p)
+
+
+class CompileOptions(Structure):
+    _fields_ = [("size", c_size_t), ("target", c_char_p), ("mode", c_int32), ("cached_only", c_int32),
+                ("reduce_overhead", c_int32), ("background", c_int32), ("deadline_ms", c_int64),
+                ("on_progress", OnProgress), ("on_message", OnMessage), ("user", c_void_p)]
+
+
+class TensorStructure(Structure):
+    _fields_ = [("name", c_char_p), ("kind", c_int32), ("type_code", c_uint8), ("type_bits", c_uint8),
+                ("rank", c_int16), ("sizes", POINTER(c_int64)), ("shape", c_char_p), ("strides", POINTER(c_int64)),
+                ("mutates", c_int32)]
+
+
+class SymbolStructure(Structure):
+    _fields_ = [("min", c_int64), ("max", c_int64), ("tuned_at", c_int64)]
+
+
+_SIGNATURES: dict[str, tuple[object, list[object]]] = {
+    "kiln_abi_version": (c_int32, []),
+    "kiln_version": (c_char_p, []),
+    "kiln_last_error_code": (c_int32, []),
+    "kiln_last_error": (c_char_p, []),
+    "kiln_client_open": (c_int32, [POINTER(ClientOptions), POINTER(c_void_p)]),
+    "kiln_client_close": (None, [c_void_p]),
+    "kiln_client_service": (c_int32, [c_void_p]),
+    "kiln_compile": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(CompileOptions), POINTER(c_void_p)]),
+    "kiln_compile_file": (c_int32, [c_void_p, c_char_p, POINTER(CompileOptions), POINTER(c_void_p)]),
+    "kiln_submit": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(CompileOptions)]),
+    "kiln_program_close": (None, [c_void_p]),
+    "kiln_refused_nodes": (c_int32, [c_char_p, c_size_t, OnRefused, c_void_p]),
+    "kiln_program_input_count": (c_int32, [c_void_p]),
+    "kiln_program_output_count": (c_int32, [c_void_p]),
+    "kiln_program_symbol_count": (c_int32, [c_void_p]),
+    "kiln_program_input": (POINTER(TensorStructure), [c_void_p, c_int32]),
+    "kiln_program_output": (POINTER(TensorStructure), [c_void_p, c_int32]),
+    "kiln_program_symbol": (POINTER(SymbolStructure), [c_void_p, c_int32]),
+    "kiln_program_outcome": (c_char_p, [c_void_p]),
+    "kiln_program_seconds": (c_double, [c_void_p]),
+    "kiln_program_target": (c_char_p, [c_void_p]),
+    "kiln_program_manifest": (c_char_p, [c_void_p]),
+    "kiln_program_signature": (c_char_p, [c_void_p]),
+    "kiln_program_bind": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "kiln_program_output_sizes": (c_int32, [c_void_p, c_int32, c_void_p, c_void_p]),
+    "kiln_program_arena_bytes": (c_int32, [c_void_p, c_void_p, POINTER(c_int64)]),
+    "kiln_program_alignment": (c_int64, [c_void_p]),
+    "kiln_program_launch": (c_int32, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
+}
+
+_library: ctypes.CDLL | None = None
+
+
+def library_path() -> str:
+    """Where libkiln.so is."""
+    return os.environ.get("KILN_LIBRARY") or os.path.join(os.path.dirname(__file__), "_lib", "libkiln.so")
+
+
+def library() -> ctypes.CDLL:
+    """The library, opened at the first call."""
+    global _library
+    if _library is None:
+        path = library_path()
+        try:
+            opened = ctypes.CDLL(path)
+        except OSError as error:
+            raise KilnError(f"cannot open {path}: {error}; install the wheel, or set KILN_LIBRARY") from error
+        if opened.kiln_abi_version() != ABI_VERSION:
+            raise KilnError(f"{path} has version {opened.kiln_abi_version()} of Kiln's C interface, and this "
+                            f"package needs {ABI_VERSION}: install both from one wheel")
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(opened, name)
+            function.restype, function.argtypes = result, arguments
+        _library = opened
+    return _library
+
+
+def check(code: int) -> None:
+    """Raises what the library's last error on this thread says, unless ``code`` is 0."""
+    if code:
+        raise error_of(code, library().kiln_last_error().decode(errors="replace"))

@@ -1,0 +1,13 @@
+"""The ``kiln`` command: the program that came with the wheel."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+
+def kiln() -> NoReturn:
+    """Becomes the program, with this process's arguments."""
+    path = os.path.join(os.path.dirname(__file__), "_bin", "kiln")
+    os.execv(path, [path, *sys.argv[1:]])

@@ -1,0 +1,193 @@
+"""Launching programs on torch tensors: outputs and arena come from torch's allocator, and the work goes onto
+torch's current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import c_int64, c_void_p
+
+import torch
+
+from kiln import _native
+from kiln.client import Program, TensorInfo
+from kiln.errors import InvalidArgument
+
+DTYPES: dict[tuple[int, int], torch.dtype] = {
+    (2, 64): torch.float64, (2, 32): torch.float32, (2, 16): torch.float16, (4, 16): torch.bfloat16,
+    (10, 8): torch.float8_e4m3fn, (12, 8): torch.float8_e5m2, (0, 8): torch.int8, (0, 16): torch.int16,
+    (0, 32): torch.int32, (0, 64): torch.int64, (1, 8): torch.uint8, (6, 8): torch.bool}
+_MAX_SIZES = 1024  # that a launcher remembers
+
+
+def dense_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Of a row-major tensor, in elements, as torch has them: a size of 0 counts as 1."""
+    strides, step = [], 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def has_layout(tensor: torch.Tensor, strides: Sequence[int] | None) -> bool:
+    """Whether the elements lie at these strides (None: dense row-major), for axes longer than 1."""
+    if strides is None:
+        return tensor.is_contiguous()
+    return tensor.numel() == 0 or all(
+        size == 1 or have == want for size, have, want in zip(tensor.shape, tensor.stride(), strides, strict=True))
+
+
+def laid_out(tensor: torch.Tensor, strides: Sequence[int] | None) -> torch.Tensor:
+    """The tensor itself when it has these strides, else a copy that has."""
+    if has_layout(tensor, strides):
+        return tensor
+    if strides is None:
+        return tensor.contiguous()
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+Orders = Sequence[Sequence[int] | None]
+
+
+class _Sized:
+    """What follows from the sizes of a call."""
+
+    __slots__ = ("arena_bytes", "outputs", "symbols")
+
+    def __init__(self, program: Program, symbols: tuple[int, ...], orders: Orders) -> None:
+        self.symbols = (c_int64 * len(symbols))(*symbols) if symbols else None
+        self.arena_bytes = program.arena_bytes(symbols)
+        self.outputs = [  # sizes, strides and dtype of each
+            (*_unpermuted(sizes, order), DTYPES[info.type_code])
+            for sizes, order, info in zip(program.output_sizes(symbols), orders, program.outputs, strict=True)]
+
+
+def _unpermuted(sizes: tuple[int, ...], order: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    strides = dense_strides(sizes)
+    if order is None:
+        return sizes, strides
+    places = [order.index(axis) for axis in range(len(order))]
+    return tuple(sizes[place] for place in places), tuple(strides[place] for place in places)
+
+
+class Launcher:
+    """A program as a function of tensors on ``device``. Any number of threads and streams may call it.
+
+    ``trusted``: inputs whose strides the caller vouches for; the others are copied where theirs differ.
+    ``orders``: of each output, the axes of the caller's tensor in the order in which the program has them; None:
+    in their own.
+    """
+
+    def __init__(self, program: Program, device: torch.device, trusted: frozenset[int] = frozenset(),
+                 orders: Orders | None = None) -> None:
+        self.program = program
+        self._device = device
+        self._on_gpu = device.type == "cuda"
+        self._function = _native.library().kiln_program_launch
+        self._handle = program._handle
+        self._misaligned = program.alignment - 1
+        self._inputs_type = c_void_p * max(1, len(program.inputs))
+        self._outputs_type = c_void_p * max(1, len(program.outputs))
+        self._orders = orders or [None] * len(program.outputs)
+        self._axes = [(index, axis) for index, info in enumerate(program.inputs)
+                      for axis, size in enumerate(info.sizes) if size < 0]
+        self._layouts = [(index, info.strides) for index, info in enumerate(program.inputs) if index not in trusted]
+        self._by_size: dict[tuple[int, ...], _Sized] = {}
+        self._static = None if program.symbols else _Sized(program, (), self._orders)
+        self._idle_arenas: list[torch.Tensor] = []  # of the CPU, whose work is done when a launch returns
+
+    def _sized(self, tensors: Sequence[torch.Tensor]) -> _Sized:
+        key = tuple([tensors[index].shape[axis] for index, axis in self._axes])
+        found = self._by_size.get(key)
+        if found is None:
+            found = _Sized(self.program, self.program.bind([tuple(t.shape) for t in tensors]), self._orders)
+            if len(self._by_size) >= _MAX_SIZES:
+                self._by_size.clear()
+            self._by_size[key] = found
+        return found
+
+    def _arena(self, size: int) -> torch.Tensor:
+        if not self._on_gpu:
+            try:
+                arena = self._idle_arenas.pop()
+                if arena.numel() >= size:
+                    return arena
+            except IndexError:
+                pass
+        return torch.empty(size, dtype=torch.uint8, device=self._device)
+
+    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs, in the program's order."""
+        for index, strides in self._layouts:
+            if not has_layout(tensors[index], strides):
+                tensors[index] = laid_out(tensors[index], strides)
+        pointers = [tensor.data_ptr() for tensor in tensors]
+        if self._misaligned:
+            every = 0
+            for pointer in pointers:
+                every |= pointer
+            if every & self._misaligned:
+                tensors = [_realigned(tensor, self._misaligned) for tensor in tensors]
+                pointers = [tensor.data_ptr() for tensor in tensors]
+        sized = self._static or self._sized(tensors)
+        device = self._device
+        outputs = [torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+                   for sizes, strides, dtype in sized.outputs]
+        arena, address = None, 0
+        if sized.arena_bytes:
+            arena = self._arena(sized.arena_bytes + _native.ARENA_ALIGNMENT)
+            address = -(-arena.data_ptr() // _native.ARENA_ALIGNMENT) * _native.ARENA_ALIGNMENT
+        else:
+            address = _native.ARENA_ALIGNMENT  # nothing is read there
+        stream = torch._C._cuda_getCurrentRawStream(device.index or 0) if self._on_gpu else None
+        code = self._function(self._handle, self._inputs_type(*pointers),
+                              self._outputs_type(*[tensor.data_ptr() for tensor in outputs]), address, stream,
+                              sized.symbols)
+        if code:
+            _native.check(code)
+        if arena is not None and not self._on_gpu and len(self._idle_arenas) < 4:
+            self._idle_arenas.append(arena)
+        return outputs
+
+
+def _realigned(tensor: torch.Tensor, mask: int) -> torch.Tensor:
+    if not tensor.data_ptr() & mask:
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def check_input(tensor: object, info: TensorInfo, device: torch.device) -> torch.Tensor:
+    """The tensor, if it is one of the dtype, sizes and device that the program takes. Raises InvalidArgument."""
+    if not isinstance(tensor, torch.Tensor):
+        raise InvalidArgument(f"input '{info.name}' is a {type(tensor).__name__}, and the program takes a tensor")
+    fits = len(tensor.shape) == len(info.sizes) and all(
+        want in (-1, have) for want, have in zip(info.sizes, tensor.shape, strict=True))
+    if not fits or tensor.dtype != DTYPES[info.type_code] or tensor.device.type != device.type:
+        raise InvalidArgument(f"input '{info.name}' is {info.dtype}{info.shape} on {device.type}; it was given "
+                              f"{tensor.dtype} {list(tensor.shape)} on {tensor.device.type}")
+    if tensor.layout is not torch.strided:
+        raise InvalidArgument(f"input '{info.name}' is {tensor.layout}; only dense tensors are covered")
+    return tensor.resolve_conj().resolve_neg()
+
+
+def libnvrtc() -> str | None:
+    """The NVRTC of the PyPI packages that torch brings; None: the usual places."""
+    import glob
+    import os
+
+    if torch.version.cuda is None:
+        return None
+    packages = os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), "nvidia")
+    major = torch.version.cuda.split(".")[0]
+    found = [path for folder in (f"cu{major}", "cuda_nvrtc")
+             for path in glob.glob(os.path.join(packages, folder, "lib", f"libnvrtc.so.{major}*"))]
+    return found[0] if found else None
+
+
+def target_of(device: torch.device) -> str:
+    """The target of programs for tensors on ``device``. Raises InvalidArgument."""
+    if device.type == "cpu":
+        return "cpu"
+    if device.type == "cuda" and (device.index or 0) == 0:
+        return "cuda"
+    raise InvalidArgument(f"programs run on the CPU or on cuda:0, not on {device}")
+

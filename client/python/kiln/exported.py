@@ -1,0 +1,148 @@
+"""Programs of torch.export as functions: ``kiln.compile`` and ``kiln.load``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+
+from kiln._default_client import client_for
+from kiln._torch import Launcher, check_input, laid_out, target_of
+from kiln.client import Client, Mode, Program
+from kiln.errors import InvalidArgument, KilnError
+
+
+def model_json(exported: torch.export.ExportedProgram) -> bytes:
+    """The ``models/model.json`` that torch.export.save would write, without the weights."""
+    from torch._export.serde import schema, serialize
+
+    module = serialize.GraphModuleSerializer(exported.graph_signature, exported.module_call_graph).serialize(
+        exported.graph_module)
+    version = schema.SchemaVersion(major=schema.SCHEMA_VERSION[0], minor=schema.SCHEMA_VERSION[1])
+    program = schema.ExportedProgram(
+        graph_module=module, opset_version={}, schema_version=version, verifiers=[], torch_version=torch.__version__,
+        range_constraints=serialize.serialize_range_constraints(exported.range_constraints))
+    return bytes(serialize._to_json_bytes(program))
+
+
+class CompiledModule:
+    """A compiled ``ExportedProgram``: called as the model is, with the same pytrees of tensors.
+
+    Weights are bound by pointer: they stay where the exported program has them, and a change of one in place is
+    seen by the next call. Buffers that the model changes are changed here too. Raises InvalidArgument when an
+    input has another structure, dtype, size or device than the program takes.
+
+    Attributes:
+        program: the :class:`kiln.Program` that runs.
+    """
+
+    def __init__(self, exported: torch.export.ExportedProgram, program: Program, device: torch.device) -> None:
+        self.program = program
+        self._device = device
+        call_spec = exported.call_spec
+        if call_spec.in_spec is None or call_spec.out_spec is None:
+            raise InvalidArgument("the exported program says nothing of how it is called")
+        self._in_spec, self._out_spec = call_spec.in_spec, call_spec.out_spec
+        self._inputs: list[torch.Tensor | int | None] = []  # a weight, the place of a leaf, or None: the seed
+        self._weights: dict[str, torch.Tensor] = {}
+        infos, leaves = iter(program.inputs), 0
+        for spec in exported.graph_signature.input_specs:
+            leaves += spec.kind == InputKind.USER_INPUT
+            if not isinstance(spec.arg, TensorArgument):
+                continue  # a number, which is a constant of the program
+            info = next(infos)
+            if spec.kind == InputKind.USER_INPUT:
+                self._inputs.append(leaves - 1)
+                continue
+            name = str(spec.target)
+            weight = exported.state_dict.get(name, exported.constants.get(name))
+            if not isinstance(weight, torch.Tensor):
+                raise InvalidArgument(f"the exported program has no tensor '{name}'")
+            weight = check_input(weight.detach(), info, device)
+            self._inputs.append(laid_out(weight, info.strides))
+            self._weights[name] = weight
+        self._inputs += [None for info in program.inputs if info.kind == "seed"]
+        self._outputs = exported.graph_signature.output_specs
+        weights = frozenset(i for i, each in enumerate(self._inputs) if isinstance(each, torch.Tensor))
+        self._launch = Launcher(program, device, weights)
+
+    def __repr__(self) -> str:
+        return f"<kiln.CompiledModule of {self.program!r}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        if spec != self._in_spec:
+            raise InvalidArgument(f"the model was exported for arguments of the structure {self._in_spec}, and this "
+                                  f"call has {spec}")
+        tensors = []
+        for info, source in zip(self.program.inputs, self._inputs, strict=True):
+            if source is None:
+                tensors.append(torch.randint(0, 2**62, (), dtype=torch.int64).to(self._device))
+            elif isinstance(source, int):
+                tensors.append(check_input(leaves[source], info, self._device))
+            else:
+                tensors.append(source)
+        outputs = self._launch(tensors)
+        values = iter(outputs)
+        results = [self._user_output(output.arg, values) for output in self._outputs
+                   if output.kind == OutputKind.USER_OUTPUT]
+        for info, value in zip(self.program.outputs, outputs, strict=True):
+            if info.mutates is not None:
+                source = self._inputs[info.mutates]
+                (leaves[source] if isinstance(source, int) else self._weights[info.name]).copy_(value)
+        return pytree.tree_unflatten(results, self._out_spec)
+
+    @staticmethod
+    def _user_output(argument: Any, values: Any) -> Any:
+        if isinstance(argument, TensorArgument):
+            return next(values)
+        if isinstance(argument, ConstantArgument) and argument.value is None:
+            return None
+        return next(values).item()  # a number or a size
+
+
+def _device_of(exported: torch.export.ExportedProgram) -> torch.device:
+    for node in exported.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            return value.device
+    return torch.device("cpu")
+
+
+def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", client: Client | None = None,
+            coordinator: str | None = None, deadline_s: float = 600.0) -> CompiledModule:
+    """Compiles what ``torch.export.export`` gave; the result is called like the model.
+
+    >>> import torch, kiln
+    >>> model = torch.nn.Linear(4, 2).eval()
+    >>> fast = kiln.compile(torch.export.export(model, (torch.ones(3, 4),)))
+    >>> fast(torch.ones(3, 4)).shape
+    torch.Size([3, 2])
+
+    Args:
+        exported: sizes may be dynamic (``torch.export.Dim``).
+        mode: "default", or "max-autotune": the service searches and measures.
+        client: default: the one of ``coordinator``, or of ``$KILN_COORDINATOR``, or this machine's own compiler.
+
+    Raises:
+        Unsupported: an op that Kiln does not cover; the message names it and its line. torch.compile(model,
+            backend="kiln") runs such models, with those ops eager.
+        KilnError: as Client.compile.
+    """
+    device = _device_of(exported)
+    program = (client or client_for(coordinator)).compile(
+        model_json(exported), mode=mode, target=target_of(device), deadline_s=deadline_s)
+    return CompiledModule(exported, program, device)
+
+
+def load(path: str | os.PathLike[str], *, mode: Mode = "default", client: Client | None = None,
+         coordinator: str | None = None, deadline_s: float = 600.0) -> CompiledModule:
+    """``compile`` of a ``.pt2`` file that torch.export.save wrote, with its weights."""
+    try:
+        exported = torch.export.load(os.fspath(path))
+    except (RuntimeError, OSError, AssertionError) as error:
+        raise KilnError(f"torch cannot read {os.fspath(path)}: {error}") from error
+    return compile(exported, mode=mode, client=client, coordinator=coordinator, deadline_s=deadline_s)

@@ -1,0 +1,57 @@
+// BoundCall: what one call of a program needs besides memory: its sizes, and its launches with their
+// arguments, step by step. Made anew only where sizes or buffers change, so that calls of the same
+// sizes allocate nothing and other cores find the arguments in their caches. One call at a time.
+// Private to this folder.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "compiler_core/runtime/call_sizes.h"
+#include "compiler_core/runtime/device.h"
+
+namespace kiln {
+
+using LoadedKernels = std::vector<std::unique_ptr<const LoadedKernel>>;
+
+class BoundCall {
+ public:
+  // Both outlive this. `kernels`: one for each of the program's.
+  BoundCall(const Program& program, const LoadedKernels& kernels, const Device& device)
+      : program_(program), kernels_(kernels), device_(device) {}
+
+  bool is_sized_for(std::span<const int64_t> dims) const;
+  // Errors as sizes_of_call().
+  Status size_for(std::span<const int64_t> dims);
+  const CallSizes& sizes() const { return sizes_; }
+
+  // kInvalidArgument: a null or badly aligned pointer. REQUIRES: size_for(), check_counts().
+  Status bind(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
+              DevicePtr arena);
+  const std::vector<DevicePtr>& pointers() const { return pointers_; }  // by buffer
+
+  // REQUIRES: bind(), with these outputs.
+  Status launch(std::span<const DevicePtr> outputs, DevicePtr workspace, Stream stream) const;
+
+ private:
+  void prepare();
+  Status check_pointer(DevicePtr pointer, size_t buffer, std::string_view what) const;
+  Status check_pointers(std::span<const DevicePtr> inputs,
+                        std::span<const DevicePtr> outputs) const;
+  Status copy_shared_outputs(std::span<const DevicePtr> outputs, Stream stream) const;
+
+  const Program& program_;
+  const LoadedKernels& kernels_;
+  const Device& device_;
+
+  CallSizes sizes_;  // of the last call
+  bool sized_ = false;
+  std::vector<DevicePtr> pointers_;
+  // The launches that are not empty.
+  std::vector<Device::BoundLaunch> calls_;  // their args lie in args_, their dims in sizes_
+  std::vector<DevicePtr> args_;
+  std::vector<int> arg_buffers_;   // what each of args_ is: a buffer
+  std::vector<size_t> step_ends_;  // into calls_
+};
+
+}  // namespace kiln

@@ -1,0 +1,85 @@
+"""kiln.compile of what torch.export gives."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import kiln
+import pytest
+import torch
+
+
+class Model(torch.nn.Module):
+    """Pytrees in and out, a number, a buffer that changes, a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 8)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor, *, more: dict[str, torch.Tensor]) -> dict[str, object]:
+        self.calls.add_(1)
+        return {"y": self.linear(x) * more["scale"], "rest": (x.sum(), 3, None)}
+
+
+def test_pytrees_sizes_weights_and_buffers() -> None:
+    model = Model()
+    scale = torch.tensor(2.0)
+    exported = torch.export.export(model, (torch.randn(5, 16),), {"more": {"scale": scale}},
+                                   dynamic_shapes={"x": {0: torch.export.Dim("b", min=1, max=64)},
+                                                   "more": {"scale": None}})
+    fast = kiln.compile(exported)
+    for calls, rows in enumerate((5, 9, 64), 1):
+        x = torch.randn(rows, 16)
+        out = fast(x, more={"scale": scale})
+        torch.testing.assert_close(out["y"], (model.linear(x) * scale).detach())
+        torch.testing.assert_close(out["rest"][0], x.sum())
+        assert out["rest"][1:] == (3, None)
+        assert model.calls == calls  # bound by pointer: one buffer
+    with torch.no_grad():
+        model.linear.bias.zero_()  # seen by the next call
+    torch.testing.assert_close(fast(x, more={"scale": scale})["y"], (x @ model.linear.weight.T * 2).detach())
+
+
+def test_inputs_that_do_not_fit_are_refused_by_name() -> None:
+    fast = kiln.compile(torch.export.export(torch.nn.Linear(4, 2), (torch.ones(3, 4),)))
+    with pytest.raises(kiln.InvalidArgument, match=r"input 'input' is f32\[3,4\] on cpu; .*\[3, 5\]"):
+        fast(torch.ones(3, 5))
+    with pytest.raises(kiln.InvalidArgument, match="structure"):
+        fast(torch.ones(3, 4), torch.ones(1))
+    torch.testing.assert_close(fast(torch.ones(4, 3).t()), fast(torch.ones(3, 4)))  # any strides
+
+
+def test_an_op_that_is_not_covered_is_named() -> None:
+    class Nonzero(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.nonzero().float().relu()
+
+    with pytest.raises(kiln.Unsupported, match=r"aten\.nonzero"):
+        kiln.compile(torch.export.export(Nonzero(), (torch.ones(3),)))
+
+
+def test_random_programs_follow_the_seed() -> None:
+    fast = kiln.compile(torch.export.export(torch.nn.Dropout(0.5).train(), (torch.ones(64, 64),)))
+    torch.manual_seed(3)
+    first, second = fast(torch.ones(64, 64)), fast(torch.ones(64, 64))
+    torch.manual_seed(3)
+    assert torch.equal(fast(torch.ones(64, 64)), first) and not torch.equal(first, second)
+    assert 0.4 < first.ne(0).float().mean() < 0.6
+
+
+def test_a_saved_program_is_loaded(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
+    torch.export.save(torch.export.export(model, (torch.ones(3, 4),)), tmp_path / "model.pt2")
+    torch.testing.assert_close(kiln.load(tmp_path / "model.pt2")(torch.ones(3, 4)), model(torch.ones(3, 4)).detach())
+    with pytest.raises(kiln.KilnError, match="cannot read"):
+        kiln.load(tmp_path / "none.pt2")
+
+
+def test_the_examples_of_the_docstrings() -> None:
+    import kiln.client
+    import kiln.exported
+
+    for module in (kiln.client, kiln.exported):
+        assert doctest.testmod(module, extraglobs={"Client": kiln.Client}).failed == 0

@@ -1,0 +1,19 @@
+"""ruff and mypy --strict over the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import ROOT
+
+PACKAGE = ROOT / "client" / "python"
+
+
+def test_ruff_and_mypy_are_clean() -> None:
+    cache = Path(sys.prefix) / ".mypy_cache"
+    for command in (["ruff", "check", "--no-cache", "."],
+                    ["mypy", "--config-file", "pyproject.toml", "--cache-dir", cache, "kiln"]):
+        done = subprocess.run([sys.executable, "-m", *map(str, command)], capture_output=True, text=True, cwd=PACKAGE)
+        assert done.returncode == 0, done.stdout + done.stderr

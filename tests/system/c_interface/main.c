@@ -1,0 +1,192 @@
+/* Every function of kiln.h, as a C program calls them.
+ *   c_interface                     what needs no service
+ *   c_interface COORDINATOR         what needs one
+ *   c_interface COORDINATOR cancel  ends a call that waits
+ * Says what went wrong and exits with 1. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/kiln.h"
+
+#define EXPECT(condition)                                                                    \
+  do {                                                                                       \
+    if (!(condition)) {                                                                      \
+      fprintf(stderr, "line %d: %s\n  last error: %s\n", __LINE__, #condition,               \
+              kiln_last_error());                                                            \
+      exit(1);                                                                               \
+    }                                                                                        \
+  } while (0)
+
+/* out = a * 0.5 + b, of any number of rows. */
+static const char kHalfPlus[] =
+    "kiln.graph 1\n"
+    "s0 = symbol 1..4096 hint 32\n"
+    "%0 = input 0 : f32[s0,16]\n"
+    "%1 = input 1 : f32[s0,16]\n"
+    "%2 = constant 0x1p-1 : f32[]\n"
+    "%3 = view %2 strides=[0,0] offset=[0] : f32[s0,16]\n"
+    "%4 = mul %0 %3 : f32[s0,16]\n"
+    "%5 = exp %4 : f32[s0,16]\n"
+    "%6 = reduce_sum %5 axes=[1] : f32[s0]\n"
+    "%7 = add %4 %1 : f32[s0,16]\n"
+    "return %7 %6\n";
+
+#define TENSOR(sizes, strides)                                                                  \
+  "{\"dtype\": 7, \"sizes\": " sizes ", \"requires_grad\": false, \"device\": {\"type\": \"cpu\", " \
+  "\"index\": null}, \"strides\": " strides ", \"storage_offset\": {\"as_int\": 0}, \"layout\": 7}"
+#define INPUT(name) "{\"name\": \"" name "\", \"arg\": {\"as_tensor\": {\"name\": \"x\"}}, \"kind\": 1}"
+/* relu, then nonzero, which has no size that is known before it runs. */
+static const char kNonzero[] =
+    "{\"schema_version\": {\"major\": 8, \"minor\": 17}, \"range_constraints\": {}, \"graph_module\": {"
+    "\"graph\": {\"inputs\": [{\"as_tensor\": {\"name\": \"x\"}}], \"outputs\": [], \"tensor_values\": {"
+    "\"x\": " TENSOR("[{\"as_int\": 4}]", "[{\"as_int\": 1}]") ", "
+    "\"y\": " TENSOR("[{\"as_int\": 4}]", "[{\"as_int\": 1}]") "}, \"nodes\": ["
+    "{\"target\": \"torch.ops.aten.relu.default\", \"inputs\": [" INPUT("self") "], "
+    "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}], \"metadata\": {}},"
+    "{\"target\": \"torch.ops.aten.nonzero.default\", \"inputs\": [" INPUT("self") "], "
+    "\"outputs\": [{\"as_tensor\": {\"name\": \"z\"}}], \"metadata\": {}}]},"
+    "\"signature\": {\"input_specs\": [{\"user_input\": {\"arg\": {\"as_tensor\": {\"name\": \"x\"}}}}],"
+    "\"output_specs\": []}}}";
+
+static void on_refused(void* user, int32_t node, const char* op, const char* why) {
+  EXPECT(node == 1 && strcmp(op, "aten.nonzero.default") == 0 && strlen(why) > 10);
+  ++*(int*)user;
+}
+
+static float* aligned(size_t count, int64_t alignment) {
+  void* memory = NULL;
+  EXPECT(posix_memalign(&memory, (size_t)alignment, count * sizeof(float) + 1) == 0);
+  return memory;
+}
+
+/* Launches on `rows` rows and checks the numbers. */
+static void launch(const kiln_program* program, int64_t rows) {
+  const int64_t sizes[] = {rows, 16};
+  const int64_t* all[] = {sizes, sizes};
+  int64_t symbols[1], output[2] = {0, 0}, bytes = -1;
+  EXPECT(kiln_program_bind(program, all, symbols) == KILN_OK && symbols[0] == rows);
+  EXPECT(kiln_program_output_sizes(program, 0, symbols, output) == KILN_OK);
+  EXPECT(output[0] == rows && output[1] == 16);
+  EXPECT(kiln_program_arena_bytes(program, symbols, &bytes) == KILN_OK && bytes >= 0);
+  const int64_t alignment = kiln_program_alignment(program);
+  const size_t count = (size_t)(rows * 16);
+  float* a = aligned(count, alignment);
+  float* b = aligned(count, alignment);
+  float* out = aligned(count, alignment);
+  float* sums = aligned((size_t)rows, alignment);
+  void* arena = aligned((size_t)bytes, KILN_ARENA_ALIGNMENT);
+  for (size_t i = 0; i < count; ++i) {
+    a[i] = (float)(i % 7);
+    b[i] = (float)(i % 5);
+  }
+  void *inputs[] = {a, b}, *outputs[] = {out, sums};
+  for (int repeat = 0; repeat < 50; ++repeat)
+    EXPECT(kiln_program_launch(program, inputs, outputs, arena, NULL, symbols) == KILN_OK);
+  for (size_t i = 0; i < count; ++i) EXPECT(out[i] == a[i] * 0.5F + b[i]);
+  void* crooked[] = {(char*)a + 4, b};
+  EXPECT(kiln_program_launch(program, crooked, outputs, arena, NULL, symbols) == KILN_INVALID_ARGUMENT);
+  free(a), free(b), free(out), free(sums), free(arena);
+}
+
+static void* launch_often(void* program) {
+  for (int64_t rows = 1; rows < 40; rows += 3) launch(program, rows);
+  return NULL;
+}
+
+static void check_description(const kiln_program* program) {
+  EXPECT(kiln_program_input_count(program) == 2 && kiln_program_output_count(program) == 2);
+  EXPECT(kiln_program_symbol_count(program) == 1);
+  const kiln_tensor* input = kiln_program_input(program, 1);
+  EXPECT(input->kind == KILN_KIND_USER && input->type_code == 2 && input->type_bits == 32);
+  EXPECT(input->rank == 2 && input->sizes[0] == -1 && input->sizes[1] == 16);
+  EXPECT(strcmp(input->shape, "[s0,16]") == 0 && input->strides == NULL && input->mutates == -1);
+  EXPECT(kiln_program_output(program, 1)->rank == 1 && kiln_program_output(program, 2) == NULL);
+  const kiln_symbol* symbol = kiln_program_symbol(program, 0);
+  EXPECT(symbol->min == 1 && symbol->max == 4096 && symbol->tuned_at == 32);
+  EXPECT(strncmp(kiln_program_target(program), "cpu:", 4) == 0);
+  EXPECT(kiln_program_seconds(program) > 0);
+  EXPECT(strstr(kiln_program_manifest(program), "\"launches\"") != NULL);
+}
+
+static void without_a_service(void) {
+  EXPECT(kiln_abi_version() == KILN_ABI_VERSION && strcmp(kiln_version(), "0.1.0") == 0);
+  EXPECT(kiln_last_error_code() == KILN_OK && strcmp(kiln_last_error(), "") == 0);
+  kiln_client* client = NULL;
+  EXPECT(kiln_client_open(NULL, &client) == KILN_OK);
+  EXPECT(kiln_client_service(client) == KILN_SERVICE_UNKNOWN);
+
+  kiln_program* program = NULL;
+  EXPECT(kiln_compile(client, "nonsense", 8, NULL, &program) == KILN_INVALID_ARGUMENT);
+  EXPECT(kiln_last_error_code() == KILN_INVALID_ARGUMENT && strlen(kiln_last_error()) > 10);
+  EXPECT(kiln_compile_file(client, "/nowhere.pt2", NULL, &program) == KILN_NOT_FOUND);
+  EXPECT(kiln_submit(client, kHalfPlus, strlen(kHalfPlus), NULL) == KILN_UNAVAILABLE);
+  kiln_compile_options cached = {.size = sizeof cached, .cached_only = 1};
+  EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &cached, &program) == KILN_NOT_FOUND);
+
+  EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), NULL, &program) == KILN_OK);
+  kiln_client_close(client); /* the program outlives it */
+  EXPECT(strcmp(kiln_program_outcome(program), "local") == 0);
+  EXPECT(strcmp(kiln_program_signature(program), "") == 0);
+  check_description(program);
+  const int64_t wrong[] = {5000, 16};
+  const int64_t* all[] = {wrong, wrong};
+  int64_t symbols[1];
+  EXPECT(kiln_program_bind(program, all, symbols) == KILN_INVALID_ARGUMENT);
+  pthread_t threads[3];
+  for (int i = 0; i < 3; ++i) EXPECT(pthread_create(&threads[i], NULL, launch_often, program) == 0);
+  for (int i = 0; i < 3; ++i) EXPECT(pthread_join(threads[i], NULL) == 0);
+  kiln_program_close(program);
+
+  int refused = 0;
+  EXPECT(kiln_refused_nodes(kNonzero, strlen(kNonzero), on_refused, &refused) == KILN_OK);
+  EXPECT(refused == 1);
+}
+
+static int32_t count_progress(void* user, const kiln_progress* progress) {
+  EXPECT(progress->kernels_done <= progress->kernels);
+  ++*(int*)user;
+  return 0;
+}
+static int32_t end_the_call(void* user, const kiln_progress* progress) {
+  (void)progress;
+  ++*(int*)user;
+  return 1;
+}
+
+static void with_a_service(const char* coordinator, int cancel) {
+  const kiln_client_options where = {
+      .size = sizeof where, .coordinator = coordinator, .no_fallback = 1};
+  kiln_client* client = NULL;
+  EXPECT(kiln_client_open(&where, &client) == KILN_OK);
+  int calls = 0;
+  kiln_compile_options options = {.size = sizeof options,
+                                  .mode = KILN_MODE_MAX_AUTOTUNE,
+                                  .deadline_ms = 120000,
+                                  .on_progress = cancel ? end_the_call : count_progress,
+                                  .user = &calls};
+  kiln_program* program = NULL;
+  const kiln_code code = kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &options, &program);
+  EXPECT(kiln_client_service(client) == KILN_SERVICE_REACHABLE && calls > 0);
+  if (cancel) {
+    EXPECT(code == KILN_DEADLINE_EXCEEDED && strstr(kiln_last_error(), "cancelled") != NULL);
+  } else {
+    EXPECT(code == KILN_OK && strcmp(kiln_program_outcome(program), "tuned") == 0);
+    EXPECT(strncmp(kiln_program_signature(program), "ed25519 ", 8) == 0);
+    check_description(program);
+    launch(program, 33);
+    kiln_program_close(program);
+    EXPECT(kiln_submit(client, kHalfPlus, strlen(kHalfPlus), &options) == KILN_OK);
+  }
+  kiln_client_close(client);
+}
+
+int main(int argc, char** argv) {
+  if (argc > 1)
+    with_a_service(argv[1], argc > 2);
+  else
+    without_a_service();
+  return 0;
+}
