@@ -110,7 +110,7 @@ CompileRequest request_for(const NormalForm& form, const Wanted& wanted) {
 struct Client::Impl {
   explicit Impl(ClientOptions wanted)
       : options(std::move(wanted)),
-        gpu(options.libcuda, options.open_gpu),
+        gpu(options.libcuda, options.open_gpu, options.libcublaslt),
         toolchains(options.compiler, options.libnvrtc, gpu) {}
 
   const ClientOptions options;

@@ -53,7 +53,11 @@ struct ClientOptions {
   int threads = 0;             // of the launch pool; 0: every core this process may use
   std::string libcuda{};       // the NVIDIA driver; empty: libcuda.so.1
   std::string libnvrtc{};      // NVRTC, for the fallback; empty: the usual places
-  bool open_gpu = false;       // open the GPU now, in the background, not when first needed
+  // cuBLASLt, for kernels that call it: its file, or the folder of a CUDA toolkit or Python
+  // environment; empty: the usual places; "none": no library is called. Where it is missing, or of
+  // another version than a kernel was tuned with, Kiln's own kernel beside it runs.
+  std::string libcublaslt{};
+  bool open_gpu = false;  // open the GPU now, in the background, not when first needed
 };
 
 // kAway: the service failed a moment ago, and calls do not wait for it again yet.
@@ -156,6 +160,7 @@ class CompiledProgram {
  private:
   friend class Client;
   friend std::shared_ptr<const CudaDevice> device_of(const CompiledProgram& program);
+  friend std::string libraries_left_out(const CompiledProgram& program);
   struct Impl;
   explicit CompiledProgram(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler_core/runtime/cuda_device.h"
+#include "compiler_core/runtime/library_call.h"
 
 namespace kiln {
 namespace {
@@ -180,6 +181,27 @@ Result<std::vector<Tensor>> CompiledProgram::run(std::span<const Tensor* const> 
   for (Tensor& tensor : outputs) pointers.push_back(&tensor);
   TRY_STATUS(run(inputs, pointers));
   return outputs;
+}
+
+std::string libraries_left_out(const CompiledProgram& program) {
+  const auto device = device_of(program);
+  if (device == nullptr) return {};
+  const std::vector<ProgramKernel>& wanted = program.program().kernels;
+  const std::vector<ProgramKernel>& runs = program.impl_->loaded->program().kernels;
+  const LibraryCall* call = nullptr;
+  int count = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!wanted[i].recipe.calls_library() || runs[i].recipe.calls_library()) continue;
+    for (const Phase& phase : wanted[i].recipe.phases)
+      if (phase.call) call = &*phase.call;
+    ++count;
+  }
+  if (call == nullptr) return {};
+  const auto here = library_version(*device, call->library);
+  return fmt::format("{} of Kiln's own run{} in the place of {} {}: {}",
+                     count == 1 ? "a kernel" : fmt::format("{} kernels", count),
+                     count == 1 ? "s" : "", call->library, call->version,
+                     here ? "the one here is " + *here : here.error().message);
 }
 
 }  // namespace kiln

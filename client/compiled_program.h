@@ -30,4 +30,7 @@ struct CompiledProgram::Impl {
 // The GPU that `program` is loaded on; null when it is loaded on the CPU, or not at all.
 std::shared_ptr<const CudaDevice> device_of(const CompiledProgram& program);
 
+// Why kernels of Kiln's own run where the program would call a library; empty: none do.
+std::string libraries_left_out(const CompiledProgram& program);
+
 }  // namespace kiln

@@ -13,18 +13,18 @@ double ms_since(Clock::time_point start) {
 
 }  // namespace
 
-GpuOpening::GpuOpening(const std::string& libcuda, bool at_once) {
+GpuOpening::GpuOpening(const std::string& libcuda, bool at_once, const std::string& libcublaslt) {
   const std::launch when = at_once ? std::launch::async : std::launch::deferred;
   facts_ = std::async(when, [libcuda] {
     const auto started = Clock::now();
     auto facts = CudaDevice::probe(0, libcuda);
     return Timed<Result<CudaFacts>>{std::move(facts), ms_since(started)};
   });
-  device_ = std::async(when, [libcuda, facts = facts_] {
+  device_ = std::async(when, [libcuda, libcublaslt, facts = facts_] {
     if (const Result<CudaFacts>& known = facts.get().result; !known)
       return Timed<DeviceResult>{fail(known.error())};
     const auto started = Clock::now();
-    auto device = CudaDevice::open(0, libcuda);
+    auto device = CudaDevice::open(0, libcuda, libcublaslt);
     return Timed<DeviceResult>{std::move(device), ms_since(started)};
   });
 }

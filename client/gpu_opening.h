@@ -15,8 +15,8 @@ class GpuOpening {
  public:
   using DeviceResult = Result<std::shared_ptr<const CudaDevice>>;
 
-  // `libcuda`: as CudaDevice::open.
-  GpuOpening(const std::string& libcuda, bool at_once);
+  // The libraries as for CudaDevice::open.
+  GpuOpening(const std::string& libcuda, bool at_once, const std::string& libcublaslt = {});
 
   // Both wait. Errors as CudaDevice::open.
   const Result<CudaFacts>& facts() const { return facts_.get().result; }

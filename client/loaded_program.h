@@ -16,6 +16,8 @@ class LoadedProgram {
   explicit LoadedProgram(Executable executable) : executable_(std::move(executable)) {}
 
   const std::shared_ptr<const Device>& device() const { return executable_.device(); }
+  // With the recipes that run: a fallback's in the place of a library call that is not possible.
+  const Program& program() const { return executable_.program(); }
   // Canonical inputs, as Executable::launch.
   Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
                 Stream stream, std::span<const int64_t> symbols) const {

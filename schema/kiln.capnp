@@ -282,7 +282,12 @@ struct WorkerReport {
   deviceErrors @8 :UInt32;        # device faults since the worker started
   compiled @9 :UInt64;            # compiles since it started, also of leases taken back; 0: none, or
                                   # an older worker, whose results' `compiled` are counted instead
+  libraries @10 :List(LibraryVersion);  # that its device can call, at most 16
 
+  struct LibraryVersion {
+    name @0 :Text;                # "cublaslt"
+    version @1 :Text;             # as the library says it
+  }
   struct Lease {
     lease @0 :UInt64;
     epoch @1 :UInt64;

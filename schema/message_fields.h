@@ -12,6 +12,7 @@ namespace kiln {
 
 inline constexpr size_t kMaxBlobDigests = 4096;  // of one BlobRequest
 inline constexpr size_t kMaxTemplates = 1024;    // of one worker
+inline constexpr size_t kMaxLibraries = 16;      // likewise
 inline constexpr size_t kTokenBytes = 16;
 inline constexpr size_t kSigningKeyBytes = 32;
 inline constexpr size_t kSignatureBytes = 64;
@@ -91,8 +92,9 @@ struct Fields {
   }
   static void of(auto& f, Is<WorkerReport> auto& m) {
     f(Sized{m.worker}, m.target, Sized{m.toolkit}, m.slots, m.leases, m.results, m.draining,
-      m.sentinel_us, m.device_errors, m.compiled);
+      m.sentinel_us, m.device_errors, m.compiled, Sized{m.libraries, kMaxLibraries});
   }
+  static void of(auto& f, Is<LibraryVersion> auto& m) { f(Sized{m.name}, Sized{m.version}); }
   static void of(auto& f, Is<CandidateJob> auto& m) {
     f(m.index, m.schedule, m.recipe_json, m.binary, Sized{m.signature, kSignatureBytes, true});
   }

@@ -34,9 +34,9 @@ Result<LocalDevice> open_cpu(const DeviceOptions& options) {
   return device;
 }
 
-Result<CudaFacts> describe(RunnerProcess& runner) {
-  TRY(const runner::Reply reply, runner.call(runner::PrepareDevice{}, kDescribeQuietMs));
-  if (const auto* prepared = std::get_if<runner::DevicePrepared>(&reply)) return prepared->facts;
+Result<runner::DevicePrepared> describe(RunnerProcess& runner) {
+  TRY(runner::Reply reply, runner.call(runner::PrepareDevice{}, kDescribeQuietMs));
+  if (auto* prepared = std::get_if<runner::DevicePrepared>(&reply)) return std::move(*prepared);
   if (const auto* failed = std::get_if<runner::Failed>(&reply)) return fail(failed->error);
   return fail(Code::kUnavailable, "the runner answered another question");
 }
@@ -46,8 +46,13 @@ Result<LocalDevice> open_gpu(int number, const DeviceOptions& options) {
   device.runner = {options.runner, 0, {}, {"--device", fmt::format("cuda:{}", number)}};
   if (!options.libcuda.empty())
     device.runner.arguments.insert(device.runner.arguments.end(), {"--libcuda", options.libcuda});
+  if (!options.libcublaslt.empty())
+    device.runner.arguments.insert(device.runner.arguments.end(),
+                                   {"--libcublaslt", options.libcublaslt});
   RunnerProcess runner(device.runner);
-  TRY(const CudaFacts facts, describe(runner));
+  TRY(runner::DevicePrepared prepared, describe(runner));
+  const CudaFacts& facts = prepared.facts;
+  device.libraries = std::move(prepared.libraries);
   TRY(const Nvrtc nvrtc, Nvrtc::find(options.libnvrtc));
   device.target = facts.target();
   Target made = device.target;

@@ -16,16 +16,18 @@ struct LocalDevice {
   std::string name;  // of its lock on this host: "cpu", "cuda-0000:1b:00.0"
   Toolchain toolchain;
   RunnerProcess::Options runner;
+  std::vector<LibraryVersion> libraries;  // that its kernels can call
   bool compiling_disturbs = true;
 };
 
 // Where things are; empty: the usual places.
 struct DeviceOptions {
-  Path runner;           // the executable
-  int threads = 0;       // CPU: a launch uses; 0: one per core
-  std::string compiler;  // CPU: HostCompiler::find
-  std::string libcuda;   // CUDA: CudaDevice::open
-  std::string libnvrtc;  // CUDA: Nvrtc::find
+  Path runner;              // the executable
+  int threads = 0;          // CPU: a launch uses; 0: one per core
+  std::string compiler;     // CPU: HostCompiler::find
+  std::string libcuda;      // CUDA: CudaDevice::open
+  std::string libnvrtc;     // CUDA: Nvrtc::find
+  std::string libcublaslt;  // CUDA: CudaDevice::open
 };
 
 // `device`: "cpu", "cuda" (the first GPU) or "cuda:N". kInvalidArgument: no such name; kNotFound,

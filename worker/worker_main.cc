@@ -16,6 +16,7 @@
 
 #include "compiler_core/base/file.h"
 #include "compiler_core/kernels/registry.h"
+#include "compiler_core/runtime/cuda_device.h"
 #include "schema/metrics/http_port.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/worker_status.h"
@@ -34,6 +35,8 @@ struct Flags {
   std::string device = "cpu";
   std::string libcuda;
   std::string libnvrtc;
+  std::string libcublaslt;
+  bool no_libraries = false;
   bool list_devices = false;
   std::string coordinator = "tcp://127.0.0.1:7557";
   std::string name;
@@ -94,6 +97,9 @@ void fill_in_defaults(Flags& flags) {
   if (flags.libcuda.empty()) flags.libcuda = environment("KILN_LIBCUDA");
   if (flags.libnvrtc.empty()) flags.libnvrtc = environment("KILN_LIBNVRTC");
   if (flags.libnvrtc.empty()) flags.libnvrtc = environment("CUDA_HOME");
+  for (const char* name : {"KILN_LIBCUBLASLT", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME"})
+    if (flags.libcublaslt.empty()) flags.libcublaslt = environment(name);
+  if (flags.no_libraries) flags.libcublaslt = kNoLibraries;
 }
 
 // Parses into `flags`; an exit code when the program should end now.
@@ -117,6 +123,13 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--libnvrtc", flags.libnvrtc,
                  "NVRTC's library, or the folder of a CUDA toolkit (default: $KILN_LIBNVRTC, then\n"
                  "$CUDA_HOME, then libnvrtc.so.13 or .12, also in /usr/local/cuda)");
+  app.add_option(
+      "--libcublaslt", flags.libcublaslt,
+      "cuBLASLt's library, or the folder of a CUDA toolkit or Python environment to look\n"
+      "in first (default: $KILN_LIBCUBLASLT, $VIRTUAL_ENV, $CONDA_PREFIX, $CUDA_HOME; then\n"
+      "libcublasLt.so.13 or .12, also in /usr/local/cuda and Python's packages)");
+  app.add_flag("--no-libraries", flags.no_libraries,
+               "try no candidates that call a library of this machine");
   app.add_option("--jobs", flags.jobs, "compilers at once (default: one per core)")
       ->check(CLI::Range(0, 1024));
   app.add_option("--threads", flags.threads, "threads a kernel runs on (default: one per core)")
@@ -194,6 +207,7 @@ Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int 
   options.self.target = device.target;
   options.self.toolkit = device.toolchain.build;
   options.self.slots = std::clamp(jobs, 1, kMaxSlots);
+  options.self.libraries = device.libraries;
   return options;
 }
 
@@ -208,8 +222,8 @@ Result<std::unique_ptr<HttpPort>> open_http(const std::string& address, const Ag
 Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
   TRY_STATUS(check_surroundings(flags));
   TRY(const LocalDevice device,
-      open_device(flags.device,
-                  {flags.runner, flags.threads, flags.compiler, flags.libcuda, flags.libnvrtc}));
+      open_device(flags.device, {flags.runner, flags.threads, flags.compiler, flags.libcuda,
+                                 flags.libnvrtc, flags.libcublaslt}));
   TRY(const Path lock, device_lock(flags, device));
   const int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, host_cpu_target().units);
   CompilePool compilers(device.toolchain, jobs, open_cache(flags));
@@ -222,6 +236,8 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
                         [&](double us, int errors) { agent.health(us, errors); }});
   spdlog::info("worker {} on {}, {} ({}), {} compilers at once", flags.name,
                device.target.to_string(), device.target.device_model, device.toolchain.build, jobs);
+  for (const LibraryVersion& library : device.libraries)
+    spdlog::info("candidates may call {} {}", library.name, library.version);
   if (http != nullptr) spdlog::info("metrics on {}", http->endpoint());
   std::atomic<bool> over{false};
   std::thread listener([&agent, &over, stop_signals] {

@@ -72,6 +72,14 @@ void add_signer(CLI::App* command, Options& options) {
                       "its DATA_DIR/signing/ed25519.pub (default: what --key says)");
 }
 
+void add_libraries(CLI::App* command, Options& options, const char* without) {
+  command->add_flag("--no-libraries", options.no_libraries, without);
+  command->add_option("--libcublaslt", options.libcublaslt,
+                      "Where cuBLASLt is: its file, or the folder of a CUDA toolkit or Python "
+                      "environment [KILN_LIBCUBLASLT] (default: VIRTUAL_ENV's, CONDA_PREFIX's, "
+                      "CUDA_HOME's, the usual places)");
+}
+
 void add_compile_options(CLI::App* command, Options& options) {
   command
       ->add_option("--target", options.target,
@@ -104,6 +112,8 @@ void add_compile_options(CLI::App* command, Options& options) {
   // For tests and unusual installations, so not in the help.
   command->add_option("--libcuda", options.libcuda)->group("");
   command->add_option("--libnvrtc", options.libnvrtc)->group("");
+  add_libraries(command, options,
+                "Load Kiln's own kernels, also where a program would call a library (cuBLASLt)");
   add_json(command, options);
 }
 
@@ -190,6 +200,8 @@ int main(int argc, char** argv) {
   options.libcuda = from_environment("KILN_LIBCUDA");
   options.libnvrtc = from_environment("KILN_LIBNVRTC");
   if (options.libnvrtc.empty()) options.libnvrtc = from_environment("CUDA_HOME");
+  for (const char* name : {"KILN_LIBCUBLASLT", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME"})
+    if (options.libcublaslt.empty()) options.libcublaslt = from_environment(name);
   const std::string home = from_environment("HOME");
   const std::string xdg = from_environment("XDG_DATA_HOME");
   options.data_dir = (xdg.empty() ? (home.empty() ? "." : home + "/.local/share") : xdg) + "/kiln";
@@ -342,6 +354,7 @@ int main(int argc, char** argv) {
                  "Threads of a launch in a worker for the CPU; 0: every core");
   up->add_option("--libcuda", options.libcuda)->group("");
   up->add_option("--libnvrtc", options.libnvrtc)->group("");
+  add_libraries(up, options, "Workers for GPUs try no candidates that call a library (cuBLASLt)");
 
   try {
     app.parse(argc, argv);

@@ -22,6 +22,9 @@ struct Options {
   std::string compiler;     // KILN_CXX
   std::string libcuda;      // --libcuda, else KILN_LIBCUDA; empty: libcuda.so.1
   std::string libnvrtc;     // --libnvrtc, else KILN_LIBNVRTC, else CUDA_HOME's; empty: searched
+  // --libcublaslt, else KILN_LIBCUBLASLT, else the Python environment's or CUDA_HOME; empty: searched
+  std::string libcublaslt;
+  bool no_libraries = false;
   // --cache-size, else KILN_CACHE_SIZE: of cache_dir; 0: no bound.
   uint64_t cache_bytes = uint64_t{10} << 30;
   std::string target = "cpu";

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/exit_code.h"
+#include "client/compiled_program.h"
 #include "compiler_core/program/program.h"
 
 namespace kiln::cli {
@@ -146,6 +147,12 @@ void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& 
   const std::string text =
       fmt::format("kiln: {}: no service to tune it; compiled here with the first guess\n", file);
   std::fputs(text.c_str(), stderr);
+}
+
+void note_libraries(const std::string& file, const CompiledProgram& program) {
+  const std::string why = libraries_left_out(program);
+  if (why.empty()) return;
+  std::fputs(fmt::format("kiln: {}: {}\n", file, why).c_str(), stderr);
 }
 
 void note_memory_only(const std::string& file, const CompiledProgram& program) {

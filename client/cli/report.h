@@ -35,6 +35,8 @@ int report_failure(const Options& options, const std::string& file, const Error&
 
 // Says on stderr that `program` was compiled here untimed though `wanted` asked for a search.
 void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& program);
+// Says on stderr that Kiln's own kernels run where the program would call a library, and why.
+void note_libraries(const std::string& file, const CompiledProgram& program);
 // Says on stderr that the service has the program in memory only, if so.
 void note_memory_only(const std::string& file, const CompiledProgram& program);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "client/exported_directory.h"
+#include "compiler_core/runtime/cuda_device.h"
 
 namespace kiln::cli {
 
@@ -21,6 +22,7 @@ Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gp
   client.threads = options.threads;
   client.libcuda = options.libcuda;
   client.libnvrtc = options.libnvrtc;
+  client.libcublaslt = options.no_libraries ? std::string(kNoLibraries) : options.libcublaslt;
   client.open_gpu = open_gpu;
   return Client::create(std::move(client));
 }

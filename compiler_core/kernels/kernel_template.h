@@ -27,10 +27,6 @@ struct Source {
 // What a template makes of a schedule: text for a compiler, or a finished binary with its recipe.
 using Buildable = std::variant<Source, Artifact>;
 
-// A decision of schedules that call a library: the version that is to be called, as the library
-// says it. A coordinator adds it for the worker that tries the schedule.
-inline constexpr std::string_view kVersionDecision = "version";
-
 class KernelTemplate {
  public:
   KernelTemplate() = default;

@@ -19,6 +19,13 @@
 
 namespace kiln {
 
+// A library of a machine, and its version as it says it.
+struct LibraryVersion {
+  std::string name;     // "cublaslt"
+  std::string version;  // "130100"
+  bool operator==(const LibraryVersion&) const = default;
+};
+
 struct LibraryCall {
   std::string library;              // "cublaslt"
   std::string version;              // as the library says it: "130100"; empty: any

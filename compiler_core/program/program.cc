@@ -62,7 +62,8 @@ Json to_json(const ProgramKernel& kernel) {
                {"report", to_json(kernel.report)}};
   if (kernel.fallback)
     json["fallback"] = {{"schedule", kernel.fallback->schedule},
-                        {"recipe", recipe_to_json_value(kernel.fallback->recipe)}};
+                        {"recipe", recipe_to_json_value(kernel.fallback->recipe)},
+                        {"us", kernel.fallback->us}};
   for (const TemplateVersion& each : kernel.templates) json["templates"][each.name] = each.version;
   return json;
 }
@@ -172,6 +173,9 @@ Result<ProgramKernel> kernel_from_json_value(const Json& json) {
   TRY(kernel.fallback->schedule, string_field(*fallback, "schedule"));
   TRY(const Json* own, object_field(*fallback, "recipe"));
   TRY(kernel.fallback->recipe, recipe_from_json_value(*own));
+  if (fallback->contains("us")) {
+    TRY(kernel.fallback->us, number_field(*fallback, "us"));
+  }
   if (kernel.fallback->recipe.calls_library()) return damaged("a fallback calls a library");
   return kernel;
 }

@@ -37,6 +37,7 @@ struct ProgramKernel {
   struct Fallback {
     std::string schedule;
     Recipe recipe;
+    double us = 0;  // its median beside the library's; 0: not known
     bool operator==(const Fallback&) const = default;
   };
   std::optional<Fallback> fallback = {};

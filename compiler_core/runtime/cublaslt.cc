@@ -31,12 +31,12 @@ class Places {
   std::vector<std::string> list(const std::string& file, const std::string& libcuda) {
     std::error_code ignored;
     if (!file.empty() && !fs::is_directory(file, ignored)) return {file};
+    if (const fs::path folder = fs::path(libcuda).parent_path(); !folder.empty())
+      add_folder(folder);
     if (!file.empty()) {
       for (const char* folder : {"", "lib64", "lib"}) add_folder(fs::path(file) / folder);
       add_python(fs::path(file) / "lib");
     }
-    if (const fs::path folder = fs::path(libcuda).parent_path(); !folder.empty())
-      add_folder(folder);
     for (const char* name : kNames) add(name);
     for (const char* folder : kToolkitFolders) add_folder(folder);
     for (const char* folder : kPythonFolders) add_python(folder);

@@ -58,7 +58,10 @@ enum CUfunction_attribute : int {
 };
 
 enum CUstreamCaptureStatus : int { CU_STREAM_CAPTURE_STATUS_NONE = 0 };
-enum CUstreamCaptureMode : int { CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1 };
+enum CUstreamCaptureMode : int {
+  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+  CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+};
 inline constexpr unsigned CU_STREAM_NON_BLOCKING = 1;
 inline constexpr unsigned CU_EVENT_DEFAULT = 0;
 
@@ -169,6 +172,7 @@ enum CUtensorMapFloatOOBfill : int {};  // zeros, NaN
 
 // As above; a driver may lack them, and what needs them is refused by name then.
 #define KILN_OPTIONAL_CUDA_FUNCTIONS(FUNCTION) \
+  FUNCTION(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", CUstreamCaptureMode* mode) \
   FUNCTION(cuOccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters", int* clusters, CUfunction function, const CUlaunchConfig* config) \
   FUNCTION(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled", CUtensorMap* map, CUtensorMapDataType dtype, uint32_t rank, void* address, const uint64_t* sizes, const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) \
   FUNCTION(cuTensorMapEncodeIm2col, "cuTensorMapEncodeIm2col", CUtensorMap* map, CUtensorMapDataType dtype, uint32_t rank, void* address, const uint64_t* sizes, const uint64_t* strides, const int* lower_corner, const int* upper_corner, uint32_t channels, uint32_t pixels, const uint32_t* element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)

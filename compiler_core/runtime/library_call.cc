@@ -204,6 +204,10 @@ class Problem {
     };
     TRY_STATUS(set(CUBLASLT_MATMUL_DESC_TRANSA, operation(call_.b)));
     TRY_STATUS(set(CUBLASLT_MATMUL_DESC_TRANSB, operation(call_.a)));
+    if (call_.bias >= 0) {  // the heuristics want one; a launch has its own
+      const auto any = static_cast<uintptr_t>(kUsualAlignment);
+      TRY_STATUS(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, any));
+    }
     return set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(call_.epilogue));
   }
 
@@ -278,6 +282,27 @@ Result<std::vector<LibraryAlgorithm>> library_algorithms(const CudaDevice& devic
   return algorithms;
 }
 
+namespace {
+
+// While it lives, this thread may do what a capture forbids: the library loads its kernels when they
+// are first launched, which is nothing of the work that is captured.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const CudaDriver& driver) : driver_(driver) { exchange(); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  ~RelaxedCapture() { exchange(); }
+
+ private:
+  void exchange() {
+    if (driver_.cuThreadExchangeStreamCaptureMode != nullptr)
+      static_cast<void>(driver_.cuThreadExchangeStreamCaptureMode(&mode_));
+  }
+  const CudaDriver& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+}  // namespace
+
 struct LoadedLibraryCall::Impl {
   std::shared_ptr<const CudaDevice> device;
   const CublasLt* lt = nullptr;
@@ -341,6 +366,7 @@ Status LoadedLibraryCall::launch(std::span<const DevicePtr> args, DevicePtr work
   }
   TRY(const Alignments alignments, alignments_of(impl_->call, args, dims));
   TRY(const Problem* problem, impl_->at(dims, alignments, workspace_bytes));
+  const RelaxedCapture relaxed(impl_->device->impl().driver);
   return problem->launch(args, workspace, workspace_bytes, stream);
 }
 

@@ -2,10 +2,10 @@
 // opened when somebody first asks. A device opens a library once and has one handle to it, which
 // any number of threads use. Thread-safe.
 //
-// `file` says where cuBLASLt is: a file is the only place; a folder (of a CUDA toolkit, of a Python
-// environment) is the first place, before the usual ones; empty: beside a libcuda that is named by
-// its path, then the usual ones; kNoLibraries (cuda_device.h): nowhere. A library of a newer CUDA
-// than the driver's is passed over.
+// `file` says where cuBLASLt is: a file is the only place; kNoLibraries (cuda_device.h): nowhere.
+// Otherwise it lies beside a libcuda that is named by its path, in `file` where that is a folder (of
+// a CUDA toolkit, of a Python environment), or in the usual places, looked through in this order. A
+// library of a newer CUDA than the driver's is passed over.
 //
 // A rank counts in what the heuristics name for buffers of 256-byte alignment, as cuMemAlloc gives
 // them, and kLibraryWorkspaceBytes of workspace; a call of constant sizes then asks for as much
@@ -18,7 +18,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "compiler_core/program/library_call.h"
@@ -30,8 +29,6 @@ namespace kiln {
 // places where it was looked for, or it cannot be used.
 Result<std::string> library_version(const CudaDevice& device, std::string_view library);
 
-// A library and its version.
-using LibraryVersion = std::pair<std::string, std::string>;
 // The libraries here, without a device: opened, not started. `driver`: CudaFacts::driver.
 std::vector<LibraryVersion> installed_libraries(const std::string& file, const std::string& libcuda,
                                                 int driver);

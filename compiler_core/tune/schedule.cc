@@ -75,6 +75,14 @@ Result<Schedule> Schedule::parse(std::string_view text) {
   return schedule;
 }
 
+void add_library_version(Schedule& schedule, std::string_view version) {
+  int64_t number = 0;
+  const auto [end, error] =
+      std::from_chars(version.data(), version.data() + version.size(), number);
+  if (error != std::errc() || end != version.data() + version.size()) return;
+  schedule.decisions.push_back({std::string(kVersionDecision), number});
+}
+
 void add_unless_present(std::vector<Schedule>& space, Schedule schedule) {
   if (std::find(space.begin(), space.end(), schedule) == space.end())
     space.push_back(std::move(schedule));

@@ -30,6 +30,11 @@ struct Schedule {
   static Result<Schedule> parse(std::string_view text);
 };
 
+// A decision of a schedule that calls a library: the version that is to be called; without it, any.
+inline constexpr std::string_view kVersionDecision = "version";
+// Adds it. `version`: as the library says it, a number.
+void add_library_version(Schedule& schedule, std::string_view version);
+
 // Appends `schedule` unless `space` has it.
 void add_unless_present(std::vector<Schedule>& space, Schedule schedule);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -99,6 +100,8 @@ struct PlannedKernel {
   std::optional<ProgramKernel> cached;  // the store has a winner, and its blob
   std::vector<TuningRecord> records;    // earlier measurements, not repeated; raw, oldest first
   TemplateVersions templates{};         // that cover it; those of `schedules` are among them
+  // The templates of `schedules` that call a library of the worker's machine, and which.
+  std::map<std::string, std::string> libraries{};
 };
 // Another partition of a program into kernels, where the planner cannot tell which is faster.
 struct PlannedAlternative {

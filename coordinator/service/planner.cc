@@ -68,7 +68,9 @@ void put_nearest_winner_first(std::vector<Schedule>& space, const Workload& work
       std::rotate(space.begin(), found, found + 1);
       return;
     }
-    if (decide_the_same(winner, space.front()) && lower(workload, winner, target)) {
+    const bool is_known = std::ranges::any_of(
+        space, [&](const Schedule& listed) { return decide_the_same(winner, listed); });
+    if (is_known && lower(workload, winner, target)) {
       space.insert(space.begin(), winner);
       return;
     }
@@ -98,12 +100,16 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
     return kernel;
   }
   kernel.workload_text = print(workload.graph);
-  TRY(kernel.schedules, search_space(workload, request.target));
+  const bool is_timed = request.mode == Mode::kMaxAutotune;
+  TRY(kernel.schedules,
+      search_space(workload, request.target, is_timed ? Libraries::kTake : Libraries::kLeaveOut));
+  for (const Schedule& schedule : kernel.schedules)
+    if (const std::string_view library = library_of(schedule); !library.empty())
+      kernel.libraries.emplace(schedule.template_name, library);
   // Without the cache's memory the search starts from nothing, which is slower and no less right.
   const ShapeGenericKey kin = shape_generic_key(workload);
-  // Only where it is measured: untimed, the cost model's guess at these sizes is the better one.
-  const bool measured = request.mode == Mode::kMaxAutotune;
-  if (const auto winners = context.cache->nearest_winners(kin); winners && measured) {
+  // Only where it is timed: untimed, the cost model's guess at these sizes is the better one.
+  if (const auto winners = context.cache->nearest_winners(kin); winners && is_timed) {
     put_nearest_winner_first(kernel.schedules, workload, request.target,
                              with_template_names(*winners, request.target));
   }

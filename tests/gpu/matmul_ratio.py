@@ -2,10 +2,11 @@
 
     python3 matmul_ratio.py --kiln BUILD/bin [--coordinator tcp://...] [--only 4096x4096x4096] [--rounds N] [--json FILE]
 
-For each shape: `kiln compile --mode max-autotune --out` tunes the product, `kiln run` runs and times it, and then the same kernels and torch.matmul are timed in
+For each shape: `kiln compile --mode max-autotune --out` tunes the product (cuBLASLt's algorithms are candidates
+beside Kiln's own kernels), `kiln run` runs and times it, and then the same kernels and torch.matmul are timed in
 turn as captured CUDA graphs: 256 MB of L2 are overwritten before each replay, medians of N rounds. `ratio` is
-torch's time over Kiln's: 1.0 is as fast, more is faster. `run_us` is what `kiln run` said (warm L2, no flush), `own_us` is
-what the tuning said of Kiln's best kernel of its own. Exit code 1 when a result is wrong, or 4096 cubed
+torch's time over Kiln's: 1.0 is as fast, more is faster. `run_us` is what `kiln run` said (warm L2, no flush).
+`own_us` is Kiln's best kernel of its own, from the same tuning. Exit code 1 when a result is wrong, or 4096 cubed
 is below 0.97.
 
 Without --coordinator it starts a service of its own (`kiln up`) in a temporary folder and ends it. cuBLASLt is

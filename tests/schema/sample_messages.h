@@ -117,6 +117,7 @@ inline WorkerReport sample_report() {
   report.sentinel_us = 5.25;
   report.device_errors = 2;
   report.compiled = 17;
+  report.libraries = {{"cublaslt", "130100"}};
   return report;
 }
 

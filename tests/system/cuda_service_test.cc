@@ -57,6 +57,89 @@ TEST_F(GpuService, WhatIsTunedWithoutAGpuIsAHitWithOne) {
   EXPECT_EQ(hit.json()["cache"], "hit");
 }
 
+// A small product, which the fake cuBLASLt does in no time, while an emulated kernel does a tile.
+class GpuServiceLibraries : public GpuService {
+ protected:
+  GpuServiceLibraries() {
+    EXPECT_TRUE(write_file(product_,
+                           "kiln.graph 1\n"
+                           "%0 = input 0 : bf16[6,16]\n"
+                           "%1 = input 1 : bf16[16,8]\n"
+                           "%2 = matmul %0 %1 : f32[6,8]\n"
+                           "%3 = cast %2 : bf16[6,8]\n"
+                           "return %3\n"));
+  }
+  static std::vector<std::string> with_gpu(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(),
+                     {"--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc", KILN_FAKE_LIBNVRTC});
+    return arguments;
+  }
+  Finished kiln(const char* command, const std::string& endpoint,
+                const std::vector<std::string>& more = {},
+                const std::vector<std::string>& environment = {}) const {
+    std::vector<std::string> arguments =
+        with_gpu({binary("kiln"), command, product_, "--target", "cuda", "--mode", "max-autotune",
+                  "--json", "--coordinator", endpoint, "--no-fallback"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments, environment);
+  }
+
+  const std::string product_ = (dir_.path() / "product.kiln").string();
+};
+
+TEST_F(GpuServiceLibraries, ALibraryThatWinsIsServedWithAnOwnKernelBesideIt) {
+  const Service service(dir_.path() / "data", with_gpu({"--device", "cuda:0"}));
+  ASSERT_FALSE(service.endpoint().empty()) << service.log();
+  const std::string made = (dir_.path() / "made").string();
+  const Finished tuned = kiln("compile", service.endpoint(), {"--out", made});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err << service.log();
+  const std::string schedule = tuned.json()["kernels"][0]["schedule"];
+  ASSERT_TRUE(schedule.starts_with("cublaslt.matmul rank=")) << schedule << service.log();
+  EXPECT_TRUE(schedule.ends_with(" version=130100")) << schedule;
+  const json kernel = json::parse(*read_file(Path(made) / "manifest.json"))["kernels"][0];
+  EXPECT_TRUE(kernel["fallback"]["schedule"].get<std::string>().starts_with("cuda.matmul "));
+  EXPECT_GT(kernel["fallback"]["us"].get<double>(), kernel["report"]["best_us"].get<double>());
+  EXPECT_EQ(kernel["recipe"]["phases"][0]["call"]["version"], "130100");
+
+  // From any machine: with the library, without it, with another version of it.
+  const auto run_it = [&](std::vector<std::string> more,
+                          const std::vector<std::string>& environment = {}) {
+    more.insert(more.end(), {"--runs", "1"});
+    const Finished ran = kiln("run", service.endpoint(), more, environment);
+    EXPECT_EQ(ran.exit_code, 0) << ran.err;
+    EXPECT_EQ(ran.json()["cache"], "hit");
+    return ran.err;
+  };
+  EXPECT_EQ(run_it({}), "");
+  EXPECT_EQ(run_it({"--reduce-overhead"}), "");
+  EXPECT_NE(run_it({"--no-libraries"})
+                .find("a kernel of Kiln's own runs in the place of cublaslt 130100: cuBLASLt is "
+                      "left out"),
+            std::string::npos);
+  EXPECT_NE(run_it({"--libcublaslt", "/nowhere/libcublasLt.so.13"}).find("no cuBLASLt here"),
+            std::string::npos);
+  EXPECT_NE(run_it({}, {"KILN_FAKE_CUBLASLT_VERSION=120900"}).find("the one here is 120900"),
+            std::string::npos);
+
+  const Finished explained =
+      run({binary("kiln"), "explain", product_, "--target", "cuda", "--mode", "max-autotune",
+           "--coordinator", service.endpoint(), "--libcuda", KILN_FAKE_LIBCUDA});
+  ASSERT_EQ(explained.exit_code, 0) << explained.err;
+  EXPECT_NE(explained.out.find("matmul of cublaslt 130100"), std::string::npos) << explained.out;
+  EXPECT_NE(explained.out.find("cuda.matmul "), std::string::npos) << explained.out;
+}
+
+TEST_F(GpuServiceLibraries, AWorkerWithoutLibrariesTunesWithoutThem) {
+  const Service service(dir_.path() / "data", with_gpu({"--device", "cuda:0", "--no-libraries"}));
+  ASSERT_FALSE(service.endpoint().empty()) << service.log();
+  const Finished tuned = kiln("compile", service.endpoint());
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err << service.log();
+  const json kernel = tuned.json()["kernels"][0];
+  EXPECT_TRUE(kernel["schedule"].get<std::string>().starts_with("cuda.matmul ")) << kernel;
+  EXPECT_EQ(kernel["rejected"], 0) << kernel;
+  EXPECT_EQ(kiln("compile", service.endpoint(), {"--check"}).json()["cache"], "hit");
+}
+
 TEST_F(GpuService, ASearchThatNobodyCanRunFailsAtOnceAndNamesWhatThereIs) {
   const Service service(dir_.path() / "data", {"--device", "cpu"});
   ASSERT_FALSE(service.endpoint().empty()) << service.log();

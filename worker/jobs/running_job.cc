@@ -191,7 +191,8 @@ void RunningJob::evaluate(size_t candidate, RunnerProcess& runner, KnownEvaluati
   if (evaluation.verdict == Verdict::kOk && !spills(candidates_[candidate]))
     right_without_spills_ = true;
   const double median_us = evaluation.measurement.median_us();
-  if (!evaluation.dropped && median_us > 0 && (best_us_ <= 0 || median_us < best_us_))
+  if (!evaluation.dropped && median_us > 0 && (best_us_ <= 0 || median_us < best_us_) &&
+      !artifact.recipe.calls_library())
     best_us_ = median_us;
   finish(candidate, std::move(evaluation));
 }

@@ -37,7 +37,9 @@ class RunningJob {
 
   const Job& job() const { return job_; }
   const StageTimes& stage_times() const { return stage_times_; }
-  double best_us() const { return best_us_; }  // of this job, or the incumbent
+  // Of this job, or the incumbent; libraries' times do not count, since their winner needs the best
+  // of the others beside it.
+  double best_us() const { return best_us_; }
 
   void start_compiling();
   // Waits until every compile is over, or the job is dropped.

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "compiler_core/base/elapsed.h"
+#include "compiler_core/runtime/library_call.h"
 #include "worker/runner/cuda/cuda_evaluation_device.h"
 
 namespace kiln::runner {
@@ -66,17 +67,18 @@ Result<Reply> KernelEvaluator::serve(const PrepareDevice& request, const Alive& 
   const Heartbeat heartbeat(alive);  // a driver may take its time
   if (request.binary.empty()) {
     TRY(CudaFacts facts, CudaDevice::probe(*ordinal_, libcuda_));
-    return DevicePrepared{std::move(facts)};
+    auto libraries = installed_libraries(libcublaslt_, libcuda_, facts.driver);
+    return DevicePrepared{std::move(facts), std::move(libraries)};
   }
   slots_.clear();
   opened_.clear();
   device_.reset();
-  TRY(const auto cuda, CudaDevice::open(*ordinal_, libcuda_));
+  TRY(const auto cuda, CudaDevice::open(*ordinal_, libcuda_, libcublaslt_));
   TRY(device_, CudaEvaluationDevice::load(cuda, request.binary, request.digest));
   // First calls are slow: make them here, so that the first workload's time does not include them.
   TRY_STATUS(device_->calibration_us().map([](double) {}));
   (void)cuda->clocks();
-  return DevicePrepared{cuda->facts()};
+  return DevicePrepared{cuda->facts(), {}};
 }
 
 Result<Reply> KernelEvaluator::serve(const OpenWorkload& request, const Alive& alive) {
@@ -102,8 +104,13 @@ Result<Reply> KernelEvaluator::serve(const VerifyKernel& request, const Alive& a
   TRY(Recipe recipe, recipe_from_json(request.recipe_json));
   slots_.erase(request.slot);
   if (opened_.empty()) return fail(Code::kInvalidArgument, "no workload is open");
+  std::optional<Heartbeat> opening;  // a library is large
+  if (recipe.calls_library()) opening.emplace(alive);
   auto kernel = device_->device().load({std::move(recipe), request.binary, request.digest});
-  if (!kernel && kernel.error().code == Code::kInvalidArgument)
+  opening.reset();
+  // kUnsupported: it calls a library that is not here, or not at this version.
+  if (!kernel &&
+      (kernel.error().code == Code::kInvalidArgument || kernel.error().code == Code::kUnsupported))
     return Verified{Verdict::kCompileFailed, kernel.error().message};
   if (!kernel) return fail(std::move(kernel).error());
   bool intact = true;

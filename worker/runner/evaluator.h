@@ -23,8 +23,10 @@ class KernelEvaluator {
  public:
   // The CPU; a launch uses `threads`, 0: one per core.
   explicit KernelEvaluator(int threads) : device_(make_cpu_evaluation_device(threads)) {}
-  // A GPU by its number. Nothing is opened before PrepareDevice. `libcuda` as for CudaDevice::open.
-  KernelEvaluator(int ordinal, std::string libcuda) : ordinal_(ordinal), libcuda_(libcuda) {}
+  // A GPU by its number. Nothing is opened before PrepareDevice. The libraries as for
+  // CudaDevice::open.
+  KernelEvaluator(int ordinal, std::string libcuda, std::string libcublaslt = {})
+      : ordinal_(ordinal), libcuda_(std::move(libcuda)), libcublaslt_(std::move(libcublaslt)) {}
 
   // A request that cannot be served is Failed; a bad kernel is a verdict, if it leaves us alive.
   Reply handle(const Request& request, const Alive& alive);
@@ -58,7 +60,7 @@ class KernelEvaluator {
   void forget_old_workloads();
 
   const std::optional<int> ordinal_;  // of the GPU; none: the CPU
-  const std::string libcuda_;
+  const std::string libcuda_, libcublaslt_;
   std::unique_ptr<EvaluationDevice> device_;  // null: not prepared. Outlives what follows.
   std::list<OpenCase> opened_;                // the current one first
   std::map<uint64_t, Slot> slots_;

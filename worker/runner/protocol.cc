@@ -222,6 +222,11 @@ struct ReplyWriter {
          {int64_t{f.ordinal}, int64_t{f.capability}, int64_t{f.sms}, int64_t{f.driver},
           int64_t{f.max_shared_bytes}, f.l2_bytes, f.memory_bytes})
       out.i64(number);
+    out.u64(m.libraries.size());
+    for (const LibraryVersion& library : m.libraries) {
+      out.text(std::string_view(library.name).substr(0, kMaxNameBytes));
+      out.text(std::string_view(library.version).substr(0, kMaxNameBytes));
+    }
     return out.finish();
   }
   std::string operator()(const CalibrationMeasured& m) const {
@@ -298,6 +303,11 @@ Reply read_prepared(Reader& in) {
     *number = static_cast<int>(in.i64(0, INT32_MAX));
   f.l2_bytes = in.i64(0, INT64_MAX);
   f.memory_bytes = in.i64(0, INT64_MAX);
+  m.libraries.resize(in.u64(kMaxLibraries));
+  for (LibraryVersion& library : m.libraries) {
+    library.name = in.text(kMaxNameBytes);
+    library.version = in.text(kMaxNameBytes);
+  }
   return m;
 }
 

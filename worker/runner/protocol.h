@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "compiler_core/compile/nvrtc.h"
+#include "compiler_core/program/library_call.h"
 #include "compiler_core/runtime/cuda_device.h"
 #include "compiler_core/tune/measurement.h"
 
@@ -37,6 +38,7 @@ namespace kiln::runner {
 inline constexpr size_t kMaxFrameBytes = 64 << 20;
 inline constexpr uint64_t kMaxSlots = 64;
 inline constexpr uint64_t kMaxSamples = 1 << 16;  // a list of samples
+inline constexpr uint64_t kMaxLibraries = 16;
 inline constexpr size_t kMaxLogBytes = 4096;
 inline constexpr int64_t kProgressPeriodMs = 500;
 
@@ -78,6 +80,7 @@ struct Opened {
 };
 struct DevicePrepared {
   CudaFacts facts;
+  std::vector<LibraryVersion> libraries;  // that it can call; of the device alone
 };
 struct Verified {
   Verdict verdict = Verdict::kOk;

@@ -101,7 +101,7 @@ int serve(int socket, const Handle& handle, const std::function<bool()>& is_over
 
 int main(int argc, char** argv) {
   int socket = -1, threads = 0, parent = 0;
-  std::string role = "bench", libnvrtc, device = "cpu", libcuda;
+  std::string role = "bench", libnvrtc, device = "cpu", libcuda, libcublaslt;
   CLI::App app(
       "Verifies and times kernels for kiln-worker, which starts it. Not meant to be run by hand.");
   app.add_option("--socket", socket, "Connected socket that requests arrive on")->required();
@@ -113,6 +113,7 @@ int main(int argc, char** argv) {
   app.add_option("--libnvrtc", libnvrtc, "NVRTC's library");
   app.add_option("--device", device, "What kernels run on: cpu, or cuda:N for GPU number N");
   app.add_option("--libcuda", libcuda, "The GPU driver's library");
+  app.add_option("--libcublaslt", libcublaslt, "Where cuBLASLt is; none: it is not called");
   CLI11_PARSE(app, argc, argv);
 
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -138,7 +139,7 @@ int main(int argc, char** argv) {
   // each time, a third of the evaluation would be page faults. evaluate() gives back what is left.
   ::mallopt(M_MMAP_MAX, 0);
   ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
-  const auto evaluator = gpu ? std::make_unique<KernelEvaluator>(*gpu, libcuda)
+  const auto evaluator = gpu ? std::make_unique<KernelEvaluator>(*gpu, libcuda, libcublaslt)
                              : std::make_unique<KernelEvaluator>(threads);
   return serve(
       socket,

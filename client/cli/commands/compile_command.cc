@@ -44,6 +44,7 @@ Result<std::string> compile_one(Client& client, const Options& options,
       return fail(written.error().within("--out"));
   note_fallback(file, compile.mode, *program);
   note_memory_only(file, *program);
+  note_libraries(file, *program);
   return options.json ? program_json(file, *program).dump() + "\n" : program_text(file, *program);
 }
 

@@ -236,6 +236,7 @@ Result<int> run_file(const Options& options, const std::string& file) {
   TRY(RunReport report, run_program(options, file, exported, choose));
   note_fallback(file, compile.mode, *report.program);
   note_memory_only(file, *report.program);
+  note_libraries(file, *report.program);
   report.timings.read_ms = read_ms;
   print_report(options, file, *report.program, report);
   return report.comparison.ok ? kDone : kAnswerIsNo;

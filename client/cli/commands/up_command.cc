@@ -214,6 +214,8 @@ class Household {
     if (options_.threads > 0) add("--threads", std::to_string(options_.threads));
     if (worker.device != "cpu") add("--libcuda", options_.libcuda);
     if (worker.device != "cpu") add("--libnvrtc", options_.libnvrtc);
+    if (worker.device != "cpu") add("--libcublaslt", options_.libcublaslt);
+    if (options_.no_libraries) arguments.emplace_back("--no-libraries");
     TRY(worker.pid, spawn(arguments, STDERR_FILENO, SIGINT));
     return {};
   }

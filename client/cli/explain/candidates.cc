@@ -30,7 +30,7 @@ nlohmann::ordered_json candidates_json(const std::string& file, const Explanatio
                                      {"family", to_string(workload.family)},
                                      {"launches", launches_of(explanation, k)},
                                      {"candidates", nlohmann::ordered_json::array()}};
-    if (const auto space = search_space(workload, explanation.target)) {
+    if (const auto space = search_space(workload, explanation.target, Libraries::kTake)) {
       for (const Schedule& schedule : *space)
         kernel["candidates"].push_back({{"template", schedule.template_name},
                                         {"version", version_of(schedule)},
@@ -54,7 +54,7 @@ std::string candidates_text(const Explanation& explanation) {
     text += fmt::format("kernel {}  {}  launch{} {}\n", workload.digest.short_hex(),
                         to_string(workload.family), launches.size() == 1 ? "" : "es",
                         fmt::join(launches, ", "));
-    const auto space = search_space(workload, explanation.target);
+    const auto space = search_space(workload, explanation.target, Libraries::kTake);
     if (!space) {
       text += fmt::format("  no candidate: {}\n", space.error().message);
       continue;

@@ -138,11 +138,18 @@ class Explainer {
 
   static ExplainedKernel explain_kernel(const Workload& workload, std::span<const Program> tuned,
                                         const Target& target) {
-    ExplainedKernel kernel{workload, "", ""};
+    ExplainedKernel kernel;
+    kernel.workload = workload;
     if (const ProgramKernel* known = known_kernel(workload.digest, tuned)) {
       kernel.schedule = known->schedule;
       kernel.time_us = known->report.best_us;
       kernel.known = true;
+      for (const Phase& phase : known->recipe.phases)
+        if (phase.call) kernel.call = phase.call;
+      if (known->fallback) {
+        kernel.own_schedule = known->fallback->schedule;
+        kernel.own_us = known->fallback->us;
+      }
       return kernel;
     }
     const auto space = search_space(workload, target);

@@ -39,8 +39,11 @@ struct ExplainedKernel {
   Workload workload;
   std::string schedule;  // empty: no schedule, and why
   std::string no_schedule;
-  double time_us = 0;  // as measured when it was tuned; 0: not known
-  bool known = false;  // the cache has it
+  double time_us = 0;               // as measured when it was tuned; 0: not known
+  bool known = false;               // the cache has it
+  std::optional<LibraryCall> call;  // it is one, of this library at this version
+  std::string own_schedule;         // of Kiln's own kernel beside a call
+  double own_us = 0;                // 0: not known
 };
 
 // One way to divide the program into kernels.

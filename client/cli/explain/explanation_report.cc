@@ -119,6 +119,14 @@ std::string launch_text(const Explanation& all, size_t index) {
       return text + fmt::format("     same kernel as #{}\n", earlier);
   add_list(text, "schedule",
            {kernel.schedule.empty() ? "none: " + kernel.no_schedule : kernel.schedule});
+  if (kernel.call) {
+    add_list(text, "library",
+             {fmt::format("{} of {} {}", kernel.call->function, kernel.call->library,
+                          kernel.call->version)});
+    add_list(text, "own",
+             {fmt::format("{}, {}: where the library is missing or has another version",
+                          kernel.own_schedule, time_text(kernel.own_us))});
+  }
   return text;
 }
 
@@ -144,6 +152,13 @@ ordered_json launch_json(const Explanation& all, size_t index) {
                          {"schedule", kernel.schedule}};
   object["time_us"] = kernel.time_us > 0 ? ordered_json(kernel.time_us) : ordered_json();
   if (!kernel.no_schedule.empty()) object["no_schedule"] = kernel.no_schedule;
+  if (kernel.call) {
+    object["library"] = {{"name", kernel.call->library},
+                         {"version", kernel.call->version},
+                         {"function", kernel.call->function}};
+    object["own"] = {{"schedule", kernel.own_schedule}};
+    object["own"]["time_us"] = kernel.own_us > 0 ? ordered_json(kernel.own_us) : ordered_json();
+  }
   return object;
 }
 

@@ -68,6 +68,7 @@ void WorkerRegistry::report(int64_t now_ms, const WorkerId& id, const WorkerRepo
   }
   worker.target = report.target;
   worker.toolkit = report.toolkit;
+  worker.libraries = report.libraries;
   worker.slots = std::clamp(report.slots, 0, kMaxSlots);
   worker.draining = report.draining || worker.drain_ordered;
   worker.report_ms = now_ms;
@@ -237,6 +238,27 @@ bool WorkerRegistry::has_template(const Target& target, const std::string& name)
     return named.second.target.can_run(target) &&
            std::ranges::any_of(named.second.serving, [&](const WorkerId& id) {
              return std::ranges::find(workers_.at(id).lacks, name) == workers_.at(id).lacks.end();
+           });
+  });
+}
+
+bool WorkerRegistry::has_library(const Target& target, const LibraryVersion& library,
+                                 const WorkerId& except) const {
+  return std::ranges::any_of(classes_, [&](const auto& named) {
+    return named.second.target.can_run(target) &&
+           std::ranges::any_of(named.second.serving, [&](const WorkerId& id) {
+             const std::string* version = workers_.at(id).version_of(library.name);
+             return id != except && version != nullptr &&
+                    (library.version.empty() || library.version == *version);
+           });
+  });
+}
+
+bool WorkerRegistry::has_any_library(const Target& target) const {
+  return std::ranges::any_of(classes_, [&](const auto& named) {
+    return named.second.target.can_run(target) &&
+           std::ranges::any_of(named.second.serving, [&](const WorkerId& id) {
+             return !workers_.at(id).libraries.empty();
            });
   });
 }

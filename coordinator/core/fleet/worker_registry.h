@@ -8,6 +8,7 @@
 // restarts.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <set>
@@ -28,6 +29,7 @@ struct Worker {
   bool quarantined = false;
   std::shared_ptr<const TemplateVersions> templates{};
   std::vector<std::string> lacks{};  // of CoreOptions.templates
+  std::vector<LibraryVersion> libraries{};
   WorkerHealth health;
   int leases = 0;          // open ones
   int64_t report_ms = 0;   // its last report
@@ -41,6 +43,11 @@ struct Worker {
            (!quarantined || mutated(Mutation::kTrustQuarantined));
   }
   bool has_free_slot() const { return takes_work() && leases < slots; }
+  // Null: it does not have the library.
+  const std::string* version_of(const std::string& library) const {
+    const auto found = std::ranges::find(libraries, library, &LibraryVersion::name);
+    return found == libraries.end() ? nullptr : &found->version;
+  }
 };
 
 // Workers of equal hard facts.
@@ -83,6 +90,11 @@ class WorkerRegistry {
   // Whether a worker that takes new work for `target` has all templates; and this one.
   bool has_all_templates(const Target& target) const;
   bool has_template(const Target& target, const std::string& name) const;
+  // Whether a worker besides `except` that takes new work for `target` has this library, at this
+  // version unless that is empty. O(workers).
+  bool has_library(const Target& target, const LibraryVersion& library,
+                   const WorkerId& except = {}) const;
+  bool has_any_library(const Target& target) const;
   // The factor by which times from `worker`'s device are multiplied before they are compared with
   // those of another device of its model: the model's reference divided by the worker's baseline
   // (not its latest reading: a drifting worker is in quarantine). The last kRemembered workers that

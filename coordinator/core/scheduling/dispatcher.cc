@@ -63,10 +63,10 @@ int Dispatcher::batch_limit(const TuningTask& task) const {
 
 // The work leased, in milliseconds of one worker.
 double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task) {
-  static const std::vector<std::string> kNothing;
-  const auto& lacks =
-      mutated(Mutation::kLeaseWithoutTemplate) ? kNothing : workers_.find(id)->lacks;
-  auto batch = task.take(id, batch_limit(task), workers_.serves_as(task.target(), id), lacks);
+  if (!may_race(id, task)) return 0;
+  const auto lacks = mutated(Mutation::kLeaseWithoutTemplate) ? std::vector<std::string>()
+                                                              : lacking(*workers_.find(id), task);
+  auto batch = task.take(id, batch_limit(task), has_stand_in(id, task), lacks);
   if (batch.candidates.empty()) return 0;
   task.was_served = true;
   const auto count = static_cast<double>(batch.candidates.size());
@@ -78,6 +78,33 @@ double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task
   return count * latency_.median_ms(task.target(), task.family()).value_or(kUnknownLatencyMs);
 }
 
+// Whether another worker can have whatever of the task this one can.
+bool Dispatcher::has_stand_in(const WorkerId& id, const TuningTask& task) const {
+  return workers_.serves_as(task.target(), id) &&
+         std::ranges::all_of(task.libraries(), [&](const auto& called) {
+           return workers_.find(id)->version_of(called.second) == nullptr ||
+                  workers_.has_library(task.target(), {called.second, ""}, id);
+         });
+}
+
+// The templates of which `worker` gets no candidates: it has them not, or not what they call.
+std::vector<std::string> Dispatcher::lacking(const Worker& worker, const TuningTask& task) {
+  std::vector<std::string> lacks = worker.lacks;
+  for (const auto& [name, library] : task.libraries())
+    if (worker.version_of(library) == nullptr) lacks.push_back(name);
+  return lacks;
+}
+
+// Finalists that call a library are raced where it has the version that was screened, while such a
+// worker is there; elsewhere they would be refused.
+bool Dispatcher::may_race(const WorkerId& id, const TuningTask& task) const {
+  return std::ranges::all_of(task.libraries_of_final(), [&](const LibraryVersion& called) {
+    const std::string* version = workers_.find(id)->version_of(called.name);
+    return (version != nullptr && *version == called.version) ||
+           !workers_.has_library(task.target(), called);
+  });
+}
+
 void Dispatcher::open(int64_t now_ms, const TuningTask& task, Lease lease) {
   lease.epoch = task.epoch();
   lease.kernel = task.key();
@@ -86,6 +113,13 @@ void Dispatcher::open(int64_t now_ms, const TuningTask& task, Lease lease) {
   Worker& worker = *workers_.find(id);
   if (worker.leases == 0) worker.working_ms = now_ms;
   workers_.set_leases(id, leases_.count(id));
+}
+
+void Dispatcher::add_version(Schedule& schedule, const TuningTask& task, const Worker& worker) {
+  const auto library = task.libraries().find(schedule.template_name);
+  if (library == task.libraries().end()) return;
+  if (const std::string* version = worker.version_of(library->second))
+    add_library_version(schedule, *version);
 }
 
 // ---- Stragglers ----
@@ -128,7 +162,7 @@ bool Dispatcher::is_late(int64_t now_ms, const Lease& lease) const {
 
 const WorkerId* Dispatcher::second_worker(const TuningTask& task, const Lease& slow) const {
   const auto has_templates = [&](const WorkerId& id) {
-    const std::vector<std::string>& lacks = workers_.find(id)->lacks;
+    const std::vector<std::string> lacks = lacking(*workers_.find(id), task);
     return std::ranges::none_of(slow.outstanding, [&](int candidate) {
       const std::string& name = task.candidates().template_of(candidate);
       return std::ranges::find(lacks, name) != lacks.end();
@@ -156,8 +190,10 @@ WorkerOrders Dispatcher::orders_for(const WorkerId& id) {
     job.epoch = lease.epoch;
     job.kind = lease.kind;
     task.describe(job, workers_.calibration(id));
-    for (const int candidate : lease.candidates)
+    for (const int candidate : lease.candidates) {
       job.candidates.push_back(task.job(candidate, lease.kind));
+      add_version(job.candidates.back().schedule, task, *workers_.find(id));
+    }
     orders.jobs.push_back(std::move(job));
   }
   orders.drain = workers_.find(id)->drain_ordered && !mutated(Mutation::kForgetToDrain);

@@ -36,11 +36,17 @@ class Dispatcher {
   // The leases that the worker should hold, and the jobs that it does not know of yet.
   WorkerOrders orders_for(const WorkerId& id);
 
+  // To the schedule of a candidate that calls a library, the version that `worker` has.
+  static void add_version(Schedule& schedule, const TuningTask& task, const Worker& worker);
+
   int64_t hedged() const { return hedged_; }
 
  private:
   void lease_to_class(int64_t now_ms, const WorkerClass& workers, std::set<WorkerId>& changed);
   bool lease_next(int64_t now_ms, const WorkerId& id, const Target& device);
+  static std::vector<std::string> lacking(const Worker& worker, const TuningTask& task);
+  bool has_stand_in(const WorkerId& id, const TuningTask& task) const;
+  bool may_race(const WorkerId& id, const TuningTask& task) const;
   double lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task);
   int batch_limit(const TuningTask& task) const;
   bool is_late(int64_t now_ms, const Lease& lease) const;

@@ -167,6 +167,7 @@ void TuningScheduler::take_result(int64_t now_ms, const WorkerId& id, CandidateR
   TuningRecord record =
       task.accept(std::move(result), kind, id, worker.target, workers_.calibration(id));
   record.sentinel_us = worker.health.baseline_us();
+  Dispatcher::add_version(record.schedule, task, worker);
   const bool measured = kind == Job::Kind::kScreen && !record.measurement.samples_us.empty();
   measured_ += measured;
   worker.measured += measured;
@@ -301,6 +302,7 @@ void TuningScheduler::fail_unserved(int64_t now_ms, Actions& out) {
     int64_t& last_ms = served_ms[name] = known == served_ms_.end() ? -1 : known->second;
     if (workers_.serves(target)) {
       last_ms = now_ms;
+      settle_without_libraries(now_ms, target, out);
       if (workers_.has_all_templates(target)) continue;
       for (const Digest& kernel : queue_.kernels_for(target))
         leave_out_unmade(now_ms, tasks_.at(kernel), out);
@@ -329,6 +331,28 @@ void TuningScheduler::fail_if_unserved(int64_t now_ms, int64_t served_ms, Tuning
   settle(now_ms, task, out);
 }
 
+// Candidates that call a library which no worker for the target has; nothing is known of it while
+// there is no worker.
+bool TuningScheduler::withdraw_libraries(TuningTask& task) {
+  bool changed = false;
+  for (const auto& [name, library] : task.waiting_libraries()) {
+    if (!workers_.serves(task.target()) || workers_.has_library(task.target(), {library, ""}))
+      continue;
+    task.withdraw(name);
+    changed = true;
+  }
+  return changed;
+}
+
+// The last worker that had a library may have left, or never come: nothing else would say so.
+void TuningScheduler::settle_without_libraries(int64_t now_ms, const Target& target, Actions& out) {
+  if (target.backend != Backend::kCuda || workers_.has_any_library(target)) return;
+  for (const Digest& kernel : queue_.kernels_for(target)) {
+    TuningTask& task = tasks_.at(kernel);
+    if (!task.waiting_libraries().empty()) settle(now_ms, task, out);
+  }
+}
+
 // Workers of an earlier build may be about to be replaced: they get the time of workers that left.
 void TuningScheduler::leave_out_unmade(int64_t now_ms, TuningTask& task, Actions& out) {
   bool changed = false;
@@ -351,7 +375,9 @@ void TuningScheduler::leave_out_unmade(int64_t now_ms, TuningTask& task, Actions
 void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
   using Stage = TuningTask::Stage;
   const bool failed_before = task.stage() == Stage::kFailed;
+  withdraw_libraries(task);
   task.advance();
+  if (withdraw_libraries(task)) task.advance();
   if (task.stage() < Stage::kStoring) {
     queue(task);
     return;

@@ -100,6 +100,8 @@ class TuningScheduler {
   void settle(int64_t now_ms, TuningTask& task, Actions& out);
   void fail_unserved(int64_t now_ms, Actions& out);
   void fail_if_unserved(int64_t now_ms, int64_t served_ms, TuningTask& task, Actions& out);
+  bool withdraw_libraries(TuningTask& task);
+  void settle_without_libraries(int64_t now_ms, const Target& target, Actions& out);
   void leave_out_unmade(int64_t now_ms, TuningTask& task, Actions& out);
   void retire(TuningTask& task);
   void forget_retired();

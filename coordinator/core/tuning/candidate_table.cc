@@ -16,6 +16,13 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
+CandidateTable::CandidateTable(const std::vector<Schedule>& schedules,
+                               const std::map<std::string, std::string>& libraries)
+    : schedules_(schedules), states_(schedules.size()) {
+  if (libraries.empty()) return;
+  for (int i = 0; i < size(); ++i) state(i).is_library = libraries.contains(template_of(i));
+}
+
 void CandidateTable::want(int i) {
   CandidateState& c = state(i);
   if (c.queued || c.leases > 0) return;
@@ -107,7 +114,8 @@ void CandidateTable::measured(int i, double calibrated_us) {
   settled_ += !c.settled();
   c.measured = true;
   c.screened_us = calibrated_us;
-  if (calibrated_us > 0 && !c.rejected && (best_us_ == 0 || calibrated_us < best_us_))
+  if (calibrated_us > 0 && !c.rejected && !c.is_library &&
+      (best_us_ == 0 || calibrated_us < best_us_))
     best_us_ = calibrated_us;
 }
 
@@ -121,8 +129,18 @@ void CandidateTable::reject(int i, Verdict verdict) {
   if (c.screened_us <= 0 || c.screened_us != best_us_) return;
   best_us_ = 0;
   for (const CandidateState& other : states_)
-    if (!other.rejected && other.screened_us > 0 && (best_us_ == 0 || other.screened_us < best_us_))
+    if (!other.rejected && !other.is_library && other.screened_us > 0 &&
+        (best_us_ == 0 || other.screened_us < best_us_))
       best_us_ = other.screened_us;
+}
+
+void CandidateTable::withdraw(std::string_view template_name) {
+  unqueue(template_name);
+  for (int i = 0; i < size(); ++i) {
+    if (state(i).settled() || state(i).leases > 0 || template_of(i) != template_name) continue;
+    reject(i, Verdict::kCompileFailed);
+    state(i).withdrawn = true;
+  }
 }
 
 void CandidateTable::recovered(int i) {
@@ -147,14 +165,16 @@ CandidateBinary* CandidateTable::binary(int i) {
 
 void CandidateTable::keep_best_binaries(size_t count) {
   if (binaries_.size() <= count) return;
-  std::vector<int> held;
-  for (const auto& [i, binary] : binaries_) held.push_back(i);
+  std::vector<int> held[2];  // by whether they call a library
+  for (const auto& [i, binary] : binaries_) held[state(i).is_library].push_back(i);
   const auto median = [&](int i) {
     const double us = state(i).screened_us;
     return us > 0 ? us : std::numeric_limits<double>::infinity();
   };
-  std::stable_sort(held.begin(), held.end(), [&](int a, int b) { return median(a) < median(b); });
-  for (size_t i = count; i < held.size(); ++i) binaries_.erase(held[i]);
+  for (std::vector<int>& some : held) {
+    std::ranges::stable_sort(some, {}, median);
+    for (size_t i = count; i < some.size(); ++i) binaries_.erase(some[i]);
+  }
 }
 
 }  // namespace kiln

@@ -24,8 +24,10 @@ struct CandidateState {
   Verdict verdict = Verdict::kOk;
   uint8_t leases = 0;  // open ones; 2 when hedged
   bool queued = false;
-  bool measured = false;  // screening is over for it (its samples may be none)
-  bool rejected = false;  // a terminal verdict, or abandoned after too many transient ones
+  bool measured = false;    // screening is over for it (its samples may be none)
+  bool rejected = false;    // a terminal verdict, or abandoned after too many transient ones
+  bool withdrawn = false;   // rejected because no worker has the library that it calls
+  bool is_library = false;  // it calls a library; constant
   bool settled() const { return measured || rejected; }
 };
 
@@ -44,8 +46,9 @@ struct CandidateBinary {
 
 class CandidateTable {
  public:
-  explicit CandidateTable(const std::vector<Schedule>& schedules)
-      : schedules_(schedules), states_(schedules.size()) {}
+  // `libraries`: PlannedKernel::libraries.
+  explicit CandidateTable(const std::vector<Schedule>& schedules,
+                          const std::map<std::string, std::string>& libraries = {});
 
   int size() const { return schedules_.size(); }
   Schedule schedule(int i) const { return schedules_.at(i); }
@@ -54,7 +57,9 @@ class CandidateTable {
   const CandidateState& operator[](int i) const { return states_[static_cast<size_t>(i)]; }
   int settled() const { return settled_; }
   int waiting() const { return static_cast<int>(fresh_.size() + again_.size()); }
-  double best_us() const { return best_us_; }  // of those not rejected; 0: none was timed
+  // Of those not rejected that call no library, so that a library that is far ahead does not drop
+  // them all: its winner needs the best of them beside it. 0: none was timed.
+  double best_us() const { return best_us_; }
 
   // ---- work ----
   void want(int i);  // queues it, unless it is queued or leased
@@ -74,6 +79,9 @@ class CandidateTable {
   // ---- knowledge ----
   void measured(int i, double calibrated_us);
   void reject(int i, Verdict verdict);  // O(n) when it was the best
+  // Rejects those of one template that are not settled or leased, as if they had not been listed.
+  // O(n).
+  void withdraw(std::string_view template_name);
   CandidateTrouble& trouble(int i) { return troubles_[i]; }
   void recovered(int i);  // it succeeded
 
@@ -81,7 +89,7 @@ class CandidateTable {
   const CandidateBinary* binary(int i) const;
   CandidateBinary* binary(int i);
   void drop_binaries() { binaries_.clear(); }
-  // Keeps the binaries of the `count` best medians.
+  // Keeps the binaries of the `count` best medians that call a library, and of those that do not.
   void keep_best_binaries(size_t count);
 
  private:

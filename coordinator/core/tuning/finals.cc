@@ -52,6 +52,18 @@ std::optional<int> Finals::winner(const MeasurementPolicy& policy, bool slowest_
   return finalists_[slowest_wins ? order.back() : order.front()];
 }
 
+std::optional<int> Finals::best_of(const std::function<bool(int)>& among) const {
+  std::optional<int> best;
+  for (const int i : finalists_) {
+    if (!among(i)) continue;
+    const Measurement* time = time_of(i);
+    const Measurement* least = best ? time_of(*best) : nullptr;
+    if (!best || (time != nullptr && least != nullptr && time->median_us() < least->median_us()))
+      best = i;
+  }
+  return best;
+}
+
 // The only one left, unless it has only failed so far.
 bool Finals::needs_no_race() const {
   if (finalists_.size() != 1) return false;

@@ -10,6 +10,7 @@
 // the race for the rest, because it was to blame.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -37,6 +38,9 @@ class Finals {
 
   // Once no run is under way; nothing: there must be another run.
   std::optional<int> winner(const MeasurementPolicy& policy, bool slowest_wins) const;
+  // The fastest of those that `among` admits, as far as their times are known; nothing: it admits
+  // none.
+  std::optional<int> best_of(const std::function<bool(int)>& among) const;
   const Measurement* time_of(int candidate) const;
 
  private:

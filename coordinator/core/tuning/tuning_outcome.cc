@@ -1,10 +1,69 @@
-// How a tuning task ends: with a winner and its report, or with what became of its candidates.
+// How a tuning task ends: with finalists, a winner and its report, or with what became of its
+// candidates.
 #include <fmt/core.h>
 
+#include "compiler_core/tune/race.h"
 #include "coordinator/core/tuning/failures.h"
 #include "coordinator/core/tuning/tuning_task.h"
 
 namespace kiln {
+
+// Where candidates that call a library are among the best, the best of the others race too, and
+// stand first: the winner may need one beside it. Without any of them nothing can win.
+std::vector<int> TuningTask::choose_finalists() const {
+  std::vector<double> medians, own;
+  for (int i = 0; i < candidates_.size(); ++i) {
+    medians.push_back(candidates_[i].rejected ? 0 : candidates_[i].screened_us);
+    own.push_back(is_library(i) ? 0 : medians.back());
+  }
+  const std::vector<size_t> best = pick_finalists(policy_, medians);
+  const std::vector<size_t> best_own = pick_finalists(policy_, own);
+  std::vector<int> finalists(best_own.begin(), best_own.end());
+  if (finalists.empty()) return {};
+  for (const size_t i : best)
+    if (is_library(static_cast<int>(i))) finalists.push_back(static_cast<int>(i));
+  return finalists;
+}
+
+std::map<std::string, std::string> TuningTask::waiting_libraries() const {
+  std::map<std::string, std::string> waiting;
+  if (libraries_.empty() || stage_ == Stage::kFinals) return waiting;
+  for (const std::string& name : candidates_.queued_templates())
+    if (const auto found = libraries_.find(name); found != libraries_.end()) waiting.insert(*found);
+  return waiting;
+}
+
+std::vector<LibraryVersion> TuningTask::libraries_of_final() const {
+  std::vector<LibraryVersion> called;
+  if (libraries_.empty() || stage_ != Stage::kFinals) return called;
+  for (const int i : finals_.finalists()) {
+    const CandidateBinary* built = candidates_.binary(i);
+    if (built == nullptr) continue;
+    for (const Phase& phase : built->recipe.phases)
+      if (phase.call) called.push_back({phase.call->library, phase.call->version});
+  }
+  return called;
+}
+
+// The cost model's own best guess.
+int TuningTask::first_own() const {
+  int first = 0;
+  while (first + 1 < candidates_.size() && is_library(first)) ++first;
+  return first;
+}
+
+double TuningTask::median_of(int candidate) const {
+  const Measurement* raced = finals_.time_of(candidate);
+  return raced == nullptr ? candidates_[candidate].screened_us : raced->median_us();
+}
+
+// With the version that was called, which the winner is for.
+std::string TuningTask::schedule_text(int candidate) const {
+  Schedule schedule = candidates_.schedule(candidate);
+  for (const Phase& phase : candidates_.binary(candidate)->recipe.phases)
+    if (phase.call) add_library_version(schedule, phase.call->version);
+  return schedule.to_string();
+}
 
 void TuningTask::win(int candidate) {
   const CandidateBinary& built = *candidates_.binary(candidate);
@@ -12,9 +71,14 @@ void TuningTask::win(int candidate) {
   winner_.workload = workload_;
   winner_.key = key_;
   winner_.family = to_string(family_);
-  winner_.schedule = candidates_.schedule(candidate).to_string();
+  winner_.schedule = schedule_text(candidate);
   winner_.blob = Digest::of(built.bytes);
   winner_.recipe = built.recipe;
+  if (fallback_index_ >= 0) {
+    const CandidateBinary& own = *candidates_.binary(fallback_index_);
+    winner_.blob = Digest::of(own.bytes);
+    winner_.fallback = {schedule_text(fallback_index_), own.recipe, median_of(fallback_index_)};
+  }
   winner_.report = report();
   winner_.templates = templates_;
   std::erase_if(winner_.templates, [this](const auto& t) { return left_out_.contains(t.name); });
@@ -22,21 +86,17 @@ void TuningTask::win(int candidate) {
 }
 
 KernelReport TuningTask::report() const {
-  const auto median = [this](int i) {
-    const Measurement* raced = finals_.time_of(i);
-    return raced == nullptr ? candidates_[i].screened_us : raced->median_us();
-  };
   KernelReport report;
   for (int i = 0; i < candidates_.size(); ++i) {
     report.measured += candidates_[i].screened_us > 0;
-    report.rejected += candidates_[i].rejected;
-    report.candidates += candidates_[i].settled();
+    report.rejected += candidates_[i].rejected && !candidates_[i].withdrawn;
+    report.candidates += candidates_[i].settled() && !candidates_[i].withdrawn;
   }
   if (mode_ == Mode::kDefault) {
     report.candidates = report.rejected + 1;
   } else {
-    report.best_us = median(winner_index_);
-    report.first_us = median(0);
+    report.best_us = median_of(winner_index_);
+    report.first_us = median_of(first_own());
   }
   return report;
 }
@@ -45,7 +105,8 @@ std::optional<StoreKernel> TuningTask::take_winner(
     const std::function<double(const Target&)>& scale_of) {
   if (stage_ != Stage::kStoring || winner_taken_) return std::nullopt;
   winner_taken_ = true;
-  CandidateBinary& built = *candidates_.binary(winner_index_);
+  CandidateBinary& built =
+      *candidates_.binary(fallback_index_ >= 0 ? fallback_index_ : winner_index_);
   if (mode_ != Mode::kDefault) winner_.report.sentinel_us = scale_of(built.device);
   StoreKernel store{winner_, built.device, std::move(built.bytes)};
   candidates_.drop_binaries();
@@ -73,7 +134,8 @@ Error TuningTask::no_survivor() const {
                           Verdict::kTimedOut, Verdict::kRunnerDied, Verdict::kDeviceLost}) {
     int n = 0;
     for (int i = 0; i < candidates_.size(); ++i)
-      n += candidates_[i].rejected && candidates_[i].verdict == verdict;
+      n +=
+          candidates_[i].rejected && !candidates_[i].withdrawn && candidates_[i].verdict == verdict;
     if (n == 0) continue;
     fleet = fleet && failure_class(verdict) == FailureClass::kTransient;
     verdicts += fmt::format("{}{} {}", verdicts.empty() ? "" : ", ", n, to_string(verdict));

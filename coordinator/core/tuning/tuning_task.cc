@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include "compiler_core/base/check.h"
-#include "compiler_core/tune/race.h"
 #include "coordinator/core/mutation.h"
 #include "coordinator/core/tuning/failures.h"
 
@@ -62,8 +61,9 @@ TuningTask::TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t
       max_retries_(options.max_retries),
       max_runner_deaths_(options.max_runner_deaths),
       epoch_(epoch),
-      candidates_(planned.schedules),
+      candidates_(planned.schedules, planned.libraries),
       templates_(std::move(planned.templates)),
+      libraries_(std::move(planned.libraries)),
       finals_(options.max_retries) {
   resume(planned.records);
 }
@@ -121,24 +121,29 @@ void TuningTask::advance_autotune() {
   }
   if (candidates_.settled() < candidates_.size()) return;
 
-  if (finals_.finalists().empty()) {
-    std::vector<double> medians;
-    for (int i = 0; i < candidates_.size(); ++i)
-      medians.push_back(candidates_[i].rejected ? 0 : candidates_[i].screened_us);
-    const std::vector<size_t> best = pick_finalists(policy_, medians);
-    finals_.enter({best.begin(), best.end()});
-  }
+  if (finals_.finalists().empty()) finals_.enter(choose_finalists());
   if (finals_.finalists().empty()) return fail(no_survivor());
   decide_winner();
 }
 
 void TuningTask::decide_winner() {
   if (stage_ == Stage::kFinals && final_is_out()) return;
+  const auto is_own = [this](int i) { return !is_library(i); };
+  if (!finals_.best_of(is_own)) {  // those were rejected in the final: others may do
+    finals_.enter({});
+    return advance_autotune();
+  }
   const auto winner = finals_.winner(policy_, mutated(Mutation::kSlowestWins));
-  if (winner && has_binary(*winner)) return win(*winner);
+  fallback_index_ = winner && is_library(*winner) ? *finals_.best_of(is_own) : -1;
+  const bool has_fallback = fallback_index_ < 0 || has_binary(fallback_index_);
+  if (winner && has_binary(*winner) && has_fallback) return win(*winner);
 
   stage_ = Stage::kRebuilding;
-  if (winner) return candidates_.want(*winner);
+  if (winner && !has_fallback) candidates_.want(fallback_index_);
+  if (winner) {
+    if (!has_binary(*winner)) candidates_.want(*winner);
+    return;
+  }
   bool missing = false;
   for (int i : finals_.finalists()) {
     if (has_binary(i)) continue;
@@ -337,7 +342,7 @@ void TuningTask::failed_transiently(int candidate, const WorkerId& worker, Verdi
 void TuningTask::reject(int candidate, Verdict verdict, std::string log) {
   candidates_.reject(candidate, verdict);
   finals_.withdraw(candidate);
-  if (candidate == 0) first_log_ = bounded(std::move(log));
+  if (candidate == first_own()) first_log_ = bounded(std::move(log));
 }
 
 // ---- Who needs it ----

@@ -83,6 +83,15 @@ class TuningTask {
   // does not count as found among this template's, so that it is stale for the next plan.
   void leave_out(const std::string& template_name);
   bool left_out() const { return !left_out_.empty(); }
+  // ---- libraries: a candidate that calls one is leased only where it is ----
+  // The templates, and their libraries, of which candidates wait for a worker.
+  std::map<std::string, std::string> waiting_libraries() const;
+  // No worker has the library of this template: its candidates are given up as if they had not been
+  // listed. The winner counts as found among them, since the fleet may never have it.
+  void withdraw(const std::string& template_name) { candidates_.withdraw(template_name); }
+  const std::map<std::string, std::string>& libraries() const { return libraries_; }
+  // What the finalists call; the worker that races them should have that very version.
+  std::vector<LibraryVersion> libraries_of_final() const;
   void fail(Error error);
 
   // kStoring: the winner with its binary, once; later calls return nothing. `scale_of`: the scale
@@ -118,6 +127,11 @@ class TuningTask {
   void win(int candidate);
   void queue_finals();
   bool final_is_out() const;
+  bool is_library(int candidate) const { return candidates_[candidate].is_library; }
+  int first_own() const;
+  std::vector<int> choose_finalists() const;
+  double median_of(int candidate) const;
+  std::string schedule_text(int candidate) const;
   bool has_binary(int candidate) const { return candidates_.binary(candidate) != nullptr; }
   void failed_in_final(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
   void failed_transiently(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
@@ -144,12 +158,14 @@ class TuningTask {
   std::string first_log_;          // why the first guess was rejected
   TemplateVersions templates_;     // that cover the workload
   std::set<std::string> left_out_;
+  std::map<std::string, std::string> libraries_;  // by template
   Finals finals_;
   int retries_ = 0, abandoned_ = 0;
   bool candidate_to_blame_ = false;  // for being abandoned, not the fleet
   std::map<Digest, Tenants> programs_;
   Tenants tenants_;
   int winner_index_ = -1;
+  int fallback_index_ = -1;  // where the winner calls a library
   ProgramKernel winner_;
   bool winner_taken_ = false;
   bool stored_ = false;

@@ -32,7 +32,7 @@ std::vector<Reply> some_replies() {
           Verified{Verdict::kOutOfBounds, "wrote 4 bytes before output 0"},
           Raced{true, {{1.0, 2.0, 3.5}}, "drifted"},
           FinalistsTimed{{{{1.0}}, {{2.0, 2.5}}}, ""},
-          DevicePrepared{facts},
+          DevicePrepared{facts, {{"cublaslt", "130100"}}},
           Leaving{},
           CalibrationMeasured{123.5},
           CompiledObject{std::string("\177ELF\0", 5), {40, 8, 16, 1024}},
