@@ -29,7 +29,9 @@ namespace {
 using namespace kiln;
 
 constexpr int64_t kObjectCacheBytes = int64_t{1} << 30;
-constexpr int kMaxSlots = 4;  // more would wait here too long for the device
+// Leases at once; more would wait here too long for the device. A GPU measures one while the
+// compilers are busy with the others, each of which is some ten candidates.
+constexpr int kMaxSlots = 4, kMaxGpuSlots = 8;
 
 struct Flags {
   std::string device = "cpu";
@@ -206,7 +208,7 @@ Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int 
   options.self.worker = flags.name;
   options.self.target = device.target;
   options.self.toolkit = device.toolchain.build;
-  options.self.slots = std::clamp(jobs, 1, kMaxSlots);
+  options.self.slots = std::clamp(jobs, 1, device.compiling_disturbs ? kMaxSlots : kMaxGpuSlots);
   options.self.libraries = device.libraries;
   return options;
 }

@@ -9,6 +9,7 @@ namespace kiln {
 namespace {
 
 constexpr std::chrono::milliseconds kLockPause{3};
+constexpr std::chrono::milliseconds kCompilerPause{1};
 constexpr std::chrono::seconds kIdleLook{5};  // at a device that nobody uses
 constexpr int64_t kCalibrationQuietMs = 10'000;
 constexpr size_t kCalibrations = 5;
@@ -38,7 +39,11 @@ JobRunner::JobRunner(Options options, CompilePool& compilers, const Callbacks& c
       compilers_(compilers),
       callbacks_{callbacks.stepped, callbacks.finished,
                  [this](uint64_t lease) { return is_dropped(lease); }},
-      runner_(with_progress(options_.runner, [this] { callbacks_.stepped(measuring_); })),
+      // A job that waits for the device is as alive as the one that has it.
+      runner_(with_progress(options_.runner,
+                            [this] {
+                              for (const auto& job : jobs_) callbacks_.stepped(job->job().lease);
+                            })),
       health_(callbacks.health),
       thread_([this] { work(); }) {}
 
@@ -96,20 +101,36 @@ void JobRunner::work() {
       spdlog::error("{}", ready.error().message);
     look_at_device();
   }
-  while (auto jobs = wait_for_jobs())
-    if (jobs->empty())
+  while (wait_for_jobs()) {
+    if (jobs_.empty()) {
       look_at_device();
-    else
-      run_wave(*jobs);
+    } else if (options_.compiling_disturbs) {
+      run_wave(jobs_);
+      jobs_.clear();
+    } else {
+      run_as_compiled();
+    }
+  }
 }
 
-// None when there was nothing to do for a while.
-std::optional<JobRunner::Jobs> JobRunner::wait_for_jobs() {
-  std::unique_lock lock(mu_);
-  changed_.wait_for(lock, kIdleLook, [this] { return stopping_ || !queue_.empty(); });
-  if (stopping_) return std::nullopt;
-  dropped_.clear();  // they were leases of earlier waves
-  return std::exchange(queue_, {});
+// Returns without jobs when there was nothing to do for a while.
+bool JobRunner::wait_for_jobs() {
+  {
+    std::unique_lock lock(mu_);
+    changed_.wait_for(lock, kIdleLook, [this] { return stopping_ || !queue_.empty(); });
+    if (stopping_) return false;
+  }
+  take_submitted();
+  return true;
+}
+
+void JobRunner::take_submitted() {
+  const std::lock_guard lock(mu_);
+  std::ranges::move(queue_, std::back_inserter(jobs_));
+  queue_.clear();
+  std::erase_if(dropped_, [this](uint64_t lease) {
+    return std::ranges::none_of(jobs_, [=](const auto& job) { return job->job().lease == lease; });
+  });
 }
 
 // Checks an idle device, in quarantine or not: that it works, and is as fast as before.
@@ -136,26 +157,66 @@ void JobRunner::measure_calibration() {
 }
 
 void JobRunner::run_wave(const Jobs& jobs) {
-  if (options_.compiling_disturbs) {
+  {
     const auto lock = lock_for(FileLock::Mode::kShared, [this] { return is_stopping(); });
-    for (const auto& leased : jobs) leased->start_compiling();
-    for (const auto& leased : jobs) leased->finish_compiling();
+    for (const auto& job : jobs) job->start_compiling();
+    for (const auto& job : jobs) job->finish_compiling();
   }
-  for (const auto& leased : jobs) {
-    const Job& job = leased->job();
-    if (!leased->wait_for_work()) continue;
+  for (const auto& job : jobs)
+    if (job->look() != RunningJob::Ready::kFinished) measure(*job, [] { return false; });
+}
+
+void JobRunner::run_as_compiled() {
+  while (!is_stopping()) {
+    take_submitted();
+    if (jobs_.empty()) return;
+    const auto chosen = most_ready();
+    if (chosen == jobs_.end()) {
+      std::this_thread::sleep_for(kCompilerPause);
+      jobs_.front()->add_wait(std::chrono::duration<double, std::milli>(kCompilerPause).count());
+      continue;
+    }
+    RunningJob* const job = chosen->get();
+    const auto gives_way = [this, job] {
+      take_submitted();
+      return std::ranges::any_of(jobs_, [=](const auto& other) {
+        return other.get() != job && other->look() == RunningJob::Ready::kAll;
+      });
+    };
+    const bool is_over = is_dropped(job->job().lease) ||
+                         job->look() == RunningJob::Ready::kFinished || measure(*job, gives_way);
+    if (is_over) std::erase_if(jobs_, [=](const auto& other) { return other.get() == job; });
+  }
+}
+
+// The first job that need not wait for a compiler, or else the first that has something to try.
+JobRunner::Jobs::iterator JobRunner::most_ready() {
+  auto some = jobs_.end();
+  for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+    if (is_dropped((*job)->job().lease)) return job;
+    const RunningJob::Ready ready = (*job)->look();
+    if (ready >= RunningJob::Ready::kAll) return job;
+    if (ready == RunningJob::Ready::kSome && some == jobs_.end()) some = job;
+  }
+  return some;
+}
+
+// False: the job gave way, and is to be measured again.
+bool JobRunner::measure(RunningJob& running, const std::function<bool()>& gives_way) {
+  const Job& job = running.job();
+  {
     const auto lock = lock_for(FileLock::Mode::kExclusive, [&] { return is_dropped(job.lease); });
-    if (is_dropped(job.lease)) continue;
-    measuring_ = job.lease;
-    leased->measure(runner_, known_);
+    if (is_dropped(job.lease)) return true;
+    if (!running.measure(runner_, known_, gives_way)) return false;
     measure_calibration();
-    const RunningJob::StageTimes& spent = leased->stage_times();
-    spdlog::info(
-        "lease {}: {} candidates of {} {}, best {:.2f} us; waited for compilers {:.0f} ms, open "
-        "{:.0f}, verify {:.0f}, time {:.0f}",
-        job.lease, job.candidates.size(), to_string(job.family), job.kernel_key.short_hex(),
-        leased->best_us(), spent.compile, spent.open, spent.verify, spent.time);
   }
+  const RunningJob::StageTimes& spent = running.stage_times();
+  spdlog::info(
+      "lease {}: {} candidates of {} {}, best {:.2f} us; waited for compilers {:.0f} ms, open "
+      "{:.0f}, verify {:.0f}, time {:.0f}",
+      job.lease, job.candidates.size(), to_string(job.family), job.kernel_key.short_hex(),
+      running.best_us(), spent.compile, spent.open, spent.verify, spent.time);
+  return true;
 }
 
 Result<FileLock> JobRunner::lock_for(FileLock::Mode mode,

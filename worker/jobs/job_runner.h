@@ -7,8 +7,10 @@
 //   submit ──> queued ──wave: compile all (device lock shared)──> try each (exclusive) ──> finished
 //                 └────────────────────── drop, stop ──────────────────────> forgotten, no results
 //
-// Where it does not (on a GPU), jobs compile from submit() on, and each is tried, in order, as soon
-// as something of it is compiled. Thread-safe; its own thread does the work and calls back.
+// Where it does not (on a GPU), jobs compile from submit() on. The device takes the first job that
+// is compiled as a whole, or while there is none the first of which something is; a job that waits
+// for its compilers gives way to one that need not. Thread-safe; its own thread does the work and
+// calls back.
 #pragma once
 
 #include <atomic>
@@ -56,7 +58,11 @@ class JobRunner {
   using Jobs = std::vector<std::unique_ptr<RunningJob>>;
   void work();
   void run_wave(const Jobs& jobs);
-  std::optional<Jobs> wait_for_jobs();  // nothing: it stops
+  void run_as_compiled();
+  Jobs::iterator most_ready();
+  bool measure(RunningJob& job, const std::function<bool()>& gives_way);
+  bool wait_for_jobs();  // false: it stops
+  void take_submitted();
   void look_at_device();
   void measure_calibration();
   Result<FileLock> lock_for(FileLock::Mode mode, const std::function<bool()>& give_up) const;
@@ -70,13 +76,13 @@ class JobRunner {
   KnownEvaluations known_;  // of the worker thread
 
   const std::function<void(double calibration_us, int device_errors)> health_;
-  uint64_t measuring_ = 0;              // of the worker thread: the lease in the runner
+  Jobs jobs_;                           // of the worker thread: taken from queue_
   std::deque<double> calibrations_us_;  // of the worker thread: the latest few
 
   mutable std::mutex mu_;
   std::condition_variable changed_;
   Jobs queue_;                  // guarded by mu_
-  std::set<uint64_t> dropped_;  // guarded by mu_; leases of the wave at work
+  std::set<uint64_t> dropped_;  // guarded by mu_; of jobs_
   bool stopping_ = false;       // guarded by mu_
   std::thread thread_;
 };

@@ -133,31 +133,44 @@ std::optional<size_t> RunningJob::next(bool spilling) const {
   return std::nullopt;
 }
 
-bool RunningJob::wait_for_work() {
+bool RunningJob::all_finished() const {
+  return std::ranges::all_of(candidates_, &Candidate::finished);
+}
+
+RunningJob::Ready RunningJob::look() {
+  const bool compiling = collect(0ms);
+  if (all_finished()) return Ready::kFinished;
+  if (!compiling) return Ready::kAll;
+  return next(false) ? Ready::kSome : Ready::kNothing;
+}
+
+// Waits until there is a candidate to try, everything is finished, or another job goes first.
+RunningJob::Ready RunningJob::await_candidate(const std::function<bool()>& gives_way) {
   const auto start = std::chrono::steady_clock::now();
-  const bool found = await_candidate();
-  const std::chrono::duration<double, std::milli> waited = std::chrono::steady_clock::now() - start;
-  stage_times_.compile += waited.count();
-  return found;
-}
-
-bool RunningJob::await_candidate() {
-  while (!is_dropped()) {
-    const bool compiling = collect(next(false) ? 0ms : 1ms);
-    if (next(false)) return true;
-    if (!compiling) return next(true).has_value();
+  Ready ready = look();
+  while (ready == Ready::kNothing && !is_dropped() && !gives_way()) {
+    collect(1ms);
+    ready = look();
   }
-  return false;
+  const std::chrono::duration<double, std::milli> waited = std::chrono::steady_clock::now() - start;
+  add_wait(waited.count());
+  return is_dropped() ? Ready::kFinished : ready;
 }
 
-void RunningJob::measure(RunnerProcess& runner, KnownEvaluations& known) {
-  if (job_.kind != Job::Kind::kFinal) return screen(runner, known);
+bool RunningJob::measure(RunnerProcess& runner, KnownEvaluations& known,
+                         const std::function<bool()>& gives_way) {
+  if (job_.kind != Job::Kind::kFinal) return screen(runner, known, gives_way);
   finish_compiling();
   if (!is_dropped()) time_finalists(runner);
+  return true;
 }
 
-void RunningJob::screen(RunnerProcess& runner, KnownEvaluations& known) {
-  while (wait_for_work()) {
+bool RunningJob::screen(RunnerProcess& runner, KnownEvaluations& known,
+                        const std::function<bool()>& gives_way) {
+  for (;;) {
+    const Ready now = await_candidate(gives_way);
+    if (now == Ready::kFinished) return true;
+    if (now == Ready::kNothing) return false;
     const auto ready = next(false);
     const size_t candidate = ready ? *ready : *next(true);
     if (!ready && right_without_spills_)

@@ -44,10 +44,16 @@ class RunningJob {
   void start_compiling();
   // Waits until every compile is over, or the job is dropped.
   void finish_compiling();
-  // Waits until there is something to measure. False: everything is finished, or it was dropped.
-  bool wait_for_work();
-  // Tries what is ready while the rest still compiles, until all are finished.
-  void measure(RunnerProcess& runner, KnownEvaluations& known);
+  // Takes over what is compiled, without waiting. Candidates that did not compile are finished.
+  enum class Ready : uint8_t { kNothing, kSome, kAll, kFinished };
+  Ready look();
+  // Says that the device stood idle for this job's compilers.
+  void add_wait(double ms) { stage_times_.compile += ms; }
+  // Tries what is ready while the rest still compiles, until all are finished or it was dropped.
+  // False: it waits for compilers, and `gives_way` says that another job need not; to be called
+  // again.
+  bool measure(RunnerProcess& runner, KnownEvaluations& known,
+               const std::function<bool()>& gives_way);
 
  private:
   struct Candidate {
@@ -57,11 +63,13 @@ class RunningJob {
   };
   bool is_dropped() const { return callbacks_.is_dropped(job_.lease); }
   bool collect(std::chrono::milliseconds patience);
-  bool await_candidate();
+  bool all_finished() const;
+  Ready await_candidate(const std::function<bool()>& gives_way);
   void account(const Evaluation& evaluation);
   std::optional<size_t> next(bool spilling) const;
   bool spills(const Candidate& candidate) const;
-  void screen(RunnerProcess& runner, KnownEvaluations& known);
+  bool screen(RunnerProcess& runner, KnownEvaluations& known,
+              const std::function<bool()>& gives_way);
   void evaluate(size_t candidate, RunnerProcess& runner, KnownEvaluations& known);
   void time_finalists(RunnerProcess& runner);
   void finish(size_t candidate, Evaluation evaluation);

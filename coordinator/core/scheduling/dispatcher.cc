@@ -46,19 +46,27 @@ bool Dispatcher::lease_next(int64_t now_ms, const WorkerId& id, const Target& de
 }
 
 int Dispatcher::batch_limit(const TuningTask& task) const {
-  // A GPU tries a candidate in milliseconds, while its worker compiles the next ones: its share is
-  // one lease, in which all race against one incumbent.
-  const bool is_gpu = task.target().backend == Backend::kCuda;
-  const int parts =
-      std::max(1, is_gpu ? workers_.count_for(task.target()) - leases_.count(task.key())
-                         : workers_.slots_for(task.target()));
-  const auto share = static_cast<int>(ceil_div(task.waiting(), parts));
+  const Target& target = task.target();
+  const bool is_gpu = target.backend == Backend::kCuda;
+  const auto share = static_cast<int>(ceil_div(task.waiting(), shares(task)));
   int most = is_gpu ? options_.gpu_batch_size : options_.batch_size;
-  if (const auto candidate_ms = latency_.median_ms(task.target(), task.family()))
+  const LatencyEstimator& latency = is_gpu ? device_times_ : latency_;
+  if (const auto candidate_ms = latency.median_ms(target, task.family()))
     most = static_cast<int>(std::min<double>(
         options_.max_batch,
         static_cast<double>(options_.lease_work_ms) / std::max(*candidate_ms, 1e-3)));
   return std::clamp(share, 1, std::clamp(most, 1, std::max(1, options_.max_batch)));
+}
+
+// Into how many leases the waiting candidates of `task` are divided. A GPU takes a whole workload,
+// whose inputs and reference are then made once and whose candidates race against one incumbent;
+// it is divided only where GPUs would otherwise have nothing.
+int Dispatcher::shares(const TuningTask& task) const {
+  const Target& target = task.target();
+  if (target.backend != Backend::kCuda) return std::max(1, workers_.slots_for(target));
+  const int gpus = workers_.count_for(target);
+  if (queue_.kernels_waiting(target) >= gpus) return 1;
+  return std::max(1, gpus - leases_.count(task.key()));
 }
 
 // The work leased, in milliseconds of one worker.

@@ -19,13 +19,15 @@ class Dispatcher {
  public:
   using Tasks = std::unordered_map<Digest, TuningTask>;
   Dispatcher(const CoreOptions& options, Tasks& tasks, LeaseTable& leases, WorkerRegistry& workers,
-             WorkQueue& queue, const LatencyEstimator& latency)
+             WorkQueue& queue, const LatencyEstimator& latency,
+             const LatencyEstimator& device_times)
       : options_(options),
         tasks_(tasks),
         leases_(leases),
         workers_(workers),
         queue_(queue),
-        latency_(latency) {}
+        latency_(latency),
+        device_times_(device_times) {}
 
   // Leases work until no worker has a free slot, or nothing is left for those that have one. Adds
   // to `changed` the workers that got something.
@@ -49,6 +51,7 @@ class Dispatcher {
   bool may_race(const WorkerId& id, const TuningTask& task) const;
   double lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task);
   int batch_limit(const TuningTask& task) const;
+  int shares(const TuningTask& task) const;
   bool is_late(int64_t now_ms, const Lease& lease) const;
   const WorkerId* second_worker(const TuningTask& task, const Lease& slow) const;
   void open(int64_t now_ms, const TuningTask& task, Lease lease);
@@ -58,7 +61,8 @@ class Dispatcher {
   LeaseTable& leases_;
   WorkerRegistry& workers_;
   WorkQueue& queue_;
-  const LatencyEstimator& latency_;
+  const LatencyEstimator& latency_;       // from one result to the next
+  const LatencyEstimator& device_times_;  // verifying and timing alone
   int64_t hedged_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "coordinator/core/scheduling/latency_estimator.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace kiln {
 namespace {
@@ -16,10 +17,10 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-void LatencyEstimator::saw(const Target& target, Family family, int64_t ms, int count) {
-  if (ms <= 0 || count <= 0) return;
+void LatencyEstimator::saw(const Target& target, Family family, double ms, int count) {
+  if (!(ms > 0) || !std::isfinite(ms) || count <= 0) return;
   Seen& seen = seen_[{target.to_string(), family}];
-  const double each_ms = static_cast<double>(ms) / count;
+  const double each_ms = ms / count;
   for (size_t i = 0; i < std::min<size_t>(kRemembered, static_cast<size_t>(count)); ++i) {
     if (seen.latest_ms.size() < kRemembered)
       seen.latest_ms.push_back(each_ms);

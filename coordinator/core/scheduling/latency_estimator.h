@@ -1,5 +1,5 @@
 // LatencyEstimator: how long a candidate takes on a target, by family: the median of the latest
-// ones, from the times at which workers handed over results. It sizes leases by time and shows
+// ones. It sizes leases by time and shows
 // which are late. Plain value; one thread.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace kiln {
 class LatencyEstimator {
  public:
   // `count` candidates took `ms` together. 0 ms is ignored.
-  void saw(const Target& target, Family family, int64_t ms, int count);
+  void saw(const Target& target, Family family, double ms, int count);
   // The median for one candidate; nothing before the third one.
   std::optional<double> median_ms(const Target& target, Family family) const;
 

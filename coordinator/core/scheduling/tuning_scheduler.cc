@@ -125,7 +125,7 @@ void TuningScheduler::report(int64_t now_ms, const WorkerId& id, WorkerReport re
     Worker& worker = *workers_.find(id);
     const TuningTask* task = find(store.records.front().kernel_key);
     if (task != nullptr && timed)
-      latency_.saw(task->target(), task->family(), now_ms - worker.working_ms,
+      latency_.saw(task->target(), task->family(), static_cast<double>(now_ms - worker.working_ms),
                    static_cast<int>(store.records.size()));
     worker.working_ms = now_ms;
     out.push_back(std::move(store));
@@ -164,6 +164,8 @@ void TuningScheduler::take_result(int64_t now_ms, const WorkerId& id, CandidateR
   TuningTask& task = tasks_.at(result.kernel_key);
   const int retries = task.retries(), set_aside = task.abandoned();
   if (!worker.counts_compiles) count_compiles(worker, result.compiled ? 1 : 0);
+  if (kind == Job::Kind::kScreen)
+    device_times_.saw(task.target(), task.family(), result.verify_ms + result.measure_ms, 1);
   TuningRecord record =
       task.accept(std::move(result), kind, id, worker.target, workers_.calibration(id));
   record.sentinel_us = worker.health.baseline_us();

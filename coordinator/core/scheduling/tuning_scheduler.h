@@ -111,8 +111,9 @@ class TuningScheduler {
   LeaseTable leases_;
   WorkerRegistry workers_;
   WorkQueue queue_;
-  LatencyEstimator latency_;
-  Dispatcher dispatcher_{options_, tasks_, leases_, workers_, queue_, latency_};
+  LatencyEstimator latency_;       // of a candidate, from one report to the next
+  LatencyEstimator device_times_;  // of a candidate: verifying and timing alone
+  Dispatcher dispatcher_{options_, tasks_, leases_, workers_, queue_, latency_, device_times_};
   FailureMemory failures_;
   CompileCounts compiles_;
   std::map<ResultId, Digest> storing_;               // accepted; the record is not durable yet

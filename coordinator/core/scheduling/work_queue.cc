@@ -41,7 +41,9 @@ void WorkQueue::add(const Target& target, const Tenants& tenants, const Digest& 
   Member& member = entry->second;
   if (is_new) {
     member.target = name_of(target);
-    lanes_[member.target].target = target;
+    TargetLanes& lanes = lanes_[member.target];
+    lanes.target = target;
+    ++lanes.kernels;
   }
   std::vector<TenantId> gone;
   for (const auto& [id, place] : member.places) {
@@ -89,6 +91,7 @@ void WorkQueue::remove(const Digest& kernel) {
   for (const auto& [id, place] : member->second.places)
     leave(member->second.target, id, place.first, place.second);
   TargetLanes& lanes = lanes_.at(member->second.target);
+  --lanes.kernels;
   if (lanes.of_priority[0].empty() && lanes.of_priority[1].empty())
     lanes_.erase(member->second.target);
   waiting_ -= member->second.waiting;
@@ -113,6 +116,11 @@ bool WorkQueue::waits(const Target& device, Priority priority) const {
 
 bool WorkQueue::has_work_for(const Target& device) const {
   return waits(device, Priority::kInteractive) || waits(device, Priority::kWarmUp);
+}
+
+int WorkQueue::kernels_waiting(const Target& target) const {
+  const auto lanes = lanes_.find(name_of(target));
+  return lanes == lanes_.end() ? 0 : lanes->second.kernels;
 }
 
 std::map<std::string, Target> WorkQueue::targets() const {

@@ -37,6 +37,7 @@ class WorkQueue {
   int64_t waiting() const { return waiting_; }  // candidates of all tasks
   bool empty() const { return member_of_.empty(); }
   bool has_work_for(const Target& device) const;
+  int kernels_waiting(const Target& target) const;
   std::map<std::string, Target> targets() const;                // those with queued work, by name
   std::vector<Digest> kernels_for(const Target& target) const;  // each once; O(their number)
 
@@ -53,6 +54,7 @@ class WorkQueue {
   using Lane = std::map<TenantId, Ring>;  // for one target and priority; no ring is empty
   struct TargetLanes {
     Target target;
+    int kernels = 0;
     std::array<Lane, 2> of_priority;
   };
   struct Server {  // a class of devices

@@ -9,10 +9,11 @@ Target gpu(const std::string& isa, const std::string& model = "", int units = 0,
   return {Backend::kCuda, isa, model, units, toolkit};
 }
 
-void report_gpu(CoreBench& bench, const WorkerId& id, const Target& target, bool draining = false) {
+void report_gpu(CoreBench& bench, const WorkerId& id, const Target& target, bool draining = false,
+                int slots = 4) {
   WorkerReport report = bench.report_of(id);
   report.target = target;
-  report.slots = 4;
+  report.slots = slots;
   report.draining = draining;
   bench.step(ReportReceived{id, std::move(report)});
 }
@@ -124,32 +125,48 @@ TEST(CoreCuda, NamedFactsAreLeftAsTheyAre) {
   EXPECT_EQ(looked_up(bench, asked), key_for(asked));
 }
 
-class LeasesOnGpus : public testing::TestWithParam<int> {};
-
-// All candidates of a kernel go out at once, one lease a GPU.
-TEST_P(LeasesOnGpus, EachGetsItsShareInOneLease) {
-  CoreBench bench;
-  for (int i = 0; i < GetParam(); ++i) report_gpu(bench, "w" + std::to_string(i), kH200);
-  const Digest key = looked_up(bench, kH200);
-  bench.miss(key);
-  CompileRequest request;
-  request.request = 1;
-  request.graph = digest_of("g");
-  request.target = kH200;
-  request.mode = Mode::kMaxAutotune;
-  bench.upload("c", request);
-  bench.done.clear();
-  Program program;
-  program.key = key;
-  program.target = kH200;
-  bench.step(PlanFinished{key, program, {planned_kernel("k", 12)}});
-  size_t leased = 0;
-  for (const SendOrders& orders : bench.take<SendOrders>()) {
-    ASSERT_EQ(orders.orders.jobs.size(), 1u);
-    EXPECT_EQ(orders.orders.jobs.front().candidates.size(), 12u / GetParam());
-    leased += orders.orders.jobs.front().candidates.size();
+class LeasesOnGpus : public testing::TestWithParam<int> {
+ protected:
+  // Plans a program of `kernels` kernels with twelve candidates each for as many GPUs as GetParam()
+  // says; returns the candidates of every job that they got, by worker.
+  std::map<WorkerId, std::vector<size_t>> jobs(int kernels, int slots) {
+    CoreBench bench;
+    for (int i = 0; i < GetParam(); ++i)
+      report_gpu(bench, "w" + std::to_string(i), kH200, false, slots);
+    const Digest key = looked_up(bench, kH200);
+    bench.miss(key);
+    CompileRequest request;
+    request.request = 1;
+    request.graph = digest_of("g");
+    request.target = kH200;
+    request.mode = Mode::kMaxAutotune;
+    bench.upload("c", request);
+    bench.done.clear();
+    Program program;
+    program.key = key;
+    program.target = kH200;
+    std::vector<PlannedKernel> planned;
+    for (int i = 0; i < kernels; ++i)
+      planned.push_back(planned_kernel(("k" + std::to_string(i)).c_str(), 12));
+    bench.step(PlanFinished{key, program, std::move(planned)});
+    std::map<WorkerId, std::vector<size_t>> jobs;
+    for (const SendOrders& send : bench.take<SendOrders>())
+      for (const Job& job : send.orders.jobs) jobs[send.worker].push_back(job.candidates.size());
+    return jobs;
   }
-  EXPECT_EQ(leased, 12u);
+};
+
+TEST_P(LeasesOnGpus, ASingleKernelIsDividedOneLeaseEach) {
+  const auto leased = jobs(1, 4);
+  EXPECT_EQ(std::ssize(leased), GetParam());
+  for (const auto& [worker, sizes] : leased)
+    EXPECT_EQ(sizes, std::vector<size_t>{12u / GetParam()}) << worker;
+}
+
+// Its inputs and its reference are then made once.
+TEST_P(LeasesOnGpus, OfManyKernelsEachIsOneLease) {
+  for (const auto& [worker, sizes] : jobs(9, 2))
+    EXPECT_EQ(sizes, (std::vector<size_t>{12, 12})) << worker;
 }
 
 INSTANTIATE_TEST_SUITE_P(OneToThree, LeasesOnGpus, testing::Values(1, 2, 3));

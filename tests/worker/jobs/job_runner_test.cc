@@ -157,5 +157,44 @@ TEST_F(JobRunnerTest, StoppingInTheMiddleReturnsWithoutResults) {
   EXPECT_EQ(results_.size(), count);
 }
 
+// The host's compiler; the second thing that it is asked for waits until `gate` opens.
+class GatedTool final : public CompileTool {
+ public:
+  GatedTool(std::shared_future<void> gate, std::shared_ptr<std::atomic<int>> asked)
+      : gate_(std::move(gate)), asked_(std::move(asked)) {}
+  Result<Object> compile(const Source& source, const Target& target, int64_t timeout_ms) override {
+    if ((*asked_)++ == 1) gate_.wait();
+    TRY(Artifact artifact, compiler().compile(source, target, timeout_ms));
+    return Object{std::move(artifact.binary), {}};
+  }
+
+ private:
+  std::shared_future<void> gate_;
+  std::shared_ptr<std::atomic<int>> asked_;
+};
+
+TEST_F(JobRunnerTest, WhereCompilingDisturbsNothingAJobThatWaitsForItGivesWay) {
+  std::promise<void> opened;
+  const std::shared_future<void> gate = opened.get_future();
+  const auto asked = std::make_shared<std::atomic<int>>(0);
+  CompilePool pool(
+      {"gated", [](const Source& source, const Target&) { return Digest::of(source.text); },
+       [&] { return std::make_unique<GatedTool>(gate, asked); }},
+      2, std::nullopt);
+  JobRunner::Options as_on_a_gpu = options();
+  as_on_a_gpu.compiling_disturbs = false;
+  JobRunner runner(as_on_a_gpu, pool, callbacks());
+  ASSERT_GE(schedules_.size(), 2u);
+  runner.submit({job_of(1, 2)});  // its second candidate is not compiled yet
+  while (*asked < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  runner.submit({job_of(2, 1)});
+  const auto early = results(2);
+  EXPECT_TRUE(std::ranges::any_of(early, [](const auto& r) { return r.lease == 2; }));
+  opened.set_value();
+  for (const CandidateResult& result : results(3))
+    EXPECT_EQ(result.verdict, Verdict::kOk) << result.log;
+  runner.stop();
+}
+
 }  // namespace
 }  // namespace kiln

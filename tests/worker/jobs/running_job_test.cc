@@ -60,7 +60,7 @@ class RunningJobTest : public testing::Test {
         [](uint64_t) { return false; }};
     RunningJob leased(std::move(job), pool, callbacks);
     leased.start_compiling();
-    leased.measure(runner_, known_);
+    leased.measure(runner_, known_, [] { return false; });
     std::ranges::sort(results_, {}, &CandidateResult::index);
     return results_;
   }

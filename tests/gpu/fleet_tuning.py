@@ -1,0 +1,142 @@
+"""How long a fleet takes to tune models from an empty cache, by number of GPUs and of cores.
+
+    python3 fleet_tuning.py --kiln BUILD/bin [--fleets 1x16,1x32,2x32] [--models resnet50,convnext_tiny,...]
+                            [--graphs FILE.pt2,...] [--rounds N] [--alone] [--json FILE]
+
+A fleet GxC is a coordinator of its own in an empty folder with G workers, one a GPU, on the first C cores of this
+machine (sched_setaffinity), C / G compilers each. All models are asked for at once in max-autotune; with --alone
+also one after the other, each from an empty cache. Models are timm's (bf16, batch 32, random weights), exported here.
+`seconds`: from asking to the last answer. `busy`: the devices' share of that time in which they made inputs and
+references, verified or timed. The rest of the columns are sums over the devices, from the workers' logs, in seconds."""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+LEASE = re.compile(r"lease \d+: (\d+) candidates .*waited for compilers (\d+) ms, open (\d+), verify (\d+), time (\d+)")
+
+
+def export(name, folder):
+    import timm
+    import torch
+    model = timm.create_model(name).eval().to(torch.bfloat16)
+    size = model.default_cfg["input_size"][-1]
+    program = torch.export.export(model, (torch.randn(32, 3, size, size, dtype=torch.bfloat16),))
+    path = os.path.join(folder, name + ".pt2")
+    torch.export.save(program, path)
+    return path
+
+
+def wait_for(ready, what, seconds=60):
+    until = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > until:
+            raise RuntimeError(f"{what} is not ready after {seconds} s")
+        time.sleep(0.02)
+
+
+class Fleet:
+    def __init__(self, options, gpus, cores):
+        self.folder = tempfile.TemporaryDirectory()
+        self.options = options
+        self.cores = set(sorted(os.sched_getaffinity(0))[:cores])
+        self.processes, self.logs = [], []
+        ready = os.path.join(self.folder.name, "ready")
+        self.start("kiln-coordinator", "--data-dir", self.folder.name, "--listen", "tcp://127.0.0.1:0", "--http", "none",
+                   "--ready-file", ready)
+        wait_for(lambda: os.path.exists(ready), "the coordinator")
+        with open(ready) as file:
+            self.endpoint = json.load(file)["endpoint"]
+        self.workers = []
+        for gpu in range(gpus):
+            self.workers.append(self.start("kiln-worker", "--coordinator", self.endpoint, "--device", f"cuda:{gpu}",
+                                           "--jobs", str(max(1, cores // gpus)), "--cache-dir",
+                                           os.path.join(self.folder.name, f"objects{gpu}"), *options.worker_options))
+        wait_for(lambda: all("the device is ready" in text for text in map(self.text, self.workers)), "a worker")
+        time.sleep(1)
+
+    def start(self, program, *arguments):
+        log = os.path.join(self.folder.name, f"log{len(self.logs)}")
+        self.logs.append(log)
+        with open(log, "w") as file:
+            self.processes.append(subprocess.Popen([os.path.join(self.options.kiln, program), *arguments], stdout=file,
+                                                   stderr=file, preexec_fn=lambda: os.sched_setaffinity(0, self.cores)))
+        return log
+
+    def text(self, log):
+        with open(log, errors="replace") as file:
+            return file.read()
+
+    def tune(self, graphs):
+        began = [len(self.text(log)) for log in self.workers]
+        started = time.monotonic()
+        asked = [subprocess.Popen([os.path.join(self.options.kiln, "kiln"), "compile", graph, "--target", "cuda", "--mode",
+                                   "max-autotune", "--no-fallback", "--coordinator", self.endpoint, "--json"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for graph in graphs]
+        errors = [process.communicate()[1] for process in asked]
+        seconds = time.monotonic() - started
+        for process, error in zip(asked, errors):
+            if process.returncode != 0:
+                raise RuntimeError(error[-600:])
+        time.sleep(0.2)  # the workers' last lines
+        leases = [found for log, start in zip(self.workers, began) for found in LEASE.findall(self.text(log)[start:])]
+        wait, opened, verify, timed = (sum(int(lease[i]) for lease in leases) / 1e3 for i in range(1, 5))
+        return {"seconds": seconds, "leases": len(leases), "candidates": sum(int(lease[0]) for lease in leases),
+                "waited_s": wait, "open_s": opened, "verify_s": verify, "time_s": timed,
+                "busy": (opened + verify + timed) / seconds / len(self.workers)}
+
+    def end(self):
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self.folder.cleanup()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kiln", required=True, help="folder of Kiln's programs")
+    parser.add_argument("--fleets", default="1x16", help="GPUs x cores, by commas")
+    parser.add_argument("--models", default="resnet50,convnext_tiny,efficientnet_b0", help="of timm, by commas")
+    parser.add_argument("--graphs", default="", help="archives beside the models, by commas")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--alone", action="store_true", help="each also by itself")
+    parser.add_argument("--worker-options", default="", help="for the workers, separated by blanks")
+    parser.add_argument("--json", help="all rows, into this file")
+    options = parser.parse_args()
+    options.worker_options = options.worker_options.split()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        graphs = [graph for graph in options.graphs.split(",") if graph]
+        graphs += [export(name, folder) for name in options.models.split(",") if name]
+        tasks = [("all", graphs)] if len(graphs) > 1 else []
+        if options.alone or not tasks:
+            tasks += [(os.path.basename(graph)[:-4], [graph]) for graph in graphs]
+        for fleet_name in [name for _ in range(options.rounds) for name in options.fleets.split(",")]:
+            gpus, cores = map(int, fleet_name.split("x"))
+            for task, asked in tasks:
+                fleet = Fleet(options, gpus, cores)
+                try:
+                    row = {"fleet": fleet_name, "models": task, **fleet.tune(asked)}
+                finally:
+                    fleet.end()
+                rows.append(row)
+                print(f"{fleet_name:6} {task:18} {row['seconds']:6.2f} s  {row['candidates']} candidates in {row['leases']} "
+                      f"leases  busy {row['busy']:.0%}  waited {row['waited_s']:.1f}  open {row['open_s']:.1f}  "
+                      f"verify {row['verify_s']:.1f}  time {row['time_s']:.1f}", flush=True)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(rows, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
