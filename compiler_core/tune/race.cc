@@ -22,6 +22,14 @@ RaceStep next_step(const MeasurementPolicy& policy, double incumbent_us,
   if (incumbent_us > 0 && median(samples_us) > limit * incumbent_us)
     return {RaceStep::Kind::kDrop, 0};
   if (last) return {RaceStep::Kind::kFinalist, 0};
+  const int half = std::max(policy.screen_runs, policy.race_runs / 2);
+  if (incumbent_us <= 0 || taken > half)
+    return {RaceStep::Kind::kRunMore, policy.race_runs - taken};
+  if (taken < half) return {RaceStep::Kind::kRunMore, half - taken};
+  // Half of the runs and none within reach of the incumbent: the others do not bring the median
+  // there.
+  if (*std::ranges::min_element(samples_us) > policy.race_drop * incumbent_us)
+    return {RaceStep::Kind::kDrop, 0};
   return {RaceStep::Kind::kRunMore, policy.race_runs - taken};
 }
 
@@ -48,9 +56,15 @@ bool finals_decided(const MeasurementPolicy& policy, std::span<const Measurement
   if (rounds >= static_cast<size_t>(policy.final_runs)) return true;
   if (rounds < kMinFinalRounds) return false;
   const size_t leader = rank(policy, finalists, kNoIncumbent)[0];
+  const double tied_us = rounds >= static_cast<size_t>(policy.final_runs) / 2
+                             ? finalists[leader].median_us() * (1 + policy.tie)
+                             : 0;
+  const auto is_decided = [&](const Measurement& rival) {
+    return finalists[leader].quantile_us(0.75) < rival.quantile_us(0.25) ||
+           rival.median_us() <= tied_us;
+  };
   for (size_t i = 0; i < finalists.size(); ++i)
-    if (i != leader && finalists[leader].quantile_us(0.75) >= finalists[i].quantile_us(0.25))
-      return false;
+    if (i != leader && !is_decided(finalists[i])) return false;
   return true;
 }
 

@@ -23,7 +23,9 @@ struct RaceStep {
 };
 
 // For a verified candidate with `samples_us` so far. `incumbent_us` is the best median known
-// elsewhere, 0 when there is none (then nothing is dropped). It may improve between calls.
+// elsewhere, 0 when there is none (then nothing is dropped). It may improve between calls. A
+// candidate is dropped whose median exceeds screen_drop times the incumbent after screen_runs, or
+// race_drop times after race_runs, or none of whose first half of race_runs is below the latter.
 RaceStep next_step(const MeasurementPolicy& policy, double incumbent_us,
                    std::span<const double> samples_us);
 
@@ -34,6 +36,7 @@ std::vector<size_t> pick_finalists(const MeasurementPolicy& policy,
 
 // True when every finalist has `final_runs` samples, or, from ten rounds on, when the leader's
 // upper quartile lies below every rival's lower quartile: more runs would not change the order.
+// From half of `final_runs` on, rivals whose medians tie with the leader's need not be told apart.
 bool finals_decided(const MeasurementPolicy& policy, std::span<const Measurement> finalists);
 
 inline constexpr size_t kNoIncumbent = static_cast<size_t>(-1);

@@ -15,6 +15,13 @@ Measurement steady(int count, double us) {
   return {runs(count, us)};
 }
 
+// Of median `us`, with quartiles some 6 % from it.
+Measurement scattered(int count, double us) {
+  Measurement measurement;
+  for (int i = 0; i < count; ++i) measurement.samples_us.push_back(us * (1 + 0.06 * (i % 3 - 1)));
+  return measurement;
+}
+
 const MeasurementPolicy kPolicy;  // 3 runs, 2x; 20 runs, 1.15x; 4 finalists; 40 rounds; 1 %
 
 TEST(NextStep, ScreensThenRacesThenIsAFinalist) {
@@ -33,6 +40,14 @@ TEST(NextStep, DropsBeyondTwiceTheIncumbentAfterScreening) {
 TEST(NextStep, DropsBeyondTheNarrowerLimitAfterTheRace) {
   EXPECT_EQ(next_step(kPolicy, 10, runs(20, 11.6)).kind, Kind::kDrop);
   EXPECT_EQ(next_step(kPolicy, 10, runs(20, 11.4)).kind, Kind::kFinalist);
+}
+
+TEST(NextStep, DropsHalfWayWhatNeverCameNear) {
+  EXPECT_EQ(next_step(kPolicy, 10, runs(3, 12)), (RaceStep{Kind::kRunMore, 7}));
+  EXPECT_EQ(next_step(kPolicy, 10, runs(10, 12)).kind, Kind::kDrop);
+  std::vector<double> once_near = runs(10, 12);
+  once_near[4] = 11;
+  EXPECT_EQ(next_step(kPolicy, 10, once_near), (RaceStep{Kind::kRunMore, 10}));
 }
 
 TEST(NextStep, AnIncumbentThatImprovedDropsInTheMiddleOfARace) {
@@ -61,9 +76,11 @@ TEST(PickFinalists, EqualOnesKeepTheirOrder) {
 }
 
 TEST(FinalsDecided, AfterTheLastRound) {
-  const std::vector<Measurement> tied = {steady(40, 5), steady(40, 5)};
-  EXPECT_TRUE(finals_decided(kPolicy, tied));
-  EXPECT_FALSE(finals_decided(kPolicy, std::vector<Measurement>{steady(40, 5), steady(39, 5)}));
+  const auto finals = [](int rounds) {
+    return std::vector<Measurement>{scattered(40, 5), scattered(rounds, 5.1)};
+  };
+  EXPECT_TRUE(finals_decided(kPolicy, finals(40)));
+  EXPECT_FALSE(finals_decided(kPolicy, finals(39)));
 }
 
 TEST(FinalsDecided, EarlyWhenTheLeaderIsClear) {
@@ -71,6 +88,16 @@ TEST(FinalsDecided, EarlyWhenTheLeaderIsClear) {
   EXPECT_FALSE(finals_decided(kPolicy, std::vector<Measurement>{steady(9, 5), steady(9, 6)}));
   EXPECT_FALSE(finals_decided(
       kPolicy, std::vector<Measurement>{steady(10, 5), steady(10, 6), steady(10, 5)}));
+}
+
+TEST(FinalsDecided, HalfWayATieIsLeftAsItIs) {
+  const auto finals = [](int rounds, double rival_us) {
+    return finals_decided(kPolicy, std::vector<Measurement>{scattered(rounds, 5), steady(rounds, 6),
+                                                            scattered(rounds, rival_us)});
+  };
+  EXPECT_FALSE(finals(19, 5.04));
+  EXPECT_TRUE(finals(20, 5.04));
+  EXPECT_FALSE(finals(20, 5.06)) << "no tie, and not told apart yet";
 }
 
 TEST(FinalsDecided, AloneThereIsNothingToDecide) {
