@@ -7,6 +7,7 @@
 #include "compiler_core/runtime/cuda_device.h"
 #include "worker/build/compile_pool.h"
 #include "worker/build/toolchain.h"
+#include "worker/readable_files.h"
 
 namespace kiln {
 namespace {
@@ -23,14 +24,73 @@ std::optional<int> gpu_number(std::string_view device) {
   return error == std::errc() && at == end && number >= 0 ? std::optional(number) : std::nullopt;
 }
 
+using SandboxPtr = std::shared_ptr<const Sandbox>;
+
+Result<SandboxPtr> open_sandbox(const DeviceOptions& options, bool gpu,
+                                const std::vector<std::vector<Path>>& needed) {
+  Sandbox::Options wanted{options.sandbox, options.readable, gpu};
+  const auto add = [&](const std::vector<Path>& paths) {
+    wanted.readable.insert(wanted.readable.end(), paths.begin(), paths.end());
+  };
+  add(library_folders());
+  for (const std::vector<Path>& paths : needed) add(paths);
+  return Sandbox::open(std::move(wanted), {options.runner.string(), "--help"});
+}
+
+// `sandbox` with the pieces in which `works` does. What fails without any fails for reasons of its
+// own.
+Result<SandboxPtr> fitted(SandboxPtr sandbox, Sandbox::Mode mode, std::string_view what,
+                          const std::function<Status(const SandboxPtr&)>& works) {
+  if (sandbox == nullptr) return sandbox;
+  const SandboxPieces fewer[] = {{false, true, true}, {false, false, true}, {false, false, false}};
+  Status worked = works(sandbox);
+  if (!worked) TRY_STATUS(works(nullptr));
+  for (const SandboxPieces& pieces : fewer) {
+    if (worked) return sandbox;
+    if (mode == Sandbox::Mode::kRequire) break;
+    sandbox = sandbox->reduced(pieces, fmt::format("{}: {}", what, worked.error().message));
+    worked = works(sandbox);
+  }
+  if (!worked) return fail(worked.error().within(what));
+  return sandbox;
+}
+
+HostCompiler confined(const HostCompiler& compiler, const SandboxPtr& sandbox) {
+  return compiler.confined([sandbox](const std::vector<std::string>& words,
+                                     const std::vector<std::string>& environment,
+                                     const Path& directory, int output) {
+    return sandbox->spawn({SandboxKind::kCompiler, words, environment, directory, output});
+  });
+}
+
+// Compiles nothing at all. A compiler too slow to say is taken for one that works.
+Status compiles(const HostCompiler& compiler, const Target& target) {
+  constexpr int64_t kPatienceMs = 5'000;
+  const auto made = compiler.compile({"extern \"C\" void nothing() {}\n", {}}, target, kPatienceMs);
+  if (made || made.error().code == Code::kDeadlineExceeded) return {};
+  return fail(made.error());
+}
+
 Result<LocalDevice> open_cpu(const DeviceOptions& options) {
-  TRY(const HostCompiler compiler, HostCompiler::find(options.compiler));
+  TRY(HostCompiler compiler, HostCompiler::find(options.compiler));
+  const std::vector<Path> compiler_files = files_of_program(compiler.command());
+  TRY(SandboxPtr sandbox,
+      open_sandbox(options, false, {compiler_files, files_of_program(options.runner.string())}));
+  const Target target = host_cpu_target();
+  if (!compiler_files.empty() && !compiler_files.front().string().starts_with("/usr/bin/")) {
+    TRY(sandbox, fitted(sandbox, options.sandbox, compiler.command(), [&](const SandboxPtr& in) {
+          return compiles(in == nullptr ? compiler : confined(compiler, in), target);
+        }));
+  }
+  if (sandbox != nullptr) compiler = confined(compiler, sandbox);
   LocalDevice device;
+  device.sandbox = sandbox == nullptr ? "off" : sandbox->describe();
   device.target = host_cpu_target();
   if (options.threads > 0) device.target.units = options.threads;
   device.name = "cpu";
   device.toolchain = host_toolchain(compiler);
   device.runner = {options.runner, options.threads, {}};
+  device.runner.sandbox = sandbox;
   return device;
 }
 
@@ -49,11 +109,26 @@ Result<LocalDevice> open_gpu(int number, const DeviceOptions& options) {
   if (!options.libcublaslt.empty())
     device.runner.arguments.insert(device.runner.arguments.end(),
                                    {"--libcublaslt", options.libcublaslt});
-  RunnerProcess runner(device.runner);
-  TRY(runner::DevicePrepared prepared, describe(runner));
+  device.runner.kind = SandboxKind::kGpuRunner;
+  TRY(const Nvrtc nvrtc, Nvrtc::find(options.libnvrtc));
+  TRY(SandboxPtr sandbox, open_sandbox(options, true,
+                                       {files_of_program(options.runner.string()),
+                                        folder_of_library(options.libcuda),
+                                        folder_of_library(options.libnvrtc),
+                                        folder_of_library(options.libcublaslt),
+                                        {"/opt/conda/lib", "/opt/venv/lib"}}));
+  runner::DevicePrepared prepared;
+  const auto opens = [&](const SandboxPtr& in) -> Status {
+    device.runner.sandbox = in;
+    RunnerProcess runner(device.runner);
+    TRY(prepared, describe(runner));
+    return {};
+  };
+  if (sandbox == nullptr) TRY_STATUS(opens(nullptr));
+  TRY(sandbox, fitted(sandbox, options.sandbox, "the GPU's driver", opens));
+  device.sandbox = sandbox == nullptr ? "off" : sandbox->describe();
   const CudaFacts& facts = prepared.facts;
   device.libraries = std::move(prepared.libraries);
-  TRY(const Nvrtc nvrtc, Nvrtc::find(options.libnvrtc));
   device.target = facts.target();
   Target made = device.target;
   made.toolkit = nvrtc.toolkit();
@@ -64,7 +139,8 @@ Result<LocalDevice> open_gpu(int number, const DeviceOptions& options) {
                     "of its age with --libnvrtc, or install a newer driver",
                     nvrtc.build(), facts.name, device.target.toolkit));
   device.name = "cuda-" + facts.bus_id;
-  device.toolchain = nvrtc_toolchain(nvrtc, options.runner, options.libnvrtc, device.target);
+  device.toolchain =
+      nvrtc_toolchain(nvrtc, options.runner, options.libnvrtc, device.target, sandbox);
   device.compiling_disturbs = false;
   return device;
 }

@@ -18,6 +18,7 @@ struct LocalDevice {
   RunnerProcess::Options runner;
   std::vector<LibraryVersion> libraries;  // that its kernels can call
   bool compiling_disturbs = true;
+  std::string sandbox;  // of compilers and runners, for people (Sandbox::describe); "off"
 };
 
 // Where things are; empty: the usual places.
@@ -28,6 +29,8 @@ struct DeviceOptions {
   std::string libcuda;      // CUDA: CudaDevice::open
   std::string libnvrtc;     // CUDA: Nvrtc::find
   std::string libcublaslt;  // CUDA: CudaDevice::open
+  Sandbox::Mode sandbox = Sandbox::Mode::kOff;
+  std::vector<Path> readable{};  // in the sandbox, beside what the worker finds itself
 };
 
 // `device`: "cpu", "cuda" (the first GPU) or "cuda:N". kInvalidArgument: no such name; kNotFound,

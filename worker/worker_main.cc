@@ -50,6 +50,8 @@ struct Flags {
   std::string compiler;
   std::string http = "none";
   std::string log_level = "info";
+  std::string sandbox = "auto";
+  std::vector<std::string> sandbox_read;
   int jobs = 0;
   int threads = 0;
   int drain_timeout_s = 20;
@@ -149,6 +151,18 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "file that the workers of this host lock while they measure\n"
                  "(default: kiln-device-NAME.lock in $XDG_RUNTIME_DIR or /tmp)");
   app.add_option("--compiler", flags.compiler, "C++ compiler (default: $KILN_CXX, then g++)");
+  app.add_option("--sandbox", flags.sandbox,
+                 "how compilers and kernels are kept apart from this machine: auto (as far as its\n"
+                 "kernel allows), require (else do not start) or off; docs/security.md")
+      ->check(CLI::IsMember({"auto", "require", "off"}))
+      ->envname("KILN_SANDBOX")
+      ->capture_default_str();
+  app.add_option("--sandbox-read", flags.sandbox_read,
+                 "a file or folder that compilers and kernels may read, beside the system's and\n"
+                 "those of the compiler and CUDA; may be given again, or separated by colons in\n"
+                 "$KILN_SANDBOX_READ")
+      ->envname("KILN_SANDBOX_READ")
+      ->delimiter(':');
   app.add_option("--http", flags.http,
                  "where /metrics, /healthz and /readyz are served: ADDRESS:PORT, as "
                  "127.0.0.1:9558,\n"
@@ -221,11 +235,19 @@ Result<std::unique_ptr<HttpPort>> open_http(const std::string& address, const Ag
   });
 }
 
+DeviceOptions device_options(const Flags& flags) {
+  DeviceOptions options{flags.runner,  flags.threads,  flags.compiler,
+                        flags.libcuda, flags.libnvrtc, flags.libcublaslt};
+  options.sandbox = flags.sandbox == "off"       ? Sandbox::Mode::kOff
+                    : flags.sandbox == "require" ? Sandbox::Mode::kRequire
+                                                 : Sandbox::Mode::kAuto;
+  options.readable.assign(flags.sandbox_read.begin(), flags.sandbox_read.end());
+  return options;
+}
+
 Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
   TRY_STATUS(check_surroundings(flags));
-  TRY(const LocalDevice device,
-      open_device(flags.device, {flags.runner, flags.threads, flags.compiler, flags.libcuda,
-                                 flags.libnvrtc, flags.libcublaslt}));
+  TRY(const LocalDevice device, open_device(flags.device, device_options(flags)));
   TRY(const Path lock, device_lock(flags, device));
   const int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, host_cpu_target().units);
   CompilePool compilers(device.toolchain, jobs, open_cache(flags));
@@ -240,6 +262,10 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
                device.target.to_string(), device.target.device_model, device.toolchain.build, jobs);
   for (const LibraryVersion& library : device.libraries)
     spdlog::info("candidates may call {} {}", library.name, library.version);
+  const auto level = device.sandbox.find("without") == std::string::npos && device.sandbox != "off"
+                         ? spdlog::level::info
+                         : spdlog::level::warn;
+  spdlog::log(level, "sandbox: {}", device.sandbox);
   if (http != nullptr) spdlog::info("metrics on {}", http->endpoint());
   std::atomic<bool> over{false};
   std::thread listener([&agent, &over, stop_signals] {

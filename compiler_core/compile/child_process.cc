@@ -79,10 +79,10 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-Result<pid_t> spawn(std::vector<std::string> command, const Path& directory, int output) {
+Result<pid_t> spawn(std::vector<std::string> command, std::vector<std::string> environment,
+                    const Path& directory, int output) {
   SpawnPlan plan;
   plan.prepare(directory, output);
-  std::vector<std::string> environment = child_environment(directory);
   pid_t child = 0;
   const int error = ::posix_spawnp(&child, command[0].c_str(), &plan.actions, &plan.attributes,
                                    pointers(command).data(), pointers(environment).data());
@@ -120,7 +120,7 @@ int reap(pid_t child) {
 }  // namespace
 
 Result<ChildOutcome> run_child(const std::vector<std::string>& command, const Path& directory,
-                               int64_t timeout_ms) {
+                               int64_t timeout_ms, const StartChild& start) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
@@ -128,7 +128,9 @@ Result<ChildOutcome> run_child(const std::vector<std::string>& command, const Pa
   Descriptor read_end, write_end;
   read_end.fd = ends[0];
   write_end.fd = ends[1];
-  TRY(const pid_t child, spawn(command, directory, write_end.fd));
+  const std::vector<std::string> environment = child_environment(directory);
+  TRY(const pid_t child, start ? start(command, environment, directory, write_end.fd)
+                               : spawn(command, environment, directory, write_end.fd));
   write_end.close();
   ChildOutcome outcome;
   if (!read_until(read_end.fd, deadline, outcome.output)) {

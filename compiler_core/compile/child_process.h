@@ -2,7 +2,10 @@
 // thread-safe.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,12 +19,18 @@ struct ChildOutcome {
 };
 inline constexpr size_t kMaxChildOutput = 64 << 10;
 
+// Starts `words` with `environment` in `directory`, its stdout and stderr at `output`, as the leader
+// of a process group. Errors as run_child.
+using StartChild = std::function<Result<pid_t>(const std::vector<std::string>& words,
+                                               const std::vector<std::string>& environment,
+                                               const Path& directory, int output)>;
+
 // Runs `command` (its first word is looked up on PATH) in `directory`, which also takes its
 // temporary files; stdin is empty. The environment is only PATH and LC_ALL=C, so that our own
 // settings change nothing. kNotFound when there is no such program, kUnavailable when the system
 // lacks processes or descriptors, kDeadlineExceeded when the time is over and the whole group was
-// killed.
+// killed. `start`: another way to start it, such as in a sandbox.
 Result<ChildOutcome> run_child(const std::vector<std::string>& command, const Path& directory,
-                               int64_t timeout_ms);
+                               int64_t timeout_ms, const StartChild& start = {});
 
 }  // namespace kiln

@@ -1,6 +1,9 @@
 #include "compiler_core/compile/compiler.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -32,6 +35,7 @@ constexpr int64_t kVersionTimeoutMs = 10'000;
 // Names inside the compile's own directory: they reach the binary, so they never vary.
 constexpr const char* kSourceName = "kernel.cc";
 constexpr const char* kObjectName = "kernel.so";
+constexpr int64_t kMostObjectBytes = 60 << 20;  // about what a worker's report can carry
 
 // The first line of --version, or the error of starting it.
 Result<std::string> ask_build(const std::string& path) {
@@ -55,10 +59,32 @@ bool machine_failed(std::string_view output) {
   for (const std::string_view words :
        {"No space left on device", "Disk quota exceeded", "Input/output error",
         "Killed signal terminated program", "Terminated signal terminated program",
-        "Cannot allocate memory", "out of memory", "virtual memory exhausted",
         "Resource temporarily unavailable", "Too many open files", "Read-only file system"})
     if (output.find(words) != std::string_view::npos) return true;
   return false;
+}
+
+// The machine's failure too, unless the compiler has a bound of its own: then it is the source that
+// wants more.
+bool lacks_memory(std::string_view output) {
+  for (const std::string_view words :
+       {"Cannot allocate memory", "out of memory", "virtual memory exhausted"})
+    if (output.find(words) != std::string_view::npos) return true;
+  return false;
+}
+
+// What the compiler left: a file of at most kMostObjectBytes, and no link to another.
+Result<std::string> read_object(const Path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  struct stat status {};
+  const bool is_file = fd >= 0 && ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  if (fd >= 0) ::close(fd);
+  if (!is_file) return fail(Code::kUnavailable, "the compiler left no object");
+  if (status.st_size > kMostObjectBytes)
+    return fail(Code::kInvalidArgument,
+                fmt::format("the compiler makes an object of {} bytes, over {}", status.st_size,
+                            kMostObjectBytes));
+  return read_file(path);
 }
 
 Status check_target(const Target& target) {
@@ -95,6 +121,12 @@ Result<HostCompiler> HostCompiler::find(std::string_view preferred) {
   return fail(Code::kNotFound, "no C++ compiler on PATH: install g++, or name one");
 }
 
+HostCompiler HostCompiler::confined(StartChild start) const {
+  HostCompiler other = *this;
+  other.start_ = std::move(start);
+  return other;
+}
+
 Digest HostCompiler::candidate_key(const Source& source, const Target& target) const {
   const std::vector<std::string> flags = compile_flags(target);
   Hasher hasher("kiln.candidate.v1");
@@ -110,7 +142,7 @@ Result<Artifact> HostCompiler::compile(const Source& source, const Target& targe
   TRY_STATUS(write_file(dir.path() / kSourceName, source.text));
   std::vector<std::string> command = {path_, kSourceName, "-o", kObjectName};
   for (std::string& flag : compile_flags(target)) command.push_back(std::move(flag));
-  auto outcome = run_child(command, dir.path(), timeout_ms);
+  auto outcome = run_child(command, dir.path(), timeout_ms, start_);
   if (!outcome && outcome.error().code == Code::kNotFound)
     outcome.error().code = Code::kUnavailable;
   if (!outcome) return fail(std::move(outcome).error());
@@ -118,14 +150,17 @@ Result<Artifact> HostCompiler::compile(const Source& source, const Target& targe
   if (outcome->exit_status > 128)
     return fail(Code::kUnavailable,
                 fmt::format("the compiler died of signal {}", outcome->exit_status - 128));
-  if (outcome->exit_status != 0 && machine_failed(outcome->output))
+  if (outcome->exit_status != 0 && lacks_memory(outcome->output) && start_)
+    return fail(Code::kInvalidArgument, "the compiler needs more memory than a kernel's may have");
+  if (outcome->exit_status != 0 &&
+      (machine_failed(outcome->output) || lacks_memory(outcome->output)))
     return fail(Code::kUnavailable,
                 fmt::format("the machine fails the compiler:\n{}", outcome->output));
   if (outcome->exit_status != 0)
     return fail(Code::kInvalidArgument,
                 fmt::format("the compiler refuses a kernel:\n{}", outcome->output));
   Artifact artifact;
-  TRY(artifact.binary, read_file(dir.path() / kObjectName));
+  TRY(artifact.binary, read_object(dir.path() / kObjectName));
   artifact.recipe = source.recipe;
   artifact.digest = Digest::of(artifact.binary);
   return artifact;

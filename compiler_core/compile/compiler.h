@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler_core/base/file.h"
+#include "compiler_core/compile/child_process.h"
 #include "compiler_core/compile/kernel_compiler.h"
 
 namespace kiln {
@@ -16,6 +17,11 @@ class HostCompiler final : public KernelCompiler {
   // on PATH). kNotFound when there is none.
   static Result<HostCompiler> find(std::string_view preferred = {});
 
+  // The same compiler, its processes started by `start` and bounded in memory by it: what then
+  // lacks memory is refused (kInvalidArgument), where it says nothing about the source otherwise.
+  HostCompiler confined(StartChild start) const;
+
+  const std::string& command() const { return path_; }  // a name on PATH, or a path
   const std::string& build() const override { return build_; }
   Digest candidate_key(const Source& source, const Target& target) const override;
   // Past the timeout the child's process group is killed. Targets: the x86-64 levels.
@@ -26,6 +32,7 @@ class HostCompiler final : public KernelCompiler {
   HostCompiler(std::string path, std::string build)
       : path_(std::move(path)), build_(std::move(build)) {}
   std::string path_, build_;
+  StartChild start_;  // empty: as any child
 };
 
 // The compiler's arguments but for the names of files; no paths.

@@ -20,8 +20,11 @@ class HostTool final : public CompileTool {
 // A process with NVRTC. One that crashes or hangs is replaced by the next compile.
 class NvrtcProcess final : public CompileTool {
  public:
-  NvrtcProcess(const Path& runner, const std::string& libnvrtc, const Target& device)
-      : device_(device), process_({runner, 0, {}, arguments(libnvrtc)}) {}
+  NvrtcProcess(const Path& runner, const std::string& libnvrtc, const Target& device,
+               std::shared_ptr<const Sandbox> sandbox)
+      : device_(device),
+        process_(
+            {runner, 0, {}, arguments(libnvrtc), {}, std::move(sandbox), SandboxKind::kCompiler}) {}
 
   void warm_up() override {
     constexpr int64_t kWarmUpTimeoutMs = 30'000;
@@ -74,12 +77,12 @@ Toolchain host_toolchain(const HostCompiler& compiler) {
 }
 
 Toolchain nvrtc_toolchain(const Nvrtc& nvrtc, const Path& runner, const std::string& libnvrtc,
-                          const Target& device) {
+                          const Target& device, std::shared_ptr<const Sandbox> sandbox) {
   return {nvrtc.build(),
           [=](const Source& source, const Target& target) {
             return nvrtc.candidate_key(source, target);
           },
-          [=] { return std::make_unique<NvrtcProcess>(runner, libnvrtc, device); }};
+          [=] { return std::make_unique<NvrtcProcess>(runner, libnvrtc, device, sandbox); }};
 }
 
 }  // namespace kiln

@@ -43,7 +43,7 @@ Toolchain host_toolchain(const HostCompiler& compiler);
 // `nvrtc` makes the keys here; the processes find theirs at `libnvrtc` again. `device`: what they
 // warm up for.
 Toolchain nvrtc_toolchain(const Nvrtc& nvrtc, const Path& runner, const std::string& libnvrtc,
-                          const Target& device);
+                          const Target& device, std::shared_ptr<const Sandbox> sandbox = {});
 
 // The kernels that a runner itself uses on a GPU: random inputs, the reference, guards, comparison
 // (worker/runner/cuda/kernels). A worker compiles them once for its device and hands the cubin to

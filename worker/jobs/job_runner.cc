@@ -208,6 +208,8 @@ bool JobRunner::measure(RunningJob& running, const std::function<bool()>& gives_
     const auto lock = lock_for(FileLock::Mode::kExclusive, [&] { return is_dropped(job.lease); });
     if (is_dropped(job.lease)) return true;
     if (!running.measure(runner_, known_, gives_way)) return false;
+    // A user's own kernel may have left anything in its process: the next job gets another.
+    if (job.family == Family::kCustom) runner_.end();
     measure_calibration();
   }
   const RunningJob::StageTimes& spent = running.stage_times();

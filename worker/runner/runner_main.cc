@@ -23,6 +23,7 @@
 
 #include "worker/runner/compile_session.h"
 #include "worker/runner/evaluator.h"
+#include "worker/sandbox/filter.h"
 
 namespace {
 
@@ -51,6 +52,14 @@ void limit_resources(bool for_gpu) {
       static_cast<rlim_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
   limit(RLIMIT_AS, std::max<rlim_t>(physical / 4 * 3, rlim_t{1} << 30));
 #endif
+}
+
+// The kernel lets no signal without a handler reach the first process of a namespace, not even
+// abort()'s own.
+void die_of_own_signals() {
+  if (::getpid() != 1) return;
+  for (const int number : {SIGABRT, SIGXCPU, SIGXFSZ, SIGPIPE})
+    ::signal(number, [](int received) { ::_exit(128 + received); });
 }
 
 void grant_cpu_time() {
@@ -101,6 +110,7 @@ int serve(int socket, const Handle& handle, const std::function<bool()>& is_over
 
 int main(int argc, char** argv) {
   int socket = -1, threads = 0, parent = 0;
+  bool confined = false;
   std::string role = "bench", libnvrtc, device = "cpu", libcuda, libcublaslt;
   CLI::App app(
       "Verifies and times kernels for kiln-worker, which starts it. Not meant to be run by hand.");
@@ -114,10 +124,13 @@ int main(int argc, char** argv) {
   app.add_option("--device", device, "What kernels run on: cpu, or cuda:N for GPU number N");
   app.add_option("--libcuda", libcuda, "The GPU driver's library");
   app.add_option("--libcublaslt", libcublaslt, "Where cuBLASLt is; none: it is not called");
+  app.add_flag("--confined", confined, "Started in a sandbox, which it is to narrow");
   CLI11_PARSE(app, argc, argv);
 
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) return 1;  // it died before we asked
+  // It died before we asked. (In a namespace of our own no parent is seen.)
+  if (::getpid() != 1 && ::getppid() != parent) return 1;
+  die_of_own_signals();
   struct stat status {};
   if (::fstat(socket, &status) != 0 || !S_ISSOCK(status.st_mode)) {
     std::cerr << "kiln-runner is started by kiln-worker, with a socket\n";
@@ -134,6 +147,12 @@ int main(int argc, char** argv) {
     return serve(
         socket, [&](const Request& request, const Alive&) { return session.handle(request); },
         [] { return false; });
+  }
+  if (confined) {
+    if (const Status done = confine_runner(); !done) {
+      std::cerr << "kiln-runner: " << done.error().message << '\n';
+      return 2;
+    }
   }
   // References are made of vectors of many megabytes, one after the other: given back to the kernel
   // each time, a third of the evaluation would be page faults. evaluate() gives back what is left.

@@ -46,9 +46,27 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
+std::vector<std::string> command_of(const RunnerProcess::Options& options) {
+  std::vector<std::string> words{
+      options.executable.string(), "--socket",  std::to_string(kRunnerSocket),  "--parent",
+      std::to_string(::getpid()),  "--threads", std::to_string(options.threads)};
+  words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  return words;
+}
+
+// What runs others' code has no way to our log.
+Result<pid_t> spawn_confined(const RunnerProcess::Options& options, int socket) {
+  Sandbox::Command command{options.kind, command_of(options), runner_environment(),
+                           std::filesystem::temp_directory_path()};
+  command.words.emplace_back("--confined");
+  command.socket = socket;
+  return options.sandbox->spawn(command);
+}
+
 // Starts the runner. It inherits only stderr and its socket, no blocked signals, and has its own
 // process group.
 Result<pid_t> spawn(const RunnerProcess::Options& options, int socket) {
+  if (options.sandbox != nullptr) return spawn_confined(options, socket);
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   ::posix_spawn_file_actions_init(&actions);
@@ -65,10 +83,7 @@ Result<pid_t> spawn(const RunnerProcess::Options& options, int socket) {
   ::posix_spawnattr_setflags(
       &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   const Path& executable = options.executable;
-  std::vector<std::string> words{
-      executable.string(),        "--socket",  std::to_string(kRunnerSocket),  "--parent",
-      std::to_string(::getpid()), "--threads", std::to_string(options.threads)};
-  words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  std::vector<std::string> words = command_of(options);
   std::vector<std::string> environment = runner_environment();
   pid_t pid = 0;
   const int error = ::posix_spawn(&pid, executable.c_str(), &actions, &attributes,
@@ -82,8 +97,10 @@ Result<pid_t> spawn(const RunnerProcess::Options& options, int socket) {
 }
 
 std::string describe_status(int status) {
-  if (WIFSIGNALED(status)) {
-    const int number = WTERMSIG(status);
+  // The first process of a namespace cannot die of its own signals, and says them so.
+  const bool said = WIFEXITED(status) && WEXITSTATUS(status) > 128;
+  if (WIFSIGNALED(status) || said) {
+    const int number = said ? WEXITSTATUS(status) - 128 : WTERMSIG(status);
     const char* name = ::sigdescr_np(number);
     return fmt::format("the runner died of signal {} ({})", number, name ? name : "unknown");
   }

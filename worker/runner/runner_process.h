@@ -15,6 +15,7 @@
 
 #include "compiler_core/base/file.h"
 #include "worker/runner/protocol.h"
+#include "worker/sandbox/sandbox.h"
 
 namespace kiln {
 
@@ -27,6 +28,8 @@ class RunnerProcess {
     std::vector<std::string> arguments{};  // more of them: "--role", "compile"
     // The first request to every runner that is started; an answer of Failed ends it.
     std::function<Result<runner::Request>()> prepare{};
+    std::shared_ptr<const Sandbox> sandbox{};  // null: none
+    SandboxKind kind = SandboxKind::kRunner;
   };
   explicit RunnerProcess(Options options) : options_(std::move(options)) {}
   ~RunnerProcess();

@@ -1,0 +1,135 @@
+// Compilers in the sandbox: what they can read, and what they may cost.
+#include "worker/sandbox/sandbox.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <fstream>
+
+#include "compiler_core/compile/compiler.h"
+#include "tests/worker/kernels.h"
+
+namespace kiln {
+namespace {
+
+std::shared_ptr<const Sandbox> sandbox() {
+  static const auto opened = Sandbox::open({Sandbox::Mode::kRequire, {}}, {"true"});
+  EXPECT_TRUE(opened.has_value()) << opened.error().message;
+  return opened ? *opened : nullptr;
+}
+
+HostCompiler confined() {
+  return test::compiler().confined([](const std::vector<std::string>& words,
+                                      const std::vector<std::string>& environment,
+                                      const Path& directory, int output) {
+    return sandbox()->spawn({SandboxKind::kCompiler, words, environment, directory, output});
+  });
+}
+
+Result<Artifact> compile(const std::string& text) {
+  return confined().compile({text, {}}, host_cpu_target(), 60'000);
+}
+
+struct Ran {
+  int status = -1;
+  std::string output;
+};
+Ran run_script(const std::string& script) {
+  const TempDir dir = *TempDir::create();
+  const auto outcome = run_child(
+      {"sh", "-c", script}, dir.path(), 60'000,
+      [](const std::vector<std::string>& words, const std::vector<std::string>& environment,
+         const Path& directory, int output) {
+        return sandbox()->spawn({SandboxKind::kCompiler, words, environment, directory, output});
+      });
+  EXPECT_TRUE(outcome.has_value()) << outcome.error().message;
+  return outcome ? Ran{outcome->exit_status, outcome->output} : Ran{};
+}
+
+TEST(Sandbox, ACompilerMakesTheSameObjectInIt) {
+  const Source source = test::kernel_source(test::kRight);
+  const auto inside = confined().compile(source, host_cpu_target(), 60'000);
+  const auto outside = test::compiler().compile(source, host_cpu_target(), 60'000);
+  ASSERT_TRUE(inside.has_value()) << inside.error().message;
+  ASSERT_TRUE(outside.has_value());
+  EXPECT_EQ(inside->digest, outside->digest);
+}
+
+TEST(Sandbox, ACompilerReadsNoFileThatASourceNames) {
+  const TempDir dir = *TempDir::create();
+  ASSERT_TRUE(write_file(dir.path() / "key", "int secret;\n"));
+  std::filesystem::permissions(dir.path(), std::filesystem::perms::all);
+  for (const std::string& path : {(dir.path() / "key").string(), std::string("/etc/passwd")}) {
+    const auto included = compile("#include \"" + path + "\"\n");
+    ASSERT_FALSE(included.has_value());
+    EXPECT_EQ(included.error().code, Code::kInvalidArgument);
+    EXPECT_EQ(included.error().message.find("secret"), std::string::npos);
+    EXPECT_FALSE(compile("__asm__(\".incbin \\\"" + path + "\\\"\");\n").has_value());
+    EXPECT_TRUE(compile("#if __has_include(\"" + path + "\")\n#error there\n#endif\n").has_value());
+  }
+}
+
+TEST(Sandbox, WhatACompileMayCostIsBounded) {
+  const auto large = compile("__asm__(\".data\\n.zero 1500000000\\n\");\n");
+  ASSERT_FALSE(large.has_value());
+  EXPECT_EQ(large.error().code, Code::kInvalidArgument) << large.error().message;
+  const auto object = compile("__asm__(\".data\\n.zero 100000000\\n\");\n");
+  ASSERT_FALSE(object.has_value());
+  EXPECT_NE(object.error().message.find("object of"), std::string::npos) << object.error().message;
+}
+
+TEST(Sandbox, AForkBombEndsAtTheLimitAndWithItsFirstProcess) {
+  const Ran bomb =
+      run_script("i=0; while [ $i -lt 3000 ]; do sleep 977 & i=$((i+1)); done; echo all");
+  EXPECT_EQ(bomb.output.find("all\n"), std::string::npos);
+  int sleepers = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline");
+    std::string words;
+    std::getline(file, words);
+    sleepers += words.find(std::string("sleep\0"
+                                       "977",
+                                       9)) != std::string::npos;
+  }
+  EXPECT_EQ(sleepers, 0);
+}
+
+TEST(Sandbox, ItsProgramsHaveNoPrivilegesAndSeeNobody) {
+  const Ran ran = run_script(
+      "cat /proc/self/status; id -u; cd /proc; echo [0-9]*; ls -d /root /home "
+      "/etc/passwd /var; cat /proc/net/dev; touch /usr/x /dev/shm/y");
+  for (const char* line : {"CapEff:\t0000000000000000\n", "CapBnd:\t0000000000000000\n",
+                           "NoNewPrivs:\t1\n", "Seccomp:\t2\n", "\n65534\n1\n"})
+    EXPECT_NE(ran.output.find(line), std::string::npos) << line << ran.output;
+  for (const char* word : {"\n/root", "\n/home", "\n/etc/passwd", "\n/var", "eth0:", "lo: 1"})
+    EXPECT_EQ(ran.output.find(word), std::string::npos) << word << ran.output;
+}
+
+TEST(Sandbox, SaysWhatIsMissing) {
+  EXPECT_EQ(sandbox()->describe(), "namespaces, landlock, filter, limits");
+  const auto fewer = sandbox()->reduced({false, true, true}, "the reason");
+  EXPECT_EQ(fewer->describe(), "landlock, filter, limits; without namespaces (the reason)");
+  EXPECT_EQ(Sandbox::open({Sandbox::Mode::kOff, {}}, {"true"}).value(), nullptr);
+  const auto absent = sandbox()->spawn({SandboxKind::kCompiler, {"/no/such/program"}, {}, "/usr"});
+  EXPECT_EQ(absent.error().code, Code::kNotFound) << absent.error().message;
+}
+
+// Without namespaces, as in a container that forbids them, Landlock and the filter still hold.
+TEST(Sandbox, WithoutNamespacesFilesAreStillKept) {
+  const auto bare = sandbox()->reduced({false, true, true}, "test");
+  const TempDir dir = *TempDir::create();
+  const auto outcome = run_child(
+      {"sh", "-c", "cat /etc/passwd /proc/1/cmdline; echo x > out; cat out; : > /tmp/kiln-escaped"},
+      dir.path(), 60'000,
+      [&](const std::vector<std::string>& words, const std::vector<std::string>& environment,
+          const Path& directory, int output) {
+        return bare->spawn({SandboxKind::kCompiler, words, environment, directory, output});
+      });
+  ASSERT_TRUE(outcome.has_value()) << outcome.error().message;
+  EXPECT_EQ(outcome->output.find("root:"), std::string::npos) << outcome->output;
+  EXPECT_NE(outcome->output.find("x\n"), std::string::npos) << outcome->output;
+  EXPECT_FALSE(std::filesystem::exists("/tmp/kiln-escaped"));
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,24 @@
+// The files outside the system's folders that compilers and runners need, so that their sandbox has
+// them: where the runner, the libraries of this process, the compiler and CUDA's libraries lie.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler_core/base/file.h"
+
+namespace kiln {
+
+// Of a program on PATH, or a path: itself, and of an installation (PREFIX/bin/NAME) the folders
+// beside it that compilers read: lib, lib64, libexec, include, share. Never PREFIX itself, which may
+// be a home.
+std::vector<Path> files_of_program(const std::string& command);
+
+// The folder of each shared object that this process has loaded, and those that LD_LIBRARY_PATH
+// names.
+std::vector<Path> library_folders();
+
+// The folder of `library`, or itself when it is one. Empty: none.
+std::vector<Path> folder_of_library(const std::string& library);
+
+}  // namespace kiln
