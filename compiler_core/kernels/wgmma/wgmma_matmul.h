@@ -3,6 +3,7 @@
 // is the contiguous one, has to begin at a multiple of 16 bytes; sizes are constants.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "compiler_core/kernels/decisions.h"
@@ -46,11 +47,20 @@ struct WgmmaMatmulSchedule {
 Status check_wgmma(const Workload& workload);
 
 // Whether the results are halves that the copy engine can store, in boxes; else threads store them.
-bool ends_in_boxes(const Graph& workload);
+// `columns`: of a row of results as they are stored.
+bool ends_in_boxes(const Graph& workload, int64_t columns);
 
 // Whether the copy engine can read (or write) it: one contiguous axis, the columns where `by_rows`
 // is asked for, all else at multiples of 16 bytes.
 bool is_mappable(const MatmulOperand& operand, bool by_rows = false);
+
+// Whether a block has room for the schedule, and the tiles can be counted.
+bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes);
+
+// Schedules of tiles for which `fits` is true with some number of stages, best guess first.
+std::vector<WgmmaMatmulSchedule> ranked_tiles(
+    const MatmulProblem& problem, const Target& target,
+    const std::function<bool(const WgmmaMatmulSchedule&)>& fits);
 
 // Whether the tile fits the operands: lines that are not contiguous along the depth come in 64.
 bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload);

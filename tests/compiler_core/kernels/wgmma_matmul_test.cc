@@ -80,7 +80,7 @@ TEST(WgmmaMatmul, AgreesForEveryTile) {
 // Results of halves whose rows begin anywhere are stored by threads.
 TEST(WgmmaMatmul, AgreesForRowsOfResultsThatBeginAnywhere) {
   const Workload workload = plain(DType::kBF16, 70, 77, 72, {false, true});
-  EXPECT_FALSE(ends_in_boxes(workload.graph));
+  EXPECT_FALSE(ends_in_boxes(workload.graph, 77));
   EXPECT_EQ(check(workload, {64, 64, 1, 3, 8}), "");
 }
 
@@ -153,7 +153,7 @@ TEST(WgmmaMatmul, CoversWhatTheCopyEngineCanRead) {
 TEST(WgmmaMatmul, CandidatesFitAndTheLargestTilesComeFirstForLargeProducts) {
   const auto space = wgmma_candidates(plain(DType::kBF16, 4096, 4096, 4096), kHopper);
   ASSERT_GE(space.size(), 4u);
-  EXPECT_LE(space.size(), 6u);
+  EXPECT_LE(space.size(), 4u);
   EXPECT_EQ(space[0].get("bm", 0) * space[0].get("bn", 0), 128 * 256) << space[0].to_string();
   for (const Schedule& schedule : space)
     EXPECT_TRUE(fits(*decisions_of<WgmmaMatmulSchedule>(schedule),

@@ -10,8 +10,7 @@
 //   struct Tiling   rows, columns of a tile; stages; groups (warpgroups that multiply);
 //                   staged_bytes of shared memory for what a warp stores; row_tiles,
 //                   column_tiles, batches, steps (of kDepth); blocks; raster
-//   struct A, B     depth_inner: whether memory is contiguous along the depth; copy(to, map,
-//                   barrier, line, depth, batch): one box
+//   struct A, B     depth_inner: whether a tile is contiguous along the depth
 //   warpgroup_multiply(sums, a, b, adds): [64, columns] of sums, over a depth of 16
 // What becomes of the sums: wgmma_rows.cuh, wgmma_boxes.cuh.
 namespace {
@@ -60,36 +59,6 @@ struct Tile {
 };
 constexpr int kTiles = Tiling::row_tiles * Tiling::column_tiles * Tiling::batches;
 
-// All boxes of an operand's tile; lines of it that do not exist are zeros.
-template <class Operand, int lines>
-KILN_INLINE void copy_tile(char* to, const CUtensorMap* map, char* barrier, int line, int depth,
-                           int batch) {
-  if constexpr (Operand::depth_inner) {
-    Operand::copy(to, map, barrier, line, depth, batch);
-  } else {
-    _Pragma("unroll") for (int i = 0; i < lines / 64; ++i)
-        Operand::copy(to + i * kAtomBytes, map, barrier, line + i * 64, depth, batch);
-  }
-}
-
-// Lets the copy engine bring every step of every tile. One thread.
-KILN_INLINE void bring_tiles(const Ring& ring, const CUtensorMap* a, const CUtensorMap* b) {
-  Slot<Tiling::stages> slot;
-  _Pragma("unroll 1") for (int t = block_index(); t < kTiles; t += Tiling::blocks) {
-    const Tile tile(t);
-    _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
-      char* full = ring.full + 8 * slot.number;
-      barrier_wait(ring.empty + 8 * slot.number, slot.parity ^ 1);
-      barrier_arrive_expecting(full, kABytes + kBBytes);
-      copy_tile<A, Tiling::rows>(ring.a + slot.number * kABytes, a, full, tile.row, step * kDepth,
-                                 tile.batch);
-      copy_tile<B, Tiling::columns>(ring.b + slot.number * kBBytes, b, full, tile.column,
-                                    step * kDepth, tile.batch);
-      slot.next();
-    }
-  }
-}
-
 // The sums of one tile, in registers: thread 32 w + l of a warpgroup has rows 16 w + l / 4 and 8
 // further, and of columns 8 j + 2 (l % 4) and the next, in this order, for every j.
 KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int group,
@@ -116,14 +85,14 @@ KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int grou
   if (leads) barrier_arrive(ring.empty + 8 * before);
 }
 
-// Hands every tile of this block, once its sums are there, to ending.finish().
-template <class Ending>
-KILN_INLINE void multiply_all(const CUtensorMap* a, const CUtensorMap* b, const Ring& ring,
-                              Ending& ending) {
+// Hands every tile of this block, once its sums are there, to ending.finish(). The threads of the
+// first warpgroup call tiles.bring(), and arrive `tiles.arrivals` times at a `full` barrier.
+template <class Tiles, class Ending>
+KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& ending) {
   const int thread = thread_index();
   if (thread == 0) {
     _Pragma("unroll 1") for (int i = 0; i < Tiling::stages; ++i) {
-      barrier_init(ring.full + 8 * i, 1);
+      barrier_init(ring.full + 8 * i, Tiles::arrivals);
       barrier_init(ring.empty + 8 * i, Tiling::groups);
     }
   }
@@ -133,7 +102,7 @@ KILN_INLINE void multiply_all(const CUtensorMap* a, const CUtensorMap* b, const 
   const int group = shuffle(thread / 128, 0) - 1;  // the same of the warp, seen by the compiler
   if (group < 0) {
     keep_registers<Tiling::copying_registers>();
-    if (thread == 0) bring_tiles(ring, a, b);
+    tiles.bring(ring);
     return;
   }
   take_registers<Tiling::multiplying_registers>();

@@ -1,0 +1,215 @@
+#include <fmt/format.h>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/printing/cuda_kernel_text.h"
+#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/epilogue_graph.h"
+#include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/printing/needed_text.h"
+#include "compiler_core/kernels/wgmma/wgmma_convolution.h"
+#include "compiler_core/kernels/wgmma/wgmma_product.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kDepth = WgmmaMatmulSchedule::kDepth;
+constexpr int kTurnThreads = 256, kTurnPitch = 66;  // turn.cuh
+
+tl::unexpected<Error> lacks(std::string_view what) {
+  return fail(Code::kUnsupported,
+              fmt::format("wgmma kernels of convolutions are not written for {}", what));
+}
+
+// The product of weights and windows of each image.
+MatmulProblem product_of(const ConvolutionProblem& convolution) {
+  MatmulProblem product = convolution.product;
+  product.batch = {product.batch[0]};
+  product.batches = product.batch[0];
+  return product;
+}
+
+class WgmmaConvolution {
+ public:
+  WgmmaConvolution(const Graph& graph, const WgmmaMatmulSchedule& schedule)
+      : graph_(graph),
+        schedule_(schedule),
+        problem_(ConvolutionProblem::of(graph)),
+        product_(product_of(problem_)),
+        channels_(round_up(problem_.channels, kDepth)),
+        window_(problem_.window[1] * problem_.window[2]),
+        height_(problem_.reach()[1]),
+        width_(problem_.reach()[2]),
+        rows_(round_up(product_.m, schedule.bm)) {}
+
+  Result<Source> print(const Target& target) const {
+    const Shape space = {product_.batch[0], product_.m, product_.n};
+    TRY(const EpilogueGraph epilogue, epilogue_graph(graph_, product_.product, space));
+    MatmulProblem sized = product_;
+    sized.product = epilogue.product;
+    WgmmaOperands operands;
+    operands.types = print_operands();
+    operands.device = {"wgmma_gather.cuh"};
+    operands.source = fmt::format("GatheredTiles{{workspace + {}L, workspace}}", image_bytes());
+    operands.steps = window_ * channels_ / kDepth;
+    operands.copying_registers = 56;
+    Source source = WgmmaProduct(graph_, epilogue.graph, schedule_, sized, target).print(operands);
+    source.text += print_turn();
+    source.recipe.phases.insert(
+        source.recipe.phases.begin(),
+        {"turn", image_tiles() + weight_blocks(), kTurnThreads, 1, kDepth * kTurnPitch * 2});
+    source.recipe.workspace_bytes = image_bytes() + rows_ * window_ * channels_ * 2;
+    return source;
+  }
+
+  // Of an image as it is laid out.
+  int64_t plane_bytes() const { return height_ * width_ * channels_ * 2; }
+  int64_t row_bytes() const { return window_ * channels_ * 2; }
+  int64_t row_count() const { return rows_; }
+
+ private:
+  int64_t image_bytes() const { return product_.batches * plane_bytes(); }
+  int64_t image_tiles() const {
+    return product_.batches * ceil_div(height_ * width_, int64_t{64}) * (channels_ / kDepth);
+  }
+  int64_t weight_blocks() const {
+    return ceil_div(rows_ * window_ * channels_ / 8, int64_t{kTurnThreads});
+  }
+
+  std::string print_operands() const {
+    const int64_t parts = channels_ / kDepth;
+    return fmt::format(
+        "struct A {{\n  static constexpr bool depth_inner = true;\n"
+        "  static constexpr int pitch = {};\n"
+        "  KILN_INLINE int step(int step) {{ return step * 128; }}\n}};\n"
+        "struct B {{\n  static constexpr bool depth_inner = true;\n"
+        "  static constexpr long image = {};\n"
+        "  KILN_INLINE int line(int line) {{ return (line / {} * {} + line % {} * {}) * {}; }}\n"
+        "  KILN_INLINE int step(int step) {{\n"
+        "    const int place = step / {};\n"
+        "    return (place / {} * {} + place % {} * {}) * {} + step % {} * 128;\n  }}\n}};\n",
+        row_bytes(), plane_bytes(), problem_.out[2], problem_.stride[1] * width_, problem_.out[2],
+        problem_.stride[2], channels_ * 2, parts, problem_.window[2], problem_.dilation[1] * width_,
+        problem_.window[2], problem_.dilation[2], channels_ * 2, parts);
+  }
+
+  std::string print_turn() const {
+    const ConvolutionProblem& p = problem_;
+    const MatmulOperand &x = p.product.b, &w = p.product.a;
+    std::string text = fmt::format(
+        "struct X {{\n"
+        "  static constexpr int channels = {}, all_channels = {}, positions = {};\n"
+        "  static constexpr long channel_stride = {}, image_stride = {};\n"
+        "  static constexpr bool positions_inner = {};\n"
+        "  KILN_INLINE bool locate(int position, long& at) {{\n"
+        "    const int h = position / {} - {}, w = position % {} - {};\n"
+        "    at = static_cast<long>(h) * {} + static_cast<long>(w) * {};\n"
+        "    return static_cast<unsigned>(h) < {}u && static_cast<unsigned>(w) < {}u;\n  }}\n}};\n",
+        p.channels, channels_, height_ * width_, p.x_channel, x.batch_strides[0], p.x_channel != 1,
+        width_, p.low[1], width_, p.low[2], p.x_at[1], p.x_at[2], p.in[1], p.in[2]);
+    text += fmt::format(
+        "struct W {{\n"
+        "  static constexpr int rows = {}, all_rows = {}, window = {}, channels = {};\n"
+        "  static constexpr int all_channels = {};\n"
+        "  KILN_INLINE long at(int row, int place, int channel) {{\n"
+        "    return row * {}L + channel * {}L + place / {} * {}L + place % {} * {}L;\n  }}\n}};\n",
+        product_.m, rows_, window_, p.channels, channels_, w.row_stride, p.w_channel, p.window[2],
+        p.w_at[1], p.window[2], p.w_at[2]);
+    const std::string_view type = memory_type(product_.stored);
+    const std::string body = fmt::format(
+        "  const int block = static_cast<int>(block_index());\n"
+        "  if (block < {0})\n"
+        "    turn_images(in{1} + {2}L, reinterpret_cast<{5}*>(workspace), block);\n"
+        "  else\n"
+        "    turn_weights(in{3} + {4}L, reinterpret_cast<{5}*>(workspace + {6}L), block - {0});\n",
+        image_tiles(), x.input, x.offset, w.input, w.offset, type, image_bytes());
+    return text + std::string(device_text("turn.cuh")) +
+           cuda_kernel("turn", graph_, kTurnThreads, 1, body);
+  }
+
+  const Graph& graph_;
+  const WgmmaMatmulSchedule schedule_;
+  const ConvolutionProblem problem_;
+  const MatmulProblem product_;
+  const int64_t channels_, window_, height_, width_, rows_;  // as they are laid out
+};
+
+bool fits(const WgmmaMatmulSchedule& schedule, const Graph& graph, const MatmulProblem& product) {
+  return fits_blocks(schedule, product, ends_in_boxes(graph, product.n));
+}
+
+}  // namespace
+
+Status check_wgmma_convolution(const Workload& workload) {
+  const Graph& graph = workload.graph;
+  if (!graph.symbols().empty()) return lacks("sizes with symbols");
+  const ConvolutionProblem problem = ConvolutionProblem::of(graph);
+  const MatmulProblem product = product_of(problem);
+  if (!is_half(product.stored) || product.result != DType::kF32)
+    return lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
+  if (product.batches * product.m * product.n * product.k == 0) return lacks("empty images");
+  if (problem.groups != 1) return lacks("groups of channels");
+  constexpr int64_t kFewChannels = 32;  // fewer are mostly zeros then
+  if (problem.channels < kFewChannels) return lacks("few channels");
+  if (problem.window[0] != 1 || problem.in[0] != 1 || problem.out[0] != 1)
+    return lacks("three spatial axes");
+  const WgmmaConvolution kernel(graph, WgmmaMatmulSchedule{});
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (kernel.plane_bytes() >= kMost || kernel.row_count() * kernel.row_bytes() >= kMost)
+    return lacks("images or weights of a gigabyte");
+  return {};
+}
+
+std::vector<Schedule> wgmma_convolution_candidates(const Workload& workload, const Target& target) {
+  const MatmulProblem product = product_of(ConvolutionProblem::of(workload.graph));
+  std::vector<Schedule> space;
+  for (const WgmmaMatmulSchedule& schedule : ranked_tiles(product, target, [&](const auto& tried) {
+         return fits(tried, workload.graph, product);
+       }))
+    space.push_back(to_schedule(WgmmaConvolutionSchedule{schedule}));
+  return space;
+}
+
+Result<Source> print_wgmma_convolution(const Graph& graph, const WgmmaConvolutionSchedule& schedule,
+                                       const Target& target) {
+  if (!fits(schedule, graph, product_of(ConvolutionProblem::of(graph))))
+    return fail(Code::kInvalidArgument,
+                "the operands do not allow " + to_schedule(schedule).to_string());
+  return WgmmaConvolution(graph, schedule).print(target);
+}
+
+namespace {
+
+class WgmmaConvolutionTemplate final : public KernelTemplate {
+ public:
+  std::string_view name() const override { return WgmmaConvolutionSchedule::kTemplate; }
+  int version() const override { return 1; }
+  bool covers(const Workload& workload, const Target& target) const override {
+    return workload.family == Family::kConvolution && target.backend == Backend::kCuda &&
+           target.isa == "sm_90a" && check_wgmma_convolution(workload).has_value();
+  }
+  double expected_efficiency(const Workload& /*workload*/,
+                             const Target& /*target*/) const override {
+    return 0.6;
+  }
+  Result<std::vector<Schedule>> candidates(const Workload& workload,
+                                           const Target& target) const override {
+    return wgmma_convolution_candidates(workload, target);
+  }
+  Result<Buildable> instantiate(const Workload& workload, const Schedule& schedule,
+                                const Target& target) const override {
+    TRY_STATUS(check_printable(workload.graph));
+    TRY(const auto decisions, decisions_of<WgmmaConvolutionSchedule>(schedule));
+    TRY(Source source, print_wgmma_convolution(workload.graph, decisions, target));
+    source.text = needed_text(source.text);
+    return source;
+  }
+};
+
+}  // namespace
+
+const KernelTemplate& wgmma_convolution() {
+  static const WgmmaConvolutionTemplate made;
+  return made;
+}
+
+}  // namespace kiln

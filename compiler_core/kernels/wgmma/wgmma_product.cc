@@ -1,0 +1,240 @@
+#include "compiler_core/kernels/wgmma/wgmma_product.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/matmul/cuda_product.h"
+#include "compiler_core/kernels/printing/coordinates.h"
+#include "compiler_core/kernels/printing/cuda_kernel_text.h"
+#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/expression.h"
+
+namespace kiln {
+
+WgmmaProduct::WgmmaProduct(const Graph& workload, const Graph& epilogue,
+                           const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem,
+                           const Target& target)
+    : graph_(workload),
+      epilogue_(epilogue),
+      schedule_(schedule),
+      problem_(problem),
+      boxes_(ends_in_boxes(epilogue, problem.n)),
+      addend_(boxes_ ? find_addend(epilogue, problem.product) : kInvalidNode),
+      lanes_(boxes_ ? 2
+                    : std::min(product_lanes(epilogue, problem.n), schedule.staged_columns(false))),
+      row_tiles_(ceil_div(problem.m, schedule.bm)),
+      column_tiles_(ceil_div(problem.n, schedule.bn)),
+      blocks_(std::min<int64_t>(row_tiles_ * column_tiles_ * problem.batches,
+                                cuda_limits(target).sms)) {}
+
+Source WgmmaProduct::print(const WgmmaOperands& operands) const {
+  Source source;
+  source.recipe = argument_recipe(graph_);
+  source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh", "warpgroup.cuh"}) +
+                print_tiling(operands) + operands.types +
+                print_multiply(operands.a_inner, operands.b_inner) +
+                std::string(device_text("wgmma_matmul.cuh"));
+  for (const std::string_view name : operands.device) source.text += device_text(name);
+  Phase phase{"multiply", blocks_, schedule_.threads(), 1, schedule_.shared_bytes(boxes_)};
+  using enum KernelArgument::Kind;
+  const auto buffers = static_cast<int>(graph_.inputs().size() + graph_.outputs().size());
+  for (int i = 0; i < buffers; ++i) phase.arguments.push_back({kBuffer, i});
+  phase.arguments.push_back({kWorkspace});
+  std::string maps;
+  const auto add_map = [&](std::string_view name, TensorMap map) {
+    maps += fmt::format(", const __grid_constant__ CUtensorMap {}_map", name);
+    phase.arguments.push_back({kTensorMap, 0, std::move(map)});
+  };
+  for (const auto& [name, map] : operands.maps) add_map(name, map);
+  if (boxes_) {
+    source.text += print_boxes() + std::string(device_text("wgmma_boxes.cuh"));
+    add_map("out", map_of_boxes(output()));
+    if (addend_ != kInvalidNode) add_map("addend", map_of_boxes(addend()));
+  } else {
+    source.text += device_text("wgmma_rows.cuh");
+  }
+  source.text +=
+      cuda_kernel("multiply", graph_, schedule_.threads(), 1, print_body(operands.source), maps);
+  source.recipe.phases = {std::move(phase)};
+  return source;
+}
+
+// An input of halves of the results' shape that is read as they are stored, and nothing else in
+// the epilogue is read elsewhere than at its own place.
+NodeId WgmmaProduct::find_addend(const Graph& graph, NodeId product) {
+  const Shape& shape = graph.node(graph.outputs()[0]).shape;
+  const auto& factors = graph.node(product).operands;
+  NodeId found = kInvalidNode;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    const bool view = node.op == Op::kView;
+    if (id == product || node.op == Op::kConstant || is_elementwise(node.op)) continue;
+    if (node.op != Op::kInput && !(view && graph.node(node.operands[0]).op == Op::kInput))
+      return kInvalidNode;
+    if (is_half(node.dtype) && node.shape == shape &&
+        std::ranges::find(factors, id) == factors.end() &&
+        is_mappable(MatmulOperand::of(graph, id), true))
+      found = id;
+  }
+  return found;
+}
+
+MatmulOperand WgmmaProduct::addend() const {
+  return MatmulOperand::of(epilogue_, addend_);
+}
+
+MatmulOperand WgmmaProduct::output() const {
+  MatmulOperand all{static_cast<int>(graph_.inputs().size()), 0, {}, problem_.n, 1};
+  int64_t stride = problem_.m * problem_.n;
+  for (size_t axis = problem_.batch.size(); axis-- > 0; stride *= problem_.batch[axis])
+    all.batch_strides.insert(all.batch_strides.begin(), stride);
+  return all;
+}
+
+TensorMap WgmmaProduct::map_of_boxes(const MatmulOperand& operand) const {
+  TensorMap map;
+  map.sizes = {problem_.n, problem_.m};
+  map.strides = {operand.row_stride * 2};
+  map.box = {schedule_.staged_columns(true), 16};
+  return with_batches(std::move(map), operand);
+}
+
+TensorMap WgmmaProduct::with_batches(TensorMap map, const MatmulOperand& operand) const {
+  map.buffer = operand.input;
+  map.offset = operand.offset * 2;
+  map.dtype = problem_.stored;
+  for (size_t axis = problem_.batch.size(); axis-- > 0;) {
+    if (operand.batch_strides[axis] == 0) continue;
+    map.sizes.push_back(problem_.batch[axis]);
+    map.strides.push_back(operand.batch_strides[axis] * 2);
+    map.box.push_back(1);
+  }
+  map.element_strides.assign(map.sizes.size(), 1);
+  map.swizzle = map.box[0] * 2;
+  map.l2_promotion = 256;
+  return map;
+}
+
+std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
+  const int sums = schedule_.bm / schedule_.groups * schedule_.bn / 128;  // of a thread
+  const int least = schedule_.groups == 3 ? 32 : schedule_.groups == 2 && sums > 112 ? 24 : 40;
+  const int copying = std::max(least, operands.copying_registers);
+  // What is left of 64 K registers, in multiples of 8.
+  const int multiplying =
+      std::min(65536 / 128 - copying, schedule_.groups * (schedule_.groups == 1 ? 232 : 240)) /
+      schedule_.groups / 8 * 8;
+  return fmt::format(
+      "struct Tiling {{\n"
+      "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {};\n"
+      "  static constexpr int staged = {}, staged_bytes = {}, all_rows = {}, all_columns = {};\n"
+      "  static constexpr int row_tiles = {}, column_tiles = {}, batches = {}, steps = {};\n"
+      "  static constexpr int blocks = {}, raster = {};\n"
+      "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n",
+      schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages,
+      schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_), problem_.m, problem_.n,
+      row_tiles_, column_tiles_, problem_.batches, operands.steps, blocks_, schedule_.raster,
+      copying, multiplying);
+}
+
+std::string WgmmaProduct::print_place(std::string inner, const MatmulOperand& operand) const {
+  std::string at = std::move(inner);
+  int rank = 2;
+  const Shape batch(problem_.batch.begin(), problem_.batch.end());
+  for (size_t axis = batch.size(); axis-- > 0;) {
+    if (operand.batch_strides[axis] == 0) continue;
+    at += ", " + coordinate_text("batch", batch, axis);
+    ++rank;
+  }
+  return fmt::format("    const int at[{}] = {{{}}};\n", rank, at);
+}
+
+std::string WgmmaProduct::print_boxes() const {
+  const bool has_addend = addend_ != kInvalidNode;
+  return fmt::format(
+      "struct Boxes {{\n"
+      "  static constexpr int columns = {}, count = {};\n"
+      "  static constexpr bool has_addend = {};\n"
+      "  static KILN_MEMBER void store(const CUtensorMap* map, const char* from, int row,\n"
+      "                                int column, [[maybe_unused]] int batch) {{\n"
+      "{}    store_box(map, from, at);\n  }}\n"
+      "  static KILN_MEMBER void copy(char* to, const CUtensorMap* map, char* barrier, int row,\n"
+      "                               int column, [[maybe_unused]] int batch) {{\n"
+      "{}    copy_box(to, map, barrier, at);\n  }}\n}};\n",
+      schedule_.staged_columns(true), schedule_.boxes(), has_addend,
+      print_place("column, row", output()),
+      print_place("column, row", has_addend ? addend() : output()));
+}
+
+// wgmma for these columns, dtype and orders: PTX, for which the tests have words of their own.
+std::string WgmmaProduct::print_multiply(bool a_inner, bool b_inner) const {
+  const int count = schedule_.bn / 2;
+  std::vector<std::string> places, sums;
+  for (int i = 0; i < count; ++i) {
+    places.push_back(fmt::format("%{}", i));
+    sums.push_back(fmt::format("\"+f\"(d[{}])", i));
+  }
+  const std::string_view type = problem_.stored == DType::kBF16 ? "bf16" : "f16";
+  // From 64 columns (of 64 deep atoms) to the next; from 8 rows of 128 bytes to the next.
+  const auto descriptor = [](std::string_view at, bool inner) {
+    return fmt::format("matrix_descriptor({}, {}, 1024)", at, inner ? 16 : 8192);
+  };
+  return fmt::format(
+      "#ifndef KILN_ON_HOST\n"
+      "KILN_INLINE void warpgroup_multiply(float (&d)[{0}], const char* a, const char* b, bool "
+      "adds) {{\n"
+      "  asm volatile(\"{{\\n.reg .pred adds;\\nsetp.ne.b32 adds, %{1}, 0;\\n\"\n"
+      "      \"wgmma.mma_async.sync.aligned.m64n{2}k16.f32.{3}.{3} {{{4}}}, %{0}, %{5}, adds, 1, "
+      "1, {6}, {7};\\n}}\\n\"\n"
+      "      : {8}\n"
+      "      : \"l\"({9}), \"l\"({10}), \"r\"(static_cast<int>(adds)));\n"
+      "}}\n"
+      "#else\n"
+      "KILN_INLINE void warpgroup_multiply(float (&d)[{0}], const char* a, const char* b, bool "
+      "adds) {{\n"
+      "  kiln_fake::warpgroup_multiply<kiln_fake::Matrix{11}, {12}, {13}>(d, a, b, adds);\n"
+      "}}\n"
+      "#endif\n",
+      count, count + 2, schedule_.bn, type, fmt::join(places, ", "), count + 1, a_inner ? 0 : 1,
+      b_inner ? 0 : 1, fmt::join(sums, ", "), descriptor("a", a_inner), descriptor("b", b_inner),
+      problem_.stored == DType::kBF16 ? "Bf16" : "F16", a_inner, b_inner);
+}
+
+std::string WgmmaProduct::print_body(std::string_view source) const {
+  SizedMatmul sized;
+  static_cast<Product&>(sized) = problem_;
+  sized.batch.assign(problem_.batch.begin(), problem_.batch.end());
+  sized.m = problem_.m;
+  sized.n = problem_.n;
+  const EpilogueText epilogue = matmul_epilogue(epilogue_, sized, lanes_, {boxes_, addend_});
+  if (!boxes_)
+    return fmt::format(
+        "  const auto finish = [&]([[maybe_unused]] index_t batch, index_t row, index_t column,\n"
+        "                          const Vec<float>& sums) {{\n{}{}  }};\n"
+        "  const Ring ring(shared_memory());\n"
+        "  RowEnding<decltype(finish)> ending{{ring, finish}};\n"
+        "  multiply_all({}, ring, ending);\n",
+        epilogue.once, epilogue.vector, source);
+  // What lies beyond the result is computed too, and not stored.
+  std::string inside;
+  if (problem_.m % schedule_.bm != 0)
+    inside += fmt::format("    row = smaller(row, {});\n", problem_.m - 1);
+  if (problem_.n % schedule_.bn != 0)
+    inside += fmt::format("    column = smaller(column, {});\n", problem_.n - 2);
+  if (addend_ != kInvalidNode)
+    inside += fmt::format("    const Packed<{}> addend = {{{{word}}}};\n",
+                          memory_type(epilogue_.node(addend_).dtype));
+  return fmt::format(
+      "  const auto finish = [&]([[maybe_unused]] index_t batch, [[maybe_unused]] index_t row,\n"
+      "                          [[maybe_unused]] index_t column, const Vec<float>& sums,\n"
+      "                          [[maybe_unused]] unsigned word) {{\n{}{}{}  }};\n"
+      "  const Ring ring(shared_memory());\n"
+      "  BoxEnding<decltype(finish)> ending{{ring, &out_map, {}, finish}};\n"
+      "  multiply_all({}, ring, ending);\n",
+      inside, epilogue.once, epilogue.vector, addend_ == kInvalidNode ? "nullptr" : "&addend_map",
+      source);
+}
+
+}  // namespace kiln

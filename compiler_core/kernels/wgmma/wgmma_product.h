@@ -1,0 +1,61 @@
+// WgmmaProduct: a kernel of wgmma_matmul.cuh but for how its operands come into shared memory: what
+// matmuls and convolutions print. Keeps references to the graphs, which must outlive it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/kernels/wgmma/wgmma_matmul.h"
+
+namespace kiln {
+
+// How the operands come.
+struct WgmmaOperands {
+  std::vector<std::string_view> device;  // files behind wgmma_matmul.cuh
+  std::string types;                     // the types A and B
+  std::string source;                    // a C expression of the kernel: what brings them
+  std::vector<std::pair<std::string_view, TensorMap>> maps;  // a parameter each: "a" is `a_map`
+  bool a_inner = true, b_inner = true;  // whether tiles in shared memory are contiguous by depth
+  int64_t steps = 1;                    // of the depth
+  int copying_registers = 24;           // of a thread that brings them
+};
+
+class WgmmaProduct {
+ public:
+  // `epilogue`: `workload`, or its epilogue_graph(); `problem` has its product, batch axes and sizes,
+  // and says what is stored.
+  WgmmaProduct(const Graph& workload, const Graph& epilogue, const WgmmaMatmulSchedule& schedule,
+               const MatmulProblem& problem, const Target& target);
+
+  // One phase, "multiply".
+  Source print(const WgmmaOperands& operands) const;
+
+  // A map of sizes, strides and a box of two axes gets its batch axes and all else.
+  TensorMap with_batches(TensorMap map, const MatmulOperand& operand) const;
+  // Declares `at`, where a box lies: [`inner`, batch axes...].
+  std::string print_place(std::string inner, const MatmulOperand& operand) const;
+
+ private:
+  static NodeId find_addend(const Graph& graph, NodeId product);
+  MatmulOperand addend() const;
+  MatmulOperand output() const;
+  TensorMap map_of_boxes(const MatmulOperand& operand) const;
+  std::string print_tiling(const WgmmaOperands& operands) const;
+  std::string print_boxes() const;
+  std::string print_multiply(bool a_inner, bool b_inner) const;
+  std::string print_body(std::string_view source) const;
+
+  const Graph& graph_;
+  const Graph& epilogue_;
+  const WgmmaMatmulSchedule schedule_;
+  const MatmulProblem problem_;
+  const bool boxes_;     // results are stored by the copy engine
+  const NodeId addend_;  // which it brings too
+  const int lanes_;
+  const int64_t row_tiles_, column_tiles_, blocks_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,121 @@
+// Convolutions on the tensor cores of compute capability 9.0, run on the fake GPU.
+#include "compiler_core/kernels/wgmma/wgmma_convolution.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
+#include "compiler_core/plan/workload.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
+
+namespace kiln {
+namespace {
+
+using testing::check_schedule;
+using testing::random_inputs;
+
+const Target kHopper = *Target::parse("cuda:sm_90a");
+
+Workload planned(GraphBuilder& b, NodeId output) {
+  const auto graph = b.finish({output});
+  EXPECT_TRUE(graph) << graph.error().message;
+  const auto made = make_workload(*graph);
+  EXPECT_TRUE(made) << made.error().message;
+  return made->workload;
+}
+
+std::string check(const Workload& workload, const WgmmaMatmulSchedule& schedule,
+                  const Target& target = kHopper) {
+  const Status covered = check_wgmma_convolution(workload);
+  if (!covered) return covered.error().message;
+  std::mt19937 random(15);
+  const std::string wrong =
+      check_schedule(workload, to_schedule(WgmmaConvolutionSchedule{schedule}), target,
+                     random_inputs(workload.graph, random));
+  return wrong.empty() ? wrong : wrong + "\n" + print(workload.graph);
+}
+
+ConvolutionAttr padded(int64_t stride, int64_t zeros, int64_t groups = 1) {
+  return {{stride, stride}, {1, 1}, {zeros, zeros}, {zeros, zeros}, groups};
+}
+
+Workload plain(DType dtype, Shape x, Shape w, ConvolutionAttr attr) {
+  GraphBuilder b;
+  const NodeId image = b.input(dtype, std::move(x));
+  const NodeId y = b.convolution(image, b.input(dtype, std::move(w)), std::move(attr));
+  return planned(b, b.cast(y, dtype));
+}
+
+TEST(WgmmaConvolution, AgreesForWindowsStridesAndDilations) {
+  const WgmmaMatmulSchedule schedule{64, 64, 1, 4, 8};
+  EXPECT_EQ(check(plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, padded(1, 1)), schedule), "");
+  EXPECT_EQ(check(plain(DType::kF16, {2, 40, 9, 7}, {72, 40, 3, 3}, padded(2, 1)), schedule), "");
+  EXPECT_EQ(check(plain(DType::kBF16, {1, 72, 8, 12}, {32, 72, 1, 1}, padded(2, 0)), schedule), "");
+  EXPECT_EQ(check(plain(DType::kBF16, {2, 32, 9, 11}, {40, 32, 3, 2},
+                        {{2, 1}, {1, 2}, {1, 0}, {2, 1}, 1}),
+                  {64, 32, 1, 3, 8}),
+            "");
+  EXPECT_EQ(check(plain(DType::kBF16, {2, 48, 30}, {24, 48, 5}, {{1}, {2}, {4}, {4}, 1}), schedule),
+            "");
+}
+
+TEST(WgmmaConvolution, AgreesForTilesOfSeveralGroupsAndBlocksThatStay) {
+  Target few = kHopper;
+  few.units = 2;
+  const Workload workload = plain(DType::kBF16, {3, 64, 12, 14}, {136, 64, 3, 3}, padded(1, 1));
+  for (const WgmmaMatmulSchedule& schedule :
+       {WgmmaMatmulSchedule{128, 128, 2, 3, 8}, {128, 96, 2, 4, 2}, {64, 192, 1, 5, 8}})
+    EXPECT_EQ(check(workload, schedule, few), "") << to_schedule(schedule).to_string();
+}
+
+// Channels side by side, as a channels-last model hands them over.
+TEST(WgmmaConvolution, ReadsImagesAndWeightsHoweverTheyAreStored) {
+  GraphBuilder b;
+  const NodeId x = b.permute(b.input(DType::kBF16, {2, 8, 6, 64}), {0, 3, 1, 2});
+  const NodeId w = b.permute(b.input(DType::kBF16, {64, 3, 3, 64}), {0, 3, 1, 2});
+  EXPECT_EQ(
+      check(planned(b, b.cast(b.convolution(x, w, padded(1, 1)), DType::kBF16)), {64, 64, 1, 4, 8}),
+      "");
+}
+
+// A batch norm's scale and shift, a residual and a relu; results of 49 positions are stored by
+// threads, those of 48 by the copy engine.
+TEST(WgmmaConvolution, FusesAnEpilogue) {
+  for (const int64_t width : {6, 7}) {
+    GraphBuilder b;
+    const Shape shape = {2, 72, width == 6 ? 8 : 7, width};
+    const NodeId x = b.input(DType::kBF16, {2, 64, shape[2], width});
+    const NodeId y = b.convolution(x, b.input(DType::kBF16, {72, 64, 3, 3}), padded(1, 1));
+    const NodeId scale = b.broadcast(b.input(DType::kF32, {72, 1, 1}), Shape(shape));
+    const NodeId shift = b.broadcast(b.input(DType::kF32, {72, 1, 1}), Shape(shape));
+    const NodeId residual = b.cast(b.input(DType::kBF16, Shape(shape)), DType::kF32);
+    const NodeId sum =
+        b.binary(Op::kAdd, b.binary(Op::kAdd, b.binary(Op::kMul, y, scale), shift), residual);
+    EXPECT_EQ(check(planned(b, b.cast(b.unary(Op::kTanh, sum), DType::kBF16)), {64, 64, 1, 4, 8}),
+              "")
+        << width;
+  }
+}
+
+TEST(WgmmaConvolution, CoversHalvesOfManyChannels) {
+  const auto covers = [](const Workload& workload, const char* target = "cuda:sm_90a") {
+    return wgmma_convolution().covers(workload, *Target::parse(target));
+  };
+  EXPECT_TRUE(covers(plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, padded(1, 1))));
+  EXPECT_FALSE(
+      covers(plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, padded(1, 1)), "cuda:sm_80"));
+  EXPECT_FALSE(covers(plain(DType::kF32, {2, 64, 8, 8}, {64, 64, 3, 3}, padded(1, 1))));
+  EXPECT_FALSE(covers(plain(DType::kBF16, {2, 3, 8, 8}, {64, 3, 3, 3}, padded(1, 1))));
+  EXPECT_FALSE(covers(plain(DType::kBF16, {2, 64, 8, 8}, {64, 1, 3, 3}, padded(1, 1, 64))));
+}
+
+TEST(WgmmaConvolution, CandidatesFit) {
+  const Workload workload = plain(DType::kBF16, {32, 256, 56, 56}, {256, 256, 3, 3}, padded(1, 1));
+  const auto space = wgmma_convolution_candidates(workload, kHopper);
+  ASSERT_GE(space.size(), 3u);
+  for (const Schedule& schedule : space) EXPECT_TRUE(lower(workload, schedule, kHopper));
+}
+
+}  // namespace
+}  // namespace kiln
