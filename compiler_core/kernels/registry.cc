@@ -26,6 +26,7 @@
 #include "compiler_core/kernels/scatter/cuda_scatter.h"
 #include "compiler_core/kernels/sort/cpu_sort.h"
 #include "compiler_core/kernels/sort/cuda_sort.h"
+#include "compiler_core/kernels/wgmma/wgmma_attention.h"
 #include "compiler_core/kernels/wgmma/wgmma_convolution.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 
@@ -39,9 +40,9 @@ std::vector<const KernelTemplate*>& registered() {
       &cpu_scan(),          &cpu_sort(),           &cpu_scatter(),
       &cuda_pointwise(),    &cuda_row_reduction(), &cuda_column_reduction(),
       &cuda_matmul(),       &wgmma_matmul(),       &cuda_convolution(),
-      &wgmma_convolution(), &cuda_attention(),     &cuda_scan(),
-      &cuda_sort(),         &cuda_scatter(),       &custom_call(),
-      &cublaslt_matmul(),
+      &wgmma_convolution(), &cuda_attention(),     &wgmma_attention(),
+      &cuda_scan(),         &cuda_sort(),          &cuda_scatter(),
+      &custom_call(),       &cublaslt_matmul(),
   };
   return templates;
 }

@@ -11,6 +11,7 @@
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/embedded.h"
 #include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/wgmma/wgmma_instruction.h"
 
 namespace kiln {
 
@@ -35,7 +36,8 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   source.recipe = argument_recipe(graph_);
   source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh", "warpgroup.cuh"}) +
                 print_tiling(operands) + operands.types +
-                print_multiply(operands.a_inner, operands.b_inner) +
+                print_wgmma({"warpgroup_multiply", problem_.stored, schedule_.bn, operands.a_inner,
+                             operands.b_inner}) +
                 std::string(device_text("wgmma_matmul.cuh"));
   for (const std::string_view name : operands.device) source.text += device_text(name);
   Phase phase{"multiply", blocks_, schedule_.threads(), 1, schedule_.shared_bytes(boxes_)};
@@ -166,40 +168,6 @@ std::string WgmmaProduct::print_boxes() const {
       schedule_.staged_columns(true), schedule_.boxes(), has_addend,
       print_place("column, row", output()),
       print_place("column, row", has_addend ? addend() : output()));
-}
-
-// wgmma for these columns, dtype and orders: PTX, for which the tests have words of their own.
-std::string WgmmaProduct::print_multiply(bool a_inner, bool b_inner) const {
-  const int count = schedule_.bn / 2;
-  std::vector<std::string> places, sums;
-  for (int i = 0; i < count; ++i) {
-    places.push_back(fmt::format("%{}", i));
-    sums.push_back(fmt::format("\"+f\"(d[{}])", i));
-  }
-  const std::string_view type = problem_.stored == DType::kBF16 ? "bf16" : "f16";
-  // From 64 columns (of 64 deep atoms) to the next; from 8 rows of 128 bytes to the next.
-  const auto descriptor = [](std::string_view at, bool inner) {
-    return fmt::format("matrix_descriptor({}, {}, 1024)", at, inner ? 16 : 8192);
-  };
-  return fmt::format(
-      "#ifndef KILN_ON_HOST\n"
-      "KILN_INLINE void warpgroup_multiply(float (&d)[{0}], const char* a, const char* b, bool "
-      "adds) {{\n"
-      "  asm volatile(\"{{\\n.reg .pred adds;\\nsetp.ne.b32 adds, %{1}, 0;\\n\"\n"
-      "      \"wgmma.mma_async.sync.aligned.m64n{2}k16.f32.{3}.{3} {{{4}}}, %{0}, %{5}, adds, 1, "
-      "1, {6}, {7};\\n}}\\n\"\n"
-      "      : {8}\n"
-      "      : \"l\"({9}), \"l\"({10}), \"r\"(static_cast<int>(adds)));\n"
-      "}}\n"
-      "#else\n"
-      "KILN_INLINE void warpgroup_multiply(float (&d)[{0}], const char* a, const char* b, bool "
-      "adds) {{\n"
-      "  kiln_fake::warpgroup_multiply<kiln_fake::Matrix{11}, {12}, {13}>(d, a, b, adds);\n"
-      "}}\n"
-      "#endif\n",
-      count, count + 2, schedule_.bn, type, fmt::join(places, ", "), count + 1, a_inner ? 0 : 1,
-      b_inner ? 0 : 1, fmt::join(sums, ", "), descriptor("a", a_inner), descriptor("b", b_inner),
-      problem_.stored == DType::kBF16 ? "Bf16" : "F16", a_inner, b_inner);
 }
 
 std::string WgmmaProduct::print_body(std::string_view source) const {

@@ -45,7 +45,6 @@ class WgmmaProduct {
   TensorMap map_of_boxes(const MatmulOperand& operand) const;
   std::string print_tiling(const WgmmaOperands& operands) const;
   std::string print_boxes() const;
-  std::string print_multiply(bool a_inner, bool b_inner) const;
   std::string print_body(std::string_view source) const;
 
   const Graph& graph_;

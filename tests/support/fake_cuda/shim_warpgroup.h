@@ -78,14 +78,10 @@ inline float element_of(const char* tile, int line, int depth) {
   return Type::value(bits, 0);
 }
 
-// d += a * b: [64, 2 * count], over a depth of 16. Only this thread's part.
-template <class Type, bool a_inner, bool b_inner, int count>
-inline void warpgroup_multiply(float (&d)[count], const char* a, const char* b, bool adds) {
-  const int lane = kiln_fake_current->index % 32, warp = kiln_fake_current->index / 32 % 4;
-  float rows[2][16];
-  for (int half = 0; half < 2; ++half)
-    for (int k = 0; k < 16; ++k)
-      rows[half][k] = element_of<Type, a_inner>(a, warp * 16 + half * 8 + lane / 4, k);
+// d += rows * b: this thread's two rows of [64, 2 * count], over a depth of 16.
+template <class Type, bool b_inner, int count>
+inline void add_products(float (&d)[count], const float (&rows)[2][16], const char* b, bool adds) {
+  const int lane = kiln_fake_current->index % 32;
   for (int j = 0; j < count / 4; ++j)
     for (int i = 0; i < 2; ++i) {
       float column[16];
@@ -98,6 +94,32 @@ inline void warpgroup_multiply(float (&d)[count], const char* a, const char* b, 
         to = adds ? to + sum : sum;
       }
     }
+}
+
+// d += a * b: [64, 2 * count], over a depth of 16. Only this thread's part.
+template <class Type, bool a_inner, bool b_inner, int count>
+inline void warpgroup_multiply(float (&d)[count], const char* a, const char* b, bool adds) {
+  const int lane = kiln_fake_current->index % 32, warp = kiln_fake_current->index / 32 % 4;
+  float rows[2][16];
+  for (int half = 0; half < 2; ++half)
+    for (int k = 0; k < 16; ++k)
+      rows[half][k] = element_of<Type, a_inner>(a, warp * 16 + half * 8 + lane / 4, k);
+  add_products<Type, b_inner>(d, rows, b, adds);
+}
+
+// The same where lanes have their rows of a, as mma.m16n8k16 lays them over a warp.
+template <class Type, bool b_inner, int count>
+inline void warpgroup_multiply(float (&d)[count], const unsigned (&a)[4], const char* b,
+                               bool adds) {
+  need_whole_warp();
+  const int turn = exchange(a, 4, Meeting::kMatrix), lane = kiln_fake_current->index % 32;
+  float rows[2][16];
+  for (int half = 0; half < 2; ++half)
+    for (int k = 0; k < 16; ++k)
+      rows[half][k] = Type::value(
+          kiln_fake_current->warp[lane / 4 * 4 + k % 8 / 2].exchange[turn][k / 8 * 2 + half],
+          k % 2);
+  add_products<Type, b_inner>(d, rows, b, adds);
 }
 
 }  // namespace kiln_fake
@@ -143,6 +165,8 @@ KILN_INLINE void stmatrix_x4(void* row, const unsigned (&x)[4]) {
 }
 KILN_INLINE void warpgroup_begin() {}
 KILN_INLINE void warpgroup_commit() {}
+template <class T, int count>
+KILN_INLINE void warpgroup_hold(T (&)[count]) {}
 template <int groups_left>
 KILN_INLINE void warpgroup_wait() {}
 // The block's shared memory begins at a multiple of 1024 bytes here, whatever its address.

@@ -124,6 +124,13 @@ template <int groups_left>
 KILN_INLINE void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups_left) : "memory");
 }
+// Registers that a group has written or read: what is done with them stays behind this.
+KILN_INLINE void hold_register(float& x) { asm volatile("" : "+f"(x)::"memory"); }
+KILN_INLINE void hold_register(unsigned& x) { asm volatile("" : "+r"(x)::"memory"); }
+template <class T, int count>
+KILN_INLINE void warpgroup_hold(T (&x)[count]) {
+  _Pragma("unroll") for (int i = 0; i < count; ++i) hold_register(x[i]);
+}
 // How the tensor cores find a matrix in shared memory that the copy engine has laid out with
 // exchanged pieces of 16 bytes in rows of 128. Strides in bytes: `leading` from 64 elements to the
 // next along the axis that is contiguous, `stride` from 8 rows to the next.

@@ -1,0 +1,152 @@
+#include "compiler_core/kernels/attention/attention_text.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler_core/kernels/printing/coordinates.h"
+#include "compiler_core/kernels/printing/size.h"
+
+namespace kiln {
+namespace {
+
+// What is known at run time only is a member.
+std::string print_size(std::string_view type, std::string_view name, const Dim& size) {
+  return size.is_constant()
+             ? fmt::format("  static constexpr {} {} = {};\n", type, name, size.constant())
+             : fmt::format("  {} {};\n", type, name);
+}
+std::string statements(ExpressionPrinter& printer) {
+  const std::string kernel = printer.take(Level::kKernel, 4);
+  const std::string outer = printer.take(Level::kOuter, 4);
+  return kernel + outer + printer.take(Level::kInner, 4);
+}
+
+}  // namespace
+
+AttentionText::AttentionText(const Graph& graph, int64_t rows, int64_t keys)
+    : graph_(graph),
+      rows_(rows),
+      keys_(keys),
+      problem_(AttentionProblem::of(graph)),
+      lanes_(is_multiple(problem_.keys, 2) && problem_.columns % 2 == 0 ? 2 : 1),
+      row_blocks_(ceil_text(problem_.rows, rows)) {}
+
+// Whether rows of a head come in aligned chunks of 16 bytes.
+bool AttentionText::is_async(const AttentionOperand& operand) const {
+  const int64_t chunk = 16 / size_of(problem_.stored);
+  return operand.column_stride.is(1) && is_multiple(operand.offset, chunk) &&
+         is_multiple(operand.row_stride, chunk) &&
+         std::all_of(operand.batch_strides.begin(), operand.batch_strides.end(),
+                     [&](const Dim& stride) { return is_multiple(stride, chunk); });
+}
+
+std::string AttentionText::print_operand(std::string_view name,
+                                         const AttentionOperand& operand) const {
+  return fmt::format("struct {} {{\n  using stored = {};\n", name, memory_type(problem_.stored)) +
+         print_size("index_t", "token_stride", operand.row_stride) +
+         print_size("index_t", "stride", operand.column_stride) +
+         fmt::format("  static constexpr bool async = {};\n}};\n", is_async(operand));
+}
+std::string AttentionText::print_sizes() const {
+  std::string text = "  Problem problem;\n";
+  const auto set = [&](std::string_view name, const Dim& size) {
+    if (!size.is_constant())
+      text +=
+          fmt::format("  problem.{} = static_cast<decltype(Problem::{})>({});\n", name, name, size);
+  };
+  set("rows", problem_.rows);
+  set("keys", problem_.keys);
+  set("reach", problem_.reach.value_or(0));
+  for (const auto& [name, operand] :
+       {std::pair{"query", &problem_.query}, std::pair{"key", &problem_.key},
+        std::pair{"value", &problem_.value}}) {
+    if (!operand->row_stride.is_constant())
+      text += fmt::format("  problem.{}.token_stride = {};\n", name, operand->row_stride);
+    if (!operand->column_stride.is_constant())
+      text += fmt::format("  problem.{}.stride = {};\n", name, operand->column_stride);
+  }
+  return text;
+}
+
+std::string AttentionText::print_problem() const {
+  return print_operand("Query", problem_.query) + print_operand("Key", problem_.key) +
+         print_operand("Value", problem_.value) +
+         fmt::format(
+             "struct Problem {{\n"
+             "  static constexpr int depth = {}, columns = {};\n"
+             "  static constexpr bool has_reach = {}, has_within = {};\n"
+             "  static constexpr bool normalised = {}, guarded = {};\n"
+             "  static constexpr bool whole_rows = {}, whole_keys = {};\n",
+             problem_.depth, problem_.columns, problem_.reach.has_value(), has_within(),
+             problem_.pattern.normalised, problem_.pattern.guarded,
+             is_multiple(problem_.rows, rows_), is_multiple(problem_.keys, keys_)) +
+         print_size("int", "rows", problem_.rows) + print_size("int", "keys", problem_.keys) +
+         print_size("int", "reach", problem_.reach.value_or(0)) +
+         "  Query query;\n  Key key;\n  Value value;\n};\n";
+}
+
+std::string AttentionText::print_pointer(std::string_view name,
+                                         const AttentionOperand& operand) const {
+  std::string offset = long_text(operand.offset);
+  for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
+    if (!operand.batch_strides[axis].is(0))
+      offset += fmt::format(" + batch{} * {}", axis, long_text(operand.batch_strides[axis]));
+  return fmt::format("  const auto* {} = in{} + ({});\n", name, operand.input, offset);
+}
+
+std::string AttentionText::print_pointers() const {
+  return print_pointer("query", problem_.query) + print_pointer("key", problem_.key) +
+         print_pointer("value", problem_.value);
+}
+
+std::string AttentionText::print_coordinates() const {
+  std::string text;
+  for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
+    text += fmt::format("  [[maybe_unused]] const index_t batch{} = {};\n", axis,
+                        coordinate_text("batch", problem_.batch, axis));
+  return text;
+}
+
+std::string AttentionText::print_functions() const {
+  return print_score("scores", problem_.pattern.scores) +
+         print_score("within", has_within() ? problem_.scores_within : problem_.pattern.scores) +
+         print_epilogue();
+}
+
+// [batch..., row, column].
+std::vector<Index> AttentionText::place(const Dim& width) const {
+  std::vector<Index> at;
+  for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
+    at.push_back(LoopVar{fmt::format("batch{}", axis), LoopVar::Kind::kScalar, Level::kKernel, 0,
+                         problem_.batch[axis]});
+  at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.rows});
+  at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, width, lanes_});
+  return at;
+}
+
+std::string AttentionText::print_score(std::string_view name, NodeId scores) const {
+  ExpressionPrinter printer(graph_, Dialect::kCuda);
+  printer.bind(problem_.pattern.query_key, {"sums", Level::kInner});
+  const std::string result = printer.value(scores, place(problem_.keys)).name;
+  return fmt::format(
+      "  const auto {} = [&](vf32 sums, index_t row, index_t column) {{\n"
+      "    [[maybe_unused]] const AllLanes live{{}};\n{}    return {};\n  }};\n",
+      name, statements(printer), result);
+}
+
+std::string AttentionText::print_epilogue() const {
+  ExpressionPrinter printer(graph_, Dialect::kCuda);
+  printer.bind(problem_.result, {"value", Level::kInner});
+  if (problem_.sum_view != kInvalidNode) printer.bind(problem_.sum_view, {"sum", Level::kInner});
+  const std::vector<Index> product = place(problem_.columns);
+  std::vector<Index> at;
+  for (int axis : problem_.result_axes) at.push_back(product[static_cast<size_t>(axis)]);
+  printer.store(0, at);
+  return fmt::format(
+      "  const auto store_result = [&](vf32 value, vf32 sum, index_t row, index_t column) {{\n"
+      "    const AllLanes live{{}};\n{}  }};\n",
+      statements(printer));
+}
+
+}  // namespace kiln

@@ -1,0 +1,53 @@
+// AttentionText: what CUDA kernels of attention say of their workload, whichever way they multiply.
+// Keeps a reference to the graph, which must outlive it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler_core/kernels/attention/attention_problem.h"
+#include "compiler_core/kernels/printing/expression.h"
+
+namespace kiln {
+
+class AttentionText {
+ public:
+  // `rows`: queries of a block; `keys`: of a tile.
+  AttentionText(const Graph& graph, int64_t rows, int64_t keys);
+
+  const AttentionProblem& problem() const { return problem_; }
+  int lanes() const { return lanes_; }
+  // Queries of a batch in blocks: C text.
+  const std::string& row_blocks() const { return row_blocks_; }
+  int64_t rows() const { return rows_; }
+
+  // The types Query, Key, Value and Problem.
+  std::string print_problem() const;
+
+  // Statements of the kernel, where `batch` is known. batch0, ...: its coordinates.
+  std::string print_coordinates() const;
+  // Declares `problem`, with its open sizes.
+  std::string print_sizes() const;
+  // Declares `query`, `key`, `value`.
+  std::string print_pointers() const;
+  // Declares scores(sums, row, column), within(...), store_result(value, sum, row, column).
+  std::string print_functions() const;
+
+ private:
+  bool has_within() const { return problem_.scores_within != kInvalidNode; }
+  bool is_async(const AttentionOperand& operand) const;
+  std::string print_operand(std::string_view name, const AttentionOperand& operand) const;
+  std::string print_pointer(std::string_view name, const AttentionOperand& operand) const;
+  std::vector<Index> place(const Dim& width) const;
+  std::string print_score(std::string_view name, NodeId scores) const;
+  std::string print_epilogue() const;
+
+  const Graph& graph_;
+  const int64_t rows_, keys_;
+  const AttentionProblem problem_;
+  const int lanes_;
+  const std::string row_blocks_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,235 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/attention/attention_text.h"
+#include "compiler_core/kernels/printing/coordinates.h"
+#include "compiler_core/kernels/printing/cuda_kernel_text.h"
+#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/needed_text.h"
+#include "compiler_core/kernels/wgmma/wgmma_attention.h"
+#include "compiler_core/kernels/wgmma/wgmma_instruction.h"
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kAtom = 64;  // elements of a row of 128 bytes
+constexpr int kMostSharedBytes = 227 << 10;
+
+tl::unexpected<Error> lacks(std::string_view what) {
+  return fail(Code::kUnsupported,
+              fmt::format("wgmma kernels of attention are not written for {}", what));
+}
+
+int64_t shared_bytes(const WgmmaAttentionSchedule& schedule, const AttentionProblem& problem) {
+  const int64_t depth = round_up(problem.depth, kAtom), room = round_up(problem.columns, kAtom);
+  return 2 * (schedule.groups * 64 * depth + schedule.stages * schedule.keys * (depth + room)) + 8 +
+         32 * schedule.stages + 1024;
+}
+
+// Scores in f32 and as weights, and sums.
+bool fits(const WgmmaAttentionSchedule& schedule, const AttentionProblem& problem) {
+  const int64_t held = schedule.keys / 2 + schedule.keys / 4 + round_up(problem.columns, 8) / 2;
+  return shared_bytes(schedule, problem) <= kMostSharedBytes &&
+         held <= (schedule.groups == 3 ? 128 : 192);
+}
+
+// Whether the copy engine can read it.
+bool is_mappable(const AttentionOperand& operand) {
+  const auto is_stride = [](const Dim& stride) {
+    return stride.is_constant() && stride.constant() >= 0 && stride.constant() % 8 == 0;
+  };
+  return operand.column_stride.is(1) && is_stride(operand.row_stride) &&
+         !operand.row_stride.is(0) && is_stride(operand.offset) &&
+         std::ranges::all_of(operand.batch_strides, is_stride);
+}
+
+class WgmmaAttentionKernel {
+ public:
+  WgmmaAttentionKernel(const Graph& graph, const WgmmaAttentionSchedule& schedule)
+      : graph_(graph),
+        schedule_(schedule),
+        text_(graph, schedule.groups * 64, schedule.keys),
+        problem_(text_.problem()),
+        columns_(static_cast<int>(round_up(problem_.columns, 8))) {}
+
+  Source print() const {
+    Source source;
+    source.recipe = argument_recipe(graph_);
+    Phase phase;
+    phase.entry = "attend_blocks";
+    phase.grid = Grid({GridAxis{problem_.batches}, GridAxis{problem_.rows, text_.rows()}});
+    phase.threads = schedule_.threads();
+    phase.shared_bytes = static_cast<int>(shared_bytes(schedule_, problem_));
+    using enum KernelArgument::Kind;
+    const auto buffers = static_cast<int>(graph_.inputs().size() + graph_.outputs().size());
+    for (int i = 0; i < buffers; ++i) phase.arguments.push_back({kBuffer, i});
+    phase.arguments.push_back({kWorkspace});
+    std::string maps;
+    const auto add_map = [&](std::string_view name, TensorMap map) {
+      maps += fmt::format(", const __grid_constant__ CUtensorMap {}_map", name);
+      phase.arguments.push_back({kTensorMap, 0, std::move(map)});
+    };
+    add_map("query", map_of(problem_.query, problem_.rows, problem_.depth, schedule_.groups * 64));
+    add_map("key", map_of(problem_.key, problem_.keys, problem_.depth, schedule_.keys));
+    add_map("value", map_of(problem_.value, problem_.keys, problem_.columns, kAtom));
+    source.text = cuda_preamble(graph_, text_.lanes(), {"warpgroup.cuh"}) + text_.print_problem() +
+                  print_tiling() + print_wgmma({"keys_multiply", problem_.stored, schedule_.keys}) +
+                  print_wgmma({"values_multiply", problem_.stored, columns_, true, false, true}) +
+                  std::string(device_text("wgmma_attention.cuh")) +
+                  cuda_kernel("attend_blocks", graph_, schedule_.threads(), 1, print_body(), maps);
+    source.recipe.phases.push_back(std::move(phase));
+    return source;
+  }
+
+ private:
+  TensorMap map_of(const AttentionOperand& operand, const Dim& tokens, int64_t width,
+                   int64_t box) const {
+    TensorMap map;
+    map.buffer = operand.input;
+    map.offset = operand.offset * 2;
+    map.dtype = problem_.stored;
+    map.sizes = {width, tokens};
+    map.strides = {operand.row_stride * 2};
+    map.box = {static_cast<int>(kAtom), static_cast<int>(box)};
+    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
+      if (operand.batch_strides[axis].is(0)) continue;
+      map.sizes.push_back(problem_.batch[axis]);
+      map.strides.push_back(operand.batch_strides[axis] * 2);
+      map.box.push_back(1);
+    }
+    map.element_strides.assign(map.sizes.size(), 1);
+    map.swizzle = 128;
+    map.l2_promotion = 256;
+    return map;
+  }
+
+  std::string print_bring(std::string_view name, const AttentionOperand& operand) const {
+    std::string at = "column, token";
+    int rank = 2;
+    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
+      if (operand.batch_strides[axis].is(0)) continue;
+      at += ", " + coordinate_text("batch", problem_.batch, axis);
+      ++rank;
+    }
+    return fmt::format(
+        "  const CUtensorMap* {0};\n"
+        "  KILN_MEMBER void bring_{0}(char* to, char* barrier, int token, int column,\n"
+        "                           [[maybe_unused]] int batch) const {{\n"
+        "    const int at[{1}] = {{{2}}};\n"
+        "    copy_box(to, {0}, barrier, at);\n  }}\n",
+        name, rank, at);
+  }
+
+  std::string print_tiling() const {
+    const auto [copying, multiplying] = schedule_.groups == 3   ? std::pair(32, 160)
+                                        : schedule_.groups == 2 ? std::pair(24, 240)
+                                                                : std::pair(40, 232);
+    return fmt::format(
+               "struct Tiling {{\n"
+               "  static constexpr int groups = {}, keys = {}, stages = {};\n"
+               "  static constexpr int depth = {}, room = {}, columns = {}, steps = {};\n"
+               "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
+               "struct Maps {{\n",
+               schedule_.groups, schedule_.keys, schedule_.stages, round_up(problem_.depth, kAtom),
+               round_up(problem_.columns, kAtom), columns_, ceil_div(problem_.depth, int64_t{16}),
+               copying, multiplying) +
+           print_bring("query", problem_.query) + print_bring("key", problem_.key) +
+           print_bring("value", problem_.value) + "};\n";
+  }
+
+  // Of a mask that hides later keys, rows that see most begin first.
+  std::string print_body() const {
+    const std::string& blocks = text_.row_blocks();
+    return fmt::format(
+               "  const int block = static_cast<int>(block_index());\n"
+               "  const index_t batch = block / {0};\n"
+               "  const int first_row = ({2}block % {0}) * {1};\n",
+               blocks, text_.rows(),
+               problem_.reach ? fmt::format("{} - 1 - ", blocks) : std::string()) +
+           text_.print_coordinates() + text_.print_sizes() + text_.print_functions() +
+           "  const Maps maps{&query_map, &key_map, &value_map};\n"
+           "  attend(problem, maps, batch, first_row, scores, within, store_result);\n";
+  }
+
+  const Graph& graph_;
+  const WgmmaAttentionSchedule schedule_;
+  const AttentionText text_;
+  const AttentionProblem& problem_;
+  const int columns_;
+};
+
+}  // namespace
+
+Status check_wgmma_attention(const Workload& workload) {
+  const Graph& graph = workload.graph;
+  if (!graph.symbols().empty()) return lacks("sizes with symbols");
+  const AttentionProblem problem = AttentionProblem::of(graph);
+  if (!is_half(problem.stored) || graph.node(problem.pattern.query_key).dtype != DType::kF32 ||
+      graph.node(problem.pattern.product).dtype != DType::kF32)
+    return lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
+  constexpr int64_t kFewRows = 64, kMostColumns = 128;
+  if (problem.rows.constant() < kFewRows || problem.keys.constant() < kFewRows)
+    return lacks("few queries or keys");
+  if (problem.depth > kMostColumns || problem.columns > kMostColumns || problem.depth % 8 != 0 ||
+      problem.columns % 8 != 0)
+    return lacks("heads of more than 128, or no multiple of 8");
+  if (problem.batch.size() > 3 || !is_mappable(problem.query) || !is_mappable(problem.key) ||
+      !is_mappable(problem.value))
+    return lacks("operands that the copy engine cannot read");
+  return {};
+}
+
+std::vector<Schedule> wgmma_attention_candidates(const Workload& workload) {
+  const AttentionProblem problem = AttentionProblem::of(workload.graph);
+  std::vector<Schedule> space;
+  for (const WgmmaAttentionSchedule& schedule :
+       {WgmmaAttentionSchedule{2, 128, 2}, {3, 128, 2}, {2, 64, 3}, {1, 128, 2}})
+    if (fits(schedule, problem)) space.push_back(to_schedule(schedule));
+  return space;
+}
+
+Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSchedule& schedule) {
+  if (!fits(schedule, AttentionProblem::of(graph)))
+    return fail(Code::kInvalidArgument,
+                "the heads do not allow " + to_schedule(schedule).to_string());
+  return WgmmaAttentionKernel(graph, schedule).print();
+}
+
+namespace {
+
+class WgmmaAttentionTemplate final : public KernelTemplate {
+ public:
+  std::string_view name() const override { return WgmmaAttentionSchedule::kTemplate; }
+  int version() const override { return 1; }
+  bool covers(const Workload& workload, const Target& target) const override {
+    return workload.family == Family::kAttention && target.backend == Backend::kCuda &&
+           target.isa == "sm_90a" && check_wgmma_attention(workload).has_value();
+  }
+  double expected_efficiency(const Workload& /*workload*/,
+                             const Target& /*target*/) const override {
+    return 0.6;
+  }
+  Result<std::vector<Schedule>> candidates(const Workload& workload,
+                                           const Target& /*target*/) const override {
+    return wgmma_attention_candidates(workload);
+  }
+  Result<Buildable> instantiate(const Workload& workload, const Schedule& schedule,
+                                const Target& /*target*/) const override {
+    TRY_STATUS(check_printable(workload.graph));
+    TRY(const auto decisions, decisions_of<WgmmaAttentionSchedule>(schedule));
+    TRY(Source source, print_wgmma_attention(workload.graph, decisions));
+    source.text = needed_text(source.text);
+    return source;
+  }
+};
+
+}  // namespace
+
+const KernelTemplate& wgmma_attention() {
+  static const WgmmaAttentionTemplate made;
+  return made;
+}
+
+}  // namespace kiln

@@ -1,0 +1,264 @@
+// Attention in one pass on the tensor cores of compute capability 9.0. A block has 64 query rows of one
+// batch a warpgroup; another warpgroup lets the copy engine bring keys and values, a tile at a time,
+// through rings of slots (see wgmma_matmul.cuh). Scores stay in the registers that the tensor cores
+// leave them in, are weighed there (online softmax, as in cpu/attention.h) and are the first operand
+// of the second product as they lie; while a tile's values are added, the next tile's scores come.
+//
+// In front of it the generated source defines Problem (attention.cuh), keys_multiply(), a product of
+// Tiling::keys columns, values_multiply(), one of Tiling::columns with its first operand in
+// registers, and
+//   struct Tiling  groups (warpgroups that multiply), keys (of a tile), stages; depth, room (of a
+//                  value's row): in whole 64; columns; steps (of 16 of the depth);
+//                  copying_registers, multiplying_registers
+//   struct Maps    query, key, value; bring_query(to, barrier, row, column, batch), ...
+namespace {
+
+constexpr int kBlockRows = Tiling::groups * 64;
+constexpr int kQueryBytes = kBlockRows * Tiling::depth * 2;
+constexpr int kKeyBytes = Tiling::keys * Tiling::depth * 2;
+constexpr int kValueBytes = Tiling::keys * Tiling::room * 2;
+
+// A place in a ring.
+struct Slot {
+  int number = 0, parity = 0;
+  KILN_MEMBER void next() {
+    if (++number < Tiling::stages) return;
+    number = 0;
+    parity ^= 1;
+  }
+};
+
+// What the block has in shared memory, from a multiple of 1024 bytes on.
+struct Room {
+  char *query, *keys, *values, *barriers;
+  KILN_MEMBER explicit Room(char* shared) {
+    query = shared + (1024 - shared_offset(shared)) % 1024;
+    keys = query + kQueryBytes;
+    values = keys + Tiling::stages * kKeyBytes;
+    barriers = values + Tiling::stages * kValueBytes;
+  }
+  KILN_MEMBER char* key(int slot) const { return keys + slot * kKeyBytes; }
+  KILN_MEMBER char* value(int slot) const { return values + slot * kValueBytes; }
+  KILN_MEMBER char* query_full() const { return barriers; }
+  KILN_MEMBER char* key_full(int slot) const { return barriers + 8 + slot * 32; }
+  KILN_MEMBER char* key_empty(int slot) const { return barriers + 16 + slot * 32; }
+  KILN_MEMBER char* value_full(int slot) const { return barriers + 24 + slot * 32; }
+  KILN_MEMBER char* value_empty(int slot) const { return barriers + 32 + slot * 32; }
+};
+
+KILN_INLINE void bring_keys(const Maps& maps, const Room& room, Slot& slot, int key, int batch) {
+  char* full = room.key_full(slot.number);
+  barrier_wait(room.key_empty(slot.number), slot.parity ^ 1);
+  barrier_arrive_expecting(full, kKeyBytes);
+  _Pragma("unroll") for (int i = 0; i < Tiling::depth / 64; ++i)
+      maps.bring_key(room.key(slot.number) + i * Tiling::keys * 128, full, key, i * 64, batch);
+  slot.next();
+}
+// 64 keys after one another, each of them in pieces of 64 columns.
+KILN_INLINE void bring_values(const Maps& maps, const Room& room, Slot& slot, int key, int batch) {
+  constexpr int across = Tiling::room / 64;
+  char* full = room.value_full(slot.number);
+  barrier_wait(room.value_empty(slot.number), slot.parity ^ 1);
+  barrier_arrive_expecting(full, kValueBytes);
+  _Pragma("unroll") for (int i = 0; i < Tiling::keys / 64 * across; ++i)
+      maps.bring_value(room.value(slot.number) + i * 8192, full, key + i / across * 64,
+                       i % across * 64, batch);
+  slot.next();
+}
+// One thread.
+KILN_INLINE void bring_all(const Maps& maps, const Room& room, int row, int batch, int tiles) {
+  Slot of_keys, of_values;
+  barrier_arrive_expecting(room.query_full(), kQueryBytes);
+  _Pragma("unroll") for (int i = 0; i < Tiling::depth / 64; ++i)
+      maps.bring_query(room.query + i * kBlockRows * 128, room.query_full(), row, i * 64, batch);
+  if (tiles > 0) bring_keys(maps, room, of_keys, 0, batch);
+  _Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile) {
+    if (tile + 1 < tiles) bring_keys(maps, room, of_keys, (tile + 1) * Tiling::keys, batch);
+    bring_values(maps, room, of_values, tile * Tiling::keys, batch);
+  }
+}
+
+KILN_INLINE float weight_of(float score, float from) {
+  constexpr float scale = 0x1.715476p0f;  // 1 / ln 2
+  return quick_exp2(score * scale - from * scale);
+}
+KILN_INLINE unsigned pack_pair(const bf16*, float a, float b) { return pack_bf16(a, b); }
+KILN_INLINE unsigned pack_pair(const f16*, float a, float b) { return pack_f16(a, b); }
+
+// The part of a thread: rows 16 w + l / 4 and 8 further of its warpgroup's, 32 w + l its number; of
+// columns 8 j + 2 (l % 4) and the next, in this order, for every j.
+struct Rows {
+  float score[Tiling::keys / 2], sum[Tiling::columns / 2];
+  unsigned weight[Tiling::keys / 16][4];
+  float greatest[2], total[2], factor[2];
+
+  KILN_MEMBER void clear() {
+    _Pragma("unroll") for (float& x : sum) x = 0;
+    _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+      greatest[half] = -infinity_f32();
+      total[half] = 0;
+    }
+  }
+  // Begins score = query * key^T.
+  KILN_MEMBER void multiply_keys(const char* query, const char* key) {
+    warpgroup_begin();
+    _Pragma("unroll") for (int s = 0; s < Tiling::steps; ++s)
+        keys_multiply(score, query + s / 4 * (kBlockRows * 128) + s % 4 * 32,
+                      key + s / 4 * (Tiling::keys * 128) + s % 4 * 32, s > 0);
+    warpgroup_commit();
+  }
+  // Begins sum += weight * value.
+  KILN_MEMBER void add_values(const char* value) {
+    warpgroup_begin();
+    _Pragma("unroll") for (int k = 0; k < Tiling::keys / 16; ++k)
+        values_multiply(sum, weight[k], value + k / 4 * (Tiling::room * 128) + k % 4 * 2048, true);
+    warpgroup_commit();
+  }
+  // Products become scores, where there are a row and a key; `row`, `key`: this thread's first.
+  template <class Score>
+  KILN_MEMBER void finish_scores(const Problem& problem, int row, int key, const Score& scores) {
+    _Pragma("unroll") for (int i = 0; i < Tiling::keys / 2; i += LANES) {
+      const int at_row = row + i % 4 / 2 * 8, at_key = key + i / 4 * 8 + i % 2;
+      const bool live = (Problem::whole_rows || at_row < problem.rows) &&
+                        (Problem::whole_keys || at_key < problem.keys);
+      Vec<float> x;
+      KILN_EACH_LANE x[l] = live ? score[i + l] : -infinity_f32();
+      if (live) x = scores(x, at_row, at_key);
+      KILN_EACH_LANE score[i + l] = x[l];
+    }
+  }
+  // Scores become weights, still in f32; sums wait for rescale().
+  KILN_MEMBER void weigh() {
+    _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+      float most = greatest[half];
+      _Pragma("unroll") for (int i = half * 2; i < Tiling::keys / 2; i += 4) most =
+          max_or_nan(most, max_or_nan(score[i], score[i + 1]));
+      most = max_or_nan(most, shuffle_xor(most, 1));
+      most = max_or_nan(most, shuffle_xor(most, 2));
+      // A row of nothing but -inf so far: its weights are exp(-inf) = 0.
+      const float from = most == -infinity_f32() ? 0.0f : most;
+      factor[half] = weight_of(greatest[half], from);
+      float added = 0;
+      _Pragma("unroll") for (int i = half * 2; i < Tiling::keys / 2; i += 4)
+        _Pragma("unroll") for (int l = 0; l < 2; ++l) {
+          score[i + l] = weight_of(score[i + l], from);
+          added += score[i + l];
+        }
+      total[half] = total[half] * factor[half] + added;  // of this lane's columns
+      greatest[half] = most;
+    }
+  }
+  KILN_MEMBER void rescale() {
+    _Pragma("unroll") for (int i = 0; i < Tiling::columns / 2; ++i) sum[i] *= factor[i % 4 / 2];
+  }
+  KILN_MEMBER void take_weights() {
+    _Pragma("unroll") for (int k = 0; k < Tiling::keys / 16; ++k)
+      _Pragma("unroll") for (int w = 0; w < 4; ++w) weight[k][w] =
+          pack_pair(static_cast<const Query::stored*>(nullptr), score[k * 8 + w * 2], score[k * 8 + w * 2 + 1]);
+  }
+  template <class Finish>
+  KILN_MEMBER void finish(const Problem& problem, int row, const Finish& store) {
+    _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+      total[half] += shuffle_xor(total[half], 1);
+      total[half] += shuffle_xor(total[half], 2);
+    }
+    _Pragma("unroll") for (int i = 0; i < Tiling::columns / 2; i += LANES) {
+      const int half = i % 4 / 2, at_row = row + half * 8;
+      const int column = i / 4 * 8 + thread_index() % 4 * 2 + i % 2;
+      if (at_row >= problem.rows || column >= Problem::columns) continue;
+      const bool blind = greatest[half] == -infinity_f32();
+      const float none = Problem::guarded || problem.keys == 0 ? 0.0f : nan_f32();
+      Vec<float> x;
+      KILN_EACH_LANE x[l] = blind                  ? none
+                            : Problem::normalised ? sum[i + l] / total[half]
+                                                  : sum[i + l];
+      store(x, splat<Vec<float>>(blind && !Problem::guarded ? none : total[half]), at_row, column);
+    }
+  }
+};
+
+// A block of query rows from `row` on. `scores`, `within`, `store`: as in attention.cuh.
+template <class Score, class Within, class Finish>
+KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int row,
+                        const Score& scores, const Within& within, const Finish& store) {
+  const Room room(shared_memory());
+  if (thread_index() == 0) {
+    barrier_init(room.query_full(), 1);
+    _Pragma("unroll 1") for (int i = 0; i < Tiling::stages; ++i) {
+      barrier_init(room.key_full(i), 1);
+      barrier_init(room.key_empty(i), Tiling::groups);
+      barrier_init(room.value_full(i), 1);
+      barrier_init(room.value_empty(i), Tiling::groups);
+    }
+    barriers_are_made();
+  }
+  block_barrier();
+  // Keys beyond are hidden from all rows of the block.
+  const int last = row + kBlockRows < problem.rows ? row + kBlockRows : problem.rows;
+  const int seen = last + problem.reach;
+  const int end = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
+  const int tiles = end > 0 ? (end + Tiling::keys - 1) / Tiling::keys : 0;
+  const int group = shuffle(thread_index() / 128, 0) - 1;  // the same of the warp, seen by the compiler
+  if (group < 0) {
+    keep_registers<Tiling::copying_registers>();
+    if (thread_index() == 0) bring_all(maps, room, row, batch, tiles);
+    return;
+  }
+  take_registers<Tiling::multiplying_registers>();
+  const bool leads = thread_index() % 128 == 0;
+  const char* query = room.query + group * 64 * 128;
+  const int first_row = row + group * 64;
+  const int own_row = first_row + thread_index() % 128 / 32 * 16 + thread_index() % 32 / 4;
+  const int own_key = thread_index() % 4 * 2;
+  Slot of_keys, of_values;
+  Rows rows;
+  rows.clear();
+  barrier_wait(room.query_full(), 0);
+  if (tiles > 0) {
+    // The first tile apart: between one that begins and one that ends there is no branch then, and
+    // ptxas lets both products be under way.
+    barrier_wait(room.key_full(0), 0);
+    rows.multiply_keys(query, room.key(0));
+    warpgroup_wait<0>();
+    warpgroup_hold(rows.score);
+    if (leads) barrier_arrive(room.key_empty(0));
+    of_keys.next();
+    rows.finish_scores(problem, own_row, own_key, scores);
+    rows.weigh();
+    rows.take_weights();
+    if (tiles > 1) barrier_wait(room.key_full(of_keys.number), of_keys.parity);
+  }
+  _Pragma("unroll 1") for (int tile = 1; tile < tiles; ++tile) {
+    rows.multiply_keys(query, room.key(of_keys.number));
+    barrier_wait(room.value_full(of_values.number), of_values.parity);
+    rows.add_values(room.value(of_values.number));
+    warpgroup_wait<1>();
+    warpgroup_hold(rows.score);
+    if (leads) barrier_arrive(room.key_empty(of_keys.number));
+    of_keys.next();
+    const int first = tile * Tiling::keys;
+    if (Problem::has_within && first + Tiling::keys - 1 <= first_row + problem.reach)
+      rows.finish_scores(problem, own_row, first + own_key, within);
+    else
+      rows.finish_scores(problem, own_row, first + own_key, scores);
+    rows.weigh();
+    warpgroup_hold(rows.score);
+    // Its loop also keeps ptxas from waiting for the values before the weights are made.
+    if (tile + 1 < tiles) barrier_wait(room.key_full(of_keys.number), of_keys.parity);
+    warpgroup_wait<0>();
+    warpgroup_hold(rows.sum);
+    if (leads) barrier_arrive(room.value_empty(of_values.number));
+    of_values.next();
+    rows.rescale();
+    rows.take_weights();
+  }
+  if (tiles > 0) {
+    barrier_wait(room.value_full(of_values.number), of_values.parity);
+    rows.add_values(room.value(of_values.number));
+    warpgroup_wait<0>();
+    warpgroup_hold(rows.sum);
+  }
+  rows.finish(problem, own_row, store);
+}
+
+}  // namespace

@@ -1,0 +1,125 @@
+// Attention on the tensor cores of compute capability 9.0, run on the fake GPU.
+#include "compiler_core/kernels/wgmma/wgmma_attention.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
+#include "tests/compiler_core/kernels/attention_graphs.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
+
+namespace kiln {
+namespace {
+
+using testing::attention_workload;
+using testing::AttentionGraph;
+
+const Target kHopper = *Target::parse("cuda:sm_90a");
+
+std::string check(const AttentionGraph& graph,
+                  const WgmmaAttentionSchedule& schedule = {1, 64, 2}) {
+  const Result<Workload> workload = attention_workload(graph);
+  if (!workload) return workload.error().message;
+  if (const Status covered = check_wgmma_attention(*workload); !covered)
+    return covered.error().message;
+  std::mt19937 random(16);
+  const std::string wrong = testing::check_schedule(
+      *workload, to_schedule(schedule), kHopper, testing::random_inputs(workload->graph, random));
+  return wrong.empty() ? "" : wrong + "\n" + print(workload->graph);
+}
+
+TEST(WgmmaAttention, AgreesForHeadsOfEverySize) {
+  for (const int64_t depth : {16, 64, 72, 128})
+    EXPECT_EQ(check({.dtype = DType::kBF16,
+                     .batch = {2},
+                     .rows = 70,
+                     .keys = 140,
+                     .depth = depth,
+                     .columns = depth}),
+              "")
+        << depth;
+  EXPECT_EQ(check({.dtype = DType::kF16, .rows = 64, .keys = 64, .depth = 128, .columns = 40}), "");
+}
+
+TEST(WgmmaAttention, AgreesForEveryMask) {
+  for (const AttentionGraph::Mask mask : testing::kEveryMask)
+    EXPECT_EQ(check({.dtype = DType::kBF16,
+                     .batch = {2},
+                     .rows = 136,
+                     .keys = 200,
+                     .mask = mask,
+                     .guarded = mask == AttentionGraph::Mask::kBool}),
+              "")
+        << static_cast<int>(mask);
+}
+
+TEST(WgmmaAttention, AgreesUnderTheSchedulesOfTheSpace) {
+  for (const WgmmaAttentionSchedule& schedule :
+       {WgmmaAttentionSchedule{2, 128, 2}, {3, 128, 2}, {2, 64, 3}, {1, 128, 1}})
+    EXPECT_EQ(check({.dtype = DType::kBF16,
+                     .batch = {2},
+                     .rows = 200,
+                     .keys = 330,
+                     .depth = 64,
+                     .columns = 64,
+                     .mask = AttentionGraph::Mask::kCausal},
+                    schedule),
+              "")
+        << to_schedule(schedule).to_string();
+}
+
+TEST(WgmmaAttention, AgreesHoweverOperandsAndResultLie) {
+  for (const bool after : {false, true})
+    EXPECT_EQ(check({.dtype = DType::kBF16,
+                     .batch = {2, 6},
+                     .rows = 66,
+                     .keys = 72,
+                     .depth = 32,
+                     .columns = 32,
+                     .division = after ? AttentionGraph::Division::kAfter
+                                       : AttentionGraph::Division::kBefore,
+                     .shared_by = 3,
+                     .transposed = true,
+                     .output_bias = true}),
+              "")
+        << after;
+  EXPECT_EQ(check({.dtype = DType::kBF16,
+                   .batch = {2, 3},
+                   .rows = 66,
+                   .keys = 66,
+                   .depth = 64,
+                   .columns = 64,
+                   .heads_inside = true}),
+            "");
+}
+
+TEST(WgmmaAttention, ARowThatSeesNothingIsZeroWhereTheModelSaysSo) {
+  for (const bool guarded : {false, true})
+    for (const int64_t reach : {-3, -200})
+      EXPECT_EQ(check({.dtype = DType::kBF16,
+                       .rows = 70,
+                       .keys = 80,
+                       .mask = AttentionGraph::Mask::kCausal,
+                       .reach = reach,
+                       .guarded = guarded}),
+                "")
+          << guarded << reach;
+}
+
+TEST(WgmmaAttention, CoversHalvesOfManyQueries) {
+  const auto covers = [](const AttentionGraph& graph, const char* target = "cuda:sm_90a") {
+    return wgmma_attention().covers(*attention_workload(graph), *Target::parse(target));
+  };
+  const AttentionGraph wide = {
+      .dtype = DType::kBF16, .rows = 64, .keys = 64, .depth = 64, .columns = 64};
+  EXPECT_TRUE(covers(wide));
+  EXPECT_FALSE(covers(wide, "cuda:sm_80"));
+  EXPECT_FALSE(covers({.dtype = DType::kF32, .rows = 64, .keys = 64}));
+  EXPECT_FALSE(covers({.dtype = DType::kBF16, .rows = 1, .keys = 64}));
+  EXPECT_FALSE(covers({.dtype = DType::kBF16, .rows = 64, .keys = 64, .depth = 33, .columns = 33}));
+  EXPECT_FALSE(
+      covers({.dtype = DType::kBF16, .rows = 64, .keys = 64, .depth = 256, .columns = 256}));
+}
+
+}  // namespace
+}  // namespace kiln
