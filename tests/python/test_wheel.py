@@ -16,6 +16,14 @@ assert program.outputs[0].sizes == program.inputs[0].sizes, program
 print(kiln.__version__, kiln.__file__)
 """
 
+WITH_TORCH = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+x = torch.randn(4, 8)
+torch.testing.assert_close(torch.compile(model, backend="kiln")(x), model(x))
+assert "kiln" in torch._dynamo.list_backends()
+"""
+
 
 def run(*command: object) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("KILN_", "PYTHON"))}
@@ -34,6 +42,9 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path, graphs: Path) ->
     version, file = run(python, "-c", SCRIPT, graphs / "small" / "softmax.pt2").split()
     assert version == "0.1.0" and file.startswith(str(tmp_path))
     assert run(tmp_path / "venv" / "bin" / "kiln", "--version").strip().endswith("0.1.0")
+    # torch finds the backend by its name.
+    run(python, "-m", "pip", "install", "--quiet", "--no-index", "--target", tmp_path / "beside", wheel)
+    run("env", f"PYTHONPATH={tmp_path / 'beside'}", "KILN_CACHE_DIR=", sys.executable, "-c", WITH_TORCH)
     # Of the system's libraries only those that every manylinux system has are left outside.
     needed = run("ldd", next((tmp_path / "venv").glob("lib/python*/site-packages/kiln/_lib/libkiln.so")))
     outside = {line.split()[0].split(".so")[0] for line in needed.splitlines() if str(tmp_path) not in line}

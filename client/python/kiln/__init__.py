@@ -30,14 +30,17 @@ from kiln.errors import (
 )
 
 if TYPE_CHECKING:
+    from kiln._explain import Explanation, explain
     from kiln.exported import CompiledModule, compile, load
 
 __version__ = "0.1.0"
-__all__ = ["Client", "CompiledModule", "Corruption", "DeadlineExceeded", "InternalError", "InvalidArgument",
+__all__ = ["Client", "CompiledModule", "Corruption", "DeadlineExceeded", "Explanation", "InternalError",
+           "InvalidArgument",
            "KilnError", "NotFound", "NotPermitted", "Overloaded", "Program", "Progress", "Symbol", "TensorInfo",
-           "Unavailable", "Unsupported", "compile", "load"]
+           "Unavailable", "Unsupported", "compile", "explain", "load"]
 
-_LAZY = {"compile": "kiln.exported", "load": "kiln.exported", "CompiledModule": "kiln.exported"}
+_LAZY = {"compile": "kiln.exported", "load": "kiln.exported", "CompiledModule": "kiln.exported",
+         "explain": "kiln._explain", "Explanation": "kiln._explain"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,253 @@
+"""An AOT graph as a function: Kiln programs for the partitions that Kiln takes, the rest eager."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from kiln._emit import Emitter, NotEmittable, value_of
+from kiln._layout import dense_strides, layout_of
+from kiln._partition import Partition, Refusal, has_effect, is_inlined, main_device, partitions, refusals
+from kiln._settings import Settings
+from kiln._torch import Launcher, target_of
+from kiln.client import Program
+from kiln.errors import KilnError
+
+log = logging.getLogger("kiln")
+Slots = list[Any]
+Boxed = Callable[[list[Any]], Sequence[Any]]
+
+
+class GraphReport:
+    """What became of one graph; ``kiln.explain`` lists them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.partitions: list[tuple[Partition, Program | None]] = []
+        self.refused: list[Refusal] = []
+        self.failures: list[str] = []
+
+
+def place_of(node: fx.Node) -> str:
+    """The line of the user's source that a node comes from."""
+    lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
+    return lines[-2].strip() + ": " + lines[-1].strip() if len(lines) > 1 else ""
+
+
+class _Step:
+    """A function of slots: reads some, writes some, clears those that nobody reads any more."""
+
+    def __init__(self, run: Callable[[list[Any]], Sequence[Any]], reads: list[int], writes: list[int]) -> None:
+        self.run, self.reads, self.writes = run, reads, writes
+        self.clears: list[int] = []
+
+    def __call__(self, slots: Slots) -> None:
+        inputs = [slots[index] for index in self.reads]
+        for index in self.clears:
+            slots[index] = None
+        for index, value in zip(self.writes, self.run(inputs), strict=True):
+            slots[index] = value
+
+
+def _runner(slot_count: int, constants: dict[int, Any], steps: list[_Step], results: list[Any]) -> Boxed:
+    """The steps of a graph, one after the other, as a function of a list that it empties. Re-entrant."""
+
+    def run(args: list[Any]) -> list[Any]:
+        slots: Slots = args + [None] * (slot_count - len(args))
+        args.clear()
+        for index, value in constants.items():
+            slots[index] = value
+        for step in steps:
+            step(slots)
+        return [slots[result[0]] if isinstance(result, tuple) else result for result in results]
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+class GraphCompiler:
+    """Compiles one graph. ``example_inputs`` are the placeholders' values as they will come."""
+
+    def __init__(self, module: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings, name: str) -> None:
+        self._module, self._graph, self._settings = module, module.graph, settings
+        self.report = GraphReport(name)
+        placeholders = [node for node in self._graph.nodes if node.op == "placeholder"]
+        for node, value in zip(placeholders, example_inputs, strict=True):
+            node.meta["val"] = value  # strides may have been reported otherwise since tracing
+        self._slot_of: dict[fx.Node, int] = {node: index for index, node in enumerate(placeholders)}
+        self._constants: dict[int, Any] = {}
+        for node in self._graph.nodes:
+            if node.op == "get_attr":
+                constant = operator.attrgetter(str(node.target))(module)
+                if isinstance(constant, torch.Tensor):
+                    node.meta.setdefault("val", constant)
+                    self._constants[self._slot(node)] = constant
+        self._trusted = set(placeholders)
+        self._device = main_device(self._graph)
+        self._output = next(node for node in self._graph.nodes if node.op == "output")
+        #: strides of outputs that are not those that torch inferred
+        self.strides: dict[fx.Node, tuple[Any, ...]] = {}
+
+    def _slot(self, node: fx.Node) -> int:
+        return self._slot_of.setdefault(node, len(self._slot_of))
+
+    def compile(self) -> Boxed:
+        """The graph as a boxed function; eager, and it says so, when Kiln fails for whatever reason."""
+        try:
+            return self._compile()
+        except Exception as error:
+            if self._settings.strict and not isinstance(error, KilnError):
+                raise
+            log.debug("the graph runs eager", exc_info=True)
+            self.strides.clear()
+            self._say_failure(f"{type(error).__name__}: {error}")
+            return self._eager()
+
+    def _compile(self) -> Boxed:
+        target = target_of(self._device)
+        self.report.refused = refusals(self._graph, self._device)
+        self._say_refusals()
+        self._not_kiln = {each.node for each in self.report.refused}
+        steps = []
+        for partition in partitions(self._graph, self.report.refused):
+            step = self._kiln_step(partition, target) if partition.in_kiln else None
+            if step is None:
+                step = self._eager_step(partition.nodes)
+                if step is not None:
+                    self.report.partitions.append((partition, None))
+            if step is not None:
+                steps.append(step)
+        results = fx.map_arg(self._output.args[0], lambda node: (self._slot(node),))
+        inlined = [node for node in self._output.all_input_nodes if is_inlined(node, self._not_kiln)]
+        if inlined:
+            last = self._eager_step(inlined, inlined)
+            if last is not None:
+                steps.append(last)
+        self._plan_clearing(steps)
+        return _runner(len(self._slot_of), self._constants, steps, list(results))
+
+    def _eager(self) -> Boxed:
+        from functorch.compile import make_boxed_func
+
+        boxed: Boxed = make_boxed_func(self._module.forward)
+        return boxed
+
+    def _plan_clearing(self, steps: list[_Step]) -> None:
+        seen = {self._slot(node) for node in self._output.all_input_nodes} | set(self._constants)
+        for step in reversed(steps):
+            step.clears = [index for index in set(step.reads) if index not in seen]
+            seen.update(step.reads)
+
+    def _read_outside(self, nodes: Sequence[fx.Node]) -> list[fx.Node]:
+        """Those of these values that others read: other partitions, arithmetic on sizes, or the caller."""
+        inside = set(nodes)
+        return [node for node in nodes if any(user not in inside for user in node.users)
+                and not (isinstance(value_of(node), (list, tuple)))]
+
+    def _eager_step(self, nodes: Sequence[fx.Node], results: Sequence[fx.Node] | None = None) -> _Step | None:
+        outputs = list(self._read_outside(nodes) if results is None else results)
+        if not outputs and not any(has_effect(node) for node in nodes):
+            return None
+        graph = fx.Graph()
+        copied: dict[fx.Node, fx.Node] = {}
+        reads: list[fx.Node] = []
+        inside = set(nodes)
+
+        def copy(node: fx.Node) -> fx.Node:
+            if node in copied:
+                return copied[node]
+            if node in inside or is_inlined(node, self._not_kiln) or (
+                    node.op == "get_attr" and node not in self._slot_of):  # a module of a higher-order op
+                copied[node] = graph.node_copy(node, copy)
+            else:
+                reads.append(node)
+                copied[node] = graph.placeholder(node.name)
+            return copied[node]
+
+        for node in nodes:
+            copy(node)
+        graph.output(tuple(copied[node] for node in outputs))
+        # Placeholders come first, whatever was met first.
+        anchor = next(iter(graph.nodes))
+        for node in [each for each in graph.nodes if each.op == "placeholder"]:
+            if node is not anchor:
+                anchor.prepend(node)
+        order = [node.name for node in graph.nodes if node.op == "placeholder"]
+        by_name = {copied[node].name: node for node in reads}
+        function = fx.GraphModule(self._module, graph).forward
+        return _Step(lambda inputs: function(*inputs), [self._slot(by_name[name]) for name in order],
+                     [self._slot(node) for node in outputs])
+
+    def _kiln_step(self, partition: Partition, target: str) -> _Step | None:
+        outputs = self._read_outside(partition.nodes)
+        if not outputs:
+            return None
+        try:
+            emitter, reads, orders = self._emit(partition.nodes, outputs)
+            program = self._settings.compile(emitter.to_json(), target)
+            trusted = frozenset(i for i, node in enumerate(reads) if node in self._trusted)
+            run = Launcher(program, self._device, trusted, orders)
+        except (KilnError, NotEmittable) as error:
+            self._say_failure(str(error))
+            for node in outputs:
+                self.strides.pop(node, None)
+            return None
+        self.report.partitions.append((partition, program))
+        self._trusted.update(outputs)
+        return _Step(run, [self._slot(node) for node in reads], [self._slot(node) for node in outputs])
+
+    def _emit(self, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> tuple[
+            Emitter, list[fx.Node], list[tuple[int, ...] | None]]:
+        emitter = Emitter()
+        inside = set(nodes)
+        reads: dict[fx.Node, None] = {}
+        views: dict[fx.Node, None] = {}  # that are inlined, in order
+
+        def read(node: fx.Node) -> None:
+            for operand in node.all_input_nodes:
+                if operand in inside or operand in views or not isinstance(value_of(operand), torch.Tensor):
+                    continue
+                if is_inlined(operand, self._not_kiln):
+                    read(operand)
+                    views.setdefault(operand)
+                else:
+                    reads.setdefault(operand)
+
+        for node in nodes:
+            read(node)
+        for node in reads:
+            value = value_of(node)
+            strides = None
+            symbolic = any(isinstance(size, torch.SymInt) for size in value.shape)
+            if symbolic and layout_of(value) != (None, True):
+                strides = dense_strides(value)  # Kiln reads sizes that calls choose in row-major order only
+                self._trusted.discard(node)
+            emitter.add_input(node.name, value, strides)
+        for node in (*views, *nodes):
+            if node.target is operator.getitem:
+                emitter.add_getitem(node)
+            else:
+                emitter.add_node(node)
+        orders: list[tuple[int, ...] | None] = []
+        for node in outputs:
+            value = value_of(node)
+            order, dense = layout_of(value)
+            emitter.add_output(node.name, value, order)
+            orders.append(order)
+            if not dense:
+                self.strides[node] = dense_strides(value)
+        return emitter, list(reads), orders
+
+    def _say_refusals(self) -> None:
+        for refusal in self.report.refused:
+            self._settings.say_once(f"{refusal.op} runs eager: {refusal.why}", place_of(refusal.node))
+
+    def _say_failure(self, why: str) -> None:
+        self.report.failures.append(why)
+        self._settings.say_once(f"a part of the model runs eager: {why}", "")
+

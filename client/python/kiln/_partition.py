@@ -1,0 +1,233 @@
+"""Which nodes of an AOT graph run in Kiln, and the graph cut into partitions that do or do not.
+
+Levels: a node's level is the highest of what it reads, one more where support flips, so that even levels are
+Kiln's and odd ones eager. One partition a level is acyclic by construction, and linear in the nodes. Nodes that
+compute numbers of sizes belong to no partition: Kiln derives sizes from its tensors, and eager partitions copy
+the nodes that they need.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from kiln._emit import Emitter, NotEmittable, is_symbolic, value_of
+from kiln._layout import layout_of
+from kiln._torch import DTYPES
+from kiln.client import refused_nodes
+from kiln.errors import KilnError
+
+_SIZE_OPS = frozenset({torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int, torch.ops.aten.sym_numel.default,
+                       torch.ops.aten.sym_storage_offset.default, torch.sym_float, torch.sym_int, torch.sym_max,
+                       torch.sym_min, torch.sym_not, torch.sym_ite})
+_DTYPES = frozenset(DTYPES.values())
+
+
+def computes_size(node: fx.Node) -> bool:
+    """Whether the node is arithmetic on sizes, which may be repeated wherever it is needed."""
+    if not is_symbolic(node):
+        return False
+    module = getattr(node.target, "__module__", "")
+    return node.target in _SIZE_OPS or module in ("_operator", "math") or \
+        str(module).startswith("torch.utils._sympy")
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors of a node's value."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [each for each in value if isinstance(each, torch.Tensor)] if isinstance(value, (list, tuple)) else []
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether the op only looks at its operand in another way."""
+    if node.target is operator.getitem:
+        return True
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(result.alias_info is not None for result in schema.returns)
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether the op draws random numbers. Attention that drops nothing does not, though torch tags it so."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    for index, argument in enumerate(target._schema.arguments):
+        if argument.name == "dropout_p":
+            given = node.args[index] if index < len(node.args) else node.kwargs.get("dropout_p", argument.default_value)
+            return not isinstance(given, (int, float)) or given != 0
+    return True
+
+
+def is_inlined(node: fx.Node, not_kiln: Container[fx.Node]) -> bool:
+    """Whether every partition that reads the node has a copy of it: arithmetic on sizes, and views of what the graph
+    is given, which cost nothing."""
+    if computes_size(node):
+        return True
+    if node.op != "call_function" or not is_view(node) or node in not_kiln or not isinstance(value_of(node),
+                                                                                            torch.Tensor):
+        return False
+    return all(each.op in ("placeholder", "get_attr") or is_inlined(each, not_kiln) for each in node.all_input_nodes)
+
+
+def has_effect(node: fx.Node) -> bool:
+    """Whether the node does something besides its result; drawing random numbers is is_random()'s."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return bool(target._schema.is_mutable) or target in torch.fx.node._side_effectful_functions
+    return node.is_impure()
+
+
+@dataclass
+class Refusal:
+    """A node that Kiln does not take, and why."""
+
+    node: fx.Node
+    why: str
+
+    @property
+    def op(self) -> str:
+        return str(self.node.target)
+
+
+@dataclass
+class Partition:
+    """Nodes that run together, in order."""
+
+    in_kiln: bool
+    nodes: list[fx.Node] = field(default_factory=list)
+
+
+def main_device(graph: fx.Graph) -> torch.device:
+    """The GPU when a tensor is there, else the CPU."""
+    devices = {tensor.device for node in graph.nodes for tensor in tensors_of(value_of(node))}
+    return next((each for each in devices if each.type != "cpu"), torch.device("cpu"))
+
+
+def _refused_here(node: fx.Node, device: torch.device) -> str | None:
+    """Why a node cannot run in Kiln, as far as that shows without asking it."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return "is no ATen op"
+    if is_random(node):
+        return "is random: it runs eager, so that it gives the numbers of torch's generator"
+    if has_effect(node):
+        return "has an effect besides its result"
+    around = tensors_of(value_of(node))
+    for operand in node.all_input_nodes:
+        around += tensors_of(value_of(operand))
+    for tensor in around:
+        if tensor.device != device:
+            return f"mixes devices: {tensor.device} and {device}"
+        if type(tensor) is not torch._subclasses.FakeTensor and type(tensor) is not torch.Tensor \
+                and not isinstance(tensor, torch.nn.Parameter):
+            return f"has a tensor of class {type(tensor).__name__}"
+        if tensor.layout is not torch.strided or tensor.dtype not in _DTYPES:
+            return f"has a tensor of {tensor.dtype}" + ("" if tensor.layout is torch.strided else f", {tensor.layout}")
+        if tensor.is_conj() or tensor.is_neg():
+            return "has a tensor that is a lazy conjugate or negative"
+        for size in tensor.shape:
+            if isinstance(size, torch.SymInt) and not size.node.has_hint():
+                return "has a size that is known only once it runs"
+    return None
+
+
+def _reason(op: str, why: str) -> str:
+    """What the library says of a node, without what the caller adds: the op and the line."""
+    why = re.sub(r", used at [^;]*(; .*)?$", "", why, flags=re.DOTALL)
+    return why.removeprefix(op).removeprefix(" is not covered: ").removeprefix(" - ").strip()
+
+
+def _add_value(emitter: Emitter, name: str, value: Any) -> None:
+    if isinstance(value, torch.Tensor):
+        try:
+            emitter.add_input(name, value)
+        except NotEmittable:
+            return  # its readers are refused
+
+
+def refusals(graph: fx.Graph, device: torch.device) -> list[Refusal]:
+    """Every node that Kiln does not take with the arguments it has; getitem and arithmetic on sizes are nobody's."""
+    emitter = Emitter()
+    refused: list[Refusal] = []
+    emitted: dict[fx.Node, None] = {}
+    order: list[fx.Node] = []  # which node each of the emitted graph's stands for
+    for node in graph.nodes:
+        if node.op in ("placeholder", "get_attr"):
+            _add_value(emitter, node.name, value_of(node))
+        if node.op != "call_function" or computes_size(node):
+            continue
+        if node.target is operator.getitem:
+            if node.args[0] in emitted and isinstance(value_of(node), torch.Tensor):
+                emitter.add_getitem(node)
+                emitter.add_probe(node)
+                order.append(node.args[0])
+            else:
+                _add_value(emitter, node.name, value_of(node))
+            continue
+        why = _refused_here(node, device)
+        if why is None:
+            try:
+                emitter.add_node(node)
+                emitted[node] = None
+                order.append(node)
+                continue
+            except NotEmittable as error:
+                why = str(error)
+        refused.append(Refusal(node, why))
+        _add_value(emitter, node.name, value_of(node))
+    try:
+        refused += [Refusal(order[index], _reason(op, why)) for index, op, why in refused_nodes(emitter.to_json())]
+    except KilnError as error:
+        refused = [Refusal(node, str(error)) for node in [*emitted, *(each.node for each in refused)]]
+    return refused
+
+
+def _levels(nodes: Iterable[fx.Node], in_kiln: set[fx.Node], not_kiln: Container[fx.Node]) -> dict[fx.Node, int]:
+    levels: dict[fx.Node, int] = {}
+    effects = 0
+    for node in nodes:
+        level = max((levels.get(operand, 0) for operand in node.all_input_nodes), default=0)
+        if node.op == "call_function" and node.target is not operator.getitem and not is_inlined(node, not_kiln):
+            kiln = node in in_kiln
+            # What has an effect, or draws random numbers, keeps its order.
+            ordered = not kiln and (has_effect(node) or not isinstance(node.target, torch._ops.OpOverload)
+                                    or is_random(node))
+            level = max(level, effects) if ordered else level
+            level += (level % 2 == 0) != kiln
+            effects = level if ordered else effects
+        levels[node] = level
+    return levels
+
+
+def partitions(graph: fx.Graph, refused: Iterable[Refusal]) -> list[Partition]:
+    """The graph's call_function nodes but those that are inlined, in the order in which they run."""
+    nodes = list(graph.nodes)
+    not_kiln = {each.node for each in refused}
+    # What is returned without its elements lying densely is a view that torch makes.
+    for node in reversed(nodes):
+        value = value_of(node)
+        gappy = is_view(node) and isinstance(value, torch.Tensor) and not layout_of(value).dense
+        if gappy and all(user.op == "output" or user in not_kiln for user in node.users):
+            not_kiln.add(node)
+    while True:
+        in_kiln = {node for node in nodes if node.op == "call_function" and node not in not_kiln
+                   and node.target is not operator.getitem}
+        by_level: dict[int, Partition] = {}
+        levels = _levels(nodes, in_kiln, not_kiln)
+        for node in nodes:
+            if node.op == "call_function" and not is_inlined(node, not_kiln):
+                level = levels[node]
+                by_level.setdefault(level, Partition(level % 2 == 0)).nodes.append(node)
+        # Views alone are no work for a kernel: eager they cost nothing.
+        idle = {node for each in by_level.values() if each.in_kiln and all(map(is_view, each.nodes))
+                for node in each.nodes} & in_kiln
+        if not idle:
+            return [by_level[level] for level in sorted(by_level)]
+        not_kiln |= idle

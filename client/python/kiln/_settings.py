@@ -1,0 +1,57 @@
+"""The options of one torch.compile, and what Kiln says of itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from kiln._default_client import client_for
+from kiln.client import Mode, Program
+from kiln.errors import InvalidArgument
+
+log = logging.getLogger("kiln")
+_MODES: dict[str, Mode] = {"default": "default", "max-autotune": "max-autotune", "reduce-overhead": "default",
+                           "max-autotune-no-cudagraphs": "max-autotune"}
+_OPTIONS = ("coordinator", "deadline_s", "mode")
+_said: set[str] = set()
+
+
+def configure_logging() -> None:
+    """``KILN_LOGS``: "debug", "info", "warning" (default) or "off"; "info" says where each refusal comes from."""
+    wanted = os.environ.get("KILN_LOGS", "warning").lower()
+    levels = {"debug": logging.DEBUG, "info": logging.INFO, "1": logging.INFO, "off": logging.CRITICAL + 1}
+    log.setLevel(levels.get(wanted, logging.WARNING))
+
+
+class Settings:
+    """``mode`` and ``options`` of torch.compile. Raises InvalidArgument."""
+
+    def __init__(self, mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+        given = dict(options or {})
+        unknown = sorted(set(given) - set(_OPTIONS))
+        if unknown:
+            raise InvalidArgument(f"no such option: {', '.join(unknown)}; there are {', '.join(_OPTIONS)}")
+        mode = given.get("mode") or mode or "default"
+        if mode not in _MODES:
+            raise InvalidArgument(f"mode is {mode!r}; it can be {', '.join(_MODES)}")
+        self.mode: Mode = _MODES[mode]
+        self.coordinator: str | None = given.get("coordinator")
+        self.deadline_s = float(given.get("deadline_s", 600.0))
+        self.strict = os.environ.get("KILN_STRICT", "") not in ("", "0")  # our own mistakes are raised: for tests
+        configure_logging()
+
+    def compile(self, model_json: bytes, target: str) -> Program:
+        """The program of a graph. Errors as Client.compile."""
+        return client_for(self.coordinator).compile(model_json, mode=self.mode, target=target,
+                                                    deadline_s=self.deadline_s, on_message=log.info)
+
+    @staticmethod
+    def say_once(sentence: str, place: str) -> None:
+        """A warning, once a process for each sentence."""
+        if sentence not in _said:
+            _said.add(sentence)
+            log.warning("%s", sentence.splitlines()[0][:400])
+        if place:
+            log.info("%s (%s)", sentence.splitlines()[0][:400], place)

@@ -1,0 +1,75 @@
+"""``torch.compile(model, backend="kiln")``.
+
+Dynamo's graphs go through AOTAutograd without decompositions; what comes out, forward, backward or inference, is
+cut into partitions that Kiln takes and partitions that run eager (``kiln._partition``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
+
+from kiln._graphs import Boxed, GraphCompiler, GraphReport
+from kiln._settings import Settings
+
+_watch = threading.local()
+
+
+def watch(reports: list[GraphReport] | None) -> None:
+    """Graphs that are compiled from here on, by this thread, are appended to ``reports``."""
+    _watch.reports = reports
+
+
+def _report_strides(compiler: GraphCompiler, module: fx.GraphModule) -> None:
+    """Tells AOTAutograd of outputs that lie otherwise than it inferred, so that the backward expects them so."""
+    context = TracingContext.try_get()
+    if context is None or context.output_strides is None:
+        return
+    output = next(node for node in module.graph.nodes if node.op == "output")
+    for node in output.args[0]:
+        context.output_strides.append(compiler.strides.get(node) if isinstance(node, fx.Node) else None)
+
+
+def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None) -> Callable[..., Boxed]:
+    def compile(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
+        compiler = GraphCompiler(module, example_inputs, settings, name)
+        function = compiler.compile()
+        if reports is not None:
+            reports.append(compiler.report)
+        if name != "backward":
+            _report_strides(compiler, module)
+        return function
+
+    return compile
+
+
+def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
+            options: Mapping[str, Any] | None = None, name: str | None = None) -> Callable[..., Any]:
+    """The backend that torch.compile finds under the name "kiln".
+
+    Args:
+        mode: "default", "max-autotune", "reduce-overhead", "max-autotune-no-cudagraphs".
+        options: "coordinator", "mode", "deadline_s".
+    """
+    del name  # of the graph, which newer versions of torch pass
+    settings = Settings(mode, options)
+    reports = getattr(_watch, "reports", None)
+    compile_with = aot_autograd(
+        fw_compiler=_compiler(settings, "forward", reports), bw_compiler=_compiler(settings, "backward", reports),
+        inference_compiler=_compiler(settings, "inference", reports),
+        partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=False)
+    compiled: Callable[..., Any] = compile_with(module, example_inputs)
+    return compiled
+
+
+def reset() -> None:
+    """Called by torch._dynamo.reset(): nothing is kept between compiles but programs, which stay right."""
+
+
+backend.reset = reset  # type: ignore[attr-defined]

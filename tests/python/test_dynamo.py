@@ -1,0 +1,271 @@
+"""torch.compile(backend=kiln.dynamo.backend) against eager: inference, training, sizes, mutation, what is not covered."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kiln
+import kiln.dynamo
+import pytest
+import torch
+from kiln import _settings
+from torch import nn
+from torch.nn import functional as F
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("KILN_STRICT", "1")
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    _settings._said.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(model: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return torch.compile(model, backend=kiln.dynamo.backend, **options)
+
+
+def partitions(model: Callable[..., Any], *inputs: Any) -> list[list[bool]]:
+    return [[part.in_kiln for part in graph.partitions] for graph in kiln.explain(model, *inputs).graphs]
+
+
+class Block(nn.Module):
+    """A transformer's."""
+
+    def __init__(self, width: int = 32, heads: int = 2) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Convolutions(nn.Module):
+    """With batch statistics, which change in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1, stride=2), nn.BatchNorm2d(8)
+        self.last = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(F.adaptive_avg_pool2d(F.relu(self.norm(self.first(x))), 1).flatten(1))
+
+
+def gradients(model: nn.Module, *inputs: torch.Tensor, run: Callable[..., Any] | None = None) -> list[torch.Tensor]:
+    model.zero_grad()
+    loss = (model if run is None else run)(*inputs).square().mean()
+    loss.backward()
+    return [loss.detach()] + [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def test_inference_of_a_transformer_is_one_program() -> None:
+    block, x = Block(), torch.randn(2, 16, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(block)(x), block(x), rtol=1e-4, atol=1e-5)
+        assert partitions(block, x) == [[True]]
+
+
+@pytest.mark.parametrize("model,sizes", [(Block, (2, 16, 32)), (Convolutions, (2, 3, 8, 8))])
+def test_training_steps_equal_eager(model: type[nn.Module], sizes: tuple[int, ...]) -> None:
+    one = model()
+    other = model()
+    other.load_state_dict(one.state_dict())
+    fast = compiled(other)
+    optimizers = [torch.optim.AdamW(each.parameters(), 1e-3) for each in (one, other)]
+    for _ in range(3):
+        x = torch.randn(*sizes)
+        want, have = gradients(one, x), gradients(other, x, run=fast)
+        torch.testing.assert_close(have, want, rtol=2e-3, atol=2e-5)
+        for optimizer in optimizers:
+            optimizer.step()
+    torch.testing.assert_close(dict(other.named_buffers()), dict(one.named_buffers()), rtol=1e-3, atol=1e-4)
+
+
+def test_dynamic_sizes_compile_once_forward_and_backward() -> None:
+    model, compiles = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3)), []
+    fast = torch.compile(model, dynamic=True, backend=lambda *a, **k: compiles.append(1) or kiln.dynamo.backend(*a, **k))
+    seen = None
+    for sizes in ((4, 6), (3, 9), (11, 2)):
+        x = torch.randn(*sizes, 8)
+        torch.testing.assert_close(gradients(model, x, run=fast), gradients(model, x), rtol=2e-3, atol=2e-5)
+        seen = seen or len(compiles)
+        assert len(compiles) == seen
+
+
+def test_sizes_that_are_returned_and_computed_with() -> None:
+    def f(x: torch.Tensor) -> tuple[Any, ...]:
+        n = x.shape[0]
+        return x.relu() * n, n * 2 + 1, x.new_zeros(n + 3).sin() + 1, x
+
+    fast = compiled(f, dynamic=True)
+    for rows in (5, 8):
+        x = torch.randn(rows, 3)
+        have = fast(x)
+        torch.testing.assert_close(have[:3], f(x)[:3])
+        assert have[3] is x
+
+
+def test_inputs_that_are_changed_in_place() -> None:
+    def f(cache: torch.Tensor, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        cache.index_copy_(0, at, x * 2)
+        return cache.sum(0)
+
+    cache, other = torch.zeros(6, 4), torch.zeros(6, 4)
+    fast = compiled(f)
+    with torch.no_grad():
+        for at in (1, 4):
+            x, place = torch.randn(1, 4), torch.tensor([at])
+            torch.testing.assert_close(fast(cache, x, place), f(other, x, place))
+        torch.testing.assert_close(cache, other)
+
+
+def test_outputs_have_the_strides_that_eager_gives() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.sin()
+        return y.t(), y.permute(1, 0)[:, 1:], (x + 1).unsqueeze(1).expand(-1, 3, -1), y.to(torch.float64).t() * 2, x.t()
+
+    x = torch.randn(4, 6)
+    for have, want in zip(compiled(f)(x), f(x), strict=True):
+        torch.testing.assert_close(have, want)
+        assert have.stride() == want.stride()
+    images = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    have = compiled(lambda x: x.relu() + 1)(images)
+    assert have.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(have, images.relu() + 1)
+
+
+def test_what_is_not_covered_runs_eager_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = (x * 2).relu()
+        z = torch.fft.rfft(y).abs()
+        return (z.exp() + 1).sum() + torch.linalg.inv(y[:4, :4] + 9 * torch.eye(4)).sum().sin()
+
+    x = torch.rand(8, 16)
+    with caplog.at_level(logging.WARNING, "kiln"):
+        torch.testing.assert_close(compiled(f)(x), f(x), rtol=1e-4, atol=1e-4)
+        torch._dynamo.reset()
+        compiled(f)(x)
+    said = [record.message for record in caplog.records if "_fft_r2c" in record.message]
+    assert len(said) == 1 and "runs eager" in said[0]
+    explanation = kiln.explain(f, x)
+    assert [part.in_kiln for part in explanation.graphs[0].partitions].count(True) >= 2
+    assert any("_fft_r2c" in each.op and "test_dynamo.py" in each.place for each in explanation.graphs[0].refused)
+    assert "aten._fft_r2c.default runs eager" in str(explanation)
+
+
+def test_random_ops_give_the_numbers_of_eager() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x.sin(), 0.5).cos() + F.dropout(x, 0.25) + torch.rand_like(x)
+
+    x = torch.randn(32, 32)
+    torch.manual_seed(7)
+    have = compiled(f)(x)
+    torch.manual_seed(7)
+    torch.testing.assert_close(have, f(x))
+
+
+def test_dropout_in_training_has_the_mask_of_the_forward() -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5), nn.GELU(), nn.Linear(16, 4))
+    x = torch.randn(8, 16)
+    fast = compiled(model)
+    torch.manual_seed(5)
+    have = gradients(model, x, run=fast)
+    torch.manual_seed(5)
+    torch.testing.assert_close(have, gradients(model, x), rtol=1e-4, atol=1e-6)
+
+
+def test_autocast_and_half_types() -> None:
+    model, x = nn.Sequential(nn.Linear(32, 16), nn.Softmax(-1)), torch.randn(16, 32)
+    fast = compiled(model)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        have, want = fast(x), model(x)
+        assert have.dtype == want.dtype
+        torch.testing.assert_close(have, want, rtol=0.05, atol=0.05)
+
+
+def test_graph_breaks_and_python_between() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin() * 2
+        if y.sum() > 0:
+            return y + 1
+        return y - 1
+
+    for sign in (1, -1):
+        x = torch.full((8,), 0.5 * sign)
+        torch.testing.assert_close(compiled(f)(x), f(x))
+
+
+def test_threads_share_a_compiled_model() -> None:
+    block = Block()
+    fast = compiled(block)
+    wrong: list[float] = []
+
+    def work(seed: int) -> None:
+        x = torch.randn(2, 16, 32, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            want = block(x)
+            for _ in range(30):
+                difference = (fast(x) - want).abs().max().item()
+                if difference > 1e-4:
+                    wrong.append(difference)
+
+    with torch.no_grad():
+        fast(torch.randn(2, 16, 32))
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_inputs_of_any_alignment_and_kind() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * 2 + y
+
+    fast = compiled(f)
+    base = torch.randn(40)
+    for x in (base[1:33], base[:32], base[8:40]):
+        torch.testing.assert_close(fast(x, x), x * 3)
+    z = torch.randn(8, dtype=torch.complex64)
+    torch.testing.assert_close(fast(z, z), z * 3)  # no dtype of Kiln's
+    torch.testing.assert_close(fast(torch.empty(0, 4), torch.empty(0, 4)), torch.empty(0, 4))
+    torch.testing.assert_close(fast(torch.tensor(2), torch.tensor(1)), torch.tensor(5))
+
+
+def test_a_model_runs_though_kiln_cannot(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    x = torch.randn(8)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise kiln.Unavailable("nobody answers")
+
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, "kiln"):
+        patched.setattr(kiln.Client, "compile", refuse)
+        torch.testing.assert_close(compiled(lambda x: x.sin() + 1)(x), x.sin() + 1)
+    assert "a part of the model runs eager: nobody answers" in caplog.text
+    monkeypatch.delenv("KILN_STRICT")
+    monkeypatch.setattr("kiln._graphs.partitions", refuse)
+    torch.testing.assert_close(compiled(lambda x: x.cos() + 1)(x), x.cos() + 1)
+
+
+def test_options_are_checked(service: str) -> None:
+    x = torch.randn(8, 24)
+    for options, message in (({"coordinater": "x"}, "no such option: coordinater"), ({"mode": "fast"}, "mode is 'fast'")):
+        with pytest.raises(Exception, match=message):
+            compiled(torch.sin, options=options)(x)
+    report = kiln.explain(lambda x: x.softmax(-1) * 3, x, mode="max-autotune", options={"coordinator": service})
+    (kernel,) = report.graphs[0].partitions[0].kernels
+    assert kernel.best_us > 0  # measured
