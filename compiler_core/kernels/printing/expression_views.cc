@@ -32,11 +32,11 @@ struct ExpressionPrinter::Condition {
 Index ExpressionPrinter::variable(const Index& from, const std::string& before,
                                   const std::string& after, Dim end) {
   const bool by_lane = from.varies_by_lane();
-  LoopVar var{fresh(), by_lane ? LoopVar::Kind::kLanes : LoopVar::Kind::kScalar, from.level(), 0,
-              std::move(end)};
-  emit(var.level, fmt::format("const {} {} = {}{}{};", by_lane ? "vindex" : "index_t", var.name,
-                              before, by_lane ? from.lanes_text() : from.text(), after));
-  return var;
+  // Views of many operands often ask for the same coordinates.
+  const Register defined = define(from.level(), !by_lane, by_lane ? "vindex" : "index_t",
+                                  before + (by_lane ? from.lanes_text() : from.text()) + after);
+  return LoopVar{defined.name, by_lane ? LoopVar::Kind::kLanes : LoopVar::Kind::kScalar,
+                 defined.level, 0, std::move(end)};
 }
 
 std::vector<Index> ExpressionPrinter::coordinates(const Index& flat, const Shape& shape) {

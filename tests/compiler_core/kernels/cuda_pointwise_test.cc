@@ -79,6 +79,32 @@ Graph transpose(DType dtype, const Shape& shape) {
   return *b.finish({turned, b.binary(Op::kMax, b.cast(turned, wide), other)});
 }
 
+// A residual chain reads many values at the same rearranged place: coordinates of its own for each
+// were thousands of divisions, which compiled for minutes.
+TEST(CudaPointwise, CoordinatesThatManyOperandsShareAreComputedOnce) {
+  const auto divisions = [](int operands) -> int64_t {
+    GraphBuilder b;
+    NodeId sum = 0;
+    for (int i = 0; i < operands; ++i) {
+      const NodeId x = b.unary(Op::kNeg, b.input(DType::kF32, {6, 5, 7}));
+      const NodeId flat = b.view(x, {210}, {Dim(1)}, Dim(0));
+      sum = i == 0 ? flat : b.binary(Op::kAdd, sum, flat);
+    }
+    const Graph graph = *b.finish({sum});
+    EXPECT_EQ(check(graph, 2), "");
+    const auto source =
+        lower({graph, Family::kPointwise, {}},
+              *Schedule::parse("cuda.pointwise lanes=4 threads=32 unroll=1 map=0"), kHopper);
+    if (!source) return ADD_FAILURE() << source.error().message, 0;
+    const std::string& text = std::get<Source>(*source).text;
+    const std::string kernel = text.substr(text.find("// ---- The kernel."));
+    return std::ranges::count(kernel, '%');
+  };
+  const int64_t once = divisions(1);
+  EXPECT_GT(once, 0);
+  EXPECT_EQ(divisions(9), once);
+}
+
 TEST(CudaPointwise, TransposesAreTiled) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kI64, DType::kU8})
     for (const Shape& shape : {Shape{70, 3, 133}, Shape{72, 2, 136}}) {
