@@ -28,6 +28,7 @@
 #include "compiler_core/kernels/sort/cuda_sort.h"
 #include "compiler_core/kernels/wgmma/wgmma_attention.h"
 #include "compiler_core/kernels/wgmma/wgmma_convolution.h"
+#include "compiler_core/kernels/wgmma/wgmma_copied.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 
 namespace kiln {
@@ -35,14 +36,14 @@ namespace {
 
 std::vector<const KernelTemplate*>& registered() {
   static std::vector<const KernelTemplate*> templates = {
-      &cpu_pointwise(),     &cpu_row_reduction(),  &cpu_column_reduction(),
-      &cpu_matmul(),        &cpu_convolution(),    &cpu_attention(),
-      &cpu_scan(),          &cpu_sort(),           &cpu_scatter(),
-      &cuda_pointwise(),    &cuda_row_reduction(), &cuda_column_reduction(),
-      &cuda_matmul(),       &wgmma_matmul(),       &cuda_convolution(),
-      &wgmma_convolution(), &cuda_attention(),     &wgmma_attention(),
-      &cuda_scan(),         &cuda_sort(),          &cuda_scatter(),
-      &custom_call(),       &cublaslt_matmul(),
+      &cpu_pointwise(),    &cpu_row_reduction(),  &cpu_column_reduction(),
+      &cpu_matmul(),       &cpu_convolution(),    &cpu_attention(),
+      &cpu_scan(),         &cpu_sort(),           &cpu_scatter(),
+      &cuda_pointwise(),   &cuda_row_reduction(), &cuda_column_reduction(),
+      &cuda_matmul(),      &wgmma_matmul(),       &wgmma_copied(),
+      &cuda_convolution(), &wgmma_convolution(),  &cuda_attention(),
+      &wgmma_attention(),  &cuda_scan(),          &cuda_sort(),
+      &cuda_scatter(),     &custom_call(),        &cublaslt_matmul(),
   };
   return templates;
 }

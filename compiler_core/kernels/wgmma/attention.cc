@@ -185,7 +185,7 @@ std::vector<Schedule> wgmma_attention_candidates(const Workload& workload) {
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
   std::vector<Schedule> space;
   for (const WgmmaAttentionSchedule& schedule :
-       {WgmmaAttentionSchedule{2, 128, 2}, {3, 128, 2}, {2, 64, 3}, {1, 128, 2}})
+       {WgmmaAttentionSchedule{2, 128, 2}, {3, 128, 2}, {2, 64, 3}})
     if (fits(schedule, problem)) space.push_back(to_schedule(schedule));
   return space;
 }

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/embedded.h"
@@ -54,9 +56,9 @@ class WgmmaConvolution {
     operands.copying_registers = 56;
     Source source = WgmmaProduct(graph_, epilogue.graph, schedule_, sized, target).print(operands);
     source.text += print_turn();
-    source.recipe.phases.insert(
-        source.recipe.phases.begin(),
-        {"turn", image_tiles() + weight_blocks(), kTurnThreads, 1, kDepth * kTurnPitch * 2});
+    source.recipe.phases.insert(source.recipe.phases.begin(),
+                                {"turn", image_tiles() + border_blocks() + weight_blocks(),
+                                 kTurnThreads, 1, kDepth * kTurnPitch * 2});
     source.recipe.workspace_bytes = image_bytes() + rows_ * window_ * channels_ * 2;
     return source;
   }
@@ -68,8 +70,28 @@ class WgmmaConvolution {
 
  private:
   int64_t image_bytes() const { return product_.batches * plane_bytes(); }
+  // Positions of an image side by side that one load takes; 0: they lie otherwise.
+  int64_t vector() const {
+    const ConvolutionProblem& p = problem_;
+    if (p.x_at[2] != 1 || p.x_at[1] != p.in[2] || reached_height() <= 0 || reached_width() <= 0)
+      return 0;
+    for (const int64_t count : {8, 4, 2})
+      if (p.in[1] * p.in[2] % count == 0 && p.x_channel % count == 0 &&
+          p.product.b.offset % count == 0 && p.product.b.batch_strides[0] % count == 0)
+        return count;
+    return 0;
+  }
+  // Of an image, what windows reach.
+  int64_t reached_height() const { return std::min(problem_.in[1], height_ - problem_.low[1]); }
+  int64_t reached_width() const { return std::min(problem_.in[2], width_ - problem_.low[2]); }
   int64_t image_tiles() const {
-    return product_.batches * ceil_div(height_ * width_, int64_t{64}) * (channels_ / kDepth);
+    const int64_t turned = vector() > 0 ? problem_.in[1] * problem_.in[2] : height_ * width_;
+    return product_.batches * ceil_div(turned, int64_t{64}) * (channels_ / kDepth);
+  }
+  int64_t border_blocks() const {
+    if (vector() == 0) return 0;
+    const int64_t border = height_ * width_ - reached_height() * reached_width();
+    return ceil_div(product_.batches * border * (channels_ / 8), int64_t{kTurnThreads});
   }
   int64_t weight_blocks() const {
     return ceil_div(rows_ * window_ * channels_ / 8, int64_t{kTurnThreads});
@@ -103,9 +125,14 @@ class WgmmaConvolution {
         "  KILN_INLINE bool locate(int position, long& at) {{\n"
         "    const int h = position / {} - {}, w = position % {} - {};\n"
         "    at = static_cast<long>(h) * {} + static_cast<long>(w) * {};\n"
-        "    return static_cast<unsigned>(h) < {}u && static_cast<unsigned>(w) < {}u;\n  }}\n}};\n",
+        "    return static_cast<unsigned>(h) < {}u && static_cast<unsigned>(w) < {}u;\n  }}\n",
         p.channels, channels_, height_ * width_, p.x_channel, x.batch_strides[0], p.x_channel != 1,
         width_, p.low[1], width_, p.low[2], p.x_at[1], p.x_at[2], p.in[1], p.in[2]);
+    text += fmt::format(
+        "  static constexpr int vector = {}, plane = {}, row = {}, all_width = {}, images = {};\n"
+        "  static constexpr int height = {}, width = {}, above = {}, before = {};\n}};\n",
+        vector(), p.in[1] * p.in[2], p.in[2], width_, product_.batches, reached_height(),
+        reached_width(), p.low[1], p.low[2]);
     text += fmt::format(
         "struct W {{\n"
         "  static constexpr int rows = {}, all_rows = {}, window = {}, channels = {};\n"
@@ -115,13 +142,21 @@ class WgmmaConvolution {
         product_.m, rows_, window_, p.channels, channels_, w.row_stride, p.w_channel, p.window[2],
         p.w_at[1], p.window[2], p.w_at[2]);
     const std::string_view type = memory_type(product_.stored);
-    const std::string body = fmt::format(
+    std::string body = fmt::format(
         "  const int block = static_cast<int>(block_index());\n"
         "  if (block < {0})\n"
-        "    turn_images(in{1} + {2}L, reinterpret_cast<{5}*>(workspace), block);\n"
+        "    {4}<X>(in{1} + {2}L, reinterpret_cast<{3}*>(workspace), block);\n",
+        image_tiles(), x.input, x.offset, type, vector() > 0 ? "turn_planes" : "turn_images");
+    if (border_blocks() > 0)
+      body += fmt::format(
+          "  else if (block < {1})\n"
+          "    turn_border<X>(reinterpret_cast<{2}*>(workspace), block - {0});\n",
+          image_tiles(), image_tiles() + border_blocks(), type);
+    body += fmt::format(
         "  else\n"
-        "    turn_weights(in{3} + {4}L, reinterpret_cast<{5}*>(workspace + {6}L), block - {0});\n",
-        image_tiles(), x.input, x.offset, w.input, w.offset, type, image_bytes());
+        "    turn_weights<W>(in{1} + {2}L, reinterpret_cast<{3}*>(workspace + {4}L), block - "
+        "{0});\n",
+        image_tiles() + border_blocks(), w.input, w.offset, type, image_bytes());
     return text + std::string(device_text("turn.cuh")) +
            cuda_kernel("turn", graph_, kTurnThreads, 1, body);
   }
@@ -182,7 +217,7 @@ namespace {
 class WgmmaConvolutionTemplate final : public KernelTemplate {
  public:
   std::string_view name() const override { return WgmmaConvolutionSchedule::kTemplate; }
-  int version() const override { return 1; }
+  int version() const override { return 2; }
   bool covers(const Workload& workload, const Target& target) const override {
     return workload.family == Family::kConvolution && target.backend == Backend::kCuda &&
            target.isa == "sm_90a" && check_wgmma_convolution(workload).has_value();

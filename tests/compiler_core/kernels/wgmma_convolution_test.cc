@@ -56,6 +56,11 @@ TEST(WgmmaConvolution, AgreesForWindowsStridesAndDilations) {
                         {{2, 1}, {1, 2}, {1, 0}, {2, 1}, 1}),
                   {64, 32, 1, 3, 8}),
             "");
+  // Planes in whole vectors, of which windows leave the last row out.
+  EXPECT_EQ(check(plain(DType::kBF16, {2, 32, 7, 10}, {40, 32, 2, 2},
+                        {{2, 2}, {1, 1}, {1, 2}, {0, 0}, 1}),
+                  {64, 32, 1, 3, 8}),
+            "");
   EXPECT_EQ(check(plain(DType::kBF16, {2, 48, 30}, {24, 48, 5}, {{1}, {2}, {4}, {4}, 1}), schedule),
             "");
 }

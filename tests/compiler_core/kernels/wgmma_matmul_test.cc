@@ -7,6 +7,7 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
+#include "compiler_core/kernels/wgmma/wgmma_copied.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
@@ -158,6 +159,24 @@ TEST(WgmmaMatmul, CandidatesFitAndTheLargestTilesComeFirstForLargeProducts) {
   for (const Schedule& schedule : space)
     EXPECT_TRUE(fits(*decisions_of<WgmmaMatmulSchedule>(schedule),
                      plain(DType::kBF16, 4096, 4096, 4096).graph));
+}
+
+// Lines that begin anywhere are copied first.
+TEST(WgmmaCopied, AgreesHoweverTheOperandsAreStored) {
+  Target few = kHopper;
+  few.units = 5;
+  for (const Stored stored : {Stored{}, Stored{false, true}, Stored{true, false}}) {
+    const Workload workload = plain(DType::kBF16, 261, 259, 257, stored);
+    ASSERT_TRUE(check_wgmma_copied(workload));
+    EXPECT_FALSE(check_wgmma(workload));
+    std::mt19937 random(17);
+    const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+    EXPECT_EQ(check_schedule(workload, to_schedule(WgmmaCopiedSchedule{{128, 128, 2, 4, 8}}), few,
+                             inputs),
+              "");
+  }
+  EXPECT_FALSE(check_wgmma_copied(plain(DType::kBF16, 264, 264, 264))) << "nothing to copy";
+  EXPECT_FALSE(check_wgmma_copied(plain(DType::kBF16, 3, 259, 257)));
 }
 
 TEST(WgmmaMatmul, RefusesWhatDoesNotFit) {

@@ -1,24 +1,27 @@
-// Lays out a convolution's operands for wgmma_gather.cuh: images as [image, position, channel], where
-// positions are those that windows reach, with the zeros around an image; weights as [row, window,
-// channel]. Channels come in whole 64, those that do not exist as zeros. Blocks of kTurnThreads.
+// Lays out operands for wgmma_gather.cuh: images as [image, position, channel], where positions are
+// those that a convolution's windows reach, with the zeros around an image (or a matrix's lines, and
+// channels its depth); weights as [row, window, channel]. Channels come in whole 64, those that do not
+// exist as zeros. Blocks of kTurnThreads.
 //
 // In front of it the generated source defines
 //   struct X   channels, all_channels, positions; channel_stride, image_stride; positions_inner:
 //              whether positions lie nearer to one another than channels; locate(position, at):
-//              whether it is in the image
+//              whether it is in the image. Any number of such types, of any name.
+//              turn_planes() and turn_border() want: vector; plane (positions of the image), row (of
+//              them); all_width; height, width: of the part that is reached, `above` rows and
+//              `before` columns of zeros in front of it; images
 //   struct W   rows, all_rows, window, channels, all_channels; at(row, place, channel)
 namespace {
 
 constexpr int kTurnThreads = 256, kTurnPitch = 66;
-constexpr int kImageTiles = (X::positions + 63) / 64, kChannelTiles = X::all_channels / 64;
 
 // 64 positions of 64 channels, by way of shared memory.
-template <class T>
+template <class X, class T>
 KILN_INLINE void turn_images(const T* from, T* to, int tile) {
+  constexpr int across = X::all_channels / 64, down = (X::positions + 63) / 64;
   unsigned short* staged = reinterpret_cast<unsigned short*>(shared_memory());
-  const int channel0 = tile % kChannelTiles * 64;
-  const int position0 = tile / kChannelTiles % kImageTiles * 64;
-  const int image = tile / kChannelTiles / kImageTiles;
+  const int channel0 = tile % across * 64, position0 = tile / across % down * 64;
+  const int image = tile / across / down;
   from += static_cast<long>(image) * X::image_stride;
   Bits<2> x[16];
   _Pragma("unroll") for (int i = 0; i < 16; ++i) {
@@ -50,8 +53,74 @@ KILN_INLINE void turn_images(const T* from, T* to, int tile) {
   }
 }
 
+// The same of images whose planes have all positions side by side, X::vector of them (2, 4, 8) in one
+// load; zeros around them are turn_border()'s.
+template <class X, class T>
+KILN_INLINE void turn_planes(const T* from, T* to, int tile) {
+  constexpr int vector = X::vector, vectors = 64 / vector, pitch = kTurnPitch / 2;  // words
+  constexpr int across = X::all_channels / 64, down = (X::plane + 63) / 64;
+  unsigned* staged = reinterpret_cast<unsigned*>(shared_memory());
+  const int channel0 = tile % across * 64, position0 = tile / across % down * 64;
+  const int image = tile / across / down;
+  from += static_cast<long>(image) * X::image_stride;
+  Bits<vector * 2> x[16 / vector];
+  _Pragma("unroll") for (int i = 0; i < 16 / vector; ++i) {
+    const int e = thread_index() + i * kTurnThreads;
+    const int channel = channel0 + e / vectors, position = position0 + e % vectors * vector;
+    _Pragma("unroll") for (unsigned& word : x[i].word) word = 0;
+    if (channel < X::channels && position < X::plane)
+      load_input(from + channel * X::channel_stride + position, x[i]);
+  }
+  _Pragma("unroll") for (int i = 0; i < 16 / vector; ++i) {
+    const int e = thread_index() + i * kTurnThreads;
+    _Pragma("unroll") for (int w = 0; w < vector / 2; ++w)
+        staged[e / vectors * pitch + e % vectors * (vector / 2) + w] = x[i].word[w];
+  }
+  block_barrier();
+  // Eight channels of two positions a thread.
+  const int piece = thread_index() % 8, pair = thread_index() / 8;
+  Bits<16> y[2];
+  _Pragma("unroll") for (int w = 0; w < 4; ++w) {
+    const unsigned a = staged[(piece * 8 + 2 * w) * pitch + pair];
+    const unsigned b = staged[(piece * 8 + 2 * w + 1) * pitch + pair];
+    y[0].word[w] = (a & 0xffff) | b << 16;
+    y[1].word[w] = a >> 16 | (b & 0xffff0000u);
+  }
+  _Pragma("unroll") for (int i = 0; i < 2; ++i) {
+    const int position = position0 + pair * 2 + i, h = position / X::row, w = position % X::row;
+    if (h >= X::height || w >= X::width) continue;
+    store_output(to + (static_cast<long>(image) * X::positions + (h + X::above) * X::all_width + w +
+                       X::before) *
+                          X::all_channels +
+                     channel0 + piece * 8,
+                 y[i]);
+  }
+}
+// Eight channels a thread of the positions around an image.
+template <class X, class T>
+KILN_INLINE void turn_border(T* to, int block) {
+  constexpr int pieces = X::all_channels / 8, beside = X::all_width - X::width;
+  constexpr int over = X::above * X::all_width;
+  constexpr int under = X::positions - (X::above + X::height) * X::all_width;
+  constexpr int border = over + under + X::height * beside;
+  const int i = block * kTurnThreads + thread_index();
+  const int piece = i % pieces, image = i / pieces / border;
+  if (image >= X::images) return;
+  int position = i / pieces % border;
+  if (position >= over + under) {
+    const int at = position - over - under, w = at % beside;
+    position = over + at / beside * X::all_width + (w < X::before ? w : w + X::width);
+  } else if (position >= over) {
+    position += X::height * X::all_width;
+  }
+  Bits<16> zeros;
+  _Pragma("unroll") for (unsigned& word : zeros.word) word = 0;
+  store_output(to + (static_cast<long>(image) * X::positions + position) * X::all_channels + piece * 8,
+               zeros);
+}
+
 // Eight channels a thread.
-template <class T>
+template <class W, class T>
 KILN_INLINE void turn_weights(const T* from, T* to, int block) {
   constexpr int pieces = W::all_channels / 8;
   const int i = block * kTurnThreads + thread_index();
