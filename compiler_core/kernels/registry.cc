@@ -6,6 +6,7 @@
 
 #include "compiler_core/base/check.h"
 
+#include "compiler_core/kernels/analysis/repeated_values.h"
 #include "compiler_core/kernels/attention/cpu_attention.h"
 #include "compiler_core/kernels/attention/cuda_attention.h"
 #include "compiler_core/kernels/column_reduction/cpu_column_reduction.h"
@@ -122,6 +123,7 @@ std::vector<Schedule> merge(std::vector<RankedList> lists) {
 Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target,
                                            Libraries libraries) {
   constexpr double kLeastEfficiency = 1e-3;
+  TRY_STATUS(check_repeated_values(workload.graph));
   std::vector<RankedList> lists;
   std::optional<Error> reason;
   bool has_own = false;
@@ -158,6 +160,7 @@ Result<Buildable> lower(const Workload& workload, const Schedule& schedule, cons
   if (made == nullptr)
     return fail(Code::kUnsupported,
                 "this build has no kernel template '" + schedule.template_name + "'");
+  TRY_STATUS(check_repeated_values(workload.graph));
   if (!made->covers(workload, target)) {
     const bool covered = std::any_of(registered().begin(), registered().end(),
                                      [&](const auto* t) { return t->covers(workload, target); });

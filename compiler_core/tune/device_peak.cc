@@ -54,6 +54,22 @@ DevicePeak cuda_peak(const Target& target) {
   return {0, 0, 0, 0, "nothing is known about " + target.to_string()};
 }
 
+double impossible_us(const Graph& graph, const Target& target) {
+  constexpr double kCoreGbPerS = 64 * 6;  // a vector of 64 bytes a cycle, at 6 GHz
+  constexpr double kCacheOverMemory = 4;  // of a GPU
+  const double gb_per_s = target.backend == Backend::kCuda
+                              ? kCacheOverMemory * cuda_peak(target).gb_per_s
+                              : kCoreGbPerS * std::max(target.units, 1);
+  double bytes = 0;
+  for (const NodeId output : graph.outputs()) {
+    const Node& node = graph.node(output);
+    const Dim count = numel(node.shape);
+    if (!count.is_constant()) return 0;
+    bytes += static_cast<double>(count.constant()) * static_cast<double>(size_of(node.dtype));
+  }
+  return gb_per_s > 0 ? bytes / gb_per_s * 1e-3 / 2 : 0;
+}
+
 DevicePeak cpu_peak(const Target& target, double clock_ghz, double measured_gb_per_s) {
   const int lanes = target.isa == "x86-64-v4" ? 16 : target.isa == "x86-64-v3" ? 8 : 4;
   const int cores = std::max(target.units, 1);

@@ -102,6 +102,7 @@ struct PlannedKernel {
   TemplateVersions templates{};         // that cover it; those of `schedules` are among them
   // The templates of `schedules` that call a library of the worker's machine, and which.
   std::map<std::string, std::string> libraries{};
+  double impossible_us = 0;  // no device is as fast (tune/device_peak.h); 0: not known
 };
 // Another partition of a program into kernels, where the planner cannot tell which is faster.
 struct PlannedAlternative {

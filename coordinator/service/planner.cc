@@ -10,6 +10,7 @@
 #include "compiler_core/plan/alternatives.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/plan/shape_generic_key.h"
+#include "compiler_core/tune/device_peak.h"
 
 namespace kiln {
 namespace {
@@ -100,6 +101,7 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
     return kernel;
   }
   kernel.workload_text = print(workload.graph);
+  kernel.impossible_us = impossible_us(workload.graph, request.target);
   const bool is_timed = request.mode == Mode::kMaxAutotune;
   TRY(kernel.schedules,
       search_space(workload, request.target, is_timed ? Libraries::kTake : Libraries::kLeaveOut));

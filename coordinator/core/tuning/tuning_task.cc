@@ -24,16 +24,17 @@ std::string bounded(std::string log) {
 }
 
 // Times a device could have taken. A worker that sends others is treated as one that failed.
-bool plausible(const Measurement& measurement) {
+bool plausible(const Measurement& measurement, double impossible_us) {
   return std::all_of(measurement.samples_us.begin(), measurement.samples_us.end(),
-                     [](double us) { return std::isfinite(us) && us > 0; });
+                     [=](double us) { return std::isfinite(us) && us > impossible_us; });
 }
 
 // Why a result cannot be what its verdict says, or nullptr. That is a fault of the worker, not of
 // the candidate.
-const char* fault_of(const CandidateResult& result, Job::Kind kind, bool recipe_parses) {
+const char* fault_of(const CandidateResult& result, Job::Kind kind, bool recipe_parses,
+                     double impossible_us) {
   if (result.verdict != Verdict::kOk) return nullptr;
-  if (!plausible(result.measurement)) return "the worker sent impossible times";
+  if (!plausible(result.measurement, impossible_us)) return "the worker sent impossible times";
   if (!recipe_parses) return "the worker sent a recipe that does not parse";
   if (kind == Job::Kind::kCompile && result.binary.empty()) return "the worker sent no binary";
   if (kind == Job::Kind::kFinal && result.measurement.samples_us.empty())
@@ -58,6 +59,7 @@ TuningTask::TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t
       target_(std::move(target)),
       mode_(mode),
       policy_(options.policy),
+      impossible_us_(planned.impossible_us),
       max_retries_(options.max_retries),
       max_runner_deaths_(options.max_runner_deaths),
       epoch_(epoch),
@@ -84,7 +86,8 @@ void TuningTask::resume(const std::vector<TuningRecord>& records) {
     const int i = found->second;
     if (record.verdict != Verdict::kOk) {
       reject(i, record.verdict, record.log);
-    } else if (!record.measurement.samples_us.empty() && plausible(record.measurement)) {
+    } else if (!record.measurement.samples_us.empty() &&
+               plausible(record.measurement, impossible_us_)) {
       if (!candidates_[i].measured) {
         candidates_.measured(i, record.measurement.median_us());
       } else if (!mutated(Mutation::kRaceAgain)) {
@@ -236,7 +239,8 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wo
 
   auto recipe =
       result.binary.empty() ? Result<Recipe>(Recipe{}) : recipe_from_json(result.recipe_json);
-  if (const char* fault = fault_of(result, kind, recipe.has_value()); fault != nullptr) {
+  if (const char* fault = fault_of(result, kind, recipe.has_value(), impossible_us_);
+      fault != nullptr) {
     result.verdict = Verdict::kDeviceLost;
     result.log = fault;
   }

@@ -148,6 +148,7 @@ class TuningTask {
   Target target_;
   Mode mode_;
   MeasurementPolicy policy_;
+  double impossible_us_;
   int max_retries_, max_runner_deaths_;
 
   Stage stage_ = Stage::kScreening;

@@ -196,5 +196,28 @@ TEST_F(JobRunnerTest, WhereCompilingDisturbsNothingAJobThatWaitsForItGivesWay) {
   runner.stop();
 }
 
+// What one user's kernel leaves open in its process is not there for the next one's.
+TEST_F(JobRunnerTest, ACustomKernelsRunnerEndsWithItsJob) {
+  const Artifact nosy =
+      compile_kernel(std::string(kRight) + "if (found) out[first] = 1e9;",
+                     "extern \"C\" { int dup2(int, int); int fcntl(int, int, ...); }\n"
+                     "static bool found;\n"
+                     "__attribute__((constructor)) static void at_load() {\n"
+                     "  found = fcntl(777, 1) >= 0;\n"
+                     "  dup2(1, 777);\n"
+                     "}\n");
+  for (const uint64_t lease : {1, 2}) {
+    Job job = add_job(Job::Kind::kFinal);
+    job.lease = lease;
+    job.kernel_key = Digest::of(std::to_string(lease));
+    job.family = Family::kCustom;
+    job.candidates.push_back({0, {}, recipe_to_json(nosy.recipe), nosy.binary});
+    bench_.submit({job});
+    const auto known = results(lease);
+    ASSERT_EQ(known.size(), lease);
+    EXPECT_EQ(known.back().verdict, Verdict::kOk) << known.back().log;
+  }
+}
+
 }  // namespace
 }  // namespace kiln
