@@ -61,7 +61,9 @@ struct Comparison {
 
 class EvaluationDevice {
  public:
-  static constexpr size_t kMaxTallies = 256;  // between two take()
+  // Between two take(): four for each buffer of a kernel with as many arguments as an artifact may
+  // have.
+  static constexpr size_t kMaxTallies = 4 * 512;
 
   // How this device is used.
   struct Policy {

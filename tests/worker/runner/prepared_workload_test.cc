@@ -1,5 +1,6 @@
 #include "worker/runner/prepared_workload.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,6 +50,18 @@ TEST(PreparedWorkload, ExpectsTheInterpretersResult) {
 TEST(PreparedWorkload, AGraphOfRootsGetsInputsThatHaveThem) {
   Made workload("kiln.graph 1\n%0 = input 0 : f32[64]\n%1 = sqrt %0 : f32[64]\nreturn %1\n");
   for (const float y : workload.expected()[0].as<float>()) EXPECT_FALSE(std::isnan(y));
+}
+
+// An unrolled recurrence joins a value of each step.
+TEST(PreparedWorkload, HoldsHundredsOfInputs) {
+  std::string text = "kiln.graph 1\n", joined = "%400 = concat";
+  for (int i = 0; i < 400; ++i) {
+    text += fmt::format("%{0} = input {0} : f32[2]\n", i);
+    joined += fmt::format(" %{}", i);
+  }
+  Made workload(text + joined + " axis=0 : f32[800]\nreturn %400\n");
+  ASSERT_EQ(workload.inputs().size(), 400u);
+  EXPECT_EQ(workload.expected()[0].as<float>()[799], workload.inputs()[399].as<float>()[1]);
 }
 
 TEST(RandomInputs, IndicesOfAGatherAreInRange) {
