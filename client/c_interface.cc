@@ -73,6 +73,7 @@ Result<CompileOptions> compile_options(const kiln_compile_options& given) {
   if (given.deadline_ms > 0) options.deadline = std::chrono::milliseconds(given.deadline_ms);
   options.reduce_overhead = given.reduce_overhead != 0;
   options.background = given.background != 0;
+  options.lazy_memory = true;
   if (given.on_message != nullptr)
     options.on_message = [given](const std::string& sentence) {
       given.on_message(given.user, sentence.c_str());

@@ -294,8 +294,9 @@ struct Client::Impl {
       const auto opened = Clock::now();
       program.start_up.context_wait_ms += ms_between(asked, opened);
       if (!device) return fail(no_room(device.error()));
-      auto loaded = Executable::load(*device, files.program, files.artifacts,
-                                     {.reduce_overhead = wanted.reduce_overhead});
+      auto loaded = Executable::load(
+          *device, files.program, files.artifacts,
+          {.reduce_overhead = wanted.reduce_overhead, .lazy_memory = wanted.lazy_memory});
       if (!loaded) return fail(no_room(std::move(loaded).error()));
       program.loaded.emplace(*std::move(loaded));
       program.start_up.context_ms = gpu.context_ms();
@@ -303,7 +304,8 @@ struct Client::Impl {
       return {};
     }
     const auto started = Clock::now();
-    TRY(Executable executable, Executable::load(shared_cpu(), files.program, files.artifacts));
+    TRY(Executable executable, Executable::load(shared_cpu(), files.program, files.artifacts,
+                                                {.lazy_memory = wanted.lazy_memory}));
     program.loaded.emplace(std::move(executable));
     program.cpu_mu = cpu_mu;
     program.start_up.load_ms = ms_since(started);

@@ -77,6 +77,8 @@ struct CompileOptions {
   std::chrono::milliseconds deadline{600'000};  // for the whole call
   // On a GPU: capture the launches into a CUDA graph and replay it. Same program, same results.
   bool reduce_overhead = false;
+  // Scratch memory is allocated by the first launch() without an arena, or run(), not now.
+  bool lazy_memory = false;
   // Nobody waits for the program: the service serves requests that somebody waits for first.
   bool background = false;
   std::function<void(const CompileProgress&)> on_progress{};  // called on the calling thread

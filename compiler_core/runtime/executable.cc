@@ -152,7 +152,8 @@ Result<Executable> Executable::load(std::shared_ptr<const Device> device, Progra
   impl->options.reduce_overhead = options.reduce_overhead && !impl->device->is_host();
   impl->own.emplace(impl->program, impl->kernels, *impl->device);
   // Sizes with symbols wait for the first call that binds them.
-  if (impl->program.symbols.empty()) TRY_STATUS(impl->size_for({}, nullptr));
+  if (impl->program.symbols.empty() && !options.lazy_memory)
+    TRY_STATUS(impl->size_for({}, nullptr));
   return Executable(std::move(impl));
 }
 

@@ -15,6 +15,9 @@ struct ExecutableOptions {
   // Launches are captured into a graph and replayed, one for each of the last few sizes; with other
   // pointers the graph is updated first. Without effect on a device that has no graphs.
   bool reduce_overhead = false;
+  // Arena and workspace are allocated by the first launch that uses them, not by load(): for callers
+  // who bring their own.
+  bool lazy_memory = false;
 };
 
 class Executable {
