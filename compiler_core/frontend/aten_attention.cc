@@ -119,6 +119,13 @@ Values fused_attention(Call& c) {
   return values;
 }
 
+// cuDNN's op keeps its generator's state among what the backward op is given, dropout or not.
+Values cudnn_attention(Call& c) {
+  Values values = fused_attention<9>(c);
+  if (c.ok()) values[6] = values[7] = c.b.constant_int(DType::kI64, 0);
+  return values;
+}
+
 // By recomputation: p from the scores again, then the derivative of softmax.
 Values attention_backward(Call& c) {
   GraphBuilder& b = c.b;
@@ -145,10 +152,11 @@ constexpr Lowering kLowerings[] = {
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", fused_attention<2>},
     {"aten._scaled_dot_product_flash_attention.default", fused_attention<9>},
     {"aten._scaled_dot_product_efficient_attention.default", fused_attention<4>},
-    {"aten._scaled_dot_product_cudnn_attention.default", fused_attention<9>},
+    {"aten._scaled_dot_product_cudnn_attention.default", cudnn_attention},
     {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention_backward},
     {"aten._scaled_dot_product_flash_attention_backward.default", attention_backward},
     {"aten._scaled_dot_product_efficient_attention_backward.default", attention_backward},
+    {"aten._scaled_dot_product_cudnn_attention_backward.default", attention_backward},
 };
 
 }  // namespace

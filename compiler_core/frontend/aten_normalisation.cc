@@ -79,10 +79,8 @@ Values native_layer_norm(Call& c) {
   const DType type = b.dtype(x);
   const std::vector<int> axes = trailing_axes(b.shape(x).size(), count);
   const Normalised n = normalise(b, b.cast(x, compute_type(type)), axes, eps);
-  // The statistics have the parameters' dtype.
-  const DType statistics = weight != kInvalidNode ? b.dtype(weight) : type;
-  return {b.cast(scale_and_shift(b, n.value, weight, bias), type), b.cast(n.mean, statistics),
-          b.cast(n.rstd, statistics)};
+  // The statistics are as wide as on a GPU; on a CPU they are declared with the parameters' dtype.
+  return {b.cast(scale_and_shift(b, n.value, weight, bias), type), n.mean, n.rstd};
 }
 
 Values rms_norm(Call& c) {

@@ -382,15 +382,30 @@ class ModelLowering {
     for (size_t i = 0; i < names.size(); ++i) {
       // An output that nobody may use has no value.
       if (names[i].empty() || results[i] == kInvalidNode) continue;
-      TRY_STATUS(fits_declaration(scope, names[i], results[i], may_be_misdeclared(scope, node, i)));
-      const bool is_new = parent.empty()
-                              ? scope.values.define(names[i], results[i])
-                              : scope.values.define_alias(names[i], results[i], parent, view, i);
+      TRY(const NodeId id, as_saved(scope, node, i, names[i], results[i]));
+      TRY_STATUS(fits_declaration(scope, names[i], id, may_be_misdeclared(scope, node, i)));
+      const bool is_new = parent.empty() ? scope.values.define(names[i], id)
+                                         : scope.values.define_alias(names[i], id, parent, view, i);
       if (!is_new)
         return fail(Code::kInvalidArgument,
                     "defines '" + std::string(names[i]) + "', which is defined already");
     }
     return {};
+  }
+
+  // What these ops save for their backward ops has on a CPU the dtype of the parameters and on a GPU
+  // f32, or one axis more: it becomes what the archive declares.
+  Result<NodeId> as_saved(const Scope& scope, const ExportedNode& node, size_t output,
+                          std::string_view name, NodeId id) {
+    const std::string_view op = short_name(node.target);
+    const bool saves = op == "aten.native_layer_norm.default" ||
+                       op == "aten._scaled_dot_product_cudnn_attention.default";
+    if (!saves || output == 0) return id;
+    TRY(const DeclaredTensor* type, declared(scope, name));
+    TRY(const DType dtype, to_dtype(type->dtype));
+    if (is_float(dtype) && is_float(b_.dtype(id))) id = b_.cast(id, dtype);
+    if (equal_but_for_ones(b_.shape(id), type->shape)) id = b_.reshape(id, type->shape);
+    return id;
   }
 
   // Torch's own metadata is wrong of the last states of aten.lstm.input: the function that infers

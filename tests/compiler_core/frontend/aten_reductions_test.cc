@@ -145,6 +145,56 @@ TEST(Normalisation, layer_norm_is_its_other_spelling_and_gives_its_statistics) {
   EXPECT_EQ(values_of((*outputs)[2]), (Doubles{1, 0.5}));
 }
 
+// A GPU keeps the statistics of halves in f32, a CPU in the halves' own type.
+TEST(Normalisation, layer_norm_saves_what_is_declared) {
+  const auto model = [](int statistics) {
+    ModelText text;
+    text.input("x", kBFloat16, {2, 2})
+        .declare("m", statistics, {"2", "1"})
+        .declare("r", statistics, {"2", "1"})
+        .declare("y", kBFloat16, {"2", "2"})
+        .raw_node(
+            "aten.native_layer_norm.default",
+            {tensor("input", "x"), integers("normalized_shape", {2}), none("weight"), none("bias"),
+             real("eps", "0.0")},
+            R"([{"as_tensor":{"name":"y"}},{"as_tensor":{"name":"m"}},{"as_tensor":{"name":"r"}}])")
+        .output("m");
+    return lower(text.json());
+  };
+  const auto wide = model(kFloat), narrow = model(kBFloat16);
+  ASSERT_TRUE(wide) << wide.error().message;
+  ASSERT_TRUE(narrow) << narrow.error().message;
+  const Tensor x = make_tensor(DType::kBF16, {2, 2}, Doubles{1, 2, 256, 258});
+  const Tensor* inputs[] = {&x};
+  EXPECT_EQ(values_of((*interpret(wide->graph, inputs))[0]), (Doubles{1.5, 257}));
+  EXPECT_EQ(values_of((*interpret(narrow->graph, inputs))[0]), (Doubles{1.5, 256}));
+}
+
+// As torch 2.11 declares it on a GPU: the rows' sums with an axis of one, and a generator's state.
+TEST(Attention, cudnn_saves_what_its_backward_op_is_given) {
+  ModelText text;
+  for (const char* name : {"q", "k", "v"}) text.input(name, kBFloat16, {1, 1, 4, 8});
+  text.declare("y", kBFloat16, {"1", "1", "4", "8"})
+      .declare("l", kFloat, {"1", "1", "4", "1"})
+      .declare("seed", kLong, {})
+      .declare("offset", kLong, {})
+      .raw_node(
+          "aten._scaled_dot_product_cudnn_attention.default",
+          {tensor("query", "q"), tensor("key", "k"), tensor("value", "v"), none("attn_bias"),
+           flag("compute_log_sumexp", true)},
+          R"([{"as_tensor":{"name":"y"}},{"as_tensor":{"name":"l"}},{"as_none":true},)"
+          R"({"as_none":true},{"as_none":true},{"as_none":true},{"as_tensor":{"name":"seed"}},)"
+          R"({"as_tensor":{"name":"offset"}},{"as_none":true}])")
+      .output("y")
+      .output("l")
+      .output("seed");
+  const auto program = lower(text.json());
+  ASSERT_TRUE(program) << program.error().message;
+  const Graph& graph = program->graph;
+  EXPECT_EQ(graph.node(graph.outputs()[1]).shape, (Shape{1, 1, 4, 1}));
+  EXPECT_EQ(graph.node(graph.outputs()[2]).dtype, DType::kI64);
+}
+
 TEST(Normalisation, layer_norm_is_its_decomposition) {
   ModelText composite, written_out;
   for (ModelText* model : {&composite, &written_out})
