@@ -131,6 +131,7 @@ class TuningTask {
   int first_own() const;
   std::vector<int> choose_finalists() const;
   double median_of(int candidate) const;
+  double median_beside_winner(int candidate) const;
   std::string schedule_text(int candidate) const;
   bool has_binary(int candidate) const { return candidates_.binary(candidate) != nullptr; }
   void failed_in_final(int candidate, const WorkerId& worker, Verdict verdict, std::string log);

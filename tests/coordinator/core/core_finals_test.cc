@@ -51,6 +51,19 @@ TEST_F(CoreFinals, AFinalistThatKillsItsRunnerIsSetAside) {
   EXPECT_EQ(winner(), schedule_of(1).to_string());
 }
 
+// The machine was half as fast during the final.
+TEST_F(CoreFinals, TheFirstGuessIsReportedAsIfItHadBeenThere) {
+  screen(2, {40, 10, 10.5});
+  const Job job = next();
+  EXPECT_EQ(indices(job), (std::vector<int>{1, 2}));
+  bench_->report("w", {}, {ok_result(job, 1, 20, 40), ok_result(job, 2, 21, 40)});
+  bench_->store_all();
+  const auto program = program_from_json(bench_->one<Answer>().reply.program_json);
+  ASSERT_TRUE(program.has_value());
+  EXPECT_EQ(program->kernels[0].report.best_us, 20);
+  EXPECT_EQ(program->kernels[0].report.first_us, 80);
+}
+
 TEST_F(CoreFinals, SoIsOneThatNeverEnds) {
   screen(2, {10, 10.5});
   for (Job job = next(); job.lease != 0; job = next()) finish(job, 0, Verdict::kTimedOut);
