@@ -18,9 +18,16 @@ constexpr int64_t kMostOperations = 640;
 constexpr int kMostLanes = 16;
 constexpr int kMostUnroll = 16;
 
+// A part of a Concat is a load and a choice for each lane.
+constexpr int64_t kStatementsAPart = 8;
+// Vectors across rows choose a part lane by lane: with more parts than these they compile for long
+// and read every lane of every part.
+constexpr int kMostPartsAcrossRows = 4;
+
 // What a thread can hold at a time of a vector's arithmetic.
 int bounded_unroll(const PointwiseStreams& streams, int lanes, int unroll) {
-  while (unroll > 1 && int64_t{streams.arithmetic} * lanes * unroll > kMostOperations) unroll /= 2;
+  const int64_t statements = streams.arithmetic + kStatementsAPart * streams.joined;
+  while (unroll > 1 && statements * lanes * unroll > kMostOperations) unroll /= 2;
   return unroll;
 }
 
@@ -47,8 +54,10 @@ class Space {
       add_lanes(widest_, PointwiseMap::kRows, most);
     } else if (row_bits < widest_) {
       // Rows that are no whole number of vectors: vectors across rows, or narrow ones.
-      add_lanes(widest_, PointwiseMap::kFlat, most);
-      add_lanes(static_cast<int>(std::min<int64_t>(row_bits, widest_)), PointwiseMap::kRows, kFew);
+      const bool across = streams_.joined <= kMostPartsAcrossRows;
+      if (across) add_lanes(widest_, PointwiseMap::kFlat, most);
+      add_lanes(static_cast<int>(std::min<int64_t>(row_bits, widest_)), PointwiseMap::kRows,
+                across ? kFew : most);
     } else {
       // Some operand's rows begin anywhere: its elements are loaded one by one, the rest as
       // vectors, of which narrow ones leave fewer lines to each load.

@@ -58,6 +58,7 @@ class Reader {
       if (node.op == Op::kPad || node.op == Op::kConcat || node.op == Op::kGather) {
         add_whole(node.dtype);
         streams_.rows_differ = true;
+        if (node.op == Op::kConcat) streams_.joined += static_cast<int>(node.operands.size());
       }
     }
     return streams_;

@@ -19,6 +19,7 @@ struct PointwiseStreams {
   bool rows_differ = false;  // some operand is neither the space itself nor repeated along all rows
   bool repeats_rows = false;  // some operand is the same in all rows
   int arithmetic = 0;         // elementwise nodes
+  int joined = 0;             // operands of Concats
   // Views of inputs whose contiguous axis is `across_axis` and not the innermost one; read at the
   // outputs' own indices only.
   std::vector<NodeId> across;
