@@ -29,10 +29,11 @@ using SandboxPtr = std::shared_ptr<const Sandbox>;
 Result<SandboxPtr> open_sandbox(const DeviceOptions& options, bool gpu,
                                 const std::vector<std::vector<Path>>& needed) {
   Sandbox::Options wanted{options.sandbox, options.readable, gpu};
+  if (!options.search_path.empty()) wanted.search_path = options.search_path;
   const auto add = [&](const std::vector<Path>& paths) {
     wanted.readable.insert(wanted.readable.end(), paths.begin(), paths.end());
   };
-  add(library_folders());
+  add(library_folders(options.library_path));
   for (const std::vector<Path>& paths : needed) add(paths);
   return Sandbox::open(std::move(wanted), {options.runner.string(), "--help"});
 }
@@ -73,7 +74,8 @@ Status compiles(const HostCompiler& compiler, const Target& target) {
 
 Result<LocalDevice> open_cpu(const DeviceOptions& options) {
   TRY(HostCompiler compiler, HostCompiler::find(options.compiler));
-  const std::vector<Path> compiler_files = files_of_program(compiler.command());
+  const std::vector<Path> compiler_files =
+      files_of_program(compiler.command(), options.search_path);
   TRY(SandboxPtr sandbox,
       open_sandbox(options, false, {compiler_files, files_of_program(options.runner.string())}));
   const Target target = host_cpu_target();

@@ -31,6 +31,8 @@ struct DeviceOptions {
   std::string libcublaslt;  // CUDA: CudaDevice::open
   Sandbox::Mode sandbox = Sandbox::Mode::kOff;
   std::vector<Path> readable{};  // in the sandbox, beside what the worker finds itself
+  std::string search_path{};     // PATH
+  std::string library_path{};    // LD_LIBRARY_PATH
 };
 
 // `device`: "cpu", "cuda" (the first GPU) or "cuda:N". kInvalidArgument: no such name; kNotFound,

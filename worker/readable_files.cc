@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 
 namespace kiln {
@@ -19,11 +18,10 @@ void each_of(std::string_view list, const Take& take) {
   }
 }
 
-Path on_path(const std::string& command) {
+Path on_path(const std::string& command, std::string_view search_path) {
   if (command.find('/') != std::string::npos) return command;
   Path found;
-  const char* const path = std::getenv("PATH");
-  each_of(path == nullptr ? "" : path, [&](const Path& folder) {
+  each_of(search_path, [&](const Path& folder) {
     if (found.empty() && ::access((folder / command).c_str(), X_OK) == 0) found = folder / command;
   });
   return found;
@@ -35,9 +33,9 @@ void add_once(std::vector<Path>& paths, const Path& path) {
 
 }  // namespace
 
-std::vector<Path> files_of_program(const std::string& command) {
+std::vector<Path> files_of_program(const std::string& command, std::string_view search_path) {
   std::vector<Path> files;
-  const Path named = on_path(command);
+  const Path named = on_path(command, search_path);
   std::error_code error;
   const Path real = std::filesystem::canonical(named, error);
   if (named.empty() || error) return files;
@@ -51,7 +49,7 @@ std::vector<Path> files_of_program(const std::string& command) {
   return files;
 }
 
-std::vector<Path> library_folders() {
+std::vector<Path> library_folders(std::string_view search_path) {
   std::vector<Path> folders;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -59,8 +57,7 @@ std::vector<Path> library_folders() {
     if (path != std::string::npos && line.find(".so", path) != std::string::npos)
       add_once(folders, Path(line.substr(path)).parent_path());
   }
-  const char* const named = std::getenv("LD_LIBRARY_PATH");
-  each_of(named == nullptr ? "" : named, [&](const Path& folder) { add_once(folders, folder); });
+  each_of(search_path, [&](const Path& folder) { add_once(folders, folder); });
   return folders;
 }
 

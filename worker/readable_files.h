@@ -3,20 +3,21 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler_core/base/file.h"
 
 namespace kiln {
 
-// Of a program on PATH, or a path: itself, and of an installation (PREFIX/bin/NAME) the folders
+// Of a program on `search_path` ("DIR:DIR"), or a path: itself, and of an installation (PREFIX/bin/NAME) the folders
 // beside it that compilers read: lib, lib64, libexec, include, share. Never PREFIX itself, which may
 // be a home.
-std::vector<Path> files_of_program(const std::string& command);
+std::vector<Path> files_of_program(const std::string& command, std::string_view search_path = "");
 
-// The folder of each shared object that this process has loaded, and those that LD_LIBRARY_PATH
-// names.
-std::vector<Path> library_folders();
+// The folder of each shared object that this process has loaded, and those of `search_path`
+// (LD_LIBRARY_PATH).
+std::vector<Path> library_folders(std::string_view search_path = "");
 
 // The folder of `library`, or itself when it is one. Empty: none.
 std::vector<Path> folder_of_library(const std::string& library);

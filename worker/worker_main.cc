@@ -242,6 +242,8 @@ DeviceOptions device_options(const Flags& flags) {
                     : flags.sandbox == "require" ? Sandbox::Mode::kRequire
                                                  : Sandbox::Mode::kAuto;
   options.readable.assign(flags.sandbox_read.begin(), flags.sandbox_read.end());
+  options.search_path = environment("PATH");
+  options.library_path = environment("LD_LIBRARY_PATH");
   return options;
 }
 

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <thread>
@@ -127,6 +126,10 @@ class MountList {
           std::ranges::none_of(mounts_, [&](const SandboxMount& m) { return name == m.path; }))
         add(Kind::kReadOnly, name);
   }
+  // Puts folders before what lies in them: a mount hides what was mounted below it.
+  void sort() {
+    std::ranges::stable_sort(mounts_, {}, [](const SandboxMount& m) { return Path(m.path); });
+  }
   std::span<const SandboxMount> mounts() const { return mounts_; }
 
  private:
@@ -169,6 +172,7 @@ MountList file_system(const Sandbox::Options& options, const Sandbox::Command& c
     list.add(Kind::kWritable, command.directory);
   else
     list.add(Kind::kScratch, command.directory, kRunnerScratch);
+  list.sort();
   return list;
 }
 
@@ -187,10 +191,9 @@ std::vector<SandboxLimit> limits_of(const Sandbox::Command& command) {
   return limits;
 }
 
-Result<std::string> find_program(const std::string& name) {
+Result<std::string> find_program(const std::string& name, std::string_view search_path) {
   if (name.find('/') != std::string::npos) return name;
-  const char* const path = std::getenv("PATH");
-  for (std::string_view rest = path == nullptr ? "/usr/bin:/bin" : path; !rest.empty();) {
+  for (std::string_view rest = search_path; !rest.empty();) {
     const std::string_view folder = rest.substr(0, rest.find(':'));
     rest.remove_prefix(std::min(rest.size(), folder.size() + 1));
     std::string program = std::string(folder) + "/" + name;
@@ -338,7 +341,7 @@ std::string Sandbox::describe() const {
 }
 
 Result<pid_t> Sandbox::spawn(const Command& command) const {
-  TRY(const std::string program, find_program(command.words.front()));
+  TRY(const std::string program, find_program(command.words.front(), options_.search_path));
   const MountList files = file_system(options_, command);
   const std::vector<SandboxLimit> limits = limits_of(command);
   const std::vector<char*> arguments = pointers(command.words);

@@ -39,7 +39,8 @@ class Sandbox {
     // Files and folders that programs may read beside the system's own (/usr, /lib, ...): the
     // runner, compilers and libraries that lie elsewhere.
     std::vector<Path> readable;
-    bool gpu = false;  // the device nodes of NVIDIA's driver, and /sys
+    bool gpu = false;                           // the device nodes of NVIDIA's driver, and /sys
+    std::string search_path = "/usr/bin:/bin";  // PATH, for programs named without a folder
   };
   // What the kernel gives, tried with `probe` (a program that ends with 0 and its arguments): all
   // pieces, then fewer. Null with Mode::kOff. kUnsupported with kRequire when a piece is missing,
