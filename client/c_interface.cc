@@ -79,7 +79,7 @@ Result<CompileOptions> compile_options(const kiln_compile_options& given) {
       given.on_message(given.user, sentence.c_str());
     };
   if (given.on_progress != nullptr) {
-    // What was reported last is reported again when the caller is asked whether to go on.
+    // Asking the caller whether to go on repeats the last report.
     const auto last = std::make_shared<kiln_progress>();
     const auto ended = std::make_shared<bool>(false);
     options.on_progress = [given, last, ended](const CompileProgress& p) {

@@ -10,9 +10,9 @@
 
 namespace kiln {
 
-// Of a program on `search_path` ("DIR:DIR"), or a path: itself, and of an installation (PREFIX/bin/NAME) the folders
-// beside it that compilers read: lib, lib64, libexec, include, share. Never PREFIX itself, which may
-// be a home.
+// The files of a program, named by its path or found on `search_path` ("DIR:DIR"): the program
+// itself, and in an installation (PREFIX/bin/NAME) the folders beside bin that compilers read: lib,
+// lib64, libexec, include, share. PREFIX itself is left out, since it may be a home.
 std::vector<Path> files_of_program(const std::string& command, std::string_view search_path = "");
 
 // The folder of each shared object that this process has loaded, and those of `search_path`

@@ -75,7 +75,7 @@ class GraphBuilder {
   NodeId fail_with(Error error);
   bool ok() const { return !error_; }
   const Error* error() const { return error_ ? &*error_ : nullptr; }
-  // What was built before the mistake stays: for callers that try a node and go on without it.
+  // For callers that try a node and go on without it. Nodes that were built before stay.
   void forget_error() { error_.reset(); }
 
   // Nodes that no output needs stay; passes/normalise drops them. The builder is spent.

@@ -16,7 +16,10 @@ bool is_printed_for(const Target& target) {
 }  // namespace
 
 bool PrintedTemplateBase::covers(const Workload& workload, const Target& target) const {
-  return workload.family == family_ && target.backend == backend_ && is_printed_for(target);
+  if (workload.family != covered_.family || target.backend != covered_.backend) return false;
+  const bool is_its_isa =
+      covered_.isa.empty() ? is_printed_for(target) : target.isa == covered_.isa;
+  return is_its_isa && (covered_.check == nullptr || covered_.check(workload).has_value());
 }
 
 Result<Buildable> PrintedTemplateBase::instantiate(const Workload& workload,
@@ -24,7 +27,7 @@ Result<Buildable> PrintedTemplateBase::instantiate(const Workload& workload,
                                                    const Target& target) const {
   TRY_STATUS(check_printable(workload.graph));
   TRY(Source source, print(workload.graph, schedule, target));
-  if (backend_ == Backend::kCuda) source.text = needed_text(source.text);
+  if (covered_.backend == Backend::kCuda) source.text = needed_text(source.text);
   return source;
 }
 

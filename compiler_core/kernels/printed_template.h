@@ -1,8 +1,10 @@
 // PrintedTemplate: a template that prints source from a struct of decisions (decisions.h), for one
-// backend and one family of workloads. Most of Kiln's own are.
+// backend and one family of workloads. All are but those of
+// custom calls and of libraries.
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/decisions.h"
@@ -18,16 +20,21 @@ class PrintedTemplateBase : public KernelTemplate {
                                 const Target& target) const final;
 
  protected:
-  PrintedTemplateBase(int version, Backend backend, Family family)
-      : version_(version), backend_(backend), family_(family) {}
+  // What it covers: see PrintedTemplate::Parts.
+  struct Covered {
+    Backend backend;
+    Family family;
+    std::string_view isa;
+    Status (*check)(const Workload&);
+  };
+  PrintedTemplateBase(int version, const Covered& covered) : version_(version), covered_(covered) {}
 
  private:
   virtual Result<Source> print(const Graph& graph, const Schedule& schedule,
                                const Target& target) const = 0;
 
   const int version_;
-  const Backend backend_;
-  const Family family_;
+  const Covered covered_;
 };
 
 template <class Decisions>
@@ -37,6 +44,9 @@ class PrintedTemplate final : public PrintedTemplateBase {
     int version = 1;
     Backend backend = Backend::kCpu;
     Family family = Family::kPointwise;
+    std::string_view isa = {};  // the only one; empty: each for which this build prints kernels
+    // What else it asks of a workload of its family. Without it, nothing.
+    Status (*check)(const Workload&) = nullptr;
     FixedCandidates candidates = nullptr;  // of workloads without symbols
     // One of the two.
     Result<Source> (*print)(const Graph&, const Decisions&) = nullptr;
@@ -52,7 +62,8 @@ class PrintedTemplate final : public PrintedTemplateBase {
     double (*expected_efficiency)(const Workload&) = nullptr;
   };
   explicit PrintedTemplate(Parts parts)
-      : PrintedTemplateBase(parts.version, parts.backend, parts.family), parts_(parts) {}
+      : PrintedTemplateBase(parts.version, {parts.backend, parts.family, parts.isa, parts.check}),
+        parts_(parts) {}
 
   std::string_view name() const override { return Decisions::kTemplate; }
 

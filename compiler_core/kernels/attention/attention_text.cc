@@ -10,7 +10,7 @@
 namespace kiln {
 namespace {
 
-// What is known at run time only is a member.
+// A size that is known at run time only becomes a member, a constant one a constexpr.
 std::string print_size(std::string_view type, std::string_view name, const Dim& size) {
   return size.is_constant()
              ? fmt::format("  static constexpr {} {} = {};\n", type, name, size.constant())

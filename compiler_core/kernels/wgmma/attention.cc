@@ -4,12 +4,12 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/attention/attention_text.h"
+#include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/embedded.h"
-#include "compiler_core/kernels/printing/needed_text.h"
 #include "compiler_core/kernels/wgmma/wgmma_attention.h"
-#include "compiler_core/kernels/wgmma/wgmma_instruction.h"
+#include "compiler_core/kernels/wgmma/wgmma_text.h"
 
 namespace kiln {
 namespace {
@@ -62,23 +62,18 @@ class WgmmaAttentionKernel {
     phase.grid = Grid({GridAxis{problem_.batches}, GridAxis{problem_.rows, text_.rows()}});
     phase.threads = schedule_.threads();
     phase.shared_bytes = static_cast<int>(shared_bytes(schedule_, problem_));
-    using enum KernelArgument::Kind;
-    const auto buffers = static_cast<int>(graph_.inputs().size() + graph_.outputs().size());
-    for (int i = 0; i < buffers; ++i) phase.arguments.push_back({kBuffer, i});
-    phase.arguments.push_back({kWorkspace});
-    std::string maps;
-    const auto add_map = [&](std::string_view name, TensorMap map) {
-      maps += fmt::format(", const __grid_constant__ CUtensorMap {}_map", name);
-      phase.arguments.push_back({kTensorMap, 0, std::move(map)});
-    };
-    add_map("query", map_of(problem_.query, problem_.rows, problem_.depth, schedule_.groups * 64));
-    add_map("key", map_of(problem_.key, problem_.keys, problem_.depth, schedule_.keys));
-    add_map("value", map_of(problem_.value, problem_.keys, problem_.columns, kAtom));
+    MappedParameters parameters(graph_);
+    parameters.add("query",
+                   map_of(problem_.query, problem_.rows, problem_.depth, schedule_.groups * 64));
+    parameters.add("key", map_of(problem_.key, problem_.keys, problem_.depth, schedule_.keys));
+    parameters.add("value", map_of(problem_.value, problem_.keys, problem_.columns, kAtom));
     source.text = cuda_preamble(graph_, text_.lanes(), {"warpgroup.cuh"}) + text_.print_problem() +
                   print_tiling() + print_wgmma({"keys_multiply", problem_.stored, schedule_.keys}) +
                   print_wgmma({"values_multiply", problem_.stored, columns_, true, false, true}) +
                   std::string(device_text("wgmma_attention.cuh")) +
-                  cuda_kernel("attend_blocks", graph_, schedule_.threads(), 1, print_body(), maps);
+                  cuda_kernel("attend_blocks", graph_, schedule_.threads(), 1, print_body(),
+                              parameters.text());
+    phase.arguments = std::move(parameters).arguments();
     source.recipe.phases.push_back(std::move(phase));
     return source;
   }
@@ -93,15 +88,9 @@ class WgmmaAttentionKernel {
     map.sizes = {width, tokens};
     map.strides = {operand.row_stride * 2};
     map.box = {static_cast<int>(kAtom), static_cast<int>(box)};
-    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
-      if (operand.batch_strides[axis].is(0)) continue;
-      map.sizes.push_back(problem_.batch[axis]);
-      map.strides.push_back(operand.batch_strides[axis] * 2);
-      map.box.push_back(1);
-    }
-    map.element_strides.assign(map.sizes.size(), 1);
-    map.swizzle = 128;
-    map.l2_promotion = 256;
+    for (size_t axis = problem_.batch.size(); axis-- > 0;)
+      add_batch_axis(map, problem_.batch[axis], operand.batch_strides[axis]);
+    finish_map(map);
     return map;
   }
 
@@ -139,7 +128,7 @@ class WgmmaAttentionKernel {
            print_bring("value", problem_.value) + "};\n";
   }
 
-  // Of a mask that hides later keys, rows that see most begin first.
+  // Where a mask hides later keys, the rows that see most of them begin first.
   std::string print_body() const {
     const std::string& blocks = text_.row_blocks();
     return fmt::format(
@@ -181,7 +170,8 @@ Status check_wgmma_attention(const Workload& workload) {
   return {};
 }
 
-std::vector<Schedule> wgmma_attention_candidates(const Workload& workload) {
+std::vector<Schedule> wgmma_attention_candidates(const Workload& workload,
+                                                 const Target& /*target*/) {
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
   std::vector<Schedule> space;
   for (const WgmmaAttentionSchedule& schedule : {WgmmaAttentionSchedule{2, 128, 2}, {2, 64, 3}})
@@ -196,38 +186,20 @@ Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSch
   return WgmmaAttentionKernel(graph, schedule).print();
 }
 
-namespace {
-
-class WgmmaAttentionTemplate final : public KernelTemplate {
- public:
-  std::string_view name() const override { return WgmmaAttentionSchedule::kTemplate; }
-  int version() const override { return 1; }
-  bool covers(const Workload& workload, const Target& target) const override {
-    return workload.family == Family::kAttention && target.backend == Backend::kCuda &&
-           target.isa == "sm_90a" && check_wgmma_attention(workload).has_value();
-  }
-  double expected_efficiency(const Workload& /*workload*/,
-                             const Target& /*target*/) const override {
-    return 0.8;  // tests/gpu/LOG.md: twice as fast as cuda.attention
-  }
-  Result<std::vector<Schedule>> candidates(const Workload& workload,
-                                           const Target& /*target*/) const override {
-    return wgmma_attention_candidates(workload);
-  }
-  Result<Buildable> instantiate(const Workload& workload, const Schedule& schedule,
-                                const Target& /*target*/) const override {
-    TRY_STATUS(check_printable(workload.graph));
-    TRY(const auto decisions, decisions_of<WgmmaAttentionSchedule>(schedule));
-    TRY(Source source, print_wgmma_attention(workload.graph, decisions));
-    source.text = needed_text(source.text);
-    return source;
-  }
-};
-
-}  // namespace
-
 const KernelTemplate& wgmma_attention() {
-  static const WgmmaAttentionTemplate made;
+  static const PrintedTemplate<WgmmaAttentionSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kAttention,
+      .isa = "sm_90a",
+      .check = check_wgmma_attention,
+      .candidates = wgmma_attention_candidates,
+      .print = print_wgmma_attention,
+      .expected_efficiency =
+          [](const Workload&) {
+            return 0.8;  // tests/gpu/LOG.md: twice as fast as cuda.attention
+          },
+  });
   return made;
 }
 

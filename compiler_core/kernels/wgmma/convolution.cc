@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
+#include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/embedded.h"
 #include "compiler_core/kernels/printing/epilogue_graph.h"
 #include "compiler_core/kernels/printing/expression.h"
-#include "compiler_core/kernels/printing/needed_text.h"
 #include "compiler_core/kernels/wgmma/wgmma_convolution.h"
 #include "compiler_core/kernels/wgmma/wgmma_product.h"
 
@@ -196,12 +196,8 @@ Status check_wgmma_convolution(const Workload& workload) {
 
 std::vector<Schedule> wgmma_convolution_candidates(const Workload& workload, const Target& target) {
   const MatmulProblem product = product_of(ConvolutionProblem::of(workload.graph));
-  std::vector<Schedule> space;
-  for (const WgmmaMatmulSchedule& schedule : ranked_tiles(product, target, [&](const auto& tried) {
-         return fits(tried, workload.graph, product);
-       }))
-    space.push_back(to_schedule(WgmmaConvolutionSchedule{schedule}));
-  return space;
+  return ranked_schedules<WgmmaConvolutionSchedule>(
+      product, target, [&](const auto& tried) { return fits(tried, workload.graph, product); });
 }
 
 Result<Source> print_wgmma_convolution(const Graph& graph, const WgmmaConvolutionSchedule& schedule,
@@ -214,38 +210,26 @@ Result<Source> print_wgmma_convolution(const Graph& graph, const WgmmaConvolutio
 
 namespace {
 
-class WgmmaConvolutionTemplate final : public KernelTemplate {
- public:
-  std::string_view name() const override { return WgmmaConvolutionSchedule::kTemplate; }
-  int version() const override { return 2; }
-  bool covers(const Workload& workload, const Target& target) const override {
-    return workload.family == Family::kConvolution && target.backend == Backend::kCuda &&
-           target.isa == "sm_90a" && check_wgmma_convolution(workload).has_value();
-  }
-  // tests/gpu/LOG.md: two to four times as fast as cuda.convolution, where there are many tiles.
-  double expected_efficiency(const Workload& workload, const Target& /*target*/) const override {
-    constexpr int64_t kManyPositions = 4096;
-    const MatmulProblem product = product_of(ConvolutionProblem::of(workload.graph));
-    return product.batches * product.n >= kManyPositions ? 0.8 : 0.5;
-  }
-  Result<std::vector<Schedule>> candidates(const Workload& workload,
-                                           const Target& target) const override {
-    return wgmma_convolution_candidates(workload, target);
-  }
-  Result<Buildable> instantiate(const Workload& workload, const Schedule& schedule,
-                                const Target& target) const override {
-    TRY_STATUS(check_printable(workload.graph));
-    TRY(const auto decisions, decisions_of<WgmmaConvolutionSchedule>(schedule));
-    TRY(Source source, print_wgmma_convolution(workload.graph, decisions, target));
-    source.text = needed_text(source.text);
-    return source;
-  }
-};
+// tests/gpu/LOG.md: two to four times as fast as cuda.convolution, where there are many tiles.
+double wgmma_convolution_efficiency(const Workload& workload) {
+  constexpr int64_t kManyPositions = 4096;
+  const MatmulProblem product = product_of(ConvolutionProblem::of(workload.graph));
+  return product.batches * product.n >= kManyPositions ? 0.8 : 0.5;
+}
 
 }  // namespace
 
 const KernelTemplate& wgmma_convolution() {
-  static const WgmmaConvolutionTemplate made;
+  static const PrintedTemplate<WgmmaConvolutionSchedule> made({
+      .version = 2,
+      .backend = Backend::kCuda,
+      .family = Family::kConvolution,
+      .isa = "sm_90a",
+      .check = check_wgmma_convolution,
+      .candidates = wgmma_convolution_candidates,
+      .print_for = print_wgmma_convolution,
+      .expected_efficiency = wgmma_convolution_efficiency,
+  });
   return made;
 }
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
+#include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/embedded.h"
 #include "compiler_core/kernels/printing/expression.h"
-#include "compiler_core/kernels/printing/needed_text.h"
 #include "compiler_core/kernels/wgmma/wgmma_copied.h"
 #include "compiler_core/kernels/wgmma/wgmma_product.h"
 
@@ -109,42 +109,25 @@ Result<Source> print_wgmma_copied(const Graph& graph, const WgmmaCopiedSchedule&
 
 namespace {
 
-class WgmmaCopied final : public KernelTemplate {
- public:
-  std::string_view name() const override { return WgmmaCopiedSchedule::kTemplate; }
-  int version() const override { return 1; }
-  bool covers(const Workload& workload, const Target& target) const override {
-    return workload.family == Family::kMatmul && target.backend == Backend::kCuda &&
-           target.isa == "sm_90a" && check_wgmma_copied(workload).has_value();
-  }
-  double expected_efficiency(const Workload& /*workload*/,
-                             const Target& /*target*/) const override {
-    return 0.6;
-  }
-  Result<std::vector<Schedule>> candidates(const Workload& workload,
-                                           const Target& target) const override {
-    const MatmulProblem problem = MatmulProblem::of(workload.graph);
-    std::vector<Schedule> space;
-    for (const WgmmaMatmulSchedule& schedule :
-         ranked_tiles(problem, target,
-                      [&](const auto& tried) { return fits(tried, workload.graph, problem); }))
-      space.push_back(to_schedule(WgmmaCopiedSchedule{schedule}));
-    return space;
-  }
-  Result<Buildable> instantiate(const Workload& workload, const Schedule& schedule,
-                                const Target& target) const override {
-    TRY_STATUS(check_printable(workload.graph));
-    TRY(const auto decisions, decisions_of<WgmmaCopiedSchedule>(schedule));
-    TRY(Source source, print_wgmma_copied(workload.graph, decisions, target));
-    source.text = needed_text(source.text);
-    return source;
-  }
-};
+std::vector<Schedule> wgmma_copied_candidates(const Workload& workload, const Target& target) {
+  const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  return ranked_schedules<WgmmaCopiedSchedule>(
+      problem, target, [&](const auto& tried) { return fits(tried, workload.graph, problem); });
+}
 
 }  // namespace
 
 const KernelTemplate& wgmma_copied() {
-  static const WgmmaCopied made;
+  static const PrintedTemplate<WgmmaCopiedSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kMatmul,
+      .isa = "sm_90a",
+      .check = check_wgmma_copied,
+      .candidates = wgmma_copied_candidates,
+      .print_for = print_wgmma_copied,
+      .expected_efficiency = [](const Workload&) { return 0.6; },
+  });
   return made;
 }
 

@@ -29,7 +29,7 @@ struct WgmmaAttentionSchedule {
 Status check_wgmma_attention(const Workload& workload);
 
 // REQUIRES: check_wgmma_attention(workload).
-std::vector<Schedule> wgmma_attention_candidates(const Workload& workload);
+std::vector<Schedule> wgmma_attention_candidates(const Workload& workload, const Target& target);
 
 // REQUIRES: check_printable(graph), check_wgmma_attention() of its workload. kInvalidArgument when
 // the schedule does not fit.

@@ -36,7 +36,7 @@ struct WgmmaMatmulSchedule {
   int staged_columns(bool boxes) const;
   // Boxes of 16 rows and staged_columns() halves that a warp has under way.
   int boxes() const;
-  // Of a warp, for what it stores.
+  // Shared memory of a warp, through which its results are stored.
   int staged_bytes(bool boxes) const;
   // Dynamic shared memory of a block.
   int shared_bytes(bool boxes) const;
@@ -61,6 +61,17 @@ bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& probl
 std::vector<WgmmaMatmulSchedule> ranked_tiles(
     const MatmulProblem& problem, const Target& target,
     const std::function<bool(const WgmmaMatmulSchedule&)>& fits);
+
+// The same as schedules of a template whose decisions are those of the tiles.
+template <class Decisions>
+std::vector<Schedule> ranked_schedules(
+    const MatmulProblem& problem, const Target& target,
+    const std::function<bool(const WgmmaMatmulSchedule&)>& fits) {
+  std::vector<Schedule> space;
+  for (const WgmmaMatmulSchedule& schedule : ranked_tiles(problem, target, fits))
+    space.push_back(to_schedule(Decisions{schedule}));
+  return space;
+}
 
 // Whether the tile fits the operands: lines that are not contiguous along the depth come in 64.
 bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload);

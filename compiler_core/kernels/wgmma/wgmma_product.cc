@@ -11,7 +11,7 @@
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/embedded.h"
 #include "compiler_core/kernels/printing/expression.h"
-#include "compiler_core/kernels/wgmma/wgmma_instruction.h"
+#include "compiler_core/kernels/wgmma/wgmma_text.h"
 
 namespace kiln {
 
@@ -41,25 +41,18 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
                 std::string(device_text("wgmma_matmul.cuh"));
   for (const std::string_view name : operands.device) source.text += device_text(name);
   Phase phase{"multiply", blocks_, schedule_.threads(), 1, schedule_.shared_bytes(boxes_)};
-  using enum KernelArgument::Kind;
-  const auto buffers = static_cast<int>(graph_.inputs().size() + graph_.outputs().size());
-  for (int i = 0; i < buffers; ++i) phase.arguments.push_back({kBuffer, i});
-  phase.arguments.push_back({kWorkspace});
-  std::string maps;
-  const auto add_map = [&](std::string_view name, TensorMap map) {
-    maps += fmt::format(", const __grid_constant__ CUtensorMap {}_map", name);
-    phase.arguments.push_back({kTensorMap, 0, std::move(map)});
-  };
-  for (const auto& [name, map] : operands.maps) add_map(name, map);
+  MappedParameters parameters(graph_);
+  for (const auto& [name, map] : operands.maps) parameters.add(name, map);
   if (boxes_) {
     source.text += print_boxes() + std::string(device_text("wgmma_boxes.cuh"));
-    add_map("out", map_of_boxes(output()));
-    if (addend_ != kInvalidNode) add_map("addend", map_of_boxes(addend()));
+    parameters.add("out", map_of_boxes(output()));
+    if (addend_ != kInvalidNode) parameters.add("addend", map_of_boxes(addend()));
   } else {
     source.text += device_text("wgmma_rows.cuh");
   }
-  source.text +=
-      cuda_kernel("multiply", graph_, schedule_.threads(), 1, print_body(operands.source), maps);
+  source.text += cuda_kernel("multiply", graph_, schedule_.threads(), 1,
+                             print_body(operands.source), parameters.text());
+  phase.arguments = std::move(parameters).arguments();
   source.recipe.phases = {std::move(phase)};
   return source;
 }
@@ -108,15 +101,9 @@ TensorMap WgmmaProduct::with_batches(TensorMap map, const MatmulOperand& operand
   map.buffer = operand.input;
   map.offset = operand.offset * 2;
   map.dtype = problem_.stored;
-  for (size_t axis = problem_.batch.size(); axis-- > 0;) {
-    if (operand.batch_strides[axis] == 0) continue;
-    map.sizes.push_back(problem_.batch[axis]);
-    map.strides.push_back(operand.batch_strides[axis] * 2);
-    map.box.push_back(1);
-  }
-  map.element_strides.assign(map.sizes.size(), 1);
-  map.swizzle = map.box[0] * 2;
-  map.l2_promotion = 256;
+  for (size_t axis = problem_.batch.size(); axis-- > 0;)
+    add_batch_axis(map, problem_.batch[axis], operand.batch_strides[axis]);
+  finish_map(map);
   return map;
 }
 
@@ -124,7 +111,7 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
   const int sums = schedule_.bm / schedule_.groups * schedule_.bn / 128;  // of a thread
   const int least = schedule_.groups == 3 ? 32 : schedule_.groups == 2 && sums > 112 ? 24 : 40;
   const int copying = std::max(least, operands.copying_registers);
-  // What is left of 64 K registers, in multiples of 8.
+  // The multiplying warpgroups share the rest of 64 K registers, in multiples of 8.
   const int multiplying =
       std::min(65536 / 128 - copying, schedule_.groups * (schedule_.groups == 1 ? 232 : 240)) /
       schedule_.groups / 8 * 8;

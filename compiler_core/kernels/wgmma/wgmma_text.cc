@@ -1,4 +1,4 @@
-#include "compiler_core/kernels/wgmma/wgmma_instruction.h"
+#include "compiler_core/kernels/wgmma/wgmma_text.h"
 
 #include <fmt/format.h>
 
@@ -49,6 +49,31 @@ std::string print_wgmma(const WgmmaInstruction& x) {
       signature, b + 1, x.columns, x.stored == DType::kBF16 ? "bf16" : "f16",
       fmt::join(places, ", "), first, b, transposed, fmt::join(sums, ", "), first_value,
       descriptor("b", x.b_inner), fake);
+}
+
+MappedParameters::MappedParameters(const Graph& graph) {
+  using enum KernelArgument::Kind;
+  const auto buffers = static_cast<int>(graph.inputs().size() + graph.outputs().size());
+  for (int i = 0; i < buffers; ++i) arguments_.push_back({kBuffer, i});
+  arguments_.push_back({kWorkspace});
+}
+
+void MappedParameters::add(std::string_view name, TensorMap map) {
+  text_ += fmt::format(", const __grid_constant__ CUtensorMap {}_map", name);
+  arguments_.push_back({KernelArgument::Kind::kTensorMap, 0, std::move(map)});
+}
+
+void add_batch_axis(TensorMap& map, const Dim& size, const Dim& stride) {
+  if (stride.is(0)) return;
+  map.sizes.push_back(size);
+  map.strides.push_back(stride * 2);
+  map.box.push_back(1);
+}
+
+void finish_map(TensorMap& map) {
+  map.element_strides.assign(map.sizes.size(), 1);
+  map.swizzle = map.box[0] * 2;
+  map.l2_promotion = 256;
 }
 
 }  // namespace kiln

@@ -1,0 +1,50 @@
+// The text that kernels on wgmma share: the device function that starts one wgmma, and parameters
+// that are tensor maps.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "compiler_core/base/dtype.h"
+#include "compiler_core/ir/graph.h"
+#include "compiler_core/program/artifact.h"
+
+namespace kiln {
+
+// The device function name(d, a, b, adds) of a warpgroup, whose registers are counted in its text: d [64, columns] (+)= a [64, 16] * b [16, columns]. Operands lie
+// in shared memory as the copy engine has them: contiguous by depth (`inner`), or in 64 lines by 64
+// of depth after one another.
+struct WgmmaInstruction {
+  std::string_view name;
+  DType stored;
+  int columns = 64;  // a multiple of 8, at most 256
+  bool a_inner = true, b_inner = true;
+  bool a_in_registers = false;  // four words of halves, as mma.m16n8k16 has them
+};
+
+std::string print_wgmma(const WgmmaInstruction& instruction);
+
+// The parameters of a phase: the buffers of `graph`, the workspace, and then each map.
+class MappedParameters {
+ public:
+  explicit MappedParameters(const Graph& graph);
+  // As the parameter `name`_map.
+  void add(std::string_view name, TensorMap map);
+  // What cuda_kernel() appends to its own parameters.
+  const std::string& text() const { return text_; }
+  std::vector<KernelArgument> arguments() && { return std::move(arguments_); }
+
+ private:
+  std::string text_;
+  std::vector<KernelArgument> arguments_;
+};
+
+// An axis of a tensor that is read one by one, of `stride` elements of two bytes. Without a stride
+// all are the same, and the map has no such axis.
+void add_batch_axis(TensorMap& map, const Dim& size, const Dim& stride);
+// Completes a map with its axes, as wgmma reads its boxes: dense, swizzled by their width.
+void finish_map(TensorMap& map);
+
+}  // namespace kiln
