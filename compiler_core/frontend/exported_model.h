@@ -61,6 +61,18 @@ struct NamedArgument {
   Argument value;
 };
 
+// Appends the names of the tensors that `argument` is or lists. False: it is neither.
+inline bool add_tensor_names(const Argument& argument, std::vector<std::string_view>& names) {
+  if (const auto* tensor = std::get_if<TensorName>(&argument)) {
+    names.push_back(tensor->name);
+    return true;
+  }
+  const auto* list = std::get_if<std::vector<TensorName>>(&argument);
+  if (list == nullptr) return false;
+  for (const TensorName& each : *list) names.push_back(each.name);
+  return true;
+}
+
 struct ExportedNode {
   std::string_view target;  // "torch.ops.aten.linear.default"
   std::vector<NamedArgument> inputs;
@@ -68,6 +80,13 @@ struct ExportedNode {
   std::string_view stack_trace;
   std::string_view module_stack;  // metadata's nn_module_stack
 };
+
+// The tensors among a node's arguments from number `from` on; options may stand between them.
+inline std::vector<std::string_view> tensor_operands(const ExportedNode& node, size_t from = 0) {
+  std::vector<std::string_view> names;
+  for (size_t i = from; i < node.inputs.size(); ++i) add_tensor_names(node.inputs[i].value, names);
+  return names;
+}
 
 // The body of a higher-order op: tensors of its own, bound to the op's operands by position.
 struct ExportedGraph {

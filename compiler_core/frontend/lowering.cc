@@ -3,25 +3,20 @@
 #include "compiler_core/frontend/lowering.h"
 
 #include <algorithm>
-#include <unordered_set>
 
+#include "compiler_core/frontend/declarations.h"
 #include "compiler_core/frontend/decompositions.h"
 #include "compiler_core/frontend/refusals.h"
 
 namespace kiln {
 namespace {
 
-std::string type_text(DType dtype, const Shape& shape) {
-  return std::string(to_string(dtype)) + to_string(shape);
-}
-
 constexpr std::string_view kCond = "higher_order.cond";
 
 // Names of one graph: the program's, or a body's of a higher-order op.
 struct Scope {
-  const std::unordered_map<std::string_view, DeclaredTensor>& tensors;
+  Declarations declarations;
   NamedValues values;
-  std::unordered_set<std::string_view> misdeclared = {};  // see may_be_misdeclared
 };
 
 class ModelLowering {
@@ -75,7 +70,7 @@ class ModelLowering {
   // A tensor of a type that Kiln lacks stays undefined: its readers are refused too.
   void stand_in(Scope& scope, std::string_view name) {
     b_.forget_error();
-    const Result<const DeclaredTensor*> type = declared(scope, name);
+    const Result<const DeclaredTensor*> type = scope.declarations.find(name);
     if (name.empty() || scope.values.contains(name) || !type) return;
     if (const Result<DType> dtype = to_dtype((*type)->dtype); dtype)
       if (const NodeId id = b_.input(*dtype, (*type)->shape); b_.ok())
@@ -86,20 +81,13 @@ class ModelLowering {
   // The names of tensors among these, in order; empty where there is none.
   static std::vector<std::string_view> tensors_of(std::span<const Argument> arguments) {
     std::vector<std::string_view> names;
-    for (const Argument& argument : arguments) {
-      if (const auto* tensor = std::get_if<TensorName>(&argument)) {
-        names.push_back(tensor->name);
-      } else if (const auto* list = std::get_if<std::vector<TensorName>>(&argument)) {
-        for (const TensorName& each : *list) names.push_back(each.name);
-      } else {
-        names.emplace_back();
-      }
-    }
+    for (const Argument& argument : arguments)
+      if (!add_tensor_names(argument, names)) names.emplace_back();
     return names;
   }
 
   Scope scope_of(const std::unordered_map<std::string_view, DeclaredTensor>& tensors) {
-    return {tensors, NamedValues(b_, [this](const ExportedNode& node, NodeId self) {
+    return {Declarations(tensors), NamedValues(b_, [this](const ExportedNode& node, NodeId self) {
               return replay(node, self);
             })};
   }
@@ -110,18 +98,6 @@ class ModelLowering {
     Call call(b_, model_, node, nothing, random_);
     call.substitute(call.first_tensor(), self);
     return find_lowering(short_name(node.target))->lower(call);
-  }
-
-  static Result<const DeclaredTensor*> declared(const Scope& scope, std::string_view name) {
-    const auto found = scope.tensors.find(name);
-    if (found == scope.tensors.end())
-      return fail(Code::kInvalidArgument,
-                  "tensor '" + std::string(name) + "' has no entry in tensor_values");
-    if (!found->second.strided)
-      return fail(Code::kUnsupported,
-                  "tensor '" + std::string(name) + "' is sparse; only dense tensors are covered");
-    if (!found->second.refusal.empty()) return fail(Code::kUnsupported, found->second.refusal);
-    return &found->second;
   }
 
   static Result<ExportedInput::Kind> kind_of(const InputSpec& spec) {
@@ -144,7 +120,7 @@ class ModelLowering {
     const auto in_context = [&](const Error& error) {
       return fail(error.within("input '" + input.name + "'"));
     };
-    const Result<const DeclaredTensor*> type = declared(scope, spec.tensor);
+    const Result<const DeclaredTensor*> type = scope.declarations.find(spec.tensor);
     if (!type) return in_context(type.error());
     if (!(*type)->layout_refusal.empty())
       return in_context({Code::kUnsupported, (*type)->layout_refusal, 0});
@@ -273,7 +249,7 @@ class ModelLowering {
     if (predicate == kInvalidNode || !numel(b_.shape(predicate)).is(1))
       return fail(Code::kInvalidArgument, "needs a predicate of one element");
     predicate = b_.reshape(b_.cast(predicate, DType::kBool), {});
-    const std::vector<std::string_view> operands = operands_of(node, 3);
+    const std::vector<std::string_view> operands = tensor_operands(node, 3);
     TRY(const Values yes, body(scope, *body_of(node.inputs[1].value), operands));
     TRY(const Values no, body(scope, *body_of(node.inputs[2].value), operands));
     if (yes.size() != no.size())
@@ -292,26 +268,12 @@ class ModelLowering {
     size_t at = 0;
     while (at < node.inputs.size() && body_of(node.inputs[at].value) == nullptr) ++at;
     if (at == node.inputs.size()) return fail(Code::kInvalidArgument, "has no body");
-    const std::vector<std::string_view> operands = operands_of(node, at + 1);
+    const std::vector<std::string_view> operands = tensor_operands(node, at + 1);
     const bool* autocast = at > 2 ? std::get_if<bool>(&node.inputs[2].value) : nullptr;
     if (autocast != nullptr && *autocast)
       return fail(Code::kUnsupported,
                   "chooses dtypes that the archive does not show: cast in the model instead");
     return body(scope, *body_of(node.inputs[at].value), operands);
-  }
-
-  // The tensors among the arguments; options stand between them.
-  static std::vector<std::string_view> operands_of(const ExportedNode& node, size_t from) {
-    std::vector<std::string_view> names;
-    for (size_t i = from; i < node.inputs.size(); ++i) {
-      const Argument& value = node.inputs[i].value;
-      if (const auto* tensor = std::get_if<TensorName>(&value)) {
-        names.push_back(tensor->name);
-      } else if (const auto* list = std::get_if<std::vector<TensorName>>(&value)) {
-        for (const TensorName& each : *list) names.push_back(each.name);
-      }
-    }
-    return names;
   }
 
   Result<Values> body(Scope& outer, const ExportedGraph& graph,
@@ -365,15 +327,10 @@ class ModelLowering {
                     std::string_view parent, const ExportedNode* view) {
     std::vector<std::string_view> names;
     for (const Argument& output : node.outputs) {
-      if (const auto* tensor = std::get_if<TensorName>(&output)) {
-        names.push_back(tensor->name);
-      } else if (const auto* list = std::get_if<std::vector<TensorName>>(&output)) {
-        for (const TensorName& each : *list) names.push_back(each.name);
-      } else if (std::holds_alternative<std::monostate>(output)) {
-        names.emplace_back();
-      } else {
+      if (add_tensor_names(output, names)) continue;
+      if (!std::holds_alternative<std::monostate>(output))
         return fail(Code::kInvalidArgument, "an output is no tensor");
-      }
+      names.emplace_back();
     }
     if (names.size() > results.size())
       return fail(Code::kInvalidArgument, "has " + std::to_string(names.size()) +
@@ -382,8 +339,8 @@ class ModelLowering {
     for (size_t i = 0; i < names.size(); ++i) {
       // An output that nobody may use has no value.
       if (names[i].empty() || results[i] == kInvalidNode) continue;
-      TRY(const NodeId id, as_saved(scope, node, i, names[i], results[i]));
-      TRY_STATUS(fits_declaration(scope, names[i], id, may_be_misdeclared(scope, node, i)));
+      TRY(const NodeId id, scope.declarations.as_declared(b_, node, i, names[i], results[i]));
+      TRY_STATUS(symbols_are_bound(names[i], id));
       const bool is_new = parent.empty() ? scope.values.define(names[i], id)
                                          : scope.values.define_alias(names[i], id, parent, view, i);
       if (!is_new)
@@ -391,53 +348,6 @@ class ModelLowering {
                     "defines '" + std::string(names[i]) + "', which is defined already");
     }
     return {};
-  }
-
-  // What these ops save for their backward ops has on a CPU the dtype of the parameters and on a GPU
-  // f32, or one axis more: it becomes what the archive declares.
-  Result<NodeId> as_saved(const Scope& scope, const ExportedNode& node, size_t output,
-                          std::string_view name, NodeId id) {
-    const std::string_view op = short_name(node.target);
-    const bool saves = op == "aten.native_layer_norm.default" ||
-                       op == "aten._scaled_dot_product_cudnn_attention.default";
-    if (!saves || output == 0) return id;
-    TRY(const DeclaredTensor* type, declared(scope, name));
-    TRY(const DType dtype, to_dtype(type->dtype));
-    if (is_float(dtype) && is_float(b_.dtype(id))) id = b_.cast(id, dtype);
-    if (equal_but_for_ones(b_.shape(id), type->shape)) id = b_.reshape(id, type->shape);
-    return id;
-  }
-
-  // Torch's own metadata is wrong of the last states of aten.lstm.input: the function that infers
-  // them (one_layer_lstm of torch/_decomp) squeezes the batch instead of the axis before it, and
-  // declares [layers, 1, batch, hidden] what torch itself computes, as we do, as
-  // [layers, batch, hidden]. What is computed from such a state is declared from its declaration.
-  static bool may_be_misdeclared(const Scope& scope, const ExportedNode& node, size_t output) {
-    if (short_name(node.target) == "aten.lstm.input") return output > 0;
-    if (scope.misdeclared.empty()) return false;
-    const std::vector<std::string_view> operands = operands_of(node, 0);
-    return std::any_of(operands.begin(), operands.end(),
-                       [&](std::string_view name) { return scope.misdeclared.contains(name); });
-  }
-
-  static bool equal_but_for_ones(Shape a, Shape b) {
-    for (Shape* shape : {&a, &b}) std::erase_if(*shape, [](const Dim& dim) { return dim.is(1); });
-    return a == b;
-  }
-
-  Status fits_declaration(Scope& scope, std::string_view name, NodeId id, bool may_be_misdeclared) {
-    TRY(const DeclaredTensor* type, declared(scope, name));
-    TRY(const DType dtype, to_dtype(type->dtype));
-    if (b_.dtype(id) == dtype && b_.shape(id) == type->shape) return symbols_are_bound(name, id);
-    if (may_be_misdeclared && b_.dtype(id) == dtype &&
-        equal_but_for_ones(b_.shape(id), type->shape)) {
-      scope.misdeclared.insert(name);
-      return symbols_are_bound(name, id);
-    }
-    return fail(Code::kInvalidArgument, "the archive declares '" + std::string(name) + "' as " +
-                                            type_text(dtype, type->shape) +
-                                            ", but its operands imply " +
-                                            type_text(b_.dtype(id), b_.shape(id)));
   }
 
   Status symbols_are_bound(std::string_view name, NodeId id) const {

@@ -1,0 +1,74 @@
+#include "compiler_core/frontend/declarations.h"
+
+#include <algorithm>
+
+#include "compiler_core/frontend/refusals.h"
+
+namespace kiln {
+namespace {
+
+std::string type_text(DType dtype, const Shape& shape) {
+  return std::string(to_string(dtype)) + to_string(shape);
+}
+
+bool equal_but_for_ones(Shape a, Shape b) {
+  for (Shape* shape : {&a, &b}) std::erase_if(*shape, [](const Dim& dim) { return dim.is(1); });
+  return a == b;
+}
+
+// These ops save for their backward ops what has the dtype of the parameters on a CPU and f32 on a
+// GPU, or one axis more.
+bool leaves_type_to_device(const ExportedNode& node, size_t output) {
+  const std::string_view op = short_name(node.target);
+  return output > 0 && (op == "aten.native_layer_norm.default" ||
+                        op == "aten._scaled_dot_product_cudnn_attention.default");
+}
+
+}  // namespace
+
+Result<const DeclaredTensor*> Declarations::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end())
+    return fail(Code::kInvalidArgument,
+                "tensor '" + std::string(name) + "' has no entry in tensor_values");
+  if (!found->second.strided)
+    return fail(Code::kUnsupported,
+                "tensor '" + std::string(name) + "' is sparse; only dense tensors are covered");
+  if (!found->second.refusal.empty()) return fail(Code::kUnsupported, found->second.refusal);
+  return &found->second;
+}
+
+// Torch's own metadata is wrong of the last states of aten.lstm.input: the function that infers
+// them (one_layer_lstm of torch/_decomp) squeezes the batch instead of the axis before it, and
+// declares [layers, 1, batch, hidden] what torch itself computes, as we do, as
+// [layers, batch, hidden]. What is computed from such a state is declared from its declaration.
+bool Declarations::may_be_wrong(const ExportedNode& node, size_t output) const {
+  if (short_name(node.target) == "aten.lstm.input") return output > 0;
+  if (wrong_.empty()) return false;
+  return std::ranges::any_of(tensor_operands(node),
+                             [this](std::string_view name) { return wrong_.contains(name); });
+}
+
+Result<NodeId> Declarations::as_declared(GraphBuilder& builder, const ExportedNode& node,
+                                         size_t output, std::string_view name, NodeId value) {
+  TRY(const DeclaredTensor* type, find(name));
+  TRY(const DType dtype, to_dtype(type->dtype));
+  if (leaves_type_to_device(node, output)) {
+    if (is_float(dtype) && is_float(builder.dtype(value))) value = builder.cast(value, dtype);
+    if (equal_but_for_ones(builder.shape(value), type->shape))
+      value = builder.reshape(value, type->shape);
+  }
+  const Shape& shape = builder.shape(value);
+  if (builder.dtype(value) == dtype && shape == type->shape) return value;
+  if (builder.dtype(value) == dtype && equal_but_for_ones(shape, type->shape) &&
+      may_be_wrong(node, output)) {
+    wrong_.insert(name);
+    return value;
+  }
+  return fail(Code::kInvalidArgument, "the archive declares '" + std::string(name) + "' as " +
+                                          type_text(dtype, type->shape) +
+                                          ", but its operands imply " +
+                                          type_text(builder.dtype(value), shape));
+}
+
+}  // namespace kiln
