@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,8 +33,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             lines = [line for line in ready.read_text().splitlines() if line.startswith("ready ")]
             if lines or process.poll() is not None:
                 break
-            import time
-
             time.sleep(0.1)
         assert lines, (data / "log").read_text()
         yield lines[0].split()[1]

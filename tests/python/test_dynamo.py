@@ -11,9 +11,10 @@ import kiln
 import kiln.dynamo
 import pytest
 import torch
-from kiln import _settings
+from kiln import _native, _settings
 from torch import nn
 from torch.nn import functional as F
+from torch_backend import Block
 
 
 @pytest.fixture(autouse=True)
@@ -32,24 +33,6 @@ def compiled(model: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
 def partitions(model: Callable[..., Any], *inputs: Any) -> list[list[bool]]:
     return [[part.in_kiln for part in graph.partitions] for graph in kiln.explain(model, *inputs).graphs]
-
-
-class Block(nn.Module):
-    """A transformer's."""
-
-    def __init__(self, width: int = 32, heads: int = 2) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, length, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
 class Convolutions(nn.Module):
@@ -72,14 +55,15 @@ def gradients(model: nn.Module, *inputs: torch.Tensor, run: Callable[..., Any] |
 
 
 def test_inference_of_a_transformer_is_one_program() -> None:
-    block, x = Block(), torch.randn(2, 16, 32)
+    block, x = Block(32, 2), torch.randn(2, 16, 32)
     with torch.no_grad():
         torch.testing.assert_close(compiled(block)(x), block(x), rtol=1e-4, atol=1e-5)
         assert partitions(block, x) == [[True]]
 
 
-@pytest.mark.parametrize("model,sizes", [(Block, (2, 16, 32)), (Convolutions, (2, 3, 8, 8))])
-def test_training_steps_equal_eager(model: type[nn.Module], sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("model,sizes", [(lambda: Block(32, 2), (2, 16, 32)), (Convolutions, (2, 3, 8, 8))],
+                         ids=["transformer", "convolutions"])
+def test_training_steps_equal_eager(model: Callable[[], nn.Module], sizes: tuple[int, ...]) -> None:
     one = model()
     other = model()
     other.load_state_dict(one.state_dict())
@@ -209,7 +193,7 @@ def test_graph_breaks_and_python_between() -> None:
 
 
 def test_threads_share_a_compiled_model() -> None:
-    block = Block()
+    block = Block(32, 2)
     fast = compiled(block)
     wrong: list[float] = []
 
@@ -269,3 +253,14 @@ def test_options_are_checked(service: str) -> None:
     report = kiln.explain(lambda x: x.softmax(-1) * 3, x, mode="max-autotune", options={"coordinator": service})
     (kernel,) = report.graphs[0].partitions[0].kernels
     assert kernel.best_us > 0  # measured
+
+
+def test_without_the_library_a_model_runs_eager_and_strict_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "_library", None)
+    monkeypatch.setenv("KILN_LIBRARY", "/nowhere/libkiln.so")
+    x = torch.randn(4)
+    with pytest.raises(Exception, match="cannot open /nowhere/libkiln.so"):
+        compiled(torch.sin)(x)
+    torch._dynamo.reset()
+    monkeypatch.delenv("KILN_STRICT")
+    torch.testing.assert_close(compiled(torch.sin)(x), torch.sin(x))

@@ -12,6 +12,7 @@ from torch import fx
 
 from kiln._emit import Emitter, NotEmittable, value_of
 from kiln._layout import dense_strides, layout_of
+from kiln._native import library
 from kiln._partition import Partition, Refusal, has_effect, is_inlined, main_device, partitions, refusals
 from kiln._settings import Settings
 from kiln._torch import Launcher, target_of
@@ -98,6 +99,8 @@ class GraphCompiler:
 
     def compile(self) -> Boxed:
         """The graph as a boxed function; eager, and it says so, when Kiln fails for whatever reason."""
+        if self._settings.strict:
+            library()  # else a broken installation would pass every test, eager
         try:
             return self._compile()
         except Exception as error:

@@ -7,6 +7,7 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/plan/workload.h"
+#include "tests/compiler_core/kernels/convolution_workloads.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
@@ -14,6 +15,8 @@ namespace {
 
 using testing::check_schedule;
 using testing::check_space;
+using testing::padded;
+using testing::planned;
 using testing::random_inputs;
 using testing::targets;
 
@@ -24,16 +27,6 @@ Workload workload_of(GraphBuilder& b, NodeId output) {
   EXPECT_TRUE(family) << family.error().message;
   EXPECT_EQ(*family, Family::kConvolution);
   return {*graph, Family::kConvolution, {}};
-}
-
-// In normal form, as the planner makes it.
-Workload planned(GraphBuilder& b, NodeId output) {
-  const auto graph = b.finish({output});
-  EXPECT_TRUE(graph) << graph.error().message;
-  const auto made = make_workload(*graph);
-  EXPECT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->workload.family, Family::kConvolution);
-  return made->workload;
 }
 
 std::vector<Target> host() {
@@ -65,10 +58,6 @@ Workload plain(DType dtype, Shape x, Shape w, ConvolutionAttr attr) {
   const NodeId image = b.input(dtype, std::move(x));
   const NodeId y = b.convolution(image, b.input(dtype, std::move(w)), std::move(attr));
   return workload_of(b, is_half(dtype) ? b.cast(y, dtype) : y);
-}
-
-ConvolutionAttr padded(int64_t stride, int64_t zeros, int64_t groups = 1) {
-  return {{stride, stride}, {1, 1}, {zeros, zeros}, {zeros, zeros}, groups};
 }
 
 TEST(Convolution, AgreesUnderEveryScheduleOfTheSpace) {

@@ -7,6 +7,7 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/plan/workload.h"
+#include "tests/compiler_core/kernels/convolution_workloads.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
@@ -14,18 +15,12 @@ namespace {
 
 using testing::check_schedule;
 using testing::check_space;
+using testing::padded;
+using testing::plain;
+using testing::planned;
 using testing::random_inputs;
 
 const Target kHopper = *Target::parse("cuda:sm_90a");
-
-Workload planned(GraphBuilder& b, NodeId output) {
-  const auto graph = b.finish({output});
-  EXPECT_TRUE(graph) << graph.error().message;
-  const auto made = make_workload(*graph);
-  EXPECT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->workload.family, Family::kConvolution);
-  return made->workload;
-}
 
 Schedule as_convolution(const CudaMatmulSchedule& schedule) {
   return {"cuda.convolution", to_schedule(schedule).decisions};
@@ -36,17 +31,6 @@ std::string check(const Workload& workload, const CudaMatmulSchedule& schedule) 
   const std::string wrong = check_schedule(workload, as_convolution(schedule), kHopper,
                                            random_inputs(workload.graph, random));
   return wrong.empty() ? wrong : wrong + "\n" + print(workload.graph);
-}
-
-ConvolutionAttr padded(int64_t stride, int64_t zeros, int64_t groups = 1) {
-  return {{stride, stride}, {1, 1}, {zeros, zeros}, {zeros, zeros}, groups};
-}
-
-Workload plain(DType dtype, Shape x, Shape w, ConvolutionAttr attr) {
-  GraphBuilder b;
-  const NodeId image = b.input(dtype, std::move(x));
-  const NodeId y = b.convolution(image, b.input(dtype, std::move(w)), std::move(attr));
-  return planned(b, is_half(dtype) ? b.cast(y, dtype) : y);
 }
 
 TEST(CudaConvolution, AgreesOnTensorCoresWithRestsEverywhere) {

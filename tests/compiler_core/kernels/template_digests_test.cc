@@ -26,6 +26,7 @@
 #include "compiler_core/passes/specialise.h"
 #include "tests/compiler_core/ir/sample_custom_op.h"
 #include "tests/compiler_core/kernels/attention_graphs.h"
+#include "tests/compiler_core/kernels/convolution_workloads.h"
 #include "tests/compiler_core/kernels/open_workloads.h"
 
 namespace kiln {
@@ -80,13 +81,6 @@ Graph odd_product() {
   return b.finish({b.cast(b.matmul(x, y), DType::kBF16)}).value();
 }
 
-Graph convolution() {
-  GraphBuilder b;
-  const NodeId x = b.input(DType::kBF16, {2, 64, 8, 8}), w = b.input(DType::kBF16, {64, 64, 3, 3});
-  return b.finish({b.cast(b.convolution(x, w, {{1, 1}, {1, 1}, {1, 1}, {1, 1}, 1}), DType::kBF16)})
-      .value();
-}
-
 // One of each family with sizes of run time, the same at the sizes it is tuned for, a call, and
 // halves for what tensor cores alone do.
 const std::vector<NamedWorkload>& workloads() {
@@ -106,7 +100,8 @@ const std::vector<NamedWorkload>& workloads() {
     }
     add("a call", call());
     add("halves, lines of odd lengths", odd_product());
-    add("halves, windows", convolution());
+    add("halves, windows",
+        testing::plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, testing::padded(1, 1)).graph);
     add("halves, heads of 64",
         testing::attention_graph({.dtype = DType::kBF16,
                                   .batch = {2},

@@ -27,6 +27,7 @@
 #include "compiler_core/base/check.h"
 #include "tests/support/fake_cuda/fiber.h"
 #include "tests/support/fake_cuda/guarded_memory.h"
+#include "tests/support/fake_cuda/late_copies.h"
 
 namespace kiln::testing {
 namespace {
@@ -39,23 +40,6 @@ using kiln_fake::Thread;
 // Not a power of two: the tops of all stacks would share a few lines of the cache.
 constexpr long kStackBytes = (64 << 10) + 13 * 64;
 constexpr uint64_t kStackEnd = 0x6b696c6e66616b65;  // at a stack's far end, to see it overflow
-
-struct CopyLater {
-  char* to;
-  const char* from;
-  int bytes, size;
-  int group;
-};
-
-// A box that the copy engine stores.
-struct BoxLater {
-  using Copy = void (*)(const kiln_fake::TensorMap&, const char*, const int*);
-  const kiln_fake::TensorMap* map;
-  const char* from;
-  int at[5];
-  Copy copy;
-  int group;
-};
 
 // What ends a launch, as it is noted where little may run: on a fiber's stack, which is left for
 // good, or in a signal handler.
@@ -70,10 +54,8 @@ struct Fiber {
   void* place = nullptr;  // where it goes on
   char* stack = nullptr;  // null before the first resume and after the end
   Meeting waits = Meeting::kNone;
-  int groups = 0;  // of copies, committed
-  std::vector<CopyLater> copies;
-  int box_groups = 0;
-  std::vector<BoxLater> boxes;
+  LateCopies<SharedCopy> copies;
+  LateCopies<BoxStore> boxes;
 };
 
 // Stacks, kept between launches.
@@ -147,7 +129,7 @@ class Grid {
   static void commit_copies();
   static void finish_copies(int groups_left);
   static void box_later(const kiln_fake::TensorMap* map, const char* from, const int* at,
-                        BoxLater::Copy copy);
+                        BoxStore::Write write);
   static void commit_boxes();
   static void finish_boxes(int groups_left);
   KILN_NO_SANITIZERS static void fault(FaultKind kind, const char* message, const void* address,
@@ -208,46 +190,31 @@ void Grid::meet(Meeting meeting) {
 }
 
 void Grid::copy_later(void* shared, const void* global, int bytes, int size) {
-  Fiber& fiber = grid().current_fiber();
-  fiber.copies.push_back(
-      {static_cast<char*>(shared), static_cast<const char*>(global), bytes, size, fiber.groups});
+  grid().current_fiber().copies.add(
+      {static_cast<char*>(shared), static_cast<const char*>(global), bytes, size});
 }
 
 void Grid::commit_copies() {
-  ++grid().current_fiber().groups;
+  grid().current_fiber().copies.commit();
 }
 
 void Grid::finish_copies(int groups_left) {
-  Fiber& fiber = grid().current_fiber();
-  size_t done = 0;
-  for (; done < fiber.copies.size() && fiber.copies[done].group < fiber.groups - groups_left;
-       ++done) {
-    const CopyLater& copy = fiber.copies[done];
-    std::memset(copy.to, 0, static_cast<size_t>(copy.size));
-    std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
-  }
-  fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + static_cast<ptrdiff_t>(done));
+  grid().current_fiber().copies.finish(groups_left);
 }
 
 void Grid::box_later(const kiln_fake::TensorMap* map, const char* from, const int* at,
-                     BoxLater::Copy copy) {
-  Fiber& fiber = grid().current_fiber();
-  BoxLater& box = fiber.boxes.emplace_back(BoxLater{map, from, {}, copy, fiber.box_groups});
-  std::copy_n(at, map->rank, box.at);
+                     BoxStore::Write write) {
+  BoxStore store{map, from, {}, write};
+  std::copy_n(at, map->rank, store.at);
+  grid().current_fiber().boxes.add(store);
 }
 
 void Grid::commit_boxes() {
-  ++grid().current_fiber().box_groups;
+  grid().current_fiber().boxes.commit();
 }
 
 void Grid::finish_boxes(int groups_left) {
-  Fiber& fiber = grid().current_fiber();
-  const auto is_due = [&](const BoxLater& box) {
-    return box.group < fiber.box_groups - groups_left;
-  };
-  for (const BoxLater& box : fiber.boxes)
-    if (is_due(box)) box.copy(*box.map, box.from, box.at);
-  std::erase_if(fiber.boxes, is_due);
+  grid().current_fiber().boxes.finish(groups_left);
 }
 
 void Grid::fault(FaultKind kind, const char* message, const void* address, unsigned line) {
@@ -385,9 +352,7 @@ void Grid::run_cluster(unsigned first_block) {
     thread.block = first_block + static_cast<unsigned>(thread.rank);
     thread.ended = false;
     thread.turn = 0;
-    fiber.groups = 0;
     fiber.copies.clear();
-    fiber.box_groups = 0;
     fiber.boxes.clear();
   }
   for (int b = 0; b < cluster; ++b)
