@@ -209,7 +209,7 @@ struct WorkerReport {
   // Compiles since the worker started, of leases taken back too. 0: none, or an older worker, whose
   // results' `compiled` are counted instead.
   int64_t compiled = 0;
-  // That its device can call: candidates that call another get no lease here.
+  // Its device can call these; candidates that call another get no lease here.
   std::vector<LibraryVersion> libraries{};
 };
 struct ResultAck {

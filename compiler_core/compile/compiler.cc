@@ -73,7 +73,7 @@ bool lacks_memory(std::string_view output) {
   return false;
 }
 
-// What the compiler left: a file of at most kMostObjectBytes, and no link to another.
+// Reads the compiler's object: a file of at most kMostObjectBytes, and no link to another.
 Result<std::string> read_object(const Path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
   struct stat status {};

@@ -15,7 +15,7 @@ constexpr std::string_view kDirectives[] = {"define", "undef", "if",    "ifdef",
 constexpr std::string_view kPragmas[] = {"unroll", "nounroll", "ivdep"};
 constexpr std::string_view kGccPragmas[] = {"ivdep",      "unroll",       "target",
                                             "diagnostic", "push_options", "pop_options"};
-// What they stand for is no token of the source, or is made of the files that the compiler sees.
+// These words stand for other tokens, or for text that is made of the files that the compiler sees.
 constexpr std::string_view kRefusedWords[] = {
     "_Pragma",     "__pragma", "__has_include", "__has_include_next",
     "__has_embed", "__FILE__", "__BASE_FILE__", "__FILE_NAME__",

@@ -20,7 +20,7 @@ class PrintedTemplateBase : public KernelTemplate {
                                 const Target& target) const final;
 
  protected:
-  // What it covers: see PrintedTemplate::Parts.
+  // PrintedTemplate::Parts says what each means.
   struct Covered {
     Backend backend;
     Family family;
@@ -45,7 +45,7 @@ class PrintedTemplate final : public PrintedTemplateBase {
     Backend backend = Backend::kCpu;
     Family family = Family::kPointwise;
     std::string_view isa = {};  // the only one; empty: each for which this build prints kernels
-    // What else it asks of a workload of its family. Without it, nothing.
+    // Asked of each workload of the family. Without it, all are covered.
     Status (*check)(const Workload&) = nullptr;
     FixedCandidates candidates = nullptr;  // of workloads without symbols
     // One of the two.

@@ -172,7 +172,7 @@ def main() -> int:
             errors[backend] = max(run["error"] for run in runs)
             print(f"{name:<24}{backend:<10}{runs[0]['first_s']:>7.2f} s{runs[1]['first_s']:>7.2f} s"
                   f"{runs[1]['host_us']:>9.0f} us{errors[backend]:>10.1e}", flush=True)
-        # What a dtype rounds away eager rounds away too.
+        # Eager rounds as the dtype does, too.
         if "kiln" in errors and errors["kiln"] > 3 * errors.get("eager", 1e-2) + 1e-5:
             print(f"WRONG: {name}: kiln is off by {errors['kiln']:.1e}, eager by {errors.get('eager', 0):.1e}")
             wrong += 1

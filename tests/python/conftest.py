@@ -1,4 +1,4 @@
-"""What the suites share: graphs of the repository, and a service."""
+"""Fixtures of the suites: graphs of the repository, and a service."""
 
 from __future__ import annotations
 

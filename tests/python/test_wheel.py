@@ -45,7 +45,7 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path, graphs: Path) ->
     # torch finds the backend by its name.
     run(python, "-m", "pip", "install", "--quiet", "--no-index", "--target", tmp_path / "beside", wheel)
     run("env", f"PYTHONPATH={tmp_path / 'beside'}", "KILN_CACHE_DIR=", sys.executable, "-c", WITH_TORCH)
-    # Of the system's libraries only those that every manylinux system has are left outside.
+    # The wheel leaves out only libraries that every manylinux system has.
     needed = run("ldd", next((tmp_path / "venv").glob("lib/python*/site-packages/kiln/_lib/libkiln.so")))
     outside = {line.split()[0].split(".so")[0] for line in needed.splitlines() if str(tmp_path) not in line}
     assert {name.rpartition("/")[2] for name in outside} <= {

@@ -37,8 +37,8 @@ class RunningJob {
 
   const Job& job() const { return job_; }
   const StageTimes& stage_times() const { return stage_times_; }
-  // Of this job, or the incumbent; libraries' times do not count, since their winner needs the best
-  // of the others beside it.
+  // The least time of this job, or the incumbent's. Libraries' times do not count, since their winner
+  // needs the best of the others beside it.
   double best_us() const { return best_us_; }
 
   void start_compiling();

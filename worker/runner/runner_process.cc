@@ -54,7 +54,7 @@ std::vector<std::string> command_of(const RunnerProcess::Options& options) {
   return words;
 }
 
-// What runs others' code has no way to our log.
+// A process that runs others' code has no way to our log.
 Result<pid_t> spawn_confined(const RunnerProcess::Options& options, int socket) {
   Sandbox::Command command{options.kind, command_of(options), runner_environment(),
                            std::filesystem::temp_directory_path()};

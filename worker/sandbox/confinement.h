@@ -51,7 +51,7 @@ struct Confinement {
   sock_fprog filter{};  // len 0: none
 };
 
-// What failed, as it comes through `report`; nothing comes when the program was started.
+// The step that failed, as it comes through `report`; nothing comes when the program was started.
 struct ConfinementFailure {
   char step[16] = {};
   int error = 0;

@@ -42,7 +42,7 @@ class Sandbox {
     bool gpu = false;                           // the device nodes of NVIDIA's driver, and /sys
     std::string search_path = "/usr/bin:/bin";  // PATH, for programs named without a folder
   };
-  // What the kernel gives, tried with `probe` (a program that ends with 0 and its arguments): all
+  // Tries with `probe` (a program that ends with 0 and its arguments) what the kernel gives: all
   // pieces, then fewer. Null with Mode::kOff. kUnsupported with kRequire when a piece is missing,
   // by name.
   static Result<std::shared_ptr<const Sandbox>> open(Options options,

@@ -23,12 +23,14 @@ class _DLTensor(Structure):
                 ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
 
 
-def dense_strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Of a row-major tensor, in elements."""
-    strides, step = [], 1
+def dense_strides(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """The strides of a row-major tensor, in elements, as torch has them: a size of 0 counts as 1. Sizes may be
+    symbolic."""
+    strides: list[Any] = []
+    step: Any = 1
     for size in reversed(sizes):
         strides.append(step)
-        step *= size
+        step = step * (max(size, 1) if isinstance(size, int) else size)
     return tuple(reversed(strides))
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from kiln._arrays import dense_strides
+
 SCALAR_TYPES: dict[torch.dtype, int] = {
     torch.uint8: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.int64: 5, torch.float16: 6,
     torch.float32: 7, torch.float64: 8, torch.complex32: 9, torch.complex64: 10, torch.complex128: 11,
@@ -28,7 +30,7 @@ class NotEmittable(Exception):
 
 
 def value_of(node: fx.Node) -> Any:
-    """What torch inferred of a node: a FakeTensor, a symbolic number, or a tuple of them."""
+    """The value that torch inferred for a node: a FakeTensor, a symbolic number, or a tuple of them."""
     return node.meta.get("val")
 
 
@@ -129,7 +131,7 @@ class Emitter:
             self._views += 1
             permuted = f"kiln_permuted_{self._views}"
             shape = [value.shape[axis] for axis in order]
-            self._declare(permuted, value, shape, _dense(shape))
+            self._declare(permuted, value, shape, dense_strides(shape))
             self._nodes.append({
                 "target": "torch.ops.aten.permute.default",
                 "inputs": [{"name": "self", "arg": {"as_tensor": {"name": name}}, "kind": 1},
@@ -268,12 +270,3 @@ class Emitter:
         if len(returns) == 1 and str(returns[0].type).startswith("List"):
             return [{"as_tensors": [result["as_tensor"] for result in results]}]
         return results
-
-
-def _dense(shape: Sequence[int | torch.SymInt]) -> list[int | torch.SymInt]:
-    strides: list[int | torch.SymInt] = []
-    step: int | torch.SymInt = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step = step * size
-    return strides[::-1]

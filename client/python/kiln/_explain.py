@@ -48,7 +48,7 @@ class GraphLine(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """What became of a model; ``print`` it."""
+    """The report on a model; ``print`` it."""
 
     graphs: list[GraphLine]
 

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from kiln._arrays import dense_strides
 from kiln._emit import Emitter, NotEmittable, value_of
-from kiln._layout import dense_strides, layout_of
+from kiln._layout import layout_of
 from kiln._native import library
 from kiln._partition import Partition, Refusal, has_effect, is_inlined, main_device, partitions, refusals
 from kiln._settings import Settings
@@ -25,7 +26,7 @@ Boxed = Callable[[list[Any]], Sequence[Any]]
 
 
 class GraphReport:
-    """What became of one graph; ``kiln.explain`` lists them."""
+    """The report on one graph; ``kiln.explain`` lists them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -147,7 +148,7 @@ class GraphCompiler:
             seen.update(step.reads)
 
     def _read_outside(self, nodes: Sequence[fx.Node]) -> list[fx.Node]:
-        """Those of these values that others read: other partitions, arithmetic on sizes, or the caller."""
+        """The nodes that others read: other partitions, arithmetic on sizes, or the caller."""
         inside = set(nodes)
         return [node for node in nodes if any(user not in inside for user in node.users)
                 and not (isinstance(value_of(node), (list, tuple)))]
@@ -228,7 +229,7 @@ class GraphCompiler:
             strides = None
             symbolic = any(isinstance(size, torch.SymInt) for size in value.shape)
             if symbolic and layout_of(value) != (None, True):
-                strides = dense_strides(value)  # Kiln reads sizes that calls choose in row-major order only
+                strides = dense_strides(value.shape)  # Kiln reads sizes that calls choose in row-major order only
                 self._trusted.discard(node)
             emitter.add_input(node.name, value, strides)
         for node in (*views, *nodes):
@@ -243,7 +244,7 @@ class GraphCompiler:
             emitter.add_output(node.name, value, order)
             orders.append(order)
             if not dense:
-                self.strides[node] = dense_strides(value)
+                self.strides[node] = dense_strides(value.shape)
         return emitter, list(reads), orders
 
     def _say_refusals(self) -> None:

@@ -39,7 +39,7 @@ def _is_dense(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
 
 
 def layout_of(value: torch.Tensor) -> Layout:
-    """Of a tensor whose sizes may be symbolic. Adds no guard."""
+    """The layout of a tensor whose sizes may be symbolic. Adds no guard."""
     sizes, strides = [_expression(each) for each in value.shape], [_expression(each) for each in value.stride()]
     if 0 in sizes or _is_dense(sizes, strides):
         return Layout(None, True)
@@ -48,13 +48,3 @@ def layout_of(value: torch.Tensor) -> Layout:
     if _is_dense([sizes[axis] for axis in order], [strides[axis] for axis in order]):
         return Layout(order, True)
     return Layout(None, False)
-
-
-def dense_strides(value: torch.Tensor) -> tuple[Any, ...]:
-    """Row-major strides for the tensor's sizes."""
-    strides: list[Any] = []
-    step: Any = 1
-    for size in reversed(value.shape):
-        strides.append(step)
-        step = step * (max(size, 1) if isinstance(size, int) else size)
-    return tuple(reversed(strides))

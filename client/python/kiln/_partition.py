@@ -1,4 +1,4 @@
-"""Which nodes of an AOT graph run in Kiln, and the graph cut into partitions that do or do not.
+"""Partitions of an AOT graph that run in Kiln, and partitions that do not.
 
 Levels: a node's level is the highest of what it reads, one more where support flips, so that even levels are
 Kiln's and odd ones eager. One partition a level is acyclic by construction, and linear in the nodes. Nodes that
@@ -139,7 +139,7 @@ def _refused_here(node: fx.Node, device: torch.device) -> str | None:
 
 
 def _reason(op: str, why: str) -> str:
-    """What the library says of a node, without what the caller adds: the op and the line."""
+    """The library's reason against a node, without the op and the line, which the caller adds."""
     why = re.sub(r", used at [^;]*(; .*)?$", "", why, flags=re.DOTALL)
     return why.removeprefix(op).removeprefix(" is not covered: ").removeprefix(" - ").strip()
 
@@ -196,7 +196,7 @@ def _levels(nodes: Iterable[fx.Node], in_kiln: set[fx.Node], not_kiln: Container
         level = max((levels.get(operand, 0) for operand in node.all_input_nodes), default=0)
         if node.op == "call_function" and node.target is not operator.getitem and not is_inlined(node, not_kiln):
             kiln = node in in_kiln
-            # What has an effect, or draws random numbers, keeps its order.
+            # Nodes that have an effect, or draw random numbers, keep their order.
             ordered = not kiln and (has_effect(node) or not isinstance(node.target, torch._ops.OpOverload)
                                     or is_random(node))
             level = max(level, effects) if ordered else level
@@ -210,7 +210,7 @@ def partitions(graph: fx.Graph, refused: Iterable[Refusal]) -> list[Partition]:
     """The graph's call_function nodes but those that are inlined, in the order in which they run."""
     nodes = list(graph.nodes)
     not_kiln = {each.node for each in refused}
-    # What is returned without its elements lying densely is a view that torch makes.
+    # Torch makes the views that are returned with gaps between their elements.
     for node in reversed(nodes):
         value = value_of(node)
         gappy = is_view(node) and isinstance(value, torch.Tensor) and not layout_of(value).dense

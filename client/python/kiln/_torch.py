@@ -9,6 +9,7 @@ from ctypes import c_int64, c_void_p
 import torch
 
 from kiln import _native
+from kiln._arrays import dense_strides
 from kiln.client import Program, TensorInfo
 from kiln.errors import InvalidArgument
 
@@ -17,15 +18,6 @@ DTYPES: dict[tuple[int, int], torch.dtype] = {
     (10, 8): torch.float8_e4m3fn, (12, 8): torch.float8_e5m2, (0, 8): torch.int8, (0, 16): torch.int16,
     (0, 32): torch.int32, (0, 64): torch.int64, (1, 8): torch.uint8, (6, 8): torch.bool}
 _MAX_SIZES = 1024  # that a launcher remembers
-
-
-def dense_strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Of a row-major tensor, in elements, as torch has them: a size of 0 counts as 1."""
-    strides, step = [], 1
-    for size in reversed(sizes):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def has_layout(tensor: torch.Tensor, strides: Sequence[int] | None) -> bool:
@@ -49,7 +41,7 @@ Orders = Sequence[Sequence[int] | None]
 
 
 class _Sized:
-    """What follows from the sizes of a call."""
+    """Values that follow from the sizes of a call."""
 
     __slots__ = ("arena_bytes", "outputs", "symbols")
 

@@ -32,7 +32,7 @@ class Progress(NamedTuple):
 
 
 class TensorInfo(NamedTuple):
-    """What a program takes or gives. ``sizes`` has -1 where the size depends on the call."""
+    """An input or an output of a program. ``sizes`` has -1 where the size depends on the call."""
 
     name: str
     kind: str  #: "user", "parameter", "buffer", "constant", "seed" or "mutation"

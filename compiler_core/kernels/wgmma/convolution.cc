@@ -63,7 +63,7 @@ class WgmmaConvolution {
     return source;
   }
 
-  // Of an image as it is laid out.
+  // Bytes of an image and of a line of weights, as they are laid out, and the number of lines.
   int64_t plane_bytes() const { return height_ * width_ * channels_ * 2; }
   int64_t row_bytes() const { return window_ * channels_ * 2; }
   int64_t row_count() const { return rows_; }
@@ -81,7 +81,7 @@ class WgmmaConvolution {
         return count;
     return 0;
   }
-  // Of an image, what windows reach.
+  // Windows reach so much of an image.
   int64_t reached_height() const { return std::min(problem_.in[1], height_ - problem_.low[1]); }
   int64_t reached_width() const { return std::min(problem_.in[2], width_ - problem_.low[2]); }
   int64_t image_tiles() const {

@@ -172,7 +172,7 @@ std::string WgmmaProduct::print_body(std::string_view source) const {
         "  RowEnding<decltype(finish)> ending{{ring, finish}};\n"
         "  multiply_all({}, ring, ending);\n",
         epilogue.once, epilogue.vector, source);
-  // What lies beyond the result is computed too, and not stored.
+  // Places beyond the result are computed too, and not stored.
   std::string inside;
   if (problem_.m % schedule_.bm != 0)
     inside += fmt::format("    row = smaller(row, {});\n", problem_.m - 1);

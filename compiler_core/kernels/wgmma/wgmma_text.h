@@ -32,7 +32,7 @@ class MappedParameters {
   explicit MappedParameters(const Graph& graph);
   // As the parameter `name`_map.
   void add(std::string_view name, TensorMap map);
-  // What cuda_kernel() appends to its own parameters.
+  // cuda_kernel() appends this to its own parameters.
   const std::string& text() const { return text_; }
   std::vector<KernelArgument> arguments() && { return std::move(arguments_); }
 

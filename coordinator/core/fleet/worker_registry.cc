@@ -233,34 +233,34 @@ bool WorkerRegistry::has_all_templates(const Target& target) const {
   });
 }
 
-bool WorkerRegistry::has_template(const Target& target, const std::string& name) const {
+// Whether `is_meant` says so of a worker that takes new work for `target`.
+template <class Predicate>
+bool WorkerRegistry::some_serves(const Target& target, const Predicate& is_meant) const {
   return std::ranges::any_of(classes_, [&](const auto& named) {
     return named.second.target.can_run(target) &&
-           std::ranges::any_of(named.second.serving, [&](const WorkerId& id) {
-             return std::ranges::find(workers_.at(id).lacks, name) == workers_.at(id).lacks.end();
-           });
+           std::ranges::any_of(named.second.serving,
+                               [&](const WorkerId& id) { return is_meant(id, workers_.at(id)); });
+  });
+}
+
+bool WorkerRegistry::has_template(const Target& target, const std::string& name) const {
+  return some_serves(target, [&](const WorkerId&, const Worker& worker) {
+    return std::ranges::find(worker.lacks, name) == worker.lacks.end();
   });
 }
 
 bool WorkerRegistry::has_library(const Target& target, const LibraryVersion& library,
                                  const WorkerId& except) const {
-  return std::ranges::any_of(classes_, [&](const auto& named) {
-    return named.second.target.can_run(target) &&
-           std::ranges::any_of(named.second.serving, [&](const WorkerId& id) {
-             const std::string* version = workers_.at(id).version_of(library.name);
-             return id != except && version != nullptr &&
-                    (library.version.empty() || library.version == *version);
-           });
+  return some_serves(target, [&](const WorkerId& id, const Worker& worker) {
+    const std::string* version = worker.version_of(library.name);
+    return id != except && version != nullptr &&
+           (library.version.empty() || library.version == *version);
   });
 }
 
 bool WorkerRegistry::has_any_library(const Target& target) const {
-  return std::ranges::any_of(classes_, [&](const auto& named) {
-    return named.second.target.can_run(target) &&
-           std::ranges::any_of(named.second.serving, [&](const WorkerId& id) {
-             return !workers_.at(id).libraries.empty();
-           });
-  });
+  return some_serves(
+      target, [](const WorkerId&, const Worker& worker) { return !worker.libraries.empty(); });
 }
 
 bool WorkerRegistry::saw(const Target& target) const {

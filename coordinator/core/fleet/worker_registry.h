@@ -118,6 +118,8 @@ class WorkerRegistry {
 
  private:
   using Model = std::pair<std::string, std::string>;  // hard facts, device model
+  template <class Predicate>
+  bool some_serves(const Target& target, const Predicate& is_meant) const;
   void leave_class(const WorkerId& id, const Worker& worker);
   void enter_class(const WorkerId& id, const Worker& worker);
   void judge(const WorkerId& id, Worker& worker);

@@ -57,8 +57,8 @@ class CandidateTable {
   const CandidateState& operator[](int i) const { return states_[static_cast<size_t>(i)]; }
   int settled() const { return settled_; }
   int waiting() const { return static_cast<int>(fresh_.size() + again_.size()); }
-  // Of those not rejected that call no library, so that a library that is far ahead does not drop
-  // them all: its winner needs the best of them beside it. 0: none was timed.
+  // The least time of candidates that are not rejected and call no library; 0: none was timed. A
+  // library that is far ahead must not drop all others: its winner needs the best of them beside it.
   double best_us() const { return best_us_; }
 
   // ---- work ----

@@ -90,7 +90,7 @@ class TuningTask {
   // listed. The winner counts as found among them, since the fleet may never have it.
   void withdraw(const std::string& template_name) { candidates_.withdraw(template_name); }
   const std::map<std::string, std::string>& libraries() const { return libraries_; }
-  // What the finalists call; the worker that races them should have that very version.
+  // The libraries that finalists call; the worker that races them should have these very versions.
   std::vector<LibraryVersion> libraries_of_final() const;
   void fail(Error error);
 

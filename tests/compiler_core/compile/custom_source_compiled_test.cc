@@ -1,4 +1,4 @@
-// What the check of custom sources accepts, as the host compiler reads it.
+// The host compiler reads what the check of custom sources accepts.
 #include <gtest/gtest.h>
 
 #include <random>

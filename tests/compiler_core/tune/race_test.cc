@@ -15,7 +15,7 @@ Measurement steady(int count, double us) {
   return {runs(count, us)};
 }
 
-// Of median `us`, with quartiles some 6 % from it.
+// Samples with the median `us` and quartiles some 6 % from it.
 Measurement scattered(int count, double us) {
   Measurement measurement;
   for (int i = 0; i < count; ++i) measurement.samples_us.push_back(us * (1 + 0.06 * (i % 3 - 1)));

@@ -49,7 +49,7 @@ inline void bring_box(char* to, const TensorMap* map, char* p, const int (&at)[r
   end_if_complete(barrier);
 }
 
-// What put_box() does in the end.
+// put_box() does this in the end.
 inline void write_box(const TensorMap& map, const char* from, const int* at) {
   walk_box(map, 2, from, at, [](const char* shared, char* outside, int bytes, bool inside) {
     if (inside) __builtin_memcpy(outside, shared, bytes);

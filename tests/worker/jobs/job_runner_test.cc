@@ -196,7 +196,7 @@ TEST_F(JobRunnerTest, WhereCompilingDisturbsNothingAJobThatWaitsForItGivesWay) {
   runner.stop();
 }
 
-// What one user's kernel leaves open in its process is not there for the next one's.
+// A kernel finds nothing that another user's kernel left open in its process.
 TEST_F(JobRunnerTest, ACustomKernelsRunnerEndsWithItsJob) {
   const Artifact nosy =
       compile_kernel(std::string(kRight) + "if (found) out[first] = 1e9;",

@@ -49,8 +49,8 @@ RunnerProcess::Options confined() {
   return options;
 }
 
-// What becomes of a kernel that does `attempt` (an expression, true when it succeeded) when it is
-// loaded, and computes what it should if it did not.
+// Evaluates a kernel that does `attempt` (an expression, true when it succeeded) when it is loaded,
+// and computes what it should if it did not.
 Evaluation attempt(RunnerProcess& runner, const std::string& attempt) {
   const Artifact kernel = compile_kernel(
       std::string(kRight) + "if (succeeded) out[first] = 12345;",

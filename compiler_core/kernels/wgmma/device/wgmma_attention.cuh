@@ -28,7 +28,7 @@ struct Slot {
   }
 };
 
-// What the block has in shared memory, from a multiple of 1024 bytes on.
+// The block's shared memory, from a multiple of 1024 bytes on.
 struct Room {
   char *query, *keys, *values, *barriers;
   KILN_MEMBER explicit Room(char* shared) {

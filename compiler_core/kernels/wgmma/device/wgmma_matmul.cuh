@@ -12,7 +12,7 @@
 //                   column_tiles, batches, steps (of kDepth); blocks; raster
 //   struct A, B     depth_inner: whether a tile is contiguous along the depth
 //   warpgroup_multiply(sums, a, b, adds): [64, columns] of sums, over a depth of 16
-// What becomes of the sums: wgmma_rows.cuh, wgmma_boxes.cuh.
+// wgmma_rows.cuh and wgmma_boxes.cuh store the sums.
 namespace {
 
 constexpr int kDepth = 64;                 // of a step: 128 bytes of a half type
@@ -21,7 +21,7 @@ constexpr int kTileRows = Tiling::rows / Tiling::groups;  // of a warpgroup
 constexpr int kParts = kTileRows / 64;                    // of them, for one instruction each
 constexpr int kABytes = Tiling::rows * kDepth * 2, kBBytes = Tiling::columns * kDepth * 2;
 
-// What the block has in shared memory, from a multiple of 1024 bytes on; `ending`: after it, a
+// The block's shared memory, from a multiple of 1024 bytes on; `ending`: after it, a
 // warp's ending's own.
 struct Ring {
   char *a, *b, *staged, *full, *empty, *ending;
