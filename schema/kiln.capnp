@@ -43,6 +43,8 @@ struct Envelope {
     adminReply @16 :AdminReply;
     blobCredit @17 :BlobCredit;
     part @18 :Part;
+    revocationsRequest @19 :UInt64;
+    revocationsReply @20 :RevocationsReply;
   }
 }
 
@@ -57,7 +59,7 @@ enum Family {
 }
 enum CacheOutcome { unset @0; tuned @1; joined @2; hit @3; local @4; queued @5; }
 enum Priority { interactive @0; warmUp @1; }
-enum JobKind { unset @0; compile @1; screen @2; final @3; }
+enum JobKind { unset @0; compile @1; screen @2; final @3; build @4; }
 
 enum Verdict {
   unset @0;
@@ -139,6 +141,7 @@ struct Welcome {
   templateStamp @2 :Data;         # digest of the coordinator's kernel templates and their versions
   session @3 :Data;               # token: 16 random bytes; empty before version 2
   signingKey @4 :Data;            # Ed25519 public key (32 bytes) of the artifacts; empty: unsigned
+  revocations @5 :UInt64;         # serial of the list of what was taken back; 0: nothing was
 }
 
 # ---- Client and coordinator ----
@@ -157,6 +160,9 @@ struct CompileRequest {
   graphText @5 :Text;             # empty on the first try
   priority @6 :Priority;
   detach @7 :Bool;                # answer `queued` once the flight is durable; nobody waits for it
+  strict @8 :Bool;                # take no program that templates of another version made
+  verify @9 :Bool;                # default: wait until the results of every kernel are compared
+  now @10 :Bool;                  # maxAutotune: take the best there is, though it is not tuned yet
 }
 
 struct Progress {
@@ -166,6 +172,7 @@ struct Progress {
   candidates @3 :UInt32;
   candidatesDone @4 :UInt32;
   elapsedS @5 :Float64;
+  waiting @6 :Text;               # what its worker waits for, with its name; empty: nothing
 }
 
 struct CompileReply {
@@ -177,6 +184,15 @@ struct CompileReply {
   programJson @3 :Text;           # the manifest, beside an outcome
   signature @4 :Data;             # Ed25519 (64 bytes) over the manifest; empty: unsigned
   memoryOnly @5 :Bool;            # the disk would not take it: it may be gone after a restart
+  revocations @6 :UInt64;         # as in Welcome
+  stale @7 :Bool;                 # templates of another version made it; its successor is tuned
+}
+
+# The programs taken back, for a client that knows an older list: program/revocations.h has the text.
+struct RevocationsReply {
+  request @0 :UInt64;
+  list @1 :Text;
+  signature @2 :Data;             # Ed25519 (64 bytes) over the list
 }
 
 struct BlobRequest {
@@ -240,6 +256,8 @@ struct StatsReply {
   detachedRunning @23 :UInt64;
   detachedFailed @24 :UInt64;
   detached @25 :List(Detached);   # the first hundred of them
+  programsStale @26 :UInt64;      # stored, of other templates than the coordinator's
+  refused @27 :List(Refused);     # of all users for an operator, else of the asker
 
   struct Worker {
     name @0 :Text;
@@ -252,6 +270,9 @@ struct StatsReply {
     state @7 :Text;               # serving, draining, quarantined
     reason @8 :Text;              # why quarantined
     sentinelUs @9 :Float64;       # as last reported; 0: not measured
+    sandbox @10 :Text;            # as it reports it; empty: an older worker
+    waiting @11 :Text;            # likewise
+    trust @12 :Text;              # of its key: screens or alone; empty: as usual
   }
 
   struct Detached {
@@ -261,6 +282,12 @@ struct StatsReply {
     mode @3 :Mode;
     state @4 :Text;               # queued, running, failed
     reason @5 :Text;              # why it failed, or had to wait
+    lost @6 :UInt64;              # processes of workers that it has cost
+  }
+
+  struct Refused {
+    user @0 :Text;
+    count @1 :UInt64;             # since the coordinator started
   }
 }
 
@@ -283,6 +310,9 @@ struct WorkerReport {
   compiled @9 :UInt64;            # compiles since it started, also of leases taken back; 0: none, or
                                   # an older worker, whose results' `compiled` are counted instead
   libraries @10 :List(LibraryVersion);  # that its device can call, at most 16
+  sandbox @11 :Text;              # what keeps compilers and kernels from its machine; empty: not said
+  waiting @12 :Text;              # what it has waited for for a second or longer; empty: nothing
+  builds @13 :Bool;               # takes jobs of the kind `build`
 
   struct LibraryVersion {
     name @0 :Text;                # "cublaslt"
@@ -347,14 +377,20 @@ struct Job {
 
 # ---- Operators ----
 
-enum AdminKind { unset @0; drain @1; pin @2; unpin @3; collect @4; forgetFailed @5; }
+enum AdminKind {
+  unset @0; drain @1; pin @2; unpin @3; collect @4; forgetFailed @5; forget @6; cancelDetached @7;
+}
 
 struct AdminRequest {
   request @0 :UInt64;
   kind @1 :AdminKind;
-  worker @2 :Text;                # drain: by name
-  key @3 :Data;                   # pin, unpin: the program's digest; else empty
+  worker @2 :Text;                # drain: by name; forget: what it reported
+  key @3 :Data;                   # pin, unpin, forget, cancelDetached: the program's digest; else
+                                  # empty
   amount @4 :UInt64;              # collect: bytes to shrink the cache to
+  kernel @5 :Data;                # forget: digest, its key; else empty
+  sinceMs @6 :UInt64;             # forget: what was reported since (Unix time); 0: at any time
+  dryRun @7 :Bool;                # forget: only say what would go
 }
 
 struct AdminReply {

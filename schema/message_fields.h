@@ -10,9 +10,10 @@
 
 namespace kiln {
 
-inline constexpr size_t kMaxBlobDigests = 4096;  // of one BlobRequest
-inline constexpr size_t kMaxTemplates = 1024;    // of one worker
-inline constexpr size_t kMaxLibraries = 16;      // likewise
+inline constexpr size_t kMaxBlobDigests = 4096;    // of one BlobRequest
+inline constexpr size_t kMaxTemplates = 1024;      // of one worker
+inline constexpr size_t kMaxLibraries = 16;        // likewise
+inline constexpr size_t kMaxSentenceBytes = 1024;  // for people
 inline constexpr size_t kTokenBytes = 16;
 inline constexpr size_t kSigningKeyBytes = 32;
 inline constexpr size_t kSignatureBytes = 64;
@@ -47,17 +48,19 @@ struct Fields {
   }
   static void of(auto& f, Is<Welcome> auto& m) {
     f(m.protocol, m.software, m.template_stamp, Sized{m.session, kTokenBytes, true},
-      Sized{m.signing_key, kSigningKeyBytes, true});
+      Sized{m.signing_key, kSigningKeyBytes, true}, m.revocations);
   }
   static void of(auto& f, Is<CompileRequest> auto& m) {
-    f(m.request, m.graph, m.target, m.mode, m.check_only, m.graph_text, m.priority, m.detach);
+    f(m.request, m.graph, m.target, m.mode, m.check_only, m.graph_text, m.priority, m.detach,
+      m.strict, m.verify, m.now);
   }
   static void of(auto& f, Is<Progress> auto& m) {
-    f(m.request, m.kernels, m.kernels_done, m.candidates, m.candidates_done, m.elapsed_s);
+    f(m.request, m.kernels, m.kernels_done, m.candidates, m.candidates_done, m.elapsed_s,
+      Sized{m.waiting, kMaxSentenceBytes});
   }
   static void of(auto& f, Is<CompileReply> auto& m) {
     f(m.request, m.outcome, m.program_json, Sized{m.signature, kSignatureBytes, true},
-      m.memory_only);
+      m.memory_only, m.revocations, m.stale);
   }
   static void of(auto& f, Is<BlobRequest> auto& m) {
     f(m.request, Sized{m.digests, kMaxBlobDigests}, m.credit);
@@ -72,18 +75,20 @@ struct Fields {
   static void of(auto& f, Is<BlobCredit> auto& m) { f(m.request, m.bytes); }
   static void of(auto& f, Is<WorkerStats> auto& m) {
     f(m.name, m.target, m.toolkit, m.leases, m.compiled, m.measured, m.idle_s, m.state, m.reason,
-      m.sentinel_us);
+      m.sentinel_us, Sized{m.sandbox, kMaxSentenceBytes}, Sized{m.waiting, kMaxSentenceBytes},
+      m.trust);
   }
   static void of(auto& f, Is<DetachedStats> auto& m) {
-    f(m.program, m.graph, m.target, m.mode, m.state, m.reason);
+    f(m.program, m.graph, m.target, m.mode, m.state, m.reason, m.lost);
   }
+  static void of(auto& f, Is<RefusedStats> auto& m) { f(m.user, m.count); }
   static void of(auto& f, Is<StatsReply> auto& m) {
     auto& s = m.stats;
     f(m.request, s.hits, s.misses, s.joined, s.candidates_compiled, s.candidates_measured,
       s.flights_open, s.retries, s.entries, s.bytes, s.corrupt_blobs, s.malformed_messages,
       s.store_failures, s.uptime_s, s.workers, s.requests_open, s.candidates_queued, s.overloaded,
       s.hedged, s.set_aside, s.evicted, s.connections, s.detached_queued, s.detached_running,
-      s.detached_failed, s.detached);
+      s.detached_failed, s.detached, s.programs_stale, s.refused);
   }
   static void of(auto& f, Is<LeaseState> auto& m) { f(m.lease, m.epoch, m.done); }
   static void of(auto& f, Is<CandidateResult> auto& m) {
@@ -92,7 +97,8 @@ struct Fields {
   }
   static void of(auto& f, Is<WorkerReport> auto& m) {
     f(Sized{m.worker}, m.target, Sized{m.toolkit}, m.slots, m.leases, m.results, m.draining,
-      m.sentinel_us, m.device_errors, m.compiled, Sized{m.libraries, kMaxLibraries});
+      m.sentinel_us, m.device_errors, m.compiled, Sized{m.libraries, kMaxLibraries},
+      Sized{m.sandbox, kMaxSentenceBytes}, Sized{m.waiting, kMaxSentenceBytes}, m.builds);
   }
   static void of(auto& f, Is<LibraryVersion> auto& m) { f(Sized{m.name}, Sized{m.version}); }
   static void of(auto& f, Is<CandidateJob> auto& m) {
@@ -105,10 +111,13 @@ struct Fields {
   static void of(auto& f, Is<ResultAck> auto& m) { f(m.lease, m.index); }
   static void of(auto& f, Is<WorkerOrders> auto& m) { f(m.jobs, m.leases, m.acks, m.drain); }
   static void of(auto& f, Is<AdminRequest> auto& m) {
-    f(m.request, m.kind, Sized{m.worker}, m.key, m.amount);
+    f(m.request, m.kind, Sized{m.worker}, m.key, m.amount, m.kernel, m.since_ms, m.dry_run);
   }
   static void of(auto& f, Is<AdminReply> auto& m) { f(m.request, m.outcome); }
   static void of(auto& f, Is<MessagePart> auto& m) { f(m.bytes, m.last); }
+  static void of(auto& f, Is<RevocationsReply> auto& m) {
+    f(m.request, m.list, Sized{m.signature, kSignatureBytes, true});
+  }
 };
 
 // The part of a message that the envelope's union holds: its only member, or all of it.
@@ -116,7 +125,8 @@ auto& payload(auto& message) {
   using T = std::remove_cvref_t<decltype(message)>;
   if constexpr (Is<T, Refusal>)
     return message.error;
-  else if constexpr (Is<T, NeedGraph> || Is<T, Cancel> || Is<T, StatsRequest>)
+  else if constexpr (Is<T, NeedGraph> || Is<T, Cancel> || Is<T, StatsRequest> ||
+                     Is<T, RevocationsRequest>)
     return message.request;
   else
     return message;

@@ -45,6 +45,7 @@ struct Welcome {
   Digest template_stamp;      // of the coordinator's templates (program/template_versions.h)
   std::string session{};      // token: 16 random bytes
   std::string signing_key{};  // Ed25519 public key of the artifacts, 32 bytes; empty: unsigned
+  uint64_t revocations = 0;   // serial of the list of what was taken back; 0: nothing was
 };
 struct Refusal {  // of the connection or a message
   Error error;
@@ -61,6 +62,9 @@ struct CompileRequest {
   std::string graph_text;   // canonical graph; empty on the first try
   Priority priority = Priority::kInteractive;
   bool detach = false;  // answer kQueued once the task is durable; nobody waits for it
+  bool strict = false;  // take no program that templates of another version made
+  bool verify = false;  // kDefault: wait until the results of every kernel are compared
+  bool now = false;     // kMaxAutotune: take the best there is, though it is not tuned yet
 };
 struct NeedGraph {
   uint64_t request = 0;
@@ -70,6 +74,7 @@ struct Progress {
   int kernels = 0, kernels_done = 0;
   int candidates = 0, candidates_done = 0;
   double elapsed_s = 0;
+  std::string waiting{};  // what its worker waits for, for people; empty: nothing
 };
 // kQueued: the task of a detached request is durable and goes on without a client.
 enum class CacheOutcome : uint8_t { kTuned = 1, kJoined = 2, kHit = 3, kLocal = 4, kQueued = 5 };
@@ -83,6 +88,9 @@ struct CompileReply {
   // The program is not stored, so it may be tuned again: the disk would not take it, or a partition
   // into kernels that may be faster waits for a worker.
   bool memory_only = false;
+  uint64_t revocations = 0;  // as in Welcome
+  // Templates of another version made the program; its successor is being tuned.
+  bool stale = false;
 };
 // The answer comes in several replies. Their bytes stay within the credit that the receiver gave:
 // `credit` at first, plus each BlobCredit, up to kBlobWindowBytes.
@@ -122,6 +130,9 @@ struct WorkerStats {
   std::string state{};     // "serving", "draining" or "quarantined"
   std::string reason{};    // why quarantined
   double sentinel_us = 0;  // as last reported; 0: not measured
+  std::string sandbox{};   // WorkerReport's
+  std::string waiting{};
+  std::string trust{};  // of its key, if it is not the usual one: "screens", "alone"
 };
 // A program tuned without a waiting client (CompileRequest::detach).
 struct DetachedStats {
@@ -130,6 +141,12 @@ struct DetachedStats {
   Mode mode = Mode::kDefault;
   std::string state;   // "queued", "running" or "failed"
   std::string reason;  // why it failed, or had to wait
+  int64_t lost = 0;    // processes of workers that it has cost
+};
+// A user that was refused: overloaded, or without the grant.
+struct RefusedStats {
+  std::string user;
+  int64_t count = 0;
 };
 struct Stats {
   int64_t hits = 0, misses = 0, joined = 0;
@@ -147,6 +164,8 @@ struct Stats {
   int64_t connections = 0;
   int64_t detached_queued = 0, detached_running = 0, detached_failed = 0;
   std::vector<DetachedStats> detached{};  // the first hundred: failed, running, queued
+  int64_t programs_stale = 0;             // stored, of other templates than the coordinator's
+  std::vector<RefusedStats> refused{};    // the first hundred, most often refused first
 };
 struct StatsReply {
   uint64_t request = 0;
@@ -167,6 +186,7 @@ struct Job {
     kCompile = 1,  // compile and verify, no timing (default mode)
     kScreen = 2,   // compile, verify, race against incumbent_us
     kFinal = 3,    // time the given binaries interleaved
+    kBuild = 4,    // compile only; for workers that say `builds`
   };
   uint64_t lease = 0;  // unique for the coordinator's lifetime
   uint64_t epoch = 0;  // results under another epoch are dropped
@@ -211,6 +231,10 @@ struct WorkerReport {
   int64_t compiled = 0;
   // Its device can call these; candidates that call another get no lease here.
   std::vector<LibraryVersion> libraries{};
+  std::string sandbox{};  // Sandbox::describe() of its compilers and kernels, or "off"
+  // Names what held it up for a second or longer: the device's lock, and who holds it.
+  std::string waiting{};
+  bool builds = false;  // takes jobs of kBuild
 };
 struct ResultAck {
   uint64_t lease = 0;
@@ -226,12 +250,32 @@ struct WorkerOrders {
 // ---- Operators ----
 
 struct AdminRequest {
-  enum class Kind : uint8_t { kDrain = 1, kPin = 2, kUnpin = 3, kCollect = 4, kForgetFailed = 5 };
+  enum class Kind : uint8_t {
+    kDrain = 1,
+    kPin = 2,
+    kUnpin = 3,
+    kCollect = 4,
+    kForgetFailed = 5,
+    kForget = 6,          // take results back
+    kCancelDetached = 7,  // end what is tuned without a client
+  };
   uint64_t request = 0;
   Kind kind = Kind::kDrain;
-  std::string worker;         // kDrain: by name
-  std::optional<Digest> key;  // kPin, kUnpin: the program's
-  int64_t amount = 0;         // kCollect: bytes to shrink the cache to
+  std::string worker;              // kDrain: by name; kForget: what it reported
+  std::optional<Digest> key;       // kPin, kUnpin, kForget, kCancelDetached: the program's
+  int64_t amount = 0;              // kCollect: bytes to shrink the cache to
+  std::optional<Digest> kernel{};  // kForget: of that key
+  int64_t since_ms = 0;            // kForget: what was reported since then (Unix time); 0: any time
+  bool dry_run = false;            // kForget: only say what would go
+};
+// A client asks for the list that it sees a greater `revocations` of; older ones never ask.
+struct RevocationsRequest {
+  uint64_t request = 0;
+};
+struct RevocationsReply {
+  uint64_t request = 0;
+  std::string list;       // program/revocations.h
+  std::string signature;  // Ed25519 over it, 64 bytes
 };
 struct AdminReply {
   uint64_t request = 0;
@@ -246,9 +290,9 @@ struct MessagePart {
   bool last = false;
 };
 
-using Message =
-    std::variant<Hello, Welcome, Refusal, CompileRequest, NeedGraph, Progress, CompileReply,
-                 BlobRequest, BlobReply, Cancel, StatsRequest, StatsReply, WorkerReport,
-                 WorkerOrders, AdminRequest, AdminReply, BlobCredit, MessagePart>;
+using Message = std::variant<Hello, Welcome, Refusal, CompileRequest, NeedGraph, Progress,
+                             CompileReply, BlobRequest, BlobReply, Cancel, StatsRequest, StatsReply,
+                             WorkerReport, WorkerOrders, AdminRequest, AdminReply, BlobCredit,
+                             MessagePart, RevocationsRequest, RevocationsReply>;
 
 }  // namespace kiln

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <sstream>
@@ -19,7 +20,8 @@ namespace {
 
 constexpr size_t kKeyCharacters = 40;
 constexpr size_t kMaxNameCharacters = 64;
-constexpr char kServerFile[] = "coordinator.key", kAuthorizedFile[] = "authorized_keys";
+constexpr char kServerFile[] = "coordinator.key", kAuthorizedFile[] = "authorized_keys",
+               kRevokedFile[] = "revoked_keys";
 
 Error system_error(std::string_view what, const Path& path, int error) {
   return {error == ENOENT ? Code::kNotFound : Code::kInvalidArgument,
@@ -111,15 +113,63 @@ Result<FileLock> lock(const Path& folder) {
 
 Status write_authorized_keys(const Path& folder, const std::vector<AuthorizedKey>& keys) {
   std::string text =
-      "# Who may speak to this coordinator: role, name, public key. `kiln keys` writes it; a\n"
-      "# coordinator that runs reads it again when it changes, and ends the sessions of whoever "
+      "# Who may speak to this coordinator: role, name, public key, options. `kiln keys` writes "
+      "it; "
+      "a\n# coordinator that runs reads it again when it changes, and ends the sessions of whoever "
       "left.\n";
-  for (const AuthorizedKey& key : keys)
-    text += fmt::format("{} {} {}\n", to_string(key.grant), key.name, key.public_key);
+  for (const AuthorizedKey& key : keys) {
+    const std::string options = options_of(key);
+    text += fmt::format("{} {} {}{}{}\n", to_string(key.grant), key.name, key.public_key,
+                        options.empty() ? "" : " ", options);
+  }
   return publish_file(folder / kAuthorizedFile, text);
 }
 
+Status read_option(std::string_view word, AuthorizedKey& key) {
+  const size_t is = word.find('=');
+  const std::string_view name = word.substr(0, is);
+  const std::string_view value = is == std::string_view::npos ? "" : word.substr(is + 1);
+  if (name == "share") {
+    TRY(key.share, parse_share(value));
+  } else if (name == "trust") {
+    TRY(key.trust, parse_trust(value));
+  } else if (name == "team") {
+    key.team = value;
+  } else {
+    return fail(Code::kInvalidArgument,
+                fmt::format("'{}' is no option; there are share, team and trust", word));
+  }
+  return {};
+}
+
+Status check_options(const AuthorizedKey& key) {
+  if (!key.team.empty() && !is_name(key.team))
+    return fail(Code::kInvalidArgument,
+                fmt::format("'{}' cannot be the name of a team: up to {} letters, digits and . _ @ "
+                            "-",
+                            key.team, kMaxNameCharacters));
+  if (key.share == Share::kTeam && key.team.empty())
+    return fail(Code::kInvalidArgument, "a key that shares with its team needs one (team)");
+  if (key.trust != Trust::kFinals && key.grant != Grant::kWorker)
+    return fail(Code::kInvalidArgument, "trust is of keys with the role worker");
+  const bool is_of_clients = key.grant != Grant::kWorker;
+  if (!is_of_clients && (key.share != Share::kAll || !key.team.empty()))
+    return fail(Code::kInvalidArgument, "a worker's key has no team, and no programs to share");
+  return {};
+}
+
 }  // namespace
+
+std::string options_of(const AuthorizedKey& key) {
+  std::string text;
+  const auto add = [&text](std::string_view name, std::string_view value) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+  };
+  if (key.share != Share::kAll) add("share", to_string(key.share));
+  if (!key.team.empty()) add("team", key.team);
+  if (key.trust != Trust::kFinals) add("trust", to_string(key.trust));
+  return text;
+}
 
 KeyPair make_key_pair() {
   std::array<char, kKeyCharacters + 1> public_key, secret_key;
@@ -197,12 +247,18 @@ Result<std::vector<AuthorizedKey>> read_authorized_keys(const Path& folder) {
     AuthorizedKey key;
     if (!(words >> role) || role.front() == '#') continue;
     const auto grant = parse_grant(role);
-    if (!grant || !(words >> key.name >> key.public_key) || words >> more || !is_name(key.name) ||
+    const auto at_line = [&](const Error& error) {
+      return fail(error.within(fmt::format("{} line {}", file.string(), number)));
+    };
+    if (!grant || !(words >> key.name >> key.public_key) || !is_name(key.name) ||
         !is_key(key.public_key)) {
       return fail(Code::kInvalidArgument,
                   fmt::format("{} line {}: not `role name public-key`", file.string(), number));
     }
     key.grant = *grant;
+    while (words >> more)
+      if (const Status read = read_option(more, key); !read) return at_line(read.error());
+    if (const Status sound = check_options(key); !sound) return at_line(sound.error());
     keys.push_back(std::move(key));
   }
   return keys;
@@ -215,8 +271,13 @@ Status check_key_name(const std::string& name) {
                           name, kMaxNameCharacters));
 }
 
-Status authorize(const Path& folder, const AuthorizedKey& key) {
+Status check_new_key(const AuthorizedKey& key) {
   TRY_STATUS(check_key_name(key.name));
+  return check_options(key);
+}
+
+Status authorize(const Path& folder, const AuthorizedKey& key) {
+  TRY_STATUS(check_new_key(key));
   TRY(const FileLock held, lock(folder));
   TRY(auto keys, read_authorized_keys(folder));
   if (std::ranges::find(keys, key.name, &AuthorizedKey::name) != keys.end()) {
@@ -228,7 +289,30 @@ Status authorize(const Path& folder, const AuthorizedKey& key) {
   return write_authorized_keys(folder, keys);
 }
 
-Status revoke(const Path& folder, const std::string& name) {
+Result<std::vector<RevokedKey>> read_revoked_keys(const Path& folder) {
+  const Path file = folder / kRevokedFile;
+  std::vector<RevokedKey> keys;
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return keys;
+  TRY(const std::string text, read_file(file));
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line);
+    RevokedKey key;
+    std::string results;
+    if (!(words >> key.name) || key.name.front() == '#') continue;
+    if (!is_name(key.name) || !(words >> key.at_ms >> results))
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{} line {}: not `name time taken|kept`", file.string(), number));
+    key.keep_results = results == "kept";
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+Status revoke(const Path& folder, const std::string& name, bool keep_results) {
   const Error nobody{Code::kNotFound,
                      fmt::format("nobody is called '{}'; `kiln keys list` names them", name), 0};
   std::error_code ignored;
@@ -237,6 +321,14 @@ Status revoke(const Path& folder, const std::string& name) {
   TRY(auto keys, read_authorized_keys(folder));
   if (std::erase_if(keys, [&](const AuthorizedKey& key) { return key.name == name; }) == 0)
     return fail(nobody);
+  // First: a coordinator reads it when the other one changes.
+  const std::string before = read_file(folder / kRevokedFile).value_or("");
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  TRY_STATUS(
+      publish_file(folder / kRevokedFile,
+                   fmt::format("{}{} {} {}\n", before, name,
+                               std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
+                               keep_results ? "kept" : "taken")));
   return write_authorized_keys(folder, keys);
 }
 

@@ -19,6 +19,13 @@ std::optional<User> Keyring::find(std::string_view public_key) const {
   return found->second;
 }
 
+std::optional<User> Keyring::find_named(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, user] : users_)
+    if (user.name == name) return user;
+  return std::nullopt;
+}
+
 size_t Keyring::size() const {
   const std::lock_guard lock(mutex_);
   return users_.size();
@@ -33,7 +40,7 @@ Result<bool> Keyring::refresh() {
   }
   TRY(const auto keys, read_authorized_keys(folder_));
   std::map<std::string, User, std::less<>> users;
-  for (const AuthorizedKey& key : keys) users[key.public_key] = {key.name, key.grant};
+  for (const AuthorizedKey& key : keys) users[key.public_key] = key.user();
   const std::lock_guard lock(mutex_);
   users_ = std::move(users);
   return true;

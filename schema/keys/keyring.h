@@ -21,6 +21,8 @@ class Keyring {
   const KeyPair& server() const { return server_; }
   // The owner of a public key (Z85); nothing when the key is not in the list.
   std::optional<User> find(std::string_view public_key) const;
+  // The same by name; nothing for the empty one.
+  std::optional<User> find_named(std::string_view name) const;
   size_t size() const;
 
   // Reads authorized_keys again if it was changed: true when it was. A file that cannot be read

@@ -371,13 +371,21 @@ std::vector<PeerId> Listener::take_gone() {
   return impl_->connections.take_gone();
 }
 
+bool Listener::takes_keys() const {
+  return impl_->keyring != nullptr;
+}
+
+std::optional<User> Listener::user_named(std::string_view name) const {
+  return impl_->keyring == nullptr ? std::nullopt : impl_->keyring->find_named(name);
+}
+
 Result<bool> Listener::refresh_keys() {
   if (impl_->keyring == nullptr) return false;
   TRY(const bool changed, impl_->keyring->refresh());
   if (!changed) return false;
   for (const PeerId& peer : impl_->connections.peers_where([this](const PeerLink& link) {
          const auto user = impl_->keyring->find(link.key);
-         return !user || user->name != link.user.name || user->grant != link.user.grant;
+         return !user || *user != link.user;
        })) {
     drop(peer);
   }

@@ -91,6 +91,9 @@ class Listener {
   // another name or role. Returns whether it was changed; kInvalidArgument when it cannot be read,
   // and then nothing changes.
   Result<bool> refresh_keys();
+  bool takes_keys() const;
+  // The owner of the key of this name, from any thread; nothing when there is none.
+  std::optional<User> user_named(std::string_view name) const;
   void wake();  // from any thread: receive() returns soon
   // Frames that did not decode and handshakes that failed, so far. From any thread.
   int64_t malformed_count() const;

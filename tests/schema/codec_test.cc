@@ -28,7 +28,7 @@ bool operator==(const Hello& a, const Hello& b) {
 bool operator==(const Welcome& a, const Welcome& b) {
   return a.protocol == b.protocol && a.software == b.software &&
          a.template_stamp == b.template_stamp && a.session == b.session &&
-         a.signing_key == b.signing_key;
+         a.signing_key == b.signing_key && a.revocations == b.revocations;
 }
 bool operator==(const Refusal& a, const Refusal& b) {
   return a.error == b.error;
@@ -44,11 +44,12 @@ bool operator==(const NeedGraph& a, const NeedGraph& b) {
 bool operator==(const Progress& a, const Progress& b) {
   return a.request == b.request && a.kernels == b.kernels && a.kernels_done == b.kernels_done &&
          a.candidates == b.candidates && a.candidates_done == b.candidates_done &&
-         a.elapsed_s == b.elapsed_s;
+         a.elapsed_s == b.elapsed_s && a.waiting == b.waiting;
 }
 bool operator==(const CompileReply& a, const CompileReply& b) {
   return a.request == b.request && a.outcome == b.outcome && a.program_json == b.program_json &&
-         a.signature == b.signature && a.memory_only == b.memory_only;
+         a.signature == b.signature && a.memory_only == b.memory_only &&
+         a.revocations == b.revocations;
 }
 bool operator==(const BlobRequest& a, const BlobRequest& b) {
   return a.request == b.request && a.digests == b.digests && a.credit == b.credit;
@@ -76,7 +77,15 @@ bool operator==(const WorkerStats& a, const WorkerStats& b) {
   return a.name == b.name && a.target == b.target && a.toolkit == b.toolkit &&
          a.leases == b.leases && a.compiled == b.compiled && a.measured == b.measured &&
          a.idle_s == b.idle_s && a.state == b.state && a.reason == b.reason &&
-         a.sentinel_us == b.sentinel_us;
+         a.sentinel_us == b.sentinel_us && a.sandbox == b.sandbox && a.waiting == b.waiting &&
+         a.trust == b.trust;
+}
+bool operator==(const DetachedStats& a, const DetachedStats& b) {
+  return a.program == b.program && a.graph == b.graph && a.target == b.target && a.mode == b.mode &&
+         a.state == b.state && a.reason == b.reason && a.lost == b.lost;
+}
+bool operator==(const RefusedStats& a, const RefusedStats& b) {
+  return a.user == b.user && a.count == b.count;
 }
 bool operator==(const Stats& a, const Stats& b) {
   return a.hits == b.hits && a.misses == b.misses && a.joined == b.joined &&
@@ -88,7 +97,9 @@ bool operator==(const Stats& a, const Stats& b) {
          a.workers == b.workers && a.requests_open == b.requests_open &&
          a.candidates_queued == b.candidates_queued && a.overloaded == b.overloaded &&
          a.hedged == b.hedged && a.set_aside == b.set_aside && a.evicted == b.evicted &&
-         a.connections == b.connections;
+         a.connections == b.connections && a.detached_queued == b.detached_queued &&
+         a.detached_running == b.detached_running && a.detached_failed == b.detached_failed &&
+         a.detached == b.detached && a.refused == b.refused;
 }
 bool operator==(const StatsReply& a, const StatsReply& b) {
   return a.request == b.request && a.stats == b.stats;
@@ -117,7 +128,8 @@ bool operator==(const WorkerReport& a, const WorkerReport& b) {
   return a.worker == b.worker && a.target == b.target && a.toolkit == b.toolkit &&
          a.slots == b.slots && a.leases == b.leases && a.results == b.results &&
          a.draining == b.draining && a.sentinel_us == b.sentinel_us &&
-         a.device_errors == b.device_errors && a.compiled == b.compiled;
+         a.device_errors == b.device_errors && a.compiled == b.compiled && a.sandbox == b.sandbox &&
+         a.waiting == b.waiting;
 }
 bool operator==(const ResultAck& a, const ResultAck& b) {
   return a.lease == b.lease && a.index == b.index;
@@ -127,7 +139,14 @@ bool operator==(const WorkerOrders& a, const WorkerOrders& b) {
 }
 bool operator==(const AdminRequest& a, const AdminRequest& b) {
   return a.request == b.request && a.kind == b.kind && a.worker == b.worker && a.key == b.key &&
-         a.amount == b.amount;
+         a.amount == b.amount && a.kernel == b.kernel && a.since_ms == b.since_ms &&
+         a.dry_run == b.dry_run;
+}
+bool operator==(const RevocationsRequest& a, const RevocationsRequest& b) {
+  return a.request == b.request;
+}
+bool operator==(const RevocationsReply& a, const RevocationsReply& b) {
+  return a.request == b.request && a.list == b.list && a.signature == b.signature;
 }
 bool operator==(const AdminReply& a, const AdminReply& b) {
   return a.request == b.request && a.outcome == b.outcome;
@@ -197,7 +216,7 @@ TEST(Codec, RefusesEnumsOutOfRange) {
   report.results[0].verdict = static_cast<Verdict>(8);
   expect_refused(report);
   Job job = sample_job();
-  job.kind = static_cast<Job::Kind>(4);
+  job.kind = static_cast<Job::Kind>(5);
   expect_refused(WorkerOrders{{job}, {}, {}});
   job = sample_job();
   job.family = static_cast<Family>(77);

@@ -90,6 +90,7 @@ inline Stats sample_stats() {
   stats.uptime_s = 12.5;
   stats.workers = {
       {"host:1", sample_target(), "g++ 12.2", 1, 2, 3, 0.25, "quarantined", "drift", 7.5}, {}};
+  stats.workers.back().trust = "screens";
   stats.requests_open = 13;
   stats.candidates_queued = 14;
   stats.overloaded = 15;
@@ -101,7 +102,8 @@ inline Stats sample_stats() {
   stats.detached_running = 21;
   stats.detached_failed = 22;
   stats.detached = {{Digest::of("program"), Digest::of("graph"), sample_target(),
-                     Mode::kMaxAutotune, "failed", "an op"}};
+                     Mode::kMaxAutotune, "failed", "an op", 3}};
+  stats.refused = {{"ci", 7}};
   return stats;
 }
 
@@ -118,6 +120,8 @@ inline WorkerReport sample_report() {
   report.device_errors = 2;
   report.compiled = 17;
   report.libraries = {{"cublaslt", "130100"}};
+  report.sandbox = "limits; without namespaces (why)";
+  report.waiting = "the device's lock";
   return report;
 }
 
@@ -126,16 +130,17 @@ inline std::vector<Message> sample_messages() {
   const Error error{Code::kOverloaded, "too many requests", 250};
   CompileReply tuned{11, CacheOutcome::kTuned, "{\"kernels\":[]}", std::string(64, 's')};
   tuned.memory_only = true;
+  tuned.revocations = 8;
   CompileReply refused{12, fail(error), "", ""};
   CompileRequest request{13, a, sample_target(), Mode::kMaxAutotune, true, "kiln.graph 1\n"};
   request.priority = Priority::kWarmUp;
   request.detach = true;
   return {Hello{2, Role::kWorker, "kiln 9", std::string(16, 'h'), {{"cpu.pointwise", 3}}},
-          Welcome{3, "kiln 8", a, std::string(16, 't'), std::string(32, 'k')},
+          Welcome{3, "kiln 8", a, std::string(16, 't'), std::string(32, 'k'), 9},
           Refusal{error},
           request,
           NeedGraph{14},
-          Progress{15, 4, 3, 20, 10, 1.5},
+          Progress{15, 4, 3, 20, 10, 1.5, "w1 waits"},
           tuned,
           refused,
           BlobRequest{16, {a, b}, 4096},
@@ -153,6 +158,10 @@ inline std::vector<Message> sample_messages() {
           AdminRequest{21, AdminRequest::Kind::kPin, "host:1", a, 22},
           AdminRequest{23, AdminRequest::Kind::kCollect, "", std::nullopt, INT64_MAX},
           AdminRequest{25, AdminRequest::Kind::kForgetFailed, "", std::nullopt, 0},
+          AdminRequest{26, AdminRequest::Kind::kForget, "w", std::nullopt, 0, b, 12'345, true},
+          AdminRequest{27, AdminRequest::Kind::kCancelDetached, "", a, 0},
+          RevocationsRequest{28},
+          RevocationsReply{28, "kiln revocations", std::string(64, 'r')},
           AdminReply{24, std::string("{}")},
           AdminReply{25, fail(error)}};
 }

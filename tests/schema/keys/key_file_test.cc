@@ -163,6 +163,55 @@ TEST_F(KeyFileTest, KeysAreAddedListedAndRevoked) {
   EXPECT_EQ(keys[0].name, "bob");
 }
 
+TEST_F(KeyFileTest, OptionsOfAKeyAreKeptAndThoseThatMakeNoSenseRefused) {
+  ASSERT_TRUE(ensure_server_keys(folder()).has_value());
+  AuthorizedKey ci = key_of("ci"), gpu = key_of("gpu", Grant::kWorker);
+  ci.share = Share::kTeam;
+  EXPECT_EQ(authorize(folder(), ci).error().code, Code::kInvalidArgument) << "which team?";
+  ci.team = "vision";
+  gpu.trust = Trust::kScreens;
+  ASSERT_TRUE(authorize(folder(), ci).has_value());
+  ASSERT_TRUE(authorize(folder(), gpu).has_value());
+  ASSERT_TRUE(authorize(folder(), key_of("plain")).has_value());
+  const auto keys = read_authorized_keys(folder()).value();
+  ASSERT_EQ(keys.size(), 3u);
+  EXPECT_EQ(keys[0].user(), ci.user());
+  EXPECT_EQ(keys[1].user(), gpu.user());
+  EXPECT_EQ(options_of(keys[0]), "share=team team=vision");
+  EXPECT_EQ(options_of(keys[1]), "trust=screens");
+  EXPECT_EQ(options_of(keys[2]), "");
+  AuthorizedKey bad = key_of("bad");
+  bad.trust = Trust::kAlone;
+  EXPECT_FALSE(authorize(folder(), bad)) << "trust is a worker's";
+  bad = key_of("bad", Grant::kWorker);
+  bad.share = Share::kPrivate;
+  EXPECT_FALSE(authorize(folder(), bad)) << "a worker has no programs";
+  bad = key_of("bad");
+  bad.team = "two words";
+  EXPECT_FALSE(authorize(folder(), bad));
+  for (const char* option : {"share=some", "trust=", "colour=red", "share", "team=a b"}) {
+    write_authorized("submit ci " + ci.public_key + " " + option + "\n");
+    EXPECT_EQ(read_authorized_keys(folder()).error().code, Code::kInvalidArgument) << option;
+  }
+}
+
+TEST_F(KeyFileTest, WhatIsRevokedIsRememberedWithWhatBecomesOfItsResults) {
+  ASSERT_TRUE(ensure_server_keys(folder()).has_value());
+  EXPECT_TRUE(read_revoked_keys(folder())->empty());
+  for (const char* name : {"evil", "retired"})
+    ASSERT_TRUE(authorize(folder(), key_of(name)).has_value());
+  ASSERT_TRUE(revoke(folder(), "evil").has_value());
+  ASSERT_TRUE(revoke(folder(), "retired", true).has_value());
+  const auto revoked = read_revoked_keys(folder()).value();
+  ASSERT_EQ(revoked.size(), 2u);
+  EXPECT_EQ(revoked[0].name, "evil");
+  EXPECT_FALSE(revoked[0].keep_results);
+  EXPECT_GT(revoked[0].at_ms, 1'700'000'000'000);
+  EXPECT_TRUE(revoked[1].keep_results);
+  ASSERT_TRUE(write_file(folder() / "revoked_keys", "evil yesterday taken\n"));
+  EXPECT_EQ(read_revoked_keys(folder()).error().code, Code::kInvalidArgument);
+}
+
 TEST_F(KeyFileTest, NoKeyIsLostWhenSeveralAreAddedAtOnce) {
   ASSERT_TRUE(ensure_server_keys(folder()).has_value());
   std::vector<std::thread> people;
