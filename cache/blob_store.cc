@@ -63,7 +63,7 @@ Result<std::string> BlobStore::read_or_quarantine(const Digest& digest) {
   if (!bytes || Digest::of(*bytes) == digest) return bytes;
   const Path aside = root_ / "quarantine";
   std::error_code error;
-  std::filesystem::create_directories(aside, error);
+  (void)make_directories(aside);
   std::filesystem::rename(path, aside / digest.hex(), error);
   // If it cannot be moved, remove it: a damaged blob must not stand in the way of a put.
   if (error) std::filesystem::remove(path, error);

@@ -53,27 +53,28 @@ std::string joined(const std::vector<Digest>& digests) {
   return bytes;
 }
 
-std::vector<Digest> split(std::string_view bytes) {
-  std::vector<Digest> digests(bytes.size() / sizeof(Digest));
-  if (!digests.empty()) std::memcpy(digests.data(), bytes.data(), digests.size() * sizeof(Digest));
-  return digests;
-}
-
-Digest seal_program(const Digest& key, std::string_view manifest, std::string_view blobs) {
-  return Hasher("kiln.index.program.v1").add(key).add(manifest).add(blobs).finish();
+// v2 has an audience; everybody's keep their seal from before there were any.
+Digest seal_program(const Digest& key, std::string_view manifest, std::string_view blobs,
+                    std::string_view audience) {
+  Hasher hasher(audience.empty() ? "kiln.index.program.v1" : "kiln.index.program.v2");
+  hasher.add(key).add(manifest).add(blobs);
+  if (!audience.empty()) hasher.add(audience);
+  return hasher.finish();
 }
 
 Digest seal_kernel(const Digest& key, std::string_view kernel, std::string_view target) {
   return Hasher("kiln.index.kernel.v1").add(key).add(kernel).add(target).finish();
 }
 
-// v2 has a calibration time (sentinel_us), v3 also the version of the template. A record keeps its
-// seal from before there were any (index versions 3 and 4), so that a migration need not seal a
-// million rows anew.
+// v2 has a calibration time (sentinel_us), v3 also the version of the template, v4 also the owner. A
+// record keeps its seal from before there were any (index versions 3 to 5), so that a migration need
+// not seal a million rows anew.
 Digest seal_record(const TuningRecord& record) {
-  const bool has_version = record.template_version != 0;
+  const bool has_owner = !record.owner.empty();
+  const bool has_version = has_owner || record.template_version != 0;
   const bool has_sentinel = has_version || record.sentinel_us != 0;
-  Hasher hasher(has_version    ? "kiln.index.record.v3"
+  Hasher hasher(has_owner      ? "kiln.index.record.v4"
+                : has_version  ? "kiln.index.record.v3"
                 : has_sentinel ? "kiln.index.record.v2"
                                : "kiln.index.record.v1");
   hasher.add(record.kernel_key)
@@ -89,6 +90,7 @@ Digest seal_record(const TuningRecord& record) {
       .add(static_cast<int64_t>(record.seed));
   if (has_sentinel) hasher.add(std::bit_cast<int64_t>(record.sentinel_us));
   if (has_version) hasher.add(int64_t{record.template_version});
+  if (has_owner) hasher.add(record.owner);
   return hasher.finish();
 }
 
@@ -100,7 +102,7 @@ tl::unexpected<Error> damaged(std::string_view what, const Digest& key) {
   return fail(Code::kCorruption, fmt::format("the row of {} {} is damaged", what, key.short_hex()));
 }
 
-// Reads the columns workload .. template_version and the seal, in the order of the table. Columns
+// Reads the columns workload .. owner and the seal, in the order of the table. Columns
 // that do not match the seal are damaged.
 Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
   TuningRecord record;
@@ -122,12 +124,19 @@ Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
   record.seed = static_cast<uint64_t>(row.integer(9));
   record.sentinel_us = row.real(10);
   record.template_version = static_cast<int>(row.integer(11));
-  TRY(const Digest seal, row.digest(12));
+  record.owner = row.bytes(12);
+  TRY(const Digest seal, row.digest(13));
   if (seal != seal_record(record)) return damaged("a record of", kernel_key);
   return record;
 }
 
 }  // namespace
+
+std::vector<Digest> digests_in(std::string_view bytes) {
+  std::vector<Digest> digests(bytes.size() / sizeof(Digest));
+  if (!digests.empty()) std::memcpy(digests.data(), bytes.data(), digests.size() * sizeof(Digest));
+  return digests;
+}
 
 int64_t CacheIndex::wall_clock_ms() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -189,13 +198,15 @@ Status CacheIndex::undo_part() {
 }
 
 Result<ProgramRow> CacheIndex::program(const Digest& key) {
-  Query query(db_, "SELECT manifest, blobs, seal FROM programs WHERE key = ?");
+  Query query(db_, "SELECT manifest, blobs, seal, audience FROM programs WHERE key = ?");
   TRY(const bool found, query.bind(key).next());
   if (!found) return fail(Code::kNotFound, "no program " + key.short_hex());
   const Result<Digest> seal = query.digest(2);
-  if (!seal || *seal != seal_program(key, query.bytes(0), query.bytes(1)))
+  if (!seal || *seal != seal_program(key, query.bytes(0), query.bytes(1), query.bytes(3)))
     return damaged("program", key);
-  return ProgramRow{std::string(query.bytes(0)), split(query.bytes(1))};
+  ProgramRow row{std::string(query.bytes(0)), digests_in(query.bytes(1))};
+  row.audience = Audience::parse(query.bytes(3));
+  return row;
 }
 
 Result<KernelRow> CacheIndex::kernel(const Digest& key) {
@@ -215,7 +226,8 @@ Result<std::vector<TuningRecord>> CacheIndex::records(const Digest& kernel_key) 
   Query query(
       db_,
       "SELECT workload, target, schedule, verdict, log, samples, binary, worker, taken_at_ms,"
-      " seed, sentinel_us, template_version, seal FROM records WHERE kernel_key = ? ORDER BY id");
+      " seed, sentinel_us, template_version, owner, seal FROM records WHERE kernel_key = ? ORDER "
+      "BY id");
   query.bind(kernel_key);
   std::vector<TuningRecord> records;
   for (;;) {
@@ -230,16 +242,17 @@ Result<CacheIndex::RecordPage> CacheIndex::check_records(int64_t after_id, int l
   Query query(
       db_,
       "SELECT workload, target, schedule, verdict, log, samples, binary, worker, taken_at_ms,"
-      " seed, sentinel_us, template_version, seal, id, kernel_key FROM records WHERE id > ? ORDER "
+      " seed, sentinel_us, template_version, owner, seal, id, kernel_key FROM records WHERE id > ? "
+      "ORDER "
       "BY id LIMIT ?");
   query.bind(after_id).bind(static_cast<int64_t>(limit));
   RecordPage page;
   for (;;) {
     TRY(const bool row, query.next());
     if (!row) return page;
-    page.last_id = query.integer(13);
+    page.last_id = query.integer(14);
     ++page.records;
-    const Result<Digest> kernel = query.digest(14);
+    const Result<Digest> kernel = query.digest(15);
     if (!kernel || !read_record(query, *kernel)) page.damaged.push_back(page.last_id);
   }
 }
@@ -294,6 +307,13 @@ Result<IndexTotals> CacheIndex::totals() {
   return eviction_.totals();
 }
 
+Result<int64_t> CacheIndex::programs_not_of(const Digest& stamp) {
+  const std::string text = stamp.hex();
+  Query query(db_, "SELECT count(*) FROM programs WHERE stamp <> ?");
+  TRY([[maybe_unused]] const bool row, query.bind_text(text).next());
+  return query.integer(0);
+}
+
 Status CacheIndex::put_blob(const Digest& digest, int64_t bytes) {
   return eviction_.put_blob(db_, digest, bytes, clock_());
 }
@@ -301,17 +321,21 @@ Status CacheIndex::put_blob(const Digest& digest, int64_t bytes) {
 Result<std::vector<Digest>> CacheIndex::blobs_of(const Digest& program) {
   Query query(db_, "SELECT blobs FROM programs WHERE key = ?");
   TRY(const bool found, query.bind(program).next());
-  return found ? split(query.bytes(0)) : std::vector<Digest>{};
+  return found ? digests_in(query.bytes(0)) : std::vector<Digest>{};
 }
 
 Status CacheIndex::put_program(const Digest& key, const ProgramRow& row) {
   TRY(const std::vector<Digest> old_blobs, blobs_of(key));
-  const std::string blobs = joined(row.blobs);
-  TRY_STATUS(Query(db_, "INSERT OR REPLACE INTO programs VALUES (?, ?, ?, ?)")
+  const std::string blobs = joined(row.blobs), audience = row.audience.to_text();
+  TRY_STATUS(Query(db_,
+                   "INSERT OR REPLACE INTO programs (key, manifest, blobs, seal, stamp, audience)"
+                   " VALUES (?, ?, ?, ?, ?, ?)")
                  .bind(key)
                  .bind_text(row.manifest)
                  .bind_blob(blobs)
-                 .bind(seal_program(key, row.manifest, blobs))
+                 .bind(seal_program(key, row.manifest, blobs, audience))
+                 .bind_text(row.stamp)
+                 .bind_text(audience)
                  .run());
   return eviction_.put_program(db_, key, bytes_on_disk(row), old_blobs, row.blobs, clock_());
 }
@@ -346,8 +370,8 @@ Status CacheIndex::put_record(const TuningRecord& record) {
   TRY_STATUS(
       Query(db_,
             "INSERT INTO records (kernel_key, workload, target, schedule, verdict, log, samples,"
-            " binary, worker, taken_at_ms, seed, sentinel_us, template_version, seal)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+            " binary, worker, taken_at_ms, seed, sentinel_us, template_version, owner, seal)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
           .bind(record.kernel_key)
           .bind(record.workload)
           .bind_text(target_to_text(record.target))
@@ -361,6 +385,7 @@ Status CacheIndex::put_record(const TuningRecord& record) {
           .bind(static_cast<int64_t>(record.seed))
           .bind_real(record.sentinel_us)
           .bind(int64_t{record.template_version})
+          .bind_text(record.owner)
           .bind(seal_record(record))
           .run());
   eviction_.add_records(db_.changes());  // none when it is there already

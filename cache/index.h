@@ -4,12 +4,16 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "cache/eviction_index.h"
+#include "cache/listing.h"
 #include "cache/sqlite.h"
+#include "cache/taking_back.h"
 #include "compiler_core/plan/shape_generic_key.h"
+#include "compiler_core/program/audience.h"
 #include "compiler_core/program/program.h"
 #include "compiler_core/tune/measurement.h"
 
@@ -25,12 +29,17 @@ Status check_schema(Database& db);
 struct ProgramRow {
   std::string manifest;
   std::vector<Digest> blobs;  // that the manifest names
+  std::string stamp{};        // Program::template_stamp in hex; program() does not read it
+  Audience audience{};
 };
 
 struct KernelRow {
   ProgramKernel kernel;
   Target tuned_on;
 };
+
+// The digests that stand in a row, as the column `blobs` has them.
+std::vector<Digest> digests_in(std::string_view bytes);
 
 class CacheIndex {
  public:
@@ -70,6 +79,11 @@ class CacheIndex {
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
   // Winners of workloads that differ from this in sizes only, nearest sizes first, each once.
   Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key);
+  // For people (listing.h). kNotFound.
+  Result<ListedProgram> listed_program(const Digest& key);
+  Result<ProgramList> list_programs(const ProgramQuery& wanted);
+  // How many programs have another stamp.
+  Result<int64_t> programs_not_of(const Digest& stamp);
   // Within a transaction of the writer, its own changes count; else the committed state.
   Result<IndexTotals> totals();
 
@@ -91,6 +105,14 @@ class CacheIndex {
     std::vector<Digest> blobs;     // remove their files after the commit
   };
   Result<Evicted> evict(int64_t bytes, int64_t before_ms, int limit);
+
+  // Lists without removing: the blobs are those that may be needed elsewhere still. Reads every
+  // program.
+  Result<TakenBack> would_take_back(const TakeBack& what);
+  // Removes the rows, also of what is pinned, and notes a revocation for each program named and
+  // each kernel, of all issued up to `through`. Remove the files of `blobs` after the commit.
+  Result<TakenBack> take_back(const TakeBack& what, int64_t through);
+  Result<std::vector<Revocation>> revocations();  // oldest first
 
   Status touch(const EntryId& id, int64_t used_ms) { return eviction_.touch(db_, id, used_ms); }
   Status pin(const Digest& program) { return eviction_.pin(db_, program, clock_()); }
@@ -117,6 +139,10 @@ class CacheIndex {
   Status remove_program(const Digest& key);
   Status remove_kernel(const Digest& key);
   Status evict(const Entry& entry, Evicted& evicted);
+  // taking_back.cc
+  Result<std::set<Digest>> kernels_meant(const TakeBack& what);
+  Status drop_unneeded(TakenBack& taken);
+  Status revoke(const Revocation& revoked);
 
   Database db_;
   Clock clock_;

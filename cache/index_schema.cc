@@ -1,8 +1,11 @@
-// Format of index.sqlite, version 5 (PRAGMA user_version). Digests are 32-byte blobs, times are
+// Format of index.sqlite, version 8 (PRAGMA user_version). Digests are 32-byte blobs, times are
 // milliseconds of the wall clock since 1970.
 //
-//   programs  key, manifest, blobs, seal       manifest: program_to_json; blobs: their digests in a
-//                                              row
+//   programs  key, manifest, blobs, seal,      manifest: program_to_json; blobs: their digests in a
+//             stamp, audience                  row; stamp (since 7): Program::template_stamp in hex, to
+//                                              count those of other templates; audience (since 8):
+//                                              Audience::to_text(), empty for all of before, as for
+//                                              everybody
 //   kernels   key, kernel, target, seal        kernel: kernel_to_json; target: index.cc's
 //                                              target_to_text
 //   entries   kind, key, bytes, used_ms,       (since 3) one row a program (1), kernel (2) and
@@ -17,8 +20,11 @@
 //                                              one kin; sizes: little-endian i64
 //   records   kernel_key, ..., seal            tuning records, kept when binaries go; id grows with
 //                                              time; samples: little-endian f64; seed: its 64 bits;
-//                                              sentinel_us (since 4), template_version (since 5):
-//                                              0 where it is not known, as in all of before
+//                                              sentinel_us (since 4), template_version (since 5),
+//                                              owner (since 6): 0 or empty where it is not known, as
+//                                              in all of before
+//   revoked   kind, key, through, at_ms        (since 6) what was taken back (taking_back.h); id
+//                                              grows with time
 //
 // Since 5 the `templates` of a kernel say what had candidates. Kernels and programs of before are
 // under keys that nobody asks for any more, since keys held the versions then; what they leave are
@@ -35,7 +41,7 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kSchemaVersion = 5;
+constexpr int64_t kSchemaVersion = 8;
 constexpr int64_t kEntriesSince = 3;
 
 // kMigrations[v] makes version v + 1 of version v; 0 is an empty file. Never changed once released.
@@ -84,6 +90,24 @@ PRAGMA user_version = 4;
                                                                  R"sql(
 ALTER TABLE records ADD COLUMN template_version INTEGER NOT NULL DEFAULT 0;
 PRAGMA user_version = 5;
+)sql",
+                                                                 R"sql(
+ALTER TABLE records ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+CREATE TABLE revoked (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, kind INTEGER NOT NULL, key BLOB NOT NULL,
+  through INTEGER NOT NULL, at_ms INTEGER NOT NULL);
+PRAGMA user_version = 6;
+)sql",
+                                                                 R"sql(
+ALTER TABLE programs ADD COLUMN stamp TEXT NOT NULL DEFAULT '';
+UPDATE programs SET stamp = coalesce(json_extract(manifest, '$.codegen'), '')
+  WHERE json_valid(manifest);
+CREATE INDEX programs_by_stamp ON programs (stamp);
+PRAGMA user_version = 7;
+)sql",
+                                                                 R"sql(
+ALTER TABLE programs ADD COLUMN audience TEXT NOT NULL DEFAULT '';
+PRAGMA user_version = 8;
 )sql"};
 
 Result<int64_t> version_of(Database& db) {

@@ -18,6 +18,7 @@
 #include "cache/index.h"
 #include "cache/readers.h"
 #include "cache/writer.h"
+#include "compiler_core/base/own_directory.h"
 
 namespace kiln {
 namespace {
@@ -209,11 +210,13 @@ Result<std::unique_ptr<KernelCache>> KernelCache::open(const Path& directory,
                                                        CacheOptions options) {
   if (!options.now_ms) options.now_ms = CacheIndex::wall_clock_ms;
   TRY_STATUS(make_directories(directory));
+  TRY_STATUS(check_ours(directory));
   Result<FileLock> lock = FileLock::try_acquire(directory / "lock", FileLock::Mode::kExclusive);
   if (!lock && lock.error().code == Code::kUnavailable)
     return fail(Code::kUnavailable, fmt::format("another process serves {}", directory.string()));
   if (!lock) return fail(lock.error());
   TRY(std::unique_ptr<BlobStore> blobs, BlobStore::open(directory / "blobs"));
+  TRY_STATUS(check_ours(directory / "blobs"));
 
   const Path file = directory / "index.sqlite";
   std::string warning;
@@ -241,6 +244,11 @@ const std::string& KernelCache::warning() const {
 }
 
 Result<std::string> KernelCache::program(const Digest& program_key) {
+  TRY(StoredProgram stored, program_and_audience(program_key));
+  return std::move(stored.manifest);
+}
+
+Result<StoredProgram> KernelCache::program_and_audience(const Digest& program_key) {
   TRY(ProgramRow row,
       impl_->dropping_damage(program_key, impl_->readers.with([&](CacheIndex& index) {
         return index.program(program_key);
@@ -248,7 +256,7 @@ Result<std::string> KernelCache::program(const Digest& program_key) {
   if (!impl_->has_all(row.blobs))
     return fail(Code::kNotFound, fmt::format("program {} lacks a blob", program_key.short_hex()));
   touch(program_key);
-  return std::move(row.manifest);
+  return StoredProgram{std::move(row.manifest), std::move(row.audience)};
 }
 
 Result<StoredKernel> KernelCache::kernel(const Digest& kernel_key) {
@@ -301,17 +309,22 @@ void KernelCache::put_kernel(StoredKernel kernel, Done done) {
       std::move(done));
 }
 
-void KernelCache::put_program(const Program& program, Done done) {
+void KernelCache::put_program(const Program& program, Done done, const Audience& audience) {
   std::set<Digest> blobs;
   for (const ProgramKernel& kernel : program.kernels) blobs.insert(kernel.blob);
-  ProgramRow row{program_to_json(program), {blobs.begin(), blobs.end()}};
+  ProgramRow row{program_to_json(program),
+                 {blobs.begin(), blobs.end()},
+                 program.template_stamp.hex(),
+                 audience};
   const size_t size = row.manifest.size();
   impl_->write(
       size, static_cast<int64_t>(size),
       [impl = impl_.get(), key = program.key, row = std::move(row)](CacheIndex& index) -> Status {
         if (!impl->has_all(row.blobs))
           return fail(Code::kUnavailable, "a blob of the program is not stored");
-        return index.put_program(key, row);
+        ProgramRow for_all = row;
+        if (const auto before = index.program(key)) for_all.audience.add(before->audience);
+        return index.put_program(key, for_all);
       },
       std::move(done));
 }
@@ -336,6 +349,40 @@ void KernelCache::put_shape_generic_key(const Digest& workload, ShapeGenericKey 
 void KernelCache::forget(const Digest& key, Done done) {
   impl_->writer.submit(
       0, [key](CacheIndex& index) { return index.remove(key); }, std::move(done));
+}
+
+void KernelCache::take_back(TakeBack what, int64_t through, TookBack done) {
+  const auto taken = std::make_shared<TakenBack>();
+  impl_->writer.submit(
+      0,
+      [taken, what = std::move(what), through](CacheIndex& index) -> Status {
+        TRY(*taken, index.take_back(what, through));
+        return {};
+      },
+      [impl = impl_.get(), taken, done = std::move(done)](Status status) {
+        if (!status) return done(fail(std::move(status).error()));
+        if (!taken->blobs.empty())
+          impl->writer.submit(0, remove_unknown(*impl->blobs, taken->blobs), nullptr);
+        done(std::move(*taken));
+      });
+}
+
+void KernelCache::would_take_back(TakeBack what, TookBack done) {
+  const auto found = std::make_shared<TakenBack>();
+  impl_->writer.submit(
+      0,
+      [found, what = std::move(what)](CacheIndex& index) -> Status {
+        TRY(*found, index.would_take_back(what));
+        return {};
+      },
+      [found, done = std::move(done)](Status status) {
+        if (!status) return done(fail(std::move(status).error()));
+        done(std::move(*found));
+      });
+}
+
+Result<std::vector<Revocation>> KernelCache::revocations() {
+  return impl_->readers.with([](CacheIndex& index) { return index.revocations(); });
 }
 
 void KernelCache::pin(const Digest& program_key, Done done) {
@@ -386,8 +433,36 @@ Result<std::vector<Schedule>> KernelCache::nearest_winners(const ShapeGenericKey
   return impl_->readers.with([&](CacheIndex& index) { return index.nearest_winners(key); });
 }
 
+Result<ProgramList> KernelCache::list_programs(const ProgramQuery& wanted) {
+  return impl_->readers.with([&](CacheIndex& index) { return index.list_programs(wanted); });
+}
+
+Result<ListedProgram> KernelCache::listed_program(const Digest& program_key) {
+  return impl_->readers.with([&](CacheIndex& index) { return index.listed_program(program_key); });
+}
+
+Result<StoredKernel> KernelCache::listed_kernel(const Digest& kernel_key) {
+  TRY(KernelRow row,
+      impl_->readers.with([&](CacheIndex& index) { return index.kernel(kernel_key); }));
+  return StoredKernel{std::move(row.kernel), std::move(row.tuned_on)};
+}
+
 int64_t KernelCache::index_memory_bytes() {
   return Database::memory_bytes();
+}
+
+void KernelCache::count_programs_not_of(const Digest& stamp,
+                                        std::function<void(Result<int64_t>)> done) {
+  const auto count = std::make_shared<int64_t>(0);
+  impl_->writer.submit(
+      0,
+      [stamp, count](CacheIndex& index) -> Status {
+        TRY(*count, index.programs_not_of(stamp));
+        return {};
+      },
+      [count, done = std::move(done)](const Status& status) {
+        done(status ? Result<int64_t>(*count) : fail(status.error()));
+      });
 }
 
 KernelCache::Totals KernelCache::totals() const {

@@ -22,7 +22,10 @@
 #include <vector>
 
 #include "cache/blob_store.h"
+#include "cache/listing.h"
+#include "cache/taking_back.h"
 #include "compiler_core/plan/shape_generic_key.h"
+#include "compiler_core/program/audience.h"
 #include "compiler_core/program/program.h"
 #include "compiler_core/tune/measurement.h"
 
@@ -32,6 +35,12 @@ namespace kiln {
 struct StoredKernel {
   ProgramKernel kernel;
   Target tuned_on;
+};
+
+// A stored program, and who may have it.
+struct StoredProgram {
+  std::string manifest;
+  Audience audience;
 };
 
 struct CacheOptions {
@@ -66,6 +75,7 @@ class KernelCache {
   // not match its seal (it is dropped) or a blob its digest (it is set aside): once, then
   // kNotFound.
   Result<std::string> program(const Digest& program_key);  // the manifest
+  Result<StoredProgram> program_and_audience(const Digest& program_key);
   Result<StoredKernel> kernel(const Digest& kernel_key);
   Result<std::string> blob(const Digest& digest);
   // Counts a use of a program that was not looked up here; look-ups count by themselves.
@@ -78,13 +88,21 @@ class KernelCache {
   // nothing, kOverloaded for a full queue. `done` may call put_* but not flush.
   using Done = std::function<void(Status)>;
   void put_blob(std::string bytes, Done done);
-  void put_kernel(StoredKernel kernel, Done done);      // REQUIRES: its blob was put
-  void put_program(const Program& program, Done done);  // REQUIRES: its blobs were put
-  void put_record(TuningRecord record, Done done);      // an equal one is kept once
+  void put_kernel(StoredKernel kernel, Done done);  // REQUIRES: its blob was put
+  // REQUIRES: its blobs were put. The audience of a stored program under the same key is added to.
+  void put_program(const Program& program, Done done, const Audience& audience = {});
+  void put_record(TuningRecord record, Done done);  // an equal one is kept once
   // Records the key, so that the workload's winners are found for others of the same digest.
   void put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done);
   // Drops a program or kernel row whose blob turned out bad, so that it is tuned again.
   void forget(const Digest& key, Done done);
+  // Takes results back, durably and with their files, in one transaction; a look-up afterwards
+  // finds nothing of them. `through`: of the revocations. What was put before this call goes too.
+  using TookBack = std::function<void(Result<TakenBack>)>;  // on the writer's thread
+  void take_back(TakeBack what, int64_t through, TookBack done);
+  // Lists without removing (the blobs may be needed by others). Reads all programs.
+  void would_take_back(TakeBack what, TookBack done);
+  Result<std::vector<Revocation>> revocations();
   // A pinned program is never evicted, nor are its kernels. pin: kNotFound unless the program is
   // stored; unpin: kNotFound unless it is pinned.
   void pin(const Digest& program_key, Done done);
@@ -98,6 +116,8 @@ class KernelCache {
     int64_t damaged_files = 0, damaged_bytes = 0;  // set aside long ago; not in `bytes`
   };
   void collect(int64_t max_bytes, std::function<void(Collected, Status)> done);
+  // How many programs templates made that have another stamp; on the writer's thread.
+  void count_programs_not_of(const Digest& stamp, std::function<void(Result<int64_t>)> done);
   // Waits until every write and use so far is durable.
   void flush();
   // Waits until the first sweep and the check of a large index are over. For tests.
@@ -110,6 +130,12 @@ class KernelCache {
 
   // Winners of workloads that differ from this in sizes only, the nearest sizes first.
   Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key);
+
+  // For people: these count as no use, and answer rows whose blobs are gone too. kNotFound,
+  // kCorruption.
+  Result<ProgramList> list_programs(const ProgramQuery& wanted);
+  Result<ListedProgram> listed_program(const Digest& program_key);
+  Result<StoredKernel> listed_kernel(const Digest& kernel_key);
 
   struct Totals {
     int64_t programs = 0, kernels = 0, records = 0, corrupt_blobs = 0;

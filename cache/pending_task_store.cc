@@ -1,10 +1,11 @@
-// Format of flights.sqlite, version 1 (PRAGMA user_version). Digests are 32-byte blobs.
+// Format of flights.sqlite, version 2 (PRAGMA user_version). Digests are 32-byte blobs.
 //
 //   flights  turn, id, graph, backend, isa, device_model, units, toolkit, mode, failure_code,
-//            failure, text_digest, seal, graph_text
+//            failure, text_digest, seal, graph_text, audience, owner, lost
 //
-// turn grows with time. id: a digest of graph, target and mode, the same whatever the code
-// generator. failure_code: the number of a Code, 0 while it has not failed; then graph_text is
+// turn grows with time. id: a digest of graph, target, mode and audience (none for everybody), the
+// same whatever the code generator. audience, owner and lost are there since 2: Audience::to_text(),
+// the user that queued it, and how many processes it has cost. failure_code: the number of a Code, 0 while it has not failed; then graph_text is
 // empty. seal: a digest of the rest, with text_digest for graph_text, which may be large and is
 // read only when it is planned.
 #include "cache/pending_task_store.h"
@@ -16,7 +17,7 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr size_t kMaxQueuedBytes = size_t{512} << 20;
 
 constexpr char kSchema[] = R"sql(
@@ -29,19 +30,30 @@ CREATE TABLE flights (
 PRAGMA user_version = 1;
 COMMIT;
 )sql";
+constexpr char kVersion2[] = R"sql(
+BEGIN IMMEDIATE;
+ALTER TABLE flights ADD COLUMN audience TEXT NOT NULL DEFAULT '';
+ALTER TABLE flights ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE flights ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 2;
+COMMIT;
+)sql";
 
 constexpr char kAll[] =
     "SELECT graph, backend, isa, device_model, units, toolkit, mode, failure_code, failure,"
-    " text_digest, seal, turn FROM flights ORDER BY turn";
+    " text_digest, seal, audience, owner, lost, turn FROM flights ORDER BY turn";
 constexpr char kOne[] =
     "SELECT graph, backend, isa, device_model, units, toolkit, mode, failure_code, failure,"
-    " text_digest, seal, graph_text FROM flights WHERE id = ?";
+    " text_digest, seal, audience, owner, lost, graph_text FROM flights WHERE id = ?";
+constexpr int kColumns = 14;  // of either, before its last
 
 Digest id_of(const PendingTask& task) {
   Hasher hasher("kiln.flight.id.v1");
   hasher.add(task.graph);
   task.target.add_to(hasher);
-  return hasher.add(to_string(task.mode)).finish();
+  hasher.add(to_string(task.mode));
+  if (!task.audience.is_all()) hasher.add(task.audience.to_text());
+  return hasher.finish();
 }
 
 struct Row {
@@ -55,13 +67,13 @@ struct Row {
     return task.failure ? std::string_view(task.failure->message)
                         : std::string_view("");  // not NULL
   }
+  // v2 has what version 2 of the file added, where there is any: rows of before keep their seals.
   Digest seal() const {
-    return Hasher("kiln.flight.v1")
-        .add(id_of(task))
-        .add(text_digest)
-        .add(failure_code())
-        .add(failure())
-        .finish();
+    const bool is_old = task.audience.is_all() && task.owner.empty() && task.lost == 0;
+    Hasher hasher(is_old ? "kiln.flight.v1" : "kiln.flight.v2");
+    hasher.add(id_of(task)).add(text_digest).add(failure_code()).add(failure());
+    if (!is_old) hasher.add(task.audience.to_text()).add(task.owner).add(task.lost);
+    return hasher.finish();
   }
 };
 
@@ -80,6 +92,9 @@ Result<Row> read_row(const Query& query) {
     row.task.failure = Error{static_cast<Code>(code), std::string(query.bytes(8)), 0};
   TRY(row.text_digest, query.digest(9));
   TRY(const Digest seal, query.digest(10));
+  row.task.audience = Audience::parse(query.bytes(11));
+  row.task.owner = query.bytes(12);
+  row.task.lost = query.integer(13);
   if (seal != row.seal()) return fail(Code::kCorruption, "a queued program's row is damaged");
   return row;
 }
@@ -97,16 +112,21 @@ Result<Rows> read_all(Database& db) {
     if (Result<Row> row = read_row(query))
       rows.tasks.push_back(std::move(row->task));
     else
-      rows.damaged.push_back(query.integer(11));
+      rows.damaged.push_back(query.integer(kColumns));
   }
+}
+
+PendingTask without_failure(PendingTask task) {
+  task.failure.reset();
+  return task;
 }
 
 Status write(Database& db, const PendingTask& task, std::string_view graph_text) {
   const Row row{task, Digest::of(graph_text)};
   return Query(db,
                "INSERT OR REPLACE INTO flights (id, graph, backend, isa, device_model, units,"
-               " toolkit, mode, failure_code, failure, text_digest, seal, graph_text)"
-               " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+               " toolkit, mode, failure_code, failure, text_digest, seal, graph_text, audience,"
+               " owner, lost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .bind(id_of(task))
       .bind(task.graph)
       .bind(static_cast<int64_t>(task.target.backend))
@@ -120,6 +140,9 @@ Status write(Database& db, const PendingTask& task, std::string_view graph_text)
       .bind(row.text_digest)
       .bind(row.seal())
       .bind_text(graph_text)
+      .bind_text(task.audience.to_text())
+      .bind_text(task.owner)
+      .bind(task.lost)
       .run();
 }
 
@@ -139,6 +162,7 @@ Result<Database> open_database(const Path& file) {
     version = query.integer(0);
   }
   if (version == 0) TRY_STATUS(db.run(kSchema));
+  if (version < kVersion) TRY_STATUS(db.run(kVersion2));
   if (version > kVersion)
     return fail(Code::kUnsupported,
                 fmt::format("it has version {}, this build knows {}: a newer Kiln wrote it",
@@ -178,8 +202,27 @@ void PendingTaskStore::put(const PendingTask& task, std::string graph_text, Done
   const size_t bytes = graph_text.size();
   submit(
       bytes,
-      [fresh = PendingTask{task.graph, task.target, task.mode},
-       text = std::move(graph_text)](Database& db) { return write(db, fresh, text); },
+      [fresh = without_failure(task), text = std::move(graph_text)](Database& db) {
+        return write(db, fresh, text);
+      },
+      std::move(done));
+}
+
+void PendingTaskStore::set_lost(const PendingTask& task, Done done) {
+  submit(
+      0,
+      [id = id_of(task), lost = task.lost](Database& db) -> Status {
+        Query query(db, kOne);
+        TRY(const bool found, query.bind(id).next());
+        if (!found) return {};
+        TRY(Row row, read_row(query));
+        row.task.lost = lost;
+        return Query(db, "UPDATE flights SET lost = ?, seal = ? WHERE id = ?")
+            .bind(lost)
+            .bind(row.seal())
+            .bind(id)
+            .run();
+      },
       std::move(done));
 }
 
@@ -206,10 +249,11 @@ void PendingTaskStore::remove_damaged(Done done) {
 
 void PendingTaskStore::fail_for_good(const PendingTask& task, Error why, Done done) {
   const size_t bytes = why.message.size();
+  PendingTask failed = task;
+  failed.failure = std::move(why);
   submit(
       bytes,
-      [failed = PendingTask{task.graph, task.target, task.mode, std::move(why)}](
-          Database& db) -> Status {
+      [failed = std::move(failed)](Database& db) -> Status {
         TRY(const bool known, has(db, failed));
         return known ? write(db, failed, "") : Status();
       },
@@ -270,9 +314,9 @@ Result<std::string> PendingTaskStore::graph_text(const PendingTask& task) {
   TRY(const bool found, query.bind(id_of(task)).next());
   if (!found) return fail(Code::kNotFound, "no such program is queued");
   TRY(const Row row, read_row(query));
-  if (Digest::of(query.bytes(11)) != row.text_digest)
+  if (Digest::of(query.bytes(kColumns)) != row.text_digest)
     return fail(Code::kCorruption, "the graph of a queued program is damaged: queue it again");
-  return std::string(query.bytes(11));
+  return std::string(query.bytes(kColumns));
 }
 
 }  // namespace kiln

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cache/sqlite.h"
+#include "compiler_core/program/audience.h"
 #include "compiler_core/program/target.h"
 
 namespace kiln {
@@ -25,6 +26,9 @@ struct PendingTask {
   Digest graph;
   Target target;
   Mode mode = Mode::kDefault;
+  Audience audience{};  // the same program for another audience is another task
+  std::string owner{};  // the user that queued it
+  int64_t lost = 0;     // processes of workers that it has cost
   std::optional<Error> failure{};
 };
 
@@ -39,9 +43,11 @@ class PendingTaskStore {
   // `done` runs on the store's thread, once the write is durable or with the error (a full disk is
   // kUnavailable, a full queue kOverloaded). May be empty.
   using Done = std::function<void(Status)>;
-  // Replaces the task of the same graph, target and mode; `failure` is ignored.
+  // Replaces the task of the same graph, target, mode and audience; `failure` is ignored.
   void put(const PendingTask& task, std::string graph_text, Done done);
   void remove(const PendingTask& task, Done done);
+  // Keeps task.lost. Nothing happens when the task is not stored.
+  void set_lost(const PendingTask& task, Done done);
   // Keeps the reason and drops the graph. Nothing happens when the task is not stored.
   void fail_for_good(const PendingTask& task, Error why, Done done);
   // Waits until every write asked for so far is done.

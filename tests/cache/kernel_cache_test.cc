@@ -34,6 +34,21 @@ TEST_F(KernelCacheTest, AnEmptyCacheHasNothing) {
   EXPECT_EQ(cache_->warning(), "");
 }
 
+// What lies there is signed and served to everybody.
+TEST_F(KernelCacheTest, ADirectoryThatOthersMayWriteInIsRefusedByName) {
+  cache_.reset();
+  for (const Path& folder : {dir_.path(), dir_.path() / "blobs"}) {
+    std::filesystem::permissions(folder, std::filesystem::perms::all);
+    const auto opened = KernelCache::open(dir_.path());
+    ASSERT_FALSE(opened.has_value());
+    EXPECT_EQ(opened.error().code, Code::kPermissionDenied);
+    EXPECT_NE(opened.error().message.find(folder.string()), std::string::npos)
+        << opened.error().message;
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+  }
+  reopen();
+}
+
 void expect_all(KernelCache& cache, int n) {
   EXPECT_EQ(cache.blob(Digest::of(blob(n))).value_or(""), blob(n));
   const Result<StoredKernel> stored = cache.kernel(key("kernel", n));

@@ -128,6 +128,30 @@ TEST_F(MigrationTest, Version4KeepsItsRecordsAndTakesTemplateVersions) {
   EXPECT_EQ(records[4].template_version, fresh.template_version);
 }
 
+// Records of before there were owners have none, and their seals are as they were.
+TEST_F(MigrationTest, ARecordOfBeforeOwnersKeepsItsSealAndOwnersAreTaken) {
+  load(4);
+  const auto cache = open();
+  TuningRecord fresh = record(10);
+  fresh.owner = "gpu1";
+  ASSERT_TRUE(wait([&](auto done) { cache->put_record(fresh, done); }));
+  const auto records = cache->records(fresh.kernel_key).value();
+  ASSERT_EQ(records.size(), 5u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(records[i].owner, "") << i;
+  EXPECT_EQ(records[4].owner, "gpu1");
+  EXPECT_TRUE(cache->revocations().value().empty());
+}
+
+// Programs of before there were audiences are everybody's, and their seals are as they were.
+TEST_F(MigrationTest, AProgramOfBeforeAudiencesIsEverybodys) {
+  load(4);
+  const auto cache = open();
+  EXPECT_TRUE(cache->program_and_audience(key("program", 1)).value().audience.is_all());
+  ASSERT_TRUE(
+      wait([&](auto done) { cache->put_program(program(1), done, Audience::of_user("ann")); }));
+  EXPECT_TRUE(cache->program_and_audience(key("program", 1)).value().audience.is_all());
+}
+
 TEST_F(MigrationTest, AReaderOfAnOldFileSaysWhatToDo) {
   const auto index = CacheIndex::open_for_reading(dir_.path() / "index.sqlite");
   ASSERT_FALSE(index);

@@ -71,6 +71,46 @@ TEST_F(PendingTaskStoreTest, OneOfAnotherTargetOrModeIsAnother) {
   EXPECT_EQ(store->graph_text(other).value(), "again");
 }
 
+TEST_F(PendingTaskStoreTest, KeepsForWhomWhoseAndWhatItHasCost) {
+  PendingTask mine = task_of("a");
+  mine.audience = Audience::of_user("ann");
+  mine.owner = "ann";
+  ASSERT_TRUE(put(task_of("a"), "graph").has_value());
+  ASSERT_TRUE(put(mine, "graph").has_value());
+  mine.lost = 2;
+  std::promise<Status> done;
+  store->set_lost(mine, [&](Status status) { done.set_value(std::move(status)); });
+  ASSERT_TRUE(done.get_future().get().has_value());
+  reopen();
+  const auto tasks = all();
+  ASSERT_EQ(tasks.size(), 2u) << "another audience is another task";
+  EXPECT_TRUE(tasks[0].audience.is_all());
+  EXPECT_EQ(tasks[0].lost, 0);
+  EXPECT_EQ(tasks[1].audience, mine.audience);
+  EXPECT_EQ(tasks[1].owner, "ann");
+  EXPECT_EQ(tasks[1].lost, 2);
+  EXPECT_EQ(damaged, 0);
+  EXPECT_EQ(store->graph_text(mine).value(), "graph");
+}
+
+// As version 1 wrote them.
+TEST_F(PendingTaskStoreTest, TasksOfBeforeAudiencesAreEverybodys) {
+  ASSERT_TRUE(put(task_of("a"), "graph").has_value());
+  store.reset();
+  {
+    auto db = Database::open(file, Database::Access::kReadWrite).value();
+    for (const char* column : {"audience", "owner", "lost"})
+      ASSERT_TRUE(db.run(("ALTER TABLE flights DROP COLUMN " + std::string(column)).c_str()));
+    ASSERT_TRUE(db.run("PRAGMA user_version = 1"));
+  }
+  reopen();
+  const auto tasks = all();
+  ASSERT_EQ(tasks.size(), 1u);
+  EXPECT_EQ(damaged, 0);
+  EXPECT_TRUE(tasks[0].audience.is_all());
+  EXPECT_EQ(store->graph_text(task_of("a")).value(), "graph");
+}
+
 TEST_F(PendingTaskStoreTest, WhatIsDoneIsForgotten) {
   ASSERT_TRUE(put(task_of("a"), "graph").has_value());
   store->remove(task_of("a"), nullptr);
@@ -131,7 +171,7 @@ TEST_F(PendingTaskStoreTest, AFileOfANewerKilnIsRefused) {
   store.reset();
   {
     auto db = Database::open(file, Database::Access::kReadWrite);
-    ASSERT_TRUE(db.has_value() && db->run("PRAGMA user_version = 2"));
+    ASSERT_TRUE(db.has_value() && db->run("PRAGMA user_version = 3"));
   }
   const auto opened = PendingTaskStore::open(file);
   ASSERT_FALSE(opened.has_value());
