@@ -25,6 +25,9 @@ tl::unexpected<Error> system_error(std::string_view what, const Path& path, int 
   return fail(code, std::string(what) + " " + path.string() + ": " + std::strerror(error));
 }
 
+// Whatever the umask: others read at most, and hold no lock of ours.
+constexpr mode_t kFolderMode = 0755, kLockMode = 0600;
+
 // Closes on scope exit; release() when close's own error matters.
 struct Fd {
   int fd;
@@ -46,7 +49,7 @@ Status write_all(int fd, std::string_view bytes, const Path& path) {
 }
 
 Result<int> lock_file(const Path& path, FileLock::Mode mode, int extra) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode);
   if (fd < 0) return system_error("cannot open", path, errno);
   const int kind = mode == FileLock::Mode::kShared ? LOCK_SH : LOCK_EX;
   while (::flock(fd, kind | extra) != 0) {
@@ -170,7 +173,7 @@ Status sync_directory(const Path& directory) {
 
 Status make_directories(const Path& path) {
   const Path parent = path.parent_path().empty() ? Path(".") : path.parent_path();
-  if (::mkdir(path.c_str(), 0777) == 0) return sync_directory(parent);
+  if (::mkdir(path.c_str(), kFolderMode) == 0) return sync_directory(parent);
   const int error = errno;
   std::error_code ignored;
   if (error == EEXIST && std::filesystem::is_directory(path, ignored)) {
@@ -182,7 +185,7 @@ Status make_directories(const Path& path) {
   if (error != ENOENT || path.empty() || path == parent)
     return system_error("cannot create directory", path, error);
   TRY_STATUS(make_directories(parent));
-  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+  if (::mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST)
     return system_error("cannot create directory", path, errno);
   return sync_directory(parent);
 }

@@ -184,6 +184,10 @@ Digest signed_candidate(const Digest& kernel_key, std::string_view schedule,
       .finish();
 }
 
+Digest signed_revocations(std::string_view list) {
+  return Hasher("kiln.signed.revocations.v1").add(list).finish();
+}
+
 Digest signed_copy(const Digest& key, std::string_view manifest, std::string_view origin) {
   return Hasher("kiln.signed.copy.v1").add(key).add(manifest).add(origin).finish();
 }

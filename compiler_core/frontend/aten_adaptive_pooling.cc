@@ -74,6 +74,7 @@ Values adaptive_avg_pool(Call& c) {
   GraphBuilder& b = c.b;
   NodeId x = c.tensor("self");
   if (!c.ok()) return {};
+  if (!is_float(b.dtype(x))) return {c.unsupported("adaptive_avg_pool of integers is not covered")};
   const DType type = b.dtype(x), wide = compute_type(type);
   const Shape shape = b.shape(x);
   const std::vector<Dim> out = output_sizes(c, shape, axes);
@@ -109,6 +110,7 @@ Values adaptive_max_pool(Call& c) {
   GraphBuilder& b = c.b;
   NodeId x = c.tensor("self");
   if (!c.ok()) return {};
+  if (!is_float(b.dtype(x))) return {c.unsupported("adaptive_max_pool of integers is not covered")};
   const Shape shape = b.shape(x);
   const std::vector<Dim> out = output_sizes(c, shape, axes);
   if (!c.ok()) return {};

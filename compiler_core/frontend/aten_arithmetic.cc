@@ -329,6 +329,12 @@ Values convert_like(Call& c) {
   return {c.b.cast(x, c.b.dtype(other))};
 }
 
+Values signum(Call& c) {
+  const Expr x = tensor(c, "self");
+  if (!c.ok()) return {};
+  return {sign(x).id};
+}
+
 constexpr Lowering kLowerings[] = {
     {"aten.add.Tensor", add},
     {"aten.add.Scalar", add},
@@ -412,8 +418,8 @@ constexpr Lowering kLowerings[] = {
     {"aten.negative.default", unary<Op::kNeg>},
     {"aten.abs.default", unary<Op::kAbs>},
     {"aten.absolute.default", unary<Op::kAbs>},
-    {"aten.sign.default", unary<Op::kSign>},
-    {"aten.sgn.default", unary<Op::kSign>},
+    {"aten.sign.default", signum},
+    {"aten.sgn.default", signum},
     {"aten.floor.default", rounding<Op::kFloor>},
     {"aten.ceil.default", rounding<Op::kCeil>},
     {"aten.trunc.default", rounding<Op::kTrunc>},

@@ -167,13 +167,13 @@ Values mse_loss_backward(Call& c) {
   return loss_backward(c, [](Expr x, Expr y) { return (x - y) * 2; });
 }
 Values l1_loss_backward(Call& c) {
-  return loss_backward(c, [](Expr x, Expr y) { return apply(Op::kSign, x - y); });
+  return loss_backward(c, [](Expr x, Expr y) { return sign(x - y); });
 }
 Values smooth_l1_loss_backward(Call& c) {
   const double beta = c.real("beta");
   return loss_backward(c, [&](Expr x, Expr y) {
     const Expr d = x - y;
-    if (beta == 0) return apply(Op::kSign, d);
+    if (beta == 0) return sign(d);
     return min(max(d / beta, -1), 1);
   });
 }

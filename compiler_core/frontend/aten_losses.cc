@@ -322,10 +322,15 @@ Values cosine_embedding_loss(Call& c) {
 Values vector_norm(Call& c) {
   const Expr x = tensor(c, "self");
   const char* order_name = c.has("ord") ? "ord" : "p";
-  const double order = c.has(order_name) ? c.real(order_name) : 2;
+  double order = c.has(order_name) ? c.real(order_name) : 2;
   const std::vector<int> axes = c.axes("dim", x.shape().size());
   const DType type = c.dtype("dtype", to_float_type(x.dtype()));
   if (!c.ok()) return {};
+  // The norm of one element is its absolute value, as torch has it: powers would overflow.
+  const bool of_one = std::all_of(axes.begin(), axes.end(), [&](int axis) {
+    return x.shape()[static_cast<size_t>(axis)].is(1);
+  });
+  if (of_one) order = order == 0 ? 0 : 1;
   return {p_norm(x.cast(compute_type(type)), order, axes, c.flag("keepdim", false)).cast(type).id};
 }
 

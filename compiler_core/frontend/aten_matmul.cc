@@ -13,6 +13,18 @@ NodeId scaled(Call& c, std::string_view factor, NodeId x) {
   return c.b.binary(Op::kMul, x, c.b.broadcast(scalar(c.b, c.b.dtype(x), number), c.b.shape(x)));
 }
 
+// `product` * alpha + `addend` * beta. A beta of 0 leaves the addend out, with its NaNs, as torch does.
+NodeId plus_scaled(Call& c, NodeId product, NodeId addend) {
+  GraphBuilder& b = c.b;
+  product = scaled(c, "alpha", product);
+  if (c.has("beta")) {
+    const Number beta = c.number("beta");
+    if (beta.value == 0 && beta.integer.is_constant()) return product;
+  }
+  const NodeId scaled_addend = scaled(c, "beta", b.cast(addend, b.dtype(product)));
+  return b.binary(Op::kAdd, product, b.broadcast(scaled_addend, b.shape(product)));
+}
+
 // beta * self + alpha * (x @ y).
 Values add_product(Call& c, std::string_view self, std::string_view x_name, std::string_view y_name,
                    size_t rank) {
@@ -21,10 +33,7 @@ Values add_product(Call& c, std::string_view self, std::string_view x_name, std:
   if (!c.ok()) return {};
   if (b.shape(x).size() != rank || b.shape(y).size() != rank)
     return {c.invalid("needs operands of rank " + std::to_string(rank))};
-  const NodeId product = scaled(c, "alpha", matrix_product(b, x, y));
-  const DType compute = compute_type(b.dtype(x));
-  const NodeId addend = scaled(c, "beta", b.cast(bias, compute));
-  return {b.cast(b.binary(Op::kAdd, product, b.broadcast(addend, b.shape(product))), b.dtype(x))};
+  return {b.cast(plus_scaled(c, matrix_product(b, x, y), bias), b.dtype(x))};
 }
 Values addmm(Call& c) {
   return add_product(c, "self", "mat1", "mat2", 2);
@@ -89,10 +98,8 @@ Values addmv(Call& c) {
   if (!c.ok() || b.shape(x).size() != 2 || b.shape(v).size() != 1)
     return {c.invalid("needs a matrix and a vector")};
   const Dim rows = b.shape(x)[0];
-  const NodeId product =
-      scaled(c, "alpha", b.reshape(b.matmul(x, b.reshape(v, {b.shape(v)[0], 1})), {rows}));
-  const NodeId addend = scaled(c, "beta", b.cast(bias, b.dtype(product)));
-  return {b.cast(b.binary(Op::kAdd, product, b.broadcast(addend, {rows})), b.dtype(x))};
+  const NodeId product = b.reshape(b.matmul(x, b.reshape(v, {b.shape(v)[0], 1})), {rows});
+  return {b.cast(plus_scaled(c, product, bias), b.dtype(x))};
 }
 Values addbmm(Call& c) {
   GraphBuilder& b = c.b;
@@ -100,9 +107,7 @@ Values addbmm(Call& c) {
   if (!c.ok() || b.shape(x).size() != 3 || b.shape(y).size() != 3)
     return {c.invalid("needs operands of rank 3")};
   const NodeId sum = b.reduce(Op::kReduceSum, b.matmul(x, y), {0});
-  const NodeId product = scaled(c, "alpha", sum);
-  const NodeId addend = scaled(c, "beta", b.cast(bias, b.dtype(product)));
-  return {b.cast(b.binary(Op::kAdd, product, b.broadcast(addend, b.shape(product))), b.dtype(x))};
+  return {b.cast(plus_scaled(c, sum, bias), b.dtype(x))};
 }
 
 // The product of every pair: x as a column, y as a row.
@@ -121,11 +126,8 @@ Values outer(Call& c) {
   return {outer_product(c, x, y)};
 }
 Values addr(Call& c) {
-  GraphBuilder& b = c.b;
   const NodeId x = c.tensor("vec1"), y = c.tensor("vec2"), bias = c.tensor("self");
-  const NodeId product = scaled(c, "alpha", outer_product(c, x, y));
-  const NodeId addend = scaled(c, "beta", b.cast(bias, b.dtype(product)));
-  return {b.binary(Op::kAdd, product, b.broadcast(addend, b.shape(product)))};
+  return {plus_scaled(c, outer_product(c, x, y), bias)};
 }
 
 // out[n, o] = x[n, i] weight[o, i, j] y[n, j] + bias[o]

@@ -73,9 +73,11 @@ Values diag(Call& c) {
   return {diagonal_of(c, x, offset, 0, 1)};
 }
 
-// Any strides into the flat tensor: one View, as long as the tensor itself is row-major.
+// Any strides into the storage: one View of the tensor, where that is all of it, row by row.
 Values as_strided(Call& c) {
   const NodeId x = c.tensor("self");
+  if (!c.lies_row_by_row("self"))
+    return {c.unsupported("as_strided of a tensor that does not lie row by row is not covered")};
   return {c.b.view(x, c.sizes("size"), c.sizes("stride"), c.size("storage_offset", Dim(0)))};
 }
 

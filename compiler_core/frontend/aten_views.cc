@@ -255,7 +255,7 @@ Values chunk(Call& c) {
 Values split_with_sizes(Call& c) {
   const NodeId x = c.tensor("self");
   const int axis = c.axis("dim", c.b.shape(x).size(), 0);
-  const std::vector<Dim> sizes = c.sizes("split_sizes");
+  const std::vector<Dim> sizes = c.sizes(c.has("split_sizes") ? "split_sizes" : "split_size");
   if (!c.ok() || c.b.shape(x).empty()) return {c.invalid("a scalar cannot be split")};
   return split_sizes(c, x, axis, sizes);
 }

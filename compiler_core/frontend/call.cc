@@ -60,12 +60,68 @@ bool Call::is_list(std::string_view name) const {
   return argument != nullptr && std::holds_alternative<std::vector<Dim>>(*argument);
 }
 
+bool Call::is_complex_tensor(std::string_view tensor) const {
+  const auto found = declared_.find(tensor);
+  return found != declared_.end() && kiln::is_complex(found->second.dtype);
+}
+
+bool Call::is_complex(std::string_view name) const {
+  const auto* tensor = std::get_if<TensorName>(find(name));
+  return tensor != nullptr && is_complex_tensor(tensor->name);
+}
+
+bool Call::has_complex() const {
+  std::vector<std::string_view> names = tensor_operands(node_);
+  for (const Argument& output : node_.outputs) add_tensor_names(output, names);
+  return std::any_of(names.begin(), names.end(),
+                     [this](std::string_view name) { return is_complex_tensor(name); });
+}
+
+bool Call::lies_row_by_row(std::string_view name) const {
+  const auto* tensor = std::get_if<TensorName>(find(name));
+  const auto found = tensor == nullptr ? declared_.end() : declared_.find(tensor->name);
+  if (found == declared_.end()) return false;
+  const DeclaredTensor& declared = found->second;
+  return declared.layout_refusal.empty() && declared.storage_offset.is(0) &&
+         declared.strides == contiguous_strides(declared.shape);
+}
+
+std::optional<DType> Call::complex_dtype(std::string_view name) const {
+  const auto* code = std::get_if<ScalarTypeCode>(find(name));
+  if (code == nullptr || !kiln::is_complex(*code)) return std::nullopt;
+  return *component_type(*code);
+}
+
+void Call::compute_in_declared_type() {
+  std::vector<std::string_view> names;
+  for (const Argument& output : node_.outputs) add_tensor_names(output, names);
+  const auto found = names.empty() ? declared_.end() : declared_.find(names[0]);
+  if (found == declared_.end()) return;
+  if (const Result<DType> type = to_dtype(found->second.dtype); type && is_float(*type))
+    cast_to_ = *type;
+}
+
+NodeId Call::as_read(std::string_view tensor, NodeId value) {
+  if (cast_to_ && ok() && is_float(b.dtype(value)) && b.dtype(value) != DType::kF64)
+    return b.cast(value, *cast_to_);
+  if (part_ == Part::kAll || !ok()) return value;
+  if (is_complex_tensor(tensor)) {
+    Shape shape = b.shape(value);
+    const int last = static_cast<int>(shape.size()) - 1;
+    shape.pop_back();
+    return b.reshape(b.slice(value, last, part_ == Part::kReal ? 0 : 1, 1), shape);
+  }
+  if (part_ == Part::kReal || !is_float(b.dtype(value))) return value;
+  return b.broadcast(b.constant(b.dtype(value), 0), b.shape(value));
+}
+
 NodeId Call::lookup(TensorName name) {
-  if (!substituted_.tensor.empty() && name.name == substituted_.tensor) return substituted_.value;
+  if (!substituted_.tensor.empty() && name.name == substituted_.tensor)
+    return as_read(name.name, substituted_.value);
   if (!values_.contains(name.name))
     return invalid("uses tensor " + quoted(name.name) +
                    ", which no input and no node before it defines");
-  return values_.find(name.name);
+  return as_read(name.name, values_.find(name.name));
 }
 
 NodeId Call::tensor(std::string_view name) {

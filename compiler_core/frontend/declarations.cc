@@ -26,6 +26,13 @@ bool leaves_type_to_device(const ExportedNode& node, size_t output) {
 
 }  // namespace
 
+Result<CoreType> core_type(const DeclaredTensor& declared) {
+  TRY(const DType dtype, component_type(declared.dtype));
+  CoreType type{dtype, declared.shape};
+  if (is_complex(declared.dtype)) type.shape.emplace_back(2);
+  return type;
+}
+
 Result<const DeclaredTensor*> Declarations::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end())
@@ -51,22 +58,23 @@ bool Declarations::may_be_wrong(const ExportedNode& node, size_t output) const {
 
 Result<NodeId> Declarations::as_declared(GraphBuilder& builder, const ExportedNode& node,
                                          size_t output, std::string_view name, NodeId value) {
-  TRY(const DeclaredTensor* type, find(name));
-  TRY(const DType dtype, to_dtype(type->dtype));
+  TRY(const DeclaredTensor* declared, find(name));
+  TRY(const CoreType type, core_type(*declared));
+  const DType dtype = type.dtype;
   if (leaves_type_to_device(node, output)) {
     if (is_float(dtype) && is_float(builder.dtype(value))) value = builder.cast(value, dtype);
-    if (equal_but_for_ones(builder.shape(value), type->shape))
-      value = builder.reshape(value, type->shape);
+    if (equal_but_for_ones(builder.shape(value), type.shape))
+      value = builder.reshape(value, type.shape);
   }
   const Shape& shape = builder.shape(value);
-  if (builder.dtype(value) == dtype && shape == type->shape) return value;
-  if (builder.dtype(value) == dtype && equal_but_for_ones(shape, type->shape) &&
+  if (builder.dtype(value) == dtype && shape == type.shape) return value;
+  if (builder.dtype(value) == dtype && equal_but_for_ones(shape, type.shape) &&
       may_be_wrong(node, output)) {
     wrong_.insert(name);
     return value;
   }
   return fail(Code::kInvalidArgument, "the archive declares '" + std::string(name) + "' as " +
-                                          type_text(dtype, type->shape) +
+                                          type_text(dtype, type.shape) +
                                           ", but its operands imply " +
                                           type_text(builder.dtype(value), shape));
 }

@@ -12,13 +12,21 @@
 
 namespace kiln {
 
+// The tensor that stands in a graph for a declared one: complex numbers are their parts along a last
+// axis of 2.
+struct CoreType {
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+Result<CoreType> core_type(const DeclaredTensor& declared);
+
 class Declarations {
  public:
-  using Tensors = std::unordered_map<std::string_view, DeclaredTensor>;
-  explicit Declarations(const Tensors& tensors) : tensors_(tensors) {}
+  explicit Declarations(const DeclaredTensors& tensors) : tensors_(tensors) {}
 
   // kInvalidArgument: nothing is declared under that name; kUnsupported: a type that Kiln lacks.
   Result<const DeclaredTensor*> find(std::string_view name) const;
+  const DeclaredTensors& tensors() const { return tensors_; }
 
   // `value`, output number `output` of `node`, under the name by which it is declared. Returns it, or
   // a cast or reshape of it. kInvalidArgument: the operands imply another type.
@@ -28,7 +36,7 @@ class Declarations {
  private:
   bool may_be_wrong(const ExportedNode& node, size_t output) const;
 
-  const Tensors& tensors_;
+  const DeclaredTensors& tensors_;
   std::unordered_set<std::string_view> wrong_;  // tensors whose shape is not as declared
 };
 

@@ -189,6 +189,7 @@ NodeId log_softmax(GraphBuilder& b, NodeId x, int axis) {
 }
 
 NodeId swap_axes(GraphBuilder& b, NodeId x, int first, int second) {
+  if (!b.ok()) return x;
   std::vector<int> axes(b.shape(x).size());
   std::iota(axes.begin(), axes.end(), 0);
   if (!axes.empty()) std::swap(axes[static_cast<size_t>(first)], axes[static_cast<size_t>(second)]);
@@ -196,6 +197,7 @@ NodeId swap_axes(GraphBuilder& b, NodeId x, int first, int second) {
 }
 
 NodeId move_to_front(GraphBuilder& b, NodeId x, const std::vector<int>& axes) {
+  if (!b.ok()) return x;
   std::vector<int> order = axes;
   for (int i = 0; i < static_cast<int>(b.shape(x).size()); ++i)
     if (std::find(axes.begin(), axes.end(), i) == axes.end()) order.push_back(i);
@@ -203,6 +205,7 @@ NodeId move_to_front(GraphBuilder& b, NodeId x, const std::vector<int>& axes) {
 }
 
 NodeId move_from_front(GraphBuilder& b, NodeId x, const std::vector<int>& axes) {
+  if (!b.ok()) return x;
   std::vector<int> order = axes;
   for (int i = 0; i < static_cast<int>(b.shape(x).size()); ++i)
     if (std::find(axes.begin(), axes.end(), i) == axes.end()) order.push_back(i);

@@ -196,8 +196,6 @@ class ModelParser {
     return result;
   }
 
-  using DeclaredTensors = std::unordered_map<string_view, DeclaredTensor>;
-
   Status tensors(dom::object graph, DeclaredTensors& to) {
     TRY(const dom::object values, object_in(graph, "tensor_values"));
     // First those of the inputs, so that symbols are numbered as inputs bring them.

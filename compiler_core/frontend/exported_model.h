@@ -27,6 +27,10 @@ struct ScalarTypeCode {
 };
 // kUnsupported, naming the type, when Kiln has none of that kind.
 Result<DType> to_dtype(ScalarTypeCode code);
+// complex64 and complex128.
+bool is_complex(ScalarTypeCode code);
+// The type of real numbers, or that of the two parts of complex ones. Errors as to_dtype().
+Result<DType> component_type(ScalarTypeCode code);
 
 struct DeclaredTensor {
   ScalarTypeCode dtype;
@@ -38,6 +42,8 @@ struct DeclaredTensor {
   // The same of strides and offset, which matter of inputs only.
   std::string layout_refusal;
 };
+
+using DeclaredTensors = std::unordered_map<std::string_view, DeclaredTensor>;
 
 struct TensorName {
   std::string_view name;  // empty for a None among optional tensors
@@ -91,7 +97,7 @@ inline std::vector<std::string_view> tensor_operands(const ExportedNode& node, s
 // The body of a higher-order op: tensors of its own, bound to the op's operands by position.
 struct ExportedGraph {
   std::vector<ExportedNode> nodes;
-  std::unordered_map<std::string_view, DeclaredTensor> tensors;
+  DeclaredTensors tensors;
   std::vector<Argument> inputs, outputs;
 };
 
@@ -112,7 +118,7 @@ struct ExportedModel {
   std::vector<Symbol> symbols;
   std::vector<std::string> symbol_names;  // as the archive has them: "s77"
   std::vector<ExportedNode> nodes;
-  std::unordered_map<std::string_view, DeclaredTensor> tensors;
+  DeclaredTensors tensors;
   std::vector<std::unique_ptr<const ExportedGraph>> subgraphs;  // what the arguments point to
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;

@@ -44,8 +44,20 @@ std::optional<int64_t> extent(std::span<const int64_t> sizes, std::span<const in
 }
 
 // Connects `input` with its bytes in the archive, if there are any.
-Status attach(const Pt2Archive& archive, const PayloadFolder& folder, const PayloadEntry& entry,
+Status attach(const Pt2Archive& archive, const PayloadFolder& folder, const PayloadEntry& declared,
               ExportedInput& input) {
+  // Complex numbers lie as their two parts.
+  PayloadEntry entry = declared;
+  if (is_complex(entry.dtype)) {
+    entry.sizes.push_back(2);
+    entry.strides.push_back(1);
+    bool overflows = __builtin_mul_overflow(entry.storage_offset, 2, &entry.storage_offset);
+    for (size_t i = 0; i + 1 < entry.strides.size(); ++i)
+      overflows |= __builtin_mul_overflow(entry.strides[i], 2, &entry.strides[i]);
+    if (overflows)
+      return fail(Code::kInvalidArgument,
+                  "payload of '" + input.name + "' has strides that overflow");
+  }
   const auto mismatch = [&](const std::string& why) {
     return fail(Code::kInvalidArgument, "payload of '" + input.name + "' " + why);
   };
@@ -53,7 +65,7 @@ Status attach(const Pt2Archive& archive, const PayloadFolder& folder, const Payl
     return fail(Code::kUnsupported, "payload of '" + input.name +
                                         "' is pickled, and unpickling runs code; save plain "
                                         "tensors instead of tensor subclasses");
-  TRY(const DType dtype, to_dtype(entry.dtype));
+  TRY(const DType dtype, component_type(entry.dtype));
   bool same = dtype == input.dtype && entry.sizes.size() == input.shape.size();
   for (size_t i = 0; same && i < entry.sizes.size(); ++i) same = input.shape[i].is(entry.sizes[i]);
   if (!same) return mismatch("has another dtype or shape than the graph declares");

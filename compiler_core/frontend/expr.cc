@@ -31,6 +31,10 @@ Expr choose(Expr condition, Expr x, Expr y) {
   return {&b, b.select(widened(condition, shape).id, widened(x, shape).id, widened(y, shape).id)};
 }
 
+Expr sign(Expr x) {
+  return apply(Op::kSign, is_float(x.dtype()) ? choose(x == x, x, 0) : x);
+}
+
 Expr p_norm(Expr d, double p, const std::vector<int>& axes, bool keep) {
   GraphBuilder& b = *d.b;
   const Expr a = abs(d);

@@ -157,6 +157,9 @@ inline Expr choose(Expr condition, double x, Expr y) {
   return choose(condition, y.like(x), y);
 }
 
+// -1, 0 or 1; 0 for a NaN, as torch has it.
+Expr sign(Expr x);
+
 // (sum |x|^p)^(1/p) over ascending `axes`; the limits for p = 0 and infinity.
 Expr p_norm(Expr x, double p, const std::vector<int>& axes, bool keep);
 

@@ -4,19 +4,24 @@
 
 #include <algorithm>
 
+#include "compiler_core/frontend/complex_values.h"
 #include "compiler_core/frontend/declarations.h"
 #include "compiler_core/frontend/decompositions.h"
 #include "compiler_core/frontend/refusals.h"
+#include "compiler_core/frontend/regions.h"
 
 namespace kiln {
 namespace {
 
-constexpr std::string_view kCond = "higher_order.cond";
+constexpr const char* kOfComplex =
+    "of complex numbers is not covered: take it of their real and imaginary parts";
+constexpr size_t kMostBodyNodes = 200'000;  // of all bodies, as often as they are run
 
 // Names of one graph: the program's, or a body's of a higher-order op.
 struct Scope {
   Declarations declarations;
   NamedValues values;
+  bool autocast = false;  // the operands' dtypes are not those that the ops compute in
 };
 
 class ModelLowering {
@@ -72,8 +77,8 @@ class ModelLowering {
     b_.forget_error();
     const Result<const DeclaredTensor*> type = scope.declarations.find(name);
     if (name.empty() || scope.values.contains(name) || !type) return;
-    if (const Result<DType> dtype = to_dtype((*type)->dtype); dtype)
-      if (const NodeId id = b_.input(*dtype, (*type)->shape); b_.ok())
+    if (const Result<CoreType> core = core_type(**type); core)
+      if (const NodeId id = b_.input(core->dtype, core->shape); b_.ok())
         scope.values.define(name, id);
     b_.forget_error();
   }
@@ -86,18 +91,26 @@ class ModelLowering {
     return names;
   }
 
-  Scope scope_of(const std::unordered_map<std::string_view, DeclaredTensor>& tensors) {
-    return {Declarations(tensors), NamedValues(b_, [this](const ExportedNode& node, NodeId self) {
-              return replay(node, self);
-            })};
+  Scope scope_of(const DeclaredTensors& tensors) {
+    const auto again = [this, &tensors](const ExportedNode& node, NodeId self) {
+      return replay(tensors, node, self);
+    };
+    return {Declarations(tensors), NamedValues(b_, again), false};
   }
 
   // A view op again, of another value; names do not matter but for the tensor it looks at.
-  Values replay(const ExportedNode& node, NodeId self) {
+  Values replay(const DeclaredTensors& tensors, const ExportedNode& node, NodeId self) {
     NamedValues nothing(b_, {});
-    Call call(b_, model_, node, nothing, random_);
+    Call call(b_, model_, tensors, node, nothing, random_);
     call.substitute(call.first_tensor(), self);
-    return find_lowering(short_name(node.target))->lower(call);
+    return lowered(call, short_name(node.target)).value_or(Values());
+  }
+
+  // Nothing where the op is not covered.
+  static std::optional<Values> lowered(Call& call, std::string_view name) {
+    const Lowering* lowering = find_lowering(name);
+    if (call.has_complex()) return lower_complex(call, name, lowering);
+    return lowering != nullptr ? std::optional(lowering->lower(call)) : std::nullopt;
   }
 
   static Result<ExportedInput::Kind> kind_of(const InputSpec& spec) {
@@ -124,11 +137,15 @@ class ModelLowering {
     if (!type) return in_context(type.error());
     if (!(*type)->layout_refusal.empty())
       return in_context({Code::kUnsupported, (*type)->layout_refusal, 0});
-    const Result<DType> dtype = to_dtype((*type)->dtype);
-    if (!dtype) return in_context(dtype.error());
-    input.dtype = *dtype;
-    input.shape = (*type)->shape;
+    const Result<CoreType> core = core_type(**type);
+    if (!core) return in_context(core.error());
+    input.dtype = core->dtype;
+    input.shape = core->shape;
     input.strides = (*type)->strides;
+    if (is_complex((*type)->dtype)) {
+      for (Dim& stride : input.strides) stride = stride * Dim(2);
+      input.strides.emplace_back(1);
+    }
     const Result<NodeId> id = input_node(input);
     if (!id) return in_context(id.error());
     if (!scope.values.define(spec.tensor, *id))
@@ -181,11 +198,12 @@ class ModelLowering {
 
   Status tensor_op(Scope& scope, const ExportedNode& node, std::string_view name) {
     const std::optional<std::string> functional = functional_op(name);
-    const Lowering* lowering = find_lowering(name);
-    if (lowering == nullptr && functional) lowering = find_lowering(*functional);
-    if (lowering == nullptr) return fail(Code::kUnsupported, "");
-    Call call(b_, model_, node, scope.values, random_);
-    Values results = lowering->lower(call);
+    const bool in_place_only = find_lowering(name) == nullptr && functional.has_value();
+    Call call(b_, model_, scope.declarations.tensors(), node, scope.values, random_);
+    if (scope.autocast && is_autocast_op(name)) call.compute_in_declared_type();
+    std::optional<Values> lowering = lowered(call, in_place_only ? *functional : name);
+    if (!lowering) return fail(Code::kUnsupported, call.has_complex() ? kOfComplex : "");
+    Values results = *std::move(lowering);
     if (functional && b_.ok()) TRY_STATUS(change_in_place(scope, call.first_tensor(), results));
     if (!b_.ok()) return fail(*b_.error());
     for (const Call::Overwritten& each : call.overwritten())
@@ -220,83 +238,43 @@ class ModelLowering {
   // A higher-order op whose bodies stand in the archive.
   Status region(Scope& scope, const ExportedNode& node) {
     const size_t changed_before = changed_.size();
-    TRY(const Values results,
-        short_name(node.target) == kCond ? cond(scope, node) : wrapped(scope, node));
+    const RegionContext context{
+        b_, [&](std::string_view name) { return scope.values.find(name); },
+        [&](const ExportedGraph& graph, const Values& operands, bool autocast) {
+          return body(graph, operands, autocast || scope.autocast);
+        }};
+    TRY(const Values results, lower_region(context, node));
     if (changed_.size() != changed_before)
       return fail(Code::kUnsupported, "changes a tensor in place inside its body");
     return define_all(scope, node, results, {}, nullptr);
   }
 
-  static const ExportedGraph* body_of(const Argument& argument) {
-    const auto* body = std::get_if<const ExportedGraph*>(&argument);
-    return body != nullptr ? *body : nullptr;
-  }
-
-  // cond(predicate, true_graph, false_graph, operands): both branches are pure, so both are
-  // computed and the predicate chooses.
-  Result<Values> cond(Scope& scope, const ExportedNode& node) {
-    if (node.inputs.size() < 3 || body_of(node.inputs[1].value) == nullptr ||
-        body_of(node.inputs[2].value) == nullptr)
-      return fail(Code::kInvalidArgument, "has no two branches");
-    const Argument& given = node.inputs[0].value;
-    NodeId predicate = kInvalidNode;
-    if (const auto* constant = std::get_if<bool>(&given))
-      predicate = b_.constant_int(DType::kBool, *constant ? 1 : 0);
-    else if (const auto* tensor = std::get_if<TensorName>(&given))
-      predicate = scope.values.find(tensor->name);
-    else
-      return fail(Code::kUnsupported, "with a predicate on sizes is not covered");
-    if (predicate == kInvalidNode || !numel(b_.shape(predicate)).is(1))
-      return fail(Code::kInvalidArgument, "needs a predicate of one element");
-    predicate = b_.reshape(b_.cast(predicate, DType::kBool), {});
-    const std::vector<std::string_view> operands = tensor_operands(node, 3);
-    TRY(const Values yes, body(scope, *body_of(node.inputs[1].value), operands));
-    TRY(const Values no, body(scope, *body_of(node.inputs[2].value), operands));
-    if (yes.size() != no.size())
-      return fail(Code::kInvalidArgument, "has branches with different outputs");
-    Values results;
-    for (size_t i = 0; i < yes.size(); ++i)
-      results.push_back(yes[i] == no[i]
-                            ? yes[i]
-                            : b_.select(b_.broadcast(predicate, b_.shape(yes[i])), yes[i], no[i]));
-    if (!b_.ok()) return fail(*b_.error());
-    return results;
-  }
-
-  // Regions that change nothing about what is computed: the body, on the operands behind it.
-  Result<Values> wrapped(Scope& scope, const ExportedNode& node) {
-    size_t at = 0;
-    while (at < node.inputs.size() && body_of(node.inputs[at].value) == nullptr) ++at;
-    if (at == node.inputs.size()) return fail(Code::kInvalidArgument, "has no body");
-    const std::vector<std::string_view> operands = tensor_operands(node, at + 1);
-    const bool* autocast = at > 2 ? std::get_if<bool>(&node.inputs[2].value) : nullptr;
-    if (autocast != nullptr && *autocast)
-      return fail(Code::kUnsupported,
-                  "chooses dtypes that the archive does not show: cast in the model instead");
-    return body(scope, *body_of(node.inputs[at].value), operands);
-  }
-
-  Result<Values> body(Scope& outer, const ExportedGraph& graph,
-                      const std::vector<std::string_view>& operands) {
+  Result<Values> body(const ExportedGraph& graph, const Values& operands, bool autocast) {
     if (graph.inputs.size() != operands.size())
       return fail(Code::kUnsupported, "with operands that are no tensors is not covered");
+    body_nodes_ += graph.nodes.size();
+    if (body_nodes_ > kMostBodyNodes)
+      return fail(Code::kUnsupported,
+                  "makes the program too long: run its loops in pieces, each a "
+                  "program of its own");
     Scope scope = scope_of(graph.tensors);
+    scope.autocast = autocast;
     for (size_t i = 0; i < operands.size(); ++i) {
       const auto* name = std::get_if<TensorName>(&graph.inputs[i]);
-      if (name == nullptr || !outer.values.contains(operands[i]))
-        return fail(Code::kInvalidArgument, "has an operand that is no tensor");
-      if (!scope.values.define(name->name, outer.values.find(operands[i])))
+      if (name == nullptr) return fail(Code::kInvalidArgument, "has an operand that is no tensor");
+      if (!scope.values.define(name->name, operands[i]))
         return fail(Code::kInvalidArgument, "binds a name of its body twice");
     }
     TRY_STATUS(nodes(scope, graph.nodes));
     Values results;
     for (const Argument& output : graph.outputs) {
       const auto* name = std::get_if<TensorName>(&output);
-      if (name == nullptr)
+      const bool none = std::holds_alternative<std::monostate>(output);
+      if (name == nullptr && !none)
         return fail(Code::kUnsupported, "with an output that is no tensor is not covered");
-      if (!scope.values.contains(name->name))
+      if (name != nullptr && !scope.values.contains(name->name))
         return fail(Code::kInvalidArgument, "has an output that its body does not define");
-      results.push_back(scope.values.find(name->name));
+      results.push_back(none ? kInvalidNode : scope.values.find(name->name));
     }
     return results;
   }
@@ -428,7 +406,8 @@ class ModelLowering {
   const ExportedModel& model_;
   GraphBuilder b_;
   RandomSource random_;
-  std::vector<bool> is_bound_;             // by symbol: whether an input has it as a size
+  std::vector<bool> is_bound_;  // by symbol: whether an input has it as a size
+  size_t body_nodes_ = 0;
   std::vector<std::string_view> changed_;  // roots that were changed in place
   ExportedProgram program_;
 };

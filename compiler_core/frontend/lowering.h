@@ -50,9 +50,15 @@ struct RandomSource {
 // error in the builder and returns a harmless value.
 class Call {
  public:
-  Call(GraphBuilder& builder, const ExportedModel& model, const ExportedNode& node,
-       NamedValues& values, RandomSource& random)
-      : b(builder), model_(model), node_(node), values_(values), random_(random) {}
+  // `declared`: the tensors of the graph that the node stands in.
+  Call(GraphBuilder& builder, const ExportedModel& model, const DeclaredTensors& declared,
+       const ExportedNode& node, NamedValues& values, RandomSource& random)
+      : b(builder),
+        model_(model),
+        declared_(declared),
+        node_(node),
+        values_(values),
+        random_(random) {}
 
   GraphBuilder& b;
 
@@ -75,10 +81,25 @@ class Call {
   std::vector<double> reals(std::string_view name);  // integers count; empty when absent
   std::string_view text(std::string_view name, std::string_view fallback);
   DType dtype(std::string_view name, DType fallback);
+  // The type of the components where a complex dtype is given.
+  std::optional<DType> complex_dtype(std::string_view name) const;
   // An axis of a tensor of `rank`, counted from the front; a scalar has the one axis 0.
   int axis(std::string_view name, size_t rank, std::optional<int64_t> fallback = {});
   // Ascending axes; all of them when absent or empty.
   std::vector<int> axes(std::string_view name, size_t rank);
+
+  // Whether it is a tensor of complex numbers: of pairs, along a last axis of 2 (complex_values.h).
+  bool is_complex(std::string_view name) const;
+  // Whether any tensor that the op reads or gives is.
+  bool has_complex() const;
+  // Whether the tensor is declared to lie row-major from the beginning of its storage.
+  bool lies_row_by_row(std::string_view name) const;
+  // From here on tensors of complex numbers are read as one part of them. Of a real one the imaginary
+  // part is 0; what is no float (an index, a condition) is read as it is.
+  enum class Part : uint8_t { kAll, kReal, kImaginary };
+  void read(Part part) { part_ = part; }
+  // From here on floating operands are cast to the dtype that the first output is declared to have.
+  void compute_in_declared_type();
 
   // Uniform in [0, 2^32), as i64, from a stream of its own.
   NodeId random_words(Shape shape);
@@ -102,17 +123,22 @@ class Call {
 
  private:
   const Argument* find(std::string_view name) const;
+  bool is_complex_tensor(std::string_view tensor) const;
   NodeId lookup(TensorName name);
+  NodeId as_read(std::string_view tensor, NodeId value);
   void wrong(std::string_view name, std::string_view expected);
   template <class T>
   const T* require(std::string_view name, std::string_view expected);
 
   const ExportedModel& model_;
+  const DeclaredTensors& declared_;
   const ExportedNode& node_;
   NamedValues& values_;
   RandomSource& random_;
   std::vector<Overwritten> overwritten_;
   Overwritten substituted_;
+  Part part_ = Part::kAll;
+  std::optional<DType> cast_to_;
 };
 
 // The op's outputs, in order; what they are does not matter once the builder holds an error.
@@ -151,6 +177,10 @@ std::span<const Lowering> resampling_lowerings();
 std::span<const Lowering> rearranging_lowerings();
 std::span<const Lowering> stacking_lowerings();
 std::span<const Lowering> embedding_bag_lowerings();
+std::span<const Lowering> expert_lowerings();
+std::span<const Lowering> quantised_lowerings();
+std::span<const Lowering> complex_lowerings();
+std::span<const Lowering> fourier_lowerings();
 const Lowering* find_lowering(std::string_view name);
 // Every op that has one, by name.
 std::vector<std::string_view> covered_ops();

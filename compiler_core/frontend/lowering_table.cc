@@ -56,6 +56,10 @@ constexpr auto kViews = std::to_array<std::string_view>({
     "aten.unfold.default",
     "aten.unsqueeze.default",
     "aten.view.default",
+    "aten.view_as_complex.default",
+    "aten.view_as_real.default",
+    "aten.real.default",
+    "aten.imag.default",
 });
 
 using Table = std::unordered_map<std::string_view, const Lowering*>;
@@ -72,7 +76,8 @@ Table make_table() {
         attention_lowerings(),     einsum_lowerings(),         recurrent_lowerings(),
         loss_lowerings(),          random_lowerings(),         backward_lowerings(),
         norm_backward_lowerings(), linear_algebra_lowerings(), scan_lowerings(),
-        special_lowerings()})
+        special_lowerings(),       expert_lowerings(),         quantised_lowerings(),
+        complex_lowerings(),       fourier_lowerings()})
     for (const Lowering& lowering : list) table.emplace(lowering.name, &lowering);
   return table;
 }

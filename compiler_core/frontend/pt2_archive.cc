@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <vector>
+
+#include "compiler_core/frontend/other_formats.h"
 
 namespace kiln {
 namespace {
@@ -15,6 +18,8 @@ constexpr int64_t kMaxTextBytes = int64_t{256} << 20;
 // Deflate cannot compress better than 1032:1; an entry that claims more is lying.
 constexpr uint64_t kMaxRatio = 1100;
 constexpr int64_t kMaxEntries = 1 << 20;
+// Bounds on reading an archive that is something else, to say what it is.
+constexpr size_t kHeadBytes = 64 << 10, kMostNames = 1000;
 
 tl::unexpected<Error> invalid(std::string message) {
   return fail(Code::kInvalidArgument, std::move(message));
@@ -30,17 +35,26 @@ tl::unexpected<Error> open_error(const Path& path, int code) {
   if (code == ZIP_ER_NOENT) return fail(Code::kNotFound, "no file " + path.string());
   if (std::filesystem::is_directory(path, ignored))
     return invalid(path.string() + " is a directory; give a .pt2 file");
-  std::array<char, 4> magic{};
+  std::array<char, 64> head{};
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(Code::kPermissionDenied, "cannot open " + path.string() + " for reading");
-  file.read(magic.data(), magic.size());
+  file.read(head.data(), head.size());
   if (file.gcount() == 0)
     return invalid(path.string() + " is empty; write it again with torch.export.save");
-  if (magic[0] == 'P' && magic[1] == 'K')
+  if (head[0] == 'P' && head[1] == 'K')
     return invalid(path.string() +
                    " is a truncated or damaged zip archive; copy or export it again");
   return invalid(path.string() +
-                 " is not a zip archive; torch.export.save writes the .pt2 files that Kiln reads");
+                 describe_other_file({head.data(), static_cast<size_t>(file.gcount())}));
+}
+
+// The beginning of the entry `index`.
+std::string beginning(zip_t* archive, zip_uint64_t index) {
+  const std::unique_ptr<zip_file_t, CloseEntry> file(zip_fopen_index(archive, index, 0));
+  std::string text(kHeadBytes, '\0');
+  const zip_int64_t got = file ? zip_fread(file.get(), text.data(), text.size()) : 0;
+  text.resize(static_cast<size_t>(std::max<zip_int64_t>(got, 0)));
+  return text;
 }
 
 // The one folder that holds models/model.json, with its slash.
@@ -49,17 +63,20 @@ Result<std::string> find_folder(zip_t* archive, const Path& path) {
   if (count > kMaxEntries)
     return invalid(path.string() + " has " + std::to_string(count) + " entries, more than " +
                    std::to_string(kMaxEntries));
+  std::vector<std::string> names;  // the first of them, for an error
+  std::string pickle;
   for (int64_t i = 0; i < count; ++i) {
     const char* raw = zip_get_name(archive, static_cast<zip_uint64_t>(i), ZIP_FL_ENC_RAW);
     if (raw == nullptr) continue;
     const std::string_view name = raw;
+    if (names.size() < kMostNames) names.emplace_back(name);
+    if (pickle.empty() && name.ends_with("data.pkl"))
+      pickle = beginning(archive, static_cast<zip_uint64_t>(i));
     if (!name.ends_with(kModel)) continue;
     const std::string_view folder = name.substr(0, name.size() - kModel.size());
     if (folder.empty() || folder.find('/') == folder.size() - 1) return std::string(folder);
   }
-  return invalid(path.string() +
-                 " is a zip archive without models/model.json; write it with torch.export.save of "
-                 "PyTorch 2.8 or later");
+  return invalid(path.string() + describe_other_archive(names, pickle));
 }
 
 }  // namespace

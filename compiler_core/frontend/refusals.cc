@@ -17,8 +17,6 @@ constexpr std::string_view kDataShape =
 constexpr std::string_view kHostValue =
     "it takes a value out of a tensor while the program runs: keep it a tensor, or make it an "
     "input";
-constexpr std::string_view kComplex =
-    "complex numbers are not covered: compute with real and imaginary parts as two tensors";
 constexpr std::string_view kLoop =
     "a loop whose trip count is data cannot be planned: unroll it, or run it outside the program";
 constexpr std::string_view kQuantised =
@@ -55,43 +53,14 @@ constexpr auto kRefusals = std::to_array<RefusedOp>({
     {"aten.item", kHostValue},
     {"aten.equal", kHostValue},
     {"aten.is_nonzero", kHostValue},
-    {"aten._fft_r2c", kComplex},
-    {"aten._fft_c2c", kComplex},
-    {"aten._fft_c2r", kComplex},
-    {"aten.fft_fft", kComplex},
-    {"aten.fft_ifft", kComplex},
-    {"aten.fft_rfft", kComplex},
-    {"aten.fft_irfft", kComplex},
-    {"aten.fft_fft2", kComplex},
-    {"aten.fft_fftn", kComplex},
-    {"aten.stft", kComplex},
-    {"aten.istft", kComplex},
-    {"aten.complex", kComplex},
-    {"aten.polar", kComplex},
-    {"aten.real", kComplex},
-    {"aten.imag", kComplex},
-    {"aten.view_as_complex", kComplex},
-    {"aten.view_as_real", kComplex},
-    {"aten.angle", kComplex},
-    {"aten.conj", kComplex},
-    {"aten._conj", kComplex},
-    {"aten._conj_physical", kComplex},
-    {"aten.conj_physical", kComplex},
-    {"higher_order.while_loop", kLoop},
-    {"higher_order.scan", kLoop},
-    {"higher_order.associative_scan", kLoop},
+    {"aten.istft",
+     "the inverse of stft is not covered: add the irfft of each frame where it belongs"},
     {"higher_order.map", kLoop},
-    {"higher_order.map_impl", kLoop},
     {"higher_order.flex_attention",
      "its score function is a program of its own: use scaled_dot_product_attention with a mask"},
     {"aten.quantize_per_tensor", kQuantised},
     {"aten.quantize_per_channel", kQuantised},
     {"aten.dequantize", kQuantised},
-    {"aten.fake_quantize_per_tensor_affine", kQuantised},
-    {"quantized_decomposed.quantize_per_tensor", kQuantised},
-    {"quantized_decomposed.dequantize_per_tensor", kQuantised},
-    {"quantized_decomposed.quantize_per_channel", kQuantised},
-    {"quantized_decomposed.dequantize_per_channel", kQuantised},
     {"aten._scaled_mm", "8-bit floats are not covered: cast to bf16 before the product"},
     {"aten.to_sparse", kSparse},
     {"aten._to_sparse", kSparse},
@@ -145,7 +114,6 @@ constexpr auto kRefusals = std::to_array<RefusedOp>({
      "(-log(-log(rand)))"},
     {"aten._pdist_forward", "pairwise distances of one set: use cdist of the set with itself"},
     {"aten._pdist_backward", "pairwise distances of one set: use cdist of the set with itself"},
-    {"aten.histc", "its bins depend on the data: count with comparisons and sums"},
     {"aten.pdist", "pairwise distances of one set: use cdist of the set with itself"},
     {"aten.multilabel_margin_loss",
      "its targets are lists that end where the data says: use multilabel_soft_margin_loss"},
@@ -167,6 +135,10 @@ constexpr auto kRegions = std::to_array<std::string_view>({
     "higher_order.tag_activation_checkpoint",
     "higher_order.wrap_activation_checkpoint",
     "higher_order.invoke_subgraph",
+    "higher_order.scan",
+    "higher_order.associative_scan",
+    "higher_order.map_impl",
+    "higher_order.while_loop",
 });
 
 constexpr std::string_view kAdvice =

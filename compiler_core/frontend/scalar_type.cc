@@ -49,4 +49,13 @@ Result<DType> to_dtype(ScalarTypeCode code) {
   }
 }
 
+bool is_complex(ScalarTypeCode code) {
+  return code.code == 10 || code.code == 11;
+}
+
+Result<DType> component_type(ScalarTypeCode code) {
+  if (is_complex(code)) return code.code == 10 ? DType::kF32 : DType::kF64;
+  return to_dtype(code);
+}
+
 }  // namespace kiln

@@ -155,5 +155,24 @@ TEST(LinearAlgebra, covariances_of_rows) {
   expect_values(of_one("aten.corrcoef.default", {}, {2, 3}, x, {2, 2}), {1, 0.5, 0.5, 1});
 }
 
+TEST(LinearAlgebra, an_addend_that_is_scaled_by_nothing_is_not_looked_at) {
+  const Doubles nans = {kNan, kNan};
+  expect_values({"aten.addmm.default",
+                 {kX, tensor("mat1", "z"), tensor("mat2", "w"), integer("beta", 0)},
+                 {{kFloat, {2}, nans}, {kFloat, {1, 1}, {3}}, {kFloat, {1, 2}, {1, 2}}},
+                 kFloat,
+                 {1, 2}},
+                {3, 6});
+}
+
+TEST(LinearAlgebra, a_norm_of_one_element_is_its_absolute_value) {
+  expect_values({"aten.linalg_vector_norm.default",
+                 {kX, real("ord", "-41.0"), integers("dim", {1})},
+                 {{kFloat, {2, 1}, {-0.01, 3}}},
+                 kFloat,
+                 {2}},
+                {0.01, 3});
+}
+
 }  // namespace
 }  // namespace kiln

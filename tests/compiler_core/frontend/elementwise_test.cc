@@ -173,5 +173,10 @@ TEST(Activations, prelu_has_a_slope_for_each_channel_and_glu_gates) {
       {0.5, 1});
 }
 
+TEST(Elementwise, the_sign_of_a_nan_is_0) {
+  for (const char* op : {"aten.sign.default", "aten.sgn.default"})
+    expect_values({op, {kX}, {{kFloat, {4}, {kNan, -kInf, -0.0, 2}}}, kFloat, {4}}, {0, -1, 0, 1});
+}
+
 }  // namespace
 }  // namespace kiln

@@ -138,6 +138,39 @@ TEST(Cond, a_branch_that_changes_its_operand_is_refused) {
   EXPECT_NE(refused.error().message.find("in place"), std::string::npos);
 }
 
+// Loops that torch writes are in tests/graphs/zoo; here those that are refused.
+TEST(Loops, a_condition_on_data_is_refused_with_a_way_out) {
+  ModelText model;
+  model.input("x", kFloat, {2}).declare("y", kFloat, {"2"});
+  model.raw_node(
+      "higher_order.while_loop",
+      {argument("", "as_graph", body("aten.abs.default")),
+       argument("", "as_graph", body("aten.neg.default")), tensors("", {"x"}), tensors("", {})},
+      R"([{"as_tensor":{"name":"y"}}])");
+  const auto refused = lower(model.output("y").json());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+  EXPECT_NE(refused.error().message.find("depends on data"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("fixed number"), std::string::npos);
+}
+
+TEST(Loops, one_too_long_to_be_unrolled_is_refused) {
+  const auto mapped = [](int64_t steps) {
+    ModelText model;
+    model.input("x", kFloat, {steps, 2}).declare("y", kFloat, {std::to_string(steps), "2"});
+    model.raw_node(
+        "higher_order.map_impl",
+        {argument("", "as_graph", body("aten.neg.default")), tensors("", {"x"}), tensors("", {})},
+        R"([{"as_tensors":[{"name":"y"}]}])");
+    return lower(model.output("y").json());
+  };
+  EXPECT_TRUE(mapped(100)) << mapped(100).error().message;
+  const auto refused = mapped(int64_t{1} << 40);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+  EXPECT_NE(refused.error().message.find("in pieces"), std::string::npos);
+}
+
 TEST(Random, the_seed_is_the_last_input_and_there_only_when_needed) {
   ModelText model;
   model.input("x", kFloat, {2})
