@@ -32,6 +32,7 @@ Result<LocalKernel> make_kernel(const Workload& workload, const Target& target,
   made.kernel.schedule = first.to_string();
   made.kernel.blob = made.artifact.digest;
   made.kernel.recipe = made.artifact.recipe;
+  made.kernel.verified = false;
   made.kernel.report.candidates = 1;
   return made;
 }

@@ -24,7 +24,7 @@ struct Source {
   Recipe recipe;
 };
 
-// What a template makes of a schedule: text for a compiler, or a finished binary with its recipe.
+// A schedule instantiated: text for a compiler, or a finished binary with its recipe.
 using Buildable = std::variant<Source, Artifact>;
 
 class KernelTemplate {
@@ -41,6 +41,10 @@ class KernelTemplate {
   // workloads that it covers are stale then, and no others. Comments cost nothing.
   // tests/compiler_core/kernels/template_digests_test.cc holds it to the texts for its workloads.
   virtual int version() const = 0;
+
+  // The oldest version whose binaries are right. Raised to version() when what it printed before
+  // was wrong: winners of older versions are then not served while they are tuned again.
+  virtual int sound_since() const { return 1; }
 
   // Whether candidates() may have any. Cheap: by backend and family, not by sizes.
   virtual bool covers(const Workload& workload, const Target& target) const = 0;

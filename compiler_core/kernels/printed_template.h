@@ -51,7 +51,7 @@ class PrintedTemplate final : public PrintedTemplateBase {
     // One of the two.
     Result<Source> (*print)(const Graph&, const Decisions&) = nullptr;
     Result<Source> (*print_for)(const Graph&, const Decisions&, const Target&) = nullptr;
-    // What becomes of a candidate where sizes have symbols: nullopt when it cannot be printed
+    // A candidate as it becomes where sizes have symbols: nullopt when it cannot be printed
     // then. Without it, candidates stay as they are.
     std::optional<Decisions> (*adapt)(const Graph&, Decisions) = nullptr;
     // Made of the first candidate where adapt() leaves none.

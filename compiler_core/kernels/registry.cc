@@ -1,5 +1,7 @@
 #include "compiler_core/kernels/registry.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -35,6 +37,8 @@
 namespace kiln {
 namespace {
 
+constexpr size_t kMostSourceBytes = size_t{4} << 20;  // of one kernel
+
 std::vector<const KernelTemplate*>& registered() {
   static std::vector<const KernelTemplate*> templates = {
       &cpu_pointwise(),    &cpu_row_reduction(),  &cpu_column_reduction(),
@@ -47,6 +51,14 @@ std::vector<const KernelTemplate*>& registered() {
       &cuda_scatter(),     &custom_call(),        &cublaslt_matmul(),
   };
   return templates;
+}
+
+TemplateVersions listed(int (KernelTemplate::*version)() const) {
+  TemplateVersions versions;
+  for (const KernelTemplate* made : registered())
+    versions.push_back({std::string(made->name()), (made->*version)()});
+  std::ranges::sort(versions, {}, &TemplateVersion::name);
+  return versions;
 }
 
 tl::unexpected<Error> no_kernels(const Workload& workload, const Target& target) {
@@ -169,7 +181,14 @@ Result<Buildable> lower(const Workload& workload, const Schedule& schedule, cons
                 schedule.template_name + " does not cover a workload of the family " +
                     std::string(to_string(workload.family)) + " on " + target.to_string());
   }
-  return made->instantiate(workload, schedule, target);
+  auto instantiated = made->instantiate(workload, schedule, target);
+  const Source* source = instantiated ? std::get_if<Source>(&*instantiated) : nullptr;
+  if (source != nullptr && source->text.size() > kMostSourceBytes)
+    return fail(Code::kUnsupported,
+                fmt::format("a kernel of {} operations would have {} bytes of source, over {}: "
+                            "compile its parts as programs of their own",
+                            workload.graph.nodes().size(), source->text.size(), kMostSourceBytes));
+  return instantiated;
 }
 
 Result<Source> lower_to_source(const Workload& workload, const Schedule& schedule,
@@ -180,11 +199,11 @@ Result<Source> lower_to_source(const Workload& workload, const Schedule& schedul
 }
 
 TemplateVersions template_versions() {
-  TemplateVersions versions;
-  for (const KernelTemplate* made : registered())
-    versions.push_back({std::string(made->name()), made->version()});
-  std::ranges::sort(versions, {}, &TemplateVersion::name);
-  return versions;
+  return listed(&KernelTemplate::version);
+}
+
+TemplateVersions sound_versions() {
+  return listed(&KernelTemplate::sound_since);
 }
 
 TemplateVersions covering_templates(const TemplateVersions& versions, const Workload& workload,

@@ -42,7 +42,10 @@ Result<Source> lower_to_source(const Workload& workload, const Schedule& schedul
 // Every template's version.
 TemplateVersions template_versions();
 
-// Those of `versions` whose template covers `workload` on `target`, and calls no library where
+// For every template, the oldest version whose binaries are right (KernelTemplate::sound_since).
+TemplateVersions sound_versions();
+
+// The ones of `versions` whose template covers `workload` on `target`, and calls no library where
 // libraries are left out: beside a winner, what had candidates. Another version of one of these
 // makes the winner stale.
 TemplateVersions covering_templates(const TemplateVersions& versions, const Workload& workload,

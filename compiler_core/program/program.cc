@@ -55,6 +55,19 @@ Json to_json(const KernelReport& report) {
   return json;
 }
 
+Json to_json(const Reporter& reporter) {
+  Json json = {{"worker", reporter.worker}};
+  if (!reporter.key.empty()) json["key"] = reporter.key;
+  return json;
+}
+
+Json to_json(const Provenance& provenance) {
+  Json json = {{"built", to_json(provenance.built)}};
+  if (!provenance.measured.worker.empty()) json["measured"] = to_json(provenance.measured);
+  for (const Reporter& each : provenance.confirmed) json["confirmed"].push_back(to_json(each));
+  return json;
+}
+
 Json to_json(const ProgramKernel& kernel) {
   Json json = {{"workload", kernel.workload.hex()}, {"key", kernel.key.hex()},
                {"family", kernel.family},           {"schedule", kernel.schedule},
@@ -65,6 +78,8 @@ Json to_json(const ProgramKernel& kernel) {
                         {"recipe", recipe_to_json_value(kernel.fallback->recipe)},
                         {"us", kernel.fallback->us}};
   for (const TemplateVersion& each : kernel.templates) json["templates"][each.name] = each.version;
+  if (!kernel.provenance.built.worker.empty()) json["provenance"] = to_json(kernel.provenance);
+  if (!kernel.verified) json["verified"] = false;
   return json;
 }
 
@@ -152,6 +167,32 @@ Result<TemplateVersions> templates_from_json(const Json& json) {
   return templates;
 }
 
+Result<Reporter> reporter_from_json(const Json& json) {
+  Reporter reporter;
+  TRY(reporter.worker, string_field(json, "worker"));
+  if (json.contains("key")) {
+    TRY(reporter.key, string_field(json, "key"));
+  }
+  return reporter;
+}
+
+Result<Provenance> provenance_from_json(const Json& json) {
+  Provenance provenance;
+  TRY(const Json* built, object_field(json, "built"));
+  TRY(provenance.built, reporter_from_json(*built));
+  if (json.contains("measured")) {
+    TRY(const Json* measured, object_field(json, "measured"));
+    TRY(provenance.measured, reporter_from_json(*measured));
+  }
+  if (!json.contains("confirmed")) return provenance;
+  TRY(const Json* confirmed, array_field(json, "confirmed"));
+  for (const Json& item : *confirmed) {
+    TRY(Reporter reporter, reporter_from_json(item));
+    provenance.confirmed.push_back(std::move(reporter));
+  }
+  return provenance;
+}
+
 Result<ProgramKernel> kernel_from_json_value(const Json& json) {
   ProgramKernel kernel;
   TRY(kernel.workload, digest_field(json, "workload"));
@@ -166,6 +207,14 @@ Result<ProgramKernel> kernel_from_json_value(const Json& json) {
   if (json.contains("templates")) {
     TRY(const Json* templates, object_field(json, "templates"));
     TRY(kernel.templates, templates_from_json(*templates));
+  }
+  if (json.contains("provenance")) {
+    TRY(const Json* provenance, object_field(json, "provenance"));
+    TRY(kernel.provenance, provenance_from_json(*provenance));
+  }
+  if (json.contains("verified")) {
+    if (!json["verified"].is_boolean()) return damaged("'verified' is no bool");
+    kernel.verified = json["verified"].get<bool>();
   }
   if (!json.contains("fallback")) return kernel;
   TRY(const Json* fallback, object_field(json, "fallback"));
@@ -294,6 +343,11 @@ Result<Program> read_program(const Json& json) {
   if (!parsed_mode) return damaged("its mode is unknown");
   program.mode = *parsed_mode;
   TRY(program.template_stamp, digest_field(json, "codegen"));
+  for (auto [name, field] :
+       {std::pair{"serial", &program.serial}, std::pair{"made_at_ms", &program.made_at_ms}})
+    if (json.contains(name)) {
+      TRY(*field, int_field(json, name, 0, INT64_MAX));
+    }
   TRY(const Json* kernels, array_field(json, "kernels"));
   for (const Json& item : *kernels) {
     TRY(ProgramKernel kernel, kernel_from_json_value(item));
@@ -334,6 +388,8 @@ std::string program_to_json(const Program& program) {
                {"launches", std::move(launches)},
                {"output_buffers", program.output_buffers},
                {"arena_bytes", dim_to_json(program.arena_bytes)}};
+  if (program.serial > 0) json["serial"] = program.serial;
+  if (program.made_at_ms > 0) json["made_at_ms"] = program.made_at_ms;
   for (const ProgramSymbol& symbol : program.symbols) json["symbols"].push_back(to_json(symbol));
   for (const Guard& guard : program.guards) json["guards"].push_back(to_json(guard));
   for (const TunedCut& cut : program.cuts) json["cuts"].push_back(to_json(cut));
@@ -370,6 +426,30 @@ std::vector<std::vector<int64_t>> sample_sizes(const Program& program) {
   }
   if (program.symbols.empty()) return {least};
   return {std::move(least), std::move(tuned), std::move(between)};
+}
+
+int keys_that_vouch(const Provenance& provenance) {
+  std::set<std::string> keys;
+  if (!provenance.built.key.empty()) keys.insert(provenance.built.key);
+  for (const Reporter& each : provenance.confirmed)
+    if (!each.key.empty()) keys.insert(each.key);
+  return static_cast<int>(keys.size());
+}
+
+bool is_verified(const Program& program) {
+  return std::ranges::all_of(program.kernels, &ProgramKernel::verified);
+}
+
+bool is_sound(const ProgramKernel& kernel, const TemplateVersions& oldest) {
+  const auto is_right = [&](std::string_view schedule, bool calls_library) {
+    const std::string_view name = schedule.substr(0, schedule.find(' '));
+    const int since = find_version(oldest, name);
+    // Templates that call a library are in no winner's list: theirs is taken for the first version.
+    const int made_by = calls_library ? 1 : find_version(kernel.templates, name);
+    return since > 0 && made_by >= since;
+  };
+  return is_right(kernel.schedule, kernel.recipe.calls_library()) &&
+         (!kernel.fallback || is_right(kernel.fallback->schedule, false));
 }
 
 Artifact artifact_of(const ProgramKernel& kernel, std::string binary) {

@@ -24,6 +24,24 @@ struct KernelReport {
   bool operator==(const KernelReport&) const = default;
 };
 
+// A reporter is a worker and the name of its key (empty: there were no keys).
+struct Reporter {
+  std::string worker, key;
+  auto operator<=>(const Reporter&) const = default;
+};
+
+// The reporters that vouch for a kernel. Empty workers: not known, as in what was stored before
+// this was kept.
+struct Provenance {
+  Reporter built, measured;         // `measured` timed the final; empty in default mode
+  std::vector<Reporter> confirmed;  // built the same bytes, and found them right
+  bool operator==(const Provenance&) const = default;
+};
+
+// The number of keys that vouch for the bytes of a kernel: those of its builder and of whoever
+// confirmed it.
+int keys_that_vouch(const Provenance& provenance);
+
 struct ProgramKernel {
   Digest workload;       // WorkloadDigest
   Digest key;            // KernelKey
@@ -44,8 +62,17 @@ struct ProgramKernel {
   // The templates that had candidates for the workload when this one won; empty: not known, as in
   // what was stored before there were lists.
   TemplateVersions templates = {};
+  Provenance provenance = {};
+  // Its results were compared with the reference. False: it was answered as soon as it was
+  // compiled, and is compared next; where it is wrong it is taken back (program/revocations.h).
+  bool verified = true;
   bool operator==(const ProgramKernel&) const = default;
 };
+
+// Whether the kernel's binary is right as far as this build knows: its template, and that of its
+// fallback, had a version of `oldest` (sound_versions() of kernels/registry.h) or a later one.
+// False where the version is not known, or this build has no such template.
+bool is_sound(const ProgramKernel& kernel, const TemplateVersions& oldest);
 
 struct Buffer {
   enum class Kind : uint8_t { kInput = 1, kOutput = 2, kTemporary = 3 };
@@ -78,7 +105,10 @@ struct Program {
   Digest graph;  // GraphDigest
   Target target;
   Mode mode = Mode::kDefault;
-  Digest template_stamp;               // of all templates of the build that planned it
+  Digest template_stamp;  // of all templates of the build that planned it
+  // Grows with every program that a coordinator plans, also over its incarnations; and when it did,
+  // Unix time. 0: not known, as in programs made without a coordinator or before there were any.
+  int64_t serial = 0, made_at_ms = 0;
   std::vector<ProgramKernel> kernels;  // distinct; launches refer to them
   std::vector<Buffer> buffers;
   std::vector<Launch> launches;     // in order
@@ -94,6 +124,8 @@ struct Program {
 // Some values of the symbols inside their ranges, to check at what cannot be proven in general: the
 // least, the tuned ones and some between. One empty set when there are no symbols.
 std::vector<std::vector<int64_t>> sample_sizes(const Program& program);
+
+bool is_verified(const Program& program);  // every kernel of it
 
 std::string program_to_json(const Program& program);
 // kCorruption when the text is not a program; safe on hostile text: indices are in range, sizes

@@ -25,7 +25,8 @@ int find_version(const TemplateVersions& list, std::string_view name);
 Digest template_stamp(const TemplateVersions& list);
 // "cpu.matmul 2, custom 1".
 std::string to_string(const TemplateVersions& list);
-// What of `before` is another in `now`: "cpu.matmul 1 -> 2, cpu.new none -> 1". Empty: nothing.
+// The templates whose version in `now` is another than in `before`: "cpu.matmul 1 -> 2, cpu.new
+// none -> 1". Empty: none.
 std::string changes(const TemplateVersions& before, const TemplateVersions& now);
 
 }  // namespace kiln

@@ -45,6 +45,7 @@ struct TuningRecord {
   Measurement measurement;
   Digest binary;            // zero when nothing was compiled
   std::string worker;       // that took it
+  std::string owner{};      // whose key the worker had; empty: there were none, or it is not known
   int64_t taken_at_ms = 0;  // Unix time
   uint64_t seed = 0;        // of the random inputs
   // Time of the calibration kernel on that device, by which times from several devices of one model

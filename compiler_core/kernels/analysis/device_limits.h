@@ -1,4 +1,4 @@
-// What an SM of a CUDA target offers a block, and how many SMs there are: what bounds schedules.
+// A CUDA target's limits, which bound schedules: what an SM offers a block, how many SMs there are.
 // Figures: CUDA C++ Programming Guide, "Compute Capabilities". Pure functions.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the instruction set says about vectors, for all families.
+// Vectors as a CPU target's instruction set has them, for all families.
 #pragma once
 
 #include <vector>

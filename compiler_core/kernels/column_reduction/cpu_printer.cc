@@ -33,7 +33,7 @@ std::string Columns::coordinates(const std::string& flat, const std::vector<size
 
 namespace {
 
-// Of the scratch of a thread, where only a symbol's range bounds it.
+// The bound of a thread's scratch, where only a symbol's range bounds it.
 constexpr int64_t kMostScratchBytes = int64_t{1} << 30;
 
 // A lambda that takes `vectors` adjacent vectors of columns through all loops.

@@ -32,7 +32,7 @@ constexpr double kHopeless = 1.4;  // times the best estimate: not among more th
 constexpr long kMostOfForm = 3;    // see is_same_form
 constexpr int kWidest = 16;        // bytes of one load
 
-// What a workload asks of the memory and of registers, a row and column of its space.
+// The memory and registers that a workload asks for, a row and column of its space.
 struct Traffic {
   int narrowest = 8;  // bytes of the narrowest full operand or output
   double read = 0, written = 0;
@@ -56,7 +56,7 @@ Traffic traffic_of(const Graph& graph, const ReductionPasses& passes) {
       traffic.words +=
           graph.node(id).dtype == DType::kF64 || graph.node(id).dtype == DType::kI64 ? 2 : 1;
     }
-  // What one loop found is known of the column in the next.
+  // Values that one loop found are known in the next.
   int known = 0;
   const bool divides = std::any_of(graph.nodes().begin(), graph.nodes().end(),
                                    [](const Node& node) { return node.op == Op::kDiv; });
@@ -197,7 +197,7 @@ class ColumnRanking {
     const int64_t width = int64_t{schedule.across} * schedule.lanes;
     return (columns(schedule) + width - 1) / width;
   }
-  // Of the matrix as it is streamed through.
+  // The fold of the matrix as it is streamed through.
   int64_t fold(const CudaColumnReductionSchedule& schedule) const {
     return column_fold(extent_.columns, schedule.lanes);
   }

@@ -142,8 +142,8 @@ std::vector<Index> ColumnWalk::indices(int u, bool guarded) {
   return at;
 }
 
-// What a batch reads of full operands, before it computes anything: the loads of all its rows are
-// in flight together.
+// Loads what a batch reads of full operands before it computes anything: the loads of all its rows
+// are in flight together.
 void ColumnWalk::load_leaves(NodeId id, const std::vector<Index>& at, std::vector<bool>& visited) {
   if (visited[static_cast<size_t>(id)]) return;
   visited[static_cast<size_t>(id)] = true;
@@ -169,7 +169,7 @@ void ColumnWalk::batch(const ReductionPasses::Pass& pass, bool guarded) {
   }
 }
 
-// What becomes of one row, where `condition` holds.
+// Prints the arithmetic of one row, done where `condition` holds.
 void ColumnWalk::row(const ReductionPasses::Pass& pass, const std::vector<Index>& at,
                      const std::string& condition) {
   for (NodeId id : pass.reduces) {
@@ -225,7 +225,7 @@ int ColumnWalk::ring_bytes(NodeId id) const {
          std::max(4, vector_ * static_cast<int>(size_of(node(id).dtype)));
 }
 
-// Of all full operands, so that one place after them serves all loops.
+// All full operands count, so that one place after them serves all loops.
 int ColumnWalk::copy_bytes() const {
   if (!schedule_.copy) return 0;
   int bytes = 0;

@@ -33,7 +33,7 @@ class ColumnWalk {
   // The reduced outputs, by the first row of threads. REQUIRES: results are bound.
   std::string reduced_outputs(const std::vector<int>& outputs);
   int64_t blocks() const { return extent_.groups * pieces_ * strips_; }
-  // Of the shared memory's beginning, for the rows that are on their way.
+  // Bytes at the beginning of shared memory for the rows that are on their way.
   int copy_bytes() const;
 
  private:

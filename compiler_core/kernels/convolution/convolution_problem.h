@@ -14,7 +14,7 @@ namespace kiln {
 using Spatial = std::array<int64_t, 3>;
 using SizedSpatial = std::array<Dim, 3>;
 
-// What may be known at run time only: x's sizes and the result's, and so how x lies in its input,
+// Sizes that may be known at run time only: x's and the result's, and so how x lies in its input,
 // in elements.
 struct SizedImages {
   SizedSpatial in, out, at;

@@ -16,8 +16,7 @@ int64_t round_up(int64_t a, int64_t b) {
   return ceil_div(a, b) * b;
 }
 
-// What a core is taken to have, as in space_matmul.cc: enough to rank schedules, never to reject
-// one.
+// A core as cpu_candidates.cc of matmul takes it: enough to rank schedules, never to reject one.
 constexpr double kFlopsPerNano = 160;
 constexpr double kPackNanosPerByte = 0.11;
 constexpr double kVectorNanos = 0.8;  // a vector of windows put into a panel, read as it lies

@@ -74,7 +74,7 @@ class ConvolutionKernel {
   std::string image_offset() const {
     return batch_offset(image_.offset, image_.image, image_.group);
   }
-  // Of Problem::x.
+  // The arguments of Problem::x.
   std::string x_arguments() const { return is_open_ ? "args, dims" : "args"; }
 
   std::string print_problem() const {

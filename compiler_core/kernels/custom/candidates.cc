@@ -44,7 +44,7 @@ Result<std::vector<Schedule>> custom_candidates(const Workload& workload, const 
     std::stable_sort(longer.begin(), longer.end(), [](const Choice& a, const Choice& b) {
       return a.changed != b.changed ? a.changed < b.changed : a.depth < b.depth;
     });
-    // What is cut is no prefix of anything nearer: decisions that follow only add distance.
+    // Nothing that is cut begins anything nearer: decisions that follow only add distance.
     if (longer.size() > kMostCustomCandidates) longer.resize(kMostCustomCandidates);
     choices = std::move(longer);
   }

@@ -88,7 +88,7 @@ class CustomSource {
     return text;
   }
 
-  // What compilers say names the call and the author's lines.
+  // The author's text, with line markers so that compilers' messages name the call and its lines.
   std::string users_text() const {
     return fmt::format("{}#line 1 \"{}\"\n{}\n#line 1 \"kiln\"\n", macros(), call_.name,
                        kernel_.source);

@@ -172,7 +172,7 @@ class CublasLtMatmul final : public KernelTemplate {
            sm_number(target) >= 80;
   }
 
-  // Of an H200's tensor cores and memory as tests/gpu/RESULTS.md has them: long products of halves
+  // Parts of an H200's roofline, as tests/gpu/RESULTS.md has them: long products of halves
   // reach nearly all, full f32 does without tensor cores, products of few rows are read at some two
   // thirds of the bandwidth.
   double expected_efficiency(const Workload& workload, const Target& /*target*/) const override {

@@ -16,7 +16,7 @@ int64_t round_up(int64_t a, int64_t b) {
   return ceil_div(a, b) * b;
 }
 
-// What a core is taken to have: enough to rank schedules, never to reject one. Measured on one
+// A core's rates: enough to rank schedules, never to reject one. Measured on one
 // Sapphire Rapids core; see tests/bench/LOG.md.
 constexpr double kFlopsPerNano = 160;
 constexpr double kPackNanosPerByte = 0.11;     // read once, written once

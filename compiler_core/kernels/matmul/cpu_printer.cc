@@ -86,7 +86,7 @@ class MatmulKernel {
     return text;
   }
 
-  // What the problem is at run time: constants where they are, else members.
+  // The problem's sizes at run time: constants where they are, else members.
   std::string print_sizes() const {
     std::string symbols, text = "#define KILN_SIZES_AT_RUN_TIME\nstruct Sizes {\n";
     for (size_t i = 0; i < graph_.symbols().size(); ++i) {

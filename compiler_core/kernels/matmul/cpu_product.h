@@ -1,4 +1,4 @@
-// What the CPU kernels of matmuls and of convolutions have in common: the struct Epilogue that
+// The part that CPU kernels of matmuls and of convolutions share: the struct Epilogue that
 // device/matmul.h hands every vector of sums. Pure functions.
 #pragma once
 
@@ -19,7 +19,7 @@ struct CpuEpilogue {
   NodeId product = kInvalidNode;
   DType result = DType::kF32;
   std::vector<Index> at = {};
-  // What the struct holds beside the arguments: "const int64_t*", "dims". Empty: nothing.
+  // A member beside the arguments: "const int64_t*", "dims". Empty: none.
   std::string type = {}, name = {};
   // Statements in front of the sums and behind them, for what `at` needs of `batch`.
   std::string before = {}, behind = {};

@@ -14,7 +14,7 @@
 namespace kiln {
 namespace {
 
-// Of any target that kernels are written for.
+// Bounds of any target that kernels are written for.
 constexpr int kMostSharedBytes = 227 << 10;
 constexpr int kMostRegisters = 272;  // as registers() counts them: beyond, a thread's 255 spill
 constexpr int kMostSums = 128;       // registers of a thread's sums
@@ -68,13 +68,13 @@ int CudaMatmulSchedule::registers(const Product& product, const ProductReads& re
   const MatmulCore core = matmul_core(product);
   const int words = value_bytes(product) / 4;
   int count = sums_of_a_thread(*this) * words + kOtherRegisters;
-  // Of one step, what is multiplied; some of the next.
+  // One step's operands; some of the next's.
   if (core == MatmulCore::kThreads)
     count += 2 * (bm / (4 * warps_m) + bn / (8 * warps_n)) * words;
   else
     count += core == MatmulCore::kF32 ? bm / warps_m / 16 * 10 + bn / warps_n / 8 * 6
                                       : bn / warps_n / 8 * 3;
-  // What waits in registers for its way into shared memory.
+  // Chunks that wait in registers for their way into shared memory.
   const int chunk_words = bk * stored_bytes(product) / 4;
   if (!reads.a_async) count += bm * chunk_words / threads() + 16;
   if (!reads.b_async) count += bn * chunk_words / threads() + 16;
@@ -150,7 +150,7 @@ std::span<const BlockTile> tiles_for(MatmulCore core) {
   return kThreadTiles;
 }
 
-// What an SM is taken to do in a cycle: enough to rank schedules, never to reject one.
+// An SM's work in a cycle: enough to rank schedules, never to reject one.
 constexpr double kSharedBytes = 128, kL2Bytes = 40, kMemoryBytes = 20;
 constexpr double kBlockCycles = 2000;   // until the first step, and after the last
 constexpr double kCopyCycles = 900;     // until a copy from memory has come

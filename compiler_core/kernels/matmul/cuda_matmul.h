@@ -13,7 +13,7 @@
 
 namespace kiln {
 
-// What multiplies: tensor cores for the halves and, split into tf32 numbers, for f32.
+// The unit that multiplies: tensor cores for the halves and, split into tf32 numbers, for f32.
 enum class MatmulCore : uint8_t { kHalves, kF32, kThreads };
 MatmulCore matmul_core(const Product& product);
 

@@ -24,8 +24,8 @@ struct EpilogueEnds {
   NodeId addend = kInvalidNode;  // an input or View of one that waits in Packed `addend`
 };
 
-// Of `graph`, where `product` stands for the sums; its output is stored at `at`. `once`: statements
-// that declare what `at` needs.
+// The epilogue of `graph`, where `product` stands for the sums; its output is stored at `at`.
+// `once`: statements that declare what `at` needs.
 EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
                               const std::vector<Index>& at, std::string once,
                               const EpilogueEnds& ends = {});

@@ -24,7 +24,7 @@ constexpr int64_t kStatementsAPart = 8;
 // and read every lane of every part.
 constexpr int kMostPartsAcrossRows = 4;
 
-// What a thread can hold at a time of a vector's arithmetic.
+// The unrolling of a vector's arithmetic that a thread can hold at a time.
 int bounded_unroll(const PointwiseStreams& streams, int lanes, int unroll) {
   const int64_t statements = streams.arithmetic + kStatementsAPart * streams.joined;
   while (unroll > 1 && statements * lanes * unroll > kMostOperations) unroll /= 2;

@@ -82,7 +82,7 @@ class CudaPointwiseKernel {
   const char* number_type() const { return is_short_ ? "unsigned" : "uint64_t"; }
 
   std::string print_chunks() {
-    // Of an unknown number of elements there may be less than one vector.
+    // An unknown number of elements may be less than one vector.
     const bool may_be_none = !tail_.empty() && !(rows_ * columns_).is_constant();
     std::string text = may_be_none ? fmt::format("  if ({} > 0) {{\n", numbers_) : "  {\n";
     text += fmt::format("    const {} chunk = block_index();\n", number_type());
@@ -96,7 +96,7 @@ class CudaPointwiseKernel {
     return text + "  }\n";
   }
 
-  // What a whole number of vectors leaves over: one thread's.
+  // The elements that a whole number of vectors leaves over: one thread's.
   std::string print_tail() {
     const bool known = (rows_ * columns_).is_constant();
     const std::string first =

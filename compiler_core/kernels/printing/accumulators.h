@@ -16,7 +16,7 @@ std::string_view combiner(Op op);
 // C text of the value that changes nothing under the reduction.
 std::string identity_text(const Node& reduce);
 
-// What follows reduces in expression.h's vocabulary: the value of a reduction in a register of its
+// A reduction's end in expression.h's vocabulary: its value in a register of its
 // dtype, from the one it was accumulated in (small integers wrap once, at the end).
 std::string finished(const Node& reduce, const std::string& accumulated);
 

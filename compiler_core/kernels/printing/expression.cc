@@ -112,7 +112,7 @@ Register ExpressionPrinter::define(Level level, bool splat, DType dtype,
 
 Register ExpressionPrinter::define(Level level, bool splat, std::string_view type,
                                    const std::string& expression) {
-  // What a broadcast repeats has other indices and the same text.
+  // Values that a broadcast repeats have other indices and the same text.
   const std::string text = fmt::format("{} {}", type, expression);
   if (const auto defined = defined_.find(text); defined != defined_.end()) return defined->second;
   Register result{fresh(), level, splat};
@@ -180,7 +180,7 @@ void ExpressionPrinter::align(Index at, Index inner, int64_t lanes) {
   rows_ = Rows{std::move(at), std::move(inner), lanes};
 }
 
-// Of lane 0, in elements.
+// Lane 0's alignment, in elements.
 int64_t ExpressionPrinter::alignment(const Index& at) const {
   constexpr int64_t kWidest = 16;  // elements of one byte in the widest access
   const int64_t known = at.alignment(kWidest);

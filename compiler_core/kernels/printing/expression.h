@@ -118,7 +118,7 @@ class ExpressionPrinter {
   bool allows_rough(NodeId id) const;
   int64_t alignment(const Index& at) const;
   std::string aligned(std::string_view function, const Index& at) const;
-  // What a load of lanes next to one another at `at` says of them: "live".
+  // The argument of a load of lanes next to one another at `at` that tells live ones: "live".
   std::string live(const Index& at, const Dim& elements) const;
   bool is_shifted(const Index& at, const Dim& elements) const;
   Register define(Level level, bool splat, DType dtype, const std::string& expression);

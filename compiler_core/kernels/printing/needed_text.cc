@@ -31,7 +31,7 @@ std::vector<std::string_view> words_of(std::string_view text) {
   return words;
 }
 
-// What must occur further down for an item to be needed; nothing: it always is.
+// Words of which one must occur further down for an item to be needed; none: it always is.
 using Needs = std::vector<std::string_view>;
 
 // Without "template <...>".
@@ -62,7 +62,7 @@ Needs needs_of_struct(std::string_view item) {
   return words_of(item.substr(0, item.find_first_of("{:;")));
 }
 
-// Of a function's overloads, those for f64 are for kernels that have such values.
+// A function's overloads for f64 are for kernels that have such values.
 Needs needs_of_function(std::string_view item) {
   const size_t open = item.find('(');
   const std::vector<std::string_view> head = words_of(item.substr(0, open));

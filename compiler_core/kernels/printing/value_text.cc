@@ -9,7 +9,7 @@
 namespace kiln {
 namespace {
 
-// What brings a register of f32 or i32 lanes back into the range of a narrower dtype; "" when every
+// The function that brings f32 or i32 lanes back into the range of a narrower dtype; "" when every
 // value of the register type is one of the dtype.
 std::string_view narrowing(DType dtype, bool plain_nans) {
   if (dtype == DType::kF16) return "round_f16";

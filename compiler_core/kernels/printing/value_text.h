@@ -19,7 +19,7 @@ std::string literal(DType dtype, const ConstantAttr& value);
 // The operator of a binary op that C writes infix and that needs no care; "" for the others.
 std::string_view infix(Op op);
 
-// What brings i32 lanes back into the range of a smaller integer type; "" for other types.
+// The function that brings i32 lanes back into the range of a smaller integer type; "" for others.
 std::string_view wrapping(DType dtype);
 
 // `expression`, of a dtype's register type, brought back into the range of the dtype. `plain_nans`:

@@ -19,7 +19,7 @@ namespace {
 // grows with the length of a stretch and their number, not with their product.
 constexpr int64_t kStretch = 16384;
 
-// Of the scratch of a thread, where only a symbol's range bounds it.
+// The bound of a thread's scratch, where only a symbol's range bounds it.
 constexpr int64_t kMostScratchBytes = int64_t{1} << 30;
 
 // The shape of the problem, shared by the functions of a kernel.
@@ -148,7 +148,7 @@ class RowFunction {
                                 combiner(node(id).op), x.name));
     }
     for (int output : pass.outputs) printer_.store(output, at_, stream_);
-    // Of a row, as kept values lie.
+    // A row's strides, as kept values lie.
     std::vector<Dim> strides = contiguous_strides(rows_.sizes);
     std::fill_n(strides.begin(), rows_.batch_rank, Dim(0));
     for (NodeId id : pass.kept) {
@@ -270,7 +270,7 @@ void print_cut(const Rows& rows, Source& source) {
     reduces += static_cast<int64_t>(rows.passes.passes[p].reduces.size());
     RowFunction function(rows, p, p + 1);
     const std::string row = function.row_text();
-    // What has no loop runs once a row.
+    // A pass without a loop runs once a row.
     const int64_t pieces = rows.passes.passes[p].empty() ? 1 : rows.pieces;
     std::string body = function.kernel_text();
     body += "  for (int64_t block = begin; block < end; ++block) {\n";

@@ -126,7 +126,7 @@ class RowSpace {
 
   // 32-bit registers a thread needs, when it has `vectors` at once.
   int64_t registers(const CudaRowReductionSchedule& s, int64_t vectors) const {
-    // What is kept takes the place of what it was computed from, vector by vector.
+    // Kept values take the place of what they were computed from, vector by vector.
     // Where nothing is to be kept the compiler likes to keep it itself.
     const int64_t reads = shape_.read_bytes, keeps = kept(Keep::kCostly);
     int64_t held = reads;
@@ -193,11 +193,11 @@ class RowSpace {
     const auto ratio = [](int64_t a, int64_t b) {
       return std::min(1.0, static_cast<double>(a) / static_cast<double>(b));
     };
-    // What an SM asks for at once; how many of its threads have work; warps to hide arithmetic.
+    // Bytes an SM asks for at once; how many of its threads have work; warps to hide arithmetic.
     double score = ratio(blocks * threads * vectors * s.lanes * shape_.read_bytes, kBytesInFlight);
     score *= ratio(row_vectors, vectors * members);
     score *= std::pow(ratio(blocks * threads, 1024), 0.3);
-    // What waits in shared memory is unpacked, and what is dear computed, in every loop again.
+    // Values in shared memory are unpacked, and dear ones computed, in every loop again.
     if (s.storage == RowStorage::kShared) score *= kept(Keep::kCostly) > 0 ? 0.65 : 0.75;
     // Long unrolled code: dear to compile, and to fetch.
     if (s.storage == RowStorage::kRegisters && vectors * s.lanes > 32) score *= 0.8;
@@ -289,8 +289,8 @@ class RowSpace {
   void add_reread() {
     for (const int threads : {512, 1024}) add(rereading(threads, loads()));
   }
-  // What looks at a row once need not hold it: many small blocks, each with a few vectors in
-  // flight.
+  // A kernel that looks at a row once need not hold it: many small blocks, each with a few vectors
+  // in flight.
   void add_stream() {
     constexpr std::pair<int, int> kForms[] = {{256, 4}, {128, 4}, {256, 8}, {512, 4}, {128, 8}};
     const int64_t row_vectors = shape_.elements() / lanes_[0];

@@ -37,7 +37,7 @@ OnlineSums take_sums_online(const Graph& graph, ReductionPasses& of) {
       before.push_back(sum);
       now.erase(now.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    // What it leaves without work is no loop; the last may be empty anyway.
+    // A pass left without work is no loop; the last may be empty anyway.
     if (of.passes[p].empty() && p + 1 < of.passes.size())
       of.passes.erase(of.passes.begin() + static_cast<std::ptrdiff_t>(p--));
   }

@@ -96,7 +96,7 @@ void print_cut(const RowLayout& layout, Source& source) {
   for (size_t p = 0; p < layout.passes.passes.size(); ++p) {
     const ReductionPasses::Pass& pass = layout.passes.passes[p];
     reduces += static_cast<int64_t>(pass.reduces.size());
-    // What has no loop is done once a row.
+    // A pass without a loop is done once a row.
     const int64_t pieces = pass.empty() ? 1 : layout.pieces;
     if (pass.empty() && layout.passes.reduced_outputs.empty()) continue;
     RowLoops loops(layout, p, p + 1);

@@ -94,7 +94,7 @@ std::string RowLoops::walk_text(
   text += row_of("group") + begin + loops();
   size_t meetings = 0;
   for (const ReductionPasses::Pass& pass : layout_.passes.passes) meetings += pass.reduces.size();
-  // Who reads what was exchanged may be late; another meeting waits for it.
+  // Readers of what was exchanged may be late; another meeting waits for them.
   if (s.threads > 32 && meetings == 1) text += "  block_barrier();\n";
   return text + "  }\n";
 }
@@ -121,7 +121,7 @@ std::string RowLoops::coordinates(const std::string& flat, size_t begin, size_t 
   return declare_coordinates("index_t", flat, axes, indent);
 }
 
-// What the loop reads, beside what earlier ones kept.
+// The operands that the loop reads, beside what earlier ones kept.
 std::vector<NodeId> RowLoops::reads_of(const ReductionPasses::Pass& pass) const {
   std::vector<bool> needed(static_cast<size_t>(layout_.graph.size()), false);
   for (NodeId id : pass.reduces) needed[static_cast<size_t>(node(id).operands[0])] = true;

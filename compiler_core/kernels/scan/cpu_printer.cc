@@ -41,7 +41,7 @@ class ScanKernel {
   }
 
  private:
-  // What the pieces add up to, then what stands in front of each: [outer, pieces, inner].
+  // Totals of the pieces, then of what stands in front of each: [outer, pieces, inner].
   std::string totals() const {
     return fmt::format("  auto* totals = static_cast<total_of<{}>*>(workspace);\n",
                        memory_type(extent_.dtype));

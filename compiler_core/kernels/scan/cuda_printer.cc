@@ -53,13 +53,13 @@ class CudaScanKernel {
  private:
   bool rows() const { return extent_.inner.is(1); }
 
-  // What the pieces add up to, then what stands in front of each: [outer, pieces, inner].
+  // Totals of the pieces, then of what stands in front of each: [outer, pieces, inner].
   std::string totals() const {
     return fmt::format("  auto* const totals = reinterpret_cast<total_of<{}>*>(workspace);\n",
                        memory_type(extent_.dtype));
   }
 
-  // Of the begin of a row, in elements.
+  // The alignment of a row's begin, in elements.
   int64_t row_alignment() const {
     int64_t alignment = schedule_.lanes;
     while (!extent_.outer.is(1) && !is_multiple(extent_.size, alignment)) alignment /= 2;

@@ -30,7 +30,7 @@ std::vector<Schedule> cpu_scatter_candidates(const Workload& workload, const Tar
   }
   const int64_t columns =
       std::clamp<int64_t>(extent.row * size_of(extent.dtype) / kColumnBytes, 1, 4 * units);
-  // What a block reads of the index list in vain, against what it reads of updates.
+  // Indices that a block reads in vain, against what it reads of updates.
   const bool much_in_vain = 8 * units * 8 > extent.row * size_of(extent.dtype);
   if (extent.count >= kFewUpdates && much_in_vain) add(16 * units, 1, true);
   add(4 * units, 1, false);

@@ -99,7 +99,7 @@ constexpr Tile kTiles[] = {{128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 19
                            {192, 128, 3}, {128, 96, 2},  {64, 192, 1},  {64, 64, 1},
                            {128, 64, 2},  {64, 96, 1},   {64, 32, 1}};
 
-// What an SM does in a cycle, enough to rank tiles: products, and bytes that come from the L2.
+// An SM's work in a cycle, enough to rank tiles: products, and bytes that come from the L2.
 constexpr double kProducts = 1900, kL2Bytes = 60, kMemoryBytes = 20;
 constexpr double kTileCycles = 1500;  // until the first step has come, and the last is stored
 

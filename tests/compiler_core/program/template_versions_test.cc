@@ -54,5 +54,40 @@ TEST(TemplateVersions, StandBesideAKernelAndAreReadBack) {
   }
 }
 
+// A template says since which version its binaries are right; older ones are not served.
+TEST(TemplateVersions, AKernelIsSoundSinceTheVersionThatItsTemplateNames) {
+  ProgramKernel kernel;
+  kernel.schedule = "cpu.matmul tile=8";
+  kernel.templates = {{"cpu.matmul", 2}};
+  EXPECT_TRUE(is_sound(kernel, {{"cpu.matmul", 1}}));
+  EXPECT_TRUE(is_sound(kernel, {{"cpu.matmul", 2}}));
+  EXPECT_FALSE(is_sound(kernel, {{"cpu.matmul", 3}}));
+  EXPECT_FALSE(is_sound(kernel, {{"cpu.other", 1}})) << "nobody knows the template any more";
+  kernel.templates = {};
+  EXPECT_FALSE(is_sound(kernel, {{"cpu.matmul", 1}})) << "nobody knows what made it";
+  ProgramKernel calls;
+  calls.schedule = "cuda.cublaslt version=13";
+  calls.recipe.phases = {{"", 1}};
+  calls.recipe.phases[0].call.emplace();
+  calls.fallback = {"cuda.matmul tile=8", {}, 1};
+  calls.templates = {{"cuda.matmul", 2}};
+  EXPECT_TRUE(is_sound(calls, {{"cuda.cublaslt", 1}, {"cuda.matmul", 2}}));
+  EXPECT_FALSE(is_sound(calls, {{"cuda.cublaslt", 1}, {"cuda.matmul", 3}})) << "its fallback";
+}
+
+TEST(TemplateVersions, WhatIsNotVerifiedYetSaysSoAndIsReadBack) {
+  ProgramKernel kernel;
+  kernel.family = "pointwise";
+  kernel.schedule = "cpu.pointwise";
+  kernel.recipe.phases = {{"kernel", 1}};
+  EXPECT_EQ(kernel_to_json(kernel).find("verified"), std::string::npos) << "as it was before";
+  kernel.verified = false;
+  const std::string text = kernel_to_json(kernel);
+  EXPECT_FALSE(kernel_from_json(text).value().verified);
+  std::string damaged = text;
+  damaged.replace(damaged.find("false"), 5, "7");
+  EXPECT_FALSE(kernel_from_json(damaged));
+}
+
 }  // namespace
 }  // namespace kiln

@@ -146,7 +146,7 @@ struct Attention {
     _Pragma("unroll") for (auto& matrix : score)
       _Pragma("unroll") for (float& x : matrix) x = 0;
     const int first = thread_index() / 32 * 16;
-    // Of halves all at once, where registers are enough: chunks' places are constants then.
+    // Halves come all at once where registers are enough: chunks' places are constants then.
     constexpr int steps = used_depth / Core::depth;
     constexpr int at_once = sizeof(Stored) == 2 && Tiling::keys <= 64 && steps <= 4 ? steps : 1;
     _Pragma("unroll at_once") for (int depth = 0; depth < used_depth; depth += Core::depth) {

@@ -12,7 +12,7 @@
 //                    strides of x and of the weight
 //   struct Source    where windows are read from: type stored, strides channel and at[3]
 //
-// What is known at the call only is a member of theirs, all else a static constant.
+// Values known at the call only are members of theirs, all others static constants.
 //
 // Windows are read from x itself when none of them reaches beyond it; otherwise from a copy of x
 // with its zeros, converted. Two ways to multiply: multiply_windows() gathers a block's windows
@@ -117,7 +117,7 @@ KILN_INLINE void multiply_panel(const Weights::stored* a, const Value* b, int64_
   store_tile(sums, tile);
 }
 
-// What a block computes: results [row_begin, row_end) at positions [column_begin, column_end).
+// A block's part: results [row_begin, row_end) at positions [column_begin, column_end).
 struct Block {
   int64_t batch, row_begin, row_end, column_begin, column_end;
 };

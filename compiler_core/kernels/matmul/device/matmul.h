@@ -80,7 +80,7 @@ KILN_INLINE void pack_across(const Stored* from, int64_t along, int64_t here, in
       panel[p * WIDTH + l] = l < here ? load_splat(from + l * along + p)[0] : Value{};
 }
 
-// What is packed: its panels' width, how many rows (or columns) there are, and the strides along
+// A packed operand: its panels' width, how many rows (or columns) there are, and the strides along
 // them and along the depth.
 struct OperandA {
   static constexpr int64_t width = Tiling::rows;

@@ -1,6 +1,6 @@
-// What of a CUDA device generated kernels use that C++ has no words for. All PTX and all builtins
-// that need a real device stand in this file: the tests put a file of the same names in its place
-// and run everything after it on the CPU, one fiber a thread.
+// Features of a CUDA device that C++ has no words for, as generated kernels use them. All PTX and
+// all builtins that need a real device stand in this file: the tests put a file of the same names
+// in its place and run everything after it on the CPU, one fiber a thread.
 #ifndef KILN_ON_HOST
 
 #define KILN_INLINE static __device__ __forceinline__
@@ -40,7 +40,7 @@ KILN_INLINE int cluster_rank() {
 KILN_INLINE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-// What lies at this address of shared memory in block `rank` of the cluster.
+// The word at this address of shared memory in block `rank` of the cluster.
 KILN_INLINE unsigned remote_shared(const void* mine, int rank) {
   unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(mine)), remote;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));

@@ -11,7 +11,7 @@ struct total<float> { using type = double; };
 template <class T>
 using total_of = typename total<register_of<T>>::type;
 
-// What the block's threads before this one bring, summed up; `all`: what all of them do.
+// The sum of what the block's threads before this one bring; `all`: of what all of them do.
 // `exchange`: shared memory of a T for each warp. Calls block_barrier().
 template <int threads, class T>
 KILN_INLINE T sum_before(T x, T* exchange, T& all) {

@@ -6,7 +6,7 @@ template <class V>
 struct total { using type = V; };
 template <>
 struct total<vf32> { using type = vf64; };
-// What a register's vectors are added up in, and one element of it.
+// The type that a register's vectors are added up in, and one element of it.
 template <class T>
 using total_vector = typename total<typename memory<T>::vector>::type;
 template <class T>

@@ -1,4 +1,4 @@
-// What is sorted, on both targets: entries of a key, an unsigned number in the order of the
+// The entries that are sorted, on both targets: a key, an unsigned number in the order of the
 // elements, and the position that it stood at. All entries differ, so that every way of sorting
 // them is stable.
 namespace {

@@ -1,4 +1,4 @@
-// What compute capability 9.0 has for products: the copy engine (TMA), barriers in shared memory,
+// Compute capability 9.0's means for products: the copy engine (TMA), barriers in shared memory,
 // and tensor cores that a warpgroup (four warps) starts and reads shared memory by themselves. All
 // of it is PTX; the tests put a file of the same names in its place, as for device.cuh. The product
 // itself (warpgroup_multiply) is printed, since its registers are counted in its text.
