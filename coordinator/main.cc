@@ -10,7 +10,9 @@
 #include <spdlog/async.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,14 +21,19 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "compiler_core/base/file.h"
+#include "compiler_core/base/service_manager.h"
+#include "compiler_core/command_line/command_line.h"
+#include "compiler_core/kernels/registry.h"
+#include "coordinator/service/http_front.h"
 #include "coordinator/service/service.h"
 #include "coordinator/status/status_pages.h"
-#include "schema/metrics/http_port.h"
+#include "schema/messages.h"
 
 namespace kiln {
 namespace {
@@ -47,7 +54,10 @@ struct Flags {
   uint64_t memory_bytes = 512 << 20;
   int64_t lease_timeout_ms = CoreOptions{}.lease_timeout_ms;
   int64_t worker_timeout_ms = CoreOptions{}.worker_timeout_ms;
+  int confirm = CoreOptions{}.confirm;
 };
+
+constexpr int kSampleOneIn = 100;  // winners that no other key can confirm
 
 constexpr char kAbout[] =
     "Kiln's coordinator: answers clients from its cache of tuned kernels; plans what is not "
@@ -58,7 +68,8 @@ constexpr char kAbout[] =
     "  kiln-worker --coordinator tcp://127.0.0.1:7557\n"
     "  kiln compile model.pt2 --coordinator tcp://127.0.0.1:7557\n"
     "\n"
-    "/metrics, /healthz and /readyz are served on --http (docs/operations.md says what to watch).\n"
+    "A page to look at, /metrics, /healthz and /readyz are served on --http: open\n"
+    "http://127.0.0.1:9557 (docs/page.md and docs/operations.md say what is there).\n"
     "\n"
     "Other machines need a key each, then the connections are encrypted:\n"
     "  kiln keys new ci --role submit --data-dir /var/lib/kiln    # writes ci.key, for KILN_KEY\n"
@@ -93,10 +104,11 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   auto* http =
-      app.add_option("--http", flags.http,
-                     "where /metrics, /healthz and /readyz are served: ADDRESS:PORT, port 0 picks "
-                     "one, 'none' for nowhere. When the default is taken the coordinator goes on "
-                     "without and says so")
+      app.add_option(
+             "--http", flags.http,
+             "where the web page, /metrics, /healthz and /readyz are served: ADDRESS:PORT, port "
+             "0 picks one, 'none' for nowhere. When the default is taken the coordinator goes on "
+             "without and says so")
           ->capture_default_str();
   app.add_option(
       "--ready-file", flags.ready_file,
@@ -118,6 +130,12 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--planner-threads", flags.planner_threads, "graphs planned at once")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  app.add_option("--confirm", flags.confirm,
+                 "who builds and runs a winner again before it is served: 2: a worker with another "
+                 "key, or it is not served; 1: such a worker where there is one; 0: none. Where "
+                 "nobody with another key does, another worker does for one winner in a hundred")
+      ->check(CLI::Range(0, 2))
+      ->capture_default_str();
   app.add_option("--lease-timeout-ms", flags.lease_timeout_ms,
                  "work without progress for so long is given to somebody else")
       ->check(CLI::Range(100, 3'600'000))
@@ -126,13 +144,14 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "a worker silent for so long is taken for gone; they report every second")
       ->check(CLI::Range(100, 3'600'000))
       ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-    flags.http_asked_for = http->count() > 0;
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  app.set_version_flag("--version", [] {
+    return version_line("kiln-coordinator",
+                        {{"protocol", std::to_string(kProtocolVersion)},
+                         {"templates", template_stamp(template_versions()).short_hex()}});
+  });
+  const auto code = parse_command_line(app, argc, argv);
+  flags.http_asked_for = http->count() > 0;
+  return code;
 }
 
 // Answers of some 10 KB are allocated and freed tens of thousands of times a second: left alone,
@@ -209,26 +228,30 @@ class Log {
 };
 
 // Null when it was not asked for, or the default port is somebody else's.
-Result<std::unique_ptr<HttpPort>> open_http(const Flags& flags,
-                                            const std::shared_ptr<ServiceStatus>& status,
-                                            Log& log) {
+Result<std::unique_ptr<HttpFront>> open_http(const Flags& flags,
+                                             const std::shared_ptr<ServiceStatus>& status,
+                                             Log& log) {
   if (flags.http.empty() || flags.http == "none") return nullptr;
-  auto port = HttpPort::open(flags.http, [status, &log](std::string_view path) {
-    return status_page(*status, ServiceStatus::Clock::now(), log.dropped(), path);
-  });
+  auto port = HttpFront::open(flags.http, status, [&log] { return log.dropped(); });
   if (port || flags.http_asked_for || port.error().code != Code::kUnavailable) return port;
   log.write(LogLine("http", LogLine::Level::kWarning)
                 .add("state", "off")
-                .add("reason", port.error().message + ": no /metrics; give --http another port"));
+                .add("reason",
+                     port.error().message + ": no page, no /metrics; give --http another port"));
   return nullptr;
 }
 
-Status write_ready_file(const Flags& flags, const Service& service, const HttpPort* http) {
+Status write_ready_file(const Flags& flags, const Service& service, const HttpFront* http) {
   if (flags.ready_file.empty()) return {};
   nlohmann::ordered_json ready = {
       {"pid", getpid()}, {"endpoint", service.endpoint()}, {"http", nullptr}};
   if (http != nullptr) ready["http"] = http->endpoint();
   return publish_file(flags.ready_file, ready.dump() + "\n");
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
 int cannot_start(const Error& error) {
@@ -251,7 +274,8 @@ int main(int argc, char** argv) {
   sigaddset(&stop_signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGHUP, SIG_IGN);  // the list of keys is read again anyway
+  std::signal(SIGHUP, SIG_IGN);             // the list of keys is read again anyway
+  ::umask(::umask(0) | S_IWGRP | S_IWOTH);  // what the libraries make is nobody else's to write
   raise_descriptor_limit();
   keep_freed_memory();
   ask_for_short_turns();
@@ -273,6 +297,11 @@ int main(int argc, char** argv) {
   options.manifest_bytes = options.blob_bytes = (flags.memory_bytes - index_bytes) / 2;
   options.core.lease_timeout_ms = flags.lease_timeout_ms;
   options.core.worker_timeout_ms = flags.worker_timeout_ms;
+  options.core.confirm = flags.confirm;
+  options.core.sample_one_in = kSampleOneIn;
+  if (getrandom(&options.core.sample_seed, sizeof options.core.sample_seed, 0) !=
+      static_cast<ssize_t>(sizeof options.core.sample_seed))
+    return cannot_start({Code::kInternal, "the kernel gave no random number", 0});
   options.log = [&log](const LogLine& line) { log.write(line); };
   options.status = status;
   const auto service = Service::start(std::move(options));
@@ -280,6 +309,7 @@ int main(int argc, char** argv) {
   if (const Status written = write_ready_file(flags, **service, http->get()); !written) {
     return cannot_start(written.error());
   }
+  if (*http != nullptr) (*http)->attach((*service)->page());
   fmt::print("ready {}\n", (*service)->endpoint());
   std::fflush(stdout);
   LogLine serving("coordinator");
@@ -287,9 +317,14 @@ int main(int argc, char** argv) {
   if (*http != nullptr) serving.add("http", (*http)->endpoint());
   log.write(serving.add("data_dir", flags.data_dir));
 
-  int signal = 0;
-  sigwait(&stop_signals, &signal);
+  const ServiceManager manager(environment("NOTIFY_SOCKET"), environment("WATCHDOG_USEC"));
+  manager.ready();
+  const int signal = manager.wait(stop_signals, [&status] {
+    return status_page(*status, ServiceStatus::Clock::now(), 0, "/healthz").status == 200;
+  });
+  manager.stopping();
   log.write(LogLine("coordinator").add("state", "stopping").add("signal", signal));
+  if (*http != nullptr) (*http)->detach();  // its page reads the service
   (*service)->stop();
   return 0;
 }

@@ -18,9 +18,7 @@ struct Core::State {
   void on(const ClientGone& event) { requests.client_gone(now_ms, event.client, out); }
   void on(const ProgramLookedUp& event) { requests.looked_up(now_ms, event, out); }
   void on(PlanFinished event) { requests.plan_finished(now_ms, std::move(event), out); }
-  void on(ReportReceived event) {
-    scheduler.report(now_ms, event.worker, std::move(event.report), event.templates, out);
-  }
+  void on(ReportReceived event) { scheduler.report(now_ms, std::move(event), out); }
   void on(const WorkerGone& event) { scheduler.worker_gone(now_ms, event.worker, out); }
   void on(const DrainRequested& event) { scheduler.drain(event.worker); }
   void on(const KernelStored& event) { scheduler.kernel_stored(event.kernel, event.status); }
@@ -29,6 +27,9 @@ struct Core::State {
   void on(const DetachedStored& event) { requests.detached_stored(now_ms, event, out); }
   void on(const DetachedRecovered& event) { requests.detached_recovered(event, out); }
   void on(ForgetFailures) { requests.forget_failures(out); }
+  void on(const CancelDetached& event) { requests.cancel_detached(event.program, out); }
+  void on(const TakingBackBegan& event) { requests.taking_back_began(now_ms, event, out); }
+  void on(TakingBackEnded) { requests.taking_back_ended(); }
   void on(Tick) {
     scheduler.tick(now_ms, out);
     requests.tick(now_ms, out);
@@ -66,11 +67,15 @@ bool Core::is_open(const ClientId& client, uint64_t request) const {
   return state_->requests.is_open({client, request});
 }
 
-Stats Core::stats(int64_t now_ms) const {
+Stats Core::stats(int64_t now_ms, const Viewer& viewer) const {
   Stats stats;
-  state_->requests.add_stats(stats);
+  state_->requests.add_stats(stats, viewer);
   state_->scheduler.add_stats(now_ms, stats);
   return stats;
+}
+
+std::vector<OpenProgram> Core::open_programs(int64_t now_ms, size_t limit) const {
+  return state_->requests.open_programs(now_ms, limit);
 }
 
 }  // namespace kiln

@@ -29,6 +29,7 @@
 #include <memory>
 
 #include "coordinator/core/events.h"
+#include "coordinator/core/open_program.h"
 
 namespace kiln {
 
@@ -44,7 +45,12 @@ class Core {
   // names_no_device() and a worker can run it. Changes as workers come and go.
   Target resolve(const Target& target) const;
   bool is_open(const ClientId& client, uint64_t request) const;  // not answered yet
-  Stats stats(int64_t now_ms) const;  // entries, bytes, uptime are the shell's to fill in
+  // Names the programs that `viewer` may see; numbers are of all. Entries, bytes and uptime are the
+  // shell's to fill in.
+  Stats stats(int64_t now_ms,
+              const Viewer& viewer = {.user = {}, .team = {}, .sees_all = true}) const;
+  // Up to `limit` of everybody's programs that are being worked on, the oldest first. O(programs).
+  std::vector<OpenProgram> open_programs(int64_t now_ms, size_t limit) const;
 
  private:
   struct State;

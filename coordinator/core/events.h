@@ -6,10 +6,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "compiler_core/program/audience.h"
 #include "schema/messages.h"
 
 namespace kiln {
@@ -20,7 +22,7 @@ using TenantId =
 using WorkerId = std::string;  // WorkerReport.worker: a reconnected worker is the same worker
 
 struct CoreOptions {
-  // Of this build. A worker that has one at another version, or not at all, gets no candidates of
+  // This build's. A worker that has one at another version, or not at all, gets no candidates of
   // it.
   TemplateVersions templates;
   MeasurementPolicy policy;
@@ -40,10 +42,16 @@ struct CoreOptions {
   int max_runner_deaths = 3;                  // a candidate that killed so many is abandoned
   int64_t transient_memory_ms = 10'000;       // see failures.h
   double calibration_drift = 0.25;            // off a worker's own baseline: quarantined
-  int64_t quarantine_ms = 30'000;             // ends after so long without a bad reading
-  int64_t lease_timeout_ms = 30'000;          // without progress
-  int64_t worker_timeout_ms = 10'000;         // without a report
-  int64_t max_waiting_for_worker_ms = 0;      // 0: a target that no worker has fails at once
+  // A winner is confirmed before it is served (tuning/votes.h). 2: by a worker with another key, or
+  // it is not served; 1: by such a worker where there is one; 0: by none. Where no other key's
+  // worker is, or is asked, another worker confirms one winner in sample_one_in; 0: none.
+  int confirm = 1;
+  int sample_one_in = 0;
+  uint64_t sample_seed = 0;               // that no worker knows
+  int64_t quarantine_ms = 30'000;         // ends after so long without a bad reading
+  int64_t lease_timeout_ms = 30'000;      // without progress
+  int64_t worker_timeout_ms = 10'000;     // without a report
+  int64_t max_waiting_for_worker_ms = 0;  // 0: a target that no worker has fails at once
   // Workers of an earlier incarnation need a moment to connect and report: until then a target that
   // was not seen yet may still come.
   int64_t fleet_returns_ms = 3'000;
@@ -54,6 +62,10 @@ struct CoreOptions {
   int max_failures_remembered = 4'096;
   int max_detached = 10'000;      // programs queued without a client; beyond it: overloaded
   int max_detached_running = 32;  // of them at once
+  int max_lost = 3;               // processes of workers that such a program may cost
+  // Programs planned or tuned on behalf of one user. Nor has a user more of the candidates that wait,
+  // of the programs queued or of the graphs that wait than are left for the others.
+  int max_tasks_a_user = 2'000;
   // Lease ids and epochs count up from here. Workers outlive coordinators, so no earlier
   // incarnation may have used one of these: the shell counts its incarnations on disk
   // (generation.h), because a wall clock may be set back.
@@ -67,6 +79,13 @@ inline bool names_no_device(const Target& target) {
          target.units == 0;
 }
 
+// The task that makes a program for an audience: requests of one audience share it. Others must not
+// learn that it goes on, and show with their graph that they may have the program.
+inline Digest task_key(const Digest& program, const Audience& audience) {
+  if (audience.is_all()) return program;
+  return Hasher("kiln.task.v1").add(program).add(audience.to_text()).finish();
+}
+
 // ---- What happened ----
 // The request's target has been through Core::resolve. `user`: the authenticated name, which is the
 // tenant; if empty, the connection is a tenant of its own.
@@ -76,6 +95,8 @@ struct RequestReceived {
   std::string user{};
   // program_key() of the request, if the shell has computed it already.
   std::optional<Digest> key{};
+  Audience audience{};  // of what is tuned for it
+  Viewer viewer{};      // who may be answered with what is stored
 };
 struct RequestCancelled {
   ClientId client;
@@ -85,12 +106,13 @@ struct ClientGone {
   ClientId client;
 };
 struct ProgramLookedUp {
-  Digest key;
-  std::string program_json;  // empty: a miss
+  Digest key;                // the task's
+  std::string program_json;  // empty: a miss, or a stale program that must not be served
   Status read{};             // why the store could not tell; then --check gets no miss
-  // A miss because other templates made the program that there is: its kernels may all be good
-  // still, so that it can be planned without a worker.
+  // Other templates made the program that there is: it is served while its successor is made. Its
+  // kernels may all be good still, so that it can be planned without a worker.
   bool stale = false;
+  Audience audience{};  // of the program
 };
 struct PlannedKernel {
   Digest key, workload;
@@ -118,10 +140,18 @@ struct PlanFinished {
   std::vector<PlannedKernel> kernels;
   std::vector<PlannedAlternative> alternatives{};  // all are tuned, and the fastest is answered
 };
+// The weight of a worker's word, by its key (Trust in schema/keys/grant.h).
+struct Standing {
+  bool times_finals = true;  // else its word alone never makes a winner, and it confirms none
+  bool is_enough = false;    // nobody need confirm its winners
+  bool operator==(const Standing&) const = default;
+};
 struct ReportReceived {
   WorkerId worker;
   WorkerReport report;
   std::shared_ptr<const TemplateVersions> templates{};  // of its Hello; null: it has none
+  std::string owner{};  // the name of its key; empty: there are none
+  Standing standing{};
 };
 struct WorkerGone {
   WorkerId worker;
@@ -135,7 +165,7 @@ struct KernelStored {
   Status status;
 };
 struct ProgramStored {
-  Digest key;
+  Digest key;  // the task's
   Status status;
 };
 // The records are durable, so the worker may forget them. Also sent when the store failed for good
@@ -150,9 +180,13 @@ struct DetachedTask {
   Digest graph;
   Target target;
   Mode mode = Mode::kDefault;
+  Audience audience{};
+  std::string owner{};  // the user that queued it; empty: without a key
+  int64_t lost = 0;     // processes of workers that it has cost, in all incarnations
+  Digest program() const { return program_key(graph, target, mode); }
 };
 struct DetachedStored {
-  Digest key;
+  Digest key;  // the task's, as in PlanFinished
   DetachedTask task;
   Status status;
 };
@@ -163,16 +197,31 @@ struct DetachedRecovered {
 };
 // An operator has seen why detached tasks failed; they are reported no more.
 struct ForgetFailures {};
+// An operator wants this queued, running or failed program forgotten, for whatever audience; clients
+// that wait for it are served all the same.
+struct CancelDetached {
+  Digest program;
+};
+// An operator takes results back. Began: what goes on with them ends as kOverloaded, to be asked for
+// again, and until as many Ended no plan is believed, since it may have read what is being removed.
+struct TakingBackBegan {
+  std::set<Digest> programs, kernels;
+  std::set<WorkerId> workers;    // whatever they had a part in
+  std::set<std::string> owners;  // the same, by the names of keys
+  bool everything = false;       // that is being tuned
+};
+struct TakingBackEnded {};
 struct Tick {};  // about every 100 ms
-using Event =
-    std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp, PlanFinished,
-                 ReportReceived, WorkerGone, DrainRequested, KernelStored, ProgramStored,
-                 RecordsStored, DetachedStored, DetachedRecovered, ForgetFailures, Tick>;
+using Event = std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp,
+                           PlanFinished, ReportReceived, WorkerGone, DrainRequested, KernelStored,
+                           ProgramStored, RecordsStored, DetachedStored, DetachedRecovered,
+                           ForgetFailures, CancelDetached, TakingBackBegan, TakingBackEnded, Tick>;
 
 // ---- What to do ---- The shell answers each look-up, plan and store with its event exactly once,
 // if need be with an error.
 struct LookUpProgram {
-  Digest key;
+  Digest key;  // the task's
+  Digest program;
 };
 struct AskForGraph {
   ClientId client;
@@ -184,6 +233,7 @@ struct StartPlan {
   Target target;
   Mode mode;
   std::string graph_text;  // empty: the stored task has it
+  Audience audience{};
 };
 struct Answer {
   ClientId client;
@@ -209,9 +259,12 @@ struct StoreKernel {
   Target tuned_on;
   std::string binary;
 };
+// Only when every kernel of it is stored.
 struct StoreProgram {
   Program program;
-};  // only when every kernel of it is stored
+  Digest task;
+  Audience audience{};
+};
 // Durable before DetachedStored says so. What is stored of the same task already is replaced.
 struct StoreDetached {
   Digest key;
@@ -223,16 +276,23 @@ struct EndDetached {
   Digest key;
   DetachedTask task;
   Status outcome;
+  bool cancelled = false;  // then `outcome` is none
 };
 // So many have failed since, or an operator has seen it, that why this one did is forgotten, by the
 // store too.
 struct ForgetDetached {
   DetachedTask task;
 };
+// Durable soon: what the task has cost (DetachedTask::lost).
+struct StoreLost {
+  DetachedTask task;
+};
 // It was answered and could not be stored: from memory it is served for a while, since tuning it
 // again for everybody who asks would help nobody.
 struct KeepProgram {
   std::string program_json;
+  Digest task;
+  Audience audience{};
 };
 // For the log: candidates of a kernel were given up after failures that may pass came again and
 // again, the last time on `worker`.
@@ -243,9 +303,23 @@ struct LogAbandoned {
   WorkerId worker;
   int candidates = 0;
 };
-using Action = std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
-                            StoreRecords, StoreKernel, StoreProgram, StoreDetached, EndDetached,
-                            ForgetDetached, KeepProgram, LogAbandoned>;
+// Two others contradicted this worker's word on a kernel: it gets no work any more, and what it
+// reported is to be taken back.
+struct Distrust {
+  WorkerId worker;
+  std::string owner;
+  Digest kernel;
+  std::string why;
+};
+// For the log: workers do not agree about a candidate, and nobody is there to decide.
+struct LogDisputed {
+  Digest kernel;
+  std::string why;
+};
+using Action =
+    std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
+                 StoreRecords, StoreKernel, StoreProgram, StoreDetached, EndDetached,
+                 ForgetDetached, StoreLost, KeepProgram, LogAbandoned, Distrust, LogDisputed>;
 using Actions = std::vector<Action>;
 
 }  // namespace kiln

@@ -48,6 +48,13 @@ enum class Mutation : uint8_t {
   kForgiveFinals,           // runners killed in a final do not count
   kForgetHealth,            // a worker that went away comes back as a new one
   kLeaseWithoutTemplate,    // a candidate goes to a worker that does not have its template
+  kBelieveAnyBytes,         // who confirms need not have built the same
+  kBelieveTimes,            // nor have taken as long
+  kConfirmWithOneself,      // an owner confirms its own
+  kTrustScreeners,          // a worker whose key may only screen times finals, and makes winners
+  kKeepTainted,             // what is taken back goes on where it was begun
+  kServeStaleToStrict,      // a stale program is served to a client that refuses it
+  kNeverReplace,            // a stale program is served, and nobody tunes its successor
 };
 
 #ifdef KILN_MUTATIONS

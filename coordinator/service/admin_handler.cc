@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -20,49 +21,75 @@ std::string describe(const AdminRequest& request) {
       return fmt::format("collect down to {} bytes", request.amount);
     case AdminRequest::Kind::kForgetFailed:
       return "forget failed";
+    case AdminRequest::Kind::kForget:
+      return fmt::format("forget{}{}{}{}{}", request.dry_run ? " (dry run)" : "",
+                         request.key ? " program " + request.key->short_hex() : "",
+                         request.kernel ? " kernel " + request.kernel->short_hex() : "",
+                         request.worker.empty() ? "" : " worker " + request.worker,
+                         request.since_ms > 0 ? fmt::format(" since {}", request.since_ms) : "");
+    case AdminRequest::Kind::kCancelDetached:
+      return "cancel " + request.key.value_or(Digest{}).short_hex();
   }
   return "an unknown request";
 }
 
-// Thread-safe. Operators' requests leave a trace in the log.
-void answer(EventLoop& loop, const AdminHandler::Reply& reply, const PeerId& peer,
-            const AdminRequest& request, Result<std::string> outcome) {
-  loop.post([&loop, reply, peer, request, outcome = std::move(outcome)] {
-    loop.log(LogLine("admin")
-                 .add("request", describe(request))
-                 .add("outcome", outcome ? *outcome : outcome.error().message));
-    reply(peer, {request.request, outcome});
+using Asked = AdminHandler::Asked;
+using Answers = AdminHandler::Answers;
+
+int64_t wall_ms() {
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+}
+
+// Thread-safe. Operators' requests leave a trace in the log, and on the page.
+void answer(const Answers& to, const Asked& asked, Result<std::string> outcome) {
+  to.loop.post([to, asked, outcome = std::move(outcome)] {
+    AdminAct act{0,
+                 wall_ms(),
+                 asked.who,
+                 describe(asked.request),
+                 outcome ? *outcome : outcome.error().message,
+                 outcome.has_value()};
+    LogLine line("admin");
+    line.add("request", act.request).add("outcome", act.outcome);
+    if (!act.who.empty()) line.add("user", act.who);
+    to.loop.log(line);
+    to.acts.add(std::move(act));
+    to.reply(asked.peer, {asked.request.request, outcome});
   });
 }
 
 }  // namespace
 
-void AdminHandler::handle(const PeerId& peer, const AdminRequest& request) {
-  switch (request.kind) {
+void AdminHandler::handle(const Asked& asked) {
+  switch (asked.request.kind) {
     case AdminRequest::Kind::kPin:
     case AdminRequest::Kind::kUnpin:
-      return pin(peer, request);
+      return pin(asked);
     case AdminRequest::Kind::kCollect:
-      return collect(peer, request);
+      return collect(asked);
     case AdminRequest::Kind::kDrain:
-      return drain(peer, request);
+      return drain(asked);
     case AdminRequest::Kind::kForgetFailed:
-      return forget_failed(peer, request);
+      return forget_failed(asked);
+    case AdminRequest::Kind::kForget:
+      return forget(asked);
+    case AdminRequest::Kind::kCancelDetached:
+      return cancel_detached(asked);
   }
-  answer(loop_, reply_, peer, request,
-         fail(Code::kUnsupported, "this coordinator knows no such request"));
+  answer(answers_, asked, fail(Code::kUnsupported, "this coordinator knows no such request"));
 }
 
-void AdminHandler::pin(const PeerId& peer, const AdminRequest& request) {
+void AdminHandler::pin(const Asked& asked) {
+  const AdminRequest& request = asked.request;
   if (!request.key) {
-    return answer(loop_, reply_, peer, request,
-                  fail(Code::kInvalidArgument, "which program? name its key"));
+    return answer(answers_, asked, fail(Code::kInvalidArgument, "which program? name its key"));
   }
   const bool pinned = request.kind == AdminRequest::Kind::kPin;
-  const auto done = [&loop = loop_, reply = reply_, peer, request, pinned](const Status& status) {
-    if (!status) return answer(loop, reply, peer, request, fail(status.error()));
-    const nlohmann::ordered_json json = {{"program", request.key->hex()}, {"pinned", pinned}};
-    answer(loop, reply, peer, request, json.dump());
+  const auto done = [to = answers_, asked, pinned](const Status& status) {
+    if (!status) return answer(to, asked, fail(status.error()));
+    const nlohmann::ordered_json json = {{"program", asked.request.key->hex()}, {"pinned", pinned}};
+    answer(to, asked, json.dump());
   };
   if (pinned) {
     cache_.pin(*request.key, done);
@@ -71,47 +98,99 @@ void AdminHandler::pin(const PeerId& peer, const AdminRequest& request) {
   }
 }
 
-void AdminHandler::collect(const PeerId& peer, const AdminRequest& request) {
+void AdminHandler::collect(const Asked& asked) {
+  const AdminRequest& request = asked.request;
   if (request.amount < 0) {
-    return answer(loop_, reply_, peer, request,
-                  fail(Code::kInvalidArgument, "a size in bytes is 0 or more"));
+    return answer(answers_, asked, fail(Code::kInvalidArgument, "a size in bytes is 0 or more"));
   }
-  cache_.collect(request.amount, [&loop = loop_, reply = reply_, peer, request](
-                                     KernelCache::Collected got, const Status& status) {
-    // Not reaching the size is no failure of the request; the reply says why.
-    const nlohmann::ordered_json json = {{"freed_bytes", got.bytes},
-                                         {"programs", got.programs},
-                                         {"entries", got.entries},
-                                         {"stored_bytes", got.left_bytes},
-                                         {"reached", status.has_value()},
-                                         {"reason", status ? "" : status.error().message},
-                                         {"damaged_files", got.damaged_files},
-                                         {"damaged_bytes", got.damaged_bytes}};
-    answer(loop, reply, peer, request, json.dump());
-  });
+  cache_.collect(
+      request.amount, [to = answers_, asked](KernelCache::Collected got, const Status& status) {
+        // Not reaching the size is no failure of the request; the reply says why.
+        const nlohmann::ordered_json json = {{"freed_bytes", got.bytes},
+                                             {"programs", got.programs},
+                                             {"entries", got.entries},
+                                             {"stored_bytes", got.left_bytes},
+                                             {"reached", status.has_value()},
+                                             {"reason", status ? "" : status.error().message},
+                                             {"damaged_files", got.damaged_files},
+                                             {"damaged_bytes", got.damaged_bytes}};
+        answer(to, asked, json.dump());
+      });
 }
 
-void AdminHandler::forget_failed(const PeerId& peer, const AdminRequest& request) {
-  const nlohmann::ordered_json json = {{"forgotten", core_.stats(loop_.now_ms()).detached_failed}};
-  loop_.step(ForgetFailures{});
+// Programs are named, up to a hundred; the rest is counted.
+void AdminHandler::forget(const Asked& asked) {
+  const AdminRequest& request = asked.request;
+  constexpr size_t kNamed = 100;
+  TakeBack what;
+  if (request.key) what.programs = {*request.key};
+  if (request.kernel) what.kernels = {*request.kernel};
+  what.worker = request.worker;
+  what.since_ms = request.since_ms;
+  const int said =
+      (request.key ? 1 : 0) + (request.kernel ? 1 : 0) + (what.means_reports() ? 1 : 0);
+  if (said != 1)
+    return answer(answers_, asked,
+                  fail(Code::kInvalidArgument,
+                       "forget what? one of a program, a kernel, or a worker's reports and those "
+                       "since a time"));
+  const auto tell = [to = answers_, asked](const Result<TakenBack>& taken) {
+    if (!taken) return answer(to, asked, fail(taken.error()));
+    auto named = nlohmann::ordered_json::array();
+    for (const Digest& program : taken->programs)
+      if (named.size() < kNamed) named.push_back(program.hex());
+    const nlohmann::ordered_json json = {
+        {"forgotten", !asked.request.dry_run}, {"programs", taken->programs.size()},
+        {"kernels", taken->kernels.size()},    {"records", taken->records},
+        {"blobs", taken->blobs.size()},        {"program_keys", std::move(named)}};
+    answer(to, asked, json.dump());
+  };
+  if (request.dry_run)
+    cache_.would_take_back(std::move(what), tell);
+  else
+    store_.take_back(std::move(what), tell);
+}
+
+void AdminHandler::cancel_detached(const Asked& asked) {
+  const AdminRequest& request = asked.request;
+  const auto count = [this] {
+    const Stats stats = core_.stats(answers_.loop.now_ms());
+    return stats.detached_queued + stats.detached_running + stats.detached_failed;
+  };
+  const int64_t before = count();
+  if (request.key) answers_.loop.step(CancelDetached{*request.key});
+  if (!request.key || count() == before)
+    return answer(answers_, asked,
+                  fail(Code::kNotFound,
+                       "no such program is queued, runs or has failed without a "
+                       "client; `kiln warm --status` names them"));
+  const nlohmann::ordered_json json = {{"program", request.key->hex()}, {"cancelled", true}};
+  answer(answers_, asked, json.dump());
+}
+
+void AdminHandler::forget_failed(const Asked& asked) {
+  const nlohmann::ordered_json json = {
+      {"forgotten", core_.stats(answers_.loop.now_ms()).detached_failed}};
+  answers_.loop.step(ForgetFailures{});
   store_.forget_damaged_tasks();
-  answer(loop_, reply_, peer, request, json.dump());
+  answer(answers_, asked, json.dump());
 }
 
-void AdminHandler::drain(const PeerId& peer, const AdminRequest& request) {
-  const Stats stats = core_.stats(loop_.now_ms());
+void AdminHandler::drain(const Asked& asked) {
+  const AdminRequest& request = asked.request;
+  const Stats stats = core_.stats(answers_.loop.now_ms());
   std::string there;
   for (const WorkerStats& worker : stats.workers) {
     if (worker.name != request.worker) {
       there += (there.empty() ? "" : ", ") + worker.name;
       continue;
     }
-    loop_.step(DrainRequested{request.worker});
+    answers_.loop.step(DrainRequested{request.worker});
     const nlohmann::ordered_json json = {
         {"worker", worker.name}, {"state", "draining"}, {"leases", worker.leases}};
-    return answer(loop_, reply_, peer, request, json.dump());
+    return answer(answers_, asked, json.dump());
   }
-  answer(loop_, reply_, peer, request,
+  answer(answers_, asked,
          fail(Code::kNotFound, fmt::format("no worker '{}'; there are: {}", request.worker,
                                            there.empty() ? "none" : there)));
 }

@@ -9,6 +9,7 @@
 #include "cache/kernel_cache.h"
 #include "coordinator/core/core.h"
 #include "coordinator/event_loop.h"
+#include "coordinator/status/act_log.h"
 #include "coordinator/storage/storage_executor.h"
 #include "schema/zmq/transport.h"
 
@@ -18,23 +19,36 @@ class AdminHandler {
  public:
   using Reply = std::function<void(const PeerId&, const AdminReply&)>;  // on the loop's thread
   AdminHandler(KernelCache& cache, StorageExecutor& store, const Core& core, EventLoop& loop,
-               Reply reply)
-      : cache_(cache), store_(store), core_(core), loop_(loop), reply_(std::move(reply)) {}
+               ActLog& acts, Reply reply)
+      : cache_(cache), store_(store), core_(core), answers_{loop, acts, std::move(reply)} {}
 
+  struct Asked {
+    PeerId peer;
+    std::string who;  // the name of its key; empty: there are none
+    AdminRequest request;
+  };
   // REQUIRES: the peer may ask for it.
-  void handle(const PeerId& peer, const AdminRequest& request);
+  void handle(const Asked& asked);
+
+  // How an answer goes out. Copied into what the cache's writer calls.
+  struct Answers {
+    EventLoop& loop;
+    ActLog& acts;
+    Reply reply;
+  };
 
  private:
-  void pin(const PeerId& peer, const AdminRequest& request);
-  void collect(const PeerId& peer, const AdminRequest& request);
-  void drain(const PeerId& peer, const AdminRequest& request);
-  void forget_failed(const PeerId& peer, const AdminRequest& request);
+  void pin(const Asked& asked);
+  void collect(const Asked& asked);
+  void drain(const Asked& asked);
+  void forget(const Asked& asked);
+  void cancel_detached(const Asked& asked);
+  void forget_failed(const Asked& asked);
 
   KernelCache& cache_;
   StorageExecutor& store_;
   const Core& core_;
-  EventLoop& loop_;
-  const Reply reply_;  // copied into what the cache's writer calls
+  const Answers answers_;
 };
 
 }  // namespace kiln

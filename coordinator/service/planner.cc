@@ -1,6 +1,7 @@
 #include "coordinator/service/planner.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "cache/pending_task_store.h"
 #include "compiler_core/ir/text.h"
@@ -78,11 +79,28 @@ void put_nearest_winner_first(std::vector<Schedule>& space, const Workload& work
   }
 }
 
+constexpr int64_t kOneVerdictMs = 3'600'000;
+
+// Whether two owners said, or it was lately, that a candidate is bad: one worker with bad memory
+// must not refuse a program for ever.
+bool still_stands(const TuningRecord& verdict, const std::vector<TuningRecord>& records,
+                  int64_t now_ms) {
+  return verdict.verdict == Verdict::kOk || now_ms - verdict.taken_at_ms < kOneVerdictMs ||
+         std::ranges::any_of(records, [&](const TuningRecord& other) {
+           return other.verdict == verdict.verdict && other.owner != verdict.owner &&
+                  other.schedule == verdict.schedule;
+         });
+}
+
 // The measurements that say something of the templates as they are now.
 std::vector<TuningRecord> current(std::vector<TuningRecord> records,
                                   const TemplateVersions& templates) {
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+  const std::vector<TuningRecord> all = records;
   std::erase_if(records, [&](const TuningRecord& record) {
-    return record.template_version != find_version(templates, record.schedule.template_name);
+    return !still_stands(record, all, now_ms) ||
+           record.template_version != find_version(templates, record.schedule.template_name);
   });
   return records;
 }
@@ -96,7 +114,8 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   kernel.templates = covering_templates(context.templates, workload, request.target);
   // A stale winner stays stored until its successor is, and is the first candidate for it.
   auto stored = context.cache->kernel(kernel.key);
-  if (stored && stored->kernel.templates == kernel.templates) {
+  const bool is_confirmed = stored && context.vouching.suffices(stored->kernel.provenance);
+  if (stored && is_confirmed && stored->kernel.templates == kernel.templates) {
     kernel.cached = std::move(stored->kernel);
     return kernel;
   }
@@ -128,7 +147,7 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
 // That of the request, or of the task that was stored when it was accepted.
 Result<std::string> graph_text(const StartPlan& request, const PlanContext& context) {
   if (!request.graph_text.empty() || context.tasks == nullptr) return request.graph_text;
-  return context.tasks->graph_text({request.graph, request.target, request.mode});
+  return context.tasks->graph_text({request.graph, request.target, request.mode, request.audience});
 }
 
 // The alternative partitions; only one in modes that time nothing.
@@ -162,7 +181,7 @@ Program program_for(PlanAlternative partition, const StartPlan& request,
                     const PlanContext& context) {
   Program program = program_of(std::move(partition.plan));
   program.cuts = {{std::move(partition.name), 0, 0, false}};
-  program.key = request.key;
+  program.key = program_key(request.graph, request.target, request.mode);
   program.graph = request.graph;
   program.target = request.target;
   program.mode = request.mode;

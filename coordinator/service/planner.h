@@ -12,6 +12,7 @@
 
 #include "cache/kernel_cache.h"
 #include "coordinator/core/events.h"
+#include "coordinator/storage/vouching.h"
 
 namespace kiln {
 
@@ -22,6 +23,7 @@ struct PlanContext {
   MeasurementPolicy policy;
   KernelCache* cache = nullptr;
   PendingTaskStore* tasks = nullptr;  // has the graph of a request without one
+  Vouching vouching{};                // winners that it does not suffice for are tuned again
 };
 
 // The whole work on one graph, on the caller's thread. kInvalidArgument when the text is not the

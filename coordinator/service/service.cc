@@ -13,6 +13,9 @@ Service::~Service() {
 const std::string& Service::endpoint() const {
   return loop_->listener->endpoint();
 }
+PageSource& Service::page() {
+  return loop_->page;
+}
 
 Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   // The cache is opened first; the loop, which it calls, exists later and has nothing in memory
@@ -35,20 +38,26 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   TRY(auto detached, PendingTaskStore::open(options.data_dir / "flights.sqlite"));
   TRY(auto signing_key, SigningKey::load_or_create(options.data_dir / kSigningFolder));
   TRY(auto keyring, open_keyring(options.endpoint, options.keys, options.data_dir));
-  TRY(auto listener, Listener::bind(options.endpoint, std::move(keyring)));
+  if (options.core.confirm >= 2 && keyring == nullptr)
+    return fail(Code::kInvalidArgument,
+                "--confirm 2 asks for workers with two keys, and this coordinator takes none: make "
+                "some with `kiln keys new NAME --role worker` and name their folder with --keys");
+  TRY(auto listener, Listener::bind(options.endpoint, keyring));
   if (options.core.templates.empty()) options.core.templates = template_versions();
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
   const auto wall_us = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
   TRY(options.core.first_lease,
       first_lease_of_next_incarnation(options.data_dir, static_cast<uint64_t>(wall_us)));
-  auto loop =
-      std::make_unique<ServiceLoop>(std::move(options), std::move(cache), std::move(detached),
-                                    std::move(signing_key), std::move(listener));
+  auto loop = std::make_unique<ServiceLoop>(std::move(options), std::move(cache),
+                                            std::move(detached), std::move(signing_key),
+                                            std::move(listener), std::move(keyring));
   for (const std::string& warning : {loop->cache->warning(), loop->detached->warning()})
     if (!warning.empty())
       loop->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));
   if (Status recovered = loop->store.recover_tasks(); !recovered)
     return fail(std::move(recovered).error().within("flights.sqlite"));
+  if (Status read = loop->store.read_revocations(); !read)
+    return fail(std::move(read).error().within("revocations"));
   hearer->store(loop.get());
   loop->thread = std::thread([running = loop.get()] { running->run(); });
   return std::unique_ptr<Service>(new Service(std::move(loop)));

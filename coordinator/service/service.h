@@ -35,6 +35,7 @@ struct ServiceOptions {
 };
 
 struct ServiceLoop;  // service_loop.h
+class PageSource;    // page_source.h
 
 class Service {
  public:
@@ -44,6 +45,7 @@ class Service {
   ~Service();  // stops
 
   const std::string& endpoint() const;  // with the port that was picked
+  PageSource& page();                   // until this object goes; after stop() it answers nothing
   // Waits for the loop, the plans in progress and the writes that were begun. Clients and workers
   // see their connection end. Idempotent.
   void stop();

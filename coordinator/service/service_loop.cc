@@ -24,7 +24,7 @@ double seconds_since(Clock::time_point start) {
 
 ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> opened,
                          std::unique_ptr<PendingTaskStore> pending_tasks, SigningKey signing_key,
-                         std::unique_ptr<Listener> bound)
+                         std::unique_ptr<Listener> bound, std::shared_ptr<Keyring> keyring)
     : options(std::move(given)),
       listener(std::move(bound)),
       core(options.core),
@@ -35,19 +35,29 @@ ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> open
       detached(std::move(pending_tasks)),
       signer(std::move(signing_key)),
       store(*cache, *detached, signer, manifests, blob_memory, options.hold_blobs_ms,
-            template_stamp(options.core.templates), *this),
-      admin(*cache, store, core, *this,
-            [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); }) {
+            template_stamp(options.core.templates), options.core, *this, vouching()),
+      admin(*cache, store, core, *this, acts,
+            [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); }),
+      page(*this, std::move(keyring)) {
   planner = std::make_unique<Planner>(
-      PlanContext{options.core.templates, options.core.policy, cache.get(), detached.get()},
+      PlanContext{options.core.templates, options.core.policy, cache.get(), detached.get(),
+                  vouching()},
       options.planner_threads, [this](PlanFinished plan) {
         inbox.post([this, plan = std::move(plan)]() mutable { planned(std::move(plan)); });
       });
 }
 
+Vouching ServiceLoop::vouching() const {
+  return {options.core.confirm, [this](const std::string& key) {
+            const std::optional<User> owner = listener->user_named(key);
+            return owner && owner->trust == Trust::kAlone;
+          }};
+}
+
 // ---- The loop ----
 
 void ServiceLoop::run() {
+  if (listener->takes_keys()) take_back_revoked();
   if (options.status != nullptr) options.status->set_phase(ServiceStatus::Phase::kServing);
   while (!stopping) {
     const auto turn_start = Clock::now();
@@ -107,6 +117,7 @@ void ServiceLoop::tick() {
   next_probe_ms = now + kWorkerProbeMs;
   store.tick();
   refresh_keys();
+  for (const LogLine& line : refusals.take_lines(now)) log(line);
   publish_status();
   spare.tick(times.turn.count());
   if (const int64_t malformed = listener->malformed_count(); malformed != malformed_logged) {
@@ -131,6 +142,34 @@ void ServiceLoop::refresh_keys() {
             .add("why", changed.error().message));
   } else if (*changed) {
     log(LogLine("keys").add("state", "read"));
+    take_back_revoked();
+  }
+}
+
+// Reports of the key's sessions until they were ended are taken back too.
+void ServiceLoop::take_back_revoked() {
+  constexpr int64_t kSessionsEndMs = 10'000;
+  const auto revoked = read_revoked_keys(keys_folder());
+  if (!revoked)
+    return log(LogLine("keys", LogLine::Level::kWarning)
+                   .add("state", "unreadable")
+                   .add("why", revoked.error().message));
+  for (const RevokedKey& key : *revoked) {
+    if (key.keep_results || !keys_taken_back.emplace(key.name, key.at_ms).second) continue;
+    TakeBack what;
+    what.owner = key.name;
+    what.until_ms = key.at_ms + kSessionsEndMs;
+    store.take_back(std::move(what), [this, name = key.name](const Result<TakenBack>& taken) {
+      LogLine line("keys", taken ? LogLine::Level::kInfo : LogLine::Level::kWarning);
+      line.add("state", taken ? "taken_back" : "not_taken_back").add("key", name);
+      if (taken)
+        line.add("programs", taken->programs.size())
+            .add("kernels", taken->kernels.size())
+            .add("records", taken->records);
+      else
+        line.add("why", taken.error().message);
+      log(line);
+    });
   }
 }
 
@@ -166,17 +205,27 @@ bool ServiceLoop::send_blob_pieces() {
 }
 
 void ServiceLoop::publish_status() {
-  Stats now = stats();
-  for (const LogLine& line : workers.changes(now.workers)) log(line);
-  if (options.status == nullptr) return;
-  options.status->publish({std::move(now), times, tasks.times(),
-                           static_cast<int64_t>(planning_bytes), KernelCache::index_memory_bytes(),
-                           store.read_failures(), store.detached_damaged()});
+  StatusSnapshot now = status_now();
+  for (const LogLine& line : workers.changes(now.stats.workers)) log(line);
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  history.add(std::chrono::duration_cast<std::chrono::milliseconds>(wall).count(), now.stats);
+  if (options.status != nullptr) options.status->publish(std::move(now));
 }
 
-Stats ServiceLoop::stats() {
+StatusSnapshot ServiceLoop::status_now() {
+  return {stats(Viewer{}),  // the page shows what is everybody's
+          times,
+          tasks.times(),
+          static_cast<int64_t>(planning_bytes),
+          KernelCache::index_memory_bytes(),
+          store.read_failures(),
+          store.detached_damaged(),
+          refusals.by_reason()};
+}
+
+Stats ServiceLoop::stats(const Viewer& viewer) {
   const KernelCache::Totals totals = store.totals();
-  Stats stats = core.stats(now_ms());
+  Stats stats = core.stats(now_ms(), viewer);
   stats.hits += hits;
   stats.overloaded += overloads;
   stats.store_failures += store.write_failures();
@@ -184,8 +233,10 @@ Stats ServiceLoop::stats() {
   stats.bytes = totals.bytes;
   stats.corrupt_blobs = totals.corrupt_blobs;
   stats.evicted = totals.evicted;
+  stats.programs_stale = store.programs_stale();
   stats.malformed_messages = listener->malformed_count();
   stats.connections = static_cast<int64_t>(sessions.size());
+  stats.refused = viewer.sees_all ? refusals.stats() : refusals.stats_of(viewer.user);
   stats.uptime_s = static_cast<double>(now_ms()) / 1000;
   return stats;
 }
@@ -198,7 +249,7 @@ void ServiceLoop::log(const LogLine& line) const {
 
 void ServiceLoop::on(const LookUpProgram& action) {
   const auto start = Clock::now();
-  store.look_up(action.key);
+  store.look_up(action);
   times.from_index.observe(seconds_since(start));
 }
 
@@ -209,14 +260,22 @@ void ServiceLoop::on(const AskForGraph& action) {
 
 void ServiceLoop::on(StartPlan action) {
   tasks.planning(now_ms(), action.key);
-  planning[action.key] += action.graph_text.size();
-  planning_bytes += action.graph_text.size();
+  const size_t bytes = action.graph_text.size();
+  Planning& graph = planning[action.key];
+  graph = {graph.bytes + bytes, asking};
+  planning_bytes += bytes;
+  if (bytes > 0) planning_of_user[asking] += bytes;
   planner->submit(std::move(action));
 }
 
 void ServiceLoop::planned(PlanFinished plan) {
   if (const auto found = planning.find(plan.key); found != planning.end()) {
-    planning_bytes -= found->second;
+    const auto& [bytes, user] = found->second;
+    planning_bytes -= bytes;
+    if (const auto theirs = planning_of_user.find(user); theirs != planning_of_user.end()) {
+      theirs->second -= std::min(theirs->second, bytes);
+      if (theirs->second == 0) planning_of_user.erase(theirs);
+    }
     planning.erase(found);
   }
   tasks.planned(now_ms(), plan);
@@ -226,7 +285,9 @@ void ServiceLoop::planned(PlanFinished plan) {
 
 void ServiceLoop::on(Answer action) {
   if (Session* session = sessions.find(action.client)) session->judge(action.reply);
+  if (!action.reply.outcome) count_refusal(action.client, action.reply.outcome.error());
   signer.sign(action.reply);
+  action.reply.revocations = store.revocations();
   tasks.answered(now_ms(), action.client, action.reply);
   send(action.client, action.reply);
 }
@@ -251,8 +312,34 @@ void ServiceLoop::on(const LogAbandoned& action) const {
           .add("worker", action.worker));
 }
 
+// Everything it ever reported: nobody knows since when it lies.
+void ServiceLoop::on(const Distrust& action) {
+  log(LogLine("worker", LogLine::Level::kWarning)
+          .add("name", action.worker)
+          .add("key", action.owner)
+          .add("state", "distrusted")
+          .add("kernel", action.kernel.short_hex())
+          .add("why", action.why));
+  TakeBack what;
+  what.worker = action.worker;
+  store.take_back(std::move(what), [this, name = action.worker](const Result<TakenBack>& taken) {
+    log(LogLine("worker", LogLine::Level::kWarning)
+            .add("name", name)
+            .add("state", taken ? "taken_back" : "not_taken_back")
+            .add("programs", taken ? static_cast<int64_t>(taken->programs.size()) : 0)
+            .add("records", taken ? taken->records : 0));
+  });
+}
+
+void ServiceLoop::on(const LogDisputed& action) const {
+  log(LogLine("kernel", LogLine::Level::kWarning)
+          .add("key", action.kernel.short_hex())
+          .add("state", "disputed")
+          .add("why", action.why));
+}
+
 void ServiceLoop::on(const StoreProgram& action) {
-  tasks.storing(now_ms(), action.program);
+  tasks.storing(now_ms(), action);
   store.store(action);
 }
 

@@ -19,10 +19,14 @@
 #include "coordinator/event_loop.h"
 #include "coordinator/service/access.h"
 #include "coordinator/service/admin_handler.h"
+#include "coordinator/service/loop_page.h"
 #include "coordinator/service/planner.h"
 #include "coordinator/service/service.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/spare_memory.h"
+#include "coordinator/status/act_log.h"
+#include "coordinator/status/history.h"
+#include "coordinator/status/refusals.h"
 #include "coordinator/status/task_log.h"
 #include "coordinator/status/worker_log.h"
 #include "coordinator/storage/blob_sender.h"
@@ -38,7 +42,7 @@ inline constexpr size_t kMaxSessions = Listener::kMaxConnections;
 struct ServiceLoop final : EventLoop {
   ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> opened,
               std::unique_ptr<PendingTaskStore> pending_tasks, SigningKey signing_key,
-              std::unique_ptr<Listener> bound);
+              std::unique_ptr<Listener> bound, std::shared_ptr<Keyring> keyring);
 
   // ---- The loop ----
   void run();
@@ -50,11 +54,18 @@ struct ServiceLoop final : EventLoop {
   void tick();
   void probe(const PeerId& peer);
   void refresh_keys();
+  // Takes back what revoked keys reported (`kiln keys revoke`), each once.
+  void take_back_revoked();
+  Vouching vouching() const;
+  Path keys_folder() const {
+    return options.keys.empty() ? options.data_dir / "keys" : options.keys;
+  }
   void close(const PeerId& peer);
   bool send_blob_pieces();
   void planned(PlanFinished plan);
   void publish_status();
-  Stats stats();
+  StatusSnapshot status_now();
+  Stats stats(const Viewer& viewer = {.user = {}, .team = {}, .sees_all = true});
   void log(const LogLine& line) const override;
 
   // ---- Messages ----
@@ -68,11 +79,16 @@ struct ServiceLoop final : EventLoop {
   void on(const PeerId& peer, const BlobCredit& credit) { blobs.add_credit(peer, credit); }
   void on(const PeerId& peer, const Cancel& cancel);
   void on(const PeerId& peer, const StatsRequest& request);
+  void on(const PeerId& peer, const RevocationsRequest& request);
   void on(const PeerId& peer, WorkerReport report);
-  void on(const PeerId& peer, const AdminRequest& request) { admin.handle(peer, request); }
+  void on(const PeerId& peer, const AdminRequest& request) {
+    admin.handle({peer, sessions.find(peer)->user.name, request});
+  }
+  bool graphs_crowded(const std::string& user, size_t bytes) const;
   void overloaded(const PeerId& peer, uint64_t request);
   void refuse(const PeerId& peer, Code code, std::string message);
-  void refuse(const PeerId& peer, Error error) { listener->send(peer, Refusal{std::move(error)}); }
+  void refuse(const PeerId& peer, Error error);
+  void count_refusal(const PeerId& peer, const Error& error);
   bool send(const PeerId& peer, const Message& message);
   void unsent(const PeerId& peer);
 
@@ -89,8 +105,11 @@ struct ServiceLoop final : EventLoop {
   void on(StoreDetached action) { store.store(std::move(action)); }
   void on(const EndDetached& action);
   void on(const ForgetDetached& action) { store.forget(action); }
+  void on(const StoreLost& action) { store.store(action); }
   void on(KeepProgram action) { store.keep(std::move(action)); }
   void on(const LogAbandoned& action) const;
+  void on(const Distrust& action);
+  void on(const LogDisputed& action) const;
 
   // Constant after construction.
   const ServiceOptions options;
@@ -107,12 +126,22 @@ struct ServiceLoop final : EventLoop {
   BlobMemoryCache blob_memory;
   TaskLog tasks;
   WorkerLog workers;
+  History history;
+  ActLog acts;
+  Refusals refusals;
   int64_t next_tick_ms = 0, next_probe_ms = 0;
-  std::unordered_map<Digest, size_t> planning;  // bytes of the graph, by program
-  size_t planning_bytes = 0;                    // their sum
+  struct Planning {
+    size_t bytes = 0;  // of the graph
+    std::string user;
+  };
+  std::unordered_map<Digest, Planning> planning;             // by task
+  size_t planning_bytes = 0;                                 // their sum
+  std::unordered_map<std::string, size_t> planning_of_user;  // the same; no zeros
+  std::string asking;  // the user of the request that is being stepped
   int64_t malformed_logged = 0;
-  int64_t hits = 0;       // answered without the core
-  int64_t overloads = 0;  // refused without the core
+  std::set<std::pair<std::string, int64_t>> keys_taken_back;  // name, when it was revoked
+  int64_t hits = 0;                                           // answered without the core
+  int64_t overloads = 0;                                      // refused without the core
   LoopTimes times;
   SpareMemory spare;
   std::chrono::steady_clock::time_point message_start;  // of the one being handled
@@ -126,6 +155,7 @@ struct ServiceLoop final : EventLoop {
   BlobSender blobs{*cache, blob_memory};
   StorageExecutor store;
   AdminHandler admin;
+  LoopPage page;
   std::unique_ptr<Planner> planner;
   std::thread thread;
 };

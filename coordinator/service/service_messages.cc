@@ -12,8 +12,9 @@ constexpr int kMaxHellos = 16;  // on one connection: each forgets a session and
 using Clock = std::chrono::steady_clock;
 
 template <class T>
-constexpr bool kFromClient = std::is_same_v<T, CompileRequest> || std::is_same_v<T, BlobRequest> ||
-                             std::is_same_v<T, BlobCredit> || std::is_same_v<T, Cancel>;
+constexpr bool kFromClient =
+    std::is_same_v<T, RevocationsRequest> || std::is_same_v<T, CompileRequest> ||
+    std::is_same_v<T, BlobRequest> || std::is_same_v<T, BlobCredit> || std::is_same_v<T, Cancel>;
 
 }  // namespace
 
@@ -34,7 +35,7 @@ bool ServiceLoop::answer_known(const Arrival& arrival) {
     return false;
   }
   HitReply* hit = manifests.find(found->program);
-  if (hit == nullptr) return false;
+  if (hit == nullptr || !session->may_have(hit->audience())) return false;
   session->heard_ms = ms_at(arrival.at);
   answer(arrival.peer, found->request, *hit);
   return true;
@@ -92,7 +93,7 @@ void ServiceLoop::on(const PeerId& peer, const Hello& hello, const User& user) {
   const Session* session = sessions.open(peer, std::move(opened));
   if (session == nullptr) return refuse(peer, Code::kOverloaded, "too many connections");
   send(peer, Welcome{kProtocolVersion, kSoftware, template_stamp(options.core.templates),
-                     session->token, signer.public_key()});
+                     session->token, signer.public_key(), store.revocations()});
 }
 
 void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
@@ -103,17 +104,27 @@ void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
   const Digest key = program_key(request.graph, request.target, request.mode);
   // A waiting request keeps the key that its target resolved to at first.
   HitReply* hit = core.is_open(peer, request.request) ? nullptr : manifests.find(key);
-  if (hit != nullptr) {
+  if (hit != nullptr && session.may_have(hit->audience())) {
     if (always_means_the_same) known.remember(request, key);
     return answer(peer, request.request, *hit);
   }
-  if (!request.graph_text.empty() &&
-      planning_bytes + request.graph_text.size() > options.graph_bytes) {
+  if (graphs_crowded(session.user.name, request.graph_text.size()))
     return overloaded(peer, request.request);
-  }
   session.look_only(request);
-  tasks.asked(now_ms(), key, peer, session.user.name, request);
-  step(RequestReceived{peer, std::move(request), session.user.name, key});
+  const Audience audience = session.audience();
+  asking = session.user.name;
+  tasks.asked(now_ms(), task_key(key, audience), key, peer, session.user.name, request);
+  step(RequestReceived{peer, std::move(request), session.user.name, key, audience,
+                       session.viewer()});
+  asking.clear();
+}
+
+// All graphs together have a bound, and a user has no more of it than is left for the others.
+bool ServiceLoop::graphs_crowded(const std::string& user, size_t bytes) const {
+  if (bytes == 0) return false;
+  const auto theirs = planning_of_user.find(user);
+  const size_t held = user.empty() || theirs == planning_of_user.end() ? 0 : theirs->second + bytes;
+  return planning_bytes + bytes + held > options.graph_bytes;
 }
 
 // The core may know the request already, and wait for its graph.
@@ -125,6 +136,7 @@ void ServiceLoop::overloaded(const PeerId& peer, uint64_t request) {
   reply.request = request;
   reply.outcome = fail(
       Error{Code::kOverloaded, "too many graphs wait to be planned", options.core.retry_after_ms});
+  count_refusal(peer, reply.outcome.error());
   send(peer, reply);
 }
 
@@ -142,7 +154,10 @@ void ServiceLoop::on(const PeerId& peer, const Cancel& cancel) {
 }
 
 void ServiceLoop::on(const PeerId& peer, const StatsRequest& request) {
-  send(peer, StatsReply{request.request, stats()});
+  const Session& session = *sessions.find(peer);
+  Stats now = stats(session.viewer());
+  session.judge(now);
+  send(peer, StatsReply{request.request, std::move(now)});
 }
 
 void ServiceLoop::on(const PeerId& peer, WorkerReport report) {
@@ -164,12 +179,29 @@ void ServiceLoop::on(const PeerId& peer, WorkerReport report) {
   if (!claimed) return refuse(peer, claimed.error());
   if (!claimed->empty()) listener->drop(*claimed);
   WorkerId worker = report.worker;
-  step(ReportReceived{std::move(worker), std::move(report), sessions.find(peer)->templates});
+  const Session& session = *sessions.find(peer);
+  step(ReportReceived{std::move(worker), std::move(report), session.templates, session.user.name,
+                      standing_of(session.user)});
+}
+
+void ServiceLoop::on(const PeerId& peer, const RevocationsRequest& request) {
+  send(peer,
+       RevocationsReply{request.request, store.revocation_list(), store.revocation_signature()});
 }
 
 void ServiceLoop::refuse(const PeerId& peer, Code code, std::string message) {
   const int64_t retry_after_ms = code == Code::kOverloaded ? options.core.retry_after_ms : 0;
   refuse(peer, Error{code, std::move(message), retry_after_ms});
+}
+
+void ServiceLoop::refuse(const PeerId& peer, Error error) {
+  count_refusal(peer, error);
+  listener->send(peer, Refusal{std::move(error)});
+}
+
+void ServiceLoop::count_refusal(const PeerId& peer, const Error& error) {
+  const Session* session = sessions.find(peer);
+  if (session != nullptr) refusals.count(session->user.name, error.code);
 }
 
 bool ServiceLoop::send(const PeerId& peer, const Message& message) {

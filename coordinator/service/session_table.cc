@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 
+#include <algorithm>
+
 #include "compiler_core/base/check.h"
 #include "coordinator/service/access.h"
 
@@ -22,6 +24,15 @@ std::string make_token() {
 
 }  // namespace
 
+Viewer Session::viewer() const {
+  return {user.name, user.team, covers(user.grant, Grant::kAdmin)};
+}
+
+Audience Session::audience() const {
+  if (user.share == Share::kPrivate) return Audience::of_user(user.name);
+  return user.share == Share::kTeam ? Audience::of_team(user.team) : Audience();
+}
+
 void Session::look_only(CompileRequest& request) {
   if (request.check_only || covers(user.grant, Grant::kSubmit)) return;
   request.check_only = true;
@@ -31,9 +42,19 @@ void Session::look_only(CompileRequest& request) {
 
 void Session::judge(CompileReply& reply) {
   if (looking.erase(reply.request) == 0 || reply.outcome) return;
+  std::string& message = reply.outcome.error().message;
+  message.resize(std::min(message.find('\n'), message.size()));
   if (reply.outcome.error().code == Code::kNotFound)
     reply.outcome =
         fail(not_granted(user, Grant::kSubmit).within("it is not in the cache, and to tune it"));
+}
+
+void Session::judge(Stats& stats) const {
+  if (!covers(user.grant, Grant::kSubmit)) stats.detached.clear();
+}
+
+Standing standing_of(const User& user) {
+  return {user.trust != Trust::kScreens, user.trust == Trust::kAlone};
 }
 
 const Session* SessionTable::open(const PeerId& peer, Session session) {

@@ -30,12 +30,24 @@ struct Session {
   std::set<uint64_t> looking{};
   std::shared_ptr<const TemplateVersions> templates{};  // a worker's; never null for one
 
+  Viewer viewer() const;
+  bool may_have(const Audience& program) const {
+    return program.is_all() || program.admits(viewer());
+  }
+  Audience audience() const;  // of what is tuned for it
+
   // Turns the request of a user who may only read into a look-up, so that it starts no work; a miss
   // is refused instead of answered with kNotFound.
   void look_only(CompileRequest& request);
-  // Turns the reply to such a request into a refusal if it is a miss.
+  // Turns the reply to such a request into a refusal if it is a miss; leaves out what a compiler said
+  // of another user's source, which follows an error's first line.
   void judge(CompileReply& reply);
+  // Leaves out what is not this user's to know: who may only read learns of the programs that are
+  // tuned without a client their number.
+  void judge(Stats& stats) const;
 };
+
+Standing standing_of(const User& user);  // of a worker
 
 class SessionTable {
  public:

@@ -16,6 +16,10 @@ void requests(MetricsText& out, const StatusSnapshot& status) {
               "Requests that joined work which another request had begun.", s.joined);
   out.counter("kiln_requests_overloaded_total", "Requests refused: too much was waiting.",
               s.overloaded);
+  out.family("kiln_refusals_total", "counter",
+             "Requests and messages refused, by reason; kiln stats has them by user.");
+  for (const auto& [reason, count] : status.refusals)
+    out.sample(static_cast<double>(count), {{"reason", reason}});
   out.gauge("kiln_requests_open", "Requests that wait for an answer.",
             static_cast<double>(s.requests_open));
   out.gauge("kiln_connections", "Peers that said hello: clients and workers.",
@@ -90,6 +94,9 @@ void store(MetricsText& out, const StatusSnapshot& status) {
   out.gauge("kiln_cache_entries", "Programs and kernels in the cache.",
             static_cast<double>(s.entries));
   out.gauge("kiln_cache_bytes", "Binaries in the cache.", static_cast<double>(s.bytes));
+  out.gauge("kiln_programs_stale",
+            "Programs in the cache that older templates made: served, and to be tuned again.",
+            static_cast<double>(s.programs_stale));
   out.gauge("kiln_index_memory_bytes",
             "What SQLite has in memory: pages of the index, prepared statements.",
             static_cast<double>(status.index_memory_bytes));

@@ -1,6 +1,16 @@
 #include "coordinator/status/service_status.h"
 
+#include "compiler_core/base/result.h"
+
 namespace kiln {
+
+std::map<std::string, int64_t> every_outcome() {
+  std::map<std::string, int64_t> outcomes{{"tuned", 0}, {"joined", 0}, {"abandoned", 0}};
+  for (auto code = static_cast<uint8_t>(Code::kInvalidArgument);
+       code <= static_cast<uint8_t>(Code::kInternal); ++code)
+    outcomes.emplace(to_string(static_cast<Code>(code)), 0);
+  return outcomes;
+}
 
 std::string_view to_string(TaskStage stage) {
   switch (stage) {

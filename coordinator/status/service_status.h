@@ -21,12 +21,16 @@ enum class TaskStage : uint8_t { kLookingUp, kWaitGraph, kPlanning, kTuning, kSt
 inline constexpr size_t kTaskStages = 5;
 std::string_view to_string(TaskStage stage);  // "looking_up", ...
 
+std::map<std::string, int64_t> every_outcome();  // each 0
+
 struct TaskTimes {
   Histogram total{work_bounds_s()};
   std::array<Histogram, kTaskStages> stages{Histogram(work_bounds_s()), Histogram(work_bounds_s()),
                                             Histogram(work_bounds_s()), Histogram(work_bounds_s()),
                                             Histogram(work_bounds_s())};
-  std::map<std::string, int64_t> outcomes;  // "tuned", "joined", ..., or the error's code
+  // By "tuned", "joined", "abandoned" or the error's code. All are there from the start: Prometheus
+  // sees no increase in a series that begins with its first event.
+  std::map<std::string, int64_t> outcomes = every_outcome();
 };
 
 struct LoopTimes {
@@ -43,6 +47,7 @@ struct StatusSnapshot {
   int64_t index_memory_bytes = 0;
   int64_t read_failures = 0;     // look-ups that the index did not answer
   int64_t detached_damaged = 0;  // queued programs whose rows could not be read
+  std::map<std::string, int64_t> refusals{{"overloaded", 0}, {"permission_denied", 0}};  // by code
 };
 
 class ServiceStatus {

@@ -15,7 +15,10 @@ constexpr double kReadyStallS = 2;     // what a client waits before it goes on 
 constexpr auto kStoreFailureWindow = std::chrono::minutes(1);
 
 HttpAnswer plain(unsigned status, std::string body) {
-  return {status, "text/plain; charset=utf-8", std::move(body)};
+  HttpAnswer answer;
+  answer.status = status;
+  answer.body = std::move(body);
+  return answer;
 }
 
 std::string stalled(double seconds) {
@@ -47,11 +50,17 @@ HttpAnswer readiness(const ServiceStatus& status, TimePoint now) {
 
 }  // namespace
 
+bool is_status_path(std::string_view path) {
+  return path == "/metrics" || path == "/healthz" || path == "/readyz";
+}
+
 HttpAnswer status_page(const ServiceStatus& status, TimePoint now, int64_t log_lines_dropped,
                        std::string_view path) {
   if (path == "/metrics") {
-    return {200, "text/plain; version=0.0.4; charset=utf-8",
-            metrics_text(*status.latest(), process_use(), log_lines_dropped)};
+    HttpAnswer answer =
+        plain(200, metrics_text(*status.latest(), process_use(), log_lines_dropped));
+    answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return answer;
   }
   if (path == "/healthz") return health(status, now);
   if (path == "/readyz") return readiness(status, now);

@@ -16,6 +16,7 @@
 
 namespace kiln {
 
+bool is_status_path(std::string_view path);  // one of these
 HttpAnswer status_page(const ServiceStatus& status, ServiceStatus::Clock::time_point now,
                        int64_t log_lines_dropped, std::string_view path);
 

@@ -36,15 +36,19 @@ void TaskLog::enter(int64_t now_ms, TaskStage stage, Task& task) {
   task.stage_since_ms = now_ms;
 }
 
-void TaskLog::asked(int64_t now_ms, const Digest& key, const ClientId& client,
-                    const std::string& user, const CompileRequest& request) {
+void TaskLog::asked(int64_t now_ms, const Digest& key, const Digest& program,
+                    const ClientId& client, const std::string& user,
+                    const CompileRequest& request) {
   const bool is_new = requests_.try_emplace({client, request.request}, key).second;
   if (!is_new) return;  // the same request again, with its graph
   Task& task = tasks_[key];
   if (task.requests++ == 0) {
+    task.program = program;
+    task.is_everybodys = key == program;
     task.started_ms = task.stage_since_ms = now_ms;
-    task.target = request.target.to_string();
-    task.mode = to_string(request.mode);
+    task.graph = request.graph;
+    task.target = request.target;
+    task.mode = request.mode;
   }
   ++task.waiting;
   task.clients.insert(client);
@@ -76,11 +80,12 @@ void TaskLog::planned(int64_t now_ms, const PlanFinished& plan) {
   }
 }
 
-void TaskLog::storing(int64_t now_ms, const Program& program) {
-  Task* task = find(program.key);
+void TaskLog::storing(int64_t now_ms, const StoreProgram& action) {
+  Task* task = find(action.task);
   if (task == nullptr) return;
   enter(now_ms, TaskStage::kStoring, *task);
-  for (const ProgramKernel& kernel : program.kernels) task->winners_us += kernel.report.best_us;
+  for (const ProgramKernel& kernel : action.program.kernels)
+    task->winners_us += kernel.report.best_us;
 }
 
 void TaskLog::answered(int64_t now_ms, const ClientId& client, const CompileReply& reply) {
@@ -111,14 +116,14 @@ void TaskLog::leave(int64_t now_ms, std::map<RequestId, Digest>::iterator reques
   Task& task = found->second;
   if (reply != nullptr && reply->outcome) {
     // The one that started the task says "tuned"; those that joined say less.
-    if (task.outcome != "tuned") task.outcome = to_string(*reply->outcome);
+    if (task.outcome != "tuned") task.outcome = reply->stale ? "stale" : to_string(*reply->outcome);
   } else if (reply != nullptr) {
     task.outcome = to_string(reply->outcome.error().code);
     task.reason = reply->outcome.error().message;
   }
   task.detached |= reply != nullptr && reply->outcome && *reply->outcome == CacheOutcome::kQueued;
   if (--task.waiting > 0 || task.detached) return;
-  end(now_ms, key, task);
+  end(now_ms, task);
   tasks_.erase(found);
 }
 
@@ -126,28 +131,52 @@ void TaskLog::detached_ended(int64_t now_ms, const EndDetached& ended) {
   const Digest& key = ended.key;
   Task& task = tasks_[key];
   if (task.requests == 0 && !task.detached) {  // queued in an earlier incarnation
+    task.program = ended.task.program();
+    task.is_everybodys = key == task.program;
     task.started_ms = task.stage_since_ms = now_ms;
-    task.target = ended.task.target.to_string();
-    task.mode = to_string(ended.task.mode);
+    task.graph = ended.task.graph;
+    task.target = ended.task.target;
+    task.mode = ended.task.mode;
   }
   task.detached = false;
-  task.outcome = ended.outcome ? "tuned" : to_string(ended.outcome.error().code);
+  task.outcome = ended.cancelled ? "cancelled"
+                 : ended.outcome ? "tuned"
+                                 : to_string(ended.outcome.error().code);
   if (!ended.outcome) task.reason = ended.outcome.error().message;
   if (task.waiting > 0) return;
-  end(now_ms, key, task);
+  end(now_ms, task);
   tasks_.erase(key);
 }
 
-void TaskLog::end(int64_t now_ms, const Digest& key, Task& task) {
-  // Look-ups that hit the index, or missed and were only checks, get no line.
-  const bool looked_up_only =
-      !task.reached(TaskStage::kPlanning) && (task.outcome == "hit" || task.outcome == "not_found");
+void TaskLog::end(int64_t now_ms, Task& task) {
+  // Look-ups that hit the index, missed and were only checks, or are not the user's to turn into
+  // work, get no line: a reader may send a million of them.
+  const bool looked_up_only = !task.reached(TaskStage::kPlanning) &&
+                              (task.outcome == "hit" || task.outcome == "stale" ||
+                               task.outcome == "not_found" || task.outcome == "permission_denied");
+  if (task.outcome != "hit" && task.outcome != "stale" && task.is_everybodys)
+    remember(now_ms, task);
   if (looked_up_only) return;
   enter(now_ms, task.stage, task);
-  report(key, task, now_ms - task.started_ms);
+  report(task, now_ms - task.started_ms);
 }
 
-void TaskLog::report(const Digest& key, const Task& task, int64_t total_ms) {
+void TaskLog::remember(int64_t now_ms, const Task& task) {
+  Miss miss{task.program, task.graph, task.target, task.mode};
+  miss.times = static_cast<int64_t>(task.requests);
+  miss.at_ms = now_ms;
+  miss.took_s = seconds(now_ms - task.started_ms);
+  miss.outcome = task.outcome;
+  miss.reason = task.reason.substr(0, task.reason.find('\n'));  // no compiler's words
+  miss.kernels = task.kernels;
+  miss.cached = task.cached;
+  miss.candidates = task.candidates;
+  miss.winners_us = task.winners_us;
+  miss.users = task.users;
+  misses_.add(std::move(miss));
+}
+
+void TaskLog::report(const Task& task, int64_t total_ms) {
   ++times_.outcomes[task.outcome];
   times_.total.observe(seconds(total_ms));
   for (size_t i = 0; i < kTaskStages; ++i) {
@@ -157,7 +186,8 @@ void TaskLog::report(const Digest& key, const Task& task, int64_t total_ms) {
   }
   if (!sink_) return;
   LogLine line("flight");
-  line.add("key", key.short_hex()).add("target", task.target).add("mode", task.mode);
+  line.add("key", task.program.short_hex()).add("target", task.target.to_string());
+  line.add("mode", to_string(task.mode));
   line.add("outcome", task.outcome).add("requests", task.requests);
   line.add("clients", task.clients.size()).add("kernels", task.kernels);
   line.add("cached", task.cached).add("candidates", task.candidates);
@@ -167,7 +197,7 @@ void TaskLog::report(const Digest& key, const Task& task, int64_t total_ms) {
   }
   line.add("total_s", seconds(total_ms));
   if (!task.users.empty()) line.add("users", names_of(task.users));
-  line.add("program_key", key.hex());
+  line.add("program_key", task.program.hex());
   if (!task.reason.empty()) line.add("reason", task.reason);
   sink_(line);
 }

@@ -24,6 +24,7 @@
 
 #include "coordinator/core/events.h"
 #include "coordinator/status/log_line.h"
+#include "coordinator/status/miss_log.h"
 #include "coordinator/status/service_status.h"
 
 namespace kiln {
@@ -34,13 +35,14 @@ class TaskLog {
   explicit TaskLog(Sink sink) : sink_(std::move(sink)) {}
 
   // `user`: empty when there are no keys.
-  void asked(int64_t now_ms, const Digest& key, const ClientId& client, const std::string& user,
-             const CompileRequest& request);
+  // `key` is the task's, as everywhere; `program` the one to report.
+  void asked(int64_t now_ms, const Digest& key, const Digest& program, const ClientId& client,
+             const std::string& user, const CompileRequest& request);
   // The client was asked for the graph.
   void waiting_for_graph(int64_t now_ms, const ClientId& client, uint64_t request);
   void planning(int64_t now_ms, const Digest& key);
   void planned(int64_t now_ms, const PlanFinished& plan);
-  void storing(int64_t now_ms, const Program& program);
+  void storing(int64_t now_ms, const StoreProgram& action);
   // The line is written when the last waiting client is answered or gone; none for mere look-ups.
   void answered(int64_t now_ms, const ClientId& client, const CompileReply& reply);
   void cancelled(int64_t now_ms, const ClientId& client, uint64_t request);
@@ -48,11 +50,16 @@ class TaskLog {
   void detached_ended(int64_t now_ms, const EndDetached& ended);
 
   const TaskTimes& times() const { return times_; }  // of tasks that ended
+  const MissLog& misses() const { return misses_; }
 
  private:
   using RequestId = std::pair<ClientId, uint64_t>;
   struct Task {
-    std::string target, mode;
+    Digest program;
+    bool is_everybodys = true;
+    Digest graph;
+    Target target;
+    Mode mode = Mode::kDefault;
     int64_t started_ms = 0, stage_since_ms = 0;
     TaskStage stage = TaskStage::kLookingUp;
     std::array<int64_t, kTaskStages> stage_ms{};
@@ -70,13 +77,15 @@ class TaskLog {
   Task* find(const Digest& key);
   void leave(int64_t now_ms, std::map<RequestId, Digest>::iterator request,
              const CompileReply* reply);
-  void end(int64_t now_ms, const Digest& key, Task& task);
-  void report(const Digest& key, const Task& task, int64_t total_ms);
+  void end(int64_t now_ms, Task& task);
+  void report(const Task& task, int64_t total_ms);
+  void remember(int64_t now_ms, const Task& task);
 
   const Sink sink_;
   std::unordered_map<Digest, Task> tasks_;
   std::map<RequestId, Digest> requests_;  // open ones
   TaskTimes times_;
+  MissLog misses_;
 };
 
 }  // namespace kiln

@@ -26,6 +26,10 @@ void BlobMemoryCache::hold(const Digest& digest, int64_t until_ms) {
   entry->held_until_ms = until_ms;
 }
 
+void BlobMemoryCache::remove(const Digest& digest) {
+  if (const auto found = by_digest_.find(digest); found != by_digest_.end()) erase(found->second);
+}
+
 void BlobMemoryCache::expire(int64_t now_ms) {
   while (!held_.empty() && held_.front().held_until_ms <= now_ms) {
     held_.front().held_until_ms = 0;

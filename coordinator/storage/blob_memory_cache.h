@@ -23,7 +23,8 @@ class BlobMemoryCache {
   // Not given up before `until_ms`, as long as what is held fits by itself.
   // REQUIRES: it was put and is still here, else nothing happens.
   void hold(const Digest& digest, int64_t until_ms);
-  void expire(int64_t now_ms);  // ends what was held until now
+  void remove(const Digest& digest);  // if it is here
+  void expire(int64_t now_ms);        // ends what was held until now
   size_t bytes() const { return bytes_; }
 
  private:

@@ -15,7 +15,8 @@ HitReply* ManifestTable::find(const Digest& program_key) {
 
 void ManifestTable::insert(const Program& program, SignedManifest manifest) {
   if (const auto known = by_key_.find(program.key); known != by_key_.end()) erase(known->second);
-  HitReply reply(std::move(manifest.json), std::move(manifest.signature), manifest.memory_only);
+  HitReply reply(std::move(manifest.json), std::move(manifest.signature), manifest.memory_only,
+                 manifest.revocations, std::move(manifest.audience));
   Entry entry{program.key, std::move(reply), {}};
   for (const ProgramKernel& kernel : program.kernels) {
     entry.kernels.push_back({kernel.key, kernel.blob});
@@ -36,6 +37,13 @@ void ManifestTable::insert(const Program& program, SignedManifest manifest) {
 
 void ManifestTable::remove(const Digest& program_key) {
   if (const auto known = by_key_.find(program_key); known != by_key_.end()) erase(known->second);
+}
+
+void ManifestTable::clear() {
+  while (!entries_.empty()) {
+    if (entries_.back().used) used_and_gone_.push_back(entries_.back().key);
+    erase(std::prev(entries_.end()));
+  }
 }
 
 // A new entry is not used, and stands in front of used ones.

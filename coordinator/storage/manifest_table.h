@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler_core/program/audience.h"
 #include "compiler_core/program/program.h"
 #include "coordinator/storage/numbered_frame.h"
 
@@ -19,22 +20,28 @@ namespace kiln {
 // The answer to a look-up that hits, encoded once (numbered_frame.h): answering encodes nothing.
 class HitReply {
  public:
-  // `memory_only`: as in CompileReply.
-  HitReply(std::string manifest, std::string signature, bool memory_only = false)
-      : reply_(NumberedFrame::of(CompileReply{0, CacheOutcome::kHit, std::move(manifest),
-                                              std::move(signature), memory_only})) {}
+  // `memory_only`, `revocations`: as in CompileReply.
+  HitReply(std::string manifest, std::string signature, bool memory_only = false,
+           uint64_t revocations = 0, Audience audience = {})
+      : audience_(std::move(audience)),
+        reply_(NumberedFrame::of(CompileReply{0, CacheOutcome::kHit, std::move(manifest),
+                                              std::move(signature), memory_only, revocations})) {}
 
   // The frame of the CompileReply to request number `request`; valid until the next call.
   std::string_view frame(uint64_t request) { return reply_.with(request); }
   size_t bytes() const { return reply_.bytes(); }
+  const Audience& audience() const { return audience_; }  // who may have it
 
  private:
+  Audience audience_;
   NumberedFrame reply_;
 };
 
 struct SignedManifest {
   std::string json, signature;
   bool memory_only = false;  // the cache could not store it
+  uint64_t revocations = 0;
+  Audience audience{};
 };
 
 class ManifestTable {
@@ -48,6 +55,7 @@ class ManifestTable {
 
   // Drops a program, if it is here.
   void remove(const Digest& program_key);
+  void clear();
   // The programs found since the last call, each once.
   std::vector<Digest> take_used();
 

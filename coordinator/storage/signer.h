@@ -14,6 +14,9 @@ class Signer {
   const std::string& public_key() const { return key_.public_key(); }
   // Caches the last one: all that wait for a program are answered in a row.
   const std::string& signature_of(const std::string& manifest);
+  std::string signature_of_list(const std::string& list) const {
+    return key_.sign(signed_revocations(list)).bytes;
+  }
   void sign(CompileReply& reply);  // does nothing if it holds no program
   void sign(WorkerOrders& orders) const;
 

@@ -1,12 +1,13 @@
 #include "coordinator/storage/storage_executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
 namespace kiln {
 namespace {
 
-constexpr int64_t kWriteUsesMs = 60'000;
+constexpr int64_t kWriteUsesMs = 60'000, kCountStaleMs = 5'000;
 
 LogLine not_stored(std::string_view what, const Digest& key, const Error& error) {
   LogLine line(what, LogLine::Level::kWarning);
@@ -20,30 +21,40 @@ LogLine unreadable(std::string_view state, const Digest& program, const Error& e
   return line;
 }
 
+PendingTask stored_form(const DetachedTask& task) {
+  return {task.graph, task.target, task.mode, task.audience, task.owner, task.lost};
+}
+
 }  // namespace
 
-void StorageExecutor::look_up(const Digest& program_key) {
-  ProgramLookedUp found{program_key, {}};
-  if (auto manifest = cache_.program(program_key)) {
+void StorageExecutor::look_up(const LookUpProgram& action) {
+  const Digest& program_key = action.program;
+  ProgramLookedUp found{action.key, {}};
+  if (auto stored = cache_.program_and_audience(program_key)) {
     // Read once, so that memory serves nothing that a client could not read.
-    const auto program = program_from_json(*manifest);
-    if (program && program->template_stamp != template_stamp_) {
+    const auto program = program_from_json(stored->manifest);
+    if (program && (program->template_stamp != template_stamp_ || !vouching_.suffices(*program))) {
       found.stale = true;
+      found.audience = stored->audience;
+      if (vouching_.suffices(*program) && is_sound(*program))
+        found.program_json = std::move(stored->manifest);
     } else if (program) {
-      found.program_json = *manifest;
-      const std::string signature = signer_.signature_of(*manifest);
+      found.program_json = stored->manifest;
+      found.audience = stored->audience;
+      const std::string signature = signer_.signature_of(stored->manifest);
       kept_.stored(program_key);
-      manifests_.insert(*program, {*std::move(manifest), signature});
+      manifests_.insert(*program, {std::move(stored->manifest), signature, false, revocations_,
+                                   std::move(stored->audience)});
     } else {
       loop_.log(unreadable("corrupt", program_key, program.error()));
       cache_.forget(program_key, nullptr);
     }
-  } else if (manifest.error().code == Code::kCorruption) {
-    loop_.log(unreadable("corrupt", program_key, manifest.error()));
-  } else if (manifest.error().code != Code::kNotFound) {
+  } else if (stored.error().code == Code::kCorruption) {
+    loop_.log(unreadable("corrupt", program_key, stored.error()));
+  } else if (stored.error().code != Code::kNotFound) {
     ++read_failures_;
-    loop_.log(unreadable("unreadable", program_key, manifest.error()));
-    found.read = fail(Code::kUnavailable, std::move(manifest).error().message);
+    loop_.log(unreadable("unreadable", program_key, stored.error()));
+    found.read = fail(Code::kUnavailable, std::move(stored).error().message);
   }
   loop_.step(std::move(found));
 }
@@ -96,20 +107,21 @@ void StorageExecutor::store(StoreKernel action) {
 }
 
 void StorageExecutor::store(const StoreProgram& action) {
-  const Digest key = action.program.key;
-  cache_.put_program(action.program, [this, key](const Status& status) {
-    loop_.post([this, key, status] {
+  const Digest key = action.program.key, task = action.task;
+  const auto stored = [this, key, task](const Status& status) {
+    loop_.post([this, key, task, status] {
       if (!status) loop_.log(not_stored("program", key, status.error()));
-      needed_.ended(key);
-      if (status && kept_.stored(key)) manifests_.remove(key);  // it says "memory only"
-      loop_.step(ProgramStored{key, status});
+      needed_.ended(task);
+      if (status) kept_.stored(key), manifests_.remove(key);  // what memory had is of before
+      loop_.step(ProgramStored{task, status});
     });
-  });
+  };
+  cache_.put_program(action.program, stored, action.audience);
 }
 
 void StorageExecutor::store(StoreDetached action) {
   const DetachedTask& task = action.task;
-  tasks_.put({task.graph, task.target, task.mode}, std::move(action.graph_text),
+  tasks_.put(stored_form(task), std::move(action.graph_text),
              [this, stored = DetachedStored{action.key, task, {}}](Status status) mutable {
                stored.status = std::move(status);
                loop_.post([this, stored] {
@@ -123,7 +135,7 @@ void StorageExecutor::store(StoreDetached action) {
 // or fails again.
 void StorageExecutor::end(const EndDetached& action) {
   const DetachedTask& task = action.task;
-  const PendingTask stored{task.graph, task.target, task.mode};
+  const PendingTask stored = stored_form(task);
   if (action.outcome)
     tasks_.remove(stored, counting_failures());
   else
@@ -132,16 +144,23 @@ void StorageExecutor::end(const EndDetached& action) {
 
 void StorageExecutor::forget(const ForgetDetached& action) {
   const DetachedTask& task = action.task;
-  tasks_.remove({task.graph, task.target, task.mode}, counting_failures());
+  tasks_.remove(stored_form(task), counting_failures());
+}
+
+void StorageExecutor::store(const StoreLost& lost) {
+  tasks_.set_lost(stored_form(lost.task), counting_failures());
 }
 
 void StorageExecutor::keep(KeepProgram action) {
   const auto program = program_from_json(action.program_json);
   if (!program) return;
   const std::string signature = signer_.signature_of(action.program_json);
-  needed_.ended(program->key);
+  needed_.ended(action.task);
   kept_.keep(loop_.now_ms(), program->key);
-  manifests_.insert(*program, {std::move(action.program_json), signature, true});
+  if (const HitReply* before = manifests_.find(program->key))
+    action.audience.add(before->audience());
+  manifests_.insert(*program, {std::move(action.program_json), signature, true, revocations_,
+                               std::move(action.audience)});
 }
 
 Status StorageExecutor::recover_tasks() {
@@ -155,13 +174,36 @@ Status StorageExecutor::recover_tasks() {
                        "what was queued there is lost: queue it again; `kiln warm "
                        "--forget-failed` ends this warning"));
   for (const PendingTask& task : stored.tasks)
-    loop_.step(DetachedRecovered{{task.graph, task.target, task.mode}, task.failure});
+    loop_.step(DetachedRecovered{
+        {task.graph, task.target, task.mode, task.audience, task.owner, task.lost}, task.failure});
   return {};
 }
 
 void StorageExecutor::tick() {
   for (const Digest& program : kept_.take_due(loop_.now_ms())) manifests_.remove(program);
   write_uses();
+  count_stale();
+}
+
+bool StorageExecutor::is_sound(const Program& program) const {
+  return std::ranges::all_of(program.kernels, [this](const ProgramKernel& kernel) {
+    return kiln::is_sound(kernel, sound_versions_);
+  });
+}
+
+// No program becomes stale while a coordinator runs, so none need be counted once there are none.
+void StorageExecutor::count_stale() {
+  const bool done = counted_stale_ && programs_stale_ == 0;
+  if (done || counting_stale_ || loop_.now_ms() < count_stale_ms_) return;
+  count_stale_ms_ = loop_.now_ms() + kCountStaleMs;
+  counting_stale_ = true;
+  cache_.count_programs_not_of(template_stamp_, [this](const Result<int64_t>& count) {
+    loop_.post([this, count] {
+      counting_stale_ = false;
+      counted_stale_ |= count.has_value();
+      programs_stale_ = count.value_or(programs_stale_);
+    });
+  });
 }
 
 void StorageExecutor::write_uses() {

@@ -8,6 +8,7 @@
 
 #include "cache/kernel_cache.h"
 #include "cache/pending_task_store.h"
+#include "compiler_core/kernels/registry.h"
 #include "coordinator/core/events.h"
 #include "coordinator/event_loop.h"
 #include "coordinator/status/log_line.h"
@@ -16,6 +17,7 @@
 #include "coordinator/storage/manifest_table.h"
 #include "coordinator/storage/needed_kernels.h"
 #include "coordinator/storage/signer.h"
+#include "coordinator/storage/vouching.h"
 
 namespace kiln {
 
@@ -23,7 +25,8 @@ class StorageExecutor {
  public:
   StorageExecutor(KernelCache& cache, PendingTaskStore& tasks, Signer& signer,
                   ManifestTable& manifests, BlobMemoryCache& blob_memory, int64_t hold_blobs_ms,
-                  const Digest& template_stamp, EventLoop& loop)
+                  const Digest& template_stamp, const CoreOptions& core, EventLoop& loop,
+                  Vouching vouching = {})
       : cache_(cache),
         tasks_(tasks),
         signer_(signer),
@@ -31,22 +34,37 @@ class StorageExecutor {
         memory_(blob_memory),
         hold_blobs_ms_(hold_blobs_ms),
         template_stamp_(template_stamp),
+        sound_versions_(sound_versions()),
+        vouching_(std::move(vouching)),
+        serial_(static_cast<int64_t>(core.first_lease)),
         loop_(loop) {}
 
-  // A stored program that other templates made is a miss that says so; it stays stored until its
-  // successor is.
-  void look_up(const Digest& program_key);
+  // A stored program that other templates made says so; it stays stored until its successor is. Its
+  // manifest comes along unless a template says that its older versions were wrong.
+  void look_up(const LookUpProgram& action);
   void store(StoreRecords records);
   void store(StoreKernel kernel);
   void store(const StoreProgram& program);
   void store(StoreDetached task);
   void end(const EndDetached& task);
   void forget(const ForgetDetached& task);
+  void store(const StoreLost& lost);
   // Serves the program from memory until memory runs short, its binaries are dropped, or its time
   // is over (kept_programs.h). Then the core is asked for it again.
   void keep(KeepProgram program);
-  // Its kernels count as used until the program is stored, however long that takes.
-  void planned(const PlanFinished& plan) { needed_.planned(loop_.now_ms(), plan); }
+  // Gives the program a serial and a time. Its kernels count as used until it is stored, however
+  // long that takes.
+  void planned(PlanFinished& plan);
+  // Takes results back (cache/taking_back.h): from the core, the store, and memory. `done` runs on
+  // the loop's thread.
+  using TookBack = std::function<void(const Result<TakenBack>&)>;
+  void take_back(TakeBack what, TookBack done);
+  // The list for clients, read at the start and after each change; its serial is 0 while it is
+  // empty.
+  Status read_revocations();
+  uint64_t revocations() const { return revocations_; }
+  const std::string& revocation_list() const { return revocation_list_; }
+  const std::string& revocation_signature() const { return revocation_signature_; }
   // Drops rows of flights.sqlite that could not be read; their programs are lost.
   void forget_damaged_tasks() { tasks_.remove_damaged(counting_failures()); }
   // Tells the core what earlier incarnations accepted and did not finish. On an error the service
@@ -61,8 +79,11 @@ class StorageExecutor {
     return read_failures_;
   }  // look-ups that the index did not answer
   int64_t detached_damaged() const { return detached_damaged_; }
+  // Stored programs that other templates made, as last counted.
+  int64_t programs_stale() const { return programs_stale_; }
   KernelCache::Totals totals() { return cache_.totals(); }
-  // About once a second. Once a minute it tells the cache which programs memory served.
+  // About once a second. Once a minute it tells the cache which programs memory served; every few
+  // seconds it counts those that other templates made, while there are any.
   void tick();
   // The cache evicted these, so memory drops them too.
   void evicted(const std::vector<Digest>& programs);
@@ -70,6 +91,10 @@ class StorageExecutor {
  private:
   PendingTaskStore::Done counting_failures();
   void write_uses();
+  void count_stale();
+  void begin_taking_back(const TakeBack& what, const TakenBack& found, TookBack done);
+  void drop_from_memory(const TakenBack& taken);
+  bool is_sound(const Program& program) const;
 
   KernelCache& cache_;
   PendingTaskStore& tasks_;
@@ -78,11 +103,19 @@ class StorageExecutor {
   BlobMemoryCache& memory_;
   const int64_t hold_blobs_ms_;
   const Digest template_stamp_;  // of this build
+  const TemplateVersions sound_versions_;
+  const Vouching vouching_;  // a program that it does not suffice for is a miss
+  int64_t serial_;           // of the last program planned, or take-back
+  uint64_t revocations_ = 0;
+  std::string revocation_list_, revocation_signature_;
   EventLoop& loop_;
   KeptPrograms kept_;
   NeededKernels needed_;
   int64_t write_failures_ = 0, read_failures_ = 0, detached_damaged_ = 0;
   int64_t write_uses_ms_ = 0;
+  int64_t count_stale_ms_ = 0;
+  int64_t programs_stale_ = 0;
+  bool counted_stale_ = false, counting_stale_ = false;
 };
 
 }  // namespace kiln

@@ -69,10 +69,13 @@ struct FakeWorkerOptions {
   std::string name = "worker";
   Target target = test_target();
   TemplateVersions templates = template_versions();
+  std::optional<ClientKey> key{};  // of a coordinator that takes keys
+  std::string toolkit = "no compiler";
   int slots = 1;
   size_t binary_bytes = 1'000;
-  bool vanish_with_a_lease = false;  // its connection ends once it has one, without a word
-  std::atomic<bool>* go = nullptr;   // compiles nothing before this is true
+  std::string binary_of = "binary of ";  // how each begins: another one builds other bytes
+  bool vanish_with_a_lease = false;      // its connection ends once it has one, without a word
+  std::atomic<bool>* go = nullptr;       // compiles nothing before this is true
   // What every candidate of a workload takes, by its graph's text; else candidates differ.
   double (*time_us)(const std::string& workload_text) = nullptr;
 };
@@ -83,6 +86,7 @@ class FakeWorker {
       : tally_(tally), options_(std::move(options)) {
     ConnectOptions how;
     how.templates = options_.templates;
+    how.key = options_.key;
     auto opened = Connection::open(endpoint, Role::kWorker, 5'000, how);
     CHECK(opened.has_value(), opened ? "" : opened.error().message);
     connection_ = *std::move(opened);
@@ -152,7 +156,8 @@ class FakeWorker {
       result.measurement.samples_us.assign(static_cast<size_t>(job.policy.race_runs), us);
     }
     result.recipe_json = recipe_to_json(recipe_of(job.workload_text));
-    result.binary = "binary of " + job.kernel_key.hex() + " " + std::to_string(candidate.index);
+    result.binary =
+        options_.binary_of + job.kernel_key.hex() + " " + std::to_string(candidate.index);
     result.binary.resize(options_.binary_bytes, '.');
     return result;
   }
@@ -174,7 +179,7 @@ class FakeWorker {
     WorkerReport report;
     report.worker = options_.name;
     report.target = options_.target;
-    report.toolkit = "no compiler";
+    report.toolkit = options_.toolkit;
     report.slots = options_.slots;
     for (const auto& [lease, job] : jobs_) {
       if (!done_.contains(lease)) report.leases.push_back({lease, job.epoch, 0});
@@ -195,6 +200,7 @@ class FakeWorker {
 
 class TestClient {
  public:
+  explicit TestClient(std::unique_ptr<Connection> opened) : connection(std::move(opened)) {}
   explicit TestClient(const std::string& endpoint) {
     auto opened = Connection::open(endpoint, Role::kClient, 5'000);
     CHECK(opened.has_value(), opened ? "" : opened.error().message);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kMaxSlots = 64;  // a worker that asks for more is mistaken
 constexpr double kMaxCalibration = 2.0;
+constexpr size_t kMaxWaitingBytes = 1000;  // of a sentence for clients
 
 // Devices that are compared by their calibration kernels: of equal hard facts, and of one model.
 std::pair<std::string, std::string> model_of(const Target& target) {
@@ -73,6 +74,12 @@ void WorkerRegistry::report(int64_t now_ms, const WorkerId& id, const WorkerRepo
   worker.draining = report.draining || worker.drain_ordered;
   worker.report_ms = now_ms;
   worker.said_compiles = report.compiled;
+  worker.sandbox = report.sandbox;
+  worker.waiting = report.waiting;
+  if (worker.waiting.empty())
+    waiting_.erase(id);
+  else
+    waiting_.insert(id);
   worker.health.saw(now_ms, report.sentinel_us, report.device_errors, options_);
   if (worker.health.baseline_us() > 0)
     set_reference(model_of(worker.target), worker.health.baseline_us());
@@ -89,9 +96,20 @@ void WorkerRegistry::remove(const WorkerId& id) {
   const auto found = workers_.find(id);
   if (found == workers_.end()) return;
   leave_class(id, found->second);
+  waiting_.erase(id);
+  screeners_.erase(id);
   remember(id, found->second);
   workers_.erase(found);
   judge_drifting();
+}
+
+std::string WorkerRegistry::waiting_for(const Target& target) const {
+  for (const WorkerId& id : waiting_) {
+    const Worker& worker = workers_.at(id);
+    if (worker.target.backend == target.backend && worker.target.isa == target.isa)
+      return fmt::format("{} waits for {}", id, worker.waiting).substr(0, kMaxWaitingBytes);
+  }
+  return {};
 }
 
 // Another process under the same name counts its compiles anew.
@@ -126,6 +144,12 @@ void WorkerRegistry::order_drain(const WorkerId& id) {
   judge_drifting();
 }
 
+void WorkerRegistry::distrust(const WorkerId& id) {
+  distrusted_.insert(id);
+  if (Worker* worker = find(id)) judge(id, *worker);
+  judge_drifting();
+}
+
 void WorkerRegistry::set_leases(const WorkerId& id, int leases) {
   Worker* worker = find(id);
   if (worker == nullptr || worker->leases == leases) return;
@@ -138,7 +162,9 @@ void WorkerRegistry::set_leases(const WorkerId& id, int leases) {
 void WorkerRegistry::judge(const WorkerId& id, Worker& worker) {
   const WorkerClass& entry = classes_[describe(worker.target)];
   const bool others = entry.serving.size() > entry.serving.count(id);
-  const bool quarantined = worker.health.errs() || (worker.health.drifts() && others);
+  worker.distrusted = distrusted_.contains(id);
+  const bool quarantined =
+      worker.distrusted || worker.health.errs() || (worker.health.drifts() && others);
   if (quarantined == worker.quarantined) return;
   leave_class(id, worker);
   worker.quarantined = quarantined;
@@ -261,6 +287,24 @@ bool WorkerRegistry::has_library(const Target& target, const LibraryVersion& lib
 bool WorkerRegistry::has_any_library(const Target& target) const {
   return some_serves(
       target, [](const WorkerId&, const Worker& worker) { return !worker.libraries.empty(); });
+}
+
+bool WorkerRegistry::times_finals(const Target& target) const {
+  if (screeners_.empty()) return serves(target);
+  return some_serves(
+      target, [](const WorkerId&, const Worker& worker) { return worker.standing.times_finals; });
+}
+
+void WorkerRegistry::set_key(const WorkerId& id, const std::string& owner,
+                             const Standing& standing) {
+  Worker* worker = find(id);
+  if (worker == nullptr) return;
+  worker->owner = owner;
+  worker->standing = standing;
+  if (standing.times_finals)
+    screeners_.erase(id);
+  else
+    screeners_.insert(id);
 }
 
 bool WorkerRegistry::saw(const Target& target) const {

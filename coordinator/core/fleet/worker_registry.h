@@ -23,10 +23,13 @@ namespace kiln {
 struct Worker {
   Target target;
   std::string toolkit;
+  std::string owner{};    // the name of its key; empty: there are none
+  Standing standing{};    // of its key
   int slots = 1;          // leases it can hold at once
   bool draining = false;  // gets no new leases
   bool drain_ordered = false;
   bool quarantined = false;
+  bool distrusted = false;  // others contradicted it: in quarantine while this incarnation lasts
   std::shared_ptr<const TemplateVersions> templates{};
   std::vector<std::string> lacks{};  // of CoreOptions.templates
   std::vector<LibraryVersion> libraries{};
@@ -37,6 +40,7 @@ struct Worker {
   int64_t compiled = 0, measured = 0;
   bool counts_compiles = false;  // reports the count itself (WorkerReport.compiled)
   int64_t said_compiles = 0;     // the count it reported last
+  std::string sandbox, waiting;  // as it reports them
 
   bool takes_work() const {
     return (!draining || mutated(Mutation::kLeaseToDraining)) &&
@@ -72,9 +76,12 @@ class WorkerRegistry {
   Worker* find(const WorkerId& id);
   void remove(const WorkerId& id);
   void order_drain(const WorkerId& id);
+  void distrust(const WorkerId& id);  // and whoever comes under that name
   void set_leases(const WorkerId& id, int leases);
   const std::map<WorkerId, Worker>& all() const { return workers_; }
   const std::map<std::string, WorkerClass>& classes() const { return classes_; }
+  // "w1 waits for ...": the first worker for `target` that says it waits, for people; else empty.
+  std::string waiting_for(const Target& target) const;
   // Workers that came into quarantine since the last call.
   std::vector<WorkerId> take_quarantined() { return std::exchange(quarantined_, {}); }
   void tick(int64_t now_ms);
@@ -95,6 +102,9 @@ class WorkerRegistry {
   bool has_library(const Target& target, const LibraryVersion& library,
                    const WorkerId& except = {}) const;
   bool has_any_library(const Target& target) const;
+  // Whether a worker that takes new work for `target` may time finals. O(1) where all may.
+  bool times_finals(const Target& target) const;
+  void set_key(const WorkerId& id, const std::string& owner, const Standing& standing);
   // The factor by which times from `worker`'s device are multiplied before they are compared with
   // those of another device of its model: the model's reference divided by the worker's baseline
   // (not its latest reading: a drifting worker is in quarantine). The last kRemembered workers that
@@ -141,9 +151,12 @@ class WorkerRegistry {
   static constexpr size_t kMaxClasses = 1'024;  // beyond it, empty classes are dropped
   static constexpr size_t kMaxModels = 4'096;   // beyond it, times are compared unscaled
   const CoreOptions& options_;
+  std::set<WorkerId> waiting_;  // those whose reports say that they wait
   std::map<WorkerId, Worker> workers_;
   std::map<std::string, WorkerClass> classes_;  // by describe(); kept without workers for a while
   std::vector<WorkerId> quarantined_;
+  std::set<WorkerId> distrusted_;
+  std::set<WorkerId> screeners_;  // connected ones that time no finals
   // The calibration time of the first device of each model, connected or in a record. It only sets
   // the scale, so it never changes: times stay comparable while workers come and go.
   std::map<Model, double> reference_us_;

@@ -17,6 +17,10 @@ Answer refusal(const RequestId& id, Error error) {
   return Answer{id.first, std::move(reply)};
 }
 
+CompileTask::Waiter waiter_of(const CompileRequest& request, const Viewer& viewer) {
+  return {request.check_only, request.detach, request.priority, request.strict, viewer};
+}
+
 constexpr int64_t kProgressATick = 128;         // messages; the others' turn comes in later ticks
 constexpr char kDetachedTenant[] = "detached";  // of work that no client of this incarnation began
 
@@ -27,6 +31,11 @@ CompileTask* CompileRequests::find(const Digest& key) {
   return found == tasks_.end() ? nullptr : &found->second;
 }
 
+// Why a program failed is remembered for the user whose graph it was: another one sends its own.
+Digest CompileRequests::failure_key(const Digest& task, const std::string& user) {
+  return user.empty() ? task : Hasher("kiln.failure.v1").add(task).add(user).finish();
+}
+
 // ---- Requests come and go ----
 
 void CompileRequests::request(int64_t now_ms, RequestReceived event, Actions& out) {
@@ -34,22 +43,26 @@ void CompileRequests::request(int64_t now_ms, RequestReceived event, Actions& ou
   const RequestId id{event.client, request.request};
   if (open_.find(id) != nullptr) return repeated(now_ms, id, std::move(request), out);
   const TenantId tenant = event.user.empty() ? "connection " + event.client : "user " + event.user;
-  const Digest key =
+  const Digest program =
       event.key ? *event.key : program_key(request.graph, request.target, request.mode);
-  if (refuse(now_ms, id, tenant, key, request, out)) return;
-  if (request.detach && answer_detached(id, key, out)) return;
+  const Digest key = task_key(program, event.audience);
+  event.viewer.user = event.user;
+  if (refuse(now_ms, id, tenant, key, request, event.user, out)) return;
+  if (request.detach && answer_detached(id, event.user, key, out)) return;
 
   open_.add(id, tenant, key);
   auto [entry, is_new] = tasks_.try_emplace(key);
   CompileTask& task = entry->second;
-  if (!is_new) return join(now_ms, id, task, std::move(request), out);
+  if (!is_new) return join(now_ms, id, task, std::move(request), event.viewer, out);
   task.key = key;
+  task.program_key = program;
+  task.audience = std::move(event.audience);
   task.graph = request.graph;
   task.target = request.target;
   task.mode = request.mode;
   task.started_ms = now_ms;
-  await_look_up(id, task, std::move(request));
-  out.push_back(LookUpProgram{key});
+  await_look_up(id, task, std::move(request), event.viewer);
+  out.push_back(LookUpProgram{key, program});
 }
 
 Error CompileRequests::overloaded(std::string what) {
@@ -70,7 +83,8 @@ Error CompileRequests::not_cached(const Target& target) const {
 }
 
 bool CompileRequests::refuse(int64_t now_ms, const RequestId& id, const TenantId& tenant,
-                             const Digest& key, const CompileRequest& request, Actions& out) {
+                             const Digest& key, const CompileRequest& request,
+                             const std::string& user, Actions& out) {
   if (open_.full(tenant)) {
     out.push_back(refusal(id, overloaded("too many requests are waiting")));
     return true;
@@ -83,7 +97,8 @@ bool CompileRequests::refuse(int64_t now_ms, const RequestId& id, const TenantId
                                    describe(request.target)))));
     return true;
   }
-  const auto known = failures_.find(now_ms, key);
+  auto known = failures_.find(now_ms, failure_key(key, user));
+  if (!known && request.strict) known = replacement_failures_.find(now_ms, key);
   if (known) out.push_back(refusal(id, request.check_only ? not_cached(request.target) : *known));
   return known.has_value();
 }
@@ -104,9 +119,10 @@ void CompileRequests::tenants_changed(const CompileTask& task) {
 }
 
 void CompileRequests::join(int64_t now_ms, const RequestId& id, CompileTask& task,
-                           CompileRequest request, Actions& out) {
-  if (task.stage == Stage::kLookingUp) return await_look_up(id, task, std::move(request));
-  task.waiters[id] = {request.check_only, request.detach, request.priority};
+                           CompileRequest request, const Viewer& viewer, Actions& out) {
+  if (task.stage == Stage::kLookingUp) return await_look_up(id, task, std::move(request), viewer);
+  task.waiters[id] = waiter_of(request, viewer);
+  if (takes_provisional(task, task.waiters[id])) return serve(task, id, out);
   if (request.check_only) return answer(task, id, fail(not_cached(task.target)), {}, out);
   ++joined_;
   tenants_changed(task);
@@ -115,13 +131,14 @@ void CompileRequests::join(int64_t now_ms, const RequestId& id, CompileTask& tas
   if (request.detach) save_if_asked(now_ms, task, out);
 }
 
-void CompileRequests::await_look_up(const RequestId& id, CompileTask& task,
-                                    CompileRequest request) {
-  task.waiters[id] = {request.check_only, request.detach, request.priority};
+void CompileRequests::await_look_up(const RequestId& id, CompileTask& task, CompileRequest request,
+                                    const Viewer& viewer) {
+  task.waiters[id] = waiter_of(request, viewer);
   if (!request.check_only && !task.starter) task.starter = id;
   if (request.graph_text.empty() || !task.uploaded.empty()) return;
   task.uploaded = std::move(request.graph_text);
   task.uploader = id;
+  task.graph_user = viewer.user;
 }
 
 // The same request again: the graph that we asked for, or a repetition because something was lost.
@@ -130,7 +147,8 @@ void CompileRequests::repeated(int64_t now_ms, const RequestId& id, CompileReque
   CompileTask* task = find(*open_.find(id));
   CHECK(task != nullptr, "an open request waits for a task");
   if (task->graph != request.graph) return;  // another question under a number in use
-  if (task->stage == Stage::kLookingUp) return await_look_up(id, *task, std::move(request));
+  if (task->stage == Stage::kLookingUp)
+    return await_look_up(id, *task, std::move(request), Viewer(task->waiters.at(id).viewer));
   if (task->stage != Stage::kWaitGraph) return;
   if (!request.graph_text.empty())
     start_plan(now_ms, *task, id, std::move(request.graph_text), out);
@@ -182,6 +200,7 @@ void CompileRequests::end(CompileTask& task) {
   const Digest key = task.key;
   const auto pending = std::move(task.pending);
   drop_graph(task);
+  loads_.remove(key);
   tasks_.erase(key);
   for (const Digest& kernel : pending) scheduler_.release(key, kernel);
   // Whatever ended the task, a queued program goes on: it waits for its turn again.
@@ -191,10 +210,15 @@ void CompileRequests::end(CompileTask& task) {
 void CompileRequests::answer(CompileTask& task, const RequestId& id, Result<CacheOutcome> outcome,
                              const std::string& program_json, Actions& out, bool memory_only) {
   CompileReply reply;
-  reply.request = id.second;
   reply.outcome = std::move(outcome);
   reply.program_json = program_json;
   reply.memory_only = memory_only;
+  send(task, id, std::move(reply), out);
+}
+
+void CompileRequests::send(CompileTask& task, const RequestId& id, CompileReply reply,
+                           Actions& out) {
+  reply.request = id.second;
   if (id == task.starter || !mutated(Mutation::kForgetJoiner))
     out.push_back(Answer{id.first, std::move(reply)});
   task.waiters.erase(id);
@@ -237,6 +261,7 @@ void CompileRequests::send_progress(int64_t now_ms, CompileTask& task, Actions& 
       progress.candidates_done += kernel.report.candidates;
     }
   }
+  progress.waiting = scheduler_.waiting_for(task.program.target);
   progress.elapsed_s = static_cast<double>(now_ms - task.started_ms) / 1000;
   for (const auto& [id, waiter] : task.waiters) {
     progress.request = id.second;
@@ -246,7 +271,7 @@ void CompileRequests::send_progress(int64_t now_ms, CompileTask& task, Actions& 
   progress_due_.add(now_ms + options_.progress_interval_ms, task.key);
 }
 
-void CompileRequests::add_stats(Stats& stats) const {
+void CompileRequests::add_stats(Stats& stats, const Viewer& viewer) const {
   stats.hits += hits_;
   stats.misses += misses_;
   stats.joined += joined_;
@@ -254,7 +279,7 @@ void CompileRequests::add_stats(Stats& stats) const {
   stats.store_failures += store_failures_;
   stats.requests_open += open_.count();
   stats.overloaded += overloaded_;
-  detached_.add_stats(stats);
+  detached_.add_stats(stats, viewer);
 }
 
 }  // namespace kiln

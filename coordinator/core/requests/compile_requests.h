@@ -7,9 +7,11 @@
 
 #include <unordered_map>
 
+#include "coordinator/core/open_program.h"
 #include "coordinator/core/requests/detached_queue.h"
 #include "coordinator/core/requests/due_list.h"
 #include "coordinator/core/requests/open_requests.h"
+#include "coordinator/core/requests/user_loads.h"
 #include "coordinator/core/scheduling/tuning_scheduler.h"
 
 namespace kiln {
@@ -20,6 +22,7 @@ class CompileRequests {
       : options_(options),
         scheduler_(scheduler),
         failures_(options),
+        replacement_failures_(options),
         detached_(options),
         open_(options) {}
 
@@ -31,6 +34,9 @@ class CompileRequests {
   void program_stored(int64_t now_ms, const ProgramStored& event, Actions& out);
   void detached_stored(int64_t now_ms, const DetachedStored& event, Actions& out);
   void detached_recovered(const DetachedRecovered& event, Actions& out);
+  void cancel_detached(const Digest& program, Actions& out);
+  void taking_back_began(int64_t now_ms, const TakingBackBegan& event, Actions& out);
+  void taking_back_ended();
   void forget_failures(Actions& out) { detached_.forget_failures(out); }
   // After the scheduler's part of a step: continues programs whose last kernel is done, and fails
   // those that need a kernel which failed.
@@ -38,26 +44,43 @@ class CompileRequests {
   void tick(int64_t now_ms, Actions& out);
 
   bool is_open(const RequestId& request) const { return open_.find(request) != nullptr; }
-  void add_stats(Stats& stats) const;
+  void add_stats(Stats& stats, const Viewer& viewer) const;
+  // Programs beyond their look-up, the oldest first. O(programs).
+  std::vector<OpenProgram> open_programs(int64_t now_ms, size_t limit) const;
 
  private:
+  OpenProgram open_program(int64_t now_ms, const CompileTask& task) const;
   using Stage = CompileTask::Stage;
   void repeated(int64_t now_ms, const RequestId& id, CompileRequest request, Actions& out);
   bool refuse(int64_t now_ms, const RequestId& id, const TenantId& tenant, const Digest& key,
-              const CompileRequest& request, Actions& out);
+              const CompileRequest& request, const std::string& user, Actions& out);
   Tenants tenants_of(const CompileTask& task) const;
   void tenants_changed(const CompileTask& task);
   Error overloaded(std::string what);
   Error not_cached(const Target& target) const;
   void join(int64_t now_ms, const RequestId& id, CompileTask& task, CompileRequest request,
-            Actions& out);
-  void await_look_up(const RequestId& id, CompileTask& task, CompileRequest request);
+            const Viewer& viewer, Actions& out);
+  void await_look_up(const RequestId& id, CompileTask& task, CompileRequest request,
+                     const Viewer& viewer);
+  // provisional_answers.cc
+  static bool takes_provisional(const CompileTask& task, const CompileTask::Waiter& waiter);
+  bool may_replace(int64_t now_ms, const CompileTask& task);
+  void serve(CompileTask& task, const RequestId& id, Actions& out);
+  void serve_provisional(CompileTask& task, Actions& out);
+  void serve_stale(int64_t now_ms, CompileTask& task, Actions& out);
+  // taking_back.cc
+  bool is_tainted(const CompileTask& task, const TakingBackBegan& event) const;
+  void fail_doomed(int64_t now_ms, CompileTask& task, Actions& out);
   // program_stages.cc
   void missed(int64_t now_ms, CompileTask& task, const ProgramLookedUp& event, Actions& out);
   void ask_for_graph(int64_t now_ms, CompileTask& task, Actions& out);
   void start_plan(int64_t now_ms, CompileTask& task, const std::optional<RequestId>& uploader,
                   std::string text, Actions& out);
   bool crowded() const;
+  std::optional<Error> user_crowded(const CompileTask& task, int64_t candidates);
+  bool may_begin(const std::string& user) const;
+  void count_lost(int64_t now_ms, Actions& out);
+  Error too_costly(int64_t lost) const;
   void fail_crowded(int64_t now_ms, CompileTask& task, Actions& out);
   void keep_graph(CompileTask& task, const std::string& text);
   void drop_graph(CompileTask& task);
@@ -72,10 +95,14 @@ class CompileRequests {
   void end(CompileTask& task);
   void answer(CompileTask& task, const RequestId& id, Result<CacheOutcome> outcome,
               const std::string& program_json, Actions& out, bool memory_only = false);
+  void send(CompileTask& task, const RequestId& id, CompileReply reply, Actions& out);
   void send_progress(int64_t now_ms, CompileTask& task, Actions& out);
   CompileTask* find(const Digest& key);
+  static Digest failure_key(const Digest& task, const std::string& user);
   // detached_requests.cc
-  bool answer_detached(const RequestId& id, const Digest& key, Actions& out);
+  bool answer_detached(const RequestId& id, const std::string& user, const Digest& key,
+                       Actions& out);
+  Error queue_is_full();
   bool wanted(const CompileTask& task);
   void save_if_asked(int64_t now_ms, CompileTask& task, Actions& out);
   void answer_queued(CompileTask& task, const Result<CacheOutcome>& outcome, Actions& out);
@@ -84,10 +111,13 @@ class CompileRequests {
   const CoreOptions& options_;
   TuningScheduler& scheduler_;
   FailureMemory failures_;
+  FailureMemory replacement_failures_;  // of programs that are served while they are stale
   DetachedQueue detached_;
   std::unordered_map<Digest, CompileTask> tasks_;
   DueList graphs_due_, progress_due_;  // programs: asked for a graph; tuned
   OpenRequests open_;
+  UserLoads loads_;
+  int taking_back_ = 0;      // begun, and not ended
   int64_t graph_bytes_ = 0;  // of the texts that tasks keep
   int64_t hits_ = 0, misses_ = 0, joined_ = 0, store_failures_ = 0, overloaded_ = 0;
 };

@@ -2,6 +2,7 @@
 // it:
 //
 //   looking_up --hit (looked_up)--------------------------------------------> answered
+//       | stale: whoever takes it is answered; the rest below is for its successor
 //       | miss              | only check_only waiters, no worker: answered with the reason
 //       v (looked_up)
 //   wait_graph <--the graph was bad (plan_finished)--+
@@ -33,23 +34,39 @@ struct CompileTask {
     bool check_only = false;
     bool detach = false;  // answered as soon as the store has the task
     Priority priority = Priority::kInteractive;
+    bool strict = false;  // takes no stale program
+    Viewer viewer{};
     int times_asked = 0;  // for the graph
   };
+  // A program that is served at once to those who take it, while the task makes its successor.
+  struct Provisional {
+    std::string program_json;  // empty: there is none
+    bool is_stale = false;     // templates of another version made it
+    Audience audience{};       // who may have it
+  };
 
-  Digest key, graph;
+  Digest key;  // task_key()
+  Digest program_key, graph;
   Target target;
   Mode mode = Mode::kDefault;
+  Audience audience;
   Stage stage = Stage::kLookingUp;
   int64_t started_ms = 0;
   std::map<RequestId, Waiter> waiters;
   std::optional<RequestId> starter;  // the request that caused the work; the others joined
 
+  Provisional provisional;
+  // Goes on though nobody waits, until the successor of `provisional` is in the queue of detached
+  // programs.
+  bool is_replacing = false;
   std::string uploaded;    // kLookingUp: the graph, if it came with a request
   std::string graph_text;  // since planning, if there is room and the store does not have it
+  bool is_doomed = false;  // what it was made with is taken back: it fails, to be asked again
   bool saving = false;     // StoreDetached is on its way
   std::optional<RequestId> asked;  // kWaitGraph: was asked for the graph
   int64_t asked_ms = 0;
   std::optional<RequestId> uploader;  // whose graph it is
+  std::string graph_user;             // the same by its user; a stored graph's: who queued it
   uint64_t plan_ticket = 0;
 
   Program program;  // see partition_choice.h while it is tuned

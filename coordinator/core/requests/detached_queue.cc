@@ -5,6 +5,7 @@
 namespace kiln {
 namespace {
 
+constexpr int64_t kAlwaysOfAUser = 2;   // programs, however few places there are
 constexpr int kLooksATime = 64;         // at tasks that wait, for one that may run
 constexpr int kMaxFailures = 1'000;     // remembered, here and by the store
 constexpr size_t kNamedInStats = 100;   // tasks; the rest is only counted
@@ -17,22 +18,61 @@ bool may_pass(const Error& error) {
          error.code == Code::kDeadlineExceeded;
 }
 
-DetachedStats stats_of(const Digest& key, const DetachedTask& task, std::string state,
-                       std::string reason) {
-  return {key, task.graph, task.target, task.mode, std::move(state), std::move(reason)};
-}
-
 }  // namespace
 
 Digest DetachedQueue::key_of(const DetachedTask& task) {
-  return program_key(task.graph, task.target, task.mode);
+  return task_key(task.program(), task.audience);
+}
+
+bool DetachedQueue::full(const std::string& user) const {
+  const int64_t left = options_.max_detached - std::ssize(entries_) - std::ssize(coming_);
+  const auto theirs = of_user_.find(user);
+  return left <= 0 ||
+         (theirs != of_user_.end() && theirs->second >= std::max(left, kAlwaysOfAUser));
+}
+
+void DetachedQueue::expect(const Digest& key, const std::string& user) {
+  if (coming_.emplace(key, user).second && !user.empty()) ++of_user_[user];
+}
+
+bool DetachedQueue::arrived(const Digest& key) {
+  const auto found = coming_.find(key);
+  if (found == coming_.end()) return false;
+  leave(found->second);
+  coming_.erase(found);
+  return true;
+}
+
+void DetachedQueue::leave(const std::string& user) {
+  const auto theirs = of_user_.find(user);
+  if (theirs != of_user_.end() && --theirs->second == 0) of_user_.erase(theirs);
+}
+
+std::optional<int64_t> DetachedQueue::cost(const Digest& key, int64_t of_kernel,
+                                           std::vector<Action>& out) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return std::nullopt;
+  Entry& entry = found->second;
+  const int64_t lost = std::max(entry.task.lost, entry.lost_before + of_kernel);
+  if (lost == entry.task.lost) return std::nullopt;
+  entry.task.lost = lost;
+  out.push_back(StoreLost{entry.task});
+  if (lost < options_.max_lost) return std::nullopt;
+  return lost;
+}
+
+const DetachedTask* DetachedQueue::find(const Digest& key) const {
+  const auto found = entries_.find(key);
+  return found == entries_.end() ? nullptr : &found->second.task;
 }
 
 void DetachedQueue::add(const DetachedTask& task, bool running) {
   const Digest key = key_of(task);
   forget_failure(key);
-  const auto [entry, is_new] = entries_.try_emplace(key, Entry{task, kTryAgainMs, 0, running, {}});
+  const auto [entry, is_new] =
+      entries_.try_emplace(key, Entry{task, kTryAgainMs, 0, running, {}, task.lost});
   if (!is_new) return;
+  if (!task.owner.empty()) ++of_user_[task.owner];
   if (running)
     ++running_;
   else
@@ -75,6 +115,7 @@ void DetachedQueue::postpone(const Digest& key) {
   const auto found = entries_.find(key);
   if (found == entries_.end() || !found->second.running) return;
   found->second.running = false;
+  found->second.lost_before = found->second.task.lost;
   --running_;
   waiting_.push_back(key);
 }
@@ -108,30 +149,56 @@ void DetachedQueue::ended(int64_t now_ms, const Digest& key, const Status& outco
     entry.trouble = outcome.error().message;
     return postpone(key);
   }
-  if (entry.running)
-    --running_;
-  else
-    std::erase(waiting_, key);  // a task that clients waited for was faster
-  const DetachedTask task = std::move(entry.task);
-  entries_.erase(found);
+  const DetachedTask task = take(key);
   out.push_back(EndDetached{key, task, outcome});
   if (!outcome) recall_failure(task, outcome.error(), out);
 }
 
-void DetachedQueue::add_stats(Stats& stats) const {
+// REQUIRES: it is here.
+DetachedTask DetachedQueue::take(const Digest& key) {
+  const auto found = entries_.find(key);
+  if (found->second.running)
+    --running_;
+  else
+    std::erase(waiting_, key);  // a task that clients waited for was faster
+  DetachedTask task = std::move(found->second.task);
+  leave(task.owner);
+  entries_.erase(found);
+  return task;
+}
+
+std::vector<Digest> DetachedQueue::cancel(const Digest& program, std::vector<Action>& out) {
+  std::vector<Digest> keys;
+  for (const auto& [key, entry] : entries_)
+    if (entry.task.program() == program) keys.push_back(key);
+  for (const Digest& key : keys) out.push_back(EndDetached{key, take(key), {}, true});
+  for (const Failed& failed : failures_)
+    if (failed.task.program() == program) out.push_back(ForgetDetached{failed.task});
+  std::erase_if(failures_, [&](const Failed& failed) { return failed.task.program() == program; });
+  return keys;
+}
+
+void DetachedQueue::name(Stats& stats, const Viewer& viewer, const DetachedTask& task,
+                         std::string_view state, const std::string& reason) {
+  if (!task.audience.admits(viewer)) return;
+  const bool is_whole = viewer.sees_all || viewer.user == task.owner;
+  stats.detached.push_back({task.program(), task.graph, task.target, task.mode, std::string(state),
+                            is_whole ? reason : reason.substr(0, reason.find('\n')), task.lost});
+}
+
+void DetachedQueue::add_stats(Stats& stats, const Viewer& viewer) const {
   stats.detached_running = running_;
   stats.detached_queued = std::ssize(waiting_);
   stats.detached_failed = std::ssize(failures_);
   const auto room = [&stats] { return stats.detached.size() < kNamedInStats; };
   for (auto failed = failures_.rbegin(); failed != failures_.rend() && room(); ++failed)
-    stats.detached.push_back(stats_of(failed->key, failed->task, "failed", failed->error.message));
+    name(stats, viewer, failed->task, "failed", failed->error.message);
   for (const auto& [key, entry] : entries_)
-    if (entry.running && room())
-      stats.detached.push_back(stats_of(key, entry.task, "running", entry.trouble));
+    if (entry.running && room()) name(stats, viewer, entry.task, "running", entry.trouble);
   for (const Digest& key : waiting_) {
     if (!room()) break;
     const Entry& entry = entries_.at(key);
-    stats.detached.push_back(stats_of(key, entry.task, "queued", entry.trouble));
+    name(stats, viewer, entry.task, "queued", entry.trouble);
   }
 }
 

@@ -16,7 +16,6 @@
 #include <list>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "coordinator/core/events.h"
 
@@ -26,15 +25,17 @@ class DetachedQueue {
  public:
   explicit DetachedQueue(const CoreOptions& options) : options_(options) {}
 
-  static Digest key_of(const DetachedTask& task);
+  static Digest key_of(const DetachedTask& task);  // the task's
   // Whether the program is queued or running here.
   bool contains(const Digest& key) const { return entries_.contains(key); }
-  bool full() const { return std::ssize(entries_) + std::ssize(coming_) >= options_.max_detached; }
+  const DetachedTask* find(const Digest& key) const;  // null when it is not
+  // Whether there is no place for one more of this user: a user has no more than are left for others.
+  bool full(const std::string& user) const;
 
   // Reserves a place for a program whose StoreDetached is on its way.
-  void expect(const Digest& key) { coming_.insert(key); }
+  void expect(const Digest& key, const std::string& user);
   bool coming(const Digest& key) const { return coming_.contains(key); }
-  bool arrived(const Digest& key) { return coming_.erase(key) > 0; }  // false: was not expected
+  bool arrived(const Digest& key);  // false: was not expected
 
   // The store has it. `running`: its compile task is open already.
   void add(const DetachedTask& task, bool running);
@@ -53,7 +54,15 @@ class DetachedQueue {
   // a delay that grows with each attempt; any other error is final. Does nothing if it is not here.
   void ended(int64_t now_ms, const Digest& key, const Status& outcome, std::vector<Action>& out);
 
-  void add_stats(Stats& stats) const;
+  // The kernel at which its program is has cost so many processes, in this incarnation. How many the
+  // program has cost in all, once they are too many; does nothing if it is not here.
+  std::optional<int64_t> cost(const Digest& key, int64_t of_kernel, std::vector<Action>& out);
+
+  // Forgets a program that is queued, runs or has failed, for whatever audience; the keys of its tasks.
+  std::vector<Digest> cancel(const Digest& program, std::vector<Action>& out);
+
+  // Names those that `viewer` may see; what a compiler said is for whoever queued the program.
+  void add_stats(Stats& stats, const Viewer& viewer) const;
 
  private:
   struct Entry {
@@ -61,20 +70,26 @@ class DetachedQueue {
     int64_t try_again_ms = 0;  // the delay after the next failed attempt
     int64_t not_before_ms = 0;
     bool running = false;
-    std::string trouble;  // why it was put off
+    std::string trouble;      // why it was put off
+    int64_t lost_before = 0;  // processes, before its last start; task.lost has all
   };
   struct Failed {
     Digest key;
     DetachedTask task;
     Error error;
   };
+  DetachedTask take(const Digest& key);
   void forget_failure(const Digest& key);
+  void leave(const std::string& user);
+  static void name(Stats& stats, const Viewer& viewer, const DetachedTask& task,
+                   std::string_view state, const std::string& reason);
 
   const CoreOptions& options_;
   std::unordered_map<Digest, Entry> entries_;
-  std::unordered_set<Digest> coming_;
-  std::list<Digest> waiting_;    // keys not running, in turn
-  std::deque<Failed> failures_;  // oldest first
+  std::unordered_map<Digest, std::string> coming_;  // with their users
+  std::unordered_map<std::string, int> of_user_;  // of both; no zeros, and users without a name not
+  std::list<Digest> waiting_;                     // keys not running, in turn
+  std::deque<Failed> failures_;                   // oldest first
   int running_ = 0;
 };
 

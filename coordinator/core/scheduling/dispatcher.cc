@@ -71,7 +71,13 @@ int Dispatcher::shares(const TuningTask& task) const {
 
 // The work leased, in milliseconds of one worker.
 double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task) {
+  if (task.stage() == TuningTask::Stage::kFinals && !workers_.find(id)->standing.times_finals &&
+      !mutated(Mutation::kTrustScreeners))
+    return 0;
   if (!may_race(id, task)) return 0;
+  if (task.is_confirming() && task.asked() >= 0 &&
+      !may_vote(id, *workers_.find(id), task, task.asked(), task.asked_among()))
+    return 0;
   const auto lacks = mutated(Mutation::kLeaseWithoutTemplate) ? std::vector<std::string>()
                                                               : lacking(*workers_.find(id), task);
   auto batch = task.take(id, batch_limit(task), has_stand_in(id, task), lacks);
@@ -84,6 +90,15 @@ double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task
   lease.candidates = std::move(batch.candidates);
   open(now_ms, task, std::move(lease));
   return count * latency_.median_ms(task.target(), task.family()).value_or(kUnknownLatencyMs);
+}
+
+bool Dispatcher::may_vote(const WorkerId& id, const Worker& worker, const TuningTask& task,
+                          int candidate, Among among) const {
+  if (!worker.standing.times_finals && !mutated(Mutation::kTrustScreeners)) return false;
+  if (mutated(Mutation::kConfirmWithOneself)) among = Among::kWorkers;
+  const std::vector<std::string> lacks = lacking(worker, task);
+  return std::ranges::find(lacks, task.candidates().template_of(candidate)) == lacks.end() &&
+         task.may_vote(candidate, among, {id, worker.owner}, worker.toolkit);
 }
 
 // Whether another worker can have whatever of the task this one can.
@@ -158,7 +173,8 @@ bool Dispatcher::is_late(int64_t now_ms, const Lease& lease) const {
   const int64_t age_ms = now_ms - lease.opened_ms;
   if (age_ms < options_.hedge_least_ms) return false;
   const TuningTask& task = tasks_.at(lease.kernel);
-  if (task.waiting() > 0) return false;  // not its last ones
+  if (task.is_confirming()) return false;  // not every worker may have it
+  if (task.waiting() > 0) return false;    // not its last ones
   const auto candidate_ms = latency_.median_ms(task.target(), task.family());
   if (!candidate_ms) return false;
   size_t held = 0;  // it may do its other leases first

@@ -38,6 +38,10 @@ class Dispatcher {
   // The leases that the worker should hold, and the jobs that it does not know of yet.
   WorkerOrders orders_for(const WorkerId& id);
 
+  // Whether `worker` may be asked about a candidate: its word counts, and it can run it.
+  bool may_vote(const WorkerId& id, const Worker& worker, const TuningTask& task, int candidate,
+                Among among) const;
+
   // To the schedule of a candidate that calls a library, the version that `worker` has.
   static void add_version(Schedule& schedule, const TuningTask& task, const Worker& worker);
 

@@ -106,10 +106,11 @@ void TuningScheduler::forget_retired() {
 
 // ---- Events ----
 
-void TuningScheduler::report(int64_t now_ms, const WorkerId& id, WorkerReport report,
-                             const std::shared_ptr<const TemplateVersions>& templates,
-                             Actions& out) {
-  workers_.report(now_ms, id, report, templates);
+void TuningScheduler::report(int64_t now_ms, ReportReceived event, Actions& out) {
+  const WorkerId& id = event.worker;
+  WorkerReport& report = event.report;
+  workers_.report(now_ms, id, report, event.templates);
+  workers_.set_key(id, event.owner, event.standing);
   Worker& reporter = *workers_.find(id);
   reporter.counts_compiles = report.compiled > 0;
   count_compiles(reporter, compiles_.newly(id, report.compiled));
@@ -166,8 +167,12 @@ void TuningScheduler::take_result(int64_t now_ms, const WorkerId& id, CandidateR
   if (!worker.counts_compiles) count_compiles(worker, result.compiled ? 1 : 0);
   if (kind == Job::Kind::kScreen)
     device_times_.saw(task.target(), task.family(), result.verify_ms + result.measure_ms, 1);
-  TuningRecord record =
-      task.accept(std::move(result), kind, id, worker.target, workers_.calibration(id));
+  TuningRecord record = task.accept(std::move(result), kind,
+                                    {{id, worker.owner},
+                                     worker.toolkit,
+                                     worker.target,
+                                     workers_.calibration(id),
+                                     worker.standing});
   record.sentinel_us = worker.health.baseline_us();
   Dispatcher::add_version(record.schedule, task, worker);
   const bool measured = kind == Job::Kind::kScreen && !record.measurement.samples_us.empty();
@@ -239,6 +244,10 @@ void TuningScheduler::count_abandoned(const TuningTask& task, int before, const 
 
 void TuningScheduler::worker_gone(int64_t now_ms, const WorkerId& id, Actions& out) {
   workers_.remove(id);
+  std::set<Digest> held;  // what it had begun
+  for (uint64_t lease : leases_.of_worker(id))
+    if (leases_.find(lease)->seen) held.insert(leases_.find(lease)->kernel);
+  for (const Digest& kernel : held) lost_[kernel] = tasks_.at(kernel).worker_lost();
   for (uint64_t lease : leases_.of_worker(id)) take_back(now_ms, lease, true, out);
   acks_.erase(id);
   empty_quarantine(now_ms, out);
@@ -290,6 +299,7 @@ void TuningScheduler::tick(int64_t now_ms, Actions& out) {
     take_back(now_ms, lease, true, out);
   workers_.tick(now_ms);
   empty_quarantine(now_ms, out);
+  look_for_voters(now_ms, out);
   fail_unserved(now_ms, out);
   dispatcher_.hedge_late(now_ms, changed_);
   dispatch_due_ = true;  // somebody may have left the quarantine
@@ -298,12 +308,20 @@ void TuningScheduler::tick(int64_t now_ms, Actions& out) {
 // A target that has workers with all templates costs nothing here, however much waits for it; tasks
 // are looked at only where there is none.
 void TuningScheduler::fail_unserved(int64_t now_ms, Actions& out) {
-  std::map<std::string, int64_t> served_ms;
+  const auto last_of = [](const std::map<std::string, int64_t>& times, const std::string& name) {
+    const auto known = times.find(name);
+    return known == times.end() ? -1 : known->second;
+  };
+  std::map<std::string, int64_t> served_ms, raced_ms;
   for (const auto& [name, target] : queue_.targets()) {
-    const auto known = served_ms_.find(name);
-    int64_t& last_ms = served_ms[name] = known == served_ms_.end() ? -1 : known->second;
+    int64_t& last_ms = served_ms[name] = last_of(served_ms_, name);
+    int64_t& last_race_ms = raced_ms[name] = last_of(raced_ms_, name);
     if (workers_.serves(target)) {
       last_ms = now_ms;
+      if (workers_.times_finals(target))
+        last_race_ms = now_ms;
+      else
+        fail_unraced(now_ms, last_race_ms, target, out);
       settle_without_libraries(now_ms, target, out);
       if (workers_.has_all_templates(target)) continue;
       for (const Digest& kernel : queue_.kernels_for(target))
@@ -311,13 +329,26 @@ void TuningScheduler::fail_unserved(int64_t now_ms, Actions& out) {
       continue;
     }
     for (const Digest& kernel : queue_.kernels_for(target))
-      fail_if_unserved(now_ms, last_ms, tasks_.at(kernel), out);
+      fail_if_unserved(now_ms, last_ms, "", tasks_.at(kernel), out);
   }
   served_ms_ = std::move(served_ms);
+  raced_ms_ = std::move(raced_ms);
 }
 
-void TuningScheduler::fail_if_unserved(int64_t now_ms, int64_t served_ms, TuningTask& task,
-                                       Actions& out) {
+// A final waits for a worker that may time it as all work waits for a worker.
+void TuningScheduler::fail_unraced(int64_t now_ms, int64_t raced_ms, const Target& target,
+                                   Actions& out) {
+  for (const Digest& kernel : queue_.kernels_for(target)) {
+    TuningTask& task = tasks_.at(kernel);
+    if (task.stage() == TuningTask::Stage::kFinals)
+      fail_if_unserved(now_ms, raced_ms,
+                       " whose key may time finals (`kiln keys list` shows trust=screens)", task,
+                       out);
+  }
+}
+
+void TuningScheduler::fail_if_unserved(int64_t now_ms, int64_t served_ms, const char* lacking,
+                                       TuningTask& task, Actions& out) {
   task.was_served = task.was_served || task.created_ms <= served_ms;
   if (task.unserved_since_ms < 0 || task.unserved_since_ms < served_ms)
     task.unserved_since_ms = now_ms;
@@ -326,9 +357,9 @@ void TuningScheduler::fail_if_unserved(int64_t now_ms, int64_t served_ms, Tuning
   if (now_ms - task.unserved_since_ms < limit_ms || may_yet_come(now_ms, task.target())) return;
   // Failed before settle() looks: not remembered, since the next worker may be on its way.
   task.fail(Error{Code::kUnavailable,
-                  fmt::format("no worker for {} since {} s; the workers there are have: {}",
-                              describe(task.target()), (now_ms - task.unserved_since_ms) / 1000,
-                              workers_.targets()),
+                  fmt::format("no worker for {}{} since {} s; the workers there are have: {}",
+                              describe(task.target()), lacking,
+                              (now_ms - task.unserved_since_ms) / 1000, workers_.targets()),
                   0});
   settle(now_ms, task, out);
 }
@@ -378,8 +409,9 @@ void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
   using Stage = TuningTask::Stage;
   const bool failed_before = task.stage() == Stage::kFailed;
   withdraw_libraries(task);
-  task.advance();
-  if (withdraw_libraries(task)) task.advance();
+  task.advance(*this);
+  if (withdraw_libraries(task)) task.advance(*this);
+  hear_disputes(task, out);
   if (task.stage() < Stage::kStoring) {
     queue(task);
     return;
@@ -443,8 +475,11 @@ void TuningScheduler::add_stats(int64_t now_ms, Stats& stats) const {
     row.compiled = worker.compiled;
     row.measured = worker.measured;
     row.state = worker.quarantined ? "quarantined" : worker.draining ? "draining" : "serving";
-    row.reason = worker.health.reason();
+    row.reason = worker.distrusted ? "other workers contradicted it" : worker.health.reason();
     row.sentinel_us = worker.health.sentinel_us();
+    if (worker.standing != Standing{}) row.trust = worker.standing.is_enough ? "alone" : "screens";
+    row.sandbox = worker.sandbox;
+    row.waiting = worker.waiting;
     row.idle_s = static_cast<double>(now_ms - worker.report_ms) / 1000;
     stats.workers.push_back(std::move(row));
   }

@@ -26,10 +26,11 @@
 #include "coordinator/core/fleet/compile_counts.h"
 #include "coordinator/core/scheduling/dispatcher.h"
 #include "coordinator/core/tuning/failures.h"
+#include "coordinator/core/tuning/votes.h"
 
 namespace kiln {
 
-class TuningScheduler {
+class TuningScheduler final : public Jury {
  public:
   explicit TuningScheduler(const CoreOptions& options)
       : options_(options),
@@ -63,16 +64,22 @@ class TuningScheduler {
   // `program` no longer waits. A task that nobody needs gives up its leases.
   void release(const Digest& program, const Digest& kernel);
   const TuningTask* find(const Digest& kernel) const;
+  // Of kernels whose workers went away with them since the last call: how many did, in all.
+  std::map<Digest, int> take_lost() { return std::exchange(lost_, {}); }
   // Kernels done or failed since the last call; release() each that a program waited for.
   std::vector<Digest> take_settled();
+  // Whether the task of the kernel knows something from those whose reports are taken back.
+  bool has_heard(const Digest& kernel, const TakingBackBegan& event) const;
+  // Forgets what is known of these results, and remembered failures. REQUIRES: no program waits for
+  // them.
+  void take_back(const TakingBackBegan& event);
   // Between these two a planner may have read records that are older than what a task knows, so no
   // task is forgotten meanwhile.
   uint64_t plan_started();
   void plan_finished(uint64_t ticket);
 
   // ---- events ----
-  void report(int64_t now_ms, const WorkerId& id, WorkerReport report,
-              const std::shared_ptr<const TemplateVersions>& templates, Actions& out);
+  void report(int64_t now_ms, ReportReceived event, Actions& out);
   void worker_gone(int64_t now_ms, const WorkerId& id, Actions& out);
   void drain(const WorkerId& id);
   void kernel_stored(const Digest& kernel, const Status& status);
@@ -82,6 +89,11 @@ class TuningScheduler {
   void dispatch(int64_t now_ms, Actions& out);
 
   void add_stats(int64_t now_ms, Stats& stats) const;
+  std::string waiting_for(const Target& target) const { return workers_.waiting_for(target); }
+
+  // ---- Jury (confirming.cc) ----
+  bool has_voter(const TuningTask& task, int candidate, Among among) const override;
+  bool samples(const Digest& kernel, const WorkerId& builder) override;
 
  private:
   using ResultId = std::pair<uint64_t, int>;  // lease, candidate
@@ -99,10 +111,14 @@ class TuningScheduler {
   void queue(const TuningTask& task);
   void settle(int64_t now_ms, TuningTask& task, Actions& out);
   void fail_unserved(int64_t now_ms, Actions& out);
-  void fail_if_unserved(int64_t now_ms, int64_t served_ms, TuningTask& task, Actions& out);
+  void fail_if_unserved(int64_t now_ms, int64_t served_ms, const char* lacking, TuningTask& task,
+                        Actions& out);
+  void fail_unraced(int64_t now_ms, int64_t raced_ms, const Target& target, Actions& out);
   bool withdraw_libraries(TuningTask& task);
   void settle_without_libraries(int64_t now_ms, const Target& target, Actions& out);
   void leave_out_unmade(int64_t now_ms, TuningTask& task, Actions& out);
+  void look_for_voters(int64_t now_ms, Actions& out);
+  void hear_disputes(TuningTask& task, Actions& out);
   void retire(TuningTask& task);
   void forget_retired();
 
@@ -121,12 +137,16 @@ class TuningScheduler {
   std::set<WorkerId> changed_;                       // orders are due
   bool dispatch_due_ = false;                        // work or a slot came free
   std::vector<Digest> settled_;
+  std::set<Digest> confirming_;            // tasks that ask about a candidate
+  std::map<WorkerId, int> since_sampled_;  // winners, by who built them
   int64_t fleet_due_ms_ = 0;  // workers of an earlier incarnation have reported by then
   uint64_t plans_ = 0;
   std::set<uint64_t> plans_out_;
   std::deque<std::pair<uint64_t, Digest>>
       retired_;                               // unneeded, and the number of plans started by then
   std::map<std::string, int64_t> served_ms_;  // targets waited for: when a worker was last there
+  std::map<std::string, int64_t> raced_ms_;   // the same of workers that time finals
+  std::map<Digest, int> lost_;                // kernels: what worker processes they have cost
   int64_t compiled_ = 0, measured_ = 0, retries_ = 0, abandoned_ = 0, store_failures_ = 0;
 };
 

@@ -113,7 +113,9 @@ void CandidateTable::measured(int i, double calibrated_us) {
   CandidateState& c = state(i);
   settled_ += !c.settled();
   c.measured = true;
+  const bool was_best = c.screened_us > 0 && c.screened_us == best_us_;
   c.screened_us = calibrated_us;
+  if (was_best) find_best();
   if (calibrated_us > 0 && !c.rejected && !c.is_library &&
       (best_us_ == 0 || calibrated_us < best_us_))
     best_us_ = calibrated_us;
@@ -126,7 +128,16 @@ void CandidateTable::reject(int i, Verdict verdict) {
   c.verdict = verdict;
   binaries_.erase(i);
   troubles_.erase(i);
-  if (c.screened_us <= 0 || c.screened_us != best_us_) return;
+  if (c.screened_us > 0 && c.screened_us == best_us_) find_best();
+}
+
+void CandidateTable::reconsider(int i) {
+  CandidateState& c = state(i);
+  settled_ -= c.settled();
+  c = {.leases = c.leases, .is_library = c.is_library};
+}
+
+void CandidateTable::find_best() {
   best_us_ = 0;
   for (const CandidateState& other : states_)
     if (!other.rejected && !other.is_library && other.screened_us > 0 &&

@@ -42,6 +42,10 @@ struct CandidateBinary {
   Recipe recipe;
   std::string bytes;
   Target device;  // where it was compiled
+  Reporter built_by{};
+  std::string toolkit{};  // with what
+  Digest made{};          // of recipe and bytes (votes.h)
+  Standing standing{};    // of who built it
 };
 
 class CandidateTable {
@@ -79,6 +83,7 @@ class CandidateTable {
   // ---- knowledge ----
   void measured(int i, double calibrated_us);
   void reject(int i, Verdict verdict);  // O(n) when it was the best
+  void reconsider(int i);               // a rejected one is as if it had never been tried
   // Rejects those of one template that are not settled or leased, as if they had not been listed.
   // O(n).
   void withdraw(std::string_view template_name);
@@ -93,6 +98,7 @@ class CandidateTable {
   void keep_best_binaries(size_t count);
 
  private:
+  void find_best();
   CandidateState& state(int i) { return states_[static_cast<size_t>(i)]; }
   std::vector<int> take_retried(const WorkerId& worker, bool others,
                                 const std::vector<std::string>& lacks);

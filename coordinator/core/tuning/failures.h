@@ -45,6 +45,11 @@ class FailureMemory {
   // Does nothing for an error of class kNone.
   void remember(int64_t now_ms, const Digest& key, Error error);
   std::optional<Error> find(int64_t now_ms, const Digest& key);
+  void clear() {
+    errors_.clear();
+    terminal_.clear();
+    transient_.clear();
+  }
   size_t size() const { return errors_.size(); }
 
  private:

@@ -91,6 +91,7 @@ void TuningTask::win(int candidate) {
   }
   winner_.report = report();
   winner_.templates = templates_;
+  winner_.provenance = provenance(fallback_index_ >= 0 ? fallback_index_ : candidate);
   std::erase_if(winner_.templates, [this](const auto& t) { return left_out_.contains(t.name); });
   stage_ = Stage::kStoring;
 }
@@ -120,6 +121,7 @@ std::optional<StoreKernel> TuningTask::take_winner(
   if (mode_ != Mode::kDefault) winner_.report.sentinel_us = scale_of(built.device);
   StoreKernel store{winner_, built.device, std::move(built.bytes)};
   candidates_.drop_binaries();
+  others_.clear();
   return store;
 }
 
@@ -159,11 +161,12 @@ Error TuningTask::no_survivor() const {
                   key_.short_hex(), target_.to_string(), verdicts);
   for (const std::string& name : left_out_)
     message += fmt::format("; no worker has {} {}", name, find_version(templates_, name));
+  for (const std::string& why : disputes_) message += "; " + why;
   if (!first_log_.empty()) message += "\n" + first_log_;
   // A custom kernel that does not compile or compute what it says is its author's to mend.
-  const Code code = fleet || left_out()          ? Code::kUnavailable
-                    : family_ == Family::kCustom ? Code::kInvalidArgument
-                                                 : Code::kInternal;
+  const Code code = fleet || left_out() || disputed_ ? Code::kUnavailable
+                    : family_ == Family::kCustom     ? Code::kInvalidArgument
+                                                     : Code::kInternal;
   return Error{code, std::move(message), 0};
 }
 

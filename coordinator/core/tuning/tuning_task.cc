@@ -62,6 +62,7 @@ TuningTask::TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t
       impossible_us_(planned.impossible_us),
       max_retries_(options.max_retries),
       max_runner_deaths_(options.max_runner_deaths),
+      confirm_(options.confirm),
       epoch_(epoch),
       candidates_(planned.schedules, planned.libraries),
       templates_(std::move(planned.templates)),
@@ -84,10 +85,13 @@ void TuningTask::resume(const std::vector<TuningRecord>& records) {
     const auto found = index.find(record.schedule.to_string());
     if (found == index.end() || candidates_[found->second].rejected) continue;
     const int i = found->second;
+    heard_.insert({record.worker, record.owner});
     if (record.verdict != Verdict::kOk) {
+      votes_[i].bad({record.worker, record.owner});
       reject(i, record.verdict, record.log);
     } else if (!record.measurement.samples_us.empty() &&
                plausible(record.measurement, impossible_us_)) {
+      measured_by_[i] = {record.worker, record.owner};
       if (!candidates_[i].measured) {
         candidates_.measured(i, record.measurement.median_us());
       } else if (!mutated(Mutation::kRaceAgain)) {
@@ -99,24 +103,42 @@ void TuningTask::resume(const std::vector<TuningRecord>& records) {
   }
 }
 
-void TuningTask::advance() {
+void TuningTask::advance(Jury& jury) {
   if (stage_ >= Stage::kStoring) return;
+  if (stage_ == Stage::kConfirming) {
+    if (question_is_out()) return;
+    stage_ = Stage::kScreening;
+  }
   if (mode_ == Mode::kDefault)
-    advance_default();
+    advance_default(jury);
   else
-    advance_autotune();
+    advance_autotune(jury);
 }
 
-void TuningTask::advance_default() {
+void TuningTask::advance_default(Jury& jury) {
   while (first_open_ < candidates_.size() && candidates_[first_open_].rejected) ++first_open_;
-  if (first_open_ == candidates_.size()) return fail(no_survivor());
-  if (has_binary(first_open_))
-    win(first_open_);
-  else
-    candidates_.want(first_open_);
+  if (first_open_ == candidates_.size()) {
+    if (!seek_second_opinion(jury)) fail(no_survivor());
+    first_open_ = 0;  // what is asked about may survive
+    return;
+  }
+  if (!has_binary(first_open_)) return candidates_.want(first_open_);
+  if (all_clear(first_open_, jury)) win(first_open_);
 }
 
-void TuningTask::advance_autotune() {
+// Also of the kernel beside a winner that calls a library. False: somebody is asked, or the task
+// has gone on without the candidate.
+bool TuningTask::all_clear(int winner, Jury& jury) {
+  for (const int candidate : {winner, fallback_index_}) {
+    if (candidate < 0) continue;
+    const Clearance clearance = clear(candidate, jury);
+    if (clearance == Clearance::kGone) advance(jury);
+    if (clearance != Clearance::kMayWin) return false;
+  }
+  return true;
+}
+
+void TuningTask::advance_autotune(Jury& jury) {
   if (!screening_queued_) {
     screening_queued_ = true;
     for (int i = 0; i < candidates_.size(); ++i)
@@ -125,21 +147,27 @@ void TuningTask::advance_autotune() {
   if (candidates_.settled() < candidates_.size()) return;
 
   if (finals_.finalists().empty()) finals_.enter(choose_finalists());
-  if (finals_.finalists().empty()) return fail(no_survivor());
-  decide_winner();
+  if (finals_.finalists().empty()) {
+    if (!seek_second_opinion(jury)) fail(no_survivor());
+    return;
+  }
+  decide_winner(jury);
 }
 
-void TuningTask::decide_winner() {
+void TuningTask::decide_winner(Jury& jury) {
   if (stage_ == Stage::kFinals && final_is_out()) return;
   const auto is_own = [this](int i) { return !is_library(i); };
   if (!finals_.best_of(is_own)) {  // those were rejected in the final: others may do
     finals_.enter({});
-    return advance_autotune();
+    return advance_autotune(jury);
   }
   const auto winner = finals_.winner(policy_, mutated(Mutation::kSlowestWins));
   fallback_index_ = winner && is_library(*winner) ? *finals_.best_of(is_own) : -1;
   const bool has_fallback = fallback_index_ < 0 || has_binary(fallback_index_);
-  if (winner && has_binary(*winner) && has_fallback) return win(*winner);
+  if (winner && has_binary(*winner) && has_fallback) {
+    if (all_clear(*winner, jury)) win(*winner);
+    return;
+  }
 
   stage_ = Stage::kRebuilding;
   if (winner && !has_fallback) candidates_.want(fallback_index_);
@@ -173,6 +201,9 @@ void TuningTask::queue_finals() {
 TuningTask::Batch TuningTask::take(const WorkerId& worker, int limit, bool others,
                                    const std::vector<std::string>& lacks) {
   if (stage_ == Stage::kFinals) return {Job::Kind::kFinal, candidates_.take_all()};
+  if (stage_ == Stage::kConfirming)
+    return {mode_ == Mode::kDefault ? Job::Kind::kCompile : Job::Kind::kScreen,
+            candidates_.take_all()};
   const bool compile = stage_ == Stage::kRebuilding || mode_ == Mode::kDefault;
   return {compile ? Job::Kind::kCompile : Job::Kind::kScreen,
           candidates_.take(worker, limit, others, lacks)};
@@ -217,11 +248,11 @@ void TuningTask::describe(Job& job, double calibration) const {
   job.workload_text = workload_text_;
   job.policy = policy_;
   job.seed = seed_of(key_);
-  job.incumbent_us = candidates_.best_us() / calibration;
+  // A confirmer runs it to the end, however slow it is.
+  if (stage_ != Stage::kConfirming) job.incumbent_us = candidates_.best_us() / calibration;
 }
 
-TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const WorkerId& worker,
-                                const Target& device, double calibration) {
+TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Where& where) {
   const int index = result.index;
   CHECK(candidates_[index].leases > 0 || mutated(Mutation::kTakeResultsTwice),
         "only a leased candidate has a result");
@@ -230,53 +261,67 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wo
   TuningRecord record;
   record.kernel_key = key_;
   record.workload = workload_;
-  record.target = device;
+  record.target = where.device;
   record.schedule = candidates_.schedule(index);
   record.template_version = find_version(templates_, record.schedule.template_name);
-  record.worker = worker;
+  record.worker = where.by.worker;
+  record.owner = where.by.key;
   record.seed = seed_of(key_);
   if (!result.binary.empty()) record.binary = Digest::of(result.binary);
 
+  heard_.insert(where.by);
+  lost_ += result.verdict == Verdict::kRunnerDied;
+  const bool is_vote = stage_ == Stage::kConfirming && index == asked_;
   auto recipe =
       result.binary.empty() ? Result<Recipe>(Recipe{}) : recipe_from_json(result.recipe_json);
-  if (const char* fault = fault_of(result, kind, recipe.has_value(), impossible_us_);
+  if (const char* fault = fault_of(result, is_vote ? Job::Kind::kCompile : kind, recipe.has_value(),
+                                   impossible_us_);
       fault != nullptr) {
     result.verdict = Verdict::kDeviceLost;
     result.log = fault;
   }
-  if (result.verdict == Verdict::kOk) record.measurement = result.measurement;
+  // A vote is no screening: resume() would take its times for those of a final.
+  if (result.verdict == Verdict::kOk && !is_vote) record.measurement = result.measurement;
   record.verdict = result.verdict;
   record.log = result.log = bounded(std::move(result.log));
 
-  if (result.verdict == Verdict::kOk) {
+  if (is_vote) {
+    take_vote(std::move(result), recipe ? std::optional(*std::move(recipe)) : std::nullopt, where);
+  } else if (result.verdict == Verdict::kOk) {
     if (kind == Job::Kind::kFinal) {
-      for (double& us : result.measurement.samples_us) us *= calibration;
+      for (double& us : result.measurement.samples_us) us *= where.calibration;
       candidates_.recovered(index);
+      measured_by_[index] = where.by;
       finals_.finished(index, std::move(result.measurement));
     } else {
-      keep(std::move(result), kind, *std::move(recipe), device, calibration);
+      keep(std::move(result), kind, *std::move(recipe), where);
     }
   } else if (failure_class(result.verdict) == FailureClass::kTerminal &&
              !mutated(Mutation::kRetryTerminal)) {
+    votes_[index].bad(where.by);
     reject(index, result.verdict, std::move(result.log));
   } else if (kind == Job::Kind::kFinal) {
-    failed_in_final(index, worker, result.verdict, std::move(result.log));
+    failed_in_final(index, where.by.worker, result.verdict, std::move(result.log));
   } else {
     CandidateTrouble& trouble = candidates_.trouble(index);
     trouble.runner_deaths += result.verdict == Verdict::kRunnerDied;
     trouble.time_outs += result.verdict == Verdict::kTimedOut;
-    failed_transiently(index, worker, result.verdict, std::move(result.log));
+    failed_transiently(index, where.by.worker, result.verdict, std::move(result.log));
   }
   return record;
 }
 
-void TuningTask::keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Target& device,
-                      double calibration) {
+void TuningTask::keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Where& where) {
   candidates_.recovered(result.index);
-  if (kind == Job::Kind::kScreen)
-    candidates_.measured(result.index, result.measurement.median_us() * calibration);
+  if (kind == Job::Kind::kScreen) {
+    candidates_.measured(result.index, result.measurement.median_us() * where.calibration);
+    measured_by_[result.index] = where.by;
+  }
   if (result.binary.empty()) return;
-  candidates_.keep_binary(result.index, {std::move(recipe), std::move(result.binary), device});
+  const Digest made = made_of(result.recipe_json, result.binary);
+  votes_[result.index].good(where.by, made);
+  candidates_.keep_binary(result.index, {std::move(recipe), std::move(result.binary), where.device,
+                                         where.by, where.toolkit, made, where.standing});
   // Only the best `finalists` medians can reach the finals.
   if (kind == Job::Kind::kScreen)
     candidates_.keep_best_binaries(static_cast<size_t>(std::max(1, policy_.finalists)));
@@ -297,6 +342,11 @@ void TuningTask::give_back(const std::vector<int>& candidates, Job::Kind kind,
   }
   for (int index : candidates) {
     candidates_.release(index);
+    if (stage_ == Stage::kConfirming && index == asked_) {
+      if (blamed) votes_[index].excuse(worker);
+      asked_ = -1;  // another one is asked, if there is one
+      continue;
+    }
     if (kind == Job::Kind::kFinal || candidates_[index].leases > 0) continue;
     if (blamed)
       failed_transiently(index, worker, Verdict::kRunnerDied,

@@ -1,11 +1,14 @@
 // TuningTask: the tuning of one kernel, shared by every program that needs it. Knows candidates and
 // verdicts, nothing of leases or of time. Plain value; one thread.
 //
-//   screening --all settled--> finals --all raced--> storing --KernelStored--> done
+//   screening --all settled--> finals --all raced--> [confirming] -> storing --KernelStored--> done
 //       |           |             ^                     ^
 //       |           +-> rebuilding (a finalist, or the winner, was measured before a crash and its
 //       |                           binary is gone: compiled again, not measured again)
 //       +-- no candidate survived --> failed
+//
+// Confirming asks another worker about one candidate (votes.h); it goes back to where it came from,
+// which elects again with what is known by then.
 //
 // Only advance() changes the stage, from what is known of the candidates; accept(), give_back() and
 // recall() add to that. `default` mode has no finals: the first schedule that compiles and verifies
@@ -25,15 +28,34 @@
 #include "coordinator/core/tuning/candidate_table.h"
 #include "coordinator/core/tuning/finals.h"
 #include "coordinator/core/tuning/tenants.h"
+#include "coordinator/core/tuning/votes.h"
 
 namespace kiln {
 
 class TuningTask {
  public:
-  enum class Stage : uint8_t { kScreening, kRebuilding, kFinals, kStoring, kDone, kFailed };
+  enum class Stage : uint8_t {
+    kScreening,
+    kRebuilding,
+    kFinals,
+    kConfirming,
+    kStoring,
+    kDone,
+    kFailed
+  };
   struct Batch {
     Job::Kind kind = Job::Kind::kScreen;
     std::vector<int> candidates;  // empty: nothing for this worker now
+  };
+
+  // Where a result comes from. `calibration`: the factor of the worker's device
+  // (WorkerRegistry::calibration).
+  struct Where {
+    Reporter by;
+    std::string toolkit;
+    Target device;
+    double calibration = 1;
+    Standing standing{};
   };
 
   TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t epoch,
@@ -47,8 +69,8 @@ class TuningTask {
   const CandidateTable& candidates() const { return candidates_; }
   int waiting() const { return candidates_.waiting(); }  // candidates to be leased
 
-  // Moves to the stage that follows from what is known of the candidates, never back.
-  void advance();
+  // Moves to the stage that follows from what is known of the candidates.
+  void advance(Jury& jury);
 
   // Takes up to `limit` candidates off the queue; a final is taken whole. A candidate that failed
   // on `worker` is left to another one while there are `others`, and is retried alone, so that a
@@ -65,8 +87,7 @@ class TuningTask {
   void describe(Job& job, double calibration) const;
 
   // Takes the result of a leased candidate. Returns its record, which has the raw samples.
-  TuningRecord accept(CandidateResult result, Job::Kind kind, const WorkerId& worker,
-                      const Target& device, double calibration);
+  TuningRecord accept(CandidateResult result, Job::Kind kind, const Where& where);
   // Whether a job of this kind can add nothing to what is known of `candidate`.
   bool is_settled(int candidate, Job::Kind kind) const;
   // The other lease of a candidate that was leased twice and is settled ended.
@@ -105,6 +126,27 @@ class TuningTask {
   int retries() const { return retries_; }                 // attempts that had to be repeated
   int abandoned() const { return abandoned_; }             // candidates abandoned
 
+  // ---- confirmation (tuning_confirmation.cc) ----
+  bool is_confirming() const { return stage_ == Stage::kConfirming; }
+  // kConfirming: the candidate that is asked about, and among whom; -1: none any more.
+  int asked() const { return asked_; }
+  Among asked_among() const { return asked_among_; }
+  bool is_asked_of_nobody() const { return asked_ >= 0 && candidates_[asked_].leases == 0; }
+  // Whether this worker's word would say something new of the candidate.
+  bool may_vote(int candidate, Among among, const Reporter& worker,
+                const std::string& toolkit) const;
+  // Nobody is left who could answer.
+  void withdraw_question();
+  // kConfirming: whether the candidate that is asked about cannot win without an answer.
+  bool must_be_confirmed() const { return must_be_confirmed(asked_); }
+  // A worker that had it in hand is gone; how many are by now, and runners too.
+  int worker_lost() { return ++lost_; }
+  int lost() const { return lost_; }
+  // Since the last call: who was contradicted, and why candidates were given up.
+  std::vector<Distrust> take_distrusted() { return std::exchange(distrusted_, {}); }
+  std::vector<std::string> take_disputes() { return std::exchange(disputes_, {}); }
+  const std::set<Reporter>& heard() const { return heard_; }  // whose results it knows
+
   // ---- programs that need the kernel ----
   void set_tenants(const Digest& program, Tenants tenants);
   bool remove_program(const Digest& program);                              // false: it had none
@@ -114,6 +156,7 @@ class TuningTask {
   int unstored_records = 0;  // results on their way to the store
   // Kept by TuningScheduler, for a task that waits for workers (fail_unserved):
   int64_t created_ms = 0;
+  int64_t unconfirmed_since_ms = -1;                 // without a voter since then
   int64_t unserved_since_ms = -1;                    // without a worker for its target since then
   bool was_served = false;                           // some worker could run it at some time
   std::map<std::string, int64_t> unmade_since_ms{};  // templates that no worker has since then
@@ -121,9 +164,23 @@ class TuningTask {
 
  private:
   void resume(const std::vector<TuningRecord>& records);
-  void advance_default();
-  void advance_autotune();
-  void decide_winner();
+  enum class Clearance : uint8_t { kMayWin, kAsked, kGone };
+  void advance_default(Jury& jury);
+  void advance_autotune(Jury& jury);
+  void decide_winner(Jury& jury);
+  bool all_clear(int winner, Jury& jury);
+  // tuning_confirmation.cc
+  Clearance clear(int candidate, Jury& jury);
+  bool must_be_confirmed(int candidate) const;
+  Clearance decided(int candidate, Among among);
+  Clearance ask(int candidate, Among among);
+  Clearance give_up(int candidate);
+  bool is_decided(int candidate, Among among) const;
+  bool question_is_out() const;
+  bool seek_second_opinion(const Jury& jury);
+  void take_vote(CandidateResult result, std::optional<Recipe> recipe, const Where& where);
+  bool correct_time(int candidate, Measurement measurement, const Reporter& by);
+  Provenance provenance(int candidate) const;
   void win(int candidate);
   void queue_finals();
   bool final_is_out() const;
@@ -137,8 +194,7 @@ class TuningTask {
   void failed_in_final(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
   void failed_transiently(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
   void reject(int candidate, Verdict verdict, std::string log);
-  void keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Target& device,
-            double calibration);
+  void keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Where& where);
   void merge_tenants();
   Error no_survivor() const;
   KernelReport report() const;
@@ -150,7 +206,7 @@ class TuningTask {
   Mode mode_;
   MeasurementPolicy policy_;
   double impossible_us_;
-  int max_retries_, max_runner_deaths_;
+  int max_retries_, max_runner_deaths_, confirm_;
 
   Stage stage_ = Stage::kScreening;
   uint64_t epoch_;
@@ -162,7 +218,21 @@ class TuningTask {
   std::set<std::string> left_out_;
   std::map<std::string, std::string> libraries_;  // by template
   Finals finals_;
-  int retries_ = 0, abandoned_ = 0;
+  std::map<int, Votes> votes_;  // of candidates with a binary, or a terminal verdict
+  std::map<int, Reporter> measured_by_;
+  struct Other {
+    CandidateBinary binary;
+    Measurement measurement;  // calibrated
+  };
+  std::map<std::pair<int, Digest>, Other> others_;  // what voters built, and its time
+  std::set<int> sampled_;                           // were, or were not, in the sample
+  int asked_ = -1, opinions_ = 0;
+  Among asked_among_ = Among::kOwners;
+  std::vector<Distrust> distrusted_;
+  std::vector<std::string> disputes_;
+  bool disputed_ = false;  // workers do not agree about some candidate
+  std::set<Reporter> heard_;
+  int retries_ = 0, abandoned_ = 0, lost_ = 0;
   bool candidate_to_blame_ = false;  // for being abandoned, not the fleet
   std::map<Digest, Tenants> programs_;
   Tenants tenants_;

@@ -140,6 +140,11 @@ class CoreBench {
               std::vector<CandidateResult> results = {}) {
     step(ReportReceived{worker, report_of(worker, std::move(leases), std::move(results))});
   }
+  // The same, of a worker with a key.
+  void report_of_key(const WorkerId& worker, const std::string& owner,
+                     std::vector<CandidateResult> results = {}) {
+    step(ReportReceived{worker, report_of(worker, {}, std::move(results)), nullptr, owner});
+  }
   // The job of the last orders to `worker`; Job{} when it has none. Takes all orders.
   Job job_of(const WorkerId& worker) {
     Job job;

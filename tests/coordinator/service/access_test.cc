@@ -143,6 +143,70 @@ TEST_F(AccessTest, RevokedKeysLoseTheirSessionsWithinASecondOrTwo) {
   EXPECT_EQ(open(keys_[Grant::kRead]).error().code, Code::kPermissionDenied);
 }
 
+// By the messages of a client that knows the digest; with its graph where it is asked for it.
+class AudienceTest : public AccessTest {
+ protected:
+  void SetUp() override {
+    AccessTest::SetUp();
+    ann_ = admit_with({Grant::kSubmit, "ann", "", Share::kPrivate, "vision"});
+    bob_ = admit_with({Grant::kRead, "bob", "", Share::kAll, "vision"});
+    team_ = admit_with({Grant::kSubmit, "team", "", Share::kTeam, "vision"});
+    ASSERT_TRUE(eventually([&] { return open(team_).has_value(); }, 10)) << "the keys are read";
+    FakeWorkerOptions options;
+    options.key = keys_[Grant::kWorker];
+    worker_ = std::make_unique<FakeWorker>(service_->endpoint(), tally_, options);
+  }
+  ClientKey admit_with(AuthorizedKey key) const {
+    ClientKey made{key.name, key.grant, make_key_pair(), server_.public_key, ""};
+    key.public_key = made.pair.public_key;
+    EXPECT_TRUE(authorize(keys(), key).has_value());
+    return made;
+  }
+  TestClient client_of(const ClientKey& key) const { return TestClient(*open(key)); }
+  // What the key is answered with, and whether its graph was asked for.
+  Result<CacheOutcome> ask_for(const ClientKey& key, int constant, int* uploads = nullptr) {
+    TestClient client = client_of(key);
+    const CompileReply reply = client.compile(test_graph(constant));
+    if (uploads != nullptr) *uploads = client.uploads;
+    return reply.outcome;
+  }
+
+  ClientKey ann_, bob_, team_;
+  Tally tally_;
+  std::unique_ptr<FakeWorker> worker_;
+};
+
+TEST_F(AudienceTest, AnothersPrivateProgramIsAMissUntilOnesOwnGraphMakesIt) {
+  EXPECT_EQ(ask_for(ann_, 3).value(), CacheOutcome::kTuned);
+  EXPECT_EQ(ask_for(ann_, 3).value(), CacheOutcome::kHit);
+  EXPECT_EQ(ask_for(keys_[Grant::kRead], 3).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(ask_for(bob_, 3).error().code, Code::kPermissionDenied) << "nor her team";
+  EXPECT_EQ(ask_for(keys_[Grant::kAdmin], 3).value(), CacheOutcome::kHit);
+  const size_t compiled = tally_.compiled().size();
+  int uploads = 0;
+  EXPECT_EQ(ask_for(keys_[Grant::kSubmit], 3, &uploads).value(), CacheOutcome::kTuned);
+  EXPECT_EQ(uploads, 1) << "it shows that it has the graph";
+  EXPECT_EQ(tally_.compiled().size(), compiled) << "kernels are tuned once";
+  EXPECT_EQ(ask_for(keys_[Grant::kRead], 3).value(), CacheOutcome::kHit)
+      << "who may submit shares with everybody";
+}
+
+TEST_F(AudienceTest, ATeamsProgramIsItsReadersToo) {
+  EXPECT_EQ(ask_for(team_, 4).value(), CacheOutcome::kTuned);
+  EXPECT_EQ(ask_for(bob_, 4).value(), CacheOutcome::kHit);
+  EXPECT_EQ(ask_for(bob_, 4).value(), CacheOutcome::kHit) << "by its frame";
+  EXPECT_EQ(ask_for(ann_, 4).value(), CacheOutcome::kHit);
+  EXPECT_EQ(ask_for(keys_[Grant::kRead], 4).error().code, Code::kPermissionDenied);
+  service_->stop();
+  service_.reset();
+  ServiceOptions options;
+  options.data_dir = dir_.path() / "data";
+  options.keys = keys();
+  service_ = Service::start(std::move(options)).value();
+  EXPECT_EQ(ask_for(keys_[Grant::kRead], 4).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(ask_for(bob_, 4).value(), CacheOutcome::kHit) << "after a restart, from the index";
+}
+
 TEST(Access, ACoordinatorBeyondLoopbackSaysHowKeysAreMade) {
   const TempDir dir = *TempDir::create("kiln-access");
   ServiceOptions options;

@@ -45,12 +45,34 @@ class ServiceTemplatesTest : public ServiceTest {
     return count;
   }
   // Without a worker and without the graph.
-  bool is_hit(const NormalForm& graph) {
+  CompileReply look_up(const NormalForm& graph, bool strict) {
     TestClient client(endpoint());
     CompileRequest request = client.request_for(graph);
     request.check_only = true;
-    const CompileReply reply = client.compile(graph, request);
+    request.strict = strict;
+    return client.compile(graph, request);
+  }
+  bool is_hit(const NormalForm& graph) {
+    const CompileReply reply = look_up(graph, true);
+    EXPECT_FALSE(reply.stale);
     return reply.outcome.has_value() && *reply.outcome == CacheOutcome::kHit;
+  }
+  bool is_stale(const NormalForm& graph) {
+    const CompileReply reply = look_up(graph, false);
+    return reply.outcome.has_value() && reply.stale;
+  }
+  // Waits for the successor of a stale program.
+  Program compiled_strictly(const NormalForm& graph, const TemplateVersions& templates) {
+    FakeWorkerOptions options;
+    options.templates = templates;
+    const FakeWorker worker(endpoint(), tally_, options);
+    TestClient client(endpoint());
+    CompileRequest request = client.request_for(graph);
+    request.strict = true;
+    reply_ = client.compile(graph, request);
+    EXPECT_TRUE(reply_.outcome.has_value()) << reply_.outcome.error().message;
+    EXPECT_FALSE(reply_.stale);
+    return program_of(reply_);
   }
 
   CompileReply reply_;
@@ -63,15 +85,17 @@ TEST_F(ServiceTemplatesTest, AChangedTemplateMakesTheWinnersItCoversStaleAndNoOt
   restart(now);
   EXPECT_FALSE(is_hit(scaled));
   EXPECT_FALSE(is_hit(rows)) << "planned with other templates: planned again";
+  EXPECT_TRUE(is_stale(scaled));
+  EXPECT_TRUE(is_stale(rows));
 
   const size_t compiles_before = compiles();
-  const Program rows_now = compiled(rows, now);
+  const Program rows_now = compiled_strictly(rows, now);
   EXPECT_EQ(compiles(), compiles_before) << "its winner is as good as it was";
   EXPECT_EQ(rows_now.kernels, rows_before.kernels);
   EXPECT_EQ(rows_now.key, rows_before.key);
   EXPECT_EQ(rows_now.template_stamp, template_stamp(now));
 
-  const Program scaled_now = compiled(scaled, now);
+  const Program scaled_now = compiled_strictly(scaled, now);
   EXPECT_GT(compiles(), compiles_before) << "tuned again";
   EXPECT_EQ(scaled_now.kernels.at(0).key, scaled_before.kernels.at(0).key);
   EXPECT_EQ(changes(scaled_before.kernels.at(0).templates, scaled_now.kernels.at(0).templates),
@@ -80,6 +104,7 @@ TEST_F(ServiceTemplatesTest, AChangedTemplateMakesTheWinnersItCoversStaleAndNoOt
   for (const NormalForm* graph : {&scaled, &rows}) {
     EXPECT_TRUE(is_hit(*graph));
     EXPECT_TRUE(is_hit(*graph)) << "from memory";
+    EXPECT_FALSE(is_stale(*graph));
   }
 }
 
@@ -96,9 +121,37 @@ TEST_F(ServiceTemplatesTest, AStaleProgramOfGoodWinnersIsPlannedAgainWithoutAWor
   TestClient client(endpoint());
   const CompileReply reply = client.compile(rows_graph());
   ASSERT_TRUE(reply.outcome.has_value()) << reply.outcome.error().message;
+  EXPECT_TRUE(reply.stale);
   EXPECT_EQ(client.uploads, 1);
   EXPECT_EQ(program_of(reply).kernels, before.kernels);
-  EXPECT_TRUE(is_hit(rows_graph()));
+  while (!is_hit(rows_graph())) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+// Nobody waits: the old program is served, and the new one is there soon.
+TEST_F(ServiceTemplatesTest, AStaleProgramIsServedUntilItsSuccessorTakesItsPlace) {
+  const NormalForm graph = test_graph(3);
+  const Program before = compiled(graph, template_versions());
+  const TemplateVersions now = raised("cpu.pointwise");
+  restart(now);
+  TestClient client(endpoint());
+  reply_ = client.compile(graph);
+  ASSERT_TRUE(reply_.outcome.has_value()) << reply_.outcome.error().message;
+  EXPECT_EQ(*reply_.outcome, CacheOutcome::kHit);
+  EXPECT_TRUE(reply_.stale);
+  EXPECT_EQ(program_of(reply_).kernels, before.kernels);
+  while (client.stats().programs_stale != 1)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+
+  FakeWorkerOptions options;
+  options.templates = now;
+  const FakeWorker worker(endpoint(), tally_, options);
+  do {
+    reply_ = client.compile(graph);
+    ASSERT_TRUE(reply_.outcome.has_value()) << reply_.outcome.error().message;
+  } while (reply_.stale);
+  EXPECT_EQ(program_of(reply_).template_stamp, template_stamp(now));
+  while (client.stats().programs_stale != 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }
 
 TEST_F(ServiceTemplatesTest, AWorkerOfAnotherBuildDoesWhatItCan) {

@@ -81,6 +81,46 @@ TEST(SessionTable, AConnectionSpeaksForOneWorker) {
   EXPECT_EQ(code_of(table.claim_worker("a", "v", everybody, 2)), Code::kInvalidArgument);
 }
 
+TEST(Session, AReaderHearsNothingOfOthersSourcesNorOfWhatTheyQueued) {
+  CompileReply failed;
+  failed.request = 7;
+  failed.outcome = fail(Code::kInternal, "no candidate survived\nk.cc:3: secret = algorithm();");
+  Stats stats;
+  stats.detached_failed = 1;
+  stats.detached = {{{}, {}, {}, Mode::kDefault, "failed", "it does not compile\nk.cc:3: secret"}};
+  for (const Grant grant : {Grant::kRead, Grant::kSubmit, Grant::kAdmin}) {
+    Session session;
+    session.user = {"somebody", grant};
+    CompileRequest request;
+    request.request = 7;
+    session.look_only(request);
+    CompileReply reply = failed;
+    session.judge(reply);
+    EXPECT_EQ(reply.outcome.error().message.find("secret") == std::string::npos,
+              grant == Grant::kRead);
+    Stats seen = stats;
+    session.judge(seen);
+    EXPECT_EQ(seen.detached_failed, 1);
+    EXPECT_EQ(seen.detached.empty(), grant == Grant::kRead);
+  }
+}
+
+TEST(Session, WhatIsTunedForItIsOfWhomItsKeyShares) {
+  Session session;
+  session.user = {"ann", Grant::kSubmit};
+  EXPECT_TRUE(session.audience().is_all());
+  session.user.share = Share::kPrivate;
+  EXPECT_EQ(session.audience(), Audience::of_user("ann"));
+  session.user.share = Share::kTeam;
+  session.user.team = "vision";
+  EXPECT_EQ(session.audience(), Audience::of_team("vision"));
+  EXPECT_TRUE(session.may_have(Audience::of_team("vision")));
+  EXPECT_FALSE(session.may_have(Audience::of_user("eve")));
+  EXPECT_FALSE(session.viewer().sees_all);
+  session.user.grant = Grant::kAdmin;
+  EXPECT_TRUE(session.may_have(Audience::of_user("eve")));
+}
+
 TEST(SessionTable, QuietPeersAreNamedInTurn) {
   SessionTable table(10);
   for (const char* peer : {"a", "b", "c", "d", "e"}) table.open(peer, {Role::kClient, 10});

@@ -11,7 +11,7 @@ class TaskLogTest : public ::testing::Test {
     CompileRequest request;
     request.request = number;
     request.target = {Backend::kCpu, "x86-64-v3", "", 0, {}};
-    log_.asked(now_ms, key_, client, user, request);
+    log_.asked(now_ms, key_, key_, client, user, request);
   }
   void answer(int64_t now_ms, const ClientId& client, uint64_t number,
               Result<CacheOutcome> outcome) {
@@ -24,12 +24,12 @@ class TaskLogTest : public ::testing::Test {
     plan.kernels[1].cached = ProgramKernel{};
     return plan;
   }
-  Program stored(size_t kernels) const {
+  StoreProgram stored(size_t kernels) const {
     Program program;
     program.key = key_;
     program.kernels.resize(kernels);
     for (ProgramKernel& kernel : program.kernels) kernel.report.best_us = 12.5;
-    return program;
+    return {std::move(program), key_};
   }
   bool said(const std::string& part) const {
     return lines_.size() == 1 && lines_[0].find(part) != std::string::npos;

@@ -24,7 +24,8 @@ class StorageExecutorTest : public ::testing::Test, public EventLoop {
     cache_.reset();
     cache_ = KernelCache::open(data(), std::move(options)).value();
     tasks_ = PendingTaskStore::open(data() / "flights.sqlite").value();
-    executor_.emplace(*cache_, *tasks_, signer_, manifests_, blobs_, 1'000, Digest{}, *this);
+    executor_.emplace(*cache_, *tasks_, signer_, manifests_, blobs_, 1'000, Digest{}, CoreOptions{},
+                      *this);
   }
   Path data() const { return dir_.path() / "data"; }
   // What the writers answered.
@@ -39,7 +40,12 @@ class StorageExecutorTest : public ::testing::Test, public EventLoop {
                ? T{}
                : std::get<T>(events_.back());
   }
-  KeepProgram kept(int n) const { return {program_to_json(samples::program(n))}; }
+  void look_up(int n) {
+    executor_->look_up({samples::key("program", n), samples::key("program", n)});
+  }
+  KeepProgram kept(int n) const {
+    return {program_to_json(samples::program(n)), samples::key("program", n), {}};
+  }
   bool in_memory(int n) { return manifests_.find(samples::key("program", n)) != nullptr; }
 
   const TempDir dir_ = TempDir::create("kiln-storage").value();
@@ -58,16 +64,16 @@ class StorageExecutorTest : public ::testing::Test, public EventLoop {
 TEST_F(StorageExecutorTest, WhatIsStoredAfterAllIsNotCalledMemoryOnlyAnyMore) {
   executor_->keep(kept(1));
   EXPECT_TRUE(in_memory(1));
-  executor_->store(StoreProgram{samples::program(1)});
+  executor_->store(StoreProgram{samples::program(1), samples::key("program", 1)});
   settle();
   ASSERT_FALSE(last<ProgramStored>().status) << "its blob is not stored";
   EXPECT_TRUE(in_memory(1));
   ASSERT_TRUE(samples::put_all(*cache_, 1));
-  executor_->store(StoreProgram{samples::program(1)});
+  executor_->store(StoreProgram{samples::program(1), samples::key("program", 1)});
   settle();
   ASSERT_TRUE(last<ProgramStored>().status);
   EXPECT_FALSE(in_memory(1)) << "the next look-up reads it from the index";
-  executor_->look_up(samples::key("program", 1));
+  look_up(1);
   EXPECT_FALSE(last<ProgramLookedUp>().program_json.empty());
   const auto reply = decode(manifests_.find(samples::key("program", 1))->frame(1)).value();
   EXPECT_FALSE(std::get<CompileReply>(reply).memory_only);
@@ -91,14 +97,35 @@ TEST_F(StorageExecutorTest, AnIndexThatTheDiskDoesNotGiveIsNoMiss) {
   cache_->wait_for_first_round();
   for (const char* suffix : {"", "-wal", "-shm"})
     std::filesystem::remove(Path(data() / "index.sqlite") += suffix);
-  executor_->look_up(samples::key("program", 1));
+  look_up(1);
   EXPECT_EQ(last<ProgramLookedUp>().read.error().code, Code::kUnavailable);
   EXPECT_EQ(executor_->read_failures(), 1);
   EXPECT_NE(log_.find("state=unreadable"), std::string::npos) << log_;
 }
 
+TEST_F(StorageExecutorTest, AProgramsAudienceIsWhoeverItWasTunedFor) {
+  ASSERT_TRUE(samples::put_blob(*cache_, 1));
+  ASSERT_TRUE(samples::put_kernel(*cache_, 1));
+  const Digest key = samples::key("program", 1);
+  for (const char* user : {"ann", "bob"}) {
+    executor_->store(StoreProgram{samples::program(1), key, Audience::of_user(user)});
+    settle();
+    ASSERT_TRUE(last<ProgramStored>().status);
+  }
+  look_up(1);
+  const auto admits = [](const Audience& audience, const char* user) {
+    return audience.admits({user, "", false});
+  };
+  for (const Audience& audience :
+       {last<ProgramLookedUp>().audience, manifests_.find(key)->audience()}) {
+    EXPECT_TRUE(admits(audience, "ann"));
+    EXPECT_TRUE(admits(audience, "bob"));
+    EXPECT_FALSE(admits(audience, "eve"));
+  }
+}
+
 TEST_F(StorageExecutorTest, AMissIsAMiss) {
-  executor_->look_up(samples::key("program", 1));
+  look_up(1);
   EXPECT_TRUE(last<ProgramLookedUp>().program_json.empty());
   EXPECT_TRUE(last<ProgramLookedUp>().read);
   EXPECT_EQ(executor_->read_failures(), 0);

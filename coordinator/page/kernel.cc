@@ -1,0 +1,202 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "coordinator/page/values.h"
+#include "coordinator/page/views.h"
+
+namespace kiln::page {
+namespace {
+
+constexpr size_t kRunners = 24;
+
+// The record of one candidate under one version of its template: the record with most samples,
+// which is that of a final where there was one.
+std::vector<const TuningRecord*> best_records(const std::vector<TuningRecord>& records) {
+  std::map<std::pair<std::string, int>, const TuningRecord*> best;
+  for (const TuningRecord& record : records) {
+    const TuningRecord*& known = best[{record.schedule.to_string(), record.template_version}];
+    if (known == nullptr ||
+        record.measurement.samples_us.size() >= known->measurement.samples_us.size())
+      known = &record;
+  }
+  std::vector<const TuningRecord*> kept;
+  for (const auto& [name, record] : best) kept.push_back(record);
+  // Candidates that were timed come first, the fastest of them at the top.
+  std::ranges::stable_sort(kept, {}, [](const TuningRecord* record) {
+    const double us = record->measurement.median_us();
+    return std::pair(us <= 0 || record->verdict != Verdict::kOk, us);
+  });
+  return kept;
+}
+
+std::string winner_of(const KernelFacts& facts) {
+  return facts.stored ? facts.stored->kernel.schedule : "";
+}
+
+Race race_of(const KernelFacts& facts, const std::vector<const TuningRecord*>& records) {
+  Race race{"race", "The race"};
+  for (const TuningRecord* record : records) {
+    if (record->measurement.samples_us.empty() || record->verdict != Verdict::kOk) continue;
+    if (race.runners.size() == kRunners) break;
+    const std::string schedule = record->schedule.to_string();
+    race.runners.push_back({schedule, record->measurement.samples_us,
+                            record->measurement.median_us(), schedule == winner_of(facts)});
+  }
+  race.note =
+      "Each dot is one run, each mark a median, on a logarithmic scale; the winner is in another "
+      "colour, and a label says in what a candidate differs. Shown is each one's longest series: "
+      "the winner is decided in the final, where the finalists run in turn, and times of several "
+      "workers are compared by their calibration.";
+  return race;
+}
+
+Value verdict_of(Verdict verdict) {
+  return toned(text(to_string(verdict)), verdict == Verdict::kOk ? Tone::kGood : Tone::kBad);
+}
+
+Table candidates_of(const Snapshot& now, const KernelFacts& facts,
+                    const std::vector<const TuningRecord*>& records, const Query& query) {
+  Table table{"candidates",
+              "Candidates",
+              {{"schedule", "Schedule"},
+               {"verdict", "Verdict"},
+               {"median_us", "Median", true},
+               {"spread_us", "Spread", true},
+               {"share", "Of the best"},
+               {"samples", "Samples", true},
+               {"worker", "Worker"},
+               {"template_version", "Version", true},
+               {"taken_at_ms", "When", true},
+               {"log", "What was said"}}};
+  table.empty = query.filter().empty() ? "Nothing was measured yet." : "No candidate is like that.";
+  double best_us = 0;
+  for (const TuningRecord* record : records)
+    if (const double us = record->measurement.median_us();
+        us > 0 && record->verdict == Verdict::kOk && (best_us == 0 || us < best_us))
+      best_us = us;
+  for (const TuningRecord* record : records) {
+    const std::string schedule = record->schedule.to_string();
+    const double us = record->measurement.median_us();
+    Value name = code(schedule);
+    if (schedule == winner_of(facts)) name = toned(std::move(name), Tone::kGood);
+    table.rows.push_back(
+        {std::move(name), verdict_of(record->verdict), microseconds(us),
+         microseconds(record->measurement.spread_us()), us > 0 ? share_of(best_us, us) : quiet("-"),
+         count(std::ssize(record->measurement.samples_us)),
+         linked(text(record->worker), "/workers?filter=" + encoded(record->worker)),
+         count(record->template_version), ago(now.now_ms, record->taken_at_ms),
+         text(detail(now, record->log))});
+  }
+  page_rows(table, query, "schedule, verdict, worker");
+  return table;
+}
+
+// A summary of the records by template and version.
+Table history_of(const Snapshot& now, const std::vector<TuningRecord>& records) {
+  struct Version {
+    int64_t tried = 0, good = 0, first_ms = 0, last_ms = 0;
+    double best_us = 0;
+  };
+  std::map<std::pair<std::string, int>, Version> versions;
+  for (const TuningRecord& record : records) {
+    Version& version = versions[{record.schedule.template_name, record.template_version}];
+    ++version.tried;
+    if (version.first_ms == 0) version.first_ms = record.taken_at_ms;
+    version.last_ms = std::max(version.last_ms, record.taken_at_ms);
+    const double us = record.measurement.median_us();
+    if (record.verdict != Verdict::kOk) continue;
+    ++version.good;
+    if (us > 0 && (version.best_us == 0 || us < version.best_us)) version.best_us = us;
+  }
+  Table table{"history",
+              "By template and version",
+              {{"template", "Template"},
+               {"version", "Version", true},
+               {"best_us", "Best", true},
+               {"records", "Measurements", true},
+               {"good", "Of them good", true},
+               {"first_ms", "From", true},
+               {"last_ms", "To", true}}};
+  table.empty = "Nothing was measured yet.";
+  for (const auto& [name, version] : versions)
+    table.rows.push_back({linked(code(name.first), "?filter=" + encoded(name.first)),
+                          count(name.second), microseconds(version.best_us), count(version.tried),
+                          count(version.good), ago(now.now_ms, version.first_ms),
+                          ago(now.now_ms, version.last_ms)});
+  return table;
+}
+
+std::string reporters(const std::vector<Reporter>& all) {
+  std::string text;
+  for (const Reporter& each : all)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", each.worker,
+                        each.key.empty() ? "" : " (" + each.key + ")");
+  return text.empty() || text == " " ? "nobody else" : text;
+}
+
+Facts facts_of(const StoredKernel& stored) {
+  const ProgramKernel& kernel = stored.kernel;
+  Facts facts{"The winner"};
+  facts.facts = {{"family", "Family", text(kernel.family)},
+                 {"schedule", "Schedule", code(kernel.schedule)},
+                 {"best_us", "Time", microseconds(kernel.report.best_us)},
+                 {"first_us", "First guess", microseconds(kernel.report.first_us)},
+                 {"tuned_on", "Tuned on", text(device_of(stored.tuned_on))},
+                 {"candidates_listed", "Candidates", count(kernel.report.candidates)},
+                 {"measured", "Measured", count(kernel.report.measured)},
+                 {"rejected", "Rejected", count(kernel.report.rejected)},
+                 {"built_by", "Built by", text(reporters({kernel.provenance.built}))},
+                 {"measured_by", "Timed by", text(reporters({kernel.provenance.measured}))},
+                 {"confirmed_by", "Confirmed by", text(reporters(kernel.provenance.confirmed))},
+                 {"workload", "Workload", code(kernel.workload.hex())},
+                 {"blob", "Binary", code(kernel.blob.hex())}};
+  if (kernel.fallback)
+    facts.facts.push_back({"fallback", "Without the library", code(kernel.fallback->schedule)});
+  return facts;
+}
+
+const OpenKernel* find_open(const Snapshot& now, const Digest& key) {
+  for (const OpenProgram& program : now.open)
+    for (const OpenKernel& kernel : program.kernels)
+      if (kernel.key == key) return &kernel;
+  return nullptr;
+}
+
+}  // namespace
+
+Document kernel(const Snapshot& now, const KernelFacts& facts, const Query& query) {
+  const OpenKernel* open = find_open(now, facts.key);
+  const std::string title = "Kernel " + facts.key.short_hex();
+  if (!facts.stored && facts.records.empty() && open == nullptr)
+    return not_here(title, "The cache has no kernel of that key, and none is being tuned.");
+  Document page{"cache", title};
+  if (open != nullptr)
+    page.blocks.emplace_back(Notice{
+        Tone::kPlain,
+        fmt::format(
+            "It is being tuned ({}): {} of {} candidates are settled{}.", open->stage,
+            open->settled, open->candidates,
+            open->best_us > 0 ? ", the best so far takes " + microseconds(open->best_us).text : ""),
+        "/tuning"});
+  Facts programs{"",
+                 {{"key", "Key", code(facts.key.hex())},
+                  {"programs", "Programs with it",
+                   linked(text("look in the cache"), "/cache?filter=" + facts.key.hex())}}};
+  page.blocks.emplace_back(std::move(programs));
+  if (facts.stored) page.blocks.emplace_back(facts_of(*facts.stored));
+  const auto records = best_records(facts.records);
+  if (Race race = race_of(facts, records); !race.runners.empty())
+    page.blocks.emplace_back(std::move(race));
+  page.blocks.emplace_back(candidates_of(now, facts, records, query));
+  page.blocks.emplace_back(history_of(now, facts.records));
+  page.blocks.emplace_back(
+      Notice{Tone::kQuiet,
+             "The generated source is not kept here: `kiln explain MODEL --source` prints it, and "
+             "`kiln diff` compares two.",
+             ""});
+  return page;
+}
+
+}  // namespace kiln::page

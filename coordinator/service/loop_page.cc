@@ -1,0 +1,95 @@
+#include "coordinator/service/loop_page.h"
+
+#include <condition_variable>
+
+#include "coordinator/service/service_loop.h"
+
+namespace kiln {
+namespace {
+
+constexpr size_t kMostOpen = 1'000;
+constexpr auto kPatience = std::chrono::seconds(2);     // with the loop
+constexpr auto kActPatience = std::chrono::seconds(8);  // and with the disk behind it
+
+int64_t wall_ms() {
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+}
+
+}  // namespace
+
+// A value that another thread brings, or does not.
+template <class T>
+struct LoopPage::Awaited {
+  void set(T brought) {
+    const std::lock_guard lock(mutex);
+    value = std::move(brought);
+    changed.notify_all();
+  }
+  Result<T> wait(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex);
+    if (!changed.wait_for(lock, patience, [this] { return value.has_value(); }))
+      return fail(Code::kUnavailable, "the coordinator does not answer its page in time");
+    return *std::move(value);
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<T> value;  // guarded by mutex
+};
+
+LoopPage::LoopPage(ServiceLoop& loop, std::shared_ptr<Keyring> keyring)
+    : loop_(loop),
+      keyring_(std::move(keyring)),
+      admin_(*loop.cache, loop.store, loop.core, loop, loop.acts,
+             [this](const PeerId&, const AdminReply& reply) {
+               const auto found = acts_.find(reply.request);
+               if (found == acts_.end()) return;
+               found->second->set(loop_.acts.latest().front().number);
+               acts_.erase(found);
+             }) {}
+
+KernelCache& LoopPage::cache() {
+  return *loop_.cache;
+}
+
+const std::string& LoopPage::endpoint() const {
+  return loop_.listener->endpoint();
+}
+
+Result<page::Snapshot> LoopPage::snapshot() {
+  const auto awaited = std::make_shared<Awaited<page::Snapshot>>();
+  loop_.post([this, awaited] { awaited->set(take()); });
+  auto taken = awaited->wait(kPatience);
+  if (taken) taken->totals = loop_.cache->totals();
+  return taken;
+}
+
+page::Snapshot LoopPage::take() const {
+  page::Snapshot now;
+  now.now_ms = wall_ms();
+  now.status = loop_.status_now();
+  const History& history = loop_.history;
+  now.seconds.assign(history.seconds().begin(), history.seconds().end());
+  now.minutes.assign(history.minutes().begin(), history.minutes().end());
+  now.busy_cpu_s = history.busy_cpu_s();
+  now.busy_gpu_s = history.busy_gpu_s();
+  now.strips = history.strips();
+  now.open = loop_.core.open_programs(loop_.now_ms(), kMostOpen);
+  now.misses.assign(loop_.tasks.misses().latest().begin(), loop_.tasks.misses().latest().end());
+  for (Miss& miss : now.misses) miss.at_ms += now.now_ms - loop_.now_ms();
+  now.acts.assign(loop_.acts.latest().begin(), loop_.acts.latest().end());
+  return now;
+}
+
+Result<int64_t> LoopPage::act(AdminRequest request, const std::string& who) {
+  const auto awaited = std::make_shared<Awaited<int64_t>>();
+  loop_.post([this, awaited, request = std::move(request), who]() mutable {
+    request.request = ++last_act_;
+    acts_[request.request] = awaited;
+    admin_.handle({"the page", who, std::move(request)});
+  });
+  return awaited->wait(kActPatience);
+}
+
+}  // namespace kiln

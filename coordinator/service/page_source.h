@@ -1,0 +1,28 @@
+// PageSource: a running service as its web page sees it. Thread-safe; each call may take until the
+// loop or the disk answers, so none of them is for the loop's own thread.
+#pragma once
+
+#include <string>
+
+#include "cache/kernel_cache.h"
+#include "coordinator/page/snapshot.h"
+#include "schema/keys/keyring.h"
+#include "schema/messages.h"
+
+namespace kiln {
+
+class PageSource {
+ public:
+  virtual ~PageSource() = default;
+  // The loop's copy of what it knows; sees_details is the caller's to set. kUnavailable when the
+  // loop does not answer.
+  virtual Result<page::Snapshot> snapshot() = 0;
+  // Reads of it are done on the caller's thread and never wait for the loop.
+  virtual KernelCache& cache() = 0;
+  virtual const Keyring* keyring() const = 0;  // null: no keys are taken
+  virtual const std::string& endpoint() const = 0;
+  // Carries out what an operator asked for, and waits for it. The number of its AdminAct.
+  virtual Result<int64_t> act(AdminRequest request, const std::string& who) = 0;
+};
+
+}  // namespace kiln

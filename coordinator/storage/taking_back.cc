@@ -1,0 +1,80 @@
+// StorageExecutor's side of results that are taken back: found, ended where they are at work,
+// removed, and published to clients, in that order. What the core knew of them is gone before the
+// store is asked, so that nothing made with them is written behind the removal.
+#include <algorithm>
+#include <chrono>
+
+#include "compiler_core/program/revocations.h"
+#include "coordinator/storage/storage_executor.h"
+
+namespace kiln {
+
+void StorageExecutor::planned(PlanFinished& plan) {
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  const auto issue = [&](Program& program) {
+    program.serial = ++serial_;
+    program.made_at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+  };
+  if (plan.program) issue(*plan.program);
+  for (PlannedAlternative& alternative : plan.alternatives) issue(alternative.program);
+  needed_.planned(loop_.now_ms(), plan);
+}
+
+void StorageExecutor::take_back(TakeBack what, TookBack done) {
+  cache_.would_take_back(what, [this, what, done](const Result<TakenBack>& found) {
+    loop_.post([this, what, done, found] {
+      if (!found) return done(fail(found.error()));
+      begin_taking_back(what, *found, done);
+    });
+  });
+}
+
+void StorageExecutor::begin_taking_back(const TakeBack& what, const TakenBack& found,
+                                        TookBack done) {
+  TakingBackBegan began;
+  began.programs.insert(found.programs.begin(), found.programs.end());
+  began.programs.insert(what.programs.begin(), what.programs.end());
+  began.kernels.insert(found.kernels.begin(), found.kernels.end());
+  if (!what.worker.empty()) began.workers.insert(what.worker);
+  if (!what.owner.empty()) began.owners.insert(what.owner);
+  began.everything = what.means_reports() && what.worker.empty() && what.owner.empty();
+  loop_.step(std::move(began));
+  cache_.take_back(what, ++serial_, [this, done = std::move(done)](const Result<TakenBack>& taken) {
+    loop_.post([this, done, taken] {
+      if (taken) drop_from_memory(*taken);
+      loop_.step(TakingBackEnded{});
+      done(taken);
+    });
+  });
+}
+
+// All manifests: those in memory say the old serial of the list.
+void StorageExecutor::drop_from_memory(const TakenBack& taken) {
+  for (const Digest& program : taken.programs) kept_.stored(program);
+  for (const Digest& blob : taken.blobs) memory_.remove(blob);
+  manifests_.clear();
+  if (const Status read = read_revocations(); !read)
+    loop_.log(LogLine("revocations", LogLine::Level::kWarning)
+                  .add("state", "unreadable")
+                  .add("reason", read.error().message));
+}
+
+Status StorageExecutor::read_revocations() {
+  TRY(const std::vector<Revocation> all, cache_.revocations());
+  int64_t serial = 0;
+  for (const Revocation& each : all) serial = std::max(serial, each.through);
+  if (serial == 0) return {};
+  Revocations list(static_cast<uint64_t>(serial));
+  for (const Revocation& each : all) {
+    if (each.kind == Revocation::Kind::kProgram)
+      list.revoke_program(each.key, each.through);
+    else
+      list.revoke_kernel(each.key, each.through);
+  }
+  revocation_list_ = list.to_text();
+  revocation_signature_ = signer_.signature_of_list(revocation_list_);
+  revocations_ = list.serial();
+  return {};
+}
+
+}  // namespace kiln

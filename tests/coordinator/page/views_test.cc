@@ -1,0 +1,279 @@
+#include "coordinator/page/views.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "coordinator/page/html.h"
+#include "coordinator/page/json.h"
+
+namespace kiln::page {
+namespace {
+
+using Json = nlohmann::json;
+
+Json json_of(const Document& view) {
+  return Json::parse(to_json(view));
+}
+std::string html_of(const Document& view) {
+  return to_html(view, {.path = "/x"});
+}
+bool says(const Document& view, const std::string& text) {
+  return html_of(view).find(text) != std::string::npos;
+}
+
+const Digest kProgram = Digest::of(std::string_view("program"));
+const Digest kKernel = Digest::of(std::string_view("kernel"));
+
+Snapshot busy() {
+  Snapshot now;
+  now.now_ms = 10'000'000;
+  Stats& stats = now.status.stats;
+  stats.hits = 900;
+  stats.joined = 60;
+  stats.misses = 40;
+  stats.flights_open = 1;
+  stats.workers.resize(2);
+  for (WorkerStats& worker : stats.workers)
+    worker.target = {Backend::kCuda, "sm_90a", "NVIDIA H200", 132, {}};
+  stats.workers[0].name = "gpu7";
+  stats.workers[1].name = "gpu8";
+  stats.workers[0].leases = 1;
+  stats.workers[1].state = "quarantined";
+  stats.workers[1].reason = "2 device faults";
+  now.status.tasks.outcomes["tuned"] = 4;
+  now.busy_gpu_s = 120;
+  for (int i = 0; i < 61; ++i)
+    now.seconds.push_back({.at_ms = now.now_ms - 60'000 + i * 1'000, .hits = i * 10});
+  OpenProgram open{.key = kProgram,
+                   .graph = {},
+                   .target = stats.workers[0].target,
+                   .mode = Mode::kMaxAutotune,
+                   .stage = "tuning",
+                   .age_s = 10,
+                   .waiters = 3};
+  open.kernels = {
+      {.key = kKernel,
+       .family = Family::kMatmul,
+       .stage = "screening",
+       .candidates = 40,
+       .settled = 10,
+       .best_us = 81},
+      {.key = {}, .family = Family::kPointwise, .stage = "cached", .candidates = 5, .settled = 5}};
+  now.open = {open};
+  return now;
+}
+
+TEST(Overview, SaysWhatWasServedWhatItSavedAndWhatIsWrong) {
+  const Json json = json_of(overview(busy()));
+  EXPECT_EQ(json["hits"], 900);
+  EXPECT_EQ(json["misses"], 40);
+  EXPECT_EQ(json["device_busy_s"], 120.0);
+  EXPECT_EQ(json["device_saved_s"], 120.0 / 4 * 960) << "hits and joins, at what one costs";
+  EXPECT_EQ(json["look_ups"]["hits"].size(), 60u);
+  EXPECT_EQ(json["look_ups"]["hits"][0], 10.0) << "a second";
+  EXPECT_EQ(json["open"].size(), 1u) << "what is running";
+  EXPECT_EQ(json["notices"][0], "1 worker is in quarantine.");
+  EXPECT_TRUE(says(overview(busy()), "href=\"/workers?filter=quarantined\""));
+}
+
+TEST(Overview, OfANewCoordinatorSaysWhatIsNotKnown) {
+  const Json json = json_of(overview(Snapshot{}));
+  EXPECT_EQ(json["device_saved_s"], nullptr);
+  EXPECT_EQ(json["notices"][0], "No worker serves: what is cached is answered, the rest is not.");
+  Snapshot now = busy();
+  now.status.stats.workers.pop_back();
+  EXPECT_TRUE(says(overview(now), "Nothing is wrong."));
+  EXPECT_TRUE(says(overview(now), "role=\"img\""));
+}
+
+TEST(Tuning, HasABarAKernelItsWaitersAndTheTimeLeft) {
+  const Document view = tuning(busy(), {});
+  const Json row = json_of(view)["open"][0];
+  EXPECT_EQ(row["program"], kProgram.hex());
+  EXPECT_EQ(row["waiters"], 3);
+  EXPECT_EQ(row["kernels"], 2);
+  EXPECT_EQ(row["left_s"], 30.0) << "10 of 40 took 10 s";
+  EXPECT_TRUE(says(view, "matmul, screening: 10 of 40 candidates"));
+  EXPECT_TRUE(says(view, "href=\"/kernel/" + kKernel.hex()));
+  EXPECT_TRUE(says(view, "1 of 2"));
+}
+
+TEST(Tuning, FiltersAndSaysWhenNothingIsLikeThat) {
+  EXPECT_EQ(json_of(tuning(busy(), Query::parse("filter=sm_90a")))["open"].size(), 1u);
+  EXPECT_EQ(json_of(tuning(busy(), Query::parse("filter=x86")))["open"].size(), 0u);
+  EXPECT_TRUE(says(tuning(Snapshot{}, {}), "Nothing is in flight."));
+}
+
+TEST(Tuning, QueuedProgramsHaveTheirReasonAndAButton) {
+  Snapshot now;
+  DetachedStats failed;
+  failed.program = kProgram;
+  failed.state = "failed";
+  failed.reason = "no candidate compiled\nsource.cc:1: error";
+  now.status.stats.detached = {failed};
+  EXPECT_EQ(json_of(tuning(now, {}))["detached"][0]["reason"], "no candidate compiled")
+      << "what the compiler said is not for everybody";
+  now.sees_details = true;
+  EXPECT_EQ(json_of(tuning(now, {}))["detached"][0]["reason"], failed.reason);
+  const std::string html = to_html(tuning(now, {}), {.path = "/tuning", .may_act = true});
+  EXPECT_NE(html.find("name=\"program\" value=\"" + kProgram.hex()), std::string::npos);
+}
+
+TEST(Workers, SayTheirStateTheirHourAndWhyTheyAreHeld) {
+  Snapshot now = busy();
+  now.strips["gpu7"] = "iibbb";
+  const Json json = json_of(workers(now, {}))["workers"];
+  EXPECT_EQ(json[0]["last_hour"], "iibbb");
+  EXPECT_EQ(json[1]["state"], "quarantined");
+  EXPECT_EQ(json[1]["reason"], "2 device faults");
+  EXPECT_TRUE(says(workers(now, {}), "aria-label=\"busy 60 %, idle 40 %\""));
+  EXPECT_EQ(json_of(workers(now, Query::parse("filter=quarantined")))["workers"].size(), 1u);
+}
+
+TEST(Misses, SayWhatCameOfEach) {
+  Snapshot now;
+  now.now_ms = 100'000;
+  Miss miss{.program = kProgram, .graph = kKernel, .target = {}};
+  miss.times = 3;
+  miss.at_ms = 40'000;
+  miss.outcome = "unavailable";
+  miss.reason = "no worker for cuda:sm_80";
+  miss.users = {"ci", "replica"};
+  now.misses = {miss};
+  const Json row = json_of(misses(now, {}))["misses"][0];
+  EXPECT_EQ(row["times"], 3);
+  EXPECT_EQ(row["outcome"], "unavailable");
+  EXPECT_EQ(row["users"], "ci, replica");
+  EXPECT_TRUE(says(misses(now, {}), "60 s ago"));
+}
+
+TuningRecord record_of(const std::string& schedule, int version, std::vector<double> samples_us,
+                       Verdict verdict = Verdict::kOk) {
+  TuningRecord record;
+  record.kernel_key = kKernel;
+  record.schedule = *Schedule::parse(schedule);
+  record.template_version = version;
+  record.measurement.samples_us = std::move(samples_us);
+  record.verdict = verdict;
+  record.worker = "gpu7";
+  record.taken_at_ms = 1'000 * version;
+  return record;
+}
+
+TEST(Kernel, ShowsEveryCandidateTheRaceAndTheHistory) {
+  KernelFacts facts{kKernel};
+  facts.stored = StoredKernel{};
+  facts.stored->kernel.schedule = "cpu.matmul mr=4";
+  facts.records = {
+      record_of("cpu.matmul mr=4", 1, {9, 9, 9}), record_of("cpu.matmul mr=4", 2, {5, 5, 5}),
+      record_of("cpu.matmul mr=4", 2, {4, 4, 4, 4, 4}), record_of("cpu.matmul mr=8", 2, {8, 8, 8}),
+      record_of("cpu.matmul mr=6", 2, {}, Verdict::kWrongResult)};
+  const Document view = kernel(Snapshot{}, facts, {});
+  const Json json = json_of(view);
+  ASSERT_EQ(json["candidates"].size(), 4u) << "one for each version of each";
+  EXPECT_EQ(json["candidates"][0]["median_us"], 4.0) << "the longest series, the fastest first";
+  EXPECT_EQ(json["candidates"][3]["verdict"], "wrong_result") << "those not timed come last";
+  EXPECT_EQ(json["race"].size(), 3u);
+  EXPECT_TRUE(json["race"][0]["won"]);
+  ASSERT_EQ(json["history"].size(), 2u);
+  EXPECT_EQ(json["history"][1]["best_us"], 4.0);
+  EXPECT_EQ(json["history"][1]["good"], 3);
+  EXPECT_TRUE(says(view, ">mr=8</text>")) << "a label says what differs";
+  EXPECT_EQ(json_of(kernel(Snapshot{}, facts, Query::parse("filter=wrong")))["candidates"].size(),
+            1u);
+}
+
+TEST(Kernel, NobodyKnowsIsNotThere) {
+  EXPECT_EQ(kernel(Snapshot{}, {kKernel}, {}).status, 404u);
+  EXPECT_EQ(kernel(busy(), {kKernel}, {}).status, 200u) << "it is being tuned";
+}
+
+Program stored_program() {
+  Program program;
+  program.key = kProgram;
+  program.graph = Digest::of(std::string_view("graph"));
+  program.target = {Backend::kCuda, "sm_90a", "NVIDIA H200", 132, {}};
+  program.mode = Mode::kMaxAutotune;
+  ProgramKernel kernel;
+  kernel.key = kKernel;
+  kernel.family = "pointwise";
+  kernel.schedule = "cuda.pointwise";
+  kernel.report.best_us = 20;
+  TensorSpec megabytes{DType::kF32, {Dim(1024), Dim(4300)}};
+  kernel.recipe = {{megabytes}, {megabytes}, {{"run", 4, 128}}, 0, 0};
+  program.kernels = {kernel};
+  program.buffers = {{Buffer::Kind::kInput, 0, megabytes, 0},
+                     {Buffer::Kind::kOutput, 0, megabytes, 0}};
+  program.launches = {{0, {0, 1}}, {0, {0, 1}}};
+  program.output_buffers = {1};
+  program.cuts = {{"by rules", 2, 40, true}, {"attention in three kernels", 4, 55, false}};
+  return program;
+}
+
+TEST(ProgramView, HasKernelsLaunchesBytesAndTheirBound) {
+  ProgramFacts facts{kProgram};
+  facts.program = stored_program();
+  facts.stored = ListedProgram{kProgram, "", 2'000, 5'000, true};
+  const Document view = program(Snapshot{}, facts, {});
+  const Json json = json_of(view);
+  EXPECT_EQ(json["time_us"], 40.0) << "two launches";
+  const Json row = json["kernels"][0];
+  EXPECT_EQ(row["launches"], 2);
+  EXPECT_EQ(row["bytes"], 2 * 1024 * 4300 * 4);
+  EXPECT_NEAR(row["bound_us"].get<double>(), 8.192, 0.001) << "at 4300 GB/s";
+  EXPECT_NEAR(row["share"].get<double>(), 0.41, 0.01);
+  EXPECT_EQ(json["cuts"].size(), 2u);
+  EXPECT_EQ(json["launches"].size(), 2u);
+  const std::string html = to_html(view, {.path = "/", .may_act = true});
+  EXPECT_NE(html.find(">Unpin</button>"), std::string::npos);
+  EXPECT_NE(html.find(">Forget</button>"), std::string::npos);
+}
+
+TEST(ProgramView, OfAMissNamesWhatThereIsOfItsGraph) {
+  Snapshot now;
+  Miss miss{.program = Digest::of(std::string_view("another mode")), .graph = {}, .target = {}};
+  miss.outcome = "not_found";
+  now.misses = {miss};
+  ProgramFacts facts{miss.program};
+  facts.relatives = {{kProgram, program_to_json(stored_program()), 1, 2, false}};
+  const Document view = program(now, facts, {});
+  EXPECT_EQ(view.status, 200u);
+  EXPECT_TRUE(says(view, "It is not in the cache."));
+  EXPECT_EQ(json_of(view)["relatives"][0]["program"], kProgram.hex());
+  EXPECT_EQ(program(Snapshot{}, {kProgram}, {}).status, 404u);
+}
+
+TEST(CacheView, ListsProgramsAndAsksTheStoreForAPart) {
+  ProgramList list;
+  list.programs = {{kProgram, program_to_json(stored_program()), 1'500, 90'000, true}};
+  list.total = 120;
+  Snapshot now;
+  now.now_ms = 100'000;
+  now.totals = {.programs = 120, .kernels = 300, .stored_bytes = 50, .max_bytes = 100};
+  const Query query = Query::parse("first=50&sort=age&filter=H200&pinned=1");
+  const Json json = json_of(cache(now, list, query));
+  EXPECT_EQ(json["programs"][0]["pinned"], true);
+  EXPECT_EQ(json["programs"][0]["target"], "cuda:sm_90a, 132 SMs, NVIDIA H200");
+  EXPECT_EQ(json["programs_paging"]["total"], 120);
+  EXPECT_TRUE(says(cache(now, list, query), "51 to 51 of 120"));
+  const ProgramQuery asked = program_query(query);
+  EXPECT_EQ(asked.first, 50);
+  EXPECT_EQ(asked.order, ProgramQuery::Order::kOldestUse);
+  EXPECT_EQ(asked.text, "H200");
+  EXPECT_TRUE(asked.pinned_only);
+}
+
+TEST(Audit, SaysWhoAskedForWhat) {
+  Snapshot now;
+  now.now_ms = 100'000;
+  now.acts = {{2, 90'000, "ops", "drain gpu7", "draining", true},
+              {1, 10'000, "", "pin 0123", "no such program", false}};
+  const Json json = json_of(audit(now, {}))["acts"];
+  EXPECT_EQ(json[0]["who"], "ops");
+  EXPECT_EQ(json[1]["done"], false);
+  EXPECT_TRUE(says(audit(now, {}), "this machine"));
+}
+
+}  // namespace
+}  // namespace kiln::page
