@@ -5,16 +5,20 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
-#include "compiler_core/base/file.h"
+#include "compiler_core/base/own_directory.h"
+#include "compiler_core/base/service_manager.h"
+#include "compiler_core/command_line/command_line.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/runtime/cuda_device.h"
 #include "schema/metrics/http_port.h"
@@ -32,6 +36,7 @@ constexpr int64_t kObjectCacheBytes = int64_t{1} << 30;
 // Leases at once; more would wait here too long for the device. A GPU measures one while the
 // compilers are busy with the others, each of which is some ten candidates.
 constexpr int kMaxSlots = 4, kMaxGpuSlots = 8;
+constexpr size_t kMostSandboxWords = 1000;  // bytes
 
 struct Flags {
   std::string device = "cpu";
@@ -40,13 +45,14 @@ struct Flags {
   std::string libcublaslt;
   bool no_libraries = false;
   bool list_devices = false;
+  bool check = false;
   std::string coordinator = "tcp://127.0.0.1:7557";
   std::string name;
   std::string key;
   std::string cache_dir;
   std::string runner;
   std::string device_lock;
-  std::string lock_dir;
+  std::string lock_dir;  // empty: one of this user's in /tmp
   std::string compiler;
   std::string http = "none";
   std::string log_level = "info";
@@ -95,8 +101,7 @@ void fill_in_defaults(Flags& flags) {
   if (flags.cache_dir.empty()) flags.cache_dir = default_cache_dir().string();
   if (flags.runner.empty())
     flags.runner = std::filesystem::read_symlink("/proc/self/exe").replace_filename("kiln-runner");
-  const std::string runtime = environment("XDG_RUNTIME_DIR");
-  flags.lock_dir = runtime.empty() ? "/tmp" : runtime;
+  flags.lock_dir = environment("XDG_RUNTIME_DIR");
   if (flags.compiler.empty()) flags.compiler = environment("KILN_CXX");
   if (flags.libcuda.empty()) flags.libcuda = environment("KILN_LIBCUDA");
   if (flags.libnvrtc.empty()) flags.libnvrtc = environment("KILN_LIBNVRTC");
@@ -122,6 +127,9 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       ->capture_default_str();
   app.add_flag("--list-devices", flags.list_devices,
                "print this machine's GPUs, one a line, and end");
+  app.add_flag("--check", flags.check,
+               "open the device, its compiler and the sandbox, print what was found as JSON, and "
+               "end;\nthe coordinator is not asked");
   app.add_option("--libcuda", flags.libcuda,
                  "the GPU driver's library (default: $KILN_LIBCUDA, then libcuda.so.1)");
   app.add_option("--libnvrtc", flags.libnvrtc,
@@ -149,7 +157,8 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--runner", flags.runner, "the kiln-runner to use (default: beside this program)");
   app.add_option("--device-lock", flags.device_lock,
                  "file that the workers of this host lock while they measure\n"
-                 "(default: kiln-device-NAME.lock in $XDG_RUNTIME_DIR or /tmp)");
+                 "(default: kiln-device-NAME.lock in $XDG_RUNTIME_DIR or /tmp/kiln-UID, where\n"
+                 "nobody else may write; workers of several users share one by naming it)");
   app.add_option("--compiler", flags.compiler, "C++ compiler (default: $KILN_CXX, then g++)");
   app.add_option("--sandbox", flags.sandbox,
                  "how compilers and kernels are kept apart from this machine: auto (as far as its\n"
@@ -172,11 +181,12 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  app.set_version_flag("--version", [] {
+    return version_line("kiln-worker",
+                        {{"protocol", std::to_string(kProtocolVersion)},
+                         {"templates", template_stamp(template_versions()).short_hex()}});
+  });
+  if (const auto code = parse_command_line(app, argc, argv)) return code;
   fill_in_defaults(flags);
   return std::nullopt;
 }
@@ -191,10 +201,24 @@ Status check_surroundings(const Flags& flags) {
   return {};
 }
 
+// Where nobody else can hold a lock, or put a link in its place.
+Result<Path> lock_folder(const Flags& flags) {
+  if (!flags.lock_dir.empty()) {
+    TRY_STATUS(check_ours(flags.lock_dir));
+    return Path(flags.lock_dir);
+  }
+  const Path folder = fmt::format("/tmp/kiln-{}", ::geteuid());
+  TRY_STATUS(make_private_directory(folder));
+  return folder;
+}
+
 Result<Path> device_lock(const Flags& flags, const LocalDevice& device) {
-  const Path path = flags.device_lock.empty()
-                        ? Path(flags.lock_dir) / ("kiln-device-" + device.name + ".lock")
-                        : Path(flags.device_lock);
+  Path path = flags.device_lock;
+  if (path.empty()) {
+    auto folder = lock_folder(flags);
+    if (!folder) return fail(folder.error().within("the device's lock; --device-lock names one"));
+    path = *folder / ("kiln-device-" + device.name + ".lock");
+  }
   const auto lock = FileLock::try_acquire(path, FileLock::Mode::kShared);
   if (!lock && lock.error().code != Code::kUnavailable)
     return fail(lock.error().within("the device's lock; --device-lock names another"));
@@ -224,6 +248,7 @@ Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int 
   options.self.toolkit = device.toolchain.build;
   options.self.slots = std::clamp(jobs, 1, device.compiling_disturbs ? kMaxSlots : kMaxGpuSlots);
   options.self.libraries = device.libraries;
+  options.self.sandbox = device.sandbox.substr(0, kMostSandboxWords);
   return options;
 }
 
@@ -247,6 +272,25 @@ DeviceOptions device_options(const Flags& flags) {
   return options;
 }
 
+// For `kiln doctor`, and for people who want to know before there is a coordinator.
+Status check(const Flags& flags) {
+  TRY_STATUS(check_surroundings(flags));
+  TRY(const LocalDevice device, open_device(flags.device, device_options(flags)));
+  TRY(const Path lock, device_lock(flags, device));
+  auto libraries = nlohmann::ordered_json::array();
+  for (const LibraryVersion& library : device.libraries)
+    libraries.push_back({{"name", library.name}, {"version", library.version}});
+  const nlohmann::ordered_json found = {{"device", device.name},
+                                        {"target", device.target.to_string()},
+                                        {"model", device.target.device_model},
+                                        {"toolkit", device.toolchain.build},
+                                        {"sandbox", device.sandbox},
+                                        {"libraries", std::move(libraries)},
+                                        {"lock", lock.string()}};
+  fmt::print("{}\n", found.dump());
+  return {};
+}
+
 Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
   TRY_STATUS(check_surroundings(flags));
   TRY(const LocalDevice device, open_device(flags.device, device_options(flags)));
@@ -259,7 +303,8 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
                        compilers,
                        {[&](uint64_t lease) { agent.stepped(lease); },
                         [&](CandidateResult result) { agent.finished(std::move(result)); },
-                        [&](double us, int errors) { agent.health(us, errors); }});
+                        [&](double us, int errors) { agent.health(us, errors); },
+                        [&](const std::string& what) { agent.waits(what); }});
   spdlog::info("worker {} on {}, {} ({}), {} compilers at once", flags.name,
                device.target.to_string(), device.target.device_model, device.toolchain.build, jobs);
   for (const LibraryVersion& library : device.libraries)
@@ -270,15 +315,20 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
   spdlog::log(level, "sandbox: {}", device.sandbox);
   if (http != nullptr) spdlog::info("metrics on {}", http->endpoint());
   std::atomic<bool> over{false};
-  std::thread listener([&agent, &over, stop_signals] {
-    int signal = 0;
+  const ServiceManager manager(environment("NOTIFY_SOCKET"), environment("WATCHDOG_USEC"));
+  std::thread listener([&] {
+    const auto alive = [&agent] {
+      return worker_page(agent.status(), WorkerStatus::Clock::now(), "/healthz").status == 200;
+    };
     // The first SIGTERM lets it finish what it has; anything else, or another one, does not.
-    if (::sigwait(&stop_signals, &signal) == 0 && signal == SIGTERM && !over) {
+    if (manager.wait(stop_signals, alive) == SIGTERM && !over) {
+      manager.stopping();
       agent.finish();
-      ::sigwait(&stop_signals, &signal);
+      manager.wait(stop_signals, alive);
     }
     agent.stop();
   });
+  manager.ready();
   Status served =
       agent.run({[&](std::vector<Job> started) { job_runner.submit(std::move(started)); },
                  [&](uint64_t lease) { job_runner.drop(lease); }, [&] { job_runner.stop(); },
@@ -301,6 +351,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   never_wait_for_stderr();
+  ::umask(::umask(0) | S_IWGRP | S_IWOTH);  // what the libraries make is nobody else's to write
   // Blocked before any thread starts, so that only sigwait sees them.
   sigset_t stop_signals;
   ::sigemptyset(&stop_signals);
@@ -312,13 +363,18 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "kiln-worker: {}\n", scratch.error().message);
     return 2;
   }
+  if (const Status ours = check_ours(scratch->path()); !ours) {
+    fmt::print(stderr, "kiln-worker: {}: TMPDIR names another place\n", ours.error().message);
+    return 2;
+  }
   ::setenv("TMPDIR", scratch->path().c_str(), 1);  // compilers work there; TempDir follows it
   const auto logger = spdlog::stderr_logger_mt("worker");
   logger->set_level(spdlog::level::from_str(flags.log_level));
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %n %v");
   spdlog::set_default_logger(logger);
 
-  if (const auto served = serve(flags, *scratch, stop_signals); !served) {
+  const Status served = flags.check ? check(flags) : serve(flags, *scratch, stop_signals);
+  if (!served) {
     fmt::print(stderr, "kiln-worker: {}\n", served.error().message);
     return 2;
   }

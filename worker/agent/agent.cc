@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int64_t kFirstPauseMs = 50, kLongestPauseMs = 2000;
+constexpr size_t kMaxWaitingBytes = 512;
 
 int left_ms(Clock::time_point until) {
   const auto left = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
@@ -246,6 +247,12 @@ void Agent::finish() {
 void Agent::health(double calibration_us, int device_errors) {
   const std::lock_guard lock(mu_);
   leases_.set_health(calibration_us, device_errors);
+}
+
+void Agent::waits(std::string what) {
+  const std::lock_guard lock(mu_);
+  what.resize(std::min(what.size(), kMaxWaitingBytes));
+  leases_.set_waiting(std::move(what));
 }
 
 void Agent::stop() {

@@ -62,6 +62,7 @@ class Agent {
   void finish();
 
   void health(double calibration_us, int device_errors);  // for the reports from now on
+  void waits(std::string what);  // for the reports from now on; empty: for nothing
   void stepped(uint64_t lease);
   void finished(CandidateResult result);
 

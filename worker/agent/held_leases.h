@@ -39,6 +39,7 @@ class HeldLeases {
   // Gives back every lease and asks for none. Results are still held.
   void drain();
   void set_health(double calibration_us, int device_errors);
+  void set_waiting(std::string what) { self_.waiting = std::move(what); }
 
   WorkerReport report() const;
   bool is_idle() const { return leases_.empty() && results_.empty(); }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "worker/jobs/confirmation.h"
+
 namespace kiln {
 namespace {
 
@@ -102,8 +104,10 @@ bool time_together(RunnerProcess& runner, const Job& job, std::span<const Artifa
 
 }  // namespace
 
-Evaluation evaluate_candidate(RunnerProcess& runner, const Job& job, const Artifact& artifact,
-                              double incumbent_us) {
+namespace {
+
+Evaluation evaluate_alone(RunnerProcess& runner, const Job& job, const Artifact& artifact,
+                          double incumbent_us) {
   Evaluation evaluation;
   const int failures = runner.device_failures();
   const auto opened = open(runner, job);
@@ -129,8 +133,8 @@ Evaluation evaluate_candidate(RunnerProcess& runner, const Job& job, const Artif
   return evaluation;
 }
 
-std::vector<Evaluation> evaluate_finalists(RunnerProcess& runner, const Job& job,
-                                           std::span<const Artifact> artifacts) {
+std::vector<Evaluation> evaluate_together(RunnerProcess& runner, const Job& job,
+                                          std::span<const Artifact> artifacts) {
   std::vector<Evaluation> evaluations(artifacts.size());
   std::vector<size_t> all(artifacts.size());
   for (size_t i = 0; i < all.size(); ++i) all[i] = i;
@@ -139,6 +143,25 @@ std::vector<Evaluation> evaluate_finalists(RunnerProcess& runner, const Job& job
     evaluations[member] = {};
     time_together(runner, job, artifacts, {&member, 1}, evaluations);
   }
+  return evaluations;
+}
+
+}  // namespace
+
+Evaluation evaluate_candidate(RunnerProcess& runner, const Job& job, const Artifact& artifact,
+                              double incumbent_us) {
+  Evaluation evaluation = evaluate_alone(runner, job, artifact, incumbent_us);
+  if (evaluation.verdict == Verdict::kOk && needs_confirmation(runner, job, artifact))
+    confirm(runner, job, artifact, evaluation);
+  return evaluation;
+}
+
+std::vector<Evaluation> evaluate_finalists(RunnerProcess& runner, const Job& job,
+                                           std::span<const Artifact> artifacts) {
+  std::vector<Evaluation> evaluations = evaluate_together(runner, job, artifacts);
+  for (size_t i = 0; i < artifacts.size(); ++i)
+    if (evaluations[i].verdict == Verdict::kOk && needs_confirmation(runner, job, artifacts[i]))
+      confirm(runner, job, artifacts[i], evaluations[i]);
   return evaluations;
 }
 

@@ -1,14 +1,18 @@
 #include "worker/jobs/job_runner.h"
 
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
 
+#include "compiler_core/base/own_directory.h"
+
 namespace kiln {
 namespace {
 
 constexpr std::chrono::milliseconds kLockPause{3};
+constexpr std::chrono::seconds kSaidEvery{1}, kLoggedEvery{30};  // who holds the lock
 constexpr std::chrono::milliseconds kCompilerPause{1};
 constexpr std::chrono::seconds kIdleLook{5};  // at a device that nobody uses
 constexpr int64_t kCalibrationQuietMs = 10'000;
@@ -25,11 +29,32 @@ RunnerProcess::Options with_progress(RunnerProcess::Options options,
 // flock() has no timeout, hence the pauses. No worker starves: a worker compiles, then measures, so
 // that all holders of the shared lock come to want it exclusively.
 Result<FileLock> lock_device(const Path& path, FileLock::Mode mode,
-                             const std::function<bool()>& give_up) {
+                             const std::function<bool()>& give_up,
+                             const std::function<void(const std::string& what)>& waits) {
+  using Clock = std::chrono::steady_clock;
+  auto say_at = Clock::now() + kSaidEvery, log_at = say_at;
+  bool said = false;
   for (;;) {
     auto lock = FileLock::try_acquire(path, mode);
-    if (lock || lock.error().code != Code::kUnavailable) return lock;
-    if (give_up()) return fail(Code::kUnavailable, "gave up waiting for " + path.string());
+    const bool held = !lock && lock.error().code == Code::kUnavailable;
+    const bool gave_up = held && give_up();
+    if (!held || gave_up) {
+      if (said && waits) waits("");
+      if (gave_up) return fail(Code::kUnavailable, "gave up waiting for " + path.string());
+      return lock;
+    }
+    if (const auto now = Clock::now(); now >= say_at) {
+      say_at = now + kSaidEvery;
+      const std::string holders = lock_holders(path);
+      const std::string what = fmt::format("the device's lock {}, held by {}", path.string(),
+                                           holders.empty() ? "a process not seen here" : holders);
+      if (now >= log_at) {
+        spdlog::warn("waits for {}", what);
+        log_at = now + kLoggedEvery;
+      }
+      said = true;
+      if (waits) waits(what);
+    }
     std::this_thread::sleep_for(kLockPause);
   }
 }
@@ -44,13 +69,16 @@ JobRunner::JobRunner(Options options, CompilePool& compilers, const Callbacks& c
                             [this] {
                               for (const auto& job : jobs_) callbacks_.stepped(job->job().lease);
                             })),
+      lowering_(options_.runner),
       health_(callbacks.health),
+      waits_(callbacks.waits),
       thread_([this] { work(); }) {}
 
 void JobRunner::submit(std::vector<Job> jobs) {
   Jobs leased;
   for (Job& job : jobs) {
-    leased.push_back(std::make_unique<RunningJob>(std::move(job), compilers_, callbacks_));
+    leased.push_back(
+        std::make_unique<RunningJob>(std::move(job), lowering_, compilers_, callbacks_));
     if (!options_.compiling_disturbs) leased.back()->start_compiling();
   }
   const std::lock_guard lock(mu_);
@@ -75,6 +103,7 @@ void JobRunner::stop() {
   }
   changed_.notify_one();
   runner_.close();
+  lowering_.close();
   compilers_.stop();  // the thread may wait for one, and reports nothing any more
   if (thread_.joinable()) thread_.join();
 }
@@ -207,9 +236,11 @@ bool JobRunner::measure(RunningJob& running, const std::function<bool()>& gives_
   {
     const auto lock = lock_for(FileLock::Mode::kExclusive, [&] { return is_dropped(job.lease); });
     if (is_dropped(job.lease)) return true;
+    // A user's own kernel finds nothing of others' in its process, and may leave anything there.
+    const bool is_custom = job.family == Family::kCustom;
+    if (is_custom) runner_.end();
     if (!running.measure(runner_, known_, gives_way)) return false;
-    // A user's own kernel may have left anything in its process: the next job gets another.
-    if (job.family == Family::kCustom) runner_.end();
+    if (is_custom) runner_.end();
     measure_calibration();
   }
   const RunningJob::StageTimes& spent = running.stage_times();
@@ -223,7 +254,7 @@ bool JobRunner::measure(RunningJob& running, const std::function<bool()>& gives_
 
 Result<FileLock> JobRunner::lock_for(FileLock::Mode mode,
                                      const std::function<bool()>& give_up) const {
-  auto lock = lock_device(options_.device_lock, mode, give_up);
+  auto lock = lock_device(options_.device_lock, mode, give_up, waits_);
   if (!lock && lock.error().code != Code::kUnavailable)
     spdlog::warn("working without the device's lock: {}", lock.error().message);
   return lock;

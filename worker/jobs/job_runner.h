@@ -26,9 +26,11 @@ namespace kiln {
 // Waits for the lock that keeps measurements on a device undisturbed on this host, asking `give_up`
 // now and then. A measurement holds it exclusively; work that would disturb one (compiling, on the
 // CPU target) holds it shared. The system releases it when its process dies. kUnavailable when
-// `give_up` says so; other errors: the file cannot be used as a lock.
+// `give_up` says so; other errors: the file cannot be used as a lock. When it takes longer than a
+// second, `waits` (may be empty) hears for whom, now and then, and an empty text at the end.
 Result<FileLock> lock_device(const Path& path, FileLock::Mode mode,
-                             const std::function<bool()>& give_up);
+                             const std::function<bool()>& give_up,
+                             const std::function<void(const std::string& what)>& waits = {});
 
 class JobRunner {
  public:
@@ -44,6 +46,9 @@ class JobRunner {
     // After each lease, and now and then while there is none: the latest median time of the
     // calibration kernel (0: not measured), and device faults since the start. May be empty.
     std::function<void(double calibration_us, int device_errors)> health{};
+    // Hears what the job waits for, once that has taken a second; empty text: nothing any more. May
+    // be empty.
+    std::function<void(const std::string& what)> waits{};
   };
   // `compilers` outlives it.
   JobRunner(Options options, CompilePool& compilers, const Callbacks& callbacks);
@@ -72,10 +77,12 @@ class JobRunner {
   const Options options_;
   CompilePool& compilers_;
   const RunningJob::Callbacks callbacks_;
-  RunnerProcess runner_;    // of the worker thread; kill() from others
+  RunnerProcess runner_;  // of the worker thread; kill() from others
+  CandidateLowering lowering_;
   KnownEvaluations known_;  // of the worker thread
 
   const std::function<void(double calibration_us, int device_errors)> health_;
+  const std::function<void(const std::string& what)> waits_;
   Jobs jobs_;                           // of the worker thread: taken from queue_
   std::deque<double> calibrations_us_;  // of the worker thread: the latest few
 

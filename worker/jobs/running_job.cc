@@ -6,9 +6,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "compiler_core/ir/text.h"
-#include "compiler_core/kernels/registry.h"
-
 namespace kiln {
 namespace {
 
@@ -66,23 +63,22 @@ Compiled not_compiled(Result<Buildable> buildable) {
 
 }  // namespace
 
-RunningJob::RunningJob(Job job, CompilePool& compilers, const Callbacks& callbacks)
+RunningJob::RunningJob(Job job, CandidateLowering& lowering, CompilePool& compilers,
+                       const Callbacks& callbacks)
     : job_(std::move(job)),
+      lowering_(lowering),
       compilers_(compilers),
       callbacks_(callbacks),
       candidates_(job_.candidates.size()),
       best_us_(job_.incumbent_us) {}
 
 void RunningJob::start_compiling() {
-  auto graph = parse_graph(job_.workload_text);
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (job_.kind == Job::Kind::kFinal) {
       candidates_[i].compiled = compiled_already(job_.candidates[i]);
       continue;
     }
-    auto buildable =
-        graph ? lower(Workload{*graph, job_.family, {}}, job_.candidates[i].schedule, job_.target)
-              : fail(graph.error());
+    auto buildable = lowering_.lower(job_, job_.candidates[i].schedule);
     if (Source* source = buildable ? std::get_if<Source>(&*buildable) : nullptr)
       candidates_[i].compiling = compilers_.compile(std::move(*source), job_.target, job_.lease);
     else

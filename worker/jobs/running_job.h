@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "worker/build/candidate_lowering.h"
 #include "worker/build/compile_pool.h"
 #include "worker/jobs/known_evaluations.h"
 
@@ -24,8 +25,9 @@ class RunningJob {
     std::function<void(CandidateResult result)> finished;
     std::function<bool(uint64_t lease)> is_dropped;
   };
-  // The pool and the callbacks outlive it.
-  RunningJob(Job job, CompilePool& compilers, const Callbacks& callbacks);
+  // The lowering, the pool and the callbacks outlive it.
+  RunningJob(Job job, CandidateLowering& lowering, CompilePool& compilers,
+             const Callbacks& callbacks);
 
   // Where the job's time went, in milliseconds that do not overlap.
   struct StageTimes {
@@ -75,6 +77,7 @@ class RunningJob {
   void finish(size_t candidate, Evaluation evaluation);
 
   const Job job_;
+  CandidateLowering& lowering_;
   CompilePool& compilers_;
   const Callbacks& callbacks_;
   std::vector<Candidate> candidates_;  // as job_.candidates

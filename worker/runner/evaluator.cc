@@ -86,6 +86,14 @@ Result<Reply> KernelEvaluator::serve(const OpenWorkload& request, const Alive& a
   const auto start = Clock::now();
   if (!device_) return fail(not_prepared());
   slots_.clear();
+  bare_kernel_.reset();
+  bare_.reset();
+  if (request.inputs_only) {
+    opened_.clear();
+    TRY(bare_, PreparedWorkload::make_inputs(*device_, request.graph_text, request.seed,
+                                             static_cast<Floats>(request.floats)));
+    return Opened{0, ms_since(start), request.floats};
+  }
   const Digest key = key_of(request);
   const auto known = std::ranges::find(opened_, key, &OpenCase::key);
   if (known != opened_.begin() && !opened_.empty()) opened_.front().buffers.reset();
@@ -97,7 +105,9 @@ Result<Reply> KernelEvaluator::serve(const OpenWorkload& request, const Alive& a
     opened_.push_front({key, std::move(workload), ms_since(start), std::nullopt});
     forget_old_workloads();
   }
-  return Opened{opened_.front().reference_ms, ms_since(start)};
+  const OpenCase& opened = opened_.front();
+  return Opened{opened.reference_ms, ms_since(start),
+                static_cast<uint64_t>(opened.workload.floats())};
 }
 
 Result<Reply> KernelEvaluator::serve(const VerifyKernel& request, const Alive& alive) {
@@ -121,6 +131,24 @@ Result<Reply> KernelEvaluator::serve(const VerifyKernel& request, const Alive& a
   }
   if (verified.verdict == Verdict::kOk) slots_[request.slot] = {*std::move(kernel), nullptr};
   return verified;
+}
+
+Result<Reply> KernelEvaluator::serve(const LaunchKernel& request, const Alive& alive) {
+  if (!bare_) return fail(Code::kInvalidArgument, "no inputs are open");
+  alive();
+  if (bare_kernel_ == nullptr || launched_ != request.digest) {  // loaded once, as where it is used
+    TRY(Recipe recipe, recipe_from_json(request.recipe_json));
+    TRY(bare_kernel_, device_->device().load({std::move(recipe), request.binary, request.digest}));
+    launched_ = request.digest;
+  }
+  TRY(auto outputs, launch_for_outputs(*bare_kernel_, *device_, *bare_, request.launches));
+  return Launched{std::move(outputs)};
+}
+
+Result<Reply> KernelEvaluator::serve(const JudgeOutputs& request, const Alive& alive) {
+  if (opened_.empty()) return fail(Code::kInvalidArgument, "no workload is open");
+  alive();
+  return judge_outputs(*device_, opened_.front().workload, request.outputs);
 }
 
 Result<Reply> KernelEvaluator::serve(const RaceKernel& request, const Alive& alive) {

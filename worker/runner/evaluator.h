@@ -48,6 +48,8 @@ class KernelEvaluator {
   Result<Reply> serve(const PrepareDevice& request, const Alive& alive);
   Result<Reply> serve(const OpenWorkload& request, const Alive& alive);
   Result<Reply> serve(const VerifyKernel& request, const Alive& alive);
+  Result<Reply> serve(const LaunchKernel& request, const Alive& alive);
+  Result<Reply> serve(const JudgeOutputs& request, const Alive& alive);
   Result<Reply> serve(const RaceKernel& request, const Alive& alive);
   Result<Reply> serve(const TimeFinalists& request, const Alive& alive);
   Result<Reply> serve(const MeasureCalibration& request, const Alive& alive);
@@ -64,6 +66,9 @@ class KernelEvaluator {
   std::unique_ptr<EvaluationDevice> device_;  // null: not prepared. Outlives what follows.
   std::list<OpenCase> opened_;                // the current one first
   std::map<uint64_t, Slot> slots_;
+  std::optional<PreparedWorkload> bare_;  // inputs alone, for LaunchKernel
+  Digest launched_{};                     // the binary of `bare_kernel_`
+  std::unique_ptr<const LoadedKernel> bare_kernel_;
 };
 
 }  // namespace kiln::runner

@@ -60,6 +60,20 @@ Result<PreparedWorkload> PreparedWorkload::make(EvaluationDevice& device,
   return made;
 }
 
+Result<PreparedWorkload> PreparedWorkload::make_inputs(EvaluationDevice& device,
+                                                       std::string_view graph_text, uint64_t seed,
+                                                       Floats floats) {
+  TRY(const Graph parsed, parse_graph(graph_text));
+  PreparedWorkload made(device);
+  TRY(made.graph_, inline_custom_calls(parsed));
+  made.symbols_ = measured_symbols(made.graph_);
+  TRY(made.draws_, input_draws(made.graph_, made.symbols_, seed));
+  TRY_STATUS(made.allocate());
+  made.floats_ = floats;
+  for (size_t i = 0; i < made.inputs_.size(); ++i) TRY_STATUS(made.draw_input(i));
+  return made;
+}
+
 Result<PreparedWorkload> PreparedWorkload::make_at(EvaluationDevice& device, const Graph& graph,
                                                    std::vector<int64_t> symbols, uint64_t seed) {
   PreparedWorkload made(device);

@@ -22,7 +22,12 @@ class PreparedWorkload {
   static Result<PreparedWorkload> make(EvaluationDevice& device, std::string_view graph_text,
                                        uint64_t seed);
 
+  // The same without results, at the measured sizes: for a runner that only launches.
+  static Result<PreparedWorkload> make_inputs(EvaluationDevice& device, std::string_view graph_text,
+                                              uint64_t seed, Floats floats);
+
   const std::vector<int64_t>& symbols() const { return symbols_; }
+  Floats floats() const { return floats_; }  // how the inputs are drawn
   // The same workload at other sizes, those that fit the device; none when it has no symbols.
   std::vector<PreparedWorkload>& others() { return others_; }
   const std::vector<GuardedMemory>& inputs() const { return inputs_; }

@@ -1,122 +1,14 @@
 #include "worker/runner/protocol.h"
 
-#include <bit>
-#include <cmath>
-#include <cstring>
-
-#include "compiler_core/base/check.h"
+#include "worker/runner/frame_fields.h"
 
 namespace kiln::runner {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "frames are written as memory is");
-
 constexpr size_t kMaxTargetBytes = 64;
-constexpr size_t kMaxNameBytes = 256;  // of a device
-
-// Sent; never renumbered while a worker and a runner of two builds could meet.
-enum class Kind : uint8_t {
-  kOpenWorkload = 1,
-  kVerifyKernel = 2,
-  kRaceKernel = 3,
-  kTimeFinalists = 4,
-  kPrepareDevice = 5,
-  kCompileSource = 8,
-  kCancelCompile = 9,
-  kMeasureCalibration = 10,
-  kOpened = 65,
-  kVerified = 66,
-  kRaced = 67,
-  kFinalistsTimed = 68,
-  kProgress = 69,
-  kFailed = 70,
-  kDevicePrepared = 71,
-  kCompiledObject = 72,
-  kLeaving = 73,
-  kCalibrationMeasured = 74,
-};
-
-class Writer {
- public:
-  explicit Writer(Kind kind) : bytes_(sizeof(uint32_t), '\0') {
-    bytes_.push_back(static_cast<char>(kind));
-  }
-  Writer& u64(uint64_t value) { return raw(&value, sizeof value); }
-  Writer& i64(int64_t value) { return raw(&value, sizeof value); }
-  Writer& f64(double value) { return raw(&value, sizeof value); }
-  Writer& text(std::string_view value) {
-    u64(value.size());
-    bytes_.append(value);
-    return *this;
-  }
-  Writer& digest(const Digest& value) {
-    return text({reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()});
-  }
-  std::string finish() {
-    const uint32_t size = static_cast<uint32_t>(bytes_.size() - sizeof(uint32_t));
-    CHECK(bytes_.size() <= kMaxFrameBytes, "the caller bounds what it sends");
-    std::memcpy(bytes_.data(), &size, sizeof size);
-    return std::move(bytes_);
-  }
-
- private:
-  Writer& raw(const void* data, size_t size) {
-    bytes_.append(static_cast<const char*>(data), size);
-    return *this;
-  }
-  std::string bytes_;
-};
-
-// Reads what Writer wrote. The first thing out of bounds sticks; done() tells.
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : rest_(bytes) {}
-  uint64_t u64(uint64_t max) {
-    const uint64_t value = raw<uint64_t>();
-    if (value > max) ok_ = false;
-    return ok_ ? value : 0;
-  }
-  int64_t i64(int64_t min, int64_t max) {
-    const int64_t value = raw<int64_t>();
-    if (value < min || value > max) ok_ = false;
-    return ok_ ? value : min;
-  }
-  double f64(double min) {
-    const double value = raw<double>();
-    if (!std::isfinite(value) || value < min) ok_ = false;
-    return ok_ ? value : min;
-  }
-  std::string text(size_t max) {
-    const uint64_t size = u64(max);
-    if (size > rest_.size()) ok_ = false;
-    if (!ok_) return {};
-    std::string value(rest_.substr(0, size));
-    rest_.remove_prefix(size);
-    return value;
-  }
-  Digest digest() {
-    Digest digest;
-    const std::string bytes = text(digest.bytes.size());
-    if (bytes.size() != digest.bytes.size()) ok_ = false;
-    if (ok_) std::memcpy(digest.bytes.data(), bytes.data(), bytes.size());
-    return digest;
-  }
-  bool ok() const { return ok_; }
-  bool done() const { return ok_ && rest_.empty(); }
-
- private:
-  template <class T>
-  T raw() {
-    T value{};
-    if (rest_.size() < sizeof value) ok_ = false;
-    if (!ok_) return value;
-    std::memcpy(&value, rest_.data(), sizeof value);
-    rest_.remove_prefix(sizeof value);
-    return value;
-  }
-  std::string_view rest_;
-  bool ok_ = true;
-};
+constexpr size_t kMaxNameBytes = 256;  // of a device, a template, a decision
+constexpr uint64_t kMaxDecisions = 4096;
+constexpr uint64_t kMaxFloats = 2;  // the last of enum Floats
 
 void write(Writer& out, const MeasurementPolicy& policy) {
   out.i64(policy.screen_runs).f64(policy.screen_drop);
@@ -150,9 +42,27 @@ Measurement read_measurement(Reader& in) {
   return measurement;
 }
 
+std::string write(Writer out, const std::vector<std::string>& texts) {
+  out.u64(texts.size());
+  for (const std::string& text : texts) out.text(text);
+  return out.finish();
+}
+
+std::vector<std::string> read_outputs(Reader& in) {
+  std::vector<std::string> outputs;
+  const uint64_t count = in.u64(kMaxOutputs);
+  for (uint64_t i = 0; i < count && in.ok(); ++i) outputs.push_back(in.text(kMaxJudgedBytes));
+  return outputs;
+}
+
 struct RequestWriter {
   std::string operator()(const OpenWorkload& m) const {
-    return Writer(Kind::kOpenWorkload).u64(m.seed).text(m.graph_text).finish();
+    return Writer(Kind::kOpenWorkload)
+        .u64(m.seed)
+        .text(m.graph_text)
+        .u64(m.inputs_only)
+        .u64(m.floats)
+        .finish();
   }
   std::string operator()(const VerifyKernel& m) const {
     Writer out(Kind::kVerifyKernel);
@@ -174,6 +84,22 @@ struct RequestWriter {
   std::string operator()(const CompileSource& m) const {
     return Writer(Kind::kCompileSource).text(m.target).text(m.text).finish();
   }
+  std::string operator()(const LaunchKernel& m) const {
+    Writer out(Kind::kLaunchKernel);
+    return out.text(m.recipe_json).text(m.binary).digest(m.digest).u64(m.launches).finish();
+  }
+  std::string operator()(const JudgeOutputs& m) const {
+    return write(Writer(Kind::kJudgeOutputs), m.outputs);
+  }
+  std::string operator()(const LowerCandidate& m) const {
+    Writer out(Kind::kLowerCandidate);
+    out.text(m.graph_text).u64(static_cast<uint64_t>(m.family)).text(m.schedule.template_name);
+    out.u64(m.schedule.decisions.size());
+    for (const Decision& decision : m.schedule.decisions)
+      out.text(decision.name).i64(decision.value);
+    out.u64(static_cast<uint64_t>(m.target.backend)).text(m.target.isa);
+    return out.text(m.target.device_model).i64(m.target.units).text(m.target.toolkit).finish();
+  }
   std::string operator()(const CancelCompile&) const {
     return Writer(Kind::kCancelCompile).finish();
   }
@@ -193,8 +119,14 @@ struct ReplyWriter {
       out.i64(number);
     return out.text(m.binary).finish();
   }
+  std::string operator()(const Launched& m) const {
+    return write(Writer(Kind::kLaunched), m.outputs);
+  }
+  std::string operator()(const Lowered& m) const {
+    return Writer(Kind::kLowered).u64(m.is_source).text(m.recipe_json).text(m.bytes).finish();
+  }
   std::string operator()(const Opened& m) const {
-    return Writer(Kind::kOpened).f64(m.reference_ms).f64(m.open_ms).finish();
+    return Writer(Kind::kOpened).f64(m.reference_ms).f64(m.open_ms).u64(m.floats).finish();
   }
   std::string operator()(const Verified& m) const {
     Writer out(Kind::kVerified);
@@ -245,6 +177,17 @@ Request read_open(Reader& in) {
   OpenWorkload m;
   m.seed = in.u64(UINT64_MAX);
   m.graph_text = in.text(kMaxFrameBytes);
+  m.inputs_only = in.u64(1) != 0;
+  m.floats = in.u64(kMaxFloats);
+  return m;
+}
+
+Request read_launch(Reader& in) {
+  LaunchKernel m;
+  m.recipe_json = in.text(kMaxFrameBytes);
+  m.binary = in.text(kMaxFrameBytes);
+  m.digest = in.digest();
+  m.launches = in.u64(kMaxLaunches);
   return m;
 }
 
@@ -280,6 +223,28 @@ Request read_compile(Reader& in) {
   return m;
 }
 
+Request read_lower(Reader& in) {
+  LowerCandidate m;
+  m.graph_text = in.text(kMaxFrameBytes);
+  m.family = static_cast<Family>(
+      in.i64(static_cast<int64_t>(Family::kPointwise), static_cast<int64_t>(Family::kCustom)));
+  m.schedule.template_name = in.text(kMaxNameBytes);
+  const uint64_t decisions = in.u64(kMaxDecisions);
+  for (uint64_t i = 0; i < decisions && in.ok(); ++i) {
+    Decision decision;
+    decision.name = in.text(kMaxNameBytes);
+    decision.value = in.i64(INT64_MIN, INT64_MAX);
+    m.schedule.decisions.push_back(std::move(decision));
+  }
+  m.target.backend = static_cast<Backend>(
+      in.i64(static_cast<int64_t>(Backend::kCpu), static_cast<int64_t>(Backend::kCuda)));
+  m.target.isa = in.text(kMaxNameBytes);
+  m.target.device_model = in.text(kMaxNameBytes);
+  m.target.units = static_cast<int>(in.i64(0, INT32_MAX));
+  m.target.toolkit = in.text(kMaxNameBytes);
+  return m;
+}
+
 Request read_prepare(Reader& in) {
   PrepareDevice m;
   m.binary = in.text(kMaxFrameBytes);
@@ -291,6 +256,7 @@ Reply read_opened(Reader& in) {
   Opened m;
   m.reference_ms = in.f64(0);
   m.open_ms = in.f64(0);
+  m.floats = in.u64(kMaxFloats);
   return m;
 }
 
@@ -317,6 +283,14 @@ Reply read_object(Reader& in) {
   for (int* number : {&r.registers, &r.spill_bytes, &r.stack_bytes, &r.shared_bytes})
     *number = static_cast<int>(in.i64(0, INT32_MAX));
   m.binary = in.text(kMaxFrameBytes);
+  return m;
+}
+
+Reply read_lowered(Reader& in) {
+  Lowered m;
+  m.is_source = in.u64(1) != 0;
+  m.recipe_json = in.text(kMaxFrameBytes);
+  m.bytes = in.text(kMaxFrameBytes);
   return m;
 }
 
@@ -388,6 +362,15 @@ Result<Request> decode_request(std::string_view body) {
     case Kind::kMeasureCalibration:
       request = MeasureCalibration{};
       break;
+    case Kind::kLaunchKernel:
+      request = read_launch(in);
+      break;
+    case Kind::kJudgeOutputs:
+      request = JudgeOutputs{read_outputs(in)};
+      break;
+    case Kind::kLowerCandidate:
+      request = read_lower(in);
+      break;
     case Kind::kPrepareDevice:
       request = read_prepare(in);
       break;
@@ -417,6 +400,12 @@ Result<Reply> decode_reply(std::string_view body) {
       break;
     case Kind::kCompiledObject:
       reply = read_object(in);
+      break;
+    case Kind::kLaunched:
+      reply = Launched{read_outputs(in)};
+      break;
+    case Kind::kLowered:
+      reply = read_lowered(in);
       break;
     case Kind::kDevicePrepared:
       reply = read_prepared(in);

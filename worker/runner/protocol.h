@@ -12,7 +12,10 @@
 //   RaceKernel     -> Raced            times one verified slot against the incumbent
 //   TimeFinalists  -> FinalistsTimed   times verified slots in interleaved rounds
 //   MeasureCalibration -> CalibrationMeasured  times the device's own fixed kernel
+//   LaunchKernel   -> Launched         loads an artifact and launches it, on inputs alone
+//   JudgeOutputs   -> Verified         compares what another runner's launch left
 //   CompileSource  -> CompiledObject   source text becomes a binary (--role compile)
+//   LowerCandidate -> Lowered          a workload and a schedule become source text (--role lower)
 //   CancelCompile  -> nothing          the compile in progress, if any, fails; so the worker may
 //                                      send it while it waits for the answer
 //   any            -> Progress* first  the runner is alive: at most one each kProgressPeriodMs
@@ -29,9 +32,11 @@
 #include <vector>
 
 #include "compiler_core/compile/nvrtc.h"
+#include "compiler_core/plan/workload.h"
 #include "compiler_core/program/library_call.h"
 #include "compiler_core/runtime/cuda_device.h"
 #include "compiler_core/tune/measurement.h"
+#include "compiler_core/tune/schedule.h"
 
 namespace kiln::runner {
 
@@ -39,6 +44,9 @@ inline constexpr size_t kMaxFrameBytes = 64 << 20;
 inline constexpr uint64_t kMaxSlots = 64;
 inline constexpr uint64_t kMaxSamples = 1 << 16;  // a list of samples
 inline constexpr uint64_t kMaxLibraries = 16;
+inline constexpr uint64_t kMaxLaunches = 1 << 14;  // of one LaunchKernel
+inline constexpr uint64_t kMaxOutputs = 512;
+inline constexpr size_t kMaxJudgedBytes = kMaxFrameBytes / 2;  // of all outputs together
 inline constexpr size_t kMaxLogBytes = 4096;
 inline constexpr int64_t kProgressPeriodMs = 500;
 
@@ -49,6 +57,10 @@ struct PrepareDevice {
 struct OpenWorkload {
   uint64_t seed = 0;
   std::string graph_text;
+  // Inputs alone, for LaunchKernel, drawn as another runner's Opened says: this one's kernel finds
+  // no right results in its memory.
+  bool inputs_only = false;
+  uint64_t floats = 0;
 };
 struct VerifyKernel {
   uint64_t slot = 0;
@@ -65,18 +77,38 @@ struct TimeFinalists {
   std::vector<uint64_t> slots;
   MeasurementPolicy policy;
 };
+struct LaunchKernel {
+  std::string recipe_json;
+  std::string binary;
+  Digest digest;  // of the binary
+  uint64_t launches = 1;
+};
+struct JudgeOutputs {
+  std::vector<std::string> outputs;  // the bytes of each, at the measured sizes
+};
 struct CompileSource {
   std::string target;  // Target::to_string
   std::string text;
 };
+struct LowerCandidate {
+  std::string graph_text;
+  Family family = Family::kPointwise;
+  Schedule schedule;
+  Target target;
+};
 struct CancelCompile {};
 struct MeasureCalibration {};
 using Request = std::variant<OpenWorkload, VerifyKernel, RaceKernel, TimeFinalists, CompileSource,
-                             CancelCompile, PrepareDevice, MeasureCalibration>;
+                             CancelCompile, PrepareDevice, MeasureCalibration, LowerCandidate,
+                             LaunchKernel, JudgeOutputs>;
 
 struct Opened {
   double reference_ms = 0;  // what the reference took, when it was computed
   double open_ms = 0;       // all of this request; little for a workload that was open before
+  uint64_t floats = 0;      // how its inputs are drawn
+};
+struct Launched {
+  std::vector<std::string> outputs;  // the bytes that the last launch left in each
 };
 struct DevicePrepared {
   CudaFacts facts;
@@ -99,6 +131,11 @@ struct CompiledObject {
   std::string binary;
   KernelResources resources;
 };
+struct Lowered {
+  bool is_source = true;
+  std::string recipe_json;
+  std::string bytes;  // the source's text, or a finished binary
+};
 struct CalibrationMeasured {
   double us = 0;  // the least of a few runs
 };
@@ -108,7 +145,7 @@ struct Failed {
   Error error;
 };
 using Reply = std::variant<Opened, Verified, Raced, FinalistsTimed, CompiledObject, DevicePrepared,
-                           CalibrationMeasured, Progress, Leaving, Failed>;
+                           CalibrationMeasured, Progress, Leaving, Failed, Lowered, Launched>;
 
 // The whole frame. REQUIRES: it fits kMaxFrameBytes.
 std::string encode(const Request& request);

@@ -1,10 +1,12 @@
-// kiln-runner: the process in which kernels that nobody trusts yet are verified and timed, or, in
-// the role `compile`, one in which NVRTC compiles them. Started by kiln-worker with one end of a
+// kiln-runner: the process in which kernels that nobody trusts yet are verified and timed; in the
+// role `lower` one in which they are written, and in the role `compile` one in which NVRTC compiles
+// them. Started by kiln-worker with one end of a
 // socket pair; may be killed at any moment, and dies with its worker. Writes no files and prints
 // nothing.
 //
 //   kiln-runner --socket FD --parent PID --threads N
 //   kiln-runner --socket FD --parent PID --device cuda:0
+//   kiln-runner --socket FD --parent PID --role lower
 //   kiln-runner --socket FD --parent PID --role compile --libnvrtc FILE
 #include <malloc.h>
 #include <signal.h>
@@ -21,8 +23,10 @@
 #include <functional>
 #include <optional>
 
+#include "compiler_core/command_line/command_line.h"
 #include "worker/runner/compile_session.h"
 #include "worker/runner/evaluator.h"
+#include "worker/runner/lower_session.h"
 #include "worker/sandbox/filter.h"
 
 namespace {
@@ -34,6 +38,7 @@ using namespace kiln::runner;
 // sooner.
 constexpr rlim_t kCpuSecondsPerRequest = 1800;
 constexpr int kDeviceLostStatus = 3;
+constexpr rlim_t kLowerBytes = rlim_t{2} << 30;  // of addresses, in the role `lower`
 
 void limit(__rlimit_resource resource, rlim_t value) {
   rlimit current{};
@@ -118,14 +123,16 @@ int main(int argc, char** argv) {
   app.add_option("--parent", parent, "Process id of the worker; the runner dies with it")
       ->required();
   app.add_option("--threads", threads, "Threads a launch uses; 0: one per core");
-  app.add_option("--role", role, "bench, or compile (with NVRTC)")
-      ->check(CLI::IsMember({"bench", "compile"}));
+  app.add_option("--role", role, "bench, lower (templates become source), or compile (with NVRTC)")
+      ->check(CLI::IsMember({"bench", "lower", "compile"}));
   app.add_option("--libnvrtc", libnvrtc, "NVRTC's library");
   app.add_option("--device", device, "What kernels run on: cpu, or cuda:N for GPU number N");
   app.add_option("--libcuda", libcuda, "The GPU driver's library");
   app.add_option("--libcublaslt", libcublaslt, "Where cuBLASLt is; none: it is not called");
   app.add_flag("--confined", confined, "Started in a sandbox, which it is to narrow");
-  CLI11_PARSE(app, argc, argv);
+  app.name("kiln-runner");
+  app.set_version_flag("--version", [] { return version_line("kiln-runner", {}); });
+  if (const auto code = parse_command_line(app, argc, argv)) return *code;
 
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // It died before we asked. (In a namespace of our own no parent is seen.)
@@ -144,6 +151,13 @@ int main(int argc, char** argv) {
   limit_resources(gpu.has_value());
   if (role == "compile") {
     CompileSession session(libnvrtc, socket);
+    return serve(
+        socket, [&](const Request& request, const Alive&) { return session.handle(request); },
+        [] { return false; });
+  }
+  if (role == "lower") {
+    limit(RLIMIT_AS, kLowerBytes);
+    LowerSession session;
     return serve(
         socket, [&](const Request& request, const Alive&) { return session.handle(request); },
         [] { return false; });

@@ -190,6 +190,11 @@ void RunnerProcess::close() {
   kill();
 }
 
+bool RunnerProcess::is_closed() const {
+  const std::lock_guard lock(mu_);
+  return closed_;
+}
+
 std::string RunnerProcess::reap() {
   {
     const std::lock_guard lock(sending_);

@@ -35,6 +35,7 @@ class RunnerProcess {
   ~RunnerProcess();
   RunnerProcess(const RunnerProcess&) = delete;
 
+  const Options& options() const { return options_; }
   // Starts and prepares a runner unless one runs; call() does so too. Errors as there.
   Status make_ready();
   // The reply; never Progress or Leaving. kDeadlineExceeded: silent for `quiet_ms`, and killed;
@@ -47,7 +48,8 @@ class RunnerProcess {
   void interrupt();
   // From any thread: ends the runner; a call in progress fails as kUnavailable.
   void kill();
-  void close();       // the same, and no other is started
+  void close();  // the same, and no other is started
+  bool is_closed() const;
   pid_t pid() const;  // 0: none
   // Runners whose device could not be prepared: it is the device that fails then, and not what was
   // to run on it. Of the calling thread.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace kiln::runner {
 namespace {
 
@@ -27,6 +29,26 @@ Verified judge_fault(const Device& device, const Error& error) {
   return {Verdict::kRunnerDied, error.message};
 }
 
+// Names what is wrong with the outputs, of which `tallies` are the comparisons.
+Result<std::optional<Verified>> wrong_outputs(EvaluationDevice& device, PreparedWorkload& workload,
+                                              std::span<const Tally> tallies, uint8_t poison) {
+  for (size_t i = 0; i < tallies.size(); ++i) {
+    auto difference = workload.difference(i, tallies[i]);
+    if (!difference) continue;
+    TRY_STATUS(workload.compare_output(i, true));
+    TRY(const std::vector<Tally> again, device.take());
+    difference = workload.difference(i, again[0]);
+    if (!difference) continue;
+    TRY(const auto element, workload.describe_output(i, difference->first, poison));
+    return Verified{Verdict::kWrongResult,
+                    fmt::format("{}: {}{}; {} of {} elements are wrong, relative tolerance {:.3g}",
+                                workload.outputs()[i].name, element.text,
+                                element.unwritten ? " (left unwritten)" : "", difference->count,
+                                workload.output_count(i), workload.relative_tolerance())};
+  }
+  return std::nullopt;
+}
+
 class Verification {
  public:
   Verification(const LoadedKernel& kernel, EvaluationDevice& device, PreparedWorkload& workload)
@@ -48,7 +70,7 @@ class Verification {
     if (!intact) return out_of_bounds("wrote far away from its buffers, into memory of the runner");
     if (auto bad = guards(take(rest, guarded_.size()))) return bad;
     if (auto bad = inputs(take(rest, workload_.inputs().size()))) return bad;
-    return outputs(rest, poison);
+    return wrong_outputs(device_, workload_, rest, poison);
   }
 
   Status allocate() {
@@ -63,6 +85,21 @@ class Verification {
          {&workload_.inputs(), &workload_.outputs(), &std::as_const(workspace_)})
       for (const GuardedMemory& buffer : *buffers) guarded_.push_back(&buffer);
     return {};
+  }
+
+  Result<std::vector<std::string>> launch_for_outputs(uint64_t launches) {
+    TRY_STATUS(prepare(kPoisons[1]));
+    for (uint64_t i = 0; i < launches; ++i)
+      TRY_STATUS(kernel_.launch(args_, workspace_.empty() ? 0 : workspace_[0].data,
+                                workload_.symbols(), device_.stream()));
+    TRY_STATUS(device_.synchronize());
+    std::vector<std::string> outputs;
+    for (const GuardedMemory& output : workload_.outputs()) {
+      std::string& bytes = outputs.emplace_back(static_cast<size_t>(output.bytes), '\0');
+      TRY_STATUS(device_.device().copy_to_host(
+          {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}, output.data));
+    }
+    return outputs;
   }
 
   // Restores everything that a kernel may have damaged.
@@ -113,25 +150,6 @@ class Verification {
       if (tallies[i].count > 0)
         return out_of_bounds(fmt::format("wrote into {} at element {}", workload_.inputs()[i].name,
                                          tallies[i].first));
-    return std::nullopt;
-  }
-
-  Result<std::optional<Verified>> outputs(std::span<const Tally> tallies, uint8_t poison) {
-    for (size_t i = 0; i < tallies.size(); ++i) {
-      auto difference = workload_.difference(i, tallies[i]);
-      if (!difference) continue;
-      TRY_STATUS(workload_.compare_output(i, true));
-      TRY(const std::vector<Tally> again, device_.take());
-      difference = workload_.difference(i, again[0]);
-      if (!difference) continue;
-      TRY(const auto element, workload_.describe_output(i, difference->first, poison));
-      return Verified{
-          Verdict::kWrongResult,
-          fmt::format("{}: {}{}; {} of {} elements are wrong, relative tolerance {:.3g}",
-                      workload_.outputs()[i].name, element.text,
-                      element.unwritten ? " (left unwritten)" : "", difference->count,
-                      workload_.output_count(i), workload_.relative_tolerance())};
-    }
     return std::nullopt;
   }
 
@@ -186,6 +204,37 @@ Result<Verified> verify(const LoadedKernel& kernel, EvaluationDevice& device,
     if (!intact) verified = out_of_bounds("wrote far away, into memory of the runner");
   }
   return verified;
+}
+
+Result<std::vector<std::string>> launch_for_outputs(const LoadedKernel& kernel,
+                                                    EvaluationDevice& device,
+                                                    PreparedWorkload& workload, uint64_t launches) {
+  TRY_STATUS(workload.check_recipe(kernel.recipe()));
+  int64_t bytes = 0;
+  for (const GuardedMemory& output : workload.outputs()) bytes += output.bytes;
+  if (bytes > static_cast<int64_t>(kMaxJudgedBytes))
+    return fail(Code::kUnsupported, "the outputs are too large for another process to judge");
+  Verification verification(kernel, device, workload);
+  TRY_STATUS(verification.allocate());
+  return verification.launch_for_outputs(launches);
+}
+
+Result<Verified> judge_outputs(EvaluationDevice& device, PreparedWorkload& workload,
+                               std::span<const std::string> outputs) {
+  const auto& expected = workload.outputs();
+  if (!std::ranges::equal(
+          outputs, expected, {}, [](const std::string& bytes) { return std::ssize(bytes); },
+          &GuardedMemory::bytes))
+    return Verified{Verdict::kWrongResult, "its runner gave outputs of another size"};
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    TRY_STATUS(device.device().copy_to_device(
+        expected[i].data,
+        {reinterpret_cast<const uint8_t*>(outputs[i].data()), outputs[i].size()}));
+    TRY_STATUS(workload.compare_output(i, false));
+  }
+  TRY(const std::vector<Tally> tallies, device.take());
+  TRY(auto wrong, wrong_outputs(device, workload, tallies, kPoisons[1]));
+  return wrong ? *std::move(wrong) : Verified{};
 }
 
 }  // namespace kiln::runner

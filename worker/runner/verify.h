@@ -24,4 +24,13 @@ namespace kiln::runner {
 Result<Verified> verify(const LoadedKernel& kernel, EvaluationDevice& device,
                         PreparedWorkload& workload, const Alive& alive, bool& intact);
 
+// The bytes that the last of so many launches left in each output, which held a poison before the
+// first. An error names what the launch failed of; kUnsupported: more bytes than kMaxJudgedBytes.
+Result<std::vector<std::string>> launch_for_outputs(const LoadedKernel& kernel,
+                                                    EvaluationDevice& device,
+                                                    PreparedWorkload& workload, uint64_t launches);
+// Whether `outputs` are the workload's: kOk or kWrongResult, as verify() says it.
+Result<Verified> judge_outputs(EvaluationDevice& device, PreparedWorkload& workload,
+                               std::span<const std::string> outputs);
+
 }  // namespace kiln::runner

@@ -1,9 +1,11 @@
 #include "worker/jobs/job_runner.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 namespace kiln {
 namespace {
@@ -43,6 +45,23 @@ TEST(DeviceLock, WaitingCanBeGivenUp) {
   const auto given_up =
       lock_device(dir.path() / "lock", FileLock::Mode::kShared, [] { return true; });
   EXPECT_EQ(given_up.error().code, Code::kUnavailable);
+}
+
+TEST(DeviceLock, WhoeverWaitsSaysForWhom) {
+  const TempDir dir = TempDir::create().value();
+  const Path path = dir.path() / "lock";
+  const auto held = lock_device(path, FileLock::Mode::kShared, kNever);
+  ASSERT_TRUE(held.has_value());
+  std::vector<std::string> said;
+  const auto given_up = lock_device(
+      path, FileLock::Mode::kExclusive, [&] { return !said.empty(); },
+      [&](const std::string& what) { said.push_back(what); });
+  EXPECT_EQ(given_up.error().code, Code::kUnavailable);
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_NE(said[0].find(path.string() + ", held by pid " + std::to_string(::getpid())),
+            std::string::npos)
+      << said[0];
+  EXPECT_EQ(said[1], "") << "it waits no more";
 }
 
 TEST(DeviceLock, APathThatCannotBeLockedIsSaidAtOnce) {

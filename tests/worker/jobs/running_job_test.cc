@@ -58,7 +58,8 @@ class RunningJobTest : public testing::Test {
     const RunningJob::Callbacks callbacks{
         [](uint64_t) {}, [&](CandidateResult result) { results_.push_back(std::move(result)); },
         [](uint64_t) { return false; }};
-    RunningJob leased(std::move(job), pool, callbacks);
+    CandidateLowering lowering({runner_path(), 1, {}});
+    RunningJob leased(std::move(job), lowering, pool, callbacks);
     leased.start_compiling();
     leased.measure(runner_, known_, [] { return false; });
     std::ranges::sort(results_, {}, &CandidateResult::index);

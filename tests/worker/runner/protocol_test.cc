@@ -18,6 +18,13 @@ std::vector<Request> some_requests() {
           CompileSource{"cuda:sm_90a", "extern \"C\" __global__ void k() {}"},
           CancelCompile{},
           MeasureCalibration{},
+          OpenWorkload{42, "kiln.graph 1\n", true, 2},
+          LaunchKernel{"{}", std::string("\0\1\2", 3), Digest::of("x"), 17},
+          JudgeOutputs{{"some bytes", ""}},
+          LowerCandidate{"kiln.graph 1\n",
+                         Family::kMatmul,
+                         {"cpu.matmul", {{"lanes", 8}, {"x", -1}}},
+                         host_cpu_target()},
           PrepareDevice{std::string("\177ELF\0", 5), Digest::of("kernels")}};
 }
 
@@ -37,6 +44,8 @@ std::vector<Reply> some_replies() {
           CalibrationMeasured{123.5},
           CompiledObject{std::string("\177ELF\0", 5), {40, 8, 16, 1024}},
           Progress{},
+          Launched{{"some bytes", ""}},
+          Lowered{true, "{}", "void kernel() {}"},
           Failed{{Code::kUnavailable, "no memory", 0}}};
 }
 

@@ -2,10 +2,14 @@
 #include "worker/sandbox/sandbox.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <chrono>
 #include <fstream>
 
+#include "compiler_core/compile/child_process.h"
 #include "compiler_core/compile/compiler.h"
 #include "tests/worker/kernels.h"
 
@@ -76,6 +80,52 @@ TEST(Sandbox, WhatACompileMayCostIsBounded) {
   const auto object = compile("__asm__(\".data\\n.zero 100000000\\n\");\n");
   ASSERT_FALSE(object.has_value());
   EXPECT_NE(object.error().message.find("object of"), std::string::npos) << object.error().message;
+}
+
+// Eight gigabytes of templates, or a file without end: the most that any process of the compile had
+// is its limit of addresses.
+TEST(Sandbox, ACompilerTakesNoMoreMemoryThanItsLimit) {
+  for (const char* source : {"template <int... N> struct S {};\ntemplate <int K> struct M { using "
+                             "T = S<__integer_pack(K)...>; };\n"
+                             "M<260000000>::T t;\n",
+                             "#include \"/dev/zero\"\n"}) {
+    const auto refused = confined().compile({source, {}}, host_cpu_target(), 10'000);
+    ASSERT_FALSE(refused.has_value());
+    const Error& why = refused.error();
+    EXPECT_TRUE(
+        why.code == Code::kDeadlineExceeded ||
+        (why.code == Code::kInvalidArgument && why.message.find("memory") != std::string::npos))
+        << why.message;
+  }
+  rusage used{};
+  ASSERT_EQ(::getrusage(RUSAGE_CHILDREN, &used), 0);
+  EXPECT_LT(used.ru_maxrss, (int64_t{4} << 30) / 1024);
+}
+
+// What the sandbox adds to a candidate: its compiler's start, and a runner's, which a custom kernel
+// has of its own. Prints lower quartiles of starts in turn; timing decides nothing.
+TEST(Sandbox, DISABLED_WhatAStartCosts) {
+  constexpr int kStarts = 200;
+  const StartChild inside = [](const std::vector<std::string>& words,
+                               const std::vector<std::string>& environment, const Path& directory,
+                               int output) {
+    return sandbox()->spawn({SandboxKind::kCompiler, words, environment, directory, output});
+  };
+  const auto time_ms = [](const StartChild& start) {
+    const TempDir dir = *TempDir::create();
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_TRUE(run_child({"true"}, dir.path(), 60'000, start).has_value());
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+        .count();
+  };
+  std::vector<double> with, without;
+  for (int i = 0; i < kStarts; ++i) {
+    with.push_back(time_ms(inside));
+    without.push_back(time_ms({}));
+  }
+  for (auto* times : {&with, &without}) std::ranges::sort(*times);
+  std::printf("a process: %.2f ms in the sandbox, %.2f ms without (lower quartiles of %d)\n",
+              with[kStarts / 4], without[kStarts / 4], kStarts);
 }
 
 TEST(Sandbox, AForkBombEndsAtTheLimitAndWithItsFirstProcess) {

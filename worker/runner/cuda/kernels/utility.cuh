@@ -1,4 +1,4 @@
-// What the bench runner runs on a GPU beside the candidates: inputs, guards, comparison. Stands
+// Kernels that the runner needs beside the candidates: inputs, guards, comparison. Stands
 // behind kernels/printing/device/device.cuh, for its words for threads and bits alone, and behind
 // generated `op_...` and `dtype_...` constants (utility_kernels_source.cc). Everything is a plain
 // loop over elements without shared memory: thread `self` of `threads` takes elements self,
