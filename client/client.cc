@@ -7,7 +7,9 @@
 #include "client/compiled_program.h"
 #include "client/exported_directory.h"
 #include "client/local_tier.h"
+#include "client/refused_graph.h"
 #include "client/remote.h"
+#include "client/revocation_store.h"
 #include "client/toolchains.h"
 #include "compiler_core/base/elapsed.h"
 #include "compiler_core/compile/local.h"
@@ -29,7 +31,7 @@ enum class Call : uint8_t { kCompile, kFetch, kLookUp };
 
 struct Found {
   SharedFiles files;
-  CacheOutcome outcome = CacheOutcome::kHit;
+  Outcome outcome = Outcome::kHit;
   bool memory_only = false;
 };
 
@@ -69,7 +71,9 @@ Result<SizeBinder> caller_binder(const Program& program, std::span<const int> in
   return SizeBinder::make(inputs, program.symbols);
 }
 
-Outcome outcome_of(CacheOutcome outcome) {
+// `stale`: as in CompileReply.
+Outcome outcome_of(CacheOutcome outcome, bool stale = false) {
+  if (stale) return Outcome::kStale;
   switch (outcome) {
     case CacheOutcome::kTuned:
       return Outcome::kTuned;
@@ -100,6 +104,7 @@ CompileRequest request_for(const NormalForm& form, const Wanted& wanted) {
   request.target = wanted.target;
   request.mode = wanted.mode;
   request.check_only = wanted.starts_nothing();
+  request.strict = wanted.strict;
   request.priority = wanted.background ? Priority::kWarmUp : Priority::kInteractive;
   return request;
 }
@@ -119,6 +124,7 @@ struct Client::Impl {
   std::unique_ptr<LocalTier> local;  // null: none
   std::unique_ptr<Remote> remote;    // null: none
   std::string signer;                // the public key that programs must be signed with; or empty
+  std::shared_ptr<RevocationStore> revocations;  // never null
   const std::shared_ptr<std::mutex> cpu_mu = std::make_shared<std::mutex>();
 
   std::mutex mu;
@@ -128,13 +134,16 @@ struct Client::Impl {
   SharedFiles recall(const Digest& key) {
     std::lock_guard lock(mu);
     const auto found = remembered.find(key);
-    return found == remembered.end() ? nullptr : found->second;
+    if (found == remembered.end()) return nullptr;
+    if (!revocations->cover(found->second->program)) return found->second;
+    remembered.erase(found);
+    return nullptr;
   }
 
   // Keeps `files` for the next caller, in this process and, if there is a tier, on disk. A disk
   // that refuses costs the next process a fetch, and nothing now.
-  void keep(const Digest& key, const SharedFiles& files, bool on_disk) {
-    {
+  void keep(const Digest& key, const SharedFiles& files, bool on_disk, bool in_memory = true) {
+    if (in_memory) {
       std::lock_guard lock(mu);
       if (remembered.size() >= kMaxRemembered) remembered.erase(remembered.begin());
       remembered[key] = files;
@@ -143,14 +152,20 @@ struct Client::Impl {
   }
 
   Result<ProgramFiles> recall_from_disk(const Digest& key, const CompileRequest& asked) {
+    if (options.max_age.count() > 0 && local->age(key) > options.max_age)
+      return fail(Code::kNotFound, "the copy is too old");
     TRY(ProgramFiles files, local->get(key, signer));
+    if (Status good = revocations->check(files.program); !good) {
+      local->remove(key);
+      return fail(std::move(good).error());
+    }
     const Status is_asked = check_is_asked(asked, files.program, "the local tier");
     if (is_asked) return files;
     local->remove(key);
     return fail(is_asked.error());
   }
 
-  Result<SharedFiles> fetch(Remote::Answer answer, Clock::time_point deadline) {
+  Result<SharedFiles> fetch(Remote::Answer answer, const Remote::Waiting& waiting) {
     ProgramFiles files{
         std::move(answer.program), {}, std::move(answer.manifest), std::move(answer.signature)};
     std::vector<std::string> binaries(files.program.kernels.size());
@@ -164,7 +179,7 @@ struct Client::Impl {
         missing.push_back(digest);
     }
     if (!missing.empty()) {
-      TRY(std::vector<std::string> fetched, remote->fetch(missing, deadline));
+      TRY(std::vector<std::string> fetched, remote->fetch(missing, waiting));
       for (size_t i = 0, next = 0; i < binaries.size(); ++i)
         if (binaries[i].empty()) binaries[i] = std::move(fetched[next++]);
     }
@@ -175,27 +190,37 @@ struct Client::Impl {
     return std::make_shared<const ProgramFiles>(std::move(files));
   }
 
-  Asked ask(const NormalForm& form, const Wanted& wanted, Clock::time_point deadline) {
-    const CompileRequest request = request_for(form, wanted);
-    const auto text = [&form] { return print(form.graph); };
-    const auto progress = [&wanted](const Progress& p) {
+  // A part of the time stays for compiling here: it is not spent waiting for a service's return.
+  Remote::Waiting waiting_for(const Wanted& wanted, Clock::time_point started) const {
+    constexpr int kPartForTheFallback = 10;
+    Remote::Waiting waiting(started + wanted.deadline);
+    if (options.allow_fallback && !wanted.starts_nothing())
+      waiting.returns_until -= wanted.deadline / kPartForTheFallback;
+    waiting.on_message = wanted.on_message;
+    waiting.is_cancelled = wanted.is_cancelled;
+    waiting.on_progress = [&wanted](const Progress& p) {
       if (wanted.on_progress)
         wanted.on_progress(
-            {p.kernels, p.kernels_done, p.candidates, p.candidates_done, p.elapsed_s});
+            {p.kernels, p.kernels_done, p.candidates, p.candidates_done, p.elapsed_s, p.waiting});
     };
-    TRY(Remote::Word answer,
-        remote->compile(request, text, progress, deadline, wanted.is_cancelled));
+    return waiting;
+  }
+
+  Asked ask(const NormalForm& form, const Wanted& wanted, const Remote::Waiting& waiting) {
+    const CompileRequest request = request_for(form, wanted);
+    const auto text = [&form] { return print(form.graph); };
+    TRY(Remote::Word answer, remote->compile(request, text, waiting));
     if (!answer) return tl::unexpected(Refused(answer.error(), true));
-    CacheOutcome outcome = answer->outcome;
+    Outcome outcome = outcome_of(answer->outcome, answer->stale);
     bool memory_only = answer->memory_only;
-    auto files = fetch(*std::move(answer), deadline);
+    auto files = fetch(*std::move(answer), waiting);
     if (!files && files.error().code == Code::kNotFound && !wanted.starts_nothing()) {
       // A blob was lost between the two questions; the coordinator now knows, and tunes it again.
-      TRY(answer, remote->compile(request, text, progress, deadline, wanted.is_cancelled));
+      TRY(answer, remote->compile(request, text, waiting));
       if (!answer) return tl::unexpected(Refused(answer.error(), true));
-      outcome = answer->outcome;
+      outcome = outcome_of(answer->outcome, answer->stale);
       memory_only = answer->memory_only;
-      files = fetch(*std::move(answer), deadline);
+      files = fetch(*std::move(answer), waiting);
       // Its disk fails: to callers that is an unreachable service, not a missing program.
       if (!files && files.error().code == Code::kNotFound) files.error().code = Code::kUnavailable;
     }
@@ -209,16 +234,22 @@ struct Client::Impl {
     TRY(LocalCompilation made, compile_locally(form.graph, form.digest, target, *compiler, jobs));
     return Found{std::make_shared<const ProgramFiles>(
                      ProgramFiles{std::move(made.program), std::move(made.artifacts)}),
-                 CacheOutcome::kLocal};
+                 Outcome::kLocal};
+  }
+
+  void say_fallback(const Wanted& wanted, const Error& why) const {
+    if (!wanted.on_message || (!remote && wanted.mode == Mode::kDefault)) return;
+    wanted.on_message((remote ? why.message : "no service to tune it") +
+                      "; compiled here, untuned");
   }
 
   // Asks the in-process table, the local tier and the coordinator in turn, and compiles here when
   // none of them answers. A stale program of the tier serves only while the coordinator is away.
-  Result<Found> find(const NormalForm& form, const Wanted& wanted, Clock::time_point deadline) {
+  Result<Found> find(const NormalForm& form, const Wanted& wanted, Clock::time_point started) {
     const Digest key = program_key(form.digest, wanted.target, wanted.mode);
     // Right, but other templates than this build's made it: better than what was not tuned at all.
     SharedFiles stale;
-    if (SharedFiles files = recall(key)) return Found{files, CacheOutcome::kHit};
+    if (SharedFiles files = recall(key)) return Found{files};
     if (local) {
       auto files = recall_from_disk(key, request_for(form, wanted));
       if (!files && files.error().code != Code::kNotFound && wanted.on_message)
@@ -227,31 +258,39 @@ struct Client::Impl {
         auto shared = std::make_shared<const ProgramFiles>(*std::move(files));
         if (shared->program.template_stamp == template_stamp(template_versions())) {
           keep(key, shared, false);
-          return Found{shared, CacheOutcome::kHit};
+          return Found{shared};
         }
-        if (wanted.mode == Mode::kMaxAutotune && !wanted.starts_nothing()) stale = shared;
+        const bool is_better = wanted.mode == Mode::kMaxAutotune && !wanted.starts_nothing();
+        if (is_better && !wanted.strict) stale = shared;
       }
     }
     Error why{Code::kUnavailable, "no coordinator is configured", 0};
     if (remote) {
-      auto found = ask(form, wanted, deadline);
+      auto found = ask(form, wanted, waiting_for(wanted, started));
       if (found) {
-        keep(key, found->files, true);
+        // A stale program is asked for again at the next call: its successor may be there.
+        keep(key, found->files, true, found->outcome != Outcome::kStale);
         return *std::move(found);
       }
       const bool away = found.error().error.code == Code::kUnavailable;
-      if (stale && away) return Found{stale, CacheOutcome::kHit};
-      if (!found.error().may_compile_here(wanted.mode)) return fail(found.error().error);
+      if (stale && away) return Found{stale, Outcome::kStale};
+      const bool ours =
+          found.error().by_service && blames_our_graph(found.error().error, form.graph);
+      if (!ours && !found.error().may_compile_here(wanted.mode)) return fail(found.error().error);
       why = std::move(found).error().error;
+      if (ours) why = refused_graph(form, why, options.cache_dir);
+      if (ours && wanted.on_message) wanted.on_message(why.message);
     }
-    if (stale) return Found{stale, CacheOutcome::kHit};
+    if (stale) return Found{stale, Outcome::kStale};
     if (wanted.starts_nothing())
       return fail(remote ? why : Error{Code::kNotFound, "not in the cache", 0});
     if (!options.allow_fallback) return fail(std::move(why));
+    say_fallback(wanted, why);
     TRY(Found made, compile_here(form, wanted.target));
     // A program made without search must not stand in for the tuned one later.
     const Digest made_key = made.files->program.key;
-    keep(made_key, made.files, true);
+    // Where a signer is pinned, nothing that carries no signature of its would be taken back.
+    keep(made_key, made.files, signer.empty());
     return made;
   }
 
@@ -273,13 +312,14 @@ struct Client::Impl {
   }
 
   // Fills in everything except what loading adds.
-  static Status bind(const Graph& graph, NormalForm form, Found found,
-                     CompiledProgram::Impl& program) {
+  Status bind(const Graph& graph, NormalForm form, Found found,
+              CompiledProgram::Impl& program) const {
     const size_t inputs = graph.inputs().size();
     program.files = std::move(found.files);
+    program.revocations = revocations;
     program.input_order = std::move(form.input_order);
     program.caller_inputs = static_cast<int>(inputs);
-    program.outcome = outcome_of(found.outcome);
+    program.outcome = found.outcome;
     program.memory_only = found.memory_only;
     TRY(program.binder, caller_binder(program.files->program, program.input_order, inputs));
     return {};
@@ -332,10 +372,17 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
   if (!signing_key.empty()) {
     TRY(impl->signer, parse_public_key(signing_key));
   }
+  impl->revocations = std::make_shared<RevocationStore>(
+      given.cache_dir.empty() ? Path() : Path(given.cache_dir) / "revoked", impl->signer);
   if (!given.coordinator.empty()) {
     impl->remote = std::make_unique<Remote>(given.coordinator, given.connect_timeout);
     impl->remote->trust(impl->signer);
     impl->remote->use_key(given.key_file);
+    impl->remote->tell_revocations(
+        {[store = impl->revocations] { return store->serial(); },
+         [store = impl->revocations](const std::string& list, const Signature& signature) {
+           store->hear(list, signature);
+         }});
   }
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
@@ -349,7 +396,7 @@ Client::Compiled Client::Impl::get(const Graph& graph, Wanted wanted) {
   if (wanted.target.backend == Backend::kCuda)
     program->start_up.context_wait_ms = ms_between(started, targeted);
   TRY(NormalForm form, normalise(graph));
-  TRY(Found found, find(form, wanted, started + wanted.deadline));
+  TRY(Found found, find(form, wanted, started));
   program->start_up.fetch_ms = ms_since(targeted);
   TRY_STATUS(bind(graph, std::move(form), std::move(found), *program));
   if (wanted.is_loaded()) TRY_STATUS(load(wanted, *program));
@@ -386,6 +433,7 @@ Client::Compiled Client::open_exported(const Graph& graph, const Path& directory
     program->start_up.context_wait_ms = ms_between(started, targeted);
   TRY(NormalForm form, normalise(graph));
   TRY(ProgramFiles files, read_exported(directory, impl_->signer));
+  TRY_STATUS(impl_->revocations->check(files.program));
   if (files.program.graph != form.digest)
     return fail(
         Code::kInvalidArgument,
@@ -415,7 +463,7 @@ Result<Client::Submission> Client::submit(const Graph& graph, const CompileOptio
   request.priority = Priority::kWarmUp;
   request.detach = true;
   const auto text = [&form] { return print(form.graph); };
-  TRY(const Remote::Word word, impl_->remote->compile(request, text, {}, deadline));
+  TRY(const Remote::Word word, impl_->remote->compile(request, text, deadline));
   if (!word) return fail(word.error());
   return Submission{form.digest, wanted.target, outcome_of(word->outcome)};
 }
@@ -432,6 +480,8 @@ std::string_view to_string(Outcome outcome) {
       return "local";
     case Outcome::kQueued:
       return "queued";
+    case Outcome::kStale:
+      return "stale";
   }
   return "";
 }

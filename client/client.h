@@ -44,6 +44,9 @@ struct ClientOptions {
   std::string cache_dir{};    // keeps programs on this machine; empty: none
   // Bound of cache_dir: the programs that were used longest ago are removed. 0: no bound.
   int64_t cache_bytes = int64_t{10} << 30;
+  // A program that came to cache_dir longer ago is asked for again, so that a machine that is seldom
+  // connected runs nothing that was taken back long ago; 0: any age will do.
+  std::chrono::seconds max_age{0};
   // The Ed25519 public key, 64 hex digits, that every program must be signed with. Empty: the one
   // in the key file; without a key file, whichever the coordinator presents.
   std::string signing_key{};
@@ -66,6 +69,7 @@ enum class ServiceState : uint8_t { kUnknown, kReachable, kAway };
 struct CompileProgress {
   int kernels = 0, kernels_done = 0, candidates = 0, candidates_done = 0;
   double elapsed_s = 0;
+  std::string waiting{};  // what a worker waits for, for people; empty: nothing
 };
 
 struct CompileOptions {
@@ -81,6 +85,10 @@ struct CompileOptions {
   bool lazy_memory = false;
   // Nobody waits for the program: the service serves requests that somebody waits for first.
   bool background = false;
+  // Takes no program that kernel templates of another version made, and waits for its successor
+  // instead. Otherwise such a program is answered at once (Outcome::kStale), and replaced in the
+  // cache when the service has tuned it again.
+  bool strict = false;
   std::function<void(const CompileProgress&)> on_progress{};  // called on the calling thread
   std::function<void(const std::string&)> on_message{};       // a sentence for a person
   // Asked every kCancelPoll while the call waits for the service, on the calling thread; true ends
@@ -91,9 +99,11 @@ struct CompileOptions {
 
 // How a program was got. kTuned: for this call. kJoined: tuned for another client that asked
 // earlier. kHit: a cache had it. kLocal: compiled on this machine, in default mode whatever was
-// asked for. kQueued: only submit() answers this.
-enum class Outcome : uint8_t { kTuned, kJoined, kHit, kLocal, kQueued };
-std::string_view to_string(Outcome outcome);  // "tuned", "joined", "hit", "local", "queued"
+// asked for. kQueued: only submit() answers this. kStale: a cache had it, and kernel templates of
+// another version made it: right, but the service tunes its successor.
+enum class Outcome : uint8_t { kTuned, kJoined, kHit, kLocal, kQueued, kStale };
+// "tuned", "joined", "hit", "local", "queued", "stale".
+std::string_view to_string(Outcome outcome);
 
 // Where the time of one call to compile() went.
 struct StartUp {

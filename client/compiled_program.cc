@@ -53,6 +53,15 @@ Result<std::vector<DevicePtr>> CompiledProgram::Impl::canonical(std::span<const 
   return pointers;
 }
 
+Status CompiledProgram::Impl::check_not_revoked() const {
+  if (!revocations) return {};
+  const uint64_t serial = revocations->serial();
+  if (serial == checked_serial) return {};
+  TRY_STATUS(revocations->check(files->program));
+  checked_serial = serial;
+  return {};
+}
+
 CompiledProgram::CompiledProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CompiledProgram::~CompiledProgram() = default;
 const Program& CompiledProgram::program() const {
@@ -126,6 +135,7 @@ Status CompiledProgram::run(std::span<const Tensor* const> inputs,
     output_pointers.push_back(outputs[i]->data());
   }
   if (!impl_->loaded) return not_loaded();
+  TRY_STATUS(impl_->check_not_revoked());
   std::unique_lock<std::mutex> lock;
   if (impl_->cpu_mu) lock = std::unique_lock(*impl_->cpu_mu);
   return impl_->loaded->run(input_pointers, output_pointers, symbols);
@@ -135,6 +145,7 @@ Status CompiledProgram::launch(std::span<const DevicePtr> inputs,
                                std::span<const DevicePtr> outputs, CudaStream stream,
                                std::span<const int64_t> symbols) const {
   if (!impl_->loaded || impl_->loaded->device()->is_host()) return not_loaded();
+  TRY_STATUS(impl_->check_not_revoked());
   TRY(const std::vector<DevicePtr> canonical, impl_->canonical(inputs, outputs.size()));
   return impl_->loaded->launch(canonical, outputs, stream, symbols);
 }
@@ -153,6 +164,7 @@ Status CompiledProgram::launch(std::span<const DevicePtr> inputs,
                                CudaStream stream, std::span<const int64_t> symbols) const {
   static_assert(kArenaAlignment == Executable::kScratchAlignment);
   if (!impl_->loaded) return not_loaded();
+  TRY_STATUS(impl_->check_not_revoked());
   TRY(const std::vector<DevicePtr> canonical, impl_->canonical(inputs, outputs.size()));
   std::unique_lock<std::mutex> lock;
   if (impl_->cpu_mu) lock = std::unique_lock(*impl_->cpu_mu);

@@ -7,6 +7,7 @@
 #include "client/client.h"
 #include "client/loaded_program.h"
 #include "client/local_tier.h"
+#include "client/revocation_store.h"
 #include "compiler_core/runtime/size_binder.h"
 
 namespace kiln {
@@ -21,8 +22,12 @@ struct CompiledProgram::Impl {
   double seconds = 0;
   StartUp start_up;
   std::optional<LoadedProgram> loaded;
+  std::shared_ptr<const RevocationStore> revocations;  // of its client
+  mutable std::atomic<uint64_t> checked_serial{0};     // of the list that it was checked against
   std::shared_ptr<std::mutex> cpu_mu;  // of the CPU, which all programs of one client share
 
+  // kUnavailable once the client has heard that the program was taken back.
+  Status check_not_revoked() const;
   // The caller's inputs in the program's order, once the counts of both are right.
   Result<std::vector<DevicePtr>> canonical(std::span<const DevicePtr> inputs, size_t outputs) const;
 };

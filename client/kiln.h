@@ -115,6 +115,7 @@ typedef struct kiln_compile_options {
   int32_t (*on_progress)(void* user, const kiln_progress* progress);
   void (*on_message)(void* user, const char* sentence); /* for a person; NULL: none */
   void* user;
+  int32_t strict; /* 1: no program that older kernel templates made; waits for its successor */
 } kiln_compile_options;
 
 /* The program of a graph, loaded and ready to launch here. `bytes`: a .pt2 archive of
@@ -175,7 +176,8 @@ KILN_API const kiln_tensor* kiln_program_input(const kiln_program* program, int3
 KILN_API const kiln_tensor* kiln_program_output(const kiln_program* program, int32_t index);
 KILN_API const kiln_symbol* kiln_program_symbol(const kiln_program* program, int32_t index);
 
-/* How it was got: "tuned", "joined" (tuned for another client), "hit", "local". */
+/* How it was got: "tuned", "joined" (tuned for another client), "hit", "local", "stale" (right, made
+ * by kernel templates of another version; its successor is being tuned). */
 KILN_API const char* kiln_program_outcome(const kiln_program* program);
 KILN_API double kiln_program_seconds(const kiln_program* program);       /* the call that got it */
 KILN_API const char* kiln_program_target(const kiln_program* program);   /* "cpu:x86-64-v3" */

@@ -1,6 +1,10 @@
 #include "client/local_tier.h"
 
+#include <cstdlib>
+#include <ctime>
+
 #include "compiler_core/base/file.h"
+#include "compiler_core/base/own_directory.h"
 
 namespace kiln {
 namespace {
@@ -13,17 +17,19 @@ bool is_the_machines(const Error& error) {
 }  // namespace
 
 Result<std::unique_ptr<LocalTier>> LocalTier::open(const Path& root, int64_t max_bytes) {
-  std::error_code error;
-  std::filesystem::create_directories(root / "programs", error);
-  if (error)
-    return fail(Code::kUnavailable,
-                "cannot create the cache directory " + root.string() + ": " + error.message());
+  if (Status made = make_directories(root / "programs"); !made) {
+    made.error().code = Code::kUnavailable;
+    return fail(made.error().within("the cache directory"));
+  }
+  // Both hold code, or the key that says which code is trusted.
+  for (const Path& folder : {root, root / "programs"}) TRY_STATUS(check_ours(folder));
   TRY(std::unique_ptr<BlobStore> blobs, BlobStore::open(root / "blobs"));
+  TRY_STATUS(check_ours(root / "blobs"));
   return std::unique_ptr<LocalTier>(new LocalTier(root, std::move(blobs), max_bytes));
 }
 
 std::vector<Path> LocalTier::files_of(const Digest& key, const Program& program) const {
-  std::vector<Path> files = {file(key, ".json"), file(key, ".sig")};
+  std::vector<Path> files = {file(key, ".json"), file(key, ".sig"), file(key, ".put")};
   for (const ProgramKernel& kernel : program.kernels)
     files.push_back(BlobStore::path_of(shards_, kernel.blob));
   return files;
@@ -33,6 +39,13 @@ void LocalTier::remove(const Digest& key) const {
   std::error_code ignored;
   std::filesystem::remove(file(key, ".json"), ignored);
   std::filesystem::remove(file(key, ".sig"), ignored);
+  std::filesystem::remove(file(key, ".put"), ignored);
+}
+
+std::chrono::seconds LocalTier::age(const Digest& key) const {
+  const auto put_s = std::strtoll(read_file(file(key, ".put")).value_or("").c_str(), nullptr, 10);
+  if (put_s <= 0) return std::chrono::seconds::max();
+  return std::chrono::seconds(std::time(nullptr) - put_s);
 }
 
 // The signature that it came with.
@@ -50,8 +63,13 @@ Result<Signature> LocalTier::check(const Digest& key, const std::string& manifes
   auto own = read_public_key(signing_);
   if (!own && is_the_machines(own.error())) return fail(std::move(own).error());
   TRY_STATUS(verify_signature(signed_copy(key, manifest, origin), copied, own.value_or(""), what));
-  if (!signer.empty() && !came_with.bytes.empty())
-    TRY_STATUS(verify_signature(signed_program(manifest), came_with, signer, what));
+  if (signer.empty()) return came_with;
+  if (came_with.bytes.empty())
+    return fail(Code::kPermissionDenied,
+                what +
+                    " was compiled on this machine and carries no signature of the key that is "
+                    "pinned: it is not loaded");
+  TRY_STATUS(verify_signature(signed_program(manifest), came_with, signer, what));
   return came_with;
 }
 
@@ -94,6 +112,7 @@ Status LocalTier::put(const Digest& key, const ProgramFiles& files) {
   const std::string origin = files.signature.to_string();
   const std::string copy = own.sign(signed_copy(key, manifest, origin)).to_string();
   TRY_STATUS(publish_file(file(key, ".sig"), origin + "\n" + copy + "\n"));
+  TRY_STATUS(publish_file(file(key, ".put"), std::to_string(std::time(nullptr)) + "\n"));
   TRY_STATUS(publish_file(file(key, ".json"), manifest));
   auto bytes = static_cast<int64_t>(manifest.size());
   for (const Artifact& artifact : files.artifacts)

@@ -6,10 +6,13 @@
 // Nothing is taken from it that is not signed. <ProgramKey>.sig has two lines (signature.h): the
 // coordinator's signature of the manifest, empty for what was compiled here; and the signature of
 // the tier's own key (<root>/signing, mode 0600) over key, manifest and first line, made when it
-// was put. The second must be good; the first too, for a client that was given the coordinator's
-// key. What is unsigned, wrongly signed or altered is removed and refused.
+// was put (<ProgramKey>.put says when, in Unix time). The second must be good; the first too, for a client
+// that was given the coordinator's key: it takes nothing that was compiled here. What is unsigned,
+// wrongly signed or altered is removed and refused. The directory must be this user's, and nobody
+// else may write there.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -34,6 +37,8 @@ struct ProgramFiles {
 class LocalTier {
  public:
   // Holds at most `max_bytes` (0: no bound): what was not used for the longest goes.
+  // kPermissionDenied: the directory is another user's, or others may write in it;
+  // kUnavailable: it cannot be made.
   static Result<std::unique_ptr<LocalTier>> open(const Path& root, int64_t max_bytes = 0);
 
   // kNotFound unless the manifest and every blob are there; kPermissionDenied or kCorruption when
@@ -45,6 +50,8 @@ class LocalTier {
                           std::string_view signer) const;
   Result<std::string> blob(const Digest& digest) { return blobs_->get(digest); }
   void remove(const Digest& key) const;
+  // Since the program was put, or came again; the longest there is when it is not there.
+  std::chrono::seconds age(const Digest& key) const;
   // Blobs first, manifest last; the first one sweeps up what killed processes left. Failures (a
   // full disk) are the caller's to ignore.
   Status put(const Digest& key, const ProgramFiles& files);

@@ -1,6 +1,7 @@
 #include "client/remote.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds kBreakerOpen{5};
 constexpr size_t kMaxIdle = 8;
+constexpr std::chrono::seconds kWorkersReturn{10};  // after their coordinator
 
 int remaining_ms(Remote::Clock::time_point deadline) {
   const auto left =
@@ -95,12 +97,16 @@ Result<std::unique_ptr<Connection>> Remote::acquire(bool& kept_one) {
       return connection;
     }
   }
+  return connect(connect_timeout_);
+}
+
+Result<std::unique_ptr<Connection>> Remote::connect(std::chrono::milliseconds timeout) {
   ConnectOptions options;
   if (!key_file_.empty()) {
     TRY(options.key, read_client_key(key_file_));
   }
-  auto connection = Connection::open(endpoint_, Role::kClient,
-                                     static_cast<int>(connect_timeout_.count()), options);
+  auto connection =
+      Connection::open(endpoint_, Role::kClient, static_cast<int>(timeout.count()), options);
   if (connection) {
     std::lock_guard lock(mu_);
     reached_ = true;
@@ -114,13 +120,17 @@ void Remote::release(std::unique_ptr<Connection> connection) {
 }
 
 template <class T>
-Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& call) {
+Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& call,
+                                  bool* reached) {
   for (bool kept_one = true;;) {
     auto connection = acquire(kept_one);
     if (!connection) {
       if (connection.error().code == Code::kUnavailable && !breaker_open()) trip();
       return fail(std::move(connection).error());
     }
+    if (reached != nullptr && !kept_one) *reached = true;
+    TRY_STATUS(hear_revocations(**connection, (*connection)->welcome().revocations,
+                                Clock::now() + connect_timeout_));
     Result<T> result = call(**connection);
     // After a deadline, late replies may still come: such a connection is not used again.
     const bool reusable = result || (result.error().code != Code::kDeadlineExceeded &&
@@ -148,43 +158,88 @@ Result<T> Remote::with_patience(const std::function<Result<T>()>& ask,
   }
 }
 
+Status Remote::await_return(const Waiting& waiting, std::chrono::milliseconds& pause) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kLongestPause{1'000};
+  for (;;) {
+    // Clients that were lost together do not come back together.
+    const auto jitter =
+        static_cast<int64_t>(patience_.jitter_seed() % static_cast<uint64_t>(pause.count()));
+    patience_.sleep(pause / 2 + milliseconds(jitter / 2));
+    pause = std::min(2 * pause, kLongestPause);
+    if (waiting.is_cancelled && waiting.is_cancelled())
+      return fail(Code::kDeadlineExceeded, "the call was cancelled");
+    const milliseconds left{remaining_ms(waiting.returns_until)};
+    if (left.count() == 0) return fail(Code::kUnavailable, endpoint_ + " did not come back");
+    auto connection = connect(std::min(left, connect_timeout_));
+    if (!connection && connection.error().code == Code::kUnavailable) continue;
+    if (!connection) return fail(std::move(connection).error());
+    release(*std::move(connection));
+    const std::lock_guard lock(mu_);
+    closed_until_ = {};
+    return {};
+  }
+}
+
+template <class T>
+Result<T> Remote::until_it_stays(const std::function<Result<T>(bool& reached)>& ask,
+                                 const Waiting& waiting) {
+  std::chrono::milliseconds pause{50};
+  for (bool said = false;;) {
+    bool reached = said;
+    Result<T> answer = ask(reached);
+    if (answer || answer.error().code != Code::kUnavailable || !reached) return answer;
+    if (!std::exchange(said, true) && waiting.on_message)
+      waiting.on_message(answer.error().message + "; waiting for its return");
+    TRY_STATUS(await_return(waiting, pause));
+  }
+}
+
 Result<Remote::Word> Remote::compile(const CompileRequest& request,
                                      const std::function<std::string()>& graph_text,
-                                     const std::function<void(const Progress&)>& on_progress,
-                                     Clock::time_point deadline,
-                                     const std::function<bool()>& is_cancelled) {
-  return with_patience<Word>(
-      [&] { return compile_once(request, graph_text, on_progress, deadline, is_cancelled); },
-      [](const Result<Word>& word) {
-        return !word ? &word.error() : !*word ? &word->error() : nullptr;
-      },
-      deadline);
+                                     const Waiting& waiting) {
+  std::optional<Clock::time_point> complete_at;
+  const auto ask = [&](bool& reached) -> Result<Word> {
+    const bool is_back = reached;
+    if (is_back && !complete_at) complete_at = Clock::now() + kWorkersReturn;
+    Result<Word> word = with_patience<Word>(
+        [&] { return compile_once(request, graph_text, waiting, reached); },
+        [](const Result<Word>& answer) {
+          return !answer ? &answer.error() : !*answer ? &answer->error() : nullptr;
+        },
+        waiting.deadline);
+    const bool lacks_workers = word && !*word && word->error().code == Code::kUnavailable;
+    if (is_back && lacks_workers && Clock::now() < *complete_at) return fail(word->error());
+    return word;
+  };
+  return until_it_stays<Word>(ask, waiting);
 }
 
 Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
                                           const std::function<std::string()>& graph_text,
-                                          const std::function<void(const Progress&)>& on_progress,
-                                          Clock::time_point deadline,
-                                          const std::function<bool()>& is_cancelled) {
+                                          const Waiting& waiting, bool& reached) {
+  const Clock::time_point deadline = waiting.deadline;
   CompileRequest request = original;
   request.request = next_request();
-  return with_connection<Word>([&](Connection& connection) -> Result<Word> {
+  const auto converse = [&](Connection& connection) -> Result<Word> {
     TRY_STATUS(send(connection, request, deadline));
     for (;;) {
-      auto message = receive(connection, deadline, is_cancelled);
+      auto message = receive(connection, deadline, waiting.is_cancelled);
       if (!message) {
         if (message.error().code == Code::kDeadlineExceeded)
           (void)connection.send(Cancel{request.request}, 0);
         return fail(std::move(message).error());
       }
+      reached = true;
       if (answers<NeedGraph>(*message, request.request)) {
         CompileRequest full = request;
         full.graph_text = graph_text();
         TRY_STATUS(send(connection, full, deadline));
       } else if (answers<Progress>(*message, request.request)) {
-        if (on_progress) on_progress(std::get<Progress>(*message));
+        if (waiting.on_progress) waiting.on_progress(std::get<Progress>(*message));
       } else if (answers<CompileReply>(*message, request.request)) {
         auto& reply = std::get<CompileReply>(*message);
+        TRY_STATUS(hear_revocations(connection, reply.revocations, deadline));
         if (!reply.outcome) return Word(fail(reply.outcome.error()));
         if (*reply.outcome == CacheOutcome::kQueued) return Word(Answer{*reply.outcome, {}});
         const std::string& signer = connection.welcome().signing_key;
@@ -192,27 +247,53 @@ Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
                                        trusted_signer_.empty() ? signer : trusted_signer_);
         if (!program) return fail(std::move(program).error());  // no word of the service
         return Word(Answer{*reply.outcome, *std::move(program), std::move(reply.program_json),
-                           Signature{signer, std::move(reply.signature)}, reply.memory_only});
+                           Signature{signer, std::move(reply.signature)}, reply.memory_only,
+                           reply.stale});
       }
     }
-  });
+  };
+  return with_connection<Word>(converse, &reached);
 }
 
-Result<Remote::Blobs> Remote::fetch(const std::vector<Digest>& digests,
-                                    Clock::time_point deadline) {
-  return with_patience<Blobs>(
-      [&] { return fetch_once(digests, deadline); },
-      [](const Result<Blobs>& blobs) { return !blobs ? &blobs.error() : nullptr; }, deadline);
+// A list that its signer did not sign is no word of the coordinator's.
+Status Remote::hear_revocations(Connection& connection, uint64_t serial,
+                                Clock::time_point deadline) {
+  if (!hearer_.hear || serial <= hearer_.known()) return {};
+  const RevocationsRequest request{next_request()};
+  TRY_STATUS(send(connection, request, deadline));
+  for (;;) {
+    TRY(Message message, receive(connection, deadline));
+    if (!answers<RevocationsReply>(message, request.request)) continue;
+    auto& reply = std::get<RevocationsReply>(message);
+    const std::string& named = connection.welcome().signing_key;
+    const Signature signature{named, std::move(reply.signature)};
+    TRY_STATUS(verify_signature(signed_revocations(reply.list), signature,
+                                trusted_signer_.empty() ? named : trusted_signer_,
+                                "the list of what was taken back"));
+    hearer_.hear(reply.list, signature);
+    return {};
+  }
+}
+
+Result<Remote::Blobs> Remote::fetch(const std::vector<Digest>& digests, const Waiting& waiting) {
+  const auto ask = [&](bool& reached) {
+    return with_patience<Blobs>(
+        [&] { return fetch_once(digests, waiting.deadline, reached); },
+        [](const Result<Blobs>& blobs) { return !blobs ? &blobs.error() : nullptr; },
+        waiting.deadline);
+  };
+  return until_it_stays<Blobs>(ask, waiting);
 }
 
 Result<Remote::Blobs> Remote::fetch_once(const std::vector<Digest>& digests,
-                                         Clock::time_point deadline) {
+                                         Clock::time_point deadline, bool& reached) {
   const BlobRequest request{next_request(), digests};
-  return with_connection<Blobs>([&](Connection& connection) -> Result<Blobs> {
+  const auto converse = [&](Connection& connection) -> Result<Blobs> {
     TRY_STATUS(send(connection, request, deadline));
     BlobAssembly received(digests);
     while (!received.done()) {
       TRY(Message message, receive(connection, deadline));
+      reached = true;
       if (!answers<BlobReply>(message, request.request)) continue;
       TRY(const int64_t credit, received.add(std::move(std::get<BlobReply>(message))));
       if (credit > 0) TRY_STATUS(send(connection, BlobCredit{request.request, credit}, deadline));
@@ -225,7 +306,8 @@ Result<Remote::Blobs> Remote::fetch_once(const std::vector<Digest>& digests,
       blobs.push_back(*blob);
     }
     return blobs;
-  });
+  };
+  return with_connection<Blobs>(converse, &reached);
 }
 
 Result<Stats> Remote::stats(Clock::time_point deadline) {

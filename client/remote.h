@@ -1,6 +1,7 @@
 // Remote: the coordinator as a client sees it. Connections are opened on demand and kept; after a
 // failure the circuit breaker answers kUnavailable at once for a while, so that a service that is
-// away costs one bounded wait and not one per call. Thread-safe.
+// away costs one bounded wait and not one per call. A call that was answered, and then loses the
+// service, waits for its return instead, and asks again. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -44,25 +45,42 @@ class Remote {
     std::string manifest{};
     Signature signature{};
     bool memory_only = false;  // the service could not store it
+    bool stale = false;        // templates of another version made it
   };
   // Programs are taken from this signer only (a public key); until then, and with an empty one,
   // from the signer that the coordinator names. REQUIRES: before the first call.
   void trust(std::string signer) { trusted_signer_ = std::move(signer); }
   // The coordinator's answer: a program, or why there is none. kUnavailable: no worker for it.
   using Word = Result<Answer>;
-  // Asks for a program; uploads `graph_text` only when the coordinator wants it. `on_progress` and
-  // `is_cancelled` (CompileOptions) may be empty. An overloaded coordinator is asked again when it says (backoff.h), within the
-  // deadline. kUnavailable when nobody answers, kDeadlineExceeded, or what ended the connection;
-  // kPermissionDenied or kCorruption when the program is not to be trusted (checked_program()).
+  // Hears a list of revocations (program/revocations.h), signed by `signer` and checked, when the
+  // coordinator has one of another serial than `known` says. From any thread that calls.
+  struct RevocationHearer {
+    std::function<uint64_t()> known;
+    std::function<void(const std::string& list, const Signature& signature)> hear;
+  };
+  // REQUIRES: before the first call.
+  void tell_revocations(RevocationHearer hearer) { hearer_ = std::move(hearer); }
+  // How a call waits; the functions (as in CompileOptions) may be empty.
+  struct Waiting {
+    Waiting(Clock::time_point until) : deadline(until), returns_until(until) {}  // NOLINT: no more
+    Clock::time_point deadline;
+    Clock::time_point returns_until;  // for a service that went away to come back
+    std::function<void(const Progress&)> on_progress{};
+    std::function<void(const std::string&)> on_message{};
+    std::function<bool()> is_cancelled{};
+  };
+  // Asks for a program; uploads `graph_text` only when the coordinator wants it. An overloaded
+  // coordinator is asked again when it says (backoff.h), within the deadline; one that goes away
+  // after it has answered, once it is back. kUnavailable when nobody answers, or it did not come
+  // back; kDeadlineExceeded; kPermissionDenied or kCorruption when the program is not to be trusted
+  // (checked_program()).
   Result<Word> compile(const CompileRequest& request,
-                       const std::function<std::string()>& graph_text,
-                       const std::function<void(const Progress&)>& on_progress,
-                       Clock::time_point deadline, const std::function<bool()>& is_cancelled = {});
+                       const std::function<std::string()>& graph_text, const Waiting& waiting);
 
   // The bytes of each digest, checked. kNotFound names the first one missing. An overloaded
-  // coordinator is asked again, as by compile().
+  // coordinator is asked again, and the return of one that went away waited for, as by compile().
   using Blobs = std::vector<std::string>;
-  Result<Blobs> fetch(const std::vector<Digest>& digests, Clock::time_point deadline);
+  Result<Blobs> fetch(const std::vector<Digest>& digests, const Waiting& waiting);
 
   Result<Stats> stats(Clock::time_point deadline);
   // Runs an operator's request; the answer is the coordinator's JSON.
@@ -72,11 +90,20 @@ class Remote {
   bool ever_reached() const;
 
  private:
+  // `reached` becomes true once the service has answered this call in any way.
   Result<Word> compile_once(const CompileRequest& request,
-                            const std::function<std::string()>& graph_text,
-                            const std::function<void(const Progress&)>& on_progress,
-                            Clock::time_point deadline, const std::function<bool()>& is_cancelled);
-  Result<Blobs> fetch_once(const std::vector<Digest>& digests, Clock::time_point deadline);
+                            const std::function<std::string()>& graph_text, const Waiting& waiting,
+                            bool& reached);
+  // Asks for the list, if the serial is news.
+  Status hear_revocations(Connection& connection, uint64_t serial, Clock::time_point deadline);
+  Result<Blobs> fetch_once(const std::vector<Digest>& digests, Clock::time_point deadline,
+                           bool& reached);
+  // Asks until the service does not go away in the middle of it, or does not come back.
+  template <class T>
+  Result<T> until_it_stays(const std::function<Result<T>(bool& reached)>& ask,
+                           const Waiting& waiting);
+  // Connects again, whatever the circuit breaker says, for the next call to use.
+  Status await_return(const Waiting& waiting, std::chrono::milliseconds& pause);
   // Asks until the answer is no `refusal` of an overloaded service, or waiting is not worth it.
   template <class T>
   Result<T> with_patience(const std::function<Result<T>()>& ask,
@@ -84,19 +111,23 @@ class Remote {
                           Clock::time_point deadline) const;
   // A kept connection if `kept_one` asks for it and there is one (it says so), else a new one.
   Result<std::unique_ptr<Connection>> acquire(bool& kept_one);
+  Result<std::unique_ptr<Connection>> connect(std::chrono::milliseconds timeout);
   void release(std::unique_ptr<Connection> connection);
   // Remembers that the service failed us.
   void trip();
   // Sends and receives on one connection; on success the connection is kept for later calls.
+  // `reached`, if it is given, becomes true with a connection that was not kept from before.
   template <class T>
-  Result<T> with_connection(const std::function<Result<T>(Connection&)>& call);
+  Result<T> with_connection(const std::function<Result<T>(Connection&)>& call,
+                            bool* reached = nullptr);
   uint64_t next_request();
 
   const std::string endpoint_;
   const std::chrono::milliseconds connect_timeout_;
   const Patience patience_;
   std::string trusted_signer_;
-  Path key_file_;  // empty: none
+  RevocationHearer hearer_;  // may be empty
+  Path key_file_;            // empty: none
 
   mutable std::mutex mu_;
   // Guarded by mu_.

@@ -12,7 +12,9 @@ struct Options {
   std::chrono::steady_clock::time_point started;
   double exec_ms = 0;
 
+  int (*run)(const Options& options) = nullptr;  // the command asked for, as below
   bool json = false;
+  bool quiet = false;  // no progress, no notes; errors are said
 
   // Which service, which cache, which code.
   std::string coordinator;  // --coordinator, else KILN_COORDINATOR; empty: none
@@ -27,9 +29,11 @@ struct Options {
   bool no_libraries = false;
   // --cache-size, else KILN_CACHE_SIZE: of cache_dir; 0: no bound.
   uint64_t cache_bytes = uint64_t{10} << 30;
+  double max_age_s = 0;  // --max-age: of a program in cache_dir; 0: any
   std::string target = "cpu";
   std::string mode = "default";
   bool no_fallback = false;
+  bool strict = false;  // no program of older templates
   bool check = false;
   double deadline_s = 600;
   int threads = 0;
@@ -45,6 +49,7 @@ struct Options {
   bool detach = false;
   bool warm_status = false;
   bool forget_failed = false;
+  std::string cancel;    // --cancel: a program's key
   bool warm_up = false;  // compile_command: after those who wait, and not to be run here
 
   // run
@@ -69,6 +74,9 @@ struct Options {
   bool has_max_size = false;
   bool repair = false;
   std::string program_key;  // 64 hex digits
+  std::string kernel_key;   // the same
+  std::string since;        // forget: as people write a time
+  bool yes = false;         // forget: do it
 
   // stats
   bool watch = false;  // every second
@@ -80,6 +88,12 @@ struct Options {
   // keys: `files` has the name
   std::string keys_dir;  // --keys; empty: data_dir/keys
   std::string role = "submit";
+  std::string share = "all", team, trust = "finals";  // of a new key
+  bool keep_results = false;                          // revoke
+
+  // page-token
+  std::string token_role = "read";
+  double token_hours = 12;
 
   // up, cache
   std::string data_dir;
@@ -100,12 +114,17 @@ int stats_command(const Options& options);
 int cache_ls_command(const Options& options);
 int cache_verify_command(const Options& options);
 int cache_gc_command(const Options& options);
-int cache_pin_command(const Options& options, bool pinned);
+int cache_pin_command(const Options& options);
+int cache_unpin_command(const Options& options);
+int cache_forget_command(const Options& options);
 int drain_command(const Options& options);
 int keys_new_command(const Options& options);
 int keys_list_command(const Options& options);
 int keys_revoke_command(const Options& options);
 int keys_show_command(const Options& options);
+int page_token_command(const Options& options);
 int up_command(const Options& options);
+int init_command(const Options& options);
+int doctor_command(const Options& options);
 
 }  // namespace kiln::cli

@@ -1,6 +1,7 @@
 #include "client/cli/report.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -13,11 +14,19 @@
 namespace kiln::cli {
 namespace {
 
-std::string_view advice(const Error& error) {
+// The next step, by what went wrong; empty: the message says it.
+std::string advice(const Options& options, const Error& error) {
   switch (error.code) {
     case Code::kUnavailable:
-      return "start a service with `kiln up`, name it with --coordinator or KILN_COORDINATOR, give "
-             "it a\n      worker of this target, or allow the local fallback with --mode default";
+      if (options.coordinator.empty())
+        return "start a service with `kiln up`, or name one with --coordinator or KILN_COORDINATOR";
+      if (error.message.find("worker") != std::string::npos)
+        return fmt::format(
+            "`kiln stats --coordinator {0}` lists its workers; `kiln-worker "
+            "--coordinator {0}` starts one",
+            options.coordinator);
+      return fmt::format("`kiln stats --coordinator {}` says whether it is there",
+                         options.coordinator);
     case Code::kOverloaded:
       return "try again a little later";
     case Code::kDeadlineExceeded:
@@ -57,6 +66,7 @@ nlohmann::ordered_json program_json(const std::string& file, const CompiledProgr
                                    {"program_key", program.key.hex()},
                                    {"cache", to_string(compiled.outcome())},
                                    {"memory_only", compiled.memory_only()},
+                                   {"verified", is_verified(program)},
                                    {"seconds", compiled.seconds()},
                                    {"target", program.target.to_string()},
                                    {"mode", to_string(program.mode)},
@@ -128,25 +138,23 @@ std::string specialised_text(const std::string& file, const SpecialisedProgram& 
 }
 
 void print_error(const std::string& subject, const Error& error) {
-  // Whoever read the file may have named it already.
-  const bool named = subject.empty() || error.message.starts_with(subject);
-  std::string text =
-      fmt::format("kiln: {}{}{}\n", named ? "" : subject, named ? "" : ": ", error.message);
-  if (const auto next = advice(error); !next.empty()) text += fmt::format("      {}\n", next);
-  std::fputs(text.c_str(), stderr);
+  // The message may name the file already.
+  const bool named = subject.empty() || error.message.find(subject) != std::string::npos;
+  std::fputs(
+      fmt::format("kiln: {}{}{}\n", named ? "" : subject, named ? "" : ": ", error.message).c_str(),
+      stderr);
+}
+
+void print_error(const Options& options, const std::string& subject, const Error& error) {
+  print_error(subject, error);
+  if (const std::string next = advice(options, error); !next.empty())
+    std::fputs(fmt::format("      {}\n", next).c_str(), stderr);
 }
 
 int report_failure(const Options& options, const std::string& file, const Error& error) {
   if (options.json) std::printf("%s\n", error_json(file, error).dump().c_str());
-  print_error(file, error);
+  print_error(options, file, error);
   return exit_code_of(error);
-}
-
-void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& program) {
-  if (wanted == Mode::kDefault || program.program().mode != Mode::kDefault) return;
-  const std::string text =
-      fmt::format("kiln: {}: no service to tune it; compiled here with the first guess\n", file);
-  std::fputs(text.c_str(), stderr);
 }
 
 void note_libraries(const std::string& file, const CompiledProgram& program) {
@@ -164,21 +172,66 @@ void note_memory_only(const std::string& file, const CompiledProgram& program) {
   std::fputs(text.c_str(), stderr);
 }
 
-ProgressLine::ProgressLine(std::string subject)
-    : subject_(std::move(subject)), terminal_(::isatty(STDERR_FILENO) == 1) {}
+void note_kept_nowhere(const Options& options, const std::string& file,
+                       const CompiledProgram& program) {
+  if (options.quiet || program.outcome() != Outcome::kLocal) return;
+  if (!options.cache_dir.empty() || !options.out.empty()) return;
+  std::fputs(
+      fmt::format("kiln: {}: kept nowhere; --cache-dir or a service keeps it, --out writes it\n",
+                  file)
+          .c_str(),
+      stderr);
+}
+
+std::string progress_text(const std::string& subject, Mode mode, const CompileProgress& p) {
+  std::string text = fmt::format("{}  kernels {}/{}", subject, p.kernels_done, p.kernels);
+  // Without a search only the first candidate of each kernel is compiled.
+  if (mode == Mode::kMaxAutotune)
+    text += fmt::format("  candidates {}/{}", p.candidates_done, p.candidates);
+  text += fmt::format("  {:.1f} s", p.elapsed_s);
+  const int done = mode == Mode::kMaxAutotune ? p.candidates_done : p.kernels_done;
+  const int all = mode == Mode::kMaxAutotune ? p.candidates : p.kernels;
+  constexpr int kEnoughToGuess = 10;  // hundredths
+  if (done < all && done * 100 >= all * kEnoughToGuess)
+    text += fmt::format(", about {:.0f} s left", p.elapsed_s * (all - done) / done);
+  if (!p.waiting.empty()) text += "  waits: " + p.waiting;
+  return text;
+}
+
+// Ctrl-C: the line is ended, and what becomes of the work is said; then as without us.
+extern "C" void say_interrupted(int signal) {
+  constexpr std::string_view kText =
+      "\r\033[K\nkiln: interrupted; a service keeps what was measured: ask again to go on\n";
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  const std::string_view text = terminal ? kText : kText.substr(kText.find("kiln:"));
+  (void)!::write(STDERR_FILENO, text.data(), text.size());
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+ProgressLine::ProgressLine(std::string subject, const Options& options)
+    : subject_(std::move(subject)),
+      mode_(options.mode == "max-autotune" ? Mode::kMaxAutotune : Mode::kDefault),
+      quiet_(options.quiet),
+      terminal_(::isatty(STDERR_FILENO) == 1),
+      before_(::signal(SIGINT, say_interrupted)) {
+  if (before_ == SIG_IGN) ::signal(SIGINT, SIG_IGN);  // as under nohup
+}
 
 ProgressLine::~ProgressLine() {
+  ::signal(SIGINT, before_);
   if (shown_) std::fputs("\r\033[K", stderr);
 }
 
 void ProgressLine::show(const CompileProgress& p) {
-  if (!terminal_) return;
-  const std::string line =
-      fmt::format("\r\033[K{}  kernels {}/{}  candidates {}/{}  {:.1f} s", subject_, p.kernels_done,
-                  p.kernels, p.candidates_done, p.candidates, p.elapsed_s);
-  std::fputs(line.c_str(), stderr);
+  if (quiet_) return;
+  constexpr double kEveryS = 10;
+  if (!terminal_ && p.elapsed_s < last_s_ + kEveryS) return;
+  last_s_ = p.elapsed_s;
+  const std::string text = progress_text(subject_, mode_, p);
+  std::fputs((terminal_ ? "\r\033[K" + text : "kiln: " + text + "\n").c_str(), stderr);
   std::fflush(stderr);
-  shown_ = true;
+  shown_ = terminal_;
 }
 
 }  // namespace kiln::cli

@@ -28,30 +28,42 @@ std::string program_text(const std::string& file, const CompiledProgram& program
 
 std::string specialised_text(const std::string& file, const SpecialisedProgram& set);
 
-// "kiln: FILE: message", with what to do next, on stderr.
+// "kiln: FILE: message" on stderr.
 void print_error(const std::string& subject, const Error& error);
+// The same of what a service was asked, with what to do next.
+void print_error(const Options& options, const std::string& subject, const Error& error);
 // The same, and with --json its object on stdout. The exit code that it means.
 int report_failure(const Options& options, const std::string& file, const Error& error);
 
-// Says on stderr that `program` was compiled here untimed though `wanted` asked for a search.
-void note_fallback(const std::string& file, Mode wanted, const CompiledProgram& program);
 // Says on stderr that Kiln's own kernels run where the program would call a library, and why.
 void note_libraries(const std::string& file, const CompiledProgram& program);
 // Says on stderr that the service has the program in memory only, if so.
 void note_memory_only(const std::string& file, const CompiledProgram& program);
 
-// A line on stderr that overwrites itself while a compile waits; nothing when stderr is no
-// terminal.
+// Says on stderr that a program which was compiled here is gone when we end, if so.
+void note_kept_nowhere(const Options& options, const std::string& file,
+                       const CompiledProgram& program);
+
+// "m.pt2  kernels 3/28  candidates 40/354  9.8 s, about 77 s left  waits: ...".
+std::string progress_text(const std::string& subject, Mode mode, const CompileProgress& progress);
+
+// Progress on stderr while a compile waits: on a terminal a line that overwrites itself, elsewhere
+// one every ten seconds, and with --quiet none. Ctrl-C ends the line and says what becomes of the work.
 class ProgressLine {
  public:
-  explicit ProgressLine(std::string subject);
-  ~ProgressLine();  // wipes the line
+  ProgressLine(std::string subject, const Options& options);
+  ~ProgressLine();  // wipes the line of a terminal
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
   void show(const CompileProgress& progress);
 
  private:
   const std::string subject_;
-  const bool terminal_;
+  const Mode mode_;
+  const bool quiet_, terminal_;
+  void (*const before_)(int);  // what SIGINT did
   bool shown_ = false;
+  double last_s_ = 0;  // when a line was last shown, since the compile began
 };
 
 // `kiln stats`: pure functions of what a coordinator says of itself. Field names are a promise to

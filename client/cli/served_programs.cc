@@ -1,8 +1,7 @@
+#include "client/cli/service.h"
 #include "client/cli/session.h"
 
 #include <algorithm>
-
-#include "client/remote.h"
 
 namespace kiln::cli {
 namespace {
@@ -13,10 +12,9 @@ constexpr auto kDeadline = std::chrono::seconds(10);
 
 Result<std::vector<Program>> served_programs(const Options& options, const Digest& graph,
                                              const Target& target) {
-  Remote remote(options.coordinator, std::chrono::milliseconds(2000));
-  remote.use_key(options.key);
+  TRY(const auto service, service_of(options));
   const auto deadline = Remote::Clock::now() + kDeadline;
-  TRY(const Stats stats, remote.stats(deadline));
+  TRY(const Stats stats, service->stats(deadline));
   std::vector<Target> targets = {target};
   for (const WorkerStats& worker : stats.workers)
     if (std::ranges::find(targets, worker.target) == targets.end())
@@ -30,7 +28,7 @@ Result<std::vector<Program>> served_programs(const Options& options, const Diges
       request.target = each;
       request.mode = mode;
       request.check_only = true;
-      TRY(auto answer, remote.compile(request, no_graph, {}, deadline));
+      TRY(auto answer, service->compile(request, no_graph, deadline));
       if (answer) programs.push_back(std::move(answer->program));
     }
   return programs;

@@ -17,6 +17,7 @@ Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gp
   }
   client.cache_dir = options.cache_dir;
   client.cache_bytes = static_cast<int64_t>(options.cache_bytes);
+  client.max_age = std::chrono::seconds(static_cast<int64_t>(options.max_age_s));
   client.allow_fallback = !options.no_fallback && !options.check;
   client.compiler = options.compiler;
   client.threads = options.threads;
@@ -48,6 +49,7 @@ Result<CompileOptions> compile_options(const Options& options) {
   compile.deadline = std::chrono::milliseconds(std::llround(options.deadline_s * 1000));
   compile.reduce_overhead = options.reduce_overhead;
   compile.background = options.warm_up;
+  compile.strict = options.strict;
   return compile;
 }
 

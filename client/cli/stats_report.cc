@@ -42,6 +42,12 @@ std::string worker_rows(const std::vector<WorkerStats>& workers) {
                         w.target.to_string(), w.target.device_model, w.target.units,
                         w.target.backend == Backend::kCuda ? "SMs" : "cores", w.toolkit);
     if (!w.reason.empty()) text += fmt::format("  {:<{}}  because {}\n", "", name_width, w.reason);
+    if (!w.waiting.empty())
+      text += fmt::format("  {:<{}}  waits for {}\n", "", name_width, w.waiting);
+    if (!w.trust.empty())
+      text += fmt::format("  {:<{}}  its key's trust is {}\n", "", name_width, w.trust);
+    if (!w.sandbox.empty())
+      text += fmt::format("  {:<{}}  sandbox {}\n", "", name_width, w.sandbox);
   }
   return text;
 }
@@ -62,7 +68,13 @@ nlohmann::ordered_json stats_json(const Stats& s) {
                        {"idle_s", w.idle_s},
                        {"state", state_of(w)},
                        {"reason", w.reason},
-                       {"sentinel_us", w.sentinel_us}});
+                       {"sentinel_us", w.sentinel_us},
+                       {"sandbox", w.sandbox},
+                       {"waiting", w.waiting},
+                       {"trust", w.trust}});
+  nlohmann::ordered_json refused = nlohmann::ordered_json::array();
+  for (const RefusedStats& user : s.refused)
+    refused.push_back({{"user", user.user}, {"count", user.count}});
   return {{"hits", s.hits},
           {"misses", s.misses},
           {"joined", s.joined},
@@ -86,7 +98,10 @@ nlohmann::ordered_json stats_json(const Stats& s) {
           {"connections", s.connections},
           {"detached_queued", s.detached_queued},
           {"detached_running", s.detached_running},
-          {"detached_failed", s.detached_failed}};
+          {"detached_failed", s.detached_failed},
+          {"programs_stale", s.programs_stale},
+
+          {"refused", std::move(refused)}};
 }
 
 std::string stats_text(const std::string& endpoint, const Stats& s, const Stats* before) {
@@ -109,6 +124,12 @@ std::string stats_text(const std::string& endpoint, const Stats& s, const Stats*
   if (s.detached_queued + s.detached_running + s.detached_failed > 0)
     text += fmt::format("  detached    {} queued, {} running, {} failed\n", s.detached_queued,
                         s.detached_running, s.detached_failed);
+  if (s.programs_stale > 0)
+    text += fmt::format(
+        "  stale       {} programs of older templates: served, and tuned again when asked for\n",
+        s.programs_stale);
+  for (const RefusedStats& user : s.refused)
+    text += fmt::format("  refused     {} {} times\n", user.user, user.count);
   return text + worker_rows(s.workers);
 }
 

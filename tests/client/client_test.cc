@@ -107,7 +107,12 @@ TEST(Client, AStaleProgramOfTheTierServesOnlyWhereNobodyCanMakeItsSuccessor) {
   tuned.mode = Mode::kMaxAutotune;
   const auto served = make_client(options)->compile(difference(3), tuned);
   ASSERT_TRUE(served) << served.error().message;
-  EXPECT_EQ((*served)->outcome(), Outcome::kHit);
+  EXPECT_EQ((*served)->outcome(), Outcome::kStale);
+  CompileOptions strict = tuned;
+  strict.strict = true;
+  const auto made_anew = make_client(options)->compile(difference(3), strict);
+  ASSERT_TRUE(made_anew) << made_anew.error().message;
+  EXPECT_EQ((*made_anew)->outcome(), Outcome::kLocal);
   EXPECT_FALSE(make_client(options)->look_up(difference(3), tuned)) << "a look-up is a miss";
   ClientOptions away = options;
   away.coordinator = "tcp://127.0.0.1:9";

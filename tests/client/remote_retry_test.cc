@@ -71,7 +71,7 @@ struct Waits {
 };
 
 Error ask(Remote& remote, Ms deadline) {
-  const auto word = remote.compile({}, {}, {}, Remote::Clock::now() + deadline);
+  const auto word = remote.compile({}, {}, Remote::Clock::now() + deadline);
   if (!word) return word.error();
   return *word ? Error{} : word->error();
 }
@@ -103,6 +103,90 @@ TEST(RemoteRetry, BlobsAreAskedForAgainWhenItWasTold) {
   EXPECT_EQ(*blobs, std::vector<std::string>{"blob"});
   ASSERT_EQ(waits.taken.size(), 3u);
   for (const Ms wait : waits.taken) EXPECT_GE(wait, Ms(400));
+}
+
+// A coordinator that asks for the graph, and goes away once it has it; its next life answers.
+class DyingService {
+ public:
+  DyingService(const std::string& endpoint, bool answers) : answers_(answers) {
+    listener_ = Listener::bind(endpoint).value();
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~DyingService() {
+    stopping_ = true;
+    listener_->wake();
+    thread_.join();
+  }
+  const std::string& endpoint() const { return listener_->endpoint(); }
+  bool has_graph() const { return has_graph_; }
+
+ private:
+  void serve() {
+    while (!stopping_) {
+      auto received = listener_->receive(50);
+      if (!received) continue;
+      if (std::holds_alternative<Hello>(received->message))
+        listener_->send(received->peer, Welcome{kProtocolVersion, "test", {}});
+      const auto* request = std::get_if<CompileRequest>(&received->message);
+      if (request == nullptr) continue;
+      if (request->graph_text.empty()) {
+        listener_->send(received->peer, NeedGraph{request->request});
+      } else if (answers_) {
+        CompileReply reply;
+        reply.request = request->request;
+        reply.outcome = fail(Code::kNotFound, "there is none");
+        listener_->send(received->peer, reply);
+      } else {
+        has_graph_ = true;
+      }
+    }
+  }
+  const bool answers_;
+  std::unique_ptr<Listener> listener_;
+  std::atomic<bool> stopping_{false}, has_graph_{false};
+  std::thread thread_;
+};
+
+std::string a_graph() {
+  return "the graph";
+}
+
+TEST(RemoteRetry, ARestartWhileACallWaitsCostsItsPatience) {
+  auto service = std::make_unique<DyingService>("tcp://127.0.0.1:0", false);
+  const std::string endpoint = service->endpoint();
+  std::thread restart([&] {
+    while (!service->has_graph()) std::this_thread::sleep_for(Ms(5));
+    service.reset();
+    std::this_thread::sleep_for(Ms(300));
+    service = std::make_unique<DyingService>(endpoint, true);
+  });
+  Remote remote(endpoint, Ms(5'000));
+  std::vector<std::string> said;
+  Remote::Waiting waiting(Remote::Clock::now() + Ms(60'000));
+  waiting.on_message = [&](const std::string& message) { said.push_back(message); };
+  const auto word = remote.compile({}, a_graph, waiting);
+  restart.join();
+  ASSERT_TRUE(word.has_value()) << word.error().message;
+  EXPECT_EQ(word->error().message, "there is none") << "the next life's answer";
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("went away; waiting for its return"), std::string::npos) << said[0];
+}
+
+TEST(RemoteRetry, OneThatDoesNotComeBackIsNamed) {
+  auto service = std::make_unique<DyingService>("tcp://127.0.0.1:0", false);
+  const std::string endpoint = service->endpoint();
+  std::thread end([&] {
+    while (!service->has_graph()) std::this_thread::sleep_for(Ms(5));
+    service.reset();
+  });
+  Remote remote(endpoint, Ms(5'000));
+  Remote::Waiting waiting(Remote::Clock::now() + Ms(60'000));
+  waiting.returns_until = Remote::Clock::now() + Ms(1'500);
+  const auto word = remote.compile({}, a_graph, waiting);
+  end.join();
+  ASSERT_FALSE(word.has_value());
+  EXPECT_EQ(word.error().code, Code::kUnavailable);
+  EXPECT_EQ(word.error().message, endpoint + " did not come back");
 }
 
 // Answers those who said Hello to it, as a coordinator does.

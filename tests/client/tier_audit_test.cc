@@ -54,6 +54,16 @@ TEST_F(TierAudit, ASoundOneIsReadThrough) {
   EXPECT_TRUE(report.findings.empty());
 }
 
+TEST_F(TierAudit, WhatWasCompiledHereIsNamedWhereASignerIsKnown) {
+  const auto tier = LocalTier::open(dir_.path()).value();
+  ProgramFiles files{samples::program(1), {}, {}, {}};
+  files.artifacts.push_back(
+      {files.program.kernels[0].recipe, samples::blob(1), Digest::of(samples::blob(1))});
+  ASSERT_TRUE(tier->put(samples::key("program", 1), files));
+  expect_found(1, "carries no signature");
+  EXPECT_TRUE(findings("").empty());
+}
+
 TEST_F(TierAudit, AnUnsignedProgramIsNamed) {
   std::filesystem::remove(program_file(1, ".sig"));
   expect_found(1, "unsigned");

@@ -12,21 +12,12 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
-#include "client/remote.h"
+#include "client/cli/service.h"
 
 namespace kiln::cli {
 namespace {
 
-constexpr auto kPatience = std::chrono::minutes(10);
-
-Result<nlohmann::ordered_json> ask(const Options& options, AdminRequest request) {
-  Remote remote(options.coordinator, std::chrono::milliseconds(2000));
-  remote.use_key(options.key);
-  TRY(const std::string text, remote.admin(std::move(request), Remote::Clock::now() + kPatience));
-  auto json = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (json.is_discarded()) return fail(Code::kInternal, "the coordinator's answer is no JSON");
-  return json;
-}
+constexpr auto kPatience = std::chrono::minutes(10);  // a large store is swept meanwhile
 
 // Everything may go, however lately it was used: nobody uses it now. Of a damaged index we touch
 // nothing: without its rows every binary is an orphan, and would be swept up.
@@ -85,7 +76,7 @@ Result<nlohmann::ordered_json> collect(const Options& options) {
   AdminRequest request;
   request.kind = AdminRequest::Kind::kCollect;
   request.amount = static_cast<int64_t>(options.max_size);
-  return ask(options, std::move(request));
+  return ask_admin(options, std::move(request), kPatience);
 }
 
 Result<nlohmann::ordered_json> pin(const Options& options, bool pinned) {
@@ -98,7 +89,7 @@ Result<nlohmann::ordered_json> pin(const Options& options, bool pinned) {
     AdminRequest request;
     request.kind = pinned ? AdminRequest::Kind::kPin : AdminRequest::Kind::kUnpin;
     request.key = *key;
-    return ask(options, std::move(request));
+    return ask_admin(options, std::move(request), kPatience);
   }
   TRY(const auto cache, open_here(options, false));
   TRY_STATUS(wait_for([&](auto done) {
@@ -117,6 +108,17 @@ double mib(const nlohmann::ordered_json& report, const char* bytes) {
 int failed(const Error& error) {
   print_error("", error);
   return exit_code_of_store(error);
+}
+
+int set_pin(const Options& options, bool pinned) {
+  const auto done = pin(options, pinned);
+  if (!done) return failed(done.error());
+  if (options.json)
+    std::printf("%s\n", done->dump().c_str());
+  else
+    std::printf("%s %s\n", options.program_key.c_str(),
+                pinned ? "is pinned" : "is not pinned any more");
+  return kDone;
 }
 
 }  // namespace
@@ -144,15 +146,12 @@ int cache_gc_command(const Options& options) {
   return reached ? kDone : kAnswerIsNo;
 }
 
-int cache_pin_command(const Options& options, bool pinned) {
-  const auto done = pin(options, pinned);
-  if (!done) return failed(done.error());
-  if (options.json)
-    std::printf("%s\n", done->dump().c_str());
-  else
-    std::printf("%s %s\n", options.program_key.c_str(),
-                pinned ? "is pinned" : "is not pinned any more");
-  return kDone;
+int cache_pin_command(const Options& options) {
+  return set_pin(options, true);
+}
+
+int cache_unpin_command(const Options& options) {
+  return set_pin(options, false);
 }
 
 }  // namespace kiln::cli

@@ -21,7 +21,7 @@ constexpr int kPage = 1000;
 struct Line {
   Entry entry;
   int64_t bytes = 0;  // with the files of the blobs it names, which it may share
-  std::string target, what;
+  std::string target, what, audience;
   bool damaged = false;
 };
 
@@ -44,7 +44,7 @@ class Listing {
     std::vector<Line> lines;
     for (const EntryKind kind : {EntryKind::kProgram, EntryKind::kKernel}) {
       TRY(const std::vector<Entry> entries, all_entries(index_, kind));
-      for (const Entry& entry : entries) lines.push_back({entry, 0, "", "", false});
+      for (const Entry& entry : entries) lines.push_back({entry, 0, "", "", "", false});
     }
     const bool by_size = options.sort == "size";
     if (by_size)
@@ -80,6 +80,8 @@ class Listing {
     if (!program) return;
     line.target = program->target.to_string();
     line.what = to_string(program->mode);
+    line.audience = row->audience.to_text();
+    std::ranges::replace(line.audience, '\n', ',');
     for (const Digest& blob : row->blobs) line.bytes += file_bytes(blob);
   }
   int64_t file_bytes(const Digest& blob) {
@@ -105,6 +107,7 @@ nlohmann::ordered_json json_of(const Line& line) {
           {"last_use_ms", line.entry.used_ms},
           {"pinned", program && line.entry.held > 0},
           {"needed_by", program ? 0 : line.entry.held},
+          {"audience", program && line.audience.empty() ? "all" : line.audience},
           {"damaged", line.damaged}};
 }
 
@@ -112,6 +115,7 @@ std::string text_of(const Line& line) {
   const bool program = line.entry.id.kind == EntryKind::kProgram;
   std::string note = line.damaged ? "  damaged" : "";
   if (program && line.entry.held > 0) note += "  pinned";
+  if (!line.audience.empty()) note += "  of " + line.audience;
   if (!program) note += fmt::format("  needed by {}", line.entry.held);
   return fmt::format("{:<7}  {}  {:>9.1f} KiB  {}  {}  {}{}\n", program ? "program" : "kernel",
                      line.entry.id.key.hex(), static_cast<double>(line.bytes) / 1024,

@@ -16,7 +16,7 @@ namespace {
 SpecialisedProgram::Compile getter(Client& client, const Options& options,
                                    const CompileOptions& compile, const std::string& file) {
   return [&, wanted = compile](const Graph& graph) mutable {
-    ProgressLine line(file);
+    ProgressLine line(file, options);
     wanted.on_progress = [&line](const CompileProgress& progress) { line.show(progress); };
     return options.check ? client.look_up(graph, wanted) : client.fetch(graph, wanted);
   };
@@ -42,9 +42,9 @@ Result<std::string> compile_one(Client& client, const Options& options,
   if (!options.out.empty())
     if (const Status written = write_exported(*program, options.out); !written)
       return fail(written.error().within("--out"));
-  note_fallback(file, compile.mode, *program);
   note_memory_only(file, *program);
   note_libraries(file, *program);
+  note_kept_nowhere(options, file, *program);
   return options.json ? program_json(file, *program).dump() + "\n" : program_text(file, *program);
 }
 

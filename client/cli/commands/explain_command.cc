@@ -83,7 +83,7 @@ std::unique_ptr<CompiledProgram> look_up(const Options& options, const Graph& gr
     return nullptr;
   }
   auto program = (*client)->look_up(graph, wanted);
-  cache = program                                   ? "hit"
+  cache = program                                   ? std::string(to_string((*program)->outcome()))
           : program.error().code == Code::kNotFound ? "miss"
                                                     : program.error().message;
   return program ? *std::move(program) : nullptr;

@@ -196,7 +196,7 @@ struct Programs {
 Result<Programs> compile_programs(Client& client, const Options& options, CompileOptions compile,
                                   const ExportedProgram& exported, const std::string& file) {
   // A program that is compiled for a size later has no line to show.
-  const auto line = std::make_shared<std::optional<ProgressLine>>(file);
+  const auto line = std::make_shared<std::optional<ProgressLine>>(std::in_place, file, options);
   compile.on_progress = [line](const CompileProgress& progress) {
     if (*line) (*line)->show(progress);
   };
@@ -234,7 +234,6 @@ Result<int> run_file(const Options& options, const std::string& file) {
     return programs.choose(inputs);
   };
   TRY(RunReport report, run_program(options, file, exported, choose));
-  note_fallback(file, compile.mode, *report.program);
   note_memory_only(file, *report.program);
   note_libraries(file, *report.program);
   report.timings.read_ms = read_ms;

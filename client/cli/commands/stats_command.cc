@@ -9,7 +9,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
-#include "client/remote.h"
+#include "client/cli/service.h"
 
 namespace kiln::cli {
 namespace {
@@ -42,20 +42,18 @@ void print(const Options& options, const Watch& watch, const Stats& stats, const
 }  // namespace
 
 int stats_command(const Options& options) {
-  if (options.coordinator.empty()) {
-    print_error("", {Code::kInvalidArgument,
-                     "which service? name it with --coordinator or KILN_COORDINATOR", 0});
-    return kBadInput;
+  const auto service = service_of(options);
+  if (!service) {
+    print_error(options, "", service.error());
+    return exit_code_of(service.error());
   }
-  Remote remote(options.coordinator, std::chrono::milliseconds(2000));
-  remote.use_key(options.key);
   const Watch watch = watch_of(options);
   std::optional<Stats> before;
   for (;;) {
     const auto due = Remote::Clock::now() + std::chrono::seconds(1);
-    auto stats = remote.stats(Remote::Clock::now() + std::chrono::seconds(5));
+    auto stats = (*service)->stats(Remote::Clock::now() + std::chrono::seconds(5));
     if (!stats) {
-      print_error("", stats.error());
+      print_error(options, "", stats.error());
       return exit_code_of(stats.error());
     }
     print(options, watch, *stats, before ? &*before : nullptr);

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,8 +13,10 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <sstream>
 #include <thread>
 
+#include "client/cli/child_program.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
@@ -31,36 +32,6 @@ constexpr std::chrono::seconds kReadyTimeout{30};
 constexpr std::chrono::seconds kStopTimeout{10};
 constexpr std::chrono::milliseconds kRestartPause{500};  // so that a worker that cannot start
                                                          // does not spin
-
-Path beside_this_program(std::string_view name) {
-  std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / name;
-}
-
-// Starts `arguments`; its stdout is `stdout_fd` unless that is negative. The child gets `death`
-// when this process ends, however it ends.
-Result<pid_t> spawn(const std::vector<std::string>& arguments, int stdout_fd, int death) {
-  std::vector<char*> argv;
-  argv.reserve(arguments.size() + 1);
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) return fail(Code::kUnavailable, std::string("cannot fork: ") + std::strerror(errno));
-  if (pid > 0) return pid;
-  ::setpgid(0, 0);  // Ctrl-C reaches us alone; we pass it on in order
-  ::prctl(PR_SET_PDEATHSIG, death);
-  if (::getppid() != parent) ::_exit(127);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (stdout_fd >= 0) ::dup2(stdout_fd, STDOUT_FILENO);
-  ::execv(argv[0], argv.data());
-  const std::string message =
-      fmt::format("kiln: cannot run {}: {}\n", arguments[0], std::strerror(errno));
-  (void)!::write(STDERR_FILENO, message.data(), message.size());
-  ::_exit(127);
-}
 
 // Reads the coordinator's stdout until its ready line; the endpoint.
 Result<std::string> await_ready(int fd, pid_t pid) {
@@ -85,34 +56,15 @@ Result<std::string> await_ready(int fd, pid_t pid) {
 // The GPUs of this machine, as kiln-worker names them: "cuda:0", ... It is asked in a process of
 // its own, which opens them and ends. None when it cannot say.
 std::vector<std::string> find_gpus(const std::string& libcuda) {
-  std::array<int, 2> pipe_fds;
-  if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0) return {};
   std::vector<std::string> arguments = {beside_this_program("kiln-worker").string(),
                                         "--list-devices"};
   if (!libcuda.empty()) arguments.insert(arguments.end(), {"--libcuda", libcuda});
-  const auto pid = spawn(arguments, pipe_fds[1], SIGKILL);
-  ::close(pipe_fds[1]);
-  std::string text;
-  std::array<char, 512> chunk;
-  const auto deadline = Clock::now() + kReadyTimeout;
-  while (pid && Clock::now() < deadline) {
-    pollfd poll_fd{pipe_fds[0], POLLIN, 0};
-    if (::poll(&poll_fd, 1, 100) <= 0) continue;
-    const ssize_t n = ::read(pipe_fds[0], chunk.data(), chunk.size());
-    if (n <= 0) break;
-    text.append(chunk.data(), static_cast<size_t>(n));
-  }
-  ::close(pipe_fds[0]);
-  if (pid) {
-    ::kill(*pid, SIGKILL);
-    ::waitpid(*pid, nullptr, 0);
-  }
+  const auto listed = run_program(arguments, kReadyTimeout);
   std::vector<std::string> gpus;
-  for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
-    const size_t end = text.find_first_of(" \n", at);
-    if (end == std::string::npos || text.find('\n', at) == std::string::npos) break;
-    gpus.push_back(text.substr(at, end - at));
-  }
+  if (!listed || listed->exit_code != 0) return gpus;
+  std::istringstream lines(listed->output);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("cuda:")) gpus.push_back(line.substr(0, line.find(' ')));
   return gpus;
 }
 
@@ -186,7 +138,7 @@ class Household {
                                           "--data-dir", options_.data_dir, "--listen",
                                           options_.listen};
     if (!options_.http.empty()) arguments.insert(arguments.end(), {"--http", options_.http});
-    const auto pid = spawn(arguments, pipe_fds[1], SIGKILL);
+    const auto pid = spawn(arguments, pipe_fds[1], -1, SIGKILL);
     ::close(pipe_fds[1]);
     if (!pid) return fail(pid.error());
     coordinator_ = *pid;
@@ -216,7 +168,7 @@ class Household {
     if (worker.device != "cpu") add("--libnvrtc", options_.libnvrtc);
     if (worker.device != "cpu") add("--libcublaslt", options_.libcublaslt);
     if (options_.no_libraries) arguments.emplace_back("--no-libraries");
-    TRY(worker.pid, spawn(arguments, STDERR_FILENO, SIGINT));
+    TRY(worker.pid, spawn(arguments, STDERR_FILENO, -1, SIGINT));
     return {};
   }
 

@@ -6,8 +6,8 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
+#include "client/cli/service.h"
 #include "client/cli/session.h"
-#include "client/remote.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/passes/specialise.h"
 #include "schema/messages.h"
@@ -73,7 +73,8 @@ nlohmann::ordered_json status_json(const Stats& stats) {
                        {"target", flight.target.to_string()},
                        {"mode", to_string(flight.mode)},
                        {"state", flight.state},
-                       {"reason", flight.reason}});
+                       {"reason", flight.reason},
+                       {"processes_lost", flight.lost}});
   return {{"queued", stats.detached_queued},
           {"running", stats.detached_running},
           {"failed", stats.detached_failed},
@@ -84,35 +85,48 @@ std::string status_text(const Stats& stats) {
   std::string text = fmt::format("{} queued, {} running, {} failed\n", stats.detached_queued,
                                  stats.detached_running, stats.detached_failed);
   for (const DetachedStats& flight : stats.detached)
-    text += fmt::format("  {:<8} graph {}  {}  {}{}{}\n", flight.state, flight.graph.short_hex(),
-                        flight.target.to_string(), to_string(flight.mode),
-                        flight.reason.empty() ? "" : "  ", flight.reason);
+    text += fmt::format(
+        "  {:<8} graph {}  {}  {}  key {}{}{}{}\n", flight.state, flight.graph.short_hex(),
+        flight.target.to_string(), to_string(flight.mode), flight.program.hex(),
+        flight.lost > 0 ? fmt::format("  cost {} processes of workers", flight.lost) : "",
+        flight.reason.empty() ? "" : "  ", flight.reason);
   return text;
 }
 
 int show_status(const Options& options) {
-  Remote remote(options.coordinator, std::chrono::milliseconds(2000));
-  remote.use_key(options.key);
-  const auto stats = remote.stats(Remote::Clock::now() + std::chrono::seconds(5));
+  const auto service = service_of(options);
+  if (!service) return report_failure(options, "", service.error());
+  const auto stats = (*service)->stats(Remote::Clock::now() + std::chrono::seconds(5));
   if (!stats) return report_failure(options, "", stats.error());
   std::fputs((options.json ? status_json(*stats).dump() + "\n" : status_text(*stats)).c_str(),
              stdout);
   return stats->detached_failed > 0 ? kAnswerIsNo : kDone;
 }
 
+int ask(const Options& options, AdminRequest request, const char* said) {
+  const auto done = ask_admin(options, std::move(request), std::chrono::seconds(10));
+  if (!done) return report_failure(options, "", done.error());
+  std::printf("%s\n", options.json ? done->dump().c_str() : said);
+  return kDone;
+}
+
 int forget_failed(const Options& options) {
-  Remote remote(options.coordinator, std::chrono::milliseconds(2000));
-  remote.use_key(options.key);
   AdminRequest request;
   request.kind = AdminRequest::Kind::kForgetFailed;
-  const auto done =
-      remote.admin(std::move(request), Remote::Clock::now() + std::chrono::seconds(10));
-  if (!done) return report_failure(options, "", done.error());
-  if (options.json)
-    std::printf("%s\n", done->c_str());
-  else
-    std::printf("what had failed is forgotten; queue it again with --detach\n");
-  return kDone;
+  return ask(options, std::move(request),
+             "what had failed is forgotten; queue it again with --detach");
+}
+
+int cancel(const Options& options) {
+  AdminRequest request;
+  request.kind = AdminRequest::Kind::kCancelDetached;
+  const auto key = Digest::parse(options.cancel);
+  if (!key)
+    return report_failure(options, "",
+                          {Code::kInvalidArgument,
+                           "a program's key has 64 hex digits; `kiln warm --status` prints it", 0});
+  request.key = *key;
+  return ask(options, std::move(request), "it is not tuned any more without a client");
 }
 
 }  // namespace
@@ -125,6 +139,7 @@ int warm_command(const Options& options) {
   if (options.coordinator.empty())
     return bad_usage("which service? name it with --coordinator or KILN_COORDINATOR");
   if (options.forget_failed) return forget_failed(options);
+  if (!options.cancel.empty()) return cancel(options);
   if (options.warm_status) return show_status(options);
   if (options.files.empty()) return bad_usage("which programs? name their files, or ask --status");
   if (options.detach) return queue_files(options);
@@ -132,6 +147,7 @@ int warm_command(const Options& options) {
   Options waiting = options;
   waiting.no_fallback = true;
   waiting.warm_up = true;
+  waiting.strict = true;  // it is to be tuned, not to be had
   return compile_command(waiting);
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._guards import TracingContext
 
 from kiln._arrays import dense_strides
 from kiln._emit import Emitter, NotEmittable, value_of
@@ -112,13 +113,22 @@ class GraphCompiler:
             self._say_failure(f"{type(error).__name__}: {error}")
             return self._eager()
 
+    def _returned(self) -> list[fx.Node]:
+        """The results that the caller of the model sees: what a forward saves for its backward comes after them."""
+        results = self._output.args[0]
+        if self.report.name == "forward":
+            context = TracingContext.try_get()
+            metadata = context.fw_metadata if context is not None else None
+            results = results[:metadata.num_forward_returns] if metadata is not None else results
+        return [] if self.report.name == "backward" else [each for each in results if isinstance(each, fx.Node)]
+
     def _compile(self) -> Boxed:
         target = target_of(self._device)
         self.report.refused = refusals(self._graph, self._device)
         self._say_refusals()
         self._not_kiln = {each.node for each in self.report.refused}
         steps = []
-        for partition in partitions(self._graph, self.report.refused):
+        for partition in partitions(self._graph, self.report.refused, self._returned()):
             step = self._kiln_step(partition, target) if partition.in_kiln else None
             if step is None:
                 step = self._eager_step(partition.nodes)

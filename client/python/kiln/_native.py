@@ -48,7 +48,7 @@ OnRefused = CFUNCTYPE(None, c_void_p, c_int32, c_char_p, c_char_p)
 class CompileOptions(Structure):
     _fields_ = [("size", c_size_t), ("target", c_char_p), ("mode", c_int32), ("cached_only", c_int32),
                 ("reduce_overhead", c_int32), ("background", c_int32), ("deadline_ms", c_int64),
-                ("on_progress", OnProgress), ("on_message", OnMessage), ("user", c_void_p)]
+                ("on_progress", OnProgress), ("on_message", OnMessage), ("user", c_void_p), ("strict", c_int32)]
 
 
 class TensorStructure(Structure):

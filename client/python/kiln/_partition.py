@@ -119,6 +119,10 @@ def _refused_here(node: fx.Node, device: torch.device) -> str | None:
         return "is random: it runs eager, so that it gives the numbers of torch's generator"
     if has_effect(node):
         return "has an effect besides its result"
+    if target is torch.ops.aten.as_strided.default:
+        offset = value_of(node.all_input_nodes[0]).storage_offset()
+        if isinstance(offset, torch.SymInt) or offset != 0:
+            return "looks into the storage of a tensor that does not begin there"
     around = tensors_of(value_of(node))
     for operand in node.all_input_nodes:
         around += tensors_of(value_of(operand))
@@ -206,14 +210,41 @@ def _levels(nodes: Iterable[fx.Node], in_kiln: set[fx.Node], not_kiln: Container
     return levels
 
 
-def partitions(graph: fx.Graph, refused: Iterable[Refusal]) -> list[Partition]:
-    """The graph's call_function nodes but those that are inlined, in the order in which they run."""
+def _views_behind(node: fx.Node) -> tuple[fx.Node, list[fx.Node]]:
+    """The tensor in whose storage a node's value lies, and the views that lead from it to the node."""
+    views = []
+    while node.op == "call_function" and is_view(node) and node.all_input_nodes:
+        views += [node] if node.target is not operator.getitem else []
+        node = node.all_input_nodes[0]
+    return node, views
+
+
+def _views_of_torch(refused: Iterable[fx.Node], returned: Iterable[fx.Node]) -> set[fx.Node]:
+    """Views that torch has to make, since it counts that they lie in their base's storage: where several results lie in
+    one tensor that the graph computes, what is later written into one is seen in the others; and as_strided looks at
+    the storage itself."""
+    sharing: dict[fx.Node, dict[fx.Node, list[fx.Node]]] = {}
+    for node in returned:
+        base, views = _views_behind(node)
+        if base.op == "call_function":
+            sharing.setdefault(base, {})[node] = views
+    found = {view for results in sharing.values() if len(results) > 1 for views in results.values() for view in views}
+    for node in refused:
+        if "as_strided" in str(node.target):
+            found.update(_views_behind(node.all_input_nodes[0])[1])
+    return found
+
+
+def partitions(graph: fx.Graph, refused: Iterable[Refusal], returned: Iterable[fx.Node] = ()) -> list[Partition]:
+    """The graph's call_function nodes but those that are inlined, in the order in which they run. ``returned``: the
+    results that the caller of the model sees."""
     nodes = list(graph.nodes)
     not_kiln = {each.node for each in refused}
-    # Torch makes the views that are returned with gaps between their elements.
+    not_kiln |= _views_of_torch(not_kiln, returned)
+    # Torch makes what is returned with gaps between its elements.
     for node in reversed(nodes):
         value = value_of(node)
-        gappy = is_view(node) and isinstance(value, torch.Tensor) and not layout_of(value).dense
+        gappy = node.op == "call_function" and isinstance(value, torch.Tensor) and not layout_of(value).dense
         if gappy and all(user.op == "output" or user in not_kiln for user in node.users):
             not_kiln.add(node)
     while True:

@@ -14,7 +14,7 @@ from kiln.errors import InvalidArgument
 log = logging.getLogger("kiln")
 _MODES: dict[str, Mode] = {"default": "default", "max-autotune": "max-autotune", "reduce-overhead": "default",
                            "max-autotune-no-cudagraphs": "max-autotune"}
-_OPTIONS = ("coordinator", "deadline_s", "mode")
+_OPTIONS = ("coordinator", "deadline_s", "mode", "strict")
 _said: set[str] = set()
 
 
@@ -39,13 +39,15 @@ class Settings:
         self.mode: Mode = _MODES[mode]
         self.coordinator: str | None = given.get("coordinator")
         self.deadline_s = float(given.get("deadline_s", 600.0))
+        self.refuses_stale = bool(given.get("strict", False))
         self.strict = os.environ.get("KILN_STRICT", "") not in ("", "0")  # our own mistakes are raised: for tests
         configure_logging()
 
     def compile(self, model_json: bytes, target: str) -> Program:
         """The program of a graph. Errors as Client.compile."""
         return client_for(self.coordinator).compile(model_json, mode=self.mode, target=target,
-                                                    deadline_s=self.deadline_s, on_message=log.info)
+                                                    deadline_s=self.deadline_s, strict=self.refuses_stale,
+                                                    on_message=log.info)
 
     @staticmethod
     def say_once(sentence: str, place: str) -> None:

@@ -67,7 +67,8 @@ class Program:
         self._handle = handle
         text = {name: getattr(library, f"kiln_program_{name}")(handle).decode()
                 for name in ("outcome", "target", "manifest", "signature")}
-        #: "tuned", "joined" (tuned for another client), "hit" or "local" (compiled on this machine)
+        #: "tuned", "joined" (tuned for another client), "hit", "local" (compiled on this machine) or "stale" (made
+        #: by kernel templates of another version; the service tunes its successor)
         self.outcome = text["outcome"]
         self.target = text["target"]  #: "cpu:x86-64-v3"
         self.manifest = text["manifest"]  #: the program as JSON
@@ -218,7 +219,7 @@ class Client:
 
     def compile(self, graph: bytes | str | os.PathLike[str], *, mode: Mode = "default", target: str = "cpu",
                 deadline_s: float = 600.0, cached_only: bool = False, background: bool = False,
-                on_progress: Callable[[Progress], object] | None = None,
+                strict: bool = False, on_progress: Callable[[Progress], object] | None = None,
                 on_message: Callable[[str], object] | None = None) -> Program:
         """The program of a graph, loaded and ready to run here.
 
@@ -227,6 +228,7 @@ class Client:
             mode: "default" takes the cost model's first choice; "max-autotune" searches and measures.
             target: "cpu", "cuda", or one in full: "cuda:sm_90a".
             cached_only: raise NotFound instead of starting anything.
+            strict: take no program that kernel templates of another version made, but wait for its successor.
             on_progress: called about ten times a second while the service works. What it raises ends the call, and
                 so does Ctrl-C.
 
@@ -255,7 +257,8 @@ class Client:
         options = _native.CompileOptions(
             size=ctypes.sizeof(_native.CompileOptions), target=target.encode(), mode=_MODES[mode],
             cached_only=cached_only, background=background, deadline_ms=max(1, int(deadline_s * 1000)),
-            on_progress=_native.OnProgress(report), on_message=_native.OnMessage(say))
+            on_progress=_native.OnProgress(report), on_message=_native.OnMessage(say),
+            strict=strict)
         handle = c_void_p()
         if isinstance(graph, bytes):
             code = self._library.kiln_compile(self._handle, graph, len(graph), byref(options), byref(handle))

@@ -28,6 +28,21 @@ def model_json(exported: torch.export.ExportedProgram) -> bytes:
     return bytes(serialize._to_json_bytes(program))
 
 
+def without_vmap(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """A program in which torch.func.vmap has been carried out: torch.export keeps its steps, and cannot save them."""
+    if any(getattr(node.target, "__module__", "") == "torch._functorch.predispatch" for node in exported.graph.nodes):
+        decomposed: torch.export.ExportedProgram = exported.run_decompositions({})
+        return decomposed
+    return exported
+
+
+def as_parts(tensor: Any) -> Any:
+    """A tensor of complex numbers as programs take it: real and imaginary parts along a last axis."""
+    if isinstance(tensor, torch.Tensor) and tensor.is_complex():
+        return torch.view_as_real(tensor.resolve_conj())
+    return tensor
+
+
 class CompiledModule:
     """A compiled ``ExportedProgram``: called as the model is, with the same pytrees of tensors.
 
@@ -61,11 +76,13 @@ class CompiledModule:
             weight = exported.state_dict.get(name, exported.constants.get(name))
             if not isinstance(weight, torch.Tensor):
                 raise InvalidArgument(f"the exported program has no tensor '{name}'")
-            weight = check_input(weight.detach(), info, device)
+            weight = check_input(as_parts(weight.detach()), info, device)
             self._inputs.append(laid_out(weight, info.strides))
             self._weights[name] = weight
         self._inputs += [None for info in program.inputs if info.kind == "seed"]
         self._outputs = exported.graph_signature.output_specs
+        self._complex = {node.name for node in exported.graph.nodes
+                         if isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_complex()}
         weights = frozenset(i for i, each in enumerate(self._inputs) if isinstance(each, torch.Tensor))
         self._launch = Launcher(program, device, weights)
 
@@ -82,7 +99,7 @@ class CompiledModule:
             if source is None:
                 tensors.append(torch.randint(0, 2**62, (), dtype=torch.int64).to(self._device))
             elif isinstance(source, int):
-                tensors.append(check_input(leaves[source], info, self._device))
+                tensors.append(check_input(as_parts(leaves[source]), info, self._device))
             else:
                 tensors.append(source)
         outputs = self._launch(tensors)
@@ -92,13 +109,13 @@ class CompiledModule:
         for info, value in zip(self.program.outputs, outputs, strict=True):
             if info.mutates is not None:
                 source = self._inputs[info.mutates]
-                (leaves[source] if isinstance(source, int) else self._weights[info.name]).copy_(value)
+                as_parts(leaves[source] if isinstance(source, int) else self._weights[info.name]).copy_(value)
         return pytree.tree_unflatten(results, self._out_spec)
 
-    @staticmethod
-    def _user_output(argument: Any, values: Any) -> Any:
+    def _user_output(self, argument: Any, values: Any) -> Any:
         if isinstance(argument, TensorArgument):
-            return next(values)
+            value = next(values)
+            return torch.view_as_complex(value) if argument.name in self._complex else value
         if isinstance(argument, ConstantArgument) and argument.value is None:
             return None
         return next(values).item()  # a number or a size
@@ -132,6 +149,7 @@ def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", c
             backend="kiln") runs such models, with those ops eager.
         KilnError: as Client.compile.
     """
+    exported = without_vmap(exported)
     device = _device_of(exported)
     program = (client or client_for(coordinator)).compile(
         model_json(exported), mode=mode, target=target_of(device), deadline_s=deadline_s)

@@ -1,0 +1,136 @@
+#include "client/c_program.h"
+
+#include "compiler_core/program/program.h"
+
+namespace kiln {
+namespace {
+
+void set_type(DType dtype, kiln_tensor& tensor) {
+  enum : uint8_t {
+    kInt = 0,
+    kUInt = 1,
+    kFloat = 2,
+    kBfloat = 4,
+    kBool = 6,
+    kE4M3 = 10,
+    kE5M2 = 12
+  };
+  tensor.type_bits = static_cast<uint8_t>(size_of(dtype) * 8);
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kF32:
+    case DType::kF16:
+      tensor.type_code = kFloat;
+      break;
+    case DType::kBF16:
+      tensor.type_code = kBfloat;
+      break;
+    case DType::kF8E4M3:
+      tensor.type_code = kE4M3;
+      break;
+    case DType::kF8E5M2:
+      tensor.type_code = kE5M2;
+      break;
+    case DType::kI8:
+    case DType::kI16:
+    case DType::kI32:
+    case DType::kI64:
+      tensor.type_code = kInt;
+      break;
+    case DType::kU8:
+      tensor.type_code = kUInt;
+      break;
+    case DType::kBool:
+      tensor.type_code = kBool;
+      break;
+  }
+}
+
+Description description(std::string name, kiln_kind kind, DType dtype, const Shape& shape) {
+  Description made;
+  made.name = std::move(name);
+  made.shape = to_string(shape);
+  for (const Dim& dim : shape) made.sizes.push_back(dim.is_constant() ? dim.constant() : -1);
+  made.tensor.kind = kind;
+  made.tensor.rank = static_cast<int16_t>(shape.size());
+  made.tensor.mutates = -1;
+  set_type(dtype, made.tensor);
+  return made;
+}
+
+// Once they lie where they stay.
+void point_at_own(std::vector<Description>& tensors) {
+  for (Description& each : tensors) {
+    each.tensor.name = each.name.c_str();
+    each.tensor.shape = each.shape.c_str();
+    each.tensor.sizes = each.sizes.data();
+    each.tensor.strides = each.strides.empty() ? nullptr : each.strides.data();
+  }
+}
+
+kiln_kind kind_of(ExportedInput::Kind kind) {
+  switch (kind) {
+    case ExportedInput::Kind::kUser:
+      return KILN_KIND_USER;
+    case ExportedInput::Kind::kParameter:
+      return KILN_KIND_PARAMETER;
+    case ExportedInput::Kind::kBuffer:
+      return KILN_KIND_BUFFER;
+    case ExportedInput::Kind::kConstantTensor:
+      return KILN_KIND_CONSTANT;
+    case ExportedInput::Kind::kSeed:
+      return KILN_KIND_SEED;
+  }
+  return KILN_KIND_USER;
+}
+
+void describe_inputs(const ExportedProgram& exported, kiln_program& made) {
+  for (const ExportedInput& input : exported.inputs) {
+    made.inputs.push_back(description(input.name, kind_of(input.kind), input.dtype, input.shape));
+    std::vector<int64_t> flat;
+    if (!is_dense(input)) {  // only with constant sizes
+      made.inputs.back().strides = constant_sizes(input.strides);
+      const std::vector<int64_t> sizes = constant_sizes(input.shape);
+      int64_t last = 0;
+      for (size_t i = 0; i < sizes.size(); ++i)
+        last += (sizes[i] - 1) * made.inputs.back().strides[i];
+      flat = {last + 1};
+    }
+    made.flat_sizes.push_back(std::move(flat));
+  }
+  point_at_own(made.inputs);
+}
+
+void describe_outputs(const ExportedProgram& exported, kiln_program& made) {
+  for (size_t i = 0; i < exported.outputs.size(); ++i) {
+    const ExportedOutput& output = exported.outputs[i];
+    const Node& node = exported.graph.node(exported.graph.outputs()[i]);
+    const bool mutation = output.kind == ExportedOutput::Kind::kMutation;
+    made.outputs.push_back(description(output.name, mutation ? KILN_KIND_MUTATION : KILN_KIND_USER,
+                                       node.dtype, node.shape));
+    for (size_t input = 0; mutation && input < exported.inputs.size(); ++input)
+      if (exported.inputs[input].name == output.name)
+        made.outputs.back().tensor.mutates = static_cast<int32_t>(input);
+  }
+  point_at_own(made.outputs);
+}
+
+}  // namespace
+
+std::unique_ptr<kiln_program> described(std::unique_ptr<CompiledProgram> compiled,
+                                        const ExportedProgram& exported) {
+  auto made = std::make_unique<kiln_program>();
+  made->program = std::move(compiled);
+  describe_inputs(exported, *made);
+  describe_outputs(exported, *made);
+  const Program& program = made->program->program();
+  for (const ProgramSymbol& symbol : program.symbols)
+    made->symbols.push_back({symbol.min, symbol.max, symbol.hint});
+  made->outcome = to_string(made->program->outcome());
+  made->target = program.target.to_string();
+  made->manifest = made->program->manifest();
+  made->signature = made->program->signature();
+  return made;
+}
+
+}  // namespace kiln
