@@ -88,6 +88,28 @@ function(kiln_executable name)
   kiln_bundled(${name})
 endfunction()
 
+# kiln_documented(name): a manual page and completion for shells are made by the program itself, and
+# installed with it.
+function(kiln_documented name)
+  set(share ${CMAKE_BINARY_DIR}/share)
+  set(man ${share}/man/man1/${name}.1)
+  set(bash ${share}/bash-completion/completions/${name})
+  set(zsh ${share}/zsh/site-functions/_${name})
+  set(fish ${share}/fish/vendor_completions.d/${name}.fish)
+  foreach(file ${man}.gz ${bash} ${zsh} ${fish})
+    cmake_path(GET file PARENT_PATH folder)
+    file(MAKE_DIRECTORY ${folder})
+    file(RELATIVE_PATH place ${share} ${folder})
+    install(FILES ${file} DESTINATION ${CMAKE_INSTALL_DATADIR}/${place} COMPONENT ${name})
+  endforeach()
+  add_custom_command(TARGET ${name} POST_BUILD
+    COMMAND $<TARGET_FILE:${name}> --man > ${man}
+    COMMAND gzip --best --force --no-name ${man}
+    COMMAND $<TARGET_FILE:${name}> --completion bash > ${bash}
+    COMMAND $<TARGET_FILE:${name}> --completion zsh > ${zsh}
+    COMMAND $<TARGET_FILE:${name}> --completion fish > ${fish} VERBATIM)
+endfunction()
+
 # kiln_test_sources(name): how the sources of a test program are compiled. What is tested is in the
 # libraries; optimising its tests would cost a third of their compile.
 function(kiln_test_sources name)

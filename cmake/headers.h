@@ -1,4 +1,4 @@
-// What most sources include, precompiled when KILN_PCH is on. Only what never changes.
+// Headers that most sources include and that never change, precompiled when KILN_PCH is on.
 #pragma once
 
 #include <fmt/core.h>

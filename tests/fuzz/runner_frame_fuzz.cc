@@ -18,13 +18,16 @@ std::vector<std::string> seeds() {
         Request(RaceKernel{1, MeasurementPolicy{}, 12.5}),
         Request(TimeFinalists{{0, 2, 5}, MeasurementPolicy{}}),
         Request(CompileSource{"cuda:sm_90a", "source"}), Request(CancelCompile{}),
-        Request(PrepareDevice{"binary", Digest::of("x")})})
+        Request(PrepareDevice{"binary", Digest::of("x")}),
+        Request(
+            LowerCandidate{"kiln.graph 1\n", Family::kMatmul, {"cpu.matmul", {{"lanes", 8}}}, {}})})
     add(request);
   for (const Reply& reply :
        {Reply(Opened{1.5, 2.5}), Reply(Verified{Verdict::kOutOfBounds, "wrote before output 0"}),
         Reply(Raced{true, {{1.0, 2.0, 3.5}}, "drifted"}),
         Reply(FinalistsTimed{{{{1.0}}, {{2.0, 2.5}}}, ""}), Reply(CompiledObject{"binary", {}}),
-        Reply(Progress{}), Reply(Leaving{}), Reply(Failed{{Code::kUnavailable, "no memory", 0}})})
+        Reply(Progress{}), Reply(Leaving{}), Reply(Lowered{true, "{}", "void kernel() {}"}),
+        Reply(Failed{{Code::kUnavailable, "no memory", 0}})})
     add(reply);
   return bodies;
 }

@@ -264,3 +264,42 @@ def test_without_the_library_a_model_runs_eager_and_strict_raises(monkeypatch: p
     torch._dynamo.reset()
     monkeypatch.delenv("KILN_STRICT")
     torch.testing.assert_close(compiled(torch.sin)(x), torch.sin(x))
+
+
+@pytest.mark.parametrize("model,x", [
+    (lambda x: torch.as_strided(x + 1, (2, 3), (1, 2)) * 2, torch.randn(3, 2).t()),
+    (lambda x: torch.as_strided(torch.as_strided(x + 1, (4, 2), (1, 4)), (2, 2), (4, 2)) * 2, torch.randn(2, 4)),
+    (lambda x: torch.as_strided((x * 2)[1:], (2, 2), (1, 2), 0) + 1, torch.randn(3, 4)),
+], ids=["of a transposed value", "of another", "of a part"])
+def test_as_strided_looks_into_storage(model: Callable[..., Any], x: torch.Tensor) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(model)(x), model(x))
+
+
+def test_results_that_share_memory_share_it() -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 2
+        return y, y.t(), y[1:].reshape(-1), y + 1
+
+    with torch.no_grad():
+        y, turned, part, other = compiled(model)(torch.randn(3, 4))
+    y.zero_()
+    assert not turned.any() and not part.any() and other.any()
+
+
+def test_results_with_gaps_have_them() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        result = torch.empty_strided((4, 3), (8, 1))
+        result[:] = x * x
+        return result
+
+    x = torch.randn(4, 3)
+    assert compiled(model)(x).stride() == (8, 1)
+    torch.testing.assert_close(compiled(model)(x), x * x)
+
+
+def test_what_is_scaled_by_nothing_is_not_looked_at() -> None:
+    bias, x, y = torch.full((2, 2), torch.nan), torch.randn(3, 2, 2), torch.randn(3, 2, 2)
+    for op in (lambda: torch.addmm(bias, x[0], y[0], beta=0), lambda: torch.baddbmm(bias, x, y, beta=0, alpha=3),
+               lambda: torch.addbmm(bias, x, y, beta=0), lambda: torch.addmv(bias[0], x[0], y[0, 0], beta=0)):
+        torch.testing.assert_close(compiled(op)(), op())

@@ -60,6 +60,37 @@ def test_an_op_that_is_not_covered_is_named() -> None:
         kiln.compile(torch.export.export(Nonzero(), (torch.ones(3),)))
 
 
+class Turned(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("by", torch.polar(torch.ones(4), torch.arange(4.0)))
+        self.register_buffer("sum", torch.zeros(4, dtype=torch.complex64))
+
+    def forward(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        turned = z * self.by
+        self.sum.add_(turned.sum(0))
+        return turned.transpose(0, 1), turned.abs()
+
+
+def test_complex_tensors_go_in_and_come_out() -> None:
+    model, plain = Turned(), Turned()
+    z = torch.complex(torch.randn(3, 4), torch.randn(3, 4))
+    fast = kiln.compile(torch.export.export(model, (z,)))
+    for _ in range(2):
+        torch.testing.assert_close(fast(z), plain(z))
+        torch.testing.assert_close(model.sum, plain.sum)
+    torch.testing.assert_close(fast(z.conj()), plain(z.conj()))
+
+
+def test_vmap_is_carried_out() -> None:
+    class Mapped(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.func.vmap(lambda a, b: (a @ b).sum(-1))(x, y)
+
+    x, y = torch.randn(5, 3, 4), torch.randn(5, 4, 2)
+    torch.testing.assert_close(kiln.compile(torch.export.export(Mapped(), (x, y), strict=False))(x, y), Mapped()(x, y))
+
+
 def test_random_programs_follow_the_seed() -> None:
     fast = kiln.compile(torch.export.export(torch.nn.Dropout(0.5).train(), (torch.ones(64, 64),)))
     torch.manual_seed(3)

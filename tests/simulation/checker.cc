@@ -47,6 +47,12 @@ void Checker::incarnation_begins(const Store& store) {
   troubled_.clear();
   owed_.clear();
   programs_found_.clear();
+  stale_found_.clear();
+  std::erase_if(stale_served_, [&](const auto& served) {
+    const auto found = store.programs.find(served.first);
+    return found == store.programs.end() ||
+           program_from_json(found->second)->template_stamp == template_stamp(options_.templates);
+  });
   programs_settled_.clear();
   kernels_unstored_.clear();
   programs_stored_.clear();
@@ -98,8 +104,11 @@ void Checker::saw(const Event& event) {
   if (const auto* e = std::get_if<RequestCancelled>(&event)) open_.erase({e->client, e->request});
   if (const auto* e = std::get_if<ClientGone>(&event))
     std::erase_if(open_, [&](const auto& entry) { return entry.first.first == e->client; });
+  if (const auto* e = std::get_if<ProgramLookedUp>(&event); e != nullptr && e->stale)
+    stale_found_[e->key] = e->program_json;
   if (const auto* e = std::get_if<ProgramLookedUp>(&event);
-      e != nullptr && !e->program_json.empty()) {
+      e != nullptr && !e->program_json.empty() && !e->stale) {
+    stale_served_.erase(e->key);
     programs_found_.insert(e->key);
     programs_stored_.insert(e->key);
     promised_.erase(e->key);
@@ -108,6 +117,7 @@ void Checker::saw(const Event& event) {
     programs_settled_.insert(e->key);
     if (e->status) programs_stored_.insert(e->key);
     if (e->status) promised_.erase(e->key);
+    if (e->status) stale_served_.erase(e->key);
   }
   if (const auto* e = std::get_if<DetachedStored>(&event); e != nullptr && e->status)
     detached_stored_.insert(e->key);
@@ -209,6 +219,7 @@ void Checker::saw_answer(const Answer& answer) {
     promised_[key] = request.target;
     return;
   }
+  if (answer.reply.stale) return saw_stale(key, request, answer.reply);
   saw_program(key, *answer.reply.outcome, answer);
 
   const auto program = program_from_json(answer.reply.program_json);
@@ -287,6 +298,16 @@ void Checker::check_failure(const ClientId& client, const CompileRequest& reques
         }))
       fail(2, "a program fails, and every kernel of one partition has its winner");
   }
+}
+
+// Served as it is, to whoever takes it; its successor is owed to everybody.
+void Checker::saw_stale(const Digest& key, const CompileRequest& request,
+                        const CompileReply& reply) {
+  const auto found = stale_found_.find(key);
+  if (request.strict) return fail(2, "a client that refuses stale programs is given one");
+  if (found == stale_found_.end() || found->second != reply.program_json)
+    return fail(2, "a program is answered as stale that the store does not have");
+  if (!request.check_only) stale_served_.try_emplace(key, request);
 }
 
 void Checker::saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer) {

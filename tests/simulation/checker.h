@@ -44,6 +44,8 @@ class Checker {
   size_t open_requests() const { return open_.size(); }
   // Programs that were answered as queued and are neither stored nor failed: key, target.
   const std::map<Digest, Target>& promised() const { return promised_; }
+  // By key, a request that a stale program answered which has not been replaced since.
+  const std::map<Digest, CompileRequest>& stale_served() const { return stale_served_; }
   // The first violation: "invariant N: ...".
   const std::optional<std::string>& violation() const { return violation_; }
   int64_t accepted() const { return accepted_count_; }
@@ -68,6 +70,7 @@ class Checker {
   void saw_request(const RequestReceived& event);
   void saw_final(const CandidateResult& result);
   void saw_answer(const Answer& answer);
+  void saw_stale(const Digest& key, const CompileRequest& request, const CompileReply& reply);
   void saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer);
   void saw_orders(const SendOrders& orders);
   void saw_job(const WorkerId& worker, const Job& job);
@@ -91,7 +94,8 @@ class Checker {
   const CoreOptions& options_;
   std::optional<std::string> violation_;
   int64_t accepted_count_ = 0;
-  std::map<Digest, Target> promised_;  // in whatever incarnation
+  std::map<Digest, Target> promised_;              // in whatever incarnation
+  std::map<Digest, CompileRequest> stale_served_;  // likewise
   int64_t now_ms_ = 0;
   uint64_t last_lease_ = 0, last_lease_of_earlier_incarnations_ = 0;
   std::set<ResultId> fenced_;
@@ -116,11 +120,12 @@ class Checker {
   std::map<Digest, std::set<std::string>> won_;  // schedules, also of those that were not stored
   std::set<Digest> troubled_;  // kernels of which a candidate failed for a while since they won
   std::set<ResultId> owed_;  // results of an earlier incarnation, not acknowledged in this step yet
-  std::set<Digest> programs_found_;    // the store had them
-  std::set<Digest> programs_settled_;  // the store answered, well or badly
-  std::set<Digest> kernels_unstored_;  // the store failed
-  std::set<Digest> programs_stored_;   // or found
-  std::set<Digest> detached_stored_;   // detached, and not ended
+  std::set<Digest> programs_found_;            // the store had them
+  std::map<Digest, std::string> stale_found_;  // likewise, of other templates: manifests
+  std::set<Digest> programs_settled_;          // the store answered, well or badly
+  std::set<Digest> kernels_unstored_;          // the store failed
+  std::set<Digest> programs_stored_;           // or found
+  std::set<Digest> detached_stored_;           // detached, and not ended
 };
 
 }  // namespace kiln::simulation

@@ -36,8 +36,15 @@ void Client::ask() {
   request.mode = random_.chance(0.7) ? Mode::kMaxAutotune : Mode::kDefault;
   request.check_only = random_.chance(0.1);
   request.detach = random_.chance(0.15);
+  request.strict = asked_ % 3 == 0;
   if (warms_up_) request.priority = Priority::kWarmUp;
   if (random_.chance(0.1)) request.graph_text = program.graph_text;
+  open_.emplace(request.request, request);
+  send(request.request);
+}
+
+void Client::ask_again(CompileRequest request) {
+  request.request = next_request_++;
   open_.emplace(request.request, request);
   send(request.request);
 }

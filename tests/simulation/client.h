@@ -28,6 +28,8 @@ class Client {
   int64_t answers() const { return answers_; }
   void graph_wanted(uint64_t request);
   void answered(const CompileReply& reply);
+  // Asks for the program of another request, under a number of its own.
+  void ask_again(CompileRequest request);
 
  private:
   static constexpr int kRequests = 6;

@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <climits>
 
 namespace kiln::simulation {
 namespace {
 
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kFaultsMs = 15'000;
+constexpr int64_t kAskAgainMs = 1'000;
 constexpr int64_t kPatienceMs = 120'000;  // to answer everybody once the faults are over
 
 }  // namespace
@@ -78,6 +80,7 @@ CoreOptions Cluster::make_options(uint64_t seed) {
   options.transient_memory_ms = 1'000;
   options.quarantine_ms = 3'000;
   options.hedge_least_ms = 400;
+  options.max_lost = INT_MAX;  // workers die of nothing here: core_costly_test has what it is for
   if (scenario_.crowded()) {
     options.batch_size = options.max_batch = 1;
     options.warm_up_turn = 3;
@@ -98,7 +101,7 @@ Outcome Cluster::run() {
   for (auto& client : clients_) client->start();
   after(kTickMs, [this] { tick(); });
   while (!checker_.violation() && now_ms_ < faults_end_ms_ + kPatienceMs) {
-    if (!faults() && all_quiet()) break;
+    if (!faults() && all_quiet() && !await_successors()) break;
     Timer timer = timers_.top();
     timers_.pop();
     now_ms_ = timer.at_ms;
@@ -109,6 +112,11 @@ Outcome Cluster::run() {
     outcome_.violation = fmt::format(
         "invariant 6: a program that was answered as queued is neither stored nor failed {} s "
         "after the last fault",
+        kPatienceMs / 1000);
+  if (!outcome_.violation && !stale_owed().empty())
+    outcome_.violation = fmt::format(
+        "invariant 6: a program is served though it is stale, and {} s after the last fault nobody "
+        "has made its successor",
         kPatienceMs / 1000);
   if (!outcome_.violation && !all_quiet())
     outcome_.violation = fmt::format(
@@ -128,6 +136,32 @@ bool Cluster::detached_done() const {
     return std::ranges::none_of(
         workers_, [&](const auto& worker) { return worker->target().can_run(promised.second); });
   });
+}
+
+// The requests that stale programs answered and whose successors can be made: there is room for
+// them, and a worker.
+std::vector<CompileRequest> Cluster::stale_owed() const {
+  const CoreOptions unbounded;
+  if (options_.max_detached < unbounded.max_detached ||
+      options_.max_graph_bytes_kept < unbounded.max_graph_bytes_kept)
+    return {};
+  std::vector<CompileRequest> owed;
+  for (const auto& [key, request] : checker_.stale_served())
+    if (std::ranges::any_of(workers_, [&target = request.target](const auto& worker) {
+          return worker->target().can_run(target);
+        }))
+      owed.push_back(request);
+  return owed;
+}
+
+// A stale program is replaced because somebody asks for it: asks now and then. False: none is left.
+bool Cluster::await_successors() {
+  const std::vector<CompileRequest> owed = stale_owed();
+  if (owed.empty()) return false;
+  if (now_ms_ < ask_again_ms_) return true;
+  ask_again_ms_ = now_ms_ + kAskAgainMs;
+  for (const CompileRequest& request : owed) clients_.front()->ask_again(request);
+  return true;
 }
 
 bool Cluster::all_quiet() const {
@@ -276,7 +310,7 @@ void Cluster::act(Action action) {
       if (found == store_.programs.end()) return step(ProgramLookedUp{key, ""});
       const bool stale =
           program_from_json(found->second)->template_stamp != template_stamp(options_.templates);
-      step(ProgramLookedUp{key, stale ? "" : found->second, {}, stale});
+      step(ProgramLookedUp{key, found->second, {}, stale});
     });
     return;
   }

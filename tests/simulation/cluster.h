@@ -87,6 +87,8 @@ class Cluster : public Network {
   void act_on_store(Action action);
   void act_on_tasks(Action action);
   bool detached_done() const;
+  std::vector<CompileRequest> stale_owed() const;
+  bool await_successors();
   void to_client(const ClientId& client, std::function<void(Client&)> deliver);
   void to_worker(const WorkerId& worker, WorkerOrders orders);
   void lossy(std::function<void()> deliver);
@@ -112,6 +114,7 @@ class Cluster : public Network {
 
   int64_t now_ms_ = 0;
   int64_t faults_end_ms_ = 0;
+  int64_t ask_again_ms_ = 0;
   uint64_t orders_ = 0;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
   std::vector<std::unique_ptr<Client>> clients_;

@@ -53,6 +53,8 @@ const std::vector<NamedMutant>& all_mutants() {
       in_core("ForgiveFinals", Mutation::kForgiveFinals),
       in_core("ForgetHealth", Mutation::kForgetHealth),
       in_core("LeaseWithoutTemplate", Mutation::kLeaseWithoutTemplate),
+      in_core("ServeStaleToStrict", Mutation::kServeStaleToStrict),
+      in_core("NeverReplace", Mutation::kNeverReplace),
       in_world("AcceptStale", WorldMutation::kAcceptStale),
       in_world("AnswerTwice", WorldMutation::kAnswerTwice),
       in_world("AnswerUnstored", WorldMutation::kAnswerUnstored),

@@ -41,9 +41,10 @@ class HttpPeer {
 };
 
 // Status line, headers and body.
-inline std::string http_get(const std::string& endpoint, const std::string& path) {
+inline std::string http_get(const std::string& endpoint, const std::string& path,
+                            const std::string& host = "x") {
   const HttpPeer peer(endpoint);
-  peer.say("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+  peer.say("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
   return peer.hear();
 }
 

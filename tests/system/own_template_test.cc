@@ -2,8 +2,10 @@
 // `kiln explain --candidates`, tuned, verified, winning and served, on the CPU and on the fake GPU.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "compiler_core/base/tensor.h"
 #include "compiler_core/frontend/safetensors.h"
@@ -76,7 +78,23 @@ class OwnTemplate : public ::testing::Test {
     EXPECT_EQ(served.json()["cache"], "hit") << served.out;
   }
 
- private:
+ protected:
+  // Of the next release of the programs, on what this one stored.
+  json stats(const Service& service) {
+    return run({next_, "stats", "--once", "--json", "--coordinator", service.endpoint()}).json();
+  }
+  json compile(const Service& service, const std::string& kiln,
+               const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {
+        kiln,           "compile", graph_,          "--mode",
+        "max-autotune", "--json",  "--coordinator", service.endpoint()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished done = run(arguments);
+    EXPECT_EQ(done.exit_code, 0) << done.err << service.log();
+    return done.json();
+  }
+  static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
+
   Finished ask(const Service& service, const std::string& command, const std::string& target,
                const std::vector<std::string>& driver) {
     std::vector<std::string> arguments = {
@@ -89,12 +107,54 @@ class OwnTemplate : public ::testing::Test {
 
   const TempDir dir_;
   const std::string kiln_ = std::string(KILN_BINARY_DIR) + "/tests/own_template/kiln";
+  const std::string next_ = std::string(KILN_BINARY_DIR) + "/tests/own_template_8/kiln";
   const std::string graph_ = dir_.path() / "disguised.kiln";
   const std::string expected_ = dir_.path() / "expected.safetensors";
 };
 
 TEST_F(OwnTemplate, IsListedTunedVerifiedWinningAndServedOnTheCpu) {
   expect_served("cpu", {}, {});
+}
+
+// The fleet is replaced by one whose template has another version: no request waits, the winner of
+// before is served, and what is tuned in the background takes its place.
+TEST_F(OwnTemplate, AnUpgradeServesTheOldWinnerUntilItsSuccessorIsThere) {
+  const Path data = dir_.path() / "data";
+  json won;
+  {
+    Service before(data, {}, kiln_);
+    const json tuned = compile(before, kiln_);
+    EXPECT_EQ(tuned["cache"], "tuned");
+    won = tuned["kernels"];
+    ASSERT_EQ(before.stop(), 0);
+  }
+  const Service now(data, {}, next_);
+  ASSERT_FALSE(now.endpoint().empty()) << now.log();
+  const json first = compile(now, next_);
+  EXPECT_EQ(first["cache"], "stale");
+  EXPECT_EQ(first["kernels"], won);
+  std::string cache = "stale";
+  while (cache == "stale") {
+    pause();
+    cache = compile(now, next_)["cache"];
+  }
+  EXPECT_EQ(cache, "hit") << "nobody waited for the tuning";
+  const json last = compile(now, next_, {"--strict"});
+  EXPECT_EQ(last["cache"], "hit");
+  EXPECT_EQ(last["kernels"][0]["schedule"], "test.only_the_input wrong=0");
+  while (stats(now)["programs_stale"] != 0) pause();
+}
+
+TEST_F(OwnTemplate, AStrictRequestWaitsForTheSuccessor) {
+  const Path data = dir_.path() / "data";
+  {
+    Service before(data, {}, kiln_);
+    compile(before, kiln_);
+    ASSERT_EQ(before.stop(), 0);
+  }
+  const Service now(data, {}, next_);
+  EXPECT_EQ(compile(now, next_, {"--strict"})["cache"], "tuned");
+  EXPECT_EQ(compile(now, next_)["cache"], "hit");
 }
 
 #ifdef KILN_FAKE_LIBCUDA

@@ -130,8 +130,9 @@ class TinyDisk {
  public:
   TinyDisk(const Path& directory, const char* size) : directory_(directory) {
     std::filesystem::create_directories(directory);
-    mounted_ =
-        ::mount("tmpfs", directory.c_str(), "tmpfs", 0, fmt::format("size={}", size).c_str()) == 0;
+    // Ours alone, as the service demands of its directories: a tmpfs is everybody's otherwise.
+    mounted_ = ::mount("tmpfs", directory.c_str(), "tmpfs", 0,
+                       fmt::format("size={},mode=0700", size).c_str()) == 0;
   }
   ~TinyDisk() {
     if (mounted_) ::umount2(directory_.c_str(), MNT_DETACH);

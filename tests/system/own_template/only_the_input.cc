@@ -16,7 +16,7 @@ class OnlyTheInput final : public KernelTemplate {
   OnlyTheInput() { add_kernel_template(*this); }
 
   std::string_view name() const override { return "test.only_the_input"; }
-  int version() const override { return 7; }
+  int version() const override { return KILN_OWN_TEMPLATE_VERSION; }
 
   bool covers(const Workload& workload, const Target&) const override {
     const Graph& graph = workload.graph;

@@ -1,0 +1,234 @@
+"""The process that runs models: reads [name, archive folder] lines, answers each with a JSON object. See run.py."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import math
+import os
+import sys
+import time
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kiln
+import kiln.exported
+import torch
+from kiln.exported import as_parts
+from torch.utils._pytree import tree_leaves, tree_map
+
+from registry import Case, Model, models
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+GRADIENT = 1e-3  # of the largest gradient: what a smaller one's error is measured by
+
+
+def mapped(values: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    return tree_map(lambda each: function(each) if isinstance(each, torch.Tensor) else each, values)
+
+
+def doubled(values: Any) -> Any:
+    return mapped(values, lambda each: each.double() if each.dtype == torch.float32 else each)
+
+
+def copied(values: Any) -> Any:
+    return mapped(values, torch.clone)
+
+
+def gradients(module: torch.nn.Module, function: Any, call: Call) -> list[Any]:
+    """The loss and the gradient of every parameter that it depends on."""
+    module.zero_grad(set_to_none=True)
+    loss = function(*call[0], **call[1])
+    loss.backward()
+    return [loss.detach()] + [each.grad.clone() for each in module.parameters() if each.grad is not None]
+
+
+def flat(outputs: Any) -> list[Any]:
+    return [torch.view_as_real(each) if isinstance(each, torch.Tensor) and each.is_complex() else each
+            for each in tree_leaves(outputs)]
+
+
+def scale_of(value: Any) -> float:
+    """The largest finite magnitude."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.numel():
+        return 0.0
+    return float(torch.where(value.isfinite(), value.abs(), 0.0).max().item())
+
+
+def difference(have: list[Any], want: list[Any], least: float = 0.0) -> float:
+    """The largest difference of an output over its largest value; infinite where shapes or integers differ. Outputs
+    smaller than ``least`` of the largest one count as that large: some gradients are sums that cancel to nothing."""
+    if len(have) != len(want):
+        return float("inf")
+    worst, floor = 0.0, least * max(map(scale_of, want), default=0.0)
+    for a, b in zip(have, want, strict=True):
+        if not isinstance(b, torch.Tensor):
+            if a != b:
+                return float("inf")
+            continue
+        if not isinstance(a, torch.Tensor) or a.shape != b.shape:
+            return float("inf")
+        if not b.is_floating_point():
+            if not torch.equal(a.cpu(), b.cpu()):
+                return float("inf")
+            continue
+        x, y = a.detach().cpu().double(), b.detach().cpu().double()
+        same = (x == y) | (x.isnan() & y.isnan())
+        off = torch.where(same, 0.0, (x - y).abs())
+        found = off.max().item() / max(scale_of(y), floor, 1e-30) if y.numel() else 0.0
+        worst = max(worst, float("inf") if math.isnan(found) else found)
+    return worst
+
+
+def reference(plain: torch.nn.Module, calls: list[Call], run: Callable[[torch.nn.Module, Call], list[Any]],
+              want: list[list[Any]], least: float) -> list[list[Any]]:
+    """The outputs of every call in f64; PyTorch's own in f32 where it has no such thing."""
+    try:
+        made = [run(copy.deepcopy(plain).double(), copied(doubled(call))) for call in calls]
+    except Exception:
+        return want
+    # A model that is quantised, or that takes its dtype from a number, is another one in f64.
+    return made if all(difference(a, b, least) < 1e-2 for a, b in zip(want, made, strict=True)) else want
+
+
+def judged(have: float, torch_has: float) -> str:
+    if have <= max(1.2 * torch_has, 1e-6):
+        return "right"
+    return "close" if have <= max(10 * torch_has, 1e-5) else "wrong"
+
+
+def kernels_of(manifest: str) -> int:
+    return len(json.loads(manifest)["launches"])
+
+
+class Runner:
+    def __init__(self, mode: Any, target: str, coordinator: str) -> None:
+        self._mode, self._coordinator = mode, coordinator or None
+        self._device = torch.device("cuda" if target == "cuda" else "cpu")
+        self._models = models()
+
+    def __call__(self, name: str, archive: str) -> dict[str, Any]:
+        model = self._models[name]
+        torch.manual_seed(0)
+        case = model.make()
+        calls: list[Call] = [(case.args, case.kwargs), *case.others]
+        calls = [mapped(call, lambda each: each.to(self._device)) for call in calls]
+        case.args, case.kwargs = calls[0]
+        case.module.to(self._device)
+        return self._training(case, calls) if model.training else self._inference(model, case, calls, archive)
+
+    def _inference(self, model: Model, case: Case, calls: list[Call], archive: str) -> dict[str, Any]:
+        case.module.eval()
+        try:
+            with torch.no_grad():
+                exported = torch.export.export(case.module, case.args, case.kwargs, dynamic_shapes=case.dynamic,
+                                               strict=False)
+            exported = kiln.exported.without_vmap(exported)
+            kiln.exported.model_json(exported)
+        except Exception as error:
+            return {"verdict": "not exported", "why": f"{type(error).__name__}: {error}"}
+        begun = time.monotonic()
+        try:
+            fast = kiln.compile(exported, mode=self._mode, coordinator=self._coordinator)
+        except kiln.Unsupported as error:
+            return {"verdict": "refused", "why": str(error)}
+        except kiln.KilnError as error:
+            return {"verdict": "wrong", "why": f"{type(error).__name__}: {error}"}
+        seconds = time.monotonic() - begun
+
+        def eager(module: torch.nn.Module, call: Call) -> list[Any]:
+            with torch.no_grad():
+                return copied(flat(module(*call[0], **call[1])))  # type: ignore[no-any-return]
+
+        plain = copy.deepcopy(case.module)  # the program changes the model's buffers where the model would
+        have = [copied(flat(fast(*call[0], **call[1]))) for call in calls]
+        want = [eager(copy.deepcopy(plain), copied(call)) for call in calls]
+        exact = reference(plain, calls, eager, want, 0.0)
+        if archive:
+            keep(Path(archive), model.name, exported, calls[0], want[0])
+        return {**compared(have, want, exact), "kernels": kernels_of(fast.program.manifest), "seconds": seconds}
+
+    def _training(self, case: Case, calls: list[Call]) -> dict[str, Any]:
+        import kiln.dynamo
+
+        case.module.train()
+        plain = copy.deepcopy(case.module)
+        torch._dynamo.reset()
+        reports: list[Any] = []
+        kiln.dynamo.watch(reports)
+        fast = torch.compile(case.module, backend=kiln.dynamo.backend, options={"mode": self._mode})
+        begun = time.monotonic()
+        try:
+            have = [gradients(case.module, fast, copied(call)) for call in calls]
+        except Exception as error:
+            return {"verdict": "wrong", "why": f"{type(error).__name__}: {error}"}
+        finally:
+            kiln.dynamo.watch(None)
+        seconds = time.monotonic() - begun
+
+        def eager(module: torch.nn.Module, call: Call) -> list[Any]:
+            return gradients(module, module, call)
+
+        want = [eager(copy.deepcopy(plain), copied(call)) for call in calls]
+        exact = reference(plain, calls, eager, want, GRADIENT)
+        programs = [program for report in reports for _, program in report.partitions]
+        result = {**compared(have, want, exact, GRADIENT), "seconds": seconds,
+                  "kernels": sum(kernels_of(each.manifest) for each in programs if each is not None)}
+        refused = [f"{each.op} {each.why}" for report in reports for each in report.refused]
+        if any(each is None for each in programs) or refused:
+            result["why"] = "part runs eager: " + "; ".join(dict.fromkeys(refused))
+        return result
+
+
+def compared(have: list[list[Any]], want: list[list[Any]], exact: list[list[Any]], least: float = 0.0,
+             ) -> dict[str, Any]:
+    error = max(difference(a, b, least) for a, b in zip(have, exact, strict=True))
+    own = max(difference(a, b, least) for a, b in zip(want, exact, strict=True))
+    why = "" if error <= 1e-2 else "results differ"
+    return {"verdict": judged(error, own), "why": why, "error": error, "torch_error": own}
+
+
+def keep(folder: Path, name: str, exported: Any, call: Call, outputs: list[Any]) -> None:
+    """The archive, compressed and without what Kiln does not read, and beside it what `kiln run --expect` compares."""
+    from safetensors.torch import save_file
+
+    stem = "".join(each if each.isalnum() else "_" for each in name.replace(":", "")).strip("_")
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in exported.graph_module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            for node in part.graph.nodes:  # whose source lines name this machine's folders
+                node.meta.pop("stack_trace", None)
+    whole = io.BytesIO()
+    torch.export.save(exported, whole)
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(folder / f"{stem}.pt2", "w", zipfile.ZIP_DEFLATED) as target:
+        for entry in source.namelist():
+            path = entry.split("/", 1)[1]
+            if path in ("byteorder", "archive_format", "archive_version", "version") or path.startswith(
+                    ("models/", "data/weights/", "data/constants/")):
+                target.writestr(zipfile.ZipInfo(f"model/{path}"), source.read(entry), zipfile.ZIP_DEFLATED, 9)
+    inputs = [as_parts(leaf) for leaf in tree_leaves(call) if isinstance(leaf, torch.Tensor)]
+    results = [leaf for leaf in outputs if isinstance(leaf, torch.Tensor)]
+    tensors = {f"in{i}": each for i, each in enumerate(inputs)} | {f"out{i}": each for i, each in enumerate(results)}
+    save_file({key: value.contiguous() for key, value in tensors.items()}, folder / f"{stem}.safetensors")
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    warnings.simplefilter("ignore")
+    runner = Runner(*sys.argv[1:4])
+    for line in sys.stdin:
+        name, archive = json.loads(line)
+        try:
+            result = runner(name, archive)
+        except Exception as error:
+            result = {"verdict": "crashed", "why": f"{type(error).__name__}: {error}"}
+        print(json.dumps(result), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

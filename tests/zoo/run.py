@@ -1,0 +1,157 @@
+"""Runs the zoo: exports each model, compiles it with Kiln, compares with PyTorch, and writes docs/models.md.
+
+    ops/zoo                        every model, default mode, on the CPU; writes docs/models.md
+    ops/zoo llama "(timm)"         models of these names, or whose names contain what is no name; writes nothing
+    ops/zoo --mode max-autotune --coordinator tcp://127.0.0.1:7557
+    ops/zoo --target cuda          on the GPU of this machine
+    ops/zoo --results FILE         keeps what became of each; a second run goes on where the first one ended
+    ops/zoo --archive DIR NAME...  keeps NAME.pt2 and NAME.safetensors (its inputs and PyTorch's outputs)
+
+The reference is the model in f64 where PyTorch can run it so, else in f32. An error is the largest difference of an
+output over the largest value of that output. A model is right when its error is at most 1.2 times PyTorch's own in
+f32, or below 1e-6, which is a few roundings. Exits with 1 when a model is wrong or gives no answer."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import importlib.metadata
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+
+class Worker:
+    """A process that runs models one after the other, so that one which crashes or hangs costs itself only."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        command = [sys.executable, str(HERE / "one.py"), options.mode, options.target, options.coordinator]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def ask(self, name: str, archive: str, limit: float) -> dict[str, Any]:
+        """What became of the model; ``lost`` when the process is of no more use."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([name, archive]) + "\n")
+        self._process.stdin.flush()
+        begun = time.monotonic()
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.1, limit - (time.monotonic() - begun)))
+            except queue.Empty:
+                self.close()
+                return {"verdict": "no answer", "why": f"after {limit:.0f} s", "lost": True}
+            if not line:
+                self.close()
+                return {"verdict": "crashed", "why": f"exit {self._process.returncode}", "lost": True}
+            if line.startswith("{"):
+                return dict(json.loads(line))
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def shortened(text: str, length: int = 150) -> str:
+    text = re.sub(r"/\S*/site-packages/", "", " ".join(text.split())).replace("|", "/")
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1e}"
+
+
+def row(result: dict[str, Any]) -> str:
+    cells = [result["name"], result["verdict"], str(result.get("kernels", "")), number(result.get("error")),
+             number(result.get("torch_error")), f"{result['seconds']:.1f}" if "seconds" in result else "",
+             shortened(result.get("why", ""))]
+    return "| " + " | ".join(cells) + " |"
+
+
+def document(results: list[dict[str, Any]], listed: int, options: argparse.Namespace) -> str:
+    versions = {each: importlib.metadata.version(each)
+                for each in ("torch", "torchvision", "timm", "transformers", "diffusers")}
+    verdicts = collections.Counter(str(result["verdict"]) for result in results)
+    lines = [
+        "# Models", "",
+        f"The zoo: {len(results)} {'of ' + str(listed) + ' ' if listed > len(results) else ''}"
+        "models from the libraries that people take them from, as they export, with random",
+        "weights and small configurations: " + ", ".join(f"{count} {each}" for each, count in verdicts.most_common())
+        + f" ({100 * verdicts['right'] / len(results):.1f} % right).",
+        f"`ops/zoo` wrote this page on {time.strftime('%-d %B %Y')} for the target `{options.target}` in mode "
+        f"`{options.mode}`, with " + ", ".join(f"{each} {version.split('+')[0]}" for each, version in versions.items())
+        + ". `tests/zoo` lists the models.", "",
+        "*error* is the largest difference from the model in f64 (f32 where PyTorch cannot run it so) over the",
+        "largest value of the output, *PyTorch's* that of PyTorch in f32. *right*: at most 1.2 times PyTorch's, or",
+        "below 1e-6. *close*: at most ten times PyTorch's. *cold*: seconds to compile every kernel of the program,",
+        "nothing of it cached, on two cores that other work shared.",
+    ]
+    families = list(dict.fromkeys(each["family"] for each in results))
+    for family in families:
+        lines += ["", f"## {family[0].upper()}{family[1:]}", "",
+                  "| model | | kernels | error | PyTorch's | cold | |", "|---|---|---|---|---|---|---|"]
+        lines += [row(result) for result in results if result["family"] == family]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--mode", default="default", choices=["default", "max-autotune"])
+    parser.add_argument("--target", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--coordinator", default="", help="a service; without one, this machine compiles")
+    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for each model")
+    parser.add_argument("--results", type=Path, metavar="FILE",
+                        help="a line of JSON for each model; those that it has are not run again")
+    parser.add_argument("--archive", default="", metavar="DIR")
+    options = parser.parse_args()
+    import registry
+
+    done: dict[str, dict[str, Any]] = {}
+    if options.results and options.results.exists():
+        done = {each["name"]: each for each in map(json.loads, options.results.read_text().splitlines())}
+    known = registry.models()
+    whole, parts = set(options.names) & set(known), set(options.names) - set(known)
+    chosen = [each for each in known.values()
+              if not options.names or each.name in whole or any(part in each.name for part in parts)]
+    results: list[dict[str, Any]] = []
+    worker: Worker | None = None
+    for each in chosen:
+        if each.name not in done:
+            worker = worker or Worker(options)
+            result = {"name": each.name, "family": each.family, **worker.ask(each.name, options.archive, options.limit)}
+            if result.pop("lost", False):
+                worker = None
+            print(row(result), flush=True)
+            if options.results:
+                with options.results.open("a") as file:
+                    file.write(json.dumps(result) + "\n")
+            done[each.name] = result
+        results.append(done[each.name])
+    if worker is not None:
+        worker.close()
+    if not options.names and (options.target, options.mode) == ("cpu", "default"):
+        (ROOT / "docs" / "models.md").write_text(document(results, len(known), options))
+    return 1 if any(each["verdict"] in ("wrong", "crashed", "no answer") for each in results) else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    sys.exit(main())
