@@ -123,9 +123,10 @@ Result<std::string> read_file(const Path& path) {
   Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0) return system_error("cannot open", path, errno);
   std::string bytes;
-  const off_t size = ::lseek(file.fd, 0, SEEK_END);
-  ::lseek(file.fd, 0, SEEK_SET);
-  if (size > 0) bytes.reserve(static_cast<size_t>(size));
+  // Of a directory, or a device, the size is any number.
+  struct stat facts = {};
+  if (::fstat(file.fd, &facts) == 0 && S_ISREG(facts.st_mode))
+    bytes.reserve(static_cast<size_t>(facts.st_size));
   char chunk[1 << 16];
   for (;;) {
     const ssize_t n = ::read(file.fd, chunk, sizeof chunk);

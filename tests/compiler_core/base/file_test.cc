@@ -20,6 +20,11 @@ TEST(File, ErrorsSayWhatToDoNext) {
   EXPECT_EQ(publish_file("/nonexistent/dir/file", "x").error().code, Code::kNotFound);
 }
 
+TEST(File, ADirectoryIsNoFileToRead) {
+  const TempDir dir = TempDir::create().value();
+  EXPECT_FALSE(read_file(dir.path()));
+}
+
 TEST(File, AFullDiskIsUnavailableAndLeavesNothing) {
   // /dev/full accepts an open and refuses every write with ENOSPC.
   const auto status = write_file("/dev/full", "x");
