@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cache/objects/folder_objects.h"
+#include "cache/objects/s3_objects.h"
 
 namespace kiln {
 namespace {
@@ -36,8 +37,8 @@ Status check_object_name(std::string_view name) {
 }
 
 Result<std::unique_ptr<ObjectStore>> open_objects(const std::string& url,
-                                                  const ObjectStoreOptions&) {
-  if (url.starts_with(kS3Scheme)) return fail(Code::kUnsupported, url + ": this build has no S3");
+                                                  const ObjectStoreOptions& options) {
+  if (url.starts_with(kS3Scheme)) return S3Objects::open(url.substr(kS3Scheme.size()), options.s3);
   const bool is_file = url.starts_with(kFileScheme);
   if (url.empty() || (!is_file && url.find("://") != std::string::npos))
     return fail(Code::kInvalidArgument,

@@ -49,7 +49,9 @@ class ObjectStore {
   // Ok, too, when there is no such object.
   virtual void remove(std::string name, Then<void> done) = 0;
   // The objects after `after` ("": from the first) in the order of their names' bytes, at most
-  // `limit`: fewer only at the end. REQUIRES: 0 < limit <= kMaxListed.
+  // `limit`: fewer only at the end. REQUIRES: 0 < limit <= kMaxListed; `after` is no folder of names; beside objects below "a/"
+  // there are none whose names begin with "a-" or "a.": services that keep folders (SeaweedFS) list
+  // those in another order, and miss some. kUnsupported where that is noticed.
   virtual void list(std::string after, int limit, Then<std::vector<ObjectInfo>> done) = 0;
   static constexpr int kMaxListed = 1000;
 

@@ -41,6 +41,18 @@ TEST_F(FolderObjectsTest, TakesNoFolderOfOtherFiles) {
   EXPECT_EQ(FolderObjects::open(dir_.path()).error().code, Code::kInvalidArgument);
 }
 
+TEST_F(FolderObjectsTest, AFolderIsListedAsItsNameWithASlash) {
+  const auto store = FolderObjects::open(dir_.path()).value();
+  for (const char* name : {"a.b", "a/b", "a-b", "a0"}) ASSERT_TRUE(put(*store, name, "x"));
+  std::string names;
+  for (std::string after;;) {
+    const auto page = list(*store, after, 1).value();
+    if (page.empty()) break;
+    names += (after = page[0].name) + " ";
+  }
+  EXPECT_EQ(names, "a-b a.b a/b a0 ");
+}
+
 TEST_F(FolderObjectsTest, WhatIsHalfWrittenIsNoObject) {
   const auto store = FolderObjects::open(dir_.path()).value();
   ASSERT_TRUE(put(*store, "a", "content"));
