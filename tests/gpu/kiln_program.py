@@ -201,7 +201,8 @@ class _LibraryCall:
 
 
 class KilnProgram:
-    def __init__(self, directory):
+    def __init__(self, directory, libraries=True):
+        """`libraries`: false takes Kiln's own kernel where the winner is a library's."""
         with open(os.path.join(directory, "manifest.json")) as file:
             self.manifest = json.load(file)
         with open(os.path.join(directory, "binding.json")) as file:
@@ -211,8 +212,10 @@ class KilnProgram:
             with open(os.path.join(directory, kernel["blob"] + ".cubin"), "rb") as file:
                 binary = file.read()
             try:
+                if not libraries and "fallback" in kernel:
+                    raise OSError
                 self.kernels.append(self._load(kernel["recipe"], binary))
-            except (RuntimeError, OSError):  # no such library, or of another version
+            except (RuntimeError, OSError):  # no such library, or of another version; or none is wanted
                 if "fallback" not in kernel:
                     raise
                 self.kernels.append(self._load(kernel["fallback"]["recipe"], binary))

@@ -1,0 +1,282 @@
+"""Products, attention, convolutions and whole models by Kiln beside PyTorch on one GPU.
+
+    python3 tensor.py --kiln BUILD/bin [--groups products,fused,attention,convolutions,depthwise,models]
+                      [--only NAME,...] [--models resnet50,...] [--seconds N] [--rounds N] [--json FILE]
+
+Every case is exported with torch.export (weights are inputs), tuned by a service of its own from an empty cache
+(`kiln compile --mode max-autotune --out`, all cases of a group asked for at once; cuBLASLt's algorithms are candidates),
+checked against PyTorch's result, and then timed in turn with PyTorch's own on the same tensors: each arm a captured
+CUDA graph, 256 MB of L2 overwritten before each replay, medians of N rounds. `own`: Kiln's kernels without a library's.
+`ratio`: PyTorch's time over Kiln's; above 1 Kiln is faster. Models are beside torch.compile (default mode), compiled in
+processes of their own meanwhile; below a model stand its kernels, by the share of its time that they had when they
+were tuned. A group that has taken --seconds ends there, and says so. Exit code 1 when a result is wrong."""
+
+import argparse
+import concurrent.futures
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+
+import tensor_cases
+from bench import capture, relative_error, run_kiln, time_in_turn
+from kiln_program import KilnProgram
+from matmul_ratio import loaded_cublaslt, start_service
+
+GROUPS = ["products", "fused", "attention", "convolutions", "depthwise", "models"]
+MOST_ERROR = 2e-2  # of bf16 results, by norms; of models below
+MOST_MODEL_ERROR = 6e-2
+
+
+def export(module, inputs, path):
+    program = torch.export.export(module, inputs, strict=False)
+    program._example_inputs = None  # weights need not travel
+    torch.export.save(program, path)
+
+
+class Plain(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def compile_kiln(options, path):
+    """Seconds; what `kiln compile --out` wrote is beside the archive."""
+    compiled, _ = run_kiln(options, "compile", path, "--target", "cuda", "--mode", "max-autotune", "--no-fallback",
+                           "--out", path[:-4])
+    return compiled["seconds"]
+
+
+def bind(directory, inputs):
+    """The program on these inputs, and without libraries where it calls one."""
+    whole = KilnProgram(directory)
+    programs = {"kiln": whole.bind(inputs)}
+    if any("fallback" in kernel for kernel in whole.manifest["kernels"]):
+        programs["own"] = KilnProgram(directory, libraries=False).bind(inputs)
+    return programs
+
+
+def describe(manifest):
+    return "; ".join(f"{kernel['schedule']}" for kernel in manifest["kernels"])
+
+
+def measure(case, directory, options):
+    inputs = case.make_inputs()
+    programs = bind(directory, inputs)
+    expected = case.function(*inputs)
+    row = {"group": case.group, "name": case.name, "schedule": describe(programs["kiln"].manifest)}
+    arms = {}
+    for name, program in programs.items():
+        program.launch()
+        torch.cuda.synchronize()
+        row[name + "_error"] = relative_error(program.outputs[0].reshape(expected.shape), expected)
+        arms[name] = capture(program.launch)
+    row["right"] = all(row[name + "_error"] < MOST_ERROR for name in programs)
+    for name, make in case.peers.items():
+        function = make(*inputs) if make else lambda: case.function(*inputs)
+        arms[name] = capture(function)
+    if case.compiled:
+        torch._dynamo.reset()
+        compiled = torch.compile(Plain(case.function), mode=case.compiled)
+        arms[case.compiled] = capture(lambda: compiled(*inputs))
+    row["us"] = time_in_turn(arms, options.rounds)
+    best = min(us for name, us in row["us"].items() if name not in programs)
+    row["ratio"] = best / row["us"]["kiln"]
+    row["own_ratio"] = best / row["us"].get("own", row["us"]["kiln"])
+    return row
+
+
+def print_row(row):
+    us = "  ".join(f"{name} {value:.1f}" for name, value in row["us"].items())
+    print(f"{row['group']:<13}{row['name']:<34} ratio {row['ratio']:.2f}  own {row['own_ratio']:.2f}  {us} us  "
+          f"tuned {row['tuned_s']:.1f} s  {'' if row['right'] else 'WRONG '}{row['schedule'][:150]}", flush=True)
+
+
+def run_cases(group, options, scratch):
+    begun = time.monotonic()
+    cases = [case for case in getattr(tensor_cases, {"fused": "products", "depthwise": "convolutions"}.get(group, group))()
+             if case.group == group and (not options.only or any(name in case.name for name in options.only))]
+    paths = []
+    for case in cases:
+        inputs = case.make_inputs()  # for their shapes
+        paths.append(os.path.join(scratch, f"{group}{len(paths)}.pt2"))
+        export(Plain(case.function), tuple(inputs), paths[-1])
+        del inputs
+    rows = []
+    with concurrent.futures.ThreadPoolExecutor(len(paths) or 1) as pool:
+        asked = [pool.submit(compile_kiln, options, path) for path in paths]
+        tuned = []
+        for case, one in zip(cases, asked):
+            try:
+                tuned.append(one.result())
+            except RuntimeError as error:
+                print(f"{group} {case.name}: {error}", flush=True)
+                tuned.append(None)
+    for case, path, seconds in zip(cases, paths, tuned):
+        if time.monotonic() - begun > options.seconds:
+            print(f"{group}: {options.seconds} s are over before {case.name}", flush=True)
+            break
+        if seconds is None:
+            rows.append({"group": group, "name": case.name, "right": False})
+            continue
+        try:
+            row = {**measure(case, path[:-4], options), "tuned_s": seconds}
+            print_row(row)
+        except Exception as error:  # the others are measured all the same
+            print(f"{group} {case.name}: {type(error).__name__}: {str(error)[:600]}", flush=True)
+            row = {"group": group, "name": case.name, "right": False}
+        rows.append(row)
+    return rows
+
+
+def prepare_model(name, scratch):
+    """In a process of its own: the archive, and torch.compile's kernels in the cache that others find."""
+    begun = time.monotonic()
+    module, weights, x = tensor_cases.load_model(name, "cuda")
+    with torch.no_grad():
+        export(module, (weights, x), os.path.join(scratch, name + ".pt2.part"))
+        os.rename(os.path.join(scratch, name + ".pt2.part"), os.path.join(scratch, name + ".pt2"))
+        exported = time.monotonic() - begun
+        torch.compile(module.held)(x, **module.options)
+        torch.cuda.synchronize()
+    print(f"{name}: exported in {exported:.1f} s, compiled by torch.compile in {time.monotonic() - begun - exported:.1f} s")
+
+
+def breakdown(manifest):
+    """[(us of all launches, launches, the kernel's text)], longest first, as it was measured when tuned."""
+    launches = [launch["kernel"] for launch in manifest["launches"]]
+    found = []
+    for number, kernel in enumerate(manifest["kernels"]):
+        count = launches.count(number)
+        found.append((kernel["report"]["best_us"] * count, count, f"{kernel.get('family', '')} {kernel['schedule']}"))
+    return sorted(found, reverse=True)
+
+
+def measure_model(name, options, scratch):
+    module, weights, x = tensor_cases.load_model(name, "cuda")
+    with torch.no_grad():
+        expected = module(weights, x)
+        program = KilnProgram(os.path.join(scratch, name))
+        program.bind([*weights, x]).launch()
+        torch.cuda.synchronize()
+        error = relative_error(program.outputs[0].reshape(expected.shape), expected)
+        compiled = torch.compile(module.held)
+        arms = {"kiln": capture(program.launch), "torch.compile": capture(lambda: compiled(x, **module.options))}
+        us = time_in_turn(arms, max(10, options.rounds // 2))
+    row = {"group": "models", "name": name, "us": us, "ratio": us["torch.compile"] / us["kiln"],
+           "kiln_error": error, "right": error < MOST_MODEL_ERROR, "launches": len(program.launches),
+           "cuts": program.manifest.get("cuts"), "kernels": breakdown(program.manifest)}
+    return row
+
+
+def print_model(row, most):
+    us = row["us"]
+    print(f"models       {row['name']:<18} ratio {row['ratio']:.2f}  kiln {us['kiln']:.0f} us  torch.compile "
+          f"{us['torch.compile']:.0f} us  tuned {row['tuned_s']:.1f} s  launches {row['launches']}  error "
+          f"{row['kiln_error']:.1e}  {'' if row['right'] else 'WRONG'} {row['cuts'] or ''}")
+    for total, count, text in row["kernels"][:most]:
+        print(f"    {total:8.0f} us  {count:3} x {total / count:7.1f}  {text[:150]}")
+    rest = sum(total for total, _, _ in row["kernels"][most:])
+    print(f"    {rest:8.0f} us  the rest", flush=True)
+
+
+def run_models(options, scratch):
+    begun = time.monotonic()
+    names = options.models.split(",")
+    own = [sys.executable, __file__, "--scratch", scratch, "--kiln", options.kiln, "--prepare"]
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(scratch, "inductor"))
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
+    preparing = [subprocess.Popen([*own, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                 for name in names]
+    for name, process in zip(names, preparing):
+        try:
+            text = process.communicate(timeout=max(1, options.seconds / 2 - (time.monotonic() - begun)))[0]
+            print("\n".join(text.strip().splitlines()[-1 if process.returncode == 0 else -12:]), flush=True)
+        except subprocess.TimeoutExpired:  # an archive is there by now, most likely
+            process.kill()
+            print(f"models {name}: torch.compile takes too long", flush=True)
+    rows = []
+    with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+        asked = {name: pool.submit(compile_kiln, options, os.path.join(scratch, name + ".pt2")) for name in names}
+        concurrent.futures.wait(asked.values())
+        for name in names:
+            if asked[name].exception():
+                print(f"models {name}: {asked[name].exception()}", flush=True)
+                rows.append({"group": "models", "name": name, "right": False})
+                continue
+            if time.monotonic() - begun > options.seconds:
+                print(f"models: {options.seconds} s are over before {name}", flush=True)
+                break
+            try:
+                row = {**measure_model(name, options, scratch), "tuned_s": asked[name].result()}
+                print_model(row, options.kernels)
+            except Exception as error:
+                print(f"models {name}: {type(error).__name__}: {str(error)[:600]}", flush=True)
+                row = {"group": "models", "name": name, "right": False}
+            rows.append(row)
+    return rows
+
+
+def mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kiln", required=True, help="folder of the programs kiln, kiln-worker, ...")
+    parser.add_argument("--coordinator", default="", help="an own service else")
+    parser.add_argument("--groups", default=",".join(GROUPS))
+    parser.add_argument("--only", default="", help="parts of names, by commas")
+    parser.add_argument("--models", default=",".join(tensor_cases.MODELS))
+    parser.add_argument("--seconds", type=float, default=240, help="of one group")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--kernels", type=int, default=12, help="so many of a model's kernels are printed")
+    parser.add_argument("--json", default="")
+    parser.add_argument("--prepare", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--scratch", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.only = [name for name in options.only.split(",") if name]
+    if options.prepare:
+        prepare_model(options.prepare, options.scratch)
+        return 0
+    os.environ.setdefault("KILN_LIBCUBLASLT", loaded_cublaslt())
+    torch.backends.cudnn.benchmark = True
+    torch.set_float32_matmul_precision("high")
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        service = None if options.coordinator else start_service(options, scratch)
+        try:
+            for group in options.groups.split(","):
+                found = run_models(options, scratch) if group == "models" else run_cases(group, options, scratch)
+                rows += found
+                timed = [row for row in found if "ratio" in row]
+                if timed:
+                    print(f"== {group}: {mean([row['ratio'] for row in timed]):.3f} in the geometric mean of {len(timed)}, "
+                          f"least {min(row['ratio'] for row in timed):.2f}" +
+                          ("" if group == "models" else
+                           f"; own kernels {mean([row['own_ratio'] for row in timed]):.3f}, "
+                           f"least {min(row['own_ratio'] for row in timed):.2f}"), flush=True)
+                if options.json:
+                    with open(options.json, "w") as file:
+                        json.dump(rows, file, indent=1)
+        finally:
+            if service is not None:
+                service.terminate()
+                service.wait()
+    wrong = [row["name"] for row in rows if not row["right"]]
+    if wrong:
+        print("wrong or not compiled: " + ", ".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""What tensor.py measures: products, attention and convolutions as small modules, and whole models with random weights.
+
+A case is a function of its inputs alone: weights are inputs too. `peers` are other ways to compute the same in PyTorch."""
+
+import dataclasses
+import typing
+
+import torch
+import torch.nn.functional as F
+
+BF16 = torch.bfloat16
+
+
+@dataclasses.dataclass
+class Case:
+    group: str
+    name: str
+    function: typing.Callable  # (*inputs) -> tensor
+    make_inputs: typing.Callable  # () -> list of CUDA tensors
+    peers: dict = dataclasses.field(default_factory=dict)  # name: (*inputs) -> a function to time, made once
+    compiled: str = ""  # a mode of torch.compile to time as well
+
+
+def randn(*sizes, dtype=BF16, scale=1.0):
+    return (torch.randn(sizes, device="cuda") * scale).to(dtype)
+
+
+def matmul_case(m, k, n, *, layout="nn", dtype=BF16):
+    def make():
+        a = randn(k, m, dtype=dtype) if layout == "tn" else randn(m, k, dtype=dtype)
+        return [a, randn(n, k, dtype=dtype) if layout == "nt" else randn(k, n, dtype=dtype)]
+
+    def function(a, b):
+        return torch.matmul(a.t() if layout == "tn" else a, b.t() if layout == "nt" else b)
+    text = {torch.float16: " f16", torch.float32: " f32"}.get(dtype, "")
+    return Case("products", f"{m}x{k}x{n} {layout}{text}", function, make, {"torch": None})
+
+
+def products():
+    yield matmul_case(8192, 8192, 8192)
+    yield matmul_case(4096, 4096, 4096)
+    yield matmul_case(4096, 4096, 4096, layout="nt")
+    yield matmul_case(2048, 2048, 2048)
+    yield matmul_case(1024, 1024, 1024)
+    yield matmul_case(4096, 4096, 4096, layout="tn", dtype=torch.float16)
+    yield matmul_case(1, 4096, 14336, layout="nt")
+    yield matmul_case(16, 4096, 14336, layout="nt")
+    yield matmul_case(64, 8192, 8192, layout="nt")
+    yield matmul_case(512, 2048, 5504, layout="nt")
+    yield matmul_case(512, 4096, 14336, layout="nt")
+    yield matmul_case(2048, 14336, 4096, layout="nt")
+    yield matmul_case(512, 2048, 128256, layout="nt")
+    yield matmul_case(1000, 3001, 5003)
+    yield Case("products", "batched 64x512x128x512", torch.matmul, lambda: [randn(64, 512, 128), randn(64, 128, 512)],
+               {"torch": None})
+    yield Case("fused", "linear+bias+gelu 4096x4096x16384", lambda x, w, b: F.gelu(F.linear(x, w, b)),
+               lambda: [randn(4096, 4096), randn(16384, 4096, scale=0.02), randn(16384)], {"torch": None},
+               "max-autotune-no-cudagraphs")
+    yield Case("fused", "silu(xG)*xU 2048x4096x14336", lambda x, g, u: F.silu(F.linear(x, g)) * F.linear(x, u),
+               lambda: [randn(2048, 4096), randn(14336, 4096, scale=0.02), randn(14336, 4096, scale=0.02)],
+               {"torch": None}, "max-autotune-no-cudagraphs")
+    yield Case("fused", "linear+residual 4096x4096x4096", lambda x, w, r: F.linear(x, w) + r,
+               lambda: [randn(4096, 4096), randn(4096, 4096, scale=0.02), randn(4096, 4096)], {"torch": None},
+               "max-autotune-no-cudagraphs")
+
+
+def attention_case(name, batch, heads, kv, rows, keys, depth, causal=False):
+    def function(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=kv != heads)
+    return Case("attention", name, function, lambda: [randn(batch, heads, rows, depth), randn(batch, kv, keys, depth),
+                                                      randn(batch, kv, keys, depth)], {"torch": None})
+
+
+def attention():
+    yield attention_case("16x8x1024x64", 16, 8, 8, 1024, 1024, 64)
+    yield attention_case("2x16x4096x128", 2, 16, 16, 4096, 4096, 128)
+    yield attention_case("causal 4x32x4096x128", 4, 32, 32, 4096, 4096, 128, True)
+    yield attention_case("causal gqa 2x32/8x4096x128", 2, 32, 8, 4096, 4096, 128, True)
+    yield attention_case("causal 1x32x512x64", 1, 32, 32, 512, 512, 64, True)
+    yield attention_case("32x12x197x64", 32, 12, 12, 197, 197, 64)
+    yield attention_case("decode 32x32x1x4096x128", 32, 32, 32, 1, 4096, 128)
+
+
+def convolution_case(n, c, size, out, window, stride=1, groups=1):
+    padding = window // 2 if stride == 1 or window % 2 else 0
+
+    def function(x, w):
+        return F.conv2d(x, w, stride=stride, padding=padding, groups=groups)
+
+    def channels_last(x, w):
+        x, w = (t.to(memory_format=torch.channels_last) for t in (x, w))
+        return lambda: function(x, w)
+    text = f"{window}x{window} {n}x{c}x{size}x{size}->{out}" + (f" /{stride}" if stride > 1 else "")
+    return Case("depthwise" if groups > 1 else "convolutions", text, function,
+                lambda: [randn(n, c, size, size), randn(out, c // groups, window, window, scale=0.05)],
+                {"cudnn channels-last": channels_last})
+
+
+def convolutions():
+    yield convolution_case(32, 64, 56, 64, 3)
+    yield convolution_case(32, 128, 28, 128, 3)
+    yield convolution_case(32, 256, 14, 256, 3)
+    yield convolution_case(32, 512, 7, 512, 3)
+    yield convolution_case(32, 128, 56, 128, 3, 2)
+    yield convolution_case(32, 1024, 14, 256, 1)
+    yield convolution_case(32, 256, 56, 64, 1)
+    yield convolution_case(32, 3, 224, 64, 7, 2)
+    yield convolution_case(32, 96, 56, 192, 2, 2)
+    yield convolution_case(32, 256, 56, 256, 3)
+    yield convolution_case(32, 96, 56, 96, 7, groups=96)
+    yield convolution_case(32, 384, 14, 384, 7, groups=384)
+    yield convolution_case(32, 144, 56, 144, 3, groups=144)
+
+
+def transformer(name, config, length, batch, **options):
+    import transformers
+    model = getattr(transformers, name)(getattr(transformers, config)(**options)).eval()
+    return model, torch.randint(0, 1000, (batch, length)), {"use_cache": False} if "LM" in name else {}
+
+
+LLAMA = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
+         "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 4096}
+TRANSFORMERS = {
+    "gpt2": lambda: transformer("GPT2LMHeadModel", "GPT2Config", 1024, 1),
+    "llama": lambda: transformer("LlamaForCausalLM", "LlamaConfig", 512, 1, **LLAMA),
+    "bert": lambda: transformer("BertModel", "BertConfig", 512, 8),
+}
+TIMM = {"resnet50": "resnet50", "convnext_tiny": "convnext_tiny", "efficientnet_b0": "efficientnet_b0",
+        "vit_b": "vit_base_patch16_224", "swin_tiny": "swin_tiny_patch4_window7_224"}
+MODELS = ["resnet50", "convnext_tiny", "efficientnet_b0", "gpt2", "llama", "bert", "vit_b", "swin_tiny"]
+
+
+class Functional(torch.nn.Module):
+    """A model whose parameters and buffers are inputs, in front of its own; its first output."""
+
+    def __init__(self, model, options):
+        super().__init__()
+        self.__dict__["held"] = model.requires_grad_(False)
+        self.options = options
+        self.names = [name for name, _ in [*model.named_parameters(), *model.named_buffers()]]
+
+    def forward(self, weights, x):
+        named = dict(zip(self.names, weights, strict=True))
+        out = torch.func.functional_call(self.held, named, (x,), self.options, strict=False)
+        return out if torch.is_tensor(out) else out[0]
+
+
+def load_model(name, device):
+    """A function of (weights, x), and both."""
+    torch.manual_seed(0)
+    if name in TIMM:
+        import timm
+        model = timm.create_model(TIMM[name]).eval()
+        x, options = torch.randn(32, 3, 224, 224).to(BF16), {}
+    else:
+        model, x, options = TRANSFORMERS[name]()
+    model = model.to(BF16).to(device)
+    weights = [tensor.detach() for _, tensor in [*model.named_parameters(), *model.named_buffers()]]
+    return Functional(model, options), weights, x.to(device)
