@@ -15,6 +15,7 @@
 #include "compiler_core/kernels/column_reduction/cuda_column_reduction.h"
 #include "compiler_core/kernels/convolution/cpu_convolution.h"
 #include "compiler_core/kernels/convolution/cuda_convolution.h"
+#include "compiler_core/kernels/convolution/cuda_depthwise.h"
 #include "compiler_core/kernels/custom/custom.h"
 #include "compiler_core/kernels/library/cublaslt_matmul.h"
 #include "compiler_core/kernels/matmul/cpu_matmul.h"
@@ -46,9 +47,10 @@ std::vector<const KernelTemplate*>& registered() {
       &cpu_scan(),         &cpu_sort(),           &cpu_scatter(),
       &cuda_pointwise(),   &cuda_row_reduction(), &cuda_column_reduction(),
       &cuda_matmul(),      &wgmma_matmul(),       &wgmma_copied(),
-      &cuda_convolution(), &wgmma_convolution(),  &cuda_attention(),
-      &wgmma_attention(),  &cuda_scan(),          &cuda_sort(),
-      &cuda_scatter(),     &custom_call(),        &cublaslt_matmul(),
+      &cuda_convolution(), &cuda_depthwise(),     &wgmma_convolution(),
+      &cuda_attention(),   &wgmma_attention(),    &cuda_scan(),
+      &cuda_sort(),        &cuda_scatter(),       &custom_call(),
+      &cublaslt_matmul(),
   };
   return templates;
 }

@@ -1,5 +1,7 @@
 #include "compiler_core/kernels/convolution/cuda_convolution.h"
 
+#include <algorithm>
+
 #include "compiler_core/kernels/printed_template.h"
 
 namespace kiln {
@@ -20,6 +22,13 @@ std::optional<CudaConvolutionSchedule> adapt(const Graph& /*graph*/,
   return chosen;
 }
 
+// tests/gpu/LOG.md: a group of few results fills as much of a tile of sixteen.
+double cuda_convolution_efficiency(const Workload& workload) {
+  constexpr double kTileRows = 16;
+  const auto rows = static_cast<double>(ConvolutionProblem::of(workload.graph).product.m);
+  return 0.5 * std::min(1.0, rows / kTileRows);
+}
+
 }  // namespace
 
 const KernelTemplate& cuda_convolution() {
@@ -30,6 +39,7 @@ const KernelTemplate& cuda_convolution() {
       .candidates = cuda_convolution_candidates,
       .print_for = print_cuda_convolution,
       .adapt = adapt,
+      .expected_efficiency = cuda_convolution_efficiency,
   });
   return made;
 }

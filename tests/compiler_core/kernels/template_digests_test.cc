@@ -102,6 +102,9 @@ const std::vector<NamedWorkload>& workloads() {
     add("halves, lines of odd lengths", odd_product());
     add("halves, windows",
         testing::plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, testing::padded(1, 1)).graph);
+    add("halves, a window a channel",
+        testing::plain(DType::kBF16, {2, 24, 14, 14}, {24, 1, 5, 5}, testing::padded(1, 2, 24))
+            .graph);
     add("halves, heads of 64",
         testing::attention_graph({.dtype = DType::kBF16,
                                   .batch = {2},
