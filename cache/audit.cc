@@ -77,7 +77,7 @@ class Auditor {
 
   void check_kernel(const Entry& entry) {
     ++report_.kernels;
-    const Result<KernelRow> row = index_.kernel(entry.id.key);
+    const Result<StoredKernel> row = index_.kernel(entry.id.key);
     if (row && !bad_blobs_.contains(row->kernel.blob)) return;
     if (!still_there(entry.id)) return;
     add(Finding::Kind::kKernel, entry.id.key,

@@ -2,104 +2,16 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <bit>
-#include <charconv>
 #include <chrono>
-#include <cmath>
-#include <cstring>
 
 #include "cache/damaged.h"
+#include "cache/sealed_rows.h"
 
 namespace kiln {
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "samples are stored as they lie in memory");
-
-// "cpu:x86-64-v4|2|Intel(R) Xeon(R) Processor", "cuda:sm_90a|132 cuda-13|NVIDIA H200": the model
-// comes last since it may hold any character.
-std::string target_to_text(const Target& target) {
-  return fmt::format("{}|{}{}{}|{}", target.to_string(), target.units,
-                     target.toolkit.empty() ? "" : " ", target.toolkit, target.device_model);
-}
-
-Result<Target> target_from_text(std::string_view text) {
-  const size_t first = text.find('|'), second = text.find('|', first + 1);
-  if (second == std::string_view::npos) return fail(Code::kCorruption, "index: not a target");
-  TRY(Target target, Target::parse(text.substr(0, first)));
-  const std::string_view facts = text.substr(first + 1, second - first - 1);
-  const size_t units_end = std::min(facts.find(' '), facts.size());
-  const auto parsed = std::from_chars(facts.data(), facts.data() + units_end, target.units);
-  if (parsed.ec != std::errc() || parsed.ptr != facts.data() + units_end)
-    return fail(Code::kCorruption, "index: not a target");
-  if (units_end < facts.size()) target.toolkit = facts.substr(units_end + 1);
-  target.device_model = text.substr(second + 1);
-  return target;
-}
-
-std::string_view as_bytes(const std::vector<double>& samples) {
-  return {reinterpret_cast<const char*>(samples.data()), samples.size() * sizeof(double)};
-}
-
-std::string_view as_bytes(const std::vector<int64_t>& sizes) {
-  return {reinterpret_cast<const char*>(sizes.data()), sizes.size() * sizeof(int64_t)};
-}
-
-std::string joined(const std::vector<Digest>& digests) {
-  std::string bytes;
-  for (const Digest& digest : digests)
-    bytes.append(reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size());
-  return bytes;
-}
-
-// v2 has an audience; everybody's keep their seal from before there were any.
-Digest seal_program(const Digest& key, std::string_view manifest, std::string_view blobs,
-                    std::string_view audience) {
-  Hasher hasher(audience.empty() ? "kiln.index.program.v1" : "kiln.index.program.v2");
-  hasher.add(key).add(manifest).add(blobs);
-  if (!audience.empty()) hasher.add(audience);
-  return hasher.finish();
-}
-
-Digest seal_kernel(const Digest& key, std::string_view kernel, std::string_view target) {
-  return Hasher("kiln.index.kernel.v1").add(key).add(kernel).add(target).finish();
-}
-
-// v2 has a calibration time (sentinel_us), v3 also the version of the template, v4 also the owner. A
-// record keeps its seal from before there were any (index versions 3 to 5), so that a migration need
-// not seal a million rows anew.
-Digest seal_record(const TuningRecord& record) {
-  const bool has_owner = !record.owner.empty();
-  const bool has_version = has_owner || record.template_version != 0;
-  const bool has_sentinel = has_version || record.sentinel_us != 0;
-  Hasher hasher(has_owner      ? "kiln.index.record.v4"
-                : has_version  ? "kiln.index.record.v3"
-                : has_sentinel ? "kiln.index.record.v2"
-                               : "kiln.index.record.v1");
-  hasher.add(record.kernel_key)
-      .add(record.workload)
-      .add(target_to_text(record.target))
-      .add(record.schedule.to_string())
-      .add(static_cast<int64_t>(record.verdict))
-      .add(record.log)
-      .add(as_bytes(record.measurement.samples_us))
-      .add(record.binary)
-      .add(record.worker)
-      .add(record.taken_at_ms)
-      .add(static_cast<int64_t>(record.seed));
-  if (has_sentinel) hasher.add(std::bit_cast<int64_t>(record.sentinel_us));
-  if (has_version) hasher.add(int64_t{record.template_version});
-  if (has_owner) hasher.add(record.owner);
-  return hasher.finish();
-}
-
 int64_t bytes_on_disk(const ProgramRow& row) {
   return static_cast<int64_t>(row.manifest.size() + row.blobs.size() * sizeof(Digest));
-}
-
-tl::unexpected<Error> damaged(std::string_view what, const Digest& key) {
-  return fail(Code::kCorruption, fmt::format("the row of {} {} is damaged", what, key.short_hex()));
 }
 
 // Reads the columns workload .. owner and the seal, in the order of the table. Columns
@@ -111,13 +23,8 @@ Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
   TRY(record.target, target_from_text(row.bytes(1)));
   TRY(record.schedule, Schedule::parse(row.bytes(2)));
   record.verdict = static_cast<Verdict>(row.integer(3));
-  TRY(record.verdict, parse_verdict(to_string(record.verdict)));
   record.log = row.bytes(4);
-  const std::string_view samples = row.bytes(5);
-  record.measurement.samples_us.resize(samples.size() / sizeof(double));
-  if (!samples.empty())
-    std::memcpy(record.measurement.samples_us.data(), samples.data(),
-                record.measurement.samples_us.size() * sizeof(double));
+  record.measurement.samples_us = samples_in(row.bytes(5));
   TRY(record.binary, row.digest(6));
   record.worker = row.bytes(7);
   record.taken_at_ms = row.integer(8);
@@ -126,17 +33,10 @@ Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
   record.template_version = static_cast<int>(row.integer(11));
   record.owner = row.bytes(12);
   TRY(const Digest seal, row.digest(13));
-  if (seal != seal_record(record)) return damaged("a record of", kernel_key);
-  return record;
+  return check_record(std::move(record), seal);
 }
 
 }  // namespace
-
-std::vector<Digest> digests_in(std::string_view bytes) {
-  std::vector<Digest> digests(bytes.size() / sizeof(Digest));
-  if (!digests.empty()) std::memcpy(digests.data(), bytes.data(), digests.size() * sizeof(Digest));
-  return digests;
-}
 
 int64_t CacheIndex::wall_clock_ms() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -209,17 +109,13 @@ Result<ProgramRow> CacheIndex::program(const Digest& key) {
   return row;
 }
 
-Result<KernelRow> CacheIndex::kernel(const Digest& key) {
+Result<StoredKernel> CacheIndex::kernel(const Digest& key) {
   Query query(db_, "SELECT kernel, target, seal FROM kernels WHERE key = ?");
   TRY(const bool found, query.bind(key).next());
   if (!found) return fail(Code::kNotFound, "no kernel " + key.short_hex());
   const Result<Digest> seal = query.digest(2);
-  if (!seal || *seal != seal_kernel(key, query.bytes(0), query.bytes(1)))
-    return damaged("kernel", key);
-  Result<ProgramKernel> kernel = kernel_from_json(query.bytes(0));
-  Result<Target> target = target_from_text(query.bytes(1));
-  if (!kernel || !target) return damaged("kernel", key);
-  return KernelRow{*std::move(kernel), *std::move(target)};
+  if (!seal) return damaged("kernel", key);
+  return read_kernel(key, query.bytes(0), query.bytes(1), *seal);
 }
 
 Result<std::vector<TuningRecord>> CacheIndex::records(const Digest& kernel_key) {
@@ -281,24 +177,12 @@ Result<std::vector<Schedule>> CacheIndex::nearest_winners(const ShapeGenericKey&
               "SELECT winners.schedule, kin.sizes FROM kin JOIN winners USING (workload)"
               " WHERE kin.kin = ? ORDER BY winners.id DESC LIMIT 256");
   query.bind(key.digest);
-  std::vector<std::pair<double, Schedule>> found;
+  std::vector<WinnerOfSizes> winners;
   for (;;) {
     TRY(const bool row, query.next());
-    if (!row) break;
-    const std::string_view bytes = query.bytes(1);
-    std::vector<int64_t> sizes(bytes.size() / sizeof(int64_t));
-    if (!sizes.empty()) std::memcpy(sizes.data(), bytes.data(), sizes.size() * sizeof(int64_t));
-    const double away = distance(sizes, key.sizes);
-    Result<Schedule> schedule = Schedule::parse(query.bytes(0));
-    if (schedule && std::isfinite(away)) found.emplace_back(away, *std::move(schedule));
+    if (!row) return nearest_first(winners, key.sizes);
+    winners.push_back({sizes_in(query.bytes(1)), std::string(query.bytes(0))});
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<Schedule> schedules;
-  for (auto& [away, schedule] : found)
-    if (std::find(schedules.begin(), schedules.end(), schedule) == schedules.end())
-      schedules.push_back(std::move(schedule));
-  return schedules;
 }
 
 Result<IndexTotals> CacheIndex::totals() {
@@ -340,7 +224,7 @@ Status CacheIndex::put_program(const Digest& key, const ProgramRow& row) {
   return eviction_.put_program(db_, key, bytes_on_disk(row), old_blobs, row.blobs, clock_());
 }
 
-Status CacheIndex::put_kernel(const KernelRow& row) {
+Status CacheIndex::put_kernel(const StoredKernel& row) {
   const std::string kernel = kernel_to_json(row.kernel), target = target_to_text(row.tuned_on);
   TRY_STATUS(Query(db_, "INSERT OR REPLACE INTO kernels VALUES (?, ?, ?, ?)")
                  .bind(row.kernel.key)

@@ -9,13 +9,8 @@
 #include <vector>
 
 #include "cache/eviction_index.h"
-#include "cache/listing.h"
 #include "cache/sqlite.h"
-#include "cache/taking_back.h"
-#include "compiler_core/plan/shape_generic_key.h"
-#include "compiler_core/program/audience.h"
-#include "compiler_core/program/program.h"
-#include "compiler_core/tune/measurement.h"
+#include "cache/store.h"
 
 namespace kiln {
 
@@ -32,14 +27,6 @@ struct ProgramRow {
   std::string stamp{};        // Program::template_stamp in hex; program() does not read it
   Audience audience{};
 };
-
-struct KernelRow {
-  ProgramKernel kernel;
-  Target tuned_on;
-};
-
-// The digests that stand in a row, as the column `blobs` has them.
-std::vector<Digest> digests_in(std::string_view bytes);
 
 class CacheIndex {
  public:
@@ -72,7 +59,7 @@ class CacheIndex {
 
   // kNotFound; kCorruption when the row does not match its seal.
   Result<ProgramRow> program(const Digest& key);
-  Result<KernelRow> kernel(const Digest& key);
+  Result<StoredKernel> kernel(const Digest& key);
   // Oldest first; damaged rows are left out.
   Result<std::vector<TuningRecord>> records(const Digest& kernel_key);
   // Newest first, each once.
@@ -89,7 +76,7 @@ class CacheIndex {
 
   Status put_blob(const Digest& digest, int64_t bytes);
   Status put_program(const Digest& key, const ProgramRow& row);
-  Status put_kernel(const KernelRow& row);
+  Status put_kernel(const StoredKernel& row);
   Status put_shape_generic_key(const Digest& workload, const ShapeGenericKey& key);
   Status put_record(const TuningRecord& record);
   Status remove(const Digest& key);  // the program and the kernel of that key

@@ -260,17 +260,29 @@ Result<StoredProgram> KernelCache::program_and_audience(const Digest& program_ke
 }
 
 Result<StoredKernel> KernelCache::kernel(const Digest& kernel_key) {
-  TRY(KernelRow row, impl_->dropping_damage(kernel_key, impl_->readers.with([&](CacheIndex& index) {
-    return index.kernel(kernel_key);
-  })));
+  TRY(StoredKernel row,
+      impl_->dropping_damage(kernel_key, impl_->readers.with([&](CacheIndex& index) {
+        return index.kernel(kernel_key);
+      })));
   if (!impl_->blobs->contains(row.kernel.blob))
     return fail(Code::kNotFound, fmt::format("kernel {} lacks its blob", kernel_key.short_hex()));
   touch_kernel(kernel_key);
-  return StoredKernel{std::move(row.kernel), std::move(row.tuned_on)};
+  return row;
 }
 
 Result<std::string> KernelCache::blob(const Digest& digest) {
-  return impl_->blobs->get(digest);
+  Result<std::string> bytes = impl_->blobs->get(digest);
+  if (!bytes && bytes.error().code == Code::kUnavailable) bytes = impl_->blobs->get(digest);
+  if (!bytes && bytes.error().code == Code::kUnavailable) bytes.error().code = Code::kCorruption;
+  return bytes;
+}
+
+void KernelCache::look_up_program(const Digest& program_key, Then<StoredProgram> then) {
+  then(program_and_audience(program_key));
+}
+
+void KernelCache::look_up_blob(const Digest& digest, Then<std::string> then) {
+  then(blob(digest));
 }
 
 void KernelCache::touch(const Digest& program_key) {
@@ -295,11 +307,10 @@ void KernelCache::put_blob(std::string bytes, Done done) {
 // Invariant 1 does not rest on the caller's order alone: the blob's own put may have failed, even
 // with its file under its name when the disk did not make that durable.
 void KernelCache::put_kernel(StoredKernel kernel, Done done) {
-  KernelRow row{std::move(kernel.kernel), std::move(kernel.tuned_on)};
-  const auto size = static_cast<int64_t>(kernel_to_json(row.kernel).size());
+  const auto size = static_cast<int64_t>(kernel_to_json(kernel.kernel).size());
   impl_->write(
-      sizeof row, size,
-      [impl = impl_.get(), row = std::move(row)](CacheIndex& index) -> Status {
+      sizeof kernel, size,
+      [impl = impl_.get(), row = std::move(kernel)](CacheIndex& index) -> Status {
         const Result<Entry> blob = index.entry({EntryKind::kBlob, row.kernel.blob});
         if (!blob && blob.error().code != Code::kNotFound) return fail(blob.error());
         if (!blob || !impl->blobs->contains(row.kernel.blob))
@@ -442,9 +453,7 @@ Result<ListedProgram> KernelCache::listed_program(const Digest& program_key) {
 }
 
 Result<StoredKernel> KernelCache::listed_kernel(const Digest& kernel_key) {
-  TRY(KernelRow row,
-      impl_->readers.with([&](CacheIndex& index) { return index.kernel(kernel_key); }));
-  return StoredKernel{std::move(row.kernel), std::move(row.tuned_on)};
+  return impl_->readers.with([&](CacheIndex& index) { return index.kernel(kernel_key); });
 }
 
 int64_t KernelCache::index_memory_bytes() {

@@ -1,47 +1,22 @@
-// KernelCache: the persistent store of a coordinator: programs, kernels (index rows in SQLite,
-// blobs beside it) and tuning records. One writer thread with group commit; reads are answered on
-// the caller's thread. Thread-safe. Layout of `directory`: index.sqlite, blobs/, lock.
+// KernelCache: a Store on one machine's disk, with no set-up: index rows in SQLite, blobs in a folder
+// beside it. One writer thread with group commit; reads are answered on the caller's thread, at
+// once. Layout of `directory`: index.sqlite, blobs/, lock.
 //
 // Its size has an optional bound. Above it, the least recently used programs are evicted, each with
 // the kernels and blobs that no other program needs. Tuning records stay. Kernels and blobs of a
-// stored program are never evicted before it, and a pinned program never is.
-//
-// Invariants:
-//  1. a row that names a blob is written only after the blob is durable;
-//  2. what a put's completion reported as stored survives kill -9;
-//  3. one process at a time: open() answers kUnavailable while another holds the directory;
-//  4. a blob's file is removed only after its row is durably gone;
-//  5. the size stays within the bound: room is made before a write, and a write that finds none is
-//     refused.
+// stored program are never evicted before it, and a pinned program never is. The size stays within
+// the bound: room is made before a write, and a write that finds none is refused.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cache/blob_store.h"
-#include "cache/listing.h"
-#include "cache/taking_back.h"
-#include "compiler_core/plan/shape_generic_key.h"
-#include "compiler_core/program/audience.h"
-#include "compiler_core/program/program.h"
-#include "compiler_core/tune/measurement.h"
+#include "cache/store.h"
 
 namespace kiln {
-
-// The stored winner of a kernel, without the bytes of the binary.
-struct StoredKernel {
-  ProgramKernel kernel;
-  Target tuned_on;
-};
-
-// A stored program, and who may have it.
-struct StoredProgram {
-  std::string manifest;
-  Audience audience;
-};
 
 struct CacheOptions {
   int64_t max_bytes = 0;  // of programs, kernels and blobs; 0: unbounded
@@ -62,90 +37,51 @@ struct CacheOptions {
   std::function<void(std::vector<Digest>)> evicted;
 };
 
-class KernelCache {
+class KernelCache final : public Store {
  public:
+  // kUnavailable while another process holds the directory.
   static Result<std::unique_ptr<KernelCache>> open(const Path& directory,
                                                    CacheOptions options = {});
-  ~KernelCache();
-  // For the log: the damaged index that open() set aside (the cache then starts empty). Usually
-  // empty.
-  const std::string& warning() const;
+  ~KernelCache() override;
+  // The damaged index that open() set aside: the cache then starts empty.
+  const std::string& warning() const override;
 
-  // Look-ups. kNotFound, also when a blob that the row needs is gone; kCorruption when a row does
-  // not match its seal (it is dropped) or a blob its digest (it is set aside): once, then
-  // kNotFound.
+  // As look_up_*, without a callback.
   Result<std::string> program(const Digest& program_key);  // the manifest
   Result<StoredProgram> program_and_audience(const Digest& program_key);
-  Result<StoredKernel> kernel(const Digest& kernel_key);
+  // kCorruption also for a file that the disk does not give when it is asked twice: what lies there
+  // is lost, and a put replaces it.
   Result<std::string> blob(const Digest& digest);
-  // Counts a use of a program that was not looked up here; look-ups count by themselves.
-  void touch(const Digest& program_key);
-  // Counts a use of a kernel by a program that is not stored yet.
-  void touch_kernel(const Digest& kernel_key);
-
-  // Writes, done in the order of the calls. `done` runs on the writer thread once the write is
-  // durable, or with the error: kUnavailable for a full disk and for a full cache that can evict
-  // nothing, kOverloaded for a full queue. `done` may call put_* but not flush.
-  using Done = std::function<void(Status)>;
-  void put_blob(std::string bytes, Done done);
-  void put_kernel(StoredKernel kernel, Done done);  // REQUIRES: its blob was put
-  // REQUIRES: its blobs were put. The audience of a stored program under the same key is added to.
-  void put_program(const Program& program, Done done, const Audience& audience = {});
-  void put_record(TuningRecord record, Done done);  // an equal one is kept once
-  // Records the key, so that the workload's winners are found for others of the same digest.
-  void put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done);
-  // Drops a program or kernel row whose blob turned out bad, so that it is tuned again.
-  void forget(const Digest& key, Done done);
-  // Takes results back, durably and with their files, in one transaction; a look-up afterwards
-  // finds nothing of them. `through`: of the revocations. What was put before this call goes too.
-  using TookBack = std::function<void(Result<TakenBack>)>;  // on the writer's thread
-  void take_back(TakeBack what, int64_t through, TookBack done);
-  // Lists without removing (the blobs may be needed by others). Reads all programs.
-  void would_take_back(TakeBack what, TookBack done);
-  Result<std::vector<Revocation>> revocations();
-  // A pinned program is never evicted, nor are its kernels. pin: kNotFound unless the program is
-  // stored; unpin: kNotFound unless it is pinned.
-  void pin(const Digest& program_key, Done done);
-  void unpin(const Digest& program_key, Done done);
-  // Evicts the least recently used entries until no more than `max_bytes` are stored, in small
-  // steps between other writes; INT64_MAX evicts nothing. Files set aside long ago go too. `done`
-  // hears how much went; kUnavailable, with a sentence, when the rest is pinned or in use.
-  struct Collected {
-    int64_t bytes = 0, programs = 0, entries = 0;
-    int64_t left_bytes = 0;                        // stored now
-    int64_t damaged_files = 0, damaged_bytes = 0;  // set aside long ago; not in `bytes`
-  };
-  void collect(int64_t max_bytes, std::function<void(Collected, Status)> done);
-  // How many programs templates made that have another stamp; on the writer's thread.
-  void count_programs_not_of(const Digest& stamp, std::function<void(Result<int64_t>)> done);
-  // Waits until every write and use so far is durable.
-  void flush();
   // Waits until the first sweep and the check of a large index are over. For tests.
   void wait_for_first_round();
-
-  // The records of a kernel key, oldest first, for resuming a tuning after a restart.
-  Result<std::vector<TuningRecord>> records(const Digest& kernel_key);
-  // Schedules of earlier winners of this workload on any target, newest first.
-  Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
-
-  // Winners of workloads that differ from this in sizes only, the nearest sizes first.
-  Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key);
-
-  // For people: these count as no use, and answer rows whose blobs are gone too. kNotFound,
-  // kCorruption.
-  Result<ProgramList> list_programs(const ProgramQuery& wanted);
-  Result<ListedProgram> listed_program(const Digest& program_key);
-  Result<StoredKernel> listed_kernel(const Digest& kernel_key);
-
-  struct Totals {
-    int64_t programs = 0, kernels = 0, records = 0, corrupt_blobs = 0;
-    int64_t bytes = 0;         // in blobs
-    int64_t stored_bytes = 0;  // in blobs and the rows that name them, as the bound counts
-    int64_t max_bytes = 0;     // the bound; 0: none
-    int64_t evicted = 0;       // programs since open()
-  };
   static int64_t index_memory_bytes();  // memory of all indexes in this process
-  Totals totals() const;                // costs one look-up at any size
+
+  void look_up_program(const Digest& program_key, Then<StoredProgram> then) override;
+  void look_up_blob(const Digest& digest, Then<std::string> then) override;
+  Result<StoredKernel> kernel(const Digest& kernel_key) override;
+  Result<std::vector<TuningRecord>> records(const Digest& kernel_key) override;
+  Result<std::vector<Schedule>> earlier_winners(const Digest& workload) override;
+  Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key) override;
+  Result<std::vector<Revocation>> revocations() override;
+  void touch(const Digest& program_key) override;
+  void touch_kernel(const Digest& kernel_key) override;
+  void put_blob(std::string bytes, Done done) override;
+  void put_kernel(StoredKernel kernel, Done done) override;
+  void put_program(const Program& program, Done done, const Audience& audience = {}) override;
+  void put_record(TuningRecord record, Done done) override;
+  void put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done) override;
+  void forget(const Digest& key, Done done) override;
+  void take_back(TakeBack what, int64_t through, TookBack done) override;
+  void would_take_back(TakeBack what, TookBack done) override;
+  void pin(const Digest& program_key, Done done) override;
+  void unpin(const Digest& program_key, Done done) override;
+  void collect(int64_t max_bytes, std::function<void(Collected, Status)> done) override;
+  void count_programs_not_of(const Digest& stamp, Then<int64_t> done) override;
+  void flush() override;
+  Result<ProgramList> list_programs(const ProgramQuery& wanted) override;
+  Result<ListedProgram> listed_program(const Digest& program_key) override;
+  Result<StoredKernel> listed_kernel(const Digest& kernel_key) override;
+  Totals totals() const override;  // of now; costs one look-up at any size
 
  private:
   struct Impl;

@@ -3,32 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
 
 #include "cache/index.h"
+#include "cache/sealed_rows.h"
 
 namespace kiln {
 namespace {
-
-// The keys in a manifest, its own and those of its kernels, without parsing the rest.
-std::vector<Digest> keys_in(std::string_view manifest) {
-  constexpr std::string_view kField = "\"key\":\"";
-  constexpr size_t kDigits = 2 * sizeof(Digest);
-  std::vector<Digest> keys;
-  for (size_t at = manifest.find(kField); at != std::string_view::npos;
-       at = manifest.find(kField, at)) {
-    at += kField.size();
-    if (const auto key = Digest::parse(manifest.substr(at, kDigits))) keys.push_back(*key);
-  }
-  return keys;
-}
-
-// As the manifest has it (program.cc), so that a kernel whose records are gone is found too.
-std::string field(const char* name, const std::string& value) {
-  return nlohmann::json(name).dump() + ":" + nlohmann::json(value).dump();
-}
 
 constexpr char kOfReports[] =
     " FROM records WHERE (? = '' OR worker = ?) AND (? = '' OR owner = ?)"
@@ -67,11 +49,12 @@ Result<std::set<Digest>> CacheIndex::kernels_meant(const TakeBack& what) {
   Query reports(db_, kSelect.c_str());
   TRY_STATUS(add_keys(bind_reports(reports, what), kernels));
   if (what.since_ms > 0 || what.until_ms < INT64_MAX) return kernels;  // winners have no time
+  // A kernel whose records are gone is found too.
   for (const auto& [name, value] :
        {std::pair{"worker", what.worker}, std::pair{"key", what.owner}}) {
     if (value.empty()) continue;
     Query winners(db_, "SELECT key FROM kernels WHERE instr(kernel, ?) > 0");
-    TRY_STATUS(add_keys(winners.bind_text(field(name, value)), kernels));
+    TRY_STATUS(add_keys(winners.bind_text(json_member(name, value)), kernels));
   }
   return kernels;
 }

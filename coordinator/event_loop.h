@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,16 @@ class EventLoop {
  protected:
   ~EventLoop() = default;
 };
+
+// For a store's answer, which may come at once or on any thread: `then` runs on the loop's thread.
+// REQUIRES: the caller is on it.
+template <class T>
+std::function<void(Result<T>)> on_loop(EventLoop& loop, std::function<void(Result<T>)> then) {
+  return [&loop, then = std::move(then), loops = std::this_thread::get_id()](Result<T> answer) {
+    if (std::this_thread::get_id() == loops) return then(std::move(answer));
+    loop.post([then, answer = std::move(answer)]() mutable { then(std::move(answer)); });
+  };
+}
 
 // Thread-safe.
 class Inbox {

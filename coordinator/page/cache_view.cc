@@ -7,7 +7,7 @@ namespace kiln::page {
 namespace {
 
 Tiles tiles_of(const Snapshot& now) {
-  const KernelCache::Totals& totals = now.totals;
+  const Store::Totals& totals = now.totals;
   const Stats& stats = now.status.stats;
   Value size = bytes(totals.stored_bytes);
   if (totals.max_bytes > 0)

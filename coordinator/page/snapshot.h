@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/kernel_cache.h"
+#include "cache/store.h"
 #include "coordinator/core/open_program.h"
 #include "coordinator/status/act_log.h"
 #include "coordinator/status/history.h"
@@ -19,7 +19,7 @@ namespace kiln::page {
 struct Snapshot {
   int64_t now_ms = 0;
   StatusSnapshot status{};
-  KernelCache::Totals totals{};
+  Store::Totals totals{};
   std::vector<Sample> seconds{}, minutes{};
   double busy_cpu_s = 0, busy_gpu_s = 0;        // History's
   std::map<std::string, std::string> strips{};  // the same

@@ -92,9 +92,9 @@ void AdminHandler::pin(const Asked& asked) {
     answer(to, asked, json.dump());
   };
   if (pinned) {
-    cache_.pin(*request.key, done);
+    store_.pin(*request.key, done);
   } else {
-    cache_.unpin(*request.key, done);
+    store_.unpin(*request.key, done);
   }
 }
 
@@ -103,8 +103,8 @@ void AdminHandler::collect(const Asked& asked) {
   if (request.amount < 0) {
     return answer(answers_, asked, fail(Code::kInvalidArgument, "a size in bytes is 0 or more"));
   }
-  cache_.collect(
-      request.amount, [to = answers_, asked](KernelCache::Collected got, const Status& status) {
+  store_.collect(
+      request.amount, [to = answers_, asked](Store::Collected got, const Status& status) {
         // Not reaching the size is no failure of the request; the reply says why.
         const nlohmann::ordered_json json = {{"freed_bytes", got.bytes},
                                              {"programs", got.programs},
@@ -146,9 +146,9 @@ void AdminHandler::forget(const Asked& asked) {
     answer(to, asked, json.dump());
   };
   if (request.dry_run)
-    cache_.would_take_back(std::move(what), tell);
+    store_.would_take_back(std::move(what), tell);
   else
-    store_.take_back(std::move(what), tell);
+    storage_.take_back(std::move(what), tell);
 }
 
 void AdminHandler::cancel_detached(const Asked& asked) {
@@ -172,7 +172,7 @@ void AdminHandler::forget_failed(const Asked& asked) {
   const nlohmann::ordered_json json = {
       {"forgotten", core_.stats(answers_.loop.now_ms()).detached_failed}};
   answers_.loop.step(ForgetFailures{});
-  store_.forget_damaged_tasks();
+  storage_.forget_damaged_tasks();
   answer(answers_, asked, json.dump());
 }
 

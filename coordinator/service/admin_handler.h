@@ -1,12 +1,12 @@
 // AdminHandler: carries out what operators ask of a serving coordinator: pins and unpins programs,
 // collects the cache, drains workers, forgets failures. Each request gets one reply, when it is
 // done. One thread, the loop's; everything it is given outlives it, and the loop also outlives the
-// cache's writer, which may finish a request after the handler is gone.
+// store's writer, which may finish a request after the handler is gone.
 #pragma once
 
 #include <functional>
 
-#include "cache/kernel_cache.h"
+#include "cache/store.h"
 #include "coordinator/core/core.h"
 #include "coordinator/event_loop.h"
 #include "coordinator/status/act_log.h"
@@ -18,9 +18,9 @@ namespace kiln {
 class AdminHandler {
  public:
   using Reply = std::function<void(const PeerId&, const AdminReply&)>;  // on the loop's thread
-  AdminHandler(KernelCache& cache, StorageExecutor& store, const Core& core, EventLoop& loop,
+  AdminHandler(Store& store, StorageExecutor& storage, const Core& core, EventLoop& loop,
                ActLog& acts, Reply reply)
-      : cache_(cache), store_(store), core_(core), answers_{loop, acts, std::move(reply)} {}
+      : store_(store), storage_(storage), core_(core), answers_{loop, acts, std::move(reply)} {}
 
   struct Asked {
     PeerId peer;
@@ -30,7 +30,7 @@ class AdminHandler {
   // REQUIRES: the peer may ask for it.
   void handle(const Asked& asked);
 
-  // How an answer goes out. Copied into what the cache's writer calls.
+  // How an answer goes out. Copied into what the store's writer calls.
   struct Answers {
     EventLoop& loop;
     ActLog& acts;
@@ -45,8 +45,8 @@ class AdminHandler {
   void cancel_detached(const Asked& asked);
   void forget_failed(const Asked& asked);
 
-  KernelCache& cache_;
-  StorageExecutor& store_;
+  Store& store_;
+  StorageExecutor& storage_;
   const Core& core_;
   const Answers answers_;
 };

@@ -41,7 +41,7 @@ struct LoopPage::Awaited {
 LoopPage::LoopPage(ServiceLoop& loop, std::shared_ptr<Keyring> keyring)
     : loop_(loop),
       keyring_(std::move(keyring)),
-      admin_(*loop.cache, loop.store, loop.core, loop, loop.acts,
+      admin_(*loop.store, loop.storage, loop.core, loop, loop.acts,
              [this](const PeerId&, const AdminReply& reply) {
                const auto found = acts_.find(reply.request);
                if (found == acts_.end()) return;
@@ -49,8 +49,8 @@ LoopPage::LoopPage(ServiceLoop& loop, std::shared_ptr<Keyring> keyring)
                acts_.erase(found);
              }) {}
 
-KernelCache& LoopPage::cache() {
-  return *loop_.cache;
+Store& LoopPage::store() {
+  return *loop_.store;
 }
 
 const std::string& LoopPage::endpoint() const {
@@ -61,7 +61,7 @@ Result<page::Snapshot> LoopPage::snapshot() {
   const auto awaited = std::make_shared<Awaited<page::Snapshot>>();
   loop_.post([this, awaited] { awaited->set(take()); });
   auto taken = awaited->wait(kPatience);
-  if (taken) taken->totals = loop_.cache->totals();
+  if (taken) taken->totals = loop_.store->totals();
   return taken;
 }
 

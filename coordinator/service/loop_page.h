@@ -16,7 +16,7 @@ class LoopPage final : public PageSource {
   LoopPage(ServiceLoop& loop, std::shared_ptr<Keyring> keyring);
 
   Result<page::Snapshot> snapshot() override;
-  KernelCache& cache() override;
+  Store& store() override;
   const Keyring* keyring() const override { return keyring_.get(); }
   const std::string& endpoint() const override;
   Result<int64_t> act(AdminRequest request, const std::string& who) override;

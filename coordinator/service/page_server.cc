@@ -253,7 +253,7 @@ Result<Document> PageServer::document(const std::string& path, const page::Snaps
   if (path == "/misses") return page::misses(now, query);
   if (path == "/audit") return page::audit(now, query);
   if (path == "/cache") {
-    TRY(const ProgramList listed, source_.cache().list_programs(page::program_query(query)));
+    TRY(const ProgramList listed, source_.store().list_programs(page::program_query(query)));
     return page::cache(now, listed, query);
   }
   if (path.starts_with(kProgram)) {
@@ -263,8 +263,8 @@ Result<Document> PageServer::document(const std::string& path, const page::Snaps
   if (path.starts_with(kKernel)) {
     page::KernelFacts facts;
     TRY(facts.key, Digest::parse(path.substr(kKernel.size())));
-    if (auto stored = source_.cache().listed_kernel(facts.key)) facts.stored = *std::move(stored);
-    TRY(facts.records, source_.cache().records(facts.key));
+    if (auto stored = source_.store().listed_kernel(facts.key)) facts.stored = *std::move(stored);
+    TRY(facts.records, source_.store().records(facts.key));
     return page::kernel(now, facts, query);
   }
   return fail(Code::kNotFound, "this page has no such view");
@@ -272,7 +272,7 @@ Result<Document> PageServer::document(const std::string& path, const page::Snaps
 
 page::ProgramFacts PageServer::program_facts(const Digest& key, const page::Snapshot& now) {
   page::ProgramFacts facts{key};
-  if (auto stored = source_.cache().listed_program(key)) {
+  if (auto stored = source_.store().listed_program(key)) {
     if (auto program = program_from_json(stored->manifest)) {
       facts.program = *std::move(program);
       facts.stored = *std::move(stored);
@@ -285,7 +285,7 @@ page::ProgramFacts PageServer::program_facts(const Digest& key, const page::Snap
   if (graph.empty()) return facts;
   ProgramQuery same;
   same.text = std::move(graph);
-  if (auto relatives = source_.cache().list_programs(same))
+  if (auto relatives = source_.store().list_programs(same))
     facts.relatives = std::move(relatives->programs);
   return facts;
 }

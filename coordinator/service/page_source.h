@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cache/kernel_cache.h"
+#include "cache/store.h"
 #include "coordinator/page/snapshot.h"
 #include "schema/keys/keyring.h"
 #include "schema/messages.h"
@@ -17,8 +17,8 @@ class PageSource {
   // The loop's copy of what it knows; sees_details is the caller's to set. kUnavailable when the
   // loop does not answer.
   virtual Result<page::Snapshot> snapshot() = 0;
-  // Reads of it are done on the caller's thread and never wait for the loop.
-  virtual KernelCache& cache() = 0;
+  // Reads of it never wait for the loop.
+  virtual Store& store() = 0;
   virtual const Keyring* keyring() const = 0;  // null: no keys are taken
   virtual const std::string& endpoint() const = 0;
   // Carries out what an operator asked for, and waits for it. The number of its AdminAct.

@@ -113,7 +113,7 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   kernel.key = kernel_key(workload.digest, request.target, request.mode, context.policy);
   kernel.templates = covering_templates(context.templates, workload, request.target);
   // A stale winner stays stored until its successor is, and is the first candidate for it.
-  auto stored = context.cache->kernel(kernel.key);
+  auto stored = context.store->kernel(kernel.key);
   const bool is_confirmed = stored && context.vouching.suffices(stored->kernel.provenance);
   if (stored && is_confirmed && stored->kernel.templates == kernel.templates) {
     kernel.cached = std::move(stored->kernel);
@@ -127,19 +127,19 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   for (const Schedule& schedule : kernel.schedules)
     if (const std::string_view library = library_of(schedule); !library.empty())
       kernel.libraries.emplace(schedule.template_name, library);
-  // Without the cache's memory the search starts from nothing, which is slower and no less right.
+  // Without the store's memory the search starts from nothing, which is slower and no less right.
   const ShapeGenericKey kin = shape_generic_key(workload);
   // Only where it is timed: untimed, the cost model's guess at these sizes is the better one.
-  if (const auto winners = context.cache->nearest_winners(kin); winners && is_timed) {
+  if (const auto winners = context.store->nearest_winners(kin); winners && is_timed) {
     put_nearest_winner_first(kernel.schedules, workload, request.target,
                              with_template_names(*winners, request.target));
   }
-  if (const auto winners = context.cache->earlier_winners(workload.digest)) {
+  if (const auto winners = context.store->earlier_winners(workload.digest)) {
     put_earlier_winners_first(kernel.schedules, with_template_names(*winners, request.target));
   }
   // A row that is not kept costs the next size a better start.
-  context.cache->put_shape_generic_key(workload.digest, kin, nullptr);
-  if (auto records = context.cache->records(kernel.key))
+  context.store->put_shape_generic_key(workload.digest, kin, nullptr);
+  if (auto records = context.store->records(kernel.key))
     kernel.records = current(*std::move(records), kernel.templates);
   return kernel;
 }

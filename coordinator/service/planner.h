@@ -1,6 +1,6 @@
 // Planner: the threads that turn an uploaded graph into a plan for the core: read, check, partition
-// into kernels, and look up what the cache knows about each. Thread-safe; owns its threads. The
-// cache and the callback outlive it.
+// into kernels, and look up what the store knows about each. Thread-safe; owns its threads. The
+// store and the callback outlive it.
 #pragma once
 
 #include <condition_variable>
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "cache/kernel_cache.h"
+#include "cache/store.h"
 #include "coordinator/core/events.h"
 #include "coordinator/storage/vouching.h"
 
@@ -21,7 +21,7 @@ class PendingTaskStore;
 struct PlanContext {
   TemplateVersions templates;  // of this build
   MeasurementPolicy policy;
-  KernelCache* cache = nullptr;
+  Store* store = nullptr;
   PendingTaskStore* tasks = nullptr;  // has the graph of a request without one
   Vouching vouching{};                // winners that it does not suffice for are tuned again
 };

@@ -1,5 +1,6 @@
 #include "coordinator/service/service.h"
 
+#include "cache/kernel_cache.h"
 #include "compiler_core/kernels/registry.h"
 #include "coordinator/service/service_loop.h"
 #include "coordinator/storage/generation.h"
@@ -18,7 +19,7 @@ PageSource& Service::page() {
 }
 
 Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
-  // The cache is opened first; the loop, which it calls, exists later and has nothing in memory
+  // The store is opened first; the loop, which it calls, exists later and has nothing in memory
   // before.
   const auto hearer = std::make_shared<std::atomic<ServiceLoop*>>(nullptr);
   CacheOptions stored;
@@ -32,7 +33,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   };
   stored.evicted = [hearer](std::vector<Digest> programs) {
     if (ServiceLoop* loop = hearer->load())
-      loop->inbox.post([loop, programs = std::move(programs)] { loop->store.evicted(programs); });
+      loop->inbox.post([loop, programs = std::move(programs)] { loop->storage.evicted(programs); });
   };
   TRY(auto cache, KernelCache::open(options.data_dir, std::move(stored)));
   TRY(auto detached, PendingTaskStore::open(options.data_dir / "flights.sqlite"));
@@ -51,12 +52,12 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   auto loop = std::make_unique<ServiceLoop>(std::move(options), std::move(cache),
                                             std::move(detached), std::move(signing_key),
                                             std::move(listener), std::move(keyring));
-  for (const std::string& warning : {loop->cache->warning(), loop->detached->warning()})
+  for (const std::string& warning : {loop->store->warning(), loop->detached->warning()})
     if (!warning.empty())
       loop->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));
-  if (Status recovered = loop->store.recover_tasks(); !recovered)
+  if (Status recovered = loop->storage.recover_tasks(); !recovered)
     return fail(std::move(recovered).error().within("flights.sqlite"));
-  if (Status read = loop->store.read_revocations(); !read)
+  if (Status read = loop->storage.read_revocations(); !read)
     return fail(std::move(read).error().within("revocations"));
   hearer->store(loop.get());
   loop->thread = std::thread([running = loop.get()] { running->run(); });
@@ -73,7 +74,7 @@ void Service::stop() {
   loop.listener->wake();
   loop.thread.join();
   loop.planner.reset();
-  loop.cache->flush();
+  loop.store->flush();
   loop.detached->flush();
 }
 

@@ -1,5 +1,7 @@
 #include "coordinator/service/service_loop.h"
 
+#include "cache/kernel_cache.h"
+
 namespace kiln {
 namespace {
 
@@ -22,7 +24,7 @@ double seconds_since(Clock::time_point start) {
 
 }  // namespace
 
-ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> opened,
+ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<Store> opened,
                          std::unique_ptr<PendingTaskStore> pending_tasks, SigningKey signing_key,
                          std::unique_ptr<Listener> bound, std::shared_ptr<Keyring> keyring)
     : options(std::move(given)),
@@ -31,16 +33,16 @@ ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> open
       manifests(options.manifest_bytes),
       blob_memory(options.blob_bytes),
       tasks(options.log),
-      cache(std::move(opened)),
+      store(std::move(opened)),
       detached(std::move(pending_tasks)),
       signer(std::move(signing_key)),
-      store(*cache, *detached, signer, manifests, blob_memory, options.hold_blobs_ms,
-            template_stamp(options.core.templates), options.core, *this, vouching()),
-      admin(*cache, store, core, *this, acts,
+      storage(*store, *detached, signer, manifests, blob_memory, options.hold_blobs_ms,
+              template_stamp(options.core.templates), options.core, *this, vouching()),
+      admin(*store, storage, core, *this, acts,
             [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); }),
       page(*this, std::move(keyring)) {
   planner = std::make_unique<Planner>(
-      PlanContext{options.core.templates, options.core.policy, cache.get(), detached.get(),
+      PlanContext{options.core.templates, options.core.policy, store.get(), detached.get(),
                   vouching()},
       options.planner_threads, [this](PlanFinished plan) {
         inbox.post([this, plan = std::move(plan)]() mutable { planned(std::move(plan)); });
@@ -115,7 +117,7 @@ void ServiceLoop::tick() {
     refuse(peer, Code::kUnavailable, "a request for blobs had no credit for 30 s: it ends");
   if (now < next_probe_ms) return;
   next_probe_ms = now + kWorkerProbeMs;
-  store.tick();
+  storage.tick();
   refresh_keys();
   for (const LogLine& line : refusals.take_lines(now)) log(line);
   publish_status();
@@ -159,7 +161,7 @@ void ServiceLoop::take_back_revoked() {
     TakeBack what;
     what.owner = key.name;
     what.until_ms = key.at_ms + kSessionsEndMs;
-    store.take_back(std::move(what), [this, name = key.name](const Result<TakenBack>& taken) {
+    storage.take_back(std::move(what), [this, name = key.name](const Result<TakenBack>& taken) {
       LogLine line("keys", taken ? LogLine::Level::kInfo : LogLine::Level::kWarning);
       line.add("state", taken ? "taken_back" : "not_taken_back").add("key", name);
       if (taken)
@@ -200,7 +202,7 @@ bool ServiceLoop::send_blob_pieces() {
     for (const BlobChunk& chunk : piece->reply.chunks) bytes += chunk.bytes.size();
     send(piece->peer, std::move(piece->reply));
   }
-  for (const Digest& blob : blobs.take_missing()) store.blob_is_missing(blob);
+  for (const Digest& blob : blobs.take_missing()) storage.blob_is_missing(blob);
   return more;
 }
 
@@ -218,22 +220,22 @@ StatusSnapshot ServiceLoop::status_now() {
           tasks.times(),
           static_cast<int64_t>(planning_bytes),
           KernelCache::index_memory_bytes(),
-          store.read_failures(),
-          store.detached_damaged(),
+          storage.read_failures(),
+          storage.detached_damaged(),
           refusals.by_reason()};
 }
 
 Stats ServiceLoop::stats(const Viewer& viewer) {
-  const KernelCache::Totals totals = store.totals();
+  const Store::Totals totals = storage.totals();
   Stats stats = core.stats(now_ms(), viewer);
   stats.hits += hits;
   stats.overloaded += overloads;
-  stats.store_failures += store.write_failures();
+  stats.store_failures += storage.write_failures();
   stats.entries = totals.programs + totals.kernels;
   stats.bytes = totals.bytes;
   stats.corrupt_blobs = totals.corrupt_blobs;
   stats.evicted = totals.evicted;
-  stats.programs_stale = store.programs_stale();
+  stats.programs_stale = storage.programs_stale();
   stats.malformed_messages = listener->malformed_count();
   stats.connections = static_cast<int64_t>(sessions.size());
   stats.refused = viewer.sees_all ? refusals.stats() : refusals.stats_of(viewer.user);
@@ -248,9 +250,8 @@ void ServiceLoop::log(const LogLine& line) const {
 // ---- Actions ----
 
 void ServiceLoop::on(const LookUpProgram& action) {
-  const auto start = Clock::now();
-  store.look_up(action);
-  times.from_index.observe(seconds_since(start));
+  storage.look_up(action,
+                  [this, start = Clock::now()] { times.from_index.observe(seconds_since(start)); });
 }
 
 void ServiceLoop::on(const AskForGraph& action) {
@@ -279,7 +280,7 @@ void ServiceLoop::planned(PlanFinished plan) {
     planning.erase(found);
   }
   tasks.planned(now_ms(), plan);
-  store.planned(plan);
+  storage.planned(plan);
   step(std::move(plan));
 }
 
@@ -287,7 +288,7 @@ void ServiceLoop::on(Answer action) {
   if (Session* session = sessions.find(action.client)) session->judge(action.reply);
   if (!action.reply.outcome) count_refusal(action.client, action.reply.outcome.error());
   signer.sign(action.reply);
-  action.reply.revocations = store.revocations();
+  action.reply.revocations = storage.revocations();
   tasks.answered(now_ms(), action.client, action.reply);
   send(action.client, action.reply);
 }
@@ -299,7 +300,7 @@ void ServiceLoop::on(SendOrders action) {
 
 void ServiceLoop::on(const EndDetached& action) {
   tasks.detached_ended(now_ms(), action);
-  store.end(action);
+  storage.end(action);
 }
 
 void ServiceLoop::on(const LogAbandoned& action) const {
@@ -322,7 +323,7 @@ void ServiceLoop::on(const Distrust& action) {
           .add("why", action.why));
   TakeBack what;
   what.worker = action.worker;
-  store.take_back(std::move(what), [this, name = action.worker](const Result<TakenBack>& taken) {
+  storage.take_back(std::move(what), [this, name = action.worker](const Result<TakenBack>& taken) {
     log(LogLine("worker", LogLine::Level::kWarning)
             .add("name", name)
             .add("state", taken ? "taken_back" : "not_taken_back")
@@ -340,7 +341,7 @@ void ServiceLoop::on(const LogDisputed& action) const {
 
 void ServiceLoop::on(const StoreProgram& action) {
   tasks.storing(now_ms(), action);
-  store.store(action);
+  storage.store(action);
 }
 
 }  // namespace kiln

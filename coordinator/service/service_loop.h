@@ -6,7 +6,7 @@
 //   a few dozen messages                   -> events      |
 //
 // A request whose manifest is in memory is answered at once, without the core, so hits wait for
-// nothing. The loop waits for the disk only in an indexed look-up and in the read of a few blobs.
+// nothing. The loop waits for no store but one on this machine's disk, which answers look-ups at once.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ namespace kiln {
 inline constexpr size_t kMaxSessions = Listener::kMaxConnections;
 
 struct ServiceLoop final : EventLoop {
-  ServiceLoop(ServiceOptions given, std::unique_ptr<KernelCache> opened,
+  ServiceLoop(ServiceOptions given, std::unique_ptr<Store> opened,
               std::unique_ptr<PendingTaskStore> pending_tasks, SigningKey signing_key,
               std::unique_ptr<Listener> bound, std::shared_ptr<Keyring> keyring);
 
@@ -99,14 +99,14 @@ struct ServiceLoop final : EventLoop {
   void on(Answer action);
   void on(const SendProgress& action) { send(action.client, action.progress); }
   void on(SendOrders action);
-  void on(StoreRecords action) { store.store(std::move(action)); }
-  void on(StoreKernel action) { store.store(std::move(action)); }
+  void on(StoreRecords action) { storage.store(std::move(action)); }
+  void on(StoreKernel action) { storage.store(std::move(action)); }
   void on(const StoreProgram& action);
-  void on(StoreDetached action) { store.store(std::move(action)); }
+  void on(StoreDetached action) { storage.store(std::move(action)); }
   void on(const EndDetached& action);
-  void on(const ForgetDetached& action) { store.forget(action); }
-  void on(const StoreLost& action) { store.store(action); }
-  void on(KeepProgram action) { store.keep(std::move(action)); }
+  void on(const ForgetDetached& action) { storage.forget(action); }
+  void on(const StoreLost& action) { storage.store(action); }
+  void on(KeepProgram action) { storage.keep(std::move(action)); }
   void on(const LogAbandoned& action) const;
   void on(const Distrust& action);
   void on(const LogDisputed& action) const;
@@ -149,11 +149,11 @@ struct ServiceLoop final : EventLoop {
   // Shared with the threads below. They stop before it goes.
   Inbox inbox{[this] { listener->wake(); }};
   std::atomic<bool> stopping{false};
-  std::unique_ptr<KernelCache> cache;
+  std::unique_ptr<Store> store;
   std::unique_ptr<PendingTaskStore> detached;
   Signer signer;
-  BlobSender blobs{*cache, blob_memory};
-  StorageExecutor store;
+  BlobSender blobs{*store, blob_memory, *this};
+  StorageExecutor storage;
   AdminHandler admin;
   LoopPage page;
   std::unique_ptr<Planner> planner;

@@ -93,7 +93,7 @@ void ServiceLoop::on(const PeerId& peer, const Hello& hello, const User& user) {
   const Session* session = sessions.open(peer, std::move(opened));
   if (session == nullptr) return refuse(peer, Code::kOverloaded, "too many connections");
   send(peer, Welcome{kProtocolVersion, kSoftware, template_stamp(options.core.templates),
-                     session->token, signer.public_key(), store.revocations()});
+                     session->token, signer.public_key(), storage.revocations()});
 }
 
 void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
@@ -185,8 +185,8 @@ void ServiceLoop::on(const PeerId& peer, WorkerReport report) {
 }
 
 void ServiceLoop::on(const PeerId& peer, const RevocationsRequest& request) {
-  send(peer,
-       RevocationsReply{request.request, store.revocation_list(), store.revocation_signature()});
+  send(peer, RevocationsReply{request.request, storage.revocation_list(),
+                              storage.revocation_signature()});
 }
 
 void ServiceLoop::refuse(const PeerId& peer, Code code, std::string message) {

@@ -12,11 +12,14 @@ constexpr size_t kMaxOpenAPeer = 16;
 constexpr size_t kMaxOpen = 20'000;
 constexpr size_t kMaxDigests = 1 << 20;  // 32 MiB
 constexpr int64_t kRefusedPatienceMs = 2'000;
+constexpr int64_t kAwayMs = 100;       // how soon a store that is away is asked again
+constexpr size_t kMostUnderWay = 256;  // questions to the store
+constexpr size_t kAhead = 16;
 
-// Whether a blob that could not be read with this code is lost. Other codes are a passing fault of
-// this process: the blob is intact.
+// Whether a blob that could not be read with this code is lost. Other codes are a passing fault, of
+// this process or of the store: the blob is intact.
 bool is_lost(Code code) {
-  return code == Code::kNotFound || code == Code::kCorruption || code == Code::kUnavailable;
+  return code == Code::kNotFound || code == Code::kCorruption;
 }
 
 }  // namespace
@@ -43,7 +46,7 @@ bool BlobSender::add(const PeerId& peer, const std::string& user, BlobRequest re
   }
   request.credit = std::min(request.credit, kBlobWindowBytes);
   Transfers& to = request.credit > 0 ? ready_ : stalled_;
-  open_[peer].push_back(to.insert(to.end(), {peer, holder, std::move(request)}));
+  open_[peer].push_back(to.insert(to.end(), {peer, holder, std::move(request), &to}));
   to.back().stalled_ms = now_ms;
   return true;
 }
@@ -56,12 +59,17 @@ void BlobSender::add_credit(const PeerId& peer, const BlobCredit& credit) {
     int64_t& held = transfer->request.credit;
     const bool stalled = held <= 0;
     held = std::min(held + std::min(credit.bytes, kBlobWindowBytes), kBlobWindowBytes);
-    if (stalled && held > 0) ready_.splice(ready_.end(), stalled_, transfer);
+    if (stalled && held > 0) move(ready_, transfer);
     return;
   }
 }
 
-void BlobSender::end(Transfers& in, Transfers::iterator transfer) {
+void BlobSender::move(Transfers& to, Transfers::iterator transfer) {
+  to.splice(to.end(), *transfer->in, transfer);
+  transfer->in = &to;
+}
+
+void BlobSender::end(Transfers::iterator transfer) {
   const auto held = held_.find(transfer->holder);
   for (Held* count : {&all_, &held->second}) {
     --count->transfers;
@@ -71,21 +79,21 @@ void BlobSender::end(Transfers& in, Transfers::iterator transfer) {
   const auto open = open_.find(transfer->peer);
   std::erase(open->second, transfer);
   if (open->second.empty()) open_.erase(open);
-  in.erase(transfer);
+  if (transfer->in == &waiting_) std::erase(transfer->fetch->waiting, transfer);
+  transfer->in->erase(transfer);
 }
 
 void BlobSender::remove(const PeerId& peer) {
   const auto open = open_.find(peer);
   if (open == open_.end()) return;
-  for (const Transfers::iterator transfer : std::vector(open->second))
-    end(transfer->request.credit > 0 ? ready_ : stalled_, transfer);
+  for (const Transfers::iterator transfer : std::vector(open->second)) end(transfer);
 }
 
 std::vector<PeerId> BlobSender::take_stalled(int64_t now_ms) {
   std::vector<PeerId> peers;
   while (!stalled_.empty() && now_ms - stalled_.front().stalled_ms >= kStalledMs) {
     peers.push_back(stalled_.front().peer);
-    end(stalled_, stalled_.begin());
+    end(stalled_.begin());
   }
   return peers;
 }
@@ -95,14 +103,18 @@ std::optional<BlobSender::Piece> BlobSender::next(
   for (size_t i = ready_.size(); i > 0; --i) {
     const Transfers::iterator transfer = ready_.begin();
     ready_.splice(ready_.end(), ready_, transfer);  // its next turn is after everybody's
-    if (!can_take(transfer->peer)) continue;
+    if (now_ms < transfer->try_again_ms || !can_take(transfer->peer)) continue;
     Piece piece = advance(*transfer, now_ms);
     const bool has_news = !piece.reply.chunks.empty() || !piece.reply.missing.empty();
     if (piece.reply.last) {
-      end(ready_, transfer);
+      end(transfer);
     } else if (transfer->request.credit <= 0) {
       transfer->stalled_ms = now_ms;
-      stalled_.splice(stalled_.end(), ready_, transfer);
+      transfer->fetch.reset();  // a peer that gives no credit holds no memory
+      move(stalled_, transfer);
+    } else if (transfer->fetch && !transfer->fetch->answer) {
+      transfer->fetch->waiting.push_back(transfer);
+      move(waiting_, transfer);
     }
     if (piece.reply.last || has_news) return piece;
   }
@@ -114,24 +126,33 @@ BlobSender::Piece BlobSender::advance(Transfer& transfer, int64_t now_ms) {
   BlobReply& reply = piece.reply;
   reply.request = transfer.request.request;
   const std::vector<Digest>& digests = transfer.request.digests;
+  const auto go_on = [&transfer] {
+    transfer.fetch.reset();
+    transfer.refused_ms.reset();
+    transfer.offset = 0;
+    ++transfer.next;
+  };
   int64_t room = std::min(kPieceBytes, transfer.request.credit);
   int reads = 0;
   while (transfer.next < digests.size() && room > 0 && reads < kReadsAPiece) {
     const Digest& digest = digests[transfer.next];
-    const Result<const std::string*> opened = open(digest, reads);
+    const Result<const std::string*> opened = open(transfer, reads);
     if (!opened) {
       const bool lost = is_lost(opened.error().code);
+      const bool away = opened.error().code == Code::kUnavailable;
+      transfer.fetch.reset();
       if (!transfer.refused_ms) transfer.refused_ms = now_ms;
-      if (!lost && now_ms - *transfer.refused_ms < kRefusedPatienceMs) break;
+      if (!lost && now_ms - *transfer.refused_ms < kRefusedPatienceMs) {
+        transfer.try_again_ms = now_ms + (away ? kAwayMs : 0);
+        break;
+      }
       reply.missing.push_back(digest);
       if (lost) missing_.push_back(digest);
-      transfer.refused_ms.reset();
-      transfer.offset = 0;
-      ++transfer.next;
+      go_on();
       continue;
     }
-    transfer.refused_ms.reset();
     const std::string* const blob = *opened;
+    if (blob == nullptr) break;
     const auto total = static_cast<int64_t>(blob->size());
     const int64_t size = std::min(room, total - transfer.offset);
     reply.chunks.push_back(
@@ -140,20 +161,59 @@ BlobSender::Piece BlobSender::advance(Transfer& transfer, int64_t now_ms) {
     room -= std::max<int64_t>(size, 1);  // so that empty ones do not fill a frame either
     transfer.request.credit -= size;
     transfer.offset += size;
-    if (transfer.offset < total) continue;
-    transfer.offset = 0;
-    ++transfer.next;
+    if (transfer.offset == total) go_on();
   }
   reply.last = transfer.next == digests.size();
   return piece;
 }
 
-Result<const std::string*> BlobSender::open(const Digest& digest, int& reads) {
-  if (const std::string* blob = memory_.find(digest)) return blob;
-  ++reads;
-  TRY(uncached_, cache_.blob(digest));
-  memory_.put(digest, uncached_);
-  return &uncached_;
+Result<const std::string*> BlobSender::open(Transfer& transfer, int& reads) {
+  const Digest& digest = transfer.request.digests[transfer.next];
+  if (const std::string* blob = memory_.find(digest)) {
+    transfer.fetch.reset();
+    return blob;
+  }
+  if (!transfer.fetch) {
+    if (under_way_.size() >= kMostUnderWay && !under_way_.contains(digest)) return nullptr;
+    ++reads;
+    transfer.fetch = fetch(digest);
+  }
+  const auto& answer = transfer.fetch->answer;
+  if (!answer) {
+    fetch_ahead(transfer);
+    return nullptr;
+  }
+  if (!*answer) return fail(answer->error());
+  return &**answer;
+}
+
+// A store on this machine's disk answers before this returns.
+std::shared_ptr<BlobSender::Fetch> BlobSender::fetch(const Digest& digest) {
+  const auto [found, is_new] = under_way_.try_emplace(digest);
+  if (!is_new) return found->second;
+  const auto begun = found->second = std::make_shared<Fetch>();
+  store_.look_up_blob(digest, on_loop<std::string>(loop_, [this, digest](Result<std::string> blob) {
+                        brought(digest, std::move(blob));
+                      }));
+  return begun;
+}
+
+// One after another, a program's binaries would each cost a way to the store and back.
+void BlobSender::fetch_ahead(const Transfer& transfer) {
+  const std::vector<Digest>& digests = transfer.request.digests;
+  const size_t end = std::min(digests.size(), transfer.next + kAhead);
+  for (size_t i = transfer.next + 1; i < end && under_way_.size() < kMostUnderWay; ++i)
+    if (memory_.find(digests[i]) == nullptr) fetch(digests[i]);
+}
+
+void BlobSender::brought(const Digest& digest, Result<std::string> answer) {
+  const auto found = under_way_.find(digest);
+  const std::shared_ptr<Fetch> fetched = std::move(found->second);
+  under_way_.erase(found);
+  if (answer) memory_.put(digest, *answer);
+  fetched->answer = std::move(answer);
+  for (const Transfers::iterator transfer : fetched->waiting) move(ready_, transfer);
+  fetched->waiting.clear();
 }
 
 std::vector<Digest> BlobSender::take_missing() {

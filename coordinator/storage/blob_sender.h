@@ -1,7 +1,8 @@
 // BlobSender: answers requests for blobs one frame at a time, taking turns among the requests, and
 // never sends more bytes than the receiver's credit: a large reply delays nobody, and little memory
-// waits for a slow peer. Blobs come from memory, then from the cache. One thread; the cache and the
-// memory cache outlive it.
+// waits for a slow peer. Blobs come from memory, then from the store; a request whose next blob the
+// store has yet to bring waits aside, and the blobs after it are asked for meanwhile. One thread, the
+// loop's; everything it is given outlives it.
 //
 // Places are shared: no user (without keys, no connection) may hold more of them than are left, so
 // a user that takes all it can leaves half, and many such users leave as much as each has.
@@ -10,11 +11,14 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
-#include "cache/kernel_cache.h"
+#include "cache/store.h"
+#include "coordinator/event_loop.h"
 #include "coordinator/storage/blob_memory_cache.h"
 #include "schema/zmq/transport.h"
 
@@ -22,15 +26,15 @@ namespace kiln {
 
 class BlobSender {
  public:
-  BlobSender(KernelCache& cache, BlobMemoryCache& blob_memory)
-      : cache_(cache), memory_(blob_memory) {}
+  BlobSender(Store& store, BlobMemoryCache& blob_memory, EventLoop& loop)
+      : store_(store), memory_(blob_memory), loop_(loop) {}
 
   // False when this peer has too many requests open, or together with the rest of its user's asks
   // for too many blobs. `user` is empty without keys.
   bool add(const PeerId& peer, const std::string& user, BlobRequest request, int64_t now_ms);
   void add_credit(const PeerId& peer, const BlobCredit& credit);
   void remove(const PeerId& peer);
-  // True if no request with credit waits.
+  // True if no request with credit can go on by itself.
   bool idle() const { return ready_.empty(); }
 
   // Ends the requests that got no credit for kStalledMs; their peers.
@@ -42,45 +46,61 @@ class BlobSender {
     BlobReply reply;
   };
   // The next piece for a peer that gave credit and that `can_take` one; nothing if there is none.
-  // Reads a bounded number of files. A file that cannot be read now (no descriptors or memory left)
-  // is tried again by later calls for some seconds of the caller's clock; then it counts as
-  // missing.
+  // Asks for a bounded number of blobs. A blob that cannot be read now (no descriptors or memory
+  // left, the store is away) is tried again by later calls for some seconds of the caller's clock;
+  // then the peer hears that it is missing.
   std::optional<Piece> next(int64_t now_ms, const std::function<bool(const PeerId&)>& can_take);
 
-  // Requested blobs that are lost, since the last call: absent, corrupt, or in an unreadable part
-  // of the disk.
+  // Requested blobs that are lost, since the last call: absent or corrupt. What only cannot be read
+  // now is none of them: an outage of a store must not empty it.
   std::vector<Digest> take_missing();
 
  private:
+  struct Transfer;
+  using Transfers = std::list<Transfer>;
+  // A blob that the store was asked for.
+  struct Fetch {
+    std::optional<Result<std::string>> answer;  // none: it is under way
+    std::vector<Transfers::iterator> waiting;   // in waiting_
+  };
   struct Transfer {
     PeerId peer;
     std::string holder;  // of its place: the user, or the peer
     BlobRequest request;
+    Transfers* in = nullptr;                 // the list that it stands in
     size_t next = 0;                         // index into request.digests
     int64_t offset = 0;                      // of that blob
+    std::shared_ptr<Fetch> fetch = nullptr;  // of that blob, once it was asked for
     std::optional<int64_t> refused_ms = {};  // when it could first not be read
-    int64_t stalled_ms = 0;                  // since when it has no credit
+    int64_t try_again_ms = 0;
+    int64_t stalled_ms = 0;  // since when it has no credit
   };
-  using Transfers = std::list<Transfer>;
   struct Held {
     size_t transfers = 0, digests = 0;
     bool operator==(const Held&) const = default;
   };
   Piece advance(Transfer& transfer, int64_t now_ms);
   bool has_room(const Held& held, size_t digests) const;
-  void end(Transfers& in, Transfers::iterator transfer);
-  // The blob, from the blob_memory or else the cache, to which a read of a file is counted.
-  Result<const std::string*> open(const Digest& digest, int& reads);
+  void move(Transfers& to, Transfers::iterator transfer);
+  void end(Transfers::iterator transfer);
+  // The next blob, from memory or else from the store, to which a question is counted; null while it
+  // is not here yet.
+  Result<const std::string*> open(Transfer& transfer, int& reads);
+  std::shared_ptr<Fetch> fetch(const Digest& digest);
+  void fetch_ahead(const Transfer& transfer);
+  void brought(const Digest& digest, Result<std::string> answer);
 
-  KernelCache& cache_;
+  Store& store_;
   BlobMemoryCache& memory_;
-  Transfers ready_;    // those with credit, whose turn is next first
-  Transfers stalled_;  // those without, the longest first
-  std::map<PeerId, std::vector<Transfers::iterator>> open_;  // into both
+  EventLoop& loop_;
+  Transfers ready_;    // those that can go on, whose turn is next first
+  Transfers waiting_;  // for a blob
+  Transfers stalled_;  // those without credit, the longest first
+  std::map<PeerId, std::vector<Transfers::iterator>> open_;  // into all three
   std::map<std::string, Held> held_;                         // by holder
+  std::unordered_map<Digest, std::shared_ptr<Fetch>> under_way_;
   Held all_;
   std::vector<Digest> missing_;
-  std::string uncached_;  // the last blob that the blob_memory has no room for
 };
 
 }  // namespace kiln

@@ -27,10 +27,24 @@ PendingTask stored_form(const DetachedTask& task) {
 
 }  // namespace
 
-void StorageExecutor::look_up(const LookUpProgram& action) {
+// A program that was taken back while the store looked is looked up again: the answer may be of
+// before, and memory must not serve it.
+void StorageExecutor::look_up(const LookUpProgram& action, std::function<void()> answered) {
+  store_.look_up_program(
+      action.program,
+      on_loop<StoredProgram>(loop_, [this, action, answered = std::move(answered),
+                                     taken_back = times_taken_back_](Result<StoredProgram> stored) {
+        if (taken_back != times_taken_back_) return look_up(action, answered);
+        loop_.step(looked_up(action, std::move(stored)));
+        if (answered) answered();
+      }));
+}
+
+ProgramLookedUp StorageExecutor::looked_up(const LookUpProgram& action,
+                                           Result<StoredProgram> stored) {
   const Digest& program_key = action.program;
   ProgramLookedUp found{action.key, {}};
-  if (auto stored = cache_.program_and_audience(program_key)) {
+  if (stored) {
     // Read once, so that memory serves nothing that a client could not read.
     const auto program = program_from_json(stored->manifest);
     if (program && (program->template_stamp != template_stamp_ || !vouching_.suffices(*program))) {
@@ -47,7 +61,7 @@ void StorageExecutor::look_up(const LookUpProgram& action) {
                                    std::move(stored->audience)});
     } else {
       loop_.log(unreadable("corrupt", program_key, program.error()));
-      cache_.forget(program_key, nullptr);
+      store_.forget(program_key, nullptr);
     }
   } else if (stored.error().code == Code::kCorruption) {
     loop_.log(unreadable("corrupt", program_key, stored.error()));
@@ -56,7 +70,7 @@ void StorageExecutor::look_up(const LookUpProgram& action) {
     loop_.log(unreadable("unreadable", program_key, stored.error()));
     found.read = fail(Code::kUnavailable, std::move(stored).error().message);
   }
-  loop_.step(std::move(found));
+  return found;
 }
 
 // From any thread.
@@ -76,8 +90,8 @@ void StorageExecutor::store(StoreRecords action) {
   TuningRecord last = std::move(action.records.back());
   action.records.pop_back();
   for (TuningRecord& record : action.records)
-    cache_.put_record(std::move(record), counting_failures());
-  cache_.put_record(std::move(last), [this, stored = std::move(stored)](const Status& status) {
+    store_.put_record(std::move(record), counting_failures());
+  store_.put_record(std::move(last), [this, stored = std::move(stored)](const Status& status) {
     loop_.post([this, stored, failed = !status] {
       write_failures_ += failed ? 1 : 0;
       loop_.step(stored);
@@ -90,7 +104,7 @@ void StorageExecutor::store(StoreKernel action) {
   const Digest key = action.kernel.key, blob = action.kernel.blob;
   memory_.put(blob, action.binary);
   const auto put_blob = std::make_shared<Status>();
-  cache_.put_blob(std::move(action.binary),
+  store_.put_blob(std::move(action.binary),
                   [put_blob](Status status) { *put_blob = std::move(status); });
   const auto done = [this, key, blob](const Status& status) {
     if (!status) {
@@ -99,7 +113,7 @@ void StorageExecutor::store(StoreKernel action) {
     }
     loop_.step(KernelStored{key, status});
   };
-  cache_.put_kernel({std::move(action.kernel), std::move(action.tuned_on)},
+  store_.put_kernel({std::move(action.kernel), std::move(action.tuned_on)},
                     [this, put_blob, done](const Status& put_kernel) {
                       const Status& cause = *put_blob ? put_kernel : *put_blob;
                       loop_.post([done, cause] { done(cause); });
@@ -116,7 +130,7 @@ void StorageExecutor::store(const StoreProgram& action) {
       loop_.step(ProgramStored{task, status});
     });
   };
-  cache_.put_program(action.program, stored, action.audience);
+  store_.put_program(action.program, stored, action.audience);
 }
 
 void StorageExecutor::store(StoreDetached action) {
@@ -197,7 +211,7 @@ void StorageExecutor::count_stale() {
   if (done || counting_stale_ || loop_.now_ms() < count_stale_ms_) return;
   count_stale_ms_ = loop_.now_ms() + kCountStaleMs;
   counting_stale_ = true;
-  cache_.count_programs_not_of(template_stamp_, [this](const Result<int64_t>& count) {
+  store_.count_programs_not_of(template_stamp_, [this](const Result<int64_t>& count) {
     loop_.post([this, count] {
       counting_stale_ = false;
       counted_stale_ |= count.has_value();
@@ -209,8 +223,8 @@ void StorageExecutor::count_stale() {
 void StorageExecutor::write_uses() {
   if (loop_.now_ms() < write_uses_ms_) return;
   write_uses_ms_ = loop_.now_ms() + kWriteUsesMs;
-  for (const Digest& program : manifests_.take_used()) cache_.touch(program);
-  for (const Digest& kernel : needed_.kernels(loop_.now_ms())) cache_.touch_kernel(kernel);
+  for (const Digest& program : manifests_.take_used()) store_.touch(program);
+  for (const Digest& kernel : needed_.kernels(loop_.now_ms())) store_.touch_kernel(kernel);
 }
 
 void StorageExecutor::evicted(const std::vector<Digest>& programs) {
@@ -226,9 +240,9 @@ void StorageExecutor::blob_is_missing(const Digest& blob) {
                   .add("digest", blob.short_hex())
                   .add("state", "missing")
                   .add("program", program.short_hex()));
-    cache_.forget(program, nullptr);
+    store_.forget(program, nullptr);
   }
-  for (const Digest& kernel : users.kernels) cache_.forget(kernel, nullptr);
+  for (const Digest& kernel : users.kernels) store_.forget(kernel, nullptr);
 }
 
 }  // namespace kiln

@@ -1,13 +1,13 @@
-// StorageExecutor: carries out the core's look-ups and stores. Programs come from memory or from
-// the cache's index; stores go to the cache's writer, whose answer returns to the loop as an event.
+// StorageExecutor: carries out the core's look-ups and stores. Programs come from the store, whose
+// answers, now or later, and to what is to be stored too, return to the loop as events.
 // When the disk takes no more, binaries that clients wait for are held in memory for a while. One
 // thread, the loop's; everything it is given outlives it.
 #pragma once
 
 #include <functional>
 
-#include "cache/kernel_cache.h"
 #include "cache/pending_task_store.h"
+#include "cache/store.h"
 #include "compiler_core/kernels/registry.h"
 #include "coordinator/core/events.h"
 #include "coordinator/event_loop.h"
@@ -23,11 +23,10 @@ namespace kiln {
 
 class StorageExecutor {
  public:
-  StorageExecutor(KernelCache& cache, PendingTaskStore& tasks, Signer& signer,
-                  ManifestTable& manifests, BlobMemoryCache& blob_memory, int64_t hold_blobs_ms,
-                  const Digest& template_stamp, const CoreOptions& core, EventLoop& loop,
-                  Vouching vouching = {})
-      : cache_(cache),
+  StorageExecutor(Store& store, PendingTaskStore& tasks, Signer& signer, ManifestTable& manifests,
+                  BlobMemoryCache& blob_memory, int64_t hold_blobs_ms, const Digest& template_stamp,
+                  const CoreOptions& core, EventLoop& loop, Vouching vouching = {})
+      : store_(store),
         tasks_(tasks),
         signer_(signer),
         manifests_(manifests),
@@ -40,8 +39,9 @@ class StorageExecutor {
         loop_(loop) {}
 
   // A stored program that other templates made says so; it stays stored until its successor is. Its
-  // manifest comes along unless a template says that its older versions were wrong.
-  void look_up(const LookUpProgram& action);
+  // manifest comes along unless a template says that its older versions were wrong. `answered` is
+  // called when the core has heard.
+  void look_up(const LookUpProgram& action, std::function<void()> answered);
   void store(StoreRecords records);
   void store(StoreKernel kernel);
   void store(const StoreProgram& program);
@@ -77,26 +77,28 @@ class StorageExecutor {
   int64_t write_failures() const { return write_failures_; }
   int64_t read_failures() const {
     return read_failures_;
-  }  // look-ups that the index did not answer
+  }  // look-ups that the store did not answer
   int64_t detached_damaged() const { return detached_damaged_; }
   // Stored programs that other templates made, as last counted.
   int64_t programs_stale() const { return programs_stale_; }
-  KernelCache::Totals totals() { return cache_.totals(); }
-  // About once a second. Once a minute it tells the cache which programs memory served; every few
+  Store::Totals totals() const { return store_.totals(); }
+  // About once a second. Once a minute it tells the store which programs memory served; every few
   // seconds it counts those that other templates made, while there are any.
   void tick();
-  // The cache evicted these, so memory drops them too.
+  // The store evicted these, so memory drops them too.
   void evicted(const std::vector<Digest>& programs);
 
  private:
+  ProgramLookedUp looked_up(const LookUpProgram& action, Result<StoredProgram> stored);
   PendingTaskStore::Done counting_failures();
   void write_uses();
   void count_stale();
   void begin_taking_back(const TakeBack& what, const TakenBack& found, TookBack done);
   void drop_from_memory(const TakenBack& taken);
+  void publish(const std::vector<Revocation>& revoked);
   bool is_sound(const Program& program) const;
 
-  KernelCache& cache_;
+  Store& store_;
   PendingTaskStore& tasks_;
   Signer& signer_;
   ManifestTable& manifests_;
@@ -106,6 +108,7 @@ class StorageExecutor {
   const TemplateVersions sound_versions_;
   const Vouching vouching_;  // a program that it does not suffice for is a miss
   int64_t serial_;           // of the last program planned, or take-back
+  int64_t times_taken_back_ = 0;
   uint64_t revocations_ = 0;
   std::string revocation_list_, revocation_signature_;
   EventLoop& loop_;

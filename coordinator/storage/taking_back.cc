@@ -21,7 +21,7 @@ void StorageExecutor::planned(PlanFinished& plan) {
 }
 
 void StorageExecutor::take_back(TakeBack what, TookBack done) {
-  cache_.would_take_back(what, [this, what, done](const Result<TakenBack>& found) {
+  store_.would_take_back(what, [this, what, done](const Result<TakenBack>& found) {
     loop_.post([this, what, done, found] {
       if (!found) return done(fail(found.error()));
       begin_taking_back(what, *found, done);
@@ -39,9 +39,16 @@ void StorageExecutor::begin_taking_back(const TakeBack& what, const TakenBack& f
   if (!what.owner.empty()) began.owners.insert(what.owner);
   began.everything = what.means_reports() && what.worker.empty() && what.owner.empty();
   loop_.step(std::move(began));
-  cache_.take_back(what, ++serial_, [this, done = std::move(done)](const Result<TakenBack>& taken) {
-    loop_.post([this, done, taken] {
+  store_.take_back(what, ++serial_, [this, done = std::move(done)](const Result<TakenBack>& taken) {
+    // Read here, on the writer's thread: the loop would wait for the store.
+    const auto revoked = taken ? store_.revocations() : fail(taken.error());
+    loop_.post([this, done, taken, revoked] {
       if (taken) drop_from_memory(*taken);
+      if (revoked) publish(*revoked);
+      if (taken && !revoked)
+        loop_.log(LogLine("revocations", LogLine::Level::kWarning)
+                      .add("state", "unreadable")
+                      .add("reason", revoked.error().message));
       loop_.step(TakingBackEnded{});
       done(taken);
     });
@@ -50,22 +57,24 @@ void StorageExecutor::begin_taking_back(const TakeBack& what, const TakenBack& f
 
 // All manifests: those in memory say the old serial of the list.
 void StorageExecutor::drop_from_memory(const TakenBack& taken) {
+  ++times_taken_back_;
   for (const Digest& program : taken.programs) kept_.stored(program);
   for (const Digest& blob : taken.blobs) memory_.remove(blob);
   manifests_.clear();
-  if (const Status read = read_revocations(); !read)
-    loop_.log(LogLine("revocations", LogLine::Level::kWarning)
-                  .add("state", "unreadable")
-                  .add("reason", read.error().message));
 }
 
 Status StorageExecutor::read_revocations() {
-  TRY(const std::vector<Revocation> all, cache_.revocations());
+  TRY(const std::vector<Revocation> all, store_.revocations());
+  publish(all);
+  return {};
+}
+
+void StorageExecutor::publish(const std::vector<Revocation>& revoked) {
   int64_t serial = 0;
-  for (const Revocation& each : all) serial = std::max(serial, each.through);
-  if (serial == 0) return {};
+  for (const Revocation& each : revoked) serial = std::max(serial, each.through);
+  if (serial == 0) return;
   Revocations list(static_cast<uint64_t>(serial));
-  for (const Revocation& each : all) {
+  for (const Revocation& each : revoked) {
     if (each.kind == Revocation::Kind::kProgram)
       list.revoke_program(each.key, each.through);
     else
@@ -74,7 +83,6 @@ Status StorageExecutor::read_revocations() {
   revocation_list_ = list.to_text();
   revocation_signature_ = signer_.signature_of_list(revocation_list_);
   revocations_ = list.serial();
-  return {};
 }
 
 }  // namespace kiln

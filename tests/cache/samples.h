@@ -81,22 +81,37 @@ Status wait(Put put) {
   return answer->get_future().get();
 }
 
-inline Status put_blob(KernelCache& cache, int n) {
-  return wait([&](auto done) { cache.put_blob(blob(n), done); });
+inline Status put_blob(Store& store, int n) {
+  return wait([&](auto done) { store.put_blob(blob(n), done); });
 }
-inline Status put_kernel(KernelCache& cache, int n) {
-  return wait([&](auto done) { cache.put_kernel(kernel(n), done); });
+inline Status put_kernel(Store& store, int n) {
+  return wait([&](auto done) { store.put_kernel(kernel(n), done); });
 }
-inline Status put_program(KernelCache& cache, int n) {
-  return wait([&](auto done) { cache.put_program(program(n), done); });
+inline Status put_program(Store& store, int n) {
+  return wait([&](auto done) { store.put_program(program(n), done); });
 }
-inline Status put_record(KernelCache& cache, int n) {
-  return wait([&](auto done) { cache.put_record(record(n), done); });
+inline Status put_record(Store& store, int n) {
+  return wait([&](auto done) { store.put_record(record(n), done); });
 }
-inline Status put_all(KernelCache& cache, int n) {
-  TRY_STATUS(put_blob(cache, n));
-  TRY_STATUS(put_kernel(cache, n));
-  return put_program(cache, n);
+inline Status put_all(Store& store, int n) {
+  TRY_STATUS(put_blob(store, n));
+  TRY_STATUS(put_kernel(store, n));
+  return put_program(store, n);
+}
+
+// What a look-up answers, whenever it does.
+template <class T, class LookUp>
+Result<T> answer_of(LookUp look_up) {
+  auto answer = std::make_shared<std::promise<Result<T>>>();
+  look_up([answer](Result<T> found) { answer->set_value(std::move(found)); });
+  return answer->get_future().get();
+}
+inline Result<StoredProgram> look_up_program(Store& store, int n) {
+  return answer_of<StoredProgram>(
+      [&](auto then) { store.look_up_program(key("program", n), then); });
+}
+inline Result<std::string> look_up_blob(Store& store, int n) {
+  return answer_of<std::string>([&](auto then) { store.look_up_blob(Digest::of(blob(n)), then); });
 }
 
 // Where the cache in `directory` keeps blob n.

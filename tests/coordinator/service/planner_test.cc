@@ -7,6 +7,7 @@
 #include <future>
 #include <mutex>
 
+#include "cache/kernel_cache.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/kernels/registry.h"
 #include "tests/coordinator/fake_fleet.h"

@@ -4,11 +4,19 @@
 
 #include <future>
 
+#include "cache/kernel_cache.h"
+#include "tests/cache/far_store.h"
+
 namespace kiln {
 namespace {
 
-class BlobSenderTest : public ::testing::Test {
+class BlobSenderTest : public ::testing::Test, public EventLoop {
  protected:
+  void post(Job job) override { inbox_.post(std::move(job)); }
+  void step(Event) override {}
+  int64_t now_ms() const override { return 0; }
+  void log(const LogLine&) const override {}
+
   Digest put(const std::string& bytes) {
     std::promise<Status> stored;
     cache_->put_blob(bytes, [&](Status status) { stored.set_value(std::move(status)); });
@@ -42,8 +50,9 @@ class BlobSenderTest : public ::testing::Test {
 
   const TempDir dir_ = TempDir::create("kiln-blob-desk").value();
   const std::unique_ptr<KernelCache> cache_ = KernelCache::open(dir_.path() / "data").value();
+  Inbox inbox_{[] {}};
   BlobMemoryCache memory_{0};
-  BlobSender sender_{*cache_, memory_};
+  BlobSender sender_{*cache_, memory_, *this};
 };
 
 TEST_F(BlobSenderTest, ABlobIsSentWhole) {
@@ -100,6 +109,89 @@ TEST_F(BlobSenderTest, WhatCannotBeReadForLongIsMissingToThatPeerAndNotLost) {
   EXPECT_EQ(piece->reply.missing, std::vector{blob});
   EXPECT_TRUE(piece->reply.last);
   EXPECT_TRUE(sender_.take_missing().empty());
+}
+
+// ---- A store behind a network ----
+
+class FarBlobs : public BlobSenderTest {
+ protected:
+  void arrive() {
+    far_.arrive();
+    for (const Job& job : inbox_.take()) job();
+  }
+  void ask_far(const PeerId& peer, std::vector<Digest> digests) {
+    EXPECT_TRUE(far_sender_.add(peer, "", {1, std::move(digests), 1 << 20}, 0));
+  }
+  std::optional<BlobSender::Piece> next_far(int64_t now_ms = 0) {
+    return far_sender_.next(now_ms, [](const PeerId&) { return true; });
+  }
+
+  FarStore far_{*cache_};
+  BlobMemoryCache far_memory_{1 << 20};
+  BlobSender far_sender_{far_, far_memory_, *this};
+};
+
+TEST_F(FarBlobs, ABlobUnderWayIsAskedForOnceAndKeepsTheLoopFromNothing) {
+  const Digest blob = put("binary");
+  for (const char* peer : {"a", "b", "gone"}) ask_far(peer, {blob});
+  EXPECT_FALSE(next_far());
+  EXPECT_TRUE(far_sender_.idle()) << "nobody asks the loop to look again and again";
+  EXPECT_EQ(far_.asked, 1);
+  far_sender_.remove("gone");
+  arrive();
+  EXPECT_FALSE(far_sender_.idle());
+  for (const char* peer : {"a", "b"}) {
+    const auto piece = next_far();
+    ASSERT_TRUE(piece);
+    EXPECT_EQ(piece->peer, peer);
+    EXPECT_EQ(piece->reply.chunks.at(0).bytes, "binary");
+    EXPECT_TRUE(piece->reply.last);
+  }
+  EXPECT_FALSE(next_far());
+}
+
+TEST_F(FarBlobs, ThoseAfterItAreAskedForMeanwhile) {
+  std::vector<Digest> blobs;
+  for (int n = 0; n < 10; ++n) blobs.push_back(put("binary " + std::to_string(n)));
+  ask_far("peer", blobs);
+  EXPECT_FALSE(next_far());
+  EXPECT_EQ(far_.asked, 10);
+  arrive();
+  const auto piece = next_far();
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->reply.chunks.size(), 10u);
+  EXPECT_TRUE(piece->reply.last);
+  EXPECT_EQ(far_.asked, 10);
+}
+
+TEST_F(FarBlobs, WhatAStoreThatIsAwayDoesNotBringIsMissingToThatPeerAndNotLost) {
+  const Digest blob = put("binary");
+  far_.away = true;
+  ask_far("peer", {blob});
+  std::optional<BlobSender::Piece> piece;
+  int64_t now_ms = 0;
+  for (; !piece && now_ms < 10'000; now_ms += 50) {
+    piece = next_far(now_ms);
+    arrive();
+  }
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->reply.missing, std::vector{blob});
+  EXPECT_TRUE(far_sender_.take_missing().empty()) << "an outage must not empty the store";
+  EXPECT_GE(now_ms, 2'000);
+  EXPECT_LT(far_.asked, 30) << "a store that is away is not asked all the time";
+  far_.away = false;
+  ask_far("late", {blob});
+  EXPECT_FALSE(next_far(now_ms));
+  arrive();
+  EXPECT_EQ(next_far(now_ms)->reply.chunks.at(0).bytes, "binary");
+}
+
+TEST_F(FarBlobs, WhatTheStoreSaysIsAbsentIsLost) {
+  ask_far("peer", {Digest::of("never put")});
+  EXPECT_FALSE(next_far());
+  arrive();
+  EXPECT_EQ(next_far()->reply.missing.size(), 1u);
+  EXPECT_EQ(far_sender_.take_missing().size(), 1u);
 }
 
 TEST_F(BlobSenderTest, WhatAllTogetherAskForIsBounded) {

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "cache/kernel_cache.h"
 #include "cache/sqlite.h"
 #include "schema/codec.h"
+#include "tests/cache/far_store.h"
 #include "tests/cache/samples.h"
 
 namespace kiln {
@@ -41,7 +43,7 @@ class StorageExecutorTest : public ::testing::Test, public EventLoop {
                : std::get<T>(events_.back());
   }
   void look_up(int n) {
-    executor_->look_up({samples::key("program", n), samples::key("program", n)});
+    executor_->look_up({samples::key("program", n), samples::key("program", n)}, nullptr);
   }
   KeepProgram kept(int n) const {
     return {program_to_json(samples::program(n)), samples::key("program", n), {}};
@@ -122,6 +124,60 @@ TEST_F(StorageExecutorTest, AProgramsAudienceIsWhoeverItWasTunedFor) {
     EXPECT_TRUE(admits(audience, "bob"));
     EXPECT_FALSE(admits(audience, "eve"));
   }
+}
+
+// ---- A store behind a network ----
+
+class FarPrograms : public StorageExecutorTest {
+ protected:
+  FarPrograms() {
+    far_.emplace(*cache_);
+    executor_.emplace(*far_, *tasks_, signer_, manifests_, blobs_, 1'000, Digest{}, CoreOptions{},
+                      *this);
+    EXPECT_TRUE(samples::put_all(*cache_, 1));
+  }
+  void arrive() {
+    far_->arrive();
+    settle();
+  }
+
+  std::optional<FarStore> far_;
+};
+
+TEST_F(FarPrograms, TheCoreHearsWhenTheAnswerArrives) {
+  look_up(1);
+  EXPECT_TRUE(events_.empty());
+  arrive();
+  EXPECT_FALSE(last<ProgramLookedUp>().program_json.empty());
+  EXPECT_TRUE(in_memory(1));
+}
+
+TEST_F(FarPrograms, AStoreThatIsAwayHasMissedAndForgottenNothing) {
+  far_->away = true;
+  look_up(1);
+  arrive();
+  EXPECT_EQ(last<ProgramLookedUp>().read.error().code, Code::kUnavailable);
+  far_->away = false;
+  look_up(1);
+  arrive();
+  EXPECT_FALSE(last<ProgramLookedUp>().program_json.empty());
+}
+
+TEST_F(FarPrograms, AnAnswerFromBeforeItWasTakenBackIsNotServed) {
+  look_up(1);
+  TakeBack what;
+  what.programs = {samples::key("program", 1)};
+  bool taken_back = false;
+  executor_->take_back(what,
+                       [&](const Result<TakenBack>& taken) { taken_back = taken.has_value(); });
+  for (int i = 0; i < 3; ++i) settle();
+  ASSERT_TRUE(taken_back);
+  EXPECT_EQ(executor_->revocation_list().empty(), false);
+  arrive();
+  EXPECT_FALSE(in_memory(1));
+  arrive();
+  EXPECT_TRUE(last<ProgramLookedUp>().program_json.empty());
+  EXPECT_FALSE(in_memory(1));
 }
 
 TEST_F(StorageExecutorTest, AMissIsAMiss) {

@@ -1,0 +1,105 @@
+// FarStore: a Store before another one, whose look-ups are answered when the test says so, on a
+// thread of another's, as a store behind a network does; or, while it is away, with kUnavailable.
+#pragma once
+
+#include <deque>
+#include <thread>
+
+#include "cache/store.h"
+
+namespace kiln {
+
+class FarStore final : public Store {
+ public:
+  explicit FarStore(Store& near) : near_(near) {}
+
+  bool away = false;
+  int asked = 0;  // look-ups
+  // Answers what was asked so far.
+  void arrive() {
+    std::thread([this] {
+      for (size_t n = under_way_.size(); n > 0; --n) {
+        const auto answer = std::move(under_way_.front());
+        under_way_.pop_front();
+        answer();
+      }
+    }).join();
+  }
+
+  void look_up_program(const Digest& key, Then<StoredProgram> then) override {
+    later<StoredProgram>(then, [this, key](auto found) { near_.look_up_program(key, found); });
+  }
+  void look_up_blob(const Digest& digest, Then<std::string> then) override {
+    later<std::string>(then, [this, digest](auto found) { near_.look_up_blob(digest, found); });
+  }
+  const std::string& warning() const override { return near_.warning(); }
+  Result<StoredKernel> kernel(const Digest& key) override { return near_.kernel(key); }
+  Result<std::vector<TuningRecord>> records(const Digest& key) override {
+    return near_.records(key);
+  }
+  Result<std::vector<Schedule>> earlier_winners(const Digest& workload) override {
+    return near_.earlier_winners(workload);
+  }
+  Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key) override {
+    return near_.nearest_winners(key);
+  }
+  Result<std::vector<Revocation>> revocations() override { return near_.revocations(); }
+  void touch(const Digest& key) override { near_.touch(key); }
+  void touch_kernel(const Digest& key) override { near_.touch_kernel(key); }
+  void put_blob(std::string bytes, Done done) override {
+    near_.put_blob(std::move(bytes), std::move(done));
+  }
+  void put_kernel(StoredKernel kernel, Done done) override {
+    near_.put_kernel(std::move(kernel), std::move(done));
+  }
+  void put_program(const Program& program, Done done, const Audience& audience) override {
+    near_.put_program(program, std::move(done), audience);
+  }
+  void put_record(TuningRecord record, Done done) override {
+    near_.put_record(std::move(record), std::move(done));
+  }
+  void put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done) override {
+    near_.put_shape_generic_key(workload, std::move(key), std::move(done));
+  }
+  void forget(const Digest& key, Done done) override { near_.forget(key, std::move(done)); }
+  void take_back(TakeBack what, int64_t through, TookBack done) override {
+    near_.take_back(std::move(what), through, std::move(done));
+  }
+  void would_take_back(TakeBack what, TookBack done) override {
+    near_.would_take_back(std::move(what), std::move(done));
+  }
+  void pin(const Digest& key, Done done) override { near_.pin(key, std::move(done)); }
+  void unpin(const Digest& key, Done done) override { near_.unpin(key, std::move(done)); }
+  void collect(int64_t max_bytes, std::function<void(Collected, Status)> done) override {
+    near_.collect(max_bytes, std::move(done));
+  }
+  void count_programs_not_of(const Digest& stamp, Then<int64_t> done) override {
+    near_.count_programs_not_of(stamp, std::move(done));
+  }
+  void flush() override { near_.flush(); }
+  Result<ProgramList> list_programs(const ProgramQuery& wanted) override {
+    return near_.list_programs(wanted);
+  }
+  Result<ListedProgram> listed_program(const Digest& key) override {
+    return near_.listed_program(key);
+  }
+  Result<StoredKernel> listed_kernel(const Digest& key) override {
+    return near_.listed_kernel(key);
+  }
+  Totals totals() const override { return near_.totals(); }
+
+ private:
+  // The answer is what the store has when it is asked, not when the answer arrives.
+  template <class T, class LookUp>
+  void later(const Then<T>& then, LookUp look_up) {
+    ++asked;
+    Result<T> answer = fail(Code::kUnavailable, "the store is away");
+    if (!away) look_up(Then<T>([&answer](Result<T> found) { answer = std::move(found); }));
+    under_way_.push_back([then, answer] { then(answer); });
+  }
+
+  Store& near_;  // answers at once
+  std::deque<std::function<void()>> under_way_;
+};
+
+}  // namespace kiln
