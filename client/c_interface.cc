@@ -153,6 +153,14 @@ kiln_code kiln_client_open(const kiln_client_options* given, kiln_client** clien
 void kiln_client_close(kiln_client* client) {
   delete client;
 }
+kiln_code kiln_client_load_bundle(kiln_client* client, const char* path, const char* signer,
+                                  int32_t* programs) {
+  if (client == nullptr || path == nullptr) return missing("the client or the path");
+  const auto loaded = client->client->load_bundle(path, text(signer));
+  if (!loaded) return failed(loaded.error());
+  if (programs != nullptr) *programs = *loaded;
+  return KILN_OK;
+}
 kiln_service kiln_client_service(const kiln_client* client) {
   switch (client->client->service_state()) {
     case ServiceState::kReachable:

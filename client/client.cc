@@ -6,6 +6,7 @@
 
 #include "client/compiled_program.h"
 #include "client/exported_directory.h"
+#include "client/loaded_bundles.h"
 #include "client/local_tier.h"
 #include "client/refused_graph.h"
 #include "client/remote.h"
@@ -125,6 +126,7 @@ struct Client::Impl {
   std::unique_ptr<Remote> remote;    // null: none
   std::string signer;                // the public key that programs must be signed with; or empty
   std::shared_ptr<RevocationStore> revocations;  // never null
+  std::unique_ptr<LoadedBundles> bundles;        // never null
   const std::shared_ptr<std::mutex> cpu_mu = std::make_shared<std::mutex>();
 
   std::mutex mu;
@@ -138,6 +140,10 @@ struct Client::Impl {
     if (!revocations->cover(found->second->program)) return found->second;
     remembered.erase(found);
     return nullptr;
+  }
+
+  SharedFiles not_revoked(SharedFiles files) const {
+    return files != nullptr && revocations->cover(files->program) ? nullptr : files;
   }
 
   // Keeps `files` for the next caller, in this process and, if there is a tier, on disk. A disk
@@ -250,6 +256,8 @@ struct Client::Impl {
     // Right, but other templates than this build's made it: better than what was not tuned at all.
     SharedFiles stale;
     if (SharedFiles files = recall(key)) return Found{files};
+    if (SharedFiles files = not_revoked(bundles->find(form.digest, wanted.target, wanted.mode)))
+      return Found{files};
     if (local) {
       auto files = recall_from_disk(key, request_for(form, wanted));
       if (!files && files.error().code != Code::kNotFound && wanted.on_message)
@@ -263,6 +271,12 @@ struct Client::Impl {
         const bool is_better = wanted.mode == Mode::kMaxAutotune && !wanted.starts_nothing();
         if (is_better && !wanted.strict) stale = shared;
       }
+    }
+    if (SharedFiles files = not_revoked(
+            bundles->find_in_tier(form.digest, wanted.target, wanted.mode, wanted.on_message))) {
+      const bool fits = check_is_asked(request_for(form, wanted), files->program, "").has_value();
+      keep(key, files, fits);
+      return Found{files};
     }
     Error why{Code::kUnavailable, "no coordinator is configured", 0};
     if (remote) {
@@ -374,6 +388,7 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
   }
   impl->revocations = std::make_shared<RevocationStore>(
       given.cache_dir.empty() ? Path() : Path(given.cache_dir) / "revoked", impl->signer);
+  impl->bundles = std::make_unique<LoadedBundles>(given.cache_dir, impl->signer);
   if (!given.coordinator.empty()) {
     impl->remote = std::make_unique<Remote>(given.coordinator, given.connect_timeout);
     impl->remote->trust(impl->signer);
@@ -421,7 +436,7 @@ Client::Compiled Client::look_up(const Graph& graph, const CompileOptions& optio
   return impl_->get(graph, Wanted(options, Call::kLookUp));
 }
 
-Client::Compiled Client::open_exported(const Graph& graph, const Path& directory,
+Client::Compiled Client::open_exported(const Graph& graph, const Path& place,
                                        const CompileOptions& options) {
   const auto started = Clock::now();
   auto program = std::make_unique<CompiledProgram::Impl>();
@@ -432,24 +447,22 @@ Client::Compiled Client::open_exported(const Graph& graph, const Path& directory
   if (wanted.target.backend == Backend::kCuda)
     program->start_up.context_wait_ms = ms_between(started, targeted);
   TRY(NormalForm form, normalise(graph));
-  TRY(ProgramFiles files, read_exported(directory, impl_->signer));
-  TRY_STATUS(impl_->revocations->check(files.program));
-  if (files.program.graph != form.digest)
-    return fail(
-        Code::kInvalidArgument,
-        fmt::format("the program in {} is of graph {}, and this is graph {}", directory.string(),
-                    files.program.graph.short_hex(), form.digest.short_hex()));
-  if (!wanted.target.can_run(files.program.target))
-    return fail(
-        Code::kUnsupported,
-        fmt::format("the program in {} is for {}, and this machine is {}", directory.string(),
-                    files.program.target.to_string(), wanted.target.to_string()));
-  TRY_STATUS(impl_->bind(graph, std::move(form),
-                         {std::make_shared<const ProgramFiles>(std::move(files))}, *program));
+  TRY(const SharedFiles files,
+      read_exported_for(place, impl_->signer, form.digest, wanted.target, wanted.mode));
+  TRY_STATUS(impl_->revocations->check(files->program));
+  TRY_STATUS(impl_->bind(graph, std::move(form), {files}, *program));
   program->start_up.fetch_ms = ms_since(targeted);
   TRY_STATUS(impl_->load(wanted, *program));
   program->seconds = ms_since(started) / 1000;
   return std::unique_ptr<CompiledProgram>(new CompiledProgram(std::move(program)));
+}
+
+Result<int> Client::load_bundle(const Path& file, const std::string& signer) {
+  std::string trusted;
+  if (!signer.empty()) {
+    TRY(trusted, read_signer(signer));
+  }
+  return impl_->bundles->load(file, trusted);
 }
 
 Result<Client::Submission> Client::submit(const Graph& graph, const CompileOptions& options) {

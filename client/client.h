@@ -206,12 +206,19 @@ class Client {
   Compiled fetch(const Graph& graph, const CompileOptions& options);
   // The same as fetch(), but starts nothing: kNotFound when no cache has the program.
   Compiled look_up(const Graph& graph, const CompileOptions& options);
-  // The program that `kiln compile --out` wrote to `directory`, loaded; asks nobody. The mode of
-  // `options` is not used. kInvalidArgument: the program of another graph, or no signing key is
-  // given; kNotFound: no program there; kUnsupported: another target's; kPermissionDenied,
-  // kCorruption as compile().
-  Compiled open_exported(const Graph& graph, const std::filesystem::path& directory,
+  // The program that `kiln compile --out` wrote to a directory, or that a bundle has (`kiln bundle`),
+  // loaded; asks nobody. The mode of `options` matters only where a bundle has both. kInvalidArgument:
+  // the program of another graph, or no signing key is given; kNotFound: no program there;
+  // kUnsupported: another target's; kPermissionDenied, kCorruption as compile().
+  Compiled open_exported(const Graph& graph, const std::filesystem::path& place,
                          const CompileOptions& options);
+  // Reads a bundle, the file that `kiln bundle` wrote: from now on compile() and its like answer with
+  // its programs before they ask anybody, also for targets that its code's can run. How many it has.
+  // `signer`: whose signature is good, a public key in hex or a file with one; empty:
+  // ClientOptions::signing_key's. kNotFound: no such file; kInvalidArgument: it is no bundle, or no
+  // signer is known; kUnsupported: of a newer format; kPermissionDenied: signed by somebody else;
+  // kCorruption: cut short or altered, and nothing of it is used.
+  Result<int> load_bundle(const std::filesystem::path& file, const std::string& signer = {});
 
   struct Submission {
     Digest graph;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "client/bundle.h"
 #include "compiler_core/compile/local.h"
 
 namespace kiln {
@@ -73,6 +76,46 @@ Result<ProgramFiles> read_exported(const Path& directory, std::string_view trust
     files.artifacts.push_back(std::move(artifact));
   }
   return files;
+}
+
+namespace {
+
+Result<std::shared_ptr<const ProgramFiles>> read_from_bundle(const Path& file,
+                                                             std::string_view trusted,
+                                                             const Digest& graph,
+                                                             const Target& wanted, Mode mode) {
+  TRY(const std::string text, read_file(file));
+  TRY(const auto programs, parse_bundle(text, file.string(), trusted));
+  const Mode other = mode == Mode::kDefault ? Mode::kMaxAutotune : Mode::kDefault;
+  for (const Mode each : {mode, other})
+    if (auto found = find_in_bundle(programs, graph, wanted, each)) return found;
+  const bool has_graph = std::ranges::any_of(
+      programs, [&](const auto& files) { return files->program.graph == graph; });
+  return fail(has_graph ? Code::kUnsupported : Code::kInvalidArgument,
+              fmt::format("the bundle {} has no program of graph {} for {}: `kiln load {}` lists "
+                          "what it has",
+                          file.string(), graph.short_hex(), wanted.to_string(), file.string()));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ProgramFiles>> read_exported_for(const Path& place,
+                                                              std::string_view trusted,
+                                                              const Digest& graph,
+                                                              const Target& wanted, Mode mode) {
+  std::error_code none;
+  if (std::filesystem::is_regular_file(place, none))
+    return read_from_bundle(place, trusted, graph, wanted, mode);
+  TRY(ProgramFiles files, read_exported(place, trusted));
+  if (files.program.graph != graph)
+    return fail(Code::kInvalidArgument,
+                fmt::format("the program in {} is of graph {}, and this is graph {}",
+                            place.string(), files.program.graph.short_hex(), graph.short_hex()));
+  if (!wanted.can_run(files.program.target))
+    return fail(Code::kUnsupported,
+                fmt::format("the program in {} is for {}, and this machine is {}", place.string(),
+                            files.program.target.to_string(), wanted.to_string()));
+  return std::make_shared<const ProgramFiles>(std::move(files));
 }
 
 Result<std::string> read_signer(const std::string& hex_or_file) {

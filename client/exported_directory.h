@@ -27,6 +27,14 @@ Status write_exported(const CompiledProgram& program, const Path& directory);
 // kCorruption: altered, or a binary is missing. Each names what it is about.
 Result<ProgramFiles> read_exported(const Path& directory, std::string_view trusted);
 
+// The same for a request: of this graph, for what `wanted` can run. `place` may be a bundle too
+// (bundle.h), of which `mode` is taken before the other. Also kInvalidArgument: of another graph;
+// kUnsupported: of another target.
+Result<std::shared_ptr<const ProgramFiles>> read_exported_for(const Path& place,
+                                                              std::string_view trusted,
+                                                              const Digest& graph,
+                                                              const Target& wanted, Mode mode);
+
 // A public signing key as people give it: 64 hex digits, or a file that holds them (the
 // coordinator's DATA_DIR/signing/ed25519.pub). kInvalidArgument.
 Result<std::string> read_signer(const std::string& hex_or_file);

@@ -80,6 +80,15 @@ typedef struct kiln_client_options {
 KILN_API kiln_code kiln_client_open(const kiln_client_options* options, kiln_client** client);
 KILN_API void kiln_client_close(kiln_client* client);
 
+/* Reads a bundle, the file that `kiln bundle` wrote: from now on kiln_compile() answers with its
+ * programs before it asks anybody. `signer`: whose signature is good, 64 hex digits or a file with
+ * them; NULL: the client's signing_key. `programs` hears how many there are; may be NULL.
+ * KILN_NOT_FOUND: no such file; KILN_INVALID_ARGUMENT: no bundle, or no signer is known;
+ * KILN_UNSUPPORTED: a newer Kiln wrote it; KILN_PERMISSION_DENIED: signed by somebody else;
+ * KILN_CORRUPTION: cut short or altered, and nothing of it is used. */
+KILN_API kiln_code kiln_client_load_bundle(kiln_client* client, const char* path,
+                                           const char* signer, int32_t* programs);
+
 /* KILN_SERVICE_AWAY: it failed a moment ago, and calls do not wait for it again yet. */
 typedef enum kiln_service {
   KILN_SERVICE_UNKNOWN = 0,

@@ -92,6 +92,19 @@ void add_coordinator(CLI::App* command, Options& options) {
                       "[KILN_KEY]");
 }
 
+void add_target(CLI::App* command, Options& options) {
+  command
+      ->add_option("--target", options.target,
+                   "cpu, cpu:x86-64-v3, cpu:x86-64-v4; cuda: the GPU here; cuda:sm_90a, cuda:sm_80")
+      ->capture_default_str();
+  command
+      ->add_option("--mode", options.mode,
+                   "default: the best guess, verified but not timed; max-autotune: search and "
+                   "measure")
+      ->check(CLI::IsMember({"default", "max-autotune"}))
+      ->capture_default_str();
+}
+
 void add_signer(CLI::App* command, Options& options) {
   command->add_option("--signer", options.signer,
                       "Whose signature is good: the coordinator's public signing key in hex, or "
@@ -115,6 +128,7 @@ void declare_commands(CLI::App& app, Options& options) {
   app.footer(kFooter);
   app.require_subcommand(1);
   declare_program_commands(app, options);
+  declare_bundle_commands(app, options);
   declare_service_commands(app, options);
   declare_cache_commands(app, options);
   declare_keys_commands(app, options);

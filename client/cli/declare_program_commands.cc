@@ -4,16 +4,7 @@ namespace kiln::cli {
 namespace {
 
 void add_compile_options(CLI::App* command, Options& options) {
-  command
-      ->add_option("--target", options.target,
-                   "cpu, cpu:x86-64-v3, cpu:x86-64-v4; cuda: the GPU here; cuda:sm_90a, cuda:sm_80")
-      ->capture_default_str();
-  command
-      ->add_option("--mode", options.mode,
-                   "default: the best guess, verified but not timed; max-autotune: search and "
-                   "measure")
-      ->check(CLI::IsMember({"default", "max-autotune"}))
-      ->capture_default_str();
+  add_target(command, options);
   add_coordinator(command, options);
   command->add_option("--cache-dir", options.cache_dir,
                       "Keep programs on this machine too, in this directory [KILN_CACHE_DIR]");
@@ -66,6 +57,17 @@ void declare_program_commands(CLI::App& app, Options& options) {
                       "Write the program of one FILE to this directory: manifest.json, the order "
                       "of its inputs, and each kernel as <blob digest>.so, or .cubin for GPUs");
 
+  auto* locked = compile->add_flag("--locked", options.locked,
+                                   "Take only the programs that the lock file names, as they were "
+                                   "(`kiln lock`), for their targets\n"
+                                   "and modes; tune nothing. Exit 1 and what changed when one is "
+                                   "another; 4 when the cache has it no more");
+  compile->add_option("--lock", options.lock_file, "The lock file of --locked")
+      ->capture_default_str()
+      ->needs(locked);
+  for (const char* other : {"--target", "--mode", "--hint", "--check"})
+    locked->excludes(compile->get_option(other));
+
   auto* warm = app.add_subcommand(
       "warm",
       "Have a service tune each file before anybody needs it, after those who wait:\n"
@@ -101,7 +103,8 @@ void declare_program_commands(CLI::App& app, Options& options) {
   run->add_option("--seed", options.seed, "Seed of the program's random numbers (default: 0)");
   run->add_option("--runs", options.runs, "Timed runs (default: what fits a fifth of a second)");
   run->add_option("--program", options.exported,
-                  "Run what `kiln compile FILE --out DIR` wrote to this directory, and ask nobody: "
+                  "Run what `kiln compile FILE --out DIR` wrote to this directory, or a program of "
+                  "this bundle (`kiln bundle`), and ask nobody: "
                   "signed by --signer, and not a bit altered, or nothing is loaded");
   add_signer(run, options);
   run->add_flag("--reduce-overhead", options.reduce_overhead,

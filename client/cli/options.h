@@ -43,7 +43,11 @@ struct Options {
   std::vector<std::string> files;
 
   // compile
-  std::string out;  // directory; empty: none
+  std::string out;      // directory; empty: none
+  bool locked = false;  // only what lock_file names, as it was
+  std::string lock_file = "kiln.lock";
+
+  // bundle: `out` is its file
 
   // warm
   bool detach = false;
@@ -105,6 +109,10 @@ struct Options {
 
 // Each returns an exit code.
 int compile_command(const Options& options);
+int compile_locked(const Options& options);  // compile_command's part for --locked
+int lock_command(const Options& options);
+int bundle_command(const Options& options);
+int load_command(const Options& options);
 int warm_command(const Options& options);
 int run_command(const Options& options);
 int digest_command(const Options& options);

@@ -78,6 +78,7 @@ int compile_command(const Options& options) {
     print_error("", {Code::kInvalidArgument, "--out takes the program of one FILE", 0});
     return kBadInput;
   }
+  if (options.locked) return compile_locked(options);
   auto client = make_client(options);
   if (!client) {
     print_error("", client.error());

@@ -68,6 +68,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "kiln_last_error": (c_char_p, []),
     "kiln_client_open": (c_int32, [POINTER(ClientOptions), POINTER(c_void_p)]),
     "kiln_client_close": (None, [c_void_p]),
+    "kiln_client_load_bundle": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(c_int32)]),
     "kiln_client_service": (c_int32, [c_void_p]),
     "kiln_compile": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(CompileOptions), POINTER(c_void_p)]),
     "kiln_compile_file": (c_int32, [c_void_p, c_char_p, POINTER(CompileOptions), POINTER(c_void_p)]),

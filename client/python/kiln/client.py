@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_int64, c_void_p
+from ctypes import byref, c_int32, c_int64, c_void_p
 from typing import Any, Literal, NamedTuple
 
 from kiln import _native
@@ -216,6 +216,25 @@ class Client:
         """"unknown" before the first contact, "reachable", or "away" (and not asked for a while)."""
         state: int = self._library.kiln_client_service(self._handle)
         return _SERVICES[state]
+
+    def load_bundle(self, path: str | os.PathLike[str], *, signer: str | os.PathLike[str] | None = None) -> int:
+        """Reads what ``kiln bundle`` wrote: compile() then answers with its programs before it asks anybody.
+
+        Args:
+            signer: whose signature is good: a public key in hex, or the coordinator's ``signing/ed25519.pub``; default
+                the one that the key file names.
+
+        Returns:
+            How many programs it has.
+
+        Raises:
+            NotFound, InvalidArgument (no bundle, or no signer is known), Unsupported (a newer Kiln wrote it),
+            NotPermitted (signed by somebody else), Corruption (cut short or altered; nothing of it is used).
+        """
+        programs = c_int32()
+        _native.check(self._library.kiln_client_load_bundle(self._handle, _bytes(path), _bytes(signer),
+                                                            byref(programs)))
+        return programs.value
 
     def compile(self, graph: bytes | str | os.PathLike[str], *, mode: Mode = "default", target: str = "cpu",
                 deadline_s: float = 600.0, cached_only: bool = False, background: bool = False,

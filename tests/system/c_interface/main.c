@@ -117,6 +117,7 @@ static void without_a_service(void) {
   kiln_client* client = NULL;
   EXPECT(kiln_client_open(NULL, &client) == KILN_OK);
   EXPECT(kiln_client_service(client) == KILN_SERVICE_UNKNOWN);
+  EXPECT(kiln_client_load_bundle(client, "/nonexistent", NULL, NULL) == KILN_NOT_FOUND);
 
   kiln_program* program = NULL;
   EXPECT(kiln_compile(client, "nonsense", 8, NULL, &program) == KILN_INVALID_ARGUMENT);

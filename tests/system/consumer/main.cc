@@ -97,6 +97,7 @@ void use_one_program(kiln::Client& client) {
         "KernelReport");
   check(client.fetch(graph, options).has_value(), "fetch()");
   check(!client.open_exported(graph, "/nonexistent", options), "open_exported()");
+  check(client.load_bundle("/nonexistent").error().code == kiln::Code::kNotFound, "load_bundle()");
   check(!client.submit(graph, options), "submit() without a service");
   check(client.service_state() == kiln::ServiceState::kUnknown, "ServiceState");
 }

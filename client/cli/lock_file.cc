@@ -1,0 +1,188 @@
+#include "client/cli/lock_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace kiln::cli {
+namespace {
+
+constexpr std::string_view kMagic = "kiln-lock ";
+constexpr int kFormat = 1;
+constexpr char kComment[] =
+    "# The programs that `kiln compile --locked` must get; `kiln lock FILE...` makes it anew.\n";
+
+// The first word, which is removed with the space behind it.
+std::string_view take_word(std::string_view& text) {
+  const size_t end = std::min(text.find(' '), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+Result<int> integer(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= 0) return value;
+  return fail(Code::kInvalidArgument, "'" + std::string(text) + "' is no number");
+}
+
+Status read_line(std::string_view line, std::vector<LockedProgram>& programs) {
+  const std::string_view name = take_word(line);
+  if (name == "program") {
+    programs.emplace_back().file = line;
+    return {};
+  }
+  if (programs.empty()) return fail(Code::kInvalidArgument, "no program is named before it");
+  LockedProgram& program = programs.back();
+  if (name == "target") {
+    TRY(const Target target, Target::parse(line));
+    program.target.backend = target.backend;
+    program.target.isa = target.isa;
+  } else if (name == "device") {
+    program.target.device_model = line;
+  } else if (name == "units") {
+    TRY(program.target.units, integer(line));
+  } else if (name == "toolkit") {
+    program.target.toolkit = line;
+  } else if (name == "mode") {
+    TRY(program.mode, parse_mode(line));
+  } else if (name == "graph") {
+    TRY(program.graph, Digest::parse(line));
+  } else if (name == "digest") {
+    TRY(program.digest, Digest::parse(line));
+  } else if (name == "kernel") {
+    LockedKernel& kernel = program.kernels.emplace_back();
+    TRY(kernel.workload, Digest::parse(take_word(line)));
+    TRY(kernel.blob, Digest::parse(take_word(line)));
+    kernel.schedule = line;
+  } else {
+    return fail(Code::kInvalidArgument, "'" + std::string(name) + "' is unknown here");
+  }
+  return {};
+}
+
+}  // namespace
+
+Digest pinned_digest(const Program& program) {
+  Hasher hasher("kiln.locked_program.v1");
+  hasher.add(program.graph).add(program.target.to_string()).add(program.target.toolkit);
+  hasher.begin_list(program.kernels.size());
+  for (const ProgramKernel& kernel : program.kernels)
+    hasher.add(kernel.workload)
+        .add(kernel.blob)
+        .add(kernel.schedule)
+        .add(kernel.fallback ? kernel.fallback->schedule : "");
+  hasher.begin_list(program.launches.size());
+  for (const Launch& launch : program.launches) {
+    hasher.add(int64_t{launch.kernel}).begin_list(launch.args.size());
+    for (const int arg : launch.args) hasher.add(int64_t{arg});
+  }
+  return hasher.finish();
+}
+
+LockedProgram lock_of(const std::string& file, const Program& program) {
+  LockedProgram locked{file,          program.target,         program.mode,
+                       program.graph, pinned_digest(program), {}};
+  for (const ProgramKernel& kernel : program.kernels)
+    locked.kernels.push_back({kernel.workload, kernel.blob, kernel.schedule});
+  return locked;
+}
+
+std::string print_lock(const std::vector<LockedProgram>& programs) {
+  std::string text = fmt::format("{}{}\n{}", kMagic, kFormat, kComment);
+  for (const LockedProgram& program : programs) {
+    const Target& target = program.target;
+    text += fmt::format("program {}\n  target {}\n", program.file, target.to_string());
+    if (target.units > 0) text += fmt::format("  units {}\n", target.units);
+    if (!target.device_model.empty()) text += fmt::format("  device {}\n", target.device_model);
+    if (!target.toolkit.empty()) text += fmt::format("  toolkit {}\n", target.toolkit);
+    text += fmt::format("  mode {}\n  graph {}\n  digest {}\n", to_string(program.mode),
+                        program.graph.hex(), program.digest.hex());
+    for (const LockedKernel& kernel : program.kernels)
+      text += fmt::format("  kernel {} {} {}\n", kernel.workload.hex(), kernel.blob.hex(),
+                          kernel.schedule);
+  }
+  return text;
+}
+
+bool is_lock(std::string_view text) {
+  return text.starts_with(kMagic);
+}
+
+Result<std::vector<LockedProgram>> parse_lock(std::string_view text, const std::string& name) {
+  if (!is_lock(text))
+    return fail(Code::kInvalidArgument,
+                name + " is no lock file: `kiln lock FILE... > " + name + "` makes one");
+  std::vector<LockedProgram> programs;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = trimmed(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.empty() || line.front() == '#') continue;
+    const auto within = [&](const Error& error) {
+      return error.within(fmt::format("{}, line {}", name, number));
+    };
+    if (number == 1) {
+      const auto format = integer(line.substr(kMagic.size()));
+      if (!format) return fail(within(format.error()));
+      if (*format > kFormat)
+        return fail(
+            Code::kUnsupported,
+            fmt::format("{} has format {}, which a newer Kiln wrote; this one reads up to {}: "
+                        "update it",
+                        name, *format, kFormat));
+      continue;
+    }
+    if (Status read = read_line(line, programs); !read) {
+      read.error().code = Code::kInvalidArgument;
+      return fail(within(read.error()));
+    }
+  }
+  for (const LockedProgram& program : programs)
+    if (program.file.empty() || program.graph.is_zero() || program.digest.is_zero())
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{}: program '{}' lacks its graph or digest: make the file anew",
+                              name, program.file));
+  return programs;
+}
+
+std::vector<std::string> changes(const LockedProgram& was, const LockedProgram& now) {
+  if (was.graph != now.graph)
+    return {fmt::format("the model computes something else: graph {} was {}", now.graph.short_hex(),
+                        was.graph.short_hex())};
+  std::vector<std::string> found;
+  const auto differ = [&found](const char* what, const std::string& before,
+                               const std::string& after) {
+    if (before != after) found.push_back(fmt::format("{} is {} and was {}", what, after, before));
+  };
+  differ("the target", was.target.to_string(), now.target.to_string());
+  differ("the toolkit", was.target.toolkit, now.target.toolkit);
+  if (was.digest == now.digest) return found;
+  differ("the device it was tuned for", was.target.device_model, now.target.device_model);
+  differ("the number of kernels", std::to_string(was.kernels.size()),
+         std::to_string(now.kernels.size()));
+  for (size_t i = 0; i < std::min(was.kernels.size(), now.kernels.size()); ++i) {
+    const LockedKernel &before = was.kernels[i], &after = now.kernels[i];
+    const std::string what = fmt::format("kernel {} ({})", i, before.workload.short_hex());
+    if (before.workload != after.workload)
+      found.push_back(what + " computes something else: the graph is divided differently");
+    else if (before.schedule != after.schedule)
+      differ(what.c_str(), before.schedule, after.schedule);
+    else if (before.blob != after.blob)
+      found.push_back(what +
+                      " has the same schedule and another binary: the compiler or the "
+                      "template changed");
+  }
+  if (found.empty()) found.push_back("the launches are others, of the same kernels");
+  return found;
+}
+
+}  // namespace kiln::cli
