@@ -121,12 +121,14 @@ void declare_program_commands(CLI::App& app, Options& options) {
       "modules it came from, what keeps it apart from its neighbours, the bytes it moves and the\n"
       "floor these imply, its schedule, and its time when a cache knows it. Compiles nothing.");
   explain->add_option("FILE", options.files, "Program")->required()->expected(1);
-  explain->add_option("--graph", options.graph_pass,
-                      "Print the graph after this pass instead: read, expand_half, simplify, "
-                      "fold_constants, sink_views, simplify_again, fold_constants_again, "
-                      "sink_views_again, canonicalise, unroll_windows, "
-                      "multiply_outer_products, split_reductions, sink_gathers, sink_broadcasts, "
-                      "share_reshapes, arrange_products, lift_attention_casts");
+  explain->add_option(
+      "--graph", options.graph_pass,
+      "Print the graph after this pass instead: read, expand_half, simplify, "
+      "fold_constants, sink_views, simplify_again, fold_constants_again, "
+      "sink_views_again, canonicalise, unroll_windows, "
+      "multiply_outer_products, patch_convolutions, split_reductions, sink_gathers, "
+      "sink_broadcasts, share_reshapes, round_products, arrange_products, "
+      "lift_attention_casts");
   auto* source =
       explain->add_option("--source", options.source_launch,
                           "Print the generated code instead: of launch N, or of every kernel");

@@ -175,6 +175,7 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   if (options.fuse) {
     TRY(graph, passed("unroll_windows", unroll_windows(graph)));
     TRY(graph, passed("multiply_outer_products", multiply_outer_products(graph)));
+    TRY(graph, passed("patch_convolutions", patch_convolutions(graph)));
   }
   TRY(graph, passed("split_reductions", split_reductions(graph)));
   // Before the views are sunk: it leaves some to sink.
@@ -184,6 +185,7 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   TRY(graph, passed("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
   if (options.fuse) {
     TRY(graph, passed("share_reshapes", share_reshapes(graph)));
+    TRY(graph, passed("round_products", round_products(graph)));
     TRY(graph, passed("arrange_products", arrange_products(graph)));
   }
   if (options.rules.attention) {

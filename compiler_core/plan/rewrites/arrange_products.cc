@@ -29,52 +29,6 @@ std::vector<bool> outputs_of(const Graph& graph) {
   return is_output;
 }
 
-// The half type that every reader of `product` rounds it to, where some read several Views.
-std::optional<DType> rounded_to(const Graph& graph, const Users& users,
-                                const std::vector<bool>& is_output, NodeId product) {
-  std::optional<DType> half;
-  int views = 0;
-  std::vector<NodeId> readers;
-  if (is_output[static_cast<size_t>(product)]) return std::nullopt;
-  for (NodeId user : users[static_cast<size_t>(product)]) {
-    const bool view = graph.node(user).op == Op::kView;
-    views += view;
-    if (view && is_output[static_cast<size_t>(user)]) return std::nullopt;
-    if (!view) readers.push_back(user);
-    if (view)
-      for (NodeId reader : users[static_cast<size_t>(user)]) readers.push_back(reader);
-  }
-  for (NodeId reader : readers) {
-    const Node& cast = graph.node(reader);
-    if (cast.op != Op::kCast || !is_half(cast.dtype) || half.value_or(cast.dtype) != cast.dtype)
-      return std::nullopt;
-    half = cast.dtype;
-  }
-  return views >= 2 ? half : std::nullopt;
-}
-
-Result<Graph> round_products(const Graph& graph) {
-  const Users users = users_of(graph);
-  const std::vector<bool> is_output = outputs_of(graph);
-  Rewrite rewrite(graph);
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    if (node.op == Op::kInput) continue;
-    rewrite.builder.set_origin(graph.origin_of(id));
-    std::vector<NodeId> operands = rewrite.operands(node);
-    // A Cast of what is rounded already; a View of it has the half type by itself.
-    if (node.op == Op::kCast && rewrite.builder.dtype(operands[0]) == node.dtype) {
-      rewrite[id] = operands[0];
-      continue;
-    }
-    rewrite[id] = emit(rewrite.builder, node, std::move(operands));
-    if (node.op != Op::kMatmul) continue;
-    if (const auto half = rounded_to(graph, users, is_output, id))
-      rewrite[id] = rewrite.builder.cast(rewrite[id], *half);
-  }
-  return rewrite.finish();
-}
-
 // The elementwise nodes that `root` is computed by, and what those read.
 struct Region {
   std::set<NodeId> nodes, leaves;

@@ -40,10 +40,18 @@ Result<Graph> sink_gathers(const Graph& graph);
 // first is kept, and the others become reshapes of it: computed once, stored once.
 Result<Graph> share_reshapes(const Graph& graph);
 
+// Turns a convolution of few channels whose windows lie side by side and are long (the patches of a
+// vision transformer) into a matmul: a row for each patch, which a copy of the image has in order.
+Result<Graph> patch_convolutions(const Graph& graph);
+
+// Rounds a product first and reads it then, where it is read through several Views, or one in an
+// order that no product is stored in, and rounded to one half type in each: half the bytes. So too
+// where a bias, an element a column, is added to each before: queries, keys and values of one matmul
+// are Views of what it stores.
+Result<Graph> round_products(const Graph& graph);
+
 // Decides how the operands and results of matmuls are laid out: layers that are written alike are
 // partitioned alike, and what is stored is small and read along its rows.
-//  - A product that is read through several Views, and rounded to one half type in each, is rounded
-//    first and read then: half the bytes.
 //  - An operand that is computed for one matmul only takes the order in which its inputs lie in
 //    memory, and the matmul reads it transposed.
 //  - Where two products meet, the one with more arithmetic on its way comes second, so that its

@@ -195,5 +195,29 @@ TEST(PointwiseConvolutions, LeavesOthersAsTheyAre) {
   }
 }
 
+// The patches of a vision transformer: a matmul, which stores them as tokens.
+TEST(ConvolutionPlan, PatchesAreRowsOfAMatmul) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kBF16, {2, 3, 32, 48});
+  const NodeId w = b.input(DType::kBF16, {8, 3, 16, 16});
+  const NodeId y = b.cast(b.convolution(x, w, padded(16, 0)), DType::kBF16);
+  EXPECT_EQ(families_of(b, {b.permute(b.reshape(y, {2, 8, 6}), {0, 2, 1})}), "pointwise matmul");
+}
+
+// A whole number of patches, none of whose edges is padded or left out, and not of many channels.
+TEST(ConvolutionPlan, OtherWindowsStayConvolutions) {
+  for (const auto& [x, w, zeros] :
+       {std::tuple<Shape, Shape, int64_t>{{1, 3, 33, 32}, {8, 3, 16, 16}, 0},
+        {{1, 3, 30, 30}, {8, 3, 16, 16}, 1},
+        {{1, 64, 8, 8}, {8, 64, 4, 4}, 0},
+        {{1, 3, 8, 8}, {8, 3, 4, 4}, 0}}) {
+    GraphBuilder b;
+    const int64_t stride = w[2].constant();
+    const NodeId y =
+        b.convolution(b.input(kF32, Shape(x)), b.input(kF32, Shape(w)), padded(stride, zeros));
+    EXPECT_EQ(families_of(b, {y}), "convolution");
+  }
+}
+
 }  // namespace
 }  // namespace kiln
