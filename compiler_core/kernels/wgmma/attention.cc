@@ -24,15 +24,16 @@ tl::unexpected<Error> lacks(std::string_view what) {
 
 int64_t shared_bytes(const WgmmaAttentionSchedule& schedule, const AttentionProblem& problem) {
   const int64_t depth = round_up(problem.depth, kAtom), room = round_up(problem.columns, kAtom);
-  return 2 * (schedule.groups * 64 * depth + schedule.stages * schedule.keys * (depth + room)) + 8 +
-         32 * schedule.stages + 1024;
+  const int64_t tile = schedule.keys * depth + round_up(schedule.keys, kAtom) * room;
+  return 2 * (schedule.groups * 64 * depth + schedule.stages * tile) + 8 + 32 * schedule.stages +
+         1024;
 }
 
 // Scores in f32 and as weights, and sums.
 bool fits(const WgmmaAttentionSchedule& schedule, const AttentionProblem& problem) {
   const int64_t held = schedule.keys / 2 + schedule.keys / 4 + round_up(problem.columns, 8) / 2;
-  return shared_bytes(schedule, problem) <= kMostSharedBytes &&
-         held <= (schedule.groups == 3 ? 128 : 192);
+  return schedule.blocks * shared_bytes(schedule, problem) <= kMostSharedBytes &&
+         held <= (schedule.groups == 3 || schedule.blocks == 2 ? 128 : 192);
 }
 
 // Whether the copy engine can read it.
@@ -71,8 +72,8 @@ class WgmmaAttentionKernel {
                   print_tiling() + print_wgmma({"keys_multiply", problem_.stored, schedule_.keys}) +
                   print_wgmma({"values_multiply", problem_.stored, columns_, true, false, true}) +
                   std::string(device_text("wgmma_attention.cuh")) +
-                  cuda_kernel("attend_blocks", graph_, schedule_.threads(), 1, print_body(),
-                              parameters.text());
+                  cuda_kernel("attend_blocks", graph_, schedule_.threads(), schedule_.blocks,
+                              print_body(), parameters.text());
     phase.arguments = std::move(parameters).arguments();
     source.recipe.phases.push_back(std::move(phase));
     return source;
@@ -114,6 +115,7 @@ class WgmmaAttentionKernel {
   std::string print_tiling() const {
     const auto [copying, multiplying] = schedule_.groups == 3   ? std::pair(32, 160)
                                         : schedule_.groups == 2 ? std::pair(24, 240)
+                                        : schedule_.blocks == 2 ? std::pair(24, 232)
                                                                 : std::pair(40, 232);
     return fmt::format(
                "struct Tiling {{\n"
@@ -173,8 +175,17 @@ Status check_wgmma_attention(const Workload& workload) {
 std::vector<Schedule> wgmma_attention_candidates(const Workload& workload,
                                                  const Target& /*target*/) {
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
+  const int64_t keys = problem.keys.constant();
+  std::vector<WgmmaAttentionSchedule> tried = {
+      {2, 128, 2, 1}, {1, 128, 2, 2}, {1, 64, 2, 2}, {2, 64, 3, 1}};
+  constexpr int64_t kFew = 256;  // one tile has them, or two that no key is missing in
+  if (keys <= kFew && keys % 128 != 0) {
+    const auto tile = [](int64_t count) { return static_cast<int>(round_up(count, int64_t{16})); };
+    tried = {{2, tile(keys), 1, 1}, {2, 128, 2, 1}};
+    if (keys > 128) tried.push_back({1, tile(ceil_div(keys, int64_t{2})), 2, 2});
+  }
   std::vector<Schedule> space;
-  for (const WgmmaAttentionSchedule& schedule : {WgmmaAttentionSchedule{2, 128, 2}, {2, 64, 3}})
+  for (const WgmmaAttentionSchedule& schedule : tried)
     if (fits(schedule, problem)) space.push_back(to_schedule(schedule));
   return space;
 }
@@ -188,7 +199,7 @@ Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSch
 
 const KernelTemplate& wgmma_attention() {
   static const PrintedTemplate<WgmmaAttentionSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .isa = "sm_90a",

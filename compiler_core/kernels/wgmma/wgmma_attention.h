@@ -15,12 +15,16 @@ struct WgmmaAttentionSchedule {
   int groups = 2;  // warpgroups that multiply, 64 query rows each
   int keys = 128;  // of a tile
   int stages = 2;  // tiles in shared memory at once
+  int blocks = 1;  // an SM
 
   static void fields(auto& f, auto& s) {
     f("groups", s.groups, between(1, 3));
-    f("keys", s.keys, multiples_of(64, 64, 256));
+    f("keys", s.keys, multiples_of(16, 64, 256));
     f("stages", s.stages, between(1, 4));
+    f("blocks", s.blocks, between(1, 2));
   }
+  // Two blocks share an SM's registers where each has one warpgroup that multiplies.
+  bool go_together() const { return blocks == 1 || groups == 1; }
 
   int threads() const { return 128 * (groups + 1); }
 };

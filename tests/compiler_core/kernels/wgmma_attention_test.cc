@@ -54,8 +54,13 @@ TEST(WgmmaAttention, AgreesForEveryMask) {
 }
 
 TEST(WgmmaAttention, AgreesUnderTheSchedulesOfTheSpace) {
-  for (const WgmmaAttentionSchedule& schedule :
-       {WgmmaAttentionSchedule{2, 128, 2}, {3, 128, 2}, {2, 64, 3}, {1, 128, 1}})
+  for (const WgmmaAttentionSchedule& schedule : {WgmmaAttentionSchedule{2, 128, 2},
+                                                 {3, 128, 2},
+                                                 {2, 64, 3},
+                                                 {1, 128, 1},
+                                                 {1, 64, 2, 2},
+                                                 {1, 80, 2, 1},
+                                                 {2, 176, 1}})
     EXPECT_EQ(check({.dtype = DType::kBF16,
                      .batch = {2},
                      .rows = 200,
@@ -63,6 +68,21 @@ TEST(WgmmaAttention, AgreesUnderTheSchedulesOfTheSpace) {
                      .depth = 64,
                      .columns = 64,
                      .mask = AttentionGraph::Mask::kCausal},
+                    schedule),
+              "")
+        << to_schedule(schedule).to_string();
+}
+
+// As many keys as there are, in one tile.
+TEST(WgmmaAttention, AgreesWhereOneTileHasAllKeys) {
+  for (const WgmmaAttentionSchedule& schedule :
+       {WgmmaAttentionSchedule{2, 208, 1, 1}, {1, 112, 2, 2}})
+    EXPECT_EQ(check({.dtype = DType::kBF16,
+                     .batch = {2},
+                     .rows = 197,
+                     .keys = 197,
+                     .depth = 64,
+                     .columns = 64},
                     schedule),
               "")
         << to_schedule(schedule).to_string();

@@ -7,8 +7,8 @@
 // In front of it the generated source defines Problem (attention.cuh), keys_multiply(), a product of
 // Tiling::keys columns, values_multiply(), one of Tiling::columns with its first operand in
 // registers, and
-//   struct Tiling  groups (warpgroups that multiply), keys (of a tile), stages; depth, room (of a
-//                  value's row): in whole 64; columns; steps (of 16 of the depth);
+//   struct Tiling  groups (warpgroups that multiply), keys (of a tile: in whole 16), stages; depth,
+//                  room (of a value's row): in whole 64; columns; steps (of 16 of the depth);
 //                  copying_registers, multiplying_registers
 //   struct Maps    query, key, value; bring_query(to, barrier, row, column, batch), ...
 namespace {
@@ -16,7 +16,8 @@ namespace {
 constexpr int kBlockRows = Tiling::groups * 64;
 constexpr int kQueryBytes = kBlockRows * Tiling::depth * 2;
 constexpr int kKeyBytes = Tiling::keys * Tiling::depth * 2;
-constexpr int kValueBytes = Tiling::keys * Tiling::room * 2;
+constexpr int kValueKeys = (Tiling::keys + 63) / 64 * 64;  // values come in whole 64
+constexpr int kValueBytes = kValueKeys * Tiling::room * 2;
 
 // A place in a ring.
 struct Slot {
@@ -60,7 +61,7 @@ KILN_INLINE void bring_values(const Maps& maps, const Room& room, Slot& slot, in
   char* full = room.value_full(slot.number);
   barrier_wait(room.value_empty(slot.number), slot.parity ^ 1);
   barrier_arrive_expecting(full, kValueBytes);
-  _Pragma("unroll") for (int i = 0; i < Tiling::keys / 64 * across; ++i)
+  _Pragma("unroll") for (int i = 0; i < kValueKeys / 64 * across; ++i)
       maps.bring_value(room.value(slot.number) + i * 8192, full, key + i / across * 64,
                        i % across * 64, batch);
   slot.next();
