@@ -11,9 +11,12 @@
 
 #include "cache/access_times.h"
 #include "cache/blob_store.h"
-#include "cache/writer.h"
+#include "cache/group_writer.h"
+#include "cache/index.h"
 
 namespace kiln {
+
+using Writer = GroupWriter<CacheIndex>;
 
 // A job that removes the blobs among `digests` that no row knows. It runs on the writer's thread,
 // where nobody puts one meanwhile. REQUIRES: the removal of their rows is committed.

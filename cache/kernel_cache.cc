@@ -1,8 +1,6 @@
 // Life of a write: put_* -> Writer -> (blob: file, fsync, rename, fsync) -> row -> commit -> done.
 // Life of a read: a free connection -> row -> seal -> are its blobs there -> answer.
-// Life of an entry: put -> used ... -> the oldest when room is needed -> row removed -> commit ->
-// file removed. Room is made before a write when it must be, and else behind the other writes, from
-// kHighPercent of the bound down to kLowPercent.
+// Life of an entry: bounded_writer.h.
 #include "cache/kernel_cache.h"
 
 #include <fmt/core.h>
@@ -14,27 +12,13 @@
 
 #include "cache/access_times.h"
 #include "cache/background_maintenance.h"
+#include "cache/bounded_writer.h"
 #include "cache/damaged.h"
 #include "cache/index.h"
 #include "cache/readers.h"
-#include "cache/writer.h"
 #include "compiler_core/base/own_directory.h"
 
 namespace kiln {
-namespace {
-
-// Bounds on how long one step of eviction holds up the writer.
-constexpr int kEntriesAStep = 64;
-constexpr int kEntriesForAWrite = 512;
-constexpr int64_t kHighPercent = 96, kLowPercent = 92;
-
-// Why the entries that are left cannot be evicted.
-std::string what_stays(int64_t keep_used_ms) {
-  if (keep_used_ms <= 0) return "pinned";
-  return fmt::format("pinned or was used in the last {} s", keep_used_ms / 1000);
-}
-
-}  // namespace
 
 struct KernelCache::Impl {
   Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, CacheIndex index, const Path& file,
@@ -42,7 +26,7 @@ struct KernelCache::Impl {
   // Queued jobs may still read, so the readers outlive them. The writer's connection closes last:
   // only it can fold the write-ahead log into the database.
   ~Impl() {
-    closing = true;
+    bounded.close();
     maintenance->write_access_times();
     maintenance.reset();
     writer.stop();
@@ -62,26 +46,18 @@ struct KernelCache::Impl {
     return row;
   }
 
-  // Submits a job that will store `disk_bytes`; room for them is made first.
-  void write(size_t queued_bytes, int64_t disk_bytes, Writer::Job job, Done done);
-  Status make_room(CacheIndex& index, int64_t bytes, CacheIndex::Evicted& evicted);
-  // Called when the rows are durably gone: removes the files and tells memory.
+  // Called when rows are durably gone: removes the files and tells memory.
   void after(const CacheIndex::Evicted& evicted);
-  // Begins to evict when there is too much, unless that is under way.
-  void trim_soon(CacheIndex& index);
-  using CollectDone = std::function<void(Collected, Status)>;
-  void collect_step(int64_t max_bytes, Collected so_far, CollectDone done);
-  int64_t keep_from_ms() const { return options.now_ms() - options.keep_used_ms; }
 
   const CacheOptions options;
   const Path directory;
   const FileLock lock;
   const std::unique_ptr<BlobStore> blobs;
   const std::string warning;
-  std::atomic<bool> closing{false}, trimming{false};
   std::atomic<int64_t> evicted_programs{0};
   AccessTimes access_times;
-  Writer writer;
+  BoundedWriter<CacheIndex> bounded;
+  Writer& writer = bounded.group();
   Readers readers;
   std::unique_ptr<BackgroundMaintenance> maintenance;
 };
@@ -93,7 +69,8 @@ KernelCache::Impl::Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, Ca
       lock(std::move(held)),
       blobs(std::move(blob_store)),
       warning(std::move(note)),
-      writer(std::move(index)),
+      bounded(std::move(index), {options.max_bytes, options.keep_used_ms, options.now_ms},
+              [this](const CacheIndex::Evicted& evicted) { after(evicted); }),
       readers(file) {
   BackgroundMaintenance::Plan plan;
   plan.index_file = file;
@@ -107,45 +84,6 @@ KernelCache::Impl::Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, Ca
   plan.log = options.log;
   maintenance =
       std::make_unique<BackgroundMaintenance>(std::move(plan), *blobs, writer, access_times);
-  // The bound may be lower than at the last start.
-  writer.submit(
-      0,
-      [this](CacheIndex& rows) -> Status {
-        trim_soon(rows);
-        return {};
-      },
-      nullptr);
-}
-
-void KernelCache::Impl::write(size_t queued_bytes, int64_t disk_bytes, Writer::Job job, Done done) {
-  const auto evicted = std::make_shared<CacheIndex::Evicted>();
-  writer.submit(
-      queued_bytes,
-      [this, disk_bytes, evicted, job = std::move(job)](CacheIndex& index) -> Status {
-        *evicted = {};  // a job may run twice
-        TRY_STATUS(make_room(index, disk_bytes, *evicted));
-        TRY_STATUS(job(index));
-        trim_soon(index);
-        return {};
-      },
-      [this, evicted, done = std::move(done)](Status status) {
-        if (status) after(*evicted);
-        if (done) done(std::move(status));
-      });
-}
-
-Status KernelCache::Impl::make_room(CacheIndex& index, int64_t bytes,
-                                    CacheIndex::Evicted& evicted) {
-  if (options.max_bytes == 0) return {};
-  TRY(const IndexTotals totals, index.totals());
-  const int64_t excess = totals.bytes + bytes - options.max_bytes;
-  if (excess <= 0) return {};
-  TRY(evicted, index.evict(excess, keep_from_ms(), kEntriesForAWrite));
-  if (evicted.bytes >= excess) return {};
-  return fail(Code::kUnavailable,
-              fmt::format("the cache is full: {} of {} bytes are stored, and what is left is {}",
-                          totals.bytes - evicted.bytes, options.max_bytes,
-                          what_stays(options.keep_used_ms)));
 }
 
 void KernelCache::Impl::after(const CacheIndex::Evicted& evicted) {
@@ -153,44 +91,6 @@ void KernelCache::Impl::after(const CacheIndex::Evicted& evicted) {
   if (evicted.programs.empty()) return;
   evicted_programs += static_cast<int64_t>(evicted.programs.size());
   if (options.evicted) options.evicted(evicted.programs);
-}
-
-void KernelCache::Impl::trim_soon(CacheIndex& index) {
-  if (options.max_bytes == 0 || closing) return;
-  const Result<IndexTotals> totals = index.totals();
-  if (!totals || totals->bytes <= options.max_bytes / 100 * kHighPercent) return;
-  if (trimming.exchange(true)) return;
-  collect_step(options.max_bytes / 100 * kLowPercent, {},
-               [this](const Collected&, const Status&) { trimming = false; });
-}
-
-// Each step is one job, submitted when the last one is durable, so that other writes come between.
-void KernelCache::Impl::collect_step(int64_t max_bytes, Collected so_far, CollectDone done) {
-  const auto evicted = std::make_shared<CacheIndex::Evicted>();
-  const auto left = std::make_shared<int64_t>(0);  // bytes above the bound
-  writer.submit(
-      0,
-      [this, max_bytes, evicted, left](CacheIndex& index) -> Status {
-        *evicted = {};
-        TRY(const IndexTotals totals, index.totals());
-        TRY(*evicted, index.evict(totals.bytes - max_bytes, keep_from_ms(), kEntriesAStep));
-        *left = totals.bytes - evicted->bytes - max_bytes;
-        return {};
-      },
-      [this, max_bytes, so_far, evicted, left, done = std::move(done)](Status status) mutable {
-        if (!status) return done(so_far, std::move(status));
-        after(*evicted);
-        so_far.bytes += evicted->bytes;
-        so_far.programs += static_cast<int64_t>(evicted->programs.size());
-        so_far.entries += evicted->entries;
-        so_far.left_bytes = *left + max_bytes;
-        if (*left <= 0) return done(so_far, {});
-        if (closing) return done(so_far, fail(Code::kUnavailable, "the cache is being closed"));
-        if (evicted->entries > 0) return collect_step(max_bytes, so_far, std::move(done));
-        done(so_far, fail(Code::kUnavailable,
-                          fmt::format("{} bytes are above the bound, and what is left is {}", *left,
-                                      what_stays(options.keep_used_ms))));
-      });
 }
 
 KernelCache::KernelCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -295,7 +195,7 @@ void KernelCache::touch_kernel(const Digest& kernel_key) {
 
 void KernelCache::put_blob(std::string bytes, Done done) {
   const size_t size = bytes.size();
-  impl_->write(
+  impl_->bounded.write(
       size, static_cast<int64_t>(size),
       [blobs = impl_->blobs.get(), bytes = std::move(bytes)](CacheIndex& index) -> Status {
         TRY(const Digest digest, blobs->put(bytes));
@@ -308,7 +208,7 @@ void KernelCache::put_blob(std::string bytes, Done done) {
 // with its file under its name when the disk did not make that durable.
 void KernelCache::put_kernel(StoredKernel kernel, Done done) {
   const auto size = static_cast<int64_t>(kernel_to_json(kernel.kernel).size());
-  impl_->write(
+  impl_->bounded.write(
       sizeof kernel, size,
       [impl = impl_.get(), row = std::move(kernel)](CacheIndex& index) -> Status {
         const Result<Entry> blob = index.entry({EntryKind::kBlob, row.kernel.blob});
@@ -328,7 +228,7 @@ void KernelCache::put_program(const Program& program, Done done, const Audience&
                  program.template_stamp.hex(),
                  audience};
   const size_t size = row.manifest.size();
-  impl_->write(
+  impl_->bounded.write(
       size, static_cast<int64_t>(size),
       [impl = impl_.get(), key = program.key, row = std::move(row)](CacheIndex& index) -> Status {
         if (!impl->has_all(row.blobs))
@@ -419,7 +319,7 @@ void KernelCache::collect(int64_t max_bytes, std::function<void(Collected, Statu
         return {};
       },
       [impl = impl_.get(), max_bytes, so_far, done = std::move(done)](const Status&) mutable {
-        impl->collect_step(max_bytes, *so_far, std::move(done));
+        impl->bounded.collect(max_bytes, *so_far, std::move(done));
       });
 }
 

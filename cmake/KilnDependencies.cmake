@@ -12,6 +12,7 @@ find_package(simdjson REQUIRED)
 find_package(tl-expected REQUIRED)
 pkg_check_modules(libzmq REQUIRED IMPORTED_TARGET libzmq>=4.3.3)
 pkg_check_modules(libcurl REQUIRED IMPORTED_TARGET libcurl>=7.85)
+pkg_check_modules(libpq REQUIRED IMPORTED_TARGET libpq>=14)  # pipeline mode
 pkg_check_modules(libsodium REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
 pkg_check_modules(libseccomp REQUIRED IMPORTED_TARGET libseccomp)

@@ -2,7 +2,7 @@
 // on stdout is the line `ready tcp://HOST:PORT`, once it serves; the log goes to stderr.
 //
 // Exit codes: 0 stopped on request; 2 it cannot start as configured (a flag, a data directory that
-// another coordinator serves, a port that is taken), and says why.
+// another coordinator serves, a store that does not answer, a port that is taken), and says why.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <malloc.h>
@@ -26,6 +26,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cache/objects/s3_settings.h"
 #include "compiler_core/base/file.h"
 #include "compiler_core/base/service_manager.h"
 #include "compiler_core/command_line/command_line.h"
@@ -42,6 +43,7 @@ constexpr uint64_t kMostOfIndex = 64 << 20;  // of --memory
 
 struct Flags {
   std::string data_dir;
+  std::string store, blobs;
   std::string listen = "tcp://127.0.0.1:7557";
   std::string keys;
   std::string log_level = "info";
@@ -88,6 +90,15 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
   app.add_option("--data-dir", flags.data_dir,
                  "where the cache lives: created when absent, used by one coordinator at a time")
       ->required();
+  app.add_option(
+      "--store", flags.store,
+      "keep programs and kernels in PostgreSQL instead, so that they outlive this machine: "
+      "postgresql://USER@HOST/DATABASE, its password from ~/.pgpass or PGPASSWORD; with "
+      "--blobs");
+  app.add_option(
+      "--blobs", flags.blobs,
+      "with --store: where the binaries are kept: s3://BUCKET/PREFIX, with the credentials "
+      "and the endpoint that AWS's tools use, or a folder that outlives this machine");
   app.add_option("--listen", flags.listen,
                  "endpoint; port 0 picks a free one (the ready line names it); beyond loopback it "
                  "takes keys")
@@ -288,6 +299,9 @@ int main(int argc, char** argv) {
 
   ServiceOptions options;
   options.data_dir = flags.data_dir;
+  options.store = flags.store;
+  options.blobs = flags.blobs;
+  options.objects.s3 = s3_settings(environment);
   options.endpoint = flags.listen;
   options.keys = flags.keys;
   options.planner_threads = flags.planner_threads;

@@ -1,9 +1,8 @@
 #include "coordinator/service/service.h"
 
-#include "cache/kernel_cache.h"
 #include "compiler_core/kernels/registry.h"
 #include "coordinator/service/service_loop.h"
-#include "coordinator/storage/generation.h"
+#include "coordinator/storage/open_store.h"
 
 namespace kiln {
 
@@ -22,20 +21,26 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   // The store is opened first; the loop, which it calls, exists later and has nothing in memory
   // before.
   const auto hearer = std::make_shared<std::atomic<ServiceLoop*>>(nullptr);
-  CacheOptions stored;
-  stored.max_bytes = options.cache_bytes;
-  stored.index_memory_bytes = options.index_bytes;
-  stored.log = [hearer](std::string line) {
+  StoreChoice choice;
+  choice.data_dir = options.data_dir;
+  choice.url = options.store;
+  choice.blobs = options.blobs;
+  choice.objects = options.objects;
+  choice.address = options.endpoint;
+  choice.max_bytes = options.cache_bytes;
+  choice.index_bytes = options.index_bytes;
+  choice.log = [hearer](std::string line) {
     if (ServiceLoop* loop = hearer->load())
       loop->inbox.post([loop, line = std::move(line)] {
         loop->log(LogLine("cache", LogLine::Level::kWarning).add("warning", line));
       });
   };
-  stored.evicted = [hearer](std::vector<Digest> programs) {
+  choice.evicted = [hearer](std::vector<Digest> programs) {
     if (ServiceLoop* loop = hearer->load())
       loop->inbox.post([loop, programs = std::move(programs)] { loop->storage.evicted(programs); });
   };
-  TRY(auto cache, KernelCache::open(options.data_dir, std::move(stored)));
+  TRY(OpenedStore opened, open_store(choice));
+  options.core.first_lease = opened.first_lease;
   TRY(auto detached, PendingTaskStore::open(options.data_dir / "flights.sqlite"));
   TRY(auto signing_key, SigningKey::load_or_create(options.data_dir / kSigningFolder));
   TRY(auto keyring, open_keyring(options.endpoint, options.keys, options.data_dir));
@@ -45,11 +50,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
                 "some with `kiln keys new NAME --role worker` and name their folder with --keys");
   TRY(auto listener, Listener::bind(options.endpoint, keyring));
   if (options.core.templates.empty()) options.core.templates = template_versions();
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  const auto wall_us = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
-  TRY(options.core.first_lease,
-      first_lease_of_next_incarnation(options.data_dir, static_cast<uint64_t>(wall_us)));
-  auto loop = std::make_unique<ServiceLoop>(std::move(options), std::move(cache),
+  auto loop = std::make_unique<ServiceLoop>(std::move(options), std::move(opened),
                                             std::move(detached), std::move(signing_key),
                                             std::move(listener), std::move(keyring));
   for (const std::string& warning : {loop->store->warning(), loop->detached->warning()})

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "cache/objects/object_store.h"
 #include "compiler_core/base/file.h"
 #include "coordinator/core/events.h"
 #include "coordinator/status/log_line.h"
@@ -16,6 +17,9 @@ namespace kiln {
 
 struct ServiceOptions {
   Path data_dir;
+  // Where programs and kernels are kept (storage/open_store.h); empty: in data_dir.
+  std::string store{}, blobs{};
+  ObjectStoreOptions objects{};
   std::string endpoint = "tcp://127.0.0.1:0";  // port 0 picks one
   // Folder of keys (schema/keys/key_file.h). Empty: data_dir/keys beyond loopback, else none.
   Path keys;
@@ -39,7 +43,8 @@ class PageSource;    // page_source.h
 
 class Service {
  public:
-  // kUnavailable when another coordinator has the data directory, or the port is taken;
+  // kUnavailable when another coordinator has the data directory or the store, the store does not
+  // answer, or the port is taken;
   // kPermissionDenied when the endpoint takes keys and nobody has one.
   static Result<std::unique_ptr<Service>> start(ServiceOptions options);
   ~Service();  // stops

@@ -24,7 +24,7 @@ double seconds_since(Clock::time_point start) {
 
 }  // namespace
 
-ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<Store> opened,
+ServiceLoop::ServiceLoop(ServiceOptions given, OpenedStore opened,
                          std::unique_ptr<PendingTaskStore> pending_tasks, SigningKey signing_key,
                          std::unique_ptr<Listener> bound, std::shared_ptr<Keyring> keyring)
     : options(std::move(given)),
@@ -33,7 +33,8 @@ ServiceLoop::ServiceLoop(ServiceOptions given, std::unique_ptr<Store> opened,
       manifests(options.manifest_bytes),
       blob_memory(options.blob_bytes),
       tasks(options.log),
-      store(std::move(opened)),
+      directory_lock(std::move(opened.lock)),
+      store(std::move(opened.store)),
       detached(std::move(pending_tasks)),
       signer(std::move(signing_key)),
       storage(*store, *detached, signer, manifests, blob_memory, options.hold_blobs_ms,

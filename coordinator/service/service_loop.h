@@ -32,6 +32,7 @@
 #include "coordinator/storage/blob_sender.h"
 #include "coordinator/storage/known_requests.h"
 #include "coordinator/storage/manifest_table.h"
+#include "coordinator/storage/open_store.h"
 #include "coordinator/storage/signer.h"
 #include "coordinator/storage/storage_executor.h"
 
@@ -40,7 +41,7 @@ namespace kiln {
 inline constexpr size_t kMaxSessions = Listener::kMaxConnections;
 
 struct ServiceLoop final : EventLoop {
-  ServiceLoop(ServiceOptions given, std::unique_ptr<Store> opened,
+  ServiceLoop(ServiceOptions given, OpenedStore opened,
               std::unique_ptr<PendingTaskStore> pending_tasks, SigningKey signing_key,
               std::unique_ptr<Listener> bound, std::shared_ptr<Keyring> keyring);
 
@@ -149,6 +150,7 @@ struct ServiceLoop final : EventLoop {
   // Shared with the threads below. They stop before it goes.
   Inbox inbox{[this] { listener->wake(); }};
   std::atomic<bool> stopping{false};
+  std::optional<FileLock> directory_lock;
   std::unique_ptr<Store> store;
   std::unique_ptr<PendingTaskStore> detached;
   Signer signer;

@@ -99,6 +99,7 @@ const std::string kDriverApi = "compiler_core/runtime/cuda_api.h";
 TEST(IncludeRules, ForeignLibrariesStayInTheirRooms) {
   const std::map<std::string, std::string> owners = {
       {R"(sqlite3\.h)", "cache/"},
+      {R"(libpq-fe\.h)", "cache/postgres/"},
       {R"(curl/.*\.h)", "cache/objects/"},
       {R"(zmq\.h(pp)?)", "schema/"},
       {R"((.*\.capnp|capnp/.*|kj/.*)\.h)", "schema/"},

@@ -1,15 +1,17 @@
-#include "cache/writer.h"
+#include "cache/group_writer.h"
 
 #include <gtest/gtest.h>
 
 #include <deque>
 
+#include "cache/index.h"
 #include "tests/cache/samples.h"
 
 namespace kiln {
 namespace {
 
 using samples::record;
+using Writer = GroupWriter<CacheIndex>;
 
 class WriterTest : public testing::Test {
  protected:

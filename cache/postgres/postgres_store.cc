@@ -1,0 +1,458 @@
+// Life of a write: put_* -> writer -> (blob: claim, PUT) -> fenced transaction -> done.
+// Life of a look-up: LookUps -> row -> seal -> (blob: GET, digest) -> answer.
+// Life of a blob: postgres_index.h.
+#include "cache/postgres/postgres_store.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "cache/access_times.h"
+#include "cache/bounded_writer.h"
+#include "cache/postgres/look_ups.h"
+#include "cache/postgres/postgres_index.h"
+#include "cache/postgres/reads.h"
+#include "cache/postgres/schema.h"
+#include "cache/postgres/term.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kLookUpThreads = 2;
+constexpr int kSweptAtOnce = 256;
+constexpr auto kTotalsEvery = std::chrono::seconds(1);
+
+int64_t wall_clock_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+// Told from other processes, of other machines and of later times.
+std::string name_of_this_process() {
+  static std::atomic<int> stores{0};
+  char host[256] = "";
+  (void)gethostname(host, sizeof host - 1);
+  return fmt::format("{}.{}.{}.{}", host, getpid(), wall_clock_ms(), ++stores);
+}
+
+// Connections that callers borrow.
+class Connections {
+ public:
+  Connections(std::string url, std::string name) : url_(std::move(url)), name_(std::move(name)) {}
+
+  template <class Read>
+  auto with(Read read) {
+    PgConnection connection = take();
+    auto result = read(connection);
+    const std::scoped_lock lock(mu_);
+    if (free_.size() < kMostFree) free_.push_back(std::move(connection));
+    return result;
+  }
+
+ private:
+  static constexpr size_t kMostFree = 4;
+
+  PgConnection take() {
+    const std::scoped_lock lock(mu_);
+    if (free_.empty()) return {url_, name_};
+    PgConnection connection = std::move(free_.back());
+    free_.pop_back();
+    return connection;
+  }
+
+  const std::string url_, name_;
+  std::mutex mu_;
+  std::vector<PgConnection> free_;  // guarded by mu_
+};
+
+}  // namespace
+
+struct PostgresStore::Impl {
+  using Writer = BoundedWriter<PostgresIndex, std::shared_ptr<Upload>>;
+
+  Impl(const std::string& url, const std::string& name, std::unique_ptr<ObjectStore> given_objects,
+       std::unique_ptr<Term> taken, PostgresStoreOptions given)
+      : options(std::move(given)),
+        owned_objects(std::move(given_objects)),
+        objects(owned_objects.get()),
+        term(std::move(taken)),
+        writer(PostgresIndex(PgConnection(url, name + " writer"), *term, *objects,
+                             {options.now_ms, options.doomed_s}),
+               {options.max_bytes, options.keep_used_ms, options.now_ms},
+               [this](const PostgresIndex::Evicted& evicted) { after(evicted); }),
+        connections(url, name + " reader"),
+        look_ups(std::make_unique<LookUps>(url, name + " look-ups", kLookUpThreads)) {
+    maintenance = std::thread([this] { maintain(); });
+  }
+
+  // In this order, since each may still use those below it. A GET whose answer is late finds
+  // `closing` and asks for nothing more.
+  ~Impl() {
+    {
+      const std::scoped_lock lock(mu);
+      closing = true;
+    }
+    changed.notify_all();
+    maintenance.join();
+    writer.close();
+    write_uses();
+    look_ups.reset();
+    writer.group().flush();
+    owned_objects.reset();
+    writer.group().stop();
+  }
+
+  void submit(Writer::Job job, Done done, size_t bytes = 0) {
+    writer.group().submit(bytes, std::move(job), std::move(done));
+  }
+  void after(const PostgresIndex::Evicted& evicted) {
+    if (evicted.programs.empty()) return;
+    evicted_programs += std::ssize(evicted.programs);
+    if (options.evicted) options.evicted(evicted.programs);
+  }
+  template <class T>
+  Result<T> dropping_damage(const Digest& key, Result<T> row) {
+    if (!row && row.error().code == Code::kCorruption)
+      submit([key](PostgresIndex& index) { return index.remove(key); }, nullptr);
+    return row;
+  }
+  void fetch(const Digest& digest, const std::string& object, bool again, Then<std::string> then);
+  void write_uses();
+  void refresh_totals();
+  void sweep(std::function<void()> swept);
+  void maintain();
+
+  const PostgresStoreOptions options;
+  const std::string warning;
+  std::unique_ptr<ObjectStore> owned_objects;
+  ObjectStore* const objects;
+  const std::unique_ptr<Term> term;
+  std::atomic<int64_t> evicted_programs{0}, corrupt_blobs{0};
+  AccessTimes access_times;
+  Writer writer;
+  Connections connections;
+  std::unique_ptr<LookUps> look_ups;
+
+  std::mutex mu;
+  std::condition_variable changed;
+  std::atomic<bool> closing{false};  // changes under mu
+  PostgresIndex::Totals totals;      // guarded by mu
+  std::thread maintenance;
+};
+
+// Bytes that are not there, or wrong, are asked for twice before that is believed.
+void PostgresStore::Impl::fetch(const Digest& digest, const std::string& object, bool again,
+                                Then<std::string> then) {
+  objects->get(object, [this, digest, object, again,
+                        then = std::move(then)](Result<std::string> bytes) mutable {
+    if (bytes && Digest::of(*bytes) == digest) return then(std::move(bytes));
+    const bool gone = !bytes && bytes.error().code == Code::kNotFound;
+    const bool wrong = bytes || bytes.error().code == Code::kCorruption;
+    if (!gone && !wrong) {
+      const bool overloaded = bytes.error().code == Code::kOverloaded;
+      return then(fail(Error{overloaded ? Code::kOverloaded : Code::kUnavailable,
+                             bytes.error().message, bytes.error().retry_after_ms}));
+    }
+    if (closing) return then(fail(Code::kUnavailable, "the store is being closed"));
+    if (!again) return fetch(digest, object, true, std::move(then));
+    corrupt_blobs += wrong ? 1 : 0;
+    submit([digest, object](PostgresIndex& index) { return index.doom(digest, object); }, nullptr);
+    then(wrong ? fail(Code::kCorruption, fmt::format("blob {} is damaged", digest.short_hex()))
+               : fail(Code::kNotFound,
+                      fmt::format("the object of blob {} is gone", digest.short_hex())));
+  });
+}
+
+void PostgresStore::Impl::write_uses() {
+  const auto uses = access_times.take();
+  if (uses.empty()) return;
+  std::vector<Digest> programs, kernels;
+  for (const auto& [id, used_ms] : uses)
+    (id.kind == EntryKind::kProgram ? programs : kernels).push_back(id.key);
+  submit([programs, kernels](PostgresIndex& index) { return index.touch(programs, kernels); },
+         nullptr);
+}
+
+// Statistics are not worth an error: what was read last stays.
+void PostgresStore::Impl::refresh_totals() {
+  const auto read = connections.with([](PgConnection& reader) { return reads::totals(reader); });
+  const std::scoped_lock lock(mu);
+  if (read) totals = *read;
+}
+
+// Rows of blobs whose objects could not be removed stay, and are found by the next sweep.
+void PostgresStore::Impl::sweep(std::function<void()> swept) {
+  const auto going = std::make_shared<std::vector<PostgresIndex::Going>>();
+  submit(
+      [going](PostgresIndex& index) -> Status {
+        TRY(*going, index.sweep(kSweptAtOnce));
+        return {};
+      },
+      [this, going,
+       swept = std::make_shared<std::function<void()>>(std::move(swept))](const Status& status) {
+        // Called when the last of these is done.
+        const std::shared_ptr<void> last(nullptr, [swept](void*) { (*swept)(); });
+        if (!status) return;
+        for (const PostgresIndex::Going& gone : *going)
+          objects->remove(gone.object, [this, gone, last](const Status& removed) {
+            if (!removed || closing) return;
+            submit([gone](PostgresIndex& index) { return index.forget_gone(gone); },
+                   [last](const Status&) {});
+          });
+      });
+}
+
+void PostgresStore::Impl::maintain() {
+  const auto clock = [] { return std::chrono::steady_clock::now(); };
+  const auto every = [](int64_t ms) { return std::chrono::milliseconds(ms); };
+  auto next_uses = clock() + every(options.touch_every_ms);
+  auto next_sweep = clock();
+  std::unique_lock lock(mu);
+  while (!closing) {
+    lock.unlock();
+    refresh_totals();
+    if (clock() >= next_uses) {
+      write_uses();
+      next_uses = clock() + every(options.touch_every_ms);
+    }
+    if (clock() >= next_sweep) {
+      sweep([] {});
+      next_sweep = clock() + every(options.sweep_every_ms);
+    }
+    lock.lock();
+    changed.wait_for(lock, kTotalsEvery, [this] { return closing.load(); });
+  }
+}
+
+PostgresStore::PostgresStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PostgresStore::~PostgresStore() = default;
+
+Result<std::unique_ptr<PostgresStore>> PostgresStore::open(const std::string& url,
+                                                           std::unique_ptr<ObjectStore> objects,
+                                                           PostgresStoreOptions options) {
+  if (!options.now_ms) options.now_ms = wall_clock_ms;
+  const std::string name = "kiln-coordinator";
+  PgConnection connection(url, name + " term");
+  TRY_STATUS(prepare_postgres_schema(connection));
+  const auto lost = [log = options.log] {
+    if (log)
+      log("another coordinator writes the store by now: this one stores nothing any more, and "
+          "should be stopped");
+  };
+  TRY(auto term,
+      Term::take(std::move(connection), {"kiln", name_of_this_process(), options.address},
+                 options.wait_for_term, lost));
+  return std::unique_ptr<PostgresStore>(new PostgresStore(
+      std::make_unique<Impl>(url, name, std::move(objects), std::move(term), std::move(options))));
+}
+
+uint64_t PostgresStore::epoch() const {
+  return impl_->term->epoch();
+}
+
+const std::string& PostgresStore::warning() const {
+  return impl_->warning;
+}
+
+// ---- Look-ups ----
+
+void PostgresStore::look_up_program(const Digest& program_key, Then<StoredProgram> then) {
+  impl_->look_ups->program(program_key, [impl = impl_.get(), program_key,
+                                         then = std::move(then)](Result<StoredProgram> found) {
+    if (found) impl->access_times.add({EntryKind::kProgram, program_key}, impl->options.now_ms());
+    then(impl->dropping_damage(program_key, std::move(found)));
+  });
+}
+
+void PostgresStore::look_up_blob(const Digest& digest, Then<std::string> then) {
+  impl_->look_ups->object(
+      digest, [impl = impl_.get(), digest, then = std::move(then)](Result<std::string> object) {
+        if (!object) return then(std::move(object));
+        impl->fetch(digest, *object, false, then);
+      });
+}
+
+Result<StoredKernel> PostgresStore::kernel(const Digest& kernel_key) {
+  auto found = impl_->connections.with(
+      [&](PgConnection& reader) { return reads::kernel(reader, kernel_key, false); });
+  if (found) touch_kernel(kernel_key);
+  return impl_->dropping_damage(kernel_key, std::move(found));
+}
+
+Result<std::vector<TuningRecord>> PostgresStore::records(const Digest& kernel_key) {
+  return impl_->connections.with(
+      [&](PgConnection& reader) { return reads::records(reader, kernel_key); });
+}
+
+Result<std::vector<Schedule>> PostgresStore::earlier_winners(const Digest& workload) {
+  return impl_->connections.with(
+      [&](PgConnection& reader) { return reads::earlier_winners(reader, workload); });
+}
+
+Result<std::vector<Schedule>> PostgresStore::nearest_winners(const ShapeGenericKey& key) {
+  return impl_->connections.with(
+      [&](PgConnection& reader) { return reads::nearest_winners(reader, key); });
+}
+
+Result<std::vector<Revocation>> PostgresStore::revocations() {
+  return impl_->connections.with([](PgConnection& reader) { return reads::revocations(reader); });
+}
+
+Result<ProgramList> PostgresStore::list_programs(const ProgramQuery& wanted) {
+  return impl_->connections.with(
+      [&](PgConnection& reader) { return reads::list_programs(reader, wanted); });
+}
+
+Result<ListedProgram> PostgresStore::listed_program(const Digest& program_key) {
+  return impl_->connections.with(
+      [&](PgConnection& reader) { return reads::listed_program(reader, program_key); });
+}
+
+Result<StoredKernel> PostgresStore::listed_kernel(const Digest& kernel_key) {
+  return impl_->connections.with(
+      [&](PgConnection& reader) { return reads::kernel(reader, kernel_key, true); });
+}
+
+void PostgresStore::touch(const Digest& program_key) {
+  impl_->access_times.add({EntryKind::kProgram, program_key}, impl_->options.now_ms());
+}
+
+void PostgresStore::touch_kernel(const Digest& kernel_key) {
+  impl_->access_times.add({EntryKind::kKernel, kernel_key}, impl_->options.now_ms());
+}
+
+// ---- Writes ----
+
+void PostgresStore::put_blob(std::string bytes, Done done) {
+  const size_t size = bytes.size();
+  const Digest digest = Digest::of(bytes);
+  const auto upload = std::make_shared<Upload>(Upload{digest, std::move(bytes)});
+  impl_->writer.write(
+      size, static_cast<int64_t>(size),
+      [upload](PostgresIndex& index) { return index.put_blob(*upload); }, std::move(done), upload);
+}
+
+void PostgresStore::put_kernel(StoredKernel kernel, Done done) {
+  const auto size = static_cast<int64_t>(kernel_to_json(kernel.kernel).size());
+  impl_->writer.write(
+      sizeof kernel, size,
+      [row = std::move(kernel)](PostgresIndex& index) { return index.put_kernel(row); },
+      std::move(done));
+}
+
+void PostgresStore::put_program(const Program& program, Done done, const Audience& audience) {
+  std::set<Digest> blobs;
+  for (const ProgramKernel& kernel : program.kernels) blobs.insert(kernel.blob);
+  PostgresIndex::ProgramRow row{program.key,
+                                program_to_json(program),
+                                program.template_stamp.hex(),
+                                {blobs.begin(), blobs.end()},
+                                audience};
+  const size_t size = row.manifest.size();
+  impl_->writer.write(
+      size, static_cast<int64_t>(size),
+      [row = std::move(row)](PostgresIndex& index) { return index.put_program(row); },
+      std::move(done));
+}
+
+void PostgresStore::put_record(TuningRecord record, Done done) {
+  const size_t size = record.log.size() + record.measurement.samples_us.size() * sizeof(double);
+  impl_->submit(
+      [record = std::move(record)](PostgresIndex& index) { return index.put_record(record); },
+      std::move(done), size);
+}
+
+void PostgresStore::put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done) {
+  impl_->submit([workload, key = std::move(key)](
+                    PostgresIndex& index) { return index.put_shape_generic_key(workload, key); },
+                std::move(done));
+}
+
+void PostgresStore::forget(const Digest& key, Done done) {
+  impl_->submit([key](PostgresIndex& index) { return index.remove(key); }, std::move(done));
+}
+
+void PostgresStore::take_back(TakeBack what, int64_t through, TookBack done) {
+  const auto taken = std::make_shared<TakenBack>();
+  impl_->submit(
+      [taken, what = std::move(what), through](PostgresIndex& index) -> Status {
+        TRY(*taken, index.take_back(what, through));
+        return {};
+      },
+      [taken, done = std::move(done)](Status status) {
+        done(status ? Result<TakenBack>(std::move(*taken)) : fail(std::move(status).error()));
+      });
+}
+
+void PostgresStore::would_take_back(TakeBack what, TookBack done) {
+  const auto found = std::make_shared<TakenBack>();
+  impl_->submit(
+      [found, what = std::move(what)](PostgresIndex& index) -> Status {
+        TRY(*found, index.would_take_back(what));
+        return {};
+      },
+      [found, done = std::move(done)](Status status) {
+        done(status ? Result<TakenBack>(std::move(*found)) : fail(std::move(status).error()));
+      });
+}
+
+void PostgresStore::pin(const Digest& program_key, Done done) {
+  impl_->submit([program_key](PostgresIndex& index) { return index.pin(program_key); },
+                std::move(done));
+}
+
+void PostgresStore::unpin(const Digest& program_key, Done done) {
+  impl_->submit([program_key](PostgresIndex& index) { return index.unpin(program_key); },
+                std::move(done));
+}
+
+void PostgresStore::collect(int64_t max_bytes, std::function<void(Collected, Status)> done) {
+  impl_->write_uses();  // evict by the latest order
+  impl_->writer.collect(max_bytes, {}, std::move(done));
+}
+
+void PostgresStore::count_programs_not_of(const Digest& stamp, Then<int64_t> done) {
+  const auto count = std::make_shared<int64_t>(0);
+  impl_->submit(
+      [stamp, count](PostgresIndex& index) -> Status {
+        TRY(*count, index.programs_not_of(stamp));
+        return {};
+      },
+      [count, done = std::move(done)](const Status& status) {
+        done(status ? Result<int64_t>(*count) : fail(status.error()));
+      });
+}
+
+void PostgresStore::flush() {
+  impl_->write_uses();
+  impl_->writer.group().flush();
+  impl_->refresh_totals();
+}
+
+void PostgresStore::sweep() {
+  const auto swept = std::make_shared<std::promise<void>>();
+  impl_->sweep([swept] { swept->set_value(); });
+  swept->get_future().wait();
+}
+
+Store::Totals PostgresStore::totals() const {
+  Totals totals;
+  const std::scoped_lock lock(impl_->mu);
+  totals.programs = impl_->totals.programs;
+  totals.kernels = impl_->totals.kernels;
+  totals.records = impl_->totals.records;
+  totals.corrupt_blobs = impl_->corrupt_blobs;
+  totals.bytes = impl_->totals.blob_bytes;
+  totals.stored_bytes = impl_->totals.bytes;
+  totals.max_bytes = impl_->options.max_bytes;
+  totals.evicted = impl_->evicted_programs;
+  return totals;
+}
+
+}  // namespace kiln

@@ -1,0 +1,32 @@
+// What a PostgresStore reads, each with one statement on the connection it is given. Rows that do not
+// match their seal are kCorruption, or left out of lists.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cache/postgres/connection.h"
+#include "cache/postgres/postgres_index.h"
+#include "cache/store.h"
+
+namespace kiln::reads {
+
+// Those that are there; kNotFound for a program that lacks a blob.
+Result<std::map<Digest, Result<StoredProgram>>> programs(PgConnection& connection,
+                                                         const std::vector<Digest>& keys);
+// The objects of live blobs.
+Result<std::map<Digest, std::string>> objects(PgConnection& connection,
+                                              const std::vector<Digest>& blobs);
+
+// `listed`: also one whose blob is gone.
+Result<StoredKernel> kernel(PgConnection& connection, const Digest& key, bool listed);
+Result<std::vector<TuningRecord>> records(PgConnection& connection, const Digest& kernel_key);
+Result<std::vector<Schedule>> earlier_winners(PgConnection& connection, const Digest& workload);
+Result<std::vector<Schedule>> nearest_winners(PgConnection& connection, const ShapeGenericKey& key);
+Result<std::vector<Revocation>> revocations(PgConnection& connection);
+Result<ListedProgram> listed_program(PgConnection& connection, const Digest& key);
+Result<ProgramList> list_programs(PgConnection& connection, const ProgramQuery& wanted);
+Result<PostgresIndex::Totals> totals(PgConnection& connection);
+
+}  // namespace kiln::reads

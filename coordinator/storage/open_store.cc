@@ -1,0 +1,66 @@
+#include "coordinator/storage/open_store.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "cache/kernel_cache.h"
+#include "cache/postgres/postgres_store.h"
+#include "compiler_core/base/own_directory.h"
+#include "coordinator/storage/generation.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kLeaseBits = 32;  // as generation.h has them
+
+Result<OpenedStore> open_directory(const StoreChoice& choice) {
+  CacheOptions options;
+  options.max_bytes = choice.max_bytes;
+  options.index_memory_bytes = choice.index_bytes;
+  options.log = choice.log;
+  options.evicted = choice.evicted;
+  TRY(auto cache, KernelCache::open(choice.data_dir, std::move(options)));
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  const auto wall_us = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
+  TRY(const uint64_t first_lease,
+      first_lease_of_next_incarnation(choice.data_dir, static_cast<uint64_t>(wall_us)));
+  return OpenedStore{std::nullopt, std::move(cache), first_lease};
+}
+
+Result<OpenedStore> open_postgres(const StoreChoice& choice) {
+  TRY_STATUS(make_directories(choice.data_dir));
+  TRY_STATUS(check_ours(choice.data_dir));
+  auto lock = FileLock::try_acquire(choice.data_dir / "lock", FileLock::Mode::kExclusive);
+  if (!lock && lock.error().code == Code::kUnavailable)
+    return fail(Code::kUnavailable,
+                fmt::format("another process serves {}", choice.data_dir.string()));
+  if (!lock) return fail(lock.error());
+  TRY(auto objects, open_objects(choice.blobs, choice.objects));
+  PostgresStoreOptions options;
+  options.max_bytes = choice.max_bytes;
+  options.address = choice.address;
+  options.log = choice.log;
+  options.evicted = choice.evicted;
+  TRY(auto store, PostgresStore::open(choice.url, std::move(objects), std::move(options)));
+  const uint64_t first_lease = store->epoch() << kLeaseBits;
+  return OpenedStore{*std::move(lock), std::move(store), first_lease};
+}
+
+}  // namespace
+
+Result<OpenedStore> open_store(const StoreChoice& choice) {
+  if (choice.url.empty() != choice.blobs.empty())
+    return fail(Code::kInvalidArgument,
+                "--store and --blobs go together: one says where the index is kept "
+                "(postgresql://HOST/DATABASE), the other where the binaries are "
+                "(s3://BUCKET/PREFIX, or a folder that outlives this machine)");
+  if (choice.url.empty()) return open_directory(choice);
+  if (!choice.url.starts_with("postgresql://") && !choice.url.starts_with("postgres://"))
+    return fail(
+        Code::kInvalidArgument,
+        "--store takes postgresql://USER@HOST/DATABASE; without it the store is --data-dir");
+  return open_postgres(choice);
+}
+
+}  // namespace kiln

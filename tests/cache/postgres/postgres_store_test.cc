@@ -1,0 +1,245 @@
+// The store on PostgreSQL: the contract of every store, and what is its own: terms, names that are
+// never used twice, outages, formats.
+#include "cache/postgres/postgres_store.h"
+
+#include <thread>
+
+#include "tests/cache/objects/s3_servers.h"
+#include "tests/cache/postgres/postgres_place.h"
+
+namespace kiln {
+namespace {
+
+using namespace samples;  // NOLINT: the vocabulary of these tests
+
+Result<std::unique_ptr<StorePlace>> on_postgres(std::unique_ptr<Place> (*make_objects)()) {
+  TRY(auto* const server, postgres_server());
+  return std::make_unique<PostgresPlace>(*server, make_objects());
+}
+
+Result<std::unique_ptr<StorePlace>> with_seaweedfs() {
+  using testing::S3Server;
+  if (S3Server::program(S3Server::Kind::kSeaweedFS).empty())
+    return fail(Code::kUnsupported, "no S3 server here: `ops/python servers` installs one");
+  return on_postgres([]() -> std::unique_ptr<Place> {
+    return std::make_unique<testing::S3Place>(S3Server::Kind::kSeaweedFS);
+  });
+}
+
+Result<std::unique_ptr<StorePlace>> with_a_folder() {
+  return on_postgres([]() -> std::unique_ptr<Place> { return std::make_unique<FolderPlace>(); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Postgres, StoreContract,
+                         ::testing::Values(StoreKind{"AndAFolder", with_a_folder},
+                                           StoreKind{"AndSeaweedFS", with_seaweedfs}),
+                         [](const auto& kind) { return kind.param.name; });
+
+class PostgresStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto server = postgres_server();
+    if (!server && server.error().code == Code::kUnsupported)
+      GTEST_SKIP() << server.error().message;
+    ASSERT_TRUE(server) << server.error().message;
+    server_ = *server;
+    auto objects = std::make_unique<FolderPlace>();
+    folder_ = objects->url();
+    place_ = std::make_unique<PostgresPlace>(*server_, std::move(objects));
+  }
+  std::unique_ptr<PostgresStore> open(PostgresStoreOptions options = {}) {
+    auto opened = place_->open_with(std::move(options));
+    EXPECT_TRUE(opened) << opened.error().message;
+    return opened ? *std::move(opened) : nullptr;
+  }
+  std::string state_of(int n) {
+    return place_->ask(fmt::format("SELECT state FROM kiln.blobs WHERE digest = '\\x{}'",
+                                   Digest::of(blob(n)).hex()));
+  }
+  Status forget(Store& store, const char* kind, int n) {
+    return wait([&](auto done) { store.forget(key(kind, n), done); });
+  }
+
+  Path file_of(int n) const { return folder_ / place_->object_of(Digest::of(blob(n))); }
+
+  testing::PostgresServer* server_ = nullptr;
+  Path folder_;
+  std::unique_ptr<PostgresPlace> place_;
+};
+
+// ---- Terms ----
+
+TEST_F(PostgresStoreTest, AnotherCoordinatorWaitsAndIsToldWhoWrites) {
+  PostgresStoreOptions options;
+  options.address = "tcp://first:7557";
+  auto first = open(std::move(options));
+  PostgresStoreOptions impatient;
+  impatient.wait_for_term = std::chrono::milliseconds(300);
+  const auto second = place_->open_with(std::move(impatient));
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::kUnavailable);
+  EXPECT_NE(second.error().message.find("tcp://first:7557"), std::string::npos)
+      << second.error().message;
+  const uint64_t epoch = first->epoch();
+  first.reset();
+  EXPECT_GT(open()->epoch(), epoch);
+}
+
+// As after kill -9, or a pause that outlasts the term: it does not know yet that its term is over.
+TEST_F(PostgresStoreTest, AWriterWhoseTermIsOverChangesNothingAndStillReads) {
+  std::string log;
+  PostgresStoreOptions options;
+  options.log = [&](const std::string& line) { log += line; };
+  auto first = open(std::move(options));
+  ASSERT_TRUE(put_all(*first, 1));
+  (void)place_->ask("UPDATE kiln.terms SET until = '-infinity'");
+  auto second = open();
+  const Status late = put_all(*first, 2);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Code::kUnavailable);
+  EXPECT_FALSE(forget(*first, "program", 1));
+  EXPECT_NE(log.find("another coordinator"), std::string::npos) << log;
+  EXPECT_TRUE(look_up_program(*first, 1));
+  EXPECT_TRUE(look_up_program(*second, 1));
+  EXPECT_FALSE(look_up_program(*second, 2));
+  EXPECT_TRUE(put_all(*second, 2));
+  first.reset();  // which gives up a term that is not its own
+  EXPECT_TRUE(put_all(*second, 3));
+}
+
+TEST_F(PostgresStoreTest, ATermThatNobodyTookGoesOn) {
+  auto store = open();
+  (void)place_->ask("UPDATE kiln.terms SET until = clock_timestamp() - interval '1 min'");
+  EXPECT_TRUE(put_all(*store, 1));
+}
+
+// ---- Objects ----
+
+TEST_F(PostgresStoreTest, WhatIsPutAgainAfterItsObjectWentHasAnotherName) {
+  PostgresStoreOptions options;
+  options.doomed_s = 0;
+  auto store = open(std::move(options));
+  ASSERT_TRUE(put_all(*store, 1));
+  const Path first = file_of(1);
+  EXPECT_TRUE(std::filesystem::exists(first));
+  TakeBack what;
+  what.kernels = {key("kernel", 1)};
+  ASSERT_TRUE(answer_of<TakenBack>([&](auto then) { store->take_back(what, 1, then); }));
+  EXPECT_EQ(state_of(1), "D");
+  store->sweep();
+  EXPECT_EQ(state_of(1), "");
+  EXPECT_FALSE(std::filesystem::exists(first));
+  ASSERT_TRUE(put_all(*store, 1));
+  EXPECT_NE(file_of(1), first);
+  EXPECT_EQ(look_up_blob(*store, 1).value_or(""), blob(1));
+}
+
+TEST_F(PostgresStoreTest, ADoomedBlobStaysForAWhileAndIsWantedAgainUntilThen) {
+  auto store = open();
+  ASSERT_TRUE(put_all(*store, 1));
+  const Path file = file_of(1);
+  TakeBack what;
+  what.kernels = {key("kernel", 1)};
+  ASSERT_TRUE(answer_of<TakenBack>([&](auto then) { store->take_back(what, 1, then); }));
+  store->sweep();
+  EXPECT_TRUE(std::filesystem::exists(file)) << "a link to it may be good still";
+  ASSERT_TRUE(put_all(*store, 1));
+  EXPECT_EQ(state_of(1), "L");
+  EXPECT_EQ(file_of(1), file);
+}
+
+TEST_F(PostgresStoreTest, ASweepThatWasKilledIsFinishedByTheNext) {
+  auto store = open();
+  ASSERT_TRUE(put_blob(*store, 1));
+  (void)place_->ask("UPDATE kiln.blobs SET state = 'X'");
+  store->sweep();
+  EXPECT_EQ(state_of(1), "");
+  EXPECT_EQ(look_up_blob(*store, 1).error().code, Code::kNotFound);
+}
+
+TEST_F(PostgresStoreTest, WhatWasClaimedAndNeverPutIsNoBlob) {
+  auto store = open();
+  ASSERT_TRUE(put_all(*store, 1));
+  (void)place_->ask("UPDATE kiln.blobs SET state = 'P'");
+  EXPECT_EQ(look_up_blob(*store, 1).error().code, Code::kNotFound);
+  EXPECT_EQ(look_up_program(*store, 1).error().code, Code::kNotFound);
+  EXPECT_EQ(store->kernel(key("kernel", 1)).error().code, Code::kNotFound);
+  ASSERT_TRUE(put_all(*store, 1));
+  EXPECT_TRUE(look_up_program(*store, 1));
+}
+
+// ---- What is away ----
+
+TEST_F(PostgresStoreTest, WhilePostgresIsAwayNothingIsMissedAndAfterwardsAllGoesOn) {
+  auto store = open();
+  ASSERT_TRUE(put_all(*store, 1));
+  server_->kill();
+  const auto program = look_up_program(*store, 1), other = look_up_program(*store, 2);
+  const auto bytes = look_up_blob(*store, 1);
+  const Status put = put_all(*store, 2), gone = forget(*store, "program", 1);
+  const auto kernel = store->kernel(key("kernel", 1));
+  const auto records = store->records(key("kernel", 1));
+  const int64_t counted = store->totals().programs;
+  server_->begin();
+  for (const auto& code :
+       {program.error().code, other.error().code, bytes.error().code, put.error().code,
+        gone.error().code, kernel.error().code, records.error().code})
+    EXPECT_EQ(code, Code::kUnavailable);
+  EXPECT_LE(counted, 1);
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!look_up_program(*store, 1) && std::chrono::steady_clock::now() < patience)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(look_up_program(*store, 1)) << "it connects again by itself";
+  Status again = put_all(*store, 2);
+  while (!again && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    again = put_all(*store, 2);
+  }
+  EXPECT_TRUE(again) << again.error().message;
+  EXPECT_EQ(look_up_blob(*store, 2).value_or(""), blob(2));
+}
+
+TEST_F(PostgresStoreTest, WhileTheObjectsAreAwayNoBlobIsLost) {
+  auto store = open();
+  ASSERT_TRUE(put_all(*store, 1));
+  const Path away = Path(folder_) += ".away";
+  std::filesystem::rename(folder_, away);
+  EXPECT_EQ(look_up_blob(*store, 1).error().code, Code::kUnavailable);
+  EXPECT_TRUE(look_up_program(*store, 1)) << "manifests go on";
+  EXPECT_EQ(put_blob(*store, 2).error().code, Code::kUnavailable);
+  std::error_code none;
+  std::filesystem::remove_all(folder_, none);
+  std::filesystem::rename(away, folder_);
+  EXPECT_EQ(look_up_blob(*store, 1).value_or(""), blob(1));
+  EXPECT_TRUE(put_all(*store, 2));
+}
+
+// ---- Formats ----
+
+TEST_F(PostgresStoreTest, TablesOfANewerBuildAreRefusedAndNothingIsChanged) {
+  ASSERT_TRUE(put_all(*open(), 1));
+  (void)place_->ask("UPDATE kiln.meta SET schema = 9, min_writer = 8");
+  const auto opened = place_->open_with({});
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, Code::kUnsupported);
+  EXPECT_NE(opened.error().message.find("newer Kiln"), std::string::npos);
+  // What an older build may still write.
+  (void)place_->ask("UPDATE kiln.meta SET schema = 2, min_writer = 1");
+  EXPECT_TRUE(look_up_program(*open(), 1));
+}
+
+TEST_F(PostgresStoreTest, ADamagedRowIsCorruptThenAMiss) {
+  auto store = open();
+  ASSERT_TRUE(put_all(*store, 1));
+  (void)place_->ask("UPDATE kiln.programs SET audience = 'user eve'");
+  EXPECT_EQ(look_up_program(*store, 1).error().code, Code::kCorruption);
+  store->flush();
+  EXPECT_EQ(look_up_program(*store, 1).error().code, Code::kNotFound);
+  (void)place_->ask("UPDATE kiln.kernels SET kernel = replace(kernel, 'pointwise', 'pointless')");
+  EXPECT_EQ(store->kernel(key("kernel", 1)).error().code, Code::kCorruption);
+  store->flush();
+  EXPECT_EQ(store->kernel(key("kernel", 1)).error().code, Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,110 @@
+#include "tests/support/postgres_server.h"
+
+#include <fmt/core.h>
+#include <pwd.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "compiler_core/base/check.h"
+#include "tests/support/loopback.h"
+
+namespace kiln::testing {
+namespace {
+
+// The newest version's programs, which Debian puts on nobody's PATH.
+Path programs() {
+  Path newest;
+  std::error_code none;
+  for (const auto& version : std::filesystem::directory_iterator("/usr/lib/postgresql", none))
+    if (std::filesystem::exists(version.path() / "bin" / "initdb") && version.path() > newest)
+      newest = version.path();
+  return newest.empty() ? newest : newest / "bin";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PostgresServer>> PostgresServer::start() {
+  std::unique_ptr<PostgresServer> server(new PostgresServer);
+  server->bin_ = programs();
+  if (server->bin_.empty())
+    return fail(Code::kUnsupported, "no PostgreSQL here: ./ops/setup installs it");
+  server->dir_ = std::make_unique<TempDir>(TempDir::create("kiln-postgres").value());
+  const Path data = server->dir_->path() / "data";
+  std::filesystem::permissions(server->dir_->path(), std::filesystem::perms(0755));
+  std::filesystem::create_directory(data);
+  server->as_postgres_ = ::geteuid() == 0;
+  if (server->as_postgres_) {
+    const passwd* const user = ::getpwnam("postgres");
+    if (user == nullptr) return fail(Code::kUnsupported, "there is no user 'postgres' here");
+    CHECK(::chown(data.c_str(), user->pw_uid, user->pw_gid) == 0, "root may do that");
+  }
+  const Finished made = run(server->command(
+      "initdb", {"-D", data, "-U", "kiln", "-A", "trust", "--no-locale", "-E", "UTF8", "-N"}));
+  if (made.exit_code != 0) return fail(Code::kInternal, "initdb: " + made.out + made.err);
+  server->port_ = free_port();
+  server->begin();
+  return server;
+}
+
+PostgresServer::~PostgresServer() {
+  if (server_.pid() > 0) kill();
+}
+
+std::vector<std::string> PostgresServer::command(const std::string& program,
+                                                 std::vector<std::string> arguments) const {
+  std::vector<std::string> all;
+  if (as_postgres_)
+    all = {"/usr/bin/setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups",
+           "--pdeathsig=INT"};
+  all.push_back(bin_ / program);
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
+}
+
+// No sync: what survives the loss of power is PostgreSQL's own business.
+void PostgresServer::begin() {
+  const Path dir = dir_->path();
+  server_ = Child::start(
+      command("postgres", {"-D", dir / "data", "-p", std::to_string(port_), "-h", "127.0.0.1", "-k",
+                           dir / "data", "-c", "fsync=off", "-c", "shared_buffers=16MB"}),
+      dir / "log", dir / "log");
+  for (int tries = 0; tries < 300; ++tries) {
+    if (run(command("pg_isready",
+                    {"-h", "127.0.0.1", "-p", std::to_string(port_), "-U", "kiln", "-q"}))
+            .exit_code == 0)
+      return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  CHECK(false, "PostgreSQL starts within half a minute");
+}
+
+// Its other processes see it gone and end by themselves.
+void PostgresServer::kill() {
+  const std::vector<pid_t> backends = descendants(server_.pid(), "postgres");
+  server_.signal(SIGKILL);
+  for (const pid_t backend : backends) ::kill(backend, SIGKILL);
+  server_.wait();
+  for (const pid_t backend : backends) ends(backend);
+  std::filesystem::remove(dir_->path() / "data" / "postmaster.pid");
+}
+
+std::string PostgresServer::ask(const std::string& url, const std::string& sql) const {
+  const Finished asked =
+      run({bin_ / "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, url});
+  CHECK(asked.exit_code == 0, asked.err.c_str());
+  std::string answer = asked.out;
+  while (!answer.empty() && answer.back() == '\n') answer.pop_back();
+  return answer;
+}
+
+std::string PostgresServer::new_database() {
+  const std::string server = fmt::format("postgresql://kiln@127.0.0.1:{}/", port_);
+  const std::string name = fmt::format("kiln_{}", ++databases_);
+  (void)ask(server + "postgres", "CREATE DATABASE " + name);
+  return server + name;
+}
+
+}  // namespace kiln::testing

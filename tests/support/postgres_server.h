@@ -1,0 +1,40 @@
+// PostgresServer: a PostgreSQL of a test's own, from Debian's package: in a temporary folder, on a free
+// port of the loopback, as the user `postgres` where the test runs as root.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/process.h"
+
+namespace kiln::testing {
+
+class PostgresServer {
+ public:
+  // kUnsupported, with a sentence, where the package is not installed.
+  static Result<std::unique_ptr<PostgresServer>> start();
+  ~PostgresServer();
+
+  // A fresh database; its URL.
+  std::string new_database();
+  // The answer of psql to one statement, a line a row, columns separated by |.
+  std::string ask(const std::string& url, const std::string& sql) const;
+
+  void kill();   // -9, all of it
+  void begin();  // starts it again, on the same port with the same data
+
+ private:
+  PostgresServer() = default;
+  // A program of PostgreSQL's, as the user that runs the server.
+  std::vector<std::string> command(const std::string& program,
+                                   std::vector<std::string> arguments) const;
+
+  std::unique_ptr<TempDir> dir_;
+  Path bin_;
+  bool as_postgres_ = false;
+  int port_ = 0, databases_ = 0;
+  Child server_ = Child::none();
+};
+
+}  // namespace kiln::testing
