@@ -227,9 +227,10 @@ struct Client::Impl {
       outcome = outcome_of(answer->outcome, answer->stale);
       memory_only = answer->memory_only;
       files = fetch(*std::move(answer), waiting);
-      // Its disk fails: to callers that is an unreachable service, not a missing program.
-      if (!files && files.error().code == Code::kNotFound) files.error().code = Code::kUnavailable;
     }
+    // It has the program and cannot give its binaries, since its disk fails or its store is away: to
+    // callers that is an unreachable service, not a missing program.
+    if (!files && files.error().code == Code::kNotFound) files.error().code = Code::kUnavailable;
     if (!files) return fail(std::move(files).error());
     return Found{*std::move(files), outcome, memory_only};
   }

@@ -199,7 +199,8 @@ Status PgConnection::connect() {
   if (connection == nullptr) return broken("out of memory");
   connection_ = connection;
   if (PQstatus(connection) != CONNECTION_OK) return broken(one_line(PQerrorMessage(connection)));
-  PQsetNoticeProcessor(connection, [](void*, const char*) {}, nullptr);  // else stderr has them
+  PQsetNoticeProcessor(
+      connection, [](void*, const char*) {}, nullptr);  // else stderr has them
   if (PQsetnonblocking(connection, 1) != 0 || PQenterPipelineMode(connection) != 1)
     return broken(one_line(PQerrorMessage(connection)));
   backoff_ = {};

@@ -12,6 +12,9 @@
 namespace kiln {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kFirstBackoff{1'000}, kLongestBackoff{60'000};
 constexpr int kClaimTries = 40;
 constexpr std::chrono::milliseconds kClaimAgain{50};
 
@@ -140,11 +143,34 @@ void PostgresIndex::prepare(const std::vector<std::shared_ptr<Upload>>& uploads)
     for (const auto& upload : uploads) upload->outcome = claimed;
     return;
   }
+  upload(uploads, to_upload);
+}
+
+void PostgresIndex::upload(const std::vector<std::shared_ptr<Upload>>& uploads,
+                           std::set<Digest>& to_upload) {
   BytesInFlight flight;
-  for (const auto& upload : uploads)
-    if (to_upload.erase(upload->digest) > 0)
-      objects_.put(upload->object, upload->bytes, flight.hearing(upload->digest));
-  const std::map<Digest, Status> outcomes = flight.land();
+  std::map<Digest, Status> outcomes;
+  for (const auto& upload : uploads) {
+    if (to_upload.erase(upload->digest) == 0) continue;
+    if (Clock::now() < objects_again_) {
+      outcomes[upload->digest] =
+          fail(Code::kUnavailable, objects_.describe() + " is away: the binary is not stored");
+      continue;
+    }
+    objects_.put(upload->object, upload->bytes, flight.hearing(upload->digest));
+    // The first one finds out.
+    if (objects_backoff_.count() > 0) objects_again_ = Clock::now() + objects_backoff_;
+  }
+  const std::map<Digest, Status> landed = flight.land();
+  const bool away = std::ranges::any_of(landed, [](const auto& each) {
+    return !each.second && each.second.error().code == Code::kUnavailable;
+  });
+  if (away)
+    objects_backoff_ = std::clamp(objects_backoff_ * 2, kFirstBackoff, kLongestBackoff);
+  else if (!landed.empty())
+    objects_backoff_ = {};
+  if (!landed.empty()) objects_again_ = Clock::now() + objects_backoff_;
+  outcomes.insert(landed.begin(), landed.end());
   for (const auto& upload : uploads)
     if (const auto outcome = outcomes.find(upload->digest); outcome != outcomes.end())
       upload->outcome = outcome->second;

@@ -8,6 +8,7 @@
 // going is waited for, so that a late removal always hits a dead name.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <set>
@@ -40,7 +41,8 @@ class PostgresIndex {
   PostgresIndex(PgConnection connection, Term& term, ObjectStore& objects, Settings settings);
 
   // ---- GroupWriter's ----
-  // Claims and uploads, all at once.
+  // Claims and uploads, all at once. While the object store is away one upload in a while finds out
+  // whether it is back; the others hear kUnavailable at once, since all writes wait behind them.
   void prepare(const std::vector<std::shared_ptr<Upload>>& uploads);
   Status begin();
   Status commit();
@@ -99,6 +101,7 @@ class PostgresIndex {
  private:
   Result<PgRows> run(const char* sql, const PgValues& values = {});
   Result<PgRows> run_long(const char* sql, const PgValues& values = {});
+  void upload(const std::vector<std::shared_ptr<Upload>>& uploads, std::set<Digest>& to_upload);
   Status claim(const std::vector<std::shared_ptr<Upload>>& uploads, std::set<Digest>& to_upload);
   Status doom_unneeded(const std::vector<Digest>& blobs, bool at_once, TakenBack* taken);
   Result<std::set<Digest>> kernels_meant(const TakeBack& what);
@@ -110,6 +113,9 @@ class PostgresIndex {
   ObjectStore& objects_;
   const Settings settings_;
   bool in_transaction_ = false;
+  // While the object store is away: when it is tried again.
+  std::chrono::steady_clock::time_point objects_again_{};
+  std::chrono::milliseconds objects_backoff_{0};
 };
 
 }  // namespace kiln

@@ -186,10 +186,11 @@ Result<ProgramList> list_programs(PgConnection& connection, const ProgramQuery& 
             text));
     list.total = matching.integer(0, 0);
     list.is_partial = all.integer(0, 0) > wanted.most_searched;
-    TRY(rows, connection.run(fmt::format("{} ({}) AS chosen WHERE {} ORDER BY {} LIMIT $5 OFFSET $6",
-                                         kColumns, some, kMatches, order_of(wanted.order))
-                                 .c_str(),
-                             PgValues(text).add(wanted.limit).add(wanted.first)));
+    TRY(rows,
+        connection.run(fmt::format("{} ({}) AS chosen WHERE {} ORDER BY {} LIMIT $5 OFFSET $6",
+                                   kColumns, some, kMatches, order_of(wanted.order))
+                           .c_str(),
+                       PgValues(text).add(wanted.limit).add(wanted.first)));
   } else {
     list.total = all.integer(0, 0);
     TRY(rows, connection.run(fmt::format("{} ({}) AS chosen WHERE audience = '' ORDER BY {}",

@@ -13,6 +13,8 @@ namespace kiln {
 namespace {
 
 constexpr int kLeaseBits = 32;  // as generation.h has them
+// With retries; a client waits, and all writes behind it.
+constexpr std::chrono::seconds kPatienceWithObjects{10};
 
 Result<OpenedStore> open_directory(const StoreChoice& choice) {
   CacheOptions options;
@@ -36,7 +38,9 @@ Result<OpenedStore> open_postgres(const StoreChoice& choice) {
     return fail(Code::kUnavailable,
                 fmt::format("another process serves {}", choice.data_dir.string()));
   if (!lock) return fail(lock.error());
-  TRY(auto objects, open_objects(choice.blobs, choice.objects));
+  ObjectStoreOptions reached = choice.objects;
+  reached.s3.deadline = kPatienceWithObjects;
+  TRY(auto objects, open_objects(choice.blobs, reached));
   PostgresStoreOptions options;
   options.max_bytes = choice.max_bytes;
   options.address = choice.address;

@@ -39,7 +39,7 @@ inline void PrintTo(const StoreKind& kind, std::ostream* out) {
   *out << kind.name;
 }
 
-class StoreContract : public testing::TestWithParam<StoreKind> {
+class StoreContract : public ::testing::TestWithParam<StoreKind> {
  protected:
   void SetUp() override {
     auto made = GetParam().make();

@@ -360,6 +360,7 @@ TEST_P(StoreContract, APinnedProgramStaysWithWhatItNeedsUntilItIsUnpinned) {
   EXPECT_EQ(unpin(1).error().code, Code::kNotFound);
   now_ms_ += 2 * kHourMs;
   EXPECT_TRUE(collect_all());
+  settle();  // bytes go behind their rows
   expect_none(1);
   EXPECT_EQ(look_up_blob(1).error().code, Code::kNotFound);
   EXPECT_EQ(store_->records(key("kernel", 0)).value().size(), 1u) << "records outlive binaries";

@@ -206,12 +206,16 @@ TEST_F(PostgresStoreTest, WhileTheObjectsAreAwayNoBlobIsLost) {
   std::filesystem::rename(folder_, away);
   EXPECT_EQ(look_up_blob(*store, 1).error().code, Code::kUnavailable);
   EXPECT_TRUE(look_up_program(*store, 1)) << "manifests go on";
-  EXPECT_EQ(put_blob(*store, 2).error().code, Code::kUnavailable);
+  for (const int n : {2, 3}) EXPECT_EQ(put_blob(*store, n).error().code, Code::kUnavailable);
   std::error_code none;
   std::filesystem::remove_all(folder_, none);
   std::filesystem::rename(away, folder_);
   EXPECT_EQ(look_up_blob(*store, 1).value_or(""), blob(1));
-  EXPECT_TRUE(put_all(*store, 2));
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!put_all(*store, 2) && std::chrono::steady_clock::now() < patience)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(put_all(*store, 3));
+  EXPECT_EQ(look_up_blob(*store, 3).value_or(""), blob(3));
 }
 
 // ---- Formats ----
