@@ -25,23 +25,50 @@ bool fits(const WgmmaMatmulSchedule& schedule, const Graph& graph, const MatmulP
   return fits_blocks(schedule, problem, ends_in_boxes(graph, problem.n));
 }
 
-// One operand: `lines` of it exist, `copied` are laid out.
+// One operand: `lines` of it exist, `copied` are laid out, of each of `batches`.
 struct Copied {
   const MatmulOperand& operand;
-  int64_t lines, copied, line_stride, depth_stride;
+  int64_t lines, copied, line_stride, depth_stride, batches = 1, batch_stride = 0;
 
-  int64_t tiles(int64_t depth) const { return ceil_div(copied, int64_t{64}) * (depth / kDepth); }
+  int64_t tiles(int64_t depth) const {
+    return batches * ceil_div(copied, int64_t{64}) * (depth / kDepth);
+  }
+  // Lines side by side that one load takes; 0: they lie otherwise.
+  int64_t vector() const {
+    if (line_stride != 1 || copied != lines) return 0;
+    for (const int64_t count : {8, 4, 2})
+      if (lines % count == 0 && depth_stride % count == 0 && batch_stride % count == 0 &&
+          operand.offset % count == 0)
+        return count;
+    return 0;
+  }
   std::string print(std::string_view name, int64_t k, int64_t depth) const {
     return fmt::format(
         "struct {} {{\n"
         "  static constexpr int channels = {}, all_channels = {}, positions = {};\n"
-        "  static constexpr long channel_stride = {}, image_stride = 0;\n"
+        "  static constexpr long channel_stride = {}, image_stride = {};\n"
         "  static constexpr bool positions_inner = {};\n"
+        "  static constexpr int vector = {}, plane = {}, row = plane, all_width = plane;\n"
+        "  static constexpr int height = 1, width = plane, above = 0, before = 0;\n"
         "  KILN_INLINE bool locate(int position, long& at) {{\n"
         "    at = position * {}L;\n    return position < {};\n  }}\n}};\n",
-        name, k, depth, copied, depth_stride, depth_stride != 1, line_stride, lines);
+        name, k, depth, copied, depth_stride, batch_stride, depth_stride != 1, vector(), copied,
+        line_stride, lines);
+  }
+  // A call that lays out tile `tile` at `to`.
+  std::string print_turn(std::string_view name, DType stored, std::string_view to,
+                         std::string_view tile) const {
+    return fmt::format("    {}<{}>(in{} + {}L, reinterpret_cast<{}*>({}), {});\n",
+                       vector() > 0 ? "turn_planes" : "turn_images", name, operand.input,
+                       operand.offset, memory_type(stored), to, tile);
   }
 };
+
+// Lines that can be gathered from where they are: whole tiles of them, each of whole steps.
+bool lies_in_lines(const MatmulOperand& a, const MatmulProblem& problem, int bm) {
+  return a.column_stride == 1 && a.row_stride % 8 == 0 && a.offset % 8 == 0 &&
+         problem.m % bm == 0 && problem.k % kDepth == 0;
+}
 
 }  // namespace
 
@@ -51,12 +78,17 @@ Status check_wgmma_copied(const Workload& workload) {
   if (!is_half(problem.stored) || problem.result != DType::kF32)
     return lacks("products of other dtypes than fp16 and bf16, or sums of other dtypes than f32");
   if (check_wgmma(workload)) return lacks("what the copy engine reads as it lies");
-  // A copy costs what some hundreds of lines do.
-  constexpr int64_t kFewLines = 256, kMost = int64_t{1} << 29;
-  if (problem.batches != 1 || problem.m < kFewLines || problem.n < kFewLines ||
-      problem.k < kFewLines)
-    return lacks("batches and few lines");
-  if (round_up(problem.k, kDepth) * std::max(problem.m + 256, problem.n) >= kMost)
+  // A copy costs what some hundreds of lines do. Of batches (images, whose windows are single
+  // elements) only the second operand may be another in each.
+  constexpr int64_t kFewLines = 256, kFewRows = 64, kMost = int64_t{1} << 29;
+  const bool is_batched = problem.batches != 1;
+  if (is_batched && (problem.batch.size() != 1 || problem.a.batch_strides[0] != 0 ||
+                     problem.b.batch_strides[0] <= 0))
+    return lacks("batches in which both operands differ");
+  const int64_t few = is_batched ? kFewRows : kFewLines;
+  if (problem.m < few || problem.batches * problem.n < kFewLines || problem.k < few)
+    return lacks("few lines");
+  if (round_up(problem.k, kDepth) * std::max(problem.m + 256, problem.n * problem.batches) >= kMost)
     return lacks("matrices of a gigabyte");
   return {};
 }
@@ -68,42 +100,48 @@ Result<Source> print_wgmma_copied(const Graph& graph, const WgmmaCopiedSchedule&
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + to_schedule(schedule).to_string());
   const int64_t depth = round_up(problem.k, kDepth), line_bytes = depth * 2;
+  const bool in_place = lies_in_lines(problem.a, problem, schedule.bm);
   const Copied a{problem.a, problem.m, round_up(problem.m, schedule.bm), problem.a.row_stride,
                  problem.a.column_stride};
-  const Copied b{problem.b, problem.n, problem.n, problem.b.column_stride, problem.b.row_stride};
-  const int64_t a_bytes = a.copied * line_bytes;
+  Copied b{problem.b, problem.n, problem.n, problem.b.column_stride, problem.b.row_stride};
+  if (problem.batches != 1) {
+    b.batches = problem.batches;
+    b.batch_stride = problem.b.batch_strides[0];
+  }
+  const int64_t a_bytes = in_place ? 0 : a.copied * line_bytes;
+  const int64_t a_tiles = in_place ? 0 : a.tiles(depth);
   WgmmaOperands operands;
   operands.types = fmt::format(
       "struct A {{\n  static constexpr bool depth_inner = true;\n"
-      "  static constexpr int pitch = {0};\n"
+      "  static constexpr int pitch = {};\n"
       "  KILN_INLINE int step(int step) {{ return step * 128; }}\n}};\n"
       "struct B {{\n  static constexpr bool depth_inner = true;\n"
-      "  static constexpr long image = 0;\n"
-      "  KILN_INLINE int line(int line) {{ return line * {0}; }}\n"
+      "  static constexpr long image = {};\n"
+      "  KILN_INLINE int line(int line) {{ return line * {}; }}\n"
       "  KILN_INLINE int step(int step) {{ return step * 128; }}\n}};\n",
-      line_bytes);
+      in_place ? problem.a.row_stride * 2 : line_bytes, b.copied * line_bytes, line_bytes);
   operands.device = {"wgmma_gather.cuh"};
-  operands.source = fmt::format("GatheredTiles{{workspace, workspace + {}L}}", a_bytes);
+  operands.source = fmt::format("GatheredTiles{{{}, workspace + {}L}}",
+                                in_place ? fmt::format("reinterpret_cast<const char*>(in{} + {}L)",
+                                                       a.operand.input, a.operand.offset)
+                                         : std::string("workspace"),
+                                a_bytes);
   operands.steps = depth / kDepth;
   operands.copying_registers = 56;
   Source source = WgmmaProduct(graph, graph, schedule, problem, target).print(operands);
-  source.text += a.print("LinesOfA", problem.k, depth) + b.print("LinesOfB", problem.k, depth) +
-                 std::string(device_text("turn.cuh"));
-  source.text += cuda_kernel(
-      "turn", graph, kTurnThreads, 1,
-      fmt::format("  const int block = static_cast<int>(block_index());\n"
-                  "  if (block < {0})\n"
-                  "    turn_images<LinesOfA>(in{1} + {2}L, reinterpret_cast<{5}*>(workspace), "
-                  "block);\n"
-                  "  else\n"
-                  "    turn_images<LinesOfB>(in{3} + {4}L, reinterpret_cast<{5}*>(workspace + "
-                  "{6}L), block - {0});\n",
-                  a.tiles(depth), a.operand.input, a.operand.offset, b.operand.input,
-                  b.operand.offset, memory_type(problem.stored), a_bytes));
+  if (!in_place) source.text += a.print("LinesOfA", problem.k, depth);
+  source.text += b.print("LinesOfB", problem.k, depth) + std::string(device_text("turn.cuh"));
+  std::string body = "  const int block = static_cast<int>(block_index());\n";
+  if (!in_place)
+    body += fmt::format("  if (block < {})\n{}  else\n", a_tiles,
+                        a.print_turn("LinesOfA", problem.stored, "workspace", "block"));
+  body += b.print_turn("LinesOfB", problem.stored, fmt::format("workspace + {}L", a_bytes),
+                       fmt::format("block - {}", a_tiles));
+  source.text += cuda_kernel("turn", graph, kTurnThreads, 1, body);
   source.recipe.phases.insert(
       source.recipe.phases.begin(),
-      {"turn", a.tiles(depth) + b.tiles(depth), kTurnThreads, 1, kDepth * kTurnPitch * 2});
-  source.recipe.workspace_bytes = a_bytes + b.copied * line_bytes;
+      {"turn", a_tiles + b.tiles(depth), kTurnThreads, 1, kDepth * kTurnPitch * 2});
+  source.recipe.workspace_bytes = a_bytes + b.batches * b.copied * line_bytes;
   return source;
 }
 
@@ -119,7 +157,7 @@ std::vector<Schedule> wgmma_copied_candidates(const Workload& workload, const Ta
 
 const KernelTemplate& wgmma_copied() {
   static const PrintedTemplate<WgmmaCopiedSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

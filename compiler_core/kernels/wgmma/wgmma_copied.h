@@ -1,6 +1,6 @@
 // Products on the tensor cores of compute capability 9.0 (wgmma) of fp16 and bf16 matrices whose lines
-// begin anywhere, as the copy engine cannot read them: both are copied first to lines along the depth
-// that begin at 128 bytes.
+// begin anywhere, as the copy engine cannot read them: they are copied first to lines along the depth
+// that begin at 128 bytes. Weights times images (a 1x1 convolution) are batches of such products.
 #pragma once
 
 #include <vector>

@@ -161,6 +161,30 @@ TEST(WgmmaMatmul, CandidatesFitAndTheLargestTilesComeFirstForLargeProducts) {
                      plain(DType::kBF16, 4096, 4096, 4096).graph));
 }
 
+// Weights times images whose planes begin anywhere: of single elements, in fours and in eights.
+TEST(WgmmaCopied, AgreesForWeightsTimesImages) {
+  for (const auto& [m, k, n] :
+       {std::array<int64_t, 3>{128, 64, 49}, {192, 80, 196}, {72, 128, 100}, {64, 96, 90}}) {
+    GraphBuilder b;
+    const Shape images = {6, m, n};
+    const NodeId w = b.broadcast(b.input(DType::kBF16, {m, k}), {6, m, k});
+    const NodeId y = b.matmul(w, b.input(DType::kBF16, {6, k, n}));
+    const NodeId bias = b.broadcast(b.input(DType::kF32, {m, 1}), Shape(images));
+    const NodeId residual = b.cast(b.input(DType::kBF16, Shape(images)), DType::kF32);
+    const NodeId sum = b.binary(Op::kAdd, b.binary(Op::kAdd, y, bias), residual);
+    const Workload workload = workload_of(b, b.cast(sum, DType::kBF16));
+    const Status covered = check_wgmma_copied(workload);
+    ASSERT_TRUE(covered) << covered.error().message;
+    std::mt19937 random(17);
+    const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+    for (const WgmmaMatmulSchedule& schedule :
+         {WgmmaMatmulSchedule{64, 64, 1, 3, 8}, {64, 224, 1, 3, 8}})
+      EXPECT_EQ(
+          check_schedule(workload, to_schedule(WgmmaCopiedSchedule{schedule}), kHopper, inputs), "")
+          << m << ' ' << k << ' ' << n;
+  }
+}
+
 // Lines that begin anywhere are copied first.
 TEST(WgmmaCopied, AgreesHoweverTheOperandsAreStored) {
   Target few = kHopper;
