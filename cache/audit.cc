@@ -102,11 +102,12 @@ class Auditor {
     Finding bad{Finding::Kind::kRecords, {}, "", {}};
     for (int64_t after = 0;;) {
       TRY(const CacheIndex::RecordPage page, index_.check_records(after, kPage));
-      if (page.records == 0) break;
-      report_.records += page.records;
+      const auto read = static_cast<int64_t>(page.good.size() + page.damaged.size());
+      if (read == 0) break;
+      report_.records += read;
       bad.records.insert(bad.records.end(), page.damaged.begin(), page.damaged.end());
       after = page.last_id;
-      TRY_STATUS(count(page.records));
+      TRY_STATUS(count(read));
     }
     if (!bad.records.empty()) {
       bad.problem = fmt::format("{} records do not match their seals", bad.records.size());

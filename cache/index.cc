@@ -147,9 +147,12 @@ Result<CacheIndex::RecordPage> CacheIndex::check_records(int64_t after_id, int l
     TRY(const bool row, query.next());
     if (!row) return page;
     page.last_id = query.integer(14);
-    ++page.records;
     const Result<Digest> kernel = query.digest(15);
-    if (!kernel || !read_record(query, *kernel)) page.damaged.push_back(page.last_id);
+    auto record = kernel ? read_record(query, *kernel) : fail(kernel.error());
+    if (record)
+      page.good.push_back(*std::move(record));
+    else
+      page.damaged.push_back(page.last_id);
   }
 }
 
@@ -157,6 +160,21 @@ Status CacheIndex::remove_record(int64_t id) {
   TRY_STATUS(Query(db_, "DELETE FROM records WHERE id = ?").bind(id).run());
   eviction_.add_records(-db_.changes());
   return {};
+}
+
+Result<std::vector<CacheIndex::Kin>> CacheIndex::kin(const Digest& after, int limit) {
+  Query query(db_,
+              "SELECT workload, kin, sizes FROM kin WHERE workload > ? ORDER BY workload LIMIT ?");
+  query.bind(after).bind(static_cast<int64_t>(limit));
+  std::vector<Kin> page;
+  for (;;) {
+    TRY(const bool row, query.next());
+    if (!row) return page;
+    Kin& one = page.emplace_back();
+    TRY(one.workload, query.digest(0));
+    TRY(one.key.digest, query.digest(1));
+    one.key.sizes = sizes_in(query.bytes(2));
+  }
 }
 
 Result<std::vector<Schedule>> CacheIndex::earlier_winners(const Digest& workload) {

@@ -43,6 +43,10 @@ class CacheIndex {
                                              int64_t memory_bytes = int64_t{64} << 20);
   // REQUIRES: a writer has opened it before. kUnsupported when an older or a newer Kiln did.
   static Result<CacheIndex> open_for_reading(const Path& file);
+  // Writes the database as it is now to a new file, while others write to it.
+  Status copy_to(const Path& file) {
+    return Query(db_, "VACUUM INTO ?").bind_text(file.string()).run();
+  }
   // Reads every page; kCorruption when the database is damaged.
   Status check();
   // From any thread: a running check() ends soon, without a finding.
@@ -62,6 +66,12 @@ class CacheIndex {
   Result<StoredKernel> kernel(const Digest& key);
   // Oldest first; damaged rows are left out.
   Result<std::vector<TuningRecord>> records(const Digest& kernel_key);
+  // One page of the shape-generic keys, by workload, after `after`.
+  struct Kin {
+    Digest workload;
+    ShapeGenericKey key;
+  };
+  Result<std::vector<Kin>> kin(const Digest& after, int limit);
   // Newest first, each once.
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload);
   // Winners of workloads that differ from this in sizes only, nearest sizes first, each once.
@@ -110,7 +120,7 @@ class CacheIndex {
   }
   struct RecordPage {
     int64_t last_id = 0;  // 0: there are no more
-    int64_t records = 0;
+    std::vector<TuningRecord> good;
     std::vector<int64_t> damaged;  // ids
   };
   Result<RecordPage> check_records(int64_t after_id, int limit);

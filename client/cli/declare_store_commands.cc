@@ -30,6 +30,7 @@ void declare_cache_commands(CLI::App& app, Options& options) {
       "  kiln cache ls --sort size --limit 20\n"
       "  kiln cache verify\n"
       "  kiln cache gc --max-size 10GiB --coordinator tcp://127.0.0.1:7557\n"
+      "  kiln cache export s3://bucket/kiln --data-dir /var/lib/kiln\n"
       "ls and verify read the directory, also while a coordinator serves it. gc, pin and unpin go\n"
       "through --coordinator or KILN_COORDINATOR when one serves it, and open the directory when\n"
       "none does or --data-dir names it. forget asks a service.");
@@ -84,6 +85,33 @@ void declare_cache_commands(CLI::App& app, Options& options) {
   forget->add_flag("--yes", options.yes, "Do it");
   add_coordinator(forget, options);
   add_json(forget, options);
+  auto* to = cache->add_subcommand(
+      "export",
+      "Write the store out, also while a coordinator serves it: to a folder, or to\n"
+      "s3://BUCKET/PREFIX with the credentials that AWS's tools use. What an earlier export left "
+      "there is\n"
+      "not written again. The index and a sample of the binaries are read back\n"
+      "  kiln cache export s3://backups/kiln --data-dir /var/lib/kiln");
+  to->add_option("PLACE", options.files, "Where to")->required()->expected(1);
+  auto* from = cache->add_subcommand(
+      "import",
+      "Read an export in, or another data directory (also while a coordinator serves that one).\n"
+      "A data directory without a store gets everything as it was; to a store, which nobody may be "
+      "serving,\n"
+      "what it lacks is added. Then all of it is checked: exit 1 when something is bad. Whoever "
+      "can "
+      "write\n"
+      "PLACE decides what clients run: import only your own\n"
+      "  kiln cache import s3://backups/kiln --data-dir /var/lib/kiln2");
+  from->add_option("PLACE", options.files, "Where from")->required()->expected(1);
+  for (auto* command : {to, from}) {
+    command->add_option("--s3-endpoint", options.s3_endpoint,
+                        "An S3 service that is not AWS: http://HOST:PORT [AWS_ENDPOINT_URL]");
+    add_data_dir(command, options);
+    add_json(command, options);
+  }
+  runs(to, options, cache_export_command);
+  runs(from, options, cache_import_command);
   for (auto* command : {gc, pin, unpin}) add_coordinator(command, options);
   for (auto* command : {ls, verify, gc, pin, unpin}) {
     add_data_dir(command, options);

@@ -131,7 +131,7 @@ Result<std::vector<LockedProgram>> parse_lock(std::string_view text, const std::
       return error.within(fmt::format("{}, line {}", name, number));
     };
     if (number == 1) {
-      const auto format = integer(line.substr(kMagic.size()));
+      const auto format = integer(line.substr(std::min(kMagic.size(), line.size())));
       if (!format) return fail(within(format.error()));
       if (*format > kFormat)
         return fail(

@@ -22,6 +22,7 @@ std::string from_environment(const char* name) {
 }
 
 void read_environment(Options& options) {
+  options.variable = from_environment;
   options.coordinator = from_environment("KILN_COORDINATOR");
   options.key = from_environment("KILN_KEY");
   options.cache_dir = from_environment("KILN_CACHE_DIR");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -77,10 +78,12 @@ struct Options {
   uint64_t max_size = 0;
   bool has_max_size = false;
   bool repair = false;
-  std::string program_key;  // 64 hex digits
-  std::string kernel_key;   // the same
-  std::string since;        // forget: as people write a time
-  bool yes = false;         // forget: do it
+  std::string s3_endpoint;  // of export and import; empty: as AWS's tools are told
+  std::function<std::string(const char*)> variable;  // of the environment; "": not set
+  std::string program_key;                           // 64 hex digits
+  std::string kernel_key;                            // the same
+  std::string since;                                 // forget: as people write a time
+  bool yes = false;                                  // forget: do it
 
   // stats
   bool watch = false;  // every second
@@ -125,6 +128,8 @@ int cache_gc_command(const Options& options);
 int cache_pin_command(const Options& options);
 int cache_unpin_command(const Options& options);
 int cache_forget_command(const Options& options);
+int cache_export_command(const Options& options);
+int cache_import_command(const Options& options);
 int drain_command(const Options& options);
 int keys_new_command(const Options& options);
 int keys_list_command(const Options& options);

@@ -80,6 +80,7 @@ TEST(LockFile, WhatIsWrongIsNamedByItsLine) {
   };
   EXPECT_EQ(refused("").code, Code::kInvalidArgument);
   EXPECT_EQ(refused("model.pt2\n").code, Code::kInvalidArgument);
+  EXPECT_EQ(refused("kiln-lock \n").code, Code::kInvalidArgument);
   Error error = refused("kiln-lock 2\n");
   EXPECT_EQ(error.code, Code::kUnsupported);
   EXPECT_NE(error.message.find("newer Kiln"), std::string::npos) << error.message;

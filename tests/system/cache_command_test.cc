@@ -198,5 +198,57 @@ TEST_F(CacheCommand, WrongUseSaysWhatToDo) {
   EXPECT_EQ(bound.exit_code, 2);
 }
 
+// Online: a coordinator serves the store that is read.
+TEST_F(CacheCommand, ExportAndImportBesideACoordinator) {
+  const std::string place = dir_.path() / "export", copy = dir_.path() / "copy";
+  const std::string endpoint = serve();
+  ASSERT_FALSE(endpoint.empty());
+  const Finished exported = cache({"export", place});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_EQ(exported.json()["programs"], 3);
+  EXPECT_EQ(exported.json()["records"], 1);
+  EXPECT_EQ(exported.json()["written_blobs"], 3);
+  EXPECT_EQ(exported.json()["read_back"], 3);
+  EXPECT_EQ(cache({"export", place}).json()["written_blobs"], 0) << "they are there";
+
+  const auto import = [&](const std::string& from, const std::string& into) {
+    return run({binary("kiln"), "cache", "import", from, "--data-dir", into, "--json"});
+  };
+  const Finished restored = import(place, copy);
+  ASSERT_EQ(restored.exit_code, 0) << restored.err;
+  EXPECT_EQ(restored.json()["restored"], true);
+  EXPECT_EQ(restored.json()["programs"], 3);
+  EXPECT_EQ(restored.json()["bad"], 0);
+  const Finished added = import(data(), copy);
+  ASSERT_EQ(added.exit_code, 0) << added.err;
+  EXPECT_EQ(added.json()["restored"], false);
+  EXPECT_EQ(added.json()["programs"], 0);
+  EXPECT_EQ(added.json()["present"], 6);
+  const Finished served = import(place, data());
+  EXPECT_EQ(served.exit_code, 2) << "a coordinator serves it";
+  EXPECT_NE(served.err.find("stop it first"), std::string::npos) << served.err;
+}
+
+TEST_F(CacheCommand, WhatCannotBeImportedIsSaid) {
+  const std::string place = dir_.path() / "export", copy = dir_.path() / "copy";
+  const auto import = [&](const std::string& from, std::vector<std::string> environment = {}) {
+    return run({binary("kiln"), "cache", "import", from, "--data-dir", copy, "--json"},
+               environment);
+  };
+  EXPECT_EQ(import(place).exit_code, 2) << "nothing is there";
+  EXPECT_EQ(import("gs://bucket/x").exit_code, 2);
+  const Finished keyless =
+      import("s3://bucket/x", {"AWS_ACCESS_KEY_ID=", "AWS_PROFILE=", "HOME=" + copy});
+  EXPECT_EQ(keyless.exit_code, 2);
+  EXPECT_NE(keyless.err.find("AWS_ACCESS_KEY_ID"), std::string::npos) << keyless.err;
+  ASSERT_EQ(cache({"export", place}).exit_code, 0);
+  samples::flip_one_bit(Path(place) / "blobs" / Digest::of(samples::blob(2)).hex().substr(0, 2) /
+                        Digest::of(samples::blob(2)).hex());
+  const Finished damaged = import(place);
+  EXPECT_EQ(damaged.exit_code, 0) << damaged.err;
+  EXPECT_EQ(damaged.json()["incomplete"], 2) << "left out, and said";
+  EXPECT_EQ(damaged.json()["programs"], 2);
+}
+
 }  // namespace
 }  // namespace kiln::testing
