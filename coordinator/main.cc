@@ -1,7 +1,7 @@
 // kiln-coordinator: one coordinator on one data directory, until SIGTERM or SIGINT. The only output
 // on stdout is the line `ready tcp://HOST:PORT`, once it serves; the log goes to stderr.
 //
-// Exit codes: 0 stopped on request; 2 it cannot start as configured (a flag, a data directory that
+// Exit codes: 0 stopped on request; 3 another coordinator writes its store by now; 2 it cannot start as configured (a flag, a data directory that
 // another coordinator serves, a store that does not answer, a port that is taken), and says why.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -18,6 +18,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -44,6 +45,7 @@ constexpr uint64_t kMostOfIndex = 64 << 20;  // of --memory
 struct Flags {
   std::string data_dir;
   std::string store, blobs;
+  bool standby = false;
   std::string listen = "tcp://127.0.0.1:7557";
   std::string keys;
   std::string log_level = "info";
@@ -99,6 +101,8 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       "--blobs", flags.blobs,
       "with --store: where the binaries are kept: s3://BUCKET/PREFIX, with the credentials "
       "and the endpoint that AWS's tools use, or a folder that outlives this machine");
+  app.add_flag("--standby", flags.standby,
+               "with --store: while another coordinator writes it, wait for its end, then serve");
   app.add_option("--listen", flags.listen,
                  "endpoint; port 0 picks a free one (the ready line names it); beyond loopback it "
                  "takes keys")
@@ -265,6 +269,14 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// A signal came while nobody waited for one.
+bool is_asked_to_stop(const sigset_t& stop_signals) {
+  sigset_t pending;
+  sigpending(&pending);
+  return (sigismember(&pending, SIGTERM) == 1 && sigismember(&stop_signals, SIGTERM) == 1) ||
+         (sigismember(&pending, SIGINT) == 1 && sigismember(&stop_signals, SIGINT) == 1);
+}
+
 int cannot_start(const Error& error) {
   fmt::print(stderr, "kiln-coordinator: {}\n", error.message);
   return 2;
@@ -302,6 +314,13 @@ int main(int argc, char** argv) {
   options.store = flags.store;
   options.blobs = flags.blobs;
   options.objects.s3 = s3_settings(environment);
+  if (flags.standby)
+    options.stands_by = [&stop_signals] { return !is_asked_to_stop(stop_signals); };
+  std::atomic<bool> superseded{false};
+  options.lost = [&superseded] {
+    superseded = true;
+    ::kill(getpid(), SIGTERM);
+  };
   options.endpoint = flags.listen;
   options.keys = flags.keys;
   options.planner_threads = flags.planner_threads;
@@ -319,6 +338,7 @@ int main(int argc, char** argv) {
   options.log = [&log](const LogLine& line) { log.write(line); };
   options.status = status;
   const auto service = Service::start(std::move(options));
+  if (!service && flags.standby && is_asked_to_stop(stop_signals)) return 0;
   if (!service) return cannot_start(service.error());
   if (const Status written = write_ready_file(flags, **service, http->get()); !written) {
     return cannot_start(written.error());
@@ -340,5 +360,5 @@ int main(int argc, char** argv) {
   log.write(LogLine("coordinator").add("state", "stopping").add("signal", signal));
   if (*http != nullptr) (*http)->detach();  // its page reads the service
   (*service)->stop();
-  return 0;
+  return superseded ? 3 : 0;
 }

@@ -33,6 +33,18 @@ int64_t wall_clock_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
+// Whether to wait on for the term; why not yet is logged once for each reason.
+std::function<bool(const std::string&)> patience_of(const PostgresStoreOptions& options) {
+  const auto until = std::chrono::steady_clock::now() + options.wait_for_term;
+  return [&options, until, said = std::string()](const std::string& why) mutable {
+    const bool waits =
+        options.stands_by ? options.stands_by() : std::chrono::steady_clock::now() < until;
+    if (waits && options.stands_by && options.log && said != why)
+      options.log("stands by: " + (said = why));
+    return waits;
+  };
+}
+
 // Told from other processes, of other machines and of later times.
 std::string name_of_this_process() {
   static std::atomic<int> stores{0};
@@ -240,14 +252,13 @@ Result<std::unique_ptr<PostgresStore>> PostgresStore::open(const std::string& ur
   const std::string name = "kiln-coordinator";
   PgConnection connection(url, name + " term");
   TRY_STATUS(prepare_postgres_schema(connection));
-  const auto lost = [log = options.log] {
-    if (log)
-      log("another coordinator writes the store by now: this one stores nothing any more, and "
-          "should be stopped");
+  const auto lost = [log = options.log, tell = options.lost] {
+    if (log) log("another coordinator writes the store by now: this one stores nothing any more");
+    if (tell) tell();
   };
   TRY(auto term,
       Term::take(std::move(connection), {"kiln", name_of_this_process(), options.address},
-                 options.wait_for_term, lost));
+                 patience_of(options), lost));
   return std::unique_ptr<PostgresStore>(new PostgresStore(
       std::make_unique<Impl>(url, name, std::move(objects), std::move(term), std::move(options))));
 }

@@ -26,11 +26,15 @@ struct PostgresStoreOptions {
   int64_t doomed_s = 3600;          // how long they stay
   // How long open() waits for the term of another coordinator, which lasts for 5 s after its death.
   std::chrono::milliseconds wait_for_term{10'000};
+  // A standby's open() waits for as long as this says; empty: wait_for_term.
+  std::function<bool()> stands_by{};
   std::string address{};                 // where this coordinator is, for people
   std::function<int64_t()> now_ms;       // wall clock; empty: the system's
   std::function<void(std::string)> log;  // lines for the operator; from any thread
   // Called with the programs evicted, on the writer's thread.
   std::function<void(std::vector<Digest>)> evicted;
+  // Called once, on any thread, when another coordinator has taken the term.
+  std::function<void()> lost;
 };
 
 class PostgresStore final : public Store {

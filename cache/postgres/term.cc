@@ -26,29 +26,30 @@ constexpr char kResign[] =
 
 }  // namespace
 
+Result<uint64_t> Term::campaign(PgConnection& connection, const Holder& holder,
+                                std::string& other) {
+  TRY(const PgRows seen, connection.run(kSeen, PgValues().add_text(holder.pool)));
+  if (seen.size() == 1) other = seen.bytes(0, 0);
+  if (seen.size() == 1 && !seen.boolean(0, 1)) return 0;
+  TRY(const PgRows taken, connection.run(kTake, PgValues()
+                                                    .add_text(holder.pool)
+                                                    .add_text(holder.name)
+                                                    .add_text(holder.address)
+                                                    .add(int64_t{kTtlSeconds})));
+  return taken.size() == 1 ? static_cast<uint64_t>(taken.integer(0, 0)) : 0;
+}
+
 Result<std::unique_ptr<Term>> Term::take(PgConnection connection, Holder holder,
-                                         std::chrono::milliseconds patience,
+                                         const std::function<bool(const std::string& why)>& waits,
                                          std::function<void()> lost) {
-  for (const auto give_up = Clock::now() + patience;;) {
-    TRY(const PgRows seen, connection.run(kSeen, PgValues().add_text(holder.pool)));
-    const bool is_free = seen.size() == 0 || seen.boolean(0, 1);
-    if (is_free) {
-      TRY(const PgRows taken, connection.run(kTake, PgValues()
-                                                        .add_text(holder.pool)
-                                                        .add_text(holder.name)
-                                                        .add_text(holder.address)
-                                                        .add(int64_t{kTtlSeconds})));
-      if (taken.size() == 1) {
-        const auto epoch = static_cast<uint64_t>(taken.integer(0, 0));
-        return std::unique_ptr<Term>(
-            new Term(std::move(connection), std::move(holder), epoch, std::move(lost)));
-      }
-    }
-    if (Clock::now() >= give_up)
-      return fail(Code::kUnavailable,
-                  fmt::format("another coordinator ({}) writes this store: stop it first, or name "
-                              "another store with --store",
-                              seen.size() == 0 ? "just now" : std::string(seen.bytes(0, 0))));
+  for (std::string other;;) {
+    const auto epoch = campaign(connection, holder, other);
+    if (epoch && *epoch > 0)
+      return std::unique_ptr<Term>(
+          new Term(std::move(connection), std::move(holder), *epoch, std::move(lost)));
+    const std::string why = epoch ? fmt::format("another coordinator ({}) writes this store", other)
+                                  : epoch.error().message;
+    if (!waits(why)) return fail(Code::kUnavailable, why);
     std::this_thread::sleep_for(kAskEvery);
   }
 }

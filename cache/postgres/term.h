@@ -27,10 +27,11 @@ class Term {
     std::string name{};     // unique to this process
     std::string address{};  // for people: where the holder is
   };
-  // Takes the term as soon as nobody holds it, for `patience` at most. kUnavailable names the holder.
-  static Result<std::unique_ptr<Term>> take(PgConnection connection, Holder holder,
-                                            std::chrono::milliseconds patience,
-                                            std::function<void()> lost);
+  // Takes the term as soon as nobody holds it. Until then `waits` hears, some times a second, why not
+  // yet, in a sentence that names the holder; when it says false, that is the answer: kUnavailable.
+  static Result<std::unique_ptr<Term>> take(
+      PgConnection connection, Holder holder,
+      const std::function<bool(const std::string& why)>& waits, std::function<void()> lost);
   ~Term();  // gives it up
 
   uint64_t epoch() const { return epoch_; }
@@ -46,6 +47,9 @@ class Term {
 
  private:
   Term(PgConnection connection, Holder holder, uint64_t epoch, std::function<void()> lost);
+  // The epoch; 0 while another has the term, whose holder it says.
+  static Result<uint64_t> campaign(PgConnection& connection, const Holder& holder,
+                                   std::string& other);
   void run();
 
   const Holder holder_;

@@ -26,14 +26,18 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   choice.url = options.store;
   choice.blobs = options.blobs;
   choice.objects = options.objects;
+  choice.stands_by = options.stands_by;
+  choice.lost = options.lost;
   choice.address = options.endpoint;
   choice.max_bytes = options.cache_bytes;
   choice.index_bytes = options.index_bytes;
-  choice.log = [hearer](std::string line) {
-    if (ServiceLoop* loop = hearer->load())
-      loop->inbox.post([loop, line = std::move(line)] {
-        loop->log(LogLine("cache", LogLine::Level::kWarning).add("warning", line));
-      });
+  choice.log = [hearer, log = options.log](std::string line) {
+    const LogLine warning = LogLine("cache", LogLine::Level::kWarning).add("warning", line);
+    ServiceLoop* const loop = hearer->load();
+    if (loop != nullptr)
+      loop->inbox.post([loop, warning] { loop->log(warning); });
+    else if (log)
+      log(warning);
   };
   choice.evicted = [hearer](std::vector<Digest> programs) {
     if (ServiceLoop* loop = hearer->load())

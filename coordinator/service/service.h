@@ -20,6 +20,10 @@ struct ServiceOptions {
   // Where programs and kernels are kept (storage/open_store.h); empty: in data_dir.
   std::string store{}, blobs{};
   ObjectStoreOptions objects{};
+  // start() waits for another coordinator's end for as long as this says; empty: for ten seconds.
+  std::function<bool()> stands_by{};
+  // Another coordinator writes the store by now: this one is of no use any more. On any thread.
+  std::function<void()> lost{};
   std::string endpoint = "tcp://127.0.0.1:0";  // port 0 picks one
   // Folder of keys (schema/keys/key_file.h). Empty: data_dir/keys beyond loopback, else none.
   Path keys;

@@ -46,6 +46,8 @@ Result<OpenedStore> open_postgres(const StoreChoice& choice) {
   options.address = choice.address;
   options.log = choice.log;
   options.evicted = choice.evicted;
+  options.stands_by = choice.stands_by;
+  options.lost = choice.lost;
   TRY(auto store, PostgresStore::open(choice.url, std::move(objects), std::move(options)));
   const uint64_t first_lease = store->epoch() << kLeaseBits;
   return OpenedStore{*std::move(lock), std::move(store), first_lease};
@@ -59,6 +61,9 @@ Result<OpenedStore> open_store(const StoreChoice& choice) {
                 "--store and --blobs go together: one says where the index is kept "
                 "(postgresql://HOST/DATABASE), the other where the binaries are "
                 "(s3://BUCKET/PREFIX, or a folder that outlives this machine)");
+  if (choice.url.empty() && choice.stands_by)
+    return fail(Code::kInvalidArgument,
+                "--standby waits for another coordinator's --store, and none is named");
   if (choice.url.empty()) return open_directory(choice);
   if (!choice.url.starts_with("postgresql://") && !choice.url.starts_with("postgres://"))
     return fail(

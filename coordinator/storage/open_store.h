@@ -23,6 +23,9 @@ struct StoreChoice {
   std::string address{};    // of this coordinator, for people
   int64_t max_bytes = 0;    // of programs, kernels and blobs; 0: unbounded
   int64_t index_bytes = 0;  // pages of the index kept in memory, of data_dir
+  // With `url`: as PostgresStoreOptions.
+  std::function<bool()> stands_by{};
+  std::function<void()> lost{};
   // As CacheOptions, from any thread.
   std::function<void(std::string)> log{};
   std::function<void(std::vector<Digest>)> evicted{};

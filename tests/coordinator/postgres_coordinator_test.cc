@@ -117,6 +117,48 @@ TEST_F(PostgresCoordinator, WhileTheObjectsAreAwayNoProgramIsForgotten) {
   EXPECT_EQ(check(3).outcome.value_or(CacheOutcome::kTuned), CacheOutcome::kHit);
 }
 
+// Paused for longer than its term lasts, it comes back to a store that another one writes.
+TEST_F(PostgresCoordinator, AStandbyTakesOverAndWhomItReplacedEnds) {
+  start();
+  ASSERT_TRUE(tune(3).outcome);
+  testing::Child first = std::move(coordinator_);
+  const Path out = dir_.path() / "standby";
+  const testing::Child standby = testing::Child::start(
+      {testing::binary("kiln-coordinator"), "--data-dir", dir_.path() / "standby data", "--store",
+       url_, "--blobs", objects_.url(), "--listen", "tcp://127.0.0.1:0", "--http", "none",
+       "--standby"},
+      out, dir_.path() / "standby.err");
+  ASSERT_TRUE(eventually([&] {
+    return read_file(dir_.path() / "standby.err").value_or("").find("stands by: another") !=
+           std::string::npos;
+  }));
+  EXPECT_EQ(read_file(out).value(), "");
+  first.signal(SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return read_file(out).value_or("").ends_with("\n"); }, 60));
+  const std::string said = read_file(out).value();
+  endpoint_ = said.substr(6, said.size() - 7);
+  EXPECT_EQ(check(3).outcome.value_or(CacheOutcome::kTuned), CacheOutcome::kHit);
+  EXPECT_TRUE(tune(4).outcome);
+  first.signal(SIGCONT);
+  EXPECT_EQ(first.wait(), 3);
+  EXPECT_EQ(check(4).outcome.value_or(CacheOutcome::kTuned), CacheOutcome::kHit);
+}
+
+TEST_F(PostgresCoordinator, AStandbyStopsWhenItIsAsked) {
+  start();
+  testing::Child standby = testing::Child::start(
+      {testing::binary("kiln-coordinator"), "--data-dir", dir_.path() / "standby data", "--store",
+       url_, "--blobs", objects_.url(), "--listen", "tcp://127.0.0.1:0", "--http", "none",
+       "--standby"},
+      dir_.path() / "standby", dir_.path() / "standby.err");
+  ASSERT_TRUE(eventually([&] {
+    return read_file(dir_.path() / "standby.err").value_or("").find("stands by: another") !=
+           std::string::npos;
+  }));
+  standby.signal(SIGTERM);
+  EXPECT_EQ(standby.wait(), 0);
+}
+
 TEST_F(PostgresCoordinator, ASecondCoordinatorOnTheStoreSaysWhoWritesIt) {
   start();
   const testing::Finished second = testing::run(
