@@ -1,6 +1,7 @@
 #include "coordinator/storage/open_store.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 
@@ -43,7 +44,9 @@ Result<OpenedStore> open_postgres(const StoreChoice& choice) {
   TRY(auto objects, open_objects(choice.blobs, reached));
   PostgresStoreOptions options;
   options.max_bytes = choice.max_bytes;
-  options.address = choice.address;
+  char host[256] = "";
+  (void)gethostname(host, sizeof host - 1);
+  options.address = fmt::format("{} on {}", choice.address, host);
   options.log = choice.log;
   options.evicted = choice.evicted;
   options.stands_by = choice.stands_by;

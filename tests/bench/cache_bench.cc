@@ -1,95 +1,134 @@
-// The kernel cache alone, on this machine's disk: look-ups and durable writes a second.
-//   cache_bench [DIRECTORY]        a scratch directory is made below it (default: the temporary
-//   one)
+// A store alone: look-ups and durable writes a second.
+//   cache_bench [DIRECTORY]           a KernelCache, in a scratch directory made below it (default: the
+//                                     temporary one)
+//   cache_bench DIRECTORY URL BLOBS   a PostgresStore: postgresql://... of an empty database, and
+//                                     s3://BUCKET/PREFIX or a folder
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <thread>
+#include <cstdlib>
+#include <semaphore>
+#include <vector>
 
 #include "cache/kernel_cache.h"
+#include "cache/objects/s3_settings.h"
+#include "cache/postgres/postgres_store.h"
 #include "compiler_core/base/check.h"
 #include "tests/cache/samples.h"
 
 namespace kiln {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kPrograms = 1000;
-constexpr int kLookups = 200'000;
+constexpr int kLookups = 20'000;
 constexpr int kRecords = 20'000;
 
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 template <class Work>
-double seconds(Work work) {
-  const auto start = std::chrono::steady_clock::now();
+void report(const char* what, int count, Work work) {
+  const auto start = Clock::now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double took = seconds_since(start);
+  fmt::print("{:<48} {:>9.0f} /s  ({} in {:.3f} s)\n", what, count / took, count, took);
 }
 
-void report(const char* what, int count, double took) {
-  fmt::print("{:<44} {:>9.0f} /s  ({} in {:.3f} s)\n", what, count / took, count, took);
-}
-
-// Every look-up must hit: a rate of misses would say nothing.
-template <class Lookup>
-void look_up(const char* what, int threads, Lookup lookup) {
+// `ask(n, then)`, so many at once. Every look-up must hit: a rate of misses would say nothing.
+template <class Ask>
+void look_up(const char* what, int outstanding, Ask ask) {
+  std::counting_semaphore<> places(outstanding);
   std::atomic<int> missed{0};
-  const double took = seconds([&] {
-    std::vector<std::thread> pool;
-    for (int thread = 0; thread < threads; ++thread)
-      pool.emplace_back([&, thread] {
-        for (int i = 0; i < kLookups / threads; ++i)
-          if (!lookup((i * 7 + thread) % kPrograms)) ++missed;
-      });
-    for (std::thread& thread : pool) thread.join();
-  });
+  std::vector<double> took_us(kLookups);
+  const auto begun = Clock::now();
+  for (int i = 0; i < kLookups; ++i) {
+    places.acquire();
+    ask(i * 7 % kPrograms, [&, i, start = Clock::now()](bool hit) {
+      took_us[static_cast<size_t>(i)] = seconds_since(start) * 1e6;
+      missed += hit ? 0 : 1;
+      places.release();
+    });
+  }
+  for (int i = 0; i < outstanding; ++i) places.acquire();
+  const double took = seconds_since(begun);
   CHECK(missed == 0, "everything asked for was put");
-  report(fmt::format("{}, {} thread(s)", what, threads).c_str(), kLookups, took);
+  std::ranges::sort(took_us);
+  fmt::print("{:<48} {:>9.0f} /s  (p50 {:.0f} us, p99 {:.0f} us)\n",
+             fmt::format("{}, {} at once", what, outstanding), kLookups / took,
+             took_us[kLookups / 2], took_us[kLookups * 99 / 100]);
 }
 
-int run(const Path& base) {
-  const Path directory = base / fmt::format("kiln-cache-bench-{}", ::getpid());
-  auto opened = KernelCache::open(directory);
-  if (!opened) {
-    fmt::print(stderr, "{}\n", opened.error().message);
-    return 1;
+void run(Store& store) {
+  report("put blob + kernel + program, queued", kPrograms, [&] {
+    for (int n = 0; n < kPrograms; ++n) {
+      store.put_blob(samples::blob(n), nullptr);
+      store.put_kernel(samples::kernel(n), nullptr);
+      store.put_program(samples::program(n), nullptr);
+    }
+    store.flush();
+  });
+  report("put record, queued (group commit)", kRecords, [&] {
+    for (int n = 0; n < kRecords; ++n) store.put_record(samples::record(n), nullptr);
+    store.flush();
+  });
+  report("put record, one at a time", 200, [&] {
+    for (int n = 0; n < 200; ++n) (void)samples::put_record(store, kRecords + n);
+  });
+  std::vector<Digest> programs, blobs;
+  for (int n = 0; n < kPrograms; ++n) {
+    programs.push_back(samples::key("program", n));
+    blobs.push_back(Digest::of(samples::blob(n)));
   }
-  const std::unique_ptr<KernelCache> cache = *std::move(opened);
-  std::vector<Digest> programs, kernels, blobs;
-  report("put blob + kernel + program, queued", kPrograms, seconds([&] {
-           for (int n = 0; n < kPrograms; ++n) {
-             programs.push_back(samples::key("program", n));
-             kernels.push_back(samples::key("kernel", n));
-             blobs.push_back(Digest::of(samples::blob(n)));
-             cache->put_blob(samples::blob(n), nullptr);
-             cache->put_kernel(samples::kernel(n), nullptr);
-             cache->put_program(samples::program(n), nullptr);
-           }
-           cache->flush();
-         }));
-  report("put record, queued (group commit)", kRecords, seconds([&] {
-           for (int n = 0; n < kRecords; ++n) cache->put_record(samples::record(n), nullptr);
-           cache->flush();
-         }));
-  report("put record, one at a time", 500, seconds([&] {
-           for (int n = 0; n < 500; ++n) (void)samples::put_record(*cache, kRecords + n);
-         }));
-  for (int threads : {1, 2}) {
-    look_up("look up a program", threads,
-            [&](int n) { return cache->program(programs[static_cast<size_t>(n)]).has_value(); });
-    look_up("look up a kernel", threads,
-            [&](int n) { return cache->kernel(kernels[static_cast<size_t>(n)]).has_value(); });
-    look_up("read a blob (some 20 KB, checked)", threads,
-            [&](int n) { return cache->blob(blobs[static_cast<size_t>(n)]).has_value(); });
+  for (const int outstanding : {1, 64}) {
+    look_up("look up a program", outstanding, [&](int n, auto then) {
+      store.look_up_program(
+          programs[static_cast<size_t>(n)],
+          [then](const Result<StoredProgram>& found) { then(found.has_value()); });
+    });
+    look_up("read a blob (some 20 KB, checked)", outstanding, [&](int n, auto then) {
+      store.look_up_blob(blobs[static_cast<size_t>(n)],
+                         [then](const Result<std::string>& found) { then(found.has_value()); });
+    });
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(directory, ignored);
-  return 0;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Result<std::unique_ptr<Store>> open(const Path& directory, const char* url, const char* blobs) {
+  if (url == nullptr) {
+    TRY(auto cache, KernelCache::open(directory));
+    return std::unique_ptr<Store>(std::move(cache));
+  }
+  TRY(auto objects, open_objects(blobs, {s3_settings(environment)}));
+  TRY(auto store, PostgresStore::open(url, std::move(objects)));
+  return std::unique_ptr<Store>(std::move(store));
 }
 
 }  // namespace
 }  // namespace kiln
 
 int main(int argc, char** argv) {
-  return kiln::run(argc > 1 ? kiln::Path(argv[1]) : std::filesystem::temp_directory_path());
+  using namespace kiln;  // NOLINT(google-build-using-namespace)
+  const Path base = argc > 1 ? Path(argv[1]) : std::filesystem::temp_directory_path();
+  const Path directory = base / fmt::format("kiln-cache-bench-{}", ::getpid());
+  {
+    const auto store = open(directory, argc > 3 ? argv[2] : nullptr, argc > 3 ? argv[3] : nullptr);
+    if (!store) {
+      fmt::print(stderr, "{}\n", store.error().message);
+      return 1;
+    }
+    run(**store);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
+  return 0;
 }

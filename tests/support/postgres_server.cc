@@ -81,6 +81,11 @@ void PostgresServer::begin() {
   CHECK(false, "PostgreSQL starts within half a minute");
 }
 
+void PostgresServer::signal_all(int number) const {
+  server_.signal(number);
+  for (const pid_t backend : descendants(server_.pid(), "postgres")) ::kill(backend, number);
+}
+
 // Its other processes see it gone and end by themselves.
 void PostgresServer::kill() {
   const std::vector<pid_t> backends = descendants(server_.pid(), "postgres");

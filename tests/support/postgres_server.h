@@ -23,6 +23,8 @@ class PostgresServer {
 
   void kill();   // -9, all of it
   void begin();  // starts it again, on the same port with the same data
+  // All of it stands still and keeps its connections, as on a machine that hangs; goes on.
+  void signal_all(int number) const;
 
  private:
   PostgresServer() = default;

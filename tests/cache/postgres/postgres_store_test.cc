@@ -2,6 +2,8 @@
 // never used twice, outages, formats.
 #include "cache/postgres/postgres_store.h"
 
+#include <signal.h>
+
 #include <thread>
 
 #include "tests/cache/objects/s3_servers.h"
@@ -197,6 +199,29 @@ TEST_F(PostgresStoreTest, WhilePostgresIsAwayNothingIsMissedAndAfterwardsAllGoes
   }
   EXPECT_TRUE(again) << again.error().message;
   EXPECT_EQ(look_up_blob(*store, 2).value_or(""), blob(2));
+}
+
+// Its kernel still acknowledges what we send, so that no timeout of TCP's ends the wait.
+TEST_F(PostgresStoreTest, AServerThatHangsHoldsNobodyForLong) {
+  auto store = open();
+  ASSERT_TRUE(put_all(*store, 1));
+  ASSERT_TRUE(look_up_program(*store, 1));
+  server_->signal_all(SIGSTOP);
+  const auto begun = std::chrono::steady_clock::now();
+  const auto program = look_up_program(*store, 1);
+  const auto kernel = store->kernel(key("kernel", 1));
+  const Status put = put_record(*store, 1);
+  const auto took = std::chrono::steady_clock::now() - begun;
+  server_->signal_all(SIGCONT);
+  EXPECT_EQ(program.error().code, Code::kUnavailable);
+  EXPECT_EQ(kernel.error().code, Code::kUnavailable);
+  EXPECT_EQ(put.error().code, Code::kUnavailable);
+  EXPECT_LT(took, std::chrono::seconds(60)) << "each of them ends by its own patience";
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!put_record(*store, 1) && std::chrono::steady_clock::now() < patience)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(put_record(*store, 1));
+  EXPECT_TRUE(look_up_program(*store, 1));
 }
 
 TEST_F(PostgresStoreTest, WhileTheObjectsAreAwayNoBlobIsLost) {
