@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <condition_variable>
 #include <set>
 
@@ -8,6 +10,7 @@ namespace kiln {
 namespace {
 
 constexpr int kRowPage = 1000;
+constexpr int64_t kSample = 100;
 
 // Puts on their way into a store, bounded; keeps the first error.
 class Puts {
@@ -55,10 +58,13 @@ class Merger {
   // In the order that the store asks for: what is named before what names it.
   Result<Imported> run() {
     TRY_STATUS(hear_revocations());
-    TRY(lost_, source_.each_blob(progress_, [this](const Digest&, std::string bytes) {
+    TRY(const IndexTotals totals, index_.totals());
+    stride_ = totals.blobs / kSample + 1;
+    TRY(lost_, source_.each_blob(progress_, [this](const Digest& digest, std::string bytes) {
       ++done_.blobs;
       done_.bytes += static_cast<int64_t>(bytes.size());
       const size_t size = bytes.size();
+      if (done_.blobs % stride_ == 0) sample_.push_back(digest);
       into_.put_blob(std::move(bytes), puts_.one(size));
       return puts_.so_far();
     }));
@@ -69,6 +75,7 @@ class Merger {
     TRY_STATUS(kin());
     TRY_STATUS(puts_.finish());
     into_.flush();
+    TRY_STATUS(read_back());
     return done_;
   }
 
@@ -151,6 +158,28 @@ class Merger {
     }
   }
 
+  // Every row that was taken over or was there, by its seal, and a sample of the binaries.
+  Status read_back() {
+    int64_t rows = 0;
+    TRY_STATUS(each_row(EntryKind::kKernel, [&](const Entry& entry) {
+      return is_there(into_.listed_kernel(entry.id.key)).map([&](bool there) { rows += there; });
+    }));
+    TRY_STATUS(each_row(EntryKind::kProgram, [&](const Entry& entry) {
+      return is_there(into_.listed_program(entry.id.key)).map([&](bool there) { rows += there; });
+    }));
+    const int64_t wanted = done_.programs + done_.kernels + done_.present;
+    if (rows < wanted)
+      return fail(Code::kCorruption,
+                  fmt::format("of {} programs and kernels the store gives back {}", wanted, rows));
+    for (const Digest& digest : sample_) {
+      TRY(const std::string bytes,
+          wait_for_answer<std::string>([&](auto then) { into_.look_up_blob(digest, then); }));
+      if (Digest::of(bytes) != digest)
+        return fail(Code::kCorruption, "blob " + digest.short_hex() + " came back altered");
+    }
+    return {};
+  }
+
   static Status note(int64_t& counter) {
     ++counter;
     return {};
@@ -170,6 +199,8 @@ class Merger {
   const TransferProgress& progress_;
   Revocations revoked_;
   std::set<Digest> revoked_kernels_, lost_;
+  std::vector<Digest> sample_;  // every stride_-th binary
+  int64_t stride_ = 1;
   Imported done_;
   Puts puts_;  // last: waits for what is on its way
 };

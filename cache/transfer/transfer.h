@@ -37,7 +37,8 @@ Result<Imported> restore_store(StoreSource& source, const Path& directory,
 
 // Adds to `into` what it lacks: binaries, kernels, programs with their audiences, pins, records, and
 // what finds winners of other sizes. Revocations of `source` are not taken over; those of `into`
-// hold.
+// hold. Reads every row back in the end, and a sample of the binaries. kCorruption: what was read
+// back is bad; kUnavailable.
 Result<Imported> merge_store(StoreSource& source, Store& into,
                              const TransferProgress& progress = {});
 

@@ -104,12 +104,19 @@ void declare_cache_commands(CLI::App& app, Options& options) {
       "PLACE decides what clients run: import only your own\n"
       "  kiln cache import s3://backups/kiln --data-dir /var/lib/kiln2");
   from->add_option("PLACE", options.files, "Where from")->required()->expected(1);
+  auto* store = from->add_option("--store", options.store,
+                                 "Add to the store of several machines instead: "
+                                 "postgresql://..., as kiln-coordinator takes it");
+  auto* blobs = from->add_option("--blobs", options.blobs, "Where that store's binaries are");
+  store->needs(blobs);
+  blobs->needs(store);
   for (auto* command : {to, from}) {
     command->add_option("--s3-endpoint", options.s3_endpoint,
                         "An S3 service that is not AWS: http://HOST:PORT [AWS_ENDPOINT_URL]");
     add_data_dir(command, options);
     add_json(command, options);
   }
+  store->excludes(from->get_option("--data-dir"));
   runs(to, options, cache_export_command);
   runs(from, options, cache_import_command);
   for (auto* command : {gc, pin, unpin}) add_coordinator(command, options);

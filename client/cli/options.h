@@ -78,7 +78,8 @@ struct Options {
   uint64_t max_size = 0;
   bool has_max_size = false;
   bool repair = false;
-  std::string s3_endpoint;  // of export and import; empty: as AWS's tools are told
+  std::string store, blobs;  // import: postgresql://... and its binaries; empty: data_dir
+  std::string s3_endpoint;   // of export and import; empty: as AWS's tools are told
   std::function<std::string(const char*)> variable;  // of the environment; "": not set
   std::string program_key;                           // 64 hex digits
   std::string kernel_key;                            // the same

@@ -9,6 +9,7 @@
 #include "cache/audit.h"
 #include "cache/kernel_cache.h"
 #include "cache/objects/s3_settings.h"
+#include "cache/postgres/postgres_store.h"
 #include "cache/transfer/transfer.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
@@ -50,14 +51,27 @@ Result<Exported> export_to(const Options& options, const std::string& place) {
 struct ImportReport {
   Imported imported;
   bool restored = false;
-  AuditReport audit;  // of the whole directory, afterwards
+  AuditReport audit;  // of the whole directory, afterwards; empty of another store
 };
+
+// Where to, for people; the URL of a database may hold a password.
+std::string place_of(const Options& options) {
+  return options.store.empty() ? options.data_dir : options.blobs + " and its database";
+}
 
 // A directory that lacks a store becomes one; to a store is added, while nobody serves it.
 Result<ImportReport> import_from(const Options& options, const std::string& place) {
   const Path directory = options.data_dir;
   ImportReport report;
   TRY(StoreSource source, StoreSource::open(place, objects_of(options)));
+  if (!options.store.empty()) {
+    TRY(auto blobs, open_objects(options.blobs, objects_of(options)));
+    PostgresStoreOptions store;
+    store.address = "kiln cache import";
+    TRY(const auto into, PostgresStore::open(options.store, std::move(blobs), std::move(store)));
+    TRY(report.imported, merge_store(source, *into, progress_line()));
+    return report;
+  }
   std::error_code ignored;
   report.restored = !std::filesystem::exists(directory / "index.sqlite", ignored);
   if (report.restored) {
@@ -96,7 +110,8 @@ nlohmann::ordered_json exported_json(const Options& options, const Exported& don
 nlohmann::ordered_json imported_json(const Options& options, const ImportReport& report,
                                      double seconds) {
   const Imported& done = report.imported;
-  return {{"data_dir", options.data_dir},
+  return {{"data_dir", options.store.empty() ? options.data_dir : ""},
+          {"blobs_place", options.blobs},
           {"from", options.files.front()},
           {"restored", report.restored},
           {"programs", done.programs},
@@ -153,7 +168,7 @@ int cache_import_command(const Options& options) {
   } else {
     fmt::print(
         "{}: {} {} programs and {} kernels; read {} blobs ({:.1f} MiB), {} records; {:.1f} s\n",
-        options.data_dir, report->restored ? "restored" : "added", done.programs, done.kernels,
+        place_of(options), report->restored ? "restored" : "added", done.programs, done.kernels,
         done.blobs, mib(done.bytes), done.records, seconds);
     if (done.present + done.revoked + done.incomplete + done.damaged > 0)
       fmt::print(
