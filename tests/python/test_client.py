@@ -10,6 +10,7 @@ from pathlib import Path
 import kiln
 import numpy as np
 import pytest
+from conftest import BUILD
 from kiln.client import refused_nodes
 
 HALF_PLUS = b"""kiln.graph 1
@@ -135,3 +136,26 @@ def test_what_the_progress_function_raises_ends_the_call(service: str) -> None:
     with pytest.raises(Enough):
         kiln.Client(service, fallback=False).compile(HALF_PLUS.replace(b",16]", b",48]"), mode="max-autotune",
                                                      on_progress=stop)
+
+
+def test_a_bundle_answers_where_there_is_no_service(service: str, graphs: Path, tmp_path: Path) -> None:
+    model, bundle = graphs / "small" / "softmax.pt2", tmp_path / "model.kiln"
+    program = kiln.Client(service, fallback=False).compile(model)
+    program_line = program.signature.split()
+    subprocess.run([BUILD / "bin" / "kiln", "bundle", model, "-o", bundle, "--coordinator", service], check=True)
+    alone = kiln.Client("tcp://127.0.0.1:1", fallback=False, connect_timeout_s=0.2)
+    with pytest.raises(kiln.InvalidArgument, match="whose signature"):
+        alone.load_bundle(bundle)
+    with pytest.raises(kiln.NotPermitted):
+        alone.load_bundle(bundle, signer="0" * 64)
+    with pytest.raises(kiln.NotFound):
+        alone.load_bundle(tmp_path / "none.kiln")
+    cut = tmp_path / "cut.kiln"
+    cut.write_bytes(bundle.read_bytes()[:-100])
+    with pytest.raises(kiln.Corruption, match="cut short"):
+        alone.load_bundle(cut, signer=program_line[1])
+    with pytest.raises(kiln.Unavailable):
+        alone.compile(model)
+    assert alone.load_bundle(bundle, signer=program_line[1]) == 1
+    loaded = alone.compile(model)
+    assert (loaded.outcome, loaded.manifest) == ("hit", program.manifest)
