@@ -232,12 +232,6 @@ Result<std::vector<PostgresIndex::Going>> PostgresIndex::sweep(int limit) {
   return all;
 }
 
-Status PostgresIndex::forget_gone(const Going& gone) {
-  TRY_STATUS(run("DELETE FROM blobs WHERE digest = $1 AND object = $2 AND state = 'X'",
-                 PgValues().add(gone.digest).add_text(gone.object)));
-  return {};
-}
-
 // ---- Rows ----
 
 Status PostgresIndex::put_kernel(const StoredKernel& stored) {

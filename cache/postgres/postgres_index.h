@@ -96,7 +96,6 @@ class PostgresIndex {
   };
   // Dooms what nothing needs, and returns blobs whose objects may be removed, once this is durable.
   Result<std::vector<Going>> sweep(int limit);
-  Status forget_gone(const Going& gone);  // its object is removed
 
  private:
   Result<PgRows> run(const char* sql, const PgValues& values = {});

@@ -138,6 +138,7 @@ struct PostgresStore::Impl {
   void write_uses();
   void refresh_totals();
   void sweep(std::function<void()> swept);
+  void forget_removed();
   void maintain();
 
   const PostgresStoreOptions options;
@@ -155,6 +156,11 @@ struct PostgresStore::Impl {
   std::condition_variable changed;
   std::atomic<bool> closing{false};  // changes under mu
   PostgresIndex::Totals totals;      // guarded by mu
+  struct Removal {
+    PostgresIndex::Going gone;
+    std::shared_ptr<void> last;  // let go when its row is gone
+  };
+  std::vector<Removal> removals;  // guarded by mu; their objects are gone
   std::thread maintenance;
 };
 
@@ -198,7 +204,8 @@ void PostgresStore::Impl::refresh_totals() {
   if (read) totals = *read;
 }
 
-// Rows of blobs whose objects could not be removed stay, and are found by the next sweep.
+// Rows of blobs whose objects could not be removed stay, and are found by the next sweep. Those of
+// removed ones go on the maintenance's thread: the writer may be waiting for one of them (claim()).
 void PostgresStore::Impl::sweep(std::function<void()> swept) {
   const auto going = std::make_shared<std::vector<PostgresIndex::Going>>();
   submit(
@@ -213,11 +220,24 @@ void PostgresStore::Impl::sweep(std::function<void()> swept) {
         if (!status) return;
         for (const PostgresIndex::Going& gone : *going)
           objects->remove(gone.object, [this, gone, last](const Status& removed) {
-            if (!removed || closing) return;
-            submit([gone](PostgresIndex& index) { return index.forget_gone(gone); },
-                   [last](const Status&) {});
+            if (!removed) return;
+            const std::scoped_lock lock(mu);
+            removals.push_back({gone, last});
+            changed.notify_all();
           });
       });
+}
+
+void PostgresStore::Impl::forget_removed() {
+  std::vector<Removal> removed;
+  {
+    const std::scoped_lock lock(mu);
+    removed.swap(removals);
+  }
+  for (const Removal& removal : removed)
+    (void)connections.with([&](PgConnection& connection) {
+      return reads::forget_removed(connection, removal.gone.digest, removal.gone.object);
+    });
 }
 
 void PostgresStore::Impl::maintain() {
@@ -228,6 +248,7 @@ void PostgresStore::Impl::maintain() {
   std::unique_lock lock(mu);
   while (!closing) {
     lock.unlock();
+    forget_removed();
     refresh_totals();
     if (clock() >= next_uses) {
       write_uses();
@@ -238,7 +259,7 @@ void PostgresStore::Impl::maintain() {
       next_sweep = clock() + every(options.sweep_every_ms);
     }
     lock.lock();
-    changed.wait_for(lock, kTotalsEvery, [this] { return closing.load(); });
+    changed.wait_for(lock, kTotalsEvery, [this] { return closing || !removals.empty(); });
   }
 }
 

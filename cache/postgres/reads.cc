@@ -212,4 +212,10 @@ Result<PostgresIndex::Totals> totals(PgConnection& connection) {
                                sums.integer(0, 3), sums.integer(0, 4)};
 }
 
+Status forget_removed(PgConnection& connection, const Digest& digest, const std::string& object) {
+  TRY_STATUS(connection.run("DELETE FROM blobs WHERE digest = $1 AND object = $2 AND state = 'X'",
+                            PgValues().add(digest).add_text(object)));
+  return {};
+}
+
 }  // namespace kiln::reads

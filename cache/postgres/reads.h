@@ -1,4 +1,4 @@
-// What a PostgresStore reads, each with one statement on the connection it is given. Rows that do not
+// What a PostgresStore does outside of its writer, each with one statement on the connection it is given. Rows that do not
 // match their seal are kCorruption, or left out of lists.
 #pragma once
 
@@ -28,5 +28,8 @@ Result<std::vector<Revocation>> revocations(PgConnection& connection);
 Result<ListedProgram> listed_program(PgConnection& connection, const Digest& key);
 Result<ProgramList> list_programs(PgConnection& connection, const ProgramQuery& wanted);
 Result<PostgresIndex::Totals> totals(PgConnection& connection);
+
+// The row of a blob that was going and whose object is removed. Needs no term: its name is dead.
+Status forget_removed(PgConnection& connection, const Digest& digest, const std::string& object);
 
 }  // namespace kiln::reads

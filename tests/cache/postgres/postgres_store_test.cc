@@ -4,6 +4,8 @@
 
 #include <signal.h>
 
+#include <atomic>
+#include <mutex>
 #include <thread>
 
 #include "tests/cache/objects/s3_servers.h"
@@ -168,6 +170,70 @@ TEST_F(PostgresStoreTest, WhatWasClaimedAndNeverPutIsNoBlob) {
   EXPECT_EQ(store->kernel(key("kernel", 1)).error().code, Code::kNotFound);
   ASSERT_TRUE(put_all(*store, 1));
   EXPECT_TRUE(look_up_program(*store, 1));
+}
+
+// Removals reach it when others have long gone on.
+class LateRemovals final : public ObjectStore {
+ public:
+  explicit LateRemovals(std::unique_ptr<ObjectStore> objects) : objects_(std::move(objects)) {}
+  ~LateRemovals() override {
+    for (std::thread& removal : removals_) removal.join();
+  }
+  void remove(std::string name, Then<void> done) override {
+    const std::scoped_lock lock(mu_);
+    removals_.emplace_back([this, name, done] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(15));
+      objects_->remove(name, done);
+    });
+  }
+  void put(std::string name, std::string bytes, Then<void> done) override {
+    objects_->put(std::move(name), std::move(bytes), std::move(done));
+  }
+  void get(std::string name, Then<std::string> done) override {
+    objects_->get(std::move(name), std::move(done));
+  }
+  void list(std::string after, int limit, Then<std::vector<ObjectInfo>> done) override {
+    objects_->list(std::move(after), limit, std::move(done));
+  }
+  Result<std::string> link(const std::string& name, std::chrono::seconds valid_for) override {
+    return objects_->link(name, valid_for);
+  }
+  int64_t max_object_bytes() const override { return objects_->max_object_bytes(); }
+  std::string describe() const override { return objects_->describe(); }
+
+ private:
+  const std::unique_ptr<ObjectStore> objects_;
+  std::mutex mu_;
+  std::vector<std::thread> removals_;  // guarded by mu_
+};
+
+TEST_F(PostgresStoreTest, WhatIsPutWhileItsLastCopyIsRemovedIsThere) {
+  PostgresStoreOptions options;
+  options.doomed_s = 0;
+  auto store =
+      PostgresStore::open(
+          place_->url(), std::make_unique<LateRemovals>(open_objects(folder_.string(), {}).value()),
+          std::move(options))
+          .value();
+  std::atomic<bool> stops{false};
+  std::thread sweeper([&] {
+    while (!stops) store->sweep();
+  });
+  for (int i = 0; i < 60; ++i) {
+    const int n = i % 3;
+    const Status put = put_all(*store, n);
+    EXPECT_TRUE(put) << put.error().message;
+    EXPECT_EQ(look_up_blob(*store, n).value_or("lost"), blob(n)) << i;
+    EXPECT_TRUE(look_up_program(*store, n)) << i;
+    TakeBack what;
+    what.kernels = {key("kernel", n)};
+    EXPECT_TRUE(answer_of<TakenBack>([&](auto then) { store->take_back(what, 1, then); }));
+  }
+  stops = true;
+  sweeper.join();
+  store->sweep();
+  EXPECT_EQ(store->totals().corrupt_blobs, 0);
+  EXPECT_EQ(place_->ask("SELECT count(*) FROM kiln.blobs"), "0");
 }
 
 // ---- What is away ----
