@@ -482,24 +482,6 @@ Result<Client::Submission> Client::submit(const Graph& graph, const CompileOptio
   return Submission{form.digest, wanted.target, outcome_of(word->outcome)};
 }
 
-std::string_view to_string(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kTuned:
-      return "tuned";
-    case Outcome::kJoined:
-      return "joined";
-    case Outcome::kHit:
-      return "hit";
-    case Outcome::kLocal:
-      return "local";
-    case Outcome::kQueued:
-      return "queued";
-    case Outcome::kStale:
-      return "stale";
-  }
-  return "";
-}
-
 ServiceState Client::service_state() const {
   if (!impl_->remote) return ServiceState::kUnknown;
   if (impl_->remote->breaker_open()) return ServiceState::kAway;

@@ -216,4 +216,22 @@ std::string libraries_left_out(const CompiledProgram& program) {
                      here ? "the one here is " + *here : here.error().message);
 }
 
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kTuned:
+      return "tuned";
+    case Outcome::kJoined:
+      return "joined";
+    case Outcome::kHit:
+      return "hit";
+    case Outcome::kLocal:
+      return "local";
+    case Outcome::kQueued:
+      return "queued";
+    case Outcome::kStale:
+      return "stale";
+  }
+  return "";
+}
+
 }  // namespace kiln
