@@ -1,0 +1,151 @@
+"""Every candidate of kernels of random, mostly odd shapes, compared with float64 on one GPU.
+
+    python3 sweep.py --make DIR [--seed N]      here: exports programs (.pt2) and DIR/sweep.json
+    candidates DIR/*.pt2 --out DIR/out          here: compiles every candidate (tests/bench/candidates.cc)
+    python3 sweep.py --run DIR                  on a GPU
+
+Depthwise convolutions, 1x1 convolutions of small images, attention, attention on queries, keys and values of one
+matmul, patches. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
+
+import argparse
+import collections
+import json
+import os
+import random
+import sys
+
+import torch
+import torch.nn.functional as F
+
+LIMITS = {"bfloat16": 1.2e-2, "float16": 2e-3, "float32": 2e-5}  # relative, by norms
+
+
+def depthwise(x, w, b, stride, zeros, dilation, last):
+    return F.relu(F.conv2d(x.permute(0, 3, 1, 2) if last else x, w, b, stride, zeros, dilation, w.shape[0]))
+
+
+def pointwise(x, w, b, *residual):
+    y = F.conv2d(x, w, b)
+    return F.relu(y + residual[0]) if residual else y
+
+
+def attention(q, k, v, causal):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+def projected_attention(x, w, b, heads, causal):
+    batch, tokens, width = x.shape
+    q, k, v = F.linear(x, w, b).reshape(batch, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+    return attention(q, k, v, causal).transpose(1, 2).reshape(batch, tokens, width)
+
+
+def patches(x, w, b, size):
+    return F.conv2d(x, w, b, size).flatten(2).transpose(1, 2)
+
+
+FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, attention, projected_attention, patches)}
+
+
+class Call(torch.nn.Module):
+    def __init__(self, function, arguments):
+        super().__init__()
+        self.function, self.arguments = FUNCTIONS[function], arguments
+
+    def forward(self, *inputs):
+        return self.function(*inputs, **self.arguments)
+
+
+def shapes(seed):
+    """[(function, its arguments, shapes of its inputs, dtype)]"""
+    r = random.Random(seed).randint
+    found = depthwise_shapes(r, 26)
+    for i, size in enumerate((7, 14, 9, 5, 13, 11, 6, 10)):
+        n, c, o = r(2, 6), r(8, 40) * 8, r(64, 300)
+        residual = [(n, o, size, size)] if i % 2 else []
+        found.append(("pointwise", {}, [(n, c, size, size), (o, c, 1, 1), (o,), *residual], "bfloat16"))
+    for i, depth in enumerate((64, 64, 32, 128, 64, 40, 64, 96)):
+        found.append(("attention", {"causal": bool(i % 2)}, [(r(1, 3), r(1, 5), r(65, 300), depth)] * 3, "bfloat16"))
+    for i in range(5):
+        heads = r(2, 6)
+        width = heads * 64
+        found.append(("projected_attention", {"heads": heads, "causal": bool(i % 2)},
+                      [(r(1, 3), r(66, 260), width), (3 * width, width), (3 * width,)], "bfloat16"))
+    for size in (14, 16, 32):
+        o = r(3, 20) * 8
+        found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
+                      "bfloat16"))
+    return found
+
+
+def depthwise_shapes(r, count):
+    found = []
+    while len(found) < count:
+        i = len(found)
+        n, c, h, w, kh, kw, stride, dilation = r(1, 3), r(1, 70), r(1, 40), r(1, 70), r(1, 7), r(1, 7), r(1, 3), r(1, 2)
+        if i % 3 == 0:  # whole vectors
+            c, w = (c + 7) // 8 * 8, (w + 7) // 8 * 8
+        zeros, last = r(0, min(kh, kw) // 2), i % 4 == 3
+        if h + 2 * zeros < dilation * (kh - 1) + 1 or w + 2 * zeros < dilation * (kw - 1) + 1:
+            continue
+        found.append(("depthwise", {"stride": stride, "zeros": zeros, "dilation": dilation, "last": last},
+                      [(n, h, w, c) if last else (n, c, h, w), (c, 1, kh, kw), (c,)],
+                      ("bfloat16", "float16", "float32")[i % 5 % 3]))
+    return found
+
+
+def make(folder, seed):
+    os.makedirs(folder, exist_ok=True)
+    table = {}
+    for i, (function, arguments, sizes, dtype) in enumerate(shapes(seed)):
+        inputs = tuple(torch.empty(size, dtype=getattr(torch, dtype)) for size in sizes)
+        program = torch.export.export(Call(function, arguments), inputs, strict=False)
+        program._example_inputs = None
+        torch.export.save(program, os.path.join(folder, f"{function}{i}.pt2"))
+        table[f"{function}{i}"] = [function, arguments, sizes, dtype]
+    with open(os.path.join(folder, "sweep.json"), "w") as file:
+        json.dump(table, file)
+    print(f"{len(table)} programs in {folder}")
+    return 0
+
+
+def run(folder):
+    from kiln_program import KilnProgram, natural
+    torch.backends.cudnn.enabled = False  # float64
+    with open(os.path.join(folder, "sweep.json")) as file:
+        table = json.load(file)
+    done, worst, wrong = collections.Counter(), collections.defaultdict(float), 0
+    for name in sorted(table, key=natural):
+        function, arguments, sizes, dtype = table[name]
+        scales = [0.1 if i == 1 and function != "attention" else 1.0 for i in range(len(sizes))]
+        inputs = [(torch.randn(size, device="cuda") * scale).to(getattr(torch, dtype))
+                  for size, scale in zip(sizes, scales)]
+        want = Call(function, arguments)(*[x.double() for x in inputs])
+        for candidate in sorted(os.listdir(os.path.join(folder, "out", name)), key=natural):
+            program = KilnProgram(os.path.join(folder, "out", name, candidate))
+            program.outputs[0].fill_(float("nan"))
+            program.arena.fill_(255)
+            program.bind(inputs).launch()
+            torch.cuda.synchronize()
+            got = program.outputs[0].reshape(want.shape).double()
+            error = ((got - want).norm() / want.norm().clamp_min(1e-9)).item()
+            schedule = program.manifest["kernels"][int(candidate.split("-")[0])]["schedule"]
+            done[schedule.split()[0]] += 1
+            worst[dtype] = max(worst[dtype], error)
+            if not error < LIMITS[dtype]:
+                wrong += 1
+                print(f"WRONG {name} {candidate} {schedule}: {error:.1e} {table[name]}")
+    print(f"{sum(done.values())} candidates of {len(table)} programs, {wrong} wrong; largest error {dict(worst)}; {dict(done)}")
+    return 1 if wrong else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--make", default="", help="a folder to export programs into")
+    parser.add_argument("--run", default="", help="that folder, with the candidates")
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    return make(options.make, options.seed) if options.make else run(options.run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
