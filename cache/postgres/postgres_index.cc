@@ -213,23 +213,16 @@ Status PostgresIndex::doom_unneeded(const std::vector<Digest>& blobs, bool at_on
   return {};
 }
 
-Result<std::vector<PostgresIndex::Going>> PostgresIndex::sweep(int limit) {
+Status PostgresIndex::sweep(int limit) {
   TRY_STATUS(
       run_long("UPDATE blobs SET state = 'D', until = clock_timestamp() + $1 * interval '1 second'"
                " WHERE state IN ('P', 'L') AND until < clock_timestamp() AND " KILN_NOT_HELD,
                PgValues().add(settings_.doomed_s)));
-  // Those that an earlier sweep was killed over are X already.
-  TRY(const PgRows going,
-      run("UPDATE blobs SET state = 'X' WHERE digest IN (SELECT digest FROM blobs WHERE state = 'X'"
-          " OR (state = 'D' AND until < clock_timestamp() AND " KILN_NOT_HELD ") LIMIT $1)"
-          " RETURNING digest, object",
+  TRY_STATUS(
+      run("UPDATE blobs SET state = 'X' WHERE digest IN (SELECT digest FROM blobs WHERE"
+          " state = 'D' AND until < clock_timestamp() AND " KILN_NOT_HELD " LIMIT $1)",
           PgValues().add(int64_t{limit})));
-  std::vector<Going> all;
-  for (int64_t row = 0; row < going.size(); ++row) {
-    TRY(const Digest digest, going.digest(row, 0));
-    all.push_back({digest, std::string(going.bytes(row, 1))});
-  }
-  return all;
+  return {};
 }
 
 // ---- Rows ----

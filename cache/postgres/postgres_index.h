@@ -90,12 +90,8 @@ class PostgresIndex {
   Result<TakenBack> take_back(const TakeBack& what, int64_t through);
   Result<int64_t> programs_not_of(const Digest& stamp);
 
-  struct Going {
-    Digest digest;
-    std::string object;
-  };
-  // Dooms what nothing needs, and returns blobs whose objects may be removed, once this is durable.
-  Result<std::vector<Going>> sweep(int limit);
+  // Dooms what nothing needs; of what is doomed for long enough, so many are going from then on.
+  Status sweep(int limit);
 
  private:
   Result<PgRows> run(const char* sql, const PgValues& values = {});

@@ -138,6 +138,7 @@ struct PostgresStore::Impl {
   void write_uses();
   void refresh_totals();
   void sweep(std::function<void()> swept);
+  void remove_going(const std::shared_ptr<void>& last);
   void forget_removed();
   void maintain();
 
@@ -157,10 +158,11 @@ struct PostgresStore::Impl {
   std::atomic<bool> closing{false};  // changes under mu
   PostgresIndex::Totals totals;      // guarded by mu
   struct Removal {
-    PostgresIndex::Going gone;
+    reads::Going gone;
     std::shared_ptr<void> last;  // let go when its row is gone
   };
-  std::vector<Removal> removals;  // guarded by mu; their objects are gone
+  std::vector<Removal> removals;              // guarded by mu; their objects are gone
+  std::vector<std::shared_ptr<void>> marked;  // guarded by mu; sweeps whose blobs are going
   std::thread maintenance;
 };
 
@@ -204,28 +206,31 @@ void PostgresStore::Impl::refresh_totals() {
   if (read) totals = *read;
 }
 
-// Rows of blobs whose objects could not be removed stay, and are found by the next sweep. Those of
-// removed ones go on the maintenance's thread: the writer may be waiting for one of them (claim()).
+// The writer says which blobs are going, and the maintenance's thread removes them, since the writer
+// may be waiting for one of them (claim()). Those that a coordinator was killed over are found too.
 void PostgresStore::Impl::sweep(std::function<void()> swept) {
-  const auto going = std::make_shared<std::vector<PostgresIndex::Going>>();
-  submit(
-      [going](PostgresIndex& index) -> Status {
-        TRY(*going, index.sweep(kSweptAtOnce));
-        return {};
-      },
-      [this, going,
-       swept = std::make_shared<std::function<void()>>(std::move(swept))](const Status& status) {
-        // Called when the last of these is done.
-        const std::shared_ptr<void> last(nullptr, [swept](void*) { (*swept)(); });
-        if (!status) return;
-        for (const PostgresIndex::Going& gone : *going)
-          objects->remove(gone.object, [this, gone, last](const Status& removed) {
-            if (!removed) return;
-            const std::scoped_lock lock(mu);
-            removals.push_back({gone, last});
-            changed.notify_all();
-          });
-      });
+  // Called when the last of them is done.
+  const std::shared_ptr<void> last(nullptr, [swept = std::move(swept)](void*) { swept(); });
+  submit([](PostgresIndex& index) { return index.sweep(kSweptAtOnce); },
+         [this, last](const Status&) {
+           const std::scoped_lock lock(mu);
+           marked.push_back(last);
+           changed.notify_all();
+         });
+}
+
+// Rows of blobs whose objects could not be removed stay, and are found by the next sweep.
+void PostgresStore::Impl::remove_going(const std::shared_ptr<void>& last) {
+  const auto going = connections.with(
+      [](PgConnection& connection) { return reads::going(connection, kSweptAtOnce); });
+  if (!going) return;
+  for (const reads::Going& each : *going)
+    objects->remove(each.object, [this, each, last](const Status& removed) {
+      if (!removed) return;
+      const std::scoped_lock lock(mu);
+      removals.push_back({each, last});
+      changed.notify_all();
+    });
 }
 
 void PostgresStore::Impl::forget_removed() {
@@ -235,9 +240,8 @@ void PostgresStore::Impl::forget_removed() {
     removed.swap(removals);
   }
   for (const Removal& removal : removed)
-    (void)connections.with([&](PgConnection& connection) {
-      return reads::forget_removed(connection, removal.gone.digest, removal.gone.object);
-    });
+    (void)connections.with(
+        [&](PgConnection& connection) { return reads::forget_removed(connection, removal.gone); });
 }
 
 void PostgresStore::Impl::maintain() {
@@ -245,9 +249,13 @@ void PostgresStore::Impl::maintain() {
   const auto every = [](int64_t ms) { return std::chrono::milliseconds(ms); };
   auto next_uses = clock() + every(options.touch_every_ms);
   auto next_sweep = clock();
+  remove_going(nullptr);
   std::unique_lock lock(mu);
   while (!closing) {
+    const auto swept = std::make_shared<std::vector<std::shared_ptr<void>>>(std::move(marked));
+    marked.clear();
     lock.unlock();
+    if (!swept->empty()) remove_going(swept);
     forget_removed();
     refresh_totals();
     if (clock() >= next_uses) {
@@ -259,7 +267,8 @@ void PostgresStore::Impl::maintain() {
       next_sweep = clock() + every(options.sweep_every_ms);
     }
     lock.lock();
-    changed.wait_for(lock, kTotalsEvery, [this] { return closing || !removals.empty(); });
+    changed.wait_for(lock, kTotalsEvery,
+                     [this] { return closing || !removals.empty() || !marked.empty(); });
   }
 }
 

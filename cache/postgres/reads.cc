@@ -212,9 +212,21 @@ Result<PostgresIndex::Totals> totals(PgConnection& connection) {
                                sums.integer(0, 3), sums.integer(0, 4)};
 }
 
-Status forget_removed(PgConnection& connection, const Digest& digest, const std::string& object) {
+Result<std::vector<Going>> going(PgConnection& connection, int limit) {
+  TRY(const PgRows rows,
+      connection.run("SELECT digest, object FROM blobs WHERE state = 'X' LIMIT $1",
+                     PgValues().add(int64_t{limit})));
+  std::vector<Going> all;
+  for (int64_t row = 0; row < rows.size(); ++row) {
+    TRY(const Digest digest, rows.digest(row, 0));
+    all.push_back({digest, std::string(rows.bytes(row, 1))});
+  }
+  return all;
+}
+
+Status forget_removed(PgConnection& connection, const Going& gone) {
   TRY_STATUS(connection.run("DELETE FROM blobs WHERE digest = $1 AND object = $2 AND state = 'X'",
-                            PgValues().add(digest).add_text(object)));
+                            PgValues().add(gone.digest).add_text(gone.object)));
   return {};
 }
 

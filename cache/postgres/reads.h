@@ -29,7 +29,13 @@ Result<ListedProgram> listed_program(PgConnection& connection, const Digest& key
 Result<ProgramList> list_programs(PgConnection& connection, const ProgramQuery& wanted);
 Result<PostgresIndex::Totals> totals(PgConnection& connection);
 
-// The row of a blob that was going and whose object is removed. Needs no term: its name is dead.
-Status forget_removed(PgConnection& connection, const Digest& digest, const std::string& object);
+// Blobs that are going: their objects are to be removed, then their rows. Neither needs a term, since
+// their names are dead.
+struct Going {
+  Digest digest;
+  std::string object;
+};
+Result<std::vector<Going>> going(PgConnection& connection, int limit);
+Status forget_removed(PgConnection& connection, const Going& gone);
 
 }  // namespace kiln::reads

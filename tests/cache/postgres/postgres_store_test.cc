@@ -161,6 +161,19 @@ TEST_F(PostgresStoreTest, ASweepThatWasKilledIsFinishedByTheNext) {
   EXPECT_EQ(look_up_blob(*store, 1).error().code, Code::kNotFound);
 }
 
+TEST_F(PostgresStoreTest, WhatAKilledSweepLeftIsPutAgainAtOnce) {
+  auto store = open();
+  ASSERT_TRUE(put_all(*store, 1));
+  ASSERT_TRUE(forget(*store, "program", 1) && forget(*store, "kernel", 1));
+  const Path first = file_of(1);
+  store.reset();
+  (void)place_->ask("UPDATE kiln.blobs SET state = 'X'");
+  store = open();
+  ASSERT_TRUE(put_all(*store, 1));
+  EXPECT_NE(file_of(1), first);
+  EXPECT_EQ(look_up_blob(*store, 1).value_or(""), blob(1));
+}
+
 TEST_F(PostgresStoreTest, WhatWasClaimedAndNeverPutIsNoBlob) {
   auto store = open();
   ASSERT_TRUE(put_all(*store, 1));
