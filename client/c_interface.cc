@@ -1,8 +1,8 @@
 // The C interface (kiln.h) over Client and CompiledProgram: nothing is implemented here but the
 // translation of options and errors; c_program.h describes programs.
 #include <algorithm>
-#include <cstring>
 
+#include "client/c_call.h"
 #include "client/c_program.h"
 #include "compiler_core/program/program.h"
 
@@ -13,35 +13,6 @@ struct kiln_client {
 };
 
 namespace {
-
-thread_local Error last_error{};
-thread_local bool has_failed = false;
-
-static_assert(static_cast<int>(Code::kInvalidArgument) == KILN_INVALID_ARGUMENT &&
-              static_cast<int>(Code::kInternal) == KILN_INTERNAL);
-
-kiln_code failed(Error error) {
-  last_error = std::move(error);
-  has_failed = true;
-  return static_cast<kiln_code>(last_error.code);
-}
-kiln_code code_of(const Status& status) {
-  return status ? KILN_OK : failed(status.error());
-}
-kiln_code missing(const char* what) {
-  return failed({Code::kInvalidArgument, std::string(what) + " is NULL", 0});
-}
-
-// The caller's options, as far as its header knew them; zero behind that.
-template <class Options>
-Options known(const Options* given) {
-  Options options{};
-  if (given != nullptr) std::memcpy(&options, given, std::min(given->size, sizeof options));
-  return options;
-}
-std::string text(const char* given) {
-  return given == nullptr ? "" : given;
-}
 
 Result<CompileOptions> compile_options(const kiln_compile_options& given) {
   CompileOptions options;
@@ -108,7 +79,19 @@ const T* at(const std::vector<T>& list, int32_t index) {
   return inside ? &list[static_cast<size_t>(index)] : nullptr;
 }
 
+thread_local Error last_error{};
+thread_local bool has_failed = false;
+
 }  // namespace
+
+static_assert(static_cast<int>(Code::kInvalidArgument) == KILN_INVALID_ARGUMENT &&
+              static_cast<int>(Code::kInternal) == KILN_INTERNAL);
+
+kiln_code kiln::failed(Error error) {
+  last_error = std::move(error);
+  has_failed = true;
+  return static_cast<kiln_code>(last_error.code);
+}
 
 extern "C" {
 

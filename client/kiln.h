@@ -221,6 +221,57 @@ KILN_API kiln_code kiln_program_launch(const kiln_program* program, void* const*
                                        void* const* outputs, void* arena, void* stream,
                                        const int64_t* symbols);
 
+/* ---- Artifacts of other compilers
+ *
+ * Values that a coordinator keeps for a fleet, by kind and key, and does not understand: Inductor's
+ * cache entries and timings. Kinds: "inductor.gemm" and "inductor.autotune", which are one flat JSON
+ * object, and "inductor.fx_graph" and "inductor.aot_autograd", which their readers unpickle: only a
+ * key of the role publish may put those. Nothing comes out that the coordinator's key did not sign.
+ * Every call has a deadline, and none is repeated for long: a cache that is away is a miss. */
+
+typedef struct kiln_artifacts kiln_artifacts;
+
+typedef struct kiln_artifacts_options {
+  size_t size;             /* sizeof(kiln_artifacts_options) */
+  const char* coordinator; /* "tcp://127.0.0.1:7557" */
+  const char* key_file;    /* what `kiln keys new` wrote; NULL: none */
+  const char*
+      signing_key; /* 64 hex digits; NULL: the key file's, else what the coordinator names */
+} kiln_artifacts_options;
+
+/* Contacts nobody. */
+KILN_API kiln_code kiln_artifacts_open(const kiln_artifacts_options* options,
+                                       kiln_artifacts** artifacts);
+KILN_API void kiln_artifacts_close(kiln_artifacts* artifacts); /* and ends its leases */
+
+typedef struct kiln_artifact_options {
+  size_t size;        /* sizeof(kiln_artifact_options) */
+  int32_t timeout_ms; /* of the call, but for wait_ms; 0: 2000 */
+  int32_t wait_ms;    /* for whoever makes the value now; 0: none */
+  int32_t lease_ms;   /* of the lease that a miss takes; 0: none */
+} kiln_artifact_options;
+
+typedef struct kiln_artifact {
+  const void* bytes; /* NULL: a miss */
+  size_t bytes_size;
+  uint64_t
+      lease; /* with a miss: the caller makes the value, and puts or releases it; 0: no lease */
+  int32_t leased; /* with a miss: somebody else still makes it */
+} kiln_artifact;
+
+/* A miss is no error. `options` may be NULL. */
+KILN_API kiln_code kiln_artifact_get(kiln_artifacts* artifacts, const char* kind, const char* key,
+                                     const kiln_artifact_options* options,
+                                     kiln_artifact** artifact);
+KILN_API void kiln_artifact_free(kiln_artifact* artifact);
+/* Returns once the value, of at most 16 MiB, is stored; it takes the place of an earlier one, and
+ * ends the lease. `timeout_ms` here and below: 0: 2000. */
+KILN_API kiln_code kiln_artifact_put(kiln_artifacts* artifacts, const char* kind, const char* key,
+                                     const void* bytes, size_t bytes_size, int32_t timeout_ms);
+/* The value will not come: the next one who waits for it makes it. */
+KILN_API kiln_code kiln_artifact_release(kiln_artifacts* artifacts, uint64_t lease,
+                                         int32_t timeout_ms);
+
 #ifdef __cplusplus
 }
 #endif

@@ -52,9 +52,11 @@ struct Flags {
   std::string log_format = "text";
   std::string http = "127.0.0.1:9557";
   bool http_asked_for = false;
+  std::string redis;
   std::string ready_file;
   int planner_threads = 1;
   uint64_t cache_bytes = 0;
+  uint64_t artifact_bytes = uint64_t{4} << 30;
   uint64_t memory_bytes = 512 << 20;
   int64_t lease_timeout_ms = CoreOptions{}.lease_timeout_ms;
   int64_t worker_timeout_ms = CoreOptions{}.worker_timeout_ms;
@@ -125,15 +127,27 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
              "0 picks one, 'none' for nowhere. When the default is taken the coordinator goes on "
              "without and says so")
           ->capture_default_str();
+  app.add_option("--redis-listen", flags.redis,
+                 "where Inductor's own Redis client (TORCHINDUCTOR_REDIS_URL) finds the artifacts: "
+                 "ADDRESS:PORT, port 0 picks one; default: nowhere. Where keys are taken, the "
+                 "password is what `kiln page-token` prints");
   app.add_option(
       "--ready-file", flags.ready_file,
-      "once it serves, write {\"pid\", \"endpoint\", \"http\"} here as JSON: how scripts "
+      "once it serves, write {\"pid\", \"endpoint\", \"http\", \"redis\"} here as JSON: how "
+      "scripts "
       "learn the ports that were picked");
   app.add_option("--cache-size", flags.cache_bytes,
                  "how much the cache may hold on disk, as 500MiB or 20GiB: what was not used for "
                  "the longest goes first, tuning records and pinned programs stay; 0: no bound")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
+  app.add_option("--artifacts-size", flags.artifact_bytes,
+                 "how much it may hold on disk, beside the cache, of what other compilers made "
+                 "(Inductor's cache entries and timings): what was not used for the longest goes "
+                 "first")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(uint64_t{1} << 20, uint64_t{1} << 50))
+      ->default_str("4GiB");
   app.add_option(
          "--memory", flags.memory_bytes,
          "how much it keeps in memory of what it answered lately, as 2GiB: an eighth (64MiB at "
@@ -259,7 +273,8 @@ Result<std::unique_ptr<HttpFront>> open_http(const Flags& flags,
 Status write_ready_file(const Flags& flags, const Service& service, const HttpFront* http) {
   if (flags.ready_file.empty()) return {};
   nlohmann::ordered_json ready = {
-      {"pid", getpid()}, {"endpoint", service.endpoint()}, {"http", nullptr}};
+      {"pid", getpid()}, {"endpoint", service.endpoint()}, {"http", nullptr}, {"redis", nullptr}};
+  if (!service.redis_endpoint().empty()) ready["redis"] = service.redis_endpoint();
   if (http != nullptr) ready["http"] = http->endpoint();
   return publish_file(flags.ready_file, ready.dump() + "\n");
 }
@@ -323,8 +338,10 @@ int main(int argc, char** argv) {
   };
   options.endpoint = flags.listen;
   options.keys = flags.keys;
+  options.redis = flags.redis;
   options.planner_threads = flags.planner_threads;
   options.cache_bytes = static_cast<int64_t>(flags.cache_bytes);
+  options.artifact_bytes = static_cast<int64_t>(flags.artifact_bytes);
   const uint64_t index_bytes = std::min(flags.memory_bytes / 8, kMostOfIndex);
   options.index_bytes = static_cast<int64_t>(index_bytes);
   options.manifest_bytes = options.blob_bytes = (flags.memory_bytes - index_bytes) / 2;
@@ -349,6 +366,7 @@ int main(int argc, char** argv) {
   LogLine serving("coordinator");
   serving.add("state", "serving").add("endpoint", (*service)->endpoint());
   if (*http != nullptr) serving.add("http", (*http)->endpoint());
+  if (!(*service)->redis_endpoint().empty()) serving.add("redis", (*service)->redis_endpoint());
   log.write(serving.add("data_dir", flags.data_dir));
 
   const ServiceManager manager(environment("NOTIFY_SOCKET"), environment("WATCHDOG_USEC"));

@@ -45,6 +45,10 @@ struct Envelope {
     part @18 :Part;
     revocationsRequest @19 :UInt64;
     revocationsReply @20 :RevocationsReply;
+    artifactGet @21 :ArtifactGet;
+    artifactReply @22 :ArtifactReply;
+    artifactPut @23 :ArtifactPut;
+    artifactRelease @24 :UInt64;  # the lease that its holder gives up without a value
   }
 }
 
@@ -258,6 +262,7 @@ struct StatsReply {
   detached @25 :List(Detached);   # the first hundred of them
   programsStale @26 :UInt64;      # stored, of other templates than the coordinator's
   refused @27 :List(Refused);     # of all users for an operator, else of the asker
+  artifacts @28 :List(Artifacts); # by kind
 
   struct Worker {
     name @0 :Text;
@@ -289,6 +294,51 @@ struct StatsReply {
     user @0 :Text;
     count @1 :UInt64;             # since the coordinator started
   }
+
+  struct Artifacts {              # counts but entries and bytes: since the coordinator started
+    kind @0 :Text;
+    entries @1 :UInt64;
+    bytes @2 :UInt64;
+    hits @3 :UInt64;
+    misses @4 :UInt64;
+    joined @5 :UInt64;            # misses that waited for somebody else's lease
+    stored @6 :UInt64;
+    evicted @7 :UInt64;
+    damaged @8 :UInt64;           # did not have their signature when read back
+  }
+}
+
+# ---- Artifacts of other compilers ----
+#
+# Values that the coordinator keeps for others, by kind and key (artifact_kinds.h). Each get and put
+# has one reply. A get that misses may take a lease: who has it makes the value, and others that ask
+# meanwhile learn that somebody does, and may wait. A lease ends with a put under its key, when it is
+# released, with its holder's connection, and after the time it was asked for.
+
+struct ArtifactGet {
+  request @0 :UInt64;
+  kind @1 :Text;
+  key @2 :Text;                   # at most 1024 bytes
+  waitMs @3 :UInt64;              # for the holder of the lease; 0: none
+  leaseMs @4 :UInt64;             # of the lease that a miss takes; 0: none
+}
+
+struct ArtifactReply {
+  request @0 :UInt64;
+  union {
+    error @1 :Error;              # notFound: a miss
+    value @2 :Data;               # of a put: empty
+  }
+  signature @3 :Data;             # Ed25519 (64 bytes) over kind, key and value; of a put: empty
+  lease @4 :UInt64;               # with a miss: the asker makes the value; 0: no lease
+  leased @5 :Bool;                # with a miss: somebody else makes it
+}
+
+struct ArtifactPut {
+  request @0 :UInt64;
+  kind @1 :Text;
+  key @2 :Text;
+  value @3 :Data;                 # at most 16 MiB
 }
 
 # ---- Worker and coordinator ----

@@ -82,13 +82,16 @@ struct Fields {
     f(m.program, m.graph, m.target, m.mode, m.state, m.reason, m.lost);
   }
   static void of(auto& f, Is<RefusedStats> auto& m) { f(m.user, m.count); }
+  static void of(auto& f, Is<ArtifactStats> auto& m) {
+    f(m.kind, m.entries, m.bytes, m.hits, m.misses, m.joined, m.stored, m.evicted, m.damaged);
+  }
   static void of(auto& f, Is<StatsReply> auto& m) {
     auto& s = m.stats;
     f(m.request, s.hits, s.misses, s.joined, s.candidates_compiled, s.candidates_measured,
       s.flights_open, s.retries, s.entries, s.bytes, s.corrupt_blobs, s.malformed_messages,
       s.store_failures, s.uptime_s, s.workers, s.requests_open, s.candidates_queued, s.overloaded,
       s.hedged, s.set_aside, s.evicted, s.connections, s.detached_queued, s.detached_running,
-      s.detached_failed, s.detached, s.programs_stale, s.refused);
+      s.detached_failed, s.detached, s.programs_stale, s.refused, s.artifacts);
   }
   static void of(auto& f, Is<LeaseState> auto& m) { f(m.lease, m.epoch, m.done); }
   static void of(auto& f, Is<CandidateResult> auto& m) {
@@ -118,6 +121,16 @@ struct Fields {
   static void of(auto& f, Is<RevocationsReply> auto& m) {
     f(m.request, m.list, Sized{m.signature, kSignatureBytes, true});
   }
+  static void of(auto& f, Is<ArtifactGet> auto& m) {
+    f(m.request, Sized{m.kind}, Sized{m.key, kMaxArtifactKeyBytes}, m.wait_ms, m.lease_ms);
+  }
+  static void of(auto& f, Is<ArtifactReply> auto& m) {
+    f(m.request, m.outcome, Sized{m.signature, kSignatureBytes, true}, m.lease, m.leased);
+  }
+  static void of(auto& f, Is<ArtifactPut> auto& m) {
+    f(m.request, Sized{m.kind}, Sized{m.key, kMaxArtifactKeyBytes},
+      Sized{m.value, kMaxArtifactBytes});
+  }
 };
 
 // The part of a message that the envelope's union holds: its only member, or all of it.
@@ -128,6 +141,8 @@ auto& payload(auto& message) {
   else if constexpr (Is<T, NeedGraph> || Is<T, Cancel> || Is<T, StatsRequest> ||
                      Is<T, RevocationsRequest>)
     return message.request;
+  else if constexpr (Is<T, ArtifactRelease>)
+    return message.lease;
   else
     return message;
 }

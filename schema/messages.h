@@ -5,7 +5,7 @@
 //
 //   client:  CompileRequest -> [NeedGraph -> CompileRequest with the graph] -> Progress* ->
 //            CompileReply;  BlobRequest -> BlobReply* [<- BlobCredit];  StatsRequest -> StatsReply;
-//            Cancel.
+//            Cancel.  ArtifactGet, ArtifactPut -> ArtifactReply;  ArtifactRelease.
 //   worker:  WorkerReport (what it has and does, results not yet acknowledged), at least once a
 //            second and whenever something finishes -> WorkerOrders (what it should do, which
 //            results are stored). Both are state, not deltas: a lost one heals with the next.
@@ -148,6 +148,15 @@ struct RefusedStats {
   std::string user;
   int64_t count = 0;
 };
+// Artifacts of one kind; all but entries and bytes since the coordinator started.
+struct ArtifactStats {
+  std::string kind;
+  int64_t entries = 0, bytes = 0;
+  int64_t hits = 0, misses = 0;
+  int64_t joined = 0;  // misses that waited for somebody else's lease
+  int64_t stored = 0, evicted = 0;
+  int64_t damaged = 0;  // did not have their signature when read back
+};
 struct Stats {
   int64_t hits = 0, misses = 0, joined = 0;
   int64_t candidates_compiled = 0, candidates_measured = 0;
@@ -166,10 +175,37 @@ struct Stats {
   std::vector<DetachedStats> detached{};  // the first hundred: failed, running, queued
   int64_t programs_stale = 0;             // stored, of other templates than the coordinator's
   std::vector<RefusedStats> refused{};    // the first hundred, most often refused first
+  std::vector<ArtifactStats> artifacts{};
 };
 struct StatsReply {
   uint64_t request = 0;
   Stats stats;
+};
+
+// ---- Artifacts of other compilers (artifact_kinds.h) ----
+
+inline constexpr size_t kMaxArtifactBytes = 16 << 20;
+inline constexpr size_t kMaxArtifactKeyBytes = 1024;
+
+struct ArtifactGet {
+  uint64_t request = 0;
+  std::string kind, key;
+  int64_t wait_ms = 0;   // for whoever has the lease; 0: none
+  int64_t lease_ms = 0;  // of the lease that a miss takes; 0: none
+};
+struct ArtifactReply {
+  uint64_t request = 0;
+  Result<std::string> outcome = std::string();  // the value; of a put empty. kNotFound: a miss
+  std::string signature{};                      // Ed25519 over kind, key and value; of a put empty
+  uint64_t lease = 0;   // with a miss: the asker makes the value; 0: no lease
+  bool leased = false;  // with a miss: somebody else makes it
+};
+struct ArtifactPut {
+  uint64_t request = 0;
+  std::string kind, key, value;
+};
+struct ArtifactRelease {
+  uint64_t lease = 0;
 };
 
 // ---- Worker ----
@@ -293,6 +329,7 @@ struct MessagePart {
 using Message = std::variant<Hello, Welcome, Refusal, CompileRequest, NeedGraph, Progress,
                              CompileReply, BlobRequest, BlobReply, Cancel, StatsRequest, StatsReply,
                              WorkerReport, WorkerOrders, AdminRequest, AdminReply, BlobCredit,
-                             MessagePart, RevocationsRequest, RevocationsReply>;
+                             MessagePart, RevocationsRequest, RevocationsReply, ArtifactGet,
+                             ArtifactReply, ArtifactPut, ArtifactRelease>;
 
 }  // namespace kiln

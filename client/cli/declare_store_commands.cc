@@ -12,9 +12,10 @@ constexpr char kKeys[] =
     "  KILN_KEY=ci.key kiln compile model.pt2 --coordinator tcp://HOST:7557    there\n\n"
     "Workers have keys too: `kiln keys new gpu1 --role worker`, kiln-worker --key gpu1.key. "
     "Roles:\n"
-    "read (look-ups, binaries, statistics), submit (and start work), worker (report "
-    "measurements),\n"
-    "admin (everything). A running coordinator sees changes within a second.";
+    "read (look-ups, binaries, statistics), submit (and start work), publish (and artifacts that "
+    "others\n"
+    "unpickle), worker (report measurements), admin (everything). A running coordinator sees "
+    "changes within a second.";
 
 void add_data_dir(CLI::App* command, Options& options) {
   command->add_option("--data-dir", options.data_dir, "The store's directory")
@@ -40,6 +41,8 @@ void declare_cache_commands(CLI::App& app, Options& options) {
   ls->add_option("--sort", options.sort, "use: latest first; size: largest first; key")
       ->check(CLI::IsMember({"use", "size", "key"}))
       ->capture_default_str();
+  ls->add_option("--kind", options.kind,
+                 "Other compilers' artifacts instead, of the kinds that begin so: inductor");
   ls->add_option("--limit", options.limit, "How many to show; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -161,10 +164,12 @@ void declare_keys_commands(CLI::App& app, Options& options) {
     add_json(command, options);
   }
   keys_new
-      ->add_option("--role", options.role,
-                   "read: look-ups and binaries. submit: and start work. worker: measure, and "
-                   "nothing else. admin: everything")
-      ->check(CLI::IsMember({"read", "submit", "worker", "admin"}))
+      ->add_option(
+          "--role", options.role,
+          "read: look-ups and binaries. submit: and start work. publish: and artifacts that "
+          "others unpickle (Inductor's). worker: measure, and nothing else. admin: "
+          "everything")
+      ->check(CLI::IsMember({"read", "submit", "publish", "worker", "admin"}))
       ->capture_default_str();
   keys_new
       ->add_option("--share", options.share,
@@ -193,8 +198,9 @@ void declare_keys_commands(CLI::App& app, Options& options) {
   page_token->add_option("--key", options.key, "Your key (default: KILN_KEY)");
   page_token
       ->add_option("--role", options.token_role,
-                   "read: look. admin: and drain, pin, forget, cancel; takes such a key")
-      ->check(CLI::IsMember({"read", "admin"}))
+                   "read: look. admin: and drain, pin, forget, cancel. submit, publish: to put "
+                   "artifacts through the Redis port. Each takes such a key")
+      ->check(CLI::IsMember({"read", "submit", "publish", "admin"}))
       ->capture_default_str();
   page_token->add_option("--hours", options.token_hours, "It ends after so many")
       ->check(CLI::Range(0.01, 24.0 * 30))

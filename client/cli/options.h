@@ -75,6 +75,7 @@ struct Options {
   // cache
   std::string sort = "use";  // "use", "size" or "key"
   int64_t limit = 50;        // 0: all
+  std::string kind;          // ls: of artifacts; empty: programs and kernels
   uint64_t max_size = 0;
   bool has_max_size = false;
   bool repair = false;
@@ -124,6 +125,7 @@ int explain_command(const Options& options);
 int diff_command(const Options& options);
 int stats_command(const Options& options);
 int cache_ls_command(const Options& options);
+int cache_ls_artifacts(const Options& options);  // the same with --kind
 int cache_verify_command(const Options& options);
 int cache_gc_command(const Options& options);
 int cache_pin_command(const Options& options);

@@ -75,6 +75,17 @@ nlohmann::ordered_json stats_json(const Stats& s) {
   nlohmann::ordered_json refused = nlohmann::ordered_json::array();
   for (const RefusedStats& user : s.refused)
     refused.push_back({{"user", user.user}, {"count", user.count}});
+  nlohmann::ordered_json artifacts = nlohmann::ordered_json::array();
+  for (const ArtifactStats& kind : s.artifacts)
+    artifacts.push_back({{"kind", kind.kind},
+                         {"entries", kind.entries},
+                         {"bytes", kind.bytes},
+                         {"hits", kind.hits},
+                         {"misses", kind.misses},
+                         {"joined", kind.joined},
+                         {"stored", kind.stored},
+                         {"evicted", kind.evicted},
+                         {"damaged", kind.damaged}});
   return {{"hits", s.hits},
           {"misses", s.misses},
           {"joined", s.joined},
@@ -100,8 +111,8 @@ nlohmann::ordered_json stats_json(const Stats& s) {
           {"detached_running", s.detached_running},
           {"detached_failed", s.detached_failed},
           {"programs_stale", s.programs_stale},
-
-          {"refused", std::move(refused)}};
+          {"refused", std::move(refused)},
+          {"artifacts", std::move(artifacts)}};
 }
 
 std::string stats_text(const std::string& endpoint, const Stats& s, const Stats* before) {
@@ -128,6 +139,13 @@ std::string stats_text(const std::string& endpoint, const Stats& s, const Stats*
     text += fmt::format(
         "  stale       {} programs of older templates: served, and tuned again when asked for\n",
         s.programs_stale);
+  for (const ArtifactStats& kind : s.artifacts)
+    text += fmt::format(
+        "  artifacts   {}: {} kept, {:.1f} MiB; {} hits, {} misses, {} joined, {} stored, {} "
+        "evicted{}\n",
+        kind.kind, kind.entries, static_cast<double>(kind.bytes) / (1 << 20), kind.hits,
+        kind.misses, kind.joined, kind.stored, kind.evicted,
+        kind.damaged > 0 ? fmt::format(", {} damaged", kind.damaged) : "");
   for (const RefusedStats& user : s.refused)
     text += fmt::format("  refused     {} {} times\n", user.user, user.count);
   return text + worker_rows(s.workers);

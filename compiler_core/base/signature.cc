@@ -184,6 +184,10 @@ Digest signed_candidate(const Digest& kernel_key, std::string_view schedule,
       .finish();
 }
 
+Digest signed_artifact(std::string_view kind, std::string_view key, std::string_view value) {
+  return Hasher("kiln.signed.artifact.v1").add(kind).add(key).add(value).finish();
+}
+
 Digest signed_revocations(std::string_view list) {
   return Hasher("kiln.signed.revocations.v1").add(list).finish();
 }

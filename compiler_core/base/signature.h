@@ -61,6 +61,8 @@ Digest signed_program(std::string_view manifest);
 // A kernel that one worker compiled and another is to run.
 Digest signed_candidate(const Digest& kernel_key, std::string_view schedule,
                         std::string_view recipe_json, std::string_view binary);
+// A value that the coordinator keeps for another compiler, under its key.
+Digest signed_artifact(std::string_view kind, std::string_view key, std::string_view value);
 // The list of what a coordinator took back (program/revocations.h).
 Digest signed_revocations(std::string_view list);
 // A program that a machine keeps under the key it was asked for by; `origin`: the signature that it

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "schema/artifact_kinds.h"
 #include "schema/zmq/transport.h"
 
 namespace kiln {
@@ -11,6 +12,10 @@ Grant grant_needed(const Message& message) {
     return hello->role == Role::kWorker ? Grant::kWorker : Grant::kRead;
   if (const auto* request = std::get_if<CompileRequest>(&message))
     return request->graph_text.empty() ? Grant::kRead : Grant::kSubmit;
+  if (const auto* put = std::get_if<ArtifactPut>(&message)) {
+    const ArtifactKind* kind = find_artifact_kind(put->kind);
+    return kind == nullptr ? Grant::kSubmit : kind->grant_to_put();
+  }
   if (std::holds_alternative<WorkerReport>(message)) return Grant::kWorker;
   if (std::holds_alternative<AdminRequest>(message)) return Grant::kAdmin;
   return Grant::kRead;

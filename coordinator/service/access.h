@@ -11,7 +11,7 @@
 namespace kiln {
 
 // The grant that the sender of `message` needs. A compile request without its graph is a look-up,
-// until it misses.
+// until it misses. Artifacts: artifact_kinds.h.
 Grant grant_needed(const Message& message);
 // kPermissionDenied: says which role it takes, and how it is given.
 Error not_granted(const User& user, Grant needed);

@@ -1,6 +1,7 @@
 #include "coordinator/service/service.h"
 
 #include "compiler_core/kernels/registry.h"
+#include "coordinator/service/redis_front.h"
 #include "coordinator/service/service_loop.h"
 #include "coordinator/storage/open_store.h"
 
@@ -12,6 +13,9 @@ Service::~Service() {
 }
 const std::string& Service::endpoint() const {
   return loop_->listener->endpoint();
+}
+std::string Service::redis_endpoint() const {
+  return loop_->redis == nullptr ? "" : loop_->redis->endpoint();
 }
 PageSource& Service::page() {
   return loop_->page;
@@ -47,6 +51,8 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   options.core.first_lease = opened.first_lease;
   TRY(auto detached, PendingTaskStore::open(options.data_dir / "flights.sqlite"));
   TRY(auto signing_key, SigningKey::load_or_create(options.data_dir / kSigningFolder));
+  TRY(auto artifacts, ArtifactStore::open(options.data_dir / kArtifactsFile, signing_key,
+                                          {options.artifact_bytes, {}}));
   TRY(auto keyring, open_keyring(options.endpoint, options.keys, options.data_dir));
   if (options.core.confirm >= 2 && keyring == nullptr)
     return fail(Code::kInvalidArgument,
@@ -55,15 +61,19 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   TRY(auto listener, Listener::bind(options.endpoint, keyring));
   if (options.core.templates.empty()) options.core.templates = template_versions();
   auto loop = std::make_unique<ServiceLoop>(std::move(options), std::move(opened),
-                                            std::move(detached), std::move(signing_key),
-                                            std::move(listener), std::move(keyring));
-  for (const std::string& warning : {loop->store->warning(), loop->detached->warning()})
+                                            std::move(detached), std::move(artifacts),
+                                            std::move(signing_key), std::move(listener), keyring);
+  for (const std::string& warning :
+       {loop->store->warning(), loop->detached->warning(), loop->artifact_store->warning()})
     if (!warning.empty())
       loop->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));
   if (Status recovered = loop->storage.recover_tasks(); !recovered)
     return fail(std::move(recovered).error().within("flights.sqlite"));
   if (Status read = loop->storage.read_revocations(); !read)
     return fail(std::move(read).error().within("revocations"));
+  if (!loop->options.redis.empty()) {
+    TRY(loop->redis, RedisPort::open(loop->options.redis, redis_service(*loop, keyring)));
+  }
   hearer->store(loop.get());
   loop->thread = std::thread([running = loop.get()] { running->run(); });
   return std::unique_ptr<Service>(new Service(std::move(loop)));
@@ -75,12 +85,14 @@ void Service::stop() {
   if (loop.options.status != nullptr) {
     loop.options.status->set_phase(ServiceStatus::Phase::kStopping);
   }
+  loop.redis.reset();
   loop.stopping = true;
   loop.listener->wake();
   loop.thread.join();
   loop.planner.reset();
   loop.store->flush();
   loop.detached->flush();
+  loop.artifact_store->flush();
 }
 
 }  // namespace kiln

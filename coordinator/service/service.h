@@ -30,12 +30,14 @@ struct ServiceOptions {
   int planner_threads = 1;
   // templates: those of this build when the list is empty. first_lease: by generation.h.
   CoreOptions core;
-  size_t manifest_bytes = 256 << 20;  // manifests kept in memory
-  size_t blob_bytes = 256 << 20;      // blobs kept in memory
-  int64_t index_bytes = 64 << 20;     // pages of the index kept in memory
-  int64_t cache_bytes = 0;            // programs, kernels and blobs on disk; 0: unbounded
-  size_t graph_bytes = 512 << 20;     // graph texts that wait for a planner; beyond: overloaded
-  int64_t hold_blobs_ms = 600'000;    // blobs that the disk would not take
+  size_t manifest_bytes = 256 << 20;          // manifests kept in memory
+  size_t blob_bytes = 256 << 20;              // blobs kept in memory
+  int64_t index_bytes = 64 << 20;             // pages of the index kept in memory
+  int64_t cache_bytes = 0;                    // programs, kernels and blobs on disk; 0: unbounded
+  int64_t artifact_bytes = int64_t{4} << 30;  // other compilers' artifacts on disk
+  std::string redis;  // where Inductor's Redis client is answered, "127.0.0.1:6379"; empty: nowhere
+  size_t graph_bytes = 512 << 20;   // graph texts that wait for a planner; beyond: overloaded
+  int64_t hold_blobs_ms = 600'000;  // blobs that the disk would not take
   // Gets a line for each compile task and for what an operator should know. Called on the loop's
   // thread, so it must not block. May be empty.
   std::function<void(const LogLine& line)> log;
@@ -54,6 +56,7 @@ class Service {
   ~Service();  // stops
 
   const std::string& endpoint() const;  // with the port that was picked
+  std::string redis_endpoint() const;   // "redis://127.0.0.1:6379"; empty: nowhere
   PageSource& page();                   // until this object goes; after stop() it answers nothing
   // Waits for the loop, the plans in progress and the writes that were begun. Clients and workers
   // see their connection end. Idempotent.

@@ -25,7 +25,8 @@ double seconds_since(Clock::time_point start) {
 }  // namespace
 
 ServiceLoop::ServiceLoop(ServiceOptions given, OpenedStore opened,
-                         std::unique_ptr<PendingTaskStore> pending_tasks, SigningKey signing_key,
+                         std::unique_ptr<PendingTaskStore> pending_tasks,
+                         std::unique_ptr<ArtifactStore> opened_artifacts, SigningKey signing_key,
                          std::unique_ptr<Listener> bound, std::shared_ptr<Keyring> keyring)
     : options(std::move(given)),
       listener(std::move(bound)),
@@ -36,11 +37,19 @@ ServiceLoop::ServiceLoop(ServiceOptions given, OpenedStore opened,
       directory_lock(std::move(opened.lock)),
       store(std::move(opened.store)),
       detached(std::move(pending_tasks)),
+      artifact_store(std::move(opened_artifacts)),
       signer(std::move(signing_key)),
       storage(*store, *detached, signer, manifests, blob_memory, options.hold_blobs_ms,
               template_stamp(options.core.templates), options.core, *this, vouching()),
       admin(*store, storage, core, *this, acts,
             [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); }),
+      artifacts(
+          *artifact_store, *this,
+          [this](const PeerId& peer, const ArtifactReply& reply) {
+            if (!reply.outcome) count_refusal(peer, reply.outcome.error());
+            send(peer, reply);
+          },
+          [this](const PeerId& peer) { return sessions.find(peer) != nullptr; }),
       page(*this, std::move(keyring)) {
   planner = std::make_unique<Planner>(
       PlanContext{options.core.templates, options.core.policy, store.get(), detached.get(),
@@ -112,6 +121,7 @@ void ServiceLoop::tick() {
   next_tick_ms = now + kTickMs;
   blob_memory.expire(now);
   step(Tick{});
+  artifacts.tick();
   if (options.status != nullptr) options.status->turned(Clock::now());
   for (const PeerId& peer : listener->take_gone()) close(peer);
   for (const PeerId& peer : blobs.take_stalled(now))
@@ -162,6 +172,7 @@ void ServiceLoop::take_back_revoked() {
     TakeBack what;
     what.owner = key.name;
     what.until_ms = key.at_ms + kSessionsEndMs;
+    artifacts.take_back(key.name, what.until_ms);
     storage.take_back(std::move(what), [this, name = key.name](const Result<TakenBack>& taken) {
       LogLine line("keys", taken ? LogLine::Level::kInfo : LogLine::Level::kWarning);
       line.add("state", taken ? "taken_back" : "not_taken_back").add("key", name);
@@ -185,6 +196,7 @@ void ServiceLoop::close(const PeerId& peer) {
     log(LogLine("worker").add("name", session.worker).add("state", "gone"));
     step(WorkerGone{session.worker});
   } else {
+    artifacts.gone(peer);
     tasks.gone(now_ms(), peer);
     step(ClientGone{peer});
   }
@@ -240,6 +252,7 @@ Stats ServiceLoop::stats(const Viewer& viewer) {
   stats.malformed_messages = listener->malformed_count();
   stats.connections = static_cast<int64_t>(sessions.size());
   stats.refused = viewer.sees_all ? refusals.stats() : refusals.stats_of(viewer.user);
+  stats.artifacts = artifacts.stats();
   stats.uptime_s = static_cast<double>(now_ms()) / 1000;
   return stats;
 }

@@ -17,8 +17,10 @@
 
 #include "coordinator/core/core.h"
 #include "coordinator/event_loop.h"
+#include "coordinator/redis/redis_port.h"
 #include "coordinator/service/access.h"
 #include "coordinator/service/admin_handler.h"
+#include "coordinator/service/artifact_handler.h"
 #include "coordinator/service/loop_page.h"
 #include "coordinator/service/planner.h"
 #include "coordinator/service/service.h"
@@ -42,7 +44,8 @@ inline constexpr size_t kMaxSessions = Listener::kMaxConnections;
 
 struct ServiceLoop final : EventLoop {
   ServiceLoop(ServiceOptions given, OpenedStore opened,
-              std::unique_ptr<PendingTaskStore> pending_tasks, SigningKey signing_key,
+              std::unique_ptr<PendingTaskStore> pending_tasks,
+              std::unique_ptr<ArtifactStore> artifact_store, SigningKey signing_key,
               std::unique_ptr<Listener> bound, std::shared_ptr<Keyring> keyring);
 
   // ---- The loop ----
@@ -84,6 +87,15 @@ struct ServiceLoop final : EventLoop {
   void on(const PeerId& peer, WorkerReport report);
   void on(const PeerId& peer, const AdminRequest& request) {
     admin.handle({peer, sessions.find(peer)->user.name, request});
+  }
+  void on(const PeerId& peer, const ArtifactGet& request) {
+    artifacts.get(peer, *sessions.find(peer), request);
+  }
+  void on(const PeerId& peer, ArtifactPut request) {
+    artifacts.put(peer, *sessions.find(peer), std::move(request));
+  }
+  void on(const PeerId& peer, const ArtifactRelease& request) {
+    artifacts.release(*sessions.find(peer), request);
   }
   bool graphs_crowded(const std::string& user, size_t bytes) const;
   void overloaded(const PeerId& peer, uint64_t request);
@@ -153,12 +165,15 @@ struct ServiceLoop final : EventLoop {
   std::optional<FileLock> directory_lock;
   std::unique_ptr<Store> store;
   std::unique_ptr<PendingTaskStore> detached;
+  std::unique_ptr<ArtifactStore> artifact_store;
   Signer signer;
   BlobSender blobs{*store, blob_memory, *this};
   StorageExecutor storage;
   AdminHandler admin;
+  ArtifactHandler artifacts;
   LoopPage page;
   std::unique_ptr<Planner> planner;
+  std::unique_ptr<RedisPort> redis;  // null: there is none
   std::thread thread;
 };
 

@@ -14,7 +14,9 @@ using Clock = std::chrono::steady_clock;
 template <class T>
 constexpr bool kFromClient =
     std::is_same_v<T, RevocationsRequest> || std::is_same_v<T, CompileRequest> ||
-    std::is_same_v<T, BlobRequest> || std::is_same_v<T, BlobCredit> || std::is_same_v<T, Cancel>;
+    std::is_same_v<T, BlobRequest> || std::is_same_v<T, BlobCredit> || std::is_same_v<T, Cancel> ||
+    std::is_same_v<T, ArtifactGet> || std::is_same_v<T, ArtifactPut> ||
+    std::is_same_v<T, ArtifactRelease>;
 
 }  // namespace
 

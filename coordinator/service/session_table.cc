@@ -24,11 +24,11 @@ std::string make_token() {
 
 }  // namespace
 
-Viewer Session::viewer() const {
+Viewer viewer_of(const User& user) {
   return {user.name, user.team, covers(user.grant, Grant::kAdmin)};
 }
 
-Audience Session::audience() const {
+Audience audience_of(const User& user) {
   if (user.share == Share::kPrivate) return Audience::of_user(user.name);
   return user.share == Share::kTeam ? Audience::of_team(user.team) : Audience();
 }

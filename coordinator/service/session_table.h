@@ -19,6 +19,10 @@
 
 namespace kiln {
 
+Viewer viewer_of(const User& user);
+Audience audience_of(const User& user);  // of what its key has made
+Standing standing_of(const User& user);  // of a worker
+
 struct Session {
   Role role = Role::kClient;
   int64_t heard_ms = 0;
@@ -30,11 +34,11 @@ struct Session {
   std::set<uint64_t> looking{};
   std::shared_ptr<const TemplateVersions> templates{};  // a worker's; never null for one
 
-  Viewer viewer() const;
+  Viewer viewer() const { return viewer_of(user); }
   bool may_have(const Audience& program) const {
     return program.is_all() || program.admits(viewer());
   }
-  Audience audience() const;  // of what is tuned for it
+  Audience audience() const { return audience_of(user); }  // of what is tuned for it
 
   // Turns the request of a user who may only read into a look-up, so that it starts no work; a miss
   // is refused instead of answered with kNotFound.
@@ -46,8 +50,6 @@ struct Session {
   // tuned without a client their number.
   void judge(Stats& stats) const;
 };
-
-Standing standing_of(const User& user);  // of a worker
 
 class SessionTable {
  public:

@@ -112,6 +112,31 @@ void store(MetricsText& out, const StatusSnapshot& status) {
               status.read_failures);
 }
 
+void artifacts(MetricsText& out, const std::vector<ArtifactStats>& kinds) {
+  const auto family = [&](const char* name, const char* type, const char* help,
+                          int64_t ArtifactStats::*value) {
+    out.family(name, type, help);
+    for (const ArtifactStats& kind : kinds)
+      out.sample(static_cast<double>(kind.*value), {{"kind", kind.kind}});
+  };
+  family("kiln_artifacts", "gauge", "Artifacts of other compilers that are kept, by kind.",
+         &ArtifactStats::entries);
+  family("kiln_artifact_bytes", "gauge", "What they count for.", &ArtifactStats::bytes);
+  family("kiln_artifact_hits_total", "counter", "Look-ups of artifacts that were there.",
+         &ArtifactStats::hits);
+  family("kiln_artifact_misses_total", "counter", "Look-ups of artifacts that were not.",
+         &ArtifactStats::misses);
+  family("kiln_artifact_joined_total", "counter",
+         "Look-ups that waited for whoever was making the artifact.", &ArtifactStats::joined);
+  family("kiln_artifacts_stored_total", "counter", "Artifacts that were put.",
+         &ArtifactStats::stored);
+  family("kiln_artifact_evictions_total", "counter", "Artifacts that had to make room.",
+         &ArtifactStats::evicted);
+  family("kiln_artifacts_damaged_total", "counter",
+         "Artifacts that did not have their signature when read back; each is a miss.",
+         &ArtifactStats::damaged);
+}
+
 }  // namespace
 
 std::string metrics_text(const StatusSnapshot& status, const ProcessUse& use,
@@ -121,6 +146,7 @@ std::string metrics_text(const StatusSnapshot& status, const ProcessUse& use,
   tasks(out, status);
   tuning(out, status.stats);
   store(out, status);
+  artifacts(out, status.stats.artifacts);
   out.family("kiln_loop_turn_duration_seconds", "histogram",
              "One turn of the coordinator's loop, without its waiting.");
   out.histogram(status.loop.turn);

@@ -6,7 +6,8 @@
 namespace kiln {
 namespace {
 
-constexpr std::array kGrants = {Grant::kRead, Grant::kSubmit, Grant::kWorker, Grant::kAdmin};
+constexpr std::array kGrants = {Grant::kRead, Grant::kSubmit, Grant::kPublish, Grant::kWorker,
+                                Grant::kAdmin};
 constexpr std::array kShares = {Share::kAll, Share::kTeam, Share::kPrivate};
 constexpr std::array kTrusts = {Trust::kScreens, Trust::kFinals, Trust::kAlone};
 
@@ -22,6 +23,8 @@ std::string_view to_string(Grant grant) {
       return "worker";
     case Grant::kAdmin:
       return "admin";
+    case Grant::kPublish:
+      return "publish";
   }
   return "unknown";
 }
@@ -29,8 +32,9 @@ std::string_view to_string(Grant grant) {
 Result<Grant> parse_grant(std::string_view text) {
   for (const Grant grant : kGrants)
     if (text == to_string(grant)) return grant;
-  return fail(Code::kInvalidArgument,
-              "'" + std::string(text) + "' is no role; there are read, submit, worker and admin");
+  return fail(
+      Code::kInvalidArgument,
+      "'" + std::string(text) + "' is no role; there are read, submit, publish, worker and admin");
 }
 
 std::string_view to_string(Share share) {
@@ -74,7 +78,8 @@ Result<Trust> parse_trust(std::string_view text) {
 
 bool covers(Grant held, Grant needed) {
   return held == needed || held == Grant::kAdmin ||
-         (held == Grant::kSubmit && needed == Grant::kRead);
+         (held == Grant::kSubmit && needed == Grant::kRead) ||
+         (held == Grant::kPublish && (needed == Grant::kSubmit || needed == Grant::kRead));
 }
 
 }  // namespace kiln

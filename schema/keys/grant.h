@@ -1,8 +1,10 @@
-// Grant: what the holder of a key may ask of a coordinator. Three roles for people and programs,
+// Grant: what the holder of a key may ask of a coordinator. Four roles for people and programs,
 // each more than the one before, and one for machines that measure:
 //
 //   read     look-ups, binaries, statistics
 //   submit   and compile requests that start work: a graph, hence code that workers will run
+//   publish  and artifacts of other compilers that are code to whoever reads them (Inductor's entries
+//            are unpickled)
 //   worker   a worker's reports, and nothing else. Results are signed and served to everybody, so
 //            no client's key includes it
 //   admin    everything
@@ -18,9 +20,9 @@
 
 namespace kiln {
 
-enum class Grant : uint8_t { kRead = 1, kSubmit = 2, kWorker = 3, kAdmin = 4 };
+enum class Grant : uint8_t { kRead = 1, kSubmit = 2, kWorker = 3, kAdmin = 4, kPublish = 5 };
 
-std::string_view to_string(Grant grant);           // "read", "submit", "worker", "admin"
+std::string_view to_string(Grant grant);           // "read", "submit", "publish", "worker", "admin"
 Result<Grant> parse_grant(std::string_view text);  // kInvalidArgument names them
 bool covers(Grant held, Grant needed);
 

@@ -87,6 +87,11 @@ bool operator==(const DetachedStats& a, const DetachedStats& b) {
 bool operator==(const RefusedStats& a, const RefusedStats& b) {
   return a.user == b.user && a.count == b.count;
 }
+bool operator==(const ArtifactStats& a, const ArtifactStats& b) {
+  return a.kind == b.kind && a.entries == b.entries && a.bytes == b.bytes && a.hits == b.hits &&
+         a.misses == b.misses && a.joined == b.joined && a.stored == b.stored &&
+         a.evicted == b.evicted && a.damaged == b.damaged;
+}
 bool operator==(const Stats& a, const Stats& b) {
   return a.hits == b.hits && a.misses == b.misses && a.joined == b.joined &&
          a.candidates_compiled == b.candidates_compiled &&
@@ -99,7 +104,7 @@ bool operator==(const Stats& a, const Stats& b) {
          a.hedged == b.hedged && a.set_aside == b.set_aside && a.evicted == b.evicted &&
          a.connections == b.connections && a.detached_queued == b.detached_queued &&
          a.detached_running == b.detached_running && a.detached_failed == b.detached_failed &&
-         a.detached == b.detached && a.refused == b.refused;
+         a.detached == b.detached && a.refused == b.refused && a.artifacts == b.artifacts;
 }
 bool operator==(const StatsReply& a, const StatsReply& b) {
   return a.request == b.request && a.stats == b.stats;
@@ -147,6 +152,20 @@ bool operator==(const RevocationsRequest& a, const RevocationsRequest& b) {
 }
 bool operator==(const RevocationsReply& a, const RevocationsReply& b) {
   return a.request == b.request && a.list == b.list && a.signature == b.signature;
+}
+bool operator==(const ArtifactGet& a, const ArtifactGet& b) {
+  return a.request == b.request && a.kind == b.kind && a.key == b.key && a.wait_ms == b.wait_ms &&
+         a.lease_ms == b.lease_ms;
+}
+bool operator==(const ArtifactReply& a, const ArtifactReply& b) {
+  return a.request == b.request && a.outcome == b.outcome && a.signature == b.signature &&
+         a.lease == b.lease && a.leased == b.leased;
+}
+bool operator==(const ArtifactPut& a, const ArtifactPut& b) {
+  return a.request == b.request && a.kind == b.kind && a.key == b.key && a.value == b.value;
+}
+bool operator==(const ArtifactRelease& a, const ArtifactRelease& b) {
+  return a.lease == b.lease;
 }
 bool operator==(const AdminReply& a, const AdminReply& b) {
   return a.request == b.request && a.outcome == b.outcome;

@@ -104,6 +104,7 @@ inline Stats sample_stats() {
   stats.detached = {{Digest::of("program"), Digest::of("graph"), sample_target(),
                      Mode::kMaxAutotune, "failed", "an op", 3}};
   stats.refused = {{"ci", 7}};
+  stats.artifacts = {{"inductor.gemm", 1, 2, 3, 4, 5, 6, 7, 8}};
   return stats;
 }
 
@@ -163,7 +164,12 @@ inline std::vector<Message> sample_messages() {
           RevocationsRequest{28},
           RevocationsReply{28, "kiln revocations", std::string(64, 'r')},
           AdminReply{24, std::string("{}")},
-          AdminReply{25, fail(error)}};
+          AdminReply{25, fail(error)},
+          ArtifactGet{29, "inductor.gemm", "a key", 30, 31},
+          ArtifactReply{30, std::string("a\0value", 7), std::string(64, 'a'), 0, false},
+          ArtifactReply{31, fail(error), "", 32, true},
+          ArtifactPut{33, "inductor.fx_graph", "another", std::string("\0value", 6)},
+          ArtifactRelease{34}};
 }
 
 }  // namespace kiln

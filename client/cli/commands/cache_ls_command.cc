@@ -158,6 +158,7 @@ Result<void> list(const Options& options) {
 }  // namespace
 
 int cache_ls_command(const Options& options) {
+  if (!options.kind.empty()) return cache_ls_artifacts(options);
   const auto listed = list(options);
   if (listed) return kDone;
   print_error(options.data_dir, listed.error());

@@ -19,6 +19,7 @@ from ctypes import (
     c_int64,
     c_size_t,
     c_uint8,
+    c_uint64,
     c_void_p,
 )
 
@@ -61,6 +62,18 @@ class SymbolStructure(Structure):
     _fields_ = [("min", c_int64), ("max", c_int64), ("tuned_at", c_int64)]
 
 
+class ArtifactsOptions(Structure):
+    _fields_ = [("size", c_size_t), ("coordinator", c_char_p), ("key_file", c_char_p), ("signing_key", c_char_p)]
+
+
+class ArtifactOptions(Structure):
+    _fields_ = [("size", c_size_t), ("timeout_ms", c_int32), ("wait_ms", c_int32), ("lease_ms", c_int32)]
+
+
+class ArtifactStructure(Structure):
+    _fields_ = [("bytes", c_void_p), ("bytes_size", c_size_t), ("lease", c_uint64), ("leased", c_int32)]
+
+
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "kiln_abi_version": (c_int32, []),
     "kiln_version": (c_char_p, []),
@@ -91,6 +104,13 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "kiln_program_arena_bytes": (c_int32, [c_void_p, c_void_p, POINTER(c_int64)]),
     "kiln_program_alignment": (c_int64, [c_void_p]),
     "kiln_program_launch": (c_int32, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "kiln_artifacts_open": (c_int32, [POINTER(ArtifactsOptions), POINTER(c_void_p)]),
+    "kiln_artifacts_close": (None, [c_void_p]),
+    "kiln_artifact_get": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(ArtifactOptions),
+                                    POINTER(POINTER(ArtifactStructure))]),
+    "kiln_artifact_free": (None, [POINTER(ArtifactStructure)]),
+    "kiln_artifact_put": (c_int32, [c_void_p, c_char_p, c_char_p, c_char_p, c_size_t, c_int32]),
+    "kiln_artifact_release": (c_int32, [c_void_p, c_uint64, c_int32]),
 }
 
 _library: ctypes.CDLL | None = None

@@ -13,7 +13,8 @@ class AccessTest : public ::testing::Test {
  protected:
   void SetUp() override {
     server_ = *ensure_server_keys(keys());
-    for (const Grant grant : {Grant::kRead, Grant::kSubmit, Grant::kWorker, Grant::kAdmin})
+    for (const Grant grant :
+         {Grant::kRead, Grant::kSubmit, Grant::kPublish, Grant::kWorker, Grant::kAdmin})
       keys_[grant] = admit(std::string(to_string(grant)), grant);
     ServiceOptions options;
     options.data_dir = dir_.path() / "data";
@@ -70,8 +71,12 @@ TEST_F(AccessTest, EachRoleMayDoWhatItIsForAndNoMore) {
       {StatsRequest{1}, Grant::kRead},
       {BlobRequest{1, {Digest::of("x")}}, Grant::kRead},
       {request_for(3, true), Grant::kSubmit},
+      {ArtifactGet{1, "inductor.fx_graph", "k"}, Grant::kRead},
+      {ArtifactPut{1, "inductor.gemm", "k", "{}"}, Grant::kSubmit},
+      {ArtifactPut{1, "inductor.fx_graph", "k", "a pickle"}, Grant::kPublish},
+      {ArtifactPut{1, "inductor.aot_autograd", "k", "a pickle"}, Grant::kPublish},
       {AdminRequest{1, AdminRequest::Kind::kCollect, "", std::nullopt, 0}, Grant::kAdmin}};
-  for (const Grant held : {Grant::kRead, Grant::kSubmit, Grant::kAdmin}) {
+  for (const Grant held : {Grant::kRead, Grant::kSubmit, Grant::kPublish, Grant::kAdmin}) {
     for (const Case& c : cases) {
       auto connection = *open(keys_[held]);
       const auto answer = ask(*connection, c.message);
@@ -98,6 +103,15 @@ TEST_F(AccessTest, WhoMayOnlyReadStartsNothingAndIsToldWhatItTakes) {
   check.request = 2;
   const auto looked = ask(*reader, check);
   EXPECT_EQ(std::get<CompileReply>(*looked).outcome.error().code, Code::kNotFound);
+}
+
+TEST_F(AccessTest, OnlyWhoMayPutAnArtifactIsLeftToMakeIt) {
+  ArtifactGet get{1, "inductor.fx_graph", "k"};
+  get.lease_ms = 60'000;
+  auto submit = *open(keys_[Grant::kSubmit]), publish = *open(keys_[Grant::kPublish]);
+  EXPECT_EQ(std::get<ArtifactReply>(*ask(*submit, get)).lease, 0u);
+  EXPECT_NE(std::get<ArtifactReply>(*ask(*publish, get)).lease, 0u);
+  EXPECT_TRUE(std::get<ArtifactReply>(*ask(*submit, get)).leased);
 }
 
 TEST_F(AccessTest, OnlyAWorkersKeyReports) {

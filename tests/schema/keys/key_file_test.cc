@@ -251,7 +251,8 @@ TEST_F(KeyFileTest, AKeyringSeesWhatChangesAndKeepsWhatItHasWhenItCannotRead) {
 }
 
 TEST(Grant, CoversWhatItShould) {
-  const Grant all[] = {Grant::kRead, Grant::kSubmit, Grant::kWorker, Grant::kAdmin};
+  const Grant all[] = {Grant::kRead, Grant::kSubmit, Grant::kPublish, Grant::kWorker,
+                       Grant::kAdmin};
   for (const Grant grant : all) {
     EXPECT_TRUE(covers(Grant::kAdmin, grant));
     EXPECT_EQ(covers(grant, Grant::kAdmin), grant == Grant::kAdmin);
@@ -261,6 +262,10 @@ TEST(Grant, CoversWhatItShould) {
   }
   EXPECT_TRUE(covers(Grant::kSubmit, Grant::kRead));
   EXPECT_FALSE(covers(Grant::kSubmit, Grant::kWorker));
+  EXPECT_TRUE(covers(Grant::kPublish, Grant::kSubmit));
+  EXPECT_TRUE(covers(Grant::kPublish, Grant::kRead));
+  EXPECT_FALSE(covers(Grant::kPublish, Grant::kWorker));
+  EXPECT_FALSE(covers(Grant::kSubmit, Grant::kPublish));
   EXPECT_FALSE(parse_grant("root").has_value());
 }
 

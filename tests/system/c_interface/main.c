@@ -184,10 +184,54 @@ static void with_a_service(const char* coordinator, int cancel) {
   kiln_client_close(client);
 }
 
+static void artifacts_without_a_service(void) {
+  kiln_artifacts* artifacts = NULL;
+  EXPECT(kiln_artifacts_open(NULL, &artifacts) == KILN_INVALID_ARGUMENT);
+  const kiln_artifacts_options nowhere = {.size = sizeof nowhere, .coordinator = "tcp://127.0.0.1:1"};
+  EXPECT(kiln_artifacts_open(&nowhere, &artifacts) == KILN_OK);
+  const kiln_artifact_options soon = {.size = sizeof soon, .timeout_ms = 50};
+  kiln_artifact* artifact = NULL;
+  EXPECT(kiln_artifact_get(artifacts, "inductor.gemm", "k", &soon, &artifact) == KILN_UNAVAILABLE);
+  EXPECT(artifact == NULL);
+  kiln_artifacts_close(artifacts);
+}
+
+static void artifacts_with_a_service(const char* coordinator) {
+  static const char kTimings[] = "{\"aten\": 0.25}";
+  const kiln_artifacts_options where = {.size = sizeof where, .coordinator = coordinator};
+  kiln_artifacts *maker = NULL, *other = NULL;
+  EXPECT(kiln_artifacts_open(&where, &maker) == KILN_OK);
+  EXPECT(kiln_artifacts_open(&where, &other) == KILN_OK);
+  const kiln_artifact_options make = {.size = sizeof make, .timeout_ms = 20000, .lease_ms = 60000};
+  kiln_artifact* artifact = NULL;
+  EXPECT(kiln_artifact_get(maker, "inductor.gemm", "k", &make, &artifact) == KILN_OK);
+  EXPECT(artifact->bytes == NULL && artifact->lease != 0 && !artifact->leased);
+  EXPECT(kiln_artifact_release(maker, artifact->lease, 20000) == KILN_OK);
+  kiln_artifact_free(artifact);
+  EXPECT(kiln_artifact_get(maker, "inductor.gemm", "k", &make, &artifact) == KILN_OK);
+  EXPECT(artifact->lease != 0);
+  kiln_artifact_free(artifact);
+  EXPECT(kiln_artifact_get(other, "inductor.gemm", "k", &make, &artifact) == KILN_OK);
+  EXPECT(artifact->bytes == NULL && artifact->lease == 0 && artifact->leased);
+  kiln_artifact_free(artifact);
+  EXPECT(kiln_artifact_put(maker, "inductor.gemm", "k", "pickle", 6, 20000) == KILN_INVALID_ARGUMENT);
+  EXPECT(kiln_artifact_put(maker, "inductor.gemm", "k", kTimings, strlen(kTimings), 20000) == KILN_OK);
+  EXPECT(kiln_artifact_get(other, "inductor.gemm", "k", NULL, &artifact) == KILN_OK);
+  EXPECT(artifact->bytes_size == strlen(kTimings));
+  EXPECT(memcmp(artifact->bytes, kTimings, artifact->bytes_size) == 0);
+  kiln_artifact_free(artifact);
+  EXPECT(kiln_artifact_get(other, "no.such_kind", "k", NULL, &artifact) == KILN_UNSUPPORTED);
+  kiln_artifacts_close(maker);
+  kiln_artifacts_close(other);
+}
+
 int main(int argc, char** argv) {
-  if (argc > 1)
+  if (argc > 1) {
     with_a_service(argv[1], argc > 2);
-  else
+    if (argc == 2) artifacts_with_a_service(argv[1]);
+  } else {
     without_a_service();
+    artifacts_without_a_service();
+  }
   return 0;
 }
