@@ -1,12 +1,12 @@
 // kiln-coordinator on PostgreSQL, as a process: what it stored is there for the next one, whose disk is
 // empty; what is away is never taken for lost.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 
 #include "tests/cache/objects/places.h"
 #include "tests/coordinator/fake_fleet.h"
 #include "tests/support/postgres_server.h"
-
-#include <gtest/gtest.h>
 
 namespace kiln {
 namespace {
@@ -30,9 +30,14 @@ class PostgresCoordinator : public ::testing::Test {
          url_, "--blobs", objects_.url(), "--listen", "tcp://127.0.0.1:0", "--http", "none"},
         out, dir_.path() / "err");
     constexpr std::string_view kReady = "ready ";
-    ASSERT_TRUE(eventually([&] { return read_file(out).value_or("").ends_with("\n"); }, 40))
-        << read_file(dir_.path() / "err").value_or("");
+    const bool is_ready =
+        eventually([&] { return read_file(out).value_or("").ends_with("\n"); }, 40);
+    ASSERT_TRUE(is_ready) << (coordinator_.running()
+                                  ? "it runs, and says: "
+                                  : fmt::format("it ended with {}: ", coordinator_.exit_code()))
+                          << read_file(dir_.path() / "err").value_or("");
     const std::string said = read_file(out).value();
+    ASSERT_TRUE(said.starts_with(kReady)) << said;
     endpoint_ = said.substr(kReady.size(), said.size() - kReady.size() - 1);
   }
   void kill() {

@@ -44,9 +44,13 @@ Result<std::unique_ptr<PostgresServer>> PostgresServer::start() {
   const Finished made = run(server->command(
       "initdb", {"-D", data, "-U", "kiln", "-A", "trust", "--no-locale", "-E", "UTF8", "-N"}));
   if (made.exit_code != 0) return fail(Code::kInternal, "initdb: " + made.out + made.err);
-  server->port_ = free_port();
-  server->begin();
-  return server;
+  // Another process may take the port between our look and the server's start.
+  for (int tries = 0; tries < 5; ++tries) {
+    server->port_ = free_port();
+    if (server->serves()) return server;
+  }
+  return fail(Code::kInternal,
+              "PostgreSQL does not start: " + read_file(server->dir_->path() / "log").value_or(""));
 }
 
 PostgresServer::~PostgresServer() {
@@ -64,8 +68,12 @@ std::vector<std::string> PostgresServer::command(const std::string& program,
   return all;
 }
 
-// No sync: what survives the loss of power is PostgreSQL's own business.
 void PostgresServer::begin() {
+  CHECK(serves(), "PostgreSQL starts again");
+}
+
+// No sync: what survives the loss of power is PostgreSQL's own business.
+bool PostgresServer::serves() {
   const Path dir = dir_->path();
   server_ = Child::start(
       command("postgres", {"-D", dir / "data", "-p", std::to_string(port_), "-h", "127.0.0.1", "-k",
@@ -75,10 +83,11 @@ void PostgresServer::begin() {
     if (run(command("pg_isready",
                     {"-h", "127.0.0.1", "-p", std::to_string(port_), "-U", "kiln", "-q"}))
             .exit_code == 0)
-      return;
+      return server_.running();  // else another server has the port
+    if (!server_.running()) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  CHECK(false, "PostgreSQL starts within half a minute");
+  return false;
 }
 
 void PostgresServer::signal_all(int number) const {

@@ -28,6 +28,7 @@ class PostgresServer {
 
  private:
   PostgresServer() = default;
+  bool serves();  // once it is started; false when it ended instead
   // A program of PostgreSQL's, as the user that runs the server.
   std::vector<std::string> command(const std::string& program,
                                    std::vector<std::string> arguments) const;
