@@ -21,6 +21,8 @@ struct TakeBack {
   // of them must hold; empty: any. Nothing is meant where neither of the three is said.
   std::string worker, owner;
   int64_t since_ms = 0, until_ms = INT64_MAX;  // Unix time
+  // The records of `kernels` stay: they say which candidate is wrong.
+  bool keep_records = false;
 
   bool means_reports() const { return !worker.empty() || !owner.empty() || since_ms > 0; }
 };

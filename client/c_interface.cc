@@ -25,6 +25,7 @@ Result<CompileOptions> compile_options(const kiln_compile_options& given) {
   options.reduce_overhead = given.reduce_overhead != 0;
   options.background = given.background != 0;
   options.strict = given.strict != 0;
+  options.verify = given.verify != 0;
   options.lazy_memory = true;
   if (given.on_message != nullptr)
     options.on_message = [given](const std::string& sentence) {
@@ -211,6 +212,9 @@ const kiln_tensor* kiln_program_output(const kiln_program* program, int32_t inde
 }
 const kiln_symbol* kiln_program_symbol(const kiln_program* program, int32_t index) {
   return at(program->symbols, index);
+}
+int32_t kiln_program_verified(const kiln_program* program) {
+  return program->program->verified() ? 1 : 0;
 }
 const char* kiln_program_outcome(const kiln_program* program) {
   return program->outcome.c_str();

@@ -106,6 +106,7 @@ CompileRequest request_for(const NormalForm& form, const Wanted& wanted) {
   request.mode = wanted.mode;
   request.check_only = wanted.starts_nothing();
   request.strict = wanted.strict;
+  request.early = wanted.mode == Mode::kDefault && !wanted.verify;
   request.priority = wanted.background ? Priority::kWarmUp : Priority::kInteractive;
   return request;
 }
@@ -133,10 +134,11 @@ struct Client::Impl {
   std::shared_ptr<const Device> cpu;  // null until a program for the CPU is loaded
   std::unordered_map<Digest, SharedFiles> remembered;
 
-  SharedFiles recall(const Digest& key) {
+  SharedFiles recall(const Digest& key, bool only_verified) {
     std::lock_guard lock(mu);
     const auto found = remembered.find(key);
     if (found == remembered.end()) return nullptr;
+    if (only_verified && !is_verified(found->second->program)) return nullptr;
     if (!revocations->cover(found->second->program)) return found->second;
     remembered.erase(found);
     return nullptr;
@@ -256,14 +258,15 @@ struct Client::Impl {
     const Digest key = program_key(form.digest, wanted.target, wanted.mode);
     // Right, but other templates than this build's made it: better than what was not tuned at all.
     SharedFiles stale;
-    if (SharedFiles files = recall(key)) return Found{files};
+    const bool only_verified = wanted.verify && remote;
+    if (SharedFiles files = recall(key, only_verified)) return Found{files};
     if (SharedFiles files = not_revoked(bundles->find(form.digest, wanted.target, wanted.mode)))
       return Found{files};
     if (local) {
       auto files = recall_from_disk(key, request_for(form, wanted));
       if (!files && files.error().code != Code::kNotFound && wanted.on_message)
         wanted.on_message(files.error().message);
-      if (files) {
+      if (files && (!only_verified || is_verified(files->program))) {
         auto shared = std::make_shared<const ProgramFiles>(*std::move(files));
         if (shared->program.template_stamp == template_stamp(template_versions())) {
           keep(key, shared, false);
@@ -283,8 +286,10 @@ struct Client::Impl {
     if (remote) {
       auto found = ask(form, wanted, waiting_for(wanted, started));
       if (found) {
-        // A stale program is asked for again at the next call: its successor may be there.
-        keep(key, found->files, true, found->outcome != Outcome::kStale);
+        // A stale program is asked for again at the next call: its successor may be there. One that
+        // is not verified yet is kept nowhere: by then it is, or was found wrong.
+        if (is_verified(found->files->program))
+          keep(key, found->files, true, found->outcome != Outcome::kStale);
         return *std::move(found);
       }
       const bool away = found.error().error.code == Code::kUnavailable;

@@ -76,7 +76,9 @@ struct CompileOptions {
   // A backend alone means the CPU or GPU of this machine; device model, core count and toolkit are
   // filled in from this machine where they are left empty.
   Target target{};
-  // kDefault: the cost model's first choice. kMaxAutotune: search and measure.
+  // kDefault: the cost model's first choice, answered as soon as it is compiled: the service compares
+  // it with a reference behind the answer (CompiledProgram::verified). kMaxAutotune: search and
+  // measure.
   Mode mode = Mode::kDefault;
   std::chrono::milliseconds deadline{600'000};  // for the whole call
   // On a GPU: capture the launches into a CUDA graph and replay it. Same program, same results.
@@ -89,6 +91,9 @@ struct CompileOptions {
   // instead. Otherwise such a program is answered at once (Outcome::kStale), and replaced in the
   // cache when the service has tuned it again.
   bool strict = false;
+  // Waits until the results of every kernel of a kDefault program are compared. Where no service
+  // answers, the program is compiled here all the same, and not verified.
+  bool verify = false;
   std::function<void(const CompileProgress&)> on_progress{};  // called on the calling thread
   std::function<void(const std::string&)> on_message{};       // a sentence for a person
   // Asked every kCancelPoll while the call waits for the service, on the calling thread; true ends
@@ -129,6 +134,10 @@ class CompiledProgram {
   // The service could not store the program, or has not tried every alternative yet: it may be
   // tuned again later.
   bool memory_only() const;
+  // The results of every kernel were compared with a reference. False: it was compiled here, or
+  // answered when it was compiled. One that the service finds wrong is taken back: run() and launch()
+  // are kUnavailable once this client has heard of it, and compile() gets the next choice.
+  bool verified() const;
   double seconds() const;  // the call that got it
   const StartUp& start_up() const;
   // The manifest's input i is the caller's input input_order()[i].

@@ -80,6 +80,10 @@ std::string CompiledProgram::signature() const {
 Outcome CompiledProgram::outcome() const {
   return impl_->outcome;
 }
+bool CompiledProgram::verified() const {
+  return is_verified(impl_->files->program);
+}
+
 bool CompiledProgram::memory_only() const {
   return impl_->memory_only;
 }

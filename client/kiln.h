@@ -125,6 +125,7 @@ typedef struct kiln_compile_options {
   void (*on_message)(void* user, const char* sentence); /* for a person; NULL: none */
   void* user;
   int32_t strict; /* 1: no program that older kernel templates made; waits for its successor */
+  int32_t verify; /* 1: waits until a DEFAULT program's results are compared with a reference */
 } kiln_compile_options;
 
 /* The program of a graph, loaded and ready to launch here. `bytes`: a .pt2 archive of
@@ -188,6 +189,10 @@ KILN_API const kiln_symbol* kiln_program_symbol(const kiln_program* program, int
 /* How it was got: "tuned", "joined" (tuned for another client), "hit", "local", "stale" (right, made
  * by kernel templates of another version; its successor is being tuned). */
 KILN_API const char* kiln_program_outcome(const kiln_program* program);
+/* 1: its kernels' results were compared with a reference. 0: it was compiled here, or answered as soon
+ * as it was compiled; where the service finds it wrong, launches are KILN_UNAVAILABLE once this client
+ * has heard of it. */
+KILN_API int32_t kiln_program_verified(const kiln_program* program);
 KILN_API double kiln_program_seconds(const kiln_program* program);       /* the call that got it */
 KILN_API const char* kiln_program_target(const kiln_program* program);   /* "cpu:x86-64-v3" */
 KILN_API const char* kiln_program_manifest(const kiln_program* program); /* JSON: program.h */

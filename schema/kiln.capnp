@@ -165,7 +165,7 @@ struct CompileRequest {
   priority @6 :Priority;
   detach @7 :Bool;                # answer `queued` once the flight is durable; nobody waits for it
   strict @8 :Bool;                # take no program that templates of another version made
-  verify @9 :Bool;                # default: wait until the results of every kernel are compared
+  early @9 :Bool;                 # default: take a program that is built and not verified yet
   now @10 :Bool;                  # maxAutotune: take the best there is, though it is not tuned yet
 }
 
@@ -263,6 +263,8 @@ struct StatsReply {
   programsStale @26 :UInt64;      # stored, of other templates than the coordinator's
   refused @27 :List(Refused);     # of all users for an operator, else of the asker
   artifacts @28 :List(Artifacts); # by kind
+  answeredEarly @29 :UInt64;      # replies before all kernels were verified
+  withdrawn @30 :UInt64;          # kernels answered so and found wrong
 
   struct Worker {
     name @0 :Text;
@@ -362,7 +364,8 @@ struct WorkerReport {
   libraries @10 :List(LibraryVersion);  # that its device can call, at most 16
   sandbox @11 :Text;              # what keeps compilers and kernels from its machine; empty: not said
   waiting @12 :Text;              # what it has waited for for a second or longer; empty: nothing
-  builds @13 :Bool;               # takes jobs of the kind `build`
+  builds @13 :Bool;               # takes jobs of the kind `build`, and verifies given binaries
+  compilers @14 :UInt32;          # that it can run at once now; builds take no slot
 
   struct LibraryVersion {
     name @0 :Text;                # "cublaslt"
@@ -419,7 +422,7 @@ struct Job {
   struct Candidate {
     index @0 :UInt32;
     schedule @1 :Schedule;
-    recipeJson @2 :Text;          # final: compiled already, the binary follows
+    recipeJson @2 :Text;          # final, or compile of what was built: the binary follows
     binary @3 :Data;
     signature @4 :Data;           # the coordinator's, Ed25519 over recipe and binary; empty: unsigned
   }

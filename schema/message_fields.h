@@ -52,7 +52,7 @@ struct Fields {
   }
   static void of(auto& f, Is<CompileRequest> auto& m) {
     f(m.request, m.graph, m.target, m.mode, m.check_only, m.graph_text, m.priority, m.detach,
-      m.strict, m.verify, m.now);
+      m.strict, m.early, m.now);
   }
   static void of(auto& f, Is<Progress> auto& m) {
     f(m.request, m.kernels, m.kernels_done, m.candidates, m.candidates_done, m.elapsed_s,
@@ -91,7 +91,8 @@ struct Fields {
       s.flights_open, s.retries, s.entries, s.bytes, s.corrupt_blobs, s.malformed_messages,
       s.store_failures, s.uptime_s, s.workers, s.requests_open, s.candidates_queued, s.overloaded,
       s.hedged, s.set_aside, s.evicted, s.connections, s.detached_queued, s.detached_running,
-      s.detached_failed, s.detached, s.programs_stale, s.refused, s.artifacts);
+      s.detached_failed, s.detached, s.programs_stale, s.refused, s.artifacts, s.answered_early,
+      s.withdrawn);
   }
   static void of(auto& f, Is<LeaseState> auto& m) { f(m.lease, m.epoch, m.done); }
   static void of(auto& f, Is<CandidateResult> auto& m) {
@@ -101,7 +102,8 @@ struct Fields {
   static void of(auto& f, Is<WorkerReport> auto& m) {
     f(Sized{m.worker}, m.target, Sized{m.toolkit}, m.slots, m.leases, m.results, m.draining,
       m.sentinel_us, m.device_errors, m.compiled, Sized{m.libraries, kMaxLibraries},
-      Sized{m.sandbox, kMaxSentenceBytes}, Sized{m.waiting, kMaxSentenceBytes}, m.builds);
+      Sized{m.sandbox, kMaxSentenceBytes}, Sized{m.waiting, kMaxSentenceBytes}, m.builds,
+      m.compilers);
   }
   static void of(auto& f, Is<LibraryVersion> auto& m) { f(Sized{m.name}, Sized{m.version}); }
   static void of(auto& f, Is<CandidateJob> auto& m) {

@@ -63,7 +63,9 @@ struct CompileRequest {
   Priority priority = Priority::kInteractive;
   bool detach = false;  // answer kQueued once the task is durable; nobody waits for it
   bool strict = false;  // take no program that templates of another version made
-  bool verify = false;  // kDefault: wait until the results of every kernel are compared
+  // kDefault: take a program whose kernels are built and not verified yet (ProgramKernel::verified).
+  // That goes on, and one found wrong is taken back (program/revocations.h).
+  bool early = false;
   bool now = false;     // kMaxAutotune: take the best there is, though it is not tuned yet
 };
 struct NeedGraph {
@@ -176,6 +178,8 @@ struct Stats {
   int64_t programs_stale = 0;             // stored, of other templates than the coordinator's
   std::vector<RefusedStats> refused{};    // the first hundred, most often refused first
   std::vector<ArtifactStats> artifacts{};
+  int64_t answered_early = 0;  // replies before all kernels were verified
+  int64_t withdrawn = 0;       // kernels that were answered early and found wrong
 };
 struct StatsReply {
   uint64_t request = 0;
@@ -213,16 +217,16 @@ struct ArtifactRelease {
 struct CandidateJob {
   int index = 0;  // within the kernel's search space
   Schedule schedule;
-  std::string recipe_json;  // kFinal: compiled already, binary follows
+  std::string recipe_json;  // kFinal, or kCompile of what was built: the binary follows
   std::string binary;
   std::string signature{};  // the coordinator's, Ed25519 over recipe and binary; empty: unsigned
 };
 struct Job {
   enum class Kind : uint8_t {
-    kCompile = 1,  // compile and verify, no timing (default mode)
+    kCompile = 1,  // verify, no timing (default mode); compile first, unless a binary is given
     kScreen = 2,   // compile, verify, race against incumbent_us
     kFinal = 3,    // time the given binaries interleaved
-    kBuild = 4,    // compile only; for workers that say `builds`
+    kBuild = 4,    // compile only, beside the leases that need the device
   };
   uint64_t lease = 0;  // unique for the coordinator's lifetime
   uint64_t epoch = 0;  // results under another epoch are dropped
@@ -270,7 +274,9 @@ struct WorkerReport {
   std::string sandbox{};  // Sandbox::describe() of its compilers and kernels, or "off"
   // Names what held it up for a second or longer: the device's lock, and who holds it.
   std::string waiting{};
-  bool builds = false;  // takes jobs of kBuild
+  // Takes jobs of kBuild, and verifies binaries that are given (kCompile).
+  bool builds = false;
+  int compilers = 0;  // that it can run at once now; jobs of kBuild take no slot
 };
 struct ResultAck {
   uint64_t lease = 0;

@@ -247,6 +247,8 @@ Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int 
   options.self.target = device.target;
   options.self.toolkit = device.toolchain.build;
   options.self.slots = std::clamp(jobs, 1, device.compiling_disturbs ? kMaxSlots : kMaxGpuSlots);
+  options.self.builds = true;
+  options.self.compilers = jobs;
   options.self.libraries = device.libraries;
   options.self.sandbox = device.sandbox.substr(0, kMostSandboxWords);
   return options;

@@ -99,8 +99,8 @@ void add_target(CLI::App* command, Options& options) {
       ->capture_default_str();
   command
       ->add_option("--mode", options.mode,
-                   "default: the best guess, verified but not timed; max-autotune: search and "
-                   "measure")
+                   "default: the best guess, not timed, and verified behind the answer; "
+                   "max-autotune: search and measure")
       ->check(CLI::IsMember({"default", "max-autotune"}))
       ->capture_default_str();
 }

@@ -30,6 +30,9 @@ void add_compile_options(CLI::App* command, Options& options) {
   command->add_flag("--strict", options.strict,
                     "Take no program that kernel templates of another version made: wait for its "
                     "successor, instead of being served while that is tuned");
+  command->add_flag("--verify", options.verify,
+                    "In default mode: wait until the service has compared the results of every "
+                    "kernel, instead of taking the program as soon as it is compiled");
   command->add_flag("--no-fallback", options.no_fallback,
                     "Fail with 3 instead of compiling here when the service is away");
   command->add_option("--deadline", options.deadline_s, "Seconds to wait for the answer")

@@ -35,6 +35,7 @@ struct Options {
   std::string mode = "default";
   bool no_fallback = false;
   bool strict = false;  // no program of older templates
+  bool verify = false;  // no program that is not verified yet
   bool check = false;
   double deadline_s = 600;
   int threads = 0;

@@ -103,9 +103,11 @@ nlohmann::ordered_json error_json(const std::string& file, const Error& error) {
 
 std::string program_text(const std::string& file, const CompiledProgram& compiled) {
   const Program& program = compiled.program();
-  std::string text = fmt::format("{}  {}  {}  {:.3f} s  {} {}\n", file, program.graph.short_hex(),
-                                 to_string(compiled.outcome()), compiled.seconds(),
-                                 program.target.to_string(), to_string(program.mode));
+  const bool is_pending = !compiled.verified() && compiled.outcome() != Outcome::kLocal;
+  std::string text =
+      fmt::format("{}  {}  {}  {:.3f} s  {} {}{}\n", file, program.graph.short_hex(),
+                  to_string(compiled.outcome()), compiled.seconds(), program.target.to_string(),
+                  to_string(program.mode), is_pending ? ", not verified yet" : "");
   for (size_t i = 0; i < program.symbols.size(); ++i)
     text += sizes_text(i, program.symbols[i].min, program.symbols[i].max, program.symbols[i].hint);
   for (const ProgramKernel& kernel : program.kernels) {

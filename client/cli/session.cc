@@ -50,6 +50,7 @@ Result<CompileOptions> compile_options(const Options& options) {
   compile.reduce_overhead = options.reduce_overhead;
   compile.background = options.warm_up;
   compile.strict = options.strict;
+  compile.verify = options.verify || !options.out.empty();  // what is exported is run for long
   return compile;
 }
 

@@ -111,6 +111,8 @@ nlohmann::ordered_json stats_json(const Stats& s) {
           {"detached_running", s.detached_running},
           {"detached_failed", s.detached_failed},
           {"programs_stale", s.programs_stale},
+          {"answered_early", s.answered_early},
+          {"withdrawn", s.withdrawn},
           {"refused", std::move(refused)},
           {"artifacts", std::move(artifacts)}};
 }
@@ -135,6 +137,9 @@ std::string stats_text(const std::string& endpoint, const Stats& s, const Stats*
   if (s.detached_queued + s.detached_running + s.detached_failed > 0)
     text += fmt::format("  detached    {} queued, {} running, {} failed\n", s.detached_queued,
                         s.detached_running, s.detached_failed);
+  if (s.answered_early > 0)
+    text += fmt::format("  early       {} answered before they were verified, {} withdrawn\n",
+                        s.answered_early, s.withdrawn);
   if (s.programs_stale > 0)
     text += fmt::format(
         "  stale       {} programs of older templates: served, and tuned again when asked for\n",

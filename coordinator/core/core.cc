@@ -30,6 +30,7 @@ struct Core::State {
   void on(const CancelDetached& event) { requests.cancel_detached(event.program, out); }
   void on(const TakingBackBegan& event) { requests.taking_back_began(now_ms, event, out); }
   void on(TakingBackEnded) { requests.taking_back_ended(); }
+  void on(const KernelWithdrawn& event) { requests.kernel_withdrawn(now_ms, event, out); }
   void on(Tick) {
     scheduler.tick(now_ms, out);
     requests.tick(now_ms, out);

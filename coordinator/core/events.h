@@ -37,6 +37,7 @@ struct CoreOptions {
   int max_open_requests_a_client = 20'000;    // so that one tenant cannot take every place
   int64_t max_candidates_queued = 2'000'000;  // beyond it no new program is tuned: overloaded
   int64_t max_graph_bytes_kept = 256 << 20;   // of programs being tuned, in case they are queued
+  int64_t max_unverified_bytes = 256 << 20;   // of binaries; beyond it nothing is built ahead
   int64_t retry_after_ms = 1'000;             // what an overloaded client is told
   int max_retries = 3;                        // per candidate, for transient failures
   int max_runner_deaths = 3;                  // a candidate that killed so many is abandoned
@@ -211,11 +212,17 @@ struct TakingBackBegan {
   bool everything = false;       // that is being tuned
 };
 struct TakingBackEnded {};
+// What WithdrawKernel asked for is done, or could not be made durable.
+struct KernelWithdrawn {
+  uint64_t ticket = 0;
+  int64_t serial = 0;  // for programs that are made with the kernel's next choice
+};
 struct Tick {};  // about every 100 ms
 using Event = std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp,
                            PlanFinished, ReportReceived, WorkerGone, DrainRequested, KernelStored,
                            ProgramStored, RecordsStored, DetachedStored, DetachedRecovered,
-                           ForgetFailures, CancelDetached, TakingBackBegan, TakingBackEnded, Tick>;
+                           ForgetFailures, CancelDetached, TakingBackBegan, TakingBackEnded,
+                           KernelWithdrawn, Tick>;
 
 // ---- What to do ---- The shell answers each look-up, plan and store with its event exactly once,
 // if need be with an error.
@@ -238,6 +245,7 @@ struct StartPlan {
 struct Answer {
   ClientId client;
   CompileReply reply;
+  bool is_early = false;  // not all kernels are verified
 };
 struct SendProgress {
   ClientId client;
@@ -287,6 +295,18 @@ struct ForgetDetached {
 struct StoreLost {
   DetachedTask task;
 };
+// A binary of a program that is answered before it is verified: clients ask for it next. Comes again
+// while the program is answered so.
+struct ShareBinary {
+  Digest digest;
+  std::string binary;
+};
+// A kernel that was answered unverified is wrong: programs with it, up to now, are revoked. What is
+// known of its candidates stays. Answered with KernelWithdrawn.
+struct WithdrawKernel {
+  Digest kernel;
+  uint64_t ticket = 0;
+};
 // It was answered and could not be stored: from memory it is served for a while, since tuning it
 // again for everybody who asks would help nobody.
 struct KeepProgram {
@@ -319,7 +339,8 @@ struct LogDisputed {
 using Action =
     std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
                  StoreRecords, StoreKernel, StoreProgram, StoreDetached, EndDetached,
-                 ForgetDetached, StoreLost, KeepProgram, LogAbandoned, Distrust, LogDisputed>;
+                 ForgetDetached, StoreLost, KeepProgram, ShareBinary, WithdrawKernel, LogAbandoned,
+                 Distrust, LogDisputed>;
 using Actions = std::vector<Action>;
 
 }  // namespace kiln

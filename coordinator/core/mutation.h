@@ -55,6 +55,13 @@ enum class Mutation : uint8_t {
   kKeepTainted,             // what is taken back goes on where it was begun
   kServeStaleToStrict,      // a stale program is served to a client that refuses it
   kNeverReplace,            // a stale program is served, and nobody tunes its successor
+  kTrustBuilds,             // what is built counts as verified
+  kEarlyOnOneWord,          // a build is answered though another owner is to confirm it
+  kEarlyToAll,              // a program is answered early to who asked for a verified one
+  kKeepRefuted,             // a program that was answered early and is wrong is answered on
+  kNeverWithdraw,           // nor is it withdrawn
+  kOldSerial,               // a program with the next choice has the serial of the one withdrawn
+  kBuildTwice,              // a build that takes long is given to a second worker too
 };
 
 #ifdef KILN_MUTATIONS

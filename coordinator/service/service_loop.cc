@@ -303,7 +303,7 @@ void ServiceLoop::on(Answer action) {
   if (!action.reply.outcome) count_refusal(action.client, action.reply.outcome.error());
   signer.sign(action.reply);
   action.reply.revocations = storage.revocations();
-  tasks.answered(now_ms(), action.client, action.reply);
+  tasks.answered(now_ms(), action.client, action.reply, action.is_early);
   send(action.client, action.reply);
 }
 

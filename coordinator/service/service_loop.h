@@ -120,6 +120,8 @@ struct ServiceLoop final : EventLoop {
   void on(const ForgetDetached& action) { storage.forget(action); }
   void on(const StoreLost& action) { storage.store(action); }
   void on(KeepProgram action) { storage.keep(std::move(action)); }
+  void on(ShareBinary action) { storage.share(std::move(action)); }
+  void on(const WithdrawKernel& action) { storage.withdraw(action); }
   void on(const LogAbandoned& action) const;
   void on(const Distrust& action);
   void on(const LogDisputed& action) const;

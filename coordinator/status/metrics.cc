@@ -94,6 +94,12 @@ void store(MetricsText& out, const StatusSnapshot& status) {
   out.gauge("kiln_cache_entries", "Programs and kernels in the cache.",
             static_cast<double>(s.entries));
   out.gauge("kiln_cache_bytes", "Binaries in the cache.", static_cast<double>(s.bytes));
+  out.counter("kiln_answers_early_total",
+              "Programs answered when they were built, to be verified behind the answer.",
+              s.answered_early);
+  out.counter("kiln_kernels_withdrawn_total",
+              "Kernels that were answered so and found wrong: their programs are revoked.",
+              s.withdrawn);
   out.gauge("kiln_programs_stale",
             "Programs in the cache that older templates made: served, and to be tuned again.",
             static_cast<double>(s.programs_stale));

@@ -88,9 +88,10 @@ void TaskLog::storing(int64_t now_ms, const StoreProgram& action) {
     task->winners_us += kernel.report.best_us;
 }
 
-void TaskLog::answered(int64_t now_ms, const ClientId& client, const CompileReply& reply) {
+void TaskLog::answered(int64_t now_ms, const ClientId& client, const CompileReply& reply,
+                       bool is_early) {
   if (const auto found = requests_.find({client, reply.request}); found != requests_.end()) {
-    leave(now_ms, found, &reply);
+    leave(now_ms, found, &reply, is_early);
   }
 }
 
@@ -108,7 +109,7 @@ void TaskLog::gone(int64_t now_ms, const ClientId& client) {
 }
 
 void TaskLog::leave(int64_t now_ms, std::map<RequestId, Digest>::iterator request,
-                    const CompileReply* reply) {
+                    const CompileReply* reply, bool is_early) {
   const Digest key = request->second;
   requests_.erase(request);
   const auto found = tasks_.find(key);
@@ -116,7 +117,10 @@ void TaskLog::leave(int64_t now_ms, std::map<RequestId, Digest>::iterator reques
   Task& task = found->second;
   if (reply != nullptr && reply->outcome) {
     // The one that started the task says "tuned"; those that joined say less.
-    if (task.outcome != "tuned") task.outcome = reply->stale ? "stale" : to_string(*reply->outcome);
+    if (task.outcome != "tuned")
+      task.outcome = is_early       ? "unverified"
+                     : reply->stale ? "stale"
+                                    : to_string(*reply->outcome);
   } else if (reply != nullptr) {
     task.outcome = to_string(reply->outcome.error().code);
     task.reason = reply->outcome.error().message;

@@ -44,7 +44,9 @@ class TaskLog {
   void planned(int64_t now_ms, const PlanFinished& plan);
   void storing(int64_t now_ms, const StoreProgram& action);
   // The line is written when the last waiting client is answered or gone; none for mere look-ups.
-  void answered(int64_t now_ms, const ClientId& client, const CompileReply& reply);
+  // `is_early`: with a program that is not verified yet.
+  void answered(int64_t now_ms, const ClientId& client, const CompileReply& reply,
+                bool is_early = false);
   void cancelled(int64_t now_ms, const ClientId& client, uint64_t request);
   void gone(int64_t now_ms, const ClientId& client);
   void detached_ended(int64_t now_ms, const EndDetached& ended);
@@ -76,7 +78,7 @@ class TaskLog {
   static void enter(int64_t now_ms, TaskStage stage, Task& task);
   Task* find(const Digest& key);
   void leave(int64_t now_ms, std::map<RequestId, Digest>::iterator request,
-             const CompileReply* reply);
+             const CompileReply* reply, bool is_early = false);
   void end(int64_t now_ms, Task& task);
   void report(const Task& task, int64_t total_ms);
   void remember(int64_t now_ms, const Task& task);

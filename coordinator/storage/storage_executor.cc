@@ -8,6 +8,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kWriteUsesMs = 60'000, kCountStaleMs = 5'000;
+constexpr int64_t kShareMs = 60'000;  // longer than the core takes to share it again
 
 LogLine not_stored(std::string_view what, const Digest& key, const Error& error) {
   LogLine line(what, LogLine::Level::kWarning);
@@ -163,6 +164,11 @@ void StorageExecutor::forget(const ForgetDetached& action) {
 
 void StorageExecutor::store(const StoreLost& lost) {
   tasks_.set_lost(stored_form(lost.task), counting_failures());
+}
+
+void StorageExecutor::share(ShareBinary action) {
+  memory_.put(action.digest, std::move(action.binary));
+  memory_.hold(action.digest, loop_.now_ms() + kShareMs);
 }
 
 void StorageExecutor::keep(KeepProgram action) {

@@ -59,6 +59,11 @@ class StorageExecutor {
   // the loop's thread.
   using TookBack = std::function<void(const Result<TakenBack>&)>;
   void take_back(TakeBack what, TookBack done);
+  // A binary that clients ask for next, and the disk does not have: held in memory for a while.
+  void share(ShareBinary binary);
+  // Revokes the programs that were made with this kernel so far, and forgets those of them that are
+  // stored; KernelWithdrawn follows, with a serial that is not revoked.
+  void withdraw(const WithdrawKernel& kernel);
   // The list for clients, read at the start and after each change; its serial is 0 while it is
   // empty.
   Status read_revocations();
@@ -94,6 +99,7 @@ class StorageExecutor {
   void write_uses();
   void count_stale();
   void begin_taking_back(const TakeBack& what, const TakenBack& found, TookBack done);
+  void remove(const TakeBack& what, TookBack done);
   void drop_from_memory(const TakenBack& taken);
   void publish(const std::vector<Revocation>& revoked);
   bool is_sound(const Program& program) const;

@@ -39,6 +39,14 @@ void StorageExecutor::begin_taking_back(const TakeBack& what, const TakenBack& f
   if (!what.owner.empty()) began.owners.insert(what.owner);
   began.everything = what.means_reports() && what.worker.empty() && what.owner.empty();
   loop_.step(std::move(began));
+  remove(what, [this, done = std::move(done)](const Result<TakenBack>& taken) {
+    loop_.step(TakingBackEnded{});
+    done(taken);
+  });
+}
+
+// Removes what is meant, and publishes the list that revokes it.
+void StorageExecutor::remove(const TakeBack& what, TookBack done) {
   store_.take_back(what, ++serial_, [this, done = std::move(done)](const Result<TakenBack>& taken) {
     // Read here, on the writer's thread: the loop would wait for the store.
     const auto revoked = taken ? store_.revocations() : fail(taken.error());
@@ -49,9 +57,22 @@ void StorageExecutor::begin_taking_back(const TakeBack& what, const TakenBack& f
         loop_.log(LogLine("revocations", LogLine::Level::kWarning)
                       .add("state", "unreadable")
                       .add("reason", revoked.error().message));
-      loop_.step(TakingBackEnded{});
       done(taken);
     });
+  });
+}
+
+// What is stored with the kernel is of older templates: its winner is not decided.
+void StorageExecutor::withdraw(const WithdrawKernel& action) {
+  TakeBack what;
+  what.kernels = {action.kernel};
+  what.keep_records = true;
+  remove(what, [this, action](const Result<TakenBack>& taken) {
+    LogLine line("kernel", LogLine::Level::kWarning);
+    line.add("key", action.kernel.short_hex()).add("state", "withdrawn");
+    if (!taken) line.add("not_revoked", taken.error().message);
+    loop_.log(line);
+    loop_.step(KernelWithdrawn{action.ticket, ++serial_});
   });
 }
 

@@ -11,6 +11,7 @@ void BoundsWatch::incarnation_begins() {
   out_.clear();
   detached_.clear();
   storing_.clear();
+  verifying_.clear();
   recovered_ = 0;
 }
 
@@ -35,7 +36,10 @@ void BoundsWatch::saw(const Event& event) {
     std::erase_if(open_, [&](const auto& entry) { return entry.first.first == e->client; });
   if (const auto* e = std::get_if<ProgramLookedUp>(&event)) came_back(e->key);
   if (const auto* e = std::get_if<PlanFinished>(&event)) came_back(e->key);
-  if (const auto* e = std::get_if<ProgramStored>(&event)) came_back(e->key);
+  if (const auto* e = std::get_if<ProgramStored>(&event)) {
+    came_back(e->key);
+    verifying_.erase(e->key);
+  }
   if (const auto* e = std::get_if<DetachedStored>(&event)) {
     came_back(e->key);
     storing_.erase(e->key);
@@ -48,7 +52,12 @@ void BoundsWatch::saw(const Event& event) {
 }
 
 void BoundsWatch::saw(const Action& action) {
-  if (const auto* a = std::get_if<Answer>(&action)) end({a->client, a->reply.request});
+  if (const auto* a = std::get_if<Answer>(&action)) {
+    const auto open = open_.find({a->client, a->reply.request});
+    if (a->is_early && open != open_.end()) verifying_.insert(open->second.program);
+    end({a->client, a->reply.request});
+  }
+  if (const auto* a = std::get_if<KeepProgram>(&action)) verifying_.erase(a->task);
   if (const auto* a = std::get_if<LookUpProgram>(&action)) went_out(a->key);
   if (const auto* a = std::get_if<StartPlan>(&action)) went_out(a->key);
   if (const auto* a = std::get_if<StoreProgram>(&action)) went_out(a->program.key);
@@ -77,6 +86,7 @@ std::optional<std::string> BoundsWatch::saw(const Stats& stats) const {
   std::set<Digest> known;
   for (const auto& [id, open] : open_) known.insert(open.program);
   for (const auto& [program, count] : out_) known.insert(program);
+  known.insert(verifying_.begin(), verifying_.end());
   if (const auto left = stats.flights_open - std::ssize(known);
       left > options_.max_detached_running)
     return fmt::format("{} tasks go on that nobody waits for", left);

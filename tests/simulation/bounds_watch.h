@@ -44,6 +44,7 @@ class BoundsWatch {
   std::map<RequestId, Open> open_;
   std::map<Digest, int> out_;            // by program: look-ups, plans and stores not answered yet
   std::set<Digest> detached_, storing_;  // queued and not ended; whose graphs are being stored
+  std::set<Digest> verifying_;           // answered early, and not stored since
   size_t recovered_ = 0;                 // of detached_, from an earlier incarnation
 };
 

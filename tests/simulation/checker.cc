@@ -22,6 +22,8 @@ constexpr double kWinnerSlack =
 // stands against one that is up to 2 % faster.
 constexpr double kPartitionSlack = kWinnerSlack / 0.98;
 
+constexpr int kBuildsACompiler = 2;  // one that runs, and the next
+
 }  // namespace
 
 void Checker::fail(int invariant, const std::string& what) {
@@ -34,6 +36,7 @@ void Checker::incarnation_begins(const Store& store) {
   bounds_.incarnation_begins();
   reasons_.incarnation_begins(now_ms_);
   finals_.incarnation_begins();
+  early_.incarnation_begins();
   last_lease_of_earlier_incarnations_ = last_lease_;
   open_.clear();
   workers_.clear();
@@ -93,12 +96,14 @@ void Checker::fail_if(int invariant, const std::optional<std::string>& what) {
 void Checker::record_lost(const TuningRecord& record) {
   finished_.erase({record.kernel_key, record.schedule.to_string()});
   finals_.lost(record);
+  early_.lost(record);
 }
 
 // ---- Events ----
 
 void Checker::saw(const Event& event) {
   if (!owed_.empty()) fail(1, "a result of an earlier life is not acknowledged");
+  fail_if(5, early_.step_ends());
   saw_for_watches(event);
   if (const auto* e = std::get_if<RequestReceived>(&event)) saw_request(*e);
   if (const auto* e = std::get_if<RequestCancelled>(&event)) open_.erase({e->client, e->request});
@@ -192,6 +197,9 @@ void Checker::saw(const Action& action) {
   if (const auto* a = std::get_if<SendOrders>(&action)) saw_orders(*a);
   if (const auto* a = std::get_if<StoreRecords>(&action)) saw_records(*a);
   if (const auto* a = std::get_if<StoreKernel>(&action)) saw_winner(*a);
+  if (const auto* a = std::get_if<StoreKernel>(&action)) early_.stored(*a);
+  if (const auto* a = std::get_if<ShareBinary>(&action)) early_.shared(*a);
+  if (const auto* a = std::get_if<WithdrawKernel>(&action)) early_.withdrawn(*a);
   if (const auto* a = std::get_if<EndDetached>(&action)) saw_end(*a);
   if (const auto* a = std::get_if<StoreProgram>(&action)) saw_choice(a->program);
   if (const auto* a = std::get_if<StoreProgram>(&action))
@@ -220,6 +228,13 @@ void Checker::saw_answer(const Answer& answer) {
     return;
   }
   if (answer.reply.stale) return saw_stale(key, request, answer.reply);
+  fail_if(2, early_.answered(request, answer));
+  if (answer.is_early) {
+    const auto early = program_from_json(answer.reply.program_json);
+    if (!early || early->key != key || truth_.partition_of(truth, *early) == nullptr)
+      fail(2, "the early answer is not the program that was asked for");
+    return;
+  }
   saw_program(key, *answer.reply.outcome, answer);
 
   const auto program = program_from_json(answer.reply.program_json);
@@ -343,20 +358,42 @@ bool Checker::may_lack_an_alternative(const Program& program) const {
 
 void Checker::saw_orders(const SendOrders& orders) {
   const std::set<uint64_t> held(orders.orders.leases.begin(), orders.orders.leases.end());
+  saw_acks(orders.orders.acks);
   std::erase_if(leases_, [&](const auto& entry) {
     const bool ended = entry.second.worker == orders.worker && !held.contains(entry.first);
     if (ended) trouble(entry.second);
     return ended;
   });
-  if (std::ssize(held) > workers_[orders.worker].slots) fail(4, "more leases than slots");
+  if (slots_held(orders, false) > workers_[orders.worker].slots) fail(4, "more leases than slots");
+  if (slots_held(orders, true) > kBuildsACompiler * workers_[orders.worker].compilers)
+    fail(4, "more builds than compilers have room for");
   fail_if(7, fleet_.ordered(orders));
   for (const Job& job : orders.orders.jobs) saw_job(orders.worker, job);
-  for (const ResultAck& ack : orders.orders.acks) {
+}
+
+// A build that succeeded has no record.
+void Checker::saw_acks(const std::vector<ResultAck>& acks) {
+  for (const ResultAck& ack : acks) {
     const ResultId id{ack.lease, ack.index};
     owed_.erase(id);
     if (accepted_.contains(id) && !durable_.contains(id))
       fail(5, "a result is acknowledged before its record is durable");
+    const auto lease = leases_.find(ack.lease);
+    if (lease != leases_.end() && lease->second.kind == Job::Kind::kBuild)
+      lease->second.outstanding.erase(ack.index);
   }
+}
+
+int Checker::slots_held(const SendOrders& orders, bool builds) const {
+  const auto is_meant = [&](uint64_t id) {
+    const auto job = std::ranges::find(orders.orders.jobs, id, &Job::lease);
+    const auto known = leases_.find(id);
+    const bool is_build = job != orders.orders.jobs.end() ? job->kind == Job::Kind::kBuild
+                          : known != leases_.end()        ? known->second.kind == Job::Kind::kBuild
+                                                          : false;
+    return is_build == builds;
+  };
+  return static_cast<int>(std::ranges::count_if(orders.orders.leases, is_meant));
 }
 
 void Checker::saw_job(const WorkerId& worker, const Job& job) {
@@ -367,6 +404,7 @@ void Checker::saw_job(const WorkerId& worker, const Job& job) {
     fail(1, "a lease has an id that an earlier life may have used");
   last_lease_ = std::max(last_lease_, job.lease);
   fail_if(7, fleet_.leased(now_ms_, worker));
+  fail_if(4, early_.leased(workers_[worker], job));
   if (scenario_.crowded()) fail_if(4, fairness_.leased(job));
   KnownLease lease{worker, job.epoch, job.kind, job.kernel_key, {}};
   for (const CandidateJob& candidate : job.candidates) {
@@ -403,6 +441,8 @@ void Checker::check_hedge(const KnownLease& lease, const CandidateJob& candidate
         !other.outstanding.contains(candidate.index))
       continue;
     ++others;
+    if (lease.kind == Job::Kind::kBuild)
+      fail(1, fmt::format("{} is built twice at once", candidate.schedule.to_string()));
     if (other.worker == lease.worker || lease.kind == Job::Kind::kFinal)
       fail(1, fmt::format("{} is leased twice under one epoch", candidate.schedule.to_string()));
   }
@@ -436,6 +476,7 @@ void Checker::saw_records(const StoreRecords& store) {
     ++accepted_count_;
     const TuningRecord& record = store.records.at(i);
     check_record(record);
+    early_.recorded(record, lease->second.kind);
     fail_if(8, fleet_.recorded(record));
     finals_.recorded(ack, record);
     const CandidateId candidate = {record.kernel_key, record.schedule.to_string()};

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/simulation/bounds_watch.h"
+#include "tests/simulation/early_watch.h"
 #include "tests/simulation/fairness_watch.h"
 #include "tests/simulation/finals_watch.h"
 #include "tests/simulation/fleet_watch.h"
@@ -38,6 +39,8 @@ class Checker {
   void saw_queue(int64_t before, int64_t after);
   void saw(const Event& event);
   void saw(const Action& action);
+  // Programs with this kernel are revoked, up to a serial; durable.
+  void revoked(const Digest& kernel, int64_t through) { early_.revoked(kernel, through); }
   // A record that the full disk kept out of the store may be measured again.
   void record_lost(const TuningRecord& record);
 
@@ -70,6 +73,8 @@ class Checker {
   void saw_request(const RequestReceived& event);
   void saw_final(const CandidateResult& result);
   void saw_answer(const Answer& answer);
+  void saw_acks(const std::vector<ResultAck>& acks);
+  int slots_held(const SendOrders& orders, bool builds) const;
   void saw_stale(const Digest& key, const CompileRequest& request, const CompileReply& reply);
   void saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer);
   void saw_orders(const SendOrders& orders);
@@ -104,6 +109,7 @@ class Checker {
   BoundsWatch bounds_;
   ReasonWatch reasons_;
   FinalsWatch finals_;
+  EarlyWatch early_;
 
   // In this incarnation of the coordinator:
   TemplateVersions templates_;

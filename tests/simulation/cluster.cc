@@ -38,13 +38,16 @@ Cluster::Cluster(uint64_t seed, Mutant mutant, bool trace)
         "client" + std::to_string(i), users == 0 ? "" : "user" + std::to_string(i % users), *this,
         random_, truth_));
   const auto workers = scenario_.crowded() ? random_.between(1, 2) : random_.between(1, 4);
+  Random builders(seed ^ 0x6275696c64);  // of its own, so that other clusters are as they were
   for (int i = 0; i < workers; ++i) {
     const bool slow = scenario_.uneven() && random_.chance(0.5);
+    const bool builds = !scenario_.crowded() && builders.chance(0.7);
+    const int compilers = builds ? static_cast<int>(builders.between(1, 2)) : 0;
     workers_.push_back(std::make_unique<Worker>(
         "worker" + std::to_string(i),
         scenario_.uneven() || random_.chance(0.6) ? target_v4() : target_v3(),
-        slow ? 1 + random_.fraction() * (kSlowestDevice - 1) : 1.0, scenario_.drifting(), *this,
-        random_, truth_));
+        slow ? 1 + random_.fraction() * (kSlowestDevice - 1) : 1.0, scenario_.drifting(),
+        compilers, *this, random_, truth_));
   }
 }
 
@@ -386,11 +389,31 @@ void Cluster::act_on_tasks(Action action) {
       else if (store_.tasks.contains(key))
         store_.tasks[key] = {task, "", end.outcome.error()};
     });
+  } else if (const auto* w = std::get_if<WithdrawKernel>(&action)) {
+    withdraw(*w);
   } else if (const auto* f = std::get_if<ForgetDetached>(&action)) {
     write([this, task = f->task](const Status& status) {
       if (status) store_.tasks.erase(program_key(task.graph, task.target, task.mode));
     });
   }
+}
+
+// As the shell does: what was made with the kernel so far is revoked, and forgotten.
+void Cluster::withdraw(const WithdrawKernel& action) {
+  const int64_t through = ++store_.serial;
+  write([this, action, through](const Status& status) {
+    if (status) {
+      checker_.revoked(action.kernel, through);
+      std::erase_if(store_.programs, [&](const auto& stored) {
+        const auto program = program_from_json(stored.second);
+        return std::ranges::any_of(program->kernels, [&](const ProgramKernel& kernel) {
+          return kernel.key == action.kernel;
+        });
+      });
+      store_.kernels.erase(action.kernel);
+    }
+    step(KernelWithdrawn{action.ticket, ++store_.serial});
+  });
 }
 
 // One writer: in order, each after a while, none after the process died.
@@ -415,6 +438,7 @@ void Cluster::plan(StartPlan start) {
     finished.program->target = start.target;
     finished.program->mode = start.mode;
     finished.program->template_stamp = template_stamp(options_.templates);
+    finished.program->serial = ++store_.serial;
     const bool stored = start.graph_text.empty() && store_.tasks.contains(start.key);
     const std::string& text = stored ? store_.tasks[start.key].graph_text : start.graph_text;
     if (text != truth.graph_text)

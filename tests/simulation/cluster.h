@@ -86,6 +86,7 @@ class Cluster : public Network {
   void act_on_client(const Action& action);
   void act_on_store(Action action);
   void act_on_tasks(Action action);
+  void withdraw(const WithdrawKernel& action);
   bool detached_done() const;
   std::vector<CompileRequest> stale_owed() const;
   bool await_successors();

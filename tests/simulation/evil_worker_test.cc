@@ -42,6 +42,7 @@ struct Setting {
   bool screens_only = false;   // that key may only screen
   bool one_key = false;        // all workers have the same
   bool always_swaps = false;   // the bytes of whatever it builds
+  bool builds = false;         // workers build and verify apart, and clients take what is built
 };
 
 class EvilWorld {
@@ -64,14 +65,27 @@ class EvilWorld {
       for (int c = 0; c < kCandidates; ++c)
         truth.emplace_back(c == 0 || random_.chance(0.7), 5.0 + 10.0 * random_.fraction());
       for (const auto& [worker, owner] : fleet_.owners) report(worker);
-      bench_.start({planned_kernel(name, kCandidates)}, mode, name, "c",
-                   static_cast<uint64_t>(i) + 1);
+      start(name, mode, static_cast<uint64_t>(i) + 1);
       settle(served, name);
     }
     return served;
   }
 
  private:
+  // As CoreBench::start().
+  void start(const std::string& name, Mode mode, uint64_t number) {
+    CompileRequest request;
+    request.request = number;
+    request.graph = digest_of(name);
+    request.target = cpu_target();
+    request.mode = mode;
+    request.early = setting_.builds && mode == Mode::kDefault;
+    bench_.step(RequestReceived{"c", request});
+    bench_.miss(bench_.key(name, mode));
+    bench_.upload("c", request);
+    bench_.plan({planned_kernel(name, kCandidates)}, mode, name);
+  }
+
   static CoreOptions options(const Setting& setting, uint64_t seed) {
     CoreOptions options;
     options.confirm = setting.confirm;
@@ -86,6 +100,8 @@ class EvilWorld {
 
   void report(const WorkerId& worker, std::vector<CandidateResult> results = {}) {
     ReportReceived event{worker, bench_.report_of(worker, {}, std::move(results))};
+    event.report.builds = setting_.builds;
+    event.report.compilers = setting_.builds ? 2 : 0;
     event.owner = fleet_.owners.at(worker);
     event.standing.times_finals = !setting_.screens_only || !fleet_.is_evil(worker);
     bench_.step(std::move(event));
@@ -108,6 +124,8 @@ class EvilWorld {
         if (!fleet_.is_evil(liar.worker)) served.wrong = liar.worker + " was distrusted";
       }
       if (served.found || !served.wrong.empty()) return;
+      for (const WithdrawKernel& wrong : bench_.take<WithdrawKernel>())
+        bench_.step(KernelWithdrawn{wrong.ticket, 1});
       for (const Answer& answer : bench_.take<Answer>()) return judge(answer, name, served);
       auto at = fleet_.owners.begin();
       std::advance(at, random_.between(0, std::ssize(fleet_.owners) - 1));
@@ -126,7 +144,16 @@ class EvilWorld {
   CandidateResult result_of(const WorkerId& worker, const Job& job, const CandidateJob& candidate) {
     const auto& [right, us] =
         world_.kernels.at(job.workload_text)[static_cast<size_t>(candidate.index)];
-    if (!fleet_.is_evil(worker) || (!setting_.one_key && random_.chance(0.3)))
+    const bool is_honest = !fleet_.is_evil(worker) || (!setting_.one_key && random_.chance(0.3));
+    if (!candidate.binary.empty() && job.kind == Job::Kind::kCompile) {  // given, to be verified
+      CandidateResult verified = ok_result(job, candidate.index, us);
+      verified.binary.clear();
+      return right || !is_honest ? verified
+                                 : bad_result(job, candidate.index, Verdict::kWrongResult);
+    }
+    if (is_honest && job.kind == Job::Kind::kBuild)
+      return with_bytes(ok_result(job, candidate.index, us), job);
+    if (is_honest)
       return right ? with_bytes(ok_result(job, candidate.index, us), job)
                    : bad_result(job, candidate.index, Verdict::kWrongResult);
     if (!setting_.always_swaps && random_.chance(0.2))
@@ -197,6 +224,30 @@ TEST(EvilWorker, AgainstOneHonestKeyNothingWrongIsServedInAThousandPrograms) {
   EXPECT_EQ(right + refused, kPrograms);
   EXPECT_GT(right, kPrograms / 20) << "when it does not lie, programs are served";
   EXPECT_GT(refused, 0) << "and it lied";
+}
+
+Setting building_apart() {
+  Setting setting;
+  setting.builds = true;
+  return setting;
+}
+
+TEST(EvilWorker, WhereBuildingAndVerifyingAreApartItsBuildsAreNotAnsweredEither) {
+  int right = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Served served = serve(seed, kProgramsASeed, building_apart());
+    ASSERT_EQ(served.wrong, "") << seed;
+    right += served.right;
+  }
+  EXPECT_GT(right, 20);
+}
+
+TEST(EvilWorker, ACoreThatAnswersABuildOnOneWordWouldBeNoticed) {
+  bool found = false;
+  for (uint64_t seed = 1; seed < 20 && !found; ++seed)
+    found =
+        !serve(seed, kProgramsASeed, building_apart(), Mutation::kEarlyOnOneWord).wrong.empty();
+  EXPECT_TRUE(found);
 }
 
 // It is found out, loses its work, and from then on all is well.

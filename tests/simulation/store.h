@@ -18,6 +18,7 @@ inline bool is_current(const TuningRecord& record, const TemplateVersions& templ
 
 struct Store {
   uint64_t generation = 0;                 // how many coordinators there were
+  int64_t serial = 0;                      // of the last program planned, or withdrawal
   std::map<Digest, std::string> programs;  // manifests
   std::map<Digest, StoreKernel> kernels;
   std::map<Digest, std::vector<TuningRecord>> records;  // by kernel key, oldest first

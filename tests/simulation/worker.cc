@@ -44,6 +44,8 @@ void Worker::report() {
   report.worker = id_;
   report.target = target_;
   report.slots = slots_;
+  report.builds = compilers_ > 0;
+  report.compilers = compilers_;
   report.draining = draining_;
   report.device_errors = device_errors_;
   const bool drifts = network_.now_ms() < drifts_until_ms_;
@@ -128,8 +130,12 @@ CandidateResult Worker::try_candidate(const Job& job, const CandidateJob& candid
   result.epoch = job.epoch;
   result.kernel_key = job.kernel_key;
   result.index = candidate.index;
-  result.compiled = job.kind != Job::Kind::kFinal;
+  const bool is_given = !candidate.binary.empty();
+  result.compiled = !is_given;
   result.verdict = truth.verdict;
+  // Whether a kernel is right shows when it runs.
+  if (job.kind == Job::Kind::kBuild && truth.verdict != Verdict::kCompileFailed)
+    result.verdict = Verdict::kOk;
   if (job.kind == Job::Kind::kFinal && truth.dies_in_finals) result.verdict = Verdict::kRunnerDied;
   if (network_.faults() && random_.chance(0.05))
     result.verdict = random_.chance(0.5) ? Verdict::kRunnerDied : Verdict::kTimedOut;
@@ -138,10 +144,11 @@ CandidateResult Worker::try_candidate(const Job& job, const CandidateJob& candid
     return result;
   }
   const double us = truth.us * slowness_ * (1 + kNoise * (2 * random_.fraction() - 1));
-  if (job.kind != Job::Kind::kCompile)
+  const bool is_timed = job.kind == Job::Kind::kScreen || job.kind == Job::Kind::kFinal;
+  if (is_timed)
     result.measurement.samples_us.assign(job.kind == Job::Kind::kFinal ? 40 : 20, us);
   const bool in_race = job.incumbent_us == 0 || us < job.incumbent_us * job.policy.race_drop;
-  if (job.kind == Job::Kind::kCompile || (job.kind == Job::Kind::kScreen && in_race)) {
+  if (!is_given && (!is_timed || in_race)) {
     result.recipe_json = recipe_to_json(Recipe{});
     result.binary = Truth::binary(job.kernel_key, candidate.schedule);
   }

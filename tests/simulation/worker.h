@@ -17,13 +17,15 @@ namespace kiln::simulation {
 class Worker {
  public:
   // `slowness`: of its device, 1 for the fastest.
-  Worker(std::string name, Target target, double slowness, bool drifting, Network& network,
-         Random& random, const Truth& truth)
+  // `compilers`: that it builds with, apart from its slots; 0: it builds and verifies in one job.
+  Worker(std::string name, Target target, double slowness, bool drifting, int compilers,
+         Network& network, Random& random, const Truth& truth)
       : name_(std::move(name)),
         target_(std::move(target)),
         slots_(static_cast<int>(random.between(1, 2))),
         slowness_(slowness),
         drifting_(drifting),
+        compilers_(compilers),
         network_(network),
         random_(random),
         truth_(truth) {}
@@ -53,6 +55,7 @@ class Worker {
   const int slots_;
   const double slowness_;
   const bool drifting_;  // its calibration kernel does, now and then
+  const int compilers_;
   Network& network_;
   Random& random_;
   const Truth& truth_;

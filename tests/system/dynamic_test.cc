@@ -67,6 +67,7 @@ class Dynamic : public OneService<> {
     const int64_t before = misses();
     CompileOptions options;
     options.mode = mode;
+    options.verify = true;  // so that it is stored when it is answered
     const auto client = make_client();
     const auto program = client->compile(exported->graph, options);
     ASSERT_TRUE(program) << program.error().message << service_->log();
@@ -100,7 +101,7 @@ TEST_F(Dynamic, OneSoftmaxServesEverySizeWhenTuned) {
 TEST_F(Dynamic, HintsMakeProgramsSideBySide) {
   const Finished made =
       run({binary("kiln"), "compile", small_graph("batch_dynamic_mlp.pt2"), "--hint", "s0=1,32,512",
-           "--coordinator", service_->endpoint(), "--no-fallback", "--json"});
+           "--coordinator", service_->endpoint(), "--no-fallback", "--verify", "--json"});
   ASSERT_EQ(made.exit_code, 0) << made.err;
   const nlohmann::json parts = made.json().at("specialisations");
   ASSERT_EQ(parts.size(), 3u);

@@ -60,7 +60,7 @@ TEST(Explain, AServiceSaysWhatItHasOfAGraphAndNothingIsStarted) {
         .json();
   };
   EXPECT_EQ(ask("default")["entries"], 0);
-  ASSERT_EQ(kiln({"compile", file, "--coordinator", service.endpoint()}).exit_code, 0);
+  ASSERT_EQ(kiln({"compile", file, "--coordinator", service.endpoint(), "--verify"}).exit_code, 0);
   EXPECT_TRUE(ask("default")["hit"].get<bool>());
   const auto miss = ask("max-autotune");
   EXPECT_FALSE(miss["hit"].get<bool>());

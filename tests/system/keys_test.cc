@@ -72,8 +72,8 @@ TEST_F(KeysTest, AServiceForOtherMachinesTakesThoseWithAKeyAndNobodyElse) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   const std::string graph = testing::small_graph("softmax.pt2");
-  const std::vector<std::string> compile = {"compile", graph,           "--coordinator",
-                                            endpoint,  "--no-fallback", "--json"};
+  const std::vector<std::string> compile = {"compile",       graph,      "--coordinator", endpoint,
+                                            "--no-fallback", "--verify", "--json"};
   const Finished early = kiln(compile, at("replica.key"));
   EXPECT_EQ(early.exit_code, 2) << "a replica starts no work";
   EXPECT_NE(early.err.find("--role submit"), std::string::npos) << early.err;

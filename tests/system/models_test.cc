@@ -17,7 +17,7 @@ class Models : public OneService<> {
     for (size_t i = 0; i < sizes.size(); ++i) {
       const Finished ran =
           run({binary("kiln"), "run", file + ".pt2", "--expect", file + sizes[i] + ".safetensors",
-               "--coordinator", service_->endpoint(), "--no-fallback", "--json"});
+               "--coordinator", service_->endpoint(), "--no-fallback", "--verify", "--json"});
       ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err << service_->log();
       const nlohmann::json report = ran.json();
       EXPECT_TRUE(report.at("compared").get<bool>()) << ran.out;

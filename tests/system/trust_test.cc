@@ -81,9 +81,9 @@ class TrustTest : public ::testing::Test {
   }
   std::string log() const { return read_file(at("coordinator.err")).value_or(""); }
   Finished compile(const std::string& graph, const std::string& key = "ci") const {
-    return kiln(
-        {"compile", testing::small_graph(graph), "--no-fallback", "--json", "--deadline", "60"},
-        key);
+    return kiln({"compile", testing::small_graph(graph), "--no-fallback", "--verify", "--json",
+                 "--deadline", "60"},
+                key);
   }
   Finished check(const std::string& graph, const std::string& key = "ci") const {
     return kiln({"compile", testing::small_graph(graph), "--check", "--json"}, key);

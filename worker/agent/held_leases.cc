@@ -62,7 +62,7 @@ void HeldLeases::set_health(double calibration_us, int device_errors) {
 
 WorkerReport HeldLeases::report() const {
   WorkerReport report = self_;
-  if (held_bytes_ > kMaxHeldBytes) report.slots = 0;
+  if (held_bytes_ > kMaxHeldBytes) report.slots = report.compilers = 0;
   for (const auto& [id, lease] : leases_) report.leases.push_back({id, lease.epoch, lease.steps});
   size_t bytes = 0;
   for (const CandidateResult& result : results_) {

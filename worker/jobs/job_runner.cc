@@ -15,6 +15,7 @@ constexpr std::chrono::milliseconds kLockPause{3};
 constexpr std::chrono::seconds kSaidEvery{1}, kLoggedEvery{30};  // who holds the lock
 constexpr std::chrono::milliseconds kCompilerPause{1};
 constexpr std::chrono::seconds kIdleLook{5};  // at a device that nobody uses
+constexpr std::chrono::seconds kBuildsFirst{5};
 constexpr int64_t kCalibrationQuietMs = 10'000;
 constexpr size_t kCalibrations = 5;
 
@@ -70,6 +71,7 @@ JobRunner::JobRunner(Options options, CompilePool& compilers, const Callbacks& c
                               for (const auto& job : jobs_) callbacks_.stepped(job->job().lease);
                             })),
       lowering_(options_.runner),
+      builds_(lowering_, compilers_, callbacks.stepped, callbacks.finished),
       health_(callbacks.health),
       waits_(callbacks.waits),
       thread_([this] { work(); }) {}
@@ -77,6 +79,10 @@ JobRunner::JobRunner(Options options, CompilePool& compilers, const Callbacks& c
 void JobRunner::submit(std::vector<Job> jobs) {
   Jobs leased;
   for (Job& job : jobs) {
+    if (job.kind == Job::Kind::kBuild) {
+      builds_.submit(std::move(job));
+      continue;
+    }
     leased.push_back(
         std::make_unique<RunningJob>(std::move(job), lowering_, compilers_, callbacks_));
     if (!options_.compiling_disturbs) leased.back()->start_compiling();
@@ -92,6 +98,7 @@ void JobRunner::drop(uint64_t lease) {
     std::erase_if(queue_, [=](const auto& leased) { return leased->job().lease == lease; });
     dropped_.insert(lease);
   }
+  builds_.drop(lease);
   compilers_.cancel(lease);
 }
 
@@ -104,7 +111,8 @@ void JobRunner::stop() {
   changed_.notify_one();
   runner_.close();
   lowering_.close();
-  compilers_.stop();  // the thread may wait for one, and reports nothing any more
+  compilers_.stop();  // the threads may wait for one, and report nothing any more
+  builds_.stop();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -164,7 +172,7 @@ void JobRunner::take_submitted() {
 
 // Checks an idle device, in quarantine or not: that it works, and is as fast as before.
 void JobRunner::look_at_device() {
-  if (!health_) return;
+  if (!health_ || (options_.compiling_disturbs && builds_.busy())) return;
   const auto waited_for = [this] {
     const std::lock_guard lock(mu_);
     return stopping_ || !queue_.empty();
@@ -175,19 +183,28 @@ void JobRunner::look_at_device() {
 
 void JobRunner::measure_calibration() {
   if (!health_) return;
+  if (options_.compiling_disturbs && builds_.busy()) return tell_health();
   const auto reply = runner_.call(runner::MeasureCalibration{}, kCalibrationQuietMs);
   const auto* measured = reply ? std::get_if<runner::CalibrationMeasured>(&*reply) : nullptr;
   if (measured != nullptr && measured->us > 0) {
     calibrations_us_.push_back(measured->us);
     if (calibrations_us_.size() > kCalibrations) calibrations_us_.pop_front();
   }
+  tell_health();
+}
+
+void JobRunner::tell_health() {
+  if (!health_) return;
   const Measurement latest{{calibrations_us_.begin(), calibrations_us_.end()}};
   health_(latest.median_us(), runner_.device_failures());
 }
 
 void JobRunner::run_wave(const Jobs& jobs) {
+  const bool compiles = !std::ranges::all_of(jobs, &RunningJob::is_compiled_already);
   {
-    const auto lock = lock_for(FileLock::Mode::kShared, [this] { return is_stopping(); });
+    std::optional<Result<FileLock>> lock;
+    if (compiles)
+      lock = lock_for(FileLock::Mode::kShared, [this] { return is_stopping(); });
     for (const auto& job : jobs) job->start_compiling();
     for (const auto& job : jobs) job->finish_compiling();
   }
@@ -230,18 +247,34 @@ JobRunner::Jobs::iterator JobRunner::most_ready() {
   return some;
 }
 
+// Not for long, or a service that is always asked would verify nothing.
+void JobRunner::let_builds_go_first(const RunningJob& job) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + kBuildsFirst;
+  while (options_.compiling_disturbs && builds_.busy() && Clock::now() < until &&
+         !is_dropped(job.job().lease))
+    std::this_thread::sleep_for(kLockPause);
+  for (const auto& each : jobs_) callbacks_.stepped(each->job().lease);
+}
+
 // False: the job gave way, and is to be measured again.
 bool JobRunner::measure(RunningJob& running, const std::function<bool()>& gives_way) {
   const Job& job = running.job();
+  let_builds_go_first(running);
   {
-    const auto lock = lock_for(FileLock::Mode::kExclusive, [&] { return is_dropped(job.lease); });
+    const auto lock =
+        lock_for(running.is_timed() ? FileLock::Mode::kExclusive : FileLock::Mode::kShared,
+                 [&] { return is_dropped(job.lease); });
     if (is_dropped(job.lease)) return true;
     // A user's own kernel finds nothing of others' in its process, and may leave anything there.
     const bool is_custom = job.family == Family::kCustom;
     if (is_custom) runner_.end();
     if (!running.measure(runner_, known_, gives_way)) return false;
     if (is_custom) runner_.end();
-    measure_calibration();
+    if (running.is_timed())
+      measure_calibration();
+    else
+      tell_health();
   }
   const RunningJob::StageTimes& spent = running.stage_times();
   spdlog::info(

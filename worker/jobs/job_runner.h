@@ -7,6 +7,10 @@
 //   submit ──> queued ──wave: compile all (device lock shared)──> try each (exclusive) ──> finished
 //                 └────────────────────── drop, stop ──────────────────────> forgotten, no results
 //
+// A job that times nothing (verifying what was built for `default` mode) holds the lock shared, so
+// that it waits only for what is timed. Jobs that are only built go to BuildJobs. What a CPU is to
+// verify or time waits a little for those: somebody waits for them.
+//
 // Where it does not (on a GPU), jobs compile from submit() on. The device takes the first job that
 // is compiled as a whole, or while there is none the first of which something is; a job that waits
 // for its compilers gives way to one that need not. Thread-safe; its own thread does the work and
@@ -19,6 +23,7 @@
 #include <set>
 #include <thread>
 
+#include "worker/jobs/build_jobs.h"
 #include "worker/jobs/running_job.h"
 
 namespace kiln {
@@ -68,8 +73,10 @@ class JobRunner {
   bool measure(RunningJob& job, const std::function<bool()>& gives_way);
   bool wait_for_jobs();  // false: it stops
   void take_submitted();
+  void let_builds_go_first(const RunningJob& job);
   void look_at_device();
   void measure_calibration();
+  void tell_health();
   Result<FileLock> lock_for(FileLock::Mode mode, const std::function<bool()>& give_up) const;
   bool is_dropped(uint64_t lease) const;  // or everything is
   bool is_stopping() const;
@@ -80,6 +87,7 @@ class JobRunner {
   RunnerProcess runner_;  // of the worker thread; kill() from others
   CandidateLowering lowering_;
   KnownEvaluations known_;  // of the worker thread
+  BuildJobs builds_;
 
   const std::function<void(double calibration_us, int device_errors)> health_;
   const std::function<void(const std::string& what)> waits_;

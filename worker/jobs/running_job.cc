@@ -72,9 +72,14 @@ RunningJob::RunningJob(Job job, CandidateLowering& lowering, CompilePool& compil
       candidates_(job_.candidates.size()),
       best_us_(job_.incumbent_us) {}
 
+bool RunningJob::is_compiled_already() const {
+  return job_.kind == Job::Kind::kFinal ||
+         std::ranges::none_of(job_.candidates, &std::string::empty, &CandidateJob::binary);
+}
+
 void RunningJob::start_compiling() {
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (job_.kind == Job::Kind::kFinal) {
+    if (job_.kind == Job::Kind::kFinal || is_given(i)) {
       candidates_[i].compiled = compiled_already(job_.candidates[i]);
       continue;
     }
@@ -105,7 +110,10 @@ bool RunningJob::collect(std::chrono::milliseconds patience) {
     auto& artifact = candidate.compiled->artifact;
     if (artifact && artifact->binary.size() > kMaxBlobBytes)
       artifact = fail(Code::kUnsupported, "the object is larger than what is stored or sent");
-    if (!artifact) finish(i, failed_compile(artifact.error()));
+    if (!artifact)
+      finish(i, failed_compile(artifact.error()));
+    else if (job_.kind == Job::Kind::kBuild)
+      finish(i, {});
   }
   return compiling;
 }
@@ -249,7 +257,7 @@ void RunningJob::finish(size_t at, Evaluation evaluation) {
       to_string(evaluation.verdict), evaluation.measurement.median_us(), result.compile_ms,
       result.verify_ms, result.measure_ms, evaluation.log);
   const bool in_the_race = evaluation.verdict == Verdict::kOk && !evaluation.dropped;
-  if (in_the_race && job_.kind != Job::Kind::kFinal) {
+  if (in_the_race && job_.kind != Job::Kind::kFinal && !is_given(at)) {
     result.recipe_json = recipe_to_json(compiled.artifact->recipe);
     result.binary = compiled.artifact->binary;
   }

@@ -1,7 +1,8 @@
 // RunningJob: one job with its candidates on their way from schedules to results.
 //
 //   start_compiling ──> compiling ──> ready ──measure──> finished
-//                           └── does not lower or compile ──> finished
+//                           ├── does not lower or compile ──> finished
+//                           └── is to be built, and no more ──> finished
 //
 // Every candidate is finished once, unless the job is dropped: then no more are. Spills (of GPU
 // kernels) are looked at before anything is run: in a screening, a candidate whose registers or
@@ -38,6 +39,7 @@ class RunningJob {
   };
 
   const Job& job() const { return job_; }
+  bool is_compiled_already() const;  // nothing is left to compile for it
   const StageTimes& stage_times() const { return stage_times_; }
   // The least time of this job, or the incumbent's. Libraries' times do not count, since their winner
   // needs the best of the others beside it.
@@ -56,6 +58,10 @@ class RunningJob {
   // again.
   bool measure(RunnerProcess& runner, KnownEvaluations& known,
                const std::function<bool()>& gives_way);
+  // Whether its device must be its alone: something is timed.
+  bool is_timed() const {
+    return job_.kind == Job::Kind::kScreen || job_.kind == Job::Kind::kFinal;
+  }
 
  private:
   struct Candidate {
@@ -63,6 +69,8 @@ class RunningJob {
     std::optional<Compiled> compiled;
     bool finished = false;
   };
+  // Whether the job brings the binary of a candidate: then it is not compiled here.
+  bool is_given(size_t candidate) const { return !job_.candidates[candidate].binary.empty(); }
   bool is_dropped() const { return callbacks_.is_dropped(job_.lease); }
   bool collect(std::chrono::milliseconds patience);
   bool all_finished() const;

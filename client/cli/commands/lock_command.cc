@@ -38,6 +38,7 @@ Result<LockedProgram> lock_file(Client& client, const Options& options, CompileO
   TRY(const ExportedProgram exported, read_graph_file(file));
   ProgressLine line(file, options);
   compile.on_progress = [&line](const CompileProgress& progress) { line.show(progress); };
+  compile.verify = true;  // what is locked is to be what is stored
   TRY(const auto program, client.fetch(exported.graph, compile));
   return lock_of(file, program->program());
 }

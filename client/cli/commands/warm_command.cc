@@ -148,6 +148,7 @@ int warm_command(const Options& options) {
   waiting.no_fallback = true;
   waiting.warm_up = true;
   waiting.strict = true;  // it is to be tuned, not to be had
+  waiting.verify = true;  // and to be stored
   return compile_command(waiting);
 }
 

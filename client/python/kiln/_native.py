@@ -49,7 +49,8 @@ OnRefused = CFUNCTYPE(None, c_void_p, c_int32, c_char_p, c_char_p)
 class CompileOptions(Structure):
     _fields_ = [("size", c_size_t), ("target", c_char_p), ("mode", c_int32), ("cached_only", c_int32),
                 ("reduce_overhead", c_int32), ("background", c_int32), ("deadline_ms", c_int64),
-                ("on_progress", OnProgress), ("on_message", OnMessage), ("user", c_void_p), ("strict", c_int32)]
+                ("on_progress", OnProgress), ("on_message", OnMessage), ("user", c_void_p), ("strict", c_int32),
+                ("verify", c_int32)]
 
 
 class TensorStructure(Structure):
@@ -95,6 +96,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "kiln_program_output": (POINTER(TensorStructure), [c_void_p, c_int32]),
     "kiln_program_symbol": (POINTER(SymbolStructure), [c_void_p, c_int32]),
     "kiln_program_outcome": (c_char_p, [c_void_p]),
+    "kiln_program_verified": (c_int32, [c_void_p]),
     "kiln_program_seconds": (c_double, [c_void_p]),
     "kiln_program_target": (c_char_p, [c_void_p]),
     "kiln_program_manifest": (c_char_p, [c_void_p]),

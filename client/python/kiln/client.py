@@ -70,6 +70,9 @@ class Program:
         #: "tuned", "joined" (tuned for another client), "hit", "local" (compiled on this machine) or "stale" (made
         #: by kernel templates of another version; the service tunes its successor)
         self.outcome = text["outcome"]
+        #: its kernels' results were compared with a reference; False: it was compiled here, or answered as soon as it
+        #: was compiled
+        self.verified = bool(library.kiln_program_verified(handle))
         self.target = text["target"]  #: "cpu:x86-64-v3"
         self.manifest = text["manifest"]  #: the program as JSON
         self.signature = text["signature"]  #: the coordinator's; empty for a program compiled here
@@ -238,7 +241,8 @@ class Client:
 
     def compile(self, graph: bytes | str | os.PathLike[str], *, mode: Mode = "default", target: str = "cpu",
                 deadline_s: float = 600.0, cached_only: bool = False, background: bool = False,
-                strict: bool = False, on_progress: Callable[[Progress], object] | None = None,
+                strict: bool = False, verify: bool = False,
+                on_progress: Callable[[Progress], object] | None = None,
                 on_message: Callable[[str], object] | None = None) -> Program:
         """The program of a graph, loaded and ready to run here.
 
@@ -248,6 +252,8 @@ class Client:
             target: "cpu", "cuda", or one in full: "cuda:sm_90a".
             cached_only: raise NotFound instead of starting anything.
             strict: take no program that kernel templates of another version made, but wait for its successor.
+            verify: in mode "default", wait until the results of every kernel are compared with a reference, instead
+                of taking the program as soon as it is compiled.
             on_progress: called about ten times a second while the service works. What it raises ends the call, and
                 so does Ctrl-C.
 
@@ -277,7 +283,7 @@ class Client:
             size=ctypes.sizeof(_native.CompileOptions), target=target.encode(), mode=_MODES[mode],
             cached_only=cached_only, background=background, deadline_ms=max(1, int(deadline_s * 1000)),
             on_progress=_native.OnProgress(report), on_message=_native.OnMessage(say),
-            strict=strict)
+            strict=strict, verify=verify)
         handle = c_void_p()
         if isinstance(graph, bytes):
             code = self._library.kiln_compile(self._handle, graph, len(graph), byref(options), byref(handle))

@@ -130,7 +130,8 @@ def _device_of(exported: torch.export.ExportedProgram) -> torch.device:
 
 
 def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", client: Client | None = None,
-            coordinator: str | None = None, deadline_s: float = 600.0) -> CompiledModule:
+            coordinator: str | None = None, deadline_s: float = 600.0, strict: bool = False,
+            verify: bool = False) -> CompiledModule:
     """Compiles what ``torch.export.export`` gave; the result is called like the model.
 
     >>> import torch, kiln
@@ -143,6 +144,8 @@ def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", c
         exported: sizes may be dynamic (``torch.export.Dim``).
         mode: "default", or "max-autotune": the service searches and measures.
         client: default: the one of ``coordinator``, or of ``$KILN_COORDINATOR``, or this machine's own compiler.
+        strict: take no program that kernel templates of another version made, but wait for its successor.
+        verify: in mode "default", wait until the results of every kernel are compared with a reference.
 
     Raises:
         Unsupported: an op that Kiln does not cover; the message names it and its line. torch.compile(model,
@@ -152,15 +155,17 @@ def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", c
     exported = without_vmap(exported)
     device = _device_of(exported)
     program = (client or client_for(coordinator)).compile(
-        model_json(exported), mode=mode, target=target_of(device), deadline_s=deadline_s)
+        model_json(exported), mode=mode, target=target_of(device), deadline_s=deadline_s, strict=strict, verify=verify)
     return CompiledModule(exported, program, device)
 
 
 def load(path: str | os.PathLike[str], *, mode: Mode = "default", client: Client | None = None,
-         coordinator: str | None = None, deadline_s: float = 600.0) -> CompiledModule:
+         coordinator: str | None = None, deadline_s: float = 600.0, strict: bool = False,
+         verify: bool = False) -> CompiledModule:
     """``compile`` of a ``.pt2`` file that torch.export.save wrote, with its weights."""
     try:
         exported = torch.export.load(os.fspath(path))
     except (RuntimeError, OSError, AssertionError) as error:
         raise KilnError(f"torch cannot read {os.fspath(path)}: {error}") from error
-    return compile(exported, mode=mode, client=client, coordinator=coordinator, deadline_s=deadline_s)
+    return compile(exported, mode=mode, client=client, coordinator=coordinator, deadline_s=deadline_s,
+                   strict=strict, verify=verify)

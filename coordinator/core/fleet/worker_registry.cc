@@ -9,6 +9,8 @@ namespace kiln {
 namespace {
 
 constexpr int kMaxSlots = 64;  // a worker that asks for more is mistaken
+constexpr int kMaxCompilers = 1'024;
+constexpr int kBuildsACompiler = 2;  // one that runs, and the next
 constexpr double kMaxCalibration = 2.0;
 constexpr size_t kMaxWaitingBytes = 1000;  // of a sentence for clients
 
@@ -31,6 +33,8 @@ void WorkerRegistry::leave_class(const WorkerId& id, const Worker& worker) {
     entry.complete -= worker.lacks.empty();
   }
   entry.idle.erase({worker.leases, id});
+  entry.builders.erase(id);
+  entry.idle_builders.erase({worker.open_builds, id});
 }
 
 void WorkerRegistry::enter_class(const WorkerId& id, const Worker& worker) {
@@ -45,6 +49,8 @@ void WorkerRegistry::enter_class(const WorkerId& id, const Worker& worker) {
   entry.slots += worker.slots;
   entry.complete += worker.lacks.empty();
   if (worker.has_free_slot()) entry.idle.emplace(worker.leases, id);
+  if (worker.builds) entry.builders.insert(id);
+  if (worker.has_free_compiler()) entry.idle_builders.emplace(worker.open_builds, id);
 }
 
 std::vector<std::string> WorkerRegistry::lacking(const TemplateVersions* templates) const {
@@ -71,6 +77,9 @@ void WorkerRegistry::report(int64_t now_ms, const WorkerId& id, const WorkerRepo
   worker.toolkit = report.toolkit;
   worker.libraries = report.libraries;
   worker.slots = std::clamp(report.slots, 0, kMaxSlots);
+  worker.builds = report.builds;
+  worker.build_places =
+      report.builds ? kBuildsACompiler * std::clamp(report.compilers, 0, kMaxCompilers) : 0;
   worker.draining = report.draining || worker.drain_ordered;
   worker.report_ms = now_ms;
   worker.said_compiles = report.compiled;
@@ -150,13 +159,16 @@ void WorkerRegistry::distrust(const WorkerId& id) {
   judge_drifting();
 }
 
-void WorkerRegistry::set_leases(const WorkerId& id, int leases) {
+void WorkerRegistry::set_leases(const WorkerId& id, int leases, int builds) {
   Worker* worker = find(id);
-  if (worker == nullptr || worker->leases == leases) return;
+  if (worker == nullptr || (worker->leases == leases && worker->open_builds == builds)) return;
   WorkerClass& entry = classes_[describe(worker->target)];
   entry.idle.erase({worker->leases, id});
+  entry.idle_builders.erase({worker->open_builds, id});
   worker->leases = leases;
+  worker->open_builds = builds;
   if (worker->has_free_slot()) entry.idle.emplace(leases, id);
+  if (worker->has_free_compiler()) entry.idle_builders.emplace(builds, id);
 }
 
 void WorkerRegistry::judge(const WorkerId& id, Worker& worker) {
@@ -272,6 +284,29 @@ bool WorkerRegistry::some_serves(const Target& target, const Predicate& is_meant
 bool WorkerRegistry::has_template(const Target& target, const std::string& name) const {
   return some_serves(target, [&](const WorkerId&, const Worker& worker) {
     return std::ranges::find(worker.lacks, name) == worker.lacks.end();
+  });
+}
+
+template <class Predicate>
+bool WorkerRegistry::some_builds(const Target& target, const Predicate& is_meant) const {
+  return std::ranges::any_of(classes_, [&](const auto& named) {
+    return named.second.target.can_run(target) &&
+           std::ranges::any_of(named.second.builders, [&](const WorkerId& id) {
+             return is_meant(id, workers_.at(id).lacks);
+           });
+  });
+}
+
+bool WorkerRegistry::has_builder(const Target& target, const std::string& template_name,
+                                 const WorkerId& except) const {
+  return some_builds(target, [&](const WorkerId& id, const std::vector<std::string>& lacks) {
+    return id != except && std::ranges::find(lacks, template_name) == lacks.end();
+  });
+}
+
+bool WorkerRegistry::has_complete_builder(const Target& target) const {
+  return some_builds(target, [](const WorkerId&, const std::vector<std::string>& lacks) {
+    return lacks.empty();
   });
 }
 

@@ -25,7 +25,9 @@ struct Worker {
   std::string toolkit;
   std::string owner{};    // the name of its key; empty: there are none
   Standing standing{};    // of its key
-  int slots = 1;          // leases it can hold at once
+  int slots = 1;          // leases it can hold at once, besides builds
+  bool builds = false;    // takes builds, and verifies what is given
+  int build_places = 0;   // builds it can hold at once: some are queued where they are next
   bool draining = false;  // gets no new leases
   bool drain_ordered = false;
   bool quarantined = false;
@@ -34,7 +36,8 @@ struct Worker {
   std::vector<std::string> lacks{};  // of CoreOptions.templates
   std::vector<LibraryVersion> libraries{};
   WorkerHealth health;
-  int leases = 0;          // open ones
+  int leases = 0;          // open ones that take a slot
+  int open_builds = 0;     // open ones that do not
   int64_t report_ms = 0;   // its last report
   int64_t working_ms = 0;  // when it began what it has not handed over
   int64_t compiled = 0, measured = 0;
@@ -47,6 +50,7 @@ struct Worker {
            (!quarantined || mutated(Mutation::kTrustQuarantined));
   }
   bool has_free_slot() const { return takes_work() && leases < slots; }
+  bool has_free_compiler() const { return takes_work() && open_builds < build_places; }
   // Null: it does not have the library.
   const std::string* version_of(const std::string& library) const {
     const auto found = std::ranges::find(libraries, library, &LibraryVersion::name);
@@ -62,6 +66,8 @@ struct WorkerClass {
   int slots = 0;                            // of those, together
   int complete = 0;                         // of those, how many lack no template
   std::set<std::pair<int, WorkerId>> idle;  // with a free slot, fewest leases first
+  std::set<WorkerId> builders;              // of those that take work, whoever builds
+  std::set<std::pair<int, WorkerId>> idle_builders;  // with a place, fewest builds first
 };
 
 // "cuda:sm_90a (cuda-13)": the hard facts, for people.
@@ -77,7 +83,7 @@ class WorkerRegistry {
   void remove(const WorkerId& id);
   void order_drain(const WorkerId& id);
   void distrust(const WorkerId& id);  // and whoever comes under that name
-  void set_leases(const WorkerId& id, int leases);
+  void set_leases(const WorkerId& id, int leases, int builds);
   const std::map<WorkerId, Worker>& all() const { return workers_; }
   const std::map<std::string, WorkerClass>& classes() const { return classes_; }
   // "w1 waits for ...": the first worker for `target` that says it waits, for people; else empty.
@@ -97,6 +103,10 @@ class WorkerRegistry {
   // Whether a worker that takes new work for `target` has all templates; and this one.
   bool has_all_templates(const Target& target) const;
   bool has_template(const Target& target, const std::string& name) const;
+  // Whether a worker that takes new work for `target` builds candidates of this template.
+  bool has_builder(const Target& target, const std::string& template_name,
+                   const WorkerId& except = {}) const;
+  bool has_complete_builder(const Target& target) const;  // that has all templates
   // Whether a worker besides `except` that takes new work for `target` has this library, at this
   // version unless that is empty. O(workers).
   bool has_library(const Target& target, const LibraryVersion& library,
@@ -130,6 +140,8 @@ class WorkerRegistry {
   using Model = std::pair<std::string, std::string>;  // hard facts, device model
   template <class Predicate>
   bool some_serves(const Target& target, const Predicate& is_meant) const;
+  template <class Predicate>
+  bool some_builds(const Target& target, const Predicate& is_meant) const;
   void leave_class(const WorkerId& id, const Worker& worker);
   void enter_class(const WorkerId& id, const Worker& worker);
   void judge(const WorkerId& id, Worker& worker);

@@ -18,7 +18,8 @@ Answer refusal(const RequestId& id, Error error) {
 }
 
 CompileTask::Waiter waiter_of(const CompileRequest& request, const Viewer& viewer) {
-  return {request.check_only, request.detach, request.priority, request.strict, viewer};
+  return {request.check_only, request.detach, request.priority,
+          request.strict,     request.early,  viewer};
 }
 
 constexpr int64_t kProgressATick = 128;         // messages; the others' turn comes in later ticks
@@ -125,6 +126,10 @@ void CompileRequests::join(int64_t now_ms, const RequestId& id, CompileTask& tas
   if (takes_provisional(task, task.waiters[id])) return serve(task, id, out);
   if (request.check_only) return answer(task, id, fail(not_cached(task.target)), {}, out);
   ++joined_;
+  if (takes_early(task.waiters[id])) {
+    answer_early(now_ms, task, out);
+    if (!task.waiters.contains(id)) return;
+  }
   tenants_changed(task);
   if (task.stage == Stage::kWaitGraph && !request.graph_text.empty())
     return start_plan(now_ms, task, id, std::move(request.graph_text), out);
@@ -217,10 +222,10 @@ void CompileRequests::answer(CompileTask& task, const RequestId& id, Result<Cach
 }
 
 void CompileRequests::send(CompileTask& task, const RequestId& id, CompileReply reply,
-                           Actions& out) {
+                           Actions& out, bool is_early) {
   reply.request = id.second;
   if (id == task.starter || !mutated(Mutation::kForgetJoiner))
-    out.push_back(Answer{id.first, std::move(reply)});
+    out.push_back(Answer{id.first, std::move(reply), is_early});
   task.waiters.erase(id);
   open_.remove(id);
 }
@@ -275,6 +280,7 @@ void CompileRequests::add_stats(Stats& stats, const Viewer& viewer) const {
   stats.hits += hits_;
   stats.misses += misses_;
   stats.joined += joined_;
+  stats.answered_early += answered_early_;
   stats.flights_open += std::ssize(tasks_);
   stats.store_failures += store_failures_;
   stats.requests_open += open_.count();

@@ -37,6 +37,7 @@ class CompileRequests {
   void cancel_detached(const Digest& program, Actions& out);
   void taking_back_began(int64_t now_ms, const TakingBackBegan& event, Actions& out);
   void taking_back_ended();
+  void kernel_withdrawn(int64_t now_ms, const KernelWithdrawn& event, Actions& out);
   void forget_failures(Actions& out) { detached_.forget_failures(out); }
   // After the scheduler's part of a step: continues programs whose last kernel is done, and fails
   // those that need a kernel which failed.
@@ -68,6 +69,13 @@ class CompileRequests {
   void serve(CompileTask& task, const RequestId& id, Actions& out);
   void serve_provisional(CompileTask& task, Actions& out);
   void serve_stale(int64_t now_ms, CompileTask& task, Actions& out);
+  // early_answers.cc
+  static bool takes_early(const CompileTask::Waiter& waiter);
+  void kernels_built(int64_t now_ms, Actions& out);
+  void kernel_built(int64_t now_ms, CompileTask& task, const Digest& kernel, Actions& out);
+  void await_builds(CompileTask& task);
+  void answer_early(int64_t now_ms, CompileTask& task, Actions& out);
+  void withdraw_kernel(const Digest& kernel, Actions& out);
   // taking_back.cc
   bool is_tainted(const CompileTask& task, const TakingBackBegan& event) const;
   void fail_doomed(int64_t now_ms, CompileTask& task, Actions& out);
@@ -95,7 +103,8 @@ class CompileRequests {
   void end(CompileTask& task);
   void answer(CompileTask& task, const RequestId& id, Result<CacheOutcome> outcome,
               const std::string& program_json, Actions& out, bool memory_only = false);
-  void send(CompileTask& task, const RequestId& id, CompileReply reply, Actions& out);
+  void send(CompileTask& task, const RequestId& id, CompileReply reply, Actions& out,
+            bool is_early = false);
   void send_progress(int64_t now_ms, CompileTask& task, Actions& out);
   CompileTask* find(const Digest& key);
   static Digest failure_key(const Digest& task, const std::string& user);
@@ -118,8 +127,11 @@ class CompileRequests {
   OpenRequests open_;
   UserLoads loads_;
   int taking_back_ = 0;      // begun, and not ended
-  int64_t graph_bytes_ = 0;  // of the texts that tasks keep
+  uint64_t withdrawals_ = 0;                          // tickets
+  std::map<uint64_t, std::vector<Digest>> withdrawn_;  // tasks, by ticket
+  int64_t graph_bytes_ = 0;                            // of the texts that tasks keep
   int64_t hits_ = 0, misses_ = 0, joined_ = 0, store_failures_ = 0, overloaded_ = 0;
+  int64_t answered_early_ = 0;
 };
 
 }  // namespace kiln

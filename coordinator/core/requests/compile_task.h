@@ -12,13 +12,15 @@
 //       | (plan_finished)
 //       v
 //   tuning --a kernel failed (kernel_settled)--> answered with the reason
-//       | every kernel is done (kernel_settled)
+//       | every kernel is built (kernel_built): who takes that is answered, and it goes on
+//       | every kernel is done (kernel_settled), and none is being withdrawn (kernel_withdrawn)
 //       v
 //   storing --ProgramStored, or a kernel could not be stored--> answered
 #pragma once
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,7 @@ struct CompileTask {
     bool detach = false;  // answered as soon as the store has the task
     Priority priority = Priority::kInteractive;
     bool strict = false;  // takes no stale program
+    bool early = false;   // takes one that is not verified yet
     Viewer viewer{};
     int times_asked = 0;  // for the graph
   };
@@ -56,6 +59,11 @@ struct CompileTask {
   std::optional<RequestId> starter;  // the request that caused the work; the others joined
 
   Provisional provisional;
+  std::string early_json;      // kTuning: the program with what is built; empty: nobody took it yet
+  std::set<Digest> unbuilt{};  // kTuning: kernels of `pending` that may not be answered yet
+  // Goes on though nobody waits: somebody was answered with a program that is being verified.
+  bool is_verifying = false;
+  std::set<uint64_t> withdrawing{};  // tickets of WithdrawKernel, of its kernels
   // Goes on though nobody waits, until the successor of `provisional` is in the queue of detached
   // programs.
   bool is_replacing = false;

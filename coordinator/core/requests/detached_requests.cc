@@ -34,7 +34,7 @@ bool CompileRequests::answer_detached(const RequestId& id, const std::string& us
 }
 
 bool CompileRequests::wanted(const CompileTask& task) {
-  if (!task.waiters.empty() || task.saving || task.is_replacing) return true;
+  if (!task.waiters.empty() || task.saving || task.is_replacing || task.is_verifying) return true;
   if (mutated(Mutation::kUncountedDetached)) return detached_.contains(task.key);
   return detached_.keeps_running(task.key);
 }

@@ -227,11 +227,14 @@ void CompileRequests::start_tuning(int64_t now_ms, CompileTask& task, PlanFinish
     if (!planned.cached)
       scheduler_.need(now_ms, task.key, std::move(planned), tenants, task.target, task.mode, out);
   if (task.pending.empty()) return kernels_done(now_ms, task, out);
+  await_builds(task);
+  answer_early(now_ms, task, out);
   save_if_asked(now_ms, task, out);
 }
 
 void CompileRequests::kernels_settled(int64_t now_ms, Actions& out) {
   count_lost(now_ms, out);
+  kernels_built(now_ms, out);
   for (const Digest& key : scheduler_.take_settled()) {
     const TuningTask* kernel = scheduler_.find(key);
     if (kernel == nullptr) continue;
@@ -267,11 +270,14 @@ void CompileRequests::kernel_settled(int64_t now_ms, CompileTask& task, const Tu
       task.untried = "candidates were left out whose template no worker has at this version";
   }
   std::erase(task.pending, key);
+  task.unbuilt.erase(key);
   scheduler_.release(task.key, key);
-  if (task.pending.empty()) kernels_done(now_ms, task, out);
+  if (task.pending.empty()) return kernels_done(now_ms, task, out);
+  answer_early(now_ms, task, out);
 }
 
 void CompileRequests::kernels_done(int64_t now_ms, CompileTask& task, Actions& out) {
+  if (!task.withdrawing.empty()) return;  // kernel_withdrawn() gives it the serial that it needs
   task.stage = Stage::kStoring;
   task.program =
       fastest_partition(task.failed, std::move(task.program), std::move(task.alternatives));

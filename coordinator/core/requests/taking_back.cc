@@ -28,6 +28,7 @@ void CompileRequests::taking_back_began(int64_t now_ms, const TakingBackBegan& e
   for (auto& [key, task] : tasks_) {
     if (mutated(Mutation::kKeepTainted)) continue;
     task.provisional = {};  // it may be among what is taken back
+    task.early_json.clear();
     if (task.stage == Stage::kStoring)
       task.is_doomed = true;  // the store has the program now, so that nobody knows here
     else if (task.stage == Stage::kTuning && is_tainted(task, event))

@@ -95,9 +95,9 @@ void TuningScheduler::take_back(const TakingBackBegan& event) {
     TuningTask& task = tasks_.at(key);
     if (!task.programs().empty()) continue;  // of a program that is being stored, and is doomed
     close_leases(task);
-    queue_.remove(key);
+    unqueue(key);
     confirming_.erase(key);
-    tasks_.erase(key);
+    erase(key);
   }
 }
 

@@ -15,33 +15,41 @@ constexpr int kMaxRefusals = 64;           // of one class and step
 
 void Dispatcher::lease_work(int64_t now_ms, std::set<WorkerId>& changed) {
   for (const auto& [name, workers] : workers_.classes())
-    if (!workers.idle.empty()) lease_to_class(now_ms, workers, changed);
+    if (!workers.idle.empty())
+      lease_to_class(now_ms, workers.target, workers.idle, queue_, changed);
+}
+
+void Dispatcher::lease_builds(int64_t now_ms, std::set<WorkerId>& changed) {
+  for (const auto& [name, workers] : workers_.classes())
+    if (!workers.idle_builders.empty())
+      lease_to_class(now_ms, workers.target, workers.idle_builders, builds_, changed);
 }
 
 // One lease at a time, to the worker that has the fewest, so that work is spread.
-void Dispatcher::lease_to_class(int64_t now_ms, const WorkerClass& workers,
-                                std::set<WorkerId>& changed) {
+void Dispatcher::lease_to_class(int64_t now_ms, const Target& device, const Idle& idle,
+                                WorkQueue& queue, std::set<WorkerId>& changed) {
   std::set<WorkerId> refused;  // what is left is for others than them
-  while (queue_.has_work_for(workers.target)) {
-    const auto idle =
-        std::find_if(workers.idle.begin(), workers.idle.end(),
-                     [&](const auto& entry) { return !refused.contains(entry.second); });
-    if (idle == workers.idle.end() || std::ssize(refused) >= kMaxRefusals) return;
-    const WorkerId id = idle->second;
-    if (lease_next(now_ms, id, workers.target))
+  while (queue.has_work_for(device)) {
+    const auto next = std::find_if(idle.begin(), idle.end(), [&](const auto& entry) {
+      return !refused.contains(entry.second);
+    });
+    if (next == idle.end() || std::ssize(refused) >= kMaxRefusals) return;
+    const WorkerId id = next->second;
+    if (lease_next(now_ms, id, device, queue))
       changed.insert(id);
     else
       refused.insert(id);
   }
 }
 
-bool Dispatcher::lease_next(int64_t now_ms, const WorkerId& id, const Target& device) {
+bool Dispatcher::lease_next(int64_t now_ms, const WorkerId& id, const Target& device,
+                            WorkQueue& queue) {
   TuningTask* served = nullptr;
-  const bool leased = queue_.serve_next(device, [&](const Digest& kernel) {
+  const bool leased = queue.serve_next(device, [&](const Digest& kernel) {
     served = &tasks_.at(kernel);
     return lease_to(now_ms, id, *served);
   });
-  if (leased) queue_.set_waiting(served->key(), served->waiting());
+  if (leased) queue.set_waiting(served->key(), served->waiting());
   return leased;
 }
 
@@ -75,6 +83,7 @@ double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task
       !mutated(Mutation::kTrustScreeners))
     return 0;
   if (!may_race(id, task)) return 0;
+  if (task.waits_for_verification() && !workers_.find(id)->builds) return 0;
   if (task.is_confirming() && task.asked() >= 0 &&
       !may_vote(id, *workers_.find(id), task, task.asked(), task.asked_among()))
     return 0;
@@ -103,6 +112,8 @@ bool Dispatcher::may_vote(const WorkerId& id, const Worker& worker, const Tuning
 
 // Whether another worker can have whatever of the task this one can.
 bool Dispatcher::has_stand_in(const WorkerId& id, const TuningTask& task) const {
+  if (task.waits_for_build() || task.waits_for_verification())
+    return workers_.has_builder(task.target(), task.candidates().template_of(task.choice()), id);
   return workers_.serves_as(task.target(), id) &&
          std::ranges::all_of(task.libraries(), [&](const auto& called) {
            return workers_.find(id)->version_of(called.second) == nullptr ||
@@ -135,7 +146,7 @@ void Dispatcher::open(int64_t now_ms, const TuningTask& task, Lease lease) {
   leases_.open(now_ms, std::move(lease));
   Worker& worker = *workers_.find(id);
   if (worker.leases == 0) worker.working_ms = now_ms;
-  workers_.set_leases(id, leases_.count(id));
+  workers_.set_leases(id, leases_.count(id), leases_.count_builds(id));
 }
 
 void Dispatcher::add_version(Schedule& schedule, const TuningTask& task, const Worker& worker) {
@@ -170,6 +181,7 @@ void Dispatcher::hedge_late(int64_t now_ms, std::set<WorkerId>& changed) {
 
 bool Dispatcher::is_late(int64_t now_ms, const Lease& lease) const {
   if (lease.hedged || lease.kind == Job::Kind::kFinal) return false;
+  if (lease.kind == Job::Kind::kBuild && !mutated(Mutation::kBuildTwice)) return false;
   const int64_t age_ms = now_ms - lease.opened_ms;
   if (age_ms < options_.hedge_least_ms) return false;
   const TuningTask& task = tasks_.at(lease.kernel);
@@ -186,6 +198,7 @@ bool Dispatcher::is_late(int64_t now_ms, const Lease& lease) const {
 
 const WorkerId* Dispatcher::second_worker(const TuningTask& task, const Lease& slow) const {
   const auto has_templates = [&](const WorkerId& id) {
+    if (task.waits_for_verification() && !workers_.find(id)->builds) return false;
     const std::vector<std::string> lacks = lacking(*workers_.find(id), task);
     return std::ranges::none_of(slow.outstanding, [&](int candidate) {
       const std::string& name = task.candidates().template_of(candidate);

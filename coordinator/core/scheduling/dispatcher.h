@@ -19,19 +19,22 @@ class Dispatcher {
  public:
   using Tasks = std::unordered_map<Digest, TuningTask>;
   Dispatcher(const CoreOptions& options, Tasks& tasks, LeaseTable& leases, WorkerRegistry& workers,
-             WorkQueue& queue, const LatencyEstimator& latency,
+             WorkQueue& queue, WorkQueue& builds, const LatencyEstimator& latency,
              const LatencyEstimator& device_times)
       : options_(options),
         tasks_(tasks),
         leases_(leases),
         workers_(workers),
         queue_(queue),
+        builds_(builds),
         latency_(latency),
         device_times_(device_times) {}
 
   // Leases work until no worker has a free slot, or nothing is left for those that have one. Adds
   // to `changed` the workers that got something.
   void lease_work(int64_t now_ms, std::set<WorkerId>& changed);
+  // The same of what is to be built, for workers that have room for it.
+  void lease_builds(int64_t now_ms, std::set<WorkerId>& changed);
   // Leases the last candidates of a kernel that are later than hedge_after times the median to a
   // second worker that has a free slot, each lease once. Not finals: they are one measurement.
   void hedge_late(int64_t now_ms, std::set<WorkerId>& changed);
@@ -48,8 +51,10 @@ class Dispatcher {
   int64_t hedged() const { return hedged_; }
 
  private:
-  void lease_to_class(int64_t now_ms, const WorkerClass& workers, std::set<WorkerId>& changed);
-  bool lease_next(int64_t now_ms, const WorkerId& id, const Target& device);
+  using Idle = std::set<std::pair<int, WorkerId>>;  // fewest leases first
+  void lease_to_class(int64_t now_ms, const Target& device, const Idle& idle, WorkQueue& queue,
+                      std::set<WorkerId>& changed);
+  bool lease_next(int64_t now_ms, const WorkerId& id, const Target& device, WorkQueue& queue);
   static std::vector<std::string> lacking(const Worker& worker, const TuningTask& task);
   bool has_stand_in(const WorkerId& id, const TuningTask& task) const;
   bool may_race(const WorkerId& id, const TuningTask& task) const;
@@ -64,7 +69,8 @@ class Dispatcher {
   Tasks& tasks_;
   LeaseTable& leases_;
   WorkerRegistry& workers_;
-  WorkQueue& queue_;
+  WorkQueue& queue_;   // tasks that need a worker's device
+  WorkQueue& builds_;  // tasks whose candidate is to be built
   const LatencyEstimator& latency_;       // from one result to the next
   const LatencyEstimator& device_times_;  // verifying and timing alone
   int64_t hedged_ = 0;

@@ -30,6 +30,7 @@ Lease& LeaseTable::open(int64_t now_ms, Lease lease) {
   lease.outstanding = lease.candidates;
   lease.opened_ms = lease.progress_ms = now_ms;
   held_[lease.worker].insert(lease.id);
+  if (lease.kind == Job::Kind::kBuild) builds_[lease.worker].insert(lease.id);
   of_kernel_[lease.kernel].insert(lease.id);
   by_progress_.emplace(now_ms, lease.id);
   return leases_.emplace(lease.id, std::move(lease)).first->second;
@@ -44,6 +45,7 @@ void LeaseTable::close(uint64_t id) {
   const auto found = leases_.find(id);
   if (found == leases_.end()) return;
   erase_from(held_, found->second.worker, id);
+  if (found->second.kind == Job::Kind::kBuild) erase_from(builds_, found->second.worker, id);
   erase_from(of_kernel_, found->second.kernel, id);
   by_progress_.erase({found->second.progress_ms, id});
   leases_.erase(found);
@@ -73,7 +75,11 @@ std::vector<uint64_t> LeaseTable::without_progress_since(int64_t time_ms) const 
 }
 
 int LeaseTable::count(const WorkerId& worker) const {
-  return count_of(held_, worker);
+  return count_of(held_, worker) - count_builds(worker);
+}
+
+int LeaseTable::count_builds(const WorkerId& worker) const {
+  return count_of(builds_, worker);
 }
 
 int LeaseTable::count(const Digest& kernel) const {

@@ -44,13 +44,15 @@ class LeaseTable {
   std::vector<uint64_t> of_worker(const WorkerId& worker) const;
   std::vector<uint64_t> of_kernel(const Digest& kernel) const;
   std::vector<uint64_t> without_progress_since(int64_t time_ms) const;
-  int count(const WorkerId& worker) const;
+  int count(const WorkerId& worker) const;         // that take a slot: all but builds
+  int count_builds(const WorkerId& worker) const;  // of kBuild
   int count(const Digest& kernel) const;
 
  private:
   uint64_t next_id_, next_epoch_;
   std::map<uint64_t, Lease> leases_;
   std::unordered_map<WorkerId, std::set<uint64_t>> held_;     // none is empty
+  std::unordered_map<WorkerId, std::set<uint64_t>> builds_;   // of those; none is empty
   std::unordered_map<Digest, std::set<uint64_t>> of_kernel_;  // none is empty
   std::set<std::pair<int64_t, uint64_t>> by_progress_;
 };

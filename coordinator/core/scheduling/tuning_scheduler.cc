@@ -29,6 +29,7 @@ void TuningScheduler::need(int64_t now_ms, const Digest& program, PlannedKernel 
     }
     TuningTask task(std::move(planned), target, mode, leases_.new_epoch(), options_);
     task.created_ms = now_ms;
+    if (unresolved_.contains(key)) task.was_handed_out();
     found = tasks_.emplace(key, std::move(task)).first;
     // Without a limit for waiting, check_target saw a worker before the plan was made, or none was
     // seen yet.
@@ -53,9 +54,9 @@ void TuningScheduler::release(const Digest& program, const Digest& kernel) {
   if (found == tasks_.end() || !found->second.remove_program(program)) return;
   TuningTask& task = found->second;
   if (!task.programs().empty()) return queue(task);
-  queue_.remove(kernel);
+  unqueue(kernel);
   if (task.stage() == TuningTask::Stage::kFailed) {
-    tasks_.erase(found);
+    erase(kernel);
     return;
   }
   close_leases(task);
@@ -100,7 +101,7 @@ void TuningScheduler::forget_retired() {
     retired_.pop_front();
     const auto found = tasks_.find(key);
     if (found != tasks_.end() && found->second.retired_at == static_cast<int64_t>(since))
-      tasks_.erase(found);
+      erase(key);
   }
 }
 
@@ -114,10 +115,12 @@ void TuningScheduler::report(int64_t now_ms, ReportReceived event, Actions& out)
   Worker& reporter = *workers_.find(id);
   reporter.counts_compiles = report.compiled > 0;
   count_compiles(reporter, compiles_.newly(id, report.compiled));
-  // A final lasts as long as it may: it says nothing about the latency of one candidate.
+  // A final lasts as long as it may, and a build needs no device: they say nothing about the latency
+  // of one candidate.
   const bool timed = std::ranges::none_of(report.results, [&](const CandidateResult& result) {
     const Lease* lease = leases_.find(result.lease);
-    return lease != nullptr && lease->kind == Job::Kind::kFinal;
+    return lease != nullptr &&
+           (lease->kind == Job::Kind::kFinal || lease->kind == Job::Kind::kBuild);
   });
   StoreRecords store{id, {}, {}};
   for (CandidateResult& result : report.results)
@@ -167,6 +170,8 @@ void TuningScheduler::take_result(int64_t now_ms, const WorkerId& id, CandidateR
   if (!worker.counts_compiles) count_compiles(worker, result.compiled ? 1 : 0);
   if (kind == Job::Kind::kScreen)
     device_times_.saw(task.target(), task.family(), result.verify_ms + result.measure_ms, 1);
+  // Done again it costs a compile: no record says that it was done.
+  const bool is_built = kind == Job::Kind::kBuild && result.verdict == Verdict::kOk;
   TuningRecord record = task.accept(std::move(result), kind,
                                     {{id, worker.owner},
                                      worker.toolkit,
@@ -181,6 +186,10 @@ void TuningScheduler::take_result(int64_t now_ms, const WorkerId& id, CandidateR
   retries_ += task.retries() - retries;
   count_abandoned(task, set_aside, id, out);
   drop_duplicate(task, ack.index, kind);
+  if (is_built) {
+    acks_[id].push_back(ack);
+    return settle(now_ms, task, out);
+  }
 
   storing_.emplace(ResultId{ack.lease, ack.index}, task.key());
   ++task.unstored_records;
@@ -300,106 +309,10 @@ void TuningScheduler::tick(int64_t now_ms, Actions& out) {
   workers_.tick(now_ms);
   empty_quarantine(now_ms, out);
   look_for_voters(now_ms, out);
+  settle_without_builders(now_ms, out);
   fail_unserved(now_ms, out);
   dispatcher_.hedge_late(now_ms, changed_);
   dispatch_due_ = true;  // somebody may have left the quarantine
-}
-
-// A target that has workers with all templates costs nothing here, however much waits for it; tasks
-// are looked at only where there is none.
-void TuningScheduler::fail_unserved(int64_t now_ms, Actions& out) {
-  const auto last_of = [](const std::map<std::string, int64_t>& times, const std::string& name) {
-    const auto known = times.find(name);
-    return known == times.end() ? -1 : known->second;
-  };
-  std::map<std::string, int64_t> served_ms, raced_ms;
-  for (const auto& [name, target] : queue_.targets()) {
-    int64_t& last_ms = served_ms[name] = last_of(served_ms_, name);
-    int64_t& last_race_ms = raced_ms[name] = last_of(raced_ms_, name);
-    if (workers_.serves(target)) {
-      last_ms = now_ms;
-      if (workers_.times_finals(target))
-        last_race_ms = now_ms;
-      else
-        fail_unraced(now_ms, last_race_ms, target, out);
-      settle_without_libraries(now_ms, target, out);
-      if (workers_.has_all_templates(target)) continue;
-      for (const Digest& kernel : queue_.kernels_for(target))
-        leave_out_unmade(now_ms, tasks_.at(kernel), out);
-      continue;
-    }
-    for (const Digest& kernel : queue_.kernels_for(target))
-      fail_if_unserved(now_ms, last_ms, "", tasks_.at(kernel), out);
-  }
-  served_ms_ = std::move(served_ms);
-  raced_ms_ = std::move(raced_ms);
-}
-
-// A final waits for a worker that may time it as all work waits for a worker.
-void TuningScheduler::fail_unraced(int64_t now_ms, int64_t raced_ms, const Target& target,
-                                   Actions& out) {
-  for (const Digest& kernel : queue_.kernels_for(target)) {
-    TuningTask& task = tasks_.at(kernel);
-    if (task.stage() == TuningTask::Stage::kFinals)
-      fail_if_unserved(now_ms, raced_ms,
-                       " whose key may time finals (`kiln keys list` shows trust=screens)", task,
-                       out);
-  }
-}
-
-void TuningScheduler::fail_if_unserved(int64_t now_ms, int64_t served_ms, const char* lacking,
-                                       TuningTask& task, Actions& out) {
-  task.was_served = task.was_served || task.created_ms <= served_ms;
-  if (task.unserved_since_ms < 0 || task.unserved_since_ms < served_ms)
-    task.unserved_since_ms = now_ms;
-  const int64_t limit_ms =
-      task.was_served ? options_.worker_grace_ms : options_.max_waiting_for_worker_ms;
-  if (now_ms - task.unserved_since_ms < limit_ms || may_yet_come(now_ms, task.target())) return;
-  // Failed before settle() looks: not remembered, since the next worker may be on its way.
-  task.fail(Error{Code::kUnavailable,
-                  fmt::format("no worker for {}{} since {} s; the workers there are have: {}",
-                              describe(task.target()), lacking,
-                              (now_ms - task.unserved_since_ms) / 1000, workers_.targets()),
-                  0});
-  settle(now_ms, task, out);
-}
-
-// Candidates that call a library which no worker for the target has; nothing is known of it while
-// there is no worker.
-bool TuningScheduler::withdraw_libraries(TuningTask& task) {
-  bool changed = false;
-  for (const auto& [name, library] : task.waiting_libraries()) {
-    if (!workers_.serves(task.target()) || workers_.has_library(task.target(), {library, ""}))
-      continue;
-    task.withdraw(name);
-    changed = true;
-  }
-  return changed;
-}
-
-// The last worker that had a library may have left, or never come: nothing else would say so.
-void TuningScheduler::settle_without_libraries(int64_t now_ms, const Target& target, Actions& out) {
-  if (target.backend != Backend::kCuda || workers_.has_any_library(target)) return;
-  for (const Digest& kernel : queue_.kernels_for(target)) {
-    TuningTask& task = tasks_.at(kernel);
-    if (!task.waiting_libraries().empty()) settle(now_ms, task, out);
-  }
-}
-
-// Workers of an earlier build may be about to be replaced: they get the time of workers that left.
-void TuningScheduler::leave_out_unmade(int64_t now_ms, TuningTask& task, Actions& out) {
-  bool changed = false;
-  for (const std::string& name : task.waiting_templates()) {
-    if (workers_.has_template(task.target(), name)) {
-      task.unmade_since_ms.erase(name);
-      continue;
-    }
-    const int64_t since_ms = task.unmade_since_ms.try_emplace(name, now_ms).first->second;
-    if (now_ms - since_ms < options_.worker_grace_ms) continue;
-    task.leave_out(name);
-    changed = true;
-  }
-  if (changed) settle(now_ms, task, out);
 }
 
 // ---- Work ----
@@ -412,12 +325,13 @@ void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
   task.advance(*this);
   if (withdraw_libraries(task)) task.advance(*this);
   hear_disputes(task, out);
+  hear_builds(task);
   if (task.stage() < Stage::kStoring) {
     queue(task);
     return;
   }
   close_leases(task);
-  queue_.remove(task.key());
+  unqueue(task.key());
   const auto scale_of = [this](const Target& device) { return workers_.reference_us(device); };
   if (auto store = task.take_winner(scale_of)) out.push_back(*std::move(store));
   if (task.stage() == Stage::kFailed && !failed_before)
@@ -427,15 +341,23 @@ void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
 
 void TuningScheduler::queue(const TuningTask& task) {
   if (task.stage() >= TuningTask::Stage::kStoring || task.waiting() == 0) return;
-  queue_.add(task.target(), task.tenants(), task.key());
-  queue_.set_waiting(task.key(), task.waiting());
+  const bool builds = task.waits_for_build();
+  (builds ? queue_ : builds_).remove(task.key());
+  WorkQueue& queue = builds ? builds_ : queue_;
+  queue.add(task.target(), task.tenants(), task.key());
+  queue.set_waiting(task.key(), task.waiting());
   dispatch_due_ = true;
+}
+
+void TuningScheduler::unqueue(const Digest& kernel) {
+  queue_.remove(kernel);
+  builds_.remove(kernel);
 }
 
 void TuningScheduler::close(uint64_t lease_id) {
   const WorkerId worker = leases_.find(lease_id)->worker;
   leases_.close(lease_id);
-  workers_.set_leases(worker, leases_.count(worker));
+  workers_.set_leases(worker, leases_.count(worker), leases_.count_builds(worker));
   changed_.insert(worker);
   dispatch_due_ = true;
 }
@@ -445,8 +367,11 @@ void TuningScheduler::close_leases(const TuningTask& task) {
 }
 
 void TuningScheduler::dispatch(int64_t now_ms, Actions& out) {
-  if (std::exchange(dispatch_due_, false) && !queue_.empty())
-    dispatcher_.lease_work(now_ms, changed_);
+  if (std::exchange(dispatch_due_, false)) {
+    if (!builds_.empty() && unverified_bytes_ < options_.max_unverified_bytes)
+      dispatcher_.lease_builds(now_ms, changed_);
+    if (!queue_.empty()) dispatcher_.lease_work(now_ms, changed_);
+  }
   for (const WorkerId& id : std::exchange(changed_, {})) {
     if (workers_.find(id) == nullptr) continue;
     SendOrders send{id, dispatcher_.orders_for(id)};
@@ -465,13 +390,14 @@ void TuningScheduler::add_stats(int64_t now_ms, Stats& stats) const {
   stats.set_aside += abandoned_;
   stats.hedged += dispatcher_.hedged();
   stats.store_failures += store_failures_;
-  stats.candidates_queued += queue_.waiting();
+  stats.candidates_queued += candidates_queued();
+  stats.withdrawn += withdrawn_;
   for (const auto& [id, worker] : workers_.all()) {
     WorkerStats row;
     row.name = id;
     row.target = worker.target;
     row.toolkit = worker.toolkit;
-    row.leases = worker.leases;
+    row.leases = worker.leases + worker.open_builds;
     row.compiled = worker.compiled;
     row.measured = worker.measured;
     row.state = worker.quarantined ? "quarantined" : worker.draining ? "draining" : "serving";

@@ -37,6 +37,7 @@ class TuningScheduler final : public Jury {
         leases_(options.first_lease),
         workers_(options),
         queue_(options.warm_up_turn),
+        builds_(options.warm_up_turn),
         failures_(options) {}
   TuningScheduler(const TuningScheduler&) = delete;
 
@@ -54,7 +55,7 @@ class TuningScheduler final : public Jury {
   // Ok if a new program for `target` may start: some worker can run it, or may yet come.
   Status check_target(const Target& target) const;
   std::string targets() const { return workers_.targets(); }  // those of the workers, for people
-  int64_t candidates_queued() const { return queue_.waiting(); }  // waiting for a worker
+  int64_t candidates_queued() const { return queue_.waiting() + builds_.waiting(); }
   // From now on `program` waits for this kernel, on behalf of `tenants`. An existing task keeps
   // what it knows.
   void need(int64_t now_ms, const Digest& program, PlannedKernel planned, const Tenants& tenants,
@@ -68,6 +69,13 @@ class TuningScheduler final : public Jury {
   std::map<Digest, int> take_lost() { return std::exchange(lost_, {}); }
   // Kernels done or failed since the last call; release() each that a program waited for.
   std::vector<Digest> take_settled();
+  // ---- early answers (early_builds.cc) ----
+  // Kernels whose TuningTask::early() changed since the last call.
+  std::vector<Digest> take_built() { return std::exchange(built_, {}); }
+  // Kernels that were handed out and found wrong since the last call.
+  std::vector<Digest> take_refuted() { return std::exchange(refuted_, {}); }
+  // The kernel is about to be answered before it is verified. REQUIRES: it has an early().
+  void hand_out(int64_t now_ms, const Digest& kernel, Actions& out);
   // Whether the task of the kernel knows something from those whose reports are taken back.
   bool has_heard(const Digest& kernel, const TakingBackBegan& event) const;
   // Forgets what is known of these results, and remembered failures. REQUIRES: no program waits for
@@ -93,6 +101,7 @@ class TuningScheduler final : public Jury {
 
   // ---- Jury (confirming.cc) ----
   bool has_voter(const TuningTask& task, int candidate, Among among) const override;
+  bool has_builder(const TuningTask& task, int candidate) const override;
   bool samples(const Digest& kernel, const WorkerId& builder) override;
 
  private:
@@ -109,6 +118,11 @@ class TuningScheduler final : public Jury {
   void close(uint64_t lease_id);
   void close_leases(const TuningTask& task);
   void queue(const TuningTask& task);
+  void unqueue(const Digest& kernel);
+  void erase(Digest kernel);  // the task, and what is counted of it
+  void hear_builds(TuningTask& task);
+  void settle_without_builders(int64_t now_ms, Actions& out);
+  void count_unverified(const Digest& kernel, int64_t bytes);
   void settle(int64_t now_ms, TuningTask& task, Actions& out);
   void fail_unserved(int64_t now_ms, Actions& out);
   void fail_if_unserved(int64_t now_ms, int64_t served_ms, const char* lacking, TuningTask& task,
@@ -126,10 +140,11 @@ class TuningScheduler final : public Jury {
   Dispatcher::Tasks tasks_;
   LeaseTable leases_;
   WorkerRegistry workers_;
-  WorkQueue queue_;
+  WorkQueue queue_, builds_;  // tasks that need a device; those of which something is to be built
   LatencyEstimator latency_;       // of a candidate, from one report to the next
   LatencyEstimator device_times_;  // of a candidate: verifying and timing alone
-  Dispatcher dispatcher_{options_, tasks_, leases_, workers_, queue_, latency_, device_times_};
+  Dispatcher dispatcher_{options_, tasks_,  leases_,  workers_,
+                         queue_,   builds_, latency_, device_times_};
   FailureMemory failures_;
   CompileCounts compiles_;
   std::map<ResultId, Digest> storing_;               // accepted; the record is not durable yet
@@ -137,6 +152,11 @@ class TuningScheduler final : public Jury {
   std::set<WorkerId> changed_;                       // orders are due
   bool dispatch_due_ = false;                        // work or a slot came free
   std::vector<Digest> settled_;
+  std::vector<Digest> built_, refuted_;
+  std::unordered_map<Digest, int64_t> unverified_;  // bytes of binaries, by kernel; no zeros
+  int64_t unverified_bytes_ = 0;                    // their sum
+  std::unordered_map<Digest, int64_t> shared_ms_;   // when hand_out() last gave the binary
+  std::set<Digest> unresolved_;  // handed out, and forgotten before they were verified
   std::set<Digest> confirming_;            // tasks that ask about a candidate
   std::map<WorkerId, int> since_sampled_;  // winners, by who built them
   int64_t fleet_due_ms_ = 0;  // workers of an earlier incarnation have reported by then
@@ -147,7 +167,8 @@ class TuningScheduler final : public Jury {
   std::map<std::string, int64_t> served_ms_;  // targets waited for: when a worker was last there
   std::map<std::string, int64_t> raced_ms_;   // the same of workers that time finals
   std::map<Digest, int> lost_;                // kernels: what worker processes they have cost
-  int64_t compiled_ = 0, measured_ = 0, retries_ = 0, abandoned_ = 0, store_failures_ = 0;
+  int64_t compiled_ = 0, measured_ = 0, retries_ = 0, abandoned_ = 0, store_failures_ = 0,
+          withdrawn_ = 0;
 };
 
 }  // namespace kiln

@@ -46,6 +46,7 @@ struct CandidateBinary {
   std::string toolkit{};  // with what
   Digest made{};          // of recipe and bytes (votes.h)
   Standing standing{};    // of who built it
+  bool is_verified = true;
 };
 
 class CandidateTable {
@@ -93,6 +94,7 @@ class CandidateTable {
   void keep_binary(int i, CandidateBinary binary) { binaries_[i] = std::move(binary); }
   const CandidateBinary* binary(int i) const;
   CandidateBinary* binary(int i);
+  void drop_binary(int i) { binaries_.erase(i); }
   void drop_binaries() { binaries_.clear(); }
   // Keeps the binaries of the `count` best medians that call a library, and of those that do not.
   void keep_best_binaries(size_t count);

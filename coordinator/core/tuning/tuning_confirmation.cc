@@ -64,6 +64,8 @@ TuningTask::Clearance TuningTask::decided(int candidate, Among among) {
   if (const auto other = others_.find({candidate, made}); other != others_.end()) {
     const Reporter by = other->second.binary.built_by;
     candidates_.keep_binary(candidate, std::move(other->second.binary));
+    if (candidate == handed_out_) refuted_ = true;  // those were other bytes
+    if (candidate == early_) set_early(-1);
     const bool slower = correct_time(candidate, std::move(other->second.measurement), by);
     others_.erase(other);
     if (slower) return Clearance::kGone;  // the fastest is elected anew
@@ -95,9 +97,14 @@ bool TuningTask::question_is_out() const {
 bool TuningTask::may_vote(int candidate, Among among, const Reporter& worker,
                           const std::string& toolkit) const {
   const CandidateBinary* built = candidates_.binary(candidate);
-  const auto votes = votes_.find(candidate);
-  return (built == nullptr || built->toolkit == toolkit) &&
-         (votes == votes_.end() || votes->second.may_ask(worker, among));
+  if (built == nullptr) {
+    const auto votes = votes_.find(candidate);
+    return votes == votes_.end() || votes->second.may_ask(worker, among);
+  }
+  // Its builder has no vote while it is not verified, and confirms nothing by itself either.
+  Votes votes = votes_.contains(candidate) ? votes_.at(candidate) : Votes();
+  votes.good(built->built_by, built->made);
+  return built->toolkit == toolkit && votes.may_ask(worker, among);
 }
 
 void TuningTask::withdraw_question() {

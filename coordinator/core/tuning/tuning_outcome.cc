@@ -75,24 +75,31 @@ std::string TuningTask::schedule_text(int candidate) const {
   return schedule.to_string();
 }
 
-void TuningTask::win(int candidate) {
+// As it would win by itself, but for the report of a race.
+ProgramKernel TuningTask::kernel_of(int candidate) const {
   const CandidateBinary& built = *candidates_.binary(candidate);
+  ProgramKernel kernel;
+  kernel.workload = workload_;
+  kernel.key = key_;
+  kernel.family = to_string(family_);
+  kernel.schedule = schedule_text(candidate);
+  kernel.blob = Digest::of(built.bytes);
+  kernel.recipe = built.recipe;
+  kernel.templates = templates_;
+  std::erase_if(kernel.templates, [this](const auto& t) { return left_out_.contains(t.name); });
+  return kernel;
+}
+
+void TuningTask::win(int candidate) {
   winner_index_ = candidate;
-  winner_.workload = workload_;
-  winner_.key = key_;
-  winner_.family = to_string(family_);
-  winner_.schedule = schedule_text(candidate);
-  winner_.blob = Digest::of(built.bytes);
-  winner_.recipe = built.recipe;
+  winner_ = kernel_of(candidate);
   if (fallback_index_ >= 0) {
     const CandidateBinary& own = *candidates_.binary(fallback_index_);
     winner_.blob = Digest::of(own.bytes);
     winner_.fallback = {schedule_text(fallback_index_), own.recipe, median_of(fallback_index_)};
   }
   winner_.report = report();
-  winner_.templates = templates_;
   winner_.provenance = provenance(fallback_index_ >= 0 ? fallback_index_ : candidate);
-  std::erase_if(winner_.templates, [this](const auto& t) { return left_out_.contains(t.name); });
   stage_ = Stage::kStoring;
 }
 

@@ -36,10 +36,17 @@ const char* fault_of(const CandidateResult& result, Job::Kind kind, bool recipe_
   if (result.verdict != Verdict::kOk) return nullptr;
   if (!plausible(result.measurement, impossible_us)) return "the worker sent impossible times";
   if (!recipe_parses) return "the worker sent a recipe that does not parse";
-  if (kind == Job::Kind::kCompile && result.binary.empty()) return "the worker sent no binary";
+  const bool is_built = kind == Job::Kind::kCompile || kind == Job::Kind::kBuild;
+  if (is_built && result.binary.empty()) return "the worker sent no binary";
   if (kind == Job::Kind::kFinal && result.measurement.samples_us.empty())
     return "the worker sent no times of the final";
   return nullptr;
+}
+
+// The same of a worker that was given the binary: its word about another one counts for nothing.
+const char* fault_of_verification(const CandidateResult& result) {
+  const bool is_other = result.verdict == Verdict::kOk && !result.binary.empty();
+  return is_other ? "the worker built again what it was given" : nullptr;
 }
 
 uint64_t seed_of(const Digest& key) {
@@ -113,17 +120,6 @@ void TuningTask::advance(Jury& jury) {
     advance_default(jury);
   else
     advance_autotune(jury);
-}
-
-void TuningTask::advance_default(Jury& jury) {
-  while (first_open_ < candidates_.size() && candidates_[first_open_].rejected) ++first_open_;
-  if (first_open_ == candidates_.size()) {
-    if (!seek_second_opinion(jury)) fail(no_survivor());
-    first_open_ = 0;  // what is asked about may survive
-    return;
-  }
-  if (!has_binary(first_open_)) return candidates_.want(first_open_);
-  if (all_clear(first_open_, jury)) win(first_open_);
 }
 
 // Also of the kernel beside a winner that calls a library. False: somebody is asked, or the task
@@ -205,7 +201,9 @@ TuningTask::Batch TuningTask::take(const WorkerId& worker, int limit, bool other
     return {mode_ == Mode::kDefault ? Job::Kind::kCompile : Job::Kind::kScreen,
             candidates_.take_all()};
   const bool compile = stage_ == Stage::kRebuilding || mode_ == Mode::kDefault;
-  return {compile ? Job::Kind::kCompile : Job::Kind::kScreen,
+  return {is_building_ ? Job::Kind::kBuild
+          : compile    ? Job::Kind::kCompile
+                       : Job::Kind::kScreen,
           candidates_.take(worker, limit, others, lacks)};
 }
 
@@ -231,7 +229,7 @@ void TuningTask::hedge(const std::vector<int>& candidates) {
 
 CandidateJob TuningTask::job(int candidate, Job::Kind kind) const {
   CandidateJob job{candidate, candidates_.schedule(candidate), {}, {}};
-  if (kind == Job::Kind::kFinal) {
+  if (kind == Job::Kind::kFinal || (kind == Job::Kind::kCompile && is_unverified(candidate))) {
     const CandidateBinary* built = candidates_.binary(candidate);
     CHECK(built != nullptr, "a finalist has its binary");
     if (mutated(Mutation::kSwapBinaries)) built = candidates_.binary(finals_.finalists().front());
@@ -274,9 +272,11 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wh
   const bool is_vote = stage_ == Stage::kConfirming && index == asked_;
   auto recipe =
       result.binary.empty() ? Result<Recipe>(Recipe{}) : recipe_from_json(result.recipe_json);
-  if (const char* fault = fault_of(result, is_vote ? Job::Kind::kCompile : kind, recipe.has_value(),
-                                   impossible_us_);
-      fault != nullptr) {
+  const bool verifies = kind == Job::Kind::kCompile && !is_vote && is_unverified(index);
+  const char* fault = verifies ? fault_of_verification(result)
+                               : fault_of(result, is_vote ? Job::Kind::kCompile : kind,
+                                          recipe.has_value(), impossible_us_);
+  if (fault != nullptr) {
     result.verdict = Verdict::kDeviceLost;
     result.log = fault;
   }
@@ -293,6 +293,10 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wh
       candidates_.recovered(index);
       measured_by_[index] = where.by;
       finals_.finished(index, std::move(result.measurement));
+    } else if (verifies) {
+      verified(index, where);
+    } else if (kind == Job::Kind::kBuild) {
+      keep_built(std::move(result), *std::move(recipe), where);
     } else {
       keep(std::move(result), kind, *std::move(recipe), where);
     }
@@ -330,7 +334,8 @@ void TuningTask::keep(CandidateResult result, Job::Kind kind, Recipe recipe, con
 bool TuningTask::is_settled(int candidate, Job::Kind kind) const {
   const CandidateState& c = candidates_[candidate];
   if (c.rejected) return true;
-  return kind == Job::Kind::kScreen ? c.measured : has_binary(candidate);
+  if (kind == Job::Kind::kScreen) return c.measured;
+  return has_binary(candidate) && (kind == Job::Kind::kBuild || !is_unverified(candidate));
 }
 
 void TuningTask::give_back(const std::vector<int>& candidates, Job::Kind kind,
@@ -395,6 +400,12 @@ void TuningTask::failed_transiently(int candidate, const WorkerId& worker, Verdi
 
 void TuningTask::reject(int candidate, Verdict verdict, std::string log) {
   candidates_.reject(candidate, verdict);
+  if (candidate == early_) set_early(-1);
+  if (candidate == handed_out_ || handed_out_before_) {
+    handed_out_ = -1;
+    handed_out_before_ = false;  // whichever it was, it is withdrawn with this one
+    refuted_ = true;
+  }
   finals_.withdraw(candidate);
   if (candidate == first_own()) first_log_ = bounded(std::move(log));
 }

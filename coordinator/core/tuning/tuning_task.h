@@ -12,7 +12,8 @@
 //
 // Only advance() changes the stage, from what is known of the candidates; accept(), give_back() and
 // recall() add to that. `default` mode has no finals: the first schedule that compiles and verifies
-// wins. A candidate may be leased twice, when its first worker is late: the first result that
+// wins. Where a worker does both apart (tuning_early.cc) it is built first, and may be answered
+// before it is verified. A candidate may be leased twice, when its first worker is late: the first result that
 // settles it counts. Finals are skipped when screening left one candidate within `race_drop` of the
 // best, since a race would drop the others anyway; otherwise finals.h decides. A runner killed in a
 // final counts like one killed in screening.
@@ -126,6 +127,28 @@ class TuningTask {
   int retries() const { return retries_; }                 // attempts that had to be repeated
   int abandoned() const { return abandoned_; }             // candidates abandoned
 
+  // ---- early answers of `default` mode (tuning_early.cc) ----
+  // What waits for a worker is to be built; else, whether it was built and is to be verified.
+  bool waits_for_build() const { return stage_ == Stage::kScreening && is_building_; }
+  bool waits_for_verification() const;
+  int choice() const { return first_open_; }  // the first candidate that is not rejected
+  // The kernel as it may be answered now; nothing: its first choice is not built, or may not be
+  // answered on its builder's word alone.
+  std::optional<ProgramKernel> early() const;
+  // Its binary, which somebody is about to be answered with. Nothing: the winner's is stored.
+  std::optional<ShareBinary> hand_out();
+  // Since the last call: whether early() has changed, and what was handed out was found wrong.
+  bool take_early_changed() { return std::exchange(early_changed_, false); }
+  bool take_refuted() { return std::exchange(refuted_, false); }
+  // An earlier task of the kernel handed out some candidate, and was forgotten before it knew more.
+  void was_handed_out() { handed_out_before_ = true; }
+  // Whether somebody was answered with a binary of which it is not known yet whether it is right.
+  bool is_handed_out() const {
+    return stage_ != Stage::kStoring && stage_ != Stage::kDone &&
+           (handed_out_ >= 0 || handed_out_before_);
+  }
+  int64_t unverified_bytes() const;
+
   // ---- confirmation (tuning_confirmation.cc) ----
   bool is_confirming() const { return stage_ == Stage::kConfirming; }
   // kConfirming: the candidate that is asked about, and among whom; -1: none any more.
@@ -165,8 +188,14 @@ class TuningTask {
  private:
   void resume(const std::vector<TuningRecord>& records);
   enum class Clearance : uint8_t { kMayWin, kAsked, kGone };
-  void advance_default(Jury& jury);
   void advance_autotune(Jury& jury);
+  // tuning_early.cc
+  void advance_default(Jury& jury);
+  bool may_be_early(int candidate, const Jury& jury) const;
+  bool is_unverified(int candidate) const;
+  void set_early(int candidate);
+  void keep_built(CandidateResult result, Recipe recipe, const Where& where);
+  void verified(int candidate, const Where& where);
   void decide_winner(Jury& jury);
   bool all_clear(int winner, Jury& jury);
   // tuning_confirmation.cc
@@ -181,6 +210,7 @@ class TuningTask {
   void take_vote(CandidateResult result, std::optional<Recipe> recipe, const Where& where);
   bool correct_time(int candidate, Measurement measurement, const Reporter& by);
   Provenance provenance(int candidate) const;
+  ProgramKernel kernel_of(int candidate) const;
   void win(int candidate);
   void queue_finals();
   bool final_is_out() const;
@@ -213,6 +243,10 @@ class TuningTask {
   CandidateTable candidates_;
   bool screening_queued_ = false;  // every candidate not settled is queued, leased, or will be
   int first_open_ = 0;             // kDefault: all candidates before it are rejected
+  bool is_building_ = false;       // kDefault: the queued candidate is to be built, and no more
+  int early_ = -1;                 // kDefault: the candidate that may be answered unverified
+  int handed_out_ = -1;            // kDefault: the candidate that somebody was answered with
+  bool early_changed_ = false, refuted_ = false, handed_out_before_ = false;
   std::string first_log_;          // why the first guess was rejected
   TemplateVersions templates_;     // that cover the workload
   std::set<std::string> left_out_;

@@ -60,6 +60,9 @@ class Jury {
   // Whether some worker that takes work may be asked about the candidate (TuningTask::may_vote),
   // and has its template.
   virtual bool has_voter(const TuningTask& task, int candidate, Among among) const = 0;
+  // Whether some worker that takes work builds the candidate, and verifies what is built, as two
+  // jobs.
+  virtual bool has_builder(const TuningTask& task, int candidate) const = 0;
   // Whether this winner, which no other owner can confirm, is in the sample that another worker
   // is to confirm.
   virtual bool samples(const Digest& kernel, const WorkerId& builder) = 0;
