@@ -101,8 +101,7 @@ Result<TakenBack> CacheIndex::take_back(const TakeBack& what, int64_t through) {
   TRY(TakenBack taken, would_take_back(what));
   taken.records = 0;
   for (const Digest& program : taken.programs) TRY_STATUS(remove_program(program));
-  const bool with_records =
-      !what.keep_records && (!what.kernels.empty() || !what.programs.empty());
+  const bool with_records = !what.keep_records && (!what.kernels.empty() || !what.programs.empty());
   for (const Digest& kernel : taken.kernels) {
     TRY_STATUS(remove_kernel(kernel));
     if (!with_records) continue;

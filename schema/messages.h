@@ -66,7 +66,7 @@ struct CompileRequest {
   // kDefault: take a program whose kernels are built and not verified yet (ProgramKernel::verified).
   // That goes on, and one found wrong is taken back (program/revocations.h).
   bool early = false;
-  bool now = false;     // kMaxAutotune: take the best there is, though it is not tuned yet
+  bool now = false;  // kMaxAutotune: take the best there is, though it is not tuned yet
 };
 struct NeedGraph {
   uint64_t request = 0;

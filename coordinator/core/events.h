@@ -218,11 +218,11 @@ struct KernelWithdrawn {
   int64_t serial = 0;  // for programs that are made with the kernel's next choice
 };
 struct Tick {};  // about every 100 ms
-using Event = std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp,
-                           PlanFinished, ReportReceived, WorkerGone, DrainRequested, KernelStored,
-                           ProgramStored, RecordsStored, DetachedStored, DetachedRecovered,
-                           ForgetFailures, CancelDetached, TakingBackBegan, TakingBackEnded,
-                           KernelWithdrawn, Tick>;
+using Event =
+    std::variant<RequestReceived, RequestCancelled, ClientGone, ProgramLookedUp, PlanFinished,
+                 ReportReceived, WorkerGone, DrainRequested, KernelStored, ProgramStored,
+                 RecordsStored, DetachedStored, DetachedRecovered, ForgetFailures, CancelDetached,
+                 TakingBackBegan, TakingBackEnded, KernelWithdrawn, Tick>;
 
 // ---- What to do ---- The shell answers each look-up, plan and store with its event exactly once,
 // if need be with an error.
@@ -336,11 +336,10 @@ struct LogDisputed {
   Digest kernel;
   std::string why;
 };
-using Action =
-    std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
-                 StoreRecords, StoreKernel, StoreProgram, StoreDetached, EndDetached,
-                 ForgetDetached, StoreLost, KeepProgram, ShareBinary, WithdrawKernel, LogAbandoned,
-                 Distrust, LogDisputed>;
+using Action = std::variant<LookUpProgram, AskForGraph, StartPlan, Answer, SendProgress, SendOrders,
+                            StoreRecords, StoreKernel, StoreProgram, StoreDetached, EndDetached,
+                            ForgetDetached, StoreLost, KeepProgram, ShareBinary, WithdrawKernel,
+                            LogAbandoned, Distrust, LogDisputed>;
 using Actions = std::vector<Action>;
 
 }  // namespace kiln

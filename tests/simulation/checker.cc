@@ -358,7 +358,6 @@ bool Checker::may_lack_an_alternative(const Program& program) const {
 
 void Checker::saw_orders(const SendOrders& orders) {
   const std::set<uint64_t> held(orders.orders.leases.begin(), orders.orders.leases.end());
-  saw_acks(orders.orders.acks);
   std::erase_if(leases_, [&](const auto& entry) {
     const bool ended = entry.second.worker == orders.worker && !held.contains(entry.first);
     if (ended) trouble(entry.second);
@@ -369,18 +368,11 @@ void Checker::saw_orders(const SendOrders& orders) {
     fail(4, "more builds than compilers have room for");
   fail_if(7, fleet_.ordered(orders));
   for (const Job& job : orders.orders.jobs) saw_job(orders.worker, job);
-}
-
-// A build that succeeded has no record.
-void Checker::saw_acks(const std::vector<ResultAck>& acks) {
-  for (const ResultAck& ack : acks) {
+  for (const ResultAck& ack : orders.orders.acks) {
     const ResultId id{ack.lease, ack.index};
     owed_.erase(id);
     if (accepted_.contains(id) && !durable_.contains(id))
       fail(5, "a result is acknowledged before its record is durable");
-    const auto lease = leases_.find(ack.lease);
-    if (lease != leases_.end() && lease->second.kind == Job::Kind::kBuild)
-      lease->second.outstanding.erase(ack.index);
   }
 }
 

@@ -73,7 +73,6 @@ class Checker {
   void saw_request(const RequestReceived& event);
   void saw_final(const CandidateResult& result);
   void saw_answer(const Answer& answer);
-  void saw_acks(const std::vector<ResultAck>& acks);
   int slots_held(const SendOrders& orders, bool builds) const;
   void saw_stale(const Digest& key, const CompileRequest& request, const CompileReply& reply);
   void saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer);

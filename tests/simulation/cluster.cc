@@ -46,8 +46,8 @@ Cluster::Cluster(uint64_t seed, Mutant mutant, bool trace)
     workers_.push_back(std::make_unique<Worker>(
         "worker" + std::to_string(i),
         scenario_.uneven() || random_.chance(0.6) ? target_v4() : target_v3(),
-        slow ? 1 + random_.fraction() * (kSlowestDevice - 1) : 1.0, scenario_.drifting(),
-        compilers, *this, random_, truth_));
+        slow ? 1 + random_.fraction() * (kSlowestDevice - 1) : 1.0, scenario_.drifting(), compilers,
+        *this, random_, truth_));
   }
 }
 
@@ -438,7 +438,6 @@ void Cluster::plan(StartPlan start) {
     finished.program->target = start.target;
     finished.program->mode = start.mode;
     finished.program->template_stamp = template_stamp(options_.templates);
-    finished.program->serial = ++store_.serial;
     const bool stored = start.graph_text.empty() && store_.tasks.contains(start.key);
     const std::string& text = stored ? store_.tasks[start.key].graph_text : start.graph_text;
     if (text != truth.graph_text)
@@ -447,8 +446,10 @@ void Cluster::plan(StartPlan start) {
       finished.program = fail(Code::kUnsupported, "an op that no kernel family covers");
     else
       plan_alternatives(truth, start, finished);
-    after(random_.between(1, 300), [this, finished = std::move(finished), incarnation] {
-      if (incarnation == incarnation_) step(finished);
+    after(random_.between(1, 300), [this, finished = std::move(finished), incarnation]() mutable {
+      if (incarnation != incarnation_) return;
+      if (finished.program) finished.program->serial = ++store_.serial;
+      step(finished);
     });
   });
 }

@@ -245,8 +245,7 @@ TEST(EvilWorker, WhereBuildingAndVerifyingAreApartItsBuildsAreNotAnsweredEither)
 TEST(EvilWorker, ACoreThatAnswersABuildOnOneWordWouldBeNoticed) {
   bool found = false;
   for (uint64_t seed = 1; seed < 20 && !found; ++seed)
-    found =
-        !serve(seed, kProgramsASeed, building_apart(), Mutation::kEarlyOnOneWord).wrong.empty();
+    found = !serve(seed, kProgramsASeed, building_apart(), Mutation::kEarlyOnOneWord).wrong.empty();
   EXPECT_TRUE(found);
 }
 

@@ -145,8 +145,7 @@ CandidateResult Worker::try_candidate(const Job& job, const CandidateJob& candid
   }
   const double us = truth.us * slowness_ * (1 + kNoise * (2 * random_.fraction() - 1));
   const bool is_timed = job.kind == Job::Kind::kScreen || job.kind == Job::Kind::kFinal;
-  if (is_timed)
-    result.measurement.samples_us.assign(job.kind == Job::Kind::kFinal ? 40 : 20, us);
+  if (is_timed) result.measurement.samples_us.assign(job.kind == Job::Kind::kFinal ? 40 : 20, us);
   const bool in_race = job.incumbent_us == 0 || us < job.incumbent_us * job.policy.race_drop;
   if (!is_given && (!is_timed || in_race)) {
     result.recipe_json = recipe_to_json(Recipe{});

@@ -77,8 +77,7 @@ void BuildJobs::work() {
     }
     const size_t ended = std::erase_if(running, [this](const auto& job) {
       const uint64_t lease = job->job().lease;
-      const bool is_over =
-          is_dropped(lease) || job->look() == RunningJob::Ready::kFinished;
+      const bool is_over = is_dropped(lease) || job->look() == RunningJob::Ready::kFinished;
       if (is_over) drop(lease);
       return is_over;
     });

@@ -45,9 +45,9 @@ class BuildJobs {
   mutable std::mutex mu_;
   std::condition_variable changed_;
   std::vector<std::unique_ptr<RunningJob>> queue_;  // guarded by mu_
-  std::set<uint64_t> open_;                         // guarded by mu_: leases not dropped or finished
-  size_t running_ = 0;                              // guarded by mu_: taken from queue_
-  bool stopping_ = false;                           // guarded by mu_
+  std::set<uint64_t> open_;  // guarded by mu_: leases not dropped or finished
+  size_t running_ = 0;       // guarded by mu_: taken from queue_
+  bool stopping_ = false;    // guarded by mu_
   std::thread thread_;
 };
 

@@ -203,8 +203,7 @@ void JobRunner::run_wave(const Jobs& jobs) {
   const bool compiles = !std::ranges::all_of(jobs, &RunningJob::is_compiled_already);
   {
     std::optional<Result<FileLock>> lock;
-    if (compiles)
-      lock = lock_for(FileLock::Mode::kShared, [this] { return is_stopping(); });
+    if (compiles) lock = lock_for(FileLock::Mode::kShared, [this] { return is_stopping(); });
     for (const auto& job : jobs) job->start_compiling();
     for (const auto& job : jobs) job->finish_compiling();
   }

@@ -305,9 +305,8 @@ bool WorkerRegistry::has_builder(const Target& target, const std::string& templa
 }
 
 bool WorkerRegistry::has_complete_builder(const Target& target) const {
-  return some_builds(target, [](const WorkerId&, const std::vector<std::string>& lacks) {
-    return lacks.empty();
-  });
+  return some_builds(
+      target, [](const WorkerId&, const std::vector<std::string>& lacks) { return lacks.empty(); });
 }
 
 bool WorkerRegistry::has_library(const Target& target, const LibraryVersion& library,

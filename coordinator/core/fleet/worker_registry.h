@@ -61,12 +61,12 @@ struct Worker {
 // Workers of equal hard facts.
 struct WorkerClass {
   Target target;
-  int members = 0;                          // connected, whether they take work or not
-  std::set<WorkerId> serving;               // those that take work
-  int slots = 0;                            // of those, together
-  int complete = 0;                         // of those, how many lack no template
-  std::set<std::pair<int, WorkerId>> idle;  // with a free slot, fewest leases first
-  std::set<WorkerId> builders;              // of those that take work, whoever builds
+  int members = 0;                                   // connected, whether they take work or not
+  std::set<WorkerId> serving;                        // those that take work
+  int slots = 0;                                     // of those, together
+  int complete = 0;                                  // of those, how many lack no template
+  std::set<std::pair<int, WorkerId>> idle;           // with a free slot, fewest leases first
+  std::set<WorkerId> builders;                       // of those that take work, whoever builds
   std::set<std::pair<int, WorkerId>> idle_builders;  // with a place, fewest builds first
 };
 

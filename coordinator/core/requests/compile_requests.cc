@@ -221,8 +221,8 @@ void CompileRequests::answer(CompileTask& task, const RequestId& id, Result<Cach
   send(task, id, std::move(reply), out);
 }
 
-void CompileRequests::send(CompileTask& task, const RequestId& id, CompileReply reply,
-                           Actions& out, bool is_early) {
+void CompileRequests::send(CompileTask& task, const RequestId& id, CompileReply reply, Actions& out,
+                           bool is_early) {
   reply.request = id.second;
   if (id == task.starter || !mutated(Mutation::kForgetJoiner))
     out.push_back(Answer{id.first, std::move(reply), is_early});

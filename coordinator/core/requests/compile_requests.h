@@ -74,6 +74,7 @@ class CompileRequests {
   void kernels_built(int64_t now_ms, Actions& out);
   void kernel_built(int64_t now_ms, CompileTask& task, const Digest& kernel, Actions& out);
   void await_builds(CompileTask& task);
+  bool make_early(CompileTask& task) const;
   void answer_early(int64_t now_ms, CompileTask& task, Actions& out);
   void withdraw_kernel(const Digest& kernel, Actions& out);
   // taking_back.cc
@@ -126,8 +127,8 @@ class CompileRequests {
   DueList graphs_due_, progress_due_;  // programs: asked for a graph; tuned
   OpenRequests open_;
   UserLoads loads_;
-  int taking_back_ = 0;      // begun, and not ended
-  uint64_t withdrawals_ = 0;                          // tickets
+  int taking_back_ = 0;                                // begun, and not ended
+  uint64_t withdrawals_ = 0;                           // tickets
   std::map<uint64_t, std::vector<Digest>> withdrawn_;  // tasks, by ticket
   int64_t graph_bytes_ = 0;                            // of the texts that tasks keep
   int64_t hits_ = 0, misses_ = 0, joined_ = 0, store_failures_ = 0, overloaded_ = 0;

@@ -49,6 +49,19 @@ void CompileRequests::kernel_built(int64_t now_ms, CompileTask& task, const Dige
   answer_early(now_ms, task, out);
 }
 
+// False: a kernel of it has changed in this step, and is heard of next.
+bool CompileRequests::make_early(CompileTask& task) const {
+  Program early = task.program;
+  for (ProgramKernel& kernel : early.kernels) {
+    if (std::ranges::find(task.pending, kernel.key) == task.pending.end()) continue;
+    auto built = scheduler_.find(kernel.key)->early();
+    if (!built) return false;
+    kernel = *std::move(built);
+  }
+  task.early_json = program_to_json(early);
+  return true;
+}
+
 // Whoever takes the program as it is now.
 void CompileRequests::answer_early(int64_t now_ms, CompileTask& task, Actions& out) {
   const bool is_built = task.stage == Stage::kTuning && task.mode == Mode::kDefault &&
@@ -58,13 +71,7 @@ void CompileRequests::answer_early(int64_t now_ms, CompileTask& task, Actions& o
   for (const auto& [id, waiter] : task.waiters)
     if (takes_early(waiter) && task.audience.admits(waiter.viewer)) takers.push_back(id);
   if (takers.empty()) return;
-  if (task.early_json.empty()) {
-    Program early = task.program;
-    for (ProgramKernel& kernel : early.kernels)
-      if (std::ranges::find(task.pending, kernel.key) != task.pending.end())
-        kernel = *scheduler_.find(kernel.key)->early();
-    task.early_json = program_to_json(early);
-  }
+  if (task.early_json.empty() && !make_early(task)) return;
   for (const Digest& kernel : task.pending) scheduler_.hand_out(now_ms, kernel, out);
   task.is_verifying = true;
   for (const RequestId& id : takers) {
@@ -98,8 +105,7 @@ void CompileRequests::withdraw_kernel(const Digest& kernel, Actions& out) {
   }
 }
 
-void CompileRequests::kernel_withdrawn(int64_t now_ms, const KernelWithdrawn& event,
-                                       Actions& out) {
+void CompileRequests::kernel_withdrawn(int64_t now_ms, const KernelWithdrawn& event, Actions& out) {
   auto waiting = withdrawn_.extract(event.ticket);
   if (waiting.empty()) return;
   for (const Digest& key : waiting.mapped()) {

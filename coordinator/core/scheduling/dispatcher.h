@@ -69,8 +69,8 @@ class Dispatcher {
   Tasks& tasks_;
   LeaseTable& leases_;
   WorkerRegistry& workers_;
-  WorkQueue& queue_;   // tasks that need a worker's device
-  WorkQueue& builds_;  // tasks whose candidate is to be built
+  WorkQueue& queue_;                      // tasks that need a worker's device
+  WorkQueue& builds_;                     // tasks whose candidate is to be built
   const LatencyEstimator& latency_;       // from one result to the next
   const LatencyEstimator& device_times_;  // verifying and timing alone
   int64_t hedged_ = 0;

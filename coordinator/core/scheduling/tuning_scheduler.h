@@ -141,7 +141,7 @@ class TuningScheduler final : public Jury {
   LeaseTable leases_;
   WorkerRegistry workers_;
   WorkQueue queue_, builds_;  // tasks that need a device; those of which something is to be built
-  LatencyEstimator latency_;       // of a candidate, from one report to the next
+  LatencyEstimator latency_;  // of a candidate, from one report to the next
   LatencyEstimator device_times_;  // of a candidate: verifying and timing alone
   Dispatcher dispatcher_{options_, tasks_,  leases_,  workers_,
                          queue_,   builds_, latency_, device_times_};
@@ -156,7 +156,7 @@ class TuningScheduler final : public Jury {
   std::unordered_map<Digest, int64_t> unverified_;  // bytes of binaries, by kernel; no zeros
   int64_t unverified_bytes_ = 0;                    // their sum
   std::unordered_map<Digest, int64_t> shared_ms_;   // when hand_out() last gave the binary
-  std::set<Digest> unresolved_;  // handed out, and forgotten before they were verified
+  std::set<Digest> unresolved_;            // handed out, and forgotten before they were verified
   std::set<Digest> confirming_;            // tasks that ask about a candidate
   std::map<WorkerId, int> since_sampled_;  // winners, by who built them
   int64_t fleet_due_ms_ = 0;  // workers of an earlier incarnation have reported by then

@@ -77,9 +77,9 @@ int64_t TuningTask::unverified_bytes() const {
 
 void TuningTask::keep_built(CandidateResult result, Recipe recipe, const Where& where) {
   const Digest made = made_of(result.recipe_json, result.binary);
-  candidates_.keep_binary(
-      result.index, {std::move(recipe), std::move(result.binary), where.device, where.by,
-                     where.toolkit, made, where.standing, mutated(Mutation::kTrustBuilds)});
+  candidates_.keep_binary(result.index,
+                          {std::move(recipe), std::move(result.binary), where.device, where.by,
+                           where.toolkit, made, where.standing, mutated(Mutation::kTrustBuilds)});
 }
 
 // The word that counts among owners is its builder's, who would have to lie for its bytes.

@@ -232,7 +232,8 @@ CandidateJob TuningTask::job(int candidate, Job::Kind kind) const {
   if (kind == Job::Kind::kFinal || (kind == Job::Kind::kCompile && is_unverified(candidate))) {
     const CandidateBinary* built = candidates_.binary(candidate);
     CHECK(built != nullptr, "a finalist has its binary");
-    if (mutated(Mutation::kSwapBinaries)) built = candidates_.binary(finals_.finalists().front());
+    if (mutated(Mutation::kSwapBinaries) && kind == Job::Kind::kFinal)
+      built = candidates_.binary(finals_.finalists().front());
     job.recipe_json = recipe_to_json(built->recipe);
     job.binary = built->bytes;
   }

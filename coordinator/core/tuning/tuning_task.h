@@ -247,8 +247,8 @@ class TuningTask {
   int early_ = -1;                 // kDefault: the candidate that may be answered unverified
   int handed_out_ = -1;            // kDefault: the candidate that somebody was answered with
   bool early_changed_ = false, refuted_ = false, handed_out_before_ = false;
-  std::string first_log_;          // why the first guess was rejected
-  TemplateVersions templates_;     // that cover the workload
+  std::string first_log_;       // why the first guess was rejected
+  TemplateVersions templates_;  // that cover the workload
   std::set<std::string> left_out_;
   std::map<std::string, std::string> libraries_;  // by template
   Finals finals_;

@@ -29,8 +29,8 @@ class CoreEarly : public testing::Test {
     bench.step(RequestReceived{client, request});
     return request;
   }
-  void start(std::vector<PlannedKernel> kernels, bool early = true,
-             const std::string& graph = "g", int64_t serial = 7) {
+  void start(std::vector<PlannedKernel> kernels, bool early = true, const std::string& graph = "g",
+             int64_t serial = 7) {
     const CompileRequest request = ask("c", early, false, graph);
     bench.miss(bench.key(graph, Mode::kDefault));
     bench.upload("c", request);
