@@ -81,8 +81,8 @@ Result<TakenBack> CacheIndex::would_take_back(const TakeBack& what) {
   }
   for (const Digest& key : found.kernels) {
     if (const auto held = entry({EntryKind::kKernel, key})) blobs.insert(held->blob);
-    if (std::ranges::find(what.kernels, key) == what.kernels.end() && what.programs.empty())
-      continue;
+    const bool is_named = std::ranges::find(what.kernels, key) != what.kernels.end();
+    if (!what.takes_records() || (!is_named && what.programs.empty())) continue;
     Query of_kernel(db_, "SELECT count(*) FROM records WHERE kernel_key = ?");
     TRY([[maybe_unused]] const bool counted, of_kernel.bind(key).next());
     found.records += of_kernel.integer(0);
@@ -101,10 +101,9 @@ Result<TakenBack> CacheIndex::take_back(const TakeBack& what, int64_t through) {
   TRY(TakenBack taken, would_take_back(what));
   taken.records = 0;
   for (const Digest& program : taken.programs) TRY_STATUS(remove_program(program));
-  const bool with_records = !what.keep_records && (!what.kernels.empty() || !what.programs.empty());
   for (const Digest& kernel : taken.kernels) {
     TRY_STATUS(remove_kernel(kernel));
-    if (!with_records) continue;
+    if (!what.takes_records()) continue;
     TRY_STATUS(Query(db_, "DELETE FROM records WHERE kernel_key = ?").bind(kernel).run());
     taken.records += db_.changes();
   }

@@ -24,6 +24,8 @@ struct TakeBack {
   // The records of `kernels` stay: they say which candidate is wrong.
   bool keep_records = false;
 
+  // Whether all records of the kernels go.
+  bool takes_records() const { return !keep_records && (!kernels.empty() || !programs.empty()); }
   bool means_reports() const { return !worker.empty() || !owner.empty() || since_ms > 0; }
 };
 

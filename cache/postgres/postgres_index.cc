@@ -461,7 +461,6 @@ Result<TakenBack> PostgresIndex::would_take_back(const TakeBack& what) {
     TRY(const Digest blob, blobs.digest(row, 0));
     found.blobs.push_back(blob);
   }
-  const bool with_records = !what.kernels.empty() || !what.programs.empty();
   TRY(const PgRows records,
       run_long("SELECT count(*) FROM records WHERE ($5 AND kernel_key = ANY($6)) OR ($7 AND"
                " ($1 = ''::bytea OR worker = $1) AND ($2 = ''::bytea OR owner = $2)"
@@ -471,7 +470,7 @@ Result<TakenBack> PostgresIndex::would_take_back(const TakeBack& what) {
                    .add_bytes(what.owner)
                    .add(what.since_ms)
                    .add(what.until_ms)
-                   .add(with_records)
+                   .add(what.takes_records())
                    .add(found.kernels)
                    .add(what.means_reports())));
   found.records = records.integer(0, 0);
@@ -482,7 +481,6 @@ Result<TakenBack> PostgresIndex::take_back(const TakeBack& what, int64_t through
   TRY(TakenBack taken, would_take_back(what));
   TRY_STATUS(run_long("DELETE FROM programs WHERE key = ANY($1)", PgValues().add(taken.programs)));
   TRY_STATUS(run_long("DELETE FROM kernels WHERE key = ANY($1)", PgValues().add(taken.kernels)));
-  const bool with_records = !what.kernels.empty() || !what.programs.empty();
   TRY(const PgRows records,
       run_long("DELETE FROM records WHERE ($5 AND kernel_key = ANY($6)) OR ($7 AND"
                " ($1 = ''::bytea OR worker = $1) AND ($2 = ''::bytea OR owner = $2)"
@@ -492,7 +490,7 @@ Result<TakenBack> PostgresIndex::take_back(const TakeBack& what, int64_t through
                    .add_bytes(what.owner)
                    .add(what.since_ms)
                    .add(what.until_ms)
-                   .add(with_records)
+                   .add(what.takes_records())
                    .add(taken.kernels)
                    .add(what.means_reports())));
   taken.records = records.changed();

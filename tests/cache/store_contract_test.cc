@@ -404,6 +404,26 @@ TEST_P(StoreContract, WhatHasNoRoomIsRefusedAndNothingElseIsLost) {
 
 // ---- Taking back ----
 
+// A kernel that is wrong is taken back, and its records say which candidate was.
+TEST_P(StoreContract, AKernelIsTakenBackAndItsRecordsStayWhereThatIsAsked) {
+  ASSERT_TRUE(put_all(*store_, 1));
+  TuningRecord of_one = record(1);
+  of_one.kernel_key = key("kernel", 1);
+  ASSERT_TRUE(wait([&](auto done) { store_->put_record(of_one, done); }));
+  TakeBack what;
+  what.kernels = {key("kernel", 1)};
+  what.keep_records = true;
+  const auto found = answer_of<TakenBack>([&](auto then) { store_->would_take_back(what, then); });
+  EXPECT_EQ(found.value().records, 0);
+  const auto taken = take_back(what);
+  ASSERT_TRUE(taken) << taken.error().message;
+  EXPECT_EQ(taken->records, 0);
+  EXPECT_EQ(store_->kernel(key("kernel", 1)).error().code, Code::kNotFound);
+  EXPECT_EQ(programs(), (std::set<int>{}));
+  EXPECT_EQ(store_->records(key("kernel", 1)).value().size(), 1u);
+  EXPECT_EQ(store_->revocations().value().size(), 1u);
+}
+
 TEST_P(StoreContract, AKernelIsTakenBackWithItsRecordsAndEveryProgramThatContainsIt) {
   for (const int n : {1, 2}) ASSERT_TRUE(put_all(*store_, n));
   Program both = program(3);

@@ -6,6 +6,7 @@
 
 #include "cache/kernel_cache.h"
 #include "cache/sqlite.h"
+#include "compiler_core/program/revocations.h"
 #include "schema/codec.h"
 #include "tests/cache/far_store.h"
 #include "tests/cache/samples.h"
@@ -124,6 +125,36 @@ TEST_F(StorageExecutorTest, AProgramsAudienceIsWhoeverItWasTunedFor) {
     EXPECT_TRUE(admits(audience, "bob"));
     EXPECT_FALSE(admits(audience, "eve"));
   }
+}
+
+// ---- Programs answered before they are verified ----
+
+TEST_F(StorageExecutorTest, AWithdrawnKernelIsRevokedUpToNowAndWhatComesNextIsNot) {
+  PlanFinished plan;
+  plan.program = samples::program(1);
+  executor_->planned(plan);
+  const int64_t before = plan.program->serial;
+  executor_->withdraw({samples::key("kernel", 1), 7});
+  settle();
+  const auto withdrawn = last<KernelWithdrawn>();
+  EXPECT_EQ(withdrawn.ticket, 7u);
+  const auto list = Revocations::parse(executor_->revocation_list());
+  ASSERT_TRUE(list) << list.error().message;
+  Program program = samples::program(1);
+  program.serial = before;
+  EXPECT_TRUE(list->cover(program));
+  program.serial = withdrawn.serial;
+  EXPECT_FALSE(list->cover(program));
+  EXPECT_NE(log_.find("state=withdrawn"), std::string::npos) << log_;
+}
+
+TEST_F(StorageExecutorTest, ASharedBinaryIsThereUntilItIsSharedAgain) {
+  const std::string binary = "binary";
+  executor_->share({Digest::of(binary), binary});
+  now_ms_ += 30'000;
+  blobs_.expire(now_ms_);
+  ASSERT_NE(blobs_.find(Digest::of(binary)), nullptr);
+  EXPECT_EQ(*blobs_.find(Digest::of(binary)), binary);
 }
 
 // ---- A store behind a network ----
