@@ -56,7 +56,7 @@ def test_a_program_says_what_it_takes_and_gives(half_plus: kiln.Program) -> None
     assert repr(half_plus).startswith("<kiln.Program (f32[s0,16], f32[s0,16]) -> (f32[s0,16]) cpu:")
     assert half_plus.inputs[0].sizes == (-1, 16)
     assert half_plus.symbols == [kiln.Symbol(1, 4096, 32)]
-    assert half_plus.outcome == "local"
+    assert (half_plus.outcome, half_plus.verified) == ("local", False)
     assert '"launches"' in half_plus.manifest
 
 
@@ -121,9 +121,15 @@ def test_a_service_tunes_and_reports(service: str) -> None:
         client.compile(HALF_PLUS, mode="max-autotune", cached_only=True)
     program = client.compile(HALF_PLUS, mode="max-autotune", deadline_s=120, on_progress=seen.append)
     assert (program.outcome, client.service) == ("tuned", "reachable")
-    assert seen and program.signature.startswith("ed25519 ")
+    assert seen and program.verified and program.signature.startswith("ed25519 ")
     assert kiln.Client(service).compile(HALF_PLUS, mode="max-autotune", cached_only=True).outcome == "hit"
     client.submit(HALF_PLUS)
+
+
+def test_a_default_program_that_is_to_be_verified_is(service: str) -> None:
+    client = kiln.Client(service, fallback=False)
+    assert client.compile(HALF_PLUS, verify=True).verified
+    assert client.compile(HALF_PLUS, cached_only=True).outcome == "hit"
 
 
 def test_what_the_progress_function_raises_ends_the_call(service: str) -> None:

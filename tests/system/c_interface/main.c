@@ -130,6 +130,7 @@ static void without_a_service(void) {
   EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), NULL, &program) == KILN_OK);
   kiln_client_close(client); /* the program outlives it */
   EXPECT(strcmp(kiln_program_outcome(program), "local") == 0);
+  EXPECT(kiln_program_verified(program) == 0);
   EXPECT(strcmp(kiln_program_signature(program), "") == 0);
   check_description(program);
   const int64_t wrong[] = {5000, 16};
@@ -175,6 +176,7 @@ static void with_a_service(const char* coordinator, int cancel) {
     EXPECT(code == KILN_DEADLINE_EXCEEDED && strstr(kiln_last_error(), "cancelled") != NULL);
   } else {
     EXPECT(code == KILN_OK && strcmp(kiln_program_outcome(program), "tuned") == 0);
+    EXPECT(kiln_program_verified(program) == 1);
     EXPECT(strncmp(kiln_program_signature(program), "ed25519 ", 8) == 0);
     check_description(program);
     launch(program, 33);
