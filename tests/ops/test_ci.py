@@ -1,4 +1,4 @@
-"""The CI templates: every command of Kiln's in them is one that the program takes, and they do their job at a real service."""
+"""The CI templates: every command of Kiln's in them is one that the program takes, and it does its job at a service."""
 
 import os
 import re

@@ -98,7 +98,8 @@ class Chart(unittest.TestCase):
             self.assertGreaterEqual((done.stdout + done.stderr).count("passed for resource"), 6)
 
     def test_helm_finds_nothing_wrong(self) -> None:
-        done = subprocess.run([self.folder / "helm", "lint", "--strict", CHART], capture_output=True, text=True, check=False)
+        done = subprocess.run([self.folder / "helm", "lint", "--strict", CHART], capture_output=True, text=True,
+                              check=False)
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_programs_know_every_flag(self) -> None:

@@ -1,0 +1,85 @@
+"""The documents: links lead somewhere, quotations are in their files, and commands print what is shown."""
+
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from transcripts import Session, agree, commands_of, differences
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("KILN_BUILD_DIR", ROOT / "build" / "release"))
+QUOTED = re.compile(r"<!-- from: (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ELSEWHERE = frozenset({"./ops/quickstart"})  # CI's own first command on a new machine
+
+
+class Transcripts(unittest.TestCase):
+    """The comparison itself."""
+
+    def test_numbers_digests_and_spaces_may_differ(self) -> None:
+        self.assertTrue(agree(["a.pt2  613115671c23  tuned  5.912 s"], ["a.pt2 0123456789ab  tuned 25.1 s"]))
+        self.assertFalse(agree(["a.pt2  613115671c23  tuned  5.912 s"], ["a.pt2 0123456789ab  hit 25.1 s"]))
+
+    def test_dots_stand_for_any_lines(self) -> None:
+        self.assertTrue(agree(["...", "end"], ["one", "two", "end"]))
+        self.assertTrue(agree(["..."], []))
+        self.assertFalse(agree(["one"], ["one", "two"]))
+        self.assertFalse(agree(["...", "end"], ["one"]))
+
+    def test_comments_are_no_part_of_a_command(self) -> None:
+        [first, second] = commands_of("$ kiln up --data-dir d     # in a terminal\nready\n$ true\n")
+        self.assertEqual((first.line, first.output, second.line), ("kiln up --data-dir d", ["ready"], "true"))
+
+
+class Documents(unittest.TestCase):
+    def test_links_and_anchors_lead_somewhere(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([ROOT / "ops" / "site", folder], capture_output=True, text=True, check=False,
+                                  timeout=600)
+            if done.returncode == 77:
+                self.skipTest(done.stderr)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            pages = {str(page.relative_to(folder)) for page in Path(folder).rglob("*.html")}
+            self.assertIn("index.html", pages)
+            for document in (ROOT / "docs").glob("*.md"):
+                self.assertIn(f"{document.stem}.html", pages)
+            self.assertIn('href="source/client/kiln.h.txt"', (Path(folder) / "index.html").read_text())
+
+    def test_quotations_are_in_their_files(self) -> None:
+        found = [(document.name, *quotation) for document in (ROOT / "docs").glob("*.md")
+                 for quotation in QUOTED.findall(document.read_text())]
+        self.assertGreaterEqual(len(found), 5)
+        for document, path, quotation in found:
+            self.assertIn(quotation, (ROOT / path).read_text(), f"{document} quotes {path} as it is not")
+
+    def check(self, document: str, before: str = "") -> None:
+        """Runs a document's commands. `before`: what an earlier page has made, as commands."""
+        asked = subprocess.run([ROOT / "ops" / "python", "--print"], capture_output=True, text=True, check=True)
+        python = asked.stdout.strip()
+        if not python:
+            self.skipTest("there is no Python environment with PyTorch: ops/python makes one")
+        session = Session(BUILD / "bin", {"VIRTUAL_ENV": python})
+        self.addCleanup(session.close)
+        (session.folder / "bin").mkdir()
+        (session.folder / "bin" / "python3").symlink_to(Path(python) / "bin" / "python")
+        session.add_to_path(session.folder / "bin")
+        for line in before.splitlines():
+            session.run(line)
+        self.assertEqual(differences(ROOT / document, session, ELSEWHERE), [])
+
+    def test_the_first_five_minutes(self) -> None:
+        self.check("docs/start.md")
+
+    def test_ci(self) -> None:
+        model = ROOT / "tests" / "graphs" / "small" / "softmax.pt2"
+        service = "kiln up --data-dir data\nexport KILN_COORDINATOR=tcp://127.0.0.1:7557"
+        self.check("docs/ci.md", f"{service}\ncp {model} model.pt2")
+
+    def test_the_readme(self) -> None:
+        self.check("README.md")
+
+
+if __name__ == "__main__":
+    unittest.main()
