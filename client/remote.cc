@@ -242,13 +242,12 @@ Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
         TRY_STATUS(hear_revocations(connection, reply.revocations, deadline));
         if (!reply.outcome) return Word(fail(reply.outcome.error()));
         if (*reply.outcome == CacheOutcome::kQueued) return Word(Answer{*reply.outcome, {}});
-        const std::string& signer = connection.welcome().signing_key;
-        auto program = checked_program(request, reply, signer,
-                                       trusted_signer_.empty() ? signer : trusted_signer_);
+        Signature signature = connection.welcome().signed_with(std::move(reply.signature));
+        auto program =
+            checked_program(request, reply.program_json, signature, trusted_or(signature.signer));
         if (!program) return fail(std::move(program).error());  // no word of the service
         return Word(Answer{*reply.outcome, *std::move(program), std::move(reply.program_json),
-                           Signature{signer, std::move(reply.signature)}, reply.memory_only,
-                           reply.stale});
+                           std::move(signature), reply.memory_only, reply.stale});
       }
     }
   };
@@ -265,11 +264,9 @@ Status Remote::hear_revocations(Connection& connection, uint64_t serial,
     TRY(Message message, receive(connection, deadline));
     if (!answers<RevocationsReply>(message, request.request)) continue;
     auto& reply = std::get<RevocationsReply>(message);
-    const std::string& named = connection.welcome().signing_key;
-    const Signature signature{named, std::move(reply.signature)};
+    const Signature signature = connection.welcome().signed_with(std::move(reply.signature));
     TRY_STATUS(verify_signature(signed_revocations(reply.list), signature,
-                                trusted_signer_.empty() ? named : trusted_signer_,
-                                "the list of what was taken back"));
+                                trusted_or(signature.signer), "the list of what was taken back"));
     hearer_.hear(reply.list, signature);
     return {};
   }

@@ -121,6 +121,10 @@ class Remote {
   Result<T> with_connection(const std::function<Result<T>(Connection&)>& call,
                             bool* reached = nullptr);
   uint64_t next_request();
+  // Whom to believe: the pinned signer, else the one that the coordinator says it is.
+  const std::string& trusted_or(const std::string& named) const {
+    return trusted_signer_.empty() ? named : trusted_signer_;
+  }
 
   const std::string endpoint_;
   const std::chrono::milliseconds connect_timeout_;
@@ -139,11 +143,11 @@ class Remote {
 
 // The two checks of a program that came from elsewhere, before anything of it is used.
 //
-// Whether `reply` answers `asked` with a program that a trusted key signed. `signer`: the key
-// that the coordinator says it has, which decides when `trusted` is empty. kPermissionDenied:
-// unsigned, or signed by somebody else; kCorruption: altered, or the program of another request.
-Result<Program> checked_program(const CompileRequest& asked, const CompileReply& reply,
-                                std::string_view signer, std::string_view trusted);
+// Whether `manifest` is the program that was `asked` for, signed by `trusted` or by the key that it
+// endorsed. kPermissionDenied: unsigned, or signed by somebody else; kCorruption: altered, or the
+// program of another request.
+Result<Program> checked_program(const CompileRequest& asked, const std::string& manifest,
+                                const Signature& signature, std::string_view trusted);
 // Whether the graph, target and mode in `program` are those of `asked`; `where` names its source in
 // the error. kCorruption.
 Status check_is_asked(const CompileRequest& asked, const Program& program, std::string_view where);

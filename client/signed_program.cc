@@ -25,12 +25,11 @@ Status check_is_asked(const CompileRequest& asked, const Program& program, std::
                           where, program.key.short_hex(), asked.graph.short_hex()));
 }
 
-Result<Program> checked_program(const CompileRequest& asked, const CompileReply& reply,
-                                std::string_view signer, std::string_view trusted) {
+Result<Program> checked_program(const CompileRequest& asked, const std::string& manifest,
+                                const Signature& signature, std::string_view trusted) {
   const std::string what = "the program of graph " + asked.graph.short_hex();
-  const Signature signature{std::string(signer), reply.signature};
-  TRY_STATUS(verify_signature(signed_program(reply.program_json), signature, trusted, what));
-  TRY(Program program, program_from_json(reply.program_json));
+  TRY_STATUS(verify_signature(signed_program(manifest), signature, trusted, what));
+  TRY(Program program, program_from_json(manifest));
   TRY_STATUS(check_is_asked(asked, program, "the coordinator"));
   return program;
 }

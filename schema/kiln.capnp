@@ -146,6 +146,7 @@ struct Welcome {
   session @3 :Data;               # token: 16 random bytes; empty before version 2
   signingKey @4 :Data;            # Ed25519 public key (32 bytes) of the artifacts; empty: unsigned
   revocations @5 :UInt64;         # serial of the list of what was taken back; 0: nothing was
+  endorsement @6 :Text;           # of signingKey, by the key that it replaced; empty: none
 }
 
 # ---- Client and coordinator ----

@@ -15,8 +15,7 @@ inline constexpr size_t kMaxTemplates = 1024;      // of one worker
 inline constexpr size_t kMaxLibraries = 16;        // likewise
 inline constexpr size_t kMaxSentenceBytes = 1024;  // for people
 inline constexpr size_t kTokenBytes = 16;
-inline constexpr size_t kSigningKeyBytes = 32;
-inline constexpr size_t kSignatureBytes = 64;
+inline constexpr size_t kMaxEndorsementBytes = 256;
 
 // A member whose size has limits beyond the frame's. `or_nothing`: exactly `most`, or empty.
 template <class T>
@@ -48,7 +47,8 @@ struct Fields {
   }
   static void of(auto& f, Is<Welcome> auto& m) {
     f(m.protocol, m.software, m.template_stamp, Sized{m.session, kTokenBytes, true},
-      Sized{m.signing_key, kSigningKeyBytes, true}, m.revocations);
+      Sized{m.signing_key, kPublicKeyBytes, true}, m.revocations,
+      Sized{m.endorsement, kMaxEndorsementBytes});
   }
   static void of(auto& f, Is<CompileRequest> auto& m) {
     f(m.request, m.graph, m.target, m.mode, m.check_only, m.graph_text, m.priority, m.detach,

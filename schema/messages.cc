@@ -18,4 +18,8 @@ std::string_view to_string(CacheOutcome outcome) {
   return "unknown";
 }
 
+Signature Welcome::signed_with(std::string bytes) const {
+  return {signing_key, std::move(bytes), Endorsement::parse(endorsement).value_or(Endorsement{})};
+}
+
 }  // namespace kiln

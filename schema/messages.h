@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "compiler_core/base/signature.h"
 #include "compiler_core/plan/workload.h"
 #include "compiler_core/program/program.h"
 #include "compiler_core/tune/measurement.h"
@@ -46,6 +47,11 @@ struct Welcome {
   std::string session{};      // token: 16 random bytes
   std::string signing_key{};  // Ed25519 public key of the artifacts, 32 bytes; empty: unsigned
   uint64_t revocations = 0;   // serial of the list of what was taken back; 0: nothing was
+  // Of signing_key, by the key that it replaced (base/signature.h, Endorsement::to_string());
+  // empty: none.
+  std::string endorsement{};
+  // What the coordinator signed with these bytes. An endorsement that cannot be read is none.
+  Signature signed_with(std::string bytes) const;
 };
 struct Refusal {  // of the connection or a message
   Error error;

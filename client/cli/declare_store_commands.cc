@@ -157,7 +157,9 @@ void declare_keys_commands(CLI::App& app, Options& options) {
     command->add_option("NAME", options.files, "Whose key: letters, digits and . _ @ -")
         ->required()
         ->expected(1);
-  for (auto* command : {keys_new, keys_list, keys_revoke, keys_show}) {
+  auto* keys_rotate =
+      keys->add_subcommand("rotate", "Change the key that programs are signed with, in --data-dir");
+  for (auto* command : {keys_new, keys_list, keys_revoke, keys_show, keys_rotate}) {
     command->add_option("--data-dir", options.data_dir, "The coordinator's data directory")
         ->capture_default_str();
     command->add_option("--keys", options.keys_dir, "Its folder of keys (default: DATA_DIR/keys)");
@@ -188,6 +190,13 @@ void declare_keys_commands(CLI::App& app, Options& options) {
   keys_revoke->add_flag("--keep-results", options.keep_results,
                         "Keep what the key reported, as of a machine that is retired; else the "
                         "coordinator takes it back (kiln cache forget)");
+  keys_rotate
+      ->add_option(
+          "--days", options.overlap_days,
+          "The old key vouches for the new one for so long: until then clients and workers "
+          "with\nkey files of before go on. 0: not at all, for a key that somebody else may have")
+      ->check(CLI::Range(0, 3650))
+      ->capture_default_str();
   keys_new->add_option("--out", options.out, "Where to write the key (default: NAME.key here)");
 
   auto* page_token = app.add_subcommand(
@@ -221,6 +230,7 @@ void declare_keys_commands(CLI::App& app, Options& options) {
   runs(keys_new, options, keys_new_command);
   runs(keys_list, options, keys_list_command);
   runs(keys_revoke, options, keys_revoke_command);
+  runs(keys_rotate, options, keys_rotate_command);
   runs(keys_show, options, keys_show_command);
   runs(page_token, options, page_token_command);
 }

@@ -100,6 +100,7 @@ struct Options {
   std::string role = "submit";
   std::string share = "all", team, trust = "finals";  // of a new key
   bool keep_results = false;                          // revoke
+  int overlap_days = 30;                              // rotate
 
   // page-token
   std::string token_role = "read";
@@ -138,6 +139,7 @@ int drain_command(const Options& options);
 int keys_new_command(const Options& options);
 int keys_list_command(const Options& options);
 int keys_revoke_command(const Options& options);
+int keys_rotate_command(const Options& options);
 int keys_show_command(const Options& options);
 int page_token_command(const Options& options);
 int up_command(const Options& options);

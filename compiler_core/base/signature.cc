@@ -4,6 +4,10 @@
 #include <sodium/randombytes.h>
 #include <sys/stat.h>
 
+#include <charconv>
+#include <ctime>
+#include <sstream>
+
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/file.h"
 
@@ -15,7 +19,9 @@ static_assert(kSignatureBytes == crypto_sign_ed25519_BYTES);
 
 constexpr size_t kSeedBytes = crypto_sign_ed25519_SEEDBYTES;
 constexpr std::string_view kScheme = "ed25519 ";
-constexpr char kKeyFile[] = "ed25519.key", kPublicFile[] = "ed25519.pub";
+constexpr std::string_view kEndorsed = " endorsed ";
+constexpr char kKeyFile[] = "ed25519.key", kPublicFile[] = "ed25519.pub",
+               kEndorsementsFile[] = "endorsements";
 
 const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
@@ -55,6 +61,32 @@ Status check_private(const Path& file) {
                   "must be given)");
 }
 
+bool is_signed(const Digest& message, std::string_view bytes, std::string_view key) {
+  return key.size() == kPublicKeyBytes && bytes.size() == kSignatureBytes &&
+         crypto_sign_ed25519_verify_detached(bytes_of(bytes), message.bytes.data(),
+                                             message.bytes.size(), bytes_of(key)) == 0;
+}
+
+// Whether who trusts `endorsement.by` may trust `successor` now.
+bool holds(const Endorsement& endorsement, std::string_view successor) {
+  return endorsement.until_s > std::time(nullptr) &&
+         is_signed(signed_endorsement(successor, endorsement.until_s), endorsement.bytes,
+                   endorsement.by);
+}
+
+// The folder's endorsement of `key`; a line for each, "KEY BY UNTIL BYTES". A line that cannot be
+// read endorses nobody.
+Endorsement endorsement_of(std::string_view key, const Path& folder) {
+  std::istringstream lines(read_file(folder / kEndorsementsFile).value_or(""));
+  const std::string whose = to_hex(key) + " ";
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(whose)) continue;
+    auto endorsement = Endorsement::parse(std::string_view(line).substr(whose.size()));
+    if (endorsement && holds(*endorsement, key)) return *std::move(endorsement);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string to_hex(std::string_view bytes) {
@@ -77,21 +109,54 @@ Result<std::string> parse_public_key(std::string_view hex) {
   return key;
 }
 
+std::string Endorsement::to_string() const {
+  if (by.empty()) return "";
+  return to_hex(by) + " " + std::to_string(until_s) + " " + to_hex(bytes);
+}
+
+Result<Endorsement> Endorsement::parse(std::string_view text) {
+  if (text.empty()) return Endorsement{};
+  const size_t first = text.find(' ');
+  const size_t second = first == std::string_view::npos ? first : text.find(' ', first + 1);
+  const Error bad{Code::kCorruption, "not an endorsement", 0};
+  if (second == std::string_view::npos) return fail(bad);
+  const auto by = from_hex(text.substr(0, first), kPublicKeyBytes);
+  const auto bytes = from_hex(text.substr(second + 1), kSignatureBytes);
+  const std::string_view until = text.substr(first + 1, second - first - 1);
+  Endorsement endorsement;
+  const auto [end, error] =
+      std::from_chars(until.data(), until.data() + until.size(), endorsement.until_s);
+  if (!by || !bytes || error != std::errc() || end != until.data() + until.size()) return fail(bad);
+  endorsement.by = *by;
+  endorsement.bytes = *bytes;
+  return endorsement;
+}
+
 std::string Signature::to_string() const {
   if (bytes.empty()) return "";
-  return std::string(kScheme) + to_hex(signer) + " " + to_hex(bytes);
+  std::string text = std::string(kScheme) + to_hex(signer) + " " + to_hex(bytes);
+  if (!endorsement.by.empty()) text += std::string(kEndorsed) + endorsement.to_string();
+  return text;
 }
 
 Result<Signature> Signature::parse(std::string_view text) {
   Signature signature;
   if (text.empty()) return signature;
+  const size_t endorsed = text.find(kEndorsed);
+  if (endorsed != std::string_view::npos) {
+    TRY(signature.endorsement, Endorsement::parse(text.substr(endorsed + kEndorsed.size())));
+    if (signature.endorsement.by.empty()) return fail(Code::kCorruption, "not a signature");
+    text = text.substr(0, endorsed);
+  }
   const bool known = text.starts_with(kScheme);
   const size_t gap = known ? text.find(' ', kScheme.size()) : std::string_view::npos;
   if (gap == std::string_view::npos) return fail(Code::kCorruption, "not a signature");
   const auto signer = from_hex(text.substr(kScheme.size(), gap - kScheme.size()), kPublicKeyBytes);
   const auto bytes = from_hex(text.substr(gap + 1), kSignatureBytes);
   if (!signer || !bytes) return fail(Code::kCorruption, "not a signature");
-  return Signature{*signer, *bytes};
+  signature.signer = *signer;
+  signature.bytes = *bytes;
+  return signature;
 }
 
 SigningKey::SigningKey(std::string_view seed)
@@ -131,7 +196,40 @@ Result<SigningKey> SigningKey::load_or_create(const Path& folder) {
   SigningKey key(*seed);
   if (const auto known = read_public_key(folder); !known || *known != key.public_key())
     TRY_STATUS(publish_file(folder / kPublicFile, to_hex(key.public_key()) + "\n"));
+  key.endorsement_ = endorsement_of(key.public_key(), folder);
   return key;
+}
+
+Result<SigningKey> SigningKey::rotate(const Path& folder, std::chrono::seconds overlap) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder / kKeyFile, ignored))
+    return fail(Code::kNotFound, "there is no signing key in " + folder.string() +
+                                     ": a coordinator makes one when it starts");
+  TRY(const SigningKey present, load_or_create(folder));
+  const SigningKey next = generate();
+  if (overlap.count() > 0) {
+    if (!present.endorsement_.by.empty())
+      return fail(Code::kInvalidArgument,
+                  "the signing key in " + folder.string() +
+                      " was changed not long ago, and clients with the key files of before still "
+                      "trust it by the word of the one it replaced: give them new ones (kiln keys "
+                      "new), or wait until that ends");
+    Endorsement word{present.public_key(), std::time(nullptr) + overlap.count(), {}};
+    word.bytes = present.sign(signed_endorsement(next.public_key(), word.until_s)).bytes;
+    // Before the key that it is about: until that is there, the line says nothing.
+    TRY_STATUS(publish_file(folder / kEndorsementsFile,
+                            to_hex(next.public_key()) + " " + word.to_string() + "\n"));
+  }
+  const Path made = folder / "next.key";
+  std::filesystem::remove(made, ignored);  // of a process that was killed here
+  TRY_STATUS(publish_secret(made, to_hex(next.seed()) + "\n"));
+  std::error_code error;
+  std::filesystem::rename(made, folder / kKeyFile, error);
+  if (error)
+    return fail(Code::kUnavailable,
+                "cannot replace " + (folder / kKeyFile).string() + ": " + error.message());
+  TRY_STATUS(sync_directory(folder));
+  return load_or_create(folder);
 }
 
 Result<std::string> read_public_key(const Path& folder) {
@@ -140,7 +238,7 @@ Result<std::string> read_public_key(const Path& folder) {
 }
 
 Signature SigningKey::sign(const Digest& message) const {
-  Signature signature{public_key_, std::string(kSignatureBytes, '\0')};
+  Signature signature{public_key_, std::string(kSignatureBytes, '\0'), endorsement_};
   crypto_sign_ed25519_detached(bytes_of(signature.bytes), nullptr, message.bytes.data(),
                                message.bytes.size(), bytes_of(std::string_view(secret_key_)));
   return signature;
@@ -153,19 +251,15 @@ Status verify_signature(const Digest& message, const Signature& signature, std::
     return fail(Code::kPermissionDenied,
                 thing + " is unsigned and was not loaded: only what signer " + name_of(trusted) +
                     " vouches for is; get it from that coordinator, or ask whoever runs it");
-  if (signature.signer != trusted)
+  if (signature.signer != trusted &&
+      (signature.endorsement.by != trusted || !holds(signature.endorsement, signature.signer)))
     return fail(Code::kPermissionDenied,
                 thing + " is signed by " + name_of(signature.signer) + ", not by " +
                     name_of(trusted) +
                     " whom this client trusts, and was not loaded: if the coordinator has a new "
                     "signing key, get a new key file from whoever runs it");
-  const bool right_size =
-      trusted.size() == kPublicKeyBytes && signature.bytes.size() == kSignatureBytes;
-  if (right_size && crypto_sign_ed25519_verify_detached(bytes_of(std::string_view(signature.bytes)),
-                                                        message.bytes.data(), message.bytes.size(),
-                                                        bytes_of(trusted)) == 0)
-    return {};
-  return fail(Code::kCorruption, thing + " is not what " + name_of(trusted) +
+  if (is_signed(message, signature.bytes, signature.signer)) return {};
+  return fail(Code::kCorruption, thing + " is not what " + name_of(signature.signer) +
                                      " signed, and was not loaded: it was altered on the way or on "
                                      "disk; ask for it again");
 }
@@ -190,6 +284,10 @@ Digest signed_artifact(std::string_view kind, std::string_view key, std::string_
 
 Digest signed_revocations(std::string_view list) {
   return Hasher("kiln.signed.revocations.v1").add(list).finish();
+}
+
+Digest signed_endorsement(std::string_view successor, int64_t until_s) {
+  return Hasher("kiln.signed.endorsement.v1").add(successor).add(until_s).finish();
 }
 
 Digest signed_copy(const Digest& key, std::string_view manifest, std::string_view origin) {

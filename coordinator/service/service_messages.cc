@@ -94,8 +94,9 @@ void ServiceLoop::on(const PeerId& peer, const Hello& hello, const User& user) {
     opened.templates = std::make_shared<const TemplateVersions>(hello.templates);
   const Session* session = sessions.open(peer, std::move(opened));
   if (session == nullptr) return refuse(peer, Code::kOverloaded, "too many connections");
-  send(peer, Welcome{kProtocolVersion, kSoftware, template_stamp(options.core.templates),
-                     session->token, signer.public_key(), storage.revocations()});
+  send(peer,
+       Welcome{kProtocolVersion, kSoftware, template_stamp(options.core.templates), session->token,
+               signer.public_key(), storage.revocations(), signer.endorsement()});
 }
 
 void ServiceLoop::on(const PeerId& peer, CompileRequest request) {

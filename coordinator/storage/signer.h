@@ -12,6 +12,7 @@ class Signer {
   explicit Signer(SigningKey key) : key_(std::move(key)) {}
 
   const std::string& public_key() const { return key_.public_key(); }
+  std::string endorsement() const { return key_.endorsement().to_string(); }
   // Caches the last one: all that wait for a program are answered in a row.
   const std::string& signature_of(const std::string& manifest);
   std::string signature_of_list(const std::string& list) const {

@@ -46,7 +46,8 @@ class SignedProgram : public testing::Test {
     return made;
   }
   Result<Program> check() {
-    return checked_program(asked, reply, key.public_key(), key.public_key());
+    return checked_program(asked, reply.program_json, {key.public_key(), reply.signature},
+                           key.public_key());
   }
 
   const SigningKey key = SigningKey::generate();
@@ -76,7 +77,8 @@ TEST_F(SignedProgram, EveryFlippedBitOfManifestOrSignatureIsRefused) {
 
 TEST_F(SignedProgram, UnsignedOrByAnotherItIsRefusedAndNamed) {
   const SigningKey other = SigningKey::generate();
-  const auto by_other = checked_program(asked, reply, key.public_key(), other.public_key());
+  const auto by_other = checked_program(asked, reply.program_json,
+                                        {key.public_key(), reply.signature}, other.public_key());
   ASSERT_FALSE(by_other.has_value());
   EXPECT_EQ(by_other.error().code, Code::kPermissionDenied);
   for (const std::string& name : {asked.graph.short_hex(), to_hex(key.public_key()).substr(0, 16),

@@ -47,8 +47,15 @@ std::vector<std::string> seeds() {
   return {
       "# Key of ci\nname = ci\nrole = submit\n" + pair + "server = " + z85 +
           "\nsigning_key = " + hex + "\n",
-      pair, "# who may come in\nsubmit ci " + z85 + "\nworker gpu-7 " + z85 + "\n", hex + "\n",
-      Signature{std::string(kPublicKeyBytes, 's'), std::string(kSignatureBytes, 'b')}.to_string()};
+      pair,
+      "# who may come in\nsubmit ci " + z85 + "\nworker gpu-7 " + z85 + "\n",
+      hex + "\n",
+      Signature{std::string(kPublicKeyBytes, 's'), std::string(kSignatureBytes, 'b')}.to_string(),
+      Signature{
+          std::string(kPublicKeyBytes, 's'),
+          std::string(kSignatureBytes, 'b'),
+          {std::string(kPublicKeyBytes, 'o'), 1'900'000'000, std::string(kSignatureBytes, 'e')}}
+          .to_string()};
 }
 
 }  // namespace kiln::fuzz

@@ -137,7 +137,7 @@ inline std::vector<Message> sample_messages() {
   request.priority = Priority::kWarmUp;
   request.detach = true;
   return {Hello{2, Role::kWorker, "kiln 9", std::string(16, 'h'), {{"cpu.pointwise", 3}}},
-          Welcome{3, "kiln 8", a, std::string(16, 't'), std::string(32, 'k'), 9},
+          Welcome{3, "kiln 8", a, std::string(16, 't'), std::string(32, 'k'), 9, "ab 1 cd"},
           Refusal{error},
           request,
           NeedGraph{14},

@@ -105,7 +105,69 @@ TEST_F(KeysTest, AServiceForOtherMachinesTakesThoseWithAKeyAndNobodyElse) {
   EXPECT_EQ(stats(endpoint, at("ci.key")).exit_code, 0);
 }
 
+// A signing key that is changed: key files of before go on for the overlap, and stop where there is
+// none; what a client keeps is good under its own pin both times.
+TEST_F(KeysTest, AChangedSigningKeyIsTrustedByTheWordOfTheOldOne) {
+  const auto serve = [this](auto ask) {
+    std::filesystem::remove(at("kiln-coordinator.out"));
+    auto coordinator = start("kiln-coordinator", {"--data-dir", at("data"), "--listen",
+                                                  "tcp://127.0.0.1:0", "--http", "none"});
+    const std::string endpoint = ready();
+    {
+      const auto worker = start("kiln-worker", {"--coordinator", endpoint, "--key", at("box.key"),
+                                                "--cache-dir", at("worker"), "--name", "box"});
+      ask(endpoint);
+    }
+    coordinator.signal(SIGTERM);
+    EXPECT_EQ(coordinator.wait(), 0);
+  };
+  const auto compile = [this](const std::string& endpoint, const std::string& key,
+                              const std::string& cache) {
+    return kiln({"compile", testing::small_graph("softmax.pt2"), "--coordinator", endpoint,
+                 "--no-fallback", "--json", "--cache-dir", at(cache)},
+                at(key + ".key"));
+  };
+  const auto rotate = [this](const std::string& days) {
+    const Finished done =
+        kiln({"keys", "rotate", "--data-dir", at("data"), "--days", days, "--json"});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return done.exit_code == 0 ? done.json() : nlohmann::json();
+  };
+  serve([](const std::string&) {});  // makes the signing key, which the key files below pin
+  make_key("box", "worker");
+  make_key("ci", "submit");
+  serve([&](const std::string& endpoint) {
+    const Finished tuned = compile(endpoint, "ci", "kept");
+    EXPECT_EQ(tuned.exit_code, 0) << tuned.err;
+  });
+
+  const auto rotated = rotate("30");
+  EXPECT_GT(rotated["endorsed_until_s"], 0);
+  EXPECT_EQ(kiln({"keys", "rotate", "--data-dir", at("data")}).exit_code, 2) << "too soon";
+  make_key("new", "submit");
+  serve([&](const std::string& endpoint) {
+    for (const std::string key : {"ci", "new"}) {
+      const Finished hit = compile(endpoint, key, "fresh-" + key);
+      EXPECT_EQ(hit.exit_code, 0) << key << ": " << hit.err;
+      EXPECT_EQ(hit.json()["cache"], "hit");
+      const Finished kept = compile("tcp://127.0.0.1:1", key, "fresh-" + key);
+      EXPECT_EQ(kept.exit_code, 0) << key << ", from its directory: " << kept.err;
+    }
+    EXPECT_EQ(compile("tcp://127.0.0.1:1", "ci", "kept").exit_code, 0);
+  });
+
+  EXPECT_EQ(rotate("0")["endorsed_until_s"], 0);
+  make_key("newest", "submit");
+  serve([&](const std::string& endpoint) {
+    const Finished refused = compile(endpoint, "new", "none");
+    EXPECT_EQ(refused.exit_code, 2) << refused.out;
+    EXPECT_NE(refused.err.find("new key file"), std::string::npos) << refused.err;
+    EXPECT_EQ(compile(endpoint, "newest", "none").exit_code, 0);
+  });
+}
+
 TEST_F(KeysTest, WhatIsWrongIsSaid) {
+  EXPECT_EQ(kiln({"keys", "rotate", "--data-dir", at("data")}).exit_code, 2) << "no key yet";
   EXPECT_EQ(kiln({"keys"}).exit_code, 2);
   EXPECT_EQ(kiln({"keys", "new", "a b", "--data-dir", at("data")}).exit_code, 2);
   EXPECT_EQ(kiln({"keys", "new", "a", "--role", "king", "--data-dir", at("data")}).exit_code, 2);

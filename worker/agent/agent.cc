@@ -40,7 +40,7 @@ CandidateResult refusal(const Job& job, const CandidateJob& candidate, const Err
 
 }  // namespace
 
-std::vector<CandidateResult> take_out_unsigned(Job& job, std::string_view signer,
+std::vector<CandidateResult> take_out_unsigned(Job& job, const Signature& signer,
                                                std::string_view trusted) {
   std::vector<CandidateResult> refused;
   std::erase_if(job.candidates, [&](const CandidateJob& candidate) {
@@ -48,7 +48,7 @@ std::vector<CandidateResult> take_out_unsigned(Job& job, std::string_view signer
     const Digest message = signed_candidate(job.kernel_key, candidate.schedule.to_string(),
                                             candidate.recipe_json, candidate.binary);
     const Status good = verify_signature(
-        message, {std::string(signer), candidate.signature}, trusted,
+        message, {signer.signer, candidate.signature, signer.endorsement}, trusted,
         "candidate " + candidate.schedule.to_string() + " of kernel " + job.kernel_key.short_hex());
     if (!good) refused.push_back(refusal(job, candidate, good.error()));
     return !good.has_value();
@@ -93,7 +93,8 @@ Result<std::unique_ptr<Connection>> Agent::connect() {
       Connection::open(options_.coordinator, Role::kWorker, options_.connect_timeout_ms, how));
   const Welcome& welcome = connection->welcome();
   token_ = welcome.session;
-  signer_ = trusted_signer_ = welcome.signing_key;
+  signed_by_ = welcome.signed_with({});
+  trusted_signer_ = welcome.signing_key;
   if (how.key && !how.key->signing_key.empty()) {
     TRY(trusted_signer_, parse_public_key(how.key->signing_key));
   }
@@ -161,7 +162,7 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
 // The job without candidates whose binary came from another worker and is not signed.
 void Agent::start(std::vector<Job> jobs, const Work& work) {
   for (Job& job : jobs) {
-    for (CandidateResult& refused : take_out_unsigned(job, signer_, trusted_signer_)) {
+    for (CandidateResult& refused : take_out_unsigned(job, signed_by_, trusted_signer_)) {
       spdlog::warn("refused: {}", refused.log);
       finished(std::move(refused));
     }

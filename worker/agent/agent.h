@@ -26,8 +26,8 @@ namespace kiln {
 // Removes from `job` the candidates whose binary another worker compiled and `trusted` has not
 // signed for this kernel and schedule (compiler_core/base/signature.h). Each becomes a result that
 // says so, with the verdict device_lost: this worker cannot have the binary, which is no fault of
-// the candidate and killed no runner. `signer`: the key that the coordinator says it has.
-std::vector<CandidateResult> take_out_unsigned(Job& job, std::string_view signer,
+// the candidate and killed no runner. `signer`: the coordinator's, without bytes.
+std::vector<CandidateResult> take_out_unsigned(Job& job, const Signature& signer,
                                                std::string_view trusted);
 
 class Agent {
@@ -82,8 +82,9 @@ class Agent {
   void lost(const std::string& trouble);
 
   const Options options_;
-  std::string token_;                    // run()'s; of the last session
-  std::string signer_, trusted_signer_;  // run()'s: the actual one; the key file's
+  std::string token_;           // run()'s; of the last session
+  Signature signed_by_;         // run()'s: the coordinator's, without bytes
+  std::string trusted_signer_;  // run()'s: the key file's, else the coordinator's
   mutable std::mutex mu_;
   std::condition_variable stopped_;
   bool stopping_ = false;                                              // guarded by mu_

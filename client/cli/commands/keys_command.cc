@@ -8,6 +8,7 @@
 #include "client/cli/make_key.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
+#include "compiler_core/base/signature.h"
 #include "schema/keys/key_file.h"
 
 namespace kiln::cli {
@@ -70,6 +71,25 @@ int keys_revoke_command(const Options& options) {
              fmt::format("{} is no longer let in; a running coordinator ends the sessions within a "
                          "second{}",
                          name, keeps ? "" : ", and takes back what the key reported"));
+}
+
+int keys_rotate_command(const Options& options) {
+  if (options.data_dir.empty())
+    return report(
+        {Code::kInvalidArgument, "whose signing key? Name the coordinator's --data-dir", 0});
+  const auto key = SigningKey::rotate(Path(options.data_dir) / kSigningFolder,
+                                      std::chrono::hours(24) * options.overlap_days);
+  if (!key) return report(key.error());
+  const int64_t until_s = key->endorsement().until_s;
+  const std::string others =
+      until_s == 0 ? "Nobody trusts it yet: make new key files (kiln keys new) for all"
+                   : fmt::format(
+                         "Key files of before go on for {} days; make new ones (kiln keys "
+                         "new) until then",
+                         options.overlap_days);
+  return say(options, {{"signing_key", to_hex(key->public_key())}, {"endorsed_until_s", until_s}},
+             fmt::format("{}\nis the signing key once the coordinator is started again. {}.",
+                         to_hex(key->public_key()), others));
 }
 
 int keys_show_command(const Options& options) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <ctime>
 #include <thread>
 
 namespace kiln {
@@ -156,6 +157,90 @@ TEST_F(SigningKeyFile, ThatIsNoneIsRefusedAndNotReplaced) {
   ASSERT_FALSE(again.has_value());
   EXPECT_EQ(again.error().code, Code::kCorruption);
   EXPECT_EQ(read_file(folder / "ed25519.key").value(), "torn");
+}
+
+class Rotation : public testing::Test {
+ protected:
+  SigningKey rotated(std::chrono::seconds overlap) {
+    auto key = SigningKey::rotate(folder.path(), overlap);
+    EXPECT_TRUE(key) << key.error().message;
+    return *std::move(key);
+  }
+  const TempDir folder = *TempDir::create("kiln-rotation");
+  const SigningKey first = *SigningKey::load_or_create(folder.path());
+};
+
+TEST_F(Rotation, TheOldKeysWordMakesTheNewOneTrusted) {
+  const SigningKey next = rotated(std::chrono::hours(1));
+  EXPECT_NE(next.public_key(), first.public_key());
+  const Signature signature = next.sign(signed_program(kManifest));
+  EXPECT_TRUE(check(signature, first, kManifest));
+  EXPECT_TRUE(check(signature, next, kManifest));
+  EXPECT_EQ(check(signature, first, flipped(kManifest, 9)).error().code, Code::kCorruption);
+  const SigningKey loaded = *SigningKey::load_or_create(folder.path());
+  EXPECT_EQ(loaded.sign(signed_program(kManifest)), signature);
+  EXPECT_EQ(*read_public_key(folder.path()), next.public_key());
+}
+
+TEST_F(Rotation, WithoutThatWordOnlyTheNewKeyIsTrusted) {
+  const SigningKey next = rotated(std::chrono::seconds(0));
+  const Signature signature = next.sign(signed_program(kManifest));
+  EXPECT_EQ(check(signature, first, kManifest).error().code, Code::kPermissionDenied);
+  EXPECT_TRUE(check(signature, next, kManifest));
+}
+
+TEST_F(Rotation, AnEndorsementIsOfOneKeyAndEnds) {
+  const SigningKey next = rotated(std::chrono::hours(1)), other = SigningKey::generate();
+  Signature signature = other.sign(signed_program(kManifest));
+  signature.endorsement = next.endorsement();
+  EXPECT_EQ(check(signature, first, kManifest).error().code, Code::kPermissionDenied);
+
+  const auto word_until = [&](int64_t until_s) {
+    Signature made = next.sign(signed_program(kManifest));
+    made.endorsement = {first.public_key(), until_s,
+                        first.sign(signed_endorsement(next.public_key(), until_s)).bytes};
+    return made;
+  };
+  const int64_t now_s = std::time(nullptr);
+  EXPECT_TRUE(check(word_until(now_s + 60), first, kManifest));
+  EXPECT_EQ(check(word_until(now_s - 60), first, kManifest).error().code, Code::kPermissionDenied);
+  Signature longer = next.sign(signed_program(kManifest));
+  longer.endorsement.until_s += 3'600;  // nobody but the old key prolongs it
+  EXPECT_EQ(check(longer, first, kManifest).error().code, Code::kPermissionDenied);
+}
+
+TEST_F(Rotation, IsRefusedWhileKeyFilesDependOnTheLastOne) {
+  const SigningKey next = rotated(std::chrono::hours(1));
+  EXPECT_EQ(SigningKey::rotate(folder.path(), std::chrono::hours(1)).error().code,
+            Code::kInvalidArgument);
+  EXPECT_EQ(SigningKey::load_or_create(folder.path())->public_key(), next.public_key());
+  rotated(std::chrono::seconds(0));  // for a key that is known to others there is no waiting
+}
+
+TEST_F(Rotation, AnEndorsementOfAKeyThatWasNeverPutInPlaceSaysNothing) {
+  const SigningKey next = SigningKey::generate();
+  const int64_t until_s = std::time(nullptr) + 60;
+  const Endorsement word{first.public_key(), until_s,
+                         first.sign(signed_endorsement(next.public_key(), until_s)).bytes};
+  ASSERT_TRUE(publish_file(folder.path() / "endorsements",
+                           to_hex(next.public_key()) + " " + word.to_string() + "\n"));
+  ASSERT_TRUE(publish_file(folder.path() / "next.key", "half"));  // killed before the rename
+  EXPECT_EQ(SigningKey::load_or_create(folder.path())->endorsement(), Endorsement{});
+  EXPECT_TRUE(SigningKey::rotate(folder.path(), std::chrono::hours(1)));
+}
+
+TEST_F(Rotation, NeedsAKey) {
+  EXPECT_EQ(SigningKey::rotate(folder.path() / "none", std::chrono::hours(1)).error().code,
+            Code::kNotFound);
+}
+
+TEST_F(Rotation, SignaturesKeepTheirEndorsementAsText) {
+  const Signature signature = rotated(std::chrono::hours(1)).sign(signed_program(kManifest));
+  const std::string text = signature.to_string();
+  EXPECT_EQ(*Signature::parse(text), signature);
+  for (size_t end = 1; end < text.size(); ++end)
+    if (const auto part = Signature::parse(text.substr(0, end)))
+      EXPECT_EQ(part->endorsement, Endorsement{}) << end;
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class SignedJob : public testing::Test {
  protected:
   // The results in place of the candidates that were taken out.
   std::vector<CandidateResult> check() {
-    return take_out_unsigned(job, key.public_key(), key.public_key());
+    return take_out_unsigned(job, {key.public_key(), {}}, key.public_key());
   }
   const SigningKey key = SigningKey::generate();
   Job job = job_of(key);
@@ -77,7 +77,7 @@ TEST_F(SignedJob, TheSignatureOfAnotherKernelIsRefused) {
 
 TEST_F(SignedJob, AnotherSignerIsRefused) {
   const SigningKey other = SigningKey::generate();
-  EXPECT_EQ(take_out_unsigned(job, key.public_key(), other.public_key()).size(), 2u);
+  EXPECT_EQ(take_out_unsigned(job, {key.public_key(), {}}, other.public_key()).size(), 2u);
 }
 
 TEST_F(SignedJob, WhatIsCompiledHereNeedsNone) {
