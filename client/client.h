@@ -31,9 +31,11 @@
 namespace kiln {
 
 class CudaDevice;
+class Device;
 class Graph;      // compiler_core/ir/graph.h; ir/builder.h and frontend/exported_program.h make one
 struct Artifact;  // compiler_core/program/artifact.h
-struct Program;   // compiler_core/program/program.h
+struct LaunchTime;
+struct Program;  // compiler_core/program/program.h
 
 using DevicePtr = uint64_t;  // CUdeviceptr
 using CudaStream = void*;    // CUstream; null is the default stream
@@ -182,6 +184,11 @@ class CompiledProgram {
   friend class Client;
   friend std::shared_ptr<const CudaDevice> device_of(const CompiledProgram& program);
   friend std::string libraries_left_out(const CompiledProgram& program);
+  friend std::shared_ptr<const Device> place_of(const CompiledProgram& program);
+  friend Result<std::vector<LaunchTime>> profile_launches(const CompiledProgram& program,
+                                                          std::span<const DevicePtr> inputs,
+                                                          std::span<const DevicePtr> outputs,
+                                                          std::span<const int64_t> symbols);
   struct Impl;
   explicit CompiledProgram(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

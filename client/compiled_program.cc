@@ -199,6 +199,23 @@ Result<std::vector<Tensor>> CompiledProgram::run(std::span<const Tensor* const> 
   return outputs;
 }
 
+std::shared_ptr<const Device> place_of(const CompiledProgram& program) {
+  return program.impl_->loaded ? program.impl_->loaded->device() : nullptr;
+}
+
+Result<std::vector<LaunchTime>> profile_launches(const CompiledProgram& program,
+                                                 std::span<const DevicePtr> inputs,
+                                                 std::span<const DevicePtr> outputs,
+                                                 std::span<const int64_t> symbols) {
+  const CompiledProgram::Impl& impl = *program.impl_;
+  if (!impl.loaded) return not_loaded();
+  TRY_STATUS(impl.check_not_revoked());
+  TRY(const std::vector<DevicePtr> canonical, impl.canonical(inputs, outputs.size()));
+  std::unique_lock<std::mutex> lock;
+  if (impl.cpu_mu) lock = std::unique_lock(*impl.cpu_mu);
+  return impl.loaded->profile(canonical, outputs, nullptr, symbols);
+}
+
 std::string libraries_left_out(const CompiledProgram& program) {
   const auto device = device_of(program);
   if (device == nullptr) return {};

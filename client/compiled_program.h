@@ -35,6 +35,16 @@ struct CompiledProgram::Impl {
 // The GPU that `program` is loaded on; null when it is loaded on the CPU, or not at all.
 std::shared_ptr<const CudaDevice> device_of(const CompiledProgram& program);
 
+// One call, as CompiledProgram::launch() on the null stream, and when each of its launches ran. Errors as
+// that; also for a program that is loaded on the CPU.
+Result<std::vector<LaunchTime>> profile_launches(const CompiledProgram& program,
+                                                 std::span<const DevicePtr> inputs,
+                                                 std::span<const DevicePtr> outputs,
+                                                 std::span<const int64_t> symbols);
+
+// The device that `program` is loaded on; null when it is not loaded.
+std::shared_ptr<const Device> place_of(const CompiledProgram& program);
+
 // Why kernels of Kiln's own run where the program would call a library; empty: none do.
 std::string libraries_left_out(const CompiledProgram& program);
 

@@ -27,6 +27,11 @@ class LoadedProgram {
                 DevicePtr scratch, Stream stream, std::span<const int64_t> symbols) const {
     return executable_.launch(inputs, outputs, scratch, stream, symbols);
   }
+  Result<std::vector<LaunchTime>> profile(std::span<const DevicePtr> inputs,
+                                          std::span<const DevicePtr> outputs, Stream stream,
+                                          std::span<const int64_t> symbols) const {
+    return executable_.profile(inputs, outputs, stream, symbols);
+  }
   Result<int64_t> scratch_bytes(std::span<const int64_t> symbols) const {
     return executable_.scratch_bytes(symbols);
   }

@@ -105,6 +105,10 @@ void declare_program_commands(CLI::App& app, Options& options) {
   run->add_option("--atol", options.atol, "Absolute tolerance (default: by dtype and magnitude)");
   run->add_option("--seed", options.seed, "Seed of the program's random numbers (default: 0)");
   run->add_option("--runs", options.runs, "Timed runs (default: what fits a fifth of a second)");
+  run->add_option(
+      "--profile", options.profile,
+      "Write when each launch ran to this file, as a timeline for ui.perfetto.dev or "
+      "chrome://tracing, and print each kernel's share of the time and of the roofline");
   run->add_option("--program", options.exported,
                   "Run what `kiln compile FILE --out DIR` wrote to this directory, or a program of "
                   "this bundle (`kiln bundle`), and ask nobody: "

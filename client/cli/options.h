@@ -65,6 +65,7 @@ struct Options {
   double rtol = -1, atol = -1;  // negative: by dtype
   int64_t seed = 0;             // of a program's random numbers
   int runs = 0;                 // 0: as many as fit a fifth of a second
+  std::string profile;          // run: where the timeline goes; empty: none is taken
 
   // explain
   std::string graph_pass;  // whose graph to print; empty: none

@@ -22,22 +22,20 @@ Status BoundCall::size_for(std::span<const int64_t> dims) {
 void BoundCall::prepare() {
   calls_.clear();
   arg_buffers_.clear();
-  step_ends_.clear();
-  const std::vector<LaunchStep> steps = steps_of(program_, sizes_, device_.most_side_by_side());
-  for (const LaunchStep& step : steps)
+  steps_ = steps_of(program_, sizes_, device_.most_side_by_side());
+  for (const LaunchStep& step : steps_)
     for (const size_t launch : step)
       arg_buffers_.insert(arg_buffers_.end(), program_.launches[launch].args.begin(),
                           program_.launches[launch].args.end());
   args_.assign(arg_buffers_.size(), 0);
   std::span<const DevicePtr> rest = args_;
-  for (const LaunchStep& step : steps) {
+  for (const LaunchStep& step : steps_) {
     for (const size_t i : step) {
       const Launch& launch = program_.launches[i];
       calls_.push_back({kernels_[static_cast<size_t>(launch.kernel)].get(),
                         rest.first(launch.args.size()), sizes_.launches[i].dims});
       rest = rest.subspan(launch.args.size());
     }
-    step_ends_.push_back(calls_.size());
   }
 }
 
@@ -72,13 +70,13 @@ Status BoundCall::bind(std::span<const DevicePtr> inputs, std::span<const Device
   return {};
 }
 
-Status BoundCall::launch(std::span<const DevicePtr> outputs, DevicePtr workspace,
-                         Stream stream) const {
-  const std::span<const Device::BoundLaunch> all = calls_;
-  size_t begin = 0;
-  for (const size_t end : step_ends_) {
-    TRY_STATUS(device_.launch_step(all.subspan(begin, end - begin), workspace, stream));
-    begin = end;
+Status BoundCall::launch(std::span<const DevicePtr> outputs, DevicePtr workspace, Stream stream,
+                         const AfterStep& after_step) const {
+  std::span<const Device::BoundLaunch> rest = calls_;
+  for (const LaunchStep& step : steps_) {
+    TRY_STATUS(device_.launch_step(rest.first(step.size()), workspace, stream));
+    rest = rest.subspan(step.size());
+    if (after_step) TRY_STATUS(after_step());
   }
   return copy_shared_outputs(outputs, stream);
 }

@@ -4,6 +4,7 @@
 // Private to this folder.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -30,8 +31,13 @@ class BoundCall {
               DevicePtr arena);
   const std::vector<DevicePtr>& pointers() const { return pointers_; }  // by buffer
 
+  // `after_step`: called when a step's launches are on the stream; its error ends the call.
   // REQUIRES: bind(), with these outputs.
-  Status launch(std::span<const DevicePtr> outputs, DevicePtr workspace, Stream stream) const;
+  using AfterStep = std::function<Status()>;
+  Status launch(std::span<const DevicePtr> outputs, DevicePtr workspace, Stream stream,
+                const AfterStep& after_step = {}) const;
+  // The program's launches, by steps.
+  const std::vector<LaunchStep>& steps() const { return steps_; }
 
  private:
   void prepare();
@@ -50,8 +56,8 @@ class BoundCall {
   // The launches that are not empty.
   std::vector<Device::BoundLaunch> calls_;  // their args lie in args_, their dims in sizes_
   std::vector<DevicePtr> args_;
-  std::vector<int> arg_buffers_;   // what each of args_ is: a buffer
-  std::vector<size_t> step_ends_;  // into calls_
+  std::vector<int> arg_buffers_;  // what each of args_ is: a buffer
+  std::vector<LaunchStep> steps_;
 };
 
 }  // namespace kiln

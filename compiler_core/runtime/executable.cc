@@ -176,6 +176,33 @@ Status Executable::launch(std::span<const DevicePtr> inputs, std::span<const Dev
   return impl_->replays.front().graph->replay(stream);
 }
 
+Result<std::vector<LaunchTime>> Executable::profile(std::span<const DevicePtr> inputs,
+                                                    std::span<const DevicePtr> outputs,
+                                                    Stream stream,
+                                                    std::span<const int64_t> dims) const {
+  TRY_STATUS(check_counts(impl_->program, inputs.size(), outputs.size()));
+  TRY_STATUS(impl_->size_for(dims, stream));
+  TRY_STATUS(impl_->own->bind(inputs, outputs, impl_->arena.data()));
+  const std::vector<LaunchStep>& steps = impl_->own->steps();
+  std::vector<std::unique_ptr<Event>> events;
+  for (size_t i = 0; i <= steps.size(); ++i) {
+    TRY(auto event, impl_->device->create_event());
+    events.push_back(std::move(event));
+  }
+  size_t next = 0;
+  const auto record = [&] { return events[next++]->record(stream); };
+  TRY_STATUS(record());
+  TRY_STATUS(impl_->own->launch(outputs, impl_->workspace.data(), stream, record));
+  TRY_STATUS(impl_->device->synchronize(stream));
+  std::vector<LaunchTime> times;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    TRY(const double begin_us, events[i]->us_since(*events[0]));
+    TRY(const double end_us, events[i + 1]->us_since(*events[0]));
+    times.push_back({steps[i], begin_us, end_us});
+  }
+  return times;
+}
+
 Result<int64_t> Executable::scratch_bytes(std::span<const int64_t> dims) const {
   TRY(std::unique_ptr<BoundCall> call, impl_->take(dims));
   const int64_t bytes = workspace_offset(call->sizes()) + call->sizes().workspace_bytes;

@@ -20,6 +20,12 @@ struct ExecutableOptions {
   bool lazy_memory = false;
 };
 
+// When launches of one call ran, by the device's clock.
+struct LaunchTime {
+  std::vector<size_t> launches;     // of the program; several ran side by side
+  double begin_us = 0, end_us = 0;  // since the call's first began
+};
+
 class Executable {
  public:
   // `artifacts[i]` belongs to program.kernels[i]. Loads every kernel, allocates arena and workspace
@@ -45,6 +51,13 @@ class Executable {
   // LoadedKernel::launch.
   Status launch(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs,
                 Stream stream, std::span<const int64_t> dims = {}) const;
+
+  // The same, one launch after the other as launch() does them, and when each ran. Waits until all
+  // is done. What is measured between two launches is on the device too: on a GPU an event costs a
+  // microsecond or so, which counts to the launch before it.
+  Result<std::vector<LaunchTime>> profile(std::span<const DevicePtr> inputs,
+                                          std::span<const DevicePtr> outputs, Stream stream,
+                                          std::span<const int64_t> dims = {}) const;
 
   // The same with memory of the caller's for arena and workspace: `scratch_bytes` for these sizes,
   // kScratchAlignment aligned, the launch's own until the stream has passed it. Allocates nothing on

@@ -60,11 +60,8 @@ class Documents(unittest.TestCase):
         python = asked.stdout.strip()
         if not python:
             self.skipTest("there is no Python environment with PyTorch: ops/python makes one")
-        session = Session(BUILD / "bin", {"VIRTUAL_ENV": python})
+        session = Session([BUILD / "bin", Path(python) / "bin"])
         self.addCleanup(session.close)
-        (session.folder / "bin").mkdir()
-        (session.folder / "bin" / "python3").symlink_to(Path(python) / "bin" / "python")
-        session.add_to_path(session.folder / "bin")
         for line in before.splitlines():
             session.run(line)
         self.assertEqual(differences(ROOT / document, session, ELSEWHERE), [])

@@ -52,24 +52,21 @@ def agree(shown: list[str], printed: list[str]) -> bool:
 class Session:
     """A folder in which the blocks of one document run, one after the other, with a service once it starts one."""
 
-    def __init__(self, programs: Path, environment: dict[str, str]) -> None:
+    def __init__(self, path: list[Path]) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self.folder = Path(self._folder.name)
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             self._endpoint = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
-        self._environment = {**os.environ, **environment, "PATH": f"{programs}:{os.environ['PATH']}"}
+        self._environment = {**os.environ, "PATH": ":".join([*map(str, path), os.environ["PATH"]])}
         for name in ("KILN_COORDINATOR", "KILN_KEY", "KILN_CACHE_DIR"):
             self._environment.pop(name, None)
         self._service: subprocess.Popen[str] | None = None
 
-    def add_to_path(self, folder: Path) -> None:
-        self._environment["PATH"] = f"{folder}:{self._environment['PATH']}"
-
     def close(self) -> None:
         if self._service is not None:
             self._service.send_signal(signal.SIGTERM)
-            self._service.wait(30)
+            self._service.communicate(timeout=30)
         self._folder.cleanup()
 
     def run(self, line: str) -> list[str]:

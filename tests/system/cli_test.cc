@@ -179,6 +179,43 @@ TEST_F(Cli, AWrongAnswerExits1) {
   EXPECT_NE(wrong.out.find("out0 element"), std::string::npos) << wrong.out;
 }
 
+TEST_F(Cli, AProfileIsATimelineOfEveryLaunch) {
+  const Path trace = dir_.path() / "trace.json";
+  const Finished ran =
+      kiln({"run", small_graph("layernorm.pt2"), "--profile", trace.string(), "--json"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const json launches = ran.json()["profile"]["launches"];
+  ASSERT_FALSE(launches.empty());
+  double sum_us = 0;
+  for (const json& launch : launches) {
+    EXPECT_GT(launch["bytes"], 0);
+    EXPECT_GT(launch["floor_us"], 0);
+    EXPECT_FALSE(launch["ops"].empty());
+    sum_us += launch["us"].get<double>();
+  }
+  EXPECT_GT(sum_us, 0);
+
+  size_t events = 0;
+  double last_end_us = 0;
+  const json timeline = json::parse(*read_file(trace));
+  for (const json& event : timeline["traceEvents"]) {
+    if (event["ph"] != "X" || event["tid"] != 1) continue;
+    ++events;
+    EXPECT_GE(event["ts"].get<double>() + 1e-6, last_end_us) << event;
+    last_end_us = event["ts"].get<double>() + event["dur"].get<double>();
+    EXPECT_FALSE(event["args"]["schedule"].get<std::string>().empty());
+  }
+  EXPECT_EQ(events % launches.size(), 0u);
+  EXPECT_GT(events, launches.size()) << "several calls";
+
+  const Finished shown = kiln({"run", small_graph("layernorm.pt2"), "--profile", trace.string()});
+  EXPECT_NE(shown.out.find("% of the roofline"), std::string::npos) << shown.out;
+  const Finished nowhere =
+      kiln({"run", small_graph("layernorm.pt2"), "--profile", "/nonexistent/trace.json"});
+  EXPECT_NE(nowhere.exit_code, 0);
+  EXPECT_NE(nowhere.err.find("/nonexistent/trace.json"), std::string::npos) << nowhere.err;
+}
+
 TEST_F(Cli, TensorsThatDoNotFitExit2AndAreNamed) {
   const Finished wrong =
       kiln({"run", small_graph("softmax.pt2"), "--inputs", small_graph("matmul.safetensors")});

@@ -9,11 +9,13 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/gpu_run.h"
 #include "client/cli/options.h"
+#include "client/cli/profile.h"
 #include "client/cli/report.h"
 #include "client/cli/run_inputs.h"
 #include "client/cli/session.h"
 #include "client/compiled_program.h"
 #include "compiler_core/base/elapsed.h"
+#include "compiler_core/base/file.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/frontend/safetensors.h"
 #include "compiler_core/runtime/cuda_device.h"
@@ -43,6 +45,7 @@ struct RunReport {
   double median_us = 0;
   int made_up = 0;
   Timings timings;
+  std::optional<Profile> profile;
 };
 
 // Times a few runs.
@@ -121,6 +124,10 @@ Result<RunReport> run_program(const Options& options, const std::string& file,
   report.timings.inputs_ms = ms_since(reading);
   TRY(report.program, choose(pointers));
   TRY(const std::vector<Tensor> outputs, run_and_time(options, *report.program, pointers, report));
+  if (!options.profile.empty()) {
+    TRY(report.profile, take_profile(*report.program, exported, pointers));
+    TRY_STATUS(write_file(options.profile, trace_json(file, *report.profile).dump() + "\n"));
+  }
   if (options.expect.empty()) return report;
   TRY(expected, read_safetensors(options.expect));
   TRY(report.comparison, compare_outputs(exported, outputs, expected, options));
@@ -158,6 +165,7 @@ void print_report(const Options& options, const std::string& file, const Compile
       object[name] = compiled[name];
     if (const auto device = device_of(program)) object["device"] = device->facts().name;
     object["timings"] = timings_json(options, program, report.timings);
+    if (report.profile) object["profile"] = profile_json(*report.profile);
     std::printf("%s\n", object.dump().c_str());
     return;
   }
@@ -171,6 +179,11 @@ void print_report(const Options& options, const std::string& file, const Compile
                          to_string(program.outcome()), program.seconds())
                  .c_str(),
              stdout);
+  if (report.profile)
+    std::fputs((profile_text(*report.profile) + "  timeline in " + options.profile +
+                ": open it at ui.perfetto.dev\n")
+                   .c_str(),
+               stdout);
   if (report.made_up > 0)
     std::fputs(
         fmt::format("  {} inputs were not given: seeded random values stood in\n", report.made_up)

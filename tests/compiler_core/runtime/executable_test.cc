@@ -67,6 +67,26 @@ TEST_F(ExecutableTest, RunsLaunchesInOrderAndFillsSharedOutputs) {
   }
 }
 
+TEST_F(ExecutableTest, AProfileHasEveryLaunchOnceAndInOrder) {
+  auto executable = load(2);
+  ASSERT_TRUE(executable) << executable.error().message;
+  Tensor in(DType::kI64, {1}), out0(DType::kI64, {1}), out1(DType::kI64, {1}),
+      out2(DType::kI64, {1});
+  in.set_int(0, 3);
+  void* const inputs[] = {in.data()};
+  void* const outputs[] = {out0.data(), out1.data(), out2.data()};
+  const auto times = executable->profile(device_ptrs(inputs), device_ptrs(outputs), nullptr,
+                                         std::vector<int64_t>{1});
+  ASSERT_TRUE(times) << times.error().message;
+  EXPECT_EQ(out0.get_int(0), 12);
+  ASSERT_EQ(times->size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ((*times)[i].launches, std::vector<size_t>{i});
+    EXPECT_LE((*times)[i].begin_us, (*times)[i].end_us);
+  }
+  EXPECT_EQ((*times)[0].end_us, (*times)[1].begin_us);
+}
+
 TEST_F(ExecutableTest, TheArenaGrowsWithTheSizesOfACall) {
   program_.buffers[1].arena_offset = Dim::symbol(0) * 64;
   program_.arena_bytes = Dim::symbol(0) * 64 + Dim(64);
