@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -46,6 +47,11 @@ class Documents(unittest.TestCase):
             for document in (ROOT / "docs").glob("*.md"):
                 self.assertIn(f"{document.stem}.html", pages)
             self.assertIn('href="source/client/kiln.h.txt"', (Path(folder) / "index.html").read_text())
+
+    def test_plots_are_as_their_tables_say(self) -> None:
+        done = subprocess.run([sys.executable, "-B", ROOT / "ops" / "docs" / "plots.py", "--check"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_quotations_are_in_their_files(self) -> None:
         found = [(document.name, *quotation) for document in (ROOT / "docs").glob("*.md")
