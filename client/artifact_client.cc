@@ -98,14 +98,14 @@ Result<ArtifactClient::Found> ArtifactClient::ask(ArtifactGet request, Clock::ti
     if (!reply && ask_again(reply.error(), again, deadline)) continue;
     // After a deadline a late reply may still come: such a connection is not used again.
     if (!reply) return fail(std::move(reply).error());
-    const std::string& named = open->welcome().signing_key;
-    const Signature signature{named, std::move(reply->signature)};
+    const Signature signature = open->welcome().signed_with(std::move(reply->signature));
     keep(std::move(open));
     if (!reply->outcome && reply->outcome.error().code == Code::kNotFound)
       return Found{std::nullopt, reply->lease, reply->leased};
     if (!reply->outcome) return fail(std::move(reply->outcome).error());
     TRY_STATUS(verify_signature(signed_artifact(request.kind, request.key, *reply->outcome),
-                                signature, trusted_.empty() ? named : trusted_, "the artifact"));
+                                signature, trusted_.empty() ? signature.signer : trusted_,
+                                "the artifact"));
     return Found{*std::move(reply->outcome)};
   }
 }
