@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,27 +15,21 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(tmp_path_factory.mktemp("installed") / "site")
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("coordinator") / "data"
-
-
-@pytest.fixture
-def coordinator(data: Path) -> Iterator[Coordinator]:
-    serving = Coordinator(data)
-    yield serving
-    serving.stop()
-
-
-@pytest.mark.parametrize("what", ["infer", "train"])
-def test_the_second_process_compiles_nothing(what: str, coordinator: Coordinator, installed: Path,
-                                             tmp_path: Path) -> None:
-    first, _ = end(start(what, coordinator.endpoint, tmp_path / "first", installed))
+def share(what: str, coordinator: Coordinator, installed: Path, disks: Path) -> None:
+    first, _ = end(start(what, coordinator.endpoint, disks / "first", installed))
     assert first["compiles"] == (2 if what == "train" else 1) and first["aot_hits"] == 0
-    second, _ = end(start(what, coordinator.endpoint, tmp_path / "second", installed))
+    second, _ = end(start(what, coordinator.endpoint, disks / "second", installed))
     assert second["compiles"] == 0 and second["aot_hits"] == 1
     kinds = {entry["kind"] for entry in coordinator.artifacts()}
     assert kinds == {"inductor.fx_graph", "inductor.aot_autograd"}
+
+
+def test_a_training_step_is_compiled_once(installed: Path, tmp_path: Path) -> None:
+    serving = Coordinator(tmp_path / "data")
+    try:
+        share("train", serving, installed, tmp_path)
+    finally:
+        serving.stop()
 
 
 class Bomb:
@@ -49,8 +42,13 @@ class Bomb:
         return (Path.touch, (self.file,))
 
 
-def test_what_was_changed_on_the_coordinators_disk_is_refused(data: Path, installed: Path, tmp_path: Path) -> None:
-    assert (data / "artifacts.sqlite").exists(), "the test before compiled"
+def test_inference_is_compiled_once_and_what_was_changed_on_disk_is_refused(installed: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    serving = Coordinator(data)
+    try:
+        share("infer", serving, installed, tmp_path)
+    finally:
+        serving.stop()
     exploded = tmp_path / "exploded"
     database = sqlite3.connect(data / "artifacts.sqlite")
     changed = database.execute("UPDATE contents SET value = ?", (pickle.dumps(Bomb(exploded)),)).rowcount
