@@ -181,8 +181,9 @@ std::string profile_text(const Profile& profile) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater(),
                            [&](size_t i) { return profile.launches[i].median_us; });
-  std::string text = fmt::format("  {} launches, {:.1f} us a call on {}\n", profile.launches.size(),
-                                 profile.call_us, profile.device);
+  std::string text =
+      fmt::format("  {} launch{}, {:.1f} us a call on {}\n", profile.launches.size(),
+                  profile.launches.size() == 1 ? "" : "es", profile.call_us, profile.device);
   for (size_t k = 0; k < std::min(order.size(), kListed); ++k) {
     const Profile::Kernel& kernel = profile.launches[order[k]];
     text += fmt::format("  #{:<4} {:<17} {:9.1f} us {:5.1f} %", order[k], kernel.name,

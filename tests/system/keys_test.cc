@@ -111,11 +111,16 @@ TEST_F(KeysTest, AChangedSigningKeyIsTrustedByTheWordOfTheOldOne) {
   const auto serve = [this](auto ask) {
     std::filesystem::remove(at("kiln-coordinator.out"));
     auto coordinator = start("kiln-coordinator", {"--data-dir", at("data"), "--listen",
-                                                  "tcp://127.0.0.1:0", "--http", "none"});
+                                                  "tcp://0.0.0.0:0", "--http", "none"});
     const std::string endpoint = ready();
     {
       const auto worker = start("kiln-worker", {"--coordinator", endpoint, "--key", at("box.key"),
                                                 "--cache-dir", at("worker"), "--name", "box"});
+      for (int i = 0; i < 600; ++i) {
+        const Finished seen = stats(endpoint, at("ci.key"));
+        if (seen.exit_code == 0 && !seen.json()["workers"].empty()) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
       ask(endpoint);
     }
     coordinator.signal(SIGTERM);
@@ -124,7 +129,7 @@ TEST_F(KeysTest, AChangedSigningKeyIsTrustedByTheWordOfTheOldOne) {
   const auto compile = [this](const std::string& endpoint, const std::string& key,
                               const std::string& cache) {
     return kiln({"compile", testing::small_graph("softmax.pt2"), "--coordinator", endpoint,
-                 "--no-fallback", "--json", "--cache-dir", at(cache)},
+                 "--no-fallback", "--verify", "--json", "--cache-dir", at(cache)},
                 at(key + ".key"));
   };
   const auto rotate = [this](const std::string& days) {
@@ -133,8 +138,7 @@ TEST_F(KeysTest, AChangedSigningKeyIsTrustedByTheWordOfTheOldOne) {
     EXPECT_EQ(done.exit_code, 0) << done.err;
     return done.exit_code == 0 ? done.json() : nlohmann::json();
   };
-  serve([](const std::string&) {});  // makes the signing key, which the key files below pin
-  make_key("box", "worker");
+  make_key("box", "worker");  // the first key makes the signing key, too
   make_key("ci", "submit");
   serve([&](const std::string& endpoint) {
     const Finished tuned = compile(endpoint, "ci", "kept");

@@ -112,7 +112,7 @@ class OneLayer : public ::testing::Test {
     EXPECT_TRUE(write_file(file, model(layers)).has_value());
     const Finished done =
         run({binary("kiln"), "compile", file, "--coordinator", wire_.endpoint(), "--cache-dir",
-             dir_.path() / "cache", "--mode", mode, "--no-fallback", "--json"});
+             dir_.path() / "cache", "--mode", mode, "--verify", "--no-fallback", "--json"});
     EXPECT_EQ(done.exit_code, 0) << done.err << service_.log();
     return done.json();
   }

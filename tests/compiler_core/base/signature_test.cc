@@ -238,9 +238,11 @@ TEST_F(Rotation, SignaturesKeepTheirEndorsementAsText) {
   const Signature signature = rotated(std::chrono::hours(1)).sign(signed_program(kManifest));
   const std::string text = signature.to_string();
   EXPECT_EQ(*Signature::parse(text), signature);
-  for (size_t end = 1; end < text.size(); ++end)
-    if (const auto part = Signature::parse(text.substr(0, end)))
+  for (size_t end = 1; end < text.size(); ++end) {
+    if (const auto part = Signature::parse(text.substr(0, end))) {
       EXPECT_EQ(part->endorsement, Endorsement{}) << end;
+    }
+  }
 }
 
 }  // namespace
