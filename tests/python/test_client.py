@@ -146,7 +146,7 @@ def test_what_the_progress_function_raises_ends_the_call(service: str) -> None:
 
 def test_a_bundle_answers_where_there_is_no_service(service: str, graphs: Path, tmp_path: Path) -> None:
     model, bundle = graphs / "small" / "softmax.pt2", tmp_path / "model.kiln"
-    program = kiln.Client(service, fallback=False).compile(model)
+    program = kiln.Client(service, fallback=False).compile(model, verify=True)
     program_line = program.signature.split()
     subprocess.run([BUILD / "bin" / "kiln", "bundle", model, "-o", bundle, "--coordinator", service], check=True)
     alone = kiln.Client("tcp://127.0.0.1:1", fallback=False, connect_timeout_s=0.2)
