@@ -34,9 +34,11 @@ bool TuningTask::waits_for_verification() const {
 }
 
 // The rules of a winner, as far as they can be kept before it is verified (clear()): where another
-// owner can or must confirm it, its builder's word is not enough.
+// owner can or must confirm it, its builder's word is not enough. A user's own kernel is run by nobody
+// before a worker has run it in its sandbox and found it right.
 bool TuningTask::may_be_early(int candidate, const Jury& jury) const {
   if (mutated(Mutation::kEarlyOnOneWord)) return true;
+  if (family_ == Family::kCustom) return false;
   if (candidates_.binary(candidate)->standing.is_enough) return true;
   return !must_be_confirmed(candidate) &&
          (confirm_ < 1 || !jury.has_voter(*this, candidate, Among::kOwners));

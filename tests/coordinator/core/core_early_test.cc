@@ -134,6 +134,17 @@ TEST_F(CoreEarly, WhoWantsItVerifiedWaits) {
   EXPECT_TRUE(is_verified(program_in(answer)));
 }
 
+TEST_F(CoreEarly, AUsersOwnKernelIsAnsweredOnceItIsVerified) {
+  PlannedKernel own = planned_kernel("k", 1);
+  own.family = Family::kCustom;
+  start({std::move(own)});
+  report("w", {built(job_of_kind(Job::Kind::kBuild), 0)});
+  EXPECT_TRUE(bench.none<Answer>());
+  report("w", {verified(job_of_kind(Job::Kind::kCompile), 0)});
+  bench.store_all();
+  EXPECT_FALSE(bench.one<Answer>().is_early);
+}
+
 TEST_F(CoreEarly, ACheckIsAMissUntilItIsStoredAndStrictTakesIt) {
   start({planned_kernel("k", 1)});
   report("w", {built(job_of_kind(Job::Kind::kBuild), 0)});

@@ -52,11 +52,11 @@ void ClientAsk::start(const LiveService& service, std::vector<std::string> argum
 ClientAsk ClientAsk::run(const LiveService& service, std::string name, Key key, bool tier) {
   ClientAsk ask(service, std::move(name), key, tier, false);
   const SmallProgram program = small_program(programs_of(service), key.program);
-  std::vector<std::string> arguments = {"run",          program.graph.string(),
-                                        "--expect",     program.answer.string(),
-                                        "--runs",       "1",
-                                        "--threads",    "1",
-                                        "--no-fallback"};
+  std::vector<std::string> arguments = {"run",       program.graph.string(),
+                                        "--expect",  program.answer.string(),
+                                        "--runs",    "1",
+                                        "--threads", "1",
+                                        "--verify",  "--no-fallback"};  // what is stored
   if (tier) arguments.insert(arguments.end(), {"--cache-dir", tier_of(service).string()});
   ask.start(service, std::move(arguments));
   return ask;

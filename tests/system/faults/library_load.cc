@@ -102,6 +102,7 @@ void LibraryLoad::ask_on(int first_program) {
     const int era = era_;
     CompileOptions options;
     options.deadline = kDeadline;
+    options.verify = true;  // only what is verified is stored
     const auto compiled = client->compile_file(program.graph, options);
     const auto took = std::chrono::steady_clock::now() - start;
     if (took > kDeadline + kGrace) {
