@@ -36,7 +36,7 @@ struct KeptArtifact {
   std::string signature;  // Ed25519, 64 bytes (signed_artifact())
 };
 
-// Of one kind. The last two: since the store was opened.
+// What is kept of one kind; the last two count since the store was opened.
 struct ArtifactTotals {
   int64_t entries = 0, bytes = 0;  // with keys and some for the row
   int64_t evicted = 0;

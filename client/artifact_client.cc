@@ -51,7 +51,7 @@ Result<std::unique_ptr<Connection>> ArtifactClient::connection(Clock::time_point
   return Connection::open(options_.coordinator, Role::kClient, std::max(1, left_ms(deadline)), how);
 }
 
-// Those beyond the bound end, with the leases that were taken on them: another makes the value then.
+// Connections beyond the bound end, and so do the leases taken on them: another process makes the value then.
 void ArtifactClient::keep(std::unique_ptr<Connection> connection) {
   const std::lock_guard lock(mu_);
   if (idle_.size() < kMaxIdle) idle_.push_back(std::move(connection));

@@ -9,7 +9,7 @@
 //   <the bytes of each, in the order of the lines>
 //   <the digest of everything above, 64 hex digits, and a newline>
 //
-// Who signed the manifests signed the binaries too, since manifests name them by digest. The digest
+// A manifest's signature covers its binaries too, since it names them by digest. The digest
 // at the end tells a file that was cut short or damaged from a good one. Free functions;
 // thread-safe.
 #pragma once

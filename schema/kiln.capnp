@@ -167,7 +167,6 @@ struct CompileRequest {
   detach @7 :Bool;                # answer `queued` once the flight is durable; nobody waits for it
   strict @8 :Bool;                # take no program that templates of another version made
   early @9 :Bool;                 # default: take a program that is built and not verified yet
-  now @10 :Bool;                  # maxAutotune: take the best there is, though it is not tuned yet
 }
 
 struct Progress {

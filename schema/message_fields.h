@@ -52,7 +52,7 @@ struct Fields {
   }
   static void of(auto& f, Is<CompileRequest> auto& m) {
     f(m.request, m.graph, m.target, m.mode, m.check_only, m.graph_text, m.priority, m.detach,
-      m.strict, m.early, m.now);
+      m.strict, m.early);
   }
   static void of(auto& f, Is<Progress> auto& m) {
     f(m.request, m.kernels, m.kernels_done, m.candidates, m.candidates_done, m.elapsed_s,

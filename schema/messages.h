@@ -47,8 +47,8 @@ struct Welcome {
   std::string session{};      // token: 16 random bytes
   std::string signing_key{};  // Ed25519 public key of the artifacts, 32 bytes; empty: unsigned
   uint64_t revocations = 0;   // serial of the list of what was taken back; 0: nothing was
-  // Of signing_key, by the key that it replaced (base/signature.h, Endorsement::to_string());
-  // empty: none.
+  // The word for signing_key of the key that it replaced (base/signature.h,
+  // Endorsement::to_string()); empty: none.
   std::string endorsement{};
   // What the coordinator signed with these bytes. An endorsement that cannot be read is none.
   Signature signed_with(std::string bytes) const;
@@ -72,7 +72,6 @@ struct CompileRequest {
   // kDefault: take a program whose kernels are built and not verified yet (ProgramKernel::verified).
   // That goes on, and one found wrong is taken back (program/revocations.h).
   bool early = false;
-  bool now = false;  // kMaxAutotune: take the best there is, though it is not tuned yet
 };
 struct NeedGraph {
   uint64_t request = 0;

@@ -58,7 +58,7 @@ size_t on_header(char* data, size_t, size_t size, void* context) {
   return size;
 }
 
-// Of an error as much is kept as is worth reading; the rest is read past, so that the connection
+// As much of an error is kept as is worth reading; the rest is read past, so that the connection
 // stays good, up to the same bound as of a good body.
 size_t on_body(char* data, size_t, size_t size, void* context) {
   Transfer& transfer = *static_cast<Transfer*>(context);

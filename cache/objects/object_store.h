@@ -90,7 +90,7 @@ struct S3Options {
   std::chrono::milliseconds connect_timeout{3000};
   // A request whose bytes stand still for so long is given up, and tried again.
   std::chrono::milliseconds stall_timeout{10'000};
-  // Of a call with its retries; then it hears kUnavailable.
+  // A call that its retries have not answered by then hears kUnavailable.
   std::chrono::milliseconds deadline{60'000};
   int64_t max_object_bytes = int64_t{1} << 30;
   int max_waiting = 10'000;  // calls that are open at once; one more hears kOverloaded

@@ -20,8 +20,8 @@ struct S3Failure {
   bool may_pass = false;    // trying again may help
   bool is_absence = false;  // the service says that there is no such object
 };
-// Of a response whose status is no success. `bucket` and `credentials` are named in the sentence:
-// the access key, nothing secret. Only an S3 error that says NoSuchKey is an absence: a 404 of a
+// The failure that a response without success tells of. Its sentence names the bucket and the access
+// key, which is no secret. Only an S3 error that says NoSuchKey is an absence: a 404 of a
 // proxy, or of another server under this address, is none.
 S3Failure read_failure(const HttpResponse& response, const std::string& bucket,
                        const std::string& access_key, int64_t now_unix_s);

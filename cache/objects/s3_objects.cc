@@ -41,7 +41,7 @@ S3Failure passing(std::string why) {
   return failure;
 }
 
-// What is wrong with an object that came with status 200; no message: nothing.
+// The fault of an object that came with status 200; one without a message is none.
 S3Failure judge_object(const HttpResponse& response) {
   const std::string length = response.header("content-length");
   if (length.empty() && response.header("transfer-encoding").empty())

@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kClaimAgain{50};
   "NOT EXISTS (SELECT FROM kernels k WHERE k.blob = blobs.digest)" \
   " AND NOT EXISTS (SELECT FROM program_blobs p WHERE p.digest = blobs.digest)"
 
-// What is claimed is left alone for ten minutes, until a kernel or a program needs it.
+// A claimed blob is left alone for ten minutes: by then a kernel or a program needs it.
 constexpr char kClaim[] =
     "INSERT INTO blobs AS b SELECT d, encode(d, 'hex') || '.' || nextval('object_number'), n, 'P',"
     " clock_timestamp() + interval '10 min' FROM unnest($1::bytea[], $2::bigint[]) AS t (d, n)"
@@ -31,7 +31,7 @@ constexpr char kClaim[] =
     " state = CASE b.state WHEN 'D' THEN 'P' ELSE b.state END WHERE b.state <> 'X'"
     " RETURNING digest, object, state = 'P'";
 
-// Those that a program may run, each once.
+// The kernels that a program may run, each once.
 std::vector<Digest> kernels_of(const PostgresIndex::ProgramRow& program) {
   const std::vector<Digest> keys = keys_in(program.manifest);
   std::set<Digest> kernels(keys.begin(), keys.end());
@@ -408,103 +408,6 @@ Result<PostgresIndex::Evicted> PostgresIndex::evict(int64_t bytes, int64_t befor
     evicted.bytes = before.bytes - now.bytes;
   }
   return evicted;
-}
-
-// ---- Taking back ----
-
-Result<std::set<Digest>> PostgresIndex::kernels_meant(const TakeBack& what) {
-  std::set<Digest> kernels(what.kernels.begin(), what.kernels.end());
-  const auto add = [&](const Result<PgRows>& found) -> Status {
-    if (!found) return fail(found.error());
-    for (int64_t row = 0; row < found->size(); ++row) {
-      TRY(const Digest key, found->digest(row, 0));
-      kernels.insert(key);
-    }
-    return {};
-  };
-  TRY_STATUS(add(run("SELECT kernel FROM program_kernels WHERE program = ANY($1)",
-                     PgValues().add(what.programs))));
-  if (!what.means_reports()) return kernels;
-  TRY_STATUS(
-      add(run_long("SELECT DISTINCT kernel_key FROM records WHERE ($1 = ''::bytea OR worker = $1)"
-                   " AND ($2 = ''::bytea OR owner = $2) AND taken_at_ms BETWEEN $3 AND $4",
-                   PgValues()
-                       .add_bytes(what.worker)
-                       .add_bytes(what.owner)
-                       .add(what.since_ms)
-                       .add(what.until_ms))));
-  if (what.since_ms > 0 || what.until_ms < INT64_MAX) return kernels;  // winners have no time
-  // A kernel whose records are gone is found too.
-  for (const auto& [name, value] : {std::pair{"worker", what.worker}, std::pair{"key", what.owner}})
-    if (!value.empty())
-      TRY_STATUS(add(run_long("SELECT key FROM kernels WHERE position($1::text in kernel) > 0",
-                              PgValues().add_text(json_member(name, value)))));
-  return kernels;
-}
-
-Result<TakenBack> PostgresIndex::would_take_back(const TakeBack& what) {
-  TakenBack found;
-  TRY(const std::set<Digest> kernels, kernels_meant(what));
-  found.kernels.assign(kernels.begin(), kernels.end());
-  const PgValues meant = PgValues().add(what.programs).add(found.kernels);
-  TRY(const PgRows programs, run_long("SELECT key FROM programs WHERE key = ANY($1) UNION"
-                                      " SELECT program FROM program_kernels WHERE kernel = ANY($2)",
-                                      meant));
-  for (int64_t row = 0; row < programs.size(); ++row) {
-    TRY(const Digest key, programs.digest(row, 0));
-    found.programs.push_back(key);
-  }
-  TRY(const PgRows blobs, run_long("SELECT digest FROM program_blobs WHERE program = ANY($1) UNION"
-                                   " SELECT blob FROM kernels WHERE key = ANY($2)",
-                                   PgValues().add(found.programs).add(found.kernels)));
-  for (int64_t row = 0; row < blobs.size(); ++row) {
-    TRY(const Digest blob, blobs.digest(row, 0));
-    found.blobs.push_back(blob);
-  }
-  TRY(const PgRows records,
-      run_long("SELECT count(*) FROM records WHERE ($5 AND kernel_key = ANY($6)) OR ($7 AND"
-               " ($1 = ''::bytea OR worker = $1) AND ($2 = ''::bytea OR owner = $2)"
-               " AND taken_at_ms BETWEEN $3 AND $4)",
-               PgValues()
-                   .add_bytes(what.worker)
-                   .add_bytes(what.owner)
-                   .add(what.since_ms)
-                   .add(what.until_ms)
-                   .add(what.takes_records())
-                   .add(found.kernels)
-                   .add(what.means_reports())));
-  found.records = records.integer(0, 0);
-  return found;
-}
-
-Result<TakenBack> PostgresIndex::take_back(const TakeBack& what, int64_t through) {
-  TRY(TakenBack taken, would_take_back(what));
-  TRY_STATUS(run_long("DELETE FROM programs WHERE key = ANY($1)", PgValues().add(taken.programs)));
-  TRY_STATUS(run_long("DELETE FROM kernels WHERE key = ANY($1)", PgValues().add(taken.kernels)));
-  TRY(const PgRows records,
-      run_long("DELETE FROM records WHERE ($5 AND kernel_key = ANY($6)) OR ($7 AND"
-               " ($1 = ''::bytea OR worker = $1) AND ($2 = ''::bytea OR owner = $2)"
-               " AND taken_at_ms BETWEEN $3 AND $4)",
-               PgValues()
-                   .add_bytes(what.worker)
-                   .add_bytes(what.owner)
-                   .add(what.since_ms)
-                   .add(what.until_ms)
-                   .add(what.takes_records())
-                   .add(taken.kernels)
-                   .add(what.means_reports())));
-  taken.records = records.changed();
-  const std::vector<Digest> blobs = std::exchange(taken.blobs, {});
-  TRY_STATUS(doom_unneeded(blobs, true, &taken));
-  for (const auto& [kind, keys] : {std::pair{Revocation::Kind::kProgram, what.programs},
-                                   std::pair{Revocation::Kind::kKernel, taken.kernels}})
-    TRY_STATUS(run(
-        "INSERT INTO revoked (kind, key, through, at_ms)"
-        " SELECT $1, k, $3, $4 FROM unnest($2::bytea[]) AS t (k)",
-        PgValues().add(static_cast<int64_t>(kind)).add(keys).add(through).add(settings_.now_ms())));
-  TRY_STATUS(run("DELETE FROM revoked WHERE id <= (SELECT max(id) FROM revoked) - $1",
-                 PgValues().add(kMaxRevocations)));
-  return taken;
 }
 
 #undef KILN_NOT_HELD

@@ -12,7 +12,7 @@
 
 namespace kiln::reads {
 
-// Those that are there; kNotFound for a program that lacks a blob.
+// The programs that are stored, by key; kNotFound for one that lacks a blob.
 Result<std::map<Digest, Result<StoredProgram>>> programs(PgConnection& connection,
                                                          const std::vector<Digest>& keys);
 // The objects of live blobs.

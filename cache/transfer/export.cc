@@ -159,7 +159,7 @@ class Exporter {
                             to_.describe(), there, done_.facts.blobs));
   }
 
-  // Of an earlier export's index. What stays is garbage, and no harm.
+  // Removes the parts of an earlier export's index. One that stays is garbage, and does no harm.
   void remove_other_parts() {
     std::unordered_map<std::string, bool> ours;
     for (const ExportFacts::Part& part : done_.facts.parts)

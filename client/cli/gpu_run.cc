@@ -1,10 +1,10 @@
 #include "client/cli/gpu_run.h"
 
-#include <algorithm>
-
+#include "client/cli/device_tensors.h"
 #include "client/compiled_program.h"
 #include "compiler_core/base/elapsed.h"
 #include "compiler_core/runtime/cuda_graph.h"
+#include "compiler_core/tune/measurement.h"
 
 namespace kiln::cli {
 namespace {
@@ -15,25 +15,6 @@ using Device = std::shared_ptr<const CudaDevice>;
 constexpr int kWarmUpLaunches = 3;
 constexpr int kBatch = 10;  // launches put on the stream before anybody waits
 constexpr size_t kMostSamples = 1000;
-
-// Reports the device's kUnavailable as `code`: no service is unreachable.
-template <class T>
-Result<T> on_device(Result<T> result, Code code) {
-  if (!result && result.error().code == Code::kUnavailable) result.error().code = code;
-  return result;
-}
-
-struct DeviceTensors {
-  std::vector<DeviceBuffer> buffers;
-  std::vector<DevicePtr> pointers;
-
-  Result<DevicePtr> add(const Device& device, int64_t bytes) {
-    TRY(DeviceBuffer buffer, on_device(DeviceBuffer::allocate(device, bytes), Code::kOverloaded));
-    pointers.push_back(buffer.data());
-    buffers.push_back(std::move(buffer));
-    return pointers.back();
-  }
-};
 
 // Batches of launches with events between them, until there are enough samples.
 Result<double> time_launches(const Device& device, const std::function<Status()>& launch,
@@ -59,9 +40,7 @@ Result<double> time_launches(const Device& device, const std::function<Status()>
       samples_us.push_back(us);
     }
   }
-  const auto middle = samples_us.begin() + static_cast<int64_t>(samples_us.size() / 2);
-  std::nth_element(samples_us.begin(), middle, samples_us.end());
-  return *middle;
+  return Measurement{std::move(samples_us)}.median_us();
 }
 
 Result<GpuRun> run_tensors(const CompiledProgram& program, std::span<const Tensor* const> inputs,
@@ -71,24 +50,21 @@ Result<GpuRun> run_tensors(const CompiledProgram& program, std::span<const Tenso
   TRY(const std::vector<int64_t> symbols, program.bind(inputs));
   TRY(run.outputs, program.make_outputs(symbols));
   const auto uploading = Clock::now();
-  DeviceTensors in, out;
-  for (const Tensor* tensor : inputs) {
-    TRY(const DevicePtr to, in.add(device, tensor->byte_size()));
-    TRY_STATUS(device->copy_to_device(to, tensor->bytes()));
-  }
-  for (const Tensor& tensor : run.outputs)
-    TRY_STATUS(out.add(device, tensor.byte_size()).map([](DevicePtr) {}));
+  TRY(const DeviceTensors in, DeviceTensors::copies_of(device, inputs));
+  TRY(const DeviceTensors out, DeviceTensors::sized_as(device, run.outputs));
   run.upload_ms = ms_since(uploading);
 
   const auto launching = Clock::now();
-  const auto launch = [&] { return program.launch(in.pointers, out.pointers, nullptr, symbols); };
+  const auto launch = [&] {
+    return program.launch(in.pointers(), out.pointers(), nullptr, symbols);
+  };
   TRY_STATUS(launch());
   TRY_STATUS(device->synchronize(nullptr));
   run.first_launch_ms = ms_since(launching);
   run.first_finished = Clock::now();
 
   for (size_t i = 0; i < run.outputs.size(); ++i)
-    TRY_STATUS(device->copy_to_host(run.outputs[i].bytes(), out.pointers[i]));
+    TRY_STATUS(device->copy_to_host(run.outputs[i].bytes(), out.pointers()[i]));
   TRY(run.median_us, time_launches(device, launch, runs));
   return run;
 }
@@ -97,7 +73,10 @@ Result<GpuRun> run_tensors(const CompiledProgram& program, std::span<const Tenso
 
 Result<GpuRun> run_on_gpu(const CompiledProgram& program, std::span<const Tensor* const> inputs,
                           int runs) {
-  return on_device(run_tensors(program, inputs, runs), Code::kInternal);
+  auto run = run_tensors(program, inputs, runs);
+  // No service is unreachable: the device refuses.
+  if (!run && run.error().code == Code::kUnavailable) run.error().code = Code::kInternal;
+  return run;
 }
 
 }  // namespace kiln::cli

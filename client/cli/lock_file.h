@@ -39,8 +39,8 @@ struct LockedProgram {
   bool operator==(const LockedProgram&) const = default;
 };
 
-// Of what runs: the binaries, their schedules, and the launches in order; not of when and where it
-// was tuned, nor of how fast it was. Equal digests compute the same bits on the same device.
+// The digest of what runs: the binaries, their schedules, and the launches in order. When and where
+// a program was tuned, and how fast it was, is no part of it. Equal digests compute the same bits on the same device.
 Digest pinned_digest(const Program& program);
 
 LockedProgram lock_of(const std::string& file, const Program& program);

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "client/cli/device_tensors.h"
 #include "client/compiled_program.h"
+#include "compiler_core/tune/measurement.h"
 
 namespace kiln::cli {
 namespace {
@@ -15,26 +17,6 @@ namespace {
 constexpr int kWarmUpCalls = 3, kCalls = 9;
 constexpr size_t kListed = 10;
 constexpr double kBetweenCallsUs = 10;  // on the timeline, where calls stand one after the other
-
-// The tensors of one side, in the device's memory.
-struct DeviceTensors {
-  std::vector<DeviceBuffer> buffers;
-  std::vector<DevicePtr> pointers;
-
-  Status add(const std::shared_ptr<const Device>& device, int64_t bytes) {
-    TRY(DeviceBuffer buffer, DeviceBuffer::allocate(device, std::max<int64_t>(bytes, 1)));
-    pointers.push_back(buffer.data());
-    buffers.push_back(std::move(buffer));
-    return {};
-  }
-};
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Launches that ran side by side share their time.
 double time_of(size_t launch, const std::vector<LaunchTime>& call) {
@@ -112,24 +94,20 @@ Result<Profile> take_profile(const CompiledProgram& program, const ExportedProgr
   if (device == nullptr) return fail(Code::kUnsupported, "the program is not loaded here");
   TRY(const std::vector<int64_t> symbols, program.bind(inputs));
   TRY(const std::vector<Tensor> results, program.make_outputs(symbols));
-  DeviceTensors in, out;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    TRY_STATUS(in.add(device, inputs[i]->byte_size()));
-    TRY_STATUS(device->copy_to_device(in.pointers[i], inputs[i]->bytes()));
-  }
-  for (const Tensor& tensor : results) TRY_STATUS(out.add(device, tensor.byte_size()));
+  TRY(const DeviceTensors in, DeviceTensors::copies_of(device, inputs));
+  TRY(const DeviceTensors out, DeviceTensors::sized_as(device, results));
 
   Profile profile;
   profile.device = device->target().to_string();
   describe(program, exported, symbols, profile);
   for (int i = -kWarmUpCalls; i < kCalls; ++i) {
-    TRY(auto call, profile_launches(program, in.pointers, out.pointers, symbols));
+    TRY(auto call, profile_launches(program, in.pointers(), out.pointers(), symbols));
     if (i >= 0) profile.calls.push_back(std::move(call));
   }
   const auto median_of = [&](auto value) {
-    std::vector<double> values;
-    for (const auto& call : profile.calls) values.push_back(value(call));
-    return median(std::move(values));
+    Measurement over_calls;
+    for (const auto& call : profile.calls) over_calls.samples_us.push_back(value(call));
+    return over_calls.median_us();
   };
   for (size_t i = 0; i < profile.launches.size(); ++i)
     profile.launches[i].median_us = median_of([i](const auto& call) { return time_of(i, call); });

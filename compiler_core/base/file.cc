@@ -123,7 +123,7 @@ Result<std::string> read_file(const Path& path) {
   Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0) return system_error("cannot open", path, errno);
   std::string bytes;
-  // Of a directory, or a device, the size is any number.
+  // A directory, or a device, may have any number for its size.
   struct stat facts = {};
   if (::fstat(file.fd, &facts) == 0 && S_ISREG(facts.st_mode))
     bytes.reserve(static_cast<size_t>(facts.st_size));

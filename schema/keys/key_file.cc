@@ -107,6 +107,29 @@ Status check_secret(const Path& file, std::string_view then) {
                           file.string(), then));
 }
 
+// The entries of a file with one a line; none when there is no such file. Empty lines and comments
+// have none. `read` takes a line's words; its error gets the file's name and the line's number.
+template <class Entry>
+Result<std::vector<Entry>> read_lines(const Path& file,
+                                      Result<Entry> (*read)(std::istringstream& words)) {
+  std::vector<Entry> entries;
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return entries;
+  TRY(const std::string text, read_file(file));
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string::npos || line[first] == '#') continue;
+    std::istringstream words(line);
+    Result<Entry> entry = read(words);
+    if (!entry) return fail(entry.error().within(fmt::format("{} line {}", file.string(), number)));
+    entries.push_back(*std::move(entry));
+  }
+  return entries;
+}
+
 Result<FileLock> lock(const Path& folder) {
   return FileLock::acquire(folder / ".lock", FileLock::Mode::kExclusive);
 }
@@ -156,6 +179,29 @@ Status check_options(const AuthorizedKey& key) {
   if (!is_of_clients && (key.share != Share::kAll || !key.team.empty()))
     return fail(Code::kInvalidArgument, "a worker's key has no team, and no programs to share");
   return {};
+}
+
+Result<AuthorizedKey> read_authorized_key(std::istringstream& words) {
+  std::string role, option;
+  AuthorizedKey key;
+  words >> role >> key.name >> key.public_key;
+  const auto grant = parse_grant(role);
+  if (!grant || !words || !is_name(key.name) || !is_key(key.public_key))
+    return fail(Code::kInvalidArgument, "not `role name public-key`");
+  key.grant = *grant;
+  while (words >> option) TRY_STATUS(read_option(option, key));
+  TRY_STATUS(check_options(key));
+  return key;
+}
+
+Result<RevokedKey> read_revoked_key(std::istringstream& words) {
+  RevokedKey key;
+  std::string results;
+  words >> key.name >> key.at_ms >> results;
+  if (!words || !is_name(key.name))
+    return fail(Code::kInvalidArgument, "not `name time taken|kept`");
+  key.keep_results = results == "kept";
+  return key;
 }
 
 }  // namespace
@@ -233,35 +279,7 @@ Result<KeyPair> ensure_server_keys(const Path& folder) {
 }
 
 Result<std::vector<AuthorizedKey>> read_authorized_keys(const Path& folder) {
-  const Path file = folder / kAuthorizedFile;
-  std::vector<AuthorizedKey> keys;
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) return keys;
-  TRY(const std::string text, read_file(file));
-  std::istringstream lines(text);
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    std::istringstream words(line);
-    std::string role, more;
-    AuthorizedKey key;
-    if (!(words >> role) || role.front() == '#') continue;
-    const auto grant = parse_grant(role);
-    const auto at_line = [&](const Error& error) {
-      return fail(error.within(fmt::format("{} line {}", file.string(), number)));
-    };
-    if (!grant || !(words >> key.name >> key.public_key) || !is_name(key.name) ||
-        !is_key(key.public_key)) {
-      return fail(Code::kInvalidArgument,
-                  fmt::format("{} line {}: not `role name public-key`", file.string(), number));
-    }
-    key.grant = *grant;
-    while (words >> more)
-      if (const Status read = read_option(more, key); !read) return at_line(read.error());
-    if (const Status sound = check_options(key); !sound) return at_line(sound.error());
-    keys.push_back(std::move(key));
-  }
-  return keys;
+  return read_lines<AuthorizedKey>(folder / kAuthorizedFile, read_authorized_key);
 }
 
 Status check_key_name(const std::string& name) {
@@ -290,26 +308,7 @@ Status authorize(const Path& folder, const AuthorizedKey& key) {
 }
 
 Result<std::vector<RevokedKey>> read_revoked_keys(const Path& folder) {
-  const Path file = folder / kRevokedFile;
-  std::vector<RevokedKey> keys;
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) return keys;
-  TRY(const std::string text, read_file(file));
-  std::istringstream lines(text);
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    std::istringstream words(line);
-    RevokedKey key;
-    std::string results;
-    if (!(words >> key.name) || key.name.front() == '#') continue;
-    if (!is_name(key.name) || !(words >> key.at_ms >> results))
-      return fail(Code::kInvalidArgument,
-                  fmt::format("{} line {}: not `name time taken|kept`", file.string(), number));
-    key.keep_results = results == "kept";
-    keys.push_back(std::move(key));
-  }
-  return keys;
+  return read_lines<RevokedKey>(folder / kRevokedFile, read_revoked_key);
 }
 
 Status revoke(const Path& folder, const std::string& name, bool keep_results) {

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 #include <vector>
 
 #include "client/client.h"
@@ -12,43 +10,18 @@
 #include "compiler_core/base/file.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
-#include "schema/zmq/transport.h"
+#include "tests/client/scripted_service.h"
 
 namespace kiln {
 namespace {
 
-class RefusingService {
- public:
-  RefusingService() {
-    listener_ = Listener::bind("tcp://127.0.0.1:0").value();
-    thread_ = std::thread([this] { serve(); });
-  }
-  ~RefusingService() {
-    stopping_ = true;
-    listener_->wake();
-    thread_.join();
-  }
-  const std::string& endpoint() const { return listener_->endpoint(); }
-
- private:
-  void serve() {
-    while (!stopping_) {
-      auto received = listener_->receive(50);
-      if (!received) continue;
-      if (std::holds_alternative<Hello>(received->message))
-        listener_->send(received->peer, Welcome{kProtocolVersion, "test", {}});
-      if (const auto* request = std::get_if<CompileRequest>(&received->message)) {
-        CompileReply reply;
-        reply.request = request->request;
-        reply.outcome = fail(Code::kInvalidArgument, "the graph that was sent has digest abc");
-        listener_->send(received->peer, reply);
-      }
-    }
-  }
-  std::unique_ptr<Listener> listener_;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
-};
+// Says of every graph that it is another one.
+void refuse(Listener& listener, const Received& received) {
+  if (const auto* request = std::get_if<CompileRequest>(&received.message))
+    listener.send(received.peer,
+                  testing::reply_to(*request, fail(Code::kInvalidArgument,
+                                                   "the graph that was sent has digest abc")));
+}
 
 Graph tanh_graph() {
   GraphBuilder b;
@@ -56,7 +29,7 @@ Graph tanh_graph() {
 }
 
 TEST(RefusedGraph, IsKeptAndCompiledHere) {
-  RefusingService service;
+  const testing::ScriptedService service(refuse);
   const auto folder = TempDir::create();
   ASSERT_TRUE(folder);
   ClientOptions options;
@@ -86,7 +59,7 @@ TEST(RefusedGraph, IsKeptAndCompiledHere) {
 }
 
 TEST(RefusedGraph, IsAnErrorWhereNothingMayBeCompiledHere) {
-  RefusingService service;
+  const testing::ScriptedService service(refuse);
   ClientOptions options;
   options.coordinator = service.endpoint();
   options.allow_fallback = false;

@@ -8,59 +8,45 @@
 #include <vector>
 
 #include "client/remote.h"
+#include "tests/client/scripted_service.h"
 
 namespace kiln {
 namespace {
 
 using Ms = std::chrono::milliseconds;
 
+const Error kNone{Code::kNotFound, "there is none", 0};
+
+// Refuses the first `refusals` requests, then says that there is nothing, and serves blobs.
 class OverloadedService {
  public:
-  // Refuses the first `refusals` requests, then says that there is nothing, and serves blobs.
-  explicit OverloadedService(int refusals) : refusals_(refusals) {
-    listener_ = Listener::bind("tcp://127.0.0.1:0").value();
-    thread_ = std::thread([this] { serve(); });
-  }
-  ~OverloadedService() {
-    stopping_ = true;
-    listener_->wake();
-    thread_.join();
-  }
-  const std::string& endpoint() const { return listener_->endpoint(); }
+  explicit OverloadedService(int refusals) : refusals_(refusals) {}
+  const std::string& endpoint() const { return service_.endpoint(); }
   int asked() const { return asked_; }
 
  private:
-  void serve() {
-    while (!stopping_) {
-      auto received = listener_->receive(50);
-      if (!received) continue;
-      if (std::holds_alternative<Hello>(received->message))
-        listener_->send(received->peer, Welcome{kProtocolVersion, "test", {}});
-      if (const auto* request = std::get_if<CompileRequest>(&received->message)) {
-        CompileReply reply;
-        reply.request = request->request;
-        reply.outcome = ++asked_ <= refusals_ ? fail(Error{Code::kOverloaded, "busy", 400})
-                                              : fail(Code::kNotFound, "there is none");
-        listener_->send(received->peer, reply);
+  void answer(Listener& listener, const Received& received) {
+    const Error busy{Code::kOverloaded, "busy", 400};
+    if (const auto* request = std::get_if<CompileRequest>(&received.message)) {
+      const bool refused = ++asked_ <= refusals_;
+      listener.send(received.peer, testing::reply_to(*request, refused ? fail(busy) : fail(kNone)));
+    }
+    if (const auto* request = std::get_if<BlobRequest>(&received.message)) {
+      if (++asked_ <= refusals_) {
+        listener.send(received.peer, Refusal{busy});
+        return;
       }
-      if (const auto* request = std::get_if<BlobRequest>(&received->message)) {
-        if (++asked_ <= refusals_) {
-          listener_->send(received->peer, Refusal{Error{Code::kOverloaded, "busy", 400}});
-          continue;
-        }
-        BlobReply reply;
-        reply.request = request->request;
-        reply.chunks = {{request->digests.at(0), 0, 4, "blob"}};
-        reply.last = true;
-        listener_->send(received->peer, reply);
-      }
+      BlobReply reply;
+      reply.request = request->request;
+      reply.chunks = {{request->digests.at(0), 0, 4, "blob"}};
+      reply.last = true;
+      listener.send(received.peer, reply);
     }
   }
   const int refusals_;
-  std::unique_ptr<Listener> listener_;
-  std::atomic<bool> stopping_{false};
   std::atomic<int> asked_{0};
-  std::thread thread_;
+  testing::ScriptedService service_{
+      [this](Listener& listener, const Received& received) { answer(listener, received); }};
 };
 
 struct Waits {
@@ -108,43 +94,25 @@ TEST(RemoteRetry, BlobsAreAskedForAgainWhenItWasTold) {
 // A coordinator that asks for the graph, and goes away once it has it; its next life answers.
 class DyingService {
  public:
-  DyingService(const std::string& endpoint, bool answers) : answers_(answers) {
-    listener_ = Listener::bind(endpoint).value();
-    thread_ = std::thread([this] { serve(); });
-  }
-  ~DyingService() {
-    stopping_ = true;
-    listener_->wake();
-    thread_.join();
-  }
-  const std::string& endpoint() const { return listener_->endpoint(); }
+  DyingService(const std::string& endpoint, bool answers)
+      : service_(
+            [this, answers](Listener& listener, const Received& received) {
+              const auto* request = std::get_if<CompileRequest>(&received.message);
+              if (request == nullptr) return;
+              if (request->graph_text.empty())
+                listener.send(received.peer, NeedGraph{request->request});
+              else if (answers)
+                listener.send(received.peer, testing::reply_to(*request, fail(kNone)));
+              else
+                has_graph_ = true;
+            },
+            endpoint) {}
+  const std::string& endpoint() const { return service_.endpoint(); }
   bool has_graph() const { return has_graph_; }
 
  private:
-  void serve() {
-    while (!stopping_) {
-      auto received = listener_->receive(50);
-      if (!received) continue;
-      if (std::holds_alternative<Hello>(received->message))
-        listener_->send(received->peer, Welcome{kProtocolVersion, "test", {}});
-      const auto* request = std::get_if<CompileRequest>(&received->message);
-      if (request == nullptr) continue;
-      if (request->graph_text.empty()) {
-        listener_->send(received->peer, NeedGraph{request->request});
-      } else if (answers_) {
-        CompileReply reply;
-        reply.request = request->request;
-        reply.outcome = fail(Code::kNotFound, "there is none");
-        listener_->send(received->peer, reply);
-      } else {
-        has_graph_ = true;
-      }
-    }
-  }
-  const bool answers_;
-  std::unique_ptr<Listener> listener_;
-  std::atomic<bool> stopping_{false}, has_graph_{false};
-  std::thread thread_;
+  std::atomic<bool> has_graph_{false};
+  testing::ScriptedService service_;
 };
 
 std::string a_graph() {
@@ -190,50 +158,29 @@ TEST(RemoteRetry, OneThatDoesNotComeBackIsNamed) {
 }
 
 // Answers those who said Hello to it, as a coordinator does.
-class StrictService {
- public:
-  explicit StrictService(const std::string& endpoint) {
-    listener_ = Listener::bind(endpoint).value();
-    thread_ = std::thread([this] { serve(); });
-  }
-  ~StrictService() {
-    stopping_ = true;
-    listener_->wake();
-    thread_.join();
-  }
-  const std::string& endpoint() const { return listener_->endpoint(); }
-
- private:
-  void serve() {
-    std::set<PeerId> greeted;
-    while (!stopping_) {
-      const auto received = listener_->receive(50);
-      if (!received) continue;
-      const auto* asked = std::get_if<StatsRequest>(&received->message);
-      if (std::holds_alternative<Hello>(received->message)) {
-        greeted.insert(received->peer);
-        listener_->send(received->peer, Welcome{kProtocolVersion, "test", {}});
-      } else if (!greeted.contains(received->peer)) {
-        listener_->send(received->peer, Refusal{{Code::kInvalidArgument, "say Hello first", 0}});
-      } else if (asked != nullptr) {
-        listener_->send(received->peer, StatsReply{asked->request, {}});
-      }
-    }
-  }
-  std::unique_ptr<Listener> listener_;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
-};
+std::unique_ptr<testing::ScriptedService> strict_service(const std::string& endpoint) {
+  return std::make_unique<testing::ScriptedService>(
+      [greeted = std::set<PeerId>()](Listener& listener, const Received& received) mutable {
+        const auto* asked = std::get_if<StatsRequest>(&received.message);
+        if (std::holds_alternative<Hello>(received.message))
+          greeted.insert(received.peer);
+        else if (!greeted.contains(received.peer))
+          listener.send(received.peer, Refusal{{Code::kInvalidArgument, "say Hello first", 0}});
+        else if (asked != nullptr)
+          listener.send(received.peer, StatsReply{asked->request, {}});
+      },
+      endpoint);
+}
 
 TEST(RemoteRetry, ARestartWhileNobodyAskedIsNotNoticed) {
-  auto service = std::make_unique<StrictService>("tcp://127.0.0.1:0");
+  auto service = strict_service("tcp://127.0.0.1:0");
   const std::string endpoint = service->endpoint();
   Remote remote(endpoint, Ms(5'000));
   for (int life = 0; life < 25; ++life) {
     const auto stats = remote.stats(Remote::Clock::now() + Ms(10'000));
     ASSERT_TRUE(stats.has_value()) << "life " << life << ": " << stats.error().message;
     service.reset();
-    service = std::make_unique<StrictService>(endpoint);
+    service = strict_service(endpoint);
     // libzmq connects again within 20 to 40 ms: the next call comes before, during or after.
     std::this_thread::sleep_for(Ms(4 * life));
   }

@@ -23,7 +23,7 @@ struct Fleet {
   static bool is_evil(const WorkerId& worker) { return worker.starts_with("evil"); }
 };
 
-// Of a kernel: which candidates are right, and how long each takes.
+// The truth about a kernel: which candidates are right, and how long each takes.
 struct World {
   std::map<std::string, std::vector<std::pair<bool, double>>> kernels;  // by workload text
 };

@@ -49,6 +49,16 @@ class KeysTest : public ::testing::Test {
     return kiln({"stats", "--coordinator", endpoint, "--json"}, key);
   }
 
+  // As the holder of ci.key sees it.
+  void wait_for_a_worker(const std::string& endpoint) const {
+    for (int i = 0; i < 600; ++i) {
+      const Finished seen = stats(endpoint, at("ci.key"));
+      if (seen.exit_code == 0 && !seen.json()["workers"].empty()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    ADD_FAILURE() << "no worker came";
+  }
+
   const TempDir dir_ = *TempDir::create("kiln-keys");
 };
 
@@ -66,11 +76,7 @@ TEST_F(KeysTest, AServiceForOtherMachinesTakesThoseWithAKeyAndNobodyElse) {
   const std::string endpoint = ready();
   const auto worker = start("kiln-worker", {"--coordinator", endpoint, "--key", at("box.key"),
                                             "--cache-dir", at("worker"), "--name", "box"});
-  for (int i = 0; i < 600; ++i) {
-    const Finished seen = stats(endpoint, at("ci.key"));
-    if (seen.exit_code == 0 && !seen.json()["workers"].empty()) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
+  wait_for_a_worker(endpoint);
   const std::string graph = testing::small_graph("softmax.pt2");
   const std::vector<std::string> compile = {"compile",       graph,      "--coordinator", endpoint,
                                             "--no-fallback", "--verify", "--json"};
@@ -116,11 +122,7 @@ TEST_F(KeysTest, AChangedSigningKeyIsTrustedByTheWordOfTheOldOne) {
     {
       const auto worker = start("kiln-worker", {"--coordinator", endpoint, "--key", at("box.key"),
                                                 "--cache-dir", at("worker"), "--name", "box"});
-      for (int i = 0; i < 600; ++i) {
-        const Finished seen = stats(endpoint, at("ci.key"));
-        if (seen.exit_code == 0 && !seen.json()["workers"].empty()) break;
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      }
+      wait_for_a_worker(endpoint);
       ask(endpoint);
     }
     coordinator.signal(SIGTERM);

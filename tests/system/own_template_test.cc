@@ -79,7 +79,7 @@ class OwnTemplate : public ::testing::Test {
   }
 
  protected:
-  // Of the next release of the programs, on what this one stored.
+  // The programs' next release, on what this one stored.
   json stats(const Service& service) {
     return run({next_, "stats", "--once", "--json", "--coordinator", service.endpoint()}).json();
   }

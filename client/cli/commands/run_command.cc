@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/frontend/safetensors.h"
 #include "compiler_core/runtime/cuda_device.h"
+#include "compiler_core/tune/measurement.h"
 
 namespace kiln::cli {
 namespace {
@@ -59,10 +59,7 @@ Result<double> time_runs(const CompiledProgram& program, std::span<const Tensor*
     TRY_STATUS(program.run(inputs, outputs));
     samples_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - started).count());
   }
-  std::nth_element(samples_us.begin(),
-                   samples_us.begin() + static_cast<int64_t>(samples_us.size() / 2),
-                   samples_us.end());
-  return samples_us[samples_us.size() / 2];
+  return Measurement{std::move(samples_us)}.median_us();
 }
 
 // Compares the model's results; inputs that it changes are not among the expected outputs.

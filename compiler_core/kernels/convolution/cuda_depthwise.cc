@@ -54,7 +54,7 @@ class DepthwiseTiles {
   int64_t strips() const { return ceil_div(problem_.out[2], int64_t{schedule_.strip}); }
   int64_t row_tiles() const { return ceil_div(problem_.out[1], int64_t{schedule_.rows}); }
   int64_t channel_tiles() const { return ceil_div(problem_.groups, int64_t{schedule_.channels}); }
-  // Of x in shared memory: floats before a row's first, of a row with its zeros, of a channel.
+  // The layout of x in shared memory, in floats: before a row's first, a row with its zeros, a channel.
   // Where x comes in fours they are stored as such; rows begin in different banks then.
   int64_t lead() const {
     return in_fours_ ? round_up(problem_.low[2], int64_t{4}) : problem_.low[2];

@@ -65,7 +65,7 @@ class TuningScheduler final : public Jury {
   // `program` no longer waits. A task that nobody needs gives up its leases.
   void release(const Digest& program, const Digest& kernel);
   const TuningTask* find(const Digest& kernel) const;
-  // Of kernels whose workers went away with them since the last call: how many did, in all.
+  // How many workers went away with a kernel in hand since the last call, by kernel.
   std::map<Digest, int> take_lost() { return std::exchange(lost_, {}); }
   // Kernels done or failed since the last call; release() each that a program waited for.
   std::vector<Digest> take_settled();
