@@ -36,7 +36,7 @@ struct KeptArtifact {
   std::string signature;  // Ed25519, 64 bytes (signed_artifact())
 };
 
-// What is kept of one kind; the last two count since the store was opened.
+// The entries of one kind; the last two count since the store was opened.
 struct ArtifactTotals {
   int64_t entries = 0, bytes = 0;  // with keys and some for the row
   int64_t evicted = 0;
@@ -64,8 +64,8 @@ class ArtifactStore {
   ~ArtifactStore();                                        // after every job it was given
   const std::string& warning() const { return warning_; }  // for the log; usually empty
 
-  // What `viewer` may have of `id`: kNotFound; kOverloaded when too much waits already. The
-  // functions below run on the store's thread and may be empty, but for `got`.
+  // Looks up the value of `id` that `viewer` may have. kNotFound; kOverloaded when too much waits
+  // already. The functions below run on the store's thread and may be empty, but for `got`.
   using Got = std::function<void(Result<KeptArtifact>)>;
   void get(ArtifactId id, Viewer viewer, Got got);
   // Signs the value and stores it in place of the audience's earlier one. kInvalidArgument: larger
@@ -79,8 +79,8 @@ class ArtifactStore {
 
   std::map<std::string, ArtifactTotals> totals() const;  // by kind
 
-  // What a store's file holds of the kinds that begin with `kind`, latest use first, read beside
-  // whoever serves it; `limit` 0: all. kNotFound: there is no such file.
+  // Lists the entries of the kinds that begin with `kind` in a store's file, latest use first, also
+  // while a coordinator serves it; `limit` 0: all. kNotFound: there is no such file.
   static Result<std::vector<ListedArtifact>> list(const Path& file, const std::string& kind,
                                                   int64_t limit);
 

@@ -1,5 +1,4 @@
-// What the functions of the C interface (kiln.h) share: how they read their options and how they
-// fail. Thread-safe: an error is the calling thread's.
+// The common parts of the functions of the C interface (kiln.h): reading options, and failing. Thread-safe: an error is the calling thread's.
 #pragma once
 
 #include <algorithm>

@@ -26,7 +26,7 @@ std::shared_ptr<const ProgramFiles> LoadedBundles::find_in_tier(
   return find_in_bundle(in_tier_, graph, wanted, mode);
 }
 
-// What it holds is code, and the .pub says whose: both count only where nobody else can write.
+// A bundle is code, and the .pub beside it says whose: both count only where nobody else can write.
 void LoadedBundles::read_tier(const std::function<void(const std::string&)>& say) {
   std::error_code none;
   if (!std::filesystem::is_directory(folder_, none)) return;

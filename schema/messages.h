@@ -50,7 +50,7 @@ struct Welcome {
   // The word for signing_key of the key that it replaced (base/signature.h,
   // Endorsement::to_string()); empty: none.
   std::string endorsement{};
-  // What the coordinator signed with these bytes. An endorsement that cannot be read is none.
+  // The coordinator's signature with these bytes. An endorsement that cannot be read is none.
   Signature signed_with(std::string bytes) const;
 };
 struct Refusal {  // of the connection or a message

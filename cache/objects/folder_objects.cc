@@ -11,7 +11,7 @@ namespace {
 constexpr char kMark[] = ".kiln-objects";
 constexpr char kMarkText[] = "Objects of Kiln, each a file. This file marks the folder.\n";
 
-// What the system says of a file; none: it is gone, or no file of ours.
+// The size and time of a file; none: it is gone, or no file of ours.
 std::optional<ObjectInfo> facts_of(const Path& file, const std::string& name) {
   struct stat facts = {};
   if (::stat(file.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) return std::nullopt;

@@ -34,7 +34,7 @@ std::string resolved(std::string_view text) {
   return plain;
 }
 
-// What stands between <tag> and </tag>, from `*from` on, which moves past it.
+// The text between <tag> and </tag>, searched from `from` on, which moves past it.
 std::optional<std::string_view> element(std::string_view xml, std::string_view tag, size_t& from) {
   const std::string open = fmt::format("<{}>", tag), close = fmt::format("</{}>", tag);
   const size_t start = xml.find(open, from);

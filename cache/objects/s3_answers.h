@@ -1,4 +1,4 @@
-// What S3 services answer: lists of objects and errors, in XML, read as far as Kiln needs them.
+// The answers of S3 services: lists of objects and errors, in XML, read as far as Kiln needs them.
 // Pure functions; any bytes may come.
 #pragma once
 

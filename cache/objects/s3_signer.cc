@@ -22,7 +22,7 @@ std::string time_text(int64_t unix_s) {
   return fmt::format("{:%Y%m%dT%H%M%SZ}", fmt::gmtime(static_cast<std::time_t>(unix_s)));
 }
 
-// What a signature is good for: a day, a region, this service.
+// The scope of a signature: a day, a region, this service.
 std::string scope_of(const std::string& time, const std::string& region) {
   return time.substr(0, 8) + "/" + region + "/s3/aws4_request";
 }

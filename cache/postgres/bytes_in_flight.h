@@ -14,7 +14,7 @@ namespace kiln {
 
 class BytesInFlight {
  public:
-  // What an ObjectStore is to call for this blob.
+  // The callback for an ObjectStore's answer about this blob.
   Then<void> hearing(const Digest& digest) {
     const std::scoped_lock lock(state_->mu);
     ++state_->under_way;

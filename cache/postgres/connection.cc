@@ -189,7 +189,7 @@ tl::unexpected<Error> PgConnection::broken(const std::string& why) {
 Status PgConnection::connect() {
   if (connection_ != nullptr) return {};
   if (Clock::now() < not_before_) return fail(Code::kUnavailable, "PostgreSQL: " + last_error_);
-  // What the URL says wins: it is expanded last.
+  // The URL wins: it is expanded last.
   const char* const names[] = {
       "connect_timeout", "tcp_user_timeout",     "keepalives_idle", "application_name",
       "options",         "target_session_attrs", "dbname",          nullptr};

@@ -20,7 +20,7 @@ struct pg_result;
 
 namespace kiln {
 
-// What a statement returned, in binary. Columns and rows count from 0.
+// The rows that a statement returned, in binary. Columns and rows count from 0.
 class PgRows {
  public:
   PgRows() = default;

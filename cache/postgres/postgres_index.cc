@@ -18,10 +18,10 @@ constexpr std::chrono::milliseconds kFirstBackoff{1'000}, kLongestBackoff{60'000
 constexpr int kClaimTries = 40;
 constexpr std::chrono::milliseconds kClaimAgain{50};
 
-// Needed by no kernel and no program.
-#define KILN_NOT_HELD                                              \
-  "NOT EXISTS (SELECT FROM kernels k WHERE k.blob = blobs.digest)" \
-  " AND NOT EXISTS (SELECT FROM program_blobs p WHERE p.digest = blobs.digest)"
+// The blobs that no kernel and no program needs.
+constexpr char kNotHeld[] =
+    "NOT EXISTS (SELECT FROM kernels k WHERE k.blob = blobs.digest)"
+    " AND NOT EXISTS (SELECT FROM program_blobs p WHERE p.digest = blobs.digest)";
 
 // A claimed blob is left alone for ten minutes: by then a kernel or a program needs it.
 constexpr char kClaim[] =
@@ -200,11 +200,13 @@ Status PostgresIndex::doom(const Digest& digest, const std::string& object) {
 // `at_once`: also what was claimed lately.
 Status PostgresIndex::doom_unneeded(const std::vector<Digest>& blobs, bool at_once,
                                     TakenBack* taken) {
+  const std::string doom = fmt::format(
+      "UPDATE blobs SET state = 'D', until = clock_timestamp() + $3 * interval '1 second'"
+      " WHERE digest = ANY($1) AND state IN ('P', 'L') AND (until <= clock_timestamp() OR $2)"
+      " AND {} RETURNING digest, bytes",
+      kNotHeld);
   TRY(const PgRows doomed,
-      run("UPDATE blobs SET state = 'D', until = clock_timestamp() + $3 * interval '1 second'"
-          " WHERE digest = ANY($1) AND state IN ('P', 'L') AND (until <= clock_timestamp() OR $2)"
-          " AND " KILN_NOT_HELD " RETURNING digest, bytes",
-          PgValues().add(blobs).add(at_once).add(settings_.doomed_s)));
+      run(doom.c_str(), PgValues().add(blobs).add(at_once).add(settings_.doomed_s)));
   for (int64_t row = 0; taken != nullptr && row < doomed.size(); ++row) {
     TRY(const Digest digest, doomed.digest(row, 0));
     taken->blobs.push_back(digest);
@@ -214,14 +216,16 @@ Status PostgresIndex::doom_unneeded(const std::vector<Digest>& blobs, bool at_on
 }
 
 Status PostgresIndex::sweep(int limit) {
-  TRY_STATUS(
-      run_long("UPDATE blobs SET state = 'D', until = clock_timestamp() + $1 * interval '1 second'"
-               " WHERE state IN ('P', 'L') AND until < clock_timestamp() AND " KILN_NOT_HELD,
-               PgValues().add(settings_.doomed_s)));
-  TRY_STATUS(
-      run("UPDATE blobs SET state = 'X' WHERE digest IN (SELECT digest FROM blobs WHERE"
-          " state = 'D' AND until < clock_timestamp() AND " KILN_NOT_HELD " LIMIT $1)",
-          PgValues().add(int64_t{limit})));
+  const std::string doom = fmt::format(
+      "UPDATE blobs SET state = 'D', until = clock_timestamp() + $1 * interval '1 second'"
+      " WHERE state IN ('P', 'L') AND until < clock_timestamp() AND {}",
+      kNotHeld);
+  TRY_STATUS(run_long(doom.c_str(), PgValues().add(settings_.doomed_s)));
+  const std::string go = fmt::format(
+      "UPDATE blobs SET state = 'X' WHERE digest IN (SELECT digest FROM blobs WHERE"
+      " state = 'D' AND until < clock_timestamp() AND {} LIMIT $1)",
+      kNotHeld);
+  TRY_STATUS(run(go.c_str(), PgValues().add(int64_t{limit})));
   return {};
 }
 
@@ -409,7 +413,5 @@ Result<PostgresIndex::Evicted> PostgresIndex::evict(int64_t bytes, int64_t befor
   }
   return evicted;
 }
-
-#undef KILN_NOT_HELD
 
 }  // namespace kiln

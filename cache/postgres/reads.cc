@@ -122,7 +122,7 @@ Result<std::vector<Schedule>> earlier_winners(PgConnection& connection, const Di
                      PgValues().add(workload)));
   std::vector<Schedule> schedules;
   for (int64_t row = 0; row < rows.size(); ++row)
-    // What this build no longer knows is no use as a first candidate.
+    // A schedule that this build no longer knows is no use as a first candidate.
     if (auto schedule = Schedule::parse(rows.bytes(row, 0)))
       schedules.push_back(*std::move(schedule));
   return schedules;

@@ -1,5 +1,5 @@
-// What a PostgresStore does outside of its writer, each with one statement on the connection it is given. Rows that do not
-// match their seal are kCorruption, or left out of lists.
+// The reads of a PostgresStore outside of its writer, each one statement on the connection that it is
+// given. Rows that do not match their seal are kCorruption, or left out of lists.
 #pragma once
 
 #include <map>

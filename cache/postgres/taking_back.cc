@@ -1,5 +1,8 @@
-// What a TakeBack means in the tables of PostgreSQL (cache/taking_back.h says what it means at all).
+// The meaning of a TakeBack in the tables of PostgreSQL (cache/taking_back.h: its meaning at all).
+#include <fmt/format.h>
+
 #include <set>
+#include <string>
 #include <utility>
 
 #include "cache/postgres/postgres_index.h"
@@ -9,9 +12,9 @@ namespace kiln {
 namespace {
 
 // The records that a worker, or a key's owner, reported in a time; values as reported() has them.
-#define KILN_REPORTED                                                  \
-  "($1 = ''::bytea OR worker = $1) AND ($2 = ''::bytea OR owner = $2)" \
-  " AND taken_at_ms BETWEEN $3 AND $4"
+constexpr char kReported[] =
+    "($1 = ''::bytea OR worker = $1) AND ($2 = ''::bytea OR owner = $2)"
+    " AND taken_at_ms BETWEEN $3 AND $4";
 PgValues reported(const TakeBack& what) {
   return PgValues()
       .add_bytes(what.worker)
@@ -20,8 +23,10 @@ PgValues reported(const TakeBack& what) {
       .add(what.until_ms);
 }
 
-// The records that go; values as taken_records() has them.
-#define KILN_TAKEN "($5 AND kernel_key = ANY($6)) OR ($7 AND " KILN_REPORTED ")"
+// `statement` about the records that go; values as taken_records() has them.
+std::string of_taken_records(std::string_view statement) {
+  return fmt::format("{} WHERE ($5 AND kernel_key = ANY($6)) OR ($7 AND {})", statement, kReported);
+}
 PgValues taken_records(const TakeBack& what, const std::vector<Digest>& kernels) {
   return reported(what).add(what.takes_records()).add(kernels).add(what.means_reports());
 }
@@ -42,7 +47,8 @@ Result<std::set<Digest>> PostgresIndex::kernels_meant(const TakeBack& what) {
                      PgValues().add(what.programs))));
   if (!what.means_reports()) return kernels;
   TRY_STATUS(add(
-      run_long("SELECT DISTINCT kernel_key FROM records WHERE " KILN_REPORTED, reported(what))));
+      run_long((std::string("SELECT DISTINCT kernel_key FROM records WHERE ") + kReported).c_str(),
+               reported(what))));
   if (what.since_ms > 0 || what.until_ms < INT64_MAX) return kernels;  // winners have no time
   // A kernel whose records are gone is found too.
   for (const auto& [name, value] : {std::pair{"worker", what.worker}, std::pair{"key", what.owner}})
@@ -71,7 +77,7 @@ Result<TakenBack> PostgresIndex::would_take_back(const TakeBack& what) {
     TRY(const Digest blob, blobs.digest(row, 0));
     found.blobs.push_back(blob);
   }
-  TRY(const PgRows records, run_long("SELECT count(*) FROM records WHERE " KILN_TAKEN,
+  TRY(const PgRows records, run_long(of_taken_records("SELECT count(*) FROM records").c_str(),
                                      taken_records(what, found.kernels)));
   found.records = records.integer(0, 0);
   return found;
@@ -81,8 +87,8 @@ Result<TakenBack> PostgresIndex::take_back(const TakeBack& what, int64_t through
   TRY(TakenBack taken, would_take_back(what));
   TRY_STATUS(run_long("DELETE FROM programs WHERE key = ANY($1)", PgValues().add(taken.programs)));
   TRY_STATUS(run_long("DELETE FROM kernels WHERE key = ANY($1)", PgValues().add(taken.kernels)));
-  TRY(const PgRows records,
-      run_long("DELETE FROM records WHERE " KILN_TAKEN, taken_records(what, taken.kernels)));
+  TRY(const PgRows records, run_long(of_taken_records("DELETE FROM records").c_str(),
+                                     taken_records(what, taken.kernels)));
   taken.records = records.changed();
   const std::vector<Digest> blobs = std::exchange(taken.blobs, {});
   TRY_STATUS(doom_unneeded(blobs, true, &taken));
@@ -96,8 +102,5 @@ Result<TakenBack> PostgresIndex::take_back(const TakeBack& what, int64_t through
                  PgValues().add(kMaxRevocations)));
   return taken;
 }
-
-#undef KILN_TAKEN
-#undef KILN_REPORTED
 
 }  // namespace kiln

@@ -33,7 +33,7 @@ inline constexpr char kExportName[] = "export";
 std::string export_blob_name(const Digest& digest);  // "blobs/ab/abcd..."
 std::string export_part_name(const Digest& digest);  // "index/abcd..."
 
-// What an export says of itself.
+// The head of an export: its parts and counts.
 struct ExportFacts {
   struct Part {
     int64_t bytes = 0;

@@ -50,7 +50,7 @@ std::string print_lock(const std::vector<LockedProgram>& programs);
 Result<std::vector<LockedProgram>> parse_lock(std::string_view text, const std::string& name);
 bool is_lock(std::string_view text);  // it begins as one
 
-// What is different, a sentence each; empty: nothing that matters.
+// The differences between two, a sentence each; empty: none that matters.
 std::vector<std::string> changes(const LockedProgram& was, const LockedProgram& now);
 
 }  // namespace kiln::cli

@@ -34,7 +34,7 @@ DevicePeak peak_of(const Target& target) {
   return target.backend == Backend::kCuda ? cuda_peak(target) : host_peak(target);
 }
 
-// What the launches are, as far as the exported graph tells: it has the program's launches in its
+// Describes the launches as far as the exported graph tells: it has the program's launches in its
 // order where both were planned alike.
 void describe(const CompiledProgram& compiled, const ExportedProgram& exported,
               std::span<const int64_t> symbols, Profile& profile) {

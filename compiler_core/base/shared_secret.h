@@ -1,5 +1,5 @@
-// What two holders of CURVE25519 pairs know, and nobody else: each computes it from its own secret
-// key and the other's public one (X25519, RFC 7748). Pure function.
+// The secret that two holders of CURVE25519 pairs share: each computes it from its own secret key and
+// the other's public one (X25519, RFC 7748). Pure function.
 #pragma once
 
 #include <string>

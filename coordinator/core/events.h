@@ -212,7 +212,7 @@ struct TakingBackBegan {
   bool everything = false;       // that is being tuned
 };
 struct TakingBackEnded {};
-// What WithdrawKernel asked for is done, or could not be made durable.
+// A WithdrawKernel is carried out, or could not be made durable.
 struct KernelWithdrawn {
   uint64_t ticket = 0;
   int64_t serial = 0;  // for programs that are made with the kernel's next choice

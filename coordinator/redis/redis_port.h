@@ -13,10 +13,10 @@
 
 namespace kiln {
 
-// What stands behind the port. Called on its thread; `done` is called once, on any thread, also when
+// The service behind the port. Called on its thread; `done` is called once, on any thread, also when
 // the port is gone. There are no errors of GET and SET: Inductor would end a compile over one.
 struct RedisService {
-  // Who has this password. Empty: none is asked for, and everybody is User{}.
+  // Gives the user of a password. An empty function: none is asked for, and everybody is User{}.
   std::function<Result<User>(std::string_view password)> sign_in;
   using Got = std::function<void(std::optional<std::string>)>;  // nothing: a miss
   std::function<void(const User& user, std::string key, Got done)> get;

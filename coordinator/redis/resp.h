@@ -18,7 +18,7 @@ inline constexpr size_t kMaxRespWords = 32;  // of one request
 
 class RespReader {
  public:
-  // What came from the peer. REQUIRES: next() was asked until it had nothing more.
+  // Takes bytes that came from the peer. REQUIRES: next() was asked until it had nothing more.
   void add(std::string_view bytes) { held_.append(bytes); }
   // The next request, which has at least one word and at most `most_bytes` in all its words; nothing
   // while it is not whole. kInvalidArgument: no request of RESP, or larger; the connection is of no

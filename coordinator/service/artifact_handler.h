@@ -38,7 +38,7 @@ class ArtifactHandler {
              std::function<void(const Status&)> stored);
   void gone(const PeerId& peer);
   void tick();
-  // What the owner of a revoked key put until then.
+  // Removes the artifacts that the owner of a revoked key put until then.
   void take_back(const std::string& owner, int64_t until_ms);
 
   std::vector<ArtifactStats> stats() const;  // by kind, those that were ever used

@@ -1,6 +1,6 @@
 // The coordinator's artifacts as Redis has them (redis/redis_port.h), for Inductor's own client: its
 // keys say which kind of artifact they name, and passwords are page tokens (schema/keys/page_token.h).
-// Who has no role for what it asks gets a miss, or puts nothing, and is counted as refused.
+// A user without the role for a request gets a miss, or stores nothing, and is counted as refused.
 #pragma once
 
 #include <memory>

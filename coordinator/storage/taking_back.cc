@@ -62,7 +62,7 @@ void StorageExecutor::remove(const TakeBack& what, TookBack done) {
   });
 }
 
-// What is stored with the kernel is of older templates: its winner is not decided.
+// Programs that are stored with the kernel are of older templates: its winner is not decided.
 void StorageExecutor::withdraw(const WithdrawKernel& action) {
   TakeBack what;
   what.kernels = {action.kernel};

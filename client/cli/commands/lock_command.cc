@@ -30,7 +30,7 @@ nlohmann::ordered_json lock_json(const LockedProgram& program) {
           {"kernels", std::move(kernels)}};
 }
 
-// What a service would give another machine too: nothing that was compiled here.
+// Locks a program as a service gives it to every machine: never one that was compiled here.
 Result<LockedProgram> lock_file(Client& client, const Options& options, CompileOptions compile,
                                 const std::string& file) {
   if (file.find('\n') != std::string::npos)

@@ -128,7 +128,7 @@ class TuningTask {
   int abandoned() const { return abandoned_; }             // candidates abandoned
 
   // ---- early answers of `default` mode (tuning_early.cc) ----
-  // What waits for a worker is to be built; else, whether it was built and is to be verified.
+  // Whether the first choice waits for a worker to build it, or to verify it as it was built.
   bool waits_for_build() const { return stage_ == Stage::kScreening && is_building_; }
   bool waits_for_verification() const;
   int choice() const { return first_open_; }  // the first candidate that is not rejected
