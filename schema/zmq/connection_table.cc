@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <optional>
 #include <utility>
 
 namespace kiln {
@@ -12,6 +13,15 @@ uint64_t cookie_of(int fd) {
   uint64_t cookie = 0;
   socklen_t size = sizeof cookie;
   return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
+
+// The ROUTER's count in an id that it generated: a zero and four bytes, the highest first. Nothing for
+// an id that the peer chose.
+std::optional<uint32_t> number_in(const PeerId& peer) {
+  if (peer.size() != 5 || peer.front() != '\0') return std::nullopt;
+  uint32_t number = 0;
+  for (const char byte : peer.substr(1)) number = number << 8 | static_cast<unsigned char>(byte);
+  return number;
 }
 
 }  // namespace
@@ -43,16 +53,16 @@ PeerLink* ConnectionTable::first_unheard() {
 void ConnectionTable::ended(int fd) {
   const auto found = links_.find(fd);
   if (found == links_.end()) return;
-  if (const PeerId& peer = found->second.peer; !peer.empty()) {
-    by_peer_.erase(peer);
-    gone_.push_back(peer);
-  }
-  if (found->second.dropped)
-    --cut_;
-  else
-    count_out(found->second);
-  if (last_ == &found->second) last_ = nullptr;
+  if (!found->second.peer.empty()) unbind(found->second);
+  if (found->second.dropped) --cut_;
   links_.erase(found);
+}
+
+void ConnectionTable::unbind(PeerLink& link) {
+  by_peer_.erase(link.peer);
+  gone_.push_back(link.peer);
+  if (!link.dropped) count_out(link);
+  if (last_ == &link) last_ = nullptr;
 }
 
 PeerLink* ConnectionTable::find(const PeerId& peer) {
@@ -62,10 +72,19 @@ PeerLink* ConnectionTable::find(const PeerId& peer) {
 }
 
 PeerLink* ConnectionTable::bind(int fd, const PeerId& peer, std::string key, User user) {
+  if (const auto number = number_in(peer)) {
+    const auto [newest, first] = newest_.try_emplace(fd, *number);
+    const bool later = static_cast<int32_t>(*number - newest->second) > 0;  // also past the wrap
+    if (!first && !later) return nullptr;
+    newest->second = *number;
+  }
   accepted(fd);  // the I/O thread that heard it may be ahead of the one that tells of it
-  const auto found = links_.find(fd);
-  if (!found->second.peer.empty() || by_peer_.contains(peer)) return nullptr;
-  PeerLink& link = found->second;
+  PeerLink& link = links_.find(fd)->second;
+  if (link.cookie == 0) {
+    ended(fd);
+    return nullptr;
+  }
+  if (!link.peer.empty()) unbind(link);
   link.peer = peer;
   link.key = std::move(key);
   link.user = std::move(user);

@@ -34,7 +34,9 @@ class ConnectionTable {
   void ended(int fd);
 
   PeerLink* find(const PeerId& peer);  // null: no such peer, or gone; valid until the next call
-  // `peer` was first heard on `fd`. Null when that connection is gone or another's.
+  // `peer` was first heard on `fd`. Null when its connection is gone. The ROUTER still delivers what a
+  // peer sent before it left, perhaps once its descriptor is another's; but it counts its peers' ids
+  // upwards, so that the newest peer of a descriptor is the one with the greatest id.
   PeerLink* bind(int fd, const PeerId& peer, std::string key, User user);
   void cut(PeerLink& link);
   // The oldest connection that no peer was heard on and that is not cut: it makes room when there
@@ -63,9 +65,11 @@ class ConnectionTable {
   PeerLink* last_ = nullptr;  // found last: a peer's answer follows its request
   std::vector<PeerId> gone_;
   std::deque<std::pair<int, uint64_t>> unheard_;  // descriptor, cookie; by age; some heard since
+  std::unordered_map<int, uint32_t> newest_;       // by descriptor: number in its last peer's id
   size_t cut_ = 0;  // links that are cut and whose ends are not reported yet
   std::unordered_map<std::string, size_t> open_of_;  // by user name; users without one are left out
   void count_out(const PeerLink& link);
+  void unbind(PeerLink& link);  // REQUIRES: it has a peer
 };
 
 }  // namespace kiln
