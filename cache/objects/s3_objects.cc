@@ -6,7 +6,7 @@
 #include <ctime>
 #include <random>
 
-#include "compiler_core/base/sha256.h"
+#include "compiler_core/base/primitives.h"
 #include "compiler_core/base/signature.h"
 
 namespace kiln {

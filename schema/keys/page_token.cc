@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compiler_core/base/digest.h"
-#include "compiler_core/base/shared_secret.h"
+#include "compiler_core/base/primitives.h"
 #include "compiler_core/base/signature.h"
 
 namespace kiln {

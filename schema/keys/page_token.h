@@ -5,7 +5,7 @@
 //   kiln1.PUBLIC.GRANT.UNTIL.PROOF
 //
 // in hex, but for the grant's name and the Unix time in seconds at which it ends. The proof is a
-// digest of the rest and of what only the key's holder and the coordinator know (shared_secret.h).
+// digest of the rest and of what only the key's holder and the coordinator know (shared_secret()).
 // Pure functions.
 #pragma once
 

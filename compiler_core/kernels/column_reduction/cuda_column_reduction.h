@@ -72,6 +72,11 @@ Result<Source> print_cuda_column_reduction(const Graph& graph,
                                            const CudaColumnReductionSchedule& schedule,
                                            const Target& target);
 
+// The same for sizes that have symbols: a thread a column, which is read again by every loop over it.
+// Of the schedule threads() counts.
+Result<Source> print_cuda_symbolic_columns(const Graph& graph,
+                                           const CudaColumnReductionSchedule& schedule);
+
 // schedule.split > 0: the phases that stream through pieces of the rows (cuda_column_split.cc), of
 // folded rows where `folded` has them (cuda_column_fold.h).
 Source print_cuda_split_columns(const Graph& graph, const ReductionPasses& passes,

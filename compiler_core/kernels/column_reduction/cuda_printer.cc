@@ -7,7 +7,6 @@
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/column_reduction/cuda_column_fold.h"
 #include "compiler_core/kernels/column_reduction/cuda_column_walk.h"
-#include "compiler_core/kernels/column_reduction/cuda_symbolic_columns.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 
 namespace kiln {

@@ -1,4 +1,4 @@
-#include "compiler_core/kernels/column_reduction/cuda_symbolic_columns.h"
+#include "compiler_core/kernels/column_reduction/cuda_column_reduction.h"
 
 #include <fmt/core.h>
 

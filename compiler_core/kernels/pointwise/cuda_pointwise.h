@@ -51,6 +51,16 @@ std::vector<Schedule> cuda_pointwise_candidates(const Workload& workload, const 
 // REQUIRES: check_printable(graph), the guarantees of kPointwise.
 Result<Source> print_cuda_pointwise(const Graph& graph, const CudaPointwiseSchedule& schedule);
 
+// Tiles, for workloads that read some inputs across their grain (a transpose): a block brings a square
+// of each through shared memory, so that global memory is read and written along what is contiguous
+// on both sides.
+//
+// Whether the schedule wants tiles, and the graph has something to tile whose two axes `lanes`
+// divides.
+bool can_tile(const Graph& graph, const CudaPointwiseSchedule& schedule);
+// REQUIRES: can_tile(), and what print_cuda_pointwise() does.
+Result<Source> print_cuda_pointwise_tile(const Graph& graph, const CudaPointwiseSchedule& schedule);
+
 // "cuda.pointwise".
 const KernelTemplate& cuda_pointwise();
 

@@ -1,4 +1,4 @@
-#include "compiler_core/kernels/pointwise/cuda_pointwise_tile.h"
+#include "compiler_core/kernels/pointwise/cuda_pointwise.h"
 
 #include <fmt/core.h>
 

@@ -7,7 +7,6 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/pointwise/cuda_pointwise_streams.h"
-#include "compiler_core/kernels/pointwise/cuda_pointwise_tile.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/printing/size.h"

@@ -9,7 +9,6 @@
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/printed_template.h"
-#include "compiler_core/kernels/row_reduction/cuda_online_sums.h"
 #include "compiler_core/kernels/row_reduction/cuda_row_shape.h"
 
 namespace kiln {

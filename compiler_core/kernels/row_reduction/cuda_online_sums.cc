@@ -1,4 +1,4 @@
-#include "compiler_core/kernels/row_reduction/cuda_online_sums.h"
+#include "compiler_core/kernels/row_reduction/cuda_row_reduction.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "compiler_core/kernels/row_reduction/cuda_row_edges.h"
+#include "compiler_core/kernels/row_reduction/cuda_row_loops.h"
 
 #include <fmt/core.h>
 

@@ -8,7 +8,6 @@
 #include "compiler_core/kernels/printing/accumulators.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/size.h"
-#include "compiler_core/kernels/row_reduction/cuda_row_edges.h"
 
 namespace kiln {
 namespace {

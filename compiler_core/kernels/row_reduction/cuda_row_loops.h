@@ -4,7 +4,7 @@
 //
 // The threads that share a row are its members. `member` (a number below `step`), `row`, and of a
 // cut row `begin` and `end` are known where the text stands; vector v of a row is elements
-// [v * LANES, (v + 1) * LANES), less `phase` where it is peeled (row_edges.h), and a member takes
+// [v * LANES, (v + 1) * LANES), less `phase` where it is peeled (phase_text), and a member takes
 // v = member, member + step, ...
 #pragma once
 
@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "compiler_core/kernels/printing/expression.h"
-#include "compiler_core/kernels/row_reduction/cuda_online_sums.h"
 #include "compiler_core/kernels/row_reduction/cuda_row_reduction.h"
 #include "compiler_core/kernels/row_reduction/cuda_row_shape.h"
 
@@ -39,6 +38,21 @@ struct RowLayout {
   bool is_cut() const { return pieces > 1; }
   bool peels() const { return shape.peels(schedule.lanes); }
 };
+
+// Where the vectors of a row begin and end. A row of peeled vectors (see RowShape::peels) begins
+// `phase` elements past an aligned place; its vectors stand on aligned places, and the first and
+// the last have dead lanes.
+//
+// Declares `phase` of `row`; "" where vectors begin with their row.
+std::string phase_text(const RowLayout& layout);
+
+// The statements of vector `vector` (an expression) of a row, lane 0 of which is element `first`:
+// declares `first`, then prints `body` for whole vectors and, where there may be others, once more
+// for those, with `live` as each has it. `u`, a variable of the loop around it, counts a member's
+// vectors, from 0 for those that may begin a row. `coordinates`: statements after `first`.
+std::string vector_text(const RowLayout& layout, const std::string& vector,
+                        const std::string& first, const std::string& coordinates,
+                        const std::string& body, int indent);
 
 class RowLoops {
  public:

@@ -1,6 +1,7 @@
 // Row reductions (the reduced axes innermost) on CUDA: their schedules. Values.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "compiler_core/kernels/analysis/reduction_passes.h"
@@ -58,6 +59,15 @@ std::vector<Schedule> cuda_row_reduction_candidates(const Workload& workload, co
 Result<Source> print_cuda_row_reduction(const Graph& graph,
                                         const CudaRowReductionSchedule& schedule,
                                         const Target& target);
+
+// Sums of exp(x - the maximum of x) that one loop takes together with that maximum (M. Milakov,
+// N. Gimelshein, "Online normalizer calculation for softmax", 2018): each such sum and its maximum.
+using OnlineSums = std::map<NodeId, NodeId>;
+
+// Moves these sums into the loop of their maximum; a loop that has no work left is gone, but for
+// the last one. Schedules and code generation read the same answer. REQUIRES: `passes` are the
+// graph's, and nothing kept is read by the sums.
+OnlineSums take_sums_online(const Graph& graph, ReductionPasses& passes);
 
 // "cuda.row_reduction".
 const KernelTemplate& cuda_row_reduction();

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "compiler_core/base/sha256.h"
+#include "compiler_core/base/primitives.h"
 #include "compiler_core/base/signature.h"
 #include "tests/cache/objects/faulty_server.h"
 #include "tests/cache/objects/places.h"

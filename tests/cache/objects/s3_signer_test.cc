@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler_core/base/sha256.h"
+#include "compiler_core/base/primitives.h"
 #include "compiler_core/base/signature.h"
 
 namespace kiln {

@@ -1,4 +1,4 @@
-#include "compiler_core/base/sha256.h"
+#include "compiler_core/base/primitives.h"
 
 #include <sodium.h>
 
@@ -25,6 +25,16 @@ std::string hmac_sha256(std::string_view key, std::string_view message) {
   std::string mac(crypto_auth_hmacsha256_BYTES, '\0');
   crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(mac.data()));
   return mac;
+}
+
+Result<std::string> shared_secret(std::string_view secret_key, std::string_view public_key) {
+  std::string secret(crypto_scalarmult_curve25519_BYTES, '\0');
+  const bool are_keys = secret_key.size() == crypto_scalarmult_curve25519_SCALARBYTES &&
+                        public_key.size() == crypto_scalarmult_curve25519_BYTES;
+  if (!are_keys || crypto_scalarmult_curve25519(reinterpret_cast<unsigned char*>(secret.data()),
+                                                bytes_of(secret_key), bytes_of(public_key)) != 0)
+    return fail(Code::kInvalidArgument, "these are no keys that share a secret");
+  return secret;
 }
 
 }  // namespace kiln

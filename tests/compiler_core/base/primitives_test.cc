@@ -1,4 +1,4 @@
-#include "compiler_core/base/sha256.h"
+#include "compiler_core/base/primitives.h"
 
 #include <gtest/gtest.h>
 
