@@ -167,6 +167,7 @@ struct CompileRequest {
   detach @7 :Bool;                # answer `queued` once the flight is durable; nobody waits for it
   strict @8 :Bool;                # take no program that templates of another version made
   early @9 :Bool;                 # default: take a program that is built and not verified yet
+  traceparent @10 :Text;          # W3C Trace Context, of the client's span; empty: not traced
 }
 
 struct Progress {
@@ -418,6 +419,7 @@ struct Job {
   seed @8 :UInt64;
   incumbentUs @9 :Float64;        # 0: none yet
   candidates @10 :List(Candidate);
+  traceparent @11 :Text;          # W3C Trace Context, of the coordinator's span; empty: not traced
 
   struct Candidate {
     index @0 :UInt32;

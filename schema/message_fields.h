@@ -52,7 +52,7 @@ struct Fields {
   }
   static void of(auto& f, Is<CompileRequest> auto& m) {
     f(m.request, m.graph, m.target, m.mode, m.check_only, m.graph_text, m.priority, m.detach,
-      m.strict, m.early);
+      m.strict, m.early, Sized{m.traceparent});
   }
   static void of(auto& f, Is<Progress> auto& m) {
     f(m.request, m.kernels, m.kernels_done, m.candidates, m.candidates_done, m.elapsed_s,
@@ -111,7 +111,7 @@ struct Fields {
   }
   static void of(auto& f, Is<Job> auto& m) {
     f(m.lease, m.epoch, m.kind, m.kernel_key, m.target, m.family, m.workload_text, m.policy, m.seed,
-      m.incumbent_us, m.candidates);
+      m.incumbent_us, m.candidates, Sized{m.traceparent});
   }
   static void of(auto& f, Is<ResultAck> auto& m) { f(m.lease, m.index); }
   static void of(auto& f, Is<WorkerOrders> auto& m) { f(m.jobs, m.leases, m.acks, m.drain); }

@@ -72,6 +72,7 @@ struct CompileRequest {
   // kDefault: take a program whose kernels are built and not verified yet (ProgramKernel::verified).
   // That goes on, and one found wrong is taken back (program/revocations.h).
   bool early = false;
+  std::string traceparent{};  // W3C Trace Context, of the client's span; empty: not traced
 };
 struct NeedGraph {
   uint64_t request = 0;
@@ -244,6 +245,7 @@ struct Job {
   uint64_t seed = 0;
   double incumbent_us = 0;  // best so far elsewhere; 0: none
   std::vector<CandidateJob> candidates;
+  std::string traceparent{};  // W3C Trace Context, of the coordinator's span; empty: not traced
 };
 struct CandidateResult {
   uint64_t lease = 0, epoch = 0;

@@ -16,7 +16,7 @@ size_t number_at() {
 }  // namespace
 
 void KnownRequests::remember(const CompileRequest& request, const Digest& program) {
-  if (!request.graph_text.empty()) return;
+  if (!request.graph_text.empty() || !request.traceparent.empty()) return;
   NumberedFrame frame = NumberedFrame::of(request);
   if (frame.bytes() > kMaxWordsBytes || frame.number_at() != number_at()) return;
   if (programs_.size() >= kMaxRequests) programs_.clear();

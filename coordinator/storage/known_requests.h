@@ -26,7 +26,8 @@ class KnownRequests {
     uint64_t request = 0;
   };
 
-  // `request` was answered with the program of this key. A request with its graph is not kept.
+  // `request` was answered with the program of this key. A request with its graph is not kept,
+  // nor one that is traced: nobody sends its bytes again.
   void remember(const CompileRequest& request, const Digest& program);
   // The program that a frame asks for and its request number, if a request with the same bytes is
   // known.

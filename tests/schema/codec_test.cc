@@ -36,7 +36,8 @@ bool operator==(const Refusal& a, const Refusal& b) {
 bool operator==(const CompileRequest& a, const CompileRequest& b) {
   return a.request == b.request && a.graph == b.graph && a.target == b.target && a.mode == b.mode &&
          a.check_only == b.check_only && a.graph_text == b.graph_text && a.priority == b.priority &&
-         a.detach == b.detach;
+         a.detach == b.detach && a.strict == b.strict && a.early == b.early &&
+         a.traceparent == b.traceparent;
 }
 bool operator==(const NeedGraph& a, const NeedGraph& b) {
   return a.request == b.request;
@@ -117,7 +118,8 @@ bool operator==(const Job& a, const Job& b) {
   return a.lease == b.lease && a.epoch == b.epoch && a.kind == b.kind &&
          a.kernel_key == b.kernel_key && a.target == b.target && a.family == b.family &&
          a.workload_text == b.workload_text && a.policy == b.policy && a.seed == b.seed &&
-         a.incumbent_us == b.incumbent_us && a.candidates == b.candidates;
+         a.incumbent_us == b.incumbent_us && a.candidates == b.candidates &&
+         a.traceparent == b.traceparent;
 }
 bool operator==(const CandidateResult& a, const CandidateResult& b) {
   return a.lease == b.lease && a.epoch == b.epoch && a.kernel_key == b.kernel_key &&

@@ -70,6 +70,7 @@ inline Job sample_job() {
   job.candidates = {
       {3, sample_schedule(), "{}", std::string(1000, '\xff'), std::string(64, '\x5a')},
       {4, {"cpu.pointwise", {}}, "", "", ""}};
+  job.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   return job;
 }
 
@@ -135,7 +136,8 @@ inline std::vector<Message> sample_messages() {
   CompileReply refused{12, fail(error), "", ""};
   CompileRequest request{13, a, sample_target(), Mode::kMaxAutotune, true, "kiln.graph 1\n"};
   request.priority = Priority::kWarmUp;
-  request.detach = true;
+  request.detach = request.strict = request.early = true;
+  request.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   return {Hello{2, Role::kWorker, "kiln 9", std::string(16, 'h'), {{"cpu.pointwise", 3}}},
           Welcome{3, "kiln 8", a, std::string(16, 't'), std::string(32, 'k'), 9, "ab 1 cd"},
           Refusal{error},

@@ -56,13 +56,16 @@ TEST(KnownRequests, NoOtherFrameIsTakenForIt) {
   EXPECT_FALSE(known.find(frame + std::string(8, '\0')).has_value());
 }
 
-TEST(KnownRequests, WhatBringsItsGraphOrIsLongIsNotKept) {
+TEST(KnownRequests, WhatBringsItsGraphIsTracedOrIsLongIsNotKept) {
   KnownRequests known;
   CompileRequest request = look_up("a", 1);
   request.graph_text = "graph";
   known.remember(request, Digest::of("program"));
   EXPECT_FALSE(known.find(encode(request)).has_value());
   request.graph_text.clear();
+  request.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  known.remember(request, Digest::of("program"));
+  request.traceparent.clear();
   request.target.device_model = std::string(KnownRequests::kMaxWordsBytes, 'x');
   known.remember(request, Digest::of("program"));
   EXPECT_EQ(known.size(), 0u);
