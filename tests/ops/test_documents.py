@@ -60,6 +60,29 @@ class Documents(unittest.TestCase):
         for document, path, quotation in found:
             self.assertIn(quotation, (ROOT / path).read_text(), f"{document} quotes {path} as it is not")
 
+    def test_every_threat_has_its_test(self) -> None:
+        """docs/security.md: `NAME` is a suite, what follows it begins the name of a test in it."""
+        text = (ROOT / "docs" / "security.md").read_text()
+        rows = re.findall(r"^\| (?!who )\w.*$", text.split("## Threat model")[1].split("\n## ")[0], re.MULTILINE)
+        self.assertGreaterEqual(len(rows), 40)
+        for row in rows:
+            cells = row.strip("| ").split(" | ")
+            self.assertEqual(len(cells), 4, row)
+            named = re.findall(r"`((?:[a-z]+: )?[a-z_]+)`([^`]*)", cells[3])
+            self.assertTrue(named, row)
+            for suite, words in named:
+                source = self.source_of(suite)
+                for word in re.findall(r"\b(?:[A-Z][A-Za-z0-9]*[a-z][A-Z][A-Za-z0-9]*|test_\w+)", words):
+                    self.assertRegex(source, rf"\b{word}", f"{suite} has no test {word}")
+
+    def source_of(self, suite: str) -> str:
+        where, _, name = suite.rpartition(": ")
+        pattern = {"python": f"test_{name}.py", "fuzz": f"{name}_fuzz.cc"}.get(where) or (
+            f"{name}.cc" if name.endswith("_test") else f"test_{name}.py")
+        found = list((ROOT / "tests").rglob(pattern))
+        self.assertEqual(len(found), 1, f"docs/security.md names {suite}")
+        return found[0].read_text()
+
     def check(self, document: str, before: str = "") -> None:
         """Runs a document's commands. `before`: what an earlier page has made, as commands."""
         asked = subprocess.run([ROOT / "ops" / "python", "--print"], capture_output=True, text=True, check=True)

@@ -1,74 +1,17 @@
 // A worker that lies, with a real key, against the real programs: with --confirm 2 nothing of it is
 // served; without, what it got in is taken back by `kiln keys revoke` and `kiln cache forget`, from
 // the service and from what clients keep.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-#include <thread>
-
 #include "client/client.h"
 #include "compiler_core/frontend/exported_program.h"
-#include "tests/coordinator/fake_fleet.h"
-#include "tests/support/process.h"
+#include "tests/system/keyed_service.h"
 
 namespace kiln {
 namespace {
 
 using testing::Finished;
 
-class TrustTest : public ::testing::Test {
+class TrustTest : public testing::KeyedService {
  protected:
-  TrustTest() {
-    for (const auto& [name, role] :
-         {std::pair{"ci", "submit"}, std::pair{"boss", "admin"}, std::pair{"honest", "worker"},
-          std::pair{"second", "worker"}, std::pair{"mallory", "worker"}}) {
-      const Finished made = kiln({"keys", "new", name, "--role", role, "--data-dir", at("data"),
-                                  "--out", at(std::string(name) + ".key")});
-      EXPECT_EQ(made.exit_code, 0) << made.err;
-    }
-  }
-  std::string at(const std::string& name) const { return (dir_.path() / name).string(); }
-  Finished kiln(std::vector<std::string> arguments, const std::string& key = "") const {
-    arguments.insert(arguments.begin(), testing::binary("kiln"));
-    if (!endpoint_.empty() && !key.empty())
-      arguments.insert(arguments.end(), {"--coordinator", endpoint_, "--key", at(key + ".key")});
-    return testing::run(arguments);
-  }
-  void serve(const std::string& confirm) {
-    coordinator_ = testing::Child::start(
-        {testing::binary("kiln-coordinator"), "--data-dir", at("data"), "--listen",
-         "tcp://127.0.0.1:0", "--keys", at("data/keys"), "--http", "none", "--confirm", confirm},
-        at("coordinator.out"), at("coordinator.err"));
-    ASSERT_TRUE(eventually([this] {
-      const std::string out = read_file(at("coordinator.out")).value_or("");
-      if (!out.starts_with("ready ") || !out.ends_with('\n')) return false;
-      endpoint_ = out.substr(6, out.size() - 7);
-      return true;
-    })) << log();
-  }
-  testing::Child worker(const std::string& name) const {
-    return testing::Child::start(
-        {testing::binary("kiln-worker"), "--coordinator", endpoint_, "--key", at(name + ".key"),
-         "--cache-dir", at("cache-" + name), "--name", name},
-        at(name + ".out"), at(name + ".err"));
-  }
-  std::optional<WorkerStats> seen(const std::string& worker) const {
-    ConnectOptions how;
-    how.key = read_client_key(at("ci.key")).value();
-    auto connection = Connection::open(endpoint_, Role::kClient, 5'000, how);
-    if (!connection || !(*connection)->send(StatsRequest{1})) return std::nullopt;
-    const auto message = (*connection)->receive(5'000);
-    const auto* reply = message ? std::get_if<StatsReply>(&*message) : nullptr;
-    if (reply == nullptr) return std::nullopt;
-    for (const WorkerStats& each : reply->stats.workers)
-      if (each.name == worker) return each;
-    return std::nullopt;
-  }
-  WorkerStats comes(const std::string& worker) const {
-    std::optional<WorkerStats> found;
-    EXPECT_TRUE(eventually([&] { return (found = seen(worker)).has_value(); }, 60)) << log();
-    return found.value_or(WorkerStats{});
-  }
   // Like an honest worker in all but what it reports: nothing that it sends was ever compiled.
   FakeWorkerOptions liar(const WorkerStats& like) const {
     FakeWorkerOptions options;
@@ -79,7 +22,6 @@ class TrustTest : public ::testing::Test {
     options.slots = 4;
     return options;
   }
-  std::string log() const { return read_file(at("coordinator.err")).value_or(""); }
   Finished compile(const std::string& graph, const std::string& key = "ci") const {
     return kiln({"compile", testing::small_graph(graph), "--no-fallback", "--verify", "--json",
                  "--deadline", "60"},
@@ -88,17 +30,7 @@ class TrustTest : public ::testing::Test {
   Finished check(const std::string& graph, const std::string& key = "ci") const {
     return kiln({"compile", testing::small_graph(graph), "--check", "--json"}, key);
   }
-  void add_key(std::vector<std::string> options) const {
-    const std::string name = options.front();
-    options.insert(options.begin(), {"keys", "new"});
-    options.insert(options.end(), {"--data-dir", at("data"), "--out", at(name + ".key")});
-    const Finished made = kiln(options);
-    EXPECT_EQ(made.exit_code, 0) << made.err;
-  }
 
-  const TempDir dir_ = *TempDir::create("kiln-trust");
-  std::string endpoint_;
-  testing::Child coordinator_ = testing::Child::none();
   Tally tally_;
 };
 
