@@ -38,9 +38,9 @@ std::optional<CompileTool::Object> unpack(std::string_view bytes) {
   return object;
 }
 
-Artifact artifact_of(std::string binary, const Recipe& recipe) {
+Artifact artifact_of(std::string binary, Recipe recipe) {
   const Digest digest = Digest::of(binary);
-  return {recipe, std::move(binary), digest};
+  return {std::move(recipe), std::move(binary), digest};
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ CompilePool::~CompilePool() {
 
 std::future<Compiled> CompilePool::compile(Source source, const Target& target, uint64_t owner) {
   const Digest key = toolchain_.candidate_key(source, target);
-  Waiter waiter{owner, {}};
+  Waiter waiter{owner, source.recipe, {}};
   std::future<Compiled> future = waiter.promise.get_future();
   const std::lock_guard lock(mu_);
   if (stopping_) {
@@ -111,18 +111,15 @@ void CompilePool::cancel(uint64_t owner) {
   }
 }
 
-Compiled CompilePool::run(const Digest& key, const Compile& compile, CompileTool& tool) {
+CompilePool::Outcome CompilePool::run(const Digest& key, const Compile& compile,
+                                      CompileTool& tool) {
   if (cache_)
     if (const auto bytes = cache_->find(key))
-      if (auto object = unpack(*bytes))
-        return {artifact_of(std::move(object->binary), compile.source.recipe), false, 0,
-                object->resources};
+      if (auto object = unpack(*bytes)) return {*std::move(object), false, 0};
   const auto start = std::chrono::steady_clock::now();
   auto object = tool.compile(compile.source, compile.target, kCompileTimeoutMs);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  if (!object) return {fail(std::move(object).error()), true, took.count()};
-  return {artifact_of(std::move(object->binary), compile.source.recipe), true, took.count(),
-          object->resources};
+  return {std::move(object), true, took.count()};
 }
 
 void CompilePool::work() {
@@ -148,24 +145,28 @@ void CompilePool::serve(CompileTool& tool) {
     Compile& compile = open_.at(key);  // nobody erases it while it has a tool
     compile.tool = &tool;
     lock.unlock();
-    Compiled compiled = run(key, compile, tool);
+    Outcome outcome = run(key, compile, tool);
     lock.lock();
     compile.tool = nullptr;
-    if (std::exchange(compile.interrupted, false) && !compiled.artifact &&
-        !compile.waiters.empty() && !stopping_) {
+    if (std::exchange(compile.interrupted, false) && !outcome.object && !compile.waiters.empty() &&
+        !stopping_) {
       queue_.push_back(key);  // somebody has asked for it since
       continue;
     }
-    const bool answered = compiled.artifact || compiled.artifact.error().code != Code::kUnavailable;
-    compiled_ += compile.leased && compiled.ran && answered;
+    const bool answered = outcome.object || outcome.object.error().code != Code::kUnavailable;
+    compiled_ += compile.leased && outcome.ran && answered;
     std::vector<Waiter> waiters = std::move(open_.extract(key).mapped().waiters);
     lock.unlock();
-    const bool is_new = compiled.ran && compiled.artifact;
-    const std::string to_cache =
-        is_new && cache_ ? pack({compiled.artifact->binary, compiled.resources}) : "";
+    const bool is_new = outcome.ran && outcome.object;
+    const std::string to_cache = is_new && cache_ ? pack(*outcome.object) : "";
     for (Waiter& waiter : waiters) {
-      waiter.promise.set_value(compiled);
-      compiled.ran = false;  // it ran once, for the first request
+      Compiled compiled{outcome.object.map([&](const CompileTool::Object& object) {
+                          return artifact_of(object.binary, std::move(waiter.recipe));
+                        }),
+                        outcome.ran, outcome.ms,
+                        outcome.object ? outcome.object->resources : KernelResources{}};
+      waiter.promise.set_value(std::move(compiled));
+      outcome.ran = false;  // it ran once, for the first request
     }
     if (!to_cache.empty()) cache_->insert(key, to_cache);  // last: it waits for the disk
     lock.lock();

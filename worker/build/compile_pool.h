@@ -48,10 +48,17 @@ class CompilePool {
  private:
   struct Waiter {
     uint64_t owner = 0;
+    Recipe recipe;  // its own: kernels of the same text may be launched in different ways
     std::promise<Compiled> promise;
   };
+  // What the tool made of a text: it is an artifact with the recipe of whoever waits for it.
+  struct Outcome {
+    Result<CompileTool::Object> object;
+    bool ran = false;
+    double ms = 0;
+  };
   struct Compile {
-    Source source;  // constant
+    Source source;  // constant; of its recipe the tool reads nothing
     Target target;  // constant
     std::vector<Waiter> waiters;
     CompileTool* tool = nullptr;  // that compiles it now
@@ -60,7 +67,7 @@ class CompilePool {
   };
   void work();
   void serve(CompileTool& tool);
-  Compiled run(const Digest& key, const Compile& compile, CompileTool& tool);
+  Outcome run(const Digest& key, const Compile& compile, CompileTool& tool);
 
   const Toolchain toolchain_;
   std::optional<ObjectCache> cache_;  // itself thread-safe

@@ -32,6 +32,23 @@ TEST_F(CompilePoolTest, EqualSourcesAskedForAtOnceAreCompiledOnce) {
   EXPECT_EQ(ran, 2);
 }
 
+// Of the same text, but launched in different ways: of tensors of other shapes, for one.
+TEST_F(CompilePoolTest, KernelsOfTheSameTextKeepTheirOwnRecipes) {
+  CompilePool pool(host_toolchain(compiler()), 1, cache());
+  std::vector<Source> sources(4, kernel_source(kRight));
+  for (size_t i = 0; i < sources.size(); ++i)
+    sources[i].recipe.inputs.at(0).shape = {static_cast<int64_t>(i + 1)};
+  for (const char* when : {"at once", "from the cache"}) {
+    std::vector<std::future<Compiled>> compiling;
+    for (const Source& source : sources) compiling.push_back(pool.compile(source, target_));
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const Compiled compiled = compiling[i].get();
+      ASSERT_TRUE(compiled.artifact.has_value()) << when;
+      EXPECT_EQ(compiled.artifact->recipe, sources[i].recipe) << when << " " << i;
+    }
+  }
+}
+
 TEST_F(CompilePoolTest, ARestartedPoolCompilesNothingAgain) {
   const Source source = kernel_source(kRight);
   std::string binary;
