@@ -15,11 +15,12 @@ constexpr std::string_view kDirectives[] = {"define", "undef", "if",    "ifdef",
 constexpr std::string_view kPragmas[] = {"unroll", "nounroll", "ivdep"};
 constexpr std::string_view kGccPragmas[] = {"ivdep",      "unroll",       "target",
                                             "diagnostic", "push_options", "pop_options"};
-// These words stand for other tokens, or for text that is made of the files that the compiler sees.
+// These words stand for other tokens, or for strings that are not the author's.
 constexpr std::string_view kRefusedWords[] = {
-    "_Pragma",     "__pragma", "__has_include", "__has_include_next",
-    "__has_embed", "__FILE__", "__BASE_FILE__", "__FILE_NAME__",
-    "__DATE__",    "__TIME__", "__TIMESTAMP__"};
+    "_Pragma",  "__pragma", "__FILE__",      "__BASE_FILE__", "__FILE_NAME__",
+    "__DATE__", "__TIME__", "__TIMESTAMP__", "__VERSION__",   "__clang_version__"};
+constexpr std::string_view kRefusedBeginnings[] = {"__has_include", "__has_embed",
+                                                   "__builtin_FILE"};
 constexpr std::string_view kRawPrefixes[] = {"R", "LR", "uR", "UR", "u8R"};
 // PTX has no directive that opens a file; these are a host assembler's.
 constexpr std::string_view kFileDirectives[] = {".incbin", ".include"};
@@ -31,10 +32,13 @@ bool contains(std::span<const std::string_view> words, std::string_view word) {
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
-// Bytes of other alphabets count as letters, as they do for the compilers.
 bool is_word(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' ||
-         static_cast<unsigned char>(c) >= 0x80;
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
+}
+// A byte of another alphabet. Compilers disagree on which of those are letters, blanks or nothing
+// at all: GCC drops a byte order mark, and R" behind it begins a raw string.
+bool is_foreign(char c) {
+  return static_cast<unsigned char>(c) >= 0x80;
 }
 bool is_blank(char c) {
   return c == ' ' || c == '\t';
@@ -117,6 +121,8 @@ class Lexer {
     if (is_digit(c) || (c == '.' && is_digit(look(1)))) return number();
     if (is_word(c)) return word().map([](std::string_view) {});
     if (c == '\\') return refuse("a backslash outside a string");
+    if (is_foreign(c))
+      return refuse("a letter outside ASCII, which only strings and comments have");
     ++at_;
     return {};
   }
@@ -148,7 +154,8 @@ class Lexer {
     while (at_ < text_.size() && is_word(text_[at_])) ++at_;
     const std::string_view word = std::string_view(text_).substr(begin, at_ - begin);
     if (look() == '"' && contains(kRawPrefixes, word)) return refuse("a raw string");
-    if (contains(kRefusedWords, word) || word.starts_with("__builtin_FILE"))
+    const auto begins_so = [&](std::string_view beginning) { return word.starts_with(beginning); };
+    if (contains(kRefusedWords, word) || std::ranges::any_of(kRefusedBeginnings, begins_so))
       return refuse(std::string(word) + " may not be used");
     return word;
   }

@@ -16,11 +16,13 @@ namespace kiln {
 //   directives   define, undef, if, ifdef, ifndef, elif, else, endif, error, warning, and pragma
 //                with unroll, nounroll, ivdep, omp simd, GCC ivdep, unroll, target, diagnostic,
 //                push_options, pop_options
-//   no # or ## in a macro; no words that name files or times (__has_include, __FILE__, _Pragma)
+//   no # or ## in a macro; no words that name files, times or versions (__has_include, __FILE__,
+//                _Pragma)
 //   strings      no raw ones; no escapes but \n \t \" \' and \\; on the CPU neither '.' nor '/': an
 //                assembler's directives begin with the one, paths with the other. (PTX has no
 //                directive that opens a file.)
-//   no trigraphs, control characters, backslashes outside strings, or open strings and comments
+//   no trigraphs, control characters, backslashes outside strings, or open strings and comments;
+//                bytes outside ASCII in strings and comments alone
 Status verify_custom_source(std::string_view source, std::string_view backend);
 
 }  // namespace kiln

@@ -61,6 +61,13 @@ TEST(CustomSource, SourcesThatNameFilesAreRefused) {
       "int a;\f#include <x>",
       "int a;\r#include <x>",
       "int a; #include <x>",
+      "\xEF\xBB\xBFR\"(\")\" _Pragma(R\"(GCC dependency </etc/passwd>)\")\"",
+      "\xEF\xBB\xBF#include <x>",
+      "int \xC3\xA4;",
+      "int a =\xC2\xA0R\"(\")\";",
+      "int a = 1\xE2\x80\xA8;",
+      "asm(\"a\" __VERSION__ \"incbin\");",
+      "#if __has_include__(</etc/passwd>)\n#endif",
   };
   for (const char* source : sources) {
     const Status verified = verify_custom_source(source, "cpu");
@@ -90,6 +97,7 @@ TEST(CustomSource, WhatKernelsNeedIsAccepted) {
       "// #include <nothing> isn't read, nor \".incbin\"\n/* # include \"x\" ' */ int a = 1'000;",
       "char a = '\\0', b = '\"', c = '\\'', d = '\\x41', e = '#';\r\nint f = a ? b : c % d;",
       "__attribute__((target(\"avx2\"))) int x;",
+      "// \xC3\xA4\nconst char* name = \"\xC3\xA4\"; /* \xE2\x80\xA8 */",
   };
   for (const char* source : sources) {
     const Status verified = verify_custom_source(source, "cpu");

@@ -3,7 +3,7 @@
 //
 //   KILN_CUSTOM_SOURCES   how many; default 60
 #include <gtest/gtest.h>
-#include <sys/stat.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -86,15 +86,27 @@ class SourceMaker {
   std::string make(std::mt19937& random) const {
     const auto some = [&](size_t most) {
       std::string text;
-      for (size_t n = random() % (most + 1); n > 0; --n) text += pieces_[random() % pieces_.size()];
+      for (size_t n = random() % (most + 1); n > 0; --n)
+        text += random() % 3 == 0 ? any_call(random) : pieces_[random() % pieces_.size()];
       return text;
     };
-    return "extern \"C\" long syscall(long, ...);\nstatic int pair[2];\n"
+    return "extern \"C\" long syscall(long, ...);\nstatic int pair[2], many[4096];\n"
            "__attribute__((constructor)) static void at_load() { " +
-           some(2) + " }\nstatic void work() { " + some(1) + " }\n";
+           some(2) + " }\n__attribute__((destructor)) static void at_end() { " +
+           some(random() % 4 == 0) + " }\nstatic void work() { " + some(1) + " }\n";
   }
 
  private:
+  // Any system call, with arguments that mean something to many of them.
+  std::string any_call(std::mt19937& random) const {
+    const std::vector<std::string> arguments = {
+        "0",    "1",    "2",        "3",          "-1",    "-100",  "64",       "0101",
+        "0777", "4096", "1L << 32", "0x7e020000", "&pair", "&many", "&syscall", mark_};
+    std::string call = "syscall(" + std::to_string(random() % 452);
+    for (int i = 0; i < 6; ++i) call += ", " + arguments[random() % arguments.size()];
+    return call + ");";
+  }
+
   const std::string mark_;
   const std::vector<std::string> pieces_;
 };
@@ -104,7 +116,7 @@ size_t entries_of(const Path& folder) {
                                            std::filesystem::directory_iterator()));
 }
 
-// Processes whose parent is this one.
+// Processes whose parent is this one; those whose parent ended, too.
 int children() {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -119,6 +131,7 @@ TEST(CustomSourceFuzz, NoFileProcessOrSocketIsLeft) {
   const TempDir scratch = *TempDir::create("kiln-fuzz-scratch");
   const TempDir outside = *TempDir::create("kiln-fuzz-outside");
   std::filesystem::permissions(outside.path(), std::filesystem::perms::all);
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   const std::string before = std::filesystem::temp_directory_path().string();
   ::setenv("TMPDIR", scratch.path().c_str(), 1);  // TempDir follows it
   const auto sandbox = open_sandbox();
