@@ -100,10 +100,10 @@ struct RankedList {
 constexpr double kSlowdown = 1.05;
 
 // Beside the one of Kiln's own templates that begins best, others bring what may come near it, and
-// two candidates in any case: expectations are rough. REQUIRES: one calls no library.
+// two candidates in any case, or one from far behind: expectations are rough. REQUIRES: one calls no
+// library.
 void keep_near(std::vector<RankedList>& lists) {
-  constexpr double kNear = 1.5;
-  constexpr size_t kOfEach = 2;
+  constexpr double kNear = 1.5, kFar = 3;
   double best = std::numeric_limits<double>::infinity();
   for (const RankedList& list : lists)
     if (!list.calls_library) best = std::min(best, list.best_time);
@@ -111,7 +111,8 @@ void keep_near(std::vector<RankedList>& lists) {
     if (list.calls_library || list.best_time == best) continue;
     size_t near = 0;
     for (double time = list.best_time; time <= kNear * best; time *= kSlowdown) ++near;
-    list.schedules.resize(std::min(list.schedules.size(), std::max(near, kOfEach)));
+    const size_t least = list.best_time > kFar * best ? 1 : 2;
+    list.schedules.resize(std::min(list.schedules.size(), std::max(near, least)));
   }
 }
 
