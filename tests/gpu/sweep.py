@@ -65,6 +65,11 @@ def shapes(seed):
         found.append(("pointwise", {}, [(n, c, size, size), (o, c, 1, 1), (o,), *residual], "bfloat16"))
     for i, depth in enumerate((64, 64, 32, 128, 64, 40, 64, 96)):
         found.append(("attention", {"causal": bool(i % 2)}, [(r(1, 3), r(1, 5), r(65, 300), depth)] * 3, "bfloat16"))
+    for i, depth in enumerate((64, 128, 64, 128)):
+        batch, heads, rows = r(1, 2), r(1, 3), r(400, 1300)
+        keys = rows if i < 2 else r(300, 900)
+        found.append(("attention", {"causal": i < 2}, [(batch, heads, rows, depth)] + [(batch, heads, keys, depth)] * 2,
+                      "bfloat16"))
     for i in range(5):
         heads = r(2, 6)
         width = heads * 64

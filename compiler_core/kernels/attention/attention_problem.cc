@@ -46,7 +46,34 @@ class Mask {
     if (problem.reach && alone) problem.scores_within = select.operands[keeps ? 1 : 2];
   }
 
+  // Sets scaled and scale.
+  void find_scale(const AttentionPattern& pattern, AttentionProblem& problem) const {
+    problem.scaled = pattern.query_key;
+    NodeId id = pattern.scores;
+    if (const Node& select = node(id); select.op == Op::kSelect)
+      id = is_least(select.operands[2])   ? select.operands[1]
+           : is_least(select.operands[1]) ? select.operands[2]
+                                          : id;
+    const Node& x = node(id);
+    if (x.op != Op::kMul || x.dtype != DType::kF32) return;
+    const bool first = x.operands[0] == pattern.query_key;
+    if (!first && x.operands[1] != pattern.query_key) return;
+    const Node* by = &node(x.operands[first ? 1 : 0]);
+    if (by->op == Op::kView) by = &node(by->operands[0]);
+    if (by->op != Op::kConstant) return;
+    if (std::ranges::count_if(graph_.nodes(), [&](const Node& user) {
+          return std::ranges::find(user.operands, pattern.query_key) != user.operands.end();
+        }) != 1)
+      return;
+    const double scale = std::get<ConstantAttr>(by->attr).as_double();
+    if (!(scale > 0 && scale < kMostScale)) return;
+    problem.scaled = id;
+    problem.scale = scale;
+  }
+
  private:
+  static constexpr double kMostScale = 1 << 20;
+
   const Node& node(NodeId id) const { return graph_.node(id); }
 
   bool is_least(NodeId id) const {
@@ -176,7 +203,9 @@ AttentionProblem AttentionProblem::of(const Graph& workload) {
       if (workload.node(id).op == Op::kView &&
           workload.node(id).operands[0] == problem.pattern.row_sum)
         problem.sum_view = id;
-  Mask(workload, problem.pattern).find(problem.pattern.scores, problem);
+  const Mask mask(workload, problem.pattern);
+  mask.find(problem.pattern.scores, problem);
+  mask.find_scale(problem.pattern, problem);
   return problem;
 }
 

@@ -39,6 +39,10 @@ struct AttentionProblem {
   std::optional<Dim> reach;
   // With a reach: what the scores are elsewhere, when the mask says nothing else.
   NodeId scores_within = kInvalidNode;
+  // The product of query_key and a positive constant, `scale`, that every score is which no mask
+  // hides; query_key and 1 where scores are something else.
+  NodeId scaled = kInvalidNode;
+  double scale = 1;
 
   // REQUIRES: `workload` keeps the rules of kAttention.
   static AttentionProblem of(const Graph& workload);

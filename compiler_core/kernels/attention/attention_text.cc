@@ -108,9 +108,10 @@ std::string AttentionText::print_coordinates() const {
   return text;
 }
 
-std::string AttentionText::print_functions() const {
-  return print_score("scores", problem_.pattern.scores) +
-         print_score("within", has_within() ? problem_.scores_within : problem_.pattern.scores) +
+std::string AttentionText::print_functions(NodeId sums) const {
+  return print_score("scores", problem_.pattern.scores, sums) +
+         print_score("within", has_within() ? problem_.scores_within : problem_.pattern.scores,
+                     sums) +
          print_epilogue();
 }
 
@@ -125,9 +126,9 @@ std::vector<Index> AttentionText::place(const Dim& width) const {
   return at;
 }
 
-std::string AttentionText::print_score(std::string_view name, NodeId scores) const {
+std::string AttentionText::print_score(std::string_view name, NodeId scores, NodeId sums) const {
   ExpressionPrinter printer(graph_, Dialect::kCuda);
-  printer.bind(problem_.pattern.query_key, {"sums", Level::kInner});
+  printer.bind(sums, {"sums", Level::kInner});
   const std::string result = printer.value(scores, place(problem_.keys)).name;
   return fmt::format(
       "  const auto {} = [&](vf32 sums, index_t row, index_t column) {{\n"

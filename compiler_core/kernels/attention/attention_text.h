@@ -31,8 +31,9 @@ class AttentionText {
   std::string print_sizes() const;
   // Declares `query`, `key`, `value`.
   std::string print_pointers() const;
-  // Declares scores(sums, row, column), within(...), store_result(value, sum, row, column).
-  std::string print_functions() const;
+  // Declares scores(sums, row, column), within(...), store_result(value, sum, row, column); `sums`
+  // are values of the node `sums`.
+  std::string print_functions(NodeId sums) const;
 
  private:
   bool has_within() const { return problem_.scores_within != kInvalidNode; }
@@ -40,7 +41,7 @@ class AttentionText {
   std::string print_operand(std::string_view name, const AttentionOperand& operand) const;
   std::string print_pointer(std::string_view name, const AttentionOperand& operand) const;
   std::vector<Index> place(const Dim& width) const;
-  std::string print_score(std::string_view name, NodeId scores) const;
+  std::string print_score(std::string_view name, NodeId scores, NodeId sums) const;
   std::string print_epilogue() const;
 
   const Graph& graph_;

@@ -32,6 +32,9 @@ int64_t shared_bytes(const WgmmaAttentionSchedule& schedule, const AttentionProb
 // Scores in f32 and as weights, and sums.
 bool fits(const WgmmaAttentionSchedule& schedule, const AttentionProblem& problem) {
   const int64_t held = schedule.keys / 2 + schedule.keys / 4 + round_up(problem.columns, 8) / 2;
+  // ptxas refuses a product of more keys where three blocks leave a thread 80 registers to begin.
+  constexpr int kMostKeysOfThree = 96;
+  if (schedule.blocks == 3 && (schedule.keys > kMostKeysOfThree || held > 104)) return false;
   return schedule.blocks * shared_bytes(schedule, problem) <= kMostSharedBytes &&
          held <= (schedule.groups == 3 || schedule.blocks == 2 ? 128 : 192);
 }
@@ -115,17 +118,19 @@ class WgmmaAttentionKernel {
   std::string print_tiling() const {
     const auto [copying, multiplying] = schedule_.groups == 3   ? std::pair(32, 160)
                                         : schedule_.groups == 2 ? std::pair(24, 240)
+                                        : schedule_.blocks == 3 ? std::pair(24, 136)
                                         : schedule_.blocks == 2 ? std::pair(24, 232)
                                                                 : std::pair(40, 232);
     return fmt::format(
                "struct Tiling {{\n"
                "  static constexpr int groups = {}, keys = {}, stages = {};\n"
                "  static constexpr int depth = {}, room = {}, columns = {}, steps = {};\n"
-               "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
+               "  static constexpr int copying_registers = {}, multiplying_registers = {};\n"
+               "  static constexpr float scale = {};\n}};\n"
                "struct Maps {{\n",
                schedule_.groups, schedule_.keys, schedule_.stages, round_up(problem_.depth, kAtom),
                round_up(problem_.columns, kAtom), columns_, ceil_div(problem_.depth, int64_t{16}),
-               copying, multiplying) +
+               copying, multiplying, fmt::format("{:a}f", static_cast<float>(problem_.scale))) +
            print_bring("query", problem_.query) + print_bring("key", problem_.key) +
            print_bring("value", problem_.value) + "};\n";
   }
@@ -139,7 +144,8 @@ class WgmmaAttentionKernel {
                "  const int first_row = ({2}block % {0}) * {1};\n",
                blocks, text_.rows(),
                problem_.reach ? fmt::format("{} - 1 - ", blocks) : std::string()) +
-           text_.print_coordinates() + text_.print_sizes() + text_.print_functions() +
+           text_.print_coordinates() + text_.print_sizes() +
+           text_.print_functions(problem_.scaled) +
            "  const Maps maps{&query_map, &key_map, &value_map};\n"
            "  attend(problem, maps, batch, first_row, scores, within, store_result);\n";
   }
@@ -176,13 +182,17 @@ std::vector<Schedule> wgmma_attention_candidates(const Workload& workload,
                                                  const Target& /*target*/) {
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
   const int64_t keys = problem.keys.constant();
-  std::vector<WgmmaAttentionSchedule> tried = {
-      {2, 128, 2, 1}, {1, 128, 2, 2}, {1, 64, 2, 2}, {2, 64, 3, 1}};
-  constexpr int64_t kFew = 256;  // one tile has them, or two that no key is missing in
+  std::vector<WgmmaAttentionSchedule> tried = {{2, 128, 2, 1}, {2, 128, 3, 1}};
+  if (problem.depth <= kAtom && problem.columns <= kAtom)
+    tried = {{1, 128, 2, 2}, {1, 96, 2, 3}, {1, 64, 2, 3}, {2, 128, 2, 1}};
+  constexpr int64_t kFew = 256;  // one tile has them, or a few that hardly a key is missing in
   if (keys <= kFew && keys % 128 != 0) {
-    const auto tile = [](int64_t count) { return static_cast<int>(round_up(count, int64_t{16})); };
-    tried = {{2, tile(keys), 1, 1}, {2, 128, 2, 1}};
-    if (keys > 128) tried.push_back({1, tile(ceil_div(keys, int64_t{2})), 2, 2});
+    const auto tile = [&](int64_t tiles) {
+      return static_cast<int>(std::max(kAtom, round_up(ceil_div(keys, tiles), int64_t{16})));
+    };
+    tried = {{2, tile(1), 1, 1}, {2, 128, 2, 1}};
+    if (keys > 128) tried.push_back({1, tile(2), 2, 2});
+    if (keys > 128) tried.push_back({1, tile(3), 2, 3});
   }
   std::vector<Schedule> space;
   for (const WgmmaAttentionSchedule& schedule : tried)
@@ -199,7 +209,7 @@ Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSch
 
 const KernelTemplate& wgmma_attention() {
   static const PrintedTemplate<WgmmaAttentionSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .isa = "sm_90a",

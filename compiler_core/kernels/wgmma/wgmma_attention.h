@@ -21,7 +21,7 @@ struct WgmmaAttentionSchedule {
     f("groups", s.groups, between(1, 3));
     f("keys", s.keys, multiples_of(16, 64, 256));
     f("stages", s.stages, between(1, 4));
-    f("blocks", s.blocks, between(1, 2));
+    f("blocks", s.blocks, between(1, 3));
   }
   // Two blocks share an SM's registers where each has one warpgroup that multiplies.
   bool go_together() const { return blocks == 1 || groups == 1; }

@@ -59,6 +59,9 @@ TEST(WgmmaAttention, AgreesUnderTheSchedulesOfTheSpace) {
                                                  {2, 64, 3},
                                                  {1, 128, 1},
                                                  {1, 64, 2, 2},
+                                                 {1, 64, 2, 3},
+                                                 {1, 96, 2, 3},
+                                                 {2, 128, 3, 1},
                                                  {1, 80, 2, 1},
                                                  {2, 176, 1}})
     EXPECT_EQ(check({.dtype = DType::kBF16,
@@ -76,7 +79,7 @@ TEST(WgmmaAttention, AgreesUnderTheSchedulesOfTheSpace) {
 // As many keys as there are, in one tile.
 TEST(WgmmaAttention, AgreesWhereOneTileHasAllKeys) {
   for (const WgmmaAttentionSchedule& schedule :
-       {WgmmaAttentionSchedule{2, 208, 1, 1}, {1, 112, 2, 2}})
+       {WgmmaAttentionSchedule{2, 208, 1, 1}, {1, 112, 2, 2}, {1, 80, 2, 3}})
     EXPECT_EQ(check({.dtype = DType::kBF16,
                      .batch = {2},
                      .rows = 197,

@@ -14,6 +14,12 @@ enum class FaultKind : int { kIllegalAddress, kMisaligned, kLaunchFailed };
 
 inline constexpr int kWarpThreads = 32;
 inline constexpr int kExchangeWords = 12;  // a lane shows to its warp at one meeting
+inline constexpr int kNumberedBarriers = 16;
+
+// A barrier of a block that goes by a number.
+struct NumberedBarrier {
+  int arrived, phase;
+};
 
 struct Thread {
   int index;  // in its block
@@ -26,6 +32,7 @@ struct Thread {
   Thread* cluster;  // thread 0 of block 0 of the cluster
   int block_threads;
   bool ended;
+  NumberedBarrier numbered[kNumberedBarriers];  // of the block, in its thread 0
   // What this lane shows to its warp. Consecutive meetings take turns, so one meeting an exchange
   // is enough: nobody writes a half again before all have read it.
   int turn;

@@ -35,6 +35,19 @@ inline void arrive(char* p, int bytes) {
   end_if_complete(barrier);
 }
 
+inline NumberedBarrier& numbered_barrier(int number) {
+  Thread& first = *(kiln_fake_current - kiln_fake_current->index);
+  if (number < 0 || number >= kNumberedBarriers)
+    fault(FaultKind::kLaunchFailed, "a barrier of no such number", nullptr);
+  return first.numbered[number];
+}
+inline void arrive(NumberedBarrier& barrier, int threads) {
+  if (++barrier.arrived < threads) return;
+  barrier.arrived = 0;
+  ++barrier.phase;
+  ++*kiln_fake_current->phases;
+}
+
 template <int rank>
 inline void bring_box(char* to, const TensorMap* map, char* p, const int (&at)[rank]) {
   constexpr int kElementBytes = 2;  // of all that is copied so
@@ -140,6 +153,17 @@ KILN_INLINE void barrier_arrive_expecting(char* barrier, int bytes) {
 KILN_INLINE void barrier_wait(char* barrier, int parity) {
   while (static_cast<int>(kiln_fake::barrier_at(barrier).parity) == parity)
     kiln_fake_current->meet(kiln_fake::Meeting::kPhase);
+}
+template <int threads>
+KILN_INLINE void numbered_barrier_wait(int number) {
+  kiln_fake::NumberedBarrier& barrier = kiln_fake::numbered_barrier(number);
+  const int phase = barrier.phase;
+  kiln_fake::arrive(barrier, threads);
+  while (barrier.phase == phase) kiln_fake_current->meet(kiln_fake::Meeting::kPhase);
+}
+template <int threads>
+KILN_INLINE void numbered_barrier_arrive(int number) {
+  kiln_fake::arrive(kiln_fake::numbered_barrier(number), threads);
 }
 template <int rank>
 KILN_INLINE void copy_box(char* to, const CUtensorMap* map, char* barrier, const int (&at)[rank]) {

@@ -43,6 +43,17 @@ KILN_INLINE void barrier_wait(char* barrier, int parity) {
       : "memory");
 }
 
+// ---- Barriers of the block that go by a number, 1 to 15: each time so many of its threads, in whole
+// warps, have come, those that wait go on.
+template <int threads>
+KILN_INLINE void numbered_barrier_wait(int number) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(threads) : "memory");
+}
+template <int threads>
+KILN_INLINE void numbered_barrier_arrive(int number) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(threads) : "memory");
+}
+
 // ---- The copy engine: the box at `at` (innermost axis first), zeros outside the tensor. The bytes
 // count at `barrier`. One thread calls it.
 KILN_INLINE void copy_box(char* to, const CUtensorMap* map, char* barrier, const int (&at)[2]) {

@@ -9,7 +9,8 @@
 // registers, and
 //   struct Tiling  groups (warpgroups that multiply), keys (of a tile: in whole 16), stages; depth,
 //                  room (of a value's row): in whole 64; columns; steps (of 16 of the depth);
-//                  copying_registers, multiplying_registers
+//                  copying_registers, multiplying_registers; scale: a score, as scores() gives it,
+//                  times it goes into the exponential
 //   struct Maps    query, key, value; bring_query(to, barrier, row, column, batch), ...
 namespace {
 
@@ -47,6 +48,15 @@ struct Room {
   KILN_MEMBER char* value_empty(int slot) const { return barriers + 32 + slot * 32; }
 };
 
+// Warpgroups begin their products in turn: the tensor cores finish one's scores before the next
+// one's, and the softmax of one meets the products of the others.
+KILN_INLINE void wait_for_turn(int group) {
+  if (Tiling::groups > 1) numbered_barrier_wait<256>(group + 1);
+}
+KILN_INLINE void pass_turn(int group) {
+  if (Tiling::groups > 1) numbered_barrier_arrive<256>(group + 1 < Tiling::groups ? group + 2 : 1);
+}
+
 KILN_INLINE void bring_keys(const Maps& maps, const Room& room, Slot& slot, int key, int batch) {
   char* full = room.key_full(slot.number);
   barrier_wait(room.key_empty(slot.number), slot.parity ^ 1);
@@ -79,9 +89,10 @@ KILN_INLINE void bring_all(const Maps& maps, const Room& room, int row, int batc
   }
 }
 
+// exp((score - from) Tiling::scale).
+constexpr float kWeightScale = Tiling::scale * 0x1.715476p0f;  // 1 / ln 2
 KILN_INLINE float weight_of(float score, float from) {
-  constexpr float scale = 0x1.715476p0f;  // 1 / ln 2
-  return quick_exp2(score * scale - from * scale);
+  return quick_exp2(score * kWeightScale - from * kWeightScale);
 }
 KILN_INLINE unsigned pack_pair(const bf16*, float a, float b) { return pack_bf16(a, b); }
 KILN_INLINE unsigned pack_pair(const f16*, float a, float b) { return pack_f16(a, b); }
@@ -159,9 +170,11 @@ struct Rows {
   }
   template <class Finish>
   KILN_MEMBER void finish(const Problem& problem, int row, const Finish& store) {
+    float share[2];
     _Pragma("unroll") for (int half = 0; half < 2; ++half) {
       total[half] += shuffle_xor(total[half], 1);
       total[half] += shuffle_xor(total[half], 2);
+      share[half] = 1.0f / total[half];
     }
     _Pragma("unroll") for (int i = 0; i < Tiling::columns / 2; i += LANES) {
       const int half = i % 4 / 2, at_row = row + half * 8;
@@ -171,7 +184,7 @@ struct Rows {
       const float none = Problem::guarded || problem.keys == 0 ? 0.0f : nan_f32();
       Vec<float> x;
       KILN_EACH_LANE x[l] = blind                  ? none
-                            : Problem::normalised ? sum[i + l] / total[half]
+                            : Problem::normalised ? sum[i + l] * share[half]
                                                   : sum[i + l];
       store(x, splat<Vec<float>>(blind && !Problem::guarded ? none : total[half]), at_row, column);
     }
@@ -229,10 +242,13 @@ KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int
     rows.take_weights();
     if (tiles > 1) barrier_wait(room.key_full(of_keys.number), of_keys.parity);
   }
+  if (tiles > 1 && group == Tiling::groups - 1) pass_turn(group);
   _Pragma("unroll 1") for (int tile = 1; tile < tiles; ++tile) {
+    wait_for_turn(group);
     rows.multiply_keys(query, room.key(of_keys.number));
     barrier_wait(room.value_full(of_values.number), of_values.parity);
     rows.add_values(room.value(of_values.number));
+    pass_turn(group);
     warpgroup_wait<1>();
     warpgroup_hold(rows.score);
     if (leads) barrier_arrive(room.key_empty(of_keys.number));
