@@ -4,7 +4,11 @@
 
 namespace kiln::cli {
 
-// The device says kUnavailable, which a command would report as a service that is not reached.
+Error refused_by_device(Error error) {
+  if (error.code == Code::kUnavailable) error.code = Code::kInternal;
+  return error;
+}
+
 Status DeviceTensors::add(const std::shared_ptr<const Device>& device, int64_t bytes) {
   auto buffer = DeviceBuffer::allocate(device, std::max<int64_t>(bytes, 1));
   if (!buffer) {

@@ -29,4 +29,7 @@ class DeviceTensors {
   std::vector<DevicePtr> pointers_;
 };
 
+// What a device refuses is no service that is not reached, which kUnavailable means to commands.
+Error refused_by_device(Error error);
+
 }  // namespace kiln::cli

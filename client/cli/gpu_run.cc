@@ -74,9 +74,7 @@ Result<GpuRun> run_tensors(const CompiledProgram& program, std::span<const Tenso
 Result<GpuRun> run_on_gpu(const CompiledProgram& program, std::span<const Tensor* const> inputs,
                           int runs) {
   auto run = run_tensors(program, inputs, runs);
-  // No service is unreachable: the device refuses.
-  if (!run && run.error().code == Code::kUnavailable) run.error().code = Code::kInternal;
-  return run;
+  return run ? std::move(run) : fail(refused_by_device(std::move(run).error()));
 }
 
 }  // namespace kiln::cli

@@ -86,10 +86,8 @@ nlohmann::ordered_json name_event(const char* what, int track, const std::string
   return {{"name", what}, {"ph", "M"}, {"pid", 1}, {"tid", track}, {"args", {{"name", name}}}};
 }
 
-}  // namespace
-
-Result<Profile> take_profile(const CompiledProgram& program, const ExportedProgram& exported,
-                             std::span<const Tensor* const> inputs) {
+Result<Profile> profile_calls(const CompiledProgram& program, const ExportedProgram& exported,
+                              std::span<const Tensor* const> inputs) {
   const auto device = place_of(program);
   if (device == nullptr) return fail(Code::kUnsupported, "the program is not loaded here");
   TRY(const std::vector<int64_t> symbols, program.bind(inputs));
@@ -113,6 +111,14 @@ Result<Profile> take_profile(const CompiledProgram& program, const ExportedProgr
     profile.launches[i].median_us = median_of([i](const auto& call) { return time_of(i, call); });
   profile.call_us = median_of(end_of);
   return profile;
+}
+
+}  // namespace
+
+Result<Profile> take_profile(const CompiledProgram& program, const ExportedProgram& exported,
+                             std::span<const Tensor* const> inputs) {
+  auto profile = profile_calls(program, exported, inputs);
+  return profile ? std::move(profile) : fail(refused_by_device(std::move(profile).error()));
 }
 
 nlohmann::ordered_json trace_json(const std::string& file, const Profile& profile) {

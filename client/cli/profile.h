@@ -30,7 +30,8 @@ struct Profile {
 
 // Runs `program` on tensors in the host's memory a few times. `exported`: what it was compiled from,
 // for origins and costs; costs are left out where the sizes of these inputs are not those that it was
-// exported with. Errors as CompiledProgram::launch(), and kOverloaded when the device has no room.
+// exported with. kUnsupported: it is not loaded here; kOverloaded: the device has no room; kInternal:
+// the device refuses or faults, with its message.
 Result<Profile> take_profile(const CompiledProgram& program, const ExportedProgram& exported,
                              std::span<const Tensor* const> inputs);
 
