@@ -146,6 +146,10 @@ void declare_program_commands(CLI::App& app, Options& options) {
   explain->add_flag("--why-miss", options.why_miss,
                     "Print what the program's key is made of, against the nearest program in "
                     "--cache-dir or at --coordinator, and which kernels would be tuned");
+  explain->add_option(
+      "--html", options.html,
+      "Write all of it to this file as one page, with each kernel's candidates and source: it "
+      "needs nothing else, so it can be mailed");
   add_compile_options(explain, options);
 
   auto* diff = app.add_subcommand(

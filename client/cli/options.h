@@ -73,6 +73,7 @@ struct Options {
   int source_launch = -1;  // of one launch; -1: of every kernel
   bool why_miss = false;
   bool candidates = false;
+  std::string html;  // explain: where the page goes; empty: none is made
 
   // cache
   std::string sort = "use";  // "use", "size" or "key"

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "coordinator/page/values.h"
+#include "compiler_core/page/values.h"
 #include "coordinator/page/views.h"
 
 namespace kiln::page {

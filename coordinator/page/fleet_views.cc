@@ -1,7 +1,7 @@
 // workers, misses, audit.
 #include <fmt/format.h>
 
-#include "coordinator/page/values.h"
+#include "compiler_core/page/values.h"
 #include "coordinator/page/views.h"
 
 namespace kiln::page {

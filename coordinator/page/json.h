@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "coordinator/page/document.h"
+#include "compiler_core/page/document.h"
 
 namespace kiln::page {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "coordinator/page/values.h"
+#include "compiler_core/page/values.h"
 #include "coordinator/page/views.h"
 
 namespace kiln::page {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "coordinator/page/values.h"
+#include "compiler_core/page/values.h"
 #include "coordinator/page/views.h"
 
 namespace kiln::page {

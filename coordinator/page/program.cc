@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler_core/page/values.h"
 #include "compiler_core/tune/device_peak.h"
-#include "coordinator/page/values.h"
 #include "coordinator/page/views.h"
 
 namespace kiln::page {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "coordinator/page/values.h"
+#include "compiler_core/page/values.h"
 #include "coordinator/page/views.h"
 
 namespace kiln::page {

@@ -2,8 +2,8 @@
 // arguments may be hostile; nothing here escapes (html.h does).
 #pragma once
 
-#include "coordinator/page/document.h"
-#include "coordinator/page/query.h"
+#include "compiler_core/page/document.h"
+#include "compiler_core/page/query.h"
 #include "coordinator/page/snapshot.h"
 
 namespace kiln::page {

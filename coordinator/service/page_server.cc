@@ -6,10 +6,10 @@
 #include <chrono>
 
 #include "compiler_core/base/check.h"
-#include "coordinator/page/assets.h"
-#include "coordinator/page/html.h"
+#include "compiler_core/page/blocks.h"
+#include "compiler_core/page/values.h"
+#include "coordinator/page/frame.h"
 #include "coordinator/page/json.h"
-#include "coordinator/page/values.h"
 #include "coordinator/page/views.h"
 #include "schema/keys/page_token.h"
 

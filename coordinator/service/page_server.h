@@ -12,7 +12,7 @@
 #include <optional>
 #include <thread>
 
-#include "coordinator/page/query.h"
+#include "compiler_core/page/query.h"
 #include "coordinator/page/viewer.h"
 #include "coordinator/service/page_source.h"
 #include "schema/metrics/http_port.h"

@@ -56,6 +56,7 @@ const std::set<std::string> kGraphSide = {"base", "ir", "program"};
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"base", {}},
     {"command_line", {"base"}},
+    {"page", {"base"}},
     {"ir", {"base"}},
     {"frontend", {"base", "ir"}},
     {"passes", {"base", "ir"}},
@@ -68,14 +69,14 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"cache", {"base", "program", "plan", "tune"}},
     {"schema", {"base", "ir", "program", "plan", "tune"}},
     {"coordinator",
-     {"base", "command_line", "ir", "passes", "program", "plan", "tune", "kernels", "cache",
-      "schema"}},
+     {"base", "command_line", "page", "ir", "passes", "program", "plan", "tune", "kernels",
+      "cache", "schema"}},
     {"worker",
      {"base", "command_line", "ir", "passes", "program", "plan", "tune", "kernels", "compile",
       "runtime", "schema"}},
     {"client",
-     {"base", "command_line", "ir", "passes", "program", "plan", "tune", "kernels", "compile",
-      "runtime", "frontend", "cache", "schema"}},
+     {"base", "command_line", "page", "ir", "passes", "program", "plan", "tune", "kernels",
+      "compile", "runtime", "frontend", "cache", "schema"}},
 };
 
 TEST(IncludeRules, RoomsIncludeOnlyWhatStandsBelowThem) {

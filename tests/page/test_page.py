@@ -72,6 +72,14 @@ class Service:
         self.folder.cleanup()
 
 
+def serious_faults(browser: Browser) -> list[Any]:
+    """What axe finds on the page that is open."""
+    found = browser.script(
+        AXE.read_text() + "; axe.run().then(r => arguments[0](r.violations.map(v => [v.impact, v.id,"
+        " v.nodes.length, v.nodes[0].html, v.nodes[0].failureSummary])))")
+    return [each for each in found if each[0] in ("serious", "critical")]
+
+
 @unittest.skipUnless(is_installed(), "chromium and chromium-driver are not installed: ops/setup --page")
 class Page(unittest.TestCase):
     service: Service
@@ -157,11 +165,7 @@ class Page(unittest.TestCase):
             with Browser(1440, dark=dark) as browser:
                 for name, path in self.views().items():
                     browser.open(self.service.http + path)
-                    found = browser.script(
-                        AXE.read_text() + "; axe.run().then(r => arguments[0](r.violations.map(v => [v.impact, v.id,"
-                        " v.nodes.length, v.nodes[0].html, v.nodes[0].failureSummary])))")
-                    serious = [each for each in found if each[0] in ("serious", "critical")]
-                    self.assertEqual(serious, [], f"{name}, {'dark' if dark else 'light'}")
+                    self.assertEqual(serious_faults(browser), [], f"{name}, {'dark' if dark else 'light'}")
 
     def test_a_keyboard_reaches_everything(self) -> None:
         with Browser(1440, script=True) as browser:
@@ -182,6 +186,61 @@ class Page(unittest.TestCase):
             long = "<" * 4096
             browser.open(f"{self.service.http}/workers?filter={urllib.parse.quote(long)[:7000]}")
             self.assertEqual(browser.count("h1"), 1)
+
+
+@unittest.skipUnless(is_installed(), "chromium and chromium-driver are not installed: ops/setup --page")
+class MailedPage(unittest.TestCase):
+    """What `kiln explain --html` writes, opened as a file."""
+
+    page: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.page = Path(folder.name) / "ffn.html"
+        subprocess.run([BIN / "kiln", "explain", GRAPHS / "ffn_gelu.pt2", "--target", "cpu:x86-64-v3", "--html", cls.page],
+                       check=True, stdout=subprocess.DEVNULL)
+
+    def test_it_is_whole_at_every_width_and_needs_nothing_else(self) -> None:
+        for width in (360, 1440):
+            with Browser(width) as browser:
+                browser.open(self.page.as_uri())
+                wide = browser.devtools("Page.getLayoutMetrics", {})["cssContentSize"]["width"]
+                self.assertLessEqual(wide, width, f"at {width} it is scrolled sideways")
+                self.assertEqual(browser.count("h1"), 1)
+                self.assertEqual(browser.script("arguments[0](performance.getEntriesByType('resource').map(e => e.name))"),
+                                 [])
+                self.assertEqual(browser.count("script, link, img, iframe"), 0)
+                if PICTURES:
+                    browser.picture(Path(PICTURES) / f"explain-{width}.png")
+
+    def test_source_and_candidates_open(self) -> None:
+        with Browser(1440) as browser:
+            browser.open(self.page.as_uri())
+            self.assertNotIn("extern", browser.text(), "the source is folded")
+            for summary in range(browser.count("summary")):
+                browser.click(f"(//summary)[{summary + 1}]", "xpath")
+            self.assertIn("extern", browser.text())
+            self.assertGreater(browser.count("pre .k"), 20, "its keywords are told apart")
+            if PICTURES:
+                browser.picture(Path(PICTURES) / "explain-open.png")
+
+    def test_paper_has_all_of_it(self) -> None:
+        with Browser(1440) as browser:
+            browser.open(self.page.as_uri())
+            browser.devtools("Emulation.setEmulatedMedia", {"media": "print"})
+            hidden = browser.script("arguments[0]([...document.querySelectorAll('pre')].filter(e => !e.offsetHeight).length)")
+            self.assertEqual(hidden, 0, "what is folded on a screen is printed")
+
+    def test_no_serious_fault_for_those_who_cannot_see_or_point(self) -> None:
+        if not AXE.exists():
+            self.skipTest(f"no {AXE}: ops/setup --page")
+        for dark in (False, True):
+            with Browser(1440, dark=dark) as browser:
+                browser.open(self.page.as_uri())
+                browser.script("document.querySelectorAll('details').forEach(e => { e.open = true; }); arguments[0]()")
+                self.assertEqual(serious_faults(browser), [], "dark" if dark else "light")
 
 
 class Forms(unittest.TestCase):

@@ -27,6 +27,28 @@ TEST(Explain, PrintsKernelsGraphsAndSources) {
   EXPECT_NE(source.out.find("extern \"C\""), std::string::npos) << source.out << source.err;
 }
 
+TEST(Explain, APageHasWhatTheServiceMeasured) {
+  const TempDir dir = *TempDir::create();
+  const Service service(dir.path() / "data");
+  const std::string file = small_graph("softmax") + ".pt2", page = dir.path() / "page.html";
+  const auto write = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"explain", file, "--mode", "max-autotune", "--html", page});
+    const Finished done = kiln(more);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return *read_file(page);
+  };
+  const std::string offline = write({});
+  EXPECT_NE(offline.find("nobody has timed its kernels yet"), std::string::npos) << offline;
+  ASSERT_EQ(kiln({"compile", file, "--mode", "max-autotune", "--no-fallback", "--coordinator",
+                  service.endpoint()})
+                .exit_code,
+            0);
+  const std::string tuned = write({"--coordinator", service.endpoint()});
+  EXPECT_NE(tuned.find("when each kernel was tuned"), std::string::npos) << tuned;
+  EXPECT_NE(tuned.find("; the first guess took "), std::string::npos);
+  EXPECT_EQ(kiln({"explain", file, "--html", dir.path() / "none" / "page.html"}).exit_code, 2);
+}
+
 TEST(Explain, RefusesWhatThereIsNot) {
   const std::string file = small_graph("softmax") + ".pt2";
   const Finished pass = kiln({"explain", file, "--graph", "polish"});

@@ -184,6 +184,10 @@ Result<std::string> explain_file(const Options& options, const std::string& file
   TRY(Explanation explanation, explain(program, wanted.target, wanted.mode, tuned, peak));
   explanation.cache = cache;
   if (options.why_miss) return miss_of(options, file, explanation);
+  if (!options.html.empty()) {
+    TRY_STATUS(write_file(options.html, explanation_page(file, explanation)));
+    return options.html + ": " + file + " on one page, for any browser\n";
+  }
   if (options.candidates)
     return options.json ? candidates_json(file, explanation).dump() + "\n"
                         : candidates_text(explanation);

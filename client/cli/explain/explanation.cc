@@ -1,6 +1,7 @@
 #include "client/cli/explain/explanation.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "compiler_core/kernels/registry.h"
@@ -66,6 +67,15 @@ std::string reason_for(size_t chosen, size_t alternatives, Mode mode, bool known
   if (!known) return "not tuned yet: max-autotune times all and takes the fastest";
   return chosen == 0 ? "no other that worked was faster by more than 2 % when it was tuned"
                      : "the fastest that worked when it was tuned";
+}
+
+ExplainedGraph summary_of(const Graph& read, const Graph& normalised) {
+  ExplainedGraph summary{read.size(), normalised.size(), {}};
+  std::map<std::string, int> counts;
+  for (const Node& node : normalised.nodes()) ++counts[std::string(to_string(node.op))];
+  summary.ops.assign(counts.begin(), counts.end());
+  std::ranges::stable_sort(summary.ops, std::greater(), &std::pair<std::string, int>::second);
+  return summary;
 }
 
 class Explainer {
@@ -144,6 +154,7 @@ class Explainer {
       kernel.schedule = known->schedule;
       kernel.time_us = known->report.best_us;
       kernel.known = true;
+      kernel.report = known->report;
       for (const Phase& phase : known->recipe.phases)
         if (phase.call) kernel.call = phase.call;
       if (known->fallback) {
@@ -177,12 +188,38 @@ class Explainer {
         if (first[at] < 0) first[at] = k;
         last[at] = k;
       }
+    for (size_t i = 0; i < plan.buffers.size(); ++i) TRY_STATUS(add_buffer(plan, i));
     for (int k = 0; k < static_cast<int>(plan.launches.size()); ++k) {
       int64_t live = 0;
       for (size_t i = 0; i < bytes.size(); ++i)
         if (first[i] <= k && k <= last[i]) live += bytes[i];
       explained_.live_bytes = std::max(explained_.live_bytes, live);
     }
+    return {};
+  }
+
+  Status add_buffer(const Plan& plan, size_t at) {
+    const Buffer& buffer = plan.buffers[at];
+    ExplainedBuffer explained;
+    explained.kind = buffer.kind;
+    TRY(const int64_t elements, element_count(buffer.spec, explained_.sizes));
+    explained.bytes = elements * size_of(buffer.spec.dtype);
+    explained.value = std::string(to_string(buffer.spec.dtype)) + to_string(buffer.spec.shape);
+    if (buffer.kind == Buffer::Kind::kTemporary) {
+      TRY(explained.arena_offset, buffer.arena_offset.evaluate(explained_.sizes));
+    } else if (buffer.kind == Buffer::Kind::kInput) {
+      const int position = form_.input_order[static_cast<size_t>(buffer.index)];
+      const std::string& name = program_.inputs[static_cast<size_t>(position)].name;
+      explained.value = name + " " + explained.value;
+    }
+    for (int k = 0; k < static_cast<int>(plan.launches.size()); ++k) {
+      const Launch& launch = plan.launches[static_cast<size_t>(k)];
+      const size_t inputs = plan.kernels[static_cast<size_t>(launch.kernel)].graph.inputs().size();
+      for (size_t i = 0; i < launch.args.size(); ++i)
+        if (launch.args[i] == static_cast<int>(at))
+          (i < inputs ? explained.readers : explained.writers).push_back(k);
+    }
+    explained_.buffers.push_back(std::move(explained));
     return {};
   }
 
@@ -208,6 +245,7 @@ Result<Explanation> explain(const ExportedProgram& program, const Target& target
   TRY(Explanation explanation,
       Explainer(program, form, parts).run(ways[way].plan, tuned, target, peak));
   explanation.graph = form.digest;
+  explanation.summary = summary_of(program.graph, form.graph);
   explanation.target = target;
   explanation.mode = mode;
   for (const PlanAlternative& each : ways) {

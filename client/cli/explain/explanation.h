@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler_core/frontend/exported_program.h"
@@ -35,6 +36,22 @@ struct ExplainedLaunch {
   double floor_us = 0;  // 0: the target's speed is not known
 };
 
+// A buffer of a call. Temporaries share the arena.
+struct ExplainedBuffer {
+  Buffer::Kind kind = Buffer::Kind::kTemporary;
+  std::string value;         // "l.weight f32[96,32]", "f32[24,96]"
+  int64_t bytes = 0;         // for the sizes that costs are computed for
+  int64_t arena_offset = 0;  // of a temporary
+  std::vector<int> writers, readers;  // launches
+};
+
+// What the program is before it is divided.
+struct ExplainedGraph {
+  int read_nodes = 0;  // as the file has it
+  int nodes = 0;       // normalised
+  std::vector<std::pair<std::string, int>> ops;  // of the normalised, the most frequent first
+};
+
 struct ExplainedKernel {
   Workload workload;
   std::string schedule;  // empty: no schedule, and why
@@ -44,6 +61,7 @@ struct ExplainedKernel {
   std::optional<LibraryCall> call;  // it is one, of this library at this version
   std::string own_schedule;         // of Kiln's own kernel beside a call
   double own_us = 0;                // 0: not known
+  KernelReport report;              // of its tuning, when known
 };
 
 // One way to divide the program into kernels.
@@ -67,6 +85,8 @@ struct Explanation {
   std::string alternative_reason;
   std::vector<ExplainedKernel> kernels;  // distinct
   std::vector<ExplainedLaunch> launches;
+  ExplainedGraph summary;
+  std::vector<ExplainedBuffer> buffers;
   int64_t arena_bytes = 0;
   int64_t temporary_bytes = 0;  // without an arena: the sum
   int64_t live_bytes = 0;       // that no arena can do without: the most alive at one launch
@@ -90,6 +110,17 @@ Result<Explanation> explain(const ExportedProgram& program, const Target& target
 // launches, candidates[] of {template, version, schedule}; reason, where there is no candidate.
 nlohmann::ordered_json candidates_json(const std::string& file, const Explanation& explanation);
 std::string candidates_text(const Explanation& explanation);
+
+// `kiln explain --html`: all of it as one page that needs nothing else and can be mailed, with each
+// kernel's candidates and source.
+std::string explanation_page(const std::string& file, const Explanation& explanation);
+
+// Results of an explanation as texts; 0 us is "?".
+std::string time_text(double us);
+// "mul x2, add": each ATen op as people say it, with repetitions counted.
+std::vector<std::string> spoken_ops(const std::vector<std::string>& ops);
+// "s0 from 1 to 128 (costs for 16)".
+std::string symbol_text(const Explanation& explanation, size_t symbol);
 
 nlohmann::ordered_json explanation_json(const std::string& file, const Explanation& explanation);
 // At most 100 columns.

@@ -26,11 +26,6 @@ std::string flops_text(int64_t flops) {
   if (f < 1e7) return fmt::format("{:.1f} kflop", f * 1e-3);
   return f < 1e10 ? fmt::format("{:.1f} Mflop", f * 1e-6) : fmt::format("{:.1f} Gflop", f * 1e-9);
 }
-std::string time_text(double us) {
-  if (us <= 0) return "?";
-  return us < 1e4 ? fmt::format("{:.1f} us", us) : fmt::format("{:.2f} ms", us * 1e-3);
-}
-
 // "aten.gelu.default" as a person says it: "gelu".
 std::string spoken(std::string op) {
   if (op.starts_with("aten.")) op.erase(0, 5);
@@ -38,24 +33,6 @@ std::string spoken(std::string op) {
   for (const std::string_view end : plain)
     if (op.ends_with(end)) op.erase(op.size() - end.size());
   return op;
-}
-
-// "mul x2, add": repetitions counted where they first stand.
-std::vector<std::string> spoken_ops(const std::vector<std::string>& ops) {
-  std::vector<std::pair<std::string, int>> counted;
-  for (const std::string& op : ops) {
-    const std::string name = spoken(op);
-    const auto known = std::find_if(counted.begin(), counted.end(),
-                                    [&](const auto& c) { return c.first == name; });
-    if (known == counted.end())
-      counted.emplace_back(name, 1);
-    else
-      ++known->second;
-  }
-  std::vector<std::string> words;
-  for (const auto& [name, count] : counted)
-    words.push_back(count == 1 ? name : fmt::format("{} x{}", name, count));
-  return words;
 }
 
 // "     label     a, b, c", broken between the words.
@@ -162,13 +139,6 @@ ordered_json launch_json(const Explanation& all, size_t index) {
   return object;
 }
 
-std::string symbol_text(const Explanation& all, size_t i) {
-  const Symbol& symbol = all.symbols[i];
-  const std::string most =
-      symbol.range.max == INT64_MAX ? "any" : fmt::format("{}", symbol.range.max);
-  return fmt::format("s{} from {} to {} (costs for {})", i, symbol.range.min, most, all.sizes[i]);
-}
-
 // "attention in three kernels, 5 launches, 812.0 us".
 std::string alternative_text(const ExplainedAlternative& one) {
   return fmt::format("{}, {} launch{}, {}", one.name, one.launches, one.launches == 1 ? "" : "es",
@@ -193,6 +163,35 @@ std::string measured_text(double time_us, size_t timed, size_t launches) {
 }
 
 }  // namespace
+
+std::string time_text(double us) {
+  if (us <= 0) return "?";
+  return us < 1e4 ? fmt::format("{:.1f} us", us) : fmt::format("{:.2f} ms", us * 1e-3);
+}
+
+std::vector<std::string> spoken_ops(const std::vector<std::string>& ops) {
+  std::vector<std::pair<std::string, int>> counted;
+  for (const std::string& op : ops) {
+    const std::string name = spoken(op);
+    const auto known = std::find_if(counted.begin(), counted.end(),
+                                    [&](const auto& c) { return c.first == name; });
+    if (known == counted.end())
+      counted.emplace_back(name, 1);
+    else
+      ++known->second;
+  }
+  std::vector<std::string> words;
+  for (const auto& [name, count] : counted)
+    words.push_back(count == 1 ? name : fmt::format("{} x{}", name, count));
+  return words;
+}
+
+std::string symbol_text(const Explanation& all, size_t i) {
+  const Symbol& symbol = all.symbols[i];
+  const std::string most =
+      symbol.range.max == INT64_MAX ? "any" : fmt::format("{}", symbol.range.max);
+  return fmt::format("s{} from {} to {} (costs for {})", i, symbol.range.min, most, all.sizes[i]);
+}
 
 std::string explanation_text(const std::string& file, const Explanation& all) {
   double floor_us = 0, time_us = 0;

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "coordinator/page/html.h"
+#include "coordinator/page/frame.h"
 #include "coordinator/page/json.h"
 
 namespace kiln::page {

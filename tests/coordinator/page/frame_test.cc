@@ -1,35 +1,14 @@
 // Whatever a name holds, it shows as text.
-#include "coordinator/page/html.h"
+#include "coordinator/page/frame.h"
 
 #include <gtest/gtest.h>
 
+#include "compiler_core/page/values.h"
 #include "coordinator/page/json.h"
-#include "coordinator/page/values.h"
 #include "coordinator/page/views.h"
 
 namespace kiln::page {
 namespace {
-
-TEST(Escape, MarkupIsSpeltOut) {
-  EXPECT_EQ(escape("<script>alert(\"1\" & '2')</script>"),
-            "&lt;script&gt;alert(&quot;1&quot; &amp; &#39;2&#39;)&lt;/script&gt;");
-  EXPECT_EQ(escape("plain ünïcødé 漢字 🙂"), "plain ünïcødé 漢字 🙂");
-  EXPECT_EQ(escape("two\nlines\tand a tab"), "two\nlines\tand a tab");
-}
-
-TEST(Escape, WhatChangesHowOtherTextReadsIsNamed) {
-  EXPECT_EQ(escape("gpu\u202e7upg"), "gpu[U+202E]7upg");
-  EXPECT_EQ(escape("a\u2066b\u200bc\u2028d\ufeff"), "a[U+2066]b[U+200B]c[U+2028]d[U+FEFF]");
-  EXPECT_EQ(escape(std::string("a\0b\x1b[31m\x7f", 9)), "a[U+0000]b[U+001B][31m[U+007F]");
-  EXPECT_EQ(escape("\u0085\u00ad\U000E0041"), "[U+0085][U+00AD][U+E0041]");
-}
-
-TEST(Escape, BytesThatAreNoTextAreNamed) {
-  EXPECT_EQ(escape("\xff<"), "[0xFF]&lt;");
-  EXPECT_EQ(escape("\xc0\xbc"), "[0xC0][0xBC]") << "an overlong '<'";
-  EXPECT_EQ(escape("\xed\xa0\x80"), "[0xED][0xA0][0x80]") << "half a surrogate pair";
-  EXPECT_EQ(escape("\xe2\x80"), "[0xE2][0x80]") << "cut short";
-}
 
 const std::string kHostile[] = {"<script>alert(1)</script>",   "\"><img src=x onerror=alert(1)>",
                                 "'); DROP TABLE programs; --", "evil\u202egpj.exe",
@@ -108,7 +87,7 @@ TEST(HostileNames, ShowAsTextInEveryView) {
   }
 }
 
-TEST(Html, ActsAreShownToThoseWhoMayOnly) {
+TEST(Frame, ActsAreShownToThoseWhoMayOnly) {
   const Snapshot now = hostile_snapshot("gpu7");
   Frame frame{.path = "/workers"};
   frame.token = "the-token";
@@ -122,7 +101,7 @@ TEST(Html, ActsAreShownToThoseWhoMayOnly) {
   EXPECT_NE(html.find("name=\"worker\" value=\"gpu7\""), std::string::npos);
 }
 
-TEST(Html, NothingIsInlineForThePolicyAllowsNone) {
+TEST(Frame, NothingIsInlineForThePolicyAllowsNone) {
   Frame frame{.path = "/"};
   frame.may_act = true;
   for (const Document& view :
@@ -132,36 +111,6 @@ TEST(Html, NothingIsInlineForThePolicyAllowsNone) {
     EXPECT_EQ(html.find(" onclick="), std::string::npos);
     EXPECT_EQ(html.find("javascript:"), std::string::npos);
   }
-}
-
-TEST(Query, ReadsAndWritesWhatAnAddressSays) {
-  const Query query = Query::parse("filter=a%20%3Cb%3E+c&first=50&x=%zz&format=json");
-  EXPECT_EQ(query.filter(), "a <b> c");
-  EXPECT_EQ(query.first(), 50u);
-  EXPECT_EQ(query.limit(), 50u);
-  EXPECT_TRUE(query.wants_json());
-  EXPECT_EQ(query.get("x"), "%zz");
-  EXPECT_EQ(Query::parse(query.to_string().substr(1)).filter(), "a <b> c");
-  EXPECT_EQ(Query::parse("limit=999999").limit(), 250u);
-  EXPECT_EQ(Query::parse("first=-1&limit=0").first(), 0u);
-  EXPECT_EQ(Query().to_string(), "");
-}
-
-TEST(Query, PagesAndFiltersALongList) {
-  Table table{"t", "T", {{"name", "Name"}}};
-  for (int i = 0; i < 120; ++i) table.rows.push_back({text("Worker " + std::to_string(i))});
-  Table second = table;
-  page_rows(second, Query::parse("first=100"), "name");
-  EXPECT_EQ(second.rows.size(), 20u);
-  EXPECT_EQ(second.rows[0][0].text, "Worker 100");
-  EXPECT_EQ(second.paging->total, 120u);
-  page_rows(table, Query::parse("filter=worker%2011"), "name");
-  EXPECT_EQ(table.rows.size(), 11u) << "11 and 110 to 119";
-  Frame frame{.path = "/t", .query = Query::parse("first=100")};
-  const std::string html = to_html({"", "T", "", {second}}, frame);
-  EXPECT_NE(html.find("101 to 120 of 120"), std::string::npos);
-  EXPECT_NE(html.find("href=\"/t?first=50\">Previous"), std::string::npos) << html;
-  EXPECT_EQ(html.find(">Next<"), std::string::npos);
 }
 
 }  // namespace

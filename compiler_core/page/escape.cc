@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "coordinator/page/html.h"
+#include "compiler_core/page/html.h"
 
 namespace kiln::page {
 namespace {

@@ -2,8 +2,8 @@
 // and say in words what they show. Pure functions.
 #pragma once
 
-#include "coordinator/page/document.h"
-#include "coordinator/page/html.h"
+#include "compiler_core/page/document.h"
+#include "compiler_core/page/html.h"
 
 namespace kiln::page {
 

@@ -1,4 +1,4 @@
-#include "coordinator/page/values.h"
+#include "compiler_core/page/values.h"
 
 #include <fmt/format.h>
 

@@ -1,21 +1,11 @@
-#include "coordinator/page/html.h"
+#include "compiler_core/page/blocks.h"
 
 #include <fmt/format.h>
 
-#include "coordinator/page/plots.h"
-#include "coordinator/page/values.h"
+#include "compiler_core/page/plots.h"
 
 namespace kiln::page {
 namespace {
-
-struct Place {
-  const char* view;
-  const char* path;
-  const char* name;
-};
-constexpr Place kPlaces[] = {{"overview", "/", "Overview"},      {"tuning", "/tuning", "Tuning"},
-                             {"workers", "/workers", "Workers"}, {"misses", "/misses", "Misses"},
-                             {"cache", "/cache", "Cache"},       {"audit", "/audit", "Audit"}};
 
 // Which columns say something in some row: the others would only take room.
 std::vector<bool> said_columns(const Table& table, bool may_act) {
@@ -43,26 +33,12 @@ std::string class_of(Tone tone) {
   return "plain";
 }
 
-void head(Html& html, const std::string& title) {
-  html.open("head");
-  html.empty("meta", {{"charset", "utf-8"}});
-  html.empty("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}});
-  html.empty("meta", {{"name", "color-scheme"}, {"content", "light dark"}});
-  html.element("title", title + " - Kiln");
-  html.empty("link", {{"rel", "stylesheet"}, {"href", "/page.css"}});
-  html.empty("link", {{"rel", "icon"}, {"href", "/page.svg"}, {"type", "image/svg+xml"}});
-  html.element("script", {{"src", "/page.js"}, Html::Attribute("defer")}, "");
-  html.close("head");
-}
-
 class Writer {
  public:
-  Writer(const Document& document, const Frame& frame) : document_(document), frame_(frame) {}
-  std::string write();
+  explicit Writer(const Place& place) : place_(place) {}
+  Html write(const Document& document);
 
  private:
-  void navigation();
-  void foot();
   void act(const Act& act);
   void value(const Value& value);
   void block(const Tiles& tiles);
@@ -73,66 +49,39 @@ class Writer {
   void block(const Choices& choices);
   void block(const Code& code);
   void block(const Notice& notice);
+  void rows(const Table& table);
   void filter(const Table& table);
   void pages(const Paging& paging);
   void heading(const std::string& name, const std::string& text) {
     if (!text.empty()) html_.element("h2", {{"id", name + "-heading"}}, text);
   }
+  // A section that people open where they want to see it, or that is open.
+  void open_section(const std::string& name, const std::string& text, bool is_folded) {
+    html_.open("section");
+    if (is_folded) html_.open("details").open("summary");
+    heading(name, text);
+    if (is_folded) html_.close("summary");
+  }
+  void close_section(bool is_folded) {
+    if (is_folded) html_.close("details");
+    html_.close("section");
+  }
   void note(const std::string& text) {
     if (!text.empty()) html_.element("p", {{"class", "note"}}, text);
   }
 
-  const Document& document_;
-  const Frame& frame_;
+  const Place& place_;
   Html html_;
 };
 
-void Writer::navigation() {
-  html_.element("a", {{"class", "skip"}, {"href", "#content"}}, "Skip to the content");
-  html_.open("header").open("a", {{"class", "brand"}, {"href", "/"}});
-  html_.empty("img", {{"src", "/page.svg"}, {"alt", ""}, {"width", "22"}, {"height", "22"}});
-  html_.text("Kiln").close("a");
-  html_.open("nav", {{"aria-label", "Views"}}).open("ul");
-  for (const Place& place : kPlaces) {
-    html_.open("li");
-    if (document_.view == place.view)
-      html_.element("a", {{"href", place.path}, {"aria-current", "page"}}, place.name);
-    else
-      html_.element("a", {{"href", place.path}}, place.name);
-    html_.close("li");
-  }
-  html_.close("ul").close("nav");
-  if (frame_.signed_in) {
-    html_.open("form", {{"method", "post"}, {"action", "/sign-out"}, {"class", "who"}});
-    html_.element("span", frame_.who);
-    html_.element("button", {{"class", "plain"}}, "Sign out").close("form");
-  }
-  html_.close("header");
-}
-
-void Writer::foot() {
-  Query json = frame_.query;
-  json.set("format", "json");
-  html_.open("footer").element("span", frame_.version).element("span", frame_.service);
-  html_.element("a", {{"href", frame_.path + json.to_string()}}, "This view as JSON");
-  html_.element("a", {{"href", "/metrics"}}, "Metrics").close("footer");
-}
-
-std::string Writer::write() {
-  html_.open("html", {{"lang", "en"}});
-  head(html_, document_.title);
-  html_.open("body");
-  navigation();
-  html_.open("main", {{"id", "content"}, {"tabindex", "-1"}});
-  html_.element("h1", document_.title);
-  if (!document_.about.empty()) html_.element("p", {{"class", "about"}}, document_.about);
+Html Writer::write(const Document& document) {
+  html_.element("h1", document.title);
+  if (!document.about.empty()) html_.element("p", {{"class", "about"}}, document.about);
   html_.open("div", {{"id", "live"}});
-  for (const Block& each : document_.blocks)
+  for (const Block& each : document.blocks)
     std::visit([this](const auto& alternative) { block(alternative); }, each);
-  html_.close("div").close("main");
-  foot();
-  html_.close("body").close("html");
-  return "<!doctype html>\n" + html_.take();
+  html_.close("div");
+  return std::move(html_);
 }
 
 void Writer::act(const Act& act) {
@@ -143,8 +92,8 @@ void Writer::act(const Act& act) {
     html_.empty("input", {{"type", "hidden"}, {"name", name}, {"value", value}});
   };
   for (const auto& [name, value] : act.fields) hidden(name, value);
-  hidden("back", frame_.path + frame_.query.to_string());
-  hidden("token", frame_.token);
+  hidden("back", place_.path + place_.query.to_string());
+  hidden("token", place_.token);
   html_.element("button", {{"type", "submit"}}, act.label).close("form");
 }
 
@@ -161,7 +110,7 @@ void Writer::value(const Value& value) {
     if (!each.link.empty()) html_.close("a");
   }
   if (!value.strip.empty()) html_.append(strip(value.strip));
-  if (frame_.may_act)
+  if (place_.may_act)
     for (const Act& each : value.acts) act(each);
 }
 
@@ -200,7 +149,7 @@ void Writer::filter(const Table& table) {
                         {"value", paging.filter},
                         {"placeholder", paging.hint}});
   html_.element("button", {{"type", "submit"}}, "Show");
-  if (!paging.filter.empty()) html_.element("a", {{"href", frame_.path}}, "Show all");
+  if (!paging.filter.empty()) html_.element("a", {{"href", place_.path}}, "Show all");
   html_.close("form");
 }
 
@@ -212,9 +161,9 @@ void Writer::pages(const Paging& paging) {
                          : fmt::format("{} to {} of {}", paging.first + 1,
                                        paging.first + paging.shown, paging.total));
   const auto link = [&](size_t first, const char* name) {
-    Query query = frame_.query;
+    Query query = place_.query;
     query.set("first", first == 0 ? "" : std::to_string(first));
-    html_.element("a", {{"href", frame_.path + query.to_string()}}, name);
+    html_.element("a", {{"href", place_.path + query.to_string()}}, name);
   };
   if (paging.first > 0) link(paging.first - std::min(paging.first, paging.limit), "Previous");
   if (paging.first + paging.shown < paging.total) link(paging.first + paging.shown, "Next");
@@ -222,20 +171,23 @@ void Writer::pages(const Paging& paging) {
 }
 
 void Writer::block(const Table& table) {
-  html_.open("section");
-  heading(table.name, table.heading);
+  open_section(table.name, table.heading, table.is_folded);
   note(table.note);
   if (table.paging) filter(table);
-  if (table.rows.empty()) {
-    html_.element("p", {{"class", "nothing"}}, table.empty).close("section");
-    return;
-  }
+  if (table.rows.empty())
+    html_.element("p", {{"class", "nothing"}}, table.empty);
+  else
+    rows(table);
+  close_section(table.is_folded);
+}
+
+void Writer::rows(const Table& table) {
   html_.open("div", {{"class", "scroll"},
                      {"tabindex", "0"},
                      {"role", "region"},
                      {"aria-labelledby", table.name + "-heading"}});
   html_.open("table").open("thead").open("tr");
-  const std::vector<bool> shown = said_columns(table, frame_.may_act);
+  const std::vector<bool> shown = said_columns(table, place_.may_act);
   for (size_t i = 0; i < table.columns.size(); ++i)
     if (shown[i])
       html_.element(table.columns[i].heading.empty() ? "td" : "th",
@@ -254,7 +206,6 @@ void Writer::block(const Table& table) {
   }
   html_.close("tbody").close("table").close("div");
   if (table.paging) pages(*table.paging);
-  html_.close("section");
 }
 
 void Writer::block(const Chart& chart) {
@@ -292,9 +243,15 @@ void Writer::block(const Choices& choices) {
 }
 
 void Writer::block(const Code& code) {
-  html_.open("section");
-  heading(code.name, code.heading);
-  html_.open("pre", {{"tabindex", "0"}}).element("code", code.text).close("pre").close("section");
+  open_section(code.name, code.heading, code.is_folded);
+  note(code.note);
+  html_.open("pre", {{"tabindex", "0"}}).open("code");
+  if (code.is_source)
+    html_.append(highlighted(code.text));
+  else
+    html_.text(code.text);
+  html_.close("code").close("pre");
+  close_section(code.is_folded);
 }
 
 void Writer::block(const Notice& notice) {
@@ -308,67 +265,29 @@ void Writer::block(const Notice& notice) {
 
 }  // namespace
 
-Html& Html::open(std::string_view name, Attributes attributes) {
-  text_ += fmt::format("<{}", name);
-  for (const Attribute& each : attributes) {
-    text_ += fmt::format(" {}", each.name);
-    if (each.has_value) text_ += fmt::format("=\"{}\"", escape(each.value));
-  }
-  text_ += '>';
-  return *this;
+void write_head(Html& html, std::string_view title) {
+  html.empty("meta", {{"charset", "utf-8"}});
+  html.empty("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}});
+  html.empty("meta", {{"name", "color-scheme"}, {"content", "light dark"}});
+  html.element("title", std::string(title) + " - Kiln");
 }
 
-Html& Html::close(std::string_view name) {
-  text_ += fmt::format("</{}>\n", name);
-  return *this;
+Html write_blocks(const Document& document, const Place& place) {
+  return Writer(place).write(document);
 }
 
-Html& Html::empty(std::string_view name, Attributes attributes) {
-  open(name, attributes);
-  text_.insert(text_.size() - 1, "/");
-  return *this;
-}
-
-Html& Html::text(std::string_view raw) {
-  text_ += escape(raw);
-  return *this;
-}
-
-Html& Html::element(std::string_view name, Attributes attributes, std::string_view raw) {
-  return open(name, attributes).text(raw).close(name);
-}
-
-Html& Html::append(const Html& written) {
-  text_ += written.text_;
-  return *this;
-}
-
-std::string sign_in_page(std::string_view why) {
+std::string self_contained_page(const Document& document, std::string_view made_by) {
   Html html;
-  html.open("html", {{"lang", "en"}});
-  head(html, "Sign in");
-  html.open("body").open("main", {{"id", "content"}});
-  html.element("h1", "Kiln: sign in");
-  html.element("p", {{"class", "notice"}, {"role", "status"}}, why);
-  html.element("p", {{"class", "about"}},
-               "On a machine that has your key file, `kiln page-token --key FILE` prints a token. "
-               "It ends by itself after some hours, and lets nobody do more than read, unless it "
-               "was made with `--role admin`.");
-  html.open("form", {{"method", "post"}, {"action", "/sign-in"}, {"class", "sign-in"}});
-  html.element("label", {{"for", "token"}}, "Token");
-  html.empty("input", {{"id", "token"},
-                       {"name", "token"},
-                       {"type", "password"},
-                       {"autocomplete", "off"},
-                       {"maxlength", "256"},
-                       Html::Attribute("required")});
-  html.element("button", {{"type", "submit"}}, "Sign in").close("form");
-  html.close("main").close("body").close("html");
+  html.open("html", {{"lang", "en"}}).open("head");
+  // Nothing may be fetched or run, whatever somebody put into a name.
+  html.empty("meta", {{"http-equiv", "Content-Security-Policy"},
+                      {"content", "default-src 'none'; style-src 'unsafe-inline'"}});
+  write_head(html, document.title);
+  html.literal("style", style()).close("head").open("body");
+  html.open("main", {{"id", "content"}}).append(write_blocks(document, {})).close("main");
+  html.open("footer").element("span", made_by).close("footer");
+  html.close("body").close("html");
   return "<!doctype html>\n" + html.take();
-}
-
-std::string to_html(const Document& document, const Frame& frame) {
-  return Writer(document, frame).write();
 }
 
 }  // namespace kiln::page

@@ -1,6 +1,7 @@
-// Document: what one view of the web page says, apart from how it looks. A view is a pure function
-// that makes one (overview.h, tuning.h, ...); html.h and json.h write it, so that people and scripts
-// read the same. Texts are raw: names in them may be hostile, and only html.cc escapes. Plain values.
+// Document: what a page says, apart from how it looks: a view of the coordinator's, or a file that
+// `kiln` writes. blocks.h writes it as HTML and the coordinator's json.h as JSON, so that people and
+// scripts read the same. Texts are raw: names in them may be hostile, and only html.h escapes. Plain
+// values.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ struct Bar {
 struct Value {
   std::string text{};
   std::variant<std::monostate, bool, int64_t, double, std::string> data{};
-  std::string link{};  // a path of this page; empty: none
+  std::string link{};  // a path of the page, or "#name-heading" in it; empty: none
   Tone tone = Tone::kPlain;
   bool is_code = false;     // keys, schedules
   std::vector<Bar> bars{};  // beside it
@@ -75,6 +76,7 @@ struct Table {
   std::string empty{};                     // said where there are no rows
   std::string note{};
   std::optional<Paging> paging{};
+  bool is_folded = false;  // people open it
 };
 
 // Values over time, one line each.
@@ -114,6 +116,9 @@ struct Choices {
 
 struct Code {
   std::string name{}, heading{}, text{};
+  std::string note{};
+  bool is_source = false;  // of C++ or CUDA: its words are told apart
+  bool is_folded = false;
 };
 struct Notice {
   Tone tone = Tone::kPlain;

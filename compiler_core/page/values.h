@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "compiler_core/base/digest.h"
-#include "coordinator/page/document.h"
+#include "compiler_core/page/document.h"
 
 namespace kiln::page {
 

@@ -1,14 +1,10 @@
-// The page as HTML: documents written into the frame that all views share. Every text from outside
-// goes through escape(), which is called in one place, Html: there is no other way to add text.
-// Nothing here needs script or inline styles, since the page's policy allows none. Pure functions.
+// Html: elements, written so that every text from outside goes through escape(): there is no other
+// way to add text. Pure functions and values.
 #pragma once
 
 #include <initializer_list>
 #include <string>
 #include <string_view>
-
-#include "coordinator/page/document.h"
-#include "coordinator/page/query.h"
 
 namespace kiln::page {
 
@@ -38,6 +34,10 @@ class Html {
   // <name ...>raw</name>
   Html& element(std::string_view name, Attributes attributes, std::string_view raw);
   Html& element(std::string_view name, std::string_view raw) { return element(name, {}, raw); }
+  // The same with no line end behind it, which would show in <pre>.
+  Html& word(std::string_view name, Attributes attributes, std::string_view raw);
+  // <name>text</name> with text of our own that is no text: a style sheet.
+  Html& literal(std::string_view name, std::string_view text);
   // Appends another Html.
   Html& append(const Html& written);
   std::string take() { return std::move(text_); }
@@ -46,21 +46,8 @@ class Html {
   std::string text_;
 };
 
-// The frame that all views share.
-struct Frame {
-  std::string path;  // of this view, as it was asked for
-  Query query{};
-  std::string who{};  // name of the key; empty: none was needed
-  bool may_act = false;
-  bool signed_in = false;  // by a token
-  std::string token{};     // that acts carry
-  std::string version{};   // "kiln 0.1.0"
-  std::string service{};   // its endpoint
-  int64_t now_ms = 0;      // Unix time
-};
-
-std::string to_html(const Document& document, const Frame& frame);
-// The form that takes a page token, for whoever showed none. `why`: what is missing.
-std::string sign_in_page(std::string_view why);
+// Source code of C++ or CUDA with its words in <span class="k">, "c", "s", "n" and "p": keywords
+// and types, comments, strings, numbers, preprocessor lines. The texts are the source's, escaped.
+Html highlighted(std::string_view source);
 
 }  // namespace kiln::page

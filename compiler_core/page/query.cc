@@ -1,9 +1,9 @@
-#include "coordinator/page/query.h"
+#include "compiler_core/page/query.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "coordinator/page/values.h"
+#include "compiler_core/page/values.h"
 
 namespace kiln::page {
 namespace {

@@ -1,4 +1,4 @@
-#include "coordinator/page/plots.h"
+#include "compiler_core/page/plots.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "coordinator/page/values.h"
+#include "compiler_core/page/values.h"
 
 namespace kiln::page {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "coordinator/page/document.h"
+#include "compiler_core/page/document.h"
 
 namespace kiln::page {
 

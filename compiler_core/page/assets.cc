@@ -1,4 +1,4 @@
-#include "coordinator/page/assets.h"
+#include "compiler_core/page/blocks.h"
 
 namespace kiln::page {
 
@@ -63,6 +63,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
   margin: 0; }
 .facts dt { color: var(--quiet); }
 .facts dd { margin: 0; overflow-wrap: anywhere; }
+.facts dd > span, td.word > span { white-space: pre-line; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 th { text-align: left; font-size: .84rem; font-weight: 600; color: var(--quiet);
@@ -82,6 +83,9 @@ a.bars svg.bar { width: 50px; margin-left: 6px; }
 .code, code, pre { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace;
   font-size: .88em; }
 pre { overflow-x: auto; margin: 0; max-height: 60vh; }
+.k { color: var(--s0); } .c { color: var(--quiet); font-style: italic; } .s { color: var(--good); }
+.n { color: var(--s1); } .p { color: var(--accent); }
+summary { cursor: pointer; } summary h2 { display: inline; } details[open] > summary { margin-bottom: 8px; }
 .good { color: var(--good); } .warning { color: var(--warning); } .bad { color: var(--bad); }
 .quiet { color: var(--quiet); }
 .tile.good, .tile.warning, .tile.bad { color: inherit; }
@@ -135,44 +139,17 @@ footer { display: flex; flex-wrap: wrap; gap: 4px 20px; padding: 12px 20px 24px;
   section { padding: 12px; } .facts { grid-template-columns: 1fr; gap: 0; } .facts dd { margin-bottom: 7px; }
   .tiles { grid-template-columns: repeat(auto-fill, minmax(135px, 1fr)); gap: 8px; }
 }
-@media print { header nav, footer, button, .filter { display: none; } }
+@media print {
+  :root { --ground: #fff; --card: #fff; --ink: #000; --quiet: #444; --line: #bbb; --room: #e5e5e5; --accent: #7a2c07;
+    --good: #14532d; --s0: #14506a; --s1: #8a4205; --s2: #7f1813; color-scheme: light; }
+  html { font-size: 11px; } main { max-width: none; padding: 0; }
+  header nav, button, .filter, .skip, footer a { display: none; }
+  .scroll, pre, td.word > span { overflow: visible; max-height: none; }
+  pre, td.word span.code { white-space: pre-wrap; overflow-wrap: anywhere; min-width: 0; }
+  th { white-space: normal; } tr, .tile, .notice { break-inside: avoid; } h2 { break-after: avoid; }
+  details::details-content { content-visibility: visible; height: auto; }
+}
 )css";
-}
-
-// The page works without it. With it, a view is asked for again when the coordinator says that
-// something changed, and acts are asked about first.
-std::string_view script() {
-  return R"js("use strict";
-const live = () => document.getElementById("live");
-let asking = false, missed = false;
-async function refresh() {
-  const isUsed = () => live().contains(document.activeElement) || live().querySelector("button:hover");
-  if (asking || document.hidden || isUsed()) { missed = true; return; }
-  asking = true;
-  missed = false;
-  try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (answer.ok) {
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const next = page.getElementById("live");
-      const scrolled = [...live().querySelectorAll(".scroll")].map((each) => each.scrollLeft);
-      if (next && !isUsed()) live().replaceWith(next);
-      live().querySelectorAll(".scroll").forEach((each, i) => { each.scrollLeft = scrolled[i] || 0; });
-    }
-  } catch { /* the coordinator is away: the next event comes when it is back */ }
-  asking = false;
-}
-if (live() && document.querySelector("header nav")) {
-  new EventSource("/events").addEventListener("change", refresh);
-  document.addEventListener("visibilitychange", () => { if (missed) refresh(); });
-  for (const event of ["focusout", "mouseout"])
-    document.addEventListener(event, () => { if (missed) setTimeout(refresh, 0); });
-}
-document.addEventListener("submit", (event) => {
-  const question = event.target.dataset.ask;
-  if (question && !window.confirm(question)) event.preventDefault();
-});
-)js";
 }
 
 std::string_view icon() {
