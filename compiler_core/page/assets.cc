@@ -84,7 +84,7 @@ a.bars svg.bar { width: 50px; margin-left: 6px; }
   font-size: .88em; }
 pre { overflow-x: auto; margin: 0; max-height: 60vh; }
 .k { color: var(--s0); } .c { color: var(--quiet); font-style: italic; } .s { color: var(--good); }
-.n { color: var(--s1); } .p { color: var(--accent); }
+.n { color: var(--warning); } .p { color: var(--accent); }
 summary { cursor: pointer; } summary h2 { display: inline; } details[open] > summary { margin-bottom: 8px; }
 .good { color: var(--good); } .warning { color: var(--warning); } .bad { color: var(--bad); }
 .quiet { color: var(--quiet); }

@@ -39,16 +39,16 @@ struct ExplainedLaunch {
 // A buffer of a call. Temporaries share the arena.
 struct ExplainedBuffer {
   Buffer::Kind kind = Buffer::Kind::kTemporary;
-  std::string value;         // "l.weight f32[96,32]", "f32[24,96]"
-  int64_t bytes = 0;         // for the sizes that costs are computed for
-  int64_t arena_offset = 0;  // of a temporary
+  std::string value;                  // "l.weight f32[96,32]", "f32[24,96]"
+  int64_t bytes = 0;                  // for the sizes that costs are computed for
+  int64_t arena_offset = 0;           // of a temporary
   std::vector<int> writers, readers;  // launches
 };
 
 // What the program is before it is divided.
 struct ExplainedGraph {
-  int read_nodes = 0;  // as the file has it
-  int nodes = 0;       // normalised
+  int read_nodes = 0;                            // as the file has it
+  int nodes = 0;                                 // normalised
   std::vector<std::pair<std::string, int>> ops;  // of the normalised, the most frequent first
 };
 

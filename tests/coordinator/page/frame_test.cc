@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler_core/page/html.h"
 #include "compiler_core/page/values.h"
 #include "coordinator/page/json.h"
 #include "coordinator/page/views.h"
