@@ -8,11 +8,20 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from transcripts import Session, agree, commands_of, differences
+from transcripts import FENCE, Session, agree, commands_of, differences
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("KILN_BUILD_DIR", ROOT / "build" / "release"))
 QUOTED = re.compile(r"<!-- from: (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MODEL = f"cp {ROOT / 'tests' / 'graphs' / 'small' / 'softmax.pt2'} model.pt2"
+SERVICE = "kiln up --data-dir data\nexport KILN_COORDINATOR=tcp://127.0.0.1:7557"
+# A coordinator that takes keys, with a worker, as docs/operations.md makes them.
+KEYS = """kiln keys new ci --role submit --data-dir /var/lib/kiln
+kiln keys new gpu7 --role worker --data-dir /var/lib/kiln
+kiln keys new ops --role admin --data-dir /var/lib/kiln
+kiln-coordinator --data-dir /var/lib/kiln --listen tcp://0.0.0.0:7557
+kiln-worker --coordinator tcp://HOST:7557 --key gpu7.key --name gpu7"""
+COLD = "KILN_KEY=ci.key kiln compile model.pt2 --mode max-autotune --coordinator tcp://HOST:7557"
 ELSEWHERE = frozenset({"./ops/quickstart"})  # CI's own first command on a new machine
 
 
@@ -83,13 +92,23 @@ class Documents(unittest.TestCase):
         self.assertEqual(len(found), 1, f"docs/security.md names {suite}")
         return found[0].read_text()
 
+    def test_every_command_is_run_or_says_why_not(self) -> None:
+        run = set(re.findall(r'self\.check\("([^"]+)"', Path(__file__).read_text()))
+        for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+            name = str(document.relative_to(ROOT))
+            for not_run, _, block in FENCE.findall(document.read_text()):
+                if block.startswith("$ ") and not not_run:
+                    self.assertIn(name, run, f"no test runs the commands of {name}: {block}")
+
     def check(self, document: str, before: str = "") -> None:
         """Runs a document's commands. `before`: what an earlier page has made, as commands."""
-        asked = subprocess.run([ROOT / "ops" / "python", "--print"], capture_output=True, text=True, check=True)
-        python = asked.stdout.strip()
-        if not python:
-            self.skipTest("there is no Python environment with PyTorch: ops/python makes one")
-        session = Session([BUILD / "bin", Path(python) / "bin"])
+        path = [BUILD / "bin"]
+        if re.search(r"^```python\n# \w+\.py|^\$ python", (ROOT / document).read_text(), re.MULTILINE):
+            asked = subprocess.run([ROOT / "ops" / "python", "--print"], capture_output=True, text=True, check=True)
+            if not asked.stdout.strip():
+                self.skipTest("there is no Python environment with PyTorch: ops/python makes one")
+            path.append(Path(asked.stdout.strip()) / "bin")
+        session = Session(path)
         self.addCleanup(session.close)
         for line in before.splitlines():
             session.run(line)
@@ -99,9 +118,20 @@ class Documents(unittest.TestCase):
         self.check("docs/start.md")
 
     def test_ci(self) -> None:
-        model = ROOT / "tests" / "graphs" / "small" / "softmax.pt2"
-        service = "kiln up --data-dir data\nexport KILN_COORDINATOR=tcp://127.0.0.1:7557"
-        self.check("docs/ci.md", f"{service}\ncp {model} model.pt2")
+        self.check("docs/ci.md", f"{SERVICE}\n{MODEL}")
+
+    def test_the_command_line(self) -> None:
+        self.check("docs/cli.md", f"{SERVICE}\n{MODEL}\nmkdir models; cp model.pt2 models/a.pt2\n"
+                                  "cp data/signing/ed25519.pub .")
+
+    def test_operations(self) -> None:
+        self.check("docs/operations.md", MODEL)
+
+    def test_security(self) -> None:
+        self.check("docs/security.md", f"{KEYS}\n{MODEL}\n{COLD}")
+
+    def test_the_page(self) -> None:
+        self.check("docs/page.md", KEYS)
 
     def test_the_readme(self) -> None:
         self.check("README.md")

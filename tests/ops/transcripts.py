@@ -2,7 +2,8 @@
 
 A fenced block whose first line begins with "$ " is a transcript: lines with "$ " are commands (a comment behind two
 spaces is none of it), the lines below are their output. A line of "..." stands for any lines. Numbers, digests and the
-spaces between words may differ, since machines do. A comment "<!-- not run: WHY -->" before a block leaves it out. A
+spaces between words may differ, since machines do. Programs that serve (`kiln up`, `kiln-coordinator`, `kiln-worker`)
+run beside the commands below them until the page ends; HOST is this machine. A comment "<!-- not run: WHY -->" before a block leaves it out. A
 block of Python that begins with "# NAME.py" is a file of that name.
 """
 
@@ -55,42 +56,65 @@ class Session:
     def __init__(self, path: list[Path]) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self.folder = Path(self._folder.name)
-        with socket.socket() as listening:
-            listening.bind(("127.0.0.1", 0))
-            self._endpoint = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+        for part in ("lib", "cache", "backups"):  # of /var
+            (self.folder / part).mkdir()
+        # Both are held until both are known, so that they differ.
+        with socket.socket() as listening, socket.socket() as page:
+            for one in (listening, page):
+                one.bind(("127.0.0.1", 0))
+            self._ports = {"7557": listening.getsockname()[1], "9557": page.getsockname()[1]}
         self._environment = {**os.environ, "PATH": ":".join([*map(str, path), os.environ["PATH"]])}
         for name in ("KILN_COORDINATOR", "KILN_KEY", "KILN_CACHE_DIR"):
             self._environment.pop(name, None)
-        self._service: subprocess.Popen[str] | None = None
+        self._serving: list[subprocess.Popen[str]] = []
 
     def close(self) -> None:
-        if self._service is not None:
-            self._service.send_signal(signal.SIGTERM)
-            self._service.communicate(timeout=30)
+        for program in reversed(self._serving):  # workers before their coordinator
+            program.send_signal(signal.SIGTERM)
+            program.communicate(timeout=60)
         self._folder.cleanup()
 
     def run(self, line: str) -> list[str]:
         """What the command prints on stdout. AssertionError with stderr unless it exits with 0."""
-        line = line.replace("tcp://127.0.0.1:7557", self._endpoint).replace("/var/lib/kiln", str(self.folder / "data"))
-        if line.startswith("kiln up "):
+        line = self._here(line)
+        if re.match(r"kiln up |kiln-coordinator |kiln-worker ", line):
             return self._start(line)
-        if exported := re.fullmatch(r"export (\w+)=(\S+)", line):
-            self._environment[exported[1]] = exported[2]
+        if re.fullmatch(r"export( \w+=[^\s$]+)+", line):
+            self._environment |= dict(each.split("=", 1) for each in line.split()[1:])
             return []
         done = subprocess.run(["bash", "-c", line], cwd=self.folder, env=self._environment, capture_output=True,
                               text=True, check=False, timeout=300)
         assert done.returncode == 0, f"$ {line}\nexit {done.returncode}\n{done.stdout}{done.stderr}"
-        return done.stdout.splitlines()
+        return self._there(done.stdout).splitlines()
+
+    def _here(self, line: str) -> str:
+        """A command with this document's ports and folders."""
+        for port, free in self._ports.items():
+            line = re.sub(rf"\b(HOST|127\.0\.0\.1|0\.0\.0\.0):{port}\b",
+                          lambda found, free=free: f"{found[1].replace('HOST', '127.0.0.1')}:{free}", line)
+        return re.sub(r"/var/(lib|cache|backups)/", rf"{self.folder}/\1/", line)
+
+    def _there(self, text: str) -> str:
+        """What was printed, with the document's folders."""
+        return text.replace(f"{self.folder}/", "/var/")
 
     def _start(self, line: str) -> list[str]:
-        """Starts a service on a port of its own, for this document alone, without a page."""
-        log = self.folder / "service.log"
-        command = ["bash", "-c", f"exec {line} --listen {self._endpoint} --http none --device cpu"]
+        """Starts a program that serves. `kiln up` has a port of its own, for this document alone, and no page."""
+        log = self.folder / f"serving{len(self._serving)}.log"
+        if line.startswith("kiln up "):
+            line += f" --listen tcp://127.0.0.1:{self._ports['7557']} --http none --device cpu"
+        elif line.startswith("kiln-coordinator ") and "--http" not in line:
+            line += f" --http 127.0.0.1:{self._ports['9557']}"
+        elif line.startswith("kiln-worker "):
+            line += " --http none"
         with log.open("w") as stderr:
-            self._service = subprocess.Popen(command, cwd=self.folder, env=self._environment, stdout=subprocess.PIPE,
-                                             stderr=stderr, text=True)
-        assert self._service.stdout is not None
-        printed = self._service.stdout.readline()
+            program = subprocess.Popen(["bash", "-c", f"exec {line}"], cwd=self.folder, env=self._environment,
+                                       stdout=subprocess.PIPE, stderr=stderr, text=True)
+        self._serving.append(program)
+        if line.startswith("kiln-worker "):  # it comes when it comes: a command that needs one waits
+            return []
+        assert program.stdout is not None
+        printed = program.stdout.readline()
         assert printed.startswith("ready "), log.read_text()
         return [printed.rstrip()]
 
