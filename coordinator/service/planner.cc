@@ -235,10 +235,11 @@ Planner::~Planner() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Planner::submit(StartPlan request) {
+void Planner::submit(StartPlan request, const std::string& user) {
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(request));
+    turns_.join(user);
+    waiting_[user].push_back(std::move(request));
   }
   changed_.notify_one();
 }
@@ -248,8 +249,13 @@ void Planner::run() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
     if (stopping_) return;
-    const StartPlan request = std::move(waiting_.front());
-    waiting_.pop_front();
+    const TenantId user = std::get<TenantId>(*turns_.order().begin());
+    std::deque<StartPlan>& theirs = waiting_.at(user);
+    const StartPlan request = std::move(theirs.front());
+    theirs.pop_front();
+    if (theirs.empty()) waiting_.erase(user);
+    turns_.charge(user, 1 + static_cast<double>(request.graph_text.size()));
+    turns_.leave(user);
     lock.unlock();
     done_(make_plan(request, context_));
   }

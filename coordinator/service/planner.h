@@ -1,17 +1,21 @@
 // Planner: the threads that turn an uploaded graph into a plan for the core: read, check, partition
-// into kernels, and look up what the store knows about each. Thread-safe; owns its threads. The
-// store and the callback outlive it.
+// into kernels, and look up what the store knows about each. Users take turns by the size of their
+// graphs, so that many or large ones of one user hold up their own. Thread-safe; owns its threads.
+// The store and the callback outlive it.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "cache/store.h"
 #include "coordinator/core/events.h"
+#include "coordinator/core/scheduling/fair_queue.h"
 #include "coordinator/storage/vouching.h"
 
 namespace kiln {
@@ -38,8 +42,9 @@ class Planner {
   Planner(const PlanContext& context, int threads, Done done);
   // Waits for the plans in progress; those not begun are forgotten.
   ~Planner();
-  // Never blocks. As many wait here as there are open compile tasks, which the core bounds.
-  void submit(StartPlan request);
+  // Never blocks. As many wait here as there are open compile tasks, which the core bounds. `user`:
+  // by the name of its key; empty: nobody's in particular.
+  void submit(StartPlan request, const std::string& user = "");
 
  private:
   void run();
@@ -48,8 +53,10 @@ class Planner {
   const Done done_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<StartPlan> waiting_;  // guarded by mutex_
-  bool stopping_ = false;          // guarded by mutex_
+  // Guarded by mutex_. Nobody's list is empty, and who has one is in turns_ as often.
+  std::unordered_map<std::string, std::deque<StartPlan>> waiting_;
+  FairQueue turns_;  // the work is bytes of text
+  bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
 

@@ -280,7 +280,7 @@ void ServiceLoop::on(StartPlan action) {
   graph = {graph.bytes + bytes, asking};
   planning_bytes += bytes;
   if (bytes > 0) planning_of_user[asking] += bytes;
-  planner->submit(std::move(action));
+  planner->submit(std::move(action), asking);
 }
 
 void ServiceLoop::planned(PlanFinished plan) {

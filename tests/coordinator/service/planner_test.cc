@@ -243,5 +243,26 @@ TEST_F(PlannerTest, ThreadsAnswerEverySubmission) {
   EXPECT_EQ(std::unique(answered.begin(), answered.end()), answered.end());
 }
 
+TEST_F(PlannerTest, AUserWithManyGraphsHoldsUpItsOwn) {
+  std::promise<void> all_wait, done;
+  std::vector<Digest> planned;  // one thread plans
+  Planner planner(context_, 1, [&](const PlanFinished& finished) {
+    if (planned.empty()) all_wait.get_future().wait();
+    planned.push_back(finished.key);
+    if (planned.size() == 6) done.set_value();
+  });
+  std::vector<Digest> keys;
+  const auto submit = [&](int constant, const std::string& user) {
+    StartPlan request = request_for(test_graph(constant));
+    keys.push_back(request.key);
+    planner.submit(std::move(request), user);
+  };
+  for (int constant = 2; constant <= 6; ++constant) submit(constant, "greedy");
+  submit(7, "other");
+  all_wait.set_value();
+  done.get_future().wait();
+  EXPECT_EQ(planned, (std::vector<Digest>{keys[0], keys[5], keys[1], keys[2], keys[3], keys[4]}));
+}
+
 }  // namespace
 }  // namespace kiln
