@@ -82,7 +82,7 @@ class Documents(unittest.TestCase):
             for suite, words in named:
                 source = self.source_of(suite)
                 for word in re.findall(r"\b(?:[A-Z][A-Za-z0-9]*[a-z][A-Z][A-Za-z0-9]*|test_\w+)", words):
-                    self.assertRegex(source, rf"\b{word}", f"{suite} has no test {word}")
+                    self.assertTrue(re.search(rf"\b{word}", source), f"docs/security.md: {suite} has no test {word}")
 
     def source_of(self, suite: str) -> str:
         where, _, name = suite.rpartition(": ")
