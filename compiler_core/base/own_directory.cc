@@ -46,18 +46,25 @@ std::string name_of(int pid) {
   return name.empty() ? fmt::format("pid {}", pid) : fmt::format("pid {} ({})", pid, name);
 }
 
-}  // namespace
+constexpr int kMostLinks = 40;  // as the kernel follows
 
-Status check_ours(const Path& directory) {
-  std::error_code error;
-  const Path real = std::filesystem::canonical(directory, error);
-  for (Path at = real; !error; at = at.parent_path()) {
+bool is_trusted(const struct stat& status) {
+  return status.st_uid == ::geteuid() || status.st_uid == 0;
+}
+
+// kItself: only its owner may write there. kAbove: nobody may move what is not theirs.
+enum class Place : uint8_t { kItself, kAbove };
+
+// `real`, which has no links, is in this place, and all folders where it lies are above.
+Status check_up_from(const Path& real, Place place) {
+  for (Path at = real;; at = at.parent_path(), place = Place::kAbove) {
     struct stat status {};
-    if (::lstat(at.c_str(), &status) != 0) break;
-    const bool sticky = at != real && (status.st_mode & S_ISVTX) != 0;
-    const mode_t others = at == real ? S_IWGRP | S_IWOTH : S_IWOTH;
+    if (::lstat(at.c_str(), &status) != 0)
+      return refused("cannot see whose folder " + at.string() + " is");
+    const bool sticky = place == Place::kAbove && (status.st_mode & S_ISVTX) != 0;
+    const mode_t others = place == Place::kItself ? S_IWGRP | S_IWOTH : S_IWOTH;
     const std::string lies = at == real ? "" : fmt::format(", where {} lies", real.string());
-    if (status.st_uid != ::geteuid() && status.st_uid != 0)
+    if (!is_trusted(status))
       return refused(
           fmt::format("{}{} is another user's, who could put things there: name a "
                       "directory of your own",
@@ -69,7 +76,41 @@ Status check_ours(const Path& directory) {
                       at.string(), lies));
     if (at == at.root_path()) return {};
   }
-  return refused("cannot see whose folder " + directory.string() + " is");
+}
+
+// Whether nobody else can point a link on the way elsewhere, now or later.
+Status check_links(const Path& path, int most) {
+  if (most == 0) return refused(path.string() + " is a link to links without end");
+  Path walked;
+  for (const Path& part : path) {
+    const Path folder = walked;
+    walked /= part;
+    struct stat status {};
+    if (::lstat(walked.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) continue;
+    if (!is_trusted(status))
+      return refused(
+          fmt::format("{} is another user's link, who could point it elsewhere: name a directory "
+                      "of your own",
+                      walked.string()));
+    std::error_code error;
+    const Path target = std::filesystem::read_symlink(walked, error);
+    const Path real_folder = std::filesystem::canonical(folder, error);
+    if (error) return refused("cannot see where " + walked.string() + " leads");
+    TRY_STATUS(check_up_from(real_folder, Place::kAbove));
+    TRY_STATUS(check_links(folder / target, most - 1));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_ours(const Path& directory) {
+  std::error_code error;
+  const Path named = std::filesystem::absolute(directory, error);
+  const Path real = std::filesystem::canonical(directory, error);
+  if (error) return refused("cannot see whose folder " + directory.string() + " is");
+  TRY_STATUS(check_links(named, kMostLinks));
+  return check_up_from(real, Place::kItself);
 }
 
 Status make_private_directory(const Path& directory) {

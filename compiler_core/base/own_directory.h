@@ -8,8 +8,9 @@
 namespace kiln {
 
 // Whether only root and this process's user decide what lies in `directory`, where it stands. In
-// the folders above it others may write if they cannot move what is not theirs (/tmp).
-// kPermissionDenied names the folder that is another user's or that others may write in.
+// the folders above it others may write if they cannot move what is not theirs (/tmp). Links on the
+// way are followed if nobody else can point them elsewhere. kPermissionDenied names the folder or
+// link that is another user's, or that others may write in.
 Status check_ours(const Path& directory);
 
 // Makes `directory`, for this user alone (mode 0700), if it is not there. kPermissionDenied unless

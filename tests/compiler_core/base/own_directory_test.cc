@@ -44,6 +44,25 @@ TEST_F(OwnDirectory, AnotherUsersIsRefused) {
   EXPECT_FALSE(make_private_directory(inner));
 }
 
+TEST_F(OwnDirectory, ALinkThatAnotherCouldPointElsewhereIsRefused) {
+  const Path ours = dir_.path() / "ours", shared = dir_.path() / "shared";
+  ASSERT_TRUE(make_directories(ours / "cache"));
+  ASSERT_TRUE(make_directories(shared));
+  const Path link = shared / "link";
+  std::filesystem::create_directory_symlink(ours, link);
+  std::filesystem::create_directory_symlink("link/cache", shared / "chain");
+  EXPECT_EQ(refusal(link), "");
+  std::filesystem::permissions(shared, perms::all);  // whoever may write here can put another link
+  for (const char* name : {"link", "link/cache", "chain", "link/../ours"})
+    EXPECT_NE(refusal(shared / name).find(shared.string()), std::string::npos) << name;
+  std::filesystem::permissions(shared, perms::all | perms::sticky_bit);
+  EXPECT_EQ(refusal(shared / "chain"), "") << "the links are ours";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a link away";
+  ASSERT_EQ(::lchown(link.c_str(), 65'534, 65'534), 0);
+  for (const char* name : {"link", "link/cache", "chain"})
+    EXPECT_NE(refusal(shared / name).find("another user's link"), std::string::npos) << name;
+}
+
 TEST_F(OwnDirectory, APrivateOneIsMadeForOneUserAloneAndNoLinkIsFollowed) {
   const mode_t before = ::umask(0);
   const Path made = dir_.path() / "made";
