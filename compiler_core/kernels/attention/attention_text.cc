@@ -108,11 +108,10 @@ std::string AttentionText::print_coordinates() const {
   return text;
 }
 
-std::string AttentionText::print_functions(NodeId sums) const {
+std::string AttentionText::print_scores(NodeId sums) const {
   return print_score("scores", problem_.pattern.scores, sums) +
          print_score("within", has_within() ? problem_.scores_within : problem_.pattern.scores,
-                     sums) +
-         print_epilogue();
+                     sums);
 }
 
 // [batch..., row, column].
@@ -136,7 +135,7 @@ std::string AttentionText::print_score(std::string_view name, NodeId scores, Nod
       name, statements(printer), result);
 }
 
-std::string AttentionText::print_epilogue() const {
+std::string AttentionText::print_store() const {
   ExpressionPrinter printer(graph_, Dialect::kCuda);
   printer.bind(problem_.result, {"value", Level::kInner});
   if (problem_.sum_view != kInvalidNode) printer.bind(problem_.sum_view, {"sum", Level::kInner});

@@ -31,9 +31,10 @@ class AttentionText {
   std::string print_sizes() const;
   // Declares `query`, `key`, `value`.
   std::string print_pointers() const;
-  // Declares scores(sums, row, column), within(...), store_result(value, sum, row, column); `sums`
-  // are values of the node `sums`.
-  std::string print_functions(NodeId sums) const;
+  // Declares scores(sums, row, column) and within(...), where `sums` are values of the node `sums`.
+  std::string print_scores(NodeId sums) const;
+  // Declares store_result(value, sum, row, column).
+  std::string print_store() const;
 
  private:
   bool has_within() const { return problem_.scores_within != kInvalidNode; }
@@ -42,7 +43,6 @@ class AttentionText {
   std::string print_pointer(std::string_view name, const AttentionOperand& operand) const;
   std::vector<Index> place(const Dim& width) const;
   std::string print_score(std::string_view name, NodeId scores, NodeId sums) const;
-  std::string print_epilogue() const;
 
   const Graph& graph_;
   const int64_t rows_, keys_;

@@ -61,7 +61,7 @@ class CudaAttentionKernel {
                "  const int first_row = block % {0} * {1};\n",
                text_.row_blocks(), rows()) +
            text_.print_coordinates() + text_.print_sizes() + text_.print_pointers() +
-           text_.print_functions(text_.problem().pattern.query_key) +
+           text_.print_scores(text_.problem().pattern.query_key) + text_.print_store() +
            fmt::format(
                "  attend<{}>(problem, query, key, value, first_row, shared_memory(), scores, "
                "within, store_result);\n",

@@ -56,7 +56,8 @@ class WgmmaAttentionKernel {
         schedule_(schedule),
         text_(graph, schedule.groups * 64, schedule.keys),
         problem_(text_.problem()),
-        columns_(static_cast<int>(round_up(problem_.columns, 8))) {}
+        columns_(static_cast<int>(round_up(problem_.columns, 8))),
+        boxes_(ends_in_boxes()) {}
 
   Source print() const {
     Source source;
@@ -71,10 +72,11 @@ class WgmmaAttentionKernel {
                    map_of(problem_.query, problem_.rows, problem_.depth, schedule_.groups * 64));
     parameters.add("key", map_of(problem_.key, problem_.keys, problem_.depth, schedule_.keys));
     parameters.add("value", map_of(problem_.value, problem_.keys, problem_.columns, kAtom));
+    if (boxes_) parameters.add("out", map_of(output(), problem_.rows, problem_.columns, 16));
     source.text = cuda_preamble(graph_, text_.lanes(), {"warpgroup.cuh"}) + text_.print_problem() +
                   print_tiling() + print_wgmma({"keys_multiply", problem_.stored, schedule_.keys}) +
                   print_wgmma({"values_multiply", problem_.stored, columns_, true, false, true}) +
-                  std::string(device_text("wgmma_attention.cuh")) +
+                  std::string(device_text("wgmma_attention.cuh")) + print_out() +
                   cuda_kernel("attend_blocks", graph_, schedule_.threads(), schedule_.blocks,
                               print_body(), parameters.text());
     phase.arguments = std::move(parameters).arguments();
@@ -83,6 +85,55 @@ class WgmmaAttentionKernel {
   }
 
  private:
+  // Whether results are rounded and nothing else, and fit where queries were.
+  bool ends_in_boxes() const {
+    const Node& out = graph_.node(graph_.outputs()[0]);
+    return graph_.outputs().size() == 1 && out.op == Op::kCast &&
+           out.operands[0] == problem_.result && out.dtype == problem_.stored &&
+           problem_.columns % 8 == 0 &&
+           round_up(problem_.columns, kAtom) <= round_up(problem_.depth, kAtom) &&
+           problem_.result_axes.back() + 1 == static_cast<int>(problem_.result_axes.size());
+  }
+
+  AttentionOperand output() const {
+    const std::vector<Dim> strides = contiguous_strides(graph_.node(problem_.result).shape);
+    AttentionOperand out;
+    out.input = static_cast<int>(graph_.inputs().size());
+    out.column_stride = 1;
+    out.batch_strides.resize(problem_.batch.size());
+    for (size_t i = 0; i + 1 < strides.size(); ++i) {
+      const auto axis = static_cast<size_t>(problem_.result_axes[i]);
+      (axis < problem_.batch.size() ? out.batch_strides[axis] : out.row_stride) = strides[i];
+    }
+    return out;
+  }
+
+  std::string print_out() const {
+    if (!boxes_) return "";
+    const auto [rank, at] = print_place(output());
+    return fmt::format(
+               "struct Out {{\n"
+               "  const CUtensorMap* map;\n"
+               "  KILN_MEMBER void store(const char* from, int token, int column,\n"
+               "                         [[maybe_unused]] int batch) const {{\n"
+               "    const int at[{}] = {{{}}};\n"
+               "    store_box(map, from, at);\n  }}\n}};\n",
+               rank, at) +
+           std::string(device_text("wgmma_attention_boxes.cuh"));
+  }
+
+  // The coordinates of a box, and how many.
+  std::pair<int, std::string> print_place(const AttentionOperand& operand) const {
+    std::string at = "column, token";
+    int rank = 2;
+    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
+      if (operand.batch_strides[axis].is(0)) continue;
+      at += ", " + coordinate_text("batch", problem_.batch, axis);
+      ++rank;
+    }
+    return {rank, at};
+  }
+
   TensorMap map_of(const AttentionOperand& operand, const Dim& tokens, int64_t width,
                    int64_t box) const {
     TensorMap map;
@@ -99,13 +150,7 @@ class WgmmaAttentionKernel {
   }
 
   std::string print_bring(std::string_view name, const AttentionOperand& operand) const {
-    std::string at = "column, token";
-    int rank = 2;
-    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
-      if (operand.batch_strides[axis].is(0)) continue;
-      at += ", " + coordinate_text("batch", problem_.batch, axis);
-      ++rank;
-    }
+    const auto [rank, at] = print_place(operand);
     return fmt::format(
         "  const CUtensorMap* {0};\n"
         "  KILN_MEMBER void bring_{0}(char* to, char* barrier, int token, int column,\n"
@@ -144,10 +189,16 @@ class WgmmaAttentionKernel {
                "  const int first_row = ({2}block % {0}) * {1};\n",
                blocks, text_.rows(),
                problem_.reach ? fmt::format("{} - 1 - ", blocks) : std::string()) +
-           text_.print_coordinates() + text_.print_sizes() +
-           text_.print_functions(problem_.scaled) +
+           text_.print_coordinates() + text_.print_sizes() + text_.print_scores(problem_.scaled) +
+           (boxes_ ? "" : text_.print_store()) +
+           "  const auto end_with = [&](const Rows& rows, [[maybe_unused]] char* query,\n"
+           "                            [[maybe_unused]] int row, [[maybe_unused]] int own_row) "
+           "{\n" +
+           (boxes_ ? "    store_boxes(rows, query, Out{&out_map}, row, batch);\n"
+                   : "    rows.store(problem, own_row, store_result);\n") +
+           "  };\n"
            "  const Maps maps{&query_map, &key_map, &value_map};\n"
-           "  attend(problem, maps, batch, first_row, scores, within, store_result);\n";
+           "  attend(problem, maps, batch, first_row, scores, within, end_with);\n";
   }
 
   const Graph& graph_;
@@ -155,6 +206,7 @@ class WgmmaAttentionKernel {
   const AttentionText text_;
   const AttentionProblem& problem_;
   const int columns_;
+  const bool boxes_;  // the copy engine stores results
 };
 
 }  // namespace
@@ -209,7 +261,7 @@ Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSch
 
 const KernelTemplate& wgmma_attention() {
   static const PrintedTemplate<WgmmaAttentionSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .isa = "sm_90a",

@@ -168,33 +168,39 @@ struct Rows {
       _Pragma("unroll") for (int w = 0; w < 4; ++w) weight[k][w] =
           pack_pair(static_cast<const Query::stored*>(nullptr), score[k * 8 + w * 2], score[k * 8 + w * 2 + 1]);
   }
-  template <class Finish>
-  KILN_MEMBER void finish(const Problem& problem, int row, const Finish& store) {
-    float share[2];
+  // Sums become results, totals those of whole rows.
+  KILN_MEMBER void finish(const Problem& problem) {
+    const float none = Problem::guarded || problem.keys == 0 ? 0.0f : nan_f32();
     _Pragma("unroll") for (int half = 0; half < 2; ++half) {
       total[half] += shuffle_xor(total[half], 1);
       total[half] += shuffle_xor(total[half], 2);
-      share[half] = 1.0f / total[half];
+      const bool blind = greatest[half] == -infinity_f32();
+      const float share = Problem::normalised ? 1.0f / total[half] : 1.0f;
+      _Pragma("unroll") for (int i = half * 2; i < Tiling::columns / 2; i += 4)
+        _Pragma("unroll") for (int l = 0; l < 2; ++l) sum[i + l] = blind ? none : sum[i + l] * share;
+      if (blind && !Problem::guarded) total[half] = none;
     }
+  }
+  // `row`: this thread's first.
+  template <class Store>
+  KILN_MEMBER void store(const Problem& problem, int row, const Store& store_result) const {
     _Pragma("unroll") for (int i = 0; i < Tiling::columns / 2; i += LANES) {
       const int half = i % 4 / 2, at_row = row + half * 8;
       const int column = i / 4 * 8 + thread_index() % 4 * 2 + i % 2;
       if (at_row >= problem.rows || column >= Problem::columns) continue;
-      const bool blind = greatest[half] == -infinity_f32();
-      const float none = Problem::guarded || problem.keys == 0 ? 0.0f : nan_f32();
       Vec<float> x;
-      KILN_EACH_LANE x[l] = blind                  ? none
-                            : Problem::normalised ? sum[i + l] * share[half]
-                                                  : sum[i + l];
-      store(x, splat<Vec<float>>(blind && !Problem::guarded ? none : total[half]), at_row, column);
+      KILN_EACH_LANE x[l] = sum[i + l];
+      store_result(x, splat<Vec<float>>(total[half]), at_row, column);
     }
   }
 };
 
-// A block of query rows from `row` on. `scores`, `within`, `store`: as in attention.cuh.
-template <class Score, class Within, class Finish>
+// A block of query rows from `row` on. `scores`, `within`: as in attention.cuh. end_with(rows, query,
+// row, own_row) stores a warpgroup's results, whose first row is `row`, a thread's `own_row`; nobody reads
+// its queries in shared memory any more.
+template <class Score, class Within, class End>
 KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int row,
-                        const Score& scores, const Within& within, const Finish& store) {
+                        const Score& scores, const Within& within, const End& end_with) {
   const Room room(shared_memory());
   if (thread_index() == 0) {
     barrier_init(room.query_full(), 1);
@@ -220,7 +226,7 @@ KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int
   }
   take_registers<Tiling::multiplying_registers>();
   const bool leads = thread_index() % 128 == 0;
-  const char* query = room.query + group * 64 * 128;
+  char* query = room.query + group * 64 * 128;
   const int first_row = row + group * 64;
   const int own_row = first_row + thread_index() % 128 / 32 * 16 + thread_index() % 32 / 4;
   const int own_key = thread_index() % 4 * 2;
@@ -275,7 +281,8 @@ KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int
     warpgroup_wait<0>();
     warpgroup_hold(rows.sum);
   }
-  rows.finish(problem, own_row, store);
+  rows.finish(problem);
+  end_with(rows, query, first_row, own_row);
 }
 
 }  // namespace
