@@ -11,6 +11,7 @@
 #include "cache/eviction_index.h"
 #include "cache/sqlite.h"
 #include "cache/store.h"
+#include "cache/tune_log.h"
 
 namespace kiln {
 
@@ -79,6 +80,8 @@ class CacheIndex {
   // For people (listing.h). kNotFound.
   Result<ListedProgram> listed_program(const Digest& key);
   Result<ProgramList> list_programs(const ProgramQuery& wanted);
+  // One page of the tuning log (tune_log.h). kNotFound: no such program.
+  Result<RecordList> list_records(const RecordQuery& wanted);
   // How many programs have another stamp.
   Result<int64_t> programs_not_of(const Digest& stamp);
   // Within a transaction of the writer, its own changes count; else the committed state.

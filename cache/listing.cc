@@ -71,4 +71,24 @@ Result<ProgramList> CacheIndex::list_programs(const ProgramQuery& wanted) {
   }
 }
 
+Result<RecordList> CacheIndex::list_records(const RecordQuery& wanted) {
+  std::vector<Digest> kernels;
+  if (wanted.program) {
+    TRY(const ProgramRow row, program(*wanted.program));
+    TRY(const Program found, program_from_json(row.manifest));
+    for (const ProgramKernel& kernel : found.kernels) kernels.push_back(kernel.key);
+  }
+  TRY(RecordPage page, check_records(wanted.after, static_cast<int>(wanted.limit)));
+  RecordList list;
+  list.last_id = page.last_id;
+  list.damaged = std::ssize(page.damaged);
+  list.records = fitting(wanted, std::move(page.good), kernels,
+                         [this](const Digest& key) -> std::optional<std::string> {
+                           const auto stored = kernel(key);
+                           if (!stored) return std::nullopt;
+                           return stored->kernel.schedule;
+                         });
+  return list;
+}
+
 }  // namespace kiln

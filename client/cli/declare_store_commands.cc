@@ -146,6 +146,31 @@ void declare_cache_commands(CLI::App& app, Options& options) {
   runs_on_store(unpin, cache_unpin_command);
 }
 
+void declare_tune_log_command(CLI::App& app, Options& options) {
+  auto* log = app.add_subcommand(
+      "tune-log",
+      "Every measurement that was taken, one JSON object a line, the oldest first: for tables, "
+      "plots "
+      "and\n"
+      "models of cost. Columns are flat, have one type each, and are only ever added:\n"
+      "  kiln tune-log --columns                                         what they mean\n"
+      "  kiln tune-log --data-dir /var/lib/kiln --csv > tuning.csv        also while it is served\n"
+      "  kiln tune-log --template cpu.matmul | jq -s 'map(select(.won)) | length'\n"
+      "Reads the directory, on the coordinator's machine. Exit 0 also where nothing fits (stderr "
+      "says\n"
+      "so); 2: no store there, or a filter that is none.");
+  log->add_option("--program", options.program_key, "Of this program's kernels: 64 hex digits");
+  log->add_option("--kernel", options.kernel_key, "Of this kernel: 64 hex digits");
+  log->add_option("--worker", options.worker, "Taken by this worker");
+  log->add_option("--template", options.template_name, "Of this kernel template: cpu.matmul");
+  log->add_option("--since", options.since,
+                  "Taken since: 2026-11-23T06:00:00 (UTC), or 90m, 12h, 7d ago");
+  log->add_flag("--csv", options.csv, "CSV with a line of names (RFC 4180) instead of JSON lines");
+  log->add_flag("--columns", options.columns, "Print each column's name, type and meaning");
+  add_data_dir(log, options);
+  runs(log, options, tune_log_command);
+}
+
 void declare_keys_commands(CLI::App& app, Options& options) {
   auto* keys = app.add_subcommand("keys", kKeys);
   keys->require_subcommand(1);

@@ -90,6 +90,11 @@ struct Options {
   std::string since;                                 // forget: as people write a time
   bool yes = false;                                  // forget: do it
 
+  // tune-log; and of `cache`: data_dir, limit, program_key, kernel_key, since, worker
+  std::string template_name;
+  bool csv = false;
+  bool columns = false;  // only say what they mean
+
   // stats
   bool watch = false;  // every second
   bool once = false;   // also on a terminal
@@ -137,6 +142,7 @@ int cache_unpin_command(const Options& options);
 int cache_forget_command(const Options& options);
 int cache_export_command(const Options& options);
 int cache_import_command(const Options& options);
+int tune_log_command(const Options& options);
 int drain_command(const Options& options);
 int keys_new_command(const Options& options);
 int keys_list_command(const Options& options);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "client/cli/options.h"
 #include "client/remote.h"
@@ -16,5 +17,10 @@ Result<std::unique_ptr<Remote>> service_of(const Options& options);
 // The service's answer to an admin.
 Result<nlohmann::ordered_json> ask_admin(const Options& options, AdminRequest request,
                                          std::chrono::seconds patience);
+
+// A program's or kernel's key, for `what`; nothing where `text` is empty.
+Result<std::optional<Digest>> parse_key(const std::string& text, const char* what);
+// "2026-11-23T06:00:00" or "2026-11-23" (UTC), or "90m", "12h", "7d" ago: Unix time in ms; empty: 0.
+Result<int64_t> parse_since(const std::string& text);
 
 }  // namespace kiln::cli

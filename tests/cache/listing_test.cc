@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "cache/index.h"
 #include "cache/kernel_cache.h"
 #include "compiler_core/base/check.h"
 #include "tests/cache/samples.h"
@@ -84,6 +85,49 @@ TEST_F(ListingTest, LookingIsNoUse) {
   cache_->flush();
   EXPECT_EQ(keys({}), programs({4, 3, 2, 1, 0}));
   EXPECT_EQ(cache_->listed_program(key("program", 9)).error().code, Code::kNotFound);
+}
+
+TEST_F(ListingTest, TheTuningLogIsReadInPagesAndFiltered) {
+  for (int n = 0; n < 7; ++n) ASSERT_TRUE(put_record(*cache_, n));
+  TuningRecord other = record(1);
+  other.kernel_key = key("kernel", 77);
+  other.worker = "worker-2";
+  other.schedule.template_name = "cpu.other";
+  ASSERT_TRUE(wait([&](auto done) { cache_->put_record(other, done); }));
+  CacheIndex index = CacheIndex::open_for_reading(dir_.path() / "index.sqlite").value();
+
+  std::vector<ListedRecord> all;
+  RecordQuery page;
+  page.limit = 3;
+  for (int pages = 0; pages < 9; ++pages) {
+    const RecordList read = index.list_records(page).value();
+    EXPECT_LE(read.records.size(), 3u);
+    EXPECT_EQ(read.damaged, 0);
+    all.insert(all.end(), read.records.begin(), read.records.end());
+    if (read.last_id == 0) break;
+    page.after = read.last_id;
+  }
+  ASSERT_EQ(all.size(), 8u);
+  for (int n = 0; n < 7; ++n) {
+    const ListedRecord& listed = all[static_cast<size_t>(n)];
+    EXPECT_EQ(listed.record.schedule.to_string(), record(n).schedule.to_string());
+    EXPECT_EQ(listed.won, listed.record.schedule.to_string() == kernel(0).kernel.schedule) << n;
+  }
+  EXPECT_FALSE(all[7].won.has_value()) << "no such kernel is stored";
+
+  const auto count = [&](auto set) {
+    RecordQuery wanted;
+    set(wanted);
+    return index.list_records(wanted).value().records.size();
+  };
+  EXPECT_EQ(count([](auto& q) { q.worker = "worker-2"; }), 1u);
+  EXPECT_EQ(count([](auto& q) { q.template_name = "cpu.pointwise"; }), 7u);
+  EXPECT_EQ(count([](auto& q) { q.kernel = key("kernel", 77); }), 1u);
+  EXPECT_EQ(count([](auto& q) { q.program = key("program", 0); }), 7u);
+  EXPECT_EQ(count([](auto& q) { q.since_ms = 1'700'000'000'005; }), 2u);
+  RecordQuery unknown;
+  unknown.program = key("program", 33);
+  EXPECT_EQ(index.list_records(unknown).error().code, Code::kNotFound);
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 // coordinator that serves it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "cache/sqlite.h"
@@ -248,6 +250,54 @@ TEST_F(CacheCommand, WhatCannotBeImportedIsSaid) {
   EXPECT_EQ(damaged.exit_code, 0) << damaged.err;
   EXPECT_EQ(damaged.json()["incomplete"], 2) << "left out, and said";
   EXPECT_EQ(damaged.json()["programs"], 2);
+}
+
+std::vector<json> lines_of(const std::string& text) {
+  std::vector<json> rows;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) rows.push_back(json::parse(line));
+  return rows;
+}
+
+TEST_F(CacheCommand, TheTuningLogIsReadWholeAndFilteredAlsoWhileItIsServed) {
+  {
+    auto store = KernelCache::open(data()).value();
+    for (int n = 2; n < 1200; ++n) store->put_record(samples::record(n), nullptr);
+    store->flush();
+  }
+  const auto log = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {binary("kiln"), "tune-log"});
+    return run(more);
+  };
+  const Finished stopped = log({"--data-dir", data()});
+  ASSERT_EQ(stopped.exit_code, 0) << stopped.err;
+  const auto rows = lines_of(stopped.out);
+  ASSERT_EQ(rows.size(), 1199u);
+  EXPECT_EQ(rows[0]["schedule"], "cpu.pointwise vector=1");
+  const Service service(data());
+  EXPECT_EQ(log({"--data-dir", data()}).out, stopped.out) << "while it is served";
+
+  const auto count = [&](std::vector<std::string> filter) {
+    filter.insert(filter.end(), {"--data-dir", data()});
+    return lines_of(log(filter).out).size();
+  };
+  EXPECT_EQ(count({"--kernel", samples::key("kernel", 0).hex()}), 1199u);
+  EXPECT_EQ(count({"--program", program(1)}), 0u) << "of another kernel";
+  EXPECT_EQ(count({"--template", "cpu.pointwise"}), 1199u);
+  EXPECT_EQ(count({"--template", "cpu.matmul"}), 0u);
+  EXPECT_EQ(count({"--worker", "worker-1", "--since", "2023-11-14"}), 1199u);
+  EXPECT_EQ(count({"--since", "1h"}), 0u);
+
+  const Finished csv = log({"--data-dir", data(), "--csv"});
+  EXPECT_TRUE(csv.out.starts_with("taken_at,taken_at_ms,kernel_key,")) << csv.out.substr(0, 200);
+  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 1200);
+  const Finished nothing = log({"--data-dir", data(), "--worker", "nobody"});
+  EXPECT_EQ(nothing.exit_code, 0);
+  EXPECT_EQ(nothing.out, "");
+  EXPECT_NE(nothing.err.find("no record fits"), std::string::npos) << nothing.err;
+  EXPECT_EQ(log({"--data-dir", data(), "--kernel", "abc"}).exit_code, 2);
+  EXPECT_EQ(log({"--data-dir", dir_.path() / "none"}).exit_code, 2);
+  EXPECT_NE(log({"--columns"}).out.find("median_us"), std::string::npos);
 }
 
 }  // namespace
