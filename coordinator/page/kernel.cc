@@ -193,8 +193,9 @@ Document kernel(const Snapshot& now, const KernelFacts& facts, const Query& quer
   page.blocks.emplace_back(history_of(now, facts.records));
   page.blocks.emplace_back(
       Notice{Tone::kQuiet,
-             "The generated source is not kept here: `kiln explain MODEL --source` prints it, and "
-             "`kiln diff` compares two.",
+             "Source, registers and spills are not shown: the cache keeps a kernel's binary, "
+             "schedule and measurements, not the graph that it computes nor the compiler's report. "
+             "`kiln explain MODEL --source` prints the source, and `--html` has it on a page.",
              ""});
   return page;
 }

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -163,20 +164,48 @@ Facts facts_of(const Program& program, int64_t now_ms) {
   return facts;
 }
 
-Table relatives_of(const ProgramFacts& facts, int64_t now_ms) {
+// What of an entry's key is not as it was asked for: "mode default, not max-autotune". The device
+// and its cores count where both are named.
+std::vector<std::string> differences(const Target& target, Mode mode, const Program& entry) {
+  std::vector<std::string> all;
+  const auto compare = [&](const char* name, const std::string& there, const std::string& asked) {
+    if (there != asked)
+      all.push_back(fmt::format("{} {}, not {}", name, there.empty() ? "unnamed" : there,
+                                asked.empty() ? "unnamed" : asked));
+  };
+  compare("target", entry.target.to_string(), target.to_string());
+  compare("device", entry.target.device_model, target.device_model);
+  compare("cores or SMs", std::to_string(entry.target.units), std::to_string(target.units));
+  compare("toolkit", entry.target.toolkit, target.toolkit);
+  compare("mode", std::string(to_string(entry.mode)), std::string(to_string(mode)));
+  return all;
+}
+
+// `miss`: what was asked for; null where that is not known any more.
+Table relatives_of(const ProgramFacts& facts, const Miss* miss, int64_t now_ms) {
   Table table{"relatives",
-              "The same graph, otherwise",
+              "The nearest entries: the same graph",
               {{"program", "Program"},
                {"target", "Made for"},
                {"mode", "Mode"},
-               {"used_ms", "Used", true}}};
-  table.empty = "The cache has nothing of this graph.";
+               {"used_ms", "Used", true},
+               {"differs", "What differs"}}};
+  table.empty =
+      "The cache has nothing of this graph: its kernels may still be those of other programs, and "
+      "`kiln explain MODEL --why-miss` compares each.";
+  std::vector<std::pair<size_t, std::vector<Value>>> rows;  // the fewest differences first
   for (const ListedProgram& each : facts.relatives) {
     const auto program = program_from_json(each.manifest);
     if (each.key == facts.key || !program) continue;
-    table.rows.push_back({program_link(each.key), text(device_of(program->target)),
-                          text(to_string(program->mode)), ago(now_ms, each.used_ms)});
+    const auto differs = miss == nullptr ? std::vector<std::string>()
+                                         : differences(miss->target, miss->mode, *program);
+    rows.emplace_back(differs.size(),
+                      std::vector<Value>{program_link(each.key), text(device_of(program->target)),
+                                         text(to_string(program->mode)), ago(now_ms, each.used_ms),
+                                         text(fmt::format("{}", fmt::join(differs, "; ")))});
   }
+  std::ranges::stable_sort(rows, {}, [](const auto& row) { return row.first; });
+  for (auto& [differing, row] : rows) table.rows.push_back(std::move(row));
   return table;
 }
 
@@ -216,7 +245,9 @@ Document program(const Snapshot& now, const ProgramFacts& facts, const Query& qu
     page.about = "It is not in the cache.";
   }
   if (!here.misses.empty()) page.blocks.emplace_back(missed_programs(here));
-  if (!facts.program) page.blocks.emplace_back(relatives_of(facts, now.now_ms));
+  if (!facts.program)
+    page.blocks.emplace_back(
+        relatives_of(facts, here.misses.empty() ? nullptr : &here.misses.front(), now.now_ms));
   return page;
 }
 

@@ -241,6 +241,23 @@ TEST(ProgramView, OfAMissNamesWhatThereIsOfItsGraph) {
   EXPECT_EQ(view.status, 200u);
   EXPECT_TRUE(says(view, "It is not in the cache."));
   EXPECT_EQ(json_of(view)["relatives"][0]["program"], kProgram.hex());
+  Program other = stored_program();
+  other.key = Digest::of(std::string_view("nearer"));
+  other.target = now.misses.front().target = {Backend::kCuda, "sm_90a", "NVIDIA H200", 132, ""};
+  now.misses.front().mode = Mode::kDefault;
+  other.mode = Mode::kMaxAutotune;
+  facts.relatives.push_back({other.key, program_to_json(other), 1, 2, false});
+  Program far = other;
+  far.key = Digest::of(std::string_view("far"));
+  far.target.isa = "sm_80";
+  far.target.units = 108;
+  facts.relatives.insert(facts.relatives.begin(), {far.key, program_to_json(far), 1, 2, false});
+  const Json nearest = json_of(program(now, facts, {}))["relatives"];
+  EXPECT_EQ(nearest[2]["differs"],
+            "target cuda:sm_80, not cuda:sm_90a; cores or SMs 108, not 132; "
+            "mode max-autotune, not default")
+      << nearest;
+  EXPECT_EQ(nearest[0]["differs"].get<std::string>().find("target"), std::string::npos) << nearest;
   EXPECT_EQ(program(Snapshot{}, {kProgram}, {}).status, 404u);
 }
 
