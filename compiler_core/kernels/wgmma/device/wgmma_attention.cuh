@@ -76,13 +76,18 @@ KILN_INLINE void bring_values(const Maps& maps, const Room& room, Slot& slot, in
                        i % across * 64, batch);
   slot.next();
 }
-// One thread.
-KILN_INLINE void bring_all(const Maps& maps, const Room& room, int row, int batch, int tiles) {
-  Slot of_keys, of_values;
+// One thread, the one that made the barriers: what the first scores need.
+KILN_INLINE void bring_first(const Maps& maps, const Room& room, int row, int batch, int tiles) {
+  Slot of_keys;
   barrier_arrive_expecting(room.query_full(), kQueryBytes);
   _Pragma("unroll") for (int i = 0; i < Tiling::depth / 64; ++i)
       maps.bring_query(room.query + i * kBlockRows * 128, room.query_full(), row, i * 64, batch);
   if (tiles > 0) bring_keys(maps, room, of_keys, 0, batch);
+}
+// The same thread, when all threads see the barriers: everything else.
+KILN_INLINE void bring_all(const Maps& maps, const Room& room, int batch, int tiles) {
+  Slot of_keys, of_values;
+  of_keys.next();
   _Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile) {
     if (tile + 1 < tiles) bring_keys(maps, room, of_keys, (tile + 1) * Tiling::keys, batch);
     bring_values(maps, room, of_values, tile * Tiling::keys, batch);
@@ -202,6 +207,11 @@ template <class Score, class Within, class End>
 KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int row,
                         const Score& scores, const Within& within, const End& end_with) {
   const Room room(shared_memory());
+  // Keys beyond are hidden from all rows of the block.
+  const int last = row + kBlockRows < problem.rows ? row + kBlockRows : problem.rows;
+  const int seen = last + problem.reach;
+  const int end = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
+  const int tiles = end > 0 ? (end + Tiling::keys - 1) / Tiling::keys : 0;
   if (thread_index() == 0) {
     barrier_init(room.query_full(), 1);
     _Pragma("unroll 1") for (int i = 0; i < Tiling::stages; ++i) {
@@ -211,17 +221,13 @@ KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int
       barrier_init(room.value_empty(i), Tiling::groups);
     }
     barriers_are_made();
+    bring_first(maps, room, row, batch, tiles);
   }
   block_barrier();
-  // Keys beyond are hidden from all rows of the block.
-  const int last = row + kBlockRows < problem.rows ? row + kBlockRows : problem.rows;
-  const int seen = last + problem.reach;
-  const int end = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
-  const int tiles = end > 0 ? (end + Tiling::keys - 1) / Tiling::keys : 0;
   const int group = shuffle(thread_index() / 128, 0) - 1;  // the same of the warp, seen by the compiler
   if (group < 0) {
     keep_registers<Tiling::copying_registers>();
-    if (thread_index() == 0) bring_all(maps, room, row, batch, tiles);
+    if (thread_index() == 0) bring_all(maps, room, batch, tiles);
     return;
   }
   take_registers<Tiling::multiplying_registers>();
