@@ -26,6 +26,7 @@ Result<CompileOptions> compile_options(const kiln_compile_options& given) {
   options.background = given.background != 0;
   options.strict = given.strict != 0;
   options.verify = given.verify != 0;
+  options.traceparent = text(given.traceparent);
   options.lazy_memory = true;
   if (given.on_message != nullptr)
     options.on_message = [given](const std::string& sentence) {

@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 
+#include "client/call_trace.h"
 #include "client/compiled_program.h"
 #include "client/exported_directory.h"
 #include "client/loaded_bundles.h"
@@ -88,6 +89,10 @@ Outcome outcome_of(CacheOutcome outcome, bool stale = false) {
       return Outcome::kQueued;
   }
   return Outcome::kHit;
+}
+
+std::string to_string(Call call) {
+  return call == Call::kCompile ? "compile" : call == Call::kFetch ? "fetch" : "look_up";
 }
 
 // Which of Client's calls this is.
@@ -214,20 +219,27 @@ struct Client::Impl {
     return waiting;
   }
 
-  Asked ask(const NormalForm& form, const Wanted& wanted, const Remote::Waiting& waiting) {
-    const CompileRequest request = request_for(form, wanted);
+  Asked ask(const NormalForm& form, const Wanted& wanted, const Remote::Waiting& waiting,
+            CallTrace& trace) {
+    trace.enter("ask");
+    CompileRequest request = request_for(form, wanted);
+    request.traceparent = trace.traceparent();
     const auto text = [&form] { return print(form.graph); };
     TRY(Remote::Word answer, remote->compile(request, text, waiting));
     if (!answer) return tl::unexpected(Refused(answer.error(), true));
     Outcome outcome = outcome_of(answer->outcome, answer->stale);
     bool memory_only = answer->memory_only;
+    trace.enter("fetch");
     auto files = fetch(*std::move(answer), waiting);
     if (!files && files.error().code == Code::kNotFound && !wanted.starts_nothing()) {
       // A blob was lost between the two questions; the coordinator now knows, and tunes it again.
+      trace.enter("ask");
+      request.traceparent = trace.traceparent();
       TRY(answer, remote->compile(request, text, waiting));
       if (!answer) return tl::unexpected(Refused(answer.error(), true));
       outcome = outcome_of(answer->outcome, answer->stale);
       memory_only = answer->memory_only;
+      trace.enter("fetch");
       files = fetch(*std::move(answer), waiting);
     }
     // It has the program and cannot give its binaries, since its disk fails or its store is away: to
@@ -254,7 +266,9 @@ struct Client::Impl {
 
   // Asks the in-process table, the local tier and the coordinator in turn, and compiles here when
   // none of them answers. A stale program of the tier serves only while the coordinator is away.
-  Result<Found> find(const NormalForm& form, const Wanted& wanted, Clock::time_point started) {
+  Result<Found> find(const NormalForm& form, const Wanted& wanted, Clock::time_point started,
+                     CallTrace& trace) {
+    trace.enter("look_up");
     const Digest key = program_key(form.digest, wanted.target, wanted.mode);
     // Right, but other templates than this build's made it: better than what was not tuned at all.
     SharedFiles stale;
@@ -284,7 +298,7 @@ struct Client::Impl {
     }
     Error why{Code::kUnavailable, "no coordinator is configured", 0};
     if (remote) {
-      auto found = ask(form, wanted, waiting_for(wanted, started));
+      auto found = ask(form, wanted, waiting_for(wanted, started), trace);
       if (found) {
         // A stale program is asked for again at the next call: its successor may be there. One that
         // is not verified yet is kept nowhere: by then it is, or was found wrong.
@@ -306,6 +320,7 @@ struct Client::Impl {
       return fail(remote ? why : Error{Code::kNotFound, "not in the cache", 0});
     if (!options.allow_fallback) return fail(std::move(why));
     say_fallback(wanted, why);
+    trace.enter("compile_here");
     TRY(Found made, compile_here(form, wanted.target));
     // A program made without search must not stand in for the tuned one later.
     const Digest made_key = made.files->program.key;
@@ -373,6 +388,7 @@ struct Client::Impl {
   }
 
   Compiled get(const Graph& graph, Wanted wanted);
+  Compiled get(const Graph& graph, Wanted wanted, CallTrace& trace);
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -409,16 +425,29 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
 }
 
 Client::Compiled Client::Impl::get(const Graph& graph, Wanted wanted) {
+  CallTrace trace(wanted, "client " + to_string(wanted.call));
+  Compiled got = get(graph, wanted, trace);
+  if (got)
+    trace.ended(kiln::to_string((*got)->outcome()));
+  else
+    trace.failed(got.error());
+  return got;
+}
+
+Client::Compiled Client::Impl::get(const Graph& graph, Wanted wanted, CallTrace& trace) {
   const auto started = Clock::now();
+  trace.enter("prepare");
   auto program = std::make_unique<CompiledProgram::Impl>();
   TRY(wanted.target, toolchains.complete(wanted.target));
   if (wanted.is_loaded()) TRY_STATUS(check_loadable(wanted.target));
   const auto targeted = Clock::now();
   if (wanted.target.backend == Backend::kCuda)
     program->start_up.context_wait_ms = ms_between(started, targeted);
+  trace.enter("normalise");
   TRY(NormalForm form, normalise(graph));
-  TRY(Found found, find(form, wanted, started));
+  TRY(Found found, find(form, wanted, started, trace));
   program->start_up.fetch_ms = ms_since(targeted);
+  trace.enter("load");
   TRY_STATUS(bind(graph, std::move(form), std::move(found), *program));
   if (wanted.is_loaded()) TRY_STATUS(load(wanted, *program));
   program->seconds = ms_since(started) / 1000;
@@ -475,12 +504,16 @@ Result<Client::Submission> Client::submit(const Graph& graph, const CompileOptio
   if (!impl_->remote)
     return fail(Code::kUnavailable, "no coordinator is configured: name one to queue this at");
   const auto deadline = Clock::now() + options.deadline;
+  CallTrace trace(options, "client submit");
+  trace.enter("normalise");
   Wanted wanted(options, Call::kFetch);
   TRY(wanted.target, impl_->toolchains.complete(options.target));
   TRY(const NormalForm form, normalise(graph));
   CompileRequest request = request_for(form, wanted);
   request.priority = Priority::kWarmUp;
   request.detach = true;
+  trace.enter("ask");
+  request.traceparent = trace.traceparent();
   const auto text = [&form] { return print(form.graph); };
   TRY(const Remote::Word word, impl_->remote->compile(request, text, deadline));
   if (!word) return fail(word.error());

@@ -36,6 +36,7 @@ class Graph;      // compiler_core/ir/graph.h; ir/builder.h and frontend/exporte
 struct Artifact;  // compiler_core/program/artifact.h
 struct LaunchTime;
 struct Program;  // compiler_core/program/program.h
+struct Span;     // schema/tracing/span.h, which is Kiln's own
 
 using DevicePtr = uint64_t;  // CUdeviceptr
 using CudaStream = void*;    // CUstream; null is the default stream
@@ -102,6 +103,11 @@ struct CompileOptions {
   // the call with kDeadlineExceeded.
   std::function<bool()> is_cancelled{};
   static constexpr std::chrono::milliseconds kCancelPoll{100};
+  // The caller's span, as W3C Trace Context's `traceparent`: what the service does for the call is
+  // traced below it, where the service sends traces. Empty: the call has no trace.
+  std::string traceparent{};
+  // For `kiln`: hears the call's own spans as they end, on the calling thread.
+  std::function<void(const Span& span)> on_span{};
 };
 
 // How a program was got. kTuned: for this call. kJoined: tuned for another client that asked

@@ -126,6 +126,9 @@ typedef struct kiln_compile_options {
   void* user;
   int32_t strict; /* 1: no program that older kernel templates made; waits for its successor */
   int32_t verify; /* 1: waits until a DEFAULT program's results are compared with a reference */
+  /* The caller's span, as W3C Trace Context's header says it: what the service does for the call is
+   * traced below it. NULL: none. */
+  const char* traceparent;
 } kiln_compile_options;
 
 /* The program of a graph, loaded and ready to launch here. `bytes`: a .pt2 archive of

@@ -53,6 +53,7 @@ struct Flags {
   std::string http = "127.0.0.1:9557";
   bool http_asked_for = false;
   std::string redis;
+  std::string otlp_endpoint;
   std::string ready_file;
   int planner_threads = 1;
   uint64_t cache_bytes = 0;
@@ -131,6 +132,11 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "where Inductor's own Redis client (TORCHINDUCTOR_REDIS_URL) finds the artifacts: "
                  "ADDRESS:PORT, port 0 picks one; default: nowhere. Where keys are taken, the "
                  "password is what `kiln page-token` prints");
+  app.add_option("--otlp-endpoint", flags.otlp_endpoint,
+                 "send a trace of each program that is tuned, and of each request that is traced, "
+                 "to an OpenTelemetry collector, as http://127.0.0.1:4318 (default: "
+                 "$OTEL_EXPORTER_OTLP_ENDPOINT, else nothing is sent)")
+      ->type_name("URL");
   app.add_option(
       "--ready-file", flags.ready_file,
       "once it serves, write {\"pid\", \"endpoint\", \"http\", \"redis\"} here as JSON: how "
@@ -284,6 +290,19 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// Null when nothing is traced. A variable that cannot be read costs the traces alone.
+Result<std::shared_ptr<SpanExporter>> open_traces(const Flags& flags, Log& log) {
+  auto settings = trace_settings(flags.otlp_endpoint, "kiln-coordinator", environment);
+  if (!settings && !flags.otlp_endpoint.empty()) return fail(settings.error());
+  if (!settings) {
+    log.write(LogLine("traces", LogLine::Level::kWarning)
+                  .add("state", "off")
+                  .add("reason", settings.error().message));
+    return nullptr;
+  }
+  return std::shared_ptr<SpanExporter>(SpanExporter::open(*std::move(settings)));
+}
+
 // A signal came while nobody waited for one.
 bool is_asked_to_stop(const sigset_t& stop_signals) {
   sigset_t pending;
@@ -323,6 +342,8 @@ int main(int argc, char** argv) {
   const auto http =
       open_http(flags, status, log);  // before the index is opened: it says "starting"
   if (!http) return cannot_start(http.error());
+  const auto traces = open_traces(flags, log);
+  if (!traces) return cannot_start(traces.error());
 
   ServiceOptions options;
   options.data_dir = flags.data_dir;
@@ -354,6 +375,7 @@ int main(int argc, char** argv) {
     return cannot_start({Code::kInternal, "the kernel gave no random number", 0});
   options.log = [&log](const LogLine& line) { log.write(line); };
   options.status = status;
+  options.traces = *traces;
   const auto service = Service::start(std::move(options));
   if (!service && flags.standby && is_asked_to_stop(stop_signals)) return 0;
   if (!service) return cannot_start(service.error());

@@ -55,6 +55,7 @@ struct Flags {
   std::string lock_dir;  // empty: one of this user's in /tmp
   std::string compiler;
   std::string http = "none";
+  std::string otlp_endpoint;
   std::string log_level = "info";
   std::string sandbox = "auto";
   std::vector<std::string> sandbox_read;
@@ -178,6 +179,10 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "port 0 picks one and the log names it; none: nowhere. docs/operations.md says "
                  "what to watch")
       ->capture_default_str();
+  app.add_option("--otlp-endpoint", flags.otlp_endpoint,
+                 "send spans of its work to an OpenTelemetry collector, as http://127.0.0.1:4318\n"
+                 "(default: $OTEL_EXPORTER_OTLP_ENDPOINT, else nothing is sent)")
+      ->type_name("URL");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
@@ -255,11 +260,26 @@ Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int 
 }
 
 // Null when it was not asked for. The agent outlives it.
-Result<std::unique_ptr<HttpPort>> open_http(const std::string& address, const Agent& agent) {
+Result<std::unique_ptr<HttpPort>> open_http(const std::string& address, const Agent& agent,
+                                            const SpanExporter* traces) {
   if (address.empty() || address == "none") return nullptr;
-  return HttpPort::open(address, [&agent](std::string_view path) {
-    return worker_page(agent.status(), WorkerStatus::Clock::now(), path);
+  return HttpPort::open(address, [&agent, traces](std::string_view path) {
+    WorkerStatus status = agent.status();
+    if (traces != nullptr) status.spans = traces->counts();
+    return worker_page(status, WorkerStatus::Clock::now(), path);
   });
+}
+
+// Null when nothing is traced. A variable that cannot be read costs the traces alone.
+Result<std::unique_ptr<SpanExporter>> open_traces(const Flags& flags) {
+  auto settings = trace_settings(flags.otlp_endpoint, "kiln-worker", environment);
+  if (!settings && !flags.otlp_endpoint.empty()) return fail(settings.error());
+  if (!settings) {
+    spdlog::warn("no traces are sent: {}", settings.error().message);
+    return nullptr;
+  }
+  settings->resource.emplace_back("service.instance.id", flags.name);
+  return SpanExporter::open(*std::move(settings));
 }
 
 DeviceOptions device_options(const Flags& flags) {
@@ -298,15 +318,17 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
   TRY(const LocalDevice device, open_device(flags.device, device_options(flags)));
   TRY(const Path lock, device_lock(flags, device));
   const int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, host_cpu_target().units);
+  TRY(const std::unique_ptr<SpanExporter> traces, open_traces(flags));
   CompilePool compilers(device.toolchain, jobs, open_cache(flags));
   Agent agent(agent_options(flags, device, jobs));
-  TRY(const std::unique_ptr<HttpPort> http, open_http(flags.http, agent));
-  JobRunner job_runner({prepared_runner(device, compilers), lock, device.compiling_disturbs},
-                       compilers,
-                       {[&](uint64_t lease) { agent.stepped(lease); },
-                        [&](CandidateResult result) { agent.finished(std::move(result)); },
-                        [&](double us, int errors) { agent.health(us, errors); },
-                        [&](const std::string& what) { agent.waits(what); }});
+  TRY(const std::unique_ptr<HttpPort> http, open_http(flags.http, agent, traces.get()));
+  JobRunner job_runner(
+      {prepared_runner(device, compilers), lock, device.compiling_disturbs}, compilers,
+      {[&](uint64_t lease) { agent.stepped(lease); },
+       [&](CandidateResult result) { agent.finished(std::move(result)); },
+       [&](double us, int errors) { agent.health(us, errors); },
+       [&](const std::string& what) { agent.waits(what); },
+       traces == nullptr ? SpanSink() : [&](Span span) { traces->add(std::move(span)); }});
   spdlog::info("worker {} on {}, {} ({}), {} compilers at once", flags.name,
                device.target.to_string(), device.target.device_model, device.toolchain.build, jobs);
   for (const LibraryVersion& library : device.libraries)

@@ -39,6 +39,12 @@ void add_compile_options(CLI::App* command, Options& options) {
       ->capture_default_str();
   command->add_option("--threads", options.threads, "Threads of a launch; 0: every core we may use")
       ->check(CLI::Range(0, 1024));
+  command
+      ->add_option("--otlp-endpoint", options.otlp_endpoint,
+                   "Send a trace of this command to an OpenTelemetry collector, as "
+                   "http://127.0.0.1:4318 [OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER; "
+                   "TRACEPARENT is joined]")
+      ->type_name("URL");
   // For tests and unusual installations, so not in the help.
   command->add_option("--libcuda", options.libcuda)->group("");
   command->add_option("--libnvrtc", options.libnvrtc)->group("");

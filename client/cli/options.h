@@ -18,13 +18,14 @@ struct Options {
   bool quiet = false;  // no progress, no notes; errors are said
 
   // Which service, which cache, which code.
-  std::string coordinator;  // --coordinator, else KILN_COORDINATOR; empty: none
-  std::string key;          // --key, else KILN_KEY; empty: none
-  std::string signer;       // --signer: a public signing key, or a file with one; empty: the key's
-  std::string cache_dir;    // --cache-dir, else KILN_CACHE_DIR; empty: none
-  std::string compiler;     // KILN_CXX
-  std::string libcuda;      // --libcuda, else KILN_LIBCUDA; empty: libcuda.so.1
-  std::string libnvrtc;     // --libnvrtc, else KILN_LIBNVRTC, else CUDA_HOME's; empty: searched
+  std::string coordinator;    // --coordinator, else KILN_COORDINATOR; empty: none
+  std::string key;            // --key, else KILN_KEY; empty: none
+  std::string otlp_endpoint;  // --otlp-endpoint: of a collector; empty: the environment's
+  std::string signer;     // --signer: a public signing key, or a file with one; empty: the key's
+  std::string cache_dir;  // --cache-dir, else KILN_CACHE_DIR; empty: none
+  std::string compiler;   // KILN_CXX
+  std::string libcuda;    // --libcuda, else KILN_LIBCUDA; empty: libcuda.so.1
+  std::string libnvrtc;   // --libnvrtc, else KILN_LIBNVRTC, else CUDA_HOME's; empty: searched
   // --libcublaslt, else KILN_LIBCUBLASLT, else the Python environment's or CUDA_HOME; empty: searched
   std::string libcublaslt;
   bool no_libraries = false;

@@ -51,6 +51,7 @@ Result<CompileOptions> compile_options(const Options& options) {
   compile.background = options.warm_up;
   compile.strict = options.strict;
   compile.verify = options.verify || !options.out.empty();  // what is exported is run for long
+  compile.traceparent = options.variable("TRACEPARENT");
   return compile;
 }
 

@@ -12,6 +12,7 @@
 #include "coordinator/core/events.h"
 #include "coordinator/status/log_line.h"
 #include "coordinator/status/service_status.h"
+#include "schema/tracing/otlp/span_exporter.h"
 
 namespace kiln {
 
@@ -41,7 +42,8 @@ struct ServiceOptions {
   // Gets a line for each compile task and for what an operator should know. Called on the loop's
   // thread, so it must not block. May be empty.
   std::function<void(const LogLine& line)> log;
-  std::shared_ptr<ServiceStatus> status;  // published to; may be null
+  std::shared_ptr<ServiceStatus> status;   // published to; may be null
+  std::shared_ptr<SpanExporter> traces{};  // takes spans; null: nothing is traced
 };
 
 struct ServiceLoop;  // service_loop.h

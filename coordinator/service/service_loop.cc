@@ -22,6 +22,16 @@ double seconds_since(Clock::time_point start) {
   return seconds(Clock::now() - start);
 }
 
+TaskTraces::Options tracing_to(const std::shared_ptr<SpanExporter>& exporter) {
+  if (exporter == nullptr) return {};
+  TaskTraces::Options tracing;
+  tracing.sink = [exporter](Span span) { exporter->add(std::move(span)); };
+  tracing.samples = [exporter](const TraceContext& caller) {
+    return exporter->settings().samples(caller);
+  };
+  return tracing;
+}
+
 }  // namespace
 
 ServiceLoop::ServiceLoop(ServiceOptions given, OpenedStore opened,
@@ -33,7 +43,7 @@ ServiceLoop::ServiceLoop(ServiceOptions given, OpenedStore opened,
       core(options.core),
       manifests(options.manifest_bytes),
       blob_memory(options.blob_bytes),
-      tasks(options.log),
+      tasks(options.log, tracing_to(options.traces)),
       directory_lock(std::move(opened.lock)),
       store(std::move(opened.store)),
       detached(std::move(pending_tasks)),
@@ -106,6 +116,8 @@ void ServiceLoop::step(Event event) {
   while (!events.empty()) {
     Event next = std::move(events.front());
     events.pop_front();
+    if (const auto* stored = std::get_if<KernelStored>(&next)) tasks.traces().stored(*stored);
+    if (const auto* gone = std::get_if<WorkerGone>(&next)) tasks.traces().gone(gone->worker);
     for (Action& action : core.step(now_ms(), std::move(next))) perform(std::move(action));
   }
   stepping = false;
@@ -235,7 +247,8 @@ StatusSnapshot ServiceLoop::status_now() {
           KernelCache::index_memory_bytes(),
           storage.read_failures(),
           storage.detached_damaged(),
-          refusals.by_reason()};
+          refusals.by_reason(),
+          options.traces == nullptr ? SpanExporter::Counts{} : options.traces->counts()};
 }
 
 Stats ServiceLoop::stats(const Viewer& viewer) {
@@ -308,6 +321,7 @@ void ServiceLoop::on(Answer action) {
 }
 
 void ServiceLoop::on(SendOrders action) {
+  tasks.traces().ordered(action);
   signer.sign(action.orders);
   if (const PeerId* peer = sessions.peer_of(action.worker)) send(*peer, action.orders);
 }

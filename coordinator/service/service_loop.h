@@ -113,7 +113,10 @@ struct ServiceLoop final : EventLoop {
   void on(const SendProgress& action) { send(action.client, action.progress); }
   void on(SendOrders action);
   void on(StoreRecords action) { storage.store(std::move(action)); }
-  void on(StoreKernel action) { storage.store(std::move(action)); }
+  void on(StoreKernel action) {
+    tasks.traces().storing(action);
+    storage.store(std::move(action));
+  }
   void on(const StoreProgram& action);
   void on(StoreDetached action) { storage.store(std::move(action)); }
   void on(const EndDetached& action);

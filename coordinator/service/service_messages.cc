@@ -109,7 +109,8 @@ void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
   HitReply* hit = core.is_open(peer, request.request) ? nullptr : manifests.find(key);
   if (hit != nullptr && session.may_have(hit->audience())) {
     if (always_means_the_same) known.remember(request, key);
-    return answer(peer, request.request, *hit);
+    answer(peer, request.request, *hit);
+    return tasks.traces().hit(request, trace_clock_ns(message_start));
   }
   if (graphs_crowded(session.user.name, request.graph_text.size()))
     return overloaded(peer, request.request);

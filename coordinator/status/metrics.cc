@@ -158,6 +158,7 @@ std::string metrics_text(const StatusSnapshot& status, const ProcessUse& use,
   out.histogram(status.loop.turn);
   out.counter("kiln_log_lines_dropped_total",
               "Log lines that whoever reads the log was too slow for.", log_lines_dropped);
+  trace_families(out, status.spans);
   out.family("kiln_build_info", "gauge", "Always 1; its labels say what runs.");
   out.sample(1, {{"version", "0.1.0"}, {"protocol", std::to_string(kProtocolVersion)}});
   process_families(out, use);

@@ -13,6 +13,7 @@
 
 #include "schema/messages.h"
 #include "schema/metrics/histogram.h"
+#include "schema/tracing/otlp/span_exporter.h"
 
 namespace kiln {
 
@@ -48,6 +49,7 @@ struct StatusSnapshot {
   int64_t read_failures = 0;     // look-ups that the index did not answer
   int64_t detached_damaged = 0;  // queued programs whose rows could not be read
   std::map<std::string, int64_t> refusals{{"overloaded", 0}, {"permission_denied", 0}};  // by code
+  SpanExporter::Counts spans{};  // of traces
 };
 
 class ServiceStatus {

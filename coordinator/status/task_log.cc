@@ -29,11 +29,12 @@ TaskLog::Task* TaskLog::find(const Digest& key) {
 }
 
 // A bad graph sends a task back to an earlier stage: times of one stage add up.
-void TaskLog::enter(int64_t now_ms, TaskStage stage, Task& task) {
+void TaskLog::enter(int64_t now_ms, TaskStage stage, const Digest& key, Task& task) {
   task.stage_ms[static_cast<size_t>(task.stage)] += now_ms - task.stage_since_ms;
   task.stage = stage;
   task.stages_reached.set(static_cast<size_t>(stage));
   task.stage_since_ms = now_ms;
+  traces_.entered(key, stage);
 }
 
 void TaskLog::asked(int64_t now_ms, const Digest& key, const Digest& program,
@@ -41,6 +42,7 @@ void TaskLog::asked(int64_t now_ms, const Digest& key, const Digest& program,
                     const CompileRequest& request) {
   const bool is_new = requests_.try_emplace({client, request.request}, key).second;
   if (!is_new) return;  // the same request again, with its graph
+  traces_.asked(key, client, request);
   Task& task = tasks_[key];
   if (task.requests++ == 0) {
     task.program = program;
@@ -60,18 +62,19 @@ void TaskLog::waiting_for_graph(int64_t now_ms, const ClientId& client, uint64_t
   if (asked == requests_.end()) return;
   Task* task = find(asked->second);
   if (task != nullptr && task->stage != TaskStage::kWaitGraph) {
-    enter(now_ms, TaskStage::kWaitGraph, *task);
+    enter(now_ms, TaskStage::kWaitGraph, asked->second, *task);
   }
 }
 
 void TaskLog::planning(int64_t now_ms, const Digest& key) {
-  if (Task* task = find(key)) enter(now_ms, TaskStage::kPlanning, *task);
+  if (Task* task = find(key)) enter(now_ms, TaskStage::kPlanning, key, *task);
 }
 
 void TaskLog::planned(int64_t now_ms, const PlanFinished& plan) {
   Task* task = find(plan.key);
   if (task == nullptr || task->stage != TaskStage::kPlanning) return;
-  enter(now_ms, TaskStage::kTuning, *task);
+  enter(now_ms, TaskStage::kTuning, plan.key, *task);
+  traces_.planned(plan);
   task->kernels = plan.kernels.size();
   task->cached = task->candidates = 0;
   for (const PlannedKernel& kernel : plan.kernels) {
@@ -83,13 +86,14 @@ void TaskLog::planned(int64_t now_ms, const PlanFinished& plan) {
 void TaskLog::storing(int64_t now_ms, const StoreProgram& action) {
   Task* task = find(action.task);
   if (task == nullptr) return;
-  enter(now_ms, TaskStage::kStoring, *task);
+  enter(now_ms, TaskStage::kStoring, action.task, *task);
   for (const ProgramKernel& kernel : action.program.kernels)
     task->winners_us += kernel.report.best_us;
 }
 
 void TaskLog::answered(int64_t now_ms, const ClientId& client, const CompileReply& reply,
                        bool is_early) {
+  traces_.answered(client, reply.request, reply);
   if (const auto found = requests_.find({client, reply.request}); found != requests_.end()) {
     leave(now_ms, found, &reply, is_early);
   }
@@ -111,6 +115,7 @@ void TaskLog::gone(int64_t now_ms, const ClientId& client) {
 void TaskLog::leave(int64_t now_ms, std::map<RequestId, Digest>::iterator request,
                     const CompileReply* reply, bool is_early) {
   const Digest key = request->second;
+  if (reply == nullptr) traces_.cancelled(request->first.first, request->first.second);
   requests_.erase(request);
   const auto found = tasks_.find(key);
   if (found == tasks_.end()) return;
@@ -125,7 +130,7 @@ void TaskLog::leave(int64_t now_ms, std::map<RequestId, Digest>::iterator reques
   }
   task.detached |= reply != nullptr && reply->outcome && *reply->outcome == CacheOutcome::kQueued;
   if (--task.waiting > 0 || task.detached) return;
-  end(now_ms, task);
+  end(now_ms, key, task, is_early);
   tasks_.erase(found);
 }
 
@@ -146,11 +151,12 @@ void TaskLog::detached_ended(int64_t now_ms, const EndDetached& ended) {
                                  : to_string(ended.outcome.error().code);
   if (!ended.outcome) task.reason = ended.outcome.error().message;
   if (task.waiting > 0) return;
-  end(now_ms, task);
+  end(now_ms, key, task);
   tasks_.erase(key);
 }
 
-void TaskLog::end(int64_t now_ms, Task& task) {
+void TaskLog::end(int64_t now_ms, const Digest& key, Task& task, bool is_early) {
+  traces_.ended(key, task.outcome, is_early);
   // Look-ups that hit the index, missed and were only checks, or are not the user's to turn into
   // work, get no line: a reader may send a million of them.
   const bool looked_up_only = !task.reached(TaskStage::kPlanning) &&
@@ -159,7 +165,7 @@ void TaskLog::end(int64_t now_ms, Task& task) {
   if (task.outcome != "hit" && task.outcome != "stale" && task.is_everybodys)
     remember(now_ms, task);
   if (looked_up_only) return;
-  enter(now_ms, task.stage, task);
+  enter(now_ms, task.stage, key, task);
   report(task, now_ms - task.started_ms);
 }
 

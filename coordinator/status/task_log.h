@@ -26,13 +26,15 @@
 #include "coordinator/status/log_line.h"
 #include "coordinator/status/miss_log.h"
 #include "coordinator/status/service_status.h"
+#include "coordinator/status/task_traces.h"
 
 namespace kiln {
 
 class TaskLog {
  public:
   using Sink = std::function<void(const LogLine& line)>;
-  explicit TaskLog(Sink sink) : sink_(std::move(sink)) {}
+  explicit TaskLog(Sink sink, TaskTraces::Options tracing = {})
+      : sink_(std::move(sink)), traces_(std::move(tracing)) {}
 
   // `user`: empty when there are no keys.
   // `key` is the task's, as everywhere; `program` the one to report.
@@ -53,6 +55,7 @@ class TaskLog {
 
   const TaskTimes& times() const { return times_; }  // of tasks that ended
   const MissLog& misses() const { return misses_; }
+  TaskTraces& traces() { return traces_; }  // of the same tasks
 
  private:
   using RequestId = std::pair<ClientId, uint64_t>;
@@ -75,11 +78,11 @@ class TaskLog {
     std::string outcome = "abandoned", reason;
     bool reached(TaskStage s) const { return stages_reached.test(static_cast<size_t>(s)); }
   };
-  static void enter(int64_t now_ms, TaskStage stage, Task& task);
+  void enter(int64_t now_ms, TaskStage stage, const Digest& key, Task& task);
   Task* find(const Digest& key);
   void leave(int64_t now_ms, std::map<RequestId, Digest>::iterator request,
              const CompileReply* reply, bool is_early = false);
-  void end(int64_t now_ms, Task& task);
+  void end(int64_t now_ms, const Digest& key, Task& task, bool is_early = false);
   void report(const Task& task, int64_t total_ms);
   void remember(int64_t now_ms, const Task& task);
 
@@ -88,6 +91,7 @@ class TaskLog {
   std::map<RequestId, Digest> requests_;  // open ones
   TaskTimes times_;
   MissLog misses_;
+  TaskTraces traces_;
 };
 
 }  // namespace kiln

@@ -59,6 +59,7 @@ std::string metrics(const WorkerStatus& status) {
             status.self.sentinel_us / 1e6);
   out.counter("kiln_worker_device_errors_total", "Errors of the device.",
               status.self.device_errors);
+  trace_families(out, status.spans);
   out.family("kiln_worker_build_info", "gauge", "Always 1; its labels say what runs where.");
   out.sample(1, {{"version", "0.1.0"},
                  {"protocol", std::to_string(kProtocolVersion)},

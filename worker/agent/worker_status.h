@@ -10,6 +10,7 @@
 #include "schema/messages.h"
 #include "schema/metrics/histogram.h"
 #include "schema/metrics/http_port.h"
+#include "schema/tracing/otlp/span_exporter.h"
 
 namespace kiln {
 
@@ -37,6 +38,7 @@ struct WorkerStatus {
   size_t leases = 0, held = 0;  // at work; results that are not yet known to be stored
   bool draining = false;
   CandidateTally candidates;
+  SpanExporter::Counts spans{};  // of traces
 };
 
 // The pages of a worker's HTTP port:

@@ -118,8 +118,9 @@ CompilePool::Outcome CompilePool::run(const Digest& key, const Compile& compile,
       if (auto object = unpack(*bytes)) return {*std::move(object), false, 0};
   const auto start = std::chrono::steady_clock::now();
   auto object = tool.compile(compile.source, compile.target, kCompileTimeoutMs);
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  return {std::move(object), true, took.count()};
+  const auto end = std::chrono::steady_clock::now();
+  const std::chrono::duration<double, std::milli> took = end - start;
+  return {std::move(object), true, took.count(), end};
 }
 
 void CompilePool::work() {
@@ -164,7 +165,8 @@ void CompilePool::serve(CompileTool& tool) {
                           return artifact_of(object.binary, std::move(waiter.recipe));
                         }),
                         outcome.ran, outcome.ms,
-                        outcome.object ? outcome.object->resources : KernelResources{}};
+                        outcome.object ? outcome.object->resources : KernelResources{},
+                        outcome.ended};
       waiter.promise.set_value(std::move(compiled));
       outcome.ran = false;  // it ran once, for the first request
     }

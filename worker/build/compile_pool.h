@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -25,6 +26,7 @@ struct Compiled {
   bool ran = false;  // a compiler ran for this request
   double ms = 0;
   KernelResources resources = {};
+  std::chrono::steady_clock::time_point ended{};  // of the compiler, where one ran
 };
 
 class CompilePool {
@@ -56,6 +58,7 @@ class CompilePool {
     Result<CompileTool::Object> object;
     bool ran = false;
     double ms = 0;
+    std::chrono::steady_clock::time_point ended{};  // of the compiler, where one ran
   };
   struct Compile {
     Source source;  // constant; of its recipe the tool reads nothing

@@ -12,11 +12,11 @@ constexpr std::chrono::milliseconds kLook{2};  // at compilers that run
 
 BuildJobs::BuildJobs(CandidateLowering& lowering, CompilePool& compilers,
                      std::function<void(uint64_t lease)> stepped,
-                     std::function<void(CandidateResult result)> finished)
+                     std::function<void(CandidateResult result)> finished, SpanSink trace)
     : lowering_(lowering),
       compilers_(compilers),
       callbacks_{std::move(stepped), std::move(finished),
-                 [this](uint64_t lease) { return is_dropped(lease); }},
+                 [this](uint64_t lease) { return is_dropped(lease); }, std::move(trace)},
       thread_([this] { work(); }) {}
 
 void BuildJobs::submit(Job job) {

@@ -24,7 +24,7 @@ class BuildJobs {
   // The lowering, the pool and what the functions refer to outlive it.
   BuildJobs(CandidateLowering& lowering, CompilePool& compilers,
             std::function<void(uint64_t lease)> stepped,
-            std::function<void(CandidateResult result)> finished);
+            std::function<void(CandidateResult result)> finished, SpanSink trace = {});
   ~BuildJobs() { stop(); }
 
   void submit(Job job);  // REQUIRES: it is a kBuild

@@ -64,14 +64,14 @@ JobRunner::JobRunner(Options options, CompilePool& compilers, const Callbacks& c
     : options_(std::move(options)),
       compilers_(compilers),
       callbacks_{callbacks.stepped, callbacks.finished,
-                 [this](uint64_t lease) { return is_dropped(lease); }},
+                 [this](uint64_t lease) { return is_dropped(lease); }, callbacks.trace},
       // A job that waits for the device is as alive as the one that has it.
       runner_(with_progress(options_.runner,
                             [this] {
                               for (const auto& job : jobs_) callbacks_.stepped(job->job().lease);
                             })),
       lowering_(options_.runner),
-      builds_(lowering_, compilers_, callbacks.stepped, callbacks.finished),
+      builds_(lowering_, compilers_, callbacks.stepped, callbacks.finished, callbacks.trace),
       health_(callbacks.health),
       waits_(callbacks.waits),
       thread_([this] { work(); }) {}

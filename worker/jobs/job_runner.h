@@ -54,6 +54,8 @@ class JobRunner {
     // Hears what the job waits for, once that has taken a second; empty text: nothing any more. May
     // be empty.
     std::function<void(const std::string& what)> waits{};
+    // Takes the spans of jobs whose trace is recorded. From any of its threads. May be empty.
+    SpanSink trace{};
   };
   // `compilers` outlives it.
   JobRunner(Options options, CompilePool& compilers, const Callbacks& callbacks);

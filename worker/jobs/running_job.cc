@@ -70,6 +70,7 @@ RunningJob::RunningJob(Job job, CandidateLowering& lowering, CompilePool& compil
       compilers_(compilers),
       callbacks_(callbacks),
       candidates_(job_.candidates.size()),
+      trace_(job_, callbacks.trace),
       best_us_(job_.incumbent_us) {}
 
 bool RunningJob::is_compiled_already() const {
@@ -104,6 +105,7 @@ bool RunningJob::collect(std::chrono::milliseconds patience) {
         continue;
       }
       candidate.compiled = candidate.compiling.get();
+      trace_.compiled(job_.candidates[i].index, *candidate.compiled);
       callbacks_.stepped(job_.lease);
     }
     if (candidate.finished) continue;
@@ -201,8 +203,10 @@ void RunningJob::evaluate(size_t candidate, RunnerProcess& runner, KnownEvaluati
     evaluation.log = fmt::format("the same binary as candidate {}, tried once{}{}", twin->candidate,
                                  evaluation.log.empty() ? "" : ": ", evaluation.log);
   } else {
+    const auto start = std::chrono::steady_clock::now();
     evaluation = evaluate_candidate(runner, job_, artifact, best_us_);
     account(evaluation);
+    trace_.evaluated(start, evaluation, 1);
     if (screening) known.remember(job_.kernel_key, artifact, index, evaluation);
   }
   if (evaluation.verdict == Verdict::kOk && !spills(candidates_[candidate]))
@@ -225,8 +229,17 @@ void RunningJob::time_finalists(RunnerProcess& runner) {
     members.emplace_back(i, static_cast<size_t>(same - artifacts.begin()));
     if (same == artifacts.end()) artifacts.push_back(artifact);
   }
+  const auto start = std::chrono::steady_clock::now();
   const std::vector<Evaluation> evaluations = evaluate_finalists(runner, job_, artifacts);
-  for (const Evaluation& evaluation : evaluations) account(evaluation);
+  Evaluation together;
+  for (const Evaluation& evaluation : evaluations) {
+    account(evaluation);
+    together.open_ms += evaluation.open_ms;
+    together.verify_ms += evaluation.verify_ms;
+    together.measure_ms += evaluation.measure_ms;
+    if (evaluation.verdict != Verdict::kOk) together.verdict = evaluation.verdict;
+  }
+  trace_.evaluated(start, together, artifacts.size());
   for (const auto& [candidate, artifact] : members) {
     const double median_us = evaluations[artifact].measurement.median_us();
     if (median_us > 0 && (best_us_ <= 0 || median_us < best_us_)) best_us_ = median_us;
@@ -262,6 +275,7 @@ void RunningJob::finish(size_t at, Evaluation evaluation) {
     result.binary = compiled.artifact->binary;
   }
   result.measurement = std::move(evaluation.measurement);
+  trace_.finished(result);
   callbacks_.finished(std::move(result));
 }
 

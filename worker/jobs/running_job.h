@@ -15,6 +15,7 @@
 
 #include "worker/build/candidate_lowering.h"
 #include "worker/build/compile_pool.h"
+#include "worker/jobs/job_trace.h"
 #include "worker/jobs/known_evaluations.h"
 
 namespace kiln {
@@ -25,6 +26,7 @@ class RunningJob {
     std::function<void(uint64_t lease)> stepped;  // a compile ended, or an evaluation gets on
     std::function<void(CandidateResult result)> finished;
     std::function<bool(uint64_t lease)> is_dropped;
+    SpanSink trace{};  // may be empty
   };
   // The lowering, the pool and the callbacks outlive it.
   RunningJob(Job job, CandidateLowering& lowering, CompilePool& compilers,
@@ -89,6 +91,7 @@ class RunningJob {
   CompilePool& compilers_;
   const Callbacks& callbacks_;
   std::vector<Candidate> candidates_;  // as job_.candidates
+  JobTrace trace_;
   StageTimes stage_times_;
   double best_us_ = 0;
   bool right_without_spills_ = false;  // some candidate was

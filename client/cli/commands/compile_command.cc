@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "client/cli/command_trace.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
@@ -79,6 +80,8 @@ int compile_command(const Options& options) {
     return kBadInput;
   }
   if (options.locked) return compile_locked(options);
+  CommandTrace trace(options, options.warm_up ? "warm" : "compile");
+  trace.follow(*compile);
   auto client = make_client(options);
   if (!client) {
     print_error("", client.error());
@@ -93,6 +96,7 @@ int compile_command(const Options& options) {
     const int one = compile_file(**client, options, *compile, file);
     if (code == kDone) code = one;
   }
+  trace.ended(code);
   return code;
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "client/cli/command_trace.h"
 #include "client/cli/comparison.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/gpu_run.h"
@@ -231,8 +232,9 @@ Result<Programs> compile_programs(Client& client, const Options& options, Compil
   return programs;
 }
 
-Result<int> run_file(const Options& options, const std::string& file) {
-  TRY(const CompileOptions compile, compile_options(options));
+Result<int> run_file(const Options& options, const std::string& file, CommandTrace& trace) {
+  TRY(CompileOptions compile, compile_options(options));
+  trace.follow(compile);
   // The GPU opens while the graph is read and the service is asked.
   const bool gpu = compile.target.backend == Backend::kCuda;
   TRY(const std::unique_ptr<Client> client, make_client(options, gpu));
@@ -255,9 +257,11 @@ Result<int> run_file(const Options& options, const std::string& file) {
 
 int run_command(const Options& options) {
   const std::string& file = options.files.front();
-  const auto code = run_file(options, file);
-  if (code) return *code;
-  return report_failure(options, file, code.error());
+  CommandTrace trace(options, "run");
+  const auto code = run_file(options, file, trace);
+  const int exit_code = code ? *code : report_failure(options, file, code.error());
+  trace.ended(exit_code);
+  return exit_code;
 }
 
 }  // namespace kiln::cli

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "client/cli/command_trace.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
@@ -49,6 +50,8 @@ void print_queued(const Options& options, const std::string& file,
 int queue_files(const Options& options) {
   auto compile = compile_options(options);
   if (!compile) return report_failure(options, "", compile.error());
+  CommandTrace trace(options, "warm");
+  trace.follow(*compile);
   const auto client = make_client(options);
   if (!client) return report_failure(options, "", client.error());
   // Every file is tried; the first failure decides the exit code.
@@ -62,6 +65,7 @@ int queue_files(const Options& options) {
       if (code == kDone) code = one;
     }
   }
+  trace.ended(code);
   return code;
 }
 

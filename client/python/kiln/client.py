@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from kiln import _native
 from kiln._arrays import Borrowed, borrow, new_arrays
+from kiln._tracing import traced
 from kiln.errors import InvalidArgument, KilnError
 
 Mode = Literal["default", "max-autotune"]
@@ -285,13 +286,14 @@ class Client:
             on_progress=_native.OnProgress(report), on_message=_native.OnMessage(say),
             strict=strict, verify=verify)
         handle = c_void_p()
-        if isinstance(graph, bytes):
-            code = self._library.kiln_compile(self._handle, graph, len(graph), byref(options), byref(handle))
-        else:
-            code = self._library.kiln_compile_file(self._handle, _bytes(graph), byref(options), byref(handle))
-        if raised and code:
-            raise raised[0]
-        _native.check(code)
+        with traced("kiln.compile") as options.traceparent:
+            if isinstance(graph, bytes):
+                code = self._library.kiln_compile(self._handle, graph, len(graph), byref(options), byref(handle))
+            else:
+                code = self._library.kiln_compile_file(self._handle, _bytes(graph), byref(options), byref(handle))
+            if raised and code:
+                raise raised[0]
+            _native.check(code)
         if handle.value is None:
             raise KilnError("no program was given")
         return Program(handle.value)
@@ -300,7 +302,8 @@ class Client:
         """Has the service tune a program that nobody waits for. Returns once the request is on its disk."""
         options = _native.CompileOptions(size=ctypes.sizeof(_native.CompileOptions), target=target.encode(),
                                          mode=_MODES[mode])
-        _native.check(self._library.kiln_submit(self._handle, graph, len(graph), byref(options)))
+        with traced("kiln.submit") as options.traceparent:
+            _native.check(self._library.kiln_submit(self._handle, graph, len(graph), byref(options)))
 
 
 def refused_nodes(model_json: bytes) -> list[tuple[int, str, str]]:

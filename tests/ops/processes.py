@@ -1,0 +1,93 @@
+"""The real programs as processes: a coordinator with a worker, and what they say over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("KILN_BUILD_DIR", ROOT / "build" / "release"))
+BIN = BUILD / "bin"
+GRAPHS = ROOT / "tests" / "graphs" / "small"
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{what}: not within a minute")
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "KILN_", "TRACEPARENT"))}
+    return kept | more
+
+
+class Fleet:
+    """A coordinator and a worker, each a process. `arguments` are of both."""
+
+    def __init__(self, folder: pathlib.Path, *arguments: str, worker_arguments: tuple[str, ...] = (),
+                 **variables: str) -> None:
+        self.folder, self.data, self.log = folder, folder / "data", folder / "worker.log"
+        self._arguments, self._environment = arguments, environment(**variables)
+        self._start_coordinator("tcp://127.0.0.1:0", "127.0.0.1:0")
+        with self.log.open("w") as stderr:
+            self.worker = subprocess.Popen(
+                [BIN / "kiln-worker", "--coordinator", self.endpoint, "--cache-dir", folder / "objects", "--http",
+                 "127.0.0.1:0", "--name", "w1", *arguments, *worker_arguments],
+                stdout=subprocess.DEVNULL, stderr=stderr, env=self._environment)
+
+    def _start_coordinator(self, endpoint: str, http: str) -> None:
+        ready = self.folder / "ready.json"
+        ready.unlink(missing_ok=True)
+        with (self.folder / "coordinator.log").open("a") as stderr:
+            self.coordinator = subprocess.Popen(
+                [BIN / "kiln-coordinator", "--data-dir", self.data, "--listen", endpoint, "--http", http, "--ready-file",
+                 ready, *self._arguments], stdout=subprocess.DEVNULL, stderr=stderr, env=self._environment)
+        wait_for(ready.exists, "the coordinator serves")
+        service = json.loads(ready.read_text())
+        self.endpoint, self.http = service["endpoint"], service["http"]
+
+    def restart_coordinator(self) -> None:
+        """Where it was."""
+        self.coordinator.terminate()
+        self.coordinator.wait(60)
+        self._start_coordinator(self.endpoint, self.http.removeprefix("http://"))
+
+    def __enter__(self) -> Fleet:
+        wait_for(lambda: re.search(r'kiln_workers{state="serving"} 1', self.metrics()), "the worker serves")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        for process in (self.worker, self.coordinator):
+            process.terminate()
+        for process in (self.worker, self.coordinator):
+            process.wait(60)
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(self.http + "/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def worker_metrics(self) -> str:
+        address = re.search(r"metrics on (\S+)", self.log.read_text())
+        assert address
+        with urllib.request.urlopen(address[1] + "/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def compile(self, graph: str, *arguments: str, **variables: str) -> str:
+        done = subprocess.run([BIN / "kiln", "compile", GRAPHS / graph, "--coordinator", self.endpoint, "--no-fallback",
+                               "--json", *arguments], capture_output=True, text=True, timeout=300, check=False,
+                              env=environment(**variables))
+        if done.returncode != 0:
+            raise AssertionError(f"kiln compile: {done.returncode}: {done.stderr}")
+        return str(json.loads(done.stdout)["cache"])
