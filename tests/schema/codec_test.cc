@@ -303,6 +303,20 @@ TEST(Codec, RefusesNamesThatAreTooLong) {
   }
 }
 
+TEST(Codec, TextHasNoControlCharactersThatATerminalWouldObey) {
+  WorkerReport report = sample_report();
+  report.worker =
+      "a\x1b[31m\x7f\xC2\x9B"
+      "2J\rb";
+  report.waiting = "one\n\ttwo \xC3\xBC \xC2\xB5\x07";
+  const auto decoded = decode(encode(report));
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(std::get<WorkerReport>(*decoded).worker, "a?[31m???2J?b");
+  EXPECT_EQ(std::get<WorkerReport>(*decoded).waiting, "one\n\ttwo \xC3\xBC \xC2\xB5?");
+  const Refusal refusal{{Code::kUnavailable, "it said \x1b]0;x\x07"}};
+  EXPECT_EQ(std::get<Refusal>(decode(encode(refusal)).value()).error.message, "it said ?]0;x?");
+}
+
 TEST(Codec, RefusesMoreListItemsThanAFrameMayHold) {
   expect_refused(WorkerOrders{{}, std::vector<uint64_t>(200'000), {}});
 }
