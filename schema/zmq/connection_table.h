@@ -65,7 +65,7 @@ class ConnectionTable {
   PeerLink* last_ = nullptr;  // found last: a peer's answer follows its request
   std::vector<PeerId> gone_;
   std::deque<std::pair<int, uint64_t>> unheard_;  // descriptor, cookie; by age; some heard since
-  std::unordered_map<int, uint32_t> newest_;       // by descriptor: number in its last peer's id
+  std::unordered_map<int, uint32_t> newest_;      // by descriptor: number in its last peer's id
   size_t cut_ = 0;  // links that are cut and whose ends are not reported yet
   std::unordered_map<std::string, size_t> open_of_;  // by user name; users without one are left out
   void count_out(const PeerLink& link);
