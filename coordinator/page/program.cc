@@ -164,18 +164,20 @@ Facts facts_of(const Program& program, int64_t now_ms) {
   return facts;
 }
 
-// What of an entry's key is not as it was asked for: "mode default, not max-autotune". The device
-// and its cores count where both are named.
+// What of an entry's key is not as it was asked for: "mode default, not max-autotune". What
+// one of them leaves open is no difference.
 std::vector<std::string> differences(const Target& target, Mode mode, const Program& entry) {
   std::vector<std::string> all;
   const auto compare = [&](const char* name, const std::string& there, const std::string& asked) {
-    if (there != asked)
-      all.push_back(fmt::format("{} {}, not {}", name, there.empty() ? "unnamed" : there,
-                                asked.empty() ? "unnamed" : asked));
+    if (there != asked && !there.empty() && !asked.empty())
+      all.push_back(fmt::format("{} {}, not {}", name, there, asked));
+  };
+  const auto units_of = [](const Target& of) {
+    return of.units > 0 ? std::to_string(of.units) : "";
   };
   compare("target", entry.target.to_string(), target.to_string());
   compare("device", entry.target.device_model, target.device_model);
-  compare("cores or SMs", std::to_string(entry.target.units), std::to_string(target.units));
+  compare("cores or SMs", units_of(entry.target), units_of(target));
   compare("toolkit", entry.target.toolkit, target.toolkit);
   compare("mode", std::string(to_string(entry.mode)), std::string(to_string(mode)));
   return all;

@@ -73,6 +73,13 @@ TEST(ExplanationPage, ATunedProgramsMeasurementsAreShown) {
   EXPECT_TRUE(has(page, "12.5 us"));
   EXPECT_TRUE(has(page, "31 candidates, 17 measured, 3 rejected; the first guess took 25.2 us"));
   EXPECT_FALSE(has(explanation_page("f.pt2", first), "rejected;"));
+  const double floor_us = first.launches[0].floor_us;
+  tuned.kernels[0].report.best_us = 4 * floor_us;
+  EXPECT_TRUE(has(explanation_page("f.pt2", explained(softmax, {&tuned, 1})), "25 %"));
+  tuned.kernels[0].report.best_us = floor_us / 2;
+  const std::string cached = explanation_page("f.pt2", explained(softmax, {&tuned, 1}));
+  EXPECT_TRUE(has(cached, "in caches")) << "nothing is faster than a bound";
+  EXPECT_FALSE(has(cached, "100 %"));
 }
 
 TEST(ExplanationPage, NamesFromOutsideAreText) {

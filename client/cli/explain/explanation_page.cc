@@ -41,8 +41,10 @@ Value launch_links(const std::vector<int>& launches, const char* none) {
   return page::text(text);
 }
 
+// The bound is memory's: operands that stay in a CPU's caches beat it, and have no share of it.
 Value bound_share(double floor_us, double time_us) {
-  return floor_us > 0 && time_us > 0 ? page::share_of(floor_us, time_us) : page::quiet("-");
+  if (floor_us <= 0 || time_us <= 0) return page::quiet("-");
+  return time_us < floor_us ? page::quiet("in caches") : page::share_of(floor_us, time_us);
 }
 
 Value flops_value(int64_t flops) {
@@ -79,8 +81,7 @@ page::Tiles tiles_of(const Explanation& all) {
        page::linked(page::bytes(all.arena_bytes), "#buffers-heading"),
        fmt::format("{} one by one, {} alive at once", page::bytes(all.temporary_bytes).text,
                    page::bytes(all.live_bytes).text)}};
-  // A bound above the time would be no bound: then both are not of this machine.
-  if (timed == launches && time_us > 0 && floor_us > 0)
+  if (timed == launches && time_us > floor_us && floor_us > 0)
     tiles.tiles.insert(tiles.tiles.begin() + 3,
                        {"share", "Of the bound", page::share_of(floor_us, time_us), ""});
   return tiles;
@@ -158,7 +159,9 @@ page::Table launches_of(const Explanation& all) {
   table.note =
       "The bound is the roofline's: each byte that a launch needs moved once and its arithmetic, "
       "at "
-      "the device's full speed, one hidden behind the other.";
+      "the device's full speed, one hidden behind the other. A launch is faster than that where "
+      "its "
+      "operands stay in the caches.";
   return table;
 }
 

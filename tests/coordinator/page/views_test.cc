@@ -257,6 +257,10 @@ TEST(ProgramView, OfAMissNamesWhatThereIsOfItsGraph) {
             "target cuda:sm_80, not cuda:sm_90a; cores or SMs 108, not 132; "
             "mode max-autotune, not default")
       << nearest;
+  now.misses.front().target = {Backend::kCuda, "sm_90a", "", 0, ""};
+  EXPECT_EQ(json_of(program(now, facts, {}))["relatives"][2]["differs"],
+            "target cuda:sm_80, not cuda:sm_90a; mode max-autotune, not default")
+      << "any device was meant";
   EXPECT_EQ(nearest[0]["differs"].get<std::string>().find("target"), std::string::npos) << nearest;
   EXPECT_EQ(program(Snapshot{}, {kProgram}, {}).status, 404u);
 }
