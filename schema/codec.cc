@@ -26,6 +26,7 @@
 #include <utility>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/terminal_text.h"
 #include "schema/kiln.capnp.h"
 #include "schema/message_fields.h"
 
@@ -208,20 +209,6 @@ class Writer {
   unsigned next_;
 };
 
-// Text is shown to people, on terminals too, which obey what stands between the words: each control
-// character but line ends and tabs becomes '?'. No writer of ours sends any.
-void keep_lines_and_words(std::string& text) {
-  constexpr auto kFirstOfC1 = static_cast<unsigned char>(0xC2);  // U+0080 to U+009F in UTF-8
-  unsigned char before = 0;
-  for (char& each : text) {
-    const auto byte = static_cast<unsigned char>(each);
-    const bool is_c1 = before == kFirstOfC1 && byte >= 0x80 && byte < 0xA0;
-    if (is_c1) (&each)[-1] = '?';
-    if (is_c1 || (byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7F) each = '?';
-    before = byte;
-  }
-}
-
 // Reads consecutive fields of a struct and judges every value.
 class Reader {
  public:
@@ -299,7 +286,8 @@ class Reader {
                              ? pointer(field).template getAs<capnp::Text>().asArray()
                              : pointer(field).template getAs<capnp::Data>().asChars();
       out.assign(bytes.begin(), bytes.size());
-      if (field.type == Layout::Type::TEXT) keep_lines_and_words(out);
+      // Whoever sends it: names and messages are printed. No writer of ours sends any of those.
+      if (field.type == Layout::Type::TEXT) out = terminal_text(std::move(out));
     }
   }
   template <class T>

@@ -9,6 +9,7 @@
 
 #include "client/cli/exit_code.h"
 #include "client/compiled_program.h"
+#include "compiler_core/base/terminal_text.h"
 #include "compiler_core/program/program.h"
 
 namespace kiln::cli {
@@ -142,9 +143,9 @@ std::string specialised_text(const std::string& file, const SpecialisedProgram& 
 void print_error(const std::string& subject, const Error& error) {
   // The message may name the file already.
   const bool named = subject.empty() || error.message.find(subject) != std::string::npos;
-  std::fputs(
-      fmt::format("kiln: {}{}{}\n", named ? "" : subject, named ? "" : ": ", error.message).c_str(),
-      stderr);
+  const std::string line =
+      fmt::format("kiln: {}{}{}\n", named ? "" : subject, named ? "" : ": ", error.message);
+  std::fputs(terminal_text(line).c_str(), stderr);  // it may quote a file
 }
 
 void print_error(const Options& options, const std::string& subject, const Error& error) {
