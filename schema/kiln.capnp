@@ -168,6 +168,7 @@ struct CompileRequest {
   strict @8 :Bool;                # take no program that templates of another version made
   early @9 :Bool;                 # default: take a program that is built and not verified yet
   traceparent @10 :Text;          # W3C Trace Context, of the client's span; empty: not traced
+  now @11 :Bool;                  # maxAutotune: take the default program until this one is tuned
 }
 
 struct Progress {
@@ -191,6 +192,7 @@ struct CompileReply {
   memoryOnly @5 :Bool;            # the disk would not take it: it may be gone after a restart
   revocations @6 :UInt64;         # as in Welcome
   stale @7 :Bool;                 # templates of another version made it; its successor is tuned
+  tier0 @8 :Bool;                 # the default program, until the one that was asked for is tuned
 }
 
 # The programs taken back, for a client that knows an older list: program/revocations.h has the text.
@@ -266,6 +268,7 @@ struct StatsReply {
   artifacts @28 :List(Artifacts); # by kind
   answeredEarly @29 :UInt64;      # replies before all kernels were verified
   withdrawn @30 :UInt64;          # kernels answered so and found wrong
+  answeredTier0 @31 :UInt64;      # replies with CompileReply.tier0
 
   struct Worker {
     name @0 :Text;

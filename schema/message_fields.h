@@ -52,7 +52,7 @@ struct Fields {
   }
   static void of(auto& f, Is<CompileRequest> auto& m) {
     f(m.request, m.graph, m.target, m.mode, m.check_only, m.graph_text, m.priority, m.detach,
-      m.strict, m.early, Sized{m.traceparent});
+      m.strict, m.early, Sized{m.traceparent}, m.now);
   }
   static void of(auto& f, Is<Progress> auto& m) {
     f(m.request, m.kernels, m.kernels_done, m.candidates, m.candidates_done, m.elapsed_s,
@@ -60,7 +60,7 @@ struct Fields {
   }
   static void of(auto& f, Is<CompileReply> auto& m) {
     f(m.request, m.outcome, m.program_json, Sized{m.signature, kSignatureBytes, true},
-      m.memory_only, m.revocations, m.stale);
+      m.memory_only, m.revocations, m.stale, m.tier0);
   }
   static void of(auto& f, Is<BlobRequest> auto& m) {
     f(m.request, Sized{m.digests, kMaxBlobDigests}, m.credit);
@@ -92,7 +92,7 @@ struct Fields {
       s.store_failures, s.uptime_s, s.workers, s.requests_open, s.candidates_queued, s.overloaded,
       s.hedged, s.set_aside, s.evicted, s.connections, s.detached_queued, s.detached_running,
       s.detached_failed, s.detached, s.programs_stale, s.refused, s.artifacts, s.answered_early,
-      s.withdrawn);
+      s.withdrawn, s.answered_tier0);
   }
   static void of(auto& f, Is<LeaseState> auto& m) { f(m.lease, m.epoch, m.done); }
   static void of(auto& f, Is<CandidateResult> auto& m) {

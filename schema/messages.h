@@ -73,6 +73,10 @@ struct CompileRequest {
   // That goes on, and one found wrong is taken back (program/revocations.h).
   bool early = false;
   std::string traceparent{};  // W3C Trace Context, of the client's span; empty: not traced
+  // kMaxAutotune: where the program is not tuned yet, answer at once with what the same request has in
+  // kDefault (CompileReply::tier0), taken as `early` says, and tune it though nobody waits. The same
+  // request without `now` waits for it.
+  bool now = false;
 };
 struct NeedGraph {
   uint64_t request = 0;
@@ -99,6 +103,8 @@ struct CompileReply {
   uint64_t revocations = 0;  // as in Welcome
   // Templates of another version made the program; its successor is being tuned.
   bool stale = false;
+  // The kDefault program stands in for the one that was asked for, which is being tuned.
+  bool tier0 = false;
 };
 // The answer comes in several replies. Their bytes stay within the credit that the receiver gave:
 // `credit` at first, plus each BlobCredit, up to kBlobWindowBytes.
@@ -186,6 +192,7 @@ struct Stats {
   std::vector<ArtifactStats> artifacts{};
   int64_t answered_early = 0;  // replies before all kernels were verified
   int64_t withdrawn = 0;       // kernels that were answered early and found wrong
+  int64_t answered_tier0 = 0;  // replies with CompileReply::tier0
 };
 struct StatsReply {
   uint64_t request = 0;

@@ -8,6 +8,8 @@
 //   compile task:  looking_up -> wait_graph -> planning -> tuning -> storing -> answered
 //   tuning task:   screening -> [rebuilding -> finals] -> storing -> done | failed
 //
+// A request with `now` may go from one compile task to another (requests/tier0_answers.cc).
+//
 // compile_task.h and tuning_task.h name the function behind each transition. CompileRequests holds
 // the former; TuningScheduler holds the latter, the leases and the workers; core.cc routes events.
 // Invariants, checked by the simulation after every step:

@@ -61,6 +61,10 @@ enum class Mutation : uint8_t {
   kKeepRefuted,             // a program that was answered early and is wrong is answered on
   kNeverWithdraw,           // nor is it withdrawn
   kOldSerial,               // a program with the next choice has the serial of the one withdrawn
+  kWaitForTuned,            // who asked with `now` waits until the program is tuned
+  kTier0ToAll,              // who asked without is answered with tier 0
+  kHideTier0,               // tier 0 is answered as if it were what was asked for
+  kForgetTuned,             // tier 0 is answered, and nobody tunes the program
   kBuildTwice,              // a build that takes long is given to a second worker too
 };
 

@@ -94,6 +94,9 @@ void store(MetricsText& out, const StatusSnapshot& status) {
   out.gauge("kiln_cache_entries", "Programs and kernels in the cache.",
             static_cast<double>(s.entries));
   out.gauge("kiln_cache_bytes", "Binaries in the cache.", static_cast<double>(s.bytes));
+  out.counter("kiln_answers_tier0_total",
+              "Answers with the default program, while the one that was asked for is tuned.",
+              s.answered_tier0);
   out.counter("kiln_answers_early_total",
               "Programs answered when they were built, to be verified behind the answer.",
               s.answered_early);

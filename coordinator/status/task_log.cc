@@ -123,7 +123,10 @@ void TaskLog::leave(int64_t now_ms, std::map<RequestId, Digest>::iterator reques
   if (reply != nullptr && reply->outcome) {
     // The one that started the task says "tuned"; those that joined say less.
     if (task.outcome != "tuned")
-      task.outcome = is_early ? "unverified" : reply->stale ? "stale" : to_string(*reply->outcome);
+      task.outcome = reply->tier0   ? "tier0"
+                     : is_early     ? "unverified"
+                     : reply->stale ? "stale"
+                                    : to_string(*reply->outcome);
   } else if (reply != nullptr) {
     task.outcome = to_string(reply->outcome.error().code);
     task.reason = reply->outcome.error().message;

@@ -27,9 +27,11 @@ void BoundsWatch::came_back(const Digest& program) {
 void BoundsWatch::saw(const Event& event) {
   if (const auto* e = std::get_if<RequestReceived>(&event)) {
     const CompileRequest& r = e->request;
-    open_.try_emplace({e->client, r.request},
-                      Open{program_key(r.graph, r.target, r.mode),
-                           e->user.empty() ? e->client : "user " + e->user});
+    open_.try_emplace(
+        {e->client, r.request},
+        Open{program_key(r.graph, r.target, r.mode),
+             e->user.empty() ? e->client : "user " + e->user,
+             r.now ? std::optional(program_key(r.graph, r.target, Mode::kDefault)) : std::nullopt});
   }
   if (const auto* e = std::get_if<RequestCancelled>(&event)) end({e->client, e->request});
   if (const auto* e = std::get_if<ClientGone>(&event))
@@ -54,7 +56,9 @@ void BoundsWatch::saw(const Event& event) {
 void BoundsWatch::saw(const Action& action) {
   if (const auto* a = std::get_if<Answer>(&action)) {
     const auto open = open_.find({a->client, a->reply.request});
-    if (a->is_early && open != open_.end()) verifying_.insert(open->second.program);
+    if (a->is_early && open != open_.end())
+      verifying_.insert(a->reply.tier0 && open->second.tier0 ? *open->second.tier0
+                                                             : open->second.program);
     end({a->client, a->reply.request});
   }
   if (const auto* a = std::get_if<KeepProgram>(&action)) verifying_.erase(a->task);
@@ -84,7 +88,10 @@ std::optional<std::string> BoundsWatch::saw(const Stats& stats) const {
     return fmt::format("{} programs are queued", detached_.size());
   // Tasks that nobody waits for, with nothing that was asked for them still on its way.
   std::set<Digest> known;
-  for (const auto& [id, open] : open_) known.insert(open.program);
+  for (const auto& [id, open] : open_) {
+    known.insert(open.program);
+    if (open.tier0) known.insert(*open.tier0);
+  }
   for (const auto& [program, count] : out_) known.insert(program);
   known.insert(verifying_.begin(), verifying_.end());
   if (const auto left = stats.flights_open - std::ssize(known);

@@ -33,6 +33,7 @@ class BoundsWatch {
   struct Open {
     Digest program;
     TenantId tenant;
+    std::optional<Digest> tier0{};  // of a request with `now`, which waits for one or the other
   };
   Digest key_of(const DetachedTask& task) const;
   std::map<TenantId, int> of_tenant() const;

@@ -51,10 +51,10 @@ void Checker::incarnation_begins(const Store& store) {
   owed_.clear();
   programs_found_.clear();
   stale_found_.clear();
-  std::erase_if(stale_served_, [&](const auto& served) {
+  std::erase_if(owed_successors_, [&](const auto& served) {
     const auto found = store.programs.find(served.first);
-    return found == store.programs.end() ||
-           program_from_json(found->second)->template_stamp == template_stamp(options_.templates);
+    if (found == store.programs.end()) return !served.second.now;  // stale, and gone
+    return program_from_json(found->second)->template_stamp == template_stamp(options_.templates);
   });
   programs_settled_.clear();
   kernels_unstored_.clear();
@@ -113,7 +113,7 @@ void Checker::saw(const Event& event) {
     stale_found_[e->key] = e->program_json;
   if (const auto* e = std::get_if<ProgramLookedUp>(&event);
       e != nullptr && !e->program_json.empty() && !e->stale) {
-    stale_served_.erase(e->key);
+    owed_successors_.erase(e->key);
     programs_found_.insert(e->key);
     programs_stored_.insert(e->key);
     promised_.erase(e->key);
@@ -122,7 +122,7 @@ void Checker::saw(const Event& event) {
     programs_settled_.insert(e->key);
     if (e->status) programs_stored_.insert(e->key);
     if (e->status) promised_.erase(e->key);
-    if (e->status) stale_served_.erase(e->key);
+    if (e->status) owed_successors_.erase(e->key);
   }
   if (const auto* e = std::get_if<DetachedStored>(&event); e != nullptr && e->status)
     detached_stored_.insert(e->key);
@@ -214,12 +214,24 @@ void Checker::saw_answer(const Answer& answer) {
   if (open == open_.end())
     return fail(2, fmt::format("{} is answered request {}, which is not open", answer.client,
                                answer.reply.request));
-  const CompileRequest request = open->second;
+  CompileRequest request = open->second;
   open_.erase(open);
   fairness_.ended(answer.client, answer.reply.request);
   const TrueProgram& truth = truth_.by_graph(request.graph);
-  if (!answer.reply.outcome)
+  // Whatever is wrong with a program that is to be had now is wrong with its tier 0.
+  const bool has_tier0 =
+      request.now && request.mode == Mode::kMaxAutotune && !request.check_only && !request.detach;
+  if (!answer.reply.outcome) {
+    if (has_tier0) request.mode = Mode::kDefault;
     return check_failure(answer.client, request, answer.reply.outcome.error());
+  }
+  if (answer.reply.tier0) {
+    if (!has_tier0) return fail(2, "tier 0 is answered to a client that waits for the program");
+    saw_tier0(request);
+    request.mode = Mode::kDefault;
+  } else if (has_tier0 && *answer.reply.outcome != CacheOutcome::kHit) {
+    return fail(2, "a client that wants what there is now had to wait for the tuned program");
+  }
   const Digest key = program_key(request.graph, request.target, request.mode);
   if (*answer.reply.outcome == CacheOutcome::kQueued) {
     if (!request.detach) return fail(2, "a client that waits is told that its program is queued");
@@ -322,7 +334,20 @@ void Checker::saw_stale(const Digest& key, const CompileRequest& request,
   if (request.strict) return fail(2, "a client that refuses stale programs is given one");
   if (found == stale_found_.end() || found->second != reply.program_json)
     return fail(2, "a program is answered as stale that the store does not have");
-  if (!request.check_only) stale_served_.try_emplace(key, request);
+  if (!request.check_only) owed_successors_.try_emplace(key, request);
+}
+
+// The program that was asked for is owed, but for one that has no right candidate.
+void Checker::saw_tier0(const CompileRequest& request) {
+  const TrueProgram& truth = truth_.by_graph(request.graph);
+  const bool can_be_made =
+      truth.supported && std::ranges::all_of(truth.partitions.front().kernels, [&](int kernel) {
+        return std::ranges::any_of(truth_.kernel(kernel).candidates, [](const TrueCandidate& c) {
+          return c.verdict == Verdict::kOk;
+        });
+      });
+  const Digest key = program_key(request.graph, request.target, request.mode);
+  if (can_be_made && !programs_stored_.contains(key)) owed_successors_.try_emplace(key, request);
 }
 
 void Checker::saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer) {

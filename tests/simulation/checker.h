@@ -47,8 +47,8 @@ class Checker {
   size_t open_requests() const { return open_.size(); }
   // Programs that were answered as queued and are neither stored nor failed: key, target.
   const std::map<Digest, Target>& promised() const { return promised_; }
-  // By key, a request that a stale program answered which has not been replaced since.
-  const std::map<Digest, CompileRequest>& stale_served() const { return stale_served_; }
+  // By key, a request that a stale program or tier 0 answered, and whose own was not stored since.
+  const std::map<Digest, CompileRequest>& owed_successors() const { return owed_successors_; }
   // The first violation: "invariant N: ...".
   const std::optional<std::string>& violation() const { return violation_; }
   int64_t accepted() const { return accepted_count_; }
@@ -75,6 +75,7 @@ class Checker {
   void saw_answer(const Answer& answer);
   int slots_held(const SendOrders& orders, bool builds) const;
   void saw_stale(const Digest& key, const CompileRequest& request, const CompileReply& reply);
+  void saw_tier0(const CompileRequest& request);
   void saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer);
   void saw_orders(const SendOrders& orders);
   void saw_job(const WorkerId& worker, const Job& job);
@@ -98,8 +99,8 @@ class Checker {
   const CoreOptions& options_;
   std::optional<std::string> violation_;
   int64_t accepted_count_ = 0;
-  std::map<Digest, Target> promised_;              // in whatever incarnation
-  std::map<Digest, CompileRequest> stale_served_;  // likewise
+  std::map<Digest, Target> promised_;                 // in whatever incarnation
+  std::map<Digest, CompileRequest> owed_successors_;  // likewise
   int64_t now_ms_ = 0;
   uint64_t last_lease_ = 0, last_lease_of_earlier_incarnations_ = 0;
   std::set<ResultId> fenced_;

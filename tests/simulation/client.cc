@@ -38,6 +38,8 @@ void Client::ask() {
   request.detach = random_.chance(0.15);
   request.strict = asked_ % 3 == 0;
   request.early = request.mode == Mode::kDefault && asked_ % 4 != 0;
+  request.now = asks_now_ && asked_ % 2 == 0;
+  if (request.now) request.early = asked_ % 4 != 0;
   if (warms_up_) request.priority = Priority::kWarmUp;
   if (random_.chance(0.1)) request.graph_text = program.graph_text;
   open_.emplace(request.request, request);

@@ -13,10 +13,12 @@ namespace kiln::simulation {
 
 class Client {
  public:
-  // `user`: who it says it is; may be empty.
-  Client(std::string name, std::string user, Network& network, Random& random, const Truth& truth)
+  // `user`: who it says it is; may be empty. `asks_now`: some of its requests take tier 0.
+  Client(std::string name, std::string user, bool asks_now, Network& network, Random& random,
+         const Truth& truth)
       : name_(std::move(name)),
         user_(std::move(user)),
+        asks_now_(asks_now),
         warms_up_(random.chance(0.3)),
         network_(network),
         random_(random),
@@ -39,6 +41,7 @@ class Client {
   void die();
 
   const std::string name_, user_;
+  const bool asks_now_;
   const bool warms_up_;
   Network& network_;
   Random& random_;

@@ -35,8 +35,8 @@ Cluster::Cluster(uint64_t seed, Mutant mutant, bool trace)
   const auto users = random_.between(0, 4);
   for (int i = 0; i < clients; ++i)
     clients_.push_back(std::make_unique<Client>(
-        "client" + std::to_string(i), users == 0 ? "" : "user" + std::to_string(i % users), *this,
-        random_, truth_));
+        "client" + std::to_string(i), users == 0 ? "" : "user" + std::to_string(i % users),
+        scenario_.asks_now, *this, random_, truth_));
   const auto workers = scenario_.crowded() ? random_.between(1, 2) : random_.between(1, 4);
   Random builders(seed ^ 0x6275696c64);  // of its own, so that other clusters are as they were
   for (int i = 0; i < workers; ++i) {
@@ -116,10 +116,10 @@ Outcome Cluster::run() {
         "invariant 6: a program that was answered as queued is neither stored nor failed {} s "
         "after the last fault",
         kPatienceMs / 1000);
-  if (!outcome_.violation && !stale_owed().empty())
+  if (!outcome_.violation && !successors_owed().empty())
     outcome_.violation = fmt::format(
-        "invariant 6: a program is served though it is stale, and {} s after the last fault nobody "
-        "has made its successor",
+        "invariant 6: a program is served in the place of another, and {} s after the last fault "
+        "nobody has made that one",
         kPatienceMs / 1000);
   if (!outcome_.violation && !all_quiet())
     outcome_.violation = fmt::format(
@@ -141,15 +141,15 @@ bool Cluster::detached_done() const {
   });
 }
 
-// The requests that stale programs answered and whose successors can be made: there is room for
-// them, and a worker.
-std::vector<CompileRequest> Cluster::stale_owed() const {
+// The requests that stale programs or tier 0 answered and whose programs can be made: there is room
+// for them, and a worker.
+std::vector<CompileRequest> Cluster::successors_owed() const {
   const CoreOptions unbounded;
   if (options_.max_detached < unbounded.max_detached ||
       options_.max_graph_bytes_kept < unbounded.max_graph_bytes_kept)
     return {};
   std::vector<CompileRequest> owed;
-  for (const auto& [key, request] : checker_.stale_served())
+  for (const auto& [key, request] : checker_.owed_successors())
     if (std::ranges::any_of(workers_, [&target = request.target](const auto& worker) {
           return worker->target().can_run(target);
         }))
@@ -157,9 +157,9 @@ std::vector<CompileRequest> Cluster::stale_owed() const {
   return owed;
 }
 
-// A stale program is replaced because somebody asks for it: asks now and then. False: none is left.
+// They are made because somebody asks for them: asks now and then. False: none is left.
 bool Cluster::await_successors() {
-  const std::vector<CompileRequest> owed = stale_owed();
+  const std::vector<CompileRequest> owed = successors_owed();
   if (owed.empty()) return false;
   if (now_ms_ < ask_again_ms_) return true;
   ask_again_ms_ = now_ms_ + kAskAgainMs;

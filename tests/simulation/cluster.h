@@ -88,7 +88,7 @@ class Cluster : public Network {
   void act_on_tasks(Action action);
   void withdraw(const WithdrawKernel& action);
   bool detached_done() const;
-  std::vector<CompileRequest> stale_owed() const;
+  std::vector<CompileRequest> successors_owed() const;
   bool await_successors();
   void to_client(const ClientId& client, std::function<void(Client&)> deliver);
   void to_worker(const WorkerId& worker, WorkerOrders orders);

@@ -15,6 +15,7 @@ struct Scenario {
   // A wild one whose candidates are of two templates. Coordinators are upgraded between two
   // incarnations, and workers of other builds come and go until the faults end.
   bool mixed = false;
+  bool asks_now = false;  // some max-autotune requests take tier 0
 
   Scenario(Random& random, uint64_t seed) {
     const double chosen = random.fraction();
@@ -23,6 +24,7 @@ struct Scenario {
     if (chosen > 0.92) kind = Kind::kUneven;
     // By numbers of its own, so that other clusters are as they were.
     mixed = kind == Kind::kWild && Random(seed ^ 0x74656d706c617465).chance(0.15);
+    asks_now = kind != Kind::kCrowded && Random(seed ^ 0x7469657230).chance(0.3);
   }
   bool crowded() const { return kind == Kind::kCrowded; }
   bool drifting() const { return kind == Kind::kDrifting; }

@@ -18,8 +18,15 @@ Answer refusal(const RequestId& id, Error error) {
 }
 
 CompileTask::Waiter waiter_of(const CompileRequest& request, const Viewer& viewer) {
-  return {request.check_only, request.detach, request.priority,
-          request.strict,     request.early,  viewer};
+  const bool waits = !request.check_only && !request.detach;
+  return {request.check_only,
+          request.detach,
+          request.priority,
+          request.strict,
+          request.early,
+          viewer,
+          0,
+          request.now && waits && request.mode == Mode::kMaxAutotune};
 }
 
 constexpr int64_t kProgressATick = 128;         // messages; the others' turn comes in later ticks
@@ -48,22 +55,32 @@ void CompileRequests::request(int64_t now_ms, RequestReceived event, Actions& ou
       event.key ? *event.key : program_key(request.graph, request.target, request.mode);
   const Digest key = task_key(program, event.audience);
   event.viewer.user = event.user;
-  if (refuse(now_ms, id, tenant, key, request, event.user, out)) return;
+  CompileTask fresh;
+  fresh.key = key;
+  fresh.program_key = program;
+  fresh.audience = std::move(event.audience);
+  fresh.graph = request.graph;
+  fresh.target = request.target;
+  fresh.mode = request.mode;
+  fresh.started_ms = now_ms;
+  const CompileTask::Waiter waiter = waiter_of(request, event.viewer);
+  const bool is_hopeless =
+      waiter.now && failures_.find(now_ms, failure_key(key, event.user)).has_value();
+  if (is_hopeless) fresh = tier0_of(now_ms, fresh);
+  if (refuse(now_ms, id, tenant, fresh.key, request, event.user, out)) return;
   if (request.detach && answer_detached(id, event.user, key, out)) return;
+  open_.add(id, tenant, fresh.key);
+  enter(now_ms, id, std::move(fresh), waiter, std::move(request.graph_text), out);
+}
 
-  open_.add(id, tenant, key);
-  auto [entry, is_new] = tasks_.try_emplace(key);
+void CompileRequests::enter(int64_t now_ms, const RequestId& id, CompileTask fresh,
+                            CompileTask::Waiter waiter, std::string graph_text, Actions& out) {
+  const Digest key = fresh.key;
+  auto [entry, is_new] = tasks_.try_emplace(key, std::move(fresh));
   CompileTask& task = entry->second;
-  if (!is_new) return join(now_ms, id, task, std::move(request), event.viewer, out);
-  task.key = key;
-  task.program_key = program;
-  task.audience = std::move(event.audience);
-  task.graph = request.graph;
-  task.target = request.target;
-  task.mode = request.mode;
-  task.started_ms = now_ms;
-  await_look_up(id, task, std::move(request), event.viewer);
-  out.push_back(LookUpProgram{key, program});
+  if (!is_new) return join(now_ms, id, task, std::move(waiter), std::move(graph_text), out);
+  await_look_up(id, task, std::move(waiter), std::move(graph_text));
+  out.push_back(LookUpProgram{key, task.program_key});
 }
 
 Error CompileRequests::overloaded(std::string what) {
@@ -120,30 +137,37 @@ void CompileRequests::tenants_changed(const CompileTask& task) {
 }
 
 void CompileRequests::join(int64_t now_ms, const RequestId& id, CompileTask& task,
-                           CompileRequest request, const Viewer& viewer, Actions& out) {
-  if (task.stage == Stage::kLookingUp) return await_look_up(id, task, std::move(request), viewer);
-  task.waiters[id] = waiter_of(request, viewer);
+                           CompileTask::Waiter waiter, std::string graph_text, Actions& out) {
+  if (task.stage == Stage::kLookingUp)
+    return await_look_up(id, task, std::move(waiter), std::move(graph_text));
+  const bool is_detached = waiter.detach;
+  task.waiters[id] = std::move(waiter);
   if (takes_provisional(task, task.waiters[id])) return serve(task, id, out);
-  if (request.check_only) return answer(task, id, fail(not_cached(task.target)), {}, out);
+  if (task.waiters[id].check_only) return answer(task, id, fail(not_cached(task.target)), {}, out);
+  if (task.stage != Stage::kWaitGraph && takes_tier0(task, task.waiters[id])) {
+    serve_tier0(now_ms, task, id, graph_text, out);
+    return save_if_asked(now_ms, task, out);
+  }
   ++joined_;
   if (takes_early(task.waiters[id])) {
     answer_early(now_ms, task, out);
     if (!task.waiters.contains(id)) return;
   }
   tenants_changed(task);
-  if (task.stage == Stage::kWaitGraph && !request.graph_text.empty())
-    return start_plan(now_ms, task, id, std::move(request.graph_text), out);
-  if (request.detach) save_if_asked(now_ms, task, out);
+  if (task.stage == Stage::kWaitGraph && !graph_text.empty())
+    return start_plan(now_ms, task, id, std::move(graph_text), out);
+  if (is_detached) save_if_asked(now_ms, task, out);
 }
 
-void CompileRequests::await_look_up(const RequestId& id, CompileTask& task, CompileRequest request,
-                                    const Viewer& viewer) {
-  task.waiters[id] = waiter_of(request, viewer);
-  if (!request.check_only && !task.starter) task.starter = id;
-  if (request.graph_text.empty() || !task.uploaded.empty()) return;
-  task.uploaded = std::move(request.graph_text);
-  task.uploader = id;
-  task.graph_user = viewer.user;
+void CompileRequests::await_look_up(const RequestId& id, CompileTask& task,
+                                    CompileTask::Waiter waiter, std::string graph_text) {
+  if (!waiter.check_only && !task.starter) task.starter = id;
+  if (!graph_text.empty() && task.uploaded.empty()) {
+    task.uploaded = std::move(graph_text);
+    task.uploader = id;
+    task.graph_user = waiter.viewer.user;
+  }
+  task.waiters[id] = std::move(waiter);
 }
 
 // The same request again: the graph that we asked for, or a repetition because something was lost.
@@ -153,7 +177,8 @@ void CompileRequests::repeated(int64_t now_ms, const RequestId& id, CompileReque
   CHECK(task != nullptr, "an open request waits for a task");
   if (task->graph != request.graph) return;  // another question under a number in use
   if (task->stage == Stage::kLookingUp)
-    return await_look_up(id, *task, std::move(request), Viewer(task->waiters.at(id).viewer));
+    return await_look_up(id, *task, CompileTask::Waiter(task->waiters.at(id)),
+                         std::move(request.graph_text));
   if (task->stage != Stage::kWaitGraph) return;
   if (!request.graph_text.empty())
     start_plan(now_ms, *task, id, std::move(request.graph_text), out);
@@ -224,6 +249,9 @@ void CompileRequests::answer(CompileTask& task, const RequestId& id, Result<Cach
 void CompileRequests::send(CompileTask& task, const RequestId& id, CompileReply reply, Actions& out,
                            bool is_early) {
   reply.request = id.second;
+  reply.tier0 = task.mode == Mode::kDefault && task.waiters.at(id).now && reply.outcome &&
+                !mutated(Mutation::kHideTier0);
+  answered_tier0_ += reply.tier0 ? 1 : 0;
   if (id == task.starter || !mutated(Mutation::kForgetJoiner))
     out.push_back(Answer{id.first, std::move(reply), is_early});
   task.waiters.erase(id);
@@ -281,6 +309,7 @@ void CompileRequests::add_stats(Stats& stats, const Viewer& viewer) const {
   stats.misses += misses_;
   stats.joined += joined_;
   stats.answered_early += answered_early_;
+  stats.answered_tier0 += answered_tier0_;
   stats.flights_open += std::ssize(tasks_);
   stats.store_failures += store_failures_;
   stats.requests_open += open_.count();

@@ -59,10 +59,14 @@ class CompileRequests {
   void tenants_changed(const CompileTask& task);
   Error overloaded(std::string what);
   Error not_cached(const Target& target) const;
-  void join(int64_t now_ms, const RequestId& id, CompileTask& task, CompileRequest request,
-            const Viewer& viewer, Actions& out);
-  void await_look_up(const RequestId& id, CompileTask& task, CompileRequest request,
-                     const Viewer& viewer);
+  // Has the request wait for the task that is open under `fresh.key`, or for `fresh`, which is then
+  // looked up. `graph_text`: empty until it was asked for.
+  void enter(int64_t now_ms, const RequestId& id, CompileTask fresh, CompileTask::Waiter waiter,
+             std::string graph_text, Actions& out);
+  void join(int64_t now_ms, const RequestId& id, CompileTask& task, CompileTask::Waiter waiter,
+            std::string graph_text, Actions& out);
+  static void await_look_up(const RequestId& id, CompileTask& task, CompileTask::Waiter waiter,
+                            std::string graph_text);
   // provisional_answers.cc
   static bool takes_provisional(const CompileTask& task, const CompileTask::Waiter& waiter);
   bool may_replace(int64_t now_ms, const CompileTask& task);
@@ -77,6 +81,11 @@ class CompileRequests {
   bool make_early(CompileTask& task) const;
   void answer_early(int64_t now_ms, CompileTask& task, Actions& out);
   void withdraw_kernel(const Digest& kernel, Actions& out);
+  // tier0_answers.cc
+  static CompileTask tier0_of(int64_t now_ms, const CompileTask& task);
+  static bool takes_tier0(const CompileTask& task, const CompileTask::Waiter& waiter);
+  void serve_tier0(int64_t now_ms, CompileTask& task, const std::optional<RequestId>& sender,
+                   const std::string& graph_text, Actions& out);
   // taking_back.cc
   bool is_tainted(const CompileTask& task, const TakingBackBegan& event) const;
   void fail_doomed(int64_t now_ms, CompileTask& task, Actions& out);
@@ -132,7 +141,7 @@ class CompileRequests {
   std::map<uint64_t, std::vector<Digest>> withdrawn_;  // tasks, by ticket
   int64_t graph_bytes_ = 0;                            // of the texts that tasks keep
   int64_t hits_ = 0, misses_ = 0, joined_ = 0, store_failures_ = 0, overloaded_ = 0;
-  int64_t answered_early_ = 0;
+  int64_t answered_early_ = 0, answered_tier0_ = 0;
 };
 
 }  // namespace kiln

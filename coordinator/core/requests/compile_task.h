@@ -6,7 +6,7 @@
 //       | miss              | only check_only waiters, no worker: answered with the reason
 //       v (looked_up)
 //   wait_graph <--the graph was bad (plan_finished)--+
-//       | a waiter sends it (start_plan)             |
+//       | a waiter sends it (start_plan)             |   who asked with `now` goes to another task
 //       v                                            |
 //   planning ----------------------------------------+--fails--> answered with the reason
 //       | (plan_finished)
@@ -40,6 +40,8 @@ struct CompileTask {
     bool early = false;   // takes one that is not verified yet
     Viewer viewer{};
     int times_asked = 0;  // for the graph
+    // Of a kMaxAutotune program: goes to the kDefault task (tier0_answers.cc), which answers it as tier 0.
+    bool now = false;
   };
   // A program that is served at once to those who take it, while the task makes its successor.
   struct Provisional {
@@ -64,8 +66,8 @@ struct CompileTask {
   // Goes on though nobody waits: somebody was answered with a program that is being verified.
   bool is_verifying = false;
   std::set<uint64_t> withdrawing{};  // tickets of WithdrawKernel, of its kernels
-  // Goes on though nobody waits, until the successor of `provisional` is in the queue of detached
-  // programs.
+  // Goes on though nobody waits, until it is in the queue of detached programs: the successor of
+  // `provisional`, or of a tier 0 that somebody was answered with.
   bool is_replacing = false;
   std::string uploaded;    // kLookingUp: the graph, if it came with a request
   std::string graph_text;  // since planning, if there is room and the store does not have it

@@ -29,6 +29,10 @@ void OpenRequests::remove(const RequestId& id) {
   --count_;
 }
 
+void OpenRequests::move(const RequestId& id, const Digest& program) {
+  clients_.at(id.first).requests.at(id.second) = program;
+}
+
 const Digest* OpenRequests::find(const RequestId& id) const {
   const auto client = clients_.find(id.first);
   if (client == clients_.end()) return nullptr;

@@ -17,8 +17,9 @@ class OpenRequests {
   // Whether one more request of `tenant` would exceed a bound.
   bool full(const TenantId& tenant) const;
   void add(const RequestId& id, const TenantId& tenant, const Digest& program);
-  void remove(const RequestId& id);               // REQUIRES: it is open
-  const Digest* find(const RequestId& id) const;  // the program it waits for
+  void remove(const RequestId& id);                       // REQUIRES: it is open
+  void move(const RequestId& id, const Digest& program);  // to wait for; REQUIRES: it is open
+  const Digest* find(const RequestId& id) const;          // the program it waits for
   std::vector<RequestId> of_client(const ClientId& client) const;
   TenantId tenant_of(const ClientId& client) const;  // REQUIRES: one of its requests is open
   int count() const { return count_; }

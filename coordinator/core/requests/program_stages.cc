@@ -59,7 +59,7 @@ void CompileRequests::missed(int64_t now_ms, CompileTask& task, const ProgramLoo
   std::vector<RequestId> checks;
   int64_t unserved = 0;
   for (const auto& [id, waiter] : task.waiters) {
-    if (takes_provisional(task, waiter)) continue;
+    if (takes_provisional(task, waiter) || takes_tier0(task, waiter)) continue;
     ++unserved;
     if (waiter.check_only) checks.push_back(id);
   }
@@ -146,6 +146,7 @@ void CompileRequests::start_plan(int64_t now_ms, CompileTask& task,
     task.graph_user = task.waiters.at(*uploader).viewer.user;
   if (uploader && !task.provisional.program_json.empty()) task.is_replacing = true;
   serve_provisional(task, out);
+  serve_tier0(now_ms, task, uploader, text, out);
   if (!may_begin(task.graph_user)) return fail_task(now_ms, task, overloaded(kTooManyOfAUser), out);
   loads_.add_task(task.key, task.graph_user);
   keep_graph(task, text);
@@ -320,6 +321,7 @@ void CompileRequests::finish(int64_t now_ms, CompileTask& task, const Status& st
 void CompileRequests::fail_task(int64_t now_ms, CompileTask& task, const Error& error,
                                 Actions& out) {
   serve_provisional(task, out);
+  serve_tier0(now_ms, task, {}, {}, out);
   // Failures of the program itself last; an absent worker or store does not.
   const bool is_replacement = !task.provisional.program_json.empty();
   if (is_replacement)
