@@ -9,7 +9,7 @@
 using namespace kiln;
 
 struct kiln_client {
-  std::unique_ptr<Client> client;
+  std::shared_ptr<Client> client;  // also of programs that wait for their successors
 };
 
 namespace {
@@ -27,6 +27,7 @@ Result<CompileOptions> compile_options(const kiln_compile_options& given) {
   options.strict = given.strict != 0;
   options.verify = given.verify != 0;
   options.traceparent = text(given.traceparent);
+  options.now = given.now != 0;
   options.lazy_memory = true;
   if (given.on_message != nullptr)
     options.on_message = [given](const std::string& sentence) {
@@ -48,20 +49,28 @@ Result<CompileOptions> compile_options(const kiln_compile_options& given) {
   return options;
 }
 
-Result<std::unique_ptr<kiln_program>> compile(Client& client, const ExportedProgram& exported,
+Result<std::unique_ptr<kiln_program>> compile(const std::shared_ptr<Client>& client,
+                                              const ExportedProgram& exported,
                                               const kiln_compile_options* given) {
   const kiln_compile_options known_options = known(given);
   TRY(const CompileOptions options, compile_options(known_options));
   if (known_options.cached_only != 0)
-    TRY_STATUS(client.look_up(exported.graph, options).map([](const auto&) {}));
-  TRY(std::unique_ptr<CompiledProgram> compiled, client.compile(exported.graph, options));
-  return described(std::move(compiled), exported);
+    TRY_STATUS(client->look_up(exported.graph, options).map([](const auto&) {}));
+  if (!options.now) {
+    TRY(std::unique_ptr<CompiledProgram> compiled, client->compile(exported.graph, options));
+    return described(std::move(compiled), exported);
+  }
+  TRY(std::shared_ptr<const TieredProgram> tiered,
+      TieredProgram::compile(client, exported.graph, options));
+  auto made = described(tiered->first(), exported);
+  if (tiered->has_successor()) made->tiered = std::move(tiered);
+  return made;
 }
 
 kiln_code compile_into(kiln_client* client, const Result<ExportedProgram>& exported,
                        const kiln_compile_options* options, kiln_program** program) {
   if (!exported) return failed(exported.error());
-  auto made = compile(*client->client, *exported, options);
+  auto made = compile(client->client, *exported, options);
   if (!made) return failed(std::move(made).error());
   *program = made->release();
   return KILN_OK;
@@ -181,6 +190,34 @@ kiln_code kiln_submit(kiln_client* client, const void* bytes, size_t bytes_size,
 }
 void kiln_program_close(kiln_program* program) {
   delete program;
+}
+kiln_successor kiln_program_successor_state(const kiln_program* program) {
+  if (program->tiered == nullptr) return KILN_SUCCESSOR_NONE;
+  switch (program->tiered->state()) {
+    case TieredProgram::State::kAwaited:
+      return KILN_SUCCESSOR_AWAITED;
+    case TieredProgram::State::kTuned:
+      return KILN_SUCCESSOR_READY;
+    case TieredProgram::State::kGivenUp:
+      break;
+  }
+  return KILN_SUCCESSOR_GIVEN_UP;
+}
+kiln_code kiln_program_successor(const kiln_program* program, kiln_program** successor) {
+  if (program == nullptr || successor == nullptr)
+    return missing("the program or the place for its successor");
+  switch (kiln_program_successor_state(program)) {
+    case KILN_SUCCESSOR_NONE:
+      return failed({Code::kNotFound, "the program is what was asked for: it has no successor", 0});
+    case KILN_SUCCESSOR_AWAITED:
+      return failed({Code::kUnavailable, "the tuned program is not there yet: ask again later", 0});
+    case KILN_SUCCESSOR_GIVEN_UP:
+      return failed(program->tiered->error());
+    case KILN_SUCCESSOR_READY:
+      break;
+  }
+  *successor = described_as(program->tiered->current(), *program).release();
+  return KILN_OK;
 }
 
 kiln_code kiln_refused_nodes(const void* json, size_t json_size,

@@ -115,21 +115,37 @@ void describe_outputs(const ExportedProgram& exported, kiln_program& made) {
   point_at_own(made.outputs);
 }
 
+void describe_program(std::shared_ptr<const CompiledProgram> compiled, kiln_program& made) {
+  const Program& program = compiled->program();
+  for (const ProgramSymbol& symbol : program.symbols)
+    made.symbols.push_back({symbol.min, symbol.max, symbol.hint});
+  made.outcome = to_string(compiled->outcome());
+  made.target = program.target.to_string();
+  made.manifest = compiled->manifest();
+  made.signature = compiled->signature();
+  made.program = std::move(compiled);
+}
+
 }  // namespace
 
-std::unique_ptr<kiln_program> described(std::unique_ptr<CompiledProgram> compiled,
+std::unique_ptr<kiln_program> described(std::shared_ptr<const CompiledProgram> compiled,
                                         const ExportedProgram& exported) {
   auto made = std::make_unique<kiln_program>();
-  made->program = std::move(compiled);
   describe_inputs(exported, *made);
   describe_outputs(exported, *made);
-  const Program& program = made->program->program();
-  for (const ProgramSymbol& symbol : program.symbols)
-    made->symbols.push_back({symbol.min, symbol.max, symbol.hint});
-  made->outcome = to_string(made->program->outcome());
-  made->target = program.target.to_string();
-  made->manifest = made->program->manifest();
-  made->signature = made->program->signature();
+  describe_program(std::move(compiled), *made);
+  return made;
+}
+
+std::unique_ptr<kiln_program> described_as(std::shared_ptr<const CompiledProgram> tuned,
+                                           const kiln_program& first) {
+  auto made = std::make_unique<kiln_program>();
+  made->inputs = first.inputs;
+  made->outputs = first.outputs;
+  made->flat_sizes = first.flat_sizes;
+  point_at_own(made->inputs);
+  point_at_own(made->outputs);
+  describe_program(std::move(tuned), *made);
   return made;
 }
 

@@ -7,6 +7,7 @@
 
 #include "client/client.h"
 #include "client/kiln.h"
+#include "client/tiered_program.h"
 #include "compiler_core/frontend/exported_program.h"
 
 namespace kiln {
@@ -21,7 +22,8 @@ struct Description {
 }  // namespace kiln
 
 struct kiln_program {
-  std::unique_ptr<kiln::CompiledProgram> program;
+  std::shared_ptr<const kiln::CompiledProgram> program;
+  std::shared_ptr<const kiln::TieredProgram> tiered;  // null: it has no successor
   std::vector<kiln::Description> inputs, outputs;
   std::vector<std::vector<int64_t>> flat_sizes;  // by input; empty: it is given as it is
   std::vector<kiln_symbol> symbols;
@@ -31,7 +33,10 @@ struct kiln_program {
 namespace kiln {
 
 // `compiled`, which was compiled from `exported`, with its description.
-std::unique_ptr<kiln_program> described(std::unique_ptr<CompiledProgram> compiled,
+std::unique_ptr<kiln_program> described(std::shared_ptr<const CompiledProgram> compiled,
                                         const ExportedProgram& exported);
+// `tuned`, which is the same program as `first`, with the same description.
+std::unique_ptr<kiln_program> described_as(std::shared_ptr<const CompiledProgram> tuned,
+                                           const kiln_program& first);
 
 }  // namespace kiln

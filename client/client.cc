@@ -73,10 +73,10 @@ Result<SizeBinder> caller_binder(const Program& program, std::span<const int> in
   return SizeBinder::make(inputs, program.symbols);
 }
 
-// `stale`: as in CompileReply.
-Outcome outcome_of(CacheOutcome outcome, bool stale = false) {
-  if (stale) return Outcome::kStale;
-  switch (outcome) {
+Outcome outcome_of(const Remote::Answer& answer) {
+  if (answer.tier0) return Outcome::kTier0;
+  if (answer.stale) return Outcome::kStale;
+  switch (answer.outcome) {
     case CacheOutcome::kTuned:
       return Outcome::kTuned;
     case CacheOutcome::kJoined:
@@ -111,7 +111,8 @@ CompileRequest request_for(const NormalForm& form, const Wanted& wanted) {
   request.mode = wanted.mode;
   request.check_only = wanted.starts_nothing();
   request.strict = wanted.strict;
-  request.early = wanted.mode == Mode::kDefault && !wanted.verify;
+  request.now = wanted.now && wanted.mode == Mode::kMaxAutotune && !wanted.starts_nothing();
+  request.early = (wanted.mode == Mode::kDefault || request.now) && !wanted.verify;
   request.priority = wanted.background ? Priority::kWarmUp : Priority::kInteractive;
   return request;
 }
@@ -203,11 +204,15 @@ struct Client::Impl {
     return std::make_shared<const ProgramFiles>(std::move(files));
   }
 
+  bool allows_fallback(const Wanted& wanted) const {
+    return options.allow_fallback && !wanted.no_fallback;
+  }
+
   // A part of the time stays for compiling here: it is not spent waiting for a service's return.
   Remote::Waiting waiting_for(const Wanted& wanted, Clock::time_point started) const {
     constexpr int kPartForTheFallback = 10;
     Remote::Waiting waiting(started + wanted.deadline);
-    if (options.allow_fallback && !wanted.starts_nothing())
+    if (allows_fallback(wanted) && !wanted.starts_nothing())
       waiting.returns_until -= wanted.deadline / kPartForTheFallback;
     waiting.on_message = wanted.on_message;
     waiting.is_cancelled = wanted.is_cancelled;
@@ -227,7 +232,7 @@ struct Client::Impl {
     const auto text = [&form] { return print(form.graph); };
     TRY(Remote::Word answer, remote->compile(request, text, waiting));
     if (!answer) return tl::unexpected(Refused(answer.error(), true));
-    Outcome outcome = outcome_of(answer->outcome, answer->stale);
+    Outcome outcome = outcome_of(*answer);
     bool memory_only = answer->memory_only;
     trace.enter("fetch");
     auto files = fetch(*std::move(answer), waiting);
@@ -237,7 +242,7 @@ struct Client::Impl {
       request.traceparent = trace.traceparent();
       TRY(answer, remote->compile(request, text, waiting));
       if (!answer) return tl::unexpected(Refused(answer.error(), true));
-      outcome = outcome_of(answer->outcome, answer->stale);
+      outcome = outcome_of(*answer);
       memory_only = answer->memory_only;
       trace.enter("fetch");
       files = fetch(*std::move(answer), waiting);
@@ -301,9 +306,12 @@ struct Client::Impl {
       auto found = ask(form, wanted, waiting_for(wanted, started), trace);
       if (found) {
         // A stale program is asked for again at the next call: its successor may be there. One that
-        // is not verified yet is kept nowhere: by then it is, or was found wrong.
+        // is not verified yet is kept nowhere: by then it is, or was found wrong. Tier 0 is kept as the
+        // default program that it is.
+        const bool is_tier0 = found->outcome == Outcome::kTier0;
         if (is_verified(found->files->program))
-          keep(key, found->files, true, found->outcome != Outcome::kStale);
+          keep(is_tier0 ? program_key(form.digest, wanted.target, Mode::kDefault) : key,
+               found->files, true, !is_tier0 && found->outcome != Outcome::kStale);
         return *std::move(found);
       }
       const bool away = found.error().error.code == Code::kUnavailable;
@@ -318,7 +326,7 @@ struct Client::Impl {
     if (stale) return Found{stale, Outcome::kStale};
     if (wanted.starts_nothing())
       return fail(remote ? why : Error{Code::kNotFound, "not in the cache", 0});
-    if (!options.allow_fallback) return fail(std::move(why));
+    if (!allows_fallback(wanted)) return fail(std::move(why));
     say_fallback(wanted, why);
     trace.enter("compile_here");
     TRY(Found made, compile_here(form, wanted.target));
@@ -517,7 +525,7 @@ Result<Client::Submission> Client::submit(const Graph& graph, const CompileOptio
   const auto text = [&form] { return print(form.graph); };
   TRY(const Remote::Word word, impl_->remote->compile(request, text, deadline));
   if (!word) return fail(word.error());
-  return Submission{form.digest, wanted.target, outcome_of(word->outcome)};
+  return Submission{form.digest, wanted.target, outcome_of(*word)};
 }
 
 ServiceState Client::service_state() const {

@@ -94,7 +94,13 @@ struct CompileOptions {
   // instead. Otherwise such a program is answered at once (Outcome::kStale), and replaced in the
   // cache when the service has tuned it again.
   bool strict = false;
-  // Waits until the results of every kernel of a kDefault program are compared. Where no service
+  // kMaxAutotune: where the program is not tuned yet, takes what there is at once (Outcome::kTier0),
+  // and leaves the tuning to the service. TieredProgram (tiered_program.h) puts the tuned program in
+  // its place when that is there. In kDefault mode nothing is awaited anyway.
+  bool now = false;
+  // Fails with kUnavailable where no service answers, as ClientOptions::allow_fallback does for all.
+  bool no_fallback = false;
+  // Waits until the results of every kernel of a kDefault program, or of tier 0, are compared. Where no service
   // answers, the program is compiled here all the same, and not verified.
   bool verify = false;
   std::function<void(const CompileProgress&)> on_progress{};  // called on the calling thread
@@ -113,9 +119,10 @@ struct CompileOptions {
 // How a program was got. kTuned: for this call. kJoined: tuned for another client that asked
 // earlier. kHit: a cache had it. kLocal: compiled on this machine, in default mode whatever was
 // asked for. kQueued: only submit() answers this. kStale: a cache had it, and kernel templates of
-// another version made it: right, but the service tunes its successor.
-enum class Outcome : uint8_t { kTuned, kJoined, kHit, kLocal, kQueued, kStale };
-// "tuned", "joined", "hit", "local", "queued", "stale".
+// another version made it: right, but the service tunes its successor. kTier0: the kDefault program
+// of the same graph, whatever was had of it, while the service tunes the one that was asked for.
+enum class Outcome : uint8_t { kTuned, kJoined, kHit, kLocal, kQueued, kStale, kTier0 };
+// "tuned", "joined", "hit", "local", "queued", "stale", "tier0".
 std::string_view to_string(Outcome outcome);
 
 // Where the time of one call to compile() went.

@@ -251,6 +251,8 @@ std::string_view to_string(Outcome outcome) {
       return "queued";
     case Outcome::kStale:
       return "stale";
+    case Outcome::kTier0:
+      return "tier0";
   }
   return "";
 }

@@ -129,6 +129,9 @@ typedef struct kiln_compile_options {
   /* The caller's span, as W3C Trace Context's header says it: what the service does for the call is
    * traced below it. NULL: none. */
   const char* traceparent;
+  /* 1: a MAX_AUTOTUNE program that is not tuned yet is answered at once, with the best there is: of
+   * outcome "tier0", the DEFAULT program. kiln_program_successor() has the tuned one, later. */
+  int32_t now;
 } kiln_compile_options;
 
 /* The program of a graph, loaded and ready to launch here. `bytes`: a .pt2 archive of
@@ -142,6 +145,21 @@ KILN_API kiln_code kiln_compile_file(kiln_client* client, const char* path,
 KILN_API kiln_code kiln_submit(kiln_client* client, const void* bytes, size_t bytes_size,
                                const kiln_compile_options* options);
 KILN_API void kiln_program_close(kiln_program* program);
+
+/* Of a program that was compiled with `now`, its outcome "tier0" or "stale": waits in the background
+ * for the tuned one, until that is there or the program is closed. */
+typedef enum kiln_successor {
+  KILN_SUCCESSOR_NONE = 0,    /* the program is what was asked for */
+  KILN_SUCCESSOR_AWAITED = 1, /* being tuned */
+  KILN_SUCCESSOR_READY = 2,
+  KILN_SUCCESSOR_GIVEN_UP = 3 /* it cannot be tuned; the program stays right */
+} kiln_successor;
+KILN_API kiln_successor kiln_program_successor_state(const kiln_program* program);
+/* The tuned program, a new object that the caller closes; each call gives one. Its inputs, outputs and
+ * symbols are in the same order; its arena_bytes are its own. A caller swaps between two launches, and
+ * closes the old program when its launches are done. KILN_UNAVAILABLE: it is AWAITED; KILN_NOT_FOUND:
+ * there is NONE; GIVEN_UP: why. */
+KILN_API kiln_code kiln_program_successor(const kiln_program* program, kiln_program** successor);
 
 /* Calls `refused` for each node of a models/model.json that Kiln does not cover with the arguments
  * it has: its place among the graph's nodes, its op, and why. What follows such a node is judged as
@@ -190,7 +208,7 @@ KILN_API const kiln_tensor* kiln_program_output(const kiln_program* program, int
 KILN_API const kiln_symbol* kiln_program_symbol(const kiln_program* program, int32_t index);
 
 /* How it was got: "tuned", "joined" (tuned for another client), "hit", "local", "stale" (right, made
- * by kernel templates of another version; its successor is being tuned). */
+ * by kernel templates of another version; its successor is being tuned), "tier0" (`now`). */
 KILN_API const char* kiln_program_outcome(const kiln_program* program);
 /* 1: its kernels' results were compared with a reference. 0: it was compiled here, or answered as soon
  * as it was compiled; where the service finds it wrong, launches are KILN_UNAVAILABLE once this client

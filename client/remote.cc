@@ -243,11 +243,13 @@ Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
         if (!reply.outcome) return Word(fail(reply.outcome.error()));
         if (*reply.outcome == CacheOutcome::kQueued) return Word(Answer{*reply.outcome, {}});
         Signature signature = connection.welcome().signed_with(std::move(reply.signature));
+        CompileRequest answered = request;
+        if (reply.tier0 && request.now) answered.mode = Mode::kDefault;
         auto program =
-            checked_program(request, reply.program_json, signature, trusted_or(signature.signer));
+            checked_program(answered, reply.program_json, signature, trusted_or(signature.signer));
         if (!program) return fail(std::move(program).error());  // no word of the service
         return Word(Answer{*reply.outcome, *std::move(program), std::move(reply.program_json),
-                           std::move(signature), reply.memory_only, reply.stale});
+                           std::move(signature), reply.memory_only, reply.stale, reply.tier0});
       }
     }
   };

@@ -46,6 +46,7 @@ class Remote {
     Signature signature{};
     bool memory_only = false;  // the service could not store it
     bool stale = false;        // templates of another version made it
+    bool tier0 = false;        // the kDefault program in the place of the one that was asked for
   };
   // Programs are taken from this signer only (a public key); until then, and with an empty one,
   // from the signer that the coordinator names. REQUIRES: before the first call.

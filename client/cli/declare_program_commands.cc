@@ -54,6 +54,16 @@ void add_compile_options(CLI::App* command, Options& options) {
   add_json(command, options);
 }
 
+// `others`: options that --now makes no sense with.
+void add_now(CLI::App* command, Options& options, std::initializer_list<const char*> others) {
+  auto* now = command->add_flag(
+      "--now", options.now,
+      "With --mode max-autotune: where the program is not tuned yet, take at once what the service "
+      "has, a stale program or the default one (cache: tier0), and leave the tuning to the "
+      "service");
+  for (const char* other : others) now->excludes(command->get_option(other));
+}
+
 }  // namespace
 
 void declare_program_commands(CLI::App& app, Options& options) {
@@ -77,6 +87,8 @@ void declare_program_commands(CLI::App& app, Options& options) {
   for (const char* other : {"--target", "--mode", "--hint", "--check"})
     locked->excludes(compile->get_option(other));
 
+  add_now(compile, options, {"--check", "--out", "--locked"});
+
   auto* warm = app.add_subcommand(
       "warm",
       "Have a service tune each file before anybody needs it, after those who wait:\n"
@@ -98,6 +110,8 @@ void declare_program_commands(CLI::App& app, Options& options) {
   warm->add_option("--cancel", options.cancel,
                    "Have the service forget this program, queued, running or failed: the "
                    "program_key of --status --json (an admin's request)");
+
+  add_now(warm, options, {"--detach", "--status"});
 
   auto* run = app.add_subcommand("run", "Get the program of a file and run it");
   run->add_option("FILE", options.files, "Program")->required()->expected(1);
@@ -123,6 +137,7 @@ void declare_program_commands(CLI::App& app, Options& options) {
   run->add_flag("--reduce-overhead", options.reduce_overhead,
                 "On a GPU: capture the launches into a CUDA graph and replay it");
   add_compile_options(run, options);
+  add_now(run, options, {"--program"});
 
   auto* digest = app.add_subcommand("digest", "Print the graph digest of each file");
   digest->add_option("FILE", options.files, "Programs")->required();

@@ -37,6 +37,7 @@ struct Options {
   bool no_fallback = false;
   bool strict = false;  // no program of older templates
   bool verify = false;  // no program that is not verified yet
+  bool now = false;     // tier 0, while the program is tuned
   bool check = false;
   double deadline_s = 600;
   int threads = 0;

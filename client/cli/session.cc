@@ -50,6 +50,11 @@ Result<CompileOptions> compile_options(const Options& options) {
   compile.reduce_overhead = options.reduce_overhead;
   compile.background = options.warm_up;
   compile.strict = options.strict;
+  if (options.now && compile.mode != Mode::kMaxAutotune)
+    return fail(
+        Code::kInvalidArgument,
+        "--now is for --mode max-autotune: default mode is answered as soon as it is compiled");
+  compile.now = options.now;
   compile.verify = options.verify || !options.out.empty();  // what is exported is run for long
   compile.traceparent = options.variable("TRACEPARENT");
   return compile;

@@ -113,6 +113,7 @@ nlohmann::ordered_json stats_json(const Stats& s) {
           {"programs_stale", s.programs_stale},
           {"answered_early", s.answered_early},
           {"withdrawn", s.withdrawn},
+          {"answered_tier0", s.answered_tier0},
           {"refused", std::move(refused)},
           {"artifacts", std::move(artifacts)}};
 }
@@ -137,6 +138,10 @@ std::string stats_text(const std::string& endpoint, const Stats& s, const Stats*
   if (s.detached_queued + s.detached_running + s.detached_failed > 0)
     text += fmt::format("  detached    {} queued, {} running, {} failed\n", s.detached_queued,
                         s.detached_running, s.detached_failed);
+  if (s.answered_tier0 > 0)
+    text +=
+        fmt::format("  tier 0      {} answered with the default program, to be tuned behind it\n",
+                    s.answered_tier0);
   if (s.answered_early > 0)
     text += fmt::format("  early       {} answered before they were verified, {} withdrawn\n",
                         s.answered_early, s.withdrawn);

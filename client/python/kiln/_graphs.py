@@ -17,7 +17,7 @@ from kiln._layout import layout_of
 from kiln._native import library
 from kiln._partition import Partition, Refusal, has_effect, is_inlined, main_device, partitions, refusals
 from kiln._settings import Settings
-from kiln._torch import Launcher, target_of
+from kiln._torch import launcher_of, target_of
 from kiln.client import Program
 from kiln.errors import KilnError
 
@@ -205,7 +205,7 @@ class GraphCompiler:
             emitter, reads, orders = self._emit(partition.nodes, outputs)
             program = self._settings.compile(emitter.to_json(), target)
             trusted = frozenset(i for i, node in enumerate(reads) if node in self._trusted)
-            run = Launcher(program, self._device, trusted, orders)
+            run = launcher_of(program, self._device, trusted, orders)
         except (KilnError, NotEmittable) as error:
             self._say_failure(str(error))
             for node in outputs:

@@ -50,7 +50,7 @@ class CompileOptions(Structure):
     _fields_ = [("size", c_size_t), ("target", c_char_p), ("mode", c_int32), ("cached_only", c_int32),
                 ("reduce_overhead", c_int32), ("background", c_int32), ("deadline_ms", c_int64),
                 ("on_progress", OnProgress), ("on_message", OnMessage), ("user", c_void_p), ("strict", c_int32),
-                ("verify", c_int32), ("traceparent", c_char_p)]
+                ("verify", c_int32), ("traceparent", c_char_p), ("now", c_int32)]
 
 
 class TensorStructure(Structure):
@@ -88,6 +88,8 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "kiln_compile_file": (c_int32, [c_void_p, c_char_p, POINTER(CompileOptions), POINTER(c_void_p)]),
     "kiln_submit": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(CompileOptions)]),
     "kiln_program_close": (None, [c_void_p]),
+    "kiln_program_successor_state": (c_int32, [c_void_p]),
+    "kiln_program_successor": (c_int32, [c_void_p, POINTER(c_void_p)]),
     "kiln_refused_nodes": (c_int32, [c_char_p, c_size_t, OnRefused, c_void_p]),
     "kiln_program_input_count": (c_int32, [c_void_p]),
     "kiln_program_output_count": (c_int32, [c_void_p]),

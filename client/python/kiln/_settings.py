@@ -14,7 +14,7 @@ from kiln.errors import InvalidArgument
 log = logging.getLogger("kiln")
 _MODES: dict[str, Mode] = {"default": "default", "max-autotune": "max-autotune", "reduce-overhead": "default",
                            "max-autotune-no-cudagraphs": "max-autotune"}
-_OPTIONS = ("coordinator", "deadline_s", "mode", "strict", "verify")
+_OPTIONS = ("coordinator", "deadline_s", "mode", "now", "strict", "verify")
 _said: set[str] = set()
 
 
@@ -41,6 +41,7 @@ class Settings:
         self.deadline_s = float(given.get("deadline_s", 600.0))
         self.refuses_stale = bool(given.get("strict", False))
         self.verify = bool(given.get("verify", False))
+        self.now = bool(given.get("now", False))
         self.strict = os.environ.get("KILN_STRICT", "") not in ("", "0")  # our own mistakes are raised: for tests
         configure_logging()
 
@@ -48,7 +49,7 @@ class Settings:
         """The program of a graph. Errors as Client.compile."""
         return client_for(self.coordinator).compile(model_json, mode=self.mode, target=target,
                                                     deadline_s=self.deadline_s, strict=self.refuses_stale,
-                                                    verify=self.verify, on_message=log.info)
+                                                    verify=self.verify, now=self.now, on_message=log.info)
 
     @staticmethod
     def say_once(sentence: str, place: str) -> None:

@@ -141,6 +141,43 @@ class Launcher:
         return outputs
 
 
+class TieredLauncher:
+    """A launcher of a program that was there at once, and then of the tuned one: one swap, between two calls.
+
+    A call that runs meanwhile ends with what it began with. The first program is kept, since work that it put onto a
+    stream may not be done yet.
+    """
+
+    def __init__(self, program: Program, device: torch.device, trusted: frozenset[int] = frozenset(),
+                 orders: Orders | None = None) -> None:
+        self._first, self._device, self._trusted, self._orders = program, device, trusted, orders
+        self._launch = Launcher(program, device, trusted, orders)
+        self._awaits = True
+
+    @property
+    def program(self) -> Program:
+        """The program of the next call."""
+        return self._current().program
+
+    def _current(self) -> Launcher:
+        if self._awaits and not self._first.awaits_successor:
+            successor = self._first.successor()  # None: it was given up
+            if successor is not None:
+                self._launch = Launcher(successor, self._device, self._trusted, self._orders)
+            self._awaits = False
+        return self._launch
+
+    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs, in the program's order."""
+        return self._current()(tensors)
+
+
+def launcher_of(program: Program, device: torch.device, trusted: frozenset[int] = frozenset(),
+                orders: Orders | None = None) -> Launcher | TieredLauncher:
+    """The launcher that fits the program, as Launcher() has it."""
+    return (TieredLauncher if program.awaits_successor else Launcher)(program, device, trusted, orders)
+
+
 def _realigned(tensor: torch.Tensor, mask: int) -> torch.Tensor:
     if not tensor.data_ptr() & mask:
         return tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_int32, c_int64, c_void_p
 from typing import Any, Literal, NamedTuple
@@ -17,6 +18,7 @@ Mode = Literal["default", "max-autotune"]
 Service = Literal["unknown", "reachable", "away"]
 _MODES: dict[str, int] = {"default": 0, "max-autotune": 1}
 _SERVICES: tuple[Service, ...] = ("unknown", "reachable", "away")
+_AWAITED, _READY = 1, 2  # kiln_successor
 _KINDS = ("user", "parameter", "buffer", "constant", "seed", "mutation")
 _TYPES = {(2, 64): "f64", (2, 32): "f32", (2, 16): "f16", (4, 16): "bf16", (10, 8): "f8e4m3", (12, 8): "f8e5m2",
           (0, 8): "i8", (0, 16): "i16", (0, 32): "i32", (0, 64): "i64", (1, 8): "u8", (6, 8): "bool"}
@@ -60,16 +62,20 @@ def _bytes(text: str | os.PathLike[str] | None) -> bytes | None:
 class Program:
     """A compiled program, loaded and ready to run. From :meth:`Client.compile`.
 
-    Calls may come from any thread, several at once; it may outlive its client.
+    Calls may come from any thread, several at once; it may outlive its client. One that was compiled with ``now``
+    and is not tuned yet waits for its successor in the background.
     """
 
     def __init__(self, handle: int) -> None:
         self._library = library = _native.library()
         self._handle = handle
+        self._successor: Program | None = None
+        self._mu = threading.Lock()  # of _successor
         text = {name: getattr(library, f"kiln_program_{name}")(handle).decode()
                 for name in ("outcome", "target", "manifest", "signature")}
-        #: "tuned", "joined" (tuned for another client), "hit", "local" (compiled on this machine) or "stale" (made
-        #: by kernel templates of another version; the service tunes its successor)
+        #: "tuned", "joined" (tuned for another client), "hit", "local" (compiled on this machine), "stale" (made
+        #: by kernel templates of another version; the service tunes its successor) or "tier0" (the program of mode
+        #: "default", until the one that was asked for with ``now`` is tuned)
         self.outcome = text["outcome"]
         #: its kernels' results were compared with a reference; False: it was compiled here, or answered as soon as it
         #: was compiled
@@ -106,6 +112,26 @@ class Program:
     def _symbol(self, index: int) -> Symbol:
         raw = self._library.kiln_program_symbol(self._handle, index).contents
         return Symbol(raw.min, raw.max, raw.tuned_at)
+
+    @property
+    def awaits_successor(self) -> bool:
+        """Whether the tuned program may still come."""
+        state: int = self._library.kiln_program_successor_state(self._handle)
+        return state == _AWAITED
+
+    def successor(self) -> Program | None:
+        """The tuned program, once it is there: the same object each time. Asks nobody and never waits.
+
+        Calls of this program run it from then on; launch() and arena_bytes() stay this program's own, so that those
+        that belong together do not mix. Keep this program until its last launch is done.
+        """
+        if self._successor is None and self._library.kiln_program_successor_state(self._handle) == _READY:
+            with self._mu:
+                if self._successor is None:
+                    handle = c_void_p()
+                    _native.check(self._library.kiln_program_successor(self._handle, byref(handle)))
+                    self._successor = Program(handle.value or 0)
+        return self._successor
 
     def bind(self, sizes: Sequence[Sequence[int]]) -> tuple[int, ...]:
         """The values of :attr:`symbols` for inputs of these sizes. Raises InvalidArgument."""
@@ -154,6 +180,8 @@ class Program:
         Inputs come in the program's order. They are read where they lie, and copied only when strides or alignment
         are not those that the program reads. Raises InvalidArgument on a wrong count, dtype or size.
         """
+        if (successor := self.successor()) is not None:
+            return successor(*arrays)
         if self.target.startswith("cuda"):
             raise InvalidArgument("the program runs on a GPU: call it from PyTorch, or use launch()")
         if len(arrays) != len(self.inputs):
@@ -242,7 +270,7 @@ class Client:
 
     def compile(self, graph: bytes | str | os.PathLike[str], *, mode: Mode = "default", target: str = "cpu",
                 deadline_s: float = 600.0, cached_only: bool = False, background: bool = False,
-                strict: bool = False, verify: bool = False,
+                strict: bool = False, verify: bool = False, now: bool = False,
                 on_progress: Callable[[Progress], object] | None = None,
                 on_message: Callable[[str], object] | None = None) -> Program:
         """The program of a graph, loaded and ready to run here.
@@ -255,6 +283,8 @@ class Client:
             strict: take no program that kernel templates of another version made, but wait for its successor.
             verify: in mode "default", wait until the results of every kernel are compared with a reference, instead
                 of taking the program as soon as it is compiled.
+            now: in mode "max-autotune", take what there is at once where the program is not tuned yet: its outcome is
+                "stale" or "tier0". Calls run the tuned program once that is there (:meth:`Program.successor`).
             on_progress: called about ten times a second while the service works. What it raises ends the call, and
                 so does Ctrl-C.
 
@@ -284,7 +314,7 @@ class Client:
             size=ctypes.sizeof(_native.CompileOptions), target=target.encode(), mode=_MODES[mode],
             cached_only=cached_only, background=background, deadline_ms=max(1, int(deadline_s * 1000)),
             on_progress=_native.OnProgress(report), on_message=_native.OnMessage(say),
-            strict=strict, verify=verify)
+            strict=strict, verify=verify, now=now)
         handle = c_void_p()
         with traced("kiln.compile") as options.traceparent:
             if isinstance(graph, bytes):

@@ -55,7 +55,7 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str 
 
     Args:
         mode: "default", "max-autotune", "reduce-overhead", "max-autotune-no-cudagraphs".
-        options: "coordinator", "mode", "deadline_s", "strict", "verify" (as Client.compile has them).
+        options: "coordinator", "mode", "deadline_s", "now", "strict", "verify" (as Client.compile has them).
     """
     del name  # of the graph, which newer versions of torch pass
     settings = Settings(mode, options)

@@ -10,7 +10,7 @@ import torch.utils._pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 from kiln._default_client import client_for
-from kiln._torch import Launcher, check_input, laid_out, target_of
+from kiln._torch import check_input, laid_out, launcher_of, target_of
 from kiln.client import Client, Mode, Program
 from kiln.errors import InvalidArgument, KilnError
 
@@ -49,13 +49,9 @@ class CompiledModule:
     Weights are bound by pointer: they stay where the exported program has them, and a change of one in place is
     seen by the next call. Buffers that the model changes are changed here too. Raises InvalidArgument when an
     input has another structure, dtype, size or device than the program takes.
-
-    Attributes:
-        program: the :class:`kiln.Program` that runs.
     """
 
     def __init__(self, exported: torch.export.ExportedProgram, program: Program, device: torch.device) -> None:
-        self.program = program
         self._device = device
         call_spec = exported.call_spec
         if call_spec.in_spec is None or call_spec.out_spec is None:
@@ -84,7 +80,12 @@ class CompiledModule:
         self._complex = {node.name for node in exported.graph.nodes
                          if isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_complex()}
         weights = frozenset(i for i, each in enumerate(self._inputs) if isinstance(each, torch.Tensor))
-        self._launch = Launcher(program, device, weights)
+        self._launch = launcher_of(program, device, weights)
+
+    @property
+    def program(self) -> Program:
+        """The :class:`kiln.Program` that runs: with ``now``, the tuned one once that is there."""
+        return self._launch.program
 
     def __repr__(self) -> str:
         return f"<kiln.CompiledModule of {self.program!r}>"
@@ -95,7 +96,8 @@ class CompiledModule:
             raise InvalidArgument(f"the model was exported for arguments of the structure {self._in_spec}, and this "
                                   f"call has {spec}")
         tensors = []
-        for info, source in zip(self.program.inputs, self._inputs, strict=True):
+        program = self.program
+        for info, source in zip(program.inputs, self._inputs, strict=True):
             if source is None:
                 tensors.append(torch.randint(0, 2**62, (), dtype=torch.int64).to(self._device))
             elif isinstance(source, int):
@@ -106,7 +108,7 @@ class CompiledModule:
         values = iter(outputs)
         results = [self._user_output(output.arg, values) for output in self._outputs
                    if output.kind == OutputKind.USER_OUTPUT]
-        for info, value in zip(self.program.outputs, outputs, strict=True):
+        for info, value in zip(program.outputs, outputs, strict=True):
             if info.mutates is not None:
                 source = self._inputs[info.mutates]
                 as_parts(leaves[source] if isinstance(source, int) else self._weights[info.name]).copy_(value)
@@ -131,7 +133,7 @@ def _device_of(exported: torch.export.ExportedProgram) -> torch.device:
 
 def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", client: Client | None = None,
             coordinator: str | None = None, deadline_s: float = 600.0, strict: bool = False,
-            verify: bool = False) -> CompiledModule:
+            verify: bool = False, now: bool = False) -> CompiledModule:
     """Compiles what ``torch.export.export`` gave; the result is called like the model.
 
     >>> import torch, kiln
@@ -146,6 +148,7 @@ def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", c
         client: default: the one of ``coordinator``, or of ``$KILN_COORDINATOR``, or this machine's own compiler.
         strict: take no program that kernel templates of another version made, but wait for its successor.
         verify: in mode "default", wait until the results of every kernel are compared with a reference.
+        now: in mode "max-autotune", take what there is at once; calls run the tuned program once that is there.
 
     Raises:
         Unsupported: an op that Kiln does not cover; the message names it and its line. torch.compile(model,
@@ -155,17 +158,18 @@ def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", c
     exported = without_vmap(exported)
     device = _device_of(exported)
     program = (client or client_for(coordinator)).compile(
-        model_json(exported), mode=mode, target=target_of(device), deadline_s=deadline_s, strict=strict, verify=verify)
+        model_json(exported), mode=mode, target=target_of(device), deadline_s=deadline_s, strict=strict, verify=verify,
+        now=now)
     return CompiledModule(exported, program, device)
 
 
 def load(path: str | os.PathLike[str], *, mode: Mode = "default", client: Client | None = None,
          coordinator: str | None = None, deadline_s: float = 600.0, strict: bool = False,
-         verify: bool = False) -> CompiledModule:
+         verify: bool = False, now: bool = False) -> CompiledModule:
     """``compile`` of a ``.pt2`` file that torch.export.save wrote, with its weights."""
     try:
         exported = torch.export.load(os.fspath(path))
     except (RuntimeError, OSError, AssertionError) as error:
         raise KilnError(f"torch cannot read {os.fspath(path)}: {error}") from error
     return compile(exported, mode=mode, client=client, coordinator=coordinator, deadline_s=deadline_s,
-                   strict=strict, verify=verify)
+                   strict=strict, verify=verify, now=now)

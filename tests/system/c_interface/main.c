@@ -131,6 +131,9 @@ static void without_a_service(void) {
   kiln_client_close(client); /* the program outlives it */
   EXPECT(strcmp(kiln_program_outcome(program), "local") == 0);
   EXPECT(kiln_program_verified(program) == 0);
+  kiln_program* successor = NULL;
+  EXPECT(kiln_program_successor_state(program) == KILN_SUCCESSOR_NONE);
+  EXPECT(kiln_program_successor(program, &successor) == KILN_NOT_FOUND && successor == NULL);
   EXPECT(strcmp(kiln_program_signature(program), "") == 0);
   check_description(program);
   const int64_t wrong[] = {5000, 16};

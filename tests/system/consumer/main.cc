@@ -8,6 +8,7 @@
 
 #include "client/client.h"
 #include "client/specialised_program.h"
+#include "client/tiered_program.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/frontend/safetensors.h"
 #include "compiler_core/ir/builder.h"
@@ -124,6 +125,15 @@ void use_a_dynamic_program(kiln::Client& client) {
   check(symbol.hint == 2, "ProgramSymbol");
 }
 
+void use_a_tiered_program(std::shared_ptr<kiln::Client> client) {
+  const auto tiered = must(kiln::TieredProgram::compile(std::move(client), softmax({}, 4),
+                                                        {.mode = kiln::Mode::kMaxAutotune}),
+                           "TieredProgram::compile()");
+  check(tiered->wait(std::chrono::milliseconds(0)) == kiln::TieredProgram::State::kTuned,
+        "without a service nothing is awaited");
+  check(!tiered->has_successor() && tiered->current() == tiered->first(), "current()");
+}
+
 void use_graphs_and_files(const std::filesystem::path& folder) {
   const kiln::Graph graph = softmax({}, 4);
   const std::string text = kiln::print(graph);
@@ -155,6 +165,7 @@ int main(int argc, char** argv) {
   const auto client = must(kiln::Client::create({.threads = 2}), "create()");
   use_one_program(*client);
   use_a_dynamic_program(*client);
+  use_a_tiered_program(must(kiln::Client::create({.threads = 2}), "create()"));
   use_graphs_and_files(argc > 1 ? argv[1] : ".");
   return 0;
 }
