@@ -20,7 +20,7 @@ namespace kiln {
 class ArtifactClient {
  public:
   struct Options {
-    std::string coordinator;  // "tcp://127.0.0.1:7557"
+    std::string coordinator;  // "tcp://127.0.0.1:7557", or several (Connection::open())
     Path key_file{};          // schema/keys/key_file.h; empty: none
     // 64 hex digits that artifacts are signed with; empty: the key file's, and without one what the
     // coordinator names.

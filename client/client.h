@@ -42,9 +42,11 @@ using DevicePtr = uint64_t;  // CUdeviceptr
 using CudaStream = void*;    // CUstream; null is the default stream
 
 struct ClientOptions {
-  std::string coordinator{};  // "tcp://127.0.0.1:7557"; empty: no service, local only
-  std::string key_file{};     // what `kiln keys new` wrote, for a coordinator that takes keys
-  std::string cache_dir{};    // keeps programs on this machine; empty: none
+  // "tcp://127.0.0.1:7557"; several coordinators of one store with commas between; empty: no
+  // service, local only.
+  std::string coordinator{};
+  std::string key_file{};   // what `kiln keys new` wrote, for a coordinator that takes keys
+  std::string cache_dir{};  // keeps programs on this machine; empty: none
   // Bound of cache_dir: the programs that were used longest ago are removed. 0: no bound.
   int64_t cache_bytes = int64_t{10} << 30;
   // A program that came to cache_dir longer ago is asked for again, so that a machine that is seldom

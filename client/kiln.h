@@ -62,7 +62,8 @@ typedef struct kiln_client kiln_client;
 
 typedef struct kiln_client_options {
   size_t size;             /* sizeof(kiln_client_options) */
-  const char* coordinator; /* "tcp://127.0.0.1:7557"; NULL: no service, this machine compiles */
+  const char* coordinator; /* "tcp://127.0.0.1:7557"; several coordinators of one store with commas
+                              between; NULL: no service, this machine compiles */
   const char* key_file;    /* what `kiln keys new` wrote; NULL: none */
   const char* cache_dir;   /* keeps programs on this machine; NULL: none */
   const char* signing_key; /* 64 hex digits that every program is signed with; NULL: as client.h */

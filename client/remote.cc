@@ -63,6 +63,16 @@ Remote::Patience Remote::real_patience() {
           [](std::chrono::milliseconds wait) { std::this_thread::sleep_for(wait); }};
 }
 
+Remote::Remote(std::string endpoint, std::chrono::milliseconds connect_timeout, Patience patience)
+    : endpoint_(std::move(endpoint)),
+      connect_timeout_(connect_timeout),
+      patience_(std::move(patience)) {
+  const auto several = parse_endpoints(endpoint_);
+  are_several_ = several && several->size() > 1;
+  // A fleet's look-ups go to all of them.
+  if (are_several_) answered_ = (*several)[patience_.jitter_seed() % several->size()];
+}
+
 bool Remote::breaker_open() const {
   std::lock_guard lock(mu_);
   return Clock::now() < closed_until_;
@@ -84,32 +94,43 @@ void Remote::trip() {
   closed_until_ = Clock::now() + kBreakerOpen;
 }
 
-Result<std::unique_ptr<Connection>> Remote::acquire(bool& kept_one) {
+Result<std::unique_ptr<Connection>> Remote::acquire(bool& kept_one, Asked asked) {
   {
     std::lock_guard lock(mu_);
     if (Clock::now() < closed_until_)
       return fail(Code::kUnavailable,
                   "the coordinator at " + endpoint_ + " did not answer a moment ago");
-    kept_one = kept_one && !idle_.empty();
+    const auto kept = std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& connection) {
+      return asked == Asked::kLeader ? !connection->welcome().follower
+                                     : !are_several_ || connection->endpoint() == answered_;
+    });
+    kept_one = kept_one && kept != idle_.rend();
     if (kept_one) {
-      auto connection = std::move(idle_.back());
-      idle_.pop_back();
+      auto connection = std::move(*kept);
+      idle_.erase(std::next(kept).base());
       return connection;
     }
   }
-  return connect(connect_timeout_);
+  return connect(connect_timeout_, asked);
 }
 
-Result<std::unique_ptr<Connection>> Remote::connect(std::chrono::milliseconds timeout) {
+Result<std::unique_ptr<Connection>> Remote::connect(std::chrono::milliseconds timeout,
+                                                    Asked asked) {
   ConnectOptions options;
+  options.follower_will_do = asked == Asked::kAnyone;
   if (!key_file_.empty()) {
     TRY(options.key, read_client_key(key_file_));
+  }
+  {
+    const std::lock_guard lock(mu_);
+    options.first = asked == Asked::kAnyone ? answered_ : leader_;
   }
   auto connection =
       Connection::open(endpoint_, Role::kClient, static_cast<int>(timeout.count()), options);
   if (connection) {
     std::lock_guard lock(mu_);
     reached_ = true;
+    (asked == Asked::kAnyone ? answered_ : leader_) = (*connection)->endpoint();
   }
   return connection;
 }
@@ -120,12 +141,15 @@ void Remote::release(std::unique_ptr<Connection> connection) {
 }
 
 template <class T>
-Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& call,
-                                  bool* reached) {
+Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& call, bool* reached,
+                                  Asked asked) {
   for (bool kept_one = true;;) {
-    auto connection = acquire(kept_one);
+    auto connection = acquire(kept_one, asked);
     if (!connection) {
-      if (connection.error().code == Code::kUnavailable && !breaker_open()) trip();
+      // Where followers go on answering, one call that finds no leader says nothing of others.
+      const bool is_away = connection.error().code == Code::kUnavailable &&
+                           (!are_several_ || asked == Asked::kAnyone);
+      if (is_away && !breaker_open()) trip();
       return fail(std::move(connection).error());
     }
     if (reached != nullptr && !kept_one) *reached = true;
@@ -140,6 +164,21 @@ Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& c
     if (!kept_one || result || result.error().code != Code::kUnavailable) return result;
     kept_one = false;
   }
+}
+
+template <class T>
+Result<T> Remote::with_anyone(const std::function<Result<T>(Connection&)>& call,
+                              const std::function<bool(const Result<T>&)>& passes_on,
+                              bool& reached) {
+  if (!are_several_) return with_connection<T>(call, &reached);
+  bool follows = false;
+  const auto noting = [&](Connection& connection) -> Result<T> {
+    follows = connection.welcome().follower;
+    return call(connection);
+  };
+  Result<T> answer = with_connection<T>(noting, &reached, Asked::kAnyone);
+  if (!follows || !passes_on(answer)) return answer;
+  return with_connection<T>(call, &reached);
 }
 
 template <class T>
@@ -171,7 +210,7 @@ Status Remote::await_return(const Waiting& waiting, std::chrono::milliseconds& p
       return fail(Code::kDeadlineExceeded, "the call was cancelled");
     const milliseconds left{remaining_ms(waiting.returns_until)};
     if (left.count() == 0) return fail(Code::kUnavailable, endpoint_ + " did not come back");
-    auto connection = connect(std::min(left, connect_timeout_));
+    auto connection = connect(std::min(left, connect_timeout_), Asked::kLeader);
     if (!connection && connection.error().code == Code::kUnavailable) continue;
     if (!connection) return fail(std::move(connection).error());
     release(*std::move(connection));
@@ -253,7 +292,8 @@ Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
       }
     }
   };
-  return with_connection<Word>(converse, &reached);
+  const auto passes_on = [](const Result<Word>& word) { return !word || !*word; };
+  return with_anyone<Word>(converse, passes_on, reached);
 }
 
 // A list that its signer did not sign is no word of the coordinator's.
@@ -306,7 +346,8 @@ Result<Remote::Blobs> Remote::fetch_once(const std::vector<Digest>& digests,
     }
     return blobs;
   };
-  return with_connection<Blobs>(converse, &reached);
+  const auto passes_on = [](const Result<Blobs>& blobs) { return !blobs; };
+  return with_anyone<Blobs>(converse, passes_on, reached);
 }
 
 Result<Stats> Remote::stats(Clock::time_point deadline) {

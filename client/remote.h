@@ -29,11 +29,9 @@ class Remote {
   };
   static Patience real_patience();
 
+  // `endpoint`: of the coordinator, or of several of one store (Connection::open()).
   Remote(std::string endpoint, std::chrono::milliseconds connect_timeout,
-         Patience patience = real_patience())
-      : endpoint_(std::move(endpoint)),
-        connect_timeout_(connect_timeout),
-        patience_(std::move(patience)) {}
+         Patience patience = real_patience());
 
   // The file of a key (schema/keys/key_file.h), read for each connection. REQUIRES: before the
   // first call.
@@ -110,9 +108,11 @@ class Remote {
   Result<T> with_patience(const std::function<Result<T>()>& ask,
                           const std::function<const Error*(const Result<T>&)>& refusal,
                           Clock::time_point deadline) const;
+  // Whom a question is for: one that follows answers look-ups and blobs of what is stored.
+  enum class Asked : uint8_t { kLeader, kAnyone };
   // A kept connection if `kept_one` asks for it and there is one (it says so), else a new one.
-  Result<std::unique_ptr<Connection>> acquire(bool& kept_one);
-  Result<std::unique_ptr<Connection>> connect(std::chrono::milliseconds timeout);
+  Result<std::unique_ptr<Connection>> acquire(bool& kept_one, Asked asked);
+  Result<std::unique_ptr<Connection>> connect(std::chrono::milliseconds timeout, Asked asked);
   void release(std::unique_ptr<Connection> connection);
   // Remembers that the service failed us.
   void trip();
@@ -120,7 +120,12 @@ class Remote {
   // `reached`, if it is given, becomes true with a connection that was not kept from before.
   template <class T>
   Result<T> with_connection(const std::function<Result<T>(Connection&)>& call,
-                            bool* reached = nullptr);
+                            bool* reached = nullptr, Asked asked = Asked::kLeader);
+  // Where several coordinators are named, asks anyone, and then the leader if who was asked follows
+  // and `passes_on` says that it could not answer.
+  template <class T>
+  Result<T> with_anyone(const std::function<Result<T>(Connection&)>& call,
+                        const std::function<bool(const Result<T>&)>& passes_on, bool& reached);
   uint64_t next_request();
   // Whom to believe: the pinned signer, else the one that the coordinator says it is.
   const std::string& trusted_or(const std::string& named) const {
@@ -128,6 +133,7 @@ class Remote {
   }
 
   const std::string endpoint_;
+  bool are_several_ = false;  // constant after construction
   const std::chrono::milliseconds connect_timeout_;
   const Patience patience_;
   std::string trusted_signer_;
@@ -139,6 +145,8 @@ class Remote {
   std::vector<std::unique_ptr<Connection>> idle_;
   Clock::time_point closed_until_{};
   bool reached_ = false;
+  std::string leader_;    // of several coordinators, the last that led
+  std::string answered_;  // and the last that answered look-ups; at first any of them
   uint64_t last_request_ = 0;
 };
 

@@ -147,6 +147,7 @@ struct Welcome {
   signingKey @4 :Data;            # Ed25519 public key (32 bytes) of the artifacts; empty: unsigned
   revocations @5 :UInt64;         # serial of the list of what was taken back; 0: nothing was
   endorsement @6 :Text;           # of signingKey, by the key that it replaced; empty: none
+  follower @7 :Bool;              # it answers what is stored; another coordinator of its store leads
 }
 
 # ---- Client and coordinator ----

@@ -48,7 +48,7 @@ struct Fields {
   static void of(auto& f, Is<Welcome> auto& m) {
     f(m.protocol, m.software, m.template_stamp, Sized{m.session, kTokenBytes, true},
       Sized{m.signing_key, kPublicKeyBytes, true}, m.revocations,
-      Sized{m.endorsement, kMaxEndorsementBytes});
+      Sized{m.endorsement, kMaxEndorsementBytes}, m.follower);
   }
   static void of(auto& f, Is<CompileRequest> auto& m) {
     f(m.request, m.graph, m.target, m.mode, m.check_only, m.graph_text, m.priority, m.detach,

@@ -50,6 +50,8 @@ struct Welcome {
   // The word for signing_key of the key that it replaced (base/signature.h,
   // Endorsement::to_string()); empty: none.
   std::string endorsement{};
+  // It answers look-ups of what is stored, and nothing else: another coordinator leads.
+  bool follower = false;
   // The coordinator's signature with these bytes. An endorsement that cannot be read is none.
   Signature signed_with(std::string bytes) const;
 };

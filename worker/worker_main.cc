@@ -115,7 +115,8 @@ void fill_in_defaults(Flags& flags) {
 // Parses into `flags`; an exit code when the program should end now.
 std::optional<int> parse(int argc, char** argv, Flags& flags) {
   CLI::App app(kAbout, "kiln-worker");
-  app.add_option("--coordinator", flags.coordinator, "where to take work from")
+  app.add_option("--coordinator", flags.coordinator,
+                 "where to take work from; several coordinators of one store with commas between")
       ->envname("KILN_COORDINATOR")
       ->capture_default_str();
   app.add_option(

@@ -85,8 +85,10 @@ void add_json(CLI::App* command, Options& options) {
 }
 
 void add_coordinator(CLI::App* command, Options& options) {
-  command->add_option("--coordinator", options.coordinator,
-                      "The service, e.g. tcp://127.0.0.1:7557 [KILN_COORDINATOR]");
+  command->add_option(
+      "--coordinator", options.coordinator,
+      "The service, e.g. tcp://127.0.0.1:7557; several coordinators of one store with "
+      "commas between [KILN_COORDINATOR]");
   command->add_option("--key", options.key,
                       "Your key, for a service on another machine: what `kiln keys new` wrote "
                       "[KILN_KEY]");

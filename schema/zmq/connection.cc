@@ -31,7 +31,7 @@ struct Connection::Impl {
   zmq::socket_t dealer{context, zmq::socket_type::dealer};
   SocketMonitor monitor{context, dealer,
                         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
-                            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                            ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                             ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH};
   SocketWake wake;
   Welcome welcome;
@@ -40,6 +40,7 @@ struct Connection::Impl {
   PartAssembly parts;
   bool connected = false;  // now
   bool gone = false;       // a connection ended, or never came to be
+  bool refused = false;    // nobody listened, at least once
   Trouble trouble = Trouble::kNone;
 
   Status set_up(const Endpoint& parsed, const ConnectOptions& options);
@@ -87,6 +88,10 @@ void Connection::Impl::poll(short events, int timeout_ms) {
 
 void Connection::Impl::watch_connection() {
   while (const auto event = monitor.take()) {
+    if (event->number == ZMQ_EVENT_CONNECT_RETRIED) {
+      refused = true;
+      continue;
+    }
     connected = event->number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
     if (connected) continue;
     if (event->number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
@@ -163,9 +168,9 @@ std::optional<Result<Message>> Connection::Impl::take() {
 Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Connection::~Connection() = default;
 
-Result<std::unique_ptr<Connection>> Connection::open(const std::string& endpoint, Role role,
-                                                     int timeout_ms,
-                                                     const ConnectOptions& options) {
+Result<std::unique_ptr<Connection>> Connection::open_one(const std::string& endpoint, Role role,
+                                                         int timeout_ms, bool gives_up,
+                                                         const ConnectOptions& options) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   TRY(const Endpoint parsed, parse_endpoint(endpoint));
   if (!parsed.loopback && !options.key) {
@@ -198,13 +203,17 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& endpoint
       return std::unique_ptr<Connection>(new Connection(std::move(impl)));
     }
     const int wait_ms = remaining_ms(deadline);
-    if (wait_ms == 0) return fail(impl->unanswered(timeout_ms));
+    const bool is_refused = gives_up && impl->refused && !impl->connected;
+    if (wait_ms == 0 || is_refused) return fail(impl->unanswered(timeout_ms));
     impl->poll(said || !impl->connected ? ZMQ_POLLIN : ZMQ_POLLIN | ZMQ_POLLOUT, wait_ms);
   }
 }
 
 const Welcome& Connection::welcome() const {
   return impl_->welcome;
+}
+const std::string& Connection::endpoint() const {
+  return impl_->endpoint;
 }
 void Connection::wake() {
   impl_->wake.signal();

@@ -38,6 +38,8 @@ struct Endpoint {
   bool ipv6 = false;
 };
 Result<Endpoint> parse_endpoint(const std::string& endpoint);  // kInvalidArgument
+// "tcp://a:7557,tcp://b:7557" taken apart: the coordinators of one store. kInvalidArgument.
+Result<std::vector<std::string>> parse_endpoints(const std::string& list);
 
 using PeerId = std::string;  // opaque, as the ROUTER names it; one connection, never used again
 
@@ -105,23 +107,28 @@ class Listener {
 };
 
 struct ConnectOptions {
-  std::optional<ClientKey> key;  // none: in the clear, on loopback
-  std::string token{};           // Welcome.session of the previous connection; empty: none
-  TemplateVersions templates{};  // a worker's: Hello.templates
+  std::optional<ClientKey> key;   // none: in the clear, on loopback
+  std::string token{};            // Welcome.session of the previous connection; empty: none
+  TemplateVersions templates{};   // a worker's: Hello.templates
+  std::string first{};            // of several coordinators, the one to try first; empty: any
+  bool follower_will_do = false;  // else only the coordinator that leads
 };
 
 // A Connection does not outlive its TCP connection: when the coordinator goes away or restarts,
 // send and receive answer kUnavailable from then on, and the owner opens another.
 class Connection {
  public:
-  // Says Hello and waits for Welcome. kUnavailable when nobody answers within `timeout_ms`;
-  // kInvalidArgument on a refused version; kPermissionDenied when the coordinator does not know the
-  // key, or only one of the two has keys.
-  static Result<std::unique_ptr<Connection>> open(const std::string& endpoint, Role role,
+  // Says Hello and waits for Welcome. `endpoints`: one, or several coordinators of one store, which
+  // are tried in turn, again and again, until one answers that will do. One that nobody listens at
+  // costs no time, one that is silent its part of `timeout_ms`. kUnavailable when nobody answers
+  // within `timeout_ms`; kInvalidArgument on a refused version; kPermissionDenied when the
+  // coordinator does not know the key, or only one of the two has keys: of several, when all say so.
+  static Result<std::unique_ptr<Connection>> open(const std::string& endpoints, Role role,
                                                   int timeout_ms,
                                                   const ConnectOptions& options = {});
   ~Connection();
   const Welcome& welcome() const;
+  const std::string& endpoint() const;  // whose it is
 
   // kUnavailable when the peer does not take it within `timeout_ms`.
   Status send(const Message& message, int timeout_ms = kSendTimeoutMs);
@@ -133,6 +140,10 @@ class Connection {
  private:
   struct Impl;
   explicit Connection(std::unique_ptr<Impl> impl);
+  // `gives_up`: as soon as nobody listens there.
+  static Result<std::unique_ptr<Connection>> open_one(const std::string& endpoint, Role role,
+                                                      int timeout_ms, bool gives_up,
+                                                      const ConnectOptions& options);
   std::unique_ptr<Impl> impl_;
 };
 

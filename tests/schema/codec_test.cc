@@ -28,7 +28,8 @@ bool operator==(const Hello& a, const Hello& b) {
 bool operator==(const Welcome& a, const Welcome& b) {
   return a.protocol == b.protocol && a.software == b.software &&
          a.template_stamp == b.template_stamp && a.session == b.session &&
-         a.signing_key == b.signing_key && a.revocations == b.revocations;
+         a.signing_key == b.signing_key && a.revocations == b.revocations &&
+         a.endorsement == b.endorsement && a.follower == b.follower;
 }
 bool operator==(const Refusal& a, const Refusal& b) {
   return a.error == b.error;

@@ -139,7 +139,7 @@ inline std::vector<Message> sample_messages() {
   request.detach = request.strict = request.early = true;
   request.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   return {Hello{2, Role::kWorker, "kiln 9", std::string(16, 'h'), {{"cpu.pointwise", 3}}},
-          Welcome{3, "kiln 8", a, std::string(16, 't'), std::string(32, 'k'), 9, "ab 1 cd"},
+          Welcome{3, "kiln 8", a, std::string(16, 't'), std::string(32, 'k'), 9, "ab 1 cd", true},
           Refusal{error},
           request,
           NeedGraph{14},

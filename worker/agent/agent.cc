@@ -85,6 +85,7 @@ Status Agent::run(const Work& work) {
 Result<std::unique_ptr<Connection>> Agent::connect() {
   ConnectOptions how;
   how.token = token_;
+  how.first = led_;
   how.templates = options_.templates;
   if (!options_.key_file.empty()) {
     TRY(how.key, read_client_key(options_.key_file));
@@ -93,6 +94,7 @@ Result<std::unique_ptr<Connection>> Agent::connect() {
       Connection::open(options_.coordinator, Role::kWorker, options_.connect_timeout_ms, how));
   const Welcome& welcome = connection->welcome();
   token_ = welcome.session;
+  led_ = connection->endpoint();
   signed_by_ = welcome.signed_with({});
   trusted_signer_ = welcome.signing_key;
   if (how.key && !how.key->signing_key.empty()) {
@@ -100,7 +102,7 @@ Result<std::unique_ptr<Connection>> Agent::connect() {
   }
   if (welcome.template_stamp != template_stamp(options_.templates))
     spdlog::info("the coordinator has other kernel templates: it leases what this worker can make");
-  spdlog::info("connected to {}", options_.coordinator);
+  spdlog::info("connected to {}", led_);
   return connection;
 }
 

@@ -33,7 +33,7 @@ std::vector<CandidateResult> take_out_unsigned(Job& job, const Signature& signer
 class Agent {
  public:
   struct Options {
-    std::string coordinator;     // "tcp://127.0.0.1:7557"
+    std::string coordinator;     // "tcp://127.0.0.1:7557", or several (Connection::open())
     Path key_file;               // schema/keys/key_file.h, read for each connection; empty: none
     WorkerReport self;           // name, target, toolkit, slots
     TemplateVersions templates;  // of this build: what the coordinator may ask for
@@ -83,6 +83,7 @@ class Agent {
 
   const Options options_;
   std::string token_;           // run()'s; of the last session
+  std::string led_;             // run()'s; the coordinator of the last session
   Signature signed_by_;         // run()'s: the coordinator's, without bytes
   std::string trusted_signer_;  // run()'s: the key file's, else the coordinator's
   mutable std::mutex mu_;

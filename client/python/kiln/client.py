@@ -214,8 +214,8 @@ class Client:
     Threads may share it. Opening it contacts nobody.
 
     Args:
-        coordinator: ``"tcp://127.0.0.1:7557"``; default ``$KILN_COORDINATOR``. Without one, programs are compiled
-            here with the cost model's first choice.
+        coordinator: ``"tcp://127.0.0.1:7557"``, or several of one store with commas between; default
+            ``$KILN_COORDINATOR``. Without one, programs are compiled here with the cost model's first choice.
         key_file: what ``kiln keys new`` wrote; default ``$KILN_KEY``.
         cache_dir: keeps programs on this machine; default ``$KILN_CACHE_DIR``, none.
         fallback: compile here when the service is away.

@@ -97,6 +97,32 @@ TEST(Transport, FindsACoordinatorThatComesUpWhileItWaits) {
   EXPECT_TRUE(connection.has_value());
 }
 
+TEST(Transport, OfSeveralTheOneThatListensIsFound) {
+  std::string nobody;
+  { nobody = EchoServer().endpoint(); }
+  const EchoServer server;
+  const std::string list = nobody + "," + server.endpoint();
+  for (const std::string& first : {std::string(), nobody, server.endpoint()}) {
+    ConnectOptions options;
+    options.first = first;
+    const auto connection = Connection::open(list, Role::kClient, 10'000, options);
+    ASSERT_TRUE(connection.has_value()) << connection.error().message;
+    EXPECT_EQ((*connection)->endpoint(), server.endpoint());
+  }
+  const auto none = Connection::open(nobody + "," + nobody, Role::kClient, 200);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_EQ(none.error().code, Code::kUnavailable);
+}
+
+TEST(Transport, AListWithSomethingElseInItIsInvalidArgument) {
+  for (const char* list : {"tcp://127.0.0.1:1,", ",", "tcp://127.0.0.1:1 tcp://127.0.0.1:2",
+                           "tcp://127.0.0.1:1,localhost"}) {
+    const auto connection = Connection::open(list, Role::kClient, 100);
+    ASSERT_FALSE(connection.has_value()) << list;
+    EXPECT_EQ(connection.error().code, Code::kInvalidArgument) << list;
+  }
+}
+
 TEST(Transport, AnotherProtocolVersionIsInvalidArgument) {
   auto listener = *Listener::bind(kAnyPort);
   std::thread old([&] {
