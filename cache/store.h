@@ -15,6 +15,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,23 +40,34 @@ struct StoredProgram {
   Audience audience;
 };
 
-class Store {
+// What a coordinator that follows needs of a store.
+class ReadableStore {
  public:
   // Called once, on any thread, maybe before the call that was given it returns. It must not wait
   // for the store.
   template <class T>
   using Then = std::function<void(Result<T>)>;
-  using Done = std::function<void(Status)>;
 
-  virtual ~Store() = default;
-  // For the log: what was amiss when it was opened. Usually empty.
-  virtual const std::string& warning() const = 0;
+  virtual ~ReadableStore() = default;
 
   // Look-ups, which never make the caller wait longer than a file on a local disk does. kNotFound,
   // of a program also when a blob that it needs is gone; kCorruption when a row does not match its
   // seal (it is dropped) or a blob its digest (it is set aside): once, then kNotFound; kUnavailable.
   virtual void look_up_program(const Digest& program_key, Then<StoredProgram> then) = 0;
   virtual void look_up_blob(const Digest& digest, Then<std::string> then) = 0;
+
+  // Waits for the answer, as planner threads may, and a loop must not.
+  virtual Result<std::vector<Revocation>> revocations() = 0;  // oldest first
+  // What of the store does not answer at the moment, for people; empty: nothing. Never waits.
+  virtual std::string away() const { return {}; }
+};
+
+class Store : public ReadableStore {
+ public:
+  using Done = std::function<void(Status)>;
+
+  // For the log: what was amiss when it was opened. Usually empty.
+  virtual const std::string& warning() const = 0;
 
   // Look-ups that wait for the answer: for planner threads, never for a loop. Errors as above.
   virtual Result<StoredKernel> kernel(const Digest& kernel_key) = 0;
@@ -65,7 +77,6 @@ class Store {
   virtual Result<std::vector<Schedule>> earlier_winners(const Digest& workload) = 0;
   // Winners of workloads that differ from this in sizes only, the nearest sizes first.
   virtual Result<std::vector<Schedule>> nearest_winners(const ShapeGenericKey& key) = 0;
-  virtual Result<std::vector<Revocation>> revocations() = 0;  // oldest first
 
   // Counts a use of a program that was not looked up here; look-ups count by themselves.
   virtual void touch(const Digest& program_key) = 0;
@@ -113,6 +124,10 @@ class Store {
   virtual Result<ProgramList> list_programs(const ProgramQuery& wanted) = 0;
   virtual Result<ListedProgram> listed_program(const Digest& program_key) = 0;
   virtual Result<StoredKernel> listed_kernel(const Digest& kernel_key) = 0;
+  // Which of these are stored, and match their seals: as many calls of listed_program() or
+  // listed_kernel(), at once. kUnavailable.
+  virtual Result<std::set<Digest>> whole_programs(const std::vector<Digest>& keys);
+  virtual Result<std::set<Digest>> whole_kernels(const std::vector<Digest>& keys);
 
   struct Totals {
     int64_t programs = 0, kernels = 0, records = 0, corrupt_blobs = 0;

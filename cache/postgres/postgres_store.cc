@@ -15,6 +15,8 @@
 
 #include "cache/access_times.h"
 #include "cache/bounded_writer.h"
+#include "cache/local_blobs.h"
+#include "cache/postgres/connections.h"
 #include "cache/postgres/look_ups.h"
 #include "cache/postgres/postgres_index.h"
 #include "cache/postgres/reads.h"
@@ -53,36 +55,6 @@ std::string name_of_this_process() {
   return fmt::format("{}.{}.{}.{}", host, getpid(), wall_clock_ms(), ++stores);
 }
 
-// Connections that callers borrow.
-class Connections {
- public:
-  Connections(std::string url, std::string name) : url_(std::move(url)), name_(std::move(name)) {}
-
-  template <class Read>
-  auto with(Read read) {
-    PgConnection connection = take();
-    auto result = read(connection);
-    const std::scoped_lock lock(mu_);
-    if (free_.size() < kMostFree) free_.push_back(std::move(connection));
-    return result;
-  }
-
- private:
-  static constexpr size_t kMostFree = 4;
-
-  PgConnection take() {
-    const std::scoped_lock lock(mu_);
-    if (free_.empty()) return {url_, name_};
-    PgConnection connection = std::move(free_.back());
-    free_.pop_back();
-    return connection;
-  }
-
-  const std::string url_, name_;
-  std::mutex mu_;
-  std::vector<PgConnection> free_;  // guarded by mu_
-};
-
 }  // namespace
 
 struct PostgresStore::Impl {
@@ -93,6 +65,7 @@ struct PostgresStore::Impl {
       : options(std::move(given)),
         owned_objects(std::move(given_objects)),
         objects(owned_objects.get()),
+        copies(options.copies, options.copies_bytes),
         term(std::move(taken)),
         writer(PostgresIndex(PgConnection(url, name + " writer"), *term, *objects,
                              {options.now_ms, options.doomed_s}),
@@ -146,8 +119,10 @@ struct PostgresStore::Impl {
   const std::string warning;
   std::unique_ptr<ObjectStore> owned_objects;
   ObjectStore* const objects;
+  LocalBlobs copies;
   const std::unique_ptr<Term> term;
   std::atomic<int64_t> evicted_programs{0}, corrupt_blobs{0};
+  std::atomic<bool> postgres_away{false}, objects_away{false};
   AccessTimes access_times;
   Writer writer;
   Connections connections;
@@ -171,7 +146,11 @@ void PostgresStore::Impl::fetch(const Digest& digest, const std::string& object,
                                 Then<std::string> then) {
   objects->get(object, [this, digest, object, again,
                         then = std::move(then)](Result<std::string> bytes) mutable {
-    if (bytes && Digest::of(*bytes) == digest) return then(std::move(bytes));
+    objects_away = !bytes && bytes.error().code == Code::kUnavailable;
+    if (bytes && Digest::of(*bytes) == digest) {
+      copies.keep(digest, *bytes);
+      return then(std::move(bytes));
+    }
     const bool gone = !bytes && bytes.error().code == Code::kNotFound;
     const bool wrong = bytes || bytes.error().code == Code::kCorruption;
     if (!gone && !wrong) {
@@ -202,6 +181,7 @@ void PostgresStore::Impl::write_uses() {
 // Statistics are not worth an error: what was read last stays.
 void PostgresStore::Impl::refresh_totals() {
   const auto read = connections.with([](PgConnection& reader) { return reads::totals(reader); });
+  postgres_away = !read;
   const std::scoped_lock lock(mu);
   if (read) totals = *read;
 }
@@ -293,6 +273,11 @@ Result<std::unique_ptr<PostgresStore>> PostgresStore::open(const std::string& ur
       std::make_unique<Impl>(url, name, std::move(objects), std::move(term), std::move(options))));
 }
 
+std::string PostgresStore::away() const {
+  if (impl_->postgres_away) return "PostgreSQL does not answer";
+  return impl_->objects_away ? "the store of binaries does not answer" : "";
+}
+
 uint64_t PostgresStore::epoch() const {
   return impl_->term->epoch();
 }
@@ -311,7 +296,9 @@ void PostgresStore::look_up_program(const Digest& program_key, Then<StoredProgra
   });
 }
 
+// A copy needs neither PostgreSQL nor the objects: its digest says that it is what was asked for.
 void PostgresStore::look_up_blob(const Digest& digest, Then<std::string> then) {
+  if (auto copy = impl_->copies.get(digest)) return then(std::move(copy));
   impl_->look_ups->object(
       digest, [impl = impl_.get(), digest, then = std::move(then)](Result<std::string> object) {
         if (!object) return then(std::move(object));
@@ -358,6 +345,16 @@ Result<ListedProgram> PostgresStore::listed_program(const Digest& program_key) {
 Result<StoredKernel> PostgresStore::listed_kernel(const Digest& kernel_key) {
   return impl_->connections.with(
       [&](PgConnection& reader) { return reads::kernel(reader, kernel_key, true); });
+}
+
+Result<std::set<Digest>> PostgresStore::whole_programs(const std::vector<Digest>& keys) {
+  return impl_->connections.with(
+      [&](PgConnection& reader) { return reads::whole_programs(reader, keys); });
+}
+
+Result<std::set<Digest>> PostgresStore::whole_kernels(const std::vector<Digest>& keys) {
+  return impl_->connections.with(
+      [&](PgConnection& reader) { return reads::whole_kernels(reader, keys); });
 }
 
 void PostgresStore::touch(const Digest& program_key) {
@@ -426,7 +423,8 @@ void PostgresStore::take_back(TakeBack what, int64_t through, TookBack done) {
         TRY(*taken, index.take_back(what, through));
         return {};
       },
-      [taken, done = std::move(done)](Status status) {
+      [impl = impl_.get(), taken, done = std::move(done)](Status status) {
+        impl->copies.clear();
         done(status ? Result<TakenBack>(std::move(*taken)) : fail(std::move(status).error()));
       });
 }

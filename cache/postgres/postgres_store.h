@@ -15,6 +15,7 @@
 
 #include "cache/objects/object_store.h"
 #include "cache/store.h"
+#include "compiler_core/base/file.h"
 
 namespace kiln {
 
@@ -28,6 +29,8 @@ struct PostgresStoreOptions {
   std::chrono::milliseconds wait_for_term{10'000};
   // A standby's open() waits for as long as this says; empty: wait_for_term.
   std::function<bool()> stands_by{};
+  Path copies{};                         // folder of copies of binaries, on this machine's disk
+  int64_t copies_bytes = 0;              // their bound; 0: none are kept
   std::string address{};                 // where this coordinator is, for people
   std::function<int64_t()> now_ms;       // wall clock; empty: the system's
   std::function<void(std::string)> log;  // lines for the operator; from any thread
@@ -49,6 +52,7 @@ class PostgresStore final : public Store {
   uint64_t epoch() const;
 
   const std::string& warning() const override;
+  std::string away() const override;
   void look_up_program(const Digest& program_key, Then<StoredProgram> then) override;
   void look_up_blob(const Digest& digest, Then<std::string> then) override;
   Result<StoredKernel> kernel(const Digest& kernel_key) override;
@@ -74,6 +78,8 @@ class PostgresStore final : public Store {
   Result<ProgramList> list_programs(const ProgramQuery& wanted) override;
   Result<ListedProgram> listed_program(const Digest& program_key) override;
   Result<StoredKernel> listed_kernel(const Digest& kernel_key) override;
+  Result<std::set<Digest>> whole_programs(const std::vector<Digest>& keys) override;
+  Result<std::set<Digest>> whole_kernels(const std::vector<Digest>& keys) override;
   Totals totals() const override;
 
   // Removes the objects of blobs whose time is over, and waits for it. For tests: it happens by

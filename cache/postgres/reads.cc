@@ -104,6 +104,27 @@ Result<StoredKernel> kernel(PgConnection& connection, const Digest& key, bool li
   return stored;
 }
 
+Result<std::set<Digest>> whole_programs(PgConnection& connection, const std::vector<Digest>& keys) {
+  TRY(const auto found, programs(connection, keys));
+  std::set<Digest> whole;
+  for (const auto& [key, row] : found)
+    if (row || row.error().code == Code::kNotFound) whole.insert(key);
+  return whole;
+}
+
+Result<std::set<Digest>> whole_kernels(PgConnection& connection, const std::vector<Digest>& keys) {
+  TRY(const PgRows rows,
+      connection.run("SELECT key, kernel, target, seal FROM kernels WHERE key = ANY($1)",
+                     PgValues().add(keys)));
+  std::set<Digest> whole;
+  for (int64_t row = 0; row < rows.size(); ++row) {
+    TRY(const Digest key, rows.digest(row, 0));
+    const auto seal = rows.digest(row, 3);
+    if (seal && read_kernel(key, rows.bytes(row, 1), rows.bytes(row, 2), *seal)) whole.insert(key);
+  }
+  return whole;
+}
+
 Result<std::vector<TuningRecord>> records(PgConnection& connection, const Digest& kernel_key) {
   TRY(const PgRows rows,
       connection.run("SELECT workload, target, schedule, verdict, log, samples, binary_digest,"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ Result<std::vector<Schedule>> nearest_winners(PgConnection& connection, const Sh
 Result<std::vector<Revocation>> revocations(PgConnection& connection);
 Result<ListedProgram> listed_program(PgConnection& connection, const Digest& key);
 Result<ProgramList> list_programs(PgConnection& connection, const ProgramQuery& wanted);
+// Those that are stored and match their seals, also where a blob is gone.
+Result<std::set<Digest>> whole_programs(PgConnection& connection, const std::vector<Digest>& keys);
+Result<std::set<Digest>> whole_kernels(PgConnection& connection, const std::vector<Digest>& keys);
 Result<PostgresIndex::Totals> totals(PgConnection& connection);
 
 // Blobs that are going: their objects are to be removed, then their rows. Neither needs a term, since

@@ -68,9 +68,12 @@ class Merger {
       into_.put_blob(std::move(bytes), puts_.one(size));
       return puts_.so_far();
     }));
-    TRY_STATUS(each_row(EntryKind::kKernel, [this](const Entry& entry) { return kernel(entry); }));
-    TRY_STATUS(
-        each_row(EntryKind::kProgram, [this](const Entry& entry) { return program(entry); }));
+    TRY_STATUS(each_row(EntryKind::kKernel, [this](const Entry& entry, bool is_there) {
+      return kernel(entry, is_there);
+    }));
+    TRY_STATUS(each_row(EntryKind::kProgram, [this](const Entry& entry, bool is_there) {
+      return program(entry, is_there);
+    }));
     TRY_STATUS(records());
     TRY_STATUS(kin());
     TRY_STATUS(puts_.finish());
@@ -93,30 +96,36 @@ class Merger {
     return {};
   }
 
-  Status each_row(EntryKind kind, const std::function<Status(const Entry&)>& take) {
+  using TakeRow = std::function<Status(const Entry&, bool is_there)>;
+  // In pages, since the store may be far.
+  Status each_row(EntryKind kind, const TakeRow& take) {
     for (Digest after;;) {
       TRY(const std::vector<Entry> page, index_.entries(kind, after, kRowPage));
       if (page.empty()) return {};
-      for (const Entry& entry : page) TRY_STATUS(take(entry));
+      std::vector<Digest> keys;
+      for (const Entry& entry : page) keys.push_back(entry.id.key);
+      TRY(const std::set<Digest> there,
+          kind == EntryKind::kKernel ? into_.whole_kernels(keys) : into_.whole_programs(keys));
+      for (const Entry& entry : page) TRY_STATUS(take(entry, there.contains(entry.id.key)));
       TRY_STATUS(puts_.so_far());
       after = page.back().id.key;
     }
   }
 
-  Status kernel(const Entry& entry) {
+  // A row that the store has, and cannot read, is replaced.
+  Status kernel(const Entry& entry, bool is_there) {
     const auto row = index_.kernel(entry.id.key);
     if (!row && row.error().code != Code::kCorruption) return fail(row.error());
     if (!row) return note(done_.damaged);
     if (lost_.contains(row->kernel.blob)) return note(done_.incomplete);
     if (revoked_kernels_.contains(entry.id.key)) return note(done_.revoked);
-    TRY(const bool there, is_there(into_.listed_kernel(entry.id.key)));
-    if (there) return note(done_.present);
+    if (is_there) return note(done_.present);
     ++done_.kernels;
     into_.put_kernel({row->kernel, row->tuned_on}, puts_.one(static_cast<size_t>(entry.bytes)));
     return {};
   }
 
-  Status program(const Entry& entry) {
+  Status program(const Entry& entry, bool is_there) {
     const auto row = index_.program(entry.id.key);
     if (!row && row.error().code != Code::kCorruption) return fail(row.error());
     const auto parsed = row ? program_from_json(row->manifest) : fail(row.error());
@@ -124,8 +133,7 @@ class Merger {
     for (const ProgramKernel& needed : parsed->kernels)
       if (lost_.contains(needed.blob)) return note(done_.incomplete);
     if (revoked_.cover(*parsed)) return note(done_.revoked);
-    TRY(const bool there, is_there(into_.listed_program(entry.id.key)));
-    if (there) return note(done_.present);
+    if (is_there) return note(done_.present);
     ++done_.programs;
     into_.put_program(*parsed, puts_.one(row->manifest.size()), row->audience);
     if (entry.held > 0) into_.pin(entry.id.key, puts_.one(0));
@@ -161,12 +169,12 @@ class Merger {
   // Every row that was taken over or was there, by its seal, and a sample of the binaries.
   Status read_back() {
     int64_t rows = 0;
-    TRY_STATUS(each_row(EntryKind::kKernel, [&](const Entry& entry) {
-      return is_there(into_.listed_kernel(entry.id.key)).map([&](bool there) { rows += there; });
-    }));
-    TRY_STATUS(each_row(EntryKind::kProgram, [&](const Entry& entry) {
-      return is_there(into_.listed_program(entry.id.key)).map([&](bool there) { rows += there; });
-    }));
+    const TakeRow count = [&rows](const Entry&, bool is_there) {
+      rows += is_there ? 1 : 0;
+      return Status();
+    };
+    TRY_STATUS(each_row(EntryKind::kKernel, count));
+    TRY_STATUS(each_row(EntryKind::kProgram, count));
     const int64_t wanted = done_.programs + done_.kernels + done_.present;
     if (rows < wanted)
       return fail(Code::kCorruption,
@@ -183,14 +191,6 @@ class Merger {
   static Status note(int64_t& counter) {
     ++counter;
     return {};
-  }
-  // A row that the store has, and cannot read, is replaced.
-  template <class T>
-  static Result<bool> is_there(const Result<T>& listed) {
-    if (listed) return true;
-    const Code code = listed.error().code;
-    if (code == Code::kNotFound || code == Code::kCorruption) return false;
-    return fail(listed.error());
   }
 
   CacheIndex& index_;

@@ -322,6 +322,24 @@ TEST_F(PostgresStoreTest, WhileTheObjectsAreAwayNoBlobIsLost) {
   EXPECT_EQ(look_up_blob(*store, 3).value_or(""), blob(3));
 }
 
+TEST_F(PostgresStoreTest, BinariesThatWereAskedForAreThereWhateverIsAway) {
+  const TempDir copies = *TempDir::create();
+  PostgresStoreOptions options;
+  options.copies = copies.path();
+  options.copies_bytes = 1 << 20;
+  auto store = open(std::move(options));
+  ASSERT_TRUE(put_all(*store, 1));
+  ASSERT_TRUE(put_all(*store, 2));
+  ASSERT_TRUE(look_up_blob(*store, 1));
+  std::filesystem::rename(folder_, Path(folder_) += ".away");
+  EXPECT_EQ(look_up_blob(*store, 1).value_or(""), blob(1));
+  EXPECT_EQ(look_up_blob(*store, 2).error().code, Code::kUnavailable);
+  EXPECT_EQ(store->away(), "the store of binaries does not answer");
+  server_->kill();
+  EXPECT_EQ(look_up_blob(*store, 1).value_or(""), blob(1));
+  server_->begin();
+}
+
 // ---- Formats ----
 
 TEST_F(PostgresStoreTest, TablesOfANewerBuildAreRefusedAndNothingIsChanged) {

@@ -1,0 +1,30 @@
+#include "cache/store.h"
+
+namespace kiln {
+namespace {
+
+// What cannot be read is not whole.
+template <class Read>
+Result<std::set<Digest>> whole(const std::vector<Digest>& keys, Read read) {
+  std::set<Digest> found;
+  for (const Digest& key : keys) {
+    const auto row = read(key);
+    if (row)
+      found.insert(key);
+    else if (row.error().code != Code::kNotFound && row.error().code != Code::kCorruption)
+      return fail(row.error());
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<std::set<Digest>> Store::whole_programs(const std::vector<Digest>& keys) {
+  return whole(keys, [this](const Digest& key) { return listed_program(key); });
+}
+
+Result<std::set<Digest>> Store::whole_kernels(const std::vector<Digest>& keys) {
+  return whole(keys, [this](const Digest& key) { return listed_kernel(key); });
+}
+
+}  // namespace kiln
