@@ -1,5 +1,5 @@
 // EventLoop: the deciding thread (ServiceLoop, or a test's) as the other parts of a coordinator see
-// it. Inbox: the queue through which other threads reach that thread.
+// it; of a coordinator that follows, which has no core, only its JobQueue. Inbox: the queue through which other threads reach that thread.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,19 @@
 
 namespace kiln {
 
-class EventLoop {
+class JobQueue {
  public:
   using Job = std::function<void()>;
 
   // Runs `job` on the loop's thread soon. Thread-safe.
   virtual void post(Job job) = 0;
 
+ protected:
+  ~JobQueue() = default;
+};
+
+class EventLoop : public JobQueue {
+ public:
   // The loop's thread only:
   virtual void step(Event event) = 0;  // gives `event` to the core, and carries out its actions
   virtual int64_t now_ms() const = 0;  // the clock of Core::step
@@ -32,7 +38,7 @@ class EventLoop {
 // For a store's answer, which may come at once or on any thread: `then` runs on the loop's thread.
 // REQUIRES: the caller is on it.
 template <class T>
-std::function<void(Result<T>)> on_loop(EventLoop& loop, std::function<void(Result<T>)> then) {
+std::function<void(Result<T>)> on_loop(JobQueue& loop, std::function<void(Result<T>)> then) {
   return [&loop, then = std::move(then), loops = std::this_thread::get_id()](Result<T> answer) {
     if (std::this_thread::get_id() == loops) return then(std::move(answer));
     loop.post([then, answer = std::move(answer)]() mutable { then(std::move(answer)); });

@@ -32,6 +32,7 @@
 #include "compiler_core/base/service_manager.h"
 #include "compiler_core/command_line/command_line.h"
 #include "compiler_core/kernels/registry.h"
+#include "coordinator/service/follower.h"
 #include "coordinator/service/http_front.h"
 #include "coordinator/service/service.h"
 #include "coordinator/status/status_pages.h"
@@ -45,7 +46,7 @@ constexpr uint64_t kMostOfIndex = 64 << 20;  // of --memory
 struct Flags {
   std::string data_dir;
   std::string store, blobs;
-  bool standby = false;
+  bool standby = false, follow = false;
   std::string listen = "tcp://127.0.0.1:7557";
   std::string keys;
   std::string log_level = "info";
@@ -58,6 +59,7 @@ struct Flags {
   int planner_threads = 1;
   uint64_t cache_bytes = 0;
   uint64_t artifact_bytes = uint64_t{4} << 30;
+  uint64_t copies_bytes = uint64_t{4} << 30;
   uint64_t memory_bytes = 512 << 20;
   int64_t lease_timeout_ms = CoreOptions{}.lease_timeout_ms;
   int64_t worker_timeout_ms = CoreOptions{}.worker_timeout_ms;
@@ -106,6 +108,9 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       "and the endpoint that AWS's tools use, or a folder that outlives this machine");
   app.add_flag("--standby", flags.standby,
                "with --store: while another coordinator writes it, wait for its end, then serve");
+  app.add_flag("--follow", flags.follow,
+               "as --standby, and answer meanwhile what is stored; clients and workers name all "
+               "coordinators of the store, and find the one that leads");
   app.add_option("--listen", flags.listen,
                  "endpoint; port 0 picks a free one (the ready line names it); beyond loopback it "
                  "takes keys")
@@ -147,6 +152,13 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "the longest goes first, tuning records and pinned programs stay; 0: no bound")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
+  app.add_option(
+         "--copies-size", flags.copies_bytes,
+         "with --store: how much it keeps of --blobs on its own disk, so that binaries that "
+         "were asked for are answered while the store is away, too: what was not used for "
+         "the longest goes first; 0: nothing")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("4GiB");
   app.add_option("--artifacts-size", flags.artifact_bytes,
                  "how much it may hold on disk, beside the cache, of what other compilers made "
                  "(Inductor's cache entries and timings): what was not used for the longest goes "
@@ -276,13 +288,19 @@ Result<std::unique_ptr<HttpFront>> open_http(const Flags& flags,
   return nullptr;
 }
 
-Status write_ready_file(const Flags& flags, const Service& service, const HttpFront* http) {
+Status write_ready_file(const Flags& flags, const std::string& endpoint, const std::string& redis,
+                        const HttpFront* http) {
   if (flags.ready_file.empty()) return {};
   nlohmann::ordered_json ready = {
-      {"pid", getpid()}, {"endpoint", service.endpoint()}, {"http", nullptr}, {"redis", nullptr}};
-  if (!service.redis_endpoint().empty()) ready["redis"] = service.redis_endpoint();
+      {"pid", getpid()}, {"endpoint", endpoint}, {"http", nullptr}, {"redis", nullptr}};
+  if (!redis.empty()) ready["redis"] = redis;
   if (http != nullptr) ready["http"] = http->endpoint();
   return publish_file(flags.ready_file, ready.dump() + "\n");
+}
+
+void say_ready(const std::string& endpoint) {
+  fmt::print("ready {}\n", endpoint);
+  std::fflush(stdout);
 }
 
 std::string environment(const char* name) {
@@ -350,7 +368,7 @@ int main(int argc, char** argv) {
   options.store = flags.store;
   options.blobs = flags.blobs;
   options.objects.s3 = s3_settings(environment);
-  if (flags.standby)
+  if (flags.standby || flags.follow)
     options.stands_by = [&stop_signals] { return !is_asked_to_stop(stop_signals); };
   std::atomic<bool> superseded{false};
   options.lost = [&superseded] {
@@ -362,6 +380,7 @@ int main(int argc, char** argv) {
   options.redis = flags.redis;
   options.planner_threads = flags.planner_threads;
   options.cache_bytes = static_cast<int64_t>(flags.cache_bytes);
+  options.copies_bytes = static_cast<int64_t>(flags.copies_bytes);
   options.artifact_bytes = static_cast<int64_t>(flags.artifact_bytes);
   const uint64_t index_bytes = std::min(flags.memory_bytes / 8, kMostOfIndex);
   options.index_bytes = static_cast<int64_t>(index_bytes);
@@ -376,15 +395,29 @@ int main(int argc, char** argv) {
   options.log = [&log](const LogLine& line) { log.write(line); };
   options.status = status;
   options.traces = *traces;
+  std::unique_ptr<Follower> follower;
+  if (flags.follow && !flags.store.empty()) {
+    auto followed = Follower::start(options);
+    if (!followed) return cannot_start(followed.error());
+    follower = *std::move(followed);
+    options.endpoint = follower->endpoint();  // the port stays when it leads
+    options.leads = [&follower] { follower.reset(); };
+    if (const Status written = write_ready_file(flags, options.endpoint, "", http->get()); !written)
+      return cannot_start(written.error());
+    say_ready(options.endpoint);
+    log.write(LogLine("coordinator").add("state", "follows").add("endpoint", options.endpoint));
+  }
+  const bool waits = options.stands_by != nullptr;
   const auto service = Service::start(std::move(options));
-  if (!service && flags.standby && is_asked_to_stop(stop_signals)) return 0;
+  if (!service && waits && is_asked_to_stop(stop_signals)) return 0;
   if (!service) return cannot_start(service.error());
-  if (const Status written = write_ready_file(flags, **service, http->get()); !written) {
+  if (const Status written = write_ready_file(flags, (*service)->endpoint(),
+                                              (*service)->redis_endpoint(), http->get());
+      !written) {
     return cannot_start(written.error());
   }
   if (*http != nullptr) (*http)->attach((*service)->page());
-  fmt::print("ready {}\n", (*service)->endpoint());
-  std::fflush(stdout);
+  if (!flags.follow) say_ready((*service)->endpoint());
   LogLine serving("coordinator");
   serving.add("state", "serving").add("endpoint", (*service)->endpoint());
   if (*http != nullptr) serving.add("http", (*http)->endpoint());

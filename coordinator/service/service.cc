@@ -34,6 +34,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   choice.lost = options.lost;
   choice.address = options.endpoint;
   choice.max_bytes = options.cache_bytes;
+  choice.copies_bytes = options.copies_bytes;
   choice.index_bytes = options.index_bytes;
   choice.log = [hearer, log = options.log](std::string line) {
     const LogLine warning = LogLine("cache", LogLine::Level::kWarning).add("warning", line);
@@ -49,6 +50,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   };
   TRY(OpenedStore opened, open_store(choice));
   options.core.first_lease = opened.first_lease;
+  if (options.leads) options.leads();
   TRY(auto detached, PendingTaskStore::open(options.data_dir / "flights.sqlite"));
   TRY(auto signing_key, SigningKey::load_or_create(options.data_dir / kSigningFolder));
   TRY(auto artifacts, ArtifactStore::open(options.data_dir / kArtifactsFile, signing_key,

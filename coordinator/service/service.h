@@ -23,6 +23,8 @@ struct ServiceOptions {
   ObjectStoreOptions objects{};
   // start() waits for another coordinator's end for as long as this says; empty: for ten seconds.
   std::function<bool()> stands_by{};
+  // The store is this coordinator's, and its port is opened next. May be empty.
+  std::function<void()> leads{};
   // Another coordinator writes the store by now: this one is of no use any more. On any thread.
   std::function<void()> lost{};
   std::string endpoint = "tcp://127.0.0.1:0";  // port 0 picks one
@@ -35,6 +37,7 @@ struct ServiceOptions {
   size_t blob_bytes = 256 << 20;              // blobs kept in memory
   int64_t index_bytes = 64 << 20;             // pages of the index kept in memory
   int64_t cache_bytes = 0;                    // programs, kernels and blobs on disk; 0: unbounded
+  int64_t copies_bytes = 0;                   // copies of a far store's binaries on disk; 0: none
   int64_t artifact_bytes = int64_t{4} << 30;  // other compilers' artifacts on disk
   std::string redis;  // where Inductor's Redis client is answered, "127.0.0.1:6379"; empty: nowhere
   size_t graph_bytes = 512 << 20;   // graph texts that wait for a planner; beyond: overloaded

@@ -246,6 +246,7 @@ StatusSnapshot ServiceLoop::status_now() {
           static_cast<int64_t>(planning_bytes),
           KernelCache::index_memory_bytes(),
           storage.read_failures(),
+          store->away(),
           storage.detached_damaged(),
           refusals.by_reason(),
           options.traces == nullptr ? SpanExporter::Counts{} : options.traces->counts()};
@@ -315,7 +316,7 @@ void ServiceLoop::on(Answer action) {
   if (Session* session = sessions.find(action.client)) session->judge(action.reply);
   if (!action.reply.outcome) count_refusal(action.client, action.reply.outcome.error());
   signer.sign(action.reply);
-  action.reply.revocations = storage.revocations();
+  action.reply.revocations = storage.revoked().serial();
   tasks.answered(now_ms(), action.client, action.reply, action.is_early);
   send(action.client, action.reply);
 }

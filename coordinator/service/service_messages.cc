@@ -96,7 +96,7 @@ void ServiceLoop::on(const PeerId& peer, const Hello& hello, const User& user) {
   if (session == nullptr) return refuse(peer, Code::kOverloaded, "too many connections");
   send(peer,
        Welcome{kProtocolVersion, kSoftware, template_stamp(options.core.templates), session->token,
-               signer.public_key(), storage.revocations(), signer.endorsement()});
+               signer.public_key(), storage.revoked().serial(), signer.endorsement()});
 }
 
 void ServiceLoop::on(const PeerId& peer, CompileRequest request) {
@@ -189,8 +189,8 @@ void ServiceLoop::on(const PeerId& peer, WorkerReport report) {
 }
 
 void ServiceLoop::on(const PeerId& peer, const RevocationsRequest& request) {
-  send(peer, RevocationsReply{request.request, storage.revocation_list(),
-                              storage.revocation_signature()});
+  send(peer,
+       RevocationsReply{request.request, storage.revoked().text(), storage.revoked().signature()});
 }
 
 void ServiceLoop::refuse(const PeerId& peer, Code code, std::string message) {

@@ -119,6 +119,10 @@ void store(MetricsText& out, const StatusSnapshot& status) {
   out.counter("kiln_store_read_failures_total",
               "Look-ups that the index did not answer, since the disk did not give it.",
               status.read_failures);
+  out.gauge("kiln_store_away",
+            "1 while the store, or the place of its binaries, does not answer: what is in memory "
+            "is served.",
+            status.store_away.empty() ? 0 : 1);
 }
 
 void artifacts(MetricsText& out, const std::vector<ArtifactStats>& kinds) {

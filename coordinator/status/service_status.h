@@ -47,6 +47,7 @@ struct StatusSnapshot {
   int64_t graph_bytes_waiting = 0;  // texts that wait for a planner
   int64_t index_memory_bytes = 0;
   int64_t read_failures = 0;     // look-ups that the index did not answer
+  std::string store_away{};      // what of the store does not answer, for people; empty: nothing
   int64_t detached_damaged = 0;  // queued programs whose rows could not be read
   std::map<std::string, int64_t> refusals{{"overloaded", 0}, {"permission_denied", 0}};  // by code
   SpanExporter::Counts spans{};  // of traces
@@ -55,7 +56,7 @@ struct StatusSnapshot {
 class ServiceStatus {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class Phase : uint8_t { kStarting, kServing, kStopping };
+  enum class Phase : uint8_t { kStarting, kFollowing, kServing, kStopping };
 
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }

@@ -36,6 +36,13 @@ HttpAnswer readiness(const ServiceStatus& status, TimePoint now) {
   if (status.phase() == Phase::kStopping) return plain(503, "stopping\n");
   if (const double s = status.stalled_s(now); s > kReadyStallS) return plain(503, stalled(s));
   std::string body = "ready\n";
+  if (const std::string& away = status.latest()->store_away; !away.empty()) {
+    body += fmt::format(
+        "degraded: {}: what is in memory is answered, the rest is unavailable until it is back\n",
+        away);
+  }
+  if (status.phase() == Phase::kFollowing)
+    return plain(200, body + "follows: it answers what is stored, another coordinator leads\n");
   const bool serving = std::ranges::any_of(status.latest()->stats.workers, [](const auto& worker) {
     return worker.state.empty() || worker.state == "serving";
   });

@@ -26,7 +26,7 @@ namespace kiln {
 
 class BlobSender {
  public:
-  BlobSender(Store& store, BlobMemoryCache& blob_memory, EventLoop& loop)
+  BlobSender(ReadableStore& store, BlobMemoryCache& blob_memory, JobQueue& loop)
       : store_(store), memory_(blob_memory), loop_(loop) {}
 
   // False when this peer has too many requests open, or together with the rest of its user's asks
@@ -90,9 +90,9 @@ class BlobSender {
   void fetch_ahead(const Transfer& transfer);
   void brought(const Digest& digest, Result<std::string> answer);
 
-  Store& store_;
+  ReadableStore& store_;
   BlobMemoryCache& memory_;
-  EventLoop& loop_;
+  JobQueue& loop_;
   Transfers ready_;    // those that can go on, whose turn is next first
   Transfers waiting_;  // for a blob
   Transfers stalled_;  // those without credit, the longest first

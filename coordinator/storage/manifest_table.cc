@@ -16,7 +16,7 @@ HitReply* ManifestTable::find(const Digest& program_key) {
 void ManifestTable::insert(const Program& program, SignedManifest manifest) {
   if (const auto known = by_key_.find(program.key); known != by_key_.end()) erase(known->second);
   HitReply reply(std::move(manifest.json), std::move(manifest.signature), manifest.memory_only,
-                 manifest.revocations, std::move(manifest.audience));
+                 manifest.revocations, std::move(manifest.audience), manifest.as_of_ms);
   Entry entry{program.key, std::move(reply), {}};
   for (const ProgramKernel& kernel : program.kernels) {
     entry.kernels.push_back({kernel.key, kernel.blob});

@@ -22,8 +22,9 @@ class HitReply {
  public:
   // `memory_only`, `revocations`: as in CompileReply.
   HitReply(std::string manifest, std::string signature, bool memory_only = false,
-           uint64_t revocations = 0, Audience audience = {})
-      : audience_(std::move(audience)),
+           uint64_t revocations = 0, Audience audience = {}, int64_t as_of = 0)
+      : as_of_ms(as_of),
+        audience_(std::move(audience)),
         reply_(NumberedFrame::of(CompileReply{0, CacheOutcome::kHit, std::move(manifest),
                                               std::move(signature), memory_only, revocations})) {}
 
@@ -31,6 +32,9 @@ class HitReply {
   std::string_view frame(uint64_t request) { return reply_.with(request); }
   size_t bytes() const { return reply_.bytes(); }
   const Audience& audience() const { return audience_; }  // who may have it
+
+  // When the store was last known to say so, on the clock of a coordinator that follows.
+  int64_t as_of_ms = 0;
 
  private:
   Audience audience_;
@@ -42,6 +46,7 @@ struct SignedManifest {
   bool memory_only = false;  // the cache could not store it
   uint64_t revocations = 0;
   Audience audience{};
+  int64_t as_of_ms = 0;  // as in HitReply
 };
 
 class ManifestTable {

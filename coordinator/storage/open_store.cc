@@ -46,6 +46,8 @@ Result<OpenedStore> open_postgres(const StoreChoice& choice) {
   options.max_bytes = choice.max_bytes;
   char host[256] = "";
   (void)gethostname(host, sizeof host - 1);
+  options.copies = choice.data_dir / kCopiesFolder;
+  options.copies_bytes = choice.copies_bytes;
   options.address = fmt::format("{} on {}", choice.address, host);
   options.log = choice.log;
   options.evicted = choice.evicted;
@@ -66,7 +68,7 @@ Result<OpenedStore> open_store(const StoreChoice& choice) {
                 "(s3://BUCKET/PREFIX, or a folder that outlives this machine)");
   if (choice.url.empty() && choice.stands_by)
     return fail(Code::kInvalidArgument,
-                "--standby waits for another coordinator's --store, and none is named");
+                "--standby and --follow wait for another coordinator's --store, and none is named");
   if (choice.url.empty()) return open_directory(choice);
   if (!choice.url.starts_with("postgresql://") && !choice.url.starts_with("postgres://"))
     return fail(

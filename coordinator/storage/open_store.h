@@ -15,14 +15,17 @@
 
 namespace kiln {
 
+inline constexpr char kCopiesFolder[] = "copies";  // of binaries, in data_dir
+
 struct StoreChoice {
   Path data_dir;
   std::string url{};    // postgresql://...; empty: data_dir
   std::string blobs{};  // s3://bucket/prefix or a folder, with `url`
   ObjectStoreOptions objects{};
-  std::string address{};    // of this coordinator, for people
-  int64_t max_bytes = 0;    // of programs, kernels and blobs; 0: unbounded
-  int64_t index_bytes = 0;  // pages of the index kept in memory, of data_dir
+  std::string address{};     // of this coordinator, for people
+  int64_t max_bytes = 0;     // of programs, kernels and blobs; 0: unbounded
+  int64_t copies_bytes = 0;  // of copies of binaries on this machine's disk, with `url`
+  int64_t index_bytes = 0;   // pages of the index kept in memory, of data_dir
   // With `url`: as PostgresStoreOptions.
   std::function<bool()> stands_by{};
   std::function<void()> lost{};

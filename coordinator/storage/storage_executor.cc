@@ -58,7 +58,7 @@ ProgramLookedUp StorageExecutor::looked_up(const LookUpProgram& action,
       found.audience = stored->audience;
       const std::string signature = signer_.signature_of(stored->manifest);
       kept_.stored(program_key);
-      manifests_.insert(*program, {std::move(stored->manifest), signature, false, revocations_,
+      manifests_.insert(*program, {std::move(stored->manifest), signature, false, revoked_.serial(),
                                    std::move(stored->audience)});
     } else {
       loop_.log(unreadable("corrupt", program_key, program.error()));
@@ -179,7 +179,7 @@ void StorageExecutor::keep(KeepProgram action) {
   kept_.keep(loop_.now_ms(), program->key);
   if (const HitReply* before = manifests_.find(program->key))
     action.audience.add(before->audience());
-  manifests_.insert(*program, {std::move(action.program_json), signature, true, revocations_,
+  manifests_.insert(*program, {std::move(action.program_json), signature, true, revoked_.serial(),
                                std::move(action.audience)});
 }
 

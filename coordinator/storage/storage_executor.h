@@ -16,6 +16,7 @@
 #include "coordinator/storage/kept_programs.h"
 #include "coordinator/storage/manifest_table.h"
 #include "coordinator/storage/needed_kernels.h"
+#include "coordinator/storage/revocation_list.h"
 #include "coordinator/storage/signer.h"
 #include "coordinator/storage/vouching.h"
 
@@ -67,9 +68,7 @@ class StorageExecutor {
   // The list for clients, read at the start and after each change; its serial is 0 while it is
   // empty.
   Status read_revocations();
-  uint64_t revocations() const { return revocations_; }
-  const std::string& revocation_list() const { return revocation_list_; }
-  const std::string& revocation_signature() const { return revocation_signature_; }
+  const RevocationList& revoked() const { return revoked_; }
   // Drops rows of flights.sqlite that could not be read; their programs are lost.
   void forget_damaged_tasks() { tasks_.remove_damaged(counting_failures()); }
   // Tells the core what earlier incarnations accepted and did not finish. On an error the service
@@ -101,7 +100,6 @@ class StorageExecutor {
   void begin_taking_back(const TakeBack& what, const TakenBack& found, TookBack done);
   void remove(const TakeBack& what, TookBack done);
   void drop_from_memory(const TakenBack& taken);
-  void publish(const std::vector<Revocation>& revoked);
   bool is_sound(const Program& program) const;
 
   Store& store_;
@@ -115,8 +113,7 @@ class StorageExecutor {
   const Vouching vouching_;  // a program that it does not suffice for is a miss
   int64_t serial_;           // of the last program planned, or take-back
   int64_t times_taken_back_ = 0;
-  uint64_t revocations_ = 0;
-  std::string revocation_list_, revocation_signature_;
+  RevocationList revoked_;
   EventLoop& loop_;
   KeptPrograms kept_;
   NeededKernels needed_;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "compiler_core/program/revocations.h"
 #include "coordinator/storage/storage_executor.h"
 
 namespace kiln {
@@ -52,7 +51,7 @@ void StorageExecutor::remove(const TakeBack& what, TookBack done) {
     const auto revoked = taken ? store_.revocations() : fail(taken.error());
     loop_.post([this, done, taken, revoked] {
       if (taken) drop_from_memory(*taken);
-      if (revoked) publish(*revoked);
+      if (revoked) (void)revoked_.update(*revoked, signer_);
       if (taken && !revoked)
         loop_.log(LogLine("revocations", LogLine::Level::kWarning)
                       .add("state", "unreadable")
@@ -86,24 +85,8 @@ void StorageExecutor::drop_from_memory(const TakenBack& taken) {
 
 Status StorageExecutor::read_revocations() {
   TRY(const std::vector<Revocation> all, store_.revocations());
-  publish(all);
+  (void)revoked_.update(all, signer_);
   return {};
-}
-
-void StorageExecutor::publish(const std::vector<Revocation>& revoked) {
-  int64_t serial = 0;
-  for (const Revocation& each : revoked) serial = std::max(serial, each.through);
-  if (serial == 0) return;
-  Revocations list(static_cast<uint64_t>(serial));
-  for (const Revocation& each : revoked) {
-    if (each.kind == Revocation::Kind::kProgram)
-      list.revoke_program(each.key, each.through);
-    else
-      list.revoke_kernel(each.key, each.through);
-  }
-  revocation_list_ = list.to_text();
-  revocation_signature_ = signer_.signature_of_list(revocation_list_);
-  revocations_ = list.serial();
 }
 
 }  // namespace kiln

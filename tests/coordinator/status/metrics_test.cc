@@ -49,6 +49,7 @@ StatusSnapshot busy() {
   s.workers[1].state = "quarantined";
   s.workers[2].leases = 5;
   status.tasks.outcomes["tuned"] = 4;
+  status.store_away = "PostgreSQL does not answer";
   return status;
 }
 
@@ -78,6 +79,7 @@ TEST(Metrics, SayWhatTheSnapshotSays) {
                            "kiln_detached_programs{state=\"running\"} 122",
                            "kiln_detached_programs{state=\"failed\"} 123",
                            "kiln_store_read_failures_total 124",
+                           "kiln_store_away 1",
                            "kiln_detached_damaged_total 125",
                            "kiln_workers{state=\"serving\"} 2",
                            "kiln_workers{state=\"draining\"} 0",

@@ -47,6 +47,18 @@ TEST_F(StatusPagesTest, ReadyMeansLookUpsAreServedAndSaysWhatElseIsMissing) {
   EXPECT_EQ(page("/readyz", seconds(1)).status, 200u);
 }
 
+TEST_F(StatusPagesTest, AStoreThatIsAwayAndAFollowerAreReadyAndSaySo) {
+  status_.set_phase(Phase::kFollowing);
+  status_.turned(start_);
+  EXPECT_EQ(page("/readyz").status, 200u);
+  EXPECT_NE(page("/readyz").body.find("follows"), std::string::npos) << page("/readyz").body;
+  StatusSnapshot away;
+  away.store_away = "PostgreSQL does not answer";
+  status_.publish(std::move(away));
+  EXPECT_EQ(page("/readyz").status, 200u);
+  EXPECT_NE(page("/readyz").body.find("degraded: PostgreSQL"), std::string::npos);
+}
+
 TEST_F(StatusPagesTest, ALoopThatHangsIsNotReadyAndThenNotHealthy) {
   serve();
   EXPECT_EQ(page("/readyz", seconds(3)).status, 503u);

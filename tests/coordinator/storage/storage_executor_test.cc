@@ -138,7 +138,7 @@ TEST_F(StorageExecutorTest, AWithdrawnKernelIsRevokedUpToNowAndWhatComesNextIsNo
   settle();
   const auto withdrawn = last<KernelWithdrawn>();
   EXPECT_EQ(withdrawn.ticket, 7u);
-  const auto list = Revocations::parse(executor_->revocation_list());
+  const auto list = Revocations::parse(executor_->revoked().text());
   ASSERT_TRUE(list) << list.error().message;
   Program program = samples::program(1);
   program.serial = before;
@@ -203,7 +203,7 @@ TEST_F(FarPrograms, AnAnswerFromBeforeItWasTakenBackIsNotServed) {
                        [&](const Result<TakenBack>& taken) { taken_back = taken.has_value(); });
   for (int i = 0; i < 3; ++i) settle();
   ASSERT_TRUE(taken_back);
-  EXPECT_EQ(executor_->revocation_list().empty(), false);
+  EXPECT_EQ(executor_->revoked().text().empty(), false);
   arrive();
   EXPECT_FALSE(in_memory(1));
   arrive();
