@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import kiln
@@ -130,6 +132,25 @@ def test_a_default_program_that_is_to_be_verified_is(service: str) -> None:
     client = kiln.Client(service, fallback=False)
     assert client.compile(HALF_PLUS, verify=True).verified
     assert client.compile(HALF_PLUS, cached_only=True).outcome == "hit"
+
+
+def test_a_program_that_is_there_now_becomes_the_tuned_one(service: str) -> None:
+    text = HALF_PLUS.replace(b",16]", b",40]")
+    program = kiln.Client(service, fallback=False).compile(text, mode="max-autotune", now=True, deadline_s=120)
+    assert program.outcome == "tier0"
+    first, second = np.full((8, 40), 6, np.float32), np.ones((8, 40), np.float32)
+    until = time.monotonic() + 120
+    while program.awaits_successor and time.monotonic() < until:
+        assert (program(first, second)[0] == 4).all()
+        time.sleep(0.05)
+    successor = program.successor()
+    assert successor is not None and successor is program.successor()
+    assert (successor.outcome, successor.verified) == ("tuned", True) or successor.outcome in ("hit", "joined")
+    assert json.loads(successor.manifest)["mode"] == "max-autotune" != json.loads(program.manifest)["mode"]
+    for each in (program, successor):
+        assert (each(first, second)[0] == 4).all()
+    tuned = kiln.Client(service, fallback=False).compile(text, mode="max-autotune", now=True)
+    assert tuned.outcome == "hit" and not tuned.awaits_successor and tuned.successor() is None
 
 
 def test_what_the_progress_function_raises_ends_the_call(service: str) -> None:

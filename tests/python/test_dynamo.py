@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +14,7 @@ import kiln.dynamo
 import pytest
 import torch
 from kiln import _native, _settings
+from kiln._torch import TieredLauncher
 from torch import nn
 from torch.nn import functional as F
 from torch_backend import Block
@@ -253,6 +256,23 @@ def test_options_are_checked(service: str) -> None:
     report = kiln.explain(lambda x: x.softmax(-1) * 3, x, mode="max-autotune", options={"coordinator": service})
     (kernel,) = report.graphs[0].partitions[0].kernels
     assert kernel.best_us > 0  # measured
+
+
+def test_a_model_that_need_not_wait_is_tuned_behind_its_calls(service: str) -> None:
+    model = nn.Sequential(nn.Linear(24, 40), nn.GELU(), nn.LayerNorm(40)).eval()
+    x = torch.randn(12, 24)
+    with torch.no_grad():
+        expected = model(x)
+        fast = compiled(model, options={"coordinator": service, "mode": "max-autotune", "now": True})
+        assert torch.allclose(fast(x), expected, atol=1e-5)
+        tiered = [each for each in gc.get_objects() if isinstance(each, TieredLauncher)]
+        assert tiered
+        until = time.monotonic() + 120
+        while any(each._first.awaits_successor for each in tiered) and time.monotonic() < until:
+            assert torch.allclose(fast(x), expected, atol=1e-5)
+            time.sleep(0.05)
+        assert torch.allclose(fast(x), expected, atol=1e-5)
+        assert all(each.program is each._first.successor() for each in tiered)
 
 
 def test_without_the_library_a_model_runs_eager_and_strict_raises(monkeypatch: pytest.MonkeyPatch) -> None:
