@@ -22,19 +22,22 @@ bool TuningScheduler::has_voter(const TuningTask& task, int candidate, Among amo
   });
 }
 
-// By a number that no worker knows, and at the latest when so many of its winners were not.
-bool TuningScheduler::samples(const Digest& kernel, const WorkerId& builder) {
-  if (options_.sample_one_in <= 0) return false;
+// By a number that no worker knows, and at the latest when so many of its winners were not. A sample
+// that nobody could be asked about is still owed: a builder gains nothing by being alone for a while.
+bool TuningScheduler::samples(const Digest& kernel, const WorkerId& builder, bool has_voter) {
+  const int one_in = options_.sample_one_in;
+  if (one_in <= 0) return false;
   if (since_sampled_.size() >= kMaxBuilders) since_sampled_.clear();
   const Digest drawn =
       Hasher("kiln.sample.v1").add(kernel).add(static_cast<int64_t>(options_.sample_seed)).finish();
   uint64_t number = 0;
   std::memcpy(&number, drawn.bytes.data(), sizeof number);
   int& since = since_sampled_[builder];
-  const bool sampled = number % static_cast<uint64_t>(options_.sample_one_in) == 0 ||
-                       ++since >= options_.sample_one_in;
-  if (sampled) since = 0;
-  return sampled;
+  const bool is_drawn = number % static_cast<uint64_t>(one_in) == 0;
+  since = is_drawn ? one_in : std::min(since + 1, one_in);
+  if (since < one_in) return false;
+  if (has_voter) since = 0;
+  return has_voter;
 }
 
 // Questions whose last possible voter left are withdrawn; where the answer is required they wait for

@@ -102,7 +102,7 @@ class TuningScheduler final : public Jury {
   // ---- Jury (confirming.cc) ----
   bool has_voter(const TuningTask& task, int candidate, Among among) const override;
   bool has_builder(const TuningTask& task, int candidate) const override;
-  bool samples(const Digest& kernel, const WorkerId& builder) override;
+  bool samples(const Digest& kernel, const WorkerId& builder, bool has_voter) override;
 
  private:
   using ResultId = std::pair<uint64_t, int>;  // lease, candidate

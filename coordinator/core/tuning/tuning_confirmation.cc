@@ -30,9 +30,10 @@ TuningTask::Clearance TuningTask::clear(int candidate, Jury& jury) {
   if (is_decided(candidate, Among::kWorkers)) return decided(candidate, Among::kWorkers);
   const bool differ = votes.state(Among::kWorkers) == Votes::State::kDisputed;
   const WorkerId& builder = candidates_.binary(candidate)->built_by.worker;
-  const bool asks = differ || (sampled_.insert(candidate).second && jury.samples(key_, builder));
-  if (asks && jury.has_voter(*this, candidate, Among::kWorkers))
-    return ask(candidate, Among::kWorkers);
+  const bool has_voter = jury.has_voter(*this, candidate, Among::kWorkers);
+  const bool is_sample =
+      sampled_.insert(candidate).second && jury.samples(key_, builder, has_voter);
+  if (has_voter && (differ || is_sample)) return ask(candidate, Among::kWorkers);
   return differ && !votes.differs_in_bytes_alone() ? give_up(candidate) : Clearance::kMayWin;
 }
 

@@ -64,8 +64,8 @@ class Jury {
   // jobs.
   virtual bool has_builder(const TuningTask& task, int candidate) const = 0;
   // Whether this winner, which no other owner can confirm, is in the sample that another worker
-  // is to confirm.
-  virtual bool samples(const Digest& kernel, const WorkerId& builder) = 0;
+  // is to confirm. With nobody to ask, the builder's next one is in it too.
+  virtual bool samples(const Digest& kernel, const WorkerId& builder, bool has_voter) = 0;
 };
 
 }  // namespace kiln

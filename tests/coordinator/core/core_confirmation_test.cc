@@ -251,6 +251,29 @@ TEST_F(CoreConfirmation, OfOneKeysWorkersASampleIsConfirmedByAnother) {
   EXPECT_EQ(served(bench).provenance.confirmed, (std::vector<Reporter>{{"v", ""}}));
 }
 
+TEST_F(CoreConfirmation, ASampleThatNobodyCouldBeAskedAboutIsStillOwed) {
+  CoreOptions options = confirming(1);
+  options.sample_one_in = 3;
+  CoreBench bench(options);
+  uint64_t number = 0;
+  const auto build = [&](const std::string& name) {
+    bench.start({planned_kernel(name, 1)}, Mode::kDefault, name, "c", ++number);
+    bench.report("w");
+    const Job job = bench.job_of("w");
+    bench.report("w", {}, {ok_result(job, 0, 0)});
+    bench.store_all();
+  };
+  for (const char* alone : {"k1", "k2", "k3"}) {
+    build(alone);
+    bench.one<Answer>();
+  }
+  bench.report("v");
+  build("k4");
+  EXPECT_TRUE(bench.none<Answer>()) << "its fourth, and none was confirmed";
+  bench.report("v");
+  EXPECT_EQ(indices(bench.job_of("v")), (std::vector<int>{0}));
+}
+
 TEST_F(CoreConfirmation, WhoIsAskedAndLeavesIsDoneWithout) {
   CoreBench bench(confirming(1));
   const Job job = built_by(bench, "w", "alice");
