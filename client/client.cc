@@ -6,6 +6,7 @@
 
 #include "client/call_trace.h"
 #include "client/compiled_program.h"
+#include "client/devices.h"
 #include "client/exported_directory.h"
 #include "client/loaded_bundles.h"
 #include "client/local_tier.h"
@@ -19,7 +20,6 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
-#include "compiler_core/runtime/cpu_device.h"
 
 namespace kiln {
 namespace {
@@ -53,13 +53,6 @@ struct Refused {
   }
 };
 using Asked = tl::expected<Found, Refused>;
-
-// Turns a GPU's refusal of a context or of memory into kOverloaded: to callers, kUnavailable means
-// a service that is not reachable.
-Error no_room(Error error) {
-  if (error.code == Code::kUnavailable) error.code = Code::kOverloaded;
-  return error;
-}
 
 // The program's inputs as the caller numbers them.
 Result<SizeBinder> caller_binder(const Program& program, std::span<const int> input_order,
@@ -123,21 +116,19 @@ CompileRequest request_for(const NormalForm& form, const Wanted& wanted) {
 struct Client::Impl {
   explicit Impl(ClientOptions wanted)
       : options(std::move(wanted)),
-        gpu(options.libcuda, options.open_gpu, options.libcublaslt),
-        toolchains(options.compiler, options.libnvrtc, gpu) {}
+        devices(options),
+        toolchains(options.compiler, options.libnvrtc, devices.gpu()) {}
 
   const ClientOptions options;
-  const GpuOpening gpu;
+  Devices devices;
   const Toolchains toolchains;
   std::unique_ptr<LocalTier> local;  // null: none
   std::unique_ptr<Remote> remote;    // null: none
   std::string signer;                // the public key that programs must be signed with; or empty
   std::shared_ptr<RevocationStore> revocations;  // never null
   std::unique_ptr<LoadedBundles> bundles;        // never null
-  const std::shared_ptr<std::mutex> cpu_mu = std::make_shared<std::mutex>();
 
   std::mutex mu;
-  std::shared_ptr<const Device> cpu;  // null until a program for the CPU is loaded
   std::unordered_map<Digest, SharedFiles> remembered;
 
   SharedFiles recall(const Digest& key, bool only_verified) {
@@ -337,23 +328,6 @@ struct Client::Impl {
     return made;
   }
 
-  std::shared_ptr<const Device> shared_cpu() {
-    std::lock_guard lock(mu);
-    if (cpu == nullptr) cpu = CpuDevice::make(options.threads);
-    return cpu;
-  }
-
-  // Checks, before anything is fetched or compiled, that the result can be loaded here.
-  Status check_loadable(const Target& target) const {
-    if (target.backend != Backend::kCuda) return {};
-    const Result<CudaFacts>& facts = gpu.facts();
-    const std::string why = "cannot run code for " + target.to_string() + " on this machine: ";
-    if (!facts) return fail(Code::kUnsupported, why + facts.error().message);
-    if (facts->target().can_run(target)) return {};
-    return fail(Code::kUnsupported,
-                why + "its GPU is " + facts->name + ", " + facts->target().to_string());
-  }
-
   // Fills in everything except what loading adds.
   Status bind(const Graph& graph, NormalForm form, Found found,
               CompiledProgram::Impl& program) const {
@@ -370,28 +344,9 @@ struct Client::Impl {
 
   // REQUIRES: `wanted.target` is complete.
   Status load(const CompileOptions& wanted, CompiledProgram::Impl& program) {
-    const ProgramFiles& files = *program.files;
-    if (wanted.target.backend == Backend::kCuda) {
-      const auto asked = Clock::now();
-      const GpuOpening::DeviceResult& device = gpu.device();
-      const auto opened = Clock::now();
-      program.start_up.context_wait_ms += ms_between(asked, opened);
-      if (!device) return fail(no_room(device.error()));
-      auto loaded = Executable::load(
-          *device, files.program, files.artifacts,
-          {.reduce_overhead = wanted.reduce_overhead, .lazy_memory = wanted.lazy_memory});
-      if (!loaded) return fail(no_room(std::move(loaded).error()));
-      program.loaded.emplace(*std::move(loaded));
-      program.start_up.context_ms = gpu.context_ms();
-      program.start_up.load_ms = ms_since(opened);
-      return {};
-    }
-    const auto started = Clock::now();
-    TRY(Executable executable, Executable::load(shared_cpu(), files.program, files.artifacts,
-                                                {.lazy_memory = wanted.lazy_memory}));
+    TRY(Executable executable, devices.load(wanted, *program.files, program.start_up));
     program.loaded.emplace(std::move(executable));
-    program.cpu_mu = cpu_mu;
-    program.start_up.load_ms = ms_since(started);
+    if (wanted.target.backend == Backend::kCpu) program.cpu_mu = devices.cpu_mutex();
     return {};
   }
 
@@ -447,7 +402,7 @@ Client::Compiled Client::Impl::get(const Graph& graph, Wanted wanted, CallTrace&
   trace.enter("prepare");
   auto program = std::make_unique<CompiledProgram::Impl>();
   TRY(wanted.target, toolchains.complete(wanted.target));
-  if (wanted.is_loaded()) TRY_STATUS(check_loadable(wanted.target));
+  if (wanted.is_loaded()) TRY_STATUS(devices.check_loadable(wanted.target));
   const auto targeted = Clock::now();
   if (wanted.target.backend == Backend::kCuda)
     program->start_up.context_wait_ms = ms_between(started, targeted);
@@ -485,7 +440,7 @@ Client::Compiled Client::open_exported(const Graph& graph, const Path& place,
   auto program = std::make_unique<CompiledProgram::Impl>();
   CompileOptions wanted = options;
   TRY(wanted.target, impl_->toolchains.complete(options.target));
-  TRY_STATUS(impl_->check_loadable(wanted.target));
+  TRY_STATUS(impl_->devices.check_loadable(wanted.target));
   const auto targeted = Clock::now();
   if (wanted.target.backend == Backend::kCuda)
     program->start_up.context_wait_ms = ms_between(started, targeted);
