@@ -33,4 +33,8 @@ std::string CallTrace::traceparent() const {
   return is_on() ? phase_.context.to_traceparent() : options_.traceparent;
 }
 
+void CallTrace::ended(std::string_view outcome) {
+  call_.add("kiln.outcome", std::string(outcome));
+}
+
 }  // namespace kiln

@@ -23,7 +23,7 @@ class CallTrace {
   void enter(const char* name);
   // For what is asked of others in this phase.
   std::string traceparent() const;
-  void ended(std::string_view outcome) { call_.add("kiln.outcome", std::string(outcome)); }
+  void ended(std::string_view outcome);
   void failed(const Error& error) { phase_.error = call_.error = error.message; }
 
  private:

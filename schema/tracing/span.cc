@@ -12,6 +12,11 @@ Span Span::below(const TraceContext& parent, std::string name, int64_t start_ns,
   return span;
 }
 
+Span& Span::add(std::string key, Value value) {
+  attributes.emplace_back(std::move(key), std::move(value));
+  return *this;
+}
+
 int64_t trace_clock_ns(std::chrono::steady_clock::time_point time) {
   using std::chrono::duration_cast, std::chrono::nanoseconds;
   using Steady = std::chrono::steady_clock;

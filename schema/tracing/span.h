@@ -37,10 +37,7 @@ struct Span {
   // A span below `parent` that begins at `start_ns`.
   static Span below(const TraceContext& parent, std::string name, int64_t start_ns,
                     Kind kind = Kind::kInternal);
-  Span& add(std::string key, Value value) {
-    attributes.emplace_back(std::move(key), std::move(value));
-    return *this;
-  }
+  Span& add(std::string key, Value value);
 };
 
 // Takes a span that has ended. From any thread.
