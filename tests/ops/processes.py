@@ -49,7 +49,8 @@ class Fleet:
         ready.unlink(missing_ok=True)
         with (self.folder / "coordinator.log").open("a") as stderr:
             self.coordinator = subprocess.Popen(
-                [BIN / "kiln-coordinator", "--data-dir", self.data, "--listen", endpoint, "--http", http, "--ready-file",
+                [BIN / "kiln-coordinator", "--data-dir", self.data, "--listen", endpoint, "--http", http,
+                 "--ready-file",
                  ready, *self._arguments], stdout=subprocess.DEVNULL, stderr=stderr, env=self._environment)
         wait_for(ready.exists, "the coordinator serves")
         service = json.loads(ready.read_text())

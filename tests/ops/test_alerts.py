@@ -1,6 +1,7 @@
-"""Alerts before the real thing: each case starts real programs, scrapes them, breaks what an alert watches, scrapes again,
-and has promtool's Prometheus see the first scrape for half an hour and the second one after it. The alert must fire then,
-and not before. (test_monitoring.py has a case of made-up series for every alert, also for those that take hours.)"""
+"""Alerts before the real thing: each case starts real programs, scrapes them, breaks what an alert watches, scrapes
+again, and has promtool's Prometheus see the first scrape for half an hour and the second one after it. The alert must
+fire then, and not before. (test_monitoring.py has a case of made-up series for every alert, also for those that take
+hours.)"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ import time
 import unittest
 import urllib.error
 
-from processes import BIN, GRAPHS, ROOT, Fleet, environment, wait_for
+from processes import BIN, GRAPHS, Fleet, environment, wait_for
 from test_monitoring import RULES, alerts
 
 COORDINATOR, WORKER = 'job="kiln",instance="c"', 'job="kiln-worker",instance="w"'
@@ -28,7 +29,8 @@ LIAR = """#!/bin/bash
 if [ "$1" = kernel.cc ] && grep -q 'void kernel($' kernel.cc; then
   { echo '#define kernel honest_kernel'; cat kernel.cc; cat <<'END'
 #undef kernel
-extern "C" void kernel(void* const* args, const int64_t* dims, int64_t begin, int64_t end, void* workspace, void* scratch) {
+extern "C" void kernel(void* const* args, const int64_t* dims, int64_t begin, int64_t end, void* workspace,
+                       void* scratch) {
   honest_kernel(args, dims, begin, end, workspace, scratch);
   %s
 }
@@ -65,8 +67,10 @@ def promtool_says(series: dict[str, str], alert: str, fires: bool) -> str:
     minutes = WELL_MINUTES + BROKEN_MINUTES
     firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
     at_last = f"count(max_over_time({firing}[{BROKEN_MINUTES}m]))"
-    tests = [{"expr": f"count(max_over_time({firing}[{WELL_MINUTES}m]))", "eval_time": f"{WELL_MINUTES - 1}m", "exp_samples": []},
-             {"expr": at_last, "eval_time": f"{minutes}m", "exp_samples": [{"labels": "{}", "value": 1}] if fires else []}]
+    at_first = f"count(max_over_time({firing}[{WELL_MINUTES}m]))"
+    tests = [{"expr": at_first, "eval_time": f"{WELL_MINUTES - 1}m", "exp_samples": []},
+             {"expr": at_last, "eval_time": f"{minutes}m",
+              "exp_samples": [{"labels": "{}", "value": 1}] if fires else []}]
     with tempfile.TemporaryDirectory() as folder:
         bare = re.sub(r"\n +annotations: .*", "", RULES.read_text())
         (pathlib.Path(folder) / "rules.yaml").write_text(bare)
@@ -153,9 +157,9 @@ class BrokenThings(unittest.TestCase):
         host, port = fleet.endpoint.removeprefix("tcp://").split(":")
         with socket.create_connection((host, int(port))) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 64)
-            asked = subprocess.run([BIN / "kiln", "compile", GRAPHS / "softmax.pt2", "--target", "cuda:sm_90a", "--no-fallback",
-                                    "--coordinator", fleet.endpoint, "--deadline", "30"], capture_output=True, text=True,
-                                   check=False, env=environment(), timeout=60)
+            asked = subprocess.run([BIN / "kiln", "compile", GRAPHS / "softmax.pt2", "--target", "cuda:sm_90a",
+                                    "--no-fallback", "--coordinator", fleet.endpoint, "--deadline", "30"],
+                                   capture_output=True, text=True, check=False, env=environment(), timeout=60)
             self.assertNotEqual(asked.returncode, 0)
             wait_for(lambda: Scrape(fleet).value("kiln_malformed_messages_total") > 0, "the stranger is counted")
         wait_for(lambda: Scrape(fleet).value("kiln_flights_total", 'outcome="unavailable"') > 0, asked.stderr)
@@ -219,7 +223,8 @@ class BrokenThings(unittest.TestCase):
         fleet = self.fleet()
         well = Scrape(fleet)
         opened = int(well.value("process_open_fds", 'job="kiln"'))
-        subprocess.run(["prlimit", "--pid", str(fleet.coordinator.pid), f"--nofile={opened + 2}:{opened + 2}"], check=True)
+        limit = f"--nofile={opened + 2}:{opened + 2}"
+        subprocess.run(["prlimit", "--pid", str(fleet.coordinator.pid), limit], check=True)
         self.assert_fire(["KilnDescriptorsShort"], [well, Scrape(fleet)])
 
 

@@ -87,7 +87,8 @@ class BillOfMaterials(unittest.TestCase):
     def test_the_same_system_gives_the_same_text(self) -> None:
         root = dpkg_root(self.folder)
         self.assertEqual(sbom("--root", root), sbom("--root", root))
-        self.assertNotEqual(sbom("--root", root, "--version", "2")["serialNumber"], sbom("--root", root)["serialNumber"])
+        self.assertNotEqual(sbom("--root", root, "--version", "2")["serialNumber"],
+                            sbom("--root", root)["serialNumber"])
 
     def test_this_machine_is_described_whole(self) -> None:
         made = sbom("--root", "/")
@@ -124,7 +125,8 @@ class BillOfMaterials(unittest.TestCase):
             self.validate(sbom(package))
 
     def test_a_folder_without_dpkg_is_refused(self) -> None:
-        done = subprocess.run([ROOT / "ops" / "sbom", "--root", self.folder], capture_output=True, text=True, check=False)
+        done = subprocess.run([ROOT / "ops" / "sbom", "--root", self.folder], capture_output=True, text=True,
+                              check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("is it the root of a Debian system?", done.stderr)
 

@@ -1,10 +1,11 @@
-"""OpenTelemetry traces of the real programs: one trace from the client's command to the runner's last timing, whose parts
-add up; every batch is what OpenTelemetry's own protobuf reads; a collector that is away or stalls costs nothing; nothing
-is sent by default."""
+"""OpenTelemetry traces of the real programs: one trace from the client's command to the runner's last timing, whose
+parts add up; every batch is what OpenTelemetry's own protobuf reads; a collector that is away or stalls costs nothing;
+nothing is sent by default."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
 import re
 import subprocess
@@ -72,7 +73,7 @@ class Traces(unittest.TestCase):
     def assert_contiguous(self, parent: Span, parts: list[Span]) -> None:
         """`parts` follow each other without gaps, from the start of `parent` to its end."""
         self.assertEqual(parts[0].start, parent.start)
-        for one, next_one in zip(parts, parts[1:]):
+        for one, next_one in itertools.pairwise(parts):
             self.assertEqual(one.end, next_one.start, f"{one.name}, {next_one.name}")
         self.assertLessEqual(abs(parts[-1].end - parent.end), 0.01 * (parent.end - parent.start))
 
@@ -180,7 +181,7 @@ class Traces(unittest.TestCase):
                 with Fleet(folder, **variables) as fleet:
                     self.assertEqual(fleet.compile("softmax.pt2", "--mode", "max-autotune", **variables), "tuned")
                     for metrics in (fleet.metrics, fleet.worker_metrics):
-                        wait_for(lambda: re.search(r"kiln_trace_spans_dropped_total [1-9]", metrics()),
+                        wait_for(lambda told=metrics: re.search(r"kiln_trace_spans_dropped_total [1-9]", told()),
                                  f"what is dropped is counted where the collector {how}")
                         self.assertIn("kiln_trace_spans_exported_total 0\n", metrics())
                     fleet.stop()
@@ -202,12 +203,14 @@ with trace.get_tracer("app").start_as_current_span("app") as span:
     print(trace.format_trace_id(span.get_span_context().trace_id))
 """
         with Fleet(self.folder, "--otlp-endpoint", self.collector.url) as fleet:
-            libraries = {"PYTHONPATH": str(ROOT / "client" / "python"), "KILN_LIBRARY": str(BUILD / "client" / "libkiln.so")}
+            libraries = {"PYTHONPATH": str(ROOT / "client" / "python"),
+                         "KILN_LIBRARY": str(BUILD / "client" / "libkiln.so")}
             done = subprocess.run([python, "-c", program, fleet.endpoint, GRAPHS / "softmax.pt2"], check=False,
                                   capture_output=True, text=True, env=environment(**libraries), timeout=300)
             self.assertEqual(done.returncode, 0, done.stderr)
             fleet.stop()
-        requests = [span for span in self.collector.spans() if span.service == "kiln-coordinator" and span.name == "compile"]
+        requests = [span for span in self.collector.spans()
+                    if span.service == "kiln-coordinator" and span.name == "compile"]
         self.assertEqual([span.trace for span in requests], [done.stdout.strip()])
         self.assertTrue(requests[0].parent, "the span of Client.compile")
 

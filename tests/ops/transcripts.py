@@ -3,8 +3,8 @@
 A fenced block whose first line begins with "$ " is a transcript: lines with "$ " are commands (a comment behind two
 spaces is none of it), the lines below are their output. A line of "..." stands for any lines. Numbers, digests and the
 spaces between words may differ, since machines do. Programs that serve (`kiln up`, `kiln-coordinator`, `kiln-worker`)
-run beside the commands below them until the page ends; HOST is this machine. A comment "<!-- not run: WHY -->" before a block leaves it out. A
-block of Python that begins with "# NAME.py" is a file of that name.
+run beside the commands below them until the page ends; HOST is this machine. A comment "<!-- not run: WHY -->" before a
+block leaves it out. A block of Python that begins with "# NAME.py" is a file of that name.
 """
 
 import dataclasses

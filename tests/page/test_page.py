@@ -199,8 +199,8 @@ class MailedPage(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.page = Path(folder.name) / "ffn.html"
-        subprocess.run([BIN / "kiln", "explain", GRAPHS / "ffn_gelu.pt2", "--target", "cpu:x86-64-v3", "--html", cls.page],
-                       check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([BIN / "kiln", "explain", GRAPHS / "ffn_gelu.pt2", "--target", "cpu:x86-64-v3",
+                        "--html", cls.page], check=True, stdout=subprocess.DEVNULL)
 
     def test_it_is_whole_at_every_width_and_needs_nothing_else(self) -> None:
         for width in (360, 1440):
@@ -209,8 +209,8 @@ class MailedPage(unittest.TestCase):
                 wide = browser.devtools("Page.getLayoutMetrics", {})["cssContentSize"]["width"]
                 self.assertLessEqual(wide, width, f"at {width} it is scrolled sideways")
                 self.assertEqual(browser.count("h1"), 1)
-                self.assertEqual(browser.script("arguments[0](performance.getEntriesByType('resource').map(e => e.name))"),
-                                 [])
+                fetched = browser.script("arguments[0](performance.getEntriesByType('resource').map(e => e.name))")
+                self.assertEqual(fetched, [])
                 self.assertEqual(browser.count("script, link, img, iframe"), 0)
                 if PICTURES:
                     browser.picture(Path(PICTURES) / f"explain-{width}.png")
@@ -230,7 +230,8 @@ class MailedPage(unittest.TestCase):
         with Browser(1440) as browser:
             browser.open(self.page.as_uri())
             browser.devtools("Emulation.setEmulatedMedia", {"media": "print"})
-            hidden = browser.script("arguments[0]([...document.querySelectorAll('pre')].filter(e => !e.offsetHeight).length)")
+            hidden = browser.script(
+                "arguments[0]([...document.querySelectorAll('pre')].filter(e => !e.offsetHeight).length)")
             self.assertEqual(hidden, 0, "what is folded on a screen is printed")
 
     def test_no_serious_fault_for_those_who_cannot_see_or_point(self) -> None:
