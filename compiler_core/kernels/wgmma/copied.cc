@@ -147,15 +147,10 @@ Result<Source> print_wgmma_copied(const Graph& graph, const WgmmaCopiedSchedule&
 
 namespace {
 
-// A candidate takes a second of a core to compile, and none after the third ever won
-// (tests/gpu/LOG.md).
 std::vector<Schedule> wgmma_copied_candidates(const Workload& workload, const Target& target) {
-  constexpr size_t kMost = 3;
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
-  auto ranked = ranked_schedules<WgmmaCopiedSchedule>(
+  return ranked_schedules<WgmmaCopiedSchedule>(
       problem, target, [&](const auto& tried) { return fits(tried, workload.graph, problem); });
-  ranked.resize(std::min(ranked.size(), kMost));
-  return ranked;
 }
 
 }  // namespace
