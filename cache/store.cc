@@ -3,7 +3,7 @@
 namespace kiln {
 namespace {
 
-// What cannot be read is not whole.
+// The keys that `read` can read: the others are not whole.
 template <class Read>
 Result<std::set<Digest>> whole(const std::vector<Digest>& keys, Read read) {
   std::set<Digest> found;

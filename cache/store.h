@@ -40,7 +40,7 @@ struct StoredProgram {
   Audience audience;
 };
 
-// What a coordinator that follows needs of a store.
+// ReadableStore: the part of a store that a coordinator that follows needs.
 class ReadableStore {
  public:
   // Called once, on any thread, maybe before the call that was given it returns. It must not wait
@@ -58,7 +58,7 @@ class ReadableStore {
 
   // Waits for the answer, as planner threads may, and a loop must not.
   virtual Result<std::vector<Revocation>> revocations() = 0;  // oldest first
-  // What of the store does not answer at the moment, for people; empty: nothing. Never waits.
+  // The part of the store that does not answer at the moment, for people; empty: all does. Never waits.
   virtual std::string away() const { return {}; }
 };
 

@@ -33,7 +33,7 @@ struct RecordList {
   int64_t damaged = 0;                // rows that were left out
 };
 
-// Those of `read` that fit, each beside whether it won. `kernels`: of the program that was asked for.
+// The records of `read` that fit, each beside whether it won. `kernels`: of the program that was asked for.
 // `schedule_of`: of the kernel that is stored under a key; nullopt: none is.
 std::vector<ListedRecord> fitting(
     const RecordQuery& wanted, std::vector<TuningRecord> read, std::span<const Digest> kernels,

@@ -28,7 +28,7 @@ Result<std::vector<Schedule>> nearest_winners(PgConnection& connection, const Sh
 Result<std::vector<Revocation>> revocations(PgConnection& connection);
 Result<ListedProgram> listed_program(PgConnection& connection, const Digest& key);
 Result<ProgramList> list_programs(PgConnection& connection, const ProgramQuery& wanted);
-// Those that are stored and match their seals, also where a blob is gone.
+// The keys whose rows are stored and match their seals, also where a blob is gone.
 Result<std::set<Digest>> whole_programs(PgConnection& connection, const std::vector<Digest>& keys);
 Result<std::set<Digest>> whole_kernels(PgConnection& connection, const std::vector<Digest>& keys);
 Result<PostgresIndex::Totals> totals(PgConnection& connection);

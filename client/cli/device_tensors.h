@@ -29,7 +29,8 @@ class DeviceTensors {
   std::vector<DevicePtr> pointers_;
 };
 
-// What a device refuses is no service that is not reached, which kUnavailable means to commands.
+// A device's refusal with another code than kUnavailable, which to commands is a service that is not
+// reached.
 Error refused_by_device(Error error);
 
 }  // namespace kiln::cli

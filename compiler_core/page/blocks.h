@@ -20,7 +20,7 @@ struct Place {
   std::string token{};  // that acts carry
 };
 
-// What both kinds of page have in their <head>.
+// The part of <head> that both kinds of page have.
 void write_head(Html& html, std::string_view title);
 // Title, the sentence under it and all blocks.
 Html write_blocks(const Document& document, const Place& place);

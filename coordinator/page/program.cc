@@ -164,8 +164,8 @@ Facts facts_of(const Program& program, int64_t now_ms) {
   return facts;
 }
 
-// What of an entry's key is not as it was asked for: "mode default, not max-autotune". What
-// one of them leaves open is no difference.
+// The parts of an entry's key that are not as they were asked for: "mode default, not max-autotune".
+// A part that one of them leaves open is no difference.
 std::vector<std::string> differences(const Target& target, Mode mode, const Program& entry) {
   std::vector<std::string> all;
   const auto compare = [&](const char* name, const std::string& there, const std::string& asked) {

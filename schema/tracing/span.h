@@ -1,5 +1,6 @@
 // Span: one piece of work of a trace, with its start and its end, as OpenTelemetry has it. Plain value.
-// Who makes one gives it to a SpanSink, which never blocks; an empty sink means that nothing is traced.
+// A span that has ended is given to a SpanSink, which never blocks; an empty sink means that nothing is
+// traced.
 #pragma once
 
 #include <chrono>

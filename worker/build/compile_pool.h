@@ -53,7 +53,7 @@ class CompilePool {
     Recipe recipe;  // its own: kernels of the same text may be launched in different ways
     std::promise<Compiled> promise;
   };
-  // What the tool made of a text: it is an artifact with the recipe of whoever waits for it.
+  // The object that the tool made of a text: it is an artifact with the recipe of whoever waits for it.
   struct Outcome {
     Result<CompileTool::Object> object;
     bool ran = false;

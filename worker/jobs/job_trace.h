@@ -22,7 +22,7 @@ class JobTrace {
   ~JobTrace();  // the span of the job ends with what was seen last
 
   void compiled(int candidate, const Compiled& compiled);
-  // What the runner did between `start` and now. `candidates`: how many at once.
+  // Spans of the runner's work between `start` and now. `candidates`: how many at once.
   void evaluated(std::chrono::steady_clock::time_point start, const Evaluation& evaluation,
                  size_t candidates);
   void finished(const CandidateResult& result);

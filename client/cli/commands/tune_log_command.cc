@@ -71,7 +71,7 @@ Status print_log(const Options& options, RecordQuery wanted) {
     TRY(const RecordList page, index.list_records(wanted));
     for (const ListedRecord& each : page.records) {
       const Json row = tune_log_row(each);
-      // What a compiler said need not be UTF-8.
+      // A compiler's words need not be UTF-8.
       const std::string line =
           options.csv ? csv_line(row) + "\r\n"
                       : row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -45,7 +45,7 @@ struct ExplainedBuffer {
   std::vector<int> writers, readers;  // launches
 };
 
-// What the program is before it is divided.
+// The program before it is divided.
 struct ExplainedGraph {
   int read_nodes = 0;                            // as the file has it
   int nodes = 0;                                 // normalised

@@ -40,7 +40,8 @@ struct CompileTask {
     bool early = false;   // takes one that is not verified yet
     Viewer viewer{};
     int times_asked = 0;  // for the graph
-    // Of a kMaxAutotune program: goes to the kDefault task (tier0_answers.cc), which answers it as tier 0.
+    // The request is for a kMaxAutotune program and goes to the kDefault task (tier0_answers.cc),
+    // which answers it as tier 0.
     bool now = false;
   };
   // A program that is served at once to those who take it, while the task makes its successor.
