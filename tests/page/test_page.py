@@ -115,13 +115,13 @@ class Page(unittest.TestCase):
             browser.open(self.service.http)
             browser.click("Cache", "link text")
             browser.click(self.program[:12], "link text")
-            self.assertTrue(browser.url().endswith(self.program))
+            self.assertTrue(browser.eventually(lambda: browser.url().endswith(self.program)))
             browser.click(self.kernel[:12], "link text")
-            self.assertTrue(browser.url().endswith(self.kernel))
+            self.assertTrue(browser.eventually(lambda: browser.url().endswith(self.kernel)))
             self.assertGreater(browser.count("svg.race circle"), 10, "the race is drawn")
             browser.click("look in the cache", "link text")
-            self.assertIn(f"filter={self.kernel}", browser.url())
-            self.assertIn(self.program[:12], browser.text())
+            self.assertTrue(browser.eventually(lambda: f"filter={self.kernel}" in browser.url()), browser.url())
+            self.assertTrue(browser.eventually(lambda: self.program[:12] in browser.text()), browser.text())
 
     def test_lists_are_filtered(self) -> None:
         with Browser(1440, script=False) as browser:
@@ -154,7 +154,8 @@ class Page(unittest.TestCase):
                 browser.open(f"{self.service.http}/program/{self.program}")
                 browser.click("//button[text()='Pin' or text()='Unpin']", "xpath")
                 pinned = not script  # then it is taken off again
-                self.assertEqual(self.service.json(f"/program/{self.program}")["pinned"], pinned)
+                self.assertTrue(browser.eventually(  # a click returns before the form's answer is there
+                    lambda expected=pinned: self.service.json(f"/program/{self.program}")["pinned"] == expected))
                 browser.open(self.service.http + "/audit")
                 self.assertIn(("pin " if pinned else "unpin ") + self.program[:12], browser.text())
 
@@ -344,10 +345,10 @@ class Keys(unittest.TestCase):
                 browser.picture(Path(PICTURES) / "sign-in-360.png")
             browser.write("input[name=token]", "kiln1.nonsense")
             browser.click("button")
-            self.assertIn("no token of this page", browser.text())
+            self.assertTrue(browser.eventually(lambda: "no token of this page" in browser.text()), browser.text())
             browser.write("input[name=token]", token)
             browser.click("button")
-            self.assertIn("Overview", browser.text())
+            self.assertTrue(browser.eventually(lambda: "Overview" in browser.text()), browser.text())
             self.assertIn("admin", browser.text())
             browser.click("//button[text()='Sign out']", "xpath")
             self.assertTrue(browser.eventually(lambda: browser.url().endswith("/sign-in"), 5), browser.url())
