@@ -110,7 +110,7 @@ TEST(Metrics, AreTheOnesInTheManual) {
   const auto manual = read_file(Path(KILN_SOURCE_DIR) / "docs/operations.md");
   ASSERT_TRUE(manual.has_value());
   std::map<std::string, std::string> documented;
-  static const std::regex kRow(R"(\| `([a-z_]+)(\{[a-z]+\})?` \| (counter|gauge|histogram) \|)");
+  static const std::regex kRow(R"(\| `([a-z0-9_]+)(\{[a-z]+\})?` \| (counter|gauge|histogram) \|)");
   const std::string ours = manual->substr(0, manual->find("\n## Metrics of a worker\n"));
   for (auto at = std::sregex_iterator(ours.begin(), ours.end(), kRow); at != std::sregex_iterator();
        ++at)
