@@ -41,10 +41,11 @@ class FollowerTest : public ::testing::Test {
         << read_file(err).value_or("");
     return endpoint;
   }
+  // Waits while a coordinator goes over from following to leading.
   static std::unique_ptr<Connection> connect(const std::string& endpoint) {
     ConnectOptions options;
     options.follower_will_do = true;
-    auto opened = Connection::open(endpoint, Role::kClient, 5'000, options);
+    auto opened = Connection::open(endpoint, Role::kClient, 60'000, options);
     CHECK(opened.has_value(), opened ? "" : opened.error().message);
     return *std::move(opened);
   }

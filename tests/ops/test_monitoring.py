@@ -150,7 +150,7 @@ class Rules(unittest.TestCase):
     def test_the_board_and_the_rules_use_metrics_that_are_exported(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             exported = self.exported(Path(folder))
-        names = set(re.findall(r"^([a-z_]+)", exported, re.M))
+        names = set(re.findall(r"^([a-z0-9_]+)", exported, re.M))
         used = metric_names(board_expressions() + rule_expressions())
         self.assertGreater(len(used), 30)
         self.assertEqual(sorted(used - names), [], "no such metric")

@@ -73,7 +73,7 @@ TEST(WorkerPages, MetricsAreTheOnesInTheManual) {
   ASSERT_NE(from, std::string::npos);
   const std::string section = manual.substr(from, manual.find("\n## ", from + 1) - from);
   std::map<std::string, std::string> documented;
-  static const std::regex kRow(R"(\| `([a-z_]+)(\{[a-z]+\})?` \| (counter|gauge|histogram) \|)");
+  static const std::regex kRow(R"(\| `([a-z0-9_]+)(\{[a-z]+\})?` \| (counter|gauge|histogram) \|)");
   for (auto at = std::sregex_iterator(section.begin(), section.end(), kRow);
        at != std::sregex_iterator(); ++at)
     documented[(*at)[1]] = (*at)[3];
