@@ -286,7 +286,8 @@ class Reader {
                              ? pointer(field).template getAs<capnp::Text>().asArray()
                              : pointer(field).template getAs<capnp::Data>().asChars();
       out.assign(bytes.begin(), bytes.size());
-      // Whoever sends it: names and messages are printed. No writer of ours sends any of those.
+      // People read names and messages on a terminal, whoever sent them. No writer of Kiln sends
+      // control characters.
       if (field.type == Layout::Type::TEXT) out = terminal_text(std::move(out));
     }
   }

@@ -22,4 +22,18 @@ Signature Welcome::signed_with(std::string bytes) const {
   return {signing_key, std::move(bytes), Endorsement::parse(endorsement).value_or(Endorsement{})};
 }
 
+std::string_view to_string(Job::Kind kind) {
+  switch (kind) {
+    case Job::Kind::kCompile:
+      return "verify";
+    case Job::Kind::kScreen:
+      return "screen";
+    case Job::Kind::kFinal:
+      return "final";
+    case Job::Kind::kBuild:
+      return "build";
+  }
+  return "";
+}
+
 }  // namespace kiln

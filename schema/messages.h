@@ -256,6 +256,8 @@ struct Job {
   std::vector<CandidateJob> candidates;
   std::string traceparent{};  // W3C Trace Context, of the coordinator's span; empty: not traced
 };
+
+std::string_view to_string(Job::Kind kind);  // in traces: "verify", "screen", "final", "build"
 struct CandidateResult {
   uint64_t lease = 0, epoch = 0;
   Digest kernel_key;

@@ -7,20 +7,6 @@ namespace {
 
 constexpr size_t kMaxStages = 64;  // of one task: bad graphs send it back to an earlier one
 
-std::string_view to_string(Job::Kind kind) {
-  switch (kind) {
-    case Job::Kind::kCompile:
-      return "verify";
-    case Job::Kind::kScreen:
-      return "screen";
-    case Job::Kind::kFinal:
-      return "final";
-    case Job::Kind::kBuild:
-      return "build";
-  }
-  return "";
-}
-
 }  // namespace
 
 Span TaskTraces::begin(const TraceContext& caller, const CompileRequest& request,

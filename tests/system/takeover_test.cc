@@ -91,7 +91,7 @@ class Takeover : public ::testing::Test {
     }
     return false;
   }
-  // Who of them runs and says that it serves.
+  // The coordinator that runs and says that it serves.
   size_t await_leader() {
     for (int tries = 0; tries < 1'200; ++tries) {
       for (size_t i = 0; i < kCoordinators; ++i)

@@ -3,20 +3,6 @@
 namespace kiln {
 namespace {
 
-std::string to_string(Job::Kind kind) {
-  switch (kind) {
-    case Job::Kind::kCompile:
-      return "verify";
-    case Job::Kind::kScreen:
-      return "screen";
-    case Job::Kind::kFinal:
-      return "final";
-    case Job::Kind::kBuild:
-      return "build";
-  }
-  return "";
-}
-
 int64_t ns_of(double ms) {
   return static_cast<int64_t>(ms * 1e6);
 }
@@ -28,7 +14,7 @@ JobTrace::JobTrace(const Job& job, const SpanSink& sink) : sink_(sink) {
   if (!sink || !lease.sampled) return;
   span_ = Span::below(lease, "job", trace_clock_ns(), Span::Kind::kConsumer);
   span_.add("kiln.lease", static_cast<int64_t>(job.lease));
-  span_.add("kiln.lease.kind", to_string(job.kind));
+  span_.add("kiln.lease.kind", std::string(to_string(job.kind)));
   span_.add("kiln.kernel", job.kernel_key.hex());
   span_.add("kiln.candidates", static_cast<int64_t>(job.candidates.size()));
 }

@@ -73,7 +73,7 @@ Result<Source> print_cuda_column_reduction(const Graph& graph,
                                            const Target& target);
 
 // The same for sizes that have symbols: a thread a column, which is read again by every loop over it.
-// Of the schedule threads() counts.
+// It reads nothing of the schedule but threads().
 Result<Source> print_cuda_symbolic_columns(const Graph& graph,
                                            const CudaColumnReductionSchedule& schedule);
 

@@ -36,7 +36,7 @@ TEST(TraceContext, OfALaterVersionTheKnownPartIsRead) {
   EXPECT_FALSE(TraceContext::parse(later).is_valid());
 }
 
-// Whoever sends nonsense gets no trace, and an answer all the same.
+// A request with nonsense in its place is answered, and has no trace.
 TEST(TraceContext, AnythingElseIsNone) {
   EXPECT_FALSE(TraceContext::parse(std::string(1 << 16, '0')).is_valid());
   EXPECT_FALSE(

@@ -32,7 +32,7 @@ TEST_F(CompilePoolTest, EqualSourcesAskedForAtOnceAreCompiledOnce) {
   EXPECT_EQ(ran, 2);
 }
 
-// Of the same text, but launched in different ways: of tensors of other shapes, for one.
+// Kernels of one text may be launched in different ways: on tensors of other shapes, for example.
 TEST_F(CompilePoolTest, KernelsOfTheSameTextKeepTheirOwnRecipes) {
   CompilePool pool(host_toolchain(compiler()), 1, cache());
   std::vector<Source> sources(4, kernel_source(kRight));
