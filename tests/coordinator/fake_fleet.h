@@ -90,10 +90,7 @@ class FakeWorker {
     auto opened = Connection::open(endpoint, Role::kWorker, 5'000, how);
     CHECK(opened.has_value(), opened ? "" : opened.error().message);
     connection_ = *std::move(opened);
-    report();
-    const auto orders = connection_->receive(5'000);  // from here on the coordinator knows it
-    CHECK(orders.has_value(), "a report is answered");
-    obey(std::get<WorkerOrders>(*orders));
+    obey(first_orders());
     thread_ = std::thread([this] { run(); });
   }
   ~FakeWorker() {
@@ -103,6 +100,21 @@ class FakeWorker {
   bool vanished() const { return vanished_; }
 
  private:
+  // The coordinator knows the worker from here on. The name's last holder may have left just now,
+  // and is taken for connected until its socket's end is seen.
+  WorkerOrders first_orders() {
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      report();
+      const auto message = connection_->receive(5'000);
+      CHECK(message.has_value(), "a report is answered");
+      if (const auto* orders = std::get_if<WorkerOrders>(&*message)) return *orders;
+      const auto* refusal = std::get_if<Refusal>(&*message);
+      CHECK(refusal != nullptr && refusal->error.code == Code::kUnavailable, "a report is taken");
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    CHECK(false, "a name is free within 5 s of its worker's end");
+  }
+
   void run() {
     while (!stopping_) {
       const auto message = connection_->receive(20);
