@@ -292,6 +292,20 @@ void KernelCache::would_take_back(TakeBack what, TookBack done) {
       });
 }
 
+void KernelCache::list_records(RecordQuery wanted, Then<RecordList> then) {
+  const auto found = std::make_shared<RecordList>();
+  impl_->writer.submit(
+      0,
+      [found, wanted = std::move(wanted)](CacheIndex& index) -> Status {
+        TRY(*found, index.list_records(wanted));
+        return {};
+      },
+      [found, then = std::move(then)](Status status) {
+        if (!status) return then(fail(std::move(status).error()));
+        then(std::move(*found));
+      });
+}
+
 Result<std::vector<Revocation>> KernelCache::revocations() {
   return impl_->readers.with([](CacheIndex& index) { return index.revocations(); });
 }

@@ -77,6 +77,7 @@ class KernelCache final : public Store {
   void unpin(const Digest& program_key, Done done) override;
   void collect(int64_t max_bytes, std::function<void(Collected, Status)> done) override;
   void count_programs_not_of(const Digest& stamp, Then<int64_t> done) override;
+  void list_records(RecordQuery wanted, Then<RecordList> then) override;
   void flush() override;
   Result<ProgramList> list_programs(const ProgramQuery& wanted) override;
   Result<ListedProgram> listed_program(const Digest& program_key) override;

@@ -21,6 +21,7 @@
 
 #include "cache/listing.h"
 #include "cache/taking_back.h"
+#include "cache/tune_log.h"
 #include "compiler_core/plan/shape_generic_key.h"
 #include "compiler_core/program/audience.h"
 #include "compiler_core/program/program.h"
@@ -116,6 +117,8 @@ class Store : public ReadableStore {
   virtual void collect(int64_t max_bytes, std::function<void(Collected, Status)> done) = 0;
   // How many programs templates made that have another stamp; on the writer's thread.
   virtual void count_programs_not_of(const Digest& stamp, Then<int64_t> done) = 0;
+  // One page of the tuning log; on the writer's thread. kNotFound: no such program.
+  virtual void list_records(RecordQuery wanted, Then<RecordList> then) = 0;
   // Waits until every write and use so far is answered.
   virtual void flush() = 0;
 

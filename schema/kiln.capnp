@@ -438,18 +438,22 @@ struct Job {
 
 enum AdminKind {
   unset @0; drain @1; pin @2; unpin @3; collect @4; forgetFailed @5; forget @6; cancelDetached @7;
+  tuneLog @8;
 }
 
 struct AdminRequest {
   request @0 :UInt64;
   kind @1 :AdminKind;
-  worker @2 :Text;                # drain: by name; forget: what it reported
+  worker @2 :Text;                # drain: by name; forget: what it reported; tuneLog: the same
   key @3 :Data;                   # pin, unpin, forget, cancelDetached: the program's digest; else
                                   # empty
-  amount @4 :UInt64;              # collect: bytes to shrink the cache to
-  kernel @5 :Data;                # forget: digest, its key; else empty
-  sinceMs @6 :UInt64;             # forget: what was reported since (Unix time); 0: at any time
+  amount @4 :UInt64;              # collect: bytes to shrink the cache to; tuneLog: lastId of the page
+                                  # before
+  kernel @5 :Data;                # forget, tuneLog: digest, its key; else empty
+  sinceMs @6 :UInt64;             # forget, tuneLog: what was reported since (Unix time); 0: at any
+                                  # time
   dryRun @7 :Bool;                # forget: only say what would go
+  template @8 :Text;              # tuneLog: of this kernel template; empty: of all
 }
 
 struct AdminReply {

@@ -116,7 +116,8 @@ struct Fields {
   static void of(auto& f, Is<ResultAck> auto& m) { f(m.lease, m.index); }
   static void of(auto& f, Is<WorkerOrders> auto& m) { f(m.jobs, m.leases, m.acks, m.drain); }
   static void of(auto& f, Is<AdminRequest> auto& m) {
-    f(m.request, m.kind, Sized{m.worker}, m.key, m.amount, m.kernel, m.since_ms, m.dry_run);
+    f(m.request, m.kind, Sized{m.worker}, m.key, m.amount, m.kernel, m.since_ms, m.dry_run,
+      Sized{m.template_name});
   }
   static void of(auto& f, Is<AdminReply> auto& m) { f(m.request, m.outcome); }
   static void of(auto& f, Is<MessagePart> auto& m) { f(m.bytes, m.last); }

@@ -318,15 +318,17 @@ struct AdminRequest {
     kForgetFailed = 5,
     kForget = 6,          // take results back
     kCancelDetached = 7,  // end what is tuned without a client
+    kTuneLog = 8,         // a page of the tuning log
   };
   uint64_t request = 0;
   Kind kind = Kind::kDrain;
-  std::string worker;              // kDrain: by name; kForget: what it reported
-  std::optional<Digest> key;       // kPin, kUnpin, kForget, kCancelDetached: the program's
-  int64_t amount = 0;              // kCollect: bytes to shrink the cache to
-  std::optional<Digest> kernel{};  // kForget: of that key
-  int64_t since_ms = 0;            // kForget: what was reported since then (Unix time); 0: any time
-  bool dry_run = false;            // kForget: only say what would go
+  std::string worker;         // kDrain: by name; kForget, kTuneLog: what it reported
+  std::optional<Digest> key;  // kPin, kUnpin, kForget, kCancelDetached, kTuneLog: the program's
+  int64_t amount = 0;         // kCollect: bytes to shrink the cache to; kTuneLog: last_id before
+  std::optional<Digest> kernel{};  // kForget, kTuneLog: of that key
+  int64_t since_ms = 0;  // kForget, kTuneLog: what was reported since then (Unix time); 0: any time
+  bool dry_run = false;  // kForget: only say what would go
+  std::string template_name{};  // kTuneLog: of this kernel template; empty: of all
 };
 // A client asks for the list that it sees a greater `revocations` of; older ones never ask.
 struct RevocationsRequest {

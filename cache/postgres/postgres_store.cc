@@ -441,6 +441,19 @@ void PostgresStore::would_take_back(TakeBack what, TookBack done) {
       });
 }
 
+void PostgresStore::list_records(RecordQuery wanted, Then<RecordList> then) {
+  const auto found = std::make_shared<RecordList>();
+  impl_->submit(
+      [this, found, wanted = std::move(wanted)](PostgresIndex&) -> Status {
+        TRY(*found, impl_->connections.with(
+                        [&](PgConnection& reader) { return reads::list_records(reader, wanted); }));
+        return {};
+      },
+      [found, then = std::move(then)](Status status) {
+        then(status ? Result<RecordList>(std::move(*found)) : fail(std::move(status).error()));
+      });
+}
+
 void PostgresStore::pin(const Digest& program_key, Done done) {
   impl_->submit([program_key](PostgresIndex& index) { return index.pin(program_key); },
                 std::move(done));

@@ -80,6 +80,7 @@ class PostgresStore final : public Store {
   Result<StoredKernel> listed_kernel(const Digest& kernel_key) override;
   Result<std::set<Digest>> whole_programs(const std::vector<Digest>& keys) override;
   Result<std::set<Digest>> whole_kernels(const std::vector<Digest>& keys) override;
+  void list_records(RecordQuery wanted, Then<RecordList> then) override;
   Totals totals() const override;
 
   // Removes the objects of blobs whose time is over, and waits for it. For tests: it happens by

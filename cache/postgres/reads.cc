@@ -181,6 +181,37 @@ Result<ListedProgram> listed_program(PgConnection& connection, const Digest& key
   return listed(rows, 0);
 }
 
+Result<RecordList> list_records(PgConnection& connection, const RecordQuery& wanted) {
+  std::vector<Digest> kernels;
+  if (wanted.program) {
+    TRY(const ListedProgram row, listed_program(connection, *wanted.program));
+    TRY(const Program program, program_from_json(row.manifest));
+    for (const ProgramKernel& kernel : program.kernels) kernels.push_back(kernel.key);
+  }
+  TRY(const PgRows rows,
+      connection.run("SELECT workload, target, schedule, verdict, log, samples, binary_digest,"
+                     " worker, taken_at_ms, seed, sentinel_us, template_version, owner, seal, id,"
+                     " kernel_key FROM records WHERE id > $1 ORDER BY id LIMIT $2",
+                     PgValues().add(wanted.after).add(wanted.limit)));
+  RecordList list;
+  std::vector<TuningRecord> good;
+  for (int64_t row = 0; row < rows.size(); ++row) {
+    list.last_id = rows.integer(row, 14);
+    TRY(const Digest key, rows.digest(row, 15));
+    if (auto record = read_record(rows, row, key))
+      good.push_back(*std::move(record));
+    else
+      ++list.damaged;
+  }
+  list.records = fitting(wanted, std::move(good), kernels,
+                         [&](const Digest& key) -> std::optional<std::string> {
+                           const auto stored = kernel(connection, key, true);
+                           if (!stored) return std::nullopt;
+                           return stored->kernel.schedule;
+                         });
+  return list;
+}
+
 // A search reads so many manifests at most, in that order; a list, what it shows.
 Result<ProgramList> list_programs(PgConnection& connection, const ProgramQuery& wanted) {
   ProgramList list;

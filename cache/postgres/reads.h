@@ -31,6 +31,7 @@ Result<ProgramList> list_programs(PgConnection& connection, const ProgramQuery& 
 // The keys whose rows are stored and match their seals, also where a blob is gone.
 Result<std::set<Digest>> whole_programs(PgConnection& connection, const std::vector<Digest>& keys);
 Result<std::set<Digest>> whole_kernels(PgConnection& connection, const std::vector<Digest>& keys);
+Result<RecordList> list_records(PgConnection& connection, const RecordQuery& wanted);
 Result<PostgresIndex::Totals> totals(PgConnection& connection);
 
 // Blobs that are going: their objects are to be removed, then their rows. Neither needs a term, since

@@ -155,10 +155,9 @@ void declare_tune_log_command(CLI::App& app, Options& options) {
       "models of cost. Columns are flat, have one type each, and are only ever added:\n"
       "  kiln tune-log --columns                                         what they mean\n"
       "  kiln tune-log --data-dir /var/lib/kiln --csv > tuning.csv        also while it is served\n"
+      "  kiln tune-log --coordinator tcp://HOST:7557 --since 7d           an admin's request\n"
       "  kiln tune-log --template cpu.matmul | jq -s 'map(select(.won)) | length'\n"
-      "Reads the directory, on the coordinator's machine. Exit 0 also where nothing fits (stderr "
-      "says\n"
-      "so); 2: no store there, or a filter that is none.");
+      "Exit 0 also where nothing fits (stderr says so); 2: no store, bad filter; 3: no service.");
   log->add_option("--program", options.program_key, "Of this program's kernels: 64 hex digits");
   log->add_option("--kernel", options.kernel_key, "Of this kernel: 64 hex digits");
   log->add_option("--worker", options.worker, "Taken by this worker");
@@ -168,7 +167,13 @@ void declare_tune_log_command(CLI::App& app, Options& options) {
   log->add_flag("--csv", options.csv, "CSV with a line of names (RFC 4180) instead of JSON lines");
   log->add_flag("--columns", options.columns, "Print each column's name, type and meaning");
   add_data_dir(log, options);
-  runs(log, options, tune_log_command);
+  add_coordinator(log, options);
+  log->get_option("--data-dir")->excludes(log->get_option("--coordinator"));
+  // A directory that is named is meant, and not the service of the environment.
+  log->final_callback([&options, log] {
+    if (log->count("--data-dir") > 0) options.coordinator.clear();
+    options.run = tune_log_command;
+  });
 }
 
 void declare_keys_commands(CLI::App& app, Options& options) {

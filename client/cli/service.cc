@@ -19,7 +19,12 @@ Result<std::unique_ptr<Remote>> service_of(const Options& options) {
 Result<nlohmann::ordered_json> ask_admin(const Options& options, AdminRequest request,
                                          std::chrono::seconds patience) {
   TRY(const auto service, service_of(options));
-  TRY(const std::string text, service->admin(std::move(request), Remote::Clock::now() + patience));
+  return ask_admin(*service, std::move(request), patience);
+}
+
+Result<nlohmann::ordered_json> ask_admin(Remote& service, AdminRequest request,
+                                         std::chrono::seconds patience) {
+  TRY(const std::string text, service.admin(std::move(request), Remote::Clock::now() + patience));
   auto json = nlohmann::ordered_json::parse(text, nullptr, false);
   if (json.is_discarded()) return fail(Code::kInternal, "the coordinator's answer is no JSON");
   return json;

@@ -14,8 +14,10 @@ namespace kiln::cli {
 // With --key. kInvalidArgument where no service is named; connects to nobody yet.
 Result<std::unique_ptr<Remote>> service_of(const Options& options);
 
-// The service's answer to an admin.
+// The service's answer to an admin; over a connection of its own, or that of `service`.
 Result<nlohmann::ordered_json> ask_admin(const Options& options, AdminRequest request,
+                                         std::chrono::seconds patience);
+Result<nlohmann::ordered_json> ask_admin(Remote& service, AdminRequest request,
                                          std::chrono::seconds patience);
 
 // A program's or kernel's key, for `what`; nothing where `text` is empty.

@@ -29,6 +29,8 @@ std::string describe(const AdminRequest& request) {
                          request.since_ms > 0 ? fmt::format(" since {}", request.since_ms) : "");
     case AdminRequest::Kind::kCancelDetached:
       return "cancel " + request.key.value_or(Digest{}).short_hex();
+    case AdminRequest::Kind::kTuneLog:
+      return fmt::format("tuning log after {}", request.amount);
   }
   return "an unknown request";
 }
@@ -76,6 +78,8 @@ void AdminHandler::handle(const Asked& asked) {
       return forget(asked);
     case AdminRequest::Kind::kCancelDetached:
       return cancel_detached(asked);
+    case AdminRequest::Kind::kTuneLog:
+      return tune_log(asked);
   }
   answer(answers_, asked, fail(Code::kUnsupported, "this coordinator knows no such request"));
 }
@@ -166,6 +170,26 @@ void AdminHandler::cancel_detached(const Asked& asked) {
                        "client; `kiln warm --status` names them"));
   const nlohmann::ordered_json json = {{"program", request.key->hex()}, {"cancelled", true}};
   answer(answers_, asked, json.dump());
+}
+
+// A page of so many records stays below a message's bound: a compiler's words have 4 KiB at most.
+void AdminHandler::tune_log(const Asked& asked) {
+  constexpr int64_t kRead = 500;
+  const AdminRequest& request = asked.request;
+  RecordQuery wanted{request.amount,        kRead,          request.since_ms, request.worker,
+                     request.template_name, request.kernel, request.key};
+  store_.list_records(std::move(wanted), [to = answers_, asked](const Result<RecordList>& list) {
+    if (!list) return answer(to, asked, fail(list.error()));
+    nlohmann::ordered_json json = {{"last_id", list->last_id},
+                                   {"damaged", list->damaged},
+                                   {"records", nlohmann::ordered_json::array()}};
+    for (const ListedRecord& each : list->records) json["records"].push_back(tune_log_row(each));
+    // Reading is no act, so log and audit do without it. A compiler's words need not be UTF-8.
+    using Handling = nlohmann::ordered_json::error_handler_t;
+    to.loop.post([to, asked, text = json.dump(-1, ' ', false, Handling::replace)] {
+      to.reply(asked.peer, {asked.request.request, text});
+    });
+  });
 }
 
 void AdminHandler::forget_failed(const Asked& asked) {

@@ -44,6 +44,7 @@ class AdminHandler {
   void forget(const Asked& asked);
   void cancel_detached(const Asked& asked);
   void forget_failed(const Asked& asked);
+  void tune_log(const Asked& asked);
 
   Store& store_;
   StorageExecutor& storage_;

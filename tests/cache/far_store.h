@@ -77,6 +77,9 @@ class FarStore final : public Store {
     near_.count_programs_not_of(stamp, std::move(done));
   }
   void flush() override { near_.flush(); }
+  void list_records(RecordQuery wanted, Then<RecordList> then) override {
+    near_.list_records(std::move(wanted), std::move(then));
+  }
   Result<ProgramList> list_programs(const ProgramQuery& wanted) override {
     return near_.list_programs(wanted);
   }

@@ -211,6 +211,54 @@ TEST_P(StoreContract, RecordsComeBackWholeAndInOrderAlsoAfterARestart) {
   EXPECT_EQ(store_->totals().records, 21);
 }
 
+TEST_P(StoreContract, TheTuningLogIsReadInPagesAndFiltered) {
+  ASSERT_TRUE(put_all(*store_, 0));
+  for (int n = 0; n < 7; ++n) ASSERT_TRUE(put_record(*store_, n));
+  TuningRecord other = record(1);
+  other.kernel_key = key("kernel", 7);
+  other.worker = "worker-2";
+  other.schedule.template_name = "cpu.other";
+  ASSERT_TRUE(wait([&](auto done) { store_->put_record(other, done); }));
+  const auto list = [&](RecordQuery wanted) {
+    return answer_of<RecordList>([&](auto then) { store_->list_records(wanted, then); });
+  };
+  std::vector<TuningRecord> all;
+  RecordQuery page;
+  page.limit = 3;
+  for (int pages = 0; pages < 9; ++pages) {
+    const RecordList read = list(page).value();
+    EXPECT_LE(read.records.size(), 3u);
+    EXPECT_EQ(read.damaged, 0);
+    for (const ListedRecord& each : read.records) all.push_back(each.record);
+    if (read.last_id == 0) break;
+    page.after = read.last_id;
+  }
+  ASSERT_EQ(all.size(), 8u);
+  for (int n = 0; n < 7; ++n) EXPECT_TRUE(same(all[static_cast<size_t>(n)], record(n))) << n;
+
+  const auto count = [&](auto set) {
+    RecordQuery wanted;
+    set(wanted);
+    return list(wanted).value().records.size();
+  };
+  EXPECT_EQ(count([](auto& q) { q.worker = "worker-2"; }), 1u);
+  EXPECT_EQ(count([](auto& q) { q.template_name = "cpu.pointwise"; }), 7u);
+  EXPECT_EQ(count([](auto& q) { q.kernel = key("kernel", 7); }), 1u);
+  EXPECT_EQ(count([](auto& q) { q.program = key("program", 0); }), 7u);
+  EXPECT_EQ(count([](auto& q) { q.since_ms = 1'700'000'000'005; }), 2u);
+  RecordQuery unknown;
+  unknown.program = key("program", 3);
+  EXPECT_EQ(list(unknown).error().code, Code::kNotFound);
+
+  const RecordList everything = list(RecordQuery{}).value();
+  for (const ListedRecord& each : everything.records)
+    if (each.record.kernel_key == key("kernel", 7)) {
+      EXPECT_FALSE(each.won.has_value()) << "no such kernel is stored";
+    } else {
+      EXPECT_EQ(each.won, each.record.schedule.to_string() == kernel(0).kernel.schedule);
+    }
+}
+
 TEST_P(StoreContract, ARecordOfNothingCompiledRoundTrips) {
   TuningRecord failed = record(3);
   failed.verdict = Verdict::kCompileFailed;

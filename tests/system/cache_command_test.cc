@@ -259,7 +259,7 @@ std::vector<json> lines_of(const std::string& text) {
   return rows;
 }
 
-TEST_F(CacheCommand, TheTuningLogIsReadWholeAndFilteredAlsoWhileItIsServed) {
+TEST_F(CacheCommand, TheTuningLogIsTheSameFromADirectoryAndFromAService) {
   {
     auto store = KernelCache::open(data()).value();
     for (int n = 2; n < 1200; ++n) store->put_record(samples::record(n), nullptr);
@@ -275,10 +275,13 @@ TEST_F(CacheCommand, TheTuningLogIsReadWholeAndFilteredAlsoWhileItIsServed) {
   ASSERT_EQ(rows.size(), 1199u);
   EXPECT_EQ(rows[0]["schedule"], "cpu.pointwise vector=1");
   const Service service(data());
-  EXPECT_EQ(log({"--data-dir", data()}).out, stopped.out) << "while it is served";
+  const Finished served = log({"--coordinator", service.endpoint()});
+  EXPECT_EQ(served.exit_code, 0) << served.err;
+  EXPECT_EQ(served.out, stopped.out) << "pages do not show";
+  EXPECT_EQ(log({"--data-dir", data()}).out, stopped.out) << "also while it is served";
 
   const auto count = [&](std::vector<std::string> filter) {
-    filter.insert(filter.end(), {"--data-dir", data()});
+    filter.insert(filter.end(), {"--coordinator", service.endpoint()});
     return lines_of(log(filter).out).size();
   };
   EXPECT_EQ(count({"--kernel", samples::key("kernel", 0).hex()}), 1199u);
@@ -297,6 +300,7 @@ TEST_F(CacheCommand, TheTuningLogIsReadWholeAndFilteredAlsoWhileItIsServed) {
   EXPECT_NE(nothing.err.find("no record fits"), std::string::npos) << nothing.err;
   EXPECT_EQ(log({"--data-dir", data(), "--kernel", "abc"}).exit_code, 2);
   EXPECT_EQ(log({"--data-dir", dir_.path() / "none"}).exit_code, 2);
+  EXPECT_EQ(log({"--coordinator", "tcp://127.0.0.1:1"}).exit_code, 3);
   EXPECT_NE(log({"--columns"}).out.find("median_us"), std::string::npos);
 }
 

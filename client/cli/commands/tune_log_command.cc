@@ -1,8 +1,9 @@
-// `kiln tune-log`: a store's tuning records as JSON lines or CSV (cache/tune_log.h), read from its
-// directory page by page.
+// `kiln tune-log`: a store's tuning records as JSON lines or CSV (cache/tune_log.h), page by page from
+// its directory or from the coordinator that serves it.
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cache/index.h"
@@ -16,6 +17,13 @@ namespace kiln::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+struct Page {
+  std::vector<Json> rows;
+  int64_t last_id = 0;  // 0: there are no more
+  int64_t damaged = 0;
+};
+using ReadPage = std::function<Result<Page>(const RecordQuery&)>;
 
 // RFC 4180; nothing where it is not known.
 std::string csv_field(const Json& value) {
@@ -58,19 +66,50 @@ Result<RecordQuery> query_of(const Options& options) {
   return wanted;
 }
 
-Status print_log(const Options& options, RecordQuery wanted) {
+Result<ReadPage> pages_of_directory(const Options& options) {
   const Path file = Path(options.data_dir) / "index.sqlite";
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored))
-    return fail(Code::kNotFound, options.data_dir + " holds no store; name one with --data-dir");
-  TRY(CacheIndex index, CacheIndex::open_for_reading(file));
+    return fail(Code::kNotFound, options.data_dir +
+                                     " holds no store; name one with --data-dir, or the service "
+                                     "with --coordinator");
+  TRY(CacheIndex opened, CacheIndex::open_for_reading(file));
+  const auto index = std::make_shared<CacheIndex>(std::move(opened));
+  return ReadPage([index](const RecordQuery& wanted) -> Result<Page> {
+    TRY(const RecordList list, index->list_records(wanted));
+    Page page{{}, list.last_id, list.damaged};
+    for (const ListedRecord& each : list.records) page.rows.push_back(tune_log_row(each));
+    return page;
+  });
+}
+
+Result<ReadPage> pages_of_service(const Options& options) {
+  TRY(const std::shared_ptr<Remote> service, service_of(options));
+  return ReadPage([service](const RecordQuery& wanted) -> Result<Page> {
+    AdminRequest request;
+    request.kind = AdminRequest::Kind::kTuneLog;
+    request.amount = wanted.after;
+    request.worker = wanted.worker;
+    request.key = wanted.program;
+    request.kernel = wanted.kernel;
+    request.since_ms = wanted.since_ms;
+    request.template_name = wanted.template_name;
+    TRY(const Json answer, ask_admin(*service, std::move(request), std::chrono::minutes(1)));
+    return Page{answer.value("records", std::vector<Json>()), answer.value("last_id", int64_t{0}),
+                answer.value("damaged", int64_t{0})};
+  });
+}
+
+Status print_log(const Options& options) {
+  TRY(RecordQuery wanted, query_of(options));
+  TRY(const ReadPage read,
+      options.coordinator.empty() ? pages_of_directory(options) : pages_of_service(options));
   if (options.csv) std::printf("%s\r\n", csv_names().c_str());
   size_t printed = 0;
   int64_t damaged = 0;
   for (;;) {
-    TRY(const RecordList page, index.list_records(wanted));
-    for (const ListedRecord& each : page.records) {
-      const Json row = tune_log_row(each);
+    TRY(const Page page, read(wanted));
+    for (const Json& row : page.rows) {
       // A compiler's words need not be UTF-8.
       const std::string line =
           options.csv ? csv_line(row) + "\r\n"
@@ -101,14 +140,9 @@ int tune_log_command(const Options& options) {
     print_columns();
     return kDone;
   }
-  const auto wanted = query_of(options);
-  if (!wanted) {
-    print_error("", wanted.error());
-    return exit_code_of(wanted.error());
-  }
-  const Status done = print_log(options, *wanted);
+  const Status done = print_log(options);
   if (done) return kDone;
-  print_error(options.data_dir, done.error());
+  print_error(options.coordinator.empty() ? options.data_dir : "", done.error());
   return exit_code_of_store(done.error());
 }
 
