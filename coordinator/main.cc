@@ -8,7 +8,7 @@
 #include <malloc.h>
 #include <sched.h>
 #include <spdlog/async.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -19,11 +19,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -238,6 +240,27 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Writes to stderr, and counts the lines that it does not take: a pipe whose reader is slow never
+// blocks (never_wait_for_stderr).
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  int64_t lost() const { return lost_; }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    const auto size = static_cast<ssize_t>(text.size());
+    ssize_t written = 0;
+    do written = ::write(STDERR_FILENO, text.data(), text.size());
+    while (written < 0 && errno == EINTR);
+    if (written != size) ++lost_;
+  }
+  void flush_() override {}
+
+  std::atomic<int64_t> lost_{0};
+};
+
 // Lines go through a queue of their own to stderr: a slow reader delays nothing; the oldest lines
 // are dropped for the newest.
 class Log {
@@ -246,8 +269,7 @@ class Log {
       : json_(flags.log_format == "json"),
         queue_(std::make_shared<spdlog::details::thread_pool>(kLines, 1)),
         logger_(std::make_shared<spdlog::async_logger>(
-            "coordinator", std::make_shared<spdlog::sinks::stderr_sink_mt>(), queue_,
-            spdlog::async_overflow_policy::overrun_oldest)) {
+            "coordinator", sink_, queue_, spdlog::async_overflow_policy::overrun_oldest)) {
     logger_->set_level(spdlog::level::from_str(flags.log_level));
     logger_->set_pattern(json_ ? "%v" : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   }
@@ -258,7 +280,9 @@ class Log {
     if (!logger_->should_log(level)) return;
     logger_->log(level, "{}", json_ ? line.json(now()) : line.logfmt());
   }
-  int64_t dropped() const { return static_cast<int64_t>(queue_->overrun_counter()); }
+  int64_t dropped() const {
+    return static_cast<int64_t>(queue_->overrun_counter()) + sink_->lost();
+  }
 
  private:
   static constexpr size_t kLines = 8192;
@@ -270,6 +294,7 @@ class Log {
   }
 
   const bool json_;
+  const std::shared_ptr<StderrSink> sink_ = std::make_shared<StderrSink>();
   const std::shared_ptr<spdlog::details::thread_pool> queue_;
   const std::shared_ptr<spdlog::async_logger> logger_;
 };

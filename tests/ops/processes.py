@@ -31,17 +31,23 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Fleet:
-    """A coordinator and a worker, each a process. `arguments` are of both."""
+    """A coordinator and a worker, each a process. `arguments` are of both. `coordinator_stderr`: instead of a file."""
 
     def __init__(self, folder: pathlib.Path, *arguments: str, worker_arguments: tuple[str, ...] = (),
+                 coordinator_arguments: tuple[str, ...] = (), coordinator_stderr: int | None = None,
                  **variables: str) -> None:
         self.folder, self.data, self.log = folder, folder / "data", folder / "worker.log"
         self._arguments, self._environment = arguments, environment(**variables)
+        self._coordinator_arguments, self._coordinator_stderr = coordinator_arguments, coordinator_stderr
         self._start_coordinator("tcp://127.0.0.1:0", "127.0.0.1:0")
+        self.start_worker(*worker_arguments)
+
+    def start_worker(self, *arguments: str, program: pathlib.Path = BIN / "kiln-worker") -> None:
+        """Also in the place of one that ended."""
         with self.log.open("w") as stderr:
             self.worker = subprocess.Popen(
-                [BIN / "kiln-worker", "--coordinator", self.endpoint, "--cache-dir", folder / "objects", "--http",
-                 "127.0.0.1:0", "--name", "w1", *arguments, *worker_arguments],
+                [program, "--coordinator", self.endpoint, "--cache-dir", self.folder / "objects", "--http",
+                 "127.0.0.1:0", "--name", "w1", *self._arguments, *arguments],
                 stdout=subprocess.DEVNULL, stderr=stderr, env=self._environment)
 
     def _start_coordinator(self, endpoint: str, http: str) -> None:
@@ -50,8 +56,8 @@ class Fleet:
         with (self.folder / "coordinator.log").open("a") as stderr:
             self.coordinator = subprocess.Popen(
                 [BIN / "kiln-coordinator", "--data-dir", self.data, "--listen", endpoint, "--http", http,
-                 "--ready-file",
-                 ready, *self._arguments], stdout=subprocess.DEVNULL, stderr=stderr, env=self._environment)
+                 "--ready-file", ready, *self._arguments, *self._coordinator_arguments], stdout=subprocess.DEVNULL,
+                stderr=stderr if self._coordinator_stderr is None else self._coordinator_stderr, env=self._environment)
         wait_for(ready.exists, "the coordinator serves")
         service = json.loads(ready.read_text())
         self.endpoint, self.http = service["endpoint"], service["http"]
@@ -64,6 +70,7 @@ class Fleet:
 
     def __enter__(self) -> Fleet:
         wait_for(lambda: re.search(r'kiln_workers{state="serving"} 1', self.metrics()), "the worker serves")
+        wait_for(lambda: "metrics on" in self.log.read_text(), "the worker has its page")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,172 @@
+"""Alerts before the real thing: what the suites test_alerts*.py share.
+
+Each case starts real programs, scrapes them, breaks what an alert watches, scrapes again, and has promtool's Prometheus
+see the first scrape for half an hour and the second one after it. The alert must fire then, and not before. A rule that
+watches for hours, or for more than a test can make, is changed by the case in the words that it names.
+(test_monitoring.py has a case of made-up series for every alert as it stands.)"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+import urllib.error
+
+from processes import BIN, BUILD, GRAPHS, Fleet, environment
+from test_monitoring import RULES, alerts
+
+COORDINATOR, WORKER = 'job="kiln",instance="c"', 'job="kiln-worker",instance="w"'
+WELL_MINUTES, BROKEN_MINUTES = 30, 60
+
+
+class Scrape:
+    """What Prometheus would get of a coordinator and its worker: samples, and whether each answers."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.samples: dict[str, float] = {}
+        for labels, page in ((COORDINATOR, fleet.metrics), (WORKER, fleet.worker_metrics)):
+            try:
+                text = page()
+            except (urllib.error.URLError, OSError):
+                self.samples[f"up{{{labels}}}"] = 0
+                continue
+            self.samples[f"up{{{labels}}}"] = 1
+            for name, _, own, value in re.findall(r"^(\w+)(\{(.*)\})? (\S+)$", text, re.M):
+                joined = f"{labels},{own}" if own else labels
+                self.samples[f"{name}{{{joined}}}"] = float(value)
+
+    def value(self, name: str, *labels: str) -> float:
+        return sum(value for sample, value in self.samples.items()
+                   if sample.startswith(name + "{") and all(label in sample for label in labels))
+
+
+class Peer:
+    """A client that asks for more than people do (peer.cc)."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._process = subprocess.Popen([BUILD / "tests" / "ops_peer", fleet.endpoint], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, text=True)
+
+    def begin(self, command: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+
+    def do(self, command: str) -> None:
+        self.begin(command)
+        assert self._process.stdout
+        said = self._process.stdout.readline()
+        assert said == command + "\n", f"{command}: {said}"
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def rules_with(alert: str, changes: dict[str, str]) -> str:
+    """The rules, those words of this alert's replaced, without what alerts say about their values."""
+    text = RULES.read_text()
+    rule = re.search(rf"- alert: {alert}\n.*?annotations", text, re.S)
+    assert rule, alert
+    changed = rule[0]
+    for old, new in changes.items():
+        assert old in changed, f"{alert} has no {old}"
+        changed = changed.replace(old, new)
+    return re.sub(r"\n +annotations: .*", "", text.replace(rule[0], changed))
+
+
+def metrics_of(alert: str) -> set[str]:
+    """Names of the metrics that it reads, by way of recording rules too."""
+    text = RULES.read_text()
+    rule = re.search(rf"- alert: {alert}\n(.*?)labels:", text, re.S)
+    assert rule, alert
+    recorded = re.findall(r"- record: (\S+)\n +expr: (.*)", text)
+    read = rule[1] + "".join(expression for name, expression in recorded if name in rule[1])
+    return set(re.findall(r"\w+", read))
+
+
+def promtool_says(series: dict[str, str], alert: str, changes: dict[str, str]) -> str:
+    """What is wrong; empty: nothing."""
+    minutes = WELL_MINUTES + BROKEN_MINUTES
+    firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
+    at_last = f"count(max_over_time({firing}[{BROKEN_MINUTES}m]))"
+    at_first = f"count(max_over_time({firing}[{WELL_MINUTES}m]))"
+    tests = [{"expr": at_first, "eval_time": f"{WELL_MINUTES - 1}m", "exp_samples": []},
+             {"expr": at_last, "eval_time": f"{minutes}m",
+              "exp_samples": [{"labels": "{}", "value": 1}]}]
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "rules.yaml").write_text(rules_with(alert, changes))
+        path = pathlib.Path(folder) / "tests.yaml"
+        path.write_text(json.dumps({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [
+            {"interval": "1m", "promql_expr_test": tests,
+             "input_series": [{"series": name, "values": values} for name, values in series.items()]}]}))
+        found = subprocess.run(["promtool", "test", "rules", str(path)], capture_output=True, text=True, check=False)
+    return "" if found.returncode == 0 else (found.stdout + found.stderr)[-2000:]
+
+
+@unittest.skipUnless(shutil.which("promtool"), "promtool is not installed; ops/setup --lint installs it")
+class AlertCase(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def fleet(self, *worker: str, coordinator: tuple[str, ...] = (), stderr: int | None = None,
+              **variables: str) -> Fleet:
+        fleet = Fleet(self.folder, worker_arguments=worker, coordinator_arguments=coordinator,
+                      coordinator_stderr=stderr, **variables)
+        self.addCleanup(fleet.stop)
+        return fleet.__enter__()
+
+    def script(self, name: str, text: str) -> str:
+        """The path of a program of bash."""
+        path = self.folder / name
+        path.write_text("#!/bin/bash\n" + text)
+        path.chmod(0o755)
+        return str(path)
+
+    def arm(self, *faults: str) -> dict[str, str]:
+        """These faults strike from now on (docs/faults.md), in programs with the environment that this gives."""
+        said = subprocess.run([BUILD / "tests" / "arm_faults", self.folder / "board", *faults], check=True,
+                              capture_output=True, text=True)
+        return dict(line.split("=", 1) for line in said.stdout.splitlines())
+
+    def set_clock(self, *, hours_ahead: int = 0, fast: bool = False, reading_ms: int = 0) -> dict[str, str]:
+        """How the clock (clock.c) of programs is from now on that have the environment that this gives."""
+        file = self.folder / "clock"
+        with file.open("r+b" if file.exists() else "wb") as out:
+            out.write(bytes([hours_ahead, fast, reading_ms]))
+        return {"LD_PRELOAD": str(BUILD / "tests" / "libops_clock.so"), "OPS_CLOCK": str(file)}
+
+    def peer(self, fleet: Fleet) -> Peer:
+        peer = Peer(fleet)
+        self.addCleanup(peer.stop)
+        return peer
+
+    def queue(self, fleet: Fleet, *graphs: str) -> None:
+        """Has programs tuned that take a while, without waiting for them."""
+        subprocess.run([BIN / "kiln", "warm", *(GRAPHS / graph for graph in graphs), "--mode", "max-autotune",
+                        "--detach", "--coordinator", fleet.endpoint], check=True, capture_output=True,
+                       env=environment(), timeout=60)
+
+    def assert_fire(self, wanted: list[str], scrapes: list[Scrape], changes: dict[str, str] | None = None) -> None:
+        """The first scrape is of the time when all was well; each of the others is a minute, the last stays.
+
+        `changes`: words of the rules, and what stands in their place.
+        """
+        names = sorted({name for scrape in scrapes for name in scrape.samples})
+        series = {}
+        for name in names:
+            seen = [scrape.samples.get(name) for scrape in scrapes]
+            text = ["_" if value is None else repr(value) for value in seen]
+            series[name] = f"{text[0]}x{WELL_MINUTES - 1} {' '.join(text[1:])} {text[-1]}x{BROKEN_MINUTES}"
+        for alert in wanted:
+            self.assertIn(alert, alerts())
+            with self.subTest(alert):
+                used = metrics_of(alert)
+                own = {name: values for name, values in series.items() if name.split("{")[0] in used}
+                self.assertEqual(promtool_says(own, alert, changes or {}), "")

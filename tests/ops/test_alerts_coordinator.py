@@ -1,0 +1,113 @@
+"""Alerts before the real thing (alert_case.py): a coordinator short of disk, of CPU time, of room and of readers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import unittest
+
+from alert_case import AlertCase, Scrape
+from processes import BIN, GRAPHS, Fleet, environment, wait_for
+
+
+class BrokenCoordinators(AlertCase):
+    def check_only(self, fleet: Fleet, graph: str) -> None:
+        subprocess.run([BIN / "kiln", "compile", GRAPHS / graph, "--mode", "max-autotune", "--check", "--coordinator",
+                        fleet.endpoint], capture_output=True, check=False, env=environment(), timeout=60)
+
+    def test_a_disk_that_is_slow_and_one_that_does_not_read(self) -> None:
+        variables = self.arm()
+        fleet = self.fleet(**variables)
+        well = Scrape(fleet)
+        self.arm("delay:before:coordinator.log.sync:0:0:1000000:1500")
+        fleet.compile("softmax.pt2", "--mode", "max-autotune")
+        wait_for(lambda: Scrape(fleet).value("kiln_flight_stage_duration_seconds_count", 'stage="storing"') > 0,
+                 "the program is stored")
+        self.assert_fire(["KilnStoringSlow"], [well, Scrape(fleet)], {"for: 15m": "for: 5m"})
+
+        self.arm()
+        fleet.restart_coordinator()
+        well = Scrape(fleet)
+        self.arm("delay:before:coordinator.index.read:0:0:1000000:150")
+        self.check_only(fleet, "softmax.pt2")
+        wait_for(lambda: Scrape(fleet).value("kiln_lookup_duration_seconds_count", 'source="index"') > 0,
+                 "the index is read")
+        self.assert_fire(["KilnIndexSlow"], [well, Scrape(fleet)], {"for: 10m": "for: 3m"})
+
+        self.arm()
+        fleet.restart_coordinator()
+        well = Scrape(fleet)
+        self.arm("fail:before:coordinator.index.read:116:0:1000000:0")
+        self.check_only(fleet, "softmax.pt2")
+        wait_for(lambda: Scrape(fleet).value("kiln_store_read_failures_total") > 0, "the failure is counted")
+        self.assert_fire(["KilnStoreDoesNotRead"], [well, Scrape(fleet)])
+        self.arm()
+
+    def test_a_coordinator_that_is_asked_a_lot_and_one_that_hardly_runs(self) -> None:
+        fleet = self.fleet(**self.set_clock())
+        peer = self.peer(fleet)
+        peer.do("ask 1")
+        wait_for(lambda: Scrape(fleet).value("kiln_lookup_hits_total") > 0, "a look-up is counted")
+        well = Scrape(fleet)
+        used = well.value("process_cpu_seconds_total", 'job="kiln"')
+        while Scrape(fleet).value("process_cpu_seconds_total", 'job="kiln"') < used + 1:
+            peer.do("ask 5000")
+        self.assert_fire(["KilnLoopBusy"], [well, Scrape(fleet)], {"> 1.8": "> 0.0018", "for: 15m": "for: 2m"})
+
+        well = Scrape(fleet)
+        self.set_clock(reading_ms=60)
+        peer.do("ask 10")
+        wait_for(lambda: Scrape(fleet).value("kiln_lookup_hits_total") >= well.value("kiln_lookup_hits_total") + 10,
+                 "look-ups are counted")
+        slow = Scrape(fleet)
+        self.set_clock()
+        self.assert_fire(["KilnLookupsSlow", "KilnLoopSlow"], [well, slow], {"for: 10m": "for: 3m"})
+
+    def test_graphs_that_take_long_to_plan(self) -> None:
+        fleet = self.fleet()
+        well = Scrape(fleet)
+        self.peer(fleet).begin("plan 3 20000")
+        wait_for(lambda: Scrape(fleet).value("kiln_graph_waiting_bytes") > 256 * 1024, "graphs wait")
+        self.assert_fire(["KilnGraphsWait"], [well, Scrape(fleet)], {"256 * 1024 * 1024": "256 * 1024"})
+        fleet.coordinator.kill()
+
+    def test_a_cache_that_is_too_small(self) -> None:
+        """What was used in the last ten minutes is never evicted: here an hour goes by after each program."""
+        fleet = self.fleet(coordinator=("--cache-size", "40KiB"), **self.set_clock())
+        peer = self.peer(fleet)
+
+        def evicted() -> float:
+            return Scrape(fleet).value("kiln_cache_evictions_total")
+
+        programs = 0
+        while evicted() < 1:
+            self.set_clock(hours_ahead=programs)
+            peer.do(f"tune {programs}")
+            programs += 1
+        well = Scrape(fleet)
+        for more in range(1, 12):
+            self.set_clock(hours_ahead=programs)
+            peer.do(f"tune {programs}")
+            programs += 1
+            wait_for(lambda more=more: evicted() >= well.value("kiln_cache_evictions_total") + more, "it makes room")
+        self.assert_fire(["KilnCacheTooSmall"], [well, Scrape(fleet)], {"[1h]": "[10m]", "for: 1h": "for: 5m"})
+
+    def test_a_log_that_nobody_reads(self) -> None:
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        self.addCleanup(os.close, writing)
+        fleet = self.fleet(stderr=writing)
+        well = Scrape(fleet)
+        os.set_blocking(writing, False)
+        try:
+            while True:
+                os.write(writing, b"\n")
+        except BlockingIOError:
+            pass
+        fleet.compile("softmax.pt2")
+        wait_for(lambda: Scrape(fleet).value("kiln_log_lines_dropped_total") > 0, "lines are lost")
+        self.assert_fire(["KilnLogLinesDropped"], [well, Scrape(fleet)])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
