@@ -17,6 +17,7 @@ constexpr std::array kKinds = {
     ArtifactKind{"inductor.autotune", false, kDataBytes},
     ArtifactKind{"inductor.fx_graph", true, kMaxArtifactBytes},
     ArtifactKind{"inductor.gemm", false, kDataBytes},
+    ArtifactKind{"triton.group", true, kMaxArtifactBytes},
 };
 
 tl::unexpected<Error> not_data(const char* why) {
