@@ -14,6 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ["KILN_BUILD_DIR"])
 
 
+@pytest.fixture(autouse=True)
+def _own_caches(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test finds what another one compiled."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("torch")))
+
+
 @pytest.fixture(scope="session")
 def graphs() -> Path:
     return ROOT / "tests" / "graphs"

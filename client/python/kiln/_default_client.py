@@ -6,21 +6,37 @@ import os
 import threading
 
 from kiln.client import Client
+from kiln.errors import KilnError
 
 _lock = threading.Lock()
 _clients: dict[tuple[int, str | None], Client] = {}
 
 
 def client_for(coordinator: str | None = None) -> Client:
-    """The client of ``coordinator``; None: of ``$KILN_COORDINATOR``, or local."""
+    """The client of ``coordinator``; None: of ``$KILN_COORDINATOR``, or local.
+
+    A local one keeps its programs beside torch's own caches, unless ``$KILN_CACHE_DIR`` says where, or is empty.
+    """
     from kiln._torch import libnvrtc
 
     key = (os.getpid(), coordinator or os.environ.get("KILN_COORDINATOR"))
     with _lock:
         if key not in _clients:
             own = None if os.environ.get("KILN_LIBNVRTC") else libnvrtc()
-            _clients[key] = Client(coordinator, libnvrtc=own)
+            if key[1] or "KILN_CACHE_DIR" in os.environ:
+                _clients[key] = Client(coordinator, libnvrtc=own)
+            else:
+                _clients[key] = _local(own)
         return _clients[key]
+
+
+def _local(libnvrtc: str | None) -> Client:
+    from torch._inductor.runtime.runtime_utils import cache_dir  # type: ignore[attr-defined]
+
+    try:
+        return Client(cache_dir=os.path.join(cache_dir(), "kiln"), libnvrtc=libnvrtc)
+    except KilnError:  # others may write there, or nobody
+        return Client(libnvrtc=libnvrtc)
 
 
 def _forget_after_fork() -> None:

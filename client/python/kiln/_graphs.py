@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,17 +13,17 @@ from torch._guards import TracingContext
 
 from kiln._arrays import dense_strides
 from kiln._emit import Emitter, NotEmittable, value_of
+from kiln._in_place import is_final_write, is_write, write_in_place
 from kiln._layout import layout_of
 from kiln._native import library
 from kiln._partition import Partition, Refusal, has_effect, is_inlined, main_device, partitions, refusals
 from kiln._settings import Settings
-from kiln._torch import launcher_of, target_of
+from kiln._steps import Boxed, CompiledGraph, EagerStep, KilnStep, Step
+from kiln._torch import target_of
 from kiln.client import Program
 from kiln.errors import KilnError
 
 log = logging.getLogger("kiln")
-Slots = list[Any]
-Boxed = Callable[[list[Any]], Sequence[Any]]
 
 
 class GraphReport:
@@ -40,37 +40,6 @@ def place_of(node: fx.Node) -> str:
     """The line of the user's source that a node comes from."""
     lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
     return lines[-2].strip() + ": " + lines[-1].strip() if len(lines) > 1 else ""
-
-
-class _Step:
-    """A function of slots: reads some, writes some, clears those that nobody reads any more."""
-
-    def __init__(self, run: Callable[[list[Any]], Sequence[Any]], reads: list[int], writes: list[int]) -> None:
-        self.run, self.reads, self.writes = run, reads, writes
-        self.clears: list[int] = []
-
-    def __call__(self, slots: Slots) -> None:
-        inputs = [slots[index] for index in self.reads]
-        for index in self.clears:
-            slots[index] = None
-        for index, value in zip(self.writes, self.run(inputs), strict=True):
-            slots[index] = value
-
-
-def _runner(slot_count: int, constants: dict[int, Any], steps: list[_Step], results: list[Any]) -> Boxed:
-    """The steps of a graph, one after the other, as a function of a list that it empties. Re-entrant."""
-
-    def run(args: list[Any]) -> list[Any]:
-        slots: Slots = args + [None] * (slot_count - len(args))
-        args.clear()
-        for index, value in constants.items():
-            slots[index] = value
-        for step in steps:
-            step(slots)
-        return [slots[result[0]] if isinstance(result, tuple) else result for result in results]
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
 
 
 class GraphCompiler:
@@ -123,13 +92,14 @@ class GraphCompiler:
         return [] if self.report.name == "backward" else [each for each in results if isinstance(each, fx.Node)]
 
     def _compile(self) -> Boxed:
-        target = target_of(self._device)
+        target_of(self._device)
+        write_in_place(self._graph)
         self.report.refused = refusals(self._graph, self._device)
         self._say_refusals()
         self._not_kiln = {each.node for each in self.report.refused}
-        steps = []
+        steps: list[Step] = []
         for partition in partitions(self._graph, self.report.refused, self._returned()):
-            step = self._kiln_step(partition, target) if partition.in_kiln else None
+            step: Step | None = self._kiln_step(partition) if partition.in_kiln else None
             if step is None:
                 step = self._eager_step(partition.nodes)
                 if step is not None:
@@ -142,8 +112,12 @@ class GraphCompiler:
             last = self._eager_step(inlined, inlined)
             if last is not None:
                 steps.append(last)
+        final = self._eager_step([node for node in self._graph.nodes if is_final_write(node)], [])
+        if final is not None:
+            steps.append(final)
         self._plan_clearing(steps)
-        return _runner(len(self._slot_of), self._constants, steps, list(results))
+        said = [(self._sentence(each), place_of(each.node)) for each in self._surprises()]
+        return CompiledGraph(self._device, len(self._slot_of), self._constants, steps, list(results), said)
 
     def _eager(self) -> Boxed:
         from functorch.compile import make_boxed_func
@@ -151,7 +125,7 @@ class GraphCompiler:
         boxed: Boxed = make_boxed_func(self._module.forward)
         return boxed
 
-    def _plan_clearing(self, steps: list[_Step]) -> None:
+    def _plan_clearing(self, steps: list[Step]) -> None:
         seen = {self._slot(node) for node in self._output.all_input_nodes} | set(self._constants)
         for step in reversed(steps):
             step.clears = [index for index in set(step.reads) if index not in seen]
@@ -163,7 +137,7 @@ class GraphCompiler:
         return [node for node in nodes if any(user not in inside for user in node.users)
                 and not (isinstance(value_of(node), (list, tuple)))]
 
-    def _eager_step(self, nodes: Sequence[fx.Node], results: Sequence[fx.Node] | None = None) -> _Step | None:
+    def _eager_step(self, nodes: Sequence[fx.Node], results: Sequence[fx.Node] | None = None) -> Step | None:
         outputs = list(self._read_outside(nodes) if results is None else results)
         if not outputs and not any(has_effect(node) for node in nodes):
             return None
@@ -193,27 +167,29 @@ class GraphCompiler:
                 anchor.prepend(node)
         order = [node.name for node in graph.nodes if node.op == "placeholder"]
         by_name = {copied[node].name: node for node in reads}
-        function = fx.GraphModule(self._module, graph).forward
-        return _Step(lambda inputs: function(*inputs), [self._slot(by_name[name]) for name in order],
-                     [self._slot(node) for node in outputs])
+        step = EagerStep(fx.GraphModule(self._module, graph), [self._slot(by_name[name]) for name in order],
+                         [self._slot(node) for node in outputs])
+        step.load(self._settings, self._device)
+        return step
 
-    def _kiln_step(self, partition: Partition, target: str) -> _Step | None:
+    def _kiln_step(self, partition: Partition) -> KilnStep | None:
         outputs = self._read_outside(partition.nodes)
         if not outputs:
             return None
         try:
             emitter, reads, orders = self._emit(partition.nodes, outputs)
-            program = self._settings.compile(emitter.to_json(), target)
             trusted = frozenset(i for i, node in enumerate(reads) if node in self._trusted)
-            run = launcher_of(program, self._device, trusted, orders)
+            step = KilnStep(emitter.to_json(), [self._slot(node) for node in reads],
+                            [self._slot(node) for node in outputs], trusted, orders)
+            step.load(self._settings, self._device)
         except (KilnError, NotEmittable) as error:
             self._say_failure(str(error))
             for node in outputs:
                 self.strides.pop(node, None)
             return None
-        self.report.partitions.append((partition, program))
+        self.report.partitions.append((partition, step.program))
         self._trusted.update(outputs)
-        return _Step(run, [self._slot(node) for node in reads], [self._slot(node) for node in outputs])
+        return step
 
     def _emit(self, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> tuple[
             Emitter, list[fx.Node], list[tuple[int, ...] | None]]:
@@ -258,8 +234,15 @@ class GraphCompiler:
         return emitter, list(reads), orders
 
     def _say_refusals(self) -> None:
-        for refusal in self.report.refused:
-            self._settings.say_once(f"{refusal.op} runs eager: {refusal.why}", place_of(refusal.node))
+        for refusal in self._surprises():
+            self._settings.say_once(self._sentence(refusal), place_of(refusal.node))
+
+    def _surprises(self) -> list[Refusal]:
+        return [each for each in self.report.refused if not is_write(each.node)]
+
+    @staticmethod
+    def _sentence(refusal: Refusal) -> str:
+        return f"{refusal.op} runs eager: {refusal.why}"
 
     def _say_failure(self, why: str) -> None:
         self.report.failures.append(why)

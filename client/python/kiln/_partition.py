@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from kiln._emit import Emitter, NotEmittable, is_symbolic, value_of
+from kiln._in_place import is_final_write, is_write
 from kiln._layout import layout_of
 from kiln._torch import DTYPES
 from kiln.client import refused_nodes
@@ -79,6 +80,8 @@ def is_inlined(node: fx.Node, not_kiln: Container[fx.Node]) -> bool:
 def has_effect(node: fx.Node) -> bool:
     """Whether the node does something besides its result; drawing random numbers is is_random()'s."""
     target = node.target
+    if is_write(node):
+        return True
     if isinstance(target, torch._ops.OpOverload):
         return bool(target._schema.is_mutable) or target in torch.fx.node._side_effectful_functions
     return node.is_impure()
@@ -113,6 +116,8 @@ def main_device(graph: fx.Graph) -> torch.device:
 def _refused_here(node: fx.Node, device: torch.device) -> str | None:
     """Why a node cannot run in Kiln, as far as that shows without asking it."""
     target = node.target
+    if is_write(node):
+        return "writes in place what the model was given"
     if not isinstance(target, torch._ops.OpOverload):
         return "is no ATen op"
     if is_random(node):
@@ -165,7 +170,7 @@ def refusals(graph: fx.Graph, device: torch.device) -> list[Refusal]:
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr"):
             _add_value(emitter, node.name, value_of(node))
-        if node.op != "call_function" or computes_size(node):
+        if node.op != "call_function" or computes_size(node) or is_final_write(node):
             continue
         if node.target is operator.getitem:
             if node.args[0] in emitted and isinstance(value_of(node), torch.Tensor):
@@ -236,9 +241,9 @@ def _views_of_torch(refused: Iterable[fx.Node], returned: Iterable[fx.Node]) -> 
 
 
 def partitions(graph: fx.Graph, refused: Iterable[Refusal], returned: Iterable[fx.Node] = ()) -> list[Partition]:
-    """The graph's call_function nodes but those that are inlined, in the order in which they run. ``returned``: the
-    results that the caller of the model sees."""
-    nodes = list(graph.nodes)
+    """The graph's call_function nodes but final writes and those that are inlined, in the order in which they run.
+    ``returned``: the results that the caller of the model sees."""
+    nodes = [node for node in graph.nodes if not is_final_write(node)]
     not_kiln = {each.node for each in refused}
     not_kiln |= _views_of_torch(not_kiln, returned)
     # Torch makes what is returned with gaps between its elements.

@@ -6,6 +6,7 @@ cut into partitions that Kiln takes and partitions that run eager (``kiln._parti
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,8 +16,10 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 
-from kiln._graphs import Boxed, GraphCompiler, GraphReport
+from kiln import _warm_start
+from kiln._graphs import GraphCompiler, GraphReport
 from kiln._settings import Settings
+from kiln._steps import Boxed
 
 _watch = threading.local()
 
@@ -36,17 +39,20 @@ def _report_strides(compiler: GraphCompiler, module: fx.GraphModule) -> None:
         context.output_strides.append(compiler.strides.get(node) if isinstance(node, fx.Node) else None)
 
 
-def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None) -> Callable[..., Boxed]:
-    def compile(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
+def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None, is_cached: bool) -> Any:
+    def compile(module: fx.GraphModule, example_inputs: Sequence[Any]) -> tuple[Boxed, str]:
         compiler = GraphCompiler(module, example_inputs, settings, name)
         function = compiler.compile()
         if reports is not None:
             reports.append(compiler.report)
         if name != "backward":
             _report_strides(compiler, module)
-        return function
+        # What failed may work the next time.
+        return function, "; ".join(compiler.report.failures)
 
-    return compile
+    if is_cached:
+        return _warm_start.cacheable(compile, settings)
+    return lambda module, example_inputs: compile(module, example_inputs)[0]
 
 
 def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
@@ -60,11 +66,13 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str 
     del name  # of the graph, which newer versions of torch pass
     settings = Settings(mode, options)
     reports = getattr(_watch, "reports", None)
-    compile_with = aot_autograd(
-        fw_compiler=_compiler(settings, "forward", reports), bw_compiler=_compiler(settings, "backward", reports),
-        inference_compiler=_compiler(settings, "inference", reports),
-        partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=False)
-    compiled: Callable[..., Any] = compile_with(module, example_inputs)
+    is_cached = reports is None and _warm_start.is_available()  # an entry has no report
+    forward, backward, inference = (_compiler(settings, kind, reports, is_cached)
+                                    for kind in ("forward", "backward", "inference"))
+    compile_with = aot_autograd(fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
+                                partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)
+    with _warm_start.caching(settings) if is_cached else contextlib.nullcontext():
+        compiled: Callable[..., Any] = compile_with(module, example_inputs)
     return compiled
 
 

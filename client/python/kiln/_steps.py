@@ -1,0 +1,104 @@
+"""A compiled AOT graph: steps that run in Kiln, steps that run eager, and where each finds its inputs.
+
+It can be pickled: of a program the captured graph travels, and the process that loads it gets the program where
+programs come from (``CompiledGraph.load``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from kiln._settings import Settings
+from kiln._torch import Orders, launcher_of, target_of
+from kiln.client import Program
+
+Slots = list[Any]
+Boxed = Callable[[list[Any]], Sequence[Any]]
+
+
+class Step:
+    """A function of slots: reads some, writes some, clears those that nobody reads any more."""
+
+    def __init__(self, reads: list[int], writes: list[int]) -> None:
+        self.reads, self.writes = reads, writes
+        self.clears: list[int] = []
+        self.run: Callable[[list[Any]], Sequence[Any]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "run"}
+
+    def load(self, settings: Settings, device: torch.device) -> None:
+        """Makes the step runnable. Raises KilnError."""
+
+    def __call__(self, slots: Slots) -> None:
+        inputs = [slots[index] for index in self.reads]
+        for index in self.clears:
+            slots[index] = None
+        for index, value in zip(self.writes, self.run(inputs), strict=True):
+            slots[index] = value
+
+
+class EagerStep(Step):
+    """Nodes that torch runs, one after the other."""
+
+    def __init__(self, module: fx.GraphModule, reads: list[int], writes: list[int]) -> None:
+        super().__init__(reads, writes)
+        self._module = module
+
+    def load(self, settings: Settings, device: torch.device) -> None:
+        forward = self._module.forward
+        self.run = lambda inputs: forward(*inputs)
+
+
+class KilnStep(Step):
+    """One program. ``trusted`` and ``orders``: as Launcher has them."""
+
+    def __init__(self, model_json: bytes, reads: list[int], writes: list[int], trusted: frozenset[int],
+                 orders: Orders) -> None:
+        super().__init__(reads, writes)
+        self._model_json, self._trusted, self._orders = model_json, trusted, orders
+
+    def load(self, settings: Settings, device: torch.device) -> None:
+        self.run = launcher_of(settings.compile(self._model_json, target_of(device)), device, self._trusted,
+                               self._orders)
+
+    @property
+    def program(self) -> Program:
+        """The program of the next call. REQUIRES: it is loaded."""
+        program: Program = self.run.program  # type: ignore[attr-defined]
+        return program
+
+
+@dataclass
+class CompiledGraph:
+    """The steps of a graph as a function of a list that it empties. Re-entrant."""
+
+    device: torch.device
+    slot_count: int
+    constants: dict[int, Any]  #: values of slots that no argument has
+    steps: list[Step]
+    results: list[Any]  #: a tuple of one slot, or the value itself
+    said: list[tuple[str, str]]  #: sentences on what runs eager, each with its place in the source
+
+    _boxed_call = True
+
+    def load(self, settings: Settings) -> None:
+        """Makes every step runnable, in the process that has unpickled the graph. Raises KilnError."""
+        for step in self.steps:
+            step.load(settings, self.device)
+        for sentence, place in self.said:
+            settings.say_once(sentence, place)
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        slots: Slots = args + [None] * (self.slot_count - len(args))
+        args.clear()
+        for index, value in self.constants.items():
+            slots[index] = value
+        for step in self.steps:
+            step(slots)
+        return [slots[result[0]] if isinstance(result, tuple) else result for result in self.results]
