@@ -12,6 +12,7 @@
 #include "compiler_core/program/revocations.h"
 #include "coordinator/event_loop.h"
 #include "coordinator/service/access.h"
+#include "coordinator/service/loop_turn.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/storage/blob_sender.h"
 #include "coordinator/storage/known_requests.h"
@@ -24,8 +25,7 @@ namespace kiln {
 namespace {
 
 constexpr char kSoftware[] = "kiln 0.1.0";
-constexpr int kMessagesATurn = 64, kTickMs = 100, kCongestedWaitMs = 5;
-constexpr size_t kBlobBytesATurn = 1 << 20, kBytesAPiece = 16 << 10;
+constexpr int kTickMs = 100;
 constexpr int64_t kSecondMs = 1'000;
 constexpr int64_t kFreshMs = 900;  // less than a second with the way to the store
 constexpr size_t kMostWaiting = 100'000;
@@ -58,7 +58,9 @@ struct Follower::Loop final : JobQueue {
   void run();
   void tick();
   void watch_store();
-  bool send_blob_pieces();
+  void send(const PeerId& peer, const Message& message) { listener->send(peer, message); }
+  // Whoever asks for a program of it next is answered from the store.
+  void blob_is_missing(const Digest& blob) { (void)manifests.take_users_of(blob); }
   void close(const PeerId& peer);
   void publish_status();
 
@@ -122,24 +124,7 @@ Follower::Loop::~Loop() {
 }
 
 void Follower::Loop::run() {
-  while (!stopping) {
-    const auto turn_start = Clock::now();
-    for (const Job& job : inbox.take()) job();
-    if (now_ms() >= next_tick_ms) tick();
-    const bool more = send_blob_pieces();
-    int wait_ms = static_cast<int>(std::max<int64_t>(next_tick_ms - now_ms(), 0));
-    if (!blobs.idle()) wait_ms = more ? 0 : std::min(wait_ms, kCongestedWaitMs);
-    const auto wait_start = Clock::now();
-    auto wait_end = wait_start;
-    for (int i = 0; i < kMessagesATurn; ++i) {
-      const auto arrival = listener->arrive(i == 0 ? wait_ms : 0);
-      if (i == 0) wait_end = arrival ? arrival->at : Clock::now();
-      if (!arrival) break;
-      handle(*arrival);
-    }
-    const auto turn = (Clock::now() - wait_end) + (wait_start - turn_start);
-    times.turn.observe(std::chrono::duration<double>(turn).count());
-  }
+  while (!stopping) take_turn(*this);
 }
 
 void Follower::Loop::tick() {
@@ -183,20 +168,6 @@ void Follower::Loop::watch_store() {
     }
     stops.wait_for(lock, kAskEvery, [this] { return stopping.load(); });
   }
-}
-
-bool Follower::Loop::send_blob_pieces() {
-  const auto can_take = [this](const PeerId& peer) { return !listener->congested(peer); };
-  bool more = true;
-  for (size_t bytes = 0; more && bytes < kBlobBytesATurn; bytes += kBytesAPiece) {
-    auto piece = blobs.next(now_ms(), can_take);
-    more = piece.has_value();
-    if (!more) break;
-    for (const BlobChunk& chunk : piece->reply.chunks) bytes += chunk.bytes.size();
-    listener->send(piece->peer, piece->reply);
-  }
-  for (const Digest& blob : blobs.take_missing()) (void)manifests.take_users_of(blob);
-  return more;
 }
 
 void Follower::Loop::close(const PeerId& peer) {

@@ -1,25 +1,20 @@
 #include "coordinator/service/service_loop.h"
 
 #include "cache/kernel_cache.h"
+#include "coordinator/service/loop_turn.h"
 
 namespace kiln {
 namespace {
 
-constexpr int kMessagesATurn = 64;
-constexpr size_t kBlobBytesATurn = 1 << 20, kBytesAPiece = 16 << 10;  // even a small one costs
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kWorkerProbeMs = 1'000;   // how soon a vanished worker is noticed
 constexpr int64_t kClientProbeMs = 15'000;  // quiet for so long: is it still there?
 constexpr size_t kProbesATurn = 256;
-constexpr int kCongestedWaitMs = 5;
 
 using Clock = std::chrono::steady_clock;
 
-double seconds(Clock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
 double seconds_since(Clock::time_point start) {
-  return seconds(Clock::now() - start);
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 TaskTraces::Options tracing_to(const std::shared_ptr<SpanExporter>& exporter) {
@@ -81,24 +76,7 @@ Vouching ServiceLoop::vouching() const {
 void ServiceLoop::run() {
   if (listener->takes_keys()) take_back_revoked();
   if (options.status != nullptr) options.status->set_phase(ServiceStatus::Phase::kServing);
-  while (!stopping) {
-    const auto turn_start = Clock::now();
-    for (const Job& job : inbox.take()) job();
-    if (now_ms() >= next_tick_ms) tick();
-    const bool more_pieces = send_blob_pieces();
-    const int64_t until_tick_ms = std::max<int64_t>(next_tick_ms - now_ms(), 0);
-    int wait_ms = static_cast<int>(until_tick_ms);
-    if (!blobs.idle()) wait_ms = more_pieces ? 0 : std::min(wait_ms, kCongestedWaitMs);
-    const auto wait_start = Clock::now();
-    auto wait_end = wait_start;
-    for (int i = 0; i < kMessagesATurn; ++i) {
-      const auto arrival = listener->arrive(i == 0 ? wait_ms : 0);
-      if (i == 0) wait_end = arrival ? arrival->at : Clock::now();
-      if (!arrival) break;
-      handle(*arrival);
-    }
-    times.turn.observe(seconds_since(wait_end) + seconds(wait_start - turn_start));
-  }
+  while (!stopping) take_turn(*this);
 }
 
 int64_t ServiceLoop::ms_at(Clock::time_point time) const {
@@ -212,23 +190,6 @@ void ServiceLoop::close(const PeerId& peer) {
     tasks.gone(now_ms(), peer);
     step(ClientGone{peer});
   }
-}
-
-// True when it stopped because others want their turn, false when nobody takes more now.
-bool ServiceLoop::send_blob_pieces() {
-  const auto can_take = [this](const PeerId& peer) { return !listener->congested(peer); };
-  size_t bytes = 0;
-  bool more = true;
-  while (more && bytes < kBlobBytesATurn) {
-    auto piece = blobs.next(now_ms(), can_take);
-    more = piece.has_value();
-    if (!more) break;
-    bytes += kBytesAPiece;
-    for (const BlobChunk& chunk : piece->reply.chunks) bytes += chunk.bytes.size();
-    send(piece->peer, std::move(piece->reply));
-  }
-  for (const Digest& blob : blobs.take_missing()) storage.blob_is_missing(blob);
-  return more;
 }
 
 void ServiceLoop::publish_status() {

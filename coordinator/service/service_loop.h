@@ -65,7 +65,7 @@ struct ServiceLoop final : EventLoop {
     return options.keys.empty() ? options.data_dir / "keys" : options.keys;
   }
   void close(const PeerId& peer);
-  bool send_blob_pieces();
+  void blob_is_missing(const Digest& blob) { storage.blob_is_missing(blob); }
   void planned(PlanFinished plan);
   void publish_status();
   StatusSnapshot status_now();
