@@ -80,6 +80,7 @@ void put_nearest_winner_first(std::vector<Schedule>& space, const Workload& work
 }
 
 constexpr int64_t kOneVerdictMs = 3'600'000;
+constexpr std::chrono::milliseconds kAskAgain{100};
 
 // Whether two owners said, or it was lately, that a candidate is bad: one worker with bad memory
 // must not refuse a program for ever.
@@ -105,6 +106,25 @@ std::vector<TuningRecord> current(std::vector<TuningRecord> records,
   return records;
 }
 
+int64_t steady_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+// Blocks while the store is away for moments.
+template <class Read>
+auto read_patiently(const PlanContext& context, Read read) {
+  for (;; std::this_thread::sleep_for(kAskAgain)) {
+    auto answer = read(*context.store);
+    const bool is_away = !answer && answer.error().code == Code::kUnavailable;
+    if (context.outage == nullptr || (is_away && !context.outage->may_pass(steady_ms())))
+      return answer;
+    if (is_away) continue;
+    context.outage->over();
+    return answer;
+  }
+}
+
 Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& request,
                                   const PlanContext& context) {
   PlannedKernel kernel;
@@ -113,7 +133,7 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   kernel.key = kernel_key(workload.digest, request.target, request.mode, context.policy);
   kernel.templates = covering_templates(context.templates, workload, request.target);
   // A stale winner stays stored until its successor is, and is the first candidate for it.
-  auto stored = context.store->kernel(kernel.key);
+  auto stored = read_patiently(context, [&](Store& store) { return store.kernel(kernel.key); });
   const bool is_confirmed = stored && context.vouching.suffices(stored->kernel.provenance);
   if (stored && is_confirmed && stored->kernel.templates == kernel.templates) {
     kernel.cached = std::move(stored->kernel);
@@ -139,7 +159,8 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   }
   // A row that is not kept costs the next size a better start.
   context.store->put_shape_generic_key(workload.digest, kin, nullptr);
-  if (auto records = context.store->records(kernel.key))
+  if (auto records =
+          read_patiently(context, [&](Store& store) { return store.records(kernel.key); }))
     kernel.records = current(*std::move(records), kernel.templates);
   return kernel;
 }
@@ -222,7 +243,9 @@ PlanFinished make_plan(const StartPlan& request, const PlanContext& context) {
 }
 
 Planner::Planner(const PlanContext& context, int threads, Done done)
-    : context_(context), done_(std::move(done)) {
+    : context_{context.templates, context.policy,   context.store,
+               context.tasks,     context.vouching, &outage_},
+      done_(std::move(done)) {
   for (int i = 0; i < std::max(threads, 1); ++i) threads_.emplace_back([this] { run(); });
 }
 

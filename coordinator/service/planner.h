@@ -16,6 +16,7 @@
 #include "cache/store.h"
 #include "coordinator/core/events.h"
 #include "coordinator/core/scheduling/fair_queue.h"
+#include "coordinator/storage/outage.h"
 #include "coordinator/storage/vouching.h"
 
 namespace kiln {
@@ -28,6 +29,7 @@ struct PlanContext {
   Store* store = nullptr;
   PendingTaskStore* tasks = nullptr;  // has the graph of a request without one
   Vouching vouching{};                // winners that it does not suffice for are tuned again
+  Outage* outage = nullptr;           // of the store, which is asked again while it is short
 };
 
 // The whole work on one graph, on the caller's thread. kInvalidArgument when the text is not the
@@ -49,6 +51,7 @@ class Planner {
  private:
   void run();
 
+  Outage outage_;
   const PlanContext context_;
   const Done done_;
   std::mutex mutex_;

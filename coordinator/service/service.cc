@@ -21,6 +21,20 @@ PageSource& Service::page() {
   return loop_->page;
 }
 
+// Whoever has just taken the term has an address, and clients that wait: a database that is away for
+// moments does not end it.
+Status read_revocations(StorageExecutor& storage) {
+  using std::chrono::milliseconds;
+  Outage outage;
+  for (;; std::this_thread::sleep_for(milliseconds(100))) {
+    Status read = storage.read_revocations();
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    const bool is_away = !read && read.error().code == Code::kUnavailable;
+    if (!is_away || !outage.may_pass(std::chrono::duration_cast<milliseconds>(now).count()))
+      return read;
+  }
+}
+
 Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   // The store is opened first; the loop, which it calls, exists later and has nothing in memory
   // before.
@@ -71,7 +85,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
       loop->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));
   if (Status recovered = loop->storage.recover_tasks(); !recovered)
     return fail(std::move(recovered).error().within("flights.sqlite"));
-  if (Status read = loop->storage.read_revocations(); !read)
+  if (Status read = read_revocations(loop->storage); !read)
     return fail(std::move(read).error().within("revocations"));
   if (!loop->options.redis.empty()) {
     TRY(loop->redis, RedisPort::open(loop->options.redis, redis_service(*loop, keyring)));

@@ -36,6 +36,10 @@ void StorageExecutor::look_up(const LookUpProgram& action, std::function<void()>
       on_loop<StoredProgram>(loop_, [this, action, answered = std::move(answered),
                                      taken_back = times_taken_back_](Result<StoredProgram> stored) {
         if (taken_back != times_taken_back_) return look_up(action, answered);
+        const bool is_away = !stored && stored.error().code == Code::kUnavailable;
+        if (is_away && outage_.may_pass(loop_.now_ms()))
+          return asked_again_.push_back({action, answered});
+        if (!is_away) outage_.over();
         loop_.step(looked_up(action, std::move(stored)));
         if (answered) answered();
       }));
@@ -201,6 +205,7 @@ Status StorageExecutor::recover_tasks() {
 
 void StorageExecutor::tick() {
   for (const Digest& program : kept_.take_due(loop_.now_ms())) manifests_.remove(program);
+  for (const LookUp& each : std::exchange(asked_again_, {})) look_up(each.action, each.answered);
   write_uses();
   count_stale();
 }

@@ -16,6 +16,7 @@
 #include "coordinator/storage/kept_programs.h"
 #include "coordinator/storage/manifest_table.h"
 #include "coordinator/storage/needed_kernels.h"
+#include "coordinator/storage/outage.h"
 #include "coordinator/storage/revocation_list.h"
 #include "coordinator/storage/signer.h"
 #include "coordinator/storage/vouching.h"
@@ -41,7 +42,7 @@ class StorageExecutor {
 
   // A stored program that other templates made says so; it stays stored until its successor is. Its
   // manifest comes along unless a template says that its older versions were wrong. `answered` is
-  // called when the core has heard.
+  // called when the core has heard. While the store has been away for moments only it is asked again.
   void look_up(const LookUpProgram& action, std::function<void()> answered);
   void store(StoreRecords records);
   void store(StoreKernel kernel);
@@ -113,6 +114,12 @@ class StorageExecutor {
   const Vouching vouching_;  // a program that it does not suffice for is a miss
   int64_t serial_;           // of the last program planned, or take-back
   int64_t times_taken_back_ = 0;
+  struct LookUp {
+    LookUpProgram action;
+    std::function<void()> answered;
+  };
+  std::vector<LookUp> asked_again_;  // at the next tick
+  Outage outage_;
   RevocationList revoked_;
   EventLoop& loop_;
   KeptPrograms kept_;

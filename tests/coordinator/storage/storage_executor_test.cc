@@ -101,6 +101,8 @@ TEST_F(StorageExecutorTest, AnIndexThatTheDiskDoesNotGiveIsNoMiss) {
   for (const char* suffix : {"", "-wal", "-shm"})
     std::filesystem::remove(Path(data() / "index.sqlite") += suffix);
   look_up(1);
+  now_ms_ += Outage::kShortMs;
+  executor_->tick();
   EXPECT_EQ(last<ProgramLookedUp>().read.error().code, Code::kUnavailable);
   EXPECT_EQ(executor_->read_failures(), 1);
   EXPECT_NE(log_.find("state=unreadable"), std::string::npos) << log_;
@@ -187,11 +189,36 @@ TEST_F(FarPrograms, AStoreThatIsAwayHasMissedAndForgottenNothing) {
   far_->away = true;
   look_up(1);
   arrive();
+  now_ms_ += Outage::kShortMs;
+  executor_->tick();
+  arrive();
   EXPECT_EQ(last<ProgramLookedUp>().read.error().code, Code::kUnavailable);
   far_->away = false;
   look_up(1);
   arrive();
   EXPECT_FALSE(last<ProgramLookedUp>().program_json.empty());
+}
+
+TEST_F(FarPrograms, AStoreThatIsAwayForAMomentIsAskedAgain) {
+  far_->away = true;
+  look_up(1);
+  arrive();
+  EXPECT_TRUE(events_.empty());
+  far_->away = false;
+  executor_->tick();
+  arrive();
+  EXPECT_FALSE(last<ProgramLookedUp>().program_json.empty());
+  EXPECT_EQ(executor_->read_failures(), 0);
+}
+
+TEST_F(FarPrograms, AStoreThatStaysAwayIsNotWaitedForAgain) {
+  far_->away = true;
+  look_up(1);
+  arrive();
+  now_ms_ += Outage::kShortMs;
+  look_up(2);
+  arrive();
+  EXPECT_EQ(last<ProgramLookedUp>().read.error().code, Code::kUnavailable);
 }
 
 TEST_F(FarPrograms, AnAnswerFromBeforeItWasTakenBackIsNotServed) {
