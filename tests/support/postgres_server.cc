@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "compiler_core/base/check.h"
@@ -34,13 +35,10 @@ Result<std::unique_ptr<PostgresServer>> PostgresServer::start() {
   server->dir_ = std::make_unique<TempDir>(TempDir::create("kiln-postgres").value());
   const Path data = server->dir_->path() / "data";
   std::filesystem::permissions(server->dir_->path(), std::filesystem::perms(0755));
-  std::filesystem::create_directory(data);
   server->as_postgres_ = ::geteuid() == 0;
-  if (server->as_postgres_) {
-    const passwd* const user = ::getpwnam("postgres");
-    if (user == nullptr) return fail(Code::kUnsupported, "there is no user 'postgres' here");
-    CHECK(::chown(data.c_str(), user->pw_uid, user->pw_gid) == 0, "root may do that");
-  }
+  if (server->as_postgres_ && ::getpwnam("postgres") == nullptr)
+    return fail(Code::kUnsupported, "there is no user 'postgres' here");
+  server->make_data_folder();
   const Finished made = run(server->command(
       "initdb", {"-D", data, "-U", "kiln", "-A", "trust", "--no-locale", "-E", "UTF8", "-N"}));
   if (made.exit_code != 0) return fail(Code::kInternal, "initdb: " + made.out + made.err);
@@ -51,6 +49,16 @@ Result<std::unique_ptr<PostgresServer>> PostgresServer::start() {
   }
   return fail(Code::kInternal,
               "PostgreSQL does not start: " + read_file(server->dir_->path() / "log").value_or(""));
+}
+
+void PostgresServer::make_data_folder() const {
+  const Path data = dir_->path() / "data";
+  std::filesystem::remove_all(data);
+  std::filesystem::create_directory(data);
+  std::filesystem::permissions(data, std::filesystem::perms(0700));
+  if (!as_postgres_) return;
+  const passwd* const user = ::getpwnam("postgres");
+  CHECK(::chown(data.c_str(), user->pw_uid, user->pw_gid) == 0, "root may do that");
 }
 
 PostgresServer::~PostgresServer() {
@@ -105,20 +113,56 @@ void PostgresServer::kill() {
   std::filesystem::remove(dir_->path() / "data" / "postmaster.pid");
 }
 
-std::string PostgresServer::ask(const std::string& url, const std::string& sql) const {
+std::string PostgresServer::own_url() const {
+  return fmt::format("postgresql://kiln@127.0.0.1:{}/postgres", port_);
+}
+
+// What it copies of the primary's settings may say that commits wait for a standby: it has none.
+void PostgresServer::follow(const PostgresServer& primary) {
+  if (server_.pid() > 0) kill();
+  make_data_folder();
+  const Path data = dir_->path() / "data";
+  const Finished copied =
+      run(command("pg_basebackup", {"-h", "127.0.0.1", "-p", std::to_string(primary.port_), "-U",
+                                    "kiln", "-D", data, "-R", "-X", "stream", "-c", "fast", "-N"}));
+  CHECK(copied.exit_code == 0, copied.err.c_str());
+  std::ofstream(data / "postgresql.auto.conf", std::ios::app) << "synchronous_standby_names = ''\n";
+  begin();
+  (void)primary.ask(primary.own_url(), "ALTER SYSTEM SET synchronous_standby_names = '*'");
+  (void)primary.ask(primary.own_url(), "SELECT pg_reload_conf()");
+  for (int tries = 0; tries < 600; ++tries) {
+    const auto state =
+        primary.query(primary.own_url(), "SELECT sync_state FROM pg_stat_replication");
+    if (state && *state == "sync") return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  CHECK(false, "the standby is synchronous within a minute");
+}
+
+void PostgresServer::promote() {
+  CHECK(ask(own_url(), "SELECT pg_promote(true, 60)") == "t", "it takes writes");
+}
+
+Result<std::string> PostgresServer::query(const std::string& url, const std::string& sql) const {
   const Finished asked =
-      run({bin_ / "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, url});
-  CHECK(asked.exit_code == 0, asked.err.c_str());
+      run({bin_ / "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, url},
+          {"PGCONNECT_TIMEOUT=10"});
+  if (asked.exit_code != 0) return fail(Code::kUnavailable, asked.err);
   std::string answer = asked.out;
   while (!answer.empty() && answer.back() == '\n') answer.pop_back();
   return answer;
 }
 
+std::string PostgresServer::ask(const std::string& url, const std::string& sql) const {
+  const auto answer = query(url, sql);
+  CHECK(answer.has_value(), answer ? "" : answer.error().message.c_str());
+  return *answer;
+}
+
 std::string PostgresServer::new_database() {
-  const std::string server = fmt::format("postgresql://kiln@127.0.0.1:{}/", port_);
   const std::string name = fmt::format("kiln_{}", ++databases_);
-  (void)ask(server + "postgres", "CREATE DATABASE " + name);
-  return server + name;
+  (void)ask(own_url(), "CREATE DATABASE " + name);
+  return fmt::format("postgresql://kiln@127.0.0.1:{}/{}", port_, name);
 }
 
 }  // namespace kiln::testing

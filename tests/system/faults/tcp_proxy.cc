@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 #include "compiler_core/base/check.h"
@@ -44,19 +45,32 @@ std::string_view TcpProxy::name(Mode mode) {
   return kNames[static_cast<int>(mode)];
 }
 
-TcpProxy::TcpProxy(int server_port) : server_port_(server_port) {
-  listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+TcpProxy::TcpProxy(int server_port, Tap tap) : server_port_(server_port), tap_(std::move(tap)) {
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  port_ = bind_to_any(listener_);
-  CHECK(::listen(listener_, 512) == 0, "a port");
+  listen();
   thread_ = std::thread([this] { run(); });
+}
+
+// Its first port is its port for good.
+void TcpProxy::listen() {
+  listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const sockaddr_in address = loopback(port_);
+  CHECK(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+            ::listen(listener_, 512) == 0,
+        "a port");
+  sockaddr_in bound{};
+  socklen_t size = sizeof bound;
+  ::getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &size);
+  port_ = ntohs(bound.sin_port);
 }
 
 TcpProxy::~TcpProxy() {
   stop_ = true;
   ::eventfd_write(wake_, 1);
   thread_.join();
-  ::close(listener_);
+  if (listener_ >= 0) ::close(listener_);
   ::close(wake_);
 }
 
@@ -67,6 +81,11 @@ void TcpProxy::set(Mode mode) {
 
 void TcpProxy::drop() {
   drop_ = true;
+  ::eventfd_write(wake_, 1);
+}
+
+void TcpProxy::set_absent(bool absent) {
+  absent_ = absent;
   ::eventfd_write(wake_, 1);
 }
 
@@ -89,6 +108,8 @@ void TcpProxy::accept_one() {
   send_at_once(client);
   send_at_once(server);
   Pair& pair = pairs_.emplace_back();
+  pair.up.connection = pair.down.connection = ++connections_;
+  pair.up.is_up = true;
   pair.up.from = pair.down.to = client;
   pair.up.to = pair.down.from = server;
   pair.over = !reached || mode_ == Mode::kRefuse;
@@ -103,6 +124,10 @@ void TcpProxy::fill(Flow& flow, Mode mode) {
     return;
   }
   const auto size = static_cast<size_t>(n);
+  if (tap_ && !tap_(flow.connection, flow.is_up, {chunk, size})) {
+    flow.cut = true;
+    return;
+  }
   flow.waiting += size;
   const int64_t due = now_ms() + (mode == Mode::kDelay ? kDelayMs : 0);
   const size_t half = mode == Mode::kHalves ? size / 2 : size;
@@ -128,7 +153,10 @@ bool TcpProxy::drain(Flow& flow, Mode mode) {
 void TcpProxy::run() {
   while (!stop_) {
     const Mode mode = mode_;
-    const bool drops = drop_.exchange(false) || mode == Mode::kRefuse;
+    const bool absent = absent_;
+    if (absent && listener_ >= 0) ::close(std::exchange(listener_, -1));
+    if (!absent && listener_ < 0) listen();
+    const bool drops = drop_.exchange(false) || mode == Mode::kRefuse || absent;
     std::vector<pollfd> waits = {{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
     std::vector<Flow*> flows;
     bool pending = false;
@@ -137,7 +165,7 @@ void TcpProxy::run() {
       for (Flow* flow : {&pair.up, &pair.down}) {
         if (pair.over) break;
         const bool open = is_open(mode, flow == &pair.up);
-        if (open && !drain(*flow, mode)) pair.over = true;
+        if (flow->cut || (open && !drain(*flow, mode))) pair.over = true;
         if (flow->ended && flow->pieces.empty()) pair.over = true;
         pending = pending || (open && !flow->pieces.empty());
         if (!open || flow->ended || flow->waiting > kMaxWaiting) continue;

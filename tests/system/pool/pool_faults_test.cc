@@ -1,0 +1,82 @@
+// A few rounds of each trouble of a pool; bin/pool_soak has them at random, for as long as one likes.
+// docs/faults.md says which.
+#include <gtest/gtest.h>
+
+#include "tests/system/pool/pool_drill.h"
+
+namespace kiln::testing {
+namespace {
+
+using Kind = PoolTrouble::Kind;
+
+class PoolFaults : public ::testing::Test {
+ protected:
+  void begin(bool has_standby = false) {
+    auto pool = Pool::start({.root = dir_.path(), .has_standby = has_standby});
+    if (!pool && pool.error().code == Code::kUnsupported) GTEST_SKIP() << pool.error().message;
+    ASSERT_TRUE(pool) << pool.error().message;
+    pool_ = *std::move(pool);
+    drill_ = std::make_unique<PoolDrill>(*pool_, 7);
+    expect_good({});
+  }
+  void expect_good(const PoolTrouble& trouble) {
+    for (const std::string& complaint : drill_->round(trouble))
+      ADD_FAILURE() << describe(trouble) << ": " << complaint;
+  }
+
+  const TempDir dir_ = TempDir::create("kiln-pool").value();
+  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<PoolDrill> drill_;
+};
+
+TEST_F(PoolFaults, TheLeaderDiesAroundAStatement) {
+  begin();
+  if (pool_ == nullptr) return;
+  expect_good({.kind = Kind::kKillAtStatement, .point = {"COMMIT", true}});
+  expect_good({.kind = Kind::kKillAtStatement, .point = {"INSERT INTO programs", false}});
+  EXPECT_EQ(drill_->tally().struck, 3) << "with the round without trouble";
+}
+
+TEST_F(PoolFaults, TheLeaderDiesAsItPutsABinaryAndItsSuccessorAsItTakesTheTerm) {
+  begin();
+  if (pool_ == nullptr) return;
+  expect_good({.kind = Kind::kKillAtPut, .point = {"", true}});
+  expect_good({.kind = Kind::kKillAtTake, .point = {"", true}});
+  EXPECT_EQ(drill_->tally().struck, 3);
+}
+
+TEST_F(PoolFaults, TheLeaderStandsStillForLongerThanItsTerm) {
+  begin();
+  if (pool_ == nullptr) return;
+  expect_good({.kind = Kind::kStop, .after_ms = 300, .for_ms = 7'000});
+  EXPECT_GE(drill_->tally().takeovers, 1);
+}
+
+TEST_F(PoolFaults, WiresAreCut) {
+  begin();
+  if (pool_ == nullptr) return;
+  expect_good({.kind = Kind::kCutPostgres,
+               .after_ms = 300,
+               .for_ms = 7'000,
+               .wire = TcpProxy::Mode::kDeafToClient});
+  expect_good({.kind = Kind::kCutClients, .for_ms = 2'000, .wire = TcpProxy::Mode::kRefuse});
+  expect_good({.kind = Kind::kCutS3, .for_ms = 2'000, .wire = TcpProxy::Mode::kDeafToServer});
+}
+
+TEST_F(PoolFaults, TheSynchronousStandbyTakesOver) {
+  begin(true);
+  if (pool_ == nullptr) return;
+  expect_good({.kind = Kind::kFailOver, .after_ms = 300});
+  expect_good({.kind = Kind::kFailOver, .after_ms = 1'000});
+}
+
+TEST_F(PoolFaults, S3AnswersBadly) {
+  begin();
+  if (pool_ == nullptr) return;
+  for (const auto fault :
+       {SmallS3::Fault::kFails, SmallS3::Fault::kHalf, SmallS3::Fault::kFalse404})
+    expect_good({.kind = Kind::kS3, .for_ms = 1'500, .s3 = fault});
+}
+
+}  // namespace
+}  // namespace kiln::testing
