@@ -96,6 +96,12 @@ Status Pool::start_all() {
   return {};
 }
 
+std::string Pool::direct_endpoints() const {
+  std::string all;
+  for (const Coordinator& each : coordinators_) all += (all.empty() ? "" : ",") + each.endpoint;
+  return all;
+}
+
 Pool::~Pool() {
   for (Child& worker : workers_) worker.signal(SIGKILL);
   for (Coordinator& each : coordinators_) each.child.signal(SIGKILL);

@@ -31,6 +31,7 @@ class Pool {
 
   size_t size() const { return coordinators_.size(); }
   const std::string& endpoints() const { return all_; }  // as clients and workers name them
+  std::string direct_endpoints() const;                  // without the wires
   const Path& root() const { return options_.root; }
   // Who has the term; none: nobody, or PostgreSQL does not say.
   std::optional<size_t> leader() const;

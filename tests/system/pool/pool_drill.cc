@@ -204,7 +204,8 @@ void PoolDrill::wait_for(std::vector<Ask>& asks, const PoolTrouble& trouble, siz
       pool_.mend();
       mended = true;
     }
-    pool_.tend();
+    // Only who is armed may take the term.
+    if (came || trouble.kind != Kind::kKillAtTake) pool_.tend();
     waits = false;
     for (Ask& ask : asks) waits = ask.child.running() || waits;
     if (seconds_since(start) > kPatience.count()) break;

@@ -2,6 +2,7 @@
 // docs/faults.md says which.
 #include <gtest/gtest.h>
 
+#include "tests/system/pool/pool_crowd.h"
 #include "tests/system/pool/pool_drill.h"
 
 namespace kiln::testing {
@@ -76,6 +77,19 @@ TEST_F(PoolFaults, S3AnswersBadly) {
   for (const auto fault :
        {SmallS3::Fault::kFails, SmallS3::Fault::kHalf, SmallS3::Fault::kFalse404})
     expect_good({.kind = Kind::kS3, .for_ms = 1'500, .s3 = fault});
+}
+
+// `pool_soak --crowd 1000` is the same for a thousand.
+TEST_F(PoolFaults, ManyWhoAskForOneNewProgramCostOneSearch) {
+  begin();
+  if (pool_ == nullptr) return;
+  constexpr int kClients = 60;
+  const CrowdTally tally = ask_at_once(*pool_, kClients, 1'000);
+  EXPECT_EQ(tally.answered, kClients) << tally.error;
+  EXPECT_EQ(tally.tuned, 1);
+  EXPECT_EQ(tally.joined + tally.hits, kClients - 1);
+  EXPECT_GT(tally.builds.candidates, 0);
+  EXPECT_LE(tally.builds.builds, tally.builds.candidates + tally.hedged);
 }
 
 }  // namespace

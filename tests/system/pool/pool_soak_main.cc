@@ -2,6 +2,7 @@
 //
 //   pool_soak --rounds 50 --kind kill-at-statement --seed 7 --json
 //   pool_soak --rounds 50                                        of every kind, in turn
+//   pool_soak --crowd 1000          so many clients ask at once for one program that nobody has
 //
 // Exit codes: 0 all was as promised; 1 not, and stderr says what; 2 usage; 77 there is no PostgreSQL.
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "tests/system/pool/pool_crowd.h"
 #include "tests/system/pool/pool_drill.h"
 
 namespace {
@@ -25,10 +27,26 @@ std::vector<PoolTrouble::Kind> kinds_of(const std::string& chosen) {
   return kinds;
 }
 
+int crowd(Pool& pool, int clients) {
+  const CrowdTally tally = ask_at_once(pool, clients, 1'000);
+  const nlohmann::json report = {{"clients", clients},
+                                 {"answered", tally.answered},
+                                 {"tuned", tally.tuned},
+                                 {"joined", tally.joined},
+                                 {"hits", tally.hits},
+                                 {"longest_s", tally.longest_s},
+                                 {"builds", tally.builds.builds},
+                                 {"candidates", tally.builds.candidates},
+                                 {"hedged", tally.hedged},
+                                 {"error", tally.error}};
+  fmt::print("{}\n", report.dump());
+  return tally.answered == clients && tally.tuned == 1 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  int rounds = 50;
+  int rounds = 50, clients = 0;
   uint64_t seed = 1;
   std::string chosen;
   bool as_json = false;
@@ -37,6 +55,7 @@ int main(int argc, char** argv) {
   app.add_option("--kind", chosen,
                  "kill-at-statement, kill-at-take, kill-at-put, stop, "
                  "cut-postgres, cut-clients, cut-s3, fail-over or s3; default: all");
+  app.add_option("--crowd", clients, "instead: clients that ask at once for one new program");
   app.add_option("--seed", seed, "of the troubles")->capture_default_str();
   app.add_flag("--json", as_json, "figures as one JSON object on stdout");
   try {
@@ -53,6 +72,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "pool_soak: {}\n", pool.error().message);
     return pool.error().code == Code::kUnsupported ? 77 : 1;
   }
+  if (clients > 0) return crowd(**pool, clients);
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed_s = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
