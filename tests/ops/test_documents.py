@@ -5,10 +5,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 from pathlib import Path
 
-from transcripts import FENCE, Session, agree, commands_of, differences
+from transcripts import FENCE, Session, agree, commands_of, differences, not_run, python_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("KILN_BUILD_DIR", ROOT / "build" / "release"))
@@ -23,6 +24,19 @@ kiln-coordinator --data-dir /var/lib/kiln --listen tcp://0.0.0.0:7557
 kiln-worker --coordinator tcp://HOST:7557 --key gpu7.key --name gpu7"""
 COLD = "KILN_KEY=ci.key kiln compile model.pt2 --mode max-autotune --coordinator tcp://HOST:7557"
 ELSEWHERE = frozenset({"./ops/quickstart"})  # CI's own first command on a new machine
+DOCUMENTS = [*(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING")),
+             *sorted((ROOT / "docs").glob("*.md"))]
+# What docs/python.md has before its examples begin: a model, and a file that needs no weights.
+A_MODEL = """
+import kiln, torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU()).eval()
+x = torch.randn(4, 64)
+exported = torch.export.export(model, (x,))
+torch.export.save(torch.export.export(torch.nn.Softmax(-1), (x,)), "model.pt2")
+arrays, out, memory = [x.numpy()], torch.empty_like(x), torch.empty(1 << 20, dtype=torch.uint8)
+input_addresses, output_addresses, stream, symbols = [x.data_ptr()], [out.data_ptr()], 0, ()
+arena_address = memory.data_ptr() + -memory.data_ptr() % 256
+"""
 
 
 class Transcripts(unittest.TestCase):
@@ -41,6 +55,20 @@ class Transcripts(unittest.TestCase):
     def test_comments_are_no_part_of_a_command(self) -> None:
         [first, second] = commands_of("$ kiln up --data-dir d     # in a terminal\nready\n$ true\n")
         self.assertEqual((first.line, first.output, second.line), ("kiln up --data-dir d", ["ready"], "true"))
+
+
+    def test_python_is_taken_with_what_it_prints(self) -> None:
+        [first, second, third] = python_of("```python\na = 1\n```\n\n```python\nprint(a)\n```\n\n```\n1\n```\n"
+                                           "```\n>>> a + 1\n```\n```python\n# file.py\n```\n")
+        self.assertEqual((first.text, first.output), ("a = 1\n", None))
+        self.assertEqual((second.text, second.output), ("print(a)\n", ["1"]))
+        self.assertEqual((third.text, third.output), ("a + 1", []))
+
+    def test_what_is_not_run_has_a_reason_that_is_known(self) -> None:
+        self.assertTrue(not_run("it needs a GPU", ROOT))
+        self.assertTrue(not_run("tests/system/takeover_test does it with three coordinators", ROOT))
+        self.assertFalse(not_run("tests/system/no_such_test does it", ROOT))
+        self.assertFalse(not_run("it fails", ROOT))
 
 
 class Documents(unittest.TestCase):
@@ -63,11 +91,13 @@ class Documents(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_quotations_are_in_their_files(self) -> None:
-        found = [(document.name, *quotation) for document in (ROOT / "docs").glob("*.md")
+        """Up to where lines end: the files are formatted for themselves."""
+        found = [(document.name, *quotation) for document in DOCUMENTS
                  for quotation in QUOTED.findall(document.read_text())]
-        self.assertGreaterEqual(len(found), 5)
+        self.assertGreaterEqual(len(found), 8)
         for document, path, quotation in found:
-            self.assertIn(quotation, (ROOT / path).read_text(), f"{document} quotes {path} as it is not")
+            self.assertIn("".join(quotation.split()), "".join((ROOT / path).read_text().split()),
+                          f"{document} quotes {path} as it is not")
 
     def test_every_threat_has_its_test(self) -> None:
         """docs/security.md: `NAME` is a suite, what follows it begins the name of a test in it."""
@@ -94,25 +124,84 @@ class Documents(unittest.TestCase):
 
     def test_every_command_is_run_or_says_why_not(self) -> None:
         run = set(re.findall(r'self\.check\("([^"]+)"', Path(__file__).read_text()))
-        for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for document in DOCUMENTS:
             name = str(document.relative_to(ROOT))
-            for not_run, _, block in FENCE.findall(document.read_text()):
-                if block.startswith("$ ") and not not_run:
+            for why, language, block in FENCE.findall(document.read_text()):
+                if why:
+                    self.assertTrue(not_run(why, ROOT), f"{name}: not run: {why}")
+                elif block.startswith(("$ ", ">>> ")) or language == "python":
                     self.assertIn(name, run, f"no test runs the commands of {name}: {block}")
+                else:
+                    self.assertFalse(re.search(r"^(\./)?(ops|bin|build)/\w", block), f"{name}: no command: {block}")
+            self.assertFalse(re.findall(r"^    (?:build|bin|ops|kiln)\b.*", document.read_text(), re.MULTILINE),
+                             f"{name}: commands are in fences")
 
-    def check(self, document: str, before: str = "") -> None:
+    def test_every_option_that_is_named_is_one(self) -> None:
+        options = self.options()
+        known = set().union(*options.values())
+        scripts = "".join(path.read_text(errors="ignore") for folder in ("ops", "tests/gpu", "tests/simulation")
+                          for path in sorted((ROOT / folder).rglob("*")) if path.is_file())
+        wrong = []
+        for document in DOCUMENTS:
+            text = document.read_text()
+            for shown in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text) + re.findall(r"^\$ (.*)$", text, re.MULTILINE):
+                for command in re.split(r"\||;|&&", re.split(r"\s{2,}#", shown)[0]):
+                    words = [word for word in command.split() if not re.match(r"\w+=", word)] or [""]
+                    program = " ".join(words[:2]) if words[0] == "kiln" else words[0]
+                    named = {word.split("=")[0] for word in words if re.match(r"--[a-z]", word)}
+                    if program in options:
+                        wrong += [f"{document.name}: {command}: {each}" for each in named - options[program]]
+                    elif re.match(r"kiln [a-z]", program):
+                        wrong.append(f"{document.name}: {command}: no such command")
+                    elif program.startswith("--"):
+                        wrong += [f"{document.name}: {each}" for each in named - known if each not in scripts]
+        self.assertEqual(wrong, [])
+
+    def options(self) -> dict[str, set[str]]:
+        """By program, and by command of `kiln`: those of the program are those of each command."""
+        def said(*words: str) -> str:
+            return subprocess.run([BUILD / "bin" / words[0], *words[1:]], capture_output=True, text=True,
+                                  check=True).stdout
+
+        def of(text: str) -> set[str]:
+            return set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text)) | {"--help", "--man", "--completion"}
+
+        found = {program: of(said(program, "--help")) for program in ("kiln-coordinator", "kiln-worker")}
+        for command in re.findall(r"^  ([a-z][\w-]*) ", said("kiln", "--help").split("Subcommands:")[1], re.MULTILINE):
+            text = said("kiln", command, "--help")
+            for inner in re.findall(r"^  ([a-z][\w-]*) ", "".join(text.split("Subcommands:")[1:]), re.MULTILINE):
+                text += said("kiln", command, inner, "--help")
+            found[f"kiln {command}"] = of(text)
+        return found | {"kiln help": set()}
+
+    def installed(self) -> str:
+        """A folder that says what an installed package would: where PyTorch finds the backend."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        project = tomllib.loads((ROOT / "client" / "python" / "pyproject.toml").read_text())["project"]
+        metadata = Path(folder.name) / "kiln-0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: kiln\nVersion: 0\n")
+        (metadata / "entry_points.txt").write_text("".join(
+            f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+            for group, entries in project["entry-points"].items()))
+        return folder.name
+
+    def check(self, document: str, before: str = "", before_python: str = "") -> None:
         """Runs a document's commands. `before`: what an earlier page has made, as commands."""
-        path = [BUILD / "bin"]
-        if re.search(r"^```python\n# \w+\.py|^\$ python", (ROOT / document).read_text(), re.MULTILINE):
+        path = [BUILD / "bin", BUILD / "tests"]
+        text = (ROOT / document).read_text()
+        if python_of(text) or re.search(r"^```python\n# \w+\.py|^\$ python", text, re.MULTILINE):
             asked = subprocess.run([ROOT / "ops" / "python", "--print"], capture_output=True, text=True, check=True)
             if not asked.stdout.strip():
                 self.skipTest("there is no Python environment with PyTorch: ops/python makes one")
             path.append(Path(asked.stdout.strip()) / "bin")
-        session = Session(path)
+        session = Session(path, KILN_LIBRARY=str(BUILD / "client" / "libkiln.so"), PYTHONDONTWRITEBYTECODE="1",
+                          PYTHONPATH=f"{ROOT / 'client' / 'python'}:{self.installed()}")
         self.addCleanup(session.close)
         for line in before.splitlines():
             session.run(line)
-        self.assertEqual(differences(ROOT / document, session, ELSEWHERE), [])
+        self.assertEqual(differences(ROOT / document, session, ELSEWHERE, before_python), [])
 
     def test_the_first_five_minutes(self) -> None:
         self.check("docs/start.md")
@@ -129,6 +218,18 @@ class Documents(unittest.TestCase):
 
     def test_security(self) -> None:
         self.check("docs/security.md", f"{KEYS}\n{MODEL}\n{COLD}")
+
+    def test_python(self) -> None:
+        self.check("docs/python.md", SERVICE, A_MODEL)
+
+    def test_faults(self) -> None:
+        self.check("docs/faults.md")
+
+    def test_simulation(self) -> None:
+        self.check("docs/simulation.md")
+
+    def test_fuzzing(self) -> None:
+        self.check("docs/fuzzing.md")
 
     def test_the_page(self) -> None:
         self.check("docs/page.md", KEYS)

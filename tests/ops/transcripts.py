@@ -4,19 +4,24 @@ A fenced block whose first line begins with "$ " is a transcript: lines with "$ 
 spaces is none of it), the lines below are their output. A line of "..." stands for any lines. Numbers, digests and the
 spaces between words may differ, since machines do. Programs that serve (`kiln up`, `kiln-coordinator`, `kiln-worker`)
 run beside the commands below them until the page ends; HOST is this machine. A comment "<!-- not run: WHY -->" before a
-block leaves it out. A block of Python that begins with "# NAME.py" is a file of that name.
+block leaves it out (not_run() says what WHY may be). A block of Python that begins with "# NAME.py" is a file of that
+name. Other blocks of Python run after the commands, one after the other in one process; what a block prints is compared
+with the block without a language that follows it at once. Lines with ">>> " are Python too, above what they print.
 """
 
 import dataclasses
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
-FENCE = re.compile(r"(<!-- not run: [^>]*-->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"(?:<!-- not run: ([^>]*?) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PYTHON_WITH_OUTPUT = re.compile(r"^```python\n(.*?)^```$(?:\n+^```\n((?!\$ |>>> ).*?)^```$)?", re.MULTILINE | re.DOTALL)
 VARIES = re.compile(r"\b[0-9a-f]{12,}\b|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
@@ -36,6 +41,35 @@ def commands_of(block: str) -> list[Command]:
     return commands
 
 
+@dataclasses.dataclass
+class Code:
+    text: str
+    output: list[str] | None  # as the document has it; None: it does not say
+
+
+def python_of(document: str) -> list[Code]:
+    """The Python of a document but its files, in order."""
+    found = [(block.start(), Code(block[1], block[2].splitlines() if block[2] else None))
+             for block in PYTHON_WITH_OUTPUT.finditer(document) if not re.match(r"# \w+\.py\n", block[1])]
+    for block in FENCE.finditer(document):
+        if block[3].startswith(">>> "):
+            lines = block[3].splitlines()
+            found.append((block.start(), Code("\n".join(line[4:] for line in lines if line.startswith(">>> ")),
+                                              [line for line in lines if not line.startswith(">>> ")])))
+    return [code for _, code in sorted(found, key=lambda each: each[0])]
+
+
+# What no machine of the tests has, or no test should take.
+NOT_HERE = ("it needs several machines", "it needs a GPU", "it needs a cluster", "it takes minutes")
+
+
+def not_run(why: str, root: Path) -> bool:
+    """Whether a block may be left out for this reason: one of NOT_HERE, or the path of a test that does the same."""
+    named = re.findall(r"\b(?:tests|ops)/[\w/.]+", why)
+    return why.startswith(NOT_HERE) or (bool(named) and all(
+        (root / name).exists() or list((root / name).parent.glob(Path(name).name + ".*")) for name in named))
+
+
 def plain(line: str) -> str:
     """The line without what differs from machine to machine."""
     return " ".join(VARIES.sub("N", line).split())
@@ -53,7 +87,7 @@ def agree(shown: list[str], printed: list[str]) -> bool:
 class Session:
     """A folder in which the blocks of one document run, one after the other, with a service once it starts one."""
 
-    def __init__(self, path: list[Path]) -> None:
+    def __init__(self, path: list[Path], **variables: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self.folder = Path(self._folder.name)
         for part in ("lib", "cache", "backups"):  # of /var
@@ -66,6 +100,7 @@ class Session:
         self._environment = {**os.environ, "PATH": ":".join([*map(str, path), os.environ["PATH"]])}
         for name in ("KILN_COORDINATOR", "KILN_KEY", "KILN_CACHE_DIR"):
             self._environment.pop(name, None)
+        self._environment |= variables
         self._serving: list[subprocess.Popen[str]] = []
 
     def close(self) -> None:
@@ -86,6 +121,14 @@ class Session:
                               text=True, check=False, timeout=300)
         assert done.returncode == 0, f"$ {line}\nexit {done.returncode}\n{done.stdout}{done.stderr}"
         return self._there(done.stdout).splitlines()
+
+    def python(self, before: str, blocks: list[Code]) -> list[list[str]]:
+        """What each block prints, run in one process after `before`. AssertionError where one raises."""
+        runs = [self._here(text) for text in (before, *(block.text for block in blocks))]
+        done = subprocess.run(["python3", Path(__file__), json.dumps(runs)], cwd=self.folder, env=self._environment,
+                              capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [str(text).splitlines() for text in json.loads(done.stdout.splitlines()[-1])[1:]]
 
     def _here(self, line: str) -> str:
         """A command with this document's ports and folders."""
@@ -119,10 +162,24 @@ class Session:
         return [printed.rstrip()]
 
 
-def differences(document: Path, session: Session, skip: frozenset[str]) -> list[str]:
-    """Runs the document's files and transcripts; a text for each command that printed something else.
+def run_all(blocks: list[str]) -> None:
+    """Prints what each prints, as JSON."""
+    import contextlib
+    import io
 
-    `skip`: commands that are tested elsewhere.
+    names: dict[str, object] = {"__name__": "__main__"}
+    printed = []
+    for block in blocks:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(block, names)
+        printed.append(out.getvalue())
+    print(json.dumps(printed))
+
+
+def differences(document: Path, session: Session, skip: frozenset[str], before_python: str = "") -> list[str]:
+    """Runs the document's files, transcripts and Python; a text for each command that printed something else.
+
+    `skip`: commands that are tested elsewhere. `before_python`: what its Python takes for granted.
     """
     found = []
     for not_run, language, block in FENCE.findall(document.read_text()):
@@ -137,4 +194,12 @@ def differences(document: Path, session: Session, skip: frozenset[str]) -> list[
                 printed = session.run(command.line)
                 if not agree(command.output, printed):
                     found.append("\n".join([f"$ {command.line}", "shown:", *command.output, "printed:", *printed]))
+    if blocks := python_of(document.read_text()):
+        for block, printed in zip(blocks, session.python(before_python, blocks), strict=True):
+            if block.output is not None and not agree(block.output, printed):
+                found.append("\n".join([block.text, "shown:", *block.output, "printed:", *printed]))
     return found
+
+
+if __name__ == "__main__":
+    run_all(json.loads(sys.argv[1]))

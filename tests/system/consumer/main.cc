@@ -15,6 +15,7 @@
 #include "compiler_core/ir/custom_call.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/program/program.h"
+#include "quoted.h"
 
 namespace {
 
@@ -134,6 +135,16 @@ void use_a_tiered_program(std::shared_ptr<kiln::Client> client) {
   check(!tiered->has_successor() && tiered->current() == tiered->first(), "current()");
 }
 
+void use_a_custom_op(kiln::Client& client) {
+  const kiln::Graph graph = must(graph_with_a_custom_op(), "CustomOp");
+  const auto program = must(client.compile(graph, {}), "compile() of a custom op");
+  kiln::Tensor x(kiln::DType::kF32, {64, 256}), bias(kiln::DType::kF32, {64, 256});
+  for (int64_t i = 0; i < x.numel(); ++i) x.set(i, 1), bias.set(i, -0.5);
+  const kiln::Tensor* inputs[] = {&x, &bias};
+  const double sine = std::sin(1.0), wanted = std::tanh(sine / (1 + std::exp(-sine)) - 0.5);
+  check(std::fabs(must(program->run(inputs), "run()")[0].get(77) - wanted) < 1e-5, "a custom op");
+}
+
 void use_graphs_and_files(const std::filesystem::path& folder) {
   const kiln::Graph graph = softmax({}, 4);
   const std::string text = kiln::print(graph);
@@ -166,6 +177,7 @@ int main(int argc, char** argv) {
   use_one_program(*client);
   use_a_dynamic_program(*client);
   use_a_tiered_program(must(kiln::Client::create({.threads = 2}), "create()"));
+  use_a_custom_op(*client);
   use_graphs_and_files(argc > 1 ? argv[1] : ".");
   return 0;
 }
