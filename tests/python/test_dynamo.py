@@ -248,6 +248,16 @@ def test_a_model_runs_though_kiln_cannot(monkeypatch: pytest.MonkeyPatch, caplog
     torch.testing.assert_close(compiled(lambda x: x.cos() + 1)(x), x.cos() + 1)
 
 
+def test_a_model_that_trains_is_explained_and_runs_without_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that is compiled then comes from AOTAutogradCache, nor is made to go there."""
+    model, x = nn.Sequential(nn.Linear(8, 16), nn.GELU()), torch.randn(4, 8)
+    assert [graph.name for graph in kiln.explain(model, x).graphs] == ["forward", "backward"]
+    monkeypatch.setattr(torch._inductor.config, "force_disable_caches", True)
+    loss = compiled(model)(x).sum()
+    wanted = torch.autograd.grad(model(x).sum(), list(model.parameters()))
+    torch.testing.assert_close(torch.autograd.grad(loss, list(model.parameters())), wanted)
+
+
 def test_options_are_checked(service: str) -> None:
     x = torch.randn(8, 24)
     for options, message in (({"coordinater": "x"}, "no such option: coordinater"), ({"mode": "fast"}, "mode is 'fast'")):

@@ -85,7 +85,8 @@ class CompiledGraph:
     results: list[Any]  #: a tuple of one slot, or the value itself
     said: list[tuple[str, str]]  #: sentences on what runs eager, each with its place in the source
 
-    _boxed_call = True
+    def __post_init__(self) -> None:
+        self._boxed_call = True  # no attribute of the class, which torch's wrapper of a backward does not copy
 
     def load(self, settings: Settings) -> None:
         """Makes every step runnable, in the process that has unpickled the graph. Raises KilnError."""
