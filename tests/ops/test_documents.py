@@ -174,18 +174,22 @@ class Documents(unittest.TestCase):
             found[f"kiln {command}"] = of(text)
         return found | {"kiln help": set()}
 
-    def installed(self) -> str:
-        """A folder that says what an installed package would: where PyTorch finds the backend."""
+    def new_folder(self) -> str:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
+        return folder.name
+
+    def installed(self) -> str:
+        """A folder that says what an installed package would: where PyTorch finds the backend."""
+        folder = self.new_folder()
         project = tomllib.loads((ROOT / "client" / "python" / "pyproject.toml").read_text())["project"]
-        metadata = Path(folder.name) / "kiln-0.dist-info"
+        metadata = Path(folder) / "kiln-0.dist-info"
         metadata.mkdir()
         (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: kiln\nVersion: 0\n")
         (metadata / "entry_points.txt").write_text("".join(
             f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
             for group, entries in project["entry-points"].items()))
-        return folder.name
+        return folder
 
     def check(self, document: str, before: str = "", before_python: str = "") -> None:
         """Runs a document's commands. `before`: what an earlier page has made, as commands."""
@@ -197,7 +201,7 @@ class Documents(unittest.TestCase):
                 self.skipTest("there is no Python environment with PyTorch: ops/python makes one")
             path.append(Path(asked.stdout.strip()) / "bin")
         session = Session(path, KILN_LIBRARY=str(BUILD / "client" / "libkiln.so"), PYTHONDONTWRITEBYTECODE="1",
-                          PYTHONPATH=f"{ROOT / 'client' / 'python'}:{self.installed()}")
+                          TORCHINDUCTOR_CACHE_DIR=self.new_folder(), PYTHONPATH=f"{ROOT / 'client' / 'python'}:{self.installed()}")
         self.addCleanup(session.close)
         for line in before.splitlines():
             session.run(line)
