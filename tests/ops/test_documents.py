@@ -201,7 +201,8 @@ class Documents(unittest.TestCase):
                 self.skipTest("there is no Python environment with PyTorch: ops/python makes one")
             path.append(Path(asked.stdout.strip()) / "bin")
         session = Session(path, KILN_LIBRARY=str(BUILD / "client" / "libkiln.so"), PYTHONDONTWRITEBYTECODE="1",
-                          TORCHINDUCTOR_CACHE_DIR=self.new_folder(), PYTHONPATH=f"{ROOT / 'client' / 'python'}:{self.installed()}")
+                          TORCHINDUCTOR_CACHE_DIR=self.new_folder(),
+                          PYTHONPATH=f"{ROOT / 'client' / 'python'}:{self.installed()}")
         self.addCleanup(session.close)
         for line in before.splitlines():
             session.run(line)
