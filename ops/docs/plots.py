@@ -1,4 +1,5 @@
-"""Draws the plots of the documents from the tables that the measurements are kept in, as SVG in docs/pictures.
+"""Draws the plots of the documents, as SVG in docs/pictures: from the tables that measurements are kept in, and from
+records that `kiln tune-log` printed (docs/pictures/*.jsonl, by tuning_plot.py).
 
     python3 ops/docs/plots.py             draws them
     python3 ops/docs/plots.py --check     exits with 1 when a plot is not what its table says
@@ -9,6 +10,8 @@ import html
 import re
 import sys
 from pathlib import Path
+
+from tuning_plot import draw_search
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
@@ -80,20 +83,29 @@ def draw(plot: Plot, rows: list[tuple[str, float]]) -> str:
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
+# The titles of the searches, by file.
+SEARCHES = {"search_cpu": "Candidates' times beside the fastest, one layer of llama on a CPU"}
+
+
 def main() -> int:
     stale = []
+
+    def keep(file: Path, drawn: str) -> None:
+        if "--check" not in sys.argv[1:]:
+            file.write_text(drawn)
+        elif not file.exists() or file.read_text() != drawn:
+            stale.append(file.name)
+
+    for name, title in SEARCHES.items():
+        keep(PICTURES / f"{name}.svg", draw_search(title, (PICTURES / f"{name}.jsonl").read_text().splitlines()))
     for plot in PLOTS:
         rows = rows_of((ROOT / plot.source).read_text(), plot.label, plot.value)
         if not rows:
             print(f"{plot.source} has no table with '{plot.label}' and '{plot.value}'", file=sys.stderr)
             return 1
-        drawn, file = draw(plot, rows), PICTURES / plot.file
-        if "--check" not in sys.argv[1:]:
-            file.write_text(drawn)
-        elif not file.exists() or file.read_text() != drawn:
-            stale.append(plot.file)
+        keep(PICTURES / plot.file, draw(plot, rows))
     if stale:
-        print(f"{', '.join(stale)}: not as the tables say; run python3 ops/docs/plots.py", file=sys.stderr)
+        print(f"{', '.join(stale)}: not as the tables and records say; run ops/docs/plots.py", file=sys.stderr)
     return 1 if stale else 0
 
 

@@ -1,5 +1,6 @@
 """The documents: links lead somewhere, quotations are in their files, and commands print what is shown."""
 
+import json
 import os
 import re
 import subprocess
@@ -89,6 +90,16 @@ class Documents(unittest.TestCase):
         done = subprocess.run([sys.executable, "-B", ROOT / "ops" / "docs" / "plots.py", "--check"],
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_plots_of_searches_read_what_the_tuning_log_writes(self) -> None:
+        said = subprocess.run([BUILD / "bin" / "kiln", "tune-log", "--columns"], capture_output=True, text=True,
+                              check=True)
+        columns = {line.split()[0] for line in said.stdout.splitlines()}
+        records = sorted((ROOT / "docs" / "pictures").glob("*.jsonl"))
+        self.assertTrue(records)
+        for file in records:
+            for line in file.read_text().splitlines():
+                self.assertLessEqual(set(json.loads(line)), columns, file.name)
 
     def test_quotations_are_in_their_files(self) -> None:
         """Up to where lines end: the files are formatted for themselves."""
