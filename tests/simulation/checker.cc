@@ -550,6 +550,23 @@ void Checker::saw_winner(const StoreKernel& store) {
   }
 }
 
+// ---- A pool ----
+
+void Checker::saw_write(uint64_t epoch, uint64_t current) {
+  if (epoch != current)
+    fail(1, fmt::format("written under term {:x} when {:x} had begun", epoch, current));
+}
+
+void Checker::saw_objects(const Store& store) {
+  for (const auto& [blob, object] : store.blobs)
+    if (!store.objects.contains(object))
+      fail(5, "a binary that the index has is gone: " + object.substr(0, 12));
+}
+
+void Checker::saw_program_forgotten(bool whole) {
+  if (whole) fail(5, "a stored program is forgotten though its binaries are there");
+}
+
 // Forgotten, it must be stored; failed, there must be a reason in the program itself.
 void Checker::saw_end(const EndDetached& end) {
   const DetachedTask& task = end.task;

@@ -44,6 +44,12 @@ class Checker {
   // A record that the full disk kept out of the store may be measured again.
   void record_lost(const TuningRecord& record);
 
+  // Of a pool: something was written under a term, while `current` was the last that began.
+  void saw_write(uint64_t epoch, uint64_t current);
+  void saw_objects(const Store& store);
+  // `whole`: its binaries are there.
+  void saw_program_forgotten(bool whole);
+
   size_t open_requests() const { return open_.size(); }
   // Programs that were answered as queued and are neither stored nor failed: key, target.
   const std::map<Digest, Target>& promised() const { return promised_; }

@@ -15,11 +15,13 @@ constexpr int64_t kPatienceMs = 120'000;  // to answer everybody once the faults
 
 }  // namespace
 
-Cluster::Cluster(uint64_t seed, Mutant mutant, bool trace)
+Cluster::Cluster(uint64_t seed, Mutant mutant, bool trace, Cast cast)
     : random_(seed),
       upgrades_(seed ^ 0x75706772616465),
+      terms_(seed ^ 0x7465726d73),
       mutation_(mutant.world),
       trace_(trace),
+      cast_(cast),
       scenario_(random_, seed),
       truth_(random_, scenario_),
       options_(make_options(seed)),
@@ -185,6 +187,7 @@ void Cluster::start_coordinator() {
   writer_free_ms_ = now_ms_;
   evict();
   options_.first_lease = ++store_.generation << 32;
+  if (cast_ == Cast::kPool) take_term();
   if (scenario_.mixed && faults() && upgrades_.chance(0.3))
     ++options_.templates[static_cast<size_t>(upgrades_.between(0, 1))].version;
   if (mutation_ == WorldMutation::kReuseLeaseIds) options_.first_lease = 1;
@@ -204,8 +207,14 @@ void Cluster::start_coordinator() {
 void Cluster::evict() {
   if (random_.chance(0.3)) store_.programs.clear();
   if (random_.chance(0.3)) {
+    std::vector<Digest> unneeded;
     store_.programs.clear();
-    std::erase_if(store_.kernels, [&](const auto&) { return random_.chance(0.5); });
+    std::erase_if(store_.kernels, [&](const auto& kernel) {
+      const bool goes = random_.chance(0.5);
+      if (goes) unneeded.push_back(kernel.second.kernel.blob);
+      return goes;
+    });
+    if (cast_ == Cast::kPool) remove_objects(unneeded);
   }
   if (mutation_ == WorldMutation::kEvictKernels)
     std::erase_if(store_.kernels, [&](const auto&) { return random_.chance(0.5); });
@@ -248,6 +257,9 @@ void Cluster::cause_trouble() {
     step(DrainRequested{id});
   }
   if (core_ != nullptr && random_.chance(0.01)) crash_coordinator();
+  if (cast_ != Cast::kPool) return;
+  if (core_ != nullptr && terms_.chance(0.02)) stand_still();
+  if (core_ != nullptr && terms_.chance(0.005)) fail_over();
 }
 
 void Cluster::cut_somebody_off() {
@@ -267,7 +279,7 @@ bool Cluster::is_cut_off(const std::string& id, bool inwards) const {
 }
 
 void Cluster::step(Event event) {
-  if (core_ == nullptr || checker_.violation()) return;
+  if (core_ == nullptr || is_late_ || checker_.violation()) return;
   checker_.at(now_ms_);
   checker_.saw(event);
   if (mutation_ == WorldMutation::kAcceptStale) accept_stale(event);
@@ -311,6 +323,8 @@ void Cluster::act(Action action) {
       if (incarnation != incarnation_) return;
       const auto found = store_.programs.find(key);
       if (found == store_.programs.end()) return step(ProgramLookedUp{key, ""});
+      if (cast_ == Cast::kPool) read_binaries(*program_from_json(found->second));
+      if (!store_.programs.contains(key)) return step(ProgramLookedUp{key, ""});
       const bool stale =
           program_from_json(found->second)->template_stamp != template_stamp(options_.templates);
       step(ProgramLookedUp{key, found->second, {}, stale});
@@ -351,6 +365,7 @@ void Cluster::act_on_store(Action action) {
   } else if (auto* k = std::get_if<StoreKernel>(&action)) {
     note(fmt::format("winner of {}: {}", k->kernel.key.short_hex(), k->kernel.schedule));
     write([this, kernel = std::move(*k)](const Status& status) {
+      if (status && cast_ == Cast::kPool) put_object(kernel.kernel.blob);
       if (status) store_.kernels.insert_or_assign(kernel.kernel.key, kernel);
       step(KernelStored{kernel.kernel.key, status});
     });
@@ -422,7 +437,7 @@ void Cluster::write(std::function<void(Status)> apply) {
   const bool full = faults() && random_.chance(disk_full_);
   after(writer_free_ms_ - now_ms_,
         [this, full, apply = std::move(apply), incarnation = incarnation_] {
-          if (incarnation != incarnation_) return;
+          if (incarnation != incarnation_) return write_late(apply, incarnation);
           apply(full ? Status(fail(Code::kUnavailable, "no space left on device")) : Status());
         });
 }

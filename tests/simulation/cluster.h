@@ -36,7 +36,16 @@ enum class WorldMutation : uint8_t {
   kTrustWallClock,  // lease ids begin at the wall clock, which may be set back
   kEvictKernels,    // the cache is trimmed of kernels that its programs need
   kTrustStale,      // the planner takes a winner whose templates have other versions now
+  // Of a pool alone:
+  kUnfenced,     // a coordinator whose term is over still writes
+  kReuseEpochs,  // a term that the database lost in a fail-over is issued again
+  kReuseNames,   // an object has the name that its bytes had before
+  kAwayIsLost,   // a binary that the object store does not give just now counts as gone
 };
+
+// One coordinator and its successors on one store, or several of which one leads: what stands still
+// loses its term, and writes when it goes on (terms.cc).
+enum class Cast : uint8_t { kOne, kPool };
 
 // At most one of both: in the world, or in the core (of this thread, while the cluster lives).
 struct Mutant {
@@ -52,7 +61,7 @@ struct Outcome {
 
 class Cluster : public Network {
  public:
-  explicit Cluster(uint64_t seed, Mutant mutant = {}, bool trace = false);
+  explicit Cluster(uint64_t seed, Mutant mutant = {}, bool trace = false, Cast cast = Cast::kOne);
   ~Cluster() override;
   Outcome run();
 
@@ -76,6 +85,14 @@ class Cluster : public Network {
 
   void start_coordinator();
   void crash_coordinator();
+  // ---- A pool's store (terms.cc) ----
+  void take_term();
+  void stand_still();
+  void fail_over();
+  void write_late(const std::function<void(Status)>& apply, int64_t writer);
+  void put_object(const Digest& blob);
+  void remove_objects(const std::vector<Digest>& blobs);
+  void read_binaries(const Program& program);
   void tick();
   void cause_trouble();
   void cut_somebody_off();
@@ -104,9 +121,10 @@ class Cluster : public Network {
   void set_bounds(uint64_t seed, CoreOptions& options) const;
   void note(const std::string& text);
 
-  Random random_, upgrades_;
+  Random random_, upgrades_, terms_;
   const WorldMutation mutation_;
   const bool trace_;
+  const Cast cast_;
   const Scenario scenario_;
   const Truth truth_;
   CoreOptions options_;
@@ -129,6 +147,8 @@ class Cluster : public Network {
   std::map<std::pair<std::string, bool>, int64_t> cut_until_ms_;  // name, inwards
   bool fleet_upgraded_ = false;  // every worker has the coordinator's templates, for good
   int64_t clock_offset_us_ = 0;  // of the wall clock, which jumps
+  std::map<int64_t, uint64_t> stood_still_;  // incarnations, and the epochs of their terms
+  bool is_late_ = false;  // what is being written is a dead coordinator's, which hears nothing
   Outcome outcome_;
   std::map<uint64_t, std::pair<WorkerId, Job>> jobs_;  // kAcceptStale: all ever sent, by lease
 };

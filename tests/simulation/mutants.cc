@@ -11,6 +11,10 @@ NamedMutant in_world(const char* name, WorldMutation mutant) {
   return {name, {mutant, Mutation::kNone}};
 }
 
+NamedMutant in_pool(const char* name, WorldMutation mutant) {
+  return {name, {mutant, Mutation::kNone}, Cast::kPool};
+}
+
 }  // namespace
 
 const std::vector<NamedMutant>& all_mutants() {
@@ -77,13 +81,17 @@ const std::vector<NamedMutant>& all_mutants() {
       in_world("TrustWallClock", WorldMutation::kTrustWallClock),
       in_world("EvictKernels", WorldMutation::kEvictKernels),
       in_world("TrustStale", WorldMutation::kTrustStale),
+      in_pool("Unfenced", WorldMutation::kUnfenced),
+      in_pool("ReuseEpochs", WorldMutation::kReuseEpochs),
+      in_pool("ReuseNames", WorldMutation::kReuseNames),
+      in_pool("AwayIsLost", WorldMutation::kAwayIsLost),
   };
   return mutants;
 }
 
-std::optional<Mutant> mutant_named(std::string_view name) {
+std::optional<NamedMutant> mutant_named(std::string_view name) {
   for (const NamedMutant& named : all_mutants())
-    if (named.name == name) return named.mutant;
+    if (named.name == name) return named;
   return std::nullopt;
 }
 

@@ -13,8 +13,9 @@ namespace kiln::simulation {
 struct NamedMutant {
   std::string name;
   Mutant mutant;
+  Cast cast = Cast::kOne;
 };
 const std::vector<NamedMutant>& all_mutants();
-std::optional<Mutant> mutant_named(std::string_view name);
+std::optional<NamedMutant> mutant_named(std::string_view name);
 
 }  // namespace kiln::simulation

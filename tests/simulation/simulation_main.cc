@@ -1,6 +1,6 @@
-// simulation [--seed N] [--seeds N] [--jobs N] [--mutant NAME] [--trace]: runs one seed, or N from
+// simulation [--seed N] [--seeds N] [--jobs N] [--mutant NAME] [--pool] [--trace]: runs one seed, or N from
 // there on, side by side in N threads, until one breaks an invariant (exit 1). With a mutant of
-// docs/simulation.md mutated, or, --mutant all, the first seed that shows each.
+// docs/simulation.md mutated, or, --mutant all, the first seed that shows each. --pool: of a pool.
 #include <fmt/core.h>
 
 #include <atomic>
@@ -13,13 +13,14 @@
 
 namespace {
 
+using kiln::simulation::Cast;
 using kiln::simulation::Cluster;
-using kiln::simulation::Mutant;
+using kiln::simulation::NamedMutant;
 
 struct Flags {
   uint64_t seed = 1, seeds = 1, jobs = 1;
   std::string mutant;
-  bool trace = false;
+  bool trace = false, pool = false;
 };
 
 bool parse(int argc, char** argv, Flags& flags) {
@@ -27,6 +28,10 @@ bool parse(int argc, char** argv, Flags& flags) {
     const std::string_view flag = argv[i];
     if (flag == "--trace") {
       flags.trace = true;
+      continue;
+    }
+    if (flag == "--pool") {
+      flags.pool = true;
       continue;
     }
     if (i + 1 == argc) return false;
@@ -46,7 +51,7 @@ bool parse(int argc, char** argv, Flags& flags) {
 }
 
 // Until one breaks an invariant; the least of those that did.
-int run(const Flags& flags, const Mutant& mutant) {
+int run(const Flags& flags, const NamedMutant& named) {
   std::atomic<uint64_t> next{flags.seed}, end{flags.seed + flags.seeds};
   std::mutex mu;
   std::string violation;  // guarded by mu
@@ -54,7 +59,7 @@ int run(const Flags& flags, const Mutant& mutant) {
   std::atomic<int64_t> steps{0}, accepted{0}, fenced{0};
   const auto work = [&] {
     for (uint64_t seed = next++; seed < end; seed = next++) {
-      const auto outcome = Cluster(seed, mutant, flags.trace).run();
+      const auto outcome = Cluster(seed, named.mutant, flags.trace, named.cast).run();
       steps += outcome.steps;
       accepted += outcome.accepted;
       fenced += outcome.fenced;
@@ -77,8 +82,9 @@ int run(const Flags& flags, const Mutant& mutant) {
   work();
   for (std::thread& thread : threads) thread.join();
   if (!violation.empty()) {
-    fmt::print("{}\nreplay: bin/simulation --seed {}{} --trace\n", violation, broken,
-               flags.mutant.empty() ? "" : " --mutant " + flags.mutant);
+    fmt::print("{}\nreplay: bin/simulation --seed {}{}{} --trace\n", violation, broken,
+               flags.mutant.empty() ? "" : " --mutant " + flags.mutant,
+               flags.pool ? " --pool" : "");
     return 1;
   }
   if (flags.seeds > 1)
@@ -95,7 +101,7 @@ int find_all_mutants(const Flags& flags) {
   for (const auto& named : kiln::simulation::all_mutants()) {
     bool found = false;
     for (uint64_t seed = flags.seed; seed < flags.seed + flags.seeds && !found; ++seed) {
-      const auto outcome = Cluster(seed, named.mutant).run();
+      const auto outcome = Cluster(seed, named.mutant, false, named.cast).run();
       found = outcome.violation.has_value();
       if (found) fmt::print("| {} | {} | {} |\n", named.name, seed, *outcome.violation);
     }
@@ -110,13 +116,14 @@ int find_all_mutants(const Flags& flags) {
 int main(int argc, char** argv) {
   Flags flags;
   const bool good = parse(argc, argv, flags);
-  const auto mutant =
-      flags.mutant.empty() ? Mutant{} : kiln::simulation::mutant_named(flags.mutant);
+  const Cast cast = flags.pool ? Cast::kPool : Cast::kOne;
+  const auto mutant = flags.mutant.empty() ? NamedMutant{"", {}, cast}
+                                           : kiln::simulation::mutant_named(flags.mutant);
   if (good && flags.mutant == "all") return find_all_mutants(flags);
   if (!good || !mutant) {
-    fmt::print(
-        stderr,
-        "usage: simulation [--seed N] [--seeds N] [--jobs N] [--mutant NAME|all] [--trace]\n");
+    fmt::print(stderr,
+               "usage: simulation [--seed N] [--seeds N] [--jobs N] [--mutant NAME|all] [--pool] "
+               "[--trace]\n");
     return 2;
   }
   return run(flags, *mutant);

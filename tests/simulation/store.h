@@ -28,6 +28,13 @@ struct Store {
     std::optional<Error> failure{};
   };
   std::map<Digest, Task> tasks;  // detached, by program key
+
+  // Of a pool: the term's row, the timeline of the database, which objects there are, and by which
+  // names the index knows binaries.
+  uint64_t epoch = 0, timeline = 1;
+  std::map<Digest, std::string> blobs;
+  std::set<std::string> objects;
+  int64_t names = 0;  // ever issued
 };
 
 }  // namespace kiln::simulation
