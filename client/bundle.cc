@@ -14,7 +14,8 @@ using SharedFiles = std::shared_ptr<const ProgramFiles>;
 
 constexpr std::string_view kMagic = "kiln-bundle ";
 constexpr int64_t kFormat = 1;
-constexpr size_t kTrailerBytes = 65;  // a digest in hex, and a newline
+constexpr size_t kMaxParts = 1 << 20;  // programs and binaries
+constexpr size_t kTrailerBytes = 65;   // a digest in hex, and a newline
 
 std::optional<int64_t> number(std::string_view text) {
   int64_t value = 0;
@@ -117,6 +118,7 @@ class Reader {
       const bool is_program = kind == "program";
       if (!size || (!is_program && kind != "blob")) return fail(damaged("its list is altered"));
       if (static_cast<size_t>(*size) > whole_.size()) return fail(damaged("it is cut short"));
+      if (parts.size() == kMaxParts) return fail(damaged("its list is too long"));
       sum += static_cast<size_t>(*size);
       parts.push_back({is_program, *size, *line, {}});
     }
@@ -180,7 +182,26 @@ Result<std::string> print_bundle(std::span<const SharedFiles> programs) {
         body += artifact.binary;
       }
   std::string whole = head + "end\n" + body;
+  if (std::ssize(whole) + std::ssize(Digest().hex()) >= kMaxBundleBytes)
+    return fail(Code::kInvalidArgument,
+                fmt::format("the bundle would have {} bytes, and has at most {}: bundle fewer "
+                            "programs at once",
+                            whole.size(), kMaxBundleBytes));
   return whole + Digest::of(whole).hex() + "\n";
+}
+
+Result<std::string> read_bundle(const Path& file) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    return fail(Code::kInvalidArgument,
+                file.string() + " is no regular file: `kiln bundle LIST -o FILE` writes a bundle");
+  const auto bytes = std::filesystem::file_size(file, error);
+  if (!error && bytes > static_cast<uintmax_t>(kMaxBundleBytes))
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} has {} bytes, and a bundle at most {}: bundle fewer programs",
+                            file.string(), bytes, kMaxBundleBytes));
+  return read_file(file);
 }
 
 Result<std::vector<SharedFiles>> parse_bundle(std::string_view text, const std::string& name,

@@ -28,6 +28,12 @@ namespace kiln {
 // one that no coordinator signed.
 Result<std::string> print_bundle(std::span<const std::shared_ptr<const ProgramFiles>> programs);
 
+inline constexpr int64_t kMaxBundleBytes = int64_t{4} << 30;
+
+// The text of a bundle's file, which nothing vouches for yet. kNotFound; kInvalidArgument: no regular
+// file, or larger than a bundle may be.
+Result<std::string> read_bundle(const Path& file);
+
 // The programs in `text`, every signature and digest checked before anything is used; `name` is the
 // file's, for errors. `trusted`: the public key that must have signed them. kInvalidArgument: no
 // bundle at all, or nobody is trusted; kUnsupported: of a newer format; kPermissionDenied: unsigned,

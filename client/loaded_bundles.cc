@@ -5,7 +5,7 @@
 namespace kiln {
 
 Result<int> LoadedBundles::load(const Path& file, std::string_view signer) {
-  TRY(const std::string text, read_file(file));
+  TRY(const std::string text, read_bundle(file));
   TRY(Programs programs, parse_bundle(text, file.string(), signer.empty() ? signer_ : signer));
   const std::scoped_lock lock(mu_);
   loaded_.insert(loaded_.end(), programs.begin(), programs.end());
@@ -31,7 +31,7 @@ void LoadedBundles::read_tier(const std::function<void(const std::string&)>& say
   std::error_code none;
   if (!std::filesystem::is_directory(folder_, none)) return;
   const auto add = [this](const Path& file) -> Status {
-    TRY(const std::string text, read_file(file));
+    TRY(const std::string text, read_bundle(file));
     std::string trusted = signer_;
     if (trusted.empty()) {
       TRY(const std::string hex, read_file(Path(file).replace_extension(".pub")));

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 
 namespace kiln {
 namespace {
@@ -117,25 +118,34 @@ bool is_old(const Path& file) {
   return !error && now - written > std::chrono::hours(1);
 }
 
-}  // namespace
-
-Result<std::string> read_file(const Path& path) {
-  Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0) return system_error("cannot open", path, errno);
+Result<std::string> read_all(int fd, const Path& path) {
   std::string bytes;
   // A directory, or a device, may have any number for its size.
   struct stat facts = {};
-  if (::fstat(file.fd, &facts) == 0 && S_ISREG(facts.st_mode))
+  if (::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode))
     bytes.reserve(static_cast<size_t>(facts.st_size));
   char chunk[1 << 16];
   for (;;) {
-    const ssize_t n = ::read(file.fd, chunk, sizeof chunk);
+    const ssize_t n = ::read(fd, chunk, sizeof chunk);
     if (n == 0) return bytes;
     if (n < 0) {
       if (errno == EINTR) continue;
       return system_error("cannot read", path, errno);
     }
     bytes.append(chunk, static_cast<size_t>(n));
+  }
+}
+
+}  // namespace
+
+Result<std::string> read_file(const Path& path) {
+  Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) return system_error("cannot open", path, errno);
+  try {
+    return read_all(file.fd, path);
+  } catch (
+      const std::exception&) {  // bad_alloc, length_error: a sparse file costs its writer nothing
+    return system_error("cannot read all of", path, ENOMEM);
   }
 }
 

@@ -3,8 +3,8 @@
 //   reading ──a request is whole, answered at once──> reading
 //      └─────GET, SET─────> waiting ──the service's answer──> reading
 //
-// A connection that says what is no request, or does not read its answers, is closed. Where there is
-// no place left, the one that was quiet for the longest makes it.
+// A connection that says what is no request, or does not read its answers, is closed; its next request
+// waits until they are sent. Where there is no place left, others are closed too (RedisLimits).
 #include "coordinator/redis/redis_port.h"
 
 #include <arpa/inet.h>
@@ -22,9 +22,12 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <list>
+#include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "coordinator/redis/resp.h"
@@ -37,8 +40,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostSignedIn = kMaxArtifactBytes + 4096, kMostBefore = 4096;
 constexpr size_t kRead = 1 << 20;          // of one connection in a turn
+constexpr size_t kUnsent = 64 << 10;       // of answers, before further requests wait
 constexpr std::chrono::seconds kLate{10};  // for a password, where one is asked for
-constexpr int kPollMs = 1000;
+constexpr int64_t kPollMs = 1000;
 
 struct Address {
   sockaddr_storage storage{};
@@ -104,9 +108,12 @@ struct Peer {
   const uint64_t number;
   const Clock::time_point since = Clock::now();
   Clock::time_point heard = since;
+  Clock::time_point progressed =
+      since;  // a request was begun or whole, or its answer there or sent
   RespReader reader;
   RespVersion version = RespVersion::k2;
   std::optional<User> user{};
+  std::string password;  // the user's
   bool waiting = false;  // for the service
   bool ending = false;   // once its answers are sent
   bool gone = false;
@@ -114,6 +121,8 @@ struct Peer {
   size_t sent = 0;
 
   bool has_out() const { return sent < out.size(); }
+  size_t held_bytes() const { return reader.held() + out.size(); }
+  bool is_busy() const { return !waiting && held_bytes() > 0; }
   size_t most_bytes() const { return user ? kMostSignedIn : kMostBefore; }
   short wanted() const {
     if (has_out()) return POLLOUT;
@@ -156,16 +165,20 @@ std::string upper(std::string_view word) {
 struct RedisPort::Impl {
   void run();
   void accept_all();
+  void make_room();
+  void bound_memory();
   void read(Peer& peer);
   void answer_requests(Peer& peer);
   void answer(Peer& peer, std::vector<std::string> request);
   std::string hello(Peer& peer, const std::vector<std::string>& request);
   std::string sign_in(Peer& peer, std::string_view password);
+  bool is_still_signed_in(Peer& peer) const;
   void ask(Peer& peer, std::vector<std::string> request);
   void deliver();
   static void send(Peer& peer);
 
   RedisService service;
+  RedisLimits limits;
   std::string endpoint;
   int listening = -1;
   std::list<Peer> peers;  // the thread's own
@@ -180,21 +193,26 @@ void RedisPort::Impl::run() {
   while (!stopping) {
     fds.assign({{mailbox->wake, POLLIN, 0}, {listening, POLLIN, 0}});
     for (const Peer& peer : peers) fds.push_back({peer.fd, peer.wanted(), 0});
-    poll(fds.data(), fds.size(), kPollMs);
+    const int64_t patience = std::clamp(limits.request_ms / 4, int64_t{1}, kPollMs);
+    poll(fds.data(), fds.size(), static_cast<int>(patience));
     if (fds[0].revents != 0) {
       uint64_t rings = 0;
       (void)!::read(mailbox->wake, &rings, sizeof rings);
     }
+    const auto now = Clock::now();
+    const std::chrono::milliseconds most(limits.request_ms);
     size_t next = 2;
     for (Peer& peer : peers) {
       const pollfd& polled = fds[next++];
-      if ((polled.revents & POLLOUT) != 0) send(peer);
+      if ((polled.revents & POLLOUT) != 0) answer_requests(peer);
       if ((polled.revents & POLLIN) != 0) read(peer);
       if ((polled.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) peer.gone = true;
-      if (!peer.user && Clock::now() - peer.since > kLate) peer.gone = true;
+      if (!peer.user && now - peer.since > kLate) peer.gone = true;
+      if (peer.is_busy() && now - peer.progressed > most) peer.gone = true;
       if (peer.ending && !peer.has_out()) peer.gone = true;
     }
     deliver();
+    bound_memory();
     peers.remove_if([](const Peer& peer) { return peer.gone; });
     if (fds[1].revents != 0) accept_all();
   }
@@ -207,16 +225,39 @@ void RedisPort::Impl::accept_all() {
     if (fd < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));  // no descriptors: not at once
     if (fd < 0) return;
-    if (peers.size() >= kMaxConnections)
-      peers.erase(std::ranges::min_element(peers, {}, &Peer::heard));
+    if (peers.size() >= limits.connections) make_room();
     Peer& peer = peers.emplace_back(fd, next_number++);
     if (!service.sign_in) peer.user = User{};
   }
 }
 
+void RedisPort::Impl::make_room() {
+  std::map<std::string, size_t> counts;
+  for (const Peer& peer : peers)
+    if (peer.user) ++counts[peer.user->name];
+  // Whoever is not signed in goes first, then the users with the most connections.
+  const auto worth = [&](const Peer& peer) {
+    const size_t shared = peer.user ? counts[peer.user->name] : std::numeric_limits<size_t>::max();
+    return std::tuple(std::numeric_limits<size_t>::max() - shared, peer.waiting, peer.heard);
+  };
+  peers.erase(std::ranges::min_element(peers, {}, worth));
+}
+
+void RedisPort::Impl::bound_memory() {
+  size_t held = 0;
+  for (const Peer& peer : peers) held += peer.gone ? 0 : peer.held_bytes();
+  while (held > limits.held_bytes) {
+    const auto least = std::ranges::min_element(peers, {}, [](const Peer& peer) {
+      return std::tuple(peer.gone || peer.held_bytes() < kUnsent, peer.progressed);
+    });
+    held -= std::min(held, least->held_bytes());
+    if (std::exchange(least->gone, true)) return;
+  }
+}
+
 void RedisPort::Impl::read(Peer& peer) {
   std::array<char, 1 << 16> chunk;
-  for (size_t taken = 0; taken < kRead && !peer.waiting && !peer.ending; taken += chunk.size()) {
+  for (size_t taken = 0; taken < kRead && (peer.wanted() & POLLIN) != 0; taken += chunk.size()) {
     const ssize_t n = recv(peer.fd, chunk.data(), chunk.size(), 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
@@ -224,13 +265,16 @@ void RedisPort::Impl::read(Peer& peer) {
       return;
     }
     peer.heard = Clock::now();
+    if (peer.reader.held() == 0) peer.progressed = peer.heard;
     peer.reader.add({chunk.data(), static_cast<size_t>(n)});
     answer_requests(peer);
   }
 }
 
+// Also goes on with those that waited for the answers before them to be sent.
 void RedisPort::Impl::answer_requests(Peer& peer) {
-  while (!peer.waiting && !peer.ending && !peer.gone) {
+  send(peer);
+  while (!peer.waiting && !peer.ending && !peer.gone && peer.out.size() - peer.sent <= kUnsent) {
     auto request = peer.reader.next(peer.most_bytes());
     if (!request) {
       peer.out += resp_error(request.error().message);
@@ -238,6 +282,7 @@ void RedisPort::Impl::answer_requests(Peer& peer) {
     } else if (!*request) {
       break;
     } else {
+      peer.progressed = Clock::now();
       answer(peer, **std::move(request));
     }
   }
@@ -262,7 +307,9 @@ void RedisPort::Impl::answer(Peer& peer, std::vector<std::string> request) {
     peer.out += resp_ok();
   } else if ((command == "GET" && request.size() == 2) ||
              (command == "SET" && request.size() == 3)) {
-    ask(peer, std::move(request));
+    if (is_still_signed_in(peer)) return ask(peer, std::move(request));
+    peer.out += "-NOAUTH the password has ended\r\n";
+    peer.ending = true;
   } else {
     peer.out += resp_error(
         "unknown command or arguments: this is Kiln's cache for Inductor, which "
@@ -299,7 +346,15 @@ std::string RedisPort::Impl::sign_in(Peer& peer, std::string_view password) {
   auto user = service.sign_in(password);
   if (!user) return fmt::format("-WRONGPASS {}\r\n", user.error().message);
   peer.user = *std::move(user);
+  peer.password = password;
   return {};
+}
+
+bool RedisPort::Impl::is_still_signed_in(Peer& peer) const {
+  if (!service.sign_in) return true;
+  auto user = service.sign_in(peer.password);
+  if (user) peer.user = *std::move(user);
+  return user.has_value();
 }
 
 void RedisPort::Impl::ask(Peer& peer, std::vector<std::string> request) {
@@ -327,6 +382,7 @@ void RedisPort::Impl::deliver() {
     const auto peer = std::ranges::find(peers, answer.peer, &Peer::number);
     if (peer == peers.end()) continue;
     peer->waiting = false;
+    peer->progressed = Clock::now();
     peer->out += answer.is_nothing ? resp_nothing(peer->version) : answer.bytes;
     answer_requests(*peer);  // what came behind it, too
   }
@@ -343,6 +399,8 @@ void RedisPort::Impl::send(Peer& peer) {
     }
     peer.sent += static_cast<size_t>(n);
   }
+  if (peer.sent > 0) peer.progressed = Clock::now();
+  if (peer.out.capacity() > kUnsent) std::string().swap(peer.out);  // its memory too
   peer.out.clear();
   peer.sent = 0;
 }
@@ -360,8 +418,8 @@ const std::string& RedisPort::endpoint() const {
   return impl_->endpoint;
 }
 
-Result<std::unique_ptr<RedisPort>> RedisPort::open(const std::string& address,
-                                                   RedisService service) {
+Result<std::unique_ptr<RedisPort>> RedisPort::open(const std::string& address, RedisService service,
+                                                   RedisLimits limits) {
   TRY(Address parsed, parse_address(address));
   if (!parsed.loopback && !service.sign_in)
     return fail(Code::kInvalidArgument,
@@ -382,6 +440,7 @@ Result<std::unique_ptr<RedisPort>> RedisPort::open(const std::string& address,
   }
   auto impl = std::make_unique<Impl>();
   impl->service = std::move(service);
+  impl->limits = limits;
   impl->endpoint = endpoint_of(fd);
   impl->listening = fd;
   impl->thread = std::thread([port = impl.get()] { port->run(); });

@@ -9,6 +9,7 @@ namespace kiln {
 namespace {
 
 constexpr size_t kMaxHeader = 16;  // of "*3" or "$16777216", without its line break
+constexpr size_t kKeptBytes = 128 << 10;
 constexpr std::string_view kBreak = "\r\n";
 
 tl::unexpected<Error> malformed(const char* what) {
@@ -59,7 +60,10 @@ Result<std::optional<std::vector<std::string>>> RespReader::next(size_t most_byt
     rest.remove_prefix(*size + kBreak.size());
   }
   std::vector<std::string> request(words.begin(), words.end());
-  held_.erase(0, held_.size() - rest.size());
+  if (held_.capacity() > kKeptBytes)
+    held_ = std::string(rest);  // gives the memory of a large request back
+  else
+    held_.erase(0, held_.size() - rest.size());
   return request;
 }
 

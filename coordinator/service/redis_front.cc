@@ -16,6 +16,11 @@ int64_t unix_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(wall).count();
 }
 
+// Keys are shown to operators, so they are ASCII that a terminal only prints.
+bool is_plain(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; });
+}
+
 bool is_hash(std::string_view text) {
   return text.size() == kHashDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
@@ -25,7 +30,7 @@ bool is_hash(std::string_view text) {
 // Inductor writes `pt2:CACHE::KEY:c1`. The cache of Triton's configurations is named by a hash.
 std::string_view artifact_kind_of_redis_key(std::string_view key) {
   constexpr std::string_view kStart = "pt2:", kMiddle = "::";
-  if (!key.starts_with(kStart) || key.size() > kMaxArtifactKeyBytes) return {};
+  if (!key.starts_with(kStart) || key.size() > kMaxArtifactKeyBytes || !is_plain(key)) return {};
   key.remove_prefix(kStart.size());
   const std::string_view cache = key.substr(0, key.find(kMiddle));
   if (cache.size() == key.size()) return {};

@@ -2,6 +2,7 @@
 #include "client/bundle.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "client/loaded_bundles.h"
 #include "tests/cache/samples.h"
@@ -153,6 +154,28 @@ TEST_F(BundleTest, HostileSizesAreRefused) {
               Code::kCorruption)
         << lines;
   EXPECT_EQ(refused(sealed("kiln-bundle 1\nblob 0 zz\nend\n")).code, Code::kCorruption);
+}
+
+TEST_F(BundleTest, AListThatIsAllLinesIsRefusedBeforeItsLinesAreKept) {
+  std::string text = "kiln-bundle 1\n";
+  for (int i = 0; i <= 1 << 20; ++i) text += "blob 0 \n";
+  const Error error = refused(sealed(text + "end\n"));
+  EXPECT_EQ(error.code, Code::kCorruption);
+  EXPECT_NE(error.message.find("too long"), std::string::npos) << error.message;
+}
+
+TEST_F(BundleTest, AFileThatNeverEndsOrIsTooLargeIsNotRead) {
+  const TempDir dir = *TempDir::create();
+  const Path pipe = dir.path() / "pipe", large = dir.path() / "large";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  ASSERT_TRUE(write_file(large, "kiln-bundle 1\n"));
+  std::filesystem::resize_file(large, size_t{40} << 30);  // of which the disk has a block
+  for (const Path& file : {pipe, large, Path("/dev/zero"), dir.path()}) {
+    const auto read = read_bundle(file);
+    ASSERT_FALSE(read) << file;
+    EXPECT_EQ(read.error().code, Code::kInvalidArgument) << read.error().message;
+  }
+  EXPECT_EQ(read_bundle(dir.path() / "absent").error().code, Code::kNotFound);
 }
 
 TEST_F(BundleTest, FindsWhatThisMachineCanRunAndWasMadeForItFirst) {

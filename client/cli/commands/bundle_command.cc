@@ -190,7 +190,7 @@ int load_command(const Options& options) {
   const std::string& file = options.files.front();
   const auto signer = signer_of(options);
   if (!signer) return report_failure(options, "", signer.error());
-  const auto text = read_file(file);
+  const auto text = read_bundle(file);
   if (!text) return report_failure(options, "", text.error());
   const auto programs = parse_bundle(*text, file, *signer);
   if (!programs) return report_bundle_failure(options, "", programs.error());

@@ -11,6 +11,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
+#include "compiler_core/base/terminal_text.h"
 
 namespace kiln::cli {
 namespace {
@@ -23,6 +24,14 @@ std::string audience_text(const Audience& audience) {
   std::string text = audience.is_all() ? "all" : audience.to_text();
   std::ranges::replace(text, '\n', ',');
   return text;
+}
+
+// A key is whatever its user called it; here it is one word on one line.
+std::string key_text(std::string key) {
+  key = terminal_text(std::move(key));
+  std::ranges::replace_if(
+      key, [](char c) { return c == '\n' || c == '\t' || c == ' '; }, '?');
+  return key;
 }
 
 void sort(std::vector<ListedArtifact>& artifacts, const std::string& by) {
@@ -52,14 +61,17 @@ Result<void> list(const Options& options) {
                                      {"bytes", bytes},
                                      {"entries", nlohmann::ordered_json::array()}};
     for (const ListedArtifact& artifact : artifacts) report["entries"].push_back(json_of(artifact));
-    std::printf("%s\n", report.dump().c_str());
+    // Bytes that are no UTF-8 become U+FFFD.
+    std::printf(
+        "%s\n",
+        report.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
     return {};
   }
   for (const ListedArtifact& artifact : artifacts)
     std::fputs(
         fmt::format("{:<21}  {:>9.1f} KiB  {}  {}{}\n", artifact.id.kind,
                     static_cast<double>(artifact.bytes) / 1024, time_text(artifact.used_ms),
-                    artifact.id.key,
+                    key_text(artifact.id.key),
                     artifact.audience.is_all() ? "" : "  of " + audience_text(artifact.audience))
             .c_str(),
         stdout);

@@ -4,9 +4,12 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <list>
 #include <map>
 #include <memory>
 
@@ -28,6 +31,19 @@ class Client {
   ~Client() { close(fd_); }
   std::string ask(const std::string& said, size_t bytes) const {
     EXPECT_EQ(send(fd_, said.data(), said.size(), MSG_NOSIGNAL), static_cast<ssize_t>(said.size()));
+    return hear(bytes);
+  }
+  // As much of it as the port takes.
+  void say(const std::string& said) const {
+    size_t sent = 0;
+    for (ssize_t n = 1; n > 0 && sent<said.size(); sent += n> 0 ? static_cast<size_t>(n) : 0)
+      n = send(fd_, said.data() + sent, said.size() - sent, MSG_NOSIGNAL);
+  }
+  bool is_ended() const {  // within a minute, however much there is to hear before the end
+    pollfd polled{fd_, 0, 0};
+    return poll(&polled, 1, 60'000) == 1;
+  }
+  std::string hear(size_t bytes) const {
     std::string heard(bytes, '\0');
     size_t got = 0;
     for (ssize_t n = 1; n > 0 && got<bytes; got += n> 0 ? static_cast<size_t>(n) : 0)
@@ -42,14 +58,17 @@ class Client {
 
 class RedisPortTest : public ::testing::Test {
  protected:
-  void open(bool with_password) {
+  void open(bool with_password, RedisLimits limits = {}) {
     RedisService service;
     if (with_password)
-      service.sign_in = [](std::string_view password) -> Result<User> {
-        if (password != "secret") return fail(Code::kPermissionDenied, "no such token");
+      service.sign_in = [this](std::string_view password) -> Result<User> {
+        if (password == "other") return User{"bob", Grant::kSubmit};
+        if (password != "secret" || has_ended_)
+          return fail(Code::kPermissionDenied, "no such token");
         return User{"ann", Grant::kSubmit};
       };
     service.get = [this](const User&, const std::string& key, const RedisService::Got& done) {
+      ++gets_;
       const auto found = values_.find(key);
       done(found == values_.end() ? std::nullopt : std::optional(found->second));
     };
@@ -58,16 +77,24 @@ class RedisPortTest : public ::testing::Test {
       values_[key] = std::move(value);
       done();
     };
-    auto opened = RedisPort::open("127.0.0.1:0", std::move(service));
+    auto opened = RedisPort::open("127.0.0.1:0", std::move(service), limits);
     ASSERT_TRUE(opened) << opened.error().message;
     port_ = *std::move(opened);
   }
 
   std::map<std::string, std::string> values_;  // the port's thread's
+  std::atomic<int> gets_ = 0;
+  std::atomic<bool> has_ended_ = false;  // the password
   std::unique_ptr<RedisPort> port_;
 };
 
 constexpr char kGet[] = "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+constexpr char kPing[] = "*1\r\n$4\r\nPING\r\n", kPong[] = "+PONG\r\n";
+constexpr char kSecret[] = "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n";
+
+std::string setting(size_t bytes) {
+  return "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$" + std::to_string(bytes) + "\r\n";
+}
 
 TEST_F(RedisPortTest, SetsAndGetsAlsoWhenRequestsComeTogether) {
   open(false);
@@ -116,6 +143,84 @@ TEST_F(RedisPortTest, EndsAConnectionThatSaysWhatIsNoRequest) {
   EXPECT_TRUE(heard.starts_with("-ERR Protocol error")) << heard;
 }
 
+// Whoever asks and does not listen has one answer made, and not one for each request.
+TEST_F(RedisPortTest, RequestsWaitUntilTheAnswersBeforeThemAreTaken) {
+  constexpr size_t kBytes = 16 << 20, kAsked = 4;  // more than sockets hold
+  values_["k"] = std::string(kBytes, 'v');
+  open(false);
+  const Client deaf(port_->endpoint()), other(port_->endpoint());
+  std::string asked;
+  for (size_t i = 0; i < kAsked; ++i) asked += kGet;
+  deaf.say(asked);
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(other.ask(kPing, 7), kPong);  // each a turn of the port
+  EXPECT_LE(gets_, 2);
+  const size_t whole = kBytes + std::string("$16777216\r\n\r\n").size();
+  EXPECT_EQ(deaf.hear(kAsked * whole).size(), kAsked * whole) << "and all come in the end";
+  EXPECT_EQ(gets_, static_cast<int>(kAsked));
+}
+
+TEST_F(RedisPortTest, LargeRequestsThatAreNotWholeAreBoundedTogether) {
+  constexpr size_t kBytes = 1 << 20;
+  open(false, {.held_bytes = 4 * kBytes});
+  std::list<Client> slow;
+  for (int i = 0; i < 8; ++i) {
+    slow.emplace_back(port_->endpoint()).say(setting(kBytes) + std::string(kBytes - 100, 'v'));
+    const Client other(port_->endpoint());
+    ASSERT_EQ(other.ask(kPing, 7), kPong);
+  }
+  EXPECT_EQ(slow.front().hear(1), "") << "the one that got nowhere for the longest was ended";
+  EXPECT_EQ(slow.back().ask(std::string(100, 'v') + "\r\n", 5), "+OK\r\n");
+}
+
+TEST_F(RedisPortTest, ARequestThatDoesNotComeIsEnded) {
+  open(false, {.request_ms = 50});
+  const Client idle(port_->endpoint()), slow(port_->endpoint());
+  EXPECT_EQ(slow.ask("*2\r\n$3\r\nGE", 1), "");
+  EXPECT_EQ(idle.ask(kPing, 7), kPong) << "who has not begun one stays";
+}
+
+TEST_F(RedisPortTest, AnAnswerThatIsNotTakenIsEnded) {
+  values_["k"] = std::string(16 << 20, 'v');
+  open(false, {.request_ms = 50});
+  const Client deaf(port_->endpoint()), other(port_->endpoint());
+  deaf.say(kGet);
+  while (gets_ == 0) ASSERT_EQ(other.ask(kPing, 7), kPong);
+  deaf.say(kPing);  // which nobody reads: so the end is told at once, and not behind the answer
+  EXPECT_TRUE(deaf.is_ended());
+}
+
+TEST_F(RedisPortTest, WhoIsNotSignedInMakesRoomForWhoIs) {
+  open(true, {.connections = 4});
+  const Client signed_in(port_->endpoint());
+  ASSERT_EQ(signed_in.ask(kSecret, 5), "+OK\r\n");
+  std::list<Client> strangers;
+  for (int i = 0; i < 12; ++i)
+    EXPECT_EQ(strangers.emplace_back(port_->endpoint()).ask(kPing, 7), "-NOAUTH");
+  EXPECT_EQ(signed_in.ask(kPing, 7), kPong);
+}
+
+TEST_F(RedisPortTest, OneUsersConnectionsTakeNoPlaceOfAnothers) {
+  open(true, {.connections = 4});
+  const Client ann(port_->endpoint());
+  ASSERT_EQ(ann.ask(kSecret, 5), "+OK\r\n");
+  std::list<Client> bobs;
+  for (int i = 0; i < 12; ++i)
+    EXPECT_EQ(bobs.emplace_back(port_->endpoint()).ask("*2\r\n$4\r\nAUTH\r\n$5\r\nother\r\n", 5),
+              "+OK\r\n");
+  EXPECT_EQ(ann.ask(kPing, 7), kPong);
+  EXPECT_EQ(bobs.front().hear(1), "");
+}
+
+TEST_F(RedisPortTest, APasswordThatHasEndedIsNoneForConnectionsThatAreThere) {
+  open(true);
+  const Client client(port_->endpoint());
+  ASSERT_EQ(client.ask(std::string(kSecret) + kGet, 10), "+OK\r\n$-1\r\n");
+  has_ended_ = true;
+  const std::string heard = client.ask(kGet, 1000);  // to the end
+  EXPECT_TRUE(heard.starts_with("-NOAUTH")) << heard;
+  EXPECT_EQ(gets_, 1);
+}
+
 TEST(RedisPortAddress, BeyondThisMachineItTakesPasswords) {
   EXPECT_EQ(RedisPort::open("0.0.0.0:0", {}).error().code, Code::kInvalidArgument);
   for (const char* bad : {"", "6379", "127.0.0.1:x", "127.0.0.1:70000", "host:1", "[::1:1"})
@@ -130,7 +235,9 @@ TEST(RedisFront, KeysOfInductorNameKinds) {
             "inductor.autotune");
   for (const std::string& other :
        {std::string("pt2:"), std::string("pt2:fx-graph-v1"), std::string("fx-graph-v1::f"),
-        std::string("pt2:pgo::x"), "pt2:fx-graph-v1::" + std::string(2000, 'x')})
+        std::string("pt2:pgo::x"), std::string("pt2:fx-graph-v1::\x1b[2J"),
+        std::string("pt2:fx-graph-v1::a\nb"), std::string("pt2:fx-graph-v1::\xff"),
+        "pt2:fx-graph-v1::" + std::string(2000, 'x')})
     EXPECT_EQ(artifact_kind_of_redis_key(other), "") << other;
 }
 
