@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "compiler_core/base/signature.h"
-
 namespace kiln {
 namespace {
 
@@ -98,7 +96,7 @@ Result<ArtifactClient::Found> ArtifactClient::ask(ArtifactGet request, Clock::ti
     if (!reply && ask_again(reply.error(), again, deadline)) continue;
     // After a deadline a late reply may still come: such a connection is not used again.
     if (!reply) return fail(std::move(reply).error());
-    const Signature signature = open->welcome().signed_with(std::move(reply->signature));
+    Signature signature = open->welcome().signed_with(std::move(reply->signature));
     keep(std::move(open));
     if (!reply->outcome && reply->outcome.error().code == Code::kNotFound)
       return Found{std::nullopt, reply->lease, reply->leased};
@@ -106,7 +104,7 @@ Result<ArtifactClient::Found> ArtifactClient::ask(ArtifactGet request, Clock::ti
     TRY_STATUS(verify_signature(signed_artifact(request.kind, request.key, *reply->outcome),
                                 signature, trusted_.empty() ? signature.signer : trusted_,
                                 "the artifact"));
-    return Found{*std::move(reply->outcome)};
+    return Found{*std::move(reply->outcome), 0, false, std::move(signature)};
   }
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler_core/base/signature.h"
 #include "schema/messages.h"
 #include "schema/zmq/transport.h"
 
@@ -38,6 +39,7 @@ class ArtifactClient {
     std::optional<std::string> value;  // none: a miss
     uint64_t lease = 0;                // with a miss: the caller makes the value; 0: no lease
     bool leased = false;               // with a miss: somebody else still makes it
+    Signature signature{};             // with a value: the coordinator's
   };
   // kUnavailable; kDeadlineExceeded; kPermissionDenied and kCorruption where the value is not what
   // the trusted key signed; kUnsupported: the coordinator knows no such kind.

@@ -5,14 +5,29 @@
 #include <algorithm>
 
 #include "client/bundle.h"
+#include "client/exported_binding.h"
 #include "compiler_core/compile/local.h"
 
 namespace kiln {
 namespace {
 
+constexpr uintmax_t kMaxFileBytes = uintmax_t{1} << 30;
+
+// Of a directory that nobody vouches for yet: no pipe or device, which may never end.
+Result<std::string> read_bounded(const Path& file) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  if (std::filesystem::exists(status) && (!std::filesystem::is_regular_file(status) ||
+                                          std::filesystem::file_size(file, error) > kMaxFileBytes))
+    return fail(Code::kCorruption, fmt::format("{} is no regular file of at most {} bytes, and the "
+                                               "program was not loaded",
+                                               file.string(), kMaxFileBytes));
+  return read_file(file);
+}
+
 // A file that is absent says as much as an empty one.
 Result<std::string> read_if_there(const Path& file) {
-  auto text = read_file(file);
+  auto text = read_bounded(file);
   if (!text && text.error().code == Code::kNotFound) return std::string();
   return text;
 }
@@ -23,7 +38,7 @@ std::string binary_name(const Digest& digest, bool is_cuda) {
 
 Result<Artifact> read_artifact(const Path& directory, const ProgramKernel& kernel, bool is_cuda) {
   const Path file = directory / binary_name(kernel.blob, is_cuda);
-  auto binary = read_file(file);
+  auto binary = read_bounded(file);
   if (!binary && binary.error().code == Code::kNotFound)
     return fail(Code::kCorruption, file.string() + " is missing, and the program was not loaded");
   if (!binary) return fail(std::move(binary).error());
@@ -36,18 +51,18 @@ Result<Artifact> read_artifact(const Path& directory, const ProgramKernel& kerne
 
 }  // namespace
 
-Status write_exported(const CompiledProgram& program, const Path& directory) {
+Status write_exported(const CompiledProgram& program, std::string_view binding,
+                      const Path& directory) {
   TRY_STATUS(make_directories(directory));
   const bool is_cuda = program.program().target.backend == Backend::kCuda;
   for (const Artifact& artifact : program.artifacts())
     TRY_STATUS(publish_file(directory / binary_name(artifact.digest, is_cuda), artifact.binary));
-  TRY_STATUS(publish_file(
-      directory / "binding.json",
-      fmt::format("{{\"input_order\":[{}]}}\n", fmt::join(program.input_order(), ","))));
-  // The signature of an earlier program in this directory would not be this one's.
+  // Signatures of an earlier program in this directory would not be this one's.
   const Path signature_file = directory / "manifest.sig";
   std::error_code ignored;
-  std::filesystem::remove(signature_file, ignored);
+  for (const Path& earlier : {signature_file, directory / "binding.sig"})
+    std::filesystem::remove(earlier, ignored);
+  TRY_STATUS(publish_file(directory / "binding.json", binding));
   if (const std::string signature = program.signature(); !signature.empty())
     TRY_STATUS(publish_file(signature_file, signature + "\n"));
   return publish_file(directory / "manifest.json", program.manifest());
@@ -69,6 +84,13 @@ Result<ProgramFiles> read_exported(const Path& directory, std::string_view trust
   TRY(const std::string line, read_if_there(directory / "manifest.sig"));
   TRY(files.signature, Signature::parse(first_line(line)));
   TRY_STATUS(verify_signature(signed_program(files.manifest), files.signature, trusted, what));
+  TRY(const std::string binding_line, read_if_there(directory / "binding.sig"));
+  if (!binding_line.empty()) {
+    TRY(const std::string binding, read_if_there(directory / "binding.json"));
+    TRY(const Signature signature, Signature::parse(first_line(binding_line)));
+    TRY_STATUS(verify_binding(binding, signature, files.manifest, trusted,
+                              (directory / "binding.json").string()));
+  }
   TRY(files.program, program_from_json(files.manifest));
   const bool is_cuda = files.program.target.backend == Backend::kCuda;
   for (const ProgramKernel& kernel : files.program.kernels) {
@@ -84,7 +106,7 @@ Result<std::shared_ptr<const ProgramFiles>> read_from_bundle(const Path& file,
                                                              std::string_view trusted,
                                                              const Digest& graph,
                                                              const Target& wanted, Mode mode) {
-  TRY(const std::string text, read_file(file));
+  TRY(const std::string text, read_bundle(file));
   TRY(const auto programs, parse_bundle(text, file.string(), trusted));
   const Mode other = mode == Mode::kDefault ? Mode::kMaxAutotune : Mode::kDefault;
   for (const Mode each : {mode, other})

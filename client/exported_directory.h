@@ -6,7 +6,8 @@
 //   manifest.sig            "ed25519 SIGNER SIGNATURE" over it, in hex (signed_program() in
 //                           base/signature.h); absent when it was compiled without a coordinator
 //   <digest>.so, .cubin     the binaries
-//   binding.json            {"input_order": the caller's input for each of the manifest's}
+//   binding.json            {"input_order": the caller's input for each of the manifest's, ...}
+//   binding.sig             the coordinator's signature of that (exported_binding.h)
 //
 // Free functions; thread-safe.
 #pragma once
@@ -18,11 +19,13 @@
 
 namespace kiln {
 
-// Makes the directory; the manifest is written last. Errors of the disk.
-Status write_exported(const CompiledProgram& program, const Path& directory);
+// Makes the directory, without binding.sig; the manifest is written last. Errors of the disk.
+Status write_exported(const CompiledProgram& program, std::string_view binding,
+                      const Path& directory);
 
 // Nothing of it is loaded before it is whole: signed by `trusted`, each binary of the digest that
-// the manifest says; which build wrote it does not matter. kNotFound: no such directory;
+// the manifest says; which build wrote it does not matter. Kiln makes its own binding from the graph;
+// a signature of the one that lies there must be good all the same. kNotFound: no such directory;
 // kInvalidArgument: nobody is trusted (`trusted` is empty); kPermissionDenied: unsigned, or signed by somebody else;
 // kCorruption: altered, or a binary is missing. Each names what it is about.
 Result<ProgramFiles> read_exported(const Path& directory, std::string_view trusted);

@@ -11,12 +11,14 @@ namespace kiln {
 namespace {
 
 constexpr size_t kDataBytes = 256 << 10, kMaxMembers = 4096, kMaxText = 256;
+constexpr size_t kBindingBytes = 256;  // a digest (client/exported_binding.h)
 
 constexpr std::array kKinds = {
     ArtifactKind{"inductor.aot_autograd", true, kMaxArtifactBytes},
     ArtifactKind{"inductor.autotune", false, kDataBytes},
     ArtifactKind{"inductor.fx_graph", true, kMaxArtifactBytes},
     ArtifactKind{"inductor.gemm", false, kDataBytes},
+    ArtifactKind{"kiln.binding", false, kBindingBytes},
     ArtifactKind{"triton.group", true, kMaxArtifactBytes},
 };
 

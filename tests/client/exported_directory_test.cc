@@ -2,6 +2,7 @@
 #include "client/exported_directory.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "compiler_core/compile/local.h"
 #include "compiler_core/kernels/registry.h"
@@ -97,6 +98,55 @@ TEST_F(ExportedDirectory, WhatOtherTemplatesMadeIsRead) {
   const auto files = read_exported(dir_.path(), key_.public_key());
   ASSERT_TRUE(files) << files.error().message;
   EXPECT_EQ(files->program, program);
+}
+
+TEST_F(ExportedDirectory, FilesThatNeverEndOrAreTooLargeAreNotRead) {
+  for (const Path& file : {dir_.path() / "manifest.json", dir_.path() / "manifest.sig", binary_}) {
+    const std::string good = read_file(file).value();
+    std::filesystem::resize_file(file, size_t{40} << 30);  // of which the disk has a few blocks
+    EXPECT_EQ(refused().code, Code::kCorruption) << file;
+    std::filesystem::remove(file);
+    ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+    EXPECT_EQ(refused().code, Code::kCorruption) << file;
+    std::filesystem::remove(file);
+    std::filesystem::create_symlink("/dev/zero", file);
+    EXPECT_EQ(refused().code, Code::kCorruption) << file;
+    std::filesystem::remove(file);
+    ASSERT_TRUE(write_file(file, good));
+  }
+}
+
+TEST_F(ExportedDirectory, ABindingIsOfItsProgramAndOfItsSigner) {
+  const auto put = [&](const std::string& program, const SigningKey& key) {
+    const std::string binding = R"({"input_order":[0],"program":")" + program + "\"}\n";
+    const std::string digest = Digest::of(binding).hex();
+    const Signature signature =
+        key.sign(signed_artifact("kiln.binding", digest, "{\"binding\":\"" + digest + "\"}"));
+    ASSERT_TRUE(write_file(dir_.path() / "binding.json", binding));
+    ASSERT_TRUE(write_file(dir_.path() / "binding.sig", signature.to_string() + "\n"));
+  };
+  const std::string manifest = Digest::of(read_file(dir_.path() / "manifest.json").value()).hex();
+  put(manifest, key_);
+  EXPECT_TRUE(read_exported(dir_.path(), key_.public_key()));
+
+  ASSERT_TRUE(write_file(dir_.path() / "binding.json",
+                         R"({"input_order":[1],"program":")" + manifest + "\"}\n"));
+  Error error = refused();
+  EXPECT_EQ(error.code, Code::kCorruption);
+  EXPECT_NE(error.message.find("binding.json"), std::string::npos) << error.message;
+
+  put(Digest::of("another").hex(), key_);  // replayed
+  error = refused();
+  EXPECT_EQ(error.code, Code::kCorruption);
+  EXPECT_NE(error.message.find("of another program"), std::string::npos) << error.message;
+
+  put(manifest, SigningKey::generate());
+  EXPECT_EQ(refused().code, Code::kPermissionDenied);
+}
+
+TEST_F(ExportedDirectory, ABindingOfBeforeHasNoSignature) {
+  ASSERT_TRUE(write_file(dir_.path() / "binding.json", "{\"input_order\":[0]}\n"));
+  EXPECT_TRUE(read_exported(dir_.path(), key_.public_key()));
 }
 
 TEST_F(ExportedDirectory, NoneAtAllSaysWhatWritesOne) {

@@ -119,6 +119,26 @@ TEST_F(ExportedRun, AnAlteredManifestIsNotLoaded) {
   expect_refused(run_it({"--signer", signer()}), 1, {"altered", program().string()});
 }
 
+TEST_F(ExportedRun, TheCoordinatorSignedTheBindingOfThisProgramAndModel) {
+  const std::string text = read_file(program() / "binding.json").value();
+  const auto binding = nlohmann::json::parse(text);
+  const std::string manifest = read_file(program() / "manifest.json").value();
+  EXPECT_EQ(binding["program"], Digest::of(manifest).hex());
+  EXPECT_EQ(binding["model"], Digest::of(read_file(small_graph("softmax.pt2")).value()).hex());
+  EXPECT_EQ(binding["input_order"], nlohmann::json({0}));
+  const std::string digest = Digest::of(text).hex();
+  const Signature signature =
+      Signature::parse(first_line(read_file(program() / "binding.sig").value())).value();
+  EXPECT_TRUE(verify_signature(
+      signed_artifact("kiln.binding", digest, "{\"binding\":\"" + digest + "\"}"), signature,
+      parse_public_key(read_file(signer()).value().substr(0, 64)).value(), "it"));
+}
+
+TEST_F(ExportedRun, AnAlteredBindingIsNotLoaded) {
+  ASSERT_TRUE(write_file(program() / "binding.json", "{\"input_order\":[1]}\n"));
+  expect_refused(run_it({"--signer", signer()}), 1, {"altered", "binding.json"});
+}
+
 TEST_F(ExportedRun, AnotherGraphsProgramIsNotRun) {
   expect_refused(run_it({"--signer", signer()}, "layernorm"), 2, {"is of graph"});
 }

@@ -6,11 +6,15 @@
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/session.h"
-#include "client/exported_directory.h"
+#include "client/exported_binding.h"
 #include "compiler_core/frontend/exported_program.h"
 
 namespace kiln::cli {
 namespace {
+
+void say(const std::string& what) {
+  std::fprintf(stderr, "kiln: %s\n", what.c_str());
+}
 
 // Gets the program of one graph, with a progress line. Loads nothing, so code for a GPU needs none
 // here.
@@ -41,7 +45,9 @@ Result<std::string> compile_one(Client& client, const Options& options,
   TRY(const ExportedProgram exported, read_graph_file(file));
   TRY(const auto program, getter(client, options, compile, file)(exported.graph));
   if (!options.out.empty())
-    if (const Status written = write_exported(*program, options.out); !written)
+    if (const Status written = export_program(*program, file, options.out,
+                                              {options.coordinator, options.key, {}}, say);
+        !written)
       return fail(written.error().within("--out"));
   note_memory_only(file, *program);
   note_libraries(file, *program);

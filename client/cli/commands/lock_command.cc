@@ -9,11 +9,15 @@
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/session.h"
-#include "client/exported_directory.h"
+#include "client/exported_binding.h"
 #include "compiler_core/frontend/exported_program.h"
 
 namespace kiln::cli {
 namespace {
+
+void say(const std::string& what) {
+  std::fprintf(stderr, "kiln: %s\n", what.c_str());
+}
 
 nlohmann::ordered_json lock_json(const LockedProgram& program) {
   nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
@@ -78,7 +82,9 @@ int compile_as_locked(Client& client, const Options& options, const CompileOptio
   const auto found = changes(locked, lock_of(file, (*program)->program()));
   if (!found.empty()) return refuse(options, file, found);
   if (!options.out.empty())
-    if (const Status written = write_exported(**program, options.out); !written)
+    if (const Status written = export_program(**program, file, options.out,
+                                              {options.coordinator, options.key, {}}, say);
+        !written)
       return report_failure(options, file, written.error().within("--out"));
   if (options.json) {
     auto object = program_json(file, **program);
