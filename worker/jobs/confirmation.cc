@@ -20,8 +20,9 @@ constexpr int kTries = 3;
 
 // The reply as a `T`. kInternal: the runner says that it cannot.
 template <class T>
-Result<T> ask(RunnerProcess& runner, const runner::Request& request, int64_t quiet_ms) {
-  TRY(runner::Reply reply, runner.call(request, quiet_ms));
+Result<T> ask(RunnerProcess& runner, const runner::Request& request, int64_t quiet_ms,
+              int64_t most_ms = 0) {
+  TRY(runner::Reply reply, runner.call(request, quiet_ms, most_ms));
   if (auto* failed = std::get_if<runner::Failed>(&reply)) return fail(std::move(failed->error));
   if (auto* wanted = std::get_if<T>(&reply)) return std::move(*wanted);
   runner.kill();
@@ -72,7 +73,7 @@ class Confirmer {
         ask<runner::Launched>(runner_,
                               runner::LaunchKernel{recipe_to_json(artifact_.recipe),
                                                    artifact_.binary, artifact_.digest, launches},
-                              quiet_ms_));
+                              quiet_ms_, 2 * quiet_ms_));
     return ask<runner::Verified>(judge_, runner::JudgeOutputs{std::move(launched.outputs)},
                                  kOpenQuietMs);
   }

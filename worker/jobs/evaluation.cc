@@ -12,6 +12,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kOpenQuietMs = 600'000;  // the reference of a large workload takes minutes
 constexpr int64_t kSlackMs = 1000;         // beside a launch: loading, filling, comparing
+constexpr int64_t kVerifySteps = 8;        // two launches, each filled, guarded and compared
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -23,10 +24,12 @@ void judge(Evaluation& evaluation, const Error& error) {
   evaluation.log = error.message;
 }
 
-// The reply as a `T`, or what went wrong instead as an Error.
+// The reply as a `T`, or what went wrong instead as an Error. `steps`: how often the runner may be
+// quiet in all; 0: as often as it likes, since no kernel has been in it.
 template <class T>
-Result<T> ask(RunnerProcess& runner, const runner::Request& request, int64_t quiet_ms) {
-  TRY(runner::Reply reply, runner.call(request, quiet_ms));
+Result<T> ask(RunnerProcess& runner, const runner::Request& request, int64_t quiet_ms,
+              int64_t steps = 0) {
+  TRY(runner::Reply reply, runner.call(request, quiet_ms, steps * quiet_ms));
   if (auto* failed = std::get_if<runner::Failed>(&reply))
     return fail(Code::kUnavailable, "the runner cannot: " + failed->error.message);
   if (auto* wanted = std::get_if<T>(&reply)) return std::move(*wanted);
@@ -43,8 +46,11 @@ struct OpenedJob {
   double ms = 0;
   int64_t quiet_ms = 0;  // the runner may be silent for so long
 };
-// Opens the job's workload. Comparing may take the time of a second reference (tolerance.h).
+// Opens the job's workload. A user's own kernel on the CPU finds a runner in which no other has been,
+// also no other candidate of the same job: the one before may hang where it is unloaded, while the
+// runner has the time of a reference. Comparing may take the time of a second one (tolerance.h).
 Result<OpenedJob> open(RunnerProcess& runner, const Job& job) {
+  if (job.family == Family::kCustom && runner.options().kind == SandboxKind::kRunner) runner.end();
   TRY(const auto opened,
       ask<runner::Opened>(runner, runner::OpenWorkload{job.seed, job.workload_text}, kOpenQuietMs));
   const double reference_ms = std::min<double>(opened.reference_ms, kOpenQuietMs);
@@ -58,7 +64,7 @@ void verify(RunnerProcess& runner, const Artifact& artifact, uint64_t slot, int6
   auto verified = ask<runner::Verified>(
       runner,
       runner::VerifyKernel{slot, recipe_to_json(artifact.recipe), artifact.binary, artifact.digest},
-      quiet_ms);
+      quiet_ms, kVerifySteps);
   evaluation.verify_ms = ms_since(start);
   if (!verified) return judge(evaluation, verified.error());
   evaluation.verdict = verified->verdict;
@@ -85,8 +91,9 @@ bool time_together(RunnerProcess& runner, const Job& job, std::span<const Artifa
   }
   if (slots.empty()) return true;
   const auto start = Clock::now();
+  const int64_t runs = kVerifySteps + std::ssize(slots) * job.policy.final_runs;
   auto timed = ask<runner::FinalistsTimed>(runner, runner::TimeFinalists{slots, job.policy},
-                                           opened->quiet_ms);
+                                           opened->quiet_ms, runs);
   if (timed && timed->measurements.size() != slots.size())
     timed = fail(Code::kUnavailable, "the runner answered for other finalists");
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -120,8 +127,9 @@ Evaluation evaluate_alone(RunnerProcess& runner, const Job& job, const Artifact&
   verify(runner, artifact, 0, opened->quiet_ms, evaluation);
   if (evaluation.verdict != Verdict::kOk || job.kind == Job::Kind::kCompile) return evaluation;
   const auto start = Clock::now();
-  auto raced =
-      ask<runner::Raced>(runner, runner::RaceKernel{0, job.policy, incumbent_us}, opened->quiet_ms);
+  const int64_t runs = kVerifySteps + job.policy.screen_runs + job.policy.race_runs;
+  auto raced = ask<runner::Raced>(runner, runner::RaceKernel{0, job.policy, incumbent_us},
+                                  opened->quiet_ms, runs);
   evaluation.measure_ms = ms_since(start);
   if (!raced) {
     judge(evaluation, raced.error());

@@ -140,10 +140,10 @@ Status RunnerProcess::prepare() {
     end();
     return fail(Code::kUnavailable, request.error().message);
   }
-  auto reply = exchange(*request, kPrepareQuietMs);
+  auto reply = exchange(*request, kPrepareQuietMs, 0);
   if (!reply) {
     ++device_failures_;
-    return fail(ended(reply.error(), kPrepareQuietMs).within("preparing a runner"));
+    return fail(ended(reply.error(), kPrepareQuietMs, 0).within("preparing a runner"));
   }
   const auto* failed = std::get_if<runner::Failed>(&*reply);
   if (failed == nullptr) return {};
@@ -214,7 +214,10 @@ std::string RunnerProcess::reap() {
   return describe_status(status);
 }
 
-Result<runner::Reply> RunnerProcess::exchange(const runner::Request& request, int64_t quiet_ms) {
+// A kernel shares the runner's socket, and may say for ever that it is alive: `most_ms` is ours.
+Result<runner::Reply> RunnerProcess::exchange(const runner::Request& request, int64_t quiet_ms,
+                                              int64_t most_ms) {
+  const auto start = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(sending_);
     TRY_STATUS(runner::send_frame(socket_, runner::encode(request), quiet_ms));
@@ -229,6 +232,8 @@ Result<runner::Reply> RunnerProcess::exchange(const runner::Request& request, in
     } else if (options_.progressed) {
       options_.progressed();
     }
+    if (most_ms > 0 && std::chrono::steady_clock::now() - start > most_ms * 1ms)
+      return fail(Code::kDeadlineExceeded, "not done in time");
   }
 }
 
@@ -241,10 +246,14 @@ Status RunnerProcess::make_ready() {
 }
 
 // Ends what is left of the runner after a conversation that failed; what to tell the caller.
-Error RunnerProcess::ended(const Error& why, int64_t quiet_ms) {
+Error RunnerProcess::ended(const Error& why, int64_t quiet_ms, int64_t most_ms) {
   if (why.code == Code::kDeadlineExceeded) {
     end();
-    return {Code::kDeadlineExceeded, fmt::format("silent for {} ms, killed", quiet_ms), 0};
+    return {Code::kDeadlineExceeded,
+            most_ms > 0
+                ? fmt::format("silent for {} ms or busy for {} ms, killed", quiet_ms, most_ms)
+                : fmt::format("silent for {} ms, killed", quiet_ms),
+            0};
   }
   if (why.code == Code::kCorruption) {
     end();
@@ -253,10 +262,11 @@ Error RunnerProcess::ended(const Error& why, int64_t quiet_ms) {
   return {Code::kUnavailable, reap(), 0};
 }
 
-Result<runner::Reply> RunnerProcess::call(const runner::Request& request, int64_t quiet_ms) {
+Result<runner::Reply> RunnerProcess::call(const runner::Request& request, int64_t quiet_ms,
+                                          int64_t most_ms) {
   TRY_STATUS(make_ready());
-  auto reply = exchange(request, quiet_ms);
-  if (!reply) return fail(ended(reply.error(), quiet_ms));
+  auto reply = exchange(request, quiet_ms, most_ms);
+  if (!reply) return fail(ended(reply.error(), quiet_ms, most_ms));
   if (leaving_) end();
   return reply;
 }

@@ -38,10 +38,11 @@ class RunnerProcess {
   const Options& options() const { return options_; }
   // Starts and prepares a runner unless one runs; call() does so too. Errors as there.
   Status make_ready();
-  // The reply; never Progress or Leaving. kDeadlineExceeded: silent for `quiet_ms`, and killed;
+  // The reply; never Progress or Leaving. kDeadlineExceeded: silent for `quiet_ms`, or not done after
+  // `most_ms` (0: no bound) whatever it says of itself, and killed;
   // kUnavailable: it died, the message says of what, or could not be prepared; kNotFound: it cannot
   // be started.
-  Result<runner::Reply> call(const runner::Request& request, int64_t quiet_ms);
+  Result<runner::Reply> call(const runner::Request& request, int64_t quiet_ms, int64_t most_ms = 0);
 
   void end();  // the next call starts another
   // From any thread: asks for the end of a CompileSource in progress, which still has its reply.
@@ -60,9 +61,9 @@ class RunnerProcess {
   Status prepare();
   bool is_running() const;
   std::string reap();  // kills what is left and says how it ended
-  Result<runner::Reply> exchange(const runner::Request& request, int64_t quiet_ms);
+  Result<runner::Reply> exchange(const runner::Request& request, int64_t quiet_ms, int64_t most_ms);
 
-  Error ended(const Error& why, int64_t quiet_ms);
+  Error ended(const Error& why, int64_t quiet_ms, int64_t most_ms);
 
   Options options_;
   std::mutex sending_;  // one frame at a time

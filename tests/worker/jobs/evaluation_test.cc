@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <thread>
 
 #include "tests/worker/kernels.h"
@@ -154,6 +157,48 @@ TEST_F(EvaluationTest, AFinalistThatCrashesLeavesTheOthersTheirTimes) {
   EXPECT_GT(evaluations[0].measurement.median_us(), 0);
   EXPECT_GT(evaluations[3].measurement.median_us(), 0);
   EXPECT_TRUE(evaluations[1].measurement.samples_us.empty());
+}
+
+// Unloading is nobody's launch; where the runner lives on, it happens when the next workload is
+// opened, which may take ten minutes.
+TEST_F(EvaluationTest, AUsersKernelThatHangsWhereItIsUnloadedHoldsUpNoOther) {
+  job_.family = Family::kCustom;
+  job_.kind = Job::Kind::kCompile;  // no times, which a busy machine may contradict
+  const Artifact hangs =
+      compile_kernel(kRight,
+                     "extern \"C\" int pause();\n"
+                     "__attribute__((destructor)) static void at_end() { for (;;) pause(); }\n");
+  for (int i = 0; i < 2; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const Evaluation evaluation = evaluate_candidate(runner_, job_, hangs, 0);
+    EXPECT_EQ(evaluation.verdict, Verdict::kOk) << evaluation.log;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(5));
+  }
+  EXPECT_EQ(evaluate_candidate(runner_, job_, right_, 0).verdict, Verdict::kOk);
+}
+
+// Takes twelve seconds: eight times what a runner may be silent.
+TEST_F(EvaluationTest, AKernelThatSaysForEverThatItIsAliveIsEnded) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  ASSERT_TRUE(runner::send_frame(ends[0], runner::encode(runner::Progress{}), 1000));
+  unsigned char frame[256];
+  const ssize_t size = ::recv(ends[1], frame, sizeof frame, 0);
+  for (const int end : ends) ::close(end);
+  std::string bytes;
+  for (ssize_t i = 0; i < size; ++i) bytes += std::to_string(frame[i]) + ",";
+  const Artifact alive =
+      compile_kernel("for (;;) { write(3, frame, sizeof frame); usleep(50000); }",
+                     "extern \"C\" int usleep(unsigned);\n"
+                     "extern \"C\" long write(int, const void*, unsigned long);\n"
+                     "static const unsigned char frame[] = {" +
+                         bytes + "};\n");
+  job_.policy.launch_timeout_ms = 1;
+  const Evaluation evaluation = evaluate_candidate(runner_, job_, alive, 0);
+  EXPECT_EQ(evaluation.verdict, Verdict::kTimedOut);
+  EXPECT_NE(evaluation.log.find("busy for"), std::string::npos) << evaluation.log;
+  job_.policy.launch_timeout_ms = 300;
+  expect_right_kernel_still_runs();
 }
 
 TEST_F(EvaluationTest, KillingTheRunnerInTheMiddleIsAVerdictAndItIsStartedAgain) {
