@@ -2,6 +2,7 @@
 // in the sandbox, and no file, process or socket is left.
 //
 //   KILN_CUSTOM_SOURCES   how many; default 200
+//   KILN_CUSTOM_SEED      which; default 23
 //
 // A compiler's start costs more than all else, so sources that are whole share one: each is a case
 // of a common source, and each case has a binary of its own, which differs in the number of the case
@@ -34,9 +35,9 @@ namespace {
 
 using namespace test;
 
-int sources() {
-  const char* const wanted = std::getenv("KILN_CUSTOM_SOURCES");
-  return wanted == nullptr ? 200 : std::atoi(wanted);
+int number(const char* name, int otherwise) {
+  const char* const wanted = std::getenv(name);
+  return wanted == nullptr ? otherwise : std::atoi(wanted);
 }
 
 std::shared_ptr<const Sandbox> open_sandbox() {
@@ -310,14 +311,15 @@ TEST(CustomSourceFuzz, NoFileProcessOrSocketIsLeft) {
   const SourceMaker maker(outside.path());
   const size_t descriptors = entries_of("/proc/self/fd");
   const int processes = children();
-  const int total = sources();
+  const int total = number("KILN_CUSTOM_SOURCES", 200), seed = number("KILN_CUSTOM_SEED", 23);
   Counts counts;
   std::atomic<int> next = 0, working = kThreads;
   std::list<Bench> benches;
   for (int i = 0; i < kThreads; ++i) benches.emplace_back(sandbox, counts);
   const auto work = [&](Bench& bench) {
     for (int first; (first = next.fetch_add(kBatch)) < total;) {
-      std::mt19937 random(static_cast<unsigned>(23 + first));
+      std::seed_seq numbers{seed, first};
+      std::mt19937 random(numbers);
       std::vector<CustomCase> whole;
       for (int i = first; i < std::min<int>(total, first + kBatch); ++i) {
         const CustomCase made = maker.make(random);
