@@ -9,6 +9,9 @@
 // A job that fails undoes its own part only. When the transaction as a whole is lost (the disk is
 // full, the database went away), each job is tried again alone, so that each hears its own error.
 //
+// An Index that is far has begin_together() as well: the batch is then tried without parts at first,
+// so that its statements need not be answered one by one; when anything fails there, as above.
+//
 // An Index has begin, commit, roll_back, begin_part, end_part and undo_part (CacheIndex). Where jobs
 // have something to be done ahead of the batch's transaction, an Ahead each, it has prepare() too.
 #pragma once
@@ -123,12 +126,24 @@ class GroupWriter {
 
   std::vector<Status> apply(const std::vector<Entry>& batch) {
     std::vector<Status> results(batch.size());
+    if constexpr (requires(Index index) { index.begin_together(); })
+      if (batch.size() > 1 && apply_together(batch)) return results;
     bool whole = index_.begin().has_value();
     for (size_t i = 0; whole && i < batch.size(); ++i) whole = apply_part(batch[i], results[i]);
     if (whole && index_.commit()) return results;
     index_.roll_back();  // also fine when nothing was begun
     for (size_t i = 0; i < batch.size(); ++i) results[i] = apply_alone(batch[i]);
     return results;
+  }
+
+  // False when any of it failed; then nothing is done.
+  bool apply_together(const std::vector<Entry>& batch) {
+    bool well = index_.begin_together().has_value();
+    for (size_t i = 0; well && i < batch.size(); ++i)
+      well = batch[i].job && batch[i].job(index_).has_value();
+    if (well && index_.commit()) return true;
+    index_.roll_back();
+    return false;
   }
 
   // False when the transaction as a whole is lost, not only this entry.

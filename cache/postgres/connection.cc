@@ -252,11 +252,11 @@ Status PgConnection::wait_until_readable(Clock::time_point until) {
 }
 
 // Each statement's results end with a null one.
-Result<PgRows> PgConnection::receive(size_t statements) {
-  const Clock::time_point until = Clock::now() + patience_;
+Result<PgRows> PgConnection::receive(const std::vector<Statement>& statements) {
+  const Clock::time_point until = Clock::now() + patience_ + kPatienceEach * statements.size();
   PgRows last;
   std::string error;
-  for (size_t done = 0; done <= statements;) {
+  for (size_t done = 0; done <= statements.size();) {
     TRY_STATUS(wait_until_readable(until));
     PGresult* const result = PQgetResult(connection_);
     if (result == nullptr) {
@@ -266,10 +266,14 @@ Result<PgRows> PgConnection::receive(size_t statements) {
     PgRows rows(result);
     switch (PQresultStatus(result)) {
       case PGRES_PIPELINE_SYNC:  // no null follows it
-        done = statements + 1;
+        done = statements.size() + 1;
         break;
       case PGRES_COMMAND_OK:
       case PGRES_TUPLES_OK:
+        if (const int64_t wanted = statements[done].rows;
+            wanted != kAnyRows && rows.changed() != wanted && error.empty())
+          error =
+              fmt::format("{} rows were meant to be found, and {} were", wanted, rows.changed());
         last = std::move(rows);
         break;
       case PGRES_PIPELINE_ABORTED:
@@ -286,12 +290,12 @@ Result<PgRows> PgConnection::receive(size_t statements) {
 
 Result<PgRows> PgConnection::run(const char* sql, const PgValues& values) {
   std::vector<Statement> statements = std::exchange(lazy_, {});
-  statements.push_back({sql, values});
+  statements.push_back({sql, values, kAnyRows});
   TRY_STATUS(connect());
   for (const Statement& statement : statements) TRY_STATUS(send(statement));
   if (PQpipelineSync(connection_) != 1) return broken(one_line(PQerrorMessage(connection_)));
-  TRY_STATUS(flush(Clock::now() + patience_));
-  return receive(statements.size());
+  TRY_STATUS(flush(Clock::now() + patience_ + kPatienceEach * statements.size()));
+  return receive(statements);
 }
 
 }  // namespace kiln

@@ -81,13 +81,17 @@ class PgConnection {
   // One statement. What lazily() was given goes first, in the same way to the server and back.
   Result<PgRows> run(const char* sql, const PgValues& values = {});
   // To go with the next run(), which answers its error: for BEGIN, SAVEPOINT and the like, which
-  // return nothing.
-  void lazily(const char* sql, PgValues values = {}) { lazy_.push_back({sql, std::move(values)}); }
+  // return nothing, and for many writes at once. `rows`: an error, too, is another number of rows
+  // changed or found.
+  static constexpr int64_t kAnyRows = -1;
+  void lazily(const char* sql, PgValues values = {}, int64_t rows = kAnyRows) {
+    lazy_.push_back({sql, std::move(values), rows});
+  }
   bool has_lazy() const { return !lazy_.empty(); }
   void drop_lazy() { lazy_.clear(); }
 
-  static constexpr std::chrono::milliseconds kPatience{
-      4'000};  // with one way to the server and back
+  // With one way to the server and back, and with each statement that goes along.
+  static constexpr std::chrono::milliseconds kPatience{4'000}, kPatienceEach{10};
   // For one statement of much work, instead of kPatience and its statement_timeout.
   void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
 
@@ -95,9 +99,10 @@ class PgConnection {
   struct Statement {
     std::string sql;
     PgValues values;
+    int64_t rows = kAnyRows;
   };
   Status send(const Statement& statement);
-  Result<PgRows> receive(size_t statements);
+  Result<PgRows> receive(const std::vector<Statement>& statements);
   Status wait_until_readable(std::chrono::steady_clock::time_point until);
   Status flush(std::chrono::steady_clock::time_point until);
   tl::unexpected<Error> broken(const std::string& why);

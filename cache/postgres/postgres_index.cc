@@ -77,10 +77,28 @@ Status PostgresIndex::begin() {
   return fail(Code::kUnavailable, "another coordinator writes this store by now");
 }
 
+Status PostgresIndex::begin_together() {
+  TRY_STATUS(begin());
+  together_ = true;
+  return {};
+}
+
+Status PostgresIndex::write(const char* sql, PgValues values, int64_t rows, const char* otherwise) {
+  if (together_) {
+    connection_.lazily(sql, std::move(values), rows);
+    return {};
+  }
+  TRY(const PgRows written, run(sql, values));
+  if (rows == PgConnection::kAnyRows || written.changed() == rows) return {};
+  return fail(Code::kUnavailable, otherwise);
+}
+
 // The server answers COMMIT of a transaction in which something failed with ROLLBACK, and no error.
 Status PostgresIndex::commit() {
+  // Heard first: a wrong number of rows is no error to the server, which would commit.
+  if (together_) TRY_STATUS(run("SELECT"));
   TRY(const PgRows committed, run("COMMIT"));
-  in_transaction_ = false;
+  in_transaction_ = together_ = false;
   if (committed.tag() != "COMMIT")
     return fail(Code::kUnavailable, "PostgreSQL rolled the transaction back");
   return {};
@@ -89,7 +107,7 @@ Status PostgresIndex::commit() {
 void PostgresIndex::roll_back() {
   connection_.drop_lazy();
   if (connection_.is_connected() && !connection_.run("ROLLBACK")) connection_.disconnect();
-  in_transaction_ = false;
+  in_transaction_ = together_ = false;
 }
 
 Status PostgresIndex::begin_part() {
@@ -181,12 +199,11 @@ Status PostgresIndex::put_blob(const Upload& upload) {
     return fail(Error{
         upload.outcome.error().code == Code::kOverloaded ? Code::kOverloaded : Code::kUnavailable,
         upload.outcome.error().message, upload.outcome.error().retry_after_ms});
-  TRY(const PgRows live,
-      run("UPDATE blobs SET state = 'L', until = clock_timestamp() + interval '10 min'"
-          " WHERE digest = $1 AND object = $2 AND state <> 'X'",
-          PgValues().add(upload.digest).add_text(upload.object)));
-  if (live.changed() == 1) return {};
-  return fail(Code::kUnavailable, "the blob was removed while it was put");
+  return write(
+      "UPDATE blobs SET state = 'L', until = clock_timestamp() + interval '10 min'"
+      " WHERE digest = $1 AND object = $2 AND state <> 'X'",
+      PgValues().add(upload.digest).add_text(upload.object), 1,
+      "the blob was removed while it was put");
 }
 
 Status PostgresIndex::doom(const Digest& digest, const std::string& object) {
@@ -234,16 +251,14 @@ Status PostgresIndex::sweep(int limit) {
 Status PostgresIndex::put_kernel(const StoredKernel& stored) {
   const std::string kernel = kernel_to_json(stored.kernel);
   const std::string target = target_to_text(stored.tuned_on);
-  TRY(const PgRows live,
-      run("UPDATE blobs SET until = clock_timestamp() WHERE digest = $1 AND state = 'L'",
-          PgValues().add(stored.kernel.blob)));
-  if (live.changed() != 1) return fail(Code::kUnavailable, "the kernel's blob is not stored");
+  TRY_STATUS(write("UPDATE blobs SET until = clock_timestamp() WHERE digest = $1 AND state = 'L'",
+                   PgValues().add(stored.kernel.blob), 1, "the kernel's blob is not stored"));
   if (stored.kernel.report.best_us > 0)  // a guess that was never timed has won nothing
     connection_.lazily(
         "INSERT INTO winners (workload, schedule) VALUES ($1, $2) ON CONFLICT (workload, schedule)"
         " DO UPDATE SET id = nextval('winner_number')",
         PgValues().add(stored.kernel.workload).add_text(stored.kernel.schedule));
-  TRY_STATUS(run(
+  return write(
       "INSERT INTO kernels (key, blob, kernel, target, seal, epoch, used_hour)"
       " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (key) DO UPDATE SET blob = excluded.blob,"
       " kernel = excluded.kernel, target = excluded.target, seal = excluded.seal,"
@@ -255,26 +270,28 @@ Status PostgresIndex::put_kernel(const StoredKernel& stored) {
           .add_bytes(target)
           .add(seal_kernel(stored.kernel.key, kernel, target))
           .add(epoch())
-          .add(hour(settings_.now_ms()))));
-  return {};
+          .add(hour(settings_.now_ms())));
 }
 
 Status PostgresIndex::put_program(const ProgramRow& row) {
-  TRY(const PgRows live, run("SELECT digest FROM blobs WHERE digest = ANY($1) AND state = 'L'",
-                             PgValues().add(row.blobs)));
-  if (live.size() != std::ssize(row.blobs))
-    return fail(Code::kUnavailable, "a blob of the program is not stored");
-  TRY(const PgRows before,
-      run("SELECT audience FROM programs WHERE key = $1", PgValues().add(row.key)));
+  TRY_STATUS(write("SELECT digest FROM blobs WHERE digest = ANY($1) AND state = 'L'",
+                   PgValues().add(row.blobs), std::ssize(row.blobs),
+                   "a blob of the program is not stored"));
   Audience for_all = row.audience;
-  if (before.size() == 1) for_all.add(Audience::parse(before.bytes(0, 0)));
+  // Together, a stored program of another audience is an error, and this runs again apart.
+  if (!together_) {
+    TRY(const PgRows before,
+        run("SELECT audience FROM programs WHERE key = $1", PgValues().add(row.key)));
+    if (before.size() == 1) for_all.add(Audience::parse(before.bytes(0, 0)));
+  }
   const std::string blobs = joined(row.blobs), audience = for_all.to_text();
-  TRY_STATUS(run(
+  TRY_STATUS(write(
       "INSERT INTO programs (key, manifest, blobs, stamp, audience, seal, epoch, pinned, used_hour)"
       " VALUES ($1, $2, $3, $4, $5, $6, $7, EXISTS (SELECT FROM pins WHERE key = $1), $8)"
       " ON CONFLICT (key) DO UPDATE SET manifest = excluded.manifest, blobs = excluded.blobs,"
       " stamp = excluded.stamp, audience = excluded.audience, seal = excluded.seal,"
-      " epoch = excluded.epoch, pinned = excluded.pinned, used_hour = excluded.used_hour",
+      " epoch = excluded.epoch, pinned = excluded.pinned, used_hour = excluded.used_hour"
+      " WHERE NOT $9 OR programs.audience = excluded.audience",
       PgValues()
           .add(row.key)
           .add_text(row.manifest)
@@ -283,49 +300,48 @@ Status PostgresIndex::put_program(const ProgramRow& row) {
           .add_text(audience)
           .add(seal_program(row.key, row.manifest, blobs, audience))
           .add(epoch())
-          .add(hour(settings_.now_ms()))));
+          .add(hour(settings_.now_ms()))
+          .add(together_),
+      1, "the program was not written"));
   const PgValues key = PgValues().add(row.key);
   connection_.lazily("DELETE FROM program_blobs WHERE program = $1", key);
   connection_.lazily("DELETE FROM program_kernels WHERE program = $1", key);
   connection_.lazily("INSERT INTO program_blobs SELECT $1, d FROM unnest($2::bytea[]) AS t (d)",
                      PgValues().add(row.key).add(row.blobs));
-  TRY_STATUS(run("INSERT INTO program_kernels SELECT $1, k FROM unnest($2::bytea[]) AS t (k)",
-                 PgValues().add(row.key).add(kernels_of(row))));
-  return {};
+  return write("INSERT INTO program_kernels SELECT $1, k FROM unnest($2::bytea[]) AS t (k)",
+               PgValues().add(row.key).add(kernels_of(row)));
 }
 
 Status PostgresIndex::put_record(const TuningRecord& record) {
-  TRY_STATUS(
-      run("INSERT INTO records (kernel_key, workload, target, schedule, verdict, log, samples,"
-          " binary_digest, worker, taken_at_ms, seed, sentinel_us, template_version, owner, seal)"
-          " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
-          " ON CONFLICT (seal) DO NOTHING",
-          PgValues()
-              .add(record.kernel_key)
-              .add(record.workload)
-              .add_bytes(target_to_text(record.target))
-              .add_bytes(record.schedule.to_string())
-              .add(static_cast<int64_t>(record.verdict))
-              .add_bytes(record.log)
-              .add_bytes(as_bytes(record.measurement.samples_us))
-              .add(record.binary)
-              .add_bytes(record.worker)
-              .add(record.taken_at_ms)
-              .add(static_cast<int64_t>(record.seed))
-              .add_real(record.sentinel_us)
-              .add(int64_t{record.template_version})
-              .add_bytes(record.owner)
-              .add(seal_record(record))));
-  return {};
+  return write(
+      "INSERT INTO records (kernel_key, workload, target, schedule, verdict, log, samples,"
+      " binary_digest, worker, taken_at_ms, seed, sentinel_us, template_version, owner, seal)"
+      " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+      " ON CONFLICT (seal) DO NOTHING",
+      PgValues()
+          .add(record.kernel_key)
+          .add(record.workload)
+          .add_bytes(target_to_text(record.target))
+          .add_bytes(record.schedule.to_string())
+          .add(static_cast<int64_t>(record.verdict))
+          .add_bytes(record.log)
+          .add_bytes(as_bytes(record.measurement.samples_us))
+          .add(record.binary)
+          .add_bytes(record.worker)
+          .add(record.taken_at_ms)
+          .add(static_cast<int64_t>(record.seed))
+          .add_real(record.sentinel_us)
+          .add(int64_t{record.template_version})
+          .add_bytes(record.owner)
+          .add(seal_record(record)));
 }
 
 Status PostgresIndex::put_shape_generic_key(const Digest& workload, const ShapeGenericKey& key) {
-  TRY_STATUS(
-      run("INSERT INTO kin VALUES ($1, $2, $3) ON CONFLICT (workload) DO UPDATE"
-          " SET kin = excluded.kin, sizes = excluded.sizes"
-          " WHERE kin.kin <> excluded.kin OR kin.sizes <> excluded.sizes",
-          PgValues().add(workload).add(key.digest).add_bytes(as_bytes(key.sizes))));
-  return {};
+  return write(
+      "INSERT INTO kin VALUES ($1, $2, $3) ON CONFLICT (workload) DO UPDATE"
+      " SET kin = excluded.kin, sizes = excluded.sizes"
+      " WHERE kin.kin <> excluded.kin OR kin.sizes <> excluded.sizes",
+      PgValues().add(workload).add(key.digest).add_bytes(as_bytes(key.sizes)));
 }
 
 Status PostgresIndex::remove(const Digest& key) {
@@ -367,6 +383,25 @@ Result<int64_t> PostgresIndex::programs_not_of(const Digest& stamp) {
   TRY(const PgRows counted, run_long("SELECT count(*) FROM programs WHERE stamp <> $1",
                                      PgValues().add_text(stamp.hex())));
   return counted.integer(0, 0);
+}
+
+Result<bool> PostgresIndex::has_later(bool is_program, const Digest& key, uint64_t epoch) {
+  TRY(const PgRows rows, run(is_program ? "SELECT FROM programs WHERE key = $1 AND epoch > $2"
+                                        : "SELECT FROM kernels WHERE key = $1 AND epoch > $2",
+                             PgValues().add(key).add(static_cast<int64_t>(epoch))));
+  return rows.size() > 0;
+}
+
+Result<std::vector<Digest>> PostgresIndex::not_live(const std::vector<Digest>& blobs) {
+  TRY(const PgRows rows, run("SELECT d FROM unnest($1::bytea[]) AS t (d) WHERE NOT EXISTS"
+                             " (SELECT FROM blobs WHERE digest = d AND state = 'L')",
+                             PgValues().add(blobs)));
+  std::vector<Digest> dead;
+  for (int64_t row = 0; row < rows.size(); ++row) {
+    TRY(const Digest digest, rows.digest(row, 0));
+    dead.push_back(digest);
+  }
+  return dead;
 }
 
 // ---- Room ----

@@ -45,6 +45,9 @@ class PostgresIndex {
   // whether it is back; the others hear kUnavailable at once, since all writes wait behind them.
   void prepare(const std::vector<std::shared_ptr<Upload>>& uploads);
   Status begin();
+  // From here to the end of the transaction, puts do not wait for their answers: commit() hears them,
+  // and fails when one of them did.
+  Status begin_together();
   Status commit();
   void roll_back();
   Status begin_part();
@@ -66,6 +69,9 @@ class PostgresIndex {
   // the hour that it fell into), each with the kernels and blobs that nothing else needs; then such
   // kernels; until `bytes` are free or `limit` entries are gone.
   Result<Evicted> evict(int64_t bytes, int64_t before_ms, int limit);
+
+  // Somebody heard from the object store: the next upload need not wait to find out.
+  void objects_answer() { objects_again_ = {}, objects_backoff_ = {}; }
 
   // ---- Within a transaction ----
   Status put_blob(const Upload& upload);
@@ -89,6 +95,9 @@ class PostgresIndex {
   Result<TakenBack> would_take_back(const TakeBack& what);
   Result<TakenBack> take_back(const TakeBack& what, int64_t through);
   Result<int64_t> programs_not_of(const Digest& stamp);
+  // Whether the row of this key was written in a later term than that of `epoch`.
+  Result<bool> has_later(bool is_program, const Digest& key, uint64_t epoch);
+  Result<std::vector<Digest>> not_live(const std::vector<Digest>& blobs);
 
   // Dooms what nothing needs; of what is doomed for long enough, so many are going from then on.
   Status sweep(int limit);
@@ -96,6 +105,9 @@ class PostgresIndex {
  private:
   Result<PgRows> run(const char* sql, const PgValues& values = {});
   Result<PgRows> run_long(const char* sql, const PgValues& values = {});
+  // A statement of a put. `rows`: how many it must change or find, else kUnavailable, `otherwise`.
+  Status write(const char* sql, PgValues values, int64_t rows = PgConnection::kAnyRows,
+               const char* otherwise = "");
   void upload(const std::vector<std::shared_ptr<Upload>>& uploads, std::set<Digest>& to_upload);
   Status claim(const std::vector<std::shared_ptr<Upload>>& uploads, std::set<Digest>& to_upload);
   Status doom_unneeded(const std::vector<Digest>& blobs, bool at_once, TakenBack* taken);
@@ -107,7 +119,7 @@ class PostgresIndex {
   Term& term_;
   ObjectStore& objects_;
   const Settings settings_;
-  bool in_transaction_ = false;
+  bool in_transaction_ = false, together_ = false;
   // While the object store is away: when it is tried again.
   std::chrono::steady_clock::time_point objects_again_{};
   std::chrono::milliseconds objects_backoff_{0};
