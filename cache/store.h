@@ -39,6 +39,7 @@ struct StoredKernel {
 struct StoredProgram {
   std::string manifest;
   Audience audience;
+  bool is_only_here = false;  // on this machine's disk, until the store is back (Store::Totals)
 };
 
 // ReadableStore: the part of a store that a coordinator that follows needs.
@@ -87,6 +88,8 @@ class Store : public ReadableStore {
   // Writes, done in the order of the calls. `done` runs on the writer's thread once the write is
   // durable, or with the error: kUnavailable when it could not be made durable, also for a full
   // store that can evict nothing; kOverloaded for a full queue. `done` may call put_* but not flush.
+  // A store that several machines share may keep what it is given while it is away on this machine's
+  // disk: blobs and kernels are then durable; a program is kUnavailable, and found.
   virtual void put_blob(std::string bytes, Done done) = 0;
   virtual void put_kernel(StoredKernel kernel, Done done) = 0;  // REQUIRES: its blob was put
   // REQUIRES: its blobs were put. The audience of a stored program under the same key is added to.
@@ -138,6 +141,9 @@ class Store : public ReadableStore {
     int64_t stored_bytes = 0;  // in blobs and the rows that name them, as the bound counts
     int64_t max_bytes = 0;     // the bound; 0: none
     int64_t evicted = 0;       // programs since it was opened
+    // Programs and kernels on this machine's disk that wait for the store, which was away when they
+    // were put; bytes with their binaries.
+    int64_t spooled = 0, spooled_bytes = 0;
   };
   virtual Totals totals() const = 0;  // some seconds old at most; never waits for a network
 };

@@ -1,4 +1,5 @@
-// Life of a write: put_* -> writer -> (blob: claim, PUT) -> fenced transaction -> done.
+// Life of a write: put_* -> writer -> (blob: claim, PUT) -> fenced transaction -> done
+// (spooled_writes.h: while a part is away).
 // Life of a look-up: LookUps -> row -> seal -> (blob: GET, digest) -> answer.
 // Life of a blob: postgres_index.h.
 #include "cache/postgres/postgres_store.h"
@@ -14,13 +15,13 @@
 #include <thread>
 
 #include "cache/access_times.h"
-#include "cache/bounded_writer.h"
 #include "cache/local_blobs.h"
 #include "cache/postgres/connections.h"
 #include "cache/postgres/look_ups.h"
 #include "cache/postgres/postgres_index.h"
 #include "cache/postgres/reads.h"
 #include "cache/postgres/schema.h"
+#include "cache/postgres/spooled_writes.h"
 #include "cache/postgres/term.h"
 
 namespace kiln {
@@ -58,10 +59,8 @@ std::string name_of_this_process() {
 }  // namespace
 
 struct PostgresStore::Impl {
-  using Writer = BoundedWriter<PostgresIndex, std::shared_ptr<Upload>>;
-
   Impl(const std::string& url, const std::string& name, std::unique_ptr<ObjectStore> given_objects,
-       std::unique_ptr<Term> taken, PostgresStoreOptions given)
+       std::unique_ptr<Term> taken, std::unique_ptr<Spool> spool, PostgresStoreOptions given)
       : options(std::move(given)),
         owned_objects(std::move(given_objects)),
         objects(owned_objects.get()),
@@ -71,8 +70,11 @@ struct PostgresStore::Impl {
                              {options.now_ms, options.doomed_s}),
                {options.max_bytes, options.keep_used_ms, options.now_ms},
                [this](const PostgresIndex::Evicted& evicted) { after(evicted); }),
+        writes(writer, *term, *objects, std::move(spool), options.log),
         connections(url, name + " reader"),
-        look_ups(std::make_unique<LookUps>(url, name + " look-ups", kLookUpThreads)) {
+        look_ups(std::make_unique<LookUps>(url, name + " look-ups", kLookUpThreads)) {}
+  // Once what waits in the spool is what may go up.
+  void begin() {
     maintenance = std::thread([this] { maintain(); });
   }
 
@@ -84,16 +86,18 @@ struct PostgresStore::Impl {
       closing = true;
     }
     changed.notify_all();
-    maintenance.join();
+    if (maintenance.joinable()) maintenance.join();
     writer.close();
+    writes.close();
     write_uses();
     look_ups.reset();
     writer.group().flush();
+    writer.group().flush();  // what the last answers asked for, which may need the objects
     owned_objects.reset();
     writer.group().stop();
   }
 
-  void submit(Writer::Job job, Done done, size_t bytes = 0) {
+  void submit(PostgresWriter::Job job, Done done, size_t bytes = 0) {
     writer.group().submit(bytes, std::move(job), std::move(done));
   }
   void after(const PostgresIndex::Evicted& evicted) {
@@ -124,7 +128,8 @@ struct PostgresStore::Impl {
   std::atomic<int64_t> evicted_programs{0}, corrupt_blobs{0};
   std::atomic<bool> postgres_away{false}, objects_away{false};
   AccessTimes access_times;
-  Writer writer;
+  PostgresWriter writer;
+  SpooledWrites writes;
   Connections connections;
   std::unique_ptr<LookUps> look_ups;
 
@@ -238,6 +243,7 @@ void PostgresStore::Impl::maintain() {
     if (!swept->empty()) remove_going(swept);
     forget_removed();
     refresh_totals();
+    if (!postgres_away) writes.send_up();
     if (clock() >= next_uses) {
       write_uses();
       next_uses = clock() + every(options.touch_every_ms);
@@ -269,8 +275,16 @@ Result<std::unique_ptr<PostgresStore>> PostgresStore::open(const std::string& ur
   TRY(auto term,
       Term::take(std::move(connection), {"kiln", name_of_this_process(), options.address},
                  patience_of(options), lost));
-  return std::unique_ptr<PostgresStore>(new PostgresStore(
-      std::make_unique<Impl>(url, name, std::move(objects), std::move(term), std::move(options))));
+  std::unique_ptr<Spool> spool;
+  if (options.spool_bytes > 0) {
+    TRY(spool, Spool::open(options.spool, options.spool_bytes, options.log));
+  }
+  auto impl = std::make_unique<Impl>(url, name, std::move(objects), std::move(term),
+                                     std::move(spool), std::move(options));
+  TRY(const auto revoked, impl->connections.with(reads::revocations));
+  impl->writes.drop_revoked(revoked);
+  impl->begin();
+  return std::unique_ptr<PostgresStore>(new PostgresStore(std::move(impl)));
 }
 
 std::string PostgresStore::away() const {
@@ -292,13 +306,15 @@ void PostgresStore::look_up_program(const Digest& program_key, Then<StoredProgra
   impl_->look_ups->program(program_key, [impl = impl_.get(), program_key,
                                          then = std::move(then)](Result<StoredProgram> found) {
     if (found) impl->access_times.add({EntryKind::kProgram, program_key}, impl->options.now_ms());
-    then(impl->dropping_damage(program_key, std::move(found)));
+    found = impl->dropping_damage(program_key, std::move(found));
+    then(impl->writes.program(program_key, std::move(found)));
   });
 }
 
 // A copy needs neither PostgreSQL nor the objects: its digest says that it is what was asked for.
 void PostgresStore::look_up_blob(const Digest& digest, Then<std::string> then) {
   if (auto copy = impl_->copies.get(digest)) return then(std::move(copy));
+  if (auto waiting = impl_->writes.blob(digest)) return then(std::move(waiting));
   impl_->look_ups->object(
       digest, [impl = impl_.get(), digest, then = std::move(then)](Result<std::string> object) {
         if (!object) return then(std::move(object));
@@ -310,7 +326,10 @@ Result<StoredKernel> PostgresStore::kernel(const Digest& kernel_key) {
   auto found = impl_->connections.with(
       [&](PgConnection& reader) { return reads::kernel(reader, kernel_key, false); });
   if (found) touch_kernel(kernel_key);
-  return impl_->dropping_damage(kernel_key, std::move(found));
+  found = impl_->dropping_damage(kernel_key, std::move(found));
+  if (found) return found;
+  auto waiting = impl_->writes.kernel(kernel_key);
+  return waiting ? std::move(waiting) : std::move(found);
 }
 
 Result<std::vector<TuningRecord>> PostgresStore::records(const Digest& kernel_key) {
@@ -368,35 +387,15 @@ void PostgresStore::touch_kernel(const Digest& kernel_key) {
 // ---- Writes ----
 
 void PostgresStore::put_blob(std::string bytes, Done done) {
-  const size_t size = bytes.size();
-  const Digest digest = Digest::of(bytes);
-  const auto upload = std::make_shared<Upload>(Upload{digest, std::move(bytes)});
-  impl_->writer.write(
-      size, static_cast<int64_t>(size),
-      [upload](PostgresIndex& index) { return index.put_blob(*upload); }, std::move(done), upload);
+  impl_->writes.put_blob(std::move(bytes), std::move(done));
 }
 
 void PostgresStore::put_kernel(StoredKernel kernel, Done done) {
-  const auto size = static_cast<int64_t>(kernel_to_json(kernel.kernel).size());
-  impl_->writer.write(
-      sizeof kernel, size,
-      [row = std::move(kernel)](PostgresIndex& index) { return index.put_kernel(row); },
-      std::move(done));
+  impl_->writes.put_kernel(std::move(kernel), std::move(done));
 }
 
 void PostgresStore::put_program(const Program& program, Done done, const Audience& audience) {
-  std::set<Digest> blobs;
-  for (const ProgramKernel& kernel : program.kernels) blobs.insert(kernel.blob);
-  PostgresIndex::ProgramRow row{program.key,
-                                program_to_json(program),
-                                program.template_stamp.hex(),
-                                {blobs.begin(), blobs.end()},
-                                audience};
-  const size_t size = row.manifest.size();
-  impl_->writer.write(
-      size, static_cast<int64_t>(size),
-      [row = std::move(row)](PostgresIndex& index) { return index.put_program(row); },
-      std::move(done));
+  impl_->writes.put_program(program, audience, std::move(done));
 }
 
 void PostgresStore::put_record(TuningRecord record, Done done) {
@@ -413,32 +412,19 @@ void PostgresStore::put_shape_generic_key(const Digest& workload, ShapeGenericKe
 }
 
 void PostgresStore::forget(const Digest& key, Done done) {
-  impl_->submit([key](PostgresIndex& index) { return index.remove(key); }, std::move(done));
+  impl_->writes.forget(key, std::move(done));
 }
 
 void PostgresStore::take_back(TakeBack what, int64_t through, TookBack done) {
-  const auto taken = std::make_shared<TakenBack>();
-  impl_->submit(
-      [taken, what = std::move(what), through](PostgresIndex& index) -> Status {
-        TRY(*taken, index.take_back(what, through));
-        return {};
-      },
-      [impl = impl_.get(), taken, done = std::move(done)](Status status) {
-        impl->copies.clear();
-        done(status ? Result<TakenBack>(std::move(*taken)) : fail(std::move(status).error()));
-      });
+  impl_->writes.take_back(std::move(what), through,
+                          [impl = impl_.get(), done = std::move(done)](Result<TakenBack> taken) {
+                            impl->copies.clear();
+                            done(std::move(taken));
+                          });
 }
 
 void PostgresStore::would_take_back(TakeBack what, TookBack done) {
-  const auto found = std::make_shared<TakenBack>();
-  impl_->submit(
-      [found, what = std::move(what)](PostgresIndex& index) -> Status {
-        TRY(*found, index.would_take_back(what));
-        return {};
-      },
-      [found, done = std::move(done)](Status status) {
-        done(status ? Result<TakenBack>(std::move(*found)) : fail(std::move(status).error()));
-      });
+  impl_->writes.would_take_back(std::move(what), std::move(done));
 }
 
 void PostgresStore::list_records(RecordQuery wanted, Then<RecordList> then) {
@@ -504,6 +490,9 @@ Store::Totals PostgresStore::totals() const {
   totals.stored_bytes = impl_->totals.bytes;
   totals.max_bytes = impl_->options.max_bytes;
   totals.evicted = impl_->evicted_programs;
+  const Spool::Waiting waiting = impl_->writes.waiting();
+  totals.spooled = waiting.programs + waiting.kernels;
+  totals.spooled_bytes = waiting.bytes;
   return totals;
 }
 

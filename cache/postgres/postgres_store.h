@@ -31,6 +31,8 @@ struct PostgresStoreOptions {
   std::function<bool()> stands_by{};
   Path copies{};                         // folder of copies of binaries, on this machine's disk
   int64_t copies_bytes = 0;              // their bound; 0: none are kept
+  Path spool{};                          // folder of what waits for the store (spool.h)
+  int64_t spool_bytes = 0;               // its bound; 0: nothing is spooled
   std::string address{};                 // where this coordinator is, for people
   std::function<int64_t()> now_ms;       // wall clock; empty: the system's
   std::function<void(std::string)> log;  // lines for the operator; from any thread

@@ -49,6 +49,7 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
   choice.address = options.endpoint;
   choice.max_bytes = options.cache_bytes;
   choice.copies_bytes = options.copies_bytes;
+  choice.spool_bytes = options.spool_bytes;
   choice.index_bytes = options.index_bytes;
   choice.log = [hearer, log = options.log](std::string line) {
     const LogLine warning = LogLine("cache", LogLine::Level::kWarning).add("warning", line);

@@ -201,6 +201,7 @@ void ServiceLoop::publish_status() {
 }
 
 StatusSnapshot ServiceLoop::status_now() {
+  const Store::Totals totals = storage.totals();
   return {stats(Viewer{}),  // the page shows what is everybody's
           times,
           tasks.times(),
@@ -210,7 +211,9 @@ StatusSnapshot ServiceLoop::status_now() {
           store->away(),
           storage.detached_damaged(),
           refusals.by_reason(),
-          options.traces == nullptr ? SpanExporter::Counts{} : options.traces->counts()};
+          options.traces == nullptr ? SpanExporter::Counts{} : options.traces->counts(),
+          totals.spooled,
+          totals.spooled_bytes};
 }
 
 Stats ServiceLoop::stats(const Viewer& viewer) {

@@ -123,6 +123,11 @@ void store(MetricsText& out, const StatusSnapshot& status) {
             "1 while the store, or the place of its binaries, does not answer: what is in memory "
             "is served.",
             status.store_away.empty() ? 0 : 1);
+  out.gauge("kiln_spooled",
+            "Programs and kernels on this machine's disk that wait for the store, which was away.",
+            static_cast<double>(status.spooled));
+  out.gauge("kiln_spooled_bytes", "What they take there, with their binaries.",
+            static_cast<double>(status.spooled_bytes));
 }
 
 void artifacts(MetricsText& out, const std::vector<ArtifactStats>& kinds) {

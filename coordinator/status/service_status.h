@@ -51,6 +51,7 @@ struct StatusSnapshot {
   int64_t detached_damaged = 0;  // queued programs whose rows could not be read
   std::map<std::string, int64_t> refusals{{"overloaded", 0}, {"permission_denied", 0}};  // by code
   SpanExporter::Counts spans{};  // of traces
+  int64_t spooled = 0, spooled_bytes = 0;  // as Store::Totals
 };
 
 class ServiceStatus {

@@ -48,6 +48,8 @@ Result<OpenedStore> open_postgres(const StoreChoice& choice) {
   (void)gethostname(host, sizeof host - 1);
   options.copies = choice.data_dir / kCopiesFolder;
   options.copies_bytes = choice.copies_bytes;
+  options.spool = choice.data_dir / kSpoolFolder;
+  options.spool_bytes = choice.spool_bytes;
   options.address = fmt::format("{} on {}", choice.address, host);
   options.log = choice.log;
   options.evicted = choice.evicted;

@@ -16,6 +16,8 @@
 namespace kiln {
 
 inline constexpr char kCopiesFolder[] = "copies";  // of binaries, in data_dir
+inline constexpr char kSpoolFolder[] =
+    "spool";  // of what waits for the store (cache/postgres/spool.h)
 
 struct StoreChoice {
   Path data_dir;
@@ -25,6 +27,7 @@ struct StoreChoice {
   std::string address{};     // of this coordinator, for people
   int64_t max_bytes = 0;     // of programs, kernels and blobs; 0: unbounded
   int64_t copies_bytes = 0;  // of copies of binaries on this machine's disk, with `url`
+  int64_t spool_bytes = 0;   // of what waits there for a store that is away, with `url`
   int64_t index_bytes = 0;   // pages of the index kept in memory, of data_dir
   // With `url`: as PostgresStoreOptions.
   std::function<bool()> stands_by{};

@@ -61,9 +61,12 @@ ProgramLookedUp StorageExecutor::looked_up(const LookUpProgram& action,
       found.program_json = stored->manifest;
       found.audience = stored->audience;
       const std::string signature = signer_.signature_of(stored->manifest);
-      kept_.stored(program_key);
-      manifests_.insert(*program, {std::move(stored->manifest), signature, false, revoked_.serial(),
-                                   std::move(stored->audience)});
+      if (stored->is_only_here)
+        kept_.keep(loop_.now_ms(), program_key);  // asked for again, since it may go up meanwhile
+      else
+        kept_.stored(program_key);
+      manifests_.insert(*program, {std::move(stored->manifest), signature, stored->is_only_here,
+                                   revoked_.serial(), std::move(stored->audience)});
     } else {
       loop_.log(unreadable("corrupt", program_key, program.error()));
       store_.forget(program_key, nullptr);

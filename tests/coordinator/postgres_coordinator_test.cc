@@ -23,8 +23,13 @@ class PostgresCoordinator : public ::testing::Test {
   }
   // On a data directory of its own, empty.
   void start() {
-    const std::string n = std::to_string(++started_);
-    const Path out = dir_.path() / ("out" + n);
+    ++started_;
+    start_again();
+  }
+  // On the last one's.
+  void start_again() {
+    const std::string n = std::to_string(started_);
+    const Path out = dir_.path() / fmt::format("out{}", ++launched_);
     coordinator_ = testing::Child::start(
         {testing::binary("kiln-coordinator"), "--data-dir", dir_.path() / ("data" + n), "--store",
          url_, "--blobs", objects_.url(), "--listen", "tcp://127.0.0.1:0", "--http", "none"},
@@ -62,7 +67,8 @@ class PostgresCoordinator : public ::testing::Test {
   std::string url_, endpoint_;
   testing::Child coordinator_ = testing::Child::none();
   Tally tally_;
-  int started_ = 0;
+  int started_ = 0;   // directories
+  int launched_ = 0;  // processes
 };
 
 TEST_F(PostgresCoordinator, WhatWasTunedIsAHitForTheNextCoordinatorWhoseDiskIsEmpty) {
@@ -120,6 +126,34 @@ TEST_F(PostgresCoordinator, WhileTheObjectsAreAwayNoProgramIsForgotten) {
   std::filesystem::rename(away, folder);
   EXPECT_TRUE(eventually([&] { return client.fetch({blob}).blobs.size() == 1; }));
   EXPECT_EQ(check(3).outcome.value_or(CacheOutcome::kTuned), CacheOutcome::kHit);
+}
+
+TEST_F(PostgresCoordinator,
+       WhatIsTunedWhileTheObjectsAreAwayOutlivesAKillAndGoesUpWhenTheyAreBack) {
+  start();
+  const Path folder = objects_.url(), away = Path(folder) += ".away";
+  std::filesystem::rename(folder, away);
+  const CompileReply tuned = tune(3);
+  ASSERT_TRUE(tuned.outcome) << tuned.outcome.error().message;
+  EXPECT_TRUE(tuned.memory_only);
+  const auto compiled = tally_.compiled();
+  kill();
+  std::filesystem::rename(away, folder);
+  start_again();
+  EXPECT_EQ(check(3).outcome.value_or(CacheOutcome::kTuned), CacheOutcome::kHit);
+  EXPECT_TRUE(eventually(
+      [&] { return server_->ask(url_, "SELECT count(*) FROM kiln.programs") == "1"; }, 60));
+  kill();
+  start();
+  TestClient client(endpoint_);
+  const CompileReply hit = client.compile(test_graph(3));
+  ASSERT_TRUE(hit.outcome) << hit.outcome.error().message;
+  EXPECT_EQ(*hit.outcome, CacheOutcome::kHit);
+  EXPECT_EQ(hit.program_json, tuned.program_json);
+  EXPECT_FALSE(hit.memory_only);
+  const Digest blob = program_from_json(hit.program_json).value().kernels.at(0).blob;
+  EXPECT_EQ(client.fetch({blob}).blobs.size(), 1u);
+  EXPECT_EQ(tally_.compiled(), compiled) << "nothing is compiled again";
 }
 
 // Paused for longer than its term lasts, it comes back to a store that another one writes.

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "tests/cache/objects/s3_servers.h"
-#include "tests/cache/postgres/postgres_place.h"
+#include "tests/cache/postgres/postgres_fixture.h"
 
 namespace kiln {
 namespace {
@@ -39,37 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Postgres, StoreContract,
                                            StoreKind{"AndSeaweedFS", with_seaweedfs}),
                          [](const auto& kind) { return kind.param.name; });
 
-class PostgresStoreTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const auto server = postgres_server();
-    if (!server && server.error().code == Code::kUnsupported)
-      GTEST_SKIP() << server.error().message;
-    ASSERT_TRUE(server) << server.error().message;
-    server_ = *server;
-    auto objects = std::make_unique<FolderPlace>();
-    folder_ = objects->url();
-    place_ = std::make_unique<PostgresPlace>(*server_, std::move(objects));
-  }
-  std::unique_ptr<PostgresStore> open(PostgresStoreOptions options = {}) {
-    auto opened = place_->open_with(std::move(options));
-    EXPECT_TRUE(opened) << opened.error().message;
-    return opened ? *std::move(opened) : nullptr;
-  }
-  std::string state_of(int n) {
-    return place_->ask(fmt::format("SELECT state FROM kiln.blobs WHERE digest = '\\x{}'",
-                                   Digest::of(blob(n)).hex()));
-  }
-  Status forget(Store& store, const char* kind, int n) {
-    return wait([&](auto done) { store.forget(key(kind, n), done); });
-  }
-
-  Path file_of(int n) const { return folder_ / place_->object_of(Digest::of(blob(n))); }
-
-  testing::PostgresServer* server_ = nullptr;
-  Path folder_;
-  std::unique_ptr<PostgresPlace> place_;
-};
+using PostgresStoreTest = PostgresTest;
 
 // ---- Terms ----
 
@@ -306,14 +276,11 @@ TEST_F(PostgresStoreTest, AServerThatHangsHoldsNobodyForLong) {
 TEST_F(PostgresStoreTest, WhileTheObjectsAreAwayNoBlobIsLost) {
   auto store = open();
   ASSERT_TRUE(put_all(*store, 1));
-  const Path away = Path(folder_) += ".away";
-  std::filesystem::rename(folder_, away);
+  take_objects_away();
   EXPECT_EQ(look_up_blob(*store, 1).error().code, Code::kUnavailable);
   EXPECT_TRUE(look_up_program(*store, 1)) << "manifests go on";
   for (const int n : {2, 3}) EXPECT_EQ(put_blob(*store, n).error().code, Code::kUnavailable);
-  std::error_code none;
-  std::filesystem::remove_all(folder_, none);
-  std::filesystem::rename(away, folder_);
+  bring_objects_back();
   EXPECT_EQ(look_up_blob(*store, 1).value_or(""), blob(1));
   const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!put_all(*store, 2) && std::chrono::steady_clock::now() < patience)
@@ -331,7 +298,7 @@ TEST_F(PostgresStoreTest, BinariesThatWereAskedForAreThereWhateverIsAway) {
   ASSERT_TRUE(put_all(*store, 1));
   ASSERT_TRUE(put_all(*store, 2));
   ASSERT_TRUE(look_up_blob(*store, 1));
-  std::filesystem::rename(folder_, Path(folder_) += ".away");
+  take_objects_away();
   EXPECT_EQ(look_up_blob(*store, 1).value_or(""), blob(1));
   EXPECT_EQ(look_up_blob(*store, 2).error().code, Code::kUnavailable);
   EXPECT_EQ(store->away(), "the store of binaries does not answer");

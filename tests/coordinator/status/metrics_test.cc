@@ -42,7 +42,9 @@ StatusSnapshot busy() {
                          &s.detached_running,
                          &s.detached_failed,
                          &status.read_failures,
-                         &status.detached_damaged})
+                         &status.detached_damaged,
+                         &status.spooled,
+                         &status.spooled_bytes})
     *field = ++next;
   s.workers.resize(3);
   s.workers[0].leases = 2;
@@ -81,6 +83,8 @@ TEST(Metrics, SayWhatTheSnapshotSays) {
                            "kiln_store_read_failures_total 124",
                            "kiln_store_away 1",
                            "kiln_detached_damaged_total 125",
+                           "kiln_spooled 126",
+                           "kiln_spooled_bytes 127",
                            "kiln_workers{state=\"serving\"} 2",
                            "kiln_workers{state=\"draining\"} 0",
                            "kiln_workers{state=\"quarantined\"} 1",

@@ -57,6 +57,10 @@ TEST_F(StatusPagesTest, AStoreThatIsAwayAndAFollowerAreReadyAndSaySo) {
   status_.publish(std::move(away));
   EXPECT_EQ(page("/readyz").status, 200u);
   EXPECT_NE(page("/readyz").body.find("degraded: PostgreSQL"), std::string::npos);
+  StatusSnapshot spooled;
+  spooled.spooled = 12;
+  status_.publish(std::move(spooled));
+  EXPECT_NE(page("/readyz").body.find("degraded: 12 programs and kernels"), std::string::npos);
 }
 
 TEST_F(StatusPagesTest, ALoopThatHangsIsNotReadyAndThenNotHealthy) {
