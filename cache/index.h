@@ -113,6 +113,7 @@ class CacheIndex {
   // each kernel, of all issued up to `through`. Remove the files of `blobs` after the commit.
   Result<TakenBack> take_back(const TakeBack& what, int64_t through);
   Result<std::vector<Revocation>> revocations();  // oldest first
+  Status revoke(const Revocation& revoked);       // notes it; take_back() does so by itself
 
   Status touch(const EntryId& id, int64_t used_ms) { return eviction_.touch(db_, id, used_ms); }
   Status pin(const Digest& program) { return eviction_.pin(db_, program, clock_()); }
@@ -142,7 +143,6 @@ class CacheIndex {
   // taking_back.cc
   Result<std::set<Digest>> kernels_meant(const TakeBack& what);
   Status drop_unneeded(TakenBack& taken);
-  Status revoke(const Revocation& revoked);
 
   Database db_;
   Clock clock_;

@@ -9,6 +9,11 @@ namespace {
 
 constexpr int64_t kHourMs = 3'600'000;
 
+// In the order of read_record().
+constexpr char kRecordColumns[] =
+    "workload, target, schedule, verdict, log, samples, binary_digest, worker, taken_at_ms, seed,"
+    " sentinel_us, template_version, owner, seal";
+
 Result<StoredProgram> read_program(const PgRows& rows, int64_t row, const Digest& key) {
   const std::string_view manifest = rows.bytes(row, 1), audience = rows.bytes(row, 3);
   const auto seal = rows.digest(row, 4);
@@ -78,17 +83,32 @@ Result<std::map<Digest, Result<StoredProgram>>> programs(PgConnection& connectio
   return found;
 }
 
-Result<std::map<Digest, std::string>> objects(PgConnection& connection,
-                                              const std::vector<Digest>& blobs) {
-  TRY(const PgRows rows,
-      connection.run("SELECT digest, object FROM blobs WHERE digest = ANY($1) AND state = 'L'",
-                     PgValues().add(blobs)));
+namespace {
+
+Result<std::map<Digest, std::string>> objects_where(PgConnection& connection, const char* sql,
+                                                    const std::vector<Digest>& blobs) {
+  TRY(const PgRows rows, connection.run(sql, PgValues().add(blobs)));
   std::map<Digest, std::string> found;
   for (int64_t row = 0; row < rows.size(); ++row) {
     TRY(const Digest digest, rows.digest(row, 0));
     found[digest] = rows.bytes(row, 1);
   }
   return found;
+}
+
+}  // namespace
+
+Result<std::map<Digest, std::string>> objects(PgConnection& connection,
+                                              const std::vector<Digest>& blobs) {
+  return objects_where(
+      connection, "SELECT digest, object FROM blobs WHERE digest = ANY($1) AND state = 'L'", blobs);
+}
+
+Result<std::map<Digest, std::string>> object_names(PgConnection& connection,
+                                                   const std::vector<Digest>& blobs) {
+  return objects_where(
+      connection, "SELECT digest, object FROM blobs WHERE digest = ANY($1) AND state IN ('L', 'D')",
+      blobs);
 }
 
 Result<StoredKernel> kernel(PgConnection& connection, const Digest& key, bool listed) {
@@ -127,14 +147,32 @@ Result<std::set<Digest>> whole_kernels(PgConnection& connection, const std::vect
 
 Result<std::vector<TuningRecord>> records(PgConnection& connection, const Digest& kernel_key) {
   TRY(const PgRows rows,
-      connection.run("SELECT workload, target, schedule, verdict, log, samples, binary_digest,"
-                     " worker, taken_at_ms, seed, sentinel_us, template_version, owner, seal"
-                     " FROM records WHERE kernel_key = $1 ORDER BY id",
-                     PgValues().add(kernel_key)));
+      connection.run(
+          fmt::format("SELECT {} FROM records WHERE kernel_key = $1 ORDER BY id", kRecordColumns)
+              .c_str(),
+          PgValues().add(kernel_key)));
   std::vector<TuningRecord> records;
   for (int64_t row = 0; row < rows.size(); ++row)
     if (auto record = read_record(rows, row, kernel_key)) records.push_back(*std::move(record));
   return records;
+}
+
+Result<RecordPage> record_page(PgConnection& connection, int64_t after_id, int64_t limit) {
+  TRY(const PgRows rows,
+      connection.run(
+          fmt::format("SELECT {}, id, kernel_key FROM records WHERE id > $1 ORDER BY id LIMIT $2",
+                      kRecordColumns)
+              .c_str(),
+          PgValues().add(after_id).add(limit)));
+  RecordPage page;
+  page.rows = rows.size();
+  for (int64_t row = 0; row < rows.size(); ++row) {
+    page.last_id = rows.integer(row, 14);
+    const auto kernel_key = rows.digest(row, 15);
+    auto record = kernel_key ? read_record(rows, row, *kernel_key) : fail(kernel_key.error());
+    if (record) page.good.push_back(*std::move(record));
+  }
+  return page;
 }
 
 Result<std::vector<Schedule>> earlier_winners(PgConnection& connection, const Digest& workload) {

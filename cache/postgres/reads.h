@@ -34,6 +34,17 @@ Result<std::set<Digest>> whole_kernels(PgConnection& connection, const std::vect
 Result<RecordList> list_records(PgConnection& connection, const RecordQuery& wanted);
 Result<PostgresIndex::Totals> totals(PgConnection& connection);
 
+// For reading all of it: records after `after_id` in their order, without those that do not match
+// their seals, which count.
+struct RecordPage {
+  int64_t rows = 0, last_id = 0;
+  std::vector<TuningRecord> good;
+};
+Result<RecordPage> record_page(PgConnection& connection, int64_t after_id, int64_t limit);
+// The objects of blobs, of doomed ones too, which stay for a while.
+Result<std::map<Digest, std::string>> object_names(PgConnection& connection,
+                                                   const std::vector<Digest>& blobs);
+
 // Blobs that are going: their objects are to be removed, then their rows. Neither needs a term, since
 // their names are dead.
 struct Going {

@@ -147,6 +147,11 @@ Result<StoreSource> StoreSource::of_export(std::unique_ptr<ObjectStore> objects)
                   "no space for the index under " + source.index_file_.string());
   }
   source.objects_ = std::move(objects);
+  source.names_ = [](std::span<const Digest> digests) -> Result<Names> {
+    Names names;
+    for (const Digest& digest : digests) names[digest] = export_blob_name(digest);
+    return names;
+  };
   TRY_STATUS(source.open_index());
   return source;
 }
@@ -168,12 +173,19 @@ std::vector<Result<std::string>> StoreSource::blobs(std::span<const Digest> dige
       all.push_back(checked(read_file(BlobStore::path_of(blob_folder_, digest)), digest));
     return all;
   }
+  const Result<Names> names = names_(digests);
+  if (!names) return {digests.size(), fail(names.error())};
   std::vector<std::future<Result<std::string>>> coming;
   for (const Digest& digest : digests) {
     auto promise = std::make_shared<std::promise<Result<std::string>>>();
     coming.push_back(promise->get_future());
-    objects_->get(export_blob_name(digest),
-                  [promise](Result<std::string> bytes) { promise->set_value(std::move(bytes)); });
+    const auto answer = [promise](Result<std::string> bytes) {
+      promise->set_value(std::move(bytes));
+    };
+    if (const auto name = names->find(digest); name != names->end())
+      objects_->get(name->second, answer);
+    else
+      answer(fail(Code::kNotFound, "blob " + digest.short_hex() + " is gone"));
   }
   for (size_t i = 0; i < coming.size(); ++i) all.push_back(checked(coming[i].get(), digests[i]));
   return all;

@@ -1,5 +1,6 @@
 // StoreSource: a store as it was at one moment, read from end to end: a data directory, also while
-// a coordinator serves it, or an export in an ObjectStore:
+// a coordinator serves it, the store of several machines (PostgreSQL and an ObjectStore), also while
+// coordinators use it, or an export in an ObjectStore:
 //
 //   blobs/ab/abcd...          a binary, under its digest
 //   index/DIGEST              a part of index.sqlite (cache/index_schema.cc), of 64 MiB but the last
@@ -15,6 +16,7 @@
 
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -67,6 +69,10 @@ class StoreSource {
   static Result<StoreSource> of_directory(const Path& directory);
   // kNotFound: no export there; kCorruption: a part of its index is another than it says.
   static Result<StoreSource> of_export(std::unique_ptr<ObjectStore> objects);
+  // Copies the rows of a PostgresStore out of one snapshot, each with its seal, and counts them.
+  // kUnavailable; kCorruption: fewer rows came than the store says it has.
+  static Result<StoreSource> of_postgres(const std::string& url,
+                                         std::unique_ptr<ObjectStore> objects);
   // A data directory, or a place as open_objects() takes it.
   static Result<StoreSource> open(const std::string& place, const ObjectStoreOptions& options);
 
@@ -85,11 +91,15 @@ class StoreSource {
   explicit StoreSource(TempDir scratch)
       : scratch_(std::move(scratch)), index_file_(scratch_.path() / "index.sqlite") {}
   Status open_index();
+  // The objects that hold these; what is not in it is gone.
+  using Names = std::map<Digest, std::string>;
+  using FindNames = std::function<Result<Names>(std::span<const Digest>)>;
 
   TempDir scratch_;
   Path index_file_;
   Path blob_folder_;                      // of a directory
-  std::unique_ptr<ObjectStore> objects_;  // of an export; else null
+  std::unique_ptr<ObjectStore> objects_;  // else; null of a directory
+  FindNames names_;                       // in objects_
   std::unique_ptr<CacheIndex> index_;
 };
 

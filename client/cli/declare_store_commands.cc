@@ -90,11 +90,12 @@ void declare_cache_commands(CLI::App& app, Options& options) {
   add_json(forget, options);
   auto* to = cache->add_subcommand(
       "export",
-      "Write the store out, also while a coordinator serves it: to a folder, or to\n"
+      "Write the store out, also while coordinators serve it: to a folder, or to\n"
       "s3://BUCKET/PREFIX with the credentials that AWS's tools use. What an earlier export left "
       "there is\n"
       "not written again. The index and a sample of the binaries are read back\n"
-      "  kiln cache export s3://backups/kiln --data-dir /var/lib/kiln");
+      "  kiln cache export s3://backups/kiln --data-dir /var/lib/kiln\n"
+      "  kiln cache export /backups/kiln --store postgresql://kiln@db/kiln --blobs s3://kiln/prod");
   to->add_option("PLACE", options.files, "Where to")->required()->expected(1);
   auto* from = cache->add_subcommand(
       "import",
@@ -107,19 +108,20 @@ void declare_cache_commands(CLI::App& app, Options& options) {
       "PLACE decides what clients run: import only your own\n"
       "  kiln cache import s3://backups/kiln --data-dir /var/lib/kiln2");
   from->add_option("PLACE", options.files, "Where from")->required()->expected(1);
-  auto* store = from->add_option("--store", options.store,
-                                 "Add to the store of several machines instead: "
-                                 "postgresql://..., as kiln-coordinator takes it");
-  auto* blobs = from->add_option("--blobs", options.blobs, "Where that store's binaries are");
-  store->needs(blobs);
-  blobs->needs(store);
   for (auto* command : {to, from}) {
+    auto* store = command->add_option(
+        "--store", options.store,
+        "The store of several machines, instead of a data directory: postgresql://..., as "
+        "kiln-coordinator takes it");
+    auto* blobs = command->add_option("--blobs", options.blobs, "Where that store's binaries are");
+    store->needs(blobs);
+    blobs->needs(store);
     command->add_option("--s3-endpoint", options.s3_endpoint,
                         "An S3 service that is not AWS: http://HOST:PORT [AWS_ENDPOINT_URL]");
     add_data_dir(command, options);
     add_json(command, options);
+    store->excludes(command->get_option("--data-dir"));
   }
-  store->excludes(from->get_option("--data-dir"));
   runs(to, options, cache_export_command);
   runs(from, options, cache_import_command);
   for (auto* command : {gc, pin, unpin}) add_coordinator(command, options);

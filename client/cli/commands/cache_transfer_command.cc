@@ -44,6 +44,11 @@ double mib(int64_t bytes) {
 
 Result<Exported> export_to(const Options& options, const std::string& place) {
   TRY(const auto to, open_objects(place, objects_of(options)));
+  if (!options.store.empty()) {
+    TRY(auto blobs, open_objects(options.blobs, objects_of(options)));
+    TRY(StoreSource source, StoreSource::of_postgres(options.store, std::move(blobs)));
+    return export_store(source, *to, progress_line());
+  }
   TRY(StoreSource source, StoreSource::of_directory(options.data_dir));
   return export_store(source, *to, progress_line());
 }
@@ -93,7 +98,8 @@ Result<ImportReport> import_from(const Options& options, const std::string& plac
 
 nlohmann::ordered_json exported_json(const Options& options, const Exported& done, double seconds) {
   const ExportFacts& facts = done.facts;
-  return {{"data_dir", options.data_dir},
+  return {{"data_dir", options.store.empty() ? options.data_dir : ""},
+          {"blobs_place", options.blobs},
           {"to", options.files.front()},
           {"programs", facts.programs},
           {"kernels", facts.kernels},
