@@ -226,22 +226,11 @@ Result<RecordList> list_records(PgConnection& connection, const RecordQuery& wan
     TRY(const Program program, program_from_json(row.manifest));
     for (const ProgramKernel& kernel : program.kernels) kernels.push_back(kernel.key);
   }
-  TRY(const PgRows rows,
-      connection.run("SELECT workload, target, schedule, verdict, log, samples, binary_digest,"
-                     " worker, taken_at_ms, seed, sentinel_us, template_version, owner, seal, id,"
-                     " kernel_key FROM records WHERE id > $1 ORDER BY id LIMIT $2",
-                     PgValues().add(wanted.after).add(wanted.limit)));
+  TRY(RecordPage page, record_page(connection, wanted.after, wanted.limit));
   RecordList list;
-  std::vector<TuningRecord> good;
-  for (int64_t row = 0; row < rows.size(); ++row) {
-    list.last_id = rows.integer(row, 14);
-    TRY(const Digest key, rows.digest(row, 15));
-    if (auto record = read_record(rows, row, key))
-      good.push_back(*std::move(record));
-    else
-      ++list.damaged;
-  }
-  list.records = fitting(wanted, std::move(good), kernels,
+  list.last_id = page.last_id;
+  list.damaged = page.rows - std::ssize(page.good);
+  list.records = fitting(wanted, std::move(page.good), kernels,
                          [&](const Digest& key) -> std::optional<std::string> {
                            const auto stored = kernel(connection, key, true);
                            if (!stored) return std::nullopt;
