@@ -62,10 +62,11 @@ class RowCopier {
     rows_ = 0;
     for (Digest after;;) {
       TRY(const PgRows rows, from_.run(sql, PgValues().add(after).add(kPage)));
-      TRY_STATUS(in_transaction([&]() -> Status {
+      const auto take_all = [&]() -> Status {
         for (int64_t row = 0; row < rows.size(); ++row) TRY_STATUS(take(rows, row));
         return {};
-      }));
+      };
+      TRY_STATUS(in_transaction(take_all));
       rows_ += rows.size();
       if (rows.size() < kPage) return {};
       TRY(after, rows.digest(rows.size() - 1, 0));
@@ -121,10 +122,11 @@ class RowCopier {
     for (int64_t after = 0;;) {
       TRY(const auto page, reads::record_page(from_, after, kPage));
       if (page.rows == 0) return seen;
-      TRY_STATUS(in_transaction([&]() -> Status {
+      const auto put_all = [&]() -> Status {
         for (const TuningRecord& record : page.good) TRY_STATUS(to_.put_record(record));
         return {};
-      }));
+      };
+      TRY_STATUS(in_transaction(put_all));
       seen += page.rows;
       after = page.last_id;
     }
