@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fleet import Coordinator, end, install, kiln, start
 
-from kiln import _inductor
+from kiln import _import_hooks, _inductor
 from kiln._fleet import Fleet
 from kiln.artifacts import Artifacts
 from kiln.errors import InvalidArgument, NotPermitted
@@ -124,7 +124,7 @@ def test_where_a_private_name_is_missing_nothing_is_hooked(caplog: pytest.LogCap
     module = types.ModuleType("torch._inductor.remote_cache")
     module.RemoteCacheBackend = object  # type: ignore[attr-defined]
     module.RemoteFxGraphCache = type("RemoteFxGraphCache", (), {})  # type: ignore[attr-defined]
-    _inductor._run(lambda m: _inductor._override_backends(m, "tcp://127.0.0.1:1", ["fx"]), module)
+    _import_hooks.run(lambda m: _inductor._override_backends(m, "tcp://127.0.0.1:1", ["fx"]), module)
     assert not hasattr(module.RemoteFxGraphCache, "backend_override_cls")  # type: ignore[attr-defined]
     assert "is not as Kiln knows it" in caplog.text
 

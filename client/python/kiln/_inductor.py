@@ -10,20 +10,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib.abc
-import importlib.machinery
 import json
 import math
 import os
 import platform
 import re
-import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 from kiln._fleet import fleet_of
-from kiln._settings import Settings
+from kiln._import_hooks import when_loaded
 
 PARTS = ("gemm", "autotune", "fx", "aot")
 # Inductor's switch for each part that is a remote cache of its own, and the class that it makes.
@@ -52,43 +49,7 @@ def install(coordinator: str, parts: Sequence[str]) -> None:
         hooks["torch._inductor.remote_cache"] = lambda module: _override_backends(module, coordinator, caches)
     if "gemm" in parts or "fx" in caches:
         hooks["torch._inductor.codecache"] = lambda module: _hook_codecache(module, coordinator, parts)
-    for name in [name for name in hooks if name in sys.modules]:
-        _run(hooks.pop(name), sys.modules[name])
-    if hooks:
-        sys.meta_path.insert(0, _Finder(hooks))
-
-
-def _run(hook: Callable[[ModuleType], None], module: ModuleType) -> None:
-    try:
-        hook(module)
-    except Exception as error:
-        Settings.say_once(f"{module.__name__} of this PyTorch is not as Kiln knows it ({error!r}): what Inductor "
-                          "makes there is not shared", "")
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Runs a hook after the module of its name has loaded."""
-
-    def __init__(self, hooks: dict[str, Callable[[ModuleType], None]]) -> None:
-        self._hooks = hooks
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None,
-                  target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
-        hook = self._hooks.pop(fullname, None)
-        if hook is None:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            loader: Any = spec.loader
-            execute = loader.exec_module
-
-            def execute_and_hook(module: ModuleType) -> None:
-                execute(module)
-                _run(hook, module)
-
-            with contextlib.suppress(AttributeError):  # a loader that takes no attributes loads without us
-                loader.exec_module = execute_and_hook
-        return spec
+    when_loaded(hooks)
 
 
 # ---- Remote caches: Triton's configurations, FX graphs, AOTAutograd entries
