@@ -6,7 +6,7 @@ In each repetition every rank times products, where of those that miss one takes
 step through Kiln, and meets the others in collectives in between. A warm rank has a disk on which the step's graphs
 lie; in every second repetition one rank is killed at a time drawn from the seed. What must hold: without a kill every
 rank ends well; with one every other rank ends, well or with the error of its collective. A rank that is still there
-after 120 s hangs: the run ends with 1. ``--seconds`` bounds the whole; one JSON object says how many repetitions there
+after 300 s hangs: the run ends with 1. ``--seconds`` bounds the whole; one JSON object says how many repetitions there
 were.
 """
 
@@ -25,10 +25,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-HANGS_AFTER_S, COLLECTIVE_FAILED = 120, 3
+HANGS_AFTER_S, COLLECTIVE_FAILED = 300, 3
+PATIENCE_S, PATIENCE_WITH_A_KILL_S = 240, 30  # of collectives; who is killed before it joins is waited for so long
 
 
-def rank_main(rank: int, processes: int, repetition: int, folder: Path) -> int:
+def rank_main(rank: int, processes: int, repetition: int, folder: Path, patience_s: int) -> int:
     import kiln.dynamo
     import torch
     import torch.distributed as dist
@@ -47,7 +48,7 @@ def rank_main(rank: int, processes: int, repetition: int, folder: Path) -> int:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo", init_method=f"file://{folder / f'store{repetition}'}", rank=rank,
-                            world_size=processes, timeout=timedelta(seconds=60))
+                            world_size=processes, timeout=timedelta(seconds=patience_s))
     # Whoever makes the timings meets the others before they are stored, which must not wait for that.
     choices = [Choice("a"), Choice("b")]
 
@@ -69,7 +70,7 @@ def rank_main(rank: int, processes: int, repetition: int, folder: Path) -> int:
     return 0
 
 
-def start(rank: int, processes: int, repetition: int, folder: Path) -> int:
+def start(rank: int, processes: int, repetition: int, folder: Path, patience_s: int) -> int:
     """The process of a rank."""
     disk = folder / "warm" if rank % 2 else folder / f"cold{repetition}-{rank}"
     child = os.fork()
@@ -78,7 +79,7 @@ def start(rank: int, processes: int, repetition: int, folder: Path) -> int:
     code = COLLECTIVE_FAILED
     try:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(disk)
-        code = rank_main(rank, processes, repetition, folder)
+        code = rank_main(rank, processes, repetition, folder, patience_s)
     except AssertionError:
         traceback.print_exc()
         code = 1
@@ -91,7 +92,8 @@ def start(rank: int, processes: int, repetition: int, folder: Path) -> int:
 
 def repeat(repetition: int, processes: int, folder: Path, chance: random.Random, kills: bool) -> dict[str, Any]:
     """One repetition: how the ranks ended."""
-    children = {start(rank, processes, repetition, folder): rank for rank in range(processes)}
+    patience_s = PATIENCE_WITH_A_KILL_S if kills else PATIENCE_S
+    children = {start(rank, processes, repetition, folder, patience_s): rank for rank in range(processes)}
     victim = chance.choice(list(children)) if kills else None
     killed_at = time.monotonic() + chance.uniform(0, 8)
     until, ended = time.monotonic() + HANGS_AFTER_S, {}
