@@ -15,6 +15,8 @@ pkg_check_modules(libcurl REQUIRED IMPORTED_TARGET libcurl>=7.85)
 pkg_check_modules(libpq REQUIRED IMPORTED_TARGET libpq>=14)  # pipeline mode
 pkg_check_modules(libsodium REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
+pkg_check_modules(protobuf REQUIRED IMPORTED_TARGET protobuf-lite>=3.21)  # its wire format
+find_path(ONNX_HEADERS onnx/onnx_pb.h REQUIRED)  # libonnx-dev: the numbers of ONNX's fields
 pkg_check_modules(libseccomp REQUIRED IMPORTED_TARGET libseccomp)
 if(KILN_TESTS)
   find_package(GTest REQUIRED)

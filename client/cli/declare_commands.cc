@@ -9,7 +9,7 @@ constexpr char kDescription[] =
     "foreground\n"
     "  kiln compile model.pt2 --mode max-autotune     tune it, or fetch what was tuned before\n"
     "  kiln run model.pt2 --expect expected.safetensors   run it and check the answer\n\n"
-    "FILE is what torch.export.save wrote (.pt2), or Kiln's text form.";
+    "FILE is what torch.export.save wrote (.pt2), an ONNX model (.onnx), or Kiln's text form.";
 
 constexpr char kFooter[] =
     "Environment: KILN_COORDINATOR stands for --coordinator, KILN_KEY for --key,\n"

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "compiler_core/frontend/lowering.h"
+#include "compiler_core/frontend/onnx/onnx_program.h"
 #include "compiler_core/frontend/payload_config.h"
 #include "compiler_core/frontend/pt2_archive.h"
 
@@ -181,6 +182,7 @@ Result<Tensor> read_payload(const Path& path, const ExportedInput& input) {
   if (!input.has_payload)
     return fail(Code::kNotFound, "the archive " + path.string() + " carries no data for '" +
                                      input.name + "'; it was saved as a graph only");
+  if (is_onnx_payload(input.payload)) return read_onnx_payload(path, input);
   TRY(const InputLayout layout, layout_of(input));
   TRY(const Pt2Archive archive, Pt2Archive::open(path));
   const int64_t element = size_of(input.dtype);

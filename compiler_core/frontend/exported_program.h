@@ -1,5 +1,5 @@
-// ExportedProgram: an archive of torch.export.save: the graph, lowered to core ops, and the tensors
-// that belong to it. Plain values; the functions may be called from any thread.
+// ExportedProgram: an archive of torch.export.save, or an ONNX model: the graph, lowered to core
+// ops, and the tensors that belong to it. Plain values; the functions may be called from any thread.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,8 @@ struct ExportedInput {
   Shape shape;               // as the model sees it
   std::vector<Dim> strides;  // as exported. When not row-major dense, the graph's input is the flat
                              // storage and a View gives it `shape`
-  std::string payload;       // path in the archive of the bytes; empty for user inputs
+  std::string payload;       // path in the archive of the bytes, or where they lie in an ONNX
+                             // model; empty for user inputs
   bool has_payload = false;  // a graph-only archive carries none
   // Where the elements lie in the payload, in elements. Meaningful with has_payload.
   int64_t payload_offset = 0;
@@ -51,11 +52,11 @@ struct ExportedProgram {
 // source from the archive, and what to do).
 Result<ExportedProgram> read_exported_program(const std::filesystem::path& path);
 
-// Reads either file format, recognised by content and not by name: a `.pt2` archive, or Kiln's text
-// form. Errors as for read_exported_program().
+// Reads any file format, recognised by content and not by name: a `.pt2` archive, an ONNX model
+// (opsets 11 to 24), or Kiln's text form. Errors as for read_exported_program().
 Result<ExportedProgram> read_graph_file(const std::filesystem::path& path);
 
-// The same of bytes: an archive, the text form, or the archive's models/model.json alone.
+// The same of bytes: an archive, an ONNX model without external data, the text form, or the archive's models/model.json alone.
 Result<ExportedProgram> read_graph_bytes(std::string_view bytes);
 
 // A node that Kiln does not cover, with the arguments it has.

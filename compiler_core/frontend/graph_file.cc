@@ -5,6 +5,7 @@
 
 #include "compiler_core/base/file.h"
 #include "compiler_core/frontend/lowering.h"
+#include "compiler_core/frontend/onnx/onnx_program.h"
 #include "compiler_core/frontend/pt2_archive.h"
 #include "compiler_core/ir/text.h"
 
@@ -43,6 +44,7 @@ Result<ExportedProgram> read_graph_bytes(std::string_view bytes) {
     TRY(const Pt2Archive archive, Pt2Archive::of_bytes(bytes));
     return read_archive(archive);
   }
+  if (is_onnx(bytes)) return read_onnx_bytes(bytes, std::nullopt);
   if (bytes.size() > kMaxTextBytes)
     return fail(Code::kInvalidArgument, "the graph is too large: more than 256 MiB");
   if (bytes.starts_with(kTextHeader)) return read_text(std::string(bytes));
@@ -59,9 +61,11 @@ Result<std::vector<RefusedNode>> refused_nodes(const std::string& model_json) {
 }
 
 Result<ExportedProgram> read_graph_file(const Path& path) {
-  std::array<char, kTextHeader.size()> head{};
-  std::ifstream(path, std::ios::binary).read(head.data(), head.size());
-  if (std::string_view(head.data(), head.size()) != kTextHeader) return read_exported_program(path);
+  std::array<char, kTextHeader.size()> first{};
+  std::ifstream(path, std::ios::binary).read(first.data(), first.size());
+  const std::string_view head(first.data(), first.size());
+  if (is_onnx(head)) return read_onnx_file(path);
+  if (head != kTextHeader) return read_exported_program(path);
   std::error_code error;
   if (std::filesystem::file_size(path, error) > kMaxTextBytes || error)
     return fail(Code::kInvalidArgument, path.string() + " is too large for a graph's text form");

@@ -16,12 +16,6 @@ bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// ModelProto: ir_version (field 1, a small number), then producer_name or another early field.
-bool is_onnx(std::string_view head) {
-  if (head.size() < 8 || head[0] != '\x08' || head[1] < 1 || head[1] > 32) return false;
-  return head[2] == '\x12' || head[2] == '\x1a' || head[2] == '\x3a' || head[2] == '\x42';
-}
-
 // Eight bytes of length, then JSON.
 bool is_safetensors(std::string_view head) {
   return head.size() > 9 && head[8] == '{' && head[7] == '\0' && head[6] == '\0';
@@ -30,8 +24,6 @@ bool is_safetensors(std::string_view head) {
 }  // namespace
 
 std::string describe_other_file(std::string_view head) {
-  if (is_onnx(head))
-    return export_model(" is ONNX, which Kiln does not read: export the model itself");
   if (is_safetensors(head))
     return export_model(
         " holds tensors only (safetensors): load them into the model, and export that");
@@ -40,7 +32,9 @@ std::string describe_other_file(std::string_view head) {
   if (head.size() > 1 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5)
     return export_model(
         " is a pickle, and unpickling runs code: load it where you trust it, and export the model");
-  return " is not a zip archive; torch.export.save writes the .pt2 files that Kiln reads";
+  return " is neither an ONNX model nor a zip archive; torch.export.save writes the .pt2 files "
+         "that "
+         "Kiln reads";
 }
 
 std::string describe_other_archive(std::span<const std::string> names, std::string_view pickle) {

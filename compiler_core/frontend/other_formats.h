@@ -8,7 +8,7 @@
 
 namespace kiln {
 
-// The end of a sentence that begins with the file's name: " is ONNX; ...". `head` is the beginning
+// The end of a sentence that begins with the file's name: " is a pickle; ...". `head` is the beginning
 // of a file that is no zip archive, some 64 bytes.
 std::string describe_other_file(std::string_view head);
 

@@ -106,6 +106,7 @@ TEST(IncludeRules, ForeignLibrariesStayInTheirRooms) {
       {R"((.*\.capnp|capnp/.*|kj/.*)\.h)", "schema/"},
       {R"((cuda|cublas|nvrtc).*\.h)", "nobody: they are opened at run time"},
       {R"(zip\.h|simdjson\.h)", "compiler_core/frontend/"},
+      {R"(google/protobuf/.*\.h|onnx/onnx.*\.h)", "compiler_core/frontend/onnx/"},
       {R"(dlfcn\.h)", "compiler_core/(runtime|compile)/"},
       {R"(sodium.*\.h)", "compiler_core/base/"},
   };
