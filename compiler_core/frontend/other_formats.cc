@@ -32,9 +32,8 @@ std::string describe_other_file(std::string_view head) {
   if (head.size() > 1 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5)
     return export_model(
         " is a pickle, and unpickling runs code: load it where you trust it, and export the model");
-  return " is neither an ONNX model nor a zip archive; torch.export.save writes the .pt2 files "
-         "that "
-         "Kiln reads";
+  return " is not a zip archive and no ONNX model; torch.export.save writes the .pt2 files "
+         "that Kiln reads";
 }
 
 std::string describe_other_archive(std::span<const std::string> names, std::string_view pickle) {

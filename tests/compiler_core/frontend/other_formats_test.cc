@@ -15,8 +15,8 @@ TEST(OtherFile, IsRecognisedByItsFirstBytes) {
       {"\x40\x00\x00\x00\x00\x00\x00\x00{\"w\":{}}"sv, "holds tensors only (safetensors)"},
       {"GGUF\x03\x00\x00\x00"sv, "holds weights only (GGUF)"},
       {"\x80\x02\x8a\x0al\xfc\x9c"sv, "is a pickle"},
-      {"hello, world"sv, "neither an ONNX model nor a zip archive"},
-      {""sv, "neither an ONNX model nor a zip archive"},
+      {"hello, world"sv, "is not a zip archive and no ONNX model"},
+      {""sv, "is not a zip archive and no ONNX model"},
   };
   for (const auto& [head, expected] : cases) {
     const std::string said = describe_other_file(head);
