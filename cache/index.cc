@@ -243,7 +243,7 @@ Status CacheIndex::put_program(const Digest& key, const ProgramRow& row) {
 }
 
 Status CacheIndex::put_kernel(const StoredKernel& row) {
-  const std::string kernel = kernel_to_json(row.kernel), target = target_to_text(row.tuned_on);
+  const std::string kernel = kernel_to_text(row), target = target_to_text(row.tuned_on);
   TRY_STATUS(Query(db_, "INSERT OR REPLACE INTO kernels VALUES (?, ?, ?, ?)")
                  .bind(row.kernel.key)
                  .bind_text(kernel)

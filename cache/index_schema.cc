@@ -6,8 +6,8 @@
 //                                              count those of other templates; audience (since 8):
 //                                              Audience::to_text(), empty for all of before, as for
 //                                              everybody
-//   kernels   key, kernel, target, seal        kernel: kernel_to_json; target: index.cc's
-//                                              target_to_text
+//   kernels   key, kernel, target, seal        kernel: kernel_to_text, target: target_to_text of
+//                                              sealed_rows.h
 //   entries   kind, key, bytes, used_ms,       (since 3) one row a program (1), kernel (2) and
 //             held, blob                       published file (3; before: table blobs): what it
 //                                              weighs on disk, its last use, by how many it is held

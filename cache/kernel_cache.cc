@@ -207,7 +207,8 @@ void KernelCache::put_blob(std::string bytes, Done done) {
 // Invariant 1 does not rest on the caller's order alone: the blob's own put may have failed, even
 // with its file under its name when the disk did not make that durable.
 void KernelCache::put_kernel(StoredKernel kernel, Done done) {
-  const auto size = static_cast<int64_t>(kernel_to_json(kernel.kernel).size());
+  const auto size =
+      static_cast<int64_t>(kernel_to_json(kernel.kernel).size() + kernel.workload_text.size());
   impl_->bounded.write(
       sizeof kernel, size,
       [impl = impl_.get(), row = std::move(kernel)](CacheIndex& index) -> Status {

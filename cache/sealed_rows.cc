@@ -22,7 +22,29 @@ std::vector<T> values_in(std::string_view bytes) {
   return values;
 }
 
+constexpr std::string_view kWorkloadMember = ",\"workload_text\":";  // in no string: its quotes
+
+// The member that kernel_to_text() adds at the end. kCorruption.
+Result<std::string> workload_text_in(std::string_view kernel) {
+  const size_t at = kernel.rfind(kWorkloadMember);
+  if (at == std::string_view::npos) return std::string();
+  const auto json = nlohmann::json::parse("{" + std::string(kernel.substr(at + 1)), nullptr, false);
+  if (json.is_discarded() || !json["workload_text"].is_string())
+    return fail(Code::kCorruption, "index: not a workload's text");
+  return json["workload_text"].get<std::string>();
+}
+
 }  // namespace
+
+std::string kernel_to_text(const StoredKernel& stored) {
+  std::string text = kernel_to_json(stored.kernel);
+  if (stored.workload_text.empty() || stored.workload_text.size() > kMaxWorkloadBytes) return text;
+  const std::string member = nlohmann::json(stored.workload_text)
+                                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (nlohmann::json::parse(member) != stored.workload_text) return text;  // it is no UTF-8
+  text.pop_back();                                                         // '}'
+  return text.append(kWorkloadMember).append(member) + "}";
+}
 
 std::string target_to_text(const Target& target) {
   return fmt::format("{}|{}{}{}|{}", target.to_string(), target.units,
@@ -120,8 +142,9 @@ Result<StoredKernel> read_kernel(const Digest& key, std::string_view kernel,
   if (seal != seal_kernel(key, kernel, target)) return damaged("kernel", key);
   Result<ProgramKernel> read = kernel_from_json(kernel);
   Result<Target> tuned_on = target_from_text(target);
-  if (!read || !tuned_on) return damaged("kernel", key);
-  return StoredKernel{*std::move(read), *std::move(tuned_on)};
+  Result<std::string> workload = workload_text_in(kernel);
+  if (!read || !tuned_on || !workload) return damaged("kernel", key);
+  return StoredKernel{*std::move(read), *std::move(tuned_on), *std::move(workload)};
 }
 
 Result<TuningRecord> check_record(TuningRecord record, const Digest& seal) {

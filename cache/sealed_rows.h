@@ -24,6 +24,9 @@ std::vector<double> samples_in(std::string_view bytes);
 std::string_view as_bytes(const std::vector<int64_t>& sizes);
 std::vector<int64_t> sizes_in(std::string_view bytes);
 
+// kernel_to_json(), with the workload's text as one more member where there is one.
+std::string kernel_to_text(const StoredKernel& stored);
+
 // `blobs`: joined(); `audience`: Audience::to_text(); `target`: target_to_text().
 Digest seal_program(const Digest& key, std::string_view manifest, std::string_view blobs,
                     std::string_view audience);

@@ -33,7 +33,11 @@ namespace kiln {
 struct StoredKernel {
   ProgramKernel kernel;
   Target tuned_on;
+  // print() of the workload's graph, from which the kernel's source is printed again; empty: an older
+  // Kiln stored it, or it is larger than kMaxWorkloadBytes.
+  std::string workload_text{};
 };
+inline constexpr size_t kMaxWorkloadBytes = 256 << 10;
 
 // A stored program, and who may have it.
 struct StoredProgram {

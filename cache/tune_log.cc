@@ -8,6 +8,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "compiler_core/program/kernel_resources.h"
+
 namespace kiln {
 namespace {
 
@@ -52,6 +54,10 @@ constexpr auto kColumns = std::to_array<TuneLogColumn>({
     {"binary", "string", "digest of what was run; null: nothing was compiled"},
     {"seed", "string", "of the random inputs: 64 bits, which int64 does not hold"},
     {"log", "string", "why, for another verdict than ok; null: nothing was said"},
+    {"registers", "int64",
+     "that a thread takes; null: no GPU, or this record is not of the compile"},
+    {"local_bytes", "int64", "that a thread takes: spilled registers, and arrays; null: the same"},
+    {"shared_bytes", "int64", "of shared memory that a block takes; null: the same"},
 });
 
 }  // namespace
@@ -86,6 +92,7 @@ std::span<const TuneLogColumn> tune_log_columns() {
 Json tune_log_row(const ListedRecord& listed) {
   const TuningRecord& record = listed.record;
   const Measurement& measured = record.measurement;
+  const auto resources = parse_resources(record.log);
   return {
       {"taken_at", time_text(record.taken_at_ms)},
       {"taken_at_ms", record.taken_at_ms},
@@ -110,7 +117,10 @@ Json tune_log_row(const ListedRecord& listed) {
       {"owner", text_or_null(record.owner)},
       {"binary", record.binary == Digest{} ? Json() : Json(record.binary.hex())},
       {"seed", std::to_string(record.seed)},
-      {"log", text_or_null(record.log)}};
+      {"log", resources ? Json() : text_or_null(record.log)},
+      {"registers", resources ? Json(resources->registers) : Json()},
+      {"local_bytes", resources ? Json(resources->local_bytes) : Json()},
+      {"shared_bytes", resources ? Json(resources->shared_bytes) : Json()}};
 }
 
 }  // namespace kiln

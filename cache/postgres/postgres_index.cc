@@ -249,7 +249,7 @@ Status PostgresIndex::sweep(int limit) {
 // ---- Rows ----
 
 Status PostgresIndex::put_kernel(const StoredKernel& stored) {
-  const std::string kernel = kernel_to_json(stored.kernel);
+  const std::string kernel = kernel_to_text(stored);
   const std::string target = target_to_text(stored.tuned_on);
   TRY_STATUS(write("UPDATE blobs SET until = clock_timestamp() WHERE digest = $1 AND state = 'L'",
                    PgValues().add(stored.kernel.blob), 1, "the kernel's blob is not stored"));

@@ -6,7 +6,7 @@
 //   blobs          the bytes of a binary are the object `object`, of a name that is never used for
 //                  other bytes. state: P it is being uploaded; L live; D doomed, of no use any more;
 //                  X its object is being removed. until: as long as the state is to be left alone
-//   kernels        kernel: kernel_to_json; target: target_to_text
+//   kernels        kernel: kernel_to_text; target: target_to_text
 //   programs       manifest: program_to_json; blobs: their digests in a row, as the seal has them;
 //                  stamp: Program::template_stamp in hex; audience: Audience::to_text
 //   program_blobs, program_kernels    what a program needs

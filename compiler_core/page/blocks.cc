@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler_core/page/plots.h"
+#include "compiler_core/page/values.h"
 
 namespace kiln::page {
 namespace {
@@ -31,6 +34,10 @@ std::string class_of(Tone tone) {
       return "plain";
   }
   return "plain";
+}
+
+bool is_plain(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
 }
 
 class Writer {
@@ -91,7 +98,12 @@ void Writer::act(const Act& act) {
   const auto hidden = [this](const std::string& name, const std::string& value) {
     html_.empty("input", {{"type", "hidden"}, {"name", name}, {"value", value}});
   };
-  for (const auto& [name, value] : act.fields) hidden(name, value);
+  for (const auto& [name, value] : act.fields) {
+    if (is_plain(value))
+      hidden(name, value);
+    else
+      hidden(name + "*", encoded(value));  // escape() would spell it out: another name
+  }
   hidden("back", place_.path + place_.query.to_string());
   hidden("token", place_.token);
   html_.element("button", {{"type", "submit"}}, act.label).close("form");

@@ -10,6 +10,7 @@
 
 #include "compiler_core/runtime/bound_call.h"
 #include "compiler_core/runtime/host_memory.h"
+#include "compiler_core/runtime/nvtx.h"
 
 namespace kiln {
 namespace {
@@ -21,6 +22,17 @@ constexpr size_t kMaxIdle = 8;      // calls that are kept for re-entrant launch
 int64_t workspace_offset(const CallSizes& sizes) {
   constexpr int64_t kAlignment = Executable::kScratchAlignment;
   return (sizes.arena_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// "matmul: cuda.matmul tile=128", of each launch of the step.
+std::string name_of(const Program& program, const LaunchStep& step) {
+  std::string name;
+  for (const size_t launch : step) {
+    const ProgramKernel& kernel =
+        program.kernels[static_cast<size_t>(program.launches[launch].kernel)];
+    name += fmt::format("{}{}: {}", name.empty() ? "" : "; ", kernel.family, kernel.schedule);
+  }
+  return name;
 }
 
 }  // namespace
@@ -190,7 +202,12 @@ Result<std::vector<LaunchTime>> Executable::profile(std::span<const DevicePtr> i
     events.push_back(std::move(event));
   }
   size_t next = 0;
-  const auto record = [&] { return events[next++]->record(stream); };
+  std::optional<NvtxRange> range;  // of the step that is launched next
+  const auto record = [&] {
+    range.reset();
+    if (next < steps.size()) range.emplace(name_of(impl_->program, steps[next]));
+    return events[next++]->record(stream);
+  };
   TRY_STATUS(record());
   TRY_STATUS(impl_->own->launch(outputs, impl_->workspace.data(), stream, record));
   TRY_STATUS(impl_->device->synchronize(stream));

@@ -266,6 +266,7 @@ struct StoreKernel {
   ProgramKernel kernel;
   Target tuned_on;
   std::string binary;
+  std::string workload_text{};  // PlannedKernel's
 };
 // Only when every kernel of it is stored.
 struct StoreProgram {

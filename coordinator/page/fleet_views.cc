@@ -92,7 +92,7 @@ Document workers(const Snapshot& now, const Query& query) {
                           state_of(worker),
                           text(device_of(worker.target)),
                           last_hour(now, worker),
-                          count(worker.leases),
+                          linked(count(worker.leases), "/tuning"),
                           count(worker.compiled),
                           count(worker.measured),
                           microseconds(worker.sentinel_us),
@@ -123,13 +123,17 @@ Table missed_programs(const Snapshot& now) {
                {"users", "By"},
                {"reason", "Why"}}};
   table.empty = "Nothing was missed.";
-  for (const Miss& miss : now.misses)
-    table.rows.push_back(
-        {program_link(miss.program), text(miss.target.to_string()), text(to_string(miss.mode)),
-         outcome(miss.outcome), count(miss.times), ago(now.now_ms, miss.at_ms),
-         seconds(miss.took_s), count(static_cast<int64_t>(miss.kernels)),
-         count(static_cast<int64_t>(miss.cached)), count(static_cast<int64_t>(miss.candidates)),
-         text(joined_names(miss.users)), text(detail(now, miss.reason))});
+  for (const Miss& miss : now.misses) {
+    const auto in_program = [&](auto number) {
+      return linked(count(static_cast<int64_t>(number)), "/program/" + miss.program.hex());
+    };
+    table.rows.push_back({program_link(miss.program), text(miss.target.to_string()),
+                          text(to_string(miss.mode)), outcome(miss.outcome), count(miss.times),
+                          ago(now.now_ms, miss.at_ms), seconds(miss.took_s),
+                          in_program(miss.kernels), in_program(miss.cached),
+                          in_program(miss.candidates), text(joined_names(miss.users)),
+                          text(detail(now, miss.reason))});
+  }
   return table;
 }
 

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "compiler_core/page/values.h"
+#include "compiler_core/program/kernel_resources.h"
+#include "coordinator/page/kernel_source.h"
 #include "coordinator/page/views.h"
 
 namespace kiln::page {
@@ -31,6 +33,17 @@ std::vector<const TuningRecord*> best_records(const std::vector<TuningRecord>& r
   return kept;
 }
 
+// What each candidate takes of its GPU, by schedule and version: the record of its compile says it.
+using Resources = std::map<std::pair<std::string, int>, KernelResources>;
+Resources resources_of(const std::vector<TuningRecord>& records) {
+  Resources known;
+  for (const TuningRecord& record : records)
+    if (record.verdict == Verdict::kOk)
+      if (const auto resources = parse_resources(record.log))
+        known[{record.schedule.to_string(), record.template_version}] = *resources;
+  return known;
+}
+
 std::string winner_of(const KernelFacts& facts) {
   return facts.stored ? facts.stored->kernel.schedule : "";
 }
@@ -56,7 +69,7 @@ Value verdict_of(Verdict verdict) {
   return toned(text(to_string(verdict)), verdict == Verdict::kOk ? Tone::kGood : Tone::kBad);
 }
 
-Table candidates_of(const Snapshot& now, const KernelFacts& facts,
+Table candidates_of(const Snapshot& now, const KernelFacts& facts, const Resources& resources,
                     const std::vector<const TuningRecord*>& records, const Query& query) {
   Table table{"candidates",
               "Candidates",
@@ -70,7 +83,12 @@ Table candidates_of(const Snapshot& now, const KernelFacts& facts,
                {"template_version", "Version", true},
                {"taken_at_ms", "When", true},
                {"log", "What was said"}}};
+  if (!resources.empty())  // of a GPU
+    table.columns.insert(table.columns.begin() + 6, {{"registers", "Registers", true},
+                                                     {"local_bytes", "Spilled", true},
+                                                     {"shared_bytes", "Shared memory", true}});
   table.empty = query.filter().empty() ? "Nothing was measured yet." : "No candidate is like that.";
+  table.note = "Each schedule leads to the source that was printed for it.";
   double best_us = 0;
   for (const TuningRecord* record : records)
     if (const double us = record->measurement.median_us();
@@ -79,15 +97,27 @@ Table candidates_of(const Snapshot& now, const KernelFacts& facts,
   for (const TuningRecord* record : records) {
     const std::string schedule = record->schedule.to_string();
     const double us = record->measurement.median_us();
-    Value name = code(schedule);
+    Value name = linked(code(schedule), "?source=" + encoded(schedule) + "#source-heading");
     if (schedule == winner_of(facts)) name = toned(std::move(name), Tone::kGood);
-    table.rows.push_back(
-        {std::move(name), verdict_of(record->verdict), microseconds(us),
-         microseconds(record->measurement.spread_us()), us > 0 ? share_of(best_us, us) : quiet("-"),
-         count(std::ssize(record->measurement.samples_us)),
-         linked(text(record->worker), "/workers?filter=" + encoded(record->worker)),
-         count(record->template_version), ago(now.now_ms, record->taken_at_ms),
-         text(detail(now, record->log))});
+    std::vector<Value> row = {std::move(name),
+                              verdict_of(record->verdict),
+                              microseconds(us),
+                              microseconds(record->measurement.spread_us()),
+                              us > 0 ? share_of(best_us, us) : quiet("-"),
+                              count(std::ssize(record->measurement.samples_us))};
+    if (!resources.empty()) {
+      const auto found = resources.find({schedule, record->template_version});
+      const bool is_known = found != resources.end();
+      const Value unknown{"-", {}, {}, Tone::kQuiet};
+      row.push_back(is_known ? count(found->second.registers) : unknown);
+      row.push_back(is_known ? bytes(found->second.local_bytes) : unknown);
+      row.push_back(is_known ? bytes(found->second.shared_bytes) : unknown);
+    }
+    row.push_back(linked(text(record->worker), "/workers?filter=" + encoded(record->worker)));
+    row.push_back(count(record->template_version));
+    row.push_back(ago(now.now_ms, record->taken_at_ms));
+    row.push_back(text(parse_resources(record->log) ? "" : detail(now, record->log)));
+    table.rows.push_back(std::move(row));
   }
   page_rows(table, query, "schedule, verdict, worker");
   return table;
@@ -122,9 +152,10 @@ Table history_of(const Snapshot& now, const std::vector<TuningRecord>& records) 
   table.empty = "Nothing was measured yet.";
   for (const auto& [name, version] : versions)
     table.rows.push_back({linked(code(name.first), "?filter=" + encoded(name.first)),
-                          count(name.second), microseconds(version.best_us), count(version.tried),
-                          count(version.good), ago(now.now_ms, version.first_ms),
-                          ago(now.now_ms, version.last_ms)});
+                          count(name.second), microseconds(version.best_us),
+                          linked(count(version.tried), "?filter=" + encoded(name.first)),
+                          linked(count(version.good), "?filter=ok"),
+                          ago(now.now_ms, version.first_ms), ago(now.now_ms, version.last_ms)});
   return table;
 }
 
@@ -136,22 +167,32 @@ std::string reporters(const std::vector<Reporter>& all) {
   return text.empty() || text == " " ? "nobody else" : text;
 }
 
-Facts facts_of(const StoredKernel& stored) {
+Facts facts_of(const StoredKernel& stored, const Resources& resources) {
   const ProgramKernel& kernel = stored.kernel;
   Facts facts{"The winner"};
+  const auto in_list = [](int64_t number) { return linked(count(number), "#candidates-heading"); };
   facts.facts = {{"family", "Family", text(kernel.family)},
                  {"schedule", "Schedule", code(kernel.schedule)},
                  {"best_us", "Time", microseconds(kernel.report.best_us)},
                  {"first_us", "First guess", microseconds(kernel.report.first_us)},
                  {"tuned_on", "Tuned on", text(device_of(stored.tuned_on))},
-                 {"candidates_listed", "Candidates", count(kernel.report.candidates)},
-                 {"measured", "Measured", count(kernel.report.measured)},
-                 {"rejected", "Rejected", count(kernel.report.rejected)},
+                 {"candidates_listed", "Candidates", in_list(kernel.report.candidates)},
+                 {"measured", "Measured", in_list(kernel.report.measured)},
+                 {"rejected", "Rejected", in_list(kernel.report.rejected)},
                  {"built_by", "Built by", text(reporters({kernel.provenance.built}))},
                  {"measured_by", "Timed by", text(reporters({kernel.provenance.measured}))},
                  {"confirmed_by", "Confirmed by", text(reporters(kernel.provenance.confirmed))},
                  {"workload", "Workload", code(kernel.workload.hex())},
                  {"blob", "Binary", code(kernel.blob.hex())}};
+  const auto schedule = Schedule::parse(kernel.schedule);
+  const int version = schedule ? find_version(kernel.templates, schedule->template_name) : 0;
+  facts.facts.push_back({"template_version", "Template's version", count(version)});
+  if (const auto found = resources.find({kernel.schedule, version}); found != resources.end()) {
+    facts.facts.push_back({"registers", "Registers a thread", count(found->second.registers)});
+    facts.facts.push_back({"local_bytes", "Spilled a thread", bytes(found->second.local_bytes)});
+    facts.facts.push_back(
+        {"shared_bytes", "Shared memory a block", bytes(found->second.shared_bytes)});
+  }
   if (kernel.fallback)
     facts.facts.push_back({"fallback", "Without the library", code(kernel.fallback->schedule)});
   return facts;
@@ -185,18 +226,17 @@ Document kernel(const Snapshot& now, const KernelFacts& facts, const Query& quer
                   {"programs", "Programs with it",
                    linked(text("look in the cache"), "/cache?filter=" + facts.key.hex())}}};
   page.blocks.emplace_back(std::move(programs));
-  if (facts.stored) page.blocks.emplace_back(facts_of(*facts.stored));
+  const Resources resources = resources_of(facts.records);
+  if (facts.stored) page.blocks.emplace_back(facts_of(*facts.stored, resources));
   const auto records = best_records(facts.records);
   if (Race race = race_of(facts, records); !race.runners.empty())
     page.blocks.emplace_back(std::move(race));
-  page.blocks.emplace_back(candidates_of(now, facts, records, query));
+  page.blocks.emplace_back(candidates_of(now, facts, resources, records, query));
   page.blocks.emplace_back(history_of(now, facts.records));
-  page.blocks.emplace_back(
-      Notice{Tone::kQuiet,
-             "Source, registers and spills are not shown: the cache keeps a kernel's binary, "
-             "schedule and measurements, not the graph that it computes nor the compiler's report. "
-             "`kiln explain MODEL --source` prints the source, and `--html` has it on a page.",
-             ""});
+  page.blocks.emplace_back(kernel_source(now, facts, query.get("source")));
+  if (facts.stored && now.sees_details && !facts.stored->workload_text.empty())
+    page.blocks.emplace_back(Code{"computes", "What it computes", facts.stored->workload_text,
+                                  "Its workload, in Kiln's own operations.", false, true});
   return page;
 }
 

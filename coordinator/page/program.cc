@@ -50,6 +50,11 @@ std::string reporter(const Reporter& by) {
   return by.key.empty() ? by.worker : fmt::format("{} ({})", by.worker, by.key);
 }
 
+Value worker_link(const Reporter& by) {
+  if (by.worker.empty()) return {};
+  return linked(text(reporter(by)), "/workers?filter=" + encoded(by.worker));
+}
+
 Table kernels_of(const Program& program) {
   Table table{"kernels",
               "Kernels",
@@ -81,8 +86,9 @@ Table kernels_of(const Program& program) {
          moved > 0 ? bytes(moved) : quiet("at the call"), microseconds(kernel.report.best_us),
          microseconds(kernel.report.first_us), microseconds(bound_us), std::move(share),
          linked(count(kernel.report.measured), "/kernel/" + kernel.key.hex()),
-         count(kernel.report.rejected), code(kernel.schedule),
-         text(reporter(kernel.provenance.built))});
+         linked(count(kernel.report.rejected), "/kernel/" + kernel.key.hex()),
+         linked(code(kernel.schedule), "/kernel/" + kernel.key.hex() + "#source-heading"),
+         worker_link(kernel.provenance.built)});
   }
   table.note =
       "The bound is that of the bytes of inputs and outputs, at the memory speed that the device "

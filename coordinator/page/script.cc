@@ -19,8 +19,11 @@ async function refresh() {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const next = page.getElementById("live");
       const scrolled = [...live().querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+      const heading = (each) => each.querySelector("summary > [id]")?.id;
+      const folds = new Map([...live().querySelectorAll("details")].map((each) => [heading(each), each.open]));
       if (next && !isUsed()) live().replaceWith(next);
       live().querySelectorAll(".scroll").forEach((each, i) => { each.scrollLeft = scrolled[i] || 0; });
+      for (const each of live().querySelectorAll("details")) each.open = folds.get(heading(each)) ?? each.open;
     }
   } catch { /* the coordinator is away: the next event comes when it is back */ }
   asking = false;

@@ -101,7 +101,9 @@ Result<AdminRequest> act_of(const Query& form) {
   AdminRequest request;
   if (kind == "drain") {
     request.kind = AdminRequest::Kind::kDrain;
-    request.worker = form.get("worker");
+    // As the page writes a name that HTML would not carry as it is.
+    const std::string& encoded = form.get("worker*");
+    request.worker = encoded.empty() ? form.get("worker") : page::decoded(encoded);
     return request;
   }
   if (kind == "pin")

@@ -121,11 +121,12 @@ void StorageExecutor::store(StoreKernel action) {
     }
     loop_.step(KernelStored{key, status});
   };
-  store_.put_kernel({std::move(action.kernel), std::move(action.tuned_on)},
-                    [this, put_blob, done](const Status& put_kernel) {
-                      const Status& cause = *put_blob ? put_kernel : *put_blob;
-                      loop_.post([done, cause] { done(cause); });
-                    });
+  store_.put_kernel(
+      {std::move(action.kernel), std::move(action.tuned_on), std::move(action.workload_text)},
+      [this, put_blob, done](const Status& put_kernel) {
+        const Status& cause = *put_blob ? put_kernel : *put_blob;
+        loop_.post([done, cause] { done(cause); });
+      });
 }
 
 void StorageExecutor::store(const StoreProgram& action) {

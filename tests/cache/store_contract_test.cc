@@ -300,6 +300,25 @@ TEST_P(StoreContract, EarlierWinnersAreNewestFirstAndOutliveTheirKernel) {
                                       "cpu.pointwise vector=8"}));
 }
 
+TEST_P(StoreContract, AKernelsWorkloadComesBackAsItWasOrNotAtAll) {
+  ASSERT_TRUE(put_blob(*store_, 1));
+  const auto after_storing = [&](std::string text) {
+    StoredKernel stored = kernel(1);
+    stored.workload_text = std::move(text);
+    EXPECT_TRUE(wait([&](auto done) { store_->put_kernel(stored, done); }));
+    const auto read = store_->kernel(stored.kernel.key).value();
+    EXPECT_EQ(read.kernel, stored.kernel);
+    return read.workload_text;
+  };
+  for (const std::string& text :
+       {std::string("kiln.graph 1\n%0 = input 0 : f32[16]\nreturn %0\n"), std::string(),
+        std::string("\"}],\"workload_text\":\"\\\"worker\\\":\xc3\xa9") + '\0',
+        std::string(kMaxWorkloadBytes, '%')})
+    EXPECT_EQ(after_storing(text), text);
+  EXPECT_EQ(after_storing(std::string(kMaxWorkloadBytes + 1, '%')), "");
+  EXPECT_EQ(after_storing("no UTF-8: \xff"), "");
+}
+
 TEST_P(StoreContract, WinnersOfKinComeByTheDistanceOfTheirSizes) {
   const Digest kin = Digest::of("kin");
   for (const int n : {1, 2, 3, 4}) {

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "compiler_core/program/kernel_resources.h"
 #include "tests/cache/samples.h"
 
 namespace kiln {
@@ -29,7 +30,7 @@ TEST(TuneLog, ColumnsStayWhatTheyWere) {
   EXPECT_TRUE(names.starts_with(
       "taken_at taken_at_ms kernel_key workload target device_model units toolkit template "
       "template_version schedule verdict won samples median_us min_us p90_us spread_us sentinel_us "
-      "worker owner binary seed log "))
+      "worker owner binary seed log registers local_bytes shared_bytes "))
       << names;
 }
 
@@ -38,13 +39,22 @@ TEST(TuneLog, ARowHasEveryColumnInItsOrderAndType) {
   full.owner = "ci";
   full.log = "differs at 7";
   full.target.toolkit = "g++ 12";
-  for (const ListedRecord& listed : {ListedRecord{full, true}, ListedRecord{}}) {
+  TuningRecord of_gpu = full;
+  of_gpu.log = to_string(KernelResources{255, 16, 49'152});
+  EXPECT_EQ(tune_log_row({of_gpu, true})["registers"], 255);
+  for (const ListedRecord& listed :
+       {ListedRecord{full, true}, ListedRecord{of_gpu, true}, ListedRecord{}}) {
     const Json row = tune_log_row(listed);
     ASSERT_EQ(row.size(), tune_log_columns().size());
+    const bool is_of_gpu = listed.record.log == of_gpu.log;
     auto field = row.begin();
     for (const TuneLogColumn& column : tune_log_columns()) {
       EXPECT_EQ(field.key(), column.name);
-      EXPECT_TRUE(is_of(*field, column.type) || (!listed.won && field->is_null()))
+      const bool is_resource = column.name == "registers" || column.name == "local_bytes" ||
+                               column.name == "shared_bytes";
+      const bool may_be_null =
+          !listed.won || (column.name == "log" ? is_of_gpu : is_resource && !is_of_gpu);
+      EXPECT_TRUE(is_of(*field, column.type) || (may_be_null && field->is_null()))
           << column.name << ": " << *field;
       ++field;
     }

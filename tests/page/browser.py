@@ -65,7 +65,18 @@ class Browser:
         return str(self.ask("GET", f"{self.session}/url"))
 
     def text(self) -> str:
-        return str(self.ask("GET", f"{self.session}/element/{self.find('body')}/text"))
+        return str(self.on("body", "css selector", "GET", "text"))
+
+    def on(self, selector: str, how: str, method: str, what: str) -> Any:
+        """Asks an element; where it goes away between the look and the question, its successor."""
+        body = {} if method == "POST" else None
+        for _ in range(100):
+            try:
+                return self.ask(method, f"{self.session}/element/{self.find(selector, how)}/{what}", body)
+            except AssertionError as error:
+                if "stale element" not in str(error):
+                    raise
+        raise AssertionError(f"{selector} never stays")
 
     def find(self, selector: str, how: str = "css selector") -> str:
         return str(self.ask("POST", f"{self.session}/element", {"using": how, "value": selector})[ELEMENT])
@@ -74,17 +85,7 @@ class Browser:
         return len(self.ask("POST", f"{self.session}/elements", {"using": "css selector", "value": selector}))
 
     def click(self, selector: str, how: str = "css selector") -> None:
-        self.ask("POST", f"{self.session}/element/{self.find(selector, how)}/click", {})
-
-    def clicked(self, selector: str, how: str = "css selector") -> bool:
-        """False: what was to be clicked went away meanwhile."""
-        try:
-            self.click(selector, how)
-        except AssertionError as error:
-            if "stale element" not in str(error):
-                raise
-            return False
-        return True
+        self.on(selector, how, "POST", "click")
 
     def write(self, selector: str, text: str) -> None:
         self.ask("POST", f"{self.session}/element/{self.find(selector)}/value", {"text": text})

@@ -123,6 +123,25 @@ class Page(unittest.TestCase):
             self.assertTrue(browser.eventually(lambda: f"filter={self.kernel}" in browser.url()), browser.url())
             self.assertTrue(browser.eventually(lambda: self.program[:12] in browser.text()), browser.text())
 
+    def test_the_source_of_a_kernel_and_of_its_candidates_is_read(self) -> None:
+        for script in (False, True):
+            with Browser(1440, script=script) as browser:
+                browser.open(f"{self.service.http}/kernel/{self.kernel}")
+                self.assertNotIn("extern", browser.text(), "the source is folded")
+                browser.click("//summary[h2='Generated source']", "xpath")
+                self.assertTrue(browser.eventually(lambda: "extern" in browser.text()))
+                self.assertGreater(browser.count("pre .k"), 20, "its keywords are told apart")
+                if PICTURES and script:
+                    browser.picture(Path(PICTURES) / "source-1440.png")
+                browser.click("#candidates-heading ~ .scroll tbody tr:last-child a")
+                self.assertTrue(browser.eventually(lambda: "source=" in browser.url()), browser.url())
+        shown = self.service.json(f"/kernel/{self.kernel}")
+        other = next(each["schedule"] for each in shown["candidates"]
+                     if each["schedule"] != shown["schedule"] and each["verdict"] == "ok")
+        of_other = self.service.json(f"/kernel/{self.kernel}?source={urllib.parse.quote(other)}")["source"]
+        self.assertIn("extern", of_other)
+        self.assertNotEqual(of_other, shown["source"])
+
     def test_lists_are_filtered(self) -> None:
         with Browser(1440, script=False) as browser:
             for path, good in (("/workers", "local"), ("/cache", "matmul"), (f"/kernel/{self.kernel}", "ok"),
@@ -179,8 +198,10 @@ class Page(unittest.TestCase):
     def test_hostile_text_in_addresses_shows_as_text(self) -> None:
         with Browser(1440) as browser:
             hostile = "<script>document.title='taken'</script>\u202e'\"><img src=x onerror=document.title='taken'>"
-            for path in ("/workers", "/cache", "/misses", "/tuning", "/audit"):
-                browser.open(f"{self.service.http}{path}?filter={urllib.parse.quote(hostile)}")
+            for path in ("/workers?filter=", "/cache?filter=", "/misses?filter=", "/tuning?filter=", "/audit?filter=",
+                         f"/kernel/{self.kernel}?filter=", f"/kernel/{self.kernel}?source=",
+                         f"/program/{self.program}?filter="):
+                browser.open(f"{self.service.http}{path}{urllib.parse.quote(hostile)}")
                 title = browser.ask("GET", f"{browser.session}/title")
                 self.assertNotIn("taken", title, path)
                 self.assertEqual(browser.count("main script, main img"), 0, path)
@@ -292,13 +313,66 @@ class Draining(unittest.TestCase):
         with Browser(360) as browser:
             browser.open(service.http + "/workers")
             name = service.json("/workers")["workers"][0]["name"]
-            # The list may be renewed between the look and the click. The question is answered yes.
-            self.assertTrue(browser.eventually(lambda: browser.clicked("//button[text()='Drain']", "xpath")))
+            browser.click("//button[text()='Drain']", "xpath")  # the question is answered yes
             browser.text()  # answers the question
             self.assertTrue(browser.eventually(lambda: all(
                 each["state"] == "draining" for each in service.json("/workers")["workers"])))
             browser.open(service.http + "/audit")
             self.assertIn(f"drain {name}", browser.text())
+
+
+@unittest.skipUnless(is_installed(), "chromium and chromium-driver are not installed: ops/setup --page")
+class HostileNames(unittest.TestCase):
+    """A worker with a name that is no name, which tunes a program: every view that names it shows its text."""
+
+    NAME = "<script>document.title='taken'</script>\u202e'\"><img src=x onerror=document.title='taken'>&lt;" + "<" * 140
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        ready = Path(folder.name) / "ready"
+        self.start("kiln-coordinator", "--data-dir", f"{folder.name}/data", "--listen", "tcp://127.0.0.1:0", "--http",
+                   "127.0.0.1:0", "--ready-file", ready)
+        for _ in range(1200):
+            if ready.exists():
+                break
+            time.sleep(0.05)
+        where = json.loads(ready.read_text())
+        self.http = where["http"]
+        self.start("kiln-worker", "--coordinator", where["endpoint"], "--name", self.NAME, "--http", "none")
+        subprocess.run([BIN / "kiln", "compile", GRAPHS / "softmax.pt2", "--mode", "max-autotune", "--no-fallback",
+                        "--coordinator", where["endpoint"]], check=True, stdout=subprocess.DEVNULL)
+
+    def start(self, *command: object) -> None:
+        program = subprocess.Popen([BIN / str(command[0]), *map(str, command[1:])], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        self.addCleanup(program.wait)
+        self.addCleanup(program.terminate)  # first: cleanups run from the last to the first
+
+    def json(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self.http}{path}?format=json", timeout=20) as answer:
+            return json.load(answer)
+
+    def test_are_shown_as_text(self) -> None:
+        program = self.json("/cache")["programs"][0]["program"]
+        kernel = self.json(f"/program/{program}")["kernels"][0]["kernel"]
+        self.assertEqual(self.json("/workers")["workers"][0]["name"], self.NAME)
+        for width in (360, 1440):
+            with Browser(width) as browser:
+                for path in (*VIEWS.values(), f"/program/{program}", f"/kernel/{kernel}"):
+                    browser.open(self.http + path)
+                    self.assertNotIn("taken", browser.ask("GET", f"{browser.session}/title"), path)
+                    self.assertEqual(browser.count("main script, main img"), 0, path)
+                    wide = browser.devtools("Page.getLayoutMetrics", {})["cssContentSize"]["width"]
+                    self.assertLessEqual(wide, width, f"{path} at {width} is scrolled sideways")
+                    if path in ("/workers", f"/program/{program}", f"/kernel/{kernel}"):
+                        self.assertIn("<script>", browser.text(), path)
+        with Browser(1440, script=False) as browser:  # a button says the name as it is
+            browser.open(self.http + "/workers")
+            browser.click("//button[text()='Drain']", "xpath")
+            self.assertTrue(browser.eventually(lambda: self.json("/audit")["acts"] != []))
+        self.assertEqual(self.json("/audit")["acts"][0]["request"], f"drain {self.NAME}")
+        self.assertTrue(self.json("/audit")["acts"][0]["done"])
 
 
 class Keys(unittest.TestCase):

@@ -126,7 +126,7 @@ std::optional<StoreKernel> TuningTask::take_winner(
   CandidateBinary& built =
       *candidates_.binary(fallback_index_ >= 0 ? fallback_index_ : winner_index_);
   if (mode_ != Mode::kDefault) winner_.report.sentinel_us = scale_of(built.device);
-  StoreKernel store{winner_, built.device, std::move(built.bytes)};
+  StoreKernel store{winner_, built.device, std::move(built.bytes), workload_text_};
   candidates_.drop_binaries();
   others_.clear();
   return store;

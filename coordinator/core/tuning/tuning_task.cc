@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/program/kernel_resources.h"
 #include "coordinator/core/mutation.h"
 #include "coordinator/core/tuning/failures.h"
 
@@ -285,6 +286,9 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wh
   if (result.verdict == Verdict::kOk && !is_vote) record.measurement = result.measurement;
   record.verdict = result.verdict;
   record.log = result.log = bounded(std::move(result.log));
+  if (record.verdict == Verdict::kOk && recipe && !result.binary.empty())
+    if (const auto resources = resources_of(result.binary, *recipe))
+      record.log = to_string(*resources);
 
   if (is_vote) {
     take_vote(std::move(result), recipe ? std::optional(*std::move(recipe)) : std::nullopt, where);

@@ -5,6 +5,7 @@
 #include "compiler_core/base/tensor.h"
 #include "compiler_core/runtime/cpu_device.h"
 #include "tests/compiler_core/runtime/test_artifact.h"
+#include "tests/support/fake_nvtx/fake_nvtx.h"
 
 namespace kiln {
 namespace {
@@ -85,6 +86,26 @@ TEST_F(ExecutableTest, AProfileHasEveryLaunchOnceAndInOrder) {
     EXPECT_LE((*times)[i].begin_us, (*times)[i].end_us);
   }
   EXPECT_EQ((*times)[0].end_us, (*times)[1].begin_us);
+}
+
+TEST_F(ExecutableTest, AProfileNamesEachLaunchToNvidiasProfilersAndALaunchDoesNot) {
+  for (ProgramKernel& kernel : program_.kernels) {
+    kernel.family = "pointwise";
+    kernel.schedule = "cpu.pointwise lanes=4";
+  }
+  auto executable = load(2);
+  ASSERT_TRUE(executable) << executable.error().message;
+  Tensor in(DType::kI64, {1}), out0(DType::kI64, {1}), out1(DType::kI64, {1}),
+      out2(DType::kI64, {1});
+  void* const inputs[] = {in.data()};
+  void* const outputs[] = {out0.data(), out1.data(), out2.data()};
+  const std::vector<int64_t> sizes{1};
+  take_nvtx_calls();  // of other tests
+  ASSERT_TRUE(run(*executable, inputs, outputs, sizes));
+  EXPECT_EQ(take_nvtx_calls(), std::vector<std::string>{});
+  ASSERT_TRUE(executable->profile(device_ptrs(inputs), device_ptrs(outputs), nullptr, sizes));
+  const std::string name = "push pointwise: cpu.pointwise lanes=4";
+  EXPECT_EQ(take_nvtx_calls(), (std::vector<std::string>{name, "pop", name, "pop"}));
 }
 
 TEST_F(ExecutableTest, TheArenaGrowsWithTheSizesOfACall) {

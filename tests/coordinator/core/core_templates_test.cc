@@ -1,5 +1,7 @@
 // Kernel templates at versions: which worker gets which candidates, what becomes of candidates that
 // no worker can make, and what is planned again when a template changed.
+#include "compiler_core/base/file.h"
+#include "compiler_core/program/kernel_resources.h"
 #include "tests/coordinator/core/core_bench.h"
 
 namespace kiln {
@@ -87,6 +89,24 @@ TEST_F(CoreTemplates, ARecordNamesTheVersion) {
   ASSERT_FALSE(bench_.records.empty());
   for (const TuningRecord& record : bench_.records)
     EXPECT_EQ(record.template_version, find_version(kNow, record.schedule.template_name));
+}
+
+// The sums of the cubin are kernel_resources_test's.
+TEST_F(CoreTemplates, ARecordOfAGpusCompileSaysWhatTheKernelTakes) {
+  report("w", kNow);
+  bench_.start({mixed_kernel()});
+  const Job job = bench_.job_of("w");
+  std::vector<CandidateResult> results;
+  for (const int i : indices(job)) results.push_back(ok_result(job, i, 10.0));
+  results.front().binary =
+      read_file(
+          Path(KILN_SOURCE_DIR "/tests/compiler_core/program/cubins/two_kernels.sm_90a.cubin"))
+          .value();
+  report("w", kNow, {}, std::move(results));
+  bench_.store_all();
+  ASSERT_EQ(bench_.records.size(), 2u);
+  EXPECT_EQ(parse_resources(bench_.records[0].log), (KernelResources{32, 1456, 2048}));
+  EXPECT_EQ(bench_.records[1].log, "") << "no cubin";
 }
 
 // Else it would wait for ever: it is kept from a worker that it failed on while others can have it.

@@ -4,6 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/registry.h"
+#include "compiler_core/program/kernel_resources.h"
 #include "coordinator/page/frame.h"
 #include "coordinator/page/json.h"
 
@@ -182,6 +185,104 @@ TEST(Kernel, ShowsEveryCandidateTheRaceAndTheHistory) {
   EXPECT_TRUE(says(view, ">mr=8</text>")) << "a label says what differs";
   EXPECT_EQ(json_of(kernel(Snapshot{}, facts, Query::parse("filter=wrong")))["candidates"].size(),
             1u);
+}
+
+// A kernel that doubles 4096 numbers, and the record of a worker that compiled its winner.
+KernelFacts doubling() {
+  constexpr char kText[] =
+      "kiln.graph 1\n%0 = input 0 : f32[4096]\n%1 = add %0 %0 : f32[4096]\nreturn %1\n";
+  KernelFacts facts{kKernel};
+  facts.stored.emplace();
+  facts.stored->tuned_on = {Backend::kCpu, "x86-64-v3", "model", 2, {}};
+  facts.stored->workload_text = kText;
+  const Workload workload{parse_graph(kText).value(), Family::kPointwise, {}};
+  const Schedule best = search_space(workload, facts.stored->tuned_on).value().front();
+  ProgramKernel& kernel = facts.stored->kernel;
+  kernel.family = "pointwise";
+  kernel.schedule = best.to_string();
+  kernel.recipe = lower_to_source(workload, best, facts.stored->tuned_on).value().recipe;
+  kernel.templates = template_versions();
+  facts.records = {
+      record_of(kernel.schedule, find_version(kernel.templates, best.template_name), {3, 3, 3})};
+  facts.records.front().binary = Digest::of(std::string_view("binary"));
+  return facts;
+}
+Snapshot to_operators() {
+  Snapshot now;
+  now.sees_details = true;
+  return now;
+}
+Query asks_for(const std::string& schedule) {
+  Query query;
+  query.set("source", schedule);
+  return query;
+}
+
+TEST(KernelSource, IsPrintedAgainForTheWinnerAndForCandidatesThatWereCompiled) {
+  KernelFacts facts = doubling();
+  const std::string winner = facts.stored->kernel.schedule;
+  const std::string source = json_of(kernel(to_operators(), facts, {}))["source"];
+  EXPECT_NE(source.find("extern \"C\""), std::string::npos) << source;
+  EXPECT_EQ(json_of(kernel(to_operators(), facts, asks_for(winner)))["source"], source);
+  EXPECT_TRUE(says(kernel(to_operators(), facts, {}), "<span class=\"k\">"));
+  EXPECT_EQ(json_of(kernel(to_operators(), facts, {}))["computes"], facts.stored->workload_text);
+
+  const Workload workload{parse_graph(facts.stored->workload_text).value(), Family::kPointwise, {}};
+  const Schedule other = search_space(workload, facts.stored->tuned_on).value().back();
+  EXPECT_FALSE(
+      json_of(kernel(to_operators(), facts, asks_for(other.to_string()))).contains("source"))
+      << "nobody compiled it";
+  facts.records.push_back(record_of(
+      other.to_string(), find_version(template_versions(), other.template_name), {4, 4, 4}));
+  facts.records.back().binary = Digest::of(std::string_view("another"));
+  EXPECT_NE(json_of(kernel(to_operators(), facts, asks_for(other.to_string())))["source"], source);
+}
+
+TEST(KernelSource, IsNotShownWhereItWouldBeAnotherOrIsNobodysBusiness) {
+  const auto said = [](const Snapshot& now, const KernelFacts& facts, const Query& query = {}) {
+    const Json view = json_of(kernel(now, facts, query));
+    EXPECT_FALSE(view.contains("source"));
+    EXPECT_FALSE(view.contains("computes") && !now.sees_details);
+    return view["notices"].dump();
+  };
+  EXPECT_NE(said(Snapshot{}, doubling()).find("for operators"), std::string::npos);
+  KernelFacts facts = doubling();
+  for (TemplateVersion& each : facts.stored->kernel.templates) ++each.version;
+  EXPECT_NE(said(to_operators(), facts).find("this coordinator has version"), std::string::npos);
+  facts = doubling();
+  facts.stored->kernel.recipe.phases.emplace_back();
+  EXPECT_NE(said(to_operators(), facts).find("launches it another way"), std::string::npos);
+  facts = doubling();
+  facts.stored->workload_text.clear();
+  EXPECT_NE(said(to_operators(), facts).find("an older Kiln"), std::string::npos);
+  facts.stored->workload_text = "kiln.graph 1\n%0 = nonsense";
+  EXPECT_NE(said(to_operators(), facts).find("There is no source"), std::string::npos);
+  facts = doubling();
+  for (const char* hostile :
+       {"<script>alert(1)</script>", "cpu.pointwise lanes=-1", "\xff", "a b="}) {
+    EXPECT_NE(said(to_operators(), facts, asks_for(hostile)).find("No candidate"),
+              std::string::npos);
+    EXPECT_FALSE(says(kernel(to_operators(), facts, asks_for(hostile)), "<script>alert"));
+  }
+}
+
+TEST(Kernel, OfAGpuShowsRegistersAndSpills) {
+  KernelFacts facts = doubling();
+  const auto columns = [&] { return html_of(kernel(Snapshot{}, facts, {})); };
+  EXPECT_EQ(columns().find("Registers"), std::string::npos) << "a CPU's are not known";
+  TuningRecord final_times = facts.records.front();
+  final_times.measurement.samples_us = {3, 3, 3, 3, 3};
+  final_times.binary = {};
+  facts.records.front().log = to_string(KernelResources{168, 24, 49'152});
+  facts.records.push_back(final_times);
+  facts.records.push_back(record_of("cpu.pointwise lanes=64", 1, {}, Verdict::kCompileFailed));
+  const Json view = json_of(kernel(Snapshot{}, facts, {}));
+  EXPECT_EQ(view["registers"], 168) << "of the winner";
+  EXPECT_EQ(view["candidates"][0]["registers"], 168) << "the compile's record says it";
+  EXPECT_EQ(view["candidates"][0]["local_bytes"], 24);
+  EXPECT_EQ(view["candidates"][0]["shared_bytes"], 49'152);
+  EXPECT_TRUE(view["candidates"][1]["registers"].is_null());
+  EXPECT_NE(columns().find("Registers"), std::string::npos);
 }
 
 TEST(Kernel, NobodyKnowsIsNotThere) {
