@@ -52,6 +52,12 @@ bool is_integer(DType dtype) {
 bool is_half(DType dtype) {
   return dtype >= DType::kF16 && dtype <= DType::kF8E5M2;
 }
+bool is_f8(DType dtype) {
+  return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+}
+bool is_16_bit_float(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16;
+}
 DType compute_type(DType dtype) {
   return is_half(dtype) ? DType::kF32 : dtype;
 }

@@ -31,6 +31,8 @@ bool is_float(DType dtype);
 bool is_integer(DType dtype);  // i8..i64, u8; bool is not
 // f16, bf16 and the f8 types: computed and accumulated in f32.
 bool is_half(DType dtype);
+bool is_f8(DType dtype);
+bool is_16_bit_float(DType dtype);  // f16, bf16
 // f32 for the half types, the type itself otherwise.
 DType compute_type(DType dtype);
 

@@ -1,5 +1,7 @@
 #include "compiler_core/base/half.h"
 
+#include <limits>
+
 namespace kiln {
 
 float f16_to_f32(uint16_t bits) {
@@ -26,6 +28,61 @@ uint16_t f32_to_f16(float value) {
   }
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u;
   return static_cast<uint16_t>(sign | rounded >> 13);
+}
+
+float f8e4m3_to_f32(uint8_t bits) {
+  if ((bits & 0x7fu) == 0x7fu) return std::numeric_limits<float>::quiet_NaN();
+  // As f16 bits the value is too small by 2^8: the exponents' biases are 7 and 15.
+  return f16_to_f32(static_cast<uint16_t>((bits & 0x80u) << 8 | (bits & 0x7fu) << 7)) * 256.0f;
+}
+
+uint8_t f32_to_f8e4m3(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffffu;
+  const auto with_sign = [&](uint32_t code) {
+    return static_cast<uint8_t>((bits >> 24 & 0x80u) | code);
+  };
+  if (magnitude >= 0x43f00000u) return with_sign(0x7f);  // 480, infinity, NaN
+  if (magnitude < 0x3c800000u) {
+    // Subnormal: the last place of 2^14 is that of these.
+    const float shifted = std::bit_cast<float>(magnitude) + 0x1p14f;
+    return with_sign(std::bit_cast<uint32_t>(shifted) - 0x46800000u);
+  }
+  return with_sign((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u) - 0x3c000000u) >> 20);
+}
+
+float f8e5m2_to_f32(uint8_t bits) {
+  return f16_to_f32(static_cast<uint16_t>(bits << 8));
+}
+
+uint8_t f32_to_f8e5m2(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffffu;
+  const auto with_sign = [&](uint32_t code) {
+    return static_cast<uint8_t>((bits >> 24 & 0x80u) | code);
+  };
+  if (magnitude > 0x7f800000u) return with_sign(0x7f);   // NaN
+  if (magnitude >= 0x47800000u) return with_sign(0x7c);  // infinity
+  if (magnitude < 0x38800000u) {
+    // Subnormal: the last place of 2^7 is that of these.
+    const float shifted = std::bit_cast<float>(magnitude) + 0x1p7f;
+    return with_sign(std::bit_cast<uint32_t>(shifted) - 0x43000000u);
+  }
+  return with_sign((magnitude + 0xfffffu + ((magnitude >> 21) & 1u) - 0x38000000u) >> 21);
+}
+
+double round_to_half(DType dtype, double value) {
+  const float narrow = static_cast<float>(value);
+  switch (dtype) {
+    case DType::kF16:
+      return f16_to_f32(f32_to_f16(narrow));
+    case DType::kBF16:
+      return bf16_to_f32(f32_to_bf16(narrow));
+    case DType::kF8E4M3:
+      return f8e4m3_to_f32(f32_to_f8e4m3(narrow));
+    case DType::kF8E5M2:
+      return f8e5m2_to_f32(f32_to_f8e5m2(narrow));
+    default:
+      return value;
+  }
 }
 
 }  // namespace kiln

@@ -1,9 +1,11 @@
-// Conversions between f32 and the 16-bit float types, round to nearest even, NaN kept quiet:
-// bit for bit what PyTorch's c10::BFloat16 and c10::Half do.
+// Conversions between f32 and the narrower float types, round to nearest even, NaN kept quiet:
+// bit for bit what PyTorch's c10::BFloat16, Half, Float8_e4m3fn and Float8_e5m2 do.
 #pragma once
 
 #include <bit>
 #include <cstdint>
+
+#include "compiler_core/base/dtype.h"
 
 namespace kiln {
 
@@ -19,5 +21,14 @@ inline uint16_t f32_to_bf16(float value) {
 
 float f16_to_f32(uint16_t bits);
 uint16_t f32_to_f16(float value);
+
+// e4m3 has no infinities: what rounds beyond 448 is NaN.
+float f8e4m3_to_f32(uint8_t bits);
+uint8_t f32_to_f8e4m3(float value);
+float f8e5m2_to_f32(uint8_t bits);
+uint8_t f32_to_f8e5m2(float value);
+
+// The nearest value of a half type; the value itself for the others.
+double round_to_half(DType dtype, double value);
 
 }  // namespace kiln

@@ -34,9 +34,9 @@ double Tensor::get(int64_t i) const {
     case DType::kBF16:
       return bf16_to_f32(as<uint16_t>()[i]);
     case DType::kF8E4M3:
+      return f8e4m3_to_f32(as<uint8_t>()[i]);
     case DType::kF8E5M2:
-      CHECK(false, "f8 is refused by the frontend");
-      break;
+      return f8e5m2_to_f32(as<uint8_t>()[i]);
     case DType::kI8:
     case DType::kI16:
     case DType::kI32:
@@ -63,8 +63,10 @@ void Tensor::set(int64_t i, double v) {
       as<uint16_t>()[i] = f32_to_bf16(static_cast<float>(v));
       return;
     case DType::kF8E4M3:
+      as<uint8_t>()[i] = f32_to_f8e4m3(static_cast<float>(v));
+      return;
     case DType::kF8E5M2:
-      CHECK(false, "f8 is refused by the frontend");
+      as<uint8_t>()[i] = f32_to_f8e5m2(static_cast<float>(v));
       return;
     case DType::kBool:
       as<uint8_t>()[i] = v != 0;

@@ -61,7 +61,6 @@ constexpr auto kRefusals = std::to_array<RefusedOp>({
     {"aten.quantize_per_tensor", kQuantised},
     {"aten.quantize_per_channel", kQuantised},
     {"aten.dequantize", kQuantised},
-    {"aten._scaled_mm", "8-bit floats are not covered: cast to bf16 before the product"},
     {"aten.to_sparse", kSparse},
     {"aten._to_sparse", kSparse},
     {"aten.to_dense", kSparse},

@@ -37,9 +37,9 @@ Result<DType> to_dtype(ScalarTypeCode code) {
     case 28:
       return unsupported("uint16");
     case 29:
-      return unsupported("float8_e4m3fn");
+      return DType::kF8E4M3;
     case 30:
-      return unsupported("float8_e5m2");
+      return DType::kF8E5M2;
     case 31:
       return unsupported("float8_e4m3fnuz");
     case 32:

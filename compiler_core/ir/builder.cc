@@ -68,8 +68,7 @@ size_t hash_node(const Node& node) {
 ConstantAttr constant_bits(DType dtype, double value) {
   if (!is_float(dtype)) return {static_cast<uint64_t>(static_cast<int64_t>(value))};
   if (dtype == DType::kF32) value = static_cast<float>(value);
-  if (dtype == DType::kBF16) value = bf16_to_f32(f32_to_bf16(static_cast<float>(value)));
-  if (dtype == DType::kF16) value = f16_to_f32(f32_to_f16(static_cast<float>(value)));
+  value = round_to_half(dtype, value);
   if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
   return {std::bit_cast<uint64_t>(value)};
 }

@@ -58,12 +58,8 @@ double round_to(DType dtype, double v, Precision precision) {
   switch (dtype) {
     case DType::kF32:
       return precision == Precision::kHigh ? v : static_cast<float>(v);
-    case DType::kBF16:
-      return bf16_to_f32(f32_to_bf16(static_cast<float>(v)));
-    case DType::kF16:
-      return f16_to_f32(f32_to_f16(static_cast<float>(v)));
     default:
-      return v;
+      return round_to_half(dtype, v);
   }
 }
 

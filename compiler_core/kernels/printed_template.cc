@@ -25,7 +25,6 @@ bool PrintedTemplateBase::covers(const Workload& workload, const Target& target)
 Result<Buildable> PrintedTemplateBase::instantiate(const Workload& workload,
                                                    const Schedule& schedule,
                                                    const Target& target) const {
-  TRY_STATUS(check_printable(workload.graph));
   TRY(Source source, print(workload.graph, schedule, target));
   if (covered_.backend == Backend::kCuda) source.text = needed_text(source.text);
   return source;

@@ -28,7 +28,6 @@ class Classifier {
 
   Result<Family> run() {
     TRY_STATUS(common());
-    TRY_STATUS(dtypes_are_covered());
     int matmuls = 0, reduces = 0;
     for (const Node& node : graph_.nodes()) {
       if (stands_alone(node.op)) return single_op(node);
@@ -56,6 +55,7 @@ class Classifier {
         if (size.is_constant() ? size.constant() < 1 : lower_bound(size, graph_.symbols()) < 0)
           return refuse(node, "a size is not a positive constant, or may be negative");
       TRY_STATUS(half_is_only_moved(node));
+      TRY_STATUS(f8_is_only_moved(node));
     }
     std::set<NodeId> seen;
     if (graph_.outputs().empty()) return fail(Code::kUnsupported, "a kernel has outputs");
@@ -65,14 +65,14 @@ class Classifier {
     return {};
   }
 
-  // Only kernels that their author wrote know of f8.
-  Status dtypes_are_covered() const {
-    const auto nodes = graph_.nodes();
-    for (const Node& node : nodes)
-      if (node.op == Op::kCustomCall) return {};
-    for (const Node& node : nodes)
-      if (node.dtype == DType::kF8E4M3 || node.dtype == DType::kF8E5M2)
-        return refuse(node, "no kernel computes with this dtype yet; cast to bf16 before");
+  // 8-bit floats are moved and converted, and read by kernels that their author wrote.
+  Status f8_is_only_moved(const Node& node) const {
+    const OpKind kind = traits(node.op).kind;
+    if (kind == OpKind::kIndexMap || kind == OpKind::kGather || kind == OpKind::kCustom) return {};
+    if (is_elementwise(node.op) || kind == OpKind::kReduce) return {};  // as half_is_only_moved()
+    for (size_t i = 0; i < node.operands.size(); ++i)
+      if (is_f8(operand(node, i).dtype))
+        return refuse(node, "8-bit floats are only moved or converted; cast to bf16 before");
     return {};
   }
 

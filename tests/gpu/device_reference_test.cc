@@ -15,7 +15,8 @@
 namespace kiln::runner {
 namespace {
 
-constexpr DType kFloats[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16};
+constexpr DType kFloats[] = {DType::kF64,  DType::kF32,    DType::kF16,
+                             DType::kBF16, DType::kF8E4M3, DType::kF8E5M2};
 constexpr DType kIntegers[] = {DType::kI8,  DType::kI16, DType::kI32,
                                DType::kI64, DType::kU8,  DType::kBool};
 
@@ -23,7 +24,8 @@ double roundoff(DType dtype) {
   return dtype == DType::kF64   ? 0x1p-48
          : dtype == DType::kF32 ? 0x1p-24
          : dtype == DType::kF16 ? 0x1p-11
-                                : 0x1p-8;
+         : dtype == DType::kBF16 ? 0x1p-8
+                                 : 0x1p-3;
 }
 
 class DeviceReferenceTest : public test::GpuTest {

@@ -34,7 +34,7 @@ struct CpuAttentionSchedule {
 // REQUIRES: workload.family is kAttention.
 std::vector<Schedule> cpu_attention_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kAttention.
+// REQUIRES: the guarantees of kAttention.
 Result<Source> print_cpu_attention(const Graph& graph, const CpuAttentionSchedule& schedule);
 
 // "cpu.attention".

@@ -24,7 +24,7 @@ class AttentionKernel {
 
   Source print() const {
     Source source;
-    source.text = preamble(schedule_.lanes) + print_problem() + print_tiling();
+    source.text = preamble(graph_, schedule_.lanes) + print_problem() + print_tiling();
     source.text += device_text("transpose.h");
     source.text += device_text("attention.h");
     source.text += print_scores() + print_epilogue() + print_entry();

@@ -36,7 +36,7 @@ int shared_row(int64_t elements, int64_t bytes);
 // REQUIRES: workload.family is kAttention.
 std::vector<Schedule> cuda_attention_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kAttention.
+// REQUIRES: the guarantees of kAttention.
 Result<Source> print_cuda_attention(const Graph& graph, const CudaAttentionSchedule& schedule);
 
 // "cuda.attention".

@@ -35,7 +35,7 @@ struct CpuColumnReductionSchedule {
 std::vector<Schedule> cpu_column_reduction_candidates(const Workload& workload,
                                                       const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kColumnReduction.
+// REQUIRES: the guarantees of kColumnReduction.
 Result<Source> print_cpu_column_reduction(const Graph& graph,
                                           const CpuColumnReductionSchedule& schedule);
 

@@ -34,7 +34,7 @@ class SplitColumns {
   }
 
   Source print() {
-    source_.text = preamble(columns_.schedule.lanes);
+    source_.text = preamble(columns_.graph, columns_.schedule.lanes);
     source_.recipe = argument_recipe(columns_.graph);
     for (size_t p = 0; p < columns_.passes.passes.size(); ++p) {
       const ReductionPasses::Pass& pass = columns_.passes.passes[p];

@@ -249,7 +249,8 @@ Source print_slabs(const Columns& columns) {
       "    if (column < column_end) narrow(column, SomeLanes{column_end - column});\n  }\n";
 
   Source source;
-  source.text = preamble(columns.schedule.lanes) + entry_function("kernel", columns.graph, body);
+  source.text = preamble(columns.graph, columns.schedule.lanes) +
+                entry_function("kernel", columns.graph, body);
   source.recipe = argument_recipe(columns.graph);
   source.recipe.phases = {
       {"kernel", Grid(std::vector<GridAxis>{{columns.groups, 1}, {columns.columns, width}})}};

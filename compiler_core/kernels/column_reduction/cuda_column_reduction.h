@@ -67,7 +67,7 @@ bool is_streamed(const Graph& graph, const std::vector<int64_t>& sizes, NodeId i
 std::vector<Schedule> cuda_column_reduction_candidates(const Workload& workload,
                                                        const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kColumnReduction.
+// REQUIRES: the guarantees of kColumnReduction.
 Result<Source> print_cuda_column_reduction(const Graph& graph,
                                            const CudaColumnReductionSchedule& schedule,
                                            const Target& target);

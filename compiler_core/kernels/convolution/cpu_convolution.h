@@ -52,7 +52,7 @@ bool fits(const CpuConvolutionSchedule& schedule, const ConvolutionProblem& prob
 // REQUIRES: workload.family is kConvolution, its sizes are constants.
 std::vector<Schedule> cpu_convolution_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kConvolution. kInvalidArgument when the
+// REQUIRES: the guarantees of kConvolution. kInvalidArgument when the
 // schedule does not fit the problem.
 Result<Source> print_cpu_convolution(const Graph& graph, const CpuConvolutionSchedule& schedule);
 

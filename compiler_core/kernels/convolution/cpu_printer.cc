@@ -29,8 +29,8 @@ class ConvolutionKernel {
 
   Source print() const {
     Source source;
-    source.text = preamble(schedule_.lanes) + print_problem() + print_tiling() + print_geometry() +
-                  print_source();
+    source.text = preamble(graph_, schedule_.lanes) + print_problem() + print_tiling() +
+                  print_geometry() + print_source();
     source.text += device_text("matmul.h");
     source.text += device_text("convolution.h");
     source.text += print_images() + print_epilogue();

@@ -28,7 +28,7 @@ double cuda_convolution_efficiency(const Workload& workload) {
   constexpr double kTileRows = 16;
   const ConvolutionProblem problem = ConvolutionProblem::of(workload.graph);
   const auto rows = static_cast<double>(problem.product.m);
-  return (is_half(problem.product.stored) ? 0.25 : 0.5) * std::min(1.0, rows / kTileRows);
+  return (is_16_bit_float(problem.product.stored) ? 0.25 : 0.5) * std::min(1.0, rows / kTileRows);
 }
 
 }  // namespace

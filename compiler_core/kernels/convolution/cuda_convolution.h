@@ -19,7 +19,7 @@ struct CudaConvolutionSchedule : CudaMatmulSchedule {
 // REQUIRES: workload.family is kConvolution, its sizes are constants.
 std::vector<Schedule> cuda_convolution_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kConvolution. kInvalidArgument when the
+// REQUIRES: the guarantees of kConvolution. kInvalidArgument when the
 // schedule does not fit the problem.
 Result<Source> print_cuda_convolution(const Graph& graph, const CudaConvolutionSchedule& schedule,
                                       const Target& target);

@@ -150,7 +150,7 @@ Status check_cuda_depthwise(const Workload& workload) {
   const ConvolutionProblem p = ConvolutionProblem::of(graph);
   if (p.channels != 1 || p.product.m != 1) return lacks("groups of several channels or results");
   if (p.product.result != DType::kF32 ||
-      (p.product.stored != DType::kF32 && !is_half(p.product.stored)))
+      (p.product.stored != DType::kF32 && !is_16_bit_float(p.product.stored)))
     return lacks("other dtypes than fp16, bf16 and f32");
   if (p.window[0] != 1 || p.in[0] != 1 || p.out[0] != 1) return lacks("three spatial axes");
   constexpr int64_t kMostWindow = 121, kMostWidth = 4096;

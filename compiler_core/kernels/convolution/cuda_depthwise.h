@@ -33,7 +33,7 @@ Status check_cuda_depthwise(const Workload& workload);
 // REQUIRES: check_cuda_depthwise(workload).
 std::vector<Schedule> cuda_depthwise_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), check_cuda_depthwise() of its workload. kInvalidArgument when
+// REQUIRES: check_cuda_depthwise() of its workload. kInvalidArgument when
 // the schedule does not fit.
 Result<Source> print_cuda_depthwise(const Graph& graph, const CudaDepthwiseSchedule& schedule,
                                     const Target& target);

@@ -105,7 +105,7 @@ class CustomSource {
         "  const int64_t first = begin * KILN_BLOCK, last = end * KILN_BLOCK;\n"
         "  {}({}, first, last < KILN_ITEMS ? last : KILN_ITEMS);\n",
         kernel_.function, arguments());
-    return preamble(kCpuLanes) + users_text() + entry_function(kEntry, graph_, body);
+    return preamble(graph_, kCpuLanes) + users_text() + entry_function(kEntry, graph_, body);
   }
 
   // Pruning reads generated text only: the author's stands aside as a line of its words.

@@ -61,7 +61,7 @@ bool fits(const CpuMatmulSchedule& schedule, const SizedMatmul& problem);
 // REQUIRES: workload.family is kMatmul, its sizes are constants.
 std::vector<Schedule> cpu_matmul_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kMatmul. kInvalidArgument when the schedule
+// REQUIRES: the guarantees of kMatmul. kInvalidArgument when the schedule
 // does not fit the operands.
 Result<Source> print_cpu_matmul(const Graph& graph, const CpuMatmulSchedule& schedule);
 

@@ -22,7 +22,7 @@ class MatmulKernel {
 
   Source print() const {
     Source source;
-    source.text = preamble(schedule_.lanes) + print_problem();
+    source.text = preamble(graph_, schedule_.lanes) + print_problem();
     if (is_sized()) source.text += print_sizes();
     source.text += schedule_.dot ? print_dot_tiling() : print_panel_tiling();
     source.text += device_text(schedule_.dot ? "matmul_dot.h" : "matmul.h");

@@ -55,7 +55,7 @@ bool has_whole_chunks(int bytes) {
 
 MatmulCore matmul_core(const Product& product) {
   if (product.stored == DType::kF32) return MatmulCore::kF32;
-  return is_half(product.stored) ? MatmulCore::kHalves : MatmulCore::kThreads;
+  return is_16_bit_float(product.stored) ? MatmulCore::kHalves : MatmulCore::kThreads;
 }
 
 int CudaMatmulSchedule::shared_bytes(const Product& product) const {
@@ -272,7 +272,7 @@ double efficiency(const Workload& workload) {
   constexpr int64_t kFewRows = 64;
   const SizedMatmul problem = SizedMatmul::of(workload.graph);
   if (problem.m.is_constant() && problem.m.constant() <= kFewRows) return 0.65;
-  return is_half(problem.stored) ? 0.55 : 0.15;
+  return is_16_bit_float(problem.stored) ? 0.55 : 0.15;
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ std::vector<Schedule> cuda_matmul_candidates(const Workload& workload, const Tar
 // The same for what computes a product otherwise than as a Matmul.
 std::vector<Schedule> cuda_matmul_candidates(const MatmulProblem& problem, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kMatmul. kInvalidArgument when the schedule
+// REQUIRES: the guarantees of kMatmul. kInvalidArgument when the schedule
 // does not fit the problem; kUnsupported for bool.
 Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& schedule,
                                  const Target& target);

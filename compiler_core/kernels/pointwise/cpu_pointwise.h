@@ -31,7 +31,7 @@ struct CpuPointwiseSchedule {
 // REQUIRES: workload.family is kPointwise, its sizes are constants.
 std::vector<Schedule> cpu_pointwise_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kPointwise.
+// REQUIRES: the guarantees of kPointwise.
 Result<Source> print_cpu_pointwise(const Graph& graph, const CpuPointwiseSchedule& schedule);
 
 // "cpu.pointwise".

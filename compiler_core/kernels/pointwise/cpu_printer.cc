@@ -61,8 +61,8 @@ class PointwiseKernel {
     if (stream_) body += "  finish_streams();\n";
 
     Source source;
-    source.text = has_random_values(graph_) ? preamble(schedule_.lanes, {"random.h"})
-                                            : preamble(schedule_.lanes);
+    source.text = has_random_values(graph_) ? preamble(graph_, schedule_.lanes, {"random.h"})
+                                            : preamble(graph_, schedule_.lanes);
     source.text += entry_function("kernel", graph_, body);
     source.recipe = argument_recipe(graph_);
     source.recipe.phases = {

@@ -48,7 +48,7 @@ struct CudaPointwiseSchedule {
 // REQUIRES: workload.family is kPointwise, its sizes are constants.
 std::vector<Schedule> cuda_pointwise_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kPointwise.
+// REQUIRES: the guarantees of kPointwise.
 Result<Source> print_cuda_pointwise(const Graph& graph, const CudaPointwiseSchedule& schedule);
 
 // Tiles, for workloads that read some inputs across their grain (a transpose): a block brings a square

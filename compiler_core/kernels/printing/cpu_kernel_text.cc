@@ -77,12 +77,13 @@ std::string argument_pointers(const Graph& graph) {
   return text;
 }
 
-std::string preamble(int lanes, std::initializer_list<std::string_view> extra) {
+std::string preamble(const Graph& graph, int lanes, std::initializer_list<std::string_view> extra) {
   std::string text = fmt::format("#define LANES {}\n", lanes);
   // In this order: each uses the ones before it.
   for (const char* name :
        {"vector.h", "memory.h", "half.h", "math_f32.h", "math_f64.h", "integer.h", "reduce.h"})
     text += device_text(name);
+  if (has_f8(graph)) text += device_text("f8.h");
   for (const std::string_view name : extra) text += device_text(name);
   return text + "\n// ---- The kernel.\n";
 }

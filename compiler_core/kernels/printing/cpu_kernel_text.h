@@ -18,7 +18,8 @@ std::string symbol_values(const Graph& graph);
 
 // The text every source starts with: LANES, the vocabulary of printing/device/*.h. `extra`: further
 // template files, "scan.h".
-std::string preamble(int lanes, std::initializer_list<std::string_view> extra = {});
+std::string preamble(const Graph& graph, int lanes,
+                     std::initializer_list<std::string_view> extra = {});
 
 // extern "C" void ENTRY(args, dims, begin, end, workspace, scratch) { in0.. out0.. BODY }, where
 // BODY is statements indented by 2.

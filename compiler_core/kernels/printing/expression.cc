@@ -29,12 +29,8 @@ std::string_view rough_suffix(const Node& node) {
 
 }  // namespace
 
-Status check_printable(const Graph& graph) {
-  for (const Node& node : graph.nodes()) {
-    if (node.dtype == DType::kF8E4M3 || node.dtype == DType::kF8E5M2)
-      return fail(Code::kUnsupported, fmt::format("{} on this target", to_string(node.dtype)));
-  }
-  return {};
+bool has_f8(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return is_f8(node.dtype); });
 }
 
 ExpressionPrinter::ExpressionPrinter(const Graph& graph, Dialect dialect)
@@ -318,7 +314,8 @@ Register ExpressionPrinter::elementwise(NodeId id, Indices at) {
   if (node.op == Op::kCast && is_half(from) && node.dtype == DType::kF32)
     return x[0];  // it lies in an f32 register already
   const bool roughly = allows_rough(id);
-  if (node.op == Op::kCast && is_half(node.dtype) && register_type(from) == "vf32" && roughly)
+  if (node.op == Op::kCast && is_16_bit_float(node.dtype) && register_type(from) == "vf32" &&
+      roughly)
     return x[0];  // and is rounded where it ends
   if (node.op == Op::kCast)
     return define(level, splat, node.dtype, cast_expression(from, node.dtype, plain, x[0].name));

@@ -49,13 +49,11 @@ struct Register {
 // the f32 it lies in, as in Inductor's kernels.
 enum class Dialect : uint8_t { kCpu, kCuda };
 
-// Refuses what no expression covers: f8 types.
-Status check_printable(const Graph& graph);
-
 // Whether some node is a Philox, which takes vocabulary of its own: random.h, random.cuh.
 bool has_random_values(const Graph& graph);
+// Whether some node is an 8-bit float: f8.h.
+bool has_f8(const Graph& graph);
 
-// REQUIRES everywhere: check_printable(graph).
 class ExpressionPrinter {
  public:
   explicit ExpressionPrinter(const Graph& graph, Dialect dialect = Dialect::kCpu);

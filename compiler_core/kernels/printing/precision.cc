@@ -35,14 +35,15 @@ std::vector<bool> find_plain_nans(const Graph& graph) {
 
 std::vector<bool> find_ending_in_halves(const Graph& graph) {
   std::vector<bool> ends(static_cast<size_t>(graph.size()), true);
-  for (NodeId id : graph.outputs()) ends[static_cast<size_t>(id)] = is_half(graph.node(id).dtype);
+  for (NodeId id : graph.outputs())
+    ends[static_cast<size_t>(id)] = is_16_bit_float(graph.node(id).dtype);
   const std::vector<std::vector<NodeId>> users = users_of(graph);
   for (NodeId id = graph.size(); id-- > 0;) {
     const auto& readers = users[static_cast<size_t>(id)];
     const bool rounded = std::all_of(readers.begin(), readers.end(), [&](NodeId user) {
       const Node& reader = graph.node(user);
       return is_float(reader.dtype) && !is_step(reader.op) &&
-             (is_half(reader.dtype) || ends[static_cast<size_t>(user)]);
+             (is_16_bit_float(reader.dtype) || ends[static_cast<size_t>(user)]);
     });
     ends[static_cast<size_t>(id)] = ends[static_cast<size_t>(id)] && rounded;
   }

@@ -4,8 +4,6 @@
 
 #include <cmath>
 
-#include "compiler_core/base/check.h"
-
 namespace kiln {
 namespace {
 
@@ -14,6 +12,8 @@ namespace {
 std::string_view narrowing(DType dtype, bool plain_nans) {
   if (dtype == DType::kF16) return "round_f16";
   if (dtype == DType::kBF16) return plain_nans ? "round_bf16_plain" : "round_bf16";
+  if (dtype == DType::kF8E4M3) return "round_f8e4m3";
+  if (dtype == DType::kF8E5M2) return "round_f8e5m2";
   return wrapping(dtype);
 }
 
@@ -26,6 +26,8 @@ std::string_view register_type(DType dtype) {
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
       return "vf32";
     case DType::kI64:
       return "vi64";
@@ -44,6 +46,10 @@ std::string_view memory_type(DType dtype) {
       return "f16";
     case DType::kBF16:
       return "bf16";
+    case DType::kF8E4M3:
+      return "f8e4m3";
+    case DType::kF8E5M2:
+      return "f8e5m2";
     case DType::kI8:
       return "signed char";
     case DType::kI16:
@@ -56,10 +62,8 @@ std::string_view memory_type(DType dtype) {
       return "unsigned char";
     case DType::kBool:
       return "boolean";
-    default:
-      CHECK(false, "check_printable refuses the f8 types");
-      return "";
   }
+  return "";
 }
 
 std::string literal(DType dtype, const ConstantAttr& value) {

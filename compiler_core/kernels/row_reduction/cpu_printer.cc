@@ -306,7 +306,7 @@ Result<Source> print_cpu_row_reduction(const Graph& graph,
   if (keeps_without_bound(rows))
     return fail(Code::kInvalidArgument, "nothing bounds the values of a row that would be kept");
   Source source;
-  source.text = preamble(schedule.lanes);
+  source.text = preamble(graph, schedule.lanes);
   source.recipe = argument_recipe(graph);
   if (rows.pieces > 1)
     print_cut(rows, source);

@@ -34,7 +34,7 @@ struct CpuRowReductionSchedule {
 // REQUIRES: workload.family is kRowReduction, its sizes are constants.
 std::vector<Schedule> cpu_row_reduction_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kRowReduction.
+// REQUIRES: the guarantees of kRowReduction.
 Result<Source> print_cpu_row_reduction(const Graph& graph, const CpuRowReductionSchedule& schedule);
 
 // "cpu.row_reduction".

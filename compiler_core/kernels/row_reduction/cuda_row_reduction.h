@@ -55,7 +55,7 @@ struct CudaRowReductionSchedule {
 // REQUIRES: workload.family is kRowReduction, its sizes are constants.
 std::vector<Schedule> cuda_row_reduction_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kRowReduction.
+// REQUIRES: the guarantees of kRowReduction.
 Result<Source> print_cuda_row_reduction(const Graph& graph,
                                         const CudaRowReductionSchedule& schedule,
                                         const Target& target);

@@ -28,7 +28,7 @@ class ScanKernel {
   }
 
   Source print() {
-    source_.text = preamble(schedule_.lanes, {"scan.h"});
+    source_.text = preamble(graph_, schedule_.lanes, {"scan.h"});
     source_.recipe = argument_recipe(graph_);
     if (pieces_ > 1) {
       const bool wide = extent_.dtype == DType::kF32 || size_of(extent_.dtype) == 8;

@@ -27,7 +27,7 @@ struct CpuScanSchedule {
 // REQUIRES: workload.family is kScan, its sizes are constants.
 std::vector<Schedule> cpu_scan_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kScan.
+// REQUIRES: the guarantees of kScan.
 Result<Source> print_cpu_scan(const Graph& graph, const CpuScanSchedule& schedule);
 
 // "cpu.scan".

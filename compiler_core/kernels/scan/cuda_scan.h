@@ -28,7 +28,7 @@ struct CudaScanSchedule {
 // REQUIRES: workload.family is kScan, its sizes are constants.
 std::vector<Schedule> cuda_scan_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kScan.
+// REQUIRES: the guarantees of kScan.
 Result<Source> print_cuda_scan(const Graph& graph, const CudaScanSchedule& schedule);
 
 // "cuda.scan".

@@ -47,7 +47,7 @@ class ScatterKernel {
                           extent_.count.is_constant() ? kMostChunks : kChunksOfUnknown, kChunk)) {}
 
   Source print() {
-    source_.text = preamble(schedule_.lanes, {"scatter.h"});
+    source_.text = preamble(graph_, schedule_.lanes, {"scatter.h"});
     source_.recipe = argument_recipe(graph_);
     if (schedule_.sorted) sort_by_part();
     if (extent_.meets_in_f32()) sums_ = allocate("float", extent_.rows * extent_.row * 4);

@@ -32,7 +32,7 @@ struct CpuScatterSchedule {
 // REQUIRES: workload.family is kScatter, its sizes are constants.
 std::vector<Schedule> cpu_scatter_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kScatter.
+// REQUIRES: the guarantees of kScatter.
 Result<Source> print_cpu_scatter(const Graph& graph, const CpuScatterSchedule& schedule);
 
 // "cpu.scatter".

@@ -30,7 +30,7 @@ struct CudaScatterSchedule {
 // REQUIRES: workload.family is kScatter, its sizes are constants.
 std::vector<Schedule> cuda_scatter_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kScatter.
+// REQUIRES: the guarantees of kScatter.
 Result<Source> print_cuda_scatter(const Graph& graph, const CudaScatterSchedule& schedule);
 
 // "cuda.scatter".

@@ -21,7 +21,7 @@ class SortKernel {
   }
 
   Source print() {
-    source_.text = preamble(8, {"sort_keys.h", "sort.h"});
+    source_.text = preamble(graph_, 8, {"sort_keys.h", "sort.h"});
     source_.recipe = argument_recipe(graph_);
     const int64_t entry = sort_entry_bytes(extent_.dtype);
     if (pieces_ == 1) {

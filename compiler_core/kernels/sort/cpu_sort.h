@@ -30,7 +30,7 @@ int64_t sort_entry_bytes(DType dtype);
 // REQUIRES: workload.family is kSort, its sizes are constants.
 std::vector<Schedule> cpu_sort_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kSort.
+// REQUIRES: the guarantees of kSort.
 Result<Source> print_cpu_sort(const Graph& graph, const CpuSortSchedule& schedule);
 
 // "cpu.sort".

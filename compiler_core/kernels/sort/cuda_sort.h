@@ -29,7 +29,7 @@ struct CudaSortSchedule {
 // REQUIRES: workload.family is kSort, its sizes are constants.
 std::vector<Schedule> cuda_sort_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), the guarantees of kSort.
+// REQUIRES: the guarantees of kSort.
 Result<Source> print_cuda_sort(const Graph& graph, const CudaSortSchedule& schedule);
 
 // "cuda.sort".

@@ -215,7 +215,8 @@ Status check_wgmma_attention(const Workload& workload) {
   const Graph& graph = workload.graph;
   if (!graph.symbols().empty()) return lacks("sizes with symbols");
   const AttentionProblem problem = AttentionProblem::of(graph);
-  if (!is_half(problem.stored) || graph.node(problem.pattern.query_key).dtype != DType::kF32 ||
+  if (!is_16_bit_float(problem.stored) ||
+      graph.node(problem.pattern.query_key).dtype != DType::kF32 ||
       graph.node(problem.pattern.product).dtype != DType::kF32)
     return lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
   constexpr int64_t kFewRows = 64, kMostColumns = 128;

@@ -34,7 +34,7 @@ bool is_mappable(const MatmulOperand& operand, bool by_rows) {
 }
 
 bool ends_in_boxes(const Graph& workload, int64_t columns) {
-  return is_half(workload.node(workload.outputs()[0]).dtype) && columns % 8 == 0 &&
+  return is_16_bit_float(workload.node(workload.outputs()[0]).dtype) && columns % 8 == 0 &&
          !has_random_values(workload);  // too much text for every pair of sums
 }
 
@@ -67,7 +67,7 @@ int WgmmaMatmulSchedule::shared_bytes(bool boxes) const {
 Status check_wgmma(const Workload& workload) {
   if (!workload.graph.symbols().empty()) return lacks("sizes with symbols");
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
-  if (!is_half(problem.stored) || problem.result != DType::kF32)
+  if (!is_16_bit_float(problem.stored) || problem.result != DType::kF32)
     return lacks("products of other dtypes than fp16 and bf16, or sums of other dtypes than f32");
   if (problem.batches * problem.m * problem.n * problem.k == 0) return lacks("empty products");
   if (problem.batch.size() > 3) return lacks("more than three batch axes");

@@ -179,7 +179,7 @@ Status check_wgmma_convolution(const Workload& workload) {
   if (!graph.symbols().empty()) return lacks("sizes with symbols");
   const ConvolutionProblem problem = ConvolutionProblem::of(graph);
   const MatmulProblem product = product_of(problem);
-  if (!is_half(product.stored) || product.result != DType::kF32)
+  if (!is_16_bit_float(product.stored) || product.result != DType::kF32)
     return lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
   if (product.batches * product.m * product.n * product.k == 0) return lacks("empty images");
   if (problem.groups != 1) return lacks("groups of channels");

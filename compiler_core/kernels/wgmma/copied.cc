@@ -75,7 +75,7 @@ bool lies_in_lines(const MatmulOperand& a, const MatmulProblem& problem, int bm)
 Status check_wgmma_copied(const Workload& workload) {
   if (!workload.graph.symbols().empty()) return lacks("sizes with symbols");
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
-  if (!is_half(problem.stored) || problem.result != DType::kF32)
+  if (!is_16_bit_float(problem.stored) || problem.result != DType::kF32)
     return lacks("products of other dtypes than fp16 and bf16, or sums of other dtypes than f32");
   if (check_wgmma(workload)) return lacks("what the copy engine reads as it lies");
   // A copy costs what some hundreds of lines do. Of batches (images, whose windows are single

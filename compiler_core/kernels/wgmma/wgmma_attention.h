@@ -35,7 +35,7 @@ Status check_wgmma_attention(const Workload& workload);
 // REQUIRES: check_wgmma_attention(workload).
 std::vector<Schedule> wgmma_attention_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), check_wgmma_attention() of its workload. kInvalidArgument when
+// REQUIRES: check_wgmma_attention() of its workload. kInvalidArgument when
 // the schedule does not fit.
 Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSchedule& schedule);
 

@@ -22,7 +22,7 @@ Status check_wgmma_convolution(const Workload& workload);
 // REQUIRES: check_wgmma_convolution(workload).
 std::vector<Schedule> wgmma_convolution_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), check_wgmma_convolution() of its workload. kInvalidArgument when
+// REQUIRES: check_wgmma_convolution() of its workload. kInvalidArgument when
 // the schedule does not fit.
 Result<Source> print_wgmma_convolution(const Graph& graph, const WgmmaConvolutionSchedule& schedule,
                                        const Target& target);

@@ -16,7 +16,7 @@ struct WgmmaCopiedSchedule : WgmmaMatmulSchedule {
 // kUnsupported: what is left to other kernels. REQUIRES: workload.family is kMatmul.
 Status check_wgmma_copied(const Workload& workload);
 
-// REQUIRES: check_printable(graph), check_wgmma_copied() of its workload. kInvalidArgument when the
+// REQUIRES: check_wgmma_copied() of its workload. kInvalidArgument when the
 // schedule does not fit.
 Result<Source> print_wgmma_copied(const Graph& graph, const WgmmaCopiedSchedule& schedule,
                                   const Target& target);

@@ -79,7 +79,7 @@ bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload);
 // REQUIRES: check_wgmma(workload).
 std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& target);
 
-// REQUIRES: check_printable(graph), check_wgmma() of its workload. kInvalidArgument when the
+// REQUIRES: check_wgmma() of its workload. kInvalidArgument when the
 // schedule does not fit the operands.
 Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule& schedule,
                                   const Target& target);

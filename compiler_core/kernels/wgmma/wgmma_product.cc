@@ -69,7 +69,7 @@ NodeId WgmmaProduct::find_addend(const Graph& graph, NodeId product) {
     if (id == product || node.op == Op::kConstant || is_elementwise(node.op)) continue;
     if (node.op != Op::kInput && !(view && graph.node(node.operands[0]).op == Op::kInput))
       return kInvalidNode;
-    if (is_half(node.dtype) && node.shape == shape &&
+    if (is_16_bit_float(node.dtype) && node.shape == shape &&
         std::ranges::find(factors, id) == factors.end() &&
         is_mappable(MatmulOperand::of(graph, id), true))
       found = id;

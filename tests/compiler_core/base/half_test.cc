@@ -52,5 +52,51 @@ TEST(Half, Bf16RoundsToNearestEven) {
   EXPECT_EQ(f32_to_bf16(3.4028235e38f), 0x7f80);  // rounds to infinity
 }
 
+// Each f8 type: its conversions, the codes of its greatest value and of what is beyond.
+struct Eight {
+  float (*to_f32)(uint8_t);
+  uint8_t (*from_f32)(float);
+  uint8_t greatest, beyond, nan;
+};
+constexpr Eight kE4M3{f8e4m3_to_f32, f32_to_f8e4m3, 0x7e, 0x7f, 0x7f};
+constexpr Eight kE5M2{f8e5m2_to_f32, f32_to_f8e5m2, 0x7b, 0x7c, 0x7f};
+
+TEST(Half, EveryF8SurvivesARoundTrip) {
+  for (const Eight& type : {kE4M3, kE5M2})
+    for (uint32_t bits = 0; bits < 256; ++bits) {
+      const float value = type.to_f32(static_cast<uint8_t>(bits));
+      if (std::isnan(value))
+        EXPECT_TRUE(std::isnan(type.to_f32(type.from_f32(value)))) << bits;
+      else
+        EXPECT_EQ(type.from_f32(value), bits);
+    }
+  EXPECT_EQ(f8e4m3_to_f32(0x7e), 448.0f);
+  EXPECT_EQ(f8e4m3_to_f32(0x81), -0x1p-9f);
+  EXPECT_TRUE(std::isnan(f8e4m3_to_f32(0xff)));
+  EXPECT_EQ(f8e5m2_to_f32(0x7b), 57344.0f);
+  EXPECT_EQ(f8e5m2_to_f32(0x01), 0x1p-16f);
+  EXPECT_TRUE(std::isinf(f8e5m2_to_f32(0xfc)));
+}
+
+TEST(Half, F8RoundsToNearestEvenAndOverflowsAsTorchDoes) {
+  for (const Eight& type : {kE4M3, kE5M2}) {
+    for (uint32_t bits = 0; bits < type.greatest; ++bits) {
+      const float low = type.to_f32(static_cast<uint8_t>(bits));
+      const float high = type.to_f32(static_cast<uint8_t>(bits + 1)), middle = (low + high) / 2;
+      EXPECT_EQ(type.from_f32(middle), bits + (bits & 1)) << bits;
+      EXPECT_EQ(type.from_f32(std::nextafter(middle, low)), bits);
+      EXPECT_EQ(type.from_f32(std::nextafter(middle, high)), bits + 1);
+      EXPECT_EQ(type.from_f32(-middle), 0x80u | (bits + (bits & 1)));
+    }
+    EXPECT_EQ(type.from_f32(HUGE_VALF), type.beyond);
+    EXPECT_EQ(type.from_f32(std::nanf("")), type.nan);
+    EXPECT_EQ(type.from_f32(3e38f), type.beyond);
+  }
+  EXPECT_EQ(f32_to_f8e4m3(464.0f), 0x7e);  // the tie goes to 448
+  EXPECT_EQ(f32_to_f8e4m3(464.1f), 0x7f);
+  EXPECT_EQ(f32_to_f8e5m2(61439.0f), 0x7b);
+  EXPECT_EQ(f32_to_f8e5m2(61440.0f), 0x7c);
+}
+
 }  // namespace
 }  // namespace kiln

@@ -90,8 +90,8 @@ TEST(CompileLocally, GivesTheSameProgramHoweverManyCompileAtOnce) {
 
 TEST(CompileLocally, PassesOnWhatNoKernelCovers) {
   GraphBuilder b;
-  const NodeId x = b.input(DType::kF32, {4, 8});
-  const NormalForm form = *normalise(*b.finish({b.cast(x, DType::kF8E5M2)}));
+  const NodeId x = b.input(DType::kF8E5M2, {4, 8}), y = b.input(DType::kF8E5M2, {8, 4});
+  const NormalForm form = *normalise(*b.finish({b.matmul(x, y)}));
   const auto local = compile_locally(form.graph, form.digest, host_cpu_target(), compiler(), 2);
   ASSERT_FALSE(local);
   EXPECT_EQ(local.error().code, Code::kUnsupported);

@@ -159,7 +159,7 @@ TEST(BadModel, a_stride_that_is_not_covered_matters_of_inputs_only) {
 
 TEST(BadModel, a_dtype_that_is_not_covered) {
   for (const auto& [code, name] : std::vector<std::pair<int, std::string>>{
-           {9, "complex32"}, {28, "uint16"}, {29, "float8_e4m3fn"}, {99, "number 99"}}) {
+           {9, "complex32"}, {28, "uint16"}, {31, "float8_e4m3fnuz"}, {99, "number 99"}}) {
     ModelText model;
     model.input("x", code, {2}).node("aten.relu.default", {kX}, "y", code, {2}).output("y");
     expect_refused(model.json(), Code::kUnsupported, {"'x'", name, "cast"});

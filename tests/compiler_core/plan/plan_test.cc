@@ -394,10 +394,10 @@ Error refusal(const std::function<std::vector<NodeId>(Program&)>& write) {
 
 TEST(Plan, RefusesWhatNoFamilyCoversByName) {
   const Error f8 = refusal([](Program& p) {
-    return std::vector{p.cast(p.f32({4, 6}), DType::kF8E4M3)};
+    return std::vector{p.matmul(p.input(DType::kF8E4M3, {4, 6}), p.input(DType::kF8E4M3, {6, 4}))};
   });
   EXPECT_EQ(f8.code, Code::kUnsupported);
-  EXPECT_NE(f8.message.find("cast f8e4m3"), std::string::npos) << f8.message;
+  EXPECT_NE(f8.message.find("matmul f32"), std::string::npos) << f8.message;
 }
 
 TEST(Plan, RefusesASizeThatNoInputTells) {

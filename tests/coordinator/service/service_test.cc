@@ -121,14 +121,15 @@ TEST_F(ServiceTest, ACheckThatMissesStartsNothing) {
 TEST_F(ServiceTest, AGraphThatNoKernelCoversIsUnsupported) {
   const FakeWorker worker(endpoint(), tally_);
   const auto graph = parse_graph(
-      "kiln.graph 1\n%0 = input 0 : f32[8,16]\n%1 = cast %0 : f8e4m3[8,16]\nreturn %1\n");
+      "kiln.graph 1\n%0 = input 0 : f8e4m3[8,16]\n%1 = input 1 : f8e4m3[16,8]\n"
+      "%2 = matmul %0 %1 : f32[8,8]\nreturn %2\n");
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
   const auto form = normalise(*graph);
   ASSERT_TRUE(form.has_value()) << form.error().message;
   const CompileReply reply = TestClient(endpoint()).compile(*form);
   ASSERT_FALSE(reply.outcome.has_value());
   EXPECT_EQ(reply.outcome.error().code, Code::kUnsupported);
-  EXPECT_NE(reply.outcome.error().message.find("cast f8e4m3"), std::string::npos)
+  EXPECT_NE(reply.outcome.error().message.find("matmul f32"), std::string::npos)
       << reply.outcome.error().message;
 }
 

@@ -12,6 +12,10 @@ KILN_INLINE double finish(double x, i64 dtype, i64 high) {
       return from_f16(to_f16(static_cast<float>(x)));
     case dtype_bf16:
       return from_bf16(to_bf16(static_cast<float>(x)));
+    case dtype_f8e4m3:
+      return from_f8e4m3(to_f8e4m3(static_cast<float>(x)));
+    case dtype_f8e5m2:
+      return from_f8e5m2(to_f8e5m2(static_cast<float>(x)));
     default:
       return x;
   }

@@ -12,7 +12,8 @@ KILN_INLINE i64 self_index() { return static_cast<i64>(block_index()) * 256 + th
 
 // ---- Elements of every dtype. Halves by their bits, as compiler_core/base/half.h does.
 KILN_INLINE bool is_float(i64 dtype) {
-  return dtype == dtype_f64 || dtype == dtype_f32 || dtype == dtype_f16 || dtype == dtype_bf16;
+  return dtype == dtype_f64 || dtype == dtype_f32 || dtype == dtype_f16 || dtype == dtype_bf16 ||
+         dtype == dtype_f8e4m3 || dtype == dtype_f8e5m2;
 }
 KILN_INLINE u64 bits_of(double x) { return static_cast<u64>(high_bits(x)) << 32 | low_bits(x); }
 KILN_INLINE double from_bits(u64 x) {
@@ -47,6 +48,35 @@ KILN_INLINE float from_f16(unsigned short bits) {
   if (exponent != 0) return as_float(sign | (exponent + 112) << 23 | mantissa << 13);
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
   return sign ? -magnitude : magnitude;
+}
+KILN_INLINE unsigned char to_f8e4m3(float value) {
+  const unsigned bits = as_bits(value), sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu;
+  if (magnitude >= 0x43f00000u) return static_cast<unsigned char>(sign | 0x7fu);  // NaN
+  if (magnitude < 0x3c800000u) {  // subnormal: adding 2^14 rounds at the right bit
+    const float shifted = as_float(magnitude) + 0x1p14f;
+    return static_cast<unsigned char>(sign | (as_bits(shifted) - 0x46800000u));
+  }
+  const unsigned rounded = magnitude + 0x7ffffu + ((magnitude >> 20) & 1u) - 0x3c000000u;
+  return static_cast<unsigned char>(sign | rounded >> 20);
+}
+KILN_INLINE float from_f8e4m3(unsigned char bits) {
+  const unsigned size = bits & 0x7fu;
+  if (size == 0x7fu) return as_float(0x7fc00000u);
+  return from_f16(static_cast<unsigned short>((bits & 0x80u) << 8 | size << 7)) * 256.0f;
+}
+KILN_INLINE unsigned char to_f8e5m2(float value) {
+  const unsigned bits = as_bits(value), sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<unsigned char>(sign | 0x7fu);   // NaN
+  if (magnitude >= 0x47800000u) return static_cast<unsigned char>(sign | 0x7cu);  // infinity
+  if (magnitude < 0x38800000u) {  // subnormal: adding 2^7 rounds at the right bit
+    const float shifted = as_float(magnitude) + 0x1p7f;
+    return static_cast<unsigned char>(sign | (as_bits(shifted) - 0x43000000u));
+  }
+  const unsigned rounded = magnitude + 0xfffffu + ((magnitude >> 21) & 1u) - 0x38000000u;
+  return static_cast<unsigned char>(sign | rounded >> 21);
+}
+KILN_INLINE float from_f8e5m2(unsigned char bits) {
+  return from_f16(static_cast<unsigned short>(bits << 8));
 }
 
 // An element of any dtype as its bits, in the low end.
@@ -94,6 +124,10 @@ KILN_INLINE double float_of(u64 bits, i64 dtype) {
       return from_f16(static_cast<unsigned short>(bits));
     case dtype_bf16:
       return from_bf16(static_cast<unsigned short>(bits));
+    case dtype_f8e4m3:
+      return from_f8e4m3(static_cast<unsigned char>(bits));
+    case dtype_f8e5m2:
+      return from_f8e5m2(static_cast<unsigned char>(bits));
     default:
       return from_bits(bits);
   }
@@ -106,6 +140,10 @@ KILN_INLINE u64 bits_of_float(double x, i64 dtype) {
       return to_f16(static_cast<float>(x));
     case dtype_bf16:
       return to_bf16(static_cast<float>(x));
+    case dtype_f8e4m3:
+      return to_f8e4m3(static_cast<float>(x));
+    case dtype_f8e5m2:
+      return to_f8e5m2(static_cast<float>(x));
     default:
       return bits_of(x);
   }
