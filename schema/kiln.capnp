@@ -285,6 +285,9 @@ struct StatsReply {
     sandbox @10 :Text;            # as it reports it; empty: an older worker
     waiting @11 :Text;            # likewise
     trust @12 :Text;              # of its key: screens or alone; empty: as usual
+    role @13 :Text;               # measure or build; empty: an older coordinator
+    buildsFor @14 :Text;          # of one that only builds: targets, with commas between
+    built @15 :UInt64;            # candidates, by jobs of the kind build
   }
 
   struct Detached {
@@ -371,6 +374,7 @@ struct WorkerReport {
   waiting @12 :Text;              # what it has waited for for a second or longer; empty: nothing
   builds @13 :Bool;               # takes jobs of the kind `build`, and verifies given binaries
   compilers @14 :UInt32;          # that it can run at once now; builds take no slot
+  buildsFor @15 :List(Target);    # not empty: it has no device and only builds, for these
 
   struct LibraryVersion {
     name @0 :Text;                # "cublaslt"
@@ -397,6 +401,7 @@ struct CandidateResult {
   compileMs @10 :Float64;
   verifyMs @11 :Float64;
   measureMs @12 :Float64;
+  localBytes @13 :UInt64;         # of a build: spilled registers, arrays in a GPU's local memory
 }
 
 struct WorkerOrders {
@@ -428,9 +433,10 @@ struct Job {
   struct Candidate {
     index @0 :UInt32;
     schedule @1 :Schedule;
-    recipeJson @2 :Text;          # final, or compile of what was built: the binary follows
+    recipeJson @2 :Text;          # final, or what was built: the binary follows
     binary @3 :Data;
     signature @4 :Data;           # the coordinator's, Ed25519 over recipe and binary; empty: unsigned
+    localBytes @5 :UInt64;        # as its builder said
   }
 }
 

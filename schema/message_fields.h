@@ -13,6 +13,7 @@ namespace kiln {
 inline constexpr size_t kMaxBlobDigests = 4096;    // of one BlobRequest
 inline constexpr size_t kMaxTemplates = 1024;      // of one worker
 inline constexpr size_t kMaxLibraries = 16;        // likewise
+inline constexpr size_t kMaxTargetsBuilt = 64;     // likewise
 inline constexpr size_t kMaxSentenceBytes = 1024;  // for people
 inline constexpr size_t kTokenBytes = 16;
 inline constexpr size_t kMaxEndorsementBytes = 256;
@@ -76,7 +77,7 @@ struct Fields {
   static void of(auto& f, Is<WorkerStats> auto& m) {
     f(m.name, m.target, m.toolkit, m.leases, m.compiled, m.measured, m.idle_s, m.state, m.reason,
       m.sentinel_us, Sized{m.sandbox, kMaxSentenceBytes}, Sized{m.waiting, kMaxSentenceBytes},
-      m.trust);
+      m.trust, m.role, Sized{m.builds_for, kMaxSentenceBytes}, m.built);
   }
   static void of(auto& f, Is<DetachedStats> auto& m) {
     f(m.program, m.graph, m.target, m.mode, m.state, m.reason, m.lost);
@@ -97,17 +98,19 @@ struct Fields {
   static void of(auto& f, Is<LeaseState> auto& m) { f(m.lease, m.epoch, m.done); }
   static void of(auto& f, Is<CandidateResult> auto& m) {
     f(m.lease, m.epoch, m.kernel_key, m.index, m.verdict, m.compiled, m.log,
-      m.measurement.samples_us, m.recipe_json, m.binary, m.compile_ms, m.verify_ms, m.measure_ms);
+      m.measurement.samples_us, m.recipe_json, m.binary, m.compile_ms, m.verify_ms, m.measure_ms,
+      m.local_bytes);
   }
   static void of(auto& f, Is<WorkerReport> auto& m) {
     f(Sized{m.worker}, m.target, Sized{m.toolkit}, m.slots, m.leases, m.results, m.draining,
       m.sentinel_us, m.device_errors, m.compiled, Sized{m.libraries, kMaxLibraries},
       Sized{m.sandbox, kMaxSentenceBytes}, Sized{m.waiting, kMaxSentenceBytes}, m.builds,
-      m.compilers);
+      m.compilers, Sized{m.builds_for, kMaxTargetsBuilt});
   }
   static void of(auto& f, Is<LibraryVersion> auto& m) { f(Sized{m.name}, Sized{m.version}); }
   static void of(auto& f, Is<CandidateJob> auto& m) {
-    f(m.index, m.schedule, m.recipe_json, m.binary, Sized{m.signature, kSignatureBytes, true});
+    f(m.index, m.schedule, m.recipe_json, m.binary, Sized{m.signature, kSignatureBytes, true},
+      m.local_bytes);
   }
   static void of(auto& f, Is<Job> auto& m) {
     f(m.lease, m.epoch, m.kind, m.kernel_key, m.target, m.family, m.workload_text, m.policy, m.seed,

@@ -148,7 +148,10 @@ struct WorkerStats {
   double sentinel_us = 0;  // as last reported; 0: not measured
   std::string sandbox{};   // WorkerReport's
   std::string waiting{};
-  std::string trust{};  // of its key, if it is not the usual one: "screens", "alone"
+  std::string trust{};       // of its key, if it is not the usual one: "screens", "alone"
+  std::string role{};        // "measure", or "build": it has no device and only builds
+  std::string builds_for{};  // "cuda:sm_80, cuda:sm_90a": of a builder
+  int64_t built = 0;         // candidates, by jobs of kBuild
 };
 // A program tuned without a waiting client (CompileRequest::detach).
 struct DetachedStats {
@@ -232,14 +235,15 @@ struct ArtifactRelease {
 struct CandidateJob {
   int index = 0;  // within the kernel's search space
   Schedule schedule;
-  std::string recipe_json;  // kFinal, or kCompile of what was built: the binary follows
+  std::string recipe_json;  // kFinal, or what was built by a kBuild: the binary follows
   std::string binary;
   std::string signature{};  // the coordinator's, Ed25519 over recipe and binary; empty: unsigned
+  int64_t local_bytes = 0;  // as its builder said, CandidateResult
 };
 struct Job {
   enum class Kind : uint8_t {
     kCompile = 1,  // verify, no timing (default mode); compile first, unless a binary is given
-    kScreen = 2,   // compile, verify, race against incumbent_us
+    kScreen = 2,   // compile unless a binary is given, verify, race against incumbent_us
     kFinal = 3,    // time the given binaries interleaved
     kBuild = 4,    // compile only, beside the leases that need the device
   };
@@ -269,6 +273,7 @@ struct CandidateResult {
   std::string recipe_json;  // with `binary`, for candidates still in the race
   std::string binary;
   double compile_ms = 0, verify_ms = 0, measure_ms = 0;
+  int64_t local_bytes = 0;  // kBuild: of spilled registers and arrays in a GPU's local memory
 };
 struct LeaseState {
   uint64_t lease = 0, epoch = 0;
@@ -295,6 +300,10 @@ struct WorkerReport {
   // Takes jobs of kBuild, and verifies binaries that are given (kCompile).
   bool builds = false;
   int compilers = 0;  // that it can run at once now; jobs of kBuild take no slot
+  // Not empty: it has no device and only builds, for these (`kiln-worker --role build`). Then `target`
+  // names no ISA, and nothing is verified or timed here.
+  std::vector<Target> builds_for{};
+  bool only_builds() const { return !builds_for.empty(); }
 };
 struct ResultAck {
   uint64_t lease = 0;

@@ -1,7 +1,9 @@
 #include "worker/local_device.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "compiler_core/runtime/cuda_device.h"
@@ -154,6 +156,69 @@ Result<LocalDevice> open_device(std::string_view device, const DeviceOptions& op
   if (const auto number = gpu_number(device)) return open_gpu(*number, options);
   return fail(Code::kInvalidArgument,
               fmt::format("'{}' is not a device; write cpu, cuda or cuda:0", device));
+}
+
+std::string list_of(const std::vector<Target>& targets) {
+  std::vector<std::string> names;
+  for (const Target& target : targets) names.push_back(target.to_string());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+namespace {
+
+// Those of `known` that `wanted` names, or all.
+Result<std::vector<Target>> chosen(const std::vector<Target>& known, std::string_view wanted) {
+  if (wanted.empty()) return known;
+  std::vector<Target> targets;
+  for (size_t at = 0; at <= wanted.size();) {
+    const size_t end = std::min(wanted.find(',', at), wanted.size());
+    const std::string_view name = wanted.substr(at, end - at);
+    at = end + 1;
+    const auto found = std::ranges::find_if(
+        known, [&](const Target& target) { return target.to_string() == name; });
+    if (found == known.end())
+      return fail(Code::kUnsupported,
+                  fmt::format("--target {}: this machine's compiler makes no code "
+                              "for it, but for {}",
+                              name, list_of(known)));
+    targets.push_back(*found);
+  }
+  return targets;
+}
+
+Result<Builder> open_gpu_builder(const std::string& wanted, const DeviceOptions& options) {
+  TRY(const Nvrtc nvrtc, Nvrtc::find(options.libnvrtc));
+  Builder builder;
+  TRY(builder.targets, chosen(nvrtc.targets(), wanted));
+  if (builder.targets.empty())
+    return fail(Code::kUnsupported, nvrtc.build() + " does not say what it makes code for");
+  TRY(const SandboxPtr sandbox, open_sandbox(options, false,
+                                             {files_of_program(options.runner.string()),
+                                              folder_of_library(options.libnvrtc),
+                                              {"/opt/conda/lib", "/opt/venv/lib"}}));
+  builder.sandbox = sandbox == nullptr ? "off" : sandbox->describe();
+  builder.runner.executable = options.runner;
+  builder.runner.sandbox = sandbox;
+  builder.toolchain =
+      nvrtc_toolchain(nvrtc, options.runner, options.libnvrtc, builder.targets.front(), sandbox);
+  return builder;
+}
+
+}  // namespace
+
+Result<Builder> open_builder(std::string_view device, const std::string& targets,
+                             const DeviceOptions& options) {
+  if (device == "cuda") return open_gpu_builder(targets, options);
+  if (device != "cpu")
+    return fail(Code::kInvalidArgument,
+                fmt::format("a builder has no device: --device cpu or cuda, not '{}'", device));
+  TRY(LocalDevice cpu, open_cpu(options));
+  Builder builder;
+  TRY(builder.targets, chosen({Target{Backend::kCpu, cpu.target.isa, "", 0, ""}}, targets));
+  builder.toolchain = std::move(cpu.toolchain);
+  builder.runner = std::move(cpu.runner);
+  builder.sandbox = std::move(cpu.sandbox);
+  return builder;
 }
 
 RunnerProcess::Options prepared_runner(const LocalDevice& device, CompilePool& compilers) {

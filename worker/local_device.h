@@ -39,6 +39,22 @@ struct DeviceOptions {
 // kUnavailable, kUnsupported: what is missing for it.
 Result<LocalDevice> open_device(std::string_view device, const DeviceOptions& options);
 
+// Where a worker builds for targets without having a device.
+struct Builder {
+  std::vector<Target> targets;
+  Toolchain toolchain;
+  RunnerProcess::Options runner;  // lowers candidates; runs none
+  std::string sandbox;            // as LocalDevice's
+};
+
+// `device`: "cpu", whose targets are this machine's, or "cuda". `targets`, separated by commas: which of
+// the GPUs that NVRTC knows; empty: all of them. Errors as open_device(); kUnsupported: a target that is
+// not built here, with those that are.
+Result<Builder> open_builder(std::string_view device, const std::string& targets,
+                             const DeviceOptions& options);
+
+std::string list_of(const std::vector<Target>& targets);  // "cuda:sm_80, cuda:sm_90a"
+
 // Options for runners of `device`: on a GPU with the runner's own kernels, which `compilers` make
 // while the first runner starts. Both outlive the JobRunner that uses the options.
 RunnerProcess::Options prepared_runner(const LocalDevice& device, CompilePool& compilers);

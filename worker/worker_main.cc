@@ -24,6 +24,7 @@
 #include "schema/metrics/http_port.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/worker_status.h"
+#include "worker/jobs/build_jobs.h"
 #include "worker/jobs/job_runner.h"
 #include "worker/local_device.h"
 #include "worker/scratch.h"
@@ -39,7 +40,9 @@ constexpr int kMaxSlots = 4, kMaxGpuSlots = 8;
 constexpr size_t kMostSandboxWords = 1000;  // bytes
 
 struct Flags {
-  std::string device = "cpu";
+  std::string role = "measure";
+  std::string device;  // empty: "cpu", or "cuda" for a builder
+  std::string target;
   std::string libcuda;
   std::string libnvrtc;
   std::string libcublaslt;
@@ -62,6 +65,7 @@ struct Flags {
   int jobs = 0;
   int threads = 0;
   int drain_timeout_s = 20;
+  bool builds() const { return role == "build"; }
 };
 
 constexpr char kAbout[] =
@@ -70,6 +74,10 @@ constexpr char kAbout[] =
     "\n"
     "  kiln-worker --coordinator tcp://127.0.0.1:7557\n"
     "  kiln-worker --coordinator tcp://127.0.0.1:7557 --device cuda:0\n"
+    "\n"
+    "On a machine without a GPU --role build compiles candidates that workers elsewhere try:\n"
+    "\n"
+    "  kiln-worker --coordinator tcp://... --role build\n"
     "\n"
     "(`kiln up` starts a coordinator and workers together.) Kernels run in kiln-runner, a process\n"
     "of its own that may crash or be killed at any moment; the worker starts another and goes on.\n"
@@ -98,6 +106,7 @@ Path default_cache_dir() {
 void fill_in_defaults(Flags& flags) {
   char host[256] = "worker";
   ::gethostname(host, sizeof host - 1);
+  if (flags.device.empty()) flags.device = flags.builds() ? "cuda" : "cpu";
   if (flags.name.empty()) flags.name = fmt::format("{}:{}", host, ::getpid());
   if (flags.cache_dir.empty()) flags.cache_dir = default_cache_dir().string();
   if (flags.runner.empty())
@@ -125,8 +134,20 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
          "--role worker` wrote")
       ->envname("KILN_KEY");
   app.add_option("--name", flags.name, "as it appears in `kiln stats` (default: host:pid)");
-  app.add_option("--device", flags.device, "cpu, cuda (the first GPU) or cuda:N")
+  app.add_option(
+         "--role", flags.role,
+         "measure: try candidates on --device, and build; build: only build, with no device,\n"
+         "for workers that measure: on any machine with NVRTC, or with --device cpu for\n"
+         "workers with CPUs like this machine's")
+      ->check(CLI::IsMember({"measure", "build"}))
+      ->envname("KILN_ROLE")
       ->capture_default_str();
+  app.add_option("--device", flags.device,
+                 "cpu, cuda (the first GPU) or cuda:N (default: cpu; of a builder cuda)");
+  app.add_option(
+      "--target", flags.target,
+      "of --role build: what to build for, as cuda:sm_80,cuda:sm_90a (default: all that\n"
+      "NVRTC makes code for)");
   app.add_flag("--list-devices", flags.list_devices,
                "print this machine's GPUs, one a line, and end");
   app.add_flag("--check", flags.check,
@@ -199,6 +220,10 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
 
 // Checks everything that can be known to fail before there is any work.
 Status check_surroundings(const Flags& flags) {
+  if (!flags.builds() && !flags.target.empty())
+    return fail(
+        Code::kInvalidArgument,
+        "--target says what --role build builds for; a worker that measures has its device's");
   if (::access(flags.runner.c_str(), X_OK) != 0)
     return fail(Code::kNotFound, "no kiln-runner at " + flags.runner + "; --runner names it");
   if (flags.name.size() > kMaxLabelBytes)
@@ -242,7 +267,8 @@ std::optional<ObjectCache> open_cache(const Flags& flags) {
   return std::nullopt;
 }
 
-Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int jobs) {
+Agent::Options agent_options(const Flags& flags, const Toolchain& toolchain,
+                             const std::string& sandbox, int jobs) {
   Agent::Options options;
   options.coordinator = flags.coordinator;
   options.key_file = flags.key;
@@ -250,13 +276,10 @@ Agent::Options agent_options(const Flags& flags, const LocalDevice& device, int 
   options.jitter_seed = std::random_device()();
   options.finish_timeout_ms = flags.drain_timeout_s * 1000;
   options.self.worker = flags.name;
-  options.self.target = device.target;
-  options.self.toolkit = device.toolchain.build;
-  options.self.slots = std::clamp(jobs, 1, device.compiling_disturbs ? kMaxSlots : kMaxGpuSlots);
+  options.self.toolkit = toolchain.build;
   options.self.builds = true;
   options.self.compilers = jobs;
-  options.self.libraries = device.libraries;
-  options.self.sandbox = device.sandbox.substr(0, kMostSandboxWords);
+  options.self.sandbox = sandbox.substr(0, kMostSandboxWords);
   return options;
 }
 
@@ -283,6 +306,10 @@ Result<std::unique_ptr<SpanExporter>> open_traces(const Flags& flags) {
   return SpanExporter::open(*std::move(settings));
 }
 
+int compilers_of(const Flags& flags) {
+  return flags.jobs > 0 ? flags.jobs : std::max(1, host_cpu_target().units);
+}
+
 DeviceOptions device_options(const Flags& flags) {
   DeviceOptions options{flags.runner,  flags.threads,  flags.compiler,
                         flags.libcuda, flags.libnvrtc, flags.libcublaslt};
@@ -298,6 +325,15 @@ DeviceOptions device_options(const Flags& flags) {
 // For `kiln doctor`, and for people who want to know before there is a coordinator.
 Status check(const Flags& flags) {
   TRY_STATUS(check_surroundings(flags));
+  if (flags.builds()) {
+    TRY(const Builder builder, open_builder(flags.device, flags.target, device_options(flags)));
+    const nlohmann::ordered_json found = {{"role", "build"},
+                                          {"targets", list_of(builder.targets)},
+                                          {"toolkit", builder.toolchain.build},
+                                          {"sandbox", builder.sandbox}};
+    fmt::print("{}\n", found.dump());
+    return {};
+  }
   TRY(const LocalDevice device, open_device(flags.device, device_options(flags)));
   TRY(const Path lock, device_lock(flags, device));
   auto libraries = nlohmann::ordered_json::array();
@@ -314,30 +350,15 @@ Status check(const Flags& flags) {
   return {};
 }
 
-Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
-  TRY_STATUS(check_surroundings(flags));
-  TRY(const LocalDevice device, open_device(flags.device, device_options(flags)));
-  TRY(const Path lock, device_lock(flags, device));
-  const int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, host_cpu_target().units);
-  TRY(const std::unique_ptr<SpanExporter> traces, open_traces(flags));
-  CompilePool compilers(device.toolchain, jobs, open_cache(flags));
-  Agent agent(agent_options(flags, device, jobs));
-  TRY(const std::unique_ptr<HttpPort> http, open_http(flags.http, agent, traces.get()));
-  JobRunner job_runner(
-      {prepared_runner(device, compilers), lock, device.compiling_disturbs}, compilers,
-      {[&](uint64_t lease) { agent.stepped(lease); },
-       [&](CandidateResult result) { agent.finished(std::move(result)); },
-       [&](double us, int errors) { agent.health(us, errors); },
-       [&](const std::string& what) { agent.waits(what); },
-       traces == nullptr ? SpanSink() : [&](Span span) { traces->add(std::move(span)); }});
-  spdlog::info("worker {} on {}, {} ({}), {} compilers at once", flags.name,
-               device.target.to_string(), device.target.device_model, device.toolchain.build, jobs);
-  for (const LibraryVersion& library : device.libraries)
-    spdlog::info("candidates may call {} {}", library.name, library.version);
-  const auto level = device.sandbox.find("without") == std::string::npos && device.sandbox != "off"
+// Runs the agent until a signal or the coordinator ends it.
+Status converse(const Flags& flags, Agent& agent, const Agent::Work& work,
+                const std::string& sandbox, const SpanExporter* traces, const Scratch& scratch,
+                const sigset_t& stop_signals) {
+  TRY(const std::unique_ptr<HttpPort> http, open_http(flags.http, agent, traces));
+  const auto level = sandbox.find("without") == std::string::npos && sandbox != "off"
                          ? spdlog::level::info
                          : spdlog::level::warn;
-  spdlog::log(level, "sandbox: {}", device.sandbox);
+  spdlog::log(level, "sandbox: {}", sandbox);
   if (http != nullptr) spdlog::info("metrics on {}", http->endpoint());
   std::atomic<bool> over{false};
   const ServiceManager manager(environment("NOTIFY_SOCKET"), environment("WATCHDOG_USEC"));
@@ -354,16 +375,84 @@ Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
     agent.stop();
   });
   manager.ready();
-  Status served =
-      agent.run({[&](std::vector<Job> started) { job_runner.submit(std::move(started)); },
-                 [&](uint64_t lease) { job_runner.drop(lease); }, [&] { job_runner.stop(); },
-                 [&] { return compilers.compiled(); }});
+  Status served = agent.run(work);
   over = true;
   ::pthread_kill(listener.native_handle(), SIGINT);  // when it was not a signal that ended us
   listener.join();
   scratch.evict();  // nobody waits for what they make
   spdlog::info("worker {} stopped", flags.name);
   return served;
+}
+
+SpanSink sink_of(SpanExporter* traces) {
+  return traces == nullptr ? SpanSink() : [traces](Span span) { traces->add(std::move(span)); };
+}
+
+Status measure(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
+  TRY(const LocalDevice device, open_device(flags.device, device_options(flags)));
+  TRY(const Path lock, device_lock(flags, device));
+  const int jobs = compilers_of(flags);
+  TRY(const std::unique_ptr<SpanExporter> traces, open_traces(flags));
+  CompilePool compilers(device.toolchain, jobs, open_cache(flags));
+  Agent::Options options = agent_options(flags, device.toolchain, device.sandbox, jobs);
+  options.self.target = device.target;
+  options.self.slots = std::clamp(jobs, 1, device.compiling_disturbs ? kMaxSlots : kMaxGpuSlots);
+  options.self.libraries = device.libraries;
+  Agent agent(options);
+  JobRunner job_runner(
+      {prepared_runner(device, compilers), lock, device.compiling_disturbs}, compilers,
+      {[&](uint64_t lease) { agent.stepped(lease); },
+       [&](CandidateResult result) { agent.finished(std::move(result)); },
+       [&](double us, int errors) { agent.health(us, errors); },
+       [&](const std::string& what) { agent.waits(what); }, sink_of(traces.get())});
+  spdlog::info("worker {} on {}, {} ({}), {} compilers at once", flags.name,
+               device.target.to_string(), device.target.device_model, device.toolchain.build, jobs);
+  for (const LibraryVersion& library : device.libraries)
+    spdlog::info("candidates may call {} {}", library.name, library.version);
+  return converse(flags, agent,
+                  {[&](std::vector<Job> started) { job_runner.submit(std::move(started)); },
+                   [&](uint64_t lease) { job_runner.drop(lease); }, [&] { job_runner.stop(); },
+                   [&] { return compilers.compiled(); }},
+                  device.sandbox, traces.get(), scratch, stop_signals);
+}
+
+Status build(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
+  TRY(const Builder builder, open_builder(flags.device, flags.target, device_options(flags)));
+  const int jobs = compilers_of(flags);
+  TRY(const std::unique_ptr<SpanExporter> traces, open_traces(flags));
+  CompilePool compilers(builder.toolchain, jobs, open_cache(flags));
+  Agent::Options options = agent_options(flags, builder.toolchain, builder.sandbox, jobs);
+  options.self.target.backend = builder.targets.front().backend;
+  options.self.slots = 0;
+  options.self.builds_for = builder.targets;
+  Agent agent(options);
+  CandidateLowering lowering(builder.runner);
+  BuildJobs builds(
+      lowering, compilers, [&](uint64_t lease) { agent.stepped(lease); },
+      [&](CandidateResult result) { agent.finished(std::move(result)); }, sink_of(traces.get()));
+  spdlog::info("worker {} only builds, for {} ({}), {} compilers at once", flags.name,
+               list_of(builder.targets), builder.toolchain.build, jobs);
+  return converse(flags, agent,
+                  {[&](std::vector<Job> started) {
+                     for (Job& job : started) builds.submit(std::move(job));
+                   },
+                   [&](uint64_t lease) {
+                     builds.drop(lease);
+                     compilers.cancel(lease);
+                   },
+                   [&] {
+                     lowering.close();
+                     compilers.stop();
+                     builds.stop();
+                   },
+                   [&] { return compilers.compiled(); }},
+                  builder.sandbox, traces.get(), scratch, stop_signals);
+}
+
+Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
+  TRY_STATUS(check_surroundings(flags));
+  return flags.builds() ? build(flags, scratch, stop_signals)
+                        : measure(flags, scratch, stop_signals);
 }
 
 }  // namespace

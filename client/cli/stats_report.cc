@@ -29,6 +29,13 @@ std::string_view state_of(const WorkerStats& worker) {
   return worker.state.empty() ? "serving" : std::string_view(worker.state);
 }
 
+std::string nature_of(const WorkerStats& w) {
+  if (w.role == "build") return fmt::format("only builds, for {}; {}", w.builds_for, w.toolkit);
+  return fmt::format("{} ({}, {} {}), {}", w.target.to_string(), w.target.device_model,
+                     w.target.units, w.target.backend == Backend::kCuda ? "SMs" : "cores",
+                     w.toolkit);
+}
+
 std::string worker_rows(const std::vector<WorkerStats>& workers) {
   if (workers.empty()) return "  no workers\n";
   size_t name_width = 6;
@@ -37,10 +44,8 @@ std::string worker_rows(const std::vector<WorkerStats>& workers) {
       fmt::format("  {:<{}}  {:<11}  {:>6} {:>9} {:>9} {:>7}  {}\n", "worker", name_width, "state",
                   "leases", "compiled", "measured", "idle s", "what it is");
   for (const WorkerStats& w : workers) {
-    text += fmt::format("  {:<{}}  {:<11}  {:>6} {:>9} {:>9} {:>7.1f}  {} ({}, {} {}), {}\n",
-                        w.name, name_width, state_of(w), w.leases, w.compiled, w.measured, w.idle_s,
-                        w.target.to_string(), w.target.device_model, w.target.units,
-                        w.target.backend == Backend::kCuda ? "SMs" : "cores", w.toolkit);
+    text += fmt::format("  {:<{}}  {:<11}  {:>6} {:>9} {:>9} {:>7.1f}  {}\n", w.name, name_width,
+                        state_of(w), w.leases, w.compiled, w.measured, w.idle_s, nature_of(w));
     if (!w.reason.empty()) text += fmt::format("  {:<{}}  because {}\n", "", name_width, w.reason);
     if (!w.waiting.empty())
       text += fmt::format("  {:<{}}  waits for {}\n", "", name_width, w.waiting);
@@ -71,7 +76,10 @@ nlohmann::ordered_json stats_json(const Stats& s) {
                        {"sentinel_us", w.sentinel_us},
                        {"sandbox", w.sandbox},
                        {"waiting", w.waiting},
-                       {"trust", w.trust}});
+                       {"trust", w.trust},
+                       {"role", w.role.empty() ? "measure" : w.role},
+                       {"builds_for", w.builds_for},
+                       {"built", w.built}});
   nlohmann::ordered_json refused = nlohmann::ordered_json::array();
   for (const RefusedStats& user : s.refused)
     refused.push_back({{"user", user.user}, {"count", user.count}});

@@ -263,6 +263,16 @@ const std::string& Nvrtc::toolkit() const {
   return library_->toolkit;
 }
 
+std::vector<Target> Nvrtc::targets() const {
+  std::vector<Target> targets;
+  for (const int arch : library_->archs)
+    for (const char* suffix : {"", "a"})
+      if (*suffix == 0 || arch >= 90)
+        targets.push_back(
+            {Backend::kCuda, fmt::format("sm_{}{}", arch, suffix), "", 0, library_->toolkit});
+  return targets;
+}
+
 Digest Nvrtc::candidate_key(const Source& source, const Target& target) const {
   const std::vector<std::string> flags = library_->flags(target);
   Hasher hasher("kiln.candidate.v1");

@@ -30,6 +30,8 @@ class Nvrtc {
 
   const std::string& build() const;    // "nvrtc 13.0.88": part of the candidate key
   const std::string& toolkit() const;  // "cuda-13": Target::toolkit
+  // The GPUs that it makes code for, with its toolkit: "sm_80", and from 90 on also "sm_90a".
+  std::vector<Target> targets() const;
 
   Digest candidate_key(const Source& source, const Target& target) const;
 

@@ -38,6 +38,7 @@ struct CoreOptions {
   int64_t max_candidates_queued = 2'000'000;  // beyond it no new program is tuned: overloaded
   int64_t max_graph_bytes_kept = 256 << 20;   // of programs being tuned, in case they are queued
   int64_t max_unverified_bytes = 256 << 20;   // of binaries; beyond it nothing is built ahead
+  int64_t build_ahead_ms = 2'000;             // of each device's time, in built candidates
   int64_t retry_after_ms = 1'000;             // what an overloaded client is told
   int max_retries = 3;                        // per candidate, for transient failures
   int max_runner_deaths = 3;                  // a candidate that killed so many is abandoned

@@ -66,6 +66,8 @@ enum class Mutation : uint8_t {
   kHideTier0,               // tier 0 is answered as if it were what was asked for
   kForgetTuned,             // tier 0 is answered, and nobody tunes the program
   kBuildTwice,              // a build that takes long is given to a second worker too
+  kSwapBuilds,              // what was built is tried as another candidate
+  kBuildForNobody,          // builders build for a target that nobody measures for
 };
 
 #ifdef KILN_MUTATIONS

@@ -67,10 +67,12 @@ Document workers(const Snapshot& now, const Query& query) {
               "Connected",
               {{"name", "Name"},
                {"state", "State"},
+               {"role", "Role"},
                {"target", "Device"},
                {"last_hour", "Last hour"},
                {"leases", "Leases", true},
                {"compiled", "Compiled", true},
+               {"built", "Built for others", true},
                {"measured", "Measured", true},
                {"sentinel_us", "Calibration", true},
                {"idle_s", "Reported", true},
@@ -88,19 +90,22 @@ Document workers(const Snapshot& now, const Query& query) {
       buttons.acts = {{"Drain",
                        {{"kind", "drain"}, {"worker", worker.name}},
                        fmt::format("Drain {}? It finishes what it has and exits.", worker.name)}};
-    table.rows.push_back({linked(text(worker.name), "/workers?filter=" + encoded(worker.name)),
-                          state_of(worker),
-                          text(device_of(worker.target)),
-                          last_hour(now, worker),
-                          linked(count(worker.leases), "/tuning"),
-                          count(worker.compiled),
-                          count(worker.measured),
-                          microseconds(worker.sentinel_us),
-                          {seconds(worker.idle_s).text + " ago", worker.idle_s},
-                          text(worker.waiting),
-                          toned(text(worker.reason), Tone::kBad),
-                          text(worker.sandbox),
-                          std::move(buttons)});
+    table.rows.push_back(
+        {linked(text(worker.name), "/workers?filter=" + encoded(worker.name)),
+         state_of(worker),
+         text(worker.role == "build" ? "only builds" : "measures"),
+         text(worker.role == "build" ? "for " + worker.builds_for : device_of(worker.target)),
+         last_hour(now, worker),
+         count(worker.leases),
+         count(worker.compiled),
+         count(worker.built),
+         count(worker.measured),
+         microseconds(worker.sentinel_us),
+         {seconds(worker.idle_s).text + " ago", worker.idle_s},
+         text(worker.waiting),
+         toned(text(worker.reason), Tone::kBad),
+         text(worker.sandbox),
+         std::move(buttons)});
   }
   page_rows(table, query, "name, device, state");
   page.blocks.emplace_back(std::move(table));

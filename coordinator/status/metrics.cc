@@ -77,14 +77,20 @@ void tuning(MetricsText& out, const Stats& s) {
               "Batches given to a second worker, since the first was "
               "slow.",
               s.hedged);
-  out.family("kiln_workers", "gauge", "Workers, by state.");
+  const auto by_state = [&](bool builders) {
+    for (const std::string_view state : {"serving", "draining", "quarantined"}) {
+      const auto there = std::ranges::count_if(s.workers, [&](const WorkerStats& worker) {
+        return (worker.role == "build") == builders &&
+               (worker.state.empty() ? "serving" : worker.state) == state;
+      });
+      out.sample(static_cast<double>(there), {{"state", state}});
+    }
+  };
+  out.family("kiln_workers", "gauge", "Workers that measure, by state.");
+  by_state(false);
+  out.family("kiln_builders", "gauge", "Workers that only build, by state.");
+  by_state(true);
   int64_t leases = 0;
-  for (const std::string_view state : {"serving", "draining", "quarantined"}) {
-    const auto there = std::ranges::count_if(s.workers, [&](const WorkerStats& worker) {
-      return (worker.state.empty() ? "serving" : worker.state) == state;
-    });
-    out.sample(static_cast<double>(there), {{"state", state}});
-  }
   for (const WorkerStats& worker : s.workers) leases += worker.leases;
   out.gauge("kiln_leases_open", "Batches that workers have.", static_cast<double>(leases));
 }

@@ -80,7 +80,8 @@ bool operator==(const WorkerStats& a, const WorkerStats& b) {
          a.leases == b.leases && a.compiled == b.compiled && a.measured == b.measured &&
          a.idle_s == b.idle_s && a.state == b.state && a.reason == b.reason &&
          a.sentinel_us == b.sentinel_us && a.sandbox == b.sandbox && a.waiting == b.waiting &&
-         a.trust == b.trust;
+         a.trust == b.trust && a.role == b.role && a.builds_for == b.builds_for &&
+         a.built == b.built;
 }
 bool operator==(const DetachedStats& a, const DetachedStats& b) {
   return a.program == b.program && a.graph == b.graph && a.target == b.target && a.mode == b.mode &&
@@ -113,7 +114,7 @@ bool operator==(const StatsReply& a, const StatsReply& b) {
 }
 bool operator==(const CandidateJob& a, const CandidateJob& b) {
   return a.index == b.index && a.schedule == b.schedule && a.recipe_json == b.recipe_json &&
-         a.binary == b.binary && a.signature == b.signature;
+         a.binary == b.binary && a.signature == b.signature && a.local_bytes == b.local_bytes;
 }
 bool operator==(const Job& a, const Job& b) {
   return a.lease == b.lease && a.epoch == b.epoch && a.kind == b.kind &&
@@ -127,7 +128,8 @@ bool operator==(const CandidateResult& a, const CandidateResult& b) {
          a.index == b.index && a.verdict == b.verdict && a.compiled == b.compiled &&
          a.log == b.log && a.measurement.samples_us == b.measurement.samples_us &&
          a.recipe_json == b.recipe_json && a.binary == b.binary && a.compile_ms == b.compile_ms &&
-         a.verify_ms == b.verify_ms && a.measure_ms == b.measure_ms;
+         a.verify_ms == b.verify_ms && a.measure_ms == b.measure_ms &&
+         a.local_bytes == b.local_bytes;
 }
 bool operator==(const LeaseState& a, const LeaseState& b) {
   return a.lease == b.lease && a.epoch == b.epoch && a.done == b.done;
@@ -137,7 +139,7 @@ bool operator==(const WorkerReport& a, const WorkerReport& b) {
          a.slots == b.slots && a.leases == b.leases && a.results == b.results &&
          a.draining == b.draining && a.sentinel_us == b.sentinel_us &&
          a.device_errors == b.device_errors && a.compiled == b.compiled && a.sandbox == b.sandbox &&
-         a.waiting == b.waiting;
+         a.waiting == b.waiting && a.builds_for == b.builds_for;
 }
 bool operator==(const ResultAck& a, const ResultAck& b) {
   return a.lease == b.lease && a.index == b.index;

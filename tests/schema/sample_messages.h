@@ -52,6 +52,7 @@ inline CandidateResult sample_result() {
   result.compile_ms = 12.5;
   result.verify_ms = 0.5;
   result.measure_ms = 3.75;
+  result.local_bytes = 96;
   return result;
 }
 
@@ -92,6 +93,9 @@ inline Stats sample_stats() {
   stats.workers = {
       {"host:1", sample_target(), "g++ 12.2", 1, 2, 3, 0.25, "quarantined", "drift", 7.5}, {}};
   stats.workers.back().trust = "screens";
+  stats.workers.back().role = "build";
+  stats.workers.back().builds_for = "cuda:sm_80, cuda:sm_90a";
+  stats.workers.back().built = 19;
   stats.requests_open = 13;
   stats.candidates_queued = 14;
   stats.overloaded = 15;
@@ -124,6 +128,7 @@ inline WorkerReport sample_report() {
   report.libraries = {{"cublaslt", "130100"}};
   report.sandbox = "limits; without namespaces (why)";
   report.waiting = "the device's lock";
+  report.builds_for = {sample_target(), Target{Backend::kCuda, "sm_80", "", 0, "cuda-13"}};
   return report;
 }
 

@@ -416,7 +416,7 @@ int Checker::slots_held(const SendOrders& orders, bool builds) const {
 void Checker::saw_job(const WorkerId& worker, const Job& job) {
   if (leases_.contains(job.lease)) return;  // sent again
   if (!lease_ids_.insert(job.lease).second) fail(1, "a lease id is used twice");
-  if (!workers_[worker].target.can_run(job.target)) fail(4, "a job goes where it cannot run");
+  check_place(workers_[worker], job);
   if (job.lease <= last_lease_of_earlier_incarnations_)
     fail(1, "a lease has an id that an earlier life may have used");
   last_lease_ = std::max(last_lease_, job.lease);
@@ -441,6 +441,18 @@ void Checker::saw_job(const WorkerId& worker, const Job& job) {
   fail_if(3, finals_.again(job));
   finals_.leased(job);
   leases_.emplace(job.lease, std::move(lease));
+}
+
+// Who only builds has no device, and builds nothing that no device waits for.
+void Checker::check_place(const WorkerReport& worker, const Job& job) {
+  const auto can_run = [&](const Target& target) { return target.can_run(job.target); };
+  const bool fits = worker.only_builds() ? job.kind == Job::Kind::kBuild &&
+                                               std::ranges::any_of(worker.builds_for, can_run)
+                                         : can_run(worker.target);
+  if (!fits) fail(4, "a job goes where it cannot run");
+  const bool somebody_tries = std::ranges::any_of(
+      workers_, [&](const auto& other) { return can_run(other.second.target); });
+  if (!somebody_tries) fail(4, "it is built, and no worker can try it");
 }
 
 bool Checker::has_template(const WorkerId& worker, const Schedule& schedule) const {

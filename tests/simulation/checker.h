@@ -85,6 +85,7 @@ class Checker {
   void saw_program(const Digest& key, CacheOutcome outcome, const Answer& answer);
   void saw_orders(const SendOrders& orders);
   void saw_job(const WorkerId& worker, const Job& job);
+  void check_place(const WorkerReport& worker, const Job& job);
   bool has_template(const WorkerId& worker, const Schedule& schedule) const;
   void check_hedge(const KnownLease& lease, const CandidateJob& candidate);
   void saw_records(const StoreRecords& store);

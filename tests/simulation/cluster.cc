@@ -51,6 +51,11 @@ Cluster::Cluster(uint64_t seed, Mutant mutant, bool trace, Cast cast)
         slow ? 1 + random_.fraction() * (kSlowestDevice - 1) : 1.0, scenario_.drifting(), compilers,
         *this, random_, truth_));
   }
+  // Apart from the seeds below, whose histories stay as they were.
+  for (int64_t left = seed < kFirstSeedWithBuilders ? 0 : builders.between(1, 3); left > 0; --left)
+    workers_.push_back(Worker::builder(
+        "builder" + std::to_string(left), builders.chance(0.7) ? target_v4() : target_v3(),
+        static_cast<int>(builders.between(1, 3)), *this, random_, truth_));
 }
 
 Cluster::~Cluster() {

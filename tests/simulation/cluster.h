@@ -47,6 +47,9 @@ enum class WorldMutation : uint8_t {
 // loses its term, and writes when it goes on (terms.cc).
 enum class Cast : uint8_t { kOne, kPool };
 
+// The clusters of seeds from here on have workers that only build, beside those that measure.
+inline constexpr uint64_t kFirstSeedWithBuilders = 1'000'000;
+
 // At most one of both: in the world, or in the core (of this thread, while the cluster lives).
 struct Mutant {
   WorldMutation world = WorldMutation::kNone;

@@ -29,11 +29,11 @@ EarlyWatch::Complaint EarlyWatch::step_ends() {
 EarlyWatch::Complaint EarlyWatch::leased(const WorkerReport& worker, const Job& job) const {
   const bool is_build = job.kind == Job::Kind::kBuild;
   for (const CandidateJob& candidate : job.candidates) {
-    const bool is_given = !candidate.binary.empty() && job.kind == Job::Kind::kCompile;
+    const bool is_given = !candidate.binary.empty() && job.kind != Job::Kind::kFinal;
     if ((is_build || is_given) && !worker.builds)
       return "building and verifying are leased apart to a worker that does both at once";
     if (is_given && candidate.binary != Truth::binary(job.kernel_key, candidate.schedule))
-      return "another binary is to be verified than was built";
+      return "another binary is to be tried than was built";
   }
   return std::nullopt;
 }

@@ -65,6 +65,8 @@ const std::vector<NamedMutant>& all_mutants() {
       in_core("NeverWithdraw", Mutation::kNeverWithdraw),
       in_core("OldSerial", Mutation::kOldSerial),
       in_core("BuildTwice", Mutation::kBuildTwice),
+      in_core("SwapBuilds", Mutation::kSwapBuilds),
+      in_core("BuildForNobody", Mutation::kBuildForNobody),
       in_core("WaitForTuned", Mutation::kWaitForTuned),
       in_core("Tier0ToAll", Mutation::kTier0ToAll),
       in_core("HideTier0", Mutation::kHideTier0),

@@ -104,7 +104,8 @@ bool ReasonWatch::lacks_reason(int64_t now_ms, const RequestId& id, const Compil
                targets_seen_.contains(request.target.isa);
       return !says(error, "requests are waiting") && !says(error, "are queued already");
     case Code::kUnavailable:
-      if (says(error, "no worker for")) return certainly_serves(now_ms, request.target);
+      if (says(error, "no worker for") || says(error, "no worker measures for"))
+        return certainly_serves(now_ms, request.target);
       if (says(error, "no worker has")) return !scenario_.mixed;
       if (says(error, "survived")) break;
       return !unstored_.contains(program_key(request.graph, request.target, request.mode));

@@ -13,13 +13,17 @@ namespace kiln::simulation {
 namespace {
 
 constexpr int kParts = 8;  // so that ctest runs them side by side
+constexpr int kPartsWithBuilders = 2;
 constexpr uint64_t kSeedsAPart = 250;
 
 class Simulation : public testing::TestWithParam<int> {};
 
 TEST_P(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
   int64_t incarnations = 0, answers = 0, accepted = 0, fenced = 0, hedged = 0, set_aside = 0;
-  const uint64_t first = 1 + static_cast<uint64_t>(GetParam()) * kSeedsAPart;
+  const bool has_builders = GetParam() >= kParts;
+  const uint64_t first = has_builders
+                             ? kFirstSeedWithBuilders + uint64_t(GetParam() - kParts) * kSeedsAPart
+                             : 1 + static_cast<uint64_t>(GetParam()) * kSeedsAPart;
   for (uint64_t seed = first; seed < first + kSeedsAPart; ++seed) {
     const Outcome outcome = Cluster(seed).run();
     ASSERT_FALSE(outcome.violation.has_value())
@@ -40,7 +44,7 @@ TEST_P(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
   EXPECT_GT(set_aside, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, Simulation, testing::Range(0, kParts));
+INSTANTIATE_TEST_SUITE_P(Seeds, Simulation, testing::Range(0, kParts + kPartsWithBuilders));
 
 // Found by longer runs, beyond the seeds above.
 TEST(SimulationOf, SeedsThatOnceFailed) {

@@ -4,6 +4,15 @@
 
 namespace kiln::simulation {
 
+std::unique_ptr<Worker> Worker::builder(std::string name, const Target& compiler, int compilers,
+                                        Network& network, Random& random, const Truth& truth) {
+  auto made = std::make_unique<Worker>(std::move(name), Target{}, 1.0, false, compilers, network,
+                                       random, truth);
+  made->slots_ = 0;
+  made->builds_for_ = {compiler};
+  return made;
+}
+
 void Worker::start() {
   id_ = name_ + "." + std::to_string(++incarnation_);
   leases_.clear();
@@ -46,6 +55,7 @@ void Worker::report() {
   report.slots = slots_;
   report.builds = compilers_ > 0;
   report.compilers = compilers_;
+  report.builds_for = builds_for_;
   report.draining = draining_;
   report.device_errors = device_errors_;
   const bool drifts = network_.now_ms() < drifts_until_ms_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ class Worker {
         network_(network),
         random_(random),
         truth_(truth) {}
+  // One that only builds, for what `compiler` makes code for.
+  static std::unique_ptr<Worker> builder(std::string name, const Target& compiler, int compilers,
+                                         Network& network, Random& random, const Truth& truth);
 
   void start();
   const WorkerId& id() const { return id_; }
@@ -51,8 +55,9 @@ class Worker {
   void die();
 
   const std::string name_;
-  const Target target_;
-  const int slots_;
+  Target target_;  // of a builder without an ISA: it runs nothing
+  int slots_;
+  std::vector<Target> builds_for_{};
   const double slowness_;
   const bool drifting_;  // its calibration kernel does, now and then
   const int compilers_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 
 namespace kiln {
 namespace {
@@ -44,7 +45,10 @@ Evaluation pruned(const KernelResources& resources) {
 Compiled compiled_already(const CandidateJob& candidate) {
   auto recipe = recipe_from_json(candidate.recipe_json);
   if (!recipe) return {fail(recipe.error()), false, 0};
-  return {Artifact{*std::move(recipe), candidate.binary, Digest::of(candidate.binary)}, false, 0};
+  KernelResources resources;
+  resources.stack_bytes = static_cast<int>(std::clamp<int64_t>(candidate.local_bytes, 0, INT_MAX));
+  return {Artifact{*std::move(recipe), candidate.binary, Digest::of(candidate.binary)}, false, 0,
+          resources};
 }
 
 bool is_same(const Artifact& a, const Artifact& b) {
@@ -261,6 +265,8 @@ void RunningJob::finish(size_t at, Evaluation evaluation) {
   result.compiled = compiled.ran;
   result.log = evaluation.log.substr(0, runner::kMaxLogBytes);
   result.compile_ms = compiled.ms;
+  if (job_.kind == Job::Kind::kBuild)
+    result.local_bytes = std::max(compiled.resources.spill_bytes, compiled.resources.stack_bytes);
   result.verify_ms = evaluation.verify_ms;
   result.measure_ms = evaluation.measure_ms;
   spdlog::debug(

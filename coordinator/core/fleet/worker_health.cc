@@ -76,6 +76,12 @@ bool WorkerHealth::outdoes_baseline(int64_t now_ms, double sentinel_us,
          *most <= *least * (1 + options.calibration_drift);
 }
 
+void WorkerHealth::built_badly(int64_t now_ms) {
+  errs_ = true;
+  fault_ms_ = now_ms;
+  reason_ = "no device could load a binary that it built, and another worker's build of it loads";
+}
+
 void WorkerHealth::review(int64_t now_ms, const CoreOptions& options) {
   if (errs_ && now_ms - fault_ms_ >= options.quarantine_ms) errs_ = false;
   const bool steady = good_in_a_row_ >= kReadings && now_ms - bad_ms_ >= options.quarantine_ms;

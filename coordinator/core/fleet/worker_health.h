@@ -22,6 +22,8 @@ class WorkerHealth {
  public:
   // Takes a report. `sentinel_us`: its latest calibration time (a median); 0: not measured.
   void saw(int64_t now_ms, double sentinel_us, int device_errors, const CoreOptions& options);
+  // A device could not load what the worker's compiler made: as bad as a fault of its own.
+  void built_badly(int64_t now_ms);
   void review(int64_t now_ms, const CoreOptions& options);
 
   bool errs() const { return errs_; }

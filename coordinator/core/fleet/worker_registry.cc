@@ -25,7 +25,28 @@ std::string describe(const Target& target) {
   return target.to_string() + (target.toolkit.empty() ? "" : " (" + target.toolkit + ")");
 }
 
+bool can_build(const Target& compiler, const Target& target) {
+  if (compiler.backend == Backend::kCpu) return compiler.can_run(target);
+  Target made = target;
+  made.toolkit = compiler.toolkit;
+  return compiler.isa == target.isa && target.can_run(made);
+}
+
+// What its compilers make code for: its own device, or what it says.
+std::vector<Target> WorkerRegistry::built_by(const Worker& worker) {
+  if (!worker.builds) return {};
+  return worker.only_builds() ? worker.builds_for : std::vector<Target>{worker.target};
+}
+
 void WorkerRegistry::leave_class(const WorkerId& id, const Worker& worker) {
+  for (const Target& target : built_by(worker)) {
+    const auto entry = builder_classes_.find(describe(target));
+    if (entry == builder_classes_.end() || entry->second.builders.erase(id) == 0) continue;
+    entry->second.only -= worker.only_builds();
+    if (worker.build_places > 0) entry->second.idle.erase({worker.build_load(), id});
+    if (entry->second.builders.empty()) builder_classes_.erase(entry);
+  }
+  if (worker.only_builds()) return;
   WorkerClass& entry = classes_[describe(worker.target)];
   --entry.members;
   if (entry.serving.erase(id) > 0) {
@@ -33,11 +54,17 @@ void WorkerRegistry::leave_class(const WorkerId& id, const Worker& worker) {
     entry.complete -= worker.lacks.empty();
   }
   entry.idle.erase({worker.leases, id});
-  entry.builders.erase(id);
-  entry.idle_builders.erase({worker.open_builds, id});
 }
 
 void WorkerRegistry::enter_class(const WorkerId& id, const Worker& worker) {
+  for (const Target& target : worker.takes_work() ? built_by(worker) : std::vector<Target>()) {
+    BuilderClass& entry = builder_classes_[describe(target)];
+    entry.target = target;
+    if (!entry.builders.insert(id).second) continue;
+    entry.only += worker.only_builds();
+    if (worker.has_free_compiler()) entry.idle.emplace(worker.build_load(), id);
+  }
+  if (worker.only_builds()) return;
   const std::string name = describe(worker.target);
   if (classes_.size() >= kMaxClasses && !classes_.contains(name))
     std::erase_if(classes_, [](const auto& named) { return named.second.members == 0; });
@@ -49,8 +76,6 @@ void WorkerRegistry::enter_class(const WorkerId& id, const Worker& worker) {
   entry.slots += worker.slots;
   entry.complete += worker.lacks.empty();
   if (worker.has_free_slot()) entry.idle.emplace(worker.leases, id);
-  if (worker.builds) entry.builders.insert(id);
-  if (worker.has_free_compiler()) entry.idle_builders.emplace(worker.open_builds, id);
 }
 
 std::vector<std::string> WorkerRegistry::lacking(const TemplateVersions* templates) const {
@@ -74,9 +99,11 @@ void WorkerRegistry::report(int64_t now_ms, const WorkerId& id, const WorkerRepo
     worker.lacks = lacking(templates.get());
   }
   worker.target = report.target;
+  if (report.only_builds()) worker.target.isa.clear();  // so that it runs nothing
   worker.toolkit = report.toolkit;
   worker.libraries = report.libraries;
-  worker.slots = std::clamp(report.slots, 0, kMaxSlots);
+  worker.builds_for = report.builds ? report.builds_for : std::vector<Target>();
+  worker.slots = worker.only_builds() ? 0 : std::clamp(report.slots, 0, kMaxSlots);
   worker.builds = report.builds;
   worker.build_places =
       report.builds ? kBuildsACompiler * std::clamp(report.compilers, 0, kMaxCompilers) : 0;
@@ -162,18 +189,26 @@ void WorkerRegistry::distrust(const WorkerId& id) {
 void WorkerRegistry::set_leases(const WorkerId& id, int leases, int builds) {
   Worker* worker = find(id);
   if (worker == nullptr || (worker->leases == leases && worker->open_builds == builds)) return;
-  WorkerClass& entry = classes_[describe(worker->target)];
-  entry.idle.erase({worker->leases, id});
-  entry.idle_builders.erase({worker->open_builds, id});
-  worker->leases = leases;
+  const int load_before = worker->build_places > 0 ? worker->build_load() : 0;
+  if (!worker->only_builds()) {
+    auto& idle = classes_[describe(worker->target)].idle;
+    idle.erase({worker->leases, id});
+    worker->leases = leases;
+    if (worker->has_free_slot()) idle.emplace(leases, id);
+  }
   worker->open_builds = builds;
-  if (worker->has_free_slot()) entry.idle.emplace(leases, id);
-  if (worker->has_free_compiler()) entry.idle_builders.emplace(builds, id);
+  for (const Target& target : built_by(*worker)) {
+    const auto entry = builder_classes_.find(describe(target));
+    if (entry == builder_classes_.end()) continue;  // it takes no work
+    entry->second.idle.erase({load_before, id});
+    if (worker->has_free_compiler()) entry->second.idle.emplace(worker->build_load(), id);
+  }
 }
 
 void WorkerRegistry::judge(const WorkerId& id, Worker& worker) {
-  const WorkerClass& entry = classes_[describe(worker.target)];
-  const bool others = entry.serving.size() > entry.serving.count(id);
+  const auto entry = classes_.find(describe(worker.target));
+  const bool others =
+      entry != classes_.end() && entry->second.serving.size() > entry->second.serving.count(id);
   worker.distrusted = distrusted_.contains(id);
   const bool quarantined =
       worker.distrusted || worker.health.errs() || (worker.health.drifts() && others);
@@ -287,10 +322,11 @@ bool WorkerRegistry::has_template(const Target& target, const std::string& name)
   });
 }
 
+// The same of those that build for it.
 template <class Predicate>
 bool WorkerRegistry::some_builds(const Target& target, const Predicate& is_meant) const {
-  return std::ranges::any_of(classes_, [&](const auto& named) {
-    return named.second.target.can_run(target) &&
+  return std::ranges::any_of(builder_classes_, [&](const auto& named) {
+    return can_build(named.second.target, target) &&
            std::ranges::any_of(named.second.builders, [&](const WorkerId& id) {
              return is_meant(id, workers_.at(id).lacks);
            });
@@ -307,6 +343,48 @@ bool WorkerRegistry::has_builder(const Target& target, const std::string& templa
 bool WorkerRegistry::has_complete_builder(const Target& target) const {
   return some_builds(
       target, [](const WorkerId&, const std::vector<std::string>& lacks) { return lacks.empty(); });
+}
+
+bool WorkerRegistry::tries_built(const Target& target, const WorkerId& instead_of) const {
+  const auto except = workers_.find(instead_of);
+  return some_serves(target, [&](const WorkerId& id, const Worker& worker) {
+    return id != instead_of && worker.builds &&
+           (except == workers_.end() || std::ranges::includes(except->second.lacks, worker.lacks));
+  });
+}
+
+bool WorkerRegistry::has_another_builder(const Target& target, const WorkerId& except) const {
+  return some_builds(target, [&](const WorkerId& id, const std::vector<std::string>& lacks) {
+    return id != except && lacks.empty();
+  });
+}
+
+bool WorkerRegistry::builds_apart(const Target& target) const {
+  std::set<WorkerId> with_device, without;
+  for (const auto& [name, entry] : builder_classes_)
+    if (can_build(entry.target, target))
+      for (const WorkerId& id : entry.builders)
+        (workers_.at(id).only_builds() ? without : with_device).insert(id);
+  const bool others =
+      target.backend == Backend::kCpu ? !without.empty() : with_device.size() + without.size() > 1;
+  return others && (tries_built(target) || mutated(Mutation::kBuildForNobody)) &&
+         has_complete_builder(target);
+}
+
+int WorkerRegistry::only_builders(const Target& target) const {
+  std::set<WorkerId> ids;
+  for (const auto& [name, entry] : builder_classes_)
+    if (entry.only > 0 && can_build(entry.target, target))
+      for (const WorkerId& id : entry.builders)
+        if (workers_.at(id).only_builds()) ids.insert(id);
+  return static_cast<int>(ids.size());
+}
+
+void WorkerRegistry::built_badly(int64_t now_ms, const WorkerId& id) {
+  Worker* worker = find(id);
+  if (worker == nullptr) return;
+  worker->health.built_badly(now_ms);
+  judge(id, *worker);
 }
 
 bool WorkerRegistry::has_library(const Target& target, const LibraryVersion& library,
@@ -370,7 +448,8 @@ Target WorkerRegistry::resolve(const Target& target) const {
 
 std::string WorkerRegistry::targets() const {
   std::map<std::string, int> names;  // with how many in quarantine
-  for (const auto& [id, worker] : workers_) names[describe(worker.target)] += worker.quarantined;
+  for (const auto& [id, worker] : workers_)
+    if (!worker.only_builds()) names[describe(worker.target)] += worker.quarantined;
   std::string text;
   for (const auto& [name, quarantined] : names) {
     text += (text.empty() ? "" : ", ") + name;

@@ -6,6 +6,10 @@
 // errs, and while it drifts (worker_health.h) if another worker of its class takes work: a drifting
 // clock is better than none. Health survives reconnects and is reset when the worker process
 // restarts.
+//
+// One that only builds (WorkerReport::builds_for) is in no class of devices: it serves no target, and
+// nothing waits for it. It is in a class of builders for each target that it builds for, beside the
+// workers with a device, whose compilers build too.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +27,11 @@ namespace kiln {
 struct Worker {
   Target target;
   std::string toolkit;
-  std::string owner{};    // the name of its key; empty: there are none
-  Standing standing{};    // of its key
-  int slots = 1;          // leases it can hold at once, besides builds
-  bool builds = false;    // takes builds, and verifies what is given
+  std::string owner{};               // the name of its key; empty: there are none
+  Standing standing{};               // of its key
+  int slots = 1;                     // leases it can hold at once, besides builds
+  bool builds = false;               // takes builds, and verifies what is given
+  std::vector<Target> builds_for{};  // WorkerReport's: not empty where it has no device
   int build_places = 0;   // builds it can hold at once: some are queued where they are next
   bool draining = false;  // gets no new leases
   bool drain_ordered = false;
@@ -40,7 +45,7 @@ struct Worker {
   int open_builds = 0;     // open ones that do not
   int64_t report_ms = 0;   // its last report
   int64_t working_ms = 0;  // when it began what it has not handed over
-  int64_t compiled = 0, measured = 0;
+  int64_t compiled = 0, measured = 0, built = 0;
   bool counts_compiles = false;  // reports the count itself (WorkerReport.compiled)
   int64_t said_compiles = 0;     // the count it reported last
   std::string sandbox, waiting;  // as it reports them
@@ -51,6 +56,9 @@ struct Worker {
   }
   bool has_free_slot() const { return takes_work() && leases < slots; }
   bool has_free_compiler() const { return takes_work() && open_builds < build_places; }
+  bool only_builds() const { return !builds_for.empty(); }
+  // How busy its compilers are, in thousandths of its places. REQUIRES: it has some.
+  int build_load() const { return open_builds * 1'000 / build_places; }
   // Null: it does not have the library.
   const std::string* version_of(const std::string& library) const {
     const auto found = std::ranges::find(libraries, library, &LibraryVersion::name);
@@ -61,14 +69,24 @@ struct Worker {
 // Workers of equal hard facts.
 struct WorkerClass {
   Target target;
-  int members = 0;                                   // connected, whether they take work or not
-  std::set<WorkerId> serving;                        // those that take work
-  int slots = 0;                                     // of those, together
-  int complete = 0;                                  // of those, how many lack no template
-  std::set<std::pair<int, WorkerId>> idle;           // with a free slot, fewest leases first
-  std::set<WorkerId> builders;                       // of those that take work, whoever builds
-  std::set<std::pair<int, WorkerId>> idle_builders;  // with a place, fewest builds first
+  int members = 0;                          // connected, whether they take work or not
+  std::set<WorkerId> serving;               // those that take work
+  int slots = 0;                            // of those, together
+  int complete = 0;                         // of those, how many lack no template
+  std::set<std::pair<int, WorkerId>> idle;  // with a free slot, fewest leases first
 };
+
+// Workers that take work and build for the same hard facts.
+struct BuilderClass {
+  Target target;
+  std::set<WorkerId> builders;
+  int only = 0;                             // of those, how many have no device
+  std::set<std::pair<int, WorkerId>> idle;  // with a place, least load first
+};
+
+// Whether a compiler for one target makes code for the other: a CPU's ISA includes it, a GPU's is that
+// very one, and the toolkit is no newer than the other takes.
+bool can_build(const Target& compiler, const Target& target);
 
 // "cuda:sm_90a (cuda-13)": the hard facts, for people.
 std::string describe(const Target& target);
@@ -86,6 +104,7 @@ class WorkerRegistry {
   void set_leases(const WorkerId& id, int leases, int builds);
   const std::map<WorkerId, Worker>& all() const { return workers_; }
   const std::map<std::string, WorkerClass>& classes() const { return classes_; }
+  const std::map<std::string, BuilderClass>& builder_classes() const { return builder_classes_; }
   // "w1 waits for ...": the first worker for `target` that says it waits, for people; else empty.
   std::string waiting_for(const Target& target) const;
   // Workers that came into quarantine since the last call.
@@ -107,6 +126,18 @@ class WorkerRegistry {
   bool has_builder(const Target& target, const std::string& template_name,
                    const WorkerId& except = {}) const;
   bool has_complete_builder(const Target& target) const;  // that has all templates
+  // Whether a worker that takes new work for `target` tries what others built. `instead_of`: another
+  // one than that, and one that has the templates which that has. O(workers).
+  bool tries_built(const Target& target, const WorkerId& instead_of = {}) const;
+  bool has_another_builder(const Target& target, const WorkerId& except) const;
+  // Whether candidates for `target` are built apart from where they are tried, while one is tuned:
+  // somebody tries them, all templates are built, and compilers of more than the worker that tries
+  // them are there. Compiling disturbs what a CPU times, so that of a CPU's workers only those
+  // without a device count. O(builders).
+  bool builds_apart(const Target& target) const;
+  int only_builders(const Target& target) const;  // that take work
+  // Others could load what it built badly: it gets no work for a while.
+  void built_badly(int64_t now_ms, const WorkerId& id);
   // Whether a worker besides `except` that takes new work for `target` has this library, at this
   // version unless that is empty. O(workers).
   bool has_library(const Target& target, const LibraryVersion& library,
@@ -142,6 +173,7 @@ class WorkerRegistry {
   bool some_serves(const Target& target, const Predicate& is_meant) const;
   template <class Predicate>
   bool some_builds(const Target& target, const Predicate& is_meant) const;
+  static std::vector<Target> built_by(const Worker& worker);
   void leave_class(const WorkerId& id, const Worker& worker);
   void enter_class(const WorkerId& id, const Worker& worker);
   void judge(const WorkerId& id, Worker& worker);
@@ -166,6 +198,7 @@ class WorkerRegistry {
   std::set<WorkerId> waiting_;  // those whose reports say that they wait
   std::map<WorkerId, Worker> workers_;
   std::map<std::string, WorkerClass> classes_;  // by describe(); kept without workers for a while
+  std::map<std::string, BuilderClass> builder_classes_;  // likewise; none is empty
   std::vector<WorkerId> quarantined_;
   std::set<WorkerId> distrusted_;
   std::set<WorkerId> screeners_;  // connected ones that time no finals

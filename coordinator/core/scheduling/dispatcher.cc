@@ -9,61 +9,79 @@ namespace kiln {
 namespace {
 
 constexpr double kUnknownLatencyMs = 300;  // of a candidate, until some were seen
+constexpr double kUnknownDeviceMs = 10;    // the same of its device
 constexpr int kMaxRefusals = 64;           // of one class and step
+// A worker with so many leases waits for whole ones. With one alone it would have nothing from its end
+// until the next comes.
+constexpr int kGatheredLeases = 2;
+// Binaries of the jobs of one WorkerOrders, which is one message; what is left goes with the next.
+constexpr size_t kMaxOrderedBytes = kMaxMessageBytes / 4;
 
 }  // namespace
 
 void Dispatcher::lease_work(int64_t now_ms, std::set<WorkerId>& changed) {
   for (const auto& [name, workers] : workers_.classes())
     if (!workers.idle.empty())
-      lease_to_class(now_ms, workers.target, workers.idle, queue_, changed);
+      lease_to_class(now_ms, workers.target, workers.idle, queue_, &Dispatcher::lease_to, changed);
 }
 
 void Dispatcher::lease_builds(int64_t now_ms, std::set<WorkerId>& changed) {
-  for (const auto& [name, workers] : workers_.classes())
-    if (!workers.idle_builders.empty())
-      lease_to_class(now_ms, workers.target, workers.idle_builders, builds_, changed);
+  for (const auto& [name, workers] : workers_.builder_classes())
+    if (!workers.idle.empty())
+      lease_to_class(now_ms, workers.target, workers.idle, builds_, &Dispatcher::lease_build_to,
+                     changed);
 }
 
-// One lease at a time, to the worker that has the fewest, so that work is spread.
-void Dispatcher::lease_to_class(int64_t now_ms, const Target& device, const Idle& idle,
-                                WorkQueue& queue, std::set<WorkerId>& changed) {
+// One lease at a time, to the worker that is the least busy, so that work is spread.
+void Dispatcher::lease_to_class(int64_t now_ms, const Target& server, const Idle& idle,
+                                WorkQueue& queue, LeaseTo lease, std::set<WorkerId>& changed) {
   std::set<WorkerId> refused;  // what is left is for others than them
-  while (queue.has_work_for(device)) {
+  while (queue.has_work_for(server)) {
     const auto next = std::find_if(idle.begin(), idle.end(), [&](const auto& entry) {
       return !refused.contains(entry.second);
     });
     if (next == idle.end() || std::ssize(refused) >= kMaxRefusals) return;
     const WorkerId id = next->second;
-    if (lease_next(now_ms, id, device, queue))
+    if (lease_next(now_ms, id, server, queue, lease))
       changed.insert(id);
     else
       refused.insert(id);
   }
 }
 
-bool Dispatcher::lease_next(int64_t now_ms, const WorkerId& id, const Target& device,
-                            WorkQueue& queue) {
+bool Dispatcher::lease_next(int64_t now_ms, const WorkerId& id, const Target& server,
+                            WorkQueue& queue, LeaseTo lease) {
   TuningTask* served = nullptr;
-  const bool leased = queue.serve_next(device, [&](const Digest& kernel) {
+  const bool leased = queue.serve_next(server, [&](const Digest& kernel) {
     served = &tasks_.at(kernel);
-    return lease_to(now_ms, id, *served);
+    return (this->*lease)(now_ms, id, *served);
   });
-  if (leased) queue.set_waiting(served->key(), served->waiting());
-  return leased;
+  if (!leased) return false;
+  set_waiting(*served);
+  return true;
+}
+
+void Dispatcher::set_waiting(const TuningTask& task) {
+  queue_.set_waiting(task.key(), task.waiting_for_device(),
+                     devices_build(task) ? task.waiting_for_build() : 0);
+  builds_.set_waiting(task.key(), task.waiting_for_build());
 }
 
 int Dispatcher::batch_limit(const TuningTask& task) const {
+  const auto share = static_cast<int>(ceil_div(task.waiting(), shares(task)));
+  return std::clamp(share, 1, largest_batch(task));
+}
+
+int Dispatcher::largest_batch(const TuningTask& task) const {
   const Target& target = task.target();
   const bool is_gpu = target.backend == Backend::kCuda;
-  const auto share = static_cast<int>(ceil_div(task.waiting(), shares(task)));
   int most = is_gpu ? options_.gpu_batch_size : options_.batch_size;
   const LatencyEstimator& latency = is_gpu ? device_times_ : latency_;
   if (const auto candidate_ms = latency.median_ms(target, task.family()))
     most = static_cast<int>(std::min<double>(
         options_.max_batch,
         static_cast<double>(options_.lease_work_ms) / std::max(*candidate_ms, 1e-3)));
-  return std::clamp(share, 1, std::clamp(most, 1, std::max(1, options_.max_batch)));
+  return std::clamp(most, 1, std::max(1, options_.max_batch));
 }
 
 // Into how many leases the waiting candidates of `task` are divided. A GPU takes a whole workload,
@@ -74,22 +92,36 @@ int Dispatcher::shares(const TuningTask& task) const {
   if (target.backend != Backend::kCuda) return std::max(1, workers_.slots_for(target));
   const int gpus = workers_.count_for(target);
   if (queue_.kernels_waiting(target) >= gpus) return 1;
-  return std::max(1, gpus - leases_.count(task.key()));
+  return std::max(1, gpus - (leases_.count(task.key()) - leases_.count_builds(task.key())));
 }
 
-// The work leased, in milliseconds of one worker.
+// Whether more of the task is being built, so that a worker that has something to do may wait for a
+// whole lease of it.
+bool Dispatcher::is_gathering(const TuningTask& task, int most) const {
+  return task.waiting_for_device() < most &&
+         (task.waiting_for_build() > 0 || leases_.count_builds(task.key()) > 0);
+}
+
 double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task) {
-  if (task.stage() == TuningTask::Stage::kFinals && !workers_.find(id)->standing.times_finals &&
+  const Worker& worker = *workers_.find(id);
+  if (task.stage() == TuningTask::Stage::kFinals && !worker.standing.times_finals &&
       !mutated(Mutation::kTrustScreeners))
     return 0;
   if (!may_race(id, task)) return 0;
-  if (task.waits_for_verification() && !workers_.find(id)->builds) return 0;
+  if (task.has_built() && !worker.builds) return 0;
   if (task.is_confirming() && task.asked() >= 0 &&
-      !may_vote(id, *workers_.find(id), task, task.asked(), task.asked_among()))
+      !may_vote(id, worker, task, task.asked(), task.asked_among()))
     return 0;
-  const auto lacks = mutated(Mutation::kLeaseWithoutTemplate) ? std::vector<std::string>()
-                                                              : lacking(*workers_.find(id), task);
-  auto batch = task.take(id, batch_limit(task), has_stand_in(id, task), lacks);
+  if (worker.leases >= kGatheredLeases && is_gathering(task, largest_batch(task))) return 0;
+  const bool builds_itself = devices_build(task) && worker.leases == 0;
+  return open_batch(now_ms, id, task,
+                    task.take(id, batch_limit(task), has_stand_in(id, task), left_out(worker, task),
+                              builds_itself));
+}
+
+// The work leased, in milliseconds of one worker.
+double Dispatcher::open_batch(int64_t now_ms, const WorkerId& id, TuningTask& task,
+                              TuningTask::Batch batch) {
   if (batch.candidates.empty()) return 0;
   task.was_served = true;
   const auto count = static_cast<double>(batch.candidates.size());
@@ -99,6 +131,27 @@ double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task
   lease.candidates = std::move(batch.candidates);
   open(now_ms, task, std::move(lease));
   return count * latency_.median_ms(task.target(), task.family()).value_or(kUnknownLatencyMs);
+}
+
+// Somebody waits for the build of a `default` program itself; others are for a device, which has
+// enough for now or not.
+double Dispatcher::lease_build_to(int64_t now_ms, const WorkerId& id, TuningTask& task) {
+  const Worker& worker = *workers_.find(id);
+  if (!task.waits_for_build()) {
+    if (task.target().backend == Backend::kCpu && !worker.only_builds()) return 0;
+    if (is_supplied(task)) return 0;
+  }
+  return open_batch(now_ms, id, task,
+                    task.take_build(id, has_stand_in(id, task), left_out(worker, task)));
+}
+
+// Whether the devices have as much to try as they can in build_ahead_ms, whole kernels included.
+bool Dispatcher::is_supplied(const TuningTask& task) const {
+  const Target& target = task.target();
+  const double ms = device_times_.median_ms(target, task.family()).value_or(kUnknownDeviceMs);
+  const auto devices = static_cast<double>(workers_.count_for(target));
+  const auto ready = static_cast<double>(queue_.candidates_waiting(target));
+  return ready >= 1 && ready * ms >= static_cast<double>(options_.build_ahead_ms) * devices;
 }
 
 bool Dispatcher::may_vote(const WorkerId& id, const Worker& worker, const TuningTask& task,
@@ -112,8 +165,10 @@ bool Dispatcher::may_vote(const WorkerId& id, const Worker& worker, const Tuning
 
 // Whether another worker can have whatever of the task this one can.
 bool Dispatcher::has_stand_in(const WorkerId& id, const TuningTask& task) const {
-  if (task.waits_for_build() || task.waits_for_verification())
+  if (task.waits_for_build())
     return workers_.has_builder(task.target(), task.candidates().template_of(task.choice()), id);
+  if (workers_.find(id)->only_builds()) return workers_.has_another_builder(task.target(), id);
+  if (task.has_built()) return workers_.tries_built(task.target(), id);
   return workers_.serves_as(task.target(), id) &&
          std::ranges::all_of(task.libraries(), [&](const auto& called) {
            return workers_.find(id)->version_of(called.second) == nullptr ||
@@ -127,6 +182,12 @@ std::vector<std::string> Dispatcher::lacking(const Worker& worker, const TuningT
   for (const auto& [name, library] : task.libraries())
     if (worker.version_of(library) == nullptr) lacks.push_back(name);
   return lacks;
+}
+
+// The same, for what is leased to it.
+std::vector<std::string> Dispatcher::left_out(const Worker& worker, const TuningTask& task) {
+  return mutated(Mutation::kLeaseWithoutTemplate) ? std::vector<std::string>()
+                                                  : lacking(worker, task);
 }
 
 // Finalists that call a library are raced where it has the version that was screened, while such a
@@ -198,7 +259,10 @@ bool Dispatcher::is_late(int64_t now_ms, const Lease& lease) const {
 
 const WorkerId* Dispatcher::second_worker(const TuningTask& task, const Lease& slow) const {
   const auto has_templates = [&](const WorkerId& id) {
-    if (task.waits_for_verification() && !workers_.find(id)->builds) return false;
+    if (!workers_.find(id)->builds && std::ranges::any_of(slow.outstanding, [&](int candidate) {
+          return task.is_unverified(candidate);
+        }))
+      return false;
     const std::vector<std::string> lacks = lacking(*workers_.find(id), task);
     return std::ranges::none_of(slow.outstanding, [&](int candidate) {
       const std::string& name = task.candidates().template_of(candidate);
@@ -217,10 +281,12 @@ const WorkerId* Dispatcher::second_worker(const TuningTask& task, const Lease& s
 
 WorkerOrders Dispatcher::orders_for(const WorkerId& id) {
   WorkerOrders orders;
+  size_t bytes = 0;
   for (const uint64_t lease_id : leases_.of_worker(id)) {
     const Lease& lease = *leases_.find(lease_id);
     orders.leases.push_back(lease_id);
     if (lease.seen) continue;
+    if (bytes > kMaxOrderedBytes) continue;
     const TuningTask& task = tasks_.at(lease.kernel);
     Job job;
     job.lease = lease.id;
@@ -230,6 +296,7 @@ WorkerOrders Dispatcher::orders_for(const WorkerId& id) {
     for (const int candidate : lease.candidates) {
       job.candidates.push_back(task.job(candidate, lease.kind));
       add_version(job.candidates.back().schedule, task, *workers_.find(id));
+      bytes += job.candidates.back().binary.size();
     }
     orders.jobs.push_back(std::move(job));
   }

@@ -1,6 +1,7 @@
 // Dispatcher: which worker gets which candidates next. It leases candidates of the tuning tasks, in
 // the queue's order (work_queue.h), to workers with a free slot, in batches of about lease_work_ms;
-// and it hedges: what a straggler still holds of a kernel's last candidates also goes to a second
+// what is built apart (TuningTask::waiting_for_build) it leases to whoever has a compiler free, one
+// candidate at a time and kernel after kernel, until the devices have build_ahead_ms of work; and it hedges: what a straggler still holds of a kernel's last candidates also goes to a second
 // worker. Refers to TuningScheduler's parts; one thread.
 #pragma once
 
@@ -40,6 +41,14 @@ class Dispatcher {
   void hedge_late(int64_t now_ms, std::set<WorkerId>& changed);
   // The leases that the worker should hold, and the jobs that it does not know of yet.
   WorkerOrders orders_for(const WorkerId& id);
+  // Whether devices may have what is to be built too, when they have nothing else: a CPU's workers,
+  // whose compilers would disturb them while they time something.
+  static bool devices_build(const TuningTask& task) {
+    return task.target().backend == Backend::kCpu && !task.waits_for_build() &&
+           task.waiting_for_build() > 0;
+  }
+  // Says to the queues that the task is in how many of its candidates wait there.
+  void set_waiting(const TuningTask& task);
 
   // Whether `worker` may be asked about a candidate: its word counts, and it can run it.
   bool may_vote(const WorkerId& id, const Worker& worker, const TuningTask& task, int candidate,
@@ -51,14 +60,23 @@ class Dispatcher {
   int64_t hedged() const { return hedged_; }
 
  private:
-  using Idle = std::set<std::pair<int, WorkerId>>;  // fewest leases first
-  void lease_to_class(int64_t now_ms, const Target& device, const Idle& idle, WorkQueue& queue,
-                      std::set<WorkerId>& changed);
-  bool lease_next(int64_t now_ms, const WorkerId& id, const Target& device, WorkQueue& queue);
+  using Idle = std::set<std::pair<int, WorkerId>>;  // least busy first
+  // Leases something of a task to a worker: the work leased, in milliseconds of one worker.
+  using LeaseTo = double (Dispatcher::*)(int64_t now_ms, const WorkerId& id, TuningTask& task);
+  void lease_to_class(int64_t now_ms, const Target& server, const Idle& idle, WorkQueue& queue,
+                      LeaseTo lease, std::set<WorkerId>& changed);
+  bool lease_next(int64_t now_ms, const WorkerId& id, const Target& server, WorkQueue& queue,
+                  LeaseTo lease);
   static std::vector<std::string> lacking(const Worker& worker, const TuningTask& task);
+  static std::vector<std::string> left_out(const Worker& worker, const TuningTask& task);
   bool has_stand_in(const WorkerId& id, const TuningTask& task) const;
   bool may_race(const WorkerId& id, const TuningTask& task) const;
   double lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task);
+  double lease_build_to(int64_t now_ms, const WorkerId& id, TuningTask& task);
+  bool is_supplied(const TuningTask& task) const;
+  bool is_gathering(const TuningTask& task, int most) const;
+  double open_batch(int64_t now_ms, const WorkerId& id, TuningTask& task, TuningTask::Batch batch);
+  int largest_batch(const TuningTask& task) const;
   int batch_limit(const TuningTask& task) const;
   int shares(const TuningTask& task) const;
   bool is_late(int64_t now_ms, const Lease& lease) const;

@@ -1,5 +1,5 @@
-// TuningScheduler's side of `default` programs that are answered as soon as they are built: which
-// kernels are, whose binaries are handed out, and which were found wrong.
+// TuningScheduler's side of builds: who builds what; which kernels of `default` programs, which are
+// answered as soon as they are built, are; whose binaries are handed out, and which were found wrong.
 #include <algorithm>
 
 #include "coordinator/core/scheduling/tuning_scheduler.h"
@@ -13,10 +13,12 @@ constexpr int64_t kShareAgainMs = 20'000;  // the shell may have dropped what wa
 }  // namespace
 
 bool TuningScheduler::has_builder(const TuningTask& task, int candidate) const {
-  return workers_.has_builder(task.target(), task.candidates().template_of(candidate));
+  return workers_.has_builder(task.target(), task.candidates().template_of(candidate)) &&
+         workers_.tries_built(task.target());
 }
 
-void TuningScheduler::hear_builds(TuningTask& task) {
+void TuningScheduler::hear_builds(int64_t now_ms, TuningTask& task) {
+  for (const WorkerId& builder : task.take_bad_builders()) workers_.built_badly(now_ms, builder);
   if (!task.is_handed_out()) unresolved_.erase(task.key());
   if (task.take_refuted()) {
     ++withdrawn_;
@@ -55,18 +57,25 @@ void TuningScheduler::hand_out(int64_t now_ms, const Digest& kernel, Actions& ou
   out.push_back(*std::move(share));
 }
 
-// The last worker that builds may have left: those that are there do both at once.
-void TuningScheduler::settle_without_builders(int64_t now_ms, Actions& out) {
+// The first builder may have come, or the last have left: what waits is built apart from now on, or by
+// who tries it.
+void TuningScheduler::settle_with_other_builders(int64_t now_ms, Actions& out) {
+  std::map<std::string, bool> apart;
   for (const auto* queue : {&builds_, &queue_})
     for (const auto& [name, target] : queue->targets()) {
-      if (workers_.has_complete_builder(target)) continue;
+      const auto before = apart_.find(name);
+      const bool is_apart = apart[name] = workers_.builds_apart(target);
+      const bool changed = before == apart_.end() || before->second != is_apart;
+      if (!changed && workers_.has_complete_builder(target)) continue;
       for (const Digest& kernel : queue->kernels_for(target)) {
         TuningTask& task = tasks_.at(kernel);
-        if ((task.waits_for_build() || task.waits_for_verification()) &&
-            !has_builder(task, task.choice()))
-          settle(now_ms, task, out);
+        const bool waits = task.waits_for_build() || task.waits_for_verification();
+        const bool is_stale = waits ? !has_builder(task, task.choice())
+                                    : changed && task.is_built_apart() != is_apart;
+        if (is_stale) settle(now_ms, task, out);
       }
     }
+  apart_ = std::move(apart);
 }
 
 }  // namespace kiln

@@ -30,7 +30,10 @@ Lease& LeaseTable::open(int64_t now_ms, Lease lease) {
   lease.outstanding = lease.candidates;
   lease.opened_ms = lease.progress_ms = now_ms;
   held_[lease.worker].insert(lease.id);
-  if (lease.kind == Job::Kind::kBuild) builds_[lease.worker].insert(lease.id);
+  if (lease.kind == Job::Kind::kBuild) {
+    builds_[lease.worker].insert(lease.id);
+    builds_of_kernel_[lease.kernel].insert(lease.id);
+  }
   of_kernel_[lease.kernel].insert(lease.id);
   by_progress_.emplace(now_ms, lease.id);
   return leases_.emplace(lease.id, std::move(lease)).first->second;
@@ -45,7 +48,10 @@ void LeaseTable::close(uint64_t id) {
   const auto found = leases_.find(id);
   if (found == leases_.end()) return;
   erase_from(held_, found->second.worker, id);
-  if (found->second.kind == Job::Kind::kBuild) erase_from(builds_, found->second.worker, id);
+  if (found->second.kind == Job::Kind::kBuild) {
+    erase_from(builds_, found->second.worker, id);
+    erase_from(builds_of_kernel_, found->second.kernel, id);
+  }
   erase_from(of_kernel_, found->second.kernel, id);
   by_progress_.erase({found->second.progress_ms, id});
   leases_.erase(found);
@@ -80,6 +86,10 @@ int LeaseTable::count(const WorkerId& worker) const {
 
 int LeaseTable::count_builds(const WorkerId& worker) const {
   return count_of(builds_, worker);
+}
+
+int LeaseTable::count_builds(const Digest& kernel) const {
+  return count_of(builds_of_kernel_, kernel);
 }
 
 int LeaseTable::count(const Digest& kernel) const {

@@ -47,13 +47,14 @@ class LeaseTable {
   int count(const WorkerId& worker) const;         // that take a slot: all but builds
   int count_builds(const WorkerId& worker) const;  // of kBuild
   int count(const Digest& kernel) const;
+  int count_builds(const Digest& kernel) const;
 
  private:
   uint64_t next_id_, next_epoch_;
   std::map<uint64_t, Lease> leases_;
-  std::unordered_map<WorkerId, std::set<uint64_t>> held_;     // none is empty
-  std::unordered_map<WorkerId, std::set<uint64_t>> builds_;   // of those; none is empty
-  std::unordered_map<Digest, std::set<uint64_t>> of_kernel_;  // none is empty
+  std::unordered_map<WorkerId, std::set<uint64_t>> held_;    // none is empty
+  std::unordered_map<WorkerId, std::set<uint64_t>> builds_;  // of those; none is empty
+  std::unordered_map<Digest, std::set<uint64_t>> of_kernel_, builds_of_kernel_;  // none is empty
   std::set<std::pair<int64_t, uint64_t>> by_progress_;
 };
 

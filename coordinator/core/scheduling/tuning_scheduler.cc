@@ -8,13 +8,24 @@
 
 namespace kiln {
 
+std::string TuningScheduler::nobody_measures(const Target& target) const {
+  const int builders = workers_.only_builders(target);
+  if (builders == 0) return "no worker for " + describe(target);
+  return fmt::format("no worker measures for {} ({} only {})", describe(target), builders,
+                     builders == 1 ? "builds" : "build");
+}
+
+std::string TuningScheduler::waiting_for(const Target& target) const {
+  return workers_.serves(target) ? workers_.waiting_for(target) : nobody_measures(target);
+}
+
 Status TuningScheduler::check_target(const Target& target) const {
   if (target.isa.empty())
     return fail(Code::kInvalidArgument,
                 fmt::format("the target '{}' names no instruction set", target.to_string()));
   if (options_.max_waiting_for_worker_ms > 0 || workers_.serves(target)) return {};
-  return fail(Code::kUnavailable, fmt::format("no worker for {}; the workers there are have: {}",
-                                              describe(target), workers_.targets()));
+  return fail(Code::kUnavailable, fmt::format("{}; the workers there are have: {}",
+                                              nobody_measures(target), workers_.targets()));
 }
 
 void TuningScheduler::need(int64_t now_ms, const Digest& program, PlannedKernel planned,
@@ -175,7 +186,7 @@ void TuningScheduler::take_result(int64_t now_ms, const WorkerId& id, CandidateR
   TuningRecord record = task.accept(std::move(result), kind,
                                     {{id, worker.owner},
                                      worker.toolkit,
-                                     worker.target,
+                                     worker.only_builds() ? task.target() : worker.target,
                                      workers_.calibration(id),
                                      worker.standing});
   record.sentinel_us = worker.health.baseline_us();
@@ -187,6 +198,7 @@ void TuningScheduler::take_result(int64_t now_ms, const WorkerId& id, CandidateR
   count_abandoned(task, set_aside, id, out);
   drop_duplicate(task, ack.index, kind);
   if (is_built) {
+    ++worker.built;
     acks_[id].push_back(ack);
     return settle(now_ms, task, out);
   }
@@ -309,7 +321,7 @@ void TuningScheduler::tick(int64_t now_ms, Actions& out) {
   workers_.tick(now_ms);
   empty_quarantine(now_ms, out);
   look_for_voters(now_ms, out);
-  settle_without_builders(now_ms, out);
+  settle_with_other_builders(now_ms, out);
   fail_unserved(now_ms, out);
   dispatcher_.hedge_late(now_ms, changed_);
   dispatch_due_ = true;  // somebody may have left the quarantine
@@ -325,7 +337,7 @@ void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
   task.advance(*this);
   if (withdraw_libraries(task)) task.advance(*this);
   hear_disputes(task, out);
-  hear_builds(task);
+  hear_builds(now_ms, task);
   if (task.stage() < Stage::kStoring) {
     queue(task);
     return;
@@ -341,11 +353,15 @@ void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
 
 void TuningScheduler::queue(const TuningTask& task) {
   if (task.stage() >= TuningTask::Stage::kStoring || task.waiting() == 0) return;
-  const bool builds = task.waits_for_build();
-  (builds ? queue_ : builds_).remove(task.key());
-  WorkQueue& queue = builds ? builds_ : queue_;
-  queue.add(task.target(), task.tenants(), task.key());
-  queue.set_waiting(task.key(), task.waiting());
+  const auto place = [&task](WorkQueue& queue, bool waits) {
+    if (waits)
+      queue.add(task.target(), task.tenants(), task.key());
+    else
+      queue.remove(task.key());
+  };
+  place(queue_, task.waiting_for_device() > 0 || Dispatcher::devices_build(task));
+  place(builds_, task.waiting_for_build() > 0);
+  dispatcher_.set_waiting(task);
   dispatch_due_ = true;
 }
 
@@ -398,6 +414,10 @@ void TuningScheduler::add_stats(int64_t now_ms, Stats& stats) const {
     row.target = worker.target;
     row.toolkit = worker.toolkit;
     row.leases = worker.leases + worker.open_builds;
+    row.role = worker.only_builds() ? "build" : "measure";
+    for (const Target& target : worker.builds_for)
+      row.builds_for += (row.builds_for.empty() ? "" : ", ") + target.to_string();
+    row.built = worker.built;
     row.compiled = worker.compiled;
     row.measured = worker.measured;
     row.state = worker.quarantined ? "quarantined" : worker.draining ? "draining" : "serving";

@@ -37,7 +37,7 @@ class TuningScheduler final : public Jury {
         leases_(options.first_lease),
         workers_(options),
         queue_(options.warm_up_turn),
-        builds_(options.warm_up_turn),
+        builds_(options.warm_up_turn, WorkQueue::Servers::kBuilders),
         failures_(options) {}
   TuningScheduler(const TuningScheduler&) = delete;
 
@@ -97,11 +97,15 @@ class TuningScheduler final : public Jury {
   void dispatch(int64_t now_ms, Actions& out);
 
   void add_stats(int64_t now_ms, Stats& stats) const;
-  std::string waiting_for(const Target& target) const { return workers_.waiting_for(target); }
+  // What a task for `target` waits for beside its turn, for people; empty: nothing.
+  std::string waiting_for(const Target& target) const;
 
   // ---- Jury (confirming.cc) ----
   bool has_voter(const TuningTask& task, int candidate, Among among) const override;
   bool has_builder(const TuningTask& task, int candidate) const override;
+  bool builds_apart(const TuningTask& task) const override {
+    return workers_.builds_apart(task.target());
+  }
   bool samples(const Digest& kernel, const WorkerId& builder, bool has_voter) override;
 
  private:
@@ -120,8 +124,9 @@ class TuningScheduler final : public Jury {
   void queue(const TuningTask& task);
   void unqueue(const Digest& kernel);
   void erase(Digest kernel);  // the task, and what is counted of it
-  void hear_builds(TuningTask& task);
-  void settle_without_builders(int64_t now_ms, Actions& out);
+  std::string nobody_measures(const Target& target) const;
+  void hear_builds(int64_t now_ms, TuningTask& task);
+  void settle_with_other_builders(int64_t now_ms, Actions& out);
   void count_unverified(const Digest& kernel, int64_t bytes);
   void settle(int64_t now_ms, TuningTask& task, Actions& out);
   void fail_unserved(int64_t now_ms, Actions& out);
@@ -157,6 +162,7 @@ class TuningScheduler final : public Jury {
   int64_t unverified_bytes_ = 0;                    // their sum
   std::unordered_map<Digest, int64_t> shared_ms_;   // when hand_out() last gave the binary
   std::set<Digest> unresolved_;            // handed out, and forgotten before they were verified
+  std::map<std::string, bool> apart_;      // targets of queued work: whether it is built apart
   std::set<Digest> confirming_;            // tasks that ask about a candidate
   std::map<WorkerId, int> since_sampled_;  // winners, by who built them
   int64_t fleet_due_ms_ = 0;  // workers of an earlier incarnation have reported by then

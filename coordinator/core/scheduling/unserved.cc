@@ -59,11 +59,11 @@ void TuningScheduler::fail_if_unserved(int64_t now_ms, int64_t served_ms, const 
       task.was_served ? options_.worker_grace_ms : options_.max_waiting_for_worker_ms;
   if (now_ms - task.unserved_since_ms < limit_ms || may_yet_come(now_ms, task.target())) return;
   // Failed before settle() looks: not remembered, since the next worker may be on its way.
-  task.fail(Error{Code::kUnavailable,
-                  fmt::format("no worker for {}{} since {} s; the workers there are have: {}",
-                              describe(task.target()), lacking,
-                              (now_ms - task.unserved_since_ms) / 1000, workers_.targets()),
-                  0});
+  task.fail(Error{
+      Code::kUnavailable,
+      fmt::format("{}{} since {} s; the workers there are have: {}", nobody_measures(task.target()),
+                  lacking, (now_ms - task.unserved_since_ms) / 1000, workers_.targets()),
+      0});
   settle(now_ms, task, out);
 }
 

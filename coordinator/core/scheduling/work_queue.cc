@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "coordinator/core/fleet/worker_registry.h"
 #include "coordinator/core/mutation.h"
 
 namespace kiln {
@@ -16,24 +17,26 @@ std::string name_of(const Target& target) {
   return target.to_string() + " " + target.toolkit;
 }
 
-bool fits(const Target& device, const Target& target) {
-  return device.can_run(target) || mutated(Mutation::kLeaseAnywhere);
+constexpr size_t kMaxServers = 64;  // more device classes than that are somebody's mistake
+
+}  // namespace
+
+bool WorkQueue::fits(const Target& server, const Target& target) const {
+  const bool fits = kind_ == Servers::kDevices ? server.can_run(target) : can_build(server, target);
+  return fits || mutated(Mutation::kLeaseAnywhere);
 }
 
-// Work of the first task in the ring that takes any; it goes to the end.
-double serve_ring(std::list<Digest>& ring, const std::function<double(const Digest&)>& serve) {
+// Work of the first task in the ring that takes any.
+double WorkQueue::serve_ring(std::list<Digest>& ring,
+                             const std::function<double(const Digest&)>& serve) {
   for (auto kernel = ring.begin(); kernel != ring.end(); ++kernel) {
     const double work_ms = serve(*kernel);
     if (work_ms <= 0) continue;
-    ring.splice(ring.end(), ring, kernel);
+    if (kind_ == Servers::kDevices) ring.splice(ring.end(), ring, kernel);
     return work_ms;
   }
   return 0;
 }
-
-constexpr size_t kMaxServers = 64;  // more device classes than that are somebody's mistake
-
-}  // namespace
 
 void WorkQueue::add(const Target& target, const Tenants& tenants, const Digest& kernel) {
   if (tenants.empty()) return remove(kernel);
@@ -92,6 +95,7 @@ void WorkQueue::remove(const Digest& kernel) {
     leave(member->second.target, id, place.first, place.second);
   TargetLanes& lanes = lanes_.at(member->second.target);
   --lanes.kernels;
+  lanes.candidates -= member->second.waiting;
   if (lanes.of_priority[0].empty() && lanes.of_priority[1].empty())
     lanes_.erase(member->second.target);
   waiting_ -= member->second.waiting;
@@ -99,11 +103,12 @@ void WorkQueue::remove(const Digest& kernel) {
   if (member_of_.empty()) servers_.clear();  // all start anew
 }
 
-void WorkQueue::set_waiting(const Digest& kernel, int candidates) {
+void WorkQueue::set_waiting(const Digest& kernel, int candidates, int elsewhere) {
   const auto member = member_of_.find(kernel);
   if (member == member_of_.end()) return;
-  if (candidates == 0) return remove(kernel);
+  if (candidates + elsewhere == 0) return remove(kernel);
   waiting_ += candidates - member->second.waiting;
+  lanes_.at(member->second.target).candidates += candidates - member->second.waiting;
   member->second.waiting = candidates;
 }
 
@@ -121,6 +126,11 @@ bool WorkQueue::has_work_for(const Target& device) const {
 int WorkQueue::kernels_waiting(const Target& target) const {
   const auto lanes = lanes_.find(name_of(target));
   return lanes == lanes_.end() ? 0 : lanes->second.kernels;
+}
+
+int64_t WorkQueue::candidates_waiting(const Target& target) const {
+  const auto lanes = lanes_.find(name_of(target));
+  return lanes == lanes_.end() ? 0 : lanes->second.candidates;
 }
 
 std::map<std::string, Target> WorkQueue::targets() const {

@@ -4,7 +4,8 @@
 // that warms a thousand programs does not delay another's single one. Each class of devices is a
 // server of its own, and so is its warm-up lane: work that a tenant did not get from one server,
 // while it waited for another, gives it no claim here while others wait. The kernels of a tenant
-// take turns, so a large one does not delay small ones. Interactive work goes before warm-up,
+// take turns, so a large one does not delay small ones; builders finish one before the next, since a
+// device takes a kernel whole. Interactive work goes before warm-up,
 // except for one turn in `warm_up_turn`.
 //
 // A step costs O(log n), looks at each target once and at each task that refuses. Plain value; one
@@ -27,17 +28,22 @@ namespace kiln {
 
 class WorkQueue {
  public:
-  explicit WorkQueue(int warm_up_turn) : warm_up_turn_(warm_up_turn) {}
+  // Who is served: devices, which run what they get, or builders, which make it (can_build()).
+  enum class Servers : uint8_t { kDevices, kBuilders };
+  explicit WorkQueue(int warm_up_turn, Servers servers = Servers::kDevices)
+      : warm_up_turn_(warm_up_turn), kind_(servers) {}
 
   // Queues `kernel` for exactly these tenants. It keeps its turn with tenants that had it already.
   void add(const Target& target, const Tenants& tenants, const Digest& kernel);
   void remove(const Digest& kernel);
-  // Says how many candidates of a queued kernel wait; 0 removes it.
-  void set_waiting(const Digest& kernel, int candidates);
+  // Says how many candidates of a queued kernel wait; 0 removes it. `elsewhere`: those that wait in
+  // another queue, are counted there, and may be had here too.
+  void set_waiting(const Digest& kernel, int candidates, int elsewhere = 0);
   int64_t waiting() const { return waiting_; }  // candidates of all tasks
   bool empty() const { return member_of_.empty(); }
   bool has_work_for(const Target& device) const;
   int kernels_waiting(const Target& target) const;
+  int64_t candidates_waiting(const Target& target) const;
   std::map<std::string, Target> targets() const;                // those with queued work, by name
   std::vector<Digest> kernels_for(const Target& target) const;  // each once; O(their number)
 
@@ -55,6 +61,7 @@ class WorkQueue {
   struct TargetLanes {
     Target target;
     int kernels = 0;
+    int64_t candidates = 0;
     std::array<Lane, 2> of_priority;
   };
   struct Server {  // a class of devices
@@ -75,8 +82,11 @@ class WorkQueue {
   bool serve_priority(Server& server, Priority priority,
                       const std::function<double(const Digest&)>& serve);
   bool waits(const Target& device, Priority priority) const;
+  bool fits(const Target& server, const Target& target) const;
+  double serve_ring(std::list<Digest>& ring, const std::function<double(const Digest&)>& serve);
 
   const int warm_up_turn_;
+  const Servers kind_;
   std::map<std::string, TargetLanes> lanes_;  // by the target's hard facts
   std::map<std::string, Server> servers_;     // likewise; devices that asked while work waited
   std::unordered_map<Digest, Member> member_of_;

@@ -27,23 +27,48 @@ void CandidateTable::want(int i) {
   CandidateState& c = state(i);
   if (c.queued || c.leases > 0) return;
   c.queued = true;
-  (troubles_.contains(i) ? again_ : fresh_).push_back(i);
+  Queue& queue = of(line_of(i));
+  (troubles_.contains(i) ? queue.again : queue.fresh).push_back(i);
 }
 
-std::vector<int> CandidateTable::take(const WorkerId& worker, int limit, bool others,
-                                      const std::vector<std::string>& lacks) {
+Line CandidateTable::line_of(int i) const {
+  const CandidateBinary* built = binary(i);
+  const bool is_built = built != nullptr && !built->is_verified;
+  return apart_ && !is_built && !(*this)[i].is_library ? Line::kBuild : Line::kDevice;
+}
+
+void CandidateTable::build_apart(bool apart) {
+  if (apart_ == apart) return;
+  apart_ = apart;
+  for (const int i : unqueue_all()) want(i);
+}
+
+std::vector<int> CandidateTable::unqueue_all() {
   std::vector<int> taken;
-  while (lacks.empty() && !fresh_.empty() && std::ssize(taken) < limit) {
-    taken.push_back(fresh_.front());
-    fresh_.pop_front();
+  for (Queue& queue : lines_) {
+    taken.insert(taken.end(), queue.fresh.begin(), queue.fresh.end());
+    taken.insert(taken.end(), queue.again.begin(), queue.again.end());
+    queue = {};
+  }
+  for (const int i : taken) state(i).queued = false;
+  return taken;
+}
+
+std::vector<int> CandidateTable::take(Line line, const WorkerId& worker, int limit, bool others,
+                                      const std::vector<std::string>& lacks) {
+  Queue& queue = of(line);
+  std::vector<int> taken;
+  while (lacks.empty() && !queue.fresh.empty() && std::ssize(taken) < limit) {
+    taken.push_back(queue.fresh.front());
+    queue.fresh.pop_front();
   }
   if (!lacks.empty())
-    std::erase_if(fresh_, [&](int i) {
+    std::erase_if(queue.fresh, [&](int i) {
       if (std::ssize(taken) >= limit || contains(lacks, template_of(i))) return false;
       taken.push_back(i);
       return true;
     });
-  if (taken.empty()) taken = take_retried(worker, others, lacks);
+  if (taken.empty()) taken = take_retried(queue, worker, others, lacks);
   for (int i : taken) {
     state(i).queued = false;
     state(i).leases = 1;
@@ -52,47 +77,44 @@ std::vector<int> CandidateTable::take(const WorkerId& worker, int limit, bool ot
 }
 
 // Alone, so that a bad one does not cost its neighbours their attempts.
-std::vector<int> CandidateTable::take_retried(const WorkerId& worker, bool others,
+std::vector<int> CandidateTable::take_retried(Queue& queue, const WorkerId& worker, bool others,
                                               const std::vector<std::string>& lacks) {
-  const size_t looks = std::min(kLooks, again_.size());
+  std::deque<int>& again = queue.again;
+  const size_t looks = std::min(kLooks, again.size());
   for (size_t at = 0; at < looks; ++at) {
-    const int i = again_[at];
+    const int i = again[at];
     if (others && troubles_[i].avoid == worker) continue;
     if (contains(lacks, template_of(i))) continue;
-    again_.erase(again_.begin() + static_cast<std::ptrdiff_t>(at));
+    again.erase(again.begin() + static_cast<std::ptrdiff_t>(at));
     return {i};
   }
   return {};
 }
 
 std::vector<int> CandidateTable::take_all() {
-  std::vector<int> taken(fresh_.begin(), fresh_.end());
-  taken.insert(taken.end(), again_.begin(), again_.end());
-  fresh_.clear();
-  again_.clear();
-  for (int i : taken) {
-    state(i).queued = false;
-    state(i).leases = 1;
-  }
+  std::vector<int> taken = unqueue_all();
+  for (int i : taken) state(i).leases = 1;
   return taken;
 }
 
 std::set<std::string> CandidateTable::queued_templates() const {
   std::set<std::string> names;
-  for (const auto* queue : {&fresh_, &again_})
-    for (const int i : *queue) names.insert(template_of(i));
+  for (const Queue& line : lines_)
+    for (const auto* queue : {&line.fresh, &line.again})
+      for (const int i : *queue) names.insert(template_of(i));
   return names;
 }
 
 std::vector<int> CandidateTable::unqueue(std::string_view template_name) {
   std::vector<int> taken;
-  for (auto* queue : {&fresh_, &again_})
-    std::erase_if(*queue, [&](int i) {
-      if (template_of(i) != template_name) return false;
-      taken.push_back(i);
-      state(i).queued = false;
-      return true;
-    });
+  for (Queue& line : lines_)
+    for (auto* queue : {&line.fresh, &line.again})
+      std::erase_if(*queue, [&](int i) {
+        if (template_of(i) != template_name) return false;
+        taken.push_back(i);
+        state(i).queued = false;
+        return true;
+      });
   return taken;
 }
 
@@ -101,8 +123,7 @@ void CandidateTable::release(int i) {
 }
 
 void CandidateTable::recall() {
-  fresh_.clear();
-  again_.clear();
+  lines_ = {};
   for (CandidateState& c : states_) {
     c.queued = false;
     c.leases = 0;
@@ -176,8 +197,9 @@ CandidateBinary* CandidateTable::binary(int i) {
 
 void CandidateTable::keep_best_binaries(size_t count) {
   if (binaries_.size() <= count) return;
-  std::vector<int> held[2];  // by whether they call a library
-  for (const auto& [i, binary] : binaries_) held[state(i).is_library].push_back(i);
+  std::vector<int> held[2];  // by whether they call a library; what is not tried yet is kept
+  for (const auto& [i, binary] : binaries_)
+    if (binary.is_verified) held[state(i).is_library].push_back(i);
   const auto median = [&](int i) {
     const double us = state(i).screened_us;
     return us > 0 ? us : std::numeric_limits<double>::infinity();
@@ -186,6 +208,23 @@ void CandidateTable::keep_best_binaries(size_t count) {
     std::ranges::stable_sort(some, {}, median);
     for (size_t i = count; i < some.size(); ++i) binaries_.erase(some[i]);
   }
+}
+
+int64_t CandidateTable::unverified_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [i, binary] : binaries_)
+    if (!binary.is_verified) bytes += std::ssize(binary.bytes);
+  return bytes;
+}
+
+void CandidateTable::drop_unverified() {
+  std::erase_if(binaries_, [this](const auto& held) {
+    return !held.second.is_verified && state(held.first).leases == 0;
+  });
+}
+
+bool CandidateTable::has_unverified() const {
+  return std::ranges::any_of(binaries_, [](const auto& held) { return !held.second.is_verified; });
 }
 
 }  // namespace kiln

@@ -5,8 +5,13 @@
 //
 //   idle --want--> queued --take--> leased --release--> idle        (lease_again: leased twice,
 //     any but queued --measured, reject--> settled                   when hedged)
+//
+// What is queued waits in one line for devices, which build what they are to try. While building is
+// apart there is a second line, of what is to be built first: all that is not built and calls no
+// library.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <set>
@@ -47,7 +52,10 @@ struct CandidateBinary {
   Digest made{};          // of recipe and bytes (votes.h)
   Standing standing{};    // of who built it
   bool is_verified = true;
+  int64_t local_bytes = 0;  // CandidateResult
 };
+
+enum class Line : uint8_t { kDevice, kBuild };
 
 class CandidateTable {
  public:
@@ -61,17 +69,20 @@ class CandidateTable {
   int find(const Schedule& schedule) const { return schedules_.find(schedule); }  // O(n)
   const CandidateState& operator[](int i) const { return states_[static_cast<size_t>(i)]; }
   int settled() const { return settled_; }
-  int waiting() const { return static_cast<int>(fresh_.size() + again_.size()); }
+  int waiting() const { return waiting(Line::kDevice) + waiting(Line::kBuild); }
+  int waiting(Line line) const { return static_cast<int>(of(line).size()); }
   // The least time of candidates that are not rejected and call no library; 0: none was timed. A
   // library that is far ahead must not drop all others: its winner needs the best of them beside it.
   double best_us() const { return best_us_; }
 
   // ---- work ----
-  void want(int i);  // queues it, unless it is queued or leased
-  // Takes up to `limit` off the queue; they count as leased. A candidate that failed before comes
+  void want(int i);              // queues it, unless it is queued or leased
+  void build_apart(bool apart);  // O(n) when it changes
+  bool is_built_apart() const { return apart_; }
+  // Takes up to `limit` off a line; they count as leased. A candidate that failed before comes
   // alone, and not to the worker that it failed on while `others` can have it. `lacks`: templates
   // of which the worker gets none; O(n) where there are some.
-  std::vector<int> take(const WorkerId& worker, int limit, bool others,
+  std::vector<int> take(Line line, const WorkerId& worker, int limit, bool others,
                         const std::vector<std::string>& lacks = {});
   std::vector<int> take_all();
   std::set<std::string> queued_templates() const;  // O(n)
@@ -95,19 +106,31 @@ class CandidateTable {
   const CandidateBinary* binary(int i) const;
   CandidateBinary* binary(int i);
   void drop_binary(int i) { binaries_.erase(i); }
+  void drop_unverified();  // that are not leased
   void drop_binaries() { binaries_.clear(); }
   // Keeps the binaries of the `count` best medians that call a library, and of those that do not.
   void keep_best_binaries(size_t count);
+  int64_t unverified_bytes() const;  // of binaries; O(their number)
+  bool has_unverified() const;       // likewise
 
  private:
+  struct Queue {
+    std::deque<int> fresh, again;  // never failed, failed before
+    size_t size() const { return fresh.size() + again.size(); }
+  };
+  Line line_of(int i) const;
+  Queue& of(Line line) { return lines_[static_cast<size_t>(line)]; }
+  const Queue& of(Line line) const { return lines_[static_cast<size_t>(line)]; }
   void find_best();
   CandidateState& state(int i) { return states_[static_cast<size_t>(i)]; }
-  std::vector<int> take_retried(const WorkerId& worker, bool others,
+  std::vector<int> unqueue_all();
+  std::vector<int> take_retried(Queue& queue, const WorkerId& worker, bool others,
                                 const std::vector<std::string>& lacks);
 
   ScheduleList schedules_;
   std::vector<CandidateState> states_;
-  std::deque<int> fresh_, again_;  // queued: never failed, failed before
+  std::array<Queue, 2> lines_;
+  bool apart_ = false;
   std::map<int, CandidateTrouble> troubles_;
   std::map<int, CandidateBinary> binaries_;
   int settled_ = 0;

@@ -11,7 +11,6 @@ namespace kiln {
 void TuningTask::advance_default(Jury& jury) {
   while (first_open_ < candidates_.size() && candidates_[first_open_].rejected) ++first_open_;
   if (first_open_ == candidates_.size()) {
-    is_building_ = false;
     if (!seek_second_opinion(jury)) fail(no_survivor());
     first_open_ = 0;  // what is asked about may survive
     return;
@@ -23,7 +22,7 @@ void TuningTask::advance_default(Jury& jury) {
     candidates_.drop_binary(choice);
     set_early(-1);
   }
-  is_building_ = apart && !has_binary(choice);
+  candidates_.build_apart(apart);
   if (is_unverified(choice) && may_be_early(choice, jury)) set_early(choice);
   if (!has_binary(choice) || is_unverified(choice)) return candidates_.want(choice);
   if (all_clear(choice, jury)) win(choice);
@@ -71,26 +70,6 @@ std::optional<ShareBinary> TuningTask::hand_out() {
   handed_out_ = early_;
   const CandidateBinary& built = *candidates_.binary(early_);
   return ShareBinary{Digest::of(built.bytes), built.bytes};
-}
-
-int64_t TuningTask::unverified_bytes() const {
-  return is_unverified(first_open_) ? std::ssize(candidates_.binary(first_open_)->bytes) : 0;
-}
-
-void TuningTask::keep_built(CandidateResult result, Recipe recipe, const Where& where) {
-  const Digest made = made_of(result.recipe_json, result.binary);
-  candidates_.keep_binary(result.index,
-                          {std::move(recipe), std::move(result.binary), where.device, where.by,
-                           where.toolkit, made, where.standing, mutated(Mutation::kTrustBuilds)});
-}
-
-// The word that counts among owners is its builder's, who would have to lie for its bytes.
-void TuningTask::verified(int candidate, const Where& where) {
-  CandidateBinary& built = *candidates_.binary(candidate);
-  built.is_verified = true;
-  candidates_.recovered(candidate);
-  votes_[candidate].good(built.built_by, built.made);
-  measured_by_[candidate] = where.by;
 }
 
 }  // namespace kiln

@@ -45,9 +45,15 @@ const char* fault_of(const CandidateResult& result, Job::Kind kind, bool recipe_
 }
 
 // The same of a worker that was given the binary: its word about another one counts for nothing.
-const char* fault_of_verification(const CandidateResult& result) {
-  const bool is_other = result.verdict == Verdict::kOk && !result.binary.empty();
-  return is_other ? "the worker built again what it was given" : nullptr;
+const char* fault_of_verification(const CandidateResult& result, double impossible_us) {
+  if (result.verdict != Verdict::kOk) return nullptr;
+  if (!plausible(result.measurement, impossible_us)) return "the worker sent impossible times";
+  return result.binary.empty() ? nullptr : "the worker built again what it was given";
+}
+
+// Of a result in which two workers had a part.
+Standing lesser(const Standing& a, const Standing& b) {
+  return {a.times_finals && b.times_finals, a.is_enough && b.is_enough};
 }
 
 uint64_t seed_of(const Digest& key) {
@@ -136,6 +142,8 @@ bool TuningTask::all_clear(int winner, Jury& jury) {
 }
 
 void TuningTask::advance_autotune(Jury& jury) {
+  candidates_.build_apart(jury.builds_apart(*this) && candidates_.settled() < candidates_.size());
+  if (!candidates_.is_built_apart()) candidates_.drop_unverified();  // devices build what they try
   if (!screening_queued_) {
     screening_queued_ = true;
     for (int i = 0; i < candidates_.size(); ++i)
@@ -196,16 +204,16 @@ void TuningTask::queue_finals() {
 }
 
 TuningTask::Batch TuningTask::take(const WorkerId& worker, int limit, bool others,
-                                   const std::vector<std::string>& lacks) {
+                                   const std::vector<std::string>& lacks, bool builds_itself) {
   if (stage_ == Stage::kFinals) return {Job::Kind::kFinal, candidates_.take_all()};
   if (stage_ == Stage::kConfirming)
     return {mode_ == Mode::kDefault ? Job::Kind::kCompile : Job::Kind::kScreen,
             candidates_.take_all()};
   const bool compile = stage_ == Stage::kRebuilding || mode_ == Mode::kDefault;
-  return {is_building_ ? Job::Kind::kBuild
-          : compile    ? Job::Kind::kCompile
-                       : Job::Kind::kScreen,
-          candidates_.take(worker, limit, others, lacks)};
+  auto taken = candidates_.take(Line::kDevice, worker, limit, others, lacks);
+  if (taken.empty() && builds_itself)
+    taken = candidates_.take(Line::kBuild, worker, limit, others, lacks);
+  return {compile ? Job::Kind::kCompile : Job::Kind::kScreen, std::move(taken)};
 }
 
 std::set<std::string> TuningTask::waiting_templates() const {
@@ -230,13 +238,16 @@ void TuningTask::hedge(const std::vector<int>& candidates) {
 
 CandidateJob TuningTask::job(int candidate, Job::Kind kind) const {
   CandidateJob job{candidate, candidates_.schedule(candidate), {}, {}};
-  if (kind == Job::Kind::kFinal || (kind == Job::Kind::kCompile && is_unverified(candidate))) {
+  if (kind == Job::Kind::kFinal || (kind != Job::Kind::kBuild && is_unverified(candidate))) {
     const CandidateBinary* built = candidates_.binary(candidate);
     CHECK(built != nullptr, "a finalist has its binary");
+    for (int i = 0; i < candidates_.size() && mutated(Mutation::kSwapBuilds); ++i)
+      if (i != candidate && is_unverified(i)) built = candidates_.binary(i);
     if (mutated(Mutation::kSwapBinaries) && kind == Job::Kind::kFinal)
       built = candidates_.binary(finals_.finalists().front());
     job.recipe_json = recipe_to_json(built->recipe);
     job.binary = built->bytes;
+    job.local_bytes = built->local_bytes;
   }
   return job;
 }
@@ -274,8 +285,9 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wh
   const bool is_vote = stage_ == Stage::kConfirming && index == asked_;
   auto recipe =
       result.binary.empty() ? Result<Recipe>(Recipe{}) : recipe_from_json(result.recipe_json);
-  const bool verifies = kind == Job::Kind::kCompile && !is_vote && is_unverified(index);
-  const char* fault = verifies ? fault_of_verification(result)
+  const bool verifies =
+      kind != Job::Kind::kBuild && kind != Job::Kind::kFinal && !is_vote && is_unverified(index);
+  const char* fault = verifies ? fault_of_verification(result, impossible_us_)
                                : fault_of(result, is_vote ? Job::Kind::kCompile : kind,
                                           recipe.has_value(), impossible_us_);
   if (fault != nullptr) {
@@ -300,11 +312,20 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wh
       finals_.finished(index, std::move(result.measurement));
     } else if (verifies) {
       verified(index, where);
+      if (kind == Job::Kind::kScreen) {
+        CandidateBinary& tried = *candidates_.binary(index);
+        tried.device = where.device;  // its times are that one's
+        tried.standing = lesser(tried.standing, where.standing);
+        screened(index, result.measurement, where);
+        keep_finalists();
+      }
     } else if (kind == Job::Kind::kBuild) {
       keep_built(std::move(result), *std::move(recipe), where);
     } else {
       keep(std::move(result), kind, *std::move(recipe), where);
     }
+  } else if (verifies && result.verdict == Verdict::kCompileFailed) {
+    not_loaded(index, std::move(result.log));
   } else if (failure_class(result.verdict) == FailureClass::kTerminal &&
              !mutated(Mutation::kRetryTerminal)) {
     votes_[index].bad(where.by);
@@ -322,18 +343,23 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wh
 
 void TuningTask::keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Where& where) {
   candidates_.recovered(result.index);
-  if (kind == Job::Kind::kScreen) {
-    candidates_.measured(result.index, result.measurement.median_us() * where.calibration);
-    measured_by_[result.index] = where.by;
-  }
+  if (kind == Job::Kind::kScreen) screened(result.index, result.measurement, where);
   if (result.binary.empty()) return;
   const Digest made = made_of(result.recipe_json, result.binary);
   votes_[result.index].good(where.by, made);
   candidates_.keep_binary(result.index, {std::move(recipe), std::move(result.binary), where.device,
                                          where.by, where.toolkit, made, where.standing});
-  // Only the best `finalists` medians can reach the finals.
-  if (kind == Job::Kind::kScreen)
-    candidates_.keep_best_binaries(static_cast<size_t>(std::max(1, policy_.finalists)));
+  if (kind == Job::Kind::kScreen) keep_finalists();
+}
+
+void TuningTask::screened(int candidate, const Measurement& measurement, const Where& where) {
+  candidates_.measured(candidate, measurement.median_us() * where.calibration);
+  measured_by_[candidate] = where.by;
+}
+
+// Only the best `finalists` medians can reach the finals.
+void TuningTask::keep_finalists() {
+  candidates_.keep_best_binaries(static_cast<size_t>(std::max(1, policy_.finalists)));
 }
 
 bool TuningTask::is_settled(int candidate, Job::Kind kind) const {

@@ -13,7 +13,8 @@
 // Only advance() changes the stage, from what is known of the candidates; accept(), give_back() and
 // recall() add to that. `default` mode has no finals: the first schedule that compiles and verifies
 // wins. Where a worker does both apart (tuning_early.cc) it is built first, and may be answered
-// before it is verified. A candidate may be leased twice, when its first worker is late: the first result that
+// before it is verified; in max-autotune what was built apart is screened as a worker's own builds are
+// (tuning_builds.cc). A candidate may be leased twice, when its first worker is late: the first result that
 // settles it counts. Finals are skipped when screening left one candidate within `race_drop` of the
 // best, since a race would drop the others anyway; otherwise finals.h decides. A runner killed in a
 // final counts like one killed in screening.
@@ -69,6 +70,10 @@ class TuningTask {
   uint64_t epoch() const { return epoch_; }
   const CandidateTable& candidates() const { return candidates_; }
   int waiting() const { return candidates_.waiting(); }  // candidates to be leased
+  // Of those: what devices may have, and what is to be built first, by whoever has a compiler.
+  int waiting_for_device() const { return candidates_.waiting(Line::kDevice); }
+  int waiting_for_build() const { return candidates_.waiting(Line::kBuild); }
+  bool is_built_apart() const { return candidates_.is_built_apart(); }
 
   // Moves to the stage that follows from what is known of the candidates.
   void advance(Jury& jury);
@@ -76,9 +81,12 @@ class TuningTask {
   // Takes up to `limit` candidates off the queue; a final is taken whole. A candidate that failed
   // on `worker` is left to another one while there are `others`, and is retried alone, so that a
   // bad one does not cost its neighbours their attempts. `lacks`: the templates that the worker
-  // does not have; a final brings its binaries and takes none.
+  // does not have; a final brings its binaries and takes none. `builds_itself`: it gets what is to be
+  // built first too, when nothing else waits.
   Batch take(const WorkerId& worker, int limit, bool others,
-             const std::vector<std::string>& lacks = {});
+             const std::vector<std::string>& lacks = {}, bool builds_itself = false);
+  // The same of what is to be built, and no more.
+  Batch take_build(const WorkerId& worker, bool others, const std::vector<std::string>& lacks = {});
   // Leases `candidates`, which are leased already, to a second worker.
   void hedge(const std::vector<int>& candidates);
   // The part of a job that describes one candidate.
@@ -128,8 +136,12 @@ class TuningTask {
   int abandoned() const { return abandoned_; }             // candidates abandoned
 
   // ---- early answers of `default` mode (tuning_early.cc) ----
+  // Whether something that was built waits for a device.
+  bool has_built() const { return candidates_.has_unverified(); }
   // Whether the first choice waits for a worker to build it, or to verify it as it was built.
-  bool waits_for_build() const { return stage_ == Stage::kScreening && is_building_; }
+  bool waits_for_build() const {
+    return mode_ == Mode::kDefault && stage_ == Stage::kScreening && waiting_for_build() > 0;
+  }
   bool waits_for_verification() const;
   int choice() const { return first_open_; }  // the first candidate that is not rejected
   // The kernel as it may be answered now; nothing: its first choice is not built, or may not be
@@ -147,7 +159,8 @@ class TuningTask {
     return stage_ != Stage::kStoring && stage_ != Stage::kDone &&
            (handed_out_ >= 0 || handed_out_before_);
   }
-  int64_t unverified_bytes() const;
+  int64_t unverified_bytes() const { return candidates_.unverified_bytes(); }
+  bool is_unverified(int candidate) const;  // it is built, and nobody has tried it
 
   // ---- confirmation (tuning_confirmation.cc) ----
   bool is_confirming() const { return stage_ == Stage::kConfirming; }
@@ -169,6 +182,8 @@ class TuningTask {
   std::vector<Distrust> take_distrusted() { return std::exchange(distrusted_, {}); }
   std::vector<std::string> take_disputes() { return std::exchange(disputes_, {}); }
   const std::set<Reporter>& heard() const { return heard_; }  // whose results it knows
+  // Since the last call: who built what no device could load, and another's build of it could.
+  std::vector<WorkerId> take_bad_builders() { return std::exchange(bad_builders_, {}); }
 
   // ---- programs that need the kernel ----
   void set_tenants(const Digest& program, Tenants tenants);
@@ -192,8 +207,8 @@ class TuningTask {
   // tuning_early.cc
   void advance_default(Jury& jury);
   bool may_be_early(int candidate, const Jury& jury) const;
-  bool is_unverified(int candidate) const;
   void set_early(int candidate);
+  void not_loaded(int candidate, std::string log);
   void keep_built(CandidateResult result, Recipe recipe, const Where& where);
   void verified(int candidate, const Where& where);
   void decide_winner(Jury& jury);
@@ -225,6 +240,8 @@ class TuningTask {
   void failed_transiently(int candidate, const WorkerId& worker, Verdict verdict, std::string log);
   void reject(int candidate, Verdict verdict, std::string log);
   void keep(CandidateResult result, Job::Kind kind, Recipe recipe, const Where& where);
+  void screened(int candidate, const Measurement& measurement, const Where& where);
+  void keep_finalists();
   void merge_tenants();
   Error no_survivor() const;
   KernelReport report() const;
@@ -243,7 +260,6 @@ class TuningTask {
   CandidateTable candidates_;
   bool screening_queued_ = false;  // every candidate not settled is queued, leased, or will be
   int first_open_ = 0;             // kDefault: all candidates before it are rejected
-  bool is_building_ = false;       // kDefault: the queued candidate is to be built, and no more
   int early_ = -1;                 // kDefault: the candidate that may be answered unverified
   int handed_out_ = -1;            // kDefault: the candidate that somebody was answered with
   bool early_changed_ = false, refuted_ = false, handed_out_before_ = false;
@@ -266,6 +282,8 @@ class TuningTask {
   std::vector<std::string> disputes_;
   bool disputed_ = false;  // workers do not agree about some candidate
   std::set<Reporter> heard_;
+  std::map<int, CandidateBinary> not_loaded_;  // without bytes: what no device could load, at first
+  std::vector<WorkerId> bad_builders_;
   int retries_ = 0, abandoned_ = 0, lost_ = 0;
   bool candidate_to_blame_ = false;  // for being abandoned, not the fleet
   std::map<Digest, Tenants> programs_;

@@ -63,6 +63,8 @@ class Jury {
   // Whether some worker that takes work builds the candidate, and verifies what is built, as two
   // jobs.
   virtual bool has_builder(const TuningTask& task, int candidate) const = 0;
+  // Whether the task's candidates are built by whoever has a compiler, and tried by others.
+  virtual bool builds_apart(const TuningTask& task) const = 0;
   // Whether this winner, which no other owner can confirm, is in the sample that another worker
   // is to confirm. With nobody to ask, the builder's next one is in it too.
   virtual bool samples(const Digest& kernel, const WorkerId& builder, bool has_voter) = 0;

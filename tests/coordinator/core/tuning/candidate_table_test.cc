@@ -21,7 +21,7 @@ TEST(CandidateTable, WantingTwiceIsWantingOnce) {
   CandidateTable table = queued(2);
   table.want(0);
   EXPECT_EQ(table.waiting(), 2);
-  EXPECT_EQ(table.take("w", 1, false), (std::vector<int>{0}));
+  EXPECT_EQ(table.take(Line::kDevice, "w", 1, false), (std::vector<int>{0}));
   table.want(0);  // leased
   EXPECT_EQ(table.waiting(), 1);
 }
@@ -30,13 +30,14 @@ TEST(CandidateTable, OneThatFailedGoesAloneAndElsewhereWhileOthersCanHaveIt) {
   CandidateTable table = table_of(3);
   table.trouble(1).avoid = "w";
   for (int i = 0; i < 3; ++i) table.want(i);
-  EXPECT_EQ(table.take("w", 8, true), (std::vector<int>{0, 2}));
-  EXPECT_EQ(table.take("w", 8, true), (std::vector<int>{}));
+  EXPECT_EQ(table.take(Line::kDevice, "w", 8, true), (std::vector<int>{0, 2}));
+  EXPECT_EQ(table.take(Line::kDevice, "w", 8, true), (std::vector<int>{}));
   EXPECT_EQ(table.waiting(), 1);
-  EXPECT_EQ(table.take("v", 8, true), (std::vector<int>{1}));
+  EXPECT_EQ(table.take(Line::kDevice, "v", 8, true), (std::vector<int>{1}));
   table.release(1);
   table.want(1);
-  EXPECT_EQ(table.take("w", 8, false), (std::vector<int>{1})) << "there is nobody else";
+  EXPECT_EQ(table.take(Line::kDevice, "w", 8, false), (std::vector<int>{1}))
+      << "there is nobody else";
 }
 
 TEST(CandidateTable, BestIsOfThoseNotRejected) {

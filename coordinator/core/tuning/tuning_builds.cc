@@ -1,0 +1,56 @@
+// TuningTask's candidates that one worker builds and another tries: a builder's word is its binary, and
+// nothing else of what it says is believed.
+//
+//   to be built --built--> to be tried --loaded--> verified, timed, like any other
+//        ^                      `--no device loads it: built once more, by another if there is one
+//        `---------------------------'           (again: rejected; else the first builder is at fault)
+#include "coordinator/core/mutation.h"
+#include "coordinator/core/tuning/tuning_task.h"
+
+namespace kiln {
+
+TuningTask::Batch TuningTask::take_build(const WorkerId& worker, bool others,
+                                         const std::vector<std::string>& lacks) {
+  return {Job::Kind::kBuild, candidates_.take(Line::kBuild, worker, 1, others, lacks)};
+}
+
+void TuningTask::keep_built(CandidateResult result, Recipe recipe, const Where& where) {
+  const int candidate = result.index;
+  const Digest made = made_of(result.recipe_json, result.binary);
+  const auto before = not_loaded_.find(candidate);
+  if (before != not_loaded_.end() && before->second.made == made)
+    return reject(candidate, Verdict::kCompileFailed,
+                  "two builds of it are the same, which does not load");
+  candidates_.keep_binary(candidate, {std::move(recipe), std::move(result.binary), where.device,
+                                      where.by, where.toolkit, made, where.standing,
+                                      mutated(Mutation::kTrustBuilds), result.local_bytes});
+  candidates_.want(candidate);
+}
+
+// The word that counts among owners is its builder's, who would have to lie for its bytes.
+void TuningTask::verified(int candidate, const Where& where) {
+  CandidateBinary& built = *candidates_.binary(candidate);
+  built.is_verified = true;
+  candidates_.recovered(candidate);
+  votes_[candidate].good(built.built_by, built.made);
+  measured_by_[candidate] = where.by;
+  if (const auto before = not_loaded_.find(candidate); before != not_loaded_.end()) {
+    if (before->second.built_by.worker != built.built_by.worker)
+      bad_builders_.push_back(before->second.built_by.worker);
+    not_loaded_.erase(before);
+  }
+}
+
+// A device takes no binary that asks too much of it, and none that is damaged: another build shows
+// which it was.
+void TuningTask::not_loaded(int candidate, std::string log) {
+  const CandidateBinary& built = *candidates_.binary(candidate);
+  if (not_loaded_.contains(candidate)) return reject(candidate, Verdict::kCompileFailed, log);
+  const WorkerId builder = built.built_by.worker;
+  not_loaded_[candidate] = {{}, {}, built.device, built.built_by, built.toolkit, built.made};
+  candidates_.drop_binary(candidate);
+  if (candidate == early_) set_early(-1);
+  failed_transiently(candidate, builder, Verdict::kCompileFailed, std::move(log));
+}
+
+}  // namespace kiln
