@@ -215,7 +215,7 @@ Status Spool::write(Row row, std::string_view seal, std::string_view first,
 }
 
 Status Spool::add(const StoredKernel& kernel, uint64_t epoch) {
-  const std::string text = kernel_to_json(kernel.kernel), target = target_to_text(kernel.tuned_on);
+  const std::string text = kernel_to_text(kernel), target = target_to_text(kernel.tuned_on);
   return write({kernel.kernel.key, false, epoch, {kernel.kernel.blob}, 0, false, false},
                seal_kernel(kernel.kernel.key, text, target).hex(), text, target);
 }

@@ -4,7 +4,7 @@
 //
 //   blobs/ab/abcd...     a binary, as BlobStore keeps it
 //   kernels/KEY          one line `kiln-spool 1 EPOCH SEAL BYTES`, then a text of so many bytes
-//   programs/KEY         and another to the end of the file. Of a kernel: kernel_to_json and
+//   programs/KEY         and another to the end of the file. Of a kernel: kernel_to_text and
 //                        target_to_text; of a program: its manifest and Audience::to_text
 //
 // EPOCH is the term's that it was put in; SEAL is the row's (sealed_rows.h). A file that does not

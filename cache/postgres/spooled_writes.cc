@@ -63,7 +63,8 @@ void SpooledWrites::put_blob(std::string bytes, Store::Done done) {
 }
 
 void SpooledWrites::put_kernel(StoredKernel kernel, Store::Done done) {
-  const auto size = static_cast<int64_t>(kernel_to_json(kernel.kernel).size());
+  const auto size =
+      static_cast<int64_t>(kernel_to_json(kernel.kernel).size() + kernel.workload_text.size());
   const auto row = std::make_shared<const StoredKernel>(std::move(kernel));
   writer_.write(
       sizeof *row, size,
