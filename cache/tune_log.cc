@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "compiler_core/program/kernel_resources.h"
+#include "compiler_core/program/cubin_resources.h"
 
 namespace kiln {
 namespace {
@@ -92,7 +92,7 @@ std::span<const TuneLogColumn> tune_log_columns() {
 Json tune_log_row(const ListedRecord& listed) {
   const TuningRecord& record = listed.record;
   const Measurement& measured = record.measurement;
-  const auto resources = parse_resources(record.log);
+  const auto resources = parse_cubin_resources(record.log);
   return {
       {"taken_at", time_text(record.taken_at_ms)},
       {"taken_at_ms", record.taken_at_ms},

@@ -41,7 +41,7 @@ struct TuningRecord {
   Target target;  // as the worker describes its device
   Schedule schedule;
   Verdict verdict = Verdict::kOk;
-  std::string log;  // why, where not ok; where ok, a GPU kernel's KernelResources; at most 4 KiB
+  std::string log;  // why, where not ok; where ok, a GPU kernel's CubinResources; at most 4 KiB
   Measurement measurement;
   Digest binary;            // zero when nothing was compiled
   std::string worker;       // that took it

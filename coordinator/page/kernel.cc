@@ -4,7 +4,7 @@
 #include <map>
 
 #include "compiler_core/page/values.h"
-#include "compiler_core/program/kernel_resources.h"
+#include "compiler_core/program/cubin_resources.h"
 #include "coordinator/page/kernel_source.h"
 #include "coordinator/page/views.h"
 
@@ -34,12 +34,12 @@ std::vector<const TuningRecord*> best_records(const std::vector<TuningRecord>& r
 }
 
 // What each candidate takes of its GPU, by schedule and version: the record of its compile says it.
-using Resources = std::map<std::pair<std::string, int>, KernelResources>;
+using Resources = std::map<std::pair<std::string, int>, CubinResources>;
 Resources resources_of(const std::vector<TuningRecord>& records) {
   Resources known;
   for (const TuningRecord& record : records)
     if (record.verdict == Verdict::kOk)
-      if (const auto resources = parse_resources(record.log))
+      if (const auto resources = parse_cubin_resources(record.log))
         known[{record.schedule.to_string(), record.template_version}] = *resources;
   return known;
 }
@@ -116,7 +116,7 @@ Table candidates_of(const Snapshot& now, const KernelFacts& facts, const Resourc
     row.push_back(linked(text(record->worker), "/workers?filter=" + encoded(record->worker)));
     row.push_back(count(record->template_version));
     row.push_back(ago(now.now_ms, record->taken_at_ms));
-    row.push_back(text(parse_resources(record->log) ? "" : detail(now, record->log)));
+    row.push_back(text(parse_cubin_resources(record->log) ? "" : detail(now, record->log)));
     table.rows.push_back(std::move(row));
   }
   page_rows(table, query, "schedule, verdict, worker");

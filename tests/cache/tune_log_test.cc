@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "compiler_core/program/kernel_resources.h"
+#include "compiler_core/program/cubin_resources.h"
 #include "tests/cache/samples.h"
 
 namespace kiln {
@@ -40,7 +40,7 @@ TEST(TuneLog, ARowHasEveryColumnInItsOrderAndType) {
   full.log = "differs at 7";
   full.target.toolkit = "g++ 12";
   TuningRecord of_gpu = full;
-  of_gpu.log = to_string(KernelResources{255, 16, 49'152});
+  of_gpu.log = to_string(CubinResources{255, 16, 49'152});
   EXPECT_EQ(tune_log_row({of_gpu, true})["registers"], 255);
   for (const ListedRecord& listed :
        {ListedRecord{full, true}, ListedRecord{of_gpu, true}, ListedRecord{}}) {

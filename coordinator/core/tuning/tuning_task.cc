@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "compiler_core/base/check.h"
-#include "compiler_core/program/kernel_resources.h"
+#include "compiler_core/program/cubin_resources.h"
 #include "coordinator/core/mutation.h"
 #include "coordinator/core/tuning/failures.h"
 

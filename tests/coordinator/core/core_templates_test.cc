@@ -1,7 +1,7 @@
 // Kernel templates at versions: which worker gets which candidates, what becomes of candidates that
 // no worker can make, and what is planned again when a template changed.
 #include "compiler_core/base/file.h"
-#include "compiler_core/program/kernel_resources.h"
+#include "compiler_core/program/cubin_resources.h"
 #include "tests/coordinator/core/core_bench.h"
 
 namespace kiln {
@@ -91,7 +91,7 @@ TEST_F(CoreTemplates, ARecordNamesTheVersion) {
     EXPECT_EQ(record.template_version, find_version(kNow, record.schedule.template_name));
 }
 
-// The sums of the cubin are kernel_resources_test's.
+// The sums of the cubin are cubin_resources_test's.
 TEST_F(CoreTemplates, ARecordOfAGpusCompileSaysWhatTheKernelTakes) {
   report("w", kNow);
   bench_.start({mixed_kernel()});
@@ -105,7 +105,7 @@ TEST_F(CoreTemplates, ARecordOfAGpusCompileSaysWhatTheKernelTakes) {
   report("w", kNow, {}, std::move(results));
   bench_.store_all();
   ASSERT_EQ(bench_.records.size(), 2u);
-  EXPECT_EQ(parse_resources(bench_.records[0].log), (KernelResources{32, 1456, 2048}));
+  EXPECT_EQ(parse_cubin_resources(bench_.records[0].log), (CubinResources{32, 1456, 2048}));
   EXPECT_EQ(bench_.records[1].log, "") << "no cubin";
 }
 

@@ -6,7 +6,7 @@
 
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
-#include "compiler_core/program/kernel_resources.h"
+#include "compiler_core/program/cubin_resources.h"
 #include "coordinator/page/frame.h"
 #include "coordinator/page/json.h"
 
@@ -273,7 +273,7 @@ TEST(Kernel, OfAGpuShowsRegistersAndSpills) {
   TuningRecord final_times = facts.records.front();
   final_times.measurement.samples_us = {3, 3, 3, 3, 3};
   final_times.binary = {};
-  facts.records.front().log = to_string(KernelResources{168, 24, 49'152});
+  facts.records.front().log = to_string(CubinResources{168, 24, 49'152});
   facts.records.push_back(final_times);
   facts.records.push_back(record_of("cpu.pointwise lanes=64", 1, {}, Verdict::kCompileFailed));
   const Json view = json_of(kernel(Snapshot{}, facts, {}));

@@ -1,4 +1,4 @@
-#include "compiler_core/program/kernel_resources.h"
+#include "compiler_core/program/cubin_resources.h"
 
 #include <fmt/core.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 // A cubin is a 64-bit little-endian ELF file. Its section .nv.info has attributes of all kernels: a
 // byte of format, one of name, two of size or value, and the rest by format. NVIDIA documents none
-// of it; the values equal those of `ptxas -v` (tests/compiler_core/program/kernel_resources_test.cc).
+// of it; the values equal those of `ptxas -v` (tests/compiler_core/program/cubin_resources_test.cc).
 constexpr uint16_t kCudaMachine = 190;
 constexpr uint8_t kSizedFormat = 4;
 constexpr uint8_t kRegisterCount = 0x2f, kFrameSize = 0x11;  // {symbol, value}, u32 each
@@ -45,7 +45,7 @@ std::string_view name_at(std::string_view names, uint64_t at) {
 }
 
 // False where the attributes end amid one.
-bool add_attributes(std::string_view info, KernelResources& sum) {
+bool add_attributes(std::string_view info, CubinResources& sum) {
   for (uint64_t at = 0; at < info.size();) {
     const auto format = read<uint8_t>(info, at), attribute = read<uint8_t>(info, at + 1);
     const auto size = read<uint16_t>(info, at + 2);
@@ -68,7 +68,7 @@ constexpr std::array<const char*, 3> kUnits = {" registers", " bytes of local me
 
 }  // namespace
 
-std::optional<KernelResources> resources_of(std::string_view binary, const Recipe& recipe) {
+std::optional<CubinResources> resources_of(std::string_view binary, const Recipe& recipe) {
   if (!binary.starts_with("\x7f"
                           "ELF\x02\x01") ||
       read<uint16_t>(binary, 18) != kCudaMachine)
@@ -85,7 +85,7 @@ std::optional<KernelResources> resources_of(std::string_view binary, const Recip
   const auto names = part(binary, names_section->offset, names_section->size);
   if (!names) return std::nullopt;
 
-  KernelResources sum;
+  CubinResources sum;
   uint64_t fixed_shared = 0;
   for (uint64_t i = 0; i < *count; ++i) {
     const auto each = section(i);
@@ -104,12 +104,12 @@ std::optional<KernelResources> resources_of(std::string_view binary, const Recip
   return sum;
 }
 
-std::string to_string(const KernelResources& resources) {
+std::string to_string(const CubinResources& resources) {
   return fmt::format("{}{}, {}{}, {}{}", resources.registers, kUnits[0], resources.local_bytes,
                      kUnits[1], resources.shared_bytes, kUnits[2]);
 }
 
-std::optional<KernelResources> parse_resources(std::string_view text) {
+std::optional<CubinResources> parse_cubin_resources(std::string_view text) {
   std::array<int64_t, 3> values{};
   for (size_t i = 0; i < values.size(); ++i) {
     if (i > 0) {
@@ -124,7 +124,7 @@ std::optional<KernelResources> parse_resources(std::string_view text) {
   }
   if (!text.empty() || std::ranges::any_of(values, [](int64_t each) { return each < 0; }))
     return std::nullopt;
-  return KernelResources{values[0], values[1], values[2]};
+  return CubinResources{values[0], values[1], values[2]};
 }
 
 }  // namespace kiln

@@ -2,7 +2,7 @@
 //   spilling: 1328 bytes stack frame, 32 registers, 1024 bytes smem; plain: 0 bytes, 8 registers
 // and of sm_90a:
 //   spilling: 1456 bytes stack frame, 32 registers, 1024 bytes smem; plain: 0 bytes, 8 registers
-#include "compiler_core/program/kernel_resources.h"
+#include "compiler_core/program/cubin_resources.h"
 
 #include <gtest/gtest.h>
 
@@ -19,16 +19,16 @@ std::string cubin(const char* architecture) {
       .value();
 }
 
-TEST(KernelResources, AreThoseOfPtxas) {
+TEST(CubinResources, AreThoseOfPtxas) {
   Recipe recipe;
   recipe.phases.emplace_back();
   recipe.phases.back().shared_bytes = 512;
-  EXPECT_EQ(resources_of(cubin("sm_80"), {}), (KernelResources{32, 1328, 1024}));
-  EXPECT_EQ(resources_of(cubin("sm_80"), recipe), (KernelResources{32, 1328, 1024 + 512}));
-  EXPECT_EQ(resources_of(cubin("sm_90a"), {}), (KernelResources{32, 1456, 1024 + 1024}));
+  EXPECT_EQ(resources_of(cubin("sm_80"), {}), (CubinResources{32, 1328, 1024}));
+  EXPECT_EQ(resources_of(cubin("sm_80"), recipe), (CubinResources{32, 1328, 1024 + 512}));
+  EXPECT_EQ(resources_of(cubin("sm_90a"), {}), (CubinResources{32, 1456, 1024 + 1024}));
 }
 
-TEST(KernelResources, AreNotKnownOfAnotherBinary) {
+TEST(CubinResources, AreNotKnownOfAnotherBinary) {
   EXPECT_EQ(resources_of("", {}), std::nullopt);
   EXPECT_EQ(resources_of("// text", {}), std::nullopt);
   std::string shared_object = cubin("sm_80");
@@ -36,7 +36,7 @@ TEST(KernelResources, AreNotKnownOfAnotherBinary) {
   EXPECT_EQ(resources_of(shared_object, {}), std::nullopt);
 }
 
-TEST(KernelResources, OfDamagedBytesAreHarmless) {
+TEST(CubinResources, OfDamagedBytesAreHarmless) {
   const std::string whole = cubin("sm_90a");
   const size_t table = 19'768;  // of sections; program headers follow, which nothing needs
   for (size_t size = 0; size < table; size += 7)
@@ -54,17 +54,17 @@ TEST(KernelResources, OfDamagedBytesAreHarmless) {
   }
 }
 
-TEST(KernelResources, AreReadBackFromTheirText) {
-  const KernelResources resources{255, 1456, 233'472};
+TEST(CubinResources, AreReadBackFromTheirText) {
+  const CubinResources resources{255, 1456, 233'472};
   EXPECT_EQ(to_string(resources),
             "255 registers, 1456 bytes of local memory, 233472 bytes of shared memory");
-  EXPECT_EQ(parse_resources(to_string(resources)), resources);
+  EXPECT_EQ(parse_cubin_resources(to_string(resources)), resources);
   for (const char* text : {"", "32 registers", "ptxas error: out of registers",
                            "-1 registers, 0 bytes of local memory, 0 bytes of shared memory",
                            "1 registers, 0 bytes of local memory, 0 bytes of shared memory!",
                            "9999999999999999999 registers, 0 bytes of local memory, 0 bytes of "
                            "shared memory"})
-    EXPECT_EQ(parse_resources(text), std::nullopt) << text;
+    EXPECT_EQ(parse_cubin_resources(text), std::nullopt) << text;
 }
 
 }  // namespace
