@@ -21,9 +21,9 @@ constexpr DType kIntegers[] = {DType::kI8,  DType::kI16, DType::kI32,
                                DType::kI64, DType::kU8,  DType::kBool};
 
 double roundoff(DType dtype) {
-  return dtype == DType::kF64   ? 0x1p-48
-         : dtype == DType::kF32 ? 0x1p-24
-         : dtype == DType::kF16 ? 0x1p-11
+  return dtype == DType::kF64    ? 0x1p-48
+         : dtype == DType::kF32  ? 0x1p-24
+         : dtype == DType::kF16  ? 0x1p-11
          : dtype == DType::kBF16 ? 0x1p-8
                                  : 0x1p-3;
 }

@@ -56,6 +56,7 @@ def scale_of(value: Any) -> float:
     """The largest finite magnitude."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.numel():
         return 0.0
+    value = value.double()
     return float(torch.where(value.isfinite(), value.abs(), 0.0).max().item())
 
 
