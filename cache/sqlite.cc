@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sqlite3.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace kiln {
@@ -30,6 +31,15 @@ Code code_of(int result) {
   }
 }
 
+// Whether the file was last refused by the disk: SQLite calls a read that ended so damage.
+bool is_failed_read(sqlite3* db) {
+  int system = 0;
+  if (db == nullptr ||
+      sqlite3_file_control(db, nullptr, SQLITE_FCNTL_LAST_ERRNO, &system) != SQLITE_OK)
+    return false;
+  return system == EIO || system == ENXIO || system == ERANGE;
+}
+
 tl::unexpected<Error> sqlite_error(sqlite3* db, int result) {
   const char* detail = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(result);
   const int system = db != nullptr ? sqlite3_system_errno(db) : 0;
@@ -38,7 +48,10 @@ tl::unexpected<Error> sqlite_error(sqlite3* db, int result) {
     message += " (no space left)";
   else if (system != 0)
     message += fmt::format(" ({})", std::strerror(system));
-  return fail(code_of(result), std::move(message));
+  const Code code = code_of(result);
+  if (code == Code::kCorruption && is_failed_read(db))
+    return fail(Code::kUnavailable, std::move(message) + " (the disk did not give it)");
+  return fail(code, std::move(message));
 }
 
 constexpr int kBusyTimeoutMs = 5000;

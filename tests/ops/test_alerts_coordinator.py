@@ -37,7 +37,7 @@ class BrokenCoordinators(AlertCase):
         self.arm()
         fleet.restart_coordinator()
         well = Scrape(fleet)
-        self.arm("fail:before:coordinator.index.read:116:0:1000000:0")
+        self.arm("fail:before:coordinator.index.read:5:0:1000000:0")
         self.check_only(fleet, "softmax.pt2")
         wait_for(lambda: Scrape(fleet).value("kiln_store_read_failures_total") > 0, "the failure is counted")
         self.assert_fire(["KilnStoreDoesNotRead"], [well, Scrape(fleet)])
@@ -50,10 +50,13 @@ class BrokenCoordinators(AlertCase):
         wait_for(lambda: Scrape(fleet).value("kiln_lookup_hits_total") > 0, "a look-up is counted")
         well = Scrape(fleet)
         used = well.value("process_cpu_seconds_total", 'job="kiln"')
+        asked = int(well.value("kiln_lookup_hits_total"))
         while Scrape(fleet).value("process_cpu_seconds_total", 'job="kiln"') < used + 1:
             peer.do("ask 5000")
+            asked += 5001
         self.assert_fire(["KilnLoopBusy"], [well, Scrape(fleet)], {"> 1.8": "> 0.0018", "for: 15m": "for: 2m"})
 
+        wait_for(lambda: Scrape(fleet).value("kiln_lookup_hits_total") >= asked, "all look-ups are counted")
         well = Scrape(fleet)
         self.set_clock(reading_ms=60)
         peer.do("ask 10")

@@ -114,7 +114,7 @@ TEST(Safetensors, sizes_that_do_not_match_or_overflow_are_refused) {
 }
 
 TEST(Safetensors, a_dtype_that_is_not_covered_is_named) {
-  expect_refused(file_of(R"({"x":)" + entry("F8_E4M3", "[2]", "[0,2]") + "}", "ab"), "F8_E4M3");
+  expect_refused(file_of(R"({"x":)" + entry("F8_E8M0", "[2]", "[0,2]") + "}", "ab"), "F8_E8M0");
   expect_refused(file_of(R"({"x":)" + entry("C64", "[0]", "[0,0]") + "}", ""), "C64");
 }
 

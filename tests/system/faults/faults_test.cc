@@ -63,7 +63,9 @@ TEST(OddPoints, ADeathAtAnyOfThemLosesNothing) {
 TEST(Points, AreThoseOfTheDocument) {
   std::ifstream in(std::string(KILN_SOURCE_DIR) + "/docs/faults.md");
   std::vector<std::string> listed;
-  for (std::string line; std::getline(in, line);) {
+  std::string line;
+  while (line != "## The points" && std::getline(in, line)) continue;
+  while (std::getline(in, line)) {
     const size_t from = line.find("| `"), to = line.find('`', from + 3);
     if (from == 0 && to != std::string::npos) listed.push_back(line.substr(3, to - 3));
   }
