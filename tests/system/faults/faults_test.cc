@@ -65,7 +65,7 @@ TEST(Points, AreThoseOfTheDocument) {
   std::vector<std::string> listed;
   std::string line;
   while (line != "## The points" && std::getline(in, line)) continue;
-  while (std::getline(in, line)) {
+  while (std::getline(in, line) && !line.starts_with("## ")) {
     const size_t from = line.find("| `"), to = line.find('`', from + 3);
     if (from == 0 && to != std::string::npos) listed.push_back(line.substr(3, to - 3));
   }
