@@ -13,7 +13,8 @@ namespace {
 
 constexpr uintmax_t kMaxFileBytes = uintmax_t{1} << 30;
 
-// Of a directory that nobody vouches for yet: no pipe or device, which may never end.
+// Reads a file of a directory that nobody vouches for yet. Pipes and devices, which may never end, are
+// refused.
 Result<std::string> read_bounded(const Path& file) {
   std::error_code error;
   const auto status = std::filesystem::status(file, error);

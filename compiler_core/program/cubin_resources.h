@@ -14,9 +14,9 @@ namespace kiln {
 // Of several kernels in one binary, each the largest.
 struct CubinResources {
   int64_t registers = 0;  // of a thread
-  // Of a thread: spilled registers, and arrays whose index is not constant.
+  // A thread's spilled registers, and its arrays whose index is not constant.
   int64_t local_bytes = 0;
-  // Of a block, static and dynamic; from sm_90 on with the driver's 1 KiB.
+  // A block's static and dynamic shared memory; from sm_90 on with the driver's 1 KiB.
   int64_t shared_bytes = 0;
   bool operator==(const CubinResources&) const = default;
 };

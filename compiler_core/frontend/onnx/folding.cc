@@ -1,4 +1,5 @@
-// What is known of nodes whose operands are: constants by the oracle, symbolic sizes by hand.
+// Folds nodes whose operands are known: the oracle computes constants, and symbolic sizes are calculated
+// here as polynomials.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>

@@ -94,8 +94,8 @@ class OnnxModelLowering : public OnnxOperands {
     return value.known.get();
   }
 
-  // What is computed with while the model is read: sizes, indices and single numbers, no weights; so
-  // that a model's graph does not depend on those.
+  // The value, if reading may compute with it: sizes, indices and single numbers. Weights are left out, so
+  // that a model's graph does not depend on them.
   const KnownTensor* foldable(OnnxValue& value) {
     const KnownTensor* known = known_of_value(value);
     if (known == nullptr || value.is_computed || !is_float(known->dtype)) return known;

@@ -28,7 +28,7 @@ namespace kiln {
 
 class WorkQueue {
  public:
-  // Who is served: devices, which run what they get, or builders, which make it (can_build()).
+  // A queue serves devices, which run what they get, or builders, which make it (can_build()).
   enum class Servers : uint8_t { kDevices, kBuilders };
   explicit WorkQueue(int warm_up_turn, Servers servers = Servers::kDevices)
       : warm_up_turn_(warm_up_turn), kind_(servers) {}

@@ -6,7 +6,7 @@
 //   idle --want--> queued --take--> leased --release--> idle        (lease_again: leased twice,
 //     any but queued --measured, reject--> settled                   when hedged)
 //
-// What is queued waits in one line for devices, which build what they are to try. While building is
+// Queued candidates wait in one line for devices, which build what they are to try. While building is
 // apart there is a second line, of what is to be built first: all that is not built and calls no
 // library.
 #pragma once

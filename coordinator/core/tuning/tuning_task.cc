@@ -51,7 +51,7 @@ const char* fault_of_verification(const CandidateResult& result, double impossib
   return result.binary.empty() ? nullptr : "the worker built again what it was given";
 }
 
-// Of a result in which two workers had a part.
+// A result in which two workers had a part has the weaker standing of the two.
 Standing lesser(const Standing& a, const Standing& b) {
   return {a.times_finals && b.times_finals, a.is_enough && b.is_enough};
 }

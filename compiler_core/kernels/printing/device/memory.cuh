@@ -45,6 +45,37 @@ struct alignas(LANES * sizeof(T) <= 4 ? 4 : LANES * sizeof(T) < 16 ? LANES * siz
   }
 };
 
+// ---- 8-bit floats, as compiler_core/base/half.h converts them.
+// The exponent's bias is less than an f16's by 8. There are no infinities; all ones are NaN.
+KILN_INLINE float f8e4m3_to_f32(unsigned x) {
+  const unsigned half = (x & 0x80u) << 8 | (x & 0x7fu) << 7;
+  return (x & 0x7fu) == 0x7fu ? nan_f32()
+                              : f16_to_f32(static_cast<unsigned short>(half)) * 256.0f;
+}
+KILN_INLINE unsigned f32_to_f8e4m3(float x) {
+  const unsigned bits = as_bits(x), size = bits & 0x7fffffffu;
+  // The last place of 2^14 is that of subnormals.
+  const unsigned code = size >= 0x43f00000u ? 0x7fu
+                        : size < 0x3c800000u
+                            ? as_bits(as_float(size) + 0x1p14f) - 0x46800000u
+                            : (size + 0x7ffffu + (size >> 20 & 1u) - 0x3c000000u) >> 20;
+  return code | (bits >> 24 & 0x80u);
+}
+// The upper half of an f16.
+KILN_INLINE float f8e5m2_to_f32(unsigned x) {
+  return f16_to_f32(static_cast<unsigned short>(x << 8));
+}
+KILN_INLINE unsigned f32_to_f8e5m2(float x) {
+  const unsigned bits = as_bits(x), size = bits & 0x7fffffffu;
+  // The last place of 2^7 is that of subnormals.
+  const unsigned code = size > 0x7f800000u    ? 0x7fu
+                        : size >= 0x47800000u ? 0x7cu
+                        : size < 0x38800000u
+                            ? as_bits(as_float(size) + 0x1p7f) - 0x43000000u
+                            : (size + 0xfffffu + (size >> 21 & 1u) - 0x38000000u) >> 21;
+  return code | (bits >> 24 & 0x80u);
+}
+
 // ---- Between memory and registers.
 template <class T>
 struct memory;
@@ -69,6 +100,8 @@ KILN_MEMORY(int, vi32, static_cast<int>(p.bits(l)), static_cast<unsigned>(x[l]))
 KILN_MEMORY(short, vi32, static_cast<short>(p.bits(l)), static_cast<unsigned>(x[l]))
 KILN_MEMORY(signed char, vi32, static_cast<signed char>(p.bits(l)), static_cast<unsigned>(x[l]))
 KILN_MEMORY(unsigned char, vi32, static_cast<int>(p.bits(l)), static_cast<unsigned>(x[l]))
+KILN_MEMORY(f8e4m3, vf32, f8e4m3_to_f32(p.bits(l)), f32_to_f8e4m3(x[l]))
+KILN_MEMORY(f8e5m2, vf32, f8e5m2_to_f32(p.bits(l)), f32_to_f8e5m2(x[l]))
 KILN_MEMORY(boolean, vi32, p.bits(l) != 0 ? -1 : 0, x[l] != 0 ? 1 : 0)
 #undef KILN_MEMORY
 template <>
@@ -146,68 +179,6 @@ struct memory<f16> {
     return p;
   }
 };
-
-// ---- 8-bit floats, as compiler_core/base/half.h converts them.
-// The exponent's bias is less than an f16's by 8. There are no infinities; all ones are NaN.
-KILN_INLINE float f8e4m3_to_f32(unsigned x) {
-  const unsigned half = (x & 0x80u) << 8 | (x & 0x7fu) << 7;
-  return (x & 0x7fu) == 0x7fu ? nan_f32()
-                              : f16_to_f32(static_cast<unsigned short>(half)) * 256.0f;
-}
-KILN_INLINE unsigned f32_to_f8e4m3(float x) {
-  const unsigned bits = as_bits(x), size = bits & 0x7fffffffu;
-  // The last place of 2^14 is that of subnormals.
-  const unsigned code = size >= 0x43f00000u ? 0x7fu
-                        : size < 0x3c800000u
-                            ? as_bits(as_float(size) + 0x1p14f) - 0x46800000u
-                            : (size + 0x7ffffu + (size >> 20 & 1u) - 0x3c000000u) >> 20;
-  return code | (bits >> 24 & 0x80u);
-}
-// The upper half of an f16.
-KILN_INLINE float f8e5m2_to_f32(unsigned x) {
-  return f16_to_f32(static_cast<unsigned short>(x << 8));
-}
-KILN_INLINE unsigned f32_to_f8e5m2(float x) {
-  const unsigned bits = as_bits(x), size = bits & 0x7fffffffu;
-  // The last place of 2^7 is that of subnormals.
-  const unsigned code = size > 0x7f800000u    ? 0x7fu
-                        : size >= 0x47800000u ? 0x7cu
-                        : size < 0x38800000u
-                            ? as_bits(as_float(size) + 0x1p7f) - 0x43000000u
-                            : (size + 0xfffffu + (size >> 21 & 1u) - 0x38000000u) >> 21;
-  return code | (bits >> 24 & 0x80u);
-}
-template <>
-struct memory<f8e4m3> {
-  using vector = vf32;
-  KILN_INLINE vector unpack(const Packed<f8e4m3>& p) {
-    vector x;
-    KILN_EACH_LANE x[l] = f8e4m3_to_f32(p.bits(l));
-    return x;
-  }
-  KILN_INLINE Packed<f8e4m3> pack(const vector& x) {
-    Packed<f8e4m3> p;
-    p.clear();
-    KILN_EACH_LANE p.set(l, f32_to_f8e4m3(x[l]));
-    return p;
-  }
-};
-template <>
-struct memory<f8e5m2> {
-  using vector = vf32;
-  KILN_INLINE vector unpack(const Packed<f8e5m2>& p) {
-    vector x;
-    KILN_EACH_LANE x[l] = f8e5m2_to_f32(p.bits(l));
-    return x;
-  }
-  KILN_INLINE Packed<f8e5m2> pack(const vector& x) {
-    Packed<f8e5m2> p;
-    p.clear();
-    KILN_EACH_LANE p.set(l, f32_to_f8e5m2(x[l]));
-    return p;
-  }
-};
-
 template <class T>
 KILN_INLINE typename memory<T>::vector unpack(const Packed<T>& p) { return memory<T>::unpack(p); }
 template <class T>
