@@ -20,6 +20,8 @@ constexpr DType kFloats[] = {DType::kF64,  DType::kF32,    DType::kF16,
 constexpr DType kIntegers[] = {DType::kI8,  DType::kI16, DType::kI32,
                                DType::kI64, DType::kU8,  DType::kBool};
 
+constexpr int64_t kSlice = 150;  // elements; of most values here, a few slices
+
 double roundoff(DType dtype) {
   return dtype == DType::kF64    ? 0x1p-48
          : dtype == DType::kF32  ? 0x1p-24
@@ -60,6 +62,7 @@ class DeviceReferenceTest : public test::GpuTest {
     }
   }
 
+  // Every graph with its values held whole, and in slices.
   void expect_interpreted(Result<Graph> graph, Floats floats = Floats::kNormal) {
     ASSERT_TRUE(graph.has_value()) << graph.error().message;
     const auto symbols = measured_symbols(*graph);
@@ -68,20 +71,32 @@ class DeviceReferenceTest : public test::GpuTest {
     for (const Tensor& input : inputs) views.push_back(&input);
     for (const Precision precision : {Precision::kHigh, Precision::kDeclared}) {
       SCOPED_TRACE(precision == Precision::kHigh ? "high" : "declared");
-      auto want = interpret(*graph, views, precision).value();
-      std::vector<DevicePtr> from, to;
+      const auto want = interpret(*graph, views, precision).value();
+      std::vector<DevicePtr> from;
       const auto memory = on_device(inputs, from);
-      std::vector<Tensor> got;
-      for (const Tensor& tensor : want) got.emplace_back(tensor.dtype(), tensor.sizes());
-      const auto results = on_device(got, to);
-      const Status evaluated = device().evaluate(*graph, symbols, precision, from, to);
-      ASSERT_TRUE(evaluated) << evaluated.error().message;
-      ASSERT_TRUE(device().synchronize());
-      for (size_t i = 0; i < want.size(); ++i) {
-        ASSERT_TRUE(lab_->device()->copy_to_host(got[i].bytes(), to[i]));
-        SCOPED_TRACE(fmt::format("output {} {}", i, to_string(want[i].dtype())));
-        expect_close(got[i], want[i]);
+      for (const int64_t elements : {INT64_MAX, kSlice}) {
+        SCOPED_TRACE(elements);
+        expect_evaluated(*graph, symbols, precision, from, want, elements);
       }
+    }
+  }
+  void expect_evaluated(const Graph& graph, std::span<const int64_t> symbols, Precision precision,
+                        std::span<const DevicePtr> from, const std::vector<Tensor>& want,
+                        int64_t elements) {
+    std::vector<DevicePtr> to;
+    std::vector<Tensor> got;
+    for (const Tensor& tensor : want) got.emplace_back(tensor.dtype(), tensor.sizes());
+    const auto results = on_device(got, to);
+    const int64_t usual = device().policy().reference_elements;
+    device().set_reference_elements(elements);
+    const Status evaluated = device().evaluate(graph, symbols, precision, from, to);
+    device().set_reference_elements(usual);
+    ASSERT_TRUE(evaluated) << evaluated.error().message;
+    ASSERT_TRUE(device().synchronize());
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_TRUE(lab_->device()->copy_to_host(got[i].bytes(), to[i]));
+      SCOPED_TRACE(fmt::format("output {} {}", i, to_string(want[i].dtype())));
+      expect_close(got[i], want[i]);
     }
   }
 };
@@ -287,6 +302,24 @@ TEST_F(DeviceReferenceTest, ACustomCallIsItsReference) {
                        b.input(DType::kF32, {6, 7})};
   const NodeId y = testing::swish_op().call(b, in);
   expect_interpreted(b.finish({y, b.unary(Op::kNeg, y)}));
+}
+
+TEST_F(DeviceReferenceTest, Attention) {
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    GraphBuilder b;
+    const int64_t heads = 3, n = 21, m = 34;
+    const NodeId q = b.input(dtype, {heads, n, 8}), k = b.input(dtype, {heads, m, 8}),
+                 v = b.input(dtype, {heads, m, 5}), mask = b.input(DType::kBool, {n, m});
+    const auto spread = [&](NodeId x) { return b.view(x, {heads, n, m}, {n, 1, 0}, 0); };
+    const NodeId products = b.cast(b.matmul(q, b.permute(k, {0, 2, 1})), dtype);
+    const NodeId scores = b.select(b.view(mask, {heads, n, m}, {0, m, 1}, 0), products,
+                                   b.broadcast(b.constant(dtype, -100), {heads, n, m}));
+    const NodeId greatest = b.reduce(Op::kReduceMax, scores, {2});
+    const NodeId weights = b.unary(Op::kExp, b.binary(Op::kSub, scores, spread(greatest)));
+    const NodeId sum = b.reduce(Op::kReduceSum, weights, {2});
+    const NodeId result = b.matmul(b.binary(Op::kDiv, weights, spread(sum)), v);
+    expect_interpreted(b.finish({result, greatest}));
+  }
 }
 
 TEST_F(DeviceReferenceTest, RandomGraphs) {

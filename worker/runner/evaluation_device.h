@@ -67,8 +67,9 @@ class EvaluationDevice {
 
   // How this device is used.
   struct Policy {
-    size_t max_workloads = 0;      // kept open
-    int64_t kept_bytes = 0;        // by those, and of memory that is not in use
+    size_t max_workloads = 0;                // kept open
+    int64_t kept_bytes = 0;                  // by those, and of memory that is not in use
+    int64_t reference_elements = INT64_MAX;  // of a value that the reference holds whole, mostly
     int64_t most_other_sizes = 0;  // bytes of a workload with symbols that is tried at costly sizes
     // Copies of the buffers that launches rotate over; their total exceeds 3 times the cache.
     int64_t alignment = 0;
@@ -90,6 +91,7 @@ class EvaluationDevice {
   virtual ~EvaluationDevice() = default;
 
   const Policy& policy() const { return policy_; }
+  void set_reference_elements(int64_t most) { policy_.reference_elements = most; }
   const Device& device() const { return *device_; }
   Stream stream() const { return stream_; }
   MemoryPool& pool() { return pool_; }

@@ -28,6 +28,13 @@ PooledMemory::~PooledMemory() {
 }
 
 Result<PooledMemory> MemoryPool::allocate(int64_t bytes) {
+  auto memory = try_allocate(bytes);
+  if (memory || free_.empty() || device_->is_lost()) return memory;
+  trim(0);
+  return try_allocate(bytes);
+}
+
+Result<PooledMemory> MemoryPool::try_allocate(int64_t bytes) {
   if (bytes < 0 || bytes > INT64_MAX / 2)
     return fail(Code::kUnavailable, "no device has so much memory");
   const int64_t wanted = rounded(bytes);
@@ -38,13 +45,7 @@ Result<PooledMemory> MemoryPool::allocate(int64_t bytes) {
     memory.buffer_ = std::move(found->second);
     free_.erase(found);
   } else {
-    auto fresh = DeviceBuffer::allocate(device_, wanted);
-    if (!fresh && !free_.empty() && !device_->is_lost()) {
-      trim(0);
-      fresh = DeviceBuffer::allocate(device_, wanted);
-    }
-    if (!fresh) return fail(std::move(fresh).error());
-    memory.buffer_ = *std::move(fresh);
+    TRY(memory.buffer_, DeviceBuffer::allocate(device_, wanted));
   }
   memory.pool_ = this;
   return memory;

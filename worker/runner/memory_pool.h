@@ -36,6 +36,9 @@ class MemoryPool {
   // using memory that was given back: its next user comes later on the same stream. kUnavailable:
   // the device has no more, even without what the pool keeps.
   Result<PooledMemory> allocate(int64_t bytes);
+  // The same without giving anything back to the driver: for whoever has not queued yet all work
+  // that uses memory it gave back.
+  Result<PooledMemory> try_allocate(int64_t bytes);
   // Gives free memory back to the driver until at most `bytes` of it are kept.
   void trim(int64_t bytes);
   int64_t free_bytes() const { return free_bytes_; }

@@ -24,6 +24,7 @@ constexpr int64_t kKeptShare = 8;  // of the card's memory: an eighth is kept be
 constexpr EvaluationDevice::Policy kPolicy = {
     .max_workloads = 4,
     .kept_bytes = 0,  // by the card
+    .reference_elements = int64_t{64} << 20,
     .most_other_sizes = int64_t{64} << 20,
     .alignment = 256,
     .min_copies = 2,

@@ -7,6 +7,8 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/tensor.h"
 #include "compiler_core/ir/custom_call.h"
+#include "worker/runner/cuda/reference_launches.h"
+#include "worker/runner/cuda/reference_slices.h"
 
 namespace kiln::runner {
 namespace {
@@ -31,25 +33,6 @@ Sizes row_major(const Sizes& sizes) {
   return strides;
 }
 
-// Rank, sizes, strides, as the kernels read them; axes that run on into each other are one.
-Sizes shape_list(const Sizes& sizes, const Sizes& strides) {
-  Sizes merged_sizes, merged_strides;
-  for (size_t k = 0; k < sizes.size(); ++k) {
-    if (sizes[k] == 1) continue;
-    if (!merged_sizes.empty() && merged_strides.back() == strides[k] * sizes[k]) {
-      merged_sizes.back() *= sizes[k];
-      merged_strides.back() = strides[k];
-    } else {
-      merged_sizes.push_back(sizes[k]);
-      merged_strides.push_back(strides[k]);
-    }
-  }
-  Sizes list{static_cast<int64_t>(merged_sizes.size())};
-  list.insert(list.end(), merged_sizes.begin(), merged_sizes.end());
-  list.insert(list.end(), merged_strides.begin(), merged_strides.end());
-  return list;
-}
-
 int64_t integer_least(DType dtype) {
   return dtype == DType::kU8 ? 0 : INT64_MIN >> (64 - 8 * size_of(dtype));
 }
@@ -67,8 +50,8 @@ int64_t identity(Op op, DType dtype) {
   return max ? integer_least(dtype) : integer_greatest(dtype);
 }
 
-// Plans all launches before the first is made, so that the shapes travel to the device at once.
-// Memory is taken and given back in the order of the plan, which is the order of the stream.
+// Plans launches before they are made. Memory is taken and given back in the order of the plan,
+// which is the order of the stream. Nodes that are too large for the whole are computed in slices.
 class Evaluation {
  public:
   Evaluation(CudaEvaluationDevice& device, const Graph& graph, std::span<const int64_t> symbols,
@@ -77,51 +60,72 @@ class Evaluation {
         graph_(graph),
         symbols_(symbols),
         high_(precision == Precision::kHigh ? 1 : 0),
+        launches_(device),
         values_(static_cast<size_t>(graph.size())) {}
 
   Status run(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs) {
-    TRY_STATUS(reserve_shapes());
-    const std::vector<NodeId> last_use = last_uses();
+    std::vector<Sizes> sizes;
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      const Node& node = graph_.node(id);
-      Value& out = value(id);
-      TRY(out.sizes, sizes_of(node.shape));
-      TRY(const int64_t bytes, checked_bytes(DType::kF64, out.sizes));
-      TRY(out.memory, device_.pool().allocate(bytes));
-      out.count = count(out.sizes);
-      TRY_STATUS(plan(node, out, inputs));
-      for (const NodeId operand : node.operands)
-        if (last_use[static_cast<size_t>(operand)] == id) value(operand).memory = {};
+      TRY(value(id).sizes, sizes_of(graph_.node(id).shape));
+      TRY_STATUS(checked_bytes(DType::kF64, value(id).sizes));
+      sizes.push_back(value(id).sizes);
+    }
+    TRY(const ReferenceSlices slices, ReferenceSlices::plan(graph_, std::move(sizes), symbols_,
+                                                            device_.policy().reference_elements));
+    TRY_STATUS(reserve_lists(slices));
+    const std::vector<NodeId> last_use = last_uses(slices);
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (!slices.whole(id)) continue;
+      TRY_STATUS(hold(id, {0, count(value(id).sizes)}));
+      for (const auto& slice : slices.slices(id)) {
+        for (const auto& [node, part] : slice.before) {
+          TRY_STATUS(hold(node, part));
+          TRY_STATUS(plan(node, part, inputs));
+        }
+        TRY_STATUS(plan(id, slice.part, inputs));
+        for (const auto& [node, part] : slice.before) value(node).memory = {};
+      }
+      for (NodeId node = 0; node < id; ++node)
+        if (last_use[static_cast<size_t>(node)] == id) value(node).memory = {};
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
       const NodeId id = graph_.outputs()[i];
-      add("kiln_store", value(id).count,
-          {at(id), parameter(outputs[i]), code(graph_.node(id).dtype), value(id).count});
+      const int64_t elements = count(value(id).sizes);
+      add("kiln_store", elements,
+          {at(id), parameter(outputs[i]), code(graph_.node(id).dtype), elements});
     }
-    return launch();
+    return launches_.launch();
   }
 
  private:
   struct Value {
     Sizes sizes;
-    int64_t count = 0;
     PooledMemory memory;
-  };
-  struct Step {
-    const char* entry;
-    int64_t work;
-    std::vector<int64_t> parameters;
+    Interval held;  // what is in the memory
   };
 
   Value& value(NodeId id) { return values_[static_cast<size_t>(id)]; }
-  int64_t at(NodeId id) { return parameter(value(id).memory.data()); }
+  const Sizes& sizes(NodeId id) const { return values_[static_cast<size_t>(id)].sizes; }
+  // Where element `first` of a node is, or would be if it was held from there on.
+  int64_t at(NodeId id, int64_t first = 0) {
+    return parameter(value(id).memory.data()) + (first - value(id).held.begin) * 8;
+  }
   static int64_t code(DType dtype) { return static_cast<int64_t>(dtype); }
   static int64_t code(Op op) { return static_cast<int64_t>(op); }
 
-  std::vector<NodeId> last_uses() const {
+  // A node that is held whole is used last by another such, also by way of nodes in slices.
+  std::vector<NodeId> last_uses(const ReferenceSlices& slices) const {
     std::vector<NodeId> last(static_cast<size_t>(graph_.size()), kInvalidNode);
-    for (NodeId id = 0; id < graph_.size(); ++id)
-      for (const NodeId operand : graph_.node(id).operands) last[static_cast<size_t>(operand)] = id;
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (!slices.whole(id)) continue;
+      const auto use = [&](NodeId node) {
+        for (const NodeId operand : graph_.node(node).operands)
+          last[static_cast<size_t>(operand)] = id;
+      };
+      use(id);
+      for (const auto& slice : slices.slices(id))
+        for (const auto& [node, part] : slice.before) use(node);
+    }
     for (const NodeId id : graph_.outputs()) last[static_cast<size_t>(id)] = kInvalidNode;
     return last;
   }
@@ -135,13 +139,29 @@ class Evaluation {
     return sizes;
   }
 
-  void add(const char* entry, int64_t work, std::vector<int64_t> parameters) {
-    steps_.push_back({entry, work, std::move(parameters)});
+  void add(const char* entry, int64_t work, std::vector<int64_t> arguments) {
+    launches_.add(entry, work, std::move(arguments));
+  }
+  int64_t list(const Sizes& sizes, const Sizes& strides) {
+    return launches_.list(ReferenceLaunches::merged(sizes, strides));
   }
 
-  // Room for every shape list there can be: three a node and operand and stage of a reduction; or
-  // what a convolution or a scatter needs.
-  Status reserve_shapes() {
+  // Planned work goes on using what was given back, so that the driver gets none of it before.
+  Result<PooledMemory> allocate(int64_t bytes) {
+    auto memory = device_.pool().try_allocate(bytes);
+    if (memory) return memory;
+    TRY_STATUS(launches_.launch());
+    return device_.pool().allocate(bytes);
+  }
+  Status hold(NodeId id, Interval part) {
+    TRY(value(id).memory, allocate(part.count() * 8));
+    value(id).held = part;
+    return {};
+  }
+
+  // Room for every list there can be: three a node and operand; for each slice the stages of a
+  // reduction; or what a convolution or a scatter needs.
+  Status reserve_lists(const ReferenceSlices& slices) {
     size_t words = 0;
     for (const Node& node : graph_.nodes()) {
       size_t rank = node.shape.size();
@@ -149,47 +169,33 @@ class Evaluation {
         rank = std::max(rank, graph_.node(operand).shape.size());
       words += (node.operands.size() + 1) * 2 * (2 * rank + 1) + kReduceStageWords;
     }
-    TRY(shapes_, device_.pool().allocate(static_cast<int64_t>(words * sizeof(int64_t))));
-    return {};
-  }
-  int64_t shape(const Sizes& list) {
-    const auto offset = static_cast<int64_t>(shape_words_.size() * sizeof(int64_t));
-    shape_words_.insert(shape_words_.end(), list.begin(), list.end());
-    CHECK(static_cast<int64_t>(shape_words_.size() * sizeof(int64_t)) <= shapes_.bytes(),
-          "reserve_shapes counts them");
-    return parameter(shapes_.data()) + offset;
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      for (const auto& slice : slices.slices(id)) words += slice.before.size() * kReduceStageWords;
+    return launches_.reserve(words);
   }
 
-  Status launch() {
-    const auto* bytes = reinterpret_cast<const uint8_t*>(shape_words_.data());
-    TRY_STATUS(device_.synchronize());  // the copy is not ordered after what is queued
-    if (!shape_words_.empty())
-      TRY_STATUS(device_.device().copy_to_device(shapes_.data(),
-                                                 {bytes, shape_words_.size() * sizeof(int64_t)}));
-    for (const Step& step : steps_)
-      TRY_STATUS(device_.launch(step.entry, step.work, step.parameters));
-    return {};
-  }
-
-  Status plan(const Node& node, const Value& out, std::span<const DevicePtr> inputs) {
+  // Of a node in slices, or of one that cannot be computed in parts, `part` is what is held.
+  Status plan(NodeId id, Interval part, std::span<const DevicePtr> inputs) {
+    const Node& node = graph_.node(id);
+    const Value& out = value(id);
     switch (traits(node.op).kind) {
       case OpKind::kSource:
-        source(node, out, inputs);
+        source(id, part, inputs);
         return {};
       case OpKind::kUnary:
       case OpKind::kBinary:
       case OpKind::kCompare:
       case OpKind::kSelect:
-        elementwise(node, out);
+        elementwise(id, part);
         return {};
       case OpKind::kIndexMap:
-        return index_map(node, out);
+        return node.op == Op::kView ? view(id, part) : join(node, out);
       case OpKind::kReduce:
-        return reduce(node, out);
+        return reduce(id, part);
       case OpKind::kScan:
         return scan(node, out);
       case OpKind::kContract:
-        node.op == Op::kConvolution ? convolution(node, out) : contract(node, out);
+        node.op == Op::kConvolution ? convolution(node, out) : contract(id, part);
         return {};
       case OpKind::kGather:
         gather(node, out);
@@ -200,9 +206,8 @@ class Evaluation {
       case OpKind::kSort:
         return argsort(node, out);
       case OpKind::kRandom:
-        add("kiln_philox", (out.count + 3) / 4,
-            {at(node.operands[0]), std::get<PhiloxAttr>(node.attr).stream,
-             parameter(out.memory.data()), out.count});
+        add("kiln_philox", (part.count() + 3) / 4,
+            {at(node.operands[0]), std::get<PhiloxAttr>(node.attr).stream, at(id), part.count()});
         return {};
       case OpKind::kCustom:
         break;
@@ -210,26 +215,28 @@ class Evaluation {
     CHECK(false, "custom calls were replaced by their references");
   }
 
-  void source(const Node& node, const Value& out, std::span<const DevicePtr> inputs) {
-    const int64_t to = parameter(out.memory.data());
+  void source(NodeId id, Interval part, std::span<const DevicePtr> inputs) {
+    const Node& node = graph_.node(id);
+    const int64_t to = at(id, part.begin), n = part.count();
     if (node.op == Op::kInput) {
       const auto index = static_cast<size_t>(std::get<InputAttr>(node.attr).index);
-      add("kiln_load", out.count, {parameter(inputs[index]), code(node.dtype), to, out.count});
+      const int64_t from = parameter(inputs[index]) + part.begin * size_of(node.dtype);
+      add("kiln_load", n, {from, code(node.dtype), to, n});
     } else if (node.op == Op::kConstant) {
-      constant(std::get<ConstantAttr>(node.attr), out);
+      constant(std::get<ConstantAttr>(node.attr), to, n);
     } else {
-      add("kiln_iota", out.count, {to, code(node.dtype), high_, out.count});
+      add("kiln_iota", n, {to, code(node.dtype), high_, n});
     }
   }
   // The bits of a constant are those of a node's element.
-  void constant(const ConstantAttr& attr, const Value& out) {
-    add("kiln_constant", out.count,
-        {parameter(out.memory.data()), static_cast<int64_t>(attr.bits), out.count});
+  void constant(const ConstantAttr& attr, int64_t to, int64_t count) {
+    add("kiln_constant", count, {to, static_cast<int64_t>(attr.bits), count});
   }
 
-  void elementwise(const Node& node, const Value& out) {
-    const int64_t to = parameter(out.memory.data()), n = out.count;
-    const auto operand = [&](size_t i) { return at(node.operands[i]); };
+  void elementwise(NodeId id, Interval part) {
+    const Node& node = graph_.node(id);
+    const int64_t to = at(id, part.begin), n = part.count();
+    const auto operand = [&](size_t i) { return at(node.operands[i], part.begin); };
     const DType from = graph_.node(node.operands[0]).dtype;
     const OpKind kind = traits(node.op).kind;
     if (node.op == Op::kCast)
@@ -245,49 +252,52 @@ class Evaluation {
       add("kiln_select", n, {operand(0), operand(1), operand(2), to, n});
   }
 
-  Status index_map(const Node& node, const Value& out) {
-    const int64_t to = parameter(out.memory.data());
-    const NodeId x = node.operands[0];
-    if (node.op == Op::kView) {
-      const auto& view = std::get<ViewAttr>(node.attr);
-      TRY(const Sizes strides, sizes_of(view.strides));
-      TRY(const int64_t offset, view.offset.evaluate(symbols_));
-      add("kiln_view", out.count,
-          {at(x), offset, shape(shape_list(out.sizes, strides)), to, out.count});
-      return {};
-    }
+  Status view(NodeId id, Interval part) {
+    const Node& node = graph_.node(id);
+    const auto& view = std::get<ViewAttr>(node.attr);
+    TRY(const Sizes strides, sizes_of(view.strides));
+    TRY(const int64_t offset, view.offset.evaluate(symbols_));
+    add("kiln_view", part.count(),
+        {at(node.operands[0]), offset, list(sizes(id), strides), at(id, part.begin), part.begin,
+         part.count()});
+    return {};
+  }
+
+  // A pad or a concatenation.
+  Status join(const Node& node, const Value& out) {
     const Sizes strides = row_major(out.sizes);
+    const int64_t to = parameter(out.memory.data());
     const auto place = [&](NodeId from, int64_t offset) {
-      const Value& in = value(from);
-      add("kiln_place", in.count,
-          {at(from), offset, shape(shape_list(in.sizes, strides)), to, in.count});
+      const int64_t n = count(sizes(from));
+      add("kiln_place", n, {at(from), offset, list(sizes(from), strides), to, n});
     };
     int64_t offset = 0;
     if (node.op == Op::kPad) {
       const auto& pad = std::get<PadAttr>(node.attr);
       TRY(const Sizes low, sizes_of(pad.low));
       for (size_t k = 0; k < low.size(); ++k) offset += low[k] * strides[k];
-      constant(pad.value, out);
-      place(x, offset);
+      constant(pad.value, to, count(out.sizes));
+      place(node.operands[0], offset);
       return {};
     }
     const auto axis = static_cast<size_t>(std::get<AxisAttr>(node.attr).axis);
     for (const NodeId operand : node.operands) {
       place(operand, offset);
-      offset += value(operand).sizes[axis] * strides[axis];
+      offset += sizes(operand)[axis] * strides[axis];
     }
     return {};
   }
 
   // Stages of partial results, each of whose threads folds some tens of elements.
-  Status reduce(const Node& node, const Value& out) {
-    const Value& x = value(node.operands[0]);
+  Status reduce(NodeId id, Interval part) {
+    const Node& node = graph_.node(id);
+    const Sizes& x = sizes(node.operands[0]);
     const auto& axes = std::get<ReduceAttr>(node.attr).axes;
-    const Sizes strides = row_major(x.sizes);
+    const Sizes strides = row_major(x);
     Sizes kept_sizes, kept_strides, sizes, reduced_strides;
-    for (size_t k = 0; k < x.sizes.size(); ++k) {
+    for (size_t k = 0; k < x.size(); ++k) {
       const bool reduced = std::binary_search(axes.begin(), axes.end(), static_cast<int>(k));
-      (reduced ? sizes : kept_sizes).push_back(x.sizes[k]);
+      (reduced ? sizes : kept_sizes).push_back(x[k]);
       (reduced ? reduced_strides : kept_strides).push_back(strides[k]);
     }
     const Op combine = node.op == Op::kReduceSum    ? Op::kAdd
@@ -295,32 +305,40 @@ class Evaluation {
                        : node.op == Op::kReduceMax  ? Op::kMax
                                                     : Op::kMin;
     const bool floats = is_float(node.dtype);
-    Sizes kept = shape_list(kept_sizes, kept_strides), reduced = shape_list(sizes, reduced_strides);
-    int64_t length = count(sizes), from = parameter(x.memory.data());
+    int64_t kept = list(kept_sizes, kept_strides), reduced = list(sizes, reduced_strides);
+    bool by_segment = runs_on(sizes, reduced_strides);
+    int64_t first = part.begin, length = count(sizes), from = at(node.operands[0]);
     PooledMemory partial;
     for (;;) {
-      const int64_t most = std::max<int64_t>(1, kReducePartials / std::max<int64_t>(1, out.count));
+      const int64_t most =
+          std::max<int64_t>(1, kReducePartials / std::max<int64_t>(1, part.count()));
       const int64_t segments =
           std::clamp<int64_t>((length + kReduceItems - 1) / kReduceItems, 1, most);
       const bool last = segments == 1;
       PooledMemory next;
       if (!last) {
-        TRY(next, device_.pool().allocate(out.count * segments * 8));
+        TRY(next, allocate(part.count() * segments * 8));
       }
-      const int64_t to = parameter(last ? out.memory.data() : next.data());
+      const int64_t to = last ? at(id, part.begin) : parameter(next.data());
       const DType rounding = last ? node.dtype : floats ? DType::kF64 : DType::kI64;
-      const bool by_segment = reduced[0] > 0 && reduced.back() == 1;
       // Every stage's threads have as much to do as the elements they read.
-      add("kiln_reduce", out.count * segments * 4,
-          {from, to, floats, identity(node.op, node.dtype), code(combine), shape(kept),
-           shape(reduced), out.count, length, segments, by_segment, code(rounding), high_});
+      add("kiln_reduce", part.count() * segments * 4,
+          {from, to, floats, identity(node.op, node.dtype), code(combine), kept, reduced, first,
+           part.count(), length, segments, by_segment, code(rounding), high_});
       if (last) return {};
       partial = std::move(next);
       from = to;
-      kept = shape_list({out.count}, {segments});
-      reduced = shape_list({segments}, {1});
+      first = 0;
+      kept = list({part.count()}, {segments});
+      reduced = list({segments}, {1});
+      by_segment = true;
       length = segments;
     }
+  }
+  // Whether the last axis, as the kernels see it, has stride 1.
+  static bool runs_on(const Sizes& sizes, const Sizes& strides) {
+    const Sizes merged = ReferenceLaunches::merged(sizes, strides);
+    return merged[0] > 0 && merged.back() == 1;
   }
 
   Status scan(const Node& node, const Value& out) {
@@ -340,8 +358,8 @@ class Evaluation {
     int64_t before = 0;
     PooledMemory sums, running;
     if (chunks > 1) {
-      TRY(sums, device_.pool().allocate(lines * chunks * 8));
-      TRY(running, device_.pool().allocate(lines * chunks * 8));
+      TRY(sums, allocate(lines * chunks * 8));
+      TRY(running, allocate(lines * chunks * 8));
       before = parameter(running.data());
       add("kiln_chunk_sums", lines * chunks * 4,
           {x, parameter(sums.data()), floats, lines, size, inner, chunk});
@@ -353,20 +371,29 @@ class Evaluation {
     return {};
   }
 
-  void contract(const Node& node, const Value& out) {
-    const Value& a = value(node.operands[0]);
-    const size_t rank = out.sizes.size();
-    const int64_t m = out.sizes[rank - 2], n = out.sizes[rank - 1], k = a.sizes[rank - 1];
-    const int64_t batches = count(std::span(out.sizes).first(rank - 2));
-    add("kiln_matmul", batches * ((m + 7) / 8) * n * 4,
-        {at(node.operands[0]), at(node.operands[1]), parameter(out.memory.data()), batches, m, n, k,
-         code(node.dtype), high_});
+  // Rows of the result: the end of a first matrix, whole matrices, the beginning of a last one.
+  void contract(NodeId id, Interval part) {
+    const Node& node = graph_.node(id);
+    const Sizes &out = sizes(id), &a = sizes(node.operands[0]);
+    const int64_t m = out[out.size() - 2], n = out.back(), k = a.back();
+    if (part.count() == 0) return;
+    const int64_t end = part.end / n;
+    for (int64_t row = part.begin / n; row < end;) {
+      const int64_t batch = row / m;
+      const bool whole = row % m == 0 && end - row >= m;
+      const int64_t batches = whole ? (end - row) / m : 1;
+      const int64_t rows = whole ? m : std::min(end, (batch + 1) * m) - row;
+      add("kiln_matmul", batches * ((rows + 7) / 8) * n * 4,
+          {at(node.operands[0], row * k), at(node.operands[1], batch * k * n), at(id, row * n),
+           batches, rows, n, k, code(node.dtype), high_});
+      row += batches * rows;
+    }
   }
 
   // Three spatial axes, whatever the node has: those in front are of size 1.
   void convolution(const Node& node, const Value& out) {
     const auto& attr = std::get<ConvolutionAttr>(node.attr);
-    const Sizes &x = value(node.operands[0]).sizes, &w = value(node.operands[1]).sizes;
+    const Sizes &x = sizes(node.operands[0]), &w = sizes(node.operands[1]);
     Sizes list = {x[1], w[1], w[0], w[0] / attr.groups};
     const auto put = [&](std::span<const int64_t> values, int64_t missing) {
       list.insert(list.end(), 3 - values.size(), missing);
@@ -376,22 +403,23 @@ class Evaluation {
     put(attr.stride, 1);
     put(attr.dilation, 1);
     put(attr.low, 0);
-    add("kiln_convolution", out.count * 4,
-        {at(node.operands[0]), at(node.operands[1]), parameter(out.memory.data()), shape(list),
-         out.count, code(node.dtype), high_});
+    const int64_t n = count(out.sizes);
+    add("kiln_convolution", n * 4,
+        {at(node.operands[0]), at(node.operands[1]), parameter(out.memory.data()),
+         launches_.list(list), n, code(node.dtype), high_});
   }
 
   void scatter(const Node& node, const Value& out) {
-    const Value &x = value(node.operands[0]), &index = value(node.operands[1]);
-    const int64_t to = parameter(out.memory.data());
-    const int64_t rows = x.sizes[0], row = count(std::span(x.sizes).subspan(1));
+    const Sizes& x = sizes(node.operands[0]);
+    const int64_t to = parameter(out.memory.data()), n = count(x);
+    const int64_t rows = x[0], row = count(std::span(x).subspan(1));
     const int64_t shares = std::clamp<int64_t>(kScatterThreads / std::max<int64_t>(row, 1), 1,
                                                std::max<int64_t>(rows, 1));
-    add("kiln_place", x.count, {at(node.operands[0]), 0, shape({1, x.count, 1}), to, x.count});
+    add("kiln_place", n, {at(node.operands[0]), 0, launches_.list({1, n, 1}), to, n});
     add("kiln_scatter", shares * row * 4,
         {scatter_op(std::get<ScatterAttr>(node.attr).combine), is_float(node.dtype), to, rows, row,
-         at(node.operands[1]), at(node.operands[2]), index.count, shares});
-    add("kiln_cast", out.count, {to, code(node.dtype), to, code(node.dtype), high_, out.count});
+         at(node.operands[1]), at(node.operands[2]), count(sizes(node.operands[1])), shares});
+    add("kiln_cast", n, {to, code(node.dtype), to, code(node.dtype), high_, n});
   }
   static int64_t scatter_op(Combine combine) {
     switch (combine) {
@@ -411,30 +439,28 @@ class Evaluation {
 
   // Merges runs of 1, 2, 4, ... positions, back and forth between two buffers.
   Status argsort(const Node& node, const Value& out) {
-    const Value& x = value(node.operands[0]);
-    const int64_t size = x.sizes.back(), to = parameter(out.memory.data());
+    const int64_t size = out.sizes.back(), n = count(out.sizes), to = parameter(out.memory.data());
     if (size == 0) return {};
-    TRY(const PooledMemory other, device_.pool().allocate(out.count * 8));
+    TRY(const PooledMemory other, allocate(n * 8));
     const int64_t merges = std::bit_width(static_cast<uint64_t>(size - 1));
     int64_t from = merges % 2 == 0 ? to : parameter(other.data());
-    add("kiln_positions", out.count, {from, size, out.count});
+    add("kiln_positions", n, {from, size, n});
     for (int64_t run = 1; run < size; run *= 2) {
       const int64_t next = from == to ? parameter(other.data()) : to;
-      add("kiln_merge_runs", out.count,
+      add("kiln_merge_runs", n,
           {at(node.operands[0]), is_float(graph_.node(node.operands[0]).dtype), from, next,
-           x.count / size, size, run, std::get<SortAttr>(node.attr).descending});
+           n / size, size, run, std::get<SortAttr>(node.attr).descending});
       from = next;
     }
     return {};
   }
 
   void gather(const Node& node, const Value& out) {
-    const Value& x = value(node.operands[0]);
-    const int64_t rows = x.sizes[0], row = count(std::span(x.sizes).subspan(1));
-    if (rows == 0) return constant({}, out);
-    add("kiln_gather", out.count,
-        {at(node.operands[0]), rows, row, at(node.operands[1]), parameter(out.memory.data()),
-         out.count});
+    const Sizes& x = sizes(node.operands[0]);
+    const int64_t rows = x[0], row = count(std::span(x).subspan(1)), n = count(out.sizes);
+    const int64_t to = parameter(out.memory.data());
+    if (rows == 0) return constant({}, to, n);
+    add("kiln_gather", n, {at(node.operands[0]), rows, row, at(node.operands[1]), to, n});
   }
 
   static constexpr size_t kReduceStageWords = 2 * 3 * 16;  // a stage divides by 64 at least
@@ -443,10 +469,8 @@ class Evaluation {
   const Graph& graph_;
   const std::span<const int64_t> symbols_;
   const int64_t high_;
+  ReferenceLaunches launches_;
   std::vector<Value> values_;
-  PooledMemory shapes_;
-  std::vector<int64_t> shape_words_;
-  std::vector<Step> steps_;
 };
 
 }  // namespace

@@ -160,12 +160,12 @@ KILN_INLINE i64 offset_at(const i64* shape, i64 i) {
 
 template <class T>
 KILN_INLINE void reduce(const T* x, T* out, T identity, i64 combine, const i64* kept,
-                        const i64* reduced, i64 outputs, i64 length, i64 segments, i64 by_segment,
-                        i64 dtype, i64 high, i64 threads) {
+                        const i64* reduced, i64 first, i64 outputs, i64 length, i64 segments,
+                        i64 by_segment, i64 dtype, i64 high, i64 threads) {
   for (i64 i = self_index(); i < outputs * segments; i += threads) {
     const i64 output = by_segment ? i / segments : i % outputs;
     const i64 segment = by_segment ? i % segments : i / outputs;
-    const T* from = x + offset_at(kept, output);
+    const T* from = x + offset_at(kept, first + output);
     T total = identity;
     if (reduced[0] == 1) {
 #pragma unroll 4
@@ -322,9 +322,11 @@ KILN_KERNEL(256, 1) kiln_select(const i64* condition, const u64* a, const u64* b
   for (i64 i = self_index(); i < count; i += threads) out[i] = condition[i] != 0 ? a[i] : b[i];
 }
 
-// out[i] = x[offset + shape's offset of i], and the other way round.
-KILN_KERNEL(256, 1) kiln_view(const u64* x, i64 offset, const i64* shape, u64* out, i64 count, i64 threads) {
-  for (i64 i = self_index(); i < count; i += threads) out[i] = x[offset + offset_at(shape, i)];
+// out[i] = x[offset + shape's offset of first + i], and (from the first) the other way round.
+KILN_KERNEL(256, 1) kiln_view(const u64* x, i64 offset, const i64* shape, u64* out, i64 first, i64 count,
+                     i64 threads) {
+  for (i64 i = self_index(); i < count; i += threads)
+    out[i] = x[offset + offset_at(shape, first + i)];
 }
 KILN_KERNEL(256, 1) kiln_place(const u64* x, i64 offset, const i64* shape, u64* out, i64 count,
                       i64 threads) {
@@ -340,17 +342,18 @@ KILN_KERNEL(256, 1) kiln_gather(const u64* x, i64 rows, i64 row, const i64* inde
   }
 }
 
-// out[output, segment] over the elements segment, segment + segments, ... of `length`. `identity`
-// as the bits of an element. `by_segment`: neighbouring threads take neighbouring segments.
+// out[output, segment] of `outputs` from `first` on, over the elements segment, segment + segments,
+// ... of `length`. `identity` as the bits of an element. `by_segment`: neighbouring threads take
+// neighbouring segments.
 KILN_KERNEL(256, 1) kiln_reduce(const void* x, void* out, i64 floats, u64 identity, i64 combine,
-                       const i64* kept, const i64* reduced, i64 outputs, i64 length, i64 segments,
-                       i64 by_segment, i64 dtype, i64 high, i64 threads) {
+                       const i64* kept, const i64* reduced, i64 first, i64 outputs, i64 length,
+                       i64 segments, i64 by_segment, i64 dtype, i64 high, i64 threads) {
   if (floats)
     reduce(static_cast<const double*>(x), static_cast<double*>(out), from_bits(identity), combine,
-           kept, reduced, outputs, length, segments, by_segment, dtype, high, threads);
+           kept, reduced, first, outputs, length, segments, by_segment, dtype, high, threads);
   else
     reduce(static_cast<const i64*>(x), static_cast<i64*>(out), static_cast<i64>(identity), combine,
-           kept, reduced, outputs, length, segments, by_segment, dtype, high, threads);
+           kept, reduced, first, outputs, length, segments, by_segment, dtype, high, threads);
 }
 KILN_KERNEL(256, 1) kiln_matmul(const void* a, const void* b, void* out, i64 batches, i64 m, i64 n, i64 k,
                        i64 dtype, i64 high, i64 threads) {
