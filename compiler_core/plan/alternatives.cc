@@ -52,15 +52,17 @@ std::vector<Digest> digests(const Plan& plan) {
 
 }  // namespace
 
-Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical) {
-  TRY(Partition parts, partition(canonical));
+Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
+                                                       const PartitionRules& by_default) {
+  PartitionOptions options;
+  options.rules = by_default;
+  TRY(Partition parts, partition(canonical, options));
   const bool attention = has_unclear_attention(parts);
   const bool shared = stores_large_shared_value(parts);
   std::vector<PlanAlternative> all;
   TRY(Plan by_rules, plan(std::move(parts)));
-  all.push_back({"by rules", {}, std::move(by_rules)});
+  all.push_back({"by rules", by_default, std::move(by_rules)});
   const auto add = [&](const char* name, const PartitionRules& rules) {
-    PartitionOptions options;
     options.rules = rules;
     auto cut = partition(canonical, options);
     if (!cut) return;  // the rules' plan is there
@@ -72,8 +74,10 @@ Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical) {
     };
     if (std::none_of(all.begin(), all.end(), same)) all.push_back({name, rules, *std::move(made)});
   };
-  if (attention) add("attention in three kernels", {.attention = false, .store_shared = true});
-  if (shared) add("shared values computed again", {.attention = true, .store_shared = false});
+  PartitionRules three = by_default, again = by_default;
+  three.attention = again.store_shared = false;
+  if (attention) add("attention in three kernels", three);
+  if (shared) add("shared values computed again", again);
   return all;
 }
 

@@ -23,8 +23,9 @@ struct PlanAlternative {
 //    all that counts, and three kernels share them out over more blocks;
 //  - a cheap value that several kernels need: stored, or computed by each of them, where it is so
 //    large that it goes through memory.
-// Errors as for plan().
-Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical);
+// `rules`: of the first, which the others share but for what they differ in. Errors as for plan().
+Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
+                                                       const PartitionRules& rules = {});
 
 // Which of them a compiled program is, by the workloads of its kernels in order; 0, the one by
 // rules, where it is none of them.

@@ -7,6 +7,7 @@
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/workload.h"
 
 namespace kiln {
@@ -140,16 +141,20 @@ class Classifier {
       product = id;
     }
     const Node& matmul = graph_.node(*product);
-    TRY_STATUS(outputs_are_computed());
+    const NodeId result = convolution_result(graph_, *product);
+    if (graph_.outputs().size() != 1 || graph_.outputs()[0] != result)
+      TRY_STATUS(outputs_are_computed());
     for (size_t i = 0; i < 2; ++i) {
       const Node& x = operand(matmul, i);
       const bool view = x.op == Op::kView && operand(x, 0).op == Op::kInput;
       if (x.op != Op::kInput && !view) return refuse(matmul, "operands are views of inputs");
     }
     if (graph_.outputs().size() != 1) return refuse(matmul, "a product's kernel has one output");
-    if (graph_.node(graph_.outputs()[0]).shape != matmul.shape)
+    const Shape& space = graph_.node(result).shape;
+    if (graph_.node(graph_.outputs()[0]).shape != space)
       return refuse(matmul, "the output has the product's shape");
-    for (const Node& node : graph_.nodes()) TRY_STATUS(epilogue(node, matmul.shape));
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (id != result) TRY_STATUS(epilogue(graph_.node(id), space));
     if (matmul.op == Op::kMatmul) return Family::kMatmul;
     if (!operand(matmul, 0).shape[1].is_constant() || !walks_known_sizes(operand(matmul, 1)))
       return refuse(matmul, "only images, their number and sizes, may be known at run time");

@@ -185,6 +185,10 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   TRY(graph, passed("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
   if (options.fuse) {
     TRY(graph, passed("share_reshapes", share_reshapes(graph)));
+    // Behind all passes that carry Views to the inputs: its own stand between values that are stored.
+    if (options.rules.channels_last) {
+      TRY(graph, passed("keep_channels_last", keep_channels_last(graph)));
+    }
     TRY(graph, passed("round_products", round_products(graph)));
     TRY(graph, passed("arrange_products", arrange_products(graph)));
   }

@@ -127,8 +127,10 @@ Status symbols_are_bound(const Graph& graph) {
 
 }  // namespace
 
-Result<Plan> plan(const Graph& canonical) {
-  TRY(Partition parts, partition(canonical));
+Result<Plan> plan(const Graph& canonical, const PartitionRules& rules) {
+  PartitionOptions options;
+  options.rules = rules;
+  TRY(Partition parts, partition(canonical, options));
   return plan(std::move(parts));
 }
 

@@ -20,7 +20,7 @@ struct Plan {
 
 // kUnsupported names the op that no kernel family covers; kInvalidArgument a symbol that is a size
 // of no input.
-Result<Plan> plan(const Graph& canonical);
+Result<Plan> plan(const Graph& canonical, const PartitionRules& rules = {});
 // The same for a graph that is partitioned already: launch i is of partition.kernels[i].
 Result<Plan> plan(Partition partition);
 

@@ -60,7 +60,8 @@
 //
 // kConvolution: as kMatmul, with a Convolution [n, c, spatial...] x [o, c/groups, window...] for
 //  the Matmul; T is its shape. Of the Convolution and its operands only n and x's and so the
-//  result's spatial sizes may have symbols.
+//  result's spatial sizes may have symbols. Where one View that puts its channels last alone reads
+//  it (channels_last.h), that stands for it, and T is the View's shape.
 //
 // kAttention: see plan/attention/attention.h.
 #pragma once

@@ -6,6 +6,7 @@
 #include "cache/pending_task_store.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
+#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/alternatives.h"
@@ -172,11 +173,13 @@ Result<std::string> graph_text(const StartPlan& request, const PlanContext& cont
 }
 
 // The alternative partitions; only one in modes that time nothing.
-Result<std::vector<PlanAlternative>> ways_to_cut(const Graph& graph, Mode mode) {
-  if (mode == Mode::kMaxAutotune) return plan_alternatives(graph);
-  TRY(Plan by_default, plan(graph));
+Result<std::vector<PlanAlternative>> ways_to_cut(const Graph& graph, const Target& target,
+                                                 Mode mode) {
+  const PartitionRules rules = partition_rules(target);
+  if (mode == Mode::kMaxAutotune) return plan_alternatives(graph, rules);
+  TRY(Plan by_default, plan(graph, rules));
   std::vector<PlanAlternative> one;
-  one.push_back({"by rules", {}, std::move(by_default)});
+  one.push_back({"by rules", rules, std::move(by_default)});
   return one;
 }
 
@@ -214,7 +217,7 @@ Result<Program> plan_program(const StartPlan& request, const PlanContext& contex
                              PlanFinished& finished) {
   TRY(const std::string text, graph_text(request, context));
   TRY(const Graph graph, checked_graph(text, request.graph));
-  TRY(std::vector<PlanAlternative> partitions, ways_to_cut(graph, request.mode));
+  TRY(std::vector<PlanAlternative> partitions, ways_to_cut(graph, request.target, request.mode));
   TRY_STATUS(plan_kernels(partitions.front().plan, request, context, finished.kernels));
   for (auto partition = partitions.begin() + 1; partition != partitions.end(); ++partition) {
     const size_t before = finished.kernels.size();

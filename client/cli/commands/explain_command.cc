@@ -15,6 +15,7 @@
 #include "client/toolchains.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
 
 namespace kiln::cli {
@@ -23,19 +24,22 @@ namespace {
 using Graphs = std::vector<std::pair<std::string, Graph>>;
 
 // The graph after every pass, in order, from the file to the partition.
-Result<Graphs> graphs_after_passes(const Graph& graph) {
+Result<Graphs> graphs_after_passes(const Graph& graph, const Target& target) {
   Graphs graphs = {{"read", graph}};
   const auto keep = [&graphs](std::string_view pass, const Graph& after) {
     graphs.emplace_back(std::string(pass), after);
   };
   TRY(const NormalForm form, normalise(graph, keep));
   // A program that no family covers still has the graphs before it is partitioned.
-  (void)partition(form.graph, {.fuse = true, .after = keep});
+  PartitionOptions options;
+  options.after = keep;
+  options.rules = partition_rules(target);
+  (void)partition(form.graph, options);
   return graphs;
 }
 
-Result<std::string> graph_text(const Graph& graph, const std::string& pass) {
-  TRY(const Graphs graphs, graphs_after_passes(graph));
+Result<std::string> graph_text(const Graph& graph, const Target& target, const std::string& pass) {
+  TRY(const Graphs graphs, graphs_after_passes(graph, target));
   std::string names;
   for (const auto& [name, after] : graphs) {
     if (name == pass) return print(after);
@@ -165,8 +169,9 @@ std::vector<Program> sharing_programs(const Options& options, const Program& wan
 
 Result<std::string> explain_file(const Options& options, const std::string& file) {
   TRY(const ExportedProgram program, read_graph_file(file));
-  if (!options.graph_pass.empty()) return graph_text(program.graph, options.graph_pass);
   TRY(CompileOptions wanted, compile_options(options));
+  if (!options.graph_pass.empty())
+    return graph_text(program.graph, wanted.target, options.graph_pass);
   TRY(wanted.target, complete_target(options, wanted.target));
   std::string cache;
   const auto hit = look_up(options, program.graph, wanted, cache);

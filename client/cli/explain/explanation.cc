@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/alternatives.h"
 #include "compiler_core/plan/partition.h"
@@ -236,7 +237,8 @@ class Explainer {
 Result<Explanation> explain(const ExportedProgram& program, const Target& target, Mode mode,
                             std::span<const Program> tuned, const DevicePeak& peak) {
   TRY(const NormalForm form, normalise(program.graph));
-  TRY(const std::vector<PlanAlternative> ways, plan_alternatives(form.graph));
+  TRY(const std::vector<PlanAlternative> ways,
+      plan_alternatives(form.graph, partition_rules(target)));
   const Program* known = program_of_graph(form.digest, tuned);
   const size_t way = alternative_of(ways, known);
   PartitionOptions options;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/plan/channels_last.h"
 
 namespace kiln {
 namespace {
@@ -148,6 +149,7 @@ ConvolutionProblem ConvolutionProblem::of(const Graph& workload) {
 
   MatmulProblem& product = p.product;
   product.product = static_cast<NodeId>(node - nodes.begin());
+  p.channels_last = convolution_result(workload, product.product) != product.product;
   product.stored = workload.node(node->operands[0]).dtype;
   product.result = node->dtype;
   product.batch = {p.images.is_constant() ? p.images.constant() : 1, p.groups};
@@ -159,6 +161,11 @@ ConvolutionProblem ConvolutionProblem::of(const Graph& workload) {
       w.input, number(w.offset), {0, product.m * w_strides[0]}, w_strides[0], flat.value_or(0)};
   product.b = {x.input, number(x.offset), {number(sized.image), number(sized.group)}, 0, 0};
   return p;
+}
+
+Status check_channels_are_second(const Workload& workload) {
+  if (!ConvolutionProblem::of(workload.graph).channels_last) return {};
+  return fail(Code::kUnsupported, "the kernel stores channel by channel, not channels last");
 }
 
 }  // namespace kiln

@@ -7,6 +7,7 @@
 
 #include "compiler_core/ir/graph.h"
 #include "compiler_core/kernels/matmul/matmul_problem.h"
+#include "compiler_core/plan/workload.h"
 
 namespace kiln {
 
@@ -42,7 +43,8 @@ struct ConvolutionProblem {
   Spatial x_at{};
   int64_t w_channel = 0;
   Spatial w_at{};
-  bool flat_weight = true;  // its channels and window are one axis, with a's column stride
+  bool flat_weight = true;     // its channels and window are one axis, with a's column stride
+  bool channels_last = false;  // so the result is stored: see plan/workload.h
 
   // How far the windows reach along each axis, from the first padding zero on.
   Spatial reach() const;
@@ -56,5 +58,8 @@ struct ConvolutionProblem {
   // REQUIRES: `workload` keeps the rules of kConvolution.
   static ConvolutionProblem of(const Graph& workload);
 };
+
+// kUnsupported where the result is stored channels last: for templates that do not.
+Status check_channels_are_second(const Workload& workload);
 
 }  // namespace kiln

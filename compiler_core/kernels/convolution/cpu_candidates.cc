@@ -175,6 +175,7 @@ const KernelTemplate& cpu_convolution() {
       .version = 2,
       .backend = Backend::kCpu,
       .family = Family::kConvolution,
+      .check = check_channels_are_second,
       .candidates = cpu_convolution_candidates,
       .print = print_cpu_convolution,
       .adapt = adapt,

@@ -38,6 +38,7 @@ const KernelTemplate& cuda_convolution() {
       .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
+      .check = check_channels_are_second,
       .candidates = cuda_convolution_candidates,
       .print_for = print_cuda_convolution,
       .adapt = adapt,

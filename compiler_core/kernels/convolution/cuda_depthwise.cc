@@ -147,6 +147,7 @@ std::string print_body(const EpilogueGraph& epilogue, const ConvolutionProblem& 
 Status check_cuda_depthwise(const Workload& workload) {
   const Graph& graph = workload.graph;
   if (!graph.symbols().empty()) return lacks("sizes with symbols");
+  TRY_STATUS(check_channels_are_second(workload));
   const ConvolutionProblem p = ConvolutionProblem::of(graph);
   if (p.channels != 1 || p.product.m != 1) return lacks("groups of several channels or results");
   if (p.product.result != DType::kF32 ||

@@ -2,6 +2,7 @@
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/channels_last.h"
 
 namespace kiln {
 
@@ -9,12 +10,13 @@ Result<EpilogueGraph> epilogue_graph(const Graph& workload, NodeId product, cons
   Rewrite rewrite(workload);
   GraphBuilder& b = rewrite.builder;
   const Node& contraction = workload.node(product);
-  rewrite[product] = b.input(contraction.dtype, space);
-  const NodeId result = rewrite[product];
+  const NodeId result = b.input(contraction.dtype, space);
+  const NodeId read = convolution_result(workload, product);
+  rewrite[product] = rewrite[read] = result;
   const auto in_space = [&](NodeId id) { return b.shape(id) == space ? id : b.reshape(id, space); };
   for (NodeId id = 0; id < workload.size(); ++id) {
     const Node& node = workload.node(id);
-    if (node.op == Op::kInput || id == product) continue;
+    if (node.op == Op::kInput || id == product || id == read) continue;
     const bool operand = id == contraction.operands[0] || id == contraction.operands[1];
     std::vector<NodeId> operands = rewrite.operands(node);
     if (is_elementwise(node.op)) {

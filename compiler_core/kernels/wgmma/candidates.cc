@@ -103,7 +103,13 @@ constexpr Tile kTiles[] = {{128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 19
 constexpr double kProducts = 1900, kL2Bytes = 60, kMemoryBytes = 20;
 constexpr double kTileCycles = 1500;  // until the first step has come, and the last is stored
 
-double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, int sms) {
+double operand_bytes(const MatmulProblem& problem) {
+  return static_cast<double>(problem.batches) * 2 *
+         static_cast<double>(problem.m * problem.k + problem.n * problem.k);
+}
+
+double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, int sms,
+                double operands) {
   const double bm = schedule.bm, bn = schedule.bn;
   const auto steps = static_cast<double>(ceil_div(problem.k, kDepth));
   // One warpgroup alone leaves the tensor cores idle while it stores.
@@ -112,8 +118,6 @@ double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& proble
   const int64_t tiles =
       problem.batches * ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn);
   const auto waves = static_cast<double>(ceil_div(tiles, sms));
-  const double operands = static_cast<double>(problem.batches) * 2 *
-                          static_cast<double>(problem.m * problem.k + problem.n * problem.k);
   return std::max(waves * (steps * step + kTileCycles + bm * bn / 24),
                   operands / (kMemoryBytes * std::min<double>(sms, static_cast<double>(tiles))));
 }
@@ -122,8 +126,9 @@ double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& proble
 
 std::vector<WgmmaMatmulSchedule> ranked_tiles(
     const MatmulProblem& problem, const Target& target,
-    const std::function<bool(const WgmmaMatmulSchedule&)>& fits) {
+    const std::function<bool(const WgmmaMatmulSchedule&)>& fits, std::optional<double> bytes) {
   const int sms = cuda_limits(target).sms;
+  const double operands = bytes.value_or(operand_bytes(problem));
   std::vector<std::pair<double, WgmmaMatmulSchedule>> ranked;
   for (const Tile& tile : kTiles) {
     // A tile of which at most half is used has a smaller sister.
@@ -131,7 +136,7 @@ std::vector<WgmmaMatmulSchedule> ranked_tiles(
       continue;
     WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, 8};
     while (schedule.stages > 3 && !fits(schedule)) --schedule.stages;
-    if (fits(schedule)) ranked.emplace_back(estimate(schedule, problem, sms), schedule);
+    if (fits(schedule)) ranked.emplace_back(estimate(schedule, problem, sms, operands), schedule);
   }
   std::ranges::stable_sort(ranked, {}, [](const auto& entry) { return entry.first; });
   std::vector<WgmmaMatmulSchedule> best;

@@ -1,7 +1,8 @@
 // Convolutions of fp16 and bf16 images on the tensor cores of compute capability 9.0 (wgmma), with an
-// elementwise epilogue. Two launches: images and weights are laid out with their channels side by
-// side, and then each image is a product whose second operand's lines are windows; results are
-// stored as the graph has them.
+// elementwise epilogue. Where results are stored channels last, all images are one product whose
+// first operand's lines are windows, gathered from where they lie; else each image is one, of weights
+// and windows. Before it a launch lays out images and weights with their channels side by side, where
+// they do not lie so.
 #pragma once
 
 #include <vector>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "compiler_core/kernels/decisions.h"
@@ -58,17 +59,20 @@ bool is_mappable(const MatmulOperand& operand, bool by_rows = false);
 bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes);
 
 // Schedules of tiles for which `fits` is true with some number of stages, best guess first.
+// `operand_bytes`: what memory has of the operands, where that is less than the problem says
+// (windows overlap).
 std::vector<WgmmaMatmulSchedule> ranked_tiles(
     const MatmulProblem& problem, const Target& target,
-    const std::function<bool(const WgmmaMatmulSchedule&)>& fits);
+    const std::function<bool(const WgmmaMatmulSchedule&)>& fits,
+    std::optional<double> operand_bytes = std::nullopt);
 
 // The same as schedules of a template whose decisions are those of the tiles.
 template <class Decisions>
-std::vector<Schedule> ranked_schedules(
-    const MatmulProblem& problem, const Target& target,
-    const std::function<bool(const WgmmaMatmulSchedule&)>& fits) {
+std::vector<Schedule> ranked_schedules(const MatmulProblem& problem, const Target& target,
+                                       const std::function<bool(const WgmmaMatmulSchedule&)>& fits,
+                                       std::optional<double> operand_bytes = std::nullopt) {
   std::vector<Schedule> space;
-  for (const WgmmaMatmulSchedule& schedule : ranked_tiles(problem, target, fits))
+  for (const WgmmaMatmulSchedule& schedule : ranked_tiles(problem, target, fits, operand_bytes))
     space.push_back(to_schedule(Decisions{schedule}));
   return space;
 }

@@ -17,18 +17,19 @@ class Walk {
        const std::vector<bool>& is_output, const std::vector<NodeId>& owner)
       : graph_(graph), users_(users), is_output_(is_output), owner_(owner) {}
 
-  Epilogue from(NodeId product) {
+  Epilogue from(NodeId product, bool keeps_view) {
     Epilogue epilogue{kInvalidNode, product, {}};
     const NodeId view = only_user(product);
     NodeId start = product;
-    if (view != kInvalidNode && graph_.node(view).op == Op::kView && !output(view) &&
-        walk_order(graph_, graph_.node(view)))
+    if (view != kInvalidNode && graph_.node(view).op == Op::kView &&
+        (keeps_view || !output(view)) && walk_order(graph_, graph_.node(view)))
       start = epilogue.view = view;
     NodeId end = start;
     while (epilogue.nodes.size() < kMaxEpilogue && advance(end, epilogue.nodes)) {
     }
     end = narrowest(end, epilogue.nodes);
-    if (end == start || !may_store(epilogue.view, end)) return {kInvalidNode, product, {}};
+    if (!keeps_view && (end == start || !may_store(epilogue.view, end)))
+      return {kInvalidNode, product, {}};
     epilogue.end = end;
     return epilogue;
   }
@@ -98,8 +99,8 @@ class Walk {
 
 Epilogue find_epilogue(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
                        const std::vector<bool>& is_output, const std::vector<NodeId>& owner,
-                       NodeId product) {
-  return Walk(graph, users, is_output, owner).from(product);
+                       NodeId product, bool keeps_view) {
+  return Walk(graph, users, is_output, owner).from(product, keeps_view);
 }
 
 }  // namespace kiln

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -319,11 +320,14 @@ class Chooser {
       const bool small = x.op == Op::kView && is_elementwise(node(x.operands[0]).op);
       store(small ? x.operands[0] : operand);
     }
-    const Epilogue epilogue = find_epilogue(graph_, users_, is_output_, epilogue_of_, id);
+    const bool channels_last =
+        rules_.channels_last && find_channels_last_view(graph_, id) != kInvalidNode;
+    const Epilogue epilogue =
+        find_epilogue(graph_, users_, is_output_, epilogue_of_, id, channels_last);
     store(epilogue.end);
     if (epilogue.view == kInvalidNode && epilogue.nodes.empty()) return;
     if (epilogue.view != kInvalidNode) {
-      values_.product_view[epilogue.end] = epilogue.view;
+      if (!channels_last) values_.product_view[epilogue.end] = epilogue.view;
       epilogue_of_[static_cast<size_t>(epilogue.view)] = id;
     }
     for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = id;

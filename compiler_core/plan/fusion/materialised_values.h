@@ -25,7 +25,8 @@ bool is_reshape(const Graph& graph, const Node& view);
 struct MaterialisedValues {
   std::vector<bool> stored;  // by node
   // Maps the last node of an epilogue computed in a permuted layout to the View that permutes the
-  // matmul result. Such a value's buffer has the product's shape and order.
+  // matmul result. Such a value's buffer has the product's shape and order. What follows a View that
+  // puts a convolution's channels last is stored in that order, and is not among them.
   std::unordered_map<NodeId, NodeId> product_view;
 
   bool operator[](NodeId id) const { return stored[static_cast<size_t>(id)]; }
@@ -36,6 +37,9 @@ struct PartitionRules {
   bool attention = true;     // matmul, softmax, matmul is one kernel; else it is three
   bool store_shared = true;  // cheap values that several kernels need are stored; else each
                              // computes them
+  // Convolutions' images lie channels last between kernels, where kernels are written for it: a
+  // matter of the target (kernels/layout_preference.h).
+  bool channels_last = false;
   bool operator==(const PartitionRules&) const = default;
 };
 
@@ -53,9 +57,10 @@ struct Epilogue {
 // of the product passes through by way of arithmetic alone: so a matmul kernel has one output, and
 // values with several different uses are stored once. The epilogue stops before nodes that another
 // matmul has claimed (`owner[node]` is not kInvalidNode): where two products meet, one reads the
-// other's result.
+// other's result. With `keeps_view` the product's kernel stores in the order of `view`, so that it
+// may end anywhere behind it, or there.
 Epilogue find_epilogue(const Graph& graph, const std::vector<std::vector<NodeId>>& users,
                        const std::vector<bool>& is_output, const std::vector<NodeId>& owner,
-                       NodeId product);
+                       NodeId product, bool keeps_view = false);
 
 }  // namespace kiln

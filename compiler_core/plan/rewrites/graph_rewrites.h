@@ -44,6 +44,13 @@ Result<Graph> share_reshapes(const Graph& graph);
 // vision transformer) into a matmul: a row for each patch, which a copy of the image has in order.
 Result<Graph> patch_convolutions(const Graph& graph);
 
+// Computes images channels last (channels_last.h): what convolutions give for others like them to
+// read, and arithmetic, joins, parts and sums of it. A convolution of single elements becomes a
+// matmul of rows. Other convolutions are followed by a View that puts their channels last, and
+// others' operands come through one that puts them second. A graph with a convolution of groups, or
+// without two that follow each other, stays as it is.
+Result<Graph> keep_channels_last(const Graph& graph);
+
 // Rounds a product first and reads it then, where it is read through several Views, or one in an
 // order that no product is stored in, and rounded to one half type in each: half the bytes. So too
 // where a bias, an element a column, is added to each before: queries, keys and values of one matmul

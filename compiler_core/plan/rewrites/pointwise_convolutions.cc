@@ -3,12 +3,23 @@
 #include <algorithm>
 
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/channels_last.h"
 
 namespace kiln {
 namespace {
 
-bool applies(const Graph& graph, const Node& node) {
-  if (node.op != Op::kConvolution) return false;
+// Whether what lies channels last of the convolution's result is stored so: an operand's order is
+// the product's own else, and a View at the end undoes it.
+bool ends_channels_last(const Graph& graph, NodeId convolution) {
+  const NodeId view = find_channels_last_view(graph, convolution);
+  if (view == kInvalidNode) return false;
+  return std::ranges::all_of(
+      graph.outputs(), [&](NodeId id) { return id == view || graph.node(id).op != Op::kView; });
+}
+
+bool applies(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (node.op != Op::kConvolution || ends_channels_last(graph, id)) return false;
   const auto& attr = std::get<ConvolutionAttr>(node.attr);
   const Shape& w = graph.node(node.operands[1]).shape;
   const auto all = [](const std::vector<int64_t>& values, int64_t wanted) {
@@ -41,10 +52,10 @@ NodeId product(GraphBuilder& b, const Node& node, NodeId x, NodeId w) {
 }  // namespace
 
 Result<Graph> pointwise_convolutions(const Graph& graph) {
-  const auto nodes = graph.nodes();
-  const auto found = std::find_if(nodes.begin(), nodes.end(),
-                                  [&](const Node& node) { return applies(graph, node); });
-  if (found == nodes.end()) return graph;
+  NodeId found = 0;
+  while (found < graph.size() && !applies(graph, found)) ++found;
+  if (found == graph.size()) return graph;
+  const Shape& shape = graph.node(found).shape;
   Rewrite rewrite(graph);
   GraphBuilder& b = rewrite.builder;
   NodeId matmul = kInvalidNode;
@@ -53,7 +64,7 @@ Result<Graph> pointwise_convolutions(const Graph& graph) {
     if (node.op == Op::kInput) continue;
     b.set_origin(graph.origin_of(id));
     std::vector<NodeId> operands = rewrite.operands(node);
-    if (!applies(graph, node)) {
+    if (!applies(graph, id)) {
       rewrite[id] = emit(b, node, std::move(operands));
       continue;
     }
@@ -64,8 +75,7 @@ Result<Graph> pointwise_convolutions(const Graph& graph) {
   const Shape space = b.shape(matmul);
   std::vector<NodeId> outputs;
   for (NodeId id : graph.outputs())
-    outputs.push_back(graph.node(id).shape == found->shape ? b.reshape(rewrite[id], space)
-                                                           : rewrite[id]);
+    outputs.push_back(graph.node(id).shape == shape ? b.reshape(rewrite[id], space) : rewrite[id]);
   return b.finish(std::move(outputs));
 }
 

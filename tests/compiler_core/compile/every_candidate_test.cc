@@ -14,6 +14,7 @@
 #include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
@@ -163,6 +164,19 @@ s1 = symbol 0..100000 hint 300
 return %2 %3 %4
 )",
     R"(kiln.graph 1
+%0 = input 0 : bf16[32,96,28,28]
+%1 = input 1 : bf16[256,96,3,3]
+%2 = convolution %0 %1 stride=[2,2] dilation=[1,1] low=[1,1] high=[1,1] groups=1 : f32[32,256,14,14]
+%3 = cast %2 : bf16[32,256,14,14]
+%4 = input 2 : bf16[512,256,3,3]
+%5 = convolution %3 %4 stride=[2,2] dilation=[1,1] low=[1,1] high=[1,1] groups=1 : f32[32,512,7,7]
+%6 = cast %5 : bf16[32,512,7,7]
+%7 = input 3 : bf16[512,512,3,3]
+%8 = convolution %6 %7 stride=[1,1] dilation=[1,1] low=[1,1] high=[1,1] groups=1 : f32[32,512,7,7]
+%9 = cast %8 : bf16[32,512,7,7]
+return %9
+)",
+    R"(kiln.graph 1
 %0 = input 0 : i64[77,1000]
 %1 = input 1 : i64[1000,99]
 %2 = matmul %0 %1 : i64[77,99]
@@ -188,7 +202,7 @@ class EveryCandidate : public testing::TestWithParam<int> {
     const Target target = target_of(t);
     std::vector<Job> jobs;
     std::set<std::string> seen;
-    for (const auto& [name, workload] : workloads()) {
+    for (const auto& [name, workload] : workloads(t)) {
       const auto space = search_space(workload, target);
       if (!space) {
         ADD_FAILURE() << name << ": " << space.error().message;
@@ -208,28 +222,26 @@ class EveryCandidate : public testing::TestWithParam<int> {
     return jobs;
   }
 
-  static const std::vector<std::pair<std::string, Workload>>& workloads() {
-    static const auto kAll = [] {
-      std::vector<std::pair<std::string, Workload>> all;
-      std::map<Digest, bool> seen;
-      const auto add = [&](const std::string& name, const Graph& graph) {
-        const auto form = normalise(graph);
-        if (!form) return;
-        const auto planned = plan(form->graph);
-        if (!planned) return;  // what the planner refuses is another test's business
-        for (const Workload& kernel : planned->kernels)
-          if (seen.emplace(kernel.digest, true).second) all.emplace_back(name, kernel);
-      };
-      for (const char* folder : {"bench", "small"})
-        for (const auto& file :
-             std::filesystem::directory_iterator(Path(KILN_SOURCE_DIR) / "tests/graphs" / folder))
-          if (file.path().extension() == ".pt2")
-            if (const auto program = read_graph_file(file.path()))
-              add(file.path().filename().string(), program->graph);
-      for (const char* text : kOddGraphs) add("odd", *parse_graph(text));
-      return all;
-    }();
-    return kAll;
+  static std::vector<std::pair<std::string, Workload>> workloads(size_t target) {
+    const PartitionRules rules = partition_rules(target_of(target));
+    std::vector<std::pair<std::string, Workload>> all;
+    std::map<Digest, bool> seen;
+    const auto add = [&](const std::string& name, const Graph& graph) {
+      const auto form = normalise(graph);
+      if (!form) return;
+      const auto made = plan(form->graph, rules);
+      if (!made) return;  // what the planner refuses is another test's business
+      for (const Workload& kernel : made->kernels)
+        if (seen.emplace(kernel.digest, true).second) all.emplace_back(name, kernel);
+    };
+    for (const char* folder : {"bench", "small"})
+      for (const auto& file :
+           std::filesystem::directory_iterator(Path(KILN_SOURCE_DIR) / "tests/graphs" / folder))
+        if (file.path().extension() == ".pt2")
+          if (const auto program = read_graph_file(file.path()))
+            add(file.path().filename().string(), program->graph);
+    for (const char* text : kOddGraphs) add("odd", *parse_graph(text));
+    return all;
   }
 };
 

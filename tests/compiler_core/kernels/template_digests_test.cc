@@ -81,6 +81,13 @@ Graph odd_product() {
   return b.finish({b.cast(b.matmul(x, y), DType::kBF16)}).value();
 }
 
+Graph windows_channels_last() {
+  GraphBuilder b;
+  const NodeId x = b.permute(b.input(DType::kBF16, {2, 8, 8, 64}), {0, 3, 1, 2});
+  const NodeId y = b.convolution(x, b.input(DType::kBF16, {64, 64, 3, 3}), testing::padded(1, 1));
+  return b.finish({b.cast(b.permute(y, {0, 2, 3, 1}), DType::kBF16)}).value();
+}
+
 // One of each family with sizes of run time, the same at the sizes it is tuned for, a call, and
 // halves for what tensor cores alone do.
 const std::vector<NamedWorkload>& workloads() {
@@ -102,6 +109,7 @@ const std::vector<NamedWorkload>& workloads() {
     add("halves, lines of odd lengths", odd_product());
     add("halves, windows",
         testing::plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, testing::padded(1, 1)).graph);
+    add("halves, windows, channels last", windows_channels_last());
     add("halves, a window a channel",
         testing::plain(DType::kBF16, {2, 24, 14, 14}, {24, 1, 5, 5}, testing::padded(1, 2, 24))
             .graph);

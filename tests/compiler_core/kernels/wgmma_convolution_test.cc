@@ -88,6 +88,66 @@ TEST(WgmmaConvolution, FusesAnEpilogue) {
   }
 }
 
+// As keep_channels_last() has them: what follows the convolution is in its order, x too or not.
+struct ChannelsLast {
+  DType dtype = DType::kBF16;
+  Shape x, w;
+  ConvolutionAttr attr;
+  bool x_last = true, w_last = false, residual = false;
+};
+Workload channels_last(const ChannelsLast& c) {
+  GraphBuilder b;
+  const auto image = [&](Shape shape, bool last) {
+    if (!last) return b.input(c.dtype, std::move(shape));
+    return b.permute(b.input(c.dtype, {shape[0], shape[2], shape[3], shape[1]}), {0, 3, 1, 2});
+  };
+  const NodeId x = image(c.x, c.x_last), w = image(c.w, c.w_last);
+  NodeId y = b.permute(b.convolution(x, w, c.attr), {0, 2, 3, 1});
+  if (c.residual) {
+    const Shape shape = b.shape(y);
+    const NodeId shift = b.broadcast(b.input(DType::kF32, {shape[3]}), Shape(shape));
+    const NodeId other = b.cast(b.input(c.dtype, Shape(shape)), DType::kF32);
+    y = b.unary(Op::kTanh, b.binary(Op::kAdd, b.binary(Op::kAdd, y, shift), other));
+  }
+  return planned(b, b.cast(y, c.dtype));
+}
+
+TEST(WgmmaConvolution, StoresChannelsLast) {
+  const WgmmaMatmulSchedule schedule{64, 64, 1, 4, 8};
+  const ConvolutionAttr uneven{{2, 1}, {1, 2}, {1, 0}, {2, 1}, 1};
+  for (const ChannelsLast& c : std::vector<ChannelsLast>{
+           {.x = {2, 64, 8, 8}, .w = {64, 64, 3, 3}, .attr = padded(1, 1), .residual = true},
+           {.x = {2, 64, 8, 8}, .w = {64, 64, 3, 3}, .attr = padded(1, 1), .w_last = true},
+           {.x = {3, 64, 7, 7}, .w = {128, 64, 1, 1}, .attr = padded(2, 0)},
+           {.dtype = DType::kF16, .x = {2, 40, 9, 7}, .w = {72, 40, 3, 3}, .attr = padded(2, 1)},
+           {.x = {2, 32, 9, 11}, .w = {40, 32, 3, 2}, .attr = uneven, .residual = true},
+           {.x = {2, 48, 9, 11}, .w = {40, 48, 3, 2}, .attr = uneven, .x_last = false},
+           {.x = {2, 64, 8, 8}, .w = {64, 64, 3, 3}, .attr = padded(1, 1), .x_last = false},
+           {.x = {3, 64, 2, 2}, .w = {72, 64, 2, 2}, .attr = padded(2, 0), .residual = true}})
+    EXPECT_EQ(check(channels_last(c), schedule), "");
+}
+
+TEST(WgmmaConvolution, StoresChannelsLastByBlocksThatStay) {
+  Target few = kHopper;
+  few.units = 2;
+  const Workload workload = channels_last(
+      {.x = {3, 64, 12, 14}, .w = {136, 64, 3, 3}, .attr = padded(1, 1), .residual = true});
+  for (const WgmmaMatmulSchedule& schedule :
+       {WgmmaMatmulSchedule{128, 128, 2, 3, 8}, {128, 96, 2, 4, 2}, {256, 64, 2, 4, 8}})
+    EXPECT_EQ(check(workload, schedule, few), "") << to_schedule(schedule).to_string();
+}
+
+TEST(WgmmaConvolution, OnlyItStoresChannelsLast) {
+  const Workload workload =
+      channels_last({.x = {2, 64, 8, 8}, .w = {64, 64, 3, 3}, .attr = padded(1, 1)});
+  const auto space = search_space(workload, kHopper);
+  ASSERT_TRUE(space) << space.error().message;
+  for (const Schedule& schedule : *space)
+    EXPECT_EQ(schedule.template_name, WgmmaConvolutionSchedule::kTemplate);
+  for (const char* other : {"cuda:sm_80", "cpu:x86-64-v3"})
+    EXPECT_FALSE(search_space(workload, *Target::parse(other)));
+}
+
 TEST(WgmmaConvolution, CoversHalvesOfManyChannels) {
   const auto covers = [](const Workload& workload, const char* target = "cuda:sm_90a") {
     return wgmma_convolution().covers(workload, *Target::parse(target));

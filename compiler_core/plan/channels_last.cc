@@ -1,0 +1,84 @@
+#include "compiler_core/plan/channels_last.h"
+
+#include <algorithm>
+
+#include "compiler_core/ir/affine.h"
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kFewChannels = 32;  // fewer fill too little of a step
+constexpr int64_t kUnit = 8;          // elements of 16 bytes
+// Bytes of all images with their padding, and of the weights, as kernels count them.
+constexpr int64_t kMostImageBytes = int64_t{1} << 30, kMostWeightBytes = int64_t{1} << 29;
+constexpr int64_t kMostReach = int64_t{1} << 14;  // of a row or a column of windows
+
+bool puts_channels_last(const Graph& graph, const Node& view) {
+  if (view.op != Op::kView) return false;
+  const Shape& from = graph.node(view.operands[0]).shape;
+  if (from.size() != 4 || view.shape.size() != 4) return false;
+  Shape shape(4);
+  std::vector<Dim> strides(4);
+  const std::vector<Dim> contiguous = contiguous_strides(from);
+  for (size_t axis = 0; axis < 4; ++axis) {
+    const auto to = static_cast<size_t>(channels_last_axis(static_cast<int>(axis)));
+    shape[to] = from[axis];
+    strides[to] = contiguous[axis];
+  }
+  const ViewAttr expected = canonical_view(shape, {std::move(strides), 0});
+  return view.shape == shape && canonical_view(shape, std::get<ViewAttr>(view.attr)) == expected;
+}
+
+}  // namespace
+
+int channels_last_axis(int axis) {
+  constexpr int kPlaces[] = {0, 3, 1, 2};
+  return kPlaces[axis];
+}
+
+bool may_end_channels_last(const Graph& graph, NodeId convolution) {
+  const Node& node = graph.node(convolution);
+  if (node.op != Op::kConvolution || node.shape.size() != 4 || node.dtype != DType::kF32)
+    return false;
+  const Node &x = graph.node(node.operands[0]), &w = graph.node(node.operands[1]);
+  const auto& attr = std::get<ConvolutionAttr>(node.attr);
+  if (!is_16_bit_float(x.dtype) || attr.groups != 1 || !is_constant(x.shape) ||
+      !is_constant(w.shape))
+    return false;
+  const std::vector<int64_t> in = constant_sizes(x.shape), weight = constant_sizes(w.shape),
+                             out = constant_sizes(node.shape);
+  if (std::ranges::count(out, 0) > 0 || std::ranges::count(in, 0) > 0) return false;
+  if (in[1] < kFewChannels || in[1] % kUnit != 0 || out[1] < kFewChannels || out[1] % kUnit != 0)
+    return false;
+  const int64_t depth = (in[1] + 63) / 64 * 64 * 2;
+  int64_t positions = 1;
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t reach =
+        (out[i + 2] - 1) * attr.stride[i] + (weight[i + 2] - 1) * attr.dilation[i] + 1;
+    if (std::max(reach, in[i + 2]) >= kMostReach) return false;
+    positions *= std::max(reach, in[i + 2]);
+  }
+  return in[0] * positions * depth < kMostImageBytes &&
+         (out[1] + 256) * weight[2] * weight[3] * depth < kMostWeightBytes;
+}
+
+NodeId find_channels_last_view(const Graph& graph, NodeId convolution) {
+  if (!may_end_channels_last(graph, convolution)) return kInvalidNode;
+  NodeId reader = kInvalidNode;
+  for (NodeId id = convolution + 1; id < graph.size(); ++id) {
+    const auto& operands = graph.node(id).operands;
+    if (std::ranges::find(operands, convolution) == operands.end()) continue;
+    if (reader != kInvalidNode) return kInvalidNode;
+    reader = id;
+  }
+  if (reader == kInvalidNode || std::ranges::count(graph.outputs(), convolution) > 0)
+    return kInvalidNode;
+  return puts_channels_last(graph, graph.node(reader)) ? reader : kInvalidNode;
+}
+
+NodeId convolution_result(const Graph& workload, NodeId convolution) {
+  const NodeId view = find_channels_last_view(workload, convolution);
+  return view == kInvalidNode ? convolution : view;
+}
+
+}  // namespace kiln

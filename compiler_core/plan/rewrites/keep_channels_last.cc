@@ -1,0 +1,268 @@
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/channels_last.h"
+#include "compiler_core/plan/rewrites/graph_rewrites.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kToLast[] = {0, 2, 3, 1}, kToSecond[] = {0, 3, 1, 2};  // arguments of permute()
+
+bool is_image(const Node& node) {
+  return node.shape.size() == 4;
+}
+
+// Which convolutions' results lie channels last: those of which another such convolution reads the
+// result, or what elementwise arithmetic, pooling and joins make of it. There the turn that it would
+// do first is spared. One alone is left as it is: it would be turned at both ends.
+class ChannelsLastChooser {
+ public:
+  explicit ChannelsLastChooser(const Graph& graph)
+      : graph_(graph), parent_(static_cast<size_t>(graph.size())) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+  }
+
+  // By node; empty where there is none.
+  std::vector<bool> run() {
+    std::vector<bool> wanted(static_cast<size_t>(graph_.size()), false);
+    bool any = false;
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (graph_.node(id).op == Op::kConvolution && has_groups(graph_.node(id))) return {};
+      join_with_operands(id);
+    }
+    std::vector<bool> is_read(wanted.size(), false);  // by class: by such a convolution
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (may_end_channels_last(graph_, id))
+        is_read[static_cast<size_t>(class_of(graph_.node(id).operands[0]))] = true;
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (may_end_channels_last(graph_, id) && is_read[static_cast<size_t>(class_of(id))])
+        wanted[static_cast<size_t>(id)] = any = true;
+    return any ? wanted : std::vector<bool>();
+  }
+
+ private:
+  // Kernels of groups read and write planes of channels: images would be turned around each.
+  static bool has_groups(const Node& node) {
+    return std::get<ConvolutionAttr>(node.attr).groups != 1;
+  }
+
+  NodeId class_of(NodeId id) {
+    const auto up = [this](NodeId x) -> NodeId& { return parent_[static_cast<size_t>(x)]; };
+    while (up(id) != id) id = up(id) = up(up(id));
+    return id;
+  }
+
+  // What lies as its operands do.
+  void join_with_operands(NodeId id) {
+    const Node& node = graph_.node(id);
+    const bool follows = is_elementwise(node.op) || node.op == Op::kView || node.op == Op::kPad ||
+                         node.op == Op::kConcat;
+    if (!follows || !is_image(node)) return;
+    for (const NodeId operand : node.operands) {
+      const Node& x = graph_.node(operand);
+      if (!is_image(x) || traits(x.op).kind == OpKind::kSource) continue;
+      const bool keeps_channels = node.op != Op::kView || x.shape[1] == node.shape[1];
+      if (keeps_channels) parent_[static_cast<size_t>(class_of(operand))] = class_of(id);
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<NodeId> parent_;
+};
+
+class ChannelsLastKeeper {
+ public:
+  ChannelsLastKeeper(const Graph& graph, std::vector<bool> wanted)
+      : rewrite_(graph),
+        b_(rewrite_.builder),
+        graph_(graph),
+        wanted_(std::move(wanted)),
+        last_(static_cast<size_t>(graph.size()), kInvalidNode) {
+    for (const Node& node : graph.nodes())
+      pointwise_.push_back((traits(node.op).kind == OpKind::kSource || is_elementwise(node.op) ||
+                            node.op == Op::kView) &&
+                           std::ranges::all_of(node.operands, [this](NodeId operand) {
+                             return pointwise_[static_cast<size_t>(operand)];
+                           }));
+  }
+
+  Result<Graph> run() {
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      if (node.op == Op::kInput) continue;
+      b_.set_origin(graph_.origin_of(id));
+      last_[static_cast<size_t>(id)] = emit_last(id, node);
+      if (is_last(id)) continue;
+      std::vector<NodeId> operands;
+      for (const NodeId operand : node.operands) operands.push_back(second(operand));
+      if (rewrite_[id] == kInvalidNode) rewrite_[id] = emit(b_, node, std::move(operands));
+    }
+    for (const NodeId id : graph_.outputs()) second(id);
+    TRY(const Graph kept, rewrite_.finish());
+    return rewrite_nodes(kept, emit);  // without what nobody reads any more
+  }
+
+ private:
+  bool is_last(NodeId id) const { return last_[static_cast<size_t>(id)] != kInvalidNode; }
+  // The value with its channels last, or second.
+  NodeId last(NodeId id) {
+    if (is_last(id)) return last_[static_cast<size_t>(id)];
+    return is_elementwise(graph_.node(id).op) && pointwise_[static_cast<size_t>(id)]
+               ? computed_again(id)
+               : b_.permute(rewrite_[id], kToLast);
+  }
+  // Arithmetic on inputs is done where it is read: of a batch norm's rows, say.
+  NodeId computed_again(NodeId root) {
+    std::vector<NodeId> stack = {root}, region;
+    while (!stack.empty()) {
+      const NodeId id = stack.back();
+      stack.pop_back();
+      if (again_.contains(id) || std::ranges::find(region, id) != region.end()) continue;
+      region.push_back(id);
+      for (const NodeId operand : graph_.node(id).operands)
+        if (is_elementwise(graph_.node(operand).op)) stack.push_back(operand);
+    }
+    std::ranges::sort(region);
+    for (const NodeId id : region) {
+      Node turned = graph_.node(id);
+      for (NodeId& operand : turned.operands)
+        operand = is_elementwise(graph_.node(operand).op) ? again_.at(operand)
+                                                          : b_.permute(rewrite_[operand], kToLast);
+      turned.shape = turned_shape(turned.shape);
+      again_[id] = b_.add(std::move(turned));
+    }
+    return again_.at(root);
+  }
+  NodeId second(NodeId id) {
+    if (rewrite_[id] == kInvalidNode) rewrite_[id] = b_.permute(last(id), kToSecond);
+    return rewrite_[id];
+  }
+
+  // The node with its channels last, where that is how it is to lie; kInvalidNode otherwise.
+  // rewrite_[id] then stands for it where it was emitted on the way.
+  NodeId emit_last(NodeId id, const Node& node) {
+    if (wanted_[static_cast<size_t>(id)]) return convolution(id, node);
+    const bool follows = std::any_of(node.operands.begin(), node.operands.end(),
+                                     [this](NodeId operand) { return is_last(operand); });
+    if (!follows) return kInvalidNode;
+    if (traits(node.op).kind == OpKind::kReduce) {
+      rewrite_[id] = reduced(node);
+      return kInvalidNode;
+    }
+    if (!is_image(node)) return kInvalidNode;
+    if (is_elementwise(node.op)) {
+      Node turned = node;
+      for (NodeId& operand : turned.operands) operand = last(operand);
+      turned.shape = turned_shape(node.shape);
+      return b_.add(std::move(turned));
+    }
+    if (node.op == Op::kView) return viewed(id, node);
+    if (node.op == Op::kPad) {
+      const auto& pad = std::get<PadAttr>(node.attr);
+      return b_.pad(last(node.operands[0]), turned_shape(pad.low), turned_shape(pad.high),
+                    pad.value);
+    }
+    if (node.op == Op::kConcat) {
+      std::vector<NodeId> parts;
+      for (const NodeId operand : node.operands) parts.push_back(last(operand));
+      return b_.concat(parts, channels_last_axis(std::get<AxisAttr>(node.attr).axis));
+    }
+    return kInvalidNode;
+  }
+
+  static std::vector<Dim> turned_shape(const std::vector<Dim>& sizes) {
+    return {sizes[0], sizes[2], sizes[3], sizes[1]};
+  }
+
+  // A part of the image, or neighbours of its elements: what keeps all channels side by side.
+  NodeId viewed(NodeId id, const Node& node) {
+    const NodeId x = node.operands[0];
+    const auto& attr = std::get<ViewAttr>(node.attr);
+    rewrite_[id] = b_.view(second(x), node.shape, attr.strides, attr.offset);
+    if (graph_.node(x).shape.size() != 4 || graph_.node(x).shape[1] != node.shape[1])
+      return kInvalidNode;
+    const NodeId whole = last(x), turned = b_.permute(rewrite_[id], kToLast);
+    if (turned == whole) return turned;
+    const Node &from = b_.node(whole), &made = b_.node(turned);
+    const NodeId stored = from.op == Op::kView ? from.operands[0] : whole;
+    if (made.op != Op::kView || made.operands[0] != stored) return kInvalidNode;
+    return std::get<ViewAttr>(made.attr).strides.back().is(1) ? turned : kInvalidNode;
+  }
+
+  // Over the same axes, where they are neighbours then.
+  NodeId reduced(const Node& node) {
+    const NodeId x = node.operands[0];
+    std::vector<int> axes = std::get<ReduceAttr>(node.attr).axes, left, order;
+    std::vector<bool> is_reduced(4, false);
+    for (int& axis : axes) {
+      axis = channels_last_axis(axis);
+      is_reduced[static_cast<size_t>(axis)] = true;
+    }
+    std::ranges::sort(axes);
+    if (axes.back() - axes.front() + 1 != static_cast<int>(axes.size()))
+      return b_.reduce(node.op, second(x), std::get<ReduceAttr>(node.attr).axes);
+    for (int axis = 0; axis < 4; ++axis)
+      if (!is_reduced[static_cast<size_t>(axis)]) left.push_back(axis);
+    for (int axis = 0; axis < 4; ++axis) {
+      const auto at = std::ranges::find(left, channels_last_axis(axis));
+      if (at != left.end()) order.push_back(static_cast<int>(at - left.begin()));
+    }
+    return b_.permute(b_.reduce(node.op, last(x), std::move(axes)), order);
+  }
+
+  NodeId convolution(NodeId id, const Node& node) {
+    const NodeId x = node.operands[0], w = second(node.operands[1]);
+    if (is_single_element(node)) {
+      const Shape& from = graph_.node(x).shape;
+      const Dim positions = from[2] * from[3], channels = from[1], results = node.shape[1];
+      const NodeId weight = b_.permute(b_.reshape(w, {results, channels}), {1, 0});
+      if (is_last(x)) {
+        const NodeId rows = b_.reshape(last(x), {from[0] * positions, channels});
+        return b_.reshape(b_.matmul(rows, weight), turned_shape(node.shape));
+      }
+      // Channel by channel as it is, images are columns of a product each: where those begin at
+      // multiples of 16 bytes.
+      if (positions.constant() % 8 == 0) {
+        const NodeId columns =
+            b_.permute(b_.reshape(second(x), {from[0], channels, positions}), {0, 2, 1});
+        const NodeId each =
+            b_.broadcast(b_.reshape(weight, {1, channels, results}), {from[0], channels, results});
+        return b_.reshape(b_.matmul(columns, each), turned_shape(node.shape));
+      }
+    }
+    Node plain = node;
+    plain.operands = {second(x), w};
+    rewrite_[id] = b_.add(std::move(plain));
+    return b_.permute(rewrite_[id], kToLast);
+  }
+
+  bool is_single_element(const Node& node) const {
+    const auto& attr = std::get<ConvolutionAttr>(node.attr);
+    const Shape& w = graph_.node(node.operands[1]).shape;
+    const auto all = [](const std::vector<int64_t>& values, int64_t wanted) {
+      return std::ranges::count(values, wanted) == static_cast<int64_t>(values.size());
+    };
+    return all(attr.stride, 1) && all(attr.low, 0) && all(attr.high, 0) && w[2].is(1) && w[3].is(1);
+  }
+
+  Rewrite rewrite_;
+  GraphBuilder& b_;
+  const Graph& graph_;
+  const std::vector<bool> wanted_;
+  std::vector<bool> pointwise_;     // by node: arithmetic on inputs
+  std::vector<NodeId> last_;        // by node: with its channels last, where it is computed so
+  std::map<NodeId, NodeId> again_;  // pointwise nodes that are computed a second time, so
+};
+
+}  // namespace
+
+Result<Graph> keep_channels_last(const Graph& graph) {
+  std::vector<bool> wanted = ChannelsLastChooser(graph).run();
+  if (wanted.empty()) return graph;
+  return ChannelsLastKeeper(graph, std::move(wanted)).run();
+}
+
+}  // namespace kiln
