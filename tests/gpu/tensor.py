@@ -1,6 +1,6 @@
 """Products, attention, convolutions and whole models by Kiln beside PyTorch on one GPU.
 
-    python3 tensor.py --kiln BUILD/bin [--groups products,fused,attention,convolutions,depthwise,models]
+    python3 tensor.py --kiln BUILD/bin [--groups products,fused,attention,convolutions,channels_last,depthwise,models]
                       [--only NAME,...] [--models resnet50,...] [--seconds N] [--rounds N] [--json FILE]
 
 Every case is exported with torch.export (weights are inputs), tuned by a service of its own from an empty cache
@@ -28,7 +28,7 @@ from bench import capture, relative_error, run_kiln, time_in_turn
 from kiln_program import KilnProgram
 from matmul_ratio import loaded_cublaslt, start_service
 
-GROUPS = ["products", "fused", "attention", "convolutions", "depthwise", "models"]
+GROUPS = ["products", "fused", "attention", "convolutions", "channels_last", "depthwise", "models"]
 MOST_ERROR = 2e-2  # of bf16 results, by norms; of models below
 MOST_MODEL_ERROR = 6e-2
 

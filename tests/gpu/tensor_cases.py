@@ -96,6 +96,31 @@ def convolution_case(n, c, size, out, window, stride=1, groups=1):
                 {"cudnn channels-last": channels_last})
 
 
+def channels_last_case(n, c, size, out, window, stride=1):
+    """Images and weights channels last, as a model has them between its convolutions."""
+    padding = window // 2 if stride == 1 or window % 2 else 0
+
+    def function(x, w):
+        return F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), stride=stride, padding=padding).permute(0, 2, 3, 1)
+
+    text = f"{window}x{window} {n}x{c}x{size}x{size}->{out}" + (f" /{stride}" if stride > 1 else "")
+    return Case("channels_last", text, function,
+                lambda: [randn(n, size, size, c), randn(out, window, window, c, scale=0.05)], {"cudnn": None})
+
+
+def channels_last():
+    yield channels_last_case(32, 64, 56, 64, 3)
+    yield channels_last_case(32, 128, 28, 128, 3)
+    yield channels_last_case(32, 256, 14, 256, 3)
+    yield channels_last_case(32, 512, 7, 512, 3)
+    yield channels_last_case(32, 128, 56, 128, 3, 2)
+    yield channels_last_case(32, 256, 56, 512, 1, 2)
+    yield channels_last_case(32, 1024, 14, 256, 1)
+    yield channels_last_case(32, 256, 56, 64, 1)
+    yield channels_last_case(32, 96, 56, 192, 2, 2)
+    yield channels_last_case(32, 256, 56, 256, 3)
+
+
 def convolutions():
     yield convolution_case(32, 64, 56, 64, 3)
     yield convolution_case(32, 128, 28, 128, 3)

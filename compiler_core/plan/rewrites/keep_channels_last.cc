@@ -17,7 +17,8 @@ bool is_image(const Node& node) {
 
 // Which convolutions' results lie channels last: those of which another such convolution reads the
 // result, or what elementwise arithmetic, pooling and joins make of it. There the turn that it would
-// do first is spared. One alone is left as it is: it would be turned at both ends.
+// do first is spared. One alone is left as it is, since it would be turned at both ends; but for one
+// whose result is read in no other order.
 class ChannelsLastChooser {
  public:
   explicit ChannelsLastChooser(const Graph& graph)
@@ -38,7 +39,9 @@ class ChannelsLastChooser {
       if (may_end_channels_last(graph_, id))
         is_read[static_cast<size_t>(class_of(graph_.node(id).operands[0]))] = true;
     for (NodeId id = 0; id < graph_.size(); ++id)
-      if (may_end_channels_last(graph_, id) && is_read[static_cast<size_t>(class_of(id))])
+      if (may_end_channels_last(graph_, id) &&
+          (is_read[static_cast<size_t>(class_of(id))] ||
+           find_channels_last_view(graph_, id) != kInvalidNode))
         wanted[static_cast<size_t>(id)] = any = true;
     return any ? wanted : std::vector<bool>();
   }
@@ -219,10 +222,10 @@ class ChannelsLastKeeper {
       const Shape& from = graph_.node(x).shape;
       const Dim positions = from[2] * from[3], channels = from[1], results = node.shape[1];
       const NodeId weight = b_.permute(b_.reshape(w, {results, channels}), {1, 0});
-      if (is_last(x)) {
-        const NodeId rows = b_.reshape(last(x), {from[0] * positions, channels});
+      const NodeId rows = b_.reshape(last(x), {from[0] * positions, channels});
+      if (is_last(x) || b_.node(rows).op != Op::kView ||
+          b_.node(b_.node(rows).operands[0]).op != Op::kView)
         return b_.reshape(b_.matmul(rows, weight), turned_shape(node.shape));
-      }
       // Channel by channel as it is, images are columns of a product each: where those begin at
       // multiples of 16 bytes.
       if (positions.constant() % 8 == 0) {

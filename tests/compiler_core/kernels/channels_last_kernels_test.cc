@@ -1,0 +1,54 @@
+// Every kernel of nets whose images lie channels last, by its first schedule on the fake GPU: reads and
+// writes in orders that no single template's test has.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/layout_preference.h"
+#include "compiler_core/plan/plan.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
+#include "tests/compiler_core/plan/convolution_nets.h"
+
+namespace kiln {
+namespace {
+
+using testing::check_space;
+using testing::random_inputs;
+
+const Target kHopper = *Target::parse("cuda:sm_90a");
+
+void expect_right(const Graph& graph, std::set<Digest>& seen) {
+  const auto made = plan(graph, partition_rules(kHopper));
+  ASSERT_TRUE(made) << made.error().message;
+  std::mt19937 random(17);
+  for (const Workload& kernel : made->kernels) {
+    if (!seen.insert(kernel.digest).second) continue;
+    EXPECT_EQ(check_space(kernel, kHopper, random_inputs(kernel.graph, random), 1), "")
+        << print(kernel.graph);
+  }
+}
+
+TEST(ChannelsLastKernels, OfABottleneckAgree) {
+  testing::Net net;
+  std::set<Digest> seen;
+  expect_right(testing::bottleneck(net), seen);
+  EXPECT_GE(seen.size(), 10u);
+}
+
+TEST(ChannelsLastKernels, OfRandomNetsAgree) {
+  std::set<Digest> seen;
+  for (uint64_t seed = 200; seed < 206; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    expect_right(testing::random_net(seed), seen);
+  }
+}
+
+TEST(ChannelsLastKernels, AreForTheTargetsThatWantThem) {
+  EXPECT_TRUE(partition_rules(kHopper).channels_last);
+  EXPECT_EQ(partition_rules(*Target::parse("cuda:sm_80")), PartitionRules{});
+  EXPECT_EQ(partition_rules(*Target::parse("cpu:x86-64-v3")), PartitionRules{});
+}
+
+}  // namespace
+}  // namespace kiln
