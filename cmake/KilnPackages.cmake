@@ -5,6 +5,8 @@ install(FILES ${PROJECT_SOURCE_DIR}/ops/systemd/kiln-coordinator.service
   DESTINATION ${units} COMPONENT packaged-coordinator EXCLUDE_FROM_ALL)
 install(FILES ${PROJECT_SOURCE_DIR}/ops/systemd/kiln-worker@.service
   DESTINATION ${units} COMPONENT packaged-worker EXCLUDE_FROM_ALL)
+install(FILES ${PROJECT_SOURCE_DIR}/ops/systemd/confined.conf
+  DESTINATION /usr/share/doc/kiln-worker COMPONENT packaged-worker EXCLUDE_FROM_ALL)
 foreach(package kiln kiln-worker libkiln-dev)
   install(FILES ${PROJECT_SOURCE_DIR}/ops/debian.copyright RENAME copyright
     DESTINATION /usr/share/doc/${package} COMPONENT packaged-${package} EXCLUDE_FROM_ALL)

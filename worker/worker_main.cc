@@ -94,9 +94,14 @@ std::string environment(const char* name) {
 
 // Where only this user writes; empty when there is no such place.
 Path default_cache_dir() {
-  // Set by systemd's CacheDirectory=; may list several directories.
+  // Set by systemd's CacheDirectory=; may list several directories, and names links of its own.
   const std::string service = environment("CACHE_DIRECTORY");
-  if (!service.empty()) return service.substr(0, service.find(':'));
+  if (!service.empty()) {
+    const Path first = service.substr(0, service.find(':'));
+    std::error_code error;
+    const Path real = std::filesystem::canonical(first, error);
+    return error ? first : real;
+  }
   const std::string base = environment("XDG_CACHE_HOME"), home = environment("HOME");
   if (!base.empty()) return Path(base) / "kiln" / "worker";
   return home.empty() ? Path() : Path(home) / ".cache" / "kiln" / "worker";
