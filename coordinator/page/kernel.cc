@@ -5,7 +5,7 @@
 
 #include "compiler_core/page/values.h"
 #include "compiler_core/program/cubin_resources.h"
-#include "coordinator/page/kernel_source.h"
+#include "coordinator/page/kernel_parts.h"
 #include "coordinator/page/views.h"
 
 namespace kiln::page {
@@ -123,42 +123,6 @@ Table candidates_of(const Snapshot& now, const KernelFacts& facts, const Resourc
   return table;
 }
 
-// A summary of the records by template and version.
-Table history_of(const Snapshot& now, const std::vector<TuningRecord>& records) {
-  struct Version {
-    int64_t tried = 0, good = 0, first_ms = 0, last_ms = 0;
-    double best_us = 0;
-  };
-  std::map<std::pair<std::string, int>, Version> versions;
-  for (const TuningRecord& record : records) {
-    Version& version = versions[{record.schedule.template_name, record.template_version}];
-    ++version.tried;
-    if (version.first_ms == 0) version.first_ms = record.taken_at_ms;
-    version.last_ms = std::max(version.last_ms, record.taken_at_ms);
-    const double us = record.measurement.median_us();
-    if (record.verdict != Verdict::kOk) continue;
-    ++version.good;
-    if (us > 0 && (version.best_us == 0 || us < version.best_us)) version.best_us = us;
-  }
-  Table table{"history",
-              "By template and version",
-              {{"template", "Template"},
-               {"version", "Version", true},
-               {"best_us", "Best", true},
-               {"records", "Measurements", true},
-               {"good", "Of them good", true},
-               {"first_ms", "From", true},
-               {"last_ms", "To", true}}};
-  table.empty = "Nothing was measured yet.";
-  for (const auto& [name, version] : versions)
-    table.rows.push_back({linked(code(name.first), "?filter=" + encoded(name.first)),
-                          count(name.second), microseconds(version.best_us),
-                          linked(count(version.tried), "?filter=" + encoded(name.first)),
-                          linked(count(version.good), "?filter=ok"),
-                          ago(now.now_ms, version.first_ms), ago(now.now_ms, version.last_ms)});
-  return table;
-}
-
 std::string reporters(const std::vector<Reporter>& all) {
   std::string text;
   for (const Reporter& each : all)
@@ -232,7 +196,8 @@ Document kernel(const Snapshot& now, const KernelFacts& facts, const Query& quer
   if (Race race = race_of(facts, records); !race.runners.empty())
     page.blocks.emplace_back(std::move(race));
   page.blocks.emplace_back(candidates_of(now, facts, resources, records, query));
-  page.blocks.emplace_back(history_of(now, facts.records));
+  page.blocks.emplace_back(earlier_winners(now, facts.records));
+  page.blocks.emplace_back(template_history(now, facts.records));
   page.blocks.emplace_back(kernel_source(now, facts, query.get("source")));
   if (facts.stored && now.sees_details && !facts.stored->workload_text.empty())
     page.blocks.emplace_back(Code{"computes", "What it computes", facts.stored->workload_text,

@@ -1,5 +1,3 @@
-#include "coordinator/page/kernel_source.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/page/values.h"
+#include "coordinator/page/kernel_parts.h"
 
 namespace kiln::page {
 namespace {

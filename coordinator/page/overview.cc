@@ -137,7 +137,25 @@ Tile saved(const Snapshot& now) {
   const double each_s = spent_s / programs;
   const auto spared = static_cast<double>(now.status.stats.hits + now.status.stats.joined);
   tile.value = seconds(each_s * spared);
-  tile.note = fmt::format("an estimate: hits and joins, each at the {} that a tuned program took",
+  tile.note = fmt::format(
+      "an estimate: hits and joins, each at the {} that a tuned program took; {} of it of GPUs",
+      seconds(each_s).text, seconds(now.busy_gpu_s / programs * spared).text);
+  return tile;
+}
+
+// What each hit saved its client: the time that a program took on the average that was not there.
+Tile waiting_saved(const Snapshot& now) {
+  Tile tile{"waiting_saved_s", "Waiting saved", {}};
+  const Histogram& waits = now.status.tasks.total;
+  if (waits.count() == 0) {
+    tile.value = quiet("not known");
+    tile.value.data = {};
+    tile.note = "no program was asked for that was not there";
+    return tile;
+  }
+  const double each_s = waits.sum_s() / static_cast<double>(waits.count());
+  tile.value = seconds(each_s * static_cast<double>(now.status.stats.hits));
+  tile.note = fmt::format("an estimate: hits, each at the {} that others waited for a program",
                           seconds(each_s).text);
   return tile;
 }
@@ -168,6 +186,7 @@ Tiles tiles(const Snapshot& now) {
                  fmt::format("CPUs {}, GPUs {}, since the start", seconds(now.busy_cpu_s).text,
                              seconds(now.busy_gpu_s).text)});
   all.push_back(saved(now));
+  all.push_back(waiting_saved(now));
   all.push_back({"uptime_s", "Serving for", seconds(s.uptime_s),
                  these(s.connections, "connection", "connections")});
   return tiles;

@@ -55,11 +55,13 @@ Value worker_link(const Reporter& by) {
   return linked(text(reporter(by)), "/workers?filter=" + encoded(by.worker));
 }
 
-Table kernels_of(const Program& program) {
+Table kernels_of(const ProgramFacts& facts) {
+  const Program& program = *facts.program;
   Table table{"kernels",
               "Kernels",
               {{"kernel", "Kernel"},
                {"family", "Family"},
+               {"operations", "Fused operations"},
                {"launches", "Launches", true},
                {"tensors", "Inputs and outputs"},
                {"bytes", "Bytes", true},
@@ -76,12 +78,16 @@ Table kernels_of(const Program& program) {
     const ProgramKernel& kernel = program.kernels[i];
     const auto launches =
         std::ranges::count(program.launches, static_cast<int>(i), &Launch::kernel);
+    const auto operations = facts.operations.find(kernel.key);
     const int64_t moved = bytes_of(kernel.recipe);
     const double bound_us = bytes_bound_us(kernel.recipe, program.target);
     Value share = share_of(bound_us, kernel.report.best_us);
     if (bound_us <= 0) share = {"-", {}, {}, Tone::kQuiet};
     table.rows.push_back(
-        {kernel_link(kernel.key), text(kernel.family), linked(count(launches), "#launches-heading"),
+        {kernel_link(kernel.key), text(kernel.family),
+         operations == facts.operations.end() ? Value{"-", {}, {}, Tone::kQuiet}
+                                              : text(operations->second),
+         linked(count(launches), "#launches-heading"),
          text(shapes_of(kernel.recipe.inputs) + " to " + shapes_of(kernel.recipe.outputs)),
          moved > 0 ? bytes(moved) : quiet("at the call"), microseconds(kernel.report.best_us),
          microseconds(kernel.report.first_us), microseconds(bound_us), std::move(share),
@@ -92,8 +98,10 @@ Table kernels_of(const Program& program) {
   }
   table.note =
       "The bound is that of the bytes of inputs and outputs, at the memory speed that the device "
-      "model is known for; a CPU's is not known here. `kiln explain` computes the whole roofline "
-      "from the graph, and names the source lines, which stay with the client.";
+      "model is known for; a CPU's is not known here. Operations are shown to operators, of "
+      "kernels "
+      "whose workload is kept. `kiln explain` computes the whole roofline from the graph, and "
+      "names the source lines, which stay with the client.";
   return table;
 }
 
@@ -246,7 +254,7 @@ Document program(const Snapshot& now, const ProgramFacts& facts, const Query& qu
   if (facts.program) {
     page.blocks.emplace_back(tiles_of(*facts.program, *facts.stored, now.now_ms));
     page.blocks.emplace_back(facts_of(*facts.program, now.now_ms));
-    page.blocks.emplace_back(kernels_of(*facts.program));
+    page.blocks.emplace_back(kernels_of(facts));
     if (!facts.program->cuts.empty()) page.blocks.emplace_back(cuts_of(*facts.program));
     page.blocks.emplace_back(launches_of(*facts.program, query));
   } else {

@@ -35,8 +35,9 @@ struct Snapshot {
 struct ProgramFacts {
   Digest key;
   std::optional<ListedProgram> stored{};
-  std::optional<Program> program{};        // that it says
-  std::vector<ListedProgram> relatives{};  // of the same graph, for other targets and modes
+  std::optional<Program> program{};            // that it says
+  std::vector<ListedProgram> relatives{};      // of the same graph, for other targets and modes
+  std::map<Digest, std::string> operations{};  // of its kernels, as far as their workloads are kept
 };
 
 struct KernelFacts {

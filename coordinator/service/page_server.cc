@@ -10,6 +10,7 @@
 #include "compiler_core/page/values.h"
 #include "coordinator/page/frame.h"
 #include "coordinator/page/json.h"
+#include "coordinator/page/kernel_parts.h"
 #include "coordinator/page/views.h"
 #include "schema/keys/page_token.h"
 
@@ -25,6 +26,7 @@ constexpr auto kFresh = std::chrono::milliseconds(500);  // a snapshot serves so
 constexpr auto kTellEvery = std::chrono::seconds(2);
 constexpr auto kBeatEvery = std::chrono::seconds(20);
 constexpr int64_t kCookieS = 12 * 3600;
+constexpr size_t kMostOperations = 100;  // kernels whose workloads are read for a program's page
 
 int64_t wall_ms() {
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
@@ -278,6 +280,7 @@ page::ProgramFacts PageServer::program_facts(const Digest& key, const page::Snap
     if (auto program = program_from_json(stored->manifest)) {
       facts.program = *std::move(program);
       facts.stored = *std::move(stored);
+      if (now.sees_details) facts.operations = operations_of(*facts.program);
       return facts;
     }
   }
@@ -290,6 +293,19 @@ page::ProgramFacts PageServer::program_facts(const Digest& key, const page::Snap
   if (auto relatives = source_.store().list_programs(same))
     facts.relatives = std::move(relatives->programs);
   return facts;
+}
+
+// By kernel: what its workload is made of. A program of many kernels has those of the first.
+std::map<Digest, std::string> PageServer::operations_of(const Program& program) {
+  std::map<Digest, std::string> operations;
+  for (const ProgramKernel& kernel : program.kernels) {
+    if (operations.size() == kMostOperations) break;
+    if (operations.contains(kernel.key)) continue;
+    const auto stored = source_.store().listed_kernel(kernel.key);
+    std::string text = stored ? page::operations_of(stored->workload_text) : "";
+    if (!text.empty()) operations.emplace(kernel.key, std::move(text));
+  }
+  return operations;
 }
 
 std::string PageServer::act_token(const page::Viewer& viewer) const {

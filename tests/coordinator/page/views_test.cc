@@ -9,6 +9,7 @@
 #include "compiler_core/program/cubin_resources.h"
 #include "coordinator/page/frame.h"
 #include "coordinator/page/json.h"
+#include "coordinator/page/kernel_parts.h"
 
 namespace kiln::page {
 namespace {
@@ -45,6 +46,8 @@ Snapshot busy() {
   stats.workers[1].state = "quarantined";
   stats.workers[1].reason = "2 device faults";
   now.status.tasks.outcomes["tuned"] = 4;
+  now.status.tasks.total.observe(20);
+  now.status.tasks.total.observe(40);
   now.busy_gpu_s = 120;
   for (int i = 0; i < 61; ++i)
     now.seconds.push_back({.at_ms = now.now_ms - 60'000 + i * 1'000, .hits = i * 10});
@@ -73,6 +76,8 @@ TEST(Overview, SaysWhatWasServedWhatItSavedAndWhatIsWrong) {
   EXPECT_EQ(json["misses"], 40);
   EXPECT_EQ(json["device_busy_s"], 120.0);
   EXPECT_EQ(json["device_saved_s"], 120.0 / 4 * 960) << "hits and joins, at what one costs";
+  EXPECT_EQ(json["waiting_saved_s"], 900 * 30.0) << "hits, at what others waited";
+  EXPECT_TRUE(says(overview(busy()), "8.0 h of it of GPUs"));
   EXPECT_EQ(json["look_ups"]["hits"].size(), 60u);
   EXPECT_EQ(json["look_ups"]["hits"][0], 10.0) << "a second";
   EXPECT_EQ(json["open"].size(), 1u) << "what is running";
@@ -83,6 +88,7 @@ TEST(Overview, SaysWhatWasServedWhatItSavedAndWhatIsWrong) {
 TEST(Overview, OfANewCoordinatorSaysWhatIsNotKnown) {
   const Json json = json_of(overview(Snapshot{}));
   EXPECT_EQ(json["device_saved_s"], nullptr);
+  EXPECT_EQ(json["waiting_saved_s"], nullptr);
   EXPECT_EQ(json["notices"][0], "No worker serves: what is cached is answered, the rest is not.");
   Snapshot now = busy();
   now.status.stats.workers.pop_back();
@@ -285,6 +291,24 @@ TEST(Kernel, OfAGpuShowsRegistersAndSpills) {
   EXPECT_NE(columns().find("Registers"), std::string::npos);
 }
 
+TEST(Kernel, HasTheFastestOfEachSearch) {
+  KernelFacts facts{kKernel};
+  facts.records = {record_of("cpu.matmul mr=5", 1, {9, 9, 9}),
+                   record_of("cpu.gemv", 4, {7, 7, 7}),
+                   record_of("cpu.matmul mr=5", 2, {8, 8, 8}),
+                   record_of("cpu.matmul mr=6", 2, {5}),
+                   record_of("cpu.matmul mr=9", 2, {1}, Verdict::kWrongResult),
+                   record_of("cpu.matmul mr=5", 3, {}, Verdict::kCompileFailed)};
+  const Json searches = json_of(kernel(Snapshot{}, facts, {}))["winners"];
+  ASSERT_EQ(searches.size(), 3u);
+  EXPECT_EQ(searches[0]["schedule"], "cpu.gemv") << "what another template measured before stands";
+  EXPECT_EQ(searches[0]["versions"], "cpu.gemv 4, cpu.matmul 3");
+  EXPECT_EQ(searches[1]["schedule"], "cpu.matmul mr=6");
+  EXPECT_EQ(searches[1]["measured"], 3);
+  EXPECT_EQ(searches[2]["best_us"], 7.0);
+  EXPECT_NEAR(searches[2]["share"].get<double>(), 5.0 / 7, 0.01);
+}
+
 TEST(Kernel, NobodyKnowsIsNotThere) {
   EXPECT_EQ(kernel(Snapshot{}, {kKernel}, {}).status, 404u);
   EXPECT_EQ(kernel(busy(), {kKernel}, {}).status, 200u) << "it is being tuned";
@@ -324,11 +348,24 @@ TEST(ProgramView, HasKernelsLaunchesBytesAndTheirBound) {
   EXPECT_EQ(row["bytes"], 2 * 1024 * 4300 * 4);
   EXPECT_NEAR(row["bound_us"].get<double>(), 8.192, 0.001) << "at 4300 GB/s";
   EXPECT_NEAR(row["share"].get<double>(), 0.41, 0.01);
+  EXPECT_EQ(row["operations"], nullptr) << "nobody knows them";
   EXPECT_EQ(json["cuts"].size(), 2u);
   EXPECT_EQ(json["launches"].size(), 2u);
   const std::string html = to_html(view, {.path = "/", .may_act = true});
   EXPECT_NE(html.find(">Unpin</button>"), std::string::npos);
   EXPECT_NE(html.find(">Forget</button>"), std::string::npos);
+}
+
+TEST(ProgramView, NamesWhatItsKernelsFused) {
+  ProgramFacts facts{kProgram};
+  facts.program = stored_program();
+  facts.stored = ListedProgram{kProgram, "", 2'000, 5'000, true};
+  facts.operations = {{kKernel, operations_of("kiln.graph 1\n%0 = input 0 : f32[4]\n"
+                                              "%1 = exp %0 : f32[4]\n%2 = add %1 %0 : f32[4]\n"
+                                              "%3 = exp %2 : f32[4]\nreturn %3\n")}};
+  EXPECT_EQ(json_of(program(Snapshot{}, facts, {}))["kernels"][0]["operations"], "exp x2, add");
+  EXPECT_EQ(operations_of("<script>"), "");
+  EXPECT_EQ(operations_of(""), "");
 }
 
 TEST(ProgramView, OfAMissNamesWhatThereIsOfItsGraph) {
