@@ -136,7 +136,7 @@ std::string operations_of(const std::string& workload_text) {
   if (!graph) return {};
   std::vector<std::pair<std::string_view, int>> operations;
   for (const Node& node : graph->nodes()) {
-    if (node.op == Op::kInput || node.op == Op::kConstant) continue;
+    if (node.op == Op::kInput || node.op == Op::kConstant || node.op == Op::kView) continue;
     const auto name = kiln::to_string(node.op);
     const auto known = std::ranges::find(operations, name, [](const auto& op) { return op.first; });
     if (known == operations.end())

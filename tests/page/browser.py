@@ -74,8 +74,10 @@ class Browser:
             try:
                 return self.ask(method, f"{self.session}/element/{self.find(selector, how)}/{what}", body)
             except AssertionError as error:
-                if "stale element" not in str(error):
+                is_between_pages = selector == "body" and "no such element" in str(error)
+                if "stale element" not in str(error) and not is_between_pages:
                     raise
+                time.sleep(0.05)
         raise AssertionError(f"{selector} never stays")
 
     def find(self, selector: str, how: str = "css selector") -> str:

@@ -26,3 +26,16 @@ securityContext:
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{- define "kiln.coordinators" -}}
+{{- $service := printf "%s-coordinator.%s" .Release.Name .Release.Namespace }}
+{{- if .Values.store.postgresql }}
+{{- $pods := list }}
+{{- range until (int .Values.store.replicas) }}
+{{- $pods = append $pods (printf "tcp://%s-coordinator-%d.%s-coordinators.%s:7557" $.Release.Name . $.Release.Name $.Release.Namespace) }}
+{{- end }}
+{{- join "," $pods }}
+{{- else }}
+{{- printf "tcp://%s:7557" $service }}
+{{- end }}
+{{- end }}
