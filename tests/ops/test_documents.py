@@ -23,6 +23,8 @@ kiln keys new gpu7 --role worker --data-dir /var/lib/kiln
 kiln keys new ops --role admin --data-dir /var/lib/kiln
 kiln-coordinator --data-dir /var/lib/kiln --listen tcp://0.0.0.0:7557
 kiln-worker --coordinator tcp://HOST:7557 --key gpu7.key --name gpu7"""
+PUBLISHER = """kiln keys new train --role publish --data-dir /var/lib/kiln
+kiln-coordinator --data-dir /var/lib/kiln --listen tcp://0.0.0.0:7557"""
 COLD = "KILN_KEY=ci.key kiln compile model.pt2 --mode max-autotune --coordinator tcp://HOST:7557"
 ELSEWHERE = frozenset({"./ops/quickstart"})  # CI's own first command on a new machine
 DOCUMENTS = [*(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING")),
@@ -84,7 +86,7 @@ class Documents(unittest.TestCase):
             self.assertIn("index.html", pages)
             for document in (ROOT / "docs").glob("*.md"):
                 self.assertIn(f"{document.stem}.html", pages)
-            self.assertIn('href="source/client/kiln.h.txt"', (Path(folder) / "index.html").read_text())
+            self.assertRegex((Path(folder) / "start.html").read_text(), 'href="source/client/kiln.h.txt"')
 
     def test_plots_are_as_their_tables_say(self) -> None:
         done = subprocess.run([sys.executable, "-B", ROOT / "ops" / "docs" / "plots.py", "--check"],
@@ -237,6 +239,9 @@ class Documents(unittest.TestCase):
 
     def test_python(self) -> None:
         self.check("docs/python.md", SERVICE, A_MODEL)
+
+    def test_inductor(self) -> None:
+        self.check("docs/inductor.md", PUBLISHER)
 
     def test_faults(self) -> None:
         self.check("docs/faults.md")
