@@ -10,6 +10,7 @@ import tomllib
 import unittest
 from pathlib import Path
 
+from store_servers import StoreServers
 from transcripts import FENCE, Session, agree, commands_of, differences, not_run, python_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,8 +205,10 @@ class Documents(unittest.TestCase):
             for group, entries in project["entry-points"].items()))
         return folder
 
-    def check(self, document: str, before: str = "", before_python: str = "") -> None:
-        """Runs a document's commands. `before`: what an earlier page has made, as commands."""
+    def check(self, document: str, before: str = "", before_python: str = "",
+              elsewhere: dict[str, str] | None = None, **variables: str) -> None:
+        """Runs a document's commands. `before`: what an earlier page has made, as commands. `elsewhere`: what stands
+        for addresses of the document; `variables`: of the environment."""
         path = [BUILD / "bin", BUILD / "tests"]
         text = (ROOT / document).read_text()
         if python_of(text) or re.search(r"^```python\n# \w+\.py|^\$ python", text, re.MULTILINE):
@@ -215,7 +218,8 @@ class Documents(unittest.TestCase):
             path.append(Path(asked.stdout.strip()) / "bin")
         session = Session(path, KILN_LIBRARY=str(BUILD / "client" / "libkiln.so"), PYTHONDONTWRITEBYTECODE="1",
                           TORCHINDUCTOR_CACHE_DIR=self.new_folder(),
-                          PYTHONPATH=f"{ROOT / 'client' / 'python'}:{self.installed()}")
+                          PYTHONPATH=f"{ROOT / 'client' / 'python'}:{self.installed()}", **variables)
+        session.elsewhere = elsewhere or {}
         self.addCleanup(session.close)
         for line in before.splitlines():
             session.run(line)
@@ -242,6 +246,15 @@ class Documents(unittest.TestCase):
 
     def test_inductor(self) -> None:
         self.check("docs/inductor.md", PUBLISHER)
+
+    def test_several_machines(self) -> None:
+        if not StoreServers.is_here():
+            self.skipTest("there is no PostgreSQL, or no S3: ops/setup, ops/python servers")
+        servers = StoreServers()
+        self.addCleanup(servers.stop)
+        self.check("docs/several_machines.md", "kiln keys new ci --role submit --data-dir /var/lib/kiln", "",
+                   {"db.internal": "127.0.0.1", "https://s3.internal": f"http://127.0.0.1:{servers.s3_port}"},
+                   PGPORT=str(servers.postgres_port), PGUSER="kiln")
 
     def test_faults(self) -> None:
         self.check("docs/faults.md")

@@ -36,6 +36,8 @@ def commands_of(block: str) -> list[Command]:
     for line in block.splitlines():
         if line.startswith("$ "):
             commands.append(Command(re.split(r"\s{2,}#", line[2:])[0], []))
+        elif commands and commands[-1].line.endswith("\\") and not commands[-1].output:
+            commands[-1].line = commands[-1].line[:-1] + line.strip()
         elif commands:
             commands[-1].output.append(line)
     return commands
@@ -101,6 +103,7 @@ class Session:
         for name in ("KILN_COORDINATOR", "KILN_KEY", "KILN_CACHE_DIR"):
             self._environment.pop(name, None)
         self._environment |= variables
+        self.elsewhere: dict[str, str] = {}  # what stands for addresses of the document
         self._serving: list[subprocess.Popen[str]] = []
 
     def close(self) -> None:
@@ -132,6 +135,8 @@ class Session:
 
     def _here(self, line: str) -> str:
         """A command with this document's ports and folders."""
+        for name, here in self.elsewhere.items():
+            line = line.replace(name, here)
         for port, free in self._ports.items():
             line = re.sub(rf"\b(HOST|127\.0\.0\.1|0\.0\.0\.0):{port}\b",
                           lambda found, free=free: f"{found[1].replace('HOST', '127.0.0.1')}:{free}", line)
