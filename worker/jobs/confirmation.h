@@ -2,7 +2,7 @@
 // it takes, and can make that process say anything. So what a runner said of a custom kernel is
 // confirmed from outside: the kernel launches on inputs that nobody has seen, in a new process that
 // holds no results; another process, which never loads it, compares what it left; and the time of
-// its launches is read on the worker's clock.
+// its launches is read on the worker's clock (launch_clock.h).
 #pragma once
 
 #include "worker/jobs/evaluation.h"

@@ -46,11 +46,11 @@ struct OpenedJob {
   double ms = 0;
   int64_t quiet_ms = 0;  // the runner may be silent for so long
 };
-// Opens the job's workload. A user's own kernel on the CPU finds a runner in which no other has been,
-// also no other candidate of the same job: the one before may hang where it is unloaded, while the
-// runner has the time of a reference. Comparing may take the time of a second one (tolerance.h).
+// Opens the job's workload. A user's own kernel finds a runner in which no other has been, also no
+// other candidate of the same job: the one before may hang where it is unloaded, while the runner has
+// the time of a reference. Comparing may take the time of a second one (tolerance.h).
 Result<OpenedJob> open(RunnerProcess& runner, const Job& job) {
-  if (job.family == Family::kCustom && runner.options().kind == SandboxKind::kRunner) runner.end();
+  if (job.family == Family::kCustom) runner.end();
   TRY(const auto opened,
       ask<runner::Opened>(runner, runner::OpenWorkload{job.seed, job.workload_text}, kOpenQuietMs));
   const double reference_ms = std::min<double>(opened.reference_ms, kOpenQuietMs);
@@ -146,7 +146,10 @@ std::vector<Evaluation> evaluate_together(RunnerProcess& runner, const Job& job,
   std::vector<Evaluation> evaluations(artifacts.size());
   std::vector<size_t> all(artifacts.size());
   for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-  if (time_together(runner, job, artifacts, all, evaluations) || all.size() < 2) return evaluations;
+  const bool may_be_together = job.family != Family::kCustom || all.size() < 2;
+  if (may_be_together &&
+      (time_together(runner, job, artifacts, all, evaluations) || all.size() < 2))
+    return evaluations;
   for (const size_t member : all) {
     evaluations[member] = {};
     time_together(runner, job, artifacts, {&member, 1}, evaluations);

@@ -25,8 +25,8 @@ Evaluation evaluate_candidate(RunnerProcess& runner, const Job& job, const Artif
                               double incumbent_us);
 
 // Verifies all, then times the right ones in interleaved rounds; if one of them brings the runner
-// down, each by itself, so that the others keep their samples. One evaluation per artifact, in
-// order.
+// down, each by itself, so that the others keep their samples. Users' own kernels (kCustom) have a
+// runner each and are timed one after another. One evaluation per artifact, in order.
 std::vector<Evaluation> evaluate_finalists(RunnerProcess& runner, const Job& job,
                                            std::span<const Artifact> artifacts);
 

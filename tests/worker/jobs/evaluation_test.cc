@@ -177,6 +177,30 @@ TEST_F(EvaluationTest, AUsersKernelThatHangsWhereItIsUnloadedHoldsUpNoOther) {
   EXPECT_EQ(evaluate_candidate(runner_, job_, right_, 0).verdict, Verdict::kOk);
 }
 
+// One leaves a mark in its process, the other is wrong where it finds one.
+TEST_F(EvaluationTest, AUsersKernelsHaveARunnerEachOnAGpuToo) {
+  const std::string environment =
+      "extern \"C\" int setenv(const char*, const char*, int);\n"
+      "extern \"C\" char* getenv(const char*);\n";
+  const Artifact leaves =
+      compile_kernel(std::string(kRight) + "setenv(\"WAS_HERE\", \"1\", 1);", environment);
+  const Artifact finds = compile_kernel(
+      std::string(kRight) + "if (getenv(\"WAS_HERE\")) out[first] = 0;", environment);
+  // Of a GPU's runner only the kind, by which these decide.
+  RunnerProcess runner(
+      {.executable = runner_path(), .threads = 2, .kind = SandboxKind::kGpuRunner});
+  job_.kind = Job::Kind::kFinal;
+  job_.family = Family::kCustom;
+  for (const Evaluation& each : evaluate_finalists(runner, job_, std::vector{leaves, finds}))
+    EXPECT_EQ(each.verdict, Verdict::kOk) << each.log;
+  job_.kind = Job::Kind::kScreen;
+  for (const Artifact& artifact : {leaves, finds})
+    EXPECT_EQ(evaluate_candidate(runner, job_, artifact, 0).verdict, Verdict::kOk);
+  job_.family = Family::kPointwise;  // Kiln's own kernels share one
+  EXPECT_EQ(evaluate_candidate(runner, job_, leaves, 0).verdict, Verdict::kOk);
+  EXPECT_EQ(evaluate_candidate(runner, job_, finds, 0).verdict, Verdict::kWrongResult);
+}
+
 // Takes twelve seconds: eight times what a runner may be silent.
 TEST_F(EvaluationTest, AKernelThatSaysForEverThatItIsAliveIsEnded) {
   int ends[2];
