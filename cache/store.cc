@@ -19,6 +19,10 @@ Result<std::set<Digest>> whole(const std::vector<Digest>& keys, Read read) {
 
 }  // namespace
 
+void ReadableStore::look_up_link(const Digest&, Then<std::string> then) {
+  then(fail(Code::kUnsupported, "this store's binaries are in no place that others can read"));
+}
+
 Result<std::set<Digest>> Store::whole_programs(const std::vector<Digest>& keys) {
   return whole(keys, [this](const Digest& key) { return listed_program(key); });
 }

@@ -14,6 +14,7 @@
 //  5. writes are done, and answered, in the order of the calls.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <set>
 #include <string>
@@ -61,6 +62,10 @@ class ReadableStore {
   // seal (it is dropped) or a blob its digest (it is set aside): once, then kNotFound; kUnavailable.
   virtual void look_up_program(const Digest& program_key, Then<StoredProgram> then) = 0;
   virtual void look_up_blob(const Digest& digest, Then<std::string> then) = 0;
+
+  // Where anybody may GET the blob for kLinkLife. kUnsupported where its bytes are in no such place.
+  virtual void look_up_link(const Digest& digest, Then<std::string> then);
+  static constexpr std::chrono::minutes kLinkLife{15};  // objects of no use stay for an hour
 
   // Waits for the answer, as planner threads may, and a loop must not.
   virtual Result<std::vector<Revocation>> revocations() = 0;  // oldest first

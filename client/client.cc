@@ -378,6 +378,7 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
     impl->remote = std::make_unique<Remote>(given.coordinator, given.connect_timeout);
     impl->remote->trust(impl->signer);
     impl->remote->use_key(given.key_file);
+    impl->remote->read_links_with(given.read_links);
     impl->remote->tell_revocations(
         {[store = impl->revocations] { return store->serial(); },
          [store = impl->revocations](const std::string& list, const Signature& signature) {

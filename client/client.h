@@ -66,6 +66,12 @@ struct ClientOptions {
   // another version than a kernel was tuned with, Kiln's own kernel beside it runs.
   std::string libcublaslt{};
   bool open_gpu = false;  // open the GPU now, in the background, not when first needed
+  // Reads the bytes at each URL, side by side: a service that hands out links (--blob-links) then sends
+  // the client to its object store for binaries, and sends itself what cannot be had there. They are
+  // checked like all others. Empty: the service sends them all.
+  std::function<std::vector<Result<std::string>>(const std::vector<std::string>& urls,
+                                                 std::chrono::milliseconds timeout)>
+      read_links{};
 };
 
 // kAway: the service failed a moment ago, and calls do not wait for it again yet.

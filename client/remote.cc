@@ -4,6 +4,7 @@
 #include <optional>
 #include <random>
 #include <thread>
+#include <unordered_set>
 
 #include "client/backoff.h"
 #include "client/client.h"
@@ -14,7 +15,8 @@ namespace {
 
 constexpr std::chrono::seconds kBreakerOpen{5};
 constexpr size_t kMaxIdle = 8;
-constexpr std::chrono::seconds kWorkersReturn{10};  // after their coordinator
+constexpr std::chrono::seconds kWorkersReturn{10};           // after their coordinator
+constexpr std::chrono::milliseconds kLinksPatience{10'000};  // before the service is asked
 
 int remaining_ms(Remote::Clock::time_point deadline) {
   const auto left =
@@ -326,28 +328,68 @@ Result<Remote::Blobs> Remote::fetch(const std::vector<Digest>& digests, const Wa
 
 Result<Remote::Blobs> Remote::fetch_once(const std::vector<Digest>& digests,
                                          Clock::time_point deadline, bool& reached) {
-  const BlobRequest request{next_request(), digests};
-  const auto converse = [&](Connection& connection) -> Result<Blobs> {
+  TRY(Sent sent, ask_for_blobs(digests, read_links_ && !links_fail_, deadline, reached));
+  if (const auto left = follow_links(sent, deadline); !left.empty()) {
+    TRY(Sent rest, ask_for_blobs(left, false, deadline, reached));
+    sent.blobs.merge(rest.blobs);
+  }
+  Blobs blobs;
+  for (const Digest& digest : digests) blobs.push_back(sent.blobs.at(digest));
+  return blobs;
+}
+
+Result<Remote::Sent> Remote::ask_for_blobs(const std::vector<Digest>& digests, bool links_ok,
+                                           Clock::time_point deadline, bool& reached) {
+  BlobRequest request{next_request(), digests};
+  request.links_ok = links_ok;
+  const auto converse = [&](Connection& connection) -> Result<Sent> {
     TRY_STATUS(send(connection, request, deadline));
     BlobAssembly received(digests);
+    Sent sent;
+    std::unordered_set<Digest> linked;
     while (!received.done()) {
       TRY(Message message, receive(connection, deadline));
       reached = true;
       if (!answers<BlobReply>(message, request.request)) continue;
-      TRY(const int64_t credit, received.add(std::move(std::get<BlobReply>(message))));
+      auto& reply = std::get<BlobReply>(message);
+      for (BlobLink& link : reply.links)
+        if (links_ok && linked.insert(link.digest).second) sent.links.push_back(std::move(link));
+      TRY(const int64_t credit, received.add(std::move(reply)));
       if (credit > 0) TRY_STATUS(send(connection, BlobCredit{request.request, credit}, deadline));
     }
-    Blobs blobs;
     for (const Digest& digest : digests) {
-      const std::string* blob = received.find(digest);
-      if (blob == nullptr)
+      if (const std::string* blob = received.find(digest))
+        sent.blobs[digest] = *blob;
+      else if (!linked.contains(digest))
         return fail(Code::kNotFound, "the coordinator no longer has blob " + digest.short_hex());
-      blobs.push_back(*blob);
     }
-    return blobs;
+    std::erase_if(sent.links, [&](const BlobLink& link) {
+      return sent.blobs.contains(link.digest) ||
+             std::ranges::find(digests, link.digest) == digests.end();
+    });
+    return sent;
   };
-  const auto passes_on = [](const Result<Blobs>& blobs) { return !blobs; };
-  return with_anyone<Blobs>(converse, passes_on, reached);
+  const auto passes_on = [](const Result<Sent>& sent) { return !sent; };
+  return with_anyone<Sent>(converse, passes_on, reached);
+}
+
+std::vector<Digest> Remote::follow_links(Sent& sent, Clock::time_point deadline) {
+  std::vector<Digest> left;
+  if (sent.links.empty()) return left;
+  std::vector<std::string> urls;
+  for (const BlobLink& link : sent.links) urls.push_back(link.url);
+  const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+  const auto bodies =
+      read_links_(urls, std::clamp(time / 2, std::chrono::milliseconds(1), kLinksPatience));
+  for (size_t i = 0; i < urls.size(); ++i) {
+    const Digest& digest = sent.links[i].digest;
+    if (bodies[i] && Digest::of(*bodies[i]) == digest)
+      sent.blobs[digest] = *bodies[i];
+    else
+      left.push_back(digest);
+  }
+  if (left.size() == urls.size()) links_fail_ = true;
+  return left;
 }
 
 Result<Stats> Remote::stats(Clock::time_point deadline) {

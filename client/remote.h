@@ -4,12 +4,14 @@
 // service, waits for its return instead, and asks again. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "compiler_core/base/signature.h"
@@ -36,6 +38,11 @@ class Remote {
   // The file of a key (schema/keys/key_file.h), read for each connection. REQUIRES: before the
   // first call.
   void use_key(Path file) { key_file_ = std::move(file); }
+
+  // As ClientOptions::read_links. REQUIRES: before the first call.
+  using LinkReader = std::function<std::vector<Result<std::string>>(
+      const std::vector<std::string>& urls, std::chrono::milliseconds timeout)>;
+  void read_links_with(LinkReader reader) { read_links_ = std::move(reader); }
 
   struct Answer {
     CacheOutcome outcome = CacheOutcome::kHit;
@@ -97,6 +104,15 @@ class Remote {
   Status hear_revocations(Connection& connection, uint64_t serial, Clock::time_point deadline);
   Result<Blobs> fetch_once(const std::vector<Digest>& digests, Clock::time_point deadline,
                            bool& reached);
+  // What the service sends of these, and links to the others, if they may be.
+  struct Sent {
+    std::unordered_map<Digest, std::string> blobs;
+    std::vector<BlobLink> links;
+  };
+  Result<Sent> ask_for_blobs(const std::vector<Digest>& digests, bool links_ok,
+                             Clock::time_point deadline, bool& reached);
+  // Reads the links' blobs; those that cannot be had so.
+  std::vector<Digest> follow_links(Sent& sent, Clock::time_point deadline);
   // Asks until the service does not go away in the middle of it, or does not come back.
   template <class T>
   Result<T> until_it_stays(const std::function<Result<T>(bool& reached)>& ask,
@@ -137,8 +153,10 @@ class Remote {
   const std::chrono::milliseconds connect_timeout_;
   const Patience patience_;
   std::string trusted_signer_;
-  RevocationHearer hearer_;  // may be empty
-  Path key_file_;            // empty: none
+  RevocationHearer hearer_;              // may be empty
+  LinkReader read_links_;                // the same
+  std::atomic<bool> links_fail_{false};  // none could be read: no more are asked for
+  Path key_file_;                        // empty: none
 
   mutable std::mutex mu_;
   // Guarded by mu_.

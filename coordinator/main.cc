@@ -63,6 +63,7 @@ struct Flags {
   uint64_t artifact_bytes = uint64_t{4} << 30;
   uint64_t copies_bytes = uint64_t{4} << 30;
   uint64_t spool_bytes = uint64_t{1} << 30;
+  bool blob_links = false;
   uint64_t memory_bytes = 512 << 20;
   int64_t lease_timeout_ms = CoreOptions{}.lease_timeout_ms;
   int64_t worker_timeout_ms = CoreOptions{}.worker_timeout_ms;
@@ -167,6 +168,10 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
                  "own disk, to store it once it is back; 0: nothing, memory has it until then")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("1GiB");
+  app.add_flag("--blob-links", flags.blob_links,
+               "with --blobs in S3: clients that ask for it (`kiln --blob-links`) get links to "
+               "binaries that are not in memory, good for 15 minutes, and fetch them from S3 "
+               "themselves");
   app.add_option("--artifacts-size", flags.artifact_bytes,
                  "how much it may hold on disk, beside the cache, of what other compilers made "
                  "(Inductor's cache entries and timings): what was not used for the longest goes "
@@ -413,6 +418,7 @@ int main(int argc, char** argv) {
   options.cache_bytes = static_cast<int64_t>(flags.cache_bytes);
   options.copies_bytes = static_cast<int64_t>(flags.copies_bytes);
   options.spool_bytes = static_cast<int64_t>(flags.spool_bytes);
+  options.blob_links = flags.blob_links;
   options.artifact_bytes = static_cast<int64_t>(flags.artifact_bytes);
   const uint64_t index_bytes = std::min(flags.memory_bytes / 8, kMostOfIndex);
   options.index_bytes = static_cast<int64_t>(index_bytes);

@@ -207,6 +207,7 @@ struct BlobRequest {
   request @0 :UInt64;
   digests @1 :List(Data);         # at most 4096
   credit @2 :UInt64;              # bytes that may come before the receiver gives more
+  linksOk @3 :Bool;               # the receiver can read links; older coordinators send bytes
 }
 
 # One or more answer a BlobRequest; `last` ends the answer. The chunks of a blob come in order, and
@@ -216,12 +217,19 @@ struct BlobReply {
   chunks @1 :List(Chunk);
   missing @2 :List(Data);         # digests
   last @3 :Bool;
+  links @4 :List(Link);           # instead of chunks, for who asked with linksOk
 
   struct Chunk {
     digest @0 :Data;              # of the whole blob
     offset @1 :UInt64;
     total @2 :UInt64;             # bytes of the whole blob
     bytes @3 :Data;
+  }
+  # Anybody may GET the blob there for some minutes. What comes is checked against the digest; who
+  # cannot have it there asks for the blob again, without linksOk.
+  struct Link {
+    digest @0 :Data;
+    url @1 :Text;                 # https or http, at most 4096 bytes
   }
 }
 
@@ -270,6 +278,10 @@ struct StatsReply {
   answeredEarly @29 :UInt64;      # replies before all kernels were verified
   withdrawn @30 :UInt64;          # kernels answered so and found wrong
   answeredTier0 @31 :UInt64;      # replies with CompileReply.tier0
+  spooled @32 :UInt64;            # programs and kernels on its disk that wait for the store, which
+                                  # was away
+  spooledBytes @33 :UInt64;       # with their binaries
+  blobLinks @34 :UInt64;          # blobs answered with a link
 
   struct Worker {
     name @0 :Text;

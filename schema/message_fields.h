@@ -11,6 +11,7 @@
 namespace kiln {
 
 inline constexpr size_t kMaxBlobDigests = 4096;    // of one BlobRequest
+inline constexpr size_t kMaxUrlBytes = 4096;       // of one BlobLink
 inline constexpr size_t kMaxTemplates = 1024;      // of one worker
 inline constexpr size_t kMaxLibraries = 16;        // likewise
 inline constexpr size_t kMaxTargetsBuilt = 64;     // likewise
@@ -64,7 +65,7 @@ struct Fields {
       m.memory_only, m.revocations, m.stale, m.tier0);
   }
   static void of(auto& f, Is<BlobRequest> auto& m) {
-    f(m.request, Sized{m.digests, kMaxBlobDigests}, m.credit);
+    f(m.request, Sized{m.digests, kMaxBlobDigests}, m.credit, m.links_ok);
   }
   static void of(auto& f, Is<BlobChunk> auto& m) {
     f(m.digest, m.offset, m.total, m.bytes);
@@ -72,7 +73,10 @@ struct Fields {
                   static_cast<int64_t>(m.bytes.size()) <= m.total - m.offset,
               "a chunk beyond its blob");
   }
-  static void of(auto& f, Is<BlobReply> auto& m) { f(m.request, m.chunks, m.missing, m.last); }
+  static void of(auto& f, Is<BlobLink> auto& m) { f(m.digest, Sized{m.url, kMaxUrlBytes}); }
+  static void of(auto& f, Is<BlobReply> auto& m) {
+    f(m.request, m.chunks, m.missing, m.last, m.links);
+  }
   static void of(auto& f, Is<BlobCredit> auto& m) { f(m.request, m.bytes); }
   static void of(auto& f, Is<WorkerStats> auto& m) {
     f(m.name, m.target, m.toolkit, m.leases, m.compiled, m.measured, m.idle_s, m.state, m.reason,
@@ -93,7 +97,7 @@ struct Fields {
       s.store_failures, s.uptime_s, s.workers, s.requests_open, s.candidates_queued, s.overloaded,
       s.hedged, s.set_aside, s.evicted, s.connections, s.detached_queued, s.detached_running,
       s.detached_failed, s.detached, s.programs_stale, s.refused, s.artifacts, s.answered_early,
-      s.withdrawn, s.answered_tier0);
+      s.withdrawn, s.answered_tier0, s.spooled, s.spooled_bytes, s.blob_links);
   }
   static void of(auto& f, Is<LeaseState> auto& m) { f(m.lease, m.epoch, m.done); }
   static void of(auto& f, Is<CandidateResult> auto& m) {

@@ -114,17 +114,25 @@ struct BlobRequest {
   uint64_t request = 0;
   std::vector<Digest> digests;  // at most 4096
   int64_t credit = kBlobWindowBytes;
+  bool links_ok = false;  // may be answered with links
 };
 struct BlobChunk {
   Digest digest;  // the whole blob's
   int64_t offset = 0, total = 0;
   std::string bytes;  // chunks of a blob come in order
 };
+// Where anybody may GET a blob, for some minutes: whoever cannot have it there asks again without
+// links_ok. What comes is checked as chunks are.
+struct BlobLink {
+  Digest digest;
+  std::string url;  // at most 4096 bytes
+};
 struct BlobReply {  // one or more per request; `last` ends it
   uint64_t request = 0;
   std::vector<BlobChunk> chunks;
   std::vector<Digest> missing;
   bool last = true;
+  std::vector<BlobLink> links{};
 };
 struct BlobCredit {
   uint64_t request = 0;
@@ -195,9 +203,11 @@ struct Stats {
   int64_t programs_stale = 0;             // stored, of other templates than the coordinator's
   std::vector<RefusedStats> refused{};    // the first hundred, most often refused first
   std::vector<ArtifactStats> artifacts{};
-  int64_t answered_early = 0;  // replies before all kernels were verified
-  int64_t withdrawn = 0;       // kernels that were answered early and found wrong
-  int64_t answered_tier0 = 0;  // replies with CompileReply::tier0
+  int64_t answered_early = 0;              // replies before all kernels were verified
+  int64_t withdrawn = 0;                   // kernels that were answered early and found wrong
+  int64_t answered_tier0 = 0;              // replies with CompileReply::tier0
+  int64_t spooled = 0, spooled_bytes = 0;  // Store::Totals
+  int64_t blob_links = 0;                  // blobs answered with a link
 };
 struct StatsReply {
   uint64_t request = 0;

@@ -52,6 +52,37 @@ std::string_view view(const Digest& digest) {
   return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
 }
 
+// The hosts and ports of a URL that names several, the `first`-th in front; empty: it names one.
+// libpq goes on to the next where one is not there, and not where one accepts and then resets, as a
+// proxy does whose server is away.
+struct Hosts {
+  std::string hosts, ports;
+};
+Hosts hosts_of(const std::string& url, size_t first) {
+  Hosts in_order;
+  char* error = nullptr;
+  PQconninfoOption* const options = PQconninfoParse(url.c_str(), &error);
+  PQfreemem(error);
+  if (options == nullptr) return in_order;
+  std::string hosts, ports;
+  for (const PQconninfoOption* option = options; option->keyword != nullptr; ++option) {
+    const std::string_view keyword = option->keyword;
+    if (option->val == nullptr) continue;
+    if (keyword == "host") hosts = option->val;
+    if (keyword == "port") ports = option->val;
+    if (keyword == "hostaddr") hosts.clear();
+  }
+  PQconninfoFree(options);
+  const auto rotated = [first](const std::string& list) {
+    std::vector<std::string> items(1);
+    for (const char c : list) c == ',' ? items.emplace_back() : items.back() += c;
+    std::ranges::rotate(items, items.begin() + static_cast<std::ptrdiff_t>(first % items.size()));
+    return fmt::format("{}", fmt::join(items, ","));
+  };
+  if (hosts.find(',') == std::string::npos) return in_order;
+  return {rotated(hosts), ports.find(',') == std::string::npos ? ports : rotated(ports)};
+}
+
 }  // namespace
 
 PgRows::PgRows(pg_result* result)
@@ -158,7 +189,8 @@ PgConnection::PgConnection(PgConnection&& other) noexcept
       patience_(other.patience_),
       backoff_(other.backoff_),
       not_before_(other.not_before_),
-      last_error_(std::move(other.last_error_)) {}
+      last_error_(std::move(other.last_error_)),
+      failed_connects_(other.failed_connects_) {}
 
 PgConnection& PgConnection::operator=(PgConnection&& other) noexcept {
   std::swap(url_, other.url_);
@@ -169,6 +201,7 @@ PgConnection& PgConnection::operator=(PgConnection&& other) noexcept {
   std::swap(backoff_, other.backoff_);
   std::swap(not_before_, other.not_before_);
   std::swap(last_error_, other.last_error_);
+  std::swap(failed_connects_, other.failed_connects_);
   return *this;
 }
 
@@ -190,15 +223,35 @@ Status PgConnection::connect() {
   if (connection_ != nullptr) return {};
   if (Clock::now() < not_before_) return fail(Code::kUnavailable, "PostgreSQL: " + last_error_);
   // The URL wins: it is expanded last.
-  const char* const names[] = {
-      "connect_timeout", "tcp_user_timeout",     "keepalives_idle", "application_name",
-      "options",         "target_session_attrs", "dbname",          nullptr};
-  const char* const values[] = {"2",          "3000",       "5",    name_.c_str(), kSessionOptions,
-                                "read-write", url_.c_str(), nullptr};
+  const Hosts in_order = hosts_of(url_, failed_connects_);
+  const char* const several = in_order.hosts.empty() ? nullptr : "host";
+  const char* const names[] = {"connect_timeout",
+                               "tcp_user_timeout",
+                               "keepalives_idle",
+                               "application_name",
+                               "options",
+                               "target_session_attrs",
+                               "dbname",
+                               several,
+                               "port",
+                               nullptr};
+  const char* const values[] = {"2",
+                                "3000",
+                                "5",
+                                name_.c_str(),
+                                kSessionOptions,
+                                "read-write",
+                                url_.c_str(),
+                                in_order.hosts.c_str(),
+                                in_order.ports.c_str(),
+                                nullptr};
   pg_conn* const connection = PQconnectdbParams(names, values, /*expand_dbname=*/1);
   if (connection == nullptr) return broken("out of memory");
   connection_ = connection;
-  if (PQstatus(connection) != CONNECTION_OK) return broken(one_line(PQerrorMessage(connection)));
+  if (PQstatus(connection) != CONNECTION_OK) {
+    ++failed_connects_;
+    return broken(one_line(PQerrorMessage(connection)));
+  }
   PQsetNoticeProcessor(
       connection, [](void*, const char*) {}, nullptr);  // else stderr has them
   if (PQsetnonblocking(connection, 1) != 0 || PQenterPipelineMode(connection) != 1)

@@ -114,6 +114,7 @@ class PgConnection {
   std::chrono::milliseconds backoff_{0};
   std::chrono::steady_clock::time_point not_before_{};
   std::string last_error_;
+  size_t failed_connects_ = 0;  // each begins with the next of several hosts
 };
 
 }  // namespace kiln

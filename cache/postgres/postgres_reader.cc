@@ -74,6 +74,13 @@ void PostgresReader::look_up_blob(const Digest& digest, Then<std::string> then) 
   });
 }
 
+void PostgresReader::look_up_link(const Digest& digest, Then<std::string> then) {
+  impl_->look_ups->object(digest, [objects = impl_->objects.get(),
+                                   then = std::move(then)](const Result<std::string>& object) {
+    then(object ? objects->link(*object, kLinkLife) : fail(object.error()));
+  });
+}
+
 Result<std::vector<Revocation>> PostgresReader::revocations() {
   return impl_->with([](PgConnection& connection) { return reads::revocations(connection); });
 }

@@ -23,6 +23,7 @@ class PostgresReader final : public ReadableStore {
   // Damage is answered as kUnavailable: the coordinator that leads finds out, and removes it.
   void look_up_program(const Digest& program_key, Then<StoredProgram> then) override;
   void look_up_blob(const Digest& digest, Then<std::string> then) override;
+  void look_up_link(const Digest& digest, Then<std::string> then) override;
   Result<std::vector<Revocation>> revocations() override;
   std::string away() const override;
 

@@ -16,6 +16,7 @@
 
 #include "cache/access_times.h"
 #include "cache/local_blobs.h"
+#include "cache/postgres/blob_reads.h"
 #include "cache/postgres/connections.h"
 #include "cache/postgres/look_ups.h"
 #include "cache/postgres/postgres_index.h"
@@ -30,6 +31,7 @@ namespace {
 constexpr int kLookUpThreads = 2;
 constexpr int kSweptAtOnce = 256;
 constexpr auto kTotalsEvery = std::chrono::seconds(1);
+constexpr auto kSchemaAgain = std::chrono::milliseconds(200);
 
 int64_t wall_clock_ms() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -46,6 +48,17 @@ std::function<bool(const std::string&)> patience_of(const PostgresStoreOptions& 
       options.log("stands by: " + (said = why));
     return waits;
   };
+}
+
+// A standby that is started while PostgreSQL is away stands by, as it does when that happens later.
+Status prepare_schema(PgConnection& connection, const PostgresStoreOptions& options) {
+  const auto waits = patience_of(options);
+  for (;;) {
+    Status ready = prepare_postgres_schema(connection);
+    if (ready || ready.error().code != Code::kUnavailable) return ready;
+    if (!options.stands_by || !waits(ready.error().message)) return ready;
+    std::this_thread::sleep_for(kSchemaAgain);
+  }
 }
 
 // Told from other processes, of other machines and of later times.
@@ -85,6 +98,7 @@ struct PostgresStore::Impl {
       const std::scoped_lock lock(mu);
       closing = true;
     }
+    blobs.close();
     changed.notify_all();
     if (maintenance.joinable()) maintenance.join();
     writer.close();
@@ -111,7 +125,6 @@ struct PostgresStore::Impl {
       submit([key](PostgresIndex& index) { return index.remove(key); }, nullptr);
     return row;
   }
-  void fetch(const Digest& digest, const std::string& object, bool again, Then<std::string> then);
   void write_uses();
   void refresh_totals();
   void sweep(std::function<void()> swept);
@@ -125,11 +138,12 @@ struct PostgresStore::Impl {
   ObjectStore* const objects;
   LocalBlobs copies;
   const std::unique_ptr<Term> term;
-  std::atomic<int64_t> evicted_programs{0}, corrupt_blobs{0};
-  std::atomic<bool> postgres_away{false}, objects_away{false};
+  std::atomic<int64_t> evicted_programs{0};
+  std::atomic<bool> postgres_away{false};
   AccessTimes access_times;
   PostgresWriter writer;
   SpooledWrites writes;
+  BlobReads blobs{writer, *objects, copies, options.absent_for, options.log};
   Connections connections;
   std::unique_ptr<LookUps> look_ups;
 
@@ -145,33 +159,6 @@ struct PostgresStore::Impl {
   std::vector<std::shared_ptr<void>> marked;  // guarded by mu; sweeps whose blobs are going
   std::thread maintenance;
 };
-
-// Bytes that are not there, or wrong, are asked for twice before that is believed.
-void PostgresStore::Impl::fetch(const Digest& digest, const std::string& object, bool again,
-                                Then<std::string> then) {
-  objects->get(object, [this, digest, object, again,
-                        then = std::move(then)](Result<std::string> bytes) mutable {
-    objects_away = !bytes && bytes.error().code == Code::kUnavailable;
-    if (bytes && Digest::of(*bytes) == digest) {
-      copies.keep(digest, *bytes);
-      return then(std::move(bytes));
-    }
-    const bool gone = !bytes && bytes.error().code == Code::kNotFound;
-    const bool wrong = bytes || bytes.error().code == Code::kCorruption;
-    if (!gone && !wrong) {
-      const bool overloaded = bytes.error().code == Code::kOverloaded;
-      return then(fail(Error{overloaded ? Code::kOverloaded : Code::kUnavailable,
-                             bytes.error().message, bytes.error().retry_after_ms}));
-    }
-    if (closing) return then(fail(Code::kUnavailable, "the store is being closed"));
-    if (!again) return fetch(digest, object, true, std::move(then));
-    corrupt_blobs += wrong ? 1 : 0;
-    submit([digest, object](PostgresIndex& index) { return index.doom(digest, object); }, nullptr);
-    then(wrong ? fail(Code::kCorruption, fmt::format("blob {} is damaged", digest.short_hex()))
-               : fail(Code::kNotFound,
-                      fmt::format("the object of blob {} is gone", digest.short_hex())));
-  });
-}
 
 void PostgresStore::Impl::write_uses() {
   const auto uses = access_times.take();
@@ -267,7 +254,7 @@ Result<std::unique_ptr<PostgresStore>> PostgresStore::open(const std::string& ur
   if (!options.now_ms) options.now_ms = wall_clock_ms;
   const std::string name = "kiln-coordinator";
   PgConnection connection(url, name + " term");
-  TRY_STATUS(prepare_postgres_schema(connection));
+  TRY_STATUS(prepare_schema(connection, options));
   const auto lost = [log = options.log, tell = options.lost] {
     if (log) log("another coordinator writes the store by now: this one stores nothing any more");
     if (tell) tell();
@@ -289,7 +276,7 @@ Result<std::unique_ptr<PostgresStore>> PostgresStore::open(const std::string& ur
 
 std::string PostgresStore::away() const {
   if (impl_->postgres_away) return "PostgreSQL does not answer";
-  return impl_->objects_away ? "the store of binaries does not answer" : "";
+  return impl_->blobs.is_away() ? "the store of binaries does not answer" : "";
 }
 
 uint64_t PostgresStore::epoch() const {
@@ -318,8 +305,15 @@ void PostgresStore::look_up_blob(const Digest& digest, Then<std::string> then) {
   impl_->look_ups->object(
       digest, [impl = impl_.get(), digest, then = std::move(then)](Result<std::string> object) {
         if (!object) return then(std::move(object));
-        impl->fetch(digest, *object, false, then);
+        impl->blobs.fetch(digest, *object, then);
       });
+}
+
+void PostgresStore::look_up_link(const Digest& digest, Then<std::string> then) {
+  impl_->look_ups->object(digest, [objects = impl_->objects,
+                                   then = std::move(then)](const Result<std::string>& object) {
+    then(object ? objects->link(*object, kLinkLife) : fail(object.error()));
+  });
 }
 
 Result<StoredKernel> PostgresStore::kernel(const Digest& kernel_key) {
@@ -485,7 +479,7 @@ Store::Totals PostgresStore::totals() const {
   totals.programs = impl_->totals.programs;
   totals.kernels = impl_->totals.kernels;
   totals.records = impl_->totals.records;
-  totals.corrupt_blobs = impl_->corrupt_blobs;
+  totals.corrupt_blobs = impl_->blobs.damaged();
   totals.bytes = impl_->totals.blob_bytes;
   totals.stored_bytes = impl_->totals.bytes;
   totals.max_bytes = impl_->options.max_bytes;

@@ -25,6 +25,9 @@ struct PostgresStoreOptions {
   int64_t touch_every_ms = 60'000;  // how often access times are written
   int64_t sweep_every_ms = 60'000;  // how often objects that nothing needs are looked for
   int64_t doomed_s = 3600;          // how long they stay
+  // How long the place of an object must have said that it is not there, and give others meanwhile,
+  // until what needs it is forgotten. Before that the blob is kUnavailable.
+  std::chrono::milliseconds absent_for{10 * 60'000};
   // How long open() waits for the term of another coordinator, which lasts for 5 s after its death.
   std::chrono::milliseconds wait_for_term{10'000};
   // A standby's open() waits for as long as this says; empty: wait_for_term.
@@ -57,6 +60,7 @@ class PostgresStore final : public Store {
   std::string away() const override;
   void look_up_program(const Digest& program_key, Then<StoredProgram> then) override;
   void look_up_blob(const Digest& digest, Then<std::string> then) override;
+  void look_up_link(const Digest& digest, Then<std::string> then) override;
   Result<StoredKernel> kernel(const Digest& kernel_key) override;
   Result<std::vector<TuningRecord>> records(const Digest& kernel_key) override;
   Result<std::vector<Schedule>> earlier_winners(const Digest& workload) override;

@@ -23,6 +23,11 @@ void add_compile_options(CLI::App* command, Options& options) {
           std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}},
           CLI::AsNumberWithUnit::CASE_INSENSITIVE));
   command
+      ->add_flag("--blob-links", options.blob_links,
+                 "Fetch binaries from the service's object store, where it hands out links to it, "
+                 "instead of through the service [KILN_BLOB_LINKS]")
+      ->envname("KILN_BLOB_LINKS");
+  command
       ->add_option("--hint", options.hints,
                    "Sizes to tune at, of a program whose sizes vary: s0=1,32,512, or x.0=1,32 "
                    "for axis 0 of input x. One program for each, side by side")

@@ -31,7 +31,8 @@ struct Options {
   bool no_libraries = false;
   // --cache-size, else KILN_CACHE_SIZE: of cache_dir; 0: no bound.
   uint64_t cache_bytes = uint64_t{10} << 30;
-  double max_age_s = 0;  // --max-age: of a program in cache_dir; 0: any
+  double max_age_s = 0;     // --max-age: of a program in cache_dir; 0: any
+  bool blob_links = false;  // --blob-links: binaries from the service's object store
   std::string target = "cpu";
   std::string mode = "default";
   bool no_fallback = false;

@@ -2,8 +2,10 @@
 
 #include <cmath>
 
+#include "cache/objects/link_reader.h"
 #include "client/exported_directory.h"
 #include "compiler_core/runtime/cuda_device.h"
+#include "schema/messages.h"
 
 namespace kiln::cli {
 
@@ -25,6 +27,14 @@ Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gp
   client.libnvrtc = options.libnvrtc;
   client.libcublaslt = options.no_libraries ? std::string(kNoLibraries) : options.libcublaslt;
   client.open_gpu = open_gpu;
+  if (options.blob_links) {
+    const auto reader = std::make_shared<LinkReader>(options.variable("AWS_CA_BUNDLE"),
+                                                     static_cast<int64_t>(kMaxBlobBytes));
+    client.read_links = [reader](const std::vector<std::string>& urls,
+                                 std::chrono::milliseconds timeout) {
+      return reader->read(urls, timeout);
+    };
+  }
   return Client::create(std::move(client));
 }
 

@@ -122,6 +122,9 @@ nlohmann::ordered_json stats_json(const Stats& s) {
           {"answered_early", s.answered_early},
           {"withdrawn", s.withdrawn},
           {"answered_tier0", s.answered_tier0},
+          {"spooled", s.spooled},
+          {"spooled_bytes", s.spooled_bytes},
+          {"blob_links", s.blob_links},
           {"refused", std::move(refused)},
           {"artifacts", std::move(artifacts)}};
 }
@@ -143,6 +146,13 @@ std::string stats_text(const std::string& endpoint, const Stats& s, const Stats*
       n(&Stats::candidates_measured, "measured"), s.retries, s.set_aside, s.hedged, s.entries,
       static_cast<double>(s.bytes) / (1 << 20), s.evicted, s.corrupt_blobs, s.malformed_messages,
       s.store_failures);
+  if (s.spooled > 0)
+    text += fmt::format(
+        "  spooled     {} programs and kernels, {:.1f} MiB, on its disk alone until the store is "
+        "back\n",
+        s.spooled, static_cast<double>(s.spooled_bytes) / (1 << 20));
+  if (s.blob_links > 0)
+    text += fmt::format("  links       {} binaries were answered with a link\n", s.blob_links);
   if (s.detached_queued + s.detached_running + s.detached_failed > 0)
     text += fmt::format("  detached    {} queued, {} running, {} failed\n", s.detached_queued,
                         s.detached_running, s.detached_failed);

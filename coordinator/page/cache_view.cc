@@ -25,6 +25,10 @@ Tiles tiles_of(const Snapshot& now) {
        toned(count(totals.corrupt_blobs), totals.corrupt_blobs > 0 ? Tone::kBad : Tone::kPlain)},
       {"store_failures", "Failed writes",
        toned(count(stats.store_failures), stats.store_failures > 0 ? Tone::kBad : Tone::kPlain)}};
+  if (stats.spooled > 0)
+    tiles.tiles.push_back({"spooled", "Waiting for the store",
+                           toned(count(stats.spooled), Tone::kWarning),
+                           bytes(stats.spooled_bytes).text + " on this machine's disk alone"});
   return tiles;
 }
 

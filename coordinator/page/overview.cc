@@ -37,6 +37,13 @@ std::vector<Block> troubles(const Snapshot& now) {
   say(now.status.read_failures > 0, Tone::kBad,
       these(now.status.read_failures, "look-up", "look-ups") + " could not be read from the index.",
       "/cache");
+  say(!now.status.store_away.empty(), Tone::kBad,
+      now.status.store_away + ": what is in memory is answered, the rest is unavailable.",
+      "/cache");
+  say(s.spooled > 0, Tone::kWarning,
+      these(s.spooled, "program or kernel waits", "programs and kernels wait") +
+          " on this machine's disk alone, for the store.",
+      "/cache");
   say(s.corrupt_blobs > 0, Tone::kBad,
       these(s.corrupt_blobs, "binary", "binaries") + " changed on disk, and will be made again.",
       "/cache");

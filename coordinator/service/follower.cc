@@ -89,7 +89,7 @@ struct Follower::Loop final : JobQueue {
   ManifestTable manifests;
   KnownRequests known;
   BlobMemoryCache blob_memory;
-  BlobSender blobs{store, blob_memory, *this};
+  BlobSender blobs{store, blob_memory, *this, options.blob_links};
   RevocationList revoked;
   std::string leader;  // for people; empty: not known
   struct Asked {
@@ -181,6 +181,7 @@ void Follower::Loop::publish_status() {
   StatusSnapshot now;
   now.stats.hits = hits;
   now.stats.misses = passed_on;
+  now.stats.blob_links = blobs.links();
   now.stats.connections = static_cast<int64_t>(sessions.size());
   now.stats.malformed_messages = listener->malformed_count();
   now.stats.uptime_s = static_cast<double>(now_ms()) / 1000;

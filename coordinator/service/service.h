@@ -39,6 +39,7 @@ struct ServiceOptions {
   int64_t cache_bytes = 0;                    // programs, kernels and blobs on disk; 0: unbounded
   int64_t copies_bytes = 0;                   // copies of a far store's binaries on disk; 0: none
   int64_t spool_bytes = 0;                    // what waits on disk for a far store; 0: nothing
+  bool blob_links = false;                    // clients that can are sent to a far store's binaries
   int64_t artifact_bytes = int64_t{4} << 30;  // other compilers' artifacts on disk
   std::string redis;  // where Inductor's Redis client is answered, "127.0.0.1:6379"; empty: nowhere
   size_t graph_bytes = 512 << 20;   // graph texts that wait for a planner; beyond: overloaded

@@ -201,7 +201,6 @@ void ServiceLoop::publish_status() {
 }
 
 StatusSnapshot ServiceLoop::status_now() {
-  const Store::Totals totals = storage.totals();
   return {stats(Viewer{}),  // the page shows what is everybody's
           times,
           tasks.times(),
@@ -211,9 +210,7 @@ StatusSnapshot ServiceLoop::status_now() {
           store->away(),
           storage.detached_damaged(),
           refusals.by_reason(),
-          options.traces == nullptr ? SpanExporter::Counts{} : options.traces->counts(),
-          totals.spooled,
-          totals.spooled_bytes};
+          options.traces == nullptr ? SpanExporter::Counts{} : options.traces->counts()};
 }
 
 Stats ServiceLoop::stats(const Viewer& viewer) {
@@ -227,6 +224,9 @@ Stats ServiceLoop::stats(const Viewer& viewer) {
   stats.corrupt_blobs = totals.corrupt_blobs;
   stats.evicted = totals.evicted;
   stats.programs_stale = storage.programs_stale();
+  stats.spooled = totals.spooled;
+  stats.spooled_bytes = totals.spooled_bytes;
+  stats.blob_links = blobs.links();
   stats.malformed_messages = listener->malformed_count();
   stats.connections = static_cast<int64_t>(sessions.size());
   stats.refused = viewer.sees_all ? refusals.stats() : refusals.stats_of(viewer.user);

@@ -172,7 +172,7 @@ struct ServiceLoop final : EventLoop {
   std::unique_ptr<PendingTaskStore> detached;
   std::unique_ptr<ArtifactStore> artifact_store;
   Signer signer;
-  BlobSender blobs{*store, blob_memory, *this};
+  BlobSender blobs{*store, blob_memory, *this, options.blob_links};
   StorageExecutor storage;
   AdminHandler admin;
   ArtifactHandler artifacts;

@@ -131,9 +131,11 @@ void store(MetricsText& out, const StatusSnapshot& status) {
             status.store_away.empty() ? 0 : 1);
   out.gauge("kiln_spooled",
             "Programs and kernels on this machine's disk that wait for the store, which was away.",
-            static_cast<double>(status.spooled));
+            static_cast<double>(s.spooled));
   out.gauge("kiln_spooled_bytes", "What they take there, with their binaries.",
-            static_cast<double>(status.spooled_bytes));
+            static_cast<double>(s.spooled_bytes));
+  out.counter("kiln_blob_links_total", "Binaries answered with a link to the object store.",
+              s.blob_links);
 }
 
 void artifacts(MetricsText& out, const std::vector<ArtifactStats>& kinds) {

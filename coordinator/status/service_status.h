@@ -50,8 +50,7 @@ struct StatusSnapshot {
   std::string store_away{};      // what of the store does not answer, for people; empty: nothing
   int64_t detached_damaged = 0;  // queued programs whose rows could not be read
   std::map<std::string, int64_t> refusals{{"overloaded", 0}, {"permission_denied", 0}};  // by code
-  SpanExporter::Counts spans{};            // of traces
-  int64_t spooled = 0, spooled_bytes = 0;  // as Store::Totals
+  SpanExporter::Counts spans{};  // of traces
 };
 
 class ServiceStatus {

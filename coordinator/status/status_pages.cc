@@ -41,11 +41,11 @@ HttpAnswer readiness(const ServiceStatus& status, TimePoint now) {
         "degraded: {}: what is in memory is answered, the rest is unavailable until it is back\n",
         away);
   }
-  if (const auto latest = status.latest(); latest->spooled > 0) {
+  if (const auto latest = status.latest(); latest->stats.spooled > 0) {
     body += fmt::format(
         "degraded: {} programs and kernels ({:.1f} MiB) wait on this machine's disk for the "
         "store\n",
-        latest->spooled, static_cast<double>(latest->spooled_bytes) / (1 << 20));
+        latest->stats.spooled, static_cast<double>(latest->stats.spooled_bytes) / (1 << 20));
   }
   if (status.phase() == Phase::kFollowing)
     return plain(200, body + "follows: it answers what is stored, another coordinator leads\n");

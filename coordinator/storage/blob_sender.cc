@@ -7,6 +7,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kPieceBytes = 128 << 10;
+constexpr int64_t kBesideALink = 64;  // bytes
 constexpr int kReadsAPiece = 16;
 constexpr size_t kMaxOpenAPeer = 16;
 constexpr size_t kMaxOpen = 20'000;
@@ -105,7 +106,8 @@ std::optional<BlobSender::Piece> BlobSender::next(
     ready_.splice(ready_.end(), ready_, transfer);  // its next turn is after everybody's
     if (now_ms < transfer->try_again_ms || !can_take(transfer->peer)) continue;
     Piece piece = advance(*transfer, now_ms);
-    const bool has_news = !piece.reply.chunks.empty() || !piece.reply.missing.empty();
+    const BlobReply& reply = piece.reply;
+    const bool has_news = !reply.chunks.empty() || !reply.missing.empty() || !reply.links.empty();
     if (piece.reply.last) {
       end(transfer);
     } else if (transfer->request.credit <= 0) {
@@ -130,13 +132,20 @@ BlobSender::Piece BlobSender::advance(Transfer& transfer, int64_t now_ms) {
     transfer.fetch.reset();
     transfer.refused_ms.reset();
     transfer.offset = 0;
+    transfer.has_no_link = false;
     ++transfer.next;
   };
   int64_t room = std::min(kPieceBytes, transfer.request.credit);
   int reads = 0;
   while (transfer.next < digests.size() && room > 0 && reads < kReadsAPiece) {
     const Digest& digest = digests[transfer.next];
-    const Result<const std::string*> opened = open(transfer, reads);
+    const bool as_link = wanted(transfer, transfer.next).as_link;
+    const Result<Opened> opened = open(transfer, reads);
+    if (!opened && as_link) {  // the bytes, then
+      transfer.fetch.reset();
+      transfer.has_no_link = true;
+      continue;
+    }
     if (!opened) {
       const bool lost = is_lost(opened.error().code);
       const bool away = opened.error().code == Code::kUnavailable;
@@ -151,8 +160,15 @@ BlobSender::Piece BlobSender::advance(Transfer& transfer, int64_t now_ms) {
       go_on();
       continue;
     }
-    const std::string* const blob = *opened;
+    const std::string* const blob = opened->text;
     if (blob == nullptr) break;
+    if (opened->is_link) {
+      room -= static_cast<int64_t>(blob->size()) + kBesideALink;
+      reply.links.push_back({digest, *blob});
+      ++links_;
+      go_on();
+      continue;
+    }
     const auto total = static_cast<int64_t>(blob->size());
     const int64_t size = std::min(room, total - transfer.offset);
     reply.chunks.push_back(
@@ -167,34 +183,43 @@ BlobSender::Piece BlobSender::advance(Transfer& transfer, int64_t now_ms) {
   return piece;
 }
 
-Result<const std::string*> BlobSender::open(Transfer& transfer, int& reads) {
-  const Digest& digest = transfer.request.digests[transfer.next];
-  if (const std::string* blob = memory_.find(digest)) {
+BlobSender::Wanted BlobSender::wanted(const Transfer& transfer, size_t index) const {
+  const bool has_no_link = index == transfer.next && (transfer.has_no_link || transfer.offset > 0);
+  return {transfer.request.digests[index],
+          hands_out_links_ && transfer.request.links_ok && !has_no_link};
+}
+
+Result<BlobSender::Opened> BlobSender::open(Transfer& transfer, int& reads) {
+  const Wanted next = wanted(transfer, transfer.next);
+  if (const std::string* blob = memory_.find(next.digest)) {
     transfer.fetch.reset();
-    return blob;
+    return Opened{blob};
   }
   if (!transfer.fetch) {
-    if (under_way_.size() >= kMostUnderWay && !under_way_.contains(digest)) return nullptr;
+    if (under_way_.size() >= kMostUnderWay && !under_way_.contains(next)) return Opened{};
     ++reads;
-    transfer.fetch = fetch(digest);
+    transfer.fetch = fetch(next);
   }
   const auto& answer = transfer.fetch->answer;
   if (!answer) {
     fetch_ahead(transfer);
-    return nullptr;
+    return Opened{};
   }
   if (!*answer) return fail(answer->error());
-  return &**answer;
+  return Opened{&**answer, next.as_link};
 }
 
 // A store on this machine's disk answers before this returns.
-std::shared_ptr<BlobSender::Fetch> BlobSender::fetch(const Digest& digest) {
-  const auto [found, is_new] = under_way_.try_emplace(digest);
+std::shared_ptr<BlobSender::Fetch> BlobSender::fetch(const Wanted& wanted) {
+  const auto [found, is_new] = under_way_.try_emplace(wanted);
   if (!is_new) return found->second;
   const auto begun = found->second = std::make_shared<Fetch>();
-  store_.look_up_blob(digest, on_loop<std::string>(loop_, [this, digest](Result<std::string> blob) {
-                        brought(digest, std::move(blob));
-                      }));
+  auto then = on_loop<std::string>(
+      loop_, [this, wanted](Result<std::string> answer) { brought(wanted, std::move(answer)); });
+  if (wanted.as_link)
+    store_.look_up_link(wanted.digest, std::move(then));
+  else
+    store_.look_up_blob(wanted.digest, std::move(then));
   return begun;
 }
 
@@ -203,14 +228,14 @@ void BlobSender::fetch_ahead(const Transfer& transfer) {
   const std::vector<Digest>& digests = transfer.request.digests;
   const size_t end = std::min(digests.size(), transfer.next + kAhead);
   for (size_t i = transfer.next + 1; i < end && under_way_.size() < kMostUnderWay; ++i)
-    if (memory_.find(digests[i]) == nullptr) fetch(digests[i]);
+    if (memory_.find(digests[i]) == nullptr) fetch(wanted(transfer, i));
 }
 
-void BlobSender::brought(const Digest& digest, Result<std::string> answer) {
-  const auto found = under_way_.find(digest);
+void BlobSender::brought(const Wanted& wanted, Result<std::string> answer) {
+  const auto found = under_way_.find(wanted);
   const std::shared_ptr<Fetch> fetched = std::move(found->second);
   under_way_.erase(found);
-  if (answer) memory_.put(digest, *answer);
+  if (answer && !wanted.as_link) memory_.put(wanted.digest, *answer);
   fetched->answer = std::move(answer);
   for (const Transfers::iterator transfer : fetched->waiting) move(ready_, transfer);
   fetched->waiting.clear();

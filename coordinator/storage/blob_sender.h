@@ -1,8 +1,9 @@
 // BlobSender: answers requests for blobs one frame at a time, taking turns among the requests, and
 // never sends more bytes than the receiver's credit: a large reply delays nobody, and little memory
 // waits for a slow peer. Blobs come from memory, then from the store; a request whose next blob the
-// store has yet to bring waits aside, and the blobs after it are asked for meanwhile. One thread, the
-// loop's; everything it is given outlives it.
+// store has yet to bring waits aside, and the blobs after it are asked for meanwhile. Who can read links gets one, where they
+// are handed out, to what memory does not have: those bytes never come here. One thread, the loop's;
+// everything it is given outlives it.
 //
 // Places are shared: no user (without keys, no connection) may hold more of them than are left, so
 // a user that takes all it can leaves half, and many such users leave as much as each has.
@@ -26,8 +27,9 @@ namespace kiln {
 
 class BlobSender {
  public:
-  BlobSender(ReadableStore& store, BlobMemoryCache& blob_memory, JobQueue& loop)
-      : store_(store), memory_(blob_memory), loop_(loop) {}
+  BlobSender(ReadableStore& store, BlobMemoryCache& blob_memory, JobQueue& loop,
+             bool hands_out_links = false)
+      : store_(store), memory_(blob_memory), loop_(loop), hands_out_links_(hands_out_links) {}
 
   // False when this peer has too many requests open, or together with the rest of its user's asks
   // for too many blobs. `user` is empty without keys.
@@ -36,6 +38,7 @@ class BlobSender {
   void remove(const PeerId& peer);
   // True if no request with credit can go on by itself.
   bool idle() const { return ready_.empty(); }
+  int64_t links() const { return links_; }  // handed out
 
   // Ends the requests that got no credit for kStalledMs; their peers.
   std::vector<PeerId> take_stalled(int64_t now_ms);
@@ -58,7 +61,7 @@ class BlobSender {
  private:
   struct Transfer;
   using Transfers = std::list<Transfer>;
-  // A blob that the store was asked for.
+  // A blob, or a link to it, that the store was asked for.
   struct Fetch {
     std::optional<Result<std::string>> answer;  // none: it is under way
     std::vector<Transfers::iterator> waiting;   // in waiting_
@@ -73,32 +76,45 @@ class BlobSender {
     std::shared_ptr<Fetch> fetch = nullptr;  // of that blob, once it was asked for
     std::optional<int64_t> refused_ms = {};  // when it could first not be read
     int64_t try_again_ms = 0;
-    int64_t stalled_ms = 0;  // since when it has no credit
+    bool has_no_link = false;  // that blob
+    int64_t stalled_ms = 0;    // since when it has no credit
   };
   struct Held {
     size_t transfers = 0, digests = 0;
     bool operator==(const Held&) const = default;
   };
+  struct Wanted {
+    Digest digest;
+    bool as_link = false;
+    auto operator<=>(const Wanted&) const = default;
+  };
+  // What a transfer's next blob is sent as.
+  struct Opened {
+    const std::string* text = nullptr;  // null: it is not here yet
+    bool is_link = false;
+  };
   Piece advance(Transfer& transfer, int64_t now_ms);
+  Wanted wanted(const Transfer& transfer, size_t index) const;
   bool has_room(const Held& held, size_t digests) const;
   void move(Transfers& to, Transfers::iterator transfer);
   void end(Transfers::iterator transfer);
-  // The next blob, from memory or else from the store, to which a question is counted; null while it
-  // is not here yet.
-  Result<const std::string*> open(Transfer& transfer, int& reads);
-  std::shared_ptr<Fetch> fetch(const Digest& digest);
+  // The next blob, from memory or else from the store, to which a question is counted.
+  Result<Opened> open(Transfer& transfer, int& reads);
+  std::shared_ptr<Fetch> fetch(const Wanted& wanted);
   void fetch_ahead(const Transfer& transfer);
-  void brought(const Digest& digest, Result<std::string> answer);
+  void brought(const Wanted& wanted, Result<std::string> answer);
 
   ReadableStore& store_;
   BlobMemoryCache& memory_;
   JobQueue& loop_;
+  const bool hands_out_links_;
+  int64_t links_ = 0;
   Transfers ready_;    // those that can go on, whose turn is next first
   Transfers waiting_;  // for a blob
   Transfers stalled_;  // those without credit, the longest first
   std::map<PeerId, std::vector<Transfers::iterator>> open_;  // into all three
   std::map<std::string, Held> held_;                         // by holder
-  std::unordered_map<Digest, std::shared_ptr<Fetch>> under_way_;
+  std::map<Wanted, std::shared_ptr<Fetch>> under_way_;
   Held all_;
   std::vector<Digest> missing_;
 };

@@ -17,6 +17,14 @@ void KeptPrograms::keep(int64_t now_ms, const Digest& program) {
   kept_.erase(first);
 }
 
+void KeptPrograms::end_waits(int64_t now_ms) {
+  for (auto& [program, kept] : kept_) {
+    if (kept.given_up) continue;
+    kept.due_ms = std::min(kept.due_ms, now_ms);
+    kept.wait_ms = kFirstMs;
+  }
+}
+
 std::vector<Digest> KeptPrograms::take_due(int64_t now_ms) {
   std::vector<Digest> due = std::exchange(too_many_, {});
   for (auto& [program, kept] : kept_)

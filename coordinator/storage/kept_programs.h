@@ -1,7 +1,7 @@
 // KeptPrograms: programs that were answered but could not be stored, so only memory serves them.
 // Says when memory drops each, so that the next request brings it back to the core, which stores it
-// again (without tuning, if the measurements were stored): after a minute, then after twice as long
-// for each further failed store. Plain value; one thread.
+// again (without tuning, if the measurements were stored): when a store that was away is back, else
+// after a minute, then after twice as long for each further failed store. Plain value; one thread.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,8 @@ class KeptPrograms {
   void keep(int64_t now_ms, const Digest& program);
   // The store has it now. True if it was one of these: memory still says "memory only".
   bool stored(const Digest& program) { return kept_.erase(program) > 0; }
+  // The time of all of them is over.
+  void end_waits(int64_t now_ms);
   // Programs whose time is over, each once.
   std::vector<Digest> take_due(int64_t now_ms);
 

@@ -208,6 +208,8 @@ Status StorageExecutor::recover_tasks() {
 }
 
 void StorageExecutor::tick() {
+  const bool is_away = !store_.away().empty();
+  if (std::exchange(store_was_away_, is_away) && !is_away) kept_.end_waits(loop_.now_ms());
   for (const Digest& program : kept_.take_due(loop_.now_ms())) manifests_.remove(program);
   for (const LookUp& each : std::exchange(asked_again_, {})) look_up(each.action, each.answered);
   write_uses();

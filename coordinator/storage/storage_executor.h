@@ -123,6 +123,7 @@ class StorageExecutor {
   RevocationList revoked_;
   EventLoop& loop_;
   KeptPrograms kept_;
+  bool store_was_away_ = false;  // at the last tick
   NeededKernels needed_;
   int64_t write_failures_ = 0, read_failures_ = 0, detached_damaged_ = 0;
   int64_t write_uses_ms_ = 0;

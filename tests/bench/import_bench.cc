@@ -1,7 +1,7 @@
 // A large store: how fast `kiln cache import` takes it from SQLite to PostgreSQL, `kiln cache export`
 // back, and what a look-up costs in it on both engines. PostgreSQL is its own, on the loopback, with
 // fsync; binaries are shared by many kernels, so that rows are what is measured.
-//   import_bench [--programs N] [--lookups N]
+//   import_bench [--programs N] [--kernels N] [--lookups N]     fewer kernels than programs are shared
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -39,8 +39,8 @@ StoredKernel kernel_of(int n, const std::vector<Digest>& binaries) {
   return stored;
 }
 
-// A program with its kernel and a record of it each.
-void fill(Store& store, int programs) {
+// Each program has one of the kernels, each kernel a record.
+void fill(Store& store, int programs, int kernels) {
   std::vector<Digest> binaries;
   for (int n = 0; n < kBinaries; ++n) {
     binaries.push_back(Digest::of(samples::blob(n)));
@@ -49,15 +49,17 @@ void fill(Store& store, int programs) {
   std::atomic<int> failed{0};
   const auto counting = [&](const Status& status) { failed += status ? 0 : 1; };
   for (int n = 0; n < programs; ++n) {
-    const StoredKernel kernel = kernel_of(n, binaries);
+    const StoredKernel kernel = kernel_of(n % kernels, binaries);
     Program program = samples::program(n % kBinaries);
     program.key = samples::key("program", n);
     program.kernels = {kernel.kernel};
-    TuningRecord record = samples::record(n);
-    record.kernel_key = kernel.kernel.key;
-    store.put_kernel(kernel, counting);
+    if (n < kernels) {
+      TuningRecord record = samples::record(n);
+      record.kernel_key = kernel.kernel.key;
+      store.put_kernel(kernel, counting);
+      store.put_record(record, counting);
+    }
     store.put_program(program, counting);
-    store.put_record(record, counting);
     if (n % kAhead == 0) store.flush();
   }
   store.flush();
@@ -90,18 +92,19 @@ void look_up(const char* engine, Store& store, int programs, int lookups, int ou
              took_us[took_us.size() * 99 / 100]);
 }
 
-Status run(int programs, int lookups) {
+Status run(int programs, int kernels, int lookups) {
   TRY(const TempDir dir, TempDir::create("kiln-import-bench"));
   TRY(const auto server, testing::PostgresServer::start());
   const std::string url = server->new_database();
-  const int64_t rows = int64_t{3} * programs;
+  const int64_t rows = int64_t{programs} + 2 * int64_t{kernels};
   CacheOptions options;
   options.sweeps = false;
   TRY(const auto one_disk, KernelCache::open(dir.path() / "from", std::move(options)));
   auto started = Clock::now();
-  fill(*one_disk, programs);
-  fmt::print("{} programs, as many kernels and records, into SQLite: {:.0f} rows/s ({:.1f} s)\n",
-             programs, static_cast<double>(rows) / seconds_since(started), seconds_since(started));
+  fill(*one_disk, programs, kernels);
+  fmt::print("{} programs, {} kernels and as many records, into SQLite: {:.0f} rows/s ({:.1f} s)\n",
+             programs, kernels, static_cast<double>(rows) / seconds_since(started),
+             seconds_since(started));
   const std::string folder = (dir.path() / "blobs").string();
   TRY(auto objects, open_objects(folder, {}));
   TRY(const auto several, PostgresStore::open(url, std::move(objects)));
@@ -109,7 +112,7 @@ Status run(int programs, int lookups) {
   {
     TRY(StoreSource source, StoreSource::of_directory(dir.path() / "from"));
     TRY(const Imported done, merge_store(source, *several));
-    CHECK(done.programs == programs && done.kernels == programs, "all of it is taken over");
+    CHECK(done.programs == programs && done.kernels == kernels, "all of it is taken over");
   }
   fmt::print("import, read back and checked: {:.0f} rows/s ({:.1f} s)\n",
              static_cast<double>(rows) / seconds_since(started), seconds_since(started));
@@ -132,12 +135,15 @@ Status run(int programs, int lookups) {
 }  // namespace kiln
 
 int main(int argc, char** argv) {
-  int programs = 100'000, lookups = 20'000;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // it takes long
+  int programs = 100'000, kernels = 0, lookups = 20'000;
   CLI::App app("Import, export and look-ups of a large store");
   app.add_option("--programs", programs)->check(CLI::PositiveNumber);
+  app.add_option("--kernels", kernels, "default: one a program")->check(CLI::PositiveNumber);
   app.add_option("--lookups", lookups)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  const kiln::Status done = kiln::run(programs, lookups);
+  const kiln::Status done =
+      kiln::run(programs, kernels > 0 ? std::min(kernels, programs) : programs, lookups);
   if (done) return 0;
   fmt::print(stderr, "{}\n", done.error().message);
   return 1;

@@ -13,7 +13,8 @@ class FarStore final : public Store {
  public:
   explicit FarStore(Store& near) : near_(near) {}
 
-  bool away = false;
+  bool is_away = false;
+  std::string away() const override { return is_away ? "it does not answer" : ""; }
   int asked = 0;  // look-ups
   // Answers what was asked so far.
   void arrive() {
@@ -32,6 +33,16 @@ class FarStore final : public Store {
   void look_up_blob(const Digest& digest, Then<std::string> then) override {
     later<std::string>(then, [this, digest](auto found) { near_.look_up_blob(digest, found); });
   }
+  // A store behind a network has links to what it has, while the test does not say otherwise.
+  void look_up_link(const Digest& digest, Then<std::string> then) override {
+    later<std::string>(then, [this, digest](auto found) {
+      if (!has_links) return found(fail(Code::kUnsupported, "there are none"));
+      near_.look_up_blob(digest, [&](const Result<std::string>& blob) {
+        found(blob ? Result<std::string>("https://far/" + digest.hex()) : blob);
+      });
+    });
+  }
+  bool has_links = true;
   const std::string& warning() const override { return near_.warning(); }
   Result<StoredKernel> kernel(const Digest& key) override { return near_.kernel(key); }
   Result<std::vector<TuningRecord>> records(const Digest& key) override {
@@ -97,7 +108,7 @@ class FarStore final : public Store {
   void later(const Then<T>& then, LookUp look_up) {
     ++asked;
     Result<T> answer = fail(Code::kUnavailable, "the store is away");
-    if (!away) look_up(Then<T>([&answer](Result<T> found) { answer = std::move(found); }));
+    if (!is_away) look_up(Then<T>([&answer](Result<T> found) { answer = std::move(found); }));
     under_way_.push_back([then, answer] { then(answer); });
   }
 

@@ -6,6 +6,8 @@ import json
 import os
 import pathlib
 import re
+import shutil
+import socket
 import subprocess
 import time
 import urllib.request
@@ -28,6 +30,46 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "KILN_", "TRACEPARENT"))}
     return kept | more
+
+
+class Postgres:
+    """A PostgreSQL of its own in `folder`, with an empty database. `available()` says whether there can be one."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        folder.mkdir()
+        for above in (folder, folder.parent):
+            above.chmod(0o755)
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres", "postgres")
+        self._data = folder / "data"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self._do("initdb", "-D", self._data, "-U", "kiln", "-A", "trust", "--no-locale", "-E", "UTF8", "-N")
+        self.start()
+        self._do("psql", "-h", "127.0.0.1", "-p", self._port, "-U", "kiln", "-c", "CREATE DATABASE kiln", "postgres")
+        self.url = f"postgresql://kiln@127.0.0.1:{self._port}/kiln"
+
+    @staticmethod
+    def available() -> bool:
+        return bool(Postgres._programs())
+
+    @staticmethod
+    def _programs() -> list[pathlib.Path]:
+        return sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
+
+    def _do(self, program: str, *arguments: object) -> None:
+        as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+        subprocess.run([*as_postgres, self._programs()[-1] / program, *map(str, arguments)], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
+
+    def start(self) -> None:
+        folder = self._data.parent
+        self._do("pg_ctl", "-D", self._data, "-o", f"-p {self._port} -h 127.0.0.1 -k {folder} -c fsync=off", "-l",
+                 folder / "log", "-w", "start")
+
+    def stop(self) -> None:
+        self._do("pg_ctl", "-D", self._data, "-m", "immediate", "stop")
 
 
 class Fleet:

@@ -56,6 +56,8 @@ FIRES: dict[str, tuple[dict[str, str], int, int]] = {
     "KilnCorruptBlobs": ({f"kiln_cache_corrupt_blobs_total{{{COORDINATOR}}}": "0x10 1x10"}, 9, 12),
     "KilnStoreDoesNotWrite": ({f"kiln_store_failures_total{{{COORDINATOR}}}": "0x10 1x10"}, 9, 12),
     "KilnStoreDoesNotRead": ({f"kiln_store_read_failures_total{{{COORDINATOR}}}": "0x10 1x10"}, 9, 12),
+    "KilnStoreAway": ({f"kiln_store_away{{{COORDINATOR}}}": "0x10 1x20"}, 12, 20),
+    "KilnSpoolWaits": ({f"kiln_spooled{{{COORDINATOR}}}": "0x10 12x40"}, 15, 35),
     "KilnLookupsSlow": (slow_after_20_minutes(
         "kiln_lookup_duration_seconds", COORDINATOR + ',source="memory"', 0.0005, 0.01), 15, 50),
     "KilnIndexSlow": (slow_after_20_minutes(

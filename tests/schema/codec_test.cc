@@ -54,7 +54,11 @@ bool operator==(const CompileReply& a, const CompileReply& b) {
          a.revocations == b.revocations;
 }
 bool operator==(const BlobRequest& a, const BlobRequest& b) {
-  return a.request == b.request && a.digests == b.digests && a.credit == b.credit;
+  return a.request == b.request && a.digests == b.digests && a.credit == b.credit &&
+         a.links_ok == b.links_ok;
+}
+bool operator==(const BlobLink& a, const BlobLink& b) {
+  return a.digest == b.digest && a.url == b.url;
 }
 bool operator==(const BlobChunk& a, const BlobChunk& b) {
   return a.digest == b.digest && a.offset == b.offset && a.total == b.total && a.bytes == b.bytes;
@@ -67,7 +71,7 @@ bool operator==(const MessagePart& a, const MessagePart& b) {
 }
 bool operator==(const BlobReply& a, const BlobReply& b) {
   return a.request == b.request && a.chunks == b.chunks && a.missing == b.missing &&
-         a.last == b.last;
+         a.last == b.last && a.links == b.links;
 }
 bool operator==(const Cancel& a, const Cancel& b) {
   return a.request == b.request;
@@ -107,7 +111,9 @@ bool operator==(const Stats& a, const Stats& b) {
          a.hedged == b.hedged && a.set_aside == b.set_aside && a.evicted == b.evicted &&
          a.connections == b.connections && a.detached_queued == b.detached_queued &&
          a.detached_running == b.detached_running && a.detached_failed == b.detached_failed &&
-         a.detached == b.detached && a.refused == b.refused && a.artifacts == b.artifacts;
+         a.detached == b.detached && a.refused == b.refused && a.artifacts == b.artifacts &&
+         a.spooled == b.spooled && a.spooled_bytes == b.spooled_bytes &&
+         a.blob_links == b.blob_links;
 }
 bool operator==(const StatsReply& a, const StatsReply& b) {
   return a.request == b.request && a.stats == b.stats;

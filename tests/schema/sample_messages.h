@@ -110,6 +110,9 @@ inline Stats sample_stats() {
                      Mode::kMaxAutotune, "failed", "an op", 3}};
   stats.refused = {{"ci", 7}};
   stats.artifacts = {{"inductor.gemm", 1, 2, 3, 4, 5, 6, 7, 8}};
+  stats.spooled = 23;
+  stats.spooled_bytes = 24;
+  stats.blob_links = 25;
   return stats;
 }
 
@@ -152,11 +155,12 @@ inline std::vector<Message> sample_messages() {
       Progress{15, 4, 3, 20, 10, 1.5, "w1 waits"},
       tuned,
       refused,
-      BlobRequest{16, {a, b}, 4096},
+      BlobRequest{16, {a, b}, 4096, true},
       BlobReply{17,
                 {{a, 0, 5, "first"}, {b, 3, 10, std::string("\0second", 7)}, {a, 0, 0, ""}},
                 {b},
-                false},
+                false,
+                {{b, "https://blobs.internal/b"}}},
       BlobCredit{26, 65536},
       MessagePart{std::string("a\0part", 6), true},
       Cancel{18},

@@ -106,7 +106,7 @@ class Confirmer {
   int64_t quiet_ms_ = 0;
   int threads_ = 1;
   std::optional<LaunchClock> clock_;
-  LaunchTime took_;  // by the last launches
+  LaunchCost took_;  // by the last launches
 };
 
 }  // namespace

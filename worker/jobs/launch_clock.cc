@@ -43,7 +43,7 @@ std::vector<pid_t> threads_of(pid_t process) {
 
 }  // namespace
 
-bool contradicts(const LaunchTime& took, double said_us, int threads) {
+bool contradicts(const LaunchCost& took, double said_us, int threads) {
   const double most_us = kMostRatio * said_us + kSlackUs;
   return took.wall_us - took.waited_us > most_us || took.cpu_us > std::max(threads, 1) * most_us;
 }
@@ -57,16 +57,16 @@ void LaunchClock::restart() {
   start_ = std::chrono::steady_clock::now();
 }
 
-LaunchTime LaunchClock::counted() const {
-  LaunchTime counted{0, cpu_us(process_), waited_us("/proc/thread-self/schedstat")};
+LaunchCost LaunchClock::counted() const {
+  LaunchCost counted{0, cpu_us(process_), waited_us("/proc/thread-self/schedstat")};
   for (const pid_t thread : threads_)
     counted.waited_us += waited_us(fmt::format("/proc/{}/task/{}/schedstat", process_, thread));
   return counted;
 }
 
-LaunchTime LaunchClock::elapsed() const {
+LaunchCost LaunchClock::elapsed() const {
   const std::chrono::duration<double, std::micro> wall = std::chrono::steady_clock::now() - start_;
-  const LaunchTime now = counted();
+  const LaunchCost now = counted();
   return {wall.count(), now.cpu_us - before_.cpu_us, now.waited_us - before_.waited_us};
 }
 

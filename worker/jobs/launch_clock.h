@@ -10,7 +10,7 @@
 
 namespace kiln {
 
-struct LaunchTime {
+struct LaunchCost {
   double wall_us = 0;
   double cpu_us = 0;     // of all threads of the process, also those that have ended
   double waited_us = 0;  // for a core: of the threads that launch, added up, and of who asks
@@ -19,7 +19,7 @@ struct LaunchTime {
 // Whether launches that are said to take `said_us` on `threads` threads cannot have taken what they
 // took: even without its waits more than four times that and 20 ms. A process that does its work
 // elsewhere while its launching threads wait has used more of the cores than they could have.
-bool contradicts(const LaunchTime& took, double said_us, int threads);
+bool contradicts(const LaunchCost& took, double said_us, int threads);
 
 class LaunchClock {
  public:
@@ -28,15 +28,15 @@ class LaunchClock {
   explicit LaunchClock(pid_t process);
 
   void restart();  // with the same threads
-  LaunchTime elapsed() const;
+  LaunchCost elapsed() const;
 
  private:
-  LaunchTime counted() const;
+  LaunchCost counted() const;
 
   const pid_t process_;
   std::vector<pid_t> threads_;
   std::chrono::steady_clock::time_point start_;
-  LaunchTime before_;  // wall_us: 0
+  LaunchCost before_;  // wall_us: 0
 };
 
 }  // namespace kiln

@@ -2,12 +2,17 @@
 // never used twice, outages, formats.
 #include "cache/postgres/postgres_store.h"
 
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <thread>
 
+#include "cache/postgres/connection.h"
 #include "tests/cache/objects/s3_servers.h"
 #include "tests/cache/postgres/postgres_fixture.h"
 
@@ -79,6 +84,66 @@ TEST_F(PostgresStoreTest, AWriterWhoseTermIsOverChangesNothingAndStillReads) {
   EXPECT_TRUE(put_all(*second, 2));
   first.reset();  // which gives up a term that is not its own
   EXPECT_TRUE(put_all(*second, 3));
+}
+
+TEST_F(PostgresStoreTest, AStandbyThatStartsWhilePostgresIsAwayWaitsForIt) {
+  server_->kill();
+  EXPECT_FALSE(place_->open_with({})) << "who is no standby says so";
+  PostgresStoreOptions options;
+  std::atomic<bool> said{false};
+  options.stands_by = [] { return true; };
+  options.log = [&](const std::string&) { said = true; };
+  auto opening = std::async(std::launch::async, [&] { return place_->open_with(options); });
+  while (!said) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  server_->begin();
+  auto opened = opening.get();
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_TRUE(put_all(**opened, 1));
+}
+
+// As a proxy whose server is away: it takes connections and resets them.
+class Resetting {
+ public:
+  Resetting() {
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(listener_, 16), 0);
+    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] {
+      for (int fd = 0; (fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
+        const linger at_once{1, 0};
+        ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        ::close(fd);
+      }
+    });
+  }
+  ~Resetting() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+  int port() const { return port_; }
+
+ private:
+  int listener_ = -1, port_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(PostgresStoreTest, AHostThatResetsItsConnectionsIsPassedOver) {
+  const Resetting resetting;
+  const std::string url = place_->url();
+  PgConnection connection(fmt::format("postgresql://kiln@127.0.0.1:{},{}", resetting.port(),
+                                      url.substr(url.find('@') + 1)),
+                          "test");
+  for (int tries = 0; tries < 100 && !connection.connect(); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto rows = connection.run("SELECT 7");
+  ASSERT_TRUE(rows) << rows.error().message;
 }
 
 TEST_F(PostgresStoreTest, ATermThatNobodyTookGoesOn) {

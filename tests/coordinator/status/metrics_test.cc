@@ -43,8 +43,9 @@ StatusSnapshot busy() {
                          &s.detached_failed,
                          &status.read_failures,
                          &status.detached_damaged,
-                         &status.spooled,
-                         &status.spooled_bytes})
+                         &s.spooled,
+                         &s.spooled_bytes,
+                         &s.blob_links})
     *field = ++next;
   s.workers.resize(3);
   s.workers[0].leases = 2;
@@ -85,6 +86,7 @@ TEST(Metrics, SayWhatTheSnapshotSays) {
                            "kiln_detached_damaged_total 125",
                            "kiln_spooled 126",
                            "kiln_spooled_bytes 127",
+                           "kiln_blob_links_total 128",
                            "kiln_workers{state=\"serving\"} 2",
                            "kiln_workers{state=\"draining\"} 0",
                            "kiln_workers{state=\"quarantined\"} 1",

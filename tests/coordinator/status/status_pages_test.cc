@@ -58,7 +58,7 @@ TEST_F(StatusPagesTest, AStoreThatIsAwayAndAFollowerAreReadyAndSaySo) {
   EXPECT_EQ(page("/readyz").status, 200u);
   EXPECT_NE(page("/readyz").body.find("degraded: PostgreSQL"), std::string::npos);
   StatusSnapshot spooled;
-  spooled.spooled = 12;
+  spooled.stats.spooled = 12;
   status_.publish(std::move(spooled));
   EXPECT_NE(page("/readyz").body.find("degraded: 12 programs and kernels"), std::string::npos);
 }

@@ -166,7 +166,7 @@ TEST_F(FarBlobs, ThoseAfterItAreAskedForMeanwhile) {
 
 TEST_F(FarBlobs, WhatAStoreThatIsAwayDoesNotBringIsMissingToThatPeerAndNotLost) {
   const Digest blob = put("binary");
-  far_.away = true;
+  far_.is_away = true;
   ask_far("peer", {blob});
   std::optional<BlobSender::Piece> piece;
   int64_t now_ms = 0;
@@ -179,7 +179,7 @@ TEST_F(FarBlobs, WhatAStoreThatIsAwayDoesNotBringIsMissingToThatPeerAndNotLost) 
   EXPECT_TRUE(far_sender_.take_missing().empty()) << "an outage must not empty the store";
   EXPECT_GE(now_ms, 2'000);
   EXPECT_LT(far_.asked, 30) << "a store that is away is not asked all the time";
-  far_.away = false;
+  far_.is_away = false;
   ask_far("late", {blob});
   EXPECT_FALSE(next_far(now_ms));
   arrive();
@@ -192,6 +192,80 @@ TEST_F(FarBlobs, WhatTheStoreSaysIsAbsentIsLost) {
   arrive();
   EXPECT_EQ(next_far()->reply.missing.size(), 1u);
   EXPECT_EQ(far_sender_.take_missing().size(), 1u);
+}
+
+// ---- Links ----
+
+class LinkedBlobs : public FarBlobs {
+ protected:
+  void ask_links(std::vector<Digest> digests, int64_t credit = 1 << 20) {
+    EXPECT_TRUE(linking_.add("peer", "", {1, std::move(digests), credit, true}, 0));
+  }
+  BlobReply next_linked() {
+    auto piece = next_from_linking();
+    for (int ways = 0; !piece && ways < 3; ++ways) {  // a link, then the bytes
+      arrive();
+      piece = next_from_linking();
+    }
+    EXPECT_TRUE(piece);
+    return piece ? piece->reply : BlobReply{};
+  }
+  BlobSender linking_{far_, far_memory_, *this, true};
+
+ private:
+  std::optional<BlobSender::Piece> next_from_linking() {
+    return linking_.next(0, [](const PeerId&) { return true; });
+  }
+};
+
+TEST_F(LinkedBlobs, WhoCanReadLinksGetsThemForWhatMemoryDoesNotHave) {
+  const Digest here = put("in memory"), there = put("in the store"), other = put("also there");
+  far_memory_.put(here, "in memory");
+  ask_links({there, here, other});
+  const BlobReply reply = next_linked();
+  ASSERT_EQ(reply.links.size(), 2u);
+  EXPECT_EQ(reply.links[0].digest, there);
+  EXPECT_EQ(reply.links[0].url, "https://far/" + there.hex());
+  EXPECT_EQ(reply.links[1].digest, other);
+  ASSERT_EQ(reply.chunks.size(), 1u);
+  EXPECT_EQ(reply.chunks[0].bytes, "in memory");
+  EXPECT_TRUE(reply.last);
+  EXPECT_EQ(linking_.links(), 2);
+  EXPECT_EQ(far_memory_.find(there), nullptr) << "its bytes do not come here";
+}
+
+TEST_F(LinkedBlobs, WhereThereIsNoLinkTheBytesAreSent) {
+  const Digest blob = put("binary");
+  far_.has_links = false;
+  ask_links({blob, Digest::of("never put")});
+  BlobReply reply = next_linked();
+  ASSERT_EQ(reply.chunks.size(), 1u);
+  EXPECT_EQ(reply.chunks[0].bytes, "binary");
+  if (!reply.last) reply = next_linked();
+  EXPECT_EQ(reply.missing, std::vector{Digest::of("never put")});
+  EXPECT_EQ(linking_.links(), 0);
+}
+
+TEST_F(LinkedBlobs, WhoCannotReadThemAndACoordinatorThatHandsOutNoneGetBytes) {
+  const Digest blob = put("binary");
+  EXPECT_TRUE(linking_.add("peer", "", {1, {blob}, 1 << 20}, 0));
+  EXPECT_EQ(next_linked().chunks.size(), 1u);
+  EXPECT_TRUE(far_sender_.add("peer", "", {1, {put("other")}, 1 << 20, true}, 0));
+  EXPECT_FALSE(next_far());
+  arrive();
+  EXPECT_EQ(next_far()->reply.chunks.size(), 1u);
+}
+
+TEST_F(LinkedBlobs, ABlobThatIsUnderWayGoesOnAsBytes) {
+  const Digest blob = put(std::string(1'000, 'b'));
+  far_memory_.put(blob, std::string(1'000, 'b'));
+  ask_links({blob}, 600);
+  EXPECT_EQ(next_linked().chunks.at(0).bytes.size(), 600u);
+  far_memory_.remove(blob);
+  linking_.add_credit("peer", {1, 1'000});
+  const BlobReply rest = next_linked();
+  EXPECT_TRUE(rest.links.empty());
+  EXPECT_EQ(rest.chunks.at(0).offset, 600);
 }
 
 TEST_F(BlobSenderTest, WhatAllTogetherAskForIsBounded) {

@@ -17,6 +17,21 @@ TEST(KeptPrograms, AreGivenUpOnceTheirTimeIsOver) {
   EXPECT_EQ(kept.take_due(1001 + kFirst), Programs()) << "once";
 }
 
+TEST(KeptPrograms, WaitNoLongerOnceTheStoreIsBack) {
+  KeptPrograms kept;
+  for (int64_t now_ms : {0, 100'000, 300'000}) {  // each failed store makes the wait longer
+    kept.keep(now_ms, kA);
+    (void)kept.take_due(now_ms + kLongest);
+  }
+  kept.keep(500'000, kA);
+  EXPECT_EQ(kept.take_due(500'001), Programs());
+  kept.end_waits(500'002);
+  EXPECT_EQ(kept.take_due(500'002), Programs{kA});
+  EXPECT_EQ(kept.take_due(500'003), Programs()) << "once";
+  kept.keep(500'004, kA);
+  EXPECT_EQ(kept.take_due(500'004 + 2 * kFirst), Programs{kA}) << "long waits are of the past";
+}
+
 TEST(KeptPrograms, WaitLongerEachTimeThatTheyAreNotStored) {
   KeptPrograms kept;
   int64_t now_ms = 0;

@@ -186,25 +186,25 @@ TEST_F(FarPrograms, TheCoreHearsWhenTheAnswerArrives) {
 }
 
 TEST_F(FarPrograms, AStoreThatIsAwayHasMissedAndForgottenNothing) {
-  far_->away = true;
+  far_->is_away = true;
   look_up(1);
   arrive();
   now_ms_ += Outage::kShortMs;
   executor_->tick();
   arrive();
   EXPECT_EQ(last<ProgramLookedUp>().read.error().code, Code::kUnavailable);
-  far_->away = false;
+  far_->is_away = false;
   look_up(1);
   arrive();
   EXPECT_FALSE(last<ProgramLookedUp>().program_json.empty());
 }
 
 TEST_F(FarPrograms, AStoreThatIsAwayForAMomentIsAskedAgain) {
-  far_->away = true;
+  far_->is_away = true;
   look_up(1);
   arrive();
   EXPECT_TRUE(events_.empty());
-  far_->away = false;
+  far_->is_away = false;
   executor_->tick();
   arrive();
   EXPECT_FALSE(last<ProgramLookedUp>().program_json.empty());
@@ -212,13 +212,23 @@ TEST_F(FarPrograms, AStoreThatIsAwayForAMomentIsAskedAgain) {
 }
 
 TEST_F(FarPrograms, AStoreThatStaysAwayIsNotWaitedForAgain) {
-  far_->away = true;
+  far_->is_away = true;
   look_up(1);
   arrive();
   now_ms_ += Outage::kShortMs;
   look_up(2);
   arrive();
   EXPECT_EQ(last<ProgramLookedUp>().read.error().code, Code::kUnavailable);
+}
+
+TEST_F(FarPrograms, WhatOnlyMemoryHasIsTheCoresAgainOnceTheStoreIsBack) {
+  far_->is_away = true;
+  executor_->keep(kept(1));
+  executor_->tick();
+  EXPECT_TRUE(in_memory(1));
+  far_->is_away = false;
+  executor_->tick();
+  EXPECT_FALSE(in_memory(1)) << "who asks next has it stored, not a minute later";
 }
 
 TEST_F(FarPrograms, AnAnswerFromBeforeItWasTakenBackIsNotServed) {

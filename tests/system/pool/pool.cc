@@ -120,7 +120,7 @@ void Pool::start_coordinator(size_t number) {
   coordinators_[number].child = Child::start(
       {binary("kiln-coordinator"), "--data-dir", options_.root / name, "--store", url_of(number),
        "--blobs", SmallS3::kUrl, "--listen", coordinators_[number].endpoint, "--http", "none",
-       "--follow", "--copies-size", "0", "--memory", "1MiB"},
+       "--follow", "--copies-size", "0", "--memory", "1MiB", "--blob-links"},
       options_.root / (name + ".out"), options_.root / (name + ".log"),
       {"AWS_ACCESS_KEY_ID=k", "AWS_SECRET_ACCESS_KEY=s",
        fmt::format("AWS_ENDPOINT_URL_S3=http://127.0.0.1:{}", to_s3_->port())});
@@ -156,6 +156,18 @@ void Pool::keep_history() const {
 
 void Pool::set_postgres(size_t coordinator, TcpProxy::Mode mode) {
   for (const auto& wire : coordinators_[coordinator].postgres) wire->set(mode);
+}
+
+void Pool::lose_postgres(size_t coordinator, PacketFilter::Cut cut) {
+  for (const auto& wire : coordinators_[coordinator].postgres) PacketFilter::cut(wire->port(), cut);
+}
+
+void Pool::lose_clients(size_t coordinator, PacketFilter::Cut cut) {
+  PacketFilter::cut(coordinators_[coordinator].clients->port(), cut);
+}
+
+void Pool::lose_s3(PacketFilter::Cut cut) {
+  PacketFilter::cut(to_s3_->port(), cut);
 }
 
 void Pool::fail_over() {
@@ -239,6 +251,7 @@ void Pool::mend() {
     if (running(n)) signal(n, SIGCONT);
   }
   to_s3_->set(TcpProxy::Mode::kForward);
+  if (options_.has_filter) PacketFilter::mend();
   s3_.set(SmallS3::Fault::kNone);
   if (std::exchange(standby_is_gone_, false)) {
     postgres_[1 - primary_]->follow(*postgres_[primary_]);

@@ -12,6 +12,7 @@
 
 #include "tests/support/postgres_server.h"
 #include "tests/system/faults/tcp_proxy.h"
+#include "tests/system/pool/packet_filter.h"
 #include "tests/system/pool/small_s3.h"
 #include "tests/system/pool/statement_tap.h"
 
@@ -24,6 +25,7 @@ class Pool {
     int coordinators = 3, workers = 2;
     bool has_standby = false;  // of PostgreSQL
     bool has_history = true;   // of terms and of what was published: complaints()
+    bool has_filter = false;   // it runs in a network of its own (PacketFilter)
   };
   // kUnsupported, with a sentence, where there is no PostgreSQL.
   static Result<std::unique_ptr<Pool>> start(Options options);
@@ -54,6 +56,10 @@ class Pool {
     return *coordinators_[coordinator].taps[primary_];
   }
   TcpProxy& to_s3() { return *to_s3_; }
+  // Packets are lost on the same ways. REQUIRES: has_filter.
+  void lose_postgres(size_t coordinator, PacketFilter::Cut cut);
+  void lose_clients(size_t coordinator, PacketFilter::Cut cut);
+  void lose_s3(PacketFilter::Cut cut);
   SmallS3& s3() { return s3_; }
   // kill -9 of the primary; its standby takes writes, and has a new standby of its own once mended.
   void fail_over();

@@ -34,7 +34,7 @@ int64_t number(const std::string& text, int64_t otherwise) {
 // does not know that it leads no more.
 bool may_cost_the_store(Kind kind) {
   return kind != Kind::kNothing && kind != Kind::kKillAtStatement && kind != Kind::kKillAtTake &&
-         kind != Kind::kKillAtPut && kind != Kind::kCutClients;
+         kind != Kind::kKillAtPut && kind != Kind::kCutClients && kind != Kind::kLoseClients;
 }
 
 }  // namespace
@@ -48,11 +48,25 @@ PoolDrill::Ask PoolDrill::begin(std::string name, int program) const {
   const Path out = pool_.root() / (name + ".out"), err = pool_.root() / (name + ".err");
   std::filesystem::remove(err);
   Ask ask{std::move(name), program, Child::none(), Clock::now()};
-  ask.child =
-      Child::start({binary("kiln"), "run", made.graph, "--expect", made.answer, "--runs", "1",
-                    "--threads", "1", "--mode", "max-autotune", "--no-fallback", "--json",
-                    "--deadline", std::to_string(kDeadlineS), "--coordinator", pool_.endpoints()},
-                   out, err);
+  std::vector<std::string> words = {binary("kiln"),
+                                    "run",
+                                    made.graph,
+                                    "--expect",
+                                    made.answer,
+                                    "--runs",
+                                    "1",
+                                    "--threads",
+                                    "1",
+                                    "--mode",
+                                    "max-autotune",
+                                    "--no-fallback",
+                                    "--json",
+                                    "--deadline",
+                                    std::to_string(kDeadlineS),
+                                    "--coordinator",
+                                    pool_.endpoints()};
+  if (program % 2 == 1) words.emplace_back("--blob-links");
+  ask.child = Child::start(words, out, err);
   return ask;
 }
 
@@ -175,6 +189,9 @@ void PoolDrill::strike(const PoolTrouble& trouble, size_t leader) {
   if (trouble.kind == Kind::kCutS3) pool_.to_s3().set(trouble.wire);
   if (trouble.kind == Kind::kFailOver) pool_.fail_over();
   if (trouble.kind == Kind::kS3) pool_.s3().set(trouble.s3);
+  if (trouble.kind == Kind::kLosePostgres) pool_.lose_postgres(leader, trouble.lost);
+  if (trouble.kind == Kind::kLoseClients) pool_.lose_clients(leader, trouble.lost);
+  if (trouble.kind == Kind::kLoseS3) pool_.lose_s3(trouble.lost);
 }
 
 bool PoolDrill::is_struck(const PoolTrouble& trouble, size_t leader) {

@@ -30,16 +30,21 @@ struct PoolTrouble {
     kCutS3,            // all from S3
     kFailOver,         // PostgreSQL's primary dies, its synchronous standby takes over
     kS3,               // S3 answers, badly
+    kLosePostgres,     // packets between the leader and PostgreSQL are lost
+    kLoseClients,      // those between the leader and clients and workers
+    kLoseS3,           // those between all and S3
   };
-  static constexpr int kKinds = 10;
+  static constexpr int kKinds = 13;
   Kind kind = Kind::kNothing;
   StatementTap::Point point{};  // `after` also for kKillAtTake and kKillAtPut
   int after_ms = 0;             // of what comes at a moment: how long clients have been asking
   int for_ms = 0;               // of what ends by itself; kS3: once it was met
   TcpProxy::Mode wire = TcpProxy::Mode::kForward;
+  PacketFilter::Cut lost = PacketFilter::Cut::kNone;
   SmallS3::Fault s3 = SmallS3::Fault::kNone;
 };
 std::string_view name(PoolTrouble::Kind kind);
+bool takes_filter(PoolTrouble::Kind kind);  // Pool::Options::has_filter
 std::string describe(const PoolTrouble& trouble);
 // One of `kind`: the `round`-th takes the next of its points, the rest is at random.
 PoolTrouble draw(PoolTrouble::Kind kind, int round, std::mt19937_64& random);

@@ -12,8 +12,12 @@ using Kind = PoolTrouble::Kind;
 
 class PoolFaults : public ::testing::Test {
  protected:
-  void begin(bool has_standby = false) {
-    auto pool = Pool::start({.root = dir_.path(), .has_standby = has_standby});
+  void begin(bool has_standby = false, bool has_filter = false) {
+    if (has_filter)
+      if (const Status network = PacketFilter::enter_own_network(); !network)
+        GTEST_SKIP() << network.error().message;
+    auto pool =
+        Pool::start({.root = dir_.path(), .has_standby = has_standby, .has_filter = has_filter});
     if (!pool && pool.error().code == Code::kUnsupported) GTEST_SKIP() << pool.error().message;
     ASSERT_TRUE(pool) << pool.error().message;
     pool_ = *std::move(pool);
@@ -64,6 +68,21 @@ TEST_F(PoolFaults, WiresAreCut) {
   expect_good({.kind = Kind::kCutS3, .for_ms = 2'000, .wire = TcpProxy::Mode::kDeafToServer});
 }
 
+TEST_F(PoolFaults, PacketsAreLostBothWaysAndOneWay) {
+  begin(false, true);
+  if (pool_ == nullptr) return;
+  expect_good({.kind = Kind::kLosePostgres,
+               .after_ms = 300,
+               .for_ms = 7'000,
+               .lost = PacketFilter::Cut::kBoth});
+  expect_good({.kind = Kind::kLosePostgres,
+               .after_ms = 300,
+               .for_ms = 7'000,
+               .lost = PacketFilter::Cut::kFromServer});
+  expect_good({.kind = Kind::kLoseClients, .for_ms = 3'000, .lost = PacketFilter::Cut::kToServer});
+  expect_good({.kind = Kind::kLoseS3, .for_ms = 3'000, .lost = PacketFilter::Cut::kBoth});
+}
+
 TEST_F(PoolFaults, TheSynchronousStandbyTakesOver) {
   begin(true);
   if (pool_ == nullptr) return;
@@ -74,8 +93,8 @@ TEST_F(PoolFaults, TheSynchronousStandbyTakesOver) {
 TEST_F(PoolFaults, S3AnswersBadly) {
   begin();
   if (pool_ == nullptr) return;
-  for (const auto fault :
-       {SmallS3::Fault::kFails, SmallS3::Fault::kHalf, SmallS3::Fault::kFalse404})
+  for (const auto fault : {SmallS3::Fault::kFails, SmallS3::Fault::kHalf, SmallS3::Fault::kFalse404,
+                           SmallS3::Fault::kDenies})
     expect_good({.kind = Kind::kS3, .for_ms = 1'500, .s3 = fault});
 }
 

@@ -4,7 +4,8 @@
 //   pool_soak --rounds 50                                        of every kind, in turn
 //   pool_soak --crowd 1000          so many clients ask at once for one program that nobody has
 //
-// Exit codes: 0 all was as promised; 1 not, and stderr says what; 2 usage; 77 there is no PostgreSQL.
+// Exit codes: 0 all was as promised; 1 not, and stderr says what; 2 usage; 77 there is no PostgreSQL, or no network of
+// its own for what takes one.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -19,10 +20,11 @@ namespace {
 using namespace kiln;           // NOLINT: a program
 using namespace kiln::testing;  // NOLINT
 
-std::vector<PoolTrouble::Kind> kinds_of(const std::string& chosen) {
+std::vector<PoolTrouble::Kind> kinds_of(const std::string& chosen, bool has_filter) {
   std::vector<PoolTrouble::Kind> kinds;
   for (int n = 1; n < PoolTrouble::kKinds; ++n)
-    if (const auto kind = static_cast<PoolTrouble::Kind>(n); chosen.empty() || name(kind) == chosen)
+    if (const auto kind = static_cast<PoolTrouble::Kind>(n);
+        chosen.empty() ? has_filter || !takes_filter(kind) : name(kind) == chosen)
       kinds.push_back(kind);
   return kinds;
 }
@@ -54,7 +56,8 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds, "of each kind")->capture_default_str();
   app.add_option("--kind", chosen,
                  "kill-at-statement, kill-at-take, kill-at-put, stop, "
-                 "cut-postgres, cut-clients, cut-s3, fail-over or s3; default: all");
+                 "cut-postgres, cut-clients, cut-s3, fail-over, s3, lose-postgres, lose-clients or "
+                 "lose-s3; default: all, those that lose packets as root only");
   app.add_option("--crowd", clients, "instead: clients that ask at once for one new program");
   app.add_option("--seed", seed, "of the troubles")->capture_default_str();
   app.add_flag("--json", as_json, "figures as one JSON object on stdout");
@@ -63,11 +66,15 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const std::vector<PoolTrouble::Kind> kinds = kinds_of(chosen);
+  const Status network = PacketFilter::enter_own_network();
+  const std::vector<PoolTrouble::Kind> kinds = kinds_of(chosen, network.has_value());
   if (kinds.empty()) return fmt::print(stderr, "pool_soak: no such kind\n"), 2;
 
+  if (!network && takes_filter(kinds.front()))
+    return fmt::print(stderr, "pool_soak: {}\n", network.error().message), 77;
   const TempDir dir = TempDir::create("kiln-pool").value();
-  const auto pool = Pool::start({.root = dir.path(), .has_standby = true});
+  const auto pool =
+      Pool::start({.root = dir.path(), .has_standby = true, .has_filter = network.has_value()});
   if (!pool) {
     fmt::print(stderr, "pool_soak: {}\n", pool.error().message);
     return pool.error().code == Code::kUnsupported ? 77 : 1;

@@ -22,6 +22,8 @@ constexpr const char* kStatements[] = {"UPDATE terms SET until = clock",
                                        "COMMIT"};
 constexpr int kStatementCount = std::ssize(kStatements);
 
+constexpr PacketFilter::Cut kLosses[] = {PacketFilter::Cut::kBoth, PacketFilter::Cut::kToServer,
+                                         PacketFilter::Cut::kFromServer};
 constexpr TcpProxy::Mode kCuts[] = {TcpProxy::Mode::kRefuse, TcpProxy::Mode::kDeafToClient,
                                     TcpProxy::Mode::kDeafToServer};
 
@@ -39,9 +41,14 @@ int by_orders(double least, double most, std::mt19937_64& random) {
 
 std::string_view name(Kind kind) {
   constexpr std::string_view kNames[PoolTrouble::kKinds] = {
-      "nothing",      "kill-at-statement", "kill-at-take", "kill-at-put", "stop",
-      "cut-postgres", "cut-clients",       "cut-s3",       "fail-over",   "s3"};
+      "nothing",       "kill-at-statement", "kill-at-take", "kill-at-put", "stop",
+      "cut-postgres",  "cut-clients",       "cut-s3",       "fail-over",   "s3",
+      "lose-postgres", "lose-clients",      "lose-s3"};
   return kNames[static_cast<int>(kind)];
+}
+
+bool takes_filter(Kind kind) {
+  return kind == Kind::kLosePostgres || kind == Kind::kLoseClients || kind == Kind::kLoseS3;
 }
 
 std::string describe(const PoolTrouble& trouble) {
@@ -53,6 +60,8 @@ std::string describe(const PoolTrouble& trouble) {
     text += trouble.point.after ? ", after" : ", before";
   if (trouble.wire != TcpProxy::Mode::kForward)
     text += fmt::format(", {}", TcpProxy::name(trouble.wire));
+  if (trouble.lost != PacketFilter::Cut::kNone)
+    text += fmt::format(", {}", PacketFilter::name(trouble.lost));
   if (trouble.kind == Kind::kS3) text += fmt::format(", {}", SmallS3::name(trouble.s3));
   if (trouble.after_ms > 0) text += fmt::format(", after {} ms", trouble.after_ms);
   if (trouble.for_ms > 0) text += fmt::format(", for {} ms", trouble.for_ms);
@@ -68,11 +77,15 @@ PoolTrouble draw(Kind kind, int round, std::mt19937_64& random) {
     trouble.point.skip = round < 2 * kStatementCount ? 0 : between(0, 3, random);
   }
   if (kind == Kind::kStop || kind == Kind::kCutPostgres || kind == Kind::kCutClients ||
-      kind == Kind::kCutS3 || kind == Kind::kFailOver)
+      kind == Kind::kCutS3 || kind == Kind::kFailOver || takes_filter(kind))
     trouble.after_ms = between(0, 2'000, random);
   if (kind == Kind::kStop) trouble.for_ms = by_orders(500, 60'000, random);
   if (kind == Kind::kCutPostgres || kind == Kind::kCutClients || kind == Kind::kCutS3) {
     trouble.wire = kCuts[round % 3];
+    trouble.for_ms = by_orders(500, 15'000, random);
+  }
+  if (takes_filter(kind)) {
+    trouble.lost = kLosses[round % 3];
     trouble.for_ms = by_orders(500, 15'000, random);
   }
   if (kind == Kind::kS3) {

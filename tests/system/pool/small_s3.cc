@@ -18,8 +18,8 @@ Reply stalled() {
 }  // namespace
 
 std::string_view SmallS3::name(Fault fault) {
-  constexpr std::string_view kNames[kFaults] = {"none", "status 500", "stall", "half a body",
-                                                "false 404"};
+  constexpr std::string_view kNames[kFaults] = {"none",        "status 500", "stall",
+                                                "half a body", "false 404",  "lasting 404"};
   return kNames[static_cast<int>(fault)];
 }
 
@@ -69,7 +69,7 @@ Reply SmallS3::put(const std::string& name, const FaultyServer::Request& request
 Reply SmallS3::get(const std::string& name) {
   const auto found = objects_.find(name);
   if (found == objects_.end()) return FaultyServer::error(404, "NoSuchKey");
-  if (fault_ == Fault::kFalse404 && denied_.insert(name).second) {
+  if (fault_ == Fault::kDenies || (fault_ == Fault::kFalse404 && denied_.insert(name).second)) {
     struck_ = true;
     return FaultyServer::error(404, "NoSuchKey");
   }

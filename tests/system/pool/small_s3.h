@@ -20,8 +20,9 @@ class SmallS3 {
     kStalls,    // takes the request and says nothing
     kHalf,      // half of an object, then the end
     kFalse404,  // of each object, once: it does not exist
+    kDenies,    // of every object, for as long as it lasts
   };
-  static constexpr int kFaults = 5;
+  static constexpr int kFaults = 6;
   static std::string_view name(Fault fault);
 
   SmallS3();

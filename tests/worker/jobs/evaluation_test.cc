@@ -187,8 +187,9 @@ TEST_F(EvaluationTest, AUsersKernelsHaveARunnerEachOnAGpuToo) {
   const Artifact finds = compile_kernel(
       std::string(kRight) + "if (getenv(\"WAS_HERE\")) out[first] = 0;", environment);
   // Of a GPU's runner only the kind, by which these decide.
-  RunnerProcess runner(
-      {.executable = runner_path(), .threads = 2, .kind = SandboxKind::kGpuRunner});
+  RunnerProcess::Options of_a_gpu{runner_path(), 2, {}};
+  of_a_gpu.kind = SandboxKind::kGpuRunner;
+  RunnerProcess runner(of_a_gpu);
   job_.kind = Job::Kind::kFinal;
   job_.family = Family::kCustom;
   for (const Evaluation& each : evaluate_finalists(runner, job_, std::vector{leaves, finds}))

@@ -46,7 +46,7 @@ TEST(LaunchClock, CountsWhatAProcessDidSinceItWasStarted) {
     for (uint64_t i = 0; i < 20'000'000; ++i) sum += i;
   });
   busy.join();
-  const LaunchTime took = clock.elapsed();
+  const LaunchCost took = clock.elapsed();
   EXPECT_GT(took.wall_us, 0);
   EXPECT_GT(took.cpu_us, 1'000) << "twenty million additions take longer";
   EXPECT_LT(took.cpu_us, took.wall_us * 1.5 + 10'000) << "one thread worked, one waited for it";
@@ -67,7 +67,7 @@ TEST(LaunchClock, AThreadThatIsReadyAndHasNoCoreWaits) {
     }
   });
   const LaunchClock clock(getpid());
-  LaunchTime took;
+  LaunchCost took;
   do took = clock.elapsed();
   while (took.cpu_us < 200'000);
   stop = true;

@@ -1,0 +1,66 @@
+// BlobReads: the binaries of a PostgresStore: from copies on this machine's disk, else from the place
+// of their objects, checked against their digests. What is lost for good is doomed, so that it is made
+// again; a place that is away, or wrong about what it has, costs nothing. Thread-safe.
+//
+//   bytes with the digest        -> answered, kept as a copy
+//   the place does not answer    -> kUnavailable
+//   other bytes, twice           -> doomed, kCorruption
+//   "there is no such object"    -> kUnavailable until that has been said for `absent_for`; then, if
+//                                   the place gives one of a few others, doomed and kNotFound
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/local_blobs.h"
+#include "cache/postgres/absences.h"
+#include "cache/postgres/spooled_writes.h"
+
+namespace kiln {
+
+class BlobReads {
+ public:
+  // Writer and objects outlive its last answer.
+  BlobReads(PostgresWriter& writer, ObjectStore& objects, LocalBlobs& copies,
+            std::chrono::milliseconds absent_for, std::function<void(std::string)> log)
+      : writer_(writer),
+        objects_(objects),
+        copies_(copies),
+        absences_(absent_for),
+        log_(log ? std::move(log) : [](const std::string&) {}) {}
+
+  void fetch(const Digest& digest, const std::string& object, Then<std::string> then) {
+    get(digest, object, false, std::move(then));
+  }
+  bool is_away() const { return away_; }  // the place did not answer the last one
+  int64_t damaged() const { return damaged_; }
+  // Answers that are late ask for nothing more.
+  void close() { closing_ = true; }
+
+ private:
+  // A blob that is not there, for whom, and others that are asked for.
+  struct Absent {
+    Digest digest;
+    std::string object;
+    Then<std::string> then;
+    std::vector<std::string> others{};
+  };
+  void get(const Digest& digest, const std::string& object, bool again, Then<std::string> then);
+  void judge(const std::shared_ptr<Absent>& absent);
+  void ask_for_others(const std::shared_ptr<Absent>& absent);
+  void believe(const Absent& absent);
+  void doom(const Digest& digest, const std::string& object);
+
+  PostgresWriter& writer_;
+  ObjectStore& objects_;
+  LocalBlobs& copies_;
+  Absences absences_;
+  const std::function<void(std::string)> log_;
+  std::atomic<bool> away_{false}, closing_{false};
+  std::atomic<int64_t> damaged_{0};
+};
+
+}  // namespace kiln
