@@ -5,7 +5,6 @@
 #include "cache/postgres/postgres_store.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -16,12 +15,12 @@
 
 #include "cache/access_times.h"
 #include "cache/local_blobs.h"
+#include "cache/postgres/beginning.h"
 #include "cache/postgres/blob_reads.h"
 #include "cache/postgres/connections.h"
 #include "cache/postgres/look_ups.h"
 #include "cache/postgres/postgres_index.h"
 #include "cache/postgres/reads.h"
-#include "cache/postgres/schema.h"
 #include "cache/postgres/spooled_writes.h"
 #include "cache/postgres/term.h"
 
@@ -31,42 +30,10 @@ namespace {
 constexpr int kLookUpThreads = 2;
 constexpr int kSweptAtOnce = 256;
 constexpr auto kTotalsEvery = std::chrono::seconds(1);
-constexpr auto kSchemaAgain = std::chrono::milliseconds(200);
 
 int64_t wall_clock_ms() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
-
-// Whether to wait on for the term; why not yet is logged once for each reason.
-std::function<bool(const std::string&)> patience_of(const PostgresStoreOptions& options) {
-  const auto until = std::chrono::steady_clock::now() + options.wait_for_term;
-  return [&options, until, said = std::string()](const std::string& why) mutable {
-    const bool waits =
-        options.stands_by ? options.stands_by() : std::chrono::steady_clock::now() < until;
-    if (waits && options.stands_by && options.log && said != why)
-      options.log("stands by: " + (said = why));
-    return waits;
-  };
-}
-
-// A standby that is started while PostgreSQL is away stands by, as it does when that happens later.
-Status prepare_schema(PgConnection& connection, const PostgresStoreOptions& options) {
-  const auto waits = patience_of(options);
-  for (;;) {
-    Status ready = prepare_postgres_schema(connection);
-    if (ready || ready.error().code != Code::kUnavailable) return ready;
-    if (!options.stands_by || !waits(ready.error().message)) return ready;
-    std::this_thread::sleep_for(kSchemaAgain);
-  }
-}
-
-// Told from other processes, of other machines and of later times.
-std::string name_of_this_process() {
-  static std::atomic<int> stores{0};
-  char host[256] = "";
-  (void)gethostname(host, sizeof host - 1);
-  return fmt::format("{}.{}.{}.{}", host, getpid(), wall_clock_ms(), ++stores);
 }
 
 }  // namespace
@@ -253,23 +220,14 @@ Result<std::unique_ptr<PostgresStore>> PostgresStore::open(const std::string& ur
                                                            PostgresStoreOptions options) {
   if (!options.now_ms) options.now_ms = wall_clock_ms;
   const std::string name = "kiln-coordinator";
-  PgConnection connection(url, name + " term");
-  TRY_STATUS(prepare_schema(connection, options));
-  const auto lost = [log = options.log, tell = options.lost] {
-    if (log) log("another coordinator writes the store by now: this one stores nothing any more");
-    if (tell) tell();
-  };
-  TRY(auto term,
-      Term::take(std::move(connection), {"kiln", name_of_this_process(), options.address},
-                 patience_of(options), lost));
+  TRY(Beginning begun, begin_writing(url, name, options));
   std::unique_ptr<Spool> spool;
   if (options.spool_bytes > 0) {
     TRY(spool, Spool::open(options.spool, options.spool_bytes, options.log));
   }
-  auto impl = std::make_unique<Impl>(url, name, std::move(objects), std::move(term),
+  auto impl = std::make_unique<Impl>(url, name, std::move(objects), std::move(begun.term),
                                      std::move(spool), std::move(options));
-  TRY(const auto revoked, impl->connections.with(reads::revocations));
-  impl->writes.drop_revoked(revoked);
+  impl->writes.drop_revoked(begun.revoked);
   impl->begin();
   return std::unique_ptr<PostgresStore>(new PostgresStore(std::move(impl)));
 }

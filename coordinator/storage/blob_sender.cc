@@ -195,6 +195,7 @@ Result<BlobSender::Opened> BlobSender::open(Transfer& transfer, int& reads) {
     transfer.fetch.reset();
     return Opened{blob};
   }
+  if (auto ahead = transfer.links_ahead.extract(transfer.next)) transfer.fetch = ahead.mapped();
   if (!transfer.fetch) {
     if (under_way_.size() >= kMostUnderWay && !under_way_.contains(next)) return Opened{};
     ++reads;
@@ -224,11 +225,16 @@ std::shared_ptr<BlobSender::Fetch> BlobSender::fetch(const Wanted& wanted) {
 }
 
 // One after another, a program's binaries would each cost a way to the store and back.
-void BlobSender::fetch_ahead(const Transfer& transfer) {
+// Bytes come to memory, links to who asked.
+void BlobSender::fetch_ahead(Transfer& transfer) {
   const std::vector<Digest>& digests = transfer.request.digests;
   const size_t end = std::min(digests.size(), transfer.next + kAhead);
   for (size_t i = transfer.next + 1; i < end && under_way_.size() < kMostUnderWay; ++i)
-    if (memory_.find(digests[i]) == nullptr) fetch(wanted(transfer, i));
+    if (memory_.find(digests[i]) == nullptr && !transfer.links_ahead.contains(i)) {
+      const Wanted later = wanted(transfer, i);
+      auto fetched = fetch(later);
+      if (later.as_link) transfer.links_ahead.emplace(i, std::move(fetched));
+    }
 }
 
 void BlobSender::brought(const Wanted& wanted, Result<std::string> answer) {

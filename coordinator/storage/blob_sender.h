@@ -70,11 +70,12 @@ class BlobSender {
     PeerId peer;
     std::string holder;  // of its place: the user, or the peer
     BlobRequest request;
-    Transfers* in = nullptr;                 // the list that it stands in
-    size_t next = 0;                         // index into request.digests
-    int64_t offset = 0;                      // of that blob
-    std::shared_ptr<Fetch> fetch = nullptr;  // of that blob, once it was asked for
-    std::optional<int64_t> refused_ms = {};  // when it could first not be read
+    Transfers* in = nullptr;                                 // the list that it stands in
+    size_t next = 0;                                         // index into request.digests
+    int64_t offset = 0;                                      // of that blob
+    std::shared_ptr<Fetch> fetch = nullptr;                  // of that blob, once it was asked for
+    std::map<size_t, std::shared_ptr<Fetch>> links_ahead{};  // of later ones, by their index
+    std::optional<int64_t> refused_ms = {};                  // when it could first not be read
     int64_t try_again_ms = 0;
     bool has_no_link = false;  // that blob
     int64_t stalled_ms = 0;    // since when it has no credit
@@ -101,7 +102,7 @@ class BlobSender {
   // The next blob, from memory or else from the store, to which a question is counted.
   Result<Opened> open(Transfer& transfer, int& reads);
   std::shared_ptr<Fetch> fetch(const Wanted& wanted);
-  void fetch_ahead(const Transfer& transfer);
+  void fetch_ahead(Transfer& transfer);
   void brought(const Wanted& wanted, Result<std::string> answer);
 
   ReadableStore& store_;
