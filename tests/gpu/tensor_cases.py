@@ -101,7 +101,8 @@ def channels_last_case(n, c, size, out, window, stride=1):
     padding = window // 2 if stride == 1 or window % 2 else 0
 
     def function(x, w):
-        return F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), stride=stride, padding=padding).permute(0, 2, 3, 1)
+        x, w = (t.permute(0, 3, 1, 2) for t in (x, w))
+        return F.conv2d(x, w, stride=stride, padding=padding).permute(0, 2, 3, 1)
 
     text = f"{window}x{window} {n}x{c}x{size}x{size}->{out}" + (f" /{stride}" if stride > 1 else "")
     return Case("channels_last", text, function,

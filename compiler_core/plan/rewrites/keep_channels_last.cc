@@ -18,7 +18,8 @@ bool is_image(const Node& node) {
 // Which convolutions' results lie channels last: those of which another such convolution reads the
 // result, or what elementwise arithmetic, pooling and joins make of it. There the turn that it would
 // do first is spared. One alone is left as it is, since it would be turned at both ends; but for one
-// whose result is read in no other order.
+// whose result is read in no other order. So are those of which more readers take the channels
+// second: groups of channels that a norm sums up, what is given out.
 class ChannelsLastChooser {
  public:
   explicit ChannelsLastChooser(const Graph& graph)
@@ -34,19 +35,38 @@ class ChannelsLastChooser {
       if (graph_.node(id).op == Op::kConvolution && has_groups(graph_.node(id))) return {};
       join_with_operands(id);
     }
-    std::vector<bool> is_read(wanted.size(), false);  // by class: by such a convolution
-    for (NodeId id = 0; id < graph_.size(); ++id)
-      if (may_end_channels_last(graph_, id))
-        is_read[static_cast<size_t>(class_of(graph_.node(id).operands[0]))] = true;
-    for (NodeId id = 0; id < graph_.size(); ++id)
-      if (may_end_channels_last(graph_, id) &&
-          (is_read[static_cast<size_t>(class_of(id))] ||
-           find_channels_last_view(graph_, id) != kInvalidNode))
+    count_readers();
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (!may_end_channels_last(graph_, id)) continue;
+      const Readers& readers = readers_[static_cast<size_t>(class_of(id))];
+      if ((readers.last > 0 && readers.last >= readers.second) ||
+          find_channels_last_view(graph_, id) != kInvalidNode)
         wanted[static_cast<size_t>(id)] = any = true;
+    }
     return any ? wanted : std::vector<bool>();
   }
 
  private:
+  // Of a class, by the order that they take: last are convolutions. Sums over the image take either.
+  struct Readers {
+    int last = 0, second = 0;
+  };
+  void count_readers() {
+    readers_.resize(parent_.size());
+    const auto of = [this](NodeId id) -> Readers& {
+      return readers_[static_cast<size_t>(class_of(id))];
+    };
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      if (may_end_channels_last(graph_, id)) ++of(node.operands[0]).last;
+      if (may_end_channels_last(graph_, id) || traits(node.op).kind == OpKind::kReduce) continue;
+      for (const NodeId operand : node.operands)
+        if (is_image(graph_.node(operand)) && class_of(operand) != class_of(id))
+          ++of(operand).second;
+    }
+    for (const NodeId id : graph_.outputs()) ++of(id).second;
+  }
+
   // Kernels of groups read and write planes of channels: images would be turned around each.
   static bool has_groups(const Node& node) {
     return std::get<ConvolutionAttr>(node.attr).groups != 1;
@@ -74,6 +94,7 @@ class ChannelsLastChooser {
 
   const Graph& graph_;
   std::vector<NodeId> parent_;
+  std::vector<Readers> readers_;  // by class
 };
 
 class ChannelsLastKeeper {

@@ -87,6 +87,22 @@ TEST(ChannelsLast, EndsWhereNoConvolutionFollows) {
   EXPECT_EQ(stored(graph), "[2,6,6,40]");
 }
 
+// Norms over groups of channels read them channel by channel: nothing would be spared.
+TEST(ChannelsLast, LeavesNormsOfGroupsAsTheyAre) {
+  Net net;
+  NodeId x = net.input({2, 32, 6, 6});
+  for (int i = 0; i < 3; ++i) {
+    const Shape rows = {2, 4, 8 * 36};
+    const int axes[] = {0, 1};
+    const NodeId y = net.b.cast(net.b.reshape(net.convolution(x, 32, 3, 1, 1), rows), DType::kF32);
+    const NodeId sum = net.b.broadcast_in(net.b.reduce(Op::kReduceSum, y, {2}), rows, axes);
+    const NodeId centred = net.b.binary(Op::kAdd, y, sum);
+    x = net.scaled(net.b.cast(net.b.reshape(centred, {2, 32, 6, 6}), DType::kBF16), 0.0625);
+  }
+  const Graph graph = net.done({x});
+  EXPECT_EQ(families_of(graph), families_of(graph, {}));
+}
+
 // Images that the caller has channels last, and wants so.
 TEST(ChannelsLast, FollowsTheCallersOrder) {
   for (const int64_t window : {1, 3}) {
