@@ -144,7 +144,19 @@ class WgmmaConvolution {
   }
   int64_t weight_blocks() const {
     if (weights_in_place_) return 0;
+    if (weight_parts() > 0) return ceil_div(rows_ * (channels_ / kDepth), weight_parts());
     return ceil_div(rows_ * window_ * channels_ / 8, int64_t{kTurnThreads});
+  }
+  // Of 64 channels of a line of weights, as many as a block's threads turn at a time where all that
+  // a line has lies side by side, channel by channel; 0: it lies otherwise.
+  int64_t weight_parts() const {
+    const ConvolutionProblem& p = problem_;
+    const bool lies_so = window_ > 1 && p.w_channel == window_ && p.w_at[2] == 1 &&
+                         (p.window[1] == 1 || p.w_at[1] == p.window[2]) &&
+                         w().row_stride % 8 == 0 && w().offset % 8 == 0 &&
+                         p.channels * window_ % 8 == 0;
+    if (!lies_so || window_ * kDepth > kDepth * kTurnPitch) return 0;
+    return std::max<int64_t>(1, kTurnThreads / (window_ * 8));
   }
 
   std::string print_operands() const {
@@ -209,11 +221,11 @@ class WgmmaConvolution {
     text += fmt::format(
         "struct W {{\n"
         "  static constexpr int rows = {}, all_rows = {}, window = {}, channels = {};\n"
-        "  static constexpr int all_channels = {};\n"
+        "  static constexpr int all_channels = {}, parts = {};\n"
         "  KILN_INLINE long at(int row, int place, int channel) {{\n"
         "    return row * {}L + channel * {}L + place / {} * {}L + place % {} * {}L;\n  }}\n}};\n",
-        p.product.m, rows_, window_, p.channels, channels_, w().row_stride, p.w_channel,
-        p.window[2], p.w_at[1], p.window[2], p.w_at[2]);
+        p.product.m, rows_, window_, p.channels, channels_, weight_parts(), w().row_stride,
+        p.w_channel, p.window[2], p.w_at[1], p.window[2], p.w_at[2]);
     const std::string_view type = memory_type(product_.stored);
     std::string body = "  const int block = static_cast<int>(block_index());\n";
     if (image_tiles() > 0)
@@ -228,10 +240,11 @@ class WgmmaConvolution {
           image_tiles(), image_tiles() + border_blocks(), type);
     if (weight_blocks() > 0)
       body += fmt::format(
-          "{5}    turn_weights<W>(in{1} + {2}L, reinterpret_cast<{3}*>(workspace + {4}L), block - "
+          "{5}    {6}<W>(in{1} + {2}L, reinterpret_cast<{3}*>(workspace + {4}L), block - "
           "{0});\n",
           image_tiles() + border_blocks(), w().input, w().offset, type, image_bytes(),
-          image_tiles() > 0 ? "  else\n" : "");
+          image_tiles() > 0 ? "  else\n" : "",
+          weight_parts() > 0 ? "turn_weight_lines" : "turn_weights");
     return text + std::string(device_text("turn.cuh")) +
            cuda_kernel("turn", graph_, kTurnThreads, 1, body);
   }
@@ -306,7 +319,7 @@ double wgmma_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_convolution() {
   static const PrintedTemplate<WgmmaConvolutionSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .isa = "sm_90a",

@@ -11,6 +11,8 @@
 //              them); all_width; height, width: of the part that is reached, `above` rows and
 //              `before` columns of zeros in front of it; images
 //   struct W   rows, all_rows, window, channels, all_channels; at(row, place, channel)
+//              turn_weight_lines() wants: parts, of 64 channels of a row, that a block turns; weights as
+//              [row][channel][place], side by side
 namespace {
 
 constexpr int kTurnThreads = 256, kTurnPitch = 66;
@@ -135,6 +137,34 @@ KILN_INLINE void turn_weights(const T* from, T* to, int block) {
     y.word[j / 2] = j % 2 == 0 ? x.word[0] : y.word[j / 2] | x.word[0] << 16;
   }
   store_output(to + static_cast<long>(i) * 8, y);
+}
+
+// The same of weights that lie row by row, [channel][place]: loaded as they lie, by way of shared memory.
+template <class W, class T>
+KILN_INLINE void turn_weight_lines(const T* from, T* to, int block) {
+  constexpr int across = W::all_channels / 64, elements = 64 * W::window;  // of a part
+  unsigned short* staged = reinterpret_cast<unsigned short*>(shared_memory());
+  _Pragma("unroll 2") for (int i = thread_index(); i < W::parts * elements / 8; i += kTurnThreads) {
+    const int part = block * W::parts + i / (elements / 8), row = part / across;
+    const int at = part % across * elements + i % (elements / 8) * 8;
+    Bits<16> x;
+    _Pragma("unroll") for (unsigned& word : x.word) word = 0;
+    if (row < W::rows && at < W::channels * W::window) load_input(from + W::at(row, 0, 0) + at, x);
+    *reinterpret_cast<Bits<16>*>(staged + i * 8) = x;
+  }
+  block_barrier();
+  _Pragma("unroll 2") for (int i = thread_index(); i < W::parts * W::window * 8; i += kTurnThreads) {
+    const int piece = i % 8, place = i / 8 % W::window, number = i / 8 / W::window;
+    const int part = block * W::parts + number, row = part / across;
+    if (row >= W::all_rows) continue;
+    const unsigned short* column = staged + number * elements + piece * 8 * W::window + place;
+    Bits<16> y;
+    _Pragma("unroll") for (int w = 0; w < 4; ++w) y.word[w] =
+        column[2 * w * W::window] | static_cast<unsigned>(column[(2 * w + 1) * W::window]) << 16;
+    store_output(to + (static_cast<long>(row) * W::window + place) * W::all_channels +
+                     part % across * 64 + piece * 8,
+                 y);
+  }
 }
 
 }  // namespace
