@@ -43,17 +43,14 @@ class WgmmaConvolution {
         schedule_(schedule),
         problem_(ConvolutionProblem::of(graph)),
         product_(product_of(problem_)),
-        channels_(round_up(problem_.channels, kDepth)),
+        images_in_place_(problem_.channels_last && lies_channels_last()),
+        channels_(images_in_place_ ? problem_.channels : round_up(problem_.channels, kDepth)),
         window_(problem_.window[1] * problem_.window[2]),
         height_(problem_.reach()[1]),
         width_(problem_.reach()[2]),
-        rows_(problem_.channels_last ? round_up(product_.n, schedule.bn)
-                                     : round_up(product_.m, schedule.bm)) {
-    const ConvolutionProblem& p = problem_;
-    images_in_place_ = p.channels_last && lies_channels_last();
-    weights_in_place_ = p.channels_last && rows_ == product_.n && p.channels % kDepth == 0 &&
-                        is_contiguous_weight();
-  }
+        rows_(problem_.channels_last ? product_.n : round_up(product_.m, schedule.bm)),
+        weights_in_place_(problem_.channels_last && channels_ == problem_.channels &&
+                          is_contiguous_weight()) {}
 
   Result<Source> print(const Target& target) const {
     const Shape space = problem_.channels_last ? Shape{product_.m, product_.n}
@@ -72,7 +69,7 @@ class WgmmaConvolution {
       operands.device = {"wgmma_gather.cuh"};
       operands.source = fmt::format("GatheredTiles{{workspace + {}L, workspace}}", image_bytes());
     }
-    operands.steps = window_ * channels_ / kDepth;
+    operands.steps = ceil_div(window_ * channels_, int64_t{kDepth});
     operands.copying_registers = 56;
     Source source = WgmmaProduct(graph_, epilogue.graph, schedule_, sized, target).print(operands);
     if (const int64_t blocks = image_tiles() + border_blocks() + weight_blocks(); blocks > 0) {
@@ -151,8 +148,8 @@ class WgmmaConvolution {
   // a line has lies side by side, channel by channel; 0: it lies otherwise.
   int64_t weight_parts() const {
     const ConvolutionProblem& p = problem_;
-    const bool lies_so = window_ > 1 && p.w_channel == window_ && p.w_at[2] == 1 &&
-                         (p.window[1] == 1 || p.w_at[1] == p.window[2]) &&
+    const bool lies_so = window_ > 1 && channels_ % kDepth == 0 && p.w_channel == window_ &&
+                         p.w_at[2] == 1 && (p.window[1] == 1 || p.w_at[1] == p.window[2]) &&
                          w().row_stride % 8 == 0 && w().offset % 8 == 0 &&
                          p.channels * window_ % 8 == 0;
     if (!lies_so || window_ * kDepth > kDepth * kTurnPitch) return 0;
@@ -186,17 +183,17 @@ class WgmmaConvolution {
     return fmt::format(
         "struct A {{\n  static constexpr bool depth_inner = true;\n"
         "  static constexpr int positions = {}, positions_across = {};\n"
-        "  static constexpr int image = {}, row = {}, column = {}, channels = {};\n"
+        "  static constexpr int image = {}, row = {}, column = {}, pieces = {}, depth = {};\n"
         "  static constexpr int height = {}, width = {}, above = {}, before = {};\n"
-        "  static constexpr int stride_height = {}, stride_width = {}, parts = {};\n"
+        "  static constexpr int stride_height = {}, stride_width = {};\n"
         "  static constexpr int window_width = {}, dilation_height = {}, dilation_width = "
         "{};\n}};\n"
         "struct B {{\n  static constexpr bool depth_inner = true;\n"
         "  static constexpr int pitch = {};\n}};\n",
-        p.out[1] * p.out[2], p.out[2], image * 2, row * 2, column * 2,
-        (turned ? channels_ : p.channels) * 2, turned ? height_ : p.in[1],
-        turned ? width_ : p.in[2], turned ? 0 : p.low[1], turned ? 0 : p.low[2], p.stride[1],
-        p.stride[2], channels_ / kDepth, p.window[2], p.dilation[1], p.dilation[2], row_bytes());
+        p.out[1] * p.out[2], p.out[2], image * 2, row * 2, column * 2, channels_ / 8,
+        window_ * channels_ / 8, turned ? height_ : p.in[1], turned ? width_ : p.in[2],
+        turned ? 0 : p.low[1], turned ? 0 : p.low[2], p.stride[1], p.stride[2], p.window[2],
+        p.dilation[1], p.dilation[2], row_bytes());
   }
 
   std::string print_turn() const {
@@ -253,8 +250,9 @@ class WgmmaConvolution {
   const WgmmaMatmulSchedule schedule_;
   const ConvolutionProblem problem_;
   const MatmulProblem product_;
+  const bool images_in_place_;                               // they are laid out so already
   const int64_t channels_, window_, height_, width_, rows_;  // as they are laid out
-  bool images_in_place_ = false, weights_in_place_ = false;  // they are laid out so already
+  const bool weights_in_place_;
 };
 
 bool fits(const WgmmaMatmulSchedule& schedule, const Graph& graph, const MatmulProblem& product) {
@@ -273,7 +271,7 @@ Status check_wgmma_convolution(const Workload& workload) {
   if (product.batches * product.m * product.n * product.k == 0) return lacks("empty images");
   if (problem.groups != 1) return lacks("groups of channels");
   constexpr int64_t kFewChannels = 32;  // fewer are mostly zeros then
-  if (problem.channels < kFewChannels) return lacks("few channels");
+  if (!problem.channels_last && problem.channels < kFewChannels) return lacks("few channels");
   if (problem.window[0] != 1 || problem.in[0] != 1 || problem.out[0] != 1)
     return lacks("three spatial axes");
   const WgmmaConvolution kernel(graph, WgmmaMatmulSchedule{});

@@ -318,7 +318,10 @@ class Chooser {
       const Node& x = node(operand);
       if (is_buffer(operand) || (x.op == Op::kView && is_buffer(x.operands[0]))) continue;
       const bool small = x.op == Op::kView && is_elementwise(node(x.operands[0]).op);
-      store(small ? x.operands[0] : operand);
+      // Channels last: as it is computed, and the product reads it in its own order.
+      const bool in_order = rules_.channels_last && x.op == Op::kView && walk_order(graph_, x) &&
+                            traits(node(x.operands[0]).op).kind != OpKind::kSource;
+      store(small || in_order ? x.operands[0] : operand);
     }
     const bool channels_last =
         rules_.channels_last && find_channels_last_view(graph_, id) != kInvalidNode;

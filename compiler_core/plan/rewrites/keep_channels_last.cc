@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 
+#include "compiler_core/base/math.h"
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/rewrites/graph_rewrites.h"
@@ -13,6 +15,40 @@ constexpr int kToLast[] = {0, 2, 3, 1}, kToSecond[] = {0, 3, 1, 2};  // argument
 
 bool is_image(const Node& node) {
   return node.shape.size() == 4;
+}
+
+// Images of few channels (an image file's three), as a convolution of whole 16 bytes: positions side
+// by side count as channels too, as many as windows step by.
+struct FewChannels {
+  int64_t together = 1, channels = 8;  // positions; channels of each, with zeros
+  int64_t height = 0, width = 0;       // with the convolution's own zeros around
+  int64_t window_width = 0;            // in positions
+};
+std::optional<FewChannels> few_channels(const Graph& graph, const Node& node) {
+  if (node.op != Op::kConvolution || !is_image(node) || node.dtype != DType::kF32)
+    return std::nullopt;
+  const Node &x = graph.node(node.operands[0]), &w = graph.node(node.operands[1]);
+  const auto& attr = std::get<ConvolutionAttr>(node.attr);
+  if (!is_16_bit_float(x.dtype) || attr.groups != 1 || !is_constant(x.shape) ||
+      !is_constant(w.shape) || !is_constant(node.shape))
+    return std::nullopt;
+  const std::vector<int64_t> in = constant_sizes(x.shape), window = constant_sizes(w.shape),
+                             out = constant_sizes(node.shape);
+  if (in[1] >= 8 || out[1] < 32 || out[1] % 8 != 0 || in[0] * in[1] * out[2] * out[3] == 0)
+    return std::nullopt;
+  FewChannels few;
+  if (in[1] <= 4 && attr.stride[1] % 2 == 0 && attr.dilation[1] == 1) few = {2, 4};
+  few.window_width = round_up(window[3], few.together);
+  const int64_t reach_height = (out[2] - 1) * attr.stride[0] + (window[2] - 1) * attr.dilation[0];
+  const int64_t reach_width =
+      (out[3] - 1) * attr.stride[1] + (few.window_width - 1) * attr.dilation[1];
+  few.height = std::max(in[2] + attr.low[0], reach_height + 1);
+  few.width = round_up(std::max(in[3] + attr.low[1], reach_width + 1), few.together);
+  // The zeros added must not make room for one window more.
+  if (few.height - reach_height > attr.stride[0] || few.width - reach_width > attr.stride[1] ||
+      in[0] * few.height * few.width * few.channels >= int64_t{1} << 29)
+    return std::nullopt;
+  return few;
 }
 
 // Which convolutions' results lie channels last: those of which another such convolution reads the
@@ -37,7 +73,7 @@ class ChannelsLastChooser {
     }
     count_readers();
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (!may_end_channels_last(graph_, id)) continue;
+      if (!may_end_channels_last(graph_, id) && !few_channels(graph_, graph_.node(id))) continue;
       const Readers& readers = readers_[static_cast<size_t>(class_of(id))];
       if ((readers.last > 0 && readers.last >= readers.second) ||
           find_channels_last_view(graph_, id) != kInvalidNode)
@@ -239,6 +275,7 @@ class ChannelsLastKeeper {
 
   NodeId convolution(NodeId id, const Node& node) {
     const NodeId x = node.operands[0], w = second(node.operands[1]);
+    if (const auto few = few_channels(graph_, node)) return widened(node, *few);
     if (is_single_element(node)) {
       const Shape& from = graph_.node(x).shape;
       const Dim positions = from[2] * from[3], channels = from[1], results = node.shape[1];
@@ -261,6 +298,31 @@ class ChannelsLastKeeper {
     plain.operands = {second(x), w};
     rewrite_[id] = b_.add(std::move(plain));
     return b_.permute(rewrite_[id], kToLast);
+  }
+
+  NodeId widened(const Node& node, const FewChannels& few) {
+    const auto& attr = std::get<ConvolutionAttr>(node.attr);
+    const auto side_by_side = [&](NodeId x, int64_t above, int64_t before, int64_t height,
+                                  int64_t width) {
+      const Shape from = b_.shape(x);
+      const ConstantAttr zero = constant_bits(b_.dtype(x), 0);
+      x = b_.pad(x, {0, above, before, 0},
+                 {0, Dim(height - above) - from[1], Dim(width - before) - from[2],
+                  Dim(few.channels) - from[3]},
+                 zero);
+      x = b_.reshape(x, {from[0], height, width / few.together, few.together * few.channels});
+      return b_.permute(x, kToSecond);
+    };
+    const NodeId w = b_.permute(second(node.operands[1]), kToLast);
+    const NodeId images =
+        side_by_side(last(node.operands[0]), attr.low[0], attr.low[1], few.height, few.width);
+    const NodeId weights = side_by_side(w, 0, 0, b_.shape(w)[1].constant(), few.window_width);
+    const ConvolutionAttr wide{{attr.stride[0], attr.stride[1] / few.together},
+                               {attr.dilation[0], attr.dilation[1]},
+                               {0, 0},
+                               {0, 0},
+                               1};
+    return b_.permute(b_.convolution(images, weights, wide), kToLast);
   }
 
   bool is_single_element(const Node& node) const {

@@ -93,8 +93,9 @@ inline Graph bottleneck(Net& net) {
 inline Graph random_net(uint64_t seed) {
   Random random(seed);
   Net net;
-  std::vector<NodeId> all = {
-      net.input({pick(random, 1, 2), 32, pick(random, 4, 8), pick(random, 4, 8)})};
+  constexpr int64_t kChannels[] = {32, 32, 3, 1, 16, 6};
+  std::vector<NodeId> all = {net.input(
+      {pick(random, 1, 2), kChannels[pick(random, 0, 5)], pick(random, 4, 8), pick(random, 4, 8)})};
   std::vector<NodeId> outputs;
   const auto some = [&] {
     return all[static_cast<size_t>(pick(random, std::max(0, static_cast<int>(all.size()) - 3),

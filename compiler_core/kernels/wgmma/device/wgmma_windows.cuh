@@ -4,11 +4,11 @@
 // channels that do not exist, are zeros.
 //
 // In front of it the generated source defines, in bytes where it says nothing else,
-//   struct A   positions (results of an image), positions_across (of them a row), numbers; image,
-//              row, column: from one to the next; channels of a position; height, width of an image
-//              and above, before (zeros), numbers; stride_*, dilation_*, window_width; parts: steps
-//              that a position's channels take
-//   struct B   pitch: from a line to the next. Lines of a whole number of tiles exist.
+//   struct A   image, row, column: from one to the next; positions (results of an image),
+//              positions_across (of them a row), pieces (of 16 bytes) of a position's channels, depth
+//              in pieces, height, width of an image, above, before (zeros), stride_*, dilation_*,
+//              window_width: numbers
+//   struct B   pitch: from a line to the next
 namespace {
 
 // Threads copy so many steps before they say that the first has come.
@@ -31,14 +31,12 @@ struct WindowTiles {
 
   KILN_MEMBER void bring(const Ring& ring) const {
     // Eight threads a line, 16 bytes each; 16 lines at a time, of which every eighth is alike.
-    const int piece = thread_index() % 8 * 16, first = thread_index() / 8;
-    const int to = first * 128 + (piece ^ first % 8 << 4);
+    const int piece = thread_index() % 8, first = thread_index() / 8;
+    const int to = first * 128 + ((piece ^ first % 8) << 4);
     Slot<Tiling::stages> slot, due;
     int under_way = 0;
     _Pragma("unroll 1") for (int t = block_index(); t < kTiles; t += Tiling::blocks) {
       const Tile tile(t);
-      const char* lines_of_b =
-          weights + static_cast<long>(tile.column + first) * B::pitch + piece;
       // Where each line's window begins: its bytes, and its row and column in one word.
       int begin[lines], place[lines];
       _Pragma("unroll") for (int i = 0; i < lines; ++i) {
@@ -46,16 +44,16 @@ struct WindowTiles {
         const int line = is_line ? tile.row + first + i * 16 : 0, position = line % A::positions;
         const int row = position / A::positions_across * A::stride_height - A::above;
         const int column = position % A::positions_across * A::stride_width - A::before;
-        begin[i] = line / A::positions * A::image + row * A::row + column * A::column + piece;
+        begin[i] = line / A::positions * A::image + row * A::row + column * A::column;
         place[i] = (is_line ? row : nowhere) * 65536 + (column & 0xffff);
       }
       _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
         barrier_wait(ring.empty + 8 * slot.number, slot.parity ^ 1);
-        const int element = step / A::parts, part = step % A::parts * 128;
+        const int at = step * 8 + piece, element = at / A::pieces;
         const int down = element / A::window_width * A::dilation_height;
         const int right = element % A::window_width * A::dilation_width;
-        const int beyond = down * A::row + right * A::column + part;
-        const bool exists = part + piece < A::channels;
+        const int beyond = down * A::row + right * A::column + at % A::pieces * 16;
+        const bool exists = at < A::depth;
         char* to_a = ring.a + slot.number * kABytes + to;
         char* to_b = ring.b + slot.number * kBBytes + to;
         _Pragma("unroll") for (int i = 0; i < lines; ++i) {
@@ -64,9 +62,13 @@ struct WindowTiles {
                               static_cast<unsigned>(column) < A::width;
           cp_async_16(to_a + i * 2048, images + (inside ? begin[i] + beyond : 0), inside ? 16 : 0);
         }
-        _Pragma("unroll") for (int i = 0; i < Tiling::columns / 16; ++i)
-            cp_async_16(to_b + i * 2048,
-                        lines_of_b + static_cast<long>(i) * 16 * B::pitch + step * 128);
+        _Pragma("unroll") for (int i = 0; i < Tiling::columns / 16; ++i) {
+          const int line = tile.column + first + i * 16;
+          const bool is_there = exists && line < Tiling::all_columns;
+          cp_async_16(to_b + i * 2048,
+                      weights + (is_there ? static_cast<long>(line) * B::pitch + at * 16 : 0),
+                      is_there ? 16 : 0);
+        }
         cp_async_commit();
         slot.next();
         if (under_way == kLag)
