@@ -249,8 +249,9 @@ Result<Nvrtc> Nvrtc::find(const std::string& library) {
   const int arch = opened->archs.empty() ? 80 : opened->archs.front();
   opened->build = "nvrtc " + version_of(f, arch);
   // No cache on disk, which would also swallow ptxas's report; none of the CUDA features that
-  // kernels without headers do not use.
-  for (const char* flag : {"--no-cache", "--minimal"})
+  // kernels without headers do not use; names of what is in no other module that do not come from
+  // the process's id, or no two processes would make the same binary.
+  for (const char* flag : {"--no-cache", "--minimal", "--frandom-seed=kiln"})
     if (knows_option(f, flag)) opened->extra_flags.emplace_back(flag);
   return Nvrtc(std::move(opened));
 }

@@ -2,6 +2,8 @@
 #include "compiler_core/compile/nvrtc.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -29,6 +31,15 @@ extern "C" __global__ void __launch_bounds__(1024, 2) spills(float* in, float* o
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < 100; ++i) out[i * 1024 + threadIdx.x] = x[i] * x[99 - i];
+}
+)";
+
+// Nothing of it has a name outside its module.
+constexpr char kOwnNames[] = R"(
+namespace {
+template <class T> struct Packed { static constexpr int bytes = sizeof(T); };
+__device__ const int* where() { return &Packed<float>::bytes; }
+extern "C" __global__ void own_names(int* out) { out[0] = *where(); }
 }
 )";
 
@@ -60,6 +71,22 @@ TEST_F(NvrtcTest, EqualSourcesGiveEqualBytes) {
   const auto second = nvrtc_->compile({kCopy, {}}, hopper_);
   ASSERT_TRUE(first.has_value() && second.has_value());
   EXPECT_EQ(first->artifact.binary, second->artifact.binary);
+}
+
+// NVRTC would name what no other module sees after the process's id, and workers that compare
+// binaries would find none equal.
+TEST_F(NvrtcTest, EqualSourcesGiveEqualBytesInAnotherProcess) {
+  const auto here = nvrtc_->compile({kOwnNames, {}}, hopper_);
+  ASSERT_TRUE(here.has_value()) << here.error().message;
+  const pid_t other = ::fork();
+  if (other == 0) {
+    const auto there = nvrtc_->compile({kOwnNames, {}}, hopper_);
+    ::_exit(!there ? 2 : there->artifact.binary == here->artifact.binary ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(other, &status, 0), other);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(NvrtcTest, SpillsAreSeenAlsoWhenTheSourceWasCompiledBefore) {
