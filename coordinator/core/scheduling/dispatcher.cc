@@ -14,15 +14,26 @@ constexpr int kMaxRefusals = 64;           // of one class and step
 // A worker with so many leases waits for whole ones. With one alone it would have nothing from its end
 // until the next comes.
 constexpr int kGatheredLeases = 2;
+constexpr double kLeastLeaseMs = 50;   // of a GPU's time, while more of the workload is built
+constexpr double kLeastShareMs = 250;  // the same of one that does not have the workload open
+constexpr int kMostLeasesAhead = 3;    // of what is built: a device needs no more than the next
 // Binaries of the jobs of one WorkerOrders, which is one message; what is left goes with the next.
 constexpr size_t kMaxOrderedBytes = kMaxMessageBytes / 4;
 
 }  // namespace
 
 void Dispatcher::lease_work(int64_t now_ms, std::set<WorkerId>& changed) {
-  for (const auto& [name, workers] : workers_.classes())
-    if (!workers.idle.empty())
-      lease_to_class(now_ms, workers.target, workers.idle, queue_, &Dispatcher::lease_to, changed);
+  for (const auto& [name, workers] : workers_.classes()) {
+    for (const bool is_sharing : {false, true}) {
+      is_sharing_ = is_sharing;
+      const bool has_idle =
+          !workers.idle.empty() && (!is_sharing || workers.idle.begin()->first == 0);
+      if (has_idle)
+        lease_to_class(now_ms, workers.target, workers.idle, queue_, &Dispatcher::lease_to,
+                       changed);
+      if (workers.target.backend != Backend::kCuda) break;
+    }
+  }
 }
 
 void Dispatcher::lease_builds(int64_t now_ms, std::set<WorkerId>& changed) {
@@ -63,7 +74,7 @@ bool Dispatcher::lease_next(int64_t now_ms, const WorkerId& id, const Target& se
 
 void Dispatcher::set_waiting(const TuningTask& task) {
   queue_.set_waiting(task.key(), task.waiting_for_device(),
-                     devices_build(task) ? task.waiting_for_build() : 0);
+                     devices_build(task) ? task.waiting_for_build() : 0, device_ms(task));
   builds_.set_waiting(task.key(), task.waiting_for_build());
 }
 
@@ -84,9 +95,8 @@ int Dispatcher::largest_batch(const TuningTask& task) const {
   return std::clamp(most, 1, std::max(1, options_.max_batch));
 }
 
-// Into how many leases the waiting candidates of `task` are divided. A GPU takes a whole workload,
-// whose inputs and reference are then made once and whose candidates race against one incumbent;
-// it is divided only where GPUs would otherwise have nothing.
+// Into how many leases the waiting candidates of `task` are divided: several only where GPUs would
+// otherwise have nothing.
 int Dispatcher::shares(const TuningTask& task) const {
   const Target& target = task.target();
   if (target.backend != Backend::kCuda) return std::max(1, workers_.slots_for(target));
@@ -102,6 +112,36 @@ bool Dispatcher::is_gathering(const TuningTask& task, int most) const {
          (task.waiting_for_build() > 0 || leases_.count_builds(task.key()) > 0);
 }
 
+// Whether a device leaves what there is of the task until it is more. Even one that has nothing to do
+// waits for some of it: what it would try meanwhile is tried as soon.
+bool Dispatcher::is_for_later(const Worker& worker, const TuningTask& task) const {
+  const bool is_gpu = task.target().backend == Backend::kCuda;
+  if (is_gpu && task.is_built_apart() && worker.leases >= kMostLeasesAhead) return true;
+  if (!is_gathering(task, largest_batch(task))) return false;
+  return worker.leases >= kGatheredLeases || (is_gpu && device_ms(task) < kLeastLeaseMs);
+}
+
+// Whether another device has the inputs and reference of what this one might get, and will have the
+// rest of it too, unless this one would have nothing.
+bool Dispatcher::is_anothers(const WorkerId& id, const Worker& worker,
+                             const TuningTask& task) const {
+  if (task.target().backend != Backend::kCuda || task.home.empty() || task.home == id) return false;
+  const Worker* home = workers_.find(task.home);
+  if (home == nullptr || !home->takes_work() || task.is_confirming()) return false;
+  if (task.only_retries() || !lacking(*home, task).empty()) return false;  // it may not have those
+  if (task.stage() == TuningTask::Stage::kFinals && !home->standing.times_finals) return false;
+  if (worker.leases > 0) return true;
+  if (is_gathering(task, largest_batch(task)))
+    return !is_sharing_ || (home->leases > 0 && device_ms(task) < kLeastShareMs);
+  return !is_sharing_ && queue_.kernels_waiting(task.target()) >= workers_.count_for(task.target());
+}
+
+// What the waiting candidates of the task take a device.
+double Dispatcher::device_ms(const TuningTask& task) const {
+  return task.waiting_for_device() *
+         device_times_.median_ms(task.target(), task.family()).value_or(kUnknownDeviceMs);
+}
+
 double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task) {
   const Worker& worker = *workers_.find(id);
   if (task.stage() == TuningTask::Stage::kFinals && !worker.standing.times_finals &&
@@ -112,7 +152,7 @@ double Dispatcher::lease_to(int64_t now_ms, const WorkerId& id, TuningTask& task
   if (task.is_confirming() && task.asked() >= 0 &&
       !may_vote(id, worker, task, task.asked(), task.asked_among()))
     return 0;
-  if (worker.leases >= kGatheredLeases && is_gathering(task, largest_batch(task))) return 0;
+  if (is_for_later(worker, task) || is_anothers(id, worker, task)) return 0;
   const bool builds_itself = devices_build(task) && worker.leases == 0;
   return open_batch(now_ms, id, task,
                     task.take(id, batch_limit(task), has_stand_in(id, task), left_out(worker, task),
@@ -124,6 +164,10 @@ double Dispatcher::open_batch(int64_t now_ms, const WorkerId& id, TuningTask& ta
                               TuningTask::Batch batch) {
   if (batch.candidates.empty()) return 0;
   task.was_served = true;
+  if (batch.kind == Job::Kind::kScreen) {
+    const Worker* home = workers_.find(task.home);
+    if (home == nullptr || !home->takes_work()) task.home = id;
+  }
   const auto count = static_cast<double>(batch.candidates.size());
   Lease lease;
   lease.worker = id;
@@ -148,10 +192,9 @@ double Dispatcher::lease_build_to(int64_t now_ms, const WorkerId& id, TuningTask
 // Whether the devices have as much to try as they can in build_ahead_ms, whole kernels included.
 bool Dispatcher::is_supplied(const TuningTask& task) const {
   const Target& target = task.target();
-  const double ms = device_times_.median_ms(target, task.family()).value_or(kUnknownDeviceMs);
   const auto devices = static_cast<double>(workers_.count_for(target));
-  const auto ready = static_cast<double>(queue_.candidates_waiting(target));
-  return ready >= 1 && ready * ms >= static_cast<double>(options_.build_ahead_ms) * devices;
+  const double ready_ms = queue_.ms_waiting(target);
+  return ready_ms > 0 && ready_ms >= static_cast<double>(options_.build_ahead_ms) * devices;
 }
 
 bool Dispatcher::may_vote(const WorkerId& id, const Worker& worker, const TuningTask& task,

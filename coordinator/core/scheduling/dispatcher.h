@@ -1,8 +1,14 @@
 // Dispatcher: which worker gets which candidates next. It leases candidates of the tuning tasks, in
 // the queue's order (work_queue.h), to workers with a free slot, in batches of about lease_work_ms;
 // what is built apart (TuningTask::waiting_for_build) it leases to whoever has a compiler free, one
-// candidate at a time and kernel after kernel, until the devices have build_ahead_ms of work; and it hedges: what a straggler still holds of a kernel's last candidates also goes to a second
-// worker. Refers to TuningScheduler's parts; one thread.
+// candidate at a time and kernel after kernel, until the devices have build_ahead_ms of work; and it
+// hedges: what a straggler still holds of a kernel's last candidates also goes to a second worker.
+//
+// A GPU takes a whole workload, whose inputs and reference are then made once and whose candidates race
+// against one incumbent. The first that gets something of it is its home and gets the rest; another
+// one takes of it when it would have nothing to do. Of what is built apart a GPU that has nothing to do
+// takes what there is, and one that has waits for the rest.
+// Refers to TuningScheduler's parts; one thread.
 #pragma once
 
 #include <set>
@@ -75,6 +81,9 @@ class Dispatcher {
   double lease_build_to(int64_t now_ms, const WorkerId& id, TuningTask& task);
   bool is_supplied(const TuningTask& task) const;
   bool is_gathering(const TuningTask& task, int most) const;
+  bool is_for_later(const Worker& worker, const TuningTask& task) const;
+  bool is_anothers(const WorkerId& id, const Worker& worker, const TuningTask& task) const;
+  double device_ms(const TuningTask& task) const;
   double open_batch(int64_t now_ms, const WorkerId& id, TuningTask& task, TuningTask::Batch batch);
   int largest_batch(const TuningTask& task) const;
   int batch_limit(const TuningTask& task) const;
@@ -91,6 +100,7 @@ class Dispatcher {
   WorkQueue& builds_;                     // tasks whose candidate is to be built
   const LatencyEstimator& latency_;       // from one result to the next
   const LatencyEstimator& device_times_;  // verifying and timing alone
+  bool is_sharing_ = false;  // devices that would have nothing take of what is another's
   int64_t hedged_ = 0;
 };
 

@@ -95,7 +95,7 @@ void WorkQueue::remove(const Digest& kernel) {
     leave(member->second.target, id, place.first, place.second);
   TargetLanes& lanes = lanes_.at(member->second.target);
   --lanes.kernels;
-  lanes.candidates -= member->second.waiting;
+  lanes.ms -= member->second.ms;
   if (lanes.of_priority[0].empty() && lanes.of_priority[1].empty())
     lanes_.erase(member->second.target);
   waiting_ -= member->second.waiting;
@@ -103,13 +103,14 @@ void WorkQueue::remove(const Digest& kernel) {
   if (member_of_.empty()) servers_.clear();  // all start anew
 }
 
-void WorkQueue::set_waiting(const Digest& kernel, int candidates, int elsewhere) {
+void WorkQueue::set_waiting(const Digest& kernel, int candidates, int elsewhere, double ms) {
   const auto member = member_of_.find(kernel);
   if (member == member_of_.end()) return;
   if (candidates + elsewhere == 0) return remove(kernel);
   waiting_ += candidates - member->second.waiting;
-  lanes_.at(member->second.target).candidates += candidates - member->second.waiting;
+  lanes_.at(member->second.target).ms += ms - member->second.ms;
   member->second.waiting = candidates;
+  member->second.ms = ms;
 }
 
 bool WorkQueue::waits(const Target& device, Priority priority) const {
@@ -128,9 +129,9 @@ int WorkQueue::kernels_waiting(const Target& target) const {
   return lanes == lanes_.end() ? 0 : lanes->second.kernels;
 }
 
-int64_t WorkQueue::candidates_waiting(const Target& target) const {
+double WorkQueue::ms_waiting(const Target& target) const {
   const auto lanes = lanes_.find(name_of(target));
-  return lanes == lanes_.end() ? 0 : lanes->second.candidates;
+  return lanes == lanes_.end() ? 0 : lanes->second.ms;
 }
 
 std::map<std::string, Target> WorkQueue::targets() const {

@@ -37,13 +37,13 @@ class WorkQueue {
   void add(const Target& target, const Tenants& tenants, const Digest& kernel);
   void remove(const Digest& kernel);
   // Says how many candidates of a queued kernel wait; 0 removes it. `elsewhere`: those that wait in
-  // another queue, are counted there, and may be had here too.
-  void set_waiting(const Digest& kernel, int candidates, int elsewhere = 0);
+  // another queue, are counted there, and may be had here too. `ms`: what they all take a server.
+  void set_waiting(const Digest& kernel, int candidates, int elsewhere = 0, double ms = 0);
   int64_t waiting() const { return waiting_; }  // candidates of all tasks
   bool empty() const { return member_of_.empty(); }
   bool has_work_for(const Target& device) const;
   int kernels_waiting(const Target& target) const;
-  int64_t candidates_waiting(const Target& target) const;
+  double ms_waiting(const Target& target) const;                // of all its kernels
   std::map<std::string, Target> targets() const;                // those with queued work, by name
   std::vector<Digest> kernels_for(const Target& target) const;  // each once; O(their number)
 
@@ -61,7 +61,7 @@ class WorkQueue {
   struct TargetLanes {
     Target target;
     int kernels = 0;
-    int64_t candidates = 0;
+    double ms = 0;
     std::array<Lane, 2> of_priority;
   };
   struct Server {  // a class of devices
@@ -72,6 +72,7 @@ class WorkQueue {
   struct Member {
     std::string target;
     int waiting = 0;  // candidates
+    double ms = 0;    // that those take
     std::map<TenantId, std::pair<Priority, std::list<Digest>::iterator>> places;
   };
   void join(const std::string& target, const TenantId& id, Priority priority, const Digest& kernel,

@@ -71,6 +71,7 @@ class CandidateTable {
   int settled() const { return settled_; }
   int waiting() const { return waiting(Line::kDevice) + waiting(Line::kBuild); }
   int waiting(Line line) const { return static_cast<int>(of(line).size()); }
+  bool waits_fresh(Line line) const { return !of(line).fresh.empty(); }  // that never failed
   // The least time of candidates that are not rejected and call no library; 0: none was timed. A
   // library that is far ahead must not drop all others: its winner needs the best of them beside it.
   double best_us() const { return best_us_; }

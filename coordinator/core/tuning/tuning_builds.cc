@@ -4,6 +4,11 @@
 //   to be built --built--> to be tried --loaded--> verified, timed, like any other
 //        ^                      `--no device loads it: built once more, by another if there is one
 //        `---------------------------'           (again: rejected; else the first builder is at fault)
+//
+// What keeps registers or arrays in a GPU's local memory is slow. It is tried when nothing else came out
+// right, as in one worker's job (worker/jobs/running_job.h), and so waits until all others are settled.
+#include <utility>
+
 #include "coordinator/core/mutation.h"
 #include "coordinator/core/tuning/tuning_task.h"
 
@@ -24,7 +29,23 @@ void TuningTask::keep_built(CandidateResult result, Recipe recipe, const Where& 
   candidates_.keep_binary(candidate, {std::move(recipe), std::move(result.binary), where.device,
                                       where.by, where.toolkit, made, where.standing,
                                       mutated(Mutation::kTrustBuilds), result.local_bytes});
-  candidates_.want(candidate);
+  if (mode_ == Mode::kMaxAutotune && result.local_bytes > 0)
+    spilling_.insert(candidate);
+  else
+    candidates_.want(candidate);
+}
+
+void TuningTask::judge_spilling() {
+  const bool is_apart = candidates_.is_built_apart();
+  if (is_apart && candidates_.settled() + std::ssize(spilling_) < candidates_.size()) return;
+  const bool others_are_right = candidates_.best_us() > 0;
+  for (const int candidate : std::exchange(spilling_, {})) {
+    if (is_apart && others_are_right)
+      reject(candidate, Verdict::kCompileFailed,
+             "keeps registers or arrays in local memory; not measured, since others do without");
+    else
+      candidates_.want(candidate);
+  }
 }
 
 // The word that counts among owners is its builder's, who would have to lie for its bytes.

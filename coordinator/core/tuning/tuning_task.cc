@@ -149,7 +149,9 @@ void TuningTask::advance_autotune(Jury& jury) {
     for (int i = 0; i < candidates_.size(); ++i)
       if (!candidates_[i].settled()) candidates_.want(i);
   }
+  judge_spilling();
   if (candidates_.settled() < candidates_.size()) return;
+  candidates_.build_apart(false);
 
   if (finals_.finalists().empty()) finals_.enter(choose_finalists());
   if (finals_.finalists().empty()) {
@@ -395,6 +397,7 @@ void TuningTask::give_back(const std::vector<int>& candidates, Job::Kind kind,
 void TuningTask::recall(uint64_t new_epoch) {
   epoch_ = new_epoch;
   candidates_.recall();
+  spilling_.clear();
   screening_queued_ = false;
 }
 
@@ -431,6 +434,7 @@ void TuningTask::failed_transiently(int candidate, const WorkerId& worker, Verdi
 
 void TuningTask::reject(int candidate, Verdict verdict, std::string log) {
   candidates_.reject(candidate, verdict);
+  spilling_.erase(candidate);
   if (candidate == early_) set_early(-1);
   if (candidate == handed_out_ || handed_out_before_) {
     handed_out_ = -1;

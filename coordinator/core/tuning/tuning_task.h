@@ -73,6 +73,7 @@ class TuningTask {
   // Of those: what devices may have, and what is to be built first, by whoever has a compiler.
   int waiting_for_device() const { return candidates_.waiting(Line::kDevice); }
   int waiting_for_build() const { return candidates_.waiting(Line::kBuild); }
+  bool only_retries() const { return !candidates_.waits_fresh(Line::kDevice); }
   bool is_built_apart() const { return candidates_.is_built_apart(); }
 
   // Moves to the stage that follows from what is known of the candidates.
@@ -192,6 +193,7 @@ class TuningTask {
   const Tenants& tenants() const { return tenants_; }                      // of all together
 
   int unstored_records = 0;  // results on their way to the store
+  WorkerId home{};  // kept by Dispatcher: the device that has its inputs and reference; empty: none
   // Kept by TuningScheduler, for a task that waits for workers (fail_unserved):
   int64_t created_ms = 0;
   int64_t unconfirmed_since_ms = -1;                 // without a voter since then
@@ -210,6 +212,7 @@ class TuningTask {
   void set_early(int candidate);
   void not_loaded(int candidate, std::string log);
   void keep_built(CandidateResult result, Recipe recipe, const Where& where);
+  void judge_spilling();
   void verified(int candidate, const Where& where);
   void decide_winner(Jury& jury);
   bool all_clear(int winner, Jury& jury);
@@ -284,6 +287,8 @@ class TuningTask {
   std::set<Reporter> heard_;
   std::map<int, CandidateBinary> not_loaded_;  // without bytes: what no device could load, at first
   std::vector<WorkerId> bad_builders_;
+  std::set<int>
+      spilling_;  // built apart, and not to be tried yet: none is queued, leased or settled
   int retries_ = 0, abandoned_ = 0, lost_ = 0;
   bool candidate_to_blame_ = false;  // for being abandoned, not the fleet
   std::map<Digest, Tenants> programs_;

@@ -116,6 +116,57 @@ TEST_F(CoreBuilders, BuildWhatTheDeviceTries) {
   EXPECT_EQ(stats_of("w").role, "measure");
 }
 
+// What is built with registers in local memory is slow: it is tried when nothing else came out right.
+class CoreSpills : public CoreBuilders {
+ protected:
+  // Two candidates, built by "b", of which the first spills; the job of the device, which is asked
+  // for when both are built.
+  Job first_screen() {
+    WorkerReport full = device_of("w");
+    full.slots = full.compilers = 0;
+    send(full);
+    send(builder_of("b"));
+    bench.start({planned_kernel("k", 2)});
+    std::vector<CandidateResult> results;
+    auto jobs = new_jobs();
+    for (const Job& job : jobs["b"]) {
+      results.push_back(built(job));
+      results.back().local_bytes = results.back().index == 0 ? 64 : 0;
+    }
+    send(builder_of("b", std::move(results)));
+    send(device_of("w"));
+    return device_job();
+  }
+  Job device_job() {
+    auto jobs = new_jobs()["w"];
+    EXPECT_EQ(jobs.size(), 1u);
+    return jobs.empty() ? Job{} : jobs.front();
+  }
+};
+
+TEST_F(CoreSpills, WaitForTheOthersAndAreNotTriedWhereOneIsRight) {
+  const Job job = first_screen();
+  ASSERT_EQ(job.candidates.size(), 1u);
+  EXPECT_EQ(job.candidates.front().index, 1);
+  send(device_of("w", {tried(job, job.candidates.front(), 100)}));
+  bench.store_all();
+  ASSERT_EQ(bench.kernels.size(), 1u) << "the only one left wins";
+  EXPECT_EQ(bench.kernels.front().kernel.report.rejected, 1);
+}
+
+TEST_F(CoreSpills, AreTriedWhereNoneIsRight) {
+  const Job job = first_screen();
+  ASSERT_EQ(job.candidates.size(), 1u);
+  send(device_of("w", {bad_result(job, 1, Verdict::kWrongResult, "wrong")}));
+  const Job again = device_job();
+  ASSERT_EQ(again.candidates.size(), 1u);
+  EXPECT_EQ(again.candidates.front().index, 0);
+  EXPECT_EQ(again.candidates.front().local_bytes, 64);
+  send(device_of("w", {tried(again, again.candidates.front(), 100)}));
+  bench.store_all();
+  EXPECT_EQ(bench.kernels.size(), 1u);
+}
+
 TEST_F(CoreBuilders, NothingIsMeasuredByOneAndRequestsSayWhatTheyWaitFor) {
   send(builder_of("b"));
   bench.fleet_is_back();

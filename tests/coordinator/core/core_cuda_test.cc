@@ -171,5 +171,87 @@ TEST_P(LeasesOnGpus, OfManyKernelsEachIsOneLease) {
 
 INSTANTIATE_TEST_SUITE_P(OneToThree, LeasesOnGpus, testing::Values(1, 2, 3));
 
+// Two GPUs whose candidates a third worker builds.
+class BuiltForGpus : public testing::Test {
+ protected:
+  BuiltForGpus() {
+    report("w0");
+    report("w1");
+    report("b");
+    const Digest key = looked_up(bench, kH200);
+    bench.miss(key);
+    CompileRequest request;
+    request.request = 1;
+    request.graph = digest_of("g");
+    request.target = kH200;
+    request.mode = Mode::kMaxAutotune;
+    bench.upload("c", request);
+    Program program;
+    program.key = key;
+    program.target = kH200;
+    bench.step(PlanFinished{key, program, {planned_kernel("k", kCandidates)}});
+  }
+  void report(const WorkerId& id, std::vector<CandidateResult> results = {}) {
+    WorkerReport report = bench.report_of(id, {}, std::move(results));
+    report.builds = true;
+    report.target = kH200;
+    report.slots = 4;
+    report.compilers = 0;
+    if (id == "b") {
+      report.target = {};
+      report.slots = 0;
+      report.compilers = kCandidates;
+      report.builds_for = {gpu("sm_90a", "", 0, "cuda-13")};
+    }
+    bench.step(ReportReceived{id, std::move(report)});
+  }
+  // The candidates that are new to each worker.
+  std::map<WorkerId, std::vector<std::pair<Job, int>>> leased() {
+    std::map<WorkerId, std::vector<std::pair<Job, int>>> leased;
+    for (const SendOrders& send : bench.take<SendOrders>())
+      for (const Job& job : send.orders.jobs)
+        if (known.insert(job.lease).second)
+          for (const CandidateJob& candidate : job.candidates)
+            leased[send.worker].emplace_back(job, candidate.index);
+    return leased;
+  }
+  // The next `count` of what the builder has are built.
+  void build(size_t count) {
+    auto jobs = leased();
+    for (const auto& lease : jobs["b"]) at_builder.push_back(lease);
+    std::vector<CandidateResult> results;
+    for (; count > 0 && !at_builder.empty(); --count) {
+      const auto& [job, index] = at_builder.front();
+      results.push_back(ok_result(job, index, 0));
+      results.back().measurement = {};
+      results.back().binary = "built " + std::to_string(index);
+      at_builder.erase(at_builder.begin());
+    }
+    report("b", std::move(results));
+  }
+
+  static constexpr int kCandidates = 20;
+  CoreBench bench;
+  std::set<uint64_t> known;
+  std::vector<std::pair<Job, int>> at_builder;
+};
+
+TEST_F(BuiltForGpus, AWorkloadGoesToOneOfThemAndNotInCrumbs) {
+  build(1);
+  EXPECT_TRUE(leased().empty()) << "there will be more of it";
+  build(7);
+  auto first = leased();
+  ASSERT_EQ(first.size(), 1u) << "the other one has not its inputs";
+  const auto [home, candidates] = *first.begin();
+  EXPECT_GE(candidates.size(), 4u) << "some 50 ms, at 10 ms each until it is known better";
+  build(7);
+  EXPECT_EQ(leased().count(home == "w0" ? "w1" : "w0"), 0u);
+  build(kCandidates);
+  auto rest = leased();
+  size_t left = 0;
+  for (const auto& [worker, taken] : rest) left += taken.size();
+  EXPECT_GT(left, 0u) << "all is built: what waits is divided, since one of them has nothing";
+}
+
 }  // namespace
 }  // namespace kiln
