@@ -1,10 +1,11 @@
 """How long a fleet takes to tune models from an empty cache, by number of GPUs and of cores.
 
-    python3 fleet_tuning.py --kiln BUILD/bin [--fleets 1x16,1x32,2x32] [--models resnet50,convnext_tiny,...]
-                            [--graphs FILE.pt2,...] [--rounds N] [--alone] [--json FILE]
+    python3 fleet_tuning.py --kiln BUILD/bin [--fleets 1x16,1x32,2x32,1x4+12] [--models resnet50,convnext_tiny,...]
+                            [--graphs FILE.pt2,...] [--rounds N] [--alone] [--json FILE] [--logs FOLDER]
 
 A fleet GxC is a coordinator of its own in an empty folder with G workers, one a GPU, on the first C cores of this
-machine (sched_setaffinity), C / G compilers each. All models are asked for at once in max-autotune; with --alone
+machine (sched_setaffinity), C / G compilers each. GxC+B has a worker beside them that only builds, on the next B cores;
+the coordinator and the clients then run on all of them. All models are asked for at once in max-autotune; with --alone
 also one after the other, each from an empty cache. Models are timm's (bf16, batch 32, random weights), exported here.
 `seconds`: from asking to the last answer. `busy`: the devices' share of that time in which they made inputs and
 references, verified or timed. The rest of the columns are sums over the devices, from the workers' logs, in seconds."""
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -41,10 +43,11 @@ def wait_for(ready, what, seconds=60):
 
 
 class Fleet:
-    def __init__(self, options, gpus, cores):
+    def __init__(self, options, gpus, cores, builder_cores=0):
         self.folder = tempfile.TemporaryDirectory()
         self.options = options
-        self.cores = set(sorted(os.sched_getaffinity(0))[:cores])
+        machine = sorted(os.sched_getaffinity(0))
+        self.cores = set(machine[:cores + builder_cores])
         self.processes, self.logs = [], []
         ready = os.path.join(self.folder.name, "ready")
         self.start("kiln-coordinator", "--data-dir", self.folder.name, "--listen", "tcp://127.0.0.1:0", "--http", "none",
@@ -54,18 +57,24 @@ class Fleet:
             self.endpoint = json.load(file)["endpoint"]
         self.workers = []
         for gpu in range(gpus):
-            self.workers.append(self.start("kiln-worker", "--coordinator", self.endpoint, "--device", f"cuda:{gpu}",
-                                           "--jobs", str(max(1, cores // gpus)), "--cache-dir",
-                                           os.path.join(self.folder.name, f"objects{gpu}"), *options.worker_options))
+            self.workers.append(self.start_worker(f"gpu{gpu}", set(machine[:cores]), max(1, cores // gpus), "--device",
+                                                  f"cuda:{gpu}"))
+        if builder_cores > 0:
+            self.start_worker("builder", set(machine[cores:cores + builder_cores]), builder_cores, "--role", "build")
         wait_for(lambda: all("the device is ready" in text for text in map(self.text, self.workers)), "a worker")
         time.sleep(1)
 
-    def start(self, program, *arguments):
+    def start_worker(self, name, cores, jobs, *arguments):
+        return self.start("kiln-worker", "--coordinator", self.endpoint, "--name", name, "--jobs", str(jobs), "--cache-dir",
+                          os.path.join(self.folder.name, "objects-" + name), *arguments, *self.options.worker_options,
+                          cores=cores)
+
+    def start(self, program, *arguments, cores=None):
         log = os.path.join(self.folder.name, f"log{len(self.logs)}")
         self.logs.append(log)
         with open(log, "w") as file:
             self.processes.append(subprocess.Popen([os.path.join(self.options.kiln, program), *arguments], stdout=file,
-                                                   stderr=file, preexec_fn=lambda: os.sched_setaffinity(0, self.cores)))
+                                                   stderr=file, preexec_fn=lambda: os.sched_setaffinity(0, cores or self.cores)))
         return log
 
     def text(self, log):
@@ -77,7 +86,8 @@ class Fleet:
         started = time.monotonic()
         asked = [subprocess.Popen([os.path.join(self.options.kiln, "kiln"), "compile", graph, "--target", "cuda", "--mode",
                                    "max-autotune", "--no-fallback", "--coordinator", self.endpoint, "--json"],
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for graph in graphs]
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  preexec_fn=lambda: os.sched_setaffinity(0, self.cores)) for graph in graphs]
         errors = [process.communicate()[1] for process in asked]
         seconds = time.monotonic() - started
         for process, error in zip(asked, errors):
@@ -89,6 +99,15 @@ class Fleet:
         return {"seconds": seconds, "leases": len(leases), "candidates": sum(int(lease[0]) for lease in leases),
                 "waited_s": wait, "open_s": opened, "verify_s": verify, "time_s": timed,
                 "busy": (opened + verify + timed) / seconds / len(self.workers)}
+
+    def keep(self, folder):
+        """The logs of all processes and the statistics, into `folder`."""
+        os.makedirs(folder, exist_ok=True)
+        for log in self.logs:
+            shutil.copy(log, folder)
+        with open(os.path.join(folder, "stats.json"), "w") as file:
+            subprocess.run([os.path.join(self.options.kiln, "kiln"), "stats", "--json", "--coordinator", self.endpoint],
+                           stdout=file, timeout=30)
 
     def end(self):
         for process in reversed(self.processes):
@@ -104,12 +123,13 @@ class Fleet:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kiln", required=True, help="folder of Kiln's programs")
-    parser.add_argument("--fleets", default="1x16", help="GPUs x cores, by commas")
+    parser.add_argument("--fleets", default="1x16", help="GPUs x cores [+ cores of a builder], by commas")
     parser.add_argument("--models", default="resnet50,convnext_tiny,efficientnet_b0", help="of timm, by commas")
     parser.add_argument("--graphs", default="", help="archives beside the models, by commas")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--alone", action="store_true", help="each also by itself")
     parser.add_argument("--worker-options", default="", help="for the workers, separated by blanks")
+    parser.add_argument("--logs", help="keep the logs of each fleet in this folder")
     parser.add_argument("--json", help="all rows, into this file")
     options = parser.parse_args()
     options.worker_options = options.worker_options.split()
@@ -121,12 +141,14 @@ def main():
         if options.alone or not tasks:
             tasks += [(os.path.basename(graph)[:-4], [graph]) for graph in graphs]
         for fleet_name in [name for _ in range(options.rounds) for name in options.fleets.split(",")]:
-            gpus, cores = map(int, fleet_name.split("x"))
+            gpus, cores, builder_cores = map(int, re.fullmatch(r"(\d+)x(\d+)(?:\+(\d+))?", fleet_name).groups("0"))
             for task, asked in tasks:
-                fleet = Fleet(options, gpus, cores)
+                fleet = Fleet(options, gpus, cores, builder_cores)
                 try:
                     row = {"fleet": fleet_name, "models": task, **fleet.tune(asked)}
                 finally:
+                    if options.logs:
+                        fleet.keep(os.path.join(options.logs, f"{len(rows)}-{fleet_name}-{task}"))
                     fleet.end()
                 rows.append(row)
                 print(f"{fleet_name:6} {task:18} {row['seconds']:6.2f} s  {row['candidates']} candidates in {row['leases']} "
