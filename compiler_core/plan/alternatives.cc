@@ -44,6 +44,17 @@ bool stores_large_shared_value(const Partition& parts) {
   return false;
 }
 
+// Whether a product's operand widens 8 bits.
+bool widens_operands(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+    return node.op == Op::kMatmul && std::ranges::any_of(node.operands, [&](NodeId operand) {
+             const Node& x = graph.node(operand);
+             const NodeId cast = x.op == Op::kView ? x.operands[0] : operand;
+             return stored_operand(graph, cast) != cast;
+           });
+  });
+}
+
 std::vector<Digest> digests(const Plan& plan) {
   std::vector<Digest> all;
   for (const Workload& workload : plan.kernels) all.push_back(workload.digest);
@@ -58,7 +69,7 @@ Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
   options.rules = by_default;
   TRY(Partition parts, partition(canonical, options));
   const bool attention = has_unclear_attention(parts);
-  const bool shared = stores_large_shared_value(parts);
+  const bool shared = stores_large_shared_value(parts), narrow = widens_operands(parts.graph);
   std::vector<PlanAlternative> all;
   TRY(Plan by_rules, plan(std::move(parts)));
   all.push_back({"by rules", by_default, std::move(by_rules)});
@@ -74,10 +85,11 @@ Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
     };
     if (std::none_of(all.begin(), all.end(), same)) all.push_back({name, rules, *std::move(made)});
   };
-  PartitionRules three = by_default, again = by_default;
-  three.attention = again.store_shared = false;
+  PartitionRules three = by_default, again = by_default, as_stored = by_default;
+  three.attention = again.store_shared = as_stored.widen_stored = false;
   if (attention) add("attention in three kernels", three);
   if (shared) add("shared values computed again", again);
+  if (narrow) add("operands of 8 bits", as_stored);
   return all;
 }
 

@@ -17,12 +17,14 @@ struct PlanAlternative {
   Plan plan;
 };
 
-// The plan by rules first, then those that differ from it in their kernels; three at most. Where
+// The plan by rules first, then those that differ from it in their kernels; four at most. Where
 // the choice is not clear:
 //  - attention in one kernel, or in three: for few rows of many keys, reading keys and values is
 //    all that counts, and three kernels share them out over more blocks;
 //  - a cheap value that several kernels need: stored, or computed by each of them, where it is so
-//    large that it goes through memory.
+//    large that it goes through memory;
+//  - operands of a product that are stored in 8 bits and widened, all their values kept: stored as
+//    they were widened, or read as they are, where there are kernels for that (kernels/wgmma).
 // `rules`: of the first, which the others share but for what they differ in. Errors as for plan().
 Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
                                                        const PartitionRules& rules = {});

@@ -144,8 +144,14 @@ class Classifier {
     const NodeId result = convolution_result(graph_, *product);
     if (graph_.outputs().size() != 1 || graph_.outputs()[0] != result)
       TRY_STATUS(outputs_are_computed());
+    std::set<NodeId> widened;
     for (size_t i = 0; i < 2; ++i) {
-      const Node& x = operand(matmul, i);
+      NodeId at = matmul.operands[i];
+      if (matmul.op == Op::kMatmul)
+        for (const NodeId stored = stored_operand(graph_, at); at != stored;
+             at = graph_.node(at).operands[0])
+          widened.insert(at);
+      const Node& x = graph_.node(at);
       const bool view = x.op == Op::kView && operand(x, 0).op == Op::kInput;
       if (x.op != Op::kInput && !view) return refuse(matmul, "operands are views of inputs");
     }
@@ -154,7 +160,7 @@ class Classifier {
     if (graph_.node(graph_.outputs()[0]).shape != space)
       return refuse(matmul, "the output has the product's shape");
     for (NodeId id = 0; id < graph_.size(); ++id)
-      if (id != result) TRY_STATUS(epilogue(graph_.node(id), space));
+      if (id != result && !widened.contains(id)) TRY_STATUS(epilogue(graph_.node(id), space));
     if (matmul.op == Op::kMatmul) return Family::kMatmul;
     if (!operand(matmul, 0).shape[1].is_constant() || !walks_known_sizes(operand(matmul, 1)))
       return refuse(matmul, "only images, their number and sizes, may be known at run time");

@@ -7,6 +7,21 @@
 
 namespace kiln {
 
+bool widens_8_bits(DType from, DType to) {
+  if (size_of(from) != 1 || from == DType::kBool || size_of(to) < 2) return false;
+  return is_float(to) || is_integer(from);
+}
+
+NodeId stored_operand(const Graph& graph, NodeId operand) {
+  NodeId at = operand;
+  while (graph.node(at).op == Op::kCast && size_of(graph.node(at).dtype) > 1)
+    at = graph.node(at).operands[0];
+  // Each Cast on the way holds what has 8 bits.
+  for (NodeId cast = operand; cast != at; cast = graph.node(cast).operands[0])
+    if (!widens_8_bits(graph.node(at).dtype, graph.node(cast).dtype)) return operand;
+  return at;
+}
+
 Result<WorkloadBinding> make_workload(const Graph& subgraph) {
   // The passes of normalise, except that broadcasts go all the way down: within a kernel every
   // value is computed where it is used.

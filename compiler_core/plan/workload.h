@@ -47,7 +47,8 @@
 //
 // kMatmul: exactly one Matmul, [b..., m, k] x [b..., k, n] -> T = [b..., m, n], no Reduce, Pad,
 //  Concat, Gather. Each Matmul operand is an Input or a View of an Input (a permutation, a slice, a
-//  batch broadcast: any strides and offset inside the buffer), both of one dtype. Exactly one
+//  batch broadcast: any strides and offset inside the buffer), both of one dtype; or Casts that widen
+//  one of those whose elements have 8 bits, losing nothing (stored_operand). Exactly one
 //  output, of shape T: the Matmul itself, or elementwise nodes of shape T over the Matmul, Inputs
 //  of shape T and Views of leaves (bias, residual). The Matmul is never read through a View. Batch
 //  axes are not merged with m or n.
@@ -105,6 +106,11 @@ struct WorkloadBinding {
   std::vector<Dim> dims;  // the value of each of the workload's symbols, in the subgraph's symbols
 };
 Result<WorkloadBinding> make_workload(const Graph& subgraph);
+
+// Whether a Cast from one dtype to the other keeps every value, where the first has 8 bits.
+bool widens_8_bits(DType from, DType to);
+// What a Matmul's operand is, as it is stored: `operand`, or below Casts that widen 8 bits.
+NodeId stored_operand(const Graph& graph, NodeId operand);
 
 // The family whose rules above `subgraph` keeps. kUnsupported says which op or rule stands against
 // the nearest one.

@@ -1,11 +1,12 @@
 // Every candidate of every kernel of a program, compiled for a GPU that need not be here: what
 // tests/gpu/candidates.py times. For looking at a search space, not for users.
 //
-//   candidates FILE... --out DIR [--target cuda:sm_90a]
+//   candidates FILE... --out DIR [--target cuda:sm_90a] [--alternative NAME]
 //
 // writes DIR/<program>/<kernel>-<candidate>/{manifest.json, binding.json, <blob>.cubin}: the
 // program with that candidate in the kernel's place, and the first schedule everywhere else; and
-// prints what each one uses of the device.
+// prints what each one uses of the device. Those of the second alternative plan (plan/alternatives.h)
+// end in "-w1".
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -19,9 +20,10 @@
 #include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/compile/nvrtc_compiler.h"
 #include "compiler_core/frontend/exported_program.h"
+#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
-#include "compiler_core/plan/plan.h"
+#include "compiler_core/plan/alternatives.h"
 
 namespace {
 
@@ -44,21 +46,19 @@ Status write_program(const Path& directory, const Program& program,
   return {};
 }
 
-Status export_candidates(const Path& file, const Path& out, const Target& target,
-                         const Nvrtc& nvrtc) {
-  TRY(const ExportedProgram exported, read_graph_file(file));
-  TRY(const NormalForm form, normalise(exported.graph));
-  TRY(const Plan planned, plan(form.graph));
+// `suffix`: of the names of its candidates.
+Status export_plan(const Path& file, const Path& out, const NormalForm& form, const Plan& planned,
+                   const std::string& suffix, const Target& target, const Nvrtc& nvrtc) {
   const NvrtcCompiler compiler(nvrtc);
-  TRY(LocalCompilation base, compile_locally(form.graph, form.digest, target, compiler, 2));
+  TRY(LocalCompilation base, compile_locally(planned, form.digest, target, compiler, 2));
   std::set<Digest> seen;
   for (size_t k = 0; k < planned.kernels.size(); ++k) {
     TRY(const std::vector<Schedule> schedules, search_space(planned.kernels[k], target));
     for (size_t i = 0; i < schedules.size(); ++i) {
       auto source = lower_to_source(planned.kernels[k], schedules[i], target);
       if (!source) {
-        fmt::print("{} {}-{} {}: {}\n", file.stem().string(), k, i, schedules[i].to_string(),
-                   source.error().message);
+        fmt::print("{} {}-{}{} {}: {}\n", file.stem().string(), k, i, suffix,
+                   schedules[i].to_string(), source.error().message);
         continue;
       }
       const std::clock_t start = std::clock();
@@ -66,20 +66,39 @@ Status export_candidates(const Path& file, const Path& out, const Target& target
       const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
       const KernelResources& used = object.resources;
       fmt::print(
-          "{} {}-{} {}: {} registers, {} bytes spilled, {} stack, {} shared, {} bytes, "
+          "{} {}-{}{} {}: {} registers, {} bytes spilled, {} stack, {} shared, {} bytes, "
           "{:.0f} ms{}\n",
-          file.stem().string(), k, i, schedules[i].to_string(), used.registers, used.spill_bytes,
-          used.stack_bytes, source->recipe.phases[0].shared_bytes, object.artifact.binary.size(),
-          ms, seen.insert(object.artifact.digest).second ? "" : " (a twin)");
+          file.stem().string(), k, i, suffix, schedules[i].to_string(), used.registers,
+          used.spill_bytes, used.stack_bytes, source->recipe.phases[0].shared_bytes,
+          object.artifact.binary.size(), ms,
+          seen.insert(object.artifact.digest).second ? "" : " (a twin)");
       std::fflush(stdout);
       LocalCompilation made = base;
       made.program.kernels[k].schedule = schedules[i].to_string();
       made.program.kernels[k].blob = object.artifact.digest;
       made.program.kernels[k].recipe = object.artifact.recipe;
       made.artifacts[k] = std::move(object.artifact);
-      TRY_STATUS(write_program(out / file.stem() / fmt::format("{}-{}", k, i), made.program,
-                               form.input_order, made.artifacts));
+      TRY_STATUS(write_program(out / file.stem() / fmt::format("{}-{}{}", k, i, suffix),
+                               made.program, form.input_order, made.artifacts));
     }
+  }
+  return {};
+}
+
+// `only`: the name of one of the alternatives; else all.
+Status export_candidates(const Path& file, const Path& out, const Target& target,
+                         const Nvrtc& nvrtc, const std::string& only) {
+  TRY(const ExportedProgram exported, read_graph_file(file));
+  TRY(const NormalForm form, normalise(exported.graph));
+  TRY(const std::vector<PlanAlternative> ways,
+      plan_alternatives(form.graph, partition_rules(target)));
+  for (size_t way = 0; way < ways.size(); ++way) {
+    if (!only.empty() && ways[way].name != only) continue;
+    const std::string suffix = way == 0 ? "" : fmt::format("-w{}", way);
+    const Status done = export_plan(file, out, form, ways[way].plan, suffix, target, nvrtc);
+    if (!done && way == 0) return done;
+    if (!done)
+      fmt::print("{} {}: {}\n", file.stem().string(), ways[way].name, done.error().message);
   }
   return {};
 }
@@ -88,11 +107,12 @@ Status export_candidates(const Path& file, const Path& out, const Target& target
 
 int main(int argc, char** argv) {
   std::vector<std::string> files;
-  std::string out, target_text = "cuda:sm_90a";
+  std::string out, only, target_text = "cuda:sm_90a";
   CLI::App app("Compiles every candidate of every kernel of programs, for tests/gpu/candidates.py");
   app.add_option("FILE", files, "programs")->required();
   app.add_option("--out", out, "directory to write")->required();
   app.add_option("--target", target_text);
+  app.add_option("--alternative", only, "of one alternative plan alone, \"operands of 8 bits\"");
   CLI11_PARSE(app, argc, argv);
   const auto target = Target::parse(target_text);
   const auto nvrtc = Nvrtc::find();
@@ -102,7 +122,8 @@ int main(int argc, char** argv) {
   }
   int failed = 0;
   for (const std::string& file : files)
-    if (const Status done = export_candidates(file, out, full_target(*target), *nvrtc); !done) {
+    if (const Status done = export_candidates(file, out, full_target(*target), *nvrtc, only);
+        !done) {
       fmt::print(stderr, "{}: {}\n", file, done.error().message);
       ++failed;
     }

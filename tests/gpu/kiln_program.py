@@ -11,7 +11,7 @@ import torch
 
 _TORCH_TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
                 "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8,
-                "bool": torch.bool}
+                "bool": torch.bool, "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2}
 
 _cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -32,7 +32,7 @@ class _Config(ctypes.Structure):  # CUlaunchConfig
                 ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint)]
 
 
-_MAP_TYPES = {"u8": 0, "i8": 0, "bool": 0, "i16": 1, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
+_MAP_TYPES = {"u8": 0, "f8e4m3": 0, "f8e5m2": 0, "i8": 0, "bool": 0, "i16": 1, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
 
 
 def _array(kind, values):

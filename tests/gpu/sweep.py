@@ -1,14 +1,15 @@
 """Every candidate of kernels of random, mostly odd shapes, compared with float64 on one GPU.
 
-    python3 sweep.py --make DIR [--seed N]      here: exports programs (.pt2) and DIR/sweep.json
+    python3 sweep.py --make DIR [--seed N] [--only narrow]   here: exports programs (.pt2) and DIR/sweep.json
     candidates DIR/*.pt2 --out DIR/out          here: compiles every candidate (tests/bench/candidates.cc)
     python3 sweep.py --run DIR                  on a GPU
 
 Depthwise convolutions, 1x1 convolutions of small images, attention, attention on queries, keys and values of one
-matmul, patches. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
+matmul, patches, products of 8-bit floats and integers. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
 
 import argparse
 import collections
+import functools
 import json
 import os
 import random
@@ -17,7 +18,8 @@ import sys
 import torch
 import torch.nn.functional as F
 
-LIMITS = {"bfloat16": 1.2e-2, "float16": 2e-3, "float32": 2e-5}  # relative, by norms
+LIMITS = {"bfloat16": 1.2e-2, "float16": 2e-3, "float32": 2e-5, "int32": 0}  # relative, by norms
+F8_LIMIT = 2e-3  # of sums that the tensor cores add in 14 bits, 128 at a time
 
 
 def depthwise(x, w, b, stride, zeros, dilation, last):
@@ -43,20 +45,32 @@ def patches(x, w, b, size):
     return F.conv2d(x, w, b, size).flatten(2).transpose(1, 2)
 
 
-FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, attention, projected_attention, patches)}
+def narrow(a, b, *scales, out):
+    """Products of 8 bits: floats as _scaled_mm has them, integers as _int_mm."""
+    if not a.dtype.is_floating_point:
+        return torch._int_mm(a, b.t())
+    return torch._scaled_mm(a, b.t(), *scales, out_dtype=getattr(torch, out))
+
+
+def narrow_in_f64(a, b, *scales, out):
+    return functools.reduce(torch.mul, scales, a @ b.t())
+
+
+FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, attention, projected_attention, patches, narrow)}
+EXACT = {"narrow": narrow_in_f64}  # where a function's own kernels know no f64
 
 
 class Call(torch.nn.Module):
-    def __init__(self, function, arguments):
+    def __init__(self, function, arguments, exact=False):
         super().__init__()
-        self.function, self.arguments = FUNCTIONS[function], arguments
+        self.function, self.arguments = (EXACT if exact and function in EXACT else FUNCTIONS)[function], arguments
 
     def forward(self, *inputs):
         return self.function(*inputs, **self.arguments)
 
 
 def shapes(seed):
-    """[(function, its arguments, shapes of its inputs, dtype)]"""
+    """[(function, its arguments, shapes of its inputs, dtype, or one an input)]"""
     r = random.Random(seed).randint
     found = depthwise_shapes(r, 26)
     for i, size in enumerate((7, 14, 9, 5, 13, 11, 6, 10)):
@@ -79,6 +93,24 @@ def shapes(seed):
         o = r(3, 20) * 8
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
+    return found + narrow_shapes(r, 40)
+
+
+def narrow_shapes(r, count):
+    found = []
+    e4, e5 = "float8_e4m3fn", "float8_e5m2"
+    for i in range(count):
+        m, n, k = (r(1, 700), r(2, 700), r(1, 90)) if i % 4 else (r(17, 90) * 8, r(9, 90) * 8, r(60, 300))
+        k *= 16
+        if i % 4 == 3:
+            m, n = max(m, 17), (n + 7) // 8 * 8  # what torch's own kernel asks of its operands
+            found.append(("narrow", {"out": "int32"}, [(m, k), (n, k)], ["int8", "int8"]))
+            continue
+        m, n = m, (n + 15) // 16 * 16
+        types = [(e4, e4), (e4, e5), (e5, e4)][i % 3]
+        scales = [(m, 1), (1, n)] if i % 2 and types == (e4, e4) else [(), ()]
+        out = "bfloat16" if scales[0] else ("bfloat16", "float32", "float16")[i % 3]
+        found.append(("narrow", {"out": out}, [(m, k), (n, k), *scales], [*types, "float32", "float32"]))
     return found
 
 
@@ -98,11 +130,23 @@ def depthwise_shapes(r, count):
     return found
 
 
-def make(folder, seed):
+def dtypes(sizes, dtype):
+    return dtype if isinstance(dtype, list) else [dtype] * len(sizes)
+
+
+def random_input(size, dtype, scale):
+    if dtype == "int8":
+        return torch.randint(-128, 128, size, device="cuda", dtype=torch.int8)
+    return (torch.randn(size, device="cuda") * scale).to(getattr(torch, dtype))
+
+
+def make(folder, seed, only):
     os.makedirs(folder, exist_ok=True)
     table = {}
     for i, (function, arguments, sizes, dtype) in enumerate(shapes(seed)):
-        inputs = tuple(torch.empty(size, dtype=getattr(torch, dtype)) for size in sizes)
+        if only and only != function:
+            continue
+        inputs = tuple(torch.empty(size, dtype=getattr(torch, each)) for size, each in zip(sizes, dtypes(sizes, dtype)))
         program = torch.export.export(Call(function, arguments), inputs, strict=False)
         program._example_inputs = None
         torch.export.save(program, os.path.join(folder, f"{function}{i}.pt2"))
@@ -121,10 +165,11 @@ def run(folder):
     done, worst, wrong = collections.Counter(), collections.defaultdict(float), 0
     for name in sorted(table, key=natural):
         function, arguments, sizes, dtype = table[name]
-        scales = [0.1 if i == 1 and function != "attention" else 1.0 for i in range(len(sizes))]
-        inputs = [(torch.randn(size, device="cuda") * scale).to(getattr(torch, dtype))
-                  for size, scale in zip(sizes, scales)]
-        want = Call(function, arguments)(*[x.double() for x in inputs])
+        scales = [0.1 if i == 1 and function not in ("attention", "narrow") else 1.0 for i in range(len(sizes))]
+        inputs = [random_input(*each) for each in zip(sizes, dtypes(sizes, dtype), scales)]
+        want = Call(function, arguments, exact=True)(*[x.double() for x in inputs])
+        limit = arguments.get("out", dtype)
+        most = max(LIMITS[limit], F8_LIMIT if limit == "float32" and function == "narrow" else 0)
         for candidate in sorted(os.listdir(os.path.join(folder, "out", name)), key=natural):
             program = KilnProgram(os.path.join(folder, "out", name, candidate))
             program.outputs[0].fill_(float("nan"))
@@ -135,8 +180,8 @@ def run(folder):
             error = ((got - want).norm() / want.norm().clamp_min(1e-9)).item()
             schedule = program.manifest["kernels"][int(candidate.split("-")[0])]["schedule"]
             done[schedule.split()[0]] += 1
-            worst[dtype] = max(worst[dtype], error)
-            if not error < LIMITS[dtype]:
+            worst[limit] = max(worst[limit], error)
+            if not error <= most:
                 wrong += 1
                 print(f"WRONG {name} {candidate} {schedule}: {error:.1e} {table[name]}")
     print(f"{sum(done.values())} candidates of {len(table)} programs, {wrong} wrong; largest error {dict(worst)}; {dict(done)}")
@@ -148,8 +193,9 @@ def main():
     parser.add_argument("--make", default="", help="a folder to export programs into")
     parser.add_argument("--run", default="", help="that folder, with the candidates")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--only", default="", help="programs of this function alone")
     options = parser.parse_args()
-    return make(options.make, options.seed) if options.make else run(options.run)
+    return make(options.make, options.seed, options.only) if options.make else run(options.run)
 
 
 if __name__ == "__main__":

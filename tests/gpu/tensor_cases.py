@@ -64,6 +64,76 @@ def products():
                "max-autotune-no-cudagraphs")
 
 
+E4M3 = torch.float8_e4m3fn
+
+
+def f8_case(m, k, n, scales="tensor"):
+    shapes = {"tensor": [(), ()], "rows": [(m, 1), (1, n)], "blocks": [(k // 128, m), (n // 128, k // 128)]}[scales]
+
+    def make():
+        return [randn(m, k, dtype=E4M3), randn(n, k, dtype=E4M3),
+                *(torch.rand(shape, device="cuda") * 0.01 + 0.005 for shape in shapes)]
+
+    def function(a, b, scale_a, scale_b):
+        if scales == "blocks":  # as DeepSeek's: 1x128 of activations, 128x128 of weights
+            scale_a, scale_b = scale_a.t(), scale_b.t()
+        return torch._scaled_mm(a, b.t(), scale_a, scale_b, out_dtype=BF16)
+
+    def halves(a, b, *_):  # what 8 bits are beside
+        x, y = a.to(BF16), b.to(BF16).t()
+        return lambda: torch.matmul(x, y)
+    peers = {"torch": None} if scales != "tensor" else {"torch": None, "beside bf16": halves}
+    return Case("low_precision", f"f8 {m}x{k}x{n}" + (f" {scales}" if scales != "tensor" else ""), function, make, peers)
+
+
+def weight_only_case(rows):
+    def function(x, w, scale):
+        return F.linear(x, w.to(BF16)) * scale
+    return Case("low_precision", f"int8 weights {rows}x4096x14336", function,
+                lambda: [randn(rows, 4096), torch.randint(-128, 128, (14336, 4096), device="cuda", dtype=torch.int8),
+                         randn(14336, scale=0.01)], {"torch": None}, "max-autotune-no-cudagraphs")
+
+
+def low_precision():
+    yield f8_case(4096, 4096, 4096)
+    yield f8_case(8192, 8192, 8192)
+    yield f8_case(512, 4096, 14336)
+    yield f8_case(4096, 4096, 4096, "rows")
+    yield f8_case(4096, 4096, 4096, "blocks")
+    yield Case("low_precision", "int8 4096x4096x4096", lambda a, b: torch._int_mm(a, b.t()),
+               lambda: [torch.randint(-128, 128, (4096, 4096), device="cuda", dtype=torch.int8) for _ in range(2)],
+               {"torch": None})
+    for rows in (1, 16, 64):
+        yield weight_only_case(rows)
+
+
+def grouped_case(experts, rows, k, n):
+    def make():
+        ends = torch.sort(torch.randint(0, rows + 1, (experts - 1,), device="cuda")).values
+        return [randn(rows, k), randn(experts, k, n, scale=0.02),
+                torch.cat([ends, torch.tensor([rows], device="cuda")]).to(torch.int32)]
+
+    def function(x, w, ends):
+        return torch._grouped_mm(x, w, ends)
+
+    def loop(x, w, ends):  # its bounds are known to the host
+        bounds = [0, *ends.tolist()]
+        out = torch.empty(rows, n, device="cuda", dtype=BF16)
+
+        def run():
+            for i, (begin, end) in enumerate(zip(bounds, bounds[1:])):
+                if end > begin:
+                    torch.mm(x[begin:end], w[i], out=out[begin:end])
+            return out
+        return run
+    return Case("grouped", f"{experts} experts {rows}x{k}x{n}", function, make, {"torch": None, "loop": loop})
+
+
+def grouped():
+    yield grouped_case(8, 4096, 4096, 14336)
+    yield grouped_case(64, 8192, 2048, 1408)
+
+
 def attention_case(name, batch, heads, kv, rows, keys, depth, causal=False):
     def function(q, k, v):
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=kv != heads)

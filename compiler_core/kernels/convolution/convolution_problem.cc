@@ -160,6 +160,7 @@ ConvolutionProblem ConvolutionProblem::of(const Graph& workload) {
   product.a = {
       w.input, number(w.offset), {0, product.m * w_strides[0]}, w_strides[0], flat.value_or(0)};
   product.b = {x.input, number(x.offset), {number(sized.image), number(sized.group)}, 0, 0};
+  product.a.dtype = product.b.dtype = product.stored;
   return p;
 }
 

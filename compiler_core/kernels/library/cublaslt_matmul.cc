@@ -169,7 +169,7 @@ class CublasLtMatmul final : public KernelTemplate {
 
   bool covers(const Workload& workload, const Target& target) const override {
     return workload.family == Family::kMatmul && target.backend == Backend::kCuda &&
-           sm_number(target) >= 80;
+           sm_number(target) >= 80 && check_operands_are_stored(workload);
   }
 
   // Parts of an H200's roofline, as tests/gpu/RESULTS.md has them: long products of halves

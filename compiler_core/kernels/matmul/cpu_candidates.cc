@@ -236,6 +236,7 @@ const KernelTemplate& cpu_matmul() {
       .version = 1,
       .backend = Backend::kCpu,
       .family = Family::kMatmul,
+      .check = check_operands_are_stored,
       .candidates = cpu_matmul_candidates,
       .print = print_cpu_matmul,
       .adapt = adapt,

@@ -282,6 +282,7 @@ const KernelTemplate& cuda_matmul() {
       .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
+      .check = check_operands_are_stored,
       .candidates = cuda_matmul_candidates,
       .print_for = print_cuda_matmul,
       .adapt = adapt,

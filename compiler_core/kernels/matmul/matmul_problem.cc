@@ -20,9 +20,10 @@ Size size_of_dim(const Dim& dim) {
 
 template <class Size>
 MatmulOperandOf<Size> MatmulOperandOf<Size>::of(const Graph& graph, NodeId id) {
-  const Node& node = graph.node(id);
+  const Node& node = graph.node(stored_operand(graph, id));
   std::vector<Dim> strides = contiguous_strides(node.shape);
   MatmulOperandOf<Size> operand;
+  operand.dtype = node.dtype;
   const Node* source = &node;
   if (node.op == Op::kView) {
     const auto& view = std::get<ViewAttr>(node.attr);
@@ -66,6 +67,15 @@ MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
   problem.a = MatmulOperandOf<Size>::of(workload, product->operands[0]);
   problem.b = MatmulOperandOf<Size>::of(workload, product->operands[1]);
   return problem;
+}
+
+Status check_operands_are_stored(const Workload& workload) {
+  for (const Node& node : workload.graph.nodes())
+    if (node.op == Op::kMatmul)
+      for (const NodeId operand : node.operands)
+        if (stored_operand(workload.graph, operand) != operand)
+          return fail(Code::kUnsupported, "these kernels do not widen operands on their way");
+  return {};
 }
 
 template struct MatmulOperandOf<int64_t>;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler_core/ir/graph.h"
+#include "compiler_core/plan/workload.h"
 
 namespace kiln {
 
@@ -16,19 +17,21 @@ struct MatmulOperandOf {
   int input = 0;  // position among the workload's inputs
   Size offset = 0;
   std::vector<Size> batch_strides;
-  Size row_stride = 0;     // of a: along m; of b: along k
-  Size column_stride = 0;  // of a: along k; of b: along n
+  Size row_stride = 0;        // of a: along m; of b: along k
+  Size column_stride = 0;     // of a: along k; of b: along n
+  DType dtype = DType::kF32;  // in memory
 
   // The same matrix for every batch: packed once.
   bool is_shared() const;
 
-  // REQUIRES: node `id` is an input, or a View of one, of two axes at least; sizes as below.
+  // REQUIRES: node `id` is an input, or a View of one, of two axes at least, or such a one widened;
+  // sizes as below.
   static MatmulOperandOf of(const Graph& graph, NodeId id);
 };
 
 struct Product {
   NodeId product = kInvalidNode;  // the Matmul or Convolution node
-  DType stored = DType::kF32;     // of both operands, in memory
+  DType stored = DType::kF32;     // of both operands; in memory, where nothing widens them
   DType result = DType::kF32;     // of the product: the accumulator
 };
 
@@ -43,6 +46,10 @@ struct MatmulProblemOf : Product {
   // constants.
   static MatmulProblemOf of(const Graph& workload);
 };
+
+// kUnsupported where an operand is widened on its way: for kernels that read operands as they lie.
+// REQUIRES: workload.family is kMatmul.
+Status check_operands_are_stored(const Workload& workload);
 
 using MatmulOperand = MatmulOperandOf<int64_t>;
 using MatmulProblem = MatmulProblemOf<int64_t>;

@@ -74,8 +74,10 @@ class WgmmaAttentionKernel {
     parameters.add("value", map_of(problem_.value, problem_.keys, problem_.columns, kAtom));
     if (boxes_) parameters.add("out", map_of(output(), problem_.rows, problem_.columns, 16));
     source.text = cuda_preamble(graph_, text_.lanes(), {"warpgroup.cuh"}) + text_.print_problem() +
-                  print_tiling() + print_wgmma({"keys_multiply", problem_.stored, schedule_.keys}) +
-                  print_wgmma({"values_multiply", problem_.stored, columns_, true, false, true}) +
+                  print_tiling() +
+                  print_wgmma({"keys_multiply", problem_.stored, problem_.stored, schedule_.keys}) +
+                  print_wgmma({"values_multiply", problem_.stored, problem_.stored, columns_, true,
+                               false, true}) +
                   std::string(device_text("wgmma_attention.cuh")) + print_out() +
                   cuda_kernel("attend_blocks", graph_, schedule_.threads(), schedule_.blocks,
                               print_body(), parameters.text());

@@ -12,9 +12,13 @@ namespace kiln {
 namespace {
 
 constexpr int kMostSharedBytes = 227 << 10;
-constexpr int kDepth = WgmmaMatmulSchedule::kDepth;
+constexpr int kStepBytes = WgmmaMatmulSchedule::kStepBytes;
 // A core compiles one in 0.2 s. tests/gpu/LOG.md: the best, or one 2 % from it, is among so many.
 constexpr size_t kMostCandidates = 4;
+
+bool is_8_bit_integer(DType dtype) {
+  return dtype == DType::kI8 || dtype == DType::kU8;
+}
 
 tl::unexpected<Error> lacks(std::string_view what) {
   return fail(Code::kUnsupported, fmt::format("wgmma kernels are not written for {}", what));
@@ -23,12 +27,12 @@ tl::unexpected<Error> lacks(std::string_view what) {
 }  // namespace
 
 bool is_mappable(const MatmulOperand& operand, bool by_rows) {
-  constexpr int64_t kUnit = 8;  // elements of 16 bytes
+  const int64_t unit = 16 / size_of(operand.dtype);
   by_rows |= operand.column_stride == 1;
   const int64_t across = by_rows ? operand.row_stride : operand.column_stride;
-  const auto is_stride = [](int64_t stride) { return stride > 0 && stride % kUnit == 0; };
+  const auto is_stride = [&](int64_t stride) { return stride > 0 && stride % unit == 0; };
   return (by_rows ? operand.column_stride : operand.row_stride) == 1 && is_stride(across) &&
-         operand.offset % kUnit == 0 &&
+         operand.offset % unit == 0 &&
          std::ranges::all_of(operand.batch_strides,
                              [&](int64_t stride) { return stride == 0 || is_stride(stride); });
 }
@@ -41,14 +45,14 @@ bool ends_in_boxes(const Graph& workload, int64_t columns) {
 int WgmmaMatmulSchedule::staged_columns(bool boxes) const {
   if (boxes) return bn % 64 == 0 ? 64 : 32;
   return bn % 64 == 0 &&
-                 stages * (bm + bn) * kDepth * 2 + groups * 64 * 72 * 4 < kMostSharedBytes - 2048
+                 stages * (bm + bn) * kStepBytes + groups * 64 * 72 * 4 < kMostSharedBytes - 2048
              ? 64
              : 32;
 }
 
 int WgmmaMatmulSchedule::boxes() const {
   const int columns = staged_columns(true), all = bm / groups / 64 * (bn / columns);
-  const int left = kMostSharedBytes - 2048 - stages * (bm + bn) * kDepth * 2;
+  const int left = kMostSharedBytes - 2048 - stages * (bm + bn) * kStepBytes;
   return std::clamp(left / (groups * 4 * 16 * columns * 2), std::min(all, 2), std::min(all, 4));
 }
 
@@ -60,15 +64,22 @@ int WgmmaMatmulSchedule::staged_bytes(bool boxes) const {
 int WgmmaMatmulSchedule::shared_bytes(bool boxes) const {
   constexpr int kAlignment = 1024;
   const int barriers = 2 * stages + (boxes ? groups * 4 * this->boxes() : 0);
-  return stages * (bm + bn) * kDepth * 2 + groups * 4 * staged_bytes(boxes) + barriers * 8 +
+  return stages * (bm + bn) * kStepBytes + groups * 4 * staged_bytes(boxes) + barriers * 8 +
          kAlignment;
 }
 
 Status check_wgmma(const Workload& workload) {
   if (!workload.graph.symbols().empty()) return lacks("sizes with symbols");
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
-  if (!is_16_bit_float(problem.stored) || problem.result != DType::kF32)
-    return lacks("products of other dtypes than fp16 and bf16, or sums of other dtypes than f32");
+  const DType a = problem.a.dtype, b = problem.b.dtype;
+  const bool halves = is_16_bit_float(a) && a == b && problem.stored == a;
+  const bool integers = is_8_bit_integer(a) && is_8_bit_integer(b);
+  if (!halves && !integers && !(is_f8(a) && is_f8(b)))
+    return lacks("products of other dtypes than fp16 and bf16, 8-bit floats and 8-bit integers");
+  if (problem.result != (integers ? DType::kI32 : DType::kF32))
+    return lacks("sums of other dtypes than f32, or i32 of integers");
+  if (!halves && (problem.a.column_stride != 1 || problem.b.row_stride != 1))
+    return lacks("operands of 8 bits that are not contiguous along the depth");
   if (problem.batches * problem.m * problem.n * problem.k == 0) return lacks("empty products");
   if (problem.batch.size() > 3) return lacks("more than three batch axes");
   if (!is_mappable(problem.a) || !is_mappable(problem.b))
@@ -82,9 +93,17 @@ bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& probl
              int64_t{1} << 31;
 }
 
+int64_t step_depth(const MatmulProblem& problem) {
+  return kStepBytes / size_of(problem.a.dtype);
+}
+
 bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
+  constexpr int kMostRegisters = 192;  // of 240, or of 160 where three warpgroups multiply
   const MatmulProblem problem = MatmulProblem::of(workload);
-  return (problem.b.row_stride == 1 || schedule.bn % 64 == 0) &&
+  const bool has_registers =
+      !is_f8(problem.a.dtype) ||
+      schedule.registers(true) <= (schedule.groups == 3 ? kMostRegisters * 2 / 3 : kMostRegisters);
+  return has_registers && (problem.b.row_stride == 1 || schedule.bn % 64 == 0) &&
          fits_blocks(schedule, problem, ends_in_boxes(workload, problem.n));
 }
 
@@ -104,17 +123,19 @@ constexpr double kProducts = 1900, kL2Bytes = 60, kMemoryBytes = 20;
 constexpr double kTileCycles = 1500;  // until the first step has come, and the last is stored
 
 double operand_bytes(const MatmulProblem& problem) {
-  return static_cast<double>(problem.batches) * 2 *
-         static_cast<double>(problem.m * problem.k + problem.n * problem.k);
+  return static_cast<double>(problem.batches * size_of(problem.a.dtype) * (problem.m + problem.n) *
+                             problem.k);
 }
 
 double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, int sms,
                 double operands) {
   const double bm = schedule.bm, bn = schedule.bn;
-  const auto steps = static_cast<double>(ceil_div(problem.k, kDepth));
-  // One warpgroup alone leaves the tensor cores idle while it stores.
-  const double compute = bm * bn * kDepth / (schedule.groups == 1 ? 0.9 * kProducts : kProducts);
-  const double step = std::max({compute, (bm + bn) * kDepth * 2 / kL2Bytes, 130.0});
+  const auto steps = static_cast<double>(ceil_div(problem.k, step_depth(problem)));
+  // One warpgroup alone leaves the tensor cores idle while it stores, or adds up what they have added.
+  const double alone = schedule.groups > 1 ? 1 : is_f8(problem.a.dtype) ? 0.6 : 0.9;
+  // kProducts are of halves; of 8 bits there are twice as many in a step, and in a cycle.
+  const double compute = bm * bn * (kStepBytes / 2) / (alone * kProducts);
+  const double step = std::max({compute, (bm + bn) * kStepBytes / kL2Bytes, 130.0});
   const int64_t tiles =
       problem.batches * ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn);
   const auto waves = static_cast<double>(ceil_div(tiles, sms));
@@ -163,7 +184,7 @@ double wgmma_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -74,6 +74,7 @@ bool lies_in_lines(const MatmulOperand& a, const MatmulProblem& problem, int bm)
 
 Status check_wgmma_copied(const Workload& workload) {
   if (!workload.graph.symbols().empty()) return lacks("sizes with symbols");
+  TRY_STATUS(check_operands_are_stored(workload));
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
   if (!is_16_bit_float(problem.stored) || problem.result != DType::kF32)
     return lacks("products of other dtypes than fp16 and bf16, or sums of other dtypes than f32");
@@ -157,7 +158,7 @@ std::vector<Schedule> wgmma_copied_candidates(const Workload& workload, const Ta
 
 const KernelTemplate& wgmma_copied() {
   static const PrintedTemplate<WgmmaCopiedSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -19,9 +19,9 @@ TensorMap map_of(const WgmmaProduct& product, const MatmulProblem& problem,
   const int64_t depth_stride = is_a ? operand.column_stride : operand.row_stride;
   TensorMap map;
   map.sizes = {depth_inner ? problem.k : lines, depth_inner ? lines : problem.k};
-  map.strides = {(depth_inner ? line_stride : depth_stride) * 2};
-  map.box = {WgmmaMatmulSchedule::kDepth,
-             depth_inner ? (is_a ? schedule.bm : schedule.bn) : WgmmaMatmulSchedule::kDepth};
+  map.strides = {(depth_inner ? line_stride : depth_stride) * size_of(operand.dtype)};
+  const auto depth = static_cast<int>(step_depth(problem));  // or so many lines, of halves
+  map.box = {depth, depth_inner ? (is_a ? schedule.bm : schedule.bn) : depth};
   return product.with_batches(std::move(map), operand);
 }
 
@@ -57,7 +57,7 @@ Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule&
                    {"b", map_of(product, problem, schedule, false)}};
   operands.a_inner = is_depth_inner(problem.a, true);
   operands.b_inner = is_depth_inner(problem.b, false);
-  operands.steps = ceil_div(problem.k, WgmmaMatmulSchedule::kDepth);
+  operands.steps = ceil_div(problem.k, step_depth(problem));
   return product.print(operands);
 }
 

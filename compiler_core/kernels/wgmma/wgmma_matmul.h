@@ -1,6 +1,10 @@
-// Products of fp16 and bf16 matrices on the tensor cores of compute capability 9.0 (wgmma), with an
-// elementwise epilogue. Operands come through the copy engine (TMA), so a row, or a column where it
-// is the contiguous one, has to begin at a multiple of 16 bytes; sizes are constants.
+// Products of fp16 and bf16 matrices, of 8-bit floats and of 8-bit integers on the tensor cores of
+// compute capability 9.0 (wgmma), with an elementwise epilogue. Operands come through the copy engine
+// (TMA), so a row, or a column where it is the contiguous one, has to begin at a multiple of 16 bytes;
+// those of 8 bits are contiguous along the depth, as the tensor cores have it. Sizes are constants.
+//
+// Products of 8-bit floats are added up in f32 each 128 of the depth: the tensor cores add them in 14
+// bits (tests/support/fake_cuda does too).
 #pragma once
 
 #include <functional>
@@ -15,7 +19,8 @@ namespace kiln {
 
 struct WgmmaMatmulSchedule {
   static constexpr std::string_view kTemplate = "cuda.matmul.wgmma";
-  static constexpr int kDepth = 64;  // of a step
+  static constexpr int kDepth = 64;       // of a step, of halves
+  static constexpr int kStepBytes = 128;  // of a line
 
   int bm = 128, bn = 128;  // a block's tile of the product
   int groups = 2;          // warpgroups that multiply, each bm / groups rows
@@ -33,6 +38,8 @@ struct WgmmaMatmulSchedule {
   bool go_together() const { return bm % (64 * groups) == 0 && bm / groups * bn <= 64 * 256; }
 
   int threads() const { return 128 * (groups + 1); }
+  // That hold sums in a thread; where they are promoted, also those of one step.
+  int registers(bool promotes) const { return bm / groups * bn / 128 + (promotes ? bn / 2 : 0); }
   // Columns that a warp stores at a time, by way of shared memory.
   int staged_columns(bool boxes) const;
   // Boxes of 16 rows and staged_columns() halves that a warp has under way.
@@ -50,6 +57,9 @@ Status check_wgmma(const Workload& workload);
 // Whether the results are halves that the copy engine can store, in boxes; else threads store them.
 // `columns`: of a row of results as they are stored.
 bool ends_in_boxes(const Graph& workload, int64_t columns);
+
+// Of a step, in elements.
+int64_t step_depth(const MatmulProblem& problem);
 
 // Whether the copy engine can read (or write) it: one contiguous axis, the columns where `by_rows`
 // is asked for, all else at multiples of 16 bytes.

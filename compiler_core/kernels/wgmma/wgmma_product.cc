@@ -36,8 +36,8 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   source.recipe = argument_recipe(graph_);
   source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh", "warpgroup.cuh"}) +
                 print_tiling(operands) + operands.types +
-                print_wgmma({"warpgroup_multiply", problem_.stored, schedule_.bn, operands.a_inner,
-                             operands.b_inner}) +
+                print_wgmma({"warpgroup_multiply", problem_.a.dtype, problem_.b.dtype, schedule_.bn,
+                             operands.a_inner, operands.b_inner}) +
                 std::string(device_text("wgmma_matmul.cuh"));
   for (const std::string_view name : operands.device) source.text += device_text(name);
   Phase phase{"multiply", blocks_, schedule_.threads(), 1, schedule_.shared_bytes(boxes_)};
@@ -83,6 +83,7 @@ MatmulOperand WgmmaProduct::addend() const {
 
 MatmulOperand WgmmaProduct::output() const {
   MatmulOperand all{static_cast<int>(graph_.inputs().size()), 0, {}, problem_.n, 1};
+  all.dtype = graph_.node(graph_.outputs()[0]).dtype;
   int64_t stride = problem_.m * problem_.n;
   for (size_t axis = problem_.batch.size(); axis-- > 0; stride *= problem_.batch[axis])
     all.batch_strides.insert(all.batch_strides.begin(), stride);
@@ -99,8 +100,8 @@ TensorMap WgmmaProduct::map_of_boxes(const MatmulOperand& operand) const {
 
 TensorMap WgmmaProduct::with_batches(TensorMap map, const MatmulOperand& operand) const {
   map.buffer = operand.input;
-  map.offset = operand.offset * 2;
-  map.dtype = problem_.stored;
+  map.offset = operand.offset * size_of(operand.dtype);
+  map.dtype = operand.dtype;
   for (size_t axis = problem_.batch.size(); axis-- > 0;)
     add_batch_axis(map, problem_.batch[axis], operand.batch_strides[axis]);
   finish_map(map);
@@ -108,7 +109,7 @@ TensorMap WgmmaProduct::with_batches(TensorMap map, const MatmulOperand& operand
 }
 
 std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
-  const int sums = schedule_.bm / schedule_.groups * schedule_.bn / 128;  // of a thread
+  const int sums = schedule_.registers(is_f8(problem_.a.dtype));
   const int least = schedule_.groups == 3 ? 32 : schedule_.groups == 2 && sums > 112 ? 24 : 40;
   const int copying = std::max(least, operands.copying_registers);
   // The multiplying warpgroups share the rest of 64 K registers, in multiples of 8.
@@ -120,12 +121,16 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {};\n"
       "  static constexpr int staged = {}, staged_bytes = {}, all_rows = {}, all_columns = {};\n"
       "  static constexpr int row_tiles = {}, column_tiles = {}, batches = {}, steps = {};\n"
+      "  static constexpr int depth = {};\n"
+      "  static constexpr bool promotes = {};\n"
       "  static constexpr int blocks = {}, raster = {};\n"
-      "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n",
+      "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
+      "using Accumulator = {};\n",
       schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages,
       schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_), problem_.m, problem_.n,
-      row_tiles_, column_tiles_, problem_.batches, operands.steps, blocks_, schedule_.raster,
-      copying, multiplying);
+      row_tiles_, column_tiles_, problem_.batches, operands.steps, step_depth(problem_),
+      is_f8(problem_.a.dtype), blocks_, schedule_.raster, copying, multiplying,
+      is_integer(problem_.a.dtype) ? "int" : "float");
 }
 
 std::string WgmmaProduct::print_place(std::string inner, const MatmulOperand& operand) const {
@@ -167,7 +172,7 @@ std::string WgmmaProduct::print_body(std::string_view source) const {
   if (!boxes_)
     return fmt::format(
         "  const auto finish = [&]([[maybe_unused]] index_t batch, index_t row, index_t column,\n"
-        "                          const Vec<float>& sums) {{\n{}{}  }};\n"
+        "                          const Vec<Accumulator>& sums) {{\n{}{}  }};\n"
         "  const Ring ring(shared_memory());\n"
         "  RowEnding<decltype(finish)> ending{{ring, finish}};\n"
         "  multiply_all({}, ring, ending);\n",
@@ -183,7 +188,7 @@ std::string WgmmaProduct::print_body(std::string_view source) const {
                           memory_type(epilogue_.node(addend_).dtype));
   return fmt::format(
       "  const auto finish = [&]([[maybe_unused]] index_t batch, [[maybe_unused]] index_t row,\n"
-      "                          [[maybe_unused]] index_t column, const Vec<float>& sums,\n"
+      "                          [[maybe_unused]] index_t column, const Vec<Accumulator>& sums,\n"
       "                          [[maybe_unused]] unsigned word) {{\n{}{}{}  }};\n"
       "  const Ring ring(shared_memory());\n"
       "  BoxEnding<decltype(finish)> ending{{ring, &out_map, {}, finish}};\n"

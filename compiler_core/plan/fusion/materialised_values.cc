@@ -5,6 +5,7 @@
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/sizes.h"
+#include "compiler_core/plan/workload.h"
 
 namespace kiln {
 namespace {
@@ -80,7 +81,8 @@ class Chooser {
         is_output_(static_cast<size_t>(graph.size()), false),
         epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
         states_(static_cast<size_t>(graph.size())),
-        reads_(static_cast<size_t>(graph.size())) {
+        reads_(static_cast<size_t>(graph.size())),
+        widened_(static_cast<size_t>(graph.size()), false) {
     values_.stored.assign(static_cast<size_t>(graph.size()), false);
     for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
   }
@@ -245,6 +247,10 @@ class Chooser {
       store_narrow(x);
       return {};
     }
+    const auto multiplies = [&](NodeId user) { return node(user).op == Op::kMatmul; };
+    if (!rules_.widen_stored && stored_operand(graph_, x) != x &&
+        std::ranges::all_of(users_[static_cast<size_t>(id)], multiplies))
+      return {};  // matmul() sees to it
     // Arithmetic below a View is arithmetic on fewer elements: worth a small buffer.
     if (is_elementwise(node(x).op)) {
       store_narrow(x);
@@ -317,6 +323,7 @@ class Chooser {
     for (NodeId operand : node(id).operands) {
       const Node& x = node(operand);
       if (is_buffer(operand) || (x.op == Op::kView && is_buffer(x.operands[0]))) continue;
+      if (node(id).op == Op::kMatmul && !rules_.widen_stored && widens(operand)) continue;
       const bool small = x.op == Op::kView && is_elementwise(node(x.operands[0]).op);
       // Channels last: as it is computed, and the product reads it in its own order.
       const bool in_order = rules_.channels_last && x.op == Op::kView && walk_order(graph_, x) &&
@@ -334,6 +341,17 @@ class Chooser {
       epilogue_of_[static_cast<size_t>(epilogue.view)] = id;
     }
     for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = id;
+  }
+
+  // Whether an operand is 8 bits widened, and maybe viewed: what is narrow is stored then.
+  bool widens(NodeId operand) {
+    const NodeId cast = node(operand).op == Op::kView ? node(operand).operands[0] : operand;
+    const NodeId narrow = stored_operand(graph_, cast);
+    if (narrow == cast) return false;
+    store_below_views(narrow);
+    for (NodeId at = cast; at != narrow; at = node(at).operands[0])
+      widened_[static_cast<size_t>(at)] = true;
+    return true;
   }
 
   // Part of an attention: nothing between its two matmuls is stored. Its result is, in the order in
@@ -397,6 +415,7 @@ class Chooser {
   bool worth_storing(NodeId id) const {
     const Node& n = node(id);
     if (traits(n.op).kind == OpKind::kSource || n.op == Op::kView) return false;
+    if (widened_[static_cast<size_t>(id)]) return false;
     if (!is_elementwise(n.op)) return true;
     if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) return false;
     if (!rules_.store_shared && is_cheap(id)) return false;
@@ -441,6 +460,7 @@ class Chooser {
   std::vector<NodeId> epilogue_of_;  // by node: the matmul it is an epilogue of
   std::vector<State> states_;
   std::vector<std::vector<NodeId>> reads_;  // by node: the buffers that it is computed from
+  std::vector<bool> widened_;  // by node: computed by products that read what it widens
   MaterialisedValues values_;
 };
 

@@ -37,6 +37,8 @@ struct PartitionRules {
   bool attention = true;     // matmul, softmax, matmul is one kernel; else it is three
   bool store_shared = true;  // cheap values that several kernels need are stored; else each
                              // computes them
+  bool widen_stored = true;  // operands of products that widen 8 bits are stored so; else the
+                             // product's kernel widens them
   // Convolutions' images lie channels last between kernels, where kernels are written for it: a
   // matter of the target (kernels/layout_preference.h).
   bool channels_last = false;

@@ -183,6 +183,33 @@ return %9
 return %2
 )"};
 
+// What products read as it is stored, on sm_90a alone (plan/alternatives.h).
+constexpr const char* k8BitGraphs[] = {
+    R"(kiln.graph 1
+%0 = input 0 : f8e4m3[4096,4096]
+%1 = input 1 : f8e5m2[4096,4096]
+%2 = view %1 strides=[1,4096] offset=[0] : f8e5m2[4096,4096]
+%3 = cast %0 : f32[4096,4096]
+%4 = cast %3 : bf16[4096,4096]
+%5 = cast %2 : f32[4096,4096]
+%6 = cast %5 : bf16[4096,4096]
+%7 = matmul %4 %6 : f32[4096,4096]
+%8 = input 2 : f32[4096]
+%9 = view %8 strides=[1,0] offset=[0] : f32[4096,4096]
+%10 = mul %7 %9 : f32[4096,4096]
+%11 = cast %10 : bf16[4096,4096]
+return %11
+)",
+    R"(kiln.graph 1
+%0 = input 0 : i8[512,4096]
+%1 = input 1 : i8[14336,4096]
+%2 = view %1 strides=[1,4096] offset=[0] : i8[4096,14336]
+%3 = cast %0 : i32[512,4096]
+%4 = cast %2 : i32[4096,14336]
+%5 = matmul %3 %4 : i32[512,14336]
+return %5
+)"};
+
 Target target_of(size_t index) {
   Target target = *Target::parse(kTargets[index]);
   target.units = target.isa == "sm_80" ? 108 : 132;
@@ -241,6 +268,9 @@ class EveryCandidate : public testing::TestWithParam<int> {
           if (const auto program = read_graph_file(file.path()))
             add(file.path().filename().string(), program->graph);
     for (const char* text : kOddGraphs) add("odd", *parse_graph(text));
+    if (target_of(target).isa == "sm_90a")
+      for (const char* text : k8BitGraphs)
+        all.emplace_back("8 bits", make_workload(*parse_graph(text))->workload);
     return all;
   }
 };

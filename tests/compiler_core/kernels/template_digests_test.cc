@@ -88,6 +88,17 @@ Graph windows_channels_last() {
   return b.finish({b.cast(b.permute(y, {0, 2, 3, 1}), DType::kBF16)}).value();
 }
 
+// [64, 256] times the transpose of [96, 256], of 8 bits.
+Graph narrow_product(DType stored, DType wide) {
+  GraphBuilder b;
+  const NodeId x = b.input(stored, {64, 256});
+  const NodeId y = b.permute(b.input(stored, {96, 256}), {1, 0});
+  const auto widened = [&](NodeId id) {
+    return is_half(wide) ? b.cast(b.cast(id, DType::kF32), wide) : b.cast(id, wide);
+  };
+  return b.finish({b.matmul(widened(x), widened(y))}).value();
+}
+
 // One of each family with sizes of run time, the same at the sizes it is tuned for, a call, and
 // halves for what tensor cores alone do.
 const std::vector<NamedWorkload>& workloads() {
@@ -107,6 +118,8 @@ const std::vector<NamedWorkload>& workloads() {
     }
     add("a call", call());
     add("halves, lines of odd lengths", odd_product());
+    add("8-bit floats", narrow_product(DType::kF8E4M3, DType::kBF16));
+    add("8-bit integers", narrow_product(DType::kI8, DType::kI32));
     add("halves, windows",
         testing::plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, testing::padded(1, 1)).graph);
     add("halves, windows, channels last", windows_channels_last());

@@ -49,6 +49,20 @@ std::vector<std::string> names_of(const Graph& graph) {
   return names;
 }
 
+// What _scaled_mm of [rows, 64] and the transpose of [48, 64] becomes, twice of one x.
+Graph products_of_8_bits(int64_t rows) {
+  GraphBuilder b;
+  const auto widened = [&](NodeId x) { return b.cast(x, DType::kBF16); };
+  const NodeId x = widened(b.cast(b.input(DType::kF32, {rows, 64}), DType::kF8E4M3));
+  std::vector<NodeId> outputs;
+  for (int i = 0; i < 2; ++i) {
+    const NodeId w = b.permute(b.input(DType::kF8E5M2, {48, 64}), {1, 0});
+    const NodeId scale = b.broadcast(b.input(DType::kF32, {rows, 1}), Shape{rows, 48});
+    outputs.push_back(b.cast(b.binary(Op::kMul, b.matmul(x, widened(w)), scale), DType::kBF16));
+  }
+  return canonical(b, outputs);
+}
+
 using Names = std::vector<std::string>;
 
 TEST(PlanAlternatives, WhatRulesDecideHasOne) {
@@ -76,6 +90,32 @@ TEST(PlanAlternatives, ALargeSharedValueMayBeComputedAgain) {
   EXPECT_EQ((*all)[1].plan.arena_bytes, Dim(0));
 }
 
+// Stored as they were widened, which all kernels of products read; or as they are.
+TEST(PlanAlternatives, OperandsOf8BitsMayBeReadAsTheyAre) {
+  const auto all = plan_alternatives(products_of_8_bits(40));
+  ASSERT_TRUE(all) << all.error().message;
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_EQ((*all)[1].name, "operands of 8 bits");
+  EXPECT_FALSE((*all)[1].rules.widen_stored);
+  const auto operands = [](const Plan& plan) {
+    std::vector<DType> dtypes;
+    for (const Launch& launch : plan.launches) {
+      const Workload& kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+      if (kernel.family != Family::kMatmul) continue;
+      for (const int argument : launch.args)
+        dtypes.push_back(plan.buffers[static_cast<size_t>(argument)].spec.dtype);
+    }
+    return dtypes;
+  };
+  using enum DType;
+  const std::vector<DType> as_they_are = {kF8E4M3, kF8E5M2, kF32, kBF16,
+                                          kF8E4M3, kF8E5M2, kF32, kBF16};
+  EXPECT_EQ(operands((*all)[1].plan), as_they_are);
+  EXPECT_EQ((*all)[1].plan.launches.size(), 3u) << "x is quantised once";
+  EXPECT_GT((*all)[0].plan.launches.size(), 3u);
+  for (const DType dtype : operands((*all)[0].plan)) EXPECT_FALSE(is_f8(dtype));
+}
+
 TEST(PlanAlternatives, TheFirstIsThePlanByRules) {
   for (const Graph& graph : {attention(16, 512), shared_sum(8192)}) {
     const auto all = plan_alternatives(graph);
@@ -100,7 +140,7 @@ TEST(PlanAlternatives, AProgramIsKnownByItsKernels) {
 
 // Whatever is chosen, the program means the same.
 TEST(PlanAlternatives, AllComputeWhatTheGraphSays) {
-  for (const Graph& graph : {attention(16, 512), shared_sum(4096)}) {
+  for (const Graph& graph : {attention(16, 512), shared_sum(4096), products_of_8_bits(40)}) {
     const auto all = plan_alternatives(graph);
     ASSERT_TRUE(all);
     ASSERT_EQ(all->size(), 2u);

@@ -157,6 +157,12 @@ constexpr const int* parameter_bytes(void (*)(P...)) {
   return kParameterBytes<P...>;
 }
 
+// By the driver's CUtensorMapDataType.
+inline int element_bytes_of(const TensorMap& map) {
+  constexpr int kBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+  return kBytes[map.dtype];
+}
+
 // Calls visit(in shared memory, outside it, bytes, whether it is inside the tensor) for every
 // element of the box at `at` (an index an axis, innermost first), with 16-byte pieces exchanged as
 // the map's swizzle says.

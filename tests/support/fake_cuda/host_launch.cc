@@ -96,6 +96,9 @@ Result<kiln_fake::TensorMap> encode(const TensorMap& map, uint64_t buffer,
   TRY(const int64_t offset, map.offset.evaluate(dims));
   encoded.address = reinterpret_cast<char*>(buffer) + offset;
   encoded.rank = static_cast<unsigned char>(map.sizes.size());
+  // One of the driver's types of that size: unsigned integers of 1, 2, 4 and 8 bytes.
+  constexpr unsigned char kTypes[] = {0, 0, 1, 0, 2, 0, 0, 0, 4};
+  encoded.dtype = kTypes[size_of(map.dtype)];
   for (size_t axis = 0; axis < map.sizes.size(); ++axis) {
     TRY(const int64_t size, map.sizes[axis].evaluate(dims));
     encoded.sizes[axis] = static_cast<unsigned>(size);

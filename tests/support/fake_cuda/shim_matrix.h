@@ -15,15 +15,20 @@ inline void need_whole_warp() {
           nullptr);
 }
 
-// Element `half` of a register of a fragment. kHalves: elements in a register.
+// Element `half` of a register of a fragment, or of an operand in shared memory. kHalves: elements in
+// a register.
 struct MatrixBf16 {
-  static constexpr int kHalves = 2;
+  using Value = float;
+  static constexpr int kHalves = 2, kBytes = 2;
+  static constexpr bool kAddsIn13Bits = false;
   static float value(unsigned word, int half) {
     return bits_to<float>(half != 0 ? word & 0xffff0000u : word << 16);
   }
 };
 struct MatrixF16 {
-  static constexpr int kHalves = 2;
+  using Value = float;
+  static constexpr int kHalves = 2, kBytes = 2;
+  static constexpr bool kAddsIn13Bits = false;
   static float value(unsigned word, int half) {
     return f16_value(static_cast<unsigned short>(word >> (16 * half)));
   }
@@ -32,6 +37,39 @@ struct MatrixTf32 {
   static constexpr int kHalves = 1;
   // The tensor cores do not look at the low 13 bits.
   static float value(unsigned word, int) { return bits_to<float>(word & 0xffffe000u); }
+};
+
+// What a warpgroup alone multiplies, of one byte.
+struct MatrixE5m2 {
+  using Value = float;
+  static constexpr int kBytes = 1;
+  static constexpr bool kAddsIn13Bits = true;
+  // The upper half of an f16.
+  static float value(unsigned byte, int) {
+    return f16_value(static_cast<unsigned short>((byte & 0xff) << 8));
+  }
+};
+struct MatrixE4m3 {
+  using Value = float;
+  static constexpr int kBytes = 1;
+  static constexpr bool kAddsIn13Bits = true;
+  // The exponent's bias is less than an f16's by 8; all ones are no number.
+  static float value(unsigned byte, int) {
+    if ((byte & 0x7f) == 0x7f) return __builtin_nanf("");
+    return 256 * f16_value(static_cast<unsigned short>((byte & 0x80) << 8 | (byte & 0x7f) << 7));
+  }
+};
+struct MatrixS8 {
+  using Value = int;
+  static constexpr int kBytes = 1;
+  static constexpr bool kAddsIn13Bits = false;
+  static int value(unsigned byte, int) { return static_cast<signed char>(byte); }
+};
+struct MatrixU8 {
+  using Value = int;
+  static constexpr int kBytes = 1;
+  static constexpr bool kAddsIn13Bits = false;
+  static int value(unsigned byte, int) { return static_cast<unsigned char>(byte); }
 };
 
 // d += a * b: 16 by 8, over 8 registers' depth. Of a row of A (a column of B) a lane has a register

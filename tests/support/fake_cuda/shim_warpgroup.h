@@ -50,23 +50,24 @@ inline void arrive(NumberedBarrier& barrier, int threads) {
 
 template <int rank>
 inline void bring_box(char* to, const TensorMap* map, char* p, const int (&at)[rank]) {
-  constexpr int kElementBytes = 2;  // of all that is copied so
+  const int element_bytes = element_bytes_of(*map);
   if (map->rank != rank) fault(FaultKind::kLaunchFailed, "a copy of another rank than its map", to);
   if ((to - kiln_fake_current->shared) % 128 != 0)
     fault(FaultKind::kMisaligned, "a box that does not begin at 128 bytes", to);
-  load_box(*map, kElementBytes, to, at);
+  load_box(*map, element_bytes, to, at);
   int elements = 1;
   for (int axis = 0; axis < rank; ++axis) elements *= map->box[axis];
   Barrier& barrier = barrier_at(p);
-  barrier.bytes -= elements * kElementBytes;
+  barrier.bytes -= elements * element_bytes;
   end_if_complete(barrier);
 }
 
 // put_box() does this in the end.
 inline void write_box(const TensorMap& map, const char* from, const int* at) {
-  walk_box(map, 2, from, at, [](const char* shared, char* outside, int bytes, bool inside) {
-    if (inside) __builtin_memcpy(outside, shared, bytes);
-  });
+  walk_box(map, element_bytes_of(map), from, at,
+           [](const char* shared, char* outside, int bytes, bool inside) {
+             if (inside) __builtin_memcpy(outside, shared, bytes);
+           });
 }
 template <int rank>
 inline void put_box(const TensorMap* map, const char* from, const int (&at)[rank]) {
@@ -77,51 +78,88 @@ inline void put_box(const TensorMap* map, const char* from, const int (&at)[rank
   kiln_fake_current->box_later(map, from, at, &write_box);
 }
 
-// Element (line, depth) of an operand: 64 elements along the contiguous axis are a row of 128 bytes,
-// pieces of 16 of which are exchanged over 8 rows, from a multiple of 1024 bytes on.
+// Element (line, depth) of an operand: 128 bytes along the contiguous axis are a row, pieces of 16 of
+// which are exchanged over 8 rows, from a multiple of 1024 bytes on. Elements of one byte are
+// contiguous along the depth, as the tensor cores have it.
 template <class Type, bool depth_inner>
-inline float element_of(const char* tile, int line, int depth) {
+inline typename Type::Value element_of(const char* tile, int line, int depth) {
+  static_assert(depth_inner || Type::kBytes == 2, "transposed operands are halves");
   const int inner = depth_inner ? depth : line % 64, row = depth_inner ? line : depth;
-  const char* p = tile + (depth_inner ? 0 : line / 64 * 8192) + row * 128 + inner * 2;
+  const char* p = tile + (depth_inner ? 0 : line / 64 * 8192) + row * 128 + inner * Type::kBytes;
   const long offset = p - kiln_fake_current->shared;
   p += ((offset >> 7 & 7) << 4 ^ (offset & 0x70)) - (offset & 0x70);
-  check_shared(p, 2);
-  unsigned short bits;
-  __builtin_memcpy(&bits, p, 2);
+  check_shared(p, Type::kBytes);
+  unsigned short bits = 0;
+  __builtin_memcpy(&bits, p, Type::kBytes);
   return Type::value(bits, 0);
 }
 
-// d += rows * b: this thread's two rows of [64, 2 * count], over a depth of 16.
-template <class Type, bool b_inner, int count>
-inline void add_products(float (&d)[count], const float (&rows)[2][16], const char* b, bool adds) {
+// The sum of `count` products and of `sum`, as the tensor cores of compute capability 9.0 add those of
+// 8-bit floats (Xie and others, MMA-Sim): all terms are cut to 13 bits below the largest one's leading
+// bit, and so is what comes out.
+inline int exponent_of(double x) {
+  return static_cast<int>(bits_to<unsigned long>(x) >> 52 & 0x7ff) - 1023;
+}
+inline double cut_below(double x, int exponent) {
+  const auto power = [](int e) {
+    return bits_to<double>(static_cast<unsigned long>(e + 1023) << 52);
+  };
+  return static_cast<double>(static_cast<long>(x * power(13 - exponent))) * power(exponent - 13);
+}
+template <int count>
+inline float add_in_13_bits(const float (&x)[count], const float (&y)[count], float sum) {
+  int most = exponent_of(sum);
+  for (int k = 0; k < count; ++k) {
+    const int exponent = exponent_of(static_cast<double>(x[k]) * y[k]);
+    most = exponent > most ? exponent : most;
+  }
+  if (most == 1024) {  // an infinity, or no number: as any sum has it
+    for (int k = 0; k < count; ++k) sum += x[k] * y[k];
+    return sum;
+  }
+  if (most == -1023) return 0;
+  double all = cut_below(sum, most);
+  for (int k = 0; k < count; ++k) all += cut_below(static_cast<double>(x[k]) * y[k], most);
+  return all == 0 ? 0 : static_cast<float>(cut_below(all, exponent_of(all)));
+}
+
+// d += rows * b: this thread's two rows of [64, 2 * count], over a depth of 32 bytes.
+template <class TypeA, class TypeB, bool b_inner, class Sum, int count, int depth>
+inline void add_products(Sum (&d)[count], const typename TypeA::Value (&rows)[2][depth],
+                         const char* b, bool adds) {
   const int lane = kiln_fake_current->index % 32;
   for (int j = 0; j < count / 4; ++j)
     for (int i = 0; i < 2; ++i) {
-      float column[16];
-      for (int k = 0; k < 16; ++k)
-        column[k] = element_of<Type, b_inner>(b, 8 * j + lane % 4 * 2 + i, k);
+      typename TypeB::Value column[depth];
+      for (int k = 0; k < depth; ++k)
+        column[k] = element_of<TypeB, b_inner>(b, 8 * j + lane % 4 * 2 + i, k);
       for (int half = 0; half < 2; ++half) {
-        float sum = 0;
-        for (int k = 0; k < 16; ++k) sum += rows[half][k] * column[k];
-        float& to = d[j * 4 + half * 2 + i];
-        to = adds ? to + sum : sum;
+        Sum& to = d[j * 4 + half * 2 + i];
+        if constexpr (TypeA::kAddsIn13Bits) {
+          to = add_in_13_bits(rows[half], column, adds ? to : 0);
+        } else {
+          Sum sum = 0;
+          for (int k = 0; k < depth; ++k) sum += rows[half][k] * column[k];
+          to = adds ? to + sum : sum;
+        }
       }
     }
 }
 
-// d += a * b: [64, 2 * count], over a depth of 16. Only this thread's part.
-template <class Type, bool a_inner, bool b_inner, int count>
-inline void warpgroup_multiply(float (&d)[count], const char* a, const char* b, bool adds) {
+// d += a * b: [64, 2 * count], over a depth of 32 bytes. Only this thread's part.
+template <class TypeA, bool a_inner, bool b_inner, class TypeB = TypeA, class Sum, int count>
+inline void warpgroup_multiply(Sum (&d)[count], const char* a, const char* b, bool adds) {
+  constexpr int kDepth = 32 / TypeA::kBytes;
   const int lane = kiln_fake_current->index % 32, warp = kiln_fake_current->index / 32 % 4;
-  float rows[2][16];
+  typename TypeA::Value rows[2][kDepth];
   for (int half = 0; half < 2; ++half)
-    for (int k = 0; k < 16; ++k)
-      rows[half][k] = element_of<Type, a_inner>(a, warp * 16 + half * 8 + lane / 4, k);
-  add_products<Type, b_inner>(d, rows, b, adds);
+    for (int k = 0; k < kDepth; ++k)
+      rows[half][k] = element_of<TypeA, a_inner>(a, warp * 16 + half * 8 + lane / 4, k);
+  add_products<TypeA, TypeB, b_inner>(d, rows, b, adds);
 }
 
-// The same where lanes have their rows of a, as mma.m16n8k16 lays them over a warp.
-template <class Type, bool b_inner, int count>
+// The same where lanes have their rows of a, of halves, as mma.m16n8k16 lays them over a warp.
+template <class TypeA, bool b_inner, int count>
 inline void warpgroup_multiply(float (&d)[count], const unsigned (&a)[4], const char* b,
                                bool adds) {
   need_whole_warp();
@@ -129,10 +167,10 @@ inline void warpgroup_multiply(float (&d)[count], const unsigned (&a)[4], const 
   float rows[2][16];
   for (int half = 0; half < 2; ++half)
     for (int k = 0; k < 16; ++k)
-      rows[half][k] = Type::value(
+      rows[half][k] = TypeA::value(
           kiln_fake_current->warp[lane / 4 * 4 + k % 8 / 2].exchange[turn][k / 8 * 2 + half],
           k % 2);
-  add_products<Type, b_inner>(d, rows, b, adds);
+  add_products<TypeA, TypeA, b_inner>(d, rows, b, adds);
 }
 
 }  // namespace kiln_fake

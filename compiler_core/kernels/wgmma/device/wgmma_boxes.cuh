@@ -61,7 +61,7 @@ struct BoxEnding {
     }
   }
   KILN_MEMBER void finish(const Tile& tile, int group,
-                          const float (&sums)[kParts][Tiling::columns / 2]) {
+                          const Accumulator (&sums)[kParts][Tiling::columns / 2]) {
     const int lane = thread_index() % 32;
     // Lane 8i + r names row r of matrix i, of which two lie above one another, then the next two.
     const int matrix_row = lane / 8 % 2 * 8 + lane % 8, matrix_piece = lane / 16;
@@ -78,10 +78,10 @@ struct BoxEnding {
         char* at = to + box_offset(matrix_row, 2 * j + matrix_piece);
         unsigned addends[4] = {}, results[4];
         if constexpr (Boxes::has_addend) ldmatrix_x4(addends, at);
-        const float* first =
+        const Accumulator* first =
             sums[number / kPieces] + number % kPieces * Boxes::columns / 2 + j * 8;
         _Pragma("unroll") for (int i = 0; i < 4; ++i) {
-          Vec<float> pair;
+          Vec<Accumulator> pair;
           KILN_EACH_LANE pair[l] = first[i * 2 + l];
           results[i] = finish_pair(tile.batch, row + lane / 4 + i % 2 * 8,
                                    column + lane % 4 * 2 + j * 16 + i / 2 * 8, pair, addends[i]);

@@ -9,17 +9,21 @@
 // In front of it the generated source defines
 //   struct Tiling   rows, columns of a tile; stages; groups (warpgroups that multiply);
 //                   staged_bytes of shared memory for what a warp stores; row_tiles,
-//                   column_tiles, batches, steps (of kDepth); blocks; raster
+//                   column_tiles, batches, steps (of `depth`); depth: elements in 128 bytes;
+//                   promotes: whether each step's products are added up by themselves, since the
+//                   tensor cores add those of 8-bit floats in few bits; blocks; raster
+//   Accumulator             float, or int of integers
 //   struct A, B     depth_inner: whether a tile is contiguous along the depth
-//   warpgroup_multiply(sums, a, b, adds): [64, columns] of sums, over a depth of 16
+//   warpgroup_multiply(sums, a, b, adds): [64, columns] of sums, over a depth of 32 bytes
 // wgmma_rows.cuh and wgmma_boxes.cuh store the sums.
 namespace {
 
-constexpr int kDepth = 64;                 // of a step: 128 bytes of a half type
-constexpr int kAtomBytes = 64 * kDepth * 2;  // of 64 lines
+constexpr int kDepth = Tiling::depth;        // of a step: 128 bytes
+constexpr int kAtomBytes = 64 * 128;         // of 64 lines
+constexpr int kMultiplications = 4;          // of a step
 constexpr int kTileRows = Tiling::rows / Tiling::groups;  // of a warpgroup
 constexpr int kParts = kTileRows / 64;                    // of them, for one instruction each
-constexpr int kABytes = Tiling::rows * kDepth * 2, kBBytes = Tiling::columns * kDepth * 2;
+constexpr int kABytes = Tiling::rows * 128, kBBytes = Tiling::columns * 128;
 
 // The block's shared memory, from a multiple of 1024 bytes on; `ending`: after it, a
 // warp's ending's own.
@@ -62,7 +66,7 @@ constexpr int kTiles = Tiling::row_tiles * Tiling::column_tiles * Tiling::batche
 // The sums of one tile, in registers: thread 32 w + l of a warpgroup has rows 16 w + l / 4 and 8
 // further, and of columns 8 j + 2 (l % 4) and the next, in this order, for every j.
 KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int group,
-                               float (&sums)[kParts][Tiling::columns / 2]) {
+                               Accumulator (&sums)[kParts][Tiling::columns / 2]) {
   const bool leads = thread_index() % 128 == 0;
   int before = -1;
   _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
@@ -70,7 +74,7 @@ KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int grou
     warpgroup_begin();
     const char* a = ring.a + slot.number * kABytes + group * kTileRows * 128;
     const char* b = ring.b + slot.number * kBBytes;
-    _Pragma("unroll") for (int q = 0; q < kDepth / 16; ++q) {
+    _Pragma("unroll") for (int q = 0; q < kMultiplications; ++q) {
       _Pragma("unroll") for (int i = 0; i < kParts; ++i)
           warpgroup_multiply(sums[i], a + i * kAtomBytes + q * (A::depth_inner ? 32 : 2048),
                              b + q * (B::depth_inner ? 32 : 2048), step + q > 0);
@@ -83,6 +87,33 @@ KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int grou
   }
   warpgroup_wait<0>();
   if (leads) barrier_arrive(ring.empty + 8 * before);
+}
+
+// The same in f32 proper: the tensor cores add up one step, a part of the rows after the other, while
+// another warpgroup adds what it has.
+template <class Wide>
+KILN_INLINE void sum_tile_by_steps(const Ring& ring, Slot<Tiling::stages>& slot, int group,
+                                   Wide (&sums)[kParts][Tiling::columns / 2]) {
+  const bool leads = thread_index() % 128 == 0;
+  _Pragma("unroll") for (int i = 0; i < kParts; ++i)
+      _Pragma("unroll") for (int j = 0; j < Tiling::columns / 2; ++j) sums[i][j] = 0;
+  _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
+    barrier_wait(ring.full + 8 * slot.number, slot.parity);
+    const char* a = ring.a + slot.number * kABytes + group * kTileRows * 128;
+    const char* b = ring.b + slot.number * kBBytes;
+    _Pragma("unroll") for (int i = 0; i < kParts; ++i) {
+      Wide part[Tiling::columns / 2];
+      warpgroup_begin();
+      _Pragma("unroll") for (int q = 0; q < kMultiplications; ++q)
+          warpgroup_multiply(part, a + i * kAtomBytes + q * 32, b + q * 32, q > 0);
+      warpgroup_commit();
+      warpgroup_wait<0>();
+      warpgroup_hold(part);
+      if (i == kParts - 1 && leads) barrier_arrive(ring.empty + 8 * slot.number);
+      _Pragma("unroll") for (int j = 0; j < Tiling::columns / 2; ++j) sums[i][j] += part[j];
+    }
+    slot.next();
+  }
 }
 
 // Hands every tile of this block, once its sums are there, to ending.finish(). The threads of the
@@ -110,8 +141,11 @@ KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& endi
   _Pragma("unroll 1") for (int t = block_index(); t < kTiles; t += Tiling::blocks) {
     const Tile tile(t);
     ending.begin(tile, group);
-    float sums[kParts][Tiling::columns / 2];
-    sum_tile(ring, slot, group, sums);
+    Accumulator sums[kParts][Tiling::columns / 2];
+    if constexpr (Tiling::promotes)
+      sum_tile_by_steps(ring, slot, group, sums);
+    else
+      sum_tile(ring, slot, group, sums);
     ending.finish(tile, group, sums);
   }
   ending.end();

@@ -13,17 +13,17 @@ struct RowEnding {
   KILN_MEMBER void make_barriers() const {}
   KILN_MEMBER void begin(const Tile&, int) const {}
   KILN_MEMBER void finish(const Tile& tile, int group,
-                          const float (&sums)[kParts][Tiling::columns / 2]) const {
+                          const Accumulator (&sums)[kParts][Tiling::columns / 2]) const {
     const int warp = thread_index() / 32 % 4, lane = thread_index() % 32;
-    float* staged =
-        reinterpret_cast<float*>(ring.staged + (group * 4 + warp) * Tiling::staged_bytes);
+    Accumulator* staged =
+        reinterpret_cast<Accumulator*>(ring.staged + (group * 4 + warp) * Tiling::staged_bytes);
     _Pragma("unroll") for (int i = 0; i < kParts; ++i) {
       _Pragma("unroll") for (int part = 0; part < Tiling::columns / Tiling::staged; ++part) {
         warp_barrier();  // what was staged before has been read
         _Pragma("unroll") for (int j = 0; j < Tiling::staged / 8; ++j) {
           const int first = part * Tiling::staged / 2 + j * 4;
           _Pragma("unroll") for (int half = 0; half < 2; ++half) {
-            float* at = staged + (lane / 4 + half * 8) * kStagedPitch + j * 8 + lane % 4 * 2;
+            Accumulator* at = staged + (lane / 4 + half * 8) * kStagedPitch + j * 8 + lane % 4 * 2;
             at[0] = sums[i][first + half * 2];
             at[1] = sums[i][first + half * 2 + 1];
           }
@@ -36,7 +36,7 @@ struct RowEnding {
           const index_t column = tile.column + part * Tiling::staged + tile_column;
           if (row >= Tiling::all_rows || column >= Tiling::all_columns) continue;
           finish_vector(tile.batch, row, column,
-                        unpack(*reinterpret_cast<const Packed<float>*>(
+                        unpack(*reinterpret_cast<const Packed<Accumulator>*>(
                             staged + tile_row * kStagedPitch + tile_column)));
         }
       }
