@@ -26,7 +26,8 @@ constexpr auto kFresh = std::chrono::milliseconds(500);  // a snapshot serves so
 constexpr auto kTellEvery = std::chrono::seconds(2);
 constexpr auto kBeatEvery = std::chrono::seconds(20);
 constexpr int64_t kCookieS = 12 * 3600;
-constexpr size_t kMostOperations = 100;  // kernels whose workloads are read for a program's page
+// Of kernels whose workloads are read for a program's page: how many, and how much text.
+constexpr size_t kMostOperations = 100, kMostOperationBytes = 1 << 20;
 
 int64_t wall_ms() {
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
@@ -298,11 +299,14 @@ page::ProgramFacts PageServer::program_facts(const Digest& key, const page::Snap
 // By kernel: what its workload is made of. A program of many kernels has those of the first.
 std::map<Digest, std::string> PageServer::operations_of(const Program& program) {
   std::map<Digest, std::string> operations;
+  size_t bytes = 0;
   for (const ProgramKernel& kernel : program.kernels) {
-    if (operations.size() == kMostOperations) break;
+    if (operations.size() == kMostOperations || bytes > kMostOperationBytes) break;
     if (operations.contains(kernel.key)) continue;
     const auto stored = source_.store().listed_kernel(kernel.key);
-    std::string text = stored ? page::operations_of(stored->workload_text) : "";
+    if (!stored) continue;
+    bytes += stored->workload_text.size();
+    std::string text = page::operations_of(stored->workload_text);
     if (!text.empty()) operations.emplace(kernel.key, std::move(text));
   }
   return operations;
