@@ -73,7 +73,7 @@ tbody tr:last-child td { border-bottom: 0; }
 tbody tr:hover { background: color-mix(in srgb, var(--room) 45%, transparent); }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.word { min-width: 4.5rem; max-width: 34rem; overflow-wrap: break-word; }
-td.word a.code { white-space: nowrap; }
+td.word a.code { display: inline-block; min-width: 7rem; overflow-wrap: normal; }
 td.word span.code { min-width: 15rem; }
 td.word > span { display: inline-block; max-width: 34rem; max-height: 9em; overflow: auto;
   overflow-wrap: break-word; }

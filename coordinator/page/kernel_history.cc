@@ -67,7 +67,7 @@ Table earlier_winners(const Snapshot& now, const std::vector<TuningRecord>& reco
               "The fastest of each search",
               {{"schedule", "Schedule"},
                {"best_us", "Time", true},
-               {"share", "The fastest ever, of it"},
+               {"share", "Beside the fastest ever"},
                {"measured", "Measurements", true},
                {"first_ms", "From", true},
                {"last_ms", "To", true},
@@ -75,7 +75,7 @@ Table earlier_winners(const Snapshot& now, const std::vector<TuningRecord>& reco
   table.empty = "Nothing was measured yet.";
   table.note =
       "A new version of a template begins a search; what other templates measured before stands. "
-      "The final between the fastest decides who wins: it may be the second of this list.";
+      "The finalists run in turn, so that another than the fastest here may have won.";
   std::vector<Search> searches = searches_of(records);
   double fastest_us = 0;
   for (const Search& search : searches)

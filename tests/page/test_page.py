@@ -106,6 +106,9 @@ class Page(unittest.TestCase):
                         browser.open(self.service.http + path)
                         wide = browser.devtools("Page.getLayoutMetrics", {})["cssContentSize"]["width"]
                         self.assertLessEqual(wide, width, f"{name} at {width} is scrolled sideways")
+                        over = browser.script("arguments[0]([...document.querySelectorAll('td')].filter("
+                                              "e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent))")
+                        self.assertEqual(over, [], f"{name} at {width}: cells lie over their neighbours")
                         self.assertEqual(browser.count("h1"), 1, name)
                         self.assertNotIn("Not answered", browser.text(), name)
                         if PICTURES and script:
