@@ -1,9 +1,9 @@
 """Alerts before the real thing: what the suites test_alerts*.py share.
 
 Each case starts real programs, scrapes them, breaks what an alert watches, scrapes again, and has promtool's Prometheus
-see the first scrape for half an hour and the second one after it. The alert must fire then, and not before. A rule that
-watches for hours, or for more than a test can make, is changed by the case in the words that it names.
-(test_monitoring.py has a case of made-up series for every alert as it stands.)"""
+see the first scrape for half an hour and the others after it. The alert, as it stands, must fire then, and not before.
+What a rule watches for longer than a test lasts goes on in promtool's time as it was scraped: see assert_fire().
+(test_monitoring.py has a case of made-up series for every alert.)"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 import urllib.error
 
@@ -21,6 +22,7 @@ from test_monitoring import RULES, alerts
 
 COORDINATOR, WORKER = 'job="kiln",instance="c"', 'job="kiln-worker",instance="w"'
 WELL_MINUTES, BROKEN_MINUTES = 30, 60
+COUNTERS = ("_total", "_count", "_sum", "_bucket")
 
 
 class Scrape:
@@ -28,6 +30,7 @@ class Scrape:
 
     def __init__(self, fleet: Fleet) -> None:
         self.samples: dict[str, float] = {}
+        self.at_s = time.monotonic()
         for labels, page in ((COORDINATOR, fleet.metrics), (WORKER, fleet.worker_metrics)):
             try:
                 text = page()
@@ -67,16 +70,9 @@ class Peer:
         self._process.communicate()
 
 
-def rules_with(alert: str, changes: dict[str, str]) -> str:
-    """The rules, those words of this alert's replaced, without what alerts say about their values."""
-    text = RULES.read_text()
-    rule = re.search(rf"- alert: {alert}\n.*?annotations", text, re.S)
-    assert rule, alert
-    changed = rule[0]
-    for old, new in changes.items():
-        assert old in changed, f"{alert} has no {old}"
-        changed = changed.replace(old, new)
-    return re.sub(r"\n +annotations: .*", "", text.replace(rule[0], changed))
+def plain_rules() -> str:
+    """The rules without what alerts say about their values."""
+    return re.sub(r"\n +annotations: .*", "", RULES.read_text())
 
 
 def metrics_of(alert: str) -> set[str]:
@@ -89,17 +85,16 @@ def metrics_of(alert: str) -> set[str]:
     return set(re.findall(r"\w+", read))
 
 
-def promtool_says(series: dict[str, str], alert: str, changes: dict[str, str]) -> str:
-    """What is wrong; empty: nothing."""
-    minutes = WELL_MINUTES + BROKEN_MINUTES
+def promtool_says(series: dict[str, str], alert: str, well: int, broken: int) -> str:
+    """What is wrong; empty: nothing. `well`, `broken`: minutes of the series."""
     firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
-    at_last = f"count(max_over_time({firing}[{BROKEN_MINUTES}m]))"
-    at_first = f"count(max_over_time({firing}[{WELL_MINUTES}m]))"
-    tests = [{"expr": at_first, "eval_time": f"{WELL_MINUTES - 1}m", "exp_samples": []},
-             {"expr": at_last, "eval_time": f"{minutes}m",
+    at_last = f"count(max_over_time({firing}[{broken}m]))"
+    at_first = f"count(max_over_time({firing}[{well}m]))"
+    tests = [{"expr": at_first, "eval_time": f"{well - 1}m", "exp_samples": []},
+             {"expr": at_last, "eval_time": f"{well + broken}m",
               "exp_samples": [{"labels": "{}", "value": 1}]}]
     with tempfile.TemporaryDirectory() as folder:
-        (pathlib.Path(folder) / "rules.yaml").write_text(rules_with(alert, changes))
+        (pathlib.Path(folder) / "rules.yaml").write_text(plain_rules())
         path = pathlib.Path(folder) / "tests.yaml"
         path.write_text(json.dumps({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [
             {"interval": "1m", "promql_expr_test": tests,
@@ -153,20 +148,29 @@ class AlertCase(unittest.TestCase):
                         "--detach", "--coordinator", fleet.endpoint], check=True, capture_output=True,
                        env=environment(), timeout=60)
 
-    def assert_fire(self, wanted: list[str], scrapes: list[Scrape], changes: dict[str, str] | None = None) -> None:
-        """The first scrape is of the time when all was well; each of the others is a minute, the last stays.
+    def assert_fire(self, wanted: list[str], scrapes: list[Scrape], *, apart: int = 1, goes_on: bool = False,
+                    as_fast: bool = False, well: int = WELL_MINUTES, broken: int = BROKEN_MINUTES) -> None:
+        """The first scrape is of the time when all was well, `well` minutes of it; the others follow, `apart` minutes
+        apart, and the last stays for `broken` minutes.
 
-        `changes`: words of the rules, and what stands in their place.
+        `goes_on`: but counters do not stay: they grow each minute by what the last scrape added. `as_fast`: and as
+        fast as they did, by the time between the two last scrapes.
         """
+        speed = 60 / (scrapes[-1].at_s - scrapes[-2].at_s) if as_fast else 1
         names = sorted({name for scrape in scrapes for name in scrape.samples})
         series = {}
         for name in names:
             seen = [scrape.samples.get(name) for scrape in scrapes]
             text = ["_" if value is None else repr(value) for value in seen]
-            series[name] = f"{text[0]}x{WELL_MINUTES - 1} {' '.join(text[1:])} {text[-1]}x{BROKEN_MINUTES}"
+            held = " ".join(f"{value}x{apart - 1}" for value in text[1:])
+            last, more = seen[-1], 0.0
+            if goes_on and last is not None and name.split("{")[0].endswith(COUNTERS):
+                more = max(0.0, last - (seen[-2] or 0.0)) * speed
+            end = "_" if last is None else f"{last + more!r}+{more!r}"
+            series[name] = f"{text[0]}x{well - 1} {held} {end}x{broken}"
         for alert in wanted:
             self.assertIn(alert, alerts())
             with self.subTest(alert):
                 used = metrics_of(alert)
                 own = {name: values for name, values in series.items() if name.split("{")[0] in used}
-                self.assertEqual(promtool_says(own, alert, changes or {}), "")
+                self.assertEqual(promtool_says(own, alert, well, broken + (len(scrapes) - 1) * apart), "")

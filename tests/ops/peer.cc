@@ -1,10 +1,11 @@
 // ops_peer ENDPOINT: a client that asks for more than people do, for tests of what is watched. It reads
 // commands, a line each, and answers each with a line once it is done:
-//   open N       sends N requests for one program, whose graph it uploads when it is asked to
+//   open N       sends N requests for one program, whose graph it uploads when it is first asked to
 //   crowd N      sends N requests for a program whose graph it keeps to itself
 //   tune N       has the Nth of many programs made, all of one size
 //   ask N        asks N times for a program that is there, 64 at once, and waits for the answers
 //   plan N SIZE  sends N graphs of some SIZE operations each, to be planned
+//   texts N MIB  sends N texts of that many MiB each in the place of graphs
 // Its requests stay open until its input ends.
 #include <fmt/format.h>
 
@@ -25,7 +26,8 @@ class Peer {
   void open(int count) {
     const NormalForm graph = test_graph(7);
     for (int i = 0; i < count; ++i) send(client_, client_.request_for(graph));
-    upload(graph);
+    if (!is_uploaded_) upload(graph, print(graph.graph));
+    is_uploaded_ = true;
     client_.stats();
   }
 
@@ -62,7 +64,16 @@ class Peer {
       const auto graph = normalise(testing::deep_chain(size + i));
       CHECK(graph.has_value(), "a chain has a normal form");
       send(client_, client_.request_for(*graph));
-      upload(*graph);
+      upload(*graph, print(graph->graph));
+    }
+  }
+
+  void texts(int count, int mebibytes) {
+    const std::string text(static_cast<size_t>(mebibytes) << 20, '#');
+    for (int i = 0; i < count; ++i) {
+      const NormalForm graph = test_graph(100'000 + i);
+      send(client_, client_.request_for(graph));
+      upload(graph, text);
     }
   }
 
@@ -73,8 +84,8 @@ class Peer {
     CHECK(client.connection->send(request).has_value(), "the coordinator takes messages");
   }
 
-  // Waits until the coordinator wants the graph, and sends it.
-  void upload(const NormalForm& graph) {
+  // Waits until the coordinator wants the graph, and sends `text`.
+  void upload(const NormalForm& graph, const std::string& text) {
     for (;;) {
       const auto message = client_.connection->receive(kPatienceMs);
       CHECK(message.has_value(), "the coordinator asks for the graph");
@@ -82,12 +93,13 @@ class Peer {
       if (wanted == nullptr) continue;
       CompileRequest request = client_.request_for(graph);
       request.request = wanted->request;
-      request.graph_text = print(graph.graph);
+      request.graph_text = text;
       return send(client_, request);
     }
   }
 
   TestClient client_, silent_, asker_;
+  bool is_uploaded_ = false;  // open()'s graph
 };
 
 int run(const std::string& endpoint) {
@@ -107,6 +119,8 @@ int run(const std::string& endpoint) {
       peer.ask(count);
     else if (what == "plan")
       peer.plan(count, size);
+    else if (what == "texts")
+      peer.texts(count, size);
     else
       return 2;
     std::cout << line << std::endl;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 import unittest
 
 from alert_case import AlertCase, Scrape
@@ -23,7 +24,7 @@ class BrokenCoordinators(AlertCase):
         fleet.compile("softmax.pt2", "--mode", "max-autotune")
         wait_for(lambda: Scrape(fleet).value("kiln_flight_stage_duration_seconds_count", 'stage="storing"') > 0,
                  "the program is stored")
-        self.assert_fire(["KilnStoringSlow"], [well, Scrape(fleet)], {"for: 15m": "for: 5m"})
+        self.assert_fire(["KilnStoringSlow"], [well, Scrape(fleet)], goes_on=True)
 
         self.arm()
         fleet.restart_coordinator()
@@ -32,7 +33,7 @@ class BrokenCoordinators(AlertCase):
         self.check_only(fleet, "softmax.pt2")
         wait_for(lambda: Scrape(fleet).value("kiln_lookup_duration_seconds_count", 'source="index"') > 0,
                  "the index is read")
-        self.assert_fire(["KilnIndexSlow"], [well, Scrape(fleet)], {"for: 10m": "for: 3m"})
+        self.assert_fire(["KilnIndexSlow"], [well, Scrape(fleet)], goes_on=True)
 
         self.arm()
         fleet.restart_coordinator()
@@ -49,29 +50,30 @@ class BrokenCoordinators(AlertCase):
         peer.do("ask 1")
         wait_for(lambda: Scrape(fleet).value("kiln_lookup_hits_total") > 0, "a look-up is counted")
         well = Scrape(fleet)
-        used = well.value("process_cpu_seconds_total", 'job="kiln"')
-        asked = int(well.value("kiln_lookup_hits_total"))
-        while Scrape(fleet).value("process_cpu_seconds_total", 'job="kiln"') < used + 1:
-            peer.do("ask 5000")
-            asked += 5001
-        self.assert_fire(["KilnLoopBusy"], [well, Scrape(fleet)], {"> 1.8": "> 0.0018", "for: 15m": "for: 2m"})
-
-        wait_for(lambda: Scrape(fleet).value("kiln_lookup_hits_total") >= asked, "all look-ups are counted")
-        well = Scrape(fleet)
         self.set_clock(reading_ms=60)
         peer.do("ask 10")
         wait_for(lambda: Scrape(fleet).value("kiln_lookup_hits_total") >= well.value("kiln_lookup_hits_total") + 10,
                  "look-ups are counted")
         slow = Scrape(fleet)
+        self.assert_fire(["KilnLookupsSlow", "KilnLoopSlow"], [well, slow], goes_on=True)
+
+        self.set_clock(reading_ms=5)
+        peer.begin("ask 100000000")  # until the test ends it
+        time.sleep(5)
+        before = Scrape(fleet)
+        time.sleep(30)
+        self.assert_fire(["KilnLoopBusy"], [well, before, Scrape(fleet)], goes_on=True, as_fast=True)
         self.set_clock()
-        self.assert_fire(["KilnLookupsSlow", "KilnLoopSlow"], [well, slow], {"for: 10m": "for: 3m"})
 
     def test_graphs_that_take_long_to_plan(self) -> None:
+        """One planner has two graphs of many operations, and what is no graph waits behind them."""
         fleet = self.fleet()
         well = Scrape(fleet)
-        self.peer(fleet).begin("plan 3 20000")
-        wait_for(lambda: Scrape(fleet).value("kiln_graph_waiting_bytes") > 256 * 1024, "graphs wait")
-        self.assert_fire(["KilnGraphsWait"], [well, Scrape(fleet)], {"256 * 1024 * 1024": "256 * 1024"})
+        peer = self.peer(fleet)
+        peer.do("plan 2 60000")
+        peer.begin("texts 10 30")
+        wait_for(lambda: Scrape(fleet).value("kiln_graph_waiting_bytes") > 256 << 20, "graphs wait")
+        self.assert_fire(["KilnGraphsWait"], [well, Scrape(fleet)])
         fleet.coordinator.kill()
 
     def test_a_cache_that_is_too_small(self) -> None:
@@ -93,7 +95,7 @@ class BrokenCoordinators(AlertCase):
             peer.do(f"tune {programs}")
             programs += 1
             wait_for(lambda more=more: evicted() >= well.value("kiln_cache_evictions_total") + more, "it makes room")
-        self.assert_fire(["KilnCacheTooSmall"], [well, Scrape(fleet)], {"[1h]": "[10m]", "for: 1h": "for: 5m"})
+        self.assert_fire(["KilnCacheTooSmall"], [well, Scrape(fleet)], goes_on=True, broken=150)
 
     def test_a_log_that_nobody_reads(self) -> None:
         reading, writing = os.pipe()

@@ -4,6 +4,7 @@ can do."""
 from __future__ import annotations
 
 import subprocess
+import time
 import unittest
 
 from alert_case import AlertCase, Scrape
@@ -23,13 +24,18 @@ class BrokenFleets(AlertCase):
     def test_more_is_asked_for_than_is_tuned(self) -> None:
         fleet = self.fleet("--compiler", self.held(), "--sandbox", "off")
         well = Scrape(fleet)
-        self.queue(fleet, "gpt2.pt2", "bert.pt2")
         peer = self.peer(fleet)
-        peer.do("open 110")
-        wait_for(lambda: Scrape(fleet).value("kiln_requests_open") > 100, "requests wait")
-        wait_for(lambda: Scrape(fleet).value("kiln_candidates_queued") > 0, "candidates wait")
-        self.assert_fire(["KilnRequestsPileUp", "KilnTooFewWorkers"], [well, Scrape(fleet)],
-                         {"[1h]": "[10m]", "for: 1h": "for: 5m"})
+        growing = [well]
+        for graph, more in (("gpt2.pt2", 110), ("bert.pt2", 20), ("llama.pt2", 20)):
+            self.queue(fleet, graph)
+            peer.do(f"open {more}")
+            before = growing[-1]
+            while not all(Scrape(fleet).value(name) > before.value(name)
+                          for name in ("kiln_requests_open", "kiln_candidates_queued")):
+                time.sleep(0.2)  # ctest ends it where nothing comes
+            growing.append(Scrape(fleet))
+        self.assertGreater(growing[1].value("kiln_requests_open"), 100)
+        self.assert_fire(["KilnRequestsPileUp", "KilnTooFewWorkers"], growing, apart=30)
 
         def refused(scrape: Scrape) -> float:
             return scrape.value("kiln_requests_overloaded_total")
@@ -40,17 +46,18 @@ class BrokenFleets(AlertCase):
             peer.do("crowd 10")
             wait_for(lambda: refused(Scrape(fleet)) > refused(scrapes[-1]), "requests are refused")
             scrapes.append(Scrape(fleet))
-        self.assert_fire(["KilnOverloaded"], scrapes, {"for: 5m": "for: 3m"})
+        self.assert_fire(["KilnOverloaded"], scrapes, goes_on=True)
         fleet.worker.kill()
 
     def test_compilers_that_are_slow(self) -> None:
-        slow = self.script("slow", 'sleep 1.5\nexec g++ "$@"\n')
-        fleet = self.fleet("--compiler", slow, "--sandbox", "off")
+        slow = self.script("slow", '[ "$1" != kernel.cc ] || sleep 31\nexec g++ "$@"\n')
+        fleet = self.fleet("--compiler", slow, "--sandbox", "off", coordinator=("--lease-timeout-ms", "600000"))
         well = Scrape(fleet)
         self.queue(fleet, "softmax.pt2")
+        time.sleep(100)
         wait_for(lambda: Scrape(fleet).value("kiln_worker_stage_duration_seconds_count", 'stage="compile"') > 0,
                  "a candidate is compiled")
-        self.assert_fire(["KilnCompilersSlow"], [well, Scrape(fleet)], {"> 60": "> 1"})
+        self.assert_fire(["KilnCompilersSlow"], [well, Scrape(fleet)], goes_on=True)
         fleet.worker.kill()
 
     def test_a_machine_that_loses_its_compilers(self) -> None:
@@ -86,8 +93,7 @@ class BrokenFleets(AlertCase):
         fleet.start_worker("--runner", runner, "--sandbox", "off")
         wait_for(lambda: "metrics on" in fleet.log.read_text(), "the worker has its page")
         wait_for(lambda: Scrape(fleet).value("kiln_worker_sentinel_seconds") > 0, "the device is measured again")
-        self.assert_fire(["KilnWorkerDrifts"], [well, Scrape(fleet)], {"[1d] offset 1h": "[20m] offset 2m",
-                                                                       "for: 30m": "for: 10m"})
+        self.assert_fire(["KilnWorkerDrifts"], [well, Scrape(fleet)], well=26 * 60)
 
     def test_a_worker_of_another_version(self) -> None:
         fleet = self.fleet()
@@ -99,7 +105,7 @@ class BrokenFleets(AlertCase):
         other.chmod(0o755)
         fleet.start_worker("--runner", str(BIN / "kiln-runner"), program=other)
         wait_for(lambda: "metrics on" in fleet.log.read_text(), "the worker has its page")
-        self.assert_fire(["KilnVersionsDiffer"], [well, Scrape(fleet)], {"for: 6h": "for: 30m"})
+        self.assert_fire(["KilnVersionsDiffer"], [well, Scrape(fleet)], broken=7 * 60)
 
 
 if __name__ == "__main__":

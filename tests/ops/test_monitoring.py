@@ -65,7 +65,7 @@ FIRES: dict[str, tuple[dict[str, str], int, int]] = {
     "KilnStoringSlow": (slow_after_20_minutes(
         "kiln_flight_stage_duration_seconds", COORDINATOR + ',stage="storing"', 1, 10), 15, 70),
     "KilnLoopSlow": (slow_after_20_minutes("kiln_loop_turn_duration_seconds", COORDINATOR, 0.01, 0.5), 15, 50),
-    "KilnLoopBusy": ({f"process_cpu_seconds_total{{{COORDINATOR}}}": "0+30x20 720+115x40"}, 20, 50),
+    "KilnLoopBusy": ({f"kiln_loop_turn_duration_seconds_sum{{{COORDINATOR}}}": "0+30x20 657+57x40"}, 20, 50),
     "KilnDescriptorsShort": ({f"process_open_fds{{{COORDINATOR}}}": "50x5 900x20",
                               f"process_max_fds{{{COORDINATOR}}}": "1000x30"}, 5, 15),
     "KilnGraphsWait": ({f"kiln_graph_waiting_bytes{{{COORDINATOR}}}": "0x5 300000000x20"}, 5, 15),
