@@ -35,7 +35,7 @@ def environment(**more: str) -> dict[str, str]:
 class Postgres:
     """A PostgreSQL of its own in `folder`, with an empty database. `available()` says whether there can be one."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, database: str = "kiln") -> None:
         folder.mkdir()
         for above in (folder, folder.parent):
             above.chmod(0o755)
@@ -44,11 +44,12 @@ class Postgres:
         self._data = folder / "data"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+            self.port = free.getsockname()[1]
         self._do("initdb", "-D", self._data, "-U", "kiln", "-A", "trust", "--no-locale", "-E", "UTF8", "-N")
         self.start()
-        self._do("psql", "-h", "127.0.0.1", "-p", self._port, "-U", "kiln", "-c", "CREATE DATABASE kiln", "postgres")
-        self.url = f"postgresql://kiln@127.0.0.1:{self._port}/kiln"
+        self._do("psql", "-h", "127.0.0.1", "-p", self.port, "-U", "kiln", "-c",
+                 f"CREATE DATABASE {database}", "postgres")
+        self.url = f"postgresql://kiln@127.0.0.1:{self.port}/{database}"
 
     @staticmethod
     def available() -> bool:
@@ -65,7 +66,7 @@ class Postgres:
 
     def start(self) -> None:
         folder = self._data.parent
-        self._do("pg_ctl", "-D", self._data, "-o", f"-p {self._port} -h 127.0.0.1 -k {folder} -c fsync=off", "-l",
+        self._do("pg_ctl", "-D", self._data, "-o", f"-p {self.port} -h 127.0.0.1 -k {folder} -c fsync=off", "-l",
                  folder / "log", "-w", "start")
 
     def stop(self) -> None:

@@ -3,77 +3,49 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import pwd
-import shutil
 import socket
 import subprocess
 import tempfile
-import time
 
-from processes import ROOT
+from processes import ROOT, Postgres, wait_for
 
 KEYS = ("kiln", "secret")  # of S3
 RCLONE = ROOT / "build" / "servers" / "bin" / "rclone"
 
 
-def programs() -> pathlib.Path | None:
-    """Of the newest PostgreSQL, which Debian puts on nobody's PATH."""
-    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return found[-1].parent if found else None
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
-
-
 class StoreServers:
-    """None may be asked for where is_here() says no."""
+    """None may be asked for where is_here() says no. The database `kiln` is not made yet; the bucket `kiln-cache` is."""
 
     @staticmethod
     def is_here() -> bool:
-        return programs() is not None and RCLONE.exists() and (os.geteuid() != 0 or bool(shutil.which("setpriv")))
+        return Postgres.available() and RCLONE.exists()
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         folder = pathlib.Path(self._folder.name)
-        folder.chmod(0o755)
-        data, objects = folder / "data", folder / "objects"
-        data.mkdir(0o700)
+        self._postgres = Postgres(folder / "postgres", database="another")
+        self.postgres_port = self._postgres.port
+        objects = folder / "objects"
         (objects / "kiln-cache").mkdir(parents=True)
-        bin_ = programs()
-        assert bin_
-        as_user: list[str] = []
-        if os.geteuid() == 0:  # PostgreSQL does not start as root
-            user = pwd.getpwnam("postgres")
-            os.chown(data, user.pw_uid, user.pw_gid)
-            as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        subprocess.run([*as_user, bin_ / "initdb", "-D", data, "-U", "kiln", "-A", "trust", "--no-locale", "-E", "UTF8",
-                        "-N"], check=True, capture_output=True, cwd="/")
-        self.postgres_port, self.s3_port = free_port(), free_port()
-        self._processes = [
-            subprocess.Popen([*as_user, bin_ / "postgres", "-D", data, "-p", str(self.postgres_port), "-h", "127.0.0.1",
-                              "-k", "", "-F"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"),
-            subprocess.Popen([RCLONE, "serve", "s3", objects, "--addr", f"127.0.0.1:{self.s3_port}", "--auth-key",
-                              ",".join(KEYS), "--vfs-cache-mode", "off", "--config", folder / "none.conf"],
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
-        for port in (self.postgres_port, self.s3_port):
-            self._wait_for(port)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.s3_port = free.getsockname()[1]
+        self._s3 = subprocess.Popen(
+            [RCLONE, "serve", "s3", objects, "--addr", f"127.0.0.1:{self.s3_port}", "--auth-key", ",".join(KEYS),
+             "--vfs-cache-mode", "off", "--config", folder / "none.conf"], stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        wait_for(self._s3_serves, "S3 serves")
 
-    def _wait_for(self, port: int) -> None:
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                return
-            except OSError:
-                time.sleep(0.1)
-        raise AssertionError("a server of the store does not start")
+    def _s3_serves(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.s3_port)).close()
+        except OSError:
+            return False
+        return True
 
     def stop(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
+        self._s3.kill()
+        self._s3.wait()
+        self._postgres.stop()
         self._folder.cleanup()
