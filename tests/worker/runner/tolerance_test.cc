@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "compiler_core/ir/text.h"
 
@@ -69,6 +70,57 @@ TEST(Tolerance, AnInputInHalfPrecisionAloneAllowsNothing) {
       "kiln.graph 1\n%0 = input 0 : bf16[8]\n%1 = cast %0 : f32[8]\n"
       "%2 = exp %1 : f32[8]\nreturn %2\n");
   EXPECT_LT(tolerance_of(graph, {}).relative, 3e-5);
+}
+
+// A sum of products as tensor cores of compute capability 9.0 add those of 8-bit floats: 32 terms and
+// what they are added to, each cut to 13 bits below the largest; from zero again after `promoted`.
+double sum_in_13_bits(const std::vector<double>& products, size_t promoted) {
+  constexpr size_t kAtOnce = 32;
+  double all = 0, part = 0;
+  for (size_t first = 0; first < products.size(); first += kAtOnce) {
+    double most = std::fabs(part);
+    for (size_t i = first; i < first + kAtOnce; ++i) most = std::max(most, std::fabs(products[i]));
+    const double place = std::ldexp(1.0, std::ilogb(most) - 13);
+    part = std::trunc(part / place) * place;
+    for (size_t i = first; i < first + kAtOnce; ++i)
+      part += std::trunc(products[i] / place) * place;
+    if ((first + kAtOnce) % promoted != 0) continue;
+    all += part;
+    part = 0;
+  }
+  return all + part;
+}
+
+// Kernels of 8-bit floats that add up each 128 products in f32 are right, those that leave a long sum
+// to the tensor cores, or a step out, are not, even where the result is not rounded.
+TEST(Tolerance, SumsOf8BitFloatsArePromoted) {
+  const Tolerance allowed = tolerance_of(graph_of(R"(kiln.graph 1
+%0 = input 0 : f8e4m3[1,4096]
+%1 = cast %0 : f32[1,4096]
+%2 = cast %1 : bf16[1,4096]
+%3 = input 1 : f8e4m3[4096,1]
+%4 = cast %3 : f32[4096,1]
+%5 = cast %4 : bf16[4096,1]
+%6 = matmul %2 %5 : f32[1,1]
+return %6
+)"),
+                                         {});
+  Tensor factors(DType::kF8E4M3, {4096});
+  for (int64_t i = 0; i < factors.numel(); ++i)
+    factors.set(i, 0.5 + static_cast<double>(i * 7919 % 4096) / 4096);
+  std::vector<double> products;
+  double exact = 0;
+  for (int64_t i = 0; i < factors.numel(); ++i) {
+    products.push_back(factors.get(i) * factors.get((i * 31 + 5) % 4096));
+    exact += products.back();
+  }
+  const auto is_right = [&](double got) {
+    return !compare(floats({got}), floats({exact}), nullptr, allowed);
+  };
+  EXPECT_TRUE(is_right(sum_in_13_bits(products, 128)));
+  EXPECT_FALSE(is_right(sum_in_13_bits(products, 4096)));
+  products.resize(4096 - 256);
+  EXPECT_FALSE(is_right(sum_in_13_bits(products, 128)));
 }
 
 TEST(Compare, EqualAndNearlyEqualAreRight) {
