@@ -47,7 +47,7 @@ constexpr uint64_t kMostOfIndex = 64 << 20;  // of --memory
 
 struct Flags {
   std::string data_dir;
-  std::string store, blobs;
+  std::string store, blobs, s3_endpoint;
   bool standby = false, follow = false;
   std::string listen = "tcp://127.0.0.1:7557";
   std::string keys;
@@ -110,6 +110,10 @@ std::optional<int> parse(int argc, char** argv, Flags& flags) {
       "--blobs", flags.blobs,
       "with --store: where the binaries are kept: s3://BUCKET/PREFIX, with the credentials "
       "and the endpoint that AWS's tools use, or a folder that outlives this machine");
+  app.add_option("--s3-endpoint", flags.s3_endpoint,
+                 "with --blobs in S3: a service that is not AWS, as https://HOST:PORT (default: "
+                 "$AWS_ENDPOINT_URL_S3)")
+      ->type_name("URL");
   app.add_flag("--standby", flags.standby,
                "with --store: while another coordinator writes it, wait for its end, then serve");
   app.add_flag("--follow", flags.follow,
@@ -404,6 +408,7 @@ int main(int argc, char** argv) {
   options.store = flags.store;
   options.blobs = flags.blobs;
   options.objects.s3 = s3_settings(environment);
+  if (!flags.s3_endpoint.empty()) options.objects.s3.endpoint = flags.s3_endpoint;
   if (flags.standby || flags.follow)
     options.stands_by = [&stop_signals] { return !is_asked_to_stop(stop_signals); };
   std::atomic<bool> superseded{false};

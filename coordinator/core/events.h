@@ -114,7 +114,8 @@ struct ProgramLookedUp {
   // Other templates made the program that there is: it is served while its successor is made. Its
   // kernels may all be good still, so that it can be planned without a worker.
   bool stale = false;
-  Audience audience{};  // of the program
+  Audience audience{};       // of the program
+  bool memory_only = false;  // as in CompileReply: it waits on the coordinator's disk for the store
 };
 struct PlannedKernel {
   Digest key, workload;

@@ -60,6 +60,7 @@ ProgramLookedUp StorageExecutor::looked_up(const LookUpProgram& action,
     } else if (program) {
       found.program_json = stored->manifest;
       found.audience = stored->audience;
+      found.memory_only = stored->is_only_here;
       const std::string signature = signer_.signature_of(stored->manifest);
       if (stored->is_only_here)
         kept_.keep(loop_.now_ms(), program_key);  // asked for again, since it may go up meanwhile

@@ -14,6 +14,7 @@ class FarStore final : public Store {
   explicit FarStore(Store& near) : near_(near) {}
 
   bool is_away = false;
+  bool is_only_here = false;  // as StoredProgram says it
   std::string away() const override { return is_away ? "it does not answer" : ""; }
   int asked = 0;  // look-ups
   // Answers what was asked so far.
@@ -28,7 +29,12 @@ class FarStore final : public Store {
   }
 
   void look_up_program(const Digest& key, Then<StoredProgram> then) override {
-    later<StoredProgram>(then, [this, key](auto found) { near_.look_up_program(key, found); });
+    later<StoredProgram>(then, [this, key](auto found) {
+      near_.look_up_program(key, [&](Result<StoredProgram> program) {
+        if (program) program->is_only_here = is_only_here;
+        found(std::move(program));
+      });
+    });
   }
   void look_up_blob(const Digest& digest, Then<std::string> then) override {
     later<std::string>(then, [this, digest](auto found) { near_.look_up_blob(digest, found); });

@@ -44,7 +44,7 @@ void CompileRequests::looked_up(int64_t now_ms, const ProgramLookedUp& event, Ac
     if (event.audience.admits(waiter.viewer)) admitted.push_back(id);
   hits_ += std::ssize(admitted);
   for (const RequestId& id : admitted)
-    answer(*task, id, CacheOutcome::kHit, event.program_json, out);
+    answer(*task, id, CacheOutcome::kHit, event.program_json, out, event.memory_only);
   // It may be there for others alone: then it is a miss for whom this task is.
   if (event.audience.covers(task->audience))
     detached_.ended(now_ms, event.key, {}, out);

@@ -26,23 +26,25 @@ Result<std::unique_ptr<StorePlace>> on_postgres(std::unique_ptr<Place> (*make_ob
   return std::make_unique<PostgresPlace>(*server, make_objects());
 }
 
-Result<std::unique_ptr<StorePlace>> with_seaweedfs() {
-  using testing::S3Server;
-  if (S3Server::program(S3Server::Kind::kSeaweedFS).empty())
+template <testing::S3Server::Kind kind>
+Result<std::unique_ptr<StorePlace>> with_s3() {
+  if (testing::S3Server::program(kind).empty())
     return fail(Code::kUnsupported, "no S3 server here: `ops/python servers` installs one");
-  return on_postgres([]() -> std::unique_ptr<Place> {
-    return std::make_unique<testing::S3Place>(S3Server::Kind::kSeaweedFS);
-  });
+  return on_postgres(
+      []() -> std::unique_ptr<Place> { return std::make_unique<testing::S3Place>(kind); });
 }
 
 Result<std::unique_ptr<StorePlace>> with_a_folder() {
   return on_postgres([]() -> std::unique_ptr<Place> { return std::make_unique<FolderPlace>(); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Postgres, StoreContract,
-                         ::testing::Values(StoreKind{"AndAFolder", with_a_folder},
-                                           StoreKind{"AndSeaweedFS", with_seaweedfs}),
-                         [](const auto& kind) { return kind.param.name; });
+// rclone takes conditional writes and ignores the condition.
+INSTANTIATE_TEST_SUITE_P(
+    Postgres, StoreContract,
+    ::testing::Values(StoreKind{"AndAFolder", with_a_folder},
+                      StoreKind{"AndSeaweedFS", with_s3<testing::S3Server::Kind::kSeaweedFS>},
+                      StoreKind{"AndRclone", with_s3<testing::S3Server::Kind::kRclone>}),
+    [](const auto& kind) { return kind.param.name; });
 
 using PostgresStoreTest = PostgresTest;
 

@@ -21,6 +21,17 @@ TEST(CoreRequest, HitIsAnsweredWithTheManifest) {
   EXPECT_EQ(bench.core().stats(bench.now_ms).flights_open, 0);
 }
 
+TEST(CoreRequest, AHitThatWaitsForTheStoreIsSaidToBeInMemoryOnly) {
+  CoreBench bench;
+  for (const bool is_only_here : {true, false}) {
+    bench.ask("c", is_only_here ? 1 : 2);
+    ProgramLookedUp found{bench.key(), "{manifest}"};
+    found.memory_only = is_only_here;
+    bench.step(found);
+    EXPECT_EQ(bench.one<Answer>().reply.memory_only, is_only_here);
+  }
+}
+
 TEST(CoreRequest, EveryoneWhoAsksDuringTheLookUpGetsTheHit) {
   CoreBench bench;
   for (const char* client : {"a", "b", "c"}) bench.ask(client, 1);

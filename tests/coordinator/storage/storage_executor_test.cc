@@ -221,6 +221,16 @@ TEST_F(FarPrograms, AStoreThatStaysAwayIsNotWaitedForAgain) {
   EXPECT_EQ(last<ProgramLookedUp>().read.error().code, Code::kUnavailable);
 }
 
+TEST_F(FarPrograms, WhatWaitsOnThisDiskIsNotCalledStored) {
+  for (const bool is_only_here : {true, false}) {
+    far_->is_only_here = is_only_here;
+    look_up(1);
+    arrive();
+    EXPECT_FALSE(last<ProgramLookedUp>().program_json.empty());
+    EXPECT_EQ(last<ProgramLookedUp>().memory_only, is_only_here);
+  }
+}
+
 TEST_F(FarPrograms, WhatOnlyMemoryHasIsTheCoresAgainOnceTheStoreIsBack) {
   far_->is_away = true;
   executor_->keep(kept(1));

@@ -117,13 +117,14 @@ std::string Pool::url_of(size_t coordinator) const {
 void Pool::start_coordinator(size_t number) {
   const std::string name = fmt::format("data{}", number);
   coordinators_[number].started = true;
-  coordinators_[number].child = Child::start(
-      {binary("kiln-coordinator"), "--data-dir", options_.root / name, "--store", url_of(number),
-       "--blobs", SmallS3::kUrl, "--listen", coordinators_[number].endpoint, "--http", "none",
-       "--follow", "--copies-size", "0", "--memory", "1MiB", "--blob-links"},
-      options_.root / (name + ".out"), options_.root / (name + ".log"),
-      {"AWS_ACCESS_KEY_ID=k", "AWS_SECRET_ACCESS_KEY=s",
-       fmt::format("AWS_ENDPOINT_URL_S3=http://127.0.0.1:{}", to_s3_->port())});
+  coordinators_[number].child =
+      Child::start({binary("kiln-coordinator"), "--data-dir", options_.root / name, "--store",
+                    url_of(number), "--blobs", SmallS3::kUrl, "--s3-endpoint",
+                    fmt::format("http://127.0.0.1:{}", to_s3_->port()), "--listen",
+                    coordinators_[number].endpoint, "--http", "none", "--follow", "--copies-size",
+                    "0", "--memory", "1MiB", "--blob-links"},
+                   options_.root / (name + ".out"), options_.root / (name + ".log"),
+                   {"AWS_ACCESS_KEY_ID=k", "AWS_SECRET_ACCESS_KEY=s"});
 }
 
 // Each with objects of its own: what one compiled spares the other nothing.

@@ -20,7 +20,7 @@ using Kind = PoolTrouble::Kind;
 
 constexpr int kDeadlineS = 90;                     // a client's own
 constexpr std::chrono::seconds kPatience{120};     // ours for a client
-constexpr std::chrono::seconds kAllIsWellBy{120};  // until what was asked for is stored
+constexpr std::chrono::seconds kAllIsWellBy{240};  // until what was asked for is stored
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

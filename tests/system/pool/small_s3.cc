@@ -82,6 +82,15 @@ Reply SmallS3::get(const std::string& name) {
   return {std::move(whole.bytes), Reply::Then::kClose};
 }
 
+// The first one: whether there is an answer is all that a coordinator asks.
+Reply SmallS3::list() const {
+  std::string xml = "<?xml version=\"1.0\"?>\n<ListBucketResult><IsTruncated>false</IsTruncated>";
+  if (!objects_.empty())
+    xml += "<Contents><Key>pool/" + objects_.begin()->first +
+           "</Key><Size>1</Size><LastModified>2026-11-24T00:00:00.000Z</LastModified></Contents>";
+  return FaultyServer::reply(200, xml + "</ListBucketResult>");
+}
+
 Reply SmallS3::answer(const FaultyServer::Request& request) {
   const std::scoped_lock lock(mu_);
   const size_t space = request.head.find(' ');
@@ -92,6 +101,7 @@ Reply SmallS3::answer(const FaultyServer::Request& request) {
     struck_ = true;
     return fault_ == Fault::kStalls ? stalled() : FaultyServer::error(500, "InternalError");
   }
+  if (method == "GET" && path.find("?list-type=2") != std::string::npos) return list();
   if (!path.starts_with(kPrefix)) return FaultyServer::error(404, "NoSuchBucket");
   const std::string name = path.substr(kPrefix.size());
   if (method == "PUT") return put(name, request);

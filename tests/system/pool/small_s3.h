@@ -39,6 +39,7 @@ class SmallS3 {
   FaultyServer::Reply answer(const FaultyServer::Request& request);
   FaultyServer::Reply put(const std::string& name, const FaultyServer::Request& request);
   FaultyServer::Reply get(const std::string& name);
+  FaultyServer::Reply list() const;
 
   struct Object {
     std::string bytes, digest;  // digest: as its header says
