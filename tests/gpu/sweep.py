@@ -4,8 +4,8 @@
     candidates DIR/*.pt2 --out DIR/out          here: compiles every candidate (tests/bench/candidates.cc)
     python3 sweep.py --run DIR                  on a GPU
 
-Depthwise convolutions, 1x1 convolutions of small images, attention, attention on queries, keys and values of one
-matmul, patches, products of 8-bit floats and integers. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
+Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, attention, attention on queries, keys
+and values of one matmul, patches, products of 8-bit floats and integers. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
 
 import argparse
 import collections
@@ -29,6 +29,13 @@ def depthwise(x, w, b, stride, zeros, dilation, last):
 def pointwise(x, w, b, *residual):
     y = F.conv2d(x, w, b)
     return F.relu(y + residual[0]) if residual else y
+
+
+def chain(x, w, b, w1, b1, w2, b2, stride, zeros):
+    """Between its convolutions images lie channels last."""
+    y = F.relu(F.conv2d(x, w, b, stride, zeros))
+    y = F.relu(F.conv2d(y, w1, b1) + y)
+    return F.conv2d(F.max_pool2d(y, 2, 1), w2, b2, 1, 1)
 
 
 def attention(q, k, v, causal):
@@ -56,7 +63,7 @@ def narrow_in_f64(a, b, *scales, out):
     return functools.reduce(torch.mul, scales, a @ b.t())
 
 
-FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, attention, projected_attention, patches, narrow)}
+FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, attention, projected_attention, patches, narrow)}
 EXACT = {"narrow": narrow_in_f64}  # where a function's own kernels know no f64
 
 
@@ -77,6 +84,11 @@ def shapes(seed):
         n, c, o = r(2, 6), r(8, 40) * 8, r(64, 300)
         residual = [(n, o, size, size)] if i % 2 else []
         found.append(("pointwise", {}, [(n, c, size, size), (o, c, 1, 1), (o,), *residual], "bfloat16"))
+    for i, c in enumerate((3, 1, 32, 64, 40, 96, 7, 128, 16, 72)):
+        o, window, size = r(4, 24) * 8, r(1, 5), [r(8, 30), r(8, 30)]
+        found.append(("chain", {"stride": r(1, 3), "zeros": window // 2},
+                      [(r(1, 4), c, *size), (o, c, window, window), (o,), (o, o, 1, 1), (o,), (o, o, 3, 3), (o,)],
+                      ("bfloat16", "float16")[i % 2]))
     for i, depth in enumerate((64, 64, 32, 128, 64, 40, 64, 96)):
         found.append(("attention", {"causal": bool(i % 2)}, [(r(1, 3), r(1, 5), r(65, 300), depth)] * 3, "bfloat16"))
     for i, depth in enumerate((64, 128, 64, 128)):

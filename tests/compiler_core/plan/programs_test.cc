@@ -32,6 +32,8 @@ TEST(Programs, NormalFormsAreFixedPointsAndEveryPassLeavesAValidGraph) {
     PartitionOptions options;
     options.after = valid;
     EXPECT_TRUE(partition(form->graph, options));
+    options.rules.channels_last = true;
+    EXPECT_TRUE(partition(form->graph, options));
     ++programs;
   }
   EXPECT_GT(programs, 80);
