@@ -70,7 +70,7 @@ class WgmmaConvolution {
       operands.source = fmt::format("GatheredTiles{{workspace + {}L, workspace}}", image_bytes());
     }
     operands.steps = ceil_div(window_ * channels_, int64_t{kDepth});
-    operands.copying_registers = 56;
+    operands.copying_registers = problem_.channels_last ? 80 : 56;
     Source source = WgmmaProduct(graph_, epilogue.graph, schedule_, sized, target).print(operands);
     if (const int64_t blocks = image_tiles() + border_blocks() + weight_blocks(); blocks > 0) {
       source.text += print_turn();
@@ -317,7 +317,7 @@ double wgmma_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_convolution() {
   static const PrintedTemplate<WgmmaConvolutionSchedule> made({
-      .version = 5,
+      .version = 6,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .isa = "sm_90a",

@@ -1,7 +1,7 @@
 // Operands of wgmma_matmul.cuh for convolutions whose results lie channels last: lines of the first
 // are windows of images that lie so too, lines of the second weights. A warpgroup copies them
 // (cp.async) to where the copy engine would have put them; what a window has outside its image, and
-// channels that do not exist, are zeros.
+// channels that do not exist, are zeros: no byte is read where they would lie.
 //
 // In front of it the generated source defines, in bytes where it says nothing else,
 //   struct A   image, row, column: from one to the next; positions (results of an image),
@@ -37,6 +37,8 @@ struct WindowTiles {
     int under_way = 0;
     _Pragma("unroll 1") for (int t = block_index(); t < kTiles; t += Tiling::blocks) {
       const Tile tile(t);
+      const char* lines_of_b =
+          weights + static_cast<long>(tile.column + first) * B::pitch + piece * 16;
       // Where each line's window begins: its bytes, and its row and column in one word.
       int begin[lines], place[lines];
       _Pragma("unroll") for (int i = 0; i < lines; ++i) {
@@ -60,14 +62,13 @@ struct WindowTiles {
           const int row = (place[i] >> 16) + down, column = static_cast<short>(place[i]) + right;
           const bool inside = exists && static_cast<unsigned>(row) < A::height &&
                               static_cast<unsigned>(column) < A::width;
-          cp_async_16(to_a + i * 2048, images + (inside ? begin[i] + beyond : 0), inside ? 16 : 0);
+          cp_async_16(to_a + i * 2048, images + (begin[i] + beyond), inside ? 16 : 0);
         }
         _Pragma("unroll") for (int i = 0; i < Tiling::columns / 16; ++i) {
-          const int line = tile.column + first + i * 16;
-          const bool is_there = exists && line < Tiling::all_columns;
-          cp_async_16(to_b + i * 2048,
-                      weights + (is_there ? static_cast<long>(line) * B::pitch + at * 16 : 0),
-                      is_there ? 16 : 0);
+          const bool is_line = Tiling::all_columns % Tiling::columns == 0 ||
+                               tile.column + first + i * 16 < Tiling::all_columns;
+          cp_async_16(to_b + i * 2048, lines_of_b + (i * 16 * B::pitch + step * 128),
+                      exists && is_line ? 16 : 0);
         }
         cp_async_commit();
         slot.next();
