@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/fusion/narrow_products.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -44,15 +45,9 @@ bool stores_large_shared_value(const Partition& parts) {
   return false;
 }
 
-// Whether a product's operand widens 8 bits.
-bool widens_operands(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
-    return node.op == Op::kMatmul && std::ranges::any_of(node.operands, [&](NodeId operand) {
-             const Node& x = graph.node(operand);
-             const NodeId cast = x.op == Op::kView ? x.operands[0] : operand;
-             return stored_operand(graph, cast) != cast;
-           });
-  });
+bool has_narrow_products(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(),
+                             [&](const Node& node) { return is_narrow_product(graph, node); });
 }
 
 std::vector<Digest> digests(const Plan& plan) {
@@ -69,7 +64,7 @@ Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
   options.rules = by_default;
   TRY(Partition parts, partition(canonical, options));
   const bool attention = has_unclear_attention(parts);
-  const bool shared = stores_large_shared_value(parts), narrow = widens_operands(parts.graph);
+  const bool shared = stores_large_shared_value(parts), narrow = has_narrow_products(parts.graph);
   std::vector<PlanAlternative> all;
   TRY(Plan by_rules, plan(std::move(parts)));
   all.push_back({"by rules", by_default, std::move(by_rules)});

@@ -4,8 +4,8 @@
 
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/channels_last.h"
+#include "compiler_core/plan/fusion/narrow_products.h"
 #include "compiler_core/plan/sizes.h"
-#include "compiler_core/plan/workload.h"
 
 namespace kiln {
 namespace {
@@ -247,8 +247,8 @@ class Chooser {
       store_narrow(x);
       return {};
     }
-    const auto multiplies = [&](NodeId user) { return node(user).op == Op::kMatmul; };
-    if (!rules_.widen_stored && stored_operand(graph_, x) != x &&
+    const auto multiplies = [&](NodeId user) { return reads_narrow(user); };
+    if (narrow_operand(graph_, id) != kInvalidNode &&
         std::ranges::all_of(users_[static_cast<size_t>(id)], multiplies))
       return {};  // matmul() sees to it
     // Arithmetic below a View is arithmetic on fewer elements: worth a small buffer.
@@ -319,11 +319,19 @@ class Chooser {
     return shared ? source : kInvalidNode;
   }
 
+  bool reads_narrow(NodeId product) const {
+    return !rules_.widen_stored && is_narrow_product(graph_, node(product));
+  }
+
   void matmul(NodeId id) {
+    const bool narrow = reads_narrow(id);
     for (NodeId operand : node(id).operands) {
       const Node& x = node(operand);
       if (is_buffer(operand) || (x.op == Op::kView && is_buffer(x.operands[0]))) continue;
-      if (node(id).op == Op::kMatmul && !rules_.widen_stored && widens(operand)) continue;
+      if (narrow) {
+        widen_in_place(operand);
+        continue;
+      }
       const bool small = x.op == Op::kView && is_elementwise(node(x.operands[0]).op);
       // Channels last: as it is computed, and the product reads it in its own order.
       const bool in_order = rules_.channels_last && x.op == Op::kView && walk_order(graph_, x) &&
@@ -343,15 +351,12 @@ class Chooser {
     for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = id;
   }
 
-  // Whether an operand is 8 bits widened, and maybe viewed: what is narrow is stored then.
-  bool widens(NodeId operand) {
-    const NodeId cast = node(operand).op == Op::kView ? node(operand).operands[0] : operand;
-    const NodeId narrow = stored_operand(graph_, cast);
-    if (narrow == cast) return false;
+  // What is narrow is stored.
+  void widen_in_place(NodeId operand) {
+    const NodeId narrow = narrow_operand(graph_, operand);
     store_below_views(narrow);
-    for (NodeId at = cast; at != narrow; at = node(at).operands[0])
+    for (NodeId at = operand; at != narrow; at = node(at).operands[0])
       widened_[static_cast<size_t>(at)] = true;
-    return true;
   }
 
   // Part of an attention: nothing between its two matmuls is stored. Its result is, in the order in

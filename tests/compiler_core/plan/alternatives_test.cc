@@ -116,6 +116,28 @@ TEST(PlanAlternatives, OperandsOf8BitsMayBeReadAsTheyAre) {
   for (const DType dtype : operands((*all)[0].plan)) EXPECT_FALSE(is_f8(dtype));
 }
 
+// A product that nothing reads as it is stored stays as it is, beside one that may be.
+TEST(PlanAlternatives, ProductsOfWhichOneOperandHas8BitsAreLeftAlone) {
+  const auto graph = [](DType weight, int64_t depth) {
+    GraphBuilder b;
+    const NodeId x = b.input(DType::kBF16, {40, depth});
+    const NodeId w = b.cast(b.permute(b.input(weight, {48, depth}), {1, 0}), DType::kBF16);
+    const NodeId q = b.cast(b.input(DType::kF8E4M3, {40, depth}), DType::kBF16);
+    const NodeId v = b.cast(b.permute(b.input(DType::kF8E4M3, {48, depth}), {1, 0}), DType::kBF16);
+    return canonical(b, {b.matmul(x, w), b.matmul(q, v)});
+  };
+  const auto all = plan_alternatives(graph(DType::kI8, 64));
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2u);
+  for (const Workload& kernel : (*all)[1].plan.kernels) {
+    if (kernel.family != Family::kMatmul) continue;
+    const auto inputs = kernel.graph.inputs();
+    EXPECT_EQ(size_of(kernel.graph.node(inputs[0]).dtype),
+              size_of(kernel.graph.node(inputs[1]).dtype));
+  }
+  EXPECT_EQ(names_of(graph(DType::kI8, 68)), Names{"by rules"}) << "lines begin anywhere";
+}
+
 TEST(PlanAlternatives, TheFirstIsThePlanByRules) {
   for (const Graph& graph : {attention(16, 512), shared_sum(8192)}) {
     const auto all = plan_alternatives(graph);
