@@ -12,13 +12,14 @@ from torch import fx
 from torch._guards import TracingContext
 
 from kiln._arrays import dense_strides
+from kiln._cuda_graphs import Boxed, CapturePlanner
 from kiln._emit import Emitter, NotEmittable, value_of
 from kiln._in_place import is_final_write, is_write, write_in_place
 from kiln._layout import layout_of
 from kiln._native import library
 from kiln._partition import Partition, Refusal, has_effect, is_inlined, main_device, partitions, refusals
 from kiln._settings import Settings
-from kiln._steps import Boxed, CompiledGraph, EagerStep, KilnStep, Step
+from kiln._steps import CompiledGraph, EagerStep, KilnStep, Step
 from kiln._torch import target_of
 from kiln.client import Program
 from kiln.errors import KilnError
@@ -45,8 +46,9 @@ def place_of(node: fx.Node) -> str:
 class GraphCompiler:
     """Compiles one graph. ``example_inputs`` are the placeholders' values as they will come."""
 
-    def __init__(self, module: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings, name: str) -> None:
-        self._module, self._graph, self._settings = module, module.graph, settings
+    def __init__(self, module: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings, name: str,
+                 captures: CapturePlanner) -> None:
+        self._module, self._graph, self._settings, self._captures = module, module.graph, settings, captures
         self.report = GraphReport(name)
         placeholders = [node for node in self._graph.nodes if node.op == "placeholder"]
         for node, value in zip(placeholders, example_inputs, strict=True):
@@ -68,7 +70,7 @@ class GraphCompiler:
     def _slot(self, node: fx.Node) -> int:
         return self._slot_of.setdefault(node, len(self._slot_of))
 
-    def compile(self) -> Boxed:
+    def compile(self) -> Boxed | CompiledGraph:
         """The graph as a boxed function; eager, and it says so, when Kiln fails for whatever reason."""
         if self._settings.strict:
             library()  # else a broken installation would pass every test, eager
@@ -91,7 +93,7 @@ class GraphCompiler:
             results = results[:metadata.num_forward_returns] if metadata is not None else results
         return [] if self.report.name == "backward" else [each for each in results if isinstance(each, fx.Node)]
 
-    def _compile(self) -> Boxed:
+    def _compile(self) -> CompiledGraph:
         target_of(self._device)
         write_in_place(self._graph)
         self.report.refused = refusals(self._graph, self._device)
@@ -117,7 +119,10 @@ class GraphCompiler:
             steps.append(final)
         self._plan_clearing(steps)
         said = [(self._sentence(each), place_of(each.node)) for each in self._surprises()]
-        return CompiledGraph(self._device, len(self._slot_of), self._constants, steps, list(results), said)
+        capture = self._captures.plan(self._module, self.report.name, bool(steps))
+        announces = capture is None and self.report.name == "backward" and self._captures.forward_is_captured
+        return CompiledGraph(self._device, len(self._slot_of), self._constants, steps, list(results), said, capture,
+                             announces)
 
     def _eager(self) -> Boxed:
         from functorch.compile import make_boxed_func

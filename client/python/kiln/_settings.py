@@ -12,8 +12,10 @@ from kiln.client import Mode, Program
 from kiln.errors import InvalidArgument
 
 log = logging.getLogger("kiln")
-_MODES: dict[str, Mode] = {"default": "default", "max-autotune": "max-autotune", "reduce-overhead": "default",
-                           "max-autotune-no-cudagraphs": "max-autotune"}
+#: of torch: Kiln's, and whether launches are captured into CUDA graphs
+_MODES: dict[str, tuple[Mode, bool]] = {
+    "default": ("default", False), "reduce-overhead": ("default", True), "max-autotune": ("max-autotune", True),
+    "max-autotune-no-cudagraphs": ("max-autotune", False)}
 _OPTIONS = ("coordinator", "deadline_s", "mode", "now", "strict", "verify")
 _said: set[str] = set()
 
@@ -36,7 +38,7 @@ class Settings:
         mode = given.get("mode") or mode or "default"
         if mode not in _MODES:
             raise InvalidArgument(f"mode is {mode!r}; it can be {', '.join(_MODES)}")
-        self.mode: Mode = _MODES[mode]
+        self.mode, self.captures = _MODES[mode]
         self.coordinator: str | None = given.get("coordinator")
         self.deadline_s = float(given.get("deadline_s", 600.0))
         self.refuses_stale = bool(given.get("strict", False))

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import fx
 
+from kiln._cuda_graphs import Boxed, Capture, announced, captured
 from kiln._settings import Settings
 from kiln._torch import Orders, launcher_of, target_of
 from kiln.client import Program
 
 Slots = list[Any]
-Boxed = Callable[[list[Any]], Sequence[Any]]
 
 
 class Step:
@@ -84,6 +84,8 @@ class CompiledGraph:
     steps: list[Step]
     results: list[Any]  #: a tuple of one slot, or the value itself
     said: list[tuple[str, str]]  #: sentences on what runs eager, each with its place in the source
+    capture: Capture | None = None  #: how it becomes a CUDA graph
+    announces: bool = False  #: a backward that is not captured, of a forward that is
 
     def __post_init__(self) -> None:
         self._boxed_call = True  # no attribute of the class, which torch's wrapper of a backward does not copy
@@ -94,6 +96,12 @@ class CompiledGraph:
             step.load(settings, self.device)
         for sentence, place in self.said:
             settings.say_once(sentence, place)
+
+    def runnable(self) -> Boxed:
+        """What is called: this, or its CUDA graphs. REQUIRES: it is loaded."""
+        if self.announces:
+            return announced(self, self.device.index or 0)
+        return captured(self, self.capture)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         slots: Slots = args + [None] * (self.slot_count - len(args))

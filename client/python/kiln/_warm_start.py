@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,19 +18,22 @@ from typing import Any
 import torch
 from torch import fx
 
+from kiln._cuda_graphs import Boxed
 from kiln._settings import Settings
-from kiln._steps import Boxed, CompiledGraph
+from kiln._steps import CompiledGraph
 
-_FORMAT = 1  # of what CompiledGraph and its steps pickle
+_FORMAT = 3  # of what CompiledGraph and its steps pickle
 _current = threading.local()  # .settings: of the torch.compile that this thread is in
 
 try:
     from torch._functorch._aot_autograd.autograd_cache import (
+        AOTAutogradCacheDetails,
         BypassAOTAutogradCache,
         should_use_local_autograd_cache,
         should_use_remote_autograd_cache,
     )
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+    from torch._inductor import codecache
     from torch._inductor.output_code import OutputCode
 except ImportError as error:
     _missing: str | None = str(error)
@@ -64,10 +68,44 @@ if _missing is None:
             del example_inputs, constants, graph_kwargs
             assert self.graph is not None
             self.graph.load(getattr(_current, "settings", None) or self.settings)
-            self.run = self.graph
+            self.run = self.graph.runnable()
 
         def set_triton_bundle(self, triton_bundle: Any) -> None:
             """Nothing here is Triton's."""
+
+
+def _in_kiln() -> bool:
+    return getattr(_current, "settings", None) is not None
+
+
+def _lighten_keys() -> None:
+    """Makes the keys of Kiln's entries without what takes torch longest: it reads and hashes its own sources, where a
+    version says as much, and imports all of Inductor's code generators, on which no entry of Kiln's depends."""
+    name_torch, register, fill = (codecache.torch_key, codecache.init_backend_registration,  # type: ignore[attr-defined]
+                                  AOTAutogradCacheDetails.__init__)
+
+    @functools.wraps(name_torch)
+    def torch_key() -> bytes:
+        return f"{torch.__version__} {torch.version.git_version}".encode() if _in_kiln() else name_torch()
+
+    @functools.wraps(register)
+    def register_backends() -> None:
+        if not _in_kiln():
+            register()
+
+    @functools.wraps(fill)
+    def fill_in(self: Any, *args: Any, **kwargs: Any) -> None:
+        fill(self, *args, **kwargs)
+        if _in_kiln():
+            self.custom_backend_passes, self.custom_backend_codegen_configs = (), {}
+
+    for name, function in (("torch_key", torch_key), ("init_backend_registration", register_backends)):
+        setattr(codecache, name, function)
+    AOTAutogradCacheDetails.__init__ = fill_in  # type: ignore[method-assign]
+
+
+if _missing is None and all(hasattr(codecache, name) for name in ("torch_key", "init_backend_registration")):
+    _lighten_keys()
 
 
 def is_available() -> bool:
@@ -79,12 +117,14 @@ def is_available() -> bool:
     return bool(should_use_local_autograd_cache() or should_use_remote_autograd_cache())
 
 
-def cacheable(compile: Callable[[fx.GraphModule, Sequence[Any]], tuple[Boxed, str]], settings: Settings) -> Any:
+def cacheable(compile: Callable[[fx.GraphModule, Sequence[Any]], tuple[Boxed | CompiledGraph, str]],
+              settings: Settings) -> Any:
     """A compiler for AOTAutograd whose graphs are kept. ``compile`` also says why a graph is not to be kept."""
 
     def compile_code(module: fx.GraphModule, example_inputs: Sequence[Any]) -> KilnCode:
-        run, why_not = compile(module, example_inputs)
-        code = KilnCode(run if isinstance(run, CompiledGraph) else None, run, settings, why_not)
+        made, why_not = compile(module, example_inputs)
+        graph = made if isinstance(made, CompiledGraph) else None
+        code = KilnCode(graph, graph.runnable() if graph is not None else made, settings, why_not)
         code._fx_graph_cache_key = "kiln"  # None would say that it is not to be kept
         code._fx_graph_cache_debug_lines = []
         return code
@@ -98,7 +138,7 @@ def _tag(settings: Settings) -> str:
 
     autocast = [(device, torch.is_autocast_enabled(device), str(torch.get_autocast_dtype(device)))
                 for device in ("cpu", "cuda")]
-    return f"kiln-{__version__}-{_FORMAT}-{settings.mode}-{autocast}-{torch.get_default_dtype()}"
+    return f"kiln-{__version__}-{_FORMAT}-{settings.mode}-{settings.captures}-{autocast}-{torch.get_default_dtype()}"
 
 
 @contextlib.contextmanager

@@ -16,10 +16,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 
-from kiln import _warm_start
+from kiln import _cuda_graphs, _warm_start
+from kiln._cuda_graphs import Boxed
 from kiln._graphs import GraphCompiler, GraphReport
 from kiln._settings import Settings
-from kiln._steps import Boxed
+from kiln._steps import CompiledGraph
 
 _watch = threading.local()
 
@@ -39,9 +40,10 @@ def _report_strides(compiler: GraphCompiler, module: fx.GraphModule) -> None:
         context.output_strides.append(compiler.strides.get(node) if isinstance(node, fx.Node) else None)
 
 
-def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None, is_cached: bool) -> Any:
-    def compile(module: fx.GraphModule, example_inputs: Sequence[Any]) -> tuple[Boxed, str]:
-        compiler = GraphCompiler(module, example_inputs, settings, name)
+def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None, is_cached: bool,
+              captures: _cuda_graphs.CapturePlanner) -> Any:
+    def compile(module: fx.GraphModule, example_inputs: Sequence[Any]) -> tuple[Boxed | CompiledGraph, str]:
+        compiler = GraphCompiler(module, example_inputs, settings, name, captures)
         function = compiler.compile()
         if reports is not None:
             reports.append(compiler.report)
@@ -52,7 +54,12 @@ def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None, 
 
     if is_cached:
         return _warm_start.cacheable(compile, settings)
-    return lambda module, example_inputs: compile(module, example_inputs)[0]
+
+    def run(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
+        function = compile(module, example_inputs)[0]
+        return function.runnable() if isinstance(function, CompiledGraph) else function
+
+    return run
 
 
 def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
@@ -67,7 +74,8 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str 
     settings = Settings(mode, options)
     reports = getattr(_watch, "reports", None)
     is_cached = reports is None and _warm_start.is_available()  # an entry has no report
-    forward, backward, inference = (_compiler(settings, kind, reports, is_cached)
+    captures = _cuda_graphs.CapturePlanner(settings)
+    forward, backward, inference = (_compiler(settings, kind, reports, is_cached, captures)
                                     for kind in ("forward", "backward", "inference"))
     compile_with = aot_autograd(fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
                                 partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)
@@ -77,7 +85,8 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str 
 
 
 def reset() -> None:
-    """Called by torch._dynamo.reset(): nothing is kept between compiles but programs, which stay right."""
+    """Called by torch._dynamo.reset(): nothing else is kept between compiles but programs, which stay right."""
+    _cuda_graphs.reset()
 
 
 backend.reset = reset  # type: ignore[attr-defined]
