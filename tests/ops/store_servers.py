@@ -15,7 +15,8 @@ RCLONE = ROOT / "build" / "servers" / "bin" / "rclone"
 
 
 class StoreServers:
-    """None may be asked for where is_here() says no. The database `kiln` is not made yet; the bucket `kiln-cache` is."""
+    """None may be asked for where is_here() says no. The database `kiln` is not made yet, the
+    bucket `kiln-cache` is."""
 
     @staticmethod
     def is_here() -> bool:

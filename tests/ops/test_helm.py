@@ -140,7 +140,8 @@ class Chart(unittest.TestCase):
     def test_several_coordinators_share_what_they_sign_with(self) -> None:
         """The init container's script, on what `kiln init` made: a coordinator's files, which only it can read."""
         text = self.rendered(SEVERAL)
-        for expected in ("replicas: 3", "podManagementPolicy: Parallel", "clusterIP: None", "--follow", "name: kiln-store",
+        for expected in ("replicas: 3", "podManagementPolicy: Parallel", "clusterIP: None", "--follow",
+                         "name: kiln-store",
                          "--blobs=s3://kiln-cache/prod", "- {port: 5432}",
                          "--coordinator=tcp://here-coordinator-0.here-coordinators.tuning:7557,tcp://here-coordinator-1."):
             self.assertIn(expected, text)
@@ -148,7 +149,8 @@ class Chart(unittest.TestCase):
         mounted = next(volume["projected"] for volume in pod["volumes"] if volume["name"] == "shared")
         with tempfile.TemporaryDirectory() as folder:
             place = pathlib.Path(folder)
-            subprocess.run([PROGRAMS / "kiln", "init", "--data-dir", place / "made", "--out", place / "out"], check=True,
+            subprocess.run([PROGRAMS / "kiln", "init", "--data-dir", place / "made", "--out", place / "out"],
+                           check=True,
                            capture_output=True)
             for source in mounted["sources"]:
                 for item in source["secret"]["items"]:
@@ -156,7 +158,8 @@ class Chart(unittest.TestCase):
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_bytes(next((place / "made").rglob(item["key"])).read_bytes())
             script = pod["initContainers"][0]["command"]
-            script[-1] = script[-1].replace("/var/lib/kiln/data", f"{folder}/data").replace("/etc/kiln", f"{folder}/secrets")
+            for path, ours in (("/var/lib/kiln/data", f"{folder}/data"), ("/etc/kiln", f"{folder}/secrets")):
+                script[-1] = script[-1].replace(path, ours)
             subprocess.run(script, check=True)
             made = {file.name for file in (place / "made").rglob("*") if file.is_file() and file.name[0] != "."}
             copied = {file.name: file.stat().st_mode & 0o77 for file in (place / "data").rglob("*") if file.is_file()}
@@ -190,7 +193,8 @@ class Chart(unittest.TestCase):
                 "images: [{name: kiln/worker, newName: registry.example/kiln/worker, newTag: '7'}]\n")
             done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        for expected in ("replicas: 7", "image: registry.example/kiln/worker:7", "namespace: tuning", "image: kiln/coordinator:"):
+        for expected in ("replicas: 7", "image: registry.example/kiln/worker:7", "namespace: tuning",
+                         "image: kiln/coordinator:"):
             self.assertIn(expected, done.stdout)
 
     def test_values_reach_the_resources(self) -> None:
