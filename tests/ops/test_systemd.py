@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ["KILN_BUILD_DIR"]).resolve() / "bin"
 UNITS = ["kiln-coordinator.service", "kiln-worker@.service"]
-# As systemd-analyze rates them: 0 gives away nothing, 10 everything. A worker needs its GPU and makes namespaces, unless
-# a drop-in forbids those.
+# As systemd-analyze rates them: 0 gives away nothing, 10 everything. A worker needs its GPU and makes namespaces,
+# unless a drop-in forbids those.
 MOST_EXPOSURE = {"kiln-coordinator.service": 2.0, "kiln-worker@.service": 2.7}
 MOST_CONFINED = 2.0
 
