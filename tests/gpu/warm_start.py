@@ -101,6 +101,7 @@ def main() -> int:
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--mode", default="max-autotune-no-cudagraphs", help="of Kiln")
     parser.add_argument("--models", default="gpt2,llama", help="of " + ", ".join(MODELS))
+    parser.add_argument("--no-inductor", action="store_true")
     parser.add_argument("--json", default="")
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "BACKEND"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -122,7 +123,7 @@ def main() -> int:
             base: dict[str, float] = {}
             for backend in ("eager", "aot_eager"):
                 row(name, backend, "", one(name, backend, options, scratch + "/none"), base)
-            for state in ("empty", "warm"):
+            for state in () if options.no_inductor else ("empty", "warm"):
                 row(name, "inductor", state, one(name, "inductor", options, scratch + "/inductor"), base)
             os.makedirs(scratch + "/data")
             service, endpoint = start_service(options.kiln, scratch + "/data")
