@@ -9,6 +9,7 @@
 #include "compiler_core/base/tensor.h"
 #include "compiler_core/compile/compiler.h"
 #include "compiler_core/runtime/executable.h"
+#include "compiler_core/runtime/thread_pool.h"
 
 namespace kiln::bench {
 
