@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler_core/base/file.h"
@@ -22,7 +23,8 @@ class DiskBound {
     int64_t used_again_s = 600;  // a use this soon after the last is not written down
   };
   // `max_bytes` 0: no bound.
-  DiskBound(std::vector<Path> folders, int64_t max_bytes) : DiskBound(folders, max_bytes, {}) {}
+  DiskBound(std::vector<Path> folders, int64_t max_bytes)
+      : DiskBound(std::move(folders), max_bytes, {}) {}
   DiskBound(std::vector<Path> folders, int64_t max_bytes, Options options)
       : folders_(std::move(folders)), max_bytes_(max_bytes), options_(std::move(options)) {}
 

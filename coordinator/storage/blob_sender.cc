@@ -214,7 +214,7 @@ Result<BlobSender::Opened> BlobSender::open(Transfer& transfer, int& reads) {
 std::shared_ptr<BlobSender::Fetch> BlobSender::fetch(const Wanted& wanted) {
   const auto [found, is_new] = under_way_.try_emplace(wanted);
   if (!is_new) return found->second;
-  const auto begun = found->second = std::make_shared<Fetch>();
+  auto begun = found->second = std::make_shared<Fetch>();
   auto then = on_loop<std::string>(
       loop_, [this, wanted](Result<std::string> answer) { brought(wanted, std::move(answer)); });
   if (wanted.as_link)

@@ -134,7 +134,7 @@ double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& proble
   // One warpgroup alone leaves the tensor cores idle while it stores, or adds up what they have added.
   const double alone = schedule.groups > 1 ? 1 : is_f8(problem.a.dtype) ? 0.6 : 0.9;
   // kProducts are of halves; of 8 bits there are twice as many in a step, and in a cycle.
-  const double compute = bm * bn * (kStepBytes / 2) / (alone * kProducts);
+  const double compute = bm * bn * (kStepBytes / 2.0) / (alone * kProducts);
   const double step = std::max({compute, (bm + bn) * kStepBytes / kL2Bytes, 130.0});
   const int64_t tiles =
       problem.batches * ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn);
