@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler_core/base/math.h"
 #include "compiler_core/frontend/expr.h"
 
 namespace kiln {
@@ -119,6 +120,30 @@ Values fused_attention(Call& c) {
   return values;
 }
 
+// The memory-efficient kernel gives these logarithms, where they are asked for, in rows that infinity
+// fills up to a multiple of 32.
+NodeId efficient_log_sums(Call& c, NodeId rows) {
+  constexpr int64_t kRow = 32;
+  GraphBuilder& b = c.b;
+  const Shape shape = b.shape(rows);
+  const int last = static_cast<int>(shape.size()) - 1;
+  if (!c.flag("compute_log_sumexp", true)) return b.slice(rows, last, 0, 0);
+  if (!shape.back().is_constant())
+    return c.unsupported(
+        "attention over a symbolic number of queries that keeps its sums is not covered");
+  const int64_t missing = round_up(shape.back().constant(), kRow) - shape.back().constant();
+  if (missing == 0) return rows;
+  std::vector<Dim> low(shape.size()), high(shape.size());
+  high.back() = missing;
+  return b.pad(rows, low, high, constant_bits(b.dtype(rows), -kMinusInfinity));
+}
+
+Values efficient_attention(Call& c) {
+  Values values = fused_attention<4>(c);
+  if (c.ok()) values[1] = efficient_log_sums(c, values[1]);
+  return values;
+}
+
 // cuDNN's op keeps its generator's state among what the backward op is given, dropout or not.
 Values cudnn_attention(Call& c) {
   Values values = fused_attention<9>(c);
@@ -151,7 +176,7 @@ constexpr Lowering kLowerings[] = {
     {"aten.scaled_dot_product_attention.default", attention},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", fused_attention<2>},
     {"aten._scaled_dot_product_flash_attention.default", fused_attention<9>},
-    {"aten._scaled_dot_product_efficient_attention.default", fused_attention<4>},
+    {"aten._scaled_dot_product_efficient_attention.default", efficient_attention},
     {"aten._scaled_dot_product_cudnn_attention.default", cudnn_attention},
     {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention_backward},
     {"aten._scaled_dot_product_flash_attention_backward.default", attention_backward},

@@ -131,7 +131,7 @@ class PagedAttention(nn.Module):
         self.keys[page, row] = key
         self.values[page, row] = value
         keys, values = (each[table].view(batch, -1, 4, 16).transpose(1, 2) for each in (self.keys, self.values))
-        seen = torch.arange(keys.shape[2]).unsqueeze(0) <= length.unsqueeze(1)
+        seen = torch.arange(keys.shape[2], device=x.device).unsqueeze(0) <= length.unsqueeze(1)
         return F.scaled_dot_product_attention(query.unsqueeze(2), keys, values, seen[:, None, None])
 
 

@@ -3,7 +3,7 @@
     ops/zoo                        every model, default mode, on the CPU; writes docs/models.md
     ops/zoo llama "(timm)"         models of these names, or whose names contain what is no name; writes nothing
     ops/zoo --mode max-autotune --coordinator tcp://127.0.0.1:7557
-    ops/zoo --target cuda          on the GPU of this machine
+    ops/zoo --target cuda --jobs 8 on the GPU of this machine, eight models at a time
     ops/zoo --results FILE         keeps what became of each; a second run goes on where the first one ended
     ops/zoo --archive DIR NAME...  keeps NAME.pt2 and NAME.safetensors (its inputs and PyTorch's outputs)
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import concurrent.futures
 import importlib.metadata
 import json
 import os
@@ -69,6 +70,26 @@ class Worker:
         self._process.wait()
 
 
+class Pool:
+    """Workers, one for each thread that asks; a worker that is of no more use is replaced by the next question."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._workers: dict[int, Worker] = {}
+
+    def ask(self, model: Any) -> dict[str, Any]:
+        thread = threading.get_ident()
+        worker = self._workers.get(thread) or self._workers.setdefault(thread, Worker(self._options))
+        answer = worker.ask(model.name, self._options.archive, self._options.limit)
+        if answer.pop("lost", False):
+            del self._workers[thread]
+        return {"name": model.name, "family": model.family, **answer}
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.close()
+
+
 def shortened(text: str, length: int = 150) -> str:
     text = re.sub(r"/\S*/site-packages/", "", " ".join(text.split())).replace("|", "/")
     return text if len(text) <= length else text[: length - 1] + "…"
@@ -118,6 +139,7 @@ def main() -> int:
     parser.add_argument("--target", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--coordinator", default="", help="a service; without one, this machine compiles")
     parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for each model")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="models at a time")
     parser.add_argument("--results", type=Path, metavar="FILE",
                         help="a line of JSON for each model; those that it has are not run again")
     parser.add_argument("--archive", default="", metavar="DIR")
@@ -131,22 +153,17 @@ def main() -> int:
     whole, parts = set(options.names) & set(known), set(options.names) - set(known)
     chosen = [each for each in known.values()
               if not options.names or each.name in whole or any(part in each.name for part in parts)]
-    results: list[dict[str, Any]] = []
-    worker: Worker | None = None
-    for each in chosen:
-        if each.name not in done:
-            worker = worker or Worker(options)
-            result = {"name": each.name, "family": each.family, **worker.ask(each.name, options.archive, options.limit)}
-            if result.pop("lost", False):
-                worker = None
+    pool = Pool(options)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as threads:
+        asked = [threads.submit(pool.ask, each) for each in chosen if each.name not in done]
+        for result in (each.result() for each in concurrent.futures.as_completed(asked)):
             print(row(result), flush=True)
             if options.results:
                 with options.results.open("a") as file:
                     file.write(json.dumps(result) + "\n")
-            done[each.name] = result
-        results.append(done[each.name])
-    if worker is not None:
-        worker.close()
+            done[result["name"]] = result
+    pool.close()
+    results = [done[each.name] for each in chosen]
     if not options.names and (options.target, options.mode) == ("cpu", "default"):
         (ROOT / "docs" / "models.md").write_text(document(results, len(known), options))
     return 1 if any(each["verdict"] in ("wrong", "crashed", "no answer") for each in results) else 0

@@ -47,8 +47,10 @@ class CompiledModule:
     """A compiled ``ExportedProgram``: called as the model is, with the same pytrees of tensors.
 
     Weights are bound by pointer: they stay where the exported program has them, and a change of one in place is
-    seen by the next call. Buffers that the model changes are changed here too. Raises InvalidArgument when an
-    input has another structure, dtype, size or device than the program takes.
+    seen by the next call. Buffers that the model changes are changed here too. A model on a GPU may have tensors of the
+    CPU, as numbers and indices often are: weights of that kind are copied to the GPU once, arguments in each call,
+    and outputs are given on the device where the model has them. Raises InvalidArgument when an input has another
+    structure, dtype, size or device than the program takes.
     """
 
     def __init__(self, exported: torch.export.ExportedProgram, program: Program, device: torch.device) -> None:
@@ -59,6 +61,11 @@ class CompiledModule:
         self._in_spec, self._out_spec = call_spec.in_spec, call_spec.out_spec
         self._inputs: list[torch.Tensor | int | None] = []  # a weight, the place of a leaf, or None: the seed
         self._weights: dict[str, torch.Tensor] = {}
+        traced = {node.name: node.meta["val"] for node in exported.graph.nodes
+                  if isinstance(node.meta.get("val"), torch.Tensor)}
+        self._on_host = {name for name, value in traced.items() if device.type != "cpu" and value.device.type == "cpu"}
+        self._host_leaves: set[int] = set()
+        changed = {program.inputs[info.mutates].name for info in program.outputs if info.mutates is not None}
         infos, leaves = iter(program.inputs), 0
         for spec in exported.graph_signature.input_specs:
             leaves += spec.kind == InputKind.USER_INPUT
@@ -67,18 +74,22 @@ class CompiledModule:
             info = next(infos)
             if spec.kind == InputKind.USER_INPUT:
                 self._inputs.append(leaves - 1)
+                if spec.arg.name in self._on_host:
+                    self._host_leaves.add(leaves - 1)
                 continue
             name = str(spec.target)
             weight = exported.state_dict.get(name, exported.constants.get(name))
             if not isinstance(weight, torch.Tensor):
                 raise InvalidArgument(f"the exported program has no tensor '{name}'")
-            weight = check_input(as_parts(weight.detach()), info, device)
+            weight = as_parts(weight.detach())
+            if spec.arg.name in self._on_host and info.name not in changed:
+                weight = weight.to(device)
+            weight = check_input(weight, info, device)
             self._inputs.append(laid_out(weight, info.strides))
             self._weights[name] = weight
         self._inputs += [None for info in program.inputs if info.kind == "seed"]
         self._outputs = exported.graph_signature.output_specs
-        self._complex = {node.name for node in exported.graph.nodes
-                         if isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_complex()}
+        self._complex = {name for name, value in traced.items() if value.is_complex()}
         weights = frozenset(i for i, each in enumerate(self._inputs) if isinstance(each, torch.Tensor))
         self._launch = launcher_of(program, device, weights)
 
@@ -101,7 +112,10 @@ class CompiledModule:
             if source is None:
                 tensors.append(torch.randint(0, 2**62, (), dtype=torch.int64).to(self._device))
             elif isinstance(source, int):
-                tensors.append(check_input(as_parts(leaves[source]), info, self._device))
+                leaf = as_parts(leaves[source])
+                if source in self._host_leaves and isinstance(leaf, torch.Tensor):
+                    leaf = leaf.to(self._device)
+                tensors.append(check_input(leaf, info, self._device))
             else:
                 tensors.append(source)
         outputs = self._launch(tensors)
@@ -117,7 +131,8 @@ class CompiledModule:
     def _user_output(self, argument: Any, values: Any) -> Any:
         if isinstance(argument, TensorArgument):
             value = next(values)
-            return torch.view_as_complex(value) if argument.name in self._complex else value
+            value = torch.view_as_complex(value) if argument.name in self._complex else value
+            return value.cpu() if argument.name in self._on_host else value
         if isinstance(argument, ConstantArgument) and argument.value is None:
             return None
         return next(values).item()  # a number or a size

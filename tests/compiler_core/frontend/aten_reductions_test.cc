@@ -195,6 +195,31 @@ TEST(Attention, cudnn_saves_what_its_backward_op_is_given) {
   EXPECT_EQ(graph.node(graph.outputs()[2]).dtype, DType::kI64);
 }
 
+// As torch 2.11 declares it on a GPU: sums in rows of a multiple of 32, or none.
+TEST(Attention, the_memory_efficient_kernel_gives_rows_of_sums_that_infinity_fills_up) {
+  for (const bool asked : {true, false}) {
+    ModelText text;
+    for (const char* name : {"q", "k", "v"}) text.input(name, kFloat, {1, 1, 4, 2});
+    text.declare("y", kFloat, {"1", "1", "4", "2"})
+        .declare("l", kFloat, {"1", "1", asked ? "32" : "0"})
+        .raw_node("aten._scaled_dot_product_efficient_attention.default",
+                  {tensor("query", "q"), tensor("key", "k"), tensor("value", "v"),
+                   none("attn_bias"), flag("compute_log_sumexp", asked)},
+                  R"([{"as_tensor":{"name":"y"}},{"as_tensor":{"name":"l"}},{"as_none":true},)"
+                  R"({"as_none":true}])")
+        .output("y")
+        .output("l");
+    const auto program = lower(text.json());
+    ASSERT_TRUE(program) << program.error().message;
+    const Tensor zeros = make_tensor(DType::kF32, {1, 1, 4, 2}, Doubles(8, 0));
+    const Tensor* inputs[] = {&zeros, &zeros, &zeros};
+    const Doubles sums = values_of((*interpret(program->graph, inputs))[1]);
+    ASSERT_EQ(sums.size(), asked ? 32u : 0u);
+    for (size_t i = 0; i < sums.size(); ++i)
+      EXPECT_EQ(sums[i], i < 4 ? static_cast<double>(std::log(4.0F)) : kInf) << i;
+  }
+}
+
 TEST(Normalisation, layer_norm_is_its_decomposition) {
   ModelText composite, written_out;
   for (ModelText* model : {&composite, &written_out})
