@@ -4,9 +4,9 @@
 //
 //   bytes with the digest        -> answered, kept as a copy
 //   the place does not answer    -> kUnavailable
-//   other bytes, twice           -> doomed, kCorruption
-//   "there is no such object"    -> kUnavailable until that has been said for `absent_for`; then, if
-//                                   the place gives one of a few others, doomed and kNotFound
+//   "there is no such object",   -> kUnavailable until that has been so for `believed_after`; then, if
+//   or other bytes, twice           the place gives one of a few others as it was put, doomed, and
+//                                   kNotFound or kCorruption
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "cache/local_blobs.h"
-#include "cache/postgres/absences.h"
 #include "cache/postgres/spooled_writes.h"
+#include "cache/postgres/suspects.h"
 
 namespace kiln {
 
@@ -25,11 +25,11 @@ class BlobReads {
  public:
   // Writer and objects outlive its last answer.
   BlobReads(PostgresWriter& writer, ObjectStore& objects, LocalBlobs& copies,
-            std::chrono::milliseconds absent_for, std::function<void(std::string)> log)
+            std::chrono::milliseconds believed_after, std::function<void(std::string)> log)
       : writer_(writer),
         objects_(objects),
         copies_(copies),
-        absences_(absent_for),
+        suspects_(believed_after),
         log_(log ? std::move(log) : [](const std::string&) {}) {}
 
   void fetch(const Digest& digest, const std::string& object, Then<std::string> then) {
@@ -41,23 +41,24 @@ class BlobReads {
   void close() { closing_ = true; }
 
  private:
-  // A blob that is not there, for whom, and others that are asked for.
-  struct Absent {
+  // A blob that is not there, or is damaged, for whom, and others that are asked for.
+  struct Suspect {
     Digest digest;
     std::string object;
+    bool is_there = false;
     Then<std::string> then;
-    std::vector<std::string> others{};
+    std::vector<PostgresIndex::LiveObject> others{};
   };
   void get(const Digest& digest, const std::string& object, bool again, Then<std::string> then);
-  void judge(const std::shared_ptr<Absent>& absent);
-  void ask_for_others(const std::shared_ptr<Absent>& absent);
-  void believe(const Absent& absent);
+  void judge(const std::shared_ptr<Suspect>& suspect);
+  void ask_for_others(const std::shared_ptr<Suspect>& suspect);
+  void believe(const Suspect& suspect);
   void doom(const Digest& digest, const std::string& object);
 
   PostgresWriter& writer_;
   ObjectStore& objects_;
   LocalBlobs& copies_;
-  Absences absences_;
+  Suspects suspects_;
   const std::function<void(std::string)> log_;
   std::atomic<bool> away_{false}, closing_{false};
   std::atomic<int64_t> damaged_{0};

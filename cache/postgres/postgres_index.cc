@@ -214,15 +214,18 @@ Status PostgresIndex::doom(const Digest& digest, const std::string& object) {
   return {};
 }
 
-Result<std::vector<std::string>> PostgresIndex::objects_beside(const Digest& digest) {
-  TRY(const PgRows rows,
-      run("(SELECT object FROM blobs WHERE state = 'L' AND digest > $1 ORDER BY digest LIMIT 2)"
-          " UNION ALL"
-          " (SELECT object FROM blobs WHERE state = 'L' AND digest < $1 ORDER BY digest DESC LIMIT "
-          "2)",
-          PgValues().add(digest)));
-  std::vector<std::string> objects;
-  for (int64_t row = 0; row < rows.size(); ++row) objects.emplace_back(rows.bytes(row, 0));
+Result<std::vector<PostgresIndex::LiveObject>> PostgresIndex::objects_beside(const Digest& digest) {
+  TRY(const PgRows rows, run("(SELECT digest, object FROM blobs WHERE state = 'L' AND digest > $1"
+                             " ORDER BY digest LIMIT 2)"
+                             " UNION ALL"
+                             " (SELECT digest, object FROM blobs WHERE state = 'L' AND digest < $1"
+                             " ORDER BY digest DESC LIMIT 2)",
+                             PgValues().add(digest)));
+  std::vector<LiveObject> objects;
+  for (int64_t row = 0; row < rows.size(); ++row) {
+    TRY(const Digest beside, rows.digest(row, 0));
+    objects.push_back({beside, std::string(rows.bytes(row, 1))});
+  }
   return objects;
 }
 

@@ -89,8 +89,12 @@ class PostgresIndex {
   // Dooms a blob whose bytes in `object` are bad or gone: what needs it is a miss until it is put
   // again.
   Status doom(const Digest& digest, const std::string& object);
-  // Objects of a few other live blobs; none: there are none.
-  Result<std::vector<std::string>> objects_beside(const Digest& digest);
+  struct LiveObject {
+    Digest digest;
+    std::string object;
+  };
+  // A few other live blobs; none: there are none.
+  Result<std::vector<LiveObject>> objects_beside(const Digest& digest);
   Status pin(const Digest& program);
   Status unpin(const Digest& program);
   Status touch(const std::vector<Digest>& programs, const std::vector<Digest>& kernels);

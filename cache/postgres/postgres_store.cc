@@ -110,7 +110,7 @@ struct PostgresStore::Impl {
   AccessTimes access_times;
   PostgresWriter writer;
   SpooledWrites writes;
-  BlobReads blobs{writer, *objects, copies, options.absent_for, options.log};
+  BlobReads blobs{writer, *objects, copies, options.believed_after, options.log};
   Connections connections;
   std::unique_ptr<LookUps> look_ups;
 

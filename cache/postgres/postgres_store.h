@@ -25,9 +25,10 @@ struct PostgresStoreOptions {
   int64_t touch_every_ms = 60'000;  // how often access times are written
   int64_t sweep_every_ms = 60'000;  // how often objects that nothing needs are looked for
   int64_t doomed_s = 3600;          // how long they stay
-  // How long the place of an object must have said that it is not there, and give others meanwhile,
-  // until what needs it is forgotten. Before that the blob is kUnavailable.
-  std::chrono::milliseconds absent_for{10 * 60'000};
+  // How long the place of an object must have said that it is not there, or have given other bytes
+  // than were put, and give others right, until what needs it is forgotten. Before that the blob is
+  // kUnavailable.
+  std::chrono::milliseconds believed_after{10 * 60'000};
   // How long open() waits for the term of another coordinator, which lasts for 5 s after its death.
   std::chrono::milliseconds wait_for_term{10'000};
   // A standby's open() waits for as long as this says; empty: wait_for_term.

@@ -31,7 +31,7 @@ class PostgresPlace final : public StorePlace {
     options.keep_used_ms = settings.keep_used_ms;
     options.now_ms = std::move(settings.now_ms);
     options.evicted = std::move(settings.evicted);
-    options.absent_for = std::chrono::milliseconds(0);
+    options.believed_after = std::chrono::milliseconds(0);
     TRY(auto store, open_with(std::move(options)));
     return std::unique_ptr<Store>(std::move(store));
   }

@@ -1,6 +1,6 @@
-// Absences: objects of which their place says that they are not there, though they were put. A place
-// that is wrong about that for a while (a bucket under another address, a proxy, a restore) must cost
-// nothing: what is believed has been said for long. Thread-safe.
+// Suspects: objects of which their place says that they are not there, or gives other bytes than were
+// put. A place that is wrong about that for a while (a bucket under another address, a proxy that
+// answers for it, a restore) must cost nothing: what is believed has been said for long. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -10,20 +10,20 @@
 
 namespace kiln {
 
-class Absences {
+class Suspects {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Absences(std::chrono::milliseconds believed_after) : believed_after_(believed_after) {}
+  explicit Suspects(std::chrono::milliseconds believed_after) : believed_after_(believed_after) {}
 
   // It was said of `object`; whether that has been so for long enough, whenever it was asked.
-  bool said(const std::string& object, Clock::time_point now) {
+  bool accused(const std::string& object, Clock::time_point now) {
     const std::scoped_lock lock(mu_);
     if (since_.size() >= kMost && !since_.contains(object)) since_.clear();  // longer, then
     return now - since_.try_emplace(object, now).first->second >= believed_after_;
   }
-  // It was read, or is of no use any more.
-  void over(const std::string& object) {
+  // It was read as it was put, or is of no use any more.
+  void cleared(const std::string& object) {
     const std::scoped_lock lock(mu_);
     since_.erase(object);
   }
