@@ -14,6 +14,7 @@ namespace {
 constexpr int kMaxAsks = 3;  // each client, for one graph
 constexpr char kTooManyOfAUser[] =
     "as many programs are tuned for this key as one key may have at once";
+constexpr char kNotStoredYet[] = "it is tuned, and waits on this coordinator's disk for the store";
 
 int64_t candidates_of(const PlanFinished& plan) {
   int64_t candidates = 0;
@@ -47,7 +48,8 @@ void CompileRequests::looked_up(int64_t now_ms, const ProgramLookedUp& event, Ac
     answer(*task, id, CacheOutcome::kHit, event.program_json, out, event.memory_only);
   // It may be there for others alone: then it is a miss for whom this task is.
   if (event.audience.covers(task->audience))
-    detached_.ended(now_ms, event.key, {}, out);
+    detached_.ended(now_ms, event.key,
+                    event.memory_only ? fail(Code::kUnavailable, kNotStoredYet) : Status{}, out);
   else if (wanted(*task))
     return missed(now_ms, *task, event, out);
   end(*task);

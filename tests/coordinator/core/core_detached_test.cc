@@ -233,6 +233,29 @@ TEST_F(CoreDetached, WhatIsAnsweredAndCannotBeStoredIsKeptInMemory) {
   EXPECT_TRUE(reply.memory_only);
 }
 
+// Tuned while the store is away: it could be lost with this machine's disk.
+TEST_F(CoreDetached, ATaskWhoseProgramWaitsForTheStoreEndsOnceItIsStored) {
+  bench.step(DetachedRecovered{{digest_of("g"), cpu_target(), Mode::kMaxAutotune}});
+  bench.tick(100);
+  ProgramLookedUp found{bench.one<LookUpProgram>().key, "{manifest}"};
+  found.memory_only = true;
+  bench.step(found);
+  EXPECT_TRUE(bench.none<EndDetached>());
+  EXPECT_EQ(stats().flights_open, 0);
+  EXPECT_EQ(stats().detached_queued, 1);
+  EXPECT_NE(stats().detached.at(0).reason.find("waits on this coordinator's disk"),
+            std::string::npos);
+  bench.tick(4'000);
+  EXPECT_TRUE(bench.none<LookUpProgram>()) << "not all the time";
+  bench.report("w");
+  bench.tick(4'000);
+  found.key = bench.one<LookUpProgram>().key;
+  found.memory_only = false;
+  bench.step(found);
+  EXPECT_TRUE(bench.one<EndDetached>().outcome.has_value());
+  EXPECT_EQ(stats().detached_queued, 0);
+}
+
 TEST_F(CoreDetached, AGraphThatIsNotItsDigestIsNeverStored) {
   const CompileRequest request = ask_detached("c", 1);
   bench.miss(bench.key());
