@@ -317,7 +317,7 @@ double wgmma_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_convolution() {
   static const PrintedTemplate<WgmmaConvolutionSchedule> made({
-      .version = 6,
+      .version = 7,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .isa = "sm_90a",

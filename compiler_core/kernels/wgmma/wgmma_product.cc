@@ -112,10 +112,12 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
   const int sums = schedule_.registers(is_f8(problem_.a.dtype));
   const int least = schedule_.groups == 3 ? 32 : schedule_.groups == 2 && sums > 112 ? 24 : 40;
   const int copying = std::max(least, operands.copying_registers);
-  // The multiplying warpgroups share the rest of 64 K registers, in multiples of 8.
+  // A block begins with equal parts of 64 K registers, in multiples of 8 a thread. The multiplying
+  // warpgroups share what the copying one leaves of those: asked for more, they would wait for ever.
+  const int warpgroups = schedule_.groups + 1;
+  const int all = 65536 / 128 / warpgroups / 8 * 8 * warpgroups;
   const int multiplying =
-      std::min(65536 / 128 - copying, schedule_.groups * (schedule_.groups == 1 ? 232 : 240)) /
-      schedule_.groups / 8 * 8;
+      std::min((all - copying) / schedule_.groups, schedule_.groups == 1 ? 232 : 240) / 8 * 8;
   return fmt::format(
       "struct Tiling {{\n"
       "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {};\n"

@@ -33,6 +33,7 @@ struct Thread {
   int block_threads;
   bool ended;
   NumberedBarrier numbered[kNumberedBarriers];  // of the block, in its thread 0
+  int registers;                                // that threads of the block asked for, likewise
   // What this lane shows to its warp. Consecutive meetings take turns, so one meeting an exchange
   // is enough: nobody writes a half again before all have read it.
   int turn;

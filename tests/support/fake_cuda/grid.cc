@@ -352,6 +352,7 @@ void Grid::run_cluster(unsigned first_block) {
     thread.block = first_block + static_cast<unsigned>(thread.rank);
     thread.ended = false;
     thread.turn = 0;
+    thread.registers = 0;
     for (auto& barrier : thread.numbered) barrier = {};
     fiber.copies.clear();
     fiber.boxes.clear();

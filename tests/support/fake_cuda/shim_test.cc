@@ -394,6 +394,25 @@ TEST(FakeGpu, AsynchronousCopiesAppearAtTheWait) {
   EXPECT_TRUE(says(error_of(arrived), "an access outside shared memory"));
 }
 
+// 64 K registers in multiples of 8: 3 x 168 for a thread of each warpgroup.
+TEST(FakeGpu, WarpgroupsHandOnWhatTheirBlockBeganWith) {
+  const Kernel most{R"(KILN_KERNEL(384, 1) k(const float*, float* out, char*) {
+    if (thread_index() < 128)
+      keep_registers<80>();
+    else
+      take_registers<208>();
+    out[block_index() * 384 + thread_index()] = 1;
+  })",
+                    {1},
+                    {768},
+                    2,
+                    384};
+  Kernel more = most;
+  more.text = replaced(most.text, "208", "216");
+  EXPECT_EQ(error_of(most), "");
+  EXPECT_TRUE(says(error_of(more), "more registers than it has"));
+}
+
 TEST(FakeGpu, CudasOwnWordsForIndexes) {
   const Kernel kernel{R"(extern "C" __global__ void k(const float* in, float* out, char*) {
     __shared__ float last;

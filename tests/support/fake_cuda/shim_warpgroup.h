@@ -41,6 +41,17 @@ inline NumberedBarrier& numbered_barrier(int number) {
     fault(FaultKind::kLaunchFailed, "a barrier of no such number", nullptr);
   return first.numbered[number];
 }
+// A block begins with equal parts of 64 K registers, in multiples of 8 a thread. A device lets those
+// wait for ever that ask for more than the others leave.
+inline void ask_for_registers(int registers) {
+  const int threads = kiln_fake_current->block_threads;
+  const int each = 65536 / threads / 8 * 8;
+  Thread& first = *(kiln_fake_current - kiln_fake_current->index);
+  first.registers += registers;
+  if (first.registers > (each < 256 ? each : 256) * threads)
+    fault(FaultKind::kLaunchFailed, "the block's threads ask for more registers than it has",
+          nullptr);
+}
 inline void arrive(NumberedBarrier& barrier, int threads) {
   if (++barrier.arrived < threads) return;
   barrier.arrived = 0;
@@ -236,8 +247,12 @@ KILN_INLINE int shared_offset(const void* p) {
   return static_cast<int>((static_cast<const char*>(p) - kiln_fake_current->shared) % 1024);
 }
 template <int registers>
-KILN_INLINE void keep_registers() {}
+KILN_INLINE void keep_registers() {
+  kiln_fake::ask_for_registers(registers);
+}
 template <int registers>
-KILN_INLINE void take_registers() {}
+KILN_INLINE void take_registers() {
+  kiln_fake::ask_for_registers(registers);
+}
 
 }  // namespace
