@@ -6,11 +6,14 @@
 A fleet GxC is a coordinator of its own in an empty folder with G workers, one a GPU, on the first C cores of this
 machine (sched_setaffinity), C / G compilers each. GxC+B has a worker beside them that only builds, on the next B cores;
 the coordinator and the clients then run on all of them. All models are asked for at once in max-autotune; with --alone
-also one after the other, each from an empty cache. Models are timm's (bf16, batch 32, random weights), exported here.
-`seconds`: from asking to the last answer. `busy`: the devices' share of that time in which they made inputs and
-references, verified or timed. The rest of the columns are sums over the devices, from the workers' logs, in seconds."""
+one after the other, each from an empty cache. Models are timm's (bf16, batch 32, random weights), exported here.
+`seconds`: from asking to the last answer. `busy`: the devices' share of the time between the first and the last
+measurement in which they made inputs and references, verified or timed. `before` and `after`: from asking to the first
+measurement, from the last one to the last answer. The rest of the columns are sums over the devices, from the workers'
+logs, in seconds."""
 
 import argparse
+import datetime
 import json
 import os
 import re
@@ -20,7 +23,18 @@ import sys
 import tempfile
 import time
 
-LEASE = re.compile(r"lease \d+: (\d+) candidates .*waited for compilers (\d+) ms, open (\d+), verify (\d+), time (\d+)")
+LEASE = re.compile(r"(\d+) candidates .*waited for compilers (\d+) ms, open (\d+), verify (\d+), time (\d+)")
+LINE = re.compile(r"^(\S+) info worker lease \d+: (.*)$", re.MULTILINE)
+
+
+def leases_in(text):
+    """When each lease ended, in seconds since the epoch, its candidates, and its stages in seconds."""
+    found = []
+    for stamp, line in LINE.findall(text):
+        if lease := LEASE.match(line):
+            ended = datetime.datetime.fromisoformat(stamp).timestamp()
+            found.append((ended, int(lease[1]), *(int(lease[i]) / 1e3 for i in range(2, 6))))
+    return found
 
 
 def export(name, folder):
@@ -48,7 +62,7 @@ class Fleet:
         self.options = options
         machine = sorted(os.sched_getaffinity(0))
         self.cores = set(machine[:cores + builder_cores])
-        self.processes, self.logs = [], []
+        self.processes, self.logs, self.answers = [], [], []
         ready = os.path.join(self.folder.name, "ready")
         self.start("kiln-coordinator", "--data-dir", self.folder.name, "--listen", "tcp://127.0.0.1:0", "--http", "none",
                    "--ready-file", ready)
@@ -83,28 +97,35 @@ class Fleet:
 
     def tune(self, graphs):
         began = [len(self.text(log)) for log in self.workers]
-        started = time.monotonic()
+        started, asked_at = time.monotonic(), time.time()
         asked = [subprocess.Popen([os.path.join(self.options.kiln, "kiln"), "compile", graph, "--target", "cuda", "--mode",
                                    "max-autotune", "--no-fallback", "--coordinator", self.endpoint, "--json"],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   preexec_fn=lambda: os.sched_setaffinity(0, self.cores)) for graph in graphs]
-        errors = [process.communicate()[1] for process in asked]
+        answers = [process.communicate() for process in asked]
         seconds = time.monotonic() - started
-        for process, error in zip(asked, errors):
+        for process, (answer, error) in zip(asked, answers):
             if process.returncode != 0:
                 raise RuntimeError(error[-600:])
+            self.answers.append(answer)
         time.sleep(0.2)  # the workers' last lines
-        leases = [found for log, start in zip(self.workers, began) for found in LEASE.findall(self.text(log)[start:])]
-        wait, opened, verify, timed = (sum(int(lease[i]) for lease in leases) / 1e3 for i in range(1, 5))
-        return {"seconds": seconds, "leases": len(leases), "candidates": sum(int(lease[0]) for lease in leases),
-                "waited_s": wait, "open_s": opened, "verify_s": verify, "time_s": timed,
-                "busy": (opened + verify + timed) / seconds / len(self.workers)}
+        leases = [lease for log, start in zip(self.workers, began) for lease in leases_in(self.text(log)[start:])]
+        wait, opened, verify, timed = (sum(lease[i] for lease in leases) for i in range(2, 6))
+        first = min((lease[0] - sum(lease[2:]) for lease in leases), default=asked_at)
+        last = max((lease[0] for lease in leases), default=asked_at)
+        return {"seconds": seconds, "leases": len(leases), "candidates": sum(lease[1] for lease in leases),
+                "waited_s": wait, "open_s": opened, "verify_s": verify, "time_s": timed, "before_s": first - asked_at,
+                "after_s": asked_at + seconds - last,
+                "busy": (opened + verify + timed) / max(last - first, 1e-3) / len(self.workers)}
 
     def keep(self, folder):
-        """The logs of all processes and the statistics, into `folder`."""
+        """The logs of all processes, the clients' answers and the statistics, into `folder`."""
         os.makedirs(folder, exist_ok=True)
         for log in self.logs:
             shutil.copy(log, folder)
+        for number, answer in enumerate(self.answers):
+            with open(os.path.join(folder, f"answer{number}.json"), "w") as file:
+                file.write(answer)
         with open(os.path.join(folder, "stats.json"), "w") as file:
             subprocess.run([os.path.join(self.options.kiln, "kiln"), "stats", "--json", "--coordinator", self.endpoint],
                            stdout=file, timeout=30)
@@ -127,7 +148,7 @@ def main():
     parser.add_argument("--models", default="resnet50,convnext_tiny,efficientnet_b0", help="of timm, by commas")
     parser.add_argument("--graphs", default="", help="archives beside the models, by commas")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--alone", action="store_true", help="each also by itself")
+    parser.add_argument("--alone", action="store_true", help="each by itself")
     parser.add_argument("--worker-options", default="", help="for the workers, separated by blanks")
     parser.add_argument("--logs", help="keep the logs of each fleet in this folder")
     parser.add_argument("--json", help="all rows, into this file")
@@ -137,9 +158,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         graphs = [graph for graph in options.graphs.split(",") if graph]
         graphs += [export(name, folder) for name in options.models.split(",") if name]
-        tasks = [("all", graphs)] if len(graphs) > 1 else []
-        if options.alone or not tasks:
-            tasks += [(os.path.basename(graph)[:-4], [graph]) for graph in graphs]
+        tasks = [("all", graphs)]
+        if options.alone or len(graphs) == 1:
+            tasks = [(os.path.basename(graph)[:-4], [graph]) for graph in graphs]
         for fleet_name in [name for _ in range(options.rounds) for name in options.fleets.split(",")]:
             gpus, cores, builder_cores = map(int, re.fullmatch(r"(\d+)x(\d+)(?:\+(\d+))?", fleet_name).groups("0"))
             for task, asked in tasks:
@@ -152,11 +173,11 @@ def main():
                     fleet.end()
                 rows.append(row)
                 print(f"{fleet_name:6} {task:18} {row['seconds']:6.2f} s  {row['candidates']} candidates in {row['leases']} "
-                      f"leases  busy {row['busy']:.0%}  waited {row['waited_s']:.1f}  open {row['open_s']:.1f}  "
+                      f"leases  busy {row['busy']:.0%}  before {row['before_s']:.1f}  after {row['after_s']:.1f}  waited {row['waited_s']:.1f}  open {row['open_s']:.1f}  "
                       f"verify {row['verify_s']:.1f}  time {row['time_s']:.1f}", flush=True)
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(rows, file, indent=1)
+                if options.json:
+                    with open(options.json, "w") as file:
+                        json.dump(rows, file, indent=1)
     return 0
 
 
