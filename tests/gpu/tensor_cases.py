@@ -216,14 +216,33 @@ def transformer(name, config, length, batch, **options):
 
 LLAMA = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
          "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 4096}
+QWEN3 = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
+         "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": True}
+
+
+def whisper_encoder():
+    """Of Whisper small, 30 s of sound."""
+    import transformers
+    from transformers.models.whisper.modeling_whisper import WhisperEncoder
+    config = transformers.WhisperConfig(d_model=768, encoder_layers=12, encoder_attention_heads=12,
+                                        encoder_ffn_dim=3072)
+    return WhisperEncoder(config).eval(), torch.randn(8, 80, 3000).to(BF16), {}
+
+
 TRANSFORMERS = {
     "gpt2": lambda: transformer("GPT2LMHeadModel", "GPT2Config", 1024, 1),
     "llama": lambda: transformer("LlamaForCausalLM", "LlamaConfig", 512, 1, **LLAMA),
     "bert": lambda: transformer("BertModel", "BertConfig", 512, 8),
+    "llama_16": lambda: transformer("LlamaForCausalLM", "LlamaConfig", 1, 16, **LLAMA),
+    "qwen3": lambda: transformer("Qwen3ForCausalLM", "Qwen3Config", 512, 1, **QWEN3),
+    "gemma2": lambda: transformer("Gemma2ForCausalLM", "Gemma2Config", 512, 1),  # of 2B
+    "modernbert": lambda: transformer("ModernBertModel", "ModernBertConfig", 512, 8),
+    "whisper": whisper_encoder,
 }
 TIMM = {"resnet50": "resnet50", "convnext_tiny": "convnext_tiny", "efficientnet_b0": "efficientnet_b0",
         "vit_b": "vit_base_patch16_224", "swin_tiny": "swin_tiny_patch4_window7_224"}
-MODELS = ["resnet50", "convnext_tiny", "efficientnet_b0", "gpt2", "llama", "bert", "vit_b", "swin_tiny"]
+MODELS = ["resnet50", "convnext_tiny", "efficientnet_b0", "gpt2", "llama", "bert", "vit_b", "swin_tiny", "llama_16",
+          "qwen3", "gemma2", "modernbert", "whisper"]
 
 
 class Functional(torch.nn.Module):
