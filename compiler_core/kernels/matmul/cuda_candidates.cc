@@ -279,7 +279,7 @@ double efficiency(const Workload& workload) {
 
 const KernelTemplate& cuda_matmul() {
   static const PrintedTemplate<CudaMatmulSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_operands_are_stored,

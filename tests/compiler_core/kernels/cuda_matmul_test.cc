@@ -15,6 +15,7 @@ namespace {
 using testing::check_schedule;
 using testing::check_space;
 using testing::random_inputs;
+using testing::run_source;
 
 const Target kAmpere = *Target::parse("cuda:sm_80");
 const Target kHopper = *Target::parse("cuda:sm_90a");
@@ -61,6 +62,33 @@ TEST(CudaMatmul, AgreesHoweverTheOperandsAreStored) {
       for (const auto& [m, n, k] : {std::array{64, 64, 96}, std::array{67, 85, 51}})
         EXPECT_EQ(check(plain(dtype, m, n, k, stored), {64, 64, 32, 2, 2, 3, 1, 8}), "")
             << to_string(dtype) << m << stored.a_transposed << stored.b_transposed;
+}
+
+// Three tf32 products lose less than f32 arithmetic in its plainest form.
+TEST(CudaMatmul, SumsOfF32AreNearerThanFusedMultiplyAdds) {
+  constexpr size_t kSize = 64;
+  const Workload workload = plain(DType::kF32, kSize, kSize, kSize);
+  std::mt19937 random(13);
+  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+  const auto source = lower_to_source(
+      workload, to_schedule(CudaMatmulSchedule{64, 64, 32, 2, 2, 3, 1, 8}), kHopper);
+  ASSERT_TRUE(source) << source.error().message;
+  const auto outputs = run_source(*source, kHopper, inputs);
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  const auto x = inputs[0].as<float>(), w = inputs[1].as<float>(), y = (*outputs)[0].as<float>();
+  double kernels = 0, fused = 0;  // the largest errors
+  for (size_t i = 0; i < kSize; ++i)
+    for (size_t j = 0; j < kSize; ++j) {
+      double exact = 0;
+      float sum = 0;
+      for (size_t k = 0; k < kSize; ++k) {
+        exact += static_cast<double>(x[i * kSize + k]) * w[k * kSize + j];
+        sum = std::fma(x[i * kSize + k], w[k * kSize + j], sum);
+      }
+      kernels = std::max(kernels, std::abs(y[i * kSize + j] - exact));
+      fused = std::max(fused, std::abs(sum - exact));
+    }
+  EXPECT_LT(kernels, fused);
 }
 
 TEST(CudaMatmul, AgreesForF16) {

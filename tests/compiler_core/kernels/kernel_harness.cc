@@ -144,6 +144,7 @@ Result<std::vector<Tensor>> run_kernel(const Kernel& kernel, std::span<const Ten
 
 Result<std::vector<Tensor>> run_source(const Source& source, const Target& target,
                                        std::span<const Tensor> inputs) {
+  if (target.backend == Backend::kCuda) return run_on_fake_gpu(source, inputs);
   TRY(const Artifact artifact, compiler().compile(source, target, 60'000));
   TRY(const Kernel kernel, Kernel::load(artifact));
   return run_kernel(kernel, inputs, {});
@@ -175,9 +176,7 @@ std::string check_schedule(const Workload& workload, const Schedule& schedule, c
                            std::span<const Tensor> inputs) {
   const auto check = [&]() -> Result<std::string> {
     TRY(const Source source, lower_to_source(workload, schedule, target));
-    const bool cuda = target.backend == Backend::kCuda;
-    TRY(const std::vector<Tensor> outputs,
-        cuda ? run_on_fake_gpu(source, inputs) : run_source(source, target, inputs));
+    TRY(const std::vector<Tensor> outputs, run_source(source, target, inputs));
     return disagreement(workload.graph, inputs, outputs);
   };
   Result<std::string> outcome = check();

@@ -78,16 +78,18 @@ struct MmaF16 {
   using B = Halves<2>;
   KILN_INLINE void multiply(float (&d)[4], const A& a, const B& b) { mma_f16(d, a.word, b.word); }
 };
-// f32 as the sum of two tf32 numbers, 11 bits each; what is lost is 2^-21 of a product. The tensor
-// core truncates what it adds up, which over 512 steps alone would be more than verification allows;
-// so a sum over few products leaves it for an addition that rounds (Ootomo, Yokota: Recovering
-// single precision accuracy from Tensor Cores, 2022), and the error stays at 3 % of what is allowed.
-// An infinity gives NaN: see plain_sum() in matmul.cuh.
+// f32 as the sum of two tf32 numbers, 11 bits each. The high one is rounded, so that what the low one
+// and the product of both low ones lose is at most 2^-22 of a product and has any sign; cut off, they
+// would lose 2^-20, always towards zero. The tensor core truncates what it adds up, which over 512
+// steps alone would be more than verification allows; so a sum over few products leaves it for an
+// addition that rounds (Ootomo, Yokota: Recovering single precision accuracy from Tensor Cores, 2022).
+// Sums are nearer to exact ones than those of fused multiply-adds one after the other.
+// An infinity, and what rounds to one, gives NaN: see plain_sum() in matmul.cuh.
 template <int words>
 struct SplitFloats {
   unsigned high[words], low[words];
   KILN_MEMBER void set(int i, unsigned x) {
-    high[i] = x & 0xffffe000u;
+    high[i] = (x + 0x1000u) & 0xffffe000u;
     low[i] = as_bits(as_float(x) - as_float(high[i]));
   }
 };
